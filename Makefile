@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: MIT
+#
+# make          build/trainer (warnings are errors)
+# One library from every folder, one program, one test program per file of tests/.  kernels/cpu/isa is compiled once for
+# each instruction set; which one runs is chosen from cpuid at start.  Lines with two hashes are `make help`.
+
+CC       ?= gcc
+BUILD    ?= build
+PREFIX   ?= /usr/local
+OPTIMIZE ?= -O2
+SANITIZE ?=
+# Folders that make up the library, lowest first.
+DIRS     ?= kernels/base kernels kernels/ref kernels/cpu optim runtime runtime/layers runtime/data runtime/commands
+ISAS     ?= $(if $(filter x86_64,$(shell uname -m)),portable avx2 avx512 avx512bf16,portable)
+
+PACKAGES  = yaml-0.1 libcjson libpcre2-8 libxxhash
+WARNINGS  = -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Werror
+CFLAGS   += -std=c11 -D_GNU_SOURCE -g $(OPTIMIZE) $(WARNINGS) -ffp-contract=off -fno-math-errno -fopenmp -I. $(SANITIZE) \
+            $(shell pkg-config --cflags $(PACKAGES) 2>/dev/null)
+LDLIBS   += $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -lm -ldl -pthread
+LDFLAGS  += -fopenmp $(SANITIZE)
+
+# Per instruction set: the same sources, wider vectors.  Products and sums contract to fused multiply-adds here.
+ISA_COMMON      = -O3 -ffp-contract=fast -fno-trapping-math -Wno-psabi
+ISA_portable    = $(ISA_COMMON)
+ISA_avx2        = $(ISA_COMMON) -mavx2 -mfma -mf16c
+ISA_avx512      = $(ISA_avx2) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512
+ISA_avx512bf16  = $(ISA_avx512) -mavx512bf16
+
+SOURCES      = $(filter-out runtime/main.c,$(foreach d,$(DIRS),$(wildcard $(d)/*.c)))
+ISA_SOURCES  = $(if $(filter kernels/cpu,$(DIRS)),$(wildcard kernels/cpu/isa/*.c))
+OBJECTS      = $(SOURCES:%.c=$(BUILD)/obj/%.o) $(foreach i,$(ISAS),$(ISA_SOURCES:%.c=$(BUILD)/obj/%.$(i).o))
+LIBRARY      = $(BUILD)/libhalfstep.a
+
+TEST_DIRS    = unit ops grad golden
+TEST_SOURCES = $(foreach d,$(TEST_DIRS),$(wildcard tests/$(d)/test_*.c))
+TEST_SUPPORT = $(wildcard tests/support/*.c)
+TESTS        = $(TEST_SOURCES:tests/%.c=$(BUILD)/tests/%)
+EXAMPLES     = $(patsubst examples/%.c,$(BUILD)/examples/%,$(wildcard examples/*.c))
+BENCHES      = $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/*.c))
+FUZZERS      = $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
+C_FILES      = $(shell git ls-files -co --exclude-standard '*.c' '*.h')
+
+.PHONY: all
+all: $(BUILD)/trainer examples ## build the trainer and the examples
+
+$(BUILD)/trainer: $(BUILD)/obj/runtime/main.o $(LIBRARY)
+	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+$(LIBRARY): $(OBJECTS)
+	@rm -f $@
+	ar rcs $@ $^
+
+$(BUILD)/obj/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+# kernels/cpu/isa/x.c -> x.portable.o, x.avx2.o, ...
+define isa_rule
+$(BUILD)/obj/kernels/cpu/isa/%.$(1).o: kernels/cpu/isa/%.c
+	@mkdir -p $$(@D)
+	$$(CC) $$(CFLAGS) $$(ISA_$(1)) -DHS_ISA=$(1) -DHS_ISA_$(1)=1 -MMD -MP -c -o $$@ $$<
+endef
+$(foreach i,$(ISAS),$(eval $(call isa_rule,$(i))))
+# The chooser lists the instruction sets of this build.
+$(BUILD)/obj/kernels/cpu/cpu.o: CFLAGS += $(ISAS:%=-DHS_HAS_ISA_%=1)
+
+$(BUILD)/tests/%: tests/%.c $(TEST_SUPPORT) $(LIBRARY)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(LDFLAGS) -MMD -MP -MF $@.d -o $@ $< $(TEST_SUPPORT) $(LIBRARY) $(LDLIBS) -lcriterion
+
+$(BUILD)/examples/%: examples/%.c $(LIBRARY)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LIBRARY) $(LDLIBS)
+
+$(BUILD)/bench/%: bench/%.c $(LIBRARY)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LIBRARY) $(LDLIBS)
+
+.PHONY: examples bench-programs test-programs
+examples: $(EXAMPLES)
+bench-programs: $(BENCHES)
+test-programs: $(TESTS)
+
+-include $(OBJECTS:.o=.d) $(BUILD)/obj/runtime/main.d $(TESTS:=.d)
+
+# ---------------------------------------------------------------------------------------------------------------------
+# Packages.  Nothing but a C compiler, make and apt is expected of a machine.
+APT_BUILD = gcc make pkg-config libyaml-dev libcjson-dev libpcre2-dev libxxhash-dev
+APT_TEST  = libcriterion-dev
+APT_CHECK = clang clang-format libclang-rt-14-dev
+SUDO      = $(if $(filter 0,$(shell id -u)),,sudo)
+
+.PHONY: packages packages-test packages-check
+packages: ## install what building needs (apt)
+	@tests/packages.sh "$(SUDO)" $(APT_BUILD)
+packages-test: ## install what the tests need besides
+	@tests/packages.sh "$(SUDO)" $(APT_BUILD) $(APT_TEST)
+packages-check: ## install what `make check` and `make fuzz` need besides
+	@tests/packages.sh "$(SUDO)" $(APT_BUILD) $(APT_TEST) $(APT_CHECK)
+
+.PHONY: demo
+demo: packages ## install, build, train configs/demo.yaml (about two minutes), show samples and where the outputs are
+	+$(MAKE) all
+	$(BUILD)/trainer --config configs/demo.yaml
+	@echo "The run's files:"; find runs/demo -maxdepth 2 | sort
+	@echo "Next: $(BUILD)/trainer generate --checkpoint runs/demo --prompt 'if ' --tokens 200"
+
+.PHONY: install
+install: $(BUILD)/trainer ## install the trainer under PREFIX (/usr/local)
+	install -d $(DESTDIR)$(PREFIX)/bin
+	install -m 755 $(BUILD)/trainer $(DESTDIR)$(PREFIX)/bin/trainer
+
+# ---------------------------------------------------------------------------------------------------------------------
+.PHONY: test run-tests
+test: packages-test ## every test, under ten minutes on two cores
+	+$(MAKE) run-tests
+run-tests: $(BUILD)/trainer test-programs examples
+	@BUILD=$(BUILD) tests/run.sh $(TESTS)
+
+.PHONY: asan ubsan
+asan: ## the tests under AddressSanitizer and LeakSanitizer
+	+$(MAKE) BUILD=build/asan OPTIMIZE=-O1 SANITIZE="-fsanitize=address -fno-omit-frame-pointer" run-tests
+ubsan: ## the tests under UndefinedBehaviorSanitizer
+	+$(MAKE) BUILD=build/ubsan OPTIMIZE=-O1 SANITIZE="-fsanitize=undefined -fno-sanitize-recover=all" run-tests
+
+.PHONY: check check-format check-deps check-size check-docs format
+check: check-format check-deps check-size check-docs ## format, folder dependencies, file sizes, generated documents
+check-format:
+	clang-format --dry-run -Werror $(C_FILES)
+check-deps: ## arrows between folders point one way; each outside library lives in one file
+	@tests/check_deps.sh
+check-size: ## no file over 500 lines
+	@tests/check_size.sh $(C_FILES)
+check-docs: $(BUILD)/trainer ## the generated reference is fresh
+	@$(BUILD)/trainer reference | diff -u configs/REFERENCE.md - || { echo "run: make docs"; exit 1; }
+.PHONY: docs
+docs: $(BUILD)/trainer ## generate configs/REFERENCE.md from the key table
+	$(BUILD)/trainer reference > configs/REFERENCE.md
+format: ## format every C file
+	clang-format -i $(C_FILES)
+
+# Fuzzing: clang's libFuzzer with AddressSanitizer and UndefinedBehaviorSanitizer over the parsers of bytes.
+FUZZ_SECONDS ?= 600
+FUZZ_FLAGS    = -std=c11 -D_GNU_SOURCE -g -O1 -I. -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
+                $(shell pkg-config --cflags $(PACKAGES) 2>/dev/null)
+FUZZ_SOURCES  = $(wildcard kernels/base/*.c) $(wildcard runtime/data/*.c) $(wildcard runtime/config*.c) runtime/json.c \
+                $(wildcard runtime/safetensors*.c) runtime/files.c
+.PHONY: fuzz
+fuzz: $(FUZZERS) ## fuzz every parser for FUZZ_SECONDS (600) each
+	@FUZZ_SECONDS=$(FUZZ_SECONDS) tests/fuzz/run.sh $(FUZZERS)
+$(BUILD)/fuzz/%: tests/fuzz/%.c $(FUZZ_SOURCES)
+	@mkdir -p $(@D)
+	clang $(FUZZ_FLAGS) -o $@ $^ $(LDLIBS)
+
+.PHONY: test-kill
+test-kill: $(BUILD)/trainer ## kill -9 at 20 random moments, resume, compare with an undisturbed run
+	BUILD=$(BUILD) tests/cli/kill_resume.sh 20
+
+.PHONY: help clean
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+clean: ## remove what was built
+	rm -rf build

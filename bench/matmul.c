@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Speed of the cpu backend's matrix products against the processor's own peak, measured in the same run.
+ *
+ *     matmul [THREADS ...]          default: 1 and the machine's processors
+ *
+ * For a linear layer y[M,N] = x[M,K] w[N,K]^T: forward and dgrad with the weight packed ahead, as training does, and
+ * wgrad (dw += dy^T x), which packs both operands in the call.  The peak is chains of the multiply-add instruction that
+ * the kernels use, with no memory at all.  HALFSTEP_CPU_ISA chooses the instruction set.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <omp.h>
+
+#include "kernels/cpu/cpu.h"
+
+static const int64_t shapes[][3] = {
+    { 768, 128, 128 },   { 768, 512, 128 },   { 768, 128, 512 },    { 512, 512, 512 },
+    { 1024, 768, 3072 }, { 1024, 2304, 768 }, { 1024, 50304, 768 },
+};
+enum { SHAPE_COUNT = sizeof shapes / sizeof *shapes, MOST_RUNS = 200 };
+
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Fourteen independent chains hide the latency of one or two multiply-adds a cycle. */
+#if defined(__x86_64__)
+#define CHAINS(instruction, r)                                                                                      \
+    __asm__ volatile(instruction                                                                                    \
+                     " %%" r "15, %%" r "14, %%" r "0\n\t" instruction " %%" r "15, %%" r "14, %%" r                \
+                     "1\n\t" instruction " %%" r "15, %%" r "14, %%" r "2\n\t" instruction " %%" r "15, %%" r       \
+                     "14, %%" r "3\n\t" instruction " %%" r "15, %%" r "14, %%" r "4\n\t" instruction " %%" r       \
+                     "15, %%" r "14, %%" r "5\n\t" instruction " %%" r "15, %%" r "14, %%" r "6\n\t" instruction    \
+                     " %%" r "15, %%" r "14, %%" r "7\n\t" instruction " %%" r "15, %%" r "14, %%" r                \
+                     "8\n\t" instruction " %%" r "15, %%" r "14, %%" r "9\n\t" instruction " %%" r "15, %%" r       \
+                     "14, %%" r "10\n\t" instruction " %%" r "15, %%" r "14, %%" r "11\n\t" instruction " %%" r     \
+                     "15, %%" r "14, %%" r "12\n\t" instruction " %%" r "15, %%" r "14, %%" r "13" ::               \
+                         : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", \
+                           "xmm11", "xmm12", "xmm13", "xmm14", "xmm15")
+enum { CHAIN_COUNT = 14, PROBE_STEPS = 1000000 };
+
+static void probe_bf16_512(void)
+{
+    for (int i = 0; i < PROBE_STEPS; i++)
+        CHAINS("vdpbf16ps", "zmm");
+}
+static void probe_f32_512(void)
+{
+    for (int i = 0; i < PROBE_STEPS; i++)
+        CHAINS("vfmadd231ps", "zmm");
+}
+static void probe_f32_256(void)
+{
+    for (int i = 0; i < PROBE_STEPS; i++)
+        CHAINS("vfmadd231ps", "ymm");
+}
+
+/* Which instruction carries the products of an instruction set and dtype; portable code has none to compare with. */
+static const struct {
+    const char *isa;
+    HsDtype dtype;
+    void (*probe)(void);
+    double flops; /* of one instruction */
+} probes[] = {
+    { "avx512bf16", HS_BF16, probe_bf16_512, 64 }, { "avx512bf16", HS_F32, probe_f32_512, 32 },
+    { "avx512bf16", HS_F16, probe_f32_512, 32 },   { "avx512", HS_BF16, probe_f32_512, 32 },
+    { "avx512", HS_F32, probe_f32_512, 32 },       { "avx512", HS_F16, probe_f32_512, 32 },
+    { "avx2", HS_BF16, probe_f32_256, 16 },        { "avx2", HS_F32, probe_f32_256, 16 },
+    { "avx2", HS_F16, probe_f32_256, 16 },
+};
+
+/* GFLOP/s of the peak, or 0 when there is no probe. */
+static double measure_peak(const char *isa, HsDtype dtype, int threads)
+{
+    double best = 0;
+    for (size_t row = 0; row < sizeof probes / sizeof *probes; row++) {
+        if (strcmp(probes[row].isa, isa) != 0 || probes[row].dtype != dtype)
+            continue;
+        for (int repeat = 0; repeat < 5; repeat++) {
+            double start = seconds();
+#pragma omp parallel num_threads(threads)
+            probes[row].probe();
+            double rate = probes[row].flops * CHAIN_COUNT * PROBE_STEPS * threads / (seconds() - start) / 1e9;
+            best = rate > best ? rate : best;
+        }
+    }
+    return best;
+}
+#else
+static double measure_peak(const char *isa, HsDtype dtype, int threads)
+{
+    (void)isa, (void)dtype, (void)threads;
+    return 0;
+}
+#endif
+
+static void *allocate(size_t bytes)
+{
+    void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
+    if (!memory) {
+        fprintf(stderr, "bench matmul: no memory for %zu bytes\n", bytes);
+        exit(1);
+    }
+    memset(memory, 0, bytes);
+    return memory;
+}
+
+/* Numbers in [-1/2, 1/2): a random block, repeated. */
+static HsTensor random_matrix(HsDtype dtype, int64_t rows, int64_t columns)
+{
+    enum { BLOCK = 1 << 16 };
+    HsTensor t = hs_tensor_2d(NULL, dtype, rows, columns);
+    size_t bytes = hs_tensor_bytes(&t), block = BLOCK * hs_dtype_bytes(dtype);
+    t.data = allocate(bytes);
+    const HsRng rng = { .seed = 1, .site = (uint32_t)rows };
+    for (int64_t i = 0; i < BLOCK && i < rows * columns; i++)
+        hs_dtype_store(dtype, t.data, i, (double)hs_rng_uniform(hs_rng_draw(&rng, (uint64_t)i).word[0]) - 0.5);
+    for (size_t at = block; at < bytes; at += block)
+        memcpy((char *)t.data + at, t.data, bytes - at < block ? bytes - at : block);
+    return t;
+}
+
+static int compare_doubles(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Time one product: at least five runs and a fifth of a second; prints best and median. */
+static HsStatus measure(HsContext *context, const char *pass, const HsMatmulArgs *args, double flops, double peak)
+{
+    size_t bytes = context->backend->workspace.matmul(context, args);
+    context->workspace = allocate(bytes);
+    context->workspace_bytes = bytes;
+    double times[MOST_RUNS], total = 0;
+    int runs = 0;
+    HsStatus status = context->backend->matmul(context, args);
+    while (status == HS_OK && runs < MOST_RUNS && (runs < 5 || total < 0.2)) {
+        double start = seconds();
+        status = context->backend->matmul(context, args);
+        times[runs] = seconds() - start;
+        total += times[runs++];
+    }
+    free(context->workspace);
+    if (status != HS_OK)
+        return status;
+    qsort(times, (size_t)runs, sizeof *times, compare_doubles);
+    double best = flops / times[0] / 1e9, median = flops / times[runs / 2] / 1e9;
+    printf("  %-8s %9.3f ms  best %7.1f GFLOP/s  median %7.1f", pass, times[runs / 2] * 1e3, best, median);
+    if (peak > 0)
+        printf("  %5.1f%% (best) of peak", 100 * best / peak);
+    printf("\n");
+    return HS_OK;
+}
+
+static HsStatus pack(HsContext *context, HsTensor w, bool transposed, HsPacked *packed)
+{
+    *packed = (HsPacked){ NULL, w.dtype, w.shape[transposed ? 1 : 0], w.shape[transposed ? 0 : 1] };
+    packed->data = allocate(context->backend->packed_bytes(context, w.dtype, packed->k, packed->n));
+    const HsPackWeightArgs args = { w, transposed, packed };
+    return context->backend->pack_weight(context, &args);
+}
+
+static HsStatus bench_shape(HsContext *context, HsDtype dtype, const int64_t shape[3], double peak)
+{
+    const int64_t m = shape[0], n = shape[1], k = shape[2];
+    const double flops = 2.0 * (double)m * (double)n * (double)k;
+    HsTensor x = random_matrix(dtype, m, k), w = random_matrix(dtype, n, k), y = random_matrix(dtype, m, n);
+    HsTensor dw = random_matrix(HS_F32, n, k);
+    HsPacked forward_w, dgrad_w;
+    HsStatus status = pack(context, w, true, &forward_w);
+    if (status == HS_OK)
+        status = pack(context, w, false, &dgrad_w);
+    const HsMatmulArgs forward = { .a = x, .b = w, .transpose_b = true, .b_packed = &forward_w, .c = y };
+    const HsMatmulArgs dgrad = { .a = y, .b = w, .b_packed = &dgrad_w, .c = x };
+    const HsMatmulArgs wgrad = { .a = y, .b = x, .transpose_a = true, .accumulate = true, .c = dw };
+    printf("%" PRId64 " x %" PRId64 " x %" PRId64 ", %s, threads %d\n", m, n, k, hs_dtype_name(dtype),
+           context->threads);
+    /* wgrad first: the others overwrite its operands */
+    if (status == HS_OK)
+        status = measure(context, "wgrad", &wgrad, flops, peak);
+    if (status == HS_OK)
+        status = measure(context, "forward", &forward, flops, peak);
+    if (status == HS_OK)
+        status = measure(context, "dgrad", &dgrad, flops, peak);
+    free(forward_w.data), free(dgrad_w.data);
+    free(x.data), free(w.data), free(y.data), free(dw.data);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    int processors = (int)sysconf(_SC_NPROCESSORS_ONLN);
+    int thread_counts[16] = { 1, processors }, count = processors > 1 ? 2 : 1;
+    if (argc > 1)
+        for (count = 0; count < argc - 1 && count < 16; count++)
+            thread_counts[count] = atoi(argv[count + 1]);
+
+    HsContext context = { 0 };
+    HsStatus status = hs_backend_cpu(&context.backend);
+    static const HsDtype dtypes[] = { HS_BF16, HS_F32, HS_F16 };
+    for (int t = 0; status == HS_OK && t < count; t++) {
+        context.threads = thread_counts[t];
+        for (int d = 0; status == HS_OK && d < 3; d++) {
+            double peak = measure_peak(hs_backend_cpu_isa(), dtypes[d], context.threads);
+            printf("\n%s, %s, threads %d: peak %.1f GFLOP/s\n", hs_backend_cpu_isa(), hs_dtype_name(dtypes[d]),
+                   context.threads, peak);
+            for (int s = 0; status == HS_OK && s < SHAPE_COUNT; s++)
+                status = bench_shape(&context, dtypes[d], shapes[s], peak);
+        }
+    }
+    if (status != HS_OK)
+        fprintf(stderr, "bench matmul: %s\n", hs_error_message());
+    return status != HS_OK;
+}

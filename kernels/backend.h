@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A backend is a row of functions, one per operation of ops.h; an absent one falls back to `fallback` (cpu -> ref),
+ * which is decided when the table is made, never at a call.  Callers use hs_op_<name>, which checks shapes first
+ * (kernels/checks.c), so that no kernel checks.
+ */
+#ifndef HS_KERNELS_BACKEND_H
+#define HS_KERNELS_BACKEND_H
+
+#include "kernels/base/device.h"
+#include "kernels/base/status.h"
+#include "kernels/ops.h"
+
+typedef struct HsContext HsContext;
+
+#define HS_OP_MEMBER(name, Args, formula) HsStatus (*name)(HsContext *, const Args *);
+#define HS_OP_WORKSPACE_MEMBER(name, Args, formula) size_t (*name)(const HsContext *, const Args *);
+
+typedef struct HsBackend {
+    const char *name; /* "ref", "cpu" */
+    HS_OPS(HS_OP_MEMBER)
+    /* Scratch bytes an operation needs from context->workspace; a NULL member means none. */
+    struct {
+        HS_OPS(HS_OP_WORKSPACE_MEMBER)
+    } workspace;
+    /* Bytes of a packed k x n right operand; 0: this backend does not pack. */
+    size_t (*packed_bytes)(const HsContext *context, HsDtype dtype, int64_t k, int64_t n);
+} HsBackend;
+
+/* Everything an operation runs in.  One per trainer; not shared between threads. */
+struct HsContext {
+    const HsBackend *backend;
+    HsDevice *device;
+    HsStream *stream;
+    int threads; /* worker threads of the cpu backend; results never depend on it */
+    void *workspace;
+    size_t workspace_bytes;
+    /* Dry run: hs_op_* checks shapes and records the largest workspace, and runs nothing (data may be NULL). */
+    bool dry_run;
+    size_t workspace_needed;
+    double flops; /* counted in dry runs: 2 M N K per product, 4 N T H D / 2 per causal attention, ... */
+};
+
+/* The checked entry points: HsStatus hs_op_matmul(HsContext *, const HsMatmulArgs *), ... */
+#define HS_OP_PROTOTYPE(name, Args, formula) HsStatus hs_op_##name(HsContext *context, const Args *args);
+HS_OPS(HS_OP_PROTOTYPE)
+
+/* Shape and dtype rules (kernels/checks_*.c): HsStatus hs_check_matmul(const HsMatmulArgs *), ... */
+#define HS_CHECK_PROTOTYPE(name, Args, formula) HsStatus hs_check_##name(const Args *args);
+HS_OPS(HS_CHECK_PROTOTYPE)
+
+/* The formula column, for documentation and selftest; NULL for an unknown name. */
+const char *hs_op_formula(const char *name);
+
+/* Backends.  `cpu` chooses its instruction set from cpuid at the first call; HALFSTEP_CPU_ISA =
+ * portable | avx2 | avx512 | avx512bf16 forces one (error when the machine lacks it). */
+const HsBackend *hs_backend_ref(void);
+HsStatus hs_backend_cpu(const HsBackend **backend);
+const char *hs_backend_cpu_isa(void); /* "avx512bf16" ... */
+bool hs_backend_cpu_has_bf16(void);   /* bf16 products in hardware */
+
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Reserve, commit, use: see arena.h for the picture.
+ */
+#include "kernels/base/arena.h"
+
+#include <assert.h>
+
+void hs_arena_init(HsArena *arena, HsDevice *device, const char *category)
+{
+    *arena = (HsArena){ .category = category, .device = device };
+}
+
+size_t hs_arena_reserve(HsArena *arena, size_t bytes)
+{
+    assert(!arena->base && "reservations come before the commit");
+    const size_t mask = HS_ARENA_ALIGNMENT - 1;
+    size_t offset = arena->used;
+    /* Every slot starts and ends aligned, so that `used` is always the next slot's offset. */
+    arena->used = offset + ((bytes + mask) & ~mask);
+    return offset;
+}
+
+HsStatus hs_arena_commit(HsArena *arena)
+{
+    assert(!arena->base && "an arena is committed once");
+    if (arena->used == 0)
+        return HS_OK;
+    void *base = NULL;
+    HsStatus status = arena->device->alloc(arena->device, arena->used, &base);
+    if (status != HS_OK)
+        return hs_error_prefix(status, "%s (%zu bytes)", arena->category, arena->used);
+    /* Zeroing here also makes the operating system give the pages now, not in the middle of the first step. */
+    status = arena->device->fill_zero(arena->device, NULL, base, arena->used);
+    if (status != HS_OK) {
+        arena->device->release(arena->device, base);
+        return hs_error_prefix(status, "%s", arena->category);
+    }
+    arena->base = base;
+    arena->capacity = arena->used;
+    return HS_OK;
+}
+
+void hs_arena_deinit(HsArena *arena)
+{
+    if (arena->base)
+        arena->device->release(arena->device, arena->base);
+    *arena = (HsArena){ .category = arena->category, .device = arena->device };
+}

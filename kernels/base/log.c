@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Messages to people on standard error.  A line is formatted whole and written by one call, so that lines of several
+ * threads or processes do not mix within a line.
+ */
+#include "kernels/base/log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { LINE_BYTES = 2048 };
+
+static const char *const prefixes[] = {
+    [HS_LOG_DEBUG] = "debug: ",
+    [HS_LOG_INFO] = "info: ",
+    [HS_LOG_WARNING] = "warning: ",
+    [HS_LOG_ERROR] = "error: ",
+};
+
+static HsLogLevel least_level = HS_LOG_INFO;
+static void (*before_line)(void);
+static void (*after_line)(void);
+
+void hs_log_set_level(HsLogLevel least)
+{
+    least_level = least;
+}
+
+void hs_log_set_hooks(void (*before)(void), void (*after)(void))
+{
+    before_line = before;
+    after_line = after;
+}
+
+void hs_log(HsLogLevel level, const char *format, ...)
+{
+    if (level < least_level)
+        return;
+    char line[LINE_BYTES];
+    size_t used = strlen(prefixes[level]);
+    memcpy(line, prefixes[level], used);
+
+    /* One byte is kept back for the newline, so that even a cut message ends its line. */
+    size_t room = sizeof line - used - 1;
+    va_list arguments;
+    va_start(arguments, format);
+    int written = vsnprintf(line + used, room, format, arguments);
+    va_end(arguments);
+    if (written > 0)
+        used += (size_t)written < room ? (size_t)written : room - 1;
+    line[used++] = '\n';
+
+    if (before_line)
+        before_line();
+    /* A message that cannot be shown has nowhere else to go: the result is not looked at on purpose. */
+    (void)fwrite(line, 1, used, stderr);
+    if (after_line)
+        after_line();
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the shape and dtype rules (checks_*.c) are written with.  Rules look at shapes and dtypes, never at data: a dry
+ * run passes NULL pointers.  Every message names the operation, the tensor, what it is and what was expected: matmul:
+ * bias is [128], expected [256] HS_ESHAPE is for tensors; HS_EINVAL for attributes out of range (a dropout of 1.5).
+ */
+#ifndef HS_KERNELS_CHECKS_H
+#define HS_KERNELS_CHECKS_H
+
+#include "kernels/backend.h"
+
+/* Sets of dtypes, one bit each.  f64 stands wherever f32 does: only ref computes in it, for gradient checks. */
+#define HS_DTYPE_BIT(dtype) (1u << (dtype))
+enum {
+    HS_DTYPES_WIDE = HS_DTYPE_BIT(HS_F32) | HS_DTYPE_BIT(HS_F64),
+    HS_DTYPES_ACT = HS_DTYPES_WIDE | HS_DTYPE_BIT(HS_BF16) | HS_DTYPE_BIT(HS_F16),
+    HS_DTYPES_INDEX = HS_DTYPE_BIT(HS_I32)
+};
+
+/* The largest head that an attention kernel must serve. */
+enum { HS_MAX_HEAD_DIM = 256 };
+
+/* A tensor's place in an operation: hs_rule(&(HsRule){ "matmul", "bias", HS_DTYPES_WIDE, 1, { n } }, &args->bias). */
+typedef struct HsRule {
+    const char *op;
+    const char *tensor;
+    unsigned dtypes;
+    int rank;
+    int64_t shape[HS_MAX_RANK]; /* 0: any positive extent */
+} HsRule;
+
+/* The tensor must be present, of an allowed dtype, with this rank and these extents, none of them empty. */
+HsStatus hs_rule(const HsRule *rule, const HsTensor *tensor);
+/* The same, but an absent tensor (rank 0) passes. */
+HsStatus hs_rule_optional(const HsRule *rule, const HsTensor *tensor);
+/* For elementwise operations, where only the count matters. */
+HsStatus hs_rule_count(const char *op, const char *name, unsigned dtypes, const HsTensor *tensor, int64_t count);
+/* Both tensors have one dtype. */
+HsStatus hs_rule_same_dtype(const char *op, const char *name, const HsTensor *tensor, const char *other_name,
+                            const HsTensor *other);
+/* Positive sizes, heads a multiple of kv_heads, head_dim in 1..HS_MAX_HEAD_DIM. */
+HsStatus hs_rule_heads(const char *op, const HsHeads *heads);
+/* Probability in [0, 1). */
+HsStatus hs_rule_probability(const char *op, float probability);
+
+/* Rows and columns of the packed projection [q heads | k heads | v heads]. */
+static inline int64_t hs_heads_rows(const HsHeads *heads)
+{
+    return heads->batch * heads->sequence_length;
+}
+
+static inline int64_t hs_heads_columns(const HsHeads *heads)
+{
+    return (heads->heads + 2 * heads->kv_heads) * heads->head_dim;
+}
+
+/* Shorthands: the rule's fields are written where they are used, and a failure returns. */
+#define HS_RULE(op, field, dtypes, rank, ...) \
+    HS_TRY(hs_rule(&(HsRule){ op, #field, dtypes, rank, { __VA_ARGS__ } }, &args->field))
+#define HS_RULE_OPTIONAL(op, field, dtypes, rank, ...) \
+    HS_TRY(hs_rule_optional(&(HsRule){ op, #field, dtypes, rank, { __VA_ARGS__ } }, &args->field))
+
+#endif

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The choice of the cpu backend's instruction set: once per process, the most capable one that the processor and the
+ * operating system both support, or the one that HALFSTEP_CPU_ISA names.
+ *
+ * __builtin_cpu_supports reads cpuid and, for registers wider than 128 bits, XCR0 (xgetbv): a vector extension whose
+ * registers the operating system does not save counts as absent.
+ */
+#include "kernels/cpu/cpu.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* One row per instruction set; the Makefile defines HS_HAS_ISA_x for those it builds. */
+typedef struct HsIsaRow {
+    const char *name;
+    const HsBackend *backend;
+    bool (*supported)(void);
+    bool has_bf16;
+} HsIsaRow;
+
+#ifdef HS_HAS_ISA_avx512bf16
+extern const HsBackend hs_cpu_backend_avx512bf16;
+static bool supports_avx512bf16(void)
+{
+    return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512f") &&
+           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+}
+#endif
+#ifdef HS_HAS_ISA_avx512
+extern const HsBackend hs_cpu_backend_avx512;
+static bool supports_avx512(void)
+{
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("fma") &&
+           __builtin_cpu_supports("f16c");
+}
+#endif
+#ifdef HS_HAS_ISA_avx2
+extern const HsBackend hs_cpu_backend_avx2;
+static bool supports_avx2(void)
+{
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+}
+#endif
+extern const HsBackend hs_cpu_backend_portable;
+static bool supports_portable(void)
+{
+    return true;
+}
+
+/* The most capable first: the first supported row is the default. */
+static const HsIsaRow isa_rows[] = {
+#ifdef HS_HAS_ISA_avx512bf16
+    { "avx512bf16", &hs_cpu_backend_avx512bf16, supports_avx512bf16, true },
+#endif
+#ifdef HS_HAS_ISA_avx512
+    { "avx512", &hs_cpu_backend_avx512, supports_avx512, false },
+#endif
+#ifdef HS_HAS_ISA_avx2
+    { "avx2", &hs_cpu_backend_avx2, supports_avx2, false },
+#endif
+    { "portable", &hs_cpu_backend_portable, supports_portable, false },
+};
+enum { ISA_ROW_COUNT = sizeof isa_rows / sizeof *isa_rows };
+
+const char *hs_backend_cpu_isa_name(int index)
+{
+    return index >= 0 && index < ISA_ROW_COUNT ? isa_rows[index].name : NULL;
+}
+
+/* The row called `isa`, if this build has it and this machine runs it. */
+static HsStatus find_row(const char *isa, const HsIsaRow **found)
+{
+    char names[128] = "";
+    for (int i = 0; i < ISA_ROW_COUNT; i++) {
+        if (strcmp(isa, isa_rows[i].name) == 0) {
+            *found = &isa_rows[i];
+            if (!isa_rows[i].supported())
+                return hs_fail(HS_EUNSUPPORTED, "this processor or operating system does not support %s", isa);
+            return HS_OK;
+        }
+        size_t length = strlen(names);
+        snprintf(names + length, sizeof names - length, "%s%s", length ? ", " : "", isa_rows[i].name);
+    }
+    return hs_fail(HS_EINVAL, "'%s' is no instruction set of this build; it has %s", isa, names);
+}
+
+HsStatus hs_backend_cpu_for_isa(const char *isa, const HsBackend **backend)
+{
+    const HsIsaRow *row;
+    HS_TRY(find_row(isa, &row));
+    *backend = row->backend;
+    return HS_OK;
+}
+
+/* The process's choice, made once.  `chosen` stays NULL when HALFSTEP_CPU_ISA asks for what is not there; the failure
+ * is then repeated, with its message, at every call. */
+static pthread_once_t choice_once = PTHREAD_ONCE_INIT;
+static const HsIsaRow *chosen;
+static char forced_isa[32];
+
+static void choose(void)
+{
+    const char *forced = getenv("HALFSTEP_CPU_ISA");
+    if (forced && *forced) {
+        snprintf(forced_isa, sizeof forced_isa, "%s", forced);
+        const HsIsaRow *row;
+        if (find_row(forced_isa, &row) == HS_OK)
+            chosen = row;
+        return;
+    }
+    for (int i = 0; i < ISA_ROW_COUNT && !chosen; i++)
+        if (isa_rows[i].supported())
+            chosen = &isa_rows[i];
+}
+
+HsStatus hs_backend_cpu(const HsBackend **backend)
+{
+    pthread_once(&choice_once, choose);
+    if (!chosen) {
+        const HsIsaRow *row;
+        return hs_error_prefix(find_row(forced_isa, &row), "HALFSTEP_CPU_ISA");
+    }
+    *backend = chosen->backend;
+    return HS_OK;
+}
+
+const char *hs_backend_cpu_isa(void)
+{
+    pthread_once(&choice_once, choose);
+    return chosen ? chosen->name : forced_isa;
+}
+
+bool hs_backend_cpu_has_bf16(void)
+{
+    pthread_once(&choice_once, choose);
+    return chosen && chosen->has_bf16;
+}

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the files of the cpu backend share.
+ *
+ * kernels/cpu/isa/ is compiled once for each instruction set (the Makefile's ISAS) with HS_ISA set to its name; every
+ * external function there is named through HS_ISA_NAME, so that the copies live side by side:
+ *
+ *     HsStatus HS_ISA_NAME(hs_cpu_convert)(HsContext *context, const HsConvertArgs *args)   ->  hs_cpu_convert_avx2
+ *
+ * isa/table.c gathers one copy's functions in a backend table, and cpu.c chooses between the tables once, at start.
+ *
+ * Invariant: results never depend on the number of threads.  Work is cut in blocks by shape alone, no sum is shared
+ * between blocks that different threads take, and partial sums are added in the blocks' order.
+ */
+#ifndef HS_KERNELS_CPU_H
+#define HS_KERNELS_CPU_H
+
+#include "kernels/backend.h"
+
+/* The table of one instruction set, for tests and the bench, which visit all of them whatever the environment says.
+ * HS_EINVAL: no such name in this build (the message lists them); HS_EUNSUPPORTED: this machine lacks it. */
+HsStatus hs_backend_cpu_for_isa(const char *isa, const HsBackend **backend);
+
+/* Names of the instruction sets of this build, the most capable first; NULL past the last. */
+const char *hs_backend_cpu_isa_name(int index);
+
+/* How many threads to start for `tasks` independent pieces of work: never more than there is work for. */
+static inline int hs_cpu_threads(const HsContext *context, int64_t tasks)
+{
+    int64_t threads = context->threads < 1 ? 1 : context->threads;
+    return (int)(tasks < 1 ? 1 : tasks < threads ? tasks : threads);
+}
+
+/* Threads that scratch must be laid out for, whatever an operation's shapes. */
+static inline int hs_cpu_thread_slots(const HsContext *context)
+{
+    return context->threads < 1 ? 1 : context->threads;
+}
+
+/* Blocks of `block_rows` rows, the last one shorter: the cut of the work that every thread count shares. */
+typedef struct HsRowBlock {
+    int64_t begin, end;
+} HsRowBlock;
+
+static inline int64_t hs_cpu_block_count(int64_t rows, int64_t block_rows)
+{
+    return (rows + block_rows - 1) / block_rows;
+}
+
+static inline HsRowBlock hs_cpu_block(int64_t rows, int64_t block_rows, int64_t index)
+{
+    int64_t begin = index * block_rows, end = begin + block_rows;
+    return (HsRowBlock){ begin, end < rows ? end : rows };
+}
+
+/* Sums over rows (weight and bias gradients) keep one partial sum per block, so their blocks are few: at most
+ * HS_CPU_PARTIALS, and at least HS_CPU_PARTIAL_ROWS rows each.  Depends on `rows` only. */
+enum { HS_CPU_PARTIALS = 32, HS_CPU_PARTIAL_ROWS = 16 };
+
+static inline int64_t hs_cpu_partial_rows(int64_t rows)
+{
+    int64_t block_rows = hs_cpu_block_count(rows, HS_CPU_PARTIALS);
+    return block_rows < HS_CPU_PARTIAL_ROWS ? HS_CPU_PARTIAL_ROWS : block_rows;
+}
+
+/* Bytes rounded up to whole cache lines, so that slices of scratch never share one. */
+static inline size_t hs_cpu_align(size_t bytes)
+{
+    return (bytes + 63) / 64 * 64;
+}
+
+#ifdef HS_ISA
+
+#define HS_ISA_PASTE_(name, isa) name##_##isa
+#define HS_ISA_PASTE(name, isa)  HS_ISA_PASTE_(name, isa)
+#define HS_ISA_NAME(name)        HS_ISA_PASTE(name, HS_ISA)
+
+/* Every operation for the instruction set being compiled: HsStatus hs_cpu_matmul_avx2(HsContext *, ...), ... */
+#define HS_CPU_PROTOTYPE(name, Args, formula) \
+    HsStatus HS_ISA_NAME(hs_cpu_##name)(HsContext * context, const Args *args);
+HS_OPS(HS_CPU_PROTOTYPE)
+
+/* The operations that need scratch; each defines HS_ISA_NAME(hs_cpu_<name>_workspace). */
+#define HS_CPU_WORKSPACE_OPS(X)                   \
+    X(matmul, HsMatmulArgs)                       \
+    X(bias_backward, HsBiasBackwardArgs)          \
+    X(norm_backward, HsNormBackwardArgs)          \
+    X(head_norm_backward, HsHeadNormBackwardArgs) \
+    X(attention_forward, HsAttentionArgs)         \
+    X(attention_backward, HsAttentionBackwardArgs)
+
+#define HS_CPU_WORKSPACE_PROTOTYPE(name, Args) \
+    size_t HS_ISA_NAME(hs_cpu_##name##_workspace)(const HsContext *context, const Args *args);
+HS_CPU_WORKSPACE_OPS(HS_CPU_WORKSPACE_PROTOTYPE)
+
+/* Bytes of a weight packed by pack_weight (isa/pack.c). */
+size_t HS_ISA_NAME(hs_cpu_packed_bytes)(const HsContext *context, HsDtype dtype, int64_t k, int64_t n);
+
+#endif /* HS_ISA */
+
+#endif

@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Inside the matrix product: the tile that one micro-kernel computes, and the panels that feed it.
+ *
+ *                 B panel: HS_TILE_COLUMNS columns wide
+ *                 +----------------+
+ *                 |  b[p][column]  |  depth words deep
+ *      a[row][p]  +----------------+
+ *      +-------+  +----------------+
+ *      |       |  |  C tile, held  |  HS_TILE_ROWS rows
+ *      +-------+  |  in registers  |
+ *                 +----------------+
+ *
+ * A panel holds 32-bit words in two formats: f32 numbers, or (avx512bf16) pairs of bf16 with successive k, the lower k
+ * in the lower half, two per multiply-add.  bf16 elsewhere and f16 everywhere become f32 in the panel, exactly. `depth`
+ * counts words: K or ceil(K / 2).  A packed operand is its panels one after the other, depth * width words each;
+ * lanes past its edge and the odd half of a last pair hold zeros.
+ *
+ * Every element of C is one chain of fused multiply-adds in increasing k, however the work is cut: cuts along K
+ * resume the chain from the stored f32 tile.  So bits depend on nothing but the operands and the format.
+ */
+#ifndef HS_KERNELS_CPU_ISA_MATMUL_H
+#define HS_KERNELS_CPU_ISA_MATMUL_H
+
+#include "kernels/cpu/cpu.h"
+
+/* Rows times vectors of accumulators, plus one row of B and a broadcast, fill the registers: 6*4 + 4 + 1 of 32, or
+ * 6*2 + 2 + 1 of 16.  At 24 (12) independent chains the latency of a multiply-add is hidden. */
+#if defined(HS_ISA_avx512bf16) || defined(HS_ISA_avx512)
+enum { HS_TILE_LANES = 16, HS_TILE_VECTORS = 4 };
+#elif defined(HS_ISA_avx2)
+enum { HS_TILE_LANES = 8, HS_TILE_VECTORS = 2 };
+#else
+enum { HS_TILE_LANES = 4, HS_TILE_VECTORS = 2 };
+#endif
+enum {
+    HS_TILE_ROWS = 6,
+    HS_TILE_COLUMNS = HS_TILE_LANES * HS_TILE_VECTORS,
+    HS_TILE_ELEMENTS = HS_TILE_ROWS * HS_TILE_COLUMNS
+};
+
+typedef enum HsPanelFormat { HS_PANEL_F32, HS_PANEL_BF16_PAIRS } HsPanelFormat;
+
+static inline HsPanelFormat hs_panel_format(HsDtype dtype)
+{
+#ifdef HS_ISA_avx512bf16
+    return dtype == HS_BF16 ? HS_PANEL_BF16_PAIRS : HS_PANEL_F32;
+#else
+    (void)dtype;
+    return HS_PANEL_F32;
+#endif
+}
+
+/* Values of k in one word. */
+static inline int64_t hs_panel_step(HsPanelFormat format)
+{
+    return format == HS_PANEL_BF16_PAIRS ? 2 : 1;
+}
+
+static inline int64_t hs_panel_depth(HsPanelFormat format, int64_t k)
+{
+    return hs_cpu_block_count(k, hs_panel_step(format));
+}
+
+/* One operand as the packing sees it: lanes are rows of op(a) or columns of op(b). */
+typedef struct HsOperand {
+    const void *data;
+    HsDtype dtype;
+    HsPanelFormat format;
+    bool lanes_contiguous; /* stored [K, lanes]; else [lanes, K] */
+    int64_t stride;        /* elements between rows as stored */
+    int64_t k;
+} HsOperand;
+
+/* Pack lanes [lane, lane + lanes) over words [begin, end) of the depth: panels of `width` lanes, word p of lane l at
+ * out[l / width * panel_stride + (p - begin) * width + l % width], counting l from `lane`. */
+void HS_ISA_NAME(hs_panel_pack)(const HsOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end,
+                                int64_t width, int64_t panel_stride, uint32_t *out);
+
+/* out[rows][HS_TILE_COLUMNS] = (resume ? out : 0) + a b over `depth` words. */
+typedef struct HsTile {
+    int64_t depth;
+    const uint32_t *a; /* word p of row i at a[i * a_row + p * a_step] */
+    int64_t a_row, a_step;
+    const uint32_t *b; /* word p of column j at b[p * HS_TILE_COLUMNS + j], 64-byte aligned */
+    float *out;        /* 64-byte aligned */
+    bool resume;
+} HsTile;
+
+/* The micro-kernel for `rows` rows and the first `vectors` vectors of columns. */
+typedef void (*HsTileKernel)(const HsTile *tile);
+HsTileKernel HS_ISA_NAME(hs_tile_kernel)(HsPanelFormat format, int rows, int vectors);
+
+/* Turn the finished sums of a tile into rows [row, row + rows), columns [column, column + columns) of c: bias, GELU,
+ * residual, accumulation, one rounding (HsMatmulArgs). */
+void HS_ISA_NAME(hs_tile_finish)(const HsMatmulArgs *args, const float *sums, int64_t row, int rows, int64_t column,
+                                 int columns);
+
+#endif

@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The one table of operations.  From it come the vtable (HsBackend), the checked entry points (hs_op_<name>), the
+ * per-backend prototypes, the dispatcher's shape checks, the test cases' names and the documentation.
+ *
+ * Conventions
+ *   N = rows (tokens, B*T);  C, F = features;  H = query heads, G = key/value heads, D = head dimension, V = vocabulary.
+ *   "16" is bf16 or f16;  "act" is f32, bf16 or f16.  Every kernel computes in f32 (ref: in double) and rounds once, to
+ *   nearest even, at each output's dtype.  Optional tensors are absent when their rank is 0.
+ *   Outputs may alias inputs only where stated.  An `accumulate` output is read, added to in f32, rounded once.
+ *   Weight and bias gradients always accumulate.  Errors: HS_ESHAPE from the checks, HS_EUNSUPPORTED from a backend.
+ */
+#ifndef HS_KERNELS_OPS_H
+#define HS_KERNELS_OPS_H
+
+#include "kernels/base/rng.h"
+#include "kernels/base/tensor.h"
+
+/* name, argument struct, formula */
+#define HS_OPS(X)                                                                                                     \
+    X(matmul, HsMatmulArgs, "c = epilogue(op(a) op(b) + bias) + residual [+ c]")                                       \
+    X(pack_weight, HsPackWeightArgs, "packed = the backend's own layout of op(w) as a product's right operand")       \
+    X(bias_backward, HsBiasBackwardArgs, "dbias += sum over rows of dy")                                               \
+    X(embedding_forward, HsEmbeddingArgs, "y[n] = token_table[tokens[n]] + position_table[start + n mod T]")           \
+    X(embedding_backward, HsEmbeddingBackwardArgs, "dtoken_table[tokens[n]] += dy[n]; dposition_table[n mod T] += dy[n]") \
+    X(norm_forward, HsNormArgs, "y = weight * (x - mean) * rstd + bias; rms: y = weight * x * rstd")                   \
+    X(norm_backward, HsNormBackwardArgs, "dx [+]= rstd * (g - mean(g) - xhat * mean(g*xhat)), g = weight * dy")        \
+    X(head_norm_forward, HsHeadNormArgs, "per q and k head: y = weight * x * rstd; v is copied")                       \
+    X(head_norm_backward, HsHeadNormBackwardArgs, "as norm_backward, rms, per head; dv is copied")                    \
+    X(rope, HsRopeArgs, "q, k heads rotated by +-position * theta^(-2i/D), halves paired")                             \
+    X(attention_forward, HsAttentionArgs, "out = dropout(softmax(scale q k^T + causal)) v; lse = log sum exp")         \
+    X(attention_backward, HsAttentionBackwardArgs, "dqkv from dout, recomputing p = exp(scale q k^T - lse) by tiles")  \
+    X(attention_cached, HsAttentionCachedArgs, "append k, v to the cache; out = softmax(scale q K^T + causal) V")      \
+    X(gelu_forward, HsUnaryArgs, "y = x/2 (1 + tanh(sqrt(2/pi)(x + 0.044715 x^3)))")                                   \
+    X(gelu_backward, HsUnaryBackwardArgs, "dx = dy * gelu'(x)")                                                        \
+    X(swiglu_forward, HsUnaryArgs, "y = silu(gate) * up, x = [gate | up]")                                             \
+    X(swiglu_backward, HsUnaryBackwardArgs, "dgate = dy*up*silu'(gate); dup = dy*silu(gate)")                          \
+    X(dropout_forward, HsDropoutArgs, "y = residual + mask(x) / (1 - p)")                                              \
+    X(dropout_backward, HsDropoutArgs, "y = mask(x) / (1 - p), x = dy")                                                \
+    X(cross_entropy, HsCrossEntropyArgs, "loss = lse - logit[target] + z lse^2; dlogits = gs ((1 + 2 z lse) p - onehot)") \
+    X(grad_stats, HsGradStatsArgs, "sum of squares and count of non-finite elements, per tensor")                     \
+    X(adamw, HsAdamWArgs, "Loshchilov & Hutter 2019, algorithm 2; one pass with unscale, clip, master, copy")          \
+    X(sgd, HsSgdArgs, "buf = momentum buf + g + wd p; p -= lr buf (nesterov: g + momentum buf)")                       \
+    X(convert, HsConvertArgs, "y = round(x)")                                                                          \
+    X(add, HsAddArgs, "y += x")
+
+typedef enum HsEpilogue {
+    HS_EPILOGUE_NONE = 0,
+    HS_EPILOGUE_GELU,         /* pre = the value before it (if present), c = gelu(pre rounded to pre's dtype) */
+    HS_EPILOGUE_GELU_BACKWARD /* c = value * gelu'(pre) */
+} HsEpilogue;
+
+/* A weight in the backend's own layout, made by pack_weight; which product it serves is fixed by k, n and transposed. */
+typedef struct HsPacked {
+    void *data;  /* hs_backend packed_bytes() bytes, 64-byte aligned; NULL: not packed */
+    HsDtype dtype; /* of the source weight */
+    int64_t k, n;
+} HsPacked;
+
+/* op(a) [M,K], op(b) [K,N], c [M,N].  a and b: both act, same dtype.  c: f32 or the same 16-bit dtype.
+ * transpose_a: a is stored [K,M];  transpose_b: b is stored [N,K].
+ *   forward  y[N,out] = x[N,in] w[out,in]^T : transpose_b         dgrad dx = dy w : neither
+ *   wgrad    dw[out,in] += dy^T x           : transpose_a, accumulate
+ * bias [N] f32.  residual [M,N] act, may be c itself.  pre [M,N] act.  b_packed replaces b's bytes (b keeps its shape). */
+typedef struct HsMatmulArgs {
+    HsTensor a, b;
+    bool transpose_a, transpose_b;
+    const HsPacked *b_packed;
+    HsTensor bias, residual, pre;
+    HsEpilogue epilogue;
+    bool accumulate;
+    HsTensor c;
+} HsMatmulArgs;
+
+/* w act [rows, columns]; transposed: op(b) = w^T, so k = columns, n = rows; else k = rows, n = columns. */
+typedef struct HsPackWeightArgs {
+    HsTensor w;
+    bool transposed;
+    HsPacked *packed;
+} HsPackWeightArgs;
+
+typedef struct HsBiasBackwardArgs {
+    HsTensor dy;    /* [N,C] act */
+    HsTensor dbias; /* [C] f32, accumulated */
+} HsBiasBackwardArgs;
+
+typedef struct HsEmbeddingArgs {
+    HsTensor tokens;         /* [N] i32, each in [0, V): checked when the batch is made */
+    HsTensor token_table;    /* [V,C] act */
+    HsTensor position_table; /* [maxT,C] act, optional */
+    int64_t sequence_length; /* T; N is a multiple */
+    int64_t position_start;  /* 0 in training */
+    HsTensor y;              /* [N,C] act */
+} HsEmbeddingArgs;
+
+/* Deterministic: each table row is summed by one worker in increasing n. */
+typedef struct HsEmbeddingBackwardArgs {
+    HsTensor tokens, dy;
+    int64_t sequence_length;
+    HsTensor dtoken_table;    /* [V,C] f32 or 16, accumulated */
+    HsTensor dposition_table; /* [maxT,C], optional, accumulated */
+} HsEmbeddingBackwardArgs;
+
+typedef enum HsNormKind { HS_NORM_LAYER, HS_NORM_RMS } HsNormKind;
+
+/* Layer norm (Ba, Kiros & Hinton 2016, eq. 4) or root-mean-square norm (Zhang & Sennrich 2019, eq. 4). */
+typedef struct HsNormArgs {
+    HsNormKind kind;
+    float epsilon;
+    HsTensor x;            /* [N,C] act */
+    HsTensor weight, bias; /* [C] f32; bias optional */
+    HsTensor y;            /* [N,C] act; may be x when the dtypes agree */
+    HsTensor mean, rstd;   /* [N] f32, saved for backward; mean absent for rms */
+} HsNormArgs;
+
+typedef struct HsNormBackwardArgs {
+    HsNormKind kind;
+    HsTensor dy, x, weight, mean, rstd;
+    bool accumulate;         /* dx += (the residual stream's second consumer) */
+    HsTensor dx;             /* [N,C] act */
+    HsTensor dweight, dbias; /* [C] f32, accumulated; dbias optional */
+} HsNormBackwardArgs;
+
+/* The packed projection: row n = [q heads (H*D) | k heads (G*D) | v heads (G*D)]. */
+typedef struct HsHeads {
+    int64_t batch, sequence_length, heads, kv_heads, head_dim;
+} HsHeads;
+
+/* QK-norm: RMS norm of each q and k head before RoPE (Qwen3). */
+typedef struct HsHeadNormArgs {
+    HsHeads heads;
+    float epsilon;
+    HsTensor x;                  /* [N,(H+2G)D] act */
+    HsTensor q_weight, k_weight; /* [D] f32 */
+    HsTensor y;                  /* as x */
+    HsTensor rstd;               /* [N,H+G] f32 */
+} HsHeadNormArgs;
+
+typedef struct HsHeadNormBackwardArgs {
+    HsHeads heads;
+    HsTensor dy, x, q_weight, k_weight, rstd;
+    HsTensor dx;
+    HsTensor dq_weight, dk_weight; /* [D] f32, accumulated */
+} HsHeadNormBackwardArgs;
+
+/* Rotary embedding (Su et al. 2021, eq. 34) in the halves layout of Llama: pairs (i, i + D/2).  y may be x. */
+typedef struct HsRopeArgs {
+    HsHeads heads;
+    double theta;
+    int64_t position_start;
+    bool inverse; /* backward: rotate by the negative angle */
+    HsTensor x, y; /* [N,(H+2G)D] act, same dtype; v heads are copied */
+} HsRopeArgs;
+
+/* Causal attention with grouped queries (query head h reads kv head h / (H/G)), by tiles with the online softmax
+ * (Dao 2023, algorithm 1): no T x T matrix is ever held.  Dropout acts on the probabilities; the mask's element index
+ * is ((row_offset + n) * H + h) * T + key position. */
+typedef struct HsAttentionArgs {
+    HsHeads heads;
+    float scale;
+    float dropout;
+    HsRng rng;
+    HsTensor qkv; /* [N,(H+2G)D] act */
+    HsTensor out; /* [N,H*D] act */
+    HsTensor lse; /* [N,H] f32 */
+} HsAttentionArgs;
+
+typedef struct HsAttentionBackwardArgs {
+    HsHeads heads;
+    float scale;
+    float dropout;
+    HsRng rng;
+    HsTensor dout, qkv, out, lse;
+    HsTensor dqkv;
+} HsAttentionBackwardArgs;
+
+/* Generation: sequence_length new rows per sequence at positions position_start..., attending to all before them. */
+typedef struct HsAttentionCachedArgs {
+    HsHeads heads;
+    float scale;
+    int64_t position_start;
+    HsTensor qkv;              /* [B*Tnew,(H+2G)D] */
+    HsTensor k_cache, v_cache; /* [B, Tmax, G*D] act, same dtype as qkv */
+    HsTensor out;              /* [B*Tnew,H*D] */
+} HsAttentionCachedArgs;
+
+/* gelu: x, y [N,F].  swiglu: x [N,2F] = [gate|up], y [N,F]. */
+typedef struct HsUnaryArgs {
+    HsTensor x, y;
+} HsUnaryArgs;
+
+typedef struct HsUnaryBackwardArgs {
+    HsTensor dy, x; /* dx may be dy (gelu) */
+    HsTensor dx;
+} HsUnaryBackwardArgs;
+
+typedef struct HsDropoutArgs {
+    float probability;
+    HsRng rng;         /* the mask's element index is (row_offset + n) * C + c */
+    HsTensor x;        /* [N,C] act */
+    HsTensor residual; /* [N,C] act, optional; forward only */
+    HsTensor y;        /* [N,C] act; may be x or residual when dtypes agree */
+} HsDropoutArgs;
+
+/* Softmax cross-entropy over rows, loss in nats, with the gradient in the same pass.  A target of -1 is ignored: loss 0,
+ * gradient row 0.  z-loss: PaLM (Chowdhery et al. 2022, section 5). */
+typedef struct HsCrossEntropyArgs {
+    HsTensor logits;             /* [N,V] f32 */
+    HsTensor targets;            /* [N] i32, -1 or in [0, V) */
+    float z_loss;                /* coefficient z, 0 for none */
+    const float *gradient_scale; /* device scalar gs: loss scale / number of counted targets */
+    HsTensor losses;             /* [N] f32: the cross-entropy, without the z term */
+    HsTensor dlogits;            /* [N,V] act, optional; f32 may be logits itself */
+} HsCrossEntropyArgs;
+
+typedef struct HsGradStatsArgs {
+    const HsTensor *tensors; /* host array of f32 or 16 tensors */
+    int count;
+    double *sum_squares; /* device [count]; finite elements only */
+    int64_t *nonfinite;  /* device [count] */
+} HsGradStatsArgs;
+
+/* What a step's update needs beside the tensors; lives in device memory so that nothing waits for the host. */
+typedef struct HsStepScalars {
+    float learning_rate;
+    float gradient_multiplier; /* clip coefficient / loss scale */
+    float bias_correction1;    /* 1 - beta1^t, from double */
+    float bias_correction2;
+    int32_t skip; /* found a non-finite gradient: change nothing but clear the gradients */
+} HsStepScalars;
+
+/* g = grad * gradient_multiplier; p -= lr*wd*p; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
+ * p -= lr * (m/bc1) / (sqrt(v/bc2) + eps).  p is `master` when present, else `weight`; weight = round(p).
+ * grad is set to zero.  A 16-bit weight without a master is rounded stochastically (element index from rng). */
+typedef struct HsAdamWArgs {
+    const HsStepScalars *scalars; /* device */
+    float beta1, beta2, epsilon, weight_decay, learning_rate_scale;
+    HsRng rng;
+    HsTensor grad;   /* f32 or 16 */
+    HsTensor m, v;   /* f32 */
+    HsTensor master; /* f32, optional */
+    HsTensor weight; /* act */
+} HsAdamWArgs;
+
+typedef struct HsSgdArgs {
+    const HsStepScalars *scalars;
+    float momentum, weight_decay, learning_rate_scale;
+    bool nesterov;
+    HsRng rng;
+    HsTensor grad, buffer, master, weight; /* buffer f32, absent when momentum is 0; master optional */
+} HsSgdArgs;
+
+typedef struct HsConvertArgs {
+    HsTensor x, y; /* any two of f32, bf16, f16, same count */
+    bool stochastic; /* f32 -> bf16 only */
+    HsRng rng;
+} HsConvertArgs;
+
+typedef struct HsAddArgs {
+    HsTensor x, y; /* act, same count */
+} HsAddArgs;
+
+#endif

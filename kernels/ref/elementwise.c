@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Operations that treat each element by itself: activations, dropout, conversion, addition.
+ */
+#include "kernels/ref/ref.h"
+
+static const double sqrt_2_over_pi = 0.79788456080286535588;
+static const double cubic = 0.044715;
+
+double hs_ref_gelu(double x)
+{
+    return 0.5 * x * (1.0 + tanh(sqrt_2_over_pi * (x + cubic * x * x * x)));
+}
+
+double hs_ref_gelu_derivative(double x)
+{
+    const double t = tanh(sqrt_2_over_pi * (x + cubic * x * x * x));
+    const double inner = sqrt_2_over_pi * (1.0 + 3.0 * cubic * x * x);
+    return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * inner;
+}
+
+HsStatus hs_ref_gelu_forward(HsContext *context, const HsUnaryArgs *args)
+{
+    (void)context;
+    for (int64_t i = 0; i < hs_tensor_count(&args->x); i++)
+        hs_ref_store(&args->y, i, hs_ref_gelu(hs_ref_load(&args->x, i)));
+    return HS_OK;
+}
+
+HsStatus hs_ref_gelu_backward(HsContext *context, const HsUnaryBackwardArgs *args)
+{
+    (void)context;
+    for (int64_t i = 0; i < hs_tensor_count(&args->x); i++)
+        hs_ref_store(&args->dx, i, hs_ref_load(&args->dy, i) * hs_ref_gelu_derivative(hs_ref_load(&args->x, i)));
+    return HS_OK;
+}
+
+static double sigmoid(double x)
+{
+    return 1.0 / (1.0 + exp(-x));
+}
+
+/* SwiGLU (Shazeer 2020, eq. 5), x = [gate | up]:  y = gate sigmoid(gate) up */
+HsStatus hs_ref_swiglu_forward(HsContext *context, const HsUnaryArgs *args)
+{
+    (void)context;
+    const int64_t width = args->y.shape[1];
+    for (int64_t n = 0; n < args->y.shape[0]; n++) {
+        for (int64_t c = 0; c < width; c++) {
+            const double gate = hs_ref_load(&args->x, 2 * n * width + c);
+            const double up = hs_ref_load(&args->x, (2 * n + 1) * width + c);
+            hs_ref_store(&args->y, n * width + c, gate * sigmoid(gate) * up);
+        }
+    }
+    return HS_OK;
+}
+
+/* silu'(g) = sigmoid(g) (1 + g (1 - sigmoid(g))) */
+HsStatus hs_ref_swiglu_backward(HsContext *context, const HsUnaryBackwardArgs *args)
+{
+    (void)context;
+    const int64_t width = args->dy.shape[1];
+    for (int64_t n = 0; n < args->dy.shape[0]; n++) {
+        for (int64_t c = 0; c < width; c++) {
+            const int64_t gate_at = 2 * n * width + c, up_at = gate_at + width;
+            const double gate = hs_ref_load(&args->x, gate_at), up = hs_ref_load(&args->x, up_at);
+            const double dy = hs_ref_load(&args->dy, n * width + c), s = sigmoid(gate);
+            hs_ref_store(&args->dx, gate_at, dy * up * s * (1.0 + gate * (1.0 - s)));
+            hs_ref_store(&args->dx, up_at, dy * gate * s);
+        }
+    }
+    return HS_OK;
+}
+
+/* y = residual + factor x (Srivastava et al. 2014, scaled at training time). */
+static void dropout(const HsDropoutArgs *args)
+{
+    const int64_t columns = args->x.shape[1];
+    const uint64_t first = (uint64_t)(args->rng.row_offset * columns);
+    for (int64_t i = 0; i < hs_tensor_count(&args->x); i++) {
+        const double factor = hs_ref_dropout_factor(&args->rng, args->probability, first + (uint64_t)i);
+        /* a dropped element is 0 even where x is infinite */
+        double value = factor == 0.0 ? 0.0 : factor * hs_ref_load(&args->x, i);
+        if (hs_tensor_present(&args->residual))
+            value += hs_ref_load(&args->residual, i);
+        hs_ref_store(&args->y, i, value);
+    }
+}
+
+HsStatus hs_ref_dropout_forward(HsContext *context, const HsDropoutArgs *args)
+{
+    (void)context;
+    dropout(args);
+    return HS_OK;
+}
+
+/* Linear, so its gradient is the same mask on dy. */
+HsStatus hs_ref_dropout_backward(HsContext *context, const HsDropoutArgs *args)
+{
+    (void)context;
+    dropout(args);
+    return HS_OK;
+}
+
+HsStatus hs_ref_convert(HsContext *context, const HsConvertArgs *args)
+{
+    (void)context;
+    for (int64_t i = 0; i < hs_tensor_count(&args->x); i++) {
+        const double value = hs_ref_load(&args->x, i);
+        if (args->stochastic)
+            ((uint16_t *)args->y.data)[i] =
+                hs_bf16_encode_stochastic((float)value, hs_ref_random_bits(&args->rng, (uint64_t)i));
+        else
+            hs_ref_store(&args->y, i, value);
+    }
+    return HS_OK;
+}
+
+HsStatus hs_ref_add(HsContext *context, const HsAddArgs *args)
+{
+    (void)context;
+    for (int64_t i = 0; i < hs_tensor_count(&args->x); i++)
+        hs_ref_store(&args->y, i, hs_ref_load(&args->y, i) + hs_ref_load(&args->x, i));
+    return HS_OK;
+}

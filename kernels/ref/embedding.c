@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Token and position embeddings (Radford et al. 2019: both learned, added).
+ */
+#include "kernels/ref/ref.h"
+
+/* y[n,c] = token_table[tokens[n],c] + position_table[start + n mod T, c] */
+HsStatus hs_ref_embedding_forward(HsContext *context, const HsEmbeddingArgs *args)
+{
+    (void)context;
+    const int64_t rows = args->y.shape[0], columns = args->y.shape[1];
+    const int32_t *tokens = args->tokens.data;
+    for (int64_t n = 0; n < rows; n++) {
+        const int64_t token = tokens[n], position = args->position_start + n % args->sequence_length;
+        for (int64_t c = 0; c < columns; c++) {
+            double value = hs_ref_load(&args->token_table, token * columns + c);
+            if (hs_tensor_present(&args->position_table))
+                value += hs_ref_load(&args->position_table, position * columns + c);
+            hs_ref_store(&args->y, n * columns + c, value);
+        }
+    }
+    return HS_OK;
+}
+
+static bool seen_before(const int32_t *tokens, int64_t n)
+{
+    for (int64_t earlier = 0; earlier < n; earlier++) {
+        if (tokens[earlier] == tokens[n])
+            return true;
+    }
+    return false;
+}
+
+/* Columns are summed in strips, so that the sums of one table row fit on the stack and are rounded once. */
+enum { STRIP = 64 };
+
+/* table[row] += the sum of dy over the n in first, first + stride, ... that `tokens` (when given) maps to `row`. */
+static void add_rows(const HsTensor *dy, const HsTensor *table, int64_t row, int64_t first, int64_t stride,
+                     const int32_t *tokens)
+{
+    const int64_t rows = dy->shape[0], columns = dy->shape[1];
+    for (int64_t strip = 0; strip < columns; strip += STRIP) {
+        const int64_t width = columns - strip < STRIP ? columns - strip : STRIP;
+        double sum[STRIP];
+        for (int64_t c = 0; c < width; c++)
+            sum[c] = hs_ref_load(table, row * columns + strip + c);
+        for (int64_t n = first; n < rows; n += stride) {
+            if (tokens && tokens[n] != row)
+                continue;
+            for (int64_t c = 0; c < width; c++)
+                sum[c] += hs_ref_load(dy, n * columns + strip + c);
+        }
+        for (int64_t c = 0; c < width; c++)
+            hs_ref_store(table, row * columns + strip + c, sum[c]);
+    }
+}
+
+/* The transpose of the lookup: each table row gathers the dy rows that read it, in increasing n. */
+HsStatus hs_ref_embedding_backward(HsContext *context, const HsEmbeddingBackwardArgs *args)
+{
+    (void)context;
+    const int32_t *tokens = args->tokens.data;
+    for (int64_t n = 0; n < args->dy.shape[0]; n++) {
+        if (!seen_before(tokens, n))
+            add_rows(&args->dy, &args->dtoken_table, tokens[n], n, 1, tokens);
+    }
+    if (hs_tensor_present(&args->dposition_table)) {
+        for (int64_t position = 0; position < args->sequence_length; position++)
+            add_rows(&args->dy, &args->dposition_table, position, position, args->sequence_length, NULL);
+    }
+    return HS_OK;
+}

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Matrix products with their epilogues, and the weight "packing" that the reference does not need.
+ *     value = sum_k op(a)[m,k] op(b)[k,n] + bias[n]
+ *     c     = epilogue(value) + residual [+ c]
+ */
+#include "kernels/ref/ref.h"
+
+/* Work proceeds in square tiles, copied to double, so that each element is decoded TILE times less often; k still
+ * increases, so every sum has one fixed order. */
+enum { TILE = 32 };
+
+typedef struct HsTile {
+    double at[TILE][TILE];
+} HsTile;
+
+static int64_t smaller(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* tile[r][c] = op(x)[row + r, column + c], zero beyond the edges. */
+static void load_tile(const HsTensor *x, bool transposed, int64_t row, int64_t column, HsTile *tile)
+{
+    const int64_t rows = x->shape[transposed ? 1 : 0], columns = x->shape[transposed ? 0 : 1];
+    const int64_t row_count = smaller(TILE, rows - row), column_count = smaller(TILE, columns - column);
+    for (int64_t r = 0; r < TILE; r++) {
+        for (int64_t c = 0; c < TILE; c++) {
+            const int64_t index = transposed ? (column + c) * rows + row + r : (row + r) * columns + column + c;
+            tile->at[r][c] = r < row_count && c < column_count ? hs_ref_load(x, index) : 0.0;
+        }
+    }
+}
+
+static void multiply_tiles(const HsTile *a, const HsTile *b, int64_t k_count, HsTile *sum)
+{
+    for (int64_t r = 0; r < TILE; r++) {
+        for (int64_t k = 0; k < k_count; k++) {
+            const double factor = a->at[r][k];
+            for (int64_t c = 0; c < TILE; c++)
+                sum->at[r][c] += factor * b->at[k][c];
+        }
+    }
+}
+
+/* Everything after the sum, for one element.  GELU sees `pre` as it is stored: backward will read the same number. */
+static void finish_element(const HsMatmulArgs *args, int64_t row, int64_t column, double sum)
+{
+    const int64_t index = row * args->c.shape[1] + column;
+    double value = sum;
+    if (hs_tensor_present(&args->bias))
+        value += hs_ref_load(&args->bias, column);
+    if (args->epilogue == HS_EPILOGUE_GELU) {
+        if (hs_tensor_present(&args->pre))
+            value = hs_ref_store_rounded(&args->pre, index, value);
+        value = hs_ref_gelu(value);
+    } else if (args->epilogue == HS_EPILOGUE_GELU_BACKWARD) {
+        value *= hs_ref_gelu_derivative(hs_ref_load(&args->pre, index));
+    }
+    if (hs_tensor_present(&args->residual))
+        value += hs_ref_load(&args->residual, index);
+    if (args->accumulate)
+        value += hs_ref_load(&args->c, index);
+    hs_ref_store(&args->c, index, value);
+}
+
+HsStatus hs_ref_matmul(HsContext *context, const HsMatmulArgs *args)
+{
+    (void)context;
+    const int64_t rows = args->c.shape[0], columns = args->c.shape[1];
+    const int64_t depth = args->a.shape[args->transpose_a ? 0 : 1];
+    HsTile a, b, sum;
+    for (int64_t row = 0; row < rows; row += TILE) {
+        for (int64_t column = 0; column < columns; column += TILE) {
+            for (int64_t r = 0; r < TILE; r++)
+                for (int64_t c = 0; c < TILE; c++)
+                    sum.at[r][c] = 0.0;
+            for (int64_t k = 0; k < depth; k += TILE) {
+                load_tile(&args->a, args->transpose_a, row, k, &a);
+                load_tile(&args->b, args->transpose_b, k, column, &b);
+                multiply_tiles(&a, &b, smaller(TILE, depth - k), &sum);
+            }
+            for (int64_t r = 0; r < smaller(TILE, rows - row); r++)
+                for (int64_t c = 0; c < smaller(TILE, columns - column); c++)
+                    finish_element(args, row + r, column + c, sum.at[r][c]);
+        }
+    }
+    return HS_OK;
+}
+
+/* Nothing is packed: packed_bytes is 0, data stays NULL, and matmul reads b.  The description is filled all the same,
+ * so that callers need not know. */
+HsStatus hs_ref_pack_weight(HsContext *context, const HsPackWeightArgs *args)
+{
+    (void)context;
+    args->packed->dtype = args->w.dtype;
+    args->packed->k = args->w.shape[args->transposed ? 1 : 0];
+    args->packed->n = args->w.shape[args->transposed ? 0 : 1];
+    return HS_OK;
+}
+
+/* dbias[c] += sum_n dy[n,c] */
+HsStatus hs_ref_bias_backward(HsContext *context, const HsBiasBackwardArgs *args)
+{
+    (void)context;
+    const int64_t rows = args->dy.shape[0], columns = args->dy.shape[1];
+    for (int64_t c = 0; c < columns; c++) {
+        double sum = hs_ref_load(&args->dbias, c);
+        for (int64_t n = 0; n < rows; n++)
+            sum += hs_ref_load(&args->dy, n * columns + c);
+        hs_ref_store(&args->dbias, c, sum);
+    }
+    return HS_OK;
+}

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Layer norm (Ba, Kiros & Hinton 2016, eq. 4) and root-mean-square norm (Zhang & Sennrich 2019, eq. 4), over whole rows
+ * and over the q and k heads of a packed projection (QK-norm).
+ *     xhat = (x - mean) rstd,   y = weight xhat + bias,   rstd = 1 / sqrt(mean((x - mean)^2) + epsilon)
+ * rms has mean = 0 and no bias.  With g = weight dy, differentiating xhat through mean and rstd gives
+ *     dx = rstd (g - mean(g) - xhat mean(g xhat)),   dweight = sum_n dy xhat,   dbias = sum_n dy
+ * where rms lacks the mean(g) term.
+ */
+#include "kernels/ref/ref.h"
+
+/* `width` elements from `offset`: a row, or a head of a row. */
+typedef struct HsStretch {
+    int64_t offset, width;
+} HsStretch;
+
+static double mean_of(const HsTensor *x, HsStretch at)
+{
+    double sum = 0.0;
+    for (int64_t c = 0; c < at.width; c++)
+        sum += hs_ref_load(x, at.offset + c);
+    return sum / (double)at.width;
+}
+
+/* Two passes: subtracting the mean first keeps a large common offset from cancelling. */
+static double rstd_of(const HsTensor *x, HsStretch at, double mean, double epsilon)
+{
+    double sum = 0.0;
+    for (int64_t c = 0; c < at.width; c++) {
+        const double centred = hs_ref_load(x, at.offset + c) - mean;
+        sum += centred * centred;
+    }
+    return 1.0 / sqrt(sum / (double)at.width + epsilon);
+}
+
+static void normalize(const HsTensor *x, HsStretch at, double mean, double rstd, const HsTensor *weight,
+                      const HsTensor *bias, const HsTensor *y)
+{
+    for (int64_t c = 0; c < at.width; c++) {
+        double value = hs_ref_load(weight, c) * (hs_ref_load(x, at.offset + c) - mean) * rstd;
+        if (hs_tensor_present(bias))
+            value += hs_ref_load(bias, c);
+        hs_ref_store(y, at.offset + c, value);
+    }
+}
+
+HsStatus hs_ref_norm_forward(HsContext *context, const HsNormArgs *args)
+{
+    (void)context;
+    const int64_t columns = args->x.shape[1];
+    for (int64_t n = 0; n < args->x.shape[0]; n++) {
+        const HsStretch row = { n * columns, columns };
+        const double mean = args->kind == HS_NORM_LAYER ? mean_of(&args->x, row) : 0.0;
+        const double rstd = rstd_of(&args->x, row, mean, (double)args->epsilon);
+        normalize(&args->x, row, mean, rstd, &args->weight, &args->bias, &args->y);
+        if (hs_tensor_present(&args->mean))
+            hs_ref_store(&args->mean, n, mean);
+        hs_ref_store(&args->rstd, n, rstd);
+    }
+    return HS_OK;
+}
+
+typedef struct HsNormGradient {
+    const HsTensor *dy, *x, *weight, *dx;
+    bool centre;     /* layer norm: the mean(g) term */
+    bool accumulate; /* dx += */
+} HsNormGradient;
+
+static void normalize_backward(const HsNormGradient *with, HsStretch at, double mean, double rstd)
+{
+    double sum_g = 0.0, sum_g_xhat = 0.0;
+    for (int64_t c = 0; c < at.width; c++) {
+        const double g = hs_ref_load(with->weight, c) * hs_ref_load(with->dy, at.offset + c);
+        sum_g += g;
+        sum_g_xhat += g * (hs_ref_load(with->x, at.offset + c) - mean) * rstd;
+    }
+    const double mean_g = with->centre ? sum_g / (double)at.width : 0.0;
+    const double mean_g_xhat = sum_g_xhat / (double)at.width;
+    for (int64_t c = 0; c < at.width; c++) {
+        const double g = hs_ref_load(with->weight, c) * hs_ref_load(with->dy, at.offset + c);
+        const double xhat = (hs_ref_load(with->x, at.offset + c) - mean) * rstd;
+        const double dx = rstd * (g - mean_g - xhat * mean_g_xhat);
+        hs_ref_store(with->dx, at.offset + c, with->accumulate ? hs_ref_load(with->dx, at.offset + c) + dx : dx);
+    }
+}
+
+HsStatus hs_ref_norm_backward(HsContext *context, const HsNormBackwardArgs *args)
+{
+    (void)context;
+    const int64_t rows = args->x.shape[0], columns = args->x.shape[1];
+    const bool layer = args->kind == HS_NORM_LAYER;
+    /* Parameter gradients first, one column at a time: the rows' statistics are all there already. */
+    for (int64_t c = 0; c < columns; c++) {
+        const bool biased = hs_tensor_present(&args->dbias);
+        double dweight = hs_ref_load(&args->dweight, c), dbias = biased ? hs_ref_load(&args->dbias, c) : 0.0;
+        for (int64_t n = 0; n < rows; n++) {
+            const double dy = hs_ref_load(&args->dy, n * columns + c);
+            const double mean = layer ? hs_ref_load(&args->mean, n) : 0.0;
+            dweight += dy * (hs_ref_load(&args->x, n * columns + c) - mean) * hs_ref_load(&args->rstd, n);
+            dbias += dy;
+        }
+        hs_ref_store(&args->dweight, c, dweight);
+        if (biased)
+            hs_ref_store(&args->dbias, c, dbias);
+    }
+    const HsNormGradient with = { &args->dy, &args->x, &args->weight, &args->dx, layer, args->accumulate };
+    for (int64_t n = 0; n < rows; n++)
+        normalize_backward(&with, (HsStretch){ n * columns, columns }, layer ? hs_ref_load(&args->mean, n) : 0.0,
+                           hs_ref_load(&args->rstd, n));
+    return HS_OK;
+}
+
+static void copy_stretch(const HsTensor *x, HsStretch at, const HsTensor *y)
+{
+    for (int64_t c = 0; c < at.width; c++)
+        hs_ref_store(y, at.offset + c, hs_ref_load(x, at.offset + c));
+}
+
+/* Head h of row n, in the order [q heads | k heads | v heads]. */
+static HsStretch head_of(const HsHeads *heads, int64_t n, int64_t h)
+{
+    const int64_t per_row = heads->heads + 2 * heads->kv_heads;
+    return (HsStretch){ (n * per_row + h) * heads->head_dim, heads->head_dim };
+}
+
+HsStatus hs_ref_head_norm_forward(HsContext *context, const HsHeadNormArgs *args)
+{
+    (void)context;
+    const HsHeads *heads = &args->heads;
+    const int64_t normed = heads->heads + heads->kv_heads;
+    const HsTensor no_bias = { 0 };
+    for (int64_t n = 0; n < args->x.shape[0]; n++) {
+        for (int64_t h = 0; h < normed; h++) {
+            const HsStretch head = head_of(heads, n, h);
+            const HsTensor *weight = h < heads->heads ? &args->q_weight : &args->k_weight;
+            const double rstd = rstd_of(&args->x, head, 0.0, (double)args->epsilon);
+            normalize(&args->x, head, 0.0, rstd, weight, &no_bias, &args->y);
+            hs_ref_store(&args->rstd, n * normed + h, rstd);
+        }
+        for (int64_t h = normed; h < normed + heads->kv_heads; h++)
+            copy_stretch(&args->x, head_of(heads, n, h), &args->y);
+    }
+    return HS_OK;
+}
+
+/* dweight[d] += sum over rows n and heads h in [first, end) of dy xhat */
+static void head_weight_gradient(const HsHeadNormBackwardArgs *args, int64_t first, int64_t end,
+                                 const HsTensor *dweight)
+{
+    const int64_t normed = args->heads.heads + args->heads.kv_heads;
+    for (int64_t d = 0; d < args->heads.head_dim; d++) {
+        double sum = hs_ref_load(dweight, d);
+        for (int64_t n = 0; n < args->x.shape[0]; n++) {
+            for (int64_t h = first; h < end; h++) {
+                const int64_t index = head_of(&args->heads, n, h).offset + d;
+                sum += hs_ref_load(&args->dy, index) * hs_ref_load(&args->x, index) *
+                       hs_ref_load(&args->rstd, n * normed + h);
+            }
+        }
+        hs_ref_store(dweight, d, sum);
+    }
+}
+
+HsStatus hs_ref_head_norm_backward(HsContext *context, const HsHeadNormBackwardArgs *args)
+{
+    (void)context;
+    const HsHeads *heads = &args->heads;
+    const int64_t normed = heads->heads + heads->kv_heads;
+    head_weight_gradient(args, 0, heads->heads, &args->dq_weight);
+    head_weight_gradient(args, heads->heads, normed, &args->dk_weight);
+    for (int64_t n = 0; n < args->x.shape[0]; n++) {
+        for (int64_t h = 0; h < normed; h++) {
+            const HsTensor *weight = h < heads->heads ? &args->q_weight : &args->k_weight;
+            const HsNormGradient with = { &args->dy, &args->x, weight, &args->dx, false, false };
+            normalize_backward(&with, head_of(heads, n, h), 0.0, hs_ref_load(&args->rstd, n * normed + h));
+        }
+        for (int64_t h = normed; h < normed + heads->kv_heads; h++)
+            copy_stretch(&args->dy, head_of(heads, n, h), &args->dx);
+    }
+    return HS_OK;
+}

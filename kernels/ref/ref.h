@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the reference kernels share.  The reference is the specification: plain loops in the order of the equation,
+ * every sum in double, one rounding (to nearest, even) where an output is stored.  No threads, no workspace.
+ */
+#ifndef HS_KERNELS_REF_H
+#define HS_KERNELS_REF_H
+
+#include <math.h>
+
+#include "kernels/backend.h"
+
+#define HS_REF_PROTOTYPE(name, Args, formula) HsStatus hs_ref_##name(HsContext *context, const Args *args);
+HS_OPS(HS_REF_PROTOTYPE)
+
+/* Element `index` of a tensor, exactly; f32 is the common case and need not go through the table. */
+static inline double hs_ref_load(const HsTensor *tensor, int64_t index)
+{
+    if (tensor->dtype == HS_F32)
+        return (double)((const float *)tensor->data)[index];
+    return hs_dtype_load(tensor->dtype, tensor->data, index);
+}
+
+/* The one rounding. */
+static inline void hs_ref_store(const HsTensor *tensor, int64_t index, double value)
+{
+    if (tensor->dtype == HS_F32)
+        ((float *)tensor->data)[index] = (float)value;
+    else
+        hs_dtype_store(tensor->dtype, tensor->data, index, value);
+}
+
+/* Round to a tensor's dtype and come back: the value that a reader of the tensor will see. */
+static inline double hs_ref_store_rounded(const HsTensor *tensor, int64_t index, double value)
+{
+    hs_ref_store(tensor, index, value);
+    return hs_ref_load(tensor, index);
+}
+
+/* GELU, tanh form (Hendrycks & Gimpel 2016, section 2): x/2 (1 + tanh(u)), u = sqrt(2/pi) (x + 0.044715 x^3). */
+double hs_ref_gelu(double x);
+/* gelu'(x) = (1 + t)/2 + x/2 (1 - t^2) u',  u' = sqrt(2/pi) (1 + 3 * 0.044715 x^2),  t = tanh(u). */
+double hs_ref_gelu_derivative(double x);
+
+/* Dropout's factor of an element: 1 / (1 - p) when it is kept, else 0.  rng.h states the rule. */
+static inline double hs_ref_dropout_factor(const HsRng *rng, float probability, uint64_t element)
+{
+    if (probability == 0.0f)
+        return 1.0;
+    const HsPhilox draw = hs_rng_draw(rng, element / 4);
+    const bool kept = hs_rng_uniform(draw.word[element % 4]) >= probability;
+    return kept ? 1.0 / (1.0 - (double)probability) : 0.0;
+}
+
+/* Stochastic rounding takes element e's bits from the upper half of word[e % 4] of draw e / 4. */
+static inline uint16_t hs_ref_random_bits(const HsRng *rng, uint64_t element)
+{
+    return (uint16_t)(hs_rng_draw(rng, element / 4).word[element % 4] >> 16);
+}
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Dynamic loss scaling (Micikevicius et al. 2018, section 3.2), the full state machine: one update per optimizer step.
+ *   overflow:  hysteresis left > 1: use one up;  else scale = max(scale * backoff, min);  tracker = 0
+ *   clean:     tracker + 1 == interval: scale = min(scale * growth, max) if finite, tracker = 0, hysteresis refilled
+ */
+#ifndef HS_OPTIM_SCALER_H
+#define HS_OPTIM_SCALER_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernels/base/status.h"
+
+typedef enum HsScalerKind { HS_SCALER_NONE, HS_SCALER_STATIC, HS_SCALER_DYNAMIC } HsScalerKind;
+
+typedef struct HsScalerConfig {
+    HsScalerKind kind;
+    double init_scale, growth_factor, backoff_factor, min_scale, max_scale;
+    int64_t growth_interval;
+    int64_t hysteresis;
+} HsScalerConfig;
+
+typedef struct HsScaler {
+    HsScalerConfig config;
+    float scale; /* 1 when kind is none */
+    int64_t tracker;
+    int64_t hysteresis_left;
+} HsScaler;
+
+/* What the trainer must do after an update. */
+typedef enum HsScalerVerdict {
+    HS_SCALER_APPLY,    /* gradients finite: the step was applied */
+    HS_SCALER_SKIP,     /* overflow: skipped, the scale may have fallen */
+    HS_SCALER_HOPELESS  /* non-finite at the minimum scale, with a static scale, or without scaling */
+} HsScalerVerdict;
+
+/* errors: HS_ECONFIG (min > max, growth <= 1, backoff >= 1, init outside [min,max] is clamped with a warning) */
+HsStatus hs_scaler_init(HsScaler *scaler, const HsScalerConfig *config);
+HsScalerVerdict hs_scaler_update(HsScaler *scaler, bool found_nonfinite);
+
+#endif

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One optimizer step over parameter spans, in the fixed order
+ *     (gradients accumulated and reduced by the caller) -> unscale -> check -> clip -> step or skip -> scaler update.
+ * The caller cannot reorder it.  Sees spans, not models.
+ */
+#ifndef HS_OPTIM_UPDATE_H
+#define HS_OPTIM_UPDATE_H
+
+#include <stdbool.h>
+
+#include "kernels/backend.h"
+#include "optim/scaler.h"
+#include "optim/schedule.h"
+
+/* One parameter tensor as the optimizer sees it.  Tensors hold device pointers; absent ones have rank 0. */
+typedef struct HsSpan {
+    const char *name;
+    bool decay;                 /* weight decay applies */
+    float learning_rate_scale;  /* 1 by default */
+    HsTensor weight;            /* what forward reads: f32 or 16-bit */
+    HsTensor master;            /* f32, absent when weight is f32 or trained by stochastic rounding */
+    HsTensor gradient;          /* f32 or 16-bit, scaled; cleared by the step */
+    HsTensor state[2];          /* AdamW: m, v; SGD: momentum buffer, absent */
+} HsSpan;
+
+typedef enum HsOptimizerKind { HS_OPTIMIZER_ADAMW, HS_OPTIMIZER_SGD } HsOptimizerKind;
+
+typedef struct HsOptimizerConfig {
+    HsOptimizerKind kind;
+    double beta1, beta2, epsilon, momentum, weight_decay, clip_norm; /* clip_norm 0: none */
+    bool nesterov;
+    uint64_t seed; /* stochastic rounding */
+} HsOptimizerConfig;
+
+typedef struct HsOptimizer {
+    HsOptimizerConfig config;
+    HsSchedule schedule;
+    HsScaler scaler;
+    int64_t applied_steps;
+    int64_t skipped_steps;
+    /* private: device scalars and per-span statistics, allocated once by init */
+    HsStepScalars *scalars;
+    double *sum_squares;
+    int64_t *nonfinite;
+    HsTensor *gradients;
+    int span_count;
+    HsDevice *device;
+} HsOptimizer;
+
+typedef struct HsStepReport {
+    HsScalerVerdict verdict;
+    double gradient_norm;     /* unscaled, before clipping; non-finite when found */
+    double clip_coefficient;
+    double learning_rate;
+    float loss_scale;         /* the one this step's gradients were made with */
+    int first_nonfinite;      /* index of the first span with non-finite elements, -1 if none */
+    int64_t nonfinite_elements;
+} HsStepReport;
+
+/* How many state tensors of f32 each parameter needs (0, 1 or 2). */
+int hs_optimizer_state_count(const HsOptimizerConfig *config);
+const char *hs_optimizer_state_name(const HsOptimizerConfig *config, int index); /* "m", "v", "momentum" */
+
+HsStatus hs_optimizer_init(HsOptimizer *optimizer, HsDevice *device, const HsOptimizerConfig *config,
+                           const HsSchedule *schedule, const HsScalerConfig *scaler, int span_count);
+void hs_optimizer_deinit(HsOptimizer *optimizer);
+
+/* Allocates nothing.  HS_OK also for skipped steps: look at the report.  coef = min(1, clip / (norm + 1e-6)). */
+HsStatus hs_optimizer_step(HsOptimizer *optimizer, HsContext *context, const HsSpan *spans, int count,
+                           HsStepReport *report);
+
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Checkpoints: a folder that is either whole or not there.
+ *
+ *   out_dir/checkpoints/step-00000200/   model.safetensors optimizer.safetensors trainer.json tokenizer.json config.yaml
+ *                                        checksums.json (file -> size, XXH3-64)
+ *   out_dir/checkpoints/latest           a text file with the folder's name, replaced by rename
+ *
+ * save: write into ".tmp-step-N", fsync files and folder, rename, fsync parent, replace `latest`, delete the oldest
+ * beyond keep, and stale .tmp-* folders.  A failure leaves the earlier checkpoints as they were.
+ */
+#ifndef HS_RUNTIME_CHECKPOINT_H
+#define HS_RUNTIME_CHECKPOINT_H
+
+#include "runtime/json.h"
+#include "runtime/safetensors.h"
+
+typedef struct HsCheckpointContent {
+    int64_t step;
+    const HsNamedTensor *model;
+    int model_count;
+    const HsNamedTensor *optimizer;
+    int optimizer_count;
+    const HsJson *state;        /* trainer.json */
+    /* Called with the temporary folder's path to add further files (tokenizer.json, config.yaml), each fsynced by the
+     * checkpoint afterwards. */
+    HsStatus (*write_extra)(void *user, const char *folder);
+    void *user;
+} HsCheckpointContent;
+
+HsStatus hs_checkpoint_save(const char *out_dir, const HsCheckpointContent *content, int64_t keep);
+
+/* The folder of the newest whole checkpoint: what `latest` names, else the highest step that verifies; *folder is NULL
+ * (and HS_OK) when there is none.  Caller frees. */
+HsStatus hs_checkpoint_latest(const char *out_dir, char **folder);
+
+typedef struct HsCheckpoint {
+    char *folder;
+    HsSafetensors model;
+    HsSafetensors optimizer; /* count 0 when not opened */
+    HsJson *state;
+} HsCheckpoint;
+
+/* Opens `folder` (a step-N folder, or a run folder: then its latest) and verifies sizes and checksums. */
+HsStatus hs_checkpoint_open(const char *folder, bool with_optimizer, HsCheckpoint *checkpoint);
+void hs_checkpoint_close(HsCheckpoint *checkpoint);
+
+/* One hash over every file of a checkpoint, in name order: equal runs have equal hashes. */
+HsStatus hs_checkpoint_hash(const char *folder, uint64_t *hash);
+
+/* Copies named tensors of `file` into the destinations (host): every destination must be there with the same shape;
+ * f32, bf16, f16 convert to the destination's dtype.  Errors name tensor and shapes; NaN or Inf in a weight is an error. */
+HsStatus hs_checkpoint_restore(const char *file_name, const HsSafetensors *file, const HsNamedTensor *destinations,
+                               int count);
+
+#endif

@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * trainer inspect --checkpoint DIR, and trainer reference.
+ */
+#include <argp.h>
+#include <stdio.h>
+
+#include "runtime/commands/command.h"
+#include "runtime/config.h"
+#include "runtime/inspect.h"
+
+static const struct argp_option options[] = {
+    { "checkpoint", 'd', "DIR", 0, "a checkpoint's folder, or a run's (its latest checkpoint)", 0 },
+    { 0 },
+};
+
+static error_t parse(int key, char *argument, struct argp_state *state)
+{
+    const char **checkpoint = state->input;
+    if (key == 'd') {
+        *checkpoint = argument;
+        return 0;
+    }
+    if (key == ARGP_KEY_END && !*checkpoint)
+        argp_error(state, "--checkpoint DIR is missing");
+    return key == ARGP_KEY_END ? 0 : ARGP_ERR_UNKNOWN;
+}
+
+HsStatus hs_command_inspect(int argc, char **argv)
+{
+    static const struct argp argp = { options, parse, NULL, "What a checkpoint holds.", NULL, NULL, NULL };
+    const char *checkpoint = NULL;
+    argp_parse(&argp, argc, argv, 0, NULL, &checkpoint);
+    return hs_inspect_checkpoint(checkpoint, stdout);
+}
+
+HsStatus hs_command_reference(int argc, char **argv)
+{
+    if (argc > 1)
+        return hs_fail(HS_ECONFIG, "reference takes no arguments (got %s)", argv[1]);
+    return hs_config_write_reference(stdout);
+}

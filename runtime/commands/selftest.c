@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * trainer selftest --device cpu|ref: every kernel against the reference.
+ */
+#include <argp.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "runtime/commands/command.h"
+#include "runtime/engine.h"
+#include "runtime/selftest/selftest.h"
+
+enum { OPTION_NO_SPEED = 1000 };
+
+typedef struct Arguments {
+    const char *device, *op;
+    int64_t threads;
+    bool with_speed;
+} Arguments;
+
+static const struct argp_option options[] = {
+    { "device", 'd', "NAME", 0, "cpu or ref (cpu)", 0 },
+    { "op", 'o', "NAME", 0, "this operation only", 0 },
+    { "threads", 't', "N", 0, "worker threads; 0: one a core (0)", 0 },
+    { "no-speed", OPTION_NO_SPEED, NULL, 0, "check errors only", 0 },
+    { 0 },
+};
+
+static error_t parse(int key, char *argument, struct argp_state *state)
+{
+    Arguments *arguments = state->input;
+    char *end;
+    switch (key) {
+    case 'd':
+        arguments->device = argument;
+        return 0;
+    case 'o':
+        arguments->op = argument;
+        return 0;
+    case 't':
+        arguments->threads = strtoll(argument, &end, 10);
+        if (end == argument || *end != '\0' || arguments->threads < 0 || arguments->threads > 1024)
+            argp_error(state, "--threads must be a whole number from 0 to 1024 (got %s)", argument);
+        return 0;
+    case OPTION_NO_SPEED:
+        arguments->with_speed = false;
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+HsStatus hs_command_selftest(int argc, char **argv)
+{
+    static const struct argp argp = { options, parse, NULL, "Every kernel against the reference.", NULL, NULL, NULL };
+    Arguments arguments = { .device = "cpu", .with_speed = true };
+    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    HsEngine engine;
+    HS_TRY(hs_engine_init(&engine, arguments.device, arguments.threads));
+    printf("device: %s\n", engine.why);
+    int failures = 0;
+    HS_TRY(hs_selftest_run(&engine.context, arguments.op, arguments.with_speed, stdout, &failures));
+    if (failures > 0)
+        return hs_fail(HS_ENUMERIC, "%d case%s outside tolerance", failures, failures == 1 ? "" : "s");
+    return HS_OK;
+}

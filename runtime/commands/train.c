@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * trainer --config FILE [section.key=value ...]: the main job.
+ */
+#include <argp.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "kernels/base/log.h"
+#include "runtime/commands/command.h"
+#include "runtime/files.h"
+#include "runtime/trainer.h"
+
+enum { MAX_OVERRIDES = 256, OPTION_PRINT_CONFIG = 1000 };
+
+typedef struct Arguments {
+    const char *config_path;
+    bool print_config;
+    const char *overrides[MAX_OVERRIDES];
+    int override_count;
+} Arguments;
+
+static const struct argp_option options[] = {
+    { "config", 'c', "FILE", 0, "the YAML file", 0 },
+    { "print-config", OPTION_PRINT_CONFIG, NULL, 0, "print the resolved configuration with its documentation and stop", 0 },
+    { 0 },
+};
+
+static error_t parse(int key, char *argument, struct argp_state *state)
+{
+    Arguments *arguments = state->input;
+    switch (key) {
+    case 'c':
+        arguments->config_path = argument;
+        return 0;
+    case OPTION_PRINT_CONFIG:
+        arguments->print_config = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        if (!strchr(argument, '='))
+            argp_error(state, "%s is not of the form section.key=value", argument);
+        if (arguments->override_count == MAX_OVERRIDES)
+            argp_error(state, "more than %d overrides", MAX_OVERRIDES);
+        arguments->overrides[arguments->override_count++] = argument;
+        return 0;
+    case ARGP_KEY_END:
+        if (!arguments->config_path && !arguments->print_config)
+            argp_error(state, "--config FILE is missing");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static HsStatus write_run_config(const HsConfig *config)
+{
+    char path[4096];
+    HS_TRY(hs_make_directories(config->training.out_dir));
+    snprintf(path, sizeof path, "%s/config.yaml", config->training.out_dir);
+    FILE *file = fopen(path, "w");
+    if (!file)
+        return hs_fail(HS_EIO, "%s: cannot be written: %s", path, strerror(errno));
+    HsStatus status = hs_config_print(config, file, false);
+    if (fclose(file) != 0 && status == HS_OK)
+        status = hs_fail(HS_EIO, "%s: cannot be written: %s", path, strerror(errno));
+    return status;
+}
+
+static HsStatus print_sample(HsTrainer *trainer)
+{
+    const HsConfig *config = trainer->config;
+    if (config->evaluation.sample_tokens == 0)
+        return HS_OK;
+    HsSampling sampling = { .temperature = 0.8, .top_p = 1, .seed = (uint64_t)config->training.seed };
+    printf("--- a sample of %lld tokens ---\n", (long long)config->evaluation.sample_tokens);
+    return hs_generate_text(&trainer->model, &trainer->engine.context, trainer->dataset.tokenizer,
+                            config->evaluation.sample_prompt, config->evaluation.sample_tokens, &sampling, stdout);
+}
+
+static HsStatus train(HsConfig *config)
+{
+    HsTrainer trainer;
+    hs_trainer_install_signals();
+    HS_TRY(hs_trainer_create(config, &trainer));
+    HsStatus status = write_run_config(config);
+    if (status == HS_OK)
+        status = hs_trainer_run(&trainer);
+    if (status == HS_OK)
+        status = print_sample(&trainer);
+    hs_trainer_destroy(&trainer);
+    return status;
+}
+
+HsStatus hs_command_train(int argc, char **argv)
+{
+    static const struct argp argp = { options, parse, "[section.key=value ...]",
+                                      "Train the model that FILE describes.", NULL, NULL, NULL };
+    Arguments arguments = { 0 };
+    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    HsConfig config;
+    HS_TRY(hs_config_load(&config, arguments.config_path, arguments.override_count, arguments.overrides));
+    HsStatus status = arguments.print_config ? hs_config_print(&config, stdout, true) : train(&config);
+    hs_config_deinit(&config);
+    return status;
+}

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Loading a configuration: defaults, then the file, then the command line, then relations between keys.
+ * Each key remembers where its value came from, so that a relation found broken at the end can point at a line.
+ */
+#include "runtime/config_table.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { CONFIG_MAX_BYTES = 1 << 20 };
+
+HsStatus hs_config_init(HsConfig *config)
+{
+    *config = (HsConfig){ .task_count = 1 };
+    config->tasks = calloc(1, sizeof *config->tasks);
+    config->origin = calloc(1, sizeof *config->origin + (size_t)hs_config_key_count * sizeof config->origin->key[0]);
+    HsStatus status =
+        config->tasks && config->origin ? HS_OK : hs_fail(HS_ENOMEM, "out of memory while making a configuration");
+    for (int i = 0; i < hs_config_key_count && status == HS_OK; i++) {
+        const HsConfigKey *key = &hs_config_key_table[i];
+        status = hs_config_value_set_default(key, hs_config_key_object(config, key));
+    }
+    if (status != HS_OK)
+        hs_config_deinit(config);
+    return status;
+}
+
+void hs_config_deinit(HsConfig *config)
+{
+    for (int i = 0; i < hs_config_key_count; i++) {
+        const HsConfigKey *key = &hs_config_key_table[i];
+        void *object = hs_config_key_object(config, key);
+        if (object)
+            hs_config_value_release(key, object);
+    }
+    if (config->origin)
+        free(config->origin->name);
+    free(config->origin);
+    free(config->tasks);
+    *config = (HsConfig){ 0 };
+}
+
+bool hs_config_is_set(const HsConfig *config, const char *dotted_key)
+{
+    for (int i = 0; i < hs_config_key_count; i++) {
+        char dotted[HS_DOTTED_BYTES];
+        if (strcmp(hs_config_key_dotted(&hs_config_key_table[i], dotted), dotted_key) == 0)
+            return config->origin->key[i].source != HS_SOURCE_DEFAULT;
+    }
+    return false;
+}
+
+static HsStatus unknown_key(const char *name, const HsYaml *node, const char *dotted)
+{
+    char near[HS_DOTTED_BYTES];
+    if (hs_config_key_suggest(dotted, near))
+        return hs_yaml_fail(name, node->line, node->column, "unknown key %.80s; did you mean %s?", dotted, near);
+    return hs_yaml_fail(name, node->line, node->column, "unknown key %.80s; configs/REFERENCE.md lists them all",
+                        dotted);
+}
+
+/* Store one key's value and where it came from. */
+static HsStatus apply_key(HsConfig *config, const HsConfigKey *key, const char *name, const HsYaml *node)
+{
+    int index = hs_config_key_index(key);
+    HsConfigOrigin *origin = config->origin;
+    if (name && origin->key[index].source == HS_SOURCE_FILE) {
+        char dotted[HS_DOTTED_BYTES];
+        return hs_yaml_fail(name, node->line, node->column, "%s is given twice; first in line %d",
+                            hs_config_key_dotted(key, dotted), origin->key[index].line);
+    }
+    HS_TRY(hs_config_value_set(key, name, node, hs_config_key_object(config, key)));
+    origin->key[index].source = name ? HS_SOURCE_FILE : HS_SOURCE_COMMAND_LINE;
+    origin->key[index].line = node->line;
+    origin->key[index].column = node->column;
+    return HS_OK;
+}
+
+/* The members of `model: {...}` or of one task. */
+static HsStatus apply_section(HsConfig *config, const char *section, const char *name, const HsYaml *node)
+{
+    if (hs_yaml_is_null(node)) /* every key of it commented out */
+        return HS_OK;
+    if (node->kind != HS_YAML_MAP)
+        return hs_yaml_fail(name, node->line, node->column, "%s is a section: it holds keys, indented under it",
+                            section);
+    for (const HsYaml *member = node->first; member; member = member->next) {
+        const HsConfigKey *key = hs_config_key_find(section, member->key);
+        if (!key) {
+            char dotted[HS_DOTTED_BYTES * 2];
+            snprintf(dotted, sizeof dotted, "%s%s.%.96s", section, strcmp(section, "tasks") == 0 ? ".0" : "",
+                     member->key);
+            return unknown_key(name, member, dotted);
+        }
+        HS_TRY(apply_key(config, key, name, member));
+    }
+    return HS_OK;
+}
+
+static HsStatus apply_tasks(HsConfig *config, const char *name, const HsYaml *node)
+{
+    if (node->kind != HS_YAML_LIST || node->count == 0)
+        return hs_yaml_fail(name, node->line, node->column,
+                            "tasks must be a list of tasks, such as - {name: mine, train: data/mine.txt}");
+    if (node->count > 1)
+        return hs_yaml_fail(name, node->first->next->line, node->first->next->column,
+                            "this version trains one task (tasks lists %d)", node->count);
+    if (node->first->kind != HS_YAML_MAP)
+        return hs_yaml_fail(name, node->first->line, node->first->column,
+                            "a task must be a map, such as {name: mine, train: data/mine.txt}");
+    return apply_section(config, "tasks", name, node->first);
+}
+
+/* Top level: keys of `training`, sections, the list of tasks. */
+static HsStatus apply_file(HsConfig *config, const char *name, const HsYaml *root)
+{
+    if (!root || hs_yaml_is_null(root)) /* an empty file: all defaults */
+        return HS_OK;
+    if (root->kind != HS_YAML_MAP)
+        return hs_yaml_fail(name, root->line, root->column, "a configuration must be a map of keys (key: value)");
+    for (const HsYaml *member = root->first; member; member = member->next) {
+        const HsConfigKey *key = hs_config_key_find("training", member->key);
+        if (key) {
+            HS_TRY(apply_key(config, key, name, member));
+            continue;
+        }
+        if (strcmp(member->key, "training") == 0)
+            return hs_yaml_fail(name, member->line, member->column,
+                                "training is no section: its keys stand at the top level");
+        if (!hs_config_section_exists(member->key))
+            return unknown_key(name, member, member->key);
+        for (const HsYaml *earlier = root->first; earlier != member; earlier = earlier->next)
+            if (strcmp(earlier->key, member->key) == 0)
+                return hs_yaml_fail(name, member->line, member->column, "%s is given twice; first in line %d",
+                                    member->key, earlier->line);
+        bool tasks = strcmp(member->key, "tasks") == 0;
+        HS_TRY(tasks ? apply_tasks(config, name, member) : apply_section(config, member->key, name, member));
+    }
+    return HS_OK;
+}
+
+/* Split "tasks.0.train" or "mer.beta" or "batch_size" at its dots and find the row. */
+static HsStatus find_override(const char *dotted, const HsConfigKey **key)
+{
+    static const HsYaml nowhere = { .line = 1, .column = 1 };
+    char section[HS_DOTTED_BYTES] = "training";
+    const char *last_dot = strrchr(dotted, '.');
+    if (last_dot)
+        snprintf(section, sizeof section, "%.*s", (int)(last_dot - dotted), dotted);
+    int task = 0, used = 0;
+    if (sscanf(section, "tasks.%d%n", &task, &used) == 1 && section[used] == '\0') {
+        if (task != 0)
+            return hs_yaml_fail(NULL, 0, 0, "this version trains one task: tasks.0, not tasks.%d", task);
+        snprintf(section, sizeof section, "tasks");
+    } else if (strcmp(section, "tasks") == 0) {
+        return hs_yaml_fail(NULL, 0, 0, "name the task by its number, as in tasks.0.train");
+    }
+    *key = hs_config_key_find(section, last_dot ? last_dot + 1 : dotted);
+    if (*key && (!last_dot || !hs_config_key_is_top_level(*key)))
+        return HS_OK;
+    if (!last_dot && strcmp(dotted, "training") != 0 && hs_config_section_exists(dotted))
+        return hs_yaml_fail(NULL, 0, 0, "%s is a section: set its keys one at a time, as %s.key=value", dotted,
+                            strcmp(dotted, "tasks") == 0 ? "tasks.0" : dotted);
+    return unknown_key(NULL, &nowhere, dotted);
+}
+
+/* "section.key=value" */
+static HsStatus apply_override(HsConfig *config, const char *text)
+{
+    const char *equals = strchr(text, '=');
+    if (!equals || equals == text)
+        return hs_yaml_fail(NULL, 0, 0, "%.80s is not of the form section.key=value", text);
+    char dotted[HS_DOTTED_BYTES];
+    snprintf(dotted, sizeof dotted, "%.*s", (int)(equals - text), text);
+    const HsConfigKey *key;
+    HsYaml *node;
+    HS_TRY(find_override(dotted, &key));
+    HS_TRY(hs_yaml_parse_value(equals + 1, &node));
+    HsStatus status = node ? apply_key(config, key, NULL, node) : hs_yaml_fail(NULL, 0, 0, "%s has no value", dotted);
+    hs_yaml_destroy(node);
+    return status;
+}
+
+/* The position of the first byte that is not UTF-8 (RFC 3629: no overlong forms, no surrogates, at most U+10FFFF). */
+static HsStatus check_utf8(const char *name, const char *text, size_t length)
+{
+    const unsigned char *bytes = (const unsigned char *)text;
+    int line = 1, column = 1;
+    for (size_t i = 0; i < length;) {
+        unsigned char lead = bytes[i];
+        size_t size = lead < 0x80 ? 1 : lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+        bool valid = lead < 0x80 || (lead >= 0xC2 && lead <= 0xF4);
+        for (size_t k = 1; valid && k < size; k++)
+            valid = i + k < length && (bytes[i + k] & 0xC0) == 0x80;
+        if (valid && size >= 3)
+            valid = !(lead == 0xE0 && bytes[i + 1] < 0xA0) && !(lead == 0xED && bytes[i + 1] > 0x9F) &&
+                    !(lead == 0xF0 && bytes[i + 1] < 0x90) && !(lead == 0xF4 && bytes[i + 1] > 0x8F);
+        if (!valid)
+            return hs_yaml_fail(name, line, column, "byte 0x%02X is not UTF-8; save the file as UTF-8", lead);
+        line += lead == '\n';
+        column = lead == '\n' ? 1 : column + 1;
+        i += size;
+    }
+    return HS_OK;
+}
+
+static HsStatus parse_into(HsConfig *config, const char *name, const char *text, size_t length, int override_count,
+                           const char *const *overrides)
+{
+    if (name) {
+        if (length > CONFIG_MAX_BYTES)
+            return hs_fail(HS_ECONFIG, "%s: over 1 MiB, which no configuration is", name);
+        config->origin->name = strdup(name);
+        if (!config->origin->name)
+            return hs_fail(HS_ENOMEM, "out of memory while reading %s", name);
+        HS_TRY(check_utf8(name, text, length));
+        HsYaml *root;
+        HS_TRY(hs_yaml_parse(name, text, length, &root));
+        HsStatus status = apply_file(config, name, root);
+        hs_yaml_destroy(root);
+        HS_TRY(status);
+    }
+    for (int i = 0; i < override_count; i++)
+        HS_TRY(apply_override(config, overrides[i]));
+    return hs_config_check(config);
+}
+
+HsStatus hs_config_parse(HsConfig *config, const char *name, const char *text, size_t length, int override_count,
+                         const char *const *overrides)
+{
+    HS_TRY(hs_config_init(config));
+    HsStatus status = parse_into(config, name, text, length, override_count, overrides);
+    if (status != HS_OK)
+        hs_config_deinit(config);
+    return status;
+}
+
+HsStatus hs_config_load(HsConfig *config, const char *path, int override_count, const char *const *overrides)
+{
+    if (!path)
+        return hs_config_parse(config, NULL, NULL, 0, override_count, overrides);
+    *config = (HsConfig){ 0 };
+    FILE *file = fopen(path, "rb");
+    if (!file)
+        return hs_fail(HS_ECONFIG, "cannot open %s: %s", path, strerror(errno));
+    /* One byte over the limit tells a file that is too long; parsing names it. */
+    HsStatus status = HS_OK;
+    char *text = malloc(CONFIG_MAX_BYTES + 1);
+    size_t length = text ? fread(text, 1, CONFIG_MAX_BYTES + 1, file) : 0;
+    if (!text)
+        status = hs_fail(HS_ENOMEM, "out of memory while reading %s", path);
+    else if (ferror(file))
+        status = hs_fail(HS_ECONFIG, "cannot read %s: %s", path, strerror(errno));
+    fclose(file);
+    if (status == HS_OK)
+        status = hs_config_parse(config, path, text, length, override_count, overrides);
+    free(text);
+    return status;
+}

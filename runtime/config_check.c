@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Relations between keys, checked once everything is read.  A message points at the key that the user wrote.
+ * Rules look at values, not at which keys were written, wherever they can: a printed configuration writes every key
+ * and must load again.
+ */
+#include "runtime/config_table.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Fail at the first of two keys that the user set (the second may be NULL); defaults have no line. */
+static HsStatus relation_fail(const HsConfig *config, const char *first, const char *second, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
+
+static HsStatus relation_fail(const HsConfig *config, const char *first, const char *second, const char *format, ...)
+{
+    char message[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(message, sizeof message, format, arguments);
+    va_end(arguments);
+    const char *const wanted[2] = { first, second };
+    for (int w = 0; w < 2 && wanted[w]; w++) {
+        for (int i = 0; i < hs_config_key_count; i++) {
+            char dotted[HS_DOTTED_BYTES];
+            if (strcmp(hs_config_key_dotted(&hs_config_key_table[i], dotted), wanted[w]) != 0)
+                continue;
+            HsKeySource source = config->origin->key[i].source;
+            if (source == HS_SOURCE_FILE)
+                return hs_yaml_fail(config->origin->name, config->origin->key[i].line, config->origin->key[i].column,
+                                    "%s", message);
+            if (source == HS_SOURCE_COMMAND_LINE)
+                return hs_yaml_fail(NULL, 0, 0, "%s", message);
+        }
+    }
+    return hs_fail(HS_ECONFIG, "%s", message);
+}
+
+static bool is(const char *value, const char *word)
+{
+    return strcmp(value, word) == 0;
+}
+
+static HsStatus check_recompute(HsConfig *config)
+{
+    char **recompute = &config->memory.recompute;
+    if (!config->training.use_gradient_checkpointing || is(*recompute, "block"))
+        return HS_OK;
+    if (hs_config_is_set(config, "memory.recompute"))
+        return relation_fail(config, "memory.recompute", NULL,
+                             "memory.recompute: %s contradicts use_gradient_checkpointing: true, which means block; "
+                             "remove one",
+                             *recompute);
+    char *block = strdup("block");
+    if (!block)
+        return hs_fail(HS_ENOMEM, "out of memory while reading the configuration");
+    free(*recompute);
+    *recompute = block;
+    return HS_OK;
+}
+
+static HsStatus check_schedule(const HsConfig *config)
+{
+    char a[32], b[32];
+    double peak = config->training.learning_rate, minimum = config->schedule.min_learning_rate;
+    if (minimum > peak)
+        return relation_fail(config, "schedule.min_learning_rate", "learning_rate",
+                             "schedule.min_learning_rate (%s) must be at most learning_rate (%s)",
+                             hs_config_real_text(minimum, a), hs_config_real_text(peak, b));
+    int64_t warmup = config->schedule.warmup_steps, decay = config->schedule.decay_steps;
+    if (warmup > 0 && decay > 0 && warmup >= decay)
+        return relation_fail(config, "schedule.warmup_steps", "schedule.decay_steps",
+                             "schedule.warmup_steps (%lld) must be less than schedule.decay_steps (%lld), which counts "
+                             "the warm-up in",
+                             (long long)warmup, (long long)decay);
+    if (config->training.max_steps == 0 && config->training.max_epochs == 0)
+        return relation_fail(config, "max_epochs", "max_steps",
+                             "max_epochs and max_steps are both 0: nothing would be trained");
+    return HS_OK;
+}
+
+static HsStatus check_scale_order(const HsConfig *config, const char *low_key, double low, const char *high_key,
+                                  double high)
+{
+    char a[32], b[32];
+    if (low <= high)
+        return HS_OK;
+    return relation_fail(config, low_key, high_key, "%s (%s) must be at most %s (%s)", low_key,
+                         hs_config_real_text(low, a), high_key, hs_config_real_text(high, b));
+}
+
+static HsStatus check_precision(const HsConfig *config)
+{
+    double low = config->precision.min_scale, first = config->precision.init_scale, high = config->precision.max_scale;
+    HS_TRY(check_scale_order(config, "precision.min_scale", low, "precision.max_scale", high));
+    HS_TRY(check_scale_order(config, "precision.min_scale", low, "precision.init_scale", first));
+    HS_TRY(check_scale_order(config, "precision.init_scale", first, "precision.max_scale", high));
+    const char *mode = config->precision.mode;
+    bool may_drop_masters = is(mode, "bf16") || (is(mode, "auto") && config->training.use_amp);
+    if (!config->precision.master_weights && !may_drop_masters)
+        return relation_fail(config, "precision.master_weights", "precision.mode",
+                             "precision.master_weights: false needs precision.mode bf16 (it is %s%s)", mode,
+                             is(mode, "auto") ? " with use_amp: false, which means fp32" : "");
+    return HS_OK;
+}
+
+/* Keys that one family reads and the other would pass over in silence. */
+static HsStatus check_family(const HsConfig *config)
+{
+    const struct {
+        const char *key, *family;
+        bool used;
+    } rules[] = {
+        { "model.kv_heads", "llama", config->model.kv_heads != 0 },
+        { "model.head_dim", "llama", config->model.head_dim != 0 },
+        { "model.qkv_bias", "llama", config->model.qkv_bias },
+        { "model.qk_norm", "llama", config->model.qk_norm },
+        { "model.max_positions", "gpt2", config->model.max_positions != 0 },
+        { "model.bias", "gpt2", config->model.bias },
+    };
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
+        if (rules[i].used && !is(rules[i].family, config->model.family))
+            return relation_fail(config, rules[i].key, "model.family", "%s needs model.family %s (it is %s)",
+                                 rules[i].key, rules[i].family, config->model.family);
+    return HS_OK;
+}
+
+static HsStatus check_model(const HsConfig *config)
+{
+    HS_TRY(check_family(config));
+    long long heads = config->model.heads, kv_heads = config->model.kv_heads, width = config->model.width;
+    long long head_dim = config->model.head_dim ? config->model.head_dim : width / heads;
+    if (config->model.head_dim == 0 && width % heads != 0)
+        return relation_fail(config, "model.width", "model.heads",
+                             "model.width (%lld) must be a multiple of model.heads (%lld)", width, heads);
+    if (kv_heads > 0 && heads % kv_heads != 0)
+        return relation_fail(config, "model.kv_heads", "model.heads",
+                             "model.heads (%lld) must be a multiple of model.kv_heads (%lld)", heads, kv_heads);
+    if (is(config->model.family, "llama") && head_dim % 2 != 0)
+        return relation_fail(config, "model.head_dim", "model.width",
+                             "rotary positions need an even head size (it is %lld); change model.head_dim or "
+                             "model.width / model.heads",
+                             head_dim);
+    long long positions = config->model.max_positions, length = config->training.max_length;
+    if (positions > 0 && length > positions)
+        return relation_fail(config, "max_length", "model.max_positions",
+                             "max_length (%lld) must be at most model.max_positions (%lld)", length, positions);
+    return HS_OK;
+}
+
+/* "10%": a share, else a source, which the data part looks up. */
+static HsStatus check_task(const HsConfig *config)
+{
+    const char *share = config->tasks[0].validation;
+    size_t length = strlen(share);
+    if (length == 0 || share[length - 1] != '%')
+        return HS_OK;
+    char *end;
+    double percent = strtod(share, &end);
+    if (end != share + length - 1 || !(percent >= 0 && percent < 100))
+        return relation_fail(config, "tasks.0.validation", NULL,
+                             "tasks.0.validation must be a share from 0%% to below 100%% (got %.40s)", share);
+    return HS_OK;
+}
+
+HsStatus hs_config_check(HsConfig *config)
+{
+    HS_TRY(check_recompute(config));
+    HS_TRY(check_schedule(config));
+    HS_TRY(check_precision(config));
+    HS_TRY(check_model(config));
+    if (is(config->tokenizer.kind, "bpe") && config->tokenizer.path[0] == '\0')
+        return relation_fail(config, "tokenizer.kind", NULL,
+                             "tokenizer.kind: bpe needs tokenizer.path, a Hugging Face tokenizer.json");
+    if (is(config->optimizer.kind, "sgd") && config->optimizer.nesterov && config->optimizer.momentum == 0)
+        return relation_fail(config, "optimizer.nesterov", "optimizer.momentum",
+                             "optimizer.nesterov: true needs optimizer.momentum above 0");
+    return check_task(config);
+}

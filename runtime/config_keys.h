@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The one table of configuration keys.  From it come the struct (config.h), the YAML parser and its checks with line
+ * numbers, command-line overrides (section.key=value), --print-config, --help and docs: configs/REFERENCE.md.
+ *
+ * X(section, type, key, default, minimum, maximum, choices, unit, doc); S hands a table the section it is read for
+ *   INT    int64_t          bounds inclusive
+ *   REAL   double           bounds inclusive
+ *   BOOL   bool
+ *   STRING char *           "" when unset; `choices` is "a|b|c" for an enumeration, NULL for free text
+ *   REALS2 double[2]        a list of two numbers, each within the bounds; default as text "[a, b]"
+ *   STRINGS HsStringList    a string or a list of strings; default as one string
+ * Keys of the section `training` stand at the file's top level.  A choice is looked up by name in the table of what it
+ * names (precision modes, schedules, tokenizers): no enumeration is written twice.
+ */
+#ifndef HS_RUNTIME_CONFIG_KEYS_H
+#define HS_RUNTIME_CONFIG_KEYS_H
+
+#define HS_NO_BOUND 9.0e15
+
+#define HS_KEYS_TRAINING(X, S)                                                                                        \
+    X(S, STRING, device, "auto", 0, 0, "auto|cpu|ref", "",                                                            \
+      "where to train; auto takes the best there is and says why")                                                    \
+    X(S, INT, threads, 0, 0, 1024, NULL, "threads", "CPU worker threads; 0: one a core. Results do not depend on it") \
+    X(S, INT, seed, 1337, 0, HS_NO_BOUND, NULL, "", "every random number of the run follows from it")                 \
+    X(S, STRING, out_dir, "runs/default", 0, 0, NULL, "path", "where the run's files go")                             \
+    X(S, STRING, resume, "auto", 0, 0, "auto|never|require", "",                                                      \
+      "auto: go on from out_dir's latest checkpoint if there is one; never: refuse if there is one; require: refuse " \
+      "if not")                                                                                                       \
+    X(S, INT, batch_size, 8, 1, 1048576, NULL, "sequences", "sequences per micro-batch")                              \
+    X(S, INT, gradient_accumulation_steps, 1, 1, 65536, NULL, "micro-batches", "micro-batches per optimizer step")    \
+    X(S, INT, max_length, 256, 1, 1048576, NULL, "tokens", "sequence length T")                                       \
+    X(S, BOOL, use_amp, true, 0, 1, NULL, "",                                                                         \
+      "precision.mode auto picks bf16 where the hardware has it, else fp16; false: fp32")                             \
+    X(S, BOOL, use_gradient_checkpointing, false, 0, 1, NULL, "", "short for memory.recompute: block")                \
+    X(S, REAL, target_gpu_util, 0.8, 0.01, 1.0, NULL, "fraction",                                                     \
+      "share of the device's memory that the plan may use")                                                           \
+    X(S, INT, checkpoint_freq, 200, 0, HS_NO_BOUND, NULL, "optimizer steps",                                          \
+      "save every so many steps; 0: only at the end")                                                                 \
+    X(S, INT, keep_checkpoints, 2, 1, 100000, NULL, "checkpoints", "how many of the latest to keep")                  \
+    X(S, REAL, max_epochs, 1, 0, HS_NO_BOUND, NULL, "epochs",                                                         \
+      "passes over the training data; ignored when max_steps is set")                                                 \
+    X(S, INT, max_steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps",                                                  \
+      "stop after so many applied steps; 0: by max_epochs")                                                           \
+    X(S, REAL, learning_rate, 3e-4, 0, 1000, NULL, "", "peak learning rate")                                          \
+    X(S, REAL, weight_decay, 0.1, 0, 1000, NULL, "", "decoupled decay, on tensors of two dimensions only")
+
+#define HS_KEYS_MODEL(X, S)                                                                                            \
+    X(S, STRING, family, "gpt2", 0, 0, "gpt2|llama", "", "gpt2, or llama (which also makes Qwen2 and Qwen3)")          \
+    X(S, INT, layers, 4, 1, 1024, NULL, "blocks", "transformer blocks")                                                \
+    X(S, INT, heads, 4, 1, 1024, NULL, "heads", "query heads")                                                         \
+    X(S, INT, kv_heads, 0, 0, 1024, NULL, "heads", "key/value heads (llama); 0: as many as heads")                     \
+    X(S, INT, width, 128, 1, 1048576, NULL, "features", "embedding size C")                                            \
+    X(S, INT, head_dim, 0, 0, 256, NULL, "features", "size of a head (llama); 0: width / heads")                       \
+    X(S, INT, mlp_width, 0, 0, 4194304, NULL, "features",                                                              \
+      "hidden size F; 0: 4 C for gpt2, 8/3 C rounded up to 64 for llama")                                              \
+    X(S, INT, vocabulary, 0, 0, 16777216, NULL, "tokens",                                                              \
+      "embedding rows; 0: the tokenizer's. Larger pads, smaller is refused")                                           \
+    X(S, INT, max_positions, 0, 0, 1048576, NULL, "tokens", "learned positions (gpt2); 0: max_length")                 \
+    X(S, BOOL, bias, false, 0, 1, NULL, "", "biases in linear layers and layer norms (gpt2)")                          \
+    X(S, BOOL, qkv_bias, false, 0, 1, NULL, "", "biases of the q, k and v projections (llama; Qwen2)")                 \
+    X(S, BOOL, qk_norm, false, 0, 1, NULL, "", "RMS norm of each query and key head (llama; Qwen3)")                   \
+    X(S, BOOL, tie_head, true, 0, 1, NULL, "", "the head shares the embedding's weights")                              \
+    X(S, REAL, dropout, 0.0, 0, 0.99, NULL, "probability", "on embeddings, attention probabilities and both branches") \
+    X(S, REAL, norm_epsilon, 1e-5, 1e-12, 1, NULL, "", "added under the norm's root")                                  \
+    X(S, REAL, rope_theta, 10000, 1, 1e9, NULL, "", "base of the rotary frequencies (llama)")                          \
+    X(S, REAL, init_std, 0.02, 0, 10, NULL, "",                                                                        \
+      "standard deviation of initial weights; residual projections / sqrt(2 layers)")                                  \
+    X(S, REAL, z_loss, 0.0, 0, 1, NULL, "", "coefficient of log(Z)^2 added to the loss")
+
+#define HS_KEYS_TOKENIZER(X, S)                                                                   \
+    X(S, STRING, kind, "byte", 0, 0, "byte|char|bpe", "",                                         \
+      "byte: 256 bytes + end-of-text; char: the training text's characters; bpe: byte-level BPE") \
+    X(S, STRING, path, "", 0, 0, NULL, "path", "bpe: a Hugging Face tokenizer.json")
+
+/* One entry of the list `tasks`. */
+#define HS_KEYS_TASK(X, S)                                                                                            \
+    X(S, STRING, name, "task", 0, 0, NULL, "", "appears in logs and metrics")                                         \
+    X(S, STRINGS, train, "synthetic:mixture", 0, 0, NULL, "",                                                         \
+      "files, folders, globs (.txt .md .jsonl .bin ...) or synthetic:NAME")                                           \
+    X(S, STRING, validation, "10%", 0, 0, NULL, "",                                                                   \
+      "a share such as 10% cut from the end, or files as in train, or synthetic:NAME")                                \
+    X(S, STRING, text_field, "text", 0, 0, NULL, "", "JSONL: the field holding a document")                           \
+    X(S, STRING, prompt_field, "prompt", 0, 0, NULL, "", "JSONL: with completion_field: loss on the completion only") \
+    X(S, STRING, completion_field, "completion", 0, 0, NULL, "", "JSONL: see prompt_field")                           \
+    X(S, INT, synthetic_tokens, 1000000, 1000, HS_NO_BOUND, NULL, "bytes", "how much text a synthetic source makes")
+
+#define HS_KEYS_DATA(X, S)                                                                 \
+    X(S, STRING, sampling, "epoch", 0, 0, "epoch|random", "",                              \
+      "epoch: every window once, shuffled; random: windows at random offsets, as nanoGPT") \
+    X(S, INT, prefetch, 4, 1, 1024, NULL, "batches", "batches made ahead")                 \
+    X(S, INT, workers, 1, 1, 64, NULL, "threads", "prefetching threads")                   \
+    X(S, STRING, token_file, "auto", 0, 0, "auto|raw16", "",                               \
+      ".bin files: auto: llm.c header required; raw16: nanoGPT's headerless u16")
+
+#define HS_KEYS_PRECISION(X, S)                                                                                      \
+    X(S, STRING, mode, "auto", 0, 0, "auto|fp32|bf16|fp16", "", "auto follows use_amp")                              \
+    X(S, BOOL, master_weights, true, 0, 1, NULL, "",                                                                 \
+      "keep FP32 masters of 16-bit weights; false: bf16 only, stochastic rounding")                                  \
+    X(S, STRING, gradients, "fp32", 0, 0, "fp32|compute", "",                                                        \
+      "weight gradients accumulate in fp32, or in the mode's 16-bit format")                                         \
+    X(S, STRING, loss_scale, "auto", 0, 0, "auto|dynamic|static|none", "", "auto: dynamic in fp16, none otherwise")  \
+    X(S, REAL, init_scale, 65536, 1e-30, 1e30, NULL, "", "first loss scale, and the static one")                     \
+    X(S, REAL, growth_factor, 2.0, 1.0000001, 1e6, NULL, "", "times this after growth_interval clean steps")         \
+    X(S, REAL, backoff_factor, 0.5, 1e-6, 0.9999999, NULL, "", "times this after an overflow")                       \
+    X(S, INT, growth_interval, 2000, 1, HS_NO_BOUND, NULL, "optimizer steps", "clean steps before the scale grows")  \
+    X(S, INT, hysteresis, 1, 1, 1000, NULL, "overflows", "overflows before the scale falls; refilled when it grows") \
+    X(S, REAL, min_scale, 1.0, 1e-30, 1e30, NULL, "", "the scale never falls below; overflow there stops the run")   \
+    X(S, REAL, max_scale, 1e30, 1e-30, 3e38, NULL, "", "the scale never grows above")
+
+#define HS_KEYS_OPTIMIZER(X, S)                                                                          \
+    X(S, STRING, kind, "adamw", 0, 0, "adamw|sgd", "", "update rule")                                    \
+    X(S, REALS2, betas, "[0.9, 0.95]", 0, 0.9999999, NULL, "", "AdamW's decay rates of the two moments") \
+    X(S, REAL, epsilon, 1e-8, 1e-30, 1, NULL, "", "AdamW: added after the bias correction")              \
+    X(S, REAL, momentum, 0.9, 0, 0.9999999, NULL, "", "SGD")                                             \
+    X(S, BOOL, nesterov, false, 0, 1, NULL, "", "SGD")                                                   \
+    X(S, REAL, clip_norm, 1.0, 0, HS_NO_BOUND, NULL, "", "global gradient norm is clipped to this; 0: no clipping")
+
+#define HS_KEYS_SCHEDULE(X, S)                                                                                      \
+    X(S, STRING, kind, "cosine", 0, 0, "constant|linear|cosine|wsd", "", "shape after the warm-up")                 \
+    X(S, INT, warmup_steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps", "linear from 0")                            \
+    X(S, INT, decay_steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps", "where the decay ends; 0: at the last step") \
+    X(S, REAL, min_learning_rate, 0, 0, 1000, NULL, "", "where the decay ends")                                     \
+    X(S, REAL, wsd_decay_fraction, 0.2, 0, 1, NULL, "fraction", "wsd: the last part, in which the rate falls")
+
+#define HS_KEYS_MEMORY(X, S)                                                                       \
+    X(S, STRING, recompute, "none", 0, 0, "none|attention|mlp|block", "",                          \
+      "what backward computes again instead of keeping")                                           \
+    X(S, INT, recompute_every, 1, 1, 1024, NULL, "blocks", "apply the policy to every N-th block") \
+    X(S, INT, head_chunk, 256, 1, 1048576, NULL, "tokens", "rows of logits that exist at a time")
+
+#define HS_KEYS_LOGGING(X, S)                                                                                \
+    X(S, INT, every, 10, 1, HS_NO_BOUND, NULL, "optimizer steps", "print and record a step line this often") \
+    X(S, BOOL, tensorboard, true, 0, 1, NULL, "", "write TensorBoard event files")                           \
+    X(S, STRING, progress, "auto", 0, 0, "auto|bar|lines|none", "", "auto: a bar on a terminal, lines elsewhere")
+
+#define HS_KEYS_EVALUATION(X, S)                                                                               \
+    X(S, INT, every, 200, 0, HS_NO_BOUND, NULL, "optimizer steps", "evaluate this often; 0: only at the end")  \
+    X(S, INT, batches, 20, 0, HS_NO_BOUND, NULL, "batches", "validation micro-batches per evaluation; 0: all") \
+    X(S, INT, sample_tokens, 0, 0, 1048576, NULL, "tokens", "generate a sample of this length at the end")     \
+    X(S, STRING, sample_prompt, "", 0, 0, NULL, "", "the sample's beginning")
+
+#define HS_KEYS_EWC(X, S)                                                                                            \
+    X(S, REAL, lambda, 5000.0, 0, 1e12, NULL, "", "penalty strength (Kirkpatrick et al. 2017, eq. 3, with its 1/2)") \
+    X(S, BOOL, normalize, true, 0, 1, NULL, "", "divide each task's Fisher by its maximum")
+
+#define HS_KEYS_MER(X, S)                                                                                 \
+    X(S, INT, buffer_size, 5120, 1, HS_NO_BOUND, NULL, "sequences", "replay buffer")                      \
+    X(S, REAL, beta, 0.1, 0, 1, NULL, "", "within-batch interpolation (Riemer et al. 2019, algorithm 1)") \
+    X(S, REAL, gamma, 0.1, 0, 1, NULL, "", "across-batch interpolation")
+
+/* section, its key table, doc */
+#define HS_CONFIG_SECTIONS(S)                                                              \
+    S(training, HS_KEYS_TRAINING, "top-level keys")                                        \
+    S(model, HS_KEYS_MODEL, "the network")                                                 \
+    S(tokenizer, HS_KEYS_TOKENIZER, "text to tokens")                                      \
+    S(data, HS_KEYS_DATA, "how batches are made")                                          \
+    S(precision, HS_KEYS_PRECISION, "number formats and loss scaling")                     \
+    S(optimizer, HS_KEYS_OPTIMIZER, "update rule")                                         \
+    S(schedule, HS_KEYS_SCHEDULE, "learning rate over applied steps")                      \
+    S(memory, HS_KEYS_MEMORY, "what is kept for backward")                                 \
+    S(logging, HS_KEYS_LOGGING, "what is reported")                                        \
+    S(evaluation, HS_KEYS_EVALUATION, "validation during training")                        \
+    S(ewc, HS_KEYS_EWC, "elastic weight consolidation; read by continual strategies only") \
+    S(mer, HS_KEYS_MER, "meta-experience replay; read by continual strategies only")
+
+#endif

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A configuration as text: YAML that loads back to the same values, and which keys differ between two.
+ */
+#include "runtime/config_table.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *hs_config_real_text(double value, char *buffer)
+{
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(buffer, 32, "%.*g", digits, value);
+        if (strtod(buffer, NULL) == value)
+            break;
+    }
+    /* 1e+06 reads worse than 1000000; whole numbers below 2^53 are written out. */
+    if (value == (double)(int64_t)value && value > -1e16 && value < 1e16)
+        snprintf(buffer, 32, "%" PRId64, (int64_t)value);
+    return buffer;
+}
+
+/* Words that need no quotes in YAML whatever stands around them; anything else is quoted. */
+static bool is_plain_safe(const char *text)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+    static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-";
+    static const char *const reserved[] = { "null", "true", "false", "yes", "no", "on", "off" };
+    if (!*text || !strchr(letters, *text) || text[strspn(text, safe)] != '\0')
+        return false;
+    for (size_t i = 0; i < sizeof reserved / sizeof reserved[0]; i++)
+        if (strcasecmp(text, reserved[i]) == 0)
+            return false;
+    return true;
+}
+
+static void print_text(const char *text, FILE *stream)
+{
+    if (is_plain_safe(text)) {
+        fputs(text, stream);
+        return;
+    }
+    fputc('"', stream);
+    for (const char *c = text; *c; c++) {
+        unsigned char byte = (unsigned char)*c;
+        if (byte == '"' || byte == '\\')
+            fprintf(stream, "\\%c", byte);
+        else if (byte < 0x20 || byte == 0x7F)
+            fprintf(stream, "\\x%02X", byte);
+        else if (strncmp(c, "\xC2\x85", 2) == 0 || strncmp(c, "\xE2\x80\xA8", 3) == 0 ||
+                 strncmp(c, "\xE2\x80\xA9", 3) == 0) {
+            /* YAML takes these for line breaks and would fold them. */
+            fputs(byte == 0xC2 ? "\\N" : (unsigned char)c[2] == 0xA8 ? "\\L" : "\\P", stream);
+            c += byte == 0xC2 ? 1 : 2;
+        } else if (strncmp(c, "\xEF\xBB\xBF", 3) == 0) { /* a byte order mark inside a text */
+            fputs("\\uFEFF", stream);
+            c += 2;
+        } else
+            fputc(byte, stream);
+    }
+    fputc('"', stream);
+}
+
+void hs_config_value_print(const HsConfigKey *key, const void *object, FILE *stream)
+{
+    const void *field = (const char *)object + key->offset;
+    const double *reals = field;
+    const HsStringList *list = field;
+    char a[32], b[32];
+    switch (key->type) {
+    case HS_KEY_INT:
+        fprintf(stream, "%" PRId64, *(const int64_t *)field);
+        break;
+    case HS_KEY_REAL:
+        fputs(hs_config_real_text(*reals, a), stream);
+        break;
+    case HS_KEY_BOOL:
+        fputs(*(const bool *)field ? "true" : "false", stream);
+        break;
+    case HS_KEY_STRING:
+        print_text(*(char *const *)field, stream);
+        break;
+    case HS_KEY_REALS2:
+        fprintf(stream, "[%s, %s]", hs_config_real_text(reals[0], a), hs_config_real_text(reals[1], b));
+        break;
+    case HS_KEY_STRINGS:
+        if (list->count != 1)
+            fputc('[', stream);
+        for (int i = 0; i < list->count; i++) {
+            fputs(i > 0 ? ", " : "", stream);
+            print_text(list->items[i], stream);
+        }
+        if (list->count != 1)
+            fputc(']', stream);
+        break;
+    case HS_KEY_TYPE_COUNT:
+        break;
+    }
+}
+
+/* One key's line, its doc above it. */
+static void print_key(const HsConfig *config, const HsConfigKey *key, const char *indent, const char *first_indent,
+                      FILE *stream, bool with_docs)
+{
+    if (with_docs)
+        fprintf(stream, "%s# %s%s%s%s\n", indent, key->doc, *key->unit ? " [" : "", key->unit, *key->unit ? "]" : "");
+    fprintf(stream, "%s%s: ", first_indent, key->name);
+    hs_config_value_print(key, hs_config_key_object(config, key), stream);
+    fputc('\n', stream);
+}
+
+HsStatus hs_config_print(const HsConfig *config, FILE *stream, bool with_docs)
+{
+    for (int s = 0; s < hs_config_section_count; s++) {
+        const HsConfigSection *section = &hs_config_section_table[s];
+        bool top = strcmp(section->name, "training") == 0, task = strcmp(section->name, "tasks") == 0;
+        if (!top && with_docs)
+            fprintf(stream, "\n# %s\n", section->doc);
+        if (!top)
+            fprintf(stream, "%s:\n", section->name);
+        bool first = true;
+        for (int i = 0; i < hs_config_key_count; i++) {
+            const HsConfigKey *key = &hs_config_key_table[i];
+            if (strcmp(key->section, section->name) != 0)
+                continue;
+            const char *indent = top ? "" : task ? "    " : "  ";
+            print_key(config, key, indent, task && first ? "  - " : indent, stream, with_docs);
+            first = false;
+        }
+    }
+    return ferror(stream) ? hs_fail(HS_EIO, "cannot write the configuration") : HS_OK;
+}
+
+/* "section." covers a section, a whole dotted key itself. */
+static bool is_ignored(const char *dotted, const char *const *ignored)
+{
+    for (; ignored && *ignored; ignored++) {
+        size_t length = strlen(*ignored);
+        bool prefix = length > 0 && (*ignored)[length - 1] == '.';
+        if (prefix ? strncmp(dotted, *ignored, length) == 0 : strcmp(dotted, *ignored) == 0)
+            return true;
+    }
+    return false;
+}
+
+int hs_config_differences(const HsConfig *a, const HsConfig *b, const char *const *ignored, char *buffer, size_t size)
+{
+    enum { NAMED = 8 }; /* more would bury the message */
+    int count = 0;
+    size_t used = 0;
+    if (size > 0)
+        buffer[0] = '\0';
+    for (int i = 0; i < hs_config_key_count; i++) {
+        const HsConfigKey *key = &hs_config_key_table[i];
+        char dotted[HS_DOTTED_BYTES];
+        hs_config_key_dotted(key, dotted);
+        if (is_ignored(dotted, ignored) ||
+            hs_config_value_equal(key, hs_config_key_object(a, key), hs_config_key_object(b, key)))
+            continue;
+        count++;
+        if (count > NAMED || used >= size)
+            continue;
+        int written = snprintf(buffer + used, size - used, "%s%s", count > 1 ? ", " : "", dotted);
+        used += written > 0 ? (size_t)written : 0;
+    }
+    if (count > NAMED && used < size)
+        snprintf(buffer + used, size - used, ", and %d more", count - NAMED);
+    return count;
+}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Token streams and the batches cut from them.
+ *
+ *   documents -> [doc end doc end ...] one stream -> windows of T+1 tokens -> (tokens, targets) rows
+ *
+ * Which window is sample `index` is a pure function of (seed, index): a resumed run goes on at the same sample.
+ *   epoch:  epoch e = index / n, window = permute(seed, e, index mod n); windows start at shift(e) + i*T, with a shift
+ *           in [0,T) per epoch, so that boundaries move (less where the stream is too short for it)
+ *   random: start uniform in [0, tokens - T), by Philox of (seed, index)
+ */
+#ifndef HS_RUNTIME_DATA_DATASET_H
+#define HS_RUNTIME_DATA_DATASET_H
+
+#include <stdbool.h>
+
+#include "runtime/config.h"
+#include "runtime/data/tokenizer.h"
+
+typedef struct HsStreamTokens {
+    int64_t count;
+    int32_t *tokens;
+    uint8_t *loss_mask; /* 1: counts as a target; NULL: all do */
+    int64_t documents;
+    double entropy_floor; /* nats a token that no model can beat; NAN when unknown */
+} HsStreamTokens;
+
+typedef struct HsDataset {
+    HsStreamTokens train, validation;
+    HsTokenizer *tokenizer; /* owned */
+    int64_t sequence_length;
+    bool random_windows;
+    uint64_t seed;
+} HsDataset;
+
+/* Reads the task's sources, makes or loads the tokenizer, encodes, splits.  An existing tokenizer (from a checkpoint)
+ * may be given and is owned from then on, also when this fails; NULL otherwise.  A share cut off for validation begins
+ * at the nearest document where the text is synthetic, so that its floor is exact. errors: HS_ECONFIG, HS_EIO,
+ * HS_EFORMAT with file and line or offset. */
+HsStatus hs_dataset_create(const HsConfig *config, const HsTaskConfig *task, HsTokenizer *tokenizer,
+                           HsDataset *dataset);
+void hs_dataset_deinit(HsDataset *dataset);
+
+/* Windows in an epoch (for random: tokens / T). */
+int64_t hs_dataset_windows(const HsDataset *dataset);
+/* Row `index`: tokens [T], targets [T] (-1 where ignored). */
+void hs_dataset_sample(const HsDataset *dataset, int64_t index, int32_t *tokens, int32_t *targets);
+/* Validation row `index` of `of` in the fixed order: `of` windows spread evenly over the validation stream.
+ * `of` is at least 1 and at most hs_dataset_validation_windows. */
+int64_t hs_dataset_validation_windows(const HsDataset *dataset);
+void hs_dataset_validation_sample(const HsDataset *dataset, int64_t index, int64_t of, int32_t *tokens,
+                                  int32_t *targets);
+
+/* A prefetching loader of effective batches: batch k holds the rows first_index + k * rows + [0, rows).  Its content
+ * does not depend on the number of workers, nor on how far ahead they are. */
+typedef struct HsBatch {
+    int64_t rows;     /* sequences: batch_size * gradient_accumulation_steps */
+    int32_t *tokens;  /* [rows, T] */
+    int32_t *targets; /* [rows, T] */
+    int64_t counted;  /* targets that are not -1 */
+    int64_t first_index;
+} HsBatch;
+
+typedef struct HsLoader HsLoader;
+HsStatus hs_loader_create(const HsDataset *dataset, int64_t rows, int64_t first_index, int64_t prefetch,
+                          int64_t workers, HsLoader **loader);
+/* Blocks until the next batch is there; valid until the next call.  Never allocates, and succeeds always today. */
+HsStatus hs_loader_next(HsLoader *loader, const HsBatch **batch);
+void hs_loader_destroy(HsLoader *loader);
+
+/* Built-in sources with a known entropy: "arithmetic", "english", "brackets", "code", "mixture" (the four in random
+ * order).  Text of at least `bytes` bytes, every document followed by a blank line.  entropy_nats: of the whole text,
+ * the sum of -log p over the generator's choices; divided by the token count it is the floor.  The caller frees. */
+struct HsSyntheticWriter;
+typedef struct HsSynthetic {
+    const char *name, *doc;
+    void (*write)(struct HsSyntheticWriter *writer); /* one document */
+} HsSynthetic;
+extern const HsSynthetic hs_synthetic_table[];
+extern const int hs_synthetic_count;
+HsStatus hs_synthetic_generate(const char *name, uint64_t seed, int64_t bytes, char **text, size_t *length,
+                               int64_t *documents, double *entropy_nats);
+
+#endif

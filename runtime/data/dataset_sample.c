@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Which tokens are row `index`: pure functions of the dataset, the seed and the index, so that a resumed run, another
+ * number of loader threads or a longer prefetch see the same rows.
+ *
+ *     stream     |--shift--|---- T ----|---- T ----| ... |---- T ----|-+ one token more, the last target
+ *     window i             tokens  [shift + i T, shift + i T + T)
+ *                          targets the same, one token later
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "kernels/base/rng.h"
+#include "runtime/data/dataset.h"
+
+/* The last counter word keeps the draws of one seed apart by purpose. */
+enum { SITE_EPOCH = 0x45504f43, SITE_RANDOM = 0x52414e44 };
+
+static HsPhilox draw(const HsDataset *dataset, int64_t index, uint32_t site)
+{
+    const uint32_t counter[4] = { (uint32_t)index, (uint32_t)((uint64_t)index >> 32), 0, site };
+    return hs_philox(dataset->seed, counter);
+}
+
+static uint64_t join(uint32_t low, uint32_t high)
+{
+    return (uint64_t)high << 32 | low;
+}
+
+/* Windows that fit for every shift; where the stream is under two windows long, those that fit for some. */
+static int64_t windows_per_epoch(int64_t count, int64_t length)
+{
+    int64_t windows = (count - length) / length;
+    return windows > 0 ? windows : 1;
+}
+
+int64_t hs_dataset_windows(const HsDataset *dataset)
+{
+    int64_t count = dataset->train.count, length = dataset->sequence_length;
+    return dataset->random_windows ? count / length : windows_per_epoch(count, length);
+}
+
+/* One row from `start`: start + T + 1 tokens must be there. */
+static void copy_window(const HsStreamTokens *stream, int64_t start, int64_t length, int32_t *tokens, int32_t *targets)
+{
+    assert(start >= 0 && start + length < stream->count);
+    memcpy(tokens, stream->tokens + start, (size_t)length * sizeof(int32_t));
+    memcpy(targets, stream->tokens + start + 1, (size_t)length * sizeof(int32_t));
+    if (!stream->loss_mask)
+        return;
+    for (int64_t t = 0; t < length; t++)
+        if (!stream->loss_mask[start + 1 + t])
+            targets[t] = -1;
+}
+
+static int64_t epoch_start(const HsDataset *dataset, int64_t index)
+{
+    int64_t count = dataset->train.count, length = dataset->sequence_length;
+    int64_t windows = windows_per_epoch(count, length);
+    HsPhilox bits = draw(dataset, index / windows, SITE_EPOCH);
+    int64_t window = hs_rng_permute(join(bits.word[0], bits.word[1]), index % windows, windows);
+    /* `room`: how far the last window can be moved.  Taking the remainder favours small shifts by less than 2^-40. */
+    int64_t room = count - 1 - windows * length;
+    int64_t shifts = room + 1 < length ? room + 1 : length;
+    int64_t shift = (int64_t)(join(bits.word[2], bits.word[3]) % (uint64_t)shifts);
+    return shift + window * length;
+}
+
+static int64_t random_start(const HsDataset *dataset, int64_t index)
+{
+    HsPhilox bits = draw(dataset, index, SITE_RANDOM);
+    uint64_t starts = (uint64_t)(dataset->train.count - dataset->sequence_length);
+    return (int64_t)(join(bits.word[0], bits.word[1]) % starts);
+}
+
+void hs_dataset_sample(const HsDataset *dataset, int64_t index, int32_t *tokens, int32_t *targets)
+{
+    int64_t start = dataset->random_windows ? random_start(dataset, index) : epoch_start(dataset, index);
+    copy_window(&dataset->train, start, dataset->sequence_length, tokens, targets);
+}
+
+int64_t hs_dataset_validation_windows(const HsDataset *dataset)
+{
+    return (dataset->validation.count - 1) / dataset->sequence_length;
+}
+
+void hs_dataset_validation_sample(const HsDataset *dataset, int64_t index, int64_t of, int32_t *tokens,
+                                  int32_t *targets)
+{
+    int64_t windows = hs_dataset_validation_windows(dataset), length = dataset->sequence_length;
+    assert(index >= 0 && index < of && of <= windows);
+    /* index * windows / of without overflow: whole steps, then the rest. */
+    int64_t window = index * (windows / of) + index * (windows % of) / of;
+    copy_window(&dataset->validation, window * length, length, tokens, targets);
+}

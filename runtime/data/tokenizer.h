@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Text to tokens and back: byte, character, byte-level BPE.  Rows of one table (tokenizer.c), one file each.
+ */
+#ifndef HS_RUNTIME_DATA_TOKENIZER_H
+#define HS_RUNTIME_DATA_TOKENIZER_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "kernels/base/status.h"
+
+typedef struct HsTokenizer HsTokenizer;
+
+typedef struct HsTokens { /* growable; grows inside encode */
+    int32_t *items;
+    int64_t count, capacity;
+} HsTokens;
+void hs_tokens_deinit(HsTokens *tokens);
+
+/* kind "byte" | "char" | "bpe".  char: `text` is the training text (UTF-8), its sorted code points are the vocabulary.
+ * bpe: `path` is a Hugging Face tokenizer.json.  Unused arguments may be NULL. */
+HsStatus hs_tokenizer_create(const char *kind, const char *path, const char *text, size_t text_length,
+                             HsTokenizer **tokenizer);
+/* From a file written by hs_tokenizer_save (any kind). */
+HsStatus hs_tokenizer_load(const char *path, HsTokenizer **tokenizer);
+HsStatus hs_tokenizer_parse(const char *name, const char *json, size_t length, HsTokenizer **tokenizer);
+/* byte and char: our small JSON; bpe: the tokenizer.json it came from, byte for byte. */
+HsStatus hs_tokenizer_save(const HsTokenizer *tokenizer, const char *path);
+void hs_tokenizer_destroy(HsTokenizer *tokenizer);
+
+const char *hs_tokenizer_kind(const HsTokenizer *tokenizer);
+int64_t hs_tokenizer_vocabulary(const HsTokenizer *tokenizer);
+/* Token put between documents; -1 when the kind has none (char). */
+int32_t hs_tokenizer_end_of_text(const HsTokenizer *tokenizer);
+
+/* Appends.  Unknown characters (char) are HS_EFORMAT with the byte offset and the character. */
+HsStatus hs_tokenizer_encode(const HsTokenizer *tokenizer, const char *text, size_t length, HsTokens *tokens);
+/* UTF-8 bytes of one token: borrowed, may be a partial character. */
+const char *hs_tokenizer_bytes(const HsTokenizer *tokenizer, int32_t token, size_t *length);
+
+/* Learn byte-level BPE merges (Sennrich et al. 2016; GPT-2's pre-tokenizer) from files and write tokenizer.json.
+ * Deterministic: ties go to the pair that comes first in byte order. */
+HsStatus hs_bpe_train(const char *const *paths, int path_count, int64_t vocabulary, const char *output_path);
+
+#endif

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Validation: windows spread evenly over the validation stream, the same ones every time, dropout off.
+ */
+#include <math.h>
+#include <time.h>
+
+#include "runtime/trainer.h"
+
+double hs_clock_s(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+HsStatus hs_evaluate(HsPlan *plan, HsContext *context, const HsDataset *dataset, int64_t windows, int32_t *tokens,
+                     int32_t *targets, double *mean_loss)
+{
+    int64_t available = hs_dataset_validation_windows(dataset);
+    int64_t length = dataset->sequence_length;
+    if (windows <= 0 || windows > available)
+        windows = available;
+    double loss = 0;
+    int64_t counted = 0;
+    for (int64_t first = 0; first < windows; first += plan->batch) {
+        for (int64_t row = 0; row < plan->batch; row++) {
+            /* The plan's batch is fixed: rows beyond the last window repeat it with every target ignored. */
+            int64_t index = first + row < windows ? first + row : windows - 1;
+            hs_dataset_validation_sample(dataset, index, windows, tokens + row * length, targets + row * length);
+            for (int64_t t = 0; t < length; t++) {
+                int32_t *target = &targets[row * length + t];
+                if (first + row >= windows)
+                    *target = -1;
+                counted += *target >= 0;
+            }
+        }
+        double sum = 0;
+        HS_TRY(hs_plan_evaluate(plan, context, tokens, targets, &sum, NULL));
+        loss += sum;
+    }
+    *mean_loss = counted > 0 ? loss / (double)counted : NAN;
+    return HS_OK;
+}

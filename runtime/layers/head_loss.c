@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The head and its loss, a few rows at a time: logits [N,V] never exist whole.
+ *   inputs {hidden [N,C], targets [N] i32}   outputs {losses [N]}   params {w [V,C]}
+ *
+ * For each chunk of rows:  logits = hidden w^T;  losses = lse - logits[target];
+ *   and in training at once  dlogits = gs ((1 + 2 z lse) softmax - onehot);  dhidden = dlogits w;  dw += dlogits^T hidden.
+ * The loss is a sum over rows, so the chunks are independent, and the gradient needs nothing but the chunk's logits:
+ * training does forward and backward in one call (`turns`).  dlogits takes the logits' memory when the formats agree.
+ */
+#include "runtime/layers/layer.h"
+
+static int64_t chunk_rows(const HsStep *step, int64_t rows)
+{
+    return step->attributes.head_chunk < rows ? step->attributes.head_chunk : rows;
+}
+
+/* scratch {logits, dlogits when its format is another}. */
+static void head_loss_scratch(const HsStep *step, const HsTensor *outputs, bool backward,
+                              HsTensor scratch[HS_STEP_SCRATCH])
+{
+    const HsAttributes *attributes = &step->attributes;
+    int64_t rows = chunk_rows(step, outputs[0].shape[0]);
+    scratch[0] = hs_tensor_2d(NULL, attributes->logit, rows, attributes->vocabulary);
+    if (backward && attributes->logit_gradient != attributes->logit)
+        scratch[1] = hs_tensor_2d(NULL, attributes->logit_gradient, rows, attributes->vocabulary);
+}
+
+HsStatus hs_layer_head_logits(HsContext *context, const HsParam *weight, HsTensor hidden, HsTensor logits)
+{
+    HsMatmulArgs args = {
+        .a = hidden,
+        .b = weight->weight,
+        .transpose_b = true,
+        .b_packed = weight->packed_forward.data ? &weight->packed_forward : NULL,
+        .c = logits,
+    };
+    return hs_op_matmul(context, &args);
+}
+
+/* Both gradients of one chunk's product. */
+static HsStatus chunk_backward(const HsRun *run, HsTensor hidden, HsTensor dlogits, HsTensor dhidden)
+{
+    const HsParam *weight = run->params[0];
+    HsMatmulArgs data_gradient = {
+        .a = dlogits,
+        .b = weight->weight,
+        .b_packed = weight->packed_backward.data ? &weight->packed_backward : NULL,
+        .accumulate = run->accumulate[0],
+        .c = dhidden,
+    };
+    HS_TRY(hs_op_matmul(run->context, &data_gradient));
+    HsMatmulArgs weight_gradient = {
+        .a = dlogits,
+        .b = hidden,
+        .transpose_a = true,
+        .accumulate = true,
+        .c = weight->gradient,
+    };
+    return hs_op_matmul(run->context, &weight_gradient);
+}
+
+static HsStatus run_chunks(const HsRun *run, const HsStep *step, bool backward)
+{
+    int64_t rows = run->inputs[0].shape[0], chunk = chunk_rows(step, rows);
+    for (int64_t first = 0; first < rows; first += chunk) {
+        int64_t count = rows - first < chunk ? rows - first : chunk;
+        HsTensor hidden = hs_tensor_rows(run->inputs[0], first, count);
+        HsTensor logits = hs_tensor_rows(run->scratch[0], 0, count);
+        HsTensor dlogits = { 0 };
+        if (backward)
+            dlogits = hs_tensor_present(&run->scratch[1]) ? hs_tensor_rows(run->scratch[1], 0, count) : logits;
+        HS_TRY(hs_layer_head_logits(run->context, run->params[0], hidden, logits));
+        HsCrossEntropyArgs loss = {
+            .logits = logits,
+            .targets = hs_tensor_rows(run->inputs[1], first, count),
+            .z_loss = step->attributes.z_loss,
+            .gradient_scale = run->gradient_scale,
+            .losses = hs_tensor_rows(run->outputs[0], first, count),
+            .dlogits = dlogits,
+        };
+        HS_TRY(hs_op_cross_entropy(run->context, &loss));
+        if (backward)
+            HS_TRY(chunk_backward(run, hidden, dlogits, hs_tensor_rows(run->d_inputs[0], first, count)));
+    }
+    return HS_OK;
+}
+
+static HsStatus head_loss_forward(const HsRun *run, const HsStep *step)
+{
+    return run_chunks(run, step, false);
+}
+
+static HsStatus head_loss_backward(const HsRun *run, const HsStep *step)
+{
+    return run_chunks(run, step, true);
+}
+
+const HsLayer hs_layer_head_loss = {
+    .name = "head_loss",
+    .forward = head_loss_forward,
+    .backward = head_loss_backward,
+    .scratch = head_loss_scratch,
+    .reads_inputs = 3u,
+    .passes_gradient = HS_NONE,
+    .accumulates = true,
+    .turns = true,
+};

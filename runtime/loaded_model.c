@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Opening a checkpoint for evaluation and generation.
+ */
+#include "runtime/loaded_model.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static HsStatus restore_weights(HsLoadedModel *loaded, const HsCheckpoint *checkpoint)
+{
+    char name[4096];
+    HsModel *model = &loaded->model;
+    HsNamedTensor *tensors = calloc((size_t)model->param_count, sizeof *tensors);
+    if (!tensors)
+        return hs_fail(HS_ENOMEM, "no memory to list %d tensors", model->param_count);
+    for (int i = 0; i < model->param_count; i++) {
+        snprintf(tensors[i].name, sizeof tensors[i].name, "%s", model->params[i].name);
+        tensors[i].tensor = model->params[i].weight;
+    }
+    snprintf(name, sizeof name, "%s/model.safetensors", checkpoint->folder);
+    HsStatus status = hs_checkpoint_restore(name, &checkpoint->model, tensors, model->param_count);
+    free(tensors);
+    HS_TRY(status);
+    return hs_model_refresh(model, &loaded->engine.context, false);
+}
+
+static HsStatus open_parts(HsLoadedModel *loaded, const HsCheckpoint *checkpoint, int override_count,
+                           const char *const *overrides)
+{
+    char path[4096], why[256];
+    snprintf(path, sizeof path, "%s/config.yaml", checkpoint->folder);
+    HS_TRY(hs_config_load(&loaded->config, path, override_count, overrides));
+    loaded->has_config = true;
+    HS_TRY(hs_engine_init(&loaded->engine, loaded->config.training.device, loaded->config.training.threads));
+    HS_TRY(hs_precision_resolve(&loaded->config, loaded->engine.has_bf16, &loaded->precision, why, sizeof why));
+    snprintf(path, sizeof path, "%s/tokenizer.json", checkpoint->folder);
+    HS_TRY(hs_tokenizer_load(path, &loaded->tokenizer));
+    HS_TRY(hs_model_create(&loaded->config, &loaded->precision, hs_tokenizer_vocabulary(loaded->tokenizer),
+                           &loaded->model));
+    loaded->has_model = true;
+    HS_TRY(hs_model_commit(&loaded->model, &loaded->engine.context, false, 0));
+    return restore_weights(loaded, checkpoint);
+}
+
+HsStatus hs_loaded_model_init(HsLoadedModel *loaded, const char *folder, int override_count,
+                              const char *const *overrides)
+{
+    memset(loaded, 0, sizeof *loaded);
+    HsCheckpoint checkpoint;
+    HS_TRY(hs_checkpoint_open(folder, false, &checkpoint));
+    HsStatus status = open_parts(loaded, &checkpoint, override_count, overrides);
+    loaded->folder = strdup(checkpoint.folder);
+    if (!loaded->folder && status == HS_OK)
+        status = hs_fail(HS_ENOMEM, "no memory for the path %s", checkpoint.folder);
+    hs_checkpoint_close(&checkpoint);
+    return status;
+}
+
+void hs_loaded_model_deinit(HsLoadedModel *loaded)
+{
+    if (loaded->has_model)
+        hs_model_destroy(&loaded->model);
+    if (loaded->tokenizer)
+        hs_tokenizer_destroy(loaded->tokenizer);
+    if (loaded->has_config)
+        hs_config_deinit(&loaded->config);
+    free(loaded->folder);
+    memset(loaded, 0, sizeof *loaded);
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A trained model for inference: configuration, tokenizer and weights of a checkpoint, on an engine.
+ */
+#ifndef HS_RUNTIME_LOADED_MODEL_H
+#define HS_RUNTIME_LOADED_MODEL_H
+
+#include "runtime/trainer.h"
+
+typedef struct HsLoadedModel {
+    HsConfig config;
+    HsEngine engine;
+    HsPrecision precision;
+    HsTokenizer *tokenizer; /* NULL once given away to a dataset */
+    HsModel model;
+    char *folder; /* the checkpoint that was opened */
+    bool has_config, has_model;
+} HsLoadedModel;
+
+/* `folder`: a checkpoint or a run (its latest checkpoint).  Overrides apply to the checkpoint's configuration.
+ * The caller owns the storage, which must not move; deinit also after a failure. */
+HsStatus hs_loaded_model_init(HsLoadedModel *loaded, const char *folder, int override_count,
+                              const char *const *overrides);
+void hs_loaded_model_deinit(HsLoadedModel *loaded);
+
+#endif

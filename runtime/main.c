@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * trainer: the one place that turns a status into an exit code.
+ *   0 done, 1 failed, 2 bad usage or configuration.
+ */
+#include <argp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/base/log.h"
+#include "runtime/commands/command.h"
+#include "runtime/config.h"
+
+typedef struct Command {
+    const char *name, *usage, *doc;
+    HsStatus (*run)(int argc, char **argv);
+} Command;
+
+#define COMMAND_ROW(name, usage, doc) { #name, usage, doc, hs_command_##name },
+static const Command commands[] = { HS_COMMANDS(COMMAND_ROW) };
+enum { COMMAND_COUNT = sizeof commands / sizeof *commands };
+
+static int exit_code(HsStatus status)
+{
+    if (status == HS_OK)
+        return 0;
+    return status == HS_ECONFIG ? 2 : 1;
+}
+
+static HsStatus help(void)
+{
+    printf("Halfstep " HS_VERSION ": trains small language models in mixed precision.\n\n");
+    for (int i = 0; i < COMMAND_COUNT; i++) {
+        /* train is what happens without a command's name */
+        const char *name = i == 0 ? "" : commands[i].name;
+        printf("  trainer %s%s%s\n      %s\n", name, *name ? " " : "", commands[i].usage, commands[i].doc);
+    }
+    printf("\n`trainer COMMAND --help` lists a command's options; `trainer --config FILE --print-config` prints the resolved\n"
+           "configuration.  Exit codes: 0 done, 1 failed, 2 bad usage or configuration.\n\nConfiguration keys:\n");
+    return hs_config_write_help(stdout);
+}
+
+static HsStatus run(int argc, char **argv)
+{
+    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)
+        return help();
+    if (strcmp(argv[1], "--version") == 0) {
+        printf("trainer " HS_VERSION "\n");
+        return HS_OK;
+    }
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return commands[i].run(argc - 1, argv + 1);
+    if (argv[1][0] != '-')
+        return hs_fail(HS_ECONFIG, "%s is not a command: `trainer --help` lists them", argv[1]);
+    return commands[0].run(argc, argv);
+}
+
+int main(int argc, char **argv)
+{
+    argp_err_exit_status = 2;
+    HsStatus status = run(argc, argv);
+    if (status == HS_OK && fflush(stdout) != 0)
+        status = hs_fail(HS_EIO, "standard output cannot be written");
+    if (status != HS_OK)
+        hs_error("%s", hs_error_message());
+    return exit_code(status);
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Memory is planned, not discovered.  From the step table comes a straight schedule of actions
+ *     forward 0..n, then upward: [forward again of a dropped range], backward n..0
+ * and from the schedule the lifetime of every value; from the lifetimes, offsets in one activation arena.
+ *
+ *     action:   F0  F1  F2  H  R1  B2  B1  B0        F forward, H head with loss, R forward again, B backward
+ *     slot 1:       [======]                         dropped by the policy after its last forward reader
+ *     slot 1':                  [==========]         the recomputed instance, may lie elsewhere
+ */
+#ifndef HS_RUNTIME_PLAN_H
+#define HS_RUNTIME_PLAN_H
+
+#include "runtime/model.h"
+
+typedef enum HsRecompute { HS_RECOMPUTE_NONE, HS_RECOMPUTE_ATTENTION, HS_RECOMPUTE_MLP, HS_RECOMPUTE_BLOCK } HsRecompute;
+
+typedef enum HsActionKind { HS_ACTION_FORWARD, HS_ACTION_RECOMPUTE, HS_ACTION_BACKWARD } HsActionKind;
+
+/* One call of a layer, with the buffer (index into plan->buffers) of everything it touches; HS_NONE: not touched.
+ * Backward sees only those values that its layer declares, so that lifetimes cannot be wrong unnoticed. */
+typedef struct HsAction {
+    HsActionKind kind;
+    int step;
+    int inputs[HS_STEP_INPUTS], outputs[HS_STEP_OUTPUTS], saved[HS_STEP_SAVED], scratch[HS_STEP_SCRATCH];
+    int d_inputs[HS_STEP_INPUTS], d_outputs[HS_STEP_OUTPUTS];
+    bool accumulate[HS_STEP_INPUTS]; /* d_inputs[i] holds another consumer's share already */
+    double flops;
+} HsAction;
+
+typedef struct HsBuffer {
+    int slot;                      /* HS_NONE: scratch of one action */
+    bool gradient;
+    int first_action, last_action; /* lifetime, inclusive */
+    HsTensor tensor;               /* shape and dtype; data stays NULL */
+    size_t bytes, offset;
+} HsBuffer;
+
+typedef struct HsPlan {
+    HsModel *model;
+    int64_t batch, sequence_length; /* of a micro-batch */
+    bool training;
+    HsAction *actions;
+    int action_count;
+    HsBuffer *buffers;
+    int buffer_count;
+    size_t activation_bytes;  /* size of the activation arena */
+    size_t kept_bytes;        /* alive between forward and backward, at most */
+    size_t workspace_bytes;   /* largest operation's scratch */
+    size_t head_bytes;        /* logits chunk and its gradient */
+    double forward_flops, backward_flops, recompute_flops; /* per micro-batch */
+    HsArena activations, workspace;
+    int tokens_buffer, targets_buffer, losses_buffer, scale_buffer; /* scale: the device scalar gradient_scale */
+    void *host_losses; /* [B*T], where losses arrive */
+} HsPlan;
+
+/* Builds the schedule, dry-runs every action (shape errors surface here) and assigns offsets.  Allocates no tensors. */
+HsStatus hs_plan_create(HsModel *model, HsContext *context, int64_t batch, int64_t sequence_length, bool training,
+                        HsRecompute policy, int64_t recompute_every, HsPlan *plan);
+/* Allocate the arenas.  context->workspace is this plan's while it runs, and what it was before afterwards. */
+HsStatus hs_plan_commit(HsPlan *plan, HsContext *context);
+void hs_plan_destroy(HsPlan *plan);
+
+/* One micro-batch forward and backward: gradients are accumulated into the parameters.
+ *   tokens, targets [B*T] i32 on the host (-1: ignored);  gradient_scale = loss scale / counted targets of the whole
+ *   effective batch;  row_offset: first token row (sequence index * T) of this micro-batch in the effective batch.
+ *   loss_sum: sum of the counted targets' losses (nats), summed in double in row order. */
+HsStatus hs_plan_train(HsPlan *plan, HsContext *context, const int32_t *tokens, const int32_t *targets, uint64_t seed,
+                       uint32_t step, int64_t row_offset, float gradient_scale, double *loss_sum);
+
+/* Forward only, dropout off: loss_sum, and per-row losses if row_losses (host, [B*T]) is given. */
+HsStatus hs_plan_evaluate(HsPlan *plan, HsContext *context, const int32_t *tokens, const int32_t *targets,
+                          double *loss_sum, float *row_losses);
+
+/* After a step with non-finite gradients: run the micro-batch again, looking at every weight, then at every value and
+ * gradient after every action; writes e.g. "block.2.attention.out (forward, attention)", or "" if all is finite.  Slow; changes no parameter and clears gradients. */
+HsStatus hs_plan_find_nonfinite(HsPlan *plan, HsContext *context, const int32_t *tokens, const int32_t *targets,
+                                uint64_t seed, uint32_t step, int64_t row_offset, float gradient_scale, char *where,
+                                size_t where_size);
+
+HsStatus hs_recompute_find(const char *name, HsRecompute *policy);
+
+#endif

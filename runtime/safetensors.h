@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The safetensors format: u64 little-endian header length, JSON header, contiguous tensors without holes.
+ */
+#ifndef HS_RUNTIME_SAFETENSORS_H
+#define HS_RUNTIME_SAFETENSORS_H
+
+#include "kernels/base/tensor.h"
+#include "kernels/base/status.h"
+
+typedef struct HsNamedTensor {
+    char name[96];
+    HsTensor tensor; /* host memory */
+} HsNamedTensor;
+
+/* Writes to exactly `path` and fsyncs (atomic renaming is the checkpoint's business).  metadata: NULL-terminated
+ * key, value, key, value ... or NULL.  checksum (XXH3-64 of the file's bytes) may be NULL. */
+HsStatus hs_safetensors_write(const char *path, const HsNamedTensor *tensors, int count, const char *const *metadata,
+                              uint64_t *checksum);
+
+typedef struct HsSafetensors {
+    HsNamedTensor *tensors; /* sorted by offset; data points into the mapping */
+    int count;
+    void *mapping;
+    size_t size;
+} HsSafetensors;
+
+/* Maps and checks everything formats.md lists: lengths, overflow, dtype, holes, overlaps, duplicates, names. */
+HsStatus hs_safetensors_open(const char *path, HsSafetensors *file);
+/* The same over bytes in memory (borrowed): tests and fuzzing. */
+HsStatus hs_safetensors_parse(const char *name, const void *bytes, size_t size, HsSafetensors *file);
+const HsNamedTensor *hs_safetensors_find(const HsSafetensors *file, const char *name);
+void hs_safetensors_close(HsSafetensors *file);
+
+#endif

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a checkpoint of a run holds, and the way back.
+ *
+ *   model.safetensors      every parameter: the FP32 master where there is one, else the weight itself
+ *   optimizer.safetensors  "<parameter>.<m|v|momentum>" for every parameter
+ *   trainer.json           HsTrainerState, one member per row of state_table
+ *   config.yaml, tokenizer.json
+ *
+ * Nothing in it depends on the clock, so equal runs have equal checkpoints, byte for byte.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "kernels/base/log.h"
+#include "runtime/trainer.h"
+
+enum StateKind { STATE_INTEGER, STATE_REAL };
+
+#define STATE_ROW(kind, member) { #member, kind, offsetof(HsTrainerState, member) }
+static const struct {
+    const char *name;
+    enum StateKind kind;
+    size_t offset;
+} state_table[] = {
+    STATE_ROW(STATE_INTEGER, applied_steps),     STATE_ROW(STATE_INTEGER, skipped_steps),
+    STATE_ROW(STATE_INTEGER, next_sample),       STATE_ROW(STATE_INTEGER, tokens_seen),
+    STATE_ROW(STATE_INTEGER, evaluated_at),      STATE_ROW(STATE_REAL, best_validation),
+    STATE_ROW(STATE_INTEGER, best_step),         STATE_ROW(STATE_REAL, window_loss),
+    STATE_ROW(STATE_INTEGER, window_steps),      STATE_ROW(STATE_INTEGER, jsonl_bytes),
+    STATE_ROW(STATE_INTEGER, tensorboard_bytes), STATE_ROW(STATE_REAL, loss_scale),
+    STATE_ROW(STATE_INTEGER, scaler_tracker),    STATE_ROW(STATE_INTEGER, scaler_hysteresis),
+};
+
+static HsJson *state_to_json(const HsTrainerState *state)
+{
+    HsJson *json = hs_json_object();
+    for (size_t i = 0; json && i < sizeof state_table / sizeof *state_table; i++) {
+        const char *field = (const char *)state + state_table[i].offset;
+        if (state_table[i].kind == STATE_INTEGER) {
+            int64_t value;
+            memcpy(&value, field, sizeof value);
+            hs_json_set_integer(json, state_table[i].name, value);
+        } else {
+            double value;
+            memcpy(&value, field, sizeof value);
+            hs_json_set_real(json, state_table[i].name, value); /* NAN becomes null */
+        }
+    }
+    return json;
+}
+
+static HsStatus state_from_json(const char *name, const HsJson *json, HsTrainerState *state)
+{
+    for (size_t i = 0; i < sizeof state_table / sizeof *state_table; i++) {
+        char *field = (char *)state + state_table[i].offset;
+        if (state_table[i].kind == STATE_INTEGER) {
+            int64_t value;
+            HS_TRY(hs_json_need_integer(name, json, state_table[i].name, &value));
+            if (value < -1)
+                return hs_fail(HS_EFORMAT, "%s: %s is %lld, which no run writes", name, state_table[i].name,
+                               (long long)value);
+            memcpy(field, &value, sizeof value);
+        } else {
+            const HsJson *node = hs_json_get(json, state_table[i].name);
+            if (!node)
+                return hs_fail(HS_EFORMAT, "%s: member `%s` is missing", name, state_table[i].name);
+            double value = hs_json_number(node);
+            memcpy(field, &value, sizeof value);
+        }
+    }
+    return HS_OK;
+}
+
+/* The tensors a checkpoint names, pointing at the run's memory. */
+typedef struct TensorLists {
+    HsNamedTensor *model, *optimizer;
+    int model_count, optimizer_count;
+} TensorLists;
+
+static HsStatus list_tensors(const HsTrainer *trainer, TensorLists *lists)
+{
+    memset(lists, 0, sizeof *lists);
+    size_t count = (size_t)trainer->span_count;
+    lists->model = calloc(count, sizeof *lists->model);
+    lists->optimizer = calloc(2 * count, sizeof *lists->optimizer);
+    if (!lists->model || !lists->optimizer)
+        return hs_fail(HS_ENOMEM, "no memory to list %zu tensors of a checkpoint", count);
+    int states = hs_optimizer_state_count(&trainer->optimizer.config);
+    for (int i = 0; i < trainer->span_count; i++) {
+        const HsSpan *span = &trainer->spans[i];
+        HsNamedTensor *entry = &lists->model[lists->model_count++];
+        snprintf(entry->name, sizeof entry->name, "%s", span->name);
+        entry->tensor = hs_tensor_present(&span->master) ? span->master : span->weight;
+        for (int s = 0; s < states; s++) {
+            entry = &lists->optimizer[lists->optimizer_count++];
+            snprintf(entry->name, sizeof entry->name, "%.80s.%s", span->name,
+                     hs_optimizer_state_name(&trainer->optimizer.config, s));
+            entry->tensor = span->state[s];
+        }
+    }
+    return HS_OK;
+}
+
+static void free_lists(TensorLists *lists)
+{
+    free(lists->model);
+    free(lists->optimizer);
+}
+
+static HsStatus write_extra(void *user, const char *folder)
+{
+    const HsTrainer *trainer = user;
+    char path[4096];
+    snprintf(path, sizeof path, "%s/tokenizer.json", folder);
+    HS_TRY(hs_tokenizer_save(trainer->dataset.tokenizer, path));
+    snprintf(path, sizeof path, "%s/config.yaml", folder);
+    FILE *file = fopen(path, "w");
+    if (!file)
+        return hs_fail(HS_EIO, "%s: cannot be written: %s", path, strerror(errno));
+    HsStatus status = hs_config_print(trainer->config, file, false);
+    if (fclose(file) != 0 && status == HS_OK)
+        status = hs_fail(HS_EIO, "%s: cannot be written: %s", path, strerror(errno));
+    return status;
+}
+
+HsStatus hs_trainer_save(HsTrainer *trainer)
+{
+    /* The record of this checkpoint lies before the position that the checkpoint stores, so that a resumed run goes on
+     * behind it. */
+    HsMetricsRecord record = {
+        .event = "checkpoint",
+        .step = trainer->state.applied_steps,
+        .loss = NAN,
+        .val_loss = NAN,
+        .learning_rate = NAN,
+        .grad_norm = NAN,
+        .loss_scale = NAN,
+        .skipped_steps = trainer->state.skipped_steps,
+        .tokens_per_second = NAN,
+        .time_s = hs_clock_s() - trainer->start_s,
+        .entropy_floor = NAN,
+    };
+    HS_TRY(hs_metrics_record(trainer->metrics, &record));
+    HsMetricsPosition position;
+    HS_TRY(hs_metrics_sync(trainer->metrics, &position));
+    trainer->state.jsonl_bytes = position.jsonl_bytes;
+    trainer->state.tensorboard_bytes = position.tensorboard_bytes;
+    HsStatus status;
+    TensorLists lists;
+    HsJson *state = state_to_json(&trainer->state);
+    HS_TRY_GOTO(status, list_tensors(trainer, &lists), done);
+    HsCheckpointContent content = {
+        .step = trainer->state.applied_steps,
+        .model = lists.model,
+        .model_count = lists.model_count,
+        .optimizer = lists.optimizer,
+        .optimizer_count = lists.optimizer_count,
+        .state = state,
+        .write_extra = write_extra,
+        .user = trainer,
+    };
+    status = hs_checkpoint_save(trainer->config->training.out_dir, &content,
+                                trainer->config->training.keep_checkpoints);
+done:
+    free_lists(&lists);
+    hs_json_destroy(state);
+    return status;
+}
+
+HsStatus hs_trainer_find_checkpoint(const HsConfig *config, char **folder)
+{
+    const char *out_dir = config->training.out_dir;
+    *folder = NULL;
+    HS_TRY(hs_checkpoint_latest(out_dir, folder));
+    if (*folder && strcmp(config->training.resume, "never") == 0) {
+        free(*folder);
+        *folder = NULL;
+        return hs_fail(HS_ECONFIG, "%s holds a run already and resume is never: choose another out_dir, or remove it",
+                       out_dir);
+    }
+    if (!*folder && strcmp(config->training.resume, "require") == 0)
+        return hs_fail(HS_ECONFIG, "%s holds no checkpoint and resume is require", out_dir);
+    return HS_OK;
+}
+
+/* Keys that may change between a run and its resumption: they do not touch what is computed. */
+static const char *const free_keys[] = { "threads",        "out_dir",   "resume",     "max_steps", "max_epochs",
+                                         "checkpoint_freq", "keep_checkpoints", "target_gpu_util", "logging.", "evaluation.",
+                                         "data.prefetch",  "data.workers", NULL };
+
+static HsStatus compare_config(const HsTrainer *trainer, const char *folder)
+{
+    char path[4096], differing[1024];
+    snprintf(path, sizeof path, "%s/config.yaml", folder);
+    HsConfig saved;
+    HS_TRY(hs_config_load(&saved, path, 0, NULL));
+    int count = hs_config_differences(trainer->config, &saved, free_keys, differing, sizeof differing);
+    hs_config_deinit(&saved);
+    if (count > 0)
+        return hs_fail(HS_ECONFIG,
+                       "%s was made with another configuration; differing: %s. Set them back, choose another out_dir, or "
+                       "remove the old run",
+                       folder, differing);
+    return HS_OK;
+}
+
+static HsStatus restore(HsTrainer *trainer, const HsCheckpoint *checkpoint)
+{
+    char name[4096];
+    TensorLists lists;
+    HsStatus status;
+    HS_TRY_GOTO(status, list_tensors(trainer, &lists), done);
+    snprintf(name, sizeof name, "%s/model.safetensors", checkpoint->folder);
+    HS_TRY_GOTO(status, hs_checkpoint_restore(name, &checkpoint->model, lists.model, lists.model_count), done);
+    snprintf(name, sizeof name, "%s/optimizer.safetensors", checkpoint->folder);
+    HS_TRY_GOTO(status, hs_checkpoint_restore(name, &checkpoint->optimizer, lists.optimizer, lists.optimizer_count),
+                done);
+    snprintf(name, sizeof name, "%s/trainer.json", checkpoint->folder);
+    HsTrainerState *state = &trainer->state;
+    HS_TRY_GOTO(status, state_from_json(name, checkpoint->state, state), done);
+    if (!(state->loss_scale > 0) || !isfinite(state->loss_scale)) {
+        status = hs_fail(HS_EFORMAT, "%s: loss_scale must be positive and finite", name);
+        goto done;
+    }
+    trainer->optimizer.applied_steps = state->applied_steps;
+    trainer->optimizer.skipped_steps = state->skipped_steps;
+    trainer->optimizer.scaler.scale = (float)state->loss_scale;
+    trainer->optimizer.scaler.tracker = state->scaler_tracker;
+    trainer->optimizer.scaler.hysteresis_left = state->scaler_hysteresis;
+done:
+    free_lists(&lists);
+    return status;
+}
+
+HsStatus hs_trainer_resume(HsTrainer *trainer, const char *folder)
+{
+    HS_TRY(compare_config(trainer, folder));
+    HsCheckpoint checkpoint;
+    HS_TRY(hs_checkpoint_open(folder, true, &checkpoint));
+    HsStatus status = restore(trainer, &checkpoint);
+    hs_checkpoint_close(&checkpoint);
+    HS_TRY(status);
+    trainer->resumed = true;
+    hs_info("going on from %s (step %lld)", folder, (long long)trainer->state.applied_steps);
+    return HS_OK;
+}

@@ -1,0 +1,51 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# What a run leaves, what a second call does, and the other commands on its checkpoint.
+. "$(dirname "$0")/lib.sh"
+tiny_config
+expect 0 "$trainer" --config tiny.yaml
+says err "device: cpu"
+says err "precision: "
+for file in run/config.yaml run/metrics.jsonl run/checkpoints/latest run/checkpoints/step-00000024/model.safetensors \
+    run/checkpoints/step-00000024/optimizer.safetensors run/checkpoints/step-00000024/trainer.json \
+    run/checkpoints/step-00000024/tokenizer.json run/checkpoints/step-00000024/config.yaml \
+    run/checkpoints/step-00000024/checksums.json; do
+    [ -s "$file" ] || fail "$file is missing"
+done
+[ "$(ls -d run/checkpoints/step-* | wc -l)" = 2 ] || fail "keep_checkpoints: 2 kept $(ls run/checkpoints)"
+ls run/events.out.tfevents* >/dev/null || fail "no TensorBoard events"
+[ "$(grep -c '"event":"step"' run/metrics.jsonl)" = 12 ] || fail "12 step records expected"
+[ "$(grep -c '"event":"eval"' run/metrics.jsonl)" = 3 ] || fail "3 evaluations expected"
+[ "$(grep -c '"event":"end"' run/metrics.jsonl)" = 1 ] || fail "one end record expected"
+# A finished run resumes, finds nothing to do, and leaves the same record.
+record run >first.record
+expect 0 "$trainer" --config tiny.yaml
+record run >second.record
+same first.record second.record
+# Another configuration in the same folder is refused by name.
+expect 2 "$trainer" --config tiny.yaml learning_rate=2e-3 model.dropout=0
+says err "learning_rate"
+says err "model.dropout"
+expect 2 "$trainer" --config tiny.yaml resume=never
+expect 2 "$trainer" --config tiny.yaml out_dir=empty resume=require
+# Extending a run is allowed.
+expect 0 "$trainer" --config tiny.yaml max_steps=30
+[ "$(cat run/checkpoints/latest)" = step-00000030 ] || fail "the extended run stopped at $(cat run/checkpoints/latest)"
+# The resolved configuration loads back to itself.
+expect 0 "$trainer" --config tiny.yaml --print-config
+cp out printed.yaml
+expect 0 "$trainer" --config printed.yaml --print-config
+same printed.yaml out
+# Commands on the checkpoint.
+expect 0 "$trainer" eval --checkpoint run
+says out "validation loss"
+expect 0 "$trainer" generate --checkpoint run --tokens 20 --prompt "a" --seed 3
+cp out sample
+expect 0 "$trainer" generate --checkpoint run --tokens 20 --prompt "a" --seed 3
+same sample out
+expect 0 "$trainer" inspect --checkpoint run
+# A damaged checkpoint is refused, not trusted.
+printf 'x' | dd of=run/checkpoints/step-00000030/model.safetensors bs=1 seek=3000 conv=notrunc 2>/dev/null
+expect 1 "$trainer" generate --checkpoint run/checkpoints/step-00000030 --tokens 5
+says err "model.safetensors"
+finish
