@@ -10,7 +10,7 @@ PREFIX   ?= /usr/local
 OPTIMIZE ?= -O2
 SANITIZE ?=
 # Folders that make up the library, lowest first.
-DIRS     ?= kernels/base kernels kernels/ref kernels/cpu optim runtime runtime/layers runtime/data runtime/commands
+DIRS     ?= kernels/base kernels kernels/ref kernels/cpu optim runtime runtime/layers runtime/data runtime/selftest runtime/commands
 ISAS     ?= $(if $(filter x86_64,$(shell uname -m)),portable avx2 avx512 avx512bf16,portable)
 
 PACKAGES  = yaml-0.1 libcjson libpcre2-8 libxxhash
@@ -145,7 +145,7 @@ FUZZ_SECONDS ?= 600
 FUZZ_FLAGS    = -std=c11 -D_GNU_SOURCE -g -O1 -I. -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
                 $(shell pkg-config --cflags $(PACKAGES) 2>/dev/null)
 FUZZ_SOURCES  = $(wildcard kernels/base/*.c) $(wildcard runtime/data/*.c) $(wildcard runtime/config*.c) runtime/json.c \
-                $(wildcard runtime/safetensors*.c) runtime/files.c
+                $(wildcard runtime/safetensors*.c) $(wildcard runtime/checkpoint*.c) runtime/files.c runtime/json_scan.c runtime/utf8.c
 .PHONY: fuzz
 fuzz: $(FUZZERS) ## fuzz every parser for FUZZ_SECONDS (600) each
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) tests/fuzz/run.sh $(FUZZERS)

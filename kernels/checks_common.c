@@ -9,13 +9,13 @@
 
 enum { TEXT_BYTES = 128 };
 
-/* "[4,any]" */
-static const char *shape_text(int rank, const int64_t *shape, char text[TEXT_BYTES])
+/* "[4,8]"; in an expected shape 0 stands for any extent: "[4,any]". */
+static const char *shape_text(int rank, const int64_t *shape, bool expected, char text[TEXT_BYTES])
 {
     int length = snprintf(text, TEXT_BYTES, "[");
     for (int axis = 0; axis < rank; axis++) {
         const char *comma = axis ? "," : "";
-        if (shape[axis] == 0)
+        if (expected && shape[axis] == 0)
             length += snprintf(text + length, (size_t)(TEXT_BYTES - length), "%sany", comma);
         else
             length += snprintf(text + length, (size_t)(TEXT_BYTES - length), "%s%" PRId64, comma, shape[axis]);
@@ -51,13 +51,14 @@ HsStatus hs_rule(const HsRule *rule, const HsTensor *tensor)
     char expected[TEXT_BYTES], found[TEXT_BYTES];
     if (!hs_tensor_present(tensor))
         return hs_fail(HS_ESHAPE, "%s: %s is missing, expected %s", rule->op, rule->tensor,
-                       shape_text(rule->rank, rule->shape, expected));
+                       shape_text(rule->rank, rule->shape, true, expected));
     bool fits = tensor->rank == rule->rank;
     for (int axis = 0; fits && axis < rule->rank; axis++)
         fits = tensor->shape[axis] > 0 && (rule->shape[axis] == 0 || rule->shape[axis] == tensor->shape[axis]);
     if (!fits)
         return hs_fail(HS_ESHAPE, "%s: %s is %s, expected %s", rule->op, rule->tensor,
-                       shape_text(tensor->rank, tensor->shape, found), shape_text(rule->rank, rule->shape, expected));
+                       shape_text(tensor->rank, tensor->shape, false, found),
+                       shape_text(rule->rank, rule->shape, true, expected));
     return rule_dtype(rule->op, rule->tensor, rule->dtypes, tensor);
 }
 
@@ -73,7 +74,7 @@ HsStatus hs_rule_count(const char *op, const char *name, unsigned dtypes, const 
         return hs_fail(HS_ESHAPE, "%s: %s is missing, expected %" PRId64 " elements", op, name, count);
     if (hs_tensor_count(tensor) != count || count <= 0)
         return hs_fail(HS_ESHAPE, "%s: %s is %s, expected %" PRId64 " elements", op, name,
-                       shape_text(tensor->rank, tensor->shape, found), count);
+                       shape_text(tensor->rank, tensor->shape, false, found), count);
     return rule_dtype(op, name, dtypes, tensor);
 }
 

@@ -2,12 +2,14 @@
  *
  * Checkpoints: a folder that is either whole or not there.
  *
- *   out_dir/checkpoints/step-00000200/   model.safetensors optimizer.safetensors trainer.json tokenizer.json config.yaml
+ *   out_dir/checkpoints/step-00000200/   model.safetensors optimizer.safetensors trainer.json
+ *                                        tokenizer.json config.yaml
  *                                        checksums.json (file -> size, XXH3-64)
  *   out_dir/checkpoints/latest           a text file with the folder's name, replaced by rename
  *
  * save: write into ".tmp-step-N", fsync files and folder, rename, fsync parent, replace `latest`, delete the oldest
  * beyond keep, and stale .tmp-* folders.  A failure leaves the earlier checkpoints as they were.
+ * One process saves into a run's folder at a time; any number may read.
  */
 #ifndef HS_RUNTIME_CHECKPOINT_H
 #define HS_RUNTIME_CHECKPOINT_H
@@ -21,17 +23,22 @@ typedef struct HsCheckpointContent {
     int model_count;
     const HsNamedTensor *optimizer;
     int optimizer_count;
-    const HsJson *state;        /* trainer.json */
+    const HsJson *state; /* trainer.json */
     /* Called with the temporary folder's path to add further files (tokenizer.json, config.yaml), each fsynced by the
      * checkpoint afterwards. */
     HsStatus (*write_extra)(void *user, const char *folder);
     void *user;
 } HsCheckpointContent;
 
+/* keep: how many whole checkpoints stay, this one included; of higher steps none is touched.
+ * errors: HS_EIO naming the file (no space left, read-only folder), HS_ENOMEM, and what write_extra returns */
 HsStatus hs_checkpoint_save(const char *out_dir, const HsCheckpointContent *content, int64_t keep);
 
-/* The folder of the newest whole checkpoint: what `latest` names, else the highest step that verifies; *folder is NULL
- * (and HS_OK) when there is none.  Caller frees. */
+/* Removes what killed saves left behind; every save does so too.  Only for the process that saves. */
+HsStatus hs_checkpoint_clean(const char *out_dir);
+
+/* The folder of the newest whole checkpoint: what `latest` names, else (with a warning) the highest step that verifies;
+ * *folder is NULL (and HS_OK) when there is none.  Caller frees. */
 HsStatus hs_checkpoint_latest(const char *out_dir, char **folder);
 
 typedef struct HsCheckpoint {
@@ -49,7 +56,7 @@ void hs_checkpoint_close(HsCheckpoint *checkpoint);
 HsStatus hs_checkpoint_hash(const char *folder, uint64_t *hash);
 
 /* Copies named tensors of `file` into the destinations (host): every destination must be there with the same shape;
- * f32, bf16, f16 convert to the destination's dtype.  Errors name tensor and shapes; NaN or Inf in a weight is an error. */
+ * f32, bf16, f16 convert to the destination's dtype.  Errors name tensor and shapes; NaN or Inf is an error. */
 HsStatus hs_checkpoint_restore(const char *file_name, const HsSafetensors *file, const HsNamedTensor *destinations,
                                int count);
 

@@ -4,6 +4,7 @@
  * Each key remembers where its value came from, so that a relation found broken at the end can point at a line.
  */
 #include "runtime/config_table.h"
+#include "runtime/utf8.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -183,27 +184,19 @@ static HsStatus apply_override(HsConfig *config, const char *text)
     return status;
 }
 
-/* The position of the first byte that is not UTF-8 (RFC 3629: no overlong forms, no surrogates, at most U+10FFFF). */
 static HsStatus check_utf8(const char *name, const char *text, size_t length)
 {
-    const unsigned char *bytes = (const unsigned char *)text;
+    size_t valid = hs_utf8_valid_prefix(text, length);
+    if (valid == length)
+        return HS_OK;
     int line = 1, column = 1;
-    for (size_t i = 0; i < length;) {
-        unsigned char lead = bytes[i];
-        size_t size = lead < 0x80 ? 1 : lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-        bool valid = lead < 0x80 || (lead >= 0xC2 && lead <= 0xF4);
-        for (size_t k = 1; valid && k < size; k++)
-            valid = i + k < length && (bytes[i + k] & 0xC0) == 0x80;
-        if (valid && size >= 3)
-            valid = !(lead == 0xE0 && bytes[i + 1] < 0xA0) && !(lead == 0xED && bytes[i + 1] > 0x9F) &&
-                    !(lead == 0xF0 && bytes[i + 1] < 0x90) && !(lead == 0xF4 && bytes[i + 1] > 0x8F);
-        if (!valid)
-            return hs_yaml_fail(name, line, column, "byte 0x%02X is not UTF-8; save the file as UTF-8", lead);
-        line += lead == '\n';
-        column = lead == '\n' ? 1 : column + 1;
-        i += size;
+    for (size_t i = 0; i < valid; i++) {
+        bool continues = ((unsigned char)text[i] & 0xC0) == 0x80; /* a character's later byte takes no column */
+        line += text[i] == '\n';
+        column = text[i] == '\n' ? 1 : column + !continues;
     }
-    return HS_OK;
+    return hs_yaml_fail(name, line, column, "byte 0x%02X is not UTF-8; save the file as UTF-8",
+                        (unsigned char)text[valid]);
 }
 
 static HsStatus parse_into(HsConfig *config, const char *name, const char *text, size_t length, int override_count,

@@ -15,8 +15,15 @@ const char *hs_config_real_text(double value, char *buffer)
         if (strtod(buffer, NULL) == value)
             break;
     }
-    /* 1e+06 reads worse than 1000000; whole numbers below 2^53 are written out. */
-    if (value == (double)(int64_t)value && value > -1e16 && value < 1e16)
+    /* printf's exponents, as people write them: 1e-05 -> 1e-5, 1e+30 -> 1e30. */
+    char *exponent = strchr(buffer, 'e');
+    if (exponent) {
+        char *digits = exponent + 1, *rest = exponent + 1 + (exponent[1] == '-');
+        digits += strcspn(digits, "123456789");
+        memmove(rest, digits, strlen(digits) + 1);
+    }
+    /* 1e06 reads worse than 1000000; whole numbers below 2^53 are written out. */
+    if (value > -1e16 && value < 1e16 && value == (double)(int64_t)value)
         snprintf(buffer, 32, "%" PRId64, (int64_t)value);
     return buffer;
 }

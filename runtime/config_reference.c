@@ -51,7 +51,7 @@ static void write_cell(const char *text, FILE *stream)
 HsStatus hs_config_write_reference(FILE *stream)
 {
     fputs("# Configuration keys\n\n"
-          "Generated from `runtime/config_keys.h` by `trainer --reference`; do not edit.\n\n"
+          "Generated from `runtime/config_keys.h`; do not edit.\n\n"
           "Every key can be set on the command line as `section.key=value`; top-level keys as `key=value`,\n"
           "keys of a task as `tasks.0.key=value`. Relative paths are relative to the working directory.\n",
           stream);

@@ -5,6 +5,7 @@
  */
 #include "runtime/config_table.h"
 
+#include <ctype.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
@@ -71,8 +72,8 @@ static const HsConfigKey *find_anywhere(const char *name)
     return NULL;
 }
 
-/* Insertions, deletions and replacements between two words; words beyond the row are cut, which only makes them
- * look further apart than any suggestion may be. */
+/* Insertions, deletions and replacements between two words, in whatever case; words beyond the row are cut, which only
+ * makes them look further apart than any suggestion may be. */
 static size_t edit_distance(const char *a, size_t a_length, const char *b, size_t b_length)
 {
     size_t row[HS_DOTTED_BYTES];
@@ -84,7 +85,7 @@ static size_t edit_distance(const char *a, size_t a_length, const char *b, size_
         size_t diagonal = row[0];
         row[0] = i;
         for (size_t j = 1; j <= b_length; j++) {
-            size_t replace = diagonal + (a[i - 1] != b[j - 1]);
+            size_t replace = diagonal + (tolower((unsigned char)a[i - 1]) != tolower((unsigned char)b[j - 1]));
             size_t insert = row[j - 1] + 1, erase = row[j] + 1;
             diagonal = row[j];
             row[j] = replace < insert ? replace : insert;

@@ -12,7 +12,7 @@
 
 enum { SHOWN_BYTES = 64 };
 
-/* What stands in the file, for "(got ...)": control characters blanked, long texts cut at a character's edge. */
+/* What stands in the file, for "(got ...)": long texts cut at a character's edge. */
 static const char *show(const HsYaml *node, char *buffer, size_t size)
 {
     if (node->kind != HS_YAML_SCALAR)
@@ -26,9 +26,6 @@ static const char *show(const HsYaml *node, char *buffer, size_t size)
             length--;
     snprintf(buffer, size, "%s%.*s%s%s", node->plain ? "" : "the text \"", (int)length, node->text, cut ? "..." : "",
              node->plain ? "" : "\"");
-    for (char *c = buffer; *c; c++)
-        if ((unsigned char)*c < 0x20 || *c == 0x7F)
-            *c = ' ';
     return buffer;
 }
 

@@ -21,6 +21,9 @@ HsStatus hs_yaml_fail(const char *name, int line, int column, const char *format
     va_start(arguments, format);
     vsnprintf(message, sizeof message, format, arguments);
     va_end(arguments);
+    for (char *c = message; *c; c++) /* a key may hold anything; a message is one line */
+        if ((unsigned char)*c < 0x20 || *c == 0x7F)
+            *c = ' ';
     if (!name)
         return hs_fail(HS_ECONFIG, "command line: %s", message);
     return hs_fail(HS_ECONFIG, "%s:%d:%d: %s", name, line, column, message);

@@ -24,7 +24,8 @@ typedef struct HsSampling {
     uint64_t seed;
 } HsSampling;
 
-/* A token from logits [vocabulary]; draw `index` of the seed.  vocabulary: the tokenizer's (padding rows never drawn). */
+/* A token from logits [vocabulary]; draw `index` of the seed.  vocabulary: the tokenizer's (padding rows never drawn).
+ * scratch [2 * vocabulary].  Temperature first, then top_k, then top_p of what is left; ties are cut in token order. */
 int32_t hs_sample(const HsSampling *sampling, const float *logits, int64_t vocabulary, uint64_t index, float *scratch);
 
 #endif

@@ -11,8 +11,8 @@
 typedef struct HsEngine {
     HsDevice device;
     HsContext context;
-    bool has_bf16;  /* products of bf16 in hardware */
-    char why[320];  /* "cpu (AMD EPYC, avx512bf16, 2 threads): no GPU backend in this build" */
+    bool has_bf16; /* products of bf16 in hardware */
+    char why[320]; /* "cpu (AMD EPYC, avx512bf16, 2 threads): no GPU backend in this build" */
 } HsEngine;
 
 /* device: "auto", "cpu" or "ref"; threads 0: one a core this process may run on.  errors: HS_ECONFIG, HS_EUNSUPPORTED.

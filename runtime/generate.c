@@ -65,12 +65,13 @@ HsStatus hs_generate_text(HsModel *model, HsContext *context, const HsTokenizer 
     int64_t longest = tokens.count + count;
     if (model->max_positions > 0 && longest > model->max_positions) {
         if (tokens.count >= model->max_positions) {
-            status = hs_fail(HS_EINVAL, "the prompt has %lld tokens, but the model knows only %lld positions: shorten it",
-                             (long long)tokens.count, (long long)model->max_positions);
+            status =
+                hs_fail(HS_EINVAL, "the prompt has %lld tokens, but the model knows only %lld positions: shorten it",
+                        (long long)tokens.count, (long long)model->max_positions);
             goto done;
         }
-        hs_warn("the model knows %lld positions: generating %lld tokens instead of %lld", (long long)model->max_positions,
-                (long long)(model->max_positions - tokens.count), (long long)count);
+        hs_warn("the model knows %lld positions: generating %lld tokens instead of %lld",
+                (long long)model->max_positions, (long long)(model->max_positions - tokens.count), (long long)count);
         longest = model->max_positions;
         count = longest - tokens.count;
     }

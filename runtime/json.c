@@ -291,19 +291,21 @@ static void put_string(Writer *writer, const char *text)
     put_text(writer, "\"");
 }
 
-/* The fewest significant digits that read back as the same double; 17 always do. */
-static void put_number(Writer *writer, double value)
+void hs_json_format_real(double value, char text[HS_JSON_NUMBER_BYTES])
 {
-    char digits[40];
+    if (!isfinite(value)) {
+        strcpy(text, "null");
+        return;
+    }
+    /* The fewest significant digits that read back as the same double; 17 always do. */
     for (int precision = 1; precision <= 17; precision++) {
-        snprintf(digits, sizeof digits, "%.*g", precision, value);
-        if (strtod(digits, NULL) == value)
+        snprintf(text, HS_JSON_NUMBER_BYTES, "%.*g", precision, value);
+        if (strtod(text, NULL) == value)
             break;
     }
     /* Integers in plain digits: 200, not 2e+02. */
     if (floor(value) == value && fabs(value) <= MAX_EXACT_INTEGER)
-        snprintf(digits, sizeof digits, "%.0f", value);
-    put_text(writer, digits);
+        snprintf(text, HS_JSON_NUMBER_BYTES, "%.0f", value);
 }
 
 static void put_break(Writer *writer, int depth)
@@ -336,8 +338,10 @@ static void put_node(Writer *writer, const cJSON *node, int depth)
         put_text(writer, object ? "}" : "]");
     } else if (cJSON_IsString(node)) {
         put_string(writer, node->valuestring);
-    } else if (cJSON_IsNumber(node) && isfinite(node->valuedouble)) {
-        put_number(writer, node->valuedouble);
+    } else if (cJSON_IsNumber(node)) {
+        char digits[HS_JSON_NUMBER_BYTES];
+        hs_json_format_real(node->valuedouble, digits);
+        put_text(writer, digits);
     } else {
         put_text(writer, cJSON_IsTrue(node) ? "true" : cJSON_IsFalse(node) ? "false" : "null");
     }

@@ -51,6 +51,10 @@ HsStatus hs_json_need_integer(const char *name, const HsJson *object, const char
 HsStatus hs_json_need_real(const char *name, const HsJson *object, const char *key, double *value);
 HsStatus hs_json_need_string(const char *name, const HsJson *object, const char *key, const char **value);
 
+/* One number as the writer writes it, without allocating. */
+enum { HS_JSON_NUMBER_BYTES = 40 };
+void hs_json_format_real(double value, char text[HS_JSON_NUMBER_BYTES]);
+
 /* NULL when memory ran out, here or in a setter; the caller frees. */
 char *hs_json_write(const HsJson *root, bool pretty);
 

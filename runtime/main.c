@@ -35,7 +35,8 @@ static HsStatus help(void)
         const char *name = i == 0 ? "" : commands[i].name;
         printf("  trainer %s%s%s\n      %s\n", name, *name ? " " : "", commands[i].usage, commands[i].doc);
     }
-    printf("\n`trainer COMMAND --help` lists a command's options; `trainer --config FILE --print-config` prints the resolved\n"
+    printf("\n`trainer COMMAND --help` lists a command's options; `trainer --config FILE --print-config` prints the "
+           "resolved\n"
            "configuration.  Exit codes: 0 done, 1 failed, 2 bad usage or configuration.\n\nConfiguration keys:\n");
     return hs_config_write_help(stdout);
 }

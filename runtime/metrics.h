@@ -29,13 +29,15 @@ typedef struct HsMetricsRecord {
 typedef struct HsMetricsOptions {
     const char *out_dir;
     bool tensorboard;
-    const char *progress;  /* auto | bar | lines | none */
+    const char *progress; /* auto | bar | lines | none */
     int64_t total_steps;
     const HsMetricsPosition *resume_at; /* NULL: fresh files */
 } HsMetricsOptions;
 
 HsStatus hs_metrics_create(const HsMetricsOptions *options, HsMetrics **metrics);
-/* Appends a line, an event each for the scalars, and prints a plain line when there is no bar.  Flushed, not fsynced. */
+/* Appends a line, an event each for the scalars, and prints a plain line when there is no bar (above a bar, only
+ * evaluations).  Flushed, not fsynced.  The clock's numbers have a fixed width: equal runs leave files of equal length.
+ */
 HsStatus hs_metrics_record(HsMetrics *metrics, const HsMetricsRecord *record);
 /* Redraws the bar (at most ten times a second); does nothing without one.  peak_share, memory_bytes: 0 when unknown. */
 void hs_metrics_progress(HsMetrics *metrics, int64_t step, double loss, double tokens_per_second, double peak_share,

@@ -13,7 +13,12 @@
 
 #include "runtime/model.h"
 
-typedef enum HsRecompute { HS_RECOMPUTE_NONE, HS_RECOMPUTE_ATTENTION, HS_RECOMPUTE_MLP, HS_RECOMPUTE_BLOCK } HsRecompute;
+typedef enum HsRecompute {
+    HS_RECOMPUTE_NONE,
+    HS_RECOMPUTE_ATTENTION,
+    HS_RECOMPUTE_MLP,
+    HS_RECOMPUTE_BLOCK
+} HsRecompute;
 
 typedef enum HsActionKind { HS_ACTION_FORWARD, HS_ACTION_RECOMPUTE, HS_ACTION_BACKWARD } HsActionKind;
 
@@ -29,7 +34,7 @@ typedef struct HsAction {
 } HsAction;
 
 typedef struct HsBuffer {
-    int slot;                      /* HS_NONE: scratch of one action */
+    int slot; /* HS_NONE: scratch of one action */
     bool gradient;
     int first_action, last_action; /* lifetime, inclusive */
     HsTensor tensor;               /* shape and dtype; data stays NULL */
@@ -44,14 +49,14 @@ typedef struct HsPlan {
     int action_count;
     HsBuffer *buffers;
     int buffer_count;
-    size_t activation_bytes;  /* size of the activation arena */
-    size_t kept_bytes;        /* alive between forward and backward, at most */
-    size_t workspace_bytes;   /* largest operation's scratch */
-    size_t head_bytes;        /* logits chunk and its gradient */
+    size_t activation_bytes;                               /* size of the activation arena */
+    size_t kept_bytes;                                     /* alive between forward and backward, at most */
+    size_t workspace_bytes;                                /* largest operation's scratch */
+    size_t head_bytes;                                     /* logits chunk and its gradient */
     double forward_flops, backward_flops, recompute_flops; /* per micro-batch */
     HsArena activations, workspace;
     int tokens_buffer, targets_buffer, losses_buffer, scale_buffer; /* scale: the device scalar gradient_scale */
-    void *host_losses; /* [B*T], where losses arrive */
+    void *host_losses;                                              /* [B*T], where losses arrive */
 } HsPlan;
 
 /* Builds the schedule, dry-runs every action (shape errors surface here) and assigns offsets.  Allocates no tensors. */
@@ -73,7 +78,8 @@ HsStatus hs_plan_evaluate(HsPlan *plan, HsContext *context, const int32_t *token
                           double *loss_sum, float *row_losses);
 
 /* After a step with non-finite gradients: run the micro-batch again, looking at every weight, then at every value and
- * gradient after every action; writes e.g. "block.2.attention.out (forward, attention)", or "" if all is finite.  Slow; changes no parameter and clears gradients. */
+ * gradient after every action; writes e.g. "block.2.attention.out (forward, attention)", or "" if all is finite.  Slow;
+ * changes no parameter and clears gradients. */
 HsStatus hs_plan_find_nonfinite(HsPlan *plan, HsContext *context, const int32_t *tokens, const int32_t *targets,
                                 uint64_t seed, uint32_t step, int64_t row_offset, float gradient_scale, char *where,
                                 size_t where_size);

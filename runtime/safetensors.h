@@ -19,7 +19,7 @@ HsStatus hs_safetensors_write(const char *path, const HsNamedTensor *tensors, in
                               uint64_t *checksum);
 
 typedef struct HsSafetensors {
-    HsNamedTensor *tensors; /* sorted by offset; data points into the mapping */
+    HsNamedTensor *tensors; /* sorted by offset; data points into the mapping: read-only, unaligned in some files */
     int count;
     void *mapping;
     size_t size;
@@ -29,6 +29,8 @@ typedef struct HsSafetensors {
 HsStatus hs_safetensors_open(const char *path, HsSafetensors *file);
 /* The same over bytes in memory (borrowed): tests and fuzzing. */
 HsStatus hs_safetensors_parse(const char *name, const void *bytes, size_t size, HsSafetensors *file);
+/* Elements first .. first + count - 1 of a tensor, as exact doubles; the tensor's data may lie unaligned. */
+void hs_safetensors_load(const HsTensor *tensor, int64_t first, int64_t count, double *values);
 const HsNamedTensor *hs_safetensors_find(const HsSafetensors *file, const char *name);
 void hs_safetensors_close(HsSafetensors *file);
 

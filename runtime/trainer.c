@@ -49,10 +49,11 @@ static HsStatus count_steps(HsTrainer *trainer)
     int64_t windows = hs_dataset_windows(&trainer->dataset);
     double steps = config->training.max_epochs * (double)windows / (double)trainer->rows_per_step;
     if (!(steps >= 1))
-        return hs_fail(HS_ECONFIG,
-                       "max_epochs %g of %lld sequences is less than one step of %lld: lower batch_size, raise max_epochs "
-                       "or set max_steps",
-                       config->training.max_epochs, (long long)windows, (long long)trainer->rows_per_step);
+        return hs_fail(
+            HS_ECONFIG,
+            "max_epochs %g of %lld sequences is less than one step of %lld: lower batch_size, raise max_epochs "
+            "or set max_steps",
+            config->training.max_epochs, (long long)windows, (long long)trainer->rows_per_step);
     trainer->total_steps = (int64_t)steps;
     return HS_OK;
 }
@@ -79,8 +80,8 @@ static HsStatus create_optimizer(HsTrainer *trainer, const HsOptimizerConfig *ru
     if (!trainer->spans)
         return hs_fail(HS_ENOMEM, "no memory for %d parameter spans", trainer->model.param_count);
     trainer->span_count = hs_model_spans(&trainer->model, trainer->spans);
-    HS_TRY(hs_optimizer_init(&trainer->optimizer, &trainer->engine.device, rule, &schedule, &scaler,
-                             trainer->span_count));
+    HS_TRY(
+        hs_optimizer_init(&trainer->optimizer, &trainer->engine.device, rule, &schedule, &scaler, trainer->span_count));
     trainer->has_optimizer = true;
     return HS_OK;
 }
@@ -101,7 +102,8 @@ static HsStatus create_model_and_plans(HsTrainer *trainer, const HsOptimizerConf
     const HsConfig *config = trainer->config;
     HsContext *context = &trainer->engine.context;
     HsRecompute policy;
-    HS_TRY(hs_recompute_find(config->training.use_gradient_checkpointing ? "block" : config->memory.recompute, &policy));
+    HS_TRY(
+        hs_recompute_find(config->training.use_gradient_checkpointing ? "block" : config->memory.recompute, &policy));
     HS_TRY(hs_model_create(config, &trainer->precision, hs_tokenizer_vocabulary(trainer->dataset.tokenizer),
                            &trainer->model));
     trainer->has_model = true;
@@ -137,19 +139,20 @@ static void describe(const HsTrainer *trainer)
             (long long)trainer->total_steps, (long long)trainer->rows_per_step, (long long)config->training.max_length);
     hs_info("memory (MiB): weights %.1f, masters %.1f, gradients %.1f, optimizer %.1f, packed %.1f, activations %.1f, "
             "workspace %.1f",
-            mebibytes(model->weights.capacity), mebibytes(model->masters.capacity), mebibytes(model->gradients.capacity),
-            mebibytes(model->states.capacity), mebibytes(model->packed.capacity),
+            mebibytes(model->weights.capacity), mebibytes(model->masters.capacity),
+            mebibytes(model->gradients.capacity), mebibytes(model->states.capacity), mebibytes(model->packed.capacity),
             mebibytes(trainer->train_plan.activations.capacity), mebibytes(trainer->train_plan.workspace.capacity));
     if (hs_config_is_set(config, "ewc.lambda") || hs_config_is_set(config, "mer.buffer_size"))
-        hs_info("the sections ewc and mer are set, but this version trains one task without a continual strategy: they are "
-                "checked and kept, and change nothing");
+        hs_info(
+            "the sections ewc and mer are set, but this version trains one task without a continual strategy: they are "
+            "checked and kept, and change nothing");
 }
 
 static HsStatus create_loader_and_metrics(HsTrainer *trainer)
 {
     const HsConfig *config = trainer->config;
-    HS_TRY(hs_loader_create(&trainer->dataset, trainer->rows_per_step, trainer->state.next_sample, config->data.prefetch,
-                            config->data.workers, &trainer->loader));
+    HS_TRY(hs_loader_create(&trainer->dataset, trainer->rows_per_step, trainer->state.next_sample,
+                            config->data.prefetch, config->data.workers, &trainer->loader));
     HsMetricsPosition position = { trainer->state.jsonl_bytes, trainer->state.tensorboard_bytes };
     HsMetricsOptions options = {
         .out_dir = config->training.out_dir,

@@ -21,12 +21,12 @@
 /* Everything beside tensors that a checkpoint restores; one row of state_table in trainer_checkpoint.c each. */
 typedef struct HsTrainerState {
     int64_t applied_steps, skipped_steps;
-    int64_t next_sample;   /* index of the next sequence of the data order */
+    int64_t next_sample; /* index of the next sequence of the data order */
     int64_t tokens_seen;
-    int64_t evaluated_at;  /* applied step of the latest evaluation, -1 before the first */
+    int64_t evaluated_at;   /* applied step of the latest evaluation, -1 before the first */
     double best_validation; /* NAN before the first */
     int64_t best_step;
-    double window_loss;    /* losses since the latest step record: their mean is what is logged */
+    double window_loss; /* losses since the latest step record: their mean is what is logged */
     int64_t window_steps;
     int64_t jsonl_bytes, tensorboard_bytes;
     double loss_scale;
@@ -49,7 +49,7 @@ typedef struct HsTrainer {
     HsMetrics *metrics;
     HsTrainerState state;
     int64_t total_steps;
-    int64_t rows_per_step; /* sequences of an optimizer step */
+    int64_t rows_per_step;                           /* sequences of an optimizer step */
     int32_t *evaluation_tokens, *evaluation_targets; /* [batch_size, T] */
     /* timing, not part of the state */
     double start_s, window_start_s;

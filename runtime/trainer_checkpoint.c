@@ -22,7 +22,10 @@
 
 enum StateKind { STATE_INTEGER, STATE_REAL };
 
-#define STATE_ROW(kind, member) { #member, kind, offsetof(HsTrainerState, member) }
+#define STATE_ROW(kind, member)                         \
+    {                                                   \
+#member, kind, offsetof(HsTrainerState, member) \
+    }
 static const struct {
     const char *name;
     enum StateKind kind;
@@ -165,8 +168,8 @@ HsStatus hs_trainer_save(HsTrainer *trainer)
         .write_extra = write_extra,
         .user = trainer,
     };
-    status = hs_checkpoint_save(trainer->config->training.out_dir, &content,
-                                trainer->config->training.keep_checkpoints);
+    status =
+        hs_checkpoint_save(trainer->config->training.out_dir, &content, trainer->config->training.keep_checkpoints);
 done:
     free_lists(&lists);
     hs_json_destroy(state);
@@ -190,9 +193,10 @@ HsStatus hs_trainer_find_checkpoint(const HsConfig *config, char **folder)
 }
 
 /* Keys that may change between a run and its resumption: they do not touch what is computed. */
-static const char *const free_keys[] = { "threads",        "out_dir",   "resume",     "max_steps", "max_epochs",
-                                         "checkpoint_freq", "keep_checkpoints", "target_gpu_util", "logging.", "evaluation.",
-                                         "data.prefetch",  "data.workers", NULL };
+static const char *const free_keys[] = { "threads",    "out_dir",         "resume",           "max_steps",
+                                         "max_epochs", "checkpoint_freq", "keep_checkpoints", "target_gpu_util",
+                                         "logging.",   "evaluation.",     "data.prefetch",    "data.workers",
+                                         NULL };
 
 static HsStatus compare_config(const HsTrainer *trainer, const char *folder)
 {
@@ -203,10 +207,11 @@ static HsStatus compare_config(const HsTrainer *trainer, const char *folder)
     int count = hs_config_differences(trainer->config, &saved, free_keys, differing, sizeof differing);
     hs_config_deinit(&saved);
     if (count > 0)
-        return hs_fail(HS_ECONFIG,
-                       "%s was made with another configuration; differing: %s. Set them back, choose another out_dir, or "
-                       "remove the old run",
-                       folder, differing);
+        return hs_fail(
+            HS_ECONFIG,
+            "%s was made with another configuration; differing: %s. Set them back, choose another out_dir, or "
+            "remove the old run",
+            folder, differing);
     return HS_OK;
 }
 

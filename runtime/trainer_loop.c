@@ -68,17 +68,18 @@ static HsStatus diagnose(HsTrainer *trainer, const HsBatch *batch, const HsStepR
         int64_t offset = micro * micro_tokens;
         HS_TRY(hs_plan_find_nonfinite(&trainer->train_plan, &trainer->engine.context, batch->tokens + offset,
                                       batch->targets + offset, (uint64_t)config->training.seed,
-                                      (uint32_t)(trainer->state.applied_steps + trainer->state.skipped_steps - 1), offset,
-                                      report->loss_scale / (float)counted, where, sizeof where));
+                                      (uint32_t)(trainer->state.applied_steps + trainer->state.skipped_steps - 1),
+                                      offset, report->loss_scale / (float)counted, where, sizeof where));
     }
     if (where[0] == '\0')
         snprintf(where, sizeof where, "the gradient of %s, in its accumulation",
                  report->first_nonfinite >= 0 ? trainer->spans[report->first_nonfinite].name : "a parameter");
     HS_TRY(hs_trainer_save(trainer));
-    return hs_fail(HS_ENUMERIC,
-                   "gradients are not finite at step %lld with loss scale %g, the smallest allowed; first non-finite value: "
-                   "%s. A checkpoint of this state was saved; lower learning_rate, or use precision.mode bf16 or fp32",
-                   (long long)trainer->state.applied_steps, (double)report->loss_scale, where);
+    return hs_fail(
+        HS_ENUMERIC,
+        "gradients are not finite at step %lld with loss scale %g, the smallest allowed; first non-finite value: "
+        "%s. A checkpoint of this state was saved; lower learning_rate, or use precision.mode bf16 or fp32",
+        (long long)trainer->state.applied_steps, (double)report->loss_scale, where);
 }
 
 static void copy_scaler_state(HsTrainer *trainer)
@@ -96,7 +97,8 @@ static HsStatus train_step(HsTrainer *trainer, double *loss, HsStepReport *repor
     const HsBatch *batch;
     HS_TRY(hs_loader_next(trainer->loader, &batch));
     HS_TRY(accumulate(trainer, batch, loss));
-    HS_TRY(hs_optimizer_step(&trainer->optimizer, &trainer->engine.context, trainer->spans, trainer->span_count, report));
+    HS_TRY(
+        hs_optimizer_step(&trainer->optimizer, &trainer->engine.context, trainer->spans, trainer->span_count, report));
     copy_scaler_state(trainer);
     trainer->state.next_sample = batch->first_index + batch->rows;
     trainer->state.tokens_seen += batch->counted;
@@ -188,9 +190,8 @@ static void show_progress(HsTrainer *trainer, double loss)
     double rate = window_rate(trainer);
     double per_step = (double)(trainer->rows_per_step * trainer->config->training.max_length);
     double left = (double)(trainer->total_steps - trainer->state.applied_steps) * per_step;
-    hs_metrics_progress(trainer->metrics, trainer->state.applied_steps, loss, rate, 0,
-                        trainer->state.loss_scale, (int64_t)trainer->engine.device.current_bytes,
-                        rate > 0 ? left / rate : 0);
+    hs_metrics_progress(trainer->metrics, trainer->state.applied_steps, loss, rate, 0, trainer->state.loss_scale,
+                        (int64_t)trainer->engine.device.current_bytes, rate > 0 ? left / rate : 0);
 }
 
 static HsStatus finish(HsTrainer *trainer)

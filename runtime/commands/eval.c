@@ -102,8 +102,9 @@ static HsStatus evaluate(HsLoadedModel *loaded, const Arguments *arguments)
 
 HsStatus hs_command_eval(int argc, char **argv)
 {
-    static const struct argp argp = { options, parse, "[section.key=value ...]", "Validation loss of a checkpoint.",
-                                      NULL, NULL, NULL };
+    static const struct argp argp = {
+        options, parse, "[section.key=value ...]", "Validation loss of a checkpoint.", NULL, NULL, NULL
+    };
     Arguments arguments = { 0 };
     argp_parse(&argp, argc, argv, 0, NULL, &arguments);
     HsLoadedModel loaded;

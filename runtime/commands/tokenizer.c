@@ -88,13 +88,19 @@ static const struct {
 
 HsStatus hs_command_tokenizer(int argc, char **argv)
 {
-    static const struct argp argp = { options, parse, "train TEXT_FILE...\nencode TEXT",
-                                      "Learn a byte-level BPE tokenizer, or show how one splits a text.", NULL, NULL, NULL };
+    static const struct argp argp = { options,
+                                      parse,
+                                      "train TEXT_FILE...\nencode TEXT",
+                                      "Learn a byte-level BPE tokenizer, or show how one splits a text.",
+                                      NULL,
+                                      NULL,
+                                      NULL };
     static Arguments arguments; /* too large for the stack; a command runs once */
     arguments = (Arguments){ .vocabulary = 4096, .output = "tokenizer.json" };
     argp_parse(&argp, argc, argv, 0, NULL, &arguments);
     for (size_t i = 0; arguments.word_count > 0 && i < sizeof actions / sizeof *actions; i++)
         if (strcmp(arguments.words[0], actions[i].name) == 0)
             return actions[i].run(&arguments);
-    return hs_fail(HS_ECONFIG, "say `trainer tokenizer train` or `trainer tokenizer encode` (--help lists the options)");
+    return hs_fail(HS_ECONFIG,
+                   "say `trainer tokenizer train` or `trainer tokenizer encode` (--help lists the options)");
 }

@@ -24,7 +24,8 @@ typedef struct Arguments {
 
 static const struct argp_option options[] = {
     { "config", 'c', "FILE", 0, "the YAML file", 0 },
-    { "print-config", OPTION_PRINT_CONFIG, NULL, 0, "print the resolved configuration with its documentation and stop", 0 },
+    { "print-config", OPTION_PRINT_CONFIG, NULL, 0, "print the resolved configuration with its documentation and stop",
+      0 },
     { 0 },
 };
 
@@ -95,8 +96,9 @@ static HsStatus train(HsConfig *config)
 
 HsStatus hs_command_train(int argc, char **argv)
 {
-    static const struct argp argp = { options, parse, "[section.key=value ...]",
-                                      "Train the model that FILE describes.", NULL, NULL, NULL };
+    static const struct argp argp = {
+        options, parse, "[section.key=value ...]", "Train the model that FILE describes.", NULL, NULL, NULL
+    };
     Arguments arguments = { 0 };
     argp_parse(&argp, argc, argv, 0, NULL, &arguments);
     HsConfig config;

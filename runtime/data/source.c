@@ -17,6 +17,7 @@ static const HsSourceKind source_kinds[] = {
     { NULL, false, hs_text_parse }, /* last: catches the rest */
 };
 
+/* Names decide, not contents: what a file is must not depend on what its first bytes happen to be. */
 const HsSourceKind *hs_source_kind_find(const char *path)
 {
     size_t length = strlen(path);
@@ -29,7 +30,7 @@ const HsSourceKind *hs_source_kind_find(const char *path)
     return kind;
 }
 
-/* Doubles a capacity until `needed` fits; shared by all three arrays.  Keeps the old array when it fails. */
+/* Doubles a capacity until `needed` fits; shared by both arrays.  Keeps the old array when it fails. */
 static HsStatus grow(void **array, size_t *capacity, size_t needed, size_t element_bytes)
 {
     if (needed <= *capacity)
@@ -47,16 +48,6 @@ static HsStatus grow(void **array, size_t *capacity, size_t needed, size_t eleme
                        wanted * element_bytes);
     *array = grown;
     *capacity = wanted;
-    return HS_OK;
-}
-
-HsStatus hs_tokens_reserve(HsTokens *tokens, int64_t more)
-{
-    size_t capacity = (size_t)tokens->capacity;
-    void *items = tokens->items;
-    HS_TRY(grow(&items, &capacity, (size_t)tokens->count + (size_t)more, sizeof *tokens->items));
-    tokens->items = items;
-    tokens->capacity = (int64_t)capacity;
     return HS_OK;
 }
 
@@ -116,6 +107,7 @@ HsStatus hs_text_parse(const char *name, const char *bytes, size_t size, const H
                        HsCorpus *corpus)
 {
     (void)options;
+    /* Any bytes but zero are text: encodings are the tokenizer's business, and the byte tokenizer takes them all. */
     const char *zero = size > 0 ? memchr(bytes, 0, size) : NULL;
     if (zero)
         return hs_fail(HS_EFORMAT,
@@ -127,6 +119,7 @@ HsStatus hs_text_parse(const char *name, const char *bytes, size_t size, const H
     return hs_corpus_add_text(corpus, bytes, size, true, true, 0, NAN);
 }
 
+/* One piece for each document, so that a share can be cut between two of them. */
 static HsStatus read_synthetic(const char *name, const HsSourceOptions *options, HsCorpus *corpus)
 {
     HsSyntheticText text = { 0 };
@@ -143,6 +136,7 @@ static HsStatus read_synthetic(const char *name, const HsSourceOptions *options,
 
 HsStatus hs_source_read(const HsSource *source, const HsSourceOptions *options, HsCorpus *corpus)
 {
+    /* Generated text needs no parser: it comes with its documents and their information content. */
     if (!source->kind)
         return read_synthetic(source->name + strlen(HS_SYNTHETIC_PREFIX), options, corpus);
     char *bytes = NULL;

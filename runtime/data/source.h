@@ -82,9 +82,6 @@ HsStatus hs_corpus_add_text(HsCorpus *corpus, const char *text, size_t length, b
 HsStatus hs_corpus_add_tokens(HsCorpus *corpus, int64_t first);
 void hs_corpus_deinit(HsCorpus *corpus);
 
-/* Room for `more` tokens.  errors: HS_ENOMEM */
-HsStatus hs_tokens_reserve(HsTokens *tokens, int64_t more);
-
 /* Parsers of bytes in memory: `name` stands for the file in messages.  errors: HS_EFORMAT with line or byte offset */
 HsStatus hs_text_parse(const char *name, const char *bytes, size_t size, const HsSourceOptions *options,
                        HsCorpus *corpus);

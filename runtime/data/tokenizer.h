@@ -17,6 +17,8 @@ typedef struct HsTokens { /* growable; grows inside encode */
     int32_t *items;
     int64_t count, capacity;
 } HsTokens;
+/* Room for `more` tokens beyond count.  errors: HS_ENOMEM */
+HsStatus hs_tokens_reserve(HsTokens *tokens, int64_t more);
 void hs_tokens_deinit(HsTokens *tokens);
 
 /* kind "byte" | "char" | "bpe".  char: `text` is the training text (UTF-8), its sorted code points are the vocabulary.

@@ -2,7 +2,8 @@
  *
  * Dropout on a branch (Srivastava et al. 2014, inverted form) and the sum into the residual stream.
  *   inputs {branch [N,C], residual [N,C]}   outputs {y [N,C] = residual + mask(branch) / (1 - p)}
- * dbranch = mask(dy) / (1 - p), with the mask drawn again from its key;  dresidual = dy (the plan passes the buffer on).
+ * dbranch = mask(dy) / (1 - p), with the mask drawn again from its key;  dresidual = dy (the plan passes the buffer
+ * on).
  */
 #include "runtime/layers/layer.h"
 

@@ -31,7 +31,9 @@ static HsStatus embedding_backward(const HsRun *run, const HsStep *step)
     float dropout = hs_run_dropout(run, step);
     if (dropout > 0.0f) {
         /* Nobody reads dy after its producer's backward: mask it where it lies. */
-        HsDropoutArgs mask = { .probability = dropout, .rng = run->rng, .x = run->d_outputs[0], .y = run->d_outputs[0] };
+        HsDropoutArgs mask = {
+            .probability = dropout, .rng = run->rng, .x = run->d_outputs[0], .y = run->d_outputs[0]
+        };
         HS_TRY(hs_op_dropout_backward(run->context, &mask));
     }
     HsEmbeddingBackwardArgs args = {

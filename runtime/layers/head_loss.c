@@ -4,9 +4,10 @@
  *   inputs {hidden [N,C], targets [N] i32}   outputs {losses [N]}   params {w [V,C]}
  *
  * For each chunk of rows:  logits = hidden w^T;  losses = lse - logits[target];
- *   and in training at once  dlogits = gs ((1 + 2 z lse) softmax - onehot);  dhidden = dlogits w;  dw += dlogits^T hidden.
- * The loss is a sum over rows, so the chunks are independent, and the gradient needs nothing but the chunk's logits:
- * training does forward and backward in one call (`turns`).  dlogits takes the logits' memory when the formats agree.
+ *   and in training at once  dlogits = gs ((1 + 2 z lse) softmax - onehot);  dhidden = dlogits w;  dw += dlogits^T
+ * hidden. The loss is a sum over rows, so the chunks are independent, and the gradient needs nothing but the chunk's
+ * logits: training does forward and backward in one call (`turns`).  dlogits takes the logits' memory when the formats
+ * agree.
  */
 #include "runtime/layers/layer.h"
 

@@ -22,9 +22,9 @@ typedef struct HsRun {
     HsTensor inputs[HS_STEP_INPUTS], outputs[HS_STEP_OUTPUTS], saved[HS_STEP_SAVED], scratch[HS_STEP_SCRATCH];
     HsTensor d_inputs[HS_STEP_INPUTS]; /* absent: nobody needs it, or it is the output's gradient itself */
     HsTensor d_outputs[HS_STEP_OUTPUTS];
-    bool accumulate[HS_STEP_INPUTS]; /* add to d_inputs[i] instead of writing it */
+    bool accumulate[HS_STEP_INPUTS];       /* add to d_inputs[i] instead of writing it */
     const HsParam *params[HS_STEP_PARAMS]; /* NULL: absent */
-    HsTensor k_cache, v_cache;       /* decoding only */
+    HsTensor k_cache, v_cache;             /* decoding only */
 } HsRun;
 
 struct HsLayer {

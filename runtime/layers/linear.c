@@ -5,7 +5,8 @@
  *   outputs {y [N,out], pre [N,out] with the GELU epilogue}   params {w [out,in], bias [out] or absent}
  *
  *   forward  y = epilogue(x w^T + bias) + residual
- *   backward dx = dy w;   dw += dy^T x;   dbias += sum over rows of dy;   dresidual = dy (the plan passes the buffer on)
+ *   backward dx = dy w;   dw += dy^T x;   dbias += sum over rows of dy;   dresidual = dy (the plan passes the buffer
+ * on)
  *
  * A GELU between two linear layers costs no pass over memory of its own.  The first (epilogue GELU) writes both
  * pre = x w^T + bias and y = gelu(pre), and is given dpre.  The second takes x = gelu(pre) together with pre, and

@@ -4,9 +4,9 @@
  * runs: odd sizes, all layouts, dtypes and epilogues, weights packed and not, and bits that do not depend on the number
  * of threads.
  *
- * Bounds.  The sum of K products is within gamma(K + r) * sum |a||b| of the exact one; vdpbf16ps reads subnormal numbers
- * as zero, so inputs here are normal.  What follows the sum adds its own roundings, each of relative size u to a
- * quantity that `magnitude` counts.  GELU is checked from the stored `pre`, which it is a function of.
+ * Bounds.  The sum of K products is within gamma(K + r) * sum |a||b| of the exact one; vdpbf16ps reads subnormal
+ * numbers as zero, so inputs here are normal.  What follows the sum adds its own roundings, each of relative size u to
+ * a quantity that `magnitude` counts.  GELU is checked from the stored `pre`, which it is a function of.
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -27,7 +27,8 @@ typedef struct MatmulCase {
 } MatmulCase;
 
 /* Roundings of gelu and its derivative: of |x| at most 1 in each of the cubic (5), exp (16: its few units in the last
- * place, and the rounding of its argument, which is below 18 wherever tanh differs from 1), and the rational part (7). */
+ * place, and the rounding of its argument, which is below 18 wherever tanh differs from 1), and the rational part (7).
+ */
 enum { GELU_ROUNDINGS = 28 };
 
 static HsTensor make_tensor(HsDtype dtype, int64_t rows, int64_t columns, uint32_t site)
@@ -120,7 +121,8 @@ static void check_element(const char *isa, const MatmulCase *test, const HsMatmu
     } else if (test->epilogue == HS_EPILOGUE_GELU_BACKWARD) {
         double x = load(&args->pre, index);
         value = sum * gelu_derivative(x);
-        /* the sum's error is scaled by the derivative (at most 1.13), the derivative's (terms up to 1 + |x|) by the sum */
+        /* the sum's error is scaled by the derivative (at most 1.13), the derivative's (terms up to 1 + |x|) by the sum
+         */
         magnitude = magnitude * 1.13 + fabs(sum) * (1 + fabs(x));
         roundings += GELU_ROUNDINGS;
     }
@@ -133,8 +135,8 @@ static void check_element(const char *isa, const MatmulCase *test, const HsMatmu
         value += load(old_c, index);
         magnitude += fabs(load(old_c, index));
     }
-    double bound = hs_tolerance(test->epilogue == HS_EPILOGUE_GELU ? 1 : k, roundings, HS_F32, test->c_dtype,
-                                magnitude, value);
+    double bound =
+        hs_tolerance(test->epilogue == HS_EPILOGUE_GELU ? 1 : k, roundings, HS_F32, test->c_dtype, magnitude, value);
     double got = load(&args->c, index);
     cr_assert(fabs(got - value) <= bound,
               "%s %ldx%ldx%ld %s->%s ta %d tb %d packed %d epilogue %d: c[%ld,%ld] = %.9g, expected %.9g +- %g", isa,
@@ -212,9 +214,9 @@ static const HsDtype act[] = { HS_F32, HS_BF16, HS_F16 };
 Test(matmul, sizes_and_layouts)
 {
     static const int64_t sizes[][3] = {
-        { 1, 1, 1 },    { 1, 64, 3 },   { 2, 65, 17 },  { 3, 5, 2 },     { 4, 130, 33 },   { 5, 16, 64 },
-        { 6, 64, 31 },  { 7, 63, 16 },  { 13, 17, 19 }, { 97, 31, 65 },  { 103, 129, 12 }, { 12, 300, 40 },
-        { 64, 64, 64 }, { 1, 257, 80 },
+        { 1, 1, 1 },      { 1, 64, 3 },    { 2, 65, 17 },  { 3, 5, 2 },    { 4, 130, 33 },
+        { 5, 16, 64 },    { 6, 64, 31 },   { 7, 63, 16 },  { 13, 17, 19 }, { 97, 31, 65 },
+        { 103, 129, 12 }, { 12, 300, 40 }, { 64, 64, 64 }, { 1, 257, 80 },
     };
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
         for (int layout = 0; layout < 8; layout++)

@@ -7,12 +7,13 @@
  * to the panels) or along k (then each lane's words are scattered, a few cache lines at a time).
  */
 #include "kernels/cpu/isa/matmul.h"
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/simd_vector.h"
 
 #include <string.h>
 
-/* Lanes handled together, and words of depth whose cache lines of a panel are open at a time. */
-enum { LANE_BATCH = 96, DEPTH_BATCH = 16 };
+/* Lanes handled together at most, words of depth whose cache lines of a panel are open at a time, and how many stored
+ * rows ahead to ask for: successive rows lie pages apart, where the processor does not look by itself. */
+enum { LANE_BATCH = 96, DEPTH_BATCH = 16, ROWS_AHEAD = 12 };
 
 static const unsigned char *element(const HsOperand *operand, int64_t row, int64_t column)
 {
@@ -30,8 +31,17 @@ static void widen(HsDtype dtype, const void *source, int64_t count, uint32_t *wo
         for (int64_t i = 0; i < count; i++)
             words[i] = (uint32_t)halves[i] << 16;
     } else {
-        hs_simd_row_to_f32(dtype, source, count, (float *)words);
+        hs_simd_row_to_f32(HS_F16, source, count, (float *)words);
     }
+}
+
+static void ask_for(const HsOperand *operand, int64_t row, int64_t lane, int64_t lanes)
+{
+    if (row >= operand->k)
+        return;
+    const unsigned char *begin = element(operand, row, lane), *end = element(operand, row, lane + lanes);
+    for (; begin < end; begin += 64)
+        __builtin_prefetch(begin);
 }
 
 /* Word p of `count` successive lanes. */
@@ -72,7 +82,10 @@ static void pack_across(const HsOperand *operand, int64_t lane, int64_t lanes, i
                         int64_t width, int64_t panel_stride, uint32_t *out)
 {
     uint32_t words[LANE_BATCH + HS_TILE_ROWS];
+    const int64_t step = hs_panel_step(operand->format);
     for (int64_t p = begin; p < end; p++, out += width) {
+        for (int64_t row = p * step; row < (p + 1) * step; row++)
+            ask_for(operand, row + ROWS_AHEAD, lane, lanes);
         if (lanes == width) { /* a whole panel of B: no detour */
             lane_words(operand, lane, lanes, p, out);
             continue;
@@ -89,20 +102,57 @@ static void pack_across(const HsOperand *operand, int64_t lane, int64_t lanes, i
     }
 }
 
+/* Four words of four lanes: word d of lane l, words[l * DEPTH_BATCH + d], becomes across[d][l]. */
+typedef uint32_t Quad __attribute__((vector_size(16)));
+
+static inline void transpose_quad(const uint32_t *words, Quad across[4])
+{
+    Quad lane[4];
+    for (int l = 0; l < 4; l++)
+        memcpy(&lane[l], words + l * DEPTH_BATCH, sizeof lane[l]);
+    const Quad low01 = __builtin_shuffle(lane[0], lane[1], (Quad){ 0, 4, 1, 5 });
+    const Quad high01 = __builtin_shuffle(lane[0], lane[1], (Quad){ 2, 6, 3, 7 });
+    const Quad low23 = __builtin_shuffle(lane[2], lane[3], (Quad){ 0, 4, 1, 5 });
+    const Quad high23 = __builtin_shuffle(lane[2], lane[3], (Quad){ 2, 6, 3, 7 });
+    across[0] = __builtin_shuffle(low01, low23, (Quad){ 0, 1, 4, 5 });
+    across[1] = __builtin_shuffle(low01, low23, (Quad){ 2, 3, 6, 7 });
+    across[2] = __builtin_shuffle(high01, high23, (Quad){ 0, 1, 4, 5 });
+    across[3] = __builtin_shuffle(high01, high23, (Quad){ 2, 3, 6, 7 });
+}
+
+/* Write `count` words of four lanes (or, at the end of a panel of six, two) to a column of a panel. */
+static void store_quads(const uint32_t *words, int64_t count, int64_t width, bool whole, uint32_t *column)
+{
+    for (int64_t d = 0; d < count; d += 4) {
+        Quad across[4];
+        transpose_quad(words + d, across);
+        for (int64_t e = d; e < d + 4 && e < count; e++) {
+            if (whole)
+                memcpy(column + e * width, &across[e - d], sizeof across[0]);
+            else
+                memcpy(column + e * width, &across[e - d], sizeof across[0] / 2);
+        }
+    }
+}
+
 static void pack_along(const HsOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end, int64_t width,
                        int64_t panel_stride, uint32_t *out)
 {
-    uint32_t words[DEPTH_BATCH];
+    uint32_t words[4 * DEPTH_BATCH] = { 0 };
+    const int64_t padded = hs_cpu_block_count(lanes, width) * width;
     for (int64_t p = begin; p < end; p += DEPTH_BATCH) {
         const int64_t count = end - p < DEPTH_BATCH ? end - p : DEPTH_BATCH;
-        for (int64_t i = 0; i < hs_cpu_block_count(lanes, width) * width; i++) {
-            uint32_t *column = out + i / width * panel_stride + (p - begin) * width + i % width;
-            if (i < lanes)
-                depth_words(operand, lane + i, p, count, words);
-            else
-                memset(words, 0, sizeof words);
-            for (int64_t d = 0; d < count; d++)
-                column[d * width] = words[d];
+        for (int64_t first = 0, used; first < padded; first += used) {
+            const int64_t within = first % width;
+            used = width - within < 4 ? 2 : 4; /* panel widths are even */
+            for (int64_t l = 0; l < used; l++) {
+                if (first + l < lanes)
+                    depth_words(operand, lane + first + l, p, count, words + l * DEPTH_BATCH);
+                else
+                    memset(words + l * DEPTH_BATCH, 0, DEPTH_BATCH * sizeof *words);
+            }
+            store_quads(words, count, width, used == 4,
+                        out + first / width * panel_stride + (p - begin) * width + within);
         }
     }
 }

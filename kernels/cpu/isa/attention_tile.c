@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The parts of an attention tile that forward and backward share: products by panels, loads and stores that turn
+ * rows of heads into lanes and back, and dropout's factors.
+ */
+#include "kernels/cpu/isa/attention_tile.h"
+
+void HS_ISA_NAME(hs_attention_multiply)(const HsTileProduct *product)
+{
+    int64_t column = product->begin - product->begin % HS_TILE_COLUMNS;
+    for (; column < product->end; column += HS_TILE_COLUMNS) {
+        const int64_t left = product->begin > column ? product->begin - column : 0;
+        const int64_t right = product->end - column < HS_TILE_COLUMNS ? product->end - column : HS_TILE_COLUMNS;
+        const int vectors = (int)hs_cpu_block_count(right - left, HS_TILE_LANES);
+        const int64_t panel = column / HS_TILE_COLUMNS;
+        const float *b = product->b.data + panel * product->b.stride + left;
+        float *out = product->out.data + panel * product->out.stride + left;
+        for (int64_t row = 0; row < product->rows; row += HS_TILE_ROWS) {
+            const int64_t rows = product->rows - row < HS_TILE_ROWS ? product->rows - row : HS_TILE_ROWS;
+            const HsTile tile = { .depth = product->depth,
+                                  .a = (const uint32_t *)(product->a + row * product->a_row),
+                                  .a_row = product->a_row,
+                                  .a_step = product->a_step,
+                                  .b = (const uint32_t *)b,
+                                  .out = out + row * HS_TILE_COLUMNS,
+                                  .resume = product->resume };
+            HS_ISA_NAME(hs_tile_kernel)(HS_PANEL_F32, (int)rows, vectors)(&tile);
+        }
+    }
+}
+
+void HS_ISA_NAME(hs_attention_scores)(const HsAttentionPlace *place, const float *rows, HsPanels columns, int64_t width,
+                                      HsPanels out)
+{
+    const int64_t step = place->diagonal ? HS_LANES : place->keys;
+    for (int64_t key = 0; key < place->keys; key += step) {
+        const HsTileProduct product = { .a = rows + key * width,
+                                        .a_row = width,
+                                        .a_step = 1,
+                                        .b = columns,
+                                        .out = hs_panels_from(out, key),
+                                        .rows = place->keys - key < step ? place->keys - key : step,
+                                        .depth = width,
+                                        .begin = place->diagonal ? key : 0,
+                                        .end = place->queries };
+        HS_ISA_NAME(hs_attention_multiply)(&product);
+    }
+}
+
+void HS_ISA_NAME(hs_attention_sums)(const HsAttentionPlace *place, const float *rows, HsPanels weights, int64_t width,
+                                    HsPanels out)
+{
+    const int64_t step = place->diagonal ? HS_LANES : place->keys;
+    for (int64_t key = 0; key < place->keys; key += step) {
+        const HsTileProduct product = { .a = rows + key * width,
+                                        .a_row = 1,
+                                        .a_step = width,
+                                        .b = hs_panels_from(weights, key),
+                                        .out = out,
+                                        .rows = width,
+                                        .depth = place->keys - key < step ? place->keys - key : step,
+                                        .begin = place->diagonal ? key : 0,
+                                        .end = place->queries,
+                                        .resume = place->key + key > 0 };
+        HS_ISA_NAME(hs_attention_multiply)(&product);
+    }
+}
+
+/* Rows of a square become columns.  Stage by stage, blocks of 8, 4, 2 and 1 off the diagonal change places. */
+static inline __attribute__((always_inline)) void transpose(HsF32x16 rows[HS_LANES])
+{
+#pragma GCC unroll 4
+    for (int size = HS_LANES / 2; size > 0; size /= 2) {
+        HsI32x16 upper, lower;
+#pragma GCC unroll 16
+        for (int lane = 0; lane < HS_LANES; lane++) {
+            upper[lane] = lane & size ? HS_LANES + lane - size : lane;
+            lower[lane] = lane & size ? HS_LANES + lane : lane + size;
+        }
+#pragma GCC unroll 16
+        for (int row = 0; row < HS_LANES; row++) {
+            if (row & size)
+                continue;
+            const HsF32x16 a = rows[row], b = rows[row + size];
+            rows[row] = __builtin_shuffle(a, b, upper);
+            rows[row + size] = __builtin_shuffle(a, b, lower);
+        }
+    }
+}
+
+void HS_ISA_NAME(hs_attention_load_rows)(const HsHeadRows *rows, float factor, HsPanels out)
+{
+    float buffer[HS_MAX_HEAD_DIM + HS_TILE_COLUMNS];
+    const int64_t padded = hs_cpu_block_count(rows->width, HS_LANES) * HS_LANES;
+    memset(buffer, 0, sizeof buffer);
+    for (int64_t row = 0; row < rows->count; row++) {
+        hs_simd_row_to_f32(rows->dtype, hs_head_row(rows, row), rows->width, buffer);
+        for (int64_t column = 0; column < rows->width; column++)
+            buffer[column] *= factor;
+        for (int64_t column = 0; column < padded; column += HS_TILE_COLUMNS) {
+            const int64_t left = padded - column < HS_TILE_COLUMNS ? padded - column : HS_TILE_COLUMNS;
+            memcpy(out.data + column / HS_TILE_COLUMNS * out.stride + row * HS_TILE_COLUMNS, buffer + column,
+                   (size_t)left * sizeof *buffer);
+        }
+    }
+}
+
+void HS_ISA_NAME(hs_attention_load_columns)(const HsHeadRows *rows, float factor, HsPanels out)
+{
+    /* One spare vector a row: the rows then lie in different cache sets, and a tail of the width reads zeros. */
+    float buffer[HS_LANES][HS_MAX_HEAD_DIM + HS_LANES];
+    memset(buffer, 0, sizeof buffer);
+    for (int group = 0; group * HS_LANES < rows->count; group++) {
+        for (int lane = 0; lane < HS_LANES; lane++) {
+            const int64_t row = group * HS_LANES + lane;
+            if (row < rows->count)
+                hs_simd_row_to_f32(rows->dtype, hs_head_row(rows, row), rows->width, buffer[lane]);
+            else
+                memset(buffer[lane], 0, sizeof buffer[lane]);
+        }
+        for (int64_t column = 0; column < rows->width; column += HS_LANES) {
+            HsF32x16 block[HS_LANES];
+            for (int lane = 0; lane < HS_LANES; lane++)
+                memcpy(&block[lane], &buffer[lane][column], sizeof block[lane]);
+            transpose(block);
+            for (int lane = 0; lane < HS_LANES && column + lane < rows->width; lane++)
+                hs_group_store(out, column + lane, group, block[lane] * factor);
+        }
+    }
+}
+
+void HS_ISA_NAME(hs_attention_store_columns)(HsPanels in, const HsF32x16 factors[HS_ATTENTION_GROUPS],
+                                             const HsHeadRows *rows)
+{
+    float buffer[HS_LANES][HS_MAX_HEAD_DIM + HS_LANES];
+    for (int group = 0; group * HS_LANES < rows->count; group++) {
+        for (int64_t column = 0; column < rows->width; column += HS_LANES) {
+            HsF32x16 block[HS_LANES];
+            for (int lane = 0; lane < HS_LANES; lane++)
+                block[lane] = column + lane < rows->width ? hs_group_load(in, column + lane, group) * factors[group]
+                                                          : (HsF32x16){ 0 };
+            transpose(block);
+            for (int lane = 0; lane < HS_LANES; lane++)
+                memcpy(&buffer[lane][column], &block[lane], sizeof block[lane]);
+        }
+        for (int lane = 0; lane < HS_LANES && group * HS_LANES + lane < rows->count; lane++)
+            hs_simd_row_from_f32(rows->dtype, buffer[lane], rows->width, hs_head_row(rows, group * HS_LANES + lane));
+    }
+}
+
+void HS_ISA_NAME(hs_attention_store_rows)(HsPanels in, const HsHeadRows *rows)
+{
+    float buffer[HS_MAX_HEAD_DIM + HS_TILE_COLUMNS];
+    for (int64_t row = 0; row < rows->count; row++) {
+        for (int64_t column = 0; column < rows->width; column += HS_TILE_COLUMNS) {
+            const int64_t left = rows->width - column < HS_TILE_COLUMNS ? rows->width - column : HS_TILE_COLUMNS;
+            memcpy(buffer + column, in.data + column / HS_TILE_COLUMNS * in.stride + row * HS_TILE_COLUMNS,
+                   (size_t)left * sizeof *buffer);
+        }
+        hs_simd_row_from_f32(rows->dtype, buffer, rows->width, hs_head_row(rows, row));
+    }
+}
+
+/* The draws that hold the element (query, key) of each query of a group; the lanes' draws are not successive, so this
+ * is hs_rng_draw lane by lane (kernels/base/rng.c). */
+static void draw_words(const HsDropoutTile *tile, int group, int64_t key, uint32_t words[4][HS_LANES])
+{
+    for (int lane = 0; lane < HS_LANES; lane++) {
+        const int64_t query = group * HS_LANES + lane;
+        const uint64_t draw = (uint64_t)(tile->first + query * tile->query_stride + key) / 4;
+        words[0][lane] = (uint32_t)draw;
+        words[1][lane] = (uint32_t)(draw >> 32);
+        words[2][lane] = tile->rng->site;
+        words[3][lane] = tile->rng->step;
+    }
+    uint32_t key0 = (uint32_t)tile->rng->seed, key1 = (uint32_t)(tile->rng->seed >> 32);
+    for (int round = 0; round < 10; round++) {
+        for (int lane = 0; lane < HS_LANES; lane++) {
+            const uint64_t product0 = (uint64_t)0xD2511F53u * words[0][lane];
+            const uint64_t product1 = (uint64_t)0xCD9E8D57u * words[2][lane];
+            const uint32_t next0 = (uint32_t)(product1 >> 32) ^ words[1][lane] ^ key0;
+            const uint32_t next2 = (uint32_t)(product0 >> 32) ^ words[3][lane] ^ key1;
+            words[0][lane] = next0;
+            words[1][lane] = (uint32_t)product1;
+            words[2][lane] = next2;
+            words[3][lane] = (uint32_t)product0;
+        }
+        key0 += 0x9E3779B9u;
+        key1 += 0xBB67AE85u;
+    }
+}
+
+void HS_ISA_NAME(hs_attention_dropout)(const HsDropoutTile *tile, HsPanels factors)
+{
+    const float kept = 1.0f / (1.0f - tile->probability);
+    /* One draw serves four successive keys of a query where rows of the mask start at multiples of four. */
+    const bool aligned = tile->first % 4 == 0 && tile->query_stride % 4 == 0;
+    const int64_t step = aligned ? 4 : 1;
+    for (int64_t key = 0; key < tile->keys; key += step) {
+        for (int group = hs_first_group(tile->diagonal, key); group * HS_LANES < tile->queries; group++) {
+            uint32_t words[4][HS_LANES];
+            draw_words(tile, group, key, words);
+            for (int64_t next = key; next < key + step && next < tile->keys; next++) {
+                HsU32x16 word;
+                memcpy(&word, words[aligned ? next - key : 0], sizeof word);
+                for (int lane = 0; lane < HS_LANES && !aligned; lane++) {
+                    const int64_t query = group * HS_LANES + lane;
+                    word[lane] = words[(tile->first + query * tile->query_stride + next) % 4][lane];
+                }
+                const HsF32x16 uniform = __builtin_convertvector((HsI32x16)(word >> 8), HsF32x16) * 0x1p-24f;
+                const HsF32x16 factor =
+                    hs_simd_select(uniform >= tile->probability, hs_simd_splat(kept), (HsF32x16){ 0 });
+                hs_group_store(factors, next, group, factor);
+            }
+        }
+    }
+}

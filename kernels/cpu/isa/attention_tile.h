@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What forward and backward attention share: tiles with one lane per query.
+ *
+ * Scores are kept transposed, S^T [key][query], so that successive queries share a vector and every step of the softmax
+ * (maximum, exponential, sum, rescaling, mask) is vertical: no sum across lanes exists anywhere.  All products are then
+ * of one form, a broadcast element of A times a row of B:
+ *     S^T  = K Q^T     dP^T = V dO^T     O^T += V^T P^T     dQ^T += K^T dS^T     dV += P^T dO     dK += dS^T Q
+ * which is the matrix product's micro-kernel (matmul.h), fed from small f32 tiles in scratch.
+ *
+ * On the diagonal, key r of the tile is hidden from queries 0..r-1: whole vectors of hidden queries are skipped.
+ */
+#ifndef HS_KERNELS_CPU_ISA_ATTENTION_TILE_H
+#define HS_KERNELS_CPU_ISA_ATTENTION_TILE_H
+
+#include <string.h>
+
+#include "kernels/checks.h"
+#include "kernels/cpu/isa/matmul.h"
+#include "kernels/cpu/simd.h"
+
+/* Queries and keys of a tile are equally many, so that the diagonal passes through corners only. */
+enum { HS_ATTENTION_TILE = 64, HS_ATTENTION_GROUPS = HS_ATTENTION_TILE / HS_LANES };
+
+/* A matrix cut in panels of HS_TILE_COLUMNS columns, as the micro-kernel reads and writes it:
+ * element (row, column) at data[column / HS_TILE_COLUMNS * stride + row * HS_TILE_COLUMNS + column % HS_TILE_COLUMNS].
+ */
+typedef struct HsPanels {
+    float *data;
+    int64_t stride;
+} HsPanels;
+
+/* Floats of `rows` x `columns` in panels. */
+static inline int64_t hs_panels_floats(int64_t rows, int64_t columns)
+{
+    return hs_cpu_block_count(columns, HS_TILE_COLUMNS) * HS_TILE_COLUMNS * rows;
+}
+
+static inline HsPanels hs_panels(float *data, int64_t rows)
+{
+    return (HsPanels){ data, rows * HS_TILE_COLUMNS };
+}
+
+/* The same matrix from row `row` on. */
+static inline HsPanels hs_panels_from(HsPanels panels, int64_t row)
+{
+    return (HsPanels){ panels.data + row * HS_TILE_COLUMNS, panels.stride };
+}
+
+/* out[i][j] = (resume ? out[i][j] : 0) + sum over p < depth of a[i * a_row + p * a_step] b[p][j],
+ * i < rows, begin <= j < end; begin is a multiple of HS_LANES, end is rounded up to whole vectors. */
+typedef struct HsTileProduct {
+    const float *a;
+    int64_t a_row, a_step;
+    HsPanels b, out;
+    int64_t rows, depth, begin, end;
+    bool resume;
+} HsTileProduct;
+
+void HS_ISA_NAME(hs_attention_multiply)(const HsTileProduct *product);
+
+/* One group: columns [group * HS_LANES, (group + 1) * HS_LANES) of one row.  That is one vector, or halves of two
+ * panels where panels are narrow. */
+enum { HS_GROUP_PART = (int)HS_TILE_COLUMNS < (int)HS_LANES ? (int)HS_TILE_COLUMNS : (int)HS_LANES };
+
+static inline float *hs_group_part(HsPanels panels, int64_t row, int column)
+{
+    return panels.data + column / HS_TILE_COLUMNS * panels.stride + row * HS_TILE_COLUMNS + column % HS_TILE_COLUMNS;
+}
+
+static inline HsF32x16 hs_group_load(HsPanels panels, int64_t row, int group)
+{
+    HsF32x16 value;
+    for (int lane = 0; lane < HS_LANES; lane += HS_GROUP_PART)
+        memcpy((char *)&value + lane * (int)sizeof(float), hs_group_part(panels, row, group * HS_LANES + lane),
+               HS_GROUP_PART * sizeof(float));
+    return value;
+}
+
+static inline void hs_group_store(HsPanels panels, int64_t row, int group, HsF32x16 value)
+{
+    for (int lane = 0; lane < HS_LANES; lane += HS_GROUP_PART)
+        memcpy(hs_group_part(panels, row, group * HS_LANES + lane), (char *)&value + lane * (int)sizeof(float),
+               HS_GROUP_PART * sizeof(float));
+}
+
+/* The first `hidden` lanes replaced by `with`. */
+static inline HsF32x16 hs_group_hide(HsF32x16 value, int hidden, float with)
+{
+    const HsI32x16 lane = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
+    return hs_simd_select(lane < hidden, hs_simd_splat(with), value);
+}
+
+/* The first group of queries that sees key `key` of a tile. */
+static inline int hs_first_group(bool diagonal, int64_t key)
+{
+    return diagonal ? (int)key / HS_LANES : 0;
+}
+
+/* `count` rows of one head in a tensor: successive tokens. */
+typedef struct HsHeadRows {
+    void *data; /* the first row's first element */
+    HsDtype dtype;
+    int64_t stride, count, width;
+} HsHeadRows;
+
+static inline void *hs_head_row(const HsHeadRows *rows, int64_t row)
+{
+    return (unsigned char *)rows->data + (size_t)(row * rows->stride) * hs_dtype_bytes(rows->dtype);
+}
+
+/* `count` rows from token `row` of the head whose first element is `column` of a [N, columns] tensor. */
+static inline HsHeadRows hs_head_rows(const HsTensor *tensor, int64_t row, int64_t count, int64_t column, int64_t width)
+{
+    const int64_t stride = tensor->shape[1];
+    void *data = (unsigned char *)tensor->data + (size_t)(row * stride + column) * hs_dtype_bytes(tensor->dtype);
+    return (HsHeadRows){ data, tensor->dtype, stride, count, width };
+}
+
+/* f64 is for gradient checks, which only the reference does. */
+static inline HsStatus hs_attention_refuse_f64(const char *op, const HsTensor *const tensors[], int count)
+{
+    for (int i = 0; i < count; i++)
+        if (tensors[i]->dtype == HS_F64)
+            return hs_fail(HS_EUNSUPPORTED, "%s: the cpu backend does not compute in f64; use the ref backend", op);
+    return HS_OK;
+}
+
+/* Where a query, key or value head begins in a row of the packed projection. */
+static inline int64_t hs_key_column(const HsHeads *heads, int64_t kv_head)
+{
+    return (heads->heads + kv_head) * heads->head_dim;
+}
+
+static inline int64_t hs_value_column(const HsHeads *heads, int64_t kv_head)
+{
+    return (heads->heads + heads->kv_heads + kv_head) * heads->head_dim;
+}
+
+/* Rows into row-major panels [row][d], or into lanes [d][row], times a factor; back from lanes, lane q of group g times
+ * factors[g][q]; back from row-major panels.  Loads fill the last group of lanes (or vector of columns) with zeros. */
+void HS_ISA_NAME(hs_attention_load_rows)(const HsHeadRows *rows, float factor, HsPanels out);
+void HS_ISA_NAME(hs_attention_load_columns)(const HsHeadRows *rows, float factor, HsPanels out);
+void HS_ISA_NAME(hs_attention_store_columns)(HsPanels in, const HsF32x16 factors[HS_ATTENTION_GROUPS],
+                                             const HsHeadRows *rows);
+void HS_ISA_NAME(hs_attention_store_rows)(HsPanels in, const HsHeadRows *rows);
+
+/* Rows as plain [row][width] floats, for the broadcast operand. */
+static inline void hs_attention_load_plain(const HsHeadRows *rows, float *out)
+{
+    for (int64_t row = 0; row < rows->count; row++)
+        hs_simd_row_to_f32(rows->dtype, hs_head_row(rows, row), rows->width, out + row * rows->width);
+}
+
+/* Where a task stands: queries [query, query + queries) of sequence `sequence`, head `head`; the current key tile. */
+typedef struct HsAttentionPlace {
+    int64_t sequence, head, query, queries;
+    int64_t key, keys;
+    bool diagonal;
+} HsAttentionPlace;
+
+/* out [key][query] = rows [keys][width] times columns [width][queries]: S^T from K and Q^T, dP^T from V and dO^T.  On
+ * the diagonal only the groups of queries that see a key. */
+void HS_ISA_NAME(hs_attention_scores)(const HsAttentionPlace *place, const float *rows, HsPanels columns, int64_t width,
+                                      HsPanels out);
+/* out [width][query] += rows^T weights [key][query]: O^T from V and P^T, dQ^T from K and dS^T.  The first key tile
+ * overwrites. */
+void HS_ISA_NAME(hs_attention_sums)(const HsAttentionPlace *place, const float *rows, HsPanels weights, int64_t width,
+                                    HsPanels out);
+
+/* One tile of dropout: element (query, key) of the mask is first + query * query_stride + key. */
+typedef struct HsDropoutTile {
+    const HsRng *rng;
+    float probability;
+    int64_t first, query_stride;
+    int64_t queries, keys;
+    bool diagonal; /* key r is hidden from queries before r, whose groups are left out */
+} HsDropoutTile;
+
+static inline HsDropoutTile hs_attention_dropout_tile(const HsHeads *heads, const HsRng *rng, float probability,
+                                                      const HsAttentionPlace *place)
+{
+    const int64_t length = heads->sequence_length;
+    const int64_t row = rng->row_offset + place->sequence * length + place->query;
+    return (HsDropoutTile){ .rng = rng,
+                            .probability = probability,
+                            .first = (row * heads->heads + place->head) * length + place->key,
+                            .query_stride = heads->heads * length,
+                            .queries = place->queries,
+                            .keys = place->keys,
+                            .diagonal = place->diagonal };
+}
+
+/* factors [key][query] = 1 / (1 - p) where kept, else 0 */
+void HS_ISA_NAME(hs_attention_dropout)(const HsDropoutTile *tile, HsPanels factors);
+
+#endif

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Softmax cross-entropy with its gradient, one row a task: the largest logit, the sum of exponentials, the result.
+ *     loss = lse - l_t;  dl_v = gs ((1 + 2 z lse) p_v - [v = t]),  p_v = exp(l_v - lse)
+ * The gradient may overwrite f32 logits in place: each group of lanes is read before it is written.
+ */
+#include <math.h>
+
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/simd.h"
+
+#define FOR_LANES(i, left, width) for (int64_t i = 0, left = (width); left > 0; i += HS_LANES, left -= HS_LANES)
+
+static float log_sum_exp(const float *logits, int64_t count)
+{
+    const int64_t whole = count / HS_LANES * HS_LANES;
+    HsF32x16 most = hs_simd_splat(-INFINITY);
+    for (int64_t i = 0; i < whole; i += HS_LANES)
+        most = hs_simd_max(hs_simd_load_f32(logits + i), most);
+    float maximum = hs_simd_largest(most);
+    for (int64_t i = whole; i < count; i++)
+        maximum = logits[i] > maximum ? logits[i] : maximum;
+    HsF32x16 sum = hs_simd_splat(0.0f);
+    for (int64_t i = 0; i < whole; i += HS_LANES)
+        sum += hs_simd_exp(hs_simd_load_f32(logits + i) - maximum);
+    if (whole < count) {
+        HsF32x16 rest = hs_simd_exp(hs_simd_load_part(HS_F32, logits, whole, count - whole) - maximum);
+        for (int i = 0; i < (int)(count - whole); i++)
+            sum[i] += rest[i];
+    }
+    return maximum + logf(hs_simd_sum(sum));
+}
+
+static void zero_row(const HsTensor *dlogits, int64_t row)
+{
+    const size_t bytes = (size_t)dlogits->shape[1] * (dlogits->dtype == HS_F32 ? 4 : 2);
+    memset((unsigned char *)dlogits->data + (size_t)row * bytes, 0, bytes);
+}
+
+HS_SIMD void gradient_row(const HsCrossEntropyArgs *args, HsDtype out, int64_t row, float lse, int32_t target)
+{
+    const int64_t vocabulary = args->logits.shape[1];
+    const float *logits = (const float *)args->logits.data + row * vocabulary;
+    const float scale = *args->gradient_scale, pull = scale * (1.0f + 2.0f * args->z_loss * lse);
+    static const HsI32x16 lane = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
+    FOR_LANES(i, left, vocabulary)
+    {
+        HsF32x16 p = hs_simd_exp(hs_simd_load_part(HS_F32, logits, i, left) - lse);
+        HsI32x16 hit = lane == (int32_t)((int64_t)target - i);
+        HsF32x16 gradient = pull * p - hs_simd_select(hit, hs_simd_splat(scale), hs_simd_splat(0.0f));
+        hs_simd_store_part(out, args->dlogits.data, row * vocabulary + i, gradient, left);
+    }
+}
+
+static void one_row(const HsCrossEntropyArgs *args, int64_t row)
+{
+    const int64_t vocabulary = args->logits.shape[1];
+    const float *logits = (const float *)args->logits.data + row * vocabulary;
+    const int32_t target = ((const int32_t *)args->targets.data)[row];
+    const bool wants_gradient = hs_tensor_present(&args->dlogits);
+    if (target < 0) {
+        ((float *)args->losses.data)[row] = 0.0f;
+        if (wants_gradient)
+            zero_row(&args->dlogits, row);
+        return;
+    }
+    const float lse = log_sum_exp(logits, vocabulary);
+    ((float *)args->losses.data)[row] = lse - logits[target];
+    if (!wants_gradient)
+        return;
+    if (args->dlogits.dtype == HS_F32)
+        gradient_row(args, HS_F32, row, lse, target);
+    else if (args->dlogits.dtype == HS_BF16)
+        gradient_row(args, HS_BF16, row, lse, target);
+    else
+        gradient_row(args, HS_F16, row, lse, target);
+}
+
+HsStatus HS_ISA_NAME(hs_cpu_cross_entropy)(HsContext *context, const HsCrossEntropyArgs *args)
+{
+    const int64_t rows = args->logits.shape[0];
+#pragma omp parallel for schedule(static) num_threads(hs_cpu_threads(context, rows))
+    for (int64_t row = 0; row < rows; row++)
+        one_row(args, row);
+    return HS_OK;
+}

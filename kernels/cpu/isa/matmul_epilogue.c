@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What follows the sums of a matrix product, while they are still in the first-level cache:
+ *     value = sum + bias;  gelu: pre = round(value), value = gelu(pre);  gelu backward: value *= gelu'(pre)
+ *     c = round(value + residual [+ c])
+ * A vector at a time; columns past the edge of c are neither read nor written.
+ */
+#include "kernels/cpu/isa/matmul.h"
+#include "kernels/cpu/simd_math.h"
+
+/* Rounding of bare sums.  vcvtneps2bf16 equals the exact rule except that it flushes subnormal numbers, and sums of
+ * vdpbf16ps are never subnormal. */
+HS_INLINE void store_sums(HsDtype dtype, HsPanelFormat format, void *c, int64_t index, const float *sums)
+{
+#ifdef HS_ISA_avx512bf16
+    if (dtype == HS_BF16 && format == HS_PANEL_BF16_PAIRS) {
+        _mm256_storeu_si256((__m256i *)(void *)((uint16_t *)c + index),
+                            (__m256i)_mm512_cvtneps_pbh(_mm512_load_ps(sums)));
+        return;
+    }
+#endif
+    (void)format;
+    hs_vec_store(dtype, c, index, HS_LANES, hs_vec_load_f32(sums, 0, HS_LANES));
+}
+
+/* The commonest case, c = round(sum) over whole vectors, with the dtype a constant wherever this is inlined. */
+HS_INLINE void finish_bare(HsDtype dtype, HsPanelFormat format, const HsTensor *c, const float *sums, int64_t index,
+                           int rows, int columns)
+{
+    for (int i = 0; i < rows; i++, index += c->shape[1], sums += HS_TILE_COLUMNS)
+        for (int j = 0; j < columns; j += HS_LANES)
+            store_sums(dtype, format, c->data, index + j, sums + j);
+}
+
+static bool is_bare(const HsMatmulArgs *args, int columns)
+{
+    return columns % HS_LANES == 0 && !hs_tensor_present(&args->bias) && !hs_tensor_present(&args->residual) &&
+           args->epilogue == HS_EPILOGUE_NONE && !args->accumulate;
+}
+
+HS_INLINE HsVec load(const HsTensor *t, int64_t index, int lanes)
+{
+    return hs_vec_load(t->dtype, t->data, index, lanes);
+}
+
+/* Columns [column, column + lanes) of one row; `index` is the first one's place in c.  `lanes` is the constant HS_LANES
+ * for all but the last vector of a row. */
+HS_INLINE void finish_vector(const HsMatmulArgs *args, HsVec value, int64_t index, int64_t column, int lanes)
+{
+    if (hs_tensor_present(&args->bias))
+        value += hs_vec_load_f32(args->bias.data, column, lanes);
+    if (args->epilogue == HS_EPILOGUE_GELU) {
+        if (hs_tensor_present(&args->pre)) {
+            /* Backward will read pre as stored, so forward's gelu sees the same number. */
+            hs_vec_store(args->pre.dtype, args->pre.data, index, lanes, value);
+            value = load(&args->pre, index, lanes);
+        }
+        value = hs_vec_gelu(value);
+    } else if (args->epilogue == HS_EPILOGUE_GELU_BACKWARD) {
+        value *= hs_vec_gelu_derivative(load(&args->pre, index, lanes));
+    }
+    if (hs_tensor_present(&args->residual))
+        value += load(&args->residual, index, lanes);
+    if (args->accumulate)
+        value += load(&args->c, index, lanes);
+    hs_vec_store(args->c.dtype, args->c.data, index, lanes, value);
+}
+
+void HS_ISA_NAME(hs_tile_finish)(const HsMatmulArgs *args, const float *sums, int64_t row, int rows, int64_t column,
+                                 int columns)
+{
+    const HsTensor *c = &args->c;
+    const int64_t index = row * c->shape[1] + column;
+    if (is_bare(args, columns)) {
+        const HsPanelFormat format = hs_panel_format(args->a.dtype);
+        if (c->dtype == HS_F32)
+            finish_bare(HS_F32, format, c, sums, index, rows, columns);
+        else if (c->dtype == HS_BF16)
+            finish_bare(HS_BF16, format, c, sums, index, rows, columns);
+        else
+            finish_bare(HS_F16, format, c, sums, index, rows, columns);
+        return;
+    }
+    /* A tile holds whole vectors of sums, also where c ends within one. */
+    for (int i = 0; i < rows; i++) {
+        for (int j = 0; j < columns; j += HS_LANES) {
+            const HsVec value = hs_vec_load_f32(sums, i * HS_TILE_COLUMNS + j, HS_LANES);
+            const int64_t place = index + i * c->shape[1] + j;
+            if (columns - j >= HS_LANES)
+                finish_vector(args, value, place, column + j, HS_LANES);
+            else
+                finish_vector(args, value, place, column + j, columns - j);
+        }
+    }
+}

@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Sixteen lanes of f32 for every instruction set: one source, GCC's vector types, intrinsics only where plain C cannot
+ * say it (f16 conversion).  On AVX-512 a value is one register, on AVX2 two, in portable code four.
+ *
+ * Conversions round to nearest even and equal the software encode of kernels/base/dtype.h bit for bit (bf16 by integer
+ * arithmetic: the hardware instruction flushes subnormals).  A sum over lanes is one fixed tree, so that it is the same
+ * on every instruction set and for every thread count.
+ */
+#ifndef HS_KERNELS_CPU_SIMD_H
+#define HS_KERNELS_CPU_SIMD_H
+
+#include <stdint.h>
+#include <string.h>
+
+#include "kernels/base/dtype.h"
+#include "kernels/base/rng.h"
+
+#if defined(__F16C__)
+#include <immintrin.h>
+#endif
+
+enum { HS_LANES = 16 };
+
+typedef float HsF32x16 __attribute__((vector_size(64)));
+typedef float HsF32x8 __attribute__((vector_size(32)));
+typedef float HsF32x4 __attribute__((vector_size(16)));
+typedef int32_t HsI32x16 __attribute__((vector_size(64)));
+typedef uint32_t HsU32x16 __attribute__((vector_size(64)));
+typedef uint16_t HsU16x16 __attribute__((vector_size(32)));
+typedef double HsF64x8 __attribute__((vector_size(64)));
+
+#define HS_SIMD static inline __attribute__((always_inline, unused))
+
+HS_SIMD HsF32x16 hs_simd_splat(float value)
+{
+    return value - (HsF32x16){ 0 };
+}
+
+/* mask lanes are all ones or all zeros, as comparisons give them. */
+HS_SIMD HsF32x16 hs_simd_select(HsI32x16 mask, HsF32x16 yes, HsF32x16 no)
+{
+    return (HsF32x16)((mask & (HsI32x16)yes) | (~mask & (HsI32x16)no));
+}
+
+/* A NaN in b is kept, as is one in a when b is the smaller by no comparison. */
+HS_SIMD HsF32x16 hs_simd_max(HsF32x16 a, HsF32x16 b)
+{
+    return hs_simd_select(a > b, a, b);
+}
+
+HS_SIMD float hs_simd_sum(HsF32x16 v)
+{
+    HsF32x8 a = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) +
+                __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
+    HsF32x4 b = __builtin_shufflevector(a, a, 0, 1, 2, 3) + __builtin_shufflevector(a, a, 4, 5, 6, 7);
+    return (b[0] + b[2]) + (b[1] + b[3]);
+}
+
+HS_SIMD float hs_simd_largest(HsF32x16 v)
+{
+    float largest = v[0];
+    for (int i = 1; i < HS_LANES; i++)
+        largest = v[i] > largest ? v[i] : largest;
+    return largest;
+}
+
+/* ------------------------------------------------------------------------------------------- loads and stores */
+HS_SIMD HsF32x16 hs_simd_load_f32(const float *p)
+{
+    HsF32x16 v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+HS_SIMD void hs_simd_store_f32(float *p, HsF32x16 v)
+{
+    memcpy(p, &v, sizeof v);
+}
+
+HS_SIMD HsF32x16 hs_simd_load_bf16(const uint16_t *p)
+{
+    HsU16x16 bits;
+    memcpy(&bits, p, sizeof bits);
+    return (HsF32x16)(__builtin_convertvector(bits, HsU32x16) << 16);
+}
+
+HS_SIMD HsU16x16 hs_simd_to_bf16(HsF32x16 v)
+{
+    HsU32x16 bits = (HsU32x16)v;
+    HsU32x16 rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
+    HsU32x16 is_nan = (HsU32x16)((HsI32x16)(bits & 0x7FFFFFFFu) > 0x7F800000);
+    rounded = (is_nan & (bits >> 16 | 0x40u)) | (~is_nan & rounded);
+    return __builtin_convertvector(rounded, HsU16x16);
+}
+
+HS_SIMD void hs_simd_store_bf16(uint16_t *p, HsF32x16 v)
+{
+    HsU16x16 bits = hs_simd_to_bf16(v);
+    memcpy(p, &bits, sizeof bits);
+}
+
+HS_SIMD HsF32x16 hs_simd_load_f16(const uint16_t *p)
+{
+    HsF32x16 v;
+#if defined(__AVX512F__)
+    v = (HsF32x16)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)p));
+#elif defined(__F16C__)
+    float lanes[HS_LANES];
+    for (int half = 0; half < 2; half++)
+        _mm256_storeu_ps(lanes + 8 * half,
+                         _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p + 8 * half))));
+    memcpy(&v, lanes, sizeof v);
+#else
+    for (int i = 0; i < HS_LANES; i++)
+        v[i] = hs_f16_decode(p[i]);
+#endif
+    return v;
+}
+
+HS_SIMD void hs_simd_store_f16(uint16_t *p, HsF32x16 v)
+{
+#if defined(__AVX512F__)
+    _mm256_storeu_si256((__m256i *)(void *)p,
+                        _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+#elif defined(__F16C__)
+    float lanes[HS_LANES];
+    memcpy(lanes, &v, sizeof v);
+    for (int half = 0; half < 2; half++)
+        _mm_storeu_si128((__m128i *)(void *)(p + 8 * half),
+                         _mm256_cvtps_ph(_mm256_loadu_ps(lanes + 8 * half), _MM_FROUND_TO_NEAREST_INT));
+#else
+    for (int i = 0; i < HS_LANES; i++)
+        p[i] = hs_f16_encode(v[i]);
+#endif
+}
+
+/* Sixteen elements from `index` on of an array of f32, bf16 or f16.  With a constant dtype the branch folds away. */
+HS_SIMD HsF32x16 hs_simd_load(HsDtype dtype, const void *array, int64_t index)
+{
+    if (dtype == HS_F32)
+        return hs_simd_load_f32((const float *)array + index);
+    if (dtype == HS_BF16)
+        return hs_simd_load_bf16((const uint16_t *)array + index);
+    return hs_simd_load_f16((const uint16_t *)array + index);
+}
+
+HS_SIMD void hs_simd_store(HsDtype dtype, void *array, int64_t index, HsF32x16 v)
+{
+    if (dtype == HS_F32)
+        hs_simd_store_f32((float *)array + index, v);
+    else if (dtype == HS_BF16)
+        hs_simd_store_bf16((uint16_t *)array + index, v);
+    else
+        hs_simd_store_f16((uint16_t *)array + index, v);
+}
+
+/* The first `count` (1..16) lanes only; the others are zero, and memory behind them is not touched. */
+HS_SIMD HsF32x16 hs_simd_load_part(HsDtype dtype, const void *array, int64_t index, int64_t count)
+{
+    if (count >= HS_LANES)
+        return hs_simd_load(dtype, array, index);
+    const size_t bytes = dtype == HS_F32 ? 4 : 2;
+    unsigned char lanes[64] = { 0 };
+    memcpy(lanes, (const unsigned char *)array + (size_t)index * bytes, (size_t)count * bytes);
+    return hs_simd_load(dtype, lanes, 0);
+}
+
+HS_SIMD void hs_simd_store_part(HsDtype dtype, void *array, int64_t index, HsF32x16 v, int64_t count)
+{
+    if (count >= HS_LANES) {
+        hs_simd_store(dtype, array, index, v);
+        return;
+    }
+    const size_t bytes = dtype == HS_F32 ? 4 : 2;
+    unsigned char lanes[64];
+    hs_simd_store(dtype, lanes, 0, v);
+    memcpy((unsigned char *)array + (size_t)index * bytes, lanes, (size_t)count * bytes);
+}
+
+/* `count` consecutive elements to floats, and back with one rounding. */
+HS_SIMD void hs_simd_row_to_f32(HsDtype dtype, const void *array, int64_t count, float *out)
+{
+    for (int64_t i = 0; i < count; i += HS_LANES)
+        hs_simd_store_part(HS_F32, out, i, hs_simd_load_part(dtype, array, i, count - i), count - i);
+}
+
+HS_SIMD void hs_simd_row_from_f32(HsDtype dtype, const float *values, int64_t count, void *array)
+{
+    for (int64_t i = 0; i < count; i += HS_LANES)
+        hs_simd_store_part(dtype, array, i, hs_simd_load_part(HS_F32, values, i, count - i), count - i);
+}
+
+/* ------------------------------------------------------------------------------------------- functions */
+/* e^x, below 2 ulp: x = n ln 2 + r with |r| <= ln 2 / 2, a polynomial in r (Cephes' expf coefficients), and 2^n in two
+ * factors, so that subnormal results and overflow to infinity come out right.  NaN stays NaN. */
+HS_SIMD HsF32x16 hs_simd_exp(HsF32x16 x)
+{
+    x = hs_simd_select(x < -105.0f, hs_simd_splat(-105.0f), x);
+    x = hs_simd_select(x > 89.0f, hs_simd_splat(89.0f), x);
+    const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer held in the low bits */
+    HsF32x16 shifted = x * 1.44269504088896341f + magic;
+    HsF32x16 n = shifted - magic;
+    HsI32x16 exponent = (HsI32x16)shifted - 0x4B400000;
+    HsF32x16 r = x - n * 0.693359375f;
+    r = r + n * 2.12194440e-4f;
+    HsF32x16 p = r * 1.9875691500e-4f + 1.3981999507e-3f;
+    p = p * r + 8.3334519073e-3f;
+    p = p * r + 4.1665795894e-2f;
+    p = p * r + 1.6666665459e-1f;
+    p = p * r + 5.0000001201e-1f;
+    p = p * (r * r) + r + 1.0f;
+    HsI32x16 first = exponent >> 1;
+    HsF32x16 scale1 = (HsF32x16)((first + 127) << 23);
+    HsF32x16 scale2 = (HsF32x16)((exponent - first + 127) << 23);
+    return p * scale1 * scale2;
+}
+
+HS_SIMD HsF32x16 hs_simd_sqrt(HsF32x16 v)
+{
+#if defined(__AVX512F__)
+    return (HsF32x16)_mm512_sqrt_ps((__m512)v);
+#else
+    for (int i = 0; i < HS_LANES; i++)
+        v[i] = __builtin_sqrtf(v[i]);
+    return v;
+#endif
+}
+
+/* 1 / (1 + e^-z) without cancellation or overflow on either side; *complement = 1 - result, as exact. */
+HS_SIMD HsF32x16 hs_simd_sigmoid(HsF32x16 z, HsF32x16 *complement)
+{
+    HsF32x16 e = hs_simd_exp((HsF32x16)((HsI32x16)z | (int32_t)0x80000000)); /* e^-|z| */
+    HsF32x16 large = 1.0f / (1.0f + e), small = e * large;
+    HsI32x16 negative = z < 0.0f;
+    *complement = hs_simd_select(negative, large, small);
+    return hs_simd_select(negative, small, large);
+}
+
+/* Tanh form of GELU (Hendrycks & Gimpel 2016): x/2 (1 + tanh u) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3). */
+HS_SIMD HsF32x16 hs_simd_gelu(HsF32x16 x)
+{
+    HsF32x16 complement;
+    return x * hs_simd_sigmoid(x * (1.5957691216057308f + 0.0713548162726f * (x * x)), &complement);
+}
+
+/* d/dx of it: s + x s (1 - s) (2u)' */
+HS_SIMD HsF32x16 hs_simd_gelu_derivative(HsF32x16 x)
+{
+    HsF32x16 complement, square = x * x;
+    HsF32x16 s = hs_simd_sigmoid(x * (1.5957691216057308f + 0.0713548162726f * square), &complement);
+    HsF32x16 inner = x * (1.5957691216057308f + 0.2140644488178f * square);
+    /* Beyond |x| = 30 the sigmoid is 0 or 1 to the last bit, and x^3 times its vanishing slope must not make a NaN. */
+    HsI32x16 flat = (x > 30.0f) | (x < -30.0f);
+    return s + hs_simd_select(flat, hs_simd_splat(0.0f), inner * (s * complement));
+}
+
+/* ------------------------------------------------------------------------------------------- random numbers */
+/* Words of 16 consecutive draws: word[4 * i + w] is word w of draw first + i, as hs_rng_draw defines it. */
+HS_SIMD void hs_simd_draw64(const HsRng *rng, uint64_t first, uint32_t word[64])
+{
+    uint32_t c0[16], c1[16], c2[16], c3[16];
+    uint32_t k0 = (uint32_t)rng->seed, k1 = (uint32_t)(rng->seed >> 32);
+    for (int i = 0; i < 16; i++) {
+        c0[i] = (uint32_t)(first + (uint64_t)i);
+        c1[i] = (uint32_t)((first + (uint64_t)i) >> 32);
+        c2[i] = rng->site;
+        c3[i] = rng->step;
+    }
+    for (int round = 0; round < 10; round++) {
+        for (int i = 0; i < 16; i++) {
+            uint64_t p0 = 0xD2511F53ull * c0[i], p1 = 0xCD9E8D57ull * c2[i];
+            uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1[i] ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3[i] ^ k1;
+            c1[i] = (uint32_t)p1;
+            c3[i] = (uint32_t)p0;
+            c0[i] = n0;
+            c2[i] = n2;
+        }
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+    }
+    for (int i = 0; i < 16; i++) {
+        word[4 * i] = c0[i];
+        word[4 * i + 1] = c1[i];
+        word[4 * i + 2] = c2[i];
+        word[4 * i + 3] = c3[i];
+    }
+}
+
+/* out[i] = 1 when element first + i is kept by dropout of this probability (rng.h's rule), else 0. */
+HS_SIMD void hs_simd_keep_row(const HsRng *rng, float probability, uint64_t first, int64_t count, float *out)
+{
+    uint32_t word[64];
+    uint64_t element = first, end = first + (uint64_t)count;
+    while (element < end) {
+        uint64_t base = element / 4 * 4;
+        hs_simd_draw64(rng, base / 4, word);
+        for (; element < end && element < base + 64; element++)
+            out[element - first] = hs_rng_uniform(word[element - base]) >= probability ? 1.0f : 0.0f;
+    }
+}
+
+#endif

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Finding, verifying and reading checkpoints.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/base/log.h"
+#include "runtime/checkpoint.h"
+#include "runtime/checkpoint_folder.h"
+#include "runtime/checkpoint_storage.h"
+#include "runtime/files.h"
+
+enum { MAX_LATEST_BYTES = 256, MAX_STATE_BYTES = 1 << 30, LOAD_CHUNK = 1024 };
+
+/* The folder that `latest` names, if it names one and that verifies; else *folder stays NULL.  Says what is wrong, as a
+ * warning: the run may go on from an earlier checkpoint. */
+static HsStatus named_by_latest(const char *parent, char **folder)
+{
+    char *path = NULL, *text = NULL, *named = NULL;
+    size_t length = 0;
+    int64_t step = 0;
+    HsStatus status = HS_OK;
+    HS_TRY_GOTO(status, hs_storage_join(parent, HS_CHECKPOINT_LATEST, &path), done);
+    if (access(path, F_OK) != 0)
+        goto done; /* killed before the first save was complete */
+    if (hs_read_file(path, MAX_LATEST_BYTES, &text, &length) != HS_OK) {
+        hs_warn("%s", hs_error_message());
+        goto done;
+    }
+    text[strcspn(text, "\r\n")] = '\0';
+    if (!hs_checkpoint_step_of(text, &step)) {
+        hs_warn("%s: `%.64s` is not the name of a checkpoint", path, text);
+        goto done;
+    }
+    HS_TRY_GOTO(status, hs_storage_join(parent, text, &named), done);
+    if (hs_checkpoint_verify(named, true) == HS_OK) {
+        *folder = named;
+        named = NULL;
+    } else {
+        hs_warn("latest checkpoint cannot be used: %s", hs_error_message());
+    }
+done:
+    free(named);
+    free(text);
+    free(path);
+    return status;
+}
+
+/* The highest step that verifies. */
+static HsStatus highest_whole(const char *parent, char **folder)
+{
+    HsFolderListing listing = { 0 };
+    HS_TRY(hs_storage_list(parent, &listing));
+    HsStatus status = HS_OK;
+    for (int64_t below = INT64_MAX; !*folder;) {
+        int64_t highest = -1, step = 0;
+        for (int i = 0; i < listing.count; i++) {
+            if (hs_checkpoint_step_of(listing.names[i], &step) && step < below && step > highest)
+                highest = step;
+        }
+        if (highest < 0)
+            break;
+        below = highest;
+        /* "step-N" sorts before "step-N.replaced": the newer of the two is tried first. */
+        for (int i = 0; i < listing.count && !*folder; i++) {
+            if (!hs_checkpoint_step_of(listing.names[i], &step) || step != highest)
+                continue;
+            char *path = NULL;
+            HS_TRY_GOTO(status, hs_storage_join(parent, listing.names[i], &path), done);
+            if (hs_checkpoint_verify(path, true) == HS_OK) {
+                *folder = path;
+            } else {
+                hs_warn("checkpoint passed over: %s", hs_error_message());
+                free(path);
+            }
+        }
+    }
+done:
+    hs_storage_list_free(&listing);
+    return status;
+}
+
+HsStatus hs_checkpoint_latest(const char *out_dir, char **folder)
+{
+    *folder = NULL;
+    char *parent = NULL;
+    HS_TRY(hs_storage_join(out_dir, HS_CHECKPOINTS_FOLDER, &parent));
+    HsStatus status = HS_OK;
+    if (access(parent, F_OK) != 0)
+        goto done;
+    HS_TRY_GOTO(status, named_by_latest(parent, folder), done);
+    if (*folder)
+        goto done;
+    HS_TRY_GOTO(status, highest_whole(parent, folder), done);
+    if (*folder)
+        hs_warn("going by %s", *folder);
+done:
+    free(parent);
+    return status;
+}
+
+/* Which step folder is meant, verified. */
+static HsStatus resolve(const char *folder, char **step_folder)
+{
+    *step_folder = NULL;
+    HsStatus status = HS_OK;
+    char *checksums = NULL, *parent = NULL;
+    HS_TRY_GOTO(status, hs_storage_join(folder, HS_CHECKPOINT_CHECKSUMS, &checksums), done);
+    HS_TRY_GOTO(status, hs_storage_join(folder, HS_CHECKPOINTS_FOLDER, &parent), done);
+    if (access(checksums, F_OK) == 0) {
+        HS_TRY_GOTO(status, hs_checkpoint_verify(folder, true), done);
+        *step_folder = strdup(folder);
+        if (!*step_folder)
+            status = hs_fail(HS_ENOMEM, "no memory for the path %s", folder);
+    } else if (access(parent, F_OK) == 0) {
+        status = hs_checkpoint_latest(folder, step_folder);
+        if (status == HS_OK && !*step_folder)
+            status = hs_fail(HS_EIO, "%s: no whole checkpoint in it", parent);
+    } else {
+        status = hs_fail(HS_EIO, "%s: neither a checkpoint (no %s) nor a run folder (no %s/)", folder,
+                         HS_CHECKPOINT_CHECKSUMS, HS_CHECKPOINTS_FOLDER);
+    }
+done:
+    free(checksums);
+    free(parent);
+    return status;
+}
+
+static HsStatus open_tensors(const char *folder, const char *name, HsSafetensors *file)
+{
+    char *path = NULL;
+    HS_TRY(hs_storage_join(folder, name, &path));
+    HsStatus status = hs_safetensors_open(path, file);
+    free(path);
+    return status;
+}
+
+static HsStatus open_state(const char *folder, HsJson **state)
+{
+    char *path = NULL, *text = NULL;
+    size_t length = 0;
+    HS_TRY(hs_storage_join(folder, "trainer.json", &path));
+    HsStatus status = hs_read_file(path, MAX_STATE_BYTES, &text, &length);
+    if (status == HS_OK)
+        status = hs_json_parse(path, text, length, state);
+    if (status == HS_OK && !hs_json_is_object(*state))
+        status = hs_fail(HS_EFORMAT, "%s: must be an object", path);
+    free(text);
+    free(path);
+    return status;
+}
+
+HsStatus hs_checkpoint_open(const char *folder, bool with_optimizer, HsCheckpoint *checkpoint)
+{
+    *checkpoint = (HsCheckpoint){ 0 };
+    HsStatus status = HS_OK;
+    HS_TRY_GOTO(status, resolve(folder, &checkpoint->folder), failed);
+    HS_TRY_GOTO(status, open_tensors(checkpoint->folder, "model.safetensors", &checkpoint->model), failed);
+    if (with_optimizer)
+        HS_TRY_GOTO(status, open_tensors(checkpoint->folder, "optimizer.safetensors", &checkpoint->optimizer), failed);
+    HS_TRY_GOTO(status, open_state(checkpoint->folder, &checkpoint->state), failed);
+    return HS_OK;
+failed:
+    hs_checkpoint_close(checkpoint);
+    return status;
+}
+
+void hs_checkpoint_close(HsCheckpoint *checkpoint)
+{
+    hs_safetensors_close(&checkpoint->model);
+    hs_safetensors_close(&checkpoint->optimizer);
+    hs_json_destroy(checkpoint->state);
+    free(checkpoint->folder);
+    *checkpoint = (HsCheckpoint){ 0 };
+}
+
+/* "[2, 3]" */
+static void describe_shape(const HsTensor *tensor, char *text, size_t size)
+{
+    size_t used = (size_t)snprintf(text, size, "[");
+    for (int axis = 0; axis < tensor->rank; axis++)
+        used += (size_t)snprintf(text + used, size - used, "%s%" PRId64, axis ? ", " : "", tensor->shape[axis]);
+    snprintf(text + used, size - used, "]");
+}
+
+static HsStatus check_match(const char *file_name, const HsSafetensors *file, const HsNamedTensor *destination)
+{
+    const HsNamedTensor *source = hs_safetensors_find(file, destination->name);
+    const HsTensor *to = &destination->tensor;
+    if (!source)
+        return hs_fail(HS_EFORMAT, "%s: tensor `%s` is missing", file_name, destination->name);
+    bool same = source->tensor.rank == to->rank;
+    for (int axis = 0; axis < to->rank && same; axis++)
+        same = source->tensor.shape[axis] == to->shape[axis];
+    if (!same) {
+        char has[128], needs[128];
+        describe_shape(&source->tensor, has, sizeof has);
+        describe_shape(to, needs, sizeof needs);
+        return hs_fail(HS_ESHAPE, "%s: tensor `%s` has shape %s, the model needs %s", file_name, destination->name, has,
+                       needs);
+    }
+    bool floats = hs_dtype_info(source->tensor.dtype)->is_float && hs_dtype_info(to->dtype)->is_float;
+    if (!floats && source->tensor.dtype != to->dtype)
+        return hs_fail(HS_ESHAPE, "%s: tensor `%s` is %s and cannot become %s", file_name, destination->name,
+                       hs_dtype_name(source->tensor.dtype), hs_dtype_name(to->dtype));
+    return HS_OK;
+}
+
+static HsStatus copy_elements(const char *file_name, const HsNamedTensor *source, HsTensor *to)
+{
+    double values[LOAD_CHUNK];
+    const HsTensor *from = &source->tensor;
+    int64_t count = hs_dtype_info(from->dtype)->is_float ? hs_tensor_count(from) : 0;
+    for (int64_t first = 0; first < count; first += LOAD_CHUNK) {
+        int64_t here = count - first < LOAD_CHUNK ? count - first : LOAD_CHUNK;
+        hs_safetensors_load(from, first, here, values);
+        for (int64_t i = 0; i < here; i++) {
+            if (!isfinite(values[i]))
+                return hs_fail(HS_EFORMAT, "%s: tensor `%s`: element %" PRId64 " is %s", file_name, source->name,
+                               first + i, isnan(values[i]) ? "NaN" : "infinite");
+            if (from->dtype == to->dtype)
+                continue;
+            hs_dtype_store(to->dtype, to->data, first + i, values[i]);
+            if (!isfinite(hs_dtype_load(to->dtype, to->data, first + i)))
+                return hs_fail(HS_EFORMAT, "%s: tensor `%s`: element %" PRId64 ", %g, is too large for %s", file_name,
+                               source->name, first + i, values[i], hs_dtype_name(to->dtype));
+        }
+    }
+    /* Integers have no bad values and the same format needs no conversion: the bytes as they are. */
+    if (from->dtype == to->dtype && hs_tensor_bytes(to) > 0)
+        memcpy(to->data, from->data, hs_tensor_bytes(to));
+    return HS_OK;
+}
+
+HsStatus hs_checkpoint_restore(const char *file_name, const HsSafetensors *file, const HsNamedTensor *destinations,
+                               int count)
+{
+    /* All of them first: a model that does not fit is left as it was. */
+    for (int i = 0; i < count; i++)
+        HS_TRY(check_match(file_name, file, &destinations[i]));
+    for (int i = 0; i < count; i++) {
+        HsTensor to = destinations[i].tensor;
+        HS_TRY(copy_elements(file_name, hs_safetensors_find(file, destinations[i].name), &to));
+    }
+    return HS_OK;
+}

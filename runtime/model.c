@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * From configuration to step table: sizes are settled and checked here, the families' tables are built by
+ * model_gpt2.c and model_llama.c.
+ */
+#include "runtime/model.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/model_builder.h"
+
+enum { LARGEST_HEAD = 256 };
+
+typedef struct HsFamily {
+    const char *name;
+    bool learned_positions, rotary, grouped_queries, free_head_dim;
+    void (*build)(HsBuilder *builder);
+} HsFamily;
+
+static const HsFamily families[] = {
+    { .name = "gpt2", .learned_positions = true, .build = hs_model_build_gpt2 },
+    { .name = "llama", .rotary = true, .grouped_queries = true, .free_head_dim = true, .build = hs_model_build_llama },
+};
+
+static const HsFamily *family_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
+        if (strcmp(families[i].name, name) == 0)
+            return &families[i];
+    }
+    return NULL;
+}
+
+/* Keys that the family would ignore are refused: a run must not differ from what its file says. */
+static HsStatus check_family_keys(const HsConfig *config, const HsFamily *family)
+{
+    const struct {
+        const char *key;
+        bool set, allowed;
+    } keys[] = {
+        { "model.kv_heads", config->model.kv_heads != 0 && config->model.kv_heads != config->model.heads,
+          family->grouped_queries },
+        { "model.head_dim",
+          config->model.head_dim != 0 && config->model.head_dim * config->model.heads != config->model.width,
+          family->free_head_dim },
+        { "model.qkv_bias", config->model.qkv_bias, family->rotary },
+        { "model.qk_norm", config->model.qk_norm, family->rotary },
+        { "model.bias", config->model.bias, family->learned_positions },
+        { "model.max_positions", config->model.max_positions != 0, family->learned_positions },
+    };
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        if (keys[i].set && !keys[i].allowed)
+            return hs_fail(HS_ECONFIG, "%s has no meaning for model.family %s: remove it", keys[i].key, family->name);
+    }
+    return HS_OK;
+}
+
+static HsStatus settle_heads(const HsConfig *config, const HsFamily *family, HsModel *model)
+{
+    model->heads = config->model.heads;
+    model->kv_heads = config->model.kv_heads ? config->model.kv_heads : model->heads;
+    model->head_dim = config->model.head_dim;
+    if (model->head_dim == 0) {
+        if (model->width % model->heads != 0)
+            return hs_fail(HS_ECONFIG,
+                           "model.width %" PRId64 " is not a multiple of model.heads %" PRId64 ": change one",
+                           model->width, model->heads);
+        model->head_dim = model->width / model->heads;
+    }
+    if (model->heads % model->kv_heads != 0)
+        return hs_fail(HS_ECONFIG,
+                       "model.heads %" PRId64 " is not a multiple of model.kv_heads %" PRId64 ": change one",
+                       model->heads, model->kv_heads);
+    if (model->head_dim > LARGEST_HEAD)
+        return hs_fail(HS_ECONFIG, "a head has %" PRId64 " features, at most %d can be served: raise model.heads%s",
+                       model->head_dim, LARGEST_HEAD, family->free_head_dim ? " or set model.head_dim" : "");
+    if (family->rotary && model->head_dim % 2 != 0)
+        return hs_fail(HS_ECONFIG,
+                       "a head has %" PRId64
+                       " features, but the rotary embedding turns pairs: make model.head_dim even",
+                       model->head_dim);
+    return HS_OK;
+}
+
+static HsStatus settle_sizes(const HsConfig *config, const HsFamily *family, int64_t vocabulary, HsModel *model)
+{
+    model->layers = config->model.layers;
+    model->width = config->model.width;
+    model->vocabulary = config->model.vocabulary ? config->model.vocabulary : vocabulary;
+    if (model->vocabulary < vocabulary)
+        return hs_fail(HS_ECONFIG,
+                       "model.vocabulary is %" PRId64 " but the tokenizer has %" PRId64
+                       " tokens: raise it, or leave it out",
+                       model->vocabulary, vocabulary);
+    if (family->learned_positions) {
+        int64_t length = config->training.max_length;
+        model->max_positions = config->model.max_positions ? config->model.max_positions : length;
+        if (model->max_positions < length)
+            return hs_fail(HS_ECONFIG,
+                           "max_length is %" PRId64 " but model.max_positions is %" PRId64
+                           ": lower the one or raise the other",
+                           length, model->max_positions);
+    }
+    return settle_heads(config, family, model);
+}
+
+HsStatus hs_model_create(const HsConfig *config, const HsPrecision *precision, int64_t vocabulary, HsModel *model)
+{
+    *model = (HsModel){ .precision = *precision };
+    const HsFamily *family = family_find(config->model.family);
+    if (family == NULL)
+        return hs_fail(HS_ECONFIG, "model.family: there is no family %s", config->model.family);
+    model->family = family->name;
+    HS_TRY(check_family_keys(config, family));
+    HS_TRY(settle_sizes(config, family, vocabulary, model));
+
+    HsBuilder builder = { .model = model, .config = config, .status = HS_OK, .block = HS_NONE };
+    family->build(&builder);
+    if (builder.status != HS_OK)
+        hs_model_destroy(model);
+    return builder.status;
+}
+
+void hs_model_destroy(HsModel *model)
+{
+    HsArena *arenas[] = { &model->weights, &model->masters, &model->gradients, &model->states, &model->packed };
+    for (size_t i = 0; i < sizeof arenas / sizeof arenas[0]; i++) {
+        if (arenas[i]->device)
+            hs_arena_deinit(arenas[i]);
+    }
+    free(model->steps);
+    free(model->slots);
+    free(model->params);
+    *model = (HsModel){ 0 };
+}
+
+int64_t hs_model_parameter_count(const HsModel *model)
+{
+    int64_t count = 0;
+    for (int i = 0; i < model->param_count; i++)
+        count += hs_tensor_count(&model->params[i].weight);
+    return count;
+}
+
+double hs_model_flops_per_token(const HsModel *model, int64_t sequence_length)
+{
+    double matrices = 0;
+    for (int i = 0; i < model->param_count; i++) {
+        if (model->params[i].flags & HS_PARAM_MATRIX)
+            matrices += (double)hs_tensor_count(&model->params[i].weight);
+    }
+    double attention = (double)model->layers * (double)(model->heads * model->head_dim) * (double)sequence_length;
+    return 6.0 * matrices + 6.0 * attention;
+}

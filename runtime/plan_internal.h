@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the files of the plan and its executor share; private to them.
+ */
+#ifndef HS_RUNTIME_PLAN_INTERNAL_H
+#define HS_RUNTIME_PLAN_INTERNAL_H
+
+#include "runtime/layers/layer.h"
+#include "runtime/plan.h"
+
+/* plan_schedule.c: fills plan->actions (kind and step only).  *turn: the action at which forward becomes backward. */
+HsStatus hs_plan_schedule(HsPlan *plan, HsRecompute policy, int64_t recompute_every, int *turn);
+/* True when backward of the step reads the slot. */
+bool hs_step_backward_reads(const HsStep *step, int slot);
+
+/* plan_offsets.c: offsets in one arena so that buffers alive at once never overlap; sets plan->activation_bytes. */
+HsStatus hs_plan_place(HsPlan *plan);
+
+/* execute.c: how one run of actions differs from another. */
+typedef struct HsExecution {
+    bool training; /* dropout on */
+    int64_t batch, sequence_length, position_start;
+    uint64_t seed;
+    uint32_t step;
+    int64_t row_offset;
+    const HsTensor *k_caches, *v_caches; /* per step of the model; NULL: not decoding */
+} HsExecution;
+
+/* While a plan runs, the context's scratch is the plan's: enter returns what it was, leave gives it back. */
+typedef struct HsPlanWorkspace {
+    void *data;
+    size_t bytes;
+} HsPlanWorkspace;
+HsPlanWorkspace hs_plan_enter(const HsPlan *plan, HsContext *context);
+void hs_plan_leave(HsContext *context, HsPlanWorkspace outer);
+
+/* The tensor in a buffer: `rows` may be fewer than planned (decoding). */
+HsTensor hs_plan_tensor(const HsPlan *plan, int buffer, int64_t rows);
+HsStatus hs_execute_action(const HsPlan *plan, HsContext *context, const HsAction *action,
+                           const HsExecution *execution);
+/* The same for the layer's forward, whatever the action's kind. */
+HsStatus hs_execute_forward(const HsPlan *plan, HsContext *context, const HsAction *action,
+                            const HsExecution *execution);
+HsStatus hs_plan_load_inputs(const HsPlan *plan, HsContext *context, const int32_t *tokens, const int32_t *targets,
+                             int64_t rows);
+
+#endif

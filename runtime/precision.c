@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The rows of the precision table, and how a configuration picks and trims one.
+ */
+#include "runtime/precision.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define PRODUCT(format, result)                       \
+    {                                                 \
+        format, format, result, HS_F32, HS_SCALE_NONE \
+    }
+
+/* Both 16-bit modes have one shape; only the format and its need for loss scaling differ. */
+#define HALF_MODE(mode_name, half, scaled)                                                                        \
+    {                                                                                                             \
+        .name = mode_name, .forward = PRODUCT(half, half), .dgrad = PRODUCT(half, half),                          \
+        .wgrad = PRODUCT(half, HS_F32), .weight = half, .vector = HS_F32, .activation = half, .residual = HS_F32, \
+        .statistic = HS_F32, .logit_gradient = half, .master = HS_F32, .moment = HS_F32, .gradient = HS_F32,      \
+        .loss_scaling = scaled                                                                                    \
+    }
+
+#define UNIFORM_MODE(mode_name, wide)                                                                           \
+    {                                                                                                           \
+        .name = mode_name, .forward = { wide, wide, wide, wide, HS_SCALE_NONE },                                \
+        .dgrad = { wide, wide, wide, wide, HS_SCALE_NONE }, .wgrad = { wide, wide, wide, wide, HS_SCALE_NONE }, \
+        .weight = wide, .vector = wide, .activation = wide, .residual = wide, .statistic = wide,                \
+        .logit_gradient = wide, .master = wide, .moment = HS_F32, .gradient = wide, .loss_scaling = false       \
+    }
+
+static const HsPrecision modes[] = {
+    UNIFORM_MODE("fp32", HS_F32),
+    HALF_MODE("bf16", HS_BF16, false),
+    HALF_MODE("fp16", HS_F16, true),
+    /* Gradient checks only: the ref backend computes it, no configuration can choose it. */
+    UNIFORM_MODE("fp64", HS_F64),
+};
+
+const HsPrecision *hs_precision_find(const char *mode)
+{
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+        if (strcmp(modes[i].name, mode) == 0)
+            return &modes[i];
+    }
+    return NULL;
+}
+
+HsStatus hs_precision_resolve(const HsConfig *config, bool has_bf16, HsPrecision *precision, char *why, size_t why_size)
+{
+    const char *mode = config->precision.mode;
+    const char *reason = "precision.mode asks for it";
+    bool automatic = strcmp(mode, "auto") == 0;
+    if (automatic) {
+        mode = !config->training.use_amp ? "fp32" : has_bf16 ? "bf16" : "fp16";
+        reason = !config->training.use_amp ? "use_amp is false"
+                 : has_bf16                ? "use_amp is true and this device multiplies bf16 in hardware"
+                                           : "use_amp is true and this device has no bf16 products";
+    }
+    const HsPrecision *row = hs_precision_find(mode);
+    if (row == NULL)
+        return hs_fail(HS_ECONFIG, "precision.mode: there is no mode %s; take fp32, bf16, fp16 or auto", mode);
+    bool mixed = hs_dtype_bytes(row->weight) < hs_dtype_bytes(row->master);
+    if (mixed && !config->training.use_amp)
+        return hs_fail(HS_ECONFIG, "precision.mode is %s but use_amp is false: remove one of the two", mode);
+    *precision = *row;
+
+    if (strcmp(config->precision.gradients, "compute") == 0) {
+        precision->gradient = row->weight;
+        precision->wgrad.out = row->weight;
+    }
+    if (mixed && !config->precision.master_weights) {
+        /* Stochastic rounding adds random bits below bf16's last one; fp16's subnormals would need another rule. */
+        if (row->loss_scaling)
+            return hs_fail(
+                HS_ECONFIG,
+                "precision.master_weights: false needs bf16 (stochastic rounding), but the mode is %s%s: set "
+                "precision.mode: bf16, or keep the masters",
+                mode, automatic ? " (auto)" : "");
+        precision->master = row->weight;
+    }
+    snprintf(why, why_size, "%s: %s", mode, reason);
+    return HS_OK;
+}

@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Attention's error bound, stage by stage.  u = 2^-24, gamma_n = n u / (1 - n u), sums over keys j of a row i; a stage
+ * that multiplies an exponential turns an absolute error e of the exponent into a relative one of expm1(e).
+ *
+ *   score      s = scale q.k            e_s = gamma(D+3) scale |q|.|k|
+ *   exponent   s - max, s - lse         + u (|s| + largest |s|), and the exponential itself: a function's roundings
+ *              E_i = the largest such error in row i
+ *   weights    p = exp(..) / sum        numerator and denominator both off: expm1(2 E_i)
+ *   sums       over up to T keys, each rescaled at most once per key by the online softmax: gamma(3T + 8)
+ *   =>  out    (expm1(2 E_i) + gamma(3T + 8)) sum_j p f |v|
+ *   =>  lse    E_i + gamma(3T + 8) + gamma(function) |lse|
+ *
+ *   backward   p = exp(s - lse)         R_ij = expm1(e_s + u (|s| + |lse|) + function), lse being given
+ *              dp = f do.v, delta = do.out: A_ij = f |do|.|v| + |do|.|out| bounds dp - delta and, times gamma(D+3), its
+ * error ds = p (dp - delta)      p A (R + gamma(D+4))
+ *   =>  dq     scale sum_j |k| p A (R + gamma(D+4) + gamma(T+3))
+ *   =>  dk     scale sum_i |q| p A (R + gamma(D+4) + gamma(T H/G + 3)), over the rows and heads that read the key
+ *   =>  dv     sum_i f p |do| (R + gamma(T H/G + 3))
+ */
+#include "runtime/selftest/attention_bounds.h"
+
+static const double *query_of(const HsAttentionView *view, int64_t row, int64_t h)
+{
+    return view->qkv + row * hs_heads_columns(&view->heads) + h * view->heads.head_dim;
+}
+
+/* Key (value: which = 1) head g at `position` of the sequence that `row` belongs to. */
+static const double *key_of(const HsAttentionView *view, int64_t row, int64_t position, int64_t g, int which)
+{
+    const HsHeads *heads = &view->heads;
+    const int64_t sequence = row / heads->sequence_length, width = heads->head_dim;
+    if (view->k_cache)
+        return (which ? view->v_cache : view->k_cache) + (sequence * view->room + position) * heads->kv_heads * width +
+               g * width;
+    return query_of(view, sequence * heads->sequence_length + position, heads->heads + which * heads->kv_heads + g);
+}
+
+/* The largest position that a row sees. */
+static int64_t position_of(const HsAttentionView *view, int64_t row)
+{
+    return view->start + row % view->heads.sequence_length;
+}
+
+static double dot(const double *a, const double *b, int64_t count)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < count; i++)
+        sum += a[i] * b[i];
+    return sum;
+}
+
+static double absolute_dot(const double *a, const double *b, int64_t count)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < count; i++)
+        sum += fabs(a[i] * b[i]);
+    return sum;
+}
+
+static double mask_factor(const HsAttentionView *view, int64_t row, int64_t h, int64_t key)
+{
+    if (view->dropout == 0.0f)
+        return 1.0;
+    const HsHeads *heads = &view->heads;
+    const int64_t element = ((view->rng.row_offset + row) * heads->heads + h) * heads->sequence_length + key;
+    const HsPhilox draw = hs_rng_draw(&view->rng, (uint64_t)element / 4);
+    return hs_rng_uniform(draw.word[element % 4]) >= view->dropout ? 1.0 / (1.0 - (double)view->dropout) : 0.0;
+}
+
+/* E_i and the exact lse of one query head. */
+typedef struct HsRowScores {
+    double error, lse;
+} HsRowScores;
+
+static HsRowScores analyse_scores(const HsAttentionView *view, int64_t row, int64_t h)
+{
+    const HsHeads *heads = &view->heads;
+    const int64_t width = heads->head_dim, g = h / (heads->heads / heads->kv_heads);
+    const double *q = query_of(view, row, h);
+    double largest = 0.0, maximum = -INFINITY, product_error = 0.0, total = 0.0;
+    for (int64_t j = 0; j <= position_of(view, row); j++) {
+        const double *k = key_of(view, row, j, g, 0);
+        const double s = view->scale * dot(q, k, width);
+        largest = fmax(largest, fabs(s));
+        maximum = fmax(maximum, s);
+        product_error = fmax(product_error, hs_gamma(width + 3) * view->scale * absolute_dot(q, k, width));
+    }
+    for (int64_t j = 0; j <= position_of(view, row); j++)
+        total += exp(view->scale * dot(q, key_of(view, row, j, g, 0), width) - maximum);
+    const double error = product_error + hs_gamma(2) * largest + hs_gamma(HS_FUNCTION_ROUNDINGS);
+    return (HsRowScores){ error, maximum + log(total) };
+}
+
+void hs_bound_attention_forward(const HsAttentionView *view, double *out_error, double *lse_error)
+{
+    const HsHeads *heads = &view->heads;
+    const int64_t width = heads->head_dim;
+    for (int64_t row = 0; row < hs_heads_rows(heads); row++) {
+        const double sums = hs_gamma(3 * (position_of(view, row) + 1) + 8);
+        for (int64_t h = 0; h < heads->heads; h++) {
+            const int64_t g = h / (heads->heads / heads->kv_heads), at = row * heads->heads + h;
+            const HsRowScores scores = analyse_scores(view, row, h);
+            if (lse_error)
+                lse_error[at] = scores.error + sums + hs_gamma(HS_FUNCTION_ROUNDINGS) * fabs(scores.lse);
+            double *out = out_error + at * width;
+            for (int64_t j = 0; j <= position_of(view, row); j++) {
+                const double *k = key_of(view, row, j, g, 0), *v = key_of(view, row, j, g, 1);
+                const double p = exp(view->scale * dot(query_of(view, row, h), k, width) - scores.lse);
+                const double weight = p * mask_factor(view, row, h, j) * (expm1(2.0 * scores.error) + sums);
+                for (int64_t d = 0; d < width; d++)
+                    out[d] += weight * fabs(v[d]);
+            }
+        }
+    }
+}
+
+/* One (row, key) pair of backward: p A scale, p f, and R. */
+typedef struct HsPairBound {
+    double score_gradient, probability, relative;
+} HsPairBound;
+
+static HsPairBound analyse_pair(const HsAttentionView *view, int64_t row, int64_t j, int64_t h)
+{
+    const HsHeads *heads = &view->heads;
+    const int64_t width = heads->head_dim, g = h / (heads->heads / heads->kv_heads), at = row * heads->heads + h;
+    const double *q = query_of(view, row, h), *k = key_of(view, row, j, g, 0), *v = key_of(view, row, j, g, 1);
+    const double *dout = view->dout + at * width, *out = view->out + at * width;
+    const double s = view->scale * dot(q, k, width), lse = view->lse[at];
+    const double exponent_error = hs_gamma(width + 3) * view->scale * absolute_dot(q, k, width) +
+                                  hs_gamma(2) * (fabs(s) + fabs(lse)) + hs_gamma(HS_FUNCTION_ROUNDINGS);
+    const double p = exp(s - lse), factor = mask_factor(view, row, h, j);
+    const double size = factor * absolute_dot(dout, v, width) + absolute_dot(dout, out, width);
+    return (HsPairBound){ view->scale * p * size, p * factor, expm1(exponent_error) };
+}
+
+void hs_bound_attention_backward(const HsAttentionView *view, double *dqkv_error)
+{
+    const HsHeads *heads = &view->heads;
+    const int64_t width = heads->head_dim, group = heads->heads / heads->kv_heads;
+    const int64_t columns = hs_heads_columns(heads);
+    const double row_sums = hs_gamma(heads->sequence_length + 3);
+    const double key_sums = hs_gamma(heads->sequence_length * group + 3);
+    const double score_sums = hs_gamma(width + 4);
+    for (int64_t row = 0; row < hs_heads_rows(heads); row++) {
+        const int64_t first = row - row % heads->sequence_length;
+        for (int64_t h = 0; h < heads->heads; h++) {
+            const double *q = query_of(view, row, h), *dout = view->dout + (row * heads->heads + h) * width;
+            double *dq = dqkv_error + row * columns + h * width;
+            for (int64_t j = 0; j <= position_of(view, row); j++) {
+                const HsPairBound pair = analyse_pair(view, row, j, h);
+                const double *k = key_of(view, row, j, h / group, 0);
+                double *dk = dqkv_error + (first + j) * columns + (heads->heads + h / group) * width;
+                double *dv = dk + heads->kv_heads * width;
+                for (int64_t d = 0; d < width; d++) {
+                    dq[d] += fabs(k[d]) * pair.score_gradient * (pair.relative + score_sums + row_sums);
+                    dk[d] += fabs(q[d]) * pair.score_gradient * (pair.relative + score_sums + key_sums);
+                    dv[d] += pair.probability * fabs(dout[d]) * (pair.relative + key_sums);
+                }
+            }
+        }
+    }
+}

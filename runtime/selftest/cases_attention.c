@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Cases of attention: head dimensions 8 to 256, groups of 1 to 8 query heads, lengths around the edges of tiles,
+ * dropout, scores too large for a naive exp.
+ */
+#include "runtime/selftest/attention_bounds.h"
+
+/* batch, sequence length, heads, kv heads, head dimension */
+#define DTYPES(...)                                                                                                \
+    { HS_F32, HS_F32, HS_F32, .heads = { __VA_ARGS__ } }, { HS_BF16, HS_BF16, HS_BF16, .heads = { __VA_ARGS__ } }, \
+        { HS_F16, HS_F16, HS_F16, .heads = { __VA_ARGS__ } },                                                      \
+        { HS_F32, HS_F32, HS_F32, .heads = { __VA_ARGS__ }, .start = 3, .dropout = 0.2f },                         \
+    {                                                                                                              \
+        HS_BF16, HS_BF16, HS_BF16, .heads = { __VA_ARGS__ }, .start = 5, .dropout = 0.1f                           \
+    }
+
+#define HUGE_SCORES(...)                                                             \
+    { HS_F32, HS_F32, HS_F32, .heads = { __VA_ARGS__ }, .options = HS_CASE_HUGE },   \
+    {                                                                                \
+        HS_BF16, HS_BF16, HS_BF16, .heads = { __VA_ARGS__ }, .options = HS_CASE_HUGE \
+    }
+
+static const HsCase attention_cases[] = {
+    DTYPES(1, 1, 1, 1, 8),     DTYPES(2, 2, 2, 1, 16),       DTYPES(1, 3, 3, 3, 32),        DTYPES(3, 7, 4, 2, 64),
+    DTYPES(1, 17, 8, 1, 24),   DTYPES(2, 63, 2, 2, 32),      DTYPES(1, 64, 3, 1, 64),       DTYPES(1, 65, 2, 2, 80),
+    DTYPES(1, 127, 2, 1, 128), DTYPES(1, 129, 2, 2, 8),      DTYPES(1, 33, 2, 1, 256),      DTYPES(1, 150, 1, 1, 17),
+    DTYPES(2, 20, 12, 4, 64),  HUGE_SCORES(1, 70, 2, 1, 32), HUGE_SCORES(1, 130, 1, 1, 64),
+};
+
+static float scale_of(const HsTrial *trial)
+{
+    return 1.0f / sqrtf((float)trial->config->heads.head_dim);
+}
+
+static HsRng rng_of(const HsTrial *trial)
+{
+    return (HsRng){ .seed = trial->seed, .step = 7, .site = 3, .row_offset = trial->config->start };
+}
+
+static HsTensor projection(const HsTrial *trial, HsDtype dtype)
+{
+    const HsHeads *heads = &trial->config->heads;
+    return hs_tensor_2d(NULL, dtype, hs_heads_rows(heads), hs_heads_columns(heads));
+}
+
+static HsTensor result(const HsTrial *trial, HsDtype dtype)
+{
+    const HsHeads *heads = &trial->config->heads;
+    return hs_tensor_2d(NULL, dtype, hs_heads_rows(heads), heads->heads * heads->head_dim);
+}
+
+static HsTensor statistics(const HsTrial *trial)
+{
+    return hs_tensor_2d(NULL, HS_F32, hs_heads_rows(&trial->config->heads), trial->config->heads.heads);
+}
+
+/* Scores of a few hundred: exp overflows unless the maximum is taken off first. */
+static double spread_of(const HsTrial *trial)
+{
+    return hs_case_has(trial, HS_CASE_HUGE) ? 12.0 : 1.0;
+}
+
+enum { QKV, OUT, LSE };
+
+static void declare_forward(HsTrial *trial)
+{
+    trial->operands[QKV] = hs_input("qkv", spread_of(trial), projection(trial, trial->config->dtype));
+    trial->operands[OUT] = hs_output("out", result(trial, trial->config->out));
+    trial->operands[LSE] = hs_output("lse", statistics(trial));
+}
+
+static HsStatus call_forward(HsTrial *trial, HsContext *context, const HsTensor *t)
+{
+    return hs_op_attention_forward(context, &(HsAttentionArgs){ .heads = trial->config->heads,
+                                                                .scale = scale_of(trial),
+                                                                .dropout = trial->config->dropout,
+                                                                .rng = rng_of(trial),
+                                                                .qkv = t[QKV],
+                                                                .out = t[OUT],
+                                                                .lse = t[LSE] });
+}
+
+static void bound_forward(HsTrial *trial)
+{
+    const HsAttentionView view = { .heads = trial->config->heads,
+                                   .scale = (double)scale_of(trial),
+                                   .dropout = trial->config->dropout,
+                                   .rng = rng_of(trial),
+                                   .qkv = hs_initial(trial, QKV),
+                                   .lse = hs_exact(trial, LSE) };
+    hs_bound_attention_forward(&view, trial->operands[OUT].error, trial->operands[LSE].error);
+}
+
+const HsOpTest hs_op_test_attention_forward = {
+    .cases = attention_cases,
+    .case_count = HS_COUNT_OF(attention_cases),
+    .speed = { HS_BF16, HS_BF16, HS_BF16, .heads = { 1, 512, 8, 8, 64 } },
+    .declare = declare_forward,
+    .bound = bound_forward,
+    .call = call_forward,
+};
+
+enum { B_DOUT, B_QKV, B_OUT, B_LSE, B_DQKV };
+
+static void declare_backward(HsTrial *trial)
+{
+    const HsCase *config = trial->config;
+    trial->operands[B_DOUT] = hs_input("dout", 1.0, result(trial, config->other));
+    trial->operands[B_QKV] = hs_input("qkv", spread_of(trial), projection(trial, config->dtype));
+    trial->operands[B_OUT] = hs_filled(hs_input("out", 1.0, result(trial, config->dtype)), HS_FILL_ZERO);
+    trial->operands[B_LSE] = hs_filled(hs_input("lse", 1.0, statistics(trial)), HS_FILL_ZERO);
+    trial->operands[B_DQKV] = hs_output("dqkv", projection(trial, config->out));
+}
+
+/* out and lse must be the forward pass's own, rounded as it stores them, or exp(s - lse) means nothing. */
+static HsStatus prepare_backward(HsTrial *trial, HsContext *reference)
+{
+    HsTensor qkv = trial->operands[B_QKV].tensor, out = trial->operands[B_OUT].tensor,
+             lse = trial->operands[B_LSE].tensor;
+    qkv.data = trial->operands[B_QKV].image;
+    out.data = trial->operands[B_OUT].image;
+    lse.data = trial->operands[B_LSE].image;
+    return hs_op_attention_forward(reference, &(HsAttentionArgs){ .heads = trial->config->heads,
+                                                                  .scale = scale_of(trial),
+                                                                  .dropout = trial->config->dropout,
+                                                                  .rng = rng_of(trial),
+                                                                  .qkv = qkv,
+                                                                  .out = out,
+                                                                  .lse = lse });
+}
+
+static HsStatus call_backward(HsTrial *trial, HsContext *context, const HsTensor *t)
+{
+    return hs_op_attention_backward(context, &(HsAttentionBackwardArgs){ .heads = trial->config->heads,
+                                                                         .scale = scale_of(trial),
+                                                                         .dropout = trial->config->dropout,
+                                                                         .rng = rng_of(trial),
+                                                                         .dout = t[B_DOUT],
+                                                                         .qkv = t[B_QKV],
+                                                                         .out = t[B_OUT],
+                                                                         .lse = t[B_LSE],
+                                                                         .dqkv = t[B_DQKV] });
+}
+
+static void bound_backward(HsTrial *trial)
+{
+    const HsAttentionView view = { .heads = trial->config->heads,
+                                   .scale = (double)scale_of(trial),
+                                   .dropout = trial->config->dropout,
+                                   .rng = rng_of(trial),
+                                   .qkv = hs_initial(trial, B_QKV),
+                                   .lse = hs_initial(trial, B_LSE),
+                                   .out = hs_initial(trial, B_OUT),
+                                   .dout = hs_initial(trial, B_DOUT) };
+    hs_bound_attention_backward(&view, trial->operands[B_DQKV].error);
+}
+
+const HsOpTest hs_op_test_attention_backward = {
+    .cases = attention_cases,
+    .case_count = HS_COUNT_OF(attention_cases),
+    .speed = { HS_BF16, HS_BF16, HS_BF16, .heads = { 1, 512, 8, 8, 64 } },
+    .declare = declare_backward,
+    .prepare = prepare_backward,
+    .bound = bound_backward,
+    .call = call_backward,
+};
+
+/* depth: room in the cache; start: rows already there */
+#define CACHED(room, begin, ...)                                                                                 \
+    { HS_F32, HS_F32, HS_F32, .depth = room, .start = begin, .heads = { __VA_ARGS__ } },                         \
+        { HS_BF16, HS_BF16, HS_BF16, .depth = room, .start = begin, .heads = { __VA_ARGS__ } },                  \
+        { HS_F16, HS_F16, HS_F16, .depth = room, .start = begin, .heads = { __VA_ARGS__ } },                     \
+    {                                                                                                            \
+        HS_F32, HS_F32, HS_F32, .depth = room, .start = begin, .heads = { __VA_ARGS__ }, .options = HS_CASE_HUGE \
+    }
+
+static const HsCase cached_cases[] = {
+    CACHED(1, 0, 1, 1, 1, 1, 8),      CACHED(17, 0, 2, 7, 4, 2, 16),   CACHED(65, 64, 1, 1, 2, 2, 64),
+    CACHED(140, 127, 1, 3, 8, 1, 32), CACHED(70, 63, 2, 2, 3, 3, 128), CACHED(20, 3, 1, 17, 2, 1, 256),
+};
+
+enum { C_QKV, C_K_CACHE, C_V_CACHE, C_OUT };
+
+static void declare_cached(HsTrial *trial)
+{
+    const HsCase *config = trial->config;
+    const HsTensor cache = { NULL,
+                             config->dtype,
+                             3,
+                             { config->heads.batch, config->depth, config->heads.kv_heads * config->heads.head_dim,
+                               1 } };
+    trial->operands[C_QKV] = hs_input("qkv", spread_of(trial), projection(trial, config->dtype));
+    trial->operands[C_K_CACHE] = hs_updated("k_cache", spread_of(trial), cache);
+    trial->operands[C_V_CACHE] = hs_updated("v_cache", 1.0, cache);
+    trial->operands[C_OUT] = hs_output("out", result(trial, config->out));
+}
+
+static HsStatus call_cached(HsTrial *trial, HsContext *context, const HsTensor *t)
+{
+    return hs_op_attention_cached(context, &(HsAttentionCachedArgs){ .heads = trial->config->heads,
+                                                                     .scale = scale_of(trial),
+                                                                     .position_start = trial->config->start,
+                                                                     .qkv = t[C_QKV],
+                                                                     .k_cache = t[C_K_CACHE],
+                                                                     .v_cache = t[C_V_CACHE],
+                                                                     .out = t[C_OUT] });
+}
+
+static void bound_cached(HsTrial *trial)
+{
+    const HsAttentionView view = { .heads = trial->config->heads,
+                                   .scale = (double)scale_of(trial),
+                                   .qkv = hs_initial(trial, C_QKV),
+                                   .k_cache = hs_exact(trial, C_K_CACHE),
+                                   .v_cache = hs_exact(trial, C_V_CACHE),
+                                   .room = trial->config->depth,
+                                   .start = trial->config->start };
+    hs_bound_attention_forward(&view, trial->operands[C_OUT].error, NULL);
+}
+
+const HsOpTest hs_op_test_attention_cached = {
+    .cases = cached_cases,
+    .case_count = HS_COUNT_OF(cached_cases),
+    .speed = { HS_BF16, HS_BF16, HS_BF16, .depth = 1024, .start = 1000, .heads = { 4, 1, 8, 8, 64 } },
+    .declare = declare_cached,
+    .bound = bound_cached,
+    .call = call_cached,
+};

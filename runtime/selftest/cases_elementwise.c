@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Cases of the operations on single elements: activations, dropout, conversion, addition.
+ */
+#include "runtime/selftest/bounds.h"
+
+/* rows, columns; dtype -> out, the gradient's dtype in `other` */
+#define UNARY(n, c)                                                                                       \
+    { HS_F32, HS_F32, HS_F32, n, c, .options = 0 }, { HS_BF16, HS_BF16, HS_BF16, n, c, .options = 0 },    \
+        { HS_F16, HS_F16, HS_F16, n, c, .options = 0 }, { HS_F32, HS_BF16, HS_BF16, n, c, .options = 0 }, \
+    {                                                                                                     \
+        HS_BF16, HS_F32, HS_F32, n, c, .options = 0                                                       \
+    }
+
+/* The gradient's place is dy's own. */
+#define UNARY_IN_PLACE(n, c)                                         \
+    { HS_F32, HS_F32, HS_F32, n, c, .options = HS_CASE_IN_PLACE },   \
+    {                                                                \
+        HS_BF16, HS_BF16, HS_BF16, n, c, .options = HS_CASE_IN_PLACE \
+    }
+
+static const HsCase unary_cases[] = { UNARY(1, 1),   UNARY(2, 3),    UNARY(7, 17),  UNARY(17, 63),
+                                      UNARY(64, 64), UNARY(65, 127), UNARY(3, 129), UNARY(128, 33) };
+static const HsCase gelu_backward_cases[] = {
+    UNARY(1, 1),    UNARY(2, 3),   UNARY(7, 17),           UNARY(64, 64),
+    UNARY(65, 127), UNARY(3, 129), UNARY_IN_PLACE(17, 63), UNARY_IN_PLACE(3, 7)
+};
+
+static HsTensor matrix(const HsTrial *trial, HsDtype dtype, int64_t widths)
+{
+    return hs_tensor_2d(NULL, dtype, trial->config->rows, widths * trial->config->columns);
+}
+
+static int64_t element_count(const HsTrial *trial)
+{
+    return trial->config->rows * trial->config->columns;
+}
+
+enum { X, Y };
+
+static void declare_gelu(HsTrial *trial)
+{
+    trial->operands[X] = hs_input("x", 2.0, matrix(trial, trial->config->dtype, 1));
+    trial->operands[Y] = hs_output("y", matrix(trial, trial->config->out, 1));
+}
+
+static HsStatus call_gelu(HsTrial *trial, HsContext *context, const HsTensor *t)
+{
+    (void)trial;
+    return hs_op_gelu_forward(context, &(HsUnaryArgs){ t[X], t[Y] });
+}
+
+static void bound_gelu(HsTrial *trial)
+{
+    for (int64_t i = 0; i < element_count(trial); i++)
+        trial->operands[Y].error[i] = hs_bound_gelu(hs_initial(trial, X)[i], 0.0);
+}
+
+const HsOpTest hs_op_test_gelu_forward = {
+    .cases = unary_cases,
+    .case_count = HS_COUNT_OF(unary_cases),
+    .speed = { HS_BF16, HS_BF16, HS_BF16, 1024, 3072, .options = 0 },
+    .declare = declare_gelu,
+    .bound = bound_gelu,
+    .call = call_gelu,
+};
+
+enum { B_DY, B_X, B_DX };
+
+static int gradient_of(const HsTrial *trial)
+{
+    return hs_case_has(trial, HS_CASE_IN_PLACE) ? B_DY : B_DX;
+}
+
+static void declare_gelu_backward(HsTrial *trial)
+{
+    const bool in_place = hs_case_has(trial, HS_CASE_IN_PLACE);
+    const HsTensor dy = matrix(trial, trial->config->other, 1);
+    trial->operands[B_DY] = in_place ? hs_updated("dy", 1.0, dy) : hs_input("dy", 1.0, dy);
+    trial->operands[B_X] = hs_input("x", 2.0, matrix(trial, trial->config->dtype, 1));
+    if (!in_place)
+        trial->operands[B_DX] = hs_output("dx", matrix(trial, trial->config->out, 1));
+}
+
+static HsStatus call_gelu_backward(HsTrial *trial, HsContext *context, const HsTensor *t)
+{
+    return hs_op_gelu_backward(context, &(HsUnaryBackwardArgs){ t[B_DY], t[B_X], t[gradient_of(trial)] });
+}
+
+static void bound_gelu_backward(HsTrial *trial)
+{
+    for (int64_t i = 0; i < element_count(trial); i++)
+        trial->operands[gradient_of(trial)].error[i] =
+            fabs(hs_initial(trial, B_DY)[i]) * hs_bound_gelu_derivative(hs_initial(trial, B_X)[i]);
+}
+
+const HsOpTest hs_op_test_gelu_backward = {
+    .cases = gelu_backward_cases,
+    .case_count = HS_COUNT_OF(gelu_backward_cases),
+    .speed = { HS_BF16, HS_BF16, HS_BF16, 1024, 3072, .options = 0 },
+    .declare = declare_gelu_backward,
+    .bound = bound_gelu_backward,
+    .call = call_gelu_backward,
+};
+
+static void declare_swiglu(HsTrial *trial)
+{
+    trial->operands[X] = hs_input("x", 2.0, matrix(trial, trial->config->dtype, 2));
+    trial->operands[Y] = hs_output("y", matrix(trial, trial->config->out, 1));
+}
+
+static HsStatus call_swiglu(HsTrial *trial, HsContext *context, const HsTensor *t)
+{
+    (void)trial;
+    return hs_op_swiglu_forward(context, &(HsUnaryArgs){ t[X], t[Y] });
+}
+
+/* Nothing cancels in gate / (1 + exp(-gate)) * up. */
+static void bound_swiglu(HsTrial *trial)
+{
+    for (int64_t i = 0; i < element_count(trial); i++)
+        trial->operands[Y].error[i] = hs_gamma(HS_FUNCTION_ROUNDINGS + 4) * fabs(hs_exact(trial, Y)[i]);
+}
+
+const HsOpTest hs_op_test_swiglu_forward = {
+    .cases = unary_cases,
+    .case_count = HS_COUNT_OF(unary_cases),
+    .speed = { HS_BF16, HS_BF16, HS_BF16, 1024, 3072, .options = 0 },
+    .declare = declare_swiglu,
+    .bound = bound_swiglu,
+    .call = call_swiglu,
+};
+
+static void declare_swiglu_backward(HsTrial *trial)
+{
+    trial->operands[B_DY] = hs_input("dy", 1.0, matrix(trial, trial->config->other, 1));
+    trial->operands[B_X] = hs_input("x", 2.0, matrix(trial, trial->config->dtype, 2));
+    trial->operands[B_DX] = hs_output("dx", matrix(trial, trial->config->out, 2));
+}
+
+/* silu' = s (1 + g (1 - s)): 1 - s cancels for large g, where |g| times a rounding of 1 is what is left. */
+static void bound_swiglu_backward(HsTrial *trial)
+{
+    const int64_t width = trial->config->columns;
+    const double unit = hs_gamma(HS_FUNCTION_ROUNDINGS + 8);
+    for (int64_t i = 0; i < element_count(trial); i++) {
+        const int64_t gate_at = i / width * 2 * width + i % width, up_at = gate_at + width;
+        const double gate = hs_initial(trial, B_X)[gate_at], up = hs_initial(trial, B_X)[up_at];
+        const double dy = fabs(hs_initial(trial, B_DY)[i]), s = 1.0 / (1.0 + exp(-gate));
+        trial->operands[B_DX].error[gate_at] = unit * dy * fabs(up) * s * (1.0 + fabs(gate) * (1.0 + s));
+        trial->operands[B_DX].error[up_at] = unit * dy * fabs(gate) * s;
+    }
+}
+
+static HsStatus call_swiglu_backward(HsTrial *trial, HsContext *context, const HsTensor *t)
+{
+    (void)trial;
+    return hs_op_swiglu_backward(context, &(HsUnaryBackwardArgs){ t[B_DY], t[B_X], t[B_DX] });
+}
+
+const HsOpTest hs_op_test_swiglu_backward = {
+    .cases = unary_cases,
+    .case_count = HS_COUNT_OF(unary_cases),
+    .speed = { HS_BF16, HS_BF16, HS_BF16, 1024, 3072, .options = 0 },
+    .declare = declare_swiglu_backward,
+    .bound = bound_swiglu_backward,
+    .call = call_swiglu_backward,
+};
+
+/* dropout: x in dtype, residual in other, y in out */
+#define DROPOUT(n, c, p)                                                                                           \
+    { HS_F32, HS_F32, HS_F32, n, c, .dropout = p }, { HS_BF16, HS_BF16, HS_BF16, n, c, .dropout = p, .start = 3 }, \
+        { HS_F16, HS_F16, HS_F16, n, c, .dropout = p },                                                            \
+    {                                                                                                              \
+        HS_F32, HS_F32, HS_F32, n, c, .dropout = p, .options = HS_CASE_IN_PLACE                                    \
+    }
+
+#define WITH_RESIDUAL(n, c, p)                                                                \
+    { HS_BF16, HS_F32, HS_F32, n, c, .dropout = p, .start = 5, .options = HS_CASE_RESIDUAL }, \
+        { HS_F16, HS_F32, HS_F32, n, c, .dropout = p, .options = HS_CASE_RESIDUAL },          \
+        { HS_BF16, HS_BF16, HS_BF16, n, c, .dropout = p, .options = HS_CASE_RESIDUAL },       \
+    {                                                                                         \
+        HS_F32, HS_F32, HS_F32, n, c, .dropout = p, .options = HS_CASE_RESIDUAL               \
+    }
+
+#define DROPOUT_SIZES(ROW)                                                                                        \
+    ROW(1, 1, 0.5f), ROW(2, 3, 0.1f), ROW(7, 17, 0.9f), ROW(17, 63, 0.2f), ROW(64, 64, 0.1f), ROW(65, 129, 0.3f), \
+        ROW(3, 65, 0.0f)
+
+static const HsCase dropout_cases[] = { DROPOUT_SIZES(DROPOUT), DROPOUT_SIZES(WITH_RESIDUAL) };
+static const HsCase dropout_backward_cases[] = { DROPOUT_SIZES(DROPOUT) };
+
+enum { D_X, D_RESIDUAL, D_Y };
+
+static int dropout_output(const HsTrial *trial)
+{
+    return hs_case_has(trial, HS_CASE_IN_PLACE) ? D_X : D_Y;
+}
+
+static void declare_dropout(HsTrial *trial)
+{
+    const bool in_place = hs_case_has(trial, HS_CASE_IN_PLACE);
+    const HsTensor x = matrix(trial, trial->config->dtype, 1);
+    trial->operands[D_X] = in_place ? hs_updated("x", 1.0, x) : hs_input("x", 1.0, x);
+    if (hs_case_has(trial, HS_CASE_RESIDUAL))
+        trial->operands[D_RESIDUAL] = hs_input("residual", 1.0, matrix(trial, trial->config->other, 1));
+    if (!in_place)
+        trial->operands[D_Y] = hs_output("y", matrix(trial, trial->config->out, 1));
+}
+
+static HsDropoutArgs dropout_args(const HsTrial *trial, const HsTensor *t)
+{
+    return (HsDropoutArgs){ .probability = trial->config->dropout,
+                            .rng = { trial->seed, 11, 5, trial->config->start },
+                            .x = t[D_X],
+                            .residual = t[D_RESIDUAL],
+                            .y = t[dropout_output(trial)] };
+}
+
+static HsStatus call_dropout(HsTrial *trial, HsContext *context, const HsTensor *t)
+{
+    const HsDropoutArgs args = dropout_args(trial, t);
+    return hs_op_dropout_forward(context, &args);
+}
+
+static HsStatus call_dropout_backward(HsTrial *trial, HsContext *context, const HsTensor *t)
+{
+    const HsDropoutArgs args = dropout_args(trial, t);
+    return hs_op_dropout_backward(context, &args);
+}
+
+/* 1 - p, its reciprocal, the product, the addition.  A wrong mask is off by whole elements. */
+static void bound_dropout(HsTrial *trial)
+{
+    const double factor = 1.0 / (1.0 - (double)trial->config->dropout);
+    for (int64_t i = 0; i < element_count(trial); i++) {
+        double magnitude = factor * fabs(hs_initial(trial, D_X)[i]);
+        if (hs_operand_present(trial, D_RESIDUAL))
+            magnitude += fabs(hs_initial(trial, D_RESIDUAL)[i]);
+        trial->operands[dropout_output(trial)].error[i] = hs_gamma(4) * magnitude;
+    }
+}
+
+const HsOpTest hs_op_test_dropout_forward = {
+    .cases = dropout_cases,
+    .case_count = HS_COUNT_OF(dropout_cases),
+    .speed = { HS_BF16, HS_F32, HS_F32, 2048, 768, .dropout = 0.1f, .options = HS_CASE_RESIDUAL },
+    .declare = declare_dropout,
+    .bound = bound_dropout,
+    .call = call_dropout,
+};
+
+const HsOpTest hs_op_test_dropout_backward = {
+    .cases = dropout_backward_cases,
+    .case_count = HS_COUNT_OF(dropout_backward_cases),
+    .speed = { HS_F32, HS_BF16, HS_BF16, 2048, 768, .dropout = 0.1f },
+    .declare = declare_dropout,
+    .bound = bound_dropout,
+    .call = call_dropout_backward,
+};

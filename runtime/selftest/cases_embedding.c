@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Cases of the embeddings and of the bias gradient: sums of rows, chosen by tokens or not.
+ */
+#include "runtime/selftest/trial.h"
+
+#include <math.h>
+
+/* embedding: rows N, columns C, depth V; heads.sequence_length T; dtype: tables (forward) or dy (backward). */
+enum { TOKENS, TOKEN_TABLE, POSITION_TABLE, Y };
+
+enum { EXTRA_POSITIONS = 5 }; /* rows of the position table beyond what the case reads */
+
+#define FORWARD(n, t, c, v)                                                                                                 \
+    { HS_F32, HS_F32, HS_F32, n, c, v, .heads = { .sequence_length = t } },                                                 \
+        { HS_F32, HS_BF16, HS_F32, n, c, v, .heads = { .sequence_length = t }, .options = HS_CASE_POSITIONS },              \
+        { HS_BF16, HS_BF16, HS_BF16, n, c, v, .heads = { .sequence_length = t }, .options = HS_CASE_POSITIONS },            \
+        { HS_BF16, HS_F32, HS_BF16, n, c, v, .heads = { .sequence_length = t }, .start = 3, .options = HS_CASE_POSITIONS }, \
+    {                                                                                                                       \
+        HS_F16, HS_F16, HS_F16, n, c, v, .heads = { .sequence_length = t }, .start = 2, .options = HS_CASE_POSITIONS        \
+    }
+
+static const HsCase forward_cases[] = {
+    FORWARD(1, 1, 1, 1),     FORWARD(6, 3, 7, 2),      FORWARD(34, 17, 63, 5),
+    FORWARD(64, 64, 65, 11), FORWARD(130, 65, 128, 3), FORWARD(21, 7, 129, 200),
+};
+
+static void declare_forward(HsTrial *trial)
+{
+    const HsCase *config = trial->config;
+    const int64_t positions = config->start + config->heads.sequence_length + EXTRA_POSITIONS;
+    HsOperand *operands = trial->operands;
+    operands[TOKENS] =
+        hs_filled(hs_input("tokens", (double)config->depth, hs_tensor_1d(NULL, HS_I32, config->rows)), HS_FILL_INDEX);
+    operands[TOKEN_TABLE] =
+        hs_input("token_table", 1.0, hs_tensor_2d(NULL, config->dtype, config->depth, config->columns));
+    if (hs_case_has(trial, HS_CASE_POSITIONS))
+        operands[POSITION_TABLE] =
+            hs_input("position_table", 1.0, hs_tensor_2d(NULL, config->dtype, positions, config->columns));
+    operands[Y] = hs_output("y", hs_tensor_2d(NULL, config->out, config->rows, config->columns));
+}
+
+static HsStatus call_forward(HsTrial *trial, HsContext *context, const HsTensor *t)
+{
+    return hs_op_embedding_forward(context, &(HsEmbeddingArgs){ .tokens = t[TOKENS],
+                                                                .token_table = t[TOKEN_TABLE],
+                                                                .position_table = t[POSITION_TABLE],
+                                                                .sequence_length = trial->config->heads.sequence_length,
+                                                                .position_start = trial->config->start,
+                                                                .y = t[Y] });
+}
+
+/* One addition: its error is relative to the sum itself. */
+static void bound_forward(HsTrial *trial)
+{
+    for (int64_t i = 0; hs_case_has(trial, HS_CASE_POSITIONS) && i < hs_tensor_count(&trial->operands[Y].tensor); i++)
+        trial->operands[Y].error[i] = hs_gamma(1) * fabs(hs_exact(trial, Y)[i]);
+}
+
+const HsOpTest hs_op_test_embedding_forward = {
+    .cases = forward_cases,
+    .case_count = HS_COUNT_OF(forward_cases),
+    .speed = { HS_BF16, HS_BF16, HS_BF16, 2048, 768, 4096, .heads = { .sequence_length = 512 },
+               .options = HS_CASE_POSITIONS },
+    .declare = declare_forward,
+    .bound = bound_forward,
+    .call = call_forward,
+};
+
+enum { BACKWARD_TOKENS, DY, DTOKEN_TABLE, DPOSITION_TABLE };
+
+#define BACKWARD(n, t, c, v)                                                                                     \
+    { HS_F32, HS_F32, HS_F32, n, c, v, .heads = { .sequence_length = t } },                                      \
+        { HS_F32, HS_BF16, HS_F32, n, c, v, .heads = { .sequence_length = t }, .options = HS_CASE_POSITIONS },   \
+        { HS_BF16, HS_F32, HS_BF16, n, c, v, .heads = { .sequence_length = t }, .options = HS_CASE_POSITIONS },  \
+        { HS_BF16, HS_BF16, HS_BF16, n, c, v, .heads = { .sequence_length = t }, .options = HS_CASE_POSITIONS }, \
+    {                                                                                                            \
+        HS_F16, HS_F16, HS_F16, n, c, v, .heads = { .sequence_length = t }, .options = HS_CASE_POSITIONS         \
+    }
+
+static const HsCase backward_cases[] = {
+    BACKWARD(1, 1, 1, 1),     BACKWARD(6, 3, 7, 2),      BACKWARD(34, 17, 63, 5),
+    BACKWARD(64, 64, 65, 11), BACKWARD(130, 65, 128, 3), BACKWARD(21, 7, 129, 200),
+};
+
+static void declare_backward(HsTrial *trial)
+{
+    const HsCase *config = trial->config;
+    const int64_t positions = config->heads.sequence_length + EXTRA_POSITIONS;
+    HsOperand *operands = trial->operands;
+    operands[BACKWARD_TOKENS] =
+        hs_filled(hs_input("tokens", (double)config->depth, hs_tensor_1d(NULL, HS_I32, config->rows)), HS_FILL_INDEX);
+    operands[DY] = hs_input("dy", 1.0, hs_tensor_2d(NULL, config->dtype, config->rows, config->columns));
+    operands[DTOKEN_TABLE] =
+        hs_updated("dtoken_table", 1.0, hs_tensor_2d(NULL, config->out, config->depth, config->columns));
+    if (hs_case_has(trial, HS_CASE_POSITIONS))
+        operands[DPOSITION_TABLE] =
+            hs_updated("dposition_table", 1.0, hs_tensor_2d(NULL, config->out, positions, config->columns));
+}
+
+static HsStatus call_backward(HsTrial *trial, HsContext *context, const HsTensor *t)
+{
+    return hs_op_embedding_backward(context,
+                                    &(HsEmbeddingBackwardArgs){ .tokens = t[BACKWARD_TOKENS],
+                                                                .dy = t[DY],
+                                                                .sequence_length = trial->config->heads.sequence_length,
+                                                                .dtoken_table = t[DTOKEN_TABLE],
+                                                                .dposition_table = t[DPOSITION_TABLE] });
+}
+
+/* A sum of at most N rows and of what was there: first the absolute values are gathered, then scaled by gamma. */
+static void bound_backward(HsTrial *trial)
+{
+    const HsCase *config = trial->config;
+    const HsTensor tokens = trial->operands[BACKWARD_TOKENS].exact;
+    for (int which = DTOKEN_TABLE; which <= DPOSITION_TABLE; which++) {
+        HsOperand *table = &trial->operands[which];
+        if (!hs_operand_present(trial, which))
+            continue;
+        for (int64_t i = 0; i < hs_tensor_count(&table->tensor); i++)
+            table->error[i] = fabs(table->initial[i]);
+        for (int64_t n = 0; n < config->rows; n++) {
+            const int64_t row =
+                which == DTOKEN_TABLE ? ((const int32_t *)tokens.data)[n] : n % config->heads.sequence_length;
+            for (int64_t c = 0; c < config->columns; c++)
+                table->error[row * config->columns + c] += fabs(hs_initial(trial, DY)[n * config->columns + c]);
+        }
+        for (int64_t i = 0; i < hs_tensor_count(&table->tensor); i++)
+            table->error[i] *= hs_gamma(config->rows);
+    }
+}
+
+const HsOpTest hs_op_test_embedding_backward = {
+    .cases = backward_cases,
+    .case_count = HS_COUNT_OF(backward_cases),
+    .speed = { HS_BF16, HS_F32, HS_BF16, 2048, 768, 4096, .heads = { .sequence_length = 512 },
+               .options = HS_CASE_POSITIONS },
+    .declare = declare_backward,
+    .bound = bound_backward,
+    .call = call_backward,
+};
+
+/* bias_backward: rows N, columns C */
+enum { BIAS_DY, DBIAS };
+
+#define BIAS(n, c)                                                                                   \
+    { HS_F32, HS_F32, HS_F32, n, c, .options = 0 }, { HS_BF16, HS_F32, HS_F32, n, c, .options = 0 }, \
+    {                                                                                                \
+        HS_F16, HS_F32, HS_F32, n, c, .options = 0                                                   \
+    }
+
+static const HsCase bias_cases[] = {
+    BIAS(1, 1), BIAS(2, 7), BIAS(3, 65), BIAS(17, 64), BIAS(63, 3), BIAS(129, 127), BIAS(700, 33), BIAS(128, 300),
+};
+
+static void declare_bias(HsTrial *trial)
+{
+    const HsCase *config = trial->config;
+    trial->operands[BIAS_DY] = hs_input("dy", 1.0, hs_tensor_2d(NULL, config->dtype, config->rows, config->columns));
+    trial->operands[DBIAS] = hs_updated("dbias", 1.0, hs_tensor_1d(NULL, config->out, config->columns));
+}
+
+static HsStatus call_bias(HsTrial *trial, HsContext *context, const HsTensor *t)
+{
+    (void)trial;
+    return hs_op_bias_backward(context, &(HsBiasBackwardArgs){ t[BIAS_DY], t[DBIAS] });
+}
+
+static void bound_bias(HsTrial *trial)
+{
+    const HsCase *config = trial->config;
+    for (int64_t c = 0; c < config->columns; c++) {
+        double magnitude = fabs(hs_initial(trial, DBIAS)[c]);
+        for (int64_t n = 0; n < config->rows; n++)
+            magnitude += fabs(hs_initial(trial, BIAS_DY)[n * config->columns + c]);
+        trial->operands[DBIAS].error[c] = hs_gamma(config->rows) * magnitude;
+    }
+}
+
+const HsOpTest hs_op_test_bias_backward = {
+    .cases = bias_cases,
+    .case_count = HS_COUNT_OF(bias_cases),
+    .speed = { HS_BF16, HS_F32, HS_F32, 2048, 3072, .options = 0 },
+    .declare = declare_bias,
+    .bound = bound_bias,
+    .call = call_bias,
+};

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Cases of the operations on single heads of the packed projection: QK-norm and the rotary embedding.
+ */
+#include "kernels/checks.h"
+#include "runtime/selftest/trial.h"
+
+#include <math.h>
+
+/* batch, sequence length, heads, kv heads, head dimension */
+#define NORM(...)                                                                                                  \
+    { HS_F32, HS_F32, HS_F32, .heads = { __VA_ARGS__ } }, { HS_BF16, HS_BF16, HS_BF16, .heads = { __VA_ARGS__ } }, \
+    {                                                                                                              \
+        HS_F16, HS_F16, HS_F16, .heads = { __VA_ARGS__ }                                                           \
+    }
+
+static const HsCase norm_cases[] = {
+    NORM(1, 1, 1, 1, 1),   NORM(2, 3, 4, 2, 8),    NORM(1, 17, 6, 2, 16), NORM(3, 7, 3, 1, 63),
+    NORM(1, 65, 2, 2, 64), NORM(2, 33, 7, 7, 128), NORM(1, 5, 2, 1, 256),
+};
+
+static const float epsilon = 1e-6f;
+
+static int64_t normed_heads(const HsTrial *trial)
+{
+    return trial->config->heads.heads + trial->config->heads.kv_heads;
+}
+
+static HsTensor projection(const HsTrial *trial, HsDtype dtype)
+{
+    const HsHeads *heads = &trial->config->heads;
+    return hs_tensor_2d(NULL, dtype, hs_heads_rows(heads), hs_heads_columns(heads));
+}
+
+static HsTensor head_statistics(const HsTrial *trial)
+{
+    return hs_tensor_2d(NULL, HS_F32, hs_heads_rows(&trial->config->heads), normed_heads(trial));
+}
+
+/* Where head h of row n starts. */
+static int64_t head_at(const HsTrial *trial, int64_t n, int64_t h)
+{
+    return n * hs_heads_columns(&trial->config->heads) + h * trial->config->heads.head_dim;
+}
+
+enum { X, Q_WEIGHT, K_WEIGHT, Y, RSTD };
+
+static void declare_forward(HsTrial *trial)
+{
+    const HsTensor weight = hs_tensor_1d(NULL, HS_F32, trial->config->heads.head_dim);
+    trial->operands[X] = hs_input("x", 2.0, projection(trial, trial->config->dtype));
+    trial->operands[Q_WEIGHT] = hs_input("q_weight", 1.0, weight);
+    trial->operands[K_WEIGHT] = hs_input("k_weight", 1.0, weight);
+    trial->operands[Y] = hs_output("y", projection(trial, trial->config->out));
+    trial->operands[RSTD] = hs_output("rstd", head_statistics(trial));
+}
+
+static HsStatus call_forward(HsTrial *trial, HsContext *context, const HsTensor *t)
+{
+    return hs_op_head_norm_forward(context, &(HsHeadNormArgs){ .heads = trial->config->heads,
+                                                               .epsilon = epsilon,
+                                                               .x = t[X],
+                                                               .q_weight = t[Q_WEIGHT],
+                                                               .k_weight = t[K_WEIGHT],
+                                                               .y = t[Y],
+                                                               .rstd = t[RSTD] });
+}
+
+/* Sums of squares don't cancel, so every error is relative: D + 3 roundings under the root (which halves them), the
+ * root and the division, two products. */
+static void bound_forward(HsTrial *trial)
+{
+    const HsHeads *heads = &trial->config->heads;
+    const double relative = hs_gamma(heads->head_dim + 3) + hs_gamma(HS_FUNCTION_ROUNDINGS);
+    for (int64_t n = 0; n < hs_heads_rows(heads); n++) {
+        for (int64_t h = 0; h < normed_heads(trial); h++) {
+            const int64_t at = n * normed_heads(trial) + h;
+            trial->operands[RSTD].error[at] = relative * hs_exact(trial, RSTD)[at];
+            for (int64_t i = head_at(trial, n, h); i < head_at(trial, n, h + 1); i++)
+                trial->operands[Y].error[i] = (relative + hs_gamma(3)) * fabs(hs_exact(trial, Y)[i]);
+        }
+    }
+}
+
+const HsOpTest hs_op_test_head_norm_forward = {
+    .cases = norm_cases,
+    .case_count = HS_COUNT_OF(norm_cases),
+    .speed = { HS_BF16, HS_BF16, HS_BF16, .heads = { 2, 512, 16, 8, 128 } },
+    .declare = declare_forward,
+    .bound = bound_forward,
+    .call = call_forward,
+};
+
+enum { B_DY, B_X, B_Q_WEIGHT, B_K_WEIGHT, B_RSTD, B_DX, B_DQ_WEIGHT, B_DK_WEIGHT };
+
+static void declare_backward(HsTrial *trial)
+{
+    const HsTensor weight = hs_tensor_1d(NULL, HS_F32, trial->config->heads.head_dim);
+    HsOperand *operands = trial->operands;
+    operands[B_DY] = hs_input("dy", 1.0, projection(trial, trial->config->other));
+    operands[B_X] = hs_input("x", 2.0, projection(trial, trial->config->dtype));
+    operands[B_Q_WEIGHT] = hs_input("q_weight", 1.0, weight);
+    operands[B_K_WEIGHT] = hs_input("k_weight", 1.0, weight);
+    operands[B_RSTD] = hs_filled(hs_input("rstd", 0.5, head_statistics(trial)), HS_FILL_POSITIVE);
+    operands[B_DX] = hs_output("dx", projection(trial, trial->config->out));
+    operands[B_DQ_WEIGHT] = hs_updated("dq_weight", 1.0, weight);
+    operands[B_DK_WEIGHT] = hs_updated("dk_weight", 1.0, weight);
+}
+
+static HsStatus call_backward(HsTrial *trial, HsContext *context, const HsTensor *t)
+{
+    return hs_op_head_norm_backward(context, &(HsHeadNormBackwardArgs){ .heads = trial->config->heads,
+                                                                        .dy = t[B_DY],
+                                                                        .x = t[B_X],
+                                                                        .q_weight = t[B_Q_WEIGHT],
+                                                                        .k_weight = t[B_K_WEIGHT],
+                                                                        .rstd = t[B_RSTD],
+                                                                        .dx = t[B_DX],
+                                                                        .dq_weight = t[B_DQ_WEIGHT],
+                                                                        .dk_weight = t[B_DK_WEIGHT] });
+}
+
+/* As norm_backward without the mean: gamma(D + 10) on dx's terms, gamma(rows * heads + 5) on the weights' sums. */
+static void bound_backward(HsTrial *trial)
+{
+    const HsHeads *heads = &trial->config->heads;
+    const int64_t width = heads->head_dim;
+    const double *dy = hs_initial(trial, B_DY), *x = hs_initial(trial, B_X);
+    for (int64_t d = 0; d < width; d++) {
+        trial->operands[B_DQ_WEIGHT].error[d] = fabs(hs_initial(trial, B_DQ_WEIGHT)[d]);
+        trial->operands[B_DK_WEIGHT].error[d] = fabs(hs_initial(trial, B_DK_WEIGHT)[d]);
+    }
+    for (int64_t n = 0; n < hs_heads_rows(heads); n++) {
+        for (int64_t h = 0; h < normed_heads(trial); h++) {
+            const bool query = h < heads->heads;
+            const double *weight = hs_initial(trial, query ? B_Q_WEIGHT : B_K_WEIGHT);
+            double *dweight = trial->operands[query ? B_DQ_WEIGHT : B_DK_WEIGHT].error;
+            const double rstd = hs_initial(trial, B_RSTD)[n * normed_heads(trial) + h];
+            const int64_t at = head_at(trial, n, h);
+            double mean_g_xhat = 0.0;
+            for (int64_t d = 0; d < width; d++) {
+                const double dy_xhat = fabs(dy[at + d] * x[at + d]) * rstd;
+                mean_g_xhat += fabs(weight[d]) * dy_xhat / (double)width;
+                dweight[d] += dy_xhat;
+            }
+            for (int64_t d = 0; d < width; d++) {
+                const double magnitude = fabs(weight[d] * dy[at + d]) + fabs(x[at + d]) * rstd * mean_g_xhat;
+                trial->operands[B_DX].error[at + d] = hs_gamma(width + 10) * rstd * magnitude;
+            }
+        }
+    }
+    for (int64_t d = 0; d < width; d++) {
+        trial->operands[B_DQ_WEIGHT].error[d] *= hs_gamma(hs_heads_rows(heads) * heads->heads + 5);
+        trial->operands[B_DK_WEIGHT].error[d] *= hs_gamma(hs_heads_rows(heads) * heads->kv_heads + 5);
+    }
+}
+
+const HsOpTest hs_op_test_head_norm_backward = {
+    .cases = norm_cases,
+    .case_count = HS_COUNT_OF(norm_cases),
+    .speed = { HS_BF16, HS_BF16, HS_BF16, .heads = { 2, 512, 16, 8, 128 } },
+    .declare = declare_backward,
+    .bound = bound_backward,
+    .call = call_backward,
+};
+
+/* rope: `start` far from zero shows an angle that was rounded to f32 before its cosine was taken. */
+#define ROPE(begin, ...)                                                                                      \
+    { HS_F32, HS_F32, HS_F32, .start = begin, .heads = { __VA_ARGS__ } },                                     \
+        { HS_F32, HS_F32, HS_F32, .start = begin, .heads = { __VA_ARGS__ }, .options = HS_CASE_INVERSE },     \
+        { HS_BF16, HS_BF16, HS_BF16, .start = begin, .heads = { __VA_ARGS__ }, .options = HS_CASE_IN_PLACE }, \
+        { HS_BF16,                                                                                            \
+          HS_BF16,                                                                                            \
+          HS_BF16,                                                                                            \
+          .start = begin,                                                                                     \
+          .heads = { __VA_ARGS__ },                                                                           \
+          .options = HS_CASE_IN_PLACE | HS_CASE_INVERSE },                                                    \
+    {                                                                                                         \
+        HS_F16, HS_F16, HS_F16, .start = begin, .heads = { __VA_ARGS__ }                                      \
+    }
+
+static const HsCase rope_cases[] = {
+    ROPE(0, 1, 1, 1, 1, 2),    ROPE(0, 2, 3, 4, 2, 8),       ROPE(5, 1, 17, 3, 1, 16),     ROPE(0, 2, 65, 2, 2, 64),
+    ROPE(129, 1, 7, 6, 3, 34), ROPE(1000, 1, 33, 2, 1, 128), ROPE(30000, 1, 3, 1, 1, 256),
+};
+
+static void declare_rope(HsTrial *trial)
+{
+    const HsTensor x = projection(trial, trial->config->dtype);
+    const bool in_place = hs_case_has(trial, HS_CASE_IN_PLACE);
+    trial->operands[X] = in_place ? hs_updated("x", 1.0, x) : hs_input("x", 1.0, x);
+    if (!in_place)
+        trial->operands[Y] = hs_output("y", x);
+}
+
+static HsStatus call_rope(HsTrial *trial, HsContext *context, const HsTensor *t)
+{
+    return hs_op_rope(context, &(HsRopeArgs){ .heads = trial->config->heads,
+                                              .theta = 10000.0,
+                                              .position_start = trial->config->start,
+                                              .inverse = hs_case_has(trial, HS_CASE_INVERSE),
+                                              .x = t[X],
+                                              .y = t[hs_case_has(trial, HS_CASE_IN_PLACE) ? X : Y] });
+}
+
+/* a cos - b sin: cosine and sine good to a function's roundings at any position, a product, an addition. */
+static void bound_rope(HsTrial *trial)
+{
+    const int64_t width = trial->config->heads.head_dim;
+    HsOperand *y = &trial->operands[hs_case_has(trial, HS_CASE_IN_PLACE) ? X : Y];
+    for (int64_t n = 0; n < hs_heads_rows(&trial->config->heads); n++) {
+        for (int64_t h = 0; h < normed_heads(trial); h++) {
+            for (int64_t d = 0; d < width; d++) {
+                const int64_t at = head_at(trial, n, h), other = (d + width / 2) % width;
+                y->error[at + d] = hs_gamma(HS_FUNCTION_ROUNDINGS + 2) *
+                                   (fabs(hs_initial(trial, X)[at + d]) + fabs(hs_initial(trial, X)[at + other]));
+            }
+        }
+    }
+}
+
+const HsOpTest hs_op_test_rope = {
+    .cases = rope_cases,
+    .case_count = HS_COUNT_OF(rope_cases),
+    .speed = { HS_BF16, HS_BF16, HS_BF16, .heads = { 2, 512, 16, 8, 128 }, .options = HS_CASE_IN_PLACE },
+    .declare = declare_rope,
+    .bound = bound_rope,
+    .call = call_rope,
+};

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Cases of the matrix products: every layout, dtype and epilogue at sizes below, at and above the edges of tiles.
+ */
+#include "runtime/selftest/bounds.h"
+
+enum { A, B, BIAS, RESIDUAL, PRE, C };
+
+/* rows M, columns N, depth K */
+#define LAYOUTS(dtype, out, m, n, k)                                                                          \
+    { dtype, out, out, m, n, k, .options = HS_CASE_TRANSPOSE_B }, { dtype, out, out, m, n, k, .options = 0 }, \
+        { dtype, out, out, m, n, k, .options = HS_CASE_TRANSPOSE_A | HS_CASE_ACCUMULATE },                    \
+    {                                                                                                         \
+        dtype, out, out, m, n, k, .options = HS_CASE_TRANSPOSE_A | HS_CASE_TRANSPOSE_B                        \
+    }
+
+#define DTYPES(m, n, k)                                                                                      \
+    LAYOUTS(HS_F32, HS_F32, m, n, k), LAYOUTS(HS_BF16, HS_BF16, m, n, k), LAYOUTS(HS_BF16, HS_F32, m, n, k), \
+        LAYOUTS(HS_F16, HS_F16, m, n, k), LAYOUTS(HS_F16, HS_F32, m, n, k)
+
+#define EPILOGUES(dtype, out, other, m, n, k, layout)                                                               \
+    { dtype, out, other, m, n, k, .options = (layout) | HS_CASE_BIAS },                                             \
+        { dtype, out, other, m, n, k, .options = (layout) | HS_CASE_RESIDUAL },                                     \
+        { dtype, out, out, m, n, k, .options = (layout) | HS_CASE_RESIDUAL | HS_CASE_IN_PLACE | HS_CASE_BIAS },     \
+        { dtype, out, other, m, n, k, .options = (layout) | HS_CASE_BIAS | HS_CASE_RESIDUAL | HS_CASE_ACCUMULATE }, \
+        { dtype, out, other, m, n, k, .options = (layout) | HS_CASE_GELU | HS_CASE_BIAS },                          \
+        { dtype, out, other, m, n, k, .options = (layout) | HS_CASE_GELU | HS_CASE_PRE | HS_CASE_BIAS },            \
+        { dtype, out, other, m, n, k, .options = (layout) | HS_CASE_GELU | HS_CASE_PRE | HS_CASE_RESIDUAL },        \
+        { dtype, out, other, m, n, k, .options = (layout) | HS_CASE_GELU_BACKWARD | HS_CASE_PRE },                  \
+    {                                                                                                               \
+        dtype, out, other, m, n, k, .options = (layout) | HS_CASE_GELU_BACKWARD | HS_CASE_PRE | HS_CASE_ACCUMULATE  \
+    }
+
+#define EPILOGUE_DTYPES(m, n, k, layout)                                                                            \
+    EPILOGUES(HS_F32, HS_F32, HS_F32, m, n, k, layout), EPILOGUES(HS_BF16, HS_BF16, HS_BF16, m, n, k, layout),      \
+        EPILOGUES(HS_BF16, HS_F32, HS_BF16, m, n, k, layout), EPILOGUES(HS_BF16, HS_BF16, HS_F32, m, n, k, layout), \
+        EPILOGUES(HS_F16, HS_F16, HS_F16, m, n, k, layout)
+
+static const HsCase matmul_cases[] = {
+    DTYPES(1, 1, 1),
+    DTYPES(2, 3, 7),
+    DTYPES(1, 17, 129),
+    DTYPES(7, 65, 3),
+    DTYPES(17, 63, 64),
+    DTYPES(63, 2, 65),
+    DTYPES(64, 64, 64),
+    DTYPES(65, 127, 63),
+    DTYPES(128, 17, 128),
+    DTYPES(129, 129, 1),
+    DTYPES(3, 128, 127),
+    DTYPES(37, 70, 1300), /* longer than a block of k */
+    DTYPES(300, 130, 20), /* more rows than a block */
+    DTYPES(9, 1100, 33),  /* more columns than a block */
+    EPILOGUE_DTYPES(1, 7, 17, HS_CASE_TRANSPOSE_B),
+    EPILOGUE_DTYPES(65, 129, 63, HS_CASE_TRANSPOSE_B),
+    EPILOGUE_DTYPES(33, 64, 128, 0),
+    EPILOGUE_DTYPES(7, 34, 1100, HS_CASE_TRANSPOSE_B),
+};
+
+#define PACKED(m, n, k)                                                                                          \
+    { HS_F32, HS_F32, HS_F32, m, n, k, .options = HS_CASE_PACKED | HS_CASE_TRANSPOSE_B },                        \
+        { HS_F32, HS_F32, HS_F32, m, n, k, .options = HS_CASE_PACKED },                                          \
+        { HS_BF16, HS_BF16, HS_BF16, m, n, k, .options = HS_CASE_PACKED | HS_CASE_TRANSPOSE_B },                 \
+        { HS_BF16, HS_F32, HS_BF16, m, n, k, .options = HS_CASE_PACKED },                                        \
+        { HS_BF16,                                                                                               \
+          HS_BF16,                                                                                               \
+          HS_BF16,                                                                                               \
+          m,                                                                                                     \
+          n,                                                                                                     \
+          k,                                                                                                     \
+          .options = HS_CASE_PACKED | HS_CASE_TRANSPOSE_B | HS_CASE_BIAS | HS_CASE_GELU | HS_CASE_PRE },         \
+        { HS_F16, HS_F16, HS_F16, m, n, k, .options = HS_CASE_PACKED | HS_CASE_TRANSPOSE_B | HS_CASE_RESIDUAL }, \
+    {                                                                                                            \
+        HS_F16, HS_F32, HS_F16, m, n, k, .options = HS_CASE_PACKED                                               \
+    }
+
+static const HsCase pack_cases[] = {
+    PACKED(1, 1, 1),     PACKED(2, 7, 3),      PACKED(3, 17, 65),    PACKED(64, 64, 64),
+    PACKED(65, 63, 127), PACKED(17, 129, 128), PACKED(5, 1100, 700), PACKED(130, 30, 1300),
+};
+
+static void declare(HsTrial *trial)
+{
+    const HsCase *config = trial->config;
+    const int64_t m = config->rows, n = config->columns, k = config->depth;
+    const bool ta = hs_case_has(trial, HS_CASE_TRANSPOSE_A), tb = hs_case_has(trial, HS_CASE_TRANSPOSE_B);
+    HsOperand *operands = trial->operands;
+    operands[A] = hs_input("a", 1.0, hs_tensor_2d(NULL, config->dtype, ta ? k : m, ta ? m : k));
+    operands[B] = hs_input("b", 1.0, hs_tensor_2d(NULL, config->dtype, tb ? n : k, tb ? k : n));
+    if (hs_case_has(trial, HS_CASE_BIAS))
+        operands[BIAS] = hs_input("bias", 1.0, hs_tensor_1d(NULL, HS_F32, n));
+    if (hs_case_has(trial, HS_CASE_RESIDUAL) && !hs_case_has(trial, HS_CASE_IN_PLACE))
+        operands[RESIDUAL] = hs_input("residual", 1.0, hs_tensor_2d(NULL, config->other, m, n));
+    const HsTensor pre = hs_tensor_2d(NULL, config->other, m, n);
+    if (hs_case_has(trial, HS_CASE_PRE))
+        operands[PRE] = hs_case_has(trial, HS_CASE_GELU) ? hs_output("pre", pre) : hs_input("pre", 2.0, pre);
+    const bool reads_c = hs_case_has(trial, HS_CASE_ACCUMULATE | HS_CASE_IN_PLACE);
+    const HsTensor c = hs_tensor_2d(NULL, config->out, m, n);
+    operands[C] = reads_c ? hs_updated("c", 1.0, c) : hs_output("c", c);
+}
+
+static HsEpilogue epilogue_of(const HsTrial *trial)
+{
+    if (hs_case_has(trial, HS_CASE_GELU))
+        return HS_EPILOGUE_GELU;
+    return hs_case_has(trial, HS_CASE_GELU_BACKWARD) ? HS_EPILOGUE_GELU_BACKWARD : HS_EPILOGUE_NONE;
+}
+
+/* Pack b once per trial, outside what is timed; then withhold b's own bytes, to show that they are not read. */
+static HsStatus pack(HsTrial *trial, HsContext *context, HsTensor *b)
+{
+    const HsPackWeightArgs args = { *b, hs_case_has(trial, HS_CASE_TRANSPOSE_B), &trial->packed };
+    if (context->dry_run)
+        return hs_op_pack_weight(context, &args);
+    if (trial->packed.data == NULL) {
+        const int64_t k = trial->config->depth, n = trial->config->columns;
+        const size_t bytes = context->backend->packed_bytes(context, b->dtype, k, n);
+        if (bytes == 0)
+            return hs_op_pack_weight(context, &args);
+        HS_TRY(context->device->alloc(context->device, bytes, &trial->packed.data));
+        HS_TRY(hs_op_pack_weight(context, &args));
+    }
+    b->data = NULL;
+    return HS_OK;
+}
+
+static HsStatus call(HsTrial *trial, HsContext *context, const HsTensor *t)
+{
+    HsTensor b = t[B];
+    const bool packed = hs_case_has(trial, HS_CASE_PACKED) && b.dtype != HS_F64;
+    if (packed)
+        HS_TRY(pack(trial, context, &b));
+    const bool in_place = hs_case_has(trial, HS_CASE_IN_PLACE);
+    return hs_op_matmul(context, &(HsMatmulArgs){ .a = t[A],
+                                                  .b = b,
+                                                  .transpose_a = hs_case_has(trial, HS_CASE_TRANSPOSE_A),
+                                                  .transpose_b = hs_case_has(trial, HS_CASE_TRANSPOSE_B),
+                                                  .b_packed = packed ? &trial->packed : NULL,
+                                                  .bias = t[BIAS],
+                                                  .residual = in_place ? t[C] : t[RESIDUAL],
+                                                  .pre = t[PRE],
+                                                  .epilogue = epilogue_of(trial),
+                                                  .accumulate = hs_case_has(trial, HS_CASE_ACCUMULATE),
+                                                  .c = t[C] });
+}
+
+/* sum_k |a| |b| of one element: what the rounding errors of its sum scale with. */
+static double absolute_product(const HsTrial *trial, int64_t row, int64_t column)
+{
+    const int64_t m = trial->config->rows, n = trial->config->columns, depth = trial->config->depth;
+    const bool ta = hs_case_has(trial, HS_CASE_TRANSPOSE_A), tb = hs_case_has(trial, HS_CASE_TRANSPOSE_B);
+    const double *a = hs_initial(trial, A), *b = hs_initial(trial, B);
+    double sum = 0.0;
+    for (int64_t k = 0; k < depth; k++)
+        sum += fabs(a[ta ? k * m + row : row * depth + k] * b[tb ? column * depth + k : k * n + column]);
+    return sum;
+}
+
+/* value = sum + bias: K terms of one product each, and one addition; then what the epilogue passes on and adds; then
+ * the additions of residual and c. */
+static void bound(HsTrial *trial)
+{
+    const int64_t columns = trial->config->columns, count = trial->config->rows * columns;
+    HsOperand *pre = &trial->operands[PRE];
+    for (int64_t i = 0; i < count; i++) {
+        double magnitude = absolute_product(trial, i / columns, i % columns);
+        if (hs_operand_present(trial, BIAS))
+            magnitude += fabs(hs_initial(trial, BIAS)[i % columns]);
+        double error = hs_gamma(trial->config->depth + 2) * magnitude;
+        double added = 0.0; /* what the last additions see */
+        if (hs_case_has(trial, HS_CASE_GELU)) {
+            double x = magnitude;
+            if (hs_operand_present(trial, PRE)) {
+                pre->error[i] = error;
+                x = fabs(hs_exact(trial, PRE)[i]);
+                /* gelu sees pre as stored, so pre's own rounding is passed on as well */
+                error += hs_tolerance(0, 0, HS_F32, pre->tensor.dtype, 0.0, x + error);
+            }
+            error = hs_bound_gelu(x, error);
+            added = x;
+        } else if (hs_case_has(trial, HS_CASE_GELU_BACKWARD)) {
+            const double x = hs_initial(trial, PRE)[i];
+            /* |gelu'| <= 1.13; the product is one more rounding */
+            error = 1.13 * error + magnitude * (hs_bound_gelu_derivative(x) + 1.13 * hs_gamma(1));
+            added = 1.13 * magnitude;
+        } else {
+            added = magnitude;
+        }
+        const double residual = hs_operand_present(trial, RESIDUAL) ? fabs(hs_initial(trial, RESIDUAL)[i]) : 0.0;
+        const bool reads_c = trial->operands[C].role == HS_ROLE_BOTH;
+        const double previous = reads_c ? fabs(hs_initial(trial, C)[i]) : 0.0;
+        if (residual > 0.0 || reads_c)
+            error += hs_gamma(2) * (added + error + residual + previous);
+        trial->operands[C].error[i] = error;
+    }
+}
+
+const HsOpTest hs_op_test_matmul = {
+    .cases = matmul_cases,
+    .case_count = HS_COUNT_OF(matmul_cases),
+    .speed = { HS_BF16, HS_BF16, HS_BF16, 512, 2048, 512, .options = HS_CASE_TRANSPOSE_B | HS_CASE_PACKED },
+    .declare = declare,
+    .bound = bound,
+    .call = call,
+};
+
+/* Packing shows in the product that follows it; timed alone it would be a copy. */
+const HsOpTest hs_op_test_pack_weight = {
+    .cases = pack_cases,
+    .case_count = HS_COUNT_OF(pack_cases),
+    .speed = { HS_F32, HS_F32, HS_F32, 512, 2048, 512, .options = HS_CASE_TRANSPOSE_B | HS_CASE_PACKED },
+    .declare = declare,
+    .bound = bound,
+    .call = call,
+};

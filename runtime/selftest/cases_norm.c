@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Cases of the norms over rows.  The bounds follow the chain  mean -> centred -> variance -> rstd -> y  with the error
+ * of each stage passed on; they hold for a variance taken of centred values (two passes, or an equivalent).
+ */
+#include "runtime/selftest/trial.h"
+
+#include <math.h>
+
+/* rows N, columns C */
+enum { X, WEIGHT, BIAS, Y, MEAN, RSTD };
+
+static const float epsilon = 1e-5f;
+
+#define FORWARD(n, c)                                                                                    \
+    { HS_F32, HS_F32, HS_F32, n, c, .options = HS_CASE_LAYER | HS_CASE_BIAS },                           \
+        { HS_F32, HS_F32, HS_F32, n, c, .options = HS_CASE_LAYER | HS_CASE_IN_PLACE },                   \
+        { HS_F32, HS_BF16, HS_F32, n, c, .options = HS_CASE_LAYER },                                     \
+        { HS_BF16, HS_BF16, HS_F32, n, c, .options = HS_CASE_LAYER | HS_CASE_BIAS },                     \
+        { HS_F16, HS_F16, HS_F32, n, c, .options = HS_CASE_LAYER | HS_CASE_BIAS },                       \
+        { HS_F32, HS_F32, HS_F32, n, c, .options = 0 }, { HS_F32, HS_BF16, HS_F32, n, c, .options = 0 }, \
+        { HS_BF16, HS_BF16, HS_F32, n, c, .options = HS_CASE_IN_PLACE },                                 \
+    {                                                                                                    \
+        HS_F16, HS_F16, HS_F32, n, c, .options = 0                                                       \
+    }
+
+static const HsCase forward_cases[] = {
+    FORWARD(1, 1),   FORWARD(2, 2),    FORWARD(3, 7),   FORWARD(7, 17),  FORWARD(17, 63),
+    FORWARD(64, 64), FORWARD(65, 127), FORWARD(3, 129), FORWARD(2, 768), FORWARD(5, 1030),
+};
+
+static void declare_forward(HsTrial *trial)
+{
+    const HsCase *config = trial->config;
+    const HsTensor rows = hs_tensor_1d(NULL, HS_F32, config->rows);
+    const HsTensor columns = hs_tensor_1d(NULL, HS_F32, config->columns);
+    HsOperand *operands = trial->operands;
+    const HsTensor x = hs_tensor_2d(NULL, config->dtype, config->rows, config->columns);
+    operands[X] = hs_case_has(trial, HS_CASE_IN_PLACE) ? hs_updated("x", 2.0, x) : hs_input("x", 2.0, x);
+    operands[WEIGHT] = hs_input("weight", 1.0, columns);
+    if (hs_case_has(trial, HS_CASE_BIAS))
+        operands[BIAS] = hs_input("bias", 1.0, columns);
+    if (!hs_case_has(trial, HS_CASE_IN_PLACE))
+        operands[Y] = hs_output("y", hs_tensor_2d(NULL, config->out, config->rows, config->columns));
+    if (hs_case_has(trial, HS_CASE_LAYER))
+        operands[MEAN] = hs_output("mean", rows);
+    operands[RSTD] = hs_output("rstd", rows);
+}
+
+static int output_of(const HsTrial *trial)
+{
+    return hs_case_has(trial, HS_CASE_IN_PLACE) ? X : Y;
+}
+
+static HsStatus call_forward(HsTrial *trial, HsContext *context, const HsTensor *t)
+{
+    const HsNormKind kind = hs_case_has(trial, HS_CASE_LAYER) ? HS_NORM_LAYER : HS_NORM_RMS;
+    return hs_op_norm_forward(context, &(HsNormArgs){ .kind = kind,
+                                                      .epsilon = epsilon,
+                                                      .x = t[X],
+                                                      .weight = t[WEIGHT],
+                                                      .bias = t[BIAS],
+                                                      .y = t[output_of(trial)],
+                                                      .mean = t[MEAN],
+                                                      .rstd = t[RSTD] });
+}
+
+/* What the statistics of one row are, and how far off. */
+typedef struct HsRowStatistics {
+    double mean, mean_error, rstd, rstd_error;
+} HsRowStatistics;
+
+/*  mean = sum x / C:        gamma(C+1) mean|x|
+ *  d = x - mean:            e_d = mean_error + u (|x| + |mean|)
+ *  var = sum d^2 / C:       mean(2|d| e_d + e_d^2) + gamma(C+2) var
+ *  rstd = (var + eps)^-1/2: relative error half of var's, plus the root and the division */
+static HsRowStatistics analyse_row(const double *x, int64_t count, bool layer)
+{
+    HsRowStatistics row = { 0 };
+    double sum = 0.0, absolute = 0.0;
+    for (int64_t c = 0; layer && c < count; c++) {
+        sum += x[c];
+        absolute += fabs(x[c]);
+    }
+    row.mean = sum / (double)count;
+    row.mean_error = hs_gamma(count + 1) * absolute / (double)count;
+    double variance = 0.0, passed_on = 0.0;
+    for (int64_t c = 0; c < count; c++) {
+        const double d = x[c] - row.mean;
+        const double error = layer ? row.mean_error + hs_gamma(1) * (fabs(x[c]) + fabs(row.mean)) : 0.0;
+        variance += d * d / (double)count;
+        passed_on += (2.0 * fabs(d) * error + error * error) / (double)count;
+    }
+    const double total = variance + (double)epsilon;
+    row.rstd = 1.0 / sqrt(total);
+    const double relative = (passed_on + hs_gamma(count + 3) * total) / total;
+    row.rstd_error = row.rstd * (0.5 * relative + relative * relative + hs_gamma(HS_FUNCTION_ROUNDINGS));
+    return row;
+}
+
+static void bound_forward(HsTrial *trial)
+{
+    const int64_t columns = trial->config->columns;
+    const bool layer = hs_case_has(trial, HS_CASE_LAYER);
+    HsOperand *y = &trial->operands[output_of(trial)];
+    for (int64_t n = 0; n < trial->config->rows; n++) {
+        const double *x = hs_initial(trial, X) + n * columns;
+        const HsRowStatistics row = analyse_row(x, columns, layer);
+        if (layer)
+            trial->operands[MEAN].error[n] = row.mean_error;
+        trial->operands[RSTD].error[n] = row.rstd_error;
+        for (int64_t c = 0; c < columns; c++) {
+            const double weight = fabs(hs_initial(trial, WEIGHT)[c]), d = fabs(x[c] - row.mean);
+            const double spread = fabs(x[c]) + fabs(row.mean); /* also when y = x (w rstd) - mean (w rstd) */
+            const double bias = hs_operand_present(trial, BIAS) ? fabs(hs_initial(trial, BIAS)[c]) : 0.0;
+            y->error[n * columns + c] = weight * ((row.rstd + row.rstd_error) * row.mean_error + d * row.rstd_error) +
+                                        hs_gamma(5) * (weight * spread * row.rstd + bias);
+        }
+    }
+}
+
+const HsOpTest hs_op_test_norm_forward = {
+    .cases = forward_cases,
+    .case_count = HS_COUNT_OF(forward_cases),
+    .speed = { HS_F32, HS_BF16, HS_F32, 2048, 768, .options = HS_CASE_LAYER | HS_CASE_BIAS },
+    .declare = declare_forward,
+    .bound = bound_forward,
+    .call = call_forward,
+};
+
+enum { B_DY, B_X, B_WEIGHT, B_MEAN, B_RSTD, B_DX, B_DWEIGHT, B_DBIAS };
+
+#define BACKWARD(n, c)                                                                                   \
+    { HS_F32, HS_F32, HS_F32, n, c, .options = HS_CASE_LAYER | HS_CASE_BIAS },                           \
+        { HS_F32, HS_F32, HS_F32, n, c, .options = HS_CASE_LAYER | HS_CASE_ACCUMULATE },                 \
+        { HS_F32, HS_F32, HS_BF16, n, c, .options = HS_CASE_LAYER | HS_CASE_BIAS | HS_CASE_ACCUMULATE }, \
+        { HS_BF16, HS_BF16, HS_BF16, n, c, .options = HS_CASE_LAYER | HS_CASE_BIAS },                    \
+        { HS_F16, HS_F16, HS_F16, n, c, .options = HS_CASE_LAYER | HS_CASE_BIAS | HS_CASE_ACCUMULATE },  \
+        { HS_F32, HS_F32, HS_F32, n, c, .options = 0 },                                                  \
+        { HS_F32, HS_F32, HS_BF16, n, c, .options = HS_CASE_ACCUMULATE },                                \
+        { HS_BF16, HS_BF16, HS_BF16, n, c, .options = HS_CASE_ACCUMULATE },                              \
+    {                                                                                                    \
+        HS_F16, HS_F16, HS_F16, n, c, .options = 0                                                       \
+    }
+
+static const HsCase backward_cases[] = {
+    BACKWARD(1, 1),   BACKWARD(2, 2),    BACKWARD(3, 7),   BACKWARD(7, 17),   BACKWARD(17, 63),
+    BACKWARD(64, 64), BACKWARD(65, 127), BACKWARD(3, 129), BACKWARD(700, 33), BACKWARD(5, 1030),
+};
+
+/* Statistics need not belong to x: the formula takes them as given. */
+static void declare_backward(HsTrial *trial)
+{
+    const HsCase *config = trial->config;
+    const HsTensor rows = hs_tensor_1d(NULL, HS_F32, config->rows);
+    const HsTensor columns = hs_tensor_1d(NULL, HS_F32, config->columns);
+    HsOperand *operands = trial->operands;
+    operands[B_DY] = hs_input("dy", 1.0, hs_tensor_2d(NULL, config->other, config->rows, config->columns));
+    operands[B_X] = hs_input("x", 2.0, hs_tensor_2d(NULL, config->dtype, config->rows, config->columns));
+    operands[B_WEIGHT] = hs_input("weight", 1.0, columns);
+    if (hs_case_has(trial, HS_CASE_LAYER))
+        operands[B_MEAN] = hs_input("mean", 0.2, rows);
+    operands[B_RSTD] = hs_filled(hs_input("rstd", 0.5, rows), HS_FILL_POSITIVE);
+    const HsTensor dx = hs_tensor_2d(NULL, config->out, config->rows, config->columns);
+    operands[B_DX] = hs_case_has(trial, HS_CASE_ACCUMULATE) ? hs_updated("dx", 1.0, dx) : hs_output("dx", dx);
+    operands[B_DWEIGHT] = hs_updated("dweight", 1.0, columns);
+    if (hs_case_has(trial, HS_CASE_BIAS))
+        operands[B_DBIAS] = hs_updated("dbias", 1.0, columns);
+}
+
+static HsStatus call_backward(HsTrial *trial, HsContext *context, const HsTensor *t)
+{
+    const HsNormKind kind = hs_case_has(trial, HS_CASE_LAYER) ? HS_NORM_LAYER : HS_NORM_RMS;
+    return hs_op_norm_backward(context, &(HsNormBackwardArgs){ .kind = kind,
+                                                               .dy = t[B_DY],
+                                                               .x = t[B_X],
+                                                               .weight = t[B_WEIGHT],
+                                                               .mean = t[B_MEAN],
+                                                               .rstd = t[B_RSTD],
+                                                               .accumulate = hs_case_has(trial, HS_CASE_ACCUMULATE),
+                                                               .dx = t[B_DX],
+                                                               .dweight = t[B_DWEIGHT],
+                                                               .dbias = t[B_DBIAS] });
+}
+
+/* |xhat| without cancellation. */
+static double spread_of(const HsTrial *trial, int64_t row, int64_t column)
+{
+    const double mean = hs_operand_present(trial, B_MEAN) ? fabs(hs_initial(trial, B_MEAN)[row]) : 0.0;
+    return (fabs(hs_initial(trial, B_X)[row * trial->config->columns + column]) + mean) *
+           hs_initial(trial, B_RSTD)[row];
+}
+
+/* dx is a sum of three terms, two of them products with sums over C: gamma(C + 10) on the absolute values of all. */
+static void bound_backward(HsTrial *trial)
+{
+    const int64_t rows = trial->config->rows, columns = trial->config->columns;
+    const double *dy = hs_initial(trial, B_DY), *weight = hs_initial(trial, B_WEIGHT);
+    HsOperand *dx = &trial->operands[B_DX];
+    for (int64_t n = 0; n < rows; n++) {
+        double mean_g = 0.0, mean_g_xhat = 0.0;
+        for (int64_t c = 0; c < columns; c++) {
+            const double g = fabs(weight[c] * dy[n * columns + c]) / (double)columns;
+            mean_g += hs_case_has(trial, HS_CASE_LAYER) ? g : 0.0;
+            mean_g_xhat += g * spread_of(trial, n, c);
+        }
+        for (int64_t c = 0; c < columns; c++) {
+            const int64_t i = n * columns + c;
+            const double g = fabs(weight[c] * dy[i]), rstd = hs_initial(trial, B_RSTD)[n];
+            const double magnitude = rstd * (g + mean_g + spread_of(trial, n, c) * mean_g_xhat);
+            const double previous = hs_case_has(trial, HS_CASE_ACCUMULATE) ? fabs(dx->initial[i]) : 0.0;
+            dx->error[i] = hs_gamma(columns + 10) * magnitude + hs_gamma(1) * previous;
+        }
+    }
+    for (int64_t c = 0; c < columns; c++) {
+        double dweight = fabs(hs_initial(trial, B_DWEIGHT)[c]), dbias = 0.0;
+        for (int64_t n = 0; n < rows; n++) {
+            dweight += fabs(dy[n * columns + c]) * spread_of(trial, n, c);
+            dbias += fabs(dy[n * columns + c]);
+        }
+        trial->operands[B_DWEIGHT].error[c] = hs_gamma(rows + 5) * dweight;
+        if (hs_operand_present(trial, B_DBIAS))
+            trial->operands[B_DBIAS].error[c] = hs_gamma(rows) * (dbias + fabs(hs_initial(trial, B_DBIAS)[c]));
+    }
+}
+
+const HsOpTest hs_op_test_norm_backward = {
+    .cases = backward_cases,
+    .case_count = HS_COUNT_OF(backward_cases),
+    .speed = { HS_F32, HS_F32, HS_BF16, 2048, 768, .options = HS_CASE_LAYER | HS_CASE_BIAS | HS_CASE_ACCUMULATE },
+    .declare = declare_backward,
+    .bound = bound_backward,
+    .call = call_backward,
+};

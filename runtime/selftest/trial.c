@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Making a trial's operands, running it, comparing it.
+ */
+#include "runtime/selftest/trial.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const option_names[] = { "transpose_a", "transpose_b", "bias",     "residual",   "in place",
+                                            "gelu",        "gelu'",       "pre",      "accumulate", "packed",
+                                            "positions",   "layer",       "inverse",  "gradient",   "z-loss",
+                                            "master",      "momentum",    "nesterov", "skip",       "stochastic",
+                                            "non-finite",  "huge" };
+
+const char *hs_case_describe(const HsCase *config, char *text, size_t bytes)
+{
+    int length = snprintf(text, bytes, "%s -> %s", hs_dtype_name(config->dtype), hs_dtype_name(config->out));
+    const struct {
+        const char *name;
+        int64_t value;
+    } sizes[] = { { "rows", config->rows },
+                  { "columns", config->columns },
+                  { "depth", config->depth },
+                  { "batch", config->heads.batch },
+                  { "length", config->heads.sequence_length },
+                  { "heads", config->heads.heads },
+                  { "kv heads", config->heads.kv_heads },
+                  { "head dim", config->heads.head_dim },
+                  { "start", config->start } };
+    for (int i = 0; i < HS_COUNT_OF(sizes); i++) {
+        if (sizes[i].value && length < (int)bytes)
+            length += snprintf(text + length, bytes - (size_t)length, ", %s %" PRId64, sizes[i].name, sizes[i].value);
+    }
+    for (int i = 0; i < HS_COUNT_OF(option_names); i++) {
+        if ((config->options >> i & 1) && length < (int)bytes)
+            length += snprintf(text + length, bytes - (size_t)length, ", %s", option_names[i]);
+    }
+    if (config->dropout > 0.0f && length < (int)bytes)
+        snprintf(text + length, bytes - (size_t)length, ", dropout %g", (double)config->dropout);
+    return text;
+}
+
+static double random_value(const HsOperand *operand, const HsRng *rng, int64_t index)
+{
+    const HsPhilox draw = hs_rng_draw(rng, (uint64_t)index);
+    const double uniform = (double)hs_rng_uniform(draw.word[2]);
+    double normal[2];
+    switch (operand->fill) {
+    case HS_FILL_ZERO:
+        return 0.0;
+    case HS_FILL_POSITIVE:
+        return operand->scale * (0.5 + 1.5 * uniform);
+    case HS_FILL_INDEX:
+        return floor(uniform * operand->scale);
+    case HS_FILL_TARGET:
+        return draw.word[3] % 5 == 0 ? -1.0 : floor(uniform * operand->scale);
+    case HS_FILL_BROKEN:
+        if (draw.word[3] % 7 == 0)
+            return draw.word[3] % 2 ? INFINITY : NAN;
+        break;
+    case HS_FILL_NORMAL:
+        break;
+    }
+    hs_rng_normal(draw.word[0], draw.word[1], normal);
+    return operand->scale * normal[0];
+}
+
+static bool widened(const HsOperand *operand)
+{
+    return !operand->as_is && hs_dtype_info(operand->tensor.dtype)->is_float;
+}
+
+static double *copy_as_double(const HsTensor *tensor, const void *image)
+{
+    const int64_t count = hs_tensor_count(tensor);
+    double *values = malloc((size_t)count * sizeof *values);
+    for (int64_t i = 0; values && i < count; i++)
+        values[i] = hs_dtype_load(tensor->dtype, image, i);
+    return values;
+}
+
+static HsStatus out_of_memory(const HsTrial *trial, size_t bytes)
+{
+    return hs_fail(HS_ENOMEM, "selftest: no %zu bytes of memory for %s", bytes, trial->op);
+}
+
+static HsStatus fill_operand(HsTrial *trial, int index, HsDevice *device)
+{
+    HsOperand *operand = &trial->operands[index];
+    const size_t bytes = hs_tensor_bytes(&operand->tensor);
+    operand->image = calloc(1, bytes);
+    if (operand->image == NULL)
+        return out_of_memory(trial, bytes);
+    const HsRng rng = { .seed = trial->seed, .site = (uint32_t)index };
+    for (int64_t i = 0; operand->fill != HS_FILL_ZERO && i < hs_tensor_count(&operand->tensor); i++)
+        hs_dtype_store(operand->tensor.dtype, operand->image, i, random_value(operand, &rng, i));
+    return device->alloc(device, bytes, &operand->tensor.data);
+}
+
+/* What the reference works on: f64 copies, or the bytes themselves. */
+static HsStatus make_exact_operand(HsTrial *trial, HsOperand *operand)
+{
+    const size_t bytes = hs_tensor_bytes(&operand->tensor);
+    const size_t count = (size_t)hs_tensor_count(&operand->tensor);
+    operand->exact = operand->tensor;
+    if (!widened(operand)) {
+        operand->exact.data = malloc(bytes);
+        if (operand->exact.data == NULL)
+            return out_of_memory(trial, bytes);
+        memcpy(operand->exact.data, operand->image, bytes);
+    } else {
+        operand->exact.dtype = HS_F64;
+        operand->exact.data = copy_as_double(&operand->tensor, operand->image);
+        operand->initial = copy_as_double(&operand->tensor, operand->image);
+    }
+    operand->error = calloc(count, sizeof *operand->error);
+    if (operand->error == NULL || operand->exact.data == NULL || (widened(operand) && operand->initial == NULL))
+        return out_of_memory(trial, count * sizeof(double));
+    return HS_OK;
+}
+
+static HsStatus make_exact_result(HsTrial *trial, HsContext *reference)
+{
+    HsTensor tensors[HS_TRIAL_OPERANDS] = { 0 };
+    if (trial->test->prepare)
+        HS_TRY(trial->test->prepare(trial, reference));
+    for (int i = 0; i < HS_TRIAL_OPERANDS; i++) {
+        if (hs_operand_present(trial, i))
+            HS_TRY(make_exact_operand(trial, &trial->operands[i]));
+        tensors[i] = trial->operands[i].exact;
+    }
+    HS_TRY(trial->test->call(trial, reference, tensors));
+    if (trial->test->bound)
+        trial->test->bound(trial);
+    return HS_OK;
+}
+
+HsStatus hs_trial_create(HsTrial *trial, const char *op, const HsOpTest *test, const HsCase *config, uint64_t seed,
+                         HsDevice *device, bool with_exact)
+{
+    *trial = (HsTrial){ .op = op, .test = test, .config = config, .seed = seed };
+    test->declare(trial);
+    for (int i = 0; i < HS_TRIAL_OPERANDS; i++) {
+        if (hs_operand_present(trial, i))
+            HS_TRY(fill_operand(trial, i, device));
+    }
+    HsDevice host;
+    HS_TRY(hs_device_host_init(&host));
+    HsContext reference = { .backend = hs_backend_ref(), .device = &host, .threads = 1 };
+    if (with_exact)
+        return make_exact_result(trial, &reference);
+    return test->prepare ? test->prepare(trial, &reference) : HS_OK;
+}
+
+void hs_trial_destroy(HsTrial *trial, HsContext *context)
+{
+    for (int i = 0; i < HS_TRIAL_OPERANDS; i++) {
+        HsOperand *operand = &trial->operands[i];
+        if (operand->tensor.data)
+            context->device->release(context->device, operand->tensor.data);
+        if (operand->exact.data)
+            free(operand->exact.data);
+        free(operand->image);
+        free(operand->initial);
+        free(operand->error);
+    }
+    if (trial->packed.data)
+        context->device->release(context->device, trial->packed.data);
+}
+
+double hs_trial_bytes(const HsTrial *trial)
+{
+    double bytes = 0.0;
+    for (int i = 0; i < HS_TRIAL_OPERANDS; i++) {
+        const HsOperand *operand = &trial->operands[i];
+        if (hs_operand_present(trial, i))
+            bytes += (operand->role == HS_ROLE_BOTH ? 2.0 : 1.0) * (double)hs_tensor_bytes(&operand->tensor);
+    }
+    return bytes;
+}
+
+HsStatus hs_trial_upload(HsTrial *trial, HsContext *context)
+{
+    for (int i = 0; i < HS_TRIAL_OPERANDS; i++) {
+        const HsOperand *operand = &trial->operands[i];
+        if (hs_operand_present(trial, i))
+            HS_TRY(context->device->copy(context->device, context->stream, operand->tensor.data, operand->image,
+                                         hs_tensor_bytes(&operand->tensor)));
+    }
+    return HS_OK;
+}
+
+HsStatus hs_trial_call(HsTrial *trial, HsContext *context)
+{
+    HsTensor tensors[HS_TRIAL_OPERANDS] = { 0 };
+    for (int i = 0; i < HS_TRIAL_OPERANDS; i++)
+        tensors[i] = trial->operands[i].tensor;
+    HS_TRY(trial->test->call(trial, context, tensors));
+    return context->device->stream_sync(context->device, context->stream);
+}
+
+/* The operand as the backend left it, in host memory that the caller frees. */
+static HsStatus download(HsTrial *trial, HsContext *context, const HsOperand *operand, void **bytes)
+{
+    const size_t size = hs_tensor_bytes(&operand->tensor);
+    *bytes = malloc(size);
+    if (*bytes == NULL)
+        return out_of_memory(trial, size);
+    HS_TRY(context->device->copy(context->device, context->stream, *bytes, operand->tensor.data, size));
+    return context->device->stream_sync(context->device, context->stream);
+}
+
+/* How far element i may be off: the chain's error, then the rounding of what the chain can have produced. */
+static double tolerance_of(const HsOperand *operand, int64_t i, double exact)
+{
+    if (!hs_dtype_info(operand->tensor.dtype)->is_float)
+        return 0.0;
+    const double error = operand->error[i];
+    const double rounding = hs_tolerance(0, 0, HS_F32, operand->tensor.dtype, 0.0, fabs(exact) + error);
+    return error + rounding * (operand->one_sided ? 2.0 : 1.0);
+}
+
+static void compare_operand(HsTrial *trial, const HsOperand *operand, const void *found)
+{
+    const HsDtype dtype = operand->tensor.dtype;
+    for (int64_t i = 0; i < hs_tensor_count(&operand->tensor); i++) {
+        double exact = hs_dtype_load(operand->exact.dtype, operand->exact.data, i);
+        double tolerance = tolerance_of(operand, i, exact);
+        const double value = hs_dtype_load(dtype, found, i);
+        /* Inputs are compared too: an operation must leave them alone. */
+        if (operand->exact_bits || operand->role == HS_ROLE_INPUT) {
+            int64_t rounded; /* room for one element of any dtype */
+            hs_dtype_store(dtype, &rounded, 0, exact);
+            exact = hs_dtype_load(dtype, &rounded, 0);
+            tolerance = 0.0;
+        }
+        if (value == exact || (isnan(value) && isnan(exact)))
+            continue;
+        /* An infinite or missing number is never near a finite one, whatever the tolerance. */
+        const double ratio = isfinite(value) && tolerance > 0.0 ? fabs(value - exact) / tolerance : INFINITY;
+        if (ratio > trial->worst || isnan(ratio))
+            trial->worst = isnan(ratio) ? INFINITY : ratio;
+        if (!(ratio <= 1.0) && trial->complaint[0] == 0)
+            snprintf(trial->complaint, sizeof trial->complaint, "%s[%" PRId64 "] is %.9g, expected %.9g +- %.2g",
+                     operand->name, i, value, exact, tolerance);
+    }
+}
+
+/* Outputs of a run with `threads` worker threads against those of the run before, bit for bit. */
+static HsStatus compare_threads(HsTrial *trial, HsContext *context, void **before)
+{
+    HsContext single = *context;
+    single.threads = 1;
+    HS_TRY(hs_trial_upload(trial, &single));
+    HS_TRY(hs_trial_call(trial, &single));
+    for (int i = 0; i < HS_TRIAL_OPERANDS; i++) {
+        const HsOperand *operand = &trial->operands[i];
+        if (before[i] == NULL)
+            continue;
+        void *now = NULL;
+        HsStatus status = download(trial, &single, operand, &now);
+        if (status == HS_OK && memcmp(now, before[i], hs_tensor_bytes(&operand->tensor)) != 0) {
+            trial->worst = INFINITY;
+            snprintf(trial->complaint, sizeof trial->complaint, "%s differs between 1 and %d threads", operand->name,
+                     context->threads);
+        }
+        free(now);
+        HS_TRY(status);
+    }
+    return HS_OK;
+}
+
+HsStatus hs_trial_compare(HsTrial *trial, HsContext *context)
+{
+    void *found[HS_TRIAL_OPERANDS] = { 0 };
+    HsStatus status;
+    HS_TRY_GOTO(status, hs_trial_upload(trial, context), done);
+    HS_TRY_GOTO(status, hs_trial_call(trial, context), done);
+    for (int i = 0; i < HS_TRIAL_OPERANDS; i++) {
+        if (!hs_operand_present(trial, i))
+            continue;
+        HS_TRY_GOTO(status, download(trial, context, &trial->operands[i], &found[i]), done);
+        compare_operand(trial, &trial->operands[i], found[i]);
+    }
+    if (context->threads > 1 && trial->complaint[0] == 0)
+        HS_TRY_GOTO(status, compare_threads(trial, context, found), done);
+done:
+    for (int i = 0; i < HS_TRIAL_OPERANDS; i++)
+        free(found[i]);
+    return status;
+}

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One case of one operation: random operands, the exact result, the bound, the backend's result, the comparison.
+ *
+ * The exact result comes from the reference run in f64 on exact copies of the operands: nothing is rounded on the way.
+ * What a correct backend may differ by is then, for each element,
+ *     error + hs_tolerance(rounding of |exact| + error to the output's dtype)
+ * where `error` bounds the arithmetic in f32 before that last rounding.  Each operation's `bound` computes it from the
+ * operands, by standard error analysis (Higham 2002, chapter 3): gamma_n for n roundings, sums of absolute values for
+ * what cancellation can amplify, derivatives for what a function passes on.
+ */
+#ifndef HS_RUNTIME_SELFTEST_TRIAL_H
+#define HS_RUNTIME_SELFTEST_TRIAL_H
+
+#include "kernels/backend.h"
+#include "kernels/base/tolerance.h"
+
+/* What a case switches on; names in trial.c are for messages. */
+enum {
+    HS_CASE_TRANSPOSE_A = 1 << 0,
+    HS_CASE_TRANSPOSE_B = 1 << 1,
+    HS_CASE_BIAS = 1 << 2,
+    HS_CASE_RESIDUAL = 1 << 3,
+    HS_CASE_IN_PLACE = 1 << 4, /* the output is the operand that it may alias */
+    HS_CASE_GELU = 1 << 5,
+    HS_CASE_GELU_BACKWARD = 1 << 6,
+    HS_CASE_PRE = 1 << 7,
+    HS_CASE_ACCUMULATE = 1 << 8,
+    HS_CASE_PACKED = 1 << 9,
+    HS_CASE_POSITIONS = 1 << 10,
+    HS_CASE_LAYER = 1 << 11, /* layer norm rather than rms */
+    HS_CASE_INVERSE = 1 << 12,
+    HS_CASE_GRADIENT = 1 << 13,
+    HS_CASE_Z_LOSS = 1 << 14,
+    HS_CASE_MASTER = 1 << 15,
+    HS_CASE_MOMENTUM = 1 << 16,
+    HS_CASE_NESTEROV = 1 << 17,
+    HS_CASE_SKIP = 1 << 18,
+    HS_CASE_STOCHASTIC = 1 << 19,
+    HS_CASE_NONFINITE = 1 << 20,
+    HS_CASE_HUGE = 1 << 21 /* scores that overflow a naive exp */
+};
+
+/* Sizes and choices of a case; each operation reads its own. */
+typedef struct HsCase {
+    HsDtype dtype; /* of the inputs */
+    HsDtype out;   /* of the main output */
+    HsDtype other; /* residual, gradient: as the operation says */
+    int64_t rows, columns, depth;
+    HsHeads heads;
+    int64_t start; /* first position; row offset of dropout masks */
+    float dropout;
+    unsigned options;
+} HsCase;
+
+typedef enum HsRole { HS_ROLE_INPUT, HS_ROLE_OUTPUT, HS_ROLE_BOTH } HsRole;
+
+typedef enum HsFill {
+    HS_FILL_ZERO,
+    HS_FILL_NORMAL,   /* scale * N(0,1) */
+    HS_FILL_POSITIVE, /* scale * uniform in [1/2, 2) */
+    HS_FILL_INDEX,    /* integers in [0, scale) */
+    HS_FILL_TARGET,   /* the same, a fifth of them -1 */
+    HS_FILL_BROKEN    /* N(0,1) with infinities and NaNs here and there */
+} HsFill;
+
+typedef struct HsOperand {
+    const char *name;
+    HsRole role;
+    HsFill fill;
+    double scale;
+    HsTensor tensor; /* dtype and shape as the backend sees them; data: the device's bytes */
+    bool exact_bits; /* the output is one rounding of exact inputs: it must equal the reference bit for bit */
+    bool one_sided;  /* rounded stochastically: off by up to a whole unit in the last place, not half */
+    bool as_is;      /* never widened to f64: scalars that a kernel reads as float, statistics */
+    /* made by the trial */
+    void *image;     /* host copy of the initial bytes */
+    HsTensor exact;  /* what the reference reads and writes: f64 where `tensor` is floating-point */
+    double *initial; /* the operand before the operation, exactly; NULL unless floating-point */
+    double *error;   /* outputs: bound on |unrounded - exact|, from `bound` */
+} HsOperand;
+
+enum { HS_TRIAL_OPERANDS = 12 };
+
+typedef struct HsTrial HsTrial;
+
+/* A row per operation.  `declare` fills trial->operands at the operation's own indices (unused ones stay absent);
+ * `prepare` (may be NULL) replaces random images by consistent ones; `bound` fills error (NULL: zero);
+ * `call` runs the operation on tensors, one per operand. */
+typedef struct HsOpTest {
+    const HsCase *cases;
+    int case_count;
+    HsCase speed; /* one case large enough to time */
+    void (*declare)(HsTrial *trial);
+    HsStatus (*prepare)(HsTrial *trial, HsContext *reference);
+    void (*bound)(HsTrial *trial);
+    HsStatus (*call)(HsTrial *trial, HsContext *context, const HsTensor *tensors);
+} HsOpTest;
+
+#define HS_OP_TEST_EXTERN(name, Args, formula) extern const HsOpTest hs_op_test_##name;
+HS_OPS(HS_OP_TEST_EXTERN)
+
+struct HsTrial {
+    const char *op;
+    const HsOpTest *test;
+    const HsCase *config; /* the case */
+    uint64_t seed;
+    HsOperand operands[HS_TRIAL_OPERANDS];
+    HsPacked packed;     /* of a product's right operand, by the backend under test */
+    double worst;        /* largest |difference| / tolerance */
+    char complaint[256]; /* empty: passed */
+};
+
+/* Make operands and the exact result.  with_exact false (for timing): operands only. */
+HsStatus hs_trial_create(HsTrial *trial, const char *op, const HsOpTest *test, const HsCase *config, uint64_t seed,
+                         HsDevice *device, bool with_exact);
+void hs_trial_destroy(HsTrial *trial, HsContext *context);
+/* Bring the initial bytes of every operand to the device. */
+HsStatus hs_trial_upload(HsTrial *trial, HsContext *context);
+/* Run on context's backend; its workspace must be large enough.  Fills worst and complaint. */
+HsStatus hs_trial_compare(HsTrial *trial, HsContext *context);
+/* One run, not compared. */
+HsStatus hs_trial_call(HsTrial *trial, HsContext *context);
+/* Bytes that the operation must move: inputs once, outputs once, updated operands twice. */
+double hs_trial_bytes(const HsTrial *trial);
+/* "bf16 -> f32, 17 x 64 x 129, transpose_b" */
+const char *hs_case_describe(const HsCase *config, char *text, size_t bytes);
+
+static inline bool hs_case_has(const HsTrial *trial, unsigned option)
+{
+    return (trial->config->options & option) != 0;
+}
+
+/* Operands in the making: normal numbers, unless `fill` is changed afterwards. */
+static inline HsOperand hs_input(const char *name, double scale, HsTensor tensor)
+{
+    return (HsOperand){ .name = name, .role = HS_ROLE_INPUT, .fill = HS_FILL_NORMAL, .scale = scale, .tensor = tensor };
+}
+
+/* Outputs start as noise: one that is not written is found out. */
+static inline HsOperand hs_output(const char *name, HsTensor tensor)
+{
+    return (HsOperand){ .name = name, .role = HS_ROLE_OUTPUT, .fill = HS_FILL_NORMAL, .scale = 1.0, .tensor = tensor };
+}
+
+static inline HsOperand hs_updated(const char *name, double scale, HsTensor tensor)
+{
+    return (HsOperand){ .name = name, .role = HS_ROLE_BOTH, .fill = HS_FILL_NORMAL, .scale = scale, .tensor = tensor };
+}
+
+static inline HsOperand hs_filled(HsOperand operand, HsFill fill)
+{
+    operand.fill = fill;
+    return operand;
+}
+
+/* gamma_n of f32: the relative error of a value that went through n roundings. */
+static inline double hs_gamma(int64_t roundings)
+{
+    return hs_tolerance(roundings, 0, HS_F32, HS_F64, 1.0, 0.0);
+}
+
+/* What backends promise of exp, log, tanh, sin, cos, sqrt: as good as this many roundings. */
+enum { HS_FUNCTION_ROUNDINGS = 4 };
+
+/* Operand values: before the operation, and exactly after. */
+static inline const double *hs_initial(const HsTrial *trial, int operand)
+{
+    return trial->operands[operand].initial;
+}
+
+static inline const double *hs_exact(const HsTrial *trial, int operand)
+{
+    return trial->operands[operand].exact.data;
+}
+
+static inline bool hs_operand_present(const HsTrial *trial, int operand)
+{
+    return hs_tensor_present(&trial->operands[operand].tensor);
+}
+
+#define HS_COUNT_OF(array) ((int)(sizeof(array) / sizeof((array)[0])))
+
+#endif

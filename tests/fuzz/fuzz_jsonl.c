@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * JSON Lines of documents, and of prompts with completions.
+ */
+#include <assert.h>
+
+#include "runtime/data/source.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+    const HsSourceOptions options = { .text_field = "text",
+                                      .prompt_field = "prompt",
+                                      .completion_field = "completion" };
+    HsCorpus corpus = { 0 };
+    if (hs_jsonl_parse("fuzz", (const char *)bytes, size, &options, &corpus) == HS_OK) {
+        size_t text = 0;
+        for (int64_t i = 0; i < corpus.piece_count; i++) {
+            assert(corpus.pieces[i].start == text);
+            text += corpus.pieces[i].length;
+        }
+        /* A prompt is always followed by its completion. */
+        assert(text == corpus.text_length);
+        assert(corpus.piece_count == 0 || corpus.pieces[corpus.piece_count - 1].ends_document);
+    }
+    hs_corpus_deinit(&corpus);
+    return 0;
+}

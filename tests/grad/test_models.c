@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Both whole models, all of whose values are double here: every parameter's gradient against central differences of the
+ * loss, for each feature that changes the step table.
+ */
+#include "tests/support/tiny_model.h"
+
+#include <criterion/parameterized.h>
+#include <float.h>
+
+#include "tests/support/differences.h"
+#include "runtime/plan_internal.h"
+
+enum { SAMPLES_PER_PARAM = 12 };
+
+static const TinySpec specs[] = {
+    { .family = "gpt2",
+      .mode = "fp64",
+      .layers = 2,
+      .heads = 2,
+      .width = 8,
+      .vocabulary = 11,
+      .batch = 2,
+      .length = 5,
+      .tie_head = true },
+    { .family = "gpt2",
+      .mode = "fp64",
+      .layers = 2,
+      .heads = 2,
+      .width = 8,
+      .vocabulary = 11,
+      .batch = 2,
+      .length = 5,
+      .bias = true,
+      .tie_head = false },
+    { .family = "gpt2",
+      .mode = "fp64",
+      .layers = 2,
+      .heads = 2,
+      .width = 8,
+      .vocabulary = 11,
+      .batch = 2,
+      .length = 5,
+      .bias = true,
+      .tie_head = true,
+      .dropout = 0.3,
+      .head_chunk = 1000 },
+    { .family = "gpt2",
+      .mode = "fp64",
+      .layers = 1,
+      .heads = 1,
+      .width = 6,
+      .vocabulary = 9,
+      .batch = 2,
+      .length = 4,
+      .tie_head = true,
+      .z_loss = 0.05,
+      .policy = HS_RECOMPUTE_BLOCK },
+    { .family = "llama",
+      .mode = "fp64",
+      .layers = 2,
+      .heads = 4,
+      .kv_heads = 2,
+      .width = 8,
+      .mlp_width = 12,
+      .vocabulary = 11,
+      .batch = 2,
+      .length = 5,
+      .tie_head = true },
+    { .family = "llama",
+      .mode = "fp64",
+      .layers = 2,
+      .heads = 4,
+      .kv_heads = 1,
+      .head_dim = 4,
+      .width = 8,
+      .mlp_width = 12,
+      .vocabulary = 11,
+      .batch = 2,
+      .length = 5,
+      .qk_norm = true,
+      .qkv_bias = true },
+    { .family = "llama",
+      .mode = "fp64",
+      .layers = 2,
+      .heads = 2,
+      .width = 8,
+      .mlp_width = 10,
+      .vocabulary = 11,
+      .batch = 2,
+      .length = 5,
+      .dropout = 0.2,
+      .qkv_bias = true,
+      .policy = HS_RECOMPUTE_MLP },
+    { .family = "llama",
+      .mode = "fp64",
+      .layers = 1,
+      .heads = 2,
+      .width = 8,
+      .mlp_width = 10,
+      .vocabulary = 11,
+      .batch = 2,
+      .length = 5,
+      .z_loss = 0.03,
+      .tie_head = true,
+      .qk_norm = true },
+};
+
+/* z times the sum of squared log-sum-exps, from the evaluation's last hidden values: an independent few lines. */
+static double z_term(const TinyModel *tiny)
+{
+    const HsModel *model = &tiny->model;
+    const HsAction *head = &tiny->evaluate.actions[tiny->evaluate.action_count - 1];
+    const double *hidden = hs_plan_tensor(&tiny->evaluate, head->inputs[0], tiny->rows).data;
+    const double *weight = model->params[model->steps[model->loss_step].params[0]].weight.data;
+    double sum = 0;
+    for (int64_t row = 0; row < tiny->rows; row++) {
+        double total = 0;
+        for (int64_t v = 0; v < model->vocabulary; v++) {
+            double logit = 0;
+            for (int64_t c = 0; c < model->width; c++)
+                logit += hidden[row * model->width + c] * weight[v * model->width + c];
+            total += exp(logit);
+        }
+        if (tiny->targets[row] >= 0)
+            sum += log(total) * log(total);
+    }
+    /* the coefficient as the kernel has it, in float */
+    return (double)(float)tiny->spec.z_loss * sum;
+}
+
+static double whole_loss(void *user)
+{
+    TinyModel *tiny = user;
+    double loss = 0;
+    if (tiny->spec.dropout > 0) {
+        TINY_OK(hs_plan_train(&tiny->train, &tiny->context, tiny->tokens, tiny->targets, 11, 3, 0, 1.0f, &loss));
+        return loss;
+    }
+    TINY_OK(hs_plan_evaluate(&tiny->evaluate, &tiny->context, tiny->tokens, tiny->targets, &loss, NULL));
+    return loss + (tiny->spec.z_loss > 0 ? z_term(tiny) : 0);
+}
+
+static void check_param(TinyModel *tiny, const HsParam *param, const double *analytic, double rounding)
+{
+    double *weight = param->weight.data;
+    int64_t count = hs_tensor_count(&param->weight);
+    int64_t stride = count > SAMPLES_PER_PARAM ? count / SAMPLES_PER_PARAM : 1;
+    double largest = 0, largest_tolerance = 0;
+    for (int64_t i = 0; i < count; i += stride) {
+        Difference numeric = central_difference(whole_loss, tiny, &weight[i], rounding);
+        cr_assert(fabs(analytic[i] - numeric.derivative) <= numeric.tolerance,
+                  "%s[%lld]: gradient %.12g, difference quotient %.12g, tolerance %.3g", param->name, (long long)i,
+                  analytic[i], numeric.derivative, numeric.tolerance);
+        largest = fmax(largest, fabs(analytic[i]));
+        largest_tolerance = fmax(largest_tolerance, numeric.tolerance);
+    }
+    /* The check must be able to fail: gradients are there, and far above their tolerance. */
+    cr_assert(largest > 50 * largest_tolerance, "%s: gradients up to %g, tolerances up to %g", param->name, largest,
+              largest_tolerance);
+}
+
+/* Parameters travel between processes: numbers only, no pointers. */
+ParameterizedTestParameters(models, gradients)
+{
+    static int indices[sizeof specs / sizeof specs[0]];
+    for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++)
+        indices[i] = (int)i;
+    return cr_make_param_array(int, indices, sizeof specs / sizeof specs[0]);
+}
+
+ParameterizedTest(const int *index, models, gradients)
+{
+    TinyModel tiny;
+    tiny_create(&tiny, specs[*index]);
+    tiny_train(&tiny, 1.0f);
+    /* Each loss is a chain of sums of at most a few hundred terms: n u times the sum's size. */
+    double rounding = 300 * DBL_EPSILON * whole_loss(&tiny);
+    for (int p = 0; p < tiny.model.param_count; p++) {
+        tiny_train(&tiny, 1.0f); /* the differences of the parameter before added to the gradients */
+        const HsParam *param = &tiny.model.params[p];
+        double *analytic = malloc(hs_tensor_bytes(&param->gradient));
+        cr_assert(analytic);
+        memcpy(analytic, param->gradient.data, hs_tensor_bytes(&param->gradient));
+        check_param(&tiny, param, analytic, rounding);
+        free(analytic);
+    }
+    tiny_destroy(&tiny);
+}
+
+Test(models, gradient_scale_is_a_factor)
+{
+    TinyModel tiny;
+    tiny_create(&tiny, specs[0]);
+    tiny_train(&tiny, 1.0f);
+    double before = ((double *)tiny.model.params[0].gradient.data)[1];
+    tiny_train(&tiny, 8.0f);
+    cr_assert_float_eq(((double *)tiny.model.params[0].gradient.data)[1], 8 * before, 1e-12 * fabs(8 * before));
+    tiny_destroy(&tiny);
+}
+
+/* nanoGPT's published counts (position table included). */
+Test(models, parameter_counts)
+{
+    const struct {
+        TinySpec spec;
+        int64_t count;
+    } cases[] = {
+        { { .family = "gpt2", .layers = 4, .heads = 4, .width = 128, .length = 64, .tie_head = true }, 804096 },
+        { { .family = "gpt2", .layers = 6, .heads = 6, .width = 384, .length = 256, .tie_head = true }, 10745088 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        HsConfig config;
+        HsModel model;
+        tiny_config(&cases[i].spec, &config);
+        TINY_OK(hs_model_create(&config, hs_precision_find("fp32"), 65, &model));
+        cr_assert_eq(hs_model_parameter_count(&model), cases[i].count);
+        hs_model_destroy(&model);
+    }
+}
+
+/* GPT-2 small as released, 124,439,808 parameters. */
+Test(models, gpt2_small_count)
+{
+    TinySpec spec = {
+        .family = "gpt2", .layers = 12, .heads = 12, .width = 768, .length = 1024, .tie_head = true, .bias = true
+    };
+    HsConfig config;
+    HsModel model;
+    tiny_config(&spec, &config);
+    TINY_OK(hs_model_create(&config, hs_precision_find("fp32"), 50257, &model));
+    cr_assert_eq(hs_model_parameter_count(&model), 124439808);
+    hs_model_destroy(&model);
+}
+
+Test(models, sizes_that_do_not_fit_are_refused)
+{
+    const struct {
+        TinySpec spec;
+        const char *message;
+    } cases[] = {
+        { { .family = "gpt2", .layers = 1, .heads = 3, .width = 8, .length = 4 }, "model.heads" },
+        { { .family = "llama", .layers = 1, .heads = 4, .kv_heads = 3, .width = 8, .length = 4 }, "model.kv_heads" },
+        { { .family = "llama", .layers = 1, .heads = 2, .width = 6, .length = 4 }, "even" },
+        { { .family = "gpt2", .layers = 1, .heads = 1, .width = 512, .length = 4 }, "512 features" },
+        { { .family = "gpt2", .layers = 1, .heads = 2, .kv_heads = 1, .width = 8, .length = 4 }, "no meaning" },
+        { { .family = "llama", .layers = 1, .heads = 2, .width = 8, .length = 4, .bias = true }, "model.bias" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        HsConfig config;
+        HsModel model;
+        tiny_config(&cases[i].spec, &config);
+        cr_assert_eq(hs_model_create(&config, hs_precision_find("fp32"), 65, &model), HS_ECONFIG, "case %zu", i);
+        cr_assert(strstr(hs_error_message(), cases[i].message), "%s", hs_error_message());
+    }
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the dispatcher refuses, and how it says so; dry runs.
+ */
+#include <criterion/criterion.h>
+
+#include "kernels/backend.h"
+
+/* Shapes without data: a dry run looks at nothing else. */
+static HsTensor f32(int64_t rows, int64_t columns)
+{
+    return hs_tensor_2d(NULL, HS_F32, rows, columns);
+}
+
+static HsTensor f32_1d(int64_t count)
+{
+    return hs_tensor_1d(NULL, HS_F32, count);
+}
+
+static HsTensor bf16(int64_t rows, int64_t columns)
+{
+    return hs_tensor_2d(NULL, HS_BF16, rows, columns);
+}
+
+static HsContext dry(void)
+{
+    return (HsContext){ .backend = hs_backend_ref(), .threads = 1, .dry_run = true };
+}
+
+#define EXPECT_REFUSED(code, message, call)                                  \
+    do {                                                                     \
+        HsContext context = dry();                                           \
+        cr_expect_eq((call), (code), "expected a refusal: %s", message);     \
+        cr_expect_str_eq(hs_error_message(), message);                       \
+        cr_expect_eq(context.flops, 0.0, "a refused operation was counted"); \
+    } while (0)
+
+static HsMatmulArgs product(void)
+{
+    return (HsMatmulArgs){ .a = f32(8, 16), .b = f32(16, 256), .bias = f32_1d(256), .c = f32(8, 256) };
+}
+
+Test(checks, matmul)
+{
+    HsMatmulArgs args = product();
+    args.bias = f32_1d(128);
+    EXPECT_REFUSED(HS_ESHAPE, "matmul: bias is [128], expected [256]", hs_op_matmul(&context, &args));
+    args = product();
+    args.b = f32(17, 256);
+    EXPECT_REFUSED(HS_ESHAPE, "matmul: b is [17,256], expected [16,any]", hs_op_matmul(&context, &args));
+    args = product();
+    args.transpose_b = true;
+    EXPECT_REFUSED(HS_ESHAPE, "matmul: b is [16,256], expected [any,16]", hs_op_matmul(&context, &args));
+    args = product();
+    args.c = f32(256, 8);
+    EXPECT_REFUSED(HS_ESHAPE, "matmul: c is [256,8], expected [8,256]", hs_op_matmul(&context, &args));
+    args = product();
+    args.b = bf16(16, 256);
+    EXPECT_REFUSED(HS_ESHAPE, "matmul: b is bf16, expected f32 like a", hs_op_matmul(&context, &args));
+    args = product();
+    args.c = bf16(8, 256);
+    EXPECT_REFUSED(HS_ESHAPE, "matmul: c is bf16, expected f32", hs_op_matmul(&context, &args));
+    args = product();
+    args.bias = hs_tensor_1d(NULL, HS_BF16, 256);
+    EXPECT_REFUSED(HS_ESHAPE, "matmul: bias is bf16, expected f32", hs_op_matmul(&context, &args));
+    args = product();
+    args.epilogue = HS_EPILOGUE_GELU_BACKWARD;
+    EXPECT_REFUSED(HS_ESHAPE, "matmul: pre is missing, expected [8,256]", hs_op_matmul(&context, &args));
+    args = product();
+    args.pre = f32(8, 256);
+    EXPECT_REFUSED(HS_EINVAL, "matmul: pre is given, but no epilogue uses it", hs_op_matmul(&context, &args));
+    args = product();
+    args.a = f32(0, 16);
+    EXPECT_REFUSED(HS_ESHAPE, "matmul: a is [0,16], expected [any,any]", hs_op_matmul(&context, &args));
+}
+
+Test(checks, packed_weights)
+{
+    char bytes[64];
+    HsPacked packed = { bytes, HS_F32, 256, 16 };
+    HsMatmulArgs args = product();
+    args.b_packed = &packed;
+    EXPECT_REFUSED(HS_ESHAPE, "matmul: b_packed is [256,16] f32, expected [16,256] f32", hs_op_matmul(&context, &args));
+    EXPECT_REFUSED(HS_ESHAPE, "pack_weight: packed is [256,16], expected [16,256]",
+                   hs_op_pack_weight(&context, &(HsPackWeightArgs){ f32(16, 256), false, &packed }));
+    EXPECT_REFUSED(HS_EINVAL, "pack_weight: packed is missing",
+                   hs_op_pack_weight(&context, &(HsPackWeightArgs){ f32(16, 256), false, NULL }));
+}
+
+Test(checks, norms_and_heads)
+{
+    HsNormArgs norm = { .kind = HS_NORM_LAYER, .x = f32(4, 8), .weight = f32_1d(8), .y = f32(4, 8), .rstd = f32_1d(4) };
+    EXPECT_REFUSED(HS_ESHAPE, "norm_forward: mean is missing, expected [4]", hs_op_norm_forward(&context, &norm));
+    norm.mean = f32_1d(8);
+    EXPECT_REFUSED(HS_ESHAPE, "norm_forward: mean is [8], expected [4]", hs_op_norm_forward(&context, &norm));
+
+    HsRopeArgs rope = { .heads = { 1, 4, 3, 2, 8 }, .theta = 1e4, .x = f32(4, 56), .y = f32(4, 56) };
+    EXPECT_REFUSED(HS_EINVAL, "rope: 3 query heads cannot be shared evenly by 2 kv heads", hs_op_rope(&context, &rope));
+    rope.heads.heads = 4, rope.heads.head_dim = 7;
+    EXPECT_REFUSED(HS_EINVAL, "rope: head_dim must be even, it is rotated in pairs (got 7)",
+                   hs_op_rope(&context, &rope));
+    rope.heads.head_dim = 8;
+    EXPECT_REFUSED(HS_ESHAPE, "rope: x is [4,56], expected [4,64]", hs_op_rope(&context, &rope));
+    rope.heads.head_dim = 512;
+    EXPECT_REFUSED(HS_EINVAL, "rope: head_dim must be at most 256 (got 512)", hs_op_rope(&context, &rope));
+    rope.heads.head_dim = 8, rope.heads.batch = 0;
+    EXPECT_REFUSED(HS_EINVAL, "rope: batch must be at least 1 (got 0)", hs_op_rope(&context, &rope));
+}
+
+Test(checks, attention)
+{
+    HsAttentionArgs args = {
+        .heads = { 2, 4, 4, 2, 8 }, .dropout = 1.0f, .qkv = bf16(8, 64), .out = bf16(8, 32), .lse = f32(8, 4)
+    };
+    EXPECT_REFUSED(HS_EINVAL, "attention_forward: dropout probability must be in [0, 1) (got 1)",
+                   hs_op_attention_forward(&context, &args));
+    args.dropout = 0.0f, args.lse = f32(8, 2);
+    EXPECT_REFUSED(HS_ESHAPE, "attention_forward: lse is [8,2], expected [8,4]",
+                   hs_op_attention_forward(&context, &args));
+
+    const HsTensor cache = { NULL, HS_BF16, 3, { 2, 16, 16, 1 } };
+    HsAttentionCachedArgs cached = { .heads = { 2, 4, 4, 2, 8 },
+                                     .position_start = 13,
+                                     .qkv = bf16(8, 64),
+                                     .k_cache = cache,
+                                     .v_cache = cache,
+                                     .out = bf16(8, 32) };
+    EXPECT_REFUSED(HS_ESHAPE, "attention_cached: positions 13..16 do not fit a cache of 16",
+                   hs_op_attention_cached(&context, &cached));
+    cached.k_cache.dtype = HS_F32;
+    EXPECT_REFUSED(HS_ESHAPE, "attention_cached: k_cache is f32, expected bf16 like qkv",
+                   hs_op_attention_cached(&context, &cached));
+}
+
+Test(checks, embeddings_and_loss)
+{
+    HsEmbeddingArgs embedding = { .tokens = hs_tensor_1d(NULL, HS_I32, 12),
+                                  .token_table = f32(100, 8),
+                                  .position_table = f32(5, 8),
+                                  .sequence_length = 6,
+                                  .y = f32(12, 8) };
+    EXPECT_REFUSED(HS_ESHAPE, "embedding_forward: position_table is [5,8], expected at least [6,8]",
+                   hs_op_embedding_forward(&context, &embedding));
+    embedding.sequence_length = 5;
+    EXPECT_REFUSED(HS_ESHAPE, "embedding_forward: tokens is [12], expected a multiple of sequence_length 5",
+                   hs_op_embedding_forward(&context, &embedding));
+    embedding.tokens.dtype = HS_F32;
+    EXPECT_REFUSED(HS_ESHAPE, "embedding_forward: tokens is f32, expected i32",
+                   hs_op_embedding_forward(&context, &embedding));
+
+    HsCrossEntropyArgs loss = { .logits = bf16(4, 9), .targets = hs_tensor_1d(NULL, HS_I32, 4), .losses = f32_1d(4) };
+    EXPECT_REFUSED(HS_ESHAPE, "cross_entropy: logits is bf16, expected f32", hs_op_cross_entropy(&context, &loss));
+}
+
+Test(checks, elementwise_and_updates)
+{
+    EXPECT_REFUSED(HS_ESHAPE, "swiglu_forward: x is [4,8], expected [4,16]",
+                   hs_op_swiglu_forward(&context, &(HsUnaryArgs){ f32(4, 8), f32(4, 8) }));
+    EXPECT_REFUSED(HS_ESHAPE, "add: y is [4,7], expected 32 elements",
+                   hs_op_add(&context, &(HsAddArgs){ f32(4, 8), f32(4, 7) }));
+    EXPECT_REFUSED(HS_ESHAPE, "convert: stochastic rounding is for f32 to bf16 only (got bf16 to f32)",
+                   hs_op_convert(&context, &(HsConvertArgs){ .x = bf16(1, 3), .y = f32(1, 3), .stochastic = true }));
+    HsDropoutArgs dropout = { .probability = -0.5f, .x = f32(4, 8), .y = f32(4, 8) };
+    EXPECT_REFUSED(HS_EINVAL, "dropout_forward: dropout probability must be in [0, 1) (got -0.5)",
+                   hs_op_dropout_forward(&context, &dropout));
+    HsAdamWArgs adamw = { .grad = f32_1d(8), .m = f32_1d(8), .v = f32_1d(7), .weight = f32_1d(8) };
+    EXPECT_REFUSED(HS_ESHAPE, "adamw: v is [7], expected 8 elements", hs_op_adamw(&context, &adamw));
+    adamw.weight.dtype = HS_F16;
+    EXPECT_REFUSED(HS_ESHAPE, "adamw: an f16 weight needs a master (stochastic rounding is for bf16)",
+                   hs_op_adamw(&context, &adamw));
+    HsSgdArgs sgd = { .momentum = 0.9f, .grad = f32_1d(8), .weight = f32_1d(8) };
+    EXPECT_REFUSED(HS_ESHAPE, "sgd: buffer is missing, expected 8 elements", hs_op_sgd(&context, &sgd));
+}
+
+Test(checks, dry_runs_count_and_touch_nothing)
+{
+    HsContext context = dry();
+    HsMatmulArgs args = product();
+    cr_assert_eq(hs_op_matmul(&context, &args), HS_OK, "%s", hs_error_message());
+    cr_expect_eq(context.flops, 2.0 * 8 * 16 * 256);
+    context.flops = 0.0;
+    HsAttentionArgs attention = { .heads = { 2, 4, 4, 2, 8 }, .qkv = f32(8, 64), .out = f32(8, 32), .lse = f32(8, 4) };
+    cr_assert_eq(hs_op_attention_forward(&context, &attention), HS_OK, "%s", hs_error_message());
+    cr_expect_eq(context.flops, 2.0 * 8 * 4 * 32);
+    cr_expect_eq(context.workspace_needed, 0u, "the reference needs none");
+}
+
+static size_t hungry(const HsContext *context, const HsAddArgs *args)
+{
+    (void)context;
+    return 100 * (size_t)hs_tensor_count(&args->x);
+}
+
+Test(checks, workspace_is_planned_and_required)
+{
+    HsBackend backend = *hs_backend_ref();
+    backend.workspace.add = hungry;
+    HsContext context = dry();
+    context.backend = &backend;
+    float x[3] = { 1, 2, 3 }, y[3] = { 0 }, workspace[75];
+    const HsAddArgs small = { hs_tensor_1d(x, HS_F32, 1), hs_tensor_1d(y, HS_F32, 1) };
+    const HsAddArgs large = { hs_tensor_1d(x, HS_F32, 3), hs_tensor_1d(y, HS_F32, 3) };
+    cr_assert_eq(hs_op_add(&context, &large), HS_OK);
+    cr_assert_eq(hs_op_add(&context, &small), HS_OK);
+    cr_expect_eq(context.workspace_needed, 300u, "the largest of both");
+    cr_expect_eq(y[0], 0.0f, "a dry run computed");
+
+    context.dry_run = false;
+    context.workspace_bytes = 299;
+    context.workspace = workspace;
+    cr_expect_eq(hs_op_add(&context, &large), HS_ENOMEM);
+    cr_expect_str_eq(hs_error_message(), "add: the ref backend needs 300 bytes of workspace, the context has 299: plan "
+                                         "with a dry run");
+    context.workspace_bytes = 300;
+    cr_expect_eq(hs_op_add(&context, &large), HS_OK);
+    cr_expect_eq(y[2], 3.0f);
+}
+
+Test(checks, formulas_by_name)
+{
+    cr_expect_str_eq(hs_op_formula("add"), "y += x");
+    cr_expect_null(hs_op_formula("subtract"));
+}

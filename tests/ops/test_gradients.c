@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Every backward operation of the reference against central differences of its forward, both in f64.
+ * The loss is L = sum_i r_i y_i with fixed random r, so dy = r; each input element is moved in turn.
+ */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <string.h>
+
+#include "kernels/backend.h"
+#include "kernels/base/tolerance.h"
+#include "tests/support/differences.h"
+
+static HsContext reference(void)
+{
+    return (HsContext){ .backend = hs_backend_ref(), .threads = 1 };
+}
+
+static HsTensor vector(double *data, int64_t count)
+{
+    return hs_tensor_1d(data, HS_F64, count);
+}
+
+static HsTensor matrix(double *data, int64_t rows, int64_t columns)
+{
+    return hs_tensor_2d(data, HS_F64, rows, columns);
+}
+
+static void fill(double *values, int64_t count, uint32_t site)
+{
+    const HsRng rng = { .seed = 99, .site = site };
+    for (int64_t i = 0; i < count; i++) {
+        const HsPhilox draw = hs_rng_draw(&rng, (uint64_t)i);
+        double normal[2];
+        hs_rng_normal(draw.word[0], draw.word[1], normal);
+        values[i] = normal[0];
+    }
+}
+
+static double dot(const double *a, const double *b, int64_t count)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < count; i++)
+        sum += a[i] * b[i];
+    return sum;
+}
+
+#define COUNT(array) ((int64_t)(sizeof(array) / sizeof((array)[0])))
+#define RUN(call)    cr_assert_eq((call), HS_OK, "%s", hs_error_message())
+
+/* No loss here takes more than `terms` roundings in double, of numbers that sum to less than `magnitude` in size. */
+static double loss_rounding(void)
+{
+    const int64_t terms = 2000;
+    const double magnitude = 1000.0;
+    return hs_tolerance(terms, 0, HS_F64, HS_F64, magnitude, 0.0);
+}
+
+static void check(const char *name, double (*loss)(void *), void *user, double *x, const double *gradient,
+                  int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const Difference expected = central_difference(loss, user, &x[i], loss_rounding());
+        cr_expect(fabs(gradient[i] - expected.derivative) <= expected.tolerance,
+                  "%s[%d]: gradient %.12g, difference %.12g +- %.2g", name, (int)i, gradient[i], expected.derivative,
+                  expected.tolerance);
+    }
+}
+
+/* A two-layer block, as the models have it: y = gelu(x w1^T + b1) w2^T + b2 + x. */
+enum { ROWS = 5, WIDTH = 3, HIDDEN = 7 };
+
+typedef struct Block {
+    double x[ROWS * WIDTH], w1[HIDDEN * WIDTH], b1[HIDDEN], w2[WIDTH * HIDDEN], b2[WIDTH], r[ROWS * WIDTH];
+    double pre[ROWS * HIDDEN], h[ROWS * HIDDEN], y[ROWS * WIDTH];
+} Block;
+
+static double block_loss(void *user)
+{
+    Block *b = user;
+    HsContext context = reference();
+    RUN(hs_op_matmul(&context, &(HsMatmulArgs){ .a = matrix(b->x, ROWS, WIDTH),
+                                                .b = matrix(b->w1, HIDDEN, WIDTH),
+                                                .transpose_b = true,
+                                                .bias = vector(b->b1, HIDDEN),
+                                                .pre = matrix(b->pre, ROWS, HIDDEN),
+                                                .epilogue = HS_EPILOGUE_GELU,
+                                                .c = matrix(b->h, ROWS, HIDDEN) }));
+    RUN(hs_op_matmul(&context, &(HsMatmulArgs){ .a = matrix(b->h, ROWS, HIDDEN),
+                                                .b = matrix(b->w2, WIDTH, HIDDEN),
+                                                .transpose_b = true,
+                                                .bias = vector(b->b2, WIDTH),
+                                                .residual = matrix(b->x, ROWS, WIDTH),
+                                                .c = matrix(b->y, ROWS, WIDTH) }));
+    return dot(b->y, b->r, COUNT(b->y));
+}
+
+Test(gradients, matmul_with_epilogues)
+{
+    static Block b;
+    static double dpre[ROWS * HIDDEN], dx[ROWS * WIDTH], dw1[HIDDEN * WIDTH], dw2[WIDTH * HIDDEN], db1[HIDDEN],
+        db2[WIDTH];
+    fill(b.x, COUNT(b.x), 0), fill(b.w1, COUNT(b.w1), 1), fill(b.b1, COUNT(b.b1), 2), fill(b.w2, COUNT(b.w2), 3);
+    fill(b.b2, COUNT(b.b2), 4), fill(b.r, COUNT(b.r), 5);
+    block_loss(&b);
+
+    HsContext context = reference();
+    const HsTensor dy = matrix(b.r, ROWS, WIDTH), hidden_gradient = matrix(dpre, ROWS, HIDDEN);
+    RUN(hs_op_matmul(&context, &(HsMatmulArgs){ .a = dy,
+                                                .b = matrix(b.w2, WIDTH, HIDDEN),
+                                                .pre = matrix(b.pre, ROWS, HIDDEN),
+                                                .epilogue = HS_EPILOGUE_GELU_BACKWARD,
+                                                .c = hidden_gradient }));
+    RUN(hs_op_matmul(&context, &(HsMatmulArgs){ .a = dy,
+                                                .b = matrix(b.h, ROWS, HIDDEN),
+                                                .transpose_a = true,
+                                                .accumulate = true,
+                                                .c = matrix(dw2, WIDTH, HIDDEN) }));
+    RUN(hs_op_bias_backward(&context, &(HsBiasBackwardArgs){ dy, vector(db2, WIDTH) }));
+    RUN(hs_op_matmul(&context, &(HsMatmulArgs){ .a = hidden_gradient,
+                                                .b = matrix(b.x, ROWS, WIDTH),
+                                                .transpose_a = true,
+                                                .accumulate = true,
+                                                .c = matrix(dw1, HIDDEN, WIDTH) }));
+    RUN(hs_op_bias_backward(&context, &(HsBiasBackwardArgs){ hidden_gradient, vector(db1, HIDDEN) }));
+    memcpy(dx, b.r, sizeof dx); /* the residual's share */
+    RUN(hs_op_matmul(&context, &(HsMatmulArgs){ .a = hidden_gradient,
+                                                .b = matrix(b.w1, HIDDEN, WIDTH),
+                                                .accumulate = true,
+                                                .c = matrix(dx, ROWS, WIDTH) }));
+    check("x", block_loss, &b, b.x, dx, COUNT(dx));
+    check("w1", block_loss, &b, b.w1, dw1, COUNT(dw1));
+    check("b1", block_loss, &b, b.b1, db1, COUNT(db1));
+    check("w2", block_loss, &b, b.w2, dw2, COUNT(dw2));
+    check("b2", block_loss, &b, b.b2, db2, COUNT(db2));
+}
+
+typedef struct Norm {
+    HsNormKind kind;
+    double x[ROWS * HIDDEN], weight[HIDDEN], bias[HIDDEN], r[ROWS * HIDDEN], y[ROWS * HIDDEN], mean[ROWS], rstd[ROWS];
+} Norm;
+
+static double norm_loss(void *user)
+{
+    Norm *n = user;
+    HsContext context = reference();
+    const bool layer = n->kind == HS_NORM_LAYER;
+    const HsTensor absent = { 0 };
+    RUN(hs_op_norm_forward(&context, &(HsNormArgs){ .kind = n->kind,
+                                                    .epsilon = 1e-3f,
+                                                    .x = matrix(n->x, ROWS, HIDDEN),
+                                                    .weight = vector(n->weight, HIDDEN),
+                                                    .bias = layer ? vector(n->bias, HIDDEN) : absent,
+                                                    .y = matrix(n->y, ROWS, HIDDEN),
+                                                    .mean = layer ? vector(n->mean, ROWS) : absent,
+                                                    .rstd = vector(n->rstd, ROWS) }));
+    return dot(n->y, n->r, COUNT(n->y));
+}
+
+static void check_norm(HsNormKind kind)
+{
+    static Norm n;
+    static double dx[ROWS * HIDDEN], dweight[HIDDEN], dbias[HIDDEN];
+    n.kind = kind;
+    fill(n.x, COUNT(n.x), 0), fill(n.weight, COUNT(n.weight), 1), fill(n.bias, COUNT(n.bias), 2);
+    fill(n.r, COUNT(n.r), 3);
+    norm_loss(&n);
+    HsContext context = reference();
+    const bool layer = kind == HS_NORM_LAYER;
+    const HsTensor absent = { 0 };
+    /* dx starts at 0 and is accumulated twice by halves of dy: accumulation is checked on the way */
+    for (int64_t i = 0; i < COUNT(n.r); i++)
+        n.r[i] /= 2.0;
+    for (int half = 0; half < 2; half++)
+        RUN(hs_op_norm_backward(&context, &(HsNormBackwardArgs){ .kind = kind,
+                                                                 .dy = matrix(n.r, ROWS, HIDDEN),
+                                                                 .x = matrix(n.x, ROWS, HIDDEN),
+                                                                 .weight = vector(n.weight, HIDDEN),
+                                                                 .mean = layer ? vector(n.mean, ROWS) : absent,
+                                                                 .rstd = vector(n.rstd, ROWS),
+                                                                 .accumulate = true,
+                                                                 .dx = matrix(dx, ROWS, HIDDEN),
+                                                                 .dweight = vector(dweight, HIDDEN),
+                                                                 .dbias = layer ? vector(dbias, HIDDEN) : absent }));
+    for (int64_t i = 0; i < COUNT(n.r); i++)
+        n.r[i] *= 2.0;
+    check("x", norm_loss, &n, n.x, dx, COUNT(dx));
+    check("weight", norm_loss, &n, n.weight, dweight, COUNT(dweight));
+    if (layer)
+        check("bias", norm_loss, &n, n.bias, dbias, COUNT(dbias));
+}
+
+Test(gradients, layer_norm)
+{
+    check_norm(HS_NORM_LAYER);
+}
+
+Test(gradients, rms_norm)
+{
+    check_norm(HS_NORM_RMS);
+}
+
+/* Packed projections: two sequences of four, four query heads on two kv heads of four. */
+#define HEADS                                                                      \
+    {                                                                              \
+        .batch = 2, .sequence_length = 4, .heads = 4, .kv_heads = 2, .head_dim = 4 \
+    }
+enum { TOKENS = 8, HEAD_DIM = 4, NORMED = 6, PROJECTION = 8 * HEAD_DIM, RESULT = 4 * HEAD_DIM };
+static const HsHeads heads = HEADS;
+
+typedef struct HeadNorm {
+    double x[TOKENS * PROJECTION], q_weight[HEAD_DIM], k_weight[HEAD_DIM], r[TOKENS * PROJECTION];
+    double y[TOKENS * PROJECTION], rstd[TOKENS * NORMED];
+} HeadNorm;
+
+static double head_norm_loss(void *user)
+{
+    HeadNorm *n = user;
+    HsContext context = reference();
+    RUN(hs_op_head_norm_forward(&context, &(HsHeadNormArgs){ .heads = heads,
+                                                             .epsilon = 1e-3f,
+                                                             .x = matrix(n->x, TOKENS, PROJECTION),
+                                                             .q_weight = vector(n->q_weight, HEAD_DIM),
+                                                             .k_weight = vector(n->k_weight, HEAD_DIM),
+                                                             .y = matrix(n->y, TOKENS, PROJECTION),
+                                                             .rstd = matrix(n->rstd, TOKENS, NORMED) }));
+    return dot(n->y, n->r, COUNT(n->y));
+}
+
+Test(gradients, head_norm)
+{
+    static HeadNorm n;
+    static double dx[TOKENS * PROJECTION], dq[HEAD_DIM], dk[HEAD_DIM];
+    fill(n.x, COUNT(n.x), 0), fill(n.q_weight, HEAD_DIM, 1), fill(n.k_weight, HEAD_DIM, 2), fill(n.r, COUNT(n.r), 3);
+    head_norm_loss(&n);
+    HsContext context = reference();
+    RUN(hs_op_head_norm_backward(&context, &(HsHeadNormBackwardArgs){ .heads = heads,
+                                                                      .dy = matrix(n.r, TOKENS, PROJECTION),
+                                                                      .x = matrix(n.x, TOKENS, PROJECTION),
+                                                                      .q_weight = vector(n.q_weight, HEAD_DIM),
+                                                                      .k_weight = vector(n.k_weight, HEAD_DIM),
+                                                                      .rstd = matrix(n.rstd, TOKENS, NORMED),
+                                                                      .dx = matrix(dx, TOKENS, PROJECTION),
+                                                                      .dq_weight = vector(dq, HEAD_DIM),
+                                                                      .dk_weight = vector(dk, HEAD_DIM) }));
+    check("x", head_norm_loss, &n, n.x, dx, COUNT(dx));
+    check("q_weight", head_norm_loss, &n, n.q_weight, dq, HEAD_DIM);
+    check("k_weight", head_norm_loss, &n, n.k_weight, dk, HEAD_DIM);
+}
+
+typedef struct Rope {
+    double x[TOKENS * PROJECTION], r[TOKENS * PROJECTION], y[TOKENS * PROJECTION];
+} Rope;
+
+static double rope_loss(void *user)
+{
+    Rope *p = user;
+    HsContext context = reference();
+    RUN(hs_op_rope(&context, &(HsRopeArgs){ .heads = heads,
+                                            .theta = 100.0,
+                                            .position_start = 2,
+                                            .x = matrix(p->x, TOKENS, PROJECTION),
+                                            .y = matrix(p->y, TOKENS, PROJECTION) }));
+    return dot(p->y, p->r, COUNT(p->y));
+}
+
+Test(gradients, rope)
+{
+    static Rope p;
+    static double dx[TOKENS * PROJECTION];
+    fill(p.x, COUNT(p.x), 0), fill(p.r, COUNT(p.r), 1);
+    HsContext context = reference();
+    RUN(hs_op_rope(&context, &(HsRopeArgs){ .heads = heads,
+                                            .theta = 100.0,
+                                            .position_start = 2,
+                                            .inverse = true,
+                                            .x = matrix(p.r, TOKENS, PROJECTION),
+                                            .y = matrix(dx, TOKENS, PROJECTION) }));
+    check("x", rope_loss, &p, p.x, dx, COUNT(dx));
+}
+
+typedef struct Attention {
+    float dropout;
+    double qkv[TOKENS * PROJECTION], r[TOKENS * RESULT], out[TOKENS * RESULT], lse[TOKENS * 4];
+} Attention;
+
+static const HsRng mask_rng = { .seed = 4, .step = 9, .site = 2, .row_offset = 8 };
+
+static double attention_loss(void *user)
+{
+    Attention *a = user;
+    HsContext context = reference();
+    RUN(hs_op_attention_forward(&context, &(HsAttentionArgs){ .heads = heads,
+                                                              .scale = 0.5f,
+                                                              .dropout = a->dropout,
+                                                              .rng = mask_rng,
+                                                              .qkv = matrix(a->qkv, TOKENS, PROJECTION),
+                                                              .out = matrix(a->out, TOKENS, RESULT),
+                                                              .lse = matrix(a->lse, TOKENS, 4) }));
+    return dot(a->out, a->r, COUNT(a->out));
+}
+
+static void check_attention(float dropout)
+{
+    static Attention a;
+    static double dqkv[TOKENS * PROJECTION];
+    a.dropout = dropout;
+    fill(a.qkv, COUNT(a.qkv), 0), fill(a.r, COUNT(a.r), 1);
+    attention_loss(&a);
+    HsContext context = reference();
+    RUN(hs_op_attention_backward(&context, &(HsAttentionBackwardArgs){ .heads = heads,
+                                                                       .scale = 0.5f,
+                                                                       .dropout = dropout,
+                                                                       .rng = mask_rng,
+                                                                       .dout = matrix(a.r, TOKENS, RESULT),
+                                                                       .qkv = matrix(a.qkv, TOKENS, PROJECTION),
+                                                                       .out = matrix(a.out, TOKENS, RESULT),
+                                                                       .lse = matrix(a.lse, TOKENS, 4),
+                                                                       .dqkv = matrix(dqkv, TOKENS, PROJECTION) }));
+    check("qkv", attention_loss, &a, a.qkv, dqkv, COUNT(dqkv));
+}
+
+Test(gradients, attention_with_grouped_queries)
+{
+    check_attention(0.0f);
+}
+
+Test(gradients, attention_with_dropout)
+{
+    check_attention(0.3f);
+}

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Backward of the elementwise operations, the embeddings and the loss against central differences, in f64.
+ */
+#include <criterion/criterion.h>
+#include <math.h>
+
+#include "kernels/backend.h"
+#include "kernels/base/tolerance.h"
+#include "tests/support/differences.h"
+
+enum { ROWS = 6, WIDTH = 5 };
+#define RUN(call) cr_assert_eq((call), HS_OK, "%s", hs_error_message())
+
+static HsContext reference(void)
+{
+    return (HsContext){ .backend = hs_backend_ref(), .threads = 1 };
+}
+
+static HsTensor matrix(double *data, int64_t columns)
+{
+    return hs_tensor_2d(data, HS_F64, ROWS, columns);
+}
+
+static void fill(double *values, int64_t count, uint32_t site)
+{
+    const HsRng rng = { .seed = 5, .site = site };
+    for (int64_t i = 0; i < count; i++) {
+        const HsPhilox draw = hs_rng_draw(&rng, (uint64_t)i);
+        double normal[2];
+        hs_rng_normal(draw.word[0], draw.word[1], normal);
+        values[i] = 2.0 * normal[0];
+    }
+}
+
+static double dot(const double *a, const double *b, int64_t count)
+{
+    double sum = 0.0;
+    for (int64_t i = 0; i < count; i++)
+        sum += a[i] * b[i];
+    return sum;
+}
+
+/* No loss here takes more than 1000 roundings in double, of numbers that sum to less than 1000. */
+static void check(double (*loss)(void *), void *user, double *x, const double *gradient, int64_t count)
+{
+    const double rounding = hs_tolerance(1000, 0, HS_F64, HS_F64, 1000.0, 0.0);
+    for (int64_t i = 0; i < count; i++) {
+        const Difference expected = central_difference(loss, user, &x[i], rounding);
+        cr_expect(fabs(gradient[i] - expected.derivative) <= expected.tolerance,
+                  "[%d]: gradient %.12g, difference %.12g +- %.2g", (int)i, gradient[i], expected.derivative,
+                  expected.tolerance);
+    }
+}
+
+typedef struct Unary {
+    HsStatus (*forward)(HsContext *, const HsUnaryArgs *);
+    int64_t input_width;
+    double x[ROWS * 2 * WIDTH], r[ROWS * WIDTH], y[ROWS * WIDTH];
+} Unary;
+
+static double unary_loss(void *user)
+{
+    Unary *u = user;
+    HsContext context = reference();
+    RUN(u->forward(&context, &(HsUnaryArgs){ matrix(u->x, u->input_width), matrix(u->y, WIDTH) }));
+    return dot(u->y, u->r, ROWS * WIDTH);
+}
+
+static void check_unary(HsStatus (*forward)(HsContext *, const HsUnaryArgs *),
+                        HsStatus (*backward)(HsContext *, const HsUnaryBackwardArgs *), int64_t input_width)
+{
+    static Unary u;
+    static double dx[ROWS * 2 * WIDTH];
+    u.forward = forward;
+    u.input_width = input_width;
+    fill(u.x, ROWS * input_width, 0), fill(u.r, ROWS * WIDTH, 1);
+    HsContext context = reference();
+    RUN(backward(&context,
+                 &(HsUnaryBackwardArgs){ matrix(u.r, WIDTH), matrix(u.x, input_width), matrix(dx, input_width) }));
+    check(unary_loss, &u, u.x, dx, ROWS * input_width);
+}
+
+Test(gradients, gelu)
+{
+    check_unary(hs_op_gelu_forward, hs_op_gelu_backward, WIDTH);
+}
+
+Test(gradients, swiglu)
+{
+    check_unary(hs_op_swiglu_forward, hs_op_swiglu_backward, 2 * WIDTH);
+}
+
+static const HsRng mask_rng = { .seed = 4, .step = 9, .site = 2, .row_offset = 3 };
+
+typedef struct Dropout {
+    double x[ROWS * WIDTH], residual[ROWS * WIDTH], r[ROWS * WIDTH], y[ROWS * WIDTH];
+} Dropout;
+
+static double dropout_loss(void *user)
+{
+    Dropout *d = user;
+    HsContext context = reference();
+    RUN(hs_op_dropout_forward(&context, &(HsDropoutArgs){ .probability = 0.4f,
+                                                          .rng = mask_rng,
+                                                          .x = matrix(d->x, WIDTH),
+                                                          .residual = matrix(d->residual, WIDTH),
+                                                          .y = matrix(d->y, WIDTH) }));
+    return dot(d->y, d->r, ROWS * WIDTH);
+}
+
+Test(gradients, dropout)
+{
+    static Dropout d;
+    static double dx[ROWS * WIDTH];
+    fill(d.x, ROWS * WIDTH, 0), fill(d.residual, ROWS * WIDTH, 1), fill(d.r, ROWS * WIDTH, 2);
+    HsContext context = reference();
+    RUN(hs_op_dropout_backward(
+        &context,
+        &(HsDropoutArgs){ .probability = 0.4f, .rng = mask_rng, .x = matrix(d.r, WIDTH), .y = matrix(dx, WIDTH) }));
+    check(dropout_loss, &d, d.x, dx, ROWS * WIDTH);
+    check(dropout_loss, &d, d.residual, d.r, ROWS * WIDTH);
+}
+
+typedef struct Loss {
+    float z;
+    double logits[ROWS * WIDTH], losses[ROWS], dlogits[ROWS * WIDTH];
+    int32_t targets[ROWS];
+} Loss;
+
+static const float gradient_scale = 0.25f;
+
+/* gs sum_n (loss_n + z lse_n^2), lse from the loss itself; ignored rows count nothing. */
+static double total_loss(void *user)
+{
+    Loss *l = user;
+    HsContext context = reference();
+    RUN(hs_op_cross_entropy(&context, &(HsCrossEntropyArgs){ .logits = matrix(l->logits, WIDTH),
+                                                             .targets = hs_tensor_1d(l->targets, HS_I32, ROWS),
+                                                             .z_loss = l->z,
+                                                             .losses = hs_tensor_1d(l->losses, HS_F64, ROWS) }));
+    double sum = 0.0;
+    for (int n = 0; n < ROWS; n++) {
+        if (l->targets[n] < 0)
+            continue;
+        const double lse = l->losses[n] + l->logits[n * WIDTH + l->targets[n]];
+        sum += l->losses[n] + (double)l->z * lse * lse;
+    }
+    return (double)gradient_scale * sum;
+}
+
+static void check_cross_entropy(float z)
+{
+    static Loss l = { .targets = { 0, 4, -1, 2, 2, -1 } };
+    l.z = z;
+    fill(l.logits, ROWS * WIDTH, 0);
+    HsContext context = reference();
+    RUN(hs_op_cross_entropy(&context, &(HsCrossEntropyArgs){ .logits = matrix(l.logits, WIDTH),
+                                                             .targets = hs_tensor_1d(l.targets, HS_I32, ROWS),
+                                                             .z_loss = z,
+                                                             .gradient_scale = &gradient_scale,
+                                                             .losses = hs_tensor_1d(l.losses, HS_F64, ROWS),
+                                                             .dlogits = matrix(l.dlogits, WIDTH) }));
+    cr_assert_eq(l.losses[2], 0.0);
+    for (int v = 0; v < WIDTH; v++)
+        cr_assert_eq(l.dlogits[2 * WIDTH + v], 0.0, "an ignored row has a gradient");
+    check(total_loss, &l, l.logits, l.dlogits, ROWS * WIDTH);
+}
+
+Test(gradients, cross_entropy)
+{
+    check_cross_entropy(0.0f);
+}
+
+Test(gradients, cross_entropy_with_z_loss)
+{
+    check_cross_entropy(0.125f);
+}
+
+enum { VOCABULARY = 4, LENGTH = 3, POSITIONS = 5 };
+
+typedef struct Embedding {
+    double table[VOCABULARY * WIDTH], positions[POSITIONS * WIDTH], r[ROWS * WIDTH], y[ROWS * WIDTH];
+    int32_t tokens[ROWS];
+} Embedding;
+
+static double embedding_loss(void *user)
+{
+    Embedding *e = user;
+    HsContext context = reference();
+    RUN(hs_op_embedding_forward(
+        &context, &(HsEmbeddingArgs){ .tokens = hs_tensor_1d(e->tokens, HS_I32, ROWS),
+                                      .token_table = hs_tensor_2d(e->table, HS_F64, VOCABULARY, WIDTH),
+                                      .position_table = hs_tensor_2d(e->positions, HS_F64, POSITIONS, WIDTH),
+                                      .sequence_length = LENGTH,
+                                      .y = matrix(e->y, WIDTH) }));
+    return dot(e->y, e->r, ROWS * WIDTH);
+}
+
+Test(gradients, embedding)
+{
+    static Embedding e = { .tokens = { 1, 3, 1, 0, 1, 3 } };
+    static double dtable[VOCABULARY * WIDTH], dpositions[POSITIONS * WIDTH];
+    fill(e.table, VOCABULARY * WIDTH, 0), fill(e.positions, POSITIONS * WIDTH, 1), fill(e.r, ROWS * WIDTH, 2);
+    HsContext context = reference();
+    RUN(hs_op_embedding_backward(
+        &context, &(HsEmbeddingBackwardArgs){ .tokens = hs_tensor_1d(e.tokens, HS_I32, ROWS),
+                                              .dy = matrix(e.r, WIDTH),
+                                              .sequence_length = LENGTH,
+                                              .dtoken_table = hs_tensor_2d(dtable, HS_F64, VOCABULARY, WIDTH),
+                                              .dposition_table = hs_tensor_2d(dpositions, HS_F64, POSITIONS, WIDTH) }));
+    check(embedding_loss, &e, e.table, dtable, VOCABULARY * WIDTH);
+    check(embedding_loss, &e, e.positions, dpositions, POSITIONS * WIDTH);
+}

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The reference against closed forms: numbers worked out by hand, identities, limits.
+ */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <string.h>
+
+#include "kernels/backend.h"
+#include "kernels/base/tolerance.h"
+
+#define RUN(call) cr_assert_eq((call), HS_OK, "%s", hs_error_message())
+
+static HsContext reference(void)
+{
+    return (HsContext){ .backend = hs_backend_ref(), .threads = 1 };
+}
+
+static HsTensor f32_vector(float *data, int64_t count)
+{
+    return hs_tensor_1d(data, HS_F32, count);
+}
+
+static HsTensor f32_matrix(float *data, int64_t rows, int64_t columns)
+{
+    return hs_tensor_2d(data, HS_F32, rows, columns);
+}
+
+/* Values that one correctly rounded f32 operation chain in double may differ in: half a unit in the last place. */
+static void expect_f32(const char *what, float found, double exact)
+{
+    const double tolerance = hs_tolerance(8, 0, HS_F64, HS_F32, fabs(exact) + 1.0, exact);
+    cr_expect(fabs((double)found - exact) <= tolerance, "%s: %.9g, expected %.9g", what, (double)found, exact);
+}
+
+Test(ref, matmul_layouts)
+{
+    /* a = [1 2 3; 4 5 6], b = [1 0; 2 1; 0 3]:  a b = [5 11; 14 23] */
+    float a[] = { 1, 2, 3, 4, 5, 6 }, a_transposed[] = { 1, 4, 2, 5, 3, 6 };
+    float b[] = { 1, 0, 2, 1, 0, 3 }, b_transposed[] = { 1, 2, 0, 0, 1, 3 };
+    const float expected[] = { 5, 11, 14, 23 };
+    HsContext context = reference();
+    for (int layout = 0; layout < 4; layout++) {
+        const bool ta = layout & 1, tb = layout & 2;
+        float c[4] = { 0 };
+        RUN(hs_op_matmul(&context, &(HsMatmulArgs){ .a = ta ? f32_matrix(a_transposed, 3, 2) : f32_matrix(a, 2, 3),
+                                                    .b = tb ? f32_matrix(b_transposed, 2, 3) : f32_matrix(b, 3, 2),
+                                                    .transpose_a = ta,
+                                                    .transpose_b = tb,
+                                                    .c = f32_matrix(c, 2, 2) }));
+        cr_expect_arr_eq(c, expected, sizeof c, "layout %d", layout);
+    }
+}
+
+Test(ref, matmul_bias_residual_accumulate_in_place)
+{
+    float a[] = { 2 }, b[] = { 3, 5 }, bias[] = { 100, 200 }, c[] = { 1000, 2000 };
+    HsContext context = reference();
+    RUN(hs_op_matmul(&context, &(HsMatmulArgs){ .a = f32_matrix(a, 1, 1),
+                                                .b = f32_matrix(b, 1, 2),
+                                                .bias = f32_vector(bias, 2),
+                                                .residual = f32_matrix(c, 1, 2),
+                                                .accumulate = true,
+                                                .c = f32_matrix(c, 1, 2) }));
+    cr_expect_eq(c[0], 2106.0f); /* 6 + 100 + 1000 as residual + 1000 as itself */
+    cr_expect_eq(c[1], 4210.0f);
+}
+
+Test(ref, matmul_gelu_reads_pre_as_it_is_stored)
+{
+    /* 1 + 2^-8 is a tie in bf16 and becomes 1, so c must be gelu(1). */
+    float a[] = { 1.00390625f }, b[] = { 1 }, c[1];
+    uint16_t pre[1];
+    HsContext context = reference();
+    RUN(hs_op_matmul(&context, &(HsMatmulArgs){ .a = f32_matrix(a, 1, 1),
+                                                .b = f32_matrix(b, 1, 1),
+                                                .epilogue = HS_EPILOGUE_GELU,
+                                                .pre = hs_tensor_2d(pre, HS_BF16, 1, 1),
+                                                .c = f32_matrix(c, 1, 1) }));
+    cr_expect_eq(hs_bf16_decode(pre[0]), 1.0f);
+    expect_f32("gelu(1)", c[0], 0.5 * (1.0 + tanh(sqrt(2.0 / acos(-1.0)) * 1.044715)));
+}
+
+Test(ref, layer_norm_of_two)
+{
+    /* x = (1, 3): mean 2, variance 1 */
+    float x[] = { 1, 3 }, weight[] = { 2, 4 }, bias[] = { 10, 20 }, y[2], mean[1], rstd[1];
+    HsContext context = reference();
+    RUN(hs_op_norm_forward(&context, &(HsNormArgs){ .kind = HS_NORM_LAYER,
+                                                    .epsilon = 0.0f,
+                                                    .x = f32_matrix(x, 1, 2),
+                                                    .weight = f32_vector(weight, 2),
+                                                    .bias = f32_vector(bias, 2),
+                                                    .y = f32_matrix(y, 1, 2),
+                                                    .mean = f32_vector(mean, 1),
+                                                    .rstd = f32_vector(rstd, 1) }));
+    cr_expect_eq(mean[0], 2.0f);
+    cr_expect_eq(rstd[0], 1.0f);
+    cr_expect_eq(y[0], 8.0f);
+    cr_expect_eq(y[1], 24.0f);
+}
+
+Test(ref, rms_norm_of_two)
+{
+    /* x = (1, 7): mean square 25 */
+    float x[] = { 1, 7 }, weight[] = { 5, 10 }, y[2], rstd[1];
+    HsContext context = reference();
+    RUN(hs_op_norm_forward(&context, &(HsNormArgs){ .kind = HS_NORM_RMS,
+                                                    .x = f32_matrix(x, 1, 2),
+                                                    .weight = f32_vector(weight, 2),
+                                                    .y = f32_matrix(y, 1, 2),
+                                                    .rstd = f32_vector(rstd, 1) }));
+    expect_f32("rstd", rstd[0], 0.2);
+    expect_f32("y[0]", y[0], 1.0);
+    expect_f32("y[1]", y[1], 14.0);
+}
+
+Test(ref, rope_turns_by_the_position)
+{
+    /* one head of two at position 3: the pair (1, 0) turns by 3 radians; the value head stays */
+    const HsHeads heads = { 1, 1, 1, 1, 2 };
+    float x[] = { 1, 0, 0, 1, 5, 6 };
+    HsContext context = reference();
+    RUN(hs_op_rope(&context, &(HsRopeArgs){ .heads = heads,
+                                            .theta = 10000.0,
+                                            .position_start = 3,
+                                            .x = f32_matrix(x, 1, 6),
+                                            .y = f32_matrix(x, 1, 6) }));
+    expect_f32("cos", x[0], cos(3.0));
+    expect_f32("sin", x[1], sin(3.0));
+    expect_f32("-sin", x[2], -sin(3.0));
+    expect_f32("cos", x[3], cos(3.0));
+    cr_expect_eq(x[4], 5.0f);
+    cr_expect_eq(x[5], 6.0f);
+}
+
+Test(ref, rope_pairs_halves)
+{
+    /* head dimension 4: element 0 turns with element 2 by 1 radian, 1 with 3 by theta^(-1/2) = 0.1 */
+    const HsHeads heads = { 1, 2, 1, 1, 4 };
+    float x[24] = { 0 };
+    x[12] = 1.0f, x[13] = 1.0f; /* the query of row 1 */
+    HsContext context = reference();
+    RUN(hs_op_rope(
+        &context,
+        &(HsRopeArgs){ .heads = heads, .theta = 100.0, .x = f32_matrix(x, 2, 12), .y = f32_matrix(x, 2, 12) }));
+    expect_f32("cos 1", x[12], cos(1.0));
+    expect_f32("cos 0.1", x[13], cos(0.1));
+    expect_f32("sin 1", x[14], sin(1.0));
+    expect_f32("sin 0.1", x[15], sin(0.1));
+}
+
+enum { LENGTH = 3 };
+static const HsHeads single = { 1, LENGTH, 1, 1, 1 };
+
+/* q k v of one-dimensional heads, row by row */
+static void attend(float *qkv, float *out, float *lse)
+{
+    HsContext context = reference();
+    RUN(hs_op_attention_forward(&context, &(HsAttentionArgs){ .heads = single,
+                                                              .scale = 1.0f,
+                                                              .qkv = f32_matrix(qkv, LENGTH, 3),
+                                                              .out = f32_matrix(out, LENGTH, 1),
+                                                              .lse = f32_matrix(lse, LENGTH, 1) }));
+}
+
+Test(ref, attention_with_equal_scores_is_a_causal_mean)
+{
+    float qkv[] = { 0, 1, 3, 0, 2, 6, 0, 3, 12 }, out[LENGTH], lse[LENGTH];
+    attend(qkv, out, lse);
+    expect_f32("out[0]", out[0], 3.0);
+    expect_f32("out[1]", out[1], 4.5);
+    expect_f32("out[2]", out[2], 7.0);
+    expect_f32("lse[2]", lse[2], log(3.0));
+}
+
+Test(ref, attention_survives_huge_scores)
+{
+    /* scores 10^4 apart: exp overflows and underflows, the softmax is an argmax */
+    float qkv[] = { 100, 100, 1, 100, 200, 2, 100, -100, 4 }, out[LENGTH], lse[LENGTH];
+    attend(qkv, out, lse);
+    cr_expect_eq(out[0], 1.0f);
+    cr_expect_eq(out[1], 2.0f);
+    cr_expect_eq(out[2], 2.0f);
+    cr_expect_eq(lse[0], 1e4f);
+    cr_expect_eq(lse[2], 2e4f);
+}
+
+Test(ref, attention_shares_kv_heads)
+{
+    /* two query heads, one kv head: both read the same values, through different scores */
+    const HsHeads heads = { 1, 2, 2, 1, 1 };
+    float qkv[] = { 0, 0, 0, 1, 0, 1, 1, 3 }, out[4], lse[4];
+    HsContext context = reference();
+    RUN(hs_op_attention_forward(&context, &(HsAttentionArgs){ .heads = heads,
+                                                              .scale = 1.0f,
+                                                              .qkv = f32_matrix(qkv, 2, 4),
+                                                              .out = f32_matrix(out, 2, 2),
+                                                              .lse = f32_matrix(lse, 2, 2) }));
+    expect_f32("query 0", out[2], 2.0);
+    expect_f32("query 1", out[3], (1.0 + 3.0 * exp(1.0)) / (1.0 + exp(1.0)));
+}
+
+/* The same tokens all at once, and one after another through the cache. */
+Test(ref, attention_cached_equals_attention_forward)
+{
+    enum { B = 2, T = 9, H = 4, G = 2, D = 8, COLUMNS = (H + 2 * G) * D, ROOM = 12 };
+    static float qkv[B * T * COLUMNS], out[B * T * H * D], lse[B * T * H];
+    static float k[B * ROOM * G * D], v[B * ROOM * G * D];
+    const HsRng rng = { .seed = 3 };
+    for (int i = 0; i < B * T * COLUMNS; i++)
+        qkv[i] = 4.0f * hs_rng_uniform(hs_rng_draw(&rng, (uint64_t)i).word[0]) - 2.0f;
+    HsContext context = reference();
+    RUN(hs_op_attention_forward(&context, &(HsAttentionArgs){ .heads = { B, T, H, G, D },
+                                                              .scale = 0.35f,
+                                                              .qkv = f32_matrix(qkv, B * T, COLUMNS),
+                                                              .out = f32_matrix(out, B * T, H * D),
+                                                              .lse = f32_matrix(lse, B * T, H) }));
+    const HsTensor k_cache = { k, HS_F32, 3, { B, ROOM, G * D, 1 } }, v_cache = { v, HS_F32, 3, { B, ROOM, G * D, 1 } };
+    /* a prompt of five, then pieces of one, two and one */
+    const int pieces[] = { 5, 1, 2, 1 };
+    int start = 0;
+    for (int piece = 0; piece < 4; piece++) {
+        const int count = pieces[piece];
+        static float rows[B * T * COLUMNS], result[B * T * H * D];
+        for (int b = 0; b < B; b++)
+            memcpy(rows + b * count * COLUMNS, qkv + (b * T + start) * COLUMNS,
+                   (size_t)(count * COLUMNS) * sizeof *rows);
+        RUN(hs_op_attention_cached(&context, &(HsAttentionCachedArgs){ .heads = { B, count, H, G, D },
+                                                                       .scale = 0.35f,
+                                                                       .position_start = start,
+                                                                       .qkv = f32_matrix(rows, B * count, COLUMNS),
+                                                                       .k_cache = k_cache,
+                                                                       .v_cache = v_cache,
+                                                                       .out = f32_matrix(result, B * count, H * D) }));
+        for (int b = 0; b < B; b++)
+            cr_expect_arr_eq(result + b * count * H * D, out + (b * T + start) * H * D,
+                             (size_t)(count * H * D) * sizeof *out, "sequence %d from %d", b, start);
+        start += count;
+    }
+}
+
+Test(ref, cross_entropy_of_equal_logits)
+{
+    float logits[] = { 7, 7, 7, 7, 1, 2, 3, 4 }, losses[2], gradient[8];
+    int32_t targets[] = { 2, -1 };
+    const float scale = 8.0f;
+    HsContext context = reference();
+    RUN(hs_op_cross_entropy(&context, &(HsCrossEntropyArgs){ .logits = f32_matrix(logits, 2, 4),
+                                                             .targets = hs_tensor_1d(targets, HS_I32, 2),
+                                                             .gradient_scale = &scale,
+                                                             .losses = f32_vector(losses, 2),
+                                                             .dlogits = f32_matrix(gradient, 2, 4) }));
+    expect_f32("loss", losses[0], log(4.0));
+    cr_expect_eq(losses[1], 0.0f);
+    const double expected[] = { 2, 2, -6, 2, 0, 0, 0, 0 };
+    for (int i = 0; i < 8; i++)
+        expect_f32("gradient", gradient[i], expected[i]);
+}
+
+Test(ref, dropout_keeps_its_share_and_ignores_the_split)
+{
+    enum { ROWS = 200, COLUMNS = 50, SPLIT = 80 };
+    static float x[ROWS * COLUMNS], whole[ROWS * COLUMNS], parts[ROWS * COLUMNS];
+    for (int i = 0; i < ROWS * COLUMNS; i++)
+        x[i] = 1.0f;
+    HsDropoutArgs args = { .probability = 0.25f, .rng = { .seed = 1, .step = 2, .site = 3 } };
+    HsContext context = reference();
+    args.x = f32_matrix(x, ROWS, COLUMNS), args.y = f32_matrix(whole, ROWS, COLUMNS);
+    RUN(hs_op_dropout_forward(&context, &args));
+    args.x = f32_matrix(x, SPLIT, COLUMNS), args.y = f32_matrix(parts, SPLIT, COLUMNS);
+    RUN(hs_op_dropout_forward(&context, &args));
+    args.rng.row_offset = SPLIT;
+    args.x = f32_matrix(x, ROWS - SPLIT, COLUMNS);
+    args.y = f32_matrix(parts + SPLIT * COLUMNS, ROWS - SPLIT, COLUMNS);
+    RUN(hs_op_dropout_forward(&context, &args));
+    cr_expect_arr_eq(whole, parts, sizeof whole);
+    double kept = 0.0;
+    for (int i = 0; i < ROWS * COLUMNS; i++) {
+        if (whole[i] != 0.0f) {
+            expect_f32("kept element", whole[i], 4.0 / 3.0);
+            kept += 1.0;
+        }
+    }
+    /* five standard deviations of a binomial share */
+    const double count = ROWS * COLUMNS;
+    cr_expect(fabs(kept - 0.75 * count) <= 5.0 * sqrt(count * 0.75 * 0.25), "%g of %g kept", kept, count);
+}
+
+Test(ref, embedding_gathers_and_scatters)
+{
+    float table[] = { 1, 2, 3, 4, 5, 6 }, positions[] = { 10, 20, 30, 40 }, y[8];
+    int32_t tokens[] = { 2, 0, 2, 1 };
+    HsContext context = reference();
+    RUN(hs_op_embedding_forward(&context, &(HsEmbeddingArgs){ .tokens = hs_tensor_1d(tokens, HS_I32, 4),
+                                                              .token_table = f32_matrix(table, 3, 2),
+                                                              .position_table = f32_matrix(positions, 2, 2),
+                                                              .sequence_length = 2,
+                                                              .y = f32_matrix(y, 4, 2) }));
+    const float expected[] = { 15, 26, 31, 42, 15, 26, 33, 44 };
+    cr_expect_arr_eq(y, expected, sizeof y);
+
+    float dy[] = { 1, 2, 3, 4, 5, 6, 7, 8 }, dtable[6] = { 100 }, dpositions[4] = { 0 };
+    RUN(hs_op_embedding_backward(&context,
+                                 &(HsEmbeddingBackwardArgs){ .tokens = hs_tensor_1d(tokens, HS_I32, 4),
+                                                             .dy = f32_matrix(dy, 4, 2),
+                                                             .sequence_length = 2,
+                                                             .dtoken_table = f32_matrix(dtable, 3, 2),
+                                                             .dposition_table = f32_matrix(dpositions, 2, 2) }));
+    const float expected_table[] = { 103, 4, 7, 8, 6, 8 }, expected_positions[] = { 6, 8, 10, 12 };
+    cr_expect_arr_eq(dtable, expected_table, sizeof dtable);
+    cr_expect_arr_eq(dpositions, expected_positions, sizeof dpositions);
+}
+
+Test(ref, swiglu_and_gelu_at_zero_and_far_out)
+{
+    float x[] = { 0, 30, -30, 3, 3, 3 }, y[3];
+    HsContext context = reference();
+    RUN(hs_op_swiglu_forward(&context, &(HsUnaryArgs){ f32_matrix(x, 1, 6), f32_matrix(y, 1, 3) }));
+    cr_expect_eq(y[0], 0.0f);
+    expect_f32("silu(30) 3", y[1], 90.0 / (1.0 + exp(-30.0)));
+    expect_f32("silu(-30) 3", y[2], -90.0 / (1.0 + exp(30.0)));
+    RUN(hs_op_gelu_forward(&context, &(HsUnaryArgs){ f32_matrix(x, 1, 3), f32_matrix(y, 1, 3) }));
+    cr_expect_eq(y[0], 0.0f);
+    cr_expect_eq(y[1], 30.0f);
+    cr_expect_eq(y[2], -0.0f);
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Small models for tests: a description of a few numbers becomes a committed model with its plans and a fixed batch.
+ * Functions are in the header so that tests of lower layers do not link the runtime.
+ */
+#ifndef HS_TESTS_SUPPORT_TINY_MODEL_H
+#define HS_TESTS_SUPPORT_TINY_MODEL_H
+
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/plan.h"
+
+typedef struct TinySpec {
+    const char *family, *mode;
+    int64_t layers, heads, kv_heads, head_dim, width, mlp_width, vocabulary, batch, length, head_chunk;
+    bool bias, qkv_bias, qk_norm, tie_head;
+    double dropout, z_loss, init_std;
+    HsRecompute policy;
+    int64_t recompute_every;
+    const HsBackend *backend; /* NULL: ref */
+    int threads;
+    bool gradients_in_16_bits;
+} TinySpec;
+
+typedef struct TinyModel {
+    TinySpec spec;
+    HsConfig config;
+    HsDevice device;
+    HsContext context;
+    HsModel model;
+    HsPlan train, evaluate;
+    int64_t rows;
+    int32_t *tokens, *targets; /* [rows]; every fifth target is ignored */
+    int64_t counted;
+} TinyModel;
+
+#define TINY_OK(expression) cr_assert_eq((expression), HS_OK, "%s: %s", #expression, hs_error_message())
+
+static inline void tiny_config(const TinySpec *spec, HsConfig *config)
+{
+    memset(config, 0, sizeof *config);
+    config->training.max_length = spec->length;
+    config->model.family = (char *)(uintptr_t)spec->family;
+    config->model.layers = spec->layers;
+    config->model.heads = spec->heads;
+    config->model.kv_heads = spec->kv_heads;
+    config->model.head_dim = spec->head_dim;
+    config->model.width = spec->width;
+    config->model.mlp_width = spec->mlp_width;
+    config->model.bias = spec->bias;
+    config->model.qkv_bias = spec->qkv_bias;
+    config->model.qk_norm = spec->qk_norm;
+    config->model.tie_head = spec->tie_head;
+    config->model.dropout = spec->dropout;
+    config->model.norm_epsilon = 1e-5;
+    config->model.rope_theta = 10000;
+    config->model.z_loss = spec->z_loss;
+    config->memory.head_chunk = spec->head_chunk ? spec->head_chunk : 5;
+}
+
+/* Move gains and biases off their symmetric initial values, so that a test sees what they do. */
+static inline void tiny_perturb_vectors(TinyModel *tiny)
+{
+    HsRng rng = { .seed = 77, .site = 9 };
+    for (int p = 0; p < tiny->model.param_count; p++) {
+        HsParam *param = &tiny->model.params[p];
+        if (param->rank == 2)
+            continue;
+        rng.step = (uint32_t)p;
+        for (int64_t i = 0; i < hs_tensor_count(&param->weight); i++) {
+            double old = hs_dtype_load(param->weight.dtype, param->weight.data, i);
+            double shift = 0.4 * (double)hs_rng_uniform(hs_rng_draw(&rng, (uint64_t)i).word[0]) - 0.2;
+            hs_dtype_store(param->weight.dtype, param->weight.data, i, old + shift);
+        }
+    }
+}
+
+static inline void tiny_create(TinyModel *tiny, TinySpec spec)
+{
+    memset(tiny, 0, sizeof *tiny);
+    tiny->spec = spec;
+    tiny_config(&spec, &tiny->config);
+    TINY_OK(hs_device_host_init(&tiny->device));
+    tiny->context = (HsContext){ .backend = spec.backend ? spec.backend : hs_backend_ref(),
+                                 .device = &tiny->device,
+                                 .threads = spec.threads ? spec.threads : 1 };
+    HsPrecision precision = *hs_precision_find(spec.mode);
+    if (spec.gradients_in_16_bits)
+        precision.gradient = precision.wgrad.out = precision.weight;
+    TINY_OK(hs_model_create(&tiny->config, &precision, spec.vocabulary, &tiny->model));
+    int64_t every = spec.recompute_every ? spec.recompute_every : 1;
+    TINY_OK(
+        hs_plan_create(&tiny->model, &tiny->context, spec.batch, spec.length, true, spec.policy, every, &tiny->train));
+    TINY_OK(hs_plan_create(&tiny->model, &tiny->context, spec.batch, spec.length, false, HS_RECOMPUTE_NONE, 1,
+                           &tiny->evaluate));
+    TINY_OK(hs_model_commit(&tiny->model, &tiny->context, true, 0));
+    TINY_OK(hs_plan_commit(&tiny->train, &tiny->context));
+    TINY_OK(hs_plan_commit(&tiny->evaluate, &tiny->context));
+    TINY_OK(hs_model_initialize(&tiny->model, &tiny->context, 4242, spec.init_std > 0 ? spec.init_std : 0.3));
+    tiny_perturb_vectors(tiny);
+
+    tiny->rows = spec.batch * spec.length;
+    tiny->tokens = malloc((size_t)tiny->rows * sizeof *tiny->tokens);
+    tiny->targets = malloc((size_t)tiny->rows * sizeof *tiny->targets);
+    cr_assert(tiny->tokens && tiny->targets);
+    HsRng rng = { .seed = 5 };
+    for (int64_t row = 0; row < tiny->rows; row++) {
+        HsPhilox bits = hs_rng_draw(&rng, (uint64_t)row);
+        tiny->tokens[row] = (int32_t)(bits.word[0] % (uint32_t)spec.vocabulary);
+        tiny->targets[row] = row % 5 == 3 ? -1 : (int32_t)(bits.word[1] % (uint32_t)spec.vocabulary);
+        tiny->counted += tiny->targets[row] >= 0;
+    }
+}
+
+static inline void tiny_destroy(TinyModel *tiny)
+{
+    hs_plan_destroy(&tiny->train);
+    hs_plan_destroy(&tiny->evaluate);
+    hs_model_destroy(&tiny->model);
+    free(tiny->tokens);
+    free(tiny->targets);
+}
+
+static inline void tiny_clear_gradients(TinyModel *tiny)
+{
+    for (int p = 0; p < tiny->model.param_count; p++) {
+        HsTensor *gradient = &tiny->model.params[p].gradient;
+        memset(gradient->data, 0, hs_tensor_bytes(gradient));
+    }
+}
+
+/* Loss sum of one training micro-batch over the whole batch; gradients hold its derivative times `scale`. */
+static inline double tiny_train(TinyModel *tiny, float scale)
+{
+    double loss = 0;
+    tiny_clear_gradients(tiny);
+    TINY_OK(hs_plan_train(&tiny->train, &tiny->context, tiny->tokens, tiny->targets, 11, 3, 0, scale, &loss));
+    return loss;
+}
+
+#endif
