@@ -144,8 +144,8 @@ format: ## format every C file
 FUZZ_SECONDS ?= 600
 FUZZ_FLAGS    = -std=c11 -D_GNU_SOURCE -g -O1 -I. -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
                 $(shell pkg-config --cflags $(PACKAGES) 2>/dev/null)
-FUZZ_SOURCES  = $(wildcard kernels/base/*.c) $(wildcard runtime/data/*.c) $(wildcard runtime/config*.c) runtime/json.c \
-                $(wildcard runtime/safetensors*.c) $(wildcard runtime/checkpoint*.c) runtime/files.c runtime/json_scan.c runtime/utf8.c
+FUZZ_SOURCES  = $(wildcard kernels/base/*.c) $(wildcard runtime/data/*.c) $(wildcard runtime/config*.c) $(wildcard runtime/json*.c) \
+                $(wildcard runtime/safetensors*.c) $(wildcard runtime/checkpoint*.c) runtime/files.c runtime/utf8.c
 .PHONY: fuzz
 fuzz: $(FUZZERS) ## fuzz every parser for FUZZ_SECONDS (600) each
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) tests/fuzz/run.sh $(FUZZERS)

@@ -56,6 +56,9 @@ bool hs_config_is_set(const HsConfig *config, const char *dotted_key)
 static HsStatus unknown_key(const char *name, const HsYaml *node, const char *dotted)
 {
     char near[HS_DOTTED_BYTES];
+    if (hs_config_key_suggest(dotted, near) && strcmp(dotted, near) == 0) /* dots are for the command line */
+        return hs_yaml_fail(name, node->line, node->column, "write %.*s: and, indented under it, %s:",
+                            (int)strcspn(near, "."), near, strrchr(near, '.') + 1);
     if (hs_config_key_suggest(dotted, near))
         return hs_yaml_fail(name, node->line, node->column, "unknown key %.80s; did you mean %s?", dotted, near);
     return hs_yaml_fail(name, node->line, node->column, "unknown key %.80s; configs/REFERENCE.md lists them all",
@@ -175,7 +178,7 @@ static HsStatus apply_override(HsConfig *config, const char *text)
         return hs_yaml_fail(NULL, 0, 0, "%.80s is not of the form section.key=value", text);
     char dotted[HS_DOTTED_BYTES];
     snprintf(dotted, sizeof dotted, "%.*s", (int)(equals - text), text);
-    const HsConfigKey *key;
+    const HsConfigKey *key = NULL;
     HsYaml *node;
     HS_TRY(find_override(dotted, &key));
     HS_TRY(hs_yaml_parse_value(equals + 1, &node));

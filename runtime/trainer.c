@@ -199,6 +199,8 @@ HsStatus hs_trainer_create(HsConfig *config, HsTrainer *trainer)
     char *folder = NULL;
     HsStatus status = hs_trainer_find_checkpoint(config, &folder);
     if (status == HS_OK)
+        status = hs_checkpoint_clean(config->training.out_dir); /* what a killed run left half written */
+    if (status == HS_OK)
         status = create(trainer, folder);
     free(folder);
     if (status != HS_OK)

@@ -59,7 +59,7 @@ static HsStatus load_vocabulary(Loading *loading, const HsJson *vocab)
     for (const HsJson *item = hs_json_first(vocab); item; item = hs_json_next(item)) {
         const char *token = hs_json_key(item);
         size_t length = strlen(token);
-        int32_t id;
+        int32_t id = 0;
         int64_t earlier;
         HS_TRY(read_id(loading, item, token, &id));
         if (hs_map_get(&loading->ids, token, length, &earlier))
@@ -146,7 +146,7 @@ static HsStatus load_added_token(Loading *loading, const HsJson *node)
     HsBpe *bpe = loading->bpe;
     const char *content;
     int64_t known;
-    int32_t id;
+    int32_t id = 0;
     HS_TRY(hs_json_need_string(loading->name, node, "content", &content));
     HS_TRY(read_id(loading, hs_json_get(node, "id"), content, &id));
     if (content[0] == '\0')

@@ -87,7 +87,7 @@ HsStatus hs_tokenizer_parse(const char *name, const char *json, size_t length, H
 {
     *tokenizer = NULL;
     HsJson *root;
-    const HsTokenizerKind *kind;
+    const HsTokenizerKind *kind = NULL;
     HS_TRY(hs_json_parse(name, json, length, &root));
     HsStatus status = kind_of_file(name, root, &kind);
     if (status == HS_OK)

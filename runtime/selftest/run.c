@@ -137,7 +137,7 @@ static HsStatus run_op(int op, HsContext *context, bool with_speed, FILE *out, i
         }
         failed++;
     }
-    fprintf(out, "%-20s %4d cases  worst error %8.2g of tolerance  %s", op_rows[op].name, test->case_count, worst,
+    fprintf(out, "%-20s %4d cases  worst error %8.3g of tolerance  %s", op_rows[op].name, test->case_count, worst,
             failed ? "FAILED" : "ok    ");
     if (with_speed)
         HS_TRY(report_speed(op, context, out));

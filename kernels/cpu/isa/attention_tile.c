@@ -90,38 +90,25 @@ static inline __attribute__((always_inline)) void transpose(HsF32x16 rows[HS_LAN
 
 void HS_ISA_NAME(hs_attention_load_rows)(const HsHeadRows *rows, float factor, HsPanels out)
 {
-    float buffer[HS_MAX_HEAD_DIM + HS_TILE_COLUMNS];
-    const int64_t padded = hs_cpu_block_count(rows->width, HS_LANES) * HS_LANES;
-    memset(buffer, 0, sizeof buffer);
     for (int64_t row = 0; row < rows->count; row++) {
-        hs_simd_row_to_f32(rows->dtype, hs_head_row(rows, row), rows->width, buffer);
-        for (int64_t column = 0; column < rows->width; column++)
-            buffer[column] *= factor;
-        for (int64_t column = 0; column < padded; column += HS_TILE_COLUMNS) {
-            const int64_t left = padded - column < HS_TILE_COLUMNS ? padded - column : HS_TILE_COLUMNS;
-            memcpy(out.data + column / HS_TILE_COLUMNS * out.stride + row * HS_TILE_COLUMNS, buffer + column,
-                   (size_t)left * sizeof *buffer);
-        }
+        const void *from = hs_head_row(rows, row);
+        for (int64_t column = 0; column < rows->width; column += HS_LANES)
+            hs_group_store(out, row, (int)(column / HS_LANES),
+                           hs_simd_load_part(rows->dtype, from, column, rows->width - column) * factor);
     }
 }
 
 void HS_ISA_NAME(hs_attention_load_columns)(const HsHeadRows *rows, float factor, HsPanels out)
 {
-    /* One spare vector a row: the rows then lie in different cache sets, and a tail of the width reads zeros. */
-    float buffer[HS_LANES][HS_MAX_HEAD_DIM + HS_LANES];
-    memset(buffer, 0, sizeof buffer);
     for (int group = 0; group * HS_LANES < rows->count; group++) {
-        for (int lane = 0; lane < HS_LANES; lane++) {
-            const int64_t row = group * HS_LANES + lane;
-            if (row < rows->count)
-                hs_simd_row_to_f32(rows->dtype, hs_head_row(rows, row), rows->width, buffer[lane]);
-            else
-                memset(buffer[lane], 0, sizeof buffer[lane]);
-        }
         for (int64_t column = 0; column < rows->width; column += HS_LANES) {
             HsF32x16 block[HS_LANES];
-            for (int lane = 0; lane < HS_LANES; lane++)
-                memcpy(&block[lane], &buffer[lane][column], sizeof block[lane]);
+            for (int lane = 0; lane < HS_LANES; lane++) {
+                const int64_t row = group * HS_LANES + lane;
+                block[lane] = row < rows->count
+                                  ? hs_simd_load_part(rows->dtype, hs_head_row(rows, row), column, rows->width - column)
+                                  : (HsF32x16){ 0 };
+            }
             transpose(block);
             for (int lane = 0; lane < HS_LANES && column + lane < rows->width; lane++)
                 hs_group_store(out, column + lane, group, block[lane] * factor);
@@ -132,7 +119,6 @@ void HS_ISA_NAME(hs_attention_load_columns)(const HsHeadRows *rows, float factor
 void HS_ISA_NAME(hs_attention_store_columns)(HsPanels in, const HsF32x16 factors[HS_ATTENTION_GROUPS],
                                              const HsHeadRows *rows)
 {
-    float buffer[HS_LANES][HS_MAX_HEAD_DIM + HS_LANES];
     for (int group = 0; group * HS_LANES < rows->count; group++) {
         for (int64_t column = 0; column < rows->width; column += HS_LANES) {
             HsF32x16 block[HS_LANES];
@@ -140,24 +126,20 @@ void HS_ISA_NAME(hs_attention_store_columns)(HsPanels in, const HsF32x16 factors
                 block[lane] = column + lane < rows->width ? hs_group_load(in, column + lane, group) * factors[group]
                                                           : (HsF32x16){ 0 };
             transpose(block);
-            for (int lane = 0; lane < HS_LANES; lane++)
-                memcpy(&buffer[lane][column], &block[lane], sizeof block[lane]);
+            for (int lane = 0; lane < HS_LANES && group * HS_LANES + lane < rows->count; lane++)
+                hs_simd_store_part(rows->dtype, hs_head_row(rows, group * HS_LANES + lane), column, block[lane],
+                                   rows->width - column);
         }
-        for (int lane = 0; lane < HS_LANES && group * HS_LANES + lane < rows->count; lane++)
-            hs_simd_row_from_f32(rows->dtype, buffer[lane], rows->width, hs_head_row(rows, group * HS_LANES + lane));
     }
 }
 
 void HS_ISA_NAME(hs_attention_store_rows)(HsPanels in, const HsHeadRows *rows)
 {
-    float buffer[HS_MAX_HEAD_DIM + HS_TILE_COLUMNS];
     for (int64_t row = 0; row < rows->count; row++) {
-        for (int64_t column = 0; column < rows->width; column += HS_TILE_COLUMNS) {
-            const int64_t left = rows->width - column < HS_TILE_COLUMNS ? rows->width - column : HS_TILE_COLUMNS;
-            memcpy(buffer + column, in.data + column / HS_TILE_COLUMNS * in.stride + row * HS_TILE_COLUMNS,
-                   (size_t)left * sizeof *buffer);
-        }
-        hs_simd_row_from_f32(rows->dtype, buffer, rows->width, hs_head_row(rows, row));
+        void *to = hs_head_row(rows, row);
+        for (int64_t column = 0; column < rows->width; column += HS_LANES)
+            hs_simd_store_part(rows->dtype, to, column, hs_group_load(in, row, (int)(column / HS_LANES)),
+                               rows->width - column);
     }
 }
 

@@ -3,29 +3,33 @@
  * What follows the sums of a matrix product, while they are still in the first-level cache:
  *     value = sum + bias;  gelu: pre = round(value), value = gelu(pre);  gelu backward: value *= gelu'(pre)
  *     c = round(value + residual [+ c])
- * A vector at a time; columns past the edge of c are neither read nor written.
+ * Sixteen columns at a time; columns past the edge of c are neither read nor written.
  */
 #include "kernels/cpu/isa/matmul.h"
-#include "kernels/cpu/simd_math.h"
+#include "kernels/cpu/simd.h"
+
+#ifdef HS_ISA_avx512bf16
+#include <immintrin.h>
+#endif
 
 /* Rounding of bare sums.  vcvtneps2bf16 equals the exact rule except that it flushes subnormal numbers, and sums of
  * vdpbf16ps are never subnormal. */
-HS_INLINE void store_sums(HsDtype dtype, HsPanelFormat format, void *c, int64_t index, const float *sums)
+HS_SIMD void store_sums(HsDtype dtype, HsPanelFormat format, void *c, int64_t index, const float *sums)
 {
 #ifdef HS_ISA_avx512bf16
     if (dtype == HS_BF16 && format == HS_PANEL_BF16_PAIRS) {
         _mm256_storeu_si256((__m256i *)(void *)((uint16_t *)c + index),
-                            (__m256i)_mm512_cvtneps_pbh(_mm512_load_ps(sums)));
+                            (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(sums)));
         return;
     }
 #endif
     (void)format;
-    hs_vec_store(dtype, c, index, HS_LANES, hs_vec_load_f32(sums, 0, HS_LANES));
+    hs_simd_store(dtype, c, index, hs_simd_load_f32(sums));
 }
 
 /* The commonest case, c = round(sum) over whole vectors, with the dtype a constant wherever this is inlined. */
-HS_INLINE void finish_bare(HsDtype dtype, HsPanelFormat format, const HsTensor *c, const float *sums, int64_t index,
-                           int rows, int columns)
+HS_SIMD void finish_bare(HsDtype dtype, HsPanelFormat format, const HsTensor *c, const float *sums, int64_t index,
+                         int rows, int columns)
 {
     for (int i = 0; i < rows; i++, index += c->shape[1], sums += HS_TILE_COLUMNS)
         for (int j = 0; j < columns; j += HS_LANES)
@@ -38,32 +42,32 @@ static bool is_bare(const HsMatmulArgs *args, int columns)
            args->epilogue == HS_EPILOGUE_NONE && !args->accumulate;
 }
 
-HS_INLINE HsVec load(const HsTensor *t, int64_t index, int lanes)
+HS_SIMD HsF32x16 load(const HsTensor *t, int64_t index, int lanes)
 {
-    return hs_vec_load(t->dtype, t->data, index, lanes);
+    return hs_simd_load_part(t->dtype, t->data, index, lanes);
 }
 
 /* Columns [column, column + lanes) of one row; `index` is the first one's place in c.  `lanes` is the constant HS_LANES
  * for all but the last vector of a row. */
-HS_INLINE void finish_vector(const HsMatmulArgs *args, HsVec value, int64_t index, int64_t column, int lanes)
+HS_SIMD void finish_vector(const HsMatmulArgs *args, HsF32x16 value, int64_t index, int64_t column, int lanes)
 {
     if (hs_tensor_present(&args->bias))
-        value += hs_vec_load_f32(args->bias.data, column, lanes);
+        value += hs_simd_load_part(HS_F32, args->bias.data, column, lanes);
     if (args->epilogue == HS_EPILOGUE_GELU) {
         if (hs_tensor_present(&args->pre)) {
             /* Backward will read pre as stored, so forward's gelu sees the same number. */
-            hs_vec_store(args->pre.dtype, args->pre.data, index, lanes, value);
+            hs_simd_store_part(args->pre.dtype, args->pre.data, index, value, lanes);
             value = load(&args->pre, index, lanes);
         }
-        value = hs_vec_gelu(value);
+        value = hs_simd_gelu(value);
     } else if (args->epilogue == HS_EPILOGUE_GELU_BACKWARD) {
-        value *= hs_vec_gelu_derivative(load(&args->pre, index, lanes));
+        value *= hs_simd_gelu_derivative(load(&args->pre, index, lanes));
     }
     if (hs_tensor_present(&args->residual))
         value += load(&args->residual, index, lanes);
     if (args->accumulate)
         value += load(&args->c, index, lanes);
-    hs_vec_store(args->c.dtype, args->c.data, index, lanes, value);
+    hs_simd_store_part(args->c.dtype, args->c.data, index, value, lanes);
 }
 
 void HS_ISA_NAME(hs_tile_finish)(const HsMatmulArgs *args, const float *sums, int64_t row, int rows, int64_t column,
@@ -81,15 +85,16 @@ void HS_ISA_NAME(hs_tile_finish)(const HsMatmulArgs *args, const float *sums, in
             finish_bare(HS_F16, format, c, sums, index, rows, columns);
         return;
     }
-    /* A tile holds whole vectors of sums, also where c ends within one. */
     for (int i = 0; i < rows; i++) {
-        for (int j = 0; j < columns; j += HS_LANES) {
-            const HsVec value = hs_vec_load_f32(sums, i * HS_TILE_COLUMNS + j, HS_LANES);
-            const int64_t place = index + i * c->shape[1] + j;
-            if (columns - j >= HS_LANES)
-                finish_vector(args, value, place, column + j, HS_LANES);
-            else
-                finish_vector(args, value, place, column + j, columns - j);
+        const float *row_sums = sums + i * HS_TILE_COLUMNS;
+        const int64_t place = index + i * c->shape[1];
+        int j = 0;
+        for (; j + HS_LANES <= columns; j += HS_LANES)
+            finish_vector(args, hs_simd_load_f32(row_sums + j), place + j, column + j, HS_LANES);
+        if (j < columns) {
+            const int lanes = columns - j;
+            const HsF32x16 value = hs_simd_load_part(HS_F32, row_sums, j, lanes);
+            finish_vector(args, value, place + j, column + j, lanes);
         }
     }
 }

@@ -7,7 +7,7 @@
  * to the panels) or along k (then each lane's words are scattered, a few cache lines at a time).
  */
 #include "kernels/cpu/isa/matmul.h"
-#include "kernels/cpu/simd_vector.h"
+#include "kernels/cpu/simd.h"
 
 #include <string.h>
 

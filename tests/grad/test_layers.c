@@ -1,0 +1,424 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Every layer alone, in double on ref: backward against central differences of L = sum r_i y_i with random r, for each
+ * differentiable input and parameter.  Gradients start from random values, so that "adds to" and "writes" are told
+ * apart.
+ */
+#include <criterion/criterion.h>
+#include <float.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/layers/layer.h"
+#include "tests/support/differences.h"
+
+enum { B = 2, T = 4, N = B * T, C = 6, F = 10, H = 4, G = 2, D = 4, V = 7, POSITIONS = 5 };
+enum { MAX_TENSORS = 32 };
+
+typedef struct Bench {
+    HsDevice device;
+    HsContext context;
+    HsStep step;
+    HsRun run;
+    HsParam params[HS_STEP_PARAMS];
+    int measured;                         /* the output in L */
+    double *r;                            /* L's weights; NULL: L is given by `loss` */
+    double (*extra)(struct Bench *bench); /* what L has beside the sum; may be NULL */
+    void (*prepare)(struct Bench *bench); /* before each forward; may be NULL */
+    float gradient_scale;
+    void *owned[MAX_TENSORS];
+    int owned_count;
+    uint32_t draws;
+} Bench;
+
+static HsTensor make(Bench *bench, HsDtype dtype, int rank, int64_t rows, int64_t columns)
+{
+    HsTensor tensor = { NULL, dtype, rank, { rows, columns, 1, 1 } };
+    tensor.data = calloc(1, hs_tensor_bytes(&tensor));
+    cr_assert(tensor.data && bench->owned_count < MAX_TENSORS);
+    bench->owned[bench->owned_count++] = tensor.data;
+    return tensor;
+}
+
+/* Uniform in [-1, 1). */
+static HsTensor make_random(Bench *bench, int rank, int64_t rows, int64_t columns)
+{
+    HsTensor tensor = make(bench, HS_F64, rank, rows, columns);
+    HsRng rng = { .seed = 31, .site = ++bench->draws };
+    double *data = tensor.data;
+    for (int64_t i = 0; i < hs_tensor_count(&tensor); i++)
+        data[i] = 2 * (double)hs_rng_uniform(hs_rng_draw(&rng, (uint64_t)i).word[0]) - 1;
+    return tensor;
+}
+
+static void start(Bench *bench, const HsLayer *layer)
+{
+    memset(bench, 0, sizeof *bench);
+    cr_assert_eq(hs_device_host_init(&bench->device), HS_OK);
+    bench->context = (HsContext){ .backend = hs_backend_ref(), .device = &bench->device, .threads = 1 };
+    bench->gradient_scale = 1;
+    bench->step.layer = layer;
+    bench->step.attributes = (HsAttributes){ .heads = { 0, 0, H, G, D },
+                                             .epsilon = 1e-5f,
+                                             .scale = 0.5f,
+                                             .rope_theta = 100,
+                                             .site = 3,
+                                             .operand = HS_F64,
+                                             .logit = HS_F64,
+                                             .logit_gradient = HS_F64,
+                                             .vocabulary = V,
+                                             .head_chunk = 3 };
+    bench->run = (HsRun){ .context = &bench->context,
+                          .training = true,
+                          .batch = B,
+                          .sequence_length = T,
+                          .rng = { .seed = 8, .step = 2, .site = 3, .row_offset = 16 },
+                          .gradient_scale = &bench->gradient_scale };
+}
+
+static void finish(Bench *bench)
+{
+    for (int i = 0; i < bench->owned_count; i++)
+        free(bench->owned[i]);
+}
+
+static void add_param(Bench *bench, int index, int rank, int64_t rows, int64_t columns)
+{
+    bench->params[index].weight = make_random(bench, rank, rows, columns);
+    bench->params[index].gradient = make_random(bench, rank, rows, columns);
+    bench->run.params[index] = &bench->params[index];
+}
+
+static double loss(void *user)
+{
+    Bench *bench = user;
+    if (bench->prepare)
+        bench->prepare(bench);
+    cr_assert_eq(bench->step.layer->forward(&bench->run, &bench->step), HS_OK, "%s", hs_error_message());
+    const HsTensor *y = &bench->run.outputs[bench->measured];
+    const double *values = y->data;
+    double sum = bench->extra ? bench->extra(bench) : 0;
+    for (int64_t i = 0; i < hs_tensor_count(y); i++)
+        sum += bench->r ? bench->r[i] * values[i] : values[i];
+    return sum;
+}
+
+/* Each element of x against its gradient, less what the gradient held before. */
+static void check_tensor(Bench *bench, const char *what, const HsTensor *x, const HsTensor *gradient,
+                         const double *held)
+{
+    double *values = x->data, largest = 0, largest_tolerance = 0;
+    const double *analytic = gradient->data;
+    /* sums of at most some 200 terms of size one */
+    double rounding = 200 * DBL_EPSILON * 100;
+    for (int64_t i = 0; i < hs_tensor_count(x); i++) {
+        Difference numeric = central_difference(loss, bench, &values[i], rounding);
+        double got = analytic[i] - held[i];
+        cr_assert(fabs(got - numeric.derivative) <= numeric.tolerance,
+                  "%s %s[%lld]: gradient %.12g, difference quotient %.12g, tolerance %.3g", bench->step.layer->name,
+                  what, (long long)i, got, numeric.derivative, numeric.tolerance);
+        largest = fmax(largest, fabs(got));
+        largest_tolerance = fmax(largest_tolerance, numeric.tolerance);
+    }
+    cr_assert(largest > 50 * largest_tolerance, "%s %s: gradients up to %g, tolerances up to %g",
+              bench->step.layer->name, what, largest, largest_tolerance);
+}
+
+static double *hold(Bench *bench, const HsTensor *gradient, bool adds)
+{
+    HsTensor copy = make(bench, HS_F64, gradient->rank, gradient->shape[0], gradient->shape[1]);
+    if (adds)
+        memcpy(copy.data, gradient->data, hs_tensor_bytes(gradient));
+    return copy.data;
+}
+
+/* Forward, backward, differences.  Inputs whose d_inputs are present are differentiated. */
+static void check(Bench *bench)
+{
+    HsRun *run = &bench->run;
+    if (!bench->step.layer->turns) {
+        HsTensor *y = &run->outputs[bench->measured];
+        HsTensor r = make_random(bench, y->rank, y->shape[0], y->shape[1]);
+        bench->r = r.data;
+        run->d_outputs[bench->measured] = make(bench, HS_F64, y->rank, y->shape[0], y->shape[1]);
+        memcpy(run->d_outputs[bench->measured].data, r.data, hs_tensor_bytes(&r));
+    }
+    double *held_inputs[HS_STEP_INPUTS] = { 0 }, *held_params[HS_STEP_PARAMS] = { 0 };
+    for (int i = 0; i < HS_STEP_INPUTS; i++) {
+        if (hs_tensor_present(&run->d_inputs[i]))
+            held_inputs[i] = hold(bench, &run->d_inputs[i], run->accumulate[i]);
+    }
+    for (int i = 0; i < HS_STEP_PARAMS; i++) {
+        if (run->params[i])
+            held_params[i] = hold(bench, &run->params[i]->gradient, true);
+    }
+    loss(bench);
+    cr_assert_eq(bench->step.layer->backward(run, &bench->step), HS_OK, "%s", hs_error_message());
+    for (int i = 0; i < HS_STEP_INPUTS; i++) {
+        char what[] = { 'i', 'n', 'p', 'u', 't', ' ', (char)('0' + i), '\0' };
+        if (held_inputs[i])
+            check_tensor(bench, what, &run->inputs[i], &run->d_inputs[i], held_inputs[i]);
+    }
+    for (int i = 0; i < HS_STEP_PARAMS; i++) {
+        char what[] = { 'p', 'a', 'r', 'a', 'm', ' ', (char)('0' + i), '\0' };
+        if (held_params[i])
+            check_tensor(bench, what, &bench->params[i].weight, &bench->params[i].gradient, held_params[i]);
+    }
+    finish(bench);
+}
+
+/* An input of random values with a gradient, of random values too. */
+static void add_input(Bench *bench, int index, int64_t columns, bool accumulate)
+{
+    bench->run.inputs[index] = make_random(bench, 2, N, columns);
+    bench->run.d_inputs[index] = make_random(bench, 2, N, columns);
+    bench->run.accumulate[index] = accumulate;
+}
+
+static void check_norm(HsNormKind kind, bool bias, bool accumulate)
+{
+    Bench bench;
+    start(&bench, &hs_layer_norm);
+    bench.step.attributes.norm = kind;
+    add_input(&bench, 0, C, accumulate);
+    add_param(&bench, 0, 1, C, 1);
+    if (bias)
+        add_param(&bench, 1, 1, C, 1);
+    bench.run.outputs[0] = make(&bench, HS_F64, 2, N, C);
+    bench.run.saved[0] = make(&bench, HS_F64, 1, N, 1);
+    if (kind == HS_NORM_LAYER)
+        bench.run.saved[1] = make(&bench, HS_F64, 1, N, 1);
+    check(&bench);
+}
+
+Test(layers, norm)
+{
+    check_norm(HS_NORM_LAYER, true, true);
+    check_norm(HS_NORM_LAYER, false, false);
+    check_norm(HS_NORM_RMS, false, true);
+    check_norm(HS_NORM_RMS, false, false);
+}
+
+static void check_linear(bool bias, bool residual, bool accumulate)
+{
+    Bench bench;
+    start(&bench, &hs_layer_linear);
+    add_input(&bench, 0, C, accumulate);
+    if (residual)
+        bench.run.inputs[1] = make_random(&bench, 2, N, F);
+    add_param(&bench, 0, 2, F, C);
+    if (bias)
+        add_param(&bench, 1, 1, F, 1);
+    bench.run.outputs[0] = make(&bench, HS_F64, 2, N, F);
+    check(&bench);
+}
+
+Test(layers, linear)
+{
+    check_linear(false, false, false);
+    check_linear(true, true, true);
+}
+
+/* The residual's gradient is the output's: the plan passes the buffer on, so the identity is what to check. */
+Test(layers, sums_pass_their_gradient)
+{
+    const HsLayer *const sums[] = { &hs_layer_linear, &hs_layer_dropout_residual };
+    for (int s = 0; s < 2; s++) {
+        Bench bench;
+        start(&bench, sums[s]);
+        cr_assert_eq(sums[s]->passes_gradient, 1);
+        bench.step.attributes.dropout = 0.4f;
+        bench.run.inputs[0] = make_random(&bench, 2, N, C);
+        bench.run.inputs[1] = make_random(&bench, 2, N, C);
+        if (s == 0)
+            add_param(&bench, 0, 2, C, C);
+        bench.run.outputs[0] = make(&bench, HS_F64, 2, N, C);
+        HsTensor r = make_random(&bench, 2, N, C);
+        bench.r = r.data;
+        check_tensor(&bench, "residual", &bench.run.inputs[1], &r, hold(&bench, &r, false));
+        finish(&bench);
+    }
+}
+
+/* First half of a fused GELU: the gradient is that of `pre`. */
+Test(layers, linear_before_gelu)
+{
+    Bench bench;
+    start(&bench, &hs_layer_linear);
+    bench.step.attributes.epilogue = HS_EPILOGUE_GELU;
+    add_input(&bench, 0, C, false);
+    add_param(&bench, 0, 2, F, C);
+    add_param(&bench, 1, 1, F, 1);
+    bench.run.outputs[0] = make(&bench, HS_F64, 2, N, F);
+    bench.run.outputs[1] = make(&bench, HS_F64, 2, N, F);
+    bench.measured = 1;
+    check(&bench);
+}
+
+/* Second half: x is gelu(pre), written out here, and the gradient is pre's. */
+static void gelu_of_pre(Bench *bench)
+{
+    const double *pre = bench->run.inputs[2].data;
+    double *x = bench->run.inputs[0].data;
+    for (int64_t i = 0; i < hs_tensor_count(&bench->run.inputs[0]); i++)
+        x[i] = 0.5 * pre[i] * (1 + tanh(sqrt(2 / acos(-1.0)) * (pre[i] + 0.044715 * pre[i] * pre[i] * pre[i])));
+}
+
+Test(layers, linear_after_gelu)
+{
+    Bench bench;
+    start(&bench, &hs_layer_linear);
+    bench.run.inputs[0] = make(&bench, HS_F64, 2, N, F);
+    add_input(&bench, 2, F, false);
+    add_param(&bench, 0, 2, C, F);
+    add_param(&bench, 1, 1, C, 1);
+    bench.run.outputs[0] = make(&bench, HS_F64, 2, N, C);
+    bench.prepare = gelu_of_pre;
+    check(&bench);
+}
+
+Test(layers, linear_converts_its_gradient)
+{
+    Bench bench;
+    start(&bench, &hs_layer_linear);
+    bench.step.attributes.convert_gradient = true;
+    add_input(&bench, 0, C, false);
+    add_param(&bench, 0, 2, F, C);
+    bench.run.outputs[0] = make(&bench, HS_F64, 2, N, F);
+    HsTensor scratch[HS_STEP_SCRATCH] = { 0 };
+    hs_layer_linear.scratch(&bench.step, bench.run.outputs, true, scratch);
+    bench.run.scratch[0] = make(&bench, scratch[0].dtype, scratch[0].rank, scratch[0].shape[0], scratch[0].shape[1]);
+    check(&bench);
+}
+
+Test(layers, head_norm)
+{
+    Bench bench;
+    start(&bench, &hs_layer_head_norm);
+    add_input(&bench, 0, (H + 2 * G) * D, false);
+    add_param(&bench, 0, 1, D, 1);
+    add_param(&bench, 1, 1, D, 1);
+    bench.run.outputs[0] = make(&bench, HS_F64, 2, N, (H + 2 * G) * D);
+    bench.run.saved[0] = make(&bench, HS_F64, 2, N, H + G);
+    check(&bench);
+}
+
+Test(layers, rope)
+{
+    Bench bench;
+    start(&bench, &hs_layer_rope);
+    bench.run.position_start = 3;
+    add_input(&bench, 0, (H + 2 * G) * D, false);
+    bench.run.outputs[0] = make(&bench, HS_F64, 2, N, (H + 2 * G) * D);
+    check(&bench);
+}
+
+static void check_attention(float dropout, bool training)
+{
+    Bench bench;
+    start(&bench, &hs_layer_attention);
+    bench.step.attributes.dropout = dropout;
+    bench.run.training = training;
+    add_input(&bench, 0, (H + 2 * G) * D, false);
+    bench.run.outputs[0] = make(&bench, HS_F64, 2, N, H * D);
+    bench.run.saved[0] = make(&bench, HS_F64, 2, N, H);
+    check(&bench);
+}
+
+Test(layers, attention)
+{
+    check_attention(0, true);
+    check_attention(0.3f, true);
+    check_attention(0.3f, false);
+}
+
+Test(layers, swiglu)
+{
+    Bench bench;
+    start(&bench, &hs_layer_swiglu);
+    add_input(&bench, 0, 2 * F, false);
+    bench.run.outputs[0] = make(&bench, HS_F64, 2, N, F);
+    check(&bench);
+}
+
+Test(layers, dropout_residual)
+{
+    Bench bench;
+    start(&bench, &hs_layer_dropout_residual);
+    bench.step.attributes.dropout = 0.4f;
+    add_input(&bench, 0, C, false);
+    bench.run.inputs[1] = make_random(&bench, 2, N, C);
+    bench.run.outputs[0] = make(&bench, HS_F64, 2, N, C);
+    check(&bench);
+}
+
+static void check_embedding(float dropout, bool positions)
+{
+    Bench bench;
+    start(&bench, &hs_layer_embedding);
+    bench.step.attributes.dropout = dropout;
+    bench.run.inputs[0] = make(&bench, HS_I32, 1, N, 1);
+    int32_t *tokens = bench.run.inputs[0].data;
+    for (int i = 0; i < N; i++)
+        tokens[i] = i * i % V; /* some twice, some never */
+    add_param(&bench, 0, 2, V, C);
+    if (positions)
+        add_param(&bench, 1, 2, POSITIONS, C);
+    bench.run.outputs[0] = make(&bench, HS_F64, 2, N, C);
+    check(&bench);
+}
+
+Test(layers, embedding)
+{
+    check_embedding(0, false);
+    check_embedding(0, true);
+    check_embedding(0.5f, true);
+}
+
+/* z times the sum of squared log-sum-exps of the counted rows, which the losses leave out. */
+static double z_term(Bench *bench)
+{
+    const double *hidden = bench->run.inputs[0].data, *weight = bench->params[0].weight.data;
+    const int32_t *targets = bench->run.inputs[1].data;
+    double sum = 0;
+    for (int row = 0; row < N; row++) {
+        double total = 0;
+        for (int v = 0; v < V; v++) {
+            double logit = 0;
+            for (int c = 0; c < C; c++)
+                logit += hidden[row * C + c] * weight[v * C + c];
+            total += exp(logit);
+        }
+        if (targets[row] >= 0)
+            sum += log(total) * log(total);
+    }
+    return (double)bench->step.attributes.z_loss * sum;
+}
+
+static void check_head(float z_loss, int64_t chunk, bool accumulate)
+{
+    Bench bench;
+    start(&bench, &hs_layer_head_loss);
+    bench.step.attributes.z_loss = z_loss;
+    bench.step.attributes.head_chunk = chunk;
+    add_input(&bench, 0, C, accumulate);
+    bench.run.inputs[1] = make(&bench, HS_I32, 1, N, 1);
+    int32_t *targets = bench.run.inputs[1].data;
+    for (int i = 0; i < N; i++)
+        targets[i] = i % 3 == 1 ? -1 : i * 5 % V;
+    add_param(&bench, 0, 2, V, C);
+    bench.run.outputs[0] = make(&bench, HS_F64, 1, N, 1);
+    HsTensor scratch[HS_STEP_SCRATCH] = { 0 };
+    hs_layer_head_loss.scratch(&bench.step, bench.run.outputs, true, scratch);
+    cr_assert_eq(scratch[0].shape[0], chunk < N ? chunk : N);
+    bench.run.scratch[0] = make(&bench, scratch[0].dtype, 2, scratch[0].shape[0], scratch[0].shape[1]);
+    bench.extra = z_loss > 0 ? z_term : NULL;
+    check(&bench);
+}
+
+Test(layers, head_loss)
+{
+    check_head(0, 3, false); /* 3 + 3 + 2 rows */
+    check_head(0, 100, true);
+    check_head(0.25f, 1, false); /* a coefficient that float holds exactly */
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Which precision row a configuration gets, and which combinations are refused.
+ */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "runtime/precision.h"
+
+static HsConfig make_config(const char *mode, bool use_amp, const char *gradients, bool masters)
+{
+    HsConfig config;
+    memset(&config, 0, sizeof config);
+    config.training.use_amp = use_amp;
+    config.precision.mode = (char *)(uintptr_t)mode;
+    config.precision.gradients = (char *)(uintptr_t)gradients;
+    config.precision.master_weights = masters;
+    return config;
+}
+
+Test(precision, rows_follow_the_configuration)
+{
+    const struct {
+        const char *mode;
+        bool use_amp, has_bf16;
+        const char *gradients;
+        bool masters;
+        const char *name;
+        HsDtype weight, gradient, master, residual;
+    } cases[] = {
+        { "auto", true, true, "fp32", true, "bf16", HS_BF16, HS_F32, HS_F32, HS_F32 },
+        { "auto", true, false, "fp32", true, "fp16", HS_F16, HS_F32, HS_F32, HS_F32 },
+        { "auto", false, true, "fp32", true, "fp32", HS_F32, HS_F32, HS_F32, HS_F32 },
+        { "fp32", false, true, "compute", false, "fp32", HS_F32, HS_F32, HS_F32, HS_F32 },
+        { "bf16", true, false, "compute", true, "bf16", HS_BF16, HS_BF16, HS_F32, HS_F32 },
+        { "bf16", true, true, "fp32", false, "bf16", HS_BF16, HS_F32, HS_BF16, HS_F32 },
+        { "fp16", true, true, "compute", true, "fp16", HS_F16, HS_F16, HS_F32, HS_F32 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        HsConfig config = make_config(cases[i].mode, cases[i].use_amp, cases[i].gradients, cases[i].masters);
+        HsPrecision precision;
+        char why[128];
+        cr_assert_eq(hs_precision_resolve(&config, cases[i].has_bf16, &precision, why, sizeof why), HS_OK);
+        cr_assert_str_eq(precision.name, cases[i].name);
+        cr_assert(precision.weight == cases[i].weight && precision.gradient == cases[i].gradient &&
+                      precision.master == cases[i].master && precision.residual == cases[i].residual,
+                  "case %zu", i);
+        cr_assert_eq(precision.wgrad.out, precision.gradient);
+        cr_assert_eq(strncmp(why, cases[i].name, strlen(cases[i].name)), 0, "%s", why);
+    }
+}
+
+Test(precision, impossible_combinations_are_refused)
+{
+    const HsConfig cases[] = {
+        make_config("bf16", false, "fp32", true), /* a 16-bit mode without use_amp */
+        make_config("fp16", true, "fp32", false), /* fp16 has no stochastic rounding */
+        make_config("auto", true, "fp32", false), /* auto falls to fp16 here */
+        make_config("fp8x", true, "fp32", true),
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        HsPrecision precision;
+        char why[128];
+        cr_assert_eq(hs_precision_resolve(&cases[i], false, &precision, why, sizeof why), HS_ECONFIG, "case %zu", i);
+    }
+}
+
+Test(precision, only_fp16_needs_loss_scaling)
+{
+    cr_assert(hs_precision_find("fp16")->loss_scaling);
+    cr_assert_not(hs_precision_find("bf16")->loss_scaling);
+    cr_assert_not(hs_precision_find("fp32")->loss_scaling);
+    cr_assert_null(hs_precision_find("fp12"));
+}
