@@ -56,11 +56,13 @@ bool hs_config_is_set(const HsConfig *config, const char *dotted_key)
 static HsStatus unknown_key(const char *name, const HsYaml *node, const char *dotted)
 {
     char near[HS_DOTTED_BYTES];
-    if (hs_config_key_suggest(dotted, near) && strcmp(dotted, near) == 0) /* dots are for the command line */
-        return hs_yaml_fail(name, node->line, node->column, "write %.*s: and, indented under it, %s:",
-                            (int)strcspn(near, "."), near, strrchr(near, '.') + 1);
-    if (hs_config_key_suggest(dotted, near))
+    if (hs_config_key_suggest(dotted, near)) {
+        if (strcmp(dotted, near) == 0) /* dots are for the command line */
+            return hs_yaml_fail(name, node->line, node->column,
+                                "write %.*s: and, indented under it, %s:", (int)strcspn(near, "."), near,
+                                strrchr(near, '.') + 1);
         return hs_yaml_fail(name, node->line, node->column, "unknown key %.80s; did you mean %s?", dotted, near);
+    }
     return hs_yaml_fail(name, node->line, node->column, "unknown key %.80s; configs/REFERENCE.md lists them all",
                         dotted);
 }

@@ -31,7 +31,7 @@ enum {
 enum { HS_GROUP_ATTENTION = 1, HS_GROUP_MLP = 2, HS_GROUP_BLOCK = 4 };
 
 typedef enum HsParamFlags {
-    HS_PARAM_DECAY = 1,     /* weight decay (two dimensions) */
+    HS_PARAM_DECAY = 1, /* weight decay (two dimensions) */
     HS_PARAM_TRAINABLE = 2,
     HS_PARAM_TIED = 4,      /* used by more than one step */
     HS_PARAM_MATRIX = 8,    /* right operand of products: packed after every update */
@@ -53,9 +53,9 @@ typedef struct HsParam {
 } HsParam;
 
 typedef struct HsSlot {
-    char name[64];       /* "block.3.attention.out" */
+    char name[64]; /* "block.3.attention.out" */
     int64_t columns;
-    int rank;            /* 2: [rows, columns]; 1: [rows], columns is 1 */
+    int rank; /* 2: [rows, columns]; 1: [rows], columns is 1 */
     HsDtype dtype;
     int producer;        /* step, or HS_NONE for tokens and targets */
     bool needs_gradient; /* backward makes a gradient of the same shape and dtype */
@@ -79,8 +79,8 @@ typedef struct HsAttributes {
 
 typedef struct HsStep {
     const HsLayer *layer;
-    char name[48];     /* "block.3.mlp.down" */
-    int block;         /* -1 outside blocks */
+    char name[48]; /* "block.3.mlp.down" */
+    int block;     /* -1 outside blocks */
     HsAttributes attributes;
     int inputs[HS_STEP_INPUTS];
     int outputs[HS_STEP_OUTPUTS];

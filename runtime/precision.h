@@ -28,16 +28,16 @@ typedef struct HsGemmPolicy {
 typedef struct HsPrecision {
     const char *name;
     HsGemmPolicy forward, dgrad, wgrad;
-    HsDtype weight;      /* matrices and embeddings as forward reads them */
-    HsDtype vector;      /* biases and norm gains */
-    HsDtype activation;  /* outputs of linear layers, attention, norms, activations, and their gradients */
-    HsDtype residual;    /* the residual stream and its gradient */
-    HsDtype statistic;   /* norm statistics, log-sum-exp, losses */
+    HsDtype weight;     /* matrices and embeddings as forward reads them */
+    HsDtype vector;     /* biases and norm gains */
+    HsDtype activation; /* outputs of linear layers, attention, norms, activations, and their gradients */
+    HsDtype residual;   /* the residual stream and its gradient */
+    HsDtype statistic;  /* norm statistics, log-sum-exp, losses */
     HsDtype logit_gradient;
-    HsDtype master;      /* of weights narrower than it */
+    HsDtype master; /* of weights narrower than it */
     HsDtype moment;
-    HsDtype gradient;    /* of weights */
-    bool loss_scaling;   /* dynamic by default */
+    HsDtype gradient;  /* of weights */
+    bool loss_scaling; /* dynamic by default */
 } HsPrecision;
 
 /* The const row of a mode; NULL when there is none. */
@@ -45,6 +45,7 @@ const HsPrecision *hs_precision_find(const char *mode);
 
 /* The row that the configuration asks for (auto, use_amp, gradients, master_weights resolved), and why in a sentence.
  * has_bf16: the device multiplies bf16 in hardware.  errors: HS_ECONFIG for combinations that cannot be. */
-HsStatus hs_precision_resolve(const HsConfig *config, bool has_bf16, HsPrecision *precision, char *why, size_t why_size);
+HsStatus hs_precision_resolve(const HsConfig *config, bool has_bf16, HsPrecision *precision, char *why,
+                              size_t why_size);
 
 #endif

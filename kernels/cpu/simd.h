@@ -16,7 +16,7 @@
 #include "kernels/base/dtype.h"
 #include "kernels/base/rng.h"
 
-#if defined(__F16C__)
+#if defined(__AVX2__)
 #include <immintrin.h>
 #endif
 
@@ -40,13 +40,21 @@ HS_SIMD HsF32x16 hs_simd_splat(float value)
 /* mask lanes are all ones or all zeros, as comparisons give them. */
 HS_SIMD HsF32x16 hs_simd_select(HsI32x16 mask, HsF32x16 yes, HsF32x16 no)
 {
+#if defined(__AVX512F__)
+    return (HsF32x16)_mm512_mask_blend_ps(_mm512_movepi32_mask((__m512i)mask), (__m512)no, (__m512)yes);
+#else
     return (HsF32x16)((mask & (HsI32x16)yes) | (~mask & (HsI32x16)no));
+#endif
 }
 
 /* A NaN in b is kept, as is one in a when b is the smaller by no comparison. */
 HS_SIMD HsF32x16 hs_simd_max(HsF32x16 a, HsF32x16 b)
 {
+#if defined(__AVX512F__)
+    return (HsF32x16)_mm512_max_ps((__m512)a, (__m512)b); /* the same choice, a > b ? a : b */
+#else
     return hs_simd_select(a > b, a, b);
+#endif
 }
 
 HS_SIMD float hs_simd_sum(HsF32x16 v)
@@ -92,6 +100,26 @@ HS_SIMD HsU16x16 hs_simd_to_bf16(HsF32x16 v)
     HsU32x16 is_nan = (HsU32x16)((HsI32x16)(bits & 0x7FFFFFFFu) > 0x7F800000);
     rounded = (is_nan & (bits >> 16 | 0x40u)) | (~is_nan & rounded);
     return __builtin_convertvector(rounded, HsU16x16);
+}
+
+/* hs_bf16_encode_stochastic in every lane: the upper half of each word decides about the dropped bits. */
+HS_SIMD HsU16x16 hs_simd_to_bf16_stochastic(HsF32x16 v, const uint32_t word[HS_LANES])
+{
+    HsU32x16 random, bits = (HsU32x16)v;
+    memcpy(&random, word, sizeof random);
+    HsF32x16 rounded = (HsF32x16)((bits + (random >> 16)) >> 16);
+    HsI32x16 finite = ((HsI32x16)bits & 0x7F800000) != 0x7F800000;
+    HsF32x16 special = (HsF32x16) __builtin_convertvector(hs_simd_to_bf16(v), HsU32x16);
+    return __builtin_convertvector((HsU32x16)hs_simd_select(finite, rounded, special), HsU16x16);
+}
+
+/* The first `count` lanes, stochastically rounded. */
+HS_SIMD void hs_simd_store_part_stochastic(void *array, int64_t index, HsF32x16 v, const uint32_t word[HS_LANES],
+                                           int64_t count)
+{
+    const HsU16x16 bits = hs_simd_to_bf16_stochastic(v, word);
+    const int64_t lanes = count < HS_LANES ? count : HS_LANES;
+    memcpy((uint16_t *)array + index, &bits, (size_t)lanes * sizeof(uint16_t));
 }
 
 HS_SIMD void hs_simd_store_bf16(uint16_t *p, HsF32x16 v)
@@ -256,35 +284,82 @@ HS_SIMD HsF32x16 hs_simd_gelu_derivative(HsF32x16 x)
 }
 
 /* ------------------------------------------------------------------------------------------- random numbers */
-/* Words of 16 consecutive draws: word[4 * i + w] is word w of draw first + i, as hs_rng_draw defines it. */
-HS_SIMD void hs_simd_draw64(const HsRng *rng, uint64_t first, uint32_t word[64])
+/* Philox works on the widest integer vectors there are, since its products need both halves of 64 bits. */
+#if defined(__AVX512F__)
+enum { HS_DRAW_LANES = 16 };
+#define HS_DRAW_ZIP_LOWER 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
+#define HS_DRAW_ZIP_UPPER 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
+#elif defined(__AVX2__)
+enum { HS_DRAW_LANES = 8 };
+#define HS_DRAW_ZIP_LOWER 0, 8, 1, 9, 2, 10, 3, 11
+#define HS_DRAW_ZIP_UPPER 4, 12, 5, 13, 6, 14, 7, 15
+#else
+enum { HS_DRAW_LANES = 4 };
+#define HS_DRAW_ZIP_LOWER 0, 4, 1, 5
+#define HS_DRAW_ZIP_UPPER 2, 6, 3, 7
+#endif
+typedef uint32_t HsDrawLanes __attribute__((vector_size(4 * HS_DRAW_LANES)));
+#define HS_DRAW_ZIP(a, b, lanes) __builtin_shufflevector(a, b, lanes)
+
+HS_SIMD void hs_simd_multiply_wide(HsDrawLanes a, uint32_t b, HsDrawLanes *low, HsDrawLanes *high)
 {
-    uint32_t c0[16], c1[16], c2[16], c3[16];
-    uint32_t k0 = (uint32_t)rng->seed, k1 = (uint32_t)(rng->seed >> 32);
-    for (int i = 0; i < 16; i++) {
-        c0[i] = (uint32_t)(first + (uint64_t)i);
-        c1[i] = (uint32_t)((first + (uint64_t)i) >> 32);
-        c2[i] = rng->site;
-        c3[i] = rng->step;
+#if defined(__AVX512F__)
+    const __m512i factor = _mm512_set1_epi32((int)b);
+    const __m512i even = _mm512_mul_epu32((__m512i)a, factor);
+    const __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64((__m512i)a, 32), factor);
+    *high = (HsDrawLanes)_mm512_mask_blend_epi32(0xAAAA, _mm512_srli_epi64(even, 32), odd);
+    *low = (HsDrawLanes)_mm512_mask_blend_epi32(0xAAAA, even, _mm512_slli_epi64(odd, 32));
+#elif defined(__AVX2__)
+    const __m256i factor = _mm256_set1_epi32((int)b);
+    const __m256i even = _mm256_mul_epu32((__m256i)a, factor);
+    const __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64((__m256i)a, 32), factor);
+    *high = (HsDrawLanes)_mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xAA);
+    *low = (HsDrawLanes)_mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xAA);
+#else
+    for (int lane = 0; lane < HS_DRAW_LANES; lane++) {
+        const uint64_t product = (uint64_t)a[lane] * b;
+        (*low)[lane] = (uint32_t)product;
+        (*high)[lane] = (uint32_t)(product >> 32);
     }
+#endif
+}
+
+/* Draws first .. first + HS_DRAW_LANES - 1, one per lane, then transposed to the order of elements. */
+HS_SIMD void hs_simd_draw_lanes(const HsRng *rng, uint64_t first, uint32_t *word)
+{
+    HsDrawLanes c0, c1, c2 = rng->site - (HsDrawLanes){ 0 }, c3 = rng->step - (HsDrawLanes){ 0 };
+    for (int lane = 0; lane < HS_DRAW_LANES; lane++) {
+        c0[lane] = (uint32_t)(first + (uint64_t)lane);
+        c1[lane] = (uint32_t)((first + (uint64_t)lane) >> 32);
+    }
+    uint32_t k0 = (uint32_t)rng->seed, k1 = (uint32_t)(rng->seed >> 32);
     for (int round = 0; round < 10; round++) {
-        for (int i = 0; i < 16; i++) {
-            uint64_t p0 = 0xD2511F53ull * c0[i], p1 = 0xCD9E8D57ull * c2[i];
-            uint32_t n0 = (uint32_t)(p1 >> 32) ^ c1[i] ^ k0, n2 = (uint32_t)(p0 >> 32) ^ c3[i] ^ k1;
-            c1[i] = (uint32_t)p1;
-            c3[i] = (uint32_t)p0;
-            c0[i] = n0;
-            c2[i] = n2;
-        }
+        HsDrawLanes low0, high0, low1, high1;
+        hs_simd_multiply_wide(c0, 0xD2511F53u, &low0, &high0);
+        hs_simd_multiply_wide(c2, 0xCD9E8D57u, &low1, &high1);
+        c0 = high1 ^ c1 ^ k0;
+        c1 = low1;
+        c2 = high0 ^ c3 ^ k1;
+        c3 = low0;
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
     }
-    for (int i = 0; i < 16; i++) {
-        word[4 * i] = c0[i];
-        word[4 * i + 1] = c1[i];
-        word[4 * i + 2] = c2[i];
-        word[4 * i + 3] = c3[i];
-    }
+    const HsDrawLanes even_lower = HS_DRAW_ZIP(c0, c2, HS_DRAW_ZIP_LOWER);
+    const HsDrawLanes even_upper = HS_DRAW_ZIP(c0, c2, HS_DRAW_ZIP_UPPER);
+    const HsDrawLanes odd_lower = HS_DRAW_ZIP(c1, c3, HS_DRAW_ZIP_LOWER);
+    const HsDrawLanes odd_upper = HS_DRAW_ZIP(c1, c3, HS_DRAW_ZIP_UPPER);
+    const HsDrawLanes ordered[4] = { HS_DRAW_ZIP(even_lower, odd_lower, HS_DRAW_ZIP_LOWER),
+                                     HS_DRAW_ZIP(even_lower, odd_lower, HS_DRAW_ZIP_UPPER),
+                                     HS_DRAW_ZIP(even_upper, odd_upper, HS_DRAW_ZIP_LOWER),
+                                     HS_DRAW_ZIP(even_upper, odd_upper, HS_DRAW_ZIP_UPPER) };
+    memcpy(word, ordered, sizeof ordered);
+}
+
+/* Words of 16 consecutive draws: word[4 * i + w] is word w of draw first + i, as hs_rng_draw defines it. */
+HS_SIMD void hs_simd_draw64(const HsRng *rng, uint64_t first, uint32_t word[64])
+{
+    for (int draw = 0; draw < 16; draw += HS_DRAW_LANES)
+        hs_simd_draw_lanes(rng, first + (uint64_t)draw, word + 4 * draw);
 }
 
 /* out[i] = 1 when element first + i is kept by dropout of this probability (rng.h's rule), else 0. */

@@ -160,12 +160,16 @@ static HsStatus load_added_token(Loading *loading, const HsJson *node)
         if (known != id)
             return hs_fail(HS_EFORMAT, "%s: added token \"%.60s\" has id %d, but %lld in model.vocab", loading->name,
                            content, id, (long long)known);
-        /* As an added token it stands for itself, not for what the byte map makes of it. */
-        bpe->tokens[id].used = false;
+        /* An added token stands for itself; if merges can make it from other bytes, its id would mean two things. */
+        size_t length;
+        const char *bytes = hs_bpe_token_bytes(bpe, id, &length);
+        if (length != strlen(content) || memcmp(bytes, content, length) != 0)
+            return hs_fail(HS_EUNSUPPORTED, "%s: added token \"%.60s\" is also a token for other bytes", loading->name,
+                           content);
     } else {
         HS_TRY(hs_map_put(&loading->ids, content, strlen(content), id));
+        HS_TRY(set_token(loading, id, content, strlen(content)));
     }
-    HS_TRY(set_token(loading, id, content, strlen(content)));
     HS_TRY(hs_array_grow(&bpe->added, sizeof *bpe->added, bpe->added_count + 1, &bpe->added_capacity));
     const HsJson *normalized = hs_json_get(node, "normalized");
     /* Absent: true unless special. */

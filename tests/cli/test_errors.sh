@@ -25,7 +25,8 @@ expect 1 "$trainer" inspect --checkpoint nowhere
 expect 2 "$trainer" generate
 expect 2 "$trainer" tokenizer
 mkdir empty
-expect 2 "$trainer" --config tiny.yaml 'tasks.0.train=empty'
+expect 1 "$trainer" --config tiny.yaml 'tasks.0.train=empty'
+says err "empty"
 [ -d run ] && fail "a refused run left a folder"
 # Overflow at the only scale there is: named, saved, exit code 1.
 expect 1 "$trainer" --config tiny.yaml precision.mode=fp16 precision.loss_scale=static precision.init_scale=1e15 out_dir=hopeless

@@ -66,26 +66,34 @@ void HS_ISA_NAME(hs_attention_sums)(const HsAttentionPlace *place, const float *
     }
 }
 
-/* Rows of a square become columns.  Stage by stage, blocks of 8, 4, 2 and 1 off the diagonal change places. */
+/* Exchange the blocks of `size` lanes off the diagonal between row pairs at that distance: lane l of the upper row
+ * comes from the lower one (numbered 16 + l) where l has the bit `size`, and the other way round. */
+#define UPPER(l, size) ((l) & (size) ? 16 + (l) - (size) : (l))
+#define LOWER(l, size) ((l) & (size) ? 16 + (l) : (l) + (size))
+#define LANES(side, size)                                                                                            \
+    side(0, size), side(1, size), side(2, size), side(3, size), side(4, size), side(5, size), side(6, size),         \
+        side(7, size), side(8, size), side(9, size), side(10, size), side(11, size), side(12, size), side(13, size), \
+        side(14, size), side(15, size)
+#define EXCHANGE(size)                                                          \
+    for (int row = 0; row < HS_LANES; row++) {                                  \
+        if (row & (size))                                                       \
+            continue;                                                           \
+        const HsF32x16 a = rows[row], b = rows[row + (size)];                   \
+        rows[row] = __builtin_shufflevector(a, b, LANES(UPPER, size));          \
+        rows[row + (size)] = __builtin_shufflevector(a, b, LANES(LOWER, size)); \
+    }
+
+/* Rows of a square become columns. */
 static inline __attribute__((always_inline)) void transpose(HsF32x16 rows[HS_LANES])
 {
-#pragma GCC unroll 4
-    for (int size = HS_LANES / 2; size > 0; size /= 2) {
-        HsI32x16 upper, lower;
 #pragma GCC unroll 16
-        for (int lane = 0; lane < HS_LANES; lane++) {
-            upper[lane] = lane & size ? HS_LANES + lane - size : lane;
-            lower[lane] = lane & size ? HS_LANES + lane : lane + size;
-        }
+    EXCHANGE(8)
 #pragma GCC unroll 16
-        for (int row = 0; row < HS_LANES; row++) {
-            if (row & size)
-                continue;
-            const HsF32x16 a = rows[row], b = rows[row + size];
-            rows[row] = __builtin_shuffle(a, b, upper);
-            rows[row + size] = __builtin_shuffle(a, b, lower);
-        }
-    }
+    EXCHANGE(4)
+#pragma GCC unroll 16
+    EXCHANGE(2)
+#pragma GCC unroll 16
+    EXCHANGE(1)
 }
 
 void HS_ISA_NAME(hs_attention_load_rows)(const HsHeadRows *rows, float factor, HsPanels out)

@@ -101,20 +101,20 @@ static inline int hs_first_group(bool diagonal, int64_t key)
 typedef struct HsHeadRows {
     void *data; /* the first row's first element */
     HsDtype dtype;
-    int64_t stride, count, width;
+    int64_t stride_bytes, count, width;
 } HsHeadRows;
 
 static inline void *hs_head_row(const HsHeadRows *rows, int64_t row)
 {
-    return (unsigned char *)rows->data + (size_t)(row * rows->stride) * hs_dtype_bytes(rows->dtype);
+    return (unsigned char *)rows->data + row * rows->stride_bytes;
 }
 
 /* `count` rows from token `row` of the head whose first element is `column` of a [N, columns] tensor. */
 static inline HsHeadRows hs_head_rows(const HsTensor *tensor, int64_t row, int64_t count, int64_t column, int64_t width)
 {
-    const int64_t stride = tensor->shape[1];
-    void *data = (unsigned char *)tensor->data + (size_t)(row * stride + column) * hs_dtype_bytes(tensor->dtype);
-    return (HsHeadRows){ data, tensor->dtype, stride, count, width };
+    const int64_t bytes = (int64_t)hs_dtype_bytes(tensor->dtype), columns = tensor->shape[1];
+    void *data = (unsigned char *)tensor->data + (row * columns + column) * bytes;
+    return (HsHeadRows){ data, tensor->dtype, columns * bytes, count, width };
 }
 
 /* f64 is for gradient checks, which only the reference does. */

@@ -137,11 +137,12 @@ static void convert_chunk(const HsConvertArgs *args, HsRowBlock range)
         return;
     }
     uint32_t word[64];
-    for (int64_t i = range.begin; i < range.end; i++) {
-        if ((i - range.begin) % 64 == 0) /* CHUNK is a multiple of 4: draws start at a chunk's start */
+    FOR_LANES(i, left, range.begin, range.end)
+    {
+        if (i % 64 == 0) /* CHUNK is a multiple of 64 */
             hs_simd_draw64(&args->rng, (uint64_t)i / 4, word);
-        ((uint16_t *)args->y.data)[i] =
-            hs_bf16_encode_stochastic(((const float *)args->x.data)[i], (uint16_t)(word[(i - range.begin) % 64] >> 16));
+        hs_simd_store_part_stochastic(args->y.data, i, hs_simd_load_part(HS_F32, args->x.data, i, left), word + i % 64,
+                                      left);
     }
 }
 

@@ -29,9 +29,9 @@
 
 enum {
     MOST_TILES = 16,
-    MOST_PANELS = 4,
+    MOST_PANELS = 256 / HS_TILE_COLUMNS,
     /* A task that packs its own block of A spreads that work over more columns. */
-    MOST_PANELS_PACKING = 8,
+    MOST_PANELS_PACKING = 512 / HS_TILE_COLUMNS,
     /* Small products are cut finer until there are this many tasks, but not below FEWEST_TILES: threads wait for the
      * last one. */
     WANTED_TASKS = 16,

@@ -20,16 +20,12 @@ static inline int threads_for(const HsContext *context, int64_t elements)
 static void chunk_stats(const HsTensor *tensor, HsRowBlock range, double *sum_squares, int64_t *nonfinite)
 {
     HsF64x8 low = { 0 }, high = { 0 };
-    int64_t found = 0;
+    HsI32x16 found = { 0 }; /* per lane: a chunk is far shorter than 2^31 vectors */
     FOR_LANES(i, left, range.begin, range.end)
     {
         HsF32x16 g = hs_simd_load_part(tensor->dtype, tensor->data, i, left);
         HsI32x16 bad = ((HsI32x16)g & 0x7F800000) == 0x7F800000;
-        HsI32x16 any = bad;
-        int32_t flags = 0;
-        for (int lane = 0; lane < HS_LANES; lane++)
-            flags += any[lane];
-        found -= flags;
+        found -= bad; /* true is -1 */
         g = hs_simd_select(bad, hs_simd_splat(0.0f), g);
         HsF64x8 a = __builtin_convertvector(__builtin_shufflevector(g, g, 0, 1, 2, 3, 4, 5, 6, 7), HsF64x8);
         HsF64x8 b = __builtin_convertvector(__builtin_shufflevector(g, g, 8, 9, 10, 11, 12, 13, 14, 15), HsF64x8);
@@ -38,7 +34,9 @@ static void chunk_stats(const HsTensor *tensor, HsRowBlock range, double *sum_sq
     }
     low += high;
     *sum_squares = ((low[0] + low[4]) + (low[1] + low[5])) + ((low[2] + low[6]) + (low[3] + low[7]));
-    *nonfinite = found;
+    *nonfinite = 0;
+    for (int lane = 0; lane < HS_LANES; lane++)
+        *nonfinite += found[lane];
 }
 
 /* At most PARTS parts per tensor, so that their sums fit on the stack. */
@@ -72,19 +70,17 @@ static void clear(const HsTensor *tensor, HsRowBlock range)
 }
 
 /* p to where it is kept, and its copy.  Without a master a bf16 weight is rounded stochastically (ref's rule: element e
- * takes the upper half of word[e % 4] of draw e / 4). */
-HS_SIMD void store_parameter(const HsTensor *master, const HsTensor *weight, HsDtype copy, const HsRng *rng, int64_t i,
-                             HsF32x16 p, int64_t left)
+ * takes the upper half of word[e % 4] of draw e / 4); `word` keeps the draws of 64 elements between calls. */
+HS_SIMD void store_parameter(const HsTensor *master, const HsTensor *weight, HsDtype copy, const HsRng *rng,
+                             uint32_t word[64], int64_t i, HsF32x16 p, int64_t left)
 {
     if (hs_tensor_present(master)) {
         hs_simd_store_part(HS_F32, master->data, i, p, left);
         hs_simd_store_part(copy, weight->data, i, p, left);
     } else if (copy == HS_BF16) {
-        for (int64_t lane = 0; lane < (left < HS_LANES ? left : HS_LANES); lane++) {
-            const uint64_t element = (uint64_t)(i + lane);
-            const uint32_t bits = hs_rng_draw(rng, element / 4).word[element % 4];
-            ((uint16_t *)weight->data)[element] = hs_bf16_encode_stochastic(p[lane], (uint16_t)(bits >> 16));
-        }
+        if (i % 64 == 0) /* chunks begin at multiples of 64 */
+            hs_simd_draw64(rng, (uint64_t)i / 4, word);
+        hs_simd_store_part_stochastic(weight->data, i, p, word + i % 64, left);
     } else {
         hs_simd_store_part(copy, weight->data, i, p, left);
     }
@@ -104,6 +100,7 @@ HS_SIMD void adamw_chunk(const HsAdamWArgs *args, HsDtype gradient, HsDtype copy
     const float keep = 1.0f - rate * args->weight_decay;
     const float step = rate / scalars->bias_correction1, correction = 1.0f / scalars->bias_correction2;
     const float beta1 = args->beta1, beta2 = args->beta2, multiplier = scalars->gradient_multiplier;
+    uint32_t word[64];
     FOR_LANES(i, left, range.begin, range.end)
     {
         HsF32x16 g = hs_simd_load_part(gradient, args->grad.data, i, left) * multiplier;
@@ -114,7 +111,7 @@ HS_SIMD void adamw_chunk(const HsAdamWArgs *args, HsDtype gradient, HsDtype copy
         hs_simd_store_part(HS_F32, args->m.data, i, m, left);
         hs_simd_store_part(HS_F32, args->v.data, i, v, left);
         hs_simd_store_part(gradient, args->grad.data, i, hs_simd_splat(0.0f), left);
-        store_parameter(&args->master, &args->weight, copy, &args->rng, i, p, left);
+        store_parameter(&args->master, &args->weight, copy, &args->rng, word, i, p, left);
     }
 }
 
@@ -142,6 +139,7 @@ static void sgd_chunk(const HsSgdArgs *args, HsRowBlock range)
 {
     const float rate = args->scalars->learning_rate * args->learning_rate_scale;
     const float multiplier = args->scalars->gradient_multiplier;
+    uint32_t word[64];
     FOR_LANES(i, left, range.begin, range.end)
     {
         HsF32x16 p = load_parameter(&args->master, &args->weight, args->weight.dtype, i, left);
@@ -154,7 +152,8 @@ static void sgd_chunk(const HsSgdArgs *args, HsRowBlock range)
             direction = args->nesterov ? descent + buffer * args->momentum : buffer;
         }
         hs_simd_store_part(args->grad.dtype, args->grad.data, i, hs_simd_splat(0.0f), left);
-        store_parameter(&args->master, &args->weight, args->weight.dtype, &args->rng, i, p - direction * rate, left);
+        store_parameter(&args->master, &args->weight, args->weight.dtype, &args->rng, word, i, p - direction * rate,
+                        left);
     }
 }
 

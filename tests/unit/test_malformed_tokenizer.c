@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Tokenizer files that are wrong, or ask for what is not done here: the exact message each gets.
+ */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/data/tokenizer.h"
+#include "tests/support/tokenizer_json.h"
+
+typedef struct FileCase {
+    const char *text;
+    HsStatus status;
+    const char *message;
+} FileCase;
+
+static const FileCase files[] = {
+    { "[]", HS_EFORMAT, "t.json: a tokenizer must be a JSON object" },
+    { "{}", HS_EFORMAT,
+      "t.json: neither a Hugging Face tokenizer.json (member `model`) nor one of ours (member `halfstep_tokenizer`)" },
+    { "{\"halfstep_tokenizer\": 1}", HS_EFORMAT, "t.json: member `kind` is missing" },
+    { "{\"halfstep_tokenizer\": 2, \"kind\": \"byte\"}", HS_EUNSUPPORTED,
+      "t.json: tokenizer format 2; this version reads format 1" },
+    { "{\"halfstep_tokenizer\": 1, \"kind\": \"word\"}", HS_EFORMAT, "t.json: there is no tokenizer of kind word" },
+    { "{\"halfstep_tokenizer\": 1, \"kind\": \"bpe\"}", HS_EFORMAT, "t.json: there is no tokenizer of kind bpe" },
+    { "{\"halfstep_tokenizer\": 1, \"kind\": \"char\"}", HS_EFORMAT,
+      "t.json: member `characters` must be a list of code points" },
+    { "{\"halfstep_tokenizer\": 1, \"kind\": \"char\", \"characters\": []}", HS_EFORMAT,
+      "t.json: member `characters` must be a list of code points" },
+    { "{\"halfstep_tokenizer\": 1, \"kind\": \"char\", \"characters\": [97, 97]}", HS_EFORMAT,
+      "t.json: `characters` must hold ascending code points" },
+    { "{\"halfstep_tokenizer\": 1, \"kind\": \"char\", \"characters\": [97.5]}", HS_EFORMAT,
+      "t.json: `characters` must hold ascending code points" },
+    { "{\"halfstep_tokenizer\": 1, \"kind\": \"char\", \"characters\": [-1]}", HS_EFORMAT,
+      "t.json: `characters` must hold ascending code points" },
+    { "{\"halfstep_tokenizer\": 1, \"kind\": \"char\", \"characters\": [55296]}", HS_EFORMAT,
+      "t.json: `characters` must hold ascending code points" },
+    { "{\"halfstep_tokenizer\": 1, \"kind\": \"char\", \"characters\": [1114112]}", HS_EFORMAT,
+      "t.json: `characters` must hold ascending code points" },
+    { "{\"halfstep_tokenizer\": 1, \"kind\": \"char\", \"characters\": [\"a\"]}", HS_EFORMAT,
+      "t.json: `characters` must hold ascending code points" },
+    { "{\"model\": {\"type\": \"Unigram\", \"vocab\": []}}", HS_EUNSUPPORTED,
+      "t.json: model.type Unigram is not supported, only BPE" },
+    { "{\"model\": {\"vocab\": {\"a\": 0}}}", HS_EUNSUPPORTED, "t.json: model.type (none) is not supported, only BPE" },
+    { "{\"model\": {\"type\": \"BPE\"}}", HS_EFORMAT, "t.json: model.vocab must be an object of token: id" },
+    { "{\"model\": {\"type\": \"BPE\", \"vocab\": {}}}", HS_EFORMAT,
+      "t.json: model.vocab must be an object of token: id" },
+    { "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0}}}", HS_EUNSUPPORTED,
+      "t.json: byte 0x00 has no token; only byte-level vocabularies are supported" },
+    { "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": \"0\"}}}", HS_EFORMAT,
+      "t.json: the id of token \"a\" must be a whole number below 16777216" },
+    { "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 16777216}}}", HS_EFORMAT,
+      "t.json: the id of token \"a\" must be a whole number below 16777216" },
+    { "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0.5}}}", HS_EFORMAT,
+      "t.json: the id of token \"a\" must be a whole number below 16777216" },
+    { "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 0}}}", HS_EFORMAT,
+      "t.json: id 0 belongs to two tokens" },
+};
+
+/* Parts of tokenizer_json's; NULL stands for nothing, or GPT-2's pre-tokenizer. */
+typedef struct BpeCase {
+    const char *vocab, *merges, *model, *pre, *root;
+    HsStatus status;
+    const char *message;
+} BpeCase;
+
+#define ADDED(token) ",\"added_tokens\":[" token "]"
+#define SPLIT(settings) \
+    "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Split\"," settings "},{\"type\":\"ByteLevel\"}]}"
+#define REGEX(regex)  SPLIT("\"pattern\":{\"Regex\":\"" regex "\"},\"behavior\":\"Isolated\"")
+#define REFUSED(what) "t.json: pre_tokenizer Split: " what " in an expression is not supported"
+
+static const BpeCase parts[] = {
+    { .merges = "1", .status = HS_EFORMAT, .message = "t.json: model.merges[0] must be \"a b\" or [\"a\", \"b\"]" },
+    { .merges = "\"ab\"",
+      .status = HS_EFORMAT,
+      .message = "t.json: model.merges[0] must be \"a b\" or [\"a\", \"b\"]" },
+    { .merges = "\"a b c\"",
+      .status = HS_EFORMAT,
+      .message = "t.json: model.merges[0] must be \"a b\" or [\"a\", \"b\"]" },
+    { .merges = "[\"a\"]",
+      .status = HS_EFORMAT,
+      .message = "t.json: model.merges[0] must be \"a b\" or [\"a\", \"b\"]" },
+    { .merges = "[\"a\",1]",
+      .status = HS_EFORMAT,
+      .message = "t.json: model.merges[0] must be \"a b\" or [\"a\", \"b\"]" },
+    { .merges = "\"a b\"",
+      .status = HS_EFORMAT,
+      .message = "t.json: model.merges[0]: \"a\", \"b\" or what they become is not in model.vocab" },
+    { .vocab = ",\"a\":300", .status = HS_EFORMAT, .message = "t.json: token \"a\" is in model.vocab twice" },
+    { .model = ",\"dropout\":0.1", .status = HS_EUNSUPPORTED, .message = "t.json: model.dropout is not supported" },
+    { .model = ",\"byte_fallback\":true",
+      .status = HS_EUNSUPPORTED,
+      .message = "t.json: model.byte_fallback is not supported" },
+    { .model = ",\"continuing_subword_prefix\":\"##\"",
+      .status = HS_EUNSUPPORTED,
+      .message = "t.json: model.continuing_subword_prefix is not supported" },
+    { .model = ",\"end_of_word_suffix\":\"</w>\"",
+      .status = HS_EUNSUPPORTED,
+      .message = "t.json: model.end_of_word_suffix is not supported" },
+    { .root = ",\"truncation\":{\"max_length\":8}",
+      .status = HS_EUNSUPPORTED,
+      .message = "t.json: truncation is not supported; set it to null" },
+    { .root = ",\"padding\":{}",
+      .status = HS_EUNSUPPORTED,
+      .message = "t.json: padding is not supported; set it to null" },
+    { .root = ",\"decoder\":{\"type\":\"Metaspace\"}",
+      .status = HS_EUNSUPPORTED,
+      .message = "t.json: decoder Metaspace is not supported, only ByteLevel" },
+    { .root = ",\"normalizer\":{\"type\":\"Lowercase\"}",
+      .status = HS_EUNSUPPORTED,
+      .message = "t.json: normalizer Lowercase is not supported, only NFC" },
+    { .root = ",\"added_tokens\":{}", .status = HS_EFORMAT, .message = "t.json: added_tokens must be a list" },
+    { .root = ADDED("{\"id\":300}"), .status = HS_EFORMAT, .message = "t.json: member `content` is missing" },
+    { .root = ADDED("{\"id\":300,\"content\":\"\"}"),
+      .status = HS_EFORMAT,
+      .message = "t.json: an added token has no content" },
+    { .root = ADDED("{\"content\":\"<x>\"}"),
+      .status = HS_EFORMAT,
+      .message = "t.json: the id of token \"<x>\" must be a whole number below 16777216" },
+    { .root = ADDED("{\"id\":97,\"content\":\"<x>\"}"),
+      .status = HS_EFORMAT,
+      .message = "t.json: id 97 belongs to two tokens" },
+    { .root = ADDED("{\"id\":300,\"content\":\"a\"}"),
+      .status = HS_EFORMAT,
+      .message = "t.json: added token \"a\" has id 300, but 97 in model.vocab" },
+    { .root = ADDED("{\"id\":233,\"content\":\"\\u00e9\"}"),
+      .status = HS_EUNSUPPORTED,
+      .message = "t.json: added token \"\xC3\xA9\" is also a token for other bytes" },
+    { .root = ADDED("{\"id\":300,\"content\":\"<x>\",\"lstrip\":true}"),
+      .status = HS_EUNSUPPORTED,
+      .message = "t.json: added token \"<x>\": lstrip is not supported" },
+    { .root = ADDED("{\"id\":300,\"content\":\"<x>\",\"single_word\":true}"),
+      .status = HS_EUNSUPPORTED,
+      .message = "t.json: added token \"<x>\": single_word is not supported" },
+    { .pre = "null",
+      .status = HS_EUNSUPPORTED,
+      .message = "t.json: there is no pre_tokenizer; only byte-level ones are supported" },
+    { .pre = "{\"type\":\"Whitespace\"}",
+      .status = HS_EUNSUPPORTED,
+      .message = "t.json: pre_tokenizer Whitespace: ByteLevel must come once, and last" },
+    { .pre = "{\"type\":\"Sequence\",\"pretokenizers\":[]}",
+      .status = HS_EFORMAT,
+      .message = "t.json: pre_tokenizer Sequence: member `pretokenizers` must be a list" },
+    { .pre = "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Whitespace\"},{\"type\":\"ByteLevel\"}]}",
+      .status = HS_EUNSUPPORTED,
+      .message = "t.json: pre_tokenizer Whitespace is not supported; ByteLevel, Split, Digits and Sequence are" },
+    { .pre = "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\"},{\"type\":\"ByteLevel\"}]}",
+      .status = HS_EUNSUPPORTED,
+      .message = "t.json: pre_tokenizer ByteLevel: ByteLevel must come once, and last" },
+    { .pre = "{\"type\":\"Sequence\",\"pretokenizers\":[{}]}",
+      .status = HS_EFORMAT,
+      .message = "t.json: pre_tokenizer: member `type` is missing" },
+    { .pre = SPLIT("\"pattern\":{\"String\":\" \"},\"behavior\":\"Isolated\""),
+      .status = HS_EUNSUPPORTED,
+      .message = "t.json: pre_tokenizer Split: only a pattern of kind Regex is supported" },
+    { .pre = SPLIT("\"pattern\":{\"Regex\":\"a\"},\"behavior\":\"Removed\""),
+      .status = HS_EUNSUPPORTED,
+      .message = "t.json: pre_tokenizer Split: behavior Removed is not supported, only Isolated" },
+    { .pre = REGEX("\\\\w+"), .status = HS_EUNSUPPORTED, .message = REFUSED("\\w") },
+    { .pre = REGEX("\\\\p{Han}+"), .status = HS_EUNSUPPORTED, .message = REFUSED("\\p{Han}") },
+    { .pre = REGEX("\\\\p{^L}"), .status = HS_EUNSUPPORTED, .message = REFUSED("\\p{^L}") },
+    { .pre = REGEX("[a[b]]"), .status = HS_EUNSUPPORTED, .message = REFUSED("[") },
+    { .pre = REGEX("[a&&b]"), .status = HS_EUNSUPPORTED, .message = REFUSED("&&") },
+    { .pre = REGEX("a{1,3}+"), .status = HS_EUNSUPPORTED, .message = REFUSED("}+") },
+    { .pre = REGEX("(?m:a)"), .status = HS_EUNSUPPORTED, .message = REFUSED("(?m") },
+    { .pre = REGEX("(*COMMIT)a"), .status = HS_EUNSUPPORTED, .message = REFUSED("(*") },
+    { .pre = REGEX("a\\\\"), .status = HS_EUNSUPPORTED, .message = REFUSED("\\") },
+    { .pre = REGEX("a*"),
+      .status = HS_EUNSUPPORTED,
+      .message = "t.json: pre_tokenizer Split: an expression that can match nothing is not supported" },
+    { .pre = REGEX("(a"),
+      .status = HS_EUNSUPPORTED,
+      .message = "t.json: pre_tokenizer Split: missing closing parenthesis at character 2 of the expression" },
+};
+
+Test(malformed_tokenizer, files_are_refused_with_the_reason)
+{
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        HsTokenizer *tokenizer;
+        HsStatus status = hs_tokenizer_parse("t.json", files[i].text, strlen(files[i].text), &tokenizer);
+        cr_expect_eq(status, files[i].status, "%s: %s", hs_status_name(status), files[i].text);
+        cr_expect_str_eq(hs_error_message(), files[i].message);
+        cr_expect_null(tokenizer);
+    }
+}
+
+Test(malformed_tokenizer, parts_are_refused_by_name)
+{
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        const BpeCase *c = &parts[i];
+        char *json = tokenizer_json(c->vocab ? c->vocab : "", c->merges ? c->merges : "", c->model ? c->model : "",
+                                    c->pre ? c->pre : PRE_GPT2, c->root ? c->root : "");
+        HsTokenizer *tokenizer;
+        HsStatus status = hs_tokenizer_parse("t.json", json, strlen(json), &tokenizer);
+        cr_expect_eq(status, c->status, "%s: %s", hs_status_name(status), c->message);
+        cr_expect_str_eq(hs_error_message(), c->message);
+        cr_expect_null(tokenizer);
+        free(json);
+    }
+}
+
+Test(malformed_tokenizer, text_that_is_no_json_is_refused)
+{
+    static const char *const texts[] = {
+        "", "{", "{\"model\":", "\xFF", "{\"model\": {}} x", "{\"model\": \"\\u0000\"}"
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
+        HsTokenizer *tokenizer;
+        cr_expect_eq(hs_tokenizer_parse("t.json", texts[i], strlen(texts[i]), &tokenizer), HS_EFORMAT, "%s", texts[i]);
+        cr_expect_eq(strncmp(hs_error_message(), "t.json: ", 8), 0, "%s", hs_error_message());
+    }
+}
+
+Test(malformed_tokenizer, missing_files_are_named)
+{
+    HsTokenizer *tokenizer;
+    cr_expect_eq(hs_tokenizer_create("bpe", "no/such.json", NULL, 0, &tokenizer), HS_EIO);
+    cr_expect_not_null(strstr(hs_error_message(), "no/such.json"));
+    cr_expect_eq(hs_tokenizer_create("bpe", NULL, NULL, 0, &tokenizer), HS_ECONFIG);
+    cr_expect_str_eq(hs_error_message(), "tokenizer.kind: bpe needs tokenizer.path, a Hugging Face tokenizer.json");
+}
