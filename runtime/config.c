@@ -178,6 +178,8 @@ static HsStatus apply_override(HsConfig *config, const char *text)
     const char *equals = strchr(text, '=');
     if (!equals || equals == text)
         return hs_yaml_fail(NULL, 0, 0, "%.80s is not of the form section.key=value", text);
+    if (hs_utf8_valid_prefix(text, strlen(text)) != strlen(text)) /* it could not be printed as YAML */
+        return hs_yaml_fail(NULL, 0, 0, "the value of %.*s is not UTF-8", (int)(equals - text), text);
     char dotted[HS_DOTTED_BYTES];
     snprintf(dotted, sizeof dotted, "%.*s", (int)(equals - text), text);
     const HsConfigKey *key = NULL;

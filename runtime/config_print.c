@@ -3,7 +3,9 @@
  * A configuration as text: YAML that loads back to the same values, and which keys differ between two.
  */
 #include "runtime/config_table.h"
+#include "runtime/utf8.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,22 +51,18 @@ static void print_text(const char *text, FILE *stream)
         return;
     }
     fputc('"', stream);
-    for (const char *c = text; *c; c++) {
-        unsigned char byte = (unsigned char)*c;
-        if (byte == '"' || byte == '\\')
-            fprintf(stream, "\\%c", byte);
-        else if (byte < 0x20 || byte == 0x7F)
-            fprintf(stream, "\\x%02X", byte);
-        else if (strncmp(c, "\xC2\x85", 2) == 0 || strncmp(c, "\xE2\x80\xA8", 3) == 0 ||
-                 strncmp(c, "\xE2\x80\xA9", 3) == 0) {
-            /* YAML takes these for line breaks and would fold them. */
-            fputs(byte == 0xC2 ? "\\N" : (unsigned char)c[2] == 0xA8 ? "\\L" : "\\P", stream);
-            c += byte == 0xC2 ? 1 : 2;
-        } else if (strncmp(c, "\xEF\xBB\xBF", 3) == 0) { /* a byte order mark inside a text */
-            fputs("\\uFEFF", stream);
-            c += 2;
-        } else
-            fputc(byte, stream);
+    size_t length = strlen(text), size;
+    for (size_t at = 0; at < length; at += size) {
+        uint32_t character = 0;
+        size = hs_utf8_decode(text + at, length - at, &character);
+        assert(size > 0); /* loading lets nothing else in */
+        /* What YAML does not print, takes for a line break, or drops: controls, separators, byte order marks. */
+        bool escaped = character < 0x20 || (character >= 0x7F && character < 0xA0) || character == 0x2028 ||
+                       character == 0x2029 || character == 0xFEFF || character == 0xFFFE || character == 0xFFFF;
+        if (escaped)
+            fprintf(stream, "\\u%04X", (unsigned)character);
+        else
+            fprintf(stream, "%s%.*s", character == '"' || character == '\\' ? "\\" : "", (int)size, text + at);
     }
     fputc('"', stream);
 }

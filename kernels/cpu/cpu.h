@@ -81,12 +81,13 @@ static inline size_t hs_cpu_align(size_t bytes)
 HS_OPS(HS_CPU_PROTOTYPE)
 
 /* The operations that need scratch; each defines HS_ISA_NAME(hs_cpu_<name>_workspace). */
-#define HS_CPU_WORKSPACE_OPS(X)                   \
-    X(matmul, HsMatmulArgs)                       \
-    X(bias_backward, HsBiasBackwardArgs)          \
-    X(norm_backward, HsNormBackwardArgs)          \
-    X(head_norm_backward, HsHeadNormBackwardArgs) \
-    X(attention_forward, HsAttentionArgs)         \
+#define HS_CPU_WORKSPACE_OPS(X)                    \
+    X(matmul, HsMatmulArgs)                        \
+    X(bias_backward, HsBiasBackwardArgs)           \
+    X(embedding_backward, HsEmbeddingBackwardArgs) \
+    X(norm_backward, HsNormBackwardArgs)           \
+    X(head_norm_backward, HsHeadNormBackwardArgs)  \
+    X(attention_forward, HsAttentionArgs)          \
     X(attention_backward, HsAttentionBackwardArgs)
 
 #define HS_CPU_WORKSPACE_PROTOTYPE(name, Args) \

@@ -57,6 +57,16 @@ HS_SIMD HsF32x16 hs_simd_max(HsF32x16 a, HsF32x16 b)
 #endif
 }
 
+/* a < b ? a : b */
+HS_SIMD HsF32x16 hs_simd_min(HsF32x16 a, HsF32x16 b)
+{
+#if defined(__AVX512F__)
+    return (HsF32x16)_mm512_min_ps((__m512)a, (__m512)b);
+#else
+    return hs_simd_select(a < b, a, b);
+#endif
+}
+
 HS_SIMD float hs_simd_sum(HsF32x16 v)
 {
     HsF32x8 a = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) +
@@ -220,28 +230,31 @@ HS_SIMD void hs_simd_row_from_f32(HsDtype dtype, const float *values, int64_t co
 }
 
 /* ------------------------------------------------------------------------------------------- functions */
-/* e^x, below 2 ulp: x = n ln 2 + r with |r| <= ln 2 / 2, a polynomial in r (Cephes' expf coefficients), and 2^n in two
- * factors, so that subnormal results and overflow to infinity come out right.  NaN stays NaN. */
+/* e^x, below 2 ulp: x = n ln 2 + r with |r| <= ln 2 / 2, e^r = 1 + r + r^2 P(r) with P a Chebyshev fit (relative
+ * error 8e-9), and 2^n in two factors, so that subnormal results and overflow to infinity come out right.  NaN stays
+ * NaN. */
 HS_SIMD HsF32x16 hs_simd_exp(HsF32x16 x)
 {
-    x = hs_simd_select(x < -105.0f, hs_simd_splat(-105.0f), x);
-    x = hs_simd_select(x > 89.0f, hs_simd_splat(89.0f), x);
+    x = hs_simd_min(hs_simd_splat(89.0f), hs_simd_max(hs_simd_splat(-105.0f), x));
     const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer held in the low bits */
     HsF32x16 shifted = x * 1.44269504088896341f + magic;
     HsF32x16 n = shifted - magic;
-    HsI32x16 exponent = (HsI32x16)shifted - 0x4B400000;
-    HsF32x16 r = x - n * 0.693359375f;
-    r = r + n * 2.12194440e-4f;
-    HsF32x16 p = r * 1.9875691500e-4f + 1.3981999507e-3f;
-    p = p * r + 8.3334519073e-3f;
-    p = p * r + 4.1665795894e-2f;
-    p = p * r + 1.6666665459e-1f;
-    p = p * r + 5.0000001201e-1f;
+    HsF32x16 r = x - n * 0x1.62ep-1f; /* ln 2 in two parts, the first so short that the product is exact */
+    r = r - n * 0x1.0bfbe8p-15f;
+    HsF32x16 p = r * 0x1.6d112cp-10f + 0x1.120b9p-7f;
+    p = p * r + 0x1.555519p-5f;
+    p = p * r + 0x1.5554dcp-3f;
+    p = p * r + 0.5f;
     p = p * (r * r) + r + 1.0f;
+#if defined(__AVX512F__)
+    return (HsF32x16)_mm512_scalef_ps((__m512)p, (__m512)n); /* the same: one rounding, where the result is subnormal */
+#else
+    HsI32x16 exponent = (HsI32x16)shifted - 0x4B400000;
     HsI32x16 first = exponent >> 1;
     HsF32x16 scale1 = (HsF32x16)((first + 127) << 23);
     HsF32x16 scale2 = (HsF32x16)((exponent - first + 127) << 23);
     return p * scale1 * scale2;
+#endif
 }
 
 HS_SIMD HsF32x16 hs_simd_sqrt(HsF32x16 v)
@@ -366,12 +379,15 @@ HS_SIMD void hs_simd_draw64(const HsRng *rng, uint64_t first, uint32_t word[64])
 HS_SIMD void hs_simd_keep_row(const HsRng *rng, float probability, uint64_t first, int64_t count, float *out)
 {
     uint32_t word[64];
-    uint64_t element = first, end = first + (uint64_t)count;
-    while (element < end) {
-        uint64_t base = element / 4 * 4;
-        hs_simd_draw64(rng, base / 4, word);
-        for (; element < end && element < base + 64; element++)
-            out[element - first] = hs_rng_uniform(word[element - base]) >= probability ? 1.0f : 0.0f;
+    int64_t done = 0;
+    while (done < count) {
+        const uint64_t element = first + (uint64_t)done;
+        const int64_t skipped = (int64_t)(element % 4), left = count - done;
+        const int64_t lanes = left < 64 - skipped ? left : 64 - skipped;
+        hs_simd_draw64(rng, element / 4, word);
+        for (int64_t i = 0; i < lanes; i++)
+            out[done + i] = hs_rng_uniform(word[skipped + i]) >= probability ? 1.0f : 0.0f;
+        done += lanes;
     }
 }
 

@@ -13,11 +13,13 @@
 #define HS_REF_PROTOTYPE(name, Args, formula) HsStatus hs_ref_##name(HsContext *context, const Args *args);
 HS_OPS(HS_REF_PROTOTYPE)
 
-/* Element `index` of a tensor, exactly; f32 is the common case and need not go through the table. */
+/* Element `index` of a tensor, exactly; f32 (training) and f64 (gradient checks) need not go through the table. */
 static inline double hs_ref_load(const HsTensor *tensor, int64_t index)
 {
     if (tensor->dtype == HS_F32)
         return (double)((const float *)tensor->data)[index];
+    if (tensor->dtype == HS_F64)
+        return ((const double *)tensor->data)[index];
     return hs_dtype_load(tensor->dtype, tensor->data, index);
 }
 
@@ -26,6 +28,8 @@ static inline void hs_ref_store(const HsTensor *tensor, int64_t index, double va
 {
     if (tensor->dtype == HS_F32)
         ((float *)tensor->data)[index] = (float)value;
+    else if (tensor->dtype == HS_F64)
+        ((double *)tensor->data)[index] = value;
     else
         hs_dtype_store(tensor->dtype, tensor->data, index, value);
 }

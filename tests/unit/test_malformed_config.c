@@ -152,6 +152,7 @@ static const Case overrides[] = {
       "command line: not valid YAML: did not find expected ',' or ']' while parsing a flow "
       "sequence" },
     { "optimizer.betas=[0.9, *a]", "command line: aliases (*name) are not supported; write the value out" },
+    { "out_dir=a\xFF", "command line: the value of out_dir is not UTF-8" },
     { "use_amp=no", "command line: use_amp must be true or false (got no)" },
     { "schedule.min_learning_rate=1",
       "command line: schedule.min_learning_rate (1) must be at most learning_rate (0.0003)" },

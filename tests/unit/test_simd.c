@@ -278,7 +278,7 @@ Test(simd, tails_touch_nothing_else)
     }
 }
 
-/* Powers of two that cancel in one order only: the sum's tree is part of the interface. */
+/* The order of the sum is part of the interface: halves are added, then quarters, down to one lane. */
 Test(simd, sum_is_one_fixed_tree)
 {
     HsF32x16 v;

@@ -191,39 +191,3 @@ HsStatus HS_ISA_NAME(hs_cpu_embedding_forward)(HsContext *context, const HsEmbed
     }
     return HS_OK;
 }
-
-/* Adds dy's columns [begin, end) into the tables, rows in increasing order: each column has one worker, so that the
- * order of the sums is that of the rows whatever the thread count. */
-static void embedding_columns(const HsEmbeddingBackwardArgs *args, int64_t begin, int64_t end)
-{
-    const int64_t rows = args->dy.shape[0], width = args->dy.shape[1];
-    const int32_t *tokens = args->tokens.data;
-    const bool positions = hs_tensor_present(&args->dposition_table);
-    const HsTensor *token_table = &args->dtoken_table, *position_table = &args->dposition_table;
-    for (int64_t row = 0; row < rows; row++) {
-        const int64_t token = tokens[row] * width, position = row % args->sequence_length * width;
-        FOR_LANES(i, left, begin, end)
-        {
-            HsF32x16 dy = hs_simd_load_part(args->dy.dtype, args->dy.data, row * width + i, left);
-            HsF32x16 sum = dy + hs_simd_load_part(token_table->dtype, token_table->data, token + i, left);
-            hs_simd_store_part(token_table->dtype, token_table->data, token + i, sum, left);
-            if (positions) {
-                sum = dy + hs_simd_load_part(position_table->dtype, position_table->data, position + i, left);
-                hs_simd_store_part(position_table->dtype, position_table->data, position + i, sum, left);
-            }
-        }
-    }
-}
-
-HsStatus HS_ISA_NAME(hs_cpu_embedding_backward)(HsContext *context, const HsEmbeddingBackwardArgs *args)
-{
-    enum { COLUMNS = 64 };
-    const int64_t width = args->dy.shape[1];
-    const int64_t blocks = hs_cpu_block_count(width, COLUMNS);
-#pragma omp parallel for schedule(static) num_threads(hs_cpu_threads(context, blocks))
-    for (int64_t block = 0; block < blocks; block++) {
-        const HsRowBlock range = hs_cpu_block(width, COLUMNS, block);
-        embedding_columns(args, range.begin, range.end);
-    }
-    return HS_OK;
-}

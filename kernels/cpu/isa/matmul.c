@@ -138,16 +138,22 @@ size_t matmul_workspace(const HsContext *context, const HsMatmulArgs *args)
     return (size_t)hs_cpu_thread_slots(context) * plan.slot_bytes + plan.shared_a_bytes + plan.chunk_b_bytes;
 }
 
-/* An operand's packing, cut in pieces of PACK_DEPTH words by `lanes` lanes. */
+/* Packing is cut in pieces of PACK_DEPTH words, depth running fastest. */
 static int64_t depth_pieces(const HsMatmulPlan *plan)
 {
     return hs_cpu_block_count(plan->depth, PACK_DEPTH);
 }
 
+/* Rows of a piece of A: at most MOST_TILES tiles, as equal as they go. */
+static int64_t piece_rows(const HsMatmulPlan *plan)
+{
+    return hs_cpu_block_count(row_tiles(plan), hs_cpu_block_count(row_tiles(plan), MOST_TILES)) * HS_TILE_ROWS;
+}
+
 static void pack_a_piece(const HsMatmulRun *run, int64_t piece)
 {
     const HsMatmulPlan *plan = &run->plan;
-    const HsRowBlock rows = hs_cpu_block(plan->m, MOST_TILES * HS_TILE_ROWS, piece / depth_pieces(plan));
+    const HsRowBlock rows = hs_cpu_block(plan->m, piece_rows(plan), piece / depth_pieces(plan));
     const HsRowBlock words = hs_cpu_block(plan->depth, PACK_DEPTH, piece % depth_pieces(plan));
     panel_pack(&run->a, rows.begin, rows.end - rows.begin, words.begin, words.end, HS_TILE_ROWS, plan->a_panel_words,
                run->shared_a + rows.begin / HS_TILE_ROWS * plan->a_panel_words + words.begin * HS_TILE_ROWS);
@@ -226,10 +232,13 @@ static void multiply(const HsMatmulRun *run)
 {
     const HsMatmulPlan *plan = &run->plan;
     if (plan->share_a) {
-        const int64_t row_pieces = hs_cpu_block_count(row_tiles(plan), MOST_TILES);
-#pragma omp for schedule(static)
+        const int64_t row_pieces = hs_cpu_block_count(plan->m, piece_rows(plan));
+#pragma omp for schedule(static) nowait
         for (int64_t piece = 0; piece < row_pieces * depth_pieces(plan); piece++)
             pack_a_piece(run, piece);
+        if (!plan->pack_b) { /* else the end of packing b is the one place to wait for both */
+#pragma omp barrier
+        }
     }
     const int64_t all_panels = hs_cpu_block_count(plan->n, HS_TILE_COLUMNS);
     for (int64_t first = 0; first < all_panels; first += plan->chunk_panels) {
