@@ -16,7 +16,7 @@
 #include "kernels/base/dtype.h"
 #include "kernels/base/rng.h"
 
-#if defined(__AVX2__)
+#if defined(__AVX2__) || defined(__SSE2__)
 #include <immintrin.h>
 #endif
 
@@ -57,13 +57,16 @@ HS_SIMD HsF32x16 hs_simd_max(HsF32x16 a, HsF32x16 b)
 #endif
 }
 
-/* a < b ? a : b */
-HS_SIMD HsF32x16 hs_simd_min(HsF32x16 a, HsF32x16 b)
+/* How many lanes of a mask are true. */
+HS_SIMD int32_t hs_simd_count(HsI32x16 mask)
 {
 #if defined(__AVX512F__)
-    return (HsF32x16)_mm512_min_ps((__m512)a, (__m512)b);
+    return __builtin_popcount(_mm512_movepi32_mask((__m512i)mask));
 #else
-    return hs_simd_select(a < b, a, b);
+    int32_t count = 0;
+    for (int lane = 0; lane < HS_LANES; lane++)
+        count -= mask[lane];
+    return count;
 #endif
 }
 
@@ -235,7 +238,12 @@ HS_SIMD void hs_simd_row_from_f32(HsDtype dtype, const float *values, int64_t co
  * NaN. */
 HS_SIMD HsF32x16 hs_simd_exp(HsF32x16 x)
 {
-    x = hs_simd_min(hs_simd_splat(89.0f), hs_simd_max(hs_simd_splat(-105.0f), x));
+#if defined(__AVX512F__) /* both forms let NaN through */
+    x = (HsF32x16)_mm512_min_ps(_mm512_set1_ps(89.0f), _mm512_max_ps(_mm512_set1_ps(-105.0f), (__m512)x));
+#else
+    x = hs_simd_select(x < -105.0f, hs_simd_splat(-105.0f), x);
+    x = hs_simd_select(x > 89.0f, hs_simd_splat(89.0f), x);
+#endif
     const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer held in the low bits */
     HsF32x16 shifted = x * 1.44269504088896341f + magic;
     HsF32x16 n = shifted - magic;
@@ -328,6 +336,12 @@ HS_SIMD void hs_simd_multiply_wide(HsDrawLanes a, uint32_t b, HsDrawLanes *low, 
     const __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64((__m256i)a, 32), factor);
     *high = (HsDrawLanes)_mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xAA);
     *low = (HsDrawLanes)_mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xAA);
+#elif defined(__SSE2__)
+    const __m128i factor = _mm_set1_epi32((int)b), lower = _mm_set_epi32(0, -1, 0, -1);
+    const __m128i even = _mm_mul_epu32((__m128i)a, factor);
+    const __m128i odd = _mm_mul_epu32(_mm_srli_epi64((__m128i)a, 32), factor);
+    *high = (HsDrawLanes)_mm_or_si128(_mm_srli_epi64(even, 32), _mm_andnot_si128(lower, odd));
+    *low = (HsDrawLanes)_mm_or_si128(_mm_and_si128(lower, even), _mm_slli_epi64(odd, 32));
 #else
     for (int lane = 0; lane < HS_DRAW_LANES; lane++) {
         const uint64_t product = (uint64_t)a[lane] * b;

@@ -20,12 +20,12 @@ static inline int threads_for(const HsContext *context, int64_t elements)
 static void chunk_stats(const HsTensor *tensor, HsRowBlock range, double *sum_squares, int64_t *nonfinite)
 {
     HsF64x8 low = { 0 }, high = { 0 };
-    HsI32x16 found = { 0 }; /* per lane: a chunk is far shorter than 2^31 vectors */
+    int64_t found = 0;
     FOR_LANES(i, left, range.begin, range.end)
     {
         HsF32x16 g = hs_simd_load_part(tensor->dtype, tensor->data, i, left);
         HsI32x16 bad = ((HsI32x16)g & 0x7F800000) == 0x7F800000;
-        found -= bad; /* true is -1 */
+        found += hs_simd_count(bad);
         g = hs_simd_select(bad, hs_simd_splat(0.0f), g);
         HsF64x8 a = __builtin_convertvector(__builtin_shufflevector(g, g, 0, 1, 2, 3, 4, 5, 6, 7), HsF64x8);
         HsF64x8 b = __builtin_convertvector(__builtin_shufflevector(g, g, 8, 9, 10, 11, 12, 13, 14, 15), HsF64x8);
@@ -34,9 +34,7 @@ static void chunk_stats(const HsTensor *tensor, HsRowBlock range, double *sum_sq
     }
     low += high;
     *sum_squares = ((low[0] + low[4]) + (low[1] + low[5])) + ((low[2] + low[6]) + (low[3] + low[7]));
-    *nonfinite = 0;
-    for (int lane = 0; lane < HS_LANES; lane++)
-        *nonfinite += found[lane];
+    *nonfinite = found;
 }
 
 /* At most PARTS parts per tensor, so that their sums fit on the stack. */
