@@ -13,7 +13,7 @@
 
 typedef struct HsContext HsContext;
 
-#define HS_OP_MEMBER(name, Args, formula) HsStatus (*name)(HsContext *, const Args *);
+#define HS_OP_MEMBER(name, Args, formula)           HsStatus (*name)(HsContext *, const Args *);
 #define HS_OP_WORKSPACE_MEMBER(name, Args, formula) size_t (*name)(const HsContext *, const Args *);
 
 typedef struct HsBackend {

@@ -4,11 +4,11 @@
  * per-backend prototypes, the dispatcher's shape checks, the test cases' names and the documentation.
  *
  * Conventions
- *   N = rows (tokens, B*T);  C, F = features;  H = query heads, G = key/value heads, D = head dimension, V = vocabulary.
- *   "16" is bf16 or f16;  "act" is f32, bf16 or f16.  Every kernel computes in f32 (ref: in double) and rounds once, to
- *   nearest even, at each output's dtype.  Optional tensors are absent when their rank is 0.
- *   Outputs may alias inputs only where stated.  An `accumulate` output is read, added to in f32, rounded once.
- *   Weight and bias gradients always accumulate.  Errors: HS_ESHAPE from the checks, HS_EUNSUPPORTED from a backend.
+ *   N = rows (tokens, B*T);  C, F = features;  H = query heads, G = key/value heads, D = head dimension, V =
+ * vocabulary. "16" is bf16 or f16;  "act" is f32, bf16 or f16.  Every kernel computes in f32 (ref: in double) and
+ * rounds once, to nearest even, at each output's dtype.  Optional tensors are absent when their rank is 0. Outputs may
+ * alias inputs only where stated.  An `accumulate` output is read, added to in f32, rounded once. Weight and bias
+ * gradients always accumulate.  Errors: HS_ESHAPE from the checks, HS_EUNSUPPORTED from a backend.
  */
 #ifndef HS_KERNELS_OPS_H
 #define HS_KERNELS_OPS_H
@@ -18,30 +18,32 @@
 
 /* name, argument struct, formula */
 #define HS_OPS(X)                                                                                                     \
-    X(matmul, HsMatmulArgs, "c = epilogue(op(a) op(b) + bias) + residual [+ c]")                                       \
+    X(matmul, HsMatmulArgs, "c = epilogue(op(a) op(b) + bias) + residual [+ c]")                                      \
     X(pack_weight, HsPackWeightArgs, "packed = the backend's own layout of op(w) as a product's right operand")       \
-    X(bias_backward, HsBiasBackwardArgs, "dbias += sum over rows of dy")                                               \
-    X(embedding_forward, HsEmbeddingArgs, "y[n] = token_table[tokens[n]] + position_table[start + n mod T]")           \
-    X(embedding_backward, HsEmbeddingBackwardArgs, "dtoken_table[tokens[n]] += dy[n]; dposition_table[n mod T] += dy[n]") \
-    X(norm_forward, HsNormArgs, "y = weight * (x - mean) * rstd + bias; rms: y = weight * x * rstd")                   \
-    X(norm_backward, HsNormBackwardArgs, "dx [+]= rstd * (g - mean(g) - xhat * mean(g*xhat)), g = weight * dy")        \
-    X(head_norm_forward, HsHeadNormArgs, "per q and k head: y = weight * x * rstd; v is copied")                       \
+    X(bias_backward, HsBiasBackwardArgs, "dbias += sum over rows of dy")                                              \
+    X(embedding_forward, HsEmbeddingArgs, "y[n] = token_table[tokens[n]] + position_table[start + n mod T]")          \
+    X(embedding_backward, HsEmbeddingBackwardArgs,                                                                    \
+      "dtoken_table[tokens[n]] += dy[n]; dposition_table[n mod T] += dy[n]")                                          \
+    X(norm_forward, HsNormArgs, "y = weight * (x - mean) * rstd + bias; rms: y = weight * x * rstd")                  \
+    X(norm_backward, HsNormBackwardArgs, "dx [+]= rstd * (g - mean(g) - xhat * mean(g*xhat)), g = weight * dy")       \
+    X(head_norm_forward, HsHeadNormArgs, "per q and k head: y = weight * x * rstd; v is copied")                      \
     X(head_norm_backward, HsHeadNormBackwardArgs, "as norm_backward, rms, per head; dv is copied")                    \
-    X(rope, HsRopeArgs, "q, k heads rotated by +-position * theta^(-2i/D), halves paired")                             \
-    X(attention_forward, HsAttentionArgs, "out = dropout(softmax(scale q k^T + causal)) v; lse = log sum exp")         \
-    X(attention_backward, HsAttentionBackwardArgs, "dqkv from dout, recomputing p = exp(scale q k^T - lse) by tiles")  \
-    X(attention_cached, HsAttentionCachedArgs, "append k, v to the cache; out = softmax(scale q K^T + causal) V")      \
-    X(gelu_forward, HsUnaryArgs, "y = x/2 (1 + tanh(sqrt(2/pi)(x + 0.044715 x^3)))")                                   \
-    X(gelu_backward, HsUnaryBackwardArgs, "dx = dy * gelu'(x)")                                                        \
-    X(swiglu_forward, HsUnaryArgs, "y = silu(gate) * up, x = [gate | up]")                                             \
-    X(swiglu_backward, HsUnaryBackwardArgs, "dgate = dy*up*silu'(gate); dup = dy*silu(gate)")                          \
-    X(dropout_forward, HsDropoutArgs, "y = residual + mask(x) / (1 - p)")                                              \
-    X(dropout_backward, HsDropoutArgs, "y = mask(x) / (1 - p), x = dy")                                                \
-    X(cross_entropy, HsCrossEntropyArgs, "loss = lse - logit[target] + z lse^2; dlogits = gs ((1 + 2 z lse) p - onehot)") \
+    X(rope, HsRopeArgs, "q, k heads rotated by +-position * theta^(-2i/D), halves paired")                            \
+    X(attention_forward, HsAttentionArgs, "out = dropout(softmax(scale q k^T + causal)) v; lse = log sum exp")        \
+    X(attention_backward, HsAttentionBackwardArgs, "dqkv from dout, recomputing p = exp(scale q k^T - lse) by tiles") \
+    X(attention_cached, HsAttentionCachedArgs, "append k, v to the cache; out = softmax(scale q K^T + causal) V")     \
+    X(gelu_forward, HsUnaryArgs, "y = x/2 (1 + tanh(sqrt(2/pi)(x + 0.044715 x^3)))")                                  \
+    X(gelu_backward, HsUnaryBackwardArgs, "dx = dy * gelu'(x)")                                                       \
+    X(swiglu_forward, HsUnaryArgs, "y = silu(gate) * up, x = [gate | up]")                                            \
+    X(swiglu_backward, HsUnaryBackwardArgs, "dgate = dy*up*silu'(gate); dup = dy*silu(gate)")                         \
+    X(dropout_forward, HsDropoutArgs, "y = residual + mask(x) / (1 - p)")                                             \
+    X(dropout_backward, HsDropoutArgs, "y = mask(x) / (1 - p), x = dy")                                               \
+    X(cross_entropy, HsCrossEntropyArgs,                                                                              \
+      "loss = lse - logit[target] + z lse^2; dlogits = gs ((1 + 2 z lse) p - onehot)")                                \
     X(grad_stats, HsGradStatsArgs, "sum of squares and count of non-finite elements, per tensor")                     \
-    X(adamw, HsAdamWArgs, "Loshchilov & Hutter 2019, algorithm 2; one pass with unscale, clip, master, copy")          \
-    X(sgd, HsSgdArgs, "buf = momentum buf + g + wd p; p -= lr buf (nesterov: g + momentum buf)")                       \
-    X(convert, HsConvertArgs, "y = round(x)")                                                                          \
+    X(adamw, HsAdamWArgs, "Loshchilov & Hutter 2019, algorithm 2; one pass with unscale, clip, master, copy")         \
+    X(sgd, HsSgdArgs, "buf = momentum buf + g + wd p; p -= lr buf (nesterov: g + momentum buf)")                      \
+    X(convert, HsConvertArgs, "y = round(x)")                                                                         \
     X(add, HsAddArgs, "y += x")
 
 typedef enum HsEpilogue {
@@ -50,9 +52,10 @@ typedef enum HsEpilogue {
     HS_EPILOGUE_GELU_BACKWARD /* c = value * gelu'(pre) */
 } HsEpilogue;
 
-/* A weight in the backend's own layout, made by pack_weight; which product it serves is fixed by k, n and transposed. */
+/* A weight in the backend's own layout, made by pack_weight; which product it serves is fixed by k, n and transposed.
+ */
 typedef struct HsPacked {
-    void *data;  /* hs_backend packed_bytes() bytes, 64-byte aligned; NULL: not packed */
+    void *data;    /* hs_backend packed_bytes() bytes, 64-byte aligned; NULL: not packed */
     HsDtype dtype; /* of the source weight */
     int64_t k, n;
 } HsPacked;
@@ -61,7 +64,8 @@ typedef struct HsPacked {
  * transpose_a: a is stored [K,M];  transpose_b: b is stored [N,K].
  *   forward  y[N,out] = x[N,in] w[out,in]^T : transpose_b         dgrad dx = dy w : neither
  *   wgrad    dw[out,in] += dy^T x           : transpose_a, accumulate
- * bias [N] f32.  residual [M,N] act, may be c itself.  pre [M,N] act.  b_packed replaces b's bytes (b keeps its shape). */
+ * bias [N] f32.  residual [M,N] act, may be c itself.  pre [M,N] act.  b_packed replaces b's bytes (b keeps its shape).
+ */
 typedef struct HsMatmulArgs {
     HsTensor a, b;
     bool transpose_a, transpose_b;
@@ -148,7 +152,7 @@ typedef struct HsRopeArgs {
     HsHeads heads;
     double theta;
     int64_t position_start;
-    bool inverse; /* backward: rotate by the negative angle */
+    bool inverse;  /* backward: rotate by the negative angle */
     HsTensor x, y; /* [N,(H+2G)D] act, same dtype; v heads are copied */
 } HsRopeArgs;
 
@@ -202,8 +206,8 @@ typedef struct HsDropoutArgs {
     HsTensor y;        /* [N,C] act; may be x or residual when dtypes agree */
 } HsDropoutArgs;
 
-/* Softmax cross-entropy over rows, loss in nats, with the gradient in the same pass.  A target of -1 is ignored: loss 0,
- * gradient row 0.  z-loss: PaLM (Chowdhery et al. 2022, section 5). */
+/* Softmax cross-entropy over rows, loss in nats, with the gradient in the same pass.  A target of -1 is ignored: loss
+ * 0, gradient row 0.  z-loss: PaLM (Chowdhery et al. 2022, section 5). */
 typedef struct HsCrossEntropyArgs {
     HsTensor logits;             /* [N,V] f32 */
     HsTensor targets;            /* [N] i32, -1 or in [0, V) */
@@ -251,7 +255,7 @@ typedef struct HsSgdArgs {
 } HsSgdArgs;
 
 typedef struct HsConvertArgs {
-    HsTensor x, y; /* any two of f32, bf16, f16, same count */
+    HsTensor x, y;   /* any two of f32, bf16, f16, same count */
     bool stochastic; /* f32 -> bf16 only */
     HsRng rng;
 } HsConvertArgs;

@@ -30,9 +30,9 @@ typedef struct HsScaler {
 
 /* What the trainer must do after an update. */
 typedef enum HsScalerVerdict {
-    HS_SCALER_APPLY,    /* gradients finite: the step was applied */
-    HS_SCALER_SKIP,     /* overflow: skipped, the scale may have fallen */
-    HS_SCALER_HOPELESS  /* non-finite at the minimum scale, with a static scale, or without scaling */
+    HS_SCALER_APPLY,   /* gradients finite: the step was applied */
+    HS_SCALER_SKIP,    /* overflow: skipped, the scale may have fallen */
+    HS_SCALER_HOPELESS /* non-finite at the minimum scale, with a static scale, or without scaling */
 } HsScalerVerdict;
 
 /* errors: HS_ECONFIG (min > max, growth <= 1, backoff >= 1, init outside [min,max] is clamped with a warning) */

@@ -16,12 +16,12 @@
 /* One parameter tensor as the optimizer sees it.  Tensors hold device pointers; absent ones have rank 0. */
 typedef struct HsSpan {
     const char *name;
-    bool decay;                 /* weight decay applies */
-    float learning_rate_scale;  /* 1 by default */
-    HsTensor weight;            /* what forward reads: f32 or 16-bit */
-    HsTensor master;            /* f32, absent when weight is f32 or trained by stochastic rounding */
-    HsTensor gradient;          /* f32 or 16-bit, scaled; cleared by the step */
-    HsTensor state[2];          /* AdamW: m, v; SGD: momentum buffer, absent */
+    bool decay;                /* weight decay applies */
+    float learning_rate_scale; /* 1 by default */
+    HsTensor weight;           /* what forward reads: f32 or 16-bit */
+    HsTensor master;           /* f32, absent when weight is f32 or trained by stochastic rounding */
+    HsTensor gradient;         /* f32 or 16-bit, scaled; cleared by the step */
+    HsTensor state[2];         /* AdamW: m, v; SGD: momentum buffer, absent */
 } HsSpan;
 
 typedef enum HsOptimizerKind { HS_OPTIMIZER_ADAMW, HS_OPTIMIZER_SGD } HsOptimizerKind;
@@ -50,11 +50,11 @@ typedef struct HsOptimizer {
 
 typedef struct HsStepReport {
     HsScalerVerdict verdict;
-    double gradient_norm;     /* unscaled, before clipping; non-finite when found */
+    double gradient_norm; /* unscaled, before clipping; non-finite when found */
     double clip_coefficient;
     double learning_rate;
-    float loss_scale;         /* the one this step's gradients were made with */
-    int first_nonfinite;      /* index of the first span with non-finite elements, -1 if none */
+    float loss_scale;    /* the one this step's gradients were made with */
+    int first_nonfinite; /* index of the first span with non-finite elements, -1 if none */
     int64_t nonfinite_elements;
 } HsStepReport;
 

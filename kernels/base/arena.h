@@ -18,9 +18,9 @@ enum { HS_ARENA_ALIGNMENT = 64 };
 typedef struct HsArena {
     const char *category; /* "weights", "activations": named in messages and the memory table */
     HsDevice *device;
-    unsigned char *base;  /* NULL until committed */
-    size_t used;          /* bytes reserved */
-    size_t capacity;      /* bytes committed */
+    unsigned char *base; /* NULL until committed */
+    size_t used;         /* bytes reserved */
+    size_t capacity;     /* bytes committed */
 } HsArena;
 
 void hs_arena_init(HsArena *arena, HsDevice *device, const char *category);

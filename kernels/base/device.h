@@ -17,10 +17,10 @@ typedef struct HsEvent HsEvent;
 typedef struct HsDevice HsDevice;
 
 struct HsDevice {
-    const char *name;        /* "host", "cuda:0" */
-    char description[128];   /* for people: processor name, vector extensions, cores */
-    size_t memory_bytes;     /* total memory of the device */
-    int host_accessible;     /* 1 when the CPU may dereference device pointers */
+    const char *name;      /* "host", "cuda:0" */
+    char description[128]; /* for people: processor name, vector extensions, cores */
+    size_t memory_bytes;   /* total memory of the device */
+    int host_accessible;   /* 1 when the CPU may dereference device pointers */
 
     /* 64-byte aligned, zero-filled on request only.  HS_ENOMEM names the bytes asked for. */
     HsStatus (*alloc)(HsDevice *device, size_t bytes, void **pointer);

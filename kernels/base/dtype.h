@@ -34,18 +34,18 @@ typedef struct HsDtypeInfo {
     size_t bytes;
     bool is_float;
     int exponent_bits;
-    int mantissa_bits;         /* stored bits, the implicit one not counted */
-    double max;                /* largest finite magnitude */
+    int mantissa_bits; /* stored bits, the implicit one not counted */
+    double max;        /* largest finite magnitude */
     double smallest_normal;
     double smallest_subnormal;
-    double epsilon;            /* distance from 1 to the next larger value, 2^-mantissa_bits */
+    double epsilon; /* distance from 1 to the next larger value, 2^-mantissa_bits */
     bool has_infinity;
 } HsDtypeInfo;
 
 /* The row of a format; never NULL for a valid enum value. */
 const HsDtypeInfo *hs_dtype_info(HsDtype dtype);
 #define hs_dtype_bytes(dtype) (hs_dtype_info(dtype)->bytes)
-#define hs_dtype_name(dtype) (hs_dtype_info(dtype)->name)
+#define hs_dtype_name(dtype)  (hs_dtype_info(dtype)->name)
 
 /* Look a format up by `name` or `safetensors_name`; returns false when there is none. */
 bool hs_dtype_find(const char *name, HsDtype *dtype);

@@ -13,8 +13,8 @@ void hs_log_set_hooks(void (*before)(void), void (*after)(void));
 void hs_log(HsLogLevel level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 #define hs_debug(...) hs_log(HS_LOG_DEBUG, __VA_ARGS__)
-#define hs_info(...) hs_log(HS_LOG_INFO, __VA_ARGS__)
-#define hs_warn(...) hs_log(HS_LOG_WARNING, __VA_ARGS__)
+#define hs_info(...)  hs_log(HS_LOG_INFO, __VA_ARGS__)
+#define hs_warn(...)  hs_log(HS_LOG_WARNING, __VA_ARGS__)
 #define hs_error(...) hs_log(HS_LOG_ERROR, __VA_ARGS__)
 
 #endif

@@ -35,19 +35,19 @@ const char *hs_error_message(void);
 const char *hs_status_name(HsStatus code);
 
 /* Return from the calling function with the first failure. */
-#define HS_TRY(expression)                         \
-    do {                                           \
-        HsStatus hs_try_status_ = (expression);    \
-        if (hs_try_status_ != HS_OK)               \
-            return hs_try_status_;                 \
+#define HS_TRY(expression)                      \
+    do {                                        \
+        HsStatus hs_try_status_ = (expression); \
+        if (hs_try_status_ != HS_OK)            \
+            return hs_try_status_;              \
     } while (0)
 
 /* Keep the first failure in `status` and jump to the function's one clean-up label. */
-#define HS_TRY_GOTO(status, expression, label)     \
-    do {                                           \
-        (status) = (expression);                   \
-        if ((status) != HS_OK)                     \
-            goto label;                            \
+#define HS_TRY_GOTO(status, expression, label) \
+    do {                                       \
+        (status) = (expression);               \
+        if ((status) != HS_OK)                 \
+            goto label;                        \
     } while (0)
 
 #endif

@@ -193,6 +193,28 @@ static void aim_at_a(const HsMatmulRun *run, const HsMatmulTask *task, int64_t i
     tile->a_step = HS_TILE_ROWS;
 }
 
+/* The rows of a tensor that the tile's last step will add: asked for while the sums are computed, since a tile's rows
+ * are too short and too far apart for the hardware to see them coming. */
+static void prefetch_rows(const HsTensor *tensor, int64_t row, int height, int64_t column, int width)
+{
+    const int64_t element_bytes = tensor->dtype == HS_F32 ? 4 : 2;
+    for (int i = 0; i < height; i++) {
+        const char *begin = (const char *)tensor->data + ((row + i) * tensor->shape[1] + column) * element_bytes;
+        for (int64_t offset = 0; offset < width * element_bytes; offset += 64)
+            __builtin_prefetch(begin + offset);
+    }
+}
+
+static void prefetch_addends(const HsMatmulArgs *args, int64_t row, int height, int64_t column, int width)
+{
+    if (hs_tensor_present(&args->residual))
+        prefetch_rows(&args->residual, row, height, column, width);
+    if (args->accumulate)
+        prefetch_rows(&args->c, row, height, column, width);
+    if (args->epilogue == HS_EPILOGUE_GELU_BACKWARD)
+        prefetch_rows(&args->pre, row, height, column, width);
+}
+
 static void run_task(const HsMatmulRun *run, const HsMatmulTask *task)
 {
     const HsMatmulPlan *plan = &run->plan;
@@ -217,6 +239,8 @@ static void run_task(const HsMatmulRun *run, const HsMatmulTask *task)
                 const HsRowBlock rows = hs_cpu_block(plan->m, HS_TILE_ROWS, index);
                 const int height = (int)(rows.end - rows.begin);
                 aim_at_a(run, task, index, begin, slot_a, &tile);
+                if (end == plan->depth)
+                    prefetch_addends(run->args, rows.begin, height, columns.begin, width);
                 tile_kernel(plan->format, height, vectors)(&tile);
                 if (end == plan->depth)
                     tile_finish(run->args, tile.out, rows.begin, height, columns.begin, width);
