@@ -65,6 +65,9 @@ void hs_trainer_destroy(HsTrainer *trainer);
 /* SIGINT and SIGTERM ask the loop to save and stop; a second one ends the process at once. */
 void hs_trainer_install_signals(void);
 
+/* A metrics record of this instant, everything but step, skipped steps and time left out. */
+HsMetricsRecord hs_trainer_record(const HsTrainer *trainer, const char *event);
+
 /* Write a checkpoint of this instant (after recording its event). */
 HsStatus hs_trainer_save(HsTrainer *trainer);
 /* Apply `resume`: find, compare configurations, restore tensors and state; trainer->resumed tells. */

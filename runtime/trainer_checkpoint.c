@@ -136,19 +136,7 @@ HsStatus hs_trainer_save(HsTrainer *trainer)
 {
     /* The record of this checkpoint lies before the position that the checkpoint stores, so that a resumed run goes on
      * behind it. */
-    HsMetricsRecord record = {
-        .event = "checkpoint",
-        .step = trainer->state.applied_steps,
-        .loss = NAN,
-        .val_loss = NAN,
-        .learning_rate = NAN,
-        .grad_norm = NAN,
-        .loss_scale = NAN,
-        .skipped_steps = trainer->state.skipped_steps,
-        .tokens_per_second = NAN,
-        .time_s = hs_clock_s() - trainer->start_s,
-        .entropy_floor = NAN,
-    };
+    HsMetricsRecord record = hs_trainer_record(trainer, "checkpoint");
     HS_TRY(hs_metrics_record(trainer->metrics, &record));
     HsMetricsPosition position;
     HS_TRY(hs_metrics_sync(trainer->metrics, &position));

@@ -116,7 +116,7 @@ static HsStatus train_step(HsTrainer *trainer, double *loss, HsStepReport *repor
     return hs_model_refresh(&trainer->model, &trainer->engine.context, false);
 }
 
-static HsMetricsRecord empty_record(const HsTrainer *trainer, const char *event)
+HsMetricsRecord hs_trainer_record(const HsTrainer *trainer, const char *event)
 {
     return (HsMetricsRecord){
         .event = event,
@@ -147,7 +147,7 @@ static void start_window(HsTrainer *trainer)
 
 static HsStatus record_step(HsTrainer *trainer, const HsStepReport *report)
 {
-    HsMetricsRecord record = empty_record(trainer, "step");
+    HsMetricsRecord record = hs_trainer_record(trainer, "step");
     record.loss = trainer->state.window_loss / (double)trainer->state.window_steps;
     record.learning_rate = report->learning_rate;
     record.grad_norm = report->gradient_norm;
@@ -172,7 +172,7 @@ static HsStatus evaluate(HsTrainer *trainer)
         trainer->state.best_validation = loss;
         trainer->state.best_step = trainer->state.applied_steps;
     }
-    HsMetricsRecord record = empty_record(trainer, "eval");
+    HsMetricsRecord record = hs_trainer_record(trainer, "eval");
     record.val_loss = loss;
     record.entropy_floor = trainer->dataset.validation.entropy_floor;
     HS_TRY(hs_metrics_record(trainer->metrics, &record));
@@ -196,7 +196,7 @@ static void show_progress(HsTrainer *trainer, double loss)
 
 static HsStatus finish(HsTrainer *trainer)
 {
-    HsMetricsRecord record = empty_record(trainer, "end");
+    HsMetricsRecord record = hs_trainer_record(trainer, "end");
     record.val_loss = trainer->state.best_validation;
     HS_TRY(hs_metrics_record(trainer->metrics, &record));
     HsMetricsPosition position;

@@ -7,16 +7,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/commands/arguments.h"
 #include "runtime/commands/command.h"
 #include "runtime/loaded_model.h"
-
-enum { MAX_OVERRIDES = 256 };
 
 typedef struct Arguments {
     const char *checkpoint;
     int64_t batches;
-    const char *overrides[MAX_OVERRIDES];
-    int override_count;
+    HsOverrides overrides;
 } Arguments;
 
 static const struct argp_option options[] = {
@@ -28,22 +26,15 @@ static const struct argp_option options[] = {
 static error_t parse(int key, char *argument, struct argp_state *state)
 {
     Arguments *arguments = state->input;
-    char *end;
     switch (key) {
     case 'd':
         arguments->checkpoint = argument;
         return 0;
     case 'b':
-        arguments->batches = strtoll(argument, &end, 10);
-        if (end == argument || *end != '\0' || arguments->batches < 0)
-            argp_error(state, "--batches must be a whole number of at least 0 (got %s)", argument);
+        arguments->batches = hs_argument_integer(state, "--batches", argument, 0, INT64_MAX / 1048576);
         return 0;
     case ARGP_KEY_ARG:
-        if (!strchr(argument, '='))
-            argp_error(state, "%s is not of the form section.key=value", argument);
-        if (arguments->override_count == MAX_OVERRIDES)
-            argp_error(state, "more than %d overrides", MAX_OVERRIDES);
-        arguments->overrides[arguments->override_count++] = argument;
+        hs_argument_override(state, &arguments->overrides, argument);
         return 0;
     case ARGP_KEY_END:
         if (!arguments->checkpoint)
@@ -90,7 +81,7 @@ static HsStatus evaluate_dataset(HsLoadedModel *loaded, const HsDataset *dataset
 
 static HsStatus evaluate(HsLoadedModel *loaded, const Arguments *arguments)
 {
-    HS_TRY(hs_loaded_model_init(loaded, arguments->checkpoint, arguments->override_count, arguments->overrides));
+    HS_TRY(hs_loaded_model_init(loaded, arguments->checkpoint, arguments->overrides.count, arguments->overrides.items));
     HsDataset dataset;
     HsTokenizer *tokenizer = loaded->tokenizer;
     loaded->tokenizer = NULL; /* the dataset owns it from here */

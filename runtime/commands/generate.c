@@ -5,6 +5,7 @@
 #include <argp.h>
 #include <stdlib.h>
 
+#include "runtime/commands/arguments.h"
 #include "runtime/commands/command.h"
 #include "runtime/loaded_model.h"
 
@@ -25,15 +26,6 @@ static const struct argp_option options[] = {
     { 0 },
 };
 
-static double number(struct argp_state *state, const char *option, const char *text, double low, double high)
-{
-    char *end;
-    double value = strtod(text, &end);
-    if (end == text || *end != '\0' || !(value >= low && value <= high))
-        argp_error(state, "%s must be a number from %g to %g (got %s)", option, low, high, text);
-    return value;
-}
-
 static error_t parse(int key, char *argument, struct argp_state *state)
 {
     Arguments *arguments = state->input;
@@ -45,19 +37,19 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         arguments->prompt = argument;
         return 0;
     case 'n':
-        arguments->tokens = (int64_t)number(state, "--tokens", argument, 1, 1e6);
+        arguments->tokens = hs_argument_integer(state, "--tokens", argument, 1, 1000000);
         return 0;
     case 't':
-        arguments->sampling.temperature = number(state, "--temperature", argument, 0, 100);
+        arguments->sampling.temperature = hs_argument_real(state, "--temperature", argument, 0, 100);
         return 0;
     case 'k':
-        arguments->sampling.top_k = (int64_t)number(state, "--top-k", argument, 0, 1e9);
+        arguments->sampling.top_k = hs_argument_integer(state, "--top-k", argument, 0, 1000000000);
         return 0;
     case 'q':
-        arguments->sampling.top_p = number(state, "--top-p", argument, 1e-6, 1);
+        arguments->sampling.top_p = hs_argument_real(state, "--top-p", argument, 1e-6, 1);
         return 0;
     case 's':
-        arguments->sampling.seed = (uint64_t)number(state, "--seed", argument, 0, 9e15);
+        arguments->sampling.seed = (uint64_t)hs_argument_integer(state, "--seed", argument, 0, INT64_MAX);
         return 0;
     case ARGP_KEY_END:
         if (!arguments->checkpoint)

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "runtime/commands/arguments.h"
 #include "runtime/commands/command.h"
 #include "runtime/engine.h"
 #include "runtime/selftest/selftest.h"
@@ -29,7 +30,6 @@ static const struct argp_option options[] = {
 static error_t parse(int key, char *argument, struct argp_state *state)
 {
     Arguments *arguments = state->input;
-    char *end;
     switch (key) {
     case 'd':
         arguments->device = argument;
@@ -38,9 +38,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         arguments->op = argument;
         return 0;
     case 't':
-        arguments->threads = strtoll(argument, &end, 10);
-        if (end == argument || *end != '\0' || arguments->threads < 0 || arguments->threads > 1024)
-            argp_error(state, "--threads must be a whole number from 0 to 1024 (got %s)", argument);
+        arguments->threads = hs_argument_integer(state, "--threads", argument, 0, 1024);
         return 0;
     case OPTION_NO_SPEED:
         arguments->with_speed = false;

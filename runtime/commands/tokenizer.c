@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/commands/arguments.h"
 #include "runtime/commands/command.h"
 #include "runtime/data/tokenizer.h"
 
@@ -29,12 +30,9 @@ static const struct argp_option options[] = {
 static error_t parse(int key, char *argument, struct argp_state *state)
 {
     Arguments *arguments = state->input;
-    char *end;
     switch (key) {
     case 'v':
-        arguments->vocabulary = strtoll(argument, &end, 10);
-        if (end == argument || *end != '\0' || arguments->vocabulary < 257 || arguments->vocabulary > 16777216)
-            argp_error(state, "--vocabulary must be a whole number from 257 to 16777216 (got %s)", argument);
+        arguments->vocabulary = hs_argument_integer(state, "--vocabulary", argument, 257, 16777216);
         return 0;
     case 'o':
         arguments->output = argument;

@@ -9,17 +9,17 @@
 #include <sys/stat.h>
 
 #include "kernels/base/log.h"
+#include "runtime/commands/arguments.h"
 #include "runtime/commands/command.h"
 #include "runtime/files.h"
 #include "runtime/trainer.h"
 
-enum { MAX_OVERRIDES = 256, OPTION_PRINT_CONFIG = 1000 };
+enum { OPTION_PRINT_CONFIG = 1000 };
 
 typedef struct Arguments {
     const char *config_path;
     bool print_config;
-    const char *overrides[MAX_OVERRIDES];
-    int override_count;
+    HsOverrides overrides;
 } Arguments;
 
 static const struct argp_option options[] = {
@@ -40,11 +40,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         arguments->print_config = true;
         return 0;
     case ARGP_KEY_ARG:
-        if (!strchr(argument, '='))
-            argp_error(state, "%s is not of the form section.key=value", argument);
-        if (arguments->override_count == MAX_OVERRIDES)
-            argp_error(state, "more than %d overrides", MAX_OVERRIDES);
-        arguments->overrides[arguments->override_count++] = argument;
+        hs_argument_override(state, &arguments->overrides, argument);
         return 0;
     case ARGP_KEY_END:
         if (!arguments->config_path && !arguments->print_config)
@@ -102,7 +98,7 @@ HsStatus hs_command_train(int argc, char **argv)
     Arguments arguments = { 0 };
     argp_parse(&argp, argc, argv, 0, NULL, &arguments);
     HsConfig config;
-    HS_TRY(hs_config_load(&config, arguments.config_path, arguments.override_count, arguments.overrides));
+    HS_TRY(hs_config_load(&config, arguments.config_path, arguments.overrides.count, arguments.overrides.items));
     HsStatus status = arguments.print_config ? hs_config_print(&config, stdout, true) : train(&config);
     hs_config_deinit(&config);
     return status;

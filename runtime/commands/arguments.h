@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What several commands' argument parsers share.  A bad value ends the process through argp_error (exit code 2).
+ */
+#ifndef HS_RUNTIME_COMMANDS_ARGUMENTS_H
+#define HS_RUNTIME_COMMANDS_ARGUMENTS_H
+
+#include <argp.h>
+#include <stdint.h>
+
+enum { HS_MAX_OVERRIDES = 256 };
+
+/* Configuration overrides in the order given. */
+typedef struct HsOverrides {
+    const char *items[HS_MAX_OVERRIDES];
+    int count;
+} HsOverrides;
+
+/* Take a word of the form section.key=value. */
+void hs_argument_override(struct argp_state *state, HsOverrides *overrides, const char *word);
+int64_t hs_argument_integer(struct argp_state *state, const char *option, const char *text, int64_t low, int64_t high);
+double hs_argument_real(struct argp_state *state, const char *option, const char *text, double low, double high);
+
+#endif
