@@ -32,77 +32,6 @@ static double seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Fourteen independent chains hide the latency of one or two multiply-adds a cycle. */
-#if defined(__x86_64__)
-#define CHAINS(instruction, r)                                                                                      \
-    __asm__ volatile(instruction                                                                                    \
-                     " %%" r "15, %%" r "14, %%" r "0\n\t" instruction " %%" r "15, %%" r "14, %%" r                \
-                     "1\n\t" instruction " %%" r "15, %%" r "14, %%" r "2\n\t" instruction " %%" r "15, %%" r       \
-                     "14, %%" r "3\n\t" instruction " %%" r "15, %%" r "14, %%" r "4\n\t" instruction " %%" r       \
-                     "15, %%" r "14, %%" r "5\n\t" instruction " %%" r "15, %%" r "14, %%" r "6\n\t" instruction    \
-                     " %%" r "15, %%" r "14, %%" r "7\n\t" instruction " %%" r "15, %%" r "14, %%" r                \
-                     "8\n\t" instruction " %%" r "15, %%" r "14, %%" r "9\n\t" instruction " %%" r "15, %%" r       \
-                     "14, %%" r "10\n\t" instruction " %%" r "15, %%" r "14, %%" r "11\n\t" instruction " %%" r     \
-                     "15, %%" r "14, %%" r "12\n\t" instruction " %%" r "15, %%" r "14, %%" r "13" ::               \
-                         : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", \
-                           "xmm11", "xmm12", "xmm13", "xmm14", "xmm15")
-enum { CHAIN_COUNT = 14, PROBE_STEPS = 1000000 };
-
-static void probe_bf16_512(void)
-{
-    for (int i = 0; i < PROBE_STEPS; i++)
-        CHAINS("vdpbf16ps", "zmm");
-}
-static void probe_f32_512(void)
-{
-    for (int i = 0; i < PROBE_STEPS; i++)
-        CHAINS("vfmadd231ps", "zmm");
-}
-static void probe_f32_256(void)
-{
-    for (int i = 0; i < PROBE_STEPS; i++)
-        CHAINS("vfmadd231ps", "ymm");
-}
-
-/* Which instruction carries the products of an instruction set and dtype; portable code has none to compare with. */
-static const struct {
-    const char *isa;
-    HsDtype dtype;
-    void (*probe)(void);
-    double flops; /* of one instruction */
-} probes[] = {
-    { "avx512bf16", HS_BF16, probe_bf16_512, 64 }, { "avx512bf16", HS_F32, probe_f32_512, 32 },
-    { "avx512bf16", HS_F16, probe_f32_512, 32 },   { "avx512", HS_BF16, probe_f32_512, 32 },
-    { "avx512", HS_F32, probe_f32_512, 32 },       { "avx512", HS_F16, probe_f32_512, 32 },
-    { "avx2", HS_BF16, probe_f32_256, 16 },        { "avx2", HS_F32, probe_f32_256, 16 },
-    { "avx2", HS_F16, probe_f32_256, 16 },
-};
-
-/* GFLOP/s of the peak, or 0 when there is no probe. */
-static double measure_peak(const char *isa, HsDtype dtype, int threads)
-{
-    double best = 0;
-    for (size_t row = 0; row < sizeof probes / sizeof *probes; row++) {
-        if (strcmp(probes[row].isa, isa) != 0 || probes[row].dtype != dtype)
-            continue;
-        for (int repeat = 0; repeat < 5; repeat++) {
-            double start = seconds();
-#pragma omp parallel num_threads(threads)
-            probes[row].probe();
-            double rate = probes[row].flops * CHAIN_COUNT * PROBE_STEPS * threads / (seconds() - start) / 1e9;
-            best = rate > best ? rate : best;
-        }
-    }
-    return best;
-}
-#else
-static double measure_peak(const char *isa, HsDtype dtype, int threads)
-{
-    (void)isa, (void)dtype, (void)threads;
-    return 0;
-}
-#endif
-
 static void *allocate(size_t bytes)
 {
     void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
@@ -211,7 +140,7 @@ int main(int argc, char **argv)
     for (int t = 0; status == HS_OK && t < count; t++) {
         context.threads = thread_counts[t];
         for (int d = 0; status == HS_OK && d < 3; d++) {
-            double peak = measure_peak(hs_backend_cpu_isa(), dtypes[d], context.threads);
+            double peak = 1e-9 * hs_cpu_peak_flops(&context, dtypes[d]);
             printf("\n%s, %s, threads %d: peak %.1f GFLOP/s\n", hs_backend_cpu_isa(), hs_dtype_name(dtypes[d]),
                    context.threads, peak);
             for (int s = 0; status == HS_OK && s < SHAPE_COUNT; s++)

@@ -60,24 +60,45 @@ static void place_param(HsModel *model, const HsContext *context, HsParam *param
         param->state[i].data = hs_arena_at(&model->states, param->offset_state[i]);
 }
 
-HsStatus hs_model_commit(HsModel *model, HsContext *context, bool training, int optimizer_states)
+enum { ARENA_COUNT = 5 };
+
+/* Lay every parameter out in arenas that have no memory yet. */
+static void reserve_all(HsModel *model, HsContext *context, bool training, int optimizer_states,
+                        HsArena *arenas[ARENA_COUNT])
 {
     const struct {
         HsArena *arena;
         const char *category;
-    } arenas[] = {
+    } rows[ARENA_COUNT] = {
         { &model->weights, "weights" },       { &model->masters, "master weights" },
         { &model->gradients, "gradients" },   { &model->states, "optimizer states" },
         { &model->packed, "packed weights" },
     };
-    const size_t count = sizeof arenas / sizeof arenas[0];
-    for (size_t i = 0; i < count; i++)
-        hs_arena_init(arenas[i].arena, context->device, arenas[i].category);
+    for (int i = 0; i < ARENA_COUNT; i++) {
+        hs_arena_init(rows[i].arena, context->device, rows[i].category);
+        arenas[i] = rows[i].arena;
+    }
     for (int i = 0; i < model->param_count; i++)
         reserve_param(model, context, &model->params[i], training, optimizer_states);
-    for (size_t i = 0; i < count; i++) {
-        if (arenas[i].arena->used > 0)
-            HS_TRY(hs_arena_commit(arenas[i].arena));
+}
+
+size_t hs_model_bytes(HsModel *model, HsContext *context, bool training, int optimizer_states)
+{
+    HsArena *arenas[ARENA_COUNT];
+    size_t bytes = 0;
+    reserve_all(model, context, training, optimizer_states, arenas);
+    for (int i = 0; i < ARENA_COUNT; i++)
+        bytes += arenas[i]->used;
+    return bytes;
+}
+
+HsStatus hs_model_commit(HsModel *model, HsContext *context, bool training, int optimizer_states)
+{
+    HsArena *arenas[ARENA_COUNT];
+    reserve_all(model, context, training, optimizer_states, arenas);
+    for (int i = 0; i < ARENA_COUNT; i++) {
+        if (arenas[i]->used > 0)
+            HS_TRY(hs_arena_commit(arenas[i]));
     }
     for (int i = 0; i < model->param_count; i++)
         place_param(model, context, &model->params[i], training, optimizer_states);

@@ -97,6 +97,30 @@ static HsStatus checkpoint_tokenizer(const char *folder, HsTokenizer **tokenizer
     return hs_tokenizer_load(path, tokenizer);
 }
 
+static double mebibytes(size_t bytes)
+{
+    return (double)bytes / (1024.0 * 1024.0);
+}
+
+/* Refuse before anything is allocated. */
+static HsStatus check_memory(HsTrainer *trainer, int states)
+{
+    size_t model = hs_model_bytes(&trainer->model, &trainer->engine.context, true, states);
+    size_t activations = trainer->train_plan.activation_bytes + trainer->evaluation_plan.activation_bytes;
+    size_t workspace = trainer->train_plan.workspace_bytes + trainer->evaluation_plan.workspace_bytes;
+    double share = trainer->config->training.target_gpu_util;
+    double allowed = share * (double)trainer->engine.device.memory_bytes;
+    if ((double)(model + activations + workspace) <= allowed)
+        return HS_OK;
+    return hs_fail(
+        HS_ENOMEM,
+        "the plan needs %.0f MiB (model and optimizer %.0f, activations %.0f, workspace %.0f), but "
+        "target_gpu_util %g of %.0f MiB allows %.0f: lower batch_size and raise gradient_accumulation_steps, or "
+        "set memory.recompute: block",
+        mebibytes(model + activations + workspace), mebibytes(model), mebibytes(activations), mebibytes(workspace),
+        share, mebibytes(trainer->engine.device.memory_bytes), allowed / (1024.0 * 1024.0));
+}
+
 static HsStatus create_model_and_plans(HsTrainer *trainer, const HsOptimizerConfig *rule)
 {
     const HsConfig *config = trainer->config;
@@ -113,16 +137,12 @@ static HsStatus create_model_and_plans(HsTrainer *trainer, const HsOptimizerConf
     HS_TRY(hs_plan_create(&trainer->model, context, config->training.batch_size, config->training.max_length, false,
                           HS_RECOMPUTE_NONE, 1, &trainer->evaluation_plan));
     trainer->has_evaluation_plan = true;
+    HS_TRY(check_memory(trainer, hs_optimizer_state_count(rule)));
     HS_TRY(hs_model_commit(&trainer->model, context, true, hs_optimizer_state_count(rule)));
     HS_TRY(hs_plan_commit(&trainer->train_plan, context));
     HS_TRY(hs_plan_commit(&trainer->evaluation_plan, context));
     HS_TRY(hs_model_initialize(&trainer->model, context, (uint64_t)config->training.seed, config->model.init_std));
     return HS_OK;
-}
-
-static double mebibytes(size_t bytes)
-{
-    return (double)bytes / (1024.0 * 1024.0);
 }
 
 static void describe(const HsTrainer *trainer)
@@ -186,6 +206,10 @@ static HsStatus create(HsTrainer *trainer, const char *folder)
     if (folder)
         HS_TRY(hs_trainer_resume(trainer, folder));
     HS_TRY(hs_model_refresh(&trainer->model, &trainer->engine.context, true));
+    const HsContext *context = &trainer->engine.context;
+    if (context->backend->peak_flops)
+        trainer->peak_flops = context->backend->peak_flops(context, trainer->precision.forward.a);
+    trainer->flops_per_token = hs_model_flops_per_token(&trainer->model, config->training.max_length);
     describe(trainer);
     return create_loader_and_metrics(trainer);
 }

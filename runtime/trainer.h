@@ -53,6 +53,10 @@ typedef struct HsTrainer {
     int32_t *evaluation_tokens, *evaluation_targets; /* [batch_size, T] */
     /* timing, not part of the state */
     double start_s, window_start_s;
+    double peak_flops; /* of the device in this precision; 0: unknown */
+    double flops_per_token;
+    double trained_s; /* spent in optimizer steps, and how many tokens they saw */
+    int64_t trained_tokens;
     int64_t window_tokens;
     bool resumed;
 } HsTrainer;

@@ -190,7 +190,8 @@ static void show_progress(HsTrainer *trainer, double loss)
     double rate = window_rate(trainer);
     double per_step = (double)(trainer->rows_per_step * trainer->config->training.max_length);
     double left = (double)(trainer->total_steps - trainer->state.applied_steps) * per_step;
-    hs_metrics_progress(trainer->metrics, trainer->state.applied_steps, loss, rate, 0, trainer->state.loss_scale,
+    double share = trainer->peak_flops > 0 ? rate * trainer->flops_per_token / trainer->peak_flops : 0;
+    hs_metrics_progress(trainer->metrics, trainer->state.applied_steps, loss, rate, share, trainer->state.loss_scale,
                         (int64_t)trainer->engine.device.current_bytes, rate > 0 ? left / rate : 0);
 }
 
@@ -201,6 +202,11 @@ static HsStatus finish(HsTrainer *trainer)
     HS_TRY(hs_metrics_record(trainer->metrics, &record));
     HsMetricsPosition position;
     HS_TRY(hs_metrics_sync(trainer->metrics, &position));
+    double rate = trainer->trained_s > 0 ? (double)trainer->trained_tokens / trainer->trained_s : 0;
+    if (trainer->trained_tokens > 0 && trainer->peak_flops > 0)
+        hs_info("speed: %.0f tokens/s, %.0f GFLOP/s, %.0f%% of this device's measured %.0f GFLOP/s in %s", rate,
+                1e-9 * rate * trainer->flops_per_token, 100 * rate * trainer->flops_per_token / trainer->peak_flops,
+                1e-9 * trainer->peak_flops, trainer->precision.name);
     hs_info("done: %lld steps (%lld skipped), best validation loss %.4f at step %lld; outputs in %s",
             (long long)trainer->state.applied_steps, (long long)trainer->state.skipped_steps,
             trainer->state.best_validation, (long long)trainer->state.best_step, trainer->config->training.out_dir);
@@ -240,7 +246,10 @@ HsStatus hs_trainer_run(HsTrainer *trainer)
         }
         double loss;
         HsStepReport report;
+        double began_s = hs_clock_s();
         HS_TRY(train_step(trainer, &loss, &report));
+        trainer->trained_s += hs_clock_s() - began_s;
+        trainer->trained_tokens += trainer->rows_per_step * config->training.max_length;
         show_progress(trainer, loss);
         if (report.verdict == HS_SCALER_APPLY)
             HS_TRY(after_step(trainer, &report));

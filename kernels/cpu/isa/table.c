@@ -13,4 +13,5 @@ extern const HsBackend HS_ISA_NAME(hs_cpu_backend);
 const HsBackend HS_ISA_NAME(hs_cpu_backend) = {
     .name = "cpu",
     HS_OPS(HS_CPU_ENTRY) HS_CPU_WORKSPACE_OPS(HS_CPU_WORKSPACE_ENTRY).packed_bytes = HS_ISA_NAME(hs_cpu_packed_bytes),
+    .peak_flops = hs_cpu_peak_flops,
 };

@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The processor's own peak, against which products are measured: chains of the multiply-add instruction that carries
+ * them, on every thread at once.  Takes some tens of milliseconds.
+ */
+#include <string.h>
+#include <time.h>
+
+#include "kernels/cpu/cpu.h"
+
+/* Fourteen independent chains hide the latency of one or two multiply-adds a cycle. */
+#if defined(__x86_64__)
+static double seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+#define CHAINS(instruction, r)                                                                                      \
+    __asm__ volatile(instruction                                                                                    \
+                     " %%" r "15, %%" r "14, %%" r "0\n\t" instruction " %%" r "15, %%" r "14, %%" r                \
+                     "1\n\t" instruction " %%" r "15, %%" r "14, %%" r "2\n\t" instruction " %%" r "15, %%" r       \
+                     "14, %%" r "3\n\t" instruction " %%" r "15, %%" r "14, %%" r "4\n\t" instruction " %%" r       \
+                     "15, %%" r "14, %%" r "5\n\t" instruction " %%" r "15, %%" r "14, %%" r "6\n\t" instruction    \
+                     " %%" r "15, %%" r "14, %%" r "7\n\t" instruction " %%" r "15, %%" r "14, %%" r                \
+                     "8\n\t" instruction " %%" r "15, %%" r "14, %%" r "9\n\t" instruction " %%" r "15, %%" r       \
+                     "14, %%" r "10\n\t" instruction " %%" r "15, %%" r "14, %%" r "11\n\t" instruction " %%" r     \
+                     "15, %%" r "14, %%" r "12\n\t" instruction " %%" r "15, %%" r "14, %%" r "13" ::               \
+                         : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", \
+                           "xmm11", "xmm12", "xmm13", "xmm14", "xmm15")
+enum { CHAIN_COUNT = 14, PROBE_STEPS = 500000, REPEATS = 3 };
+
+static void probe_bf16_512(void)
+{
+    for (int i = 0; i < PROBE_STEPS; i++)
+        CHAINS("vdpbf16ps", "zmm");
+}
+static void probe_f32_512(void)
+{
+    for (int i = 0; i < PROBE_STEPS; i++)
+        CHAINS("vfmadd231ps", "zmm");
+}
+static void probe_f32_256(void)
+{
+    for (int i = 0; i < PROBE_STEPS; i++)
+        CHAINS("vfmadd231ps", "ymm");
+}
+
+/* Which instruction carries the products of an instruction set and dtype; portable code has none to compare with. */
+static const struct {
+    const char *isa;
+    HsDtype dtype;
+    void (*probe)(void);
+    double flops; /* of one instruction */
+} probes[] = {
+    { "avx512bf16", HS_BF16, probe_bf16_512, 64 }, { "avx512bf16", HS_F32, probe_f32_512, 32 },
+    { "avx512bf16", HS_F16, probe_f32_512, 32 },   { "avx512", HS_BF16, probe_f32_512, 32 },
+    { "avx512", HS_F32, probe_f32_512, 32 },       { "avx512", HS_F16, probe_f32_512, 32 },
+    { "avx2", HS_BF16, probe_f32_256, 16 },        { "avx2", HS_F32, probe_f32_256, 16 },
+    { "avx2", HS_F16, probe_f32_256, 16 },
+};
+
+double hs_cpu_peak_flops(const HsContext *context, HsDtype dtype)
+{
+    const char *isa = hs_backend_cpu_isa();
+    const int threads = hs_cpu_thread_slots(context);
+    double best = 0;
+    for (size_t row = 0; row < sizeof probes / sizeof *probes; row++) {
+        if (strcmp(probes[row].isa, isa) != 0 || probes[row].dtype != dtype)
+            continue;
+        for (int repeat = 0; repeat < REPEATS; repeat++) {
+            double start = seconds();
+#pragma omp parallel num_threads(threads)
+            probes[row].probe();
+            double rate = probes[row].flops * CHAIN_COUNT * PROBE_STEPS * threads / (seconds() - start);
+            best = rate > best ? rate : best;
+        }
+    }
+    return best;
+}
+#else
+double hs_cpu_peak_flops(const HsContext *context, HsDtype dtype)
+{
+    (void)context, (void)dtype;
+    return 0;
+}
+#endif
