@@ -86,9 +86,11 @@ test-programs: $(TESTS)
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Packages.  Nothing but a C compiler, make and apt is expected of a machine.
-APT_BUILD = gcc make pkg-config libyaml-dev libcjson-dev libpcre2-dev libxxhash-dev
+APT_BUILD = gcc libc6-dev make pkg-config libyaml-dev libcjson-dev libpcre2-dev libxxhash-dev
 APT_TEST  = libcriterion-dev
 APT_CHECK = clang clang-format libclang-rt-14-dev
+# One job a core, unless the caller already said how many.
+JOBS      = $(if $(findstring j,$(firstword $(MAKEFLAGS))),,-j$(shell nproc))
 SUDO      = $(if $(filter 0,$(shell id -u)),,sudo)
 
 .PHONY: packages packages-test packages-check
@@ -101,7 +103,7 @@ packages-check: ## install what `make check` and `make fuzz` need besides
 
 .PHONY: demo
 demo: packages ## install, build, train configs/demo.yaml (about two minutes), show samples and where the outputs are
-	+$(MAKE) all
+	+$(MAKE) $(JOBS) all
 	$(BUILD)/trainer --config configs/demo.yaml
 	@echo "The run's files:"; find runs/demo -maxdepth 2 | sort
 	@echo "Next: $(BUILD)/trainer generate --checkpoint runs/demo --prompt 'if ' --tokens 200"
@@ -114,7 +116,7 @@ install: $(BUILD)/trainer ## install the trainer under PREFIX (/usr/local)
 # ---------------------------------------------------------------------------------------------------------------------
 .PHONY: test run-tests
 test: packages-test ## every test, under ten minutes on two cores
-	+$(MAKE) run-tests
+	+$(MAKE) $(JOBS) run-tests
 run-tests: $(BUILD)/trainer test-programs examples
 	@BUILD=$(BUILD) tests/run.sh $(TESTS)
 
