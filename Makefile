@@ -2,22 +2,28 @@
 #
 # make          build/trainer (warnings are errors)
 # One library from every folder, one program, one test program per file of tests/.  kernels/cpu/isa is compiled once for
-# each instruction set; which one runs is chosen from cpuid at start.  Lines with two hashes are `make help`.
+# each instruction set; which one runs is chosen from cpuid at start.  V=1 shows whole command lines.  Lines with two hashes
+# are `make help`.
 
 CC       ?= gcc
 BUILD    ?= build
 PREFIX   ?= /usr/local
 OPTIMIZE ?= -O2
 SANITIZE ?=
+V        ?=
+
 # Folders that make up the library, lowest first.
 DIRS     ?= kernels/base kernels kernels/ref kernels/cpu optim runtime runtime/layers runtime/data runtime/selftest runtime/commands
 ISAS     ?= $(if $(filter x86_64,$(shell uname -m)),portable avx2 avx512 avx512bf16,portable)
 
 PACKAGES  = yaml-0.1 libcjson libpcre2-8 libxxhash
+# Asked once: before `make packages` these are empty, and the make that it is followed by asks again.
+PACKAGE_CFLAGS := $(shell pkg-config --cflags $(PACKAGES) 2>/dev/null)
+PACKAGE_LIBS   := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null)
 WARNINGS  = -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Werror
 CFLAGS   += -std=c11 -D_GNU_SOURCE -g $(OPTIMIZE) $(WARNINGS) -ffp-contract=off -fno-math-errno -fopenmp -I. $(SANITIZE) \
-            $(shell pkg-config --cflags $(PACKAGES) 2>/dev/null)
-LDLIBS   += $(shell pkg-config --libs $(PACKAGES) 2>/dev/null) -lm -ldl -pthread
+            $(PACKAGE_CFLAGS)
+LDLIBS   += $(PACKAGE_LIBS) -lm -ldl -pthread
 LDFLAGS  += -fopenmp $(SANITIZE)
 
 # Per instruction set: the same sources, wider vectors.  Products and sums contract to fused multiply-adds here.
@@ -41,25 +47,31 @@ BENCHES      = $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/*.c))
 FUZZERS      = $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 C_FILES      = $(shell git ls-files -co --exclude-standard '*.c' '*.h')
 
+Q = $(if $(V),,@)
+
 .PHONY: all
 all: $(BUILD)/trainer examples ## build the trainer and the examples
 
 $(BUILD)/trainer: $(BUILD)/obj/runtime/main.o $(LIBRARY)
-	$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	@echo "  CC $@"
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 $(LIBRARY): $(OBJECTS)
 	@rm -f $@
-	ar rcs $@ $^
+	@echo "  AR $@"
+	$(Q)ar rcs $@ $^
 
 $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
+	@echo "  CC $@"
+	$(Q)$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
 
 # kernels/cpu/isa/x.c -> x.portable.o, x.avx2.o, ...
 define isa_rule
 $(BUILD)/obj/kernels/cpu/isa/%.$(1).o: kernels/cpu/isa/%.c
 	@mkdir -p $$(@D)
-	$$(CC) $$(CFLAGS) $$(ISA_$(1)) -DHS_ISA=$(1) -DHS_ISA_$(1)=1 -MMD -MP -c -o $$@ $$<
+	@echo "  CC $$@"
+	$$(Q)$$(CC) $$(CFLAGS) $$(ISA_$(1)) -DHS_ISA=$(1) -DHS_ISA_$(1)=1 -MMD -MP -c -o $$@ $$<
 endef
 $(foreach i,$(ISAS),$(eval $(call isa_rule,$(i))))
 # The chooser lists the instruction sets of this build.
@@ -67,15 +79,18 @@ $(BUILD)/obj/kernels/cpu/cpu.o: CFLAGS += $(ISAS:%=-DHS_HAS_ISA_%=1)
 
 $(BUILD)/tests/%: tests/%.c $(TEST_SUPPORT) $(LIBRARY)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LDFLAGS) -MMD -MP -MF $@.d -o $@ $< $(TEST_SUPPORT) $(LIBRARY) $(LDLIBS) -lcriterion
+	@echo "  CC $@"
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -MMD -MP -MF $@.d -o $@ $< $(TEST_SUPPORT) $(LIBRARY) $(LDLIBS) -lcriterion
 
 $(BUILD)/examples/%: examples/%.c $(LIBRARY)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LIBRARY) $(LDLIBS)
+	@echo "  CC $@"
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LIBRARY) $(LDLIBS)
 
 $(BUILD)/bench/%: bench/%.c $(LIBRARY)
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LIBRARY) $(LDLIBS)
+	@echo "  CC $@"
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LIBRARY) $(LDLIBS)
 
 .PHONY: examples bench-programs test-programs
 examples: $(EXAMPLES)
@@ -145,7 +160,7 @@ format: ## format every C file
 # Fuzzing: clang's libFuzzer with AddressSanitizer and UndefinedBehaviorSanitizer over the parsers of bytes.
 FUZZ_SECONDS ?= 600
 FUZZ_FLAGS    = -std=c11 -D_GNU_SOURCE -g -O1 -I. -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
-                $(shell pkg-config --cflags $(PACKAGES) 2>/dev/null)
+                $(PACKAGE_CFLAGS)
 FUZZ_SOURCES  = $(wildcard kernels/base/*.c) $(wildcard runtime/data/*.c) $(wildcard runtime/config*.c) $(wildcard runtime/json*.c) \
                 $(wildcard runtime/safetensors*.c) $(wildcard runtime/checkpoint*.c) runtime/files.c runtime/utf8.c
 .PHONY: fuzz
@@ -153,7 +168,8 @@ fuzz: $(FUZZERS) ## fuzz every parser for FUZZ_SECONDS (600) each
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) tests/fuzz/run.sh $(FUZZERS)
 $(BUILD)/fuzz/%: tests/fuzz/%.c $(FUZZ_SOURCES)
 	@mkdir -p $(@D)
-	clang $(FUZZ_FLAGS) -o $@ $^ $(LDLIBS)
+	@echo "  CC $@"
+	$(Q)clang $(FUZZ_FLAGS) -o $@ $^ $(LDLIBS)
 
 .PHONY: test-kill
 test-kill: $(BUILD)/trainer ## kill -9 at 20 random moments, resume, compare with an undisturbed run

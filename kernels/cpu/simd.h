@@ -57,6 +57,16 @@ HS_SIMD HsF32x16 hs_simd_max(HsF32x16 a, HsF32x16 b)
 #endif
 }
 
+/* b where either is NaN, as the maximum. */
+HS_SIMD HsF32x16 hs_simd_min(HsF32x16 a, HsF32x16 b)
+{
+#if defined(__AVX512F__)
+    return (HsF32x16)_mm512_min_ps((__m512)a, (__m512)b);
+#else
+    return hs_simd_select(a < b, a, b);
+#endif
+}
+
 /* How many lanes of a mask are true. */
 HS_SIMD int32_t hs_simd_count(HsI32x16 mask)
 {
@@ -276,14 +286,15 @@ HS_SIMD HsF32x16 hs_simd_sqrt(HsF32x16 v)
 #endif
 }
 
-/* 1 / (1 + e^-z) without cancellation or overflow on either side; *complement = 1 - result, as exact. */
+/* 1 / (1 + e^-z), exact to some ulp on both sides, since nothing cancels; *complement = 1 - result = e^-z * result.
+ * Where e^-z overflows the result is 0, and the minimum, which drops a NaN on its left, makes infinity times zero the 1
+ * that it stands for. */
 HS_SIMD HsF32x16 hs_simd_sigmoid(HsF32x16 z, HsF32x16 *complement)
 {
-    HsF32x16 e = hs_simd_exp((HsF32x16)((HsI32x16)z | (int32_t)0x80000000)); /* e^-|z| */
-    HsF32x16 large = 1.0f / (1.0f + e), small = e * large;
-    HsI32x16 negative = z < 0.0f;
-    *complement = hs_simd_select(negative, large, small);
-    return hs_simd_select(negative, small, large);
+    HsF32x16 e = hs_simd_exp(-z);
+    HsF32x16 result = 1.0f / (1.0f + e);
+    *complement = hs_simd_min(e * result, hs_simd_splat(1.0f));
+    return result;
 }
 
 /* Tanh form of GELU (Hendrycks & Gimpel 2016): x/2 (1 + tanh u) = x sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3). */
@@ -296,12 +307,12 @@ HS_SIMD HsF32x16 hs_simd_gelu(HsF32x16 x)
 /* d/dx of it: s + x s (1 - s) (2u)' */
 HS_SIMD HsF32x16 hs_simd_gelu_derivative(HsF32x16 x)
 {
+    /* Beyond |x| = 30 the derivative is 0 or 1 to the last bit, and x^3 must not overflow. */
+    x = hs_simd_max(hs_simd_splat(-30.0f), hs_simd_min(hs_simd_splat(30.0f), x));
     HsF32x16 complement, square = x * x;
     HsF32x16 s = hs_simd_sigmoid(x * (1.5957691216057308f + 0.0713548162726f * square), &complement);
     HsF32x16 inner = x * (1.5957691216057308f + 0.2140644488178f * square);
-    /* Beyond |x| = 30 the sigmoid is 0 or 1 to the last bit, and x^3 times its vanishing slope must not make a NaN. */
-    HsI32x16 flat = (x > 30.0f) | (x < -30.0f);
-    return s + hs_simd_select(flat, hs_simd_splat(0.0f), inner * (s * complement));
+    return s + inner * (s * complement);
 }
 
 /* ------------------------------------------------------------------------------------------- random numbers */

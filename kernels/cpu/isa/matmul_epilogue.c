@@ -12,19 +12,18 @@
 #include <immintrin.h>
 #endif
 
-/* Rounding of bare sums.  vcvtneps2bf16 equals the exact rule except that it flushes subnormal numbers, and sums of
- * vdpbf16ps are never subnormal. */
-HS_SIMD void store_sums(HsDtype dtype, HsPanelFormat format, void *c, int64_t index, const float *sums)
+/* Rounding of sixteen results.  vcvtneps2bf16 equals the exact rule except that it flushes subnormal numbers; sums of
+ * vdpbf16ps are never subnormal, and what a GELU makes subnormal the next vdpbf16ps would take for zero. */
+HS_SIMD void store_whole(HsDtype dtype, HsPanelFormat format, void *c, int64_t index, HsF32x16 value)
 {
 #ifdef HS_ISA_avx512bf16
     if (dtype == HS_BF16 && format == HS_PANEL_BF16_PAIRS) {
-        _mm256_storeu_si256((__m256i *)(void *)((uint16_t *)c + index),
-                            (__m256i)_mm512_cvtneps_pbh(_mm512_loadu_ps(sums)));
+        _mm256_storeu_si256((__m256i *)(void *)((uint16_t *)c + index), (__m256i)_mm512_cvtneps_pbh((__m512)value));
         return;
     }
 #endif
     (void)format;
-    hs_simd_store(dtype, c, index, hs_simd_load_f32(sums));
+    hs_simd_store(dtype, c, index, value);
 }
 
 /* The commonest case, c = round(sum) over whole vectors, with the dtype a constant wherever this is inlined. */
@@ -33,7 +32,7 @@ HS_SIMD void finish_bare(HsDtype dtype, HsPanelFormat format, const HsTensor *c,
 {
     for (int i = 0; i < rows; i++, index += c->shape[1], sums += HS_TILE_COLUMNS)
         for (int j = 0; j < columns; j += HS_LANES)
-            store_sums(dtype, format, c->data, index + j, sums + j);
+            store_whole(dtype, format, c->data, index + j, hs_simd_load_f32(sums + j));
 }
 
 static bool is_bare(const HsMatmulArgs *args, int columns)
@@ -47,16 +46,25 @@ HS_SIMD HsF32x16 load(const HsTensor *t, int64_t index, int lanes)
     return hs_simd_load_part(t->dtype, t->data, index, lanes);
 }
 
+HS_SIMD void store(const HsTensor *t, HsPanelFormat format, int64_t index, HsF32x16 value, int lanes)
+{
+    if (lanes == HS_LANES)
+        store_whole(t->dtype, format, t->data, index, value);
+    else
+        hs_simd_store_part(t->dtype, t->data, index, value, lanes);
+}
+
 /* Columns [column, column + lanes) of one row; `index` is the first one's place in c.  `lanes` is the constant HS_LANES
  * for all but the last vector of a row. */
-HS_SIMD void finish_vector(const HsMatmulArgs *args, HsF32x16 value, int64_t index, int64_t column, int lanes)
+HS_SIMD void finish_vector(const HsMatmulArgs *args, HsPanelFormat format, HsF32x16 value, int64_t index,
+                           int64_t column, int lanes)
 {
     if (hs_tensor_present(&args->bias))
         value += hs_simd_load_part(HS_F32, args->bias.data, column, lanes);
     if (args->epilogue == HS_EPILOGUE_GELU) {
         if (hs_tensor_present(&args->pre)) {
             /* Backward will read pre as stored, so forward's gelu sees the same number. */
-            hs_simd_store_part(args->pre.dtype, args->pre.data, index, value, lanes);
+            store(&args->pre, format, index, value, lanes);
             value = load(&args->pre, index, lanes);
         }
         value = hs_simd_gelu(value);
@@ -67,7 +75,7 @@ HS_SIMD void finish_vector(const HsMatmulArgs *args, HsF32x16 value, int64_t ind
         value += load(&args->residual, index, lanes);
     if (args->accumulate)
         value += load(&args->c, index, lanes);
-    hs_simd_store_part(args->c.dtype, args->c.data, index, value, lanes);
+    store(&args->c, format, index, value, lanes);
 }
 
 void HS_ISA_NAME(hs_tile_finish)(const HsMatmulArgs *args, const float *sums, int64_t row, int rows, int64_t column,
@@ -75,8 +83,8 @@ void HS_ISA_NAME(hs_tile_finish)(const HsMatmulArgs *args, const float *sums, in
 {
     const HsTensor *c = &args->c;
     const int64_t index = row * c->shape[1] + column;
+    const HsPanelFormat format = hs_panel_format(args->a.dtype);
     if (is_bare(args, columns)) {
-        const HsPanelFormat format = hs_panel_format(args->a.dtype);
         if (c->dtype == HS_F32)
             finish_bare(HS_F32, format, c, sums, index, rows, columns);
         else if (c->dtype == HS_BF16)
@@ -90,11 +98,11 @@ void HS_ISA_NAME(hs_tile_finish)(const HsMatmulArgs *args, const float *sums, in
         const int64_t place = index + i * c->shape[1];
         int j = 0;
         for (; j + HS_LANES <= columns; j += HS_LANES)
-            finish_vector(args, hs_simd_load_f32(row_sums + j), place + j, column + j, HS_LANES);
+            finish_vector(args, format, hs_simd_load_f32(row_sums + j), place + j, column + j, HS_LANES);
         if (j < columns) {
             const int lanes = columns - j;
             const HsF32x16 value = hs_simd_load_part(HS_F32, row_sums, j, lanes);
-            finish_vector(args, value, place + j, column + j, lanes);
+            finish_vector(args, format, value, place + j, column + j, lanes);
         }
     }
 }
