@@ -5,7 +5,9 @@
  */
 #include <argp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "kernels/base/log.h"
 #include "runtime/commands/command.h"
@@ -57,8 +59,20 @@ static HsStatus run(int argc, char **argv)
     return commands[0].run(argc, argv);
 }
 
+/* OpenMP's threads meet at the end of every parallel loop, hundreds of times a step.  By default they spin there for
+ * milliseconds, which is right on an idle machine and ruins a busy one: while one thread spins, the one that it waits
+ * for may not be running.  A short spin costs nothing measurable when idle.  libgomp reads its setting before main,
+ * hence the second start; whoever sets OMP_WAIT_POLICY or GOMP_SPINCOUNT is left alone. */
+static void shorten_spinning(char **argv)
+{
+    if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT") || setenv("GOMP_SPINCOUNT", "2000", 1) != 0)
+        return;
+    execv("/proc/self/exe", argv); /* only returns when it cannot be: then the default serves */
+}
+
 int main(int argc, char **argv)
 {
+    shorten_spinning(argv);
     argp_err_exit_status = 2;
     HsStatus status = run(argc, argv);
     if (status == HS_OK && fflush(stdout) != 0)

@@ -29,7 +29,7 @@ static double seconds(void)
                      "15, %%" r "14, %%" r "12\n\t" instruction " %%" r "15, %%" r "14, %%" r "13" ::               \
                          : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", \
                            "xmm11", "xmm12", "xmm13", "xmm14", "xmm15")
-enum { CHAIN_COUNT = 14, PROBE_STEPS = 500000, REPEATS = 3 };
+enum { CHAIN_COUNT = 14, PROBE_STEPS = 500000, REPEATS = 8 };
 
 static void probe_bf16_512(void)
 {

@@ -78,6 +78,34 @@ HS_SIMD void finish_vector(const HsMatmulArgs *args, HsPanelFormat format, HsF32
     store(&args->c, format, index, value, lanes);
 }
 
+/* A GELU and nothing else, over whole vectors of one dtype: with dtype and direction constants, the row's vectors are
+ * independent straight-line code and overlap. */
+HS_SIMD void finish_gelu(HsDtype dtype, HsPanelFormat format, bool backward, const HsMatmulArgs *args,
+                         const float *sums, int64_t index, int rows, int columns)
+{
+    void *const pre = args->pre.data, *const c = args->c.data;
+    const int64_t stride = args->c.shape[1];
+    for (int i = 0; i < rows; i++, index += stride, sums += HS_TILE_COLUMNS) {
+        for (int j = 0; j < columns; j += HS_LANES) {
+            HsF32x16 value = hs_simd_load_f32(sums + j);
+            if (backward) {
+                value *= hs_simd_gelu_derivative(hs_simd_load(dtype, pre, index + j));
+            } else {
+                store_whole(dtype, format, pre, index + j, value);
+                value = hs_simd_gelu(hs_simd_load(dtype, pre, index + j));
+            }
+            store_whole(dtype, format, c, index + j, value);
+        }
+    }
+}
+
+static bool is_only_gelu(const HsMatmulArgs *args, int columns)
+{
+    return columns % HS_LANES == 0 && args->epilogue != HS_EPILOGUE_NONE && hs_tensor_present(&args->pre) &&
+           args->pre.dtype == args->c.dtype && !hs_tensor_present(&args->bias) && !hs_tensor_present(&args->residual) &&
+           !args->accumulate;
+}
+
 void HS_ISA_NAME(hs_tile_finish)(const HsMatmulArgs *args, const float *sums, int64_t row, int rows, int64_t column,
                                  int columns)
 {
@@ -91,6 +119,18 @@ void HS_ISA_NAME(hs_tile_finish)(const HsMatmulArgs *args, const float *sums, in
             finish_bare(HS_BF16, format, c, sums, index, rows, columns);
         else
             finish_bare(HS_F16, format, c, sums, index, rows, columns);
+        return;
+    }
+    const bool backward = args->epilogue == HS_EPILOGUE_GELU_BACKWARD;
+    if (is_only_gelu(args, columns) && c->dtype != HS_F16) {
+        if (c->dtype == HS_F32 && backward)
+            finish_gelu(HS_F32, format, true, args, sums, index, rows, columns);
+        else if (c->dtype == HS_F32)
+            finish_gelu(HS_F32, format, false, args, sums, index, rows, columns);
+        else if (backward)
+            finish_gelu(HS_BF16, format, true, args, sums, index, rows, columns);
+        else
+            finish_gelu(HS_BF16, format, false, args, sums, index, rows, columns);
         return;
     }
     for (int i = 0; i < rows; i++) {
