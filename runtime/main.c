@@ -67,7 +67,12 @@ static void shorten_spinning(char **argv)
 {
     if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT") || setenv("GOMP_SPINCOUNT", "2000", 1) != 0)
         return;
-    execv("/proc/self/exe", argv); /* only returns when it cannot be: then the default serves */
+    char path[4096]; /* the name itself, so that process lists do not show "exe" */
+    ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (length <= 0)
+        return;
+    path[length] = '\0';
+    execv(path, argv); /* only returns when it cannot be: then the default serves */
 }
 
 int main(int argc, char **argv)
