@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/base/log.h"
 #include "runtime/trainer.h"
 
 static void write_token(const HsTokenizer *tokenizer, int32_t token, FILE *out)
@@ -31,22 +30,45 @@ static HsStatus encode_prompt(const HsTokenizer *tokenizer, const char *prompt, 
     return HS_OK;
 }
 
-static HsStatus generate_loop(HsDecoder *decoder, HsContext *context, const HsTokenizer *tokenizer,
-                              const HsTokens *prompt, int64_t count, const HsSampling *sampling, float *scratch,
-                              FILE *out)
+/* What the loop carries: `tokens` is prompt and continuation so far; `capacity` is what the decoder can hold. */
+typedef struct Generation {
+    HsDecoder *decoder;
+    HsContext *context;
+    HsTokens tokens;
+    int64_t capacity;
+    int64_t held; /* tokens in the decoder */
+} Generation;
+
+/* Feed what the decoder has not seen.  A model with learned positions knows only `capacity` of them: when they are used
+ * up it starts again from the second half of what it held, so that a text may be of any length. */
+static HsStatus feed(Generation *generation, const float **logits)
+{
+    int64_t first = generation->tokens.count - 1;
+    if (generation->held == 0 || generation->held == generation->capacity) {
+        int64_t keep = generation->held == 0 ? generation->capacity : (generation->capacity + 1) / 2;
+        first = generation->tokens.count > keep ? generation->tokens.count - keep : 0;
+        hs_decoder_reset(generation->decoder);
+        generation->held = 0;
+    }
+    int64_t count = generation->tokens.count - first;
+    generation->held += count;
+    return hs_decoder_feed(generation->decoder, generation->context, generation->tokens.items + first, count, logits);
+}
+
+static HsStatus generate_loop(Generation *generation, const HsTokenizer *tokenizer, int64_t count,
+                              const HsSampling *sampling, float *scratch, FILE *out)
 {
     int64_t vocabulary = hs_tokenizer_vocabulary(tokenizer);
     int32_t end = hs_tokenizer_end_of_text(tokenizer);
-    const float *logits = NULL;
-    HS_TRY(hs_decoder_feed(decoder, context, prompt->items, prompt->count, &logits));
     for (int64_t i = 0; i < count; i++) {
+        const float *logits = NULL;
+        HS_TRY(feed(generation, &logits));
         int32_t token = hs_sample(sampling, logits, vocabulary, (uint64_t)i, scratch);
         if (token == end)
             break;
         write_token(tokenizer, token, out);
         fflush(out);
-        if (i + 1 < count)
-            HS_TRY(hs_decoder_feed(decoder, context, &token, 1, &logits));
+        generation->tokens.items[generation->tokens.count++] = token; /* reserved by the caller */
     }
     return HS_OK;
 }
@@ -55,33 +77,23 @@ HsStatus hs_generate_text(HsModel *model, HsContext *context, const HsTokenizer 
                           int64_t count, const HsSampling *sampling, FILE *out)
 {
     HsStatus status = HS_OK;
-    HsTokens tokens = { 0 };
-    HsDecoder *decoder = NULL;
+    Generation generation = { .context = context };
     float *scratch = malloc(sizeof(float) * 2 * (size_t)hs_tokenizer_vocabulary(tokenizer));
     if (!scratch)
         return hs_fail(HS_ENOMEM, "no memory to sample from %lld tokens",
                        (long long)hs_tokenizer_vocabulary(tokenizer));
-    HS_TRY_GOTO(status, encode_prompt(tokenizer, prompt, &tokens), done);
-    int64_t longest = tokens.count + count;
-    if (model->max_positions > 0 && longest > model->max_positions) {
-        if (tokens.count >= model->max_positions) {
-            status =
-                hs_fail(HS_EINVAL, "the prompt has %lld tokens, but the model knows only %lld positions: shorten it",
-                        (long long)tokens.count, (long long)model->max_positions);
-            goto done;
-        }
-        hs_warn("the model knows %lld positions: generating %lld tokens instead of %lld",
-                (long long)model->max_positions, (long long)(model->max_positions - tokens.count), (long long)count);
-        longest = model->max_positions;
-        count = longest - tokens.count;
-    }
-    HS_TRY_GOTO(status, hs_decoder_create(model, context, longest, &decoder), done);
+    HS_TRY_GOTO(status, encode_prompt(tokenizer, prompt, &generation.tokens), done);
+    HS_TRY_GOTO(status, hs_tokens_reserve(&generation.tokens, count), done);
+    generation.capacity = generation.tokens.count + count;
+    if (model->max_positions > 0 && generation.capacity > model->max_positions)
+        generation.capacity = model->max_positions;
+    HS_TRY_GOTO(status, hs_decoder_create(model, context, generation.capacity, &generation.decoder), done);
     fputs(prompt, out);
-    status = generate_loop(decoder, context, tokenizer, &tokens, count, sampling, scratch, out);
+    status = generate_loop(&generation, tokenizer, count, sampling, scratch, out);
     fputc('\n', out);
 done:
-    hs_decoder_destroy(decoder);
-    hs_tokens_deinit(&tokens);
+    hs_decoder_destroy(generation.decoder);
+    hs_tokens_deinit(&generation.tokens);
     free(scratch);
     return status;
 }

@@ -84,7 +84,8 @@ HsStatus hs_evaluate(HsPlan *plan, HsContext *context, const HsDataset *dataset,
                      int32_t *targets, double *mean_loss);
 
 /* Encode `prompt`, generate `count` tokens, write prompt and continuation to `out` as they come.  Stops at the
- * end-of-text token.  An empty prompt starts from end-of-text or a newline. */
+ * end-of-text token.  Longer texts than the model has positions go on from the latest half of them.  An empty prompt
+ * starts from end-of-text or a newline. */
 HsStatus hs_generate_text(HsModel *model, HsContext *context, const HsTokenizer *tokenizer, const char *prompt,
                           int64_t count, const HsSampling *sampling, FILE *out);
 
