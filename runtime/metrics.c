@@ -214,6 +214,8 @@ static void print_line(HsMetrics *metrics, const HsMetricsRecord *record)
         add(line, &used, "  |g| %.2f", record->grad_norm);
     if (!isnan(record->loss_scale) && record->loss_scale != 1) /* 1: no scaling */
         add(line, &used, "  scale %g", record->loss_scale);
+    if (record->skipped_steps > 0)
+        add(line, &used, "  skipped %lld", (long long)record->skipped_steps);
     if (!isnan(record->tokens_per_second)) {
         hs_progress_format_count(record->tokens_per_second, number, sizeof number);
         add(line, &used, "  %s tok/s", number);

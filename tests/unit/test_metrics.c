@@ -330,8 +330,10 @@ Test(metrics, plain_lines)
     hs_metrics_progress(metrics, 199, 2.1, 24103, 0, 1, 0, 12);
     HsMetricsRecord record = step_record(200);
     record.loss_scale = 1;
+    record.skipped_steps = 0;
     expect_record(metrics, &record);
     record.loss_scale = 1024;
+    record.skipped_steps = 3; /* shown as soon as there are any */
     expect_record(metrics, &record);
     record = (HsMetricsRecord){ "eval", 200, NAN, 1.9, NAN, NAN, NAN, 0, NAN, 3, 1.25 };
     expect_record(metrics, &record);
@@ -340,10 +342,11 @@ Test(metrics, plain_lines)
     cr_assert_eq(hs_metrics_destroy(metrics), HS_OK);
     size_t size = 0;
     char *text = scratch_read(scratch_path(&scratch, "out"), &size);
-    cr_expect_str_eq(text, "step 200/2000  loss 2.1453  lr 9.8e-04  |g| 0.83  24.1k tok/s  ETA 12s\n"
-                           "step 200/2000  loss 2.1453  lr 9.8e-04  |g| 0.83  scale 1024  24.1k tok/s  ETA 12s\n"
-                           "step 200/2000  val_loss 1.9000  floor 1.2500\n"
-                           "step 200/2000  checkpoint\n");
+    cr_expect_str_eq(text,
+                     "step 200/2000  loss 2.1453  lr 9.8e-04  |g| 0.83  24.1k tok/s  ETA 12s\n"
+                     "step 200/2000  loss 2.1453  lr 9.8e-04  |g| 0.83  scale 1024  skipped 3  24.1k tok/s  ETA 12s\n"
+                     "step 200/2000  val_loss 1.9000  floor 1.2500\n"
+                     "step 200/2000  checkpoint\n");
     free(text);
     scratch_remove(&scratch);
 }
