@@ -22,11 +22,8 @@ static HsStatus encode_prompt(const HsTokenizer *tokenizer, const char *prompt, 
     int32_t end = hs_tokenizer_end_of_text(tokenizer);
     if (end < 0)
         return hs_tokenizer_encode(tokenizer, "\n", 1, tokens);
-    tokens->items = malloc(sizeof *tokens->items);
-    if (!tokens->items)
-        return hs_fail(HS_ENOMEM, "no memory for a prompt of one token");
-    tokens->items[0] = end;
-    tokens->count = tokens->capacity = 1;
+    HS_TRY(hs_tokens_reserve(tokens, 1));
+    tokens->items[tokens->count++] = end;
     return HS_OK;
 }
 

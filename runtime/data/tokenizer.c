@@ -161,9 +161,9 @@ HsStatus hs_tokens_reserve(HsTokens *tokens, int64_t more)
     int64_t needed = tokens->count + more;
     if (needed <= tokens->capacity)
         return HS_OK;
-    int64_t capacity = tokens->capacity > 0 ? tokens->capacity : 64;
-    while (capacity < needed)
-        capacity += capacity / 2;
+    int64_t capacity = tokens->capacity + tokens->capacity / 2;
+    if (capacity < needed)
+        capacity = needed < 64 ? 64 : needed;
     int32_t *items = realloc(tokens->items, (size_t)capacity * sizeof *items);
     if (!items)
         return hs_fail(HS_ENOMEM, "out of memory: %lld tokens", (long long)capacity);

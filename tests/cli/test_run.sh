@@ -43,6 +43,10 @@ expect 0 "$trainer" generate --checkpoint run --tokens 20 --prompt "a" --seed 3
 cp out sample
 expect 0 "$trainer" generate --checkpoint run --tokens 20 --prompt "a" --seed 3
 same sample out
+# No prompt at all, and more tokens than the model has positions.
+expect 0 timeout 60 "$trainer" generate --checkpoint run --tokens 20
+expect 0 timeout 60 "$trainer" generate --checkpoint run --tokens 300 --prompt "a"
+[ "$(wc -c <out)" -gt 128 ] || fail "a model of 32 positions wrote only $(wc -c <out) bytes" # may end at end-of-text
 expect 0 "$trainer" inspect --checkpoint run
 # A damaged checkpoint is refused, not trusted.
 printf 'x' | dd of=run/checkpoints/step-00000030/model.safetensors bs=1 seek=3000 conv=notrunc 2>/dev/null
