@@ -144,7 +144,7 @@ ubsan: ## the tests under UndefinedBehaviorSanitizer
 .PHONY: check check-format check-deps check-size check-docs format
 check: check-format check-deps check-size check-docs ## format, folder dependencies, file sizes, generated documents
 check-format:
-	clang-format --dry-run -Werror $(C_FILES)
+	@clang-format --dry-run -Werror $(C_FILES)
 check-deps: ## arrows between folders point one way; each outside library lives in one file
 	@tests/check_deps.sh
 check-size: ## no file over 500 lines
@@ -161,7 +161,7 @@ format: ## format every C file
 FUZZ_SECONDS ?= 600
 FUZZ_FLAGS    = -std=c11 -D_GNU_SOURCE -g -O1 -I. -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
                 $(PACKAGE_CFLAGS)
-FUZZ_SOURCES  = $(wildcard kernels/base/*.c) $(wildcard runtime/data/*.c) $(wildcard runtime/config*.c) $(wildcard runtime/json*.c) \
+FUZZ_SOURCES  = $(wildcard kernels/base/*.c) $(wildcard kernels/*.c) $(wildcard kernels/ref/*.c) $(wildcard optim/*.c) $(wildcard runtime/data/*.c) $(wildcard runtime/config*.c) $(wildcard runtime/json*.c) \
                 $(wildcard runtime/safetensors*.c) $(wildcard runtime/checkpoint*.c) runtime/files.c runtime/utf8.c
 .PHONY: fuzz
 fuzz: $(FUZZERS) ## fuzz every parser for FUZZ_SECONDS (600) each

@@ -40,6 +40,9 @@ HsStatus hs_rule_same_dtype(const char *op, const char *name, const HsTensor *te
                             const HsTensor *other);
 /* Positive sizes, heads a multiple of kv_heads, head_dim in 1..HS_MAX_HEAD_DIM. */
 HsStatus hs_rule_heads(const char *op, const HsHeads *heads);
+/* A weight that an operation writes, and its master: an f16 weight needs one, a bf16 weight is else rounded
+ * stochastically. */
+HsStatus hs_rule_parameter(const char *op, const HsTensor *master, const HsTensor *weight);
 /* Probability in [0, 1). */
 HsStatus hs_rule_probability(const char *op, float probability);
 

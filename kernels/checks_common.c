@@ -110,6 +110,17 @@ HsStatus hs_rule_heads(const char *op, const HsHeads *heads)
     return HS_OK;
 }
 
+HsStatus hs_rule_parameter(const char *op, const HsTensor *master, const HsTensor *weight)
+{
+    const int64_t count = hs_tensor_count(weight);
+    HS_TRY(hs_rule_count(op, "weight", HS_DTYPES_ACT, weight, count));
+    if (hs_tensor_present(master))
+        return hs_rule_count(op, "master", HS_DTYPES_WIDE, master, count);
+    if (weight->dtype == HS_F16)
+        return hs_fail(HS_ESHAPE, "%s: an f16 weight needs a master (stochastic rounding is for bf16)", op);
+    return HS_OK;
+}
+
 HsStatus hs_rule_probability(const char *op, float probability)
 {
     /* written so that NaN fails too */

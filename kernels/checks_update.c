@@ -19,29 +19,44 @@ HsStatus hs_check_grad_stats(const HsGradStatsArgs *args)
     return HS_OK;
 }
 
-/* Where the exact parameter lives: in the master, or in the weight itself. */
-static HsStatus check_parameter(const char *op, const HsTensor *grad, const HsTensor *master, const HsTensor *weight)
+/* All optional; an importance without an anchor would silently protect nothing. */
+static HsStatus check_protection(const char *op, const HsProtection *protection, int64_t count)
+{
+    const bool anchored = hs_tensor_present(&protection->anchor);
+    if (hs_tensor_present(&protection->path))
+        HS_TRY(hs_rule_count(op, "path", HS_DTYPES_WIDE, &protection->path, count));
+    if (anchored)
+        HS_TRY(hs_rule_count(op, "anchor", HS_DTYPES_WIDE, &protection->anchor, count));
+    if (!hs_tensor_present(&protection->importance))
+        return HS_OK;
+    if (!anchored)
+        return hs_fail(HS_EINVAL, "%s: importance is given without an anchor", op);
+    return hs_rule_count(op, "importance", HS_DTYPES_WIDE, &protection->importance, count);
+}
+
+static HsStatus check_update(const char *op, const HsTensor *grad, const HsTensor *master, const HsTensor *weight,
+                             const HsProtection *protection)
 {
     const int64_t count = hs_tensor_count(weight);
-    HS_TRY(hs_rule_count(op, "weight", HS_DTYPES_ACT, weight, count));
+    HS_TRY(hs_rule_parameter(op, master, weight));
     HS_TRY(hs_rule_count(op, "grad", HS_DTYPES_ACT, grad, count));
-    if (hs_tensor_present(master))
-        return hs_rule_count(op, "master", HS_DTYPES_WIDE, master, count);
-    if (weight->dtype == HS_F16)
-        return hs_fail(HS_ESHAPE, "%s: an f16 weight needs a master (stochastic rounding is for bf16)", op);
-    return HS_OK;
+    /* written so that NaN fails too */
+    if (!(protection->strength >= 0.0f))
+        return hs_fail(HS_EINVAL, "%s: the penalty's strength must be at least 0 (got %g)", op,
+                       (double)protection->strength);
+    return check_protection(op, protection, count);
 }
 
 HsStatus hs_check_adamw(const HsAdamWArgs *args)
 {
-    HS_TRY(check_parameter("adamw", &args->grad, &args->master, &args->weight));
+    HS_TRY(check_update("adamw", &args->grad, &args->master, &args->weight, &args->protection));
     HS_TRY(hs_rule_count("adamw", "m", HS_DTYPES_WIDE, &args->m, hs_tensor_count(&args->weight)));
     return hs_rule_count("adamw", "v", HS_DTYPES_WIDE, &args->v, hs_tensor_count(&args->weight));
 }
 
 HsStatus hs_check_sgd(const HsSgdArgs *args)
 {
-    HS_TRY(check_parameter("sgd", &args->grad, &args->master, &args->weight));
+    HS_TRY(check_update("sgd", &args->grad, &args->master, &args->weight, &args->protection));
     if (args->momentum != 0.0f || hs_tensor_present(&args->buffer))
         return hs_rule_count("sgd", "buffer", HS_DTYPES_WIDE, &args->buffer, hs_tensor_count(&args->weight));
     return HS_OK;

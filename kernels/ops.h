@@ -44,7 +44,17 @@
     X(adamw, HsAdamWArgs, "Loshchilov & Hutter 2019, algorithm 2; one pass with unscale, clip, master, copy")         \
     X(sgd, HsSgdArgs, "buf = momentum buf + g + wd p; p -= lr buf (nesterov: g + momentum buf)")                      \
     X(convert, HsConvertArgs, "y = round(x)")                                                                         \
-    X(add, HsAddArgs, "y += x")
+    X(add, HsAddArgs, "y += x")                                                                                       \
+    X(combine, HsCombineArgs, "y = alpha x + beta y")                                                                 \
+    X(dot, HsDotArgs, "sum of x y, per pair of tensors")                                                              \
+    X(sample_labels, HsSampleLabelsArgs, "target[n] drawn from softmax(logits[n]) where it is not -1")                \
+    X(square_accumulate, HsSquareAccumulateArgs, "accumulator += weight (multiplier grad)^2; grad = 0")               \
+    X(consolidate, HsConsolidateArgs, "importance = decay importance + scale fresh; anchor = p; fresh = 0")           \
+    X(consolidate_path, HsConsolidatePathArgs,                                                                        \
+      "importance = max(0, importance + path / ((p - anchor)^2 + damping)); anchor = p; path = 0")                    \
+    X(importance_stats, HsImportanceStatsArgs, "maximum, sum and sum of squares, per tensor")                         \
+    X(penalty, HsPenaltyArgs, "sum of importance (p - anchor)^2, per tensor")                                         \
+    X(interpolate, HsInterpolateArgs, "p = anchor + rate (p - anchor); weight = round(p)")
 
 typedef enum HsEpilogue {
     HS_EPILOGUE_NONE = 0,
@@ -230,8 +240,22 @@ typedef struct HsStepScalars {
     float gradient_multiplier; /* clip coefficient / loss scale */
     float bias_correction1;    /* 1 - beta1^t, from double */
     float bias_correction2;
-    int32_t skip; /* found a non-finite gradient: change nothing but clear the gradients */
+    float unscale; /* 1 / loss scale: gradients as they were before clipping */
+    int32_t skip;  /* found a non-finite gradient: change nothing but clear the gradients */
 } HsStepScalars;
+
+/* What continual learning adds to an update, in the same pass over memory; all absent: nothing.
+ *   penalty (strength/2) sum importance (p - anchor)^2   (EWC: Kirkpatrick et al. 2017, eq. 3; importance absent: 1)
+ *   gradient step:  g += strength importance (p - anchor), after unscaling and clipping, p as it was before this step
+ *   proximal step:  after the update  p -= k / (1 + k) (p - anchor),  k = lr strength importance: stable for any k
+ *   path (SI: Zenke et al. 2017, eq. 3):  path -= unscale grad (p_new - p_old), without penalty in grad; p_new is
+ *   what is stored
+ * Both steps change nothing where p equals anchor. */
+typedef struct HsProtection {
+    HsTensor importance, anchor, path; /* f32, each optional; importance only with anchor */
+    float strength;
+    bool proximal;
+} HsProtection;
 
 /* g = grad * gradient_multiplier; p -= lr*wd*p; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
  * p -= lr * (m/bc1) / (sqrt(v/bc2) + eps).  p is `master` when present, else `weight`; weight = round(p).
@@ -244,6 +268,7 @@ typedef struct HsAdamWArgs {
     HsTensor m, v;   /* f32 */
     HsTensor master; /* f32, optional */
     HsTensor weight; /* act */
+    HsProtection protection;
 } HsAdamWArgs;
 
 typedef struct HsSgdArgs {
@@ -252,6 +277,7 @@ typedef struct HsSgdArgs {
     bool nesterov;
     HsRng rng;
     HsTensor grad, buffer, master, weight; /* buffer f32, absent when momentum is 0; master optional */
+    HsProtection protection;               /* the gradient step's term comes before decay and momentum */
 } HsSgdArgs;
 
 typedef struct HsConvertArgs {
@@ -263,5 +289,77 @@ typedef struct HsConvertArgs {
 typedef struct HsAddArgs {
     HsTensor x, y; /* act, same count */
 } HsAddArgs;
+
+typedef struct HsCombineArgs {
+    HsTensor x, y; /* act, same count */
+    float alpha, beta;
+    /* beta 0: y is written only, and may hold anything before */
+} HsCombineArgs;
+
+/* Products and sums in double, in a fixed order.  One value a pair: the caller adds them up on the host. */
+typedef struct HsDotArgs {
+    const HsTensor *x, *y; /* host arrays [count] of act tensors, pairwise of the same count */
+    int count;
+    double *values; /* device [count] */
+} HsDotArgs;
+
+/* Labels from the model's own distribution: the smallest v with  sum_{u <= v} p(u) > uniform.  The uniform number of
+ * row n is word 0 of draw row_offset + n, so it does not depend on how a batch is split. */
+typedef struct HsSampleLabelsArgs {
+    HsRng rng;
+    HsTensor logits;  /* [N,V] f32 */
+    HsTensor targets; /* [N] i32; -1 stays, anything else is replaced */
+} HsSampleLabelsArgs;
+
+/* Fisher information, one group of tokens at a time: squares are taken of unscaled gradients, in f32. */
+typedef struct HsSquareAccumulateArgs {
+    HsTensor grad;        /* f32 or 16; set to zero */
+    HsTensor accumulator; /* f32 */
+    float multiplier, weight;
+} HsSquareAccumulateArgs;
+
+/* The end of a task.  p is `parameter`.
+ *   online:  importance = decay importance + scale fresh;  anchor = p
+ *   merge:   one quadratic in place of two: with N = scale fresh, F = importance (decay is not read),
+ *            anchor += N / (F + N) (p - anchor)  (= p where F is 0);  importance = F + N;
+ *            *offset += sum F N / (F + N) (anchor_old - p)^2, the constant that the sum of both has over the one
+ * fresh is set to zero, unless it is the same memory as anchor (online only).  0 / 0 is 0. */
+typedef struct HsConsolidateArgs {
+    HsTensor fresh, importance, anchor; /* f32 */
+    HsTensor parameter;                 /* act */
+    float decay, scale;
+    bool merge;
+    double *offset; /* device scalar, read and written; merge only, else NULL */
+} HsConsolidateArgs;
+
+/* Synaptic intelligence (Zenke et al. 2017, eq. 5), clipped at 0 as in the authors' own experiments. */
+typedef struct HsConsolidatePathArgs {
+    HsTensor path, importance, anchor; /* f32 */
+    HsTensor parameter;                /* act */
+    float damping;
+} HsConsolidatePathArgs;
+
+typedef struct HsImportanceStatsArgs {
+    const HsTensor *tensors; /* host array of f32 tensors, no element negative */
+    int count;
+    double *maximum, *sum, *sum_squares; /* device [count] each */
+} HsImportanceStatsArgs;
+
+typedef struct HsPenaltyArgs {
+    const HsTensor *importance; /* host arrays [count]; f32, absent: 1 */
+    const HsTensor *anchor;     /* f32; absent: the value is 0 */
+    const HsTensor *parameter;  /* act */
+    int count;
+    double *values; /* device [count] */
+} HsPenaltyArgs;
+
+/* Reptile's and MER's step back towards where a group of updates began.  A bf16 weight without a master is rounded
+ * stochastically, as by the update rules. */
+typedef struct HsInterpolateArgs {
+    HsTensor anchor;         /* f32 */
+    HsTensor master, weight; /* master f32, optional; weight act */
+    float rate;
+    HsRng rng;
+} HsInterpolateArgs;
 
 #endif

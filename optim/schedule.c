@@ -75,7 +75,8 @@ HsStatus hs_schedule_init(HsSchedule *schedule, const char *kind, double peak, d
 double hs_schedule_rate(const HsSchedule *schedule, int64_t applied_steps)
 {
     if (applied_steps < schedule->warmup_steps)
-        return schedule->peak * (double)(applied_steps + 1) / (double)schedule->warmup_steps;
+        return schedule->warmup_start +
+               (schedule->peak - schedule->warmup_start) * (double)(applied_steps + 1) / (double)schedule->warmup_steps;
 
     /* A run that is all warm-up has no decay left: it is at its end as soon as it gets here. */
     double length = (double)(schedule->decay_steps - schedule->warmup_steps);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Learning rate as a pure function of the number of applied optimizer steps.
- *   warm-up: peak * (step + 1) / warmup;  then constant | linear | cosine | wsd
+ *   warm-up: start + (peak - start) * (step + 1) / warmup;  then constant | linear | cosine | wsd
  *   (wsd: min + (1 - sqrt(x)) (peak - min) over the last wsd_decay_fraction; Haegele et al. 2024).
  */
 #ifndef HS_OPTIM_SCHEDULE_H
@@ -14,6 +14,7 @@
 typedef struct HsSchedule {
     double (*shape)(double progress, double wsd_decay_fraction); /* share of (peak - min); NULL-free row of the table */
     double peak, minimum, wsd_decay_fraction;
+    double warmup_start;               /* the warm-up begins above this rate; 0 unless the caller says otherwise */
     int64_t warmup_steps, decay_steps; /* decay_steps counts from step 0, warm-up included */
 } HsSchedule;
 

@@ -50,6 +50,7 @@ static HsStatus adamw_apply(const HsOptimizer *optimizer, HsContext *context, co
         .v = span->state[1],
         .master = span->master,
         .weight = span->weight,
+        .protection = span->protection,
     };
     return hs_op_adamw(context, &args);
 }
@@ -67,6 +68,7 @@ static HsStatus sgd_apply(const HsOptimizer *optimizer, HsContext *context, cons
         .buffer = span->state[0],
         .master = span->master,
         .weight = span->weight,
+        .protection = span->protection,
     };
     return hs_op_sgd(context, &args);
 }
@@ -120,7 +122,9 @@ static int64_t *host_nonfinite(const HsOptimizer *optimizer)
 HsStatus hs_optimizer_init(HsOptimizer *optimizer, HsDevice *device, const HsOptimizerConfig *config,
                            const HsSchedule *schedule, const HsScalerConfig *scaler, int span_count)
 {
-    *optimizer = (HsOptimizer){ .config = *config, .schedule = *schedule, .span_count = span_count, .device = device };
+    *optimizer = (HsOptimizer){
+        .config = *config, .schedule = *schedule, .span_count = span_count, .device = device, .learning_rate_scale = 1.0
+    };
     HS_TRY(check_config(config));
     HS_TRY(hs_scaler_init(&optimizer->scaler, scaler));
 
@@ -206,13 +210,15 @@ HsStatus hs_optimizer_step(HsOptimizer *optimizer, HsContext *context, const HsS
     if (config->clip_norm > 0 && apply)
         report->clip_coefficient = fmin(1.0, config->clip_norm / (report->gradient_norm + 1e-6));
     /* Counted in applied steps: a skipped one advances neither the schedule nor the bias correction. */
-    report->learning_rate = hs_schedule_rate(&optimizer->schedule, optimizer->applied_steps);
-    const double step = (double)(optimizer->applied_steps + 1);
+    report->learning_rate =
+        optimizer->learning_rate_scale * hs_schedule_rate(&optimizer->schedule, optimizer->schedule_steps);
+    const double step = (double)(optimizer->moment_steps + 1);
     const HsStepScalars scalars = {
         .learning_rate = (float)report->learning_rate,
         .gradient_multiplier = (float)(report->clip_coefficient / (double)report->loss_scale),
         .bias_correction1 = (float)(1.0 - pow(config->beta1, step)),
         .bias_correction2 = (float)(1.0 - pow(config->beta2, step)),
+        .unscale = (float)(1.0 / (double)report->loss_scale),
         .skip = !apply,
     };
     HS_TRY(device->copy(device, context->stream, optimizer->scalars, &scalars, sizeof scalars));
@@ -223,6 +229,23 @@ HsStatus hs_optimizer_step(HsOptimizer *optimizer, HsContext *context, const HsS
         if (status != HS_OK)
             return hs_error_prefix(status, "optimizer, tensor %s", spans[i].name);
     }
-    *(apply ? &optimizer->applied_steps : &optimizer->skipped_steps) += 1;
+    if (!apply) {
+        optimizer->skipped_steps++;
+        return HS_OK;
+    }
+    optimizer->applied_steps++;
+    optimizer->schedule_steps++;
+    optimizer->moment_steps++;
+    return HS_OK;
+}
+
+HsStatus hs_optimizer_reset_state(HsOptimizer *optimizer, HsContext *context, const HsSpan *spans, int count)
+{
+    HsDevice *device = optimizer->device;
+    for (int i = 0; i < count; i++)
+        for (int s = 0; s < hs_optimizer_state_count(&optimizer->config); s++)
+            HS_TRY(device->fill_zero(device, context->stream, spans[i].state[s].data,
+                                     hs_tensor_bytes(&spans[i].state[s])));
+    optimizer->moment_steps = 0;
     return HS_OK;
 }

@@ -22,6 +22,8 @@ typedef struct HsSpan {
     HsTensor master;           /* f32, absent when weight is f32 or trained by stochastic rounding */
     HsTensor gradient;         /* f32 or 16-bit, scaled; cleared by the step */
     HsTensor state[2];         /* AdamW: m, v; SGD: momentum buffer, absent */
+    bool excluded;             /* from penalties */
+    HsProtection protection;   /* set by the continual strategies; all absent: none */
 } HsSpan;
 
 typedef enum HsOptimizerKind { HS_OPTIMIZER_ADAMW, HS_OPTIMIZER_SGD } HsOptimizerKind;
@@ -39,6 +41,9 @@ typedef struct HsOptimizer {
     HsScaler scaler;
     int64_t applied_steps;
     int64_t skipped_steps;
+    int64_t schedule_steps;     /* applied steps since the schedule began: the rate's argument */
+    int64_t moment_steps;       /* applied steps since the moments were zero: AdamW's t */
+    double learning_rate_scale; /* of the next step; 1 unless a strategy says otherwise */
     /* private: device scalars and per-span statistics, allocated once by init */
     HsStepScalars *scalars;
     double *sum_squares;
@@ -65,6 +70,9 @@ const char *hs_optimizer_state_name(const HsOptimizerConfig *config, int index);
 HsStatus hs_optimizer_init(HsOptimizer *optimizer, HsDevice *device, const HsOptimizerConfig *config,
                            const HsSchedule *schedule, const HsScalerConfig *scaler, int span_count);
 void hs_optimizer_deinit(HsOptimizer *optimizer);
+
+/* Zero moments or momentum, as at the start; the next step is AdamW's first again. */
+HsStatus hs_optimizer_reset_state(HsOptimizer *optimizer, HsContext *context, const HsSpan *spans, int count);
 
 /* Allocates nothing.  HS_OK also for skipped steps: look at the report.  coef = min(1, clip / (norm + 1e-6)). */
 HsStatus hs_optimizer_step(HsOptimizer *optimizer, HsContext *context, const HsSpan *spans, int count,

@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CONFIG_MAX_BYTES = 1 << 20 };
+enum { CONFIG_MAX_BYTES = 1 << 20, CONFIG_MAX_TASKS = 1000 };
 
-HsStatus hs_config_init(HsConfig *config)
+static HsStatus set_defaults(HsConfig *config)
 {
     *config = (HsConfig){ .task_count = 1 };
     config->tasks = calloc(1, sizeof *config->tasks);
@@ -21,8 +21,17 @@ HsStatus hs_config_init(HsConfig *config)
         config->tasks && config->origin ? HS_OK : hs_fail(HS_ENOMEM, "out of memory while making a configuration");
     for (int i = 0; i < hs_config_key_count && status == HS_OK; i++) {
         const HsConfigKey *key = &hs_config_key_table[i];
-        status = hs_config_value_set_default(key, hs_config_key_object(config, key));
+        status = hs_config_value_set_default(key, hs_config_key_object(config, key, 0));
     }
+    if (status != HS_OK)
+        hs_config_deinit(config);
+    return status;
+}
+
+HsStatus hs_config_init(HsConfig *config)
+{
+    HS_TRY(set_defaults(config));
+    HsStatus status = hs_config_check(config); /* settles what is left open, such as continual.strategy: auto */
     if (status != HS_OK)
         hs_config_deinit(config);
     return status;
@@ -32,9 +41,9 @@ void hs_config_deinit(HsConfig *config)
 {
     for (int i = 0; i < hs_config_key_count; i++) {
         const HsConfigKey *key = &hs_config_key_table[i];
-        void *object = hs_config_key_object(config, key);
-        if (object)
-            hs_config_value_release(key, object);
+        for (int task = 0; task < hs_config_key_places(config, key); task++)
+            if (!hs_config_key_is_task(key) || config->tasks)
+                hs_config_value_release(key, hs_config_key_object(config, key, task));
     }
     if (config->origin)
         free(config->origin->name);
@@ -46,11 +55,38 @@ void hs_config_deinit(HsConfig *config)
 bool hs_config_is_set(const HsConfig *config, const char *dotted_key)
 {
     for (int i = 0; i < hs_config_key_count; i++) {
-        char dotted[HS_DOTTED_BYTES];
-        if (strcmp(hs_config_key_dotted(&hs_config_key_table[i], dotted), dotted_key) == 0)
-            return config->origin->key[i].source != HS_SOURCE_DEFAULT;
+        const HsConfigKey *key = &hs_config_key_table[i];
+        for (int task = 0; task < hs_config_key_places(config, key); task++) {
+            char dotted[HS_DOTTED_BYTES];
+            const HsConfigKey placed = hs_config_key_of_task(key, task);
+            if (strcmp(hs_config_key_dotted(&placed, dotted), dotted_key) == 0)
+                return config->origin->key[hs_config_origin_index(key, task)].source != HS_SOURCE_DEFAULT;
+        }
     }
     return false;
+}
+
+/* Room for `count` tasks, the new ones with their defaults. */
+static HsStatus resize_tasks(HsConfig *config, int count)
+{
+    size_t keys = (size_t)hs_config_key_count + (size_t)(count - 1) * (size_t)hs_config_task_key_count();
+    size_t before = (size_t)hs_config_key_count + (size_t)(config->task_count - 1) * (size_t)hs_config_task_key_count();
+    HsConfigOrigin *origin = realloc(config->origin, sizeof *config->origin + keys * sizeof config->origin->key[0]);
+    if (!origin)
+        return hs_fail(HS_ENOMEM, "out of memory for %d tasks", count);
+    memset(origin->key + before, 0, (keys - before) * sizeof origin->key[0]);
+    config->origin = origin;
+    HsTaskConfig *tasks = realloc(config->tasks, (size_t)count * sizeof *tasks);
+    if (!tasks)
+        return hs_fail(HS_ENOMEM, "out of memory for %d tasks", count);
+    config->tasks = tasks;
+    memset(tasks + config->task_count, 0, (size_t)(count - config->task_count) * sizeof *tasks);
+    while (config->task_count < count) {
+        int task = config->task_count++;
+        for (int i = hs_config_key_count - hs_config_task_key_count(); i < hs_config_key_count; i++)
+            HS_TRY(hs_config_value_set_default(&hs_config_key_table[i], &config->tasks[task]));
+    }
+    return HS_OK;
 }
 
 static HsStatus unknown_key(const char *name, const HsYaml *node, const char *dotted)
@@ -68,16 +104,17 @@ static HsStatus unknown_key(const char *name, const HsYaml *node, const char *do
 }
 
 /* Store one key's value and where it came from. */
-static HsStatus apply_key(HsConfig *config, const HsConfigKey *key, const char *name, const HsYaml *node)
+static HsStatus apply_key(HsConfig *config, const HsConfigKey *row, int task, const char *name, const HsYaml *node)
 {
-    int index = hs_config_key_index(key);
+    int index = hs_config_origin_index(row, task);
+    const HsConfigKey placed = hs_config_key_of_task(row, task), *key = &placed;
     HsConfigOrigin *origin = config->origin;
     if (name && origin->key[index].source == HS_SOURCE_FILE) {
         char dotted[HS_DOTTED_BYTES];
         return hs_yaml_fail(name, node->line, node->column, "%s is given twice; first in line %d",
                             hs_config_key_dotted(key, dotted), origin->key[index].line);
     }
-    HS_TRY(hs_config_value_set(key, name, node, hs_config_key_object(config, key)));
+    HS_TRY(hs_config_value_set(key, name, node, hs_config_key_object(config, key, task)));
     origin->key[index].source = name ? HS_SOURCE_FILE : HS_SOURCE_COMMAND_LINE;
     origin->key[index].line = node->line;
     origin->key[index].column = node->column;
@@ -85,7 +122,7 @@ static HsStatus apply_key(HsConfig *config, const HsConfigKey *key, const char *
 }
 
 /* The members of `model: {...}` or of one task. */
-static HsStatus apply_section(HsConfig *config, const char *section, const char *name, const HsYaml *node)
+static HsStatus apply_section(HsConfig *config, const char *section, int task, const char *name, const HsYaml *node)
 {
     if (hs_yaml_is_null(node)) /* every key of it commented out */
         return HS_OK;
@@ -95,12 +132,13 @@ static HsStatus apply_section(HsConfig *config, const char *section, const char 
     for (const HsYaml *member = node->first; member; member = member->next) {
         const HsConfigKey *key = hs_config_key_find(section, member->key);
         if (!key) {
-            char dotted[HS_DOTTED_BYTES * 2];
-            snprintf(dotted, sizeof dotted, "%s%s.%.96s", section, strcmp(section, "tasks") == 0 ? ".0" : "",
-                     member->key);
+            char dotted[HS_DOTTED_BYTES * 2], number[16] = "";
+            if (strcmp(section, "tasks") == 0)
+                snprintf(number, sizeof number, ".%d", task);
+            snprintf(dotted, sizeof dotted, "%s%s.%.96s", section, number, member->key);
             return unknown_key(name, member, dotted);
         }
-        HS_TRY(apply_key(config, key, name, member));
+        HS_TRY(apply_key(config, key, task, name, member));
     }
     return HS_OK;
 }
@@ -110,13 +148,18 @@ static HsStatus apply_tasks(HsConfig *config, const char *name, const HsYaml *no
     if (node->kind != HS_YAML_LIST || node->count == 0)
         return hs_yaml_fail(name, node->line, node->column,
                             "tasks must be a list of tasks, such as - {name: mine, train: data/mine.txt}");
-    if (node->count > 1)
-        return hs_yaml_fail(name, node->first->next->line, node->first->next->column,
-                            "this version trains one task (tasks lists %d)", node->count);
-    if (node->first->kind != HS_YAML_MAP)
-        return hs_yaml_fail(name, node->first->line, node->first->column,
-                            "a task must be a map, such as {name: mine, train: data/mine.txt}");
-    return apply_section(config, "tasks", name, node->first);
+    if (node->count > CONFIG_MAX_TASKS)
+        return hs_yaml_fail(name, node->line, node->column, "tasks lists %d; at most %d are possible", node->count,
+                            CONFIG_MAX_TASKS);
+    HS_TRY(resize_tasks(config, node->count));
+    int task = 0;
+    for (const HsYaml *item = node->first; item; item = item->next) {
+        if (item->kind != HS_YAML_MAP)
+            return hs_yaml_fail(name, item->line, item->column,
+                                "a task must be a map, such as {name: mine, train: data/mine.txt}");
+        HS_TRY(apply_section(config, "tasks", task++, name, item));
+    }
+    return HS_OK;
 }
 
 /* Top level: keys of `training`, sections, the list of tasks. */
@@ -129,7 +172,7 @@ static HsStatus apply_file(HsConfig *config, const char *name, const HsYaml *roo
     for (const HsYaml *member = root->first; member; member = member->next) {
         const HsConfigKey *key = hs_config_key_find("training", member->key);
         if (key) {
-            HS_TRY(apply_key(config, key, name, member));
+            HS_TRY(apply_key(config, key, 0, name, member));
             continue;
         }
         if (strcmp(member->key, "training") == 0)
@@ -142,23 +185,25 @@ static HsStatus apply_file(HsConfig *config, const char *name, const HsYaml *roo
                 return hs_yaml_fail(name, member->line, member->column, "%s is given twice; first in line %d",
                                     member->key, earlier->line);
         bool tasks = strcmp(member->key, "tasks") == 0;
-        HS_TRY(tasks ? apply_tasks(config, name, member) : apply_section(config, member->key, name, member));
+        HS_TRY(tasks ? apply_tasks(config, name, member) : apply_section(config, member->key, 0, name, member));
     }
     return HS_OK;
 }
 
 /* Split "tasks.0.train" or "mer.beta" or "batch_size" at its dots and find the row. */
-static HsStatus find_override(const char *dotted, const HsConfigKey **key)
+static HsStatus find_override(const HsConfig *config, const char *dotted, const HsConfigKey **key, int *task)
 {
     static const HsYaml nowhere = { .line = 1, .column = 1 };
     char section[HS_DOTTED_BYTES] = "training";
     const char *last_dot = strrchr(dotted, '.');
     if (last_dot)
         snprintf(section, sizeof section, "%.*s", (int)(last_dot - dotted), dotted);
-    int task = 0, used = 0;
-    if (sscanf(section, "tasks.%d%n", &task, &used) == 1 && section[used] == '\0') {
-        if (task != 0)
-            return hs_yaml_fail(NULL, 0, 0, "this version trains one task: tasks.0, not tasks.%d", task);
+    int used = 0;
+    *task = 0;
+    if (sscanf(section, "tasks.%d%n", task, &used) == 1 && section[used] == '\0') {
+        if (*task < 0 || *task >= config->task_count)
+            return hs_yaml_fail(NULL, 0, 0, "there is no tasks.%d: the configuration lists %d, counting from 0", *task,
+                                config->task_count);
         snprintf(section, sizeof section, "tasks");
     } else if (strcmp(section, "tasks") == 0) {
         return hs_yaml_fail(NULL, 0, 0, "name the task by its number, as in tasks.0.train");
@@ -184,9 +229,11 @@ static HsStatus apply_override(HsConfig *config, const char *text)
     snprintf(dotted, sizeof dotted, "%.*s", (int)(equals - text), text);
     const HsConfigKey *key = NULL;
     HsYaml *node;
-    HS_TRY(find_override(dotted, &key));
+    int task;
+    HS_TRY(find_override(config, dotted, &key, &task));
     HS_TRY(hs_yaml_parse_value(equals + 1, &node));
-    HsStatus status = node ? apply_key(config, key, NULL, node) : hs_yaml_fail(NULL, 0, 0, "%s has no value", dotted);
+    HsStatus status =
+        node ? apply_key(config, key, task, NULL, node) : hs_yaml_fail(NULL, 0, 0, "%s has no value", dotted);
     hs_yaml_destroy(node);
     return status;
 }
@@ -230,7 +277,7 @@ static HsStatus parse_into(HsConfig *config, const char *name, const char *text,
 HsStatus hs_config_parse(HsConfig *config, const char *name, const char *text, size_t length, int override_count,
                          const char *const *overrides)
 {
-    HS_TRY(hs_config_init(config));
+    HS_TRY(set_defaults(config));
     HsStatus status = parse_into(config, name, text, length, override_count, overrides);
     if (status != HS_OK)
         hs_config_deinit(config);

@@ -4,11 +4,27 @@
  * Rules look at values, not at which keys were written, wherever they can: a printed configuration writes every key
  * and must load again.
  */
+#include "runtime/config_continual.h"
 #include "runtime/config_table.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* The origin of "mer.beta" or "tasks.1.name"; -1 for a key that does not exist. */
+static int find_origin(const HsConfig *config, const char *wanted)
+{
+    for (int i = 0; i < hs_config_key_count; i++) {
+        const HsConfigKey *key = &hs_config_key_table[i];
+        for (int task = 0; task < hs_config_key_places(config, key); task++) {
+            char dotted[HS_DOTTED_BYTES];
+            const HsConfigKey placed = hs_config_key_of_task(key, task);
+            if (strcmp(hs_config_key_dotted(&placed, dotted), wanted) == 0)
+                return hs_config_origin_index(key, task);
+        }
+    }
+    return -1;
+}
 
 /* Fail at the first of two keys that the user set (the second may be NULL); defaults have no line. */
 static HsStatus relation_fail(const HsConfig *config, const char *first, const char *second, const char *format, ...)
@@ -23,17 +39,15 @@ static HsStatus relation_fail(const HsConfig *config, const char *first, const c
     va_end(arguments);
     const char *const wanted[2] = { first, second };
     for (int w = 0; w < 2 && wanted[w]; w++) {
-        for (int i = 0; i < hs_config_key_count; i++) {
-            char dotted[HS_DOTTED_BYTES];
-            if (strcmp(hs_config_key_dotted(&hs_config_key_table[i], dotted), wanted[w]) != 0)
-                continue;
-            HsKeySource source = config->origin->key[i].source;
-            if (source == HS_SOURCE_FILE)
-                return hs_yaml_fail(config->origin->name, config->origin->key[i].line, config->origin->key[i].column,
-                                    "%s", message);
-            if (source == HS_SOURCE_COMMAND_LINE)
-                return hs_yaml_fail(NULL, 0, 0, "%s", message);
-        }
+        int i = find_origin(config, wanted[w]);
+        if (i < 0)
+            continue;
+        HsKeySource source = config->origin->key[i].source;
+        if (source == HS_SOURCE_FILE)
+            return hs_yaml_fail(config->origin->name, config->origin->key[i].line, config->origin->key[i].column, "%s",
+                                message);
+        if (source == HS_SOURCE_COMMAND_LINE)
+            return hs_yaml_fail(NULL, 0, 0, "%s", message);
     }
     return hs_fail(HS_ECONFIG, "%s", message);
 }
@@ -151,17 +165,76 @@ static HsStatus check_model(const HsConfig *config)
 }
 
 /* "10%": a share, else a source, which the data part looks up. */
-static HsStatus check_task(const HsConfig *config)
+static HsStatus check_share(const HsConfig *config, int task)
 {
-    const char *share = config->tasks[0].validation;
+    char dotted[HS_DOTTED_BYTES];
+    snprintf(dotted, sizeof dotted, "tasks.%d.validation", task);
+    const char *share = config->tasks[task].validation;
     size_t length = strlen(share);
     if (length == 0 || share[length - 1] != '%')
         return HS_OK;
     char *end;
     double percent = strtod(share, &end);
     if (end != share + length - 1 || !(percent >= 0 && percent < 100))
-        return relation_fail(config, "tasks.0.validation", NULL,
-                             "tasks.0.validation must be a share from 0%% to below 100%% (got %.40s)", share);
+        return relation_fail(config, dotted, NULL, "%s must be a share from 0%% to below 100%% (got %.40s)", dotted,
+                             share);
+    return HS_OK;
+}
+
+/* One way of giving a task's length; names that tell the tasks apart. */
+static HsStatus check_task(const HsConfig *config, int task)
+{
+    const HsTaskConfig *own = &config->tasks[task];
+    char dotted[HS_DOTTED_BYTES], other[HS_DOTTED_BYTES];
+    HS_TRY(check_share(config, task));
+    const struct {
+        const char *name;
+        bool given;
+    } lengths[] = { { "steps", own->steps > 0 }, { "tokens", own->tokens > 0 }, { "epochs", own->epochs > 0 } };
+    for (int a = 0; a < 3; a++)
+        for (int b = a + 1; b < 3; b++)
+            if (lengths[a].given && lengths[b].given) {
+                snprintf(dotted, sizeof dotted, "tasks.%d.%s", task, lengths[b].name);
+                snprintf(other, sizeof other, "tasks.%d.%s", task, lengths[a].name);
+                return relation_fail(config, dotted, other, "%s and %s both give the task's length; remove one", other,
+                                     dotted);
+            }
+    double peak = own->learning_rate;
+    snprintf(dotted, sizeof dotted, "tasks.%d.learning_rate", task);
+    if (peak > 0 && config->schedule.min_learning_rate > peak)
+        return relation_fail(config, dotted, "schedule.min_learning_rate",
+                             "%s must be at least schedule.min_learning_rate", dotted);
+    if (peak > 0 && is(config->continual.schedule, "single"))
+        return relation_fail(config, dotted, "continual.schedule",
+                             "%s contradicts continual.schedule: single, one schedule over all tasks; remove one",
+                             dotted);
+    snprintf(dotted, sizeof dotted, "tasks.%d.name", task);
+    for (int earlier = 0; earlier < task; earlier++)
+        if (is(config->tasks[earlier].name, own->name))
+            return relation_fail(config, dotted, NULL,
+                                 "%s: tasks.%d is called `%.40s` too; give each task its own name", dotted, earlier,
+                                 own->name);
+    return HS_OK;
+}
+
+/* Strategies: optim/ knows which there are and which go together. */
+static HsStatus check_continual(HsConfig *config)
+{
+    HsContinualConfig strategies;
+    HS_TRY(hs_config_resolve_strategies(config));
+    HS_TRY(hs_config_continual(config, &strategies));
+    HsStatus status = hs_continual_check(&strategies);
+    if (status != HS_OK) {
+        char message[512];
+        snprintf(message, sizeof message, "%.500s", hs_error_message());
+        return relation_fail(config, "continual.strategy", NULL, "%s", message);
+    }
+    bool single_pass = is(config->mer.mode, "algorithm6") || is(config->mer.mode, "reptile");
+    if (single_pass && config->mer.groups > 1)
+        return relation_fail(config, "mer.groups", "mer.mode",
+                             "mer.groups (%lld) has no meaning in mer.mode %s; set it to 1, or choose algorithm1 or "
+                             "algorithm7",
+                             (long long)config->mer.groups, config->mer.mode);
     return HS_OK;
 }
 
@@ -177,5 +250,8 @@ HsStatus hs_config_check(HsConfig *config)
     if (is(config->optimizer.kind, "sgd") && config->optimizer.nesterov && config->optimizer.momentum == 0)
         return relation_fail(config, "optimizer.nesterov", "optimizer.momentum",
                              "optimizer.nesterov: true needs optimizer.momentum above 0");
-    return check_task(config);
+    HS_TRY(check_continual(config));
+    for (int task = 0; task < config->task_count; task++)
+        HS_TRY(check_task(config, task));
+    return HS_OK;
 }

@@ -83,7 +83,12 @@
     X(S, STRING, text_field, "text", 0, 0, NULL, "", "JSONL: the field holding a document")                           \
     X(S, STRING, prompt_field, "prompt", 0, 0, NULL, "", "JSONL: with completion_field: loss on the completion only") \
     X(S, STRING, completion_field, "completion", 0, 0, NULL, "", "JSONL: see prompt_field")                           \
-    X(S, INT, synthetic_tokens, 1000000, 1000, HS_NO_BOUND, NULL, "bytes", "how much text a synthetic source makes")
+    X(S, INT, synthetic_tokens, 1000000, 1000, HS_NO_BOUND, NULL, "bytes", "how much text a synthetic source makes")  \
+    X(S, INT, steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps", "length of this task; 0: see tokens, epochs")        \
+    X(S, INT, tokens, 0, 0, HS_NO_BOUND, NULL, "tokens", "its length in new training tokens; 0: see epochs")          \
+    X(S, REAL, epochs, 0, 0, HS_NO_BOUND, NULL, "epochs",                                                             \
+      "its length in passes over its training data; 0: max_steps, else max_epochs")                                   \
+    X(S, REAL, learning_rate, 0, 0, 1000, NULL, "", "its peak learning rate; 0: the top level's")
 
 #define HS_KEYS_DATA(X, S)                                                                 \
     X(S, STRING, sampling, "epoch", 0, 0, "epoch|random", "",                              \
@@ -140,28 +145,88 @@
     X(S, INT, sample_tokens, 0, 0, 1048576, NULL, "tokens", "generate a sample of this length at the end")     \
     X(S, STRING, sample_prompt, "", 0, 0, NULL, "", "the sample's beginning")
 
-#define HS_KEYS_EWC(X, S)                                                                                            \
-    X(S, REAL, lambda, 5000.0, 0, 1e12, NULL, "", "penalty strength (Kirkpatrick et al. 2017, eq. 3, with its 1/2)") \
-    X(S, BOOL, normalize, true, 0, 1, NULL, "", "divide each task's Fisher by its maximum")
+#define HS_KEYS_CONTINUAL(X, S)                                                                                        \
+    X(S, STRINGS, strategy, "auto", 0, 0, "auto|none|joint|er|l2|ewc|mer|a-gem|si", "",                                \
+      "against forgetting; a list combines one of l2, ewc, si with one of er, mer, a-gem; auto: those whose sections " \
+      "are "                                                                                                           \
+      "written, else none")                                                                                            \
+    X(S, STRING, schedule, "fresh", 0, 0, "fresh|rewarm|single", "",                                                   \
+      "learning rate over tasks: fresh: the schedule starts again; rewarm: later tasks warm up over rewarm_fraction "  \
+      "and decay again; single: one schedule over all")                                                                \
+    X(S, REAL, rewarm_fraction, 0.01, 0, 1, NULL, "fraction", "rewarm: the part of a later task that warms up")        \
+    X(S, STRING, optimizer_state, "reset", 0, 0, "reset|keep", "", "moments at the start of a later task")             \
+    X(S, STRING, joint_run, "", 0, 0, NULL, "path",                                                                    \
+      "out_dir of a finished run of strategy joint: its losses are what excess over joint compares with")
 
-#define HS_KEYS_MER(X, S)                                                                                 \
-    X(S, INT, buffer_size, 5120, 1, HS_NO_BOUND, NULL, "sequences", "replay buffer")                      \
-    X(S, REAL, beta, 0.1, 0, 1, NULL, "", "within-batch interpolation (Riemer et al. 2019, algorithm 1)") \
-    X(S, REAL, gamma, 0.1, 0, 1, NULL, "", "across-batch interpolation")
+#define HS_KEYS_REPLAY(X, S)                                                                        \
+    X(S, INT, buffer_size, 0, 0, HS_NO_BOUND, NULL, "sequences",                                    \
+      "reservoir of er, mer and a-gem (Vitter 1985, algorithm R), on the host; 0: mer.buffer_size") \
+    X(S, REAL, fraction, 0.25, 0, 0.99, NULL, "fraction",                                           \
+      "er, mer: share of the sequences of a batch that is replayed; exact over batches, within one in each")
+
+#define HS_KEYS_L2(X, S) \
+    X(S, REAL, lambda, 1.0, 0, 1e12, NULL, "", "penalty (lambda/2) |theta - theta*|^2 towards the latest task's end")
+
+#define HS_KEYS_EWC(X, S)                                                                                              \
+    X(S, REAL, lambda, 5000.0, 0, 1e12, NULL, "",                                                                      \
+      "penalty strength (Kirkpatrick et al. 2017, eq. 3, with its 1/2; libraries without the 1/2 mean twice as much)") \
+    X(S, STRING, normalize, "true", 0, 0, "true|false|max|mean|l2|none", "",                                           \
+      "divide each task's Fisher by its maximum (true, max), its mean, or each tensor's by its norm (l2)")             \
+    X(S, STRING, mode, "online", 0, 0, "online|separate", "",                                                          \
+      "online: one decaying Fisher, anchored at the latest task's end (Schwarz et al. 2018); separate: every task "    \
+      "keeps its own anchor, merged exactly into one quadratic")                                                       \
+    X(S, REAL, gamma, 1.0, 0, 1, NULL, "", "online: what is kept of the earlier tasks' Fisher")                        \
+    X(S, STRING, estimator, "sampled", 0, 0, "sampled|exact|empirical|batched", "",                                    \
+      "sampled: labels drawn from the model; exact: sum over labels, tiny models only; empirical: true labels, a "     \
+      "sequence at a time; batched: square of the batch mean, biased low")                                             \
+    X(S, INT, fisher_samples, 256, 1, HS_NO_BOUND, NULL, "sequences", "of a task's training data, for its Fisher")     \
+    X(S, STRING, step, "gradient", 0, 0, "gradient|proximal", "",                                                      \
+      "gradient: added to the clipped gradient; proximal: a step of its own after the update, stable for any lambda")  \
+    X(S, STRINGS, exclude, "", 0, 0, NULL, "",                                                                         \
+      "parameters left free: embedding, norm, bias, head, or a pattern of names such as *.mlp.*")
+
+#define HS_KEYS_SI(X, S)                                                                                  \
+    X(S, REAL, strength, 0.1, 0, 1e12, NULL, "", "c of synaptic intelligence (Zenke et al. 2017, eq. 4)") \
+    X(S, REAL, damping, 0.001, 1e-30, 1e12, NULL, "", "xi of its eq. 5")
+
+#define HS_KEYS_MER(X, S)                                                                                             \
+    X(S, INT, buffer_size, 5120, 1, HS_NO_BOUND, NULL, "sequences", "replay buffer")                                  \
+    X(S, REAL, beta, 0.1, 0, 1, NULL, "", "within-batch interpolation (Riemer et al. 2019, algorithm 1)")             \
+    X(S, REAL, gamma, 0.1, 0, 1, NULL, "", "across-batch interpolation")                                              \
+    X(S, STRING, mode, "algorithm1", 0, 0, "algorithm1|algorithm6|algorithm7|reptile", "",                            \
+      "of Riemer et al. 2019: 1: beta and gamma; 6: one big batch, current sequences last, gamma only; 7: as 6, the " \
+      "current sequences' rate times groups; reptile: replay in every batch, interpolation every interval steps")     \
+    X(S, INT, groups, 1, 1, 1000, NULL, "groups",                                                                     \
+      "s: algorithm1: groups with the same current sequences; algorithm7: the current sequences' rate times this")    \
+    X(S, INT, group_steps, 0, 0, 65536, NULL, "optimizer steps",                                                      \
+      "updates in a group; 0: each micro-batch of an accumulation window is an update of its own")                    \
+    X(S, REAL, epsilon, 0.3, 0, 1, NULL, "", "reptile: interpolation rate")                                           \
+    X(S, INT, interval, 100, 1, HS_NO_BOUND, NULL, "optimizer steps", "reptile: updates between interpolations")      \
+    X(S, BOOL, compensate_learning_rate, false, 0, 1, NULL, "",                                                       \
+      "raise the learning rate to make up for small interpolation rates")
+
+#define HS_KEYS_AGEM(X, S)                                           \
+    X(S, INT, reference_batches, 1, 1, 65536, NULL, "micro-batches", \
+      "a-gem: replayed sequences that the reference gradient is taken of (Chaudhry et al. 2019)")
 
 /* section, its key table, doc */
-#define HS_CONFIG_SECTIONS(S)                                                              \
-    S(training, HS_KEYS_TRAINING, "top-level keys")                                        \
-    S(model, HS_KEYS_MODEL, "the network")                                                 \
-    S(tokenizer, HS_KEYS_TOKENIZER, "text to tokens")                                      \
-    S(data, HS_KEYS_DATA, "how batches are made")                                          \
-    S(precision, HS_KEYS_PRECISION, "number formats and loss scaling")                     \
-    S(optimizer, HS_KEYS_OPTIMIZER, "update rule")                                         \
-    S(schedule, HS_KEYS_SCHEDULE, "learning rate over applied steps")                      \
-    S(memory, HS_KEYS_MEMORY, "what is kept for backward")                                 \
-    S(logging, HS_KEYS_LOGGING, "what is reported")                                        \
-    S(evaluation, HS_KEYS_EVALUATION, "validation during training")                        \
-    S(ewc, HS_KEYS_EWC, "elastic weight consolidation; read by continual strategies only") \
-    S(mer, HS_KEYS_MER, "meta-experience replay; read by continual strategies only")
+#define HS_CONFIG_SECTIONS(S)                                          \
+    S(training, HS_KEYS_TRAINING, "top-level keys")                    \
+    S(model, HS_KEYS_MODEL, "the network")                             \
+    S(tokenizer, HS_KEYS_TOKENIZER, "text to tokens")                  \
+    S(data, HS_KEYS_DATA, "how batches are made")                      \
+    S(precision, HS_KEYS_PRECISION, "number formats and loss scaling") \
+    S(optimizer, HS_KEYS_OPTIMIZER, "update rule")                     \
+    S(schedule, HS_KEYS_SCHEDULE, "learning rate over applied steps")  \
+    S(memory, HS_KEYS_MEMORY, "what is kept for backward")             \
+    S(logging, HS_KEYS_LOGGING, "what is reported")                    \
+    S(evaluation, HS_KEYS_EVALUATION, "validation during training")    \
+    S(continual, HS_KEYS_CONTINUAL, "one task after another")          \
+    S(replay, HS_KEYS_REPLAY, "the replay buffer")                     \
+    S(l2, HS_KEYS_L2, "L2 towards the latest task's end")              \
+    S(ewc, HS_KEYS_EWC, "elastic weight consolidation")                \
+    S(si, HS_KEYS_SI, "synaptic intelligence")                         \
+    S(mer, HS_KEYS_MER, "meta-experience replay")                      \
+    S(agem, HS_KEYS_AGEM, "averaged gradient episodic memory")
 
 #endif

@@ -105,34 +105,43 @@ void hs_config_value_print(const HsConfigKey *key, const void *object, FILE *str
 }
 
 /* One key's line, its doc above it. */
-static void print_key(const HsConfig *config, const HsConfigKey *key, const char *indent, const char *first_indent,
+static void print_key(const void *object, const HsConfigKey *key, const char *indent, const char *first_indent,
                       FILE *stream, bool with_docs)
 {
     if (with_docs)
         fprintf(stream, "%s# %s%s%s%s\n", indent, key->doc, *key->unit ? " [" : "", key->unit, *key->unit ? "]" : "");
     fprintf(stream, "%s%s: ", first_indent, key->name);
-    hs_config_value_print(key, hs_config_key_object(config, key), stream);
+    hs_config_value_print(key, object, stream);
     fputc('\n', stream);
+}
+
+static void print_section(const HsConfig *config, const HsConfigSection *section, int task, FILE *stream,
+                          bool with_docs)
+{
+    bool top = strcmp(section->name, "training") == 0, is_task = strcmp(section->name, "tasks") == 0, first = true;
+    const char *indent = top ? "" : is_task ? "    " : "  ";
+    for (int i = 0; i < hs_config_key_count; i++) {
+        const HsConfigKey *key = &hs_config_key_table[i];
+        if (strcmp(key->section, section->name) != 0)
+            continue;
+        print_key(hs_config_key_object(config, key, task), key, indent, is_task && first ? "  - " : indent, stream,
+                  with_docs);
+        first = false;
+    }
 }
 
 HsStatus hs_config_print(const HsConfig *config, FILE *stream, bool with_docs)
 {
     for (int s = 0; s < hs_config_section_count; s++) {
         const HsConfigSection *section = &hs_config_section_table[s];
-        bool top = strcmp(section->name, "training") == 0, task = strcmp(section->name, "tasks") == 0;
+        bool top = strcmp(section->name, "training") == 0;
+        int places = strcmp(section->name, "tasks") == 0 ? config->task_count : 1;
         if (!top && with_docs)
             fprintf(stream, "\n# %s\n", section->doc);
         if (!top)
             fprintf(stream, "%s:\n", section->name);
-        bool first = true;
-        for (int i = 0; i < hs_config_key_count; i++) {
-            const HsConfigKey *key = &hs_config_key_table[i];
-            if (strcmp(key->section, section->name) != 0)
-                continue;
-            const char *indent = top ? "" : task ? "    " : "  ";
-            print_key(config, key, indent, task && first ? "  - " : indent, stream, with_docs);
-            first = false;
-        }
+        for (int task = 0; task < places; task++)
+            print_section(config, section, task, stream, with_docs && task == 0);
     }
     return ferror(stream) ? hs_fail(HS_EIO, "cannot write the configuration") : HS_OK;
 }
@@ -149,6 +158,12 @@ static bool is_ignored(const char *dotted, const char *const *ignored)
     return false;
 }
 
+static bool places_equal(const HsConfigKey *key, const HsConfig *a, const HsConfig *b, int task)
+{
+    bool both = task < hs_config_key_places(a, key) && task < hs_config_key_places(b, key);
+    return both && hs_config_value_equal(key, hs_config_key_object(a, key, task), hs_config_key_object(b, key, task));
+}
+
 int hs_config_differences(const HsConfig *a, const HsConfig *b, const char *const *ignored, char *buffer, size_t size)
 {
     enum { NAMED = 8 }; /* more would bury the message */
@@ -157,17 +172,20 @@ int hs_config_differences(const HsConfig *a, const HsConfig *b, const char *cons
     if (size > 0)
         buffer[0] = '\0';
     for (int i = 0; i < hs_config_key_count; i++) {
-        const HsConfigKey *key = &hs_config_key_table[i];
-        char dotted[HS_DOTTED_BYTES];
-        hs_config_key_dotted(key, dotted);
-        if (is_ignored(dotted, ignored) ||
-            hs_config_value_equal(key, hs_config_key_object(a, key), hs_config_key_object(b, key)))
-            continue;
-        count++;
-        if (count > NAMED || used >= size)
-            continue;
-        int written = snprintf(buffer + used, size - used, "%s%s", count > 1 ? ", " : "", dotted);
-        used += written > 0 ? (size_t)written : 0;
+        const HsConfigKey *row = &hs_config_key_table[i];
+        int places = hs_config_key_places(a, row), others = hs_config_key_places(b, row);
+        for (int task = 0; task < (places > others ? places : others); task++) {
+            const HsConfigKey key = hs_config_key_of_task(row, task);
+            char dotted[HS_DOTTED_BYTES];
+            hs_config_key_dotted(&key, dotted);
+            if (is_ignored(dotted, ignored) || places_equal(row, a, b, task))
+                continue;
+            count++;
+            if (count > NAMED || used >= size)
+                continue;
+            int written = snprintf(buffer + used, size - used, "%s%s", count > 1 ? ", " : "", dotted);
+            used += written > 0 ? (size_t)written : 0;
+        }
     }
     if (count > NAMED && used < size)
         snprintf(buffer + used, size - used, ", and %d more", count - NAMED);

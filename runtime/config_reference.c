@@ -53,7 +53,8 @@ HsStatus hs_config_write_reference(FILE *stream)
     fputs("# Configuration keys\n\n"
           "Generated from `runtime/config_keys.h`; do not edit.\n\n"
           "Every key can be set on the command line as `section.key=value`; top-level keys as `key=value`,\n"
-          "keys of a task as `tasks.0.key=value`. Relative paths are relative to the working directory.\n",
+          "keys of a task as `tasks.0.key=value` (counting from 0). Relative paths are relative to the working "
+          "directory.\n",
           stream);
     for (int s = 0; s < hs_config_section_count; s++) {
         const HsConfigSection *section = &hs_config_section_table[s];

@@ -11,10 +11,10 @@
 #include <string.h>
 
 #define TASK_ROW(section, type, key, fallback, low, high, choices, unit, doc) \
-    { HS_KEY_##type, #section, #key, #fallback, low, high, choices, unit, doc, offsetof(HsTaskConfig, key) },
+    { HS_KEY_##type, #section, #key, #fallback, low, high, choices, unit, doc, offsetof(HsTaskConfig, key), 0 },
 /* #fallback is taken at this level, before any further macro could expand it: `true` must stay the word. */
 #define ROW(section, type, key, fallback, low, high, choices, unit, doc) \
-    { HS_KEY_##type, #section, #key, #fallback, low, high, choices, unit, doc, offsetof(HsConfig, section.key) },
+    { HS_KEY_##type, #section, #key, #fallback, low, high, choices, unit, doc, offsetof(HsConfig, section.key), 0 },
 #define ROWS(section, KEYS, doc) KEYS(ROW, section)
 
 const HsConfigKey hs_config_key_table[] = { HS_CONFIG_SECTIONS(ROWS) HS_KEYS_TASK(TASK_ROW, tasks) };
@@ -22,7 +22,7 @@ const int hs_config_key_count = (int)(sizeof hs_config_key_table / sizeof hs_con
 
 #define SECTION(section, KEYS, doc) { #section, doc },
 const HsConfigSection hs_config_section_table[] = { HS_CONFIG_SECTIONS(SECTION){
-    "tasks", "a list of what to train on; this version trains one task" } };
+    "tasks", "a list of what to train on, one after another; one task is plain training" } };
 const int hs_config_section_count = (int)(sizeof hs_config_section_table / sizeof hs_config_section_table[0]);
 
 bool hs_config_key_is_top_level(const HsConfigKey *key)
@@ -38,12 +38,25 @@ bool hs_config_key_is_task(const HsConfigKey *key)
 const char *hs_config_key_dotted(const HsConfigKey *key, char *buffer)
 {
     bool top = hs_config_key_is_top_level(key);
-    snprintf(buffer, HS_DOTTED_BYTES, "%s%s%s", top ? "" : key->section,
-             top                          ? ""
-             : hs_config_key_is_task(key) ? ".0."
-                                          : ".",
-             key->name);
+    if (hs_config_key_is_task(key))
+        snprintf(buffer, HS_DOTTED_BYTES, "tasks.%d.%s", key->task, key->name);
+    else
+        snprintf(buffer, HS_DOTTED_BYTES, "%s%s%s", top ? "" : key->section, top ? "" : ".", key->name);
     return buffer;
+}
+
+int hs_config_task_key_count(void)
+{
+    int count = 0;
+    while (count < hs_config_key_count && hs_config_key_is_task(&hs_config_key_table[hs_config_key_count - 1 - count]))
+        count++;
+    return count;
+}
+
+int hs_config_origin_index(const HsConfigKey *key, int task)
+{
+    int index = (int)(key - hs_config_key_table);
+    return task > 0 ? index + task * hs_config_task_key_count() : index;
 }
 
 const HsConfigKey *hs_config_key_find(const char *section, const char *name)

@@ -26,6 +26,7 @@ typedef struct HsConfigKey {
     double low, high;
     const char *choices, *unit, *doc;
     size_t offset; /* in HsConfig, or in HsTaskConfig for "tasks" */
+    int task;      /* "tasks": which entry messages name; 0 in the table */
 } HsConfigKey;
 
 typedef struct HsConfigSection {
@@ -81,16 +82,29 @@ typedef struct HsConfigOrigin {
     struct {
         HsKeySource source;
         int line, column;
-    } key[]; /* [hs_config_key_count]; tasks have one entry in this version */
+    } key[]; /* the table's rows, then the rows of "tasks" again for every further task */
 } HsConfigOrigin;
 
-static inline int hs_config_key_index(const HsConfigKey *key)
+/* Rows of "tasks". */
+int hs_config_task_key_count(void);
+/* Where a row of the table (not a copy) has its origin, for task `task`. */
+int hs_config_origin_index(const HsConfigKey *key, int task);
+/* The row with its messages naming task `task`. */
+static inline HsConfigKey hs_config_key_of_task(const HsConfigKey *key, int task)
 {
-    return (int)(key - hs_config_key_table);
+    HsConfigKey placed = *key;
+    placed.task = task;
+    return placed;
 }
-static inline void *hs_config_key_object(const HsConfig *config, const HsConfigKey *key)
+/* What holds the row's value. */
+static inline void *hs_config_key_object(const HsConfig *config, const HsConfigKey *key, int task)
 {
-    return hs_config_key_is_task(key) ? (void *)config->tasks : (void *)(uintptr_t)config;
+    return hs_config_key_is_task(key) ? (void *)&config->tasks[task] : (void *)(uintptr_t)config;
+}
+/* How often a row stands in this configuration: 1, or once a task. */
+static inline int hs_config_key_places(const HsConfig *config, const HsConfigKey *key)
+{
+    return hs_config_key_is_task(key) ? config->task_count : 1;
 }
 
 /* Relations between keys (config_check.c); also settles memory.recompute from use_gradient_checkpointing. */

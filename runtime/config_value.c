@@ -192,6 +192,12 @@ static void release_strings(void *field)
 static HsStatus set_strings(const HsConfigKey *key, const char *name, const HsYaml *node, void *field)
 {
     bool single = node->kind == HS_YAML_SCALAR;
+    /* Where the default is nothing, nothing may be written: "" or []. */
+    bool may_be_empty = strcmp(key->fallback, "\"\"") == 0;
+    if (may_be_empty && (single ? node->text[0] == '\0' : node->kind == HS_YAML_LIST && node->count == 0)) {
+        release_strings(field);
+        return HS_OK;
+    }
     if (node->kind == HS_YAML_MAP || (!single && node->count == 0))
         return must_be(key, name, node, "a text or a list of texts");
     int count = single ? 1 : node->count;
@@ -202,6 +208,8 @@ static HsStatus set_strings(const HsConfigKey *key, const char *name, const HsYa
     for (const HsYaml *item = single ? node : node->first; item && status == HS_OK; item = single ? NULL : item->next) {
         if (item->kind != HS_YAML_SCALAR || hs_yaml_is_null(item) || item->text[0] == '\0')
             status = must_be(key, name, item, "a text or a list of texts");
+        else if (key->choices && !is_choice(key->choices, item->text))
+            status = choice_fail(key, name, item);
         else
             status = copy_text(item->text, &list.items[list.count]);
         list.count += status == HS_OK;

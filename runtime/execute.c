@@ -25,6 +25,7 @@ static HsRun make_run(const HsPlan *plan, HsContext *context, const HsAction *ac
     HsRun run = {
         .context = context,
         .training = execution->training,
+        .sample_labels = execution->sample_labels,
         .batch = execution->batch,
         .sequence_length = execution->sequence_length,
         .position_start = execution->position_start,
@@ -128,21 +129,41 @@ static HsStatus fetch_losses(const HsPlan *plan, HsContext *context, double *los
     return HS_OK;
 }
 
+/* Forward and backward of one micro-batch, as `execution` says. */
+static HsStatus run_both_ways(HsPlan *plan, HsContext *context, const HsExecution *execution, const int32_t *tokens,
+                              const int32_t *targets, float gradient_scale, double *loss_sum, float *row_losses)
+{
+    assert(plan->training);
+    HsDevice *device = context->device;
+    HsTensor scale = hs_plan_tensor(plan, plan->scale_buffer, 1);
+    HS_TRY(hs_plan_load_inputs(plan, context, tokens, targets, plan->batch * plan->sequence_length));
+    HS_TRY(device->copy(device, context->stream, scale.data, &gradient_scale, sizeof gradient_scale));
+    HS_TRY(run_all(plan, context, execution));
+    return fetch_losses(plan, context, loss_sum, row_losses);
+}
+
 HsStatus hs_plan_train(HsPlan *plan, HsContext *context, const int32_t *tokens, const int32_t *targets, uint64_t seed,
                        uint32_t step, int64_t row_offset, float gradient_scale, double *loss_sum)
 {
-    assert(plan->training);
     HsExecution execution = { .training = true,
                               .batch = plan->batch,
                               .sequence_length = plan->sequence_length,
                               .seed = seed,
                               .step = step,
                               .row_offset = row_offset };
-    HsTensor scale = hs_plan_tensor(plan, plan->scale_buffer, 1);
-    HS_TRY(hs_plan_load_inputs(plan, context, tokens, targets, plan->batch * plan->sequence_length));
-    HS_TRY(context->device->copy(context->device, context->stream, scale.data, &gradient_scale, sizeof gradient_scale));
-    HS_TRY(run_all(plan, context, &execution));
-    return fetch_losses(plan, context, loss_sum, NULL);
+    return run_both_ways(plan, context, &execution, tokens, targets, gradient_scale, loss_sum, NULL);
+}
+
+HsStatus hs_plan_probe(HsPlan *plan, HsContext *context, const int32_t *tokens, const int32_t *targets,
+                       bool sample_labels, uint64_t seed, uint32_t step, float gradient_scale, double *loss_sum,
+                       float *row_losses)
+{
+    HsExecution execution = { .sample_labels = sample_labels,
+                              .batch = plan->batch,
+                              .sequence_length = plan->sequence_length,
+                              .seed = seed,
+                              .step = step };
+    return run_both_ways(plan, context, &execution, tokens, targets, gradient_scale, loss_sum, row_losses);
 }
 
 HsStatus hs_plan_evaluate(HsPlan *plan, HsContext *context, const int32_t *tokens, const int32_t *targets,
@@ -153,4 +174,10 @@ HsStatus hs_plan_evaluate(HsPlan *plan, HsContext *context, const int32_t *token
     HS_TRY(hs_plan_load_inputs(plan, context, tokens, targets, plan->batch * plan->sequence_length));
     HS_TRY(run_all(plan, context, &execution));
     return fetch_losses(plan, context, loss_sum, row_losses);
+}
+
+double hs_plan_row_loss(const HsPlan *plan, int64_t row)
+{
+    assert(row >= 0 && row < plan->batch * plan->sequence_length);
+    return hs_dtype_load(plan->buffers[plan->losses_buffer].tensor.dtype, plan->host_losses, row);
 }

@@ -199,7 +199,7 @@ HsJson *hs_json_new_integer(int64_t value)
     return hs_json_new_string(digits);
 }
 
-static HsJson *new_real(double value)
+HsJson *hs_json_new_real(double value)
 {
     return (HsJson *)(isfinite(value) ? cJSON_CreateNumber(value) : cJSON_CreateNull());
 }
@@ -228,7 +228,7 @@ void hs_json_set_string(HsJson *object, const char *key, const char *value)
 
 void hs_json_set_real(HsJson *object, const char *key, double value)
 {
-    hs_json_set(object, key, new_real(value));
+    hs_json_set(object, key, hs_json_new_real(value));
 }
 
 void hs_json_set_integer(HsJson *object, const char *key, int64_t value)

@@ -44,6 +44,7 @@ void hs_json_set_bool(HsJson *object, const char *key, bool value);
 void hs_json_set(HsJson *object, const char *key, HsJson *value); /* takes ownership */
 void hs_json_append(HsJson *array, HsJson *value);
 HsJson *hs_json_new_integer(int64_t value);
+HsJson *hs_json_new_real(double value);
 HsJson *hs_json_new_string(const char *value);
 
 /* Required typed members: HS_EFORMAT "NAME: member `key` is missing | must be an integer". */

@@ -6,7 +6,7 @@
  * Numbers that the clock makes (tokens_per_second, time_s) are written in a fixed number of characters: the length of
  * metrics.jsonl is part of a checkpoint, and equal runs are to have equal checkpoints.
  */
-#include "runtime/metrics.h"
+#include "runtime/metrics_internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +21,6 @@
 
 #include "runtime/checkpoint_storage.h"
 #include "runtime/files.h"
-#include "runtime/progress.h"
 #include "runtime/tensorboard.h"
 
 #define TENSORBOARD_FILE "events.out.tfevents.0.halfstep" /* fixed, so that a resumed run appends */
@@ -35,8 +34,11 @@ static const struct {
     FieldKind kind;
     size_t offset;
 } fields[] = {
+    { "task", NULL, FIELD_COUNT, offsetof(HsMetricsRecord, task) },
     { "loss", "loss/train", FIELD_REAL, offsetof(HsMetricsRecord, loss) },
     { "val_loss", "loss/validation", FIELD_REAL, offsetof(HsMetricsRecord, val_loss) },
+    { "replay_loss", "loss/replay", FIELD_REAL, offsetof(HsMetricsRecord, replay_loss) },
+    { "penalty", "penalty", FIELD_REAL, offsetof(HsMetricsRecord, penalty) },
     { "learning_rate", "learning_rate", FIELD_REAL, offsetof(HsMetricsRecord, learning_rate) },
     { "grad_norm", "grad_norm", FIELD_REAL, offsetof(HsMetricsRecord, grad_norm) },
     { "loss_scale", "loss_scale", FIELD_REAL, offsetof(HsMetricsRecord, loss_scale) },
@@ -46,18 +48,6 @@ static const struct {
     { "entropy_floor", "loss/entropy_floor", FIELD_REAL, offsetof(HsMetricsRecord, entropy_floor) },
 };
 enum { FIELD_TOTAL = sizeof fields / sizeof *fields };
-
-typedef struct Log {
-    char *path;
-    int descriptor; /* -1 when not written */
-    int64_t bytes;  /* whole records so far */
-} Log;
-
-struct HsMetrics {
-    Log jsonl, tensorboard;
-    HsProgress progress;
-    double eta_s; /* as hs_metrics_progress last heard */
-};
 
 /* A field's value as a double; false when the record leaves it out. */
 static bool field_value(const HsMetricsRecord *record, int field, double *value)
@@ -80,8 +70,7 @@ static double wall_time_s(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Whole records only: what a full disk cut off is taken back. */
-static HsStatus append(Log *log, const void *bytes, size_t size)
+HsStatus hs_metrics_append(HsMetricsLog *log, const void *bytes, size_t size)
 {
     HsStatus status = hs_storage_write_all(log->descriptor, log->path, bytes, size);
     if (status == HS_OK) {
@@ -93,7 +82,7 @@ static HsStatus append(Log *log, const void *bytes, size_t size)
 }
 
 /* resume_bytes: where the checkpoint left the file; 0 for a fresh one. */
-static HsStatus open_log(Log *log, const char *out_dir, const char *name, int64_t resume_bytes)
+static HsStatus open_log(HsMetricsLog *log, const char *out_dir, const char *name, int64_t resume_bytes)
 {
     struct stat info;
     HS_TRY(hs_storage_join(out_dir, name, &log->path));
@@ -124,7 +113,7 @@ static HsStatus open_tensorboard(HsMetrics *metrics, const HsMetricsOptions *opt
     if (resume_bytes > 0)
         return HS_OK;
     unsigned char record[HS_TENSORBOARD_RECORD_BYTES];
-    return append(&metrics->tensorboard, record, hs_tensorboard_version(record, wall_time_s()));
+    return hs_metrics_append(&metrics->tensorboard, record, hs_tensorboard_version(record, wall_time_s()));
 }
 
 HsStatus hs_metrics_create(const HsMetricsOptions *options, HsMetrics **out)
@@ -177,7 +166,16 @@ static HsStatus record_line(HsMetrics *metrics, const HsMetricsRecord *record)
         add(line, &used, ",\"%s\":%s", fields[i].name, number);
     }
     add(line, &used, "}\n");
-    return append(&metrics->jsonl, line, used);
+    return hs_metrics_append(&metrics->jsonl, line, used);
+}
+
+HsStatus hs_metrics_append_scalar(HsMetrics *metrics, int64_t step, const char *tag, double value)
+{
+    unsigned char bytes[HS_TENSORBOARD_RECORD_BYTES];
+    if (metrics->tensorboard.descriptor < 0 || isnan(value))
+        return HS_OK;
+    size_t size = hs_tensorboard_scalar(bytes, wall_time_s(), step, tag, (float)value);
+    return hs_metrics_append(&metrics->tensorboard, bytes, size);
 }
 
 static HsStatus record_scalars(HsMetrics *metrics, const HsMetricsRecord *record)
@@ -190,20 +188,27 @@ static HsStatus record_scalars(HsMetrics *metrics, const HsMetricsRecord *record
         if (fields[i].tag && field_value(record, i, &value))
             used += hs_tensorboard_scalar(bytes + used, now, record->step, fields[i].tag, (float)value);
     }
-    return append(&metrics->tensorboard, bytes, used);
+    return hs_metrics_append(&metrics->tensorboard, bytes, used);
 }
 
-/* "step 200/2000  loss 2.1453  lr 9.8e-04  |g| 0.83  24.1k tok/s  ETA 12s" */
+/* "step 200/2000  loss 2.1453  lr 9.8e-04  |g| 0.83  24.1k tok/s  ETA 12s", with several tasks
+ * "step 200/2000  task 2  loss 2.1453  replay 1.8300  penalty 0.0120  ...".  Tasks count from 1 here: people do. */
 static void print_line(HsMetrics *metrics, const HsMetricsRecord *record)
 {
     char line[LINE_BYTES], number[32];
     size_t used = 0;
     add(line, &used, "step %lld/%lld", (long long)record->step, (long long)metrics->progress.total_steps);
     bool is_step = strcmp(record->event, "step") == 0;
+    if (record->task >= 0)
+        add(line, &used, "  task %lld", (long long)record->task + 1);
     if (!is_step && strcmp(record->event, "eval") != 0)
         add(line, &used, "  %s", record->event);
     if (!isnan(record->loss))
         add(line, &used, "  loss %.4f", record->loss);
+    if (!isnan(record->replay_loss))
+        add(line, &used, "  replay %.4f", record->replay_loss);
+    if (!isnan(record->penalty))
+        add(line, &used, "  penalty %.4g", record->penalty);
     if (!isnan(record->val_loss))
         add(line, &used, "  val_loss %.4f", record->val_loss);
     if (!isnan(record->entropy_floor))
@@ -248,7 +253,7 @@ void hs_metrics_progress(HsMetrics *metrics, int64_t step, double loss, double t
 
 HsStatus hs_metrics_sync(HsMetrics *metrics, HsMetricsPosition *position)
 {
-    const Log *const logs[] = { &metrics->jsonl, &metrics->tensorboard };
+    const HsMetricsLog *const logs[] = { &metrics->jsonl, &metrics->tensorboard };
     for (size_t i = 0; i < sizeof logs / sizeof *logs; i++) {
         if (logs[i]->descriptor >= 0 && fsync(logs[i]->descriptor) != 0)
             return hs_fail(HS_EIO, "cannot flush %s: %s", logs[i]->path, strerror(errno));
@@ -263,7 +268,7 @@ HsStatus hs_metrics_destroy(HsMetrics *metrics)
     if (!metrics)
         return HS_OK;
     hs_progress_deinit(&metrics->progress);
-    Log *const logs[] = { &metrics->jsonl, &metrics->tensorboard };
+    HsMetricsLog *const logs[] = { &metrics->jsonl, &metrics->tensorboard };
     for (size_t i = 0; i < sizeof logs / sizeof *logs; i++) {
         if (logs[i]->descriptor >= 0 && close(logs[i]->descriptor) != 0 && status == HS_OK)
             status = hs_fail(HS_EIO, "cannot close %s: %s", logs[i]->path, strerror(errno));

@@ -7,7 +7,9 @@
 #ifndef HS_RUNTIME_METRICS_H
 #define HS_RUNTIME_METRICS_H
 
+#include "optim/continual.h"
 #include "runtime/json.h"
+#include "runtime/matrix.h"
 
 typedef struct HsMetrics HsMetrics;
 
@@ -24,6 +26,9 @@ typedef struct HsMetricsRecord {
     int64_t skipped_steps;
     double tokens_per_second, time_s;
     double entropy_floor; /* eval: when known */
+    int64_t task;         /* index; -1: left out (runs of one task) */
+    double penalty;       /* (strength/2) sum importance (p - anchor)^2 */
+    double replay_loss;   /* mean over replayed targets of the steps since the last record */
 } HsMetricsRecord;
 
 typedef struct HsMetricsOptions {
@@ -42,6 +47,30 @@ HsStatus hs_metrics_record(HsMetrics *metrics, const HsMetricsRecord *record);
 /* Redraws the bar (at most ten times a second); does nothing without one.  peak_share, memory_bytes: 0 when unknown. */
 void hs_metrics_progress(HsMetrics *metrics, int64_t step, double loss, double tokens_per_second, double peak_share,
                          double loss_scale, int64_t memory_bytes, double eta_s);
+/* Written by hs_metrics_matrix after each task's row, as one line of event "matrix" with the members task (left out
+ * when -1: the untrained model's row), names, losses (all rows so far), untrained, floor, joint and summary;
+ * TensorBoard: "tasks/NAME/validation" and "continual/MEMBER" each.  Prints the table (hs_matrix_print) when `print`.
+ */
+HsStatus hs_metrics_matrix(HsMetrics *metrics, int64_t step, int task, const HsMatrix *matrix, bool print);
+/* Event "importance": task, strength, maximum, mean, strength * mean, learning rate * strength * maximum, and per
+ * tensor name, maximum, mean, share.  Prints the totals and the tensors that hold most. */
+HsStatus hs_metrics_importance(HsMetrics *metrics, int64_t step, int task, double learning_rate,
+                               const HsImportance *importance);
+/* What the report's head shows, as out_dir/run.json: threads and memory belong to this start of the run, so the record
+ * in metrics.jsonl, which is the same however a run is interrupted, does not hold them. */
+typedef struct HsMetricsRun {
+    const char *name, *device, *precision, *strategy, *model;
+    int64_t parameters, total_steps;
+    struct {
+        const char *what; /* "weights", "masters", ... */
+        int64_t bytes;
+    } memory[16];
+    int memory_count;
+    int task_count;
+    const char *const *task_names;
+    const int64_t *task_steps; /* optimizer steps of each */
+} HsMetricsRun;
+HsStatus hs_metrics_run(const char *out_dir, const HsMetricsRun *run);
 /* fsyncs both files and tells where they end. */
 HsStatus hs_metrics_sync(HsMetrics *metrics, HsMetricsPosition *position);
 HsStatus hs_metrics_destroy(HsMetrics *metrics);

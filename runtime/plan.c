@@ -224,7 +224,9 @@ static HsStatus dry_run(HsPlan *plan, const HsContext *context)
     HsContext dry = *context;
     dry.dry_run = true;
     dry.workspace_needed = 0;
+    /* Drawing labels is counted too: a probe runs in the same scratch. */
     HsExecution execution = { .training = plan->training,
+                              .sample_labels = plan->training,
                               .batch = plan->batch,
                               .sequence_length = plan->sequence_length };
     double *sums[] = { [HS_ACTION_FORWARD] = &plan->forward_flops,

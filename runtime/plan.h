@@ -73,9 +73,21 @@ void hs_plan_destroy(HsPlan *plan);
 HsStatus hs_plan_train(HsPlan *plan, HsContext *context, const int32_t *tokens, const int32_t *targets, uint64_t seed,
                        uint32_t step, int64_t row_offset, float gradient_scale, double *loss_sum);
 
+/* Forward and backward as hs_plan_train, but dropout and z-loss off: the gradient of -log p alone, in the model that
+ * evaluation sees, added to the parameters'.  gradient_scale multiplies the sum over counted targets.
+ * sample_labels: targets that are not -1 are drawn from the model's own distribution (hs_op_sample_labels, keyed by
+ * seed and step) before the loss.  row_losses (host, [B*T]) may be NULL. */
+HsStatus hs_plan_probe(HsPlan *plan, HsContext *context, const int32_t *tokens, const int32_t *targets,
+                       bool sample_labels, uint64_t seed, uint32_t step, float gradient_scale, double *loss_sum,
+                       float *row_losses);
+
 /* Forward only, dropout off: loss_sum, and per-row losses if row_losses (host, [B*T]) is given. */
 HsStatus hs_plan_evaluate(HsPlan *plan, HsContext *context, const int32_t *tokens, const int32_t *targets,
                           double *loss_sum, float *row_losses);
+
+/* The loss (nats; 0 for an ignored target) of one row of the latest micro-batch: batch row b, position t is row b T +
+ * t. */
+double hs_plan_row_loss(const HsPlan *plan, int64_t row);
 
 /* After a step with non-finite gradients: run the micro-batch again, looking at every weight, then at every value and
  * gradient after every action; writes e.g. "block.2.attention.out (forward, attention)", or "" if all is finite.  Slow;

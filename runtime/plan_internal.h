@@ -18,7 +18,8 @@ HsStatus hs_plan_place(HsPlan *plan);
 
 /* execute.c: how one run of actions differs from another. */
 typedef struct HsExecution {
-    bool training; /* dropout on */
+    bool training;      /* dropout and z-loss on */
+    bool sample_labels; /* the head replaces targets by labels drawn from the model */
     int64_t batch, sequence_length, position_start;
     uint64_t seed;
     uint32_t step;

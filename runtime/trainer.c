@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "kernels/base/log.h"
+#include "runtime/config_continual.h"
 
 static HsScalerKind scaler_kind(const HsConfig *config, const HsPrecision *precision)
 {
@@ -38,34 +39,11 @@ static HsOptimizerConfig optimizer_config(const HsConfig *config)
     };
 }
 
-/* Applied steps of the whole run: max_steps, or as many as max_epochs hold. */
-static HsStatus count_steps(HsTrainer *trainer)
-{
-    const HsConfig *config = trainer->config;
-    trainer->rows_per_step = config->training.batch_size * config->training.gradient_accumulation_steps;
-    trainer->total_steps = config->training.max_steps;
-    if (trainer->total_steps > 0)
-        return HS_OK;
-    int64_t windows = hs_dataset_windows(&trainer->dataset);
-    double steps = config->training.max_epochs * (double)windows / (double)trainer->rows_per_step;
-    if (!(steps >= 1))
-        return hs_fail(
-            HS_ECONFIG,
-            "max_epochs %g of %lld sequences is less than one step of %lld: lower batch_size, raise max_epochs "
-            "or set max_steps",
-            config->training.max_epochs, (long long)windows, (long long)trainer->rows_per_step);
-    trainer->total_steps = (int64_t)steps;
-    return HS_OK;
-}
-
 static HsStatus create_optimizer(HsTrainer *trainer, const HsOptimizerConfig *rule)
 {
     const HsConfig *config = trainer->config;
-    HsSchedule schedule;
-    int64_t decay_steps = config->schedule.decay_steps > 0 ? config->schedule.decay_steps : trainer->total_steps;
-    HS_TRY(hs_schedule_init(&schedule, config->schedule.kind, config->training.learning_rate,
-                            config->schedule.min_learning_rate, config->schedule.warmup_steps, decay_steps,
-                            config->schedule.wsd_decay_fraction));
+    HsSchedule schedule; /* a placeholder: each task sets its own */
+    HS_TRY(hs_schedule_init(&schedule, "constant", config->training.learning_rate, 0, 0, 0, 0));
     HsScalerConfig scaler = {
         .kind = scaler_kind(config, &trainer->precision),
         .init_scale = config->precision.init_scale,
@@ -80,9 +58,13 @@ static HsStatus create_optimizer(HsTrainer *trainer, const HsOptimizerConfig *ru
     if (!trainer->spans)
         return hs_fail(HS_ENOMEM, "no memory for %d parameter spans", trainer->model.param_count);
     trainer->span_count = hs_model_spans(&trainer->model, trainer->spans);
+    HS_TRY(hs_trainer_mark_excluded(trainer, trainer->spans, trainer->span_count));
     HS_TRY(
         hs_optimizer_init(&trainer->optimizer, &trainer->engine.device, rule, &schedule, &scaler, trainer->span_count));
     trainer->has_optimizer = true;
+    trainer->state.loss_scale =
+        (double)trainer->optimizer.scaler.scale; /* a run may be stopped before its first step */
+    trainer->state.scaler_hysteresis = trainer->optimizer.scaler.hysteresis_left;
     return HS_OK;
 }
 
@@ -102,23 +84,41 @@ static double mebibytes(size_t bytes)
     return (double)bytes / (1024.0 * 1024.0);
 }
 
+/* What the strategies will take on the device: spans have their shapes before anything is allocated. */
+static HsStatus continual_bytes(HsTrainer *trainer, size_t *bytes)
+{
+    HsSpan *spans = calloc((size_t)trainer->model.param_count, sizeof *spans);
+    if (!spans)
+        return hs_fail(HS_ENOMEM, "no memory for %d parameter spans", trainer->model.param_count);
+    int count = hs_model_spans(&trainer->model, spans);
+    HsStatus status = hs_trainer_mark_excluded(trainer, spans, count);
+    *bytes = status == HS_OK ? hs_continual_device_bytes(&trainer->continual_config, spans, count) : 0;
+    free(spans);
+    return status;
+}
+
 /* Refuse before anything is allocated. */
 static HsStatus check_memory(HsTrainer *trainer, int states)
 {
+    size_t strategies = 0;
+    HS_TRY(continual_bytes(trainer, &strategies));
     size_t model = hs_model_bytes(&trainer->model, &trainer->engine.context, true, states);
     size_t activations = trainer->train_plan.activation_bytes + trainer->evaluation_plan.activation_bytes;
     size_t workspace = trainer->train_plan.workspace_bytes + trainer->evaluation_plan.workspace_bytes;
+    /* The reservoir lies on the host, which is the device's memory only where the device is the host. */
+    size_t buffer = trainer->engine.device.host_accessible ? hs_trainer_reservoir_bytes(trainer) : 0;
+    size_t total = model + activations + workspace + strategies + buffer;
     double share = trainer->config->training.target_gpu_util;
     double allowed = share * (double)trainer->engine.device.memory_bytes;
-    if ((double)(model + activations + workspace) <= allowed)
+    if ((double)total <= allowed)
         return HS_OK;
     return hs_fail(
         HS_ENOMEM,
-        "the plan needs %.0f MiB (model and optimizer %.0f, activations %.0f, workspace %.0f), but "
-        "target_gpu_util %g of %.0f MiB allows %.0f: lower batch_size and raise gradient_accumulation_steps, or "
-        "set memory.recompute: block",
-        mebibytes(model + activations + workspace), mebibytes(model), mebibytes(activations), mebibytes(workspace),
-        share, mebibytes(trainer->engine.device.memory_bytes), allowed / (1024.0 * 1024.0));
+        "the plan needs %.0f MiB (model and optimizer %.0f, strategies %.0f, replay buffer %.0f, activations %.0f, "
+        "workspace %.0f), but target_gpu_util %g of %.0f MiB allows %.0f: lower batch_size and raise "
+        "gradient_accumulation_steps, or set memory.recompute: block",
+        mebibytes(total), mebibytes(model), mebibytes(strategies), mebibytes(buffer), mebibytes(activations),
+        mebibytes(workspace), share, mebibytes(trainer->engine.device.memory_bytes), allowed / (1024.0 * 1024.0));
 }
 
 static HsStatus create_model_and_plans(HsTrainer *trainer, const HsOptimizerConfig *rule)
@@ -128,7 +128,7 @@ static HsStatus create_model_and_plans(HsTrainer *trainer, const HsOptimizerConf
     HsRecompute policy;
     HS_TRY(
         hs_recompute_find(config->training.use_gradient_checkpointing ? "block" : config->memory.recompute, &policy));
-    HS_TRY(hs_model_create(config, &trainer->precision, hs_tokenizer_vocabulary(trainer->dataset.tokenizer),
+    HS_TRY(hs_model_create(config, &trainer->precision, hs_tokenizer_vocabulary(trainer->data.tokenizer),
                            &trainer->model));
     trainer->has_model = true;
     HS_TRY(hs_plan_create(&trainer->model, context, config->training.batch_size, config->training.max_length, true,
@@ -154,25 +154,76 @@ static void describe(const HsTrainer *trainer)
     hs_info("model: %s, %lld layers, width %lld, vocabulary %lld, %.3f million parameters", model->family,
             (long long)model->layers, (long long)model->width, (long long)model->vocabulary,
             1e-6 * (double)hs_model_parameter_count(model));
-    hs_info("data: %lld training and %lld validation tokens, %lld steps of %lld x %lld tokens",
-            (long long)trainer->dataset.train.count, (long long)trainer->dataset.validation.count,
-            (long long)trainer->total_steps, (long long)trainer->rows_per_step, (long long)config->training.max_length);
-    hs_info("memory (MiB): weights %.1f, masters %.1f, gradients %.1f, optimizer %.1f, packed %.1f, activations %.1f, "
-            "workspace %.1f",
-            mebibytes(model->weights.capacity), mebibytes(model->masters.capacity),
-            mebibytes(model->gradients.capacity), mebibytes(model->states.capacity), mebibytes(model->packed.capacity),
-            mebibytes(trainer->train_plan.activations.capacity), mebibytes(trainer->train_plan.workspace.capacity));
-    if (hs_config_is_set(config, "ewc.lambda") || hs_config_is_set(config, "mer.buffer_size"))
-        hs_info(
-            "the sections ewc and mer are set, but this version trains one task without a continual strategy: they are "
-            "checked and kept, and change nothing");
+    for (int i = 0; i < trainer->data.count; i++)
+        hs_info("%s %s: %lld training and %lld validation tokens",
+                trainer->data.count > 1 ? "task" : "data:", config->tasks[i].name,
+                (long long)trainer->data.tasks[i].train.count, (long long)trainer->data.tasks[i].validation.count);
+    hs_info("steps: %lld of %lld x %lld tokens", (long long)trainer->total_steps, (long long)trainer->rows_per_step,
+            (long long)config->training.max_length);
+    HsMetricsRun run = { 0 };
+    char memory[512] = "";
+    size_t used = 0;
+    hs_trainer_list_memory(trainer, &run);
+    for (int i = 0; i < run.memory_count && used < sizeof memory; i++)
+        used += (size_t)snprintf(memory + used, sizeof memory - used, "%s%s %.1f", i > 0 ? ", " : "",
+                                 run.memory[i].what, mebibytes((size_t)run.memory[i].bytes));
+    hs_info("memory (MiB): %s", memory);
 }
 
-static HsStatus create_loader_and_metrics(HsTrainer *trainer)
+static HsStatus write_run_info(HsTrainer *trainer)
 {
     const HsConfig *config = trainer->config;
-    HS_TRY(hs_loader_create(&trainer->dataset, trainer->rows_per_step, trainer->state.next_sample,
-                            config->data.prefetch, config->data.workers, &trainer->loader));
+    char strategy[128] = "", model[160];
+    size_t used = 0;
+    const HsContinualConfig *continual = &trainer->continual_config;
+    for (int i = 0; i < continual->strategy_count && used < sizeof strategy; i++)
+        used += (size_t)snprintf(strategy + used, sizeof strategy - used, "%s%s", i > 0 ? " + " : "",
+                                 continual->strategies[i]);
+    snprintf(model, sizeof model, "%.40s, %lld layers, width %lld", trainer->model.family,
+             (long long)trainer->model.layers, (long long)trainer->model.width);
+    const char **names = calloc((size_t)trainer->phase_count, sizeof *names);
+    if (!names)
+        return hs_fail(HS_ENOMEM, "no memory for %d task names", trainer->phase_count);
+    for (int i = 0; i < trainer->phase_count; i++)
+        names[i] = trainer->joint ? "all tasks" : config->tasks[i].name;
+    HsMetricsRun run = {
+        .name = config->training.out_dir,
+        .device = trainer->engine.why,
+        .precision = trainer->precision.name,
+        .strategy = strategy,
+        .model = model,
+        .parameters = hs_model_parameter_count(&trainer->model),
+        .total_steps = trainer->total_steps,
+        .task_count = trainer->phase_count,
+        .task_names = names,
+        .task_steps = trainer->phase_steps,
+    };
+    hs_trainer_list_memory(trainer, &run);
+    HsStatus status = hs_metrics_run(config->training.out_dir, &run);
+    free(names);
+    return status;
+}
+
+static HsStatus create_stream_and_metrics(HsTrainer *trainer)
+{
+    const HsConfig *config = trainer->config;
+    double *weights = calloc((size_t)trainer->data.count, sizeof *weights);
+    if (!weights)
+        return hs_fail(HS_ENOMEM, "no memory for %d task weights", trainer->data.count);
+    HsStreamOptions stream = {
+        .data = &trainer->data,
+        .joint = trainer->joint,
+        .weights = weights,
+        .plan = hs_continual_replay_plan(&trainer->continual_config, trainer->rows_per_step),
+        .reservoir = trainer->has_reservoir ? &trainer->reservoir : NULL,
+        .prefetch = config->data.prefetch,
+        .workers = config->data.workers,
+    };
+    for (int i = 0; i < trainer->data.count; i++)
+        weights[i] = (double)hs_trainer_task_steps(trainer, i);
+    HsStatus status = hs_stream_create(&stream, &trainer->stream);
+    free(weights);
+    HS_TRY(status);
     HsMetricsPosition position = { trainer->state.jsonl_bytes, trainer->state.tensorboard_bytes };
     HsMetricsOptions options = {
         .out_dir = config->training.out_dir,
@@ -181,7 +232,8 @@ static HsStatus create_loader_and_metrics(HsTrainer *trainer)
         .total_steps = trainer->total_steps,
         .resume_at = trainer->resumed ? &position : NULL,
     };
-    return hs_metrics_create(&options, &trainer->metrics);
+    HS_TRY(hs_metrics_create(&options, &trainer->metrics));
+    return write_run_info(trainer);
 }
 
 static HsStatus create(HsTrainer *trainer, const char *folder)
@@ -192,12 +244,14 @@ static HsStatus create(HsTrainer *trainer, const char *folder)
                                 sizeof trainer->precision_why));
     HsTokenizer *tokenizer;
     HS_TRY(checkpoint_tokenizer(folder, &tokenizer));
-    HS_TRY(hs_dataset_create(config, &config->tasks[0], tokenizer, &trainer->dataset));
-    trainer->has_dataset = true;
-    HS_TRY(count_steps(trainer));
+    HS_TRY(hs_task_data_create(config, tokenizer, &trainer->data));
+    trainer->has_data = true;
+    HS_TRY(hs_config_continual(config, &trainer->continual_config));
+    HS_TRY(hs_trainer_count_steps(trainer));
     HsOptimizerConfig rule = optimizer_config(config);
     HS_TRY(create_model_and_plans(trainer, &rule));
     HS_TRY(create_optimizer(trainer, &rule));
+    HS_TRY(hs_trainer_create_continual(trainer));
     size_t rows = (size_t)(config->training.batch_size * config->training.max_length);
     trainer->evaluation_tokens = calloc(rows, sizeof(int32_t));
     trainer->evaluation_targets = calloc(rows, sizeof(int32_t));
@@ -211,7 +265,7 @@ static HsStatus create(HsTrainer *trainer, const char *folder)
         trainer->peak_flops = context->backend->peak_flops(context, trainer->precision.forward.a);
     trainer->flops_per_token = hs_model_flops_per_token(&trainer->model, config->training.max_length);
     describe(trainer);
-    return create_loader_and_metrics(trainer);
+    return create_stream_and_metrics(trainer);
 }
 
 HsStatus hs_trainer_create(HsConfig *config, HsTrainer *trainer)
@@ -236,8 +290,10 @@ void hs_trainer_destroy(HsTrainer *trainer)
 {
     if (trainer->metrics)
         (void)hs_metrics_destroy(trainer->metrics);
-    if (trainer->loader)
-        hs_loader_destroy(trainer->loader);
+    hs_stream_destroy(trainer->stream);
+    hs_continual_destroy(trainer->continual);
+    if (trainer->has_reservoir)
+        hs_reservoir_deinit(&trainer->reservoir);
     if (trainer->has_optimizer)
         hs_optimizer_deinit(&trainer->optimizer);
     if (trainer->has_train_plan)
@@ -246,8 +302,11 @@ void hs_trainer_destroy(HsTrainer *trainer)
         hs_plan_destroy(&trainer->evaluation_plan);
     if (trainer->has_model)
         hs_model_destroy(&trainer->model);
-    if (trainer->has_dataset)
-        hs_dataset_deinit(&trainer->dataset);
+    if (trainer->has_data)
+        hs_task_data_deinit(&trainer->data);
+    if (trainer->has_matrix)
+        hs_matrix_deinit(&trainer->matrix);
+    free(trainer->phase_steps);
     free(trainer->spans);
     free(trainer->evaluation_tokens);
     free(trainer->evaluation_targets);

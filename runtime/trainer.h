@@ -4,30 +4,41 @@
  * bit-identical to one that was never disturbed.
  *
  *   trainer.c             create and destroy: data, model, plans, optimizer
+ *   trainer_tasks.c       one task after another: lengths, schedules, boundaries, the matrix
+ *   trainer_continual.c   strategies: what they protect, the Fisher, what is shown of them
  *   trainer_loop.c        one optimizer step after another; logging, evaluation, saving, signals
- *   trainer_checkpoint.c  save and restore
+ *   trainer_checkpoint.c  save and restore; trainer_state.c: the strategies' part of it
  *   evaluate.c            mean validation loss
  */
 #ifndef HS_RUNTIME_TRAINER_H
 #define HS_RUNTIME_TRAINER_H
 
+#include "optim/continual.h"
 #include "runtime/checkpoint.h"
-#include "runtime/data/dataset.h"
-#include "runtime/engine.h"
-#include "runtime/metrics.h"
+#include "runtime/data/stream.h"
 #include "runtime/decode.h"
+#include "runtime/engine.h"
+#include "runtime/matrix.h"
+#include "runtime/metrics.h"
 #include "runtime/plan.h"
 
 /* Everything beside tensors that a checkpoint restores; one row of state_table in trainer_checkpoint.c each. */
 typedef struct HsTrainerState {
     int64_t applied_steps, skipped_steps;
-    int64_t next_sample; /* index of the next sequence of the data order */
+    int64_t task;        /* index of the task (phase) in training; phase_count: all are done */
+    int64_t task_begun;  /* 1: its schedule, moments and strategies were set up */
+    int64_t task_steps;  /* applied in it; of a finished run: in the last task */
+    int64_t matrix_rows; /* evaluated so far, the untrained model's counted in */
+    HsStreamPosition position;
+    int64_t schedule_steps, moment_steps;
     int64_t tokens_seen;
     int64_t evaluated_at;   /* applied step of the latest evaluation, -1 before the first */
     double best_validation; /* NAN before the first */
     int64_t best_step;
     double window_loss; /* losses since the latest step record: their mean is what is logged */
     int64_t window_steps;
+    double window_replay_loss;
+    int64_t window_replay_steps;
     int64_t jsonl_bytes, tensorboard_bytes;
     double loss_scale;
     int64_t scaler_tracker, scaler_hysteresis;
@@ -38,16 +49,23 @@ typedef struct HsTrainer {
     HsEngine engine;
     HsPrecision precision;
     char precision_why[256];
-    HsDataset dataset;
+    HsTaskData data;
     HsModel model;
     HsPlan train_plan, evaluation_plan;
-    bool has_dataset, has_model, has_train_plan, has_evaluation_plan, has_optimizer;
+    bool has_data, has_model, has_train_plan, has_evaluation_plan, has_optimizer, has_matrix, has_reservoir;
     HsOptimizer optimizer;
     HsSpan *spans;
     int span_count;
-    HsLoader *loader;
+    HsContinualConfig continual_config;
+    HsContinual *continual;
+    HsReservoir reservoir;
+    HsStream *stream;
     HsMetrics *metrics;
+    HsMatrix matrix; /* of runs with several tasks */
     HsTrainerState state;
+    bool joint;
+    int phase_count;      /* trainings one after another: one a task, or a single joint one */
+    int64_t *phase_steps; /* applied steps of each */
     int64_t total_steps;
     int64_t rows_per_step;                           /* sequences of an optimizer step */
     int32_t *evaluation_tokens, *evaluation_targets; /* [batch_size, T] */
@@ -66,11 +84,46 @@ HsStatus hs_trainer_create(HsConfig *config, HsTrainer *trainer);
 HsStatus hs_trainer_run(HsTrainer *trainer);
 void hs_trainer_destroy(HsTrainer *trainer);
 
+/* One optimizer step of the task that is begun, nothing around it: no record, no checkpoint.  Allocates nothing.
+ * loss: mean over the new sequences' targets, NAN when every sequence is replayed. */
+HsStatus hs_trainer_step(HsTrainer *trainer, double *loss, HsStepReport *report);
+
 /* SIGINT and SIGTERM ask the loop to save and stop; a second one ends the process at once. */
 void hs_trainer_install_signals(void);
 
-/* A metrics record of this instant, everything but step, skipped steps and time left out. */
+/* A metrics record of this instant, everything but step, task, skipped steps and time left out. */
 HsMetricsRecord hs_trainer_record(const HsTrainer *trainer, const char *event);
+
+/* --- trainer_tasks.c --- */
+
+/* Phases and their lengths, from the tasks' keys and their data. */
+HsStatus hs_trainer_count_steps(HsTrainer *trainer);
+/* Applied steps that task `task` has on its own. */
+int64_t hs_trainer_task_steps(const HsTrainer *trainer, int task);
+/* Schedule, moments and strategies for the task in state.task (unless it is begun already), then its stream. */
+HsStatus hs_trainer_begin_task(HsTrainer *trainer);
+/* The task's last step was applied: strategies look at it, a checkpoint is saved, every task is evaluated. */
+HsStatus hs_trainer_finish_task(HsTrainer *trainer);
+/* Evaluations that the state owes: the untrained model's, or a boundary's that a killed run did not come to. */
+HsStatus hs_trainer_evaluate_owed(HsTrainer *trainer);
+/* Validation loss of the task in training, as an "eval" record. */
+HsStatus hs_trainer_evaluate_task(HsTrainer *trainer, int task);
+/* A finished run goes on because its last task became longer. */
+HsStatus hs_trainer_reopen(HsTrainer *trainer);
+/* Device memory by what it is for, into run->memory. */
+void hs_trainer_list_memory(const HsTrainer *trainer, HsMetricsRun *run);
+
+/* --- trainer_continual.c --- */
+
+/* Marks the spans that ewc.exclude leaves free.  errors: HS_ECONFIG for an entry that matches nothing */
+HsStatus hs_trainer_mark_excluded(const HsTrainer *trainer, HsSpan *spans, int count);
+/* Strategies and reservoir, after the model is committed and the spans are there; says how strong they are. */
+HsStatus hs_trainer_create_continual(HsTrainer *trainer);
+size_t hs_trainer_reservoir_bytes(const HsTrainer *trainer);
+/* The end of a task for the strategies, the Fisher's passes included. */
+HsStatus hs_trainer_consolidate(HsTrainer *trainer, int task);
+
+/* --- trainer_checkpoint.c, trainer_state.c --- */
 
 /* Write a checkpoint of this instant (after recording its event). */
 HsStatus hs_trainer_save(HsTrainer *trainer);
@@ -78,6 +131,10 @@ HsStatus hs_trainer_save(HsTrainer *trainer);
 HsStatus hs_trainer_resume(HsTrainer *trainer, const char *folder);
 /* What `resume` and out_dir's contents say: *folder is the checkpoint to go on from, or NULL.  Caller frees. */
 HsStatus hs_trainer_find_checkpoint(const HsConfig *config, char **folder);
+/* Strategies, reservoir and matrix: numbers into `state`, tensors into folder/continual.safetensors, and back. */
+HsStatus hs_trainer_save_continual(HsTrainer *trainer, HsJson *state);
+HsStatus hs_trainer_write_continual(HsTrainer *trainer, const char *folder);
+HsStatus hs_trainer_restore_continual(HsTrainer *trainer, const char *folder, const HsJson *state);
 
 /* Mean loss in nats a token over `windows` validation windows (0: all).  tokens, targets: scratch [batch, T]. */
 HsStatus hs_evaluate(HsPlan *plan, HsContext *context, const HsDataset *dataset, int64_t windows, int32_t *tokens,

@@ -4,7 +4,8 @@
  *
  *   model.safetensors      every parameter: the FP32 master where there is one, else the weight itself
  *   optimizer.safetensors  "<parameter>.<m|v|momentum>" for every parameter
- *   trainer.json           HsTrainerState, one member per row of state_table
+ *   trainer.json           HsTrainerState, one member per row of state_table; the strategies' part (trainer_state.c)
+ *   continual.safetensors  the strategies' tensors and the replay buffer
  *   config.yaml, tokenizer.json
  *
  * Nothing in it depends on the clock, so equal runs have equal checkpoints, byte for byte.
@@ -31,13 +32,30 @@ static const struct {
     enum StateKind kind;
     size_t offset;
 } state_table[] = {
-    STATE_ROW(STATE_INTEGER, applied_steps),     STATE_ROW(STATE_INTEGER, skipped_steps),
-    STATE_ROW(STATE_INTEGER, next_sample),       STATE_ROW(STATE_INTEGER, tokens_seen),
-    STATE_ROW(STATE_INTEGER, evaluated_at),      STATE_ROW(STATE_REAL, best_validation),
-    STATE_ROW(STATE_INTEGER, best_step),         STATE_ROW(STATE_REAL, window_loss),
-    STATE_ROW(STATE_INTEGER, window_steps),      STATE_ROW(STATE_INTEGER, jsonl_bytes),
-    STATE_ROW(STATE_INTEGER, tensorboard_bytes), STATE_ROW(STATE_REAL, loss_scale),
-    STATE_ROW(STATE_INTEGER, scaler_tracker),    STATE_ROW(STATE_INTEGER, scaler_hysteresis),
+    STATE_ROW(STATE_INTEGER, applied_steps),
+    STATE_ROW(STATE_INTEGER, skipped_steps),
+    STATE_ROW(STATE_INTEGER, task),
+    STATE_ROW(STATE_INTEGER, task_begun),
+    STATE_ROW(STATE_INTEGER, task_steps),
+    STATE_ROW(STATE_INTEGER, matrix_rows),
+    STATE_ROW(STATE_INTEGER, position.window),
+    STATE_ROW(STATE_INTEGER, position.window_step),
+    STATE_ROW(STATE_INTEGER, position.window_first),
+    STATE_ROW(STATE_INTEGER, schedule_steps),
+    STATE_ROW(STATE_INTEGER, moment_steps),
+    STATE_ROW(STATE_INTEGER, tokens_seen),
+    STATE_ROW(STATE_REAL, window_replay_loss),
+    STATE_ROW(STATE_INTEGER, window_replay_steps),
+    STATE_ROW(STATE_INTEGER, evaluated_at),
+    STATE_ROW(STATE_REAL, best_validation),
+    STATE_ROW(STATE_INTEGER, best_step),
+    STATE_ROW(STATE_REAL, window_loss),
+    STATE_ROW(STATE_INTEGER, window_steps),
+    STATE_ROW(STATE_INTEGER, jsonl_bytes),
+    STATE_ROW(STATE_INTEGER, tensorboard_bytes),
+    STATE_ROW(STATE_REAL, loss_scale),
+    STATE_ROW(STATE_INTEGER, scaler_tracker),
+    STATE_ROW(STATE_INTEGER, scaler_hysteresis),
 };
 
 static HsJson *state_to_json(const HsTrainerState *state)
@@ -118,10 +136,11 @@ static void free_lists(TensorLists *lists)
 
 static HsStatus write_extra(void *user, const char *folder)
 {
-    const HsTrainer *trainer = user;
+    HsTrainer *trainer = user;
+    HS_TRY(hs_trainer_write_continual(trainer, folder));
     char path[4096];
     snprintf(path, sizeof path, "%s/tokenizer.json", folder);
-    HS_TRY(hs_tokenizer_save(trainer->dataset.tokenizer, path));
+    HS_TRY(hs_tokenizer_save(trainer->data.tokenizer, path));
     snprintf(path, sizeof path, "%s/config.yaml", folder);
     FILE *file = fopen(path, "w");
     if (!file)
@@ -142,9 +161,15 @@ HsStatus hs_trainer_save(HsTrainer *trainer)
     HS_TRY(hs_metrics_sync(trainer->metrics, &position));
     trainer->state.jsonl_bytes = position.jsonl_bytes;
     trainer->state.tensorboard_bytes = position.tensorboard_bytes;
+    /* The mixing thread rests, so that reservoir and position belong to the batches trained on so far. */
+    if (trainer->state.task_begun) {
+        hs_stream_settle(trainer->stream);
+        trainer->state.position = hs_stream_position(trainer->stream);
+    }
     HsStatus status;
-    TensorLists lists;
+    TensorLists lists = { 0 };
     HsJson *state = state_to_json(&trainer->state);
+    HS_TRY_GOTO(status, hs_trainer_save_continual(trainer, state), done);
     HS_TRY_GOTO(status, list_tensors(trainer, &lists), done);
     HsCheckpointContent content = {
         .step = trainer->state.applied_steps,
@@ -217,15 +242,22 @@ static HsStatus restore(HsTrainer *trainer, const HsCheckpoint *checkpoint)
     snprintf(name, sizeof name, "%s/trainer.json", checkpoint->folder);
     HsTrainerState *state = &trainer->state;
     HS_TRY_GOTO(status, state_from_json(name, checkpoint->state, state), done);
+    if (state->task > trainer->phase_count || state->matrix_rows > trainer->phase_count + 1) {
+        status = hs_fail(HS_EFORMAT, "%s: task %lld of %d", name, (long long)state->task, trainer->phase_count);
+        goto done;
+    }
     if (!(state->loss_scale > 0) || !isfinite(state->loss_scale)) {
         status = hs_fail(HS_EFORMAT, "%s: loss_scale must be positive and finite", name);
         goto done;
     }
     trainer->optimizer.applied_steps = state->applied_steps;
     trainer->optimizer.skipped_steps = state->skipped_steps;
+    trainer->optimizer.schedule_steps = state->schedule_steps;
+    trainer->optimizer.moment_steps = state->moment_steps;
     trainer->optimizer.scaler.scale = (float)state->loss_scale;
     trainer->optimizer.scaler.tracker = state->scaler_tracker;
     trainer->optimizer.scaler.hysteresis_left = state->scaler_hysteresis;
+    status = hs_trainer_restore_continual(trainer, checkpoint->folder, checkpoint->state);
 done:
     free_lists(&lists);
     return status;
@@ -240,6 +272,7 @@ HsStatus hs_trainer_resume(HsTrainer *trainer, const char *folder)
     hs_checkpoint_close(&checkpoint);
     HS_TRY(status);
     trainer->resumed = true;
+    HS_TRY(hs_trainer_reopen(trainer));
     hs_info("going on from %s (step %lld)", folder, (long long)trainer->state.applied_steps);
     return HS_OK;
 }

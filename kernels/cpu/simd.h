@@ -88,6 +88,19 @@ HS_SIMD float hs_simd_sum(HsF32x16 v)
     return (b[0] + b[2]) + (b[1] + b[3]);
 }
 
+/* The lanes as doubles, for sums over whole tensors; and the sum of sixteen of those, again one fixed tree. */
+HS_SIMD void hs_simd_widen(HsF32x16 v, HsF64x8 *low, HsF64x8 *high)
+{
+    *low = __builtin_convertvector(__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7), HsF64x8);
+    *high = __builtin_convertvector(__builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15), HsF64x8);
+}
+
+HS_SIMD double hs_simd_sum_f64(HsF64x8 low, HsF64x8 high)
+{
+    low += high;
+    return ((low[0] + low[4]) + (low[1] + low[5])) + ((low[2] + low[6]) + (low[3] + low[7]));
+}
+
 HS_SIMD float hs_simd_largest(HsF32x16 v)
 {
     float largest = v[0];

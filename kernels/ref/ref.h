@@ -62,4 +62,23 @@ static inline uint16_t hs_ref_random_bits(const HsRng *rng, uint64_t element)
     return (uint16_t)(hs_rng_draw(rng, element / 4).word[element % 4] >> 16);
 }
 
+/* A parameter is its master where there is one, else its weight. */
+static inline double hs_ref_load_parameter(const HsTensor *master, const HsTensor *weight, int64_t index)
+{
+    return hs_ref_load(hs_tensor_present(master) ? master : weight, index);
+}
+
+/* The weight is the rounded master, not the rounded p: reloading the master gives the same weight, bit for bit. */
+static inline void hs_ref_store_parameter(const HsTensor *master, const HsTensor *weight, const HsRng *rng,
+                                          int64_t index, double p)
+{
+    if (hs_tensor_present(master))
+        hs_ref_store(weight, index, hs_ref_store_rounded(master, index, p));
+    else if (weight->dtype == HS_BF16)
+        ((uint16_t *)weight->data)[index] =
+            hs_bf16_encode_stochastic((float)p, hs_ref_random_bits(rng, (uint64_t)index));
+    else
+        hs_ref_store(weight, index, p);
+}
+
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Gradient statistics and the update rules.  Both rules unscale, update, refresh the weight from its master and clear
- * the gradient in one pass; a skipped step only clears the gradient.
+ * the gradient in one pass; a skipped step only clears the gradient.  What HsProtection adds is at the element, too.
  */
 #include "kernels/ref/ref.h"
 
@@ -25,21 +25,44 @@ HsStatus hs_ref_grad_stats(HsContext *context, const HsGradStatsArgs *args)
     return HS_OK;
 }
 
-static double load_parameter(const HsTensor *master, const HsTensor *weight, int64_t index)
+/* What the penalty pulls with at one element: strength * importance (an absent importance is 1), 0 without an anchor.
+ */
+static double pull(const HsProtection *protection, int64_t index)
 {
-    return hs_ref_load(hs_tensor_present(master) ? master : weight, index);
+    if (!hs_tensor_present(&protection->anchor))
+        return 0.0;
+    const bool weighted = hs_tensor_present(&protection->importance);
+    return (double)protection->strength * (weighted ? hs_ref_load(&protection->importance, index) : 1.0);
 }
 
-/* The weight is the rounded master, not the rounded p: reloading the master gives the same weight, bit for bit. */
-static void store_parameter(const HsTensor *master, const HsTensor *weight, const HsRng *rng, int64_t index, double p)
+/* Gradient step: d/dp of strength/2 importance (p - anchor)^2 (Kirkpatrick et al. 2017, eq. 3). */
+static double penalty_gradient(const HsProtection *protection, int64_t index, double p)
 {
-    if (hs_tensor_present(master))
-        hs_ref_store(weight, index, hs_ref_store_rounded(master, index, p));
-    else if (weight->dtype == HS_BF16)
-        ((uint16_t *)weight->data)[index] =
-            hs_bf16_encode_stochastic((float)p, hs_ref_random_bits(rng, (uint64_t)index));
-    else
-        hs_ref_store(weight, index, p);
+    if (protection->proximal || !hs_tensor_present(&protection->anchor))
+        return 0.0;
+    return pull(protection, index) * (p - hs_ref_load(&protection->anchor, index));
+}
+
+/* Proximal step: the minimum over q of (q - p)^2 / (2 rate) + pull/2 (q - anchor)^2 is
+ * q = (p + k anchor) / (1 + k), k = rate pull; written as a difference it is exactly p where p is the anchor. */
+static double proximal(const HsProtection *protection, int64_t index, double p, double rate)
+{
+    if (!protection->proximal || !hs_tensor_present(&protection->anchor))
+        return p;
+    const double k = rate * pull(protection, index);
+    return p - k / (1.0 + k) * (p - hs_ref_load(&protection->anchor, index));
+}
+
+/* A parameter's last steps: the proximal one, the store, and the path integral over what was stored. */
+static void finish(const HsProtection *protection, const HsTensor *master, const HsTensor *weight, const HsRng *rng,
+                   int64_t index, double p, double rate, double unscaled_gradient)
+{
+    const double before = hs_ref_load_parameter(master, weight, index);
+    hs_ref_store_parameter(master, weight, rng, index, proximal(protection, index, p, rate));
+    if (hs_tensor_present(&protection->path)) {
+        const double moved = hs_ref_load_parameter(master, weight, index) - before;
+        hs_ref_store(&protection->path, index, hs_ref_load(&protection->path, index) - unscaled_gradient * moved);
+    }
 }
 
 /* AdamW (Loshchilov & Hutter 2019, algorithm 2):
@@ -51,11 +74,12 @@ HsStatus hs_ref_adamw(HsContext *context, const HsAdamWArgs *args)
     const double rate = (double)scalars->learning_rate * (double)args->learning_rate_scale;
     const double beta1 = (double)args->beta1, beta2 = (double)args->beta2;
     for (int64_t i = 0; i < hs_tensor_count(&args->weight); i++) {
-        const double g = hs_ref_load(&args->grad, i) * (double)scalars->gradient_multiplier;
+        const double grad = hs_ref_load(&args->grad, i);
         hs_ref_store(&args->grad, i, 0.0);
         if (scalars->skip)
             continue;
-        double p = load_parameter(&args->master, &args->weight, i);
+        double p = hs_ref_load_parameter(&args->master, &args->weight, i);
+        const double g = grad * (double)scalars->gradient_multiplier + penalty_gradient(&args->protection, i, p);
         p -= rate * (double)args->weight_decay * p;
         const double m = beta1 * hs_ref_load(&args->m, i) + (1.0 - beta1) * g;
         const double v = beta2 * hs_ref_load(&args->v, i) + (1.0 - beta2) * g * g;
@@ -63,7 +87,8 @@ HsStatus hs_ref_adamw(HsContext *context, const HsAdamWArgs *args)
         hs_ref_store(&args->v, i, v);
         p -= rate * (m / (double)scalars->bias_correction1) /
              (sqrt(v / (double)scalars->bias_correction2) + (double)args->epsilon);
-        store_parameter(&args->master, &args->weight, &args->rng, i, p);
+        finish(&args->protection, &args->master, &args->weight, &args->rng, i, p, rate,
+               grad * (double)scalars->unscale);
     }
     return HS_OK;
 }
@@ -77,11 +102,12 @@ HsStatus hs_ref_sgd(HsContext *context, const HsSgdArgs *args)
     const double rate = (double)scalars->learning_rate * (double)args->learning_rate_scale;
     const double momentum = (double)args->momentum;
     for (int64_t i = 0; i < hs_tensor_count(&args->weight); i++) {
-        const double g = hs_ref_load(&args->grad, i) * (double)scalars->gradient_multiplier;
+        const double grad = hs_ref_load(&args->grad, i);
         hs_ref_store(&args->grad, i, 0.0);
         if (scalars->skip)
             continue;
-        const double p = load_parameter(&args->master, &args->weight, i);
+        const double p = hs_ref_load_parameter(&args->master, &args->weight, i);
+        const double g = grad * (double)scalars->gradient_multiplier + penalty_gradient(&args->protection, i, p);
         const double descent = g + (double)args->weight_decay * p;
         double direction = descent;
         if (hs_tensor_present(&args->buffer)) {
@@ -89,7 +115,8 @@ HsStatus hs_ref_sgd(HsContext *context, const HsSgdArgs *args)
             hs_ref_store(&args->buffer, i, buffer);
             direction = args->nesterov ? descent + momentum * buffer : buffer;
         }
-        store_parameter(&args->master, &args->weight, &args->rng, i, p - rate * direction);
+        finish(&args->protection, &args->master, &args->weight, &args->rng, i, p - rate * direction, rate,
+               grad * (double)scalars->unscale);
     }
     return HS_OK;
 }

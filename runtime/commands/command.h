@@ -13,7 +13,10 @@
 #define HS_COMMANDS(X)                                                                                  \
     X(train, "--config FILE [section.key=value ...]",                                                   \
       "train; goes on from the run's latest checkpoint if there is one")                                \
-    X(eval, "--checkpoint DIR [section.key=value ...]", "validation loss of a checkpoint")              \
+    X(compare, "--config FILE --strategies none,ewc,er,mer,joint --seeds 3",                            \
+      "continual-learning strategies side by side: table with spread, and page")                        \
+    X(report, "--run DIR", "write a run's report.html anew from its metrics")                           \
+    X(eval, "--checkpoint DIR [section.key=value ...]", "validation loss of a checkpoint on each task") \
     X(generate, "--checkpoint DIR [--prompt TEXT]", "sample text from a checkpoint")                    \
     X(inspect, "--checkpoint DIR", "tensors, number ranges, underflow and overflow of a checkpoint")    \
     X(selftest, "[--device cpu|ref]", "every kernel against the reference, with error and speed")       \

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * trainer eval --checkpoint DIR: validation loss of a checkpoint, over all windows unless evaluation.batches is set.
+ * trainer eval --checkpoint DIR: validation loss of a checkpoint on every task, over all windows unless --batches is
+ * set.
  */
 #include <argp.h>
 #include <math.h>
@@ -45,36 +46,51 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     }
 }
 
-static HsStatus evaluate_plan(HsLoadedModel *loaded, HsPlan *plan, const HsDataset *dataset, int64_t batches)
+/* One task after another: loss, perplexity, and the excess over the floor where it is known. */
+static HsStatus print_losses(HsLoadedModel *loaded, HsPlan *plan, const HsTaskData *data, int64_t windows,
+                             int32_t *buffer)
 {
     const HsConfig *config = &loaded->config;
-    HsStatus status = HS_OK;
+    size_t tokens = (size_t)(config->training.batch_size * config->training.max_length);
+    double mean = 0;
+    for (int i = 0; i < data->count; i++) {
+        const HsDataset *dataset = &data->tasks[i];
+        double loss = 0, floor = dataset->validation.entropy_floor;
+        HS_TRY(hs_evaluate(plan, &loaded->engine.context, dataset, windows, buffer, buffer + tokens, &loss));
+        mean += loss / data->count;
+        if (data->count > 1)
+            printf("task             %s\n", config->tasks[i].name);
+        printf("validation loss  %.6f nats a token\nperplexity       %.4f\n", loss, exp(loss));
+        if (!isnan(floor))
+            printf("entropy floor    %.6f nats a token (excess %.6f)\n", floor, loss - floor);
+    }
+    if (data->count > 1)
+        printf("mean loss        %.6f nats a token over %d tasks\n", mean, data->count);
+    return HS_OK;
+}
+
+static HsStatus evaluate_plan(HsLoadedModel *loaded, HsPlan *plan, const HsTaskData *data, int64_t batches)
+{
+    const HsConfig *config = &loaded->config;
     size_t tokens = (size_t)(config->training.batch_size * config->training.max_length);
     int32_t *buffer = calloc(2 * tokens, sizeof *buffer);
     if (!buffer)
         return hs_fail(HS_ENOMEM, "no memory for a batch of %zu tokens", tokens);
-    double loss = 0;
-    HS_TRY_GOTO(status, hs_plan_commit(plan, &loaded->engine.context), done);
-    HS_TRY_GOTO(status,
-                hs_evaluate(plan, &loaded->engine.context, dataset, batches * config->training.batch_size, buffer,
-                            buffer + tokens, &loss),
-                done);
-    printf("checkpoint       %s\nvalidation loss  %.6f nats a token\nperplexity       %.4f\n", loaded->folder, loss,
-           exp(loss));
-    if (!isnan(dataset->validation.entropy_floor))
-        printf("entropy floor    %.6f nats a token (excess %.6f)\n", dataset->validation.entropy_floor,
-               loss - dataset->validation.entropy_floor);
-done:
+    HsStatus status = hs_plan_commit(plan, &loaded->engine.context);
+    if (status == HS_OK) {
+        printf("checkpoint       %s\n", loaded->folder);
+        status = print_losses(loaded, plan, data, batches * config->training.batch_size, buffer);
+    }
     free(buffer);
     return status;
 }
 
-static HsStatus evaluate_dataset(HsLoadedModel *loaded, const HsDataset *dataset, int64_t batches)
+static HsStatus evaluate_data(HsLoadedModel *loaded, const HsTaskData *data, int64_t batches)
 {
     HsPlan plan;
     HS_TRY(hs_plan_create(&loaded->model, &loaded->engine.context, loaded->config.training.batch_size,
                           loaded->config.training.max_length, false, HS_RECOMPUTE_NONE, 1, &plan));
-    HsStatus status = evaluate_plan(loaded, &plan, dataset, batches);
+    HsStatus status = evaluate_plan(loaded, &plan, data, batches);
     hs_plan_destroy(&plan);
     return status;
 }
@@ -82,12 +98,12 @@ static HsStatus evaluate_dataset(HsLoadedModel *loaded, const HsDataset *dataset
 static HsStatus evaluate(HsLoadedModel *loaded, const Arguments *arguments)
 {
     HS_TRY(hs_loaded_model_init(loaded, arguments->checkpoint, arguments->overrides.count, arguments->overrides.items));
-    HsDataset dataset;
+    HsTaskData data;
     HsTokenizer *tokenizer = loaded->tokenizer;
-    loaded->tokenizer = NULL; /* the dataset owns it from here */
-    HS_TRY(hs_dataset_create(&loaded->config, &loaded->config.tasks[0], tokenizer, &dataset));
-    HsStatus status = evaluate_dataset(loaded, &dataset, arguments->batches);
-    hs_dataset_deinit(&dataset);
+    loaded->tokenizer = NULL; /* the data own it from here */
+    HS_TRY(hs_task_data_create(&loaded->config, tokenizer, &data));
+    HsStatus status = evaluate_data(loaded, &data, arguments->batches);
+    hs_task_data_deinit(&data);
     return status;
 }
 

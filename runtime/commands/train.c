@@ -72,7 +72,7 @@ static HsStatus print_sample(HsTrainer *trainer)
         return HS_OK;
     HsSampling sampling = { .temperature = 0.8, .top_p = 1, .seed = (uint64_t)config->training.seed };
     printf("--- a sample of %lld tokens ---\n", (long long)config->evaluation.sample_tokens);
-    return hs_generate_text(&trainer->model, &trainer->engine.context, trainer->dataset.tokenizer,
+    return hs_generate_text(&trainer->model, &trainer->engine.context, trainer->data.tokenizer,
                             config->evaluation.sample_prompt, config->evaluation.sample_tokens, &sampling, stdout);
 }
 

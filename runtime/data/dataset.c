@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * From a task's sources to a dataset.
+ * From the tasks' sources to datasets, one task or all of them.
  *
- *     list sources -> read them into one corpus -> tokenizer -> encode and split (dataset_stream.c) -> check lengths
+ *     list sources -> read them into one corpus a task -> tokenizer -> encode and split (dataset_stream.c) -> check
  *
- * Train and validation text share one corpus, because a char tokenizer must know the characters of both.
+ * Every file is read once.  Where the tokenizer exists from the start, a task is encoded as soon as it is read, and its
+ * text freed; a char tokenizer must know every task's characters, of training and validation text, so that all is read
+ * first (dataset_tokenizer.c).
  */
 #include "runtime/data/dataset_build.h"
 
+#include <assert.h>
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,34 +51,25 @@ static HsStatus list_sources(HsDatasetBuild *building)
     return status == HS_OK ? HS_OK : hs_error_prefix(status, "task %s: validation", task->name);
 }
 
-/* Other tokenizers exist before any text is read; only char is made from it. */
-static HsStatus create_tokenizer_early(HsDatasetBuild *building)
-{
-    const HsConfig *config = building->config;
-    if (building->tokenizer)
-        return HS_OK;
-    if (strcmp(config->tokenizer.kind, "char") != 0) {
-        const char *path = config->tokenizer.path[0] ? config->tokenizer.path : NULL;
-        return hs_tokenizer_create(config->tokenizer.kind, path, NULL, 0, &building->tokenizer);
-    }
-    if (hs_source_list_has_tokens(&building->sources))
-        return hs_fail(
-            HS_ECONFIG,
-            "task %s: token files (.bin) need a tokenizer that exists, but tokenizer.kind: char is made from "
-            "this task's text; set tokenizer.kind to the one that wrote them, or give text files only",
-            building->task->name);
-    return HS_OK;
-}
-
-/* Sources in a list are different text even if they have the same name: each has its own seed. */
+/* Sources in a list are different text even if they have the same name, and so are those of two tasks: each has its
+ * own seed. */
 static uint64_t source_seed(const HsDatasetBuild *building, int source)
 {
     const uint32_t site = 0x534f5552;
     bool validates = source >= building->train_sources;
     uint32_t index = (uint32_t)(validates ? source - building->train_sources : source);
-    const uint32_t counter[4] = { index, validates, 0, site };
+    const uint32_t counter[4] = { index, validates, building->task_index, site };
     HsPhilox bits = hs_philox((uint64_t)building->config->training.seed, counter);
     return (uint64_t)bits.word[1] << 32 | bits.word[0];
+}
+
+/* Of the order of windows.  The first task's is the run's own, later ones are drawn from it. */
+static uint64_t window_seed(const HsDatasetBuild *building)
+{
+    const uint32_t counter[4] = { building->task_index, 0, 0, 0x5441534b };
+    uint64_t seed = (uint64_t)building->config->training.seed;
+    HsPhilox bits = hs_philox(seed, counter);
+    return building->task_index == 0 ? seed : (uint64_t)bits.word[1] << 32 | bits.word[0];
 }
 
 static HsStatus read_sources(HsDatasetBuild *building)
@@ -97,32 +90,13 @@ static HsStatus read_sources(HsDatasetBuild *building)
         options.seed = source_seed(building, i);
         /* A tenth is enough to measure with, as with the default share. */
         options.synthetic_bytes = i < building->train_sources ? task->synthetic_tokens : task->synthetic_tokens / 10;
-        HS_TRY(hs_source_read(&building->sources.items[i], &options, corpus));
+        HS_TRY(hs_dataset_blame_task(building, hs_source_read(&building->sources.items[i], &options, corpus)));
     }
     if (building->sources.count == building->train_sources)
         building->train_pieces = corpus->piece_count;
     if (building->train_pieces == 0)
         return hs_fail(HS_ECONFIG, "task %s: train holds no text: every file in it is empty", task->name);
     return HS_OK;
-}
-
-static HsStatus create_char_tokenizer(HsDatasetBuild *building)
-{
-    const HsCorpus *corpus = &building->corpus;
-    HsStatus status = hs_tokenizer_create("char", NULL, corpus->text, corpus->text_length, &building->tokenizer);
-    if (status != HS_EFORMAT)
-        return status;
-    /* Some file is not UTF-8.  Its offset in all text together helps nobody: find the piece and its own offset. */
-    for (int64_t i = 0; i < corpus->piece_count; i++) {
-        const HsPiece *piece = &corpus->pieces[i];
-        HsTokenizer *probe = NULL;
-        if (piece->length == 0)
-            continue;
-        if (hs_tokenizer_create("char", NULL, corpus->text + piece->start, piece->length, &probe) != HS_OK)
-            return hs_dataset_blame(building, piece, status);
-        hs_tokenizer_destroy(probe);
-    }
-    return status;
 }
 
 static bool has_target(const HsStreamTokens *stream)
@@ -153,30 +127,71 @@ static HsStatus check_length(const HsDatasetBuild *building, const HsDataset *da
     return HS_OK;
 }
 
-static HsStatus build(HsDatasetBuild *building, HsDataset *dataset)
+/* From a corpus that is read and a tokenizer; the text is not needed any more. */
+static HsStatus finish(HsDatasetBuild *building, HsTokenizer *tokenizer, HsDataset *dataset)
 {
-    HS_TRY(list_sources(building));
-    HS_TRY(create_tokenizer_early(building));
-    HS_TRY(read_sources(building));
-    if (!building->tokenizer)
-        HS_TRY(create_char_tokenizer(building));
-    HS_TRY(hs_dataset_encode(building, dataset));
+    building->tokenizer = dataset->tokenizer = tokenizer;
+    HS_TRY(hs_dataset_blame_task(building, hs_dataset_encode(building, dataset)));
+    hs_corpus_deinit(&building->corpus);
     HS_TRY(check_length(building, dataset, &dataset->train, "train"));
     return check_length(building, dataset, &dataset->validation, "validation");
 }
 
-HsStatus hs_dataset_create(const HsConfig *config, const HsTaskConfig *task, HsTokenizer *tokenizer, HsDataset *dataset)
+/* All phases; `*tokenizer` may be given, and is made otherwise. */
+static HsStatus build(HsDatasetBuild *buildings, int count, HsTokenizer **tokenizer, HsDataset *datasets)
 {
-    HsDatasetBuild building = { .config = config, .task = task, .tokenizer = tokenizer };
+    for (int i = 0; i < count; i++)
+        HS_TRY(list_sources(&buildings[i]));
+    if (!*tokenizer)
+        HS_TRY(hs_dataset_tokenizer_early(buildings, count, tokenizer));
+    bool early = *tokenizer != NULL;
+    for (int i = 0; i < count; i++) {
+        buildings[i].tokenizer = *tokenizer;
+        HS_TRY(read_sources(&buildings[i]));
+        if (early)
+            HS_TRY(finish(&buildings[i], *tokenizer, &datasets[i]));
+    }
+    if (early)
+        return HS_OK;
+    HS_TRY(hs_dataset_tokenizer_from_text(buildings, count, tokenizer));
+    for (int i = 0; i < count; i++)
+        HS_TRY(finish(&buildings[i], *tokenizer, &datasets[i]));
+    return HS_OK;
+}
+
+/* A task's place in the list; a task from elsewhere counts as the first. */
+static uint32_t index_of_task(const HsConfig *config, const HsTaskConfig *task)
+{
+    for (int i = 0; i < config->task_count; i++)
+        if (&config->tasks[i] == task)
+            return (uint32_t)i;
+    return 0;
+}
+
+static void begin(const HsConfig *config, const HsTaskConfig *task, HsDatasetBuild *building, HsDataset *dataset)
+{
+    *building = (HsDatasetBuild){ .config = config, .task = task, .task_index = index_of_task(config, task) };
     *dataset = (HsDataset){
         .sequence_length = config->training.max_length,
         .random_windows = strcmp(config->data.sampling, "random") == 0,
-        .seed = (uint64_t)config->training.seed,
+        .seed = window_seed(building),
     };
-    HsStatus status = build(&building, dataset);
-    dataset->tokenizer = building.tokenizer;
-    hs_source_list_deinit(&building.sources);
-    hs_corpus_deinit(&building.corpus);
+}
+
+static void end(HsDatasetBuild *building)
+{
+    hs_source_list_deinit(&building->sources);
+    hs_corpus_deinit(&building->corpus);
+}
+
+HsStatus hs_dataset_create(const HsConfig *config, const HsTaskConfig *task, HsTokenizer *tokenizer, HsDataset *dataset)
+{
+    HsDatasetBuild building;
+    begin(config, task, &building, dataset);
+    HsStatus status = build(&building, 1, &tokenizer, dataset);
+    dataset->tokenizer = tokenizer;
+    dataset->owns_tokenizer = true;
+    end(&building);
     if (status != HS_OK)
         hs_dataset_deinit(dataset);
     return status;
@@ -189,7 +204,49 @@ void hs_dataset_deinit(HsDataset *dataset)
         free(streams[i]->tokens);
         free(streams[i]->loss_mask);
     }
-    if (dataset->tokenizer)
+    if (dataset->owns_tokenizer)
         hs_tokenizer_destroy(dataset->tokenizer);
     *dataset = (HsDataset){ 0 };
+}
+
+HsStatus hs_task_data_create(const HsConfig *config, HsTokenizer *tokenizer, HsTaskData *data)
+{
+    int count = config->task_count;
+    HsStatus status = HS_OK;
+    assert(count > 0);
+    *data = (HsTaskData){ .tokenizer = tokenizer };
+    HsDatasetBuild *buildings = calloc((size_t)count, sizeof *buildings);
+    data->tasks = calloc((size_t)count, sizeof *data->tasks);
+    if (!buildings || !data->tasks) {
+        status = hs_fail(HS_ENOMEM, "no memory for the data of %d tasks", count);
+        goto clean_up;
+    }
+    data->count = count;
+    for (int i = 0; i < count; i++)
+        begin(config, &config->tasks[i], &buildings[i], &data->tasks[i]);
+    status = build(buildings, count, &data->tokenizer, data->tasks);
+    for (int i = 0; i < count; i++)
+        end(&buildings[i]);
+clean_up:
+    free(buildings);
+    if (status != HS_OK)
+        hs_task_data_deinit(data);
+    return status;
+}
+
+void hs_task_data_deinit(HsTaskData *data)
+{
+    for (int i = 0; i < data->count; i++)
+        hs_dataset_deinit(&data->tasks[i]);
+    free(data->tasks);
+    hs_tokenizer_destroy(data->tokenizer);
+    *data = (HsTaskData){ 0 };
+}
+
+bool hs_task_data_masked(const HsTaskData *data)
+{
+    bool masked = false;
+    for (int i = 0; i < data->count; i++)
+        masked |= data->tasks[i].train.loss_mask != NULL;
+    return masked;
 }

@@ -27,7 +27,8 @@ typedef struct HsStreamTokens {
 
 typedef struct HsDataset {
     HsStreamTokens train, validation;
-    HsTokenizer *tokenizer; /* owned */
+    HsTokenizer *tokenizer;
+    bool owns_tokenizer; /* false: HsTaskData's */
     int64_t sequence_length;
     bool random_windows;
     uint64_t seed;
@@ -35,8 +36,9 @@ typedef struct HsDataset {
 
 /* Reads the task's sources, makes or loads the tokenizer, encodes, splits.  An existing tokenizer (from a checkpoint)
  * may be given and is owned from then on, also when this fails; NULL otherwise.  A share cut off for validation begins
- * at the nearest document where the text is synthetic, so that its floor is exact. errors: HS_ECONFIG, HS_EIO,
- * HS_EFORMAT with file and line or offset. */
+ * at the nearest document where the text is synthetic, so that its floor is exact.  Where `task` is an entry of
+ * config->tasks, its text and windows are those that hs_task_data_create makes.  errors: HS_ECONFIG, HS_EIO,
+ * HS_EFORMAT with file and line or offset, and with the task where there are several. */
 HsStatus hs_dataset_create(const HsConfig *config, const HsTaskConfig *task, HsTokenizer *tokenizer,
                            HsDataset *dataset);
 void hs_dataset_deinit(HsDataset *dataset);
@@ -51,7 +53,27 @@ int64_t hs_dataset_validation_windows(const HsDataset *dataset);
 void hs_dataset_validation_sample(const HsDataset *dataset, int64_t index, int64_t of, int32_t *tokens,
                                   int32_t *targets);
 
-/* A prefetching loader of effective batches: batch k holds the rows first_index + k * rows + [0, rows).  Its content
+/* The datasets of all tasks under one tokenizer.  A char tokenizer is made from every task's text; synthetic sources of
+ * the same name in different tasks hold different text.  An existing tokenizer is owned from then on, also on failure.
+ */
+typedef struct HsTaskData {
+    HsDataset *tasks; /* [count], in the order of the list; each borrows the tokenizer */
+    int count;
+    HsTokenizer *tokenizer;
+} HsTaskData;
+HsStatus hs_task_data_create(const HsConfig *config, HsTokenizer *tokenizer, HsTaskData *data);
+void hs_task_data_deinit(HsTaskData *data);
+bool hs_task_data_masked(const HsTaskData *data); /* some task's training data has a loss mask */
+
+/* Where rows come from: a pure function of the index. */
+typedef struct HsSampler {
+    void (*sample)(const void *user, int64_t index, int32_t *tokens, int32_t *targets);
+    const void *user;
+    int64_t sequence_length;
+} HsSampler;
+HsSampler hs_dataset_sampler(const HsDataset *dataset);
+
+/* A prefetching loader of batches: batch k holds the rows first_index + k * rows + [0, rows).  Its content
  * does not depend on the number of workers, nor on how far ahead they are. */
 typedef struct HsBatch {
     int64_t rows;     /* sequences: batch_size * gradient_accumulation_steps */
@@ -62,19 +84,21 @@ typedef struct HsBatch {
 } HsBatch;
 
 typedef struct HsLoader HsLoader;
-HsStatus hs_loader_create(const HsDataset *dataset, int64_t rows, int64_t first_index, int64_t prefetch,
+HsStatus hs_loader_create(const HsSampler *sampler, int64_t rows, int64_t first_index, int64_t prefetch,
                           int64_t workers, HsLoader **loader);
 /* Blocks until the next batch is there; valid until the next call.  Never allocates, and succeeds always today. */
 HsStatus hs_loader_next(HsLoader *loader, const HsBatch **batch);
 void hs_loader_destroy(HsLoader *loader);
 
 /* Built-in sources with a known entropy: "arithmetic", "english", "brackets", "code", "mixture" (the four in random
- * order).  Text of at least `bytes` bytes, every document followed by a blank line.  entropy_nats: of the whole text,
- * the sum of -log p over the generator's choices; divided by the token count it is the floor.  The caller frees. */
+ * order), and for one task after another "addition", "facts", "words", "reversal" and "permuted0" to "permuted4".  Text
+ * of at least `bytes` bytes, every document followed by a blank line.  entropy_nats: of the whole text, the sum of
+ * -log p over the generator's choices; divided by the token count it is the floor.  The caller frees. */
 struct HsSyntheticWriter;
 typedef struct HsSynthetic {
     const char *name, *doc;
     void (*write)(struct HsSyntheticWriter *writer); /* one document */
+    uint32_t variant;                                /* which one of several sources that share `write` */
 } HsSynthetic;
 extern const HsSynthetic hs_synthetic_table[];
 extern const int hs_synthetic_count;

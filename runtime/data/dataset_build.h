@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What dataset.c (reading) and dataset_stream.c (encoding and splitting) share.  Internal to runtime/data.
+ * What dataset.c (reading), dataset_tokenizer.c and dataset_stream.c (encoding and splitting) share.  Internal to
+ * runtime/data.
  */
 #ifndef HS_RUNTIME_DATA_DATASET_BUILD_H
 #define HS_RUNTIME_DATA_DATASET_BUILD_H
@@ -12,7 +13,8 @@
 typedef struct HsDatasetBuild {
     const HsConfig *config;
     const HsTaskConfig *task;
-    HsTokenizer *tokenizer;
+    uint32_t task_index;    /* keeps the seeds of tasks apart */
+    HsTokenizer *tokenizer; /* borrowed; NULL until it is made */
     HsSourceList sources;
     int train_sources; /* sources[0 .. train_sources) train, the rest validates */
     double share;      /* percent cut off for validation; 0: validation has its own sources */
@@ -23,6 +25,15 @@ typedef struct HsDatasetBuild {
 
 /* Puts the piece's file, and line where it has one, before the message; returns `status`. */
 HsStatus hs_dataset_blame(const HsDatasetBuild *building, const HsPiece *piece, HsStatus status);
+
+/* Puts the task before the message where there are several tasks; returns `status`. */
+HsStatus hs_dataset_blame_task(const HsDatasetBuild *building, HsStatus status);
+
+/* Before any text is read: the tokenizer, unless it is made from text (kind char), which leaves NULL.
+ * errors: HS_ECONFIG when it is to be made from token files, and the tokenizer's */
+HsStatus hs_dataset_tokenizer_early(const HsDatasetBuild *buildings, int count, HsTokenizer **tokenizer);
+/* Kind char, from what was read: the union of every corpus's characters.  errors: HS_EFORMAT with file and offset */
+HsStatus hs_dataset_tokenizer_from_text(const HsDatasetBuild *buildings, int count, HsTokenizer **tokenizer);
 
 /* The corpus, with building->tokenizer, to dataset->train and dataset->validation.
  * errors: HS_ENOMEM, and the tokenizer's with the file's name */

@@ -79,6 +79,16 @@ void hs_dataset_sample(const HsDataset *dataset, int64_t index, int32_t *tokens,
     copy_window(&dataset->train, start, dataset->sequence_length, tokens, targets);
 }
 
+static void sample_dataset(const void *user, int64_t index, int32_t *tokens, int32_t *targets)
+{
+    hs_dataset_sample(user, index, tokens, targets);
+}
+
+HsSampler hs_dataset_sampler(const HsDataset *dataset)
+{
+    return (HsSampler){ sample_dataset, dataset, dataset->sequence_length };
+}
+
 int64_t hs_dataset_validation_windows(const HsDataset *dataset)
 {
     return (dataset->validation.count - 1) / dataset->sequence_length;

@@ -21,6 +21,13 @@ HsStatus hs_dataset_blame(const HsDatasetBuild *building, const HsPiece *piece, 
     return hs_error_prefix(status, "%s", name);
 }
 
+HsStatus hs_dataset_blame_task(const HsDatasetBuild *building, HsStatus status)
+{
+    if (status == HS_OK || building->config->task_count < 2)
+        return status;
+    return hs_error_prefix(status, "task %s", building->task->name);
+}
+
 static HsStatus encode_piece(const HsDatasetBuild *building, const HsPiece *piece, HsTokens *tokens)
 {
     const HsCorpus *corpus = &building->corpus;

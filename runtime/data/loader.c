@@ -25,7 +25,7 @@ typedef struct Slot {
 } Slot;
 
 struct HsLoader {
-    const HsDataset *dataset;
+    HsSampler sampler;
     int64_t rows, first_index;
     Slot *slots;
     int64_t slot_count;
@@ -42,13 +42,13 @@ struct HsLoader {
 
 static void fill(const HsLoader *loader, int64_t number, HsBatch *batch)
 {
-    const HsDataset *dataset = loader->dataset;
-    int64_t length = dataset->sequence_length;
+    const HsSampler *sampler = &loader->sampler;
+    int64_t length = sampler->sequence_length;
     batch->first_index = loader->first_index + number * loader->rows;
     batch->counted = 0;
     for (int64_t row = 0; row < loader->rows; row++) {
         int32_t *targets = batch->targets + row * length;
-        hs_dataset_sample(dataset, batch->first_index + row, batch->tokens + row * length, targets);
+        sampler->sample(sampler->user, batch->first_index + row, batch->tokens + row * length, targets);
         for (int64_t t = 0; t < length; t++)
             batch->counted += targets[t] >= 0;
     }
@@ -77,7 +77,7 @@ static void *work(void *argument)
 
 static HsStatus allocate_slots(HsLoader *loader)
 {
-    int64_t length = loader->dataset->sequence_length;
+    int64_t length = loader->sampler.sequence_length;
     loader->slots = calloc((size_t)loader->slot_count, sizeof *loader->slots);
     if (!loader->slots)
         return hs_fail(HS_ENOMEM, "no memory for %" PRId64 " prefetched batches; lower data.prefetch",
@@ -119,7 +119,7 @@ static HsStatus start_workers(HsLoader *loader, int64_t workers)
     return HS_OK;
 }
 
-HsStatus hs_loader_create(const HsDataset *dataset, int64_t rows, int64_t first_index, int64_t prefetch,
+HsStatus hs_loader_create(const HsSampler *sampler, int64_t rows, int64_t first_index, int64_t prefetch,
                           int64_t workers, HsLoader **result)
 {
     if (rows < 1 || first_index < 0 || prefetch < 1 || workers < 1)
@@ -131,7 +131,7 @@ HsStatus hs_loader_create(const HsDataset *dataset, int64_t rows, int64_t first_
     HsLoader *loader = calloc(1, sizeof *loader);
     if (!loader)
         return hs_fail(HS_ENOMEM, "no memory for a loader");
-    loader->dataset = dataset;
+    loader->sampler = *sampler;
     loader->rows = rows;
     loader->first_index = first_index;
     loader->slot_count = prefetch + 1; /* one is in the consumer's hands */

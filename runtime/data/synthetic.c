@@ -17,14 +17,23 @@
 static void write_mixture(HsSyntheticWriter *writer);
 
 const HsSynthetic hs_synthetic_table[] = {
-    { "arithmetic", "sums, differences and products with their results", hs_synthetic_arithmetic },
-    { "english", "sentences of a small grammar with agreement in number", hs_synthetic_english },
-    { "brackets", "nested brackets of four kinds", hs_synthetic_brackets },
-    { "code", "a small programming language with declared variables, calls and loops", hs_synthetic_code },
-    { "mixture", "documents of the four others in random order", write_mixture },
+    { "arithmetic", "sums, differences and products with their results", hs_synthetic_arithmetic, 0 },
+    { "english", "sentences of a small grammar with agreement in number", hs_synthetic_english, 0 },
+    { "brackets", "nested brackets of four kinds", hs_synthetic_brackets, 0 },
+    { "code", "a small programming language with declared variables, calls and loops", hs_synthetic_code, 0 },
+    { "mixture", "documents of the four above in random order", write_mixture, 0 },
+    { "addition", "sums of two-digit numbers", hs_synthetic_addition, 0 },
+    { "facts", "lines key:value of a fixed table of 200", hs_synthetic_facts, 0 },
+    { "words", "a Markov chain over 128 pseudo-words", hs_synthetic_words, 0 },
+    { "reversal", "five letters, and the same letters backwards", hs_synthetic_reversal, 0 },
+    { "permuted0", "english under a permutation of the small letters", hs_synthetic_permuted, 0 },
+    { "permuted1", "the same under another permutation", hs_synthetic_permuted, 1 },
+    { "permuted2", "the same under another permutation", hs_synthetic_permuted, 2 },
+    { "permuted3", "the same under another permutation", hs_synthetic_permuted, 3 },
+    { "permuted4", "the same under another permutation", hs_synthetic_permuted, 4 },
 };
 const int hs_synthetic_count = sizeof hs_synthetic_table / sizeof hs_synthetic_table[0];
-enum { MIXED_SOURCES = 4 };
+enum { MIXED_SOURCES = 4 }; /* the first rows */
 
 /* Decodable: a document's first character is a digit, a capital letter, a bracket or a small letter, by its source. */
 static void write_mixture(HsSyntheticWriter *writer)
@@ -124,7 +133,7 @@ HsStatus hs_synthetic_write(const char *name, uint64_t seed, int64_t bytes, HsSy
         return hs_fail(HS_ECONFIG, "there is no synthetic source `%s`", name);
     uint64_t document = 0;
     while ((int64_t)text->length < bytes) {
-        HsSyntheticWriter writer = { .text = text, .seed = seed, .document = document++ };
+        HsSyntheticWriter writer = { .text = text, .seed = seed, .document = document++, .variant = source->variant };
         source->write(&writer);
         if (writer.out_of_memory)
             return hs_fail(HS_ENOMEM, "no memory for %" PRId64 " bytes of synthetic:%s; lower synthetic_tokens", bytes,

@@ -33,6 +33,7 @@ typedef struct HsSyntheticWriter {
     HsSyntheticText *text;
     uint64_t seed, document; /* draws are Philox of (seed, document, draw number) */
     uint32_t draw;
+    uint32_t variant; /* of the table's row */
     HsPhilox block;
     double nats;
     bool out_of_memory; /* sticky: generators need not look */
@@ -60,5 +61,10 @@ void hs_synthetic_arithmetic(HsSyntheticWriter *writer);
 void hs_synthetic_english(HsSyntheticWriter *writer);
 void hs_synthetic_brackets(HsSyntheticWriter *writer);
 void hs_synthetic_code(HsSyntheticWriter *writer);
+void hs_synthetic_addition(HsSyntheticWriter *writer);
+void hs_synthetic_facts(HsSyntheticWriter *writer);
+void hs_synthetic_words(HsSyntheticWriter *writer);
+void hs_synthetic_reversal(HsSyntheticWriter *writer);
+void hs_synthetic_permuted(HsSyntheticWriter *writer);
 
 #endif

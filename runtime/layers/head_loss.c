@@ -8,8 +8,15 @@
  * hidden. The loss is a sum over rows, so the chunks are independent, and the gradient needs nothing but the chunk's
  * logits: training does forward and backward in one call (`turns`).  dlogits takes the logits' memory when the formats
  * agree.
+ *
+ * A probe may draw the targets from the model instead of reading them: label n ~ softmax(logits[n]), written over the
+ * target.  This is the only place where logits exist.  The head runs once a pass under every recomputation policy, so
+ * the label that makes the loss is the one that makes the gradient.
  */
 #include "runtime/layers/layer.h"
+
+/* Apart from every step's own site, which are small numbers. */
+enum { SITE_LABELS = 0x4c41424c };
 
 static int64_t chunk_rows(const HsStep *step, int64_t rows)
 {
@@ -61,6 +68,15 @@ static HsStatus chunk_backward(const HsRun *run, HsTensor hidden, HsTensor dlogi
     return hs_op_matmul(run->context, &weight_gradient);
 }
 
+/* Draws are numbered by row, so they do not depend on where chunks begin. */
+static HsStatus draw_targets(const HsRun *run, HsTensor logits, HsTensor targets, int64_t first)
+{
+    HsSampleLabelsArgs args = { .rng = run->rng, .logits = logits, .targets = targets };
+    args.rng.site = SITE_LABELS;
+    args.rng.row_offset += first;
+    return hs_op_sample_labels(run->context, &args);
+}
+
 static HsStatus run_chunks(const HsRun *run, const HsStep *step, bool backward)
 {
     int64_t rows = run->inputs[0].shape[0], chunk = chunk_rows(step, rows);
@@ -68,14 +84,17 @@ static HsStatus run_chunks(const HsRun *run, const HsStep *step, bool backward)
         int64_t count = rows - first < chunk ? rows - first : chunk;
         HsTensor hidden = hs_tensor_rows(run->inputs[0], first, count);
         HsTensor logits = hs_tensor_rows(run->scratch[0], 0, count);
+        HsTensor targets = hs_tensor_rows(run->inputs[1], first, count);
         HsTensor dlogits = { 0 };
         if (backward)
             dlogits = hs_tensor_present(&run->scratch[1]) ? hs_tensor_rows(run->scratch[1], 0, count) : logits;
         HS_TRY(hs_layer_head_logits(run->context, run->params[0], hidden, logits));
+        if (run->sample_labels)
+            HS_TRY(draw_targets(run, logits, targets, first));
         HsCrossEntropyArgs loss = {
             .logits = logits,
-            .targets = hs_tensor_rows(run->inputs[1], first, count),
-            .z_loss = step->attributes.z_loss,
+            .targets = targets,
+            .z_loss = hs_run_z_loss(run, step),
             .gradient_scale = run->gradient_scale,
             .losses = hs_tensor_rows(run->outputs[0], first, count),
             .dlogits = dlogits,

@@ -14,7 +14,8 @@
 /* One call's view of the world.  Tensors of rank 0 are absent. */
 typedef struct HsRun {
     HsContext *context;
-    bool training;                  /* dropout on */
+    bool training;                  /* dropout and z-loss on */
+    bool sample_labels;             /* the head draws its targets from the model */
     int64_t batch, sequence_length; /* rows = batch * sequence_length */
     int64_t position_start;         /* of row 0; 0 except in decoding */
     HsRng rng;                      /* site is the step's */
@@ -75,6 +76,12 @@ static inline HsHeads hs_run_heads(const HsRun *run, const HsStep *step)
     heads.batch = run->batch;
     heads.sequence_length = run->sequence_length;
     return heads;
+}
+
+/* What training adds to -log p and its gradient: neither evaluation nor a probe has any of it. */
+static inline float hs_run_z_loss(const HsRun *run, const HsStep *step)
+{
+    return run->training ? step->attributes.z_loss : 0.0f;
 }
 
 static inline float hs_run_dropout(const HsRun *run, const HsStep *step)

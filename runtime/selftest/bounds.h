@@ -25,4 +25,22 @@ static inline double hs_bound_gelu_derivative(double x)
     return hs_gamma(HS_FUNCTION_ROUNDINGS + 12) * (1.0 + fabs(x) * slope);
 }
 
+/* Sums of f32 products in double, by the reference and by a backend in another order: each may be off by this bound. */
+static inline double hs_bound_double_sum(int64_t terms, double magnitude)
+{
+    return 2.0 * hs_tolerance(terms, 0, HS_F64, HS_F64, magnitude, 0.0);
+}
+
+/* An updated parameter's error goes to where it lives; a weight beside a master sees the master's rounding too. */
+static inline void hs_bound_parameter(HsTrial *trial, int weight, int master, int64_t i, double error)
+{
+    if (!hs_operand_present(trial, master)) {
+        trial->operands[weight].error[i] = error;
+        return;
+    }
+    trial->operands[master].error[i] = error;
+    const double p = fabs(hs_exact(trial, master)[i]);
+    trial->operands[weight].error[i] = error + hs_tolerance(0, 0, HS_F32, HS_F32, 0.0, p + error);
+}
+
 #endif

@@ -1,64 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Cases of the gradient statistics and of the update rules.
+ * Cases of the update rules, plain and with what continual learning adds.
  */
-#include "runtime/selftest/trial.h"
+#include "runtime/selftest/bounds.h"
 
-#include <math.h>
 #include <string.h>
-
-/* grad_stats: three tensors of columns, columns + 1 and 2 columns elements, of dtype, out and other */
-#define STATS(n)                                                                         \
-    { HS_F32, HS_F32, HS_F32, .columns = n }, { HS_BF16, HS_F32, HS_F16, .columns = n }, \
-        { HS_F32, HS_BF16, HS_F16, .columns = n, .options = HS_CASE_NONFINITE },         \
-    {                                                                                    \
-        HS_BF16, HS_F16, HS_F32, .columns = n, .options = HS_CASE_NONFINITE              \
-    }
-
-static const HsCase stats_cases[] = {
-    STATS(1), STATS(2), STATS(7), STATS(17), STATS(63), STATS(64), STATS(65), STATS(129), STATS(5000), STATS(70000),
-};
-
-enum { FIRST, SECOND, THIRD, SUM_SQUARES, NONFINITE, TENSOR_COUNT = 3 };
-
-static void declare_stats(HsTrial *trial)
-{
-    const HsCase *config = trial->config;
-    HsOperand *operands = trial->operands;
-    operands[FIRST] = hs_input("first", 1.0, hs_tensor_1d(NULL, config->dtype, config->columns));
-    operands[SECOND] = hs_input("second", 1.0, hs_tensor_1d(NULL, config->out, config->columns + 1));
-    operands[THIRD] = hs_input("third", 1.0, hs_tensor_2d(NULL, config->other, 2, config->columns));
-    for (int i = 0; i < TENSOR_COUNT && hs_case_has(trial, HS_CASE_NONFINITE); i++)
-        operands[i].fill = HS_FILL_BROKEN;
-    operands[SUM_SQUARES] = hs_output("sum_squares", hs_tensor_1d(NULL, HS_F64, TENSOR_COUNT));
-    operands[NONFINITE] = hs_output("nonfinite", hs_tensor_1d(NULL, HS_I64, TENSOR_COUNT));
-}
-
-static HsStatus call_stats(HsTrial *trial, HsContext *context, const HsTensor *t)
-{
-    (void)trial;
-    return hs_op_grad_stats(context, &(HsGradStatsArgs){ .tensors = t,
-                                                         .count = TENSOR_COUNT,
-                                                         .sum_squares = t[SUM_SQUARES].data,
-                                                         .nonfinite = t[NONFINITE].data });
-}
-
-/* A sum of squares in f32, at worst. */
-static void bound_stats(HsTrial *trial)
-{
-    for (int i = 0; i < TENSOR_COUNT; i++)
-        trial->operands[SUM_SQUARES].error[i] =
-            hs_gamma(hs_tensor_count(&trial->operands[i].tensor) + 1) * hs_exact(trial, SUM_SQUARES)[i];
-}
-
-const HsOpTest hs_op_test_grad_stats = {
-    .cases = stats_cases,
-    .case_count = HS_COUNT_OF(stats_cases),
-    .speed = { HS_F32, HS_BF16, HS_F32, .columns = 1000000 },
-    .declare = declare_stats,
-    .bound = bound_stats,
-    .call = call_stats,
-};
 
 /* update rules: weight in dtype, gradient in other */
 #define UPDATE(n, more)                                                                          \
@@ -72,20 +18,36 @@ const HsOpTest hs_op_test_grad_stats = {
         HS_BF16, HS_F32, HS_F32, .columns = n, .options = (more) | HS_CASE_MASTER | HS_CASE_SKIP \
     }
 
+/* Protection: both steps with and without an importance, each alone and with the path integral; the path alone. */
+#define GUARDED(n, more)                                                                                          \
+    UPDATE(n, (more) | HS_CASE_ANCHOR | HS_CASE_IMPORTANCE),                                                      \
+        UPDATE(n, (more) | HS_CASE_ANCHOR | HS_CASE_IMPORTANCE | HS_CASE_PROXIMAL),                               \
+        UPDATE(n, (more) | HS_CASE_ANCHOR), UPDATE(n, (more) | HS_CASE_ANCHOR | HS_CASE_PROXIMAL),                \
+        UPDATE(n, (more) | HS_CASE_PATH), UPDATE(n, (more) | HS_CASE_PATH | HS_CASE_ANCHOR | HS_CASE_IMPORTANCE), \
+        UPDATE(n, (more) | HS_CASE_PATH | HS_CASE_ANCHOR | HS_CASE_IMPORTANCE | HS_CASE_PROXIMAL)
+
 static const HsCase adamw_cases[] = {
-    UPDATE(1, 0),  UPDATE(2, 0),  UPDATE(3, 0),   UPDATE(7, 0),   UPDATE(17, 0),   UPDATE(63, 0),
-    UPDATE(64, 0), UPDATE(65, 0), UPDATE(127, 0), UPDATE(129, 0), UPDATE(5000, 0),
+    UPDATE(1, 0),   UPDATE(2, 0),   UPDATE(3, 0),    UPDATE(7, 0),      UPDATE(17, 0),   UPDATE(63, 0),
+    UPDATE(64, 0),  UPDATE(65, 0),  UPDATE(127, 0),  UPDATE(129, 0),    UPDATE(5000, 0), GUARDED(1, 0),
+    GUARDED(17, 0), GUARDED(65, 0), GUARDED(129, 0), GUARDED(20000, 0),
 };
 
-#define SGD(n) UPDATE(n, 0), UPDATE(n, HS_CASE_MOMENTUM), UPDATE(n, HS_CASE_MOMENTUM | HS_CASE_NESTEROV)
-static const HsCase sgd_cases[] = { SGD(1), SGD(3), SGD(17), SGD(64), SGD(65), SGD(129), SGD(5000) };
-
-enum { SCALARS, GRAD, WEIGHT, MASTER, M, V, BUFFER = M };
-
-static const HsStepScalars step_scalars = {
-    .learning_rate = 0.01f, .gradient_multiplier = 0.37f, .bias_correction1 = 0.271f, .bias_correction2 = 0.0297f
+#define SGD(n)         UPDATE(n, 0), UPDATE(n, HS_CASE_MOMENTUM), UPDATE(n, HS_CASE_MOMENTUM | HS_CASE_NESTEROV)
+#define GUARDED_SGD(n) GUARDED(n, 0), GUARDED(n, HS_CASE_MOMENTUM), GUARDED(n, HS_CASE_MOMENTUM | HS_CASE_NESTEROV)
+static const HsCase sgd_cases[] = {
+    SGD(1), SGD(3), SGD(17), SGD(64), SGD(65), SGD(129), SGD(5000), GUARDED_SGD(17), GUARDED_SGD(65), GUARDED(20000, 0),
 };
+
+enum { SCALARS, GRAD, WEIGHT, MASTER, M, V, IMPORTANCE, ANCHOR, PATH, BUFFER = M };
+
+static const HsStepScalars step_scalars = { .learning_rate = 0.01f,
+                                            .gradient_multiplier = 0.37f,
+                                            .bias_correction1 = 0.271f,
+                                            .bias_correction2 = 0.0297f,
+                                            .unscale = 0.61f };
 static const float decay = 0.1f, rate_scale = 0.5f, beta1 = 0.9f, beta2 = 0.99f, adam_epsilon = 1e-8f, momentum = 0.9f;
+/* lr strength importance is near 1 in the proximal step, and the pull in the gradient step some hundred gradients. */
+static const float strength = 300.0f;
 
 /* The operands that both rules share. */
 static void declare_parameter(HsTrial *trial)
@@ -100,6 +62,22 @@ static void declare_parameter(HsTrial *trial)
     if (hs_case_has(trial, HS_CASE_MASTER))
         operands[MASTER] = hs_updated("master", 1.0, hs_tensor_1d(NULL, HS_F32, config->columns));
     operands[WEIGHT].one_sided = config->dtype == HS_BF16 && !hs_case_has(trial, HS_CASE_MASTER);
+    const HsTensor state = hs_tensor_1d(NULL, HS_F32, config->columns);
+    if (hs_case_has(trial, HS_CASE_IMPORTANCE))
+        operands[IMPORTANCE] = hs_filled(hs_input("importance", 1.0, state), HS_FILL_POSITIVE);
+    if (hs_case_has(trial, HS_CASE_ANCHOR))
+        operands[ANCHOR] = hs_input("anchor", 1.0, state);
+    if (hs_case_has(trial, HS_CASE_PATH))
+        operands[PATH] = hs_updated("path", 0.1, state);
+}
+
+static HsProtection protection_of(const HsTrial *trial, const HsTensor *t)
+{
+    return (HsProtection){ .importance = t[IMPORTANCE],
+                           .anchor = t[ANCHOR],
+                           .path = t[PATH],
+                           .strength = strength,
+                           .proximal = hs_case_has(trial, HS_CASE_PROXIMAL) };
 }
 
 static HsStatus prepare_update(HsTrial *trial, HsContext *reference)
@@ -132,44 +110,92 @@ static HsStatus call_adamw(HsTrial *trial, HsContext *context, const HsTensor *t
                                                 .m = t[M],
                                                 .v = t[V],
                                                 .master = t[MASTER],
-                                                .weight = t[WEIGHT] });
+                                                .weight = t[WEIGHT],
+                                                .protection = protection_of(trial, t) });
 }
 
-/* The parameter's error goes to where it lives; a weight beside a master sees the master's rounding too. */
-static void set_parameter_error(HsTrial *trial, int64_t i, double error)
+static const double *parameter_before(const HsTrial *trial)
 {
-    if (!hs_operand_present(trial, MASTER)) {
-        trial->operands[WEIGHT].error[i] = error;
+    return hs_initial(trial, hs_operand_present(trial, MASTER) ? MASTER : WEIGHT);
+}
+
+static double learning_rate(void)
+{
+    return (double)step_scalars.learning_rate * (double)rate_scale;
+}
+
+/* strength * importance, 0 without an anchor */
+static double pull(const HsTrial *trial, int64_t i)
+{
+    if (!hs_operand_present(trial, ANCHOR))
+        return 0.0;
+    return (double)strength * (hs_operand_present(trial, IMPORTANCE) ? hs_initial(trial, IMPORTANCE)[i] : 1.0);
+}
+
+static bool has_gradient_step(const HsTrial *trial)
+{
+    return hs_operand_present(trial, ANCHOR) && !hs_case_has(trial, HS_CASE_PROXIMAL);
+}
+
+/* The sizes of what a gradient is made of: |grad multiplier| + |strength importance (p - anchor)|. */
+static double gradient_size(const HsTrial *trial, int64_t i)
+{
+    const double g = fabs(hs_initial(trial, GRAD)[i] * (double)step_scalars.gradient_multiplier);
+    if (!has_gradient_step(trial))
+        return g;
+    return g + pull(trial, i) * fabs(parameter_before(trial)[i] - hs_initial(trial, ANCHOR)[i]);
+}
+
+/* Roundings on that size: one product; or one difference, two products and an addition. */
+static int gradient_roundings(const HsTrial *trial)
+{
+    return has_gradient_step(trial) ? 4 : 1;
+}
+
+/* What comes after the rule, whose p is off by `error`.
+ * Proximal: k takes 3 roundings, k / (1 + k) two more and dampens k's; difference, product: 7 on what is taken away,
+ * which is k / (1 + k) (p - anchor) = k (p_new - anchor); then the subtraction.  p's own error only shrinks.
+ * Path: what is stored differs by its whole tolerance, and difference, unscaling and product round once each. */
+static void bound_finish(HsTrial *trial, int64_t i, double error)
+{
+    const bool master = hs_operand_present(trial, MASTER);
+    const int kept = master ? MASTER : WEIGHT;
+    const double p = hs_exact(trial, kept)[i];
+    if (hs_case_has(trial, HS_CASE_PROXIMAL))
+        error += hs_gamma(7) * learning_rate() * pull(trial, i) * (fabs(p - hs_initial(trial, ANCHOR)[i]) + error) +
+                 hs_gamma(1) * fabs(p);
+    hs_bound_parameter(trial, WEIGHT, MASTER, i, error);
+    if (!hs_operand_present(trial, PATH))
         return;
-    }
-    trial->operands[MASTER].error[i] = error;
-    const double p = fabs(hs_exact(trial, MASTER)[i]);
-    trial->operands[WEIGHT].error[i] = error + hs_tolerance(0, 0, HS_F32, HS_F32, 0.0, p + error);
+    const HsOperand *operand = &trial->operands[kept];
+    const double rounding = hs_tolerance(0, 0, HS_F32, operand->tensor.dtype, 0.0, fabs(p) + error);
+    const double stored = error + rounding * (operand->one_sided ? 2.0 : 1.0);
+    const double g = fabs(hs_initial(trial, GRAD)[i] * (double)step_scalars.unscale);
+    const double moved = fabs(p - hs_initial(trial, kept)[i]) + stored;
+    trial->operands[PATH].error[i] = g * (stored + hs_gamma(3) * moved);
 }
 
-static double initial_parameter(const HsTrial *trial, int64_t i)
-{
-    return hs_initial(trial, hs_operand_present(trial, MASTER) ? MASTER : WEIGHT)[i];
-}
-
-/* m: two products and an addition, g itself one product.  v: the same with g^2; all its terms are positive, so its
- * error is relative.  The step m/bc1 / (sqrt(v/bc2) + eps) passes m's error on and half of v's, and adds its own
- * roundings. */
+/* m: two products and an addition after the gradient's roundings.  v: the same with g^2, where all terms are positive
+ * but g itself may be a difference.  The step m/bc1 / (sqrt(v/bc2) + eps) passes m's error on and half of v's relative
+ * one, and adds its own roundings. */
 static void bound_adamw(HsTrial *trial)
 {
+    const int roundings = gradient_roundings(trial);
     for (int64_t i = 0; i < trial->config->columns && !hs_case_has(trial, HS_CASE_SKIP); i++) {
-        const double g = fabs(hs_initial(trial, GRAD)[i] * (double)step_scalars.gradient_multiplier);
-        const double b1 = (double)beta1, rate = (double)step_scalars.learning_rate * (double)rate_scale;
+        const double g = gradient_size(trial, i), b1 = (double)beta1, b2 = (double)beta2, rate = learning_rate();
         const double m = b1 * fabs(hs_initial(trial, M)[i]) + (1.0 - b1) * g, v = hs_exact(trial, V)[i];
-        const double p = fabs(initial_parameter(trial, i));
-        trial->operands[M].error[i] = hs_gamma(4) * m;
-        trial->operands[V].error[i] = hs_gamma(6) * v;
+        const double v_size = b2 * hs_initial(trial, V)[i] + (1.0 - b2) * g * g;
+        const double p = fabs(parameter_before(trial)[i]);
+        trial->operands[M].error[i] = hs_gamma(3 + roundings) * m;
+        trial->operands[V].error[i] = hs_gamma(4 + 2 * roundings) * v_size;
         const double step = rate * m / (double)step_scalars.bias_correction1 /
                             (sqrt(v / (double)step_scalars.bias_correction2) + (double)adam_epsilon);
-        /* m: 4, v: 6 / 2, quotients, products, root and sum: 8 and a function */
-        const double error = hs_gamma(4 + 3 + 8 + HS_FUNCTION_ROUNDINGS) * step +
-                             hs_gamma(3) * (p * (1.0 + rate * (double)decay) + step);
-        set_parameter_error(trial, i, error);
+        /* |sqrt(1 + e) - 1| <= e / 2 (1 + e); quotients, products, root and sum: 8 and a function */
+        const double relative = trial->operands[V].error[i] / v;
+        const double error =
+            (hs_gamma(3 + roundings + 8 + HS_FUNCTION_ROUNDINGS) + relative / 2) * (1 + relative) * step +
+            hs_gamma(3) * (p * (1.0 + rate * (double)decay) + step);
+        bound_finish(trial, i, error);
     }
 }
 
@@ -201,23 +227,25 @@ static HsStatus call_sgd(HsTrial *trial, HsContext *context, const HsTensor *t)
                                             .grad = t[GRAD],
                                             .buffer = t[BUFFER],
                                             .master = t[MASTER],
-                                            .weight = t[WEIGHT] });
+                                            .weight = t[WEIGHT],
+                                            .protection = protection_of(trial, t) });
 }
 
-/* d = g + wd p: 3 roundings on |g| + wd |p|; each of buffer, direction and parameter adds a product and an addition. */
+/* d = g + wd p: two roundings after the gradient's, on |g| + wd |p|; each of buffer, direction and parameter adds a
+ * product and an addition. */
 static void bound_sgd(HsTrial *trial)
 {
+    const int roundings = gradient_roundings(trial);
     for (int64_t i = 0; i < trial->config->columns && !hs_case_has(trial, HS_CASE_SKIP); i++) {
-        const double g = fabs(hs_initial(trial, GRAD)[i] * (double)step_scalars.gradient_multiplier);
-        const double rate = (double)step_scalars.learning_rate * (double)rate_scale;
-        const double p = fabs(initial_parameter(trial, i)), descent = g + (double)decay * p;
+        const double p = fabs(parameter_before(trial)[i]), rate = learning_rate();
+        const double descent = gradient_size(trial, i) + (double)decay * p;
         double direction = descent;
         if (hs_case_has(trial, HS_CASE_MOMENTUM)) {
             const double buffer = (double)momentum * fabs(hs_initial(trial, BUFFER)[i]) + descent;
-            trial->operands[BUFFER].error[i] = hs_gamma(5) * buffer;
+            trial->operands[BUFFER].error[i] = hs_gamma(4 + roundings) * buffer;
             direction = hs_case_has(trial, HS_CASE_NESTEROV) ? descent + (double)momentum * buffer : buffer;
         }
-        set_parameter_error(trial, i, hs_gamma(9) * rate * direction + hs_gamma(1) * (p + rate * direction));
+        bound_finish(trial, i, hs_gamma(8 + roundings) * rate * direction + hs_gamma(1) * (p + rate * direction));
     }
 }
 

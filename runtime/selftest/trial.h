@@ -38,7 +38,12 @@ enum {
     HS_CASE_SKIP = 1 << 18,
     HS_CASE_STOCHASTIC = 1 << 19,
     HS_CASE_NONFINITE = 1 << 20,
-    HS_CASE_HUGE = 1 << 21 /* scores that overflow a naive exp */
+    HS_CASE_HUGE = 1 << 21, /* scores that overflow a naive exp */
+    HS_CASE_ANCHOR = 1 << 22,
+    HS_CASE_IMPORTANCE = 1 << 23,
+    HS_CASE_PROXIMAL = 1 << 24,
+    HS_CASE_PATH = 1 << 25,
+    HS_CASE_MERGE = 1 << 26
 };
 
 /* Sizes and choices of a case; each operation reads its own. */
@@ -86,7 +91,9 @@ typedef struct HsTrial HsTrial;
 
 /* A row per operation.  `declare` fills trial->operands at the operation's own indices (unused ones stay absent);
  * `prepare` (may be NULL) replaces random images by consistent ones; `bound` fills error (NULL: zero);
- * `call` runs the operation on tensors, one per operand. */
+ * `call` runs the operation on tensors, one per operand; `accepts` (may be NULL) judges an element of an output of
+ * integers that differs from the reference's: rounding can move a choice where a distance to the result means nothing.
+ */
 typedef struct HsOpTest {
     const HsCase *cases;
     int case_count;
@@ -95,6 +102,7 @@ typedef struct HsOpTest {
     HsStatus (*prepare)(HsTrial *trial, HsContext *reference);
     void (*bound)(HsTrial *trial);
     HsStatus (*call)(HsTrial *trial, HsContext *context, const HsTensor *tensors);
+    bool (*accepts)(const HsTrial *trial, int operand, int64_t element, double value);
 } HsOpTest;
 
 #define HS_OP_TEST_EXTERN(name, Args, formula) extern const HsOpTest hs_op_test_##name;

@@ -44,7 +44,17 @@ record() {
 
 # tensors DIR: one line per file of the latest checkpoint that training computed.
 tensors() {
-    (cd "$1/checkpoints/$(cat "$1/checkpoints/latest")" && sha256sum model.safetensors optimizer.safetensors trainer.json)
+    (
+        cd "$1/checkpoints/$(cat "$1/checkpoints/latest")" || exit
+        sha256sum model.safetensors optimizer.safetensors trainer.json
+        [ ! -f continual.safetensors ] || sha256sum continual.safetensors
+    )
+}
+
+# bits DIR: all that was computed.
+bits() {
+    record "$1"
+    tensors "$1"
 }
 
 tiny_config() {
@@ -62,6 +72,33 @@ precision: {mode: bf16}
 schedule: {warmup_steps: 4}
 evaluation: {every: 8, batches: 2}
 logging: {every: 2}
+YAML
+}
+
+# Three tasks that have little in common, a dozen steps each.
+tiny_tasks() {
+    cat >tasks.yaml <<'YAML'
+seed: 7
+out_dir: run
+batch_size: 4
+max_length: 32
+max_steps: 12
+learning_rate: 3e-3
+checkpoint_freq: 5
+model: {family: gpt2, layers: 2, heads: 2, width: 32, dropout: 0.1}
+tokenizer: {kind: char}
+tasks:
+  - {name: addition, train: "synthetic:addition", synthetic_tokens: 8000}
+  - {name: facts, train: "synthetic:facts", synthetic_tokens: 8000}
+  - {name: reversal, train: "synthetic:reversal", synthetic_tokens: 8000}
+continual: {strategy: none}
+precision: {mode: fp32}
+schedule: {warmup_steps: 2}
+replay: {buffer_size: 24}
+ewc: {fisher_samples: 16}
+mer: {beta: 1.0, gamma: 0.5}
+evaluation: {every: 8, batches: 2}
+logging: {every: 4}
 YAML
 }
 

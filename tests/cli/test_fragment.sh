@@ -24,5 +24,8 @@ YAML
 expect 0 "$trainer" --config fragment.yaml --print-config
 for line in "max_length: 2048" "learning_rate: 0.0002" "buffer_size: 5120" "lambda: 5000"; do says out "$line"; done
 expect 0 "$trainer" --config fragment.yaml max_steps=1 batch_size=1 gradient_accumulation_steps=2 max_length=64
-says err "continual strategy"
+# Sections that are written choose the strategies; rates that hardly move the model are said to.
+says err "strategy ewc"
+says err "strategy mer"
+says err "the model will hardly learn"
 finish

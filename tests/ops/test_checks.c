@@ -172,6 +172,69 @@ Test(checks, elementwise_and_updates)
     EXPECT_REFUSED(HS_ESHAPE, "sgd: buffer is missing, expected 8 elements", hs_op_sgd(&context, &sgd));
 }
 
+Test(checks, protection)
+{
+    HsSgdArgs sgd = { .grad = f32_1d(8), .weight = f32_1d(8), .protection.importance = f32_1d(8) };
+    EXPECT_REFUSED(HS_EINVAL, "sgd: importance is given without an anchor", hs_op_sgd(&context, &sgd));
+    sgd.protection.anchor = f32_1d(7);
+    EXPECT_REFUSED(HS_ESHAPE, "sgd: anchor is [7], expected 8 elements", hs_op_sgd(&context, &sgd));
+    sgd.protection.anchor = hs_tensor_1d(NULL, HS_BF16, 8);
+    EXPECT_REFUSED(HS_ESHAPE, "sgd: anchor is bf16, expected f32", hs_op_sgd(&context, &sgd));
+    sgd.protection.anchor = f32_1d(8), sgd.protection.strength = -1.0f;
+    EXPECT_REFUSED(HS_EINVAL, "sgd: the penalty's strength must be at least 0 (got -1)", hs_op_sgd(&context, &sgd));
+    HsAdamWArgs adamw = {
+        .grad = f32_1d(8), .m = f32_1d(8), .v = f32_1d(8), .weight = f32_1d(8), .protection.path = f32_1d(9)
+    };
+    EXPECT_REFUSED(HS_ESHAPE, "adamw: path is [9], expected 8 elements", hs_op_adamw(&context, &adamw));
+}
+
+Test(checks, continual_learning)
+{
+    EXPECT_REFUSED(HS_ESHAPE, "combine: y is [7], expected 8 elements",
+                   hs_op_combine(&context, &(HsCombineArgs){ .x = f32_1d(8), .y = f32_1d(7) }));
+    const HsTensor eight[] = { f32_1d(8), f32_1d(8) }, uneven[] = { f32_1d(8), f32_1d(9) }, absent[2] = { 0 };
+    EXPECT_REFUSED(HS_EINVAL, "dot: y is missing, expected 2 of them",
+                   hs_op_dot(&context, &(HsDotArgs){ .x = eight, .count = 2 }));
+    EXPECT_REFUSED(HS_ESHAPE, "dot: y 1 is [9], expected 8 elements",
+                   hs_op_dot(&context, &(HsDotArgs){ .x = eight, .y = uneven, .count = 2 }));
+    EXPECT_REFUSED(HS_ESHAPE, "penalty: anchor 1 is [9], expected 8 elements",
+                   hs_op_penalty(&context, &(HsPenaltyArgs){ absent, uneven, eight, 2, NULL }));
+    EXPECT_REFUSED(HS_EINVAL, "importance_stats: tensors is missing, expected 3 of them",
+                   hs_op_importance_stats(&context, &(HsImportanceStatsArgs){ .count = 3 }));
+    EXPECT_REFUSED(HS_ESHAPE, "sample_labels: targets is [3], expected [4]",
+                   hs_op_sample_labels(&context, &(HsSampleLabelsArgs){ .logits = f32(4, 9),
+                                                                        .targets = hs_tensor_1d(NULL, HS_I32, 3) }));
+    EXPECT_REFUSED(
+        HS_ESHAPE, "square_accumulate: accumulator is bf16, expected f32",
+        hs_op_square_accumulate(&context, &(HsSquareAccumulateArgs){ .grad = f32(1, 8), .accumulator = bf16(1, 8) }));
+    EXPECT_REFUSED(HS_EINVAL, "consolidate_path: damping must be more than 0 (got 0)",
+                   hs_op_consolidate_path(&context, &(HsConsolidatePathArgs){ .path = f32_1d(8),
+                                                                              .importance = f32_1d(8),
+                                                                              .anchor = f32_1d(8),
+                                                                              .parameter = f32_1d(8) }));
+    EXPECT_REFUSED(HS_ESHAPE, "interpolate: an f16 weight needs a master (stochastic rounding is for bf16)",
+                   hs_op_interpolate(
+                       &context, &(HsInterpolateArgs){ .anchor = f32_1d(8), .weight = hs_tensor_1d(NULL, HS_F16, 8) }));
+}
+
+Test(checks, consolidation)
+{
+    float memory[8];
+    double offset;
+    HsConsolidateArgs args = {
+        .fresh = f32_1d(8), .importance = f32_1d(8), .anchor = f32_1d(7), .parameter = bf16(2, 4)
+    };
+    EXPECT_REFUSED(HS_ESHAPE, "consolidate: anchor is [7], expected 8 elements", hs_op_consolidate(&context, &args));
+    args.anchor = hs_tensor_1d(memory, HS_F32, 8), args.offset = &offset;
+    EXPECT_REFUSED(HS_EINVAL, "consolidate: offset is given, but only merge adds to it",
+                   hs_op_consolidate(&context, &args));
+    args.merge = true, args.offset = NULL;
+    EXPECT_REFUSED(HS_EINVAL, "consolidate: offset is missing, merge adds to it", hs_op_consolidate(&context, &args));
+    args.offset = &offset, args.fresh = args.anchor;
+    EXPECT_REFUSED(HS_EINVAL, "consolidate: fresh and anchor share their memory, which merge cannot use",
+                   hs_op_consolidate(&context, &args));
+}
+
 Test(checks, dry_runs_count_and_touch_nothing)
 {
     HsContext context = dry();

@@ -67,7 +67,7 @@ Test(update, adamw_steps)
 Test(update, first_adamw_step_moves_by_the_learning_rate)
 {
     double p = 1.0, m = 0.0, v = 0.0, grad = -1234.5;
-    const HsStepScalars scalars = { 0.25f, 1.0f, 0.5f, 0.25f, 0 };
+    const HsStepScalars scalars = { 0.25f, 1.0f, 0.5f, 0.25f, 1.0f, 0 };
     HsContext context = reference();
     RUN(hs_op_adamw(&context, &(HsAdamWArgs){ .scalars = &scalars,
                                               .beta1 = 0.5f,
@@ -83,7 +83,7 @@ Test(update, first_adamw_step_moves_by_the_learning_rate)
 Test(update, a_skipped_step_only_clears_the_gradient)
 {
     float p = 1.0f, m = 2.0f, v = 3.0f, grad = INFINITY, master = 5.0f, buffer = 7.0f;
-    const HsStepScalars scalars = { 0.25f, 1.0f, 0.5f, 0.25f, 1 };
+    const HsStepScalars scalars = { 0.25f, 1.0f, 0.5f, 0.25f, 1.0f, 1 };
     HsContext context = reference();
     RUN(hs_op_adamw(&context, &(HsAdamWArgs){ .scalars = &scalars,
                                               .beta1 = 0.5f,

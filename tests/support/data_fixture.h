@@ -15,11 +15,15 @@
 
 #include "runtime/data/dataset.h"
 
+enum { DATA_FIXTURE_TASKS = 4 };
+
 typedef struct DataFixture {
     char folder[96];
     char path[256]; /* of the file written last */
     char *train[4], validation[256];
-    HsTaskConfig task;
+    HsTaskConfig task;                      /* for tests of one dataset */
+    HsTaskConfig tasks[DATA_FIXTURE_TASKS]; /* for tests of several: config.tasks */
+    char *task_train[DATA_FIXTURE_TASKS];
     HsConfig config;
 } DataFixture;
 
@@ -66,13 +70,32 @@ static inline void data_fixture_write_text(DataFixture *fixture, const char *nam
     data_fixture_write(fixture, name, text, strlen(text));
 }
 
-/* Appends folder/name (or, without a folder, a synthetic source) to the task's train list. */
-static inline void data_fixture_train(DataFixture *fixture, const char *name)
+/* folder/name, or a synthetic source, which has no folder. */
+static inline char *data_fixture_source(const DataFixture *fixture, const char *name)
 {
     char path[256];
     bool synthetic = strncmp(name, "synthetic:", 10) == 0;
     snprintf(path, sizeof path, "%s%s%s", synthetic ? "" : fixture->folder, synthetic ? "" : "/", name);
-    fixture->train[fixture->task.train.count++] = strdup(path);
+    return strdup(path);
+}
+
+/* Appends a source to the task's train list. */
+static inline void data_fixture_train(DataFixture *fixture, const char *name)
+{
+    fixture->train[fixture->task.train.count++] = data_fixture_source(fixture, name);
+}
+
+/* Appends a task with one source to config.tasks; in all else it is like fixture->task. */
+static inline HsTaskConfig *data_fixture_add_task(DataFixture *fixture, char *name, const char *train)
+{
+    int index = fixture->config.task_count++;
+    HsTaskConfig *task = &fixture->tasks[index];
+    *task = fixture->task;
+    task->name = name;
+    fixture->task_train[index] = data_fixture_source(fixture, train);
+    task->train = (HsStringList){ .count = 1, .items = &fixture->task_train[index] };
+    fixture->config.tasks = fixture->tasks;
+    return task;
 }
 
 static inline void data_fixture_validation(DataFixture *fixture, const char *name)
@@ -107,6 +130,8 @@ static inline void data_fixture_deinit(DataFixture *fixture)
 {
     for (int i = 0; i < fixture->task.train.count; i++)
         free(fixture->train[i]);
+    for (int i = 0; i < fixture->config.task_count; i++)
+        free(fixture->task_train[i]);
     if (nftw(fixture->folder, data_fixture_remove, 8, FTW_DEPTH | FTW_PHYS) != 0)
         abort();
 }

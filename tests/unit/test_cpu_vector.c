@@ -227,7 +227,7 @@ static void run_grad_stats(HsContext *context, Operands *o, const char *isa)
     }
 }
 
-static const HsStepScalars step_scalars = { 0.01f, 0.5f, 0.271f, 0.0299f, 0 };
+static const HsStepScalars step_scalars = { 0.01f, 0.5f, 0.271f, 0.0299f, 1.0f, 0 };
 
 static void run_adamw(HsContext *context, Operands *o, const char *isa)
 {
@@ -240,8 +240,18 @@ static void run_adamw(HsContext *context, Operands *o, const char *isa)
         g[i] = 0.5 * load(grad, i), m0[i] = load(m, i), v0[i] = load(v, i), p0[i] = load(master, i);
     }
     const float beta1 = 0.9f, beta2 = 0.99f, epsilon = 1e-8f, decay = 0.1f;
-    const HsAdamWArgs args = { &step_scalars, beta1, beta2, epsilon, decay,  1.0f,
-                               { .seed = 1 }, grad,  m,     v,       master, weight };
+    const HsAdamWArgs args = { .scalars = &step_scalars,
+                               .beta1 = beta1,
+                               .beta2 = beta2,
+                               .epsilon = epsilon,
+                               .weight_decay = decay,
+                               .learning_rate_scale = 1.0f,
+                               .rng = { .seed = 1 },
+                               .grad = grad,
+                               .m = m,
+                               .v = v,
+                               .master = master,
+                               .weight = weight };
     cr_assert_eq(hs_op_adamw(context, &args), HS_OK, "%s", hs_error_message());
     const double b1 = (double)beta1, b2 = (double)beta2, rate = (double)step_scalars.learning_rate;
     for (int64_t i = 0; i < COUNT; i++) {
@@ -322,7 +332,7 @@ static void run_skipped(HsContext *context, Operands *o, const char *isa)
     for (int t = 0; t < 3; t++)
         memcpy(before[t], kept[t].data, sizeof before[t]);
     ((uint16_t *)grad.data)[5] = 0x7FC0;
-    const HsStepScalars skip = { 0.01f, NAN, 0.271f, 0.0299f, 1 };
+    const HsStepScalars skip = { 0.01f, NAN, 0.271f, 0.0299f, 1.0f, 1 };
     const HsAdamWArgs args = { .scalars = &skip,
                                .beta1 = 0.9f,
                                .beta2 = 0.99f,

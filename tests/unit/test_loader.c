@@ -58,7 +58,8 @@ static void check_batch(const HsDataset *dataset, const HsBatch *batch, int64_t 
 static void test_order(const HsDataset *dataset, int64_t first, int64_t prefetch, int64_t workers)
 {
     HsLoader *loader = NULL;
-    check(hs_loader_create(dataset, ROWS, first, prefetch, workers, &loader) == HS_OK, "create", workers);
+    HsSampler sampler = hs_dataset_sampler(dataset);
+    check(hs_loader_create(&sampler, ROWS, first, prefetch, workers, &loader) == HS_OK, "create", workers);
     for (int64_t number = 0; loader && number < 60; number++) {
         const HsBatch *batch = NULL;
         check(hs_loader_next(loader, &batch) == HS_OK, "next", number);
@@ -75,10 +76,11 @@ static void test_order(const HsDataset *dataset, int64_t first, int64_t prefetch
 /* Destroyed at once, full, half used, or while workers wait: it must return, and leak nothing. */
 static void test_shutdown(const HsDataset *dataset)
 {
+    HsSampler sampler = hs_dataset_sampler(dataset);
     for (int64_t taken = 0; taken < 12; taken++) {
         HsLoader *loader = NULL;
         const HsBatch *batch;
-        bool ok = hs_loader_create(dataset, ROWS, 0, 1 + taken % 3, 1 + taken % 5, &loader) == HS_OK;
+        bool ok = hs_loader_create(&sampler, ROWS, 0, 1 + taken % 3, 1 + taken % 5, &loader) == HS_OK;
         for (int64_t i = 0; ok && i < taken; i++)
             ok = hs_loader_next(loader, &batch) == HS_OK;
         if (taken % 2)
@@ -91,10 +93,11 @@ static void test_shutdown(const HsDataset *dataset)
 static void test_bad_arguments(const HsDataset *dataset)
 {
     HsLoader *loader = NULL;
-    check(hs_loader_create(dataset, 0, 0, 1, 1, &loader) == HS_EINVAL && !loader, "no rows", 0);
-    check(hs_loader_create(dataset, 1, 0, 0, 1, &loader) == HS_EINVAL && !loader, "no prefetch", 0);
-    check(hs_loader_create(dataset, 1, 0, 1, 0, &loader) == HS_EINVAL && !loader, "no workers", 0);
-    check(hs_loader_create(dataset, 1, -1, 1, 1, &loader) == HS_EINVAL && !loader, "negative index", 0);
+    HsSampler sampler = hs_dataset_sampler(dataset);
+    check(hs_loader_create(&sampler, 0, 0, 1, 1, &loader) == HS_EINVAL && !loader, "no rows", 0);
+    check(hs_loader_create(&sampler, 1, 0, 0, 1, &loader) == HS_EINVAL && !loader, "no prefetch", 0);
+    check(hs_loader_create(&sampler, 1, 0, 1, 0, &loader) == HS_EINVAL && !loader, "no workers", 0);
+    check(hs_loader_create(&sampler, 1, -1, 1, 1, &loader) == HS_EINVAL && !loader, "negative index", 0);
     hs_loader_destroy(NULL);
 }
 

@@ -77,7 +77,13 @@ static const Case files[] = {
     { "tasks: a\n", "t.yaml:1:1: tasks must be a list of tasks, such as - {name: mine, train: data/mine.txt}" },
     { "tasks: []\n", "t.yaml:1:1: tasks must be a list of tasks, such as - {name: mine, train: data/mine.txt}" },
     { "tasks: [a]\n", "t.yaml:1:9: a task must be a map, such as {name: mine, train: data/mine.txt}" },
-    { "tasks:\n  - {name: a}\n  - {name: b}\n", "t.yaml:3:5: this version trains one task (tasks lists 2)" },
+    { "tasks:\n  - {name: a}\n  - {name: a}\n",
+      "t.yaml:3:6: tasks.1.name: tasks.0 is called `a` too; give each task its own name" },
+    { "tasks: [{name: a}, {nam: b}]\n", "t.yaml:1:21: unknown key tasks.1.nam; did you mean tasks.0.name?" },
+    { "tasks: [{name: a}, {name: b, steps: -1}]\n", "t.yaml:1:30: tasks.1.steps must be at least 0 (got -1)" },
+    { "tasks: [{steps: 5, epochs: 2}]\n",
+      "t.yaml:1:20: tasks.0.steps and tasks.0.epochs both give the task's length; remove one" },
+    { "continual: {strategy: [ewc, l2]}\n", "t.yaml:1:13: continual.strategy: ewc penalizes already: remove l2" },
     /* YAML that is refused, and what is no YAML */
     { "model: &m {layers: 2}\n",
       "t.yaml:1:8: anchors (&name) are not supported; write the value out where it is needed" },
@@ -147,7 +153,7 @@ static const Case overrides[] = {
     { "model={layers: 2}", "command line: model is a section: set its keys one at a time, as model.key=value" },
     { "tasks=[]", "command line: tasks is a section: set its keys one at a time, as tasks.0.key=value" },
     { "tasks.train=a", "command line: name the task by its number, as in tasks.0.train" },
-    { "tasks.1.train=a", "command line: this version trains one task: tasks.0, not tasks.1" },
+    { "tasks.1.train=a", "command line: there is no tasks.1: the configuration lists 1, counting from 0" },
     { "optimizer.betas=[0.9, 0.99",
       "command line: not valid YAML: did not find expected ',' or ']' while parsing a flow "
       "sequence" },

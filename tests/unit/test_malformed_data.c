@@ -97,7 +97,8 @@ Test(malformed_data, paths)
     static const Case wrong_names[] = {
         { NULL, NULL, "synthetic:poetry",
           "task t: train: synthetic:poetry: there is no synthetic source `poetry`; there are arithmetic, english, "
-          "brackets, code, mixture" },
+          "brackets, code, mixture, addition, facts, words, reversal, permuted0, permuted1, permuted2, permuted3, "
+          "permuted4" },
     };
     RUN(wrong_names, HS_ECONFIG);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The record of a run: exact JSON lines, TensorBoard records read back by a small reader of its own, resuming, and the
+ * The record of a run: exact JSON lines, TensorBoard records read back by a reader of the tests' own, resuming, and the
  * texts for people.
  */
 #include <math.h>
@@ -8,9 +8,8 @@
 #include "runtime/metrics.h"
 #include "runtime/progress.h"
 #include "runtime/tensorboard.h"
+#include "tests/support/event_file.h"
 #include "tests/support/scratch.h"
-
-#define EVENTS "events.out.tfevents.0.halfstep"
 
 static HsMetrics *create(const Scratch *scratch, bool tensorboard, const HsMetricsPosition *resume_at)
 {
@@ -40,6 +39,9 @@ static HsMetricsRecord step_record(int64_t step)
         .tokens_per_second = 24103.25,
         .time_s = 12.5,
         .entropy_floor = (double)NAN,
+        .task = -1,
+        .penalty = (double)NAN,
+        .replay_loss = (double)NAN,
     };
 }
 
@@ -54,9 +56,9 @@ Test(metrics, json_lines_are_exact)
     HsMetrics *metrics = create(&scratch, false, NULL);
     HsMetricsRecord record = step_record(200);
     expect_record(metrics, &record);
-    record = (HsMetricsRecord){ "eval", 200, NAN, 1.9, NAN, NAN, NAN, -1, NAN, 3, 1.25 };
+    record = (HsMetricsRecord){ "eval", 200, NAN, 1.9, NAN, NAN, NAN, -1, NAN, 3, 1.25, -1, NAN, NAN };
     expect_record(metrics, &record);
-    record = (HsMetricsRecord){ "step", 201, NAN, NAN, 0, INFINITY, 1, 0, 1e6, 100000, NAN };
+    record = (HsMetricsRecord){ "step", 201, NAN, NAN, 0, INFINITY, 1, 0, 1e6, 100000, NAN, -1, NAN, NAN };
     expect_record(metrics, &record);
     HsMetricsPosition position;
     cr_assert_eq(hs_metrics_sync(metrics, &position), HS_OK);
@@ -75,6 +77,26 @@ Test(metrics, json_lines_are_exact)
     cr_expect_eq(position.jsonl_bytes, (int64_t)size);
     cr_expect_eq(position.tensorboard_bytes, 0);
     cr_expect(!scratch_exists(scratch_path(&scratch, EVENTS)));
+    free(text);
+    scratch_remove(&scratch);
+}
+
+Test(metrics, a_task_its_penalty_and_its_replay_are_recorded)
+{
+    Scratch scratch = scratch_make();
+    HsMetrics *metrics = create(&scratch, false, NULL);
+    HsMetricsRecord record = step_record(7);
+    record.tokens_per_second = record.time_s = (double)NAN;
+    record.task = 0;
+    record.penalty = 0;
+    record.replay_loss = 1.5;
+    expect_record(metrics, &record);
+    cr_assert_eq(hs_metrics_destroy(metrics), HS_OK);
+    size_t size = 0;
+    char *text = scratch_read(scratch_path(&scratch, "metrics.jsonl"), &size);
+    cr_expect_str_eq(text, "{\"event\":\"step\",\"step\":7,\"task\":0,\"loss\":2.1453,\"replay_loss\":1.5,"
+                           "\"penalty\":0,\"learning_rate\":0.00098,\"grad_norm\":0.83,\"loss_scale\":65536,"
+                           "\"skipped_steps\":1}\n");
     free(text);
     scratch_remove(&scratch);
 }
@@ -101,96 +123,7 @@ Test(metrics, the_clock_does_not_change_the_length)
     scratch_remove(&scratch);
 }
 
-/* ---- an independent reader of event files ---- */
-
-/* CRC-32C bit by bit, straight from the polynomial. */
-static uint32_t slow_crc32c(const unsigned char *bytes, size_t size)
-{
-    uint32_t crc = 0xffffffffu;
-    for (size_t i = 0; i < size; i++) {
-        crc ^= bytes[i];
-        for (int bit = 0; bit < 8; bit++)
-            crc = crc & 1 ? crc >> 1 ^ 0x82f63b78u : crc >> 1;
-    }
-    return crc ^ 0xffffffffu;
-}
-
-static uint32_t slow_masked(const unsigned char *bytes, size_t size)
-{
-    uint32_t crc = slow_crc32c(bytes, size);
-    return (crc >> 15 | crc << 17) + 0xa282ead8u;
-}
-
-typedef struct Event {
-    double wall_time_s;
-    int64_t step;
-    char version[32], tag[64];
-    float value;
-} Event;
-
-static uint64_t take_varint(const unsigned char **at)
-{
-    uint64_t value = 0;
-    for (int shift = 0;; shift += 7) {
-        unsigned char byte = *(*at)++;
-        value |= (uint64_t)(byte & 0x7f) << shift;
-        if (!(byte & 0x80))
-            return value;
-    }
-}
-
-/* Message fields of any nesting into one Event: the numbers of the fields differ by depth. */
-static void take_message(const unsigned char *at, const unsigned char *end, int depth, Event *event)
-{
-    while (at < end) {
-        uint64_t key = take_varint(&at), field = key >> 3, wire = key & 7, length = 0;
-        if (depth == 0 && field == 1 && wire == 1) {
-            memcpy(&event->wall_time_s, at, 8);
-            at += 8;
-        } else if (depth == 0 && field == 2 && wire == 0) {
-            event->step = (int64_t)take_varint(&at);
-        } else if (depth == 2 && field == 2 && wire == 5) {
-            memcpy(&event->value, at, 4);
-            at += 4;
-        } else {
-            cr_assert_eq(wire, 2u, "field %d at depth %d", (int)field, depth);
-            length = take_varint(&at);
-            cr_assert_leq(length, (uint64_t)(end - at));
-            if (depth == 0 && field == 3)
-                memcpy(event->version, at, length);
-            else if (depth == 2 && field == 1)
-                memcpy(event->tag, at, length);
-            else
-                take_message(at, at + length, depth + 1, event);
-            at += length;
-        }
-    }
-    cr_assert(at == end);
-}
-
-static int read_events(const char *path, Event *events, int room)
-{
-    size_t size = 0, at = 0;
-    unsigned char *bytes = (unsigned char *)scratch_read(path, &size);
-    int count = 0;
-    while (at < size) {
-        uint64_t length = 0;
-        uint32_t length_crc = 0, crc = 0;
-        cr_assert_leq(at + 16, size);
-        cr_assert_lt(count, room);
-        memcpy(&length, bytes + at, 8);
-        memcpy(&length_crc, bytes + at + 8, 4);
-        cr_assert_eq(length_crc, slow_masked(bytes + at, 8));
-        cr_assert_leq(at + 16 + length, size);
-        memcpy(&crc, bytes + at + 12 + length, 4);
-        cr_assert_eq(crc, slow_masked(bytes + at + 12, length));
-        events[count] = (Event){ 0 };
-        take_message(bytes + at + 12, bytes + at + 12 + length, 0, &events[count++]);
-        at += 16 + length;
-    }
-    free(bytes);
-    return count;
-}
+/* ---- event files ---- */
 
 Test(tensorboard, crc32c_of_the_standard_vector)
 {
@@ -335,9 +268,15 @@ Test(metrics, plain_lines)
     record.loss_scale = 1024;
     record.skipped_steps = 3; /* shown as soon as there are any */
     expect_record(metrics, &record);
-    record = (HsMetricsRecord){ "eval", 200, NAN, 1.9, NAN, NAN, NAN, 0, NAN, 3, 1.25 };
+    record.task = 1; /* of several: counted from 1 for people */
+    record.penalty = 0.0123456;
+    record.replay_loss = 1.83;
     expect_record(metrics, &record);
-    record = (HsMetricsRecord){ "checkpoint", 200, NAN, NAN, NAN, NAN, NAN, 0, NAN, 3, NAN };
+    record = (HsMetricsRecord){ "eval", 200, NAN, 1.9, NAN, NAN, NAN, 0, NAN, 3, 1.25, -1, NAN, NAN };
+    expect_record(metrics, &record);
+    record.task = 0;
+    expect_record(metrics, &record);
+    record = (HsMetricsRecord){ "checkpoint", 200, NAN, NAN, NAN, NAN, NAN, 0, NAN, 3, NAN, -1, NAN, NAN };
     expect_record(metrics, &record);
     cr_assert_eq(hs_metrics_destroy(metrics), HS_OK);
     size_t size = 0;
@@ -345,7 +284,10 @@ Test(metrics, plain_lines)
     cr_expect_str_eq(text,
                      "step 200/2000  loss 2.1453  lr 9.8e-04  |g| 0.83  24.1k tok/s  ETA 12s\n"
                      "step 200/2000  loss 2.1453  lr 9.8e-04  |g| 0.83  scale 1024  skipped 3  24.1k tok/s  ETA 12s\n"
+                     "step 200/2000  task 2  loss 2.1453  replay 1.8300  penalty 0.01235  lr 9.8e-04  |g| 0.83  "
+                     "scale 1024  skipped 3  24.1k tok/s  ETA 12s\n"
                      "step 200/2000  val_loss 1.9000  floor 1.2500\n"
+                     "step 200/2000  task 1  val_loss 1.9000  floor 1.2500\n"
                      "step 200/2000  checkpoint\n");
     free(text);
     scratch_remove(&scratch);

@@ -4,40 +4,7 @@
  * choices were made and adds up -log p.  It knows the grammars and their weights, but none of the generators' code;
  * that it reads every text to the end also shows that the choices can be told from the text.
  */
-#include <criterion/criterion.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "runtime/data/dataset.h"
-
-/* The reader: what is left of the text, and the nats of what was read. */
-static const char *at;
-static double nats;
-
-/* A choice of weight w out of a total. */
-static void pay(double weight, double total)
-{
-    nats -= log(weight / total);
-}
-
-static bool see(const char *text)
-{
-    return strncmp(at, text, strlen(text)) == 0;
-}
-
-static bool take(const char *text)
-{
-    if (!see(text))
-        return false;
-    at += strlen(text);
-    return true;
-}
-
-static void need(const char *text)
-{
-    cr_assert(take(text), "expected `%s` at `%.40s`", text, at);
-}
+#include "tests/support/text_reader.h"
 
 /* Takes one of the words and pays for it. */
 static int take_word(const char *const *words, const int *weights, int count)
@@ -356,31 +323,11 @@ static void read_mixture(void)
 
 static void (*const readers[])(void) = { read_arithmetic, read_english, read_brackets, read_code, read_mixture };
 
+/* The first rows of the table; test_synthetic_tasks.c reads the others. */
 Test(synthetic, floor_equals_what_an_independent_parser_decodes)
 {
-    cr_assert_eq(hs_synthetic_count, (int)(sizeof readers / sizeof readers[0]));
-    for (int i = 0; i < hs_synthetic_count; i++) {
-        const char *name = hs_synthetic_table[i].name;
-        char *text;
-        size_t length;
-        int64_t documents, read_documents = 0;
-        double told;
-        cr_assert_eq(hs_synthetic_generate(name, 7, 100000, &text, &length, &documents, &told), HS_OK);
-        cr_assert_geq(length, 100000);
-        text = realloc(text, length + 1);
-        text[length] = '\0';
-        at = text;
-        nats = 0;
-        while (*at) {
-            readers[i]();
-            read_documents++;
-        }
-        cr_expect_eq((size_t)(at - text), length, "%s: read to the end", name);
-        cr_expect_eq(read_documents, documents, "%s: documents", name);
-        /* Two sums of the same fewer than 2^18 terms in another order: each within 2^18 epsilon of the exact one. */
-        cr_expect(fabs(nats - told) <= 0x1p-33 * told, "%s: decoded %.17g nats, told %.17g", name, nats, told);
-        free(text);
-    }
+    for (size_t i = 0; i < sizeof readers / sizeof readers[0]; i++)
+        check_floor(hs_synthetic_table[i].name, readers[i]);
 }
 
 Test(synthetic, longer_text_begins_with_the_shorter)

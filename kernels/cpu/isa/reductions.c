@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Sums over whole tensors: gradient statistics, scalar products, statistics of the importance, the penalty.  Each part
+ * of a tensor is summed in double with lanes apart, and the parts are added in order: one result for any number of
+ * threads.  All are bound by memory.
+ */
+#include "kernels/cpu/isa/parameter.h"
+
+/* Sum of squares, and the count of elements whose exponent bits are all ones. */
+static void part_stats(const HsTensor *tensor, HsRowBlock range, double *sum_squares, int64_t *nonfinite)
+{
+    HsF64x8 low = { 0 }, high = { 0 };
+    int64_t found = 0;
+    HS_FOR_LANES(i, left, range.begin, range.end)
+    {
+        HsF32x16 g = hs_simd_load_part(tensor->dtype, tensor->data, i, left);
+        HsI32x16 bad = ((HsI32x16)g & 0x7F800000) == 0x7F800000;
+        found += hs_simd_count(bad);
+        HsF64x8 a, b;
+        hs_simd_widen(hs_simd_select(bad, hs_simd_splat(0.0f), g), &a, &b);
+        low += a * a;
+        high += b * b;
+    }
+    *sum_squares = hs_simd_sum_f64(low, high);
+    *nonfinite = found;
+}
+
+HsStatus HS_ISA_NAME(hs_cpu_grad_stats)(HsContext *context, const HsGradStatsArgs *args)
+{
+    for (int t = 0; t < args->count; t++) {
+        const int64_t count = hs_tensor_count(&args->tensors[t]), size = hs_cpu_part_size(count);
+        const int64_t parts = hs_cpu_block_count(count, size);
+        double sums[HS_CPU_PARTS];
+        int64_t counts[HS_CPU_PARTS];
+#pragma omp parallel for schedule(static) num_threads(hs_cpu_threads(context, parts))
+        for (int64_t part = 0; part < parts; part++)
+            part_stats(&args->tensors[t], hs_cpu_block(count, size, part), &sums[part], &counts[part]);
+        args->sum_squares[t] = 0;
+        args->nonfinite[t] = 0;
+        for (int64_t part = 0; part < parts; part++) {
+            args->sum_squares[t] += sums[part];
+            args->nonfinite[t] += counts[part];
+        }
+    }
+    return HS_OK;
+}
+
+static double part_dot(const HsTensor *x, const HsTensor *y, HsRowBlock range)
+{
+    HsF64x8 low = { 0 }, high = { 0 };
+    HS_FOR_LANES(i, left, range.begin, range.end)
+    {
+        HsF64x8 a, b, c, d;
+        hs_simd_widen(hs_simd_load_part(x->dtype, x->data, i, left), &a, &b);
+        hs_simd_widen(hs_simd_load_part(y->dtype, y->data, i, left), &c, &d);
+        low += a * c;
+        high += b * d;
+    }
+    return hs_simd_sum_f64(low, high);
+}
+
+HsStatus HS_ISA_NAME(hs_cpu_dot)(HsContext *context, const HsDotArgs *args)
+{
+    for (int t = 0; t < args->count; t++) {
+        const int64_t count = hs_tensor_count(&args->x[t]), size = hs_cpu_part_size(count);
+        const int64_t parts = hs_cpu_block_count(count, size);
+        double sums[HS_CPU_PARTS];
+#pragma omp parallel for schedule(static) num_threads(hs_cpu_threads(context, parts))
+        for (int64_t part = 0; part < parts; part++)
+            sums[part] = part_dot(&args->x[t], &args->y[t], hs_cpu_block(count, size, part));
+        args->values[t] = 0;
+        for (int64_t part = 0; part < parts; part++)
+            args->values[t] += sums[part];
+    }
+    return HS_OK;
+}
+
+typedef struct ImportanceSums {
+    double maximum, sum, sum_squares;
+} ImportanceSums;
+
+static ImportanceSums part_importance(const HsTensor *tensor, HsRowBlock range)
+{
+    HsF32x16 most = hs_simd_splat(0.0f);
+    HsF64x8 low = { 0 }, high = { 0 }, low_squares = { 0 }, high_squares = { 0 };
+    HS_FOR_LANES(i, left, range.begin, range.end)
+    {
+        const HsF32x16 value = hs_simd_load_part(HS_F32, tensor->data, i, left);
+        HsF64x8 a, b;
+        hs_simd_widen(value, &a, &b);
+        most = hs_simd_max(value, most);
+        low += a;
+        high += b;
+        low_squares += a * a;
+        high_squares += b * b;
+    }
+    return (ImportanceSums){ (double)hs_simd_largest(most), hs_simd_sum_f64(low, high),
+                             hs_simd_sum_f64(low_squares, high_squares) };
+}
+
+HsStatus HS_ISA_NAME(hs_cpu_importance_stats)(HsContext *context, const HsImportanceStatsArgs *args)
+{
+    for (int t = 0; t < args->count; t++) {
+        const int64_t count = hs_tensor_count(&args->tensors[t]), size = hs_cpu_part_size(count);
+        const int64_t parts = hs_cpu_block_count(count, size);
+        ImportanceSums found[HS_CPU_PARTS], all = { 0 };
+#pragma omp parallel for schedule(static) num_threads(hs_cpu_threads(context, parts))
+        for (int64_t part = 0; part < parts; part++)
+            found[part] = part_importance(&args->tensors[t], hs_cpu_block(count, size, part));
+        for (int64_t part = 0; part < parts; part++) {
+            all.maximum = found[part].maximum > all.maximum ? found[part].maximum : all.maximum;
+            all.sum += found[part].sum;
+            all.sum_squares += found[part].sum_squares;
+        }
+        args->maximum[t] = all.maximum;
+        args->sum[t] = all.sum;
+        args->sum_squares[t] = all.sum_squares;
+    }
+    return HS_OK;
+}
+
+/* sum importance (p - anchor)^2; from the difference on in double: squares of small steps leave f32's range */
+static double part_penalty(const HsTensor *importance, const HsTensor *anchor, const HsTensor *parameter,
+                           HsRowBlock range)
+{
+    const bool weighted = hs_tensor_present(importance);
+    HsF64x8 low = { 0 }, high = { 0 };
+    HS_FOR_LANES(i, left, range.begin, range.end)
+    {
+        const HsF32x16 distance = hs_simd_load_part(parameter->dtype, parameter->data, i, left) -
+                                  hs_simd_load_part(HS_F32, anchor->data, i, left);
+        HsF64x8 a, b, c, d;
+        hs_simd_widen(distance, &a, &b);
+        hs_simd_widen(weighted ? hs_simd_load_part(HS_F32, importance->data, i, left) : hs_simd_splat(1.0f), &c, &d);
+        low += a * a * c;
+        high += b * b * d;
+    }
+    return hs_simd_sum_f64(low, high);
+}
+
+HsStatus HS_ISA_NAME(hs_cpu_penalty)(HsContext *context, const HsPenaltyArgs *args)
+{
+    for (int t = 0; t < args->count; t++) {
+        args->values[t] = 0;
+        if (!hs_tensor_present(&args->anchor[t]))
+            continue;
+        const int64_t count = hs_tensor_count(&args->parameter[t]), size = hs_cpu_part_size(count);
+        const int64_t parts = hs_cpu_block_count(count, size);
+        double sums[HS_CPU_PARTS];
+#pragma omp parallel for schedule(static) num_threads(hs_cpu_threads(context, parts))
+        for (int64_t part = 0; part < parts; part++)
+            sums[part] = part_penalty(&args->importance[t], &args->anchor[t], &args->parameter[t],
+                                      hs_cpu_block(count, size, part));
+        for (int64_t part = 0; part < parts; part++)
+            args->values[t] += sums[part];
+    }
+    return HS_OK;
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Labels drawn from softmax(logits), one row a task.  With e_v = exp(l_v - max), the label is the smallest v whose
+ * running sum exceeds uniform * sum e.  The first pass finds the maximum; the second the sums of blocks of 512
+ * exponentials; the third walks the blocks' sums, which stand on the stack, and only inside the block that holds the
+ * label, single exponentials.  Sums of blocks are in f32, sums over blocks in double: a vocabulary of 50,000 loses no
+ * small probabilities.
+ */
+#include <math.h>
+
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/simd.h"
+
+/* Exponentials of one block, `count` of them, the other lanes zero; their sum. */
+enum { BLOCK = 512 };
+
+static float block_exponentials(const float *logits, int64_t count, float maximum, float exponentials[BLOCK])
+{
+    HsF32x16 sum = hs_simd_splat(0.0f);
+    for (int64_t i = 0; i < count; i += HS_LANES) {
+        HsF32x16 e = hs_simd_exp(hs_simd_load_part(HS_F32, logits, i, count - i) - maximum);
+        for (int64_t lane = count - i; lane < HS_LANES; lane++)
+            e[lane] = 0.0f;
+        hs_simd_store_f32(exponentials + i, e);
+        sum += e;
+    }
+    return hs_simd_sum(sum);
+}
+
+static float largest(const float *logits, int64_t count)
+{
+    const int64_t whole = count / HS_LANES * HS_LANES;
+    HsF32x16 most = hs_simd_splat(-INFINITY);
+    for (int64_t i = 0; i < whole; i += HS_LANES)
+        most = hs_simd_max(hs_simd_load_f32(logits + i), most);
+    float maximum = hs_simd_largest(most);
+    for (int64_t i = whole; i < count; i++)
+        maximum = logits[i] > maximum ? logits[i] : maximum;
+    return maximum;
+}
+
+/* The smallest label whose running sum exceeds `limit`.  Rounding may leave every sum of a block at or below what the
+ * block's total promised: then the block's last label of any probability is the one. */
+static int64_t label_in_block(const float exponentials[BLOCK], int64_t count, double sum, double limit)
+{
+    int64_t last = 0;
+    for (int64_t v = 0; v < count; v++) {
+        sum += (double)exponentials[v];
+        if (sum > limit)
+            return v;
+        if (exponentials[v] > 0.0f)
+            last = v;
+    }
+    return last;
+}
+
+static int32_t sample_row(const float *logits, int64_t vocabulary, float uniform)
+{
+    const float maximum = largest(logits, vocabulary);
+    float exponentials[BLOCK];
+    double total = 0.0, sum = 0.0;
+    for (int64_t begin = 0; begin < vocabulary; begin += BLOCK) {
+        const int64_t left = vocabulary - begin;
+        total += (double)block_exponentials(logits + begin, left < BLOCK ? left : BLOCK, maximum, exponentials);
+    }
+    const double limit = (double)uniform * total;
+    /* The same sums in the same order: the last block's reaches `total`, which exceeds the limit. */
+    for (int64_t begin = 0; begin < vocabulary; begin += BLOCK) {
+        const int64_t left = vocabulary - begin, count = left < BLOCK ? left : BLOCK;
+        const double before = sum;
+        sum += (double)block_exponentials(logits + begin, count, maximum, exponentials);
+        if (sum > limit)
+            return (int32_t)(begin + label_in_block(exponentials, count, before, limit));
+    }
+    return (int32_t)(vocabulary - 1); /* only with NaN: its gradient will tell */
+}
+
+HsStatus HS_ISA_NAME(hs_cpu_sample_labels)(HsContext *context, const HsSampleLabelsArgs *args)
+{
+    const int64_t rows = args->logits.shape[0], vocabulary = args->logits.shape[1];
+    int32_t *targets = args->targets.data;
+#pragma omp parallel for schedule(static) num_threads(hs_cpu_threads(context, rows))
+    for (int64_t row = 0; row < rows; row++) {
+        if (targets[row] < 0)
+            continue;
+        const HsPhilox draw = hs_rng_draw(&args->rng, (uint64_t)(args->rng.row_offset + row));
+        targets[row] =
+            sample_row((const float *)args->logits.data + row * vocabulary, vocabulary, hs_rng_uniform(draw.word[0]));
+    }
+    return HS_OK;
+}

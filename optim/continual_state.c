@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A run's strategies: made, told where training stands, saved.  Each call goes to every active row that has an answer.
+ *
+ * Rows that replay come first: at a task's end MER closes its open group, and only then is the place where the task
+ * ended known, which a penalty anchors.
+ */
+#include <stdlib.h>
+
+#include "optim/continual_internal.h"
+
+enum { VALUES_PER_SPAN = 4, LISTS = 3 };
+
+size_t hs_continual_value_bytes(int span_count)
+{
+    return ((size_t)span_count * VALUES_PER_SPAN + 1) * sizeof(double);
+}
+
+/* Names may be the caller's; the table's outlive it. */
+static void activate(HsContinual *continual)
+{
+    static const HsStrategyRole order[] = { HS_ROLE_REPLAYS, HS_ROLE_PENALIZES, HS_ROLE_ALONE };
+    HsContinualConfig *config = &continual->config;
+    for (int i = 0; i < config->strategy_count; i++)
+        config->strategies[i] = hs_strategy_find(config->strategies[i])->name;
+    for (size_t role = 0; role < sizeof order / sizeof order[0]; role++)
+        for (int i = 0; i < config->strategy_count; i++) {
+            const HsStrategy *strategy = hs_strategy_find(config->strategies[i]);
+            if (strategy->role == order[role])
+                continual->active[continual->active_count++] = strategy;
+        }
+}
+
+/* Room for sums that come back from the device, and for lists of tensors: steps allocate nothing. */
+static HsStatus create_values(HsContinual *continual)
+{
+    const size_t spans = (size_t)continual->span_count, bytes = hs_continual_value_bytes(continual->span_count);
+    void *block = NULL;
+    HsStatus status = continual->device->alloc(continual->device, bytes, &block);
+    if (status != HS_OK)
+        return hs_error_prefix(status, "continual learning, sums");
+    continual->device_values = block;
+    continual->device_offset = continual->device_values + VALUES_PER_SPAN * spans;
+    continual->host_values = malloc(bytes);
+    continual->arguments = calloc(LISTS * spans + 1, sizeof *continual->arguments);
+    if (!continual->host_values || !continual->arguments)
+        return hs_fail(HS_ENOMEM, "continual learning: %zu bytes for the sums of %d tensors", bytes,
+                       continual->span_count);
+    return HS_OK;
+}
+
+HsStatus hs_continual_create(const HsContinualConfig *config, HsContext *context, HsSpan *spans, int count,
+                             HsContinual **created)
+{
+    *created = NULL;
+    HS_TRY(hs_continual_check(config));
+    HsContinual *continual = calloc(1, sizeof *continual);
+    if (!continual)
+        return hs_fail(HS_ENOMEM, "%zu bytes for continual learning", sizeof *continual);
+    continual->config = *config;
+    continual->context = context;
+    continual->device = context->device;
+    continual->spans = spans;
+    continual->span_count = count;
+    activate(continual);
+    for (int i = 0; i < count; i++)
+        spans[i].protection = (HsProtection){ 0 };
+
+    HsStatus status = HS_OK;
+    if (hs_continual_device_bytes(config, spans, count) > 0)
+        HS_TRY_GOTO(status, create_values(continual), failed);
+    for (int i = 0; i < continual->active_count; i++)
+        if (continual->active[i]->create)
+            HS_TRY_GOTO(status, continual->active[i]->create(continual), failed);
+    *created = continual;
+    return HS_OK;
+failed:
+    hs_continual_destroy(continual);
+    return status;
+}
+
+void hs_continual_destroy(HsContinual *continual)
+{
+    if (!continual)
+        return;
+    for (int i = 0; i < continual->span_count; i++)
+        continual->spans[i].protection = (HsProtection){ 0 };
+    HsFamily *families[] = { &continual->importance,  &continual->anchor,       &continual->path,     &continual->fresh,
+                             &continual->group_start, &continual->window_start, &continual->reference };
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
+        hs_family_destroy(continual, families[i]);
+    if (continual->device_values)
+        continual->device->release(continual->device, continual->device_values);
+    free(continual->host_values);
+    free(continual->arguments);
+    free(continual->stats.tensors);
+    free(continual);
+}
+
+HsStatus hs_continual_begin_task(HsContinual *continual, HsContext *context, int task)
+{
+    for (int i = 0; i < continual->active_count; i++)
+        if (continual->active[i]->begin_task)
+            HS_TRY(continual->active[i]->begin_task(continual, context, task));
+    return HS_OK;
+}
+
+bool hs_continual_wants_reference(const HsContinual *continual, int task)
+{
+    return task > 0 && hs_continual_has(&continual->config, "a-gem");
+}
+
+HsStatus hs_continual_before_update(HsContinual *continual, HsContext *context)
+{
+    for (int i = 0; i < continual->active_count; i++)
+        if (continual->active[i]->before_update)
+            HS_TRY(continual->active[i]->before_update(continual, context));
+    return HS_OK;
+}
+
+HsStatus hs_continual_after_step(HsContinual *continual, HsContext *context, const HsReplayStep *step)
+{
+    for (int i = 0; i < continual->active_count; i++)
+        if (continual->active[i]->after_step)
+            HS_TRY(continual->active[i]->after_step(continual, context, step));
+    return HS_OK;
+}
+
+HsStatus hs_continual_after_task(HsContinual *continual, HsContext *context, int task, HsFisherSource *source)
+{
+    for (int i = 0; i < continual->active_count; i++)
+        if (continual->active[i]->after_task)
+            HS_TRY(continual->active[i]->after_task(continual, context, task, source));
+    return HS_OK;
+}
+
+const HsImportance *hs_continual_importance(const HsContinual *continual)
+{
+    return &continual->stats;
+}
+
+HsStatus hs_continual_visit(HsContinual *continual, const HsStateVisitor *visitor)
+{
+    for (int i = 0; i < continual->active_count; i++)
+        if (continual->active[i]->visit)
+            HS_TRY(continual->active[i]->visit(continual, visitor));
+    return HS_OK;
+}

@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Families: one f32 tensor a parameter (an anchor, an importance, a snapshot ...), all of one family in one block.
+ *
+ *     block  | span 0 | pad to 64 | span 2 | pad | ...      an excludable family skips the spans marked excluded
+ */
+#include "optim/continual_internal.h"
+
+#include <stdlib.h>
+
+enum { ALIGNMENT_BYTES = 64 }; /* as alloc's own: vector kernels see every tensor aligned alike */
+
+HsTensor hs_span_parameter(const HsSpan *span)
+{
+    return hs_tensor_present(&span->master) ? span->master : span->weight;
+}
+
+/* Bytes that a span takes in a family's block; 0: it has no tensor there. */
+static size_t span_bytes(const HsSpan *span, bool excludable)
+{
+    if (excludable && span->excluded)
+        return 0;
+    const size_t bytes = (size_t)hs_tensor_count(&span->weight) * sizeof(float);
+    return (bytes + ALIGNMENT_BYTES - 1) / ALIGNMENT_BYTES * ALIGNMENT_BYTES;
+}
+
+size_t hs_family_bytes(const HsSpan *spans, int count, bool excludable)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < count; i++)
+        bytes += span_bytes(&spans[i], excludable);
+    return bytes;
+}
+
+HsStatus hs_family_create(HsContinual *continual, bool excludable, const char *what, HsFamily *family)
+{
+    HsDevice *device = continual->device;
+    const size_t bytes = hs_family_bytes(continual->spans, continual->span_count, excludable);
+    *family = (HsFamily){ 0 };
+    family->tensors = calloc((size_t)continual->span_count + 1, sizeof *family->tensors);
+    if (!family->tensors)
+        return hs_fail(HS_ENOMEM, "%s: the list of %d tensors", what, continual->span_count);
+    HsStatus status = device->alloc(device, bytes, &family->block);
+    if (status != HS_OK) {
+        hs_family_destroy(continual, family);
+        return hs_error_prefix(status, "%s, one f32 a parameter", what);
+    }
+    /* Before the first task's end these zeros are the state: no importance, no path. */
+    HS_TRY_GOTO(status, device->fill_zero(device, NULL, family->block, bytes), failed);
+    HS_TRY_GOTO(status, device->stream_sync(device, NULL), failed);
+
+    unsigned char *next = family->block;
+    for (int i = 0; i < continual->span_count; i++) {
+        const HsSpan *span = &continual->spans[i];
+        if (excludable && span->excluded)
+            continue;
+        family->tensors[i] = span->weight;
+        family->tensors[i].dtype = HS_F32;
+        family->tensors[i].data = next;
+        next += span_bytes(span, excludable);
+    }
+    return HS_OK;
+failed:
+    hs_family_destroy(continual, family);
+    return status;
+}
+
+void hs_family_destroy(HsContinual *continual, HsFamily *family)
+{
+    if (family->block)
+        continual->device->release(continual->device, family->block);
+    free(family->tensors);
+    *family = (HsFamily){ 0 };
+}
+
+HsStatus hs_family_visit(HsContinual *continual, HsFamily *family, const char *name, const HsStateVisitor *visitor)
+{
+    for (int i = 0; family->tensors && i < continual->span_count; i++)
+        if (hs_tensor_present(&family->tensors[i]))
+            HS_TRY(visitor->tensor(visitor->user, name, continual->spans[i].name, &family->tensors[i]));
+    return HS_OK;
+}
+
+HsStatus hs_family_copy_parameters(HsContinual *continual, HsContext *context, HsFamily *family)
+{
+    for (int i = 0; i < continual->span_count; i++) {
+        if (!hs_tensor_present(&family->tensors[i]))
+            continue;
+        const HsConvertArgs args = { .x = hs_span_parameter(&continual->spans[i]), .y = family->tensors[i] };
+        HsStatus status = hs_op_convert(context, &args); /* exact: f32 holds every 16-bit value */
+        if (status != HS_OK)
+            return hs_error_prefix(status, "copy of %s", continual->spans[i].name);
+    }
+    return HS_OK;
+}

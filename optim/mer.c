@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Meta-experience replay (Riemer et al. 2019): sequential steps on new and replayed sequences, then a step back
+ * towards where they began, which approximates aligning the gradients of both.
+ *
+ *     algorithm 1   A0 = theta; s times { W0 = theta; K steps; theta = W0 + beta (theta - W0) }
+ *                   theta = A0 + gamma (theta - A0)
+ *     algorithm 6   A0 = theta; K steps; theta = A0 + gamma (theta - A0);     7: the same, with the rates of replay.h
+ *     reptile       A0 = theta; `interval` steps; theta = A0 + epsilon (theta - A0)    (Nichol et al. 2018)
+ *
+ * With one group W0 and A0 are the same values, hence the same memory, and the two interpolations are one:
+ *     A0 + gamma (A0 + beta (theta - A0) - A0) = A0 + beta gamma (theta - A0).
+ * A rate of exactly 1 changes nothing and costs no pass; the snapshot it would use is then never read.
+ *
+ * Snapshots are f32 and of the fp32 parameter (master, or the weight that stands for it).  State between two steps:
+ *     steps_in_interval   steps since A0; 0: nothing is open
+ *     group_open          a step was made since W0
+ * A skipped step (fp16 overflow) is a step of its group: the boundaries follow the data, not what became of it.
+ */
+#include <assert.h>
+#include <math.h>
+
+#include "optim/continual_internal.h"
+
+/* Stochastic rounding's draws: sites from here on, apart from the optimizer's, which are the span indices. */
+enum { MER_SITE = 0x4d455200 };
+
+/* The most that mer.compensate_learning_rate multiplies the rate by.
+ *
+ * A window of rate lr moves theta by about d K lr u, u the mean update direction and d the displacement factor, so
+ * rate lr / d undoes the interpolation to first order.  But the K inner steps themselves then go K lr / d away from the
+ * snapshot, and all but the first of their gradients are taken there.  Two things bound how far that may be:
+ *   - a quadratic of curvature h is stable under gradient descent for lr h < 2, and rates in use stand within about
+ *     one order of magnitude of it;
+ *   - AdamW moves every weight by up to its rate in each step, however small the gradient: lr = 1e-3 and d = 0.01 would
+ *     move every weight by 0.1 a step, five times the spread (0.02) that weights begin with.
+ * So one order of magnitude is given back at most.  Where 1/d is larger the run still learns less in a window than
+ * plain training does, which is what small interpolation rates ask for. */
+static const double COMPENSATION_LIMIT = 10.0;
+
+/* Interpolation rates where a group, and where a window closes; 1: nothing is done there. */
+typedef struct MerRates {
+    double group, window;
+} MerRates;
+
+static bool has_two_snapshots(const HsContinualConfig *config)
+{
+    return config->mer.mode == HS_MER_ALGORITHM1 && config->mer.groups > 1;
+}
+
+/* With one snapshot everything happens where the window closes. */
+static MerRates rates_of(const HsContinualConfig *config)
+{
+    const double beta = config->mer.beta, gamma = config->mer.gamma;
+    if (has_two_snapshots(config))
+        return (MerRates){ .group = beta, .window = gamma };
+    const double window[] = {
+        [HS_MER_ALGORITHM1] = beta * gamma,
+        [HS_MER_ALGORITHM6] = gamma,
+        [HS_MER_ALGORITHM7] = gamma,
+        [HS_MER_REPTILE] = config->mer.epsilon,
+    };
+    return (MerRates){ .group = 1.0, .window = window[config->mer.mode] };
+}
+
+double hs_mer_displacement(const HsContinualConfig *config)
+{
+    if (!hs_continual_has(config, "mer"))
+        return 1.0;
+    const MerRates rates = rates_of(config);
+    /* Groups of a window follow each other from where the last one ended: their displacements add up. */
+    return rates.group * rates.window * (has_two_snapshots(config) ? (double)config->mer.groups : 1.0);
+}
+
+double hs_mer_rate_scale(const HsContinualConfig *config)
+{
+    if (!hs_continual_has(config, "mer") || !config->mer.compensate)
+        return 1.0;
+    /* Many groups may displace more than plain steps do; the rate is raised, never lowered.  d = 0 asks for infinity.
+     */
+    return fmax(1.0, fmin(1.0 / hs_mer_displacement(config), COMPENSATION_LIMIT));
+}
+
+int hs_mer_tensors(const HsContinualConfig *config)
+{
+    return has_two_snapshots(config) ? 2 : 1;
+}
+
+HsStatus hs_mer_create(HsContinual *continual)
+{
+    HS_TRY(hs_family_create(continual, false, "mer.group_start", &continual->group_start));
+    if (has_two_snapshots(&continual->config))
+        HS_TRY(hs_family_create(continual, false, "mer.window_start", &continual->window_start));
+    return HS_OK;
+}
+
+/* A0; with one group it lives where W0 does. */
+static HsFamily *window_snapshot(HsContinual *continual)
+{
+    return has_two_snapshots(&continual->config) ? &continual->window_start : &continual->group_start;
+}
+
+HsStatus hs_mer_begin_task(HsContinual *continual, HsContext *context, int task)
+{
+    (void)task;
+    continual->steps_in_interval = 0;
+    continual->group_open = 0;
+    HS_TRY(hs_family_copy_parameters(continual, context, &continual->group_start));
+    if (has_two_snapshots(&continual->config))
+        HS_TRY(hs_family_copy_parameters(continual, context, &continual->window_start));
+    return HS_OK;
+}
+
+/* theta = snapshot + rate (theta - snapshot), over every span. */
+static HsStatus interpolate(HsContinual *continual, HsContext *context, const HsFamily *snapshot, double rate)
+{
+    if (rate == 1.0)
+        return HS_OK;
+    for (int i = 0; i < continual->span_count; i++) {
+        const HsSpan *span = &continual->spans[i];
+        const HsInterpolateArgs args = {
+            .anchor = snapshot->tensors[i],
+            .master = span->master,
+            .weight = span->weight,
+            .rate = (float)rate,
+            .rng = { .seed = continual->config.seed,
+                     .step = (uint32_t)continual->interpolations,
+                     .site = (uint32_t)(MER_SITE + i) },
+        };
+        HsStatus status = hs_op_interpolate(context, &args);
+        if (status != HS_OK)
+            return hs_error_prefix(status, "mer, tensor %s", span->name);
+    }
+    continual->interpolations++;
+    return HS_OK;
+}
+
+/* The next group or window begins here.  A rate of 1 leaves its snapshot unread, so it is left as it is. */
+static HsStatus refresh(HsContinual *continual, HsContext *context, HsFamily *snapshot, double rate)
+{
+    return rate == 1.0 ? HS_OK : hs_family_copy_parameters(continual, context, snapshot);
+}
+
+static HsStatus close_group(HsContinual *continual, HsContext *context)
+{
+    const MerRates rates = rates_of(&continual->config);
+    HS_TRY(interpolate(continual, context, &continual->group_start, rates.group));
+    HS_TRY(refresh(continual, context, &continual->group_start, rates.group));
+    continual->group_open = 0;
+    return HS_OK;
+}
+
+static HsStatus close_window(HsContinual *continual, HsContext *context)
+{
+    const MerRates rates = rates_of(&continual->config);
+    HsFamily *snapshot = window_snapshot(continual);
+    if (continual->group_open) {
+        HS_TRY(interpolate(continual, context, &continual->group_start, rates.group));
+        continual->group_open = 0;
+    }
+    HS_TRY(interpolate(continual, context, snapshot, rates.window));
+    HS_TRY(refresh(continual, context, snapshot, rates.window));
+    if (has_two_snapshots(&continual->config)) /* the outer interpolation moved W0's place as well */
+        HS_TRY(refresh(continual, context, &continual->group_start, rates.group));
+    continual->steps_in_interval = 0;
+    return HS_OK;
+}
+
+HsStatus hs_mer_after_step(HsContinual *continual, HsContext *context, const HsReplayStep *step)
+{
+    continual->steps_in_interval++;
+    continual->group_open = 1;
+    /* Reptile's interval is counted here: its replay plan has windows of one step. */
+    const bool window_ends = continual->config.mer.mode == HS_MER_REPTILE
+                                 ? continual->steps_in_interval == continual->config.mer.interval
+                                 : step->closes_window;
+    if (window_ends)
+        return close_window(continual, context);
+    if (has_two_snapshots(&continual->config) && step->closes_group)
+        return close_group(continual, context);
+    return HS_OK;
+}
+
+HsStatus hs_mer_after_task(HsContinual *continual, HsContext *context, int task, HsFisherSource *source)
+{
+    (void)task, (void)source;
+    /* A task may end anywhere: what is open is closed as if it had ended there. */
+    return continual->steps_in_interval > 0 ? close_window(continual, context) : HS_OK;
+}
+
+HsStatus hs_mer_visit(HsContinual *continual, const HsStateVisitor *visitor)
+{
+    HS_TRY(visitor->integer(visitor->user, "mer.steps_in_interval", &continual->steps_in_interval));
+    HS_TRY(visitor->integer(visitor->user, "mer.group_open", &continual->group_open));
+    HS_TRY(visitor->integer(visitor->user, "mer.interpolations", &continual->interpolations));
+    HS_TRY(hs_family_visit(continual, &continual->group_start, "mer.group_start", visitor));
+    if (has_two_snapshots(&continual->config))
+        HS_TRY(hs_family_visit(continual, &continual->window_start, "mer.window_start", visitor));
+    return HS_OK;
+}

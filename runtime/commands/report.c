@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * trainer report --run DIR: the page of a run, anew from its metrics (also while it is still training).
+ */
+#include <argp.h>
+#include <stdio.h>
+
+#include "runtime/commands/arguments.h"
+#include "runtime/commands/command.h"
+#include "runtime/report.h"
+
+static const struct argp_option options[] = {
+    { "run", 'r', "DIR", 0, "a run's out_dir", 0 },
+    { 0 },
+};
+
+static error_t parse(int key, char *argument, struct argp_state *state)
+{
+    const char **run = state->input;
+    switch (key) {
+    case 'r':
+        *run = argument;
+        return 0;
+    case ARGP_KEY_ARG:
+        argp_error(state, "unexpected argument: %s", argument);
+        return 0;
+    case ARGP_KEY_END:
+        if (!*run)
+            argp_error(state, "--run DIR is missing");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+HsStatus hs_command_report(int argc, char **argv)
+{
+    static const struct argp argp = { options, parse, NULL, "Write a run's report.html from its metrics.",
+                                      NULL,    NULL,  NULL };
+    const char *run = NULL;
+    argp_parse(&argp, argc, argv, 0, NULL, &run);
+    HS_TRY(hs_report_write(run));
+    printf("%s/report.html\n", run);
+    return HS_OK;
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The one tokenizer of all tasks.
+ *
+ * Most kinds exist before any text is read.  Kind char is made from the text: from the union of what every task's
+ * training and validation text holds, or a task would meet characters that only another one knows.  The union goes by
+ * way of each corpus's own vocabulary, so that no corpus is copied, and a file that is not UTF-8 is named.
+ */
+#include "runtime/data/dataset_build.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/utf8.h"
+
+HsStatus hs_dataset_tokenizer_early(const HsDatasetBuild *buildings, int count, HsTokenizer **tokenizer)
+{
+    const HsConfig *config = buildings->config;
+    if (strcmp(config->tokenizer.kind, "char") != 0) {
+        const char *path = config->tokenizer.path[0] ? config->tokenizer.path : NULL;
+        return hs_tokenizer_create(config->tokenizer.kind, path, NULL, 0, tokenizer);
+    }
+    for (int i = 0; i < count; i++)
+        if (hs_source_list_has_tokens(&buildings[i].sources))
+            return hs_fail(
+                HS_ECONFIG,
+                "task %s: token files (.bin) need a tokenizer that exists, but tokenizer.kind: char is made from "
+                "this task's text; set tokenizer.kind to the one that wrote them, or give text files only",
+                buildings[i].task->name);
+    return HS_OK;
+}
+
+/* From one corpus. */
+static HsStatus create_char(const HsDatasetBuild *building, HsTokenizer **tokenizer)
+{
+    const HsCorpus *corpus = &building->corpus;
+    HsStatus status = hs_tokenizer_create("char", NULL, corpus->text, corpus->text_length, tokenizer);
+    if (status != HS_EFORMAT)
+        return status;
+    /* Some file is not UTF-8.  Its offset in all text together helps nobody: find the piece and its own offset. */
+    for (int64_t i = 0; i < corpus->piece_count; i++) {
+        const HsPiece *piece = &corpus->pieces[i];
+        HsTokenizer *probe = NULL;
+        if (piece->length == 0)
+            continue;
+        if (hs_tokenizer_create("char", NULL, corpus->text + piece->start, piece->length, &probe) != HS_OK)
+            return hs_dataset_blame(building, piece, status);
+        hs_tokenizer_destroy(probe);
+    }
+    return status;
+}
+
+/* Appends every character of the vocabulary, which is all that a char tokenizer is made of. */
+static HsStatus append_characters(const HsTokenizer *tokenizer, char **text, size_t *length)
+{
+    int64_t vocabulary = hs_tokenizer_vocabulary(tokenizer);
+    size_t most = *length + (size_t)vocabulary * HS_UTF8_MAX_BYTES;
+    char *grown = realloc(*text, most);
+    if (!grown)
+        return hs_fail(HS_ENOMEM, "no memory for the characters of all tasks (%zu bytes)", most);
+    *text = grown;
+    for (int32_t token = 0; token < vocabulary; token++) {
+        size_t size;
+        const char *bytes = hs_tokenizer_bytes(tokenizer, token, &size);
+        memcpy(grown + *length, bytes, size);
+        *length += size;
+    }
+    return HS_OK;
+}
+
+HsStatus hs_dataset_tokenizer_from_text(const HsDatasetBuild *buildings, int count, HsTokenizer **tokenizer)
+{
+    char *text = NULL;
+    size_t length = 0;
+    HsStatus status = HS_OK;
+    if (count == 1)
+        return hs_dataset_blame_task(buildings, create_char(buildings, tokenizer));
+    for (int i = 0; status == HS_OK && i < count; i++) {
+        HsTokenizer *own = NULL;
+        status = hs_dataset_blame_task(&buildings[i], create_char(&buildings[i], &own));
+        if (status == HS_OK)
+            status = append_characters(own, &text, &length);
+        hs_tokenizer_destroy(own);
+    }
+    if (status == HS_OK)
+        status = hs_tokenizer_create("char", NULL, text, length, tokenizer);
+    free(text);
+    return status;
+}
