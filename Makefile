@@ -117,11 +117,12 @@ packages-check: ## install what `make check` and `make fuzz` need besides
 	@tests/packages.sh "$(SUDO)" $(APT_BUILD) $(APT_TEST) $(APT_CHECK)
 
 .PHONY: demo
-demo: packages ## install, build, train configs/demo.yaml (about two minutes), show samples and where the outputs are
+demo: packages ## install, build, train configs/cl.yaml (about three minutes), show what was learned and forgotten
 	+$(MAKE) $(JOBS) all
-	$(BUILD)/trainer --config configs/demo.yaml
-	@echo "The run's files:"; find runs/demo -maxdepth 2 | sort
-	@echo "Next: $(BUILD)/trainer generate --checkpoint runs/demo --prompt 'if ' --tokens 200"
+	$(BUILD)/trainer --config configs/cl.yaml
+	@echo "The run's files:"; find runs/cl -maxdepth 2 | sort
+	@echo "The page: $(CURDIR)/runs/cl/report.html"
+	@echo "Next: $(BUILD)/trainer generate --checkpoint runs/cl --prompt '12+30=' --tokens 60"
 
 .PHONY: install
 install: $(BUILD)/trainer ## install the trainer under PREFIX (/usr/local)
@@ -172,8 +173,9 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c $(FUZZ_SOURCES)
 	$(Q)clang $(FUZZ_FLAGS) -o $@ $^ $(LDLIBS)
 
 .PHONY: test-kill
-test-kill: $(BUILD)/trainer ## kill -9 at 20 random moments, resume, compare with an undisturbed run
+test-kill: $(BUILD)/trainer ## kill -9 in every phase and at random moments, resume, compare with an undisturbed run
 	BUILD=$(BUILD) tests/cli/kill_resume.sh 20
+	BUILD=$(BUILD) tests/cli/kill_continual.sh 20
 
 .PHONY: help clean
 help: ## this list

@@ -62,9 +62,6 @@ static HsStatus create_optimizer(HsTrainer *trainer, const HsOptimizerConfig *ru
     HS_TRY(
         hs_optimizer_init(&trainer->optimizer, &trainer->engine.device, rule, &schedule, &scaler, trainer->span_count));
     trainer->has_optimizer = true;
-    trainer->state.loss_scale =
-        (double)trainer->optimizer.scaler.scale; /* a run may be stopped before its first step */
-    trainer->state.scaler_hysteresis = trainer->optimizer.scaler.hysteresis_left;
     return HS_OK;
 }
 
@@ -188,7 +185,7 @@ static HsStatus write_run_info(HsTrainer *trainer)
         names[i] = trainer->joint ? "all tasks" : config->tasks[i].name;
     HsMetricsRun run = {
         .name = config->training.out_dir,
-        .device = trainer->engine.why,
+        .device = trainer->engine.device.description,
         .precision = trainer->precision.name,
         .strategy = strategy,
         .model = model,

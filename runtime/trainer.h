@@ -94,6 +94,9 @@ void hs_trainer_install_signals(void);
 /* A metrics record of this instant, everything but step, task, skipped steps and time left out. */
 HsMetricsRecord hs_trainer_record(const HsTrainer *trainer, const char *event);
 
+/* What the optimizer counts, and the loss scale, into the state. */
+void hs_trainer_copy_optimizer_state(HsTrainer *trainer);
+
 /* --- trainer_tasks.c --- */
 
 /* Phases and their lengths, from the tasks' keys and their data. */

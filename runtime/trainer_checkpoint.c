@@ -159,6 +159,8 @@ HsStatus hs_trainer_save(HsTrainer *trainer)
     HS_TRY(hs_metrics_record(trainer->metrics, &record));
     HsMetricsPosition position;
     HS_TRY(hs_metrics_sync(trainer->metrics, &position));
+    /* Before a task's first step too, whose beginning may have reset some of it. */
+    hs_trainer_copy_optimizer_state(trainer);
     trainer->state.jsonl_bytes = position.jsonl_bytes;
     trainer->state.tensorboard_bytes = position.tensorboard_bytes;
     /* The mixing thread rests, so that reservoir and position belong to the batches trained on so far. */

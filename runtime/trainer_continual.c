@@ -169,16 +169,18 @@ static HsStatus create_matrix(HsTrainer *trainer)
     HsRunResult joint;
     HS_TRY(hs_run_result_read(config->continual.joint_run, &joint));
     HsStatus status = HS_OK;
-    bool fits = joint.finished && joint.matrix.tasks == matrix->tasks;
+    /* A joint run has no row but its last. */
+    bool fits = joint.finished && joint.matrix.tasks == matrix->tasks && isnan(*hs_matrix_at(&joint.matrix, 0, 0));
     for (int i = 0; fits && i < matrix->tasks; i++) {
         fits = is(joint.matrix.names[i], matrix->names[i]);
         matrix->joint[i] = *hs_matrix_at(&joint.matrix, matrix->tasks - 1, i);
     }
     if (!fits)
-        status = hs_fail(HS_ECONFIG,
-                         "continual.joint_run: %s is no finished run over the same tasks; run the configuration with "
-                         "continual.strategy=joint first",
-                         config->continual.joint_run);
+        status =
+            hs_fail(HS_ECONFIG,
+                    "continual.joint_run: %s is no finished joint run over the same tasks; run the configuration with "
+                    "continual.strategy=joint first",
+                    config->continual.joint_run);
     hs_run_result_deinit(&joint);
     return status;
 }

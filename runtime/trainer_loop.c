@@ -130,7 +130,7 @@ static HsStatus diagnose(HsTrainer *trainer, const HsStreamBatch *batch, const H
         (long long)trainer->state.applied_steps, (double)report->loss_scale, where);
 }
 
-static void copy_optimizer_state(HsTrainer *trainer)
+void hs_trainer_copy_optimizer_state(HsTrainer *trainer)
 {
     HsTrainerState *state = &trainer->state;
     state->schedule_steps = trainer->optimizer.schedule_steps;
@@ -172,7 +172,7 @@ HsStatus hs_trainer_step(HsTrainer *trainer, double *mean_loss, HsStepReport *re
         batch->step.learning_rate_scale * hs_mer_rate_scale(&trainer->continual_config);
     HS_TRY(hs_optimizer_step(&trainer->optimizer, context, trainer->spans, trainer->span_count, report));
     HS_TRY(hs_continual_after_step(trainer->continual, context, &batch->step));
-    copy_optimizer_state(trainer);
+    hs_trainer_copy_optimizer_state(trainer);
     state->tokens_seen += batch->counted;
     trainer->window_tokens += batch->rows * length;
     if (report->verdict == HS_SCALER_HOPELESS)

@@ -1,0 +1,80 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# A run over several tasks, resumed from every checkpoint that it ever wrote, and stopped inside MER's groups: the same
+# record and the same files as the run that was left alone.
+. "$(dirname "$0")/lib.sh"
+tiny_tasks
+
+# resume_everywhere OVERRIDES...: saves at every step, then goes on from each of the checkpoints.
+resume_everywhere() {
+    local options="checkpoint_freq=1 keep_checkpoints=1000 tasks.2.steps=4 max_steps=7 $*" checkpoint
+    rm -rf whole part
+    # shellcheck disable=SC2086
+    expect 0 "$trainer" --config tasks.yaml $options
+    mv run whole
+    bits whole >whole.bits
+    [ "$(ls -d whole/checkpoints/step-* | wc -l)" = 18 ] || fail "18 checkpoints expected: $(ls whole/checkpoints)"
+    for checkpoint in whole/checkpoints/step-*; do
+        rm -rf run
+        mkdir -p run/checkpoints
+        cp -r "$checkpoint" run/checkpoints
+        basename "$checkpoint" >run/checkpoints/latest
+        # The record of a run that was killed just before its next save.
+        cp whole/metrics.jsonl whole/events.* run
+        # shellcheck disable=SC2086
+        expect 0 "$trainer" --config tasks.yaml $options
+        bits run >run.bits
+        same whole.bits run.bits
+    done
+    rm -rf run
+}
+
+resume_everywhere 'continual.strategy=[ewc,mer]' mer.group_steps=3 mer.groups=2 mer.beta=0.5 precision.mode=bf16
+resume_everywhere 'continual.strategy=[si,er]' precision.mode=fp16 precision.init_scale=1e13 precision.growth_interval=4
+resume_everywhere 'continual.strategy=[ewc,a-gem]' ewc.mode=separate ewc.step=proximal gradient_accumulation_steps=2
+
+# stopped_at FILE TEXT OVERRIDES...: SIGTERM as soon as FILE of the run says TEXT; resumed, it ends as if left alone.
+stopped_at() {
+    local file=$1 text=$2 options pid run
+    shift 2
+    options="checkpoint_freq=0 max_steps=100 $*"
+    rm -rf whole stopped
+    # shellcheck disable=SC2086
+    expect 0 "$trainer" --config tasks.yaml $options out_dir=whole
+    rm err # where the run before said the same
+    # shellcheck disable=SC2086
+    "$trainer" --config tasks.yaml $options out_dir=stopped >out 2>err &
+    pid=$!
+    for _ in $(seq 2000); do
+        grep -q "$text" $file 2>/dev/null && break
+        sleep 0.005
+    done
+    kill -TERM $pid
+    wait $pid
+    [ $? = 1 ] || fail "a stopped run must say so"
+    says err "stopped by SIGTERM"
+    where=$(sed -nE 's/.*stopped by SIGTERM after step ([0-9]+).*/\1/p' err)
+    cp stopped/checkpoints/"$(cat stopped/checkpoints/latest)"/trainer.json stopped.json
+    # shellcheck disable=SC2086
+    expect 0 "$trainer" --config tasks.yaml $options out_dir=stopped
+    # The stopped run has one more checkpoint, so its record is longer by a line.
+    for run in whole stopped; do
+        record $run | grep -v '"event":"checkpoint"' >$run.bits
+        tensors $run | grep -v trainer.json >>$run.bits
+    done
+    same whole.bits stopped.bits
+}
+
+# In the middle of a task; with windows of 21 steps, one stop in 21 falls between two of them.
+in_a_task='"event":"step".*"task":1'
+stopped_at stopped/metrics.jsonl "$in_a_task" continual.strategy=er
+stopped_at stopped/metrics.jsonl "$in_a_task" continual.strategy=mer mer.group_steps=7 mer.groups=3
+grep -oE '"mer.steps_in_interval": *[0-9]+' stopped.json
+# Before the first step of all.
+stopped_at err "strategy er:" continual.strategy=er precision.mode=fp16
+[ "$where" = 0 ] || fail "stopped only after step $where"
+# While the Fisher is measured: the run stops before the next task's first step, whose schedule has begun anew.
+stopped_at err "task addition: Fisher information" continual.strategy=ewc ewc.fisher_samples=2000 'continual.optimizer_state=reset'
+[ "$where" = 100 ] || fail "stopped after step $where, not between two tasks"
+grep -qE '"schedule_steps": *0' stopped.json || fail "the next task's schedule has not begun"
+finish
