@@ -34,8 +34,11 @@ enum { MER_SITE = 0x4d455200 };
  *     one order of magnitude of it;
  *   - AdamW moves every weight by up to its rate in each step, however small the gradient: lr = 1e-3 and d = 0.01 would
  *     move every weight by 0.1 a step, five times the spread (0.02) that weights begin with.
- * So one order of magnitude is given back at most.  Where 1/d is larger the run still learns less in a window than
- * plain training does, which is what small interpolation rates ask for. */
+ * Measured (configs/cl-benchmark.yaml's tasks, 4 layers of width 64, fp32, one seed; beta = gamma = 0.1, so d = 0.01;
+ * mean loss on each task right after training on it): rate x 1 3.42, x 10 2.93, x 30 2.85, x 100 2.98; with beta 0.1
+ * and gamma 1 x 10 gives 2.22, and d = 0.3 without compensation 2.42. So one order of magnitude is given back at most.
+ * Where 1/d is larger the run still learns less in a window than plain training does, which is what small interpolation
+ * rates ask for. */
 static const double COMPENSATION_LIMIT = 10.0;
 
 /* Interpolation rates where a group, and where a window closes; 1: nothing is done there. */

@@ -203,7 +203,7 @@
     X(S, REAL, epsilon, 0.3, 0, 1, NULL, "", "reptile: interpolation rate")                                           \
     X(S, INT, interval, 100, 1, HS_NO_BOUND, NULL, "optimizer steps", "reptile: updates between interpolations")      \
     X(S, BOOL, compensate_learning_rate, false, 0, 1, NULL, "",                                                       \
-      "raise the learning rate to make up for small interpolation rates")
+      "raise the learning rate, by at most 10, to make up for small interpolation rates")
 
 #define HS_KEYS_AGEM(X, S)                                           \
     X(S, INT, reference_batches, 1, 1, 65536, NULL, "micro-batches", \

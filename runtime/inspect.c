@@ -11,8 +11,10 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "runtime/checkpoint.h"
+#include "runtime/checkpoint_storage.h"
 
 enum {
     CHUNK = 1024,
@@ -35,7 +37,7 @@ typedef struct Statistics {
 } Statistics;
 
 typedef struct Histogram {
-    const char *name; /* the file's own, which stays open */
+    char name[32];
     int64_t total;
     int64_t groups[GROUP_COUNT];
 } Histogram;
@@ -66,6 +68,8 @@ static void count_value(double value, Statistics *statistics, Histogram *histogr
         statistics->zeros++;
         return;
     }
+    if (!histogram) /* integers: no formats to fit into */
+        return;
     for (int i = 0; i < NARROW_COUNT; i++) {
         statistics->underflow[i] += magnitude < hs_dtype_info(narrow[i])->smallest_normal;
         statistics->overflow[i] += magnitude > hs_dtype_info(narrow[i])->max;
@@ -163,8 +167,20 @@ static Histogram *histogram_for(Histogram *histograms, int *count, const char *n
     if (*count == MAX_HISTOGRAMS) /* foreign names: the last one gathers what is left */
         return &histograms[*count - 1];
     Histogram *fresh = &histograms[(*count)++];
-    fresh->name = name;
+    snprintf(fresh->name, sizeof fresh->name, "%s", name);
     return fresh;
+}
+
+/* "model" for all weights; ".m" and ".v" apart; strategies by family: "ewc.importance/...". */
+static void kind_of(const char *title, const char *tensor, bool by_kind, char kind[32])
+{
+    const char *slash = strchr(tensor, '/'), *dot = strrchr(tensor, '.');
+    if (!by_kind)
+        snprintf(kind, 32, "%s", title);
+    else if (slash)
+        snprintf(kind, 32, "%.*s", (int)(slash - tensor < 31 ? slash - tensor : 31), tensor);
+    else
+        snprintf(kind, 32, "%.31s", dot ? dot + 1 : tensor);
 }
 
 static void print_file(FILE *out, const char *title, const HsSafetensors *file, bool by_kind, Histogram *histograms,
@@ -183,11 +199,11 @@ static void print_file(FILE *out, const char *title, const HsSafetensors *file, 
     print_heading(out, name_width);
     for (int i = 0; i < file->count; i++) {
         const HsNamedTensor *named = &file->tensors[i];
-        const char *dot = strrchr(named->name, '.');
-        Histogram *histogram = histogram_for(histograms, histogram_count,
-                                             !by_kind ? title
-                                             : dot    ? dot + 1
-                                                      : named->name);
+        char kind[32];
+        kind_of(title, named->name, by_kind, kind);
+        /* Tokens are no magnitudes. */
+        bool is_float = hs_dtype_info(named->tensor.dtype)->is_float;
+        Histogram *histogram = is_float ? histogram_for(histograms, histogram_count, kind) : NULL;
         Statistics statistics;
         count_tensor(&named->tensor, &statistics, histogram);
         add_statistics(&total, &statistics);
@@ -255,6 +271,23 @@ static void print_state(FILE *out, const HsJson *state)
     }
 }
 
+/* The strategies' tensors and the replay buffer, where a run has them. */
+static HsStatus print_continual(FILE *out, const char *folder, Histogram *histograms, int *histogram_count)
+{
+    char *path;
+    HsSafetensors file;
+    HS_TRY(hs_storage_join(folder, "continual.safetensors", &path));
+    HsStatus status = HS_OK;
+    if (access(path, F_OK) != 0)
+        goto done;
+    HS_TRY_GOTO(status, hs_safetensors_open(path, &file), done);
+    print_file(out, "continual", &file, true, histograms, histogram_count);
+    hs_safetensors_close(&file);
+done:
+    free(path);
+    return status;
+}
+
 HsStatus hs_inspect_checkpoint(const char *folder, FILE *out)
 {
     HsCheckpoint checkpoint;
@@ -272,6 +305,7 @@ HsStatus hs_inspect_checkpoint(const char *folder, FILE *out)
     print_state(out, checkpoint.state);
     print_file(out, "model", &checkpoint.model, false, histograms, &histogram_count);
     print_file(out, "optimizer", &checkpoint.optimizer, true, histograms, &histogram_count);
+    HS_TRY_GOTO(status, print_continual(out, checkpoint.folder, histograms, &histogram_count), done);
     for (int i = 0; i < histogram_count; i++)
         print_histogram(out, &histograms[i]);
     if (fflush(out) != 0 || ferror(out))

@@ -130,4 +130,9 @@ expect 0 "$trainer" compare $stopped
 for run in none-seed7 none-seed8; do tensors stopped/$run | grep -v trainer.json; done >stopped.hash
 for run in none-seed7 none-seed8; do tensors comparison/$run | grep -v trainer.json; done >compared.hash
 same compared.hash stopped.hash
+# The strategies' tensors are inspected with the rest.
+expect 0 "$trainer" --config tasks.yaml continual.strategy=[ewc,er] out_dir=both
+expect 0 "$trainer" inspect --checkpoint both
+says out "exponents of ewc.importance"
+says out "replay.tokens"
 finish
