@@ -13,6 +13,7 @@
 #include "runtime/compare_page.h"
 #include "runtime/trainer.h"
 
+enum { PRINTED_COLUMNS = 200 }; /* every column and spread: the table is made to be kept */
 enum { MAX_VARIANTS = 64, MAX_OVERRIDES = 320, TEXT_BYTES = 512, PATH_BYTES = 4 * TEXT_BYTES };
 
 typedef struct Variant {
@@ -163,7 +164,7 @@ static HsStatus report(const Comparison *comparison)
     snprintf(json, sizeof json, "%s/compare.json", comparison->out_dir);
     HS_TRY(hs_compare_write_html(html, comparison->options->config_path, rows, comparison->variant_count));
     HS_TRY(hs_compare_write_json(json, rows, comparison->variant_count));
-    HS_TRY(hs_compare_print(rows, comparison->variant_count, 120, stdout));
+    HS_TRY(hs_compare_print(rows, comparison->variant_count, PRINTED_COLUMNS, stdout));
     printf("page: %s\n", html);
     return HS_OK;
 }

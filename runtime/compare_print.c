@@ -12,7 +12,7 @@
 #include "runtime/html.h"
 #include "runtime/progress.h"
 
-enum { NAME_WIDTH = 16, COLUMNS_LEAST = 40, CELL_BYTES = 64 };
+enum { NAME_LEAST = 16, NAME_MOST = 64, COLUMNS_LEAST = 40, CELL_BYTES = 64 };
 
 static void format_loss(const HsCompareFigure *figure, bool spread, char cell[CELL_BYTES])
 {
@@ -88,10 +88,22 @@ static const struct {
 };
 enum { COLUMN_COUNT = sizeof columns_table / sizeof *columns_table };
 
-/* How many of the columns fit. */
-static int fitting(int room, bool spread)
+/* Room for the longest name; in a narrow terminal names are cut before figures are. */
+static int name_width(const HsCompareFigures *figures, int count, int columns)
 {
-    int used = NAME_WIDTH, count = 0;
+    int width = NAME_LEAST, most = columns - COLUMNS_LEAST;
+    for (int row = 0; row < count; row++) {
+        int length = (int)strlen(figures[row].name) + 2;
+        width = length > width ? length : width;
+    }
+    most = most < NAME_LEAST ? NAME_LEAST : most > NAME_MOST ? NAME_MOST : most;
+    return width < most ? width : most;
+}
+
+/* How many of the columns fit beside the name. */
+static int fitting(int room, int name, bool spread)
+{
+    int used = name, count = 0;
     while (count < COLUMN_COUNT) {
         used += spread ? columns_table[count].wide : columns_table[count].narrow;
         if (used > room)
@@ -106,14 +118,15 @@ HsStatus hs_compare_print(const HsCompareRow *rows, int count, int columns, FILE
     HsCompareFigures *figures = NULL;
     HS_TRY(hs_compare_figures(rows, count, &figures));
     columns = columns < COLUMNS_LEAST ? COLUMNS_LEAST : columns;
-    bool spread = fitting(columns, true) == COLUMN_COUNT, repeated = false;
-    int shown = fitting(columns, spread);
-    fprintf(stream, "%-*s", NAME_WIDTH, "strategy");
+    int name = name_width(figures, count, columns);
+    bool spread = fitting(columns, name, true) == COLUMN_COUNT, repeated = false;
+    int shown = fitting(columns, name, spread);
+    fprintf(stream, "%-*s", name, "strategy");
     for (int i = 0; i < shown; i++)
         fprintf(stream, "%*s", spread ? columns_table[i].wide : columns_table[i].narrow, columns_table[i].title);
     fputc('\n', stream);
     for (int row = 0; row < count; row++) {
-        fprintf(stream, "%-*.*s", NAME_WIDTH, NAME_WIDTH - 1, figures[row].name);
+        fprintf(stream, "%-*.*s", name, name - 1, figures[row].name);
         repeated = repeated || figures[row].finished > 1;
         for (int i = 0; i < shown; i++) {
             char cell[CELL_BYTES];
