@@ -13,8 +13,15 @@ SANITIZE ?=
 V        ?=
 
 # Folders that make up the library, lowest first.
-DIRS     ?= kernels/base kernels kernels/ref kernels/cpu optim runtime runtime/layers runtime/data runtime/selftest runtime/commands
+DIRS     ?= kernels/base kernels kernels/ref kernels/cpu kernels/cuda optim runtime runtime/layers runtime/data runtime/selftest runtime/commands
 ISAS     ?= $(if $(filter x86_64,$(shell uname -m)),portable avx2 avx512 avx512bf16,portable)
+
+# CUDA: `make NVCC=` builds without it.  The static runtime library needs no CUDA library at start.
+NVCC     ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
+CUDA_LIBRARIES = $(firstword $(foreach d,lib64 targets/x86_64-linux/lib targets/sbsa-linux/lib,\
+                   $(patsubst %/libcudart_static.a,%,$(wildcard $(dir $(realpath $(NVCC)))../$(d)/libcudart_static.a))))
+# Machine code for Ampere and Hopper, and PTX that the driver translates for what lies between and after.
+CUDA_ARCHITECTURES ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]
 
 PACKAGES  = yaml-0.1 libcjson libpcre2-8 libxxhash
 # Asked once: before `make packages` these are empty, and the make that it is followed by asks again.
@@ -23,7 +30,10 @@ PACKAGE_LIBS   := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null)
 WARNINGS  = -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Werror
 CFLAGS   += -std=c11 -D_GNU_SOURCE -g $(OPTIMIZE) $(WARNINGS) -ffp-contract=off -fno-math-errno -fopenmp -I. $(SANITIZE) \
             $(PACKAGE_CFLAGS)
-LDLIBS   += $(PACKAGE_LIBS) -lm -ldl -pthread
+LDLIBS   += $(PACKAGE_LIBS) $(if $(NVCC),-L$(CUDA_LIBRARIES) -lcudart_static -lrt) -lstdc++ -lm -ldl -pthread
+CXX_WARNINGS = -Wall -Wextra -Wshadow -Wno-unknown-pragmas -Werror
+CXXFLAGS += -std=c++17 -D_GNU_SOURCE -DHS_EMU -g -O2 $(CXX_WARNINGS) -ffp-contract=off -I. $(SANITIZE)
+NVCCFLAGS += -std=c++17 -O3 -I. $(CUDA_ARCHITECTURES) -Xfatbin -compress-all -Xcompiler -Wall,-Wextra -Werror all-warnings -Xptxas -v
 LDFLAGS  += -fopenmp $(SANITIZE)
 
 # Per instruction set: the same sources, wider vectors.  Products and sums contract to fused multiply-adds here.
@@ -35,24 +45,33 @@ ISA_avx512bf16  = $(ISA_avx512) -mavx512bf16
 
 SOURCES      = $(filter-out runtime/main.c,$(foreach d,$(DIRS),$(wildcard $(d)/*.c)))
 ISA_SOURCES  = $(if $(filter kernels/cpu,$(DIRS)),$(wildcard kernels/cpu/isa/*.c))
-OBJECTS      = $(SOURCES:%.c=$(BUILD)/obj/%.o) $(foreach i,$(ISAS),$(ISA_SOURCES:%.c=$(BUILD)/obj/%.$(i).o))
+# kernels/cuda is compiled twice: for the emulator by the host's C++ compiler, and for GPUs where there is an nvcc.
+CUDA_SOURCES = $(if $(filter kernels/cuda,$(DIRS)),$(wildcard kernels/cuda/*.cu))
+EMU_SOURCES  = $(if $(filter kernels/cuda,$(DIRS)),$(wildcard kernels/cuda/emu/*.cpp))
+EMU_OBJECTS  = $(CUDA_SOURCES:%.cu=$(BUILD)/obj/%.emu.o) $(EMU_SOURCES:%.cpp=$(BUILD)/obj/%.emu.o)
+CUDA_OBJECTS = $(if $(NVCC),$(CUDA_SOURCES:%.cu=$(BUILD)/obj/%.cuda.o))
+OBJECTS      = $(SOURCES:%.c=$(BUILD)/obj/%.o) $(foreach i,$(ISAS),$(ISA_SOURCES:%.c=$(BUILD)/obj/%.$(i).o)) \
+               $(EMU_OBJECTS) $(CUDA_OBJECTS)
 LIBRARY      = $(BUILD)/libhalfstep.a
 
 TEST_DIRS    = unit ops grad golden
 TEST_SOURCES = $(foreach d,$(TEST_DIRS),$(wildcard tests/$(d)/test_*.c))
 TEST_SUPPORT = $(wildcard tests/support/*.c)
 TESTS        = $(TEST_SOURCES:tests/%.c=$(BUILD)/tests/%)
+# The emulator's own tests: kernels, some with planted bugs, compiled as the backend's are.
+EMU_TESTS    = $(patsubst tests/%.cu,$(BUILD)/tests/%,$(wildcard tests/emu/test_*.cu))
 EXAMPLES     = $(patsubst examples/%.c,$(BUILD)/examples/%,$(wildcard examples/*.c))
 BENCHES      = $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/*.c))
 FUZZERS      = $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
-C_FILES      = $(shell git ls-files -co --exclude-standard '*.c' '*.h')
+C_FILES      = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*.cuh' '*.cpp')
 
 Q = $(if $(V),,@)
 
 .PHONY: all
 all: $(BUILD)/trainer examples ## build the trainer and the examples
+	$(if $(NVCC),,@echo "no nvcc was found: built without kernels for GPUs (device: emu runs them on the CPU, slowly)")
 
-$(BUILD)/trainer: $(BUILD)/obj/runtime/main.o $(LIBRARY)
+$(BUILD)/trainer: $(BUILD)/obj/runtime/main.o $(OBJECTS)
 	@echo "  CC $@"
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
@@ -66,6 +85,25 @@ $(BUILD)/obj/%.o: %.c
 	@echo "  CC $@"
 	$(Q)$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
 
+$(BUILD)/obj/%.emu.o: %.cu
+	@mkdir -p $(@D)
+	@echo "  CXX $@"
+	$(Q)$(CXX) $(CXXFLAGS) -x c++ -MMD -MP -c -o $@ $<
+
+$(BUILD)/obj/%.emu.o: %.cpp
+	@mkdir -p $(@D)
+	@echo "  CXX $@"
+	$(Q)$(CXX) $(CXXFLAGS) -MMD -MP -c -o $@ $<
+
+# What ptxas says (registers, shared memory, spills) and the machine code for sm_80 are kept beside the object:
+# tests/check_kernels.sh reads them.
+$(BUILD)/obj/%.cuda.o: %.cu
+	@mkdir -p $(@D)/keep
+	@echo "  NVCC $@"
+	$(Q)$(NVCC) $(NVCCFLAGS) -keep -keep-dir $(@D)/keep -MMD -MP -c -o $@ $< 2>$(@:.o=.ptxas) || \
+	    { cat $(@:.o=.ptxas); rm -f $@; exit 1; }
+	@find $(@D)/keep -name '$(*F).*80*.cubin' -exec mv {} $(@:.o=.cubin) \;; rm -f $(@D)/keep/$(*F).*
+
 # kernels/cpu/isa/x.c -> x.portable.o, x.avx2.o, ...
 define isa_rule
 $(BUILD)/obj/kernels/cpu/isa/%.$(1).o: kernels/cpu/isa/%.c
@@ -74,6 +112,8 @@ $(BUILD)/obj/kernels/cpu/isa/%.$(1).o: kernels/cpu/isa/%.c
 	$$(Q)$$(CC) $$(CFLAGS) $$(ISA_$(1)) -DHS_ISA=$(1) -DHS_ISA_$(1)=1 -MMD -MP -c -o $$@ $$<
 endef
 $(foreach i,$(ISAS),$(eval $(call isa_rule,$(i))))
+# Whether this build has kernels for GPUs.
+$(BUILD)/obj/runtime/engine.o: CFLAGS += $(if $(NVCC),-DHS_HAS_CUDA=1)
 # The chooser lists the instruction sets of this build.
 $(BUILD)/obj/kernels/cpu/cpu.o: CFLAGS += $(ISAS:%=-DHS_HAS_ISA_%=1)
 
@@ -81,6 +121,18 @@ $(BUILD)/tests/%: tests/%.c $(TEST_SUPPORT) $(LIBRARY)
 	@mkdir -p $(@D)
 	@echo "  CC $@"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -MMD -MP -MF $@.d -o $@ $< $(TEST_SUPPORT) $(LIBRARY) $(LDLIBS) -lcriterion
+
+$(BUILD)/tests/emu/%: tests/emu/%.cu $(LIBRARY)
+	@mkdir -p $(@D)
+	@echo "  CXX $@"
+	$(Q)$(CXX) $(CXXFLAGS) -x c++ -MMD -MP -MF $@.d -c -o $@.o $<
+	$(Q)$(CXX) $(LDFLAGS) -o $@ $@.o $(LIBRARY) $(LDLIBS)
+
+# Kernel addresses are looked up by name in this program, which must not move.
+$(BUILD)/tests/launches: tests/kernels/launches.c $(LIBRARY)
+	@mkdir -p $(@D)
+	@echo "  CC $@"
+	$(Q)$(CC) $(CFLAGS) -fno-pie -no-pie $(LDFLAGS) -o $@ $< $(LIBRARY) $(LDLIBS)
 
 $(BUILD)/examples/%: examples/%.c $(LIBRARY)
 	@mkdir -p $(@D)
@@ -92,16 +144,23 @@ $(BUILD)/bench/%: bench/%.c $(LIBRARY)
 	@echo "  CC $@"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LIBRARY) $(LDLIBS)
 
+# The instructions that the emulator imitates, by the hardware and by the emulator, in one program.
+FRAGMENTS = $(BUILD)/obj/bench/fragments.emu.o $(if $(NVCC),$(BUILD)/obj/bench/fragments.cuda.o)
+$(BUILD)/bench/fragments: bench/fragments.c $(FRAGMENTS) $(LIBRARY)
+	@mkdir -p $(@D)
+	@echo "  CC $@"
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
 .PHONY: examples bench-programs test-programs
 examples: $(EXAMPLES)
 bench-programs: $(BENCHES)
-test-programs: $(TESTS)
+test-programs: $(TESTS) $(EMU_TESTS)
 
--include $(OBJECTS:.o=.d) $(BUILD)/obj/runtime/main.d $(TESTS:=.d)
+-include $(OBJECTS:.o=.d) $(BUILD)/obj/runtime/main.d $(TESTS:=.d) $(EMU_TESTS:=.d)
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Packages.  Nothing but a C compiler, make and apt is expected of a machine.
-APT_BUILD = gcc libc6-dev make pkg-config libyaml-dev libcjson-dev libpcre2-dev libxxhash-dev
+APT_BUILD = gcc g++ libc6-dev make pkg-config libyaml-dev libcjson-dev libpcre2-dev libxxhash-dev
 APT_TEST  = libcriterion-dev
 APT_CHECK = git clang clang-format libclang-rt-14-dev
 # One job a core, unless the caller already said how many.
@@ -134,7 +193,7 @@ install: $(BUILD)/trainer ## install the trainer under PREFIX (/usr/local)
 test: packages-test ## every test, under ten minutes on two cores
 	+$(MAKE) $(JOBS) run-tests
 run-tests: $(BUILD)/trainer test-programs examples
-	@BUILD=$(BUILD) tests/run.sh $(TESTS)
+	@BUILD=$(BUILD) tests/run.sh $(TESTS) $(EMU_TESTS)
 
 .PHONY: asan ubsan
 asan: ## the tests under AddressSanitizer and LeakSanitizer
@@ -152,9 +211,13 @@ check-size: ## no file over 500 lines
 	@tests/check_size.sh $(C_FILES)
 check-docs: $(BUILD)/trainer ## the generated reference is fresh
 	@$(BUILD)/trainer reference | diff -u configs/REFERENCE.md - || { echo "run: make docs"; exit 1; }
-.PHONY: docs
-docs: $(BUILD)/trainer ## generate configs/REFERENCE.md from the key table
+.PHONY: check-kernels docs
+check-kernels: $(CUDA_OBJECTS) $(BUILD)/tests/launches ## kernels: no spills, tensor cores where they belong, a fresh table
+	$(if $(NVCC),,$(error check-kernels needs nvcc))
+	@BUILD=$(BUILD) NVCC=$(NVCC) tests/check_kernels.sh
+docs: $(BUILD)/trainer $(if $(NVCC),$(CUDA_OBJECTS) $(BUILD)/tests/launches) ## generate configs/REFERENCE.md and kernels/cuda/KERNELS.md
 	$(BUILD)/trainer reference > configs/REFERENCE.md
+	$(if $(NVCC),BUILD=$(BUILD) NVCC=$(NVCC) tests/check_kernels.sh --write,@echo "kernels/cuda/KERNELS.md needs nvcc: left as it is")
 format: ## format every C file
 	clang-format -i $(C_FILES)
 

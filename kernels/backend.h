@@ -61,4 +61,18 @@ HsStatus hs_backend_cpu(const HsBackend **backend);
 const char *hs_backend_cpu_isa(void); /* "avx512bf16" ... */
 bool hs_backend_cpu_has_bf16(void);   /* bf16 products in hardware */
 
+/* kernels/cuda is compiled twice: by nvcc for GPUs (`cuda`, where there is an nvcc), and by the host compiler against
+ * an emulation of CUDA (`emu`, always).  Each backend works on devices of its own kind. */
+typedef struct HsCudaOptions {
+    int index;        /* which GPU */
+    bool sync_launch; /* wait after every launch, and name the kernel that failed */
+    bool cublaslt;    /* products by cuBLASLt, the rival, opened at run time */
+} HsCudaOptions;
+
+/* errors: HS_EUNSUPPORTED with the reason (no driver, no GPU, too old a GPU or driver, no cuBLASLt library). */
+HsStatus hs_device_cuda_init(HsDevice *device, const HsCudaOptions *options);
+const HsBackend *hs_backend_cuda(void);
+HsStatus hs_device_emu_init(HsDevice *device, const HsCudaOptions *options);
+const HsBackend *hs_backend_emu(void);
+
 #endif

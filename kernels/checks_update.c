@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Shape and dtype rules of the gradient statistics and of the update rules.
+ * Rules of the gradient statistics, of the update rules and of a step's scalars.
  */
 #include "kernels/checks.h"
 
@@ -59,5 +59,21 @@ HsStatus hs_check_sgd(const HsSgdArgs *args)
     HS_TRY(check_update("sgd", &args->grad, &args->master, &args->weight, &args->protection));
     if (args->momentum != 0.0f || hs_tensor_present(&args->buffer))
         return hs_rule_count("sgd", "buffer", HS_DTYPES_WIDE, &args->buffer, hs_tensor_count(&args->weight));
+    return HS_OK;
+}
+
+HsStatus hs_check_begin_step(const HsBeginStepArgs *args)
+{
+    if (args->input == NULL || args->state == NULL || args->gradient_scales == NULL)
+        return hs_fail(HS_EINVAL, "begin_step: input, state or gradient_scales is missing");
+    return HS_OK;
+}
+
+HsStatus hs_check_prepare_step(const HsPrepareStepArgs *args)
+{
+    if (args->count < 0 || (args->count > 0 && (args->sum_squares == NULL || args->nonfinite == NULL)))
+        return hs_fail(HS_EINVAL, "prepare_step: the statistics of %d tensors are missing", args->count);
+    if (args->input == NULL || args->state == NULL || args->scalars == NULL || args->outcome == NULL)
+        return hs_fail(HS_EINVAL, "prepare_step: input, state, scalars or outcome is missing");
     return HS_OK;
 }

@@ -15,6 +15,7 @@
 
 #include "kernels/base/rng.h"
 #include "kernels/base/tensor.h"
+#include "kernels/step.h"
 
 /* name, argument struct, formula */
 #define HS_OPS(X)                                                                                                     \
@@ -54,7 +55,9 @@
       "importance = max(0, importance + path / ((p - anchor)^2 + damping)); anchor = p; path = 0")                    \
     X(importance_stats, HsImportanceStatsArgs, "maximum, sum and sum of squares, per tensor")                         \
     X(penalty, HsPenaltyArgs, "sum of importance (p - anchor)^2, per tensor")                                         \
-    X(interpolate, HsInterpolateArgs, "p = anchor + rate (p - anchor); weight = round(p)")
+    X(interpolate, HsInterpolateArgs, "p = anchor + rate (p - anchor); weight = round(p)")                            \
+    X(begin_step, HsBeginStepArgs, "gradient_scales = loss scale / counted targets")                                  \
+    X(prepare_step, HsPrepareStepArgs, "norm, apply or skip, loss scale, clip, bias corrections: kernels/step_rule.h")
 
 typedef enum HsEpilogue {
     HS_EPILOGUE_NONE = 0,
@@ -75,6 +78,8 @@ typedef struct HsPacked {
  *   forward  y[N,out] = x[N,in] w[out,in]^T : transpose_b         dgrad dx = dy w : neither
  *   wgrad    dw[out,in] += dy^T x           : transpose_a, accumulate
  * bias [N] f32.  residual [M,N] act, may be c itself.  pre [M,N] act.  b_packed replaces b's bytes (b keeps its shape).
+ * tf32: f32 a and b may be rounded to tf32 (10 bits of mantissa) before they are multiplied, sums stay f32; ref and cpu
+ * compute in full precision all the same.
  */
 typedef struct HsMatmulArgs {
     HsTensor a, b;
@@ -83,6 +88,7 @@ typedef struct HsMatmulArgs {
     HsTensor bias, residual, pre;
     HsEpilogue epilogue;
     bool accumulate;
+    bool tf32;
     HsTensor c;
 } HsMatmulArgs;
 
@@ -107,7 +113,8 @@ typedef struct HsEmbeddingArgs {
     HsTensor y;              /* [N,C] act */
 } HsEmbeddingArgs;
 
-/* Deterministic: each table row is summed by one worker in increasing n. */
+/* Deterministic: each table row is summed in an order that depends on the tokens alone (increasing n, or fixed tiles of
+ * it). */
 typedef struct HsEmbeddingBackwardArgs {
     HsTensor tokens, dy;
     int64_t sequence_length;
@@ -361,5 +368,26 @@ typedef struct HsInterpolateArgs {
     float rate;
     HsRng rng;
 } HsInterpolateArgs;
+
+typedef struct HsBeginStepArgs {
+    const HsStepInput *input; /* device */
+    const HsStepState *state; /* device */
+    float *gradient_scales;   /* device [2]: the batch's, the reference's */
+} HsBeginStepArgs;
+
+/* From what grad_stats found of `count` tensors: the step's scalars, the next state, and the host's report.  The sums
+ * are added in the tensors' order, in double. */
+typedef struct HsPrepareStepArgs {
+    const double *sum_squares; /* device [count] */
+    const int64_t *nonfinite;  /* device [count] */
+    int count;
+    const HsStepInput *input; /* device */
+    double beta1, beta2;      /* bias corrections */
+    double clip_norm;         /* 0: none */
+    HsLossScaling scaling;
+    HsStepState *state;     /* device, read and written */
+    HsStepScalars *scalars; /* device */
+    HsStepOutcome *outcome; /* device */
+} HsPrepareStepArgs;
 
 #endif

@@ -126,6 +126,9 @@ HsStatus hs_continual_create(const HsContinualConfig *config, HsContext *context
                              HsContinual **continual);
 void hs_continual_destroy(HsContinual *continual);
 
+/* Every operation that a strategy may call, in a dry run: `dry` learns how much scratch they need. */
+HsStatus hs_continual_dry_run(HsContinual *continual, HsContext *dry);
+
 HsStatus hs_continual_begin_task(HsContinual *continual, HsContext *context, int task);
 
 /* a-gem: true when task `task` wants a reference gradient before each step's own. */

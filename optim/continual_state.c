@@ -97,6 +97,59 @@ void hs_continual_destroy(HsContinual *continual)
     free(continual);
 }
 
+/* Those that work on one span; `wide` has the shape of a family's tensor. */
+static HsStatus dry_run_span(const HsContinual *continual, HsContext *dry, const HsSpan *span, HsTensor wide)
+{
+    const HsTensor parameter = hs_span_parameter(span);
+    HsTensor fresh = wide; /* merging wants memory of its own for it; a dry run touches none */
+    fresh.data = span->gradient.data;
+    const HsConvertArgs copy = { .x = parameter, .y = wide };
+    const HsCombineArgs combine = { .x = wide, .y = span->gradient, .alpha = 1, .beta = 1 };
+    const HsSquareAccumulateArgs square = { .grad = span->gradient, .accumulator = wide };
+    const HsConsolidateArgs consolidate = { .fresh = fresh,
+                                            .importance = wide,
+                                            .anchor = wide,
+                                            .parameter = parameter,
+                                            .merge = true,
+                                            .offset = continual->device_offset };
+    const HsConsolidatePathArgs path = {
+        .path = wide, .importance = wide, .anchor = wide, .parameter = parameter, .damping = 1
+    };
+    const HsInterpolateArgs interpolate = { .anchor = wide, .master = span->master, .weight = span->weight };
+    HS_TRY(hs_op_convert(dry, &copy));
+    HS_TRY(hs_op_combine(dry, &combine));
+    HS_TRY(hs_op_square_accumulate(dry, &square));
+    HS_TRY(hs_op_consolidate(dry, &consolidate));
+    HS_TRY(hs_op_consolidate_path(dry, &path));
+    return hs_op_interpolate(dry, &interpolate);
+}
+
+HsStatus hs_continual_dry_run(HsContinual *continual, HsContext *dry)
+{
+    if (!continual->arguments)
+        return HS_OK;
+    const int spans = continual->span_count;
+    HsTensor *wide = continual->arguments, *gradients = wide + spans, *parameters = gradients + spans;
+    for (int i = 0; i < spans; i++) {
+        wide[i] = continual->spans[i].weight;
+        wide[i].dtype = HS_F32;
+        gradients[i] = continual->spans[i].gradient;
+        parameters[i] = hs_span_parameter(&continual->spans[i]);
+        HS_TRY(dry_run_span(continual, dry, &continual->spans[i], wide[i]));
+    }
+    double *values = continual->device_values;
+    const HsDotArgs dot = { .x = gradients, .y = wide, .count = spans, .values = values };
+    const HsImportanceStatsArgs stats = {
+        .tensors = wide, .count = spans, .maximum = values, .sum = values, .sum_squares = values
+    };
+    const HsPenaltyArgs penalty = {
+        .importance = wide, .anchor = wide, .parameter = parameters, .count = spans, .values = values
+    };
+    HS_TRY(hs_op_dot(dry, &dot));
+    HS_TRY(hs_op_importance_stats(dry, &stats));
+    return hs_op_penalty(dry, &penalty);
+}
+
 HsStatus hs_continual_begin_task(HsContinual *continual, HsContext *context, int task)
 {
     for (int i = 0; i < continual->active_count; i++)

@@ -1,15 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * The loss scale's state machine; the table of transitions is in scaler.h.
- *
- * Hysteresis lets a single bad batch pass without halving the scale: only the last allowed overflow since the scale
- * grew lowers it, and from then on every overflow does, until it grows again.
+ * The loss scale's settings and state; the table of transitions is in scaler.h, their body in kernels/step_rule.h.
  */
 #include "optim/scaler.h"
 
 #include <math.h>
 
 #include "kernels/base/log.h"
+#include "kernels/step_rule.h"
 
 static HsStatus check_dynamic(const HsScalerConfig *config)
 {
@@ -52,37 +50,28 @@ HsStatus hs_scaler_init(HsScaler *scaler, const HsScalerConfig *config)
     return HS_OK;
 }
 
-static HsScalerVerdict back_off(HsScaler *scaler)
+HsLossScaling hs_scaler_rule(const HsScalerConfig *config)
 {
-    const HsScalerConfig *config = &scaler->config;
-    scaler->tracker = 0;
-    if (scaler->hysteresis_left > 1) {
-        scaler->hysteresis_left--;
-        return HS_SCALER_SKIP;
-    }
-    /* At the floor there is nothing left to lower: the gradients themselves are broken, not their scale. */
-    if ((double)scaler->scale <= config->min_scale)
-        return HS_SCALER_HOPELESS;
-    scaler->scale = (float)fmax((double)scaler->scale * config->backoff_factor, config->min_scale);
-    return HS_SCALER_SKIP;
+    return (HsLossScaling){
+        .dynamic = config->kind == HS_SCALER_DYNAMIC,
+        .growth_factor = config->growth_factor,
+        .backoff_factor = config->backoff_factor,
+        .min_scale = config->min_scale,
+        .max_scale = config->max_scale,
+        .growth_interval = config->growth_interval,
+        .hysteresis = config->hysteresis,
+    };
 }
 
 HsScalerVerdict hs_scaler_update(HsScaler *scaler, bool found_nonfinite)
 {
-    const HsScalerConfig *config = &scaler->config;
-    if (config->kind != HS_SCALER_DYNAMIC)
-        return found_nonfinite ? HS_SCALER_HOPELESS : HS_SCALER_APPLY;
-    if (found_nonfinite)
-        return back_off(scaler);
-
-    scaler->tracker++;
-    if (scaler->tracker == config->growth_interval) {
-        /* The factor is a double, the scale a float: rounded once, and kept when it would leave float's range. */
-        float grown = (float)fmin((double)scaler->scale * config->growth_factor, config->max_scale);
-        if (isfinite(grown))
-            scaler->scale = grown;
-        scaler->tracker = 0;
-        scaler->hysteresis_left = config->hysteresis;
-    }
-    return HS_SCALER_APPLY;
+    const HsLossScaling rule = hs_scaler_rule(&scaler->config);
+    HsStepState state = { .scaler_tracker = scaler->tracker,
+                          .scaler_hysteresis = scaler->hysteresis_left,
+                          .loss_scale = scaler->scale };
+    const HsScalerVerdict verdict = hs_step_update_scale(&rule, &state, found_nonfinite);
+    scaler->scale = state.loss_scale;
+    scaler->tracker = state.scaler_tracker;
+    scaler->hysteresis_left = state.scaler_hysteresis;
+    return verdict;
 }

@@ -3,14 +3,13 @@
  * Dynamic loss scaling (Micikevicius et al. 2018, section 3.2), the full state machine: one update per optimizer step.
  *   overflow:  hysteresis left > 1: use one up;  else scale = max(scale * backoff, min);  tracker = 0
  *   clean:     tracker + 1 == interval: scale = min(scale * growth, max) if finite, tracker = 0, hysteresis refilled
+ * In training it is the device that makes the transition (hs_op_prepare_step); both have kernels/step_rule.h's body.
  */
 #ifndef HS_OPTIM_SCALER_H
 #define HS_OPTIM_SCALER_H
 
-#include <stdbool.h>
-#include <stdint.h>
-
 #include "kernels/base/status.h"
+#include "kernels/step.h"
 
 typedef enum HsScalerKind { HS_SCALER_NONE, HS_SCALER_STATIC, HS_SCALER_DYNAMIC } HsScalerKind;
 
@@ -28,15 +27,10 @@ typedef struct HsScaler {
     int64_t hysteresis_left;
 } HsScaler;
 
-/* What the trainer must do after an update. */
-typedef enum HsScalerVerdict {
-    HS_SCALER_APPLY,   /* gradients finite: the step was applied */
-    HS_SCALER_SKIP,    /* overflow: skipped, the scale may have fallen */
-    HS_SCALER_HOPELESS /* non-finite at the minimum scale, with a static scale, or without scaling */
-} HsScalerVerdict;
-
 /* errors: HS_ECONFIG (min > max, growth <= 1, backoff >= 1, init outside [min,max] is clamped with a warning) */
 HsStatus hs_scaler_init(HsScaler *scaler, const HsScalerConfig *config);
 HsScalerVerdict hs_scaler_update(HsScaler *scaler, bool found_nonfinite);
+/* The rule as operations take it. */
+HsLossScaling hs_scaler_rule(const HsScalerConfig *config);
 
 #endif

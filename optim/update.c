@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
- * One optimizer step; the order is in update.h and is the order of the lines of hs_optimizer_step.
- *
- * Gradients arrive multiplied by the loss scale S and are never rewritten to take it out: the update rule multiplies
- * each element once by  gradient_multiplier = clip coefficient / S,  so unscaling costs no pass over memory and adds
- * no rounding of its own.  S is a power of two in practice, so the division is exact.
+ * One optimizer step: statistics of the gradients, then the decisions (kernels/step_rule.h), then the update rule on
+ * each span, all on the device.  The host says beforehand what the step may need, and hears afterwards what it did.
  */
 #include "optim/update.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -108,16 +106,11 @@ static HsStatus check_config(const HsOptimizerConfig *config)
     return HS_OK;
 }
 
-/* Host memory: the list of gradient tensors, then room for the statistics that come back from the device. */
-static double *host_sum_squares(const HsOptimizer *optimizer)
-{
-    return (double *)(optimizer->gradients + optimizer->span_count);
-}
-
-static int64_t *host_nonfinite(const HsOptimizer *optimizer)
-{
-    return (int64_t *)(host_sum_squares(optimizer) + optimizer->span_count);
-}
+/* What the device block begins with, in this order. */
+enum { ALIGNMENT_BYTES = 64 };
+static const size_t record_bytes[] = { sizeof(HsStepScalars), 2 * sizeof(float), sizeof(HsStepInput),
+                                       sizeof(HsStepState), sizeof(HsStepOutcome) };
+enum { RECORDS = sizeof record_bytes / sizeof record_bytes[0] };
 
 HsStatus hs_optimizer_init(HsOptimizer *optimizer, HsDevice *device, const HsOptimizerConfig *config,
                            const HsSchedule *schedule, const HsScalerConfig *scaler, int span_count)
@@ -128,22 +121,29 @@ HsStatus hs_optimizer_init(HsOptimizer *optimizer, HsDevice *device, const HsOpt
     HS_TRY(check_config(config));
     HS_TRY(hs_scaler_init(&optimizer->scaler, scaler));
 
-    /* One device block: | scalars | sums of squares | counts of non-finite elements |, each 64-byte aligned or packed.
-     */
-    const size_t scalars_bytes = 64, spans = (size_t)span_count;
+    /* One device block, each record 64-byte aligned:
+     * | scalars | gradient scales | input | state | outcome | sums of squares | counts of non-finite elements | */
+    const size_t spans = (size_t)span_count, statistics = spans * (sizeof(double) + sizeof(int64_t));
+    size_t offsets[RECORDS + 1] = { 0 };
+    for (int i = 0; i < RECORDS; i++)
+        offsets[i + 1] = offsets[i] + (record_bytes[i] + ALIGNMENT_BYTES - 1) / ALIGNMENT_BYTES * ALIGNMENT_BYTES;
     void *block = NULL;
-    HsStatus status = device->alloc(device, scalars_bytes + spans * (sizeof(double) + sizeof(int64_t)), &block);
+    HsStatus status = device->alloc(device, offsets[RECORDS] + statistics, &block);
     if (status != HS_OK)
         return hs_error_prefix(status, "optimizer scalars");
+    unsigned char *bytes = block;
     optimizer->scalars = block;
-    optimizer->sum_squares = (double *)((unsigned char *)block + scalars_bytes);
+    optimizer->gradient_scales = (float *)(bytes + offsets[1]);
+    optimizer->input = (HsStepInput *)(bytes + offsets[2]);
+    optimizer->state = (HsStepState *)(bytes + offsets[3]);
+    optimizer->outcome = (HsStepOutcome *)(bytes + offsets[4]);
+    optimizer->sum_squares = (double *)(bytes + offsets[RECORDS]);
     optimizer->nonfinite = (int64_t *)(optimizer->sum_squares + spans);
 
-    const size_t host_bytes = spans * (sizeof(HsTensor) + sizeof(double) + sizeof(int64_t));
-    optimizer->gradients = malloc(host_bytes > 0 ? host_bytes : 1);
+    optimizer->gradients = malloc((spans > 0 ? spans : 1) * sizeof *optimizer->gradients);
     if (!optimizer->gradients) {
         hs_optimizer_deinit(optimizer);
-        return hs_fail(HS_ENOMEM, "optimizer: %zu bytes for the statistics of %d tensors", host_bytes, span_count);
+        return hs_fail(HS_ENOMEM, "optimizer: the list of %d tensors", span_count);
     }
     return HS_OK;
 }
@@ -154,42 +154,110 @@ void hs_optimizer_deinit(HsOptimizer *optimizer)
         optimizer->device->release(optimizer->device, optimizer->scalars);
     free(optimizer->gradients);
     optimizer->scalars = NULL;
-    optimizer->sum_squares = NULL;
-    optimizer->nonfinite = NULL;
     optimizer->gradients = NULL;
 }
 
-/* Norm and non-finite elements of the gradients, into the report.  The sum is taken in span order on the host, so it
- * does not depend on how a device schedules its work. */
-static HsStatus measure(HsOptimizer *optimizer, HsContext *context, const HsSpan *spans, HsStepReport *report)
+/* The host's counters and loss scale, which checkpoints and task boundaries change, become the device's. */
+static HsStatus publish(const HsOptimizer *optimizer, HsContext *context)
 {
-    HsDevice *device = optimizer->device;
-    const size_t count = (size_t)optimizer->span_count;
-    for (size_t i = 0; i < count; i++)
-        optimizer->gradients[i] = spans[i].gradient;
-    const HsGradStatsArgs args = { .tensors = optimizer->gradients,
-                                   .count = optimizer->span_count,
-                                   .sum_squares = optimizer->sum_squares,
-                                   .nonfinite = optimizer->nonfinite };
-    HS_TRY(hs_op_grad_stats(context, &args));
-    /* The step's only wait for the device: whether to apply it is the host's decision. */
-    double *sums = host_sum_squares(optimizer);
-    int64_t *nonfinite = host_nonfinite(optimizer);
-    HS_TRY(device->copy(device, context->stream, sums, optimizer->sum_squares, count * sizeof *sums));
-    HS_TRY(device->copy(device, context->stream, nonfinite, optimizer->nonfinite, count * sizeof *nonfinite));
-    HS_TRY(device->stream_sync(device, context->stream));
+    const HsStepState state = {
+        .applied_steps = optimizer->applied_steps,
+        .skipped_steps = optimizer->skipped_steps,
+        .schedule_steps = optimizer->schedule_steps,
+        .moment_steps = optimizer->moment_steps,
+        .scaler_tracker = optimizer->scaler.tracker,
+        .scaler_hysteresis = optimizer->scaler.hysteresis_left,
+        .loss_scale = optimizer->scaler.scale,
+        .attempt = (uint32_t)(optimizer->applied_steps + optimizer->skipped_steps),
+    };
+    return optimizer->device->copy(optimizer->device, context->stream, optimizer->state, &state, sizeof state);
+}
 
-    double total = 0;
-    report->first_nonfinite = -1;
-    report->nonfinite_elements = 0;
-    for (int i = 0; i < optimizer->span_count; i++) {
-        total += sums[i];
-        report->nonfinite_elements += nonfinite[i];
-        if (nonfinite[i] > 0 && report->first_nonfinite < 0)
-            report->first_nonfinite = i;
+HsStatus hs_optimizer_announce(HsOptimizer *optimizer, HsContext *context, int64_t counted, int64_t reference_counted,
+                               HsStepInput *input)
+{
+    assert(optimizer->in_flight < HS_STEPS_AHEAD);
+    *input = (HsStepInput){ .first_schedule_step = optimizer->schedule_steps,
+                            .counted = (float)(counted > 0 ? counted : 1),
+                            .reference_counted = (float)(reference_counted > 0 ? reference_counted : 1) };
+    /* Each step under way may turn out applied or skipped. */
+    for (int i = 0; i <= optimizer->in_flight; i++)
+        input->learning_rates[i] =
+            optimizer->learning_rate_scale * hs_schedule_rate(&optimizer->schedule, optimizer->schedule_steps + i);
+    if (optimizer->in_flight++ > 0)
+        return HS_OK;
+    return publish(optimizer, context);
+}
+
+HsStatus hs_optimizer_begin(HsOptimizer *optimizer, HsContext *context)
+{
+    const HsBeginStepArgs args = { .input = optimizer->input,
+                                   .state = optimizer->state,
+                                   .gradient_scales = optimizer->gradient_scales };
+    return hs_op_begin_step(context, &args);
+}
+
+/* Norm and non-finite elements of the gradients, and what follows from them. */
+static HsStatus prepare(HsOptimizer *optimizer, HsContext *context, const HsSpan *spans)
+{
+    for (int i = 0; i < optimizer->span_count; i++)
+        optimizer->gradients[i] = spans[i].gradient;
+    const HsGradStatsArgs statistics = { .tensors = optimizer->gradients,
+                                         .count = optimizer->span_count,
+                                         .sum_squares = optimizer->sum_squares,
+                                         .nonfinite = optimizer->nonfinite };
+    HS_TRY(hs_op_grad_stats(context, &statistics));
+    const HsOptimizerConfig *config = &optimizer->config;
+    const HsPrepareStepArgs args = { .sum_squares = optimizer->sum_squares,
+                                     .nonfinite = optimizer->nonfinite,
+                                     .count = optimizer->span_count,
+                                     .input = optimizer->input,
+                                     .beta1 = config->beta1,
+                                     .beta2 = config->beta2,
+                                     .clip_norm = config->clip_norm,
+                                     .scaling = hs_scaler_rule(&optimizer->scaler.config),
+                                     .state = optimizer->state,
+                                     .scalars = optimizer->scalars,
+                                     .outcome = optimizer->outcome };
+    return hs_op_prepare_step(context, &args);
+}
+
+HsStatus hs_optimizer_update(HsOptimizer *optimizer, HsContext *context, const HsSpan *spans, int count)
+{
+    if (count != optimizer->span_count)
+        return hs_fail(HS_EINVAL, "optimizer: made for %d tensors, called with %d", optimizer->span_count, count);
+    HS_TRY(prepare(optimizer, context, spans));
+    for (int i = 0; i < count; i++) {
+        const HsRng rng = { .seed = optimizer->config.seed,
+                            .site = (uint32_t)i,
+                            .step_counter = &optimizer->state->update_step };
+        HsStatus status = rules[optimizer->config.kind].apply(optimizer, context, &spans[i], &rng);
+        if (status != HS_OK)
+            return hs_error_prefix(status, "optimizer, tensor %s", spans[i].name);
     }
-    report->gradient_norm = report->nonfinite_elements > 0 ? INFINITY : sqrt(total) / (double)report->loss_scale;
     return HS_OK;
+}
+
+void hs_optimizer_collect(HsOptimizer *optimizer, const HsStepOutcome *outcome, HsStepReport *report)
+{
+    assert(optimizer->in_flight > 0);
+    optimizer->in_flight--;
+    *report = (HsStepReport){
+        .verdict = (HsScalerVerdict)outcome->verdict,
+        .gradient_norm = outcome->gradient_norm,
+        .clip_coefficient = outcome->clip_coefficient,
+        .learning_rate = outcome->learning_rate,
+        .loss_scale = outcome->loss_scale,
+        .first_nonfinite = (int)outcome->first_nonfinite,
+        .nonfinite_elements = outcome->nonfinite_elements,
+    };
+    optimizer->applied_steps = outcome->state.applied_steps;
+    optimizer->skipped_steps = outcome->state.skipped_steps;
+    optimizer->schedule_steps = outcome->state.schedule_steps;
+    optimizer->moment_steps = outcome->state.moment_steps;
+    optimizer->scaler.scale = outcome->state.loss_scale;
+    optimizer->scaler.tracker = outcome->state.scaler_tracker;
+    optimizer->scaler.hysteresis_left = outcome->state.scaler_hysteresis;
 }
 
 HsStatus hs_optimizer_step(HsOptimizer *optimizer, HsContext *context, const HsSpan *spans, int count,
@@ -197,51 +265,22 @@ HsStatus hs_optimizer_step(HsOptimizer *optimizer, HsContext *context, const HsS
 {
     if (count != optimizer->span_count)
         return hs_fail(HS_EINVAL, "optimizer: made for %d tensors, called with %d", optimizer->span_count, count);
-    const HsOptimizerConfig *config = &optimizer->config;
     HsDevice *device = optimizer->device;
-
-    *report = (HsStepReport){ .loss_scale = optimizer->scaler.scale };
-    HS_TRY(measure(optimizer, context, spans, report));
-    report->verdict = hs_scaler_update(&optimizer->scaler, report->nonfinite_elements > 0);
-    const bool apply = report->verdict == HS_SCALER_APPLY;
-
-    /* The norm is that of the true gradients, so the limit means the same at every loss scale. */
-    report->clip_coefficient = 1.0;
-    if (config->clip_norm > 0 && apply)
-        report->clip_coefficient = fmin(1.0, config->clip_norm / (report->gradient_norm + 1e-6));
-    /* Counted in applied steps: a skipped one advances neither the schedule nor the bias correction. */
-    report->learning_rate =
-        optimizer->learning_rate_scale * hs_schedule_rate(&optimizer->schedule, optimizer->schedule_steps);
-    const double step = (double)(optimizer->moment_steps + 1);
-    const HsStepScalars scalars = {
-        .learning_rate = (float)report->learning_rate,
-        .gradient_multiplier = (float)(report->clip_coefficient / (double)report->loss_scale),
-        .bias_correction1 = (float)(1.0 - pow(config->beta1, step)),
-        .bias_correction2 = (float)(1.0 - pow(config->beta2, step)),
-        .unscale = (float)(1.0 / (double)report->loss_scale),
-        .skip = !apply,
-    };
-    HS_TRY(device->copy(device, context->stream, optimizer->scalars, &scalars, sizeof scalars));
-
-    for (int i = 0; i < count; i++) {
-        const HsRng rng = { .seed = config->seed, .step = (uint32_t)optimizer->applied_steps, .site = (uint32_t)i };
-        HsStatus status = rules[config->kind].apply(optimizer, context, &spans[i], &rng);
-        if (status != HS_OK)
-            return hs_error_prefix(status, "optimizer, tensor %s", spans[i].name);
-    }
-    if (!apply) {
-        optimizer->skipped_steps++;
-        return HS_OK;
-    }
-    optimizer->applied_steps++;
-    optimizer->schedule_steps++;
-    optimizer->moment_steps++;
+    HsStepInput input;
+    HsStepOutcome outcome;
+    HS_TRY(hs_optimizer_announce(optimizer, context, 1, 1, &input));
+    HS_TRY(device->copy(device, context->stream, optimizer->input, &input, sizeof input));
+    HS_TRY(hs_optimizer_update(optimizer, context, spans, count));
+    HS_TRY(device->copy(device, context->stream, &outcome, optimizer->outcome, sizeof outcome));
+    HS_TRY(device->stream_sync(device, context->stream));
+    hs_optimizer_collect(optimizer, &outcome, report);
     return HS_OK;
 }
 
 HsStatus hs_optimizer_reset_state(HsOptimizer *optimizer, HsContext *context, const HsSpan *spans, int count)
 {
     HsDevice *device = optimizer->device;
+    assert(optimizer->in_flight == 0);
     for (int i = 0; i < count; i++)
         for (int s = 0; s < hs_optimizer_state_count(&optimizer->config); s++)
             HS_TRY(device->fill_zero(device, context->stream, spans[i].state[s].data,

@@ -3,6 +3,13 @@
  * One optimizer step over parameter spans, in the fixed order
  *     (gradients accumulated and reduced by the caller) -> unscale -> check -> clip -> step or skip -> scaler update.
  * The caller cannot reorder it.  Sees spans, not models.
+ *
+ * The decisions are made on the device (kernels/step.h), so a caller may start steps before it knows the outcome of
+ * earlier ones; HsOptimizer's counters and loss scale are then those of the latest step collected:
+ *
+ *     announce -> { input to the device -> begin -> gradients -> update -> outcome from the device } -> collect
+ *
+ * What stands in braces only enqueues work, always the same: it can be recorded and replayed.
  */
 #ifndef HS_OPTIM_UPDATE_H
 #define HS_OPTIM_UPDATE_H
@@ -44,12 +51,18 @@ typedef struct HsOptimizer {
     int64_t schedule_steps;     /* applied steps since the schedule began: the rate's argument */
     int64_t moment_steps;       /* applied steps since the moments were zero: AdamW's t */
     double learning_rate_scale; /* of the next step; 1 unless a strategy says otherwise */
+    /* device records at fixed addresses: the caller copies input and outcome, and reads the others' addresses */
+    HsStepInput *input;
+    HsStepOutcome *outcome;
+    HsStepState *state;
+    float *gradient_scales; /* [2], see HsBeginStepArgs */
     /* private: device scalars and per-span statistics, allocated once by init */
     HsStepScalars *scalars;
     double *sum_squares;
     int64_t *nonfinite;
     HsTensor *gradients;
     int span_count;
+    int in_flight; /* announced and not collected */
     HsDevice *device;
 } HsOptimizer;
 
@@ -77,5 +90,19 @@ HsStatus hs_optimizer_reset_state(HsOptimizer *optimizer, HsContext *context, co
 /* Allocates nothing.  HS_OK also for skipped steps: look at the report.  coef = min(1, clip / (norm + 1e-6)). */
 HsStatus hs_optimizer_step(HsOptimizer *optimizer, HsContext *context, const HsSpan *spans, int count,
                            HsStepReport *report);
+
+/* --- the same in parts, for steps that run ahead --- */
+
+/* A step will start, the (in_flight + 1)-th that is under way, at most HS_STEPS_AHEAD: fills the record that the caller
+ * brings to optimizer->input.  counted, reference_counted: targets that count in the batch and in a-gem's reference.
+ * The first one under way takes the counters and the loss scale from the host's struct to the device. */
+HsStatus hs_optimizer_announce(HsOptimizer *optimizer, HsContext *context, int64_t counted, int64_t reference_counted,
+                               HsStepInput *input);
+/* Gradient scales, from the loss scale that the step before left. */
+HsStatus hs_optimizer_begin(HsOptimizer *optimizer, HsContext *context);
+/* Statistics, decisions, update of every span; leaves optimizer->outcome. */
+HsStatus hs_optimizer_update(HsOptimizer *optimizer, HsContext *context, const HsSpan *spans, int count);
+/* The oldest step under way is over, and its outcome has reached the host. */
+void hs_optimizer_collect(HsOptimizer *optimizer, const HsStepOutcome *outcome, HsStepReport *report);
 
 #endif

@@ -55,7 +55,7 @@ void hs_checkpoint_close(HsCheckpoint *checkpoint);
 /* One hash over every file of a checkpoint, in name order: equal runs have equal hashes. */
 HsStatus hs_checkpoint_hash(const char *folder, uint64_t *hash);
 
-/* Copies named tensors of `file` into the destinations (host): every destination must be there with the same shape;
+/* Copies named tensors of `file` into the destinations: every destination must be there with the same shape;
  * f32, bf16, f16 convert to the destination's dtype.  Errors name tensor and shapes; NaN or Inf is an error. */
 HsStatus hs_checkpoint_restore(const char *file_name, const HsSafetensors *file, const HsNamedTensor *destinations,
                                int count);

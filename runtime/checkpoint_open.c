@@ -237,15 +237,31 @@ static HsStatus copy_elements(const char *file_name, const HsNamedTensor *source
     return HS_OK;
 }
 
+/* Converted on the host, then brought to where it belongs. */
+static HsStatus restore_tensor(const char *file_name, const HsNamedTensor *source, const HsNamedTensor *destination)
+{
+    HsTensor to = destination->tensor;
+    const HsContext *context = destination->context;
+    const size_t bytes = hs_tensor_bytes(&to);
+    if (!context || context->device->host_accessible || bytes == 0)
+        return copy_elements(file_name, source, &to);
+    to.data = malloc(bytes);
+    if (!to.data)
+        return hs_fail(HS_ENOMEM, "%s: no memory for tensor `%s`, %zu bytes", file_name, source->name, bytes);
+    HsStatus status = copy_elements(file_name, source, &to);
+    if (status == HS_OK)
+        status = context->device->copy(context->device, context->stream, destination->tensor.data, to.data, bytes);
+    free(to.data);
+    return status;
+}
+
 HsStatus hs_checkpoint_restore(const char *file_name, const HsSafetensors *file, const HsNamedTensor *destinations,
                                int count)
 {
     /* All of them first: a model that does not fit is left as it was. */
     for (int i = 0; i < count; i++)
         HS_TRY(check_match(file_name, file, &destinations[i]));
-    for (int i = 0; i < count; i++) {
-        HsTensor to = destinations[i].tensor;
-        HS_TRY(copy_elements(file_name, hs_safetensors_find(file, destinations[i].name), &to));
-    }
+    for (int i = 0; i < count; i++)
+        HS_TRY(restore_tensor(file_name, hs_safetensors_find(file, destinations[i].name), &destinations[i]));
     return HS_OK;
 }

@@ -120,6 +120,15 @@ static HsStatus check_precision(const HsConfig *config)
     return HS_OK;
 }
 
+static HsStatus check_kernels(const HsConfig *config)
+{
+    if (config->kernels.cuda_graph && config->kernels.sync_launch)
+        return relation_fail(config, "kernels.cuda_graph", "kernels.sync_launch",
+                             "kernels.cuda_graph records kernels without running them, and kernels.sync_launch waits "
+                             "for each: set one of them to false");
+    return HS_OK;
+}
+
 /* Keys that one family reads and the other would pass over in silence. */
 static HsStatus check_family(const HsConfig *config)
 {
@@ -243,6 +252,7 @@ HsStatus hs_config_check(HsConfig *config)
     HS_TRY(check_recompute(config));
     HS_TRY(check_schedule(config));
     HS_TRY(check_precision(config));
+    HS_TRY(check_kernels(config));
     HS_TRY(check_model(config));
     if (is(config->tokenizer.kind, "bpe") && config->tokenizer.path[0] == '\0')
         return relation_fail(config, "tokenizer.kind", NULL,

@@ -19,8 +19,9 @@
 #define HS_NO_BOUND 9.0e15
 
 #define HS_KEYS_TRAINING(X, S)                                                                                        \
-    X(S, STRING, device, "auto", 0, 0, "auto|cpu|ref", "",                                                            \
-      "where to train; auto takes the best there is and says why")                                                    \
+    X(S, STRING, device, "auto", 0, 0, "auto|cpu|cuda|cuda:N|emu|ref", "",                                            \
+      "where to train; auto takes the best there is and says why; cuda:1 is the second GPU; emu runs the CUDA "       \
+      "kernels on the CPU, for tests")                                                                                \
     X(S, INT, threads, 0, 0, 1024, NULL, "threads", "CPU worker threads; 0: one a core. Results do not depend on it") \
     X(S, INT, seed, 1337, 0, HS_NO_BOUND, NULL, "", "every random number of the run follows from it")                 \
     X(S, STRING, out_dir, "runs/default", 0, 0, NULL, "path", "where the run's files go")                             \
@@ -99,7 +100,8 @@
       ".bin files: auto: llm.c header required; raw16: nanoGPT's headerless u16")
 
 #define HS_KEYS_PRECISION(X, S)                                                                                      \
-    X(S, STRING, mode, "auto", 0, 0, "auto|fp32|bf16|fp16", "", "auto follows use_amp")                              \
+    X(S, STRING, mode, "auto", 0, 0, "auto|fp32|tf32|bf16|fp16", "",                                                 \
+      "auto follows use_amp; tf32 is fp32 with products on a GPU's tensor cores")                                    \
     X(S, BOOL, master_weights, true, 0, 1, NULL, "",                                                                 \
       "keep FP32 masters of 16-bit weights; false: bf16 only, stochastic rounding")                                  \
     X(S, STRING, gradients, "fp32", 0, 0, "fp32|compute", "",                                                        \
@@ -133,6 +135,12 @@
       "what backward computes again instead of keeping")                                           \
     X(S, INT, recompute_every, 1, 1, 1024, NULL, "blocks", "apply the policy to every N-th block") \
     X(S, INT, head_chunk, 256, 1, 1048576, NULL, "tokens", "rows of logits that exist at a time")
+
+#define HS_KEYS_KERNELS(X, S)                                                                                    \
+    X(S, STRING, matmul, "native", 0, 0, "native|cublaslt", "",                                                  \
+      "matrix products: this project's, or (cuda) cuBLASLt's, the rival they are measured against")              \
+    X(S, BOOL, sync_launch, false, 0, 1, NULL, "", "wait after every kernel, so that an error names the kernel") \
+    X(S, BOOL, cuda_graph, false, 0, 1, NULL, "", "record an optimizer step once and replay it (cuda, emu); same bits")
 
 #define HS_KEYS_LOGGING(X, S)                                                                                \
     X(S, INT, every, 10, 1, HS_NO_BOUND, NULL, "optimizer steps", "print and record a step line this often") \
@@ -219,6 +227,7 @@
     S(optimizer, HS_KEYS_OPTIMIZER, "update rule")                     \
     S(schedule, HS_KEYS_SCHEDULE, "learning rate over applied steps")  \
     S(memory, HS_KEYS_MEMORY, "what is kept for backward")             \
+    S(kernels, HS_KEYS_KERNELS, "how operations run on a device")      \
     S(logging, HS_KEYS_LOGGING, "what is reported")                    \
     S(evaluation, HS_KEYS_EVALUATION, "validation during training")    \
     S(continual, HS_KEYS_CONTINUAL, "one task after another")          \

@@ -120,15 +120,25 @@ static HsStatus set_bool(const HsConfigKey *key, const char *name, const HsYaml 
     return HS_OK;
 }
 
+/* A choice is a word, or "word:N": then N stands for a number of at most four digits. */
+static bool matches(const char *choice, size_t length, const char *text)
+{
+    bool numbered = length > 2 && strncmp(choice + length - 2, ":N", 2) == 0;
+    size_t fixed = numbered ? length - 1 : length;
+    if (strncmp(choice, text, fixed) != 0)
+        return false;
+    size_t digits = strspn(text + fixed, "0123456789");
+    return numbered ? digits >= 1 && digits <= 4 && text[fixed + digits] == '\0' : text[fixed] == '\0';
+}
+
 /* "a|b|c" contains the word */
 static bool is_choice(const char *choices, const char *text)
 {
-    size_t length = strlen(text);
     for (const char *word = choices; *word;) {
-        size_t word_length = strcspn(word, "|");
-        if (word_length == length && strncmp(word, text, length) == 0)
+        size_t length = strcspn(word, "|");
+        if (matches(word, length, text))
             return true;
-        word += word_length + (word[word_length] == '|');
+        word += length + (word[length] == '|');
     }
     return false;
 }

@@ -75,7 +75,8 @@ static HsStatus run_piece(const HsDecoder *decoder, HsContext *context, int64_t 
     assert(head->step == model->loss_step);
     HsTensor hidden = hs_plan_tensor(plan, head->inputs[0], count);
     const HsParam *weight = &model->params[model->steps[head->step].params[0]];
-    return hs_layer_head_logits(context, weight, hs_tensor_rows(hidden, count - 1, 1), decoder->device_logits);
+    return hs_layer_head_logits(context, &model->precision, weight, hs_tensor_rows(hidden, count - 1, 1),
+                                decoder->device_logits);
 }
 
 static HsStatus plan_pieces(HsDecoder *decoder, HsContext *context)

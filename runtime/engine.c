@@ -1,48 +1,22 @@
 /* SPDX-License-Identifier: MIT
  *
- * Device choice as a table: name in the configuration -> backend and the sentence that explains the choice.
+ * Device choice as a table: name in the configuration -> how it is opened.  `auto` walks its own short list, and the
+ * reason why the first of it could not be had explains the choice.
  */
 #include "runtime/engine.h"
 
 #include <sched.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-static HsStatus open_cpu(HsEngine *engine)
-{
-    HS_TRY(hs_backend_cpu(&engine->context.backend));
-    engine->has_bf16 = hs_backend_cpu_has_bf16();
-    return HS_OK;
-}
-
-static HsStatus open_ref(HsEngine *engine)
-{
-    engine->context.backend = hs_backend_ref();
-    engine->context.threads = 1; /* the reference is serial by design */
-    return HS_OK;
-}
-
-static const char *cpu_detail(void)
-{
-    return hs_backend_cpu_isa();
-}
-
-static const char *ref_detail(void)
-{
-    return "plain C, sums in double";
-}
-
-static const struct {
+/* A device under its name; `index` is what follows a colon. */
+typedef struct DeviceRow {
     const char *name;
-    const char *runs_as;
-    HsStatus (*open)(HsEngine *engine);
-    const char *(*detail)(void);
-    const char *reason;
-} devices[] = {
-    { "auto", "cpu", open_cpu, cpu_detail, "this build has no GPU backend" },
-    { "cpu", "cpu", open_cpu, cpu_detail, "as configured" },
-    { "ref", "ref", open_ref, ref_detail, "as configured" },
-};
+    HsStatus (*open)(HsEngine *engine, const HsEngineOptions *options, int index);
+    bool numbered; /* takes an index */
+    bool cublaslt; /* can multiply by it */
+} DeviceRow;
 
 /* Cores this process may run on: smaller than the machine's under taskset or in a container. */
 static int usable_cores(void)
@@ -54,20 +28,191 @@ static int usable_cores(void)
     return count < 1 ? 1 : count;
 }
 
-HsStatus hs_engine_init(HsEngine *engine, const char *device, int64_t threads)
+static void describe(HsEngine *engine, const char *name, const char *detail)
+{
+    snprintf(engine->why, sizeof engine->why, "%s (%s, %s)", name, engine->device.description, detail);
+}
+
+static HsStatus open_cpu(HsEngine *engine, const HsEngineOptions *options, int index)
+{
+    (void)index;
+    char detail[64];
+    HS_TRY(hs_device_host_init(&engine->device));
+    HS_TRY(hs_backend_cpu(&engine->context.backend));
+    engine->products.bf16 = hs_backend_cpu_has_bf16();
+    int threads = options->threads > 0 ? (int)options->threads : usable_cores();
+    engine->context.threads = threads;
+    snprintf(detail, sizeof detail, "%s, %d thread%s", hs_backend_cpu_isa(), threads, threads == 1 ? "" : "s");
+    describe(engine, "cpu", detail);
+    return HS_OK;
+}
+
+static HsStatus open_ref(HsEngine *engine, const HsEngineOptions *options, int index)
+{
+    (void)options;
+    (void)index;
+    HS_TRY(hs_device_host_init(&engine->device));
+    engine->context.backend = hs_backend_ref();
+    engine->context.threads = 1; /* the reference is serial by design */
+    describe(engine, "ref", "plain C, sums in double");
+    return HS_OK;
+}
+
+/* What GPUs and their emulation have in common, once the device is open. */
+static HsStatus finish_cuda(HsEngine *engine, const HsBackend *backend)
+{
+    engine->context.backend = backend;
+    engine->context.threads = 1;
+    engine->products = (HsProducts){ .bf16 = true, .tf32 = true };
+    return engine->device.stream_create(&engine->device, &engine->context.stream);
+}
+
+static HsCudaOptions cuda_options(const HsEngineOptions *options, int index)
+{
+    return (HsCudaOptions){ .index = index, .sync_launch = options->sync_launch, .cublaslt = options->cublaslt };
+}
+
+static HsStatus open_cuda(HsEngine *engine, const HsEngineOptions *options, int index)
+{
+#ifdef HS_HAS_CUDA
+    const HsCudaOptions cuda = cuda_options(options, index);
+    HS_TRY(hs_device_cuda_init(&engine->device, &cuda));
+    HS_TRY(finish_cuda(engine, hs_backend_cuda()));
+    describe(engine, engine->device.name, options->cublaslt ? "products by cuBLASLt" : "kernels of this build");
+    return HS_OK;
+#else
+    (void)engine;
+    (void)options;
+    (void)index;
+    return hs_fail(
+        HS_EUNSUPPORTED,
+        "this build has no kernels for GPUs, as there was no nvcc: install the CUDA toolkit and build again");
+#endif
+}
+
+static HsStatus open_emu(HsEngine *engine, const HsEngineOptions *options, int index)
+{
+    const HsCudaOptions cuda = cuda_options(options, index);
+    HS_TRY(hs_device_emu_init(&engine->device, &cuda));
+    HS_TRY(finish_cuda(engine, hs_backend_emu()));
+    engine->emulated = true;
+    describe(engine, "emu", "the CUDA kernels, emulated: for tests, not for speed");
+    return HS_OK;
+}
+
+static const DeviceRow rows[] = {
+    { "cpu", open_cpu, false, false },
+    { "cuda", open_cuda, true, true },
+    { "emu", open_emu, false, false },
+    { "ref", open_ref, false, false },
+};
+
+/* The row that `device` names, and the number behind a colon. */
+static const DeviceRow *find_row(const char *device, int *index)
+{
+    size_t length = strcspn(device, ":");
+    *index = device[length] == ':' ? atoi(device + length + 1) : 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strlen(rows[i].name) == length && strncmp(device, rows[i].name, length) == 0 &&
+            (rows[i].numbered || device[length] == '\0'))
+            return &rows[i];
+    return NULL;
+}
+
+/* `kernels` asks for more than some devices have. */
+static HsStatus check_graphs(HsEngine *engine, const DeviceRow *row, const HsEngineOptions *options)
+{
+    if (options->cuda_graph && !engine->device.graph_begin)
+        return hs_fail(HS_ECONFIG,
+                       "kernels.cuda_graph: true needs a device that records work, and %s does not: set it to false, "
+                       "or device: cuda",
+                       row->name);
+    engine->cuda_graph = options->cuda_graph;
+    return HS_OK;
+}
+
+static HsStatus check_products(const DeviceRow *row, const HsEngineOptions *options)
+{
+    if (options->cublaslt && !row->cublaslt)
+        return hs_fail(HS_ECONFIG,
+                       "kernels.matmul: cublaslt needs an NVIDIA GPU, and this run is on %s: set it to native, or "
+                       "device: cuda",
+                       row->name);
+    return HS_OK;
+}
+
+static HsStatus open_row(HsEngine *engine, const DeviceRow *row, const HsEngineOptions *options, int index)
 {
     memset(engine, 0, sizeof *engine);
-    HS_TRY(hs_device_host_init(&engine->device));
     engine->context.device = &engine->device;
-    engine->context.threads = threads > 0 ? (int)threads : usable_cores();
-    for (size_t i = 0; i < sizeof devices / sizeof *devices; i++) {
-        if (strcmp(device, devices[i].name) != 0)
-            continue;
-        HS_TRY(devices[i].open(engine));
-        snprintf(engine->why, sizeof engine->why, "%s (%s, %s, %d thread%s): %s", devices[i].runs_as,
-                 engine->device.description, devices[i].detail(), engine->context.threads,
-                 engine->context.threads == 1 ? "" : "s", devices[i].reason);
+    HS_TRY(check_products(row, options));
+    HsStatus status = row->open(engine, options, index);
+    if (status == HS_OK)
+        status = check_graphs(engine, row, options);
+    if (status != HS_OK)
+        hs_engine_deinit(engine);
+    return status;
+}
+
+static void append_reason(HsEngine *engine, const char *reason)
+{
+    size_t used = strlen(engine->why);
+    snprintf(engine->why + used, sizeof engine->why - used, ": %s", reason);
+}
+
+/* The best there is. */
+static HsStatus open_auto(HsEngine *engine, const HsEngineOptions *options)
+{
+    int index;
+    if (open_row(engine, find_row("cuda", &index), options, 0) == HS_OK) {
+        append_reason(engine, "auto takes a GPU where there is one");
         return HS_OK;
     }
-    return hs_fail(HS_ECONFIG, "device %s is not known: use auto, cpu or ref", device);
+    char reason[256];
+    snprintf(reason, sizeof reason, "%.255s", hs_error_message());
+    HsStatus status = open_row(engine, find_row("cpu", &index), options, 0);
+    if (status != HS_OK)
+        return hs_error_prefix(status, "%s", reason);
+    append_reason(engine, reason);
+    return HS_OK;
+}
+
+static HsStatus open_named(HsEngine *engine, const HsEngineOptions *options)
+{
+    int index;
+    const DeviceRow *row = find_row(options->device, &index);
+    if (!row)
+        return hs_fail(HS_ECONFIG, "device %s is not known: use auto, cpu, cuda, cuda:N, emu or ref", options->device);
+    HsStatus status = open_row(engine, row, options, index);
+    if (status == HS_ECONFIG)
+        return status;
+    if (status != HS_OK)
+        return hs_error_prefix(status, "device: %s is not to be had here (auto takes the CPU then)", options->device);
+    append_reason(engine, "as configured");
+    return HS_OK;
+}
+
+HsEngineOptions hs_engine_options(const HsConfig *config)
+{
+    return (HsEngineOptions){
+        .device = config->training.device,
+        .threads = config->training.threads,
+        .cublaslt = strcmp(config->kernels.matmul, "cublaslt") == 0,
+        .sync_launch = config->kernels.sync_launch,
+        .cuda_graph = config->kernels.cuda_graph,
+    };
+}
+
+HsStatus hs_engine_init(HsEngine *engine, const HsEngineOptions *options)
+{
+    memset(engine, 0, sizeof *engine);
+    return strcmp(options->device, "auto") == 0 ? open_auto(engine, options) : open_named(engine, options);
+}
+
+void hs_engine_deinit(HsEngine *engine)
+{
+    if (engine->context.stream)
+        engine->device.stream_destroy(&engine->device, engine->context.stream);
+    engine->context.stream = NULL;
+    hs_device_deinit(&engine->device);
 }

@@ -1,22 +1,39 @@
 /* SPDX-License-Identifier: MIT
  *
- * The engine: which device, backend and threads a command runs on, chosen from `device` and `threads`.
+ * The engine: which device, backend and threads a command runs on, chosen from `device`, `threads` and the section
+ * `kernels`.
  */
 #ifndef HS_RUNTIME_ENGINE_H
 #define HS_RUNTIME_ENGINE_H
 
 #include "kernels/backend.h"
 #include "runtime/config.h"
+#include "runtime/precision.h"
+
+typedef struct HsEngineOptions {
+    const char *device; /* "auto", "cpu", "cuda", "cuda:1", "emu" or "ref" */
+    int64_t threads;    /* 0: one a core this process may run on */
+    bool cublaslt;      /* matrix products by cuBLASLt */
+    bool sync_launch;   /* wait after every kernel; where operations run at once there is nothing to wait for */
+    bool cuda_graph;    /* steps will be recorded and replayed */
+} HsEngineOptions;
 
 typedef struct HsEngine {
     HsDevice device;
     HsContext context;
-    bool has_bf16; /* products of bf16 in hardware */
-    char why[320]; /* "cpu (AMD EPYC, avx512bf16, 2 threads): no GPU backend in this build" */
+    HsProducts products;
+    bool cuda_graph;
+    bool emulated; /* times mean nothing */
+    char why[512]; /* "cpu (AMD EPYC, avx512bf16, 2 threads): no NVIDIA driver is installed" */
 } HsEngine;
 
-/* device: "auto", "cpu" or "ref"; threads 0: one a core this process may run on.  errors: HS_ECONFIG, HS_EUNSUPPORTED.
+/* What a configuration asks for; borrows its strings. */
+HsEngineOptions hs_engine_options(const HsConfig *config);
+
+/* errors: HS_ECONFIG for what the device cannot do, HS_EUNSUPPORTED when it is not there; both say what to change.
  * The caller owns the storage; the context points into it, so it must not be moved afterwards. */
-HsStatus hs_engine_init(HsEngine *engine, const char *device, int64_t threads);
+HsStatus hs_engine_init(HsEngine *engine, const HsEngineOptions *options);
+/* After everything that was allocated on the device; safe on a zeroed engine and after a failed init. */
+void hs_engine_deinit(HsEngine *engine);
 
 #endif

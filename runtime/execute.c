@@ -32,8 +32,11 @@ static HsRun make_run(const HsPlan *plan, HsContext *context, const HsAction *ac
         .rng = { .seed = execution->seed,
                  .step = execution->step,
                  .site = step->attributes.site,
-                 .row_offset = execution->row_offset },
-        .gradient_scale = hs_plan_tensor(plan, plan->scale_buffer, 1).data,
+                 .row_offset = execution->row_offset,
+                 .step_counter = execution->step_counter },
+        .precision = &model->precision,
+        .gradient_scale =
+            execution->gradient_scale ? execution->gradient_scale : hs_plan_tensor(plan, plan->scale_buffer, 1).data,
     };
     for (int i = 0; i < HS_STEP_INPUTS; i++) {
         run.inputs[i] = hs_plan_tensor(plan, action->inputs[i], rows);
@@ -100,12 +103,37 @@ void hs_plan_leave(HsContext *context, HsPlanWorkspace outer)
     context->workspace_bytes = outer.bytes;
 }
 
+static const char *const range_names[] = {
+    [HS_ACTION_FORWARD] = "forward",
+    [HS_ACTION_RECOMPUTE] = "recompute",
+    [HS_ACTION_BACKWARD] = "backward",
+};
+
+/* For profilers: one range for each run of actions of a kind, and in it one for each step. */
+static HsStatus run_ranged(const HsPlan *plan, HsContext *context, int a, const HsExecution *execution)
+{
+    HsDevice *device = context->device;
+    const HsAction *action = &plan->actions[a];
+    if (!device->range_push)
+        return hs_execute_action(plan, context, action, execution);
+    const bool first = a == 0 || plan->actions[a - 1].kind != action->kind;
+    const bool last = a + 1 == plan->action_count || plan->actions[a + 1].kind != action->kind;
+    if (first)
+        device->range_push(device, range_names[action->kind]);
+    device->range_push(device, plan->model->steps[action->step].name);
+    HsStatus status = hs_execute_action(plan, context, action, execution);
+    device->range_pop(device);
+    if (last)
+        device->range_pop(device);
+    return status;
+}
+
 static HsStatus run_all(const HsPlan *plan, HsContext *context, const HsExecution *execution)
 {
     HsPlanWorkspace outer = hs_plan_enter(plan, context);
     HsStatus status = HS_OK;
     for (int a = 0; a < plan->action_count && status == HS_OK; a++)
-        status = hs_execute_action(plan, context, &plan->actions[a], execution);
+        status = run_ranged(plan, context, a, execution);
     hs_plan_leave(context, outer);
     return status;
 }
@@ -152,6 +180,26 @@ HsStatus hs_plan_train(HsPlan *plan, HsContext *context, const int32_t *tokens, 
                               .step = step,
                               .row_offset = row_offset };
     return run_both_ways(plan, context, &execution, tokens, targets, gradient_scale, loss_sum, NULL);
+}
+
+HsStatus hs_plan_train_queued(HsPlan *plan, HsContext *context, const HsPlanFeed *feed)
+{
+    assert(plan->training);
+    HsDevice *device = context->device;
+    int64_t rows = plan->batch * plan->sequence_length;
+    HsExecution execution = { .training = true,
+                              .batch = plan->batch,
+                              .sequence_length = plan->sequence_length,
+                              .seed = feed->seed,
+                              .row_offset = feed->row_offset,
+                              .step_counter = feed->step_counter,
+                              .gradient_scale = feed->gradient_scale };
+    HS_TRY(hs_plan_load_inputs(plan, context, feed->tokens, feed->targets, rows));
+    HS_TRY(run_all(plan, context, &execution));
+    if (!feed->losses)
+        return HS_OK;
+    HsTensor losses = hs_plan_tensor(plan, plan->losses_buffer, rows);
+    return device->copy(device, context->stream, feed->losses, losses.data, hs_tensor_bytes(&losses));
 }
 
 HsStatus hs_plan_probe(HsPlan *plan, HsContext *context, const int32_t *tokens, const int32_t *targets,

@@ -17,6 +17,7 @@ static HsStatus restore_weights(HsLoadedModel *loaded, const HsCheckpoint *check
     for (int i = 0; i < model->param_count; i++) {
         snprintf(tensors[i].name, sizeof tensors[i].name, "%s", model->params[i].name);
         tensors[i].tensor = model->params[i].weight;
+        tensors[i].context = &loaded->engine.context;
     }
     snprintf(name, sizeof name, "%s/model.safetensors", checkpoint->folder);
     HsStatus status = hs_checkpoint_restore(name, &checkpoint->model, tensors, model->param_count);
@@ -32,8 +33,10 @@ static HsStatus open_parts(HsLoadedModel *loaded, const HsCheckpoint *checkpoint
     snprintf(path, sizeof path, "%s/config.yaml", checkpoint->folder);
     HS_TRY(hs_config_load(&loaded->config, path, override_count, overrides));
     loaded->has_config = true;
-    HS_TRY(hs_engine_init(&loaded->engine, loaded->config.training.device, loaded->config.training.threads));
-    HS_TRY(hs_precision_resolve(&loaded->config, loaded->engine.has_bf16, &loaded->precision, why, sizeof why));
+    HsEngineOptions engine = hs_engine_options(&loaded->config);
+    engine.cuda_graph = false; /* for training steps only */
+    HS_TRY(hs_engine_init(&loaded->engine, &engine));
+    HS_TRY(hs_precision_resolve(&loaded->config, loaded->engine.products, &loaded->precision, why, sizeof why));
     snprintf(path, sizeof path, "%s/tokenizer.json", checkpoint->folder);
     HS_TRY(hs_tokenizer_load(path, &loaded->tokenizer));
     HS_TRY(hs_model_create(&loaded->config, &loaded->precision, hs_tokenizer_vocabulary(loaded->tokenizer),
@@ -66,5 +69,6 @@ void hs_loaded_model_deinit(HsLoadedModel *loaded)
     if (loaded->has_config)
         hs_config_deinit(&loaded->config);
     free(loaded->folder);
+    hs_engine_deinit(&loaded->engine);
     memset(loaded, 0, sizeof *loaded);
 }

@@ -73,6 +73,20 @@ void hs_plan_destroy(HsPlan *plan);
 HsStatus hs_plan_train(HsPlan *plan, HsContext *context, const int32_t *tokens, const int32_t *targets, uint64_t seed,
                        uint32_t step, int64_t row_offset, float gradient_scale, double *loss_sum);
 
+/* What the queued form reads and writes: device memory. */
+typedef struct HsPlanFeed {
+    const int32_t *tokens, *targets; /* [B*T] */
+    uint64_t seed;
+    const uint32_t *step_counter; /* the optimizer step that random numbers belong to */
+    const float *gradient_scale;
+    int64_t row_offset;
+    void *losses; /* [B*T] of the precision's statistic dtype; NULL: not wanted */
+} HsPlanFeed;
+
+/* hs_plan_train without the host: work is enqueued, nothing is waited for, and nothing but the feed's memory changes
+ * from one step to the next, so that it can be recorded and replayed. */
+HsStatus hs_plan_train_queued(HsPlan *plan, HsContext *context, const HsPlanFeed *feed);
+
 /* Forward and backward as hs_plan_train, but dropout and z-loss off: the gradient of -log p alone, in the model that
  * evaluation sees, added to the parameters'.  gradient_scale multiplies the sum over counted targets.
  * sample_labels: targets that are not -1 are drawn from the model's own distribution (hs_op_sample_labels, keyed by

@@ -24,6 +24,8 @@ typedef struct HsExecution {
     uint64_t seed;
     uint32_t step;
     int64_t row_offset;
+    const uint32_t *step_counter;        /* device memory, added to step; NULL: 0 */
+    const float *gradient_scale;         /* device scalar; NULL: the plan's own */
     const HsTensor *k_caches, *v_caches; /* per step of the model; NULL: not decoding */
 } HsExecution;
 

@@ -7,9 +7,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PRODUCT(format, result)                       \
-    {                                                 \
-        format, format, result, HS_F32, HS_SCALE_NONE \
+#define PRODUCT(format, result)                              \
+    {                                                        \
+        format, format, result, HS_F32, HS_SCALE_NONE, false \
     }
 
 /* Both 16-bit modes have one shape; only the format and its need for loss scaling differ. */
@@ -21,20 +21,28 @@
         .loss_scaling = scaled                                                                                    \
     }
 
-#define UNIFORM_MODE(mode_name, wide)                                                                           \
-    {                                                                                                           \
-        .name = mode_name, .forward = { wide, wide, wide, wide, HS_SCALE_NONE },                                \
-        .dgrad = { wide, wide, wide, wide, HS_SCALE_NONE }, .wgrad = { wide, wide, wide, wide, HS_SCALE_NONE }, \
-        .weight = wide, .vector = wide, .activation = wide, .residual = wide, .statistic = wide,                \
-        .logit_gradient = wide, .master = wide, .moment = HS_F32, .gradient = wide, .loss_scaling = false       \
+#define UNIFORM_PRODUCT(wide, coarse)                 \
+    {                                                 \
+        wide, wide, wide, wide, HS_SCALE_NONE, coarse \
+    }
+
+/* coarse: products of tf32 */
+#define UNIFORM_MODE(mode_name, wide, coarse)                                                                         \
+    {                                                                                                                 \
+        .name = mode_name, .forward = UNIFORM_PRODUCT(wide, coarse), .dgrad = UNIFORM_PRODUCT(wide, coarse),          \
+        .wgrad = UNIFORM_PRODUCT(wide, coarse), .weight = wide, .vector = wide, .activation = wide, .residual = wide, \
+        .statistic = wide, .logit_gradient = wide, .master = wide, .moment = HS_F32, .gradient = wide,                \
+        .loss_scaling = false                                                                                         \
     }
 
 static const HsPrecision modes[] = {
-    UNIFORM_MODE("fp32", HS_F32),
+    UNIFORM_MODE("fp32", HS_F32, false),
+    /* fp32's range with 10 bits of mantissa, in products only: sums, norms and the rest are fp32's. */
+    UNIFORM_MODE("tf32", HS_F32, true),
     HALF_MODE("bf16", HS_BF16, false),
     HALF_MODE("fp16", HS_F16, true),
     /* Gradient checks only: the ref backend computes it, no configuration can choose it. */
-    UNIFORM_MODE("fp64", HS_F64),
+    UNIFORM_MODE("fp64", HS_F64, false),
 };
 
 const HsPrecision *hs_precision_find(const char *mode)
@@ -46,23 +54,28 @@ const HsPrecision *hs_precision_find(const char *mode)
     return NULL;
 }
 
-HsStatus hs_precision_resolve(const HsConfig *config, bool has_bf16, HsPrecision *precision, char *why, size_t why_size)
+HsStatus hs_precision_resolve(const HsConfig *config, HsProducts products, HsPrecision *precision, char *why,
+                              size_t why_size)
 {
     const char *mode = config->precision.mode;
     const char *reason = "precision.mode asks for it";
     bool automatic = strcmp(mode, "auto") == 0;
     if (automatic) {
-        mode = !config->training.use_amp ? "fp32" : has_bf16 ? "bf16" : "fp16";
+        mode = !config->training.use_amp ? "fp32" : products.bf16 ? "bf16" : "fp16";
         reason = !config->training.use_amp ? "use_amp is false"
-                 : has_bf16                ? "use_amp is true and this device multiplies bf16 in hardware"
+                 : products.bf16           ? "use_amp is true and this device multiplies bf16 in hardware"
                                            : "use_amp is true and this device has no bf16 products";
     }
     const HsPrecision *row = hs_precision_find(mode);
     if (row == NULL)
-        return hs_fail(HS_ECONFIG, "precision.mode: there is no mode %s; take fp32, bf16, fp16 or auto", mode);
+        return hs_fail(HS_ECONFIG, "precision.mode: there is no mode %s; take fp32, tf32, bf16, fp16 or auto", mode);
     bool mixed = hs_dtype_bytes(row->weight) < hs_dtype_bytes(row->master);
     if (mixed && !config->training.use_amp)
         return hs_fail(HS_ECONFIG, "precision.mode is %s but use_amp is false: remove one of the two", mode);
+    if (row->forward.tf32 && !products.tf32)
+        return hs_fail(HS_ECONFIG,
+                       "precision.mode: tf32 needs a GPU, whose tensor cores multiply it; this device has no such "
+                       "products: set precision.mode: fp32");
     *precision = *row;
 
     if (strcmp(config->precision.gradients, "compute") == 0) {

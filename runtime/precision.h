@@ -5,6 +5,7 @@
  *            product operands   linear, attention,   residual stream   statistics, losses,   gradients of
  *            and weights        norm outputs         and its gradient  biases, norm gains    weights
  *   fp32     f32                f32                  f32               f32                   f32
+ *   tf32     f32, read as tf32  f32                  f32               f32                   f32
  *   bf16     bf16               bf16                 f32               f32                   f32 | bf16
  *   fp16     f16                f16                  f32               f32                   f32 | f16
  *
@@ -23,7 +24,13 @@ typedef enum HsScaleRule { HS_SCALE_NONE } HsScaleRule; /* per-tensor scales of 
 typedef struct HsGemmPolicy {
     HsDtype a, b, out, accumulate;
     HsScaleRule scale;
+    bool tf32; /* f32 operands may lose 13 bits of their mantissas */
 } HsGemmPolicy;
+
+/* Formats, beside f32, that a device multiplies in hardware. */
+typedef struct HsProducts {
+    bool bf16, tf32;
+} HsProducts;
 
 typedef struct HsPrecision {
     const char *name;
@@ -44,8 +51,8 @@ typedef struct HsPrecision {
 const HsPrecision *hs_precision_find(const char *mode);
 
 /* The row that the configuration asks for (auto, use_amp, gradients, master_weights resolved), and why in a sentence.
- * has_bf16: the device multiplies bf16 in hardware.  errors: HS_ECONFIG for combinations that cannot be. */
-HsStatus hs_precision_resolve(const HsConfig *config, bool has_bf16, HsPrecision *precision, char *why,
+ * errors: HS_ECONFIG for combinations that cannot be, and for tf32 where there is none. */
+HsStatus hs_precision_resolve(const HsConfig *config, HsProducts products, HsPrecision *precision, char *why,
                               size_t why_size);
 
 #endif

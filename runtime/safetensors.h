@@ -5,12 +5,12 @@
 #ifndef HS_RUNTIME_SAFETENSORS_H
 #define HS_RUNTIME_SAFETENSORS_H
 
-#include "kernels/base/tensor.h"
-#include "kernels/base/status.h"
+#include "kernels/backend.h"
 
 typedef struct HsNamedTensor {
     char name[96];
-    HsTensor tensor; /* host memory */
+    HsTensor tensor;
+    HsContext *context; /* whose device holds the data; NULL: host memory */
 } HsNamedTensor;
 
 /* Writes to exactly `path` and fsyncs (atomic renaming is the checkpoint's business).  metadata: NULL-terminated

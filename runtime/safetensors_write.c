@@ -16,6 +16,7 @@
 #include "runtime/json.h"
 #include "runtime/safetensors.h"
 
+enum { PIECE_BYTES = 8 << 20 };
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors data is little-endian and written as it lies");
 
 enum { ALIGNMENT = 8 };
@@ -90,6 +91,30 @@ static HsStatus put(int descriptor, const char *path, XXH3_state_t *hash, const 
     return hs_storage_write_all(descriptor, path, bytes, size);
 }
 
+/* A tensor on a device comes to the host piece by piece. */
+static HsStatus put_tensor(int descriptor, const char *path, XXH3_state_t *hash, const HsNamedTensor *named)
+{
+    const unsigned char *bytes = named->tensor.data;
+    const size_t size = hs_tensor_bytes(&named->tensor);
+    const HsContext *context = named->context;
+    if (!context || context->device->host_accessible || size == 0)
+        return put(descriptor, path, hash, bytes, size);
+    HsStatus status = HS_OK;
+    void *piece = malloc(size < PIECE_BYTES ? size : PIECE_BYTES);
+    if (!piece)
+        return hs_fail(HS_ENOMEM, "%s: no memory for a piece of %s", path, named->name);
+    for (size_t first = 0; first < size && status == HS_OK; first += PIECE_BYTES) {
+        const size_t here = size - first < PIECE_BYTES ? size - first : PIECE_BYTES;
+        status = context->device->copy(context->device, context->stream, piece, bytes + first, here);
+        if (status == HS_OK)
+            status = context->device->stream_sync(context->device, context->stream);
+        if (status == HS_OK)
+            status = put(descriptor, path, hash, piece, here);
+    }
+    free(piece);
+    return status;
+}
+
 HsStatus hs_safetensors_write(const char *path, const HsNamedTensor *tensors, int count, const char *const *metadata,
                               uint64_t *checksum)
 {
@@ -118,10 +143,8 @@ HsStatus hs_safetensors_write(const char *path, const HsNamedTensor *tensors, in
     uint64_t length = header_size;
     HS_TRY_GOTO(status, put(descriptor, path, hash, &length, sizeof length), done);
     HS_TRY_GOTO(status, put(descriptor, path, hash, header, header_size), done);
-    for (int i = 0; i < count; i++) {
-        const HsTensor *tensor = &order[i]->tensor;
-        HS_TRY_GOTO(status, put(descriptor, path, hash, tensor->data, hs_tensor_bytes(tensor)), done);
-    }
+    for (int i = 0; i < count; i++)
+        HS_TRY_GOTO(status, put_tensor(descriptor, path, hash, order[i]), done);
     if (fsync(descriptor) != 0)
         status = hs_fail(HS_EIO, "cannot flush %s: %s", path, strerror(errno));
     if (checksum)

@@ -94,13 +94,25 @@ static HsStatus continual_bytes(HsTrainer *trainer, size_t *bytes)
     return status;
 }
 
+static HsStepShape step_shape(const HsTrainer *trainer)
+{
+    return (HsStepShape){
+        .rows = trainer->rows_per_step,
+        .reference_rows = hs_continual_replay_plan(&trainer->continual_config, trainer->rows_per_step).reference_rows,
+        .length = trainer->config->training.max_length,
+        .loss = trainer->precision.statistic,
+    };
+}
+
 /* Refuse before anything is allocated. */
 static HsStatus check_memory(HsTrainer *trainer, int states)
 {
     size_t strategies = 0;
     HS_TRY(continual_bytes(trainer, &strategies));
     size_t model = hs_model_bytes(&trainer->model, &trainer->engine.context, true, states);
-    size_t activations = trainer->train_plan.activation_bytes + trainer->evaluation_plan.activation_bytes;
+    const HsStepShape shape = step_shape(trainer);
+    size_t activations = trainer->train_plan.activation_bytes + trainer->evaluation_plan.activation_bytes +
+                         hs_step_queue_bytes(&trainer->engine.device, &shape);
     size_t workspace = trainer->train_plan.workspace_bytes + trainer->evaluation_plan.workspace_bytes;
     /* The reservoir lies on the host, which is the device's memory only where the device is the host. */
     size_t buffer = trainer->engine.device.host_accessible ? hs_trainer_reservoir_bytes(trainer) : 0;
@@ -165,6 +177,7 @@ static void describe(const HsTrainer *trainer)
         used += (size_t)snprintf(memory + used, sizeof memory - used, "%s%s %.1f", i > 0 ? ", " : "",
                                  run.memory[i].what, mebibytes((size_t)run.memory[i].bytes));
     hs_info("memory (MiB): %s", memory);
+    hs_trainer_describe_graph(trainer);
 }
 
 static HsStatus write_run_info(HsTrainer *trainer)
@@ -233,11 +246,30 @@ static HsStatus create_stream_and_metrics(HsTrainer *trainer)
     return write_run_info(trainer);
 }
 
+/* Scratch of what runs outside the plans, which bring their own: statistics, updates, strategies. */
+static HsStatus create_workspace(HsTrainer *trainer)
+{
+    HsContext *context = &trainer->engine.context, dry = *context;
+    dry.dry_run = true;
+    dry.workspace_needed = 0;
+    HS_TRY(hs_optimizer_update(&trainer->optimizer, &dry, trainer->spans, trainer->span_count));
+    HS_TRY(hs_continual_dry_run(trainer->continual, &dry));
+    hs_arena_init(&trainer->workspace, context->device, "workspace of the update");
+    if (dry.workspace_needed == 0)
+        return HS_OK;
+    hs_arena_reserve(&trainer->workspace, dry.workspace_needed);
+    HS_TRY(hs_arena_commit(&trainer->workspace));
+    context->workspace = trainer->workspace.base;
+    context->workspace_bytes = trainer->workspace.capacity;
+    return HS_OK;
+}
+
 static HsStatus create(HsTrainer *trainer, const char *folder)
 {
     HsConfig *config = trainer->config;
-    HS_TRY(hs_engine_init(&trainer->engine, config->training.device, config->training.threads));
-    HS_TRY(hs_precision_resolve(config, trainer->engine.has_bf16, &trainer->precision, trainer->precision_why,
+    const HsEngineOptions engine = hs_engine_options(config);
+    HS_TRY(hs_engine_init(&trainer->engine, &engine));
+    HS_TRY(hs_precision_resolve(config, trainer->engine.products, &trainer->precision, trainer->precision_why,
                                 sizeof trainer->precision_why));
     HsTokenizer *tokenizer;
     HS_TRY(checkpoint_tokenizer(folder, &tokenizer));
@@ -249,6 +281,9 @@ static HsStatus create(HsTrainer *trainer, const char *folder)
     HS_TRY(create_model_and_plans(trainer, &rule));
     HS_TRY(create_optimizer(trainer, &rule));
     HS_TRY(hs_trainer_create_continual(trainer));
+    HS_TRY(create_workspace(trainer));
+    const HsStepShape shape = step_shape(trainer);
+    HS_TRY(hs_step_queue_init(&trainer->queue, &trainer->engine.context, &shape));
     size_t rows = (size_t)(config->training.batch_size * config->training.max_length);
     trainer->evaluation_tokens = calloc(rows, sizeof(int32_t));
     trainer->evaluation_targets = calloc(rows, sizeof(int32_t));
@@ -288,11 +323,15 @@ void hs_trainer_destroy(HsTrainer *trainer)
     if (trainer->metrics)
         (void)hs_metrics_destroy(trainer->metrics);
     hs_stream_destroy(trainer->stream);
+    hs_step_queue_deinit(&trainer->queue);
+    hs_trainer_forget_graph(trainer);
     hs_continual_destroy(trainer->continual);
     if (trainer->has_reservoir)
         hs_reservoir_deinit(&trainer->reservoir);
     if (trainer->has_optimizer)
         hs_optimizer_deinit(&trainer->optimizer);
+    if (trainer->workspace.device)
+        hs_arena_deinit(&trainer->workspace);
     if (trainer->has_train_plan)
         hs_plan_destroy(&trainer->train_plan);
     if (trainer->has_evaluation_plan)
@@ -307,5 +346,6 @@ void hs_trainer_destroy(HsTrainer *trainer)
     free(trainer->spans);
     free(trainer->evaluation_tokens);
     free(trainer->evaluation_targets);
+    hs_engine_deinit(&trainer->engine);
     memset(trainer, 0, sizeof *trainer);
 }

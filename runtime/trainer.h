@@ -6,6 +6,7 @@
  *   trainer.c             create and destroy: data, model, plans, optimizer
  *   trainer_tasks.c       one task after another: lengths, schedules, boundaries, the matrix
  *   trainer_continual.c   strategies: what they protect, the Fisher, what is shown of them
+ *   trainer_step.c        one optimizer step: started on the device, its report collected
  *   trainer_loop.c        one optimizer step after another; logging, evaluation, saving, signals
  *   trainer_checkpoint.c  save and restore; trainer_state.c: the strategies' part of it
  *   evaluate.c            mean validation loss
@@ -21,6 +22,7 @@
 #include "runtime/matrix.h"
 #include "runtime/metrics.h"
 #include "runtime/plan.h"
+#include "runtime/step_queue.h"
 
 /* Everything beside tensors that a checkpoint restores; one row of state_table in trainer_checkpoint.c each. */
 typedef struct HsTrainerState {
@@ -59,7 +61,11 @@ typedef struct HsTrainer {
     HsContinualConfig continual_config;
     HsContinual *continual;
     HsReservoir reservoir;
-    HsStream *stream;
+    HsDataStream *stream;
+    HsArena workspace; /* of operations outside the plans */
+    HsStepQueue queue;
+    HsGraph *graph;  /* of this task's steps, once recorded */
+    bool graph_warm; /* a step of this task ran unrecorded */
     HsMetrics *metrics;
     HsMatrix matrix; /* of runs with several tasks */
     HsTrainerState state;
@@ -87,6 +93,15 @@ void hs_trainer_destroy(HsTrainer *trainer);
 /* One optimizer step of the task that is begun, nothing around it: no record, no checkpoint.  Allocates nothing.
  * loss: mean over the new sequences' targets, NAN when every sequence is replayed. */
 HsStatus hs_trainer_step(HsTrainer *trainer, double *loss, HsStepReport *report);
+
+/* The same in two halves; between them up to queue.capacity steps are under way, oldest first.
+ * errors of collecting: HS_ENUMERIC for gradients that nothing mends, after saving */
+HsStatus hs_trainer_start_step(HsTrainer *trainer);
+HsStatus hs_trainer_collect_step(HsTrainer *trainer, double *loss, HsStepReport *report);
+/* Says which steps will be recorded, where kernels.cuda_graph asks for it. */
+void hs_trainer_describe_graph(const HsTrainer *trainer);
+/* What steps do is about to change (a task begins or ends): a recorded one is not theirs any more. */
+void hs_trainer_forget_graph(HsTrainer *trainer);
 
 /* SIGINT and SIGTERM ask the loop to save and stop; a second one ends the process at once. */
 void hs_trainer_install_signals(void);

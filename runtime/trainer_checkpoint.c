@@ -10,6 +10,7 @@
  *
  * Nothing in it depends on the clock, so equal runs have equal checkpoints, byte for byte.
  */
+#include <assert.h>
 #include <errno.h>
 #include <math.h>
 #include <stddef.h>
@@ -104,7 +105,7 @@ typedef struct TensorLists {
     int model_count, optimizer_count;
 } TensorLists;
 
-static HsStatus list_tensors(const HsTrainer *trainer, TensorLists *lists)
+static HsStatus list_tensors(HsTrainer *trainer, TensorLists *lists)
 {
     memset(lists, 0, sizeof *lists);
     size_t count = (size_t)trainer->span_count;
@@ -118,11 +119,13 @@ static HsStatus list_tensors(const HsTrainer *trainer, TensorLists *lists)
         HsNamedTensor *entry = &lists->model[lists->model_count++];
         snprintf(entry->name, sizeof entry->name, "%s", span->name);
         entry->tensor = hs_tensor_present(&span->master) ? span->master : span->weight;
+        entry->context = &trainer->engine.context;
         for (int s = 0; s < states; s++) {
             entry = &lists->optimizer[lists->optimizer_count++];
             snprintf(entry->name, sizeof entry->name, "%.80s.%s", span->name,
                      hs_optimizer_state_name(&trainer->optimizer.config, s));
             entry->tensor = span->state[s];
+            entry->context = &trainer->engine.context;
         }
     }
     return HS_OK;
@@ -155,6 +158,7 @@ HsStatus hs_trainer_save(HsTrainer *trainer)
 {
     /* The record of this checkpoint lies before the position that the checkpoint stores, so that a resumed run goes on
      * behind it. */
+    assert(trainer->queue.count == 0);
     HsMetricsRecord record = hs_trainer_record(trainer, "checkpoint");
     HS_TRY(hs_metrics_record(trainer->metrics, &record));
     HsMetricsPosition position;
@@ -208,9 +212,20 @@ HsStatus hs_trainer_find_checkpoint(const HsConfig *config, char **folder)
 }
 
 /* Keys that may change between a run and its resumption: they do not touch what is computed. */
-static const char *const free_keys[] = { "threads",    "out_dir",         "resume",           "max_steps",
-                                         "max_epochs", "checkpoint_freq", "keep_checkpoints", "target_gpu_util",
-                                         "logging.",   "evaluation.",     "data.prefetch",    "data.workers",
+static const char *const free_keys[] = { "threads",
+                                         "out_dir",
+                                         "resume",
+                                         "max_steps",
+                                         "max_epochs",
+                                         "checkpoint_freq",
+                                         "keep_checkpoints",
+                                         "target_gpu_util",
+                                         "logging.",
+                                         "evaluation.",
+                                         "data.prefetch",
+                                         "data.workers",
+                                         "kernels.sync_launch",
+                                         "kernels.cuda_graph",
                                          NULL };
 
 static HsStatus compare_config(const HsTrainer *trainer, const char *folder)

@@ -38,157 +38,6 @@ void hs_trainer_install_signals(void)
     sigaction(SIGTERM, &action, NULL);
 }
 
-/* Sums of losses over the counted targets of an optimizer step, in row order. */
-typedef struct StepLoss {
-    double new_sum, replay_sum;
-    int64_t new_count, replay_count;
-} StepLoss;
-
-/* The micro-batch that ran last, sequence by sequence.  Each micro-batch is summed by itself first. */
-static void split_losses(const HsTrainer *trainer, const HsStreamBatch *batch, int64_t first_row, StepLoss *loss)
-{
-    int64_t length = trainer->config->training.max_length;
-    double sums[2] = { 0, 0 };
-    int64_t counts[2] = { 0, 0 };
-    for (int64_t row = 0; row < trainer->config->training.batch_size; row++) {
-        int replayed = batch->replayed[first_row + row] != 0;
-        for (int64_t t = 0; t < length; t++) {
-            if (batch->targets[(first_row + row) * length + t] < 0)
-                continue;
-            sums[replayed] += hs_plan_row_loss(&trainer->train_plan, row * length + t);
-            counts[replayed]++;
-        }
-    }
-    loss->new_sum += sums[0];
-    loss->new_count += counts[0];
-    loss->replay_sum += sums[1];
-    loss->replay_count += counts[1];
-}
-
-static uint32_t attempt(const HsTrainer *trainer)
-{
-    return (uint32_t)(trainer->state.applied_steps + trainer->state.skipped_steps);
-}
-
-/* Forward and backward of every micro-batch. */
-static HsStatus accumulate(HsTrainer *trainer, const HsStreamBatch *batch, StepLoss *loss)
-{
-    const HsConfig *config = trainer->config;
-    int64_t length = config->training.max_length;
-    int64_t counted = batch->counted > 0 ? batch->counted : 1;
-    float gradient_scale = trainer->optimizer.scaler.scale / (float)counted;
-    *loss = (StepLoss){ 0 };
-    for (int64_t row = 0; row < batch->rows; row += config->training.batch_size) {
-        int64_t offset = row * length;
-        double sum = 0;
-        HS_TRY(hs_plan_train(&trainer->train_plan, &trainer->engine.context, batch->tokens + offset,
-                             batch->targets + offset, (uint64_t)config->training.seed, attempt(trainer), offset,
-                             gradient_scale, &sum));
-        split_losses(trainer, batch, row, loss);
-    }
-    return HS_OK;
-}
-
-/* A-GEM's gradient on sequences of earlier tasks, handed over to the strategy. */
-static HsStatus accumulate_reference(HsTrainer *trainer, const HsStreamBatch *batch)
-{
-    const HsConfig *config = trainer->config;
-    int64_t length = config->training.max_length;
-    int64_t counted = batch->reference_counted > 0 ? batch->reference_counted : 1;
-    float gradient_scale = trainer->optimizer.scaler.scale / (float)counted;
-    for (int64_t row = 0; row < batch->reference_rows; row += config->training.batch_size) {
-        int64_t offset = row * length;
-        double sum = 0;
-        /* Behind the batch's own rows, so that dropout masks are other ones. */
-        HS_TRY(hs_plan_train(&trainer->train_plan, &trainer->engine.context, batch->reference_tokens + offset,
-                             batch->reference_targets + offset, (uint64_t)config->training.seed, attempt(trainer),
-                             batch->rows * length + offset, gradient_scale, &sum));
-    }
-    return hs_continual_take_reference(trainer->continual, &trainer->engine.context);
-}
-
-/* Gradients that no loss scale mends: find the tensor that went first, save, and stop. */
-static HsStatus diagnose(HsTrainer *trainer, const HsStreamBatch *batch, const HsStepReport *report)
-{
-    const HsConfig *config = trainer->config;
-    int64_t counted = batch->counted > 0 ? batch->counted : 1;
-    char where[192] = "";
-    for (int64_t row = 0; row < batch->rows && where[0] == '\0'; row += config->training.batch_size) {
-        int64_t offset = row * config->training.max_length;
-        HS_TRY(hs_plan_find_nonfinite(&trainer->train_plan, &trainer->engine.context, batch->tokens + offset,
-                                      batch->targets + offset, (uint64_t)config->training.seed, attempt(trainer) - 1,
-                                      offset, report->loss_scale / (float)counted, where, sizeof where));
-    }
-    if (where[0] == '\0')
-        snprintf(where, sizeof where, "the gradient of %s, in its accumulation",
-                 report->first_nonfinite >= 0 ? trainer->spans[report->first_nonfinite].name : "a parameter");
-    HS_TRY(hs_trainer_save(trainer));
-    return hs_fail(
-        HS_ENUMERIC,
-        "gradients are not finite at step %lld with loss scale %g, the smallest allowed; first non-finite value: "
-        "%s. A checkpoint of this state was saved; lower learning_rate, or use precision.mode bf16 or fp32",
-        (long long)trainer->state.applied_steps, (double)report->loss_scale, where);
-}
-
-void hs_trainer_copy_optimizer_state(HsTrainer *trainer)
-{
-    HsTrainerState *state = &trainer->state;
-    state->schedule_steps = trainer->optimizer.schedule_steps;
-    state->moment_steps = trainer->optimizer.moment_steps;
-    state->applied_steps = trainer->optimizer.applied_steps;
-    state->skipped_steps = trainer->optimizer.skipped_steps;
-    state->loss_scale = (double)trainer->optimizer.scaler.scale;
-    state->scaler_tracker = trainer->optimizer.scaler.tracker;
-    state->scaler_hysteresis = trainer->optimizer.scaler.hysteresis_left;
-}
-
-/* Means of the step into the sums that the next record shows. */
-static void count_losses(HsTrainerState *state, const StepLoss *loss)
-{
-    if (loss->new_count > 0) {
-        state->window_loss += loss->new_sum / (double)loss->new_count;
-        state->window_steps++;
-    }
-    if (loss->replay_count > 0) {
-        state->window_replay_loss += loss->replay_sum / (double)loss->replay_count;
-        state->window_replay_steps++;
-    }
-}
-
-HsStatus hs_trainer_step(HsTrainer *trainer, double *mean_loss, HsStepReport *report)
-{
-    StepLoss loss;
-    const HsStreamBatch *batch;
-    HsContext *context = &trainer->engine.context;
-    HsTrainerState *state = &trainer->state;
-    int64_t length = trainer->config->training.max_length;
-    HS_TRY(hs_stream_next(trainer->stream, &batch));
-    if (batch->reference_rows > 0 && hs_continual_wants_reference(trainer->continual, (int)state->task))
-        HS_TRY(accumulate_reference(trainer, batch));
-    HS_TRY(accumulate(trainer, batch, &loss));
-    *mean_loss = loss.new_count > 0 ? loss.new_sum / (double)loss.new_count : NAN;
-    HS_TRY(hs_continual_before_update(trainer->continual, context));
-    trainer->optimizer.learning_rate_scale =
-        batch->step.learning_rate_scale * hs_mer_rate_scale(&trainer->continual_config);
-    HS_TRY(hs_optimizer_step(&trainer->optimizer, context, trainer->spans, trainer->span_count, report));
-    HS_TRY(hs_continual_after_step(trainer->continual, context, &batch->step));
-    hs_trainer_copy_optimizer_state(trainer);
-    state->tokens_seen += batch->counted;
-    trainer->window_tokens += batch->rows * length;
-    if (report->verdict == HS_SCALER_HOPELESS)
-        return diagnose(trainer, batch, report);
-    if (report->verdict == HS_SCALER_SKIP) {
-        hs_info("step %lld skipped: gradients overflow at loss scale %g; the scale is now %g (%lld skipped so far)",
-                (long long)state->applied_steps, (double)report->loss_scale, (double)trainer->optimizer.scaler.scale,
-                (long long)state->skipped_steps);
-    } else {
-        state->task_steps++;
-        count_losses(state, &loss);
-    }
-    /* A skipped step may still end a group of MER's, which moves the weights. */
-    return hs_model_refresh(&trainer->model, context, false);
-}
-
 HsMetricsRecord hs_trainer_record(const HsTrainer *trainer, const char *event)
 {
     return (HsMetricsRecord){
@@ -308,13 +157,37 @@ static HsStatus after_step(HsTrainer *trainer, const HsStepReport *report)
     return HS_OK;
 }
 
+/* Steps under way are finished first: they are steps like any other. */
 static HsStatus stop_if_asked(HsTrainer *trainer)
 {
-    if (!stop_signal)
+    if (!stop_signal || trainer->queue.count > 0)
         return HS_OK;
     HS_TRY(hs_trainer_save(trainer));
     return hs_fail(HS_EINTERRUPTED, "stopped by %s after step %lld; saved: the same command goes on from here",
                    stop_signal == SIGINT ? "SIGINT" : "SIGTERM", (long long)trainer->state.applied_steps);
+}
+
+/* Applied steps until something is due that reads the run's state: no step may be under way then. */
+static int64_t steps_to_next_event(const HsTrainer *trainer)
+{
+    const HsConfig *config = trainer->config;
+    const HsTrainerState *state = &trainer->state;
+    const int64_t periods[] = { config->logging.every, config->training.checkpoint_freq, config->evaluation.every };
+    int64_t left = trainer->phase_steps[state->task] - state->task_steps;
+    for (size_t i = 0; i < sizeof periods / sizeof *periods; i++) {
+        int64_t next = periods[i] > 0 ? periods[i] - state->applied_steps % periods[i] : left;
+        left = next < left ? next : left;
+    }
+    return left;
+}
+
+/* As many as there is room for, and as could be needed: each of them may turn out to be applied. */
+static HsStatus start_steps(HsTrainer *trainer)
+{
+    const int64_t most = steps_to_next_event(trainer);
+    while (!stop_signal && !hs_step_queue_full(&trainer->queue) && trainer->queue.count < most)
+        HS_TRY(hs_trainer_start_step(trainer));
+    return HS_OK;
 }
 
 static HsStatus train_task(HsTrainer *trainer)
@@ -327,7 +200,10 @@ static HsStatus train_task(HsTrainer *trainer)
         HsStepReport report;
         HS_TRY(stop_if_asked(trainer));
         double began_s = hs_clock_s();
-        HS_TRY(hs_trainer_step(trainer, &loss, &report));
+        HS_TRY(start_steps(trainer));
+        if (trainer->queue.count == 0) /* the signal came just now */
+            continue;
+        HS_TRY(hs_trainer_collect_step(trainer, &loss, &report));
         trainer->trained_s += hs_clock_s() - began_s;
         trainer->trained_tokens += trainer->rows_per_step * trainer->config->training.max_length;
         show_progress(trainer, loss);

@@ -69,9 +69,12 @@ HsStatus hs_trainer_save_continual(HsTrainer *trainer, HsJson *state)
 typedef struct TensorList {
     HsNamedTensor *items;
     int count, capacity;
+    HsContext *device; /* of the strategies' tensors */
 } TensorList;
 
-static HsStatus add_tensor(TensorList *list, const char *family, const char *name, const HsTensor *tensor)
+/* context: NULL: host memory */
+static HsStatus add_tensor(TensorList *list, const char *family, const char *name, const HsTensor *tensor,
+                           HsContext *context)
 {
     if (list->count == list->capacity) {
         int capacity = 2 * list->capacity + 32;
@@ -85,6 +88,7 @@ static HsStatus add_tensor(TensorList *list, const char *family, const char *nam
     memset(entry, 0, sizeof *entry);
     snprintf(entry->name, sizeof entry->name, "%s%s%s", family, name[0] ? "/" : "", name);
     entry->tensor = *tensor;
+    entry->context = context;
     return HS_OK;
 }
 
@@ -106,7 +110,8 @@ static HsStatus pass_real(void *user, const char *name, double *value)
 
 static HsStatus list_tensor(void *user, const char *family, const char *span, HsTensor *tensor)
 {
-    return add_tensor(user, family, span, tensor);
+    TensorList *list = user;
+    return add_tensor(list, family, span, tensor, list->device);
 }
 
 /* The reservoir's tensors with the rows in use; rank 0 where there is none. */
@@ -124,7 +129,7 @@ static void replay_tensors(const HsReservoir *reservoir, const char *names[REPLA
 
 HsStatus hs_trainer_write_continual(HsTrainer *trainer, const char *folder)
 {
-    TensorList list = { 0 };
+    TensorList list = { .device = &trainer->engine.context };
     HsStateVisitor visitor = { &list, pass_integer, pass_real, list_tensor };
     HsStatus status = hs_continual_visit(trainer->continual, &visitor);
     if (trainer->has_reservoir && trainer->reservoir.count > 0) {
@@ -133,7 +138,7 @@ HsStatus hs_trainer_write_continual(HsTrainer *trainer, const char *folder)
         replay_tensors(&trainer->reservoir, names, tensors);
         for (int i = 0; i < REPLAY_TENSORS && status == HS_OK; i++)
             if (hs_tensor_present(&tensors[i]))
-                status = add_tensor(&list, names[i], "", &tensors[i]);
+                status = add_tensor(&list, names[i], "", &tensors[i], NULL);
     }
     if (status == HS_OK && list.count > 0) {
         char path[4096];
@@ -150,6 +155,7 @@ typedef struct Loading {
     const char *json_name, *file_name;
     const HsJson *object;
     const HsSafetensors *file; /* NULL: this checkpoint has none */
+    HsContext *device;         /* of the strategies' tensors */
 } Loading;
 
 static HsStatus load_integer(void *user, const char *name, int64_t *value)
@@ -169,7 +175,7 @@ static HsStatus load_tensor(void *user, const char *family, const char *span, Hs
     const Loading *loading = user;
     if (!loading->file)
         return hs_fail(HS_EFORMAT, "%s is missing from this checkpoint", loading->file_name);
-    HsNamedTensor destination = { .tensor = *tensor };
+    HsNamedTensor destination = { .tensor = *tensor, .context = loading->device };
     snprintf(destination.name, sizeof destination.name, "%s/%s", family, span);
     return hs_checkpoint_restore(loading->file_name, loading->file, &destination, 1);
 }
@@ -253,7 +259,7 @@ HsStatus hs_trainer_restore_continual(HsTrainer *trainer, const char *folder, co
     char json_name[4096], file_name[4096];
     snprintf(json_name, sizeof json_name, "%s/trainer.json", folder);
     snprintf(file_name, sizeof file_name, "%s/" FILE_NAME, folder);
-    Loading loading = { json_name, file_name, hs_json_get(state, "continual"), NULL };
+    Loading loading = { json_name, file_name, hs_json_get(state, "continual"), NULL, &trainer->engine.context };
     if (!loading.object || !hs_json_is_object(loading.object))
         return hs_fail(HS_EFORMAT, "%s: member `continual` is missing", json_name);
     HsSafetensors file;

@@ -89,6 +89,7 @@ HsStatus hs_trainer_begin_task(HsTrainer *trainer)
     HsTrainerState *state = &trainer->state;
     HsContext *context = &trainer->engine.context;
     int task = (int)state->task;
+    hs_trainer_forget_graph(trainer);
     HS_TRY(set_schedule(trainer));
     if (!state->task_begun) {
         state->task_begun = 1;
@@ -181,6 +182,7 @@ HsStatus hs_trainer_finish_task(HsTrainer *trainer)
     hs_stream_settle(trainer->stream);
     state->position = hs_stream_position(trainer->stream);
     hs_stream_end_task(trainer->stream);
+    hs_trainer_forget_graph(trainer);
     HS_TRY(hs_trainer_consolidate(trainer, (int)state->task));
     state->task++;
     state->task_begun = 0;
@@ -225,7 +227,7 @@ void hs_trainer_list_memory(const HsTrainer *trainer, HsMetricsRun *run)
         { "strategies", hs_continual_device_bytes(&trainer->continual_config, trainer->spans, trainer->span_count) },
         { "replay buffer", hs_trainer_reservoir_bytes(trainer) },
         { "activations", trainer->train_plan.activations.capacity },
-        { "workspace", trainer->train_plan.workspace.capacity },
+        { "workspace", trainer->train_plan.workspace.capacity + trainer->workspace.capacity },
     };
     run->memory_count = 0;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {

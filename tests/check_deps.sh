@@ -13,7 +13,7 @@ complain() {
 # forbid FOLDER PATTERN WHY: no file of the folder may include a header that matches.
 forbid() {
     local hits
-    hits=$(grep -rnE "^[[:space:]]*#[[:space:]]*include[[:space:]]*[\"<]($2)" "$1" --include='*.c' --include='*.h' 2>/dev/null)
+    hits=$(grep -rnE "^[[:space:]]*#[[:space:]]*include[[:space:]]*[\"<]($2)" "$1" --include='*.c' --include='*.h' --include='*.cu' --include='*.cuh' --include='*.cpp' 2>/dev/null)
     [ -z "$hits" ] || complain "$3:
 $hits"
 }
@@ -22,6 +22,7 @@ forbid kernels/base 'kernels/[^b]|kernels/b[^a]|optim/|runtime/|tests/|bench/' "
 forbid kernels 'optim/|runtime/|tests/|bench/' "kernels knows nothing of optim and runtime"
 forbid kernels/ref 'kernels/cpu/|kernels/cuda/' "backends never include each other"
 forbid kernels/cpu 'kernels/ref/|kernels/cuda/' "backends never include each other"
+forbid kernels/cuda 'kernels/ref/|kernels/cpu/' "backends never include each other"
 forbid optim 'runtime/|tests/|bench/|kernels/(ref|cpu|cuda)/' "optim sees the operations table, not models or backends"
 forbid runtime 'tests/|bench/|examples/|kernels/(ref|cpu|cuda)/' "runtime sees backends through kernels/backend.h only"
 for folder in kernels/base kernels/ref kernels/cpu optim runtime; do
@@ -31,7 +32,7 @@ done
 # one_file PATTERN: an outside library lives in one file.
 one_file() {
     local files
-    files=$(grep -rlE "#[[:space:]]*include[[:space:]]*<($1)" kernels optim runtime --include='*.c' --include='*.h' | wc -l)
+    files=$(grep -rlE "#[[:space:]]*include[[:space:]]*<($1)" kernels optim runtime --include='*.c' --include='*.h' --include='*.cu' --include='*.cuh' --include='*.cpp' | wc -l)
     [ "$files" -le 1 ] || complain "$1 is included by $files files, at most one may:
 $(grep -rlE "#[[:space:]]*include[[:space:]]*<($1)" kernels optim runtime)"
 }

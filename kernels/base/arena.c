@@ -32,6 +32,8 @@ HsStatus hs_arena_commit(HsArena *arena)
         return hs_error_prefix(status, "%s (%zu bytes)", arena->category, arena->used);
     /* Zeroing here also makes the operating system give the pages now, not in the middle of the first step. */
     status = arena->device->fill_zero(arena->device, NULL, base, arena->used);
+    if (status == HS_OK) /* whoever uses it may do so on another stream */
+        status = arena->device->stream_sync(arena->device, NULL);
     if (status != HS_OK) {
         arena->device->release(arena->device, base);
         return hs_error_prefix(status, "%s", arena->category);

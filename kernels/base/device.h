@@ -14,6 +14,7 @@
 
 typedef struct HsStream HsStream; /* opaque; NULL is the device's default stream */
 typedef struct HsEvent HsEvent;
+typedef struct HsGraph HsGraph; /* a recorded sequence of launches */
 typedef struct HsDevice HsDevice;
 
 struct HsDevice {
@@ -25,7 +26,8 @@ struct HsDevice {
     /* 64-byte aligned, zero-filled on request only.  HS_ENOMEM names the bytes asked for. */
     HsStatus (*alloc)(HsDevice *device, size_t bytes, void **pointer);
     void (*release)(HsDevice *device, void *pointer);
-    /* Copies in stream order; source and destination may be host or device. */
+    /* Copies in stream order; source and destination may be host or device.  Pageable host memory may be changed or
+     * freed as soon as the call returns; memory of host_alloc only after the stream went past the copy. */
     HsStatus (*copy)(HsDevice *device, HsStream *stream, void *destination, const void *source, size_t bytes);
     HsStatus (*fill_zero)(HsDevice *device, HsStream *stream, void *pointer, size_t bytes);
     HsStatus (*stream_create)(HsDevice *device, HsStream **stream);
@@ -35,12 +37,29 @@ struct HsDevice {
     void (*event_destroy)(HsDevice *device, HsEvent *event);
     HsStatus (*event_record)(HsDevice *device, HsEvent *event, HsStream *stream);
     HsStatus (*event_elapsed_ms)(HsDevice *device, HsEvent *start, HsEvent *stop, double *milliseconds);
+    HsStatus (*event_sync)(HsDevice *device, HsEvent *event); /* the host waits until it was reached */
+    HsStatus (*stream_wait)(HsDevice *device, HsStream *stream, HsEvent *event); /* the stream waits */
+    /* Host memory that copies run from and to while the host goes on: pinned, for a GPU.  64-byte aligned. */
+    HsStatus (*host_alloc)(HsDevice *device, size_t bytes, void **pointer);
+    void (*host_release)(HsDevice *device, void *pointer);
+    /* Between begin and end, work on the stream is recorded and not run; NULL where the device has no graphs. */
+    HsStatus (*graph_begin)(HsDevice *device, HsStream *stream);
+    HsStatus (*graph_end)(HsDevice *device, HsStream *stream, HsGraph **graph);
+    HsStatus (*graph_launch)(HsDevice *device, HsGraph *graph, HsStream *stream);
+    void (*graph_destroy)(HsDevice *device, HsGraph *graph);
+    /* Named ranges for profilers, nested; NULL: none. */
+    void (*range_push)(HsDevice *device, const char *name);
+    void (*range_pop)(HsDevice *device);
+    void (*deinit)(HsDevice *device); /* NULL: nothing to give back */
     /* Bytes held through alloc now and at most. */
     size_t current_bytes;
     size_t peak_bytes;
+    void *implementation; /* the device's own */
 };
 
 /* The machine's memory and processors.  The caller owns the storage. */
 HsStatus hs_device_host_init(HsDevice *device);
+/* Gives back what init took; safe on a zeroed device. */
+void hs_device_deinit(HsDevice *device);
 
 #endif

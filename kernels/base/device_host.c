@@ -128,6 +128,35 @@ static HsStatus host_event_elapsed_ms(HsDevice *device, HsEvent *start, HsEvent 
     return HS_OK;
 }
 
+/* Events are reached as they are recorded. */
+static HsStatus host_event_sync(HsDevice *device, HsEvent *event)
+{
+    (void)device;
+    (void)event;
+    return HS_OK;
+}
+
+static HsStatus host_stream_wait(HsDevice *device, HsStream *stream, HsEvent *event)
+{
+    (void)device;
+    (void)stream;
+    (void)event;
+    return HS_OK;
+}
+
+static HsStatus host_host_alloc(HsDevice *device, size_t bytes, void **pointer)
+{
+    (void)device;
+    *pointer = aligned_alloc(small_alignment, (bytes + small_alignment - 1) / small_alignment * small_alignment);
+    return *pointer ? HS_OK : hs_fail(HS_ENOMEM, "%zu bytes of host memory", bytes);
+}
+
+static void host_host_release(HsDevice *device, void *pointer)
+{
+    (void)device;
+    free(pointer);
+}
+
 /* A container's memory limit, or SIZE_MAX where the file is absent or says "max". */
 static size_t read_limit(const char *path)
 {
@@ -227,7 +256,18 @@ HsStatus hs_device_host_init(HsDevice *device)
         .event_destroy = host_event_destroy,
         .event_record = host_event_record,
         .event_elapsed_ms = host_event_elapsed_ms,
+        .event_sync = host_event_sync,
+        .stream_wait = host_stream_wait,
+        .host_alloc = host_host_alloc,
+        .host_release = host_host_release,
     };
     describe_processor(device->description, sizeof device->description);
     return HS_OK;
+}
+
+void hs_device_deinit(HsDevice *device)
+{
+    if (device->deinit)
+        device->deinit(device);
+    device->deinit = NULL;
 }

@@ -35,7 +35,7 @@ HsPhilox hs_philox(uint64_t key, const uint32_t counter[4])
 
 HsPhilox hs_rng_draw(const HsRng *rng, uint64_t index)
 {
-    const uint32_t counter[4] = { (uint32_t)index, (uint32_t)(index >> 32), rng->site, rng->step };
+    const uint32_t counter[4] = { (uint32_t)index, (uint32_t)(index >> 32), rng->site, hs_rng_step(rng) };
     return hs_philox(rng->seed, counter);
 }
 

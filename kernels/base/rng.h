@@ -7,6 +7,7 @@
 #ifndef HS_KERNELS_BASE_RNG_H
 #define HS_KERNELS_BASE_RNG_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 typedef struct HsPhilox {
@@ -24,7 +25,14 @@ typedef struct HsRng {
     uint32_t site;      /* unique in a model: which layer's which mask */
     int64_t row_offset; /* first row of this micro-batch within the effective batch: masks do not depend on how
                            the batch is split */
+    const uint32_t *step_counter; /* memory of the device that draws: added to `step`; NULL: 0 */
 } HsRng;
+
+/* The optimizer step that draws belong to. */
+static inline uint32_t hs_rng_step(const HsRng *rng)
+{
+    return rng->step + (rng->step_counter ? *rng->step_counter : 0u);
+}
 
 HsPhilox hs_rng_draw(const HsRng *rng, uint64_t index);
 

@@ -18,6 +18,7 @@ static const char *const names[] = {
     [HS_EINVAL] = "HS_EINVAL",
     [HS_ESHAPE] = "HS_ESHAPE",
     [HS_EUNSUPPORTED] = "HS_EUNSUPPORTED",
+    [HS_EDEVICE] = "HS_EDEVICE",
     [HS_ENOMEM] = "HS_ENOMEM",
     [HS_EIO] = "HS_EIO",
     [HS_EFORMAT] = "HS_EFORMAT",

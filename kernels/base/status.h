@@ -14,6 +14,7 @@ typedef enum HsStatus {
     HS_EINVAL,       /* an argument that the caller could have checked */
     HS_ESHAPE,       /* tensor shapes or dtypes that do not fit together */
     HS_EUNSUPPORTED, /* valid, but this backend, build or machine cannot do it */
+    HS_EDEVICE,      /* the device failed: a kernel, a copy, the driver */
     HS_ENOMEM,       /* host or device memory exhausted, or over the plan's limit */
     HS_EIO,          /* the operating system refused a file operation */
     HS_EFORMAT,      /* a file's bytes are not what its format says */

@@ -378,7 +378,7 @@ HS_SIMD void hs_simd_multiply_wide(HsDrawLanes a, uint32_t b, HsDrawLanes *low, 
 /* Draws first .. first + HS_DRAW_LANES - 1, one per lane, then transposed to the order of elements. */
 HS_SIMD void hs_simd_draw_lanes(const HsRng *rng, uint64_t first, uint32_t *word)
 {
-    HsDrawLanes c0, c1, c2 = rng->site - (HsDrawLanes){ 0 }, c3 = rng->step - (HsDrawLanes){ 0 };
+    HsDrawLanes c0, c1, c2 = rng->site - (HsDrawLanes){ 0 }, c3 = hs_rng_step(rng) - (HsDrawLanes){ 0 };
     for (int lane = 0; lane < HS_DRAW_LANES; lane++) {
         c0[lane] = (uint32_t)(first + (uint64_t)lane);
         c1[lane] = (uint32_t)((first + (uint64_t)lane) >> 32);

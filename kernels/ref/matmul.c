@@ -3,6 +3,7 @@
  * Matrix products with their epilogues, and the weight "packing" that the reference does not need.
  *     value = sum_k op(a)[m,k] op(b)[k,n] + bias[n]
  *     c     = epilogue(value) + residual [+ c]
+ * tf32 is a permission to round, which is not taken.
  */
 #include "kernels/ref/ref.h"
 

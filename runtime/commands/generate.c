@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * trainer generate --checkpoint DIR: sample text.
+ * trainer generate --checkpoint DIR [section.key=value ...]: sample text, on the device of the checkpoint's
+ * configuration or another (device=cpu).
  */
 #include <argp.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@ typedef struct Arguments {
     const char *checkpoint, *prompt;
     int64_t tokens;
     HsSampling sampling;
+    HsOverrides overrides;
 } Arguments;
 
 static const struct argp_option options[] = {
@@ -51,6 +53,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case 's':
         arguments->sampling.seed = (uint64_t)hs_argument_integer(state, "--seed", argument, 0, INT64_MAX);
         return 0;
+    case ARGP_KEY_ARG:
+        hs_argument_override(state, &arguments->overrides, argument);
+        return 0;
     case ARGP_KEY_END:
         if (!arguments->checkpoint)
             argp_error(state, "--checkpoint DIR is missing");
@@ -62,13 +67,15 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 
 HsStatus hs_command_generate(int argc, char **argv)
 {
-    static const struct argp argp = { options, parse, NULL, "Sample text from a checkpoint.", NULL, NULL, NULL };
+    static const struct argp argp = { options, parse, "[section.key=value ...]", "Sample text from a checkpoint.", NULL,
+                                      NULL,    NULL };
     Arguments arguments = { .prompt = "",
                             .tokens = 200,
                             .sampling = { .temperature = 0.8, .top_k = 0, .top_p = 1, .seed = 1337 } };
     argp_parse(&argp, argc, argv, 0, NULL, &arguments);
     HsLoadedModel loaded;
-    HsStatus status = hs_loaded_model_init(&loaded, arguments.checkpoint, 0, NULL);
+    HsStatus status =
+        hs_loaded_model_init(&loaded, arguments.checkpoint, arguments.overrides.count, arguments.overrides.items);
     if (status == HS_OK)
         status = hs_generate_text(&loaded.model, &loaded.engine.context, loaded.tokenizer, arguments.prompt,
                                   arguments.tokens, &arguments.sampling, stdout);

@@ -17,7 +17,7 @@
 
 #include "runtime/data/stream_internal.h"
 
-struct HsStream {
+struct HsDataStream {
     HsStreamOptions options;
     HsJoint joint;
     HsMixer mixer;
@@ -37,7 +37,7 @@ struct HsStream {
 
 static void *mix(void *argument)
 {
-    HsStream *stream = argument;
+    HsDataStream *stream = argument;
     pthread_mutex_lock(&stream->lock);
     for (;;) {
         while (!stream->mixing && !stream->stopping)
@@ -58,10 +58,10 @@ static void *mix(void *argument)
     return NULL;
 }
 
-HsStatus hs_stream_create(const HsStreamOptions *options, HsStream **result)
+HsStatus hs_stream_create(const HsStreamOptions *options, HsDataStream **result)
 {
     HsStatus status = HS_OK;
-    HsStream *stream = calloc(1, sizeof *stream);
+    HsDataStream *stream = calloc(1, sizeof *stream);
     if (!stream)
         return hs_fail(HS_ENOMEM, "no memory for a stream of batches");
     stream->options = *options;
@@ -85,7 +85,7 @@ clean_up:
 }
 
 /* Stops the threads; the reservoir stays as it is. */
-static void stop(HsStream *stream)
+static void stop(HsDataStream *stream)
 {
     if (stream->running) {
         pthread_mutex_lock(&stream->lock);
@@ -99,7 +99,7 @@ static void stop(HsStream *stream)
     stream->loader = NULL;
 }
 
-void hs_stream_destroy(HsStream *stream)
+void hs_stream_destroy(HsDataStream *stream)
 {
     if (!stream)
         return;
@@ -115,7 +115,7 @@ void hs_stream_destroy(HsStream *stream)
 }
 
 /* Signals are for the main thread, which knows what to save: this one starts with all of them blocked. */
-static HsStatus start_thread(HsStream *stream)
+static HsStatus start_thread(HsDataStream *stream)
 {
     sigset_t all, before;
     sigfillset(&all);
@@ -128,7 +128,7 @@ static HsStatus start_thread(HsStream *stream)
     return HS_OK;
 }
 
-HsStatus hs_stream_begin_task(HsStream *stream, int task, const HsStreamPosition *position)
+HsStatus hs_stream_begin_task(HsDataStream *stream, int task, const HsStreamPosition *position)
 {
     static const HsStreamPosition beginning = { 0 };
     const HsStreamOptions *options = &stream->options;
@@ -149,7 +149,7 @@ HsStatus hs_stream_begin_task(HsStream *stream, int task, const HsStreamPosition
     return status;
 }
 
-HsStatus hs_stream_next(HsStream *stream, const HsStreamBatch **batch)
+HsStatus hs_stream_next(HsDataStream *stream, const HsStreamBatch **batch)
 {
     assert(stream->running);
     pthread_mutex_lock(&stream->lock);
@@ -169,7 +169,7 @@ HsStatus hs_stream_next(HsStream *stream, const HsStreamBatch **batch)
     return status;
 }
 
-void hs_stream_settle(HsStream *stream)
+void hs_stream_settle(HsDataStream *stream)
 {
     pthread_mutex_lock(&stream->lock);
     while (stream->running && stream->mixing)
@@ -177,12 +177,12 @@ void hs_stream_settle(HsStream *stream)
     pthread_mutex_unlock(&stream->lock);
 }
 
-HsStreamPosition hs_stream_position(const HsStream *stream)
+HsStreamPosition hs_stream_position(const HsDataStream *stream)
 {
     return stream->position;
 }
 
-void hs_stream_end_task(HsStream *stream)
+void hs_stream_end_task(HsDataStream *stream)
 {
     hs_stream_settle(stream);
     hs_mixer_end(&stream->mixer, &stream->position);

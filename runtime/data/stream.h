@@ -17,7 +17,7 @@
 #include "optim/reservoir.h"
 #include "runtime/data/dataset.h"
 
-typedef struct HsStream HsStream;
+typedef struct HsDataStream HsDataStream;
 
 typedef struct HsStreamBatch {
     int64_t rows;              /* R */
@@ -45,16 +45,16 @@ typedef struct HsStreamOptions {
     int64_t prefetch, workers;
 } HsStreamOptions;
 
-HsStatus hs_stream_create(const HsStreamOptions *options, HsStream **stream);
-void hs_stream_destroy(HsStream *stream);
+HsStatus hs_stream_create(const HsStreamOptions *options, HsDataStream **stream);
+void hs_stream_destroy(HsDataStream *stream);
 /* Starts (or, with a position, goes on with) a task.  errors: HS_ENOMEM */
-HsStatus hs_stream_begin_task(HsStream *stream, int task, const HsStreamPosition *position);
+HsStatus hs_stream_begin_task(HsDataStream *stream, int task, const HsStreamPosition *position);
 /* Blocks until the next batch is mixed; it is valid until the next call. */
-HsStatus hs_stream_next(HsStream *stream, const HsStreamBatch **batch);
+HsStatus hs_stream_next(HsDataStream *stream, const HsStreamBatch **batch);
 /* Waits until the mixing thread rests. */
-void hs_stream_settle(HsStream *stream);
-HsStreamPosition hs_stream_position(const HsStream *stream);
+void hs_stream_settle(HsDataStream *stream);
+HsStreamPosition hs_stream_position(const HsDataStream *stream);
 /* The task is over: new sequences that were handed out in a window still open enter the reservoir, threads stop. */
-void hs_stream_end_task(HsStream *stream);
+void hs_stream_end_task(HsDataStream *stream);
 
 #endif

@@ -34,13 +34,15 @@ static void head_loss_scratch(const HsStep *step, const HsTensor *outputs, bool 
         scratch[1] = hs_tensor_2d(NULL, attributes->logit_gradient, rows, attributes->vocabulary);
 }
 
-HsStatus hs_layer_head_logits(HsContext *context, const HsParam *weight, HsTensor hidden, HsTensor logits)
+HsStatus hs_layer_head_logits(HsContext *context, const HsPrecision *precision, const HsParam *weight, HsTensor hidden,
+                              HsTensor logits)
 {
     HsMatmulArgs args = {
         .a = hidden,
         .b = weight->weight,
         .transpose_b = true,
         .b_packed = weight->packed_forward.data ? &weight->packed_forward : NULL,
+        .tf32 = precision->forward.tf32,
         .c = logits,
     };
     return hs_op_matmul(context, &args);
@@ -55,6 +57,7 @@ static HsStatus chunk_backward(const HsRun *run, HsTensor hidden, HsTensor dlogi
         .b = weight->weight,
         .b_packed = weight->packed_backward.data ? &weight->packed_backward : NULL,
         .accumulate = run->accumulate[0],
+        .tf32 = run->precision->dgrad.tf32,
         .c = dhidden,
     };
     HS_TRY(hs_op_matmul(run->context, &data_gradient));
@@ -63,6 +66,7 @@ static HsStatus chunk_backward(const HsRun *run, HsTensor hidden, HsTensor dlogi
         .b = hidden,
         .transpose_a = true,
         .accumulate = true,
+        .tf32 = run->precision->wgrad.tf32,
         .c = weight->gradient,
     };
     return hs_op_matmul(run->context, &weight_gradient);
@@ -88,7 +92,7 @@ static HsStatus run_chunks(const HsRun *run, const HsStep *step, bool backward)
         HsTensor dlogits = { 0 };
         if (backward)
             dlogits = hs_tensor_present(&run->scratch[1]) ? hs_tensor_rows(run->scratch[1], 0, count) : logits;
-        HS_TRY(hs_layer_head_logits(run->context, run->params[0], hidden, logits));
+        HS_TRY(hs_layer_head_logits(run->context, run->precision, run->params[0], hidden, logits));
         if (run->sample_labels)
             HS_TRY(draw_targets(run, logits, targets, first));
         HsCrossEntropyArgs loss = {

@@ -20,6 +20,7 @@ typedef struct HsRun {
     int64_t position_start;         /* of row 0; 0 except in decoding */
     HsRng rng;                      /* site is the step's */
     const float *gradient_scale;    /* device scalar */
+    const HsPrecision *precision;   /* the model's */
     HsTensor inputs[HS_STEP_INPUTS], outputs[HS_STEP_OUTPUTS], saved[HS_STEP_SAVED], scratch[HS_STEP_SCRATCH];
     HsTensor d_inputs[HS_STEP_INPUTS]; /* absent: nobody needs it, or it is the output's gradient itself */
     HsTensor d_outputs[HS_STEP_OUTPUTS];
@@ -47,7 +48,8 @@ extern const HsLayer hs_layer_embedding, hs_layer_norm, hs_layer_linear, hs_laye
     hs_layer_attention, hs_layer_swiglu, hs_layer_dropout_residual, hs_layer_head_loss;
 
 /* logits [rows, V] = hidden w^T: the head alone, for decoding. */
-HsStatus hs_layer_head_logits(HsContext *context, const HsParam *weight, HsTensor hidden, HsTensor logits);
+HsStatus hs_layer_head_logits(HsContext *context, const HsPrecision *precision, const HsParam *weight, HsTensor hidden,
+                              HsTensor logits);
 
 /* Rows [first, first + count) of a tensor. */
 static inline HsTensor hs_tensor_rows(HsTensor tensor, int64_t first, int64_t count)

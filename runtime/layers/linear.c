@@ -43,6 +43,7 @@ static HsStatus linear_forward(const HsRun *run, const HsStep *step)
         .residual = run->inputs[INPUT_RESIDUAL],
         .pre = run->outputs[OUTPUT_PRE],
         .epilogue = step->attributes.epilogue,
+        .tf32 = run->precision->forward.tf32,
         .c = run->outputs[OUTPUT_Y],
     };
     return hs_op_matmul(run->context, &args);
@@ -65,6 +66,7 @@ static HsStatus linear_backward(const HsRun *run, const HsStep *step)
         .b = run->inputs[INPUT_X],
         .transpose_a = true,
         .accumulate = true,
+        .tf32 = run->precision->wgrad.tf32,
         .c = hs_run_gradient(run, 0),
     };
     HS_TRY(hs_op_matmul(run->context, &weight_gradient));
@@ -78,6 +80,7 @@ static HsStatus linear_backward(const HsRun *run, const HsStep *step)
         .pre = run->inputs[INPUT_PRE],
         .epilogue = through_gelu ? HS_EPILOGUE_GELU_BACKWARD : HS_EPILOGUE_NONE,
         .accumulate = run->accumulate[target],
+        .tf32 = run->precision->dgrad.tf32,
         .c = run->d_inputs[target],
     };
     return hs_op_matmul(run->context, &data_gradient);

@@ -17,8 +17,38 @@
  *   =>  dq     scale sum_j |k| p A (R + gamma(D+4) + gamma(T+3))
  *   =>  dk     scale sum_i |q| p A (R + gamma(D+4) + gamma(T H/G + 3)), over the rows and heads that read the key
  *   =>  dv     sum_i f p |do| (R + gamma(T H/G + 3))
+ *
+ *   What is below f32's normal numbers an exponential may flush to zero: every p has an absolute error of
+ *   n = 2^-126 besides, and ds one of n A.  In forward, n is against a sum of at least 1.
+ *
+ *   Matrix units for 16-bit operands multiply 16-bit numbers.  A backend that uses them rounds the left operands of the
+ *   second products, p and ds, to the operands' format: with unit roundoff w (2^-8 for bf16, 2^-11 for f16) and, below
+ *   the format's normal numbers, an absolute error of t, half the smallest subnormal.  Products stay exact, sums f32.
+ *   In forward exp(s - max) is rounded; the sum is at least 1, so that dividing by it makes t no larger.  Operands in
+ *   f32 are not rounded there: w = t = 0.
+ *   =>  with A = 1 for p, an error p A e above becomes  A (p ((1 + e)(1 + w) - 1) + n (1 + w)) + t
  */
 #include "runtime/selftest/attention_bounds.h"
+
+/* w and t above. */
+typedef struct HsWeightRounding {
+    double relative, absolute;
+} HsWeightRounding;
+
+static HsWeightRounding weight_rounding(const HsAttentionView *view)
+{
+    const HsDtypeInfo *info = hs_dtype_info(view->weights);
+    return view->weights == HS_F32 ? (HsWeightRounding){ 0.0, 0.0 }
+                                   : (HsWeightRounding){ info->epsilon / 2.0, info->smallest_subnormal / 2.0 };
+}
+
+/* How far off a left operand of the second products is: p A, whose exponential and factor A were off by the relative
+ * error e. */
+static double weight_error(HsWeightRounding rounding, double p, double size, double error)
+{
+    const double flushed = hs_dtype_info(HS_F32)->smallest_normal, grown = 1.0 + rounding.relative;
+    return size * (p * ((1.0 + error) * grown - 1.0) + flushed * grown) + rounding.absolute;
+}
 
 static const double *query_of(const HsAttentionView *view, int64_t row, int64_t h)
 {
@@ -96,6 +126,7 @@ void hs_bound_attention_forward(const HsAttentionView *view, double *out_error, 
 {
     const HsHeads *heads = &view->heads;
     const int64_t width = heads->head_dim;
+    const HsWeightRounding rounding = weight_rounding(view);
     for (int64_t row = 0; row < hs_heads_rows(heads); row++) {
         const double sums = hs_gamma(3 * (position_of(view, row) + 1) + 8);
         for (int64_t h = 0; h < heads->heads; h++) {
@@ -107,7 +138,8 @@ void hs_bound_attention_forward(const HsAttentionView *view, double *out_error, 
             for (int64_t j = 0; j <= position_of(view, row); j++) {
                 const double *k = key_of(view, row, j, g, 0), *v = key_of(view, row, j, g, 1);
                 const double p = exp(view->scale * dot(query_of(view, row, h), k, width) - scores.lse);
-                const double weight = p * mask_factor(view, row, h, j) * (expm1(2.0 * scores.error) + sums);
+                const double weight =
+                    mask_factor(view, row, h, j) * weight_error(rounding, p, 1.0, expm1(2.0 * scores.error) + sums);
                 for (int64_t d = 0; d < width; d++)
                     out[d] += weight * fabs(v[d]);
             }
@@ -115,9 +147,9 @@ void hs_bound_attention_forward(const HsAttentionView *view, double *out_error, 
     }
 }
 
-/* One (row, key) pair of backward: p A scale, p f, and R. */
+/* One (row, key) pair of backward: p, A, f, and R. */
 typedef struct HsPairBound {
-    double score_gradient, probability, relative;
+    double probability, size, factor, relative;
 } HsPairBound;
 
 static HsPairBound analyse_pair(const HsAttentionView *view, int64_t row, int64_t j, int64_t h)
@@ -131,7 +163,7 @@ static HsPairBound analyse_pair(const HsAttentionView *view, int64_t row, int64_
                                   hs_gamma(2) * (fabs(s) + fabs(lse)) + hs_gamma(HS_FUNCTION_ROUNDINGS);
     const double p = exp(s - lse), factor = mask_factor(view, row, h, j);
     const double size = factor * absolute_dot(dout, v, width) + absolute_dot(dout, out, width);
-    return (HsPairBound){ view->scale * p * size, p * factor, expm1(exponent_error) };
+    return (HsPairBound){ p, size, factor, expm1(exponent_error) };
 }
 
 void hs_bound_attention_backward(const HsAttentionView *view, double *dqkv_error)
@@ -142,6 +174,7 @@ void hs_bound_attention_backward(const HsAttentionView *view, double *dqkv_error
     const double row_sums = hs_gamma(heads->sequence_length + 3);
     const double key_sums = hs_gamma(heads->sequence_length * group + 3);
     const double score_sums = hs_gamma(width + 4);
+    const HsWeightRounding rounding = weight_rounding(view);
     for (int64_t row = 0; row < hs_heads_rows(heads); row++) {
         const int64_t first = row - row % heads->sequence_length;
         for (int64_t h = 0; h < heads->heads; h++) {
@@ -152,10 +185,14 @@ void hs_bound_attention_backward(const HsAttentionView *view, double *dqkv_error
                 const double *k = key_of(view, row, j, h / group, 0);
                 double *dk = dqkv_error + (first + j) * columns + (heads->heads + h / group) * width;
                 double *dv = dk + heads->kv_heads * width;
+                const double before = pair.relative + score_sums, p = pair.probability;
+                const double dq_error = view->scale * weight_error(rounding, p, pair.size, before + row_sums);
+                const double dk_error = view->scale * weight_error(rounding, p, pair.size, before + key_sums);
+                const double dv_error = pair.factor * weight_error(rounding, p, 1.0, pair.relative + key_sums);
                 for (int64_t d = 0; d < width; d++) {
-                    dq[d] += fabs(k[d]) * pair.score_gradient * (pair.relative + score_sums + row_sums);
-                    dk[d] += fabs(q[d]) * pair.score_gradient * (pair.relative + score_sums + key_sums);
-                    dv[d] += pair.probability * fabs(dout[d]) * (pair.relative + key_sums);
+                    dq[d] += fabs(k[d]) * dq_error;
+                    dk[d] += fabs(q[d]) * dk_error;
+                    dv[d] += fabs(dout[d]) * dv_error;
                 }
             }
         }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * How far attention in f32 may be off.  attention_bounds.c has the derivation.
+ * How far attention may be off that sums in f32.  attention_bounds.c has the derivation.
  */
 #ifndef HS_RUNTIME_SELFTEST_ATTENTION_BOUNDS_H
 #define HS_RUNTIME_SELFTEST_ATTENTION_BOUNDS_H
@@ -20,6 +20,9 @@ typedef struct HsAttentionView {
     const double *k_cache, *v_cache; /* keys and values come from here when given, `room` rows per sequence */
     int64_t room, start;
     const double *lse, *out, *dout;
+    /* What probabilities and score gradients may be rounded to on their way into the second products: the operands' own
+     * dtype where those run on 16-bit matrix units, else HS_F32. */
+    HsDtype weights;
 } HsAttentionView;
 
 /* out_error [N,H*D]; lse_error [N,H], may be NULL. */

@@ -14,6 +14,12 @@
         HS_BF16, HS_BF16, HS_BF16, .heads = { __VA_ARGS__ }, .start = 5, .dropout = 0.1f                           \
     }
 
+/* 16-bit inputs, gradients and results in f32. */
+#define MIXED(...)                                         \
+    {                                                      \
+        HS_BF16, HS_F32, HS_F32, .heads = { __VA_ARGS__ }, \
+    }
+
 #define HUGE_SCORES(...)                                                             \
     { HS_F32, HS_F32, HS_F32, .heads = { __VA_ARGS__ }, .options = HS_CASE_HUGE },   \
     {                                                                                \
@@ -24,7 +30,9 @@ static const HsCase attention_cases[] = {
     DTYPES(1, 1, 1, 1, 8),     DTYPES(2, 2, 2, 1, 16),       DTYPES(1, 3, 3, 3, 32),        DTYPES(3, 7, 4, 2, 64),
     DTYPES(1, 17, 8, 1, 24),   DTYPES(2, 63, 2, 2, 32),      DTYPES(1, 64, 3, 1, 64),       DTYPES(1, 65, 2, 2, 80),
     DTYPES(1, 127, 2, 1, 128), DTYPES(1, 129, 2, 2, 8),      DTYPES(1, 33, 2, 1, 256),      DTYPES(1, 150, 1, 1, 17),
-    DTYPES(2, 20, 12, 4, 64),  HUGE_SCORES(1, 70, 2, 1, 32), HUGE_SCORES(1, 130, 1, 1, 64),
+    DTYPES(2, 20, 12, 4, 64),  DTYPES(1, 132, 4, 2, 64),     DTYPES(1, 98, 1, 1, 96),       DTYPES(1, 136, 2, 1, 128),
+    DTYPES(1, 68, 2, 1, 192),  DTYPES(1, 67, 1, 1, 200),     DTYPES(1, 68, 2, 1, 256),      DTYPES(2, 37, 4, 1, 100),
+    MIXED(1, 37, 2, 1, 32),    HUGE_SCORES(1, 70, 2, 1, 32), HUGE_SCORES(1, 130, 1, 1, 64),
 };
 
 static float scale_of(const HsTrial *trial)
@@ -87,7 +95,8 @@ static void bound_forward(HsTrial *trial)
                                    .dropout = trial->config->dropout,
                                    .rng = rng_of(trial),
                                    .qkv = hs_initial(trial, QKV),
-                                   .lse = hs_exact(trial, LSE) };
+                                   .lse = hs_exact(trial, LSE),
+                                   .weights = trial->config->dtype };
     hs_bound_attention_forward(&view, trial->operands[OUT].error, trial->operands[LSE].error);
 }
 
@@ -151,7 +160,8 @@ static void bound_backward(HsTrial *trial)
                                    .qkv = hs_initial(trial, B_QKV),
                                    .lse = hs_initial(trial, B_LSE),
                                    .out = hs_initial(trial, B_OUT),
-                                   .dout = hs_initial(trial, B_DOUT) };
+                                   .dout = hs_initial(trial, B_DOUT),
+                                   .weights = trial->config->dtype };
     hs_bound_attention_backward(&view, trial->operands[B_DQKV].error);
 }
 
@@ -177,6 +187,7 @@ const HsOpTest hs_op_test_attention_backward = {
 static const HsCase cached_cases[] = {
     CACHED(1, 0, 1, 1, 1, 1, 8),      CACHED(17, 0, 2, 7, 4, 2, 16),   CACHED(65, 64, 1, 1, 2, 2, 64),
     CACHED(140, 127, 1, 3, 8, 1, 32), CACHED(70, 63, 2, 2, 3, 3, 128), CACHED(20, 3, 1, 17, 2, 1, 256),
+    CACHED(700, 601, 1, 2, 4, 1, 64), CACHED(30, 20, 1, 2, 4, 2, 17),  CACHED(600, 555, 2, 1, 3, 3, 96),
 };
 
 enum { C_QKV, C_K_CACHE, C_V_CACHE, C_OUT };
@@ -214,7 +225,8 @@ static void bound_cached(HsTrial *trial)
                                    .k_cache = hs_exact(trial, C_K_CACHE),
                                    .v_cache = hs_exact(trial, C_V_CACHE),
                                    .room = trial->config->depth,
-                                   .start = trial->config->start };
+                                   .start = trial->config->start,
+                                   .weights = HS_F32 };
     hs_bound_attention_forward(&view, trial->operands[C_OUT].error, NULL);
 }
 

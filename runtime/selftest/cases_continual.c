@@ -71,7 +71,7 @@ const HsOpTest hs_op_test_combine = {
     DTYPES(1, more), DTYPES(3, more), DTYPES(17, more), DTYPES(64, more), DTYPES(65, more), DTYPES(129, more), \
         DTYPES(5000, more), DTYPES(20000, more)
 
-static const HsCase element_cases[] = { SIZES(0) };
+static const HsCase element_cases[] = { SIZES(0), DTYPES(64, HS_CASE_UNALIGNED) };
 
 enum { GRAD, ACCUMULATOR };
 
@@ -112,7 +112,9 @@ const HsOpTest hs_op_test_square_accumulate = {
 };
 
 /* In place: fresh is the anchor's memory. */
-static const HsCase consolidate_cases[] = { SIZES(0), SIZES(HS_CASE_IN_PLACE), SIZES(HS_CASE_MERGE) };
+static const HsCase consolidate_cases[] = { SIZES(0), SIZES(HS_CASE_IN_PLACE), SIZES(HS_CASE_MERGE),
+                                            DTYPES(64, HS_CASE_UNALIGNED),
+                                            DTYPES(5001, HS_CASE_MERGE | HS_CASE_UNALIGNED) };
 
 enum { FRESH, IMPORTANCE, ANCHOR, PARAMETER, OFFSET };
 
@@ -240,8 +242,11 @@ const HsOpTest hs_op_test_consolidate_path = {
         HS_F16, HS_F16, HS_F32, .columns = n, .options = HS_CASE_MASTER                   \
     }
 
-static const HsCase interpolate_cases[] = { INTERPOLATE(1),  INTERPOLATE(3),   INTERPOLATE(17),   INTERPOLATE(64),
-                                            INTERPOLATE(65), INTERPOLATE(129), INTERPOLATE(5000), INTERPOLATE(20000) };
+static const HsCase interpolate_cases[] = {
+    INTERPOLATE(1),    INTERPOLATE(3),     INTERPOLATE(17),
+    INTERPOLATE(64),   INTERPOLATE(65),    INTERPOLATE(129),
+    INTERPOLATE(5000), INTERPOLATE(20000), { HS_BF16, HS_BF16, HS_F32, .columns = 64, .options = HS_CASE_UNALIGNED }
+};
 
 enum { I_ANCHOR, I_MASTER, I_WEIGHT };
 

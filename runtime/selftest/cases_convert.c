@@ -21,13 +21,14 @@
     }
 
 static const HsCase convert_cases[] = {
-    PAIRS(1),   PAIRS(2),   PAIRS(3),    PAIRS(7),    PAIRS(17),     PAIRS(63),     PAIRS(64),      PAIRS(65),
-    PAIRS(127), PAIRS(129), PAIRS(1025), PAIRS(5000), STOCHASTIC(1), STOCHASTIC(7), STOCHASTIC(65), STOCHASTIC(5000),
+    PAIRS(1),      PAIRS(2),      PAIRS(3),       PAIRS(7),         PAIRS(17),   PAIRS(63),
+    PAIRS(64),     PAIRS(65),     PAIRS(127),     PAIRS(129),       PAIRS(1025), PAIRS(5000),
+    STOCHASTIC(1), STOCHASTIC(7), STOCHASTIC(65), STOCHASTIC(5000), PAIRS(4103), STOCHASTIC(4099),
 };
 
 static const HsCase add_cases[] = {
     PAIRS(1),  PAIRS(2),  PAIRS(3),   PAIRS(7),   PAIRS(17),   PAIRS(63),
-    PAIRS(64), PAIRS(65), PAIRS(127), PAIRS(129), PAIRS(5000),
+    PAIRS(64), PAIRS(65), PAIRS(127), PAIRS(129), PAIRS(5000), PAIRS(8199),
 };
 
 enum { X, Y };

@@ -19,12 +19,19 @@
         HS_BF16, HS_BF16, HS_BF16, n, c, .options = HS_CASE_IN_PLACE \
     }
 
-static const HsCase unary_cases[] = { UNARY(1, 1),   UNARY(2, 3),    UNARY(7, 17),  UNARY(17, 63),
-                                      UNARY(64, 64), UNARY(65, 127), UNARY(3, 129), UNARY(128, 33) };
-static const HsCase gelu_backward_cases[] = {
-    UNARY(1, 1),    UNARY(2, 3),   UNARY(7, 17),           UNARY(64, 64),
-    UNARY(65, 127), UNARY(3, 129), UNARY_IN_PLACE(17, 63), UNARY_IN_PLACE(3, 7)
-};
+static const HsCase unary_cases[] = { UNARY(1, 1),   UNARY(2, 3),    UNARY(7, 17),   UNARY(17, 63),
+                                      UNARY(64, 64), UNARY(65, 127), UNARY(3, 129),  UNARY(128, 33),
+                                      UNARY(2, 8),   UNARY(9, 20),   UNARY(5, 1032), UNARY(3, 2731) };
+static const HsCase gelu_backward_cases[] = { UNARY(1, 1),
+                                              UNARY(2, 3),
+                                              UNARY(7, 17),
+                                              UNARY(64, 64),
+                                              UNARY(65, 127),
+                                              UNARY(3, 129),
+                                              UNARY_IN_PLACE(17, 63),
+                                              UNARY_IN_PLACE(3, 7),
+                                              UNARY(5, 1032),
+                                              UNARY_IN_PLACE(3, 2731) };
 
 static HsTensor matrix(const HsTrial *trial, HsDtype dtype, int64_t widths)
 {
@@ -185,7 +192,7 @@ const HsOpTest hs_op_test_swiglu_backward = {
 
 #define DROPOUT_SIZES(ROW)                                                                                        \
     ROW(1, 1, 0.5f), ROW(2, 3, 0.1f), ROW(7, 17, 0.9f), ROW(17, 63, 0.2f), ROW(64, 64, 0.1f), ROW(65, 129, 0.3f), \
-        ROW(3, 65, 0.0f)
+        ROW(3, 65, 0.0f), ROW(5, 1031, 0.4f), ROW(9, 1000, 0.1f)
 
 static const HsCase dropout_cases[] = { DROPOUT_SIZES(DROPOUT), DROPOUT_SIZES(WITH_RESIDUAL) };
 static const HsCase dropout_backward_cases[] = { DROPOUT_SIZES(DROPOUT) };

@@ -21,8 +21,14 @@ enum { EXTRA_POSITIONS = 5 }; /* rows of the position table beyond what the case
     }
 
 static const HsCase forward_cases[] = {
-    FORWARD(1, 1, 1, 1),     FORWARD(6, 3, 7, 2),      FORWARD(34, 17, 63, 5),
-    FORWARD(64, 64, 65, 11), FORWARD(130, 65, 128, 3), FORWARD(21, 7, 129, 200),
+    FORWARD(1, 1, 1, 1),
+    FORWARD(6, 3, 7, 2),
+    FORWARD(34, 17, 63, 5),
+    FORWARD(64, 64, 65, 11),
+    FORWARD(130, 65, 128, 3),
+    FORWARD(21, 7, 129, 200),
+    { HS_BF16, HS_F32, HS_BF16, 6, 64, 5, .heads = { .sequence_length = 3 },
+      .options = HS_CASE_POSITIONS | HS_CASE_UNALIGNED },
 };
 
 static void declare_forward(HsTrial *trial)
@@ -79,8 +85,20 @@ enum { BACKWARD_TOKENS, DY, DTOKEN_TABLE, DPOSITION_TABLE };
     }
 
 static const HsCase backward_cases[] = {
-    BACKWARD(1, 1, 1, 1),     BACKWARD(6, 3, 7, 2),      BACKWARD(34, 17, 63, 5),
-    BACKWARD(64, 64, 65, 11), BACKWARD(130, 65, 128, 3), BACKWARD(21, 7, 129, 200),
+    BACKWARD(1, 1, 1, 1),
+    BACKWARD(6, 3, 7, 2),
+    BACKWARD(34, 17, 63, 5),
+    BACKWARD(64, 64, 65, 11),
+    BACKWARD(130, 65, 128, 3),
+    BACKWARD(21, 7, 129, 200),
+    /* long runs of one token, over many tiles and stretches of a GPU's ordering; tokens of one, two and three digits */
+    BACKWARD(2500, 500, 12, 1),
+    BACKWARD(2200, 1100, 4, 2),
+    BACKWARD(4200, 300, 3, 260),
+    BACKWARD(300, 100, 520, 40),
+    BACKWARD(700, 7, 4, 66000),
+    { HS_BF16, HS_F32, HS_BF16, 150, 64, 2, .heads = { .sequence_length = 3 },
+      .options = HS_CASE_POSITIONS | HS_CASE_UNALIGNED },
 };
 
 static void declare_backward(HsTrial *trial)

@@ -15,8 +15,8 @@
     }
 
 static const HsCase norm_cases[] = {
-    NORM(1, 1, 1, 1, 1),   NORM(2, 3, 4, 2, 8),    NORM(1, 17, 6, 2, 16), NORM(3, 7, 3, 1, 63),
-    NORM(1, 65, 2, 2, 64), NORM(2, 33, 7, 7, 128), NORM(1, 5, 2, 1, 256),
+    NORM(1, 1, 1, 1, 1),    NORM(2, 3, 4, 2, 8),   NORM(1, 17, 6, 2, 16), NORM(3, 7, 3, 1, 63),  NORM(1, 65, 2, 2, 64),
+    NORM(2, 33, 7, 7, 128), NORM(1, 5, 2, 1, 256), NORM(2, 20, 4, 2, 96), NORM(1, 19, 3, 3, 20), NORM(1, 18, 5, 1, 249),
 };
 
 static const float epsilon = 1e-6f;
@@ -180,8 +180,9 @@ const HsOpTest hs_op_test_head_norm_backward = {
     }
 
 static const HsCase rope_cases[] = {
-    ROPE(0, 1, 1, 1, 1, 2),    ROPE(0, 2, 3, 4, 2, 8),       ROPE(5, 1, 17, 3, 1, 16),     ROPE(0, 2, 65, 2, 2, 64),
-    ROPE(129, 1, 7, 6, 3, 34), ROPE(1000, 1, 33, 2, 1, 128), ROPE(30000, 1, 3, 1, 1, 256),
+    ROPE(0, 1, 1, 1, 1, 2),       ROPE(0, 2, 3, 4, 2, 8),        ROPE(5, 1, 17, 3, 1, 16),
+    ROPE(0, 2, 65, 2, 2, 64),     ROPE(129, 1, 7, 6, 3, 34),     ROPE(1000, 1, 33, 2, 1, 128),
+    ROPE(30000, 1, 3, 1, 1, 256), ROPE(1000000, 2, 5, 3, 1, 24),
 };
 
 static void declare_rope(HsTrial *trial)

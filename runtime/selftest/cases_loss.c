@@ -17,8 +17,26 @@
     }
 
 static const HsCase loss_cases[] = {
-    LOSS(1, 1),  LOSS(2, 2),   LOSS(3, 7),   LOSS(7, 17),   LOSS(17, 63),  LOSS(5, 64),
-    LOSS(9, 65), LOSS(3, 127), LOSS(2, 129), LOSS(70, 300), LOSS(4, 5003),
+    LOSS(1, 1),
+    LOSS(2, 2),
+    LOSS(3, 7),
+    LOSS(7, 17),
+    LOSS(17, 63),
+    LOSS(5, 64),
+    LOSS(9, 65),
+    LOSS(3, 127),
+    LOSS(2, 129),
+    LOSS(70, 300),
+    LOSS(4, 5003),
+    LOSS(260, 37),
+    /* a GPU's block takes several rows, which are longer than its threads reach at once; and a row that fits no GPU's
+       shared memory */
+    LOSS(23, 17001),
+    LOSS(2, 60001),
+    /* rows and gradients that begin at different places of a pack */
+    { HS_F32, HS_F32, HS_F32, 5, 66, .options = HS_CASE_GRADIENT | HS_CASE_UNALIGNED },
+    { HS_F32, HS_BF16, HS_F32, 5, 64, .options = HS_CASE_GRADIENT | HS_CASE_UNALIGNED },
+    { HS_F32, HS_F32, HS_F32, 5, 67, .options = HS_CASE_GRADIENT | HS_CASE_IN_PLACE | HS_CASE_UNALIGNED },
 };
 
 enum { LOGITS, TARGETS, SCALE, LOSSES, DLOGITS };

@@ -36,6 +36,30 @@ enum { A, B, BIAS, RESIDUAL, PRE, C };
         EPILOGUES(HS_BF16, HS_F32, HS_BF16, m, n, k, layout), EPILOGUES(HS_BF16, HS_BF16, HS_F32, m, n, k, layout), \
         EPILOGUES(HS_F16, HS_F16, HS_F16, m, n, k, layout)
 
+/* f32 operands that may be multiplied in tf32, in every layout and with some epilogues. */
+#define TF32(m, n, k)                                                                                             \
+    { HS_F32, HS_F32, HS_F32, m, n, k, .options = HS_CASE_TF32 | HS_CASE_TRANSPOSE_B },                           \
+        { HS_F32, HS_F32, HS_F32, m, n, k, .options = HS_CASE_TF32 },                                             \
+        { HS_F32, HS_F32, HS_F32, m, n, k, .options = HS_CASE_TF32 | HS_CASE_TRANSPOSE_A | HS_CASE_ACCUMULATE },  \
+        { HS_F32, HS_F32, HS_F32, m, n, k, .options = HS_CASE_TF32 | HS_CASE_TRANSPOSE_A | HS_CASE_TRANSPOSE_B }, \
+        { HS_F32,                                                                                                 \
+          HS_F32,                                                                                                 \
+          HS_F32,                                                                                                 \
+          m,                                                                                                      \
+          n,                                                                                                      \
+          k,                                                                                                      \
+          .options = HS_CASE_TF32 | HS_CASE_TRANSPOSE_B | HS_CASE_GELU | HS_CASE_PRE | HS_CASE_BIAS },            \
+    {                                                                                                             \
+        HS_F32, HS_F32, HS_F32, m, n, k, .options = HS_CASE_TF32 | HS_CASE_GELU_BACKWARD | HS_CASE_PRE            \
+    }
+
+#define UNALIGNED(dtype, m, n, k)                                                                              \
+    { dtype, dtype, dtype, m, n, k, .options = HS_CASE_UNALIGNED | HS_CASE_TRANSPOSE_B | HS_CASE_BIAS },       \
+        { dtype, HS_F32, dtype, m, n, k, .options = HS_CASE_UNALIGNED | HS_CASE_GELU_BACKWARD | HS_CASE_PRE }, \
+    {                                                                                                          \
+        dtype, HS_F32, dtype, m, n, k, .options = HS_CASE_UNALIGNED | HS_CASE_TRANSPOSE_A | HS_CASE_ACCUMULATE \
+    }
+
 static const HsCase matmul_cases[] = {
     DTYPES(1, 1, 1),
     DTYPES(2, 3, 7),
@@ -55,6 +79,18 @@ static const HsCase matmul_cases[] = {
     EPILOGUE_DTYPES(65, 129, 63, HS_CASE_TRANSPOSE_B),
     EPILOGUE_DTYPES(33, 64, 128, 0),
     EPILOGUE_DTYPES(7, 34, 1100, HS_CASE_TRANSPOSE_B),
+    /* Rows of whole 16 bytes, at the edges of tiles of 64, 128 and 256 and of steps of 16 and 32. */
+    DTYPES(136, 264, 40),
+    DTYPES(72, 136, 200),
+    EPILOGUE_DTYPES(136, 72, 48, 0),
+    EPILOGUE_DTYPES(70, 131, 72, HS_CASE_TRANSPOSE_B), /* columns of c that can't be moved in fours */
+    TF32(1, 1, 1),
+    TF32(17, 65, 63),
+    TF32(136, 132, 52),
+    TF32(64, 200, 300),
+    UNALIGNED(HS_F32, 40, 72, 64),
+    UNALIGNED(HS_BF16, 40, 72, 64),
+    UNALIGNED(HS_F16, 40, 72, 64),
 };
 
 #define PACKED(m, n, k)                                                                                          \
@@ -114,7 +150,8 @@ static HsStatus pack(HsTrial *trial, HsContext *context, HsTensor *b)
         return hs_op_pack_weight(context, &args);
     if (trial->packed.data == NULL) {
         const int64_t k = trial->config->depth, n = trial->config->columns;
-        const size_t bytes = context->backend->packed_bytes(context, b->dtype, k, n);
+        const HsBackend *backend = context->backend;
+        const size_t bytes = backend->packed_bytes ? backend->packed_bytes(context, b->dtype, k, n) : 0;
         if (bytes == 0)
             return hs_op_pack_weight(context, &args);
         HS_TRY(context->device->alloc(context->device, bytes, &trial->packed.data));
@@ -141,6 +178,7 @@ static HsStatus call(HsTrial *trial, HsContext *context, const HsTensor *t)
                                                   .pre = t[PRE],
                                                   .epilogue = epilogue_of(trial),
                                                   .accumulate = hs_case_has(trial, HS_CASE_ACCUMULATE),
+                                                  .tf32 = hs_case_has(trial, HS_CASE_TF32),
                                                   .c = t[C] });
 }
 
@@ -156,6 +194,9 @@ static double absolute_product(const HsTrial *trial, int64_t row, int64_t column
     return sum;
 }
 
+/* tf32 keeps 10 bits after the leading one: each operand is off by 2^-11 of itself at most. */
+static const double tf32_product_error = 2 * 0x1p-11 + 0x1p-22;
+
 /* value = sum + bias: K terms of one product each, and one addition; then what the epilogue passes on and adds; then
  * the additions of residual and c. */
 static void bound(HsTrial *trial)
@@ -164,9 +205,10 @@ static void bound(HsTrial *trial)
     HsOperand *pre = &trial->operands[PRE];
     for (int64_t i = 0; i < count; i++) {
         double magnitude = absolute_product(trial, i / columns, i % columns);
+        const double rounded = hs_case_has(trial, HS_CASE_TF32) ? tf32_product_error * magnitude : 0.0;
         if (hs_operand_present(trial, BIAS))
             magnitude += fabs(hs_initial(trial, BIAS)[i % columns]);
-        double error = hs_gamma(trial->config->depth + 2) * magnitude;
+        double error = hs_gamma(trial->config->depth + 2) * (magnitude + rounded) + rounded;
         double added = 0.0; /* what the last additions see */
         if (hs_case_has(trial, HS_CASE_GELU)) {
             double x = magnitude;

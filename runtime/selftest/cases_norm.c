@@ -24,9 +24,13 @@ static const float epsilon = 1e-5f;
         HS_F16, HS_F16, HS_F32, n, c, .options = 0                                                       \
     }
 
+/* The wider rows are for backends that keep a row in registers: a tile just full or just not, one warp or several, a
+ * row that no registers hold, each in steps of 8 elements, of 4 (100) and of one (513). */
 static const HsCase forward_cases[] = {
-    FORWARD(1, 1),   FORWARD(2, 2),    FORWARD(3, 7),   FORWARD(7, 17),  FORWARD(17, 63),
-    FORWARD(64, 64), FORWARD(65, 127), FORWARD(3, 129), FORWARD(2, 768), FORWARD(5, 1030),
+    FORWARD(1, 1),    FORWARD(2, 2),    FORWARD(3, 7),     FORWARD(7, 17),    FORWARD(17, 63),   FORWARD(64, 64),
+    FORWARD(65, 127), FORWARD(3, 129),  FORWARD(2, 768),   FORWARD(5, 1030),  FORWARD(9, 100),   FORWARD(9, 256),
+    FORWARD(3, 264),  FORWARD(3, 513),  FORWARD(9, 1024),  FORWARD(9, 1032),  FORWARD(2, 1025),  FORWARD(3, 4104),
+    FORWARD(1, 9001), FORWARD(2, 9008), FORWARD(1, 16384), FORWARD(2, 16392), FORWARD(1, 16385),
 };
 
 static void declare_forward(HsTrial *trial)
@@ -144,8 +148,10 @@ enum { B_DY, B_X, B_WEIGHT, B_MEAN, B_RSTD, B_DX, B_DWEIGHT, B_DBIAS };
     }
 
 static const HsCase backward_cases[] = {
-    BACKWARD(1, 1),   BACKWARD(2, 2),    BACKWARD(3, 7),   BACKWARD(7, 17),   BACKWARD(17, 63),
-    BACKWARD(64, 64), BACKWARD(65, 127), BACKWARD(3, 129), BACKWARD(700, 33), BACKWARD(5, 1030),
+    BACKWARD(1, 1),     BACKWARD(2, 2),     BACKWARD(3, 7),    BACKWARD(7, 17),    BACKWARD(17, 63),
+    BACKWARD(64, 64),   BACKWARD(65, 127),  BACKWARD(3, 129),  BACKWARD(700, 33),  BACKWARD(5, 1030),
+    BACKWARD(21, 100),  BACKWARD(37, 256),  BACKWARD(19, 512), BACKWARD(37, 520),  BACKWARD(3, 513),
+    BACKWARD(18, 1032), BACKWARD(17, 2056), BACKWARD(1, 8192), BACKWARD(18, 8200), BACKWARD(2, 8193),
 };
 
 /* Statistics need not belong to x: the formula takes them as given. */

@@ -13,7 +13,17 @@
     }
 
 static const HsCase stats_cases[] = {
-    STATS(1), STATS(2), STATS(7), STATS(17), STATS(63), STATS(64), STATS(65), STATS(129), STATS(5000), STATS(70000),
+    STATS(1),
+    STATS(2),
+    STATS(7),
+    STATS(17),
+    STATS(63),
+    STATS(64),
+    STATS(65),
+    STATS(129),
+    STATS(5000),
+    STATS(70000),
+    { HS_F32, HS_BF16, HS_F16, .columns = 20000, .options = HS_CASE_UNALIGNED | HS_CASE_NONFINITE },
 };
 
 enum { FIRST, SECOND, THIRD, SUM_SQUARES, NONFINITE, TENSOR_COUNT = 3 };
@@ -72,7 +82,10 @@ static HsTensor vector(const HsTrial *trial, HsDtype dtype, int index)
         HS_F16, HS_BF16, HS_F32, .columns = n                                            \
     }
 
-static const HsCase dot_cases[] = { DOT(1), DOT(2), DOT(17), DOT(64), DOT(129), DOT(5000), DOT(70000) };
+static const HsCase dot_cases[] = {
+    DOT(1),   DOT(2),    DOT(17),    DOT(64),
+    DOT(129), DOT(5000), DOT(70000), { HS_F32, HS_BF16, HS_F32, .columns = 20000, .options = HS_CASE_UNALIGNED }
+};
 
 enum { DOT_X, DOT_Y = DOT_X + PAIR, DOT_VALUES = DOT_Y + PAIR };
 
@@ -116,9 +129,13 @@ const HsOpTest hs_op_test_dot = {
 };
 
 static const HsCase importance_cases[] = {
-    { HS_F32, HS_F64, HS_F32, .columns = 1 },    { HS_F32, HS_F64, HS_F32, .columns = 7 },
-    { HS_F32, HS_F64, HS_F32, .columns = 64 },   { HS_F32, HS_F64, HS_F32, .columns = 129 },
-    { HS_F32, HS_F64, HS_F32, .columns = 5000 }, { HS_F32, HS_F64, HS_F32, .columns = 70000 },
+    { HS_F32, HS_F64, HS_F32, .columns = 1 },
+    { HS_F32, HS_F64, HS_F32, .columns = 7 },
+    { HS_F32, HS_F64, HS_F32, .columns = 64 },
+    { HS_F32, HS_F64, HS_F32, .columns = 129 },
+    { HS_F32, HS_F64, HS_F32, .columns = 5000 },
+    { HS_F32, HS_F64, HS_F32, .columns = 70000 },
+    { HS_F32, HS_F64, HS_F32, .columns = 20000, .options = HS_CASE_UNALIGNED },
 };
 
 enum { I_TENSOR, I_MAXIMUM = I_TENSOR + PAIR, I_SUM, I_SQUARES };
@@ -171,8 +188,16 @@ const HsOpTest hs_op_test_importance_stats = {
         HS_F32, HS_F64, HS_F32, .columns = n, .options = 0                        \
     }
 
-static const HsCase penalty_cases[] = { PENALTY(1),  PENALTY(7),   PENALTY(17),   PENALTY(64),
-                                        PENALTY(65), PENALTY(129), PENALTY(5000), PENALTY(70000) };
+static const HsCase penalty_cases[] = { PENALTY(1),
+                                        PENALTY(7),
+                                        PENALTY(17),
+                                        PENALTY(64),
+                                        PENALTY(65),
+                                        PENALTY(129),
+                                        PENALTY(5000),
+                                        PENALTY(70000),
+                                        { HS_BF16, HS_F64, HS_F32, .columns = 20000,
+                                          .options = HS_CASE_IMPORTANCE | HS_CASE_UNALIGNED } };
 
 enum { P_IMPORTANCE, P_ANCHOR = P_IMPORTANCE + 3, P_PARAMETER = P_ANCHOR + 3, P_VALUES = P_PARAMETER + 3 };
 

@@ -14,15 +14,26 @@
     }
 
 static const HsCase sample_cases[] = {
-    SAMPLE(3, 1),   SAMPLE(50, 2),  SAMPLE(90, 7),   SAMPLE(170, 17), SAMPLE(63, 63),   SAMPLE(65, 64),
-    SAMPLE(64, 65), SAMPLE(9, 511), SAMPLE(90, 513), SAMPLE(70, 300), SAMPLE(40, 5003),
+    SAMPLE(3, 1),
+    SAMPLE(50, 2),
+    SAMPLE(90, 7),
+    SAMPLE(170, 17),
+    SAMPLE(63, 63),
+    SAMPLE(65, 64),
+    SAMPLE(64, 65),
+    SAMPLE(9, 511),
+    SAMPLE(90, 513),
+    SAMPLE(70, 300),
+    SAMPLE(40, 5003),
+    SAMPLE(3, 60001),
+    { HS_F32, HS_I32, HS_F32, 9, 260, .options = HS_CASE_UNALIGNED },
 };
 
 enum { LOGITS, TARGETS };
 
 static HsRng rng_of(const HsTrial *trial)
 {
-    return (HsRng){ trial->seed, 11, 5, trial->config->start };
+    return (HsRng){ .seed = trial->seed, .step = 11, .site = 5, .row_offset = trial->config->start };
 }
 
 static void declare(HsTrial *trial)

@@ -6,9 +6,8 @@
 
 #include <string.h>
 #include <math.h>
-#include <time.h>
 
-#include "runtime/selftest/trial.h"
+#include "runtime/selftest/speed.h"
 
 #define OP_ROW(name, Args, formula) { #name, &hs_op_test_##name },
 static const struct {
@@ -16,8 +15,7 @@ static const struct {
     const HsOpTest *test;
 } op_rows[] = { HS_OPS(OP_ROW) };
 
-enum { COMPLAINTS_SHOWN = 3, SPEED_RUNS = 1000 };
-static const double speed_seconds = 0.2;
+enum { COMPLAINTS_SHOWN = 3 };
 
 /* The caller's context with a workspace of our own, of the size that this trial needs. */
 static HsStatus context_for(HsTrial *trial, const HsContext *given, HsContext *context)
@@ -50,46 +48,33 @@ static uint64_t seed_of(int op, int index)
     return (uint64_t)(op + 1) << 32 | (uint32_t)index;
 }
 
-static double seconds_now(void)
+/* The rate, and its share of what the device can do. */
+static HsStatus print_speed(const HsTrial *trial, HsContext *context, HsSpeedLimits *limits, double seconds, FILE *out)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
-/* The shortest of the runs that fit the time: the others were disturbed. */
-static HsStatus measure(HsTrial *trial, HsContext *context, double *shortest)
-{
-    HS_TRY(hs_trial_upload(trial, context));
-    HS_TRY(hs_trial_call(trial, context)); /* packs, and brings memory in */
-    double total = 0.0;
-    *shortest = HUGE_VAL;
-    for (int run = 0; run < SPEED_RUNS && total < speed_seconds; run++) {
-        const double start = seconds_now();
-        HS_TRY(hs_trial_call(trial, context));
-        const double seconds = seconds_now() - start;
-        total += seconds;
-        if (seconds < *shortest)
-            *shortest = seconds;
-    }
+    const bool arithmetic = context->flops > 0.0;
+    const double rate = (arithmetic ? context->flops : hs_trial_bytes(trial)) / seconds;
+    double limit = 0.0;
+    HS_TRY(hs_speed_limit(limits, context, arithmetic, trial->config->dtype, &limit));
+    fprintf(out, "  %8.1f %s", rate * 1e-9, arithmetic ? "GFLOP/s" : "GB/s   ");
+    if (limit > 0.0)
+        fprintf(out, "  %3.0f%% of %.0f", 100.0 * rate / limit, limit * 1e-9);
     return HS_OK;
 }
 
-static HsStatus report_speed(int op, HsContext *given, FILE *out)
+static HsStatus report_speed(int op, HsContext *given, HsSpeedLimits *limits, FILE *out)
 {
     HsTrial trial;
     HsContext context = { 0 };
     double seconds = 0.0;
-    HsStatus status = hs_trial_create(&trial, op_rows[op].name, op_rows[op].test, &op_rows[op].test->speed,
-                                      seed_of(op, -1), given->device, false);
+    const HsCase timed = hs_speed_case(op_rows[op].test, given->device);
+    HsStatus status =
+        hs_trial_create(&trial, op_rows[op].name, op_rows[op].test, &timed, seed_of(op, -1), given->device, false);
     if (status == HS_OK)
         status = context_for(&trial, given, &context);
     if (status == HS_OK)
-        status = measure(&trial, &context, &seconds);
-    if (status == HS_OK && context.flops > 0.0)
-        fprintf(out, "  %8.1f GFLOP/s", context.flops / seconds * 1e-9);
-    else if (status == HS_OK)
-        fprintf(out, "  %8.1f GB/s", hs_trial_bytes(&trial) / seconds * 1e-9);
+        status = hs_speed_measure(&trial, &context, &seconds);
+    if (status == HS_OK)
+        status = print_speed(&trial, &context, limits, seconds, out);
     release_workspace(&context);
     hs_trial_destroy(&trial, given);
     return status;
@@ -119,7 +104,8 @@ static HsStatus run_case(int op, int index, HsContext *given, double *worst, cha
     return status;
 }
 
-static HsStatus run_op(int op, HsContext *context, bool with_speed, FILE *out, int *failures)
+/* limits: NULL: no speed is wanted. */
+static HsStatus run_op(int op, HsContext *context, HsSpeedLimits *limits, FILE *out, int *failures)
 {
     enum { TEXT = 256 };
     const HsOpTest *test = op_rows[op].test;
@@ -139,8 +125,8 @@ static HsStatus run_op(int op, HsContext *context, bool with_speed, FILE *out, i
     }
     fprintf(out, "%-20s %4d cases  worst error %8.3g of tolerance  %s", op_rows[op].name, test->case_count, worst,
             failed ? "FAILED" : "ok    ");
-    if (with_speed)
-        HS_TRY(report_speed(op, context, out));
+    if (limits)
+        HS_TRY(report_speed(op, context, limits, out));
     fprintf(out, "\n");
     for (int i = 0; i < failed && i < COMPLAINTS_SHOWN; i++)
         fprintf(out, "    %s\n      %s\n", hs_case_describe(&test->cases[shown[i]], described, TEXT), complaints[i]);
@@ -153,12 +139,13 @@ static HsStatus run_op(int op, HsContext *context, bool with_speed, FILE *out, i
 
 HsStatus hs_selftest_run(HsContext *context, const char *only_op, bool with_speed, FILE *out, int *failures)
 {
+    HsSpeedLimits limits = { 0 };
     *failures = 0;
     if (only_op && hs_op_formula(only_op) == NULL)
         return hs_fail(HS_EINVAL, "selftest: no operation is called '%s'; kernels/ops.h lists them", only_op);
     for (int op = 0; op < HS_COUNT_OF(op_rows); op++) {
         if (only_op == NULL || strcmp(only_op, op_rows[op].name) == 0)
-            HS_TRY(run_op(op, context, with_speed, out, failures));
+            HS_TRY(run_op(op, context, with_speed ? &limits : NULL, out, failures));
     }
     return HS_OK;
 }

@@ -10,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const option_names[] = { "transpose_a", "transpose_b", "bias",     "residual",   "in place",
-                                            "gelu",        "gelu'",       "pre",      "accumulate", "packed",
-                                            "positions",   "layer",       "inverse",  "gradient",   "z-loss",
-                                            "master",      "momentum",    "nesterov", "skip",       "stochastic",
-                                            "non-finite",  "huge",        "anchor",   "importance", "proximal",
-                                            "path",        "merge" };
+static const char *const option_names[] = { "transpose_a", "transpose_b", "bias",      "residual",   "in place",
+                                            "gelu",        "gelu'",       "pre",       "accumulate", "packed",
+                                            "positions",   "layer",       "inverse",   "gradient",   "z-loss",
+                                            "master",      "momentum",    "nesterov",  "skip",       "stochastic",
+                                            "non-finite",  "huge",        "anchor",    "importance", "proximal",
+                                            "path",        "merge",       "unaligned", "tf32" };
 
 const char *hs_case_describe(const HsCase *config, char *text, size_t bytes)
 {
@@ -89,6 +89,13 @@ static HsStatus out_of_memory(const HsTrial *trial, size_t bytes)
     return hs_fail(HS_ENOMEM, "selftest: no %zu bytes of memory for %s", bytes, trial->op);
 }
 
+/* Bytes between an operand's allocation, which is aligned, and its first element. */
+static size_t offset_of(const HsTrial *trial, const HsOperand *operand)
+{
+    const HsDtypeInfo *info = hs_dtype_info(operand->tensor.dtype);
+    return hs_case_has(trial, HS_CASE_UNALIGNED) && info->is_float ? info->bytes : 0;
+}
+
 static HsStatus fill_operand(HsTrial *trial, int index, HsDevice *device)
 {
     HsOperand *operand = &trial->operands[index];
@@ -99,7 +106,9 @@ static HsStatus fill_operand(HsTrial *trial, int index, HsDevice *device)
     const HsRng rng = { .seed = trial->seed, .site = (uint32_t)index };
     for (int64_t i = 0; operand->fill != HS_FILL_ZERO && i < hs_tensor_count(&operand->tensor); i++)
         hs_dtype_store(operand->tensor.dtype, operand->image, i, random_value(operand, &rng, i));
-    return device->alloc(device, bytes, &operand->tensor.data);
+    HS_TRY(device->alloc(device, bytes + offset_of(trial, operand), &operand->tensor.data));
+    operand->tensor.data = (unsigned char *)operand->tensor.data + offset_of(trial, operand);
+    return HS_OK;
 }
 
 /* What the reference works on: f64 copies, or the bytes themselves. */
@@ -162,7 +171,8 @@ void hs_trial_destroy(HsTrial *trial, HsContext *context)
     for (int i = 0; i < HS_TRIAL_OPERANDS; i++) {
         HsOperand *operand = &trial->operands[i];
         if (operand->tensor.data)
-            context->device->release(context->device, operand->tensor.data);
+            context->device->release(context->device,
+                                     (unsigned char *)operand->tensor.data - offset_of(trial, operand));
         if (operand->exact.data)
             free(operand->exact.data);
         free(operand->image);

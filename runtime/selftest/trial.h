@@ -43,7 +43,9 @@ enum {
     HS_CASE_IMPORTANCE = 1 << 23,
     HS_CASE_PROXIMAL = 1 << 24,
     HS_CASE_PATH = 1 << 25,
-    HS_CASE_MERGE = 1 << 26
+    HS_CASE_MERGE = 1 << 26,
+    HS_CASE_UNALIGNED = 1 << 27, /* every floating-point operand begins one element past a wide boundary */
+    HS_CASE_TF32 = 1 << 28
 };
 
 /* Sizes and choices of a case; each operation reads its own. */

@@ -33,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     }
     assert(expected == bytes + size);
     float out[4];
-    const HsNamedTensor destination = { "w", hs_tensor_1d(out, HS_F32, 4) };
+    const HsNamedTensor destination = { .name = "w", .tensor = hs_tensor_1d(out, HS_F32, 4) };
     (void)hs_checkpoint_restore("fuzz", &file, &destination, 1);
     hs_safetensors_close(&file);
     return 0;

@@ -69,6 +69,7 @@ static void start(Bench *bench, const HsLayer *layer)
                                              .vocabulary = V,
                                              .head_chunk = 3 };
     bench->run = (HsRun){ .context = &bench->context,
+                          .precision = hs_precision_find("fp64"),
                           .training = true,
                           .batch = B,
                           .sequence_length = T,

@@ -30,8 +30,8 @@ static HsStatus save(const char *out_dir, int64_t step, int64_t keep, int64_t el
     for (int64_t i = 0; i < elements; i++)
         weights[i] = (float)(step + i);
     float moment[2] = { (float)step, 0.5f };
-    const HsNamedTensor model = { "w", hs_tensor_1d(weights, HS_F32, elements) };
-    const HsNamedTensor optimizer = { "w.m", hs_tensor_1d(moment, HS_F32, 2) };
+    const HsNamedTensor model = { .name = "w", .tensor = hs_tensor_1d(weights, HS_F32, elements) };
+    const HsNamedTensor optimizer = { .name = "w.m", .tensor = hs_tensor_1d(moment, HS_F32, 2) };
     HsJson *state = hs_json_object();
     hs_json_set_integer(state, "step", step);
     char config[] = "seed: 1\n";
@@ -353,11 +353,11 @@ Test(restore, converts_between_float_formats)
     float back[3];
     for (int i = 0; i < 3; i++)
         f16[i] = hs_f16_encode(values[i]);
-    const HsNamedTensor stored = { "w", hs_tensor_1d(f16, HS_F16, 3) };
+    const HsNamedTensor stored = { .name = "w", .tensor = hs_tensor_1d(f16, HS_F16, 3) };
     HsSafetensors file;
     parse_file(&stored, 1, &file);
-    const HsNamedTensor as_f32 = { "w", hs_tensor_1d(back, HS_F32, 3) };
-    const HsNamedTensor as_bf16 = { "w", hs_tensor_1d(bf16, HS_BF16, 3) };
+    const HsNamedTensor as_f32 = { .name = "w", .tensor = hs_tensor_1d(back, HS_F32, 3) };
+    const HsNamedTensor as_bf16 = { .name = "w", .tensor = hs_tensor_1d(bf16, HS_BF16, 3) };
     cr_assert_eq(hs_checkpoint_restore("f", &file, &as_f32, 1), HS_OK, "%s", hs_error_message());
     cr_assert_eq(hs_checkpoint_restore("f", &file, &as_bf16, 1), HS_OK, "%s", hs_error_message());
     for (int i = 0; i < 3; i++) {
@@ -372,9 +372,11 @@ Test(restore, refuses_what_does_not_fit_and_says_so)
     float good[2] = { 1, 2 }, large[2] = { 1, 1e6f }, nan[2] = { 1, NAN }, infinite[2] = { -INFINITY, 1 };
     int32_t integers[2] = { 1, 2 };
     const HsNamedTensor stored[] = {
-        { "good", hs_tensor_1d(good, HS_F32, 2) },         { "large", hs_tensor_1d(large, HS_F32, 2) },
-        { "nan", hs_tensor_1d(nan, HS_F32, 2) },           { "infinite", hs_tensor_1d(infinite, HS_F32, 2) },
-        { "integers", hs_tensor_1d(integers, HS_I32, 2) },
+        { .name = "good", .tensor = hs_tensor_1d(good, HS_F32, 2) },
+        { .name = "large", .tensor = hs_tensor_1d(large, HS_F32, 2) },
+        { .name = "nan", .tensor = hs_tensor_1d(nan, HS_F32, 2) },
+        { .name = "infinite", .tensor = hs_tensor_1d(infinite, HS_F32, 2) },
+        { .name = "integers", .tensor = hs_tensor_1d(integers, HS_I32, 2) },
     };
     HsSafetensors file;
     parse_file(stored, 5, &file);
@@ -396,7 +398,7 @@ Test(restore, refuses_what_does_not_fit_and_says_so)
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         float first[2] = { 7, 7 }, second[4];
-        HsNamedTensor to[2] = { { "good", hs_tensor_1d(first, HS_F32, 2) } };
+        HsNamedTensor to[2] = { { .name = "good", .tensor = hs_tensor_1d(first, HS_F32, 2) } };
         strcpy(to[1].name, cases[i].name);
         to[1].tensor = (HsTensor){ second, cases[i].dtype, cases[i].rank, { cases[i].rows, 1, 1, 1 } };
         cr_expect_eq(hs_checkpoint_restore("f", &file, to, 2), cases[i].status);

@@ -16,10 +16,10 @@ static void save(const Scratch *scratch)
     float mixed[8] = { 0, -2, 0x1p-15f, 0x1p-30f, 0x1p-130f, 1e5f, INFINITY, NAN };
     float ones[4] = { 1, 1.5f, -1, -1.5f };
     float moment[4] = { 0x1p-20f, 0x1p-20f, 0x1p-19f, 0 };
-    const HsNamedTensor model[] = { { "mixed", hs_tensor_2d(mixed, HS_F32, 2, 4) },
-                                    { "ones", hs_tensor_1d(ones, HS_F32, 4) } };
-    const HsNamedTensor optimizer[] = { { "ones.m", hs_tensor_1d(moment, HS_F32, 4) },
-                                        { "ones.v", hs_tensor_1d(moment, HS_F32, 4) } };
+    const HsNamedTensor model[] = { { .name = "mixed", .tensor = hs_tensor_2d(mixed, HS_F32, 2, 4) },
+                                    { .name = "ones", .tensor = hs_tensor_1d(ones, HS_F32, 4) } };
+    const HsNamedTensor optimizer[] = { { .name = "ones.m", .tensor = hs_tensor_1d(moment, HS_F32, 4) },
+                                        { .name = "ones.v", .tensor = hs_tensor_1d(moment, HS_F32, 4) } };
     HsJson *state = hs_json_object();
     hs_json_set_integer(state, "applied_steps", 10);
     hs_json_set_real(state, "best_validation", (double)NAN);

@@ -22,25 +22,27 @@ Test(precision, rows_follow_the_configuration)
 {
     const struct {
         const char *mode;
-        bool use_amp, has_bf16;
+        bool use_amp;
+        HsProducts products;
         const char *gradients;
         bool masters;
         const char *name;
         HsDtype weight, gradient, master, residual;
     } cases[] = {
-        { "auto", true, true, "fp32", true, "bf16", HS_BF16, HS_F32, HS_F32, HS_F32 },
-        { "auto", true, false, "fp32", true, "fp16", HS_F16, HS_F32, HS_F32, HS_F32 },
-        { "auto", false, true, "fp32", true, "fp32", HS_F32, HS_F32, HS_F32, HS_F32 },
-        { "fp32", false, true, "compute", false, "fp32", HS_F32, HS_F32, HS_F32, HS_F32 },
-        { "bf16", true, false, "compute", true, "bf16", HS_BF16, HS_BF16, HS_F32, HS_F32 },
-        { "bf16", true, true, "fp32", false, "bf16", HS_BF16, HS_F32, HS_BF16, HS_F32 },
-        { "fp16", true, true, "compute", true, "fp16", HS_F16, HS_F16, HS_F32, HS_F32 },
+        { "auto", true, { .bf16 = true, .tf32 = true }, "fp32", true, "bf16", HS_BF16, HS_F32, HS_F32, HS_F32 },
+        { "auto", true, { .bf16 = false, .tf32 = false }, "fp32", true, "fp16", HS_F16, HS_F32, HS_F32, HS_F32 },
+        { "auto", false, { .bf16 = true, .tf32 = true }, "fp32", true, "fp32", HS_F32, HS_F32, HS_F32, HS_F32 },
+        { "tf32", false, { .tf32 = true }, "fp32", true, "tf32", HS_F32, HS_F32, HS_F32, HS_F32 },
+        { "fp32", false, { .bf16 = true, .tf32 = true }, "compute", false, "fp32", HS_F32, HS_F32, HS_F32, HS_F32 },
+        { "bf16", true, { .bf16 = false, .tf32 = false }, "compute", true, "bf16", HS_BF16, HS_BF16, HS_F32, HS_F32 },
+        { "bf16", true, { .bf16 = true, .tf32 = true }, "fp32", false, "bf16", HS_BF16, HS_F32, HS_BF16, HS_F32 },
+        { "fp16", true, { .bf16 = true, .tf32 = true }, "compute", true, "fp16", HS_F16, HS_F16, HS_F32, HS_F32 },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         HsConfig config = make_config(cases[i].mode, cases[i].use_amp, cases[i].gradients, cases[i].masters);
         HsPrecision precision;
         char why[128];
-        cr_assert_eq(hs_precision_resolve(&config, cases[i].has_bf16, &precision, why, sizeof why), HS_OK);
+        cr_assert_eq(hs_precision_resolve(&config, cases[i].products, &precision, why, sizeof why), HS_OK);
         cr_assert_str_eq(precision.name, cases[i].name);
         cr_assert(precision.weight == cases[i].weight && precision.gradient == cases[i].gradient &&
                       precision.master == cases[i].master && precision.residual == cases[i].residual,
@@ -56,12 +58,13 @@ Test(precision, impossible_combinations_are_refused)
         make_config("bf16", false, "fp32", true), /* a 16-bit mode without use_amp */
         make_config("fp16", true, "fp32", false), /* fp16 has no stochastic rounding */
         make_config("auto", true, "fp32", false), /* auto falls to fp16 here */
-        make_config("fp8x", true, "fp32", true),
+        make_config("fp8x", true, "fp32", true),  make_config("tf32", true, "fp32", true), /* no such products here */
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         HsPrecision precision;
         char why[128];
-        cr_assert_eq(hs_precision_resolve(&cases[i], false, &precision, why, sizeof why), HS_ECONFIG, "case %zu", i);
+        cr_assert_eq(hs_precision_resolve(&cases[i], (HsProducts){ 0 }, &precision, why, sizeof why), HS_ECONFIG,
+                     "case %zu", i);
     }
 }
 
@@ -71,4 +74,14 @@ Test(precision, only_fp16_needs_loss_scaling)
     cr_assert_not(hs_precision_find("bf16")->loss_scaling);
     cr_assert_not(hs_precision_find("fp32")->loss_scaling);
     cr_assert_null(hs_precision_find("fp12"));
+}
+
+/* Layers take it from the table: no dtype tells tf32 from fp32. */
+Test(precision, tf32_marks_every_product_and_nothing_else)
+{
+    const HsPrecision *coarse = hs_precision_find("tf32"), *exact = hs_precision_find("fp32");
+    cr_assert(coarse->forward.tf32 && coarse->dgrad.tf32 && coarse->wgrad.tf32);
+    cr_assert_not(exact->forward.tf32 || exact->dgrad.tf32 || exact->wgrad.tf32);
+    cr_assert(coarse->weight == exact->weight && coarse->activation == exact->activation &&
+              coarse->gradient == exact->gradient);
 }

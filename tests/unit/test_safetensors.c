@@ -16,9 +16,9 @@ Test(safetensors, writes_exact_bytes_in_an_order_of_its_own)
     float wide[1] = { 1.5f };
     /* Given smallest first: the file has the widest elements first, then by name. */
     const HsNamedTensor tensors[] = {
-        { "a", hs_tensor_1d(half, HS_F16, 2) },
-        { "z", hs_tensor_2d(wide, HS_F32, 1, 1) },
-        { "b", hs_tensor_1d(NULL, HS_F16, 0) },
+        { .name = "a", .tensor = hs_tensor_1d(half, HS_F16, 2) },
+        { .name = "z", .tensor = hs_tensor_2d(wide, HS_F32, 1, 1) },
+        { .name = "b", .tensor = hs_tensor_1d(NULL, HS_F16, 0) },
     };
     static const char *const metadata[] = { "format", "pt", NULL };
     uint64_t checksum = 0;
@@ -57,8 +57,8 @@ Test(safetensors, every_dtype_scalars_and_empty_tensors_come_back)
         tensors[i].tensor = hs_tensor_2d(bytes[i], (HsDtype)i, 2, 3);
     }
     float scalar = -7.25f;
-    tensors[HS_DTYPE_COUNT] = (HsNamedTensor){ "scalar", { &scalar, HS_F32, 0, { 1, 1, 1, 1 } } };
-    tensors[HS_DTYPE_COUNT + 1] = (HsNamedTensor){ "empty", { NULL, HS_BF16, 3, { 4, 0, 5, 1 } } };
+    tensors[HS_DTYPE_COUNT] = (HsNamedTensor){ .name = "scalar", .tensor = { &scalar, HS_F32, 0, { 1, 1, 1, 1 } } };
+    tensors[HS_DTYPE_COUNT + 1] = (HsNamedTensor){ .name = "empty", .tensor = { NULL, HS_BF16, 3, { 4, 0, 5, 1 } } };
     cr_assert_eq(hs_safetensors_write(path, tensors, HS_DTYPE_COUNT + 2, NULL, NULL), HS_OK, "%s", hs_error_message());
 
     HsSafetensors file;
@@ -210,7 +210,7 @@ Test(safetensors, refuses_every_truncation)
     Scratch scratch = scratch_make();
     const char *path = scratch_path(&scratch, "f");
     float values[3] = { 1, 2, 3 };
-    const HsNamedTensor tensor = { "a", hs_tensor_1d(values, HS_F32, 3) };
+    const HsNamedTensor tensor = { .name = "a", .tensor = hs_tensor_1d(values, HS_F32, 3) };
     cr_assert_eq(hs_safetensors_write(path, &tensor, 1, NULL, NULL), HS_OK);
     size_t size = 0;
     char *bytes = scratch_read(path, &size);
@@ -228,7 +228,8 @@ Test(safetensors, the_writer_refuses_doubled_and_reserved_names)
     Scratch scratch = scratch_make();
     const char *path = scratch_path(&scratch, "f");
     float value = 1;
-    HsNamedTensor tensors[2] = { { "a", hs_tensor_1d(&value, HS_F32, 1) }, { "a", hs_tensor_1d(&value, HS_I32, 1) } };
+    HsNamedTensor tensors[2] = { { .name = "a", .tensor = hs_tensor_1d(&value, HS_F32, 1) },
+                                 { .name = "a", .tensor = hs_tensor_1d(&value, HS_I32, 1) } };
     cr_expect_eq(hs_safetensors_write(path, tensors, 2, NULL, NULL), HS_EINVAL);
     strcpy(tensors[1].name, "__metadata__");
     cr_expect_eq(hs_safetensors_write(path, tensors, 2, NULL, NULL), HS_EINVAL);

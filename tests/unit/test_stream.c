@@ -246,7 +246,7 @@ static HsStreamOptions options_of(const PlanCase *plan, const HsTaskData *data, 
 static void run_on(const PlanCase *plan, const HsTaskData *data, HsReservoir *reservoir, int task,
                    const HsStreamPosition *position, int64_t from, Record *records)
 {
-    HsStream *stream = NULL;
+    HsDataStream *stream = NULL;
     HsStreamOptions options = options_of(plan, data, reservoir, 2);
     HsStreamPosition start = *position;
     if (hs_stream_create(&options, &stream) != HS_OK)
@@ -271,7 +271,7 @@ static void run_checked(const PlanCase *plan, const HsTaskData *data, HsReservoi
                         Snapshot *snapshots)
 {
     static Expected expected;
-    HsStream *stream = NULL;
+    HsDataStream *stream = NULL;
     HsStreamOptions options = options_of(plan, data, reservoir, 1);
     memset(&expected, 0, sizeof expected);
     if (hs_stream_create(&options, &stream) != HS_OK)
@@ -369,7 +369,7 @@ static void test_shutdown(void)
     HsTaskData data;
     make_data(&data, plan->masked);
     for (int64_t taken = 0; taken < 6; taken++) {
-        HsStream *stream = NULL;
+        HsDataStream *stream = NULL;
         const HsStreamBatch *batch;
         HsReservoir reservoir;
         make_reservoir(plan, &reservoir);

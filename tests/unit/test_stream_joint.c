@@ -107,7 +107,7 @@ static void test_joint_stream(const HsTaskData *data)
     if (hs_joint_init(&joint, data, shares) != HS_OK)
         abort();
     for (int64_t start = 0; start < STEPS; start += 7) {
-        HsStream *stream = NULL;
+        HsDataStream *stream = NULL;
         HsStreamPosition position = { start, 0, start * ROWS };
         bool same = hs_stream_create(&options, &stream) == HS_OK &&
                     hs_stream_begin_task(stream, 0, start > 0 ? &position : NULL) == HS_OK;

@@ -161,7 +161,7 @@ static void draw_words(const HsDropoutTile *tile, int group, int64_t key, uint32
         words[0][lane] = (uint32_t)draw;
         words[1][lane] = (uint32_t)(draw >> 32);
         words[2][lane] = tile->rng->site;
-        words[3][lane] = tile->rng->step;
+        words[3][lane] = hs_rng_step(tile->rng);
     }
     uint32_t key0 = (uint32_t)tile->rng->seed, key1 = (uint32_t)(tile->rng->seed >> 32);
     for (int round = 0; round < 10; round++) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The matrix product: c = epilogue(op(a) op(b) + bias) + residual [+ c]   (HsMatmulArgs)
+ * tf32 is a permission to round, which is not taken.
  *
  * The walk, outermost first:
  * - chunks of columns, only when b comes unpacked: as many columns as keep the packed chunk within CHUNK_WORDS.  All

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The CUDA emulator: kernels and host code of kernels/cuda, compiled by the host's C++ compiler and run without a GPU.
+ * platform.cuh includes this file in place of cuda_runtime.h when HS_EMU is defined.  It needs nothing of CUDA.
+ *
+ * How it runs a kernel
+ *   Each thread of a block is a fiber (fiber.h): its own stack, switched to by hand, so that a block runs on one thread
+ *   of the host and never truly in parallel.  A thread runs until it waits for others (a barrier, a shuffle, mma, ...);
+ *   then the scheduler (block.cpp) picks the next.  Blocks are independent and are spread over worker threads.
+ *
+ * What it finds (each with a test in tests/emu that plants it; a report names kernel, block, thread and place)
+ *   - races, as wrong results: a missing barrier, __syncwarp or cp.async wait, a missing event between streams, pinned
+ *     memory used before the stream was waited for.  Hence the schedules and modes of settings.h.
+ *   - accesses outside an allocation or a shared array, to freed memory, or by the host to device memory
+ *   - memory that is read before it is written: it is NaN
+ *   - deadlocks, divergent barriers and collectives, lanes that are missing, misaligned cp.async and ldmatrix
+ *   - launches beyond a GPU's limits: the error code that CUDA gives
+ *   The first kind spoils results; the others end the process by abort() after the report.
+ *
+ * Stricter than CUDA
+ *   - Every thread of a block must come to each barrier: one that has returned is an error, not excused.
+ *   - The null stream waits for no other.
+ * What it does not see
+ *   Bank conflicts, coalescing, registers; the order in which memory accesses become visible (fences); the tensor
+ *   cores' own rounding; races whose every order gives the same result; ordinary loads from memory of the host; wild
+ *   accesses that land inside another allocation.  A kernel must not spin until another thread writes to memory.
+ *
+ * What is where
+ *   types.h      keywords, dim3, float4, ...        device.h        what kernels call: shuffles, barriers, atomics
+ *   runtime.h    what the host calls: cudaMalloc    arithmetic.h    bit casts, integer tricks, functions
+ *   settings.*   schedules, modes, environment      worker.h        the state of a running block
+ *   fiber.*      stacks and the switch              block.cpp       scheduler, barriers
+ *   launch.cpp   limits, blocks on host threads     collective.cpp  what a warp does together
+ *   shared.cpp   shared memory                      tensor.cpp      mma and ldmatrix
+ *   memory.*     device memory                      copy.cpp        cp.async
+ *   stream.*     streams, events                    transfer.cpp    copies and fills by the host
+ *   graph.cpp    capture and graphs                 fault.*, redzone.h  reports, and what leads to them
+ */
+#ifndef HS_KERNELS_CUDA_EMU_EMU_H
+#define HS_KERNELS_CUDA_EMU_EMU_H
+
+#ifndef HS_EMU
+#error "kernels/cuda/emu/emu.h: only for sources compiled with -DHS_EMU"
+#endif
+
+#include "kernels/cuda/emu/types.h"
+#include "kernels/cuda/emu/device.h"
+#include "kernels/cuda/emu/runtime.h"
+
+#endif

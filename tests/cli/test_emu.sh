@@ -1,0 +1,167 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# `device: emu`: whole training runs through the CUDA kernels, emulated, against the cpu backend; and what may not
+# change a bit of them: recomputation, the order in which emulated threads run, recorded steps, an interruption.
+. "$(dirname "$0")/lib.sh"
+
+# Small enough for the emulator: 2 blocks, 64 tokens a step, two micro-batches.
+cat >emu.yaml <<'YAML'
+seed: 7
+out_dir: run
+batch_size: 2
+gradient_accumulation_steps: 2
+max_length: 16
+max_steps: 20
+learning_rate: 1e-3
+checkpoint_freq: 0
+model: {family: gpt2, layers: 2, heads: 2, width: 32, dropout: 0.1}
+tokenizer: {kind: char}
+tasks: [{name: addition, train: "synthetic:addition", synthetic_tokens: 8000}]
+precision: {mode: fp32}
+schedule: {warmup_steps: 4}
+evaluation: {every: 0, batches: 1}
+logging: {every: 1}
+YAML
+sed -e 's/max_steps: 20/max_steps: 10/' -e '/^tasks:/d' emu.yaml >emu_tasks.yaml
+cat >>emu_tasks.yaml <<'YAML'
+tasks:
+  - {name: addition, train: "synthetic:addition", synthetic_tokens: 8000}
+  - {name: facts, train: "synthetic:facts", synthetic_tokens: 8000}
+continual: {strategy: [ewc, mer]}
+replay: {buffer_size: 24}
+ewc: {fisher_samples: 8}
+mer: {beta: 1.0, gamma: 0.5}
+YAML
+
+# losses DIR: every training and validation loss, in order.
+losses() {
+    grep -oE '"(loss|val_loss)":[0-9.e-]+' "$1/metrics.jsonl"
+}
+
+# near A B MODE: losses differ by no more than roundings explain.
+#
+# A relative error of rho in every gradient changes what a run's steps take off the loss by rho times that, to first
+# order, and one of rho in the values forward changes the loss by rho times its size: together rho L0, with L0 the first
+# loss.  n roundings of relative size u, of random signs, add up to lambda sqrt(n) u with a probability of
+# 1 - 2 exp(-lambda^2 / 2) (Higham & Mary 2019, theorem 2.4); two devices differ by sqrt(2) of that, lambda is 4.  A
+# loss is the mean over 32 tokens at least, each with roundings of its own: sqrt(32) less.
+#   bf16, fp16: u = 2^-9, 2^-11; 8 values a block and 2 in the head are rounded on the longest path, forward and back
+#   fp32:       u = 2^-24; a product over K rounds K times: per block width (qkv), head size, length, width, width,
+#               4 width; in the head width and vocabulary (at most 128 characters); forward and back
+near() {
+    paste -d' ' <(losses "$1") <(losses "$2") | awk -v mode="$3" -v names="$1 $2" -v layers=2 -v width=32 -v length_=16 '
+        BEGIN {
+            head = width / 2; vocabulary = 128
+            n = mode == "fp32" ? layers * (7 * width + head + length_) + width + vocabulary : 8 * layers + 2
+            u = mode == "fp32" ? 2 ^ -24 : mode == "fp16" ? 2 ^ -11 : 2 ^ -9
+            rho = 4 * sqrt(2 * 2 * n) * u / sqrt(32)
+        }
+        {
+            split($1, a, ":"); split($2, b, ":")
+            if (a[1] != b[1]) { print names ": other records"; bad = 1; exit }
+            if (NR == 1) first = a[2]
+            difference = a[2] - b[2]; if (difference < 0) difference = -difference
+            if (difference > largest) largest = difference
+        }
+        END {
+            if (bad) exit 1
+            if (NR < 20) { print names ": " NR " losses only"; exit 1 }
+            if (largest > rho * first) { print names ", " mode ": losses differ by " largest ", bound " rho * first; exit 1 }
+        }' || fail "$1 and $2 are not near each other"
+}
+
+# train CONFIG NAME SETTING...: one run.
+train() {
+    local config=$1 name=$2
+    shift 2
+    rm -rf "$name"
+    expect 0 "$trainer" --config "$config" out_dir="$name" "$@"
+}
+
+for config in emu emu_tasks; do
+    for mode in fp32 bf16 fp16; do
+        for family in gpt2 llama; do
+            setting="precision.mode=$mode model.family=$family"
+            # shellcheck disable=SC2086
+            train $config.yaml cpu device=cpu $setting
+            # shellcheck disable=SC2086
+            train $config.yaml emu device=emu $setting
+            near cpu emu $mode
+        done
+    done
+done
+
+# What may not change a bit, once for a plain run and once for tasks: each against `emu`.
+for config in emu emu_tasks; do
+    common="device=emu precision.mode=bf16 model.family=llama logging.every=5"
+    # shellcheck disable=SC2086
+    train $config.yaml base $common
+    bits base >base.bits
+    while read -r environment settings; do
+        # shellcheck disable=SC2086
+        ( [ "$environment" = none ] || export ${environment//,/ }
+          rm -rf twin
+          "$trainer" --config $config.yaml out_dir=twin $common $settings ) >out 2>err || fail "$environment $settings"
+        bits twin >twin.bits
+        same base.bits twin.bits
+    done <<'TWINS'
+none memory.recompute=attention
+none memory.recompute=block
+none kernels.cuda_graph=true
+none kernels.sync_launch=true
+HALFSTEP_EMU_SEED=2
+HALFSTEP_EMU_SCHEDULE=reverse
+HALFSTEP_EMU_SCHEDULE=random,HALFSTEP_EMU_SEED=5
+HALFSTEP_EMU_STREAMS=early,HALFSTEP_EMU_COPIES=early
+TWINS
+done
+# Dropping what was logged and run ahead of gives the same weights: only the record is another.
+train emu.yaml ahead device=emu precision.mode=fp16 precision.init_scale=1e9 logging.every=20
+train emu.yaml behind device=emu precision.mode=fp16 precision.init_scale=1e9 logging.every=1
+says ahead/metrics.jsonl '"skipped_steps":'
+for run in ahead behind; do
+    (cd $run/checkpoints/step-00000020 && sha256sum model.safetensors optimizer.safetensors) >$run.hash
+done
+same ahead.hash behind.hash
+
+# A step is recorded, where that was asked for and can be; the log says which.
+train emu.yaml graph device=emu kernels.cuda_graph=true
+says err "cuda_graph: from a task's second step on"
+train emu_tasks.yaml agem device=emu kernels.cuda_graph=true continual.strategy=a-gem
+says err "cuda_graph: no step is recorded"
+
+# Stopped with steps under way, and gone on with: the run that was never disturbed.
+long="device=emu max_steps=120 logging.every=40"
+# shellcheck disable=SC2086
+train emu.yaml whole $long
+rm -rf stopped
+# shellcheck disable=SC2086
+"$trainer" --config emu.yaml out_dir=stopped $long >out 2>err &
+pid=$!
+sleep 0.7
+kill -TERM $pid 2>/dev/null
+wait $pid
+# shellcheck disable=SC2086
+expect 0 "$trainer" --config emu.yaml out_dir=stopped $long
+for run in whole stopped; do
+    (cd $run/checkpoints/step-00000120 && sha256sum model.safetensors optimizer.safetensors) >$run.hash
+done
+same whole.hash stopped.hash
+
+# The trained weights elsewhere: evaluated and generated from on either device, the loss alike.
+for device in cpu emu; do
+    expect 0 "$trainer" eval --checkpoint whole device=$device
+    sed -nE 's/^validation loss +([0-9.]{5}).*/\1/p' out >$device.loss
+    expect 0 "$trainer" generate --checkpoint whole --prompt 1+2= --tokens 8 --temperature 0 device=$device
+done
+same cpu.loss emu.loss
+
+# tf32 is for devices that have it.
+train emu.yaml coarse device=emu precision.mode=tf32 max_steps=2
+expect 2 "$trainer" --config emu.yaml out_dir=refused device=cpu precision.mode=tf32
+says err "precision.mode: tf32 needs a GPU"
+expect 2 "$trainer" --config emu.yaml out_dir=refused device=cpu kernels.cuda_graph=true
+says err "kernels.cuda_graph: true needs a device that records work"
+expect 2 "$trainer" --config emu.yaml out_dir=refused device=emu kernels.matmul=cublaslt
+says err "kernels.matmul: cublaslt needs an NVIDIA GPU"
+finish

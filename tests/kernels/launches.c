@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Which kernels are launched, with how many threads a block and how much dynamic shared memory: one line
+ *
+ *     ADDRESS THREADS SHARED_BYTES
+ *
+ * for each different launch, over every case of every operation of the selftest, its speed cases, and the products and
+ * attention of models that people train.  Nothing runs: the emulator's observer turns every launch away, so the
+ * memory behind the large shapes is never touched.  The program is linked without -pie, so that `nm` knows the kernel
+ * behind an address.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "runtime/selftest/trial.h"
+
+/* kernels/cuda/launch.cuh */
+extern bool (*hs_emu_launch_observer)(const void *kernel, unsigned block_threads, size_t shared_bytes);
+
+static bool list_launch(const void *kernel, unsigned block_threads, size_t shared_bytes)
+{
+    printf("%016" PRIxPTR " %u %zu\n", (uintptr_t)kernel, block_threads, shared_bytes);
+    return false;
+}
+
+#define OP_ROW(name, Args, formula) { #name, &hs_op_test_##name },
+static const struct {
+    const char *name;
+    const HsOpTest *test;
+} op_rows[] = { HS_OPS(OP_ROW) };
+
+/* Products of a linear layer [rows, in] -> [rows, out]: GPT-2 124M and 350M, a Llama of 1.1B, a head. */
+static const int64_t layers[][3] = {
+    { 8192, 768, 2304 },  { 8192, 768, 768 },    { 8192, 768, 3072 },  { 8192, 3072, 768 },
+    { 8192, 1024, 4096 }, { 8192, 2048, 11264 }, { 8192, 5632, 2048 }, { 2048, 768, 50304 },
+    { 128, 768, 768 },    { 1, 768, 2304 },      { 512, 768, 768 },    { 256, 128, 512 },
+};
+
+static const struct {
+    HsDtype dtype;
+    bool tf32;
+} modes[] = { { HS_F32, false }, { HS_F32, true }, { HS_BF16, false }, { HS_F16, false } };
+
+/* Tensors don't overlap and are aligned like real ones; nothing is there. */
+static void *untouched(int index)
+{
+    return (void *)((uintptr_t)(index + 1) << 32);
+}
+
+static HsTensor matrix(HsDtype dtype, int64_t rows, int64_t columns)
+{
+    static int made;
+    made = (made + 1) % 16;
+    return hs_tensor_2d(untouched(made), dtype, rows, columns);
+}
+
+/* The workspace that the dry run asked for. */
+static void use_workspace(HsContext *context)
+{
+    context->workspace = untouched(32);
+    context->workspace_bytes = context->workspace_needed;
+}
+
+/* HsStatus launch_matmul(HsContext *, const HsMatmulArgs *), ... */
+#define LAUNCH_OP(op, Args)                                           \
+    static HsStatus launch_##op(HsContext *context, const Args *args) \
+    {                                                                 \
+        context->workspace_needed = 0;                                \
+        context->dry_run = true;                                      \
+        HS_TRY(hs_op_##op(context, args));                            \
+        context->dry_run = false;                                     \
+        use_workspace(context);                                       \
+        return hs_op_##op(context, args);                             \
+    }
+LAUNCH_OP(matmul, HsMatmulArgs)
+LAUNCH_OP(attention_forward, HsAttentionArgs)
+LAUNCH_OP(attention_backward, HsAttentionBackwardArgs)
+
+static HsStatus launch_layer(HsContext *context, HsDtype dtype, bool tf32, int64_t rows, int64_t in, int64_t out)
+{
+    const HsTensor x = matrix(dtype, rows, in), y = matrix(dtype, rows, out), w = matrix(dtype, out, in);
+    const HsMatmulArgs forward = { .a = x, .b = w, .transpose_b = true, .tf32 = tf32, .c = y };
+    const HsMatmulArgs dgrad = { .a = y, .b = w, .tf32 = tf32, .c = x };
+    const HsMatmulArgs wgrad = {
+        .a = y, .b = x, .transpose_a = true, .tf32 = tf32, .accumulate = true, .c = matrix(HS_F32, out, in)
+    };
+    HS_TRY(launch_matmul(context, &forward));
+    HS_TRY(launch_matmul(context, &dgrad));
+    return launch_matmul(context, &wgrad);
+}
+
+static HsStatus launch_attention(HsContext *context, HsDtype dtype, int64_t head_dim, int64_t length, float dropout)
+{
+    const HsHeads heads = { .batch = 8, .sequence_length = length, .heads = 12, .kv_heads = 4, .head_dim = head_dim };
+    const int64_t rows = heads.batch * length, packed = (heads.heads + 2 * heads.kv_heads) * head_dim;
+    const HsTensor qkv = matrix(dtype, rows, packed), out = matrix(dtype, rows, heads.heads * head_dim);
+    const HsTensor lse = matrix(HS_F32, rows, heads.heads);
+    const HsAttentionArgs forward = {
+        .heads = heads, .scale = 0.125f, .dropout = dropout, .qkv = qkv, .out = out, .lse = lse
+    };
+    const HsAttentionBackwardArgs backward = { .heads = heads,
+                                               .scale = 0.125f,
+                                               .dropout = dropout,
+                                               .dout = out,
+                                               .qkv = qkv,
+                                               .out = out,
+                                               .lse = lse,
+                                               .dqkv = qkv };
+    HS_TRY(launch_attention_forward(context, &forward));
+    return launch_attention_backward(context, &backward);
+}
+
+static HsStatus launch_case(HsContext *context, int op, const HsCase *config)
+{
+    HsTrial trial = { .op = op_rows[op].name, .test = op_rows[op].test, .config = config };
+    HsTensor tensors[HS_TRIAL_OPERANDS] = { 0 };
+    trial.test->declare(&trial);
+    for (int i = 0; i < HS_TRIAL_OPERANDS; i++) {
+        tensors[i] = trial.operands[i].tensor;
+        tensors[i].data = hs_operand_present(&trial, i) ? untouched(i) : NULL;
+    }
+    context->workspace_needed = 0;
+    context->dry_run = true;
+    HS_TRY(trial.test->call(&trial, context, tensors));
+    context->dry_run = false;
+    use_workspace(context);
+    return trial.test->call(&trial, context, tensors);
+}
+
+static HsStatus launch_selftest(HsContext *context)
+{
+    for (int op = 0; op < HS_COUNT_OF(op_rows); op++) {
+        const HsOpTest *test = op_rows[op].test;
+        for (int i = 0; i < test->case_count; i++)
+            HS_TRY(launch_case(context, op, &test->cases[i]));
+        HS_TRY(launch_case(context, op, &test->speed));
+    }
+    return HS_OK;
+}
+
+static HsStatus launch_models(HsContext *context)
+{
+    static const int64_t head_dims[] = { 32, 64, 80, 96, 128, 256 };
+    for (int d = 0; d < HS_COUNT_OF(modes); d++) {
+        for (int l = 0; l < HS_COUNT_OF(layers); l++)
+            HS_TRY(launch_layer(context, modes[d].dtype, modes[d].tf32, layers[l][0], layers[l][1], layers[l][2]));
+        for (int h = 0; h < HS_COUNT_OF(head_dims); h++) {
+            HS_TRY(launch_attention(context, modes[d].dtype, head_dims[h], 1024, 0.0f));
+            HS_TRY(launch_attention(context, modes[d].dtype, head_dims[h], 1024, 0.1f));
+        }
+    }
+    return HS_OK;
+}
+
+/* Copies between memory that is not there. */
+static HsStatus skip_copy(HsDevice *device, HsStream *stream, void *destination, const void *source, size_t bytes)
+{
+    (void)device, (void)stream, (void)destination, (void)source, (void)bytes;
+    return HS_OK;
+}
+
+static HsStatus skip_fill(HsDevice *device, HsStream *stream, void *pointer, size_t bytes)
+{
+    (void)device, (void)stream, (void)pointer, (void)bytes;
+    return HS_OK;
+}
+
+int main(void)
+{
+    HsDevice device;
+    const HsCudaOptions options = { .index = 0 };
+    HsStatus status = hs_device_emu_init(&device, &options);
+    HsContext context = { .backend = hs_backend_emu(), .device = &device, .threads = 1 };
+    if (status == HS_OK) {
+        device.copy = skip_copy;
+        device.fill_zero = skip_fill;
+        hs_emu_launch_observer = list_launch;
+        status = launch_selftest(&context);
+    }
+    if (status == HS_OK)
+        status = launch_models(&context);
+    if (status != HS_OK)
+        fprintf(stderr, "launches: %s\n", hs_error_message());
+    return status != HS_OK;
+}
