@@ -1,12 +1,12 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# continual_shakespeare.sh TEXT [BUILD]: real text, then two synthetic domains, with nanoGPT's small recipe for each: the
+# [OUT=FOLDER] continual_shakespeare.sh TEXT [BUILD]: real text, then two synthetic domains, with nanoGPT's small recipe for each: the
 # matrix with none, ewc, er and mer.  TEXT is tiny shakespeare or any plain UTF-8 text.
 set -euo pipefail
 text=$(realpath "${1:?usage: bench/continual_shakespeare.sh TEXT [BUILD]}")
 build=$(realpath "${2:-build}")
-folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+folder=${OUT:-$(mktemp -d)}
+mkdir -p "$folder"
 cat >"$folder/run.yaml" <<YAML
 seed: 1337
 out_dir: $folder/run
@@ -37,5 +37,6 @@ YAML
 for strategy in none ewc er mer; do
     echo "== $strategy"
     "$build/trainer" --config "$folder/run.yaml" "continual.strategy=[$strategy]" logging.progress=lines \
-        logging.tensorboard=false "out_dir=$folder/compare/$strategy-seed1337" 2>/dev/null | sed -n '/held-out/,/^$/p' | tail -n 12
+        logging.tensorboard=false "out_dir=$folder/compare/$strategy-seed1337" 2>/dev/null | sed -n '/held-out/,$p'
 done
+echo "outputs in $folder"

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Attention forward and backward, by head dimension and length.
+ *
+ *     attention [--device cuda|emu] [--seconds S] [--tiny] [--json FILE] [RIVAL]
+ *
+ * Causal, no dropout, bf16, 16,384 tokens and a width of 2,048 throughout: the batch shrinks as the sequences grow, the
+ * heads become fewer as they grow wider.  Operations counted: forward 2 N T H D (half of a full square), backward 2.5
+ * times that.  RIVAL is a file of lines "HEAD_DIM LENGTH FORWARD BACKWARD" in TFLOP/s, as
+ * bench/peers/attention_torch.py writes it on the same machine; the table then has its columns too.
+ */
+#include <math.h>
+
+#include "bench/bench.h"
+
+typedef struct Sizes {
+    int64_t tokens, width;
+    const int64_t *head_dims, *lengths;
+    int head_dim_count, length_count;
+} Sizes;
+
+static const int64_t head_dims[] = { 32, 64, 96, 128, 256 }, lengths[] = { 512, 1024, 2048, 4096, 8192, 16384 };
+static const int64_t tiny_head_dims[] = { 32, 64 }, tiny_lengths[] = { 48, 64 };
+static const Sizes full = { 16384, 2048, head_dims, lengths, 5, 6 };
+static const Sizes tiny = { 192, 128, tiny_head_dims, tiny_lengths, 2, 2 };
+
+typedef struct Rates {
+    double forward, backward; /* TFLOP/s; NaN: unknown */
+} Rates;
+
+static HsStatus call_forward(HsContext *context, const void *arguments)
+{
+    return hs_op_attention_forward(context, arguments);
+}
+
+static HsStatus call_backward(HsContext *context, const void *arguments)
+{
+    return hs_op_attention_backward(context, arguments);
+}
+
+/* The rival's figures for one row. */
+static Rates look_up(const char *path, int64_t head_dim, int64_t length)
+{
+    Rates found = { NAN, NAN };
+    FILE *file = path ? fopen(path, "r") : NULL;
+    if (file == NULL)
+        return found;
+    long long d, t;
+    double forward, backward;
+    while (fscanf(file, "%lld %lld %lf %lf", &d, &t, &forward, &backward) == 4)
+        if (d == head_dim && t == length)
+            found = (Rates){ forward, backward };
+    fclose(file);
+    return found;
+}
+
+static HsStatus measure(Bench *bench, const HsHeads *heads, Rates *rates)
+{
+    const int64_t rows = heads->batch * heads->sequence_length, width = heads->heads * heads->head_dim;
+    HsTensor qkv = hs_tensor_2d(NULL, HS_BF16, rows, 3 * width), dqkv = qkv;
+    HsTensor out = hs_tensor_2d(NULL, HS_BF16, rows, width), dout = out;
+    HsTensor lse = hs_tensor_2d(NULL, HS_F32, rows, heads->heads);
+    HsTensor *const all[] = { &qkv, &dqkv, &out, &dout, &lse };
+    HsStatus status = HS_OK;
+    for (int i = 0; status == HS_OK && i < 5; i++)
+        status = bench_normal(bench, all[i], 1.0);
+    const float scale = 1.0f / sqrtf((float)heads->head_dim);
+    const HsAttentionArgs forward = { .heads = *heads, .scale = scale, .qkv = qkv, .out = out, .lse = lse };
+    const HsAttentionBackwardArgs backward = {
+        .heads = *heads, .scale = scale, .dout = dout, .qkv = qkv, .out = out, .lse = lse, .dqkv = dqkv
+    };
+    HsContext second = bench->context;
+    BenchContender contenders[] = { { .context = &bench->context, .call = call_forward, .arguments = &forward },
+                                    { .context = &second, .call = call_backward, .arguments = &backward } };
+    if (status == HS_OK)
+        status = bench_contend(bench, contenders, 2);
+    const double flops = 2.0 * (double)rows * (double)heads->sequence_length * (double)width;
+    *rates = (Rates){ flops / contenders[0].median_ms * 1e-9, 2.5 * flops / contenders[1].median_ms * 1e-9 };
+    for (int i = 0; i < 5; i++)
+        bench_release(bench, all[i]);
+    return status;
+}
+
+static void report(const Bench *bench, const HsHeads *heads, Rates own, Rates rival)
+{
+    printf("| %" PRId64 " | %" PRId64 " | %.4g | %.4g |", heads->head_dim, heads->sequence_length, own.forward,
+           own.backward);
+    if (isnan(rival.forward))
+        printf(" | | | |\n");
+    else
+        printf(" %.4g | %.4g | %.2f | %.2f |\n", rival.forward, rival.backward, own.forward / rival.forward,
+               own.backward / rival.backward);
+    fflush(stdout);
+    bench_json(bench,
+               "{\"bench\":\"attention\",\"head_dim\":%" PRId64 ",\"length\":%" PRId64 ",\"batch\":%" PRId64
+               ",\"heads\":%" PRId64 ",\"forward_tflops\":%.4g,\"backward_tflops\":%.4g}",
+               heads->head_dim, heads->sequence_length, heads->batch, heads->heads, own.forward, own.backward);
+}
+
+int main(int argc, char **argv)
+{
+    Bench bench;
+    const char *rival;
+    HsStatus status = bench_open(&bench, argc, argv, &rival);
+    if (status != HS_OK)
+        return bench_fail(&bench);
+    const Sizes *sizes = bench.tiny ? &tiny : &full;
+    printf("%s| head dim | length | forward TFLOP/s | backward TFLOP/s | PyTorch forward | PyTorch backward | forward "
+           "ratio | backward ratio |\n|---|---|---|---|---|---|---|---|\n",
+           bench_note(&bench));
+    for (int d = 0; status == HS_OK && d < sizes->head_dim_count; d++)
+        for (int l = 0; status == HS_OK && l < sizes->length_count; l++) {
+            const int64_t head_dim = sizes->head_dims[d], length = sizes->lengths[l];
+            const HsHeads heads = { .batch = sizes->tokens / length,
+                                    .sequence_length = length,
+                                    .heads = sizes->width / head_dim,
+                                    .kv_heads = sizes->width / head_dim,
+                                    .head_dim = head_dim };
+            Rates own;
+            status = measure(&bench, &heads, &own);
+            if (status == HS_OK)
+                report(&bench, &heads, own, look_up(rival, head_dim, length));
+        }
+    const int result = status == HS_OK ? 0 : bench_fail(&bench);
+    bench_close(&bench);
+    return result;
+}

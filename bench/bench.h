@@ -1,0 +1,264 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the benchmark programs share: a device by name, random tensors on it, and times by the device's own events.
+ *
+ *     PROGRAM [--device cuda|emu] [--seconds S] [--tiny] [--json FILE] [more]
+ *
+ * Contenders for the same work are timed in turn within one run (a, b, a, b, ...), so that clocks and heat favour none,
+ * and the median of the rounds counts.  Inputs are random: zeros let a GPU run faster than training ever does.  Tables
+ * go to the standard output as Markdown, the same figures as JSON lines to FILE.
+ */
+#ifndef HS_BENCH_BENCH_H
+#define HS_BENCH_BENCH_H
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "kernels/backend.h"
+
+/* Absent from a build without nvcc: then NULL. */
+#pragma weak hs_device_cuda_init
+#pragma weak hs_backend_cuda
+
+typedef struct Bench {
+    const char *program, *device_name;
+    HsDevice device;
+    HsContext context;
+    double seconds; /* for one comparison, all its contenders together */
+    bool tiny;      /* sizes for an emulator: the program is being tested, not the hardware */
+    FILE *json;
+} Bench;
+
+/* One contender: `call` runs the work once on `context`'s stream. */
+typedef struct BenchContender {
+    HsContext *context;
+    HsStatus (*call)(HsContext *context, const void *arguments);
+    const void *arguments;
+    double median_ms; /* out */
+} BenchContender;
+
+enum { BENCH_MOST_CONTENDERS = 4, BENCH_MOST_ROUNDS = 101 };
+
+static inline int bench_fail(const Bench *bench)
+{
+    fprintf(stderr, "%s: %s\n", bench->program, hs_error_message());
+    return 1;
+}
+
+/* Opens a device with a stream; products by cuBLASLt if asked for. */
+static inline HsStatus bench_device(HsDevice *device, HsContext *context, const char *name, bool cublaslt)
+{
+    const HsCudaOptions options = { .cublaslt = cublaslt };
+    *context = (HsContext){ .device = device, .threads = 1 };
+    if (strcmp(name, "emu") == 0) {
+        HS_TRY(hs_device_emu_init(device, &options));
+        context->backend = hs_backend_emu();
+    } else if (strcmp(name, "cuda") == 0 && hs_device_cuda_init) {
+        HS_TRY(hs_device_cuda_init(device, &options));
+        context->backend = hs_backend_cuda();
+    } else {
+        return hs_fail(HS_EINVAL, "no device '%s' in this build: cuda (built with nvcc) or emu", name);
+    }
+    return device->stream_create(device, &context->stream);
+}
+
+/* Reads the common options; *more is the first argument that is none of them (NULL: none). */
+static inline HsStatus bench_open(Bench *bench, int argc, char **argv, const char **more)
+{
+    *bench = (Bench){ .program = argv[0], .device_name = "emu", .seconds = 0.25 };
+    *more = NULL;
+    for (int i = 1; i < argc; i++) {
+        const bool has_value = i + 1 < argc;
+        if (strcmp(argv[i], "--tiny") == 0)
+            bench->tiny = true;
+        else if (strcmp(argv[i], "--device") == 0 && has_value)
+            bench->device_name = argv[++i];
+        else if (strcmp(argv[i], "--seconds") == 0 && has_value)
+            bench->seconds = strtod(argv[++i], NULL);
+        else if (strcmp(argv[i], "--json") == 0 && has_value) {
+            bench->json = fopen(argv[++i], "a");
+            if (bench->json == NULL)
+                return hs_fail(HS_EIO, "%s: cannot be written", argv[i]);
+        } else if (argv[i][0] != '-' && *more == NULL)
+            *more = argv[i];
+        else
+            return hs_fail(HS_EINVAL, "%s is not known; [--device NAME] [--seconds S] [--tiny] [--json FILE]", argv[i]);
+    }
+    return bench_device(&bench->device, &bench->context, bench->device_name, false);
+}
+
+static inline void bench_close(Bench *bench)
+{
+    if (bench->json)
+        fclose(bench->json);
+    hs_device_deinit(&bench->device);
+}
+
+/* A line of JSON; the format is the whole object. */
+__attribute__((format(printf, 2, 3))) static inline void bench_json(const Bench *bench, const char *format, ...)
+{
+    if (bench->json == NULL)
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    vfprintf(bench->json, format, arguments);
+    va_end(arguments);
+    fputc('\n', bench->json);
+    fflush(bench->json);
+}
+
+/* A tensor of numbers around zero with standard deviation `scale`: one random block, repeated. */
+static inline HsStatus bench_normal(Bench *bench, HsTensor *tensor, double scale)
+{
+    enum { BLOCK = 1 << 16 };
+    HsDevice *device = &bench->device;
+    const size_t bytes = hs_tensor_bytes(tensor), block = BLOCK * hs_dtype_bytes(tensor->dtype);
+    char *host = malloc(block);
+    if (host == NULL)
+        return hs_fail(HS_ENOMEM, "%zu bytes of host memory", block);
+    const HsRng rng = { .seed = 1, .site = (uint32_t)bytes };
+    for (int64_t i = 0; i < BLOCK; i++) {
+        const HsPhilox draw = hs_rng_draw(&rng, (uint64_t)i);
+        double normal[2];
+        hs_rng_normal(draw.word[0], draw.word[1], normal);
+        hs_dtype_store(tensor->dtype, host, i, scale * normal[0]);
+    }
+    HsStatus status = device->alloc(device, bytes, &tensor->data);
+    for (size_t at = 0; status == HS_OK && at < bytes; at += block)
+        status = device->copy(device, bench->context.stream, (char *)tensor->data + at, host,
+                              bytes - at < block ? bytes - at : block);
+    if (status == HS_OK)
+        status = device->stream_sync(device, bench->context.stream);
+    free(host);
+    return status;
+}
+
+/* Whole numbers in [0, below). */
+static inline HsStatus bench_indices(Bench *bench, HsTensor *tensor, int64_t below)
+{
+    HsDevice *device = &bench->device;
+    const int64_t count = hs_tensor_count(tensor);
+    int32_t *host = malloc((size_t)count * sizeof *host);
+    if (host == NULL)
+        return hs_fail(HS_ENOMEM, "%zu bytes of host memory", (size_t)count * sizeof *host);
+    const HsRng rng = { .seed = 2 };
+    for (int64_t i = 0; i < count; i++)
+        host[i] = (int32_t)(hs_rng_draw(&rng, (uint64_t)i).word[0] % (uint64_t)below);
+    HsStatus status = device->alloc(device, hs_tensor_bytes(tensor), &tensor->data);
+    if (status == HS_OK)
+        status = device->copy(device, bench->context.stream, tensor->data, host, hs_tensor_bytes(tensor));
+    if (status == HS_OK)
+        status = device->stream_sync(device, bench->context.stream);
+    free(host);
+    return status;
+}
+
+static inline void bench_release(Bench *bench, HsTensor *tensor)
+{
+    if (tensor->data)
+        bench->device.release(&bench->device, tensor->data);
+    tensor->data = NULL;
+}
+
+/* Gives `context` the workspace that a call needs, by a dry run; the caller releases context->workspace. */
+static inline HsStatus bench_workspace(BenchContender *contender)
+{
+    HsContext *context = contender->context;
+    context->workspace = NULL;
+    context->workspace_needed = 0;
+    context->flops = 0.0;
+    context->dry_run = true;
+    const HsStatus status = contender->call(context, contender->arguments);
+    context->dry_run = false;
+    context->workspace_bytes = context->workspace_needed;
+    if (status != HS_OK || context->workspace_needed == 0)
+        return status;
+    return context->device->alloc(context->device, context->workspace_needed, &context->workspace);
+}
+
+/* Milliseconds of `repeats` calls, by the device's events. */
+static inline HsStatus bench_sample(BenchContender *contender, int repeats, HsEvent *start, HsEvent *stop, double *ms)
+{
+    HsContext *context = contender->context;
+    HS_TRY(context->device->event_record(context->device, start, context->stream));
+    for (int i = 0; i < repeats; i++)
+        HS_TRY(contender->call(context, contender->arguments));
+    HS_TRY(context->device->event_record(context->device, stop, context->stream));
+    return context->device->event_elapsed_ms(context->device, start, stop, ms);
+}
+
+static inline int bench_compare_doubles(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static inline double bench_median(double *values, int count)
+{
+    qsort(values, (size_t)count, sizeof *values, bench_compare_doubles);
+    return count % 2 ? values[count / 2] : 0.5 * (values[count / 2 - 1] + values[count / 2]);
+}
+
+static inline HsStatus bench_rounds(const Bench *bench, BenchContender *contenders, int count, HsEvent *start,
+                                    HsEvent *stop)
+{
+    enum { LEAST_ROUNDS = 5, LEAST_SAMPLE_MS = 2, MOST_REPEATS = 200 };
+    double times[BENCH_MOST_CONTENDERS][BENCH_MOST_ROUNDS], total = 0.0;
+    int repeats[BENCH_MOST_CONTENDERS], rounds = 0;
+    for (int c = 0; c < count; c++) {
+        double warm = 0.0;
+        HS_TRY(bench_sample(&contenders[c], bench->tiny ? 1 : 3, start, stop, &warm));
+        HS_TRY(bench_sample(&contenders[c], 1, start, stop, &warm));
+        /* Launching costs microseconds and events resolve half of one: samples of milliseconds hide both. */
+        const double wanted = warm > 0.0 ? LEAST_SAMPLE_MS / warm + 1.0 : MOST_REPEATS;
+        repeats[c] = bench->tiny ? 1 : wanted > MOST_REPEATS ? MOST_REPEATS : (int)wanted;
+    }
+    const int least = bench->tiny ? 1 : LEAST_ROUNDS;
+    while (rounds < least || (total < 1e3 * bench->seconds && rounds < BENCH_MOST_ROUNDS && !bench->tiny)) {
+        for (int c = 0; c < count; c++) {
+            double ms = 0.0;
+            HS_TRY(bench_sample(&contenders[c], repeats[c], start, stop, &ms));
+            times[c][rounds] = ms / repeats[c];
+            total += ms;
+        }
+        rounds++;
+    }
+    for (int c = 0; c < count; c++)
+        contenders[c].median_ms = bench_median(times[c], rounds);
+    return HS_OK;
+}
+
+/* Times the contenders in turn.  Each needs its own context; workspaces are made and given back here. */
+static inline HsStatus bench_contend(const Bench *bench, BenchContender *contenders, int count)
+{
+    HsDevice *device = contenders[0].context->device;
+    HsEvent *start = NULL, *stop = NULL;
+    HsStatus status = device->event_create(device, &start);
+    if (status == HS_OK)
+        status = device->event_create(device, &stop);
+    for (int c = 0; status == HS_OK && c < count; c++)
+        status = bench_workspace(&contenders[c]);
+    if (status == HS_OK)
+        status = bench_rounds(bench, contenders, count, start, stop);
+    for (int c = 0; c < count; c++) {
+        HsContext *context = contenders[c].context;
+        if (context->workspace)
+            context->device->release(context->device, context->workspace);
+        context->workspace = NULL;
+    }
+    device->event_destroy(device, start);
+    device->event_destroy(device, stop);
+    return status;
+}
+
+/* What a GPU's program on the emulator shows is that it runs. */
+static inline const char *bench_note(const Bench *bench)
+{
+    return strcmp(bench->device_name, "emu") == 0 ? "Emulated: these figures say nothing about any hardware.\n\n" : "";
+}
+
+#endif
