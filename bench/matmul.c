@@ -140,7 +140,7 @@ int main(int argc, char **argv)
     for (int t = 0; status == HS_OK && t < count; t++) {
         context.threads = thread_counts[t];
         for (int d = 0; status == HS_OK && d < 3; d++) {
-            double peak = 1e-9 * hs_cpu_peak_flops(&context, dtypes[d]);
+            double peak = 1e-9 * hs_cpu_peak_flops(&context, dtypes[d], false);
             printf("\n%s, %s, threads %d: peak %.1f GFLOP/s\n", hs_backend_cpu_isa(), hs_dtype_name(dtypes[d]),
                    context.threads, peak);
             for (int s = 0; status == HS_OK && s < SHAPE_COUNT; s++)

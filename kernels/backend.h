@@ -25,8 +25,8 @@ typedef struct HsBackend {
     } workspace;
     /* Bytes of a packed k x n right operand; 0: this backend does not pack. */
     size_t (*packed_bytes)(const HsContext *context, HsDtype dtype, int64_t k, int64_t n);
-    /* Measured peak of products of `dtype` in operations a second; NULL or 0: unknown. */
-    double (*peak_flops)(const HsContext *context, HsDtype dtype);
+    /* Measured peak of products of `dtype` (tf32: of f32 rounded to it) in operations a second; NULL or 0: unknown. */
+    double (*peak_flops)(const HsContext *context, HsDtype dtype, bool tf32);
 } HsBackend;
 
 /* Everything an operation runs in.  One per trainer; not shared between threads. */

@@ -294,7 +294,8 @@ static HsStatus create(HsTrainer *trainer, const char *folder)
     HS_TRY(hs_model_refresh(&trainer->model, &trainer->engine.context, true));
     const HsContext *context = &trainer->engine.context;
     if (context->backend->peak_flops)
-        trainer->peak_flops = context->backend->peak_flops(context, trainer->precision.forward.a);
+        trainer->peak_flops =
+            context->backend->peak_flops(context, trainer->precision.forward.a, trainer->precision.forward.tf32);
     trainer->flops_per_token = hs_model_flops_per_token(&trainer->model, config->training.max_length);
     describe(trainer);
     return create_stream_and_metrics(trainer);

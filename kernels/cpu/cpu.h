@@ -26,7 +26,7 @@ const char *hs_backend_cpu_isa_name(int index);
 
 /* Floating-point operations a second of the chosen instruction set's multiply-add for products of `dtype`, on all of
  * the context's threads, measured now; 0 when there is no probe for it. */
-double hs_cpu_peak_flops(const HsContext *context, HsDtype dtype);
+double hs_cpu_peak_flops(const HsContext *context, HsDtype dtype, bool tf32);
 
 /* How many threads to start for `tasks` independent pieces of work: never more than there is work for. */
 static inline int hs_cpu_threads(const HsContext *context, int64_t tasks)

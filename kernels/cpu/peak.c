@@ -61,8 +61,9 @@ static const struct {
     { "avx2", HS_F16, probe_f32_256, 16 },
 };
 
-double hs_cpu_peak_flops(const HsContext *context, HsDtype dtype)
+double hs_cpu_peak_flops(const HsContext *context, HsDtype dtype, bool tf32)
 {
+    (void)tf32;
     const char *isa = hs_backend_cpu_isa();
     const int threads = hs_cpu_thread_slots(context);
     double best = 0;
@@ -80,8 +81,9 @@ double hs_cpu_peak_flops(const HsContext *context, HsDtype dtype)
     return best;
 }
 #else
-double hs_cpu_peak_flops(const HsContext *context, HsDtype dtype)
+double hs_cpu_peak_flops(const HsContext *context, HsDtype dtype, bool tf32)
 {
+    (void)tf32;
     (void)context, (void)dtype;
     return 0;
 }

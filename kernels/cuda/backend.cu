@@ -2,7 +2,7 @@
  *
  * The backend's table.  It has no operation of any other backend to fall back on: each row is a kernel of this folder.
  */
-#include "kernels/cuda/platform.cuh"
+#include "kernels/cuda/peak.cuh"
 
 namespace HS_CUDA_NAMESPACE
 {
@@ -16,6 +16,7 @@ static HsBackend make_backend(const char *name)
     backend.workspace.op_name = workspace::op_name;
     HS_OPS(HS_CUDA_ROW)
 #undef HS_CUDA_ROW
+    backend.peak_flops = peak_flops;
     return backend;
 }
 

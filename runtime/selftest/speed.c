@@ -138,7 +138,7 @@ HsStatus hs_speed_limit(HsSpeedLimits *limits, HsContext *context, bool arithmet
 {
     if (arithmetic && !limits->knows_flops[dtype]) {
         limits->knows_flops[dtype] = true;
-        limits->flops[dtype] = context->backend->peak_flops ? context->backend->peak_flops(context, dtype) : 0.0;
+        limits->flops[dtype] = context->backend->peak_flops ? context->backend->peak_flops(context, dtype, false) : 0.0;
     }
     /* Cases are not enlarged on the host, whose caches would make its memory look slow. */
     if (!arithmetic && limits->bytes == 0.0 && !context->device->host_accessible)

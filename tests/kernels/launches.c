@@ -153,6 +153,13 @@ static HsStatus launch_models(HsContext *context)
     return HS_OK;
 }
 
+/* The probes of the device's peak. */
+static void launch_probes(HsContext *context)
+{
+    for (int d = 0; d < HS_COUNT_OF(modes); d++)
+        (void)context->backend->peak_flops(context, modes[d].dtype, modes[d].tf32);
+}
+
 /* Copies between memory that is not there. */
 static HsStatus skip_copy(HsDevice *device, HsStream *stream, void *destination, const void *source, size_t bytes)
 {
@@ -180,6 +187,8 @@ int main(void)
     }
     if (status == HS_OK)
         status = launch_models(&context);
+    if (status == HS_OK)
+        launch_probes(&context);
     if (status != HS_OK)
         fprintf(stderr, "launches: %s\n", hs_error_message());
     return status != HS_OK;
