@@ -187,7 +187,7 @@ static HsStatus open_named(HsEngine *engine, const HsEngineOptions *options)
     if (status == HS_ECONFIG)
         return status;
     if (status != HS_OK)
-        return hs_error_prefix(status, "device: %s is not to be had here (auto takes the CPU then)", options->device);
+        return hs_error_prefix(status, "device: %s cannot be used (auto would take the CPU)", options->device);
     append_reason(engine, "as configured");
     return HS_OK;
 }
