@@ -202,7 +202,7 @@ ubsan: ## the tests under UndefinedBehaviorSanitizer
 	+$(MAKE) BUILD=build/ubsan OPTIMIZE=-O1 SANITIZE="-fsanitize=undefined -fno-sanitize-recover=all" run-tests
 
 .PHONY: check check-format check-deps check-size check-docs format
-check: check-format check-deps check-size check-docs ## format, folder dependencies, file sizes, generated documents
+check: check-format check-deps check-size check-docs $(if $(NVCC),check-kernels) ## format, folder dependencies, file sizes, generated documents, kernels
 check-format:
 	@clang-format --dry-run -Werror $(C_FILES)
 check-deps: ## arrows between folders point one way; each outside library lives in one file
