@@ -12,11 +12,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <omp.h>
 
+#include "kernels/base/clock.h"
 #include "kernels/cpu/cpu.h"
 
 static const int64_t shapes[][3] = {
@@ -24,13 +24,6 @@ static const int64_t shapes[][3] = {
     { 1024, 768, 3072 }, { 1024, 2304, 768 }, { 1024, 50304, 768 },
 };
 enum { SHAPE_COUNT = sizeof shapes / sizeof *shapes, MOST_RUNS = 200 };
-
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 static void *allocate(size_t bytes)
 {
@@ -74,9 +67,9 @@ static HsStatus measure(HsContext *context, const char *pass, const HsMatmulArgs
     int runs = 0;
     HsStatus status = context->backend->matmul(context, args);
     while (status == HS_OK && runs < MOST_RUNS && (runs < 5 || total < 0.2)) {
-        double start = seconds();
+        double start = hs_clock_s();
         status = context->backend->matmul(context, args);
-        times[runs] = seconds() - start;
+        times[runs] = hs_clock_s() - start;
         total += times[runs++];
     }
     free(context->workspace);

@@ -16,22 +16,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <omp.h>
 
+#include "kernels/base/clock.h"
 #include "kernels/cpu/cpu.h"
 
 /* 64 MiB a tensor in f32: far beyond every cache. */
 enum { COUNT = 1 << 24, LEAST_RUNS = 5, MOST_RUNS = 100 };
-
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 /* Every tensor that some operation needs. */
 enum { GRAD, M, V, MASTER, WEIGHT, IMPORTANCE, ANCHOR, PATH, TENSOR_COUNT };
@@ -157,9 +150,9 @@ static HsStatus shortest_run(HsContext *context, const HsTensor *tensors, int ro
     *shortest = 1e9;
     HS_TRY(rows[row].call(context, tensors, rows[row].guard));
     for (int run = 0; run < MOST_RUNS && (run < LEAST_RUNS || total < 0.5); run++) {
-        const double start = seconds();
+        const double start = hs_clock_s();
         HS_TRY(rows[row].call(context, tensors, rows[row].guard));
-        const double taken = seconds() - start;
+        const double taken = hs_clock_s() - start;
         total += taken;
         *shortest = taken < *shortest ? taken : *shortest;
     }
@@ -200,9 +193,9 @@ static double bandwidth(int threads, const HsTensor *tensors)
     for (int kind = 0; kind < 3; kind++) {
         double total = 0, most = 0;
         for (int run = 0; run < MOST_RUNS && (run < LEAST_RUNS || total < 0.5); run++) {
-            const double start = seconds();
+            const double start = hs_clock_s();
             const int bytes = stream_loop(kind, threads, tensors[IMPORTANCE].data, tensors[PATH].data, tensors[M].data);
-            const double taken = seconds() - start, rate = (double)bytes * COUNT / taken;
+            const double taken = hs_clock_s() - start, rate = (double)bytes * COUNT / taken;
             total += taken;
             most = rate > most ? rate : most;
         }

@@ -3,16 +3,8 @@
  * Validation: windows spread evenly over the validation stream, the same ones every time, dropout off.
  */
 #include <math.h>
-#include <time.h>
 
 #include "runtime/trainer.h"
-
-double hs_clock_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 HsStatus hs_evaluate(HsPlan *plan, HsContext *context, const HsDataset *dataset, int64_t windows, int32_t *tokens,
                      int32_t *targets, double *mean_loss)

@@ -13,6 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "kernels/base/clock.h"
 #include "kernels/base/log.h"
 
 #define REDRAW_INTERVAL_S 0.1
@@ -21,13 +22,6 @@ enum { BAR_CELLS = 10, DEFAULT_COLUMNS = 80, LINE_BYTES = 512 };
 
 static HsProgress *active;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a loader thread may log while the bar is drawn */
-
-static double now_s(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 static int terminal_columns(void)
 {
@@ -154,7 +148,7 @@ void hs_progress_update(HsProgress *progress, const HsProgressView *view)
 {
     pthread_mutex_lock(&lock);
     progress->view = *view;
-    double now = now_s();
+    double now = hs_clock_s();
     bool last = view->step >= progress->total_steps;
     if (progress->bar && (progress->drawn_at_s < 0 || last || now - progress->drawn_at_s >= REDRAW_INTERVAL_S)) {
         progress->drawn_at_s = now;

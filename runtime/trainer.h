@@ -14,6 +14,7 @@
 #ifndef HS_RUNTIME_TRAINER_H
 #define HS_RUNTIME_TRAINER_H
 
+#include "kernels/base/clock.h"
 #include "optim/continual.h"
 #include "runtime/checkpoint.h"
 #include "runtime/data/stream.h"
@@ -163,7 +164,5 @@ HsStatus hs_evaluate(HsPlan *plan, HsContext *context, const HsDataset *dataset,
  * starts from end-of-text or a newline. */
 HsStatus hs_generate_text(HsModel *model, HsContext *context, const HsTokenizer *tokenizer, const char *prompt,
                           int64_t count, const HsSampling *sampling, FILE *out);
-
-double hs_clock_s(void); /* monotonic seconds */
 
 #endif

@@ -12,9 +12,6 @@ document=kernels/cuda/KERNELS.md
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# Kernels that may spill: a pattern, and why.
-may_spill='
-'
 # Kernels that live from the tensor cores: pattern, then the opcodes that their machine code must hold.  Of tf32, ldmatrix
 # can read an operand only where k is contiguous; the exact kernels (f32) multiply on the general cores.
 needs='
@@ -124,7 +121,6 @@ nvcc_version() {
 } | readable >"$work/facts"
 {
     cat "$work/facts"
-    awk 'NF { print "spills", $1 }' <<<"$may_spill"
     awk 'NF { print "needs", $0 }' <<<"$needs"
 } | awk -v table="$work/rows" -v families="$work/families" -f tests/kernels/occupancy.awk -f tests/kernels/tables.awk | sort >"$work/complaints"
 table >"$work/document"
@@ -136,4 +132,4 @@ elif grep -qF "$(nvcc_version)." "$document" 2>/dev/null; then
 fi
 cat "$work/complaints"
 [ ! -s "$work/complaints" ]
-echo "check-kernels: $(wc -l <"$work/rows") kernels, no spills beyond the excused"
+echo "check-kernels: $(wc -l <"$work/rows") kernels, no spills"

@@ -4,19 +4,12 @@
  * them, on every thread at once.  Takes some tens of milliseconds.
  */
 #include <string.h>
-#include <time.h>
 
+#include "kernels/base/clock.h"
 #include "kernels/cpu/cpu.h"
 
 /* Fourteen independent chains hide the latency of one or two multiply-adds a cycle. */
 #if defined(__x86_64__)
-static double seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
-
 #define CHAINS(instruction, r)                                                                                      \
     __asm__ volatile(instruction                                                                                    \
                      " %%" r "15, %%" r "14, %%" r "0\n\t" instruction " %%" r "15, %%" r "14, %%" r                \
@@ -71,10 +64,10 @@ double hs_cpu_peak_flops(const HsContext *context, HsDtype dtype, bool tf32)
         if (strcmp(probes[row].isa, isa) != 0 || probes[row].dtype != dtype)
             continue;
         for (int repeat = 0; repeat < REPEATS; repeat++) {
-            double start = seconds();
+            double start = hs_clock_s();
 #pragma omp parallel num_threads(threads)
             probes[row].probe();
-            double rate = probes[row].flops * CHAIN_COUNT * PROBE_STEPS * threads / (seconds() - start);
+            double rate = probes[row].flops * CHAIN_COUNT * PROBE_STEPS * threads / (hs_clock_s() - start);
             best = rate > best ? rate : best;
         }
     }

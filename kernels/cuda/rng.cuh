@@ -39,12 +39,6 @@ HS_DEVICE float rng_uniform(uint32_t bits)
     return (float)(bits >> 8) * 0x1p-24f;
 }
 
-/* Dropout's rule: element e is kept when its uniform number is at least the probability. */
-HS_DEVICE bool dropout_keeps(const HsRng &rng, uint64_t element, float probability)
-{
-    return rng_uniform(rng_word(rng_draw(rng, element / 4), (int)(element % 4))) >= probability;
-}
-
 } // namespace HS_CUDA_NAMESPACE
 
 #endif

@@ -9,18 +9,12 @@
 #include "runtime/selftest/speed.h"
 
 #include <math.h>
-#include <time.h>
+
+#include "kernels/base/clock.h"
 
 enum { RUNS = 1000, QUEUED_RUNS = 10, OWN_MEMORY_FACTOR = 8 };
 static const double speed_seconds = 0.2;
 static const size_t copied_bytes = (size_t)128 << 20;
-
-static double seconds_now(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 HsCase hs_speed_case(const HsOpTest *test, const HsDevice *device)
 {
@@ -44,10 +38,10 @@ typedef struct Work {
 static HsStatus time_on_host(const Work *work, double *seconds)
 {
     HsDevice *device = work->context->device;
-    const double start = seconds_now();
+    const double start = hs_clock_s();
     HS_TRY(work->run(work->user, work->context));
     HS_TRY(device->stream_sync(device, work->context->stream));
-    *seconds = seconds_now() - start;
+    *seconds = hs_clock_s() - start;
     return HS_OK;
 }
 

@@ -3,7 +3,6 @@
 #     report SOURCE ARCHITECTURE REGISTERS STATIC_SHARED STACK SPILL_STORES SPILL_LOADS NAME
 #     code INSTRUCTIONS HMMA LDSM LDGSTS STL LDL NAME
 #     launch KIB THREADS DYNAMIC_SHARED NAME     on a device whose blocks may have so much shared memory
-#     spills PATTERN          kernels that may spill
 #     needs PATTERN OPCODES   kernels whose machine code must hold these
 # and writes the rows of the two tables of KERNELS.md to `families` and `table`, complaints to the standard output.  NAME is
 # the rest of the line.
@@ -48,17 +47,12 @@ $1 == "launch" {
         dynamic_shared[name, $2] = $4
     }
 }
-$1 == "spills" { may_spill[$2] = 1 }
 $1 == "needs" { needs[$2] = rest(3) }
 
-function check(name,    pattern, excused, opcodes, n, i) {
-    excused = 0
-    for (pattern in may_spill)
-        if (name ~ pattern)
-            excused = 1
-    if (!excused && spilled[name] > 0)
+function check(name,    pattern, opcodes, n, i) {
+    if (spilled[name] > 0)
         complain(name, spilled[name] " bytes of registers are spilled")
-    if (!excused && found[name, "STL"] > 0)
+    if (found[name, "STL"] > 0)
         complain(name, found[name, "STL"] " stores to local memory")
     if (!(name in coded))
         complain(name, "no machine code for sm_80 was found")
