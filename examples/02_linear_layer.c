@@ -41,7 +41,7 @@ static HsStatus layer_create(Layer *layer, HsDevice *device, HsDtype dtype)
     enum { COUNT = sizeof tensors / sizeof tensors[0] };
     size_t offsets[COUNT];
     /* Reserve everything, allocate once, then turn offsets into pointers: how the trainer plans its memory too. */
-    hs_arena_init(&layer->arena, device, "the layer's tensors");
+    hs_arena_init(&layer->arena, device, HS_MEMORY_WEIGHTS);
     for (int i = 0; i < COUNT; i++)
         offsets[i] = hs_arena_reserve(&layer->arena, hs_tensor_bytes(&tensors[i].shape));
     HS_TRY(hs_arena_commit(&layer->arena));

@@ -27,7 +27,31 @@ typedef struct HsBackend {
     size_t (*packed_bytes)(const HsContext *context, HsDtype dtype, int64_t k, int64_t n);
     /* Measured peak of products of `dtype` (tf32: of f32 rounded to it) in operations a second; NULL or 0: unknown. */
     double (*peak_flops)(const HsContext *context, HsDtype dtype, bool tf32);
+    /* Measured peak of moving memory that no cache holds, in bytes read or written a second; NULL or 0: unknown. */
+    double (*peak_bytes)(const HsContext *context);
 } HsBackend;
+
+/* Named, nested stretches of work, for profilers, traces and the split of a step's time. */
+typedef enum HsRangeKind {
+    HS_RANGE_STEP, /* one optimizer step, from batch to weights */
+    HS_RANGE_DATA, /* the host waits for a batch: host time only */
+    HS_RANGE_FORWARD,
+    HS_RANGE_HEAD, /* the last layer: logits, loss, and their gradients in one pass */
+    HS_RANGE_RECOMPUTE,
+    HS_RANGE_BACKWARD,
+    HS_RANGE_UPDATE,   /* norms, decisions, the optimizer's pass */
+    HS_RANGE_STRATEGY, /* what continual learning does beside them */
+    HS_RANGE_PACK,     /* weights are packed for the next step */
+    HS_RANGE_LAYER,    /* inside the passes: a step of the model's table */
+    HS_RANGE_OPERATION /* inside a layer: an operation of ops.h */
+} HsRangeKind;
+
+/* Told of every range as its work is enqueued. */
+typedef struct HsObserver HsObserver;
+struct HsObserver {
+    void (*begin)(HsObserver *observer, HsContext *context, HsRangeKind kind, const char *name);
+    void (*end)(HsObserver *observer, HsContext *context);
+};
 
 /* Everything an operation runs in.  One per trainer; not shared between threads. */
 struct HsContext {
@@ -40,8 +64,26 @@ struct HsContext {
     /* Dry run: hs_op_* checks shapes and records the largest workspace, and runs nothing (data may be NULL). */
     bool dry_run;
     size_t workspace_needed;
-    double flops; /* counted in dry runs: 2 M N K per product, 4 N T H D / 2 per causal attention, ... */
+    double flops;         /* counted in dry runs: 2 M N K per product, 4 N T H D / 2 per causal attention, ... */
+    HsObserver *observer; /* NULL: nobody listens */
 };
+
+/* Ranges nest; each begin has its end, also after a failure.  Operations are the dispatcher's. */
+static inline void hs_range_begin(HsContext *context, HsRangeKind kind, const char *name)
+{
+    if (context->device->range_push)
+        context->device->range_push(context->device, name);
+    if (context->observer)
+        context->observer->begin(context->observer, context, kind, name);
+}
+
+static inline void hs_range_end(HsContext *context)
+{
+    if (context->device->range_pop)
+        context->device->range_pop(context->device);
+    if (context->observer)
+        context->observer->end(context->observer, context);
+}
 
 /* The checked entry points: HsStatus hs_op_matmul(HsContext *, const HsMatmulArgs *), ... */
 #define HS_OP_PROTOTYPE(name, Args, formula) HsStatus hs_op_##name(HsContext *context, const Args *args);

@@ -79,7 +79,12 @@ static HsStatus require_workspace(const HsContext *context, const char *op, size
         }                                                                                       \
         HS_TRY(require_workspace(context, #op, needed));                                        \
         assert(backend->op != NULL);                                                            \
-        return backend->op(context, args);                                                      \
+        if (!context->observer)                                                                 \
+            return backend->op(context, args);                                                  \
+        context->observer->begin(context->observer, context, HS_RANGE_OPERATION, #op);          \
+        const HsStatus status = backend->op(context, args);                                     \
+        context->observer->end(context->observer, context);                                     \
+        return status;                                                                          \
     }
 HS_OPS(HS_OP_ENTRY)
 

@@ -22,7 +22,7 @@ int hs_agem_tensors(const HsContinualConfig *config)
 
 HsStatus hs_agem_create(HsContinual *continual)
 {
-    return hs_family_create(continual, false, "agem.reference", &continual->reference);
+    return hs_family_create(continual, HS_MEMORY_REFERENCE, "agem.reference", &continual->reference);
 }
 
 HsStatus hs_continual_take_reference(HsContinual *continual, HsContext *context)

@@ -10,6 +10,8 @@
 /* One f32 tensor a parameter (data NULL for spans without one), in one device block. */
 typedef struct HsFamily {
     void *block;
+    size_t bytes;
+    HsMemoryCategory category;
     HsTensor *tensors; /* [span_count]; rank 0: this span has none */
 } HsFamily;
 
@@ -47,8 +49,8 @@ struct HsContinual {
 size_t hs_family_bytes(const HsSpan *spans, int count, bool excludable);
 /* Bytes of device_values. */
 size_t hs_continual_value_bytes(int span_count);
-/* Filled with zeros. */
-HsStatus hs_family_create(HsContinual *continual, bool excludable, const char *what, HsFamily *family);
+/* Filled with zeros.  Spans marked excluded get none of HS_MEMORY_PENALTY. */
+HsStatus hs_family_create(HsContinual *continual, HsMemoryCategory category, const char *what, HsFamily *family);
 void hs_family_destroy(HsContinual *continual, HsFamily *family);
 HsStatus hs_family_visit(HsContinual *continual, HsFamily *family, const char *name, const HsStateVisitor *visitor);
 /* Copies the parameters (master where there is one, else weight) into a family. */

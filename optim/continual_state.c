@@ -36,9 +36,7 @@ static HsStatus create_values(HsContinual *continual)
 {
     const size_t spans = (size_t)continual->span_count, bytes = hs_continual_value_bytes(continual->span_count);
     void *block = NULL;
-    HsStatus status = continual->device->alloc(continual->device, bytes, &block);
-    if (status != HS_OK)
-        return hs_error_prefix(status, "continual learning, sums");
+    HS_TRY(hs_memory_alloc(continual->device, HS_MEMORY_STATISTICS, bytes, &block));
     continual->device_values = block;
     continual->device_offset = continual->device_values + VALUES_PER_SPAN * spans;
     continual->host_values = malloc(bytes);
@@ -89,8 +87,8 @@ void hs_continual_destroy(HsContinual *continual)
                              &continual->group_start, &continual->window_start, &continual->reference };
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++)
         hs_family_destroy(continual, families[i]);
-    if (continual->device_values)
-        continual->device->release(continual->device, continual->device_values);
+    hs_memory_release(continual->device, HS_MEMORY_STATISTICS, hs_continual_value_bytes(continual->span_count),
+                      continual->device_values);
     free(continual->host_values);
     free(continual->arguments);
     free(continual->stats.tensors);

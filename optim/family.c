@@ -32,15 +32,16 @@ size_t hs_family_bytes(const HsSpan *spans, int count, bool excludable)
     return bytes;
 }
 
-HsStatus hs_family_create(HsContinual *continual, bool excludable, const char *what, HsFamily *family)
+HsStatus hs_family_create(HsContinual *continual, HsMemoryCategory category, const char *what, HsFamily *family)
 {
     HsDevice *device = continual->device;
+    const bool excludable = category == HS_MEMORY_PENALTY;
     const size_t bytes = hs_family_bytes(continual->spans, continual->span_count, excludable);
-    *family = (HsFamily){ 0 };
+    *family = (HsFamily){ .category = category, .bytes = bytes };
     family->tensors = calloc((size_t)continual->span_count + 1, sizeof *family->tensors);
     if (!family->tensors)
         return hs_fail(HS_ENOMEM, "%s: the list of %d tensors", what, continual->span_count);
-    HsStatus status = device->alloc(device, bytes, &family->block);
+    HsStatus status = hs_memory_alloc(device, category, bytes, &family->block);
     if (status != HS_OK) {
         hs_family_destroy(continual, family);
         return hs_error_prefix(status, "%s, one f32 a parameter", what);
@@ -67,8 +68,7 @@ failed:
 
 void hs_family_destroy(HsContinual *continual, HsFamily *family)
 {
-    if (family->block)
-        continual->device->release(continual->device, family->block);
+    hs_memory_release(continual->device, family->category, family->bytes, family->block);
     free(family->tensors);
     *family = (HsFamily){ 0 };
 }

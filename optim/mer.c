@@ -91,9 +91,9 @@ int hs_mer_tensors(const HsContinualConfig *config)
 
 HsStatus hs_mer_create(HsContinual *continual)
 {
-    HS_TRY(hs_family_create(continual, false, "mer.group_start", &continual->group_start));
+    HS_TRY(hs_family_create(continual, HS_MEMORY_SNAPSHOTS, "mer.group_start", &continual->group_start));
     if (has_two_snapshots(&continual->config))
-        HS_TRY(hs_family_create(continual, false, "mer.window_start", &continual->window_start));
+        HS_TRY(hs_family_create(continual, HS_MEMORY_SNAPSHOTS, "mer.window_start", &continual->window_start));
     return HS_OK;
 }
 

@@ -95,7 +95,7 @@ HsStatus hs_penalty_create(HsContinual *continual)
     };
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
         if (wanted[i].name)
-            HS_TRY(hs_family_create(continual, true, wanted[i].name, wanted[i].family));
+            HS_TRY(hs_family_create(continual, HS_MEMORY_PENALTY, wanted[i].name, wanted[i].family));
     if (row->importance) {
         continual->stats.tensors = calloc((size_t)protected_spans, sizeof *continual->stats.tensors);
         if (!continual->stats.tensors)

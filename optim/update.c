@@ -128,9 +128,8 @@ HsStatus hs_optimizer_init(HsOptimizer *optimizer, HsDevice *device, const HsOpt
     for (int i = 0; i < RECORDS; i++)
         offsets[i + 1] = offsets[i] + (record_bytes[i] + ALIGNMENT_BYTES - 1) / ALIGNMENT_BYTES * ALIGNMENT_BYTES;
     void *block = NULL;
-    HsStatus status = device->alloc(device, offsets[RECORDS] + statistics, &block);
-    if (status != HS_OK)
-        return hs_error_prefix(status, "optimizer scalars");
+    optimizer->block_bytes = offsets[RECORDS] + statistics;
+    HS_TRY(hs_memory_alloc(device, HS_MEMORY_STATISTICS, optimizer->block_bytes, &block));
     unsigned char *bytes = block;
     optimizer->scalars = block;
     optimizer->gradient_scales = (float *)(bytes + offsets[1]);
@@ -151,7 +150,7 @@ HsStatus hs_optimizer_init(HsOptimizer *optimizer, HsDevice *device, const HsOpt
 void hs_optimizer_deinit(HsOptimizer *optimizer)
 {
     if (optimizer->scalars)
-        optimizer->device->release(optimizer->device, optimizer->scalars);
+        hs_memory_release(optimizer->device, HS_MEMORY_STATISTICS, optimizer->block_bytes, optimizer->scalars);
     free(optimizer->gradients);
     optimizer->scalars = NULL;
     optimizer->gradients = NULL;

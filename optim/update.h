@@ -58,6 +58,7 @@ typedef struct HsOptimizer {
     float *gradient_scales; /* [2], see HsBeginStepArgs */
     /* private: device scalars and per-span statistics, allocated once by init */
     HsStepScalars *scalars;
+    size_t block_bytes;
     double *sum_squares;
     int64_t *nonfinite;
     HsTensor *gradients;

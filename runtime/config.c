@@ -217,8 +217,7 @@ static HsStatus find_override(const HsConfig *config, const char *dotted, const 
     return unknown_key(NULL, &nowhere, dotted);
 }
 
-/* "section.key=value" */
-static HsStatus apply_override(HsConfig *config, const char *text)
+HsStatus hs_config_override(HsConfig *config, const char *text)
 {
     const char *equals = strchr(text, '=');
     if (!equals || equals == text)
@@ -270,7 +269,7 @@ static HsStatus parse_into(HsConfig *config, const char *name, const char *text,
         HS_TRY(status);
     }
     for (int i = 0; i < override_count; i++)
-        HS_TRY(apply_override(config, overrides[i]));
+        HS_TRY(hs_config_override(config, overrides[i]));
     return hs_config_check(config);
 }
 

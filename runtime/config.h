@@ -54,6 +54,9 @@ HsStatus hs_config_load(HsConfig *config, const char *path, int override_count, 
 HsStatus hs_config_parse(HsConfig *config, const char *name, const char *text, size_t length, int override_count,
                          const char *const *overrides);
 
+/* One "section.key=value" more, as load takes them; relations between keys are not checked again. */
+HsStatus hs_config_override(HsConfig *config, const char *text);
+
 void hs_config_deinit(HsConfig *config);
 
 /* Was "section.key" (or a top-level "key") given by the user? */
@@ -65,6 +68,12 @@ HsStatus hs_config_print(const HsConfig *config, FILE *stream, bool with_docs);
 /* The dotted keys whose values differ (at most `limit`, comma separated) -> message; returns how many differ.
  * `ignored` is a NULL-terminated list of dotted keys or "section." prefixes that need not match. */
 int hs_config_differences(const HsConfig *a, const HsConfig *b, const char *const *ignored, char *buffer, size_t size);
+
+/* logging.trace as step numbers, counted from 1; first is 0 when nothing is traced. */
+typedef struct HsTraceSteps {
+    int64_t first, last;
+} HsTraceSteps;
+HsTraceSteps hs_config_trace_steps(const HsConfig *config);
 
 /* The Markdown reference (configs/REFERENCE.md) and the key part of --help. */
 HsStatus hs_config_write_reference(FILE *stream);

@@ -129,6 +129,42 @@ static HsStatus check_kernels(const HsConfig *config)
     return HS_OK;
 }
 
+/* "10-12", or "10" for one step. */
+static bool read_steps(const char *text, HsTraceSteps *steps)
+{
+    int used = -1;
+    long long first = 0, last = 0;
+    if (sscanf(text, "%lld-%lld%n", &first, &last, &used) != 2 || text[used] != '\0') {
+        used = -1;
+        if (sscanf(text, "%lld%n", &first, &used) != 1 || text[used] != '\0')
+            return false;
+        last = first;
+    }
+    *steps = (HsTraceSteps){ first, last };
+    return first >= 1 && last >= first;
+}
+
+HsTraceSteps hs_config_trace_steps(const HsConfig *config)
+{
+    HsTraceSteps steps;
+    return read_steps(config->logging.trace, &steps) ? steps : (HsTraceSteps){ 0 };
+}
+
+static HsStatus check_observation(const HsConfig *config)
+{
+    HsTraceSteps steps;
+    if (config->logging.trace[0] != '\0' && !read_steps(config->logging.trace, &steps))
+        return relation_fail(config, "logging.trace", NULL,
+                             "logging.trace must be a range of steps such as 10-12, counted from 1 (got %.40s)",
+                             config->logging.trace);
+    const int64_t at_once = config->memory.micro_batch;
+    if (at_once > 0 && config->training.batch_size % at_once != 0)
+        return relation_fail(config, "memory.micro_batch", "batch_size",
+                             "batch_size (%lld) must be a multiple of memory.micro_batch (%lld)",
+                             (long long)config->training.batch_size, (long long)at_once);
+    return HS_OK;
+}
+
 /* Keys that one family reads and the other would pass over in silence. */
 static HsStatus check_family(const HsConfig *config)
 {
@@ -253,6 +289,7 @@ HsStatus hs_config_check(HsConfig *config)
     HS_TRY(check_schedule(config));
     HS_TRY(check_precision(config));
     HS_TRY(check_kernels(config));
+    HS_TRY(check_observation(config));
     HS_TRY(check_model(config));
     if (is(config->tokenizer.kind, "bpe") && config->tokenizer.path[0] == '\0')
         return relation_fail(config, "tokenizer.kind", NULL,

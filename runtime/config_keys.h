@@ -130,11 +130,19 @@
     X(S, REAL, min_learning_rate, 0, 0, 1000, NULL, "", "where the decay ends")                                     \
     X(S, REAL, wsd_decay_fraction, 0.2, 0, 1, NULL, "fraction", "wsd: the last part, in which the rate falls")
 
-#define HS_KEYS_MEMORY(X, S)                                                                       \
-    X(S, STRING, recompute, "none", 0, 0, "none|attention|mlp|block", "",                          \
-      "what backward computes again instead of keeping")                                           \
-    X(S, INT, recompute_every, 1, 1, 1024, NULL, "blocks", "apply the policy to every N-th block") \
-    X(S, INT, head_chunk, 256, 1, 1048576, NULL, "tokens", "rows of logits that exist at a time")
+#define HS_KEYS_MEMORY(X, S)                                                                                       \
+    X(S, STRING, recompute, "none", 0, 0, "none|attention|mlp|block", "",                                          \
+      "what backward computes again instead of keeping")                                                           \
+    X(S, INT, recompute_every, 1, 1, 1024, NULL, "blocks", "apply the policy to every N-th block")                 \
+    X(S, INT, head_chunk, 256, 1, 1048576, NULL, "tokens", "rows of logits that exist at a time")                  \
+    X(S, INT, micro_batch, 0, 0, 1048576, NULL, "sequences",                                                       \
+      "how many sequences of batch_size go through the model at a time; 0: all. Fewer need less memory for "       \
+      "activations; the effective batch, the order of the data and MER's steps stay")                              \
+    X(S, BOOL, auto_fit, false, 0, 1, NULL, "",                                                                    \
+      "where the plan exceeds target_gpu_util, take the fastest micro_batch, recompute and gradients that fit")    \
+    X(S, REAL, pressure, 0.97, 0, 1, NULL, "fraction",                                                             \
+      "when this share of the device's memory is in use, by whomever, micro_batch is halved at the next step; 0: " \
+      "never")
 
 #define HS_KEYS_KERNELS(X, S)                                                                                    \
     X(S, STRING, matmul, "native", 0, 0, "native|cublaslt", "",                                                  \
@@ -142,10 +150,15 @@
     X(S, BOOL, sync_launch, false, 0, 1, NULL, "", "wait after every kernel, so that an error names the kernel") \
     X(S, BOOL, cuda_graph, false, 0, 1, NULL, "", "record an optimizer step once and replay it (cuda, emu); same bits")
 
-#define HS_KEYS_LOGGING(X, S)                                                                                \
-    X(S, INT, every, 10, 1, HS_NO_BOUND, NULL, "optimizer steps", "print and record a step line this often") \
-    X(S, BOOL, tensorboard, true, 0, 1, NULL, "", "write TensorBoard event files")                           \
-    X(S, STRING, progress, "auto", 0, 0, "auto|bar|lines|none", "", "auto: a bar on a terminal, lines elsewhere")
+#define HS_KEYS_LOGGING(X, S)                                                                                      \
+    X(S, INT, every, 10, 1, HS_NO_BOUND, NULL, "optimizer steps", "print and record a step line this often")       \
+    X(S, BOOL, tensorboard, true, 0, 1, NULL, "", "write TensorBoard event files")                                 \
+    X(S, STRING, progress, "auto", 0, 0, "auto|bar|lines|none", "", "auto: a bar on a terminal, lines elsewhere")  \
+    X(S, STRING, trace, "", 0, 0, NULL, "optimizer steps",                                                         \
+      "10-12: write operations and memory of these steps to trace.json, which chrome://tracing and Perfetto show") \
+    X(S, REAL, device_seconds, 1, 0, 86400, NULL, "seconds",                                                       \
+      "sample the device's and the process's memory, utilisation, power and temperature this often, for "          \
+      "device.jsonl and memory.pressure; 0: never")
 
 #define HS_KEYS_EVALUATION(X, S)                                                                               \
     X(S, INT, every, 200, 0, HS_NO_BOUND, NULL, "optimizer steps", "evaluate this often; 0: only at the end")  \

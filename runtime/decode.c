@@ -36,7 +36,7 @@ static HsStatus place_caches(HsDecoder *decoder, HsContext *context)
         NULL, model->precision.activation, 3, { 1, decoder->max_tokens, model->kv_heads * model->head_dim, 1 }
     };
     size_t bytes = hs_tensor_bytes(&cache);
-    hs_arena_init(&decoder->caches, context->device, "key and value caches");
+    hs_arena_init(&decoder->caches, context->device, HS_MEMORY_CACHES);
     size_t logits_offset = hs_arena_reserve(&decoder->caches, hs_tensor_bytes(&decoder->device_logits));
     size_t first = decoder->caches.used;
     for (int s = 0; s < model->step_count; s++) {

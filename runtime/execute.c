@@ -103,28 +103,36 @@ void hs_plan_leave(HsContext *context, HsPlanWorkspace outer)
     context->workspace_bytes = outer.bytes;
 }
 
-static const char *const range_names[] = {
-    [HS_ACTION_FORWARD] = "forward",
-    [HS_ACTION_RECOMPUTE] = "recompute",
-    [HS_ACTION_BACKWARD] = "backward",
-};
+static HsRangeKind range_of(const HsPlan *plan, const HsAction *action)
+{
+    static const HsRangeKind kinds[] = {
+        [HS_ACTION_FORWARD] = HS_RANGE_FORWARD,
+        [HS_ACTION_RECOMPUTE] = HS_RANGE_RECOMPUTE,
+        [HS_ACTION_BACKWARD] = HS_RANGE_BACKWARD,
+    };
+    return plan->model->steps[action->step].layer->turns ? HS_RANGE_HEAD : kinds[action->kind];
+}
 
-/* For profilers: one range for each run of actions of a kind, and in it one for each step. */
+/* One range for each run of actions of a kind, and in it one for each step. */
 static HsStatus run_ranged(const HsPlan *plan, HsContext *context, int a, const HsExecution *execution)
 {
-    HsDevice *device = context->device;
+    static const char *const names[] = {
+        [HS_RANGE_FORWARD] = "forward",
+        [HS_RANGE_HEAD] = "head and loss",
+        [HS_RANGE_RECOMPUTE] = "recompute",
+        [HS_RANGE_BACKWARD] = "backward",
+    };
     const HsAction *action = &plan->actions[a];
-    if (!device->range_push)
-        return hs_execute_action(plan, context, action, execution);
-    const bool first = a == 0 || plan->actions[a - 1].kind != action->kind;
-    const bool last = a + 1 == plan->action_count || plan->actions[a + 1].kind != action->kind;
+    const HsRangeKind kind = range_of(plan, action);
+    const bool first = a == 0 || range_of(plan, action - 1) != kind;
+    const bool last = a + 1 == plan->action_count || range_of(plan, action + 1) != kind;
     if (first)
-        device->range_push(device, range_names[action->kind]);
-    device->range_push(device, plan->model->steps[action->step].name);
+        hs_range_begin(context, kind, names[kind]);
+    hs_range_begin(context, HS_RANGE_LAYER, plan->model->steps[action->step].name);
     HsStatus status = hs_execute_action(plan, context, action, execution);
-    device->range_pop(device);
-    if (last)
-        device->range_pop(device);
+    hs_range_end(context);
+    if (last || status != HS_OK)
+        hs_range_end(context);
     return status;
 }
 
@@ -203,14 +211,15 @@ HsStatus hs_plan_train_queued(HsPlan *plan, HsContext *context, const HsPlanFeed
 }
 
 HsStatus hs_plan_probe(HsPlan *plan, HsContext *context, const int32_t *tokens, const int32_t *targets,
-                       bool sample_labels, uint64_t seed, uint32_t step, float gradient_scale, double *loss_sum,
-                       float *row_losses)
+                       bool sample_labels, uint64_t seed, uint32_t step, int64_t row_offset, float gradient_scale,
+                       double *loss_sum, float *row_losses)
 {
     HsExecution execution = { .sample_labels = sample_labels,
                               .batch = plan->batch,
                               .sequence_length = plan->sequence_length,
                               .seed = seed,
-                              .step = step };
+                              .step = step,
+                              .row_offset = row_offset };
     return run_both_ways(plan, context, &execution, tokens, targets, gradient_scale, loss_sum, row_losses);
 }
 

@@ -6,7 +6,7 @@
  * Fisher from the "empirical" one; Kunstner et al. 2019 show what the second loses.
  *
  * Everything is a function of (seed, task, weights): windows are indices of the first epoch, labels are drawn with a
- * key made of seed and task, by micro-batch and row.  A pass that overflowed and is done again draws the same labels.
+ * key made of seed and task, by group and row.  A pass that overflowed and is done again draws the same labels.
  */
 #include "runtime/fisher.h"
 
@@ -34,13 +34,13 @@ static int64_t round_up(int64_t count, int64_t multiple)
 static int64_t sequence_count(const HsFisher *fisher)
 {
     int64_t windows = hs_dataset_windows(fisher->dataset);
-    int64_t wanted = fisher->samples < windows ? round_up(fisher->samples, fisher->plan->batch) : windows;
+    int64_t wanted = fisher->samples < windows ? round_up(fisher->samples, fisher->group) : windows;
     return wanted < windows ? wanted : windows;
 }
 
-static int64_t micro_batch_count(const HsFisher *fisher)
+static int64_t group_count(const HsFisher *fisher)
 {
-    return round_up(sequence_count(fisher), fisher->plan->batch) / fisher->plan->batch;
+    return round_up(sequence_count(fisher), fisher->group) / fisher->group;
 }
 
 /* Sample index k * windows / count, without overflow: whole steps, then the rest. */
@@ -64,20 +64,19 @@ static int64_t count_targets(const int32_t *targets, int64_t count)
     return counted;
 }
 
-/* The plan's batch is fixed: rows beyond the last sequence repeat it with every target ignored. */
-static int64_t load_micro_batch(HsFisher *fisher, int64_t micro_batch)
+/* A group is full: rows beyond the last sequence repeat it with every target ignored. */
+static int64_t load_group(HsFisher *fisher, int64_t group)
 {
-    const HsPlan *plan = fisher->plan;
-    int64_t length = plan->sequence_length, sequences = sequence_count(fisher);
-    for (int64_t row = 0; row < plan->batch; row++) {
-        int64_t sequence = micro_batch * plan->batch + row;
+    int64_t length = fisher->plan->sequence_length, sequences = sequence_count(fisher);
+    for (int64_t row = 0; row < fisher->group; row++) {
+        int64_t sequence = group * fisher->group + row;
         int64_t index = sample_index(fisher, sequence < sequences ? sequence : sequences - 1);
         int32_t *targets = fisher->targets + row * length;
         hs_dataset_sample(fisher->dataset, index, fisher->tokens + row * length, targets);
         if (sequence >= sequences)
             ignore(targets, length);
     }
-    return count_targets(fisher->targets, plan->batch * length);
+    return count_targets(fisher->targets, fisher->group * length);
 }
 
 /* One sequence in every row; its true targets go to `labels`, and so far no row has any. */
@@ -126,14 +125,25 @@ static HsStatus find_nonfinite(HsFisher *fisher, int *span)
     return HS_OK;
 }
 
-/* Forward and backward of what is loaded, again with half the loss scale until every gradient is finite. */
-static HsStatus probe(HsFisher *fisher, bool sample_labels)
+/* Forward and backward of the first `rows` that are loaded, as many at a time as the plan takes. */
+static HsStatus probe_rows(HsFisher *fisher, bool sample_labels, int64_t rows)
+{
+    for (int64_t row = 0; row < rows; row += fisher->plan->batch) {
+        const int64_t offset = row * fisher->plan->sequence_length;
+        double loss_sum;
+        HS_TRY(hs_plan_probe(fisher->plan, fisher->context, fisher->tokens + offset, fisher->targets + offset,
+                             sample_labels, fisher->label_seed, (uint32_t)fisher->next, offset, fisher->loss_scale,
+                             &loss_sum, NULL));
+    }
+    return HS_OK;
+}
+
+/* The same again with half the loss scale until every gradient is finite. */
+static HsStatus probe(HsFisher *fisher, bool sample_labels, int64_t rows)
 {
     for (;;) {
-        double loss_sum;
         int span;
-        HS_TRY(hs_plan_probe(fisher->plan, fisher->context, fisher->tokens, fisher->targets, sample_labels,
-                             fisher->label_seed, (uint32_t)fisher->next, fisher->loss_scale, &loss_sum, NULL));
+        HS_TRY(probe_rows(fisher, sample_labels, rows));
         HS_TRY(find_nonfinite(fisher, &span));
         if (span < 0)
             return clear_gradients(fisher, true);
@@ -174,25 +184,25 @@ static HsStatus finish(const HsFisher *fisher, HsFisherSample *sample)
 
 static HsStatus next_sampled(HsFisher *fisher, HsFisherSample *sample)
 {
-    for (; fisher->next < micro_batch_count(fisher); fisher->next++) {
-        int64_t counted = load_micro_batch(fisher, fisher->next);
+    for (; fisher->next < group_count(fisher); fisher->next++) {
+        int64_t counted = load_group(fisher, fisher->next);
         if (counted == 0)
             continue;
-        HS_TRY(probe(fisher, true));
+        HS_TRY(probe(fisher, true, fisher->group));
         fisher->next++;
         return deliver(fisher, sample, 1.0, (double)counted);
     }
     return finish(fisher, sample);
 }
 
-/* (1/n sum g)^2 = 1/n^2 (sum g)^2, and each micro-batch counts once in the mean. */
+/* (1/n sum g)^2 = 1/n^2 (sum g)^2, and each group counts once in the mean. */
 static HsStatus next_batched(HsFisher *fisher, HsFisherSample *sample)
 {
-    for (; fisher->next < micro_batch_count(fisher); fisher->next++) {
-        double counted = (double)load_micro_batch(fisher, fisher->next);
+    for (; fisher->next < group_count(fisher); fisher->next++) {
+        double counted = (double)load_group(fisher, fisher->next);
         if (counted == 0)
             continue;
-        HS_TRY(probe(fisher, false));
+        HS_TRY(probe(fisher, false, fisher->group));
         fisher->next++;
         return deliver(fisher, sample, 1.0 / (counted * counted), 1.0);
     }
@@ -206,7 +216,7 @@ static HsStatus next_empirical(HsFisher *fisher, HsFisherSample *sample)
         if (counted == 0)
             continue;
         memcpy(fisher->targets, fisher->labels, (size_t)fisher->plan->sequence_length * sizeof *fisher->targets);
-        HS_TRY(probe(fisher, false));
+        HS_TRY(probe(fisher, false, fisher->plan->batch));
         fisher->next++;
         return deliver(fisher, sample, 1.0, (double)counted);
     }
@@ -218,7 +228,7 @@ static HsStatus probe_label(HsFisher *fisher, HsFisherSample *sample)
 {
     int64_t position = fisher->next_position;
     fisher->targets[position] = (int32_t)fisher->next_label;
-    HS_TRY(probe(fisher, false));
+    HS_TRY(probe(fisher, false, fisher->plan->batch));
     bool last = ++fisher->next_label == fisher->plan->model->vocabulary;
     if (last) {
         fisher->next_label = 0;
@@ -240,10 +250,10 @@ static HsStatus next_exact(HsFisher *fisher, HsFisherSample *sample)
     return finish(fisher, sample);
 }
 
-static int64_t passes_of_micro_batches(const HsFisher *fisher, int64_t vocabulary)
+static int64_t passes_of_groups(const HsFisher *fisher, int64_t vocabulary)
 {
     (void)vocabulary;
-    return micro_batch_count(fisher);
+    return group_count(fisher) * (fisher->group / fisher->plan->batch);
 }
 
 static int64_t passes_of_sequences(const HsFisher *fisher, int64_t vocabulary)
@@ -263,10 +273,10 @@ static const struct {
     HsStatus (*next)(HsFisher *fisher, HsFisherSample *sample);
     int64_t (*passes)(const HsFisher *fisher, int64_t vocabulary);
 } estimators[] = {
-    [HS_FISHER_SAMPLED] = { "sampled", next_sampled, passes_of_micro_batches },
+    [HS_FISHER_SAMPLED] = { "sampled", next_sampled, passes_of_groups },
     [HS_FISHER_EXACT] = { "exact", next_exact, passes_of_labels },
     [HS_FISHER_EMPIRICAL] = { "empirical", next_empirical, passes_of_sequences },
-    [HS_FISHER_BATCHED] = { "batched", next_batched, passes_of_micro_batches },
+    [HS_FISHER_BATCHED] = { "batched", next_batched, passes_of_groups },
 };
 
 HsStatus hs_fisher_estimator_find(const char *name, HsFisherEstimator *estimator)
@@ -294,21 +304,26 @@ int64_t hs_fisher_passes(const HsFisher *fisher, int64_t vocabulary)
 
 /* --- storage --- */
 
+size_t hs_fisher_device_bytes(int span_count)
+{
+    return (size_t)span_count * (sizeof(double) + sizeof(int64_t));
+}
+
 static HsStatus allocate(HsFisher *fisher)
 {
     HsDevice *device = fisher->context->device;
     size_t spans = (size_t)fisher->span_count, length = (size_t)fisher->plan->sequence_length;
-    size_t rows = (size_t)fisher->plan->batch * length;
+    size_t rows = (size_t)fisher->group * length;
     /* tokens, targets and labels in one block; so are both statistics, 8 bytes each, on the device */
     fisher->tokens = malloc((2 * rows + length) * sizeof *fisher->tokens);
     fisher->gradients = malloc(spans * sizeof *fisher->gradients);
     fisher->host_nonfinite = malloc(spans * sizeof *fisher->host_nonfinite);
     if (fisher->tokens == NULL || fisher->gradients == NULL || fisher->host_nonfinite == NULL)
-        return hs_fail(HS_ENOMEM, "fisher: no memory for micro-batches of %zu tokens", rows);
+        return hs_fail(HS_ENOMEM, "fisher: no memory for groups of %zu tokens", rows);
     fisher->targets = fisher->tokens + rows;
     fisher->labels = fisher->targets + rows;
     void *block = NULL;
-    HsStatus status = device->alloc(device, spans * (sizeof(double) + sizeof(int64_t)), &block);
+    HsStatus status = hs_memory_alloc(device, HS_MEMORY_STATISTICS, hs_fisher_device_bytes(fisher->span_count), &block);
     if (status != HS_OK)
         return hs_error_prefix(status, "fisher: statistics of %zu tensors", spans);
     fisher->sum_squares = block;
@@ -319,6 +334,7 @@ static HsStatus allocate(HsFisher *fisher)
 HsStatus hs_fisher_init(HsFisher *fisher)
 {
     assert(fisher->plan->training && fisher->plan->sequence_length == fisher->dataset->sequence_length);
+    assert(fisher->group % fisher->plan->batch == 0);
     assert(fisher->samples > 0 && fisher->span_count > 0 && fisher->loss_scale > 0);
     const uint32_t counter[4] = { fisher->task, 0, 0, SITE_FISHER };
     HsPhilox bits = hs_philox(fisher->seed, counter);
@@ -343,8 +359,8 @@ failed:
 
 void hs_fisher_deinit(HsFisher *fisher)
 {
-    if (fisher->sum_squares)
-        fisher->context->device->release(fisher->context->device, fisher->sum_squares);
+    hs_memory_release(fisher->context->device, HS_MEMORY_STATISTICS, hs_fisher_device_bytes(fisher->span_count),
+                      fisher->sum_squares);
     free(fisher->host_nonfinite);
     free(fisher->gradients);
     free(fisher->tokens);

@@ -5,10 +5,10 @@
  *     F = 1/N sum_n E_{y ~ p} g_n(y)^2
  *
  *   exact      one pass per token and label v:  F = 1/N sum_n sum_v p(v) g_n(v)^2
- *   sampled    labels drawn from the model, a micro-batch G at a time:  (sum_{n in G} g_n)^2 / N.  Cross terms have
- *              expectation 0, as E g_n = 0: one ordinary backward pass per micro-batch is unbiased
- *   empirical  true labels, a sequence at a time:  (sum over its tokens)^2 / N
- *   batched    true labels:  the mean over micro-batches of (mean gradient)^2, biased low, for comparison
+ *   sampled    labels drawn from the model, a group G of sequences at a time:  (sum_{n in G} g_n)^2 / N.  Cross terms
+ * have expectation 0, as E g_n = 0: one ordinary backward pass per group is unbiased empirical  true labels, a sequence
+ * at a time:  (sum over its tokens)^2 / N batched    true labels:  the mean over groups of (mean gradient)^2, biased
+ * low, for comparison
  *
  * exact and empirical run one sequence in a plan made for B of them: row 0 is the sequence, the others repeat it with
  * every target ignored.  They cost B times what their arithmetic needs, and no memory of their own.
@@ -37,15 +37,16 @@ typedef struct HsFisher {
     const HsDataset *dataset;
     const HsSpan *spans;
     int span_count;
-    int64_t samples; /* sequences to use; rounded up to whole micro-batches, at most the first epoch's */
+    int64_t samples; /* sequences to use; rounded up to whole groups, at most the first epoch's */
+    int64_t group;   /* sequences whose gradients are summed before they are squared: a multiple of the plan's batch */
     uint64_t seed;
     uint32_t task;
     float loss_scale; /* halved on overflow, and stays so; 1 without scaling */
     /* private */
-    int64_t next, next_position, next_label; /* micro-batch or sequence; exact: token and label in it */
+    int64_t next, next_position, next_label; /* group or sequence; exact: token and label in it */
     double counted;                          /* the denominator so far */
     uint64_t label_seed;                     /* of seed and task */
-    int32_t *tokens, *targets;               /* [B*T] for the plan */
+    int32_t *tokens, *targets;               /* [group*T] */
     int32_t *labels;                         /* [T] true targets of the current sequence */
     double *sum_squares;                     /* device [span_count] */
     int64_t *nonfinite, *host_nonfinite;     /* device and host [span_count] */
@@ -56,6 +57,8 @@ typedef struct HsFisher {
  * spans' gradients; from then on whoever squares them (hs_op_square_accumulate) leaves them clear. */
 HsStatus hs_fisher_init(HsFisher *fisher);
 void hs_fisher_deinit(HsFisher *fisher);
+/* Device memory that init takes until deinit. */
+size_t hs_fisher_device_bytes(int span_count);
 /* As HsFisherSource.next with user = HsFisher.  Gradients of excluded spans are cleared: nobody squares them.
  * errors: HS_ENUMERIC when gradients stay non-finite at loss scale 2^-10, HS_ECONFIG when no target counts */
 HsStatus hs_fisher_next(void *fisher, HsFisherSample *sample);

@@ -68,11 +68,11 @@ static void reserve_all(HsModel *model, HsContext *context, bool training, int o
 {
     const struct {
         HsArena *arena;
-        const char *category;
+        HsMemoryCategory category;
     } rows[ARENA_COUNT] = {
-        { &model->weights, "weights" },       { &model->masters, "master weights" },
-        { &model->gradients, "gradients" },   { &model->states, "optimizer states" },
-        { &model->packed, "packed weights" },
+        { &model->weights, HS_MEMORY_WEIGHTS },     { &model->masters, HS_MEMORY_MASTERS },
+        { &model->gradients, HS_MEMORY_GRADIENTS }, { &model->states, HS_MEMORY_MOMENTS },
+        { &model->packed, HS_MEMORY_PACKED },
     };
     for (int i = 0; i < ARENA_COUNT; i++) {
         hs_arena_init(rows[i].arena, context->device, rows[i].category);

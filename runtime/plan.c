@@ -270,14 +270,20 @@ failed:
     return status;
 }
 
-HsStatus hs_plan_commit(HsPlan *plan, HsContext *context)
+static HsStatus make_host_losses(HsPlan *plan)
 {
     const HsTensor *losses = &plan->buffers[plan->losses_buffer].tensor;
     plan->host_losses = malloc(hs_tensor_bytes(losses));
     if (plan->host_losses == NULL)
         return hs_fail(HS_ENOMEM, "plan: no memory for %zu bytes of losses", hs_tensor_bytes(losses));
-    hs_arena_init(&plan->activations, context->device, plan->training ? "activations" : "evaluation activations");
-    hs_arena_init(&plan->workspace, context->device, "workspace");
+    return HS_OK;
+}
+
+HsStatus hs_plan_commit(HsPlan *plan, HsContext *context)
+{
+    HS_TRY(make_host_losses(plan));
+    hs_arena_init(&plan->activations, context->device, HS_MEMORY_ACTIVATIONS);
+    hs_arena_init(&plan->workspace, context->device, HS_MEMORY_WORKSPACE);
     hs_arena_reserve(&plan->activations, plan->activation_bytes);
     HS_TRY(hs_arena_commit(&plan->activations));
     if (plan->workspace_bytes == 0)
@@ -286,11 +292,31 @@ HsStatus hs_plan_commit(HsPlan *plan, HsContext *context)
     return hs_arena_commit(&plan->workspace);
 }
 
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+void hs_plan_make_room(HsPlan *plan, const HsPlan *guest)
+{
+    plan->activation_bytes = larger(plan->activation_bytes, guest->activation_bytes);
+    plan->workspace_bytes = larger(plan->workspace_bytes, guest->workspace_bytes);
+}
+
+HsStatus hs_plan_commit_in(HsPlan *guest, const HsPlan *plan)
+{
+    assert(plan->activation_bytes >= guest->activation_bytes && plan->workspace_bytes >= guest->workspace_bytes);
+    guest->activations = plan->activations;
+    guest->workspace = plan->workspace;
+    guest->guest = true;
+    return make_host_losses(guest);
+}
+
 void hs_plan_destroy(HsPlan *plan)
 {
-    if (plan->activations.device)
+    if (plan->activations.device && !plan->guest)
         hs_arena_deinit(&plan->activations);
-    if (plan->workspace.device)
+    if (plan->workspace.device && !plan->guest)
         hs_arena_deinit(&plan->workspace);
     free(plan->host_losses);
     free(plan->actions);

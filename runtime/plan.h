@@ -55,6 +55,7 @@ typedef struct HsPlan {
     size_t head_bytes;                                     /* logits chunk and its gradient */
     double forward_flops, backward_flops, recompute_flops; /* per micro-batch */
     HsArena activations, workspace;
+    bool guest;                                                     /* the arenas are another plan's */
     int tokens_buffer, targets_buffer, losses_buffer, scale_buffer; /* scale: the device scalar gradient_scale */
     void *host_losses;                                              /* [B*T], where losses arrive */
 } HsPlan;
@@ -64,6 +65,10 @@ HsStatus hs_plan_create(HsModel *model, HsContext *context, int64_t batch, int64
                         HsRecompute policy, int64_t recompute_every, HsPlan *plan);
 /* Allocate the arenas.  context->workspace is this plan's while it runs, and what it was before afterwards. */
 HsStatus hs_plan_commit(HsPlan *plan, HsContext *context);
+/* `guest` runs only while `plan` does not, and can use its memory: before plan's commit, its arenas are made large
+ * enough for both; after it, the guest is committed in them. */
+void hs_plan_make_room(HsPlan *plan, const HsPlan *guest);
+HsStatus hs_plan_commit_in(HsPlan *guest, const HsPlan *plan);
 void hs_plan_destroy(HsPlan *plan);
 
 /* One micro-batch forward and backward: gradients are accumulated into the parameters.
@@ -90,10 +95,10 @@ HsStatus hs_plan_train_queued(HsPlan *plan, HsContext *context, const HsPlanFeed
 /* Forward and backward as hs_plan_train, but dropout and z-loss off: the gradient of -log p alone, in the model that
  * evaluation sees, added to the parameters'.  gradient_scale multiplies the sum over counted targets.
  * sample_labels: targets that are not -1 are drawn from the model's own distribution (hs_op_sample_labels, keyed by
- * seed and step) before the loss.  row_losses (host, [B*T]) may be NULL. */
+ * seed, step and row) before the loss.  row_losses (host, [B*T]) may be NULL. */
 HsStatus hs_plan_probe(HsPlan *plan, HsContext *context, const int32_t *tokens, const int32_t *targets,
-                       bool sample_labels, uint64_t seed, uint32_t step, float gradient_scale, double *loss_sum,
-                       float *row_losses);
+                       bool sample_labels, uint64_t seed, uint32_t step, int64_t row_offset, float gradient_scale,
+                       double *loss_sum, float *row_losses);
 
 /* Forward only, dropout off: loss_sum, and per-row losses if row_losses (host, [B*T]) is given. */
 HsStatus hs_plan_evaluate(HsPlan *plan, HsContext *context, const int32_t *tokens, const int32_t *targets,

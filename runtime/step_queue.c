@@ -83,7 +83,7 @@ HsStatus hs_step_queue_init(HsStepQueue *queue, HsContext *context, const HsStep
     HsStatus status = HS_OK;
     void *block = NULL;
     *queue = (HsStepQueue){ .context = context, .shape = *shape, .capacity = capacity_on(device) };
-    HS_TRY_GOTO(status, device->alloc(device, hs_step_queue_bytes(device, shape), &block), failed);
+    HS_TRY_GOTO(status, hs_memory_alloc(device, HS_MEMORY_BATCHES, hs_step_queue_bytes(device, shape), &block), failed);
     queue->device_block = block;
     queue->batch = batch_at(queue->device_block, &layout);
     queue->losses = queue->device_block + layout.input;
@@ -119,8 +119,7 @@ void hs_step_queue_deinit(HsStepQueue *queue)
         device->stream_destroy(device, queue->copies);
     if (queue->host_block)
         device->host_release(device, queue->host_block);
-    if (queue->device_block)
-        device->release(device, queue->device_block);
+    hs_memory_release(device, HS_MEMORY_BATCHES, hs_step_queue_bytes(device, &queue->shape), queue->device_block);
     *queue = (HsStepQueue){ 0 };
 }
 

@@ -3,7 +3,8 @@
  * The training run: everything it owns, and the state that a checkpoint must hold so that a killed and resumed run is
  * bit-identical to one that was never disturbed.
  *
- *   trainer.c             create and destroy: data, model, plans, optimizer
+ *   trainer.c             create and destroy
+ *   trainer_allocate.c    what is allocated: model, plans, optimizer, strategies; the same on paper
  *   trainer_tasks.c       one task after another: lengths, schedules, boundaries, the matrix
  *   trainer_continual.c   strategies: what they protect, the Fisher, what is shown of them
  *   trainer_step.c        one optimizer step: started on the device, its report collected
@@ -21,6 +22,7 @@
 #include "runtime/decode.h"
 #include "runtime/engine.h"
 #include "runtime/matrix.h"
+#include "runtime/memory_plan.h"
 #include "runtime/metrics.h"
 #include "runtime/plan.h"
 #include "runtime/step_queue.h"
@@ -28,6 +30,7 @@
 /* Everything beside tensors that a checkpoint restores; one row of state_table in trainer_checkpoint.c each. */
 typedef struct HsTrainerState {
     int64_t applied_steps, skipped_steps;
+    int64_t micro_batch; /* sequences at a time where memory pressure has halved it; 0: as configured */
     int64_t task;        /* index of the task (phase) in training; phase_count: all are done */
     int64_t task_begun;  /* 1: its schedule, moments and strategies were set up */
     int64_t task_steps;  /* applied in it; of a finished run: in the last task */
@@ -53,6 +56,9 @@ typedef struct HsTrainer {
     HsPrecision precision;
     char precision_why[256];
     HsTaskData data;
+    int64_t vocabulary; /* the tokenizer's */
+    bool masked;        /* some task ignores targets */
+    HsMemoryPlan planned;
     HsModel model;
     HsPlan train_plan, evaluation_plan;
     bool has_data, has_model, has_train_plan, has_evaluation_plan, has_optimizer, has_matrix, has_reservoir;
@@ -75,7 +81,7 @@ typedef struct HsTrainer {
     int64_t *phase_steps; /* applied steps of each */
     int64_t total_steps;
     int64_t rows_per_step;                           /* sequences of an optimizer step */
-    int32_t *evaluation_tokens, *evaluation_targets; /* [batch_size, T] */
+    int32_t *evaluation_tokens, *evaluation_targets; /* [micro-batch, T] */
     /* timing, not part of the state */
     double start_s, window_start_s;
     double peak_flops; /* of the device in this precision; 0: unknown */
@@ -90,6 +96,44 @@ HsStatus hs_trainer_create(HsConfig *config, HsTrainer *trainer);
 /* Runs to the end, or to a signal (saves, then HS_EINTERRUPTED). */
 HsStatus hs_trainer_run(HsTrainer *trainer);
 void hs_trainer_destroy(HsTrainer *trainer);
+
+/* --- trainer_allocate.c --- */
+
+/* Everything that a run takes of its device: config, engine, precision, vocabulary, strategies and rows_per_step come
+ * first.  Release is safe after a failure, and on what never allocated. */
+HsStatus hs_trainer_allocate(HsTrainer *trainer);
+void hs_trainer_release(HsTrainer *trainer);
+/* A run with another configuration on this one's device, allocated on paper: draft->engine.device.account says what it
+ * would take, its model and plans are there.  Borrows from `trainer`; hs_trainer_release ends it. */
+HsStatus hs_trainer_draft(const HsTrainer *trainer, const HsConfig *config, HsTrainer *draft);
+/* Sequences that go through the model at a time. */
+int64_t hs_trainer_micro_batch(const HsTrainer *trainer);
+/* From the next step on, which must be none under way; a divisor of batch_size.  The effective batch and the order of
+ * the data stay, sums are rounded in other places. */
+HsStatus hs_trainer_set_micro_batch(HsTrainer *trainer, int64_t micro_batch);
+
+/* --- trainer_plan.c: nothing is allocated --- */
+
+/* What `config` would take on this trainer's device.  Needs what hs_trainer_allocate needs. */
+HsStatus hs_trainer_plan(const HsTrainer *trainer, const HsConfig *config, HsMemoryPlan *plan);
+/* The figures of an allocated trainer or a draft; bytes are the account's peaks. */
+void hs_trainer_measure_plan(const HsTrainer *trainer, HsMemoryPlan *plan);
+/* What target_gpu_util allows. */
+size_t hs_trainer_memory_limit(const HsTrainer *trainer);
+/* The fastest way to run trainer->config in `limit` bytes, with the effective batch as it is. */
+HsStatus hs_trainer_search(const HsTrainer *trainer, size_t limit, HsFit *fit, HsMemoryPlan *plan, bool *found);
+/* The largest tensors of an allocated trainer or a draft, largest first; returns how many there are. */
+int hs_trainer_list_largest(const HsTrainer *trainer, HsTensorUse *uses, int count);
+
+/* --- trainer_fit.c --- */
+
+/* Fills trainer->planned.  A plan over the limit is refused, with what takes the memory and what would fit; with
+ * memory.auto_fit the configuration is changed to that.  errors: HS_ENOMEM */
+HsStatus hs_trainer_fit(HsTrainer *trainer);
+/* Planned, current and peak bytes by category, and the process's own, as log lines. */
+void hs_trainer_report_memory(const HsTrainer *trainer);
+/* After memory ran out: totals, the largest tensors, and what would fit into what the device has. */
+void hs_trainer_explain_memory(const HsTrainer *trainer);
 
 /* One optimizer step of the task that is begun, nothing around it: no record, no checkpoint.  Allocates nothing.
  * loss: mean over the new sequences' targets, NAN when every sequence is replayed. */
@@ -136,8 +180,10 @@ void hs_trainer_list_memory(const HsTrainer *trainer, HsMetricsRun *run);
 
 /* Marks the spans that ewc.exclude leaves free.  errors: HS_ECONFIG for an entry that matches nothing */
 HsStatus hs_trainer_mark_excluded(const HsTrainer *trainer, HsSpan *spans, int count);
-/* Strategies and reservoir, after the model is committed and the spans are there; says how strong they are. */
-HsStatus hs_trainer_create_continual(HsTrainer *trainer);
+HsStatus hs_trainer_create_reservoir(HsTrainer *trainer);
+void hs_trainer_destroy_reservoir(HsTrainer *trainer);
+/* Before the first task: says how strong the strategies are, makes the matrix. */
+HsStatus hs_trainer_begin_continual(HsTrainer *trainer);
 size_t hs_trainer_reservoir_bytes(const HsTrainer *trainer);
 /* The end of a task for the strategies, the Fisher's passes included. */
 HsStatus hs_trainer_consolidate(HsTrainer *trainer, int task);
@@ -148,6 +194,8 @@ HsStatus hs_trainer_consolidate(HsTrainer *trainer, int task);
 HsStatus hs_trainer_save(HsTrainer *trainer);
 /* Apply `resume`: find, compare configurations, restore tensors and state; trainer->resumed tells. */
 HsStatus hs_trainer_resume(HsTrainer *trainer, const char *folder);
+/* state.micro_batch of a checkpoint, before anything is allocated. */
+HsStatus hs_trainer_peek_micro_batch(HsTrainer *trainer, const char *folder);
 /* What `resume` and out_dir's contents say: *folder is the checkpoint to go on from, or NULL.  Caller frees. */
 HsStatus hs_trainer_find_checkpoint(const HsConfig *config, char **folder);
 /* Strategies, reservoir and matrix: numbers into `state`, tensors into folder/continual.safetensors, and back. */

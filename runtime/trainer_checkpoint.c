@@ -24,14 +24,20 @@
 
 enum StateKind { STATE_INTEGER, STATE_REAL };
 
-#define STATE_ROW(kind, member)                         \
-    {                                                   \
-#member, kind, offsetof(HsTrainerState, member) \
+#define STATE_ROW(kind, member)                                \
+    {                                                          \
+#member, kind, offsetof(HsTrainerState, member), false \
+    }
+/* Not in the first releases' checkpoints: 0 there. */
+#define STATE_ROW_ADDED(kind, member)                         \
+    {                                                         \
+#member, kind, offsetof(HsTrainerState, member), true \
     }
 static const struct {
     const char *name;
     enum StateKind kind;
     size_t offset;
+    bool added;
 } state_table[] = {
     STATE_ROW(STATE_INTEGER, applied_steps),
     STATE_ROW(STATE_INTEGER, skipped_steps),
@@ -57,6 +63,7 @@ static const struct {
     STATE_ROW(STATE_REAL, loss_scale),
     STATE_ROW(STATE_INTEGER, scaler_tracker),
     STATE_ROW(STATE_INTEGER, scaler_hysteresis),
+    STATE_ROW_ADDED(STATE_INTEGER, micro_batch),
 };
 
 static HsJson *state_to_json(const HsTrainerState *state)
@@ -81,7 +88,9 @@ static HsStatus state_from_json(const char *name, const HsJson *json, HsTrainerS
 {
     for (size_t i = 0; i < sizeof state_table / sizeof *state_table; i++) {
         char *field = (char *)state + state_table[i].offset;
-        if (state_table[i].kind == STATE_INTEGER) {
+        if (state_table[i].added && !hs_json_get(json, state_table[i].name)) {
+            memset(field, 0, sizeof(int64_t));
+        } else if (state_table[i].kind == STATE_INTEGER) {
             int64_t value;
             HS_TRY(hs_json_need_integer(name, json, state_table[i].name, &value));
             if (value < -1)
@@ -220,6 +229,11 @@ static const char *const free_keys[] = { "threads",
                                          "checkpoint_freq",
                                          "keep_checkpoints",
                                          "target_gpu_util",
+                                         "use_gradient_checkpointing",
+                                         "memory.recompute",
+                                         "memory.recompute_every",
+                                         "memory.auto_fit",
+                                         "memory.pressure",
                                          "logging.",
                                          "evaluation.",
                                          "data.prefetch",
@@ -277,6 +291,24 @@ static HsStatus restore(HsTrainer *trainer, const HsCheckpoint *checkpoint)
     status = hs_trainer_restore_continual(trainer, checkpoint->folder, checkpoint->state);
 done:
     free_lists(&lists);
+    return status;
+}
+
+HsStatus hs_trainer_peek_micro_batch(HsTrainer *trainer, const char *folder)
+{
+    HsCheckpoint checkpoint;
+    HsTrainerState state = { 0 };
+    const int64_t batch = trainer->config->training.batch_size;
+    HS_TRY(hs_checkpoint_open(folder, false, &checkpoint));
+    char name[4096];
+    snprintf(name, sizeof name, "%s/trainer.json", checkpoint.folder);
+    HsStatus status = state_from_json(name, checkpoint.state, &state);
+    if (status == HS_OK && (state.micro_batch < 0 || state.micro_batch > batch))
+        status = hs_fail(HS_EFORMAT, "%s: micro_batch is %lld, and batch_size %lld", name, (long long)state.micro_batch,
+                         (long long)batch);
+    else if (status == HS_OK && state.micro_batch > 0 && batch % state.micro_batch == 0)
+        trainer->state.micro_batch = state.micro_batch; /* otherwise the comparison of configurations will complain */
+    hs_checkpoint_close(&checkpoint);
     return status;
 }
 

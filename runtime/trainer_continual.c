@@ -97,18 +97,13 @@ HsStatus hs_trainer_mark_excluded(const HsTrainer *trainer, HsSpan *spans, int c
     return HS_OK;
 }
 
-static bool is_masked(const HsTrainer *trainer)
-{
-    return hs_task_data_masked(&trainer->data);
-}
-
 size_t hs_trainer_reservoir_bytes(const HsTrainer *trainer)
 {
     const HsConfig *config = trainer->config;
     if (!hs_continual_replays(&trainer->continual_config))
         return 0;
-    return hs_reservoir_bytes(hs_config_buffer_size(config), config->training.max_length,
-                              hs_tokenizer_vocabulary(trainer->data.tokenizer), is_masked(trainer));
+    return hs_reservoir_bytes(hs_config_buffer_size(config), config->training.max_length, trainer->vocabulary,
+                              trainer->masked);
 }
 
 /* Rates that shrink every displacement, and the lines that mend it. */
@@ -185,17 +180,32 @@ static HsStatus create_matrix(HsTrainer *trainer)
     return status;
 }
 
-HsStatus hs_trainer_create_continual(HsTrainer *trainer)
+/* The reservoir lies in the host's memory, beside the device's account and in it. */
+HsStatus hs_trainer_create_reservoir(HsTrainer *trainer)
 {
     const HsConfig *config = trainer->config;
-    HS_TRY(hs_continual_create(&trainer->continual_config, &trainer->engine.context, trainer->spans,
-                               trainer->span_count, &trainer->continual));
-    if (hs_continual_replays(&trainer->continual_config)) {
+    if (!hs_continual_replays(&trainer->continual_config))
+        return HS_OK;
+    if (!trainer->engine.context.dry_run) {
         HS_TRY(hs_reservoir_init(&trainer->reservoir, hs_config_buffer_size(config), config->training.max_length,
-                                 hs_tokenizer_vocabulary(trainer->data.tokenizer), is_masked(trainer),
-                                 (uint64_t)config->training.seed));
+                                 trainer->vocabulary, trainer->masked, (uint64_t)config->training.seed));
         trainer->has_reservoir = true;
     }
+    hs_memory_add(&trainer->engine.device.account, HS_MEMORY_REPLAY, hs_trainer_reservoir_bytes(trainer));
+    return HS_OK;
+}
+
+void hs_trainer_destroy_reservoir(HsTrainer *trainer)
+{
+    if (!trainer->has_reservoir)
+        return;
+    hs_memory_subtract(&trainer->engine.device.account, HS_MEMORY_REPLAY, hs_trainer_reservoir_bytes(trainer));
+    hs_reservoir_deinit(&trainer->reservoir);
+    trainer->has_reservoir = false;
+}
+
+HsStatus hs_trainer_begin_continual(HsTrainer *trainer)
+{
     describe(trainer);
     return trainer->data.count > 1 ? create_matrix(trainer) : HS_OK;
 }
@@ -239,6 +249,7 @@ HsStatus hs_trainer_consolidate(HsTrainer *trainer, int task)
                         .spans = trainer->spans,
                         .span_count = trainer->span_count,
                         .samples = config->ewc.fisher_samples,
+                        .group = config->training.batch_size,
                         .seed = (uint64_t)config->training.seed,
                         .task = (uint32_t)task,
                         .loss_scale = trainer->optimizer.scaler.scale };

@@ -29,7 +29,7 @@ static HsStatus run_micro_batches(HsTrainer *trainer, const int32_t *tokens, con
     const HsConfig *config = trainer->config;
     const int64_t length = config->training.max_length;
     const size_t loss_bytes = hs_dtype_bytes(trainer->precision.statistic);
-    for (int64_t row = 0; row < rows; row += config->training.batch_size) {
+    for (int64_t row = 0; row < rows; row += trainer->train_plan.batch) {
         const int64_t offset = row * length;
         const HsPlanFeed feed = {
             .tokens = tokens + offset,
@@ -66,13 +66,13 @@ static HsStatus run_step(HsTrainer *trainer, int64_t reference_rows)
         HS_TRY(run_reference(trainer, reference_rows));
     HS_TRY(run_micro_batches(trainer, queue->batch.tokens, queue->batch.targets, queue->shape.rows, 0,
                              &optimizer->gradient_scales[0], queue->losses));
-    HS_TRY(hs_continual_before_update(trainer->continual, context));
-    HsDevice *device = context->device;
-    if (device->range_push)
-        device->range_push(device, "update");
+    hs_range_begin(context, HS_RANGE_STRATEGY, "strategies, on gradients");
+    HsStatus looked = hs_continual_before_update(trainer->continual, context);
+    hs_range_end(context);
+    HS_TRY(looked);
+    hs_range_begin(context, HS_RANGE_UPDATE, "update");
     HsStatus status = hs_optimizer_update(optimizer, context, trainer->spans, trainer->span_count);
-    if (device->range_pop)
-        device->range_pop(device);
+    hs_range_end(context);
     return status;
 }
 
@@ -149,25 +149,32 @@ static HsStatus enqueue(HsTrainer *trainer, HsStepSlot *slot)
     HS_TRY(hs_step_queue_send(&trainer->queue, slot, optimizer->input));
     HS_TRY(can_record(trainer) ? replay(trainer) : run_step(trainer, wanted ? slot->reference_rows : 0));
     /* Which of these steps ends a group follows from the data alone: not recorded, but not waited for either. */
-    HS_TRY(hs_continual_after_step(trainer->continual, context, &slot->step));
+    hs_range_begin(context, HS_RANGE_STRATEGY, "strategies, on weights");
+    HsStatus looked = hs_continual_after_step(trainer->continual, context, &slot->step);
+    hs_range_end(context);
+    HS_TRY(looked);
     /* A skipped step may still end a group of MER's, which moves the weights. */
-    HS_TRY(hs_model_refresh(&trainer->model, context, false));
+    hs_range_begin(context, HS_RANGE_PACK, "packing");
+    HsStatus packed = hs_model_refresh(&trainer->model, context, false);
+    hs_range_end(context);
+    HS_TRY(packed);
     return hs_step_queue_receive(&trainer->queue, slot, optimizer->outcome);
 }
 
 HsStatus hs_trainer_start_step(HsTrainer *trainer)
 {
     const HsStreamBatch *batch;
-    HsDevice *device = &trainer->engine.device;
-    HS_TRY(hs_stream_next(trainer->stream, &batch));
+    HsContext *context = &trainer->engine.context;
+    hs_range_begin(context, HS_RANGE_DATA, "data");
+    HsStatus got = hs_stream_next(trainer->stream, &batch);
+    hs_range_end(context);
+    HS_TRY(got);
     HsStepSlot *slot = hs_step_queue_fill(&trainer->queue, batch);
     const HsTrainerState *state = &trainer->state;
     slot->attempt = (uint32_t)(state->applied_steps + state->skipped_steps + trainer->queue.count);
-    if (device->range_push)
-        device->range_push(device, "optimizer step");
+    hs_range_begin(context, HS_RANGE_STEP, "optimizer step");
     HsStatus status = enqueue(trainer, slot);
-    if (device->range_pop)
-        device->range_pop(device);
+    hs_range_end(context);
     return status;
 }
 
@@ -185,7 +192,7 @@ static void split_losses(const HsTrainer *trainer, const HsStepSlot *slot, int64
     const int64_t length = trainer->config->training.max_length;
     double sums[2] = { 0, 0 };
     int64_t counts[2] = { 0, 0 };
-    for (int64_t row = first_row; row < first_row + trainer->config->training.batch_size; row++) {
+    for (int64_t row = first_row; row < first_row + trainer->train_plan.batch; row++) {
         const int replayed = slot->replayed[row] != 0;
         for (int64_t i = row * length; i < (row + 1) * length; i++) {
             if (slot->batch.targets[i] < 0)
@@ -248,7 +255,7 @@ static HsStatus diagnose(HsTrainer *trainer, const HsStepSlot *slot, const HsSte
         HsStepReport ignored;
         HS_TRY(take_report(trainer, &later, &ignored));
     }
-    for (int64_t row = 0; row < trainer->queue.shape.rows && where[0] == '\0'; row += config->training.batch_size) {
+    for (int64_t row = 0; row < trainer->queue.shape.rows && where[0] == '\0'; row += trainer->train_plan.batch) {
         const int64_t offset = row * config->training.max_length;
         HS_TRY(hs_plan_find_nonfinite(&trainer->train_plan, &trainer->engine.context, slot->batch.tokens + offset,
                                       slot->batch.targets + offset, (uint64_t)config->training.seed, slot->attempt,
@@ -271,7 +278,7 @@ HsStatus hs_trainer_collect_step(HsTrainer *trainer, double *mean_loss, HsStepRe
     HsStepSlot *slot;
     HsTrainerState *state = &trainer->state;
     HS_TRY(take_report(trainer, &slot, report));
-    for (int64_t row = 0; row < trainer->queue.shape.rows; row += trainer->config->training.batch_size)
+    for (int64_t row = 0; row < trainer->queue.shape.rows; row += trainer->train_plan.batch)
         split_losses(trainer, slot, row, &loss);
     *mean_loss = loss.new_count > 0 ? loss.new_sum / (double)loss.new_count : NAN;
     if (report->verdict == HS_SCALER_HOPELESS)

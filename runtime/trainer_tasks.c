@@ -214,26 +214,11 @@ HsStatus hs_trainer_reopen(HsTrainer *trainer)
 
 void hs_trainer_list_memory(const HsTrainer *trainer, HsMetricsRun *run)
 {
-    const HsModel *model = &trainer->model;
-    const struct {
-        const char *what;
-        size_t bytes;
-    } rows[] = {
-        { "weights", model->weights.capacity },
-        { "masters", model->masters.capacity },
-        { "gradients", model->gradients.capacity },
-        { "optimizer", model->states.capacity },
-        { "packed", model->packed.capacity },
-        { "strategies", hs_continual_device_bytes(&trainer->continual_config, trainer->spans, trainer->span_count) },
-        { "replay buffer", hs_trainer_reservoir_bytes(trainer) },
-        { "activations", trainer->train_plan.activations.capacity },
-        { "workspace", trainer->train_plan.workspace.capacity + trainer->workspace.capacity },
-    };
     run->memory_count = 0;
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        if (rows[i].bytes == 0)
+    for (int i = 0; i < HS_MEMORY_COUNT; i++) {
+        if (trainer->planned.bytes[i] == 0)
             continue;
-        run->memory[run->memory_count].what = rows[i].what;
-        run->memory[run->memory_count++].bytes = (int64_t)rows[i].bytes;
+        run->memory[run->memory_count].what = hs_memory_row((HsMemoryCategory)i)->name;
+        run->memory[run->memory_count++].bytes = (int64_t)trainer->planned.bytes[i];
     }
 }

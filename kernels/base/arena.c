@@ -6,7 +6,7 @@
 
 #include <assert.h>
 
-void hs_arena_init(HsArena *arena, HsDevice *device, const char *category)
+void hs_arena_init(HsArena *arena, HsDevice *device, HsMemoryCategory category)
 {
     *arena = (HsArena){ .category = category, .device = device };
 }
@@ -27,16 +27,15 @@ HsStatus hs_arena_commit(HsArena *arena)
     if (arena->used == 0)
         return HS_OK;
     void *base = NULL;
-    HsStatus status = arena->device->alloc(arena->device, arena->used, &base);
-    if (status != HS_OK)
-        return hs_error_prefix(status, "%s (%zu bytes)", arena->category, arena->used);
+    HS_TRY(hs_memory_alloc(arena->device, arena->category, arena->used, &base));
+    HsStatus status;
     /* Zeroing here also makes the operating system give the pages now, not in the middle of the first step. */
     status = arena->device->fill_zero(arena->device, NULL, base, arena->used);
     if (status == HS_OK) /* whoever uses it may do so on another stream */
         status = arena->device->stream_sync(arena->device, NULL);
     if (status != HS_OK) {
-        arena->device->release(arena->device, base);
-        return hs_error_prefix(status, "%s", arena->category);
+        hs_memory_release(arena->device, arena->category, arena->used, base);
+        return hs_error_prefix(status, "%s", hs_memory_row(arena->category)->name);
     }
     arena->base = base;
     arena->capacity = arena->used;
@@ -45,7 +44,6 @@ HsStatus hs_arena_commit(HsArena *arena)
 
 void hs_arena_deinit(HsArena *arena)
 {
-    if (arena->base)
-        arena->device->release(arena->device, arena->base);
+    hs_memory_release(arena->device, arena->category, arena->capacity, arena->base);
     *arena = (HsArena){ .category = arena->category, .device = arena->device };
 }

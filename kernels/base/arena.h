@@ -16,14 +16,14 @@
 enum { HS_ARENA_ALIGNMENT = 64 };
 
 typedef struct HsArena {
-    const char *category; /* "weights", "activations": named in messages and the memory table */
+    HsMemoryCategory category;
     HsDevice *device;
     unsigned char *base; /* NULL until committed */
     size_t used;         /* bytes reserved */
     size_t capacity;     /* bytes committed */
 } HsArena;
 
-void hs_arena_init(HsArena *arena, HsDevice *device, const char *category);
+void hs_arena_init(HsArena *arena, HsDevice *device, HsMemoryCategory category);
 /* Reserve aligned bytes; returns the offset. */
 size_t hs_arena_reserve(HsArena *arena, size_t bytes);
 /* Allocate everything reserved so far, zero-filled; errors: HS_ENOMEM with category and bytes. */

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/base/memory.h"
 #include "kernels/base/status.h"
 
 typedef struct HsStream HsStream; /* opaque; NULL is the device's default stream */
@@ -51,9 +52,12 @@ struct HsDevice {
     void (*range_push)(HsDevice *device, const char *name);
     void (*range_pop)(HsDevice *device);
     void (*deinit)(HsDevice *device); /* NULL: nothing to give back */
-    /* Bytes held through alloc now and at most. */
+    /* What is free now for this process, whoever holds the rest.  Asks the system: not for inner loops. */
+    HsStatus (*free_memory)(HsDevice *device, size_t *free_bytes);
+    /* Bytes held through alloc now and at most; of those by hs_memory_alloc, what for. */
     size_t current_bytes;
     size_t peak_bytes;
+    HsMemoryAccount account;
     void *implementation; /* the device's own */
 };
 

@@ -197,6 +197,37 @@ static size_t find_memory_bytes(void)
     return bytes;
 }
 
+/* "MemAvailable:  123 kB": what may be had without swapping, caches that can be dropped included. */
+static size_t find_available_bytes(void)
+{
+    size_t available = SIZE_MAX, kibibytes;
+    FILE *file = fopen("/proc/meminfo", "r");
+    char line[256];
+    while (file && fgets(line, sizeof line, file))
+        if (sscanf(line, "MemAvailable: %zu kB", &kibibytes) == 1)
+            available = kibibytes << 10;
+    if (file)
+        fclose(file);
+    return available;
+}
+
+/* What the machine has left, or less where a control group's limit is nearer. */
+static HsStatus host_free_memory(HsDevice *device, size_t *free_bytes)
+{
+    static const char *const usage_files[] = { "/sys/fs/cgroup/memory.current",
+                                               "/sys/fs/cgroup/memory/memory.usage_in_bytes" };
+    size_t available = find_available_bytes();
+    for (size_t i = 0; i < sizeof usage_files / sizeof *usage_files; i++) {
+        const size_t used = read_limit(usage_files[i]);
+        const size_t limit = device->memory_bytes;
+        if (used == SIZE_MAX || limit >= (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE))
+            continue; /* no group, or one without a limit, whose usage counts the machine's file caches */
+        available = used > limit ? 0 : limit - used < available ? limit - used : available;
+    }
+    *free_bytes = available < device->memory_bytes ? available : device->memory_bytes;
+    return HS_OK;
+}
+
 /* The widest vector extension among the flags of /proc/cpuinfo, widest first. */
 static const char *find_vectors(const char *flags)
 {
@@ -260,6 +291,7 @@ HsStatus hs_device_host_init(HsDevice *device)
         .stream_wait = host_stream_wait,
         .host_alloc = host_host_alloc,
         .host_release = host_host_release,
+        .free_memory = host_free_memory,
     };
     describe_processor(device->description, sizeof device->description);
     return HS_OK;

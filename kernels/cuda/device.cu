@@ -106,6 +106,12 @@ void device_release(HsDevice *device, void *pointer)
     free(found);
 }
 
+HsStatus device_free_memory(HsDevice *, size_t *free_bytes)
+{
+    size_t total = 0;
+    return check(cudaMemGetInfo(free_bytes, &total), "asking for free memory");
+}
+
 HsStatus device_copy(HsDevice *, HsStream *stream, void *destination, const void *source, size_t bytes)
 {
     if (bytes == 0)
@@ -333,6 +339,7 @@ HsStatus init(HsDevice *device, const HsCudaOptions *options, const char *kind)
     device->graph_destroy = device_graph_destroy;
     device->range_push = device_range_push;
     device->range_pop = device_range_pop;
+    device->free_memory = device_free_memory;
     device->deinit = device_deinit;
     return HS_OK;
 }

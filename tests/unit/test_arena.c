@@ -20,7 +20,7 @@ TestSuite(arena, .init = set_up);
 Test(arena, reserve_commit_use)
 {
     HsArena arena;
-    hs_arena_init(&arena, &device, "activations");
+    hs_arena_init(&arena, &device, HS_MEMORY_ACTIVATIONS);
     size_t a = hs_arena_reserve(&arena, 1), b = hs_arena_reserve(&arena, 65), c = hs_arena_reserve(&arena, 0);
     size_t d = hs_arena_reserve(&arena, 64);
     cr_expect_eq(a, 0);
@@ -47,7 +47,7 @@ Test(arena, reserve_commit_use)
 Test(arena, an_empty_arena_holds_nothing)
 {
     HsArena arena;
-    hs_arena_init(&arena, &device, "masters");
+    hs_arena_init(&arena, &device, HS_MEMORY_MASTERS);
     cr_expect_eq(hs_arena_commit(&arena), HS_OK);
     cr_expect_null(arena.base);
     hs_arena_deinit(&arena);
@@ -56,7 +56,7 @@ Test(arena, an_empty_arena_holds_nothing)
 Test(arena, too_much_memory_is_refused_by_name)
 {
     HsArena arena;
-    hs_arena_init(&arena, &device, "optimizer state");
+    hs_arena_init(&arena, &device, HS_MEMORY_MOMENTS);
     hs_arena_reserve(&arena, (size_t)1 << 60);
     cr_expect_eq(hs_arena_commit(&arena), HS_ENOMEM);
     cr_expect_not_null(strstr(hs_error_message(), "optimizer state"));

@@ -27,7 +27,7 @@ static double probe(TinyModel *tiny, bool sample_labels, uint32_t step, float ro
 {
     double loss = 0;
     tiny_clear_gradients(tiny);
-    TINY_OK(hs_plan_probe(&tiny->train, &tiny->context, tiny->tokens, tiny->targets, sample_labels, 17, step, 2.0f,
+    TINY_OK(hs_plan_probe(&tiny->train, &tiny->context, tiny->tokens, tiny->targets, sample_labels, 17, step, 0, 2.0f,
                           &loss, row_losses));
     return loss;
 }

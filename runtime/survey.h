@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The numbers of a backward pass, layer by layer: a micro-batch is run once more, and every gradient that an action
+ * leaves (of activations, of weights) enters a histogram as it is stored, loss scale and all.  For pages and lessons;
+ * slow, changes no parameter.
+ */
+#ifndef HS_RUNTIME_SURVEY_H
+#define HS_RUNTIME_SURVEY_H
+
+#include "runtime/histogram.h"
+#include "runtime/plan.h"
+
+typedef struct HsSurveyRow {
+    char name[64];                    /* "embedding", "block 3, attention", "block 3, mlp", "head" */
+    HsHistogram activations, weights; /* gradients of */
+} HsSurveyRow;
+
+typedef struct HsSurvey {
+    int row_count;
+    HsSurveyRow *rows;                /* in the order of the model */
+    HsHistogram activations, weights; /* of all rows */
+    HsDtype activation_format;        /* what most activation gradients are stored in */
+} HsSurvey;
+
+/* Arguments as hs_plan_train's.  Gradients are clear before and after.  The caller owns the survey. */
+HsStatus hs_plan_survey(HsPlan *plan, HsContext *context, const int32_t *tokens, const int32_t *targets, uint64_t seed,
+                        uint32_t step, int64_t row_offset, float gradient_scale, HsSurvey *survey);
+void hs_survey_deinit(HsSurvey *survey);
+
+#endif
