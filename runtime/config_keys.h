@@ -138,6 +138,8 @@
     X(S, INT, micro_batch, 0, 0, 1048576, NULL, "sequences",                                                       \
       "how many sequences of batch_size go through the model at a time; 0: all. Fewer need less memory for "       \
       "activations; the effective batch, the order of the data and MER's steps stay")                              \
+    X(S, INT, limit, 0, 0, 1073741824, NULL, "MiB",                                                                \
+      "memory of the device that this run may count on; 0: all. target_gpu_util is of this")                       \
     X(S, BOOL, auto_fit, false, 0, 1, NULL, "",                                                                    \
       "where the plan exceeds target_gpu_util, take the fastest micro_batch, recompute and gradients that fit")    \
     X(S, REAL, pressure, 0.97, 0, 1, NULL, "fraction",                                                             \

@@ -185,6 +185,8 @@ HsStatus hs_trainer_create(HsConfig *config, HsTrainer *trainer)
     if (status == HS_OK)
         status = create(trainer, folder);
     free(folder);
+    if (status == HS_ENOMEM)
+        hs_trainer_explain_memory(trainer);
     if (status != HS_OK)
         hs_trainer_destroy(trainer);
     return status;

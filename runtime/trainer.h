@@ -118,7 +118,8 @@ HsStatus hs_trainer_set_micro_batch(HsTrainer *trainer, int64_t micro_batch);
 HsStatus hs_trainer_plan(const HsTrainer *trainer, const HsConfig *config, HsMemoryPlan *plan);
 /* The figures of an allocated trainer or a draft; bytes are the account's peaks. */
 void hs_trainer_measure_plan(const HsTrainer *trainer, HsMemoryPlan *plan);
-/* What target_gpu_util allows. */
+/* The device's, or memory.limit where that is less; and what target_gpu_util allows of it. */
+size_t hs_trainer_device_memory(const HsTrainer *trainer);
 size_t hs_trainer_memory_limit(const HsTrainer *trainer);
 /* The fastest way to run trainer->config in `limit` bytes, with the effective batch as it is. */
 HsStatus hs_trainer_search(const HsTrainer *trainer, size_t limit, HsFit *fit, HsMemoryPlan *plan, bool *found);

@@ -89,7 +89,8 @@ static HsStatus find_limit(const HsTrainer *trainer, size_t *limit, char text[LI
     size_t free_bytes = device->memory_bytes;
     *limit = hs_trainer_memory_limit(trainer);
     snprintf(text, LINE, "target_gpu_util %g of %s's %.0f MiB allows %.0f", trainer->config->training.target_gpu_util,
-             device->name, mebibytes(device->memory_bytes), mebibytes(*limit));
+             trainer->config->memory.limit > 0 ? "memory.limit" : device->name,
+             mebibytes(hs_trainer_device_memory(trainer)), mebibytes(*limit));
     if (device->host_accessible || !device->free_memory || trainer->engine.emulated)
         return HS_OK;
     HS_TRY(device->free_memory(device, &free_bytes));
@@ -157,10 +158,12 @@ void hs_trainer_explain_memory(const HsTrainer *trainer)
 {
     HsDevice *device = (HsDevice *)(uintptr_t)&trainer->engine.device;
     size_t free_bytes = 0;
-    if (!trainer->vocabulary) /* it failed before anything was planned */
+    char message[1024];                           /* looking around must not replace what went wrong */
+    if (hs_memory_sum(device->account.peak) == 0) /* refused, and explained, before anything was allocated */
         return;
+    snprintf(message, sizeof message, "%s", hs_error_message());
     show_use(trainer, "allocated", device->account.current);
-    if (!device->free_memory || device->free_memory(device, &free_bytes) != HS_OK)
-        return;
-    show_alternative(trainer, free_bytes + device->current_bytes);
+    if (device->free_memory && device->free_memory(device, &free_bytes) == HS_OK)
+        show_alternative(trainer, free_bytes + device->current_bytes);
+    (void)hs_fail(HS_ENOMEM, "%s", message);
 }

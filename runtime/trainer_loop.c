@@ -213,12 +213,21 @@ static HsStatus train_task(HsTrainer *trainer)
     return hs_trainer_finish_task(trainer);
 }
 
-HsStatus hs_trainer_run(HsTrainer *trainer)
+static HsStatus train_tasks(HsTrainer *trainer)
 {
-    trainer->start_s = hs_clock_s();
     /* A checkpoint is saved before its step's evaluation: a run that died in between owes it. */
     HS_TRY(hs_trainer_evaluate_owed(trainer));
     while (trainer->state.task < trainer->phase_count)
         HS_TRY(train_task(trainer));
     return finish(trainer);
+}
+
+HsStatus hs_trainer_run(HsTrainer *trainer)
+{
+    trainer->start_s = hs_clock_s();
+    HsStatus status = train_tasks(trainer);
+    hs_trainer_report_memory(trainer);
+    if (status == HS_ENOMEM)
+        hs_trainer_explain_memory(trainer);
+    return status;
 }

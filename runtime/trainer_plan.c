@@ -123,9 +123,15 @@ HsStatus hs_trainer_search(const HsTrainer *trainer, size_t limit, HsFit *fit, H
     return HS_OK;
 }
 
+size_t hs_trainer_device_memory(const HsTrainer *trainer)
+{
+    const size_t own = trainer->engine.device.memory_bytes, asked = (size_t)trainer->config->memory.limit << 20;
+    return asked > 0 && asked < own ? asked : own;
+}
+
 size_t hs_trainer_memory_limit(const HsTrainer *trainer)
 {
-    return (size_t)(trainer->config->training.target_gpu_util * (double)trainer->engine.device.memory_bytes);
+    return (size_t)(trainer->config->training.target_gpu_util * (double)hs_trainer_device_memory(trainer));
 }
 
 /* --- the largest tensors --- */

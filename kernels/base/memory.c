@@ -59,12 +59,15 @@ void hs_memory_release(HsDevice *device, HsMemoryCategory category, size_t bytes
 
 /* --- the counting device --- */
 
-/* Aligned, not NULL, and of no page that exists: whoever touches it is stopped at once. */
+/* Where no machine has memory: whoever touches it is stopped at once. */
+static const uintptr_t nowhere = (uintptr_t)1 << 60;
+
+/* One block behind the other, for code that asks whether two of them overlap: peak_bytes is where the next begins. */
 static HsStatus count_alloc(HsDevice *device, size_t bytes, void **pointer)
 {
-    (void)device;
-    (void)bytes;
-    *pointer = (void *)(uintptr_t)64;
+    const size_t aligned = (bytes + 63) / 64 * 64;
+    *pointer = (void *)(nowhere + device->peak_bytes);
+    device->peak_bytes += aligned > 0 ? aligned : 64;
     return HS_OK;
 }
 

@@ -13,6 +13,8 @@
 #define HS_COMMANDS(X)                                                                                       \
     X(train, "--config FILE [section.key=value ...]",                                                        \
       "train; goes on from the run's latest checkpoint if there is one")                                     \
+    X(plan, "--config FILE [--layers] [--fit] [--table] [--device-memory 12GiB]",                            \
+      "memory and time of a run, before anything is allocated; what would fit instead")                      \
     X(compare, "--config FILE --strategies none,ewc,er,mer,joint --seeds 3",                                 \
       "continual-learning strategies side by side: table with spread, and page")                             \
     X(report, "--run DIR", "write a run's report.html anew from its metrics")                                \

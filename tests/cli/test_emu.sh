@@ -33,43 +33,6 @@ ewc: {fisher_samples: 8}
 mer: {beta: 1.0, gamma: 0.5}
 YAML
 
-# losses DIR: every training and validation loss, in order.
-losses() {
-    grep -oE '"(loss|val_loss)":[0-9.e-]+' "$1/metrics.jsonl"
-}
-
-# near A B MODE: losses differ by no more than roundings explain.
-#
-# A relative error of rho in every gradient changes what a run's steps take off the loss by rho times that, to first
-# order, and one of rho in the values forward changes the loss by rho times its size: together rho L0, with L0 the first
-# loss.  n roundings of relative size u, of random signs, add up to lambda sqrt(n) u with a probability of
-# 1 - 2 exp(-lambda^2 / 2) (Higham & Mary 2019, theorem 2.4); two devices differ by sqrt(2) of that, lambda is 4.  A
-# loss is the mean over 32 tokens at least, each with roundings of its own: sqrt(32) less.
-#   bf16, fp16: u = 2^-9, 2^-11; 8 values a block and 2 in the head are rounded on the longest path, forward and back
-#   fp32:       u = 2^-24; a product over K rounds K times: per block width (qkv), head size, length, width, width,
-#               4 width; in the head width and vocabulary (at most 128 characters); forward and back
-near() {
-    paste -d' ' <(losses "$1") <(losses "$2") | awk -v mode="$3" -v names="$1 $2" -v layers=2 -v width=32 -v length_=16 '
-        BEGIN {
-            head = width / 2; vocabulary = 128
-            n = mode == "fp32" ? layers * (7 * width + head + length_) + width + vocabulary : 8 * layers + 2
-            u = mode == "fp32" ? 2 ^ -24 : mode == "fp16" ? 2 ^ -11 : 2 ^ -9
-            rho = 4 * sqrt(2 * 2 * n) * u / sqrt(32)
-        }
-        {
-            split($1, a, ":"); split($2, b, ":")
-            if (a[1] != b[1]) { print names ": other records"; bad = 1; exit }
-            if (NR == 1) first = a[2]
-            difference = a[2] - b[2]; if (difference < 0) difference = -difference
-            if (difference > largest) largest = difference
-        }
-        END {
-            if (bad) exit 1
-            if (NR < 20) { print names ": " NR " losses only"; exit 1 }
-            if (largest > rho * first) { print names ", " mode ": losses differ by " largest ", bound " rho * first; exit 1 }
-        }' || fail "$1 and $2 are not near each other"
-}
-
 # train CONFIG NAME SETTING...: one run.
 train() {
     local config=$1 name=$2

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * trainer plan --config FILE: memory and time of a run, before anything is allocated.
+ */
+#include <argp.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "kernels/base/log.h"
+#include "runtime/commands/arguments.h"
+#include "runtime/commands/command.h"
+#include "runtime/planner.h"
+
+enum { OPTION_LAYERS = 1000, OPTION_FIT, OPTION_TABLE };
+
+typedef struct Arguments {
+    const char *config_path;
+    HsPlannerOptions options;
+    HsOverrides overrides;
+} Arguments;
+
+static const struct argp_option options[] = {
+    { "config", 'c', "FILE", 0, "the YAML file", 0 },
+    { "layers", OPTION_LAYERS, NULL, 0, "a row for each block", 0 },
+    { "device-memory", 'm', "SIZE", 0,
+      "plan for a device of this size, such as 12GiB; with device auto or cuda for a GPU that is not here", 0 },
+    { "fit", OPTION_FIT, NULL, 0,
+      "search for the fastest micro-batch, recomputation and gradient format that fit; done by itself when the plan "
+      "does not fit",
+      0 },
+    { "table", OPTION_TABLE, NULL, 0, "the largest models of this family for 8 to 80 GB, and how they train", 0 },
+    { 0 },
+};
+
+/* "12GiB", "12G", "12GB", "8192MiB": binary units, as memory is sold. */
+static size_t parse_size(struct argp_state *state, const char *text)
+{
+    static const struct {
+        const char *unit;
+        int shift;
+    } units[] = { { "GiB", 30 }, { "GB", 30 }, { "G", 30 }, { "MiB", 20 }, { "MB", 20 }, { "M", 20 } };
+    char *end;
+    const double value = strtod(text, &end);
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
+        if (end != text && strcasecmp(end, units[i].unit) == 0 && value > 0 && value < 1e6)
+            return (size_t)ldexp(value, units[i].shift);
+    argp_error(state, "--device-memory must be a size such as 12GiB or 8192MiB (got %s)", text);
+    return 0;
+}
+
+static error_t parse(int key, char *argument, struct argp_state *state)
+{
+    Arguments *arguments = state->input;
+    switch (key) {
+    case 'c':
+        arguments->config_path = argument;
+        return 0;
+    case 'm':
+        arguments->options.device_bytes = parse_size(state, argument);
+        return 0;
+    case OPTION_LAYERS:
+        arguments->options.layers = true;
+        return 0;
+    case OPTION_FIT:
+        arguments->options.fit = true;
+        return 0;
+    case OPTION_TABLE:
+        arguments->options.table = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        hs_argument_override(state, &arguments->overrides, argument);
+        return 0;
+    case ARGP_KEY_END:
+        if (!arguments->config_path)
+            argp_error(state, "--config FILE is missing");
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+HsStatus hs_command_plan(int argc, char **argv)
+{
+    static const struct argp argp = { options,
+                                      parse,
+                                      "[section.key=value ...]",
+                                      "Where the memory of FILE's run goes, what a step costs, and what would fit. "
+                                      "Nothing is allocated.",
+                                      NULL,
+                                      NULL,
+                                      NULL };
+    Arguments arguments = { 0 };
+    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    HsConfig config;
+    HS_TRY(hs_config_load(&config, arguments.config_path, arguments.overrides.count, arguments.overrides.items));
+    HsStatus status = hs_planner_run(&config, &arguments.options, stdout);
+    hs_config_deinit(&config);
+    return status;
+}

@@ -1,0 +1,71 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# trainer plan, the refusal of what does not fit, and memory.auto_fit, which trains the same within the limit.
+. "$(dirname "$0")/lib.sh"
+
+cat >fit.yaml <<'YAML'
+seed: 7
+out_dir: run
+batch_size: 256
+max_length: 16
+max_steps: 20
+learning_rate: 1e-3
+checkpoint_freq: 0
+device: cpu
+model: {family: gpt2, layers: 2, heads: 2, width: 32, dropout: 0.1}
+tokenizer: {kind: char}
+tasks: [{name: addition, train: "synthetic:addition", synthetic_tokens: 80000}]
+precision: {mode: fp32}
+schedule: {warmup_steps: 4}
+evaluation: {every: 0, batches: 1}
+logging: {every: 1}
+YAML
+
+# total FILE: MiB of the plan's last row.
+total() {
+    awk '$1 == "total" { print $2 }' "$1"
+}
+
+# The 12 GB scenario, without its data, for a GPU that is not here: 4.6 GB, and what the table is made of.
+expect 0 "$trainer" plan --config "$root/configs/cl-12gb.yaml" --device-memory 12GiB
+says err "planned without the tasks' data"
+says out "A-GEM reference"
+says out "left: "
+awk '$1 == "total" { gb = $2 * 1048576 / 1e9; if (gb < 4.4 || gb > 4.9) exit 1 }' out || fail "the 12 GB scenario takes $(total out) MiB"
+# Rows but the indented ones, and but the replay buffer, which lies on the host, add up to the total.
+awk '/^  [a-zA-Z]/ && $1 != "total" && $1 != "replay" { for (i = 1; i <= NF; i++) if ($i ~ /^[0-9]+\.[0-9]$/) { sum += $i; break } }
+     $1 == "total" { total = $2 }
+     END { d = sum - total; if (d > 1 || d < -1) { print "rows: " sum ", total: " total; exit 1 } }' out || fail "the rows don't add up"
+expect 0 "$trainer" plan --config "$root/configs/cl-12gb.yaml" --device-memory 12GiB --layers
+says out "block 11"
+expect 0 "$trainer" plan --config "$root/configs/cl-12gb.yaml" --device-memory 12GiB --table
+[ "$(grep -cE '^\| [0-9]+ GB \| [0-9]+ M \|' out)" = 6 ] || fail "six sizes were asked for"
+expect 1 "$trainer" plan --config "$root/configs/cl-12gb.yaml" --device-memory 5GiB
+says err "would refuse"
+says out "the effective batch stays"
+expect 2 "$trainer" plan --config fit.yaml --device-memory many
+expect 2 "$trainer" plan
+
+# What the limit does not allow is refused before anything is there, with lines that make it fit.
+expect 1 "$trainer" --config fit.yaml memory.limit=12
+says err "nothing was allocated"
+says err "activations: block.0.mlp.up.out, f32 [4096, 128]"
+says err "auto_fit: true"
+[ -d run ] && fail "a refused run left a folder"
+
+for mode in fp32 bf16; do
+    limit=$([ $mode = fp32 ] && echo 12 || echo 9)
+    expect 0 "$trainer" --config fit.yaml precision.mode=$mode out_dir=whole-$mode
+    expect 0 "$trainer" --config fit.yaml precision.mode=$mode memory.limit=$limit memory.auto_fit=true out_dir=fitted-$mode
+    says err "micro_batch"
+    awk -v limit=$limit '/ total / { if ($3 > 0.8 * limit || $3 != $5) exit 1; seen = 1 } END { exit !seen }' err ||
+        fail "$mode: planned and taken: $(grep ' total ' err)"
+    near whole-$mode fitted-$mode $mode 4096
+    # The lines, written out, are the same run; and so is the fitted run, stopped and gone on with.
+    grep -qE '^  micro_batch: [0-9]+' fitted-$mode/config.yaml || fail "the resolved configuration does not say micro_batch"
+    expect 0 "$trainer" --config fit.yaml precision.mode=$mode memory.limit=$limit memory.auto_fit=true out_dir=two max_steps=12 schedule.decay_steps=20
+    expect 0 "$trainer" --config fit.yaml precision.mode=$mode memory.limit=$limit memory.auto_fit=true out_dir=two max_steps=20 schedule.decay_steps=20
+    [ "$(tensors two | head -n 1)" = "$(tensors fitted-$mode | head -n 1)" ] || fail "$mode: stopped and gone on with, the fitted run is another"
+    rm -r two
+done
+finish
