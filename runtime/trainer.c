@@ -142,6 +142,9 @@ static HsStatus take_memory(HsTrainer *trainer, const char *folder)
     HsConfig *config = trainer->config;
     HS_TRY(folder ? hs_trainer_peek_micro_batch(trainer, folder) : HS_OK);
     HS_TRY(hs_trainer_fit(trainer));
+    HsDevice *device = &trainer->engine.device;
+    if (!device->host_accessible && !trainer->engine.emulated)
+        HS_TRY(device->free_memory(device, &trainer->free_before));
     HS_TRY(hs_precision_resolve(config, trainer->engine.products, &trainer->precision, trainer->precision_why,
                                 sizeof trainer->precision_why));
     HS_TRY(hs_trainer_allocate(trainer));

@@ -59,6 +59,7 @@ typedef struct HsTrainer {
     int64_t vocabulary; /* the tokenizer's */
     bool masked;        /* some task ignores targets */
     HsMemoryPlan planned;
+    size_t free_before; /* of a GPU's memory, before the run took any; 0: not asked */
     HsModel model;
     HsPlan train_plan, evaluation_plan;
     bool has_data, has_model, has_train_plan, has_evaluation_plan, has_optimizer, has_matrix, has_reservoir;

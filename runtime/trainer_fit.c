@@ -85,7 +85,7 @@ static HsStatus refuse(const HsTrainer *trainer, size_t limit, const char *limit
  * not there.  The host's memory is the operating system's to give; what is in use there may be given back. */
 static HsStatus find_limit(const HsTrainer *trainer, size_t *limit, char text[LINE])
 {
-    HsDevice *device = (HsDevice *)(uintptr_t)&trainer->engine.device;
+    const HsDevice *device = &trainer->engine.device;
     size_t free_bytes = device->memory_bytes;
     *limit = hs_trainer_memory_limit(trainer);
     snprintf(text, LINE, "target_gpu_util %g of %s's %.0f MiB allows %.0f", trainer->config->training.target_gpu_util,
@@ -149,6 +149,10 @@ void hs_trainer_report_memory(const HsTrainer *trainer)
                 mebibytes(row[1]), mebibytes(row[2]));
     }
     hs_info("  %-20s %9.1f  %9.1f  %9.1f", "total", mebibytes(planned), mebibytes(current), mebibytes(peak));
+    size_t free_now;
+    if (trainer->free_before > 0 && device->free_memory(device, &free_now) == HS_OK)
+        hs_info("  %-20s %9.1f  %9.1f  %9s  (less is free than before, by whomever)", "the device",
+                mebibytes(trainer->planned.device_bytes), mebibytes(trainer->free_before) - mebibytes(free_now), "");
     if (process.peak_bytes > 0)
         hs_info("  %-20s %9s  %9.1f  %9.1f  (resident%s)", "the process", "", mebibytes(process.current_bytes),
                 mebibytes(process.peak_bytes), device->host_accessible ? "" : ", host");
@@ -156,14 +160,17 @@ void hs_trainer_report_memory(const HsTrainer *trainer)
 
 void hs_trainer_explain_memory(const HsTrainer *trainer)
 {
-    HsDevice *device = (HsDevice *)(uintptr_t)&trainer->engine.device;
+    const HsDevice *device = &trainer->engine.device;
     size_t free_bytes = 0;
     char message[1024];                           /* looking around must not replace what went wrong */
     if (hs_memory_sum(device->account.peak) == 0) /* refused, and explained, before anything was allocated */
         return;
     snprintf(message, sizeof message, "%s", hs_error_message());
     show_use(trainer, "allocated", device->account.current);
-    if (device->free_memory && device->free_memory(device, &free_bytes) == HS_OK)
-        show_alternative(trainer, free_bytes + device->current_bytes);
+    if (device->free_memory && device->free_memory(device, &free_bytes) == HS_OK) {
+        /* What was asked for could not be had, whatever is said to be free: limits of the process, fragments. */
+        const size_t less = trainer->planned.device_bytes / 10 * 9, free_in_all = free_bytes + device->current_bytes;
+        show_alternative(trainer, free_in_all < less ? free_in_all : less);
+    }
     (void)hs_fail(HS_ENOMEM, "%s", message);
 }

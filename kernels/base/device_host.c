@@ -212,7 +212,7 @@ static size_t find_available_bytes(void)
 }
 
 /* What the machine has left, or less where a control group's limit is nearer. */
-static HsStatus host_free_memory(HsDevice *device, size_t *free_bytes)
+static HsStatus host_free_memory(const HsDevice *device, size_t *free_bytes)
 {
     static const char *const usage_files[] = { "/sys/fs/cgroup/memory.current",
                                                "/sys/fs/cgroup/memory/memory.usage_in_bytes" };

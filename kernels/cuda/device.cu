@@ -106,7 +106,7 @@ void device_release(HsDevice *device, void *pointer)
     free(found);
 }
 
-HsStatus device_free_memory(HsDevice *, size_t *free_bytes)
+HsStatus device_free_memory(const HsDevice *, size_t *free_bytes)
 {
     size_t total = 0;
     return check(cudaMemGetInfo(free_bytes, &total), "asking for free memory");
