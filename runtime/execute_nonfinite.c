@@ -89,8 +89,9 @@ static HsStatus look_at_results(Hunt *hunt, const HsAction *action)
     return HS_OK;
 }
 
-static HsStatus clear_gradients(const HsModel *model, HsContext *context)
+HsStatus hs_plan_clear_gradients(const HsPlan *plan, HsContext *context)
 {
+    const HsModel *model = plan->model;
     for (int i = 0; i < model->param_count; i++) {
         const HsTensor *gradient = &model->params[i].gradient;
         HS_TRY(context->device->fill_zero(context->device, context->stream, gradient->data, hs_tensor_bytes(gradient)));
@@ -123,7 +124,7 @@ HsStatus hs_plan_find_nonfinite(HsPlan *plan, HsContext *context, const int32_t 
     Hunt hunt = { .plan = plan, .context = context, .where = where, .where_size = where_size };
     snprintf(where, where_size, "%s", "");
     HsTensor scale = hs_plan_tensor(plan, plan->scale_buffer, 1);
-    HS_TRY(clear_gradients(plan->model, context));
+    HS_TRY(hs_plan_clear_gradients(plan, context));
     HS_TRY(hs_plan_load_inputs(plan, context, tokens, targets, plan->batch * plan->sequence_length));
     HS_TRY(context->device->copy(context->device, context->stream, scale.data, &gradient_scale, sizeof gradient_scale));
 
@@ -131,5 +132,5 @@ HsStatus hs_plan_find_nonfinite(HsPlan *plan, HsContext *context, const int32_t 
     HsStatus status = hunt_all(&hunt, &execution);
     hs_plan_leave(context, outer);
     HS_TRY(status);
-    return clear_gradients(plan->model, context);
+    return hs_plan_clear_gradients(plan, context);
 }

@@ -14,5 +14,7 @@
  * and below the smallest normal number (precision is lost there), and overflows above the largest finite one. errors:
  * those of hs_checkpoint_open; HS_EIO when `out` cannot be written */
 HsStatus hs_inspect_checkpoint(const char *folder, FILE *out);
+/* The same, and as a self-contained page with charts at `path` (NULL: none), which is written whole or not at all. */
+HsStatus hs_inspect_checkpoint_page(const char *folder, FILE *out, const char *path);
 
 #endif

@@ -47,4 +47,7 @@ HsStatus hs_execute_forward(const HsPlan *plan, HsContext *context, const HsActi
 HsStatus hs_plan_load_inputs(const HsPlan *plan, HsContext *context, const int32_t *tokens, const int32_t *targets,
                              int64_t rows);
 
+/* execute_nonfinite.c: zero every parameter's gradient. */
+HsStatus hs_plan_clear_gradients(const HsPlan *plan, HsContext *context);
+
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * trainer inspect --checkpoint DIR, and trainer reference.
+ * trainer inspect --checkpoint DIR [--html FILE], and trainer reference.
  */
 #include <argp.h>
 #include <stdio.h>
@@ -9,19 +9,26 @@
 #include "runtime/config.h"
 #include "runtime/inspect.h"
 
+typedef struct Arguments {
+    const char *checkpoint, *html;
+} Arguments;
+
+enum { OPTION_HTML = 256 }; /* no short form */
+
 static const struct argp_option options[] = {
     { "checkpoint", 'd', "DIR", 0, "a checkpoint's folder, or a run's (its latest checkpoint)", 0 },
+    { "html", OPTION_HTML, "FILE", 0, "write the same as a page with charts of the exponents", 0 },
     { 0 },
 };
 
 static error_t parse(int key, char *argument, struct argp_state *state)
 {
-    const char **checkpoint = state->input;
-    if (key == 'd') {
-        *checkpoint = argument;
+    Arguments *arguments = state->input;
+    if (key == 'd' || key == OPTION_HTML) {
+        *(key == 'd' ? &arguments->checkpoint : &arguments->html) = argument;
         return 0;
     }
-    if (key == ARGP_KEY_END && !*checkpoint)
+    if (key == ARGP_KEY_END && !arguments->checkpoint)
         argp_error(state, "--checkpoint DIR is missing");
     return key == ARGP_KEY_END ? 0 : ARGP_ERR_UNKNOWN;
 }
@@ -29,9 +36,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 HsStatus hs_command_inspect(int argc, char **argv)
 {
     static const struct argp argp = { options, parse, NULL, "What a checkpoint holds.", NULL, NULL, NULL };
-    const char *checkpoint = NULL;
-    argp_parse(&argp, argc, argv, 0, NULL, &checkpoint);
-    return hs_inspect_checkpoint(checkpoint, stdout);
+    Arguments arguments = { 0 };
+    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    return hs_inspect_checkpoint_page(arguments.checkpoint, stdout, arguments.html);
 }
 
 HsStatus hs_command_reference(int argc, char **argv)

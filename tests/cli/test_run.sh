@@ -48,6 +48,10 @@ expect 0 timeout 60 "$trainer" generate --checkpoint run --tokens 20
 expect 0 timeout 60 "$trainer" generate --checkpoint run --tokens 300 --prompt "a"
 [ "$(wc -c <out)" -gt 128 ] || fail "a model of 32 positions wrote only $(wc -c <out) bytes" # may end at end-of-text
 expect 0 "$trainer" inspect --checkpoint run
+cp out inspected
+expect 0 "$trainer" inspect --checkpoint run --html page.html
+same inspected out
+says page.html "Exponents of model"
 # A damaged checkpoint is refused, not trusted.
 printf 'x' | dd of=run/checkpoints/step-00000030/model.safetensors bs=1 seek=3000 conv=notrunc 2>/dev/null
 expect 1 "$trainer" generate --checkpoint run/checkpoints/step-00000030 --tokens 5

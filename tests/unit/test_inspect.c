@@ -6,7 +6,10 @@
 #include <math.h>
 
 #include "runtime/checkpoint.h"
+#include "runtime/html.h"
+#include "runtime/html_exponents.h"
 #include "runtime/inspect.h"
+#include "tests/support/page.h"
 #include "tests/support/scratch.h"
 
 static void save(const Scratch *scratch)
@@ -101,6 +104,110 @@ Test(inspect, prints_what_is_there)
     cr_expect_str_eq(text + strlen(head), body);
     free(text);
     scratch_remove(&scratch);
+}
+
+static void expect_once(const char *page, const char *part)
+{
+    cr_expect_eq(page_count(page, part), 1, "%d times: %s", page_count(page, part), part);
+}
+
+Test(inspect, the_page_has_the_same_figures)
+{
+    Scratch scratch = scratch_make();
+    save(&scratch);
+    char *plain = NULL, *text = NULL;
+    size_t plain_size = 0, size = 0, page_size = 0;
+    FILE *plain_out = open_memstream(&plain, &plain_size), *out = open_memstream(&text, &size);
+    cr_assert(plain_out && out);
+    cr_assert_eq(hs_inspect_checkpoint(scratch.folder, plain_out), HS_OK);
+    cr_assert_eq(hs_inspect_checkpoint_page(scratch.folder, out, scratch_path(&scratch, "page.html")), HS_OK, "%s",
+                 hs_error_message());
+    fclose(plain_out);
+    fclose(out);
+    cr_expect_str_eq(text, plain);
+    char *page = scratch_read(scratch_path(&scratch, "page.html"), &page_size);
+    page_expect_sound(page);
+
+    expect_once(page, "<th scope=\"row\">mixed</th><td>f32</td><td>[2,4]</td><td>8</td><td>-2.000e+00</td>"
+                      "<td>1.000e+05</td><td>1.667e+04</td><td>4.082e+04</td><td>12.50%</td><td>2</td>"
+                      "<td>37.50%</td><td>12.50%</td><td>12.50%</td><td>0</td>");
+    /* Of 12: one zero; in fp16 two to zero (2^-30, 2^-130), one subnormal, 1e5 and two not finite; in bf16 2^-130. */
+    expect_once(page, "<th scope=\"row\">model</th><td>12</td><td>8.33%</td><td>16.67%</td><td>8.33%</td>"
+                      "<td>25.00%</td><td>0</td><td>8.33%</td><td>16.67%</td>");
+    expect_once(page, "<th scope=\"row\">v</th><td>4</td><td>25.00%</td><td>0</td><td>75.00%</td><td>0</td>"
+                      "<td>0</td><td>0</td><td>0</td>");
+    expect_once(page, "<figcaption>Exponents of model</figcaption>");
+    cr_expect_eq(page_count(page, "<figcaption>"), 3);
+    cr_expect_eq(page_count(page, "<title>fp16 subnormal: "), 3);
+    cr_expect_geq(page_count(page, ">bf16</text>"), 3); /* the model's axis reaches too far for fp16's label */
+    free(page);
+    free(text);
+    free(plain);
+
+    FILE *nowhere = fopen("/dev/null", "w");
+    cr_assert_not_null(nowhere);
+    cr_expect_eq(hs_inspect_checkpoint_page(scratch.folder, nowhere, scratch_path(&scratch, "none/page.html")), HS_EIO);
+    fclose(nowhere);
+    scratch_remove(&scratch);
+}
+
+/* ---- the chart ---- */
+
+static char *chart_of(const HsExponentSeries *series, int count)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *stream = open_memstream(&text, &size);
+    cr_assert_not_null(stream);
+    hs_html_begin(stream, "chart");
+    hs_html_exponent_chart(stream, "a <chart>", series, count);
+    hs_html_end(stream);
+    fclose(stream);
+    page_expect_sound(text);
+    return text;
+}
+
+Test(exponent_chart, shares_are_of_all_elements_and_shifts_move_them)
+{
+    HsHistogram histogram = { 0 };
+    const double values[] = { 0x1p-30, 0x1.8p-30, 1, 1.5, 1.25, 0, 0, INFINITY };
+    hs_histogram_add(&histogram, HS_F64, values, 8);
+    const HsExponentSeries series[] = { { "as & is", &histogram, 0 }, { "scaled", &histogram, 16 } };
+    char *page = chart_of(series, 2);
+    expect_once(page, "2\u207b\u00b3\u2070 to 2\u207b\u00b2\u2079\nas &amp; is: 25.00%\nscaled: 0</title>");
+    expect_once(page, "2\u207b\u00b9\u2074 to 2\u207b\u00b9\u00b3\nas &amp; is: 0\nscaled: 25.00%</title>");
+    expect_once(page, "2\u2070 to 2\u00b9\nas &amp; is: 37.50%\nscaled: 0</title>");
+    expect_once(page, "2\u00b9\u2076 to 2\u00b9\u2077\nas &amp; is: 0\nscaled: 37.50%</title>");
+    cr_expect_eq(page_count(page, "(zero: 25.00%, not finite: 12.50%)"), 2);
+    cr_expect_null(strstr(page, "beyond either end"));
+    expect_once(page, "<title>fp16 subnormal: 2\u207b\u00b2\u2074 to 2\u207b\u00b9\u2074</title>");
+    expect_once(page, "<title>fp16: 2\u207b\u00b9\u2074 to 2\u00b9\u2076</title>");
+    expect_once(page, "<title>bf16: 2\u207b\u00b9\u00b2\u2076 to 2\u00b9\u00b2\u2078</title>");
+    free(page);
+}
+
+/* Nothing, zeros alone, more series than colours, a far tail of one in 20000, both ends of the axis. */
+Test(exponent_chart, odd_histograms_make_sound_pages)
+{
+    static HsHistogram empty, zeros, tail, ends;
+    for (int i = 0; i < 20000; i++) {
+        hs_histogram_add_value(&tail, i == 0 ? 0x1p-100 : 1);
+        hs_histogram_add_value(&zeros, 0);
+        hs_histogram_add_value(&ends, i % 2 ? 1e300 : 1e-300);
+    }
+    const HsHistogram *all[] = { &empty, &zeros, &tail, &ends };
+    HsExponentSeries many[10];
+    for (int i = 0; i < 4; i++) {
+        char *page = chart_of(&(HsExponentSeries){ "one", all[i], 0 }, 1);
+        cr_expect_eq(page_count(page, "beyond either end"), all[i] == &tail);
+        free(page);
+    }
+    for (int i = 0; i < 10; i++)
+        many[i] = (HsExponentSeries){ "one of many", all[i % 4], 4 * i - 20 };
+    char *page = chart_of(many, 10);
+    cr_expect_eq(page_count(page, "<li>"), 10);
+    free(page);
+    free(chart_of(NULL, 0));
 }
 
 Test(inspect, a_damaged_or_missing_checkpoint_is_an_error)
