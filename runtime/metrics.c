@@ -243,6 +243,19 @@ HsStatus hs_metrics_record(HsMetrics *metrics, const HsMetricsRecord *record)
     return HS_OK;
 }
 
+HsStatus hs_metrics_pressure(HsMetrics *metrics, const HsMetricsPressure *pressure)
+{
+    char line[LINE_BYTES];
+    size_t used = 0;
+    add(line, &used,
+        "{\"event\":\"pressure\",\"step\":%lld,\"micro_batch_before\":%lld,\"micro_batch\":%lld,"
+        "\"used_bytes\":%zu,\"total_bytes\":%zu}\n",
+        (long long)pressure->step, (long long)pressure->before, (long long)pressure->after, pressure->used_bytes,
+        pressure->total_bytes);
+    HS_TRY(hs_metrics_append(&metrics->jsonl, line, used));
+    return hs_metrics_append_scalar(metrics, pressure->step, "memory/micro_batch", (double)pressure->after);
+}
+
 void hs_metrics_progress(HsMetrics *metrics, int64_t step, double loss, double tokens_per_second, double peak_share,
                          double loss_scale, int64_t memory_bytes, double eta_s)
 {

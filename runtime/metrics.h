@@ -56,6 +56,14 @@ HsStatus hs_metrics_matrix(HsMetrics *metrics, int64_t step, int task, const HsM
  * tensor name, maximum, mean, share.  Prints the totals and the tensors that hold most. */
 HsStatus hs_metrics_importance(HsMetrics *metrics, int64_t step, int task, double learning_rate,
                                const HsImportance *importance);
+/* The micro-batch was halved. */
+typedef struct HsMetricsPressure {
+    int64_t step;                   /* after which */
+    int64_t before, after;          /* sequences at a time */
+    size_t used_bytes, total_bytes; /* of the device, as the sample said that asked for it */
+} HsMetricsPressure;
+/* Event "pressure": micro_batch_before, micro_batch, used_bytes, total_bytes; TensorBoard: "memory/micro_batch". */
+HsStatus hs_metrics_pressure(HsMetrics *metrics, const HsMetricsPressure *pressure);
 /* What the report's head shows, as out_dir/run.json: threads and memory belong to this start of the run, so the record
  * in metrics.jsonl, which is the same however a run is interrupted, does not hold them. */
 typedef struct HsMetricsRun {

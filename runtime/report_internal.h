@@ -21,6 +21,7 @@ typedef struct HsReport {
     HsReportSeries *validation; /* by task, from evaluations and the matrix's rows */
     int validation_count;
     HsReportSeries task_ends; /* x: step of a matrix event, y: its task */
+    HsReportSeries pressures; /* x: step of a pressure event, y: the micro-batch from there on */
     int64_t steps;
     bool finished;
 } HsReport;

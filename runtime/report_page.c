@@ -79,6 +79,20 @@ static int task_marks(const HsReport *report, HsChartMark *marks, char (*names)[
     return count > 1 ? count : 0;
 }
 
+/* Where memory pressure halved the micro-batch, among the `count` marks there are, in the order of steps: a label ends
+ * where the next begins.  Returns how many there are then. */
+static int add_pressure_marks(const HsReport *report, HsChartMark *marks, char (*names)[NAME_BYTES], int count)
+{
+    for (int64_t i = 0; i < report->pressures.count; i++, count++) {
+        int at = count;
+        snprintf(names[count], NAME_BYTES, "micro-batch %.0f", report->pressures.y[i]);
+        for (; at > 0 && marks[at - 1].x > report->pressures.x[i]; at--)
+            marks[at] = marks[at - 1];
+        marks[at] = (HsChartMark){ report->pressures.x[i], names[count] };
+    }
+    return count;
+}
+
 /* --- what ran --- */
 
 static void write_fact(FILE *stream, const char *name, const char *value)
@@ -227,11 +241,12 @@ static HsStatus write_curves(const HsReport *report, FILE *stream)
 {
     int tasks = task_count(report), curves = 0, mark_count;
     size_t room = (size_t)tasks + 1; /* a curve for each, and one for all */
+    const size_t mark_room = room + (size_t)report->pressures.count;
     HsStatus status = HS_OK;
     if (report->train.count == 0 && report->overall.count == 0 && report->validation_count == 0)
         return HS_OK;
-    HsChartMark *marks = malloc(room * sizeof *marks);
-    char(*mark_names)[NAME_BYTES] = malloc(room * sizeof *mark_names);
+    HsChartMark *marks = malloc(mark_room * sizeof *marks);
+    char(*mark_names)[NAME_BYTES] = malloc(mark_room * sizeof *mark_names);
     char(*names)[NAME_BYTES] = malloc(room * sizeof *names);
     HsChartSeries *series = malloc(room * sizeof *series);
     if (!marks || !mark_names || !names || !series) {
@@ -239,8 +254,14 @@ static HsStatus write_curves(const HsReport *report, FILE *stream)
         goto done;
     }
     mark_count = task_marks(report, marks, mark_names, tasks);
-    begin_section(stream, "Loss over training",
-                  mark_count > 0 ? "Dashed lines are where tasks begin." : "Nats a token.");
+    const char *explanation = mark_count > 0 ? "Dashed lines are where tasks begin." : "Nats a token.";
+    if (report->pressures.count > 0)
+        explanation = mark_count > 0 ? "Dashed lines are where tasks begin, and where memory pressure halved the "
+                                       "micro-batch; the effective batch stayed."
+                                     : "Nats a token. Dashed lines are where memory pressure halved the micro-batch; "
+                                       "the effective batch stayed.";
+    begin_section(stream, "Loss over training", explanation);
+    mark_count = add_pressure_marks(report, marks, mark_names, mark_count);
     const struct {
         const char *title, *unit;
         struct {

@@ -174,6 +174,13 @@ static HsStatus read_eval(HsReport *report, const char *name, HsJson *line)
     return add_point(&report->validation[task], (double)report->steps, value);
 }
 
+static HsStatus read_pressure(HsReport *report, const char *name, HsJson *line)
+{
+    int64_t micro_batch;
+    HS_TRY(need_count(name, line, "micro_batch", INT64_MAX, &micro_batch));
+    return add_point(&report->pressures, (double)report->steps, (double)micro_batch);
+}
+
 static HsStatus read_end(HsReport *report, const char *name, HsJson *line)
 {
     (void)name;
@@ -193,6 +200,7 @@ static const struct {
     { "eval", read_eval, NOT_KEPT },
     { "matrix", read_matrix, NOT_KEPT },
     { "importance", read_importance, (int)offsetof(HsReport, importance) },
+    { "pressure", read_pressure, NOT_KEPT },
     { "end", read_end, NOT_KEPT },
 };
 
@@ -279,8 +287,8 @@ static void free_series(HsReportSeries *series)
 
 void hs_report_deinit(HsReport *report)
 {
-    HsReportSeries *const all[] = { &report->train, &report->replay,  &report->penalty,
-                                    &report->speed, &report->overall, &report->task_ends };
+    HsReportSeries *const all[] = { &report->train,   &report->replay,    &report->penalty,  &report->speed,
+                                    &report->overall, &report->task_ends, &report->pressures };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free_series(all[i]);
     for (int i = 0; i < report->validation_count; i++)

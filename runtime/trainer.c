@@ -88,7 +88,7 @@ static HsStatus write_run_info(HsTrainer *trainer)
     return status;
 }
 
-static HsStatus create_stream_and_metrics(HsTrainer *trainer)
+static HsStatus create_stream_and_records(HsTrainer *trainer)
 {
     const HsConfig *config = trainer->config;
     double *weights = calloc((size_t)trainer->data.count, sizeof *weights);
@@ -117,6 +117,14 @@ static HsStatus create_stream_and_metrics(HsTrainer *trainer)
         .resume_at = trainer->resumed ? &position : NULL,
     };
     HS_TRY(hs_metrics_create(&options, &trainer->metrics));
+    const HsMonitorOptions monitor = {
+        .device = &trainer->engine.device,
+        .emulated = trainer->engine.emulated,
+        .every_s = config->logging.device_seconds,
+        .out_dir = config->training.out_dir,
+        .append = trainer->resumed,
+    };
+    HS_TRY(hs_monitor_create(&monitor, &trainer->monitor));
     return write_run_info(trainer);
 }
 
@@ -172,7 +180,7 @@ static HsStatus create(HsTrainer *trainer, const char *folder)
             context->backend->peak_flops(context, trainer->precision.forward.a, trainer->precision.forward.tf32);
     trainer->flops_per_token = hs_model_flops_per_token(&trainer->model, config->training.max_length);
     describe(trainer);
-    return create_stream_and_metrics(trainer);
+    return create_stream_and_records(trainer);
 }
 
 HsStatus hs_trainer_create(HsConfig *config, HsTrainer *trainer)
@@ -199,6 +207,7 @@ void hs_trainer_destroy(HsTrainer *trainer)
 {
     if (trainer->metrics)
         (void)hs_metrics_destroy(trainer->metrics);
+    hs_monitor_destroy(trainer->monitor);
     hs_stream_destroy(trainer->stream);
     hs_step_queue_deinit(&trainer->queue); /* waits for what is under way */
     hs_trainer_forget_graph(trainer);

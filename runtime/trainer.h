@@ -9,6 +9,7 @@
  *   trainer_continual.c   strategies: what they protect, the Fisher, what is shown of them
  *   trainer_step.c        one optimizer step: started on the device, its report collected
  *   trainer_loop.c        one optimizer step after another; logging, evaluation, saving, signals
+ *   trainer_pressure.c    a smaller micro-batch in mid-run, when the device's memory fills up
  *   trainer_checkpoint.c  save and restore; trainer_state.c: the strategies' part of it
  *   evaluate.c            mean validation loss
  */
@@ -24,6 +25,7 @@
 #include "runtime/matrix.h"
 #include "runtime/memory_plan.h"
 #include "runtime/metrics.h"
+#include "runtime/monitor.h"
 #include "runtime/plan.h"
 #include "runtime/step_queue.h"
 
@@ -50,6 +52,13 @@ typedef struct HsTrainerState {
     int64_t scaler_tracker, scaler_hysteresis;
 } HsTrainerState;
 
+/* Of the moment, and no part of the state. */
+typedef struct HsTrainerPressure {
+    bool halving;          /* asked for: no step is started until the micro-batch is halved */
+    bool said;             /* that it cannot be halved any more */
+    HsDeviceSample sample; /* that asked */
+} HsTrainerPressure;
+
 typedef struct HsTrainer {
     HsConfig *config; /* borrowed */
     HsEngine engine;
@@ -75,6 +84,8 @@ typedef struct HsTrainer {
     HsGraph *graph;  /* of this task's steps, once recorded */
     bool graph_warm; /* a step of this task ran unrecorded */
     HsMetrics *metrics;
+    HsMonitor *monitor;
+    HsTrainerPressure pressure;
     HsMatrix matrix; /* of runs with several tasks */
     HsTrainerState state;
     bool joint;
@@ -158,6 +169,12 @@ HsMetricsRecord hs_trainer_record(const HsTrainer *trainer, const char *event);
 
 /* What the optimizer counts, and the loss scale, into the state. */
 void hs_trainer_copy_optimizer_state(HsTrainer *trainer);
+
+/* --- trainer_pressure.c --- */
+
+/* After each collected step: samples the device when that is due, and halves the micro-batch when memory.pressure is
+ * reached and no step is under way any more. */
+HsStatus hs_trainer_watch_pressure(HsTrainer *trainer);
 
 /* --- trainer_tasks.c --- */
 

@@ -185,7 +185,8 @@ static int64_t steps_to_next_event(const HsTrainer *trainer)
 static HsStatus start_steps(HsTrainer *trainer)
 {
     const int64_t most = steps_to_next_event(trainer);
-    while (!stop_signal && !hs_step_queue_full(&trainer->queue) && trainer->queue.count < most)
+    while (!stop_signal && !trainer->pressure.halving && !hs_step_queue_full(&trainer->queue) &&
+           trainer->queue.count < most)
         HS_TRY(hs_trainer_start_step(trainer));
     return HS_OK;
 }
@@ -209,6 +210,7 @@ static HsStatus train_task(HsTrainer *trainer)
         show_progress(trainer, loss);
         if (report.verdict == HS_SCALER_APPLY)
             HS_TRY(after_step(trainer, &report));
+        HS_TRY(hs_trainer_watch_pressure(trainer));
     }
     return hs_trainer_finish_task(trainer);
 }

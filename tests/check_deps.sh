@@ -39,4 +39,7 @@ $(grep -rlE "#[[:space:]]*include[[:space:]]*<($1)" kernels optim runtime)"
 one_file 'yaml\.h'
 one_file 'cjson/cJSON\.h|cJSON\.h'
 one_file 'pcre2\.h'
+# Opened at run time: no header tells, but the functions' names do.
+named=$(grep -rlE '\bnvml[A-Z]' kernels optim runtime | sort | tr '\n' ' ')
+[ "$named" = "runtime/nvml.c " ] || complain "NVML's functions are named in: $named; runtime/nvml.c alone may"
 exit $status

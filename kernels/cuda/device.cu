@@ -293,6 +293,8 @@ HsStatus read_properties(HsDevice *device, Implementation *implementation)
                        properties.name, properties.major, properties.minor);
     implementation->limits = DeviceLimits{ properties.multiProcessorCount, capability,
                                            properties.sharedMemPerBlockOptin, properties.sharedMemPerMultiprocessor };
+    HS_TRY(
+        check(cudaDeviceGetPCIBusId(device->bus_id, sizeof device->bus_id, index), "asking for the GPU's PCI address"));
     device->memory_bytes = properties.totalGlobalMem;
     snprintf(device->description, sizeof device->description, "%.60s, compute capability %d.%d, %zu MiB",
              properties.name, properties.major, properties.minor, properties.totalGlobalMem >> 20);

@@ -165,6 +165,10 @@ static bool limits()
     EXPECT(cudaGetDeviceProperties(&properties, 0) == cudaSuccess);
     EXPECT(properties.sharedMemPerBlockOptin == 99 * 1024 && properties.major == 8);
     EXPECT(cudaSetDevice(1) == cudaErrorInvalidDevice);
+    char address[32], little[4];
+    EXPECT(cudaDeviceGetPCIBusId(address, sizeof address, 0) == cudaSuccess && !strcmp(address, "0000:00:00.0"));
+    EXPECT(cudaDeviceGetPCIBusId(little, sizeof little, 0) == cudaErrorInvalidValue);
+    EXPECT(cudaDeviceGetPCIBusId(address, sizeof address, 1) == cudaErrorInvalidDevice);
     return true;
 }
 

@@ -123,6 +123,15 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
     return cudaSuccess;
 }
 
+/* On no bus: an address that no card has. */
+cudaError_t cudaDeviceGetPCIBusId(char *address, int room, int device)
+{
+    if (device != 0)
+        return remember(cudaErrorInvalidDevice);
+    const int length = snprintf(address, room > 0 ? (size_t)room : 0, "0000:00:00.0");
+    return length < room ? cudaSuccess : remember(cudaErrorInvalidValue);
+}
+
 /* From the properties, so that the two agree. */
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int device)
 {
