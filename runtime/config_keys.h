@@ -157,7 +157,8 @@
     X(S, BOOL, tensorboard, true, 0, 1, NULL, "", "write TensorBoard event files")                                 \
     X(S, STRING, progress, "auto", 0, 0, "auto|bar|lines|none", "", "auto: a bar on a terminal, lines elsewhere")  \
     X(S, STRING, trace, "", 0, 0, NULL, "optimizer steps",                                                         \
-      "10-12: write operations and memory of these steps to trace.json, which chrome://tracing and Perfetto show") \
+      "10-12: write operations and memory of these steps (counted as they start, from 1 on, skipped ones too) to " \
+      "trace.json, which chrome://tracing and Perfetto show")                                                      \
     X(S, REAL, device_seconds, 1, 0, 86400, NULL, "seconds",                                                       \
       "sample the device's and the process's memory, utilisation, power and temperature this often, for "          \
       "device.jsonl and memory.pressure; 0: never")

@@ -70,6 +70,8 @@ HsStatus hs_plan_commit(HsPlan *plan, HsContext *context);
 void hs_plan_make_room(HsPlan *plan, const HsPlan *guest);
 HsStatus hs_plan_commit_in(HsPlan *guest, const HsPlan *plan);
 void hs_plan_destroy(HsPlan *plan);
+/* live_bytes [action_count]: what of the buffers is alive at each action; never more than activation_bytes. */
+void hs_plan_live_bytes(const HsPlan *plan, size_t *live_bytes);
 
 /* One micro-batch forward and backward: gradients are accumulated into the parameters.
  *   tokens, targets [B*T] i32 on the host (-1: ignored);  gradient_scale = loss scale / counted targets of the whole

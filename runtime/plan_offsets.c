@@ -7,6 +7,7 @@
  *   Invariant: two buffers whose lifetimes meet do not overlap in memory.
  */
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/plan_internal.h"
 
@@ -77,4 +78,18 @@ HsStatus hs_plan_place(HsPlan *plan)
     }
     free(order);
     return HS_OK;
+}
+
+/* Buffers are born and die: differences first, then their running sum. */
+void hs_plan_live_bytes(const HsPlan *plan, size_t *live_bytes)
+{
+    memset(live_bytes, 0, (size_t)plan->action_count * sizeof *live_bytes);
+    for (int i = 0; i < plan->buffer_count; i++) {
+        const HsBuffer *buffer = &plan->buffers[i];
+        live_bytes[buffer->first_action] += buffer->bytes;
+        if (buffer->last_action + 1 < plan->action_count)
+            live_bytes[buffer->last_action + 1] -= buffer->bytes; /* wraps around, and back in the sum */
+    }
+    for (int a = 1; a < plan->action_count; a++)
+        live_bytes[a] += live_bytes[a - 1];
 }

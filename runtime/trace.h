@@ -17,7 +17,7 @@ typedef struct HsTraceSpan {
     HsRangeKind kind;
     char name[64];
     int depth;               /* 0: outermost */
-    double start_s, seconds; /* since the trace was attached */
+    double start_s, seconds; /* since the trace was attached; HS_RANGE_DATA by the host's clock */
 } HsTraceSpan;
 
 /* What a step's time is split into; each instant belongs to the innermost range that is a part. */
@@ -40,16 +40,22 @@ typedef enum HsStepPart {
 } HsStepPart;
 const char *hs_step_part_name(HsStepPart part);
 
-/* depth: HS_RANGE_LAYER or HS_RANGE_OPERATION are only noted if `detailed`. */
+/* detailed: HS_RANGE_LAYER and HS_RANGE_OPERATION are noted too. */
 HsStatus hs_trace_create(HsContext *context, bool detailed, HsTrace **trace);
-void hs_trace_destroy(HsTrace *trace); /* detaches */
-/* From now on, and until detached, the context's ranges are noted; attaching forgets what was noted before. */
+void hs_trace_destroy(HsTrace *trace); /* detaches; NULL is no trace */
+/* From now on, and until detached, the context's ranges are noted; attaching waits for the device and forgets what was
+ * noted before.  Between ranges, and not while a graph is recorded.  What is noted takes memory until the next attach:
+ * some 200 bytes a range, and on a GPU two events. */
 HsStatus hs_trace_attach(HsTrace *trace);
 void hs_trace_detach(HsTrace *trace);
-/* Waits for the device; spans in the order of their beginning, valid until the next attach or destroy.
+/* When the trace was attached, by hs_clock_s. */
+double hs_trace_origin_s(const HsTrace *trace);
+/* Waits for the device; spans in the order of their beginning, valid until the next range, attach or destroy.  Attached
+ * or not, between ranges.
  * errors: HS_ENOMEM or HS_EDEVICE that noting met */
 HsStatus hs_trace_read(HsTrace *trace, const HsTraceSpan **spans, int *count);
-/* Seconds of each part in what was noted; their sum is `wall_s`, the time that the steps took. */
+/* Seconds of each part in what was noted; their sum is `wall_s`, the time that the steps took.  What is in no part is
+ * HS_PART_OTHER; waiting for data counts only while the device had nothing to do. */
 void hs_trace_split(const HsTraceSpan *spans, int count, double wall_s, double seconds[HS_PART_COUNT]);
 
 #endif

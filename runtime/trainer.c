@@ -210,6 +210,7 @@ void hs_trainer_destroy(HsTrainer *trainer)
     hs_monitor_destroy(trainer->monitor);
     hs_stream_destroy(trainer->stream);
     hs_step_queue_deinit(&trainer->queue); /* waits for what is under way */
+    hs_trainer_trace_destroy(trainer);
     hs_trainer_forget_graph(trainer);
     hs_trainer_release(trainer);
     if (trainer->has_data)

@@ -8,6 +8,7 @@
  *   trainer_tasks.c       one task after another: lengths, schedules, boundaries, the matrix
  *   trainer_continual.c   strategies: what they protect, the Fisher, what is shown of them
  *   trainer_step.c        one optimizer step: started on the device, its report collected
+ *   trainer_trace.c       logging.trace: the timeline of a few steps
  *   trainer_loop.c        one optimizer step after another; logging, evaluation, saving, signals
  *   trainer_pressure.c    a smaller micro-batch in mid-run, when the device's memory fills up
  *   trainer_checkpoint.c  save and restore; trainer_state.c: the strategies' part of it
@@ -28,6 +29,8 @@
 #include "runtime/monitor.h"
 #include "runtime/plan.h"
 #include "runtime/step_queue.h"
+
+typedef struct HsTrainerTrace HsTrainerTrace; /* trainer_trace.c */
 
 /* Everything beside tensors that a checkpoint restores; one row of state_table in trainer_checkpoint.c each. */
 typedef struct HsTrainerState {
@@ -102,6 +105,7 @@ typedef struct HsTrainer {
     int64_t trained_tokens;
     int64_t window_tokens;
     bool resumed;
+    HsTrainerTrace *trace; /* NULL: no step of logging.trace has started */
 } HsTrainer;
 
 HsStatus hs_trainer_create(HsConfig *config, HsTrainer *trainer);
@@ -194,6 +198,17 @@ HsStatus hs_trainer_evaluate_task(HsTrainer *trainer, int task);
 HsStatus hs_trainer_reopen(HsTrainer *trainer);
 /* Device memory by what it is for, into run->memory. */
 void hs_trainer_list_memory(const HsTrainer *trainer, HsMetricsRun *run);
+
+/* --- trainer_trace.c --- */
+
+/* Steps of logging.trace run alone: whether one more may start now. */
+bool hs_trainer_trace_admits(const HsTrainer *trainer);
+/* Around a step from its start until it is collected; nothing where it is not to be traced. */
+HsStatus hs_trainer_trace_begin(HsTrainer *trainer);
+HsStatus hs_trainer_trace_end(HsTrainer *trainer);
+/* At the run's end: the steps that were traced are in out_dir/trace.json, or it is said that there were none. */
+HsStatus hs_trainer_trace_finish(HsTrainer *trainer);
+void hs_trainer_trace_destroy(HsTrainer *trainer); /* after a failure too: what was traced is written */
 
 /* --- trainer_continual.c --- */
 

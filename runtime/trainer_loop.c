@@ -116,6 +116,7 @@ static HsStatus finish(HsTrainer *trainer)
     HS_TRY(hs_metrics_record(trainer->metrics, &record));
     HsMetricsPosition position;
     HS_TRY(hs_metrics_sync(trainer->metrics, &position));
+    HS_TRY(hs_trainer_trace_finish(trainer));
     double rate = trainer->trained_s > 0 ? (double)trainer->trained_tokens / trainer->trained_s : 0;
     if (trainer->trained_tokens > 0 && trainer->peak_flops > 0)
         hs_info("speed: %.0f tokens/s, %.0f GFLOP/s, %.0f%% of this device's measured %.0f GFLOP/s in %s", rate,
@@ -186,8 +187,10 @@ static HsStatus start_steps(HsTrainer *trainer)
 {
     const int64_t most = steps_to_next_event(trainer);
     while (!stop_signal && !trainer->pressure.halving && !hs_step_queue_full(&trainer->queue) &&
-           trainer->queue.count < most)
+           trainer->queue.count < most && hs_trainer_trace_admits(trainer)) {
+        HS_TRY(hs_trainer_trace_begin(trainer));
         HS_TRY(hs_trainer_start_step(trainer));
+    }
     return HS_OK;
 }
 
@@ -205,6 +208,7 @@ static HsStatus train_task(HsTrainer *trainer)
         if (trainer->queue.count == 0) /* the signal came just now */
             continue;
         HS_TRY(hs_trainer_collect_step(trainer, &loss, &report));
+        HS_TRY(hs_trainer_trace_end(trainer));
         trainer->trained_s += hs_clock_s() - began_s;
         trainer->trained_tokens += trainer->rows_per_step * trainer->config->training.max_length;
         show_progress(trainer, loss);

@@ -147,7 +147,9 @@ static HsStatus enqueue(HsTrainer *trainer, HsStepSlot *slot)
     optimizer->learning_rate_scale = slot->step.learning_rate_scale * hs_mer_rate_scale(&trainer->continual_config);
     HS_TRY(hs_optimizer_announce(optimizer, context, slot->counted, slot->reference_counted, slot->input));
     HS_TRY(hs_step_queue_send(&trainer->queue, slot, optimizer->input));
-    HS_TRY(can_record(trainer) ? replay(trainer) : run_step(trainer, wanted ? slot->reference_rows : 0));
+    /* Who watches a step wants its ranges, and a recording has none. */
+    const bool recorded = can_record(trainer) && !context->observer;
+    HS_TRY(recorded ? replay(trainer) : run_step(trainer, wanted ? slot->reference_rows : 0));
     /* Which of these steps ends a group follows from the data alone: not recorded, but not waited for either. */
     hs_range_begin(context, HS_RANGE_STRATEGY, "strategies, on weights");
     HsStatus looked = hs_continual_after_step(trainer->continual, context, &slot->step);
