@@ -10,7 +10,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 folder=${1:?usage: bench/device_package.sh FOLDER [BUILD]}
 build=${2:-build}
-programs=(fragments products attention bandwidth)
+programs=(fragments products attention bandwidth ops)
 mkdir -p "$folder/bench" "$folder/lib" "$folder/peers"
 strip -o "$folder/trainer" "$build/trainer"
 for program in "${programs[@]}"; do

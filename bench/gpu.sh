@@ -38,13 +38,13 @@ if [ "$device" = emu ]; then
     tiny=--tiny measure_s=0
     layers=1 width=32 heads=2 vocabulary=264 length=16 batch=2 rounds=1
     parity_layers=1 parity_width=32 parity_length=16 parity_steps=3
-    # `selftest` takes minutes when emulated: these operations stand for all.
-    selftest_ops='add norm_forward gelu_forward'
+    # All operations take minutes when emulated: these stand for them.
+    only_ops='add norm_forward gelu_forward'
 else
     tiny='' measure_s=0.2
     layers=12 width=768 heads=12 vocabulary=50304 length=1024 batch=32 rounds=3
     parity_layers=2 parity_width=64 parity_length=64 parity_steps=20
-    selftest_ops=''
+    only_ops=''
 fi
 # Steps of one turn, so that every mode's turn takes a few seconds.
 steps_of() {
@@ -173,36 +173,13 @@ parity() {
 }
 
 # --- Every kernel --------------------------------------------------------------------------------------------------
-# best JSON_KEY: the largest value of a key in this run's records.
-best() {
-    sed -n "s/.*\"$1\":\([0-9.e+-]*\).*/\1/p" "$work/json" | sort -g | tail -n 1
-}
-
-selftest() {
-    local code=0 op
-    for op in ${selftest_ops:-all}; do
-        if [ "$op" = all ]; then
-            limited 120 "${ours[@]}" "$trainer" selftest --device "$device"
-        else
-            limited 120 "${ours[@]}" "$trainer" selftest --device "$device" --no-speed --op "$op"
-        fi || code=1
-    done >"$work/selftest"
-    # The limits: the best product and the copy of this run.
-    local product rival copy
-    product=$(best tflops) rival=$(best cublaslt_tflops) copy=$(best copy_gb_per_s)
-    echo "Shares are of the fastest product (${product:-?} TFLOP/s, cuBLASLt ${rival:-none}) and of the copy (${copy:-?} GB/s)."
-    echo "One call at a time, with the wait for it: small cases show latency. The sections above have the large ones."
-    echo
-    echo "| operation | cases | worst error / tolerance | verdict | rate | share |"
-    echo "|---|---|---|---|---|---|"
-    awk -v flops="${product:-0}" -v rival="${rival:-0}" -v copy="${copy:-0}" '
-        $3 == "cases" {
-            limit = $11 == "GB/s" ? copy : 1000 * (rival + 0 > flops + 0 ? rival : flops)
-            share = $10 != "" && limit > 0 ? sprintf("%.0f%%", 100 * $10 / limit) : ""
-            printf "| %s | %s | %s | %s | %s %s | %s |\n", $1, $2, $6, $9, $10, $11, share
-        }
-        /^    / { print "| | | | " $0 " | | |" }' "$work/selftest"
-    return $code
+operations() {
+    local op names=()
+    for op in $only_ops; do
+        names+=(--op "$op")
+    done
+    limited "$budget" "${ours[@]}" "$(dirname "$trainer")/bench/ops" --device "$device" --json "$work/json" "${names[@]}" |
+        sed '/^# /d; s/^## /### /'
 }
 
 # --- GPT-2 124M ------------------------------------------------------------------------------------------------------
@@ -399,6 +376,7 @@ phase "GPT-2 124M" gpt2
 stop_peer
 budget=50
 phase "Attention" attention
-phase "Every operation against the reference" selftest
+budget=150
+phase "Every operation: error and roofline" operations
 echo "results: $out ($failures phases failed, $SECONDS s)" >&2
 [ "$failures" -eq 0 ]

@@ -17,6 +17,7 @@ static HsBackend make_backend(const char *name)
     HS_OPS(HS_CUDA_ROW)
 #undef HS_CUDA_ROW
     backend.peak_flops = peak_flops;
+    backend.peak_bytes = peak_bytes;
     return backend;
 }
 

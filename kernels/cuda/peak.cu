@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * The GPU's own peak, against which products are measured: chains of the instruction that carries them, in registers,
- * on every multiprocessor at once.  On Hopper that is the peak of mma.sync, which lies well below that of wgmma.
+ * The GPU's own peaks, against which operations are measured.
  *
- * Eight independent chains a warp and eight warps a block hide the instruction's latency several times over.
+ * Products: chains of the instruction that carries them, in registers, on every multiprocessor at once.  On Hopper that
+ * is the peak of mma.sync, which lies well below that of wgmma.  Eight independent chains a warp and eight warps a
+ * block hide the instruction's latency several times over.
+ *
+ * Memory: the driver's copy from device to device.  A kernel that only reads can be a little faster.
  */
 #include "kernels/cuda/device.cuh"
 #include "kernels/cuda/launch.cuh"
@@ -18,9 +21,11 @@ namespace
 
 enum { CHAINS = 8, PROBE_THREADS = 256, BLOCKS_A_MULTIPROCESSOR = 4, REPEATS = 3 };
 #ifdef HS_EMU
-enum { PROBE_STEPS = 2 }; /* an emulation has no peak: the kernel is run, and nothing claimed */
+enum { PROBE_STEPS = 2, COPIES = 1 }; /* an emulation has no peak: the work is done, and nothing claimed */
+const size_t copied_bytes = 1 << 12;
 #else
-enum { PROBE_STEPS = 4096 };
+enum { PROBE_STEPS = 4096, COPIES = 4 };
+const size_t copied_bytes = (size_t)1 << 29; /* ten times a large GPU's cache */
 #endif
 
 /* One multiply-add of a chain, and the operations in it for a whole warp. */
@@ -124,6 +129,26 @@ template <typename Step> double probe(const HsContext *context)
 #endif
 }
 
+/* Milliseconds of the fastest of several rounds of COPIES copies each; of zeros: what costs least is the limit. */
+HsStatus time_copies(const HsContext *context, unsigned char *source, HsEvent *start, HsEvent *stop,
+                     double *milliseconds)
+{
+    HsDevice *device = context->device;
+    *milliseconds = 0.0;
+    HS_TRY(device->fill_zero(device, context->stream, source, 2 * copied_bytes));
+    for (int repeat = 0; repeat <= REPEATS; repeat++) {
+        double elapsed;
+        HS_TRY(device->event_record(device, start, context->stream));
+        for (int i = 0; i < COPIES; i++)
+            HS_TRY(device->copy(device, context->stream, source + copied_bytes, source, copied_bytes));
+        HS_TRY(device->event_record(device, stop, context->stream));
+        HS_TRY(device->event_elapsed_ms(device, start, stop, &elapsed));
+        if (repeat == 1 || (repeat > 1 && elapsed < *milliseconds))
+            *milliseconds = elapsed;
+    }
+    return HS_OK;
+}
+
 } // namespace
 
 double peak_flops(const HsContext *context, HsDtype dtype, bool tf32)
@@ -138,6 +163,34 @@ double peak_flops(const HsContext *context, HsDtype dtype, bool tf32)
     default:
         return 0.0;
     }
+}
+
+double peak_bytes(const HsContext *context)
+{
+    HsDevice *device = context->device;
+    const size_t peak_before = device->peak_bytes;
+    void *block = nullptr;
+    HsEvent *start = nullptr, *stop = nullptr;
+    double milliseconds = 0.0;
+    HsStatus status = device->alloc(device, 2 * copied_bytes, &block);
+    if (status == HS_OK)
+        status = device->event_create(device, &start);
+    if (status == HS_OK)
+        status = device->event_create(device, &stop);
+    if (status == HS_OK)
+        status = time_copies(context, static_cast<unsigned char *>(block), start, stop, &milliseconds);
+    device->event_destroy(device, start);
+    device->event_destroy(device, stop);
+    if (block != nullptr)
+        device->release(device, block);
+    device->peak_bytes = peak_before; /* what the probe took for a moment is nobody's peak */
+#ifdef HS_EMU
+    return 0.0;
+#else
+    if (status != HS_OK || milliseconds <= 0.0)
+        return 0.0;
+    return 2.0 * (double)copied_bytes * COPIES / (1e-3 * milliseconds);
+#endif
 }
 
 } // namespace HS_CUDA_NAMESPACE

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The measured peak of products.
+ * The measured peaks: of products, and of moving memory.
  */
 #ifndef HS_KERNELS_CUDA_PEAK_CUH
 #define HS_KERNELS_CUDA_PEAK_CUH
@@ -12,6 +12,9 @@ namespace HS_CUDA_NAMESPACE
 
 /* Operations a second of products of `dtype` (tf32: of f32 operands rounded to it); 0: none, or it failed. */
 double peak_flops(const HsContext *context, HsDtype dtype, bool tf32);
+
+/* Bytes a second, read and written, of the device's own copy of what its caches cannot hold; 0: none, or it failed. */
+double peak_bytes(const HsContext *context);
 
 } // namespace HS_CUDA_NAMESPACE
 

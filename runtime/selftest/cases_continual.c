@@ -51,10 +51,15 @@ static void bound_combine(HsTrial *trial)
     }
 }
 
+static const HsCase combine_timed[] = {
+    { HS_F32, HS_F32, HS_F32, .columns = 768 * 3072, .options = HS_CASE_ACCUMULATE },
+};
+
 const HsOpTest hs_op_test_combine = {
     .cases = combine_cases,
     .case_count = HS_COUNT_OF(combine_cases),
-    .speed = { HS_F32, HS_F32, HS_F32, .columns = 1000000, .options = HS_CASE_ACCUMULATE },
+    .timed = combine_timed,
+    .timed_count = HS_COUNT_OF(combine_timed),
     .declare = declare_combine,
     .bound = bound_combine,
     .call = call_combine,
@@ -102,10 +107,18 @@ static void bound_square(HsTrial *trial)
     }
 }
 
+static const HsCase parameter_timed[] = { { HS_F32, HS_F32, HS_F32, .columns = 768 * 3072 } };
+static const HsCase square_timed[] = {
+    { HS_F32, HS_F32, HS_F32, .columns = 768 * 3072 },
+    { HS_BF16, HS_F32, HS_F32, .columns = 768 * 3072 },
+    { HS_F16, HS_F32, HS_F32, .columns = 768 * 3072 },
+};
+
 const HsOpTest hs_op_test_square_accumulate = {
     .cases = element_cases,
     .case_count = HS_COUNT_OF(element_cases),
-    .speed = { HS_F32, HS_F32, HS_F32, .columns = 1000000 },
+    .timed = square_timed,
+    .timed_count = HS_COUNT_OF(square_timed),
     .declare = declare_square,
     .bound = bound_square,
     .call = call_square,
@@ -129,6 +142,7 @@ static void declare_consolidate(HsTrial *trial)
     trial->operands[IMPORTANCE] = hs_filled(hs_updated("importance", 1.0, vector(trial, HS_F32)), HS_FILL_POSITIVE);
     trial->operands[ANCHOR] = hs_updated("anchor", 1.0, vector(trial, HS_F32));
     trial->operands[ANCHOR].exact_bits = !hs_case_has(trial, HS_CASE_MERGE); /* a copy */
+    trial->operands[ANCHOR].overwritten = !hs_case_has(trial, HS_CASE_MERGE);
     trial->operands[PARAMETER] = hs_input("parameter", 1.0, vector(trial, trial->config->dtype));
     if (hs_case_has(trial, HS_CASE_MERGE))
         trial->operands[OFFSET] = hs_updated("offset", 1.0, hs_tensor_1d(NULL, HS_F64, 1));
@@ -186,7 +200,8 @@ static void bound_consolidate(HsTrial *trial)
 const HsOpTest hs_op_test_consolidate = {
     .cases = consolidate_cases,
     .case_count = HS_COUNT_OF(consolidate_cases),
-    .speed = { HS_F32, HS_F32, HS_F32, .columns = 1000000 },
+    .timed = parameter_timed,
+    .timed_count = HS_COUNT_OF(parameter_timed),
     .declare = declare_consolidate,
     .prepare = prepare_consolidate,
     .bound = bound_consolidate,
@@ -202,6 +217,7 @@ static void declare_path(HsTrial *trial)
     declare_consolidate(trial);
     trial->operands[PATH] = hs_updated("path", 1.0, vector(trial, HS_F32)); /* of both signs: some are clipped */
     trial->operands[PATH].exact_bits = true;
+    trial->operands[ANCHOR].overwritten = false; /* the way from it to the parameter is read */
 }
 
 static HsStatus call_path(HsTrial *trial, HsContext *context, const HsTensor *t)
@@ -227,7 +243,8 @@ static void bound_path(HsTrial *trial)
 const HsOpTest hs_op_test_consolidate_path = {
     .cases = element_cases,
     .case_count = HS_COUNT_OF(element_cases),
-    .speed = { HS_F32, HS_F32, HS_F32, .columns = 1000000 },
+    .timed = parameter_timed,
+    .timed_count = HS_COUNT_OF(parameter_timed),
     .declare = declare_path,
     .bound = bound_path,
     .call = call_path,
@@ -256,6 +273,7 @@ static void declare_interpolate(HsTrial *trial)
 {
     trial->operands[I_ANCHOR] = hs_input("anchor", 1.0, vector(trial, HS_F32));
     trial->operands[I_WEIGHT] = hs_updated("weight", 1.0, vector(trial, trial->config->dtype));
+    trial->operands[I_WEIGHT].overwritten = hs_case_has(trial, HS_CASE_MASTER);
     if (hs_case_has(trial, HS_CASE_MASTER))
         trial->operands[I_MASTER] = hs_updated("master", 1.0, vector(trial, HS_F32));
     trial->operands[I_WEIGHT].one_sided = trial->config->dtype == HS_BF16 && !hs_case_has(trial, HS_CASE_MASTER);
@@ -281,10 +299,17 @@ static void bound_interpolate(HsTrial *trial)
     }
 }
 
+static const HsCase interpolate_timed[] = {
+    { HS_BF16, HS_BF16, HS_F32, .columns = 768 * 3072, .options = HS_CASE_MASTER },
+    { HS_F32, HS_F32, HS_F32, .columns = 768 * 3072 },
+    { HS_F16, HS_F16, HS_F32, .columns = 768 * 3072, .options = HS_CASE_MASTER },
+};
+
 const HsOpTest hs_op_test_interpolate = {
     .cases = interpolate_cases,
     .case_count = HS_COUNT_OF(interpolate_cases),
-    .speed = { HS_BF16, HS_BF16, HS_F32, .columns = 1000000, .options = HS_CASE_MASTER },
+    .timed = interpolate_timed,
+    .timed_count = HS_COUNT_OF(interpolate_timed),
     .declare = declare_interpolate,
     .bound = bound_interpolate,
     .call = call_interpolate,

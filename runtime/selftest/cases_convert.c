@@ -52,10 +52,17 @@ static HsStatus call_convert(HsTrial *trial, HsContext *context, const HsTensor 
                                                     .rng = { .seed = trial->seed, .step = 3, .site = 1 } });
 }
 
+static const HsCase convert_timed[] = {
+    { HS_F32, HS_BF16, HS_F32, 1, 4096 * 768, .options = 0 },
+    { HS_F32, HS_F16, HS_F32, 1, 4096 * 768, .options = 0 },
+    { HS_BF16, HS_F32, HS_F32, 1, 4096 * 768, .options = 0 },
+};
+
 const HsOpTest hs_op_test_convert = {
     .cases = convert_cases,
     .case_count = HS_COUNT_OF(convert_cases),
-    .speed = { HS_F32, HS_BF16, HS_F32, 1, 4000000, .options = 0 },
+    .timed = convert_timed,
+    .timed_count = HS_COUNT_OF(convert_timed),
     .declare = declare_convert,
     .call = call_convert,
 };
@@ -79,10 +86,17 @@ static void bound_add(HsTrial *trial)
         trial->operands[Y].error[i] = hs_gamma(1) * fabs(hs_exact(trial, Y)[i]);
 }
 
+static const HsCase add_timed[] = {
+    { HS_BF16, HS_F32, HS_F32, 1, 4096 * 768, .options = 0 },
+    { HS_F32, HS_F32, HS_F32, 1, 4096 * 768, .options = 0 },
+    { HS_F16, HS_F32, HS_F32, 1, 4096 * 768, .options = 0 },
+};
+
 const HsOpTest hs_op_test_add = {
     .cases = add_cases,
     .case_count = HS_COUNT_OF(add_cases),
-    .speed = { HS_BF16, HS_F32, HS_F32, 1, 4000000, .options = 0 },
+    .timed = add_timed,
+    .timed_count = HS_COUNT_OF(add_timed),
     .declare = declare_add,
     .bound = bound_add,
     .call = call_add,

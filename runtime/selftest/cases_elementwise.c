@@ -63,10 +63,22 @@ static void bound_gelu(HsTrial *trial)
         trial->operands[Y].error[i] = hs_bound_gelu(hs_initial(trial, X)[i], 0.0);
 }
 
+static const HsCase swiglu_timed[] = {
+    { HS_BF16, HS_BF16, HS_BF16, 4096, 2048, .options = 0 },
+    { HS_F32, HS_F32, HS_F32, 4096, 2048, .options = 0 },
+    { HS_F16, HS_F16, HS_F16, 4096, 2048, .options = 0 },
+};
+static const HsCase gelu_timed[] = {
+    { HS_BF16, HS_BF16, HS_BF16, 4096, 3072, .options = 0 },
+    { HS_F32, HS_F32, HS_F32, 4096, 3072, .options = 0 },
+    { HS_F16, HS_F16, HS_F16, 4096, 3072, .options = 0 },
+};
+
 const HsOpTest hs_op_test_gelu_forward = {
     .cases = unary_cases,
     .case_count = HS_COUNT_OF(unary_cases),
-    .speed = { HS_BF16, HS_BF16, HS_BF16, 1024, 3072, .options = 0 },
+    .timed = gelu_timed,
+    .timed_count = HS_COUNT_OF(gelu_timed),
     .declare = declare_gelu,
     .bound = bound_gelu,
     .call = call_gelu,
@@ -104,7 +116,8 @@ static void bound_gelu_backward(HsTrial *trial)
 const HsOpTest hs_op_test_gelu_backward = {
     .cases = gelu_backward_cases,
     .case_count = HS_COUNT_OF(gelu_backward_cases),
-    .speed = { HS_BF16, HS_BF16, HS_BF16, 1024, 3072, .options = 0 },
+    .timed = gelu_timed,
+    .timed_count = HS_COUNT_OF(gelu_timed),
     .declare = declare_gelu_backward,
     .bound = bound_gelu_backward,
     .call = call_gelu_backward,
@@ -132,7 +145,8 @@ static void bound_swiglu(HsTrial *trial)
 const HsOpTest hs_op_test_swiglu_forward = {
     .cases = unary_cases,
     .case_count = HS_COUNT_OF(unary_cases),
-    .speed = { HS_BF16, HS_BF16, HS_BF16, 1024, 3072, .options = 0 },
+    .timed = swiglu_timed,
+    .timed_count = HS_COUNT_OF(swiglu_timed),
     .declare = declare_swiglu,
     .bound = bound_swiglu,
     .call = call_swiglu,
@@ -168,7 +182,8 @@ static HsStatus call_swiglu_backward(HsTrial *trial, HsContext *context, const H
 const HsOpTest hs_op_test_swiglu_backward = {
     .cases = unary_cases,
     .case_count = HS_COUNT_OF(unary_cases),
-    .speed = { HS_BF16, HS_BF16, HS_BF16, 1024, 3072, .options = 0 },
+    .timed = swiglu_timed,
+    .timed_count = HS_COUNT_OF(swiglu_timed),
     .declare = declare_swiglu_backward,
     .bound = bound_swiglu_backward,
     .call = call_swiglu_backward,
@@ -248,19 +263,33 @@ static void bound_dropout(HsTrial *trial)
     }
 }
 
+static const HsCase dropout_timed[] = {
+    { HS_BF16, HS_F32, HS_F32, 4096, 768, .dropout = 0.1f, .options = HS_CASE_RESIDUAL },
+    { HS_F32, HS_F32, HS_F32, 4096, 768, .dropout = 0.1f, .options = HS_CASE_RESIDUAL },
+    { HS_F16, HS_F32, HS_F32, 4096, 768, .dropout = 0.1f, .options = HS_CASE_RESIDUAL },
+};
+
 const HsOpTest hs_op_test_dropout_forward = {
     .cases = dropout_cases,
     .case_count = HS_COUNT_OF(dropout_cases),
-    .speed = { HS_BF16, HS_F32, HS_F32, 2048, 768, .dropout = 0.1f, .options = HS_CASE_RESIDUAL },
+    .timed = dropout_timed,
+    .timed_count = HS_COUNT_OF(dropout_timed),
     .declare = declare_dropout,
     .bound = bound_dropout,
     .call = call_dropout,
 };
 
+static const HsCase dropout_backward_timed[] = {
+    { HS_F32, HS_BF16, HS_BF16, 4096, 768, .dropout = 0.1f },
+    { HS_F32, HS_F32, HS_F32, 4096, 768, .dropout = 0.1f },
+    { HS_F16, HS_F16, HS_F16, 4096, 768, .dropout = 0.1f },
+};
+
 const HsOpTest hs_op_test_dropout_backward = {
     .cases = dropout_backward_cases,
     .case_count = HS_COUNT_OF(dropout_backward_cases),
-    .speed = { HS_F32, HS_BF16, HS_BF16, 2048, 768, .dropout = 0.1f },
+    .timed = dropout_backward_timed,
+    .timed_count = HS_COUNT_OF(dropout_backward_timed),
     .declare = declare_dropout,
     .bound = bound_dropout,
     .call = call_dropout_backward,

@@ -31,6 +31,18 @@ static const HsCase forward_cases[] = {
       .options = HS_CASE_POSITIONS | HS_CASE_UNALIGNED },
 };
 
+/* Of a table only the rows move that some token or position names: of V rows, N random tokens name
+ * V (1 - (1 - 1/V)^N) on average. */
+static double named_bytes(const HsTrial *trial, int token_table, int position_table)
+{
+    const HsCase *config = trial->config;
+    const double vocabulary = (double)config->depth;
+    double rows = vocabulary * -expm1((double)config->rows * log1p(-1.0 / vocabulary));
+    if (hs_operand_present(trial, position_table))
+        rows += (double)config->heads.sequence_length;
+    return rows * (double)config->columns * (double)hs_dtype_bytes(trial->operands[token_table].tensor.dtype);
+}
+
 static void declare_forward(HsTrial *trial)
 {
     const HsCase *config = trial->config;
@@ -63,11 +75,25 @@ static void bound_forward(HsTrial *trial)
         trial->operands[Y].error[i] = hs_gamma(1) * fabs(hs_exact(trial, Y)[i]);
 }
 
+static double bytes_forward(const HsTrial *trial, const HsContext *context)
+{
+    (void)context;
+    return named_bytes(trial, TOKEN_TABLE, POSITION_TABLE) + hs_operand_bytes(&trial->operands[TOKENS]) +
+           hs_operand_bytes(&trial->operands[Y]);
+}
+
+static const HsCase forward_timed[] = {
+    { HS_BF16, HS_F32, HS_BF16, 4096, 768, 50304, .heads = { .sequence_length = 1024 }, .options = HS_CASE_POSITIONS },
+    { HS_F32, HS_F32, HS_F32, 4096, 768, 50304, .heads = { .sequence_length = 1024 }, .options = HS_CASE_POSITIONS },
+    { HS_F16, HS_F16, HS_F16, 4096, 768, 50304, .heads = { .sequence_length = 1024 }, .options = HS_CASE_POSITIONS },
+};
+
 const HsOpTest hs_op_test_embedding_forward = {
     .cases = forward_cases,
     .case_count = HS_COUNT_OF(forward_cases),
-    .speed = { HS_BF16, HS_BF16, HS_BF16, 2048, 768, 4096, .heads = { .sequence_length = 512 },
-               .options = HS_CASE_POSITIONS },
+    .timed = forward_timed,
+    .timed_count = HS_COUNT_OF(forward_timed),
+    .bytes = bytes_forward,
     .declare = declare_forward,
     .bound = bound_forward,
     .call = call_forward,
@@ -148,11 +174,26 @@ static void bound_backward(HsTrial *trial)
     }
 }
 
+/* The named rows are read and written. */
+static double bytes_backward(const HsTrial *trial, const HsContext *context)
+{
+    (void)context;
+    return 2.0 * named_bytes(trial, DTOKEN_TABLE, DPOSITION_TABLE) +
+           hs_operand_bytes(&trial->operands[BACKWARD_TOKENS]) + hs_operand_bytes(&trial->operands[DY]);
+}
+
+static const HsCase backward_timed[] = {
+    { HS_BF16, HS_F32, HS_BF16, 4096, 768, 50304, .heads = { .sequence_length = 1024 }, .options = HS_CASE_POSITIONS },
+    { HS_F32, HS_F32, HS_F32, 4096, 768, 50304, .heads = { .sequence_length = 1024 }, .options = HS_CASE_POSITIONS },
+    { HS_F16, HS_F16, HS_F16, 4096, 768, 50304, .heads = { .sequence_length = 1024 }, .options = HS_CASE_POSITIONS },
+};
+
 const HsOpTest hs_op_test_embedding_backward = {
     .cases = backward_cases,
     .case_count = HS_COUNT_OF(backward_cases),
-    .speed = { HS_BF16, HS_F32, HS_BF16, 2048, 768, 4096, .heads = { .sequence_length = 512 },
-               .options = HS_CASE_POSITIONS },
+    .timed = backward_timed,
+    .timed_count = HS_COUNT_OF(backward_timed),
+    .bytes = bytes_backward,
     .declare = declare_backward,
     .bound = bound_backward,
     .call = call_backward,
@@ -195,10 +236,17 @@ static void bound_bias(HsTrial *trial)
     }
 }
 
+static const HsCase bias_timed[] = {
+    { HS_BF16, HS_F32, HS_F32, 4096, 3072, .options = 0 },
+    { HS_F32, HS_F32, HS_F32, 4096, 3072, .options = 0 },
+    { HS_F16, HS_F32, HS_F32, 4096, 3072, .options = 0 },
+};
+
 const HsOpTest hs_op_test_bias_backward = {
     .cases = bias_cases,
     .case_count = HS_COUNT_OF(bias_cases),
-    .speed = { HS_BF16, HS_F32, HS_F32, 2048, 3072, .options = 0 },
+    .timed = bias_timed,
+    .timed_count = HS_COUNT_OF(bias_timed),
     .declare = declare_bias,
     .bound = bound_bias,
     .call = call_bias,

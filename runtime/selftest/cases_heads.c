@@ -82,10 +82,17 @@ static void bound_forward(HsTrial *trial)
     }
 }
 
+static const HsCase norm_timed[] = {
+    { HS_BF16, HS_BF16, HS_BF16, .heads = { 4, 1024, 12, 4, 64 } },
+    { HS_F32, HS_F32, HS_F32, .heads = { 4, 1024, 12, 4, 64 } },
+    { HS_F16, HS_F16, HS_F16, .heads = { 4, 1024, 12, 4, 64 } },
+};
+
 const HsOpTest hs_op_test_head_norm_forward = {
     .cases = norm_cases,
     .case_count = HS_COUNT_OF(norm_cases),
-    .speed = { HS_BF16, HS_BF16, HS_BF16, .heads = { 2, 512, 16, 8, 128 } },
+    .timed = norm_timed,
+    .timed_count = HS_COUNT_OF(norm_timed),
     .declare = declare_forward,
     .bound = bound_forward,
     .call = call_forward,
@@ -158,7 +165,8 @@ static void bound_backward(HsTrial *trial)
 const HsOpTest hs_op_test_head_norm_backward = {
     .cases = norm_cases,
     .case_count = HS_COUNT_OF(norm_cases),
-    .speed = { HS_BF16, HS_BF16, HS_BF16, .heads = { 2, 512, 16, 8, 128 } },
+    .timed = norm_timed,
+    .timed_count = HS_COUNT_OF(norm_timed),
     .declare = declare_backward,
     .bound = bound_backward,
     .call = call_backward,
@@ -220,10 +228,27 @@ static void bound_rope(HsTrial *trial)
     }
 }
 
+/* In place, values stay where they are. */
+static double bytes_rope(const HsTrial *trial, const HsContext *context)
+{
+    (void)context;
+    const HsHeads *heads = &trial->config->heads;
+    const double turned = (double)(heads->heads + heads->kv_heads) / (double)(heads->heads + 2 * heads->kv_heads);
+    return hs_trial_bytes(trial) * (hs_case_has(trial, HS_CASE_IN_PLACE) ? turned : 1.0);
+}
+
+static const HsCase rope_timed[] = {
+    { HS_BF16, HS_BF16, HS_BF16, .heads = { 4, 1024, 12, 4, 64 }, .options = HS_CASE_IN_PLACE },
+    { HS_F32, HS_F32, HS_F32, .heads = { 4, 1024, 12, 4, 64 }, .options = HS_CASE_IN_PLACE },
+    { HS_F16, HS_F16, HS_F16, .heads = { 4, 1024, 12, 4, 64 }, .options = HS_CASE_IN_PLACE },
+};
+
 const HsOpTest hs_op_test_rope = {
     .cases = rope_cases,
     .case_count = HS_COUNT_OF(rope_cases),
-    .speed = { HS_BF16, HS_BF16, HS_BF16, .heads = { 2, 512, 16, 8, 128 }, .options = HS_CASE_IN_PLACE },
+    .timed = rope_timed,
+    .timed_count = HS_COUNT_OF(rope_timed),
+    .bytes = bytes_rope,
     .declare = declare_rope,
     .bound = bound_rope,
     .call = call_rope,

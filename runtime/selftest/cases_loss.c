@@ -128,10 +128,17 @@ static void bound(HsTrial *trial)
     }
 }
 
+static const HsCase loss_timed[] = {
+    { HS_F32, HS_BF16, HS_F32, 512, 50304, .options = HS_CASE_GRADIENT },
+    { HS_F32, HS_F32, HS_F32, 512, 50304, .options = HS_CASE_GRADIENT },
+    { HS_F32, HS_F16, HS_F32, 512, 50304, .options = HS_CASE_GRADIENT },
+};
+
 const HsOpTest hs_op_test_cross_entropy = {
     .cases = loss_cases,
     .case_count = HS_COUNT_OF(loss_cases),
-    .speed = { HS_F32, HS_BF16, HS_F32, 64, 50304, .options = HS_CASE_GRADIENT },
+    .timed = loss_timed,
+    .timed_count = HS_COUNT_OF(loss_timed),
     .declare = declare,
     .bound = bound,
     .call = call,

@@ -123,10 +123,17 @@ static void bound_forward(HsTrial *trial)
     }
 }
 
+static const HsCase forward_timed[] = {
+    { HS_F32, HS_BF16, HS_F32, 4096, 768, .options = HS_CASE_LAYER | HS_CASE_BIAS },
+    { HS_F32, HS_F32, HS_F32, 4096, 768, .options = HS_CASE_LAYER | HS_CASE_BIAS },
+    { HS_F16, HS_F16, HS_F32, 4096, 768, .options = HS_CASE_LAYER | HS_CASE_BIAS },
+};
+
 const HsOpTest hs_op_test_norm_forward = {
     .cases = forward_cases,
     .case_count = HS_COUNT_OF(forward_cases),
-    .speed = { HS_F32, HS_BF16, HS_F32, 2048, 768, .options = HS_CASE_LAYER | HS_CASE_BIAS },
+    .timed = forward_timed,
+    .timed_count = HS_COUNT_OF(forward_timed),
     .declare = declare_forward,
     .bound = bound_forward,
     .call = call_forward,
@@ -230,10 +237,17 @@ static void bound_backward(HsTrial *trial)
     }
 }
 
+static const HsCase backward_timed[] = {
+    { HS_F32, HS_F32, HS_BF16, 4096, 768, .options = HS_CASE_LAYER | HS_CASE_BIAS | HS_CASE_ACCUMULATE },
+    { HS_F32, HS_F32, HS_F32, 4096, 768, .options = HS_CASE_LAYER | HS_CASE_BIAS | HS_CASE_ACCUMULATE },
+    { HS_F16, HS_F16, HS_F16, 4096, 768, .options = HS_CASE_LAYER | HS_CASE_BIAS | HS_CASE_ACCUMULATE },
+};
+
 const HsOpTest hs_op_test_norm_backward = {
     .cases = backward_cases,
     .case_count = HS_COUNT_OF(backward_cases),
-    .speed = { HS_F32, HS_F32, HS_BF16, 2048, 768, .options = HS_CASE_LAYER | HS_CASE_BIAS | HS_CASE_ACCUMULATE },
+    .timed = backward_timed,
+    .timed_count = HS_COUNT_OF(backward_timed),
     .declare = declare_backward,
     .bound = bound_backward,
     .call = call_backward,

@@ -58,10 +58,17 @@ static void bound_stats(HsTrial *trial)
             hs_gamma(hs_tensor_count(&trial->operands[i].tensor) + 1) * hs_exact(trial, SUM_SQUARES)[i];
 }
 
+static const HsCase reduction_timed[] = {
+    { HS_F32, HS_F32, HS_F32, .columns = 768 * 3072 },
+    { HS_BF16, HS_BF16, HS_BF16, .columns = 768 * 3072 },
+    { HS_F16, HS_F16, HS_F16, .columns = 768 * 3072 },
+};
+
 const HsOpTest hs_op_test_grad_stats = {
     .cases = stats_cases,
     .case_count = HS_COUNT_OF(stats_cases),
-    .speed = { HS_F32, HS_BF16, HS_F32, .columns = 1000000 },
+    .timed = reduction_timed,
+    .timed_count = HS_COUNT_OF(reduction_timed),
     .declare = declare_stats,
     .bound = bound_stats,
     .call = call_stats,
@@ -122,7 +129,8 @@ static void bound_dot(HsTrial *trial)
 const HsOpTest hs_op_test_dot = {
     .cases = dot_cases,
     .case_count = HS_COUNT_OF(dot_cases),
-    .speed = { HS_F32, HS_F32, HS_F32, .columns = 1000000 },
+    .timed = reduction_timed,
+    .timed_count = HS_COUNT_OF(reduction_timed),
     .declare = declare_dot,
     .bound = bound_dot,
     .call = call_dot,
@@ -170,10 +178,15 @@ static void bound_importance(HsTrial *trial)
     }
 }
 
+static const HsCase importance_timed[] = {
+    { HS_F32, HS_F64, HS_F32, .columns = 768 * 3072 },
+};
+
 const HsOpTest hs_op_test_importance_stats = {
     .cases = importance_cases,
     .case_count = HS_COUNT_OF(importance_cases),
-    .speed = { HS_F32, HS_F64, HS_F32, .columns = 1000000 },
+    .timed = importance_timed,
+    .timed_count = HS_COUNT_OF(importance_timed),
     .declare = declare_importance,
     .bound = bound_importance,
     .call = call_importance,
@@ -234,10 +247,16 @@ static void bound_penalty(HsTrial *trial)
     }
 }
 
+static const HsCase penalty_timed[] = {
+    { HS_F32, HS_F64, HS_F32, .columns = 768 * 3072, .options = HS_CASE_IMPORTANCE },
+    { HS_BF16, HS_F64, HS_F32, .columns = 768 * 3072, .options = HS_CASE_IMPORTANCE },
+};
+
 const HsOpTest hs_op_test_penalty = {
     .cases = penalty_cases,
     .case_count = HS_COUNT_OF(penalty_cases),
-    .speed = { HS_F32, HS_F64, HS_F32, .columns = 1000000, .options = HS_CASE_IMPORTANCE },
+    .timed = penalty_timed,
+    .timed_count = HS_COUNT_OF(penalty_timed),
     .declare = declare_penalty,
     .bound = bound_penalty,
     .call = call_penalty,

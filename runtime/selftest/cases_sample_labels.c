@@ -79,10 +79,15 @@ static bool accepts(const HsTrial *trial, int operand, int64_t row, double label
     return below / total - error <= uniform && uniform < up_to / total + error;
 }
 
+static const HsCase sample_timed[] = {
+    { HS_F32, HS_I32, HS_F32, 512, 50304, .options = 0 },
+};
+
 const HsOpTest hs_op_test_sample_labels = {
     .cases = sample_cases,
     .case_count = HS_COUNT_OF(sample_cases),
-    .speed = { HS_F32, HS_I32, HS_F32, 64, 50304, .options = 0 },
+    .timed = sample_timed,
+    .timed_count = HS_COUNT_OF(sample_timed),
     .declare = declare,
     .call = call,
     .accepts = accepts,

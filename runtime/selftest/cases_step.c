@@ -128,10 +128,16 @@ static bool accepts_near(const HsTrial *trial, int operand, int64_t element, dou
     return computed && fabs(value - (double)expected) <= WORDS_APART;
 }
 
+static const HsCase prepare_timed[] = {
+    { HS_F32, HS_F32, HS_F32, .rows = 148 },
+};
+
 const HsOpTest hs_op_test_prepare_step = {
     .cases = prepare_cases,
     .case_count = HS_COUNT_OF(prepare_cases),
-    .speed = { HS_F32, HS_F32, HS_F32, .rows = 160 },
+    .timed = prepare_timed,
+    .timed_count = HS_COUNT_OF(prepare_timed),
+    .few_bytes = true,
     .declare = declare_prepare,
     .prepare = prepare_records,
     .call = call_prepare,
@@ -146,10 +152,16 @@ static void bound_begin(HsTrial *trial)
             hs_gamma(1) * (double)((const float *)trial->operands[GRADIENT_SCALES].exact.data)[i];
 }
 
+static const HsCase begin_timed[] = {
+    { HS_F32, HS_F32, HS_F32, .rows = 1 },
+};
+
 const HsOpTest hs_op_test_begin_step = {
     .cases = begin_cases,
     .case_count = HS_COUNT_OF(begin_cases),
-    .speed = { HS_F32, HS_F32, HS_F32, .rows = 1 },
+    .timed = begin_timed,
+    .timed_count = HS_COUNT_OF(begin_timed),
+    .few_bytes = true,
     .declare = declare_begin,
     .prepare = prepare_records,
     .bound = bound_begin,

@@ -72,6 +72,7 @@ static void declare_parameter(HsTrial *trial)
     operands[GRAD] = hs_updated("grad", 1.0, hs_tensor_1d(NULL, config->other, config->columns));
     operands[GRAD].exact_bits = true; /* zero, or nothing */
     operands[WEIGHT] = hs_updated("weight", 1.0, hs_tensor_1d(NULL, config->dtype, config->columns));
+    operands[WEIGHT].overwritten = hs_case_has(trial, HS_CASE_MASTER);
     if (hs_case_has(trial, HS_CASE_MASTER))
         operands[MASTER] = hs_updated("master", 1.0, hs_tensor_1d(NULL, HS_F32, config->columns));
     operands[WEIGHT].one_sided = config->dtype == HS_BF16 && !hs_case_has(trial, HS_CASE_MASTER);
@@ -212,10 +213,18 @@ static void bound_adamw(HsTrial *trial)
     }
 }
 
+static const HsCase adamw_timed[] = {
+    { HS_BF16, HS_F32, HS_F32, .columns = 768 * 3072, .options = HS_CASE_MASTER },
+    { HS_F32, HS_F32, HS_F32, .columns = 768 * 3072, .options = 0 },
+    { HS_F16, HS_F32, HS_F32, .columns = 768 * 3072, .options = HS_CASE_MASTER },
+    { HS_BF16, HS_F32, HS_F32, .columns = 768 * 3072, .options = HS_CASE_MASTER | HS_CASE_ANCHOR | HS_CASE_IMPORTANCE },
+};
+
 const HsOpTest hs_op_test_adamw = {
     .cases = adamw_cases,
     .case_count = HS_COUNT_OF(adamw_cases),
-    .speed = { HS_BF16, HS_F32, HS_F32, .columns = 1000000, .options = HS_CASE_MASTER },
+    .timed = adamw_timed,
+    .timed_count = HS_COUNT_OF(adamw_timed),
     .declare = declare_adamw,
     .prepare = prepare_update,
     .bound = bound_adamw,
@@ -262,10 +271,17 @@ static void bound_sgd(HsTrial *trial)
     }
 }
 
+static const HsCase sgd_timed[] = {
+    { HS_BF16, HS_F32, HS_F32, .columns = 768 * 3072, .options = HS_CASE_MASTER | HS_CASE_MOMENTUM },
+    { HS_F32, HS_F32, HS_F32, .columns = 768 * 3072, .options = HS_CASE_MOMENTUM },
+    { HS_F16, HS_F32, HS_F32, .columns = 768 * 3072, .options = HS_CASE_MASTER | HS_CASE_MOMENTUM },
+};
+
 const HsOpTest hs_op_test_sgd = {
     .cases = sgd_cases,
     .case_count = HS_COUNT_OF(sgd_cases),
-    .speed = { HS_BF16, HS_F32, HS_F32, .columns = 1000000, .options = HS_CASE_MASTER | HS_CASE_MOMENTUM },
+    .timed = sgd_timed,
+    .timed_count = HS_COUNT_OF(sgd_timed),
     .declare = declare_sgd,
     .prepare = prepare_update,
     .bound = bound_sgd,

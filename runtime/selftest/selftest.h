@@ -1,20 +1,51 @@
 /* SPDX-License-Identifier: MIT
  *
- * Every operation of a backend against the reference, case by case, within derived tolerances; no test framework
- * needed.
+ * Every operation of a backend against the reference, case by case, within derived tolerances, and its speed against
+ * what the machine can do at most; no test framework needed.  Measuring fills an HsOpReport; printing is the caller's
+ * (hs_selftest_run prints lines, bench/ops.c tables).
  */
 #ifndef HS_RUNTIME_SELFTEST_H
 #define HS_RUNTIME_SELFTEST_H
 
 #include <stdio.h>
 
-#include "kernels/backend.h"
+#include "runtime/selftest/speed.h"
+
+enum { HS_COMPLAINT_BYTES = 256, HS_COMPLAINTS_KEPT = 3, HS_OP_TIMINGS = 8 };
+
+/* A case that failed, and how. */
+typedef struct HsComplaint {
+    const HsCase *config;
+    char text[HS_COMPLAINT_BYTES];
+} HsComplaint;
+
+/* What was found out about one operation on one backend. */
+typedef struct HsOpReport {
+    const char *name;
+    int cases, failures;
+    double worst; /* error as a fraction of its tolerance, over all cases; infinite where one was refused */
+    HsComplaint complaints[HS_COMPLAINTS_KEPT]; /* the first failures */
+    HsOpTiming timings[HS_OP_TIMINGS];
+    int timing_count;
+} HsOpReport;
+
+/* Operations, in the order of kernels/ops.h. */
+int hs_selftest_count(void);
+const char *hs_selftest_name(int op);
+/* HS_EINVAL names an operation that there is not. */
+HsStatus hs_selftest_find(const char *name, int *op);
+
+/* Starts a report: cases run and compared.  context->threads > 1: each case also runs with one thread and must give the
+ * same bits.  Every stride-th case (1: all).  errors are about the run itself: HS_ENOMEM */
+HsStatus hs_selftest_check(HsContext *context, int op, int stride, HsOpReport *report);
+/* Adds timings: of at most `most` of the operation's timed cases. */
+HsStatus hs_selftest_time(HsContext *context, int op, const HsRoofline *roofline, const HsSpeedPlan *plan, int most,
+                          HsOpReport *report);
 
 /* Run the cases of `only_op` (NULL: of every operation) on context's backend and print one line per operation to `out`:
- * number of cases, worst error as a fraction of its tolerance, and, with_speed, the rate of one larger case.  Lines
- * below it describe the first failures.  context->threads > 1: each case also runs with one thread and must give the
- * same bits.  *failures counts the cases out of tolerance or refused; the status is about the run itself (HS_EINVAL for
- * an unknown operation, HS_ENOMEM). */
+ * number of cases, worst error as a fraction of its tolerance, and, with_speed, the rate of one larger case and its
+ * share of the limit it is bound by.  Lines below it describe the first failures.  *failures counts the cases out of
+ * tolerance or refused; errors: HS_EINVAL for an unknown operation, HS_ENOMEM. */
 HsStatus hs_selftest_run(HsContext *context, const char *only_op, bool with_speed, FILE *out, int *failures);
 
 #endif

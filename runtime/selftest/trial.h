@@ -76,10 +76,11 @@ typedef struct HsOperand {
     HsRole role;
     HsFill fill;
     double scale;
-    HsTensor tensor; /* dtype and shape as the backend sees them; data: the device's bytes */
-    bool exact_bits; /* the output is one rounding of exact inputs: it must equal the reference bit for bit */
-    bool one_sided;  /* rounded stochastically: off by up to a whole unit in the last place, not half */
-    bool as_is;      /* never widened to f64: scalars that a kernel reads as float, statistics */
+    HsTensor tensor;  /* dtype and shape as the backend sees them; data: the device's bytes */
+    bool exact_bits;  /* the output is one rounding of exact inputs: it must equal the reference bit for bit */
+    bool one_sided;   /* rounded stochastically: off by up to a whole unit in the last place, not half */
+    bool as_is;       /* never widened to f64: scalars that a kernel reads as float, statistics */
+    bool overwritten; /* of role both, but what was there is not read: it counts once among the bytes that move */
     /* made by the trial */
     void *image;     /* host copy of the initial bytes */
     HsTensor exact;  /* what the reference reads and writes: f64 where `tensor` is floating-point */
@@ -92,19 +93,28 @@ enum { HS_TRIAL_OPERANDS = 12 };
 typedef struct HsTrial HsTrial;
 
 /* A row per operation.  `declare` fills trial->operands at the operation's own indices (unused ones stay absent);
- * `prepare` (may be NULL) replaces random images by consistent ones; `bound` fills error (NULL: zero);
- * `call` runs the operation on tensors, one per operand; `accepts` (may be NULL) judges an element of an output of
- * integers that differs from the reference's: rounding can move a choice where a distance to the result means nothing.
- */
+ * `prepare` (may be NULL) replaces random images by consistent ones, and where `reference` is NULL, for timing, by
+ * plausible ones; `bound` fills error (NULL: zero); `call` runs the operation on tensors, one per operand; `accepts`
+ * (may be NULL) judges an element of an output of integers that differs from the reference's: rounding can move a
+ * choice where a distance to the result means nothing.
+ *
+ * `timed` are cases as training GPT-2 124M (or, for what GPT-2 lacks, a Llama of its size) on 4096 tokens has them.
+ * speed.c enlarges those that are bound by memory until no cache holds them.  `timed_call` (NULL: call) is what is
+ * timed; `bytes` (NULL: operands once, updated ones twice) is what the operation must move: 0 where this backend has
+ * nothing to do. */
 typedef struct HsOpTest {
     const HsCase *cases;
     int case_count;
-    HsCase speed; /* one case large enough to time */
+    const HsCase *timed;
+    int timed_count;
+    bool few_bytes; /* in every model: the time is the way to the device and back, no rate means anything */
     void (*declare)(HsTrial *trial);
     HsStatus (*prepare)(HsTrial *trial, HsContext *reference);
     void (*bound)(HsTrial *trial);
     HsStatus (*call)(HsTrial *trial, HsContext *context, const HsTensor *tensors);
     bool (*accepts)(const HsTrial *trial, int operand, int64_t element, double value);
+    HsStatus (*timed_call)(HsTrial *trial, HsContext *context, const HsTensor *tensors);
+    double (*bytes)(const HsTrial *trial, const HsContext *context);
 } HsOpTest;
 
 #define HS_OP_TEST_EXTERN(name, Args, formula) extern const HsOpTest hs_op_test_##name;
@@ -121,9 +131,9 @@ struct HsTrial {
     char complaint[256]; /* empty: passed */
 };
 
-/* Make operands and the exact result.  with_exact false (for timing): operands only. */
+/* Make operands and the exact result.  for_timing: operands only, of one random block repeated. */
 HsStatus hs_trial_create(HsTrial *trial, const char *op, const HsOpTest *test, const HsCase *config, uint64_t seed,
-                         HsDevice *device, bool with_exact);
+                         HsDevice *device, bool for_timing);
 void hs_trial_destroy(HsTrial *trial, HsContext *context);
 /* Bring the initial bytes of every operand to the device. */
 HsStatus hs_trial_upload(HsTrial *trial, HsContext *context);
@@ -131,7 +141,9 @@ HsStatus hs_trial_upload(HsTrial *trial, HsContext *context);
 HsStatus hs_trial_compare(HsTrial *trial, HsContext *context);
 /* One run, not compared. */
 HsStatus hs_trial_call(HsTrial *trial, HsContext *context);
-/* Bytes that the operation must move: inputs once, outputs once, updated operands twice. */
+/* Bytes of an operand that an operation must move: once, or twice if it is updated. */
+double hs_operand_bytes(const HsOperand *operand);
+/* Of all operands. */
 double hs_trial_bytes(const HsTrial *trial);
 /* "bf16 -> f32, 17 x 64 x 129, transpose_b" */
 const char *hs_case_describe(const HsCase *config, char *text, size_t bytes);

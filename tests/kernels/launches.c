@@ -4,7 +4,7 @@
  *
  *     ADDRESS THREADS SHARED_BYTES
  *
- * for each different launch, over every case of every operation of the selftest, its speed cases, and the products and
+ * for each different launch, over every case of every operation of the selftest, its timed cases, and the products and
  * attention of models that people train.  Nothing runs: the emulator's observer turns every launch away, so the
  * memory behind the large shapes is never touched.  The program is linked without -pie, so that `nm` knows the kernel
  * behind an address.
@@ -134,7 +134,8 @@ static HsStatus launch_selftest(HsContext *context)
         const HsOpTest *test = op_rows[op].test;
         for (int i = 0; i < test->case_count; i++)
             HS_TRY(launch_case(context, op, &test->cases[i]));
-        HS_TRY(launch_case(context, op, &test->speed));
+        for (int i = 0; i < test->timed_count; i++)
+            HS_TRY(launch_case(context, op, &test->timed[i]));
     }
     return HS_OK;
 }

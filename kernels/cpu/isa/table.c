@@ -14,4 +14,5 @@ const HsBackend HS_ISA_NAME(hs_cpu_backend) = {
     .name = "cpu",
     HS_OPS(HS_CPU_ENTRY) HS_CPU_WORKSPACE_OPS(HS_CPU_WORKSPACE_ENTRY).packed_bytes = HS_ISA_NAME(hs_cpu_packed_bytes),
     .peak_flops = hs_cpu_peak_flops,
+    .peak_bytes = hs_cpu_peak_bytes,
 };
