@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Pieces of a self-contained page: head with the style sheet (light and dark by the reader's preference), escaped text,
- * tables, and SVG charts.  Used by report_page.c and compare_page.c.
+ * tables, and SVG charts.  Used by report_page.c, compare_page.c and bench_page.c.
  */
 #ifndef HS_RUNTIME_HTML_H
 #define HS_RUNTIME_HTML_H
@@ -56,5 +56,26 @@ typedef struct HsHeatMap {
  * the figure's colour keeps contrast in light and dark.  The cells (diagonal, 0), (diagonal + 1, 1), ... are outlined;
  * -1: none.  All heat maps that share low and high (both NAN: their own range) share their colours. */
 void hs_html_heat_map(FILE *stream, const HsHeatMap *map);
+
+typedef struct HsChartPoint {
+    const char *name;
+    double x, y; /* a point with a NAN is left out */
+} HsChartPoint;
+
+/* Points with their names beside them, axes from zero. */
+void hs_html_scatter_chart(FILE *stream, const char *title, const char *x_label, const char *y_label,
+                           const HsChartPoint *points, int count);
+
+typedef struct HsStackedBars {
+    const char *title, *unit;
+    const char *const *names; /* [rows] */
+    const char *const *parts; /* [parts] */
+    const double *values;     /* [rows, parts], none negative; NAN counts as none */
+    int rows, part_count;
+} HsStackedBars;
+
+/* Horizontal bars of parts from zero, their sums at the end.  A part too small to be seen in any is not in the legend.
+ */
+void hs_html_stacked_chart(FILE *stream, const HsStackedBars *bars);
 
 #endif

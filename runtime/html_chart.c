@@ -6,7 +6,7 @@
  * Curves of more than POINTS_DRAWN points are cut into equal runs, of each of which the lowest and the highest point
  * are drawn, in their order: a spike of one step stays visible, which a mean would hide.
  */
-#include "runtime/html.h"
+#include "runtime/html_chart.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -14,13 +14,13 @@
 
 #include "runtime/utf8.h"
 
-enum { WIDTH = 760, HEIGHT = 300, LEFT = 58, RIGHT = 16, TOP = 28, BOTTOM = 44 };
-enum { POINTS_DRAWN = 600, DOTS_DRAWN = 40, HITS_DRAWN = 80, COLOURS = 8, TICKS = 6 };
+enum { WIDTH = HS_CHART_WIDTH, HEIGHT = HS_CHART_HEIGHT, LEFT = HS_CHART_LEFT, RIGHT = HS_CHART_RIGHT };
+enum { TOP = HS_CHART_TOP, BOTTOM = HS_CHART_BOTTOM, COLOURS = HS_CHART_COLOURS };
+enum { POINTS_DRAWN = 600, DOTS_DRAWN = 40, HITS_DRAWN = 80, TICKS = 6 };
 #define RANGE_MOST      1e300 /* so that a difference of two is finite */
-#define CHARACTER_WIDTH 6.6   /* about, of the 12-unit font: for cutting labels to their room */
+#define CHARACTER_WIDTH HS_CHART_CHARACTER
 
-/* At most `width` units of a text, the cut marked. */
-static void write_cut(FILE *stream, const char *text, double width)
+void hs_chart_cut(FILE *stream, const char *text, double width)
 {
     size_t room = width > CHARACTER_WIDTH ? (size_t)(width / CHARACTER_WIDTH) : 1, length = strlen(text);
     size_t used = 0, characters = 0, cut = 0;
@@ -41,7 +41,7 @@ static void write_cut(FILE *stream, const char *text, double width)
         fputs("\u2026", stream);
 }
 
-static void begin_figure(FILE *stream, const char *title, double height, const char *what)
+void hs_chart_begin(FILE *stream, const char *title, double height, const char *what)
 {
     fputs("<figure>\n<figcaption>", stream);
     hs_html_text(stream, title);
@@ -55,12 +55,8 @@ static void begin_figure(FILE *stream, const char *title, double height, const c
 
 /* ---- axes ---- */
 
-typedef struct Axis {
-    double low, high, step; /* of the ticks: 1, 2 or 5 times a power of ten */
-} Axis;
-
 /* The range widened to whole ticks. */
-static Axis make_axis(double low, double high, bool widen)
+HsAxis hs_axis_make(double low, double high, bool widen)
 {
     low = fmax(low, -RANGE_MOST);
     high = fmin(high, RANGE_MOST);
@@ -70,7 +66,7 @@ static Axis make_axis(double low, double high, bool widen)
         high = middle + half;
     }
     double raw = (high - low) / TICKS, power = pow(10, floor(log10(raw))), ratio = raw / power;
-    Axis axis = { low, high, power * (ratio <= 1 ? 1 : ratio <= 2 ? 2 : ratio <= 5 ? 5 : 10) };
+    HsAxis axis = { low, high, power * (ratio <= 1 ? 1 : ratio <= 2 ? 2 : ratio <= 5 ? 5 : 10) };
     if (widen) {
         axis.low = floor(low / axis.step) * axis.step;
         axis.high = ceil(high / axis.step) * axis.step;
@@ -78,19 +74,19 @@ static Axis make_axis(double low, double high, bool widen)
     return axis;
 }
 
-static double scale(const Axis *axis, double value, double from, double to)
+double hs_axis_place(const HsAxis *axis, double value, double from, double to)
 {
     return from + (value - axis->low) / (axis->high - axis->low) * (to - from);
 }
 
 /* Counted, not added up: beside 1e18 a step of 1 would add nothing and the ticks would never end. */
-static bool next_tick(const Axis *axis, int index, double *tick)
+bool hs_axis_tick(const HsAxis *axis, int index, double *tick)
 {
     *tick = (ceil(axis->low / axis->step - 1e-9) + index) * axis->step;
     return index <= 2 * TICKS && *tick <= axis->high + 1e-9 * axis->step;
 }
 
-static const char *tick_text(const Axis *axis, double value, char text[HS_HTML_FIGURE_BYTES])
+const char *hs_axis_text(const HsAxis *axis, double value, char text[HS_HTML_FIGURE_BYTES])
 {
     int decimals = (int)fmax(0, -floor(log10(axis->step) + 1e-9));
     value = fabs(value) < 1e-9 * axis->step ? 0 : value; /* no "-0" */
@@ -99,23 +95,23 @@ static const char *tick_text(const Axis *axis, double value, char text[HS_HTML_F
     return text;
 }
 
-static void write_axes(FILE *stream, const Axis *x, const Axis *y, const char *x_label, const char *y_label)
+void hs_axis_write(FILE *stream, const HsAxis *x, const HsAxis *y, const char *x_label, const char *y_label)
 {
     char text[HS_HTML_FIGURE_BYTES];
     double tick;
-    for (int i = 0; next_tick(y, i, &tick); i++) {
-        double at = scale(y, tick, HEIGHT - BOTTOM, TOP);
+    for (int i = 0; hs_axis_tick(y, i, &tick); i++) {
+        double at = hs_axis_place(y, tick, HEIGHT - BOTTOM, TOP);
         fprintf(stream,
                 "<line class=\"grid\" x1=\"%d\" x2=\"%d\" y1=\"%.1f\" y2=\"%.1f\"/>"
                 "<text x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s</text>\n",
-                LEFT, WIDTH - RIGHT, at, at, LEFT - 8, at + 4, tick_text(y, tick, text));
+                LEFT, WIDTH - RIGHT, at, at, LEFT - 8, at + 4, hs_axis_text(y, tick, text));
     }
-    for (int i = 0; next_tick(x, i, &tick); i++) {
-        double at = scale(x, tick, LEFT, WIDTH - RIGHT);
+    for (int i = 0; hs_axis_tick(x, i, &tick); i++) {
+        double at = hs_axis_place(x, tick, LEFT, WIDTH - RIGHT);
         fprintf(stream,
                 "<line class=\"axis\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/>"
                 "<text x=\"%.1f\" y=\"%d\" text-anchor=\"middle\">%s</text>\n",
-                at, at, HEIGHT - BOTTOM, HEIGHT - BOTTOM + 4, at, HEIGHT - BOTTOM + 18, tick_text(x, tick, text));
+                at, at, HEIGHT - BOTTOM, HEIGHT - BOTTOM + 4, at, HEIGHT - BOTTOM + 18, hs_axis_text(x, tick, text));
     }
     fprintf(stream, "<line class=\"axis\" x1=\"%d\" x2=\"%d\" y1=\"%d\" y2=\"%d\"/>\n", LEFT, WIDTH - RIGHT,
             HEIGHT - BOTTOM, HEIGHT - BOTTOM);
@@ -126,20 +122,21 @@ static void write_axes(FILE *stream, const Axis *x, const Axis *y, const char *x
     fputs("</text>\n", stream);
 }
 
-static void write_marks(FILE *stream, const Axis *x, const HsChartMark *marks, int count)
+static void write_marks(FILE *stream, const HsAxis *x, const HsChartMark *marks, int count)
 {
     for (int i = 0; i < count; i++) {
         if (marks[i].x < x->low || marks[i].x > x->high)
             continue;
-        double at = scale(x, marks[i].x, LEFT, WIDTH - RIGHT);
-        double end = i + 1 < count ? scale(x, fmin(marks[i + 1].x, x->high), LEFT, WIDTH - RIGHT) : WIDTH - RIGHT;
+        double at = hs_axis_place(x, marks[i].x, LEFT, WIDTH - RIGHT);
+        double end =
+            i + 1 < count ? hs_axis_place(x, fmin(marks[i + 1].x, x->high), LEFT, WIDTH - RIGHT) : WIDTH - RIGHT;
         fprintf(stream, "<g><title>from step %.0f: ", marks[i].x);
         hs_html_text(stream, marks[i].label);
         fprintf(stream, "</title><line class=\"mark\" x1=\"%.1f\" x2=\"%.1f\" y1=\"%d\" y2=\"%d\"/>", at, at, TOP,
                 HEIGHT - BOTTOM);
         if (end - at > 3 * CHARACTER_WIDTH) { /* else the hover text must do */
             fprintf(stream, "<text class=\"strong\" x=\"%.1f\" y=\"%d\">", at + 4, TOP + 11);
-            write_cut(stream, marks[i].label, end - at - 8);
+            hs_chart_cut(stream, marks[i].label, end - at - 8);
             fputs("</text>", stream);
         }
         fputs("</g>\n", stream);
@@ -150,7 +147,7 @@ static void write_marks(FILE *stream, const Axis *x, const HsChartMark *marks, i
 
 typedef struct Pen {
     FILE *stream;
-    const Axis *x, *y;
+    const HsAxis *x, *y;
     bool down; /* the last point was drawn: a line leads on from it */
 } Pen;
 
@@ -160,8 +157,8 @@ static void draw_point(Pen *pen, double x, double y)
         pen->down = false;
         return;
     }
-    fprintf(pen->stream, "%s%.1f %.1f", pen->down ? "L" : "M", scale(pen->x, x, LEFT, WIDTH - RIGHT),
-            scale(pen->y, y, HEIGHT - BOTTOM, TOP));
+    fprintf(pen->stream, "%s%.1f %.1f", pen->down ? "L" : "M", hs_axis_place(pen->x, x, LEFT, WIDTH - RIGHT),
+            hs_axis_place(pen->y, y, HEIGHT - BOTTOM, TOP));
     pen->down = true;
 }
 
@@ -185,7 +182,7 @@ static void draw_run(Pen *pen, const HsChartSeries *series, int64_t first, int64
         draw_point(pen, series->x[later], series->y[later]);
 }
 
-static void write_curve(FILE *stream, const HsChartSeries *series, int index, const Axis *x, const Axis *y)
+static void write_curve(FILE *stream, const HsChartSeries *series, int index, const HsAxis *x, const HsAxis *y)
 {
     Pen pen = { stream, x, y, false };
     int colour = index % COLOURS;
@@ -210,8 +207,8 @@ static void write_curve(FILE *stream, const HsChartSeries *series, int index, co
         if (!isfinite(series->y[i]))
             continue;
         fprintf(stream, "<circle class=\"%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"%s\"><title>", class,
-                scale(x, series->x[i], LEFT, WIDTH - RIGHT), scale(y, series->y[i], HEIGHT - BOTTOM, TOP),
-                dots ? "3" : "6");
+                hs_axis_place(x, series->x[i], LEFT, WIDTH - RIGHT),
+                hs_axis_place(y, series->y[i], HEIGHT - BOTTOM, TOP), dots ? "3" : "6");
         hs_html_text(stream, series->name);
         fprintf(stream, ", %.0f: %s</title></circle>\n", series->x[i], hs_html_figure(series->y[i], figure));
     }
@@ -247,9 +244,9 @@ void hs_html_line_chart(FILE *stream, const char *title, const char *x_label, co
     }
     for (int i = 0; i < mark_count; i++) /* a task's start belongs to its curve */
         low_x = fmin(low_x, marks[i].x);
-    Axis x = make_axis(low_x, high_x, false), y = make_axis(low_y, high_y, true);
-    begin_figure(stream, title, HEIGHT, "line chart");
-    write_axes(stream, &x, &y, x_label, y_label);
+    HsAxis x = hs_axis_make(low_x, high_x, false), y = hs_axis_make(low_y, high_y, true);
+    hs_chart_begin(stream, title, HEIGHT, "line chart");
+    hs_axis_write(stream, &x, &y, x_label, y_label);
     write_marks(stream, &x, marks, mark_count);
     for (int i = 0; i < series_count; i++)
         write_curve(stream, &series[i], i, &x, &y);
@@ -262,27 +259,27 @@ void hs_html_line_chart(FILE *stream, const char *title, const char *x_label, co
 
 enum { BAR_ROW = 30, BAR_LEFT = 190, BAR_RIGHT = 590 };
 
-static void write_bar(FILE *stream, const Axis *axis, int row, const char *name, double value, double spread,
+static void write_bar(FILE *stream, const HsAxis *axis, int row, const char *name, double value, double spread,
                       const char *unit)
 {
-    double top = BAR_ROW * row, zero = scale(axis, 0, BAR_LEFT, BAR_RIGHT);
+    double top = BAR_ROW * row, zero = hs_axis_place(axis, 0, BAR_LEFT, BAR_RIGHT);
     char figure[HS_HTML_FIGURE_BYTES], deviation[HS_HTML_FIGURE_BYTES];
     hs_html_figure(value, figure);
     fputs("<g><title>", stream);
     hs_html_text(stream, name);
     fprintf(stream, ": %s</title><text class=\"strong\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">", figure,
             BAR_LEFT - 10, top + 19);
-    write_cut(stream, name, BAR_LEFT - 14);
+    hs_chart_cut(stream, name, BAR_LEFT - 14);
     fputs("</text>", stream);
     if (isfinite(value)) {
-        double end = scale(axis, value, BAR_LEFT, BAR_RIGHT);
+        double end = hs_axis_place(axis, value, BAR_LEFT, BAR_RIGHT);
         fprintf(stream, "<rect class=\"f0\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"16\" rx=\"2\"/>",
                 fmin(zero, end), top + 7, fmax(fabs(end - zero), 1));
     }
     bool spreads = isfinite(value) && isfinite(spread);
     if (spreads) {
-        double from = scale(axis, value - spread, BAR_LEFT, BAR_RIGHT);
-        double to = scale(axis, value + spread, BAR_LEFT, BAR_RIGHT);
+        double from = hs_axis_place(axis, value - spread, BAR_LEFT, BAR_RIGHT);
+        double to = hs_axis_place(axis, value + spread, BAR_LEFT, BAR_RIGHT);
         fprintf(stream, "<path class=\"whisker\" d=\"M%.1f %.1fV%.1fM%.1f %.1fH%.1fM%.1f %.1fV%.1f\"/>", from, top + 10,
                 top + 20, from, top + 15, to, to, top + 10, top + 20);
     }
@@ -309,11 +306,11 @@ void hs_html_bar_chart(FILE *stream, const char *title, const char *unit, const 
     }
     if (low == high)
         high = 1;
-    Axis axis = make_axis(low, high, false);
-    begin_figure(stream, title, BAR_ROW * count + 4, "bar chart");
+    HsAxis axis = hs_axis_make(low, high, false);
+    hs_chart_begin(stream, title, BAR_ROW * count + 4, "bar chart");
     for (int i = 0; i < count; i++)
         write_bar(stream, &axis, i, names[i], values[i], spread ? spread[i] : NAN, unit);
-    double zero = scale(&axis, 0, BAR_LEFT, BAR_RIGHT);
+    double zero = hs_axis_place(&axis, 0, BAR_LEFT, BAR_RIGHT);
     fprintf(stream, "<line class=\"axis\" x1=\"%.1f\" x2=\"%.1f\" y1=\"2\" y2=\"%d\"/>\n", zero, zero,
             BAR_ROW * count + 2);
     fputs("</svg></div>\n</figure>\n", stream);

@@ -167,6 +167,7 @@ void hs_trainer_forget_graph(HsTrainer *trainer);
 
 /* SIGINT and SIGTERM ask the loop to save and stop; a second one ends the process at once. */
 void hs_trainer_install_signals(void);
+bool hs_trainer_stop_asked(void);
 
 /* A metrics record of this instant, everything but step, task, skipped steps and time left out. */
 HsMetricsRecord hs_trainer_record(const HsTrainer *trainer, const char *event);

@@ -38,6 +38,11 @@ void hs_trainer_install_signals(void)
     sigaction(SIGTERM, &action, NULL);
 }
 
+bool hs_trainer_stop_asked(void)
+{
+    return stop_signal != 0;
+}
+
 HsMetricsRecord hs_trainer_record(const HsTrainer *trainer, const char *event)
 {
     return (HsMetricsRecord){

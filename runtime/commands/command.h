@@ -17,6 +17,8 @@
       "memory and time of a run, before anything is allocated; what would fit instead")                      \
     X(compare, "--config FILE --strategies none,ewc,er,mer,joint --seeds 3",                                 \
       "continual-learning strategies side by side: table with spread, and page")                             \
+    X(bench, "--config FILE --modes fp32,bf16,+recompute",                                                   \
+      "precision and memory modes side by side: speed, memory, losses, gradients")                           \
     X(report, "--run DIR", "write a run's report.html anew from its metrics")                                \
     X(eval, "--checkpoint DIR [section.key=value ...]", "validation loss of a checkpoint on each task")      \
     X(generate, "--checkpoint DIR [--prompt TEXT] [section.key=value ...]", "sample text from a checkpoint") \
