@@ -161,6 +161,8 @@ static HsStatus run_watched(HsBenchRunner *runner)
 HsStatus hs_bench_runner_finish(HsBenchRunner *runner)
 {
     HS_TRY(evaluate(runner));
+    hs_trainer_probe_peak(&runner->trainer);
+    runner->run->peak_flops = runner->trainer.peak_flops;
     copy_counts(runner); /* memory as a run takes it: without what the survey and the trace hold */
     HS_TRY(survey(runner));
     for (int part = 0; part < HS_PART_COUNT; part++)

@@ -164,6 +164,15 @@ static HsStatus take_memory(HsTrainer *trainer, const char *folder)
     return HS_OK;
 }
 
+void hs_trainer_probe_peak(HsTrainer *trainer)
+{
+    const HsContext *context = &trainer->engine.context;
+    const HsGemmPolicy *product = &trainer->precision.forward;
+    if (context->backend->peak_flops)
+        trainer->peak_flops =
+            fmax(trainer->peak_flops, context->backend->peak_flops(context, product->a, product->tf32));
+}
+
 static HsStatus create(HsTrainer *trainer, const char *folder)
 {
     HsConfig *config = trainer->config;
@@ -175,9 +184,7 @@ static HsStatus create(HsTrainer *trainer, const char *folder)
     if (folder)
         HS_TRY(hs_trainer_resume(trainer, folder));
     HS_TRY(hs_model_refresh(&trainer->model, context, true));
-    if (context->backend->peak_flops)
-        trainer->peak_flops =
-            context->backend->peak_flops(context, trainer->precision.forward.a, trainer->precision.forward.tf32);
+    hs_trainer_probe_peak(trainer);
     trainer->flops_per_token = hs_model_flops_per_token(&trainer->model, config->training.max_length);
     describe(trainer);
     return create_stream_and_records(trainer);

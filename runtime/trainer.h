@@ -35,7 +35,7 @@ typedef struct HsTrainerTrace HsTrainerTrace; /* trainer_trace.c */
 /* Everything beside tensors that a checkpoint restores; one row of state_table in trainer_checkpoint.c each. */
 typedef struct HsTrainerState {
     int64_t applied_steps, skipped_steps;
-    int64_t micro_batch; /* sequences at a time where memory pressure has halved it; 0: as configured */
+    int64_t micro_batch; /* sequences at a time: a resumed run's, or what pressure left; 0: as configured */
     int64_t task;        /* index of the task (phase) in training; phase_count: all are done */
     int64_t task_begun;  /* 1: its schedule, moments and strategies were set up */
     int64_t task_steps;  /* applied in it; of a finished run: in the last task */
@@ -168,6 +168,10 @@ void hs_trainer_forget_graph(HsTrainer *trainer);
 /* SIGINT and SIGTERM ask the loop to save and stop; a second one ends the process at once. */
 void hs_trainer_install_signals(void);
 bool hs_trainer_stop_asked(void);
+
+/* Measures the peak of products, and keeps the best: whoever else uses the machine makes a probe slower, never faster,
+ * so a run probes at its beginning and at its end. */
+void hs_trainer_probe_peak(HsTrainer *trainer);
 
 /* A metrics record of this instant, everything but step, task, skipped steps and time left out. */
 HsMetricsRecord hs_trainer_record(const HsTrainer *trainer, const char *event);

@@ -174,6 +174,7 @@ HsStatus hs_trainer_save(HsTrainer *trainer)
     HS_TRY(hs_metrics_sync(trainer->metrics, &position));
     /* Before a task's first step too, whose beginning may have reset some of it. */
     hs_trainer_copy_optimizer_state(trainer);
+    trainer->state.micro_batch = trainer->train_plan.batch;
     trainer->state.jsonl_bytes = position.jsonl_bytes;
     trainer->state.tensorboard_bytes = position.tensorboard_bytes;
     /* The mixing thread rests, so that reservoir and position belong to the batches trained on so far. */
@@ -230,6 +231,7 @@ static const char *const free_keys[] = { "threads",
                                          "keep_checkpoints",
                                          "target_gpu_util",
                                          "use_gradient_checkpointing",
+                                         "memory.micro_batch",
                                          "memory.recompute",
                                          "memory.recompute_every",
                                          "memory.limit",
@@ -274,6 +276,7 @@ static HsStatus restore(HsTrainer *trainer, const HsCheckpoint *checkpoint)
     snprintf(name, sizeof name, "%s/trainer.json", checkpoint->folder);
     HsTrainerState *state = &trainer->state;
     HS_TRY_GOTO(status, state_from_json(name, checkpoint->state, state), done);
+    state->micro_batch = trainer->train_plan.batch; /* the same, or what fits by now */
     if (state->task > trainer->phase_count || state->matrix_rows > trainer->phase_count + 1) {
         status = hs_fail(HS_EFORMAT, "%s: task %lld of %d", name, (long long)state->task, trainer->phase_count);
         goto done;
@@ -307,8 +310,14 @@ HsStatus hs_trainer_peek_micro_batch(HsTrainer *trainer, const char *folder)
     if (status == HS_OK && (state.micro_batch < 0 || state.micro_batch > batch))
         status = hs_fail(HS_EFORMAT, "%s: micro_batch is %lld, and batch_size %lld", name, (long long)state.micro_batch,
                          (long long)batch);
-    else if (status == HS_OK && state.micro_batch > 0 && batch % state.micro_batch == 0)
-        trainer->state.micro_batch = state.micro_batch; /* otherwise the comparison of configurations will complain */
+    else if (status == HS_OK && state.micro_batch > 0 && batch % state.micro_batch == 0) {
+        /* otherwise batch_size was changed, and the comparison of configurations will say so */
+        const int64_t configured = hs_trainer_micro_batch(trainer);
+        trainer->state.micro_batch = state.micro_batch;
+        if (state.micro_batch != configured)
+            hs_info("the run goes on with the micro-batch of %lld that it had, so that its bits stay",
+                    (long long)state.micro_batch);
+    }
     hs_checkpoint_close(&checkpoint);
     return status;
 }

@@ -125,6 +125,13 @@ HsStatus hs_trainer_fit(HsTrainer *trainer)
     char limit_text[LINE];
     HS_TRY(find_limit(trainer, &limit, limit_text));
     HS_TRY(hs_trainer_plan(trainer, trainer->config, &trainer->planned));
+    if (trainer->planned.device_bytes > limit && trainer->state.micro_batch > 0) {
+        hs_warn("the micro-batch of %lld that this run had does not fit any more: as configured, sums will be rounded "
+                "in other places",
+                (long long)trainer->state.micro_batch);
+        trainer->state.micro_batch = 0;
+        HS_TRY(hs_trainer_plan(trainer, trainer->config, &trainer->planned));
+    }
     if (trainer->planned.device_bytes <= limit)
         return HS_OK;
     return trainer->config->memory.auto_fit ? fit(trainer, limit, limit_text) : refuse(trainer, limit, limit_text);

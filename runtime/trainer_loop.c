@@ -122,6 +122,7 @@ static HsStatus finish(HsTrainer *trainer)
     HsMetricsPosition position;
     HS_TRY(hs_metrics_sync(trainer->metrics, &position));
     HS_TRY(hs_trainer_trace_finish(trainer));
+    hs_trainer_probe_peak(trainer);
     double rate = trainer->trained_s > 0 ? (double)trainer->trained_tokens / trainer->trained_s : 0;
     if (trainer->trained_tokens > 0 && trainer->peak_flops > 0)
         hs_info("speed: %.0f tokens/s, %.0f GFLOP/s, %.0f%% of this device's measured %.0f GFLOP/s in %s", rate,

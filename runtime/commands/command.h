@@ -22,7 +22,8 @@
     X(report, "--run DIR", "write a run's report.html anew from its metrics")                                \
     X(eval, "--checkpoint DIR [section.key=value ...]", "validation loss of a checkpoint on each task")      \
     X(generate, "--checkpoint DIR [--prompt TEXT] [section.key=value ...]", "sample text from a checkpoint") \
-    X(inspect, "--checkpoint DIR", "tensors, number ranges, underflow and overflow of a checkpoint")         \
+    X(inspect, "--checkpoint DIR [--html FILE]",                                                             \
+      "tensors, number ranges, underflow and overflow of a checkpoint")                                      \
     X(selftest, "[--device cpu|cuda|emu]", "every kernel against the reference, with error and speed")       \
     X(tokenizer, "train|encode ...", "learn a byte-level BPE tokenizer, or show how one splits a text")      \
     X(reference, "", "print the configuration reference as Markdown")
