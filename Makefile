@@ -56,7 +56,7 @@ LIBRARY      = $(BUILD)/libhalfstep.a
 
 TEST_DIRS    = unit ops grad golden
 TEST_SOURCES = $(foreach d,$(TEST_DIRS),$(wildcard tests/$(d)/test_*.c))
-TEST_SUPPORT = $(wildcard tests/support/*.c)
+TEST_SUPPORT = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/support/*.c))
 TESTS        = $(TEST_SOURCES:tests/%.c=$(BUILD)/tests/%)
 # The emulator's own tests: kernels, some with planted bugs, compiled as the backend's are.
 EMU_TESTS    = $(patsubst tests/%.cu,$(BUILD)/tests/%,$(wildcard tests/emu/test_*.cu))
@@ -156,7 +156,7 @@ examples: $(EXAMPLES)
 bench-programs: $(BENCHES)
 test-programs: $(TESTS) $(EMU_TESTS)
 
--include $(OBJECTS:.o=.d) $(BUILD)/obj/runtime/main.d $(TESTS:=.d) $(EMU_TESTS:=.d)
+-include $(OBJECTS:.o=.d) $(TEST_SUPPORT:.o=.d) $(BUILD)/obj/runtime/main.d $(TESTS:=.d) $(EMU_TESTS:=.d)
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Packages.  Nothing but a C compiler, make and apt is expected of a machine.

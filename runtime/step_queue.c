@@ -89,7 +89,8 @@ HsStatus hs_step_queue_init(HsStepQueue *queue, HsContext *context, const HsStep
     queue->losses = queue->device_block + layout.input;
     HS_TRY_GOTO(status, device->host_alloc(device, (size_t)queue->capacity * layout.end, &block), failed);
     queue->host_block = block;
-    memset(queue->host_block, 0, (size_t)queue->capacity * layout.end);
+    if (!context->dry_run)
+        memset(queue->host_block, 0, (size_t)queue->capacity * layout.end);
     HS_TRY_GOTO(status, device->stream_create(device, &queue->copies), failed);
     for (int i = 0; i < queue->capacity; i++)
         HS_TRY_GOTO(status, init_slot(queue, &layout, i), failed);

@@ -2,11 +2,14 @@
 # SPDX-License-Identifier: MIT
 # Runs the commands of every lesson, shows what they print, and checks what holds on any machine: bytes, shares, losses.
 #
-#     examples/lessons/check.sh [BUILD] [STEPS]      BUILD: build folder, default build; STEPS: instead of the pages' own
+#     examples/lessons/check.sh [BUILD [STEPS [section.key=value ...]]]
+#
+# BUILD: build folder, default build; STEPS, and the keys, instead of the pages' own, for a quicker look.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 build=${1:-build}
 steps=${2:-}
+overrides=("${@:3}")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 failures=0
@@ -18,6 +21,7 @@ run() {
         line=${line/#build\//$build\/}
         line=${line//runs\//$work\/}
         [ -z "$steps" ] || line=$(sed -E "s/--steps [0-9]+/--steps $steps/" <<<"$line")
+        [[ $line != *" bench "* ]] || line="$line ${overrides[*]}"
         echo "\$ $line"
         # The pages' commands are words without quotes.
         # shellcheck disable=SC2086

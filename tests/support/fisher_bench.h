@@ -68,6 +68,7 @@ static inline HsFisher fisher_make(FisherBench *bench, HsFisherEstimator estimat
                        .spans = bench->spans,
                        .span_count = bench->span_count,
                        .samples = 1000,
+                       .group = bench->tiny.train.batch,
                        .seed = seed,
                        .task = 3,
                        .loss_scale = loss_scale };

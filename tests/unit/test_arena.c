@@ -59,7 +59,7 @@ Test(arena, too_much_memory_is_refused_by_name)
     hs_arena_init(&arena, &device, HS_MEMORY_MOMENTS);
     hs_arena_reserve(&arena, (size_t)1 << 60);
     cr_expect_eq(hs_arena_commit(&arena), HS_ENOMEM);
-    cr_expect_not_null(strstr(hs_error_message(), "optimizer state"));
+    cr_expect_not_null(strstr(hs_error_message(), "optimizer moments"));
     cr_expect_not_null(strstr(hs_error_message(), "1152921504606846976"));
     cr_expect_eq(device.current_bytes, 0);
     hs_arena_deinit(&arena);

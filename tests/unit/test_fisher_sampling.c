@@ -123,6 +123,33 @@ static void assert_sums_agree(const FisherBench *bench, const double *f, const d
     }
 }
 
+/* A group that goes through the model in parts draws the labels that it draws at once, and is squared once: the
+ * micro-batch may change in mid-run.  f64 throughout, so that a cross term left out would show at its full size. */
+Test(fisher, a_group_in_parts_is_the_same)
+{
+    FisherBench at_once, in_parts;
+    TinySpec spec = fisher_base;
+    spec.batch = 2 * B;
+    fisher_bench_create(&at_once, spec, 7);
+    fisher_bench_create(&in_parts, fisher_base, 7);
+    for (int e = HS_FISHER_SAMPLED; e <= HS_FISHER_BATCHED; e++) {
+        double *f = doubles(at_once.elements), *g = doubles(in_parts.elements);
+        HsFisher whole = fisher_make(&at_once, (HsFisherEstimator)e, 1, 1.0f);
+        HsFisher parts = fisher_make(&in_parts, (HsFisherEstimator)e, 1, 1.0f);
+        whole.group = parts.group = 2 * B;
+        cr_expect_eq(fisher_collect(&at_once, &whole, f), fisher_collect(&in_parts, &parts, g));
+        for (int64_t i = 0; i < at_once.elements; i++) {
+            double bound = hs_tolerance(200, 0, HS_F64, HS_F64, f[i], f[i]) + 1e-25;
+            cr_assert(fabs(f[i] - g[i]) <= bound, "estimator %d, element %lld: %g against %g, bound %g", e,
+                      (long long)i, f[i], g[i], bound);
+        }
+        free(f);
+        free(g);
+    }
+    tiny_destroy(&at_once.tiny);
+    tiny_destroy(&in_parts.tiny);
+}
+
 Test(fisher, the_loss_scale_cancels)
 {
     FisherBench bench;
