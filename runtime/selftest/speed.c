@@ -45,7 +45,7 @@ HsSpeedPlan hs_speed_plan(const HsContext *context, bool quick)
 {
     if (quick || context->backend == hs_backend_ref())
         return (HsSpeedPlan){ .shrink = QUICK_SHRINK, .seconds = 0.02 };
-    return (HsSpeedPlan){ .least_bytes = uncached_bytes, .shrink = 1, .seconds = 0.2 };
+    return (HsSpeedPlan){ .least_bytes = uncached_bytes, .shrink = 1, .seconds = 0.5 };
 }
 
 typedef HsStatus (*Call)(HsTrial *trial, HsContext *context, const HsTensor *tensors);
