@@ -5,7 +5,7 @@
  */
 #include "runtime/engine.h"
 
-#include <sched.h>
+#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,14 +18,11 @@ typedef struct DeviceRow {
     bool cublaslt; /* can multiply by it */
 } DeviceRow;
 
-/* Cores this process may run on: smaller than the machine's under taskset or in a container. */
+/* Cores this process may run on: fewer than the machine's under taskset or in a container.  OpenMP knows them from the
+ * start of the process; under OMP_PROC_BIND this thread's own mask is down to one of them by now. */
 static int usable_cores(void)
 {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) != 0)
-        return 1;
-    int count = CPU_COUNT(&set);
-    return count < 1 ? 1 : count;
+    return omp_get_num_procs();
 }
 
 static void describe(HsEngine *engine, const char *name, const char *detail)

@@ -62,10 +62,16 @@ static HsStatus run(int argc, char **argv)
 /* OpenMP's threads meet at the end of every parallel loop, hundreds of times a step.  By default they spin there for
  * milliseconds, which is right on an idle machine and ruins a busy one: while one thread spins, the one that it waits
  * for may not be running.  A short spin costs nothing measurable when idle.  libgomp reads its setting before main,
- * hence the second start; whoever sets OMP_WAIT_POLICY or GOMP_SPINCOUNT is left alone. */
+ * hence the second start.  Whoever sets OMP_WAIT_POLICY or GOMP_SPINCOUNT is left alone, and so is who binds threads to
+ * cores: this thread is bound already, and the second start would find no other core. */
 static void shorten_spinning(char **argv)
 {
-    if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT") || setenv("GOMP_SPINCOUNT", "2000", 1) != 0)
+    static const char *const left_alone[] = { "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "OMP_PROC_BIND",
+                                              "GOMP_CPU_AFFINITY" };
+    for (size_t i = 0; i < sizeof left_alone / sizeof *left_alone; i++)
+        if (getenv(left_alone[i]))
+            return;
+    if (setenv("GOMP_SPINCOUNT", "2000", 1) != 0)
         return;
     char path[4096]; /* the name itself, so that process lists do not show "exe" */
     ssize_t length = readlink("/proc/self/exe", path, sizeof path - 1);
