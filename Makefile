@@ -117,6 +117,7 @@ $(BUILD)/obj/runtime/engine.o: CFLAGS += $(if $(NVCC),-DHS_HAS_CUDA=1)
 # The chooser lists the instruction sets of this build.
 $(BUILD)/obj/kernels/cpu/cpu.o: CFLAGS += $(ISAS:%=-DHS_HAS_ISA_%=1)
 
+.SECONDARY: $(TEST_SUPPORT)
 $(BUILD)/tests/%: tests/%.c $(TEST_SUPPORT) $(LIBRARY)
 	@mkdir -p $(@D)
 	@echo "  CC $@"
