@@ -3,9 +3,8 @@
  * Sixteen lanes of f32 for every instruction set: one source, GCC's vector types, intrinsics only where plain C cannot
  * say it (f16 conversion).  On AVX-512 a value is one register, on AVX2 two, in portable code four.
  *
- * Conversions round to nearest even and equal the software encode of kernels/base/dtype.h bit for bit (bf16 by integer
- * arithmetic: the hardware instruction flushes subnormals).  A sum over lanes is one fixed tree, so that it is the same
- * on every instruction set and for every thread count.
+ * Conversions round to nearest even and equal the software encode of kernels/base/dtype.h bit for bit.  A sum over
+ * lanes is one fixed tree, so that it is the same on every instruction set and for every thread count.
  */
 #ifndef HS_KERNELS_CPU_SIMD_H
 #define HS_KERNELS_CPU_SIMD_H
@@ -14,7 +13,6 @@
 #include <string.h>
 
 #include "kernels/base/dtype.h"
-#include "kernels/base/rng.h"
 
 #if defined(__AVX2__) || defined(__SSE2__)
 #include <immintrin.h>
@@ -30,11 +28,55 @@ typedef uint32_t HsU32x16 __attribute__((vector_size(64)));
 typedef uint16_t HsU16x16 __attribute__((vector_size(32)));
 typedef double HsF64x8 __attribute__((vector_size(64)));
 
+/* What one register holds.  GCC splits arithmetic of wider vectors in registers by itself, but compares, takes roots
+ * and takes upper halves lane by lane: that is done here on a vector's parts. */
+#if defined(__AVX512F__)
+enum { HS_PART_BYTES = 64 };
+#elif defined(__AVX2__)
+enum { HS_PART_BYTES = 32 };
+#else
+enum { HS_PART_BYTES = 16 };
+#endif
+enum { HS_PARTS = 64 / HS_PART_BYTES };
+typedef float HsF32Part __attribute__((vector_size(HS_PART_BYTES)));
+typedef int32_t HsI32Part __attribute__((vector_size(HS_PART_BYTES)));
+typedef union HsF32Parts {
+    HsF32x16 whole;
+    HsF32Part part[HS_PARTS];
+    HsF32x8 half[2];
+    HsF32x4 quarter[4];
+} HsF32Parts;
+typedef union HsI32Parts {
+    HsI32x16 whole;
+    HsI32Part part[HS_PARTS];
+} HsI32Parts;
+
 #define HS_SIMD static inline __attribute__((always_inline, unused))
 
 HS_SIMD HsF32x16 hs_simd_splat(float value)
 {
     return value - (HsF32x16){ 0 };
+}
+
+/* Lanes of the result are all ones or all zeros. */
+#define HS_SIMD_COMPARISON(name, Vector, Parts, operation)  \
+    HS_SIMD HsI32x16 name(Vector a, Vector b)               \
+    {                                                       \
+        const Parts x = { .whole = a }, y = { .whole = b }; \
+        HsI32Parts result;                                  \
+        for (int i = 0; i < HS_PARTS; i++)                  \
+            result.part[i] = x.part[i] operation y.part[i]; \
+        return result.whole;                                \
+    }
+
+HS_SIMD_COMPARISON(hs_simd_less, HsF32x16, HsF32Parts, <)
+HS_SIMD_COMPARISON(hs_simd_equal, HsF32x16, HsF32Parts, ==)
+HS_SIMD_COMPARISON(hs_simd_greater_i32, HsI32x16, HsI32Parts, >)
+HS_SIMD_COMPARISON(hs_simd_equal_i32, HsI32x16, HsI32Parts, ==)
+
+HS_SIMD HsI32x16 hs_simd_splat_i32(int32_t value)
+{
+    return value - (HsI32x16){ 0 };
 }
 
 /* mask lanes are all ones or all zeros, as comparisons give them. */
@@ -53,7 +95,7 @@ HS_SIMD HsF32x16 hs_simd_max(HsF32x16 a, HsF32x16 b)
 #if defined(__AVX512F__)
     return (HsF32x16)_mm512_max_ps((__m512)a, (__m512)b); /* the same choice, a > b ? a : b */
 #else
-    return hs_simd_select(a > b, a, b);
+    return hs_simd_select(hs_simd_less(b, a), a, b);
 #endif
 }
 
@@ -63,36 +105,42 @@ HS_SIMD HsF32x16 hs_simd_min(HsF32x16 a, HsF32x16 b)
 #if defined(__AVX512F__)
     return (HsF32x16)_mm512_min_ps((__m512)a, (__m512)b);
 #else
-    return hs_simd_select(a < b, a, b);
+    return hs_simd_select(hs_simd_less(a, b), a, b);
 #endif
 }
 
-/* How many lanes of a mask are true. */
-HS_SIMD int32_t hs_simd_count(HsI32x16 mask)
+/* *sum += v, in a loop: a whole wide vector that a loop carries would live in memory, its parts stay in registers. */
+HS_SIMD void hs_simd_accumulate(HsF32Parts *sum, HsF32x16 v)
 {
-#if defined(__AVX512F__)
-    return __builtin_popcount(_mm512_movepi32_mask((__m512i)mask));
-#else
-    int32_t count = 0;
-    for (int lane = 0; lane < HS_LANES; lane++)
-        count -= mask[lane];
-    return count;
-#endif
+    const HsF32Parts x = { .whole = v };
+    for (int i = 0; i < HS_PARTS; i++)
+        sum->part[i] += x.part[i];
 }
 
 HS_SIMD float hs_simd_sum(HsF32x16 v)
 {
+#if defined(__AVX512F__)
     HsF32x8 a = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) +
                 __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
     HsF32x4 b = __builtin_shufflevector(a, a, 0, 1, 2, 3) + __builtin_shufflevector(a, a, 4, 5, 6, 7);
+#else
+    const HsF32Parts x = { .whole = v };
+    HsF32x4 b = (x.quarter[0] + x.quarter[2]) + (x.quarter[1] + x.quarter[3]);
+#endif
     return (b[0] + b[2]) + (b[1] + b[3]);
 }
 
 /* The lanes as doubles, for sums over whole tensors; and the sum of sixteen of those, again one fixed tree. */
 HS_SIMD void hs_simd_widen(HsF32x16 v, HsF64x8 *low, HsF64x8 *high)
 {
+#if defined(__AVX512F__)
     *low = __builtin_convertvector(__builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7), HsF64x8);
     *high = __builtin_convertvector(__builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15), HsF64x8);
+#else
+    const HsF32Parts x = { .whole = v };
+    *low = __builtin_convertvector(x.half[0], HsF64x8);
+    *high = __builtin_convertvector(x.half[1], HsF64x8);
+#endif
 }
 
 HS_SIMD double hs_simd_sum_f64(HsF64x8 low, HsF64x8 high)
@@ -122,20 +170,47 @@ HS_SIMD void hs_simd_store_f32(float *p, HsF32x16 v)
     memcpy(p, &v, sizeof v);
 }
 
+#if defined(__AVX512F__)
+/* Each half word to the upper half of a lane over zeros: one permutation where widening and shifting are two. */
+HS_SIMD HsF32x16 hs_simd_from_bf16(__m256i bits)
+{
+    const __m512i lane = _mm512_set_epi32(0xF0000, 0xE0000, 0xD0000, 0xC0000, 0xB0000, 0xA0000, 0x90000, 0x80000,
+                                          0x70000, 0x60000, 0x50000, 0x40000, 0x30000, 0x20000, 0x10000, 0);
+    return (HsF32x16)_mm512_maskz_permutexvar_epi16(0xAAAAAAAAu, lane, _mm512_castsi256_si512(bits));
+}
+#endif
+
 HS_SIMD HsF32x16 hs_simd_load_bf16(const uint16_t *p)
 {
+#if defined(__AVX512F__)
+    return hs_simd_from_bf16(_mm256_loadu_si256((const __m256i *)(const void *)p));
+#else
     HsU16x16 bits;
     memcpy(&bits, p, sizeof bits);
     return (HsF32x16)(__builtin_convertvector(bits, HsU32x16) << 16);
+#endif
 }
 
+/* Nearest even by integers: add half of the last kept bit's weight, less one where that bit is even.  A NaN keeps its
+ * sign and upper bits and becomes quiet.  vcvtneps2bf16 gives the same bits, but takes subnormal numbers for zero: only
+ * vectors that hold one (vfpclassps, class 0x20) go the long way. */
 HS_SIMD HsU16x16 hs_simd_to_bf16(HsF32x16 v)
 {
+#if defined(__AVX512BF16__)
+    if (__builtin_expect(_mm512_fpclass_ps_mask((__m512)v, 0x20) == 0, 1))
+        return (HsU16x16)_mm512_cvtneps_pbh((__m512)v);
+#endif
     HsU32x16 bits = (HsU32x16)v;
     HsU32x16 rounded = (bits + 0x7FFFu + ((bits >> 16) & 1u)) >> 16;
-    HsU32x16 is_nan = (HsU32x16)((HsI32x16)(bits & 0x7FFFFFFFu) > 0x7F800000);
+#if defined(__AVX512F__)
+    const __mmask16 is_nan = _mm512_cmp_ps_mask((__m512)v, (__m512)v, _CMP_UNORD_Q);
+    const __m512i quiet = _mm512_or_si512(_mm512_srli_epi32((__m512i)bits, 16), _mm512_set1_epi32(0x40));
+    return (HsU16x16)_mm512_cvtepi32_epi16(_mm512_mask_mov_epi32((__m512i)rounded, is_nan, quiet));
+#else
+    HsU32x16 is_nan = (HsU32x16)hs_simd_greater_i32((HsI32x16)(bits & 0x7FFFFFFFu), hs_simd_splat_i32(0x7F800000));
     rounded = (is_nan & (bits >> 16 | 0x40u)) | (~is_nan & rounded);
     return __builtin_convertvector(rounded, HsU16x16);
+#endif
 }
 
 /* hs_bf16_encode_stochastic in every lane: the upper half of each word decides about the dropped bits. */
@@ -144,9 +219,30 @@ HS_SIMD HsU16x16 hs_simd_to_bf16_stochastic(HsF32x16 v, const uint32_t word[HS_L
     HsU32x16 random, bits = (HsU32x16)v;
     memcpy(&random, word, sizeof random);
     HsF32x16 rounded = (HsF32x16)((bits + (random >> 16)) >> 16);
-    HsI32x16 finite = ((HsI32x16)bits & 0x7F800000) != 0x7F800000;
+    HsI32x16 is_special = hs_simd_equal_i32((HsI32x16)bits & 0x7F800000, hs_simd_splat_i32(0x7F800000));
     HsF32x16 special = (HsF32x16) __builtin_convertvector(hs_simd_to_bf16(v), HsU32x16);
-    return __builtin_convertvector((HsU32x16)hs_simd_select(finite, rounded, special), HsU16x16);
+    return __builtin_convertvector((HsU32x16)hs_simd_select(is_special, special, rounded), HsU16x16);
+}
+
+#if defined(__AVX512F__)
+/* The first `count` (0..15) lanes. */
+HS_SIMD __mmask16 hs_simd_first(int64_t count)
+{
+    return (__mmask16)((1u << count) - 1u);
+}
+#endif
+
+/* Lanes from `count` on set to zero. */
+HS_SIMD HsF32x16 hs_simd_keep_first(HsF32x16 v, int64_t count)
+{
+    if (count >= HS_LANES)
+        return v;
+#if defined(__AVX512F__)
+    return (HsF32x16)_mm512_maskz_mov_ps(hs_simd_first(count), (__m512)v);
+#else
+    const HsI32x16 lane = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
+    return (HsF32x16)((HsI32x16)v & hs_simd_greater_i32(hs_simd_splat_i32((int32_t)count), lane));
+#endif
 }
 
 /* The first `count` lanes, stochastically rounded. */
@@ -154,8 +250,14 @@ HS_SIMD void hs_simd_store_part_stochastic(void *array, int64_t index, HsF32x16 
                                            int64_t count)
 {
     const HsU16x16 bits = hs_simd_to_bf16_stochastic(v, word);
-    const int64_t lanes = count < HS_LANES ? count : HS_LANES;
-    memcpy((uint16_t *)array + index, &bits, (size_t)lanes * sizeof(uint16_t));
+    if (count >= HS_LANES)
+        memcpy((uint16_t *)array + index, &bits, sizeof bits);
+    else
+#if defined(__AVX512F__)
+        _mm256_mask_storeu_epi16((uint16_t *)array + index, hs_simd_first(count), (__m256i)bits);
+#else
+        memcpy((uint16_t *)array + index, &bits, (size_t)count * sizeof(uint16_t));
+#endif
 }
 
 HS_SIMD void hs_simd_store_bf16(uint16_t *p, HsF32x16 v)
@@ -224,10 +326,20 @@ HS_SIMD HsF32x16 hs_simd_load_part(HsDtype dtype, const void *array, int64_t ind
 {
     if (count >= HS_LANES)
         return hs_simd_load(dtype, array, index);
+#if defined(__AVX512F__)
+    const __mmask16 first = hs_simd_first(count);
+    if (dtype == HS_F32)
+        return (HsF32x16)_mm512_maskz_loadu_ps(first, (const float *)array + index);
+    const __m256i half = _mm256_maskz_loadu_epi16(first, (const uint16_t *)array + index);
+    if (dtype == HS_BF16)
+        return hs_simd_from_bf16(half);
+    return (HsF32x16)_mm512_cvtph_ps(half);
+#else
     const size_t bytes = dtype == HS_F32 ? 4 : 2;
     unsigned char lanes[64] = { 0 };
     memcpy(lanes, (const unsigned char *)array + (size_t)index * bytes, (size_t)count * bytes);
     return hs_simd_load(dtype, lanes, 0);
+#endif
 }
 
 HS_SIMD void hs_simd_store_part(HsDtype dtype, void *array, int64_t index, HsF32x16 v, int64_t count)
@@ -236,11 +348,55 @@ HS_SIMD void hs_simd_store_part(HsDtype dtype, void *array, int64_t index, HsF32
         hs_simd_store(dtype, array, index, v);
         return;
     }
+#if defined(__AVX512F__)
+    const __mmask16 first = hs_simd_first(count);
+    if (dtype == HS_F32) {
+        _mm512_mask_storeu_ps((float *)array + index, first, (__m512)v);
+        return;
+    }
+    const __m256i half = dtype == HS_BF16 ? (__m256i)hs_simd_to_bf16(v)
+                                          : _mm512_cvtps_ph((__m512)v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+    _mm256_mask_storeu_epi16((uint16_t *)array + index, first, half);
+#else
     const size_t bytes = dtype == HS_F32 ? 4 : 2;
     unsigned char lanes[64];
     hs_simd_store(dtype, lanes, 0, v);
     memcpy((unsigned char *)array + (size_t)index * bytes, lanes, (size_t)count * bytes);
+#endif
 }
+
+/* statement for every vector of elements begin .. end - 1: first element i, `left` lanes, which is the constant
+ * HS_LANES in all but the last, so that what is written for any number of lanes compiles to whole loads and stores in
+ * the loop. */
+#define HS_FOR_VECTORS(i, left, begin, end, ...)       \
+    do {                                               \
+        int64_t i = (begin);                           \
+        for (; i + HS_LANES <= (end); i += HS_LANES) { \
+            const int64_t left = HS_LANES;             \
+            __VA_ARGS__;                               \
+        }                                              \
+        if (i < (end)) {                               \
+            const int64_t left = (end)-i;              \
+            __VA_ARGS__;                               \
+        }                                              \
+    } while (0)
+
+/* CALL(in, out) with constants for the pairs that training has, and any other pair as it comes. */
+#define HS_FOR_DTYPES(in, out, CALL)                 \
+    do {                                             \
+        if ((in) == HS_BF16 && (out) == HS_BF16)     \
+            CALL(HS_BF16, HS_BF16);                  \
+        else if ((in) == HS_F32 && (out) == HS_F32)  \
+            CALL(HS_F32, HS_F32);                    \
+        else if ((in) == HS_F16 && (out) == HS_F16)  \
+            CALL(HS_F16, HS_F16);                    \
+        else if ((in) == HS_F32 && (out) == HS_BF16) \
+            CALL(HS_F32, HS_BF16);                   \
+        else if ((in) == HS_BF16 && (out) == HS_F32) \
+            CALL(HS_BF16, HS_F32);                   \
+        else                                         \
+            CALL(in, out);                           \
+    } while (0)
 
 /* `count` consecutive elements to floats, and back with one rounding. */
 HS_SIMD void hs_simd_row_to_f32(HsDtype dtype, const void *array, int64_t count, float *out)
@@ -264,8 +420,8 @@ HS_SIMD HsF32x16 hs_simd_exp(HsF32x16 x)
 #if defined(__AVX512F__) /* both forms let NaN through */
     x = (HsF32x16)_mm512_min_ps(_mm512_set1_ps(89.0f), _mm512_max_ps(_mm512_set1_ps(-105.0f), (__m512)x));
 #else
-    x = hs_simd_select(x < -105.0f, hs_simd_splat(-105.0f), x);
-    x = hs_simd_select(x > 89.0f, hs_simd_splat(89.0f), x);
+    x = hs_simd_select(hs_simd_less(x, hs_simd_splat(-105.0f)), hs_simd_splat(-105.0f), x);
+    x = hs_simd_select(hs_simd_less(hs_simd_splat(89.0f), x), hs_simd_splat(89.0f), x);
 #endif
     const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer held in the low bits */
     HsF32x16 shifted = x * 1.44269504088896341f + magic;
@@ -293,9 +449,17 @@ HS_SIMD HsF32x16 hs_simd_sqrt(HsF32x16 v)
 #if defined(__AVX512F__)
     return (HsF32x16)_mm512_sqrt_ps((__m512)v);
 #else
-    for (int i = 0; i < HS_LANES; i++)
-        v[i] = __builtin_sqrtf(v[i]);
-    return v;
+    HsF32Parts x = { .whole = v };
+    for (int i = 0; i < HS_PARTS; i++)
+#if defined(__AVX2__)
+        x.part[i] = (HsF32Part)_mm256_sqrt_ps((__m256)x.part[i]);
+#elif defined(__SSE2__)
+        x.part[i] = (HsF32Part)_mm_sqrt_ps((__m128)x.part[i]);
+#else
+        for (int lane = 0; lane < HS_LANES / HS_PARTS; lane++)
+            x.part[i][lane] = __builtin_sqrtf(x.part[i][lane]);
+#endif
+    return x.whole;
 #endif
 }
 
@@ -326,107 +490,6 @@ HS_SIMD HsF32x16 hs_simd_gelu_derivative(HsF32x16 x)
     HsF32x16 s = hs_simd_sigmoid(x * (1.5957691216057308f + 0.0713548162726f * square), &complement);
     HsF32x16 inner = x * (1.5957691216057308f + 0.2140644488178f * square);
     return s + inner * (s * complement);
-}
-
-/* ------------------------------------------------------------------------------------------- random numbers */
-/* Philox works on the widest integer vectors there are, since its products need both halves of 64 bits. */
-#if defined(__AVX512F__)
-enum { HS_DRAW_LANES = 16 };
-#define HS_DRAW_ZIP_LOWER 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
-#define HS_DRAW_ZIP_UPPER 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
-#elif defined(__AVX2__)
-enum { HS_DRAW_LANES = 8 };
-#define HS_DRAW_ZIP_LOWER 0, 8, 1, 9, 2, 10, 3, 11
-#define HS_DRAW_ZIP_UPPER 4, 12, 5, 13, 6, 14, 7, 15
-#else
-enum { HS_DRAW_LANES = 4 };
-#define HS_DRAW_ZIP_LOWER 0, 4, 1, 5
-#define HS_DRAW_ZIP_UPPER 2, 6, 3, 7
-#endif
-typedef uint32_t HsDrawLanes __attribute__((vector_size(4 * HS_DRAW_LANES)));
-#define HS_DRAW_ZIP(a, b, lanes) __builtin_shufflevector(a, b, lanes)
-
-HS_SIMD void hs_simd_multiply_wide(HsDrawLanes a, uint32_t b, HsDrawLanes *low, HsDrawLanes *high)
-{
-#if defined(__AVX512F__)
-    const __m512i factor = _mm512_set1_epi32((int)b);
-    const __m512i even = _mm512_mul_epu32((__m512i)a, factor);
-    const __m512i odd = _mm512_mul_epu32(_mm512_srli_epi64((__m512i)a, 32), factor);
-    *high = (HsDrawLanes)_mm512_mask_blend_epi32(0xAAAA, _mm512_srli_epi64(even, 32), odd);
-    *low = (HsDrawLanes)_mm512_mask_blend_epi32(0xAAAA, even, _mm512_slli_epi64(odd, 32));
-#elif defined(__AVX2__)
-    const __m256i factor = _mm256_set1_epi32((int)b);
-    const __m256i even = _mm256_mul_epu32((__m256i)a, factor);
-    const __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64((__m256i)a, 32), factor);
-    *high = (HsDrawLanes)_mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xAA);
-    *low = (HsDrawLanes)_mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xAA);
-#elif defined(__SSE2__)
-    const __m128i factor = _mm_set1_epi32((int)b), lower = _mm_set_epi32(0, -1, 0, -1);
-    const __m128i even = _mm_mul_epu32((__m128i)a, factor);
-    const __m128i odd = _mm_mul_epu32(_mm_srli_epi64((__m128i)a, 32), factor);
-    *high = (HsDrawLanes)_mm_or_si128(_mm_srli_epi64(even, 32), _mm_andnot_si128(lower, odd));
-    *low = (HsDrawLanes)_mm_or_si128(_mm_and_si128(lower, even), _mm_slli_epi64(odd, 32));
-#else
-    for (int lane = 0; lane < HS_DRAW_LANES; lane++) {
-        const uint64_t product = (uint64_t)a[lane] * b;
-        (*low)[lane] = (uint32_t)product;
-        (*high)[lane] = (uint32_t)(product >> 32);
-    }
-#endif
-}
-
-/* Draws first .. first + HS_DRAW_LANES - 1, one per lane, then transposed to the order of elements. */
-HS_SIMD void hs_simd_draw_lanes(const HsRng *rng, uint64_t first, uint32_t *word)
-{
-    HsDrawLanes c0, c1, c2 = rng->site - (HsDrawLanes){ 0 }, c3 = hs_rng_step(rng) - (HsDrawLanes){ 0 };
-    for (int lane = 0; lane < HS_DRAW_LANES; lane++) {
-        c0[lane] = (uint32_t)(first + (uint64_t)lane);
-        c1[lane] = (uint32_t)((first + (uint64_t)lane) >> 32);
-    }
-    uint32_t k0 = (uint32_t)rng->seed, k1 = (uint32_t)(rng->seed >> 32);
-    for (int round = 0; round < 10; round++) {
-        HsDrawLanes low0, high0, low1, high1;
-        hs_simd_multiply_wide(c0, 0xD2511F53u, &low0, &high0);
-        hs_simd_multiply_wide(c2, 0xCD9E8D57u, &low1, &high1);
-        c0 = high1 ^ c1 ^ k0;
-        c1 = low1;
-        c2 = high0 ^ c3 ^ k1;
-        c3 = low0;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-    }
-    const HsDrawLanes even_lower = HS_DRAW_ZIP(c0, c2, HS_DRAW_ZIP_LOWER);
-    const HsDrawLanes even_upper = HS_DRAW_ZIP(c0, c2, HS_DRAW_ZIP_UPPER);
-    const HsDrawLanes odd_lower = HS_DRAW_ZIP(c1, c3, HS_DRAW_ZIP_LOWER);
-    const HsDrawLanes odd_upper = HS_DRAW_ZIP(c1, c3, HS_DRAW_ZIP_UPPER);
-    const HsDrawLanes ordered[4] = { HS_DRAW_ZIP(even_lower, odd_lower, HS_DRAW_ZIP_LOWER),
-                                     HS_DRAW_ZIP(even_lower, odd_lower, HS_DRAW_ZIP_UPPER),
-                                     HS_DRAW_ZIP(even_upper, odd_upper, HS_DRAW_ZIP_LOWER),
-                                     HS_DRAW_ZIP(even_upper, odd_upper, HS_DRAW_ZIP_UPPER) };
-    memcpy(word, ordered, sizeof ordered);
-}
-
-/* Words of 16 consecutive draws: word[4 * i + w] is word w of draw first + i, as hs_rng_draw defines it. */
-HS_SIMD void hs_simd_draw64(const HsRng *rng, uint64_t first, uint32_t word[64])
-{
-    for (int draw = 0; draw < 16; draw += HS_DRAW_LANES)
-        hs_simd_draw_lanes(rng, first + (uint64_t)draw, word + 4 * draw);
-}
-
-/* out[i] = 1 when element first + i is kept by dropout of this probability (rng.h's rule), else 0. */
-HS_SIMD void hs_simd_keep_row(const HsRng *rng, float probability, uint64_t first, int64_t count, float *out)
-{
-    uint32_t word[64];
-    int64_t done = 0;
-    while (done < count) {
-        const uint64_t element = first + (uint64_t)done;
-        const int64_t skipped = (int64_t)(element % 4), left = count - done;
-        const int64_t lanes = left < 64 - skipped ? left : 64 - skipped;
-        hs_simd_draw64(rng, element / 4, word);
-        for (int64_t i = 0; i < lanes; i++)
-            out[done + i] = hs_rng_uniform(word[skipped + i]) >= probability ? 1.0f : 0.0f;
-        done += lanes;
-    }
 }
 
 #endif

@@ -55,8 +55,10 @@ HsStatus HS_ISA_NAME(hs_cpu_square_accumulate)(HsContext *context, const HsSquar
         const HsRowBlock range = hs_cpu_block(count, HS_CPU_CHUNK, block);
         if (args->grad.dtype == HS_F32)
             square_chunk(args, HS_F32, range);
+        else if (args->grad.dtype == HS_BF16)
+            square_chunk(args, HS_BF16, range);
         else
-            square_chunk(args, args->grad.dtype, range);
+            square_chunk(args, HS_F16, range);
     }
     return HS_OK;
 }
@@ -74,7 +76,7 @@ static double merge_chunk(const HsConsolidateArgs *args, HsRowBlock range)
         const HsF32x16 p = hs_simd_load_part(args->parameter.dtype, args->parameter.data, i, left);
         const HsF32x16 sum = importance + fresh, distance = p - anchor;
         /* 0 / 0 counts as 0: that lane's quotient is not looked at */
-        const HsI32x16 first = importance == 0.0f;
+        const HsI32x16 first = hs_simd_equal(importance, zero);
         const HsF32x16 share = hs_simd_select(first, zero, fresh / sum);
         hs_simd_store_part(HS_F32, args->importance.data, i, sum, left);
         hs_simd_store_part(HS_F32, args->anchor.data, i, hs_simd_select(first, p, anchor + share * distance), left);
@@ -184,7 +186,7 @@ HsStatus HS_ISA_NAME(hs_cpu_interpolate)(HsContext *context, const HsInterpolate
         else if (copy == HS_F32)
             interpolate_chunk(args, HS_F32, range);
         else
-            interpolate_chunk(args, copy, range);
+            interpolate_chunk(args, HS_F16, range);
     }
     return HS_OK;
 }

@@ -9,8 +9,6 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/simd.h"
 
-#define FOR_LANES(i, left, width) for (int64_t i = 0, left = (width); left > 0; i += HS_LANES, left -= HS_LANES)
-
 static float log_sum_exp(const float *logits, int64_t count)
 {
     const int64_t whole = count / HS_LANES * HS_LANES;
@@ -20,15 +18,14 @@ static float log_sum_exp(const float *logits, int64_t count)
     float maximum = hs_simd_largest(most);
     for (int64_t i = whole; i < count; i++)
         maximum = logits[i] > maximum ? logits[i] : maximum;
-    HsF32x16 sum = hs_simd_splat(0.0f);
+    HsF32Parts sum = { 0 };
     for (int64_t i = 0; i < whole; i += HS_LANES)
-        sum += hs_simd_exp(hs_simd_load_f32(logits + i) - maximum);
-    if (whole < count) {
-        HsF32x16 rest = hs_simd_exp(hs_simd_load_part(HS_F32, logits, whole, count - whole) - maximum);
-        for (int i = 0; i < (int)(count - whole); i++)
-            sum[i] += rest[i];
-    }
-    return maximum + logf(hs_simd_sum(sum));
+        hs_simd_accumulate(&sum, hs_simd_exp(hs_simd_load_f32(logits + i) - maximum));
+    if (whole < count)
+        hs_simd_accumulate(
+            &sum, hs_simd_keep_first(hs_simd_exp(hs_simd_load_part(HS_F32, logits, whole, count - whole) - maximum),
+                                     count - whole));
+    return maximum + logf(hs_simd_sum(sum.whole));
 }
 
 static void zero_row(const HsTensor *dlogits, int64_t row)
@@ -37,19 +34,23 @@ static void zero_row(const HsTensor *dlogits, int64_t row)
     memset((unsigned char *)dlogits->data + (size_t)row * bytes, 0, bytes);
 }
 
+HS_SIMD void gradient_vector(HsDtype out, const float *logits, void *dlogits, float lse, float pull, float scale,
+                             int32_t target, int64_t i, int64_t left)
+{
+    const HsI32x16 lane = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
+    HsF32x16 p = hs_simd_exp(hs_simd_load_part(HS_F32, logits, i, left) - lse);
+    HsI32x16 hit = hs_simd_equal_i32(lane, hs_simd_splat_i32((int32_t)((int64_t)target - i)));
+    HsF32x16 gradient = pull * p - hs_simd_select(hit, hs_simd_splat(scale), hs_simd_splat(0.0f));
+    hs_simd_store_part(out, dlogits, i, gradient, left);
+}
+
 HS_SIMD void gradient_row(const HsCrossEntropyArgs *args, HsDtype out, int64_t row, float lse, int32_t target)
 {
     const int64_t vocabulary = args->logits.shape[1];
     const float *logits = (const float *)args->logits.data + row * vocabulary;
     const float scale = *args->gradient_scale, pull = scale * (1.0f + 2.0f * args->z_loss * lse);
-    static const HsI32x16 lane = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
-    FOR_LANES(i, left, vocabulary)
-    {
-        HsF32x16 p = hs_simd_exp(hs_simd_load_part(HS_F32, logits, i, left) - lse);
-        HsI32x16 hit = lane == (int32_t)((int64_t)target - i);
-        HsF32x16 gradient = pull * p - hs_simd_select(hit, hs_simd_splat(scale), hs_simd_splat(0.0f));
-        hs_simd_store_part(out, args->dlogits.data, row * vocabulary + i, gradient, left);
-    }
+    void *out_row = (unsigned char *)args->dlogits.data + (size_t)(row * vocabulary) * (out == HS_F32 ? 4 : 2);
+    HS_FOR_VECTORS(i, left, 0, vocabulary, gradient_vector(out, logits, out_row, lse, pull, scale, target, i, left));
 }
 
 static void one_row(const HsCrossEntropyArgs *args, int64_t row)

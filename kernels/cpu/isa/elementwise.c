@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
- * Operations that read and write each element once: gelu, swiglu, dropout, convert, add, and the row copies of the
- * embedding.  All are bound by memory; the arithmetic is in f32 with one rounding at the store.
+ * Operations that read and write each element once: gelu, swiglu, dropout, convert, add.  All are bound by memory; the
+ * arithmetic is in f32 with one rounding at the store.
+ *
+ * Each operation says what it does to one vector, with its dtypes and its number of lanes as arguments; the loops
+ * around it make them constants (HS_FOR_DTYPES, HS_FOR_VECTORS), so that no vector asks what it is.  Pointers are taken
+ * out of the arguments first: a store might change those, for all that the compiler knows.
  *
  * Work is cut in chunks of a fixed number of elements.  Small tensors stay on the calling thread: starting a team costs
  * more than the work.
  */
+#include <math.h>
+
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/simd_random.h"
 
 enum { CHUNK = 4096, SMALL = 8192 };
 
@@ -16,100 +22,179 @@ static inline int threads_for(const HsContext *context, int64_t elements)
     return elements <= SMALL ? 1 : hs_cpu_threads(context, hs_cpu_block_count(elements, CHUNK));
 }
 
-/* for each group of lanes of a chunk: index i, lane count `left` */
-#define FOR_LANES(i, left, begin, end) \
-    for (int64_t i = (begin), left = (end) - (begin); left > 0; i += HS_LANES, left -= HS_LANES)
+HS_SIMD void gelu_vector(HsDtype in, HsDtype out, const void *x, void *y, int64_t i, int64_t left)
+{
+    hs_simd_store_part(out, y, i, hs_simd_gelu(hs_simd_load_part(in, x, i, left)), left);
+}
+
+static void gelu_chunk(const HsUnaryArgs *args, HsRowBlock range)
+{
+    const void *x = args->x.data;
+    void *y = args->y.data;
+#define GELU(in, out) HS_FOR_VECTORS(i, left, range.begin, range.end, gelu_vector(in, out, x, y, i, left))
+    HS_FOR_DTYPES(args->x.dtype, args->y.dtype, GELU);
+#undef GELU
+}
 
 HsStatus HS_ISA_NAME(hs_cpu_gelu_forward)(HsContext *context, const HsUnaryArgs *args)
 {
     const int64_t count = hs_tensor_count(&args->x);
-    const HsDtype in = args->x.dtype, out = args->y.dtype;
 #pragma omp parallel for schedule(static) num_threads(threads_for(context, count))
-    for (int64_t block = 0; block < hs_cpu_block_count(count, CHUNK); block++) {
-        const HsRowBlock range = hs_cpu_block(count, CHUNK, block);
-        FOR_LANES(i, left, range.begin, range.end)
-        hs_simd_store_part(out, args->y.data, i, hs_simd_gelu(hs_simd_load_part(in, args->x.data, i, left)), left);
-    }
+    for (int64_t block = 0; block < hs_cpu_block_count(count, CHUNK); block++)
+        gelu_chunk(args, hs_cpu_block(count, CHUNK, block));
     return HS_OK;
+}
+
+HS_SIMD void gelu_backward_vector(HsDtype gradient, HsDtype in, HsDtype out, const void *dy, const void *x, void *dx,
+                                  int64_t i, int64_t left)
+{
+    const HsF32x16 derivative = hs_simd_gelu_derivative(hs_simd_load_part(in, x, i, left));
+    hs_simd_store_part(out, dx, i, hs_simd_load_part(gradient, dy, i, left) * derivative, left);
+}
+
+static void gelu_backward_chunk(const HsUnaryBackwardArgs *args, HsRowBlock range)
+{
+    const HsDtype in = args->x.dtype;
+    const void *dy = args->dy.data, *x = args->x.data;
+    void *dx = args->dx.data;
+#define GELU(gradient, out)                                                                    \
+    do {                                                                                       \
+        if (in == (gradient))                                                                  \
+            HS_FOR_VECTORS(i, left, range.begin, range.end,                                    \
+                           gelu_backward_vector(gradient, gradient, out, dy, x, dx, i, left)); \
+        else                                                                                   \
+            HS_FOR_VECTORS(i, left, range.begin, range.end,                                    \
+                           gelu_backward_vector(gradient, in, out, dy, x, dx, i, left));       \
+    } while (0)
+    HS_FOR_DTYPES(args->dy.dtype, args->dx.dtype, GELU);
+#undef GELU
 }
 
 HsStatus HS_ISA_NAME(hs_cpu_gelu_backward)(HsContext *context, const HsUnaryBackwardArgs *args)
 {
     const int64_t count = hs_tensor_count(&args->x);
-    const HsDtype gradient = args->dy.dtype, in = args->x.dtype, out = args->dx.dtype;
 #pragma omp parallel for schedule(static) num_threads(threads_for(context, count))
-    for (int64_t block = 0; block < hs_cpu_block_count(count, CHUNK); block++) {
-        const HsRowBlock range = hs_cpu_block(count, CHUNK, block);
-        FOR_LANES(i, left, range.begin, range.end)
-        {
-            HsF32x16 dy = hs_simd_load_part(gradient, args->dy.data, i, left);
-            HsF32x16 x = hs_simd_load_part(in, args->x.data, i, left);
-            hs_simd_store_part(out, args->dx.data, i, dy * hs_simd_gelu_derivative(x), left);
-        }
-    }
+    for (int64_t block = 0; block < hs_cpu_block_count(count, CHUNK); block++)
+        gelu_backward_chunk(args, hs_cpu_block(count, CHUNK, block));
     return HS_OK;
+}
+
+/* Row of x = [gate | up] at `at`, row of y at `to`. */
+HS_SIMD void swiglu_vector(HsDtype in, HsDtype out, const void *x, void *y, int64_t at, int64_t up_at, int64_t to,
+                           int64_t left)
+{
+    HsF32x16 complement, gate = hs_simd_load_part(in, x, at, left), up = hs_simd_load_part(in, x, up_at, left);
+    hs_simd_store_part(out, y, to, gate * hs_simd_sigmoid(gate, &complement) * up, left);
+}
+
+static void swiglu_row(const HsUnaryArgs *args, int64_t width, int64_t row)
+{
+    const void *x = args->x.data;
+    void *y = args->y.data;
+    const int64_t at = row * 2 * width, to = row * width;
+#define SWIGLU(in, out) \
+    HS_FOR_VECTORS(i, left, 0, width, swiglu_vector(in, out, x, y, at + i, at + width + i, to + i, left))
+    HS_FOR_DTYPES(args->x.dtype, args->y.dtype, SWIGLU);
+#undef SWIGLU
 }
 
 /* silu(gate) * up, x row = [gate | up] (Shazeer 2020, section 2) */
 HsStatus HS_ISA_NAME(hs_cpu_swiglu_forward)(HsContext *context, const HsUnaryArgs *args)
 {
     const int64_t rows = args->y.shape[0], width = args->y.shape[1];
-    const HsDtype in = args->x.dtype, out = args->y.dtype;
 #pragma omp parallel for schedule(static) num_threads(threads_for(context, rows *width))
-    for (int64_t row = 0; row < rows; row++) {
-        FOR_LANES(i, left, 0, width)
-        {
-            HsF32x16 complement, gate = hs_simd_load_part(in, args->x.data, row * 2 * width + i, left);
-            HsF32x16 up = hs_simd_load_part(in, args->x.data, row * 2 * width + width + i, left);
-            hs_simd_store_part(out, args->y.data, row * width + i, gate * hs_simd_sigmoid(gate, &complement) * up,
-                               left);
-        }
-    }
+    for (int64_t row = 0; row < rows; row++)
+        swiglu_row(args, width, row);
     return HS_OK;
 }
 
 /* silu'(g) = s (1 + g (1 - s)) */
+HS_SIMD void swiglu_backward_vector(HsDtype gradient, HsDtype in, HsDtype out, const HsUnaryBackwardArgs *args,
+                                    int64_t at, int64_t width, int64_t from, int64_t left)
+{
+    HsF32x16 complement, gate = hs_simd_load_part(in, args->x.data, at, left);
+    HsF32x16 up = hs_simd_load_part(in, args->x.data, at + width, left);
+    HsF32x16 dy = hs_simd_load_part(gradient, args->dy.data, from, left);
+    HsF32x16 s = hs_simd_sigmoid(gate, &complement);
+    hs_simd_store_part(out, args->dx.data, at, dy * up * (s * (1.0f + gate * complement)), left);
+    hs_simd_store_part(out, args->dx.data, at + width, dy * (gate * s), left);
+}
+
+static void swiglu_backward_row(const HsUnaryBackwardArgs *in_memory, int64_t width, int64_t row)
+{
+    const HsUnaryBackwardArgs args = *in_memory; /* so that its pointers may stay in registers */
+    const int64_t at = row * 2 * width, from = row * width;
+    const HsDtype in = args.x.dtype;
+#define SWIGLU(gradient, out)                                                                                      \
+    do {                                                                                                           \
+        if (in == (gradient))                                                                                      \
+            HS_FOR_VECTORS(i, left, 0, width,                                                                      \
+                           swiglu_backward_vector(gradient, gradient, out, &args, at + i, width, from + i, left)); \
+        else                                                                                                       \
+            HS_FOR_VECTORS(i, left, 0, width,                                                                      \
+                           swiglu_backward_vector(gradient, in, out, &args, at + i, width, from + i, left));       \
+    } while (0)
+    HS_FOR_DTYPES(args.dy.dtype, args.dx.dtype, SWIGLU);
+#undef SWIGLU
+}
+
 HsStatus HS_ISA_NAME(hs_cpu_swiglu_backward)(HsContext *context, const HsUnaryBackwardArgs *args)
 {
     const int64_t rows = args->dy.shape[0], width = args->dy.shape[1];
-    const HsDtype gradient = args->dy.dtype, in = args->x.dtype, out = args->dx.dtype;
 #pragma omp parallel for schedule(static) num_threads(threads_for(context, rows *width))
-    for (int64_t row = 0; row < rows; row++) {
-        FOR_LANES(i, left, 0, width)
-        {
-            const int64_t at = row * 2 * width + i;
-            HsF32x16 complement, gate = hs_simd_load_part(in, args->x.data, at, left);
-            HsF32x16 up = hs_simd_load_part(in, args->x.data, at + width, left);
-            HsF32x16 dy = hs_simd_load_part(gradient, args->dy.data, row * width + i, left);
-            HsF32x16 s = hs_simd_sigmoid(gate, &complement);
-            hs_simd_store_part(out, args->dx.data, at, dy * up * (s * (1.0f + gate * complement)), left);
-            hs_simd_store_part(out, args->dx.data, at + width, dy * (gate * s), left);
-        }
-    }
+    for (int64_t row = 0; row < rows; row++)
+        swiglu_backward_row(args, width, row);
     return HS_OK;
 }
 
-/* One chunk of y = residual + mask(x) / (1 - p).  The mask's element index counts from the effective batch's start. */
-static void dropout_chunk(const HsDropoutArgs *args, HsRowBlock range)
+/* y = residual + mask(x) / (1 - p).  A dropped element is 0 even where x is infinite: select, do not multiply. */
+HS_SIMD void dropout_vector(HsDtype in, HsDtype stream, HsDtype out, const HsDropoutArgs *args, bool residual,
+                            float scale, uint32_t threshold, const uint32_t *word, int64_t i, int64_t left)
+{
+    HsI32x16 random; /* compared as unsigned: the sign bit of both flipped */
+    memcpy(&random, word, sizeof random);
+    const HsI32x16 dropped =
+        hs_simd_greater_i32(hs_simd_splat_i32((int32_t)(threshold ^ 0x80000000u)), random ^ INT32_MIN);
+    const HsF32x16 x = hs_simd_load_part(in, args->x.data, i, left);
+    HsF32x16 y = hs_simd_select(dropped, hs_simd_splat(0.0f), x * scale);
+    if (residual)
+        y += hs_simd_load_part(stream, args->residual.data, i, left);
+    hs_simd_store_part(out, args->y.data, i, y, left);
+}
+
+HS_SIMD void dropout_pair(HsDtype in, HsDtype stream, HsDtype out, const HsDropoutArgs *args, bool residual,
+                          HsRowBlock range)
 {
     const float scale = 1.0f / (1.0f - args->probability);
+    /* uniform = 2^-24 floor(word / 256) is at least p just where word is at least 256 ceil(2^24 p) */
+    const uint32_t threshold = (uint32_t)ceilf(args->probability * 0x1p24f) << 8;
     const uint64_t offset = (uint64_t)(args->rng.row_offset * args->x.shape[1]);
-    const bool residual = hs_tensor_present(&args->residual);
-    float keep[64];
+    uint32_t words[64 + 4 * HS_DRAW_LANES] = { 0 };
     for (int64_t begin = range.begin; begin < range.end; begin += 64) {
         const int64_t end = begin + 64 < range.end ? begin + 64 : range.end;
-        hs_simd_keep_row(&args->rng, args->probability, offset + (uint64_t)begin, end - begin, keep);
-        FOR_LANES(i, left, begin, end)
-        {
-            HsF32x16 kept = hs_simd_load_part(HS_F32, keep, i - begin, left);
-            HsF32x16 x = hs_simd_load_part(args->x.dtype, args->x.data, i, left);
-            /* A dropped element is 0 even where x is infinite: select, do not multiply. */
-            HsF32x16 y = hs_simd_select(kept != 0.0f, x * scale, hs_simd_splat(0.0f));
-            if (residual)
-                y += hs_simd_load_part(args->residual.dtype, args->residual.data, i, left);
-            hs_simd_store_part(args->y.dtype, args->y.data, i, y, left);
-        }
+        const uint32_t *word = hs_simd_draw_elements(&args->rng, offset + (uint64_t)begin, words);
+        HS_FOR_VECTORS(i, left, begin, end,
+                       dropout_vector(in, stream, out, args, residual, scale, threshold, word + (i - begin), i, left));
     }
+}
+
+/* The mask's element index counts from the effective batch's start. */
+static void dropout_chunk(const HsDropoutArgs *in_memory, HsRowBlock range)
+{
+    const HsDropoutArgs args = *in_memory; /* so that its pointers may stay in registers */
+    const bool residual = hs_tensor_present(&args.residual);
+    const HsDtype stream = args.residual.dtype;
+#define DROPOUT(in, out)                                       \
+    do {                                                       \
+        if (!residual)                                         \
+            dropout_pair(in, out, out, &args, false, range);   \
+        else if (stream == (out))                              \
+            dropout_pair(in, out, out, &args, true, range);    \
+        else                                                   \
+            dropout_pair(in, stream, out, &args, true, range); \
+    } while (0)
+    HS_FOR_DTYPES(args.x.dtype, args.y.dtype, DROPOUT);
+#undef DROPOUT
 }
 
 HsStatus HS_ISA_NAME(hs_cpu_dropout_forward)(HsContext *context, const HsDropoutArgs *args)
@@ -130,19 +215,23 @@ HsStatus HS_ISA_NAME(hs_cpu_dropout_backward)(HsContext *context, const HsDropou
 
 static void convert_chunk(const HsConvertArgs *args, HsRowBlock range)
 {
+    const void *x = args->x.data;
+    void *y = args->y.data;
     if (!args->stochastic) {
-        FOR_LANES(i, left, range.begin, range.end)
-        hs_simd_store_part(args->y.dtype, args->y.data, i, hs_simd_load_part(args->x.dtype, args->x.data, i, left),
-                           left);
+#define CONVERT(in, out)                            \
+    HS_FOR_VECTORS(i, left, range.begin, range.end, \
+                   hs_simd_store_part(out, y, i, hs_simd_load_part(in, x, i, left), left))
+        HS_FOR_DTYPES(args->x.dtype, args->y.dtype, CONVERT);
+#undef CONVERT
         return;
     }
     uint32_t word[64];
-    FOR_LANES(i, left, range.begin, range.end)
-    {
-        if (i % 64 == 0) /* CHUNK is a multiple of 64 */
-            hs_simd_draw64(&args->rng, (uint64_t)i / 4, word);
-        hs_simd_store_part_stochastic(args->y.data, i, hs_simd_load_part(HS_F32, args->x.data, i, left), word + i % 64,
-                                      left);
+    for (int64_t begin = range.begin; begin < range.end; begin += 64) { /* CHUNK is a multiple of 64 */
+        const int64_t end = begin + 64 < range.end ? begin + 64 : range.end;
+        hs_simd_draw64(&args->rng, (uint64_t)begin / 4, word);
+        HS_FOR_VECTORS(
+            i, left, begin, end,
+            hs_simd_store_part_stochastic(y, i, hs_simd_load_part(HS_F32, x, i, left), word + (i - begin), left));
     }
 }
 
@@ -155,39 +244,25 @@ HsStatus HS_ISA_NAME(hs_cpu_convert)(HsContext *context, const HsConvertArgs *ar
     return HS_OK;
 }
 
+HS_SIMD void add_vector(HsDtype in, HsDtype out, const void *x, void *y, int64_t i, int64_t left)
+{
+    hs_simd_store_part(out, y, i, hs_simd_load_part(out, y, i, left) + hs_simd_load_part(in, x, i, left), left);
+}
+
+static void add_chunk(const HsAddArgs *args, HsRowBlock range)
+{
+    const void *x = args->x.data;
+    void *y = args->y.data;
+#define ADD(in, out) HS_FOR_VECTORS(i, left, range.begin, range.end, add_vector(in, out, x, y, i, left))
+    HS_FOR_DTYPES(args->x.dtype, args->y.dtype, ADD);
+#undef ADD
+}
+
 HsStatus HS_ISA_NAME(hs_cpu_add)(HsContext *context, const HsAddArgs *args)
 {
     const int64_t count = hs_tensor_count(&args->x);
 #pragma omp parallel for schedule(static) num_threads(threads_for(context, count))
-    for (int64_t block = 0; block < hs_cpu_block_count(count, CHUNK); block++) {
-        const HsRowBlock range = hs_cpu_block(count, CHUNK, block);
-        FOR_LANES(i, left, range.begin, range.end)
-        {
-            HsF32x16 sum = hs_simd_load_part(args->y.dtype, args->y.data, i, left) +
-                           hs_simd_load_part(args->x.dtype, args->x.data, i, left);
-            hs_simd_store_part(args->y.dtype, args->y.data, i, sum, left);
-        }
-    }
-    return HS_OK;
-}
-
-HsStatus HS_ISA_NAME(hs_cpu_embedding_forward)(HsContext *context, const HsEmbeddingArgs *args)
-{
-    const int64_t rows = args->y.shape[0], width = args->y.shape[1];
-    const bool positions = hs_tensor_present(&args->position_table);
-    const int32_t *tokens = args->tokens.data;
-#pragma omp parallel for schedule(static) num_threads(threads_for(context, rows *width))
-    for (int64_t row = 0; row < rows; row++) {
-        const int64_t position = args->position_start + row % args->sequence_length;
-        FOR_LANES(i, left, 0, width)
-        {
-            HsF32x16 y =
-                hs_simd_load_part(args->token_table.dtype, args->token_table.data, tokens[row] * width + i, left);
-            if (positions)
-                y += hs_simd_load_part(args->position_table.dtype, args->position_table.data, position * width + i,
-                                       left);
-            hs_simd_store_part(args->y.dtype, args->y.data, row * width + i, y, left);
-        }
-    }
+    for (int64_t block = 0; block < hs_cpu_block_count(count, CHUNK); block++)
+        add_chunk(args, hs_cpu_block(count, CHUNK, block));
     return HS_OK;
 }

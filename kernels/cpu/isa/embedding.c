@@ -13,7 +13,8 @@
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/simd.h"
 
-enum { COLUMNS = 64 };
+/* A stretch of columns: its sums stay in registers, half of those that there are. */
+enum { VECTORS = HS_PARTS == 1 ? 16 : 8 / HS_PARTS, COLUMNS = VECTORS * HS_LANES };
 
 typedef struct Chains {
     int32_t *last, *next, *heads;
@@ -44,37 +45,48 @@ static Chains chain_rows(const HsEmbeddingBackwardArgs *args, int32_t *workspace
     return chains;
 }
 
-static void add_to_row(const HsTensor *table, int64_t row, int64_t column, int64_t left, HsF32x16 sum)
-{
-    const int64_t at = row * table->shape[1] + column;
-    hs_simd_store_part(table->dtype, table->data, at, sum + hs_simd_load_part(table->dtype, table->data, at, left),
-                       left);
-}
+/* Rows of dy that one table row gains: a chain from `first` on, or without `next` every stride-th row. */
+typedef struct Rows {
+    const int32_t *next;
+    int64_t first, stride, end;
+} Rows;
 
-/* table[token of the chain] += sum of its rows, columns [begin, end) */
-static void add_chain(const HsEmbeddingBackwardArgs *args, const Chains *chains, int32_t head, HsRowBlock columns)
+/* table[at ...] += sum over the rows, `vectors` vectors of columns, the last of `left` lanes. */
+HS_SIMD void add_stretch(HsDtype in, HsDtype out, const HsTensor *dy, Rows rows, int64_t column, int vectors,
+                         int64_t left, void *table, int64_t at)
 {
-    const int64_t width = args->dy.shape[1];
-    const int32_t token = ((const int32_t *)args->tokens.data)[head];
-    for (int64_t column = columns.begin; column < columns.end; column += HS_LANES) {
-        const int64_t left = columns.end - column;
-        HsF32x16 sum = hs_simd_splat(0.0f);
-        for (int32_t row = head; row >= 0; row = chains->next[row])
-            sum += hs_simd_load_part(args->dy.dtype, args->dy.data, row * width + column, left);
-        add_to_row(&args->dtoken_table, token, column, left, sum);
+    const void *gradient = dy->data;
+    const int64_t width = dy->shape[1];
+    HsF32x16 sums[VECTORS] = { 0 };
+    const int64_t bytes = in == HS_F32 ? 4 : 2;
+    for (int64_t row = rows.first; row >= 0 && row < rows.end;) {
+        const int64_t next = rows.next ? rows.next[row] : row + rows.stride;
+        const int64_t ahead = next >= 0 && next < rows.end ? next : row;
+        for (int v = 0; v < vectors; v++) {
+            const int64_t place = column + v * HS_LANES;
+            /* rows of a chain are pages apart, where no hardware prefetcher follows */
+            __builtin_prefetch((const char *)gradient + (ahead * width + place) * bytes);
+            sums[v] += hs_simd_load_part(in, gradient, row * width + place, left);
+        }
+        row = next;
+    }
+    for (int v = 0; v < vectors; v++) {
+        const int64_t place = at + v * HS_LANES;
+        hs_simd_store_part(out, table, place, sums[v] + hs_simd_load_part(out, table, place, left), left);
     }
 }
 
-static void add_position(const HsEmbeddingBackwardArgs *args, int64_t position)
+/* table[row] += sum of the rows, columns [begin, end): whole stretches, then single vectors */
+static void add_columns(const HsTensor *dy, Rows rows, const HsTensor *table, int64_t table_row, HsRowBlock columns)
 {
-    const int64_t rows = args->dy.shape[0], width = args->dy.shape[1];
-    for (int64_t column = 0; column < width; column += HS_LANES) {
-        const int64_t left = width - column;
-        HsF32x16 sum = hs_simd_splat(0.0f);
-        for (int64_t row = position; row < rows; row += args->sequence_length)
-            sum += hs_simd_load_part(args->dy.dtype, args->dy.data, row * width + column, left);
-        add_to_row(&args->dposition_table, position, column, left, sum);
-    }
+    const int64_t at = table_row * table->shape[1];
+    int64_t column = columns.begin;
+#define ADD_STRETCH(in, out) add_stretch(in, out, dy, rows, column, VECTORS, HS_LANES, table->data, at + column)
+    for (; column + COLUMNS <= columns.end; column += COLUMNS)
+        HS_FOR_DTYPES(dy->dtype, table->dtype, ADD_STRETCH);
+#undef ADD_STRETCH
+    for (; column < columns.end; column += HS_LANES)
+        add_stretch(dy->dtype, table->dtype, dy, rows, column, 1, columns.end - column, table->data, at + column);
 }
 
 HsStatus HS_ISA_NAME(hs_cpu_embedding_backward)(HsContext *context, const HsEmbeddingBackwardArgs *args)
@@ -83,12 +95,65 @@ HsStatus HS_ISA_NAME(hs_cpu_embedding_backward)(HsContext *context, const HsEmbe
     const Chains chains = chain_rows(args, context->workspace);
     const int64_t tasks = chains.count * stretches;
 #pragma omp parallel for schedule(dynamic, 8) num_threads(hs_cpu_threads(context, tasks / 8))
-    for (int64_t task = 0; task < tasks; task++)
-        add_chain(args, &chains, chains.heads[task / stretches], hs_cpu_block(width, COLUMNS, task % stretches));
+    for (int64_t task = 0; task < tasks; task++) {
+        const int32_t head = chains.heads[task / stretches];
+        const Rows rows = { chains.next, head, 0, args->dy.shape[0] };
+        add_columns(&args->dy, rows, &args->dtoken_table, ((const int32_t *)args->tokens.data)[head],
+                    hs_cpu_block(width, COLUMNS, task % stretches));
+    }
     if (hs_tensor_present(&args->dposition_table)) {
 #pragma omp parallel for schedule(static) num_threads(hs_cpu_threads(context, args->sequence_length / 8))
         for (int64_t position = 0; position < args->sequence_length; position++)
-            add_position(args, position);
+            add_columns(&args->dy, (Rows){ NULL, position, args->sequence_length, args->dy.shape[0] },
+                        &args->dposition_table, position, (HsRowBlock){ 0, width });
     }
+    return HS_OK;
+}
+
+HS_SIMD void embed_vector(HsDtype table, HsDtype position, HsDtype out, const HsEmbeddingArgs *args, bool positions,
+                          int64_t from, int64_t next, int64_t from_position, int64_t to, int64_t left)
+{
+    const size_t bytes = table == HS_F32 ? 4 : 2;
+    __builtin_prefetch((const unsigned char *)args->token_table.data + (size_t)next * bytes);
+    HsF32x16 y = hs_simd_load_part(table, args->token_table.data, from, left);
+    if (positions)
+        y += hs_simd_load_part(position, args->position_table.data, from_position, left);
+    hs_simd_store_part(out, args->y.data, to, y, left);
+}
+
+/* While one row is copied the next token's is fetched: table rows lie apart, where no hardware prefetcher follows. */
+static void embed_row(const HsEmbeddingArgs *in_memory, int64_t row)
+{
+    const HsEmbeddingArgs args = *in_memory; /* so that its pointers may stay in registers */
+    const int64_t width = args.y.shape[1], last = args.y.shape[0] - 1;
+    const bool positions = hs_tensor_present(&args.position_table);
+    const HsDtype position_dtype = args.position_table.dtype;
+    const int32_t *tokens = args.tokens.data;
+    const int64_t from = tokens[row] * width, next = tokens[row < last ? row + 1 : row] * width;
+    const int64_t position = (args.position_start + row % args.sequence_length) * width, to = row * width;
+#define EMBED(table, out)                                                                                          \
+    do {                                                                                                           \
+        if (!positions)                                                                                            \
+            HS_FOR_VECTORS(i, left, 0, width,                                                                      \
+                           embed_vector(table, table, out, &args, false, from + i, next + i, 0, to + i, left));    \
+        else if (position_dtype == (table))                                                                        \
+            HS_FOR_VECTORS(                                                                                        \
+                i, left, 0, width,                                                                                 \
+                embed_vector(table, table, out, &args, true, from + i, next + i, position + i, to + i, left));     \
+        else                                                                                                       \
+            HS_FOR_VECTORS(i, left, 0, width,                                                                      \
+                           embed_vector(table, position_dtype, out, &args, true, from + i, next + i, position + i, \
+                                        to + i, left));                                                            \
+    } while (0)
+    HS_FOR_DTYPES(args.token_table.dtype, args.y.dtype, EMBED);
+#undef EMBED
+}
+
+HsStatus HS_ISA_NAME(hs_cpu_embedding_forward)(HsContext *context, const HsEmbeddingArgs *args)
+{
+    const int64_t rows = args->y.shape[0];
+#pragma omp parallel for schedule(static) num_threads(hs_cpu_threads(context, rows / 8))
+    for (int64_t row = 0; row < rows; row++)
+        embed_row(args, row);
     return HS_OK;
 }

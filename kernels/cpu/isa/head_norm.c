@@ -12,38 +12,60 @@
 
 enum { MOST_VECTORS = HS_MAX_HEAD_DIM / HS_LANES };
 
-static HsF32x16 load(const HsTensor *x, int64_t at, int64_t d, int64_t width)
-{
-    return hs_simd_load_part(x->dtype, x->data, at + d, width - d);
-}
-
 static void copy_values(const HsHeads *heads, int64_t row, const HsTensor *from, const HsTensor *to)
 {
     const int64_t at = row * hs_heads_columns(heads) + hs_value_column(heads, 0);
-    const int64_t width = heads->kv_heads * heads->head_dim;
-    for (int64_t c = 0; c < width; c += HS_LANES)
-        hs_simd_store_part(to->dtype, to->data, at + c, load(from, at, c, width), width - c);
+    const int64_t end = at + heads->kv_heads * heads->head_dim;
+    const void *source = from->data;
+    void *target = to->data;
+#define COPY(in, out) \
+    HS_FOR_VECTORS(i, left, at, end, hs_simd_store_part(out, target, i, hs_simd_load_part(in, source, i, left), left))
+    HS_FOR_DTYPES(from->dtype, to->dtype, COPY);
+#undef COPY
+}
+
+/* One head of x at `x`, its result at `y`; returns rstd.  `whole`: the width is a multiple of HS_LANES, a constant
+ * where this is inlined. */
+HS_SIMD float normalize_head(HsDtype in, HsDtype out, const void *x, void *y, int64_t at, const float *weight,
+                             int64_t width, bool whole, float epsilon)
+{
+    HsF32x16 squares = { 0 };
+    for (int64_t d = 0; d < width; d += HS_LANES) {
+        const HsF32x16 value = hs_simd_load_part(in, x, at + d, whole ? HS_LANES : width - d);
+        squares += value * value;
+    }
+    const float rstd = 1.0f / sqrtf(hs_simd_sum(squares) / (float)width + epsilon);
+    for (int64_t d = 0; d < width; d += HS_LANES) {
+        const int64_t left = whole ? HS_LANES : width - d;
+        const HsF32x16 value = hs_simd_load_part(in, x, at + d, left);
+        hs_simd_store_part(out, y, at + d, hs_simd_load_part(HS_F32, weight, d, left) * (value * rstd), left);
+    }
+    return rstd;
+}
+
+HS_SIMD void normalize_heads(HsDtype in, HsDtype out, const HsHeadNormArgs *args, int64_t row, bool whole)
+{
+    const HsHeads heads = args->heads;
+    const int64_t width = heads.head_dim, normed = heads.heads + heads.kv_heads, at = row * hs_heads_columns(&heads);
+    const float *q_weight = args->q_weight.data, *k_weight = args->k_weight.data, epsilon = args->epsilon;
+    const void *x = args->x.data;
+    void *y = args->y.data;
+    float *rstd = (float *)args->rstd.data + row * normed;
+    for (int64_t head = 0; head < normed; head++)
+        rstd[head] = normalize_head(in, out, x, y, at + head * width, head < heads.heads ? q_weight : k_weight, width,
+                                    whole, epsilon);
 }
 
 static void normalize_row(const HsHeadNormArgs *args, int64_t row)
 {
-    const HsHeads *heads = &args->heads;
-    const int64_t width = heads->head_dim, normed = heads->heads + heads->kv_heads;
-    for (int64_t head = 0; head < normed; head++) {
-        const int64_t at = row * hs_heads_columns(heads) + head * width;
-        const HsTensor *weight = head < heads->heads ? &args->q_weight : &args->k_weight;
-        HsF32x16 squares = { 0 };
-        for (int64_t d = 0; d < width; d += HS_LANES) {
-            const HsF32x16 x = load(&args->x, at, d, width);
-            squares += x * x;
-        }
-        const float rstd = 1.0f / sqrtf(hs_simd_sum(squares) / (float)width + args->epsilon);
-        for (int64_t d = 0; d < width; d += HS_LANES)
-            hs_simd_store_part(args->y.dtype, args->y.data, at + d,
-                               load(weight, 0, d, width) * (load(&args->x, at, d, width) * rstd), width - d);
-        ((float *)args->rstd.data)[row * normed + head] = rstd;
-    }
-    copy_values(heads, row, &args->x, &args->y);
+    const bool whole = args->heads.head_dim % HS_LANES == 0;
+#define NORMALIZE(in, out) normalize_heads(in, out, args, row, true)
+    if (whole)
+        HS_FOR_DTYPES(args->x.dtype, args->y.dtype, NORMALIZE);
+    else
+        normalize_heads(args->x.dtype, args->y.dtype, args, row, false);
+#undef NORMALIZE
+    copy_values(&args->heads, row, &args->x, &args->y);
 }
 
 HsStatus HS_ISA_NAME(hs_cpu_head_norm_forward)(HsContext *context, const HsHeadNormArgs *args)
@@ -69,29 +91,55 @@ size_t HS_ISA_NAME(hs_cpu_head_norm_backward_workspace)(const HsContext *context
     return (size_t)hs_cpu_block_count(rows, hs_cpu_partial_rows(rows)) * sizeof(Partial);
 }
 
-static void differentiate_row(const HsHeadNormBackwardArgs *args, int64_t row, Partial *partial)
+/* One head: dy and x at `at` of their tensors; its share of dweight is added to `dweight`. */
+HS_SIMD void differentiate_head(HsDtype in, HsDtype out, const HsHeadNormBackwardArgs *args, int64_t at,
+                                const float *weight, float rstd, bool whole, HsF32x16 *dweight)
 {
-    const HsHeads *heads = &args->heads;
+    const int64_t width = args->heads.head_dim;
+    const void *dy_data = args->dy.data, *x = args->x.data;
+    void *dx = args->dx.data;
+    HsF32x16 products = { 0 };
+    for (int64_t d = 0; d < width; d += HS_LANES) {
+        const int64_t left = whole ? HS_LANES : width - d;
+        const HsF32x16 dy = hs_simd_load_part(in, dy_data, at + d, left);
+        const HsF32x16 normal = hs_simd_load_part(in, x, at + d, left) * rstd;
+        dweight[d / HS_LANES] += dy * normal;
+        products += hs_simd_load_part(HS_F32, weight, d, left) * dy * normal;
+    }
+    const float mean = hs_simd_sum(products) / (float)width;
+    for (int64_t d = 0; d < width; d += HS_LANES) {
+        const int64_t left = whole ? HS_LANES : width - d;
+        const HsF32x16 dy = hs_simd_load_part(in, dy_data, at + d, left);
+        const HsF32x16 normal = hs_simd_load_part(in, x, at + d, left) * rstd;
+        hs_simd_store_part(out, dx, at + d, (hs_simd_load_part(HS_F32, weight, d, left) * dy - normal * mean) * rstd,
+                           left);
+    }
+}
+
+HS_SIMD void differentiate_heads(HsDtype in, HsDtype out, const HsHeadNormBackwardArgs *in_memory, int64_t row,
+                                 bool whole, Partial *partial)
+{
+    const HsHeadNormBackwardArgs args = *in_memory; /* so that its pointers may stay in registers */
+    const HsHeads *heads = &args.heads;
     const int64_t width = heads->head_dim, normed = heads->heads + heads->kv_heads;
     for (int64_t head = 0; head < normed; head++) {
-        const int64_t at = row * hs_heads_columns(heads) + head * width;
         const bool is_key = head >= heads->heads;
-        const HsTensor *weight = is_key ? &args->k_weight : &args->q_weight;
-        const float rstd = ((const float *)args->rstd.data)[row * normed + head];
-        HsF32x16 products = { 0 };
-        for (int64_t d = 0; d < width; d += HS_LANES) {
-            const HsF32x16 dy = load(&args->dy, at, d, width), normal = load(&args->x, at, d, width) * rstd;
-            partial->dweight[is_key][d / HS_LANES] += dy * normal;
-            products += load(weight, 0, d, width) * dy * normal;
-        }
-        const float mean = hs_simd_sum(products) / (float)width;
-        for (int64_t d = 0; d < width; d += HS_LANES) {
-            const HsF32x16 dy = load(&args->dy, at, d, width), normal = load(&args->x, at, d, width) * rstd;
-            hs_simd_store_part(args->dx.dtype, args->dx.data, at + d,
-                               (load(weight, 0, d, width) * dy - normal * mean) * rstd, width - d);
-        }
+        differentiate_head(in, out, &args, row * hs_heads_columns(heads) + head * width,
+                           is_key ? args.k_weight.data : args.q_weight.data,
+                           ((const float *)args.rstd.data)[row * normed + head], whole, partial->dweight[is_key]);
     }
-    copy_values(heads, row, &args->dy, &args->dx);
+}
+
+static void differentiate_row(const HsHeadNormBackwardArgs *args, int64_t row, Partial *partial)
+{
+    const bool whole = args->heads.head_dim % HS_LANES == 0;
+#define DIFFERENTIATE(in, out) differentiate_heads(in, out, args, row, true, partial)
+    if (whole)
+        HS_FOR_DTYPES(args->dy.dtype, args->dx.dtype, DIFFERENTIATE);
+    else
+        differentiate_heads(args->dy.dtype, args->dx.dtype, args, row, false, partial);
+#undef DIFFERENTIATE
+    copy_values(&args->heads, row, &args->dy, &args->dx);
 }
 
 HsStatus HS_ISA_NAME(hs_cpu_head_norm_backward)(HsContext *context, const HsHeadNormBackwardArgs *args)
@@ -113,7 +161,7 @@ HsStatus HS_ISA_NAME(hs_cpu_head_norm_backward)(HsContext *context, const HsHead
     const HsTensor *const dweights[2] = { &args->dq_weight, &args->dk_weight };
     for (int i = 0; i < 2; i++) {
         for (int64_t d = 0; d < width; d += HS_LANES) {
-            HsF32x16 sum = load(dweights[i], 0, d, width);
+            HsF32x16 sum = hs_simd_load_part(HS_F32, dweights[i]->data, d, width - d);
             for (int64_t b = 0; b < blocks; b++)
                 sum += partials[b].dweight[i][d / HS_LANES];
             hs_simd_store_part(HS_F32, dweights[i]->data, d, sum, width - d);

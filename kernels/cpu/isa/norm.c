@@ -12,34 +12,32 @@
 
 enum { ROW_CHUNK = 8 };
 
-#define FOR_LANES(i, left, width) for (int64_t i = 0, left = (width); left > 0; i += HS_LANES, left -= HS_LANES)
+/* for each group of lanes of a row: index i, lane count `left`, which a constant `whole` (the width is a multiple of
+ * HS_LANES) makes the constant HS_LANES */
+#define FOR_LANES(i, left, whole, width)                                  \
+    for (int64_t i = 0, left = (whole) ? HS_LANES : (width); i < (width); \
+         i += HS_LANES, left = (whole) ? HS_LANES : (width)-i)
 
-/* Lanes beyond `left` set to zero: x - mean is not 0 there, though x was loaded as 0. */
-HS_SIMD HsF32x16 first_lanes(HsF32x16 v, int64_t left)
-{
-    static const HsI32x16 lane = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
-    return left >= HS_LANES ? v : hs_simd_select(lane < (int32_t)left, v, hs_simd_splat(0.0f));
-}
-
-HS_SIMD void forward_row(const HsNormArgs *args, HsDtype in, HsDtype out, int64_t row)
+HS_SIMD void forward_row(const HsNormArgs *args, HsDtype in, HsDtype out, bool whole, int64_t row)
 {
     const int64_t width = args->x.shape[1], at = row * width;
     float mean = 0.0f;
-    HsF32x16 sum = hs_simd_splat(0.0f);
+    HsF32Parts sum = { 0 };
     if (args->kind == HS_NORM_LAYER) {
-        FOR_LANES(i, left, width)
-        sum += hs_simd_load_part(in, args->x.data, at + i, left);
-        mean = hs_simd_sum(sum) / (float)width;
-        sum = hs_simd_splat(0.0f);
+        FOR_LANES(i, left, whole, width)
+        hs_simd_accumulate(&sum, hs_simd_load_part(in, args->x.data, at + i, left));
+        mean = hs_simd_sum(sum.whole) / (float)width;
+        sum = (HsF32Parts){ 0 };
     }
-    FOR_LANES(i, left, width)
+    FOR_LANES(i, left, whole, width)
     {
-        HsF32x16 centred = first_lanes(hs_simd_load_part(in, args->x.data, at + i, left) - mean, left);
-        sum += centred * centred;
+        /* lanes beyond the row: x - mean is not 0 there, though x was loaded as 0 */
+        HsF32x16 centred = hs_simd_keep_first(hs_simd_load_part(in, args->x.data, at + i, left) - mean, left);
+        hs_simd_accumulate(&sum, centred * centred);
     }
-    const float rstd = 1.0f / sqrtf(hs_simd_sum(sum) / (float)width + args->epsilon);
+    const float rstd = 1.0f / sqrtf(hs_simd_sum(sum.whole) / (float)width + args->epsilon);
     const bool biased = hs_tensor_present(&args->bias);
-    FOR_LANES(i, left, width)
+    FOR_LANES(i, left, whole, width)
     {
         HsF32x16 y = (hs_simd_load_part(in, args->x.data, at + i, left) - mean) * rstd *
                      hs_simd_load_part(HS_F32, args->weight.data, i, left);
@@ -60,12 +58,12 @@ HsStatus HS_ISA_NAME(hs_cpu_norm_forward)(HsContext *context, const HsNormArgs *
     for (int64_t block = 0; block < blocks; block++) {
         const HsRowBlock range = hs_cpu_block(rows, ROW_CHUNK, block);
         for (int64_t row = range.begin; row < range.end; row++) {
-            if (in == HS_F32 && out == HS_BF16) /* the residual stream's case, without branches inside */
-                forward_row(args, HS_F32, HS_BF16, row);
-            else if (in == HS_F32 && out == HS_F32)
-                forward_row(args, HS_F32, HS_F32, row);
+#define FORWARD(in, out) forward_row(args, in, out, true, row)
+            if (args->x.shape[1] % HS_LANES == 0)
+                HS_FOR_DTYPES(in, out, FORWARD);
             else
-                forward_row(args, in, out, row);
+                forward_row(args, in, out, false, row);
+#undef FORWARD
         }
     }
     return HS_OK;
@@ -85,41 +83,41 @@ size_t HS_ISA_NAME(hs_cpu_norm_backward_workspace)(const HsContext *context, con
 }
 
 /* g = weight dy;  dx [+]= rstd (g - mean(g) - xhat mean(g xhat));  rms without mean(g) */
-HS_SIMD void backward_row(const HsNormBackwardArgs *args, HsDtype gradient, HsDtype stream, int64_t row, float *dweight,
-                          float *dbias)
+HS_SIMD void backward_row(const HsNormBackwardArgs *args, HsDtype gradient, HsDtype stream, HsDtype out, bool whole,
+                          int64_t row, float *dweight, float *dbias)
 {
     const int64_t width = args->x.shape[1], at = row * width;
     const bool layer = args->kind == HS_NORM_LAYER;
     const float rstd = ((const float *)args->rstd.data)[row];
     const float mean = layer ? ((const float *)args->mean.data)[row] : 0.0f;
-    HsF32x16 sum_g = hs_simd_splat(0.0f), sum_g_xhat = hs_simd_splat(0.0f);
-    FOR_LANES(i, left, width)
+    HsF32Parts sum_g = { 0 }, sum_g_xhat = { 0 };
+    FOR_LANES(i, left, whole, width)
     {
         HsF32x16 dy = hs_simd_load_part(gradient, args->dy.data, at + i, left);
         HsF32x16 xhat = (hs_simd_load_part(stream, args->x.data, at + i, left) - mean) * rstd;
         HsF32x16 g = dy * hs_simd_load_part(HS_F32, args->weight.data, i, left);
-        sum_g += g;
-        sum_g_xhat += g * xhat; /* lanes beyond the row: g is 0 */
+        hs_simd_accumulate(&sum_g, g);
+        hs_simd_accumulate(&sum_g_xhat, g * xhat); /* lanes beyond the row: g is 0 */
         hs_simd_store_part(HS_F32, dweight, i, hs_simd_load_part(HS_F32, dweight, i, left) + dy * xhat, left);
         hs_simd_store_part(HS_F32, dbias, i, hs_simd_load_part(HS_F32, dbias, i, left) + dy, left);
     }
-    const float mean_g = layer ? hs_simd_sum(sum_g) / (float)width : 0.0f;
-    const float mean_g_xhat = hs_simd_sum(sum_g_xhat) / (float)width;
-    FOR_LANES(i, left, width)
+    const float mean_g = layer ? hs_simd_sum(sum_g.whole) / (float)width : 0.0f;
+    const float mean_g_xhat = hs_simd_sum(sum_g_xhat.whole) / (float)width;
+    FOR_LANES(i, left, whole, width)
     {
         HsF32x16 xhat = (hs_simd_load_part(stream, args->x.data, at + i, left) - mean) * rstd;
         HsF32x16 g = hs_simd_load_part(gradient, args->dy.data, at + i, left) *
                      hs_simd_load_part(HS_F32, args->weight.data, i, left);
         HsF32x16 dx = rstd * (g - mean_g - xhat * mean_g_xhat);
         if (args->accumulate)
-            dx += hs_simd_load_part(args->dx.dtype, args->dx.data, at + i, left);
-        hs_simd_store_part(args->dx.dtype, args->dx.data, at + i, dx, left);
+            dx += hs_simd_load_part(out, args->dx.data, at + i, left);
+        hs_simd_store_part(out, args->dx.data, at + i, dx, left);
     }
 }
 
 static void add_partials(float *workspace, int64_t blocks, int64_t which, int64_t width, const HsTensor *total)
 {
-    FOR_LANES(i, left, width)
+    FOR_LANES(i, left, false, width)
     {
         HsF32x16 sum = hs_simd_splat(0.0f);
         for (int64_t block = 0; block < blocks; block++)
@@ -133,7 +131,7 @@ HsStatus HS_ISA_NAME(hs_cpu_norm_backward)(HsContext *context, const HsNormBackw
 {
     const int64_t rows = args->x.shape[0], width = args->x.shape[1];
     const int64_t block_rows = hs_cpu_partial_rows(rows), blocks = hs_cpu_block_count(rows, block_rows);
-    const HsDtype gradient = args->dy.dtype, stream = args->x.dtype;
+    const HsDtype gradient = args->dy.dtype, stream = args->x.dtype, out = args->dx.dtype;
 #pragma omp parallel for schedule(static) num_threads(hs_cpu_threads(context, blocks))
     for (int64_t block = 0; block < blocks; block++) {
         const HsRowBlock range = hs_cpu_block(rows, block_rows, block);
@@ -142,12 +140,12 @@ HsStatus HS_ISA_NAME(hs_cpu_norm_backward)(HsContext *context, const HsNormBackw
         memset(dweight, 0, (size_t)width * sizeof(float));
         memset(dbias, 0, (size_t)width * sizeof(float));
         for (int64_t row = range.begin; row < range.end; row++) {
-            if (gradient == HS_BF16 && stream == HS_F32)
-                backward_row(args, HS_BF16, HS_F32, row, dweight, dbias);
-            else if (gradient == HS_F32 && stream == HS_F32)
-                backward_row(args, HS_F32, HS_F32, row, dweight, dbias);
+#define BACKWARD(gradient, stream) backward_row(args, gradient, stream, stream, true, row, dweight, dbias)
+            if (width % HS_LANES == 0 && out == stream)
+                HS_FOR_DTYPES(gradient, stream, BACKWARD);
             else
-                backward_row(args, gradient, stream, row, dweight, dbias);
+                backward_row(args, gradient, stream, out, false, row, dweight, dbias);
+#undef BACKWARD
         }
     }
     add_partials(context->workspace, blocks, 0, width, &args->dweight);
@@ -163,6 +161,25 @@ size_t HS_ISA_NAME(hs_cpu_bias_backward_workspace)(const HsContext *context, con
     return (size_t)(2 * blocks) * hs_cpu_align((size_t)args->dy.shape[1] * sizeof(float));
 }
 
+/* sum[i] += four rows of dy, one after the other: the sums pass through the cache once in four rows. */
+HS_SIMD void add_row_vector(HsDtype dtype, const void *dy, int64_t at, int64_t width, int rows, float *sum, int64_t i,
+                            int64_t left)
+{
+    HsF32x16 total = hs_simd_load_part(HS_F32, sum, i, left);
+    for (int row = 0; row < rows; row++)
+        total += hs_simd_load_part(dtype, dy, at + row * width + i, left);
+    hs_simd_store_part(HS_F32, sum, i, total, left);
+}
+
+HS_SIMD void add_rows(HsDtype dtype, const void *dy, HsRowBlock range, int64_t width, float *sum)
+{
+    int64_t row = range.begin;
+    for (; row + 4 <= range.end; row += 4)
+        HS_FOR_VECTORS(i, left, 0, width, add_row_vector(dtype, dy, row * width, width, 4, sum, i, left));
+    for (; row < range.end; row++)
+        HS_FOR_VECTORS(i, left, 0, width, add_row_vector(dtype, dy, row * width, width, 1, sum, i, left));
+}
+
 /* dbias += sum over rows of dy, by the same partial sums */
 HsStatus HS_ISA_NAME(hs_cpu_bias_backward)(HsContext *context, const HsBiasBackwardArgs *args)
 {
@@ -173,12 +190,12 @@ HsStatus HS_ISA_NAME(hs_cpu_bias_backward)(HsContext *context, const HsBiasBackw
         const HsRowBlock range = hs_cpu_block(rows, block_rows, block);
         float *sum = partial(context->workspace, block, 0, width);
         memset(sum, 0, (size_t)width * sizeof(float));
-        for (int64_t row = range.begin; row < range.end; row++)
-            FOR_LANES(i, left, width)
-        hs_simd_store_part(HS_F32, sum, i,
-                           hs_simd_load_part(HS_F32, sum, i, left) +
-                               hs_simd_load_part(args->dy.dtype, args->dy.data, row * width + i, left),
-                           left);
+        if (args->dy.dtype == HS_F32)
+            add_rows(HS_F32, args->dy.data, range, width, sum);
+        else if (args->dy.dtype == HS_BF16)
+            add_rows(HS_BF16, args->dy.data, range, width, sum);
+        else
+            add_rows(HS_F16, args->dy.data, range, width, sum);
     }
     add_partials(context->workspace, blocks, 0, width, &args->dbias);
     return HS_OK;

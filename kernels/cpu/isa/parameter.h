@@ -8,7 +8,7 @@
 #define HS_KERNELS_CPU_ISA_PARAMETER_H
 
 #include "kernels/cpu/cpu.h"
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/simd_random.h"
 
 enum { HS_CPU_CHUNK = 16384 };
 

@@ -7,22 +7,37 @@
 #include "kernels/cpu/isa/parameter.h"
 
 /* Sum of squares, and the count of elements whose exponent bits are all ones. */
-static void part_stats(const HsTensor *tensor, HsRowBlock range, double *sum_squares, int64_t *nonfinite)
+HS_SIMD void stats_vector(HsDtype dtype, const void *data, int64_t i, int64_t left, HsF64x8 *low, HsF64x8 *high,
+                          HsI32x16 *found)
+{
+    HsF32x16 g = hs_simd_load_part(dtype, data, i, left);
+    HsI32x16 bad = hs_simd_equal_i32((HsI32x16)g & 0x7F800000, hs_simd_splat_i32(0x7F800000));
+    HsF64x8 a, b;
+    hs_simd_widen(hs_simd_select(bad, hs_simd_splat(0.0f), g), &a, &b);
+    *found += bad;
+    *low += a * a;
+    *high += b * b;
+}
+
+HS_SIMD void stats_of(HsDtype dtype, const void *data, HsRowBlock range, double *sum_squares, int64_t *nonfinite)
 {
     HsF64x8 low = { 0 }, high = { 0 };
-    int64_t found = 0;
-    HS_FOR_LANES(i, left, range.begin, range.end)
-    {
-        HsF32x16 g = hs_simd_load_part(tensor->dtype, tensor->data, i, left);
-        HsI32x16 bad = ((HsI32x16)g & 0x7F800000) == 0x7F800000;
-        found += hs_simd_count(bad);
-        HsF64x8 a, b;
-        hs_simd_widen(hs_simd_select(bad, hs_simd_splat(0.0f), g), &a, &b);
-        low += a * a;
-        high += b * b;
-    }
+    HsI32x16 found = { 0 }; /* less one for each: a part's lanes count far below 2^31 */
+    HS_FOR_VECTORS(i, left, range.begin, range.end, stats_vector(dtype, data, i, left, &low, &high, &found));
     *sum_squares = hs_simd_sum_f64(low, high);
-    *nonfinite = found;
+    *nonfinite = 0;
+    for (int lane = 0; lane < HS_LANES; lane++)
+        *nonfinite -= found[lane];
+}
+
+static void part_stats(const HsTensor *tensor, HsRowBlock range, double *sum_squares, int64_t *nonfinite)
+{
+    if (tensor->dtype == HS_F32)
+        stats_of(HS_F32, tensor->data, range, sum_squares, nonfinite);
+    else if (tensor->dtype == HS_BF16)
+        stats_of(HS_BF16, tensor->data, range, sum_squares, nonfinite);
+    else
+        stats_of(HS_F16, tensor->data, range, sum_squares, nonfinite);
 }
 
 HsStatus HS_ISA_NAME(hs_cpu_grad_stats)(HsContext *context, const HsGradStatsArgs *args)
@@ -45,18 +60,28 @@ HsStatus HS_ISA_NAME(hs_cpu_grad_stats)(HsContext *context, const HsGradStatsArg
     return HS_OK;
 }
 
-static double part_dot(const HsTensor *x, const HsTensor *y, HsRowBlock range)
+HS_SIMD void dot_vector(HsDtype first, HsDtype second, const void *x, const void *y, int64_t i, int64_t left,
+                        HsF64x8 *low, HsF64x8 *high)
+{
+    HsF64x8 a, b, c, d;
+    hs_simd_widen(hs_simd_load_part(first, x, i, left), &a, &b);
+    hs_simd_widen(hs_simd_load_part(second, y, i, left), &c, &d);
+    *low += a * c;
+    *high += b * d;
+}
+
+HS_SIMD double dot_of(HsDtype first, HsDtype second, const void *x, const void *y, HsRowBlock range)
 {
     HsF64x8 low = { 0 }, high = { 0 };
-    HS_FOR_LANES(i, left, range.begin, range.end)
-    {
-        HsF64x8 a, b, c, d;
-        hs_simd_widen(hs_simd_load_part(x->dtype, x->data, i, left), &a, &b);
-        hs_simd_widen(hs_simd_load_part(y->dtype, y->data, i, left), &c, &d);
-        low += a * c;
-        high += b * d;
-    }
+    HS_FOR_VECTORS(i, left, range.begin, range.end, dot_vector(first, second, x, y, i, left, &low, &high));
     return hs_simd_sum_f64(low, high);
+}
+
+static double part_dot(const HsTensor *x, const HsTensor *y, HsRowBlock range)
+{
+#define DOT(first, second) return dot_of(first, second, x->data, y->data, range)
+    HS_FOR_DTYPES(x->dtype, y->dtype, DOT);
+#undef DOT
 }
 
 HsStatus HS_ISA_NAME(hs_cpu_dot)(HsContext *context, const HsDotArgs *args)
@@ -120,15 +145,14 @@ HsStatus HS_ISA_NAME(hs_cpu_importance_stats)(HsContext *context, const HsImport
 }
 
 /* sum importance (p - anchor)^2; from the difference on in double: squares of small steps leave f32's range */
-static double part_penalty(const HsTensor *importance, const HsTensor *anchor, const HsTensor *parameter,
-                           HsRowBlock range)
+HS_SIMD double penalty_of(HsDtype dtype, bool weighted, const HsTensor *importance, const HsTensor *anchor,
+                          const HsTensor *parameter, HsRowBlock range)
 {
-    const bool weighted = hs_tensor_present(importance);
     HsF64x8 low = { 0 }, high = { 0 };
     HS_FOR_LANES(i, left, range.begin, range.end)
     {
-        const HsF32x16 distance = hs_simd_load_part(parameter->dtype, parameter->data, i, left) -
-                                  hs_simd_load_part(HS_F32, anchor->data, i, left);
+        const HsF32x16 distance =
+            hs_simd_load_part(dtype, parameter->data, i, left) - hs_simd_load_part(HS_F32, anchor->data, i, left);
         HsF64x8 a, b, c, d;
         hs_simd_widen(distance, &a, &b);
         hs_simd_widen(weighted ? hs_simd_load_part(HS_F32, importance->data, i, left) : hs_simd_splat(1.0f), &c, &d);
@@ -136,6 +160,19 @@ static double part_penalty(const HsTensor *importance, const HsTensor *anchor, c
         high += b * b * d;
     }
     return hs_simd_sum_f64(low, high);
+}
+
+static double part_penalty(const HsTensor *importance, const HsTensor *anchor, const HsTensor *parameter,
+                           HsRowBlock range)
+{
+    const HsDtype dtype = parameter->dtype;
+    if (!hs_tensor_present(importance))
+        return penalty_of(dtype, false, importance, anchor, parameter, range);
+    if (dtype == HS_F32)
+        return penalty_of(HS_F32, true, importance, anchor, parameter, range);
+    if (dtype == HS_BF16)
+        return penalty_of(HS_BF16, true, importance, anchor, parameter, range);
+    return penalty_of(HS_F16, true, importance, anchor, parameter, range);
 }
 
 HsStatus HS_ISA_NAME(hs_cpu_penalty)(HsContext *context, const HsPenaltyArgs *args)

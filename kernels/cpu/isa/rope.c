@@ -15,27 +15,37 @@ typedef struct Angles {
     float cosine[MOST_PAIRS], sine[MOST_PAIRS];
 } Angles;
 
-static void rotate_head(const HsRopeArgs *args, int64_t at, const Angles *angles)
+/* Pairs [i, i + left) of the head at `at`; both halves are read before either is written: y may be x. */
+HS_SIMD void rotate_vector(HsDtype dtype, const void *x, void *y, int64_t at, int64_t half, const Angles *angles,
+                           int64_t i, int64_t left)
 {
-    const int64_t half = args->heads.head_dim / 2;
-    for (int64_t i = 0; i < half; i += HS_LANES) {
-        const int64_t count = half - i;
-        const HsF32x16 cosine = hs_simd_load_part(HS_F32, angles->cosine, i, count);
-        const HsF32x16 sine = hs_simd_load_part(HS_F32, angles->sine, i, count);
-        /* Both halves are read before either is written: y may be x. */
-        const HsF32x16 a = hs_simd_load_part(args->x.dtype, args->x.data, at + i, count);
-        const HsF32x16 b = hs_simd_load_part(args->x.dtype, args->x.data, at + half + i, count);
-        hs_simd_store_part(args->y.dtype, args->y.data, at + i, a * cosine - b * sine, count);
-        hs_simd_store_part(args->y.dtype, args->y.data, at + half + i, a * sine + b * cosine, count);
-    }
+    const HsF32x16 cosine = hs_simd_load_part(HS_F32, angles->cosine, i, left);
+    const HsF32x16 sine = hs_simd_load_part(HS_F32, angles->sine, i, left);
+    const HsF32x16 a = hs_simd_load_part(dtype, x, at + i, left);
+    const HsF32x16 b = hs_simd_load_part(dtype, x, at + half + i, left);
+    hs_simd_store_part(dtype, y, at + i, a * cosine - b * sine, left);
+    hs_simd_store_part(dtype, y, at + half + i, a * sine + b * cosine, left);
+}
+
+HS_SIMD void rotate_heads(HsDtype dtype, const HsRopeArgs *args, int64_t at, const Angles *angles)
+{
+    const int64_t width = args->heads.head_dim, half = width / 2, end = at + hs_value_column(&args->heads, 0);
+    const void *x = args->x.data;
+    void *y = args->y.data;
+    for (; at < end; at += width)
+        HS_FOR_VECTORS(i, left, 0, half, rotate_vector(dtype, x, y, at, half, angles, i, left));
 }
 
 static void rotate_row(const HsRopeArgs *args, int64_t row, const Angles *angles)
 {
     const HsHeads *heads = &args->heads;
     const int64_t at = row * hs_heads_columns(heads), values = at + hs_value_column(heads, 0);
-    for (int64_t head = 0; head < heads->heads + heads->kv_heads; head++)
-        rotate_head(args, at + head * heads->head_dim, angles);
+    if (args->x.dtype == HS_F32)
+        rotate_heads(HS_F32, args, at, angles);
+    else if (args->x.dtype == HS_BF16)
+        rotate_heads(HS_BF16, args, at, angles);
+    else
+        rotate_heads(HS_F16, args, at, angles);
     if (args->y.data != args->x.data) {
         const size_t bytes = hs_dtype_bytes(args->x.dtype);
         memcpy((unsigned char *)args->y.data + (size_t)values * bytes,

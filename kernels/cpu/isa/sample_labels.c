@@ -14,17 +14,19 @@
 /* Exponentials of one block, `count` of them, the other lanes zero; their sum. */
 enum { BLOCK = 512 };
 
+HS_SIMD HsF32x16 exponentials_vector(const float *logits, float maximum, float *exponentials, int64_t i, int64_t left)
+{
+    const HsF32x16 e = hs_simd_keep_first(hs_simd_exp(hs_simd_load_part(HS_F32, logits, i, left) - maximum), left);
+    hs_simd_store_f32(exponentials + i, e);
+    return e;
+}
+
 static float block_exponentials(const float *logits, int64_t count, float maximum, float exponentials[BLOCK])
 {
-    HsF32x16 sum = hs_simd_splat(0.0f);
-    for (int64_t i = 0; i < count; i += HS_LANES) {
-        HsF32x16 e = hs_simd_exp(hs_simd_load_part(HS_F32, logits, i, count - i) - maximum);
-        for (int64_t lane = count - i; lane < HS_LANES; lane++)
-            e[lane] = 0.0f;
-        hs_simd_store_f32(exponentials + i, e);
-        sum += e;
-    }
-    return hs_simd_sum(sum);
+    HsF32Parts sum = { 0 };
+    HS_FOR_VECTORS(i, left, 0, count,
+                   hs_simd_accumulate(&sum, exponentials_vector(logits, maximum, exponentials, i, left)));
+    return hs_simd_sum(sum.whole);
 }
 
 static float largest(const float *logits, int64_t count)
