@@ -32,7 +32,7 @@ enum {
     MOST_TILES = 16,
     MOST_PANELS = 256 / HS_TILE_COLUMNS,
     /* A task that packs its own block of A spreads that work over more columns. */
-    MOST_PANELS_PACKING = 512 / HS_TILE_COLUMNS,
+    MOST_PANELS_PACKING = 768 / HS_TILE_COLUMNS,
     /* Small products are cut finer until there are this many tasks, but not below FEWEST_TILES: threads wait for the
      * last one. */
     WANTED_TASKS = 16,
@@ -216,6 +216,17 @@ static void prefetch_addends(const HsMatmulArgs *args, int64_t row, int height, 
         prefetch_rows(&args->pre, row, height, column, width);
 }
 
+/* The rows of B that follow those from `begin` of `panel`: the next panel of this block of depth, the first of the next
+ * block, or, for the next task, which most often starts with the same panel, the task's first.  The tiles of the
+ * current panel fetch equal shares of them. */
+static const uint32_t *next_b(const HsMatmulPlan *plan, const HsMatmulTask *task, int64_t panel, int64_t begin)
+{
+    if (panel + 1 < task->panels.end)
+        return task->b + (panel + 1 - task->panels.begin) * plan->b_panel_words + begin * HS_TILE_COLUMNS;
+    const int64_t next = begin + plan->block_depth;
+    return task->b + (next < plan->depth ? next * HS_TILE_COLUMNS : 0);
+}
+
 static void run_task(const HsMatmulRun *run, const HsMatmulTask *task)
 {
     const HsMatmulPlan *plan = &run->plan;
@@ -236,6 +247,9 @@ static void run_task(const HsMatmulRun *run, const HsMatmulTask *task)
             const int width = (int)(columns.end - columns.begin);
             const int vectors = (width + HS_TILE_LANES - 1) / HS_TILE_LANES;
             tile.b = task->b + (panel - task->panels.begin) * plan->b_panel_words + begin * HS_TILE_COLUMNS;
+            const int64_t tiles = task->tiles.end - task->tiles.begin;
+            tile.ahead = (const char *)next_b(plan, task, panel, begin);
+            tile.ahead_step = hs_cpu_block_count(HS_TILE_COLUMNS * (int64_t)sizeof(uint32_t), tiles);
             for (int64_t index = task->tiles.begin; index < task->tiles.end; index++) {
                 const HsRowBlock rows = hs_cpu_block(plan->m, HS_TILE_ROWS, index);
                 const int height = (int)(rows.end - rows.begin);
@@ -245,6 +259,7 @@ static void run_task(const HsMatmulRun *run, const HsMatmulTask *task)
                 tile_kernel(plan->format, height, vectors)(&tile);
                 if (end == plan->depth)
                     tile_finish(run->args, tile.out, rows.begin, height, columns.begin, width);
+                tile.ahead += tile.depth * tile.ahead_step;
                 if (plan->split)
                     tile.out += HS_TILE_ELEMENTS;
             }

@@ -85,6 +85,10 @@ typedef struct HsTile {
     const uint32_t *b; /* word p of column j at b[p * HS_TILE_COLUMNS + j], 64-byte aligned */
     float *out;        /* 64-byte aligned */
     bool resume;
+    /* What the caller needs of B next: asked for into the second-level cache, `ahead_step` bytes further with every
+     * word of depth, so that memory's share of the work is spread over the products'.  NULL, 0: nothing. */
+    const char *ahead;
+    int64_t ahead_step;
 } HsTile;
 
 /* The micro-kernel for `rows` rows and the first `vectors` vectors of columns. */

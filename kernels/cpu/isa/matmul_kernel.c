@@ -32,8 +32,11 @@ static inline __attribute__((always_inline)) void multiply_f32(int rows, int vec
     /* Two row pointers: three rows each are reached with the addressing modes base, base + s and base + 2s. */
     const TileScalar *upper = (const TileScalar *)tile->a, *lower = upper + 3 * tile->a_row;
     const TileVector *b = (const TileVector *)tile->b;
-    const int64_t a_row = tile->a_row, a_step = tile->a_step;
+    const int64_t a_row = tile->a_row, a_step = tile->a_step, ahead_step = tile->ahead_step;
+    const char *ahead = tile->ahead ? tile->ahead : (const char *)tile->b; /* an unmapped page would be looked up */
     for (int64_t p = 0; p < tile->depth; p++) {
+        __builtin_prefetch(ahead, 0, 2);
+        ahead += ahead_step;
 #pragma GCC unroll 8
         for (int i = 0; i < rows; i++) {
             float scalar = i < 3 ? upper[i * a_row] : lower[(i - 3) * a_row];
@@ -70,8 +73,11 @@ static inline __attribute__((always_inline)) void multiply_bf16(int rows, int ve
 
     const TilePair *upper = (const TilePair *)tile->a, *lower = upper + 3 * tile->a_row;
     const uint32_t *b = tile->b;
-    const int64_t a_row = tile->a_row, a_step = tile->a_step;
+    const int64_t a_row = tile->a_row, a_step = tile->a_step, ahead_step = tile->ahead_step;
+    const char *ahead = tile->ahead ? tile->ahead : (const char *)tile->b; /* an unmapped page would be looked up */
     for (int64_t p = 0; p < tile->depth; p++) {
+        __builtin_prefetch(ahead, 0, 2);
+        ahead += ahead_step;
         __m512bh row_b[HS_TILE_VECTORS];
 #pragma GCC unroll 8
         for (int j = 0; j < vectors; j++)

@@ -3,55 +3,24 @@
  * Packing of the matrix product's operands into panels (matmul.h), which also turns every layout into one: the
  * micro-kernels never see a transposed operand or a dtype.  Conversions to f32 are exact.
  *
- * A stored row runs either across lanes (then words of successive lanes are made together, by vectors, and dealt out
- * to the panels) or along k (then each lane's words are scattered, a few cache lines at a time).
+ * A stored row runs either across lanes (then words of successive lanes are made together, by vectors, and go to the
+ * panels) or along k (then squares of words are transposed in registers, a cache line of every lane at a time).
+ * Edges go through a small buffer.
  */
-#include "kernels/cpu/isa/matmul.h"
-#include "kernels/cpu/simd.h"
+#include "kernels/cpu/isa/pack.h"
 
-#include <string.h>
-
-/* Lanes handled together at most, words of depth whose cache lines of a panel are open at a time, and how many stored
- * rows ahead to ask for: successive rows lie pages apart, where the processor does not look by itself. */
-enum { LANE_BATCH = 96, DEPTH_BATCH = 16, ROWS_AHEAD = 12 };
-
-static const unsigned char *element(const HsOperand *operand, int64_t row, int64_t column)
-{
-    size_t bytes = operand->dtype == HS_F32 ? 4 : 2;
-    return (const unsigned char *)operand->data + (size_t)(row * operand->stride + column) * bytes;
-}
-
-/* words[i] = the f32 bits of element i of `source`. */
-static void widen(HsDtype dtype, const void *source, int64_t count, uint32_t *words)
-{
-    if (dtype == HS_F32) {
-        memcpy(words, source, (size_t)count * sizeof *words);
-    } else if (dtype == HS_BF16) {
-        const uint16_t *halves = source;
-        for (int64_t i = 0; i < count; i++)
-            words[i] = (uint32_t)halves[i] << 16;
-    } else {
-        hs_simd_row_to_f32(HS_F16, source, count, (float *)words);
-    }
-}
-
-static void ask_for(const HsOperand *operand, int64_t row, int64_t lane, int64_t lanes)
-{
-    if (row >= operand->k)
-        return;
-    const unsigned char *begin = element(operand, row, lane), *end = element(operand, row, lane + lanes);
-    for (; begin < end; begin += 64)
-        __builtin_prefetch(begin);
-}
+/* Lanes that an edge handles together at most, and how many stored rows ahead to ask for: successive rows lie pages
+ * apart, where the processor does not look by itself. */
+enum { LANE_BATCH = 96, ROWS_AHEAD = 12 };
 
 /* Word p of `count` successive lanes. */
 static void lane_words(const HsOperand *operand, int64_t lane, int64_t count, int64_t p, uint32_t *words)
 {
     if (operand->format == HS_PANEL_F32) {
-        widen(operand->dtype, element(operand, p, lane), count, words);
+        hs_pack_widen(operand->dtype, hs_operand_element(operand, p, lane), count, words);
         return;
     }
-    const uint16_t *lower = (const uint16_t *)element(operand, 2 * p, lane);
+    const uint16_t *lower = (const uint16_t *)hs_operand_element(operand, 2 * p, lane);
     if (2 * p + 1 == operand->k) {
         for (int64_t i = 0; i < count; i++)
             words[i] = lower[i];
@@ -62,136 +31,186 @@ static void lane_words(const HsOperand *operand, int64_t lane, int64_t count, in
         words[i] = (uint32_t)lower[i] | (uint32_t)upper[i] << 16;
 }
 
-/* `count` successive words of one lane, from word p. */
-static void depth_words(const HsOperand *operand, int64_t lane, int64_t p, int64_t count, uint32_t *words)
+/* Ask for `lines` cache lines of each of the rows of a word, some rows later. */
+static inline void ask_for(const unsigned char *word, int64_t rows, int64_t row_bytes, int64_t lines)
 {
-    if (operand->format == HS_PANEL_F32) {
-        widen(operand->dtype, element(operand, lane, p), count, words);
-        return;
+    for (int64_t row = 0; row < rows; row++)
+        for (int64_t line = 0; line < lines; line++)
+            __builtin_prefetch(word + (ROWS_AHEAD + row) * row_bytes + line * 64);
+}
+
+/* Words of a panel of A: HS_TILE_ROWS lanes.  Eight are read, one load for each row. */
+enum { LANES_READ = 8 };
+
+typedef uint32_t Octet __attribute__((vector_size(LANES_READ * sizeof(uint32_t))));
+typedef uint16_t OctetHalves __attribute__((vector_size(LANES_READ * sizeof(uint16_t))));
+
+static inline __attribute__((always_inline)) Octet read_octet(HsPanelFormat format, HsDtype dtype,
+                                                              const unsigned char *source, int64_t row_bytes)
+{
+    Octet words;
+    if (format == HS_PANEL_F32 && dtype == HS_F32) {
+        memcpy(&words, source, sizeof words);
+        return words;
     }
-    bool odd_end = 2 * (p + count) > operand->k;
-    memcpy(words, element(operand, lane, 2 * p), (size_t)count * sizeof *words - (odd_end ? sizeof(uint16_t) : 0));
-    if (odd_end) {
-        uint16_t last;
-        memcpy(&last, element(operand, lane, operand->k - 1), sizeof last);
-        words[count - 1] = last;
+    OctetHalves halves;
+    memcpy(&halves, source, sizeof halves);
+#ifdef HS_ISA_avx512bf16
+    if (format == HS_PANEL_BF16_PAIRS) { /* one shuffle; its indices count the lower row's halves, then the upper's */
+        const __m256i order = _mm256_setr_epi16(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
+        OctetHalves upper;
+        memcpy(&upper, source + row_bytes, sizeof upper);
+        return (Octet)_mm256_permutex2var_epi16(_mm256_castsi128_si256((__m128i)halves), order,
+                                                _mm256_castsi128_si256((__m128i)upper));
     }
+#endif
+    (void)row_bytes;
+#ifdef __F16C__
+    if (dtype == HS_F16)
+        return (Octet)_mm256_cvtph_ps((__m128i)halves);
+#endif
+    return __builtin_convertvector(halves, Octet) << 16;
+}
+
+static inline void store_six(Octet words, uint32_t *out)
+{
+#ifdef __AVX512VL__
+    _mm256_mask_storeu_epi32(out, (1 << HS_TILE_ROWS) - 1, (__m256i)words);
+#else
+    memcpy(out, &words, HS_TILE_ROWS * sizeof *out);
+#endif
+}
+
+/* Panels of A.  Format and dtype are constants wherever this is inlined.  Lanes past the last one are masked off; what
+ * is read of them is the next row's, so the operand's last row is not for this function. */
+static inline __attribute__((always_inline)) void deal_rows(HsPanelFormat format, HsDtype dtype,
+                                                            const HsOperand *operand, int64_t lane, int64_t lanes,
+                                                            int64_t begin, int64_t end, int64_t panel_stride,
+                                                            uint32_t *out)
+{
+    const int64_t step = hs_panel_step(format), element_bytes = dtype == HS_F32 ? 4 : 2;
+    const int64_t row_bytes = operand->stride * element_bytes, panel_bytes = HS_TILE_ROWS * element_bytes;
+    const int64_t lines = lanes * element_bytes / 64 + 1;
+    const int64_t panels = lanes / HS_TILE_ROWS;
+    const uint32_t rest = (uint32_t)(lanes % HS_TILE_ROWS);
+    const Octet kept = (Octet)((Octet){ 0, 1, 2, 3, 4, 5, 6, 7 } < rest);
+    const unsigned char *source = hs_operand_element(operand, begin * step, lane);
+    for (int64_t p = begin; p < end; p++, source += step * row_bytes, out += HS_TILE_ROWS) {
+        ask_for(source, step, row_bytes, lines);
+        for (int64_t i = 0; i < panels; i++)
+            store_six(read_octet(format, dtype, source + i * panel_bytes, row_bytes), out + i * panel_stride);
+        if (rest > 0)
+            store_six(read_octet(format, dtype, source + panels * panel_bytes, row_bytes) & kept,
+                      out + panels * panel_stride);
+    }
+}
+
+/* One whole panel of B, which is whole vectors of simd.h. */
+static inline __attribute__((always_inline)) void copy_rows(HsPanelFormat format, HsDtype dtype,
+                                                            const HsOperand *operand, int64_t lane, int64_t begin,
+                                                            int64_t end, uint32_t *out)
+{
+    const int64_t step = hs_panel_step(format), element_bytes = dtype == HS_F32 ? 4 : 2;
+    const int64_t row_bytes = operand->stride * element_bytes, lines = HS_TILE_COLUMNS * element_bytes / 64;
+    const unsigned char *source = hs_operand_element(operand, begin * step, lane);
+    for (int64_t p = begin; p < end; p++, source += step * row_bytes, out += HS_TILE_COLUMNS) {
+        ask_for(source, step, row_bytes, lines > 0 ? lines : 1);
+#ifdef HS_ISA_avx512bf16
+        if (format == HS_PANEL_BF16_PAIRS) { /* as in read_octet, 32 lanes at a time */
+            const __m512i first = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7,
+                                                   38, 6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+            const __m512i second = _mm512_add_epi16(first, _mm512_set1_epi16(16));
+            for (int i = 0; i < HS_TILE_COLUMNS; i += 32) {
+                const __m512i lower = _mm512_loadu_si512(source + 2 * i);
+                const __m512i upper = _mm512_loadu_si512(source + row_bytes + 2 * i);
+                _mm512_store_si512(out + i, _mm512_permutex2var_epi16(lower, first, upper));
+                _mm512_store_si512(out + i + 16, _mm512_permutex2var_epi16(lower, second, upper));
+            }
+            continue;
+        }
+#endif
+        for (int i = 0; i < HS_TILE_COLUMNS; i += HS_LANES)
+            hs_simd_store_f32((float *)out + i, hs_simd_load(dtype, source, i));
+    }
+}
+
+/* The words that deal_rows and copy_rows make: up to which one. */
+static int64_t fast_end(const HsOperand *operand, int64_t lanes, int64_t end, int64_t width)
+{
+    const int64_t step = hs_panel_step(operand->format);
+    int64_t rows = operand->k;
+    if (width == HS_TILE_COLUMNS) {
+        if (HS_TILE_COLUMNS % HS_LANES != 0 || lanes != width)
+            return 0;
+    } else {
+        if (operand->stride < LANES_READ)
+            return 0;
+#ifndef __F16C__
+        if (operand->dtype == HS_F16)
+            return 0;
+#endif
+        rows--;
+    }
+    return rows / step < end ? rows / step : end;
+}
+
+/* At most LANE_BATCH lanes: word p of each, zeros behind the last one. */
+static void pack_edge(const HsOperand *operand, int64_t lane, int64_t lanes, int64_t p, int64_t width,
+                      int64_t panel_stride, uint32_t *out)
+{
+    uint32_t words[LANE_BATCH + HS_TILE_ROWS];
+    lane_words(operand, lane, lanes, p, words);
+    const int64_t padded = hs_cpu_block_count(lanes, width) * width;
+    for (int64_t i = lanes; i < padded; i++)
+        words[i] = 0;
+    if (width == HS_TILE_ROWS) /* a constant size: two moves instead of a call */
+        for (int64_t i = 0; i < padded; i += HS_TILE_ROWS)
+            memcpy(out + i / HS_TILE_ROWS * panel_stride, words + i, HS_TILE_ROWS * sizeof *words);
+    else
+        memcpy(out, words, (size_t)padded * sizeof *words);
 }
 
 static void pack_across(const HsOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end,
                         int64_t width, int64_t panel_stride, uint32_t *out)
 {
-    uint32_t words[LANE_BATCH + HS_TILE_ROWS];
-    const int64_t step = hs_panel_step(operand->format);
-    for (int64_t p = begin; p < end; p++, out += width) {
-        for (int64_t row = p * step; row < (p + 1) * step; row++)
-            ask_for(operand, row + ROWS_AHEAD, lane, lanes);
-        if (lanes == width) { /* a whole panel of B: no detour */
-            lane_words(operand, lane, lanes, p, out);
-            continue;
-        }
-        lane_words(operand, lane, lanes, p, words);
-        int64_t padded = hs_cpu_block_count(lanes, width) * width;
-        for (int64_t i = lanes; i < padded; i++)
-            words[i] = 0;
-        if (width == HS_TILE_ROWS) /* a constant size: two moves instead of a call */
-            for (int64_t i = 0; i < padded; i += HS_TILE_ROWS)
-                memcpy(out + i / HS_TILE_ROWS * panel_stride, words + i, HS_TILE_ROWS * sizeof *words);
+    const int64_t fast = fast_end(operand, lanes, end, width);
+    const HsDtype dtype = operand->dtype;
+    if (fast > begin && width == HS_TILE_ROWS) {
+        if (operand->format == HS_PANEL_BF16_PAIRS)
+            deal_rows(HS_PANEL_BF16_PAIRS, HS_BF16, operand, lane, lanes, begin, fast, panel_stride, out);
+        else if (dtype == HS_F32)
+            deal_rows(HS_PANEL_F32, HS_F32, operand, lane, lanes, begin, fast, panel_stride, out);
+        else if (dtype == HS_BF16)
+            deal_rows(HS_PANEL_F32, HS_BF16, operand, lane, lanes, begin, fast, panel_stride, out);
         else
-            memcpy(out, words, (size_t)padded * sizeof *words);
+            deal_rows(HS_PANEL_F32, HS_F16, operand, lane, lanes, begin, fast, panel_stride, out);
+    } else if (fast > begin) {
+        if (operand->format == HS_PANEL_BF16_PAIRS)
+            copy_rows(HS_PANEL_BF16_PAIRS, HS_BF16, operand, lane, begin, fast, out);
+        else if (dtype == HS_F32)
+            copy_rows(HS_PANEL_F32, HS_F32, operand, lane, begin, fast, out);
+        else if (dtype == HS_BF16)
+            copy_rows(HS_PANEL_F32, HS_BF16, operand, lane, begin, fast, out);
+        else
+            copy_rows(HS_PANEL_F32, HS_F16, operand, lane, begin, fast, out);
     }
-}
-
-/* Four words of four lanes: word d of lane l, words[l * DEPTH_BATCH + d], becomes across[d][l]. */
-typedef uint32_t Quad __attribute__((vector_size(16)));
-
-static inline void transpose_quad(const uint32_t *words, Quad across[4])
-{
-    Quad lane[4];
-    for (int l = 0; l < 4; l++)
-        memcpy(&lane[l], words + l * DEPTH_BATCH, sizeof lane[l]);
-    const Quad low01 = __builtin_shuffle(lane[0], lane[1], (Quad){ 0, 4, 1, 5 });
-    const Quad high01 = __builtin_shuffle(lane[0], lane[1], (Quad){ 2, 6, 3, 7 });
-    const Quad low23 = __builtin_shuffle(lane[2], lane[3], (Quad){ 0, 4, 1, 5 });
-    const Quad high23 = __builtin_shuffle(lane[2], lane[3], (Quad){ 2, 6, 3, 7 });
-    across[0] = __builtin_shuffle(low01, low23, (Quad){ 0, 1, 4, 5 });
-    across[1] = __builtin_shuffle(low01, low23, (Quad){ 2, 3, 6, 7 });
-    across[2] = __builtin_shuffle(high01, high23, (Quad){ 0, 1, 4, 5 });
-    across[3] = __builtin_shuffle(high01, high23, (Quad){ 2, 3, 6, 7 });
-}
-
-/* Write `count` words of four lanes (or, at the end of a panel of six, two) to a column of a panel. */
-static void store_quads(const uint32_t *words, int64_t count, int64_t width, bool whole, uint32_t *column)
-{
-    for (int64_t d = 0; d < count; d += 4) {
-        Quad across[4];
-        transpose_quad(words + d, across);
-        for (int64_t e = d; e < d + 4 && e < count; e++) {
-            if (whole)
-                memcpy(column + e * width, &across[e - d], sizeof across[0]);
-            else
-                memcpy(column + e * width, &across[e - d], sizeof across[0] / 2);
-        }
-    }
-}
-
-static void pack_along(const HsOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end, int64_t width,
-                       int64_t panel_stride, uint32_t *out)
-{
-    uint32_t words[4 * DEPTH_BATCH] = { 0 };
-    const int64_t padded = hs_cpu_block_count(lanes, width) * width;
-    for (int64_t p = begin; p < end; p += DEPTH_BATCH) {
-        const int64_t count = end - p < DEPTH_BATCH ? end - p : DEPTH_BATCH;
-        for (int64_t first = 0, used; first < padded; first += used) {
-            const int64_t within = first % width;
-            used = width - within < 4 ? 2 : 4; /* panel widths are even */
-            for (int64_t l = 0; l < used; l++) {
-                if (first + l < lanes)
-                    depth_words(operand, lane + first + l, p, count, words + l * DEPTH_BATCH);
-                else
-                    memset(words + l * DEPTH_BATCH, 0, DEPTH_BATCH * sizeof *words);
-            }
-            store_quads(words, count, width, used == 4,
-                        out + first / width * panel_stride + (p - begin) * width + within);
-        }
-    }
+    for (int64_t p = fast > begin ? fast : begin; p < end; p++)
+        pack_edge(operand, lane, lanes, p, width, panel_stride, out + (p - begin) * width);
 }
 
 void HS_ISA_NAME(hs_panel_pack)(const HsOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end,
                                 int64_t width, int64_t panel_stride, uint32_t *out)
 {
-    (operand->lanes_contiguous ? pack_across : pack_along)(operand, lane, lanes, begin, end, width, panel_stride, out);
-}
-
-size_t HS_ISA_NAME(hs_cpu_packed_bytes)(const HsContext *context, HsDtype dtype, int64_t k, int64_t n)
-{
-    (void)context;
-    int64_t panels = hs_cpu_block_count(n, HS_TILE_COLUMNS);
-    return hs_cpu_align((size_t)(panels * hs_panel_depth(hs_panel_format(dtype), k) * HS_TILE_COLUMNS) *
-                        sizeof(uint32_t));
-}
-
-HsStatus HS_ISA_NAME(hs_cpu_pack_weight)(HsContext *context, const HsPackWeightArgs *args)
-{
-    if (args->w.dtype == HS_F64)
-        return hs_fail(HS_EUNSUPPORTED, "pack_weight: the cpu backend has no f64 products; use the ref backend");
-    const int64_t rows = args->w.shape[0], columns = args->w.shape[1];
-    const int64_t k = args->transposed ? columns : rows, n = args->transposed ? rows : columns;
-    const HsPanelFormat format = hs_panel_format(args->w.dtype);
-    const HsOperand operand = { args->w.data, args->w.dtype, format, !args->transposed, columns, k };
-    const int64_t depth = hs_panel_depth(format, k), panels = hs_cpu_block_count(n, HS_TILE_COLUMNS);
-    args->packed->dtype = args->w.dtype;
-    args->packed->k = k;
-    args->packed->n = n;
-    uint32_t *out = args->packed->data;
-
-#pragma omp parallel for num_threads(hs_cpu_threads(context, panels)) schedule(static)
-    for (int64_t panel = 0; panel < panels; panel++) {
-        const int64_t column = panel * HS_TILE_COLUMNS;
-        const int64_t lanes = n - column < HS_TILE_COLUMNS ? n - column : HS_TILE_COLUMNS;
-        HS_ISA_NAME(hs_panel_pack)
-        (&operand, column, lanes, 0, depth, HS_TILE_COLUMNS, depth * HS_TILE_COLUMNS,
-         out + panel * depth * HS_TILE_COLUMNS);
+    if (width == HS_TILE_COLUMNS) { /* panels of B one by one: nothing is shared between them */
+        for (int64_t first = 0; first < lanes; first += width, out += panel_stride) {
+            const int64_t used = lanes - first < width ? lanes - first : width;
+            if (operand->lanes_contiguous)
+                pack_across(operand, lane + first, used, begin, end, width, panel_stride, out);
+            else
+                panel_pack_along(operand, lane + first, used, begin, end, width, panel_stride, out);
+        }
+        return;
     }
-    return HS_OK;
+    (operand->lanes_contiguous ? pack_across : panel_pack_along)(operand, lane, lanes, begin, end, width, panel_stride,
+                                                                 out);
 }

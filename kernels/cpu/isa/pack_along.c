@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Packing where stored rows run along k (matmul.h, pack.c): squares of words are transposed in registers, so that whole
+ * cache lines are read and written.  A line of each of 16 lanes makes a square of 16 by 16 words on AVX-512; elsewhere,
+ * and for panels of A, squares of four.
+ */
+#include "kernels/cpu/isa/pack.h"
+
+/* Words of depth whose cache lines of a panel are open at a time. */
+enum { DEPTH_BATCH = 16 };
+
+/* `count` successive words of one lane, from word p. */
+static void depth_words(const HsOperand *operand, int64_t lane, int64_t p, int64_t count, uint32_t *words)
+{
+    if (operand->format == HS_PANEL_F32) {
+        hs_pack_widen(operand->dtype, hs_operand_element(operand, lane, p), count, words);
+        return;
+    }
+    bool odd_end = 2 * (p + count) > operand->k;
+    memcpy(words, hs_operand_element(operand, lane, 2 * p),
+           (size_t)count * sizeof *words - (odd_end ? sizeof(uint16_t) : 0));
+    if (odd_end) {
+        uint16_t last;
+        memcpy(&last, hs_operand_element(operand, lane, operand->k - 1), sizeof last);
+        words[count - 1] = last;
+    }
+}
+
+/* Four words of four lanes: word d of lane l, words[l * DEPTH_BATCH + d], becomes across[d][l]. */
+typedef uint32_t Quad __attribute__((vector_size(16)));
+
+static inline void transpose_quad(const uint32_t *words, Quad across[4])
+{
+    Quad lane[4];
+    for (int l = 0; l < 4; l++)
+        memcpy(&lane[l], words + l * DEPTH_BATCH, sizeof lane[l]);
+    const Quad low01 = __builtin_shuffle(lane[0], lane[1], (Quad){ 0, 4, 1, 5 });
+    const Quad high01 = __builtin_shuffle(lane[0], lane[1], (Quad){ 2, 6, 3, 7 });
+    const Quad low23 = __builtin_shuffle(lane[2], lane[3], (Quad){ 0, 4, 1, 5 });
+    const Quad high23 = __builtin_shuffle(lane[2], lane[3], (Quad){ 2, 6, 3, 7 });
+    across[0] = __builtin_shuffle(low01, low23, (Quad){ 0, 1, 4, 5 });
+    across[1] = __builtin_shuffle(low01, low23, (Quad){ 2, 3, 6, 7 });
+    across[2] = __builtin_shuffle(high01, high23, (Quad){ 0, 1, 4, 5 });
+    across[3] = __builtin_shuffle(high01, high23, (Quad){ 2, 3, 6, 7 });
+}
+
+/* Write `count` words of four lanes (or, at the end of a panel of six, two) to a column of a panel. */
+static void store_quads(const uint32_t *words, int64_t count, int64_t width, bool whole, uint32_t *column)
+{
+    for (int64_t d = 0; d < count; d += 4) {
+        Quad across[4];
+        transpose_quad(words + d, across);
+        for (int64_t e = d; e < d + 4 && e < count; e++) {
+            if (whole)
+                memcpy(column + e * width, &across[e - d], sizeof across[0]);
+            else
+                memcpy(column + e * width, &across[e - d], sizeof across[0] / 2);
+        }
+    }
+}
+
+static void pack_quads(const HsOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end, int64_t width,
+                       int64_t panel_stride, uint32_t *out)
+{
+    uint32_t words[4 * DEPTH_BATCH] = { 0 };
+    const int64_t padded = hs_cpu_block_count(lanes, width) * width;
+    for (int64_t p = begin; p < end; p += DEPTH_BATCH) {
+        const int64_t count = end - p < DEPTH_BATCH ? end - p : DEPTH_BATCH;
+        for (int64_t first = 0, used; first < padded; first += used) {
+            const int64_t within = first % width;
+            used = width - within < 4 ? 2 : 4; /* panel widths are even */
+            for (int64_t l = 0; l < used; l++) {
+                if (first + l < lanes)
+                    depth_words(operand, lane + first + l, p, count, words + l * DEPTH_BATCH);
+                else
+                    memset(words + l * DEPTH_BATCH, 0, DEPTH_BATCH * sizeof *words);
+            }
+            store_quads(words, count, width, used == 4,
+                        out + first / width * panel_stride + (p - begin) * width + within);
+        }
+    }
+}
+
+#ifdef __AVX512F__
+/* A square of 16 words of 16 lanes, word d of lane l at rows[l][d], becomes out[d * HS_TILE_COLUMNS + l] for the first
+ * `count` words: four rounds of shuffles, of words, pairs, quarters of a register, and those again. */
+typedef __m512i Square[16];
+
+static inline __attribute__((always_inline)) void store_transposed(Square rows, int64_t count, uint32_t *out)
+{
+    Square words, quads;
+#pragma GCC unroll 8
+    for (int i = 0; i < 16; i += 2) {
+        words[i] = _mm512_unpacklo_epi32(rows[i], rows[i + 1]);
+        words[i + 1] = _mm512_unpackhi_epi32(rows[i], rows[i + 1]);
+    }
+    /* quads[i + e]: in each quarter q, word 4 q + e of lanes i ... i + 3. */
+#pragma GCC unroll 4
+    for (int i = 0; i < 16; i += 4) {
+        quads[i] = _mm512_unpacklo_epi64(words[i], words[i + 2]);
+        quads[i + 1] = _mm512_unpackhi_epi64(words[i], words[i + 2]);
+        quads[i + 2] = _mm512_unpacklo_epi64(words[i + 1], words[i + 3]);
+        quads[i + 3] = _mm512_unpackhi_epi64(words[i + 1], words[i + 3]);
+    }
+#pragma GCC unroll 4
+    for (int e = 0; e < 4; e++) {
+        const __m512i even_low = _mm512_shuffle_i32x4(quads[e], quads[e + 4], 0x88); /* quarters 0, 2 of each */
+        const __m512i even_high = _mm512_shuffle_i32x4(quads[e + 8], quads[e + 12], 0x88);
+        const __m512i odd_low = _mm512_shuffle_i32x4(quads[e], quads[e + 4], 0xdd); /* quarters 1, 3 */
+        const __m512i odd_high = _mm512_shuffle_i32x4(quads[e + 8], quads[e + 12], 0xdd);
+        const __m512i column[4] = { _mm512_shuffle_i32x4(even_low, even_high, 0x88),
+                                    _mm512_shuffle_i32x4(odd_low, odd_high, 0x88),
+                                    _mm512_shuffle_i32x4(even_low, even_high, 0xdd),
+                                    _mm512_shuffle_i32x4(odd_low, odd_high, 0xdd) };
+#pragma GCC unroll 4
+        for (int q = 0; q < 4; q++)
+            if (4 * q + e < count)
+                _mm512_store_si512(out + (4 * q + e) * HS_TILE_COLUMNS, column[q]);
+    }
+}
+
+/* Straight from the stored rows, `bytes` apart; a line of each is asked for a few squares ahead, since the processor
+ * follows fewer streams than there are lanes.  `dtype` is a constant; pairs are moved as if they were f32. */
+static inline __attribute__((always_inline)) void pack_square(HsDtype dtype, const unsigned char *source, int64_t bytes,
+                                                              uint32_t *out)
+{
+    Square rows;
+#pragma GCC unroll 16
+    for (int l = 0; l < 16; l++) {
+        const unsigned char *row = source + l * bytes;
+        __builtin_prefetch(row + 256, 0, 2);
+        rows[l] = (__m512i)hs_simd_load(dtype, row, 0);
+    }
+    store_transposed(rows, 16, out);
+}
+
+/* `lanes` lanes (at most 16, or none) and `count` words of a square that the operand's edge cuts. */
+static void pack_cut_square(const HsOperand *operand, int64_t lane, int64_t lanes, int64_t p, int64_t count,
+                            uint32_t *out)
+{
+    uint32_t words[16][16] __attribute__((aligned(64))) = { { 0 } };
+    Square rows;
+    for (int64_t l = 0; l < lanes; l++)
+        depth_words(operand, lane + l, p, count, words[l]);
+    for (int l = 0; l < 16; l++)
+        rows[l] = _mm512_load_si512(words[l]);
+    store_transposed(rows, count, out);
+}
+
+/* One panel of B. */
+static void pack_squares(const HsOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end,
+                         uint32_t *out)
+{
+    const HsDtype moved = operand->format == HS_PANEL_BF16_PAIRS ? HS_F32 : operand->dtype;
+    const int64_t step = hs_panel_step(operand->format);
+    const int64_t bytes = operand->stride * (operand->dtype == HS_F32 ? 4 : 2);
+    for (int64_t p = begin; p < end; p += 16, out += 16 * HS_TILE_COLUMNS) {
+        const bool deep = p + 16 <= end && (p + 16) * step <= operand->k;
+        for (int64_t first = 0; first < HS_TILE_COLUMNS; first += 16) {
+            const unsigned char *source = hs_operand_element(operand, lane + first, p * step);
+            if (!deep || first + 16 > lanes) {
+                const int64_t left = lanes - first < 0 ? 0 : lanes - first < 16 ? lanes - first : 16;
+                pack_cut_square(operand, lane + first, left, p, end - p < 16 ? end - p : 16, out + first);
+            } else if (moved == HS_F32) {
+                pack_square(HS_F32, source, bytes, out + first);
+            } else if (moved == HS_BF16) {
+                pack_square(HS_BF16, source, bytes, out + first);
+            } else {
+                pack_square(HS_F16, source, bytes, out + first);
+            }
+        }
+    }
+}
+#endif
+
+void panel_pack_along(const HsOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end, int64_t width,
+                      int64_t panel_stride, uint32_t *out)
+{
+#ifdef __AVX512F__
+    if (width == HS_TILE_COLUMNS) {
+        for (int64_t first = 0; first < lanes; first += width, out += panel_stride)
+            pack_squares(operand, lane + first, lanes - first < width ? lanes - first : width, begin, end, out);
+        return;
+    }
+#endif
+    pack_quads(operand, lane, lanes, begin, end, width, panel_stride, out);
+}
