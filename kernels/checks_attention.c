@@ -5,12 +5,22 @@
 #include "kernels/checks.h"
 
 #include <inttypes.h>
+#include <math.h>
+
+/* Kernels take the scale out of the maximum, which turns hidden scores around where it is not positive. */
+static HsStatus check_scale(const char *op, float scale)
+{
+    if (scale > 0.0f && isfinite(scale))
+        return HS_OK;
+    return hs_fail(HS_EINVAL, "%s: the scale is %g; it must be positive and finite", op, (double)scale);
+}
 
 HsStatus hs_check_attention_forward(const HsAttentionArgs *args)
 {
     const char *op = "attention_forward";
     HS_TRY(hs_rule_heads(op, &args->heads));
     HS_TRY(hs_rule_probability(op, args->dropout));
+    HS_TRY(check_scale(op, args->scale));
     const int64_t rows = hs_heads_rows(&args->heads);
     HS_RULE(op, qkv, HS_DTYPES_ACT, 2, rows, hs_heads_columns(&args->heads));
     HS_RULE(op, out, HS_DTYPES_ACT, 2, rows, args->heads.heads * args->heads.head_dim);
@@ -23,6 +33,7 @@ HsStatus hs_check_attention_backward(const HsAttentionBackwardArgs *args)
     const char *op = "attention_backward";
     HS_TRY(hs_rule_heads(op, &args->heads));
     HS_TRY(hs_rule_probability(op, args->dropout));
+    HS_TRY(check_scale(op, args->scale));
     const int64_t rows = hs_heads_rows(&args->heads), columns = hs_heads_columns(&args->heads);
     const int64_t width = args->heads.heads * args->heads.head_dim;
     HS_RULE(op, dout, HS_DTYPES_ACT, 2, rows, width);

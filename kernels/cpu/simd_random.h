@@ -45,10 +45,10 @@ HS_SIMD HsDrawLanes hs_simd_multiply_lower(HsDrawLanes a, uint32_t b)
 #endif
 }
 
-/* Draws first .. first + HS_DRAW_LANES - 1, in the order of elements. */
-HS_SIMD void hs_simd_draw_lanes(const HsRng *rng, uint64_t first, uint32_t *word)
+/* The draws whose numbers stand in the lanes; words[w] has word w in the lower halves. */
+HS_SIMD void hs_simd_philox(const HsRng *rng, HsDrawLanes draws, HsDrawLanes words[4])
 {
-    HsDrawLanes c0 = first + (HsDrawLanes){ HS_DRAW_ORDER }, c1 = c0 >> 32;
+    HsDrawLanes c0 = draws, c1 = draws >> 32;
     HsDrawLanes c2 = rng->site - (HsDrawLanes){ 0 }, c3 = hs_rng_step(rng) - (HsDrawLanes){ 0 };
     uint32_t k0 = (uint32_t)rng->seed, k1 = (uint32_t)(rng->seed >> 32);
     for (int round = 0; round < 10; round++) {
@@ -61,7 +61,18 @@ HS_SIMD void hs_simd_draw_lanes(const HsRng *rng, uint64_t first, uint32_t *word
         k0 += 0x9E3779B9u;
         k1 += 0xBB67AE85u;
     }
-    const HsDrawLanes words01 = (c0 & 0xFFFFFFFFu) | c1 << 32, words23 = (c2 & 0xFFFFFFFFu) | c3 << 32;
+    words[0] = c0;
+    words[1] = c1;
+    words[2] = c2;
+    words[3] = c3;
+}
+
+/* Draws first .. first + HS_DRAW_LANES - 1, in the order of elements. */
+HS_SIMD void hs_simd_draw_lanes(const HsRng *rng, uint64_t first, uint32_t *word)
+{
+    HsDrawLanes c[4];
+    hs_simd_philox(rng, first + (HsDrawLanes){ HS_DRAW_ORDER }, c);
+    const HsDrawLanes words01 = (c[0] & 0xFFFFFFFFu) | c[1] << 32, words23 = (c[2] & 0xFFFFFFFFu) | c[3] << 32;
     const HsDrawLanes ordered[2] = { HS_DRAW_ZIP(words01, words23, HS_DRAW_EVEN),
                                      HS_DRAW_ZIP(words01, words23, HS_DRAW_ODD) };
     memcpy(word, ordered, sizeof ordered);

@@ -3,36 +3,47 @@
  * Attention forward: the online softmax by tiles (Dao 2023, algorithm 1; Milakov & Gimelshein 2018).  One task is a
  * tile of 64 queries of one head; it visits the key tiles before it in order, so the arithmetic of an element depends
  * on nothing but its position.  For every key tile, with lanes over queries (attention_tile.h):
- *     S^T = K (scale Q)^T    m' = max(m, max_k S)    P = exp(S - m')    l = l exp(m - m') + sum_k P
- *     O^T = O^T exp(m - m') + V^T (dropout P)^T      at the end  out = O / l,  lse = m + log l
+ *     S^T = K Q^T    m' = max(m, max_k c S)    P = 2^(c S - m')    l = l 2^(m - m') + sum_k P,    c = scale log2 e
+ *     O^T = O^T 2^(m - m') + V^T (dropout P)^T      at the end  out = O / l,  lse = m ln 2 + log l
+ * m need not be the largest score, only near it: a query keeps its m until a score exceeds it by SLACK, which bounds P
+ * by 2^SLACK and leaves most tiles without rescaling.  The first m is a score, so that l >= 1 as ever.
  */
 #include "kernels/cpu/isa/attention_tile.h"
 
 #include <math.h>
 #include <omp.h>
 
-/* One thread's scratch, in floats: [D][64] queries and sums, [64][D] keys and values, [64][64] scores and masks. */
+/* One thread's scratch, in floats: [D][64] queries and sums, [64][64] scores and masks, [T][D] keys and values of a
+ * head: words for the products, one after the other, which later query tiles and heads of the group find again. */
 typedef struct Scratch {
     HsPanels query, sum, score, mask;
     float *key, *value;
+    int64_t head, loaded; /* which key/value head of which sequence, and how many keys of it */
 } Scratch;
+
+static int64_t key_floats(const HsHeads *heads)
+{
+    return hs_cpu_block_count(heads->sequence_length * heads->head_dim, HS_LANES) * HS_LANES;
+}
 
 static int64_t scratch_floats(const HsAttentionArgs *args)
 {
     const int64_t columns = hs_panels_floats(args->heads.head_dim, HS_ATTENTION_TILE);
-    return 4 * columns + 2 * hs_panels_floats(HS_ATTENTION_TILE, HS_ATTENTION_TILE);
+    return 2 * columns + 2 * hs_panels_floats(HS_ATTENTION_TILE, HS_ATTENTION_TILE) + 2 * key_floats(&args->heads);
 }
 
 static Scratch carve(const HsAttentionArgs *args, float *floats)
 {
     const int64_t width = args->heads.head_dim, columns = hs_panels_floats(width, HS_ATTENTION_TILE);
     const int64_t square = hs_panels_floats(HS_ATTENTION_TILE, HS_ATTENTION_TILE);
+    float *keys = floats + 2 * columns + 2 * square;
     return (Scratch){ .query = hs_panels(floats, width),
                       .sum = hs_panels(floats + columns, width),
-                      .key = floats + 2 * columns,
-                      .value = floats + 3 * columns,
-                      .score = hs_panels(floats + 4 * columns, HS_ATTENTION_TILE),
-                      .mask = hs_panels(floats + 4 * columns + square, HS_ATTENTION_TILE) };
+                      .score = hs_panels(floats + 2 * columns, HS_ATTENTION_TILE),
+                      .mask = hs_panels(floats + 2 * columns + square, HS_ATTENTION_TILE),
+                      .key = keys,
+                      .value = keys + key_floats(&args->heads),
+                      .head = -1 };
 }
 
 size_t HS_ISA_NAME(hs_cpu_attention_forward_workspace)(const HsContext *context, const HsAttentionArgs *args)
@@ -40,95 +51,155 @@ size_t HS_ISA_NAME(hs_cpu_attention_forward_workspace)(const HsContext *context,
     return hs_cpu_align((size_t)scratch_floats(args) * sizeof(float)) * (size_t)hs_cpu_thread_slots(context);
 }
 
-/* The running softmax of one group of queries. */
+#define SLACK 8.0f
+
+/* The running softmax of one group of queries, with the maximum in units of base 2. */
 typedef struct Softmax {
     HsF32x16 maximum, total;
 } Softmax;
 
-static inline HsF32x16 exponentiate(HsPanels score, int64_t key, int group, HsF32x16 maximum)
+/* What a key tile asks of every group. */
+typedef struct KeyTile {
+    HsPanelFormat format;
+    HsPanels score;
+    const HsPanels *mask; /* factors of dropout, or none */
+    float factor;         /* c */
+} KeyTile;
+
+/* P of one key; the sum l takes it before dropout. */
+static inline __attribute__((always_inline)) HsF32x16 probability(const KeyTile *tile, int64_t key, int group,
+                                                                  HsF32x16 maximum, HsF32x16 *sum)
 {
-    const HsF32x16 probability = hs_simd_exp(hs_group_load(score, key, group) - maximum);
-    hs_group_store(score, key, group, probability);
-    return probability;
+    const HsF32x16 p = hs_attention_exp2(hs_group_load(tile->score, key, group) * tile->factor - maximum);
+    *sum += p;
+    return tile->mask ? p * hs_group_load(*tile->mask, key, group) : p;
 }
 
-/* Scores of one group become probabilities under the new maximum; returns exp(old maximum - new maximum).  Four chains
+/* Two keys' probabilities as the next product's operand, in the place of scores that have been read: a pair's words go
+ * to row key / 2. */
+static inline __attribute__((always_inline)) void store_pair(const KeyTile *tile, int64_t key, int group,
+                                                             HsF32x16 first, HsF32x16 second)
+{
+    if (tile->format == HS_PANEL_BF16_PAIRS) {
+        hs_group_store(tile->score, key / 2, group, hs_attention_pair(first, second));
+    } else {
+        hs_group_store(tile->score, key, group, first);
+        hs_group_store(tile->score, key + 1, group, second);
+    }
+}
+
+/* Scores of one group become probabilities under the new maximum; returns 2^(old maximum - new maximum).  Four chains
  * of maxima and sums hide the latency; they are joined in a fixed order. */
-static HsF32x16 softmax_group(const HsAttentionPlace *place, HsPanels score, int group, Softmax *softmax)
+static inline __attribute__((always_inline)) HsF32x16 softmax_group(const HsAttentionPlace *place, KeyTile tile,
+                                                                    int group, Softmax *softmax)
 {
     const int64_t first = group * HS_LANES;
     const int64_t visible = place->diagonal && place->keys > first + HS_LANES ? first + HS_LANES : place->keys;
     if (place->diagonal)
         for (int64_t key = first + 1; key < visible; key++)
-            hs_group_store(score, key, group,
-                           hs_group_hide(hs_group_load(score, key, group), (int)(key - first), -INFINITY));
+            hs_group_store(tile.score, key, group,
+                           hs_group_hide(hs_group_load(tile.score, key, group), (int)(key - first),
+                                         tile.factor < 0 ? INFINITY : -INFINITY));
 
     HsF32x16 best[4], sums[4];
     for (int chain = 0; chain < 4; chain++) {
-        best[chain] = softmax->maximum;
+        best[chain] = (HsF32x16){ 0 } - INFINITY;
         sums[chain] = (HsF32x16){ 0 };
     }
     int64_t key = 0;
     for (; key + 4 <= visible; key += 4)
 #pragma GCC unroll 4
         for (int chain = 0; chain < 4; chain++)
-            best[chain] = hs_simd_max(best[chain], hs_group_load(score, key + chain, group));
+            best[chain] = hs_simd_max(best[chain], hs_group_load(tile.score, key + chain, group) * tile.factor);
     for (; key < visible; key++)
-        best[0] = hs_simd_max(best[0], hs_group_load(score, key, group));
-    const HsF32x16 maximum = hs_simd_max(hs_simd_max(best[0], best[1]), hs_simd_max(best[2], best[3]));
+        best[0] = hs_simd_max(best[0], hs_group_load(tile.score, key, group) * tile.factor);
+    const HsF32x16 largest = hs_simd_max(hs_simd_max(best[0], best[1]), hs_simd_max(best[2], best[3]));
+    const HsF32x16 maximum = hs_simd_select(largest <= softmax->maximum + SLACK, softmax->maximum, largest);
 
     for (key = 0; key + 4 <= visible; key += 4)
-#pragma GCC unroll 4
-        for (int chain = 0; chain < 4; chain++)
-            sums[chain] += exponentiate(score, key + chain, group, maximum);
-    for (; key < visible; key++)
-        sums[0] += exponentiate(score, key, group, maximum);
-    const HsF32x16 shrink = hs_simd_exp(softmax->maximum - maximum);
+#pragma GCC unroll 2
+        for (int chain = 0; chain < 4; chain += 2) {
+            const HsF32x16 p = probability(&tile, key + chain, group, maximum, &sums[chain]);
+            const HsF32x16 next = probability(&tile, key + chain + 1, group, maximum, &sums[chain + 1]);
+            store_pair(&tile, key + chain, group, p, next);
+        }
+    for (; key < visible; key += 2) { /* an odd last key is paired with zeros */
+        const HsF32x16 p = probability(&tile, key, group, maximum, &sums[0]);
+        HsF32x16 next = { 0 };
+        if (key + 1 < visible)
+            next = probability(&tile, key + 1, group, maximum, &sums[1]);
+        store_pair(&tile, key, group, p, next);
+    }
+    const HsF32x16 shrink = hs_attention_exp2(softmax->maximum - maximum);
     softmax->total = softmax->total * shrink + ((sums[0] + sums[1]) + (sums[2] + sums[3]));
     softmax->maximum = maximum;
     return shrink;
 }
 
-/* Probabilities of kept pairs / (1 - p), of others 0; the total l has been taken before. */
-static void drop_tile(const HsAttentionArgs *args, const HsAttentionPlace *place, const Scratch *scratch)
+static void softmax_tile(const HsAttentionArgs *args, const HsAttentionPlace *place, HsPanelFormat format,
+                         const Scratch *scratch, Softmax *softmax)
 {
-    const HsDropoutTile tile = hs_attention_dropout_tile(&args->heads, &args->rng, args->dropout, place);
-    HS_ISA_NAME(hs_attention_dropout)(&tile, scratch->mask);
-    for (int64_t key = 0; key < place->keys; key++)
-        for (int group = hs_first_group(place->diagonal, key); group * HS_LANES < place->queries; group++)
-            hs_group_store(scratch->score, key, group,
-                           hs_group_load(scratch->score, key, group) * hs_group_load(scratch->mask, key, group));
+    KeyTile tile = { .format = format, .score = scratch->score, .factor = args->scale * HS_LOG2_E };
+    if (args->dropout > 0) {
+        const HsDropoutTile dropped = hs_attention_dropout_tile(&args->heads, &args->rng, args->dropout, place);
+        HS_ISA_NAME(hs_attention_dropout)(&dropped, scratch->mask);
+        tile.mask = &scratch->mask;
+    }
+    for (int group = 0; group * HS_LANES < place->queries; group++) {
+        const HsF32x16 shrink = softmax_group(place, tile, group, &softmax[group]);
+        const HsI32x16 same = hs_simd_equal(shrink, hs_simd_splat(1.0f));
+        const float others = hs_simd_sum(hs_simd_select(same, hs_simd_splat(0.0f), hs_simd_splat(1.0f)));
+        if (place->key == 0 || others == 0.0f) /* multiplying by 1 changes no bit */
+            continue;
+        for (int64_t d = 0; d < args->heads.head_dim; d++)
+            hs_group_store(scratch->sum, d, group, hs_group_load(scratch->sum, d, group) * shrink);
+    }
+}
+
+/* Keys and values up to the last that the query tile sees. */
+static void load_keys(const HsAttentionArgs *args, const HsAttentionPlace *place, Scratch *scratch)
+{
+    const HsHeads *heads = &args->heads;
+    const HsPanelFormat format = hs_panel_format(args->qkv.dtype);
+    const int64_t width = heads->head_dim, kv_head = place->head / (heads->heads / heads->kv_heads);
+    const int64_t head = place->sequence * heads->kv_heads + kv_head;
+    if (head != scratch->head)
+        scratch->loaded = 0;
+    scratch->head = head;
+    /* `loaded` is a multiple of the tile, or all there is. */
+    const int64_t first = scratch->loaded, count = place->query + place->queries - first;
+    if (count <= 0)
+        return;
+    scratch->loaded += count;
+    const int64_t row = place->sequence * heads->sequence_length + first;
+    const HsHeadRows keys = hs_head_rows(&args->qkv, row, count, hs_key_column(heads, kv_head), width);
+    const HsHeadRows values = hs_head_rows(&args->qkv, row, count, hs_value_column(heads, kv_head), width);
+    HS_ISA_NAME(hs_attention_load_plain)(&keys, format, scratch->key + first * hs_panel_depth(format, width));
+    HS_ISA_NAME(hs_attention_load_across)(&values, format, scratch->value + first / hs_panel_step(format) * width);
 }
 
 static void key_tile(const HsAttentionArgs *args, const HsAttentionPlace *place, const Scratch *scratch,
                      Softmax *softmax)
 {
-    const HsHeads *heads = &args->heads;
-    const int64_t width = heads->head_dim, row = place->sequence * heads->sequence_length + place->key;
-    const int64_t kv_head = place->head / (heads->heads / heads->kv_heads);
-    const HsHeadRows keys = hs_head_rows(&args->qkv, row, place->keys, hs_key_column(heads, kv_head), width);
-    const HsHeadRows values = hs_head_rows(&args->qkv, row, place->keys, hs_value_column(heads, kv_head), width);
-    hs_attention_load_plain(&keys, scratch->key);
-    hs_attention_load_plain(&values, scratch->value);
-
-    HS_ISA_NAME(hs_attention_scores)(place, scratch->key, scratch->query, width, scratch->score);
-    for (int group = 0; group * HS_LANES < place->queries; group++) {
-        const HsF32x16 shrink = softmax_group(place, scratch->score, group, &softmax[group]);
-        for (int64_t d = 0; d < width && place->key > 0; d++)
-            hs_group_store(scratch->sum, d, group, hs_group_load(scratch->sum, d, group) * shrink);
-    }
-    if (args->dropout > 0)
-        drop_tile(args, place, scratch);
-    HS_ISA_NAME(hs_attention_sums)(place, scratch->value, scratch->score, width, scratch->sum);
+    const HsPanelFormat format = hs_panel_format(args->qkv.dtype);
+    const int64_t width = args->heads.head_dim;
+    const float *keys = scratch->key + place->key * hs_panel_depth(format, width);
+    const float *values = scratch->value + place->key / hs_panel_step(format) * width;
+    HS_ISA_NAME(hs_attention_scores)(place, format, keys, scratch->query, width, scratch->score);
+    softmax_tile(args, place, format, scratch, softmax);
+    HS_ISA_NAME(hs_attention_sums)(place, format, values, scratch->score, width, scratch->sum);
 }
 
-static void query_tile(const HsAttentionArgs *args, HsAttentionPlace place, float *floats)
+static void query_tile(const HsAttentionArgs *args, HsAttentionPlace place, Scratch *scratch)
 {
     const HsHeads *heads = &args->heads;
     const int64_t width = heads->head_dim, row = place.sequence * heads->sequence_length + place.query;
-    const Scratch scratch = carve(args, floats);
     const HsHeadRows queries = hs_head_rows(&args->qkv, row, place.queries, place.head * width, width);
-    HS_ISA_NAME(hs_attention_load_columns)(&queries, args->scale, scratch.query);
+    HS_ISA_NAME(hs_attention_load_lanes)(&queries, hs_panel_format(args->qkv.dtype), scratch->query);
+    load_keys(args, &place, scratch);
+    const HsHeadRows out = hs_head_rows(&args->out, row, place.queries, place.head * width, width);
+    for (int64_t q = 0; q < place.queries; q++) /* there when they are written, many key tiles later */
+        hs_attention_ask(&out, q, true);
 
     Softmax softmax[HS_ATTENTION_GROUPS];
     for (int group = 0; group < HS_ATTENTION_GROUPS; group++)
@@ -136,18 +207,18 @@ static void query_tile(const HsAttentionArgs *args, HsAttentionPlace place, floa
     for (place.key = 0; place.key <= place.query; place.key += HS_ATTENTION_TILE) {
         place.diagonal = place.key == place.query;
         place.keys = place.diagonal ? place.queries : HS_ATTENTION_TILE;
-        key_tile(args, &place, &scratch, softmax);
+        key_tile(args, &place, scratch, softmax);
     }
 
     HsF32x16 inverse[HS_ATTENTION_GROUPS];
     for (int group = 0; group < HS_ATTENTION_GROUPS; group++)
         inverse[group] = 1.0f / softmax[group].total;
-    const HsHeadRows out = hs_head_rows(&args->out, row, place.queries, place.head * width, width);
-    HS_ISA_NAME(hs_attention_store_columns)(scratch.sum, inverse, &out);
+    HS_ISA_NAME(hs_attention_store_columns)(scratch->sum, inverse, &out);
     float *lse = args->lse.data;
     for (int64_t q = 0; q < place.queries; q++) {
         const Softmax *group = &softmax[q / HS_LANES];
-        lse[(row + q) * heads->heads + place.head] = group->maximum[q % HS_LANES] + logf(group->total[q % HS_LANES]);
+        lse[(row + q) * heads->heads + place.head] =
+            group->maximum[q % HS_LANES] * HS_LN_2 + logf(group->total[q % HS_LANES]);
     }
 }
 
@@ -157,20 +228,28 @@ HsStatus HS_ISA_NAME(hs_cpu_attention_forward)(HsContext *context, const HsAtten
     HS_TRY(hs_attention_refuse_f64("attention_forward", tensors, 3));
     const HsHeads *heads = &args->heads;
     const int64_t tiles = hs_cpu_block_count(heads->sequence_length, HS_ATTENTION_TILE);
-    const int64_t per_tile = heads->batch * heads->heads, tasks = tiles * per_tile;
+    const int64_t tasks = tiles * heads->batch * heads->heads;
     const size_t slot = hs_cpu_align((size_t)scratch_floats(args) * sizeof(float));
     unsigned char *workspace = context->workspace;
+    /* Where heads are many, a thread takes a whole one, and loads its keys for itself alone. */
+    const int threads = hs_cpu_threads(context, tasks);
+    const int chunk = tasks / tiles >= 8 * threads ? (int)tiles : 1;
 
-    /* The last tiles see the most keys: long tasks first, so that threads finish together. */
-#pragma omp parallel for num_threads(hs_cpu_threads(context, tasks)) schedule(dynamic, 1)
-    for (int64_t task = 0; task < tasks; task++) {
-        const int64_t query = (tiles - 1 - task / per_tile) * HS_ATTENTION_TILE;
-        const int64_t left = heads->sequence_length - query;
-        const HsAttentionPlace place = { .sequence = task % per_tile / heads->heads,
-                                         .head = task % heads->heads,
-                                         .query = query,
-                                         .queries = left < HS_ATTENTION_TILE ? left : HS_ATTENTION_TILE };
-        query_tile(args, place, (float *)(workspace + (size_t)omp_get_thread_num() * slot));
+    /* The last tiles see the most keys: within a head long tasks first, so that threads finish together.  Heads one
+     * after the other, so that tasks find their keys and values in a cache. */
+#pragma omp parallel num_threads(threads)
+    {
+        Scratch scratch = carve(args, (float *)(workspace + (size_t)omp_get_thread_num() * slot));
+#pragma omp for schedule(dynamic, chunk)
+        for (int64_t task = 0; task < tasks; task++) {
+            const int64_t query = (tiles - 1 - task % tiles) * HS_ATTENTION_TILE, head = task / tiles;
+            const int64_t left = heads->sequence_length - query;
+            const HsAttentionPlace place = { .sequence = head / heads->heads,
+                                             .head = head % heads->heads,
+                                             .query = query,
+                                             .queries = left < HS_ATTENTION_TILE ? left : HS_ATTENTION_TILE };
+            query_tile(args, place, &scratch);
+        }
     }
     return HS_OK;
 }

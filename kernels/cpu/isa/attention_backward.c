@@ -1,25 +1,31 @@
 /* SPDX-License-Identifier: MIT
  *
- * Attention backward by tiles (Dao 2023, algorithm 2).  With P = exp(S - lse), mask factors F and lanes over queries:
- *     delta = rowsum(dO * O)         dP^T = V dO^T            dS = P * (F dP - delta)
- *     dV += (F P)^T dO               dK += dS^T (scale Q)     dQ^T += K^T dS^T, times scale at the end
- * Five products, nothing computed twice.  One task owns one key/value head of one sequence: its dK and dV stay in the
- * thread's scratch while it walks the query heads of the group and their tiles in order, so no two threads ever add
- * into one element and no atomics are needed.
+ * Attention backward by tiles (Dao 2023, algorithm 2).  With P = exp(scale S - lse), mask factors F, lanes over
+ * queries: delta = rowsum(dO * O)         dP^T = V dO^T            dS = P * (F dP - delta) dV += (F P)^T dO dK += dS^T
+ * Q             dQ^T += K^T dS^T, both times scale at the end Five products, nothing computed twice.  One task owns one
+ * key/value head of one sequence: its dK and dV stay in the thread's scratch while it walks the query heads of the
+ * group and their tiles in order, so no two threads ever add into one element and no atomics are needed.
  */
 #include "kernels/cpu/isa/attention_tile.h"
 
 #include <math.h>
 #include <omp.h>
 
-/* One thread's scratch.  Columns have a lane per query ([D][64]), rows are row-major ([64][D], or [T][D]). */
+/* One thread's scratch.  Columns have a lane per query ([D][64]), rows are row-major ([64][D], or [T][D]), squares have
+ * a lane per query too ([64][64]).  P and dS are operands twice: with queries as the depth, and dS with keys. */
 typedef struct Scratch {
     HsPanels query_columns, dout_columns, dquery;
     HsPanels query_rows, dout_rows;
     HsPanels score, dscore, mask;
+    HsPanels weight, dweight; /* rows of bf16 [key][query], where these are the format */
     HsPanels dkey, dvalue;
-    float *key, *value;
+    float *key, *key_across, *value; /* [T][D] of the task's head, in words for the products */
 } Scratch;
+
+static HsPanelFormat format_of(const HsAttentionBackwardArgs *args)
+{
+    return args->dout.dtype == args->qkv.dtype ? hs_panel_format(args->qkv.dtype) : HS_PANEL_F32;
+}
 
 /* Cut the scratch; with NULL only the size is of interest.  Returns the floats used. */
 static int64_t carve(const HsAttentionBackwardArgs *args, float *floats, Scratch *scratch)
@@ -34,6 +40,7 @@ static int64_t carve(const HsAttentionBackwardArgs *args, float *floats, Scratch
         { &scratch->dquery, width, TILE },        { &scratch->query_rows, TILE, width },
         { &scratch->dout_rows, TILE, width },     { &scratch->score, TILE, TILE },
         { &scratch->dscore, TILE, TILE },         { &scratch->mask, TILE, TILE },
+        { &scratch->weight, TILE / 2, TILE },     { &scratch->dweight, TILE / 2, TILE },
         { &scratch->dkey, length, width },        { &scratch->dvalue, length, width },
     };
     int64_t used = 0;
@@ -41,9 +48,11 @@ static int64_t carve(const HsAttentionBackwardArgs *args, float *floats, Scratch
         *rows[i].panels = hs_panels(floats ? floats + used : NULL, rows[i].rows);
         used += hs_panels_floats(rows[i].rows, rows[i].columns);
     }
+    const int64_t keys = hs_cpu_block_count(length * width, HS_LANES) * HS_LANES;
     scratch->key = floats ? floats + used : NULL;
-    scratch->value = floats ? floats + used + TILE * width : NULL;
-    return used + 2 * TILE * width;
+    scratch->value = floats ? floats + used + keys : NULL;
+    scratch->key_across = floats ? floats + used + 2 * keys : NULL;
+    return used + 3 * keys;
 }
 
 static size_t slot_bytes(const HsAttentionBackwardArgs *args)
@@ -59,7 +68,7 @@ size_t HS_ISA_NAME(hs_cpu_attention_backward_workspace)(const HsContext *context
 
 /* What a query tile brings to every key tile, lanes over its queries. */
 typedef struct QueryState {
-    HsF32x16 lse[HS_ATTENTION_GROUPS], delta[HS_ATTENTION_GROUPS];
+    HsF32x16 exponent[HS_ATTENTION_GROUPS], delta[HS_ATTENTION_GROUPS]; /* lse in units of base 2 */
 } QueryState;
 
 static void load_queries(const HsAttentionBackwardArgs *args, const HsAttentionPlace *place, const Scratch *scratch,
@@ -70,65 +79,139 @@ static void load_queries(const HsAttentionBackwardArgs *args, const HsAttentionP
     const HsHeadRows queries = hs_head_rows(&args->qkv, row, place->queries, place->head * width, width);
     const HsHeadRows douts = hs_head_rows(&args->dout, row, place->queries, place->head * width, width);
     const HsHeadRows outs = hs_head_rows(&args->out, row, place->queries, place->head * width, width);
-    HS_ISA_NAME(hs_attention_load_columns)(&queries, args->scale, scratch->query_columns);
-    HS_ISA_NAME(hs_attention_load_rows)(&queries, args->scale, scratch->query_rows);
-    HS_ISA_NAME(hs_attention_load_columns)(&douts, 1.0f, scratch->dout_columns);
-    HS_ISA_NAME(hs_attention_load_rows)(&douts, 1.0f, scratch->dout_rows);
-    HS_ISA_NAME(hs_attention_load_columns)(&outs, 1.0f, scratch->dquery); /* only until the first key tile */
+    const HsPanelFormat format = format_of(args);
+    HS_ISA_NAME(hs_attention_load_lanes)(&queries, format, scratch->query_columns);
+    HS_ISA_NAME(hs_attention_load_rows)(&queries, format, scratch->query_rows);
+    HS_ISA_NAME(hs_attention_load_lanes)(&douts, format, scratch->dout_columns);
+    HS_ISA_NAME(hs_attention_load_rows)(&douts, format, scratch->dout_rows);
 
     const float *lse = args->lse.data;
-    for (int group = 0; group * HS_LANES < place->queries; group++) {
-        /* Lanes past the last query have q = dO = 0: with any finite lse they add nothing anywhere. */
-        state->lse[group] = state->delta[group] = (HsF32x16){ 0 };
-        for (int lane = 0; lane < HS_LANES && group * HS_LANES + lane < place->queries; lane++)
-            state->lse[group][lane] = lse[(row + group * HS_LANES + lane) * heads->heads + place->head];
-        for (int64_t d = 0; d < width; d++)
-            state->delta[group] +=
-                hs_group_load(scratch->dout_columns, d, group) * hs_group_load(scratch->dquery, d, group);
+    for (int group = 0; group < HS_ATTENTION_GROUPS; group++) /* past the last query q = dO = 0, which add nothing */
+        state->exponent[group] = state->delta[group] = (HsF32x16){ 0 };
+    for (int64_t q = 0; q < place->queries; q++) {
+        HsF32x16 sum = { 0 };
+        for (int64_t d = 0; d < width; d += HS_LANES)
+            sum += hs_simd_load_part(douts.dtype, hs_head_row(&douts, q), d, width - d) *
+                   hs_simd_load_part(outs.dtype, hs_head_row(&outs, q), d, width - d);
+        state->delta[q / HS_LANES][q % HS_LANES] = hs_simd_sum(sum);
+        state->exponent[q / HS_LANES][q % HS_LANES] = lse[(row + q) * heads->heads + place->head] * HS_LOG2_E;
     }
 }
 
-/* score: S^T -> (F P)^T;  dscore: dP^T -> dS^T */
+/* While the key tiles are at work: the next query tile's rows. */
+static void ask_for_next(const HsAttentionBackwardArgs *args, const HsAttentionPlace *place)
+{
+    const HsHeads *heads = &args->heads;
+    const int64_t left = heads->sequence_length - place->query - place->queries;
+    const int64_t row = place->sequence * heads->sequence_length + place->query + place->queries;
+    const int64_t count = left < HS_ATTENTION_TILE ? left : HS_ATTENTION_TILE, column = place->head * heads->head_dim;
+    const HsTensor *const tensors[] = { &args->qkv, &args->dout, &args->out };
+    for (int i = 0; i < 3; i++) {
+        const HsHeadRows rows = hs_head_rows(tensors[i], row, count, column, heads->head_dim);
+        for (int64_t q = 0; q < count; q++)
+            hs_attention_ask(&rows, q, false);
+    }
+}
+
+/* F P and dS of one key for one group of queries. */
+typedef struct KeyGradient {
+    HsF32x16 weight, dscore;
+} KeyGradient;
+
+/* What the group's keys have in common: local, so that stores through other pointers leave it in registers. */
+typedef struct GroupState {
+    HsPanels score, dscore, mask;
+    bool dropout, diagonal;
+    int group;
+    float factor; /* scale log2 e */
+    HsF32x16 exponent, delta;
+} GroupState;
+
+static inline __attribute__((always_inline)) KeyGradient gradient_of(GroupState state, int64_t key)
+{
+    HsF32x16 p = hs_attention_exp2(hs_group_load(state.score, key, state.group) * state.factor - state.exponent);
+    if (state.diagonal && key / HS_LANES == state.group)
+        p = hs_group_hide(p, (int)(key % HS_LANES), 0.0f);
+    HsF32x16 dp = hs_group_load(state.dscore, key, state.group), kept = p;
+    if (state.dropout) {
+        const HsF32x16 factor = hs_group_load(state.mask, key, state.group);
+        kept *= factor;
+        dp *= factor;
+    }
+    return (KeyGradient){ kept, p * (dp - state.delta) };
+}
+
+/* Words of pairs of queries: sixteen bf16 of one key's row. */
+static inline __attribute__((always_inline)) void store_halves(HsPanels out, int64_t key, int group, HsF32x16 value)
+{
+    const HsU16x16 halves = hs_attention_halves(value);
+    memcpy((unsigned char *)(out.data + key * (HS_TILE_COLUMNS / 2)) + group * (int)sizeof halves, &halves,
+           sizeof halves);
+}
+
+/* score: S^T -> (F P)^T;  dscore: dP^T -> dS^T.  As pairs of bf16, dS^T is paired by keys in its place, by queries in
+ * dweight; (F P)^T by queries in weight. */
 static void differentiate(const HsAttentionBackwardArgs *args, const HsAttentionPlace *place, const Scratch *scratch,
                           const QueryState *state)
 {
-    for (int64_t key = 0; key < place->keys; key++) {
-        for (int group = hs_first_group(place->diagonal, key); group * HS_LANES < place->queries; group++) {
-            HsF32x16 p = hs_simd_exp(hs_group_load(scratch->score, key, group) - state->lse[group]);
-            if (place->diagonal && key / HS_LANES == group)
-                p = hs_group_hide(p, (int)(key % HS_LANES), 0.0f);
-            HsF32x16 dp = hs_group_load(scratch->dscore, key, group), kept = p;
-            if (args->dropout > 0) {
-                const HsF32x16 factor = hs_group_load(scratch->mask, key, group);
-                kept *= factor;
-                dp *= factor;
+    const HsPanelFormat format = format_of(args);
+    const HsPanels score = scratch->score, dscore = scratch->dscore;
+    const HsPanels weight = scratch->weight, dweight = scratch->dweight;
+    for (int group = 0; group * HS_LANES < place->queries; group++) {
+        const GroupState common = { .score = score,
+                                    .dscore = dscore,
+                                    .mask = scratch->mask,
+                                    .dropout = args->dropout > 0,
+                                    .diagonal = place->diagonal,
+                                    .group = group,
+                                    .factor = args->scale * HS_LOG2_E,
+                                    .exponent = state->exponent[group],
+                                    .delta = state->delta[group] };
+        const int64_t seen = place->diagonal ? (int64_t)(group + 1) * HS_LANES : place->keys;
+        const int64_t visible = seen < place->keys ? seen : place->keys;
+        for (int64_t key = 0; key < visible; key += 2) {
+            const KeyGradient first = gradient_of(common, key);
+            KeyGradient second = { { 0 }, { 0 } }; /* pairs an odd last key */
+            if (key + 1 < visible)
+                second = gradient_of(common, key + 1);
+            if (format == HS_PANEL_BF16_PAIRS) {
+                hs_group_store(dscore, key / 2, group, hs_attention_pair(first.dscore, second.dscore));
+                store_halves(weight, key, group, first.weight);
+                store_halves(weight, key + 1, group, second.weight);
+                store_halves(dweight, key, group, first.dscore);
+                store_halves(dweight, key + 1, group, second.dscore);
+            } else {
+                hs_group_store(score, key, group, first.weight);
+                hs_group_store(score, key + 1, group, second.weight);
+                hs_group_store(dscore, key, group, first.dscore);
+                hs_group_store(dscore, key + 1, group, second.dscore);
             }
-            hs_group_store(scratch->score, key, group, kept);
-            hs_group_store(scratch->dscore, key, group, p * (dp - state->delta[group]));
         }
     }
 }
 
 /* out [key][d] += weights [key][query] rows [query][d]; `first`: overwrite.  Keys of the diagonal skip the whole groups
  * of queries before them; the weights' panels are visited one after the other. */
-static void add_to_keys(const HsAttentionPlace *place, HsPanels weights, HsPanels rows, int64_t width, bool first,
-                        HsPanels out)
+static void add_to_keys(const HsAttentionPlace *place, HsPanelFormat format, HsPanels weights, HsPanels rows,
+                        int64_t width, bool first, HsPanels out)
 {
-    const int64_t step = place->diagonal ? HS_LANES : place->keys;
+    const int64_t step = place->diagonal ? HS_LANES : place->keys, word = hs_panel_step(format);
+    const int64_t row_words = HS_TILE_COLUMNS / word;
     for (int64_t key = 0; key < place->keys; key += step) {
         const int64_t start = place->diagonal ? key : 0;
         int64_t count;
         for (int64_t query = start; query < place->queries; query += count) {
             const int64_t column = query % HS_TILE_COLUMNS, left = place->queries - query;
             count = left < HS_TILE_COLUMNS - column ? left : HS_TILE_COLUMNS - column;
-            const HsTileProduct product = { .a = weights.data + query / HS_TILE_COLUMNS * weights.stride +
-                                                 key * HS_TILE_COLUMNS + column,
-                                            .a_row = HS_TILE_COLUMNS,
+            const HsTileProduct product = { .format = format,
+                                            .a = weights.data + query / HS_TILE_COLUMNS * weights.stride +
+                                                 key * row_words + column / word,
+                                            .a_row = row_words,
                                             .a_step = 1,
-                                            .b = hs_panels_from(rows, query),
+                                            .b = hs_panels_from(rows, query / word),
                                             .out = hs_panels_from(out, place->key + key),
                                             .rows = place->keys - key < step ? place->keys - key : step,
-                                            .depth = count,
+                                            .depth = hs_panel_depth(format, count),
                                             .begin = 0,
                                             .end = width,
                                             .resume = !first || query > start };
@@ -141,15 +224,15 @@ static void key_tile(const HsAttentionBackwardArgs *args, const HsAttentionPlace
                      const QueryState *state)
 {
     const HsHeads *heads = &args->heads;
-    const int64_t width = heads->head_dim, row = place->sequence * heads->sequence_length + place->key;
-    const int64_t group = heads->heads / heads->kv_heads, kv_head = place->head / group;
-    const HsHeadRows keys = hs_head_rows(&args->qkv, row, place->keys, hs_key_column(heads, kv_head), width);
-    const HsHeadRows values = hs_head_rows(&args->qkv, row, place->keys, hs_value_column(heads, kv_head), width);
-    hs_attention_load_plain(&keys, scratch->key);
-    hs_attention_load_plain(&values, scratch->value);
-
-    HS_ISA_NAME(hs_attention_scores)(place, scratch->key, scratch->query_columns, width, scratch->score);
-    HS_ISA_NAME(hs_attention_scores)(place, scratch->value, scratch->dout_columns, width, scratch->dscore);
+    const HsPanelFormat format = format_of(args);
+    const bool pairs = format == HS_PANEL_BF16_PAIRS;
+    const int64_t width = heads->head_dim, group = heads->heads / heads->kv_heads;
+    const int64_t plain = place->key * hs_panel_depth(format, width);
+    const float *across = pairs ? scratch->key_across + place->key / 2 * width : scratch->key + plain;
+    HS_ISA_NAME(hs_attention_scores)
+    (place, format, scratch->key + plain, scratch->query_columns, width, scratch->score);
+    HS_ISA_NAME(hs_attention_scores)
+    (place, format, scratch->value + plain, scratch->dout_columns, width, scratch->dscore);
     if (args->dropout > 0) {
         const HsDropoutTile tile = hs_attention_dropout_tile(heads, &args->rng, args->dropout, place);
         HS_ISA_NAME(hs_attention_dropout)(&tile, scratch->mask);
@@ -157,9 +240,24 @@ static void key_tile(const HsAttentionBackwardArgs *args, const HsAttentionPlace
     differentiate(args, place, scratch, state);
     /* A key tile is first met on the diagonal of the group's first head. */
     const bool first = place->diagonal && place->head % group == 0;
-    add_to_keys(place, scratch->score, scratch->dout_rows, width, first, scratch->dvalue);
-    add_to_keys(place, scratch->dscore, scratch->query_rows, width, first, scratch->dkey);
-    HS_ISA_NAME(hs_attention_sums)(place, scratch->key, scratch->dscore, width, scratch->dquery);
+    const HsPanels weights = pairs ? scratch->weight : scratch->score;
+    const HsPanels dweights = pairs ? scratch->dweight : scratch->dscore;
+    add_to_keys(place, format, weights, scratch->dout_rows, width, first, scratch->dvalue);
+    add_to_keys(place, format, dweights, scratch->query_rows, width, first, scratch->dkey);
+    HS_ISA_NAME(hs_attention_sums)(place, format, across, scratch->dscore, width, scratch->dquery);
+}
+
+static void load_keys(const HsAttentionBackwardArgs *args, int64_t sequence, int64_t kv_head, const Scratch *scratch)
+{
+    const HsHeads *heads = &args->heads;
+    const HsPanelFormat format = format_of(args);
+    const int64_t width = heads->head_dim, length = heads->sequence_length, row = sequence * length;
+    const HsHeadRows keys = hs_head_rows(&args->qkv, row, length, hs_key_column(heads, kv_head), width);
+    const HsHeadRows values = hs_head_rows(&args->qkv, row, length, hs_value_column(heads, kv_head), width);
+    HS_ISA_NAME(hs_attention_load_plain)(&keys, format, scratch->key);
+    HS_ISA_NAME(hs_attention_load_plain)(&values, format, scratch->value);
+    if (format == HS_PANEL_BF16_PAIRS)
+        HS_ISA_NAME(hs_attention_load_across)(&keys, format, scratch->key_across);
 }
 
 static void query_head(const HsAttentionBackwardArgs *args, int64_t sequence, int64_t head, const Scratch *scratch)
@@ -172,6 +270,7 @@ static void query_head(const HsAttentionBackwardArgs *args, int64_t sequence, in
         place.queries = left < HS_ATTENTION_TILE ? left : HS_ATTENTION_TILE;
         QueryState state;
         load_queries(args, &place, scratch, &state);
+        ask_for_next(args, &place);
         for (place.key = 0; place.key <= place.query; place.key += HS_ATTENTION_TILE) {
             place.diagonal = place.key == place.query;
             place.keys = place.diagonal ? place.queries : HS_ATTENTION_TILE;
@@ -201,14 +300,15 @@ HsStatus HS_ISA_NAME(hs_cpu_attention_backward)(HsContext *context, const HsAtte
         const int64_t sequence = task / heads->kv_heads, kv_head = task % heads->kv_heads;
         Scratch scratch;
         carve(args, (float *)(workspace + (size_t)omp_get_thread_num() * slot), &scratch);
+        load_keys(args, sequence, kv_head, &scratch);
         for (int64_t head = kv_head * group; head < (kv_head + 1) * group; head++)
             query_head(args, sequence, head, &scratch);
         const HsHeadRows dkeys =
             hs_head_rows(&args->dqkv, sequence * length, length, hs_key_column(heads, kv_head), width);
         const HsHeadRows dvalues =
             hs_head_rows(&args->dqkv, sequence * length, length, hs_value_column(heads, kv_head), width);
-        HS_ISA_NAME(hs_attention_store_rows)(scratch.dkey, &dkeys);
-        HS_ISA_NAME(hs_attention_store_rows)(scratch.dvalue, &dvalues);
+        HS_ISA_NAME(hs_attention_store_rows)(scratch.dkey, args->scale, &dkeys);
+        HS_ISA_NAME(hs_attention_store_rows)(scratch.dvalue, 1.0f, &dvalues);
     }
     return HS_OK;
 }

@@ -4,6 +4,7 @@
  * rows of heads into lanes and back, and dropout's factors.
  */
 #include "kernels/cpu/isa/attention_tile.h"
+#include "kernels/cpu/simd_random.h"
 
 void HS_ISA_NAME(hs_attention_multiply)(const HsTileProduct *product)
 {
@@ -24,41 +25,45 @@ void HS_ISA_NAME(hs_attention_multiply)(const HsTileProduct *product)
                                   .b = (const uint32_t *)b,
                                   .out = out + row * HS_TILE_COLUMNS,
                                   .resume = product->resume };
-            HS_ISA_NAME(hs_tile_kernel)(HS_PANEL_F32, (int)rows, vectors)(&tile);
+            HS_ISA_NAME(hs_tile_kernel)(product->format, (int)rows, vectors)(&tile);
         }
     }
 }
 
-void HS_ISA_NAME(hs_attention_scores)(const HsAttentionPlace *place, const float *rows, HsPanels columns, int64_t width,
-                                      HsPanels out)
+void HS_ISA_NAME(hs_attention_scores)(const HsAttentionPlace *place, HsPanelFormat format, const float *rows,
+                                      HsPanels columns, int64_t width, HsPanels out)
 {
-    const int64_t step = place->diagonal ? HS_LANES : place->keys;
+    const int64_t step = place->diagonal ? HS_LANES : place->keys, words = hs_panel_depth(format, width);
     for (int64_t key = 0; key < place->keys; key += step) {
-        const HsTileProduct product = { .a = rows + key * width,
-                                        .a_row = width,
+        const HsTileProduct product = { .format = format,
+                                        .a = rows + key * words,
+                                        .a_row = words,
                                         .a_step = 1,
                                         .b = columns,
                                         .out = hs_panels_from(out, key),
                                         .rows = place->keys - key < step ? place->keys - key : step,
-                                        .depth = width,
+                                        .depth = words,
                                         .begin = place->diagonal ? key : 0,
                                         .end = place->queries };
         HS_ISA_NAME(hs_attention_multiply)(&product);
     }
 }
 
-void HS_ISA_NAME(hs_attention_sums)(const HsAttentionPlace *place, const float *rows, HsPanels weights, int64_t width,
-                                    HsPanels out)
+void HS_ISA_NAME(hs_attention_sums)(const HsAttentionPlace *place, HsPanelFormat format, const float *rows,
+                                    HsPanels weights, int64_t width, HsPanels out)
 {
     const int64_t step = place->diagonal ? HS_LANES : place->keys;
     for (int64_t key = 0; key < place->keys; key += step) {
-        const HsTileProduct product = { .a = rows + key * width,
+        const int64_t word = key / hs_panel_step(format); /* steps of the diagonal are even */
+        const HsTileProduct product = { .format = format,
+                                        .a = rows + word * width,
                                         .a_row = 1,
                                         .a_step = width,
-                                        .b = hs_panels_from(weights, key),
+                                        .b = hs_panels_from(weights, word),
                                         .out = out,
                                         .rows = width,
-                                        .depth = place->keys - key < step ? place->keys - key : step,
+                                        .depth =
+                                            hs_panel_depth(format, place->keys - key < step ? place->keys - key : step),
                                         .begin = place->diagonal ? key : 0,
                                         .end = place->queries,
                                         .resume = place->key + key > 0 };
@@ -96,31 +101,92 @@ static inline __attribute__((always_inline)) void transpose(HsF32x16 rows[HS_LAN
     EXCHANGE(1)
 }
 
-void HS_ISA_NAME(hs_attention_load_rows)(const HsHeadRows *rows, float factor, HsPanels out)
+/* Successive rows lie too far apart for the processor to look ahead by itself. */
+enum { ROWS_AHEAD = 16 };
+
+/* Sixteen words of a row from word `word` on, zeros behind its end. */
+static inline HsF32x16 row_words(const HsHeadRows *rows, HsPanelFormat format, int64_t row, int64_t word)
 {
-    for (int64_t row = 0; row < rows->count; row++) {
-        const void *from = hs_head_row(rows, row);
-        for (int64_t column = 0; column < rows->width; column += HS_LANES)
-            hs_group_store(out, row, (int)(column / HS_LANES),
-                           hs_simd_load_part(rows->dtype, from, column, rows->width - column) * factor);
+    if (row >= rows->count)
+        return (HsF32x16){ 0 };
+    const void *from = hs_head_row(rows, row);
+    if (format == HS_PANEL_F32)
+        return hs_simd_load_part(rows->dtype, from, word, rows->width - word);
+    HsF32x16 words = { 0 };
+    const uint16_t *halves = (const uint16_t *)from + 2 * word;
+    const int64_t left = rows->width - 2 * word;
+    if (left >= 2 * HS_LANES)
+        memcpy(&words, halves, sizeof words);
+    else
+        memcpy(&words, halves, (size_t)left * sizeof *halves);
+    return words;
+}
+
+/* Sixteen words of a pair of rows from column `column` on (or of one row), zeros behind its end. */
+static inline HsF32x16 pair_words(const HsHeadRows *rows, HsPanelFormat format, int64_t pair, int64_t column)
+{
+    if (format == HS_PANEL_F32)
+        return row_words(rows, format, pair, column);
+    const int64_t left = rows->width - column;
+    HsU16x16 lower = { 0 }, upper = { 0 };
+    const uint16_t *first = (const uint16_t *)hs_head_row(rows, 2 * pair) + column;
+    const uint16_t *second =
+        2 * pair + 1 < rows->count ? (const uint16_t *)hs_head_row(rows, 2 * pair + 1) + column : NULL;
+    const size_t bytes = left >= HS_LANES ? sizeof lower : (size_t)left * sizeof *first;
+    if (bytes == sizeof lower && second) {
+        memcpy(&lower, first, sizeof lower);
+        memcpy(&upper, second, sizeof upper);
+    } else {
+        memcpy(&lower, first, bytes);
+        if (second)
+            memcpy(&upper, second, bytes);
+    }
+    return (HsF32x16)(__builtin_convertvector(lower, HsU32x16) | __builtin_convertvector(upper, HsU32x16) << 16);
+}
+
+void HS_ISA_NAME(hs_attention_load_lanes)(const HsHeadRows *rows, HsPanelFormat format, HsPanels out)
+{
+    const int64_t words = hs_panel_depth(format, rows->width);
+    for (int group = 0; group * HS_LANES < rows->count; group++) {
+        for (int64_t word = 0; word < words; word += HS_LANES) {
+            HsF32x16 block[HS_LANES];
+            for (int lane = 0; lane < HS_LANES && word == 0; lane++)
+                hs_attention_ask(rows, (group + 1) * HS_LANES + lane, false);
+            for (int lane = 0; lane < HS_LANES; lane++)
+                block[lane] = row_words(rows, format, group * HS_LANES + lane, word);
+            transpose(block);
+            for (int lane = 0; lane < HS_LANES && word + lane < words; lane++)
+                hs_group_store(out, word + lane, group, block[lane]);
+        }
     }
 }
 
-void HS_ISA_NAME(hs_attention_load_columns)(const HsHeadRows *rows, float factor, HsPanels out)
+void HS_ISA_NAME(hs_attention_load_rows)(const HsHeadRows *rows, HsPanelFormat format, HsPanels out)
 {
-    for (int group = 0; group * HS_LANES < rows->count; group++) {
-        for (int64_t column = 0; column < rows->width; column += HS_LANES) {
-            HsF32x16 block[HS_LANES];
-            for (int lane = 0; lane < HS_LANES; lane++) {
-                const int64_t row = group * HS_LANES + lane;
-                block[lane] = row < rows->count
-                                  ? hs_simd_load_part(rows->dtype, hs_head_row(rows, row), column, rows->width - column)
-                                  : (HsF32x16){ 0 };
-            }
-            transpose(block);
-            for (int lane = 0; lane < HS_LANES && column + lane < rows->width; lane++)
-                hs_group_store(out, column + lane, group, block[lane] * factor);
-        }
+    for (int64_t pair = 0; pair < hs_panel_depth(format, rows->count); pair++)
+        for (int64_t column = 0; column < rows->width; column += HS_LANES)
+            hs_group_store(out, pair, (int)(column / HS_LANES), pair_words(rows, format, pair, column));
+}
+
+void HS_ISA_NAME(hs_attention_load_plain)(const HsHeadRows *rows, HsPanelFormat format, float *out)
+{
+    const int64_t words = hs_panel_depth(format, rows->width);
+    for (int64_t row = 0; row < rows->count; row++) {
+        hs_attention_ask(rows, row + ROWS_AHEAD, false);
+        for (int64_t word = 0; word < words; word += HS_LANES)
+            hs_simd_store_part(HS_F32, out, row * words + word, row_words(rows, format, row, word), words - word);
+    }
+}
+
+void HS_ISA_NAME(hs_attention_load_across)(const HsHeadRows *rows, HsPanelFormat format, float *out)
+{
+    const int64_t width = rows->width, step = hs_panel_step(format);
+    for (int64_t pair = 0; pair < hs_panel_depth(format, rows->count); pair++) {
+        for (int64_t row = pair * step; row < (pair + 1) * step; row++)
+            hs_attention_ask(rows, row + ROWS_AHEAD, false);
+        for (int64_t column = 0; column < width; column += HS_LANES)
+            hs_simd_store_part(HS_F32, out, pair * width + column, pair_words(rows, format, pair, column),
+                               width - column);
     }
 }
 
@@ -141,42 +207,29 @@ void HS_ISA_NAME(hs_attention_store_columns)(HsPanels in, const HsF32x16 factors
     }
 }
 
-void HS_ISA_NAME(hs_attention_store_rows)(HsPanels in, const HsHeadRows *rows)
+void HS_ISA_NAME(hs_attention_store_rows)(HsPanels in, float factor, const HsHeadRows *rows)
 {
     for (int64_t row = 0; row < rows->count; row++) {
         void *to = hs_head_row(rows, row);
         for (int64_t column = 0; column < rows->width; column += HS_LANES)
-            hs_simd_store_part(rows->dtype, to, column, hs_group_load(in, row, (int)(column / HS_LANES)),
+            hs_simd_store_part(rows->dtype, to, column, hs_group_load(in, row, (int)(column / HS_LANES)) * factor,
                                rows->width - column);
     }
 }
 
-/* The draws that hold the element (query, key) of each query of a group; the lanes' draws are not successive, so this
- * is hs_rng_draw lane by lane (kernels/base/rng.c). */
+/* The draws that hold the element (query, key) of each query of a group, which are not successive. */
 static void draw_words(const HsDropoutTile *tile, int group, int64_t key, uint32_t words[4][HS_LANES])
 {
-    for (int lane = 0; lane < HS_LANES; lane++) {
-        const int64_t query = group * HS_LANES + lane;
-        const uint64_t draw = (uint64_t)(tile->first + query * tile->query_stride + key) / 4;
-        words[0][lane] = (uint32_t)draw;
-        words[1][lane] = (uint32_t)(draw >> 32);
-        words[2][lane] = tile->rng->site;
-        words[3][lane] = hs_rng_step(tile->rng);
-    }
-    uint32_t key0 = (uint32_t)tile->rng->seed, key1 = (uint32_t)(tile->rng->seed >> 32);
-    for (int round = 0; round < 10; round++) {
-        for (int lane = 0; lane < HS_LANES; lane++) {
-            const uint64_t product0 = (uint64_t)0xD2511F53u * words[0][lane];
-            const uint64_t product1 = (uint64_t)0xCD9E8D57u * words[2][lane];
-            const uint32_t next0 = (uint32_t)(product1 >> 32) ^ words[1][lane] ^ key0;
-            const uint32_t next2 = (uint32_t)(product0 >> 32) ^ words[3][lane] ^ key1;
-            words[0][lane] = next0;
-            words[1][lane] = (uint32_t)product1;
-            words[2][lane] = next2;
-            words[3][lane] = (uint32_t)product0;
+    for (int first = 0; first < HS_LANES; first += HS_DRAW_LANES) {
+        HsDrawLanes draws, drawn[4];
+        for (int lane = 0; lane < HS_DRAW_LANES; lane++) {
+            const int64_t query = group * HS_LANES + first + lane;
+            draws[lane] = (uint64_t)(tile->first + query * tile->query_stride + key) / 4;
         }
-        key0 += 0x9E3779B9u;
-        key1 += 0xBB67AE85u;
+        hs_simd_philox(tile->rng, draws, drawn);
+        for (int word = 0; word < 4; word++)
+            for (int lane = 0; lane < HS_DRAW_LANES; lane++)
+                words[word][first + lane] = (uint32_t)drawn[word][lane];
     }
 }
 

@@ -6,7 +6,9 @@
  * (maximum, exponential, sum, rescaling, mask) is vertical: no sum across lanes exists anywhere.  All products are then
  * of one form, a broadcast element of A times a row of B:
  *     S^T  = K Q^T     dP^T = V dO^T     O^T += V^T P^T     dQ^T += K^T dS^T     dV += P^T dO     dK += dS^T Q
- * which is the matrix product's micro-kernel (matmul.h), fed from small f32 tiles in scratch.
+ * which is the matrix product's micro-kernel (matmul.h), fed from small tiles in scratch.  Their words are f32 numbers
+ * or, for bf16 operands on avx512bf16, pairs of bf16 with successive depth; P and dS are then rounded to bf16 when they
+ * become operands, as FlashAttention-2 does.  Scores, statistics and sums are f32 in both formats.
  *
  * On the diagonal, key r of the tile is hidden from queries 0..r-1: whole vectors of hidden queries are skipped.
  */
@@ -21,6 +23,9 @@
 
 /* Queries and keys of a tile are equally many, so that the diagonal passes through corners only. */
 enum { HS_ATTENTION_TILE = 64, HS_ATTENTION_GROUPS = HS_ATTENTION_TILE / HS_LANES };
+
+#define HS_LOG2_E 0x1.715476p+0f
+#define HS_LN_2   0x1.62e430p-1f
 
 /* A matrix cut in panels of HS_TILE_COLUMNS columns, as the micro-kernel reads and writes it:
  * element (row, column) at data[column / HS_TILE_COLUMNS * stride + row * HS_TILE_COLUMNS + column % HS_TILE_COLUMNS].
@@ -48,8 +53,10 @@ static inline HsPanels hs_panels_from(HsPanels panels, int64_t row)
 }
 
 /* out[i][j] = (resume ? out[i][j] : 0) + sum over p < depth of a[i * a_row + p * a_step] b[p][j],
- * i < rows, begin <= j < end; begin is a multiple of HS_LANES, end is rounded up to whole vectors. */
+ * i < rows, begin <= j < end; begin is a multiple of HS_LANES, end is rounded up to whole vectors.  a and b hold words
+ * of `format`, out f32; the depth counts words. */
 typedef struct HsTileProduct {
+    HsPanelFormat format;
     const float *a;
     int64_t a_row, a_step;
     HsPanels b, out;
@@ -109,6 +116,21 @@ static inline void *hs_head_row(const HsHeadRows *rows, int64_t row)
     return (unsigned char *)rows->data + row * rows->stride_bytes;
 }
 
+/* Have a row's lines fetched, to be read or written soon; none behind the last row. */
+static inline void hs_attention_ask(const HsHeadRows *rows, int64_t row, bool to_write)
+{
+    if (row >= rows->count)
+        return;
+    const unsigned char *begin = hs_head_row(rows, row),
+                        *end = begin + rows->width * (int64_t)hs_dtype_bytes(rows->dtype);
+    for (; begin < end; begin += 64) {
+        if (to_write)
+            __builtin_prefetch(begin, 1);
+        else
+            __builtin_prefetch(begin);
+    }
+}
+
 /* `count` rows from token `row` of the head whose first element is `column` of a [N, columns] tensor. */
 static inline HsHeadRows hs_head_rows(const HsTensor *tensor, int64_t row, int64_t count, int64_t column, int64_t width)
 {
@@ -137,19 +159,71 @@ static inline int64_t hs_value_column(const HsHeads *heads, int64_t kv_head)
     return (heads->heads + heads->kv_heads + kv_head) * heads->head_dim;
 }
 
-/* Rows into row-major panels [row][d], or into lanes [d][row], times a factor; back from lanes, lane q of group g times
- * factors[g][q]; back from row-major panels.  Loads fill the last group of lanes (or vector of columns) with zeros. */
-void HS_ISA_NAME(hs_attention_load_rows)(const HsHeadRows *rows, float factor, HsPanels out);
-void HS_ISA_NAME(hs_attention_load_columns)(const HsHeadRows *rows, float factor, HsPanels out);
+/* Words of rows for the products.  Lanes: [word of width][row], panels of rows.  Rows: [word of rows][column], panels
+ * of columns.  Both fill the last group of lanes with zeros.  Plain: [row][word of width] and, across, [word of
+ * rows][column], for the broadcast operand. */
+void HS_ISA_NAME(hs_attention_load_lanes)(const HsHeadRows *rows, HsPanelFormat format, HsPanels out);
+void HS_ISA_NAME(hs_attention_load_rows)(const HsHeadRows *rows, HsPanelFormat format, HsPanels out);
+void HS_ISA_NAME(hs_attention_load_plain)(const HsHeadRows *rows, HsPanelFormat format, float *out);
+void HS_ISA_NAME(hs_attention_load_across)(const HsHeadRows *rows, HsPanelFormat format, float *out);
+
+/* f32 sums back to rows: from lanes, lane q of group g times factors[g][q]; from row-major panels, times a factor. */
 void HS_ISA_NAME(hs_attention_store_columns)(HsPanels in, const HsF32x16 factors[HS_ATTENTION_GROUPS],
                                              const HsHeadRows *rows);
-void HS_ISA_NAME(hs_attention_store_rows)(HsPanels in, const HsHeadRows *rows);
+void HS_ISA_NAME(hs_attention_store_rows)(HsPanels in, float factor, const HsHeadRows *rows);
 
-/* Rows as plain [row][width] floats, for the broadcast operand. */
-static inline void hs_attention_load_plain(const HsHeadRows *rows, float *out)
+/* 2^x to about 1 ulp: x = n + f with 0 <= f <= 1, 2^f = 1 + f Q(f) with Q a Chebyshev interpolant (relative error
+ * 6e-9).  exp2(0) is exactly 1, -infinity gives 0, NaN stays NaN.  Half the operations of hs_simd_exp, since the
+ * caller multiplies scores by a factor anyway, which takes log2 e in. */
+static inline __attribute__((always_inline)) HsF32x16 hs_attention_exp2(HsF32x16 x)
 {
-    for (int64_t row = 0; row < rows->count; row++)
-        hs_simd_row_to_f32(rows->dtype, hs_head_row(rows, row), rows->width, out + row * rows->width);
+#if defined(__AVX512F__) /* n and x - n on the adders, beside the multipliers */
+    x = (HsF32x16)_mm512_max_ps(_mm512_set1_ps(-200.0f), (__m512)x);
+    const HsF32x16 n = (HsF32x16)_mm512_roundscale_ps((__m512)x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+#else
+    x = hs_simd_select(hs_simd_less(x, hs_simd_splat(-200.0f)), hs_simd_splat(-200.0f), x);
+    x = hs_simd_select(x > 129.0f, hs_simd_splat(129.0f), x);
+    const float magic = 12582912.0f; /* 1.5 * 2^23: adding it rounds to an integer held in the low bits */
+    const HsF32x16 shifted = x - 0.5f + magic, n = shifted - magic;
+#endif
+    const HsF32x16 f = x - n;
+    HsF32x16 p = f * 0x1.b49554p-13f + 0x1.4cb7bp-10f;
+    p = p * f + 0x1.3c487cp-7f;
+    p = p * f + 0x1.c69f98p-5f;
+    p = p * f + 0x1.ebfc3ep-3f;
+    p = p * f + 0x1.62e43p-1f;
+    p = p * f + 1.0f;
+#if defined(__AVX512F__)
+    return (HsF32x16)_mm512_scalef_ps((__m512)p, (__m512)n);
+#else
+    const HsI32x16 exponent = (HsI32x16)shifted - 0x4B400000, first = exponent >> 1; /* 2^n in two factors */
+    return p * (HsF32x16)((first + 127) << 23) * (HsF32x16)((exponent - first + 127) << 23);
+#endif
+}
+
+/* Words of two rows that are a pair of bf16 with successive depth, the first in the lower halves.  The instruction
+ * reads subnormal numbers as zero, as the product would. */
+static inline __attribute__((always_inline)) HsF32x16 hs_attention_pair(HsF32x16 first, HsF32x16 second)
+{
+#ifdef HS_ISA_avx512bf16
+    const __m512i interleave = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22,
+                                                6, 21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
+    const __m512i both = (__m512i)_mm512_cvtne2ps_pbh((__m512)second, (__m512)first);
+    return (HsF32x16)_mm512_permutexvar_epi16(interleave, both);
+#else
+    const HsU32x16 lower = __builtin_convertvector(hs_simd_to_bf16(first), HsU32x16);
+    return (HsF32x16)(lower | __builtin_convertvector(hs_simd_to_bf16(second), HsU32x16) << 16);
+#endif
+}
+
+/* Sixteen bf16, for words of pairs of lanes; subnormal numbers as above. */
+static inline __attribute__((always_inline)) HsU16x16 hs_attention_halves(HsF32x16 value)
+{
+#ifdef HS_ISA_avx512bf16
+    return (HsU16x16)_mm512_cvtneps_pbh((__m512)value);
+#else
+    return hs_simd_to_bf16(value);
+#endif
 }
 
 /* Where a task stands: queries [query, query + queries) of sequence `sequence`, head `head`; the current key tile. */
@@ -161,12 +235,12 @@ typedef struct HsAttentionPlace {
 
 /* out [key][query] = rows [keys][width] times columns [width][queries]: S^T from K and Q^T, dP^T from V and dO^T.  On
  * the diagonal only the groups of queries that see a key. */
-void HS_ISA_NAME(hs_attention_scores)(const HsAttentionPlace *place, const float *rows, HsPanels columns, int64_t width,
-                                      HsPanels out);
-/* out [width][query] += rows^T weights [key][query]: O^T from V and P^T, dQ^T from K and dS^T.  The first key tile
- * overwrites. */
-void HS_ISA_NAME(hs_attention_sums)(const HsAttentionPlace *place, const float *rows, HsPanels weights, int64_t width,
-                                    HsPanels out);
+void HS_ISA_NAME(hs_attention_scores)(const HsAttentionPlace *place, HsPanelFormat format, const float *rows,
+                                      HsPanels columns, int64_t width, HsPanels out);
+/* out [width][query] += rows^T weights: O^T from V and P^T, dQ^T from K and dS^T, both operands in words of keys.  The
+ * first key tile overwrites. */
+void HS_ISA_NAME(hs_attention_sums)(const HsAttentionPlace *place, HsPanelFormat format, const float *rows,
+                                    HsPanels weights, int64_t width, HsPanels out);
 
 /* One tile of dropout: element (query, key) of the mask is first + query * query_stride + key. */
 typedef struct HsDropoutTile {
