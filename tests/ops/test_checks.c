@@ -114,7 +114,10 @@ Test(checks, attention)
     };
     EXPECT_REFUSED(HS_EINVAL, "attention_forward: dropout probability must be in [0, 1) (got 1)",
                    hs_op_attention_forward(&context, &args));
-    args.dropout = 0.0f, args.lse = f32(8, 2);
+    args.dropout = 0.0f;
+    EXPECT_REFUSED(HS_EINVAL, "attention_forward: the scale is 0; it must be positive and finite",
+                   hs_op_attention_forward(&context, &args));
+    args.scale = 1.0f, args.lse = f32(8, 2);
     EXPECT_REFUSED(HS_ESHAPE, "attention_forward: lse is [8,2], expected [8,4]",
                    hs_op_attention_forward(&context, &args));
 
@@ -242,7 +245,9 @@ Test(checks, dry_runs_count_and_touch_nothing)
     cr_assert_eq(hs_op_matmul(&context, &args), HS_OK, "%s", hs_error_message());
     cr_expect_eq(context.flops, 2.0 * 8 * 16 * 256);
     context.flops = 0.0;
-    HsAttentionArgs attention = { .heads = { 2, 4, 4, 2, 8 }, .qkv = f32(8, 64), .out = f32(8, 32), .lse = f32(8, 4) };
+    HsAttentionArgs attention = {
+        .heads = { 2, 4, 4, 2, 8 }, .scale = 1, .qkv = f32(8, 64), .out = f32(8, 32), .lse = f32(8, 4)
+    };
     cr_assert_eq(hs_op_attention_forward(&context, &attention), HS_OK, "%s", hs_error_message());
     cr_expect_eq(context.flops, 2.0 * 8 * 4 * 32);
     cr_expect_eq(context.workspace_needed, 0u, "the reference needs none");
