@@ -8,14 +8,9 @@
  * wgrad (dw += dy^T x), which packs both operands in the call.  The peak is chains of the multiply-add instruction that
  * the kernels use, with no memory at all.  HALFSTEP_CPU_ISA chooses the instruction set.
  */
-#include <inttypes.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <omp.h>
-
+#include "bench/cpu_products.h"
 #include "kernels/base/clock.h"
 #include "kernels/cpu/cpu.h"
 
@@ -24,38 +19,6 @@ static const int64_t shapes[][3] = {
     { 1024, 768, 3072 }, { 1024, 2304, 768 }, { 1024, 50304, 768 },
 };
 enum { SHAPE_COUNT = sizeof shapes / sizeof *shapes, MOST_RUNS = 200 };
-
-static void *allocate(size_t bytes)
-{
-    void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
-    if (!memory) {
-        fprintf(stderr, "bench matmul: no memory for %zu bytes\n", bytes);
-        exit(1);
-    }
-    memset(memory, 0, bytes);
-    return memory;
-}
-
-/* Numbers in [-1/2, 1/2): a random block, repeated. */
-static HsTensor random_matrix(HsDtype dtype, int64_t rows, int64_t columns)
-{
-    enum { BLOCK = 1 << 16 };
-    HsTensor t = hs_tensor_2d(NULL, dtype, rows, columns);
-    size_t bytes = hs_tensor_bytes(&t), block = BLOCK * hs_dtype_bytes(dtype);
-    t.data = allocate(bytes);
-    const HsRng rng = { .seed = 1, .site = (uint32_t)rows };
-    for (int64_t i = 0; i < BLOCK && i < rows * columns; i++)
-        hs_dtype_store(dtype, t.data, i, (double)hs_rng_uniform(hs_rng_draw(&rng, (uint64_t)i).word[0]) - 0.5);
-    for (size_t at = block; at < bytes; at += block)
-        memcpy((char *)t.data + at, t.data, bytes - at < block ? bytes - at : block);
-    return t;
-}
-
-static int compare_doubles(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
 
 /* Time one product: at least five runs and a fifth of a second; prints best and median. */
 static HsStatus measure(HsContext *context, const char *pass, const HsMatmulArgs *args, double flops, double peak)
@@ -82,14 +45,6 @@ static HsStatus measure(HsContext *context, const char *pass, const HsMatmulArgs
         printf("  %5.1f%% (best) of peak", 100 * best / peak);
     printf("\n");
     return HS_OK;
-}
-
-static HsStatus pack(HsContext *context, HsTensor w, bool transposed, HsPacked *packed)
-{
-    *packed = (HsPacked){ NULL, w.dtype, w.shape[transposed ? 1 : 0], w.shape[transposed ? 0 : 1] };
-    packed->data = allocate(context->backend->packed_bytes(context, w.dtype, packed->k, packed->n));
-    const HsPackWeightArgs args = { w, transposed, packed };
-    return context->backend->pack_weight(context, &args);
 }
 
 static HsStatus bench_shape(HsContext *context, HsDtype dtype, const int64_t shape[3], double peak)

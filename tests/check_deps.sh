@@ -40,6 +40,13 @@ one_file 'yaml\.h'
 one_file 'cjson/cJSON\.h|cJSON\.h'
 one_file 'pcre2\.h'
 # Opened at run time: no header tells, but the functions' names do.
-named=$(grep -rlE '\bnvml[A-Z]' kernels optim runtime | sort | tr '\n' ' ')
-[ "$named" = "runtime/nvml.c " ] || complain "NVML's functions are named in: $named; runtime/nvml.c alone may"
+# names_in PATTERN FILE LIBRARY: only FILE names the library's functions.
+names_in() {
+    local named
+    named=$(grep -rlE "$1" kernels optim runtime bench --include='*.c' --include='*.h' --include='*.cu' --include='*.cuh' | sort | tr '\n' ' ')
+    [ "$named" = "$2 " ] || complain "$3's functions are named in: $named; $2 alone may"
+}
+names_in '\bnvml[A-Z]' runtime/nvml.c NVML
+names_in '\bdnnl_' bench/onednn.h oneDNN
+names_in '\b(cblas|openblas_set)_' bench/openblas.h OpenBLAS
 exit $status

@@ -17,28 +17,32 @@ from torch.nn import functional as F
 
 
 class Block(nn.Module):
-    def __init__(self, width, heads):
+    def __init__(self, width, heads, bias, dropout):
         super().__init__()
-        self.heads = heads
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv, self.projection = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.heads, self.dropout = heads, dropout
+        self.norm1, self.norm2 = nn.LayerNorm(width, bias=bias), nn.LayerNorm(width, bias=bias)
+        self.qkv, self.projection = nn.Linear(width, 3 * width, bias=bias), nn.Linear(width, width, bias=bias)
+        self.up, self.down = nn.Linear(width, 4 * width, bias=bias), nn.Linear(4 * width, width, bias=bias)
 
     def forward(self, x):
         batch, length, width = x.shape
         qkv = self.qkv(self.norm1(x)).view(batch, length, 3, self.heads, width // self.heads)
         q, k, v = (part.transpose(1, 2) for part in qkv.unbind(2))
-        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.projection(attended.transpose(1, 2).reshape(batch, length, width))
-        return x + self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh"))
+        dropout = self.dropout if self.training else 0.0
+        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=dropout)
+        x = x + self.dropped(self.projection(attended.transpose(1, 2).reshape(batch, length, width)))
+        return x + self.dropped(self.down(F.gelu(self.up(self.norm2(x)), approximate="tanh")))
+
+    def dropped(self, x):
+        return F.dropout(x, self.dropout, self.training) if self.dropout else x
 
 
 class Gpt2(nn.Module):
-    def __init__(self, layers, width, heads, vocabulary, length):
+    def __init__(self, layers, width, heads, vocabulary, length, bias=True, dropout=0.0):
         super().__init__()
         self.tokens, self.positions = nn.Embedding(vocabulary, width), nn.Embedding(length, width)
-        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
-        self.norm = nn.LayerNorm(width)
+        self.blocks = nn.ModuleList(Block(width, heads, bias, dropout) for _ in range(layers))
+        self.norm, self.dropout = nn.LayerNorm(width, bias=bias), dropout
         self.head = nn.Linear(width, vocabulary, bias=False)
         self.head.weight = self.tokens.weight
         for parameter in self.parameters():
@@ -47,6 +51,8 @@ class Gpt2(nn.Module):
 
     def forward(self, tokens, targets):
         x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
+        if self.dropout:
+            x = F.dropout(x, self.dropout, self.training)
         for block in self.blocks:
             x = block(x)
         logits = self.head(self.norm(x))
