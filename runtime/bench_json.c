@@ -191,23 +191,10 @@ static HsJson *results_json(const HsBenchResults *results, bool complete)
 
 HsStatus hs_bench_write_json(const char *path, const HsBenchResults *results, bool complete)
 {
-    char *temporary = NULL;
     HsJson *root = results_json(results, complete);
     char *text = hs_json_write(root, true);
-    HsStatus status = HS_OK;
     hs_json_destroy(root);
-    if (!text || asprintf(&temporary, "%s.tmp", path) < 0) {
-        temporary = NULL;
-        status = hs_fail(HS_ENOMEM, "no memory to write %s", path);
-        goto done;
-    }
-    HS_TRY_GOTO(status, hs_storage_write_file(temporary, text, strlen(text)), done);
-    if (rename(temporary, path) != 0)
-        status = hs_fail(HS_EIO, "cannot rename %s to %s: %s", temporary, path, strerror(errno));
-done:
-    if (status != HS_OK && temporary)
-        (void)remove(temporary);
-    free(temporary);
+    HsStatus status = hs_storage_replace_text(path, text);
     free(text);
     return status;
 }

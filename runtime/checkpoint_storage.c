@@ -170,3 +170,17 @@ HsStatus hs_storage_remove(const char *path)
         return fail_errno("remove", path);
     return HS_OK;
 }
+
+HsStatus hs_storage_replace_text(const char *path, const char *text)
+{
+    char *temporary = NULL;
+    if (!text || asprintf(&temporary, "%s.tmp", path) < 0)
+        return hs_fail(HS_ENOMEM, "no memory to write %s", path);
+    HsStatus status = hs_storage_write_file(temporary, text, strlen(text));
+    if (status == HS_OK && rename(temporary, path) != 0)
+        status = hs_fail(HS_EIO, "cannot rename %s to %s: %s", temporary, path, strerror(errno));
+    if (status != HS_OK)
+        (void)remove(temporary);
+    free(temporary);
+    return status;
+}

@@ -37,4 +37,8 @@ void hs_storage_list_free(HsFolderListing *listing);
 /* Removes a file, or a folder with all that is in it.  Links are removed, never followed. */
 HsStatus hs_storage_remove(const char *path);
 
+/* The file holds `text` whole or stays as it was: written under a temporary name, then renamed.  text NULL: whoever
+ * made it had no memory.  errors: HS_ENOMEM, HS_EIO naming the file */
+HsStatus hs_storage_replace_text(const char *path, const char *text);
+
 #endif

@@ -230,27 +230,14 @@ static HsJson *row_json(const HsCompareRow *row, const HsCompareRow *joint, cons
 HsStatus hs_compare_write_json(const char *path, const HsCompareRow *rows, int count)
 {
     HsCompareFigures *figures = NULL;
-    char *text = NULL, *temporary = NULL;
-    HsStatus status = HS_OK;
     HS_TRY(hs_compare_figures(rows, count, &figures));
     HsJson *root = hs_json_object(), *strategies = hs_json_array();
     for (int i = 0; i < count; i++)
         hs_json_append(strategies, row_json(&rows[i], find_row(rows, count, "joint"), &figures[i]));
     hs_json_set(root, "strategies", strategies);
-    text = hs_json_write(root, true);
+    char *text = hs_json_write(root, true);
     hs_json_destroy(root);
-    if (!text || asprintf(&temporary, "%s.tmp", path) < 0) {
-        temporary = NULL;
-        status = hs_fail(HS_ENOMEM, "no memory to write %s", path);
-        goto done;
-    }
-    HS_TRY_GOTO(status, hs_storage_write_file(temporary, text, strlen(text)), done);
-    if (rename(temporary, path) != 0)
-        status = hs_fail(HS_EIO, "cannot rename %s to %s: %s", temporary, path, strerror(errno));
-done:
-    if (status != HS_OK && temporary)
-        (void)remove(temporary);
-    free(temporary);
+    HsStatus status = hs_storage_replace_text(path, text);
     free(text);
     hs_compare_figures_free(figures, count);
     return status;

@@ -19,6 +19,11 @@
 #include "kernels/base/tensor.h"
 #include "runtime/config.h"
 
+static inline double hs_mebibytes(double bytes)
+{
+    return bytes / (1024.0 * 1024.0);
+}
+
 /* What one way of running a configuration takes. */
 typedef struct HsMemoryPlan {
     size_t bytes[HS_MEMORY_COUNT]; /* at most, by category */

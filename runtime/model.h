@@ -114,9 +114,6 @@ int64_t hs_model_parameter_count(const HsModel *model); /* trainable elements, t
 /* 6 N + 6 L H D T with N = matrix parameters (embedding lookups excluded, head included): flops of a trained token. */
 double hs_model_flops_per_token(const HsModel *model, int64_t sequence_length);
 
-/* What hs_model_commit with the same arguments would allocate, in bytes.  Allocates nothing. */
-size_t hs_model_bytes(HsModel *model, HsContext *context, bool training, int optimizer_states);
-
 /* Allocate weights, masters, gradients, optimizer states and packed copies.  inference: weights and packed only.
  * training may be false for eval and generate. */
 HsStatus hs_model_commit(HsModel *model, HsContext *context, bool training, int optimizer_states);

@@ -82,16 +82,6 @@ static void reserve_all(HsModel *model, HsContext *context, bool training, int o
         reserve_param(model, context, &model->params[i], training, optimizer_states);
 }
 
-size_t hs_model_bytes(HsModel *model, HsContext *context, bool training, int optimizer_states)
-{
-    HsArena *arenas[ARENA_COUNT];
-    size_t bytes = 0;
-    reserve_all(model, context, training, optimizer_states, arenas);
-    for (int i = 0; i < ARENA_COUNT; i++)
-        bytes += arenas[i]->used;
-    return bytes;
-}
-
 HsStatus hs_model_commit(HsModel *model, HsContext *context, bool training, int optimizer_states)
 {
     HsArena *arenas[ARENA_COUNT];

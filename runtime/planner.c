@@ -16,11 +16,6 @@
 
 enum { NAME_WIDTH = 22, PROBES = 3 /* neighbours disturb some of them */ };
 
-static double mebibytes(double bytes)
-{
-    return bytes / (1024.0 * 1024.0);
-}
-
 /* --- a trainer on paper --- */
 
 /* The vocabulary without the tasks' texts: from the key, or from a tokenizer that does not depend on them. */
@@ -78,7 +73,7 @@ static HsStatus open_engine(HsTrainer *trainer, const HsPlannerOptions *options)
     if (absent)
         snprintf(trainer->engine.why, sizeof trainer->engine.why,
                  "a GPU of %.0f MiB that is not here, planned with the GPU kernels' own sizes",
-                 mebibytes((double)options->device_bytes));
+                 hs_mebibytes((double)options->device_bytes));
     return HS_OK;
 }
 
@@ -98,7 +93,7 @@ static HsStatus open_trainer(HsConfig *config, const HsPlannerOptions *options, 
 
 static void print_row(FILE *out, const char *name, double bytes, double parameters, const char *doc)
 {
-    fprintf(out, "  %-*s %10.1f", NAME_WIDTH, name, mebibytes(bytes));
+    fprintf(out, "  %-*s %10.1f", NAME_WIDTH, name, hs_mebibytes(bytes));
     if (parameters > 0)
         fprintf(out, " %8.2f", bytes / parameters);
     else
@@ -179,9 +174,9 @@ static HsStatus print_room(const HsTrainer *trainer, const HsMemoryPlan *plan, s
     const double left = (double)limit - (double)plan->device_bytes;
     int64_t most;
     fprintf(out, "limit: target_gpu_util %g of %.0f MiB = %.0f MiB; %s %.0f MiB\n",
-            trainer->config->training.target_gpu_util, mebibytes((double)hs_trainer_device_memory(trainer)),
-            mebibytes((double)limit), left >= 0 ? "left:" : "the plan exceeds it by",
-            mebibytes(left >= 0 ? left : -left));
+            trainer->config->training.target_gpu_util, hs_mebibytes((double)hs_trainer_device_memory(trainer)),
+            hs_mebibytes((double)limit), left >= 0 ? "left:" : "the plan exceeds it by",
+            hs_mebibytes(left >= 0 ? left : -left));
     fprintf(out, "micro-batch: %" PRId64 " sequences at a time, %" PRId64 " time%s a step", plan->micro_batch,
             plan->micro_batches, plan->micro_batches == 1 ? "" : "s");
     if (trainer->config->training.batch_size == trainer->rows_per_step &&
@@ -214,7 +209,7 @@ static void print_cost(const HsTrainer *trainer, const HsMemoryPlan *plan, FILE 
             "a step: %" PRId64 " tokens; %.3g GFLOP forward, %.3g backward, %.3g recomputed: %.1f MFLOP a token; %.0f "
             "MiB of parameters, gradients and moments moved\n",
             plan->tokens, plan->forward_flops * 1e-9, plan->backward_flops * 1e-9, plan->recompute_flops * 1e-9,
-            1e-6 * flops / (double)plan->tokens, mebibytes(plan->bytes_moved));
+            1e-6 * flops / (double)plan->tokens, hs_mebibytes(plan->bytes_moved));
     if (rates.flops <= 0) {
         fprintf(out, "time: no rate was measured for this device, so none is given\n");
         return;
@@ -253,7 +248,7 @@ static HsStatus print_fit(const HsTrainer *trainer, const HsMemoryPlan *planned,
     fprintf(out,
             "fit: the fastest way in %.0f MiB takes %.0f MiB and about %.2f times the time of the plan above; the "
             "effective batch stays:\n%s",
-            mebibytes((double)limit), mebibytes((double)plan.device_bytes),
+            hs_mebibytes((double)limit), hs_mebibytes((double)plan.device_bytes),
             hs_memory_plan_seconds(&plan, &rates) / hs_memory_plan_seconds(planned, &rates), lines);
     return HS_OK;
 }
@@ -286,7 +281,7 @@ static HsStatus print_plan(HsTrainer *trainer, const HsPlannerOptions *options, 
         return HS_OK;
     fflush(out);
     return hs_fail(HS_ENOMEM, "the plan needs %.0f MiB and the limit is %.0f: training would refuse to start",
-                   mebibytes((double)plan.device_bytes), mebibytes((double)limit));
+                   hs_mebibytes((double)plan.device_bytes), hs_mebibytes((double)limit));
 }
 
 HsStatus hs_planner_run(HsConfig *config, const HsPlannerOptions *options, FILE *out)

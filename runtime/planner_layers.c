@@ -74,11 +74,6 @@ static void count_buffers(const HsPlan *plan, LayerRow *rows)
         rows[row_of(plan->model, plan->actions[a].step)].flops[plan->actions[a].kind] += plan->actions[a].flops;
 }
 
-static double mebibytes(size_t bytes)
-{
-    return (double)bytes / (1024.0 * 1024.0);
-}
-
 HsStatus hs_planner_print_layers(const HsTrainer *draft, FILE *out)
 {
     const HsModel *model = &draft->model;
@@ -98,9 +93,9 @@ HsStatus hs_planner_print_layers(const HsTrainer *draft, FILE *out)
         else
             snprintf(row->name, sizeof row->name, "block %d", i - 1);
         fprintf(out, "  %-22s %12" PRId64 " %15.1f %11.1f %12.1f %11.3g %11.3g %11.3g\n", row->name, row->parameters,
-                mebibytes(row->parameter_bytes), mebibytes(row->kept_bytes), mebibytes(row->passing_bytes),
-                row->flops[HS_ACTION_FORWARD] * 1e-9, row->flops[HS_ACTION_RECOMPUTE] * 1e-9,
-                row->flops[HS_ACTION_BACKWARD] * 1e-9);
+                hs_mebibytes((double)row->parameter_bytes), hs_mebibytes((double)row->kept_bytes),
+                hs_mebibytes((double)row->passing_bytes), row->flops[HS_ACTION_FORWARD] * 1e-9,
+                row->flops[HS_ACTION_RECOMPUTE] * 1e-9, row->flops[HS_ACTION_BACKWARD] * 1e-9);
     }
     fprintf(out, "  (parameters with master, gradient and moments; the head's forward is counted in its backward)\n\n");
     free(rows);

@@ -23,11 +23,6 @@ static HsStatus checkpoint_tokenizer(const char *folder, HsTokenizer **tokenizer
     return hs_tokenizer_load(path, tokenizer);
 }
 
-static double mebibytes(size_t bytes)
-{
-    return (double)bytes / (1024.0 * 1024.0);
-}
-
 static void describe(const HsTrainer *trainer)
 {
     const HsModel *model = &trainer->model;
@@ -49,7 +44,7 @@ static void describe(const HsTrainer *trainer)
     hs_trainer_list_memory(trainer, &run);
     for (int i = 0; i < run.memory_count && used < sizeof memory; i++)
         used += (size_t)snprintf(memory + used, sizeof memory - used, "%s%s %.1f", i > 0 ? ", " : "",
-                                 run.memory[i].what, mebibytes((size_t)run.memory[i].bytes));
+                                 run.memory[i].what, hs_mebibytes((double)run.memory[i].bytes));
     hs_info("memory (MiB): %s", memory);
     hs_trainer_describe_graph(trainer);
 }

@@ -12,11 +12,6 @@
 
 enum { LARGEST_SHOWN = 5, LINE = 512 };
 
-static double mebibytes(size_t bytes)
-{
-    return (double)bytes / (1024.0 * 1024.0);
-}
-
 /* "weights 1.5, master weights 3.1": what is there. */
 static const char *list_categories(const size_t bytes[HS_MEMORY_COUNT], char text[LINE])
 {
@@ -25,7 +20,7 @@ static const char *list_categories(const size_t bytes[HS_MEMORY_COUNT], char tex
     for (int i = 0; i < HS_MEMORY_COUNT && used < LINE; i++)
         if (bytes[i] > 0)
             used += (size_t)snprintf(text + used, LINE - used, "%s%s %.1f", used > 0 ? ", " : "",
-                                     hs_memory_row((HsMemoryCategory)i)->name, mebibytes(bytes[i]));
+                                     hs_memory_row((HsMemoryCategory)i)->name, hs_mebibytes((double)bytes[i]));
     return text;
 }
 
@@ -37,7 +32,7 @@ static void show_use(const HsTrainer *owner, const char *what, const size_t byte
     hs_warn("%s, by use (MiB): %s", what, list_categories(bytes, text));
     int count = hs_trainer_list_largest(owner, uses, LARGEST_SHOWN);
     for (int i = 0; i < count; i++)
-        hs_warn("  %8.1f MiB  %s: %s, %s [%" PRId64 "%s%.0" PRId64 "]", mebibytes(uses[i].bytes),
+        hs_warn("  %8.1f MiB  %s: %s, %s [%" PRId64 "%s%.0" PRId64 "]", hs_mebibytes((double)uses[i].bytes),
                 hs_memory_row(uses[i].category)->name, uses[i].name, hs_dtype_name(uses[i].tensor.dtype),
                 uses[i].tensor.shape[0], uses[i].tensor.rank > 1 ? ", " : "",
                 uses[i].tensor.rank > 1 ? uses[i].tensor.shape[1] : 0);
@@ -61,11 +56,11 @@ static void show_alternative(const HsTrainer *trainer, size_t limit)
     hs_fit_lines(trainer->config, &fit, lines);
     if (lines[0] == '\0') {
         hs_warn("the configuration fits as it is (%.0f MiB): something else holds the device's memory",
-                mebibytes(plan.device_bytes));
+                hs_mebibytes((double)plan.device_bytes));
         return;
     }
     hs_warn("this would fit: %.0f MiB, a step about %.2f times as long. Write\n%sor set memory.auto_fit: true",
-            mebibytes(plan.device_bytes),
+            hs_mebibytes((double)plan.device_bytes),
             hs_memory_plan_seconds(&plan, &rates) / hs_memory_plan_seconds(&trainer->planned, &rates), lines);
 }
 
@@ -78,7 +73,7 @@ static HsStatus refuse(const HsTrainer *trainer, size_t limit, const char *limit
     show_alternative(trainer, limit);
     return hs_fail(HS_ENOMEM,
                    "the plan needs %.0f MiB, but %s: nothing was allocated; the lines above say what would fit",
-                   mebibytes(trainer->planned.device_bytes), limit_text);
+                   hs_mebibytes((double)trainer->planned.device_bytes), limit_text);
 }
 
 /* The limit, and in words where it comes from.  A device of its own may be held by other processes: what they hold is
@@ -90,15 +85,15 @@ static HsStatus find_limit(const HsTrainer *trainer, size_t *limit, char text[LI
     *limit = hs_trainer_memory_limit(trainer);
     snprintf(text, LINE, "target_gpu_util %g of %s's %.0f MiB allows %.0f", trainer->config->training.target_gpu_util,
              trainer->config->memory.limit > 0 ? "memory.limit" : device->name,
-             mebibytes(hs_trainer_device_memory(trainer)), mebibytes(*limit));
+             hs_mebibytes((double)hs_trainer_device_memory(trainer)), hs_mebibytes((double)*limit));
     if (device->host_accessible || !device->free_memory || trainer->engine.emulated)
         return HS_OK;
     HS_TRY(device->free_memory(device, &free_bytes));
     if (free_bytes >= *limit)
         return HS_OK;
     *limit = free_bytes;
-    snprintf(text, LINE, "only %.0f of %s's %.0f MiB are free: other processes hold the rest", mebibytes(free_bytes),
-             device->name, mebibytes(device->memory_bytes));
+    snprintf(text, LINE, "only %.0f of %s's %.0f MiB are free: other processes hold the rest",
+             hs_mebibytes((double)free_bytes), device->name, hs_mebibytes((double)device->memory_bytes));
     return HS_OK;
 }
 
@@ -112,7 +107,7 @@ static HsStatus fit(HsTrainer *trainer, size_t limit, const char *limit_text)
     if (!found)
         return refuse(trainer, limit, limit_text);
     hs_info("memory.auto_fit: the plan needs %.0f MiB, but %s; trained with %.0f MiB as if the configuration said\n%s",
-            mebibytes(trainer->planned.device_bytes), limit_text, mebibytes(plan.device_bytes),
+            hs_mebibytes((double)trainer->planned.device_bytes), limit_text, hs_mebibytes((double)plan.device_bytes),
             hs_fit_lines(trainer->config, &chosen, lines));
     HS_TRY(hs_fit_write(trainer->config, &chosen));
     trainer->planned = plan;
@@ -152,17 +147,20 @@ void hs_trainer_report_memory(const HsTrainer *trainer)
         planned += row[0];
         current += row[1];
         peak += row[2];
-        hs_info("  %-20s %9.1f  %9.1f  %9.1f", hs_memory_row((HsMemoryCategory)i)->name, mebibytes(row[0]),
-                mebibytes(row[1]), mebibytes(row[2]));
+        hs_info("  %-20s %9.1f  %9.1f  %9.1f", hs_memory_row((HsMemoryCategory)i)->name, hs_mebibytes((double)row[0]),
+                hs_mebibytes((double)row[1]), hs_mebibytes((double)row[2]));
     }
-    hs_info("  %-20s %9.1f  %9.1f  %9.1f", "total", mebibytes(planned), mebibytes(current), mebibytes(peak));
+    hs_info("  %-20s %9.1f  %9.1f  %9.1f", "total", hs_mebibytes((double)planned), hs_mebibytes((double)current),
+            hs_mebibytes((double)peak));
     size_t free_now;
     if (trainer->free_before > 0 && device->free_memory(device, &free_now) == HS_OK)
         hs_info("  %-20s %9.1f  %9.1f  %9s  (less is free than before, by whomever)", "the device",
-                mebibytes(trainer->planned.device_bytes), mebibytes(trainer->free_before) - mebibytes(free_now), "");
+                hs_mebibytes((double)trainer->planned.device_bytes),
+                hs_mebibytes((double)trainer->free_before) - hs_mebibytes((double)free_now), "");
     if (process.peak_bytes > 0)
-        hs_info("  %-20s %9s  %9.1f  %9.1f  (resident%s)", "the process", "", mebibytes(process.current_bytes),
-                mebibytes(process.peak_bytes), device->host_accessible ? "" : ", host");
+        hs_info("  %-20s %9s  %9.1f  %9.1f  (resident%s)", "the process", "",
+                hs_mebibytes((double)process.current_bytes), hs_mebibytes((double)process.peak_bytes),
+                device->host_accessible ? "" : ", host");
 }
 
 void hs_trainer_explain_memory(const HsTrainer *trainer)

@@ -14,11 +14,6 @@
 #include "kernels/base/log.h"
 #include "runtime/trainer.h"
 
-static double mebibytes(size_t bytes)
-{
-    return (double)bytes / (1024.0 * 1024.0);
-}
-
 static bool is_pressed(const HsTrainer *trainer, const HsDeviceSample *sample)
 {
     const double share = trainer->config->memory.pressure;
@@ -28,8 +23,9 @@ static bool is_pressed(const HsTrainer *trainer, const HsDeviceSample *sample)
 /* "13901 of emu:0's 14000 MiB are in use, memory.pressure is 0.97" */
 static const char *describe(const HsTrainer *trainer, const HsDeviceSample *sample, char text[160])
 {
-    snprintf(text, 160, "%.0f of %.40s's %.0f MiB are in use, memory.pressure is %g", mebibytes(sample->used_bytes),
-             trainer->engine.device.name, mebibytes(sample->total_bytes), trainer->config->memory.pressure);
+    snprintf(text, 160, "%.0f of %.40s's %.0f MiB are in use, memory.pressure is %g",
+             hs_mebibytes((double)sample->used_bytes), trainer->engine.device.name,
+             hs_mebibytes((double)sample->total_bytes), trainer->config->memory.pressure);
     return text;
 }
 
