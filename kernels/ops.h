@@ -178,7 +178,7 @@ typedef struct HsRopeArgs {
  * is ((row_offset + n) * H + h) * T + key position. */
 typedef struct HsAttentionArgs {
     HsHeads heads;
-    float scale;
+    float scale; /* above 0 */
     float dropout;
     HsRng rng;
     HsTensor qkv; /* [N,(H+2G)D] act */
@@ -188,7 +188,7 @@ typedef struct HsAttentionArgs {
 
 typedef struct HsAttentionBackwardArgs {
     HsHeads heads;
-    float scale;
+    float scale; /* above 0 */
     float dropout;
     HsRng rng;
     HsTensor dout, qkv, out, lse;
