@@ -39,7 +39,7 @@ LDFLAGS  += -fopenmp $(SANITIZE)
 # Per instruction set: the same sources, wider vectors.  Products and sums contract to fused multiply-adds here.
 ISA_COMMON      = -O3 -ffp-contract=fast -fno-trapping-math -Wno-psabi
 ISA_portable    = $(ISA_COMMON)
-ISA_avx2        = $(ISA_COMMON) -mavx2 -mfma -mf16c
+ISA_avx2        = $(ISA_COMMON) -mavx2 -mfma -mf16c -mprfchw
 ISA_avx512      = $(ISA_avx2) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512
 ISA_avx512bf16  = $(ISA_avx512) -mavx512bf16
 

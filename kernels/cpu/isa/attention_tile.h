@@ -116,8 +116,9 @@ static inline void *hs_head_row(const HsHeadRows *rows, int64_t row)
     return (unsigned char *)rows->data + row * rows->stride_bytes;
 }
 
-/* Have a row's lines fetched, to be read or written soon; none behind the last row. */
-static inline void hs_attention_ask(const HsHeadRows *rows, int64_t row, bool to_write)
+/* Have a row's lines fetched, to be read or written soon; none behind the last row.  Inlined by force: GCC takes a
+ * function of prefetches alone for one without effect, and drops its calls. */
+static inline __attribute__((always_inline)) void hs_attention_ask(const HsHeadRows *rows, int64_t row, bool to_write)
 {
     if (row >= rows->count)
         return;

@@ -35,7 +35,7 @@ enum {
     MOST_PANELS_PACKING = 768 / HS_TILE_COLUMNS,
     /* Small products are cut finer until there are this many tasks, but not below FEWEST_TILES: threads wait for the
      * last one. */
-    WANTED_TASKS = 16,
+    WANTED_TASKS = 32,
     FEWEST_TILES = 4,
     BLOCK_DEPTH = 512,
     PACK_DEPTH = 128,         /* words of depth that one piece of packing work covers */
@@ -194,26 +194,33 @@ static void aim_at_a(const HsMatmulRun *run, const HsMatmulTask *task, int64_t i
     tile->a_step = HS_TILE_ROWS;
 }
 
-/* The rows of a tensor that the tile's last step will add: asked for while the sums are computed, since a tile's rows
- * are too short and too far apart for the hardware to see them coming. */
-static void prefetch_rows(const HsTensor *tensor, int64_t row, int height, int64_t column, int width)
+/* The rows of a tensor that a tile's last step will read or write: asked for while the sums are computed, since a
+ * tile's rows are too short and too far apart for the hardware to see them coming, and stores leave the core in order,
+ * so that one line that is not there holds up all that follow.  Inlined by force: GCC takes a function of prefetches
+ * alone for one without effect, and drops its calls. */
+static inline __attribute__((always_inline)) void prefetch_rows(const HsTensor *tensor, int64_t row, int height,
+                                                                int64_t column, int width, bool to_write)
 {
     const int64_t element_bytes = tensor->dtype == HS_F32 ? 4 : 2;
     for (int i = 0; i < height; i++) {
         const char *begin = (const char *)tensor->data + ((row + i) * tensor->shape[1] + column) * element_bytes;
-        for (int64_t offset = 0; offset < width * element_bytes; offset += 64)
-            __builtin_prefetch(begin + offset);
+        for (int64_t offset = 0; offset < width * element_bytes; offset += 64) {
+            if (to_write)
+                __builtin_prefetch(begin + offset, 1);
+            else
+                __builtin_prefetch(begin + offset);
+        }
     }
 }
 
-static void prefetch_addends(const HsMatmulArgs *args, int64_t row, int height, int64_t column, int width)
+static inline __attribute__((always_inline)) void prefetch_tile(const HsMatmulArgs *args, int64_t row, int height,
+                                                                int64_t column, int width)
 {
+    prefetch_rows(&args->c, row, height, column, width, true);
     if (hs_tensor_present(&args->residual))
-        prefetch_rows(&args->residual, row, height, column, width);
-    if (args->accumulate)
-        prefetch_rows(&args->c, row, height, column, width);
-    if (args->epilogue == HS_EPILOGUE_GELU_BACKWARD)
-        prefetch_rows(&args->pre, row, height, column, width);
+        prefetch_rows(&args->residual, row, height, column, width, false);
+    if (hs_tensor_present(&args->pre))
+        prefetch_rows(&args->pre, row, height, column, width, args->epilogue == HS_EPILOGUE_GELU);
 }
 
 /* The rows of B that follow those from `begin` of `panel`: the next panel of this block of depth, the first of the next
@@ -255,7 +262,7 @@ static void run_task(const HsMatmulRun *run, const HsMatmulTask *task)
                 const int height = (int)(rows.end - rows.begin);
                 aim_at_a(run, task, index, begin, slot_a, &tile);
                 if (end == plan->depth)
-                    prefetch_addends(run->args, rows.begin, height, columns.begin, width);
+                    prefetch_tile(run->args, rows.begin, height, columns.begin, width);
                 tile_kernel(plan->format, height, vectors)(&tile);
                 if (end == plan->depth)
                     tile_finish(run->args, tile.out, rows.begin, height, columns.begin, width);

@@ -26,6 +26,27 @@ HS_SIMD void store_whole(HsDtype dtype, HsPanelFormat format, void *c, int64_t i
     hs_simd_store(dtype, c, index, value);
 }
 
+/* store_whole, and what it stored: from the register, since a load so soon after the store of a line that is not in the
+ * first-level cache was measured to wait for the line. */
+HS_SIMD HsF32x16 store_rounded(HsDtype dtype, HsPanelFormat format, void *c, int64_t index, HsF32x16 value)
+{
+    if (dtype == HS_F32) {
+        hs_simd_store_f32((float *)c + index, value);
+        return value;
+    }
+#ifdef HS_ISA_avx512bf16
+    const HsU16x16 bits =
+        format == HS_PANEL_BF16_PAIRS ? (HsU16x16)_mm512_cvtneps_pbh((__m512)value) : hs_simd_to_bf16(value);
+    memcpy((uint16_t *)c + index, &bits, sizeof bits);
+    return hs_simd_from_bf16((__m256i)bits);
+#else
+    (void)format;
+    const HsU16x16 bits = hs_simd_to_bf16(value);
+    memcpy((uint16_t *)c + index, &bits, sizeof bits);
+    return (HsF32x16)(__builtin_convertvector(bits, HsU32x16) << 16);
+#endif
+}
+
 /* The commonest case, c = round(sum) over whole vectors, with the dtype a constant wherever this is inlined. */
 HS_SIMD void finish_bare(HsDtype dtype, HsPanelFormat format, const HsTensor *c, const float *sums, int64_t index,
                          int rows, int columns)
@@ -91,8 +112,7 @@ HS_SIMD void finish_gelu(HsDtype dtype, HsPanelFormat format, bool backward, con
             if (backward) {
                 value *= hs_simd_gelu_derivative(hs_simd_load(dtype, pre, index + j));
             } else {
-                store_whole(dtype, format, pre, index + j, value);
-                value = hs_simd_gelu(hs_simd_load(dtype, pre, index + j));
+                value = hs_simd_gelu(store_rounded(dtype, format, pre, index + j, value));
             }
             store_whole(dtype, format, c, index + j, value);
         }
