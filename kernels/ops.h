@@ -264,6 +264,26 @@ typedef struct HsProtection {
     bool proximal;
 } HsProtection;
 
+/* p = anchor + rate (p - anchor), as the operation interpolate, to the bit; anchor f32 */
+typedef struct HsStepBack {
+    HsTensor anchor;
+    float rate;
+    HsRng rng;
+} HsStepBack;
+
+/* What follows an update rule, piece by piece of the parameter while a cache still holds it: nothing is read from
+ * memory twice.  In this order: steps back (Reptile, MER), also where the step is skipped; snapshots become p; the
+ * weight's packed layouts are written anew.  All zero: nothing follows. */
+enum { HS_MOST_STEPS_BACK = 2 };
+typedef struct HsUpdateTail {
+    HsStepBack back[HS_MOST_STEPS_BACK];
+    int back_count;
+    HsTensor snapshots[HS_MOST_STEPS_BACK]; /* f32 */
+    int snapshot_count;
+    /* of a matrix: as pack_weight makes them with transposed and without; NULL, or data NULL: none */
+    HsPacked *packed_transposed, *packed;
+} HsUpdateTail;
+
 /* g = grad * gradient_multiplier; p -= lr*wd*p; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;
  * p -= lr * (m/bc1) / (sqrt(v/bc2) + eps).  p is `master` when present, else `weight`; weight = round(p).
  * grad is set to zero.  A 16-bit weight without a master is rounded stochastically (element index from rng). */
@@ -276,6 +296,7 @@ typedef struct HsAdamWArgs {
     HsTensor master; /* f32, optional */
     HsTensor weight; /* act */
     HsProtection protection;
+    HsUpdateTail tail;
 } HsAdamWArgs;
 
 typedef struct HsSgdArgs {
@@ -285,6 +306,7 @@ typedef struct HsSgdArgs {
     HsRng rng;
     HsTensor grad, buffer, master, weight; /* buffer f32, absent when momentum is 0; master optional */
     HsProtection protection;               /* the gradient step's term comes before decay and momentum */
+    HsUpdateTail tail;
 } HsSgdArgs;
 
 typedef struct HsConvertArgs {

@@ -52,6 +52,7 @@ const HsStrategy hs_strategy_table[] = {
       .tensors_per_parameter = hs_mer_tensors,
       .create = hs_mer_create,
       .begin_task = hs_mer_begin_task,
+      .fold = hs_mer_fold,
       .after_step = hs_mer_after_step,
       .after_task = hs_mer_after_task,
       .visit = hs_mer_visit },

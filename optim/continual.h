@@ -3,8 +3,8 @@
  * Continual learning: what is done against forgetting, behind one small interface.  A strategy is a row of a table;
  * a run may combine one that penalizes (l2, ewc, si) with one that replays (er, mer, a-gem).
  *
- *     begin_task -> { mix (optim/replay.h, host) -> gradients -> before_update -> optimizer step with the spans'
- *     protection -> after_step } ... -> after_task (Fisher) -> next task
+ *     begin_task -> { mix (optim/replay.h, host) -> fold -> gradients -> before_update -> optimizer step with the
+ *     spans' protection and tail -> after_step } ... -> after_task (Fisher) -> next task
  *
  * Memory, f32 elements a parameter: l2 1; ewc 2 (online), 3 (separate); si 3; mer 1, or 2 with several groups; a-gem 1.
  * A-GEM keeps its reference gradient, MER its snapshots, in device memory; the reservoir lies on the host.
@@ -99,6 +99,7 @@ typedef struct HsStrategy {
     HsStatus (*create)(HsContinual *continual);
     HsStatus (*begin_task)(HsContinual *continual, HsContext *context, int task);
     HsStatus (*before_update)(HsContinual *continual, HsContext *context);
+    void (*fold)(HsContinual *continual, const HsReplayStep *step);
     HsStatus (*after_step)(HsContinual *continual, HsContext *context, const HsReplayStep *step);
     HsStatus (*after_task)(HsContinual *continual, HsContext *context, int task, HsFisherSource *source);
     HsStatus (*visit)(HsContinual *continual, const HsStateVisitor *visitor);
@@ -139,8 +140,11 @@ HsStatus hs_continual_take_reference(HsContinual *continual, HsContext *context)
 /* Gradients are accumulated (and still scaled).  A-GEM: projects; a non-finite element among them is left, one of
  * the reference is put there, for the optimizer to find and skip the step. */
 HsStatus hs_continual_before_update(HsContinual *continual, HsContext *context);
-/* Once per optimizer step, applied or skipped, before packed weights are refreshed.  MER: interpolates where a group or
- * a window closes. */
+/* Before an optimizer step whose update reads the spans' tails anew (a recorded one does not): what MER interpolates
+ * where a group or a window closes becomes part of the update's own pass over memory.  The bits are the same. */
+void hs_continual_fold(HsContinual *continual, const HsReplayStep *step);
+/* Once per optimizer step, applied or skipped.  MER: interpolates where a group or a window closes, unless that was
+ * folded into the update; packed weights are the caller's to refresh then. */
 HsStatus hs_continual_after_step(HsContinual *continual, HsContext *context, const HsReplayStep *step);
 /* The task's training is over: closes what is open (a MER group), then measures importance and moves the anchor.
  * Gradients are zero on entry, as a step leaves them, and on return.  `source` is read by ewc only, else may be NULL.

@@ -37,6 +37,7 @@ struct HsContinual {
     HsFamily group_start, window_start; /* window_start only with several groups */
     int64_t steps_in_interval;          /* since the window (reptile: the interval) began */
     int64_t group_open;                 /* 1: a step was made since the group began */
+    bool folded;                        /* the step under way does in its update what closes with it */
     int64_t interpolations;             /* counts them: the draws of stochastic rounding */
 
     /* a-gem */
@@ -84,6 +85,7 @@ HsStatus hs_penalty_visit(HsContinual *continual, const HsStateVisitor *visitor)
 int hs_mer_tensors(const HsContinualConfig *config);
 HsStatus hs_mer_create(HsContinual *continual);
 HsStatus hs_mer_begin_task(HsContinual *continual, HsContext *context, int task);
+void hs_mer_fold(HsContinual *continual, const HsReplayStep *step);
 HsStatus hs_mer_after_step(HsContinual *continual, HsContext *context, const HsReplayStep *step);
 HsStatus hs_mer_after_task(HsContinual *continual, HsContext *context, int task, HsFisherSource *source);
 HsStatus hs_mer_visit(HsContinual *continual, const HsStateVisitor *visitor);

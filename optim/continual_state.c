@@ -169,11 +169,31 @@ HsStatus hs_continual_before_update(HsContinual *continual, HsContext *context)
     return HS_OK;
 }
 
+void hs_continual_fold(HsContinual *continual, const HsReplayStep *step)
+{
+    for (int i = 0; i < continual->active_count; i++)
+        if (continual->active[i]->fold) {
+            continual->active[i]->fold(continual, step);
+            continual->folded = true;
+        }
+}
+
+/* The next step's update is a plain one again. */
+static void unfold(HsContinual *continual)
+{
+    for (int i = 0; continual->folded && i < continual->span_count; i++) {
+        continual->spans[i].tail.back_count = 0;
+        continual->spans[i].tail.snapshot_count = 0;
+    }
+    continual->folded = false;
+}
+
 HsStatus hs_continual_after_step(HsContinual *continual, HsContext *context, const HsReplayStep *step)
 {
     for (int i = 0; i < continual->active_count; i++)
         if (continual->active[i]->after_step)
             HS_TRY(continual->active[i]->after_step(continual, context, step));
+    unfold(continual);
     return HS_OK;
 }
 

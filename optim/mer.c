@@ -114,73 +114,126 @@ HsStatus hs_mer_begin_task(HsContinual *continual, HsContext *context, int task)
     return HS_OK;
 }
 
-/* theta = snapshot + rate (theta - snapshot), over every span. */
-static HsStatus interpolate(HsContinual *continual, HsContext *context, const HsFamily *snapshot, double rate)
+/* What is done where a group or a window ends: steps back, in this order, then the snapshots that become theta. */
+typedef struct Closing {
+    HsFamily *from[HS_MOST_STEPS_BACK], *taken[HS_MOST_STEPS_BACK];
+    double rates[HS_MOST_STEPS_BACK];
+    int back_count, taken_count;
+} Closing;
+
+static void step_back(Closing *closing, HsFamily *from, double rate)
 {
     if (rate == 1.0)
-        return HS_OK;
-    for (int i = 0; i < continual->span_count; i++) {
-        const HsSpan *span = &continual->spans[i];
-        const HsInterpolateArgs args = {
-            .anchor = snapshot->tensors[i],
-            .master = span->master,
-            .weight = span->weight,
-            .rate = (float)rate,
-            .rng = { .seed = continual->config.seed,
-                     .step = (uint32_t)continual->interpolations,
-                     .site = (uint32_t)(MER_SITE + i) },
-        };
-        HsStatus status = hs_op_interpolate(context, &args);
-        if (status != HS_OK)
-            return hs_error_prefix(status, "mer, tensor %s", span->name);
-    }
-    continual->interpolations++;
-    return HS_OK;
+        return;
+    closing->from[closing->back_count] = from;
+    closing->rates[closing->back_count++] = rate;
 }
 
 /* The next group or window begins here.  A rate of 1 leaves its snapshot unread, so it is left as it is. */
-static HsStatus refresh(HsContinual *continual, HsContext *context, HsFamily *snapshot, double rate)
+static void take(Closing *closing, HsFamily *snapshot, double rate)
 {
-    return rate == 1.0 ? HS_OK : hs_family_copy_parameters(continual, context, snapshot);
+    if (rate != 1.0)
+        closing->taken[closing->taken_count++] = snapshot;
 }
 
-static HsStatus close_group(HsContinual *continual, HsContext *context)
+static Closing close_group(HsContinual *continual)
 {
-    const MerRates rates = rates_of(&continual->config);
-    HS_TRY(interpolate(continual, context, &continual->group_start, rates.group));
-    HS_TRY(refresh(continual, context, &continual->group_start, rates.group));
-    continual->group_open = 0;
-    return HS_OK;
+    const double rate = rates_of(&continual->config).group;
+    Closing closing = { 0 };
+    step_back(&closing, &continual->group_start, rate);
+    take(&closing, &continual->group_start, rate);
+    return closing;
 }
 
-static HsStatus close_window(HsContinual *continual, HsContext *context)
+static Closing close_window(HsContinual *continual, bool group_open)
 {
     const MerRates rates = rates_of(&continual->config);
     HsFamily *snapshot = window_snapshot(continual);
-    if (continual->group_open) {
-        HS_TRY(interpolate(continual, context, &continual->group_start, rates.group));
-        continual->group_open = 0;
-    }
-    HS_TRY(interpolate(continual, context, snapshot, rates.window));
-    HS_TRY(refresh(continual, context, snapshot, rates.window));
+    Closing closing = { 0 };
+    if (group_open)
+        step_back(&closing, &continual->group_start, rates.group);
+    step_back(&closing, snapshot, rates.window);
+    take(&closing, snapshot, rates.window);
     if (has_two_snapshots(&continual->config)) /* the outer interpolation moved W0's place as well */
-        HS_TRY(refresh(continual, context, &continual->group_start, rates.group));
-    continual->steps_in_interval = 0;
+        take(&closing, &continual->group_start, rates.group);
+    return closing;
+}
+
+/* Whether a step that is not counted yet ends the window.  Reptile's interval is counted here: its replay plan has
+ * windows of one step. */
+static bool ends_window(const HsContinual *continual, const HsReplayStep *step)
+{
+    return continual->config.mer.mode == HS_MER_REPTILE
+               ? continual->steps_in_interval + 1 == continual->config.mer.interval
+               : step->closes_window;
+}
+
+static bool ends_group(const HsContinual *continual, const HsReplayStep *step)
+{
+    return has_two_snapshots(&continual->config) && step->closes_group;
+}
+
+static Closing closing_of(HsContinual *continual, const HsReplayStep *step)
+{
+    if (ends_window(continual, step))
+        return close_window(continual, true);
+    return ends_group(continual, step) ? close_group(continual) : (Closing){ 0 };
+}
+
+/* Of step back `index` of a closing, on span `span`. */
+static HsRng draws_of(const HsContinual *continual, int index, int span)
+{
+    return (HsRng){ .seed = continual->config.seed,
+                    .step = (uint32_t)(continual->interpolations + index),
+                    .site = (uint32_t)(MER_SITE + span) };
+}
+
+static HsStatus apply(HsContinual *continual, HsContext *context, const Closing *closing)
+{
+    for (int k = 0; k < closing->back_count; k++)
+        for (int i = 0; i < continual->span_count; i++) {
+            const HsSpan *span = &continual->spans[i];
+            const HsInterpolateArgs args = {
+                .anchor = closing->from[k]->tensors[i],
+                .master = span->master,
+                .weight = span->weight,
+                .rate = (float)closing->rates[k],
+                .rng = draws_of(continual, k, i),
+            };
+            HsStatus status = hs_op_interpolate(context, &args);
+            if (status != HS_OK)
+                return hs_error_prefix(status, "mer, tensor %s", span->name);
+        }
+    for (int k = 0; k < closing->taken_count; k++)
+        HS_TRY(hs_family_copy_parameters(continual, context, closing->taken[k]));
     return HS_OK;
+}
+
+void hs_mer_fold(HsContinual *continual, const HsReplayStep *step)
+{
+    const Closing closing = closing_of(continual, step);
+    for (int i = 0; i < continual->span_count; i++) {
+        HsUpdateTail *tail = &continual->spans[i].tail;
+        tail->back_count = closing.back_count;
+        for (int k = 0; k < closing.back_count; k++)
+            tail->back[k] = (HsStepBack){ .anchor = closing.from[k]->tensors[i],
+                                          .rate = (float)closing.rates[k],
+                                          .rng = draws_of(continual, k, i) };
+        tail->snapshot_count = closing.taken_count;
+        for (int k = 0; k < closing.taken_count; k++)
+            tail->snapshots[k] = closing.taken[k]->tensors[i];
+    }
 }
 
 HsStatus hs_mer_after_step(HsContinual *continual, HsContext *context, const HsReplayStep *step)
 {
-    continual->steps_in_interval++;
-    continual->group_open = 1;
-    /* Reptile's interval is counted here: its replay plan has windows of one step. */
-    const bool window_ends = continual->config.mer.mode == HS_MER_REPTILE
-                                 ? continual->steps_in_interval == continual->config.mer.interval
-                                 : step->closes_window;
-    if (window_ends)
-        return close_window(continual, context);
-    if (has_two_snapshots(&continual->config) && step->closes_group)
-        return close_group(continual, context);
+    const Closing closing = closing_of(continual, step);
+    const bool window_ends = ends_window(continual, step);
+    if (!continual->folded)
+        HS_TRY(apply(continual, context, &closing));
+    continual->interpolations += closing.back_count;
+    continual->steps_in_interval = window_ends ? 0 : continual->steps_in_interval + 1;
+    continual->group_open = !window_ends && !ends_group(continual, step);
     return HS_OK;
 }
 
@@ -188,7 +241,14 @@ HsStatus hs_mer_after_task(HsContinual *continual, HsContext *context, int task,
 {
     (void)task, (void)source;
     /* A task may end anywhere: what is open is closed as if it had ended there. */
-    return continual->steps_in_interval > 0 ? close_window(continual, context) : HS_OK;
+    if (continual->steps_in_interval == 0)
+        return HS_OK;
+    const Closing closing = close_window(continual, continual->group_open != 0);
+    HS_TRY(apply(continual, context, &closing));
+    continual->interpolations += closing.back_count;
+    continual->steps_in_interval = 0;
+    continual->group_open = 0;
+    return HS_OK;
 }
 
 HsStatus hs_mer_visit(HsContinual *continual, const HsStateVisitor *visitor)

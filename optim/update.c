@@ -49,6 +49,7 @@ static HsStatus adamw_apply(const HsOptimizer *optimizer, HsContext *context, co
         .master = span->master,
         .weight = span->weight,
         .protection = span->protection,
+        .tail = span->tail,
     };
     return hs_op_adamw(context, &args);
 }
@@ -67,6 +68,7 @@ static HsStatus sgd_apply(const HsOptimizer *optimizer, HsContext *context, cons
         .master = span->master,
         .weight = span->weight,
         .protection = span->protection,
+        .tail = span->tail,
     };
     return hs_op_sgd(context, &args);
 }

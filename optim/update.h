@@ -31,6 +31,7 @@ typedef struct HsSpan {
     HsTensor state[2];         /* AdamW: m, v; SGD: momentum buffer, absent */
     bool excluded;             /* from penalties */
     HsProtection protection;   /* set by the continual strategies; all absent: none */
+    HsUpdateTail tail;         /* packed layouts are the model's, the rest is set by the continual strategies */
 } HsSpan;
 
 typedef enum HsOptimizerKind { HS_OPTIMIZER_ADAMW, HS_OPTIMIZER_SGD } HsOptimizerKind;

@@ -179,7 +179,7 @@ HsStatus hs_model_refresh(HsModel *model, HsContext *context, bool from_master)
 int hs_model_spans(HsModel *model, HsSpan *spans)
 {
     for (int i = 0; i < model->param_count; i++) {
-        const HsParam *param = &model->params[i];
+        HsParam *param = &model->params[i];
         spans[i] = (HsSpan){
             .name = param->name,
             .decay = (param->flags & HS_PARAM_DECAY) != 0,
@@ -188,6 +188,7 @@ int hs_model_spans(HsModel *model, HsSpan *spans)
             .master = param->master,
             .gradient = param->gradient,
             .state = { param->state[0], param->state[1] },
+            .tail = { .packed_transposed = &param->packed_forward, .packed = &param->packed_backward },
         };
     }
     return model->param_count;

@@ -147,19 +147,17 @@ static HsStatus enqueue(HsTrainer *trainer, HsStepSlot *slot)
     optimizer->learning_rate_scale = slot->step.learning_rate_scale * hs_mer_rate_scale(&trainer->continual_config);
     HS_TRY(hs_optimizer_announce(optimizer, context, slot->counted, slot->reference_counted, slot->input));
     HS_TRY(hs_step_queue_send(&trainer->queue, slot, optimizer->input));
+    if (!can_record(trainer))
+        hs_continual_fold(trainer->continual, &slot->step);
     /* Who watches a step wants its ranges, and a recording has none. */
     const bool recorded = can_record(trainer) && !context->observer;
     HS_TRY(recorded ? replay(trainer) : run_step(trainer, wanted ? slot->reference_rows : 0));
-    /* Which of these steps ends a group follows from the data alone: not recorded, but not waited for either. */
+    /* Which of the recorded steps ends a group follows from the data alone: MER's interpolations stand beside the
+     * recording, but are not waited for either.  A backend that records packs no weights, which would be stale now. */
     hs_range_begin(context, HS_RANGE_STRATEGY, "strategies, on weights");
     HsStatus looked = hs_continual_after_step(trainer->continual, context, &slot->step);
     hs_range_end(context);
     HS_TRY(looked);
-    /* A skipped step may still end a group of MER's, which moves the weights. */
-    hs_range_begin(context, HS_RANGE_PACK, "packing");
-    HsStatus packed = hs_model_refresh(&trainer->model, context, false);
-    hs_range_end(context);
-    HS_TRY(packed);
     return hs_step_queue_receive(&trainer->queue, slot, optimizer->outcome);
 }
 

@@ -11,6 +11,7 @@
 #include <math.h>
 
 #include "kernels/cuda/parameter.cuh"
+#include "kernels/update_tail.h"
 
 namespace HS_CUDA_NAMESPACE
 {
@@ -229,14 +230,16 @@ HsStatus op::adamw(HsContext *context, const HsAdamWArgs *args)
                          args->learning_rate_scale,
                          data_of<float>(args->m),
                          data_of<float>(args->v) };
-    return launch_update(context, "adamw_kernel", rule, args, quad_aligned(args->m) && quad_aligned(args->v));
+    HS_TRY(launch_update(context, "adamw_kernel", rule, args, quad_aligned(args->m) && quad_aligned(args->v)));
+    return hs_update_tail_apart(context, &args->tail, &args->master, &args->weight);
 }
 
 HsStatus op::sgd(HsContext *context, const HsSgdArgs *args)
 {
     const Sgd rule = { args->momentum, args->weight_decay, args->learning_rate_scale, args->nesterov,
                        optional_data<float>(args->buffer) };
-    return launch_update(context, "sgd_kernel", rule, args, quad_aligned(args->buffer));
+    HS_TRY(launch_update(context, "sgd_kernel", rule, args, quad_aligned(args->buffer)));
+    return hs_update_tail_apart(context, &args->tail, &args->master, &args->weight);
 }
 
 } // namespace HS_CUDA_NAMESPACE

@@ -4,6 +4,7 @@
  * the gradient in one pass; a skipped step only clears the gradient.  What HsProtection adds is at the element, too.
  */
 #include "kernels/ref/ref.h"
+#include "kernels/update_tail.h"
 
 /* sum_squares = sum g^2 over finite g; nonfinite = how many are not. */
 HsStatus hs_ref_grad_stats(HsContext *context, const HsGradStatsArgs *args)
@@ -69,7 +70,6 @@ static void finish(const HsProtection *protection, const HsTensor *master, const
  *     p -= lr wd p;  m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;  p -= lr (m/bc1) / (sqrt(v/bc2) + eps) */
 HsStatus hs_ref_adamw(HsContext *context, const HsAdamWArgs *args)
 {
-    (void)context;
     const HsStepScalars *scalars = args->scalars;
     const double rate = (double)scalars->learning_rate * (double)args->learning_rate_scale;
     const double beta1 = (double)args->beta1, beta2 = (double)args->beta2;
@@ -90,14 +90,13 @@ HsStatus hs_ref_adamw(HsContext *context, const HsAdamWArgs *args)
         finish(&args->protection, &args->master, &args->weight, &args->rng, i, p, rate,
                grad * (double)scalars->unscale);
     }
-    return HS_OK;
+    return hs_update_tail_apart(context, &args->tail, &args->master, &args->weight);
 }
 
 /* Stochastic gradient descent with momentum (Sutskever et al. 2013), decay inside the gradient:
  *     d = g + wd p;  buffer = momentum buffer + d;  p -= lr buffer   (nesterov: p -= lr (d + momentum buffer)) */
 HsStatus hs_ref_sgd(HsContext *context, const HsSgdArgs *args)
 {
-    (void)context;
     const HsStepScalars *scalars = args->scalars;
     const double rate = (double)scalars->learning_rate * (double)args->learning_rate_scale;
     const double momentum = (double)args->momentum;
@@ -118,5 +117,5 @@ HsStatus hs_ref_sgd(HsContext *context, const HsSgdArgs *args)
         finish(&args->protection, &args->master, &args->weight, &args->rng, i, p - rate * direction, rate,
                grad * (double)scalars->unscale);
     }
-    return HS_OK;
+    return hs_update_tail_apart(context, &args->tail, &args->master, &args->weight);
 }

@@ -26,6 +26,8 @@ typedef struct Case {
     double replay_fraction;
     int64_t steps;   /* of each task */
     int64_t skipped; /* the step whose gradient is not finite; -1: none */
+    bool cpu;        /* the cpu backend, else ref */
+    bool folded;     /* interpolations are part of the update */
 } Case;
 
 /* An f32 weight, and a bf16 one with its master, which penalties would leave out. */
@@ -76,6 +78,8 @@ static void set_up(Fixture *f, const Case *c)
     memset(f, 0, sizeof *f);
     cr_assert_eq(hs_device_host_init(&f->device), HS_OK);
     f->context = (HsContext){ .backend = hs_backend_ref(), .device = &f->device, .threads = 1 };
+    if (c->cpu)
+        cr_assert_eq(hs_backend_cpu(&f->context.backend), HS_OK);
     const HsOptimizerConfig sgd = { .kind = HS_OPTIMIZER_SGD, .seed = 77 };
     const HsScalerConfig scaler = { .kind = HS_SCALER_DYNAMIC,
                                     .init_scale = 1024,
@@ -135,6 +139,8 @@ static void train(Fixture *f, const Case *c, int64_t first, int64_t from, int64_
             f->gradient[1][3] = INFINITY;
         HsStepReport report;
         f->optimizer.learning_rate_scale = step.learning_rate_scale;
+        if (c->folded)
+            hs_continual_fold(f->continual, &step);
         cr_assert_eq(hs_continual_before_update(f->continual, &f->context), HS_OK);
         cr_assert_eq(hs_optimizer_step(&f->optimizer, &f->context, f->spans, SPANS, &report), HS_OK);
         cr_assert_eq(report.verdict, n == c->skipped ? HS_SCALER_SKIP : HS_SCALER_APPLY);
@@ -214,8 +220,8 @@ static void (*const plain_table[])(Plain *) = {
     [HS_MER_REPTILE] = plain_reptile,
 };
 
-/* Two tasks of c->steps each, both ways. */
-static void compare(const Case *c)
+/* Two tasks of c->steps each, both ways; the parameters they end with. */
+static void compare_to_plain(const Case *c, float found[SPANS][COUNT])
 {
     static Fixture f;
     set_up(&f, c);
@@ -241,7 +247,24 @@ static void compare(const Case *c)
         }
     for (int i = 0; i < COUNT; i++)
         cr_expect_eq(f.weight16[i], hs_bf16_encode(f.master[i]), "the weight is the rounded master");
+    for (int s = 0; s < SPANS; s++)
+        memcpy(found[s], parameters(&f, s), sizeof found[s]);
     tear_down(&f);
+}
+
+/* On either backend, with interpolations apart and folded into the update: the latter two to the bit. */
+static void compare(const Case *c)
+{
+    for (int cpu = 0; cpu < 2; cpu++) {
+        float found[2][SPANS][COUNT];
+        for (int folded = 0; folded < 2; folded++) {
+            Case variant = *c;
+            variant.cpu = cpu != 0;
+            variant.folded = folded != 0;
+            compare_to_plain(&variant, found[folded]);
+        }
+        cr_expect_arr_eq(found[0], found[1], sizeof found[0], "folded interpolations have other bits");
+    }
 }
 
 Test(mer, algorithm_1_with_one_group)

@@ -157,36 +157,3 @@ HsStatus HS_ISA_NAME(hs_cpu_consolidate_path)(HsContext *context, const HsConsol
         path_chunk(args, hs_cpu_block(count, HS_CPU_CHUNK, block));
     return HS_OK;
 }
-
-/* anchor + rate (p - anchor); at rate 1 rounding could miss p, so p is kept */
-HS_SIMD void interpolate_chunk(const HsInterpolateArgs *args, HsDtype copy, HsRowBlock range)
-{
-    const float rate = args->rate;
-    uint32_t word[64];
-    HS_FOR_LANES(i, left, range.begin, range.end)
-    {
-        HsF32x16 p = hs_cpu_load_parameter(&args->master, &args->weight, copy, i, left);
-        if (rate != 1.0f) {
-            const HsF32x16 anchor = hs_simd_load_part(HS_F32, args->anchor.data, i, left);
-            p = anchor + (p - anchor) * rate;
-        }
-        hs_cpu_store_parameter(&args->master, &args->weight, copy, &args->rng, word, i, p, left);
-    }
-}
-
-HsStatus HS_ISA_NAME(hs_cpu_interpolate)(HsContext *context, const HsInterpolateArgs *args)
-{
-    const int64_t count = hs_tensor_count(&args->weight);
-    const HsDtype copy = args->weight.dtype;
-#pragma omp parallel for schedule(static) num_threads(hs_cpu_chunk_threads(context, count))
-    for (int64_t block = 0; block < hs_cpu_block_count(count, HS_CPU_CHUNK); block++) {
-        const HsRowBlock range = hs_cpu_block(count, HS_CPU_CHUNK, block);
-        if (copy == HS_BF16)
-            interpolate_chunk(args, HS_BF16, range);
-        else if (copy == HS_F32)
-            interpolate_chunk(args, HS_F32, range);
-        else
-            interpolate_chunk(args, HS_F16, range);
-    }
-    return HS_OK;
-}

@@ -3,9 +3,12 @@
  * The update rules: one pass over memory each.  AdamW reads gradient, moments and master and writes moments, master,
  * weight and the cleared gradient: 28 to 34 bytes a parameter, nothing twice.  What continual learning adds is fused:
  * importance and anchor are two more streams to read (8 bytes), the path integral one to update (8 bytes).  Each chunk
- * function is compiled with and without it, so that plain training pays nothing and keeps its bits.
+ * function is compiled with and without it, so that plain training pays nothing and keeps its bits.  What follows on
+ * the updated parameter, packing for the next step's products above all, is done on each piece at once.
  */
-#include "kernels/cpu/isa/parameter.h"
+#include "kernels/cpu/isa/update_tail.h"
+
+#define finish_piece HS_ISA_NAME(hs_update_finish_piece)
 
 /* strength * importance; only called where there is an anchor. */
 HS_SIMD HsF32x16 pull(const HsProtection *protection, int64_t i, int64_t left)
@@ -81,29 +84,36 @@ static bool is_protected(const HsProtection *protection)
     return hs_tensor_present(&protection->anchor) || hs_tensor_present(&protection->path);
 }
 
-HsStatus HS_ISA_NAME(hs_cpu_adamw)(HsContext *context, const HsAdamWArgs *args)
+static void adamw_range(const HsAdamWArgs *args, bool guarded, HsRowBlock range)
 {
-    const int64_t count = hs_tensor_count(&args->weight);
     const HsDtype gradient = args->grad.dtype, copy = args->weight.dtype;
     const HsProtection *protection = &args->protection;
-    const bool guarded = is_protected(protection);
-#pragma omp parallel for schedule(static) num_threads(hs_cpu_chunk_threads(context, count))
-    for (int64_t block = 0; block < hs_cpu_block_count(count, HS_CPU_CHUNK); block++) {
-        const HsRowBlock range = hs_cpu_block(count, HS_CPU_CHUNK, block);
-        if (args->scalars->skip)
-            hs_cpu_clear(&args->grad, range);
-        else if (gradient == HS_F32 && copy == HS_BF16 && guarded)
-            adamw_chunk(args, protection, HS_F32, HS_BF16, range);
-        else if (gradient == HS_F32 && copy == HS_BF16)
-            adamw_chunk(args, NULL, HS_F32, HS_BF16, range);
-        else if (gradient == HS_F32 && copy == HS_F32 && guarded)
-            adamw_chunk(args, protection, HS_F32, HS_F32, range);
-        else if (gradient == HS_F32 && copy == HS_F32)
-            adamw_chunk(args, NULL, HS_F32, HS_F32, range);
-        else if (guarded)
-            adamw_chunk(args, protection, gradient, copy, range);
-        else
-            adamw_chunk(args, NULL, gradient, copy, range);
+    if (args->scalars->skip)
+        hs_cpu_clear(&args->grad, range);
+    else if (gradient == HS_F32 && copy == HS_BF16 && guarded)
+        adamw_chunk(args, protection, HS_F32, HS_BF16, range);
+    else if (gradient == HS_F32 && copy == HS_BF16)
+        adamw_chunk(args, NULL, HS_F32, HS_BF16, range);
+    else if (gradient == HS_F32 && copy == HS_F32 && guarded)
+        adamw_chunk(args, protection, HS_F32, HS_F32, range);
+    else if (gradient == HS_F32 && copy == HS_F32)
+        adamw_chunk(args, NULL, HS_F32, HS_F32, range);
+    else if (guarded)
+        adamw_chunk(args, protection, gradient, copy, range);
+    else
+        adamw_chunk(args, NULL, gradient, copy, range);
+}
+
+HsStatus HS_ISA_NAME(hs_cpu_adamw)(HsContext *context, const HsAdamWArgs *args)
+{
+    const bool guarded = is_protected(&args->protection);
+    const HsPieces cut = hs_update_pieces(&args->weight, &args->tail);
+#pragma omp parallel for schedule(static) num_threads(hs_cpu_threads(context, cut.count))
+    for (int64_t index = 0; index < cut.count; index++) {
+        const HsPiece piece = hs_update_piece(&cut, index);
+        for (int64_t r = 0; r < hs_piece_ranges(&cut, &piece); r++)
+            adamw_range(args, guarded, hs_piece_range(&cut, &piece, r));
+        finish_piece(&args->tail, &args->master, &args->weight, &cut, &piece, args->scalars->skip);
     }
     return HS_OK;
 }
@@ -142,19 +152,26 @@ HS_SIMD void sgd_chunk(const HsSgdArgs *args, const HsProtection *protection, Hs
     }
 }
 
+static void sgd_range(const HsSgdArgs *args, bool guarded, HsRowBlock range)
+{
+    if (args->scalars->skip)
+        hs_cpu_clear(&args->grad, range);
+    else if (guarded)
+        sgd_chunk(args, &args->protection, range);
+    else
+        sgd_chunk(args, NULL, range);
+}
+
 HsStatus HS_ISA_NAME(hs_cpu_sgd)(HsContext *context, const HsSgdArgs *args)
 {
-    const int64_t count = hs_tensor_count(&args->weight);
     const bool guarded = is_protected(&args->protection);
-#pragma omp parallel for schedule(static) num_threads(hs_cpu_chunk_threads(context, count))
-    for (int64_t block = 0; block < hs_cpu_block_count(count, HS_CPU_CHUNK); block++) {
-        const HsRowBlock range = hs_cpu_block(count, HS_CPU_CHUNK, block);
-        if (args->scalars->skip)
-            hs_cpu_clear(&args->grad, range);
-        else if (guarded)
-            sgd_chunk(args, &args->protection, range);
-        else
-            sgd_chunk(args, NULL, range);
+    const HsPieces cut = hs_update_pieces(&args->weight, &args->tail);
+#pragma omp parallel for schedule(static) num_threads(hs_cpu_threads(context, cut.count))
+    for (int64_t index = 0; index < cut.count; index++) {
+        const HsPiece piece = hs_update_piece(&cut, index);
+        for (int64_t r = 0; r < hs_piece_ranges(&cut, &piece); r++)
+            sgd_range(args, guarded, hs_piece_range(&cut, &piece, r));
+        finish_piece(&args->tail, &args->master, &args->weight, &cut, &piece, args->scalars->skip);
     }
     return HS_OK;
 }
