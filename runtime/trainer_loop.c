@@ -4,7 +4,7 @@
  *
  *     batch (prefetched, new and replayed sequences mixed) -> per micro-batch: forward, head with loss, backward:
  *     gradients accumulate -> strategies look at the gradients (A-GEM) -> unscale, check, clip, step or skip, penalty,
- *     scaler update (optim/update.c) -> strategies look at the step (MER) -> packed weights refreshed
+ *     scaler update (optim/update.c) -> strategies look at the step (MER)
  *     -> step record -> checkpoint if due (before evaluation: a crash there loses nothing) -> evaluation if due
  *
  * The loss of a step is the mean over the counted targets of the whole effective batch, known before the first
