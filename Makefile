@@ -143,7 +143,7 @@ $(BUILD)/examples/%: examples/%.c $(LIBRARY)
 $(BUILD)/bench/%: bench/%.c $(LIBRARY)
 	@mkdir -p $(@D)
 	@echo "  CC $@"
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LIBRARY) $(LDLIBS)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -MMD -MP -MF $@.d -o $@ $< $(LIBRARY) $(LDLIBS)
 
 # The instructions that the emulator imitates, by the hardware and by the emulator, in one program.
 FRAGMENTS = $(BUILD)/obj/bench/fragments.emu.o $(if $(NVCC),$(BUILD)/obj/bench/fragments.cuda.o)
@@ -157,7 +157,7 @@ examples: $(EXAMPLES)
 bench-programs: $(BENCHES)
 test-programs: $(TESTS) $(EMU_TESTS)
 
--include $(OBJECTS:.o=.d) $(TEST_SUPPORT:.o=.d) $(BUILD)/obj/runtime/main.d $(TESTS:=.d) $(EMU_TESTS:=.d)
+-include $(OBJECTS:.o=.d) $(TEST_SUPPORT:.o=.d) $(BUILD)/obj/runtime/main.d $(TESTS:=.d) $(EMU_TESTS:=.d) $(BENCHES:=.d)
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Packages.  Nothing but a C compiler, make and apt is expected of a machine.
@@ -193,7 +193,7 @@ install: $(BUILD)/trainer ## install the trainer under PREFIX (/usr/local)
 .PHONY: test run-tests
 test: packages-test ## every test, under ten minutes on two cores
 	+$(MAKE) $(JOBS) run-tests
-run-tests: $(BUILD)/trainer test-programs examples
+run-tests: $(BUILD)/trainer test-programs examples $(BUILD)/bench/profile
 	@BUILD=$(BUILD) tests/run.sh $(TESTS) $(EMU_TESTS)
 
 .PHONY: asan ubsan

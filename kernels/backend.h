@@ -9,6 +9,7 @@
 
 #include "kernels/base/device.h"
 #include "kernels/base/status.h"
+#include "kernels/cost.h"
 #include "kernels/ops.h"
 
 typedef struct HsContext HsContext;
@@ -39,17 +40,16 @@ typedef enum HsRangeKind {
     HS_RANGE_HEAD, /* the last layer: logits, loss, and their gradients in one pass */
     HS_RANGE_RECOMPUTE,
     HS_RANGE_BACKWARD,
-    HS_RANGE_UPDATE,   /* norms, decisions, the optimizer's pass */
+    HS_RANGE_UPDATE,   /* norms, decisions, the optimizer's pass, which packs weights for the next step */
     HS_RANGE_STRATEGY, /* what continual learning does beside them */
-    HS_RANGE_PACK,     /* weights are packed for the next step */
     HS_RANGE_LAYER,    /* inside the passes: a step of the model's table */
     HS_RANGE_OPERATION /* inside a layer: an operation of ops.h */
 } HsRangeKind;
 
-/* Told of every range as its work is enqueued. */
+/* Told of every range as its work is enqueued.  cost: of an operation; NULL for the other kinds. */
 typedef struct HsObserver HsObserver;
 struct HsObserver {
-    void (*begin)(HsObserver *observer, HsContext *context, HsRangeKind kind, const char *name);
+    void (*begin)(HsObserver *observer, HsContext *context, HsRangeKind kind, const char *name, const HsOpCost *cost);
     void (*end)(HsObserver *observer, HsContext *context);
 };
 
@@ -74,7 +74,7 @@ static inline void hs_range_begin(HsContext *context, HsRangeKind kind, const ch
     if (context->device->range_push)
         context->device->range_push(context->device, name);
     if (context->observer)
-        context->observer->begin(context->observer, context, kind, name);
+        context->observer->begin(context->observer, context, kind, name, NULL);
 }
 
 static inline void hs_range_end(HsContext *context)

@@ -108,13 +108,26 @@ static int64_t nanoseconds(const HsChromeTrace *trace, double at_s)
     return clamp(llround(1e9 * (at_s - trace->zero_s)), 0, INT64_MAX);
 }
 
+/* What the operation computes, and the least work in it (kernels/cost.h); the format is that of its products. */
+static void put_operation(FILE *file, const char *formula, const HsOpCost *cost)
+{
+    fputs(",\"args\":{\"formula\":", file);
+    put_string(file, formula);
+    fprintf(file, ",\"flops\":%.17g,\"bytes\":%.17g", cost->flops, cost->bytes);
+    if (cost->flops > 0)
+        fprintf(file, ",\"format\":\"%s\"", cost->tf32 ? "tf32" : hs_dtype_name(cost->dtype));
+    if (cost->transposes)
+        fprintf(file, ",\"transposes\":\"%s\"", cost->transposes);
+    putc('}', file);
+}
+
 static void put_span(FILE *file, const HsTraceSpan *span, int64_t step, int64_t begin_ns, int64_t end_ns)
 {
     static const char *const categories[] = {
-        [HS_RANGE_STEP] = "step",    [HS_RANGE_DATA] = "data",           [HS_RANGE_FORWARD] = "phase",
-        [HS_RANGE_HEAD] = "phase",   [HS_RANGE_RECOMPUTE] = "phase",     [HS_RANGE_BACKWARD] = "phase",
-        [HS_RANGE_UPDATE] = "phase", [HS_RANGE_STRATEGY] = "phase",      [HS_RANGE_PACK] = "phase",
-        [HS_RANGE_LAYER] = "layer",  [HS_RANGE_OPERATION] = "operation",
+        [HS_RANGE_STEP] = "step",           [HS_RANGE_DATA] = "data",       [HS_RANGE_FORWARD] = "phase",
+        [HS_RANGE_HEAD] = "phase",          [HS_RANGE_RECOMPUTE] = "phase", [HS_RANGE_BACKWARD] = "phase",
+        [HS_RANGE_UPDATE] = "phase",        [HS_RANGE_STRATEGY] = "phase",  [HS_RANGE_LAYER] = "layer",
+        [HS_RANGE_OPERATION] = "operation",
     };
     const char *formula = span->kind == HS_RANGE_OPERATION ? hs_op_formula(span->name) : NULL;
     fprintf(file, ",\n{\"ph\":\"X\",\"pid\":%d,\"tid\":%d,\"cat\":\"%s\",\"name\":", PROCESS,
@@ -124,11 +137,8 @@ static void put_span(FILE *file, const HsTraceSpan *span, int64_t step, int64_t 
     put_time(file, "dur", end_ns - begin_ns);
     if (span->kind == HS_RANGE_STEP)
         fprintf(file, ",\"args\":{\"step\":%lld}", (long long)step);
-    if (formula) {
-        fputs(",\"args\":{\"formula\":", file);
-        put_string(file, formula);
-        putc('}', file);
-    }
+    if (formula)
+        put_operation(file, formula, &span->cost);
     putc('}', file);
 }
 

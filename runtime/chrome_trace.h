@@ -2,7 +2,10 @@
  *
  * Spans and counters as a timeline that chrome://tracing and Perfetto show: the Trace Event Format's JSON object form,
  *     {"displayTimeUnit":"ms","traceEvents":[ {"ph":"X",...}, {"ph":"C",...}, ... ]}
- * with complete events (X: ts and dur in microseconds), counters (C) and the names of process and tracks (M).
+ * with complete events (X: ts and dur in microseconds), counters (C) and the names of process and tracks (M).  An
+ * operation's event carries what it computes and costs:
+ *     "args":{"formula":"c = ...","flops":75497472,"bytes":884736,"format":"bf16","transposes":"nt"}
+ * with the format where there are flops, and the transposes of a product (kernels/cost.h).
  *
  * Events are written as they come, to a temporary name; the file has its own once it is finished.
  */

@@ -94,13 +94,15 @@ static bool by_clock(const HsTrace *trace, HsRangeKind kind)
     return trace->context->device->host_accessible || kind == HS_RANGE_DATA;
 }
 
-static HsStatus note_begin(HsTrace *trace, HsRangeKind kind, const char *name, int *index)
+static HsStatus note_begin(HsTrace *trace, HsRangeKind kind, const char *name, const HsOpCost *cost, int *index)
 {
     HS_TRY(grow((void **)&trace->spans, &trace->capacity, trace->count, sizeof *trace->spans));
     HsTraceSpan *span = &trace->spans[trace->count];
     *span = (HsTraceSpan){ .kind = kind, .depth = trace->depth };
     /* A copy: the model that the name belongs to may be gone when the trace is read. */
     snprintf(span->name, sizeof span->name, "%s", name);
+    if (cost)
+        span->cost = *cost;
     if (by_clock(trace, kind))
         span->start_s = hs_clock_s() - trace->origin_s;
     else
@@ -130,7 +132,7 @@ static void keep_failure(HsTrace *trace, HsStatus status, const char *earlier)
     (void)hs_fail(status, "%s", earlier);
 }
 
-static void begin(HsObserver *observer, HsContext *context, HsRangeKind kind, const char *name)
+static void begin(HsObserver *observer, HsContext *context, HsRangeKind kind, const char *name, const HsOpCost *cost)
 {
     HsTrace *trace = (HsTrace *)observer;
     const bool inner = kind == HS_RANGE_LAYER || kind == HS_RANGE_OPERATION;
@@ -139,7 +141,7 @@ static void begin(HsObserver *observer, HsContext *context, HsRangeKind kind, co
     if (trace->failed == HS_OK && (trace->detailed || !inner)) {
         char earlier[512];
         snprintf(earlier, sizeof earlier, "%s", hs_error_message());
-        keep_failure(trace, note_begin(trace, kind, name, &index), earlier);
+        keep_failure(trace, note_begin(trace, kind, name, cost, &index), earlier);
     }
     trace->open[trace->open_count++] = index;
     (void)context;
@@ -291,8 +293,7 @@ static HsStepPart part_of(HsRangeKind kind)
         [HS_RANGE_FORWARD] = HS_PART_FORWARD,     [HS_RANGE_HEAD] = HS_PART_HEAD,
         [HS_RANGE_RECOMPUTE] = HS_PART_RECOMPUTE, [HS_RANGE_BACKWARD] = HS_PART_BACKWARD,
         [HS_RANGE_UPDATE] = HS_PART_UPDATE,       [HS_RANGE_STRATEGY] = HS_PART_STRATEGY,
-        [HS_RANGE_PACK] = HS_PART_PACK,           [HS_RANGE_LAYER] = HS_PART_COUNT,
-        [HS_RANGE_OPERATION] = HS_PART_COUNT,
+        [HS_RANGE_LAYER] = HS_PART_COUNT,         [HS_RANGE_OPERATION] = HS_PART_COUNT,
     };
     return parts[kind];
 }

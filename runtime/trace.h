@@ -18,18 +18,18 @@ typedef struct HsTraceSpan {
     char name[64];
     int depth;               /* 0: outermost */
     double start_s, seconds; /* since the trace was attached; HS_RANGE_DATA by the host's clock */
+    HsOpCost cost;           /* HS_RANGE_OPERATION only */
 } HsTraceSpan;
 
 /* What a step's time is split into; each instant belongs to the innermost range that is a part. */
-#define HS_STEP_PARTS(X)                                                 \
-    X(DATA, "data", "waiting for the next batch")                        \
-    X(FORWARD, "forward", "the model up to its last norm")               \
-    X(HEAD, "head and loss", "logits, loss, and their gradients")        \
-    X(RECOMPUTE, "recompute", "forward again, for what was not kept")    \
-    X(BACKWARD, "backward", "gradients")                                 \
-    X(UPDATE, "optimizer", "norms, clipping, the fused update")          \
-    X(STRATEGY, "strategies", "continual learning beside the update")    \
-    X(PACK, "packing", "weights reordered for the next step's products") \
+#define HS_STEP_PARTS(X)                                              \
+    X(DATA, "data", "waiting for the next batch")                     \
+    X(FORWARD, "forward", "the model up to its last norm")            \
+    X(HEAD, "head and loss", "logits, loss, and their gradients")     \
+    X(RECOMPUTE, "recompute", "forward again, for what was not kept") \
+    X(BACKWARD, "backward", "gradients")                              \
+    X(UPDATE, "optimizer", "norms, clipping, the fused update")       \
+    X(STRATEGY, "strategies", "continual learning beside the update") \
     X(OTHER, "other", "between them: copies, waiting, the host")
 
 typedef enum HsStepPart {

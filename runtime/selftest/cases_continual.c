@@ -142,7 +142,8 @@ static void declare_consolidate(HsTrial *trial)
     trial->operands[IMPORTANCE] = hs_filled(hs_updated("importance", 1.0, vector(trial, HS_F32)), HS_FILL_POSITIVE);
     trial->operands[ANCHOR] = hs_updated("anchor", 1.0, vector(trial, HS_F32));
     trial->operands[ANCHOR].exact_bits = !hs_case_has(trial, HS_CASE_MERGE); /* a copy */
-    trial->operands[ANCHOR].overwritten = !hs_case_has(trial, HS_CASE_MERGE);
+    /* In place it is read as what is fresh. */
+    trial->operands[ANCHOR].overwritten = !hs_case_has(trial, HS_CASE_MERGE) && !hs_case_has(trial, HS_CASE_IN_PLACE);
     trial->operands[PARAMETER] = hs_input("parameter", 1.0, vector(trial, trial->config->dtype));
     if (hs_case_has(trial, HS_CASE_MERGE))
         trial->operands[OFFSET] = hs_updated("offset", 1.0, hs_tensor_1d(NULL, HS_F64, 1));

@@ -51,12 +51,14 @@ Test(chrome_trace, spans_and_counters_are_read_back)
     HsChromeTrace *trace;
     OK(hs_chrome_trace_create(path, "a \"run\"\\\n", "cpu", &trace));
     cr_expect_not(scratch_exists(path), "an unfinished file has its final name");
+    const HsOpCost none = { 0 };
     const HsTraceSpan spans[] = {
-        { HS_RANGE_DATA, "data", 0, 0.5, 0.25 },
-        { HS_RANGE_STEP, "optimizer step", 0, 0.75, 2.0 },
-        { HS_RANGE_FORWARD, "forward", 1, 0.75, 1.0 },
-        { HS_RANGE_LAYER, "block.0.mlp", 2, 1.0, 0.75000001 }, /* stands out by 10 ns, as a rounding might */
-        { HS_RANGE_OPERATION, "matmul", 3, 1.0, 0.80000000 },
+        { HS_RANGE_DATA, "data", 0, 0.5, 0.25, none },
+        { HS_RANGE_STEP, "optimizer step", 0, 0.75, 2.0, none },
+        { HS_RANGE_FORWARD, "forward", 1, 0.75, 1.0, none },
+        { HS_RANGE_LAYER, "block.0.mlp", 2, 1.0, 0.75000001, none }, /* stands out by 10 ns, as a rounding might */
+        { HS_RANGE_OPERATION, "matmul", 3, 1.0, 0.80000000, { 0x1p60, 512, HS_BF16, false, "tn" } },
+        { HS_RANGE_OPERATION, "add", 1, 2.0, 0.25, { 0, 96, HS_F32, false, NULL } },
     };
     const HsTraceSeries series[] = { { "weights", 1000 }, { "moments", (size_t)5 << 33 } };
     const double origin_s = hs_clock_s() + 1;
@@ -86,6 +88,14 @@ Test(chrome_trace, spans_and_counters_are_read_back)
     }
     const HsJson *matmul = find(root, "X", "matmul");
     cr_expect_str_eq(text_of(hs_json_get(matmul, "args"), "formula"), hs_op_formula("matmul"));
+    cr_expect_eq(number_of(hs_json_get(matmul, "args"), "flops"), 0x1p60);
+    cr_expect_eq(number_of(hs_json_get(matmul, "args"), "bytes"), 512);
+    cr_expect_str_eq(text_of(hs_json_get(matmul, "args"), "format"), "bf16");
+    cr_expect_str_eq(text_of(hs_json_get(matmul, "args"), "transposes"), "tn");
+    const HsJson *add = hs_json_get(find(root, "X", "add"), "args");
+    cr_expect_eq(number_of(add, "flops"), 0);
+    cr_expect_eq(number_of(add, "bytes"), 96);
+    cr_expect(!hs_json_get(add, "format") && !hs_json_get(add, "transposes"), "of products only");
     const HsJson *counter = find(root, "C", "memory");
     cr_expect(fabs(number_of(counter, "ts") - number_of(data, "ts")) <= nanosecond);
     cr_expect_eq(number_of(hs_json_get(counter, "args"), "weights"), 1000);

@@ -6,6 +6,7 @@
  */
 #include <criterion/criterion.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,6 +15,13 @@
 #define OK(expression) cr_assert_eq((expression), HS_OK, "%s: %s", #expression, hs_error_message())
 
 /* --- the split --- */
+
+static HsTraceSpan span(HsRangeKind kind, const char *name, int depth, double start_s, double seconds)
+{
+    HsTraceSpan made = { .kind = kind, .depth = depth, .start_s = start_s, .seconds = seconds };
+    snprintf(made.name, sizeof made.name, "%s", name);
+    return made;
+}
 
 static void expect_split(const HsTraceSpan *spans, int count, double wall_s, const double expected[HS_PART_COUNT])
 {
@@ -31,24 +39,22 @@ static void expect_split(const HsTraceSpan *spans, int count, double wall_s, con
 Test(trace, time_belongs_to_the_innermost_part)
 {
     const HsTraceSpan spans[] = {
-        { HS_RANGE_DATA, "data", 0, 0.0, 0.5 },
-        { HS_RANGE_STEP, "step", 0, 0.5, 10.0 },
-        { HS_RANGE_OPERATION, "begin_step", 1, 0.75, 0.25 }, /* in no part: other */
-        { HS_RANGE_FORWARD, "forward", 1, 1.0, 2.0 },
-        { HS_RANGE_LAYER, "layer", 2, 1.0, 1.5 },
-        { HS_RANGE_OPERATION, "matmul", 3, 1.25, 1.0 }, /* forward's own */
-        { HS_RANGE_HEAD, "head", 1, 3.0, 1.0 },
-        { HS_RANGE_BACKWARD, "backward", 1, 4.0, 3.0 },
-        { HS_RANGE_RECOMPUTE, "recompute", 2, 4.5, 1.0 }, /* taken from backward */
-        { HS_RANGE_LAYER, "layer", 3, 4.5, 0.5 },
-        { HS_RANGE_UPDATE, "update", 1, 7.0, 1.5 },
-        { HS_RANGE_STRATEGY, "strategy", 1, 8.5, 0.5 },
-        { HS_RANGE_PACK, "packing", 1, 9.0, 0.25 },
+        span(HS_RANGE_DATA, "data", 0, 0.0, 0.5),
+        span(HS_RANGE_STEP, "step", 0, 0.5, 10.0),
+        span(HS_RANGE_OPERATION, "begin_step", 1, 0.75, 0.25), /* in no part: other */
+        span(HS_RANGE_FORWARD, "forward", 1, 1.0, 2.0),
+        span(HS_RANGE_LAYER, "layer", 2, 1.0, 1.5),
+        span(HS_RANGE_OPERATION, "matmul", 3, 1.25, 1.0), /* forward's own */
+        span(HS_RANGE_HEAD, "head", 1, 3.0, 1.0),
+        span(HS_RANGE_BACKWARD, "backward", 1, 4.0, 3.0),
+        span(HS_RANGE_RECOMPUTE, "recompute", 2, 4.5, 1.0), /* taken from backward */
+        span(HS_RANGE_LAYER, "layer", 3, 4.5, 0.5),
+        span(HS_RANGE_UPDATE, "update", 1, 7.0, 1.5),
+        span(HS_RANGE_STRATEGY, "strategy", 1, 8.5, 0.5),
     };
     const double expected[HS_PART_COUNT] = {
-        [HS_PART_DATA] = 0.5,     [HS_PART_FORWARD] = 2.0,   [HS_PART_HEAD] = 1.0,
-        [HS_PART_BACKWARD] = 2.0, [HS_PART_RECOMPUTE] = 1.0, [HS_PART_UPDATE] = 1.5,
-        [HS_PART_STRATEGY] = 0.5, [HS_PART_PACK] = 0.25,     [HS_PART_OTHER] = 2.25,
+        [HS_PART_DATA] = 0.5,      [HS_PART_FORWARD] = 2.0, [HS_PART_HEAD] = 1.0,     [HS_PART_BACKWARD] = 2.0,
+        [HS_PART_RECOMPUTE] = 1.0, [HS_PART_UPDATE] = 1.5,  [HS_PART_STRATEGY] = 0.5, [HS_PART_OTHER] = 2.5,
     };
     expect_split(spans, sizeof spans / sizeof *spans, 11.0, expected);
 }
@@ -56,13 +62,13 @@ Test(trace, time_belongs_to_the_innermost_part)
 Test(trace, waiting_hides_behind_the_device)
 {
     const HsTraceSpan spans[] = {
-        { HS_RANGE_STEP, "step", 0, 1.0, 2.0 }, /* until 3 */
-        { HS_RANGE_UPDATE, "update", 1, 1.0, 2.0 },
-        { HS_RANGE_DATA, "data", 0, 2.5, 0.25 }, /* all of it behind the step */
-        { HS_RANGE_DATA, "data", 0, 2.75, 1.0 }, /* until 3.75: a quarter hidden before, */
-        { HS_RANGE_STEP, "step", 0, 3.5, 1.0 },  /* and a quarter after */
-        { HS_RANGE_UPDATE, "update", 1, 3.5, 0.75 },
-        { HS_RANGE_DATA, "data", 0, 5.0, 0.125 }, /* the device had nothing to do */
+        span(HS_RANGE_STEP, "step", 0, 1.0, 2.0), /* until 3 */
+        span(HS_RANGE_UPDATE, "update", 1, 1.0, 2.0),
+        span(HS_RANGE_DATA, "data", 0, 2.5, 0.25), /* all of it behind the step */
+        span(HS_RANGE_DATA, "data", 0, 2.75, 1.0), /* until 3.75: a quarter hidden before, */
+        span(HS_RANGE_STEP, "step", 0, 3.5, 1.0),  /* and a quarter after */
+        span(HS_RANGE_UPDATE, "update", 1, 3.5, 0.75),
+        span(HS_RANGE_DATA, "data", 0, 5.0, 0.125), /* the device had nothing to do */
     };
     const double expected[HS_PART_COUNT] = {
         [HS_PART_DATA] = 0.5 + 0.125, [HS_PART_UPDATE] = 2.75, [HS_PART_OTHER] = 6.0 - 0.625 - 2.75
@@ -266,5 +272,34 @@ Test(trace, failing_to_note_harms_nothing_else)
     end(&context, 21);
     OK(hs_trace_read(trace, &spans, &count));
     cr_expect_eq(count, 1);
+    hs_trace_destroy(trace);
+}
+
+/* The dispatcher hands the cost of an operation to who listens; other ranges have none. */
+Test(trace, operations_are_noted_with_their_cost)
+{
+    float x[6] = { 0 }, y[6] = { 0 };
+    HsContext context;
+    HsTrace *trace = watch(&context, true);
+    const HsTraceSpan *spans;
+    int count;
+    context.backend = hs_backend_ref();
+    context.threads = 1;
+    const HsAddArgs add = { .x = hs_tensor_1d(x, HS_F32, 6), .y = hs_tensor_1d(y, HS_F32, 6) };
+    const HsMatmulArgs product = { .a = hs_tensor_2d(x, HS_F32, 2, 3),
+                                   .b = hs_tensor_2d(x, HS_F32, 2, 3),
+                                   .transpose_b = true,
+                                   .c = hs_tensor_2d(y, HS_F32, 2, 2) };
+    begin(&context, 1, HS_RANGE_LAYER, "layer");
+    OK(hs_op_add(&context, &add));
+    OK(hs_op_matmul(&context, &product));
+    end(&context, 2);
+    OK(hs_trace_read(trace, &spans, &count));
+    cr_assert_eq(count, 3);
+    cr_expect(spans[0].cost.bytes == 0 && spans[0].cost.flops == 0, "a layer has no cost of its own");
+    cr_expect_eq(spans[1].cost.bytes, 3 * 24);
+    cr_expect_eq(spans[2].cost.bytes, 2 * 24 + 16);
+    cr_expect_eq(spans[2].cost.flops, 2 * 2 * 2 * 3);
+    cr_expect_str_eq(spans[2].cost.transposes, "nt");
     hs_trace_destroy(trace);
 }
