@@ -12,7 +12,8 @@
  * - panels, tiles: one panel of B against every tile of rows.
  *
  * a is read in place when its rows are already words (k contiguous, no conversion, no half pair).  Else it is packed:
- * all of it at first when that is small, or each task's block by the thread that needs it.
+ * all of it at first when that is small, or each task's block by the thread that needs it, into its second-level cache:
+ * a packed copy in memory costs more to write and to read again than the products that share it.
  * A task keeps its sums in f32 until the last block of depth, so c is rounded once.
  *
  * Scratch (context->workspace), parts absent where not needed:
@@ -31,8 +32,11 @@
 enum {
     MOST_TILES = 16,
     MOST_PANELS = 256 / HS_TILE_COLUMNS,
-    /* A task that packs its own block of A spreads that work over more columns. */
+    /* A task that packs its own block of A spreads that work over more columns, and takes one group of rows: what it
+     * packs next fits the second-level cache beside what it works with. */
+    MOST_TILES_PACKING = HS_GROUP_TILES,
     MOST_PANELS_PACKING = 768 / HS_TILE_COLUMNS,
+    FEWEST_PANELS_PACKING = 256 / HS_TILE_COLUMNS,
     /* Small products are cut finer until there are this many tasks, but not below FEWEST_TILES: threads wait for the
      * last one. */
     WANTED_TASKS = 32,
@@ -40,7 +44,7 @@ enum {
     BLOCK_DEPTH = 512,
     PACK_DEPTH = 128,         /* words of depth that one piece of packing work covers */
     CHUNK_WORDS = 2 << 20,    /* 8 MiB */
-    SHARED_A_WORDS = 4 << 20, /* 16 MiB */
+    SHARED_A_WORDS = 1 << 17, /* 512 KiB: it stays in a core's cache */
     /* Panels of A lie a cache line further apart than their size: sizes are often multiples of a page, and words
      * written to many of them in turn would fight for one set of the first-level cache. */
     PANEL_GAP = 16,
@@ -48,7 +52,7 @@ enum {
     SERIAL_PRODUCTS = 1 << 18
 };
 
-/* Everything that follows from the shapes alone. */
+/* Everything that follows from the shapes and the number of threads. */
 typedef struct HsMatmulPlan {
     int64_t m, n, depth;
     HsPanelFormat format;
@@ -56,7 +60,8 @@ typedef struct HsMatmulPlan {
     bool split;                                     /* more than one block of depth: sums are kept between them */
     int64_t block_tiles, block_panels, block_depth; /* of a task */
     int64_t chunk_panels;                           /* panels of B between two barriers */
-    int64_t a_panel_words, b_panel_words;
+    int64_t a_width, a_panel_words;                 /* of op(a)'s panels; in place, its rows */
+    int64_t b_panel_words;
     size_t slot_a_bytes, slot_bytes, shared_a_bytes, chunk_b_bytes;
 } HsMatmulPlan;
 
@@ -79,10 +84,45 @@ static int64_t row_tiles(const HsMatmulPlan *plan)
     return hs_cpu_block_count(plan->m, HS_TILE_ROWS);
 }
 
+/* Work of a task of `tiles` tiles that packs its A: packing a group of rows takes as long as two thirds of one tile's
+ * products with one panel. */
+static int64_t packing_task_work(const HsMatmulPlan *plan, int64_t tiles)
+{
+    return tiles > 0 ? 3 * tiles * plan->block_panels + 2 : 0;
+}
+
+/* Work of the thread that has most to do when the product is cut in tasks of `tiles` tiles.  Threads that have one task
+ * less than others take what remains of the rows in the meantime. */
+static int64_t longest_share(const HsMatmulPlan *plan, int64_t tiles, int64_t column_blocks, int threads)
+{
+    const int64_t whole = row_tiles(plan) / tiles * column_blocks, rest = row_tiles(plan) % tiles;
+    const int64_t rounds = hs_cpu_block_count(whole, threads), meantime = rounds * threads - whole;
+    const int64_t after = column_blocks > meantime ? column_blocks - meantime : 0;
+    return rounds * packing_task_work(plan, tiles) + hs_cpu_block_count(after, threads) * packing_task_work(plan, rest);
+}
+
+/* Tasks that pack their own block of A are few, since small ones spread that work over too few products: cut them so
+ * that they are shared out evenly. */
+static void cut_packing_tasks(HsMatmulPlan *plan, int threads)
+{
+    const int64_t all = row_tiles(plan);
+    int64_t panels = MOST_PANELS_PACKING, column_blocks;
+    for (;; panels /= 2) {
+        column_blocks = hs_cpu_block_count(plan->chunk_panels, panels);
+        if (hs_cpu_block_count(all, FEWEST_TILES) * column_blocks >= threads || panels / 2 < FEWEST_PANELS_PACKING)
+            break;
+    }
+    plan->block_panels = least(panels, plan->chunk_panels);
+    plan->block_tiles = least(MOST_TILES_PACKING, all);
+    for (int64_t tiles = plan->block_tiles - 1; tiles >= FEWEST_TILES; tiles--)
+        if (longest_share(plan, tiles, column_blocks, threads) <
+            longest_share(plan, plan->block_tiles, column_blocks, threads))
+            plan->block_tiles = tiles;
+}
+
 static void cut_tasks(HsMatmulPlan *plan)
 {
-    int64_t tiles = MOST_TILES, panels = plan->pack_a && !plan->share_a ? MOST_PANELS_PACKING : MOST_PANELS;
-    int64_t row_blocks;
+    int64_t tiles = MOST_TILES, panels = MOST_PANELS, row_blocks;
     for (;;) {
         row_blocks = hs_cpu_block_count(row_tiles(plan), tiles);
         if (row_blocks * hs_cpu_block_count(plan->chunk_panels, panels) >= WANTED_TASKS)
@@ -98,23 +138,25 @@ static void cut_tasks(HsMatmulPlan *plan)
     plan->block_panels = panels;
 }
 
-static HsMatmulPlan make_plan(const HsMatmulArgs *args)
+static HsMatmulPlan make_plan(const HsMatmulArgs *args, int threads)
 {
     const int64_t k = args->a.shape[args->transpose_a ? 0 : 1];
     const HsPanelFormat format = hs_panel_format(args->a.dtype);
     HsMatmulPlan plan = { .m = args->c.shape[0], .n = args->c.shape[1], .format = format };
     plan.depth = hs_panel_depth(format, k);
     plan.split = plan.depth > BLOCK_DEPTH;
-    plan.block_depth = least(plan.depth, BLOCK_DEPTH);
+    plan.block_depth = hs_cpu_block_count(plan.depth, hs_cpu_block_count(plan.depth, BLOCK_DEPTH)); /* equal blocks */
 
     const bool whole_words = format == HS_PANEL_BF16_PAIRS ? k % 2 == 0 : args->a.dtype == HS_F32;
     plan.pack_a = args->transpose_a || !whole_words;
-    plan.a_panel_words = plan.depth * HS_TILE_ROWS + PANEL_GAP;
-    plan.share_a = plan.pack_a && row_tiles(&plan) * plan.a_panel_words <= SHARED_A_WORDS;
+    plan.a_width = args->transpose_a ? HS_GROUP_ROWS : 1;
+    plan.a_panel_words = plan.pack_a ? plan.depth * plan.a_width + PANEL_GAP : plan.depth;
+    const int64_t a_words = hs_cpu_block_count(plan.m, plan.a_width) * plan.a_panel_words;
+    plan.share_a = plan.pack_a && a_words <= SHARED_A_WORDS;
     if (plan.share_a)
-        plan.shared_a_bytes = hs_cpu_align((size_t)(row_tiles(&plan) * plan.a_panel_words) * sizeof(uint32_t));
-    else
-        plan.a_panel_words = plan.block_depth * HS_TILE_ROWS + PANEL_GAP;
+        plan.shared_a_bytes = hs_cpu_align((size_t)a_words * sizeof(uint32_t));
+    else if (plan.pack_a)
+        plan.a_panel_words = plan.block_depth * plan.a_width + PANEL_GAP;
 
     plan.pack_b = !(args->b_packed && args->b_packed->data);
     plan.b_panel_words = plan.depth * HS_TILE_COLUMNS;
@@ -125,9 +167,14 @@ static HsMatmulPlan make_plan(const HsMatmulArgs *args)
         plan.chunk_b_bytes = hs_cpu_align((size_t)(plan.chunk_panels * plan.b_panel_words) * sizeof(uint32_t));
     }
 
-    cut_tasks(&plan);
-    if (plan.pack_a && !plan.share_a)
-        plan.slot_a_bytes = hs_cpu_align((size_t)(plan.block_tiles * plan.a_panel_words) * sizeof(uint32_t));
+    if (plan.pack_a && !plan.share_a) {
+        cut_packing_tasks(&plan, threads);
+        plan.slot_a_bytes = hs_cpu_align(
+            (size_t)(hs_cpu_block_count(plan.block_tiles * HS_TILE_ROWS, plan.a_width) * plan.a_panel_words) *
+            sizeof(uint32_t));
+    } else {
+        cut_tasks(&plan);
+    }
     const int64_t kept_tiles = plan.split ? plan.block_tiles * plan.block_panels : 1;
     plan.slot_bytes = plan.slot_a_bytes + hs_cpu_align((size_t)(kept_tiles * HS_TILE_ELEMENTS) * sizeof(float));
     return plan;
@@ -135,45 +182,39 @@ static HsMatmulPlan make_plan(const HsMatmulArgs *args)
 
 size_t matmul_workspace(const HsContext *context, const HsMatmulArgs *args)
 {
-    const HsMatmulPlan plan = make_plan(args);
+    const HsMatmulPlan plan = make_plan(args, hs_cpu_thread_slots(context));
     return (size_t)hs_cpu_thread_slots(context) * plan.slot_bytes + plan.shared_a_bytes + plan.chunk_b_bytes;
 }
 
-/* Packing is cut in pieces of PACK_DEPTH words, depth running fastest. */
+/* Packing is cut in pieces of PACK_DEPTH words. */
 static int64_t depth_pieces(const HsMatmulPlan *plan)
 {
     return hs_cpu_block_count(plan->depth, PACK_DEPTH);
 }
 
-/* Rows of a piece of A: at most MOST_TILES tiles, as equal as they go. */
-static int64_t piece_rows(const HsMatmulPlan *plan)
-{
-    return hs_cpu_block_count(row_tiles(plan), hs_cpu_block_count(row_tiles(plan), MOST_TILES)) * HS_TILE_ROWS;
-}
-
 static void pack_a_piece(const HsMatmulRun *run, int64_t piece)
 {
     const HsMatmulPlan *plan = &run->plan;
-    const HsRowBlock rows = hs_cpu_block(plan->m, piece_rows(plan), piece / depth_pieces(plan));
+    const HsRowBlock rows = hs_cpu_block(plan->m, HS_GROUP_ROWS, piece / depth_pieces(plan));
     const HsRowBlock words = hs_cpu_block(plan->depth, PACK_DEPTH, piece % depth_pieces(plan));
-    panel_pack(&run->a, rows.begin, rows.end - rows.begin, words.begin, words.end, HS_TILE_ROWS, plan->a_panel_words,
-               run->shared_a + rows.begin / HS_TILE_ROWS * plan->a_panel_words + words.begin * HS_TILE_ROWS);
+    panel_pack(&run->a, rows.begin, rows.end - rows.begin, words.begin, words.end, plan->a_width, plan->a_panel_words,
+               run->shared_a + rows.begin / plan->a_width * plan->a_panel_words + words.begin * plan->a_width);
 }
 
-/* Pieces count from the chunk's first panel. */
-static void pack_b_piece(const HsMatmulRun *run, int64_t first_panel, int64_t piece)
+/* Pieces count from the chunk's first panel; panels run fastest, so that stored rows are read along. */
+static void pack_b_piece(const HsMatmulRun *run, int64_t first_panel, int64_t panels, int64_t piece)
 {
     const HsMatmulPlan *plan = &run->plan;
-    const int64_t panel = piece / depth_pieces(plan);
+    const int64_t panel = piece % panels;
     const HsRowBlock columns = hs_cpu_block(plan->n, HS_TILE_COLUMNS, first_panel + panel);
-    const HsRowBlock words = hs_cpu_block(plan->depth, PACK_DEPTH, piece % depth_pieces(plan));
+    const HsRowBlock words = hs_cpu_block(plan->depth, PACK_DEPTH, piece / panels);
     panel_pack(&run->b, columns.begin, columns.end - columns.begin, words.begin, words.end, HS_TILE_COLUMNS,
                plan->b_panel_words, run->chunk_b + panel * plan->b_panel_words + words.begin * HS_TILE_COLUMNS);
 }
 
 /* Tiles of rows [tiles.begin, tiles.end) times panels [panels.begin, panels.end); `b` is the first of these panels. */
 typedef struct HsMatmulTask {
-    HsRowBlock tiles, panels;
+    HsRowBlock tiles, panels, next_tiles; /* next_tiles: of the task that this thread probably takes next, or none */
     const uint32_t *b;
 } HsMatmulTask;
 
@@ -182,16 +223,13 @@ static void aim_at_a(const HsMatmulRun *run, const HsMatmulTask *task, int64_t i
                      const uint32_t *slot_a, HsTile *tile)
 {
     const HsMatmulPlan *plan = &run->plan;
-    if (!plan->pack_a) { /* whole words: a row of op(a) is `depth` of them */
-        tile->a = (const uint32_t *)run->a.data + index * HS_TILE_ROWS * plan->depth + begin;
-        tile->a_row = plan->depth;
-        tile->a_step = 1;
-        return;
-    }
-    tile->a = plan->share_a ? run->shared_a + index * plan->a_panel_words + begin * HS_TILE_ROWS
-                            : slot_a + (index - task->tiles.begin) * plan->a_panel_words;
-    tile->a_row = 1;
-    tile->a_step = HS_TILE_ROWS;
+    const bool in_slot = plan->pack_a && !plan->share_a;
+    const uint32_t *panels = in_slot ? slot_a : plan->share_a ? run->shared_a : run->a.data;
+    const int64_t row = (in_slot ? index - task->tiles.begin : index) * HS_TILE_ROWS;
+    tile->a = panels + row / plan->a_width * plan->a_panel_words + row % plan->a_width +
+              (in_slot ? 0 : begin * plan->a_width);
+    tile->a_row = plan->a_width == 1 ? plan->a_panel_words : 1;
+    tile->a_step = plan->a_width;
 }
 
 /* The rows of a tensor that a tile's last step will read or write: asked for while the sums are computed, since a
@@ -234,27 +272,74 @@ static const uint32_t *next_b(const HsMatmulPlan *plan, const HsMatmulTask *task
     return task->b + (next < plan->depth ? next * HS_TILE_COLUMNS : 0);
 }
 
+/* What a thread packs of op(a) next, stored [K, lanes], fetched by the kernel's calls while they multiply: memory's
+ * latency would be longer than the packing itself.  A call fetches one of `lines` cache lines of as many rows as it has
+ * words of depth; a block of words needs `calls`. */
+typedef struct HsSource {
+    const char *rows;
+    int64_t row_bytes, lines, calls;
+} HsSource;
+
+static HsSource next_source(const HsMatmulRun *run, const HsMatmulTask *task, int64_t begin)
+{
+    const HsMatmulPlan *plan = &run->plan;
+    const int64_t element_bytes = run->a.dtype == HS_F32 ? 4 : 2, step = hs_panel_step(plan->format);
+    HsRowBlock tiles = task->tiles;
+    begin += plan->block_depth;
+    if (begin >= plan->depth) {
+        begin = 0;
+        tiles = task->next_tiles;
+    }
+    HsSource source = { .row_bytes = run->a.stride * element_bytes };
+    if (!plan->pack_a || plan->share_a || !run->a.lanes_contiguous || tiles.begin >= tiles.end)
+        return source;
+    const int64_t first = tiles.begin * HS_TILE_ROWS * element_bytes;
+    const int64_t end = least(tiles.end * HS_TILE_ROWS, plan->m) * element_bytes;
+    source.rows = (const char *)run->a.data + begin * step * source.row_bytes + first;
+    source.lines = hs_cpu_block_count(end - first, 64) + ((uintptr_t)source.rows % 64 != 0);
+    source.calls = source.lines * step;
+    return source;
+}
+
+/* `call` counts from the first that fetches. */
+static void aim_at_source(const HsSource *source, int64_t call, HsTile *tile)
+{
+    const bool fetches = call >= 0 && call < source->calls;
+    tile->source = NULL;
+    if (fetches)
+        tile->source =
+            source->rows + call % source->lines * 64 + call / source->lines * tile->depth * source->row_bytes;
+    tile->source_step = fetches ? source->row_bytes : 0;
+}
+
 static void run_task(const HsMatmulRun *run, const HsMatmulTask *task)
 {
     const HsMatmulPlan *plan = &run->plan;
     unsigned char *slot = run->slots + (size_t)omp_get_thread_num() * plan->slot_bytes;
     uint32_t *slot_a = (uint32_t *)slot;
     const int64_t first_row = task->tiles.begin * HS_TILE_ROWS;
+    /* Whole panels, though the last rows may be another task's: a panel that is cut takes longer. */
+    const int64_t packed_rows =
+        hs_cpu_block_count((task->tiles.end - task->tiles.begin) * HS_TILE_ROWS, plan->a_width) * plan->a_width;
 
     for (int64_t begin = 0; begin < plan->depth; begin += plan->block_depth) {
         const int64_t end = least(begin + plan->block_depth, plan->depth);
         if (plan->pack_a && !plan->share_a)
-            panel_pack(&run->a, first_row, least(task->tiles.end * HS_TILE_ROWS, plan->m) - first_row, begin, end,
-                       HS_TILE_ROWS, plan->a_panel_words, slot_a);
+            panel_pack(&run->a, first_row, least(packed_rows, plan->m - first_row), begin, end, plan->a_width,
+                       plan->a_panel_words, slot_a);
 
         HsTile tile = { .depth = end - begin, .resume = begin > 0 };
         tile.out = (float *)(slot + plan->slot_a_bytes);
+        const HsSource source = next_source(run, task, begin);
+        const int64_t tiles = task->tiles.end - task->tiles.begin;
+        /* The last calls fetch it, so that it is still there; where calls are fewer, what they reach. */
+        const int64_t early = tiles * (task->panels.end - task->panels.begin) - source.calls;
+        int64_t call = early > 0 ? -early : 0;
         for (int64_t panel = task->panels.begin; panel < task->panels.end; panel++) {
             const HsRowBlock columns = hs_cpu_block(plan->n, HS_TILE_COLUMNS, panel);
             const int width = (int)(columns.end - columns.begin);
             const int vectors = (width + HS_TILE_LANES - 1) / HS_TILE_LANES;
             tile.b = task->b + (panel - task->panels.begin) * plan->b_panel_words + begin * HS_TILE_COLUMNS;
-            const int64_t tiles = task->tiles.end - task->tiles.begin;
             tile.ahead = (const char *)next_b(plan, task, panel, begin);
             tile.ahead_step = hs_cpu_block_count(HS_TILE_COLUMNS * (int64_t)sizeof(uint32_t), tiles);
             for (int64_t index = task->tiles.begin; index < task->tiles.end; index++) {
@@ -263,6 +348,7 @@ static void run_task(const HsMatmulRun *run, const HsMatmulTask *task)
                 aim_at_a(run, task, index, begin, slot_a, &tile);
                 if (end == plan->depth)
                     prefetch_tile(run->args, rows.begin, height, columns.begin, width);
+                aim_at_source(&source, call++, &tile);
                 tile_kernel(plan->format, height, vectors)(&tile);
                 if (end == plan->depth)
                     tile_finish(run->args, tile.out, rows.begin, height, columns.begin, width);
@@ -279,7 +365,7 @@ static void multiply(const HsMatmulRun *run)
 {
     const HsMatmulPlan *plan = &run->plan;
     if (plan->share_a) {
-        const int64_t row_pieces = hs_cpu_block_count(plan->m, piece_rows(plan));
+        const int64_t row_pieces = hs_cpu_block_count(plan->m, HS_GROUP_ROWS);
 #pragma omp for schedule(static) nowait
         for (int64_t piece = 0; piece < row_pieces * depth_pieces(plan); piece++)
             pack_a_piece(run, piece);
@@ -294,7 +380,7 @@ static void multiply(const HsMatmulRun *run)
         if (plan->pack_b) {
 #pragma omp for schedule(static)
             for (int64_t piece = 0; piece < panels * depth_pieces(plan); piece++)
-                pack_b_piece(run, first, piece);
+                pack_b_piece(run, first, panels, piece);
         } else {
             b = run->args->b_packed->data; /* one chunk: all of it */
         }
@@ -303,9 +389,12 @@ static void multiply(const HsMatmulRun *run)
 #pragma omp for schedule(dynamic)
         for (int64_t index = 0; index < row_blocks * column_blocks; index++) {
             const HsRowBlock local = hs_cpu_block(panels, plan->block_panels, index / row_blocks);
-            const HsMatmulTask task = { hs_cpu_block(row_tiles(plan), plan->block_tiles, index % row_blocks),
-                                        { first + local.begin, first + local.end },
-                                        b + local.begin * plan->b_panel_words };
+            const int64_t next = index + omp_get_num_threads();
+            HsMatmulTask task = { .b = b + local.begin * plan->b_panel_words };
+            task.tiles = hs_cpu_block(row_tiles(plan), plan->block_tiles, index % row_blocks);
+            task.panels = (HsRowBlock){ first + local.begin, first + local.end };
+            if (next < row_blocks * column_blocks)
+                task.next_tiles = hs_cpu_block(row_tiles(plan), plan->block_tiles, next % row_blocks);
             run_task(run, &task);
         }
     }
@@ -316,7 +405,9 @@ HsStatus HS_ISA_NAME(hs_cpu_matmul)(HsContext *context, const HsMatmulArgs *args
     if (args->a.dtype == HS_F64)
         return hs_fail(HS_EUNSUPPORTED, "matmul: the cpu backend has no f64 products; use the ref backend");
     assert(context->workspace_bytes >= matmul_workspace(context, args));
-    HsMatmulRun run = { .args = args, .plan = make_plan(args), .slots = context->workspace };
+    HsMatmulRun run = { .args = args,
+                        .plan = make_plan(args, hs_cpu_thread_slots(context)),
+                        .slots = context->workspace };
     const HsMatmulPlan *plan = &run.plan;
     const HsTensor *a = &args->a, *b = &args->b;
     const int64_t k = a->shape[args->transpose_a ? 0 : 1];

@@ -14,7 +14,9 @@
  * A panel holds 32-bit words in two formats: f32 numbers, or (avx512bf16) pairs of bf16 with successive k, the lower k
  * in the lower half, two per multiply-add.  bf16 elsewhere and f16 everywhere become f32 in the panel, exactly. `depth`
  * counts words: K or ceil(K / 2).  A packed operand is its panels one after the other, depth * width words each;
- * lanes past its edge and the odd half of a last pair hold zeros.
+ * lanes past its edge and the odd half of a last pair hold zeros.  B's panels are HS_TILE_COLUMNS wide; A's are
+ * HS_GROUP_ROWS wide, several tiles side by side, so that they are written in whole vectors, or, where its stored rows
+ * run along k, one row wide: single words of A are read from anywhere.
  *
  * Every element of C is one chain of fused multiply-adds in increasing k, however the work is cut: cuts along K
  * resume the chain from the stored f32 tile.  So bits depend on nothing but the operands and the format.
@@ -36,7 +38,9 @@ enum { HS_TILE_LANES = 4, HS_TILE_VECTORS = 2 };
 enum {
     HS_TILE_ROWS = 6,
     HS_TILE_COLUMNS = HS_TILE_LANES * HS_TILE_VECTORS,
-    HS_TILE_ELEMENTS = HS_TILE_ROWS * HS_TILE_COLUMNS
+    HS_TILE_ELEMENTS = HS_TILE_ROWS * HS_TILE_COLUMNS,
+    HS_GROUP_TILES = 8,
+    HS_GROUP_ROWS = HS_GROUP_TILES * HS_TILE_ROWS
 };
 
 typedef enum HsPanelFormat { HS_PANEL_F32, HS_PANEL_BF16_PAIRS } HsPanelFormat;
@@ -73,7 +77,8 @@ typedef struct HsOperand {
 } HsOperand;
 
 /* Pack lanes [lane, lane + lanes) over words [begin, end) of the depth: panels of `width` lanes, word p of lane l at
- * out[l / width * panel_stride + (p - begin) * width + l % width], counting l from `lane`. */
+ * out[l / width * panel_stride + (p - begin) * width + l % width], counting l from `lane`.  `width` is HS_TILE_COLUMNS,
+ * or HS_GROUP_ROWS where lanes are contiguous, or 1 where they are not. */
 void HS_ISA_NAME(hs_panel_pack)(const HsOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end,
                                 int64_t width, int64_t panel_stride, uint32_t *out);
 
@@ -89,6 +94,9 @@ typedef struct HsTile {
      * word of depth, so that memory's share of the work is spread over the products'.  NULL, 0: nothing. */
     const char *ahead;
     int64_t ahead_step;
+    /* Likewise what will be packed next: one cache line of every stored row, a row further with every word. */
+    const char *source;
+    int64_t source_step;
 } HsTile;
 
 /* The micro-kernel for `rows` rows and the first `vectors` vectors of columns. */

@@ -47,19 +47,39 @@ HS_SIMD HsF32x16 store_rounded(HsDtype dtype, HsPanelFormat format, void *c, int
 #endif
 }
 
-/* The commonest case, c = round(sum) over whole vectors, with the dtype a constant wherever this is inlined. */
-HS_SIMD void finish_bare(HsDtype dtype, HsPanelFormat format, const HsTensor *c, const float *sums, int64_t index,
-                         int rows, int columns)
+/* The commonest cases, c = round(sum [+ c]), with the dtype a constant wherever this is inlined. */
+HS_SIMD void finish_bare(HsDtype dtype, HsPanelFormat format, bool accumulate, const HsTensor *c, const float *sums,
+                         int64_t index, int rows, int columns)
 {
-    for (int i = 0; i < rows; i++, index += c->shape[1], sums += HS_TILE_COLUMNS)
-        for (int j = 0; j < columns; j += HS_LANES)
-            store_whole(dtype, format, c->data, index + j, hs_simd_load_f32(sums + j));
+    const int whole = columns / HS_LANES * HS_LANES, left = columns - whole;
+    for (int i = 0; i < rows; i++, index += c->shape[1], sums += HS_TILE_COLUMNS) {
+        for (int j = 0; j < whole; j += HS_LANES) {
+            HsF32x16 value = hs_simd_load_f32(sums + j);
+            if (accumulate)
+                value += hs_simd_load(dtype, c->data, index + j);
+            store_whole(dtype, format, c->data, index + j, value);
+        }
+        if (left > 0) {
+            HsF32x16 value = hs_simd_load_part(HS_F32, sums, whole, left);
+            if (accumulate)
+                value += hs_simd_load_part(dtype, c->data, index + whole, left);
+            hs_simd_store_part(dtype, c->data, index + whole, value, left);
+        }
+    }
 }
 
-static bool is_bare(const HsMatmulArgs *args, int columns)
+HS_SIMD void finish_bare_of(HsDtype dtype, HsPanelFormat format, const HsMatmulArgs *args, const float *sums,
+                            int64_t index, int rows, int columns)
 {
-    return columns % HS_LANES == 0 && !hs_tensor_present(&args->bias) && !hs_tensor_present(&args->residual) &&
-           args->epilogue == HS_EPILOGUE_NONE && !args->accumulate;
+    if (args->accumulate)
+        finish_bare(dtype, format, true, &args->c, sums, index, rows, columns);
+    else
+        finish_bare(dtype, format, false, &args->c, sums, index, rows, columns);
+}
+
+static bool is_bare(const HsMatmulArgs *args)
+{
+    return !hs_tensor_present(&args->bias) && !hs_tensor_present(&args->residual) && args->epilogue == HS_EPILOGUE_NONE;
 }
 
 HS_SIMD HsF32x16 load(const HsTensor *t, int64_t index, int lanes)
@@ -132,13 +152,13 @@ void HS_ISA_NAME(hs_tile_finish)(const HsMatmulArgs *args, const float *sums, in
     const HsTensor *c = &args->c;
     const int64_t index = row * c->shape[1] + column;
     const HsPanelFormat format = hs_panel_format(args->a.dtype);
-    if (is_bare(args, columns)) {
+    if (is_bare(args)) {
         if (c->dtype == HS_F32)
-            finish_bare(HS_F32, format, c, sums, index, rows, columns);
+            finish_bare_of(HS_F32, format, args, sums, index, rows, columns);
         else if (c->dtype == HS_BF16)
-            finish_bare(HS_BF16, format, c, sums, index, rows, columns);
+            finish_bare_of(HS_BF16, format, args, sums, index, rows, columns);
         else
-            finish_bare(HS_F16, format, c, sums, index, rows, columns);
+            finish_bare_of(HS_F16, format, args, sums, index, rows, columns);
         return;
     }
     const bool backward = args->epilogue == HS_EPILOGUE_GELU_BACKWARD;

@@ -33,10 +33,14 @@ static inline __attribute__((always_inline)) void multiply_f32(int rows, int vec
     const TileScalar *upper = (const TileScalar *)tile->a, *lower = upper + 3 * tile->a_row;
     const TileVector *b = (const TileVector *)tile->b;
     const int64_t a_row = tile->a_row, a_step = tile->a_step, ahead_step = tile->ahead_step;
+    const int64_t source_step = tile->source_step;
     const char *ahead = tile->ahead ? tile->ahead : (const char *)tile->b; /* an unmapped page would be looked up */
+    const char *source = tile->source ? tile->source : (const char *)tile->b;
     for (int64_t p = 0; p < tile->depth; p++) {
         __builtin_prefetch(ahead, 0, 2);
         ahead += ahead_step;
+        __builtin_prefetch(source, 0, 2);
+        source += source_step;
 #pragma GCC unroll 8
         for (int i = 0; i < rows; i++) {
             float scalar = i < 3 ? upper[i * a_row] : lower[(i - 3) * a_row];
@@ -74,10 +78,14 @@ static inline __attribute__((always_inline)) void multiply_bf16(int rows, int ve
     const TilePair *upper = (const TilePair *)tile->a, *lower = upper + 3 * tile->a_row;
     const uint32_t *b = tile->b;
     const int64_t a_row = tile->a_row, a_step = tile->a_step, ahead_step = tile->ahead_step;
+    const int64_t source_step = tile->source_step;
     const char *ahead = tile->ahead ? tile->ahead : (const char *)tile->b; /* an unmapped page would be looked up */
+    const char *source = tile->source ? tile->source : (const char *)tile->b;
     for (int64_t p = 0; p < tile->depth; p++) {
         __builtin_prefetch(ahead, 0, 2);
         ahead += ahead_step;
+        __builtin_prefetch(source, 0, 2);
+        source += source_step;
         __m512bh row_b[HS_TILE_VECTORS];
 #pragma GCC unroll 8
         for (int j = 0; j < vectors; j++)

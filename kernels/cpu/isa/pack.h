@@ -30,9 +30,32 @@ static inline void hs_pack_widen(HsDtype dtype, const void *source, int64_t coun
     }
 }
 
-/* hs_panel_pack where stored rows run along k. */
+/* `count` successive words of one lane, from word p. */
+static inline void hs_pack_depth_words(const HsOperand *operand, int64_t lane, int64_t p, int64_t count,
+                                       uint32_t *words)
+{
+    if (operand->format == HS_PANEL_F32) {
+        hs_pack_widen(operand->dtype, hs_operand_element(operand, lane, p), count, words);
+        return;
+    }
+    const uint16_t *source = (const uint16_t *)hs_operand_element(operand, lane, 2 * p);
+    const int64_t halves = 2 * (p + count) > operand->k ? 2 * count - 1 : 2 * count;
+#ifdef HS_ISA_avx512bf16
+    for (int64_t i = 0; i < 2 * count; i += 32) { /* a row of a narrow matrix is short for a call of memcpy */
+        const uint32_t read = halves - i < 32 ? (1u << (halves - i)) - 1 : ~0u;
+        const __mmask16 written = 2 * count - i < 32 ? (__mmask16)((1u << (count - i / 2)) - 1) : 0xffff;
+        _mm512_mask_storeu_epi32(words + i / 2, written, _mm512_maskz_loadu_epi16(read, source + i));
+    }
+#else
+    memcpy(words, source, (size_t)halves * sizeof *source);
+    if (halves < 2 * count)
+        words[count - 1] = source[halves - 1];
+#endif
+}
+
+/* One panel of B where stored rows run along k. */
 void HS_ISA_NAME(hs_panel_pack_along)(const HsOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end,
-                                      int64_t width, int64_t panel_stride, uint32_t *out);
+                                      uint32_t *out);
 #define panel_pack_along HS_ISA_NAME(hs_panel_pack_along)
 
 #endif

@@ -1,85 +1,10 @@
 /* SPDX-License-Identifier: MIT
  *
- * Packing where stored rows run along k (matmul.h, pack.c): squares of words are transposed in registers, so that whole
- * cache lines are read and written.  A line of each of 16 lanes makes a square of 16 by 16 words on AVX-512; elsewhere,
- * and for panels of A, squares of four.
+ * Packing of B where stored rows run along k (matmul.h, pack.c): squares of words are transposed in registers, so that
+ * whole cache lines are read and written.  A line of each of 16 lanes makes a square of 16 by 16 words on AVX-512;
+ * elsewhere squares of four.
  */
 #include "kernels/cpu/isa/pack.h"
-
-/* Words of depth whose cache lines of a panel are open at a time. */
-enum { DEPTH_BATCH = 16 };
-
-/* `count` successive words of one lane, from word p. */
-static void depth_words(const HsOperand *operand, int64_t lane, int64_t p, int64_t count, uint32_t *words)
-{
-    if (operand->format == HS_PANEL_F32) {
-        hs_pack_widen(operand->dtype, hs_operand_element(operand, lane, p), count, words);
-        return;
-    }
-    bool odd_end = 2 * (p + count) > operand->k;
-    memcpy(words, hs_operand_element(operand, lane, 2 * p),
-           (size_t)count * sizeof *words - (odd_end ? sizeof(uint16_t) : 0));
-    if (odd_end) {
-        uint16_t last;
-        memcpy(&last, hs_operand_element(operand, lane, operand->k - 1), sizeof last);
-        words[count - 1] = last;
-    }
-}
-
-/* Four words of four lanes: word d of lane l, words[l * DEPTH_BATCH + d], becomes across[d][l]. */
-typedef uint32_t Quad __attribute__((vector_size(16)));
-
-static inline void transpose_quad(const uint32_t *words, Quad across[4])
-{
-    Quad lane[4];
-    for (int l = 0; l < 4; l++)
-        memcpy(&lane[l], words + l * DEPTH_BATCH, sizeof lane[l]);
-    const Quad low01 = __builtin_shuffle(lane[0], lane[1], (Quad){ 0, 4, 1, 5 });
-    const Quad high01 = __builtin_shuffle(lane[0], lane[1], (Quad){ 2, 6, 3, 7 });
-    const Quad low23 = __builtin_shuffle(lane[2], lane[3], (Quad){ 0, 4, 1, 5 });
-    const Quad high23 = __builtin_shuffle(lane[2], lane[3], (Quad){ 2, 6, 3, 7 });
-    across[0] = __builtin_shuffle(low01, low23, (Quad){ 0, 1, 4, 5 });
-    across[1] = __builtin_shuffle(low01, low23, (Quad){ 2, 3, 6, 7 });
-    across[2] = __builtin_shuffle(high01, high23, (Quad){ 0, 1, 4, 5 });
-    across[3] = __builtin_shuffle(high01, high23, (Quad){ 2, 3, 6, 7 });
-}
-
-/* Write `count` words of four lanes (or, at the end of a panel of six, two) to a column of a panel. */
-static void store_quads(const uint32_t *words, int64_t count, int64_t width, bool whole, uint32_t *column)
-{
-    for (int64_t d = 0; d < count; d += 4) {
-        Quad across[4];
-        transpose_quad(words + d, across);
-        for (int64_t e = d; e < d + 4 && e < count; e++) {
-            if (whole)
-                memcpy(column + e * width, &across[e - d], sizeof across[0]);
-            else
-                memcpy(column + e * width, &across[e - d], sizeof across[0] / 2);
-        }
-    }
-}
-
-static void pack_quads(const HsOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end, int64_t width,
-                       int64_t panel_stride, uint32_t *out)
-{
-    uint32_t words[4 * DEPTH_BATCH] = { 0 };
-    const int64_t padded = hs_cpu_block_count(lanes, width) * width;
-    for (int64_t p = begin; p < end; p += DEPTH_BATCH) {
-        const int64_t count = end - p < DEPTH_BATCH ? end - p : DEPTH_BATCH;
-        for (int64_t first = 0, used; first < padded; first += used) {
-            const int64_t within = first % width;
-            used = width - within < 4 ? 2 : 4; /* panel widths are even */
-            for (int64_t l = 0; l < used; l++) {
-                if (first + l < lanes)
-                    depth_words(operand, lane + first + l, p, count, words + l * DEPTH_BATCH);
-                else
-                    memset(words + l * DEPTH_BATCH, 0, DEPTH_BATCH * sizeof *words);
-            }
-            store_quads(words, count, width, used == 4,
-                        out + first / width * panel_stride + (p - begin) * width + within);
-        }
-    }
-}
 
 #ifdef __AVX512F__
 /* A square of 16 words of 16 lanes, word d of lane l at rows[l][d], becomes out[d * HS_TILE_COLUMNS + l] for the first
@@ -141,15 +66,13 @@ static void pack_cut_square(const HsOperand *operand, int64_t lane, int64_t lane
     uint32_t words[16][16] __attribute__((aligned(64))) = { { 0 } };
     Square rows;
     for (int64_t l = 0; l < lanes; l++)
-        depth_words(operand, lane + l, p, count, words[l]);
+        hs_pack_depth_words(operand, lane + l, p, count, words[l]);
     for (int l = 0; l < 16; l++)
         rows[l] = _mm512_load_si512(words[l]);
     store_transposed(rows, count, out);
 }
 
-/* One panel of B. */
-static void pack_squares(const HsOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end,
-                         uint32_t *out)
+void panel_pack_along(const HsOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end, uint32_t *out)
 {
     const HsDtype moved = operand->format == HS_PANEL_BF16_PAIRS ? HS_F32 : operand->dtype;
     const int64_t step = hs_panel_step(operand->format);
@@ -171,17 +94,47 @@ static void pack_squares(const HsOperand *operand, int64_t lane, int64_t lanes, 
         }
     }
 }
-#endif
+#else
+/* Words of depth whose cache lines of a panel are open at a time. */
+enum { DEPTH_BATCH = 16 };
 
-void panel_pack_along(const HsOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end, int64_t width,
-                      int64_t panel_stride, uint32_t *out)
+/* Four words of four lanes: word d of lane l, words[l * DEPTH_BATCH + d], becomes across[d][l]. */
+typedef uint32_t Quad __attribute__((vector_size(16)));
+
+static inline void transpose_quad(const uint32_t *words, Quad across[4])
 {
-#ifdef __AVX512F__
-    if (width == HS_TILE_COLUMNS) {
-        for (int64_t first = 0; first < lanes; first += width, out += panel_stride)
-            pack_squares(operand, lane + first, lanes - first < width ? lanes - first : width, begin, end, out);
-        return;
-    }
-#endif
-    pack_quads(operand, lane, lanes, begin, end, width, panel_stride, out);
+    Quad lane[4];
+    for (int l = 0; l < 4; l++)
+        memcpy(&lane[l], words + l * DEPTH_BATCH, sizeof lane[l]);
+    const Quad low01 = __builtin_shuffle(lane[0], lane[1], (Quad){ 0, 4, 1, 5 });
+    const Quad high01 = __builtin_shuffle(lane[0], lane[1], (Quad){ 2, 6, 3, 7 });
+    const Quad low23 = __builtin_shuffle(lane[2], lane[3], (Quad){ 0, 4, 1, 5 });
+    const Quad high23 = __builtin_shuffle(lane[2], lane[3], (Quad){ 2, 6, 3, 7 });
+    across[0] = __builtin_shuffle(low01, low23, (Quad){ 0, 1, 4, 5 });
+    across[1] = __builtin_shuffle(low01, low23, (Quad){ 2, 3, 6, 7 });
+    across[2] = __builtin_shuffle(high01, high23, (Quad){ 0, 1, 4, 5 });
+    across[3] = __builtin_shuffle(high01, high23, (Quad){ 2, 3, 6, 7 });
 }
+
+void panel_pack_along(const HsOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end, uint32_t *out)
+{
+    uint32_t words[4 * DEPTH_BATCH] = { 0 };
+    for (int64_t p = begin; p < end; p += DEPTH_BATCH, out += DEPTH_BATCH * HS_TILE_COLUMNS) {
+        const int64_t count = end - p < DEPTH_BATCH ? end - p : DEPTH_BATCH;
+        for (int64_t first = 0; first < HS_TILE_COLUMNS; first += 4) {
+            for (int64_t l = 0; l < 4; l++) {
+                if (first + l < lanes)
+                    hs_pack_depth_words(operand, lane + first + l, p, count, words + l * DEPTH_BATCH);
+                else
+                    memset(words + l * DEPTH_BATCH, 0, DEPTH_BATCH * sizeof *words);
+            }
+            for (int64_t d = 0; d < count; d += 4) {
+                Quad across[4];
+                transpose_quad(words + d, across);
+                for (int64_t e = d; e < d + 4 && e < count; e++)
+                    memcpy(out + e * HS_TILE_COLUMNS + first, &across[e - d], sizeof across[0]);
+            }
+        }
+    }
+}
+#endif
