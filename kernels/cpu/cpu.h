@@ -9,8 +9,9 @@
  *
  * isa/table.c gathers one copy's functions in a backend table, and cpu.c chooses between the tables once, at start.
  *
- * Invariant: results never depend on the number of threads.  Work is cut in blocks by shape alone, no sum is shared
- * between blocks that different threads take, and partial sums are added in the blocks' order.
+ * Invariant: results never depend on the number of threads.  Sums are cut in blocks by shape alone, none is shared
+ * between blocks that different threads take, and partial sums are added in the blocks' order.  (Products, whose
+ * elements are one chain each, may be cut by the number of threads too.)
  */
 #ifndef HS_KERNELS_CPU_H
 #define HS_KERNELS_CPU_H
