@@ -50,7 +50,7 @@ static inline __attribute__((always_inline)) void copy_vector(HsPanelFormat form
     if (format == HS_PANEL_BF16_PAIRS) { /* one shuffle; its indices count the lower row's halves, then the upper's */
         const __m512i order = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38,
                                                6, 37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
-        const __mmask16 stored = lanes >= HS_LANES ? 0xffff : (__mmask16)((1u << (lanes < 0 ? 0 : lanes)) - 1);
+        const __mmask16 stored = (__mmask16)(lanes >= HS_LANES ? 0xffffu : (1u << (lanes < 0 ? 0 : lanes)) - 1);
         const __m256i lower = _mm256_maskz_loadu_epi16(stored, source);
         const __m256i upper = _mm256_maskz_loadu_epi16(stored, source + row_bytes);
         _mm512_storeu_si512(

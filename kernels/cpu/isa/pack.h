@@ -43,7 +43,7 @@ static inline void hs_pack_depth_words(const HsOperand *operand, int64_t lane, i
 #ifdef HS_ISA_avx512bf16
     for (int64_t i = 0; i < 2 * count; i += 32) { /* a row of a narrow matrix is short for a call of memcpy */
         const uint32_t read = halves - i < 32 ? (1u << (halves - i)) - 1 : ~0u;
-        const __mmask16 written = 2 * count - i < 32 ? (__mmask16)((1u << (count - i / 2)) - 1) : 0xffff;
+        const __mmask16 written = (__mmask16)(2 * count - i < 32 ? (1u << (count - i / 2)) - 1 : 0xffffu);
         _mm512_mask_storeu_epi32(words + i / 2, written, _mm512_maskz_loadu_epi16(read, source + i));
     }
 #else
