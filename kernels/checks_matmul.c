@@ -19,6 +19,36 @@ static HsStatus check_packed(const HsMatmulArgs *args, int64_t k, int64_t n)
     return HS_OK;
 }
 
+static bool is_swiglu(HsEpilogue epilogue)
+{
+    return epilogue == HS_EPILOGUE_SWIGLU || epilogue == HS_EPILOGUE_SWIGLU_BACKWARD;
+}
+
+static HsStatus check_swiglu(const HsMatmulArgs *args, int64_t m, int64_t n)
+{
+    const bool forward = args->epilogue == HS_EPILOGUE_SWIGLU;
+    if (forward && n % 2 != 0)
+        return hs_fail(HS_ESHAPE, "matmul: SwiGLU halves its columns, which are %" PRId64, n);
+    if (hs_tensor_present(&args->residual) || args->accumulate)
+        return hs_fail(HS_EINVAL, "matmul: nothing is added behind SwiGLU");
+    HS_RULE("matmul", c, HS_DTYPES_WIDE | HS_DTYPE_BIT(args->a.dtype), 2, m, forward ? n / 2 : 2 * n);
+    HS_RULE("matmul", pre, HS_DTYPES_WIDE | HS_DTYPE_BIT(args->a.dtype), 2, m, forward ? n : 2 * n);
+    return HS_OK;
+}
+
+static HsStatus check_outputs(const HsMatmulArgs *args, int64_t m, int64_t n)
+{
+    HS_RULE("matmul", c, HS_DTYPES_WIDE | HS_DTYPE_BIT(args->a.dtype), 2, m, n);
+    HS_RULE_OPTIONAL("matmul", residual, HS_DTYPES_ACT, 2, m, n);
+    if (args->epilogue == HS_EPILOGUE_GELU_BACKWARD)
+        HS_RULE("matmul", pre, HS_DTYPES_ACT, 2, m, n);
+    else
+        HS_RULE_OPTIONAL("matmul", pre, HS_DTYPES_ACT, 2, m, n);
+    if (args->epilogue == HS_EPILOGUE_NONE && hs_tensor_present(&args->pre))
+        return hs_fail(HS_EINVAL, "matmul: pre is given, but no epilogue uses it");
+    return HS_OK;
+}
+
 HsStatus hs_check_matmul(const HsMatmulArgs *args)
 {
     HS_RULE("matmul", a, HS_DTYPES_ACT, 2, 0, 0);
@@ -30,15 +60,8 @@ HsStatus hs_check_matmul(const HsMatmulArgs *args)
         HS_RULE("matmul", b, HS_DTYPES_ACT, 2, k, 0);
     const int64_t n = args->b.shape[args->transpose_b ? 0 : 1];
     HS_TRY(hs_rule_same_dtype("matmul", "b", &args->b, "a", &args->a));
-    HS_RULE("matmul", c, HS_DTYPES_WIDE | HS_DTYPE_BIT(args->a.dtype), 2, m, n);
     HS_RULE_OPTIONAL("matmul", bias, HS_DTYPES_WIDE, 1, n);
-    HS_RULE_OPTIONAL("matmul", residual, HS_DTYPES_ACT, 2, m, n);
-    if (args->epilogue == HS_EPILOGUE_GELU_BACKWARD)
-        HS_RULE("matmul", pre, HS_DTYPES_ACT, 2, m, n);
-    else
-        HS_RULE_OPTIONAL("matmul", pre, HS_DTYPES_ACT, 2, m, n);
-    if (args->epilogue == HS_EPILOGUE_NONE && hs_tensor_present(&args->pre))
-        return hs_fail(HS_EINVAL, "matmul: pre is given, but no epilogue uses it");
+    HS_TRY(is_swiglu(args->epilogue) ? check_swiglu(args, m, n) : check_outputs(args, m, n));
     return check_packed(args, k, n);
 }
 

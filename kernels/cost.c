@@ -12,7 +12,8 @@
 static double flops_of_matmul(const HsMatmulArgs *args)
 {
     const int64_t k = args->a.shape[args->transpose_a ? 0 : 1];
-    return 2.0 * (double)hs_tensor_count(&args->c) * (double)k;
+    return 2.0 * (double)args->a.shape[args->transpose_a ? 1 : 0] * (double)args->b.shape[args->transpose_b ? 0 : 1] *
+           (double)k;
 }
 
 /* Two products of T x T x D per head, half of each masked away: 2 * 2 N T H D / 2. */

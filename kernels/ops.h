@@ -61,8 +61,13 @@
 
 typedef enum HsEpilogue {
     HS_EPILOGUE_NONE = 0,
-    HS_EPILOGUE_GELU,         /* pre = the value before it (if present), c = gelu(pre rounded to pre's dtype) */
-    HS_EPILOGUE_GELU_BACKWARD /* c = value * gelu'(pre) */
+    HS_EPILOGUE_GELU,          /* pre = the value before it (if present), c = gelu(pre rounded to pre's dtype) */
+    HS_EPILOGUE_GELU_BACKWARD, /* c = value * gelu'(pre) */
+    /* N = 2F, value = [gate|up]: pre [M,2F] = value, c [M,F] = silu(gate) up of pre as it is stored (Shazeer 2020) */
+    HS_EPILOGUE_SWIGLU,
+    /* N = F, pre [M,2F] = [gate|up]: c [M,2F] = [value up silu'(gate) | value silu(gate)];
+     * a backend may round value to c's dtype first */
+    HS_EPILOGUE_SWIGLU_BACKWARD
 } HsEpilogue;
 
 /* A weight in the backend's own layout, made by pack_weight; which product it serves is fixed by k, n and transposed.
@@ -73,13 +78,13 @@ typedef struct HsPacked {
     int64_t k, n;
 } HsPacked;
 
-/* op(a) [M,K], op(b) [K,N], c [M,N].  a and b: both act, same dtype.  c: f32 or the same 16-bit dtype.
+/* op(a) [M,K], op(b) [K,N], c [M,N] but for SwiGLU.  a and b: both act, same dtype.  c: f32 or the same 16-bit dtype.
  * transpose_a: a is stored [K,M];  transpose_b: b is stored [N,K].
  *   forward  y[N,out] = x[N,in] w[out,in]^T : transpose_b         dgrad dx = dy w : neither
  *   wgrad    dw[out,in] += dy^T x           : transpose_a, accumulate
- * bias [N] f32.  residual [M,N] act, may be c itself.  pre [M,N] act.  b_packed replaces b's bytes (b keeps its shape).
- * tf32: f32 a and b may be rounded to tf32 (10 bits of mantissa) before they are multiplied, sums stay f32; ref and cpu
- * compute in full precision all the same.
+ * bias [N] f32.  residual [M,N] act, may be c itself.  pre [M,N] act.  SwiGLU takes neither residual nor accumulate.
+ * b_packed replaces b's bytes (b keeps its shape). tf32: f32 a and b may be rounded to tf32 (10 bits of mantissa)
+ * before they are multiplied, sums stay f32; ref and cpu compute in full precision all the same.
  */
 typedef struct HsMatmulArgs {
     HsTensor a, b;

@@ -69,7 +69,7 @@ typedef struct HsAttributes {
     HsNormKind norm;
     float epsilon, scale, dropout, z_loss;
     double rope_theta;
-    HsEpilogue epilogue;
+    HsEpilogue epilogue, backward_epilogue; /* of a linear layer: its own activation; its input's, backward */
     bool convert_gradient; /* the output's gradient must be rounded to the product's operand format first */
     HsDtype operand;       /* that format */
     uint32_t site;         /* RNG site, unique in the model */

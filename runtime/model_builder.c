@@ -172,12 +172,17 @@ int hs_builder_linear(HsBuilder *builder, const HsLinearSpec *spec, int *pre)
     step->inputs[2] = spec->input_pre;
     step->params[0] = spec->weight;
     step->params[1] = spec->bias;
-    step->attributes.epilogue = spec->gelu ? HS_EPILOGUE_GELU : HS_EPILOGUE_NONE;
+    step->attributes.epilogue = spec->activation;
+    step->attributes.backward_epilogue = spec->input_pre == HS_NONE                   ? HS_EPILOGUE_NONE
+                                         : spec->input_activation == HS_EPILOGUE_GELU ? HS_EPILOGUE_GELU_BACKWARD
+                                                                                      : HS_EPILOGUE_SWIGLU_BACKWARD;
     step->attributes.operand = precision->dgrad.a;
     step->attributes.convert_gradient = result != precision->dgrad.a;
-    /* Through a fused GELU the gradient belongs to the value before it; the value after it has none (linear.c). */
-    int y = add_result(builder, &step->outputs[0], ".out", 2, spec->outputs, result, !spec->gelu);
-    if (spec->gelu)
+    /* Through a fused activation the gradient belongs to the value before it; the value after has none (linear.c). */
+    const bool activated = spec->activation != HS_EPILOGUE_NONE;
+    const int64_t columns = spec->activation == HS_EPILOGUE_SWIGLU ? spec->outputs / 2 : spec->outputs;
+    int y = add_result(builder, &step->outputs[0], ".out", 2, columns, result, !activated);
+    if (activated)
         *pre = add_result(builder, &step->outputs[1], ".pre", 2, spec->outputs, precision->activation, true);
     return y;
 }
@@ -232,16 +237,6 @@ int hs_builder_attention(HsBuilder *builder, int qkv)
     step->attributes.scale = (float)(1.0 / sqrt((double)model->head_dim));
     add_result(builder, &step->saved[0], ".lse", 2, model->heads, model->precision.statistic, false);
     return add_result(builder, &step->outputs[0], ".out", 2, model->heads * model->head_dim,
-                      model->precision.activation, true);
-}
-
-int hs_builder_swiglu(HsBuilder *builder, int gate_up)
-{
-    HsModel *model = builder->model;
-    HsStep *step = add_step(builder, &hs_layer_swiglu, "mlp.swiglu", gate_up);
-    if (step == NULL)
-        return HS_NONE;
-    return add_result(builder, &step->outputs[0], ".out", 2, model->slots[gate_up].columns / 2,
                       model->precision.activation, true);
 }
 

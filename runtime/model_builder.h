@@ -22,11 +22,12 @@ typedef struct HsBuilder {
 typedef struct HsLinearSpec {
     const char *name; /* of the step and its slot */
     int input;
-    int input_pre; /* input is gelu(input_pre); HS_NONE: it is not */
+    int input_pre;               /* input is input_activation(input_pre); HS_NONE: it is not */
+    HsEpilogue input_activation; /* HS_EPILOGUE_GELU or SWIGLU */
     int64_t outputs;
-    int weight, bias; /* params; bias HS_NONE: none */
-    bool gelu;        /* fuse y = gelu(.) */
-    int residual;     /* slot to add to, which makes the output part of the residual stream; HS_NONE: none */
+    int weight, bias;      /* params; bias HS_NONE: none */
+    HsEpilogue activation; /* of y, fused: NONE, GELU, or SWIGLU, which halves the outputs */
+    int residual;          /* slot to add to, which makes the output part of the residual stream; HS_NONE: none */
 } HsLinearSpec;
 
 /* `suffix` follows the family's prefix of the current block: "transformer.h.3." + "ln_1.weight". */
@@ -36,14 +37,13 @@ int hs_builder_param(HsBuilder *builder, const char *prefix, const char *suffix,
 int hs_builder_inputs(HsBuilder *builder); /* the slots of tokens and targets; returns tokens' */
 int hs_builder_embedding(HsBuilder *builder, int tokens, int token_table, int position_table);
 int hs_builder_norm(HsBuilder *builder, const char *name, HsNormKind kind, int input, int weight, int bias);
-/* Returns the slot of y; *pre (may be NULL) gets the slot before a fused GELU. */
+/* Returns the slot of y; *pre (may be NULL) gets the slot before a fused activation. */
 int hs_builder_linear(HsBuilder *builder, const HsLinearSpec *spec, int *pre);
 /* A branch's last projection: fused with the sum when there is no dropout, else followed by dropout_residual. */
 int hs_builder_branch_end(HsBuilder *builder, HsLinearSpec spec, int residual);
 int hs_builder_head_norm(HsBuilder *builder, int qkv, int q_weight, int k_weight);
 int hs_builder_rope(HsBuilder *builder, int qkv);
 int hs_builder_attention(HsBuilder *builder, int qkv);
-int hs_builder_swiglu(HsBuilder *builder, int gate_up);
 void hs_builder_head(HsBuilder *builder, int hidden, int weight);
 
 /* The families. */

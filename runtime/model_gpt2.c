@@ -64,12 +64,13 @@ static int gpt2_mlp_branch(HsBuilder *builder, const char *prefix, int x)
     builder->group = HS_GROUP_MLP | HS_GROUP_BLOCK;
     int normed = gpt2_norm(builder, "mlp.norm", prefix, "ln_2", x);
     HsLinearSpec up = gpt2_linear(builder, "mlp.up", prefix, "mlp.c_fc", 0, normed, width, hidden);
-    up.gelu = true;
+    up.activation = HS_EPILOGUE_GELU;
     int pre = HS_NONE, active = hs_builder_linear(builder, &up, &pre);
     builder->group = 0; /* the block's output is the next one's input, which every policy keeps */
     HsLinearSpec down =
         gpt2_linear(builder, "mlp.down", prefix, "mlp.c_proj", HS_PARAM_RESIDUAL, active, hidden, width);
     down.input_pre = pre;
+    down.input_activation = HS_EPILOGUE_GELU;
     return hs_builder_branch_end(builder, down, x);
 }
 

@@ -68,10 +68,14 @@ static int llama_mlp_branch(HsBuilder *builder, const char *prefix, int x)
     int normed = llama_norm(builder, "mlp.norm", prefix, "post_attention_layernorm.weight", x);
     HsLinearSpec gate_up =
         llama_linear(builder, "mlp.gate_up", prefix, "mlp.gate_up_proj.weight", 0, normed, width, 2 * hidden);
-    int active = hs_builder_swiglu(builder, hs_builder_linear(builder, &gate_up, NULL));
+    gate_up.activation = HS_EPILOGUE_SWIGLU;
+    int pre = HS_NONE;
+    int active = hs_builder_linear(builder, &gate_up, &pre);
     builder->group = 0; /* the block's output is the next one's input, which every policy keeps */
     HsLinearSpec down =
         llama_linear(builder, "mlp.down", prefix, "mlp.down_proj.weight", HS_PARAM_RESIDUAL, active, hidden, width);
+    down.input_pre = pre;
+    down.input_activation = HS_EPILOGUE_SWIGLU;
     return hs_builder_branch_end(builder, down, x);
 }
 

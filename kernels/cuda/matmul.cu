@@ -103,6 +103,24 @@ bool fours_aligned(const HsTensor &tensor)
     return !hs_tensor_present(&tensor) || aligned_to(tensor.data, 4 * hs_dtype_bytes(tensor.dtype));
 }
 
+/* SwiGLU needs two columns F apart, which no tile holds: it is a pass of its own over pre or, backward, over `value`.
+ */
+bool is_swiglu(const HsMatmulArgs *args)
+{
+    return args->epilogue == HS_EPILOGUE_SWIGLU || args->epilogue == HS_EPILOGUE_SWIGLU_BACKWARD;
+}
+
+HsMatmulArgs without_swiglu(const HsMatmulArgs *args, void *value)
+{
+    HsMatmulArgs product = *args;
+    product.epilogue = HS_EPILOGUE_NONE;
+    product.pre.rank = 0;
+    product.c = args->epilogue == HS_EPILOGUE_SWIGLU
+                    ? args->pre
+                    : hs_tensor_2d(value, args->c.dtype, args->c.shape[0], args->c.shape[1] / 2);
+    return product;
+}
+
 size_t slices_bytes(const MatmulShape &shape, int slices)
 {
     return slices > 1 ? (size_t)slices * (size_t)shape.m * (size_t)shape.n * sizeof(float) : 0;
@@ -133,7 +151,8 @@ HsStatus launch_matmul_finish(HsContext *context, const float *sums, int slices,
                      output);
 }
 
-size_t workspace::matmul(const HsContext *context, const HsMatmulArgs *args)
+/* | the product's own | value of SwiGLU's backward | */
+static size_t own_workspace(const HsContext *context, const HsMatmulArgs *args)
 {
     if (options_of(context).cublaslt)
         return cublaslt_workspace(args);
@@ -141,8 +160,38 @@ size_t workspace::matmul(const HsContext *context, const HsMatmulArgs *args)
     return slices_bytes(shape, choose_matmul(shape, limits_of(context).multiprocessors).slices);
 }
 
+static size_t value_offset(const HsContext *context, const HsMatmulArgs *product)
+{
+    return (own_workspace(context, product) + 255) / 256 * 256;
+}
+
+size_t workspace::matmul(const HsContext *context, const HsMatmulArgs *args)
+{
+    if (!is_swiglu(args))
+        return own_workspace(context, args);
+    const HsMatmulArgs product = without_swiglu(args, NULL);
+    return args->epilogue == HS_EPILOGUE_SWIGLU ? own_workspace(context, &product)
+                                                : value_offset(context, &product) + hs_tensor_bytes(&product.c);
+}
+
+static HsStatus matmul_and_swiglu(HsContext *context, const HsMatmulArgs *args)
+{
+    HsMatmulArgs product = without_swiglu(args, NULL);
+    if (args->epilogue == HS_EPILOGUE_SWIGLU) {
+        const HsUnaryArgs swiglu = { args->pre, args->c };
+        HS_TRY(op::matmul(context, &product));
+        return op::swiglu_forward(context, &swiglu);
+    }
+    product.c.data = static_cast<unsigned char *>(context->workspace) + value_offset(context, &product);
+    const HsUnaryBackwardArgs swiglu = { product.c, args->pre, args->c };
+    HS_TRY(op::matmul(context, &product));
+    return op::swiglu_backward(context, &swiglu);
+}
+
 HsStatus op::matmul(HsContext *context, const HsMatmulArgs *args)
 {
+    if (is_swiglu(args))
+        return matmul_and_swiglu(context, args);
     if (options_of(context).cublaslt)
         return cublaslt_matmul(context, args);
     const MatmulShape shape = shape_of(args);

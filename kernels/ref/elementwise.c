@@ -56,19 +56,21 @@ HsStatus hs_ref_swiglu_forward(HsContext *context, const HsUnaryArgs *args)
 }
 
 /* silu'(g) = sigmoid(g) (1 + g (1 - sigmoid(g))) */
+void hs_ref_swiglu_gradient(const HsTensor *x, const HsTensor *dx, int64_t row, int64_t column, double dy)
+{
+    const int64_t width = x->shape[1] / 2, gate_at = 2 * row * width + column, up_at = gate_at + width;
+    const double gate = hs_ref_load(x, gate_at), up = hs_ref_load(x, up_at), s = sigmoid(gate);
+    hs_ref_store(dx, gate_at, dy * up * s * (1.0 + gate * (1.0 - s)));
+    hs_ref_store(dx, up_at, dy * gate * s);
+}
+
 HsStatus hs_ref_swiglu_backward(HsContext *context, const HsUnaryBackwardArgs *args)
 {
     (void)context;
     const int64_t width = args->dy.shape[1];
-    for (int64_t n = 0; n < args->dy.shape[0]; n++) {
-        for (int64_t c = 0; c < width; c++) {
-            const int64_t gate_at = 2 * n * width + c, up_at = gate_at + width;
-            const double gate = hs_ref_load(&args->x, gate_at), up = hs_ref_load(&args->x, up_at);
-            const double dy = hs_ref_load(&args->dy, n * width + c), s = sigmoid(gate);
-            hs_ref_store(&args->dx, gate_at, dy * up * s * (1.0 + gate * (1.0 - s)));
-            hs_ref_store(&args->dx, up_at, dy * gate * s);
-        }
-    }
+    for (int64_t n = 0; n < args->dy.shape[0]; n++)
+        for (int64_t c = 0; c < width; c++)
+            hs_ref_swiglu_gradient(&args->x, &args->dx, n, c, hs_ref_load(&args->dy, n * width + c));
     return HS_OK;
 }
 

@@ -58,6 +58,10 @@ static void finish_element(const HsMatmulArgs *args, int64_t row, int64_t column
     } else if (args->epilogue == HS_EPILOGUE_GELU_BACKWARD) {
         value *= hs_ref_gelu_derivative(hs_ref_load(&args->pre, index));
     }
+    if (args->epilogue == HS_EPILOGUE_SWIGLU_BACKWARD) {
+        hs_ref_swiglu_gradient(&args->pre, &args->c, row, column, value);
+        return;
+    }
     if (hs_tensor_present(&args->residual))
         value += hs_ref_load(&args->residual, index);
     if (args->accumulate)
@@ -67,8 +71,16 @@ static void finish_element(const HsMatmulArgs *args, int64_t row, int64_t column
 
 HsStatus hs_ref_matmul(HsContext *context, const HsMatmulArgs *args)
 {
-    (void)context;
-    const int64_t rows = args->c.shape[0], columns = args->c.shape[1];
+    if (args->epilogue == HS_EPILOGUE_SWIGLU) { /* of pre as stored: backward will read the same numbers */
+        HsMatmulArgs product = *args;
+        product.epilogue = HS_EPILOGUE_NONE;
+        product.c = args->pre;
+        product.pre = (HsTensor){ 0 };
+        const HsUnaryArgs swiglu = { .x = args->pre, .y = args->c };
+        HS_TRY(hs_ref_matmul(context, &product));
+        return hs_ref_swiglu_forward(context, &swiglu);
+    }
+    const int64_t rows = args->c.shape[0], columns = args->b.shape[args->transpose_b ? 0 : 1];
     const int64_t depth = args->a.shape[args->transpose_a ? 0 : 1];
     HsTile a, b, sum;
     for (int64_t row = 0; row < rows; row += TILE) {

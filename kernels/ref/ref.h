@@ -45,6 +45,8 @@ static inline double hs_ref_store_rounded(const HsTensor *tensor, int64_t index,
 double hs_ref_gelu(double x);
 /* gelu'(x) = (1 + t)/2 + x/2 (1 - t^2) u',  u' = sqrt(2/pi) (1 + 3 * 0.044715 x^2),  t = tanh(u). */
 double hs_ref_gelu_derivative(double x);
+/* dx = [gate|up]'s gradient at (row, column) of y = silu(gate) up, x [N,2F] = [gate|up]. */
+void hs_ref_swiglu_gradient(const HsTensor *x, const HsTensor *dx, int64_t row, int64_t column, double dy);
 
 /* Dropout's factor of an element: 1 / (1 - p) when it is kept, else 0.  rng.h states the rule. */
 static inline double hs_ref_dropout_factor(const HsRng *rng, float probability, uint64_t element)

@@ -45,7 +45,7 @@ struct HsLayer {
 };
 
 extern const HsLayer hs_layer_embedding, hs_layer_norm, hs_layer_linear, hs_layer_head_norm, hs_layer_rope,
-    hs_layer_attention, hs_layer_swiglu, hs_layer_dropout_residual, hs_layer_head_loss;
+    hs_layer_attention, hs_layer_dropout_residual, hs_layer_head_loss;
 
 /* logits [rows, V] = hidden w^T: the head alone, for decoding. */
 HsStatus hs_layer_head_logits(HsContext *context, const HsPrecision *precision, const HsParam *weight, HsTensor hidden,

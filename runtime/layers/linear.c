@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
  * The linear layer, with what surrounds it fused into its products.
- *   inputs {x [N,in], residual [N,out] or absent, pre [N,in] or absent}
- *   outputs {y [N,out], pre [N,out] with the GELU epilogue}   params {w [out,in], bias [out] or absent}
+ *   inputs {x [N,in], residual [N,out] or absent, pre [N,in] (SwiGLU: [N,2 in]) or absent}
+ *   outputs {y [N,out] (SwiGLU: [N,out/2]), pre [N,out] with an activation}   params {w [out,in], bias [out] or absent}
  *
  *   forward  y = epilogue(x w^T + bias) + residual
  *   backward dx = dy w;   dw += dy^T x;   dbias += sum over rows of dy;   dresidual = dy (the plan passes the buffer
  * on)
  *
- * A GELU between two linear layers costs no pass over memory of its own.  The first (epilogue GELU) writes both
- * pre = x w^T + bias and y = gelu(pre), and is given dpre.  The second takes x = gelu(pre) together with pre, and
- * writes dpre = (dy w) * gelu'(pre) from its product's epilogue, so that dx itself never exists.
+ * An activation f (GELU, SwiGLU) between two linear layers costs no pass over memory of its own.  The first writes both
+ * pre = x w^T + bias and y = f(pre), and is given dpre.  The second takes x = f(pre) together with pre, and writes
+ * dpre = f'(pre) applied to dy w from its product's epilogue, so that dx itself never exists.
  *
  * dy of a sum into the residual stream has the stream's wider format; the products want their operand's, so dy is
  * rounded once into scratch.  The bias sums the unrounded dy.
@@ -51,7 +51,7 @@ static HsStatus linear_forward(const HsRun *run, const HsStep *step)
 
 static HsStatus linear_backward(const HsRun *run, const HsStep *step)
 {
-    HsTensor dy = run->d_outputs[step->attributes.epilogue == HS_EPILOGUE_GELU ? OUTPUT_PRE : OUTPUT_Y];
+    HsTensor dy = run->d_outputs[step->attributes.epilogue != HS_EPILOGUE_NONE ? OUTPUT_PRE : OUTPUT_Y];
     if (run->params[1]) {
         HsBiasBackwardArgs bias = { .dy = dy, .dbias = hs_run_gradient(run, 1) };
         HS_TRY(hs_op_bias_backward(run->context, &bias));
@@ -71,14 +71,13 @@ static HsStatus linear_backward(const HsRun *run, const HsStep *step)
     };
     HS_TRY(hs_op_matmul(run->context, &weight_gradient));
 
-    bool through_gelu = hs_tensor_present(&run->inputs[INPUT_PRE]);
-    int target = through_gelu ? INPUT_PRE : INPUT_X;
+    int target = step->attributes.backward_epilogue != HS_EPILOGUE_NONE ? INPUT_PRE : INPUT_X;
     HsMatmulArgs data_gradient = {
         .a = dy,
         .b = hs_run_weight(run, 0),
         .b_packed = packed_or_null(&run->params[0]->packed_backward),
         .pre = run->inputs[INPUT_PRE],
-        .epilogue = through_gelu ? HS_EPILOGUE_GELU_BACKWARD : HS_EPILOGUE_NONE,
+        .epilogue = step->attributes.backward_epilogue,
         .accumulate = run->accumulate[target],
         .tf32 = run->precision->dgrad.tf32,
         .c = run->d_inputs[target],

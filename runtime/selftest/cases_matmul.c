@@ -36,6 +36,17 @@ enum { A, B, BIAS, RESIDUAL, PRE, C };
         EPILOGUES(HS_BF16, HS_F32, HS_BF16, m, n, k, layout), EPILOGUES(HS_BF16, HS_BF16, HS_F32, m, n, k, layout), \
         EPILOGUES(HS_F16, HS_F16, HS_F16, m, n, k, layout)
 
+#define SWIGLU(dtype, out, other, m, n, k, layout)                                                         \
+    { dtype, out, other, m, n, k, .options = (layout) | HS_CASE_SWIGLU | HS_CASE_PRE },                    \
+        { dtype, out, other, m, n, k, .options = (layout) | HS_CASE_SWIGLU | HS_CASE_PRE | HS_CASE_BIAS }, \
+    {                                                                                                      \
+        dtype, out, other, m, n, k, .options = (layout) | HS_CASE_SWIGLU_BACKWARD | HS_CASE_PRE            \
+    }
+
+#define SWIGLU_DTYPES(m, n, k, layout)                                                                   \
+    SWIGLU(HS_F32, HS_F32, HS_F32, m, n, k, layout), SWIGLU(HS_BF16, HS_BF16, HS_BF16, m, n, k, layout), \
+        SWIGLU(HS_BF16, HS_F32, HS_BF16, m, n, k, layout), SWIGLU(HS_F16, HS_F16, HS_F16, m, n, k, layout)
+
 /* f32 operands that may be multiplied in tf32, in every layout and with some epilogues. */
 #define TF32(m, n, k)                                                                                             \
     { HS_F32, HS_F32, HS_F32, m, n, k, .options = HS_CASE_TF32 | HS_CASE_TRANSPOSE_B },                           \
@@ -84,6 +95,12 @@ static const HsCase matmul_cases[] = {
     DTYPES(72, 136, 200),
     EPILOGUE_DTYPES(136, 72, 48, 0),
     EPILOGUE_DTYPES(70, 131, 72, HS_CASE_TRANSPOSE_B), /* columns of c that can't be moved in fours */
+    /* Halves of part of a panel, of whole panels, of many; more rows and a longer sum than a block. */
+    SWIGLU_DTYPES(1, 2, 3, HS_CASE_TRANSPOSE_B),
+    SWIGLU_DTYPES(7, 34, 65, HS_CASE_TRANSPOSE_B),
+    SWIGLU_DTYPES(65, 128, 64, HS_CASE_TRANSPOSE_B),
+    SWIGLU_DTYPES(130, 384, 70, 0),
+    SWIGLU_DTYPES(13, 256, 1300, HS_CASE_TRANSPOSE_B),
     TF32(1, 1, 1),
     TF32(17, 65, 63),
     TF32(136, 132, 52),
@@ -106,6 +123,8 @@ static const HsCase matmul_cases[] = {
           k,                                                                                                     \
           .options = HS_CASE_PACKED | HS_CASE_TRANSPOSE_B | HS_CASE_BIAS | HS_CASE_GELU | HS_CASE_PRE },         \
         { HS_F16, HS_F16, HS_F16, m, n, k, .options = HS_CASE_PACKED | HS_CASE_TRANSPOSE_B | HS_CASE_RESIDUAL }, \
+        { HS_BF16, HS_BF16, HS_BF16, m, 2 * n, k, .options = HS_CASE_PACKED | HS_CASE_SWIGLU | HS_CASE_PRE },    \
+        { HS_F32, HS_F32, HS_F32, m, n, k, .options = HS_CASE_PACKED | HS_CASE_SWIGLU_BACKWARD | HS_CASE_PRE },  \
     {                                                                                                            \
         HS_F16, HS_F32, HS_F16, m, n, k, .options = HS_CASE_PACKED                                               \
     }
@@ -127,11 +146,12 @@ static void declare(HsTrial *trial)
         operands[BIAS] = hs_input("bias", 1.0, hs_tensor_1d(NULL, HS_F32, n));
     if (hs_case_has(trial, HS_CASE_RESIDUAL) && !hs_case_has(trial, HS_CASE_IN_PLACE))
         operands[RESIDUAL] = hs_input("residual", 1.0, hs_tensor_2d(NULL, config->other, m, n));
-    const HsTensor pre = hs_tensor_2d(NULL, config->other, m, n);
+    const bool swiglu = hs_case_has(trial, HS_CASE_SWIGLU), backward = hs_case_has(trial, HS_CASE_SWIGLU_BACKWARD);
+    const HsTensor pre = hs_tensor_2d(NULL, config->other, m, backward ? 2 * n : n);
     if (hs_case_has(trial, HS_CASE_PRE))
-        operands[PRE] = hs_case_has(trial, HS_CASE_GELU) ? hs_output("pre", pre) : hs_input("pre", 2.0, pre);
+        operands[PRE] = hs_case_has(trial, HS_CASE_GELU) || swiglu ? hs_output("pre", pre) : hs_input("pre", 2.0, pre);
     const bool reads_c = hs_case_has(trial, HS_CASE_ACCUMULATE | HS_CASE_IN_PLACE);
-    const HsTensor c = hs_tensor_2d(NULL, config->out, m, n);
+    const HsTensor c = hs_tensor_2d(NULL, config->out, m, swiglu ? n / 2 : backward ? 2 * n : n);
     operands[C] = reads_c ? hs_updated("c", 1.0, c) : hs_output("c", c);
 }
 
@@ -139,6 +159,10 @@ static HsEpilogue epilogue_of(const HsTrial *trial)
 {
     if (hs_case_has(trial, HS_CASE_GELU))
         return HS_EPILOGUE_GELU;
+    if (hs_case_has(trial, HS_CASE_SWIGLU))
+        return HS_EPILOGUE_SWIGLU;
+    if (hs_case_has(trial, HS_CASE_SWIGLU_BACKWARD))
+        return HS_EPILOGUE_SWIGLU_BACKWARD;
     return hs_case_has(trial, HS_CASE_GELU_BACKWARD) ? HS_EPILOGUE_GELU_BACKWARD : HS_EPILOGUE_NONE;
 }
 
@@ -212,6 +236,35 @@ static double absolute_product(const HsTrial *trial, int64_t row, int64_t column
 /* tf32 keeps 10 bits after the leading one: each operand is off by 2^-11 of itself at most. */
 static const double tf32_product_error = 2 * 0x1p-11 + 0x1p-22;
 
+/* Where value's errors go through SwiGLU, |silu'| <= 1.1 and |silu(g)| <= |g|:
+ * forward   both halves of pre are off by `error` and their rounding when it is taken of them;
+ * backward  value may have been rounded to c's format, and each output is a product of it (cases_elementwise.c). */
+static void bound_swiglu(HsTrial *trial, int64_t row, int64_t column)
+{
+    const int64_t width = trial->config->columns / 2, gate_at = row * 2 * width + column, up_at = gate_at + width;
+    const HsOperand *pre = &trial->operands[PRE];
+    const double gate = fabs(hs_exact(trial, PRE)[gate_at]), up = fabs(hs_exact(trial, PRE)[up_at]);
+    const double gate_error =
+        pre->error[gate_at] + hs_tolerance(0, 0, HS_F32, pre->tensor.dtype, 0.0, gate + pre->error[gate_at]);
+    const double up_error =
+        pre->error[up_at] + hs_tolerance(0, 0, HS_F32, pre->tensor.dtype, 0.0, up + pre->error[up_at]);
+    const double passed = 1.1 * gate_error * (up + up_error) + gate * up_error;
+    const double c = fabs(hs_exact(trial, C)[row * width + column]);
+    trial->operands[C].error[row * width + column] = passed + hs_gamma(HS_FUNCTION_ROUNDINGS + 4) * (c + passed);
+}
+
+static void bound_swiglu_backward(HsTrial *trial, int64_t row, int64_t column, double magnitude, double error)
+{
+    const int64_t width = trial->config->columns, gate_at = row * 2 * width + column, up_at = gate_at + width;
+    const double gate = hs_initial(trial, PRE)[gate_at], up = fabs(hs_initial(trial, PRE)[up_at]);
+    const double s = 1.0 / (1.0 + exp(-gate)), unit = hs_gamma(HS_FUNCTION_ROUNDINGS + 8);
+    HsOperand *c = &trial->operands[C];
+    error += hs_tolerance(0, 0, HS_F32, c->tensor.dtype, 0.0, magnitude + error);
+    magnitude += error;
+    c->error[gate_at] = 1.1 * error * up + unit * magnitude * up * s * (1.0 + fabs(gate) * (1.0 + s));
+    c->error[up_at] = (error + unit * magnitude) * fabs(gate) * s;
+}
+
 /* value = sum + bias: K terms of one product each, and one addition; then what the epilogue passes on and adds; then
  * the additions of residual and c. */
 static void bound(HsTrial *trial)
@@ -224,6 +277,16 @@ static void bound(HsTrial *trial)
         if (hs_operand_present(trial, BIAS))
             magnitude += fabs(hs_initial(trial, BIAS)[i % columns]);
         double error = hs_gamma(trial->config->depth + 2) * (magnitude + rounded) + rounded;
+        if (hs_case_has(trial, HS_CASE_SWIGLU)) {
+            pre->error[i] = error;
+            if (i % columns >= columns / 2) /* the gate's error is known by now */
+                bound_swiglu(trial, i / columns, i % columns - columns / 2);
+            continue;
+        }
+        if (hs_case_has(trial, HS_CASE_SWIGLU_BACKWARD)) {
+            bound_swiglu_backward(trial, i / columns, i % columns, magnitude, error);
+            continue;
+        }
         double added = 0.0; /* what the last additions see */
         if (hs_case_has(trial, HS_CASE_GELU)) {
             double x = magnitude;

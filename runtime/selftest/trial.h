@@ -45,7 +45,9 @@ enum {
     HS_CASE_PATH = 1 << 25,
     HS_CASE_MERGE = 1 << 26,
     HS_CASE_UNALIGNED = 1 << 27, /* every floating-point operand begins one element past a wide boundary */
-    HS_CASE_TF32 = 1 << 28
+    HS_CASE_TF32 = 1 << 28,
+    HS_CASE_SWIGLU = 1 << 29,
+    HS_CASE_SWIGLU_BACKWARD = 1 << 30
 };
 
 /* Sizes and choices of a case; each operation reads its own. */

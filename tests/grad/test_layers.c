@@ -271,10 +271,52 @@ Test(layers, linear_after_gelu)
     start(&bench, &hs_layer_linear);
     bench.run.inputs[0] = make(&bench, HS_F64, 2, N, F);
     add_input(&bench, 2, F, false);
+    bench.step.attributes.backward_epilogue = HS_EPILOGUE_GELU_BACKWARD;
     add_param(&bench, 0, 2, C, F);
     add_param(&bench, 1, 1, C, 1);
     bench.run.outputs[0] = make(&bench, HS_F64, 2, N, C);
     bench.prepare = gelu_of_pre;
+    check(&bench);
+}
+
+/* First half of a fused SwiGLU. */
+Test(layers, linear_before_swiglu)
+{
+    Bench bench;
+    start(&bench, &hs_layer_linear);
+    bench.step.attributes.epilogue = HS_EPILOGUE_SWIGLU;
+    add_input(&bench, 0, C, false);
+    add_param(&bench, 0, 2, 2 * F, C);
+    add_param(&bench, 1, 1, 2 * F, 1);
+    bench.run.outputs[0] = make(&bench, HS_F64, 2, N, F);
+    bench.run.outputs[1] = make(&bench, HS_F64, 2, N, 2 * F);
+    bench.measured = 1;
+    check(&bench);
+}
+
+/* Second half: x is silu(gate) up of pre = [gate|up], and the gradient is pre's. */
+static void swiglu_of_pre(Bench *bench)
+{
+    const double *pre = bench->run.inputs[2].data;
+    double *x = bench->run.inputs[0].data;
+    for (int64_t n = 0; n < N; n++)
+        for (int64_t f = 0; f < F; f++) {
+            const double gate = pre[n * 2 * F + f], up = pre[n * 2 * F + F + f];
+            x[n * F + f] = gate / (1 + exp(-gate)) * up;
+        }
+}
+
+Test(layers, linear_after_swiglu)
+{
+    Bench bench;
+    start(&bench, &hs_layer_linear);
+    bench.run.inputs[0] = make(&bench, HS_F64, 2, N, F);
+    add_input(&bench, 2, 2 * F, false);
+    bench.step.attributes.backward_epilogue = HS_EPILOGUE_SWIGLU_BACKWARD;
+    add_param(&bench, 0, 2, C, F);
+    add_param(&bench, 1, 1, C, 1);
+    bench.run.outputs[0] = make(&bench, HS_F64, 2, N, C);
+    bench.prepare = swiglu_of_pre;
     check(&bench);
 }
 
@@ -331,15 +373,6 @@ Test(layers, attention)
     check_attention(0, true);
     check_attention(0.3f, true);
     check_attention(0.3f, false);
-}
-
-Test(layers, swiglu)
-{
-    Bench bench;
-    start(&bench, &hs_layer_swiglu);
-    add_input(&bench, 0, 2 * F, false);
-    bench.run.outputs[0] = make(&bench, HS_F64, 2, N, F);
-    check(&bench);
 }
 
 Test(layers, dropout_residual)

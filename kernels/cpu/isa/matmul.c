@@ -57,6 +57,7 @@ typedef struct HsMatmulPlan {
     int64_t m, n, depth;
     HsPanelFormat format;
     bool pack_a, share_a, pack_b;                   /* share_a: pack_a, all at first */
+    bool paired;                                    /* SwiGLU: panels of gates and of ups take turns */
     bool split;                                     /* more than one block of depth: sums are kept between them */
     int64_t block_tiles, block_panels, block_depth; /* of a task */
     int64_t chunk_panels;                           /* panels of B between two barriers */
@@ -129,7 +130,7 @@ static void cut_tasks(HsMatmulPlan *plan)
             break;
         if (tiles > FEWEST_TILES)
             tiles /= 2;
-        else if (panels > 1)
+        else if (panels > (plan->paired ? 2 : 1))
             panels /= 2;
         else
             break;
@@ -142,7 +143,7 @@ static HsMatmulPlan make_plan(const HsMatmulArgs *args, int threads)
 {
     const int64_t k = args->a.shape[args->transpose_a ? 0 : 1];
     const HsPanelFormat format = hs_panel_format(args->a.dtype);
-    HsMatmulPlan plan = { .m = args->c.shape[0], .n = args->c.shape[1], .format = format };
+    HsMatmulPlan plan = { .m = args->c.shape[0], .n = args->b.shape[args->transpose_b ? 0 : 1], .format = format };
     plan.depth = hs_panel_depth(format, k);
     plan.split = plan.depth > BLOCK_DEPTH;
     plan.block_depth = hs_cpu_block_count(plan.depth, hs_cpu_block_count(plan.depth, BLOCK_DEPTH)); /* equal blocks */
@@ -167,6 +168,7 @@ static HsMatmulPlan make_plan(const HsMatmulArgs *args, int threads)
         plan.chunk_b_bytes = hs_cpu_align((size_t)(plan.chunk_panels * plan.b_panel_words) * sizeof(uint32_t));
     }
 
+    plan.paired = args->epilogue == HS_EPILOGUE_SWIGLU;
     if (plan.pack_a && !plan.share_a) {
         cut_packing_tasks(&plan, threads);
         plan.slot_a_bytes = hs_cpu_align(
@@ -212,11 +214,30 @@ static void pack_b_piece(const HsMatmulRun *run, int64_t first_panel, int64_t pa
                plan->b_panel_words, run->chunk_b + panel * plan->b_panel_words + words.begin * HS_TILE_COLUMNS);
 }
 
-/* Tiles of rows [tiles.begin, tiles.end) times panels [panels.begin, panels.end); `b` is the first of these panels. */
+/* Whether a task can finish SwiGLU: a panel of ups lies whole behind a panel of gates, in the same chunk. */
+static bool can_pair(const HsMatmulPlan *plan)
+{
+    return plan->n % (2 * HS_TILE_COLUMNS) == 0 && plan->chunk_panels * HS_TILE_COLUMNS == plan->n;
+}
+
+/* The panel that comes at place `place` of a product's. */
+static int64_t panel_at(const HsMatmulPlan *plan, int64_t place)
+{
+    return plan->paired ? place / 2 + place % 2 * (plan->n / HS_TILE_COLUMNS / 2) : place;
+}
+
+/* Tiles of rows [tiles.begin, tiles.end) times panels, by their places [panels.begin, panels.end) in the chunk `b`. */
 typedef struct HsMatmulTask {
     HsRowBlock tiles, panels, next_tiles; /* next_tiles: of the task that this thread probably takes next, or none */
+    int64_t first_panel;                  /* of the chunk */
     const uint32_t *b;
 } HsMatmulTask;
+
+/* The panel at a place, from word `begin` of the depth on. */
+static const uint32_t *panel_of_b(const HsMatmulPlan *plan, const HsMatmulTask *task, int64_t place, int64_t begin)
+{
+    return task->b + panel_at(plan, place) * plan->b_panel_words + begin * HS_TILE_COLUMNS;
+}
 
 /* Where the words of A of row tile `index` begin, at word `begin` of the depth. */
 static void aim_at_a(const HsMatmulRun *run, const HsMatmulTask *task, int64_t index, int64_t begin,
@@ -251,9 +272,29 @@ static inline __attribute__((always_inline)) void prefetch_rows(const HsTensor *
     }
 }
 
+/* Of SwiGLU's two tensors the wider one has two places for a column of the other. */
+static inline __attribute__((always_inline)) void prefetch_swiglu(const HsMatmulArgs *args, int64_t row, int height,
+                                                                  int64_t column, int width)
+{
+    const bool forward = args->epilogue == HS_EPILOGUE_SWIGLU;
+    const int64_t half = (forward ? args->c.shape[1] : args->c.shape[1] / 2), other = column - half;
+    prefetch_rows(&args->pre, row, height, column, width, forward);
+    if (!forward) {
+        prefetch_rows(&args->pre, row, height, column + half, width, false);
+        prefetch_rows(&args->c, row, height, column, width, true);
+        prefetch_rows(&args->c, row, height, column + half, width, true);
+    } else if (other >= 0) {
+        prefetch_rows(&args->c, row, height, other, width, true);
+    }
+}
+
 static inline __attribute__((always_inline)) void prefetch_tile(const HsMatmulArgs *args, int64_t row, int height,
                                                                 int64_t column, int width)
 {
+    if (args->epilogue == HS_EPILOGUE_SWIGLU || args->epilogue == HS_EPILOGUE_SWIGLU_BACKWARD) {
+        prefetch_swiglu(args, row, height, column, width);
+        return;
+    }
     prefetch_rows(&args->c, row, height, column, width, true);
     if (hs_tensor_present(&args->residual))
         prefetch_rows(&args->residual, row, height, column, width, false);
@@ -264,12 +305,12 @@ static inline __attribute__((always_inline)) void prefetch_tile(const HsMatmulAr
 /* The rows of B that follow those from `begin` of `panel`: the next panel of this block of depth, the first of the next
  * block, or, for the next task, which most often starts with the same panel, the task's first.  The tiles of the
  * current panel fetch equal shares of them. */
-static const uint32_t *next_b(const HsMatmulPlan *plan, const HsMatmulTask *task, int64_t panel, int64_t begin)
+static const uint32_t *next_b(const HsMatmulPlan *plan, const HsMatmulTask *task, int64_t place, int64_t begin)
 {
-    if (panel + 1 < task->panels.end)
-        return task->b + (panel + 1 - task->panels.begin) * plan->b_panel_words + begin * HS_TILE_COLUMNS;
+    if (place + 1 < task->panels.end)
+        return panel_of_b(plan, task, place + 1, begin);
     const int64_t next = begin + plan->block_depth;
-    return task->b + (next < plan->depth ? next * HS_TILE_COLUMNS : 0);
+    return panel_of_b(plan, task, task->panels.begin, next < plan->depth ? next : 0);
 }
 
 /* What a thread packs of op(a) next, stored [K, lanes], fetched by the kernel's calls while they multiply: memory's
@@ -335,12 +376,13 @@ static void run_task(const HsMatmulRun *run, const HsMatmulTask *task)
         /* The last calls fetch it, so that it is still there; where calls are fewer, what they reach. */
         const int64_t early = tiles * (task->panels.end - task->panels.begin) - source.calls;
         int64_t call = early > 0 ? -early : 0;
-        for (int64_t panel = task->panels.begin; panel < task->panels.end; panel++) {
-            const HsRowBlock columns = hs_cpu_block(plan->n, HS_TILE_COLUMNS, panel);
+        for (int64_t place = task->panels.begin; place < task->panels.end; place++) {
+            const HsRowBlock columns =
+                hs_cpu_block(plan->n, HS_TILE_COLUMNS, task->first_panel + panel_at(plan, place));
             const int width = (int)(columns.end - columns.begin);
             const int vectors = (width + HS_TILE_LANES - 1) / HS_TILE_LANES;
-            tile.b = task->b + (panel - task->panels.begin) * plan->b_panel_words + begin * HS_TILE_COLUMNS;
-            tile.ahead = (const char *)next_b(plan, task, panel, begin);
+            tile.b = panel_of_b(plan, task, place, begin);
+            tile.ahead = (const char *)next_b(plan, task, place, begin);
             tile.ahead_step = hs_cpu_block_count(HS_TILE_COLUMNS * (int64_t)sizeof(uint32_t), tiles);
             for (int64_t index = task->tiles.begin; index < task->tiles.end; index++) {
                 const HsRowBlock rows = hs_cpu_block(plan->m, HS_TILE_ROWS, index);
@@ -390,9 +432,8 @@ static void multiply(const HsMatmulRun *run)
         for (int64_t index = 0; index < row_blocks * column_blocks; index++) {
             const HsRowBlock local = hs_cpu_block(panels, plan->block_panels, index / row_blocks);
             const int64_t next = index + omp_get_num_threads();
-            HsMatmulTask task = { .b = b + local.begin * plan->b_panel_words };
+            HsMatmulTask task = { .panels = local, .first_panel = first, .b = b };
             task.tiles = hs_cpu_block(row_tiles(plan), plan->block_tiles, index % row_blocks);
-            task.panels = (HsRowBlock){ first + local.begin, first + local.end };
             if (next < row_blocks * column_blocks)
                 task.next_tiles = hs_cpu_block(row_tiles(plan), plan->block_tiles, next % row_blocks);
             run_task(run, &task);
@@ -409,6 +450,15 @@ HsStatus HS_ISA_NAME(hs_cpu_matmul)(HsContext *context, const HsMatmulArgs *args
                         .plan = make_plan(args, hs_cpu_thread_slots(context)),
                         .slots = context->workspace };
     const HsMatmulPlan *plan = &run.plan;
+    HsMatmulArgs apart; /* panels that mix gates and ups: SwiGLU is a pass of its own over pre */
+    if (plan->paired && !can_pair(plan)) {
+        apart = *args;
+        apart.epilogue = HS_EPILOGUE_NONE;
+        apart.c = args->pre;
+        apart.pre.rank = 0;
+        run.args = &apart;
+        run.plan.paired = false;
+    }
     const HsTensor *a = &args->a, *b = &args->b;
     const int64_t k = a->shape[args->transpose_a ? 0 : 1];
     run.a = (HsOperand){ a->data, a->dtype, plan->format, args->transpose_a, a->shape[1], k };
@@ -422,5 +472,8 @@ HsStatus HS_ISA_NAME(hs_cpu_matmul)(HsContext *context, const HsMatmulArgs *args
     const bool serial = plan->m * plan->n * k < SERIAL_PRODUCTS;
 #pragma omp parallel num_threads(serial ? 1 : hs_cpu_threads(context, tasks))
     multiply(&run);
-    return HS_OK;
+    if (run.args == args)
+        return HS_OK;
+    const HsUnaryArgs swiglu = { .x = args->pre, .y = args->c };
+    return HS_ISA_NAME(hs_cpu_swiglu_forward)(context, &swiglu);
 }

@@ -107,5 +107,8 @@ HsTileKernel HS_ISA_NAME(hs_tile_kernel)(HsPanelFormat format, int rows, int vec
  * residual, accumulation, one rounding (HsMatmulArgs). */
 void HS_ISA_NAME(hs_tile_finish)(const HsMatmulArgs *args, const float *sums, int64_t row, int rows, int64_t column,
                                  int columns);
+/* The same behind SwiGLU.  Forward: the gates of a tile's rows are finished before its ups. */
+void HS_ISA_NAME(hs_tile_finish_swiglu)(const HsMatmulArgs *args, const float *sums, int64_t row, int rows,
+                                        int64_t column, int columns);
 
 #endif

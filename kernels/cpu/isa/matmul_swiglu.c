@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * SwiGLU behind the sums of a matrix product (Shazeer 2020, section 2), s = sigmoid(gate):
+ *     forward   pre = round(sum + bias) = [gate|up];  c = gate s up
+ *     backward  value = sum;  c = [value up (s + gate s (1 - s)) | value gate s]
+ * A tile holds columns of one half.  Forward finishes a tile of gates by storing them, and the tile of ups that follows
+ * it in the same task by reading them again, from a cache.
+ */
+#include "kernels/cpu/isa/matmul_store.h"
+
+HS_SIMD void finish_gate(const HsMatmulArgs *args, HsPanelFormat format, HsF32x16 value, int64_t at, int64_t column,
+                         int lanes)
+{
+    if (hs_tensor_present(&args->bias))
+        value += hs_simd_load_part(HS_F32, args->bias.data, column, lanes);
+    store(&args->pre, format, at, value, lanes);
+}
+
+/* `column` counts from the first up. */
+HS_SIMD void finish_up(const HsMatmulArgs *args, HsPanelFormat format, HsF32x16 value, int64_t row, int64_t column,
+                       int lanes)
+{
+    const int64_t width = args->c.shape[1], gate_at = 2 * row * width + column, up_at = gate_at + width;
+    if (hs_tensor_present(&args->bias))
+        value += hs_simd_load_part(HS_F32, args->bias.data, width + column, lanes);
+    store(&args->pre, format, up_at, value, lanes);
+    /* backward will read what is stored, so forward takes the same numbers */
+    const HsF32x16 up = load(&args->pre, up_at, lanes), gate = load(&args->pre, gate_at, lanes);
+    HsF32x16 complement;
+    store(&args->c, format, row * width + column, gate * hs_simd_sigmoid(gate, &complement) * up, lanes);
+}
+
+HS_SIMD void finish_backward(const HsMatmulArgs *args, HsPanelFormat format, HsF32x16 value, int64_t row,
+                             int64_t column, int lanes)
+{
+    const int64_t width = args->c.shape[1] / 2, gate_at = 2 * row * width + column, up_at = gate_at + width;
+    const HsF32x16 gate = load(&args->pre, gate_at, lanes), up = load(&args->pre, up_at, lanes);
+    HsF32x16 complement, s = hs_simd_sigmoid(gate, &complement);
+    store(&args->c, format, gate_at, value * up * (s * (1.0f + gate * complement)), lanes);
+    store(&args->c, format, up_at, value * (gate * s), lanes);
+}
+
+HS_SIMD void finish_vector(const HsMatmulArgs *args, HsPanelFormat format, HsF32x16 value, int64_t row, int64_t column,
+                           int lanes)
+{
+    const int64_t width = args->c.shape[1]; /* forward's */
+    if (args->epilogue == HS_EPILOGUE_SWIGLU_BACKWARD)
+        finish_backward(args, format, value, row, column, lanes);
+    else if (column < width)
+        finish_gate(args, format, value, 2 * row * width + column, column, lanes);
+    else
+        finish_up(args, format, value, row, column - width, lanes);
+}
+
+void HS_ISA_NAME(hs_tile_finish_swiglu)(const HsMatmulArgs *args, const float *sums, int64_t row, int rows,
+                                        int64_t column, int columns)
+{
+    const HsPanelFormat format = hs_panel_format(args->a.dtype);
+    for (int i = 0; i < rows; i++, sums += HS_TILE_COLUMNS) {
+        int j = 0;
+        for (; j + HS_LANES <= columns; j += HS_LANES)
+            finish_vector(args, format, hs_simd_load_f32(sums + j), row + i, column + j, HS_LANES);
+        if (j < columns)
+            finish_vector(args, format, hs_simd_load_part(HS_F32, sums, j, columns - j), row + i, column + j,
+                          columns - j);
+    }
+}
