@@ -70,7 +70,7 @@ static double once_each(const HsTensor *tensors, int count)
     return bytes;
 }
 
-/* pre is one of the results of a product that GELU follows, and an operand where GELU is gone back through. */
+/* pre is one of the results of a product that an activation follows, and an operand where it is gone back through. */
 static double bytes_of_matmul(const HsMatmulArgs *args)
 {
     return once(&args->a) + once(&args->b) + once(&args->bias) + once(&args->residual) + once(&args->pre) +

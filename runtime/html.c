@@ -9,7 +9,6 @@
  */
 #include "runtime/html.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -64,21 +63,6 @@ static const char style_sheet[] =
 
 /* ---- files ---- */
 
-/* Written whole in memory, so that a page is in the folder entirely or not at all. */
-static HsStatus write_and_rename(const char *path, const char *text, size_t size)
-{
-    char *temporary = NULL;
-    if (asprintf(&temporary, "%s.tmp", path) < 0)
-        return hs_fail(HS_ENOMEM, "no memory to write %s", path);
-    HsStatus status = hs_storage_write_file(temporary, text, size);
-    if (status == HS_OK && rename(temporary, path) != 0)
-        status = hs_fail(HS_EIO, "cannot rename %s to %s: %s", temporary, path, strerror(errno));
-    if (status != HS_OK)
-        (void)remove(temporary);
-    free(temporary);
-    return status;
-}
-
 HsStatus hs_html_write(const char *path, const char *title, HsHtmlBody body, const void *user)
 {
     char *text = NULL;
@@ -92,8 +76,8 @@ HsStatus hs_html_write(const char *path, const char *title, HsHtmlBody body, con
     bool failed = ferror(stream) != 0;
     if ((fclose(stream) != 0 || failed) && status == HS_OK)
         status = hs_fail(HS_ENOMEM, "no memory to write %s", path);
-    if (status == HS_OK)
-        status = write_and_rename(path, text, size);
+    if (status == HS_OK) /* whole in memory by now: a page is in the folder entirely or not at all */
+        status = hs_storage_replace_text(path, text);
     free(text);
     return status;
 }

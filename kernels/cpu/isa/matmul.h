@@ -82,6 +82,11 @@ typedef struct HsOperand {
 void HS_ISA_NAME(hs_panel_pack)(const HsOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end,
                                 int64_t width, int64_t panel_stride, uint32_t *out);
 
+/* The part of pack_weight's layout `packed` that lanes [lanes.begin, lanes.end), from a panel's first on, have in words
+ * [words.begin, words.end) of the depth. */
+void HS_ISA_NAME(hs_pack_weight_block)(const HsTensor *w, bool transposed, HsRowBlock lanes, HsRowBlock words,
+                                       void *packed);
+
 /* out[rows][HS_TILE_COLUMNS] = (resume ? out : 0) + a b over `depth` words. */
 typedef struct HsTile {
     int64_t depth;

@@ -50,11 +50,9 @@ HS_SIMD void finish_vector(const HsMatmulArgs *args, HsPanelFormat format, HsF32
     if (hs_tensor_present(&args->bias))
         value += hs_simd_load_part(HS_F32, args->bias.data, column, lanes);
     if (args->epilogue == HS_EPILOGUE_GELU) {
-        if (hs_tensor_present(&args->pre)) {
-            /* Backward will read pre as stored, so forward's gelu sees the same number. */
-            store(&args->pre, format, index, value, lanes);
-            value = load(&args->pre, index, lanes);
-        }
+        /* Backward will read pre as stored, so forward's gelu sees the same number. */
+        if (hs_tensor_present(&args->pre))
+            value = store_and_see(&args->pre, format, index, value, lanes);
         value = hs_simd_gelu(value);
     } else if (args->epilogue == HS_EPILOGUE_GELU_BACKWARD) {
         value *= hs_simd_gelu_derivative(load(&args->pre, index, lanes));

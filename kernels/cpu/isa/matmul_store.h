@@ -26,8 +26,8 @@ HS_SIMD void store_whole(HsDtype dtype, HsPanelFormat format, void *c, int64_t i
     hs_simd_store(dtype, c, index, value);
 }
 
-/* store_whole, and what it stored: from the register, since a load so soon after the store of a line that is not in the
- * first-level cache was measured to wait for the line. */
+/* store_whole, not for f16, and what it stored: from the register, since a load so soon after the store of a line that
+ * is not in the first-level cache was measured to wait for the line. */
 HS_SIMD HsF32x16 store_rounded(HsDtype dtype, HsPanelFormat format, void *c, int64_t index, HsF32x16 value)
 {
     if (dtype == HS_F32) {
@@ -58,6 +58,15 @@ HS_SIMD void store(const HsTensor *t, HsPanelFormat format, int64_t index, HsF32
         store_whole(t->dtype, format, t->data, index, value);
     else
         hs_simd_store_part(t->dtype, t->data, index, value, lanes);
+}
+
+/* Stores, and returns what a reader will see. */
+HS_SIMD HsF32x16 store_and_see(const HsTensor *t, HsPanelFormat format, int64_t index, HsF32x16 value, int lanes)
+{
+    if (lanes == HS_LANES && t->dtype != HS_F16)
+        return store_rounded(t->dtype, format, t->data, index, value);
+    store(t, format, index, value, lanes);
+    return load(t, index, lanes);
 }
 
 #endif

@@ -23,9 +23,9 @@ HS_SIMD void finish_up(const HsMatmulArgs *args, HsPanelFormat format, HsF32x16 
     const int64_t width = args->c.shape[1], gate_at = 2 * row * width + column, up_at = gate_at + width;
     if (hs_tensor_present(&args->bias))
         value += hs_simd_load_part(HS_F32, args->bias.data, width + column, lanes);
-    store(&args->pre, format, up_at, value, lanes);
     /* backward will read what is stored, so forward takes the same numbers */
-    const HsF32x16 up = load(&args->pre, up_at, lanes), gate = load(&args->pre, gate_at, lanes);
+    const HsF32x16 up = store_and_see(&args->pre, format, up_at, value, lanes);
+    const HsF32x16 gate = load(&args->pre, gate_at, lanes);
     HsF32x16 complement;
     store(&args->c, format, row * width + column, gate * hs_simd_sigmoid(gate, &complement) * up, lanes);
 }

@@ -84,8 +84,31 @@ static bool is_protected(const HsProtection *protection)
     return hs_tensor_present(&protection->anchor) || hs_tensor_present(&protection->path);
 }
 
-static void adamw_range(const HsAdamWArgs *args, bool guarded, HsRowBlock range)
+/* What the walk over a parameter's pieces needs to know of a rule's arguments. */
+typedef struct Parameter {
+    const HsTensor *master, *weight;
+    const HsUpdateTail *tail;
+    bool skipped;
+} Parameter;
+
+/* The rule on every piece, and what follows it. */
+static void update_pieces(const HsContext *context, const Parameter *parameter,
+                          void (*rule)(const void *arguments, HsRowBlock range), const void *arguments)
 {
+    const HsPieces cut = hs_update_pieces(parameter->weight, parameter->tail);
+#pragma omp parallel for schedule(static) num_threads(hs_cpu_threads(context, cut.count))
+    for (int64_t index = 0; index < cut.count; index++) {
+        const HsPiece piece = hs_update_piece(&cut, index);
+        for (int64_t r = 0; r < hs_piece_ranges(&cut, &piece); r++)
+            rule(arguments, hs_piece_range(&cut, &piece, r));
+        finish_piece(parameter->tail, parameter->master, parameter->weight, &cut, &piece, parameter->skipped);
+    }
+}
+
+static void adamw_range(const void *arguments, HsRowBlock range)
+{
+    const HsAdamWArgs *args = arguments;
+    const bool guarded = is_protected(&args->protection);
     const HsDtype gradient = args->grad.dtype, copy = args->weight.dtype;
     const HsProtection *protection = &args->protection;
     if (args->scalars->skip)
@@ -106,15 +129,8 @@ static void adamw_range(const HsAdamWArgs *args, bool guarded, HsRowBlock range)
 
 HsStatus HS_ISA_NAME(hs_cpu_adamw)(HsContext *context, const HsAdamWArgs *args)
 {
-    const bool guarded = is_protected(&args->protection);
-    const HsPieces cut = hs_update_pieces(&args->weight, &args->tail);
-#pragma omp parallel for schedule(static) num_threads(hs_cpu_threads(context, cut.count))
-    for (int64_t index = 0; index < cut.count; index++) {
-        const HsPiece piece = hs_update_piece(&cut, index);
-        for (int64_t r = 0; r < hs_piece_ranges(&cut, &piece); r++)
-            adamw_range(args, guarded, hs_piece_range(&cut, &piece, r));
-        finish_piece(&args->tail, &args->master, &args->weight, &cut, &piece, args->scalars->skip);
-    }
+    const Parameter parameter = { &args->master, &args->weight, &args->tail, args->scalars->skip };
+    update_pieces(context, &parameter, adamw_range, args);
     return HS_OK;
 }
 
@@ -152,8 +168,10 @@ HS_SIMD void sgd_chunk(const HsSgdArgs *args, const HsProtection *protection, Hs
     }
 }
 
-static void sgd_range(const HsSgdArgs *args, bool guarded, HsRowBlock range)
+static void sgd_range(const void *arguments, HsRowBlock range)
 {
+    const HsSgdArgs *args = arguments;
+    const bool guarded = is_protected(&args->protection);
     if (args->scalars->skip)
         hs_cpu_clear(&args->grad, range);
     else if (guarded)
@@ -164,14 +182,7 @@ static void sgd_range(const HsSgdArgs *args, bool guarded, HsRowBlock range)
 
 HsStatus HS_ISA_NAME(hs_cpu_sgd)(HsContext *context, const HsSgdArgs *args)
 {
-    const bool guarded = is_protected(&args->protection);
-    const HsPieces cut = hs_update_pieces(&args->weight, &args->tail);
-#pragma omp parallel for schedule(static) num_threads(hs_cpu_threads(context, cut.count))
-    for (int64_t index = 0; index < cut.count; index++) {
-        const HsPiece piece = hs_update_piece(&cut, index);
-        for (int64_t r = 0; r < hs_piece_ranges(&cut, &piece); r++)
-            sgd_range(args, guarded, hs_piece_range(&cut, &piece, r));
-        finish_piece(&args->tail, &args->master, &args->weight, &cut, &piece, args->scalars->skip);
-    }
+    const Parameter parameter = { &args->master, &args->weight, &args->tail, args->scalars->skip };
+    update_pieces(context, &parameter, sgd_range, args);
     return HS_OK;
 }

@@ -49,14 +49,10 @@ static void pack_piece(const HsTensor *weight, const HsPacked *packed, bool tran
     if (packed == NULL || packed->data == NULL)
         return;
     const HsPanelFormat format = hs_panel_format(weight->dtype);
-    const HsOperand operand = { weight->data, weight->dtype, format, !transposed, weight->shape[1], packed->k };
     const HsRowBlock lanes = transposed ? piece->rows : piece->columns;
     const HsRowBlock k = transposed ? piece->columns : piece->rows;
-    const int64_t begin = k.begin / hs_panel_step(format), end = hs_panel_depth(format, k.end);
-    const int64_t panel_words = hs_panel_depth(format, packed->k) * HS_TILE_COLUMNS;
-    HS_ISA_NAME(hs_panel_pack)
-    (&operand, lanes.begin, lanes.end - lanes.begin, begin, end, HS_TILE_COLUMNS, panel_words,
-     (uint32_t *)packed->data + lanes.begin / HS_TILE_COLUMNS * panel_words + begin * HS_TILE_COLUMNS);
+    const HsRowBlock words = { k.begin / hs_panel_step(format), hs_panel_depth(format, k.end) };
+    HS_ISA_NAME(hs_pack_weight_block)(weight, transposed, lanes, words, packed->data);
 }
 
 void HS_ISA_NAME(hs_update_finish_piece)(const HsUpdateTail *tail, const HsTensor *master, const HsTensor *weight,
