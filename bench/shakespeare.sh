@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # shakespeare.sh TEXT [small|full] [MODE...]: nanoGPT's character recipe in each precision mode, one after another:
-# wall time, best validation loss, tokens per second.
+# wall time, best validation loss, tokens per second.  BUILD=FOLDER (build) holds the trainer.
 set -eu
 text=$1
 recipe=${2:-small}
@@ -13,7 +13,7 @@ trap 'rm -rf "$work"' EXIT
 printf '%-6s %10s %12s %14s %14s\n' mode seconds "best val" "at step" "tokens/s"
 for mode in $modes; do
     start=$(date +%s.%N)
-    build/trainer --config "configs/shakespeare-$recipe.yaml" tasks.0.train="$text" precision.mode="$mode" \
+    "${BUILD:-build}/trainer" --config "configs/shakespeare-$recipe.yaml" tasks.0.train="$text" precision.mode="$mode" \
         out_dir="$work/$mode" evaluation.sample_tokens=0 >"$work/$mode.log" 2>&1 || { cat "$work/$mode.log"; exit 1; }
     end=$(date +%s.%N)
     python3 - "$mode" "$start" "$end" "$work/$mode/metrics.jsonl" <<'PY'

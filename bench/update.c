@@ -5,12 +5,12 @@
  *
  *     update [THREADS ...]          default: 1 and the machine's processors
  *
- * The update rules in the layout of mixed precision: f32 gradient, moments and master, bf16 weight.  Bytes are those
- * that an operation must move: what it reads once, what it writes once, what it updates twice.  The bandwidth is the
- * best of three loops over the same arrays: copy y = x, triad z = x + s y (McCalpin 1995), and y += s x, which like an
- * update writes only what it has read.  Where reading is the narrower way, an operation that writes as much as it reads
- * (they read twice as much) can pass 100%, and one that only reads stays below.  HALFSTEP_CPU_ISA chooses the
- * instruction set.
+ * The update rules in the layout of mixed precision: f32 gradient, moments and master, bf16 weight, also with the
+ * weight packed for the next products by the same pass, and packing alone.  Bytes are those that an operation must
+ * move: what it reads once, what it writes once, what it updates twice.  The bandwidth is the best of three loops over
+ * the same arrays: copy y = x, triad z = x + s y (McCalpin 1995), and y += s x, which like an update writes only what
+ * it has read.  Where reading is the narrower way, an operation that writes as much as it reads (they read twice as
+ * much) can pass 100%, and one that only reads stays below.  HALFSTEP_CPU_ISA chooses the instruction set.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -24,7 +24,7 @@
 #include "kernels/cpu/cpu.h"
 
 /* 64 MiB a tensor in f32: far beyond every cache. */
-enum { COUNT = 1 << 24, LEAST_RUNS = 5, MOST_RUNS = 100 };
+enum { COUNT = 1 << 24, COLUMNS = 1 << 10, LEAST_RUNS = 5, MOST_RUNS = 100 };
 
 /* Every tensor that some operation needs. */
 enum { GRAD, M, V, MASTER, WEIGHT, IMPORTANCE, ANCHOR, PATH, TENSOR_COUNT };
@@ -55,6 +55,9 @@ static const HsStepScalars scalars = { .learning_rate = 1e-4f,
                                        .unscale = 1.0f };
 static const HsTensor absent = { 0 };
 
+/* Of the weight as a matrix, with `transposed` and without. */
+static HsPacked packed_transposed, packed;
+
 /* What is added to an update: nothing, the penalty by either step, and the path integral. */
 typedef enum Guard { PLAIN, GRADIENT_STEP, PROXIMAL_STEP, WITH_PATH } Guard;
 
@@ -83,6 +86,32 @@ static HsStatus adamw(HsContext *context, const HsTensor *t, Guard guard)
                                                 .master = t[MASTER],
                                                 .weight = t[WEIGHT],
                                                 .protection = protection_of(t, guard) });
+}
+
+static HsStatus adamw_and_packing(HsContext *context, const HsTensor *t, Guard guard)
+{
+    (void)guard;
+    return hs_op_adamw(context,
+                       &(HsAdamWArgs){ .scalars = &scalars,
+                                       .beta1 = 0.9f,
+                                       .beta2 = 0.95f,
+                                       .epsilon = 1e-8f,
+                                       .weight_decay = 0.01f,
+                                       .learning_rate_scale = 1.0f,
+                                       .grad = t[GRAD],
+                                       .m = t[M],
+                                       .v = t[V],
+                                       .master = t[MASTER],
+                                       .weight = hs_tensor_2d(t[WEIGHT].data, HS_BF16, COUNT / COLUMNS, COLUMNS),
+                                       .tail = { .packed_transposed = &packed_transposed, .packed = &packed } });
+}
+
+static HsStatus packing(HsContext *context, const HsTensor *t, Guard guard)
+{
+    (void)guard;
+    const HsTensor w = hs_tensor_2d(t[WEIGHT].data, HS_BF16, COUNT / COLUMNS, COLUMNS);
+    HS_TRY(hs_op_pack_weight(context, &(HsPackWeightArgs){ w, true, &packed_transposed }));
+    return hs_op_pack_weight(context, &(HsPackWeightArgs){ w, false, &packed });
 }
 
 static HsStatus sgd(HsContext *context, const HsTensor *t, Guard guard)
@@ -130,6 +159,8 @@ static const struct {
     int bytes; /* a parameter */
 } rows[] = {
     { "adamw", adamw, PLAIN, 8 + 8 + 8 + 8 + 2 },
+    { "adamw and packing", adamw_and_packing, PLAIN, 34 + 2 + 2 },
+    { "packing alone", packing, PLAIN, 4 + 2 + 2 },
     { "adamw, gradient penalty", adamw, GRADIENT_STEP, 34 + 8 },
     { "adamw, proximal penalty", adamw, PROXIMAL_STEP, 34 + 8 },
     { "adamw, penalty and path", adamw, WITH_PATH, 34 + 8 + 8 },
@@ -242,6 +273,12 @@ int main(int argc, char **argv)
         tensors[i] = hs_tensor_1d(NULL, dtype_of(i), COUNT);
     for (int i = 0; status == HS_OK && i < TENSOR_COUNT; i++)
         status = device.alloc(&device, hs_tensor_bytes(&tensors[i]), &tensors[i].data);
+    const size_t bytes = context.backend->packed_bytes(&context, HS_BF16, COUNT / COLUMNS, COLUMNS);
+    const size_t bytes_transposed = context.backend->packed_bytes(&context, HS_BF16, COLUMNS, COUNT / COLUMNS);
+    if (status == HS_OK)
+        status = device.alloc(&device, bytes, &packed.data);
+    if (status == HS_OK)
+        status = device.alloc(&device, bytes_transposed, &packed_transposed.data);
     for (int t = 0; status == HS_OK && t < count; t++) {
         context.threads = thread_counts[t] < 1 ? 1 : thread_counts[t];
         status = bench(&context, tensors);
@@ -250,5 +287,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "bench update: %s\n", hs_error_message());
     for (int i = 0; i < TENSOR_COUNT; i++)
         device.release(&device, tensors[i].data);
+    device.release(&device, packed.data);
+    device.release(&device, packed_transposed.data);
     return status != HS_OK;
 }

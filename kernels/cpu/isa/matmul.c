@@ -461,8 +461,8 @@ HsStatus HS_ISA_NAME(hs_cpu_matmul)(HsContext *context, const HsMatmulArgs *args
     }
     const HsTensor *a = &args->a, *b = &args->b;
     const int64_t k = a->shape[args->transpose_a ? 0 : 1];
-    run.a = (HsOperand){ a->data, a->dtype, plan->format, args->transpose_a, a->shape[1], k };
-    run.b = (HsOperand){ b->data, b->dtype, plan->format, !args->transpose_b, b->shape[1], k };
+    run.a = (HsOperand){ a->data, a->dtype, plan->format, args->transpose_a, a->shape[1], k, false };
+    run.b = (HsOperand){ b->data, b->dtype, plan->format, !args->transpose_b, b->shape[1], k, false };
     unsigned char *shared = run.slots + (size_t)hs_cpu_thread_slots(context) * plan->slot_bytes;
     run.shared_a = (uint32_t *)shared;
     run.chunk_b = (uint32_t *)(shared + plan->shared_a_bytes);

@@ -74,6 +74,7 @@ typedef struct HsOperand {
     bool lanes_contiguous; /* stored [K, lanes]; else [lanes, K] */
     int64_t stride;        /* elements between rows as stored */
     int64_t k;
+    bool streamed; /* its panels are 64-byte aligned and too large to be found in a cache later: write them past it */
 } HsOperand;
 
 /* Pack lanes [lane, lane + lanes) over words [begin, end) of the depth: panels of `width` lanes, word p of lane l at

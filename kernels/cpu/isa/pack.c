@@ -44,7 +44,7 @@ static inline __attribute__((always_inline)) void ask_for(const unsigned char *w
 /* Sixteen words of the row at `source`, of which `lanes` are stored. */
 static inline __attribute__((always_inline)) void copy_vector(HsPanelFormat format, HsDtype dtype,
                                                               const unsigned char *source, int64_t row_bytes,
-                                                              int64_t lanes, uint32_t *out)
+                                                              int64_t lanes, bool streamed, uint32_t *out)
 {
 #ifdef HS_ISA_avx512bf16
     if (format == HS_PANEL_BF16_PAIRS) { /* one shuffle; its indices count the lower row's halves, then the upper's */
@@ -53,18 +53,19 @@ static inline __attribute__((always_inline)) void copy_vector(HsPanelFormat form
         const __mmask16 stored = (__mmask16)(lanes >= HS_LANES ? 0xffffu : (1u << (lanes < 0 ? 0 : lanes)) - 1);
         const __m256i lower = _mm256_maskz_loadu_epi16(stored, source);
         const __m256i upper = _mm256_maskz_loadu_epi16(stored, source + row_bytes);
-        _mm512_storeu_si512(
-            out, _mm512_permutex2var_epi16(_mm512_castsi256_si512(lower), order, _mm512_castsi256_si512(upper)));
+        const __m512i pairs =
+            _mm512_permutex2var_epi16(_mm512_castsi256_si512(lower), order, _mm512_castsi256_si512(upper));
+        hs_pack_store(out, (HsF32x16)pairs, streamed);
         return;
     }
 #endif
     (void)format, (void)row_bytes;
+    HsF32x16 words = { 0 };
     if (lanes >= HS_LANES)
-        hs_simd_store_f32((float *)out, hs_simd_load(dtype, source, 0));
+        words = hs_simd_load(dtype, source, 0);
     else if (lanes > 0)
-        hs_simd_store_f32((float *)out, hs_simd_load_part(dtype, source, 0, lanes));
-    else
-        memset(out, 0, HS_LANES * sizeof *out);
+        words = hs_simd_load_part(dtype, source, 0, lanes);
+    hs_pack_store(out, words, streamed);
 }
 
 /* One panel of whole vectors of simd.h; its whole words.  Format, dtype and width are constants wherever this is
@@ -79,7 +80,7 @@ static inline __attribute__((always_inline)) void copy_rows(HsPanelFormat format
     for (int64_t p = begin; p < end; p++, source += step * row_bytes, out += width) {
         ask_for(source, step, row_bytes, lines);
         for (int64_t i = 0; i < width; i += HS_LANES)
-            copy_vector(format, dtype, source + i * element_bytes, row_bytes, lanes - i, out + i);
+            copy_vector(format, dtype, source + i * element_bytes, row_bytes, lanes - i, operand->streamed, out + i);
     }
 }
 

@@ -53,6 +53,20 @@ static inline void hs_pack_depth_words(const HsOperand *operand, int64_t lane, i
 #endif
 }
 
+/* Sixteen words to a panel.  Past the caches a whole line is not read before it is written. */
+static inline __attribute__((always_inline)) void hs_pack_store(uint32_t *out, HsF32x16 words, bool streamed)
+{
+#ifdef __AVX512F__
+    if (streamed) {
+        _mm512_stream_ps((float *)out, (__m512)words);
+        return;
+    }
+#else
+    (void)streamed;
+#endif
+    hs_simd_store_f32((float *)out, words);
+}
+
 /* One panel of B where stored rows run along k. */
 void HS_ISA_NAME(hs_panel_pack_along)(const HsOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end,
                                       uint32_t *out);

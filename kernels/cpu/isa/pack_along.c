@@ -11,7 +11,8 @@
  * `count` words: four rounds of shuffles, of words, pairs, quarters of a register, and those again. */
 typedef __m512i Square[16];
 
-static inline __attribute__((always_inline)) void store_transposed(Square rows, int64_t count, uint32_t *out)
+static inline __attribute__((always_inline)) void store_transposed(Square rows, int64_t count, bool streamed,
+                                                                   uint32_t *out)
 {
     Square words, quads;
 #pragma GCC unroll 8
@@ -40,14 +41,14 @@ static inline __attribute__((always_inline)) void store_transposed(Square rows, 
 #pragma GCC unroll 4
         for (int q = 0; q < 4; q++)
             if (4 * q + e < count)
-                _mm512_store_si512(out + (4 * q + e) * HS_TILE_COLUMNS, column[q]);
+                hs_pack_store(out + (4 * q + e) * HS_TILE_COLUMNS, (HsF32x16)column[q], streamed);
     }
 }
 
 /* Straight from the stored rows, `bytes` apart; a line of each is asked for a few squares ahead, since the processor
  * follows fewer streams than there are lanes.  `dtype` is a constant; pairs are moved as if they were f32. */
 static inline __attribute__((always_inline)) void pack_square(HsDtype dtype, const unsigned char *source, int64_t bytes,
-                                                              uint32_t *out)
+                                                              bool streamed, uint32_t *out)
 {
     Square rows;
 #pragma GCC unroll 16
@@ -56,7 +57,7 @@ static inline __attribute__((always_inline)) void pack_square(HsDtype dtype, con
         __builtin_prefetch(row + 256, 0, 2);
         rows[l] = (__m512i)hs_simd_load(dtype, row, 0);
     }
-    store_transposed(rows, 16, out);
+    store_transposed(rows, 16, streamed, out);
 }
 
 /* `lanes` lanes (at most 16, or none) and `count` words of a square that the operand's edge cuts. */
@@ -69,7 +70,7 @@ static void pack_cut_square(const HsOperand *operand, int64_t lane, int64_t lane
         hs_pack_depth_words(operand, lane + l, p, count, words[l]);
     for (int l = 0; l < 16; l++)
         rows[l] = _mm512_load_si512(words[l]);
-    store_transposed(rows, count, out);
+    store_transposed(rows, count, operand->streamed, out);
 }
 
 void panel_pack_along(const HsOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end, uint32_t *out)
@@ -85,11 +86,11 @@ void panel_pack_along(const HsOperand *operand, int64_t lane, int64_t lanes, int
                 const int64_t left = lanes - first < 0 ? 0 : lanes - first < 16 ? lanes - first : 16;
                 pack_cut_square(operand, lane + first, left, p, end - p < 16 ? end - p : 16, out + first);
             } else if (moved == HS_F32) {
-                pack_square(HS_F32, source, bytes, out + first);
+                pack_square(HS_F32, source, bytes, operand->streamed, out + first);
             } else if (moved == HS_BF16) {
-                pack_square(HS_BF16, source, bytes, out + first);
+                pack_square(HS_BF16, source, bytes, operand->streamed, out + first);
             } else {
-                pack_square(HS_F16, source, bytes, out + first);
+                pack_square(HS_F16, source, bytes, operand->streamed, out + first);
             }
         }
     }

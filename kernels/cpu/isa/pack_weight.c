@@ -2,10 +2,14 @@
  *
  * Weights packed once for many products: panels as matmul.h has them, one after the other.
  */
-#include "kernels/cpu/isa/matmul.h"
+#include "kernels/cpu/isa/pack.h"
 
 /* Words of depth that one piece of work covers: also a narrow weight is shared out evenly. */
 enum { PIECE_DEPTH = 128 };
+
+/* From so many elements on, a weight and what belongs to it (its panels twice, gradient, moments and master: 5 MiB and
+ * more) have left the caches before the next product asks for it. */
+enum { STREAMED_ELEMENTS = 1 << 18 };
 
 /* Below this many words starting threads costs more than it saves. */
 enum { SERIAL_WORDS = 1 << 14 };
@@ -23,11 +27,16 @@ void HS_ISA_NAME(hs_pack_weight_block)(const HsTensor *w, bool transposed, HsRow
 {
     const HsPanelFormat format = hs_panel_format(w->dtype);
     const int64_t columns = w->shape[1], k = transposed ? columns : w->shape[0];
-    const HsOperand operand = { w->data, w->dtype, format, !transposed, columns, k };
+    const HsOperand operand = {
+        w->data, w->dtype, format, !transposed, columns, k, hs_tensor_count(w) >= STREAMED_ELEMENTS
+    };
     const int64_t panel_words = hs_panel_depth(format, k) * HS_TILE_COLUMNS;
     HS_ISA_NAME(hs_panel_pack)
     (&operand, lanes.begin, lanes.end - lanes.begin, words.begin, words.end, HS_TILE_COLUMNS, panel_words,
      (uint32_t *)packed + lanes.begin / HS_TILE_COLUMNS * panel_words + words.begin * HS_TILE_COLUMNS);
+#ifdef __AVX512F__
+    _mm_sfence(); /* other threads see what went past the caches */
+#endif
 }
 
 HsStatus HS_ISA_NAME(hs_cpu_pack_weight)(HsContext *context, const HsPackWeightArgs *args)

@@ -2,17 +2,18 @@
  *
  * How an update cuts a parameter, and what follows the rule on each piece (HsUpdateTail).
  *
- * A matrix whose packed layouts are written along is cut in blocks of rows that fill whole panels, and of as many
- * columns as keep a block's share of gradient, moments, master and weight in a second-level cache; anything else is one
- * row.  The cut depends on the parameter alone.  A piece is a few contiguous ranges, each of which begins at a multiple
- * of 64 elements: draws of random bits are made for 64 at a time.
+ * A matrix whose packed layouts are written along is cut in blocks of rows that fill whole panels; anything else is one
+ * row.  Large matrices are cut in whole rows: the processor follows the streams of gradient, moments, master and weight
+ * only while they go on, and blocks of 256 columns took half as long again.  Small ones are found in a cache, and are
+ * cut across, too, to give each thread its share.  The cut depends on the parameter alone.  A piece is a few contiguous
+ * ranges, each of which begins at a multiple of 64 elements: draws of random bits are made for 64 at a time.
  */
 #ifndef HS_KERNELS_CPU_ISA_UPDATE_TAIL_H
 #define HS_KERNELS_CPU_ISA_UPDATE_TAIL_H
 
 #include "kernels/cpu/isa/parameter.h"
 
-enum { HS_PIECE_ROWS = 64, HS_PIECE_COLUMNS = HS_CPU_CHUNK / HS_PIECE_ROWS };
+enum { HS_PIECE_ROWS = 64, HS_PIECE_COLUMNS = HS_CPU_CHUNK / HS_PIECE_ROWS, HS_PIECES_OF_ROWS = 6 };
 
 typedef struct HsPieces {
     int64_t rows, columns, block_rows, block_columns, count;
@@ -33,7 +34,8 @@ static inline HsPieces hs_update_pieces(const HsTensor *weight, const HsUpdateTa
     if (hs_update_packs(tail)) {
         const int64_t columns = weight->shape[1];
         cut = (HsPieces){ .rows = weight->shape[0], .columns = columns, .block_rows = HS_PIECE_ROWS };
-        cut.block_columns = columns % 64 == 0 && columns > HS_PIECE_COLUMNS ? HS_PIECE_COLUMNS : columns;
+        const bool across = columns % 64 == 0 && weight->shape[0] < HS_PIECES_OF_ROWS * HS_PIECE_ROWS;
+        cut.block_columns = across && columns > HS_PIECE_COLUMNS ? HS_PIECE_COLUMNS : columns;
     }
     cut.count = hs_cpu_block_count(cut.rows, cut.block_rows) * hs_cpu_block_count(cut.columns, cut.block_columns);
     return cut;
