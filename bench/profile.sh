@@ -4,10 +4,11 @@
 # character recipe and for GPT-2 124M at T 256, in bf16: three pages of build/bench/profile, one below the other.
 #
 # A few late steps of short runs are traced.  With another build's trainer the two take turns, ROUNDS (3) times each,
-# and the pages get its column.  THREADS (0: all) of each.
+# and thrice as often for the small recipe, whose turns are short; the pages get its column.  THREADS (0: all) of each.
+# MODELS ("small full gpt2") says which pages.
 set -eu
 if [ $# -lt 1 ] || [ $# -gt 3 ]; then
-    sed -n '3,7s/^# \?//p' "$0" >&2
+    sed -n '3,9s/^# \?//p' "$0" >&2
     exit 2
 fi
 text=$(realpath "$1")
@@ -35,10 +36,11 @@ trace() {
     [ -s "$name/trace.json" ] || { echo "profile.sh: $name left no trace" >&2; exit 1; }
 }
 
-# page NAME CONFIG STEPS OVERRIDE...
+# page ROUNDS NAME CONFIG STEPS OVERRIDE...
 page() {
-    local name=$1 round arguments=(--threads "$threads")
+    local rounds=$1 name=$2 round arguments=(--threads "$threads")
     local traces=()
+    shift
     for round in $(seq "$rounds"); do
         if [ -n "$before" ]; then
             trace "$before" "$@"
@@ -57,8 +59,15 @@ page() {
 }
 
 printf '# Where the time of a step goes\n\nTimes are those of traced steps: the time in no operation holds the noting of them, too.\n\n'
-page shakespeare-small shakespeare-small 200-290 tasks.0.train="$text"
-page shakespeare-full shakespeare-full 3-5 tasks.0.train="$text"
-page gpt2-124m gpt2-124m 3-6 tokenizer.kind=byte tokenizer.path= tasks.0.train=synthetic:mixture model.vocabulary=50304 \
-    model.max_positions=1024 gradient_accumulation_steps=1 batch_size=4 max_length=256 schedule.warmup_steps=2 \
-    schedule.decay_steps=18865
+for model in ${MODELS:-small full gpt2}; do
+    case $model in
+    small) page $((3 * rounds)) shakespeare-small shakespeare-small 200-290 tasks.0.train="$text" ;;
+    full) page "$rounds" shakespeare-full shakespeare-full 3-5 tasks.0.train="$text" ;;
+    gpt2)
+        page "$rounds" gpt2-124m gpt2-124m 3-6 tokenizer.kind=byte tokenizer.path= tasks.0.train=synthetic:mixture \
+            model.vocabulary=50304 model.max_positions=1024 gradient_accumulation_steps=1 batch_size=4 max_length=256 \
+            schedule.warmup_steps=2 schedule.decay_steps=18865
+        ;;
+    *) echo "profile.sh: MODELS are small, full, gpt2; not $model" >&2 && exit 1 ;;
+    esac
+done
