@@ -58,12 +58,17 @@ static const HsTensor absent = { 0 };
 /* Of the weight as a matrix, with `transposed` and without. */
 static HsPacked packed_transposed, packed;
 
-/* What is added to an update: nothing, the penalty by either step, and the path integral. */
-typedef enum Guard { PLAIN, GRADIENT_STEP, PROXIMAL_STEP, WITH_PATH } Guard;
+static HsTensor weight_matrix(const HsTensor *t)
+{
+    return hs_tensor_2d(t[WEIGHT].data, HS_BF16, COUNT / COLUMNS, COLUMNS);
+}
+
+/* What is added to an update: nothing, packing, the penalty by either step, and the path integral. */
+typedef enum Guard { PLAIN, PACKING, GRADIENT_STEP, PROXIMAL_STEP, WITH_PATH } Guard;
 
 static HsProtection protection_of(const HsTensor *t, Guard guard)
 {
-    if (guard == PLAIN)
+    if (guard == PLAIN || guard == PACKING)
         return (HsProtection){ .strength = 0.0f };
     return (HsProtection){ .importance = t[IMPORTANCE],
                            .anchor = t[ANCHOR],
@@ -74,6 +79,9 @@ static HsProtection protection_of(const HsTensor *t, Guard guard)
 
 static HsStatus adamw(HsContext *context, const HsTensor *t, Guard guard)
 {
+    HsUpdateTail tail = { .back_count = 0 };
+    if (guard == PACKING)
+        tail.packed_transposed = &packed_transposed, tail.packed = &packed;
     return hs_op_adamw(context, &(HsAdamWArgs){ .scalars = &scalars,
                                                 .beta1 = 0.9f,
                                                 .beta2 = 0.95f,
@@ -84,32 +92,15 @@ static HsStatus adamw(HsContext *context, const HsTensor *t, Guard guard)
                                                 .m = t[M],
                                                 .v = t[V],
                                                 .master = t[MASTER],
-                                                .weight = t[WEIGHT],
-                                                .protection = protection_of(t, guard) });
-}
-
-static HsStatus adamw_and_packing(HsContext *context, const HsTensor *t, Guard guard)
-{
-    (void)guard;
-    return hs_op_adamw(context,
-                       &(HsAdamWArgs){ .scalars = &scalars,
-                                       .beta1 = 0.9f,
-                                       .beta2 = 0.95f,
-                                       .epsilon = 1e-8f,
-                                       .weight_decay = 0.01f,
-                                       .learning_rate_scale = 1.0f,
-                                       .grad = t[GRAD],
-                                       .m = t[M],
-                                       .v = t[V],
-                                       .master = t[MASTER],
-                                       .weight = hs_tensor_2d(t[WEIGHT].data, HS_BF16, COUNT / COLUMNS, COLUMNS),
-                                       .tail = { .packed_transposed = &packed_transposed, .packed = &packed } });
+                                                .weight = weight_matrix(t),
+                                                .protection = protection_of(t, guard),
+                                                .tail = tail });
 }
 
 static HsStatus packing(HsContext *context, const HsTensor *t, Guard guard)
 {
     (void)guard;
-    const HsTensor w = hs_tensor_2d(t[WEIGHT].data, HS_BF16, COUNT / COLUMNS, COLUMNS);
+    const HsTensor w = weight_matrix(t);
     HS_TRY(hs_op_pack_weight(context, &(HsPackWeightArgs){ w, true, &packed_transposed }));
     return hs_op_pack_weight(context, &(HsPackWeightArgs){ w, false, &packed });
 }
@@ -159,7 +150,7 @@ static const struct {
     int bytes; /* a parameter */
 } rows[] = {
     { "adamw", adamw, PLAIN, 8 + 8 + 8 + 8 + 2 },
-    { "adamw and packing", adamw_and_packing, PLAIN, 34 + 2 + 2 },
+    { "adamw and packing", adamw, PACKING, 34 + 2 + 2 },
     { "packing alone", packing, PLAIN, 4 + 2 + 2 },
     { "adamw, gradient penalty", adamw, GRADIENT_STEP, 34 + 8 },
     { "adamw, proximal penalty", adamw, PROXIMAL_STEP, 34 + 8 },
@@ -255,6 +246,12 @@ static HsStatus bench(HsContext *context, const HsTensor tensors[TENSOR_COUNT])
     return HS_OK;
 }
 
+static HsStatus alloc_packed(HsContext *context, int64_t k, int64_t n, HsPacked *layout)
+{
+    const size_t bytes = context->backend->packed_bytes(context, HS_BF16, k, n);
+    return context->device->alloc(context->device, bytes, &layout->data);
+}
+
 int main(int argc, char **argv)
 {
     const int processors = (int)sysconf(_SC_NPROCESSORS_ONLN);
@@ -273,12 +270,10 @@ int main(int argc, char **argv)
         tensors[i] = hs_tensor_1d(NULL, dtype_of(i), COUNT);
     for (int i = 0; status == HS_OK && i < TENSOR_COUNT; i++)
         status = device.alloc(&device, hs_tensor_bytes(&tensors[i]), &tensors[i].data);
-    const size_t bytes = context.backend->packed_bytes(&context, HS_BF16, COUNT / COLUMNS, COLUMNS);
-    const size_t bytes_transposed = context.backend->packed_bytes(&context, HS_BF16, COLUMNS, COUNT / COLUMNS);
     if (status == HS_OK)
-        status = device.alloc(&device, bytes, &packed.data);
+        status = alloc_packed(&context, COUNT / COLUMNS, COLUMNS, &packed);
     if (status == HS_OK)
-        status = device.alloc(&device, bytes_transposed, &packed_transposed.data);
+        status = alloc_packed(&context, COLUMNS, COUNT / COLUMNS, &packed_transposed);
     for (int t = 0; status == HS_OK && t < count; t++) {
         context.threads = thread_counts[t] < 1 ? 1 : thread_counts[t];
         status = bench(&context, tensors);

@@ -265,18 +265,23 @@ static void gelu_of_pre(Bench *bench)
         x[i] = 0.5 * pre[i] * (1 + tanh(sqrt(2 / acos(-1.0)) * (pre[i] + 0.044715 * pre[i] * pre[i] * pre[i])));
 }
 
-Test(layers, linear_after_gelu)
+static void check_second_half(HsEpilogue epilogue, int64_t pre_columns, void (*prepare)(Bench *bench))
 {
     Bench bench;
     start(&bench, &hs_layer_linear);
     bench.run.inputs[0] = make(&bench, HS_F64, 2, N, F);
-    add_input(&bench, 2, F, false);
-    bench.step.attributes.backward_epilogue = HS_EPILOGUE_GELU_BACKWARD;
+    add_input(&bench, 2, pre_columns, false);
+    bench.step.attributes.backward_epilogue = epilogue;
     add_param(&bench, 0, 2, C, F);
     add_param(&bench, 1, 1, C, 1);
     bench.run.outputs[0] = make(&bench, HS_F64, 2, N, C);
-    bench.prepare = gelu_of_pre;
+    bench.prepare = prepare;
     check(&bench);
+}
+
+Test(layers, linear_after_gelu)
+{
+    check_second_half(HS_EPILOGUE_GELU_BACKWARD, F, gelu_of_pre);
 }
 
 /* First half of a fused SwiGLU. */
@@ -308,16 +313,7 @@ static void swiglu_of_pre(Bench *bench)
 
 Test(layers, linear_after_swiglu)
 {
-    Bench bench;
-    start(&bench, &hs_layer_linear);
-    bench.run.inputs[0] = make(&bench, HS_F64, 2, N, F);
-    add_input(&bench, 2, 2 * F, false);
-    bench.step.attributes.backward_epilogue = HS_EPILOGUE_SWIGLU_BACKWARD;
-    add_param(&bench, 0, 2, C, F);
-    add_param(&bench, 1, 1, C, 1);
-    bench.run.outputs[0] = make(&bench, HS_F64, 2, N, C);
-    bench.prepare = swiglu_of_pre;
-    check(&bench);
+    check_second_half(HS_EPILOGUE_SWIGLU_BACKWARD, 2 * F, swiglu_of_pre);
 }
 
 Test(layers, linear_converts_its_gradient)

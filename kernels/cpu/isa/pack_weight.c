@@ -35,7 +35,8 @@ void HS_ISA_NAME(hs_pack_weight_block)(const HsTensor *w, bool transposed, HsRow
     (&operand, lanes.begin, lanes.end - lanes.begin, words.begin, words.end, HS_TILE_COLUMNS, panel_words,
      (uint32_t *)packed + lanes.begin / HS_TILE_COLUMNS * panel_words + words.begin * HS_TILE_COLUMNS);
 #ifdef __AVX512F__
-    _mm_sfence(); /* other threads see what went past the caches */
+    if (operand.streamed)
+        _mm_sfence(); /* other threads see what went past the caches */
 #endif
 }
 
