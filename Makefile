@@ -22,6 +22,9 @@ CUDA_LIBRARIES = $(firstword $(foreach d,lib64 targets/x86_64-linux/lib targets/
                    $(patsubst %/libcudart_static.a,%,$(wildcard $(dir $(realpath $(NVCC)))../$(d)/libcudart_static.a))))
 # Machine code for Ampere and Hopper, and PTX that the driver translates for what lies between and after.
 CUDA_ARCHITECTURES ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]
+# Sources that only Hopper runs: its own instructions are in none of the others.
+HOPPER_SOURCES      = kernels/cuda/matmul_hopper.cu
+HOPPER_ARCHITECTURE = -gencode arch=compute_90a,code=sm_90a
 
 PACKAGES  = yaml-0.1 libcjson libpcre2-8 libxxhash
 # Asked once: before `make packages` these are empty, and the make that it is followed by asks again.
@@ -33,7 +36,7 @@ CFLAGS   += -std=c11 -D_GNU_SOURCE -g $(OPTIMIZE) $(WARNINGS) -ffp-contract=off 
 LDLIBS   += $(PACKAGE_LIBS) $(if $(NVCC),-L$(CUDA_LIBRARIES) -lcudart_static -lrt) -lstdc++ -lm -ldl -pthread
 CXX_WARNINGS = -Wall -Wextra -Wshadow -Wno-unknown-pragmas -Werror
 CXXFLAGS += -std=c++17 -D_GNU_SOURCE -DHS_EMU -g -O2 $(CXX_WARNINGS) -ffp-contract=off -I. $(SANITIZE)
-NVCCFLAGS += -std=c++17 -O3 -I. $(CUDA_ARCHITECTURES) -Xfatbin -compress-all -Xcompiler -Wall,-Wextra -Werror all-warnings -Xptxas -v
+NVCCFLAGS += -std=c++17 -O3 -I. $(or $(ARCHITECTURE),$(CUDA_ARCHITECTURES)) -Xfatbin -compress-all -Xcompiler -Wall,-Wextra -Werror all-warnings -Xptxas -v
 LDFLAGS  += -fopenmp $(SANITIZE)
 
 # Per instruction set: the same sources, wider vectors.  Products and sums contract to fused multiply-adds here.
@@ -95,14 +98,16 @@ $(BUILD)/obj/%.emu.o: %.cpp
 	@echo "  CXX $@"
 	$(Q)$(CXX) $(CXXFLAGS) -MMD -MP -c -o $@ $<
 
-# What ptxas says (registers, shared memory, spills) and the machine code for sm_80 are kept beside the object:
+# What ptxas says (registers, shared memory, spills) and the machine code for sm_80 (or sm_90a) are kept beside the object:
 # tests/check_kernels.sh reads them.
 $(BUILD)/obj/%.cuda.o: %.cu
 	@mkdir -p $(@D)/keep
 	@echo "  NVCC $@"
 	$(Q)$(NVCC) $(NVCCFLAGS) -keep -keep-dir $(@D)/keep -MMD -MP -c -o $@ $< 2>$(@:.o=.ptxas) || \
 	    { cat $(@:.o=.ptxas); rm -f $@; exit 1; }
-	@find $(@D)/keep -name '$(*F).*80*.cubin' -exec mv {} $(@:.o=.cubin) \;; rm -f $(@D)/keep/$(*F).*
+	@find $(@D)/keep \( -name '$(*F).*80*.cubin' -o -name '$(*F).*90a*.cubin' \) -exec mv {} $(@:.o=.cubin) \;; rm -f $(@D)/keep/$(*F).*
+
+$(HOPPER_SOURCES:%.cu=$(BUILD)/obj/%.cuda.o): ARCHITECTURE = $(HOPPER_ARCHITECTURE)
 
 # kernels/cpu/isa/x.c -> x.portable.o, x.avx2.o, ...
 define isa_rule

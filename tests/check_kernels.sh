@@ -1,9 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # check_kernels.sh [--write]: what the compiler made of every CUDA kernel.  Fails where a kernel spills registers, where
-# one that should use tensor cores, ldmatrix and asynchronous copies does not, where none of the selftest's cases
-# launches it, or where the table kernels/cuda/KERNELS.md is stale; --write makes the table anew.  BUILD says where
-# `make check-kernels` put the objects, with ptxas's reports and the machine code for sm_80 beside them, and tests/launches.
+# one that should use tensor cores, ldmatrix and asynchronous copies (or wgmma and tensor copies) does not, where the
+# compiler serialises wgmma or ignores setmaxnreg, where none of the selftest's cases launches a kernel, or where the
+# table kernels/cuda/KERNELS.md is stale; --write makes the table anew.  BUILD says where `make check-kernels` put the
+# objects, with ptxas's reports and the machine code for sm_80 or sm_90a beside them, and tests/launches.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/.."
@@ -17,6 +18,7 @@ trap 'rm -rf "$work"' EXIT
 needs='
 ^matmul_kernel HMMA LDGSTS
 ^matmul_kernel<(Bf16|F16), HMMA LDSM LDGSTS
+^matmul_hopper_kernel HGMMA UTMALDG
 ^attention_forward_kernel HMMA LDSM LDGSTS
 ^attention_query_bwd_kernel HMMA LDSM LDGSTS
 ^attention_key_value_bwd_kernel HMMA LDSM LDGSTS
@@ -63,9 +65,14 @@ machine_code() {
                 od -An -v -tx8 -w16 -j $((16#$offset)) -N $((16#$size)) "$cubin" | awk -v name="${name#.text.}" '
                     { count[substr($1, 14)]++ }
                     END { print "code", NR, count["23c"] + 0, count["83b"] + 0, count["fae"] + 0, count["387"] + 0,
-                                count["983"] + 0, name }'
+                                count["983"] + 0, count["9f0"] + 0, count["5b4"] + 0, name }'
             done
     done
+}
+
+# What ptxas only mentions, and what halves a Hopper kernel's speed: wgmma that is serialised, setmaxnreg that is ignored.
+remarks() {
+    grep -HE '\(C75(08|10|11|17)\)' "$build"/obj/kernels/cuda/*.ptxas | sed -E 's|^.*/([^/]*)\.cuda\.ptxas:|\1.cu: |'
 }
 
 # Launches name a kernel by its address in the program.  Some operations fit their blocks to the device's shared memory:
@@ -123,6 +130,7 @@ nvcc_version() {
     cat "$work/facts"
     awk 'NF { print "needs", $0 }' <<<"$needs"
 } | awk -v table="$work/rows" -v families="$work/families" -f tests/kernels/occupancy.awk -f tests/kernels/tables.awk | sort >"$work/complaints"
+remarks >>"$work/complaints" || true
 table >"$work/document"
 if [ "${1:-}" = --write ]; then
     cp "$work/document" "$document"

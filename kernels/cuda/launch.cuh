@@ -48,18 +48,58 @@ HsStatus hs_launch(const HsContext *context, const char *name, void (*kernel)(Pa
                                        [=]() { kernel(static_cast<Parameters>(arguments)...); });
     return check_launch(context, name, grid, block, shared_bytes, error);
 }
+
+/* In clusters of `cluster` neighbouring blocks, of which grid.x is a multiple (sm_90). */
+template <typename... Parameters, typename... Arguments>
+HsStatus hs_launch_clusters(const HsContext *context, const char *name, void (*kernel)(Parameters...), unsigned cluster,
+                            dim3 grid, dim3 block, size_t shared_bytes, Arguments... arguments)
+{
+    if (hs_emu_launch_observer != nullptr &&
+        !hs_emu_launch_observer(reinterpret_cast<const void *>(kernel), block.x * block.y * block.z, shared_bytes))
+        return HS_OK;
+    cudaError_t error = emulate_launch(
+        name, grid, block, shared_bytes, stream_of(context),
+        [=]() { kernel(static_cast<Parameters>(arguments)...); }, cluster);
+    return check_launch(context, name, grid, block, shared_bytes, error);
+}
 #else
+/* More than 48 KiB of shared memory has to be asked for. */
+static inline cudaError_t allow_shared_bytes(const void *kernel, size_t shared_bytes)
+{
+    if (shared_bytes <= 48 * 1024)
+        return cudaSuccess;
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes);
+}
+
+template <typename... Parameters, typename... Arguments>
+HsStatus hs_launch_clusters(const HsContext *context, const char *name, void (*kernel)(Parameters...), unsigned cluster,
+                            dim3 grid, dim3 block, size_t shared_bytes, Arguments... arguments)
+{
+    cudaError_t error = allow_shared_bytes(reinterpret_cast<const void *>(kernel), shared_bytes);
+    if (error != cudaSuccess)
+        return check_launch(context, name, grid, block, shared_bytes, error);
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim.x = cluster;
+    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+    cudaLaunchConfig_t configuration = {};
+    configuration.gridDim = grid;
+    configuration.blockDim = block;
+    configuration.dynamicSmemBytes = shared_bytes;
+    configuration.stream = stream_of(context);
+    configuration.attrs = &attribute;
+    configuration.numAttrs = 1;
+    error = cudaLaunchKernelEx(&configuration, kernel, static_cast<Parameters>(arguments)...);
+    return check_launch(context, name, grid, block, shared_bytes, error);
+}
+
 template <typename... Parameters, typename... Arguments>
 HsStatus hs_launch(const HsContext *context, const char *name, void (*kernel)(Parameters...), dim3 grid, dim3 block,
                    size_t shared_bytes, Arguments... arguments)
 {
-    /* More than 48 KiB of shared memory has to be asked for. */
-    if (shared_bytes > 48 * 1024) {
-        cudaError_t error = cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel),
-                                                 cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes);
-        if (error != cudaSuccess)
-            return check_launch(context, name, grid, block, shared_bytes, error);
-    }
+    const cudaError_t error = allow_shared_bytes(reinterpret_cast<const void *>(kernel), shared_bytes);
+    if (error != cudaSuccess)
+        return check_launch(context, name, grid, block, shared_bytes, error);
     kernel<<<grid, block, shared_bytes, stream_of(context)>>>(static_cast<Parameters>(arguments)...);
     return check_launch(context, name, grid, block, shared_bytes, cudaGetLastError());
 }

@@ -71,15 +71,16 @@ MatmulOperand operand_of(const HsTensor &tensor, bool k_contiguous)
                           access_of(tensor, true), k_contiguous };
 }
 
-MatmulShape shape_of(const HsMatmulArgs *args)
+MatmulShape shape_of(const HsContext *context, const HsMatmulArgs *args)
 {
     MatmulShape shape;
     shape.family = args->a.dtype != HS_F32 ? MATMUL_16BIT : args->tf32 ? MATMUL_TF32 : MATMUL_F32;
     shape.m = args->c.shape[0];
     shape.n = args->c.shape[1];
     shape.k = args->a.shape[args->transpose_a ? 0 : 1];
-    shape.any_layout =
-        (args->transpose_a && args->transpose_b) || access_of(args->a, false) < 16 || access_of(args->b, false) < 16;
+    const bool aligned = access_of(args->a, false) == 16 && access_of(args->b, false) == 16;
+    shape.any_layout = (args->transpose_a && args->transpose_b) || !aligned;
+    shape.hopper = shape.family == MATMUL_16BIT && aligned && limits_of(context).compute_capability == 90;
     return shape;
 }
 
@@ -156,7 +157,7 @@ static size_t own_workspace(const HsContext *context, const HsMatmulArgs *args)
 {
     if (options_of(context).cublaslt)
         return cublaslt_workspace(args);
-    const MatmulShape shape = shape_of(args);
+    const MatmulShape shape = shape_of(context, args);
     return slices_bytes(shape, choose_matmul(shape, limits_of(context).multiprocessors).slices);
 }
 
@@ -194,7 +195,7 @@ HsStatus op::matmul(HsContext *context, const HsMatmulArgs *args)
         return matmul_and_swiglu(context, args);
     if (options_of(context).cublaslt)
         return cublaslt_matmul(context, args);
-    const MatmulShape shape = shape_of(args);
+    const MatmulShape shape = shape_of(context, args);
     HS_TRY(check_size(shape));
     const MatmulChoice choice = choose_matmul(shape, limits_of(context).multiprocessors);
     const MatmulOutput output = matmul_output_of(args);
@@ -215,9 +216,12 @@ HsStatus op::matmul(HsContext *context, const HsMatmulArgs *args)
         parameters.output.vector = output.columns % 4 == 0;
     }
     /* An address may forbid what the strides allow; the kernel of every layout has the same slices. */
-    const bool any_layout = shape.any_layout || parameters.a.access < 16 || parameters.b.access < 16;
+    const bool misaligned = parameters.a.access < 16 || parameters.b.access < 16;
+    const bool any_layout = shape.any_layout || misaligned;
 
-    if (shape.family == MATMUL_F32)
+    if (choice.hopper && !misaligned)
+        HS_TRY(launch_matmul_hopper(context, parameters, args->a.dtype, choice));
+    else if (shape.family == MATMUL_F32)
         HS_TRY(launch_matmul_f32(context, parameters, choice, any_layout));
     else if (shape.family == MATMUL_TF32)
         HS_TRY(launch_matmul_tf32(context, parameters, choice, any_layout));

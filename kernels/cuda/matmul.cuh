@@ -5,6 +5,7 @@
  *     matmul.cu           the operation: workspace, choice of the kernel, the second pass of a split sum
  *     matmul_choice.cu    tile shape and slices of k by shape and number of multiprocessors
  *     matmul_kernel.cuh   tensor-core products (mma.sync + cp.async), instantiated by matmul_{bf16,f16,tf32}.cu
+ *     matmul_hopper.cuh   16-bit products on sm_90a (wgmma + tensor copies), instantiated by matmul_hopper.cu
  *     matmul_f32.cu       exact f32 products (FFMA)
  *     matmul_epilogue.cuh everything after the sum, for all of them
  *     cublaslt.cu         the rival
@@ -56,7 +57,7 @@ struct MatmulParameters {
 };
 
 /* Slices of k end at multiples of this, whatever the kernel: a multiple of every kernel's step. */
-enum { MATMUL_SLICE_UNIT = 32 };
+enum { MATMUL_SLICE_UNIT = 64 };
 
 /* The kernel families; each has its own rows in the table of tiles. */
 enum MatmulFamily { MATMUL_F32, MATMUL_TF32, MATMUL_16BIT, MATMUL_FAMILIES };
@@ -66,11 +67,13 @@ struct MatmulShape {
     MatmulFamily family;
     int64_t m, n, k;
     bool any_layout; /* strides that are no multiple of 16 bytes, or both operands transposed */
+    bool hopper;     /* sm_90, and rows of multiples of 16 bytes: in whatever order */
 };
 
 struct MatmulChoice {
-    int tile;   /* row of the family's table */
-    int slices; /* blocks that share one tile of c, each with its part of k; at least 1 */
+    bool hopper; /* by matmul_hopper.cuh */
+    int tile;    /* row of the family's table, or of Hopper's */
+    int slices;  /* blocks that share one tile of c, each with its part of k; at least 1 */
 };
 
 MatmulChoice choose_matmul(const MatmulShape &shape, int multiprocessors);
@@ -85,6 +88,10 @@ HsStatus launch_matmul_tf32(HsContext *context, MatmulParameters &parameters, co
                             bool any_layout);
 HsStatus launch_matmul_f32(HsContext *context, MatmulParameters &parameters, const MatmulChoice &choice,
                            bool any_layout);
+
+/* On sm_90: any layout whose rows are multiples of 16 bytes; slices of multiples of 64. */
+HsStatus launch_matmul_hopper(HsContext *context, const MatmulParameters &parameters, HsDtype dtype,
+                              const MatmulChoice &choice);
 
 /* c = epilogue(sum over slices of sums[s]), slices added in order; sums is [slices, M, N] f32. */
 HsStatus launch_matmul_finish(HsContext *context, const float *sums, int slices, const MatmulOutput &output);

@@ -39,6 +39,13 @@ const TileRow tiles_16bit[] = { HS_MATMUL_TILES_16BIT(TENSOR_ROW) };
 const TileRow any_tf32[] = { HS_MATMUL_TILE_ANY_TF32(TENSOR_ROW) };
 const TileRow any_16bit[] = { HS_MATMUL_TILE_ANY_16BIT(TENSOR_ROW) };
 
+/* A cluster counts as one multiprocessor of twice the rate. */
+#define HOPPER_ROW(columns, stages, rate, rate_alone) { 256, columns, 1, rate, rate_alone },
+const TileRow tiles_hopper[] = { HS_MATMUL_TILES_HOPPER(HOPPER_ROW) };
+const int HOPPER_TILES = sizeof tiles_hopper / sizeof *tiles_hopper;
+/* Multiply-adds a clock of one of Hopper's multiprocessors: by wgmma, and what mma.sync can issue of it. */
+const double WGMMA_PEAK = 2048.0, HOPPER_MMA_PEAK = 1331.0;
+
 #define ROWS_OF(table) table, (int)(sizeof(table) / sizeof((table)[0]))
 
 /* By family; `any` is the kernel of every layout, which exact f32 has no need of.  peak: multiply-adds a clock of one
@@ -97,21 +104,26 @@ MatmulChoice choose_matmul(const MatmulShape &shape, int multiprocessors)
     const Family &family = families[shape.family];
     const TileRow *const tiles = shape.any_layout ? family.any : family.tiles;
     const int count = shape.any_layout ? family.any_count : family.tile_count;
-    MatmulChoice best = { 0, 1 };
+    const int total = shape.hopper ? count + HOPPER_TILES : count;
+    MatmulChoice best = { false, 0, 1 };
     double best_clocks = 0.0;
-    for (int tile = 0; tile < count; tile++) {
-        if (forced_tile >= 0 && tile != forced_tile % count)
+    for (int candidate = 0; candidate < total; candidate++) {
+        if (forced_tile >= 0 && candidate != forced_tile % total)
             continue;
-        const int64_t blocks = divided(shape.m, tiles[tile].rows) * divided(shape.n, tiles[tile].columns);
+        const bool hopper = candidate >= count;
+        const TileRow &tile = hopper ? tiles_hopper[candidate - count] : tiles[candidate];
+        const double peak = hopper ? 2 * WGMMA_PEAK : shape.hopper ? HOPPER_MMA_PEAK : family.peak;
+        const int processors = hopper ? (multiprocessors + 1) / 2 : multiprocessors;
+        const int64_t blocks = divided(shape.m, tile.rows) * divided(shape.n, tile.columns);
         for (int wanted = 1; wanted <= MOST_SLICES; wanted++) {
             const int slices = real_slices(shape.k, forced_slices > 0 ? forced_slices : wanted);
-            const double clocks = estimated_clocks(shape, tiles[tile], family.peak, slices, multiprocessors);
+            const double clocks = estimated_clocks(shape, tile, peak, slices, processors);
             if (best_clocks == 0.0 || clocks < best_clocks) {
-                best = { tile, slices };
+                best = { hopper, hopper ? candidate - count : candidate, slices };
                 best_clocks = clocks;
             }
             /* More slices only help while multiprocessors are idle, and while a slice is longer than the pipeline. */
-            const bool full = blocks * slices >= (int64_t)multiprocessors * tiles[tile].blocks_per_sm;
+            const bool full = blocks * slices >= (int64_t)processors * tile.blocks_per_sm;
             if (forced_slices > 0 || full || shape.k < (int64_t)(wanted + 1) * LEAST_SLICE_UNITS * MATMUL_SLICE_UNIT)
                 break;
         }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Reads, in this order, each line led by its kind:
 #     report SOURCE ARCHITECTURE REGISTERS STATIC_SHARED STACK SPILL_STORES SPILL_LOADS NAME
-#     code INSTRUCTIONS HMMA LDSM LDGSTS STL LDL NAME
+#     code INSTRUCTIONS HMMA LDSM LDGSTS STL LDL HGMMA UTMALDG NAME
 #     launch KIB THREADS DYNAMIC_SHARED NAME     on a device whose blocks may have so much shared memory
 #     needs PATTERN OPCODES   kernels whose machine code must hold these
 # and writes the rows of the two tables of KERNELS.md to `families` and `table`, complaints to the standard output.  NAME is
@@ -27,16 +27,17 @@ function complain(name, what) {
 $1 == "report" {
     name = rest(9)
     source[name] = $2
-    registers[name, $3] = $4
+    registers[name, $3 == "sm_90a" ? "sm_90" : $3] = $4
     static_shared[name] = $5
     spilled[name] = spilled[name] + $7 + $8
 }
 $1 == "code" {
-    name = rest(8)
+    name = rest(10)
     coded[name] = 1
     instructions[name] = $2
     found[name, "HMMA"] = $3; found[name, "LDSM"] = $4; found[name, "LDGSTS"] = $5
     found[name, "STL"] = $6; found[name, "LDL"] = $7
+    found[name, "HGMMA"] = $8; found[name, "UTMALDG"] = $9
 }
 # Of several launches of a kernel the largest block, then the most shared memory, counts: the least occupancy.
 $1 == "launch" {
@@ -55,7 +56,7 @@ function check(name,    pattern, opcodes, n, i) {
     if (found[name, "STL"] > 0)
         complain(name, found[name, "STL"] " stores to local memory")
     if (!(name in coded))
-        complain(name, "no machine code for sm_80 was found")
+        complain(name, "no machine code was found")
     if (!(family_of(name) in family_launches))
         complain(name, "is never launched: no case of the selftest reaches it, or it is dead")
     for (pattern in needs) {
@@ -83,9 +84,9 @@ function occupied(sm, name,    kib) {
         static_shared[name] + dynamic_shared[name, kib])
 }
 
-# "8.0's / 9.0's", or one where they agree.
+# "8.0's / 9.0's", or one where they agree or there is no other.
 function pair(a, b) {
-    return a == b ? a : a " / " b
+    return a == b || a == "" ? b : a " / " b
 }
 
 function row(name,    block, shared) {
@@ -106,10 +107,11 @@ function gather(name,    family, share) {
     family = family_of(name)
     members[family]++
     home[family] = source[name]
-    most80[family] = larger(most80[family] + 0, registers[name, "sm_80"] + 0)
+    if ((name, "sm_80") in registers)
+        most80[family] = larger(most80[family] + 0, registers[name, "sm_80"] + 0)
     most90[family] = larger(most90[family] + 0, registers[name, "sm_90"] + 0)
     all_spilled[family] += spilled[name]
-    mma[family] += found[name, "HMMA"]
+    mma[family] += found[name, "HMMA"] + found[name, "HGMMA"]
     share = occupied(80, name)
     if (share != "-" && (!(family in least80) || share + 0 < least80[family]))
         least80[family] = share + 0

@@ -42,3 +42,14 @@ Test(matmul_tiles, smallest_in_slices)
 {
     run_products(3, 3);
 }
+
+/* Hopper's rows follow. */
+Test(matmul_tiles, hopper_wide)
+{
+    run_products(4, 1);
+}
+
+Test(matmul_tiles, hopper_narrow_in_slices)
+{
+    run_products(5, 3);
+}

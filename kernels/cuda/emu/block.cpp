@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The scheduler: which thread of a block runs next, and the block's barriers.
+ * The scheduler: which thread of a cluster's blocks runs next.
  */
 #include "kernels/cuda/emu/worker.h"
 
@@ -37,6 +37,7 @@ static void set_current(Worker &self, Thread *thread)
 {
     self.current = thread;
     threadIdx = thread->index;
+    blockIdx = block_of(*thread).index;
 }
 
 /* A ready warp by the schedule's rule; NULL: none is. */
@@ -79,12 +80,26 @@ static Thread *choose_lane(Worker &self, Warp &warp)
     return &warp.threads[((unsigned)__builtin_ctz(rotated) + first) % LANES];
 }
 
+/* What nobody can wait for any longer: any one of what is under way, since it ends in no order. */
+static bool perform_deferred(Worker &self)
+{
+    if (self.deferred.empty())
+        return false;
+    const size_t index = random_bits(self.random) % self.deferred.size();
+    const Deferred next = self.deferred[index];
+    self.deferred.erase(self.deferred.begin() + (long)index);
+    next.perform();
+    return true;
+}
+
 /* Stays in the warp while any of its lanes can run. */
 static Thread *choose_next(Worker &self)
 {
     Warp *warp = self.current->warp;
     if (warp->ready == 0 || self.reschedule || self.launch->settings.schedule == Schedule::RANDOM) {
-        warp = choose_warp(self);
+        do
+            warp = choose_warp(self);
+        while (warp == nullptr && perform_deferred(self));
         self.reschedule = false;
     }
     return warp == nullptr ? nullptr : choose_lane(self, *warp);
@@ -114,6 +129,33 @@ void switch_away()
     if (next == nullptr)
         fault_deadlock();
     resume(self, next);
+}
+
+void wait_on(const void *key, const char *kind, Site site)
+{
+    Thread &thread = *worker->current;
+    thread.waits_for = kind;
+    thread.waits_on = key;
+    thread.site = site;
+    thread.warp->ready &= ~(1u << thread.lane);
+    switch_away();
+    thread.waits_for = nullptr;
+}
+
+void wake(const void *key)
+{
+    Worker &self = *worker;
+    for (int w = 0; w < self.warp_count; w++) {
+        Warp &warp = self.warps[w];
+        for (unsigned rest = ~(warp.ready | warp.exited); rest != 0; rest &= rest - 1) {
+            Thread &thread = warp.threads[__builtin_ctz(rest)];
+            if (thread.waits_on == key) {
+                thread.waits_on = nullptr;
+                warp.ready |= 1u << thread.lane;
+            }
+        }
+    }
+    self.reschedule = true; /* any of them may be first */
 }
 
 /* Steps between two losses of priority: few enough that short kernels see some, many enough that a warp can run far
@@ -154,11 +196,12 @@ static void finish_thread(Worker &self)
     warp.exited |= bit;
     thread.fiber = nullptr;
     self.live--;
+    block_of(thread).live--;
     if (warp.meeting_count != 0)
         lane_exited(warp);
-    if (self.barrier_arrived != 0)
-        fault("this thread returned while others wait at %s (%s:%d)", self.barrier_kind, self.barrier_site.file,
-              self.barrier_site.line);
+    barriers_check_exit(block_of(thread));
+    tensor_stores_check_exit(thread);
+    warpgroup_check_exit(thread);
 }
 
 /* A fiber's life: run a thread to its end; then start the next one on the same stack, or lie idle.  Kernels that never
@@ -224,12 +267,15 @@ static void start_schedule(Worker &self, const Launch &launch, uint3 index)
     self.reschedule = true;
 }
 
-static void start_threads(Worker &self, dim3 block)
+static void start_threads(Worker &self, Block &block, dim3 size)
 {
     unsigned x = 0, y = 0, z = 0;
-    for (int w = 0; w < self.warp_count; w++) {
-        Warp &warp = self.warps[w];
-        const int lanes = self.thread_count - w * LANES < LANES ? self.thread_count - w * LANES : (int)LANES;
+    const int slots = (block.warp_count + WARPGROUP - 1) / WARPGROUP * WARPGROUP;
+    for (int w = 0; w < slots; w++) {
+        Warp &warp = self.warps[block.first_warp + w];
+        const int left = block.thread_count - w * LANES;
+        const int lanes = left < 0 ? 0 : left < LANES ? left : (int)LANES;
+        warp.block = &block;
         warp.ready = lanes == LANES ? 0xffffffffu : (1u << lanes) - 1;
         warp.exited = ~warp.ready;
         warp.meeting_count = 0;
@@ -238,10 +284,11 @@ static void start_threads(Worker &self, dim3 block)
             thread.index = uint3{ x, y, z };
             thread.fiber = nullptr;
             thread.waits_for = nullptr;
+            thread.waits_on = nullptr;
             copies_start(thread);
-            if (++x == block.x) {
+            if (++x == size.x) {
                 x = 0;
-                if (++y == block.y) {
+                if (++y == size.y) {
                     y = 0;
                     z++;
                 }
@@ -250,76 +297,44 @@ static void start_threads(Worker &self, dim3 block)
     }
 }
 
-void run_block(Worker &self, const Launch &launch, uint3 index)
+static void start_block(Worker &self, Block &block, const Launch &launch, uint3 index, int rank)
+{
+    block.index = uint3{ index.x + (unsigned)rank, index.y, index.z };
+    block.rank = rank;
+    block.thread_count = block.live = (int)(launch.block.x * launch.block.y * launch.block.z);
+    block.warp_count = (block.thread_count + LANES - 1) / LANES;
+    const int slots = (block.warp_count + WARPGROUP - 1) / WARPGROUP * WARPGROUP;
+    block.first_warp = rank * slots;
+    block.barrier = Barrier{};
+    for (NamedBarrier &named : block.named)
+        named = NamedBarrier{};
+    for (int g = 0; g < slots / WARPGROUP; g++)
+        warpgroup_start(self.warpgroups[block.first_warp / WARPGROUP + g]);
+    start_threads(self, block, launch.block);
+    self.warp_count = block.first_warp + slots;
+    self.live += block.live;
+}
+
+void run_cluster(Worker &self, const Launch &launch, uint3 index)
 {
     self.launch = &launch;
-    blockIdx = index;
     blockDim = uint3{ launch.block.x, launch.block.y, launch.block.z };
     gridDim = uint3{ launch.grid.x, launch.grid.y, launch.grid.z };
-    self.thread_count = self.live = (int)(launch.block.x * launch.block.y * launch.block.z);
-    self.warp_count = (self.thread_count + LANES - 1) / LANES;
-    self.barrier_arrived = self.barrier_votes = 0;
-    start_threads(self, launch.block);
+    self.block_count = (int)launch.cluster;
+    self.live = 0;
+    self.cluster_barrier = Barrier{};
+    for (int rank = 0; rank < self.block_count; rank++)
+        start_block(self, self.blocks[rank], launch, index, rank);
     start_schedule(self, launch, index);
     shared_start(self);
     self.current = &self.warps[0].threads[0];
     resume(self, choose_next(self));
+    if (!self.deferred.empty())
+        fault("all threads have returned, and a %s (%s:%d) into their shared memory is still under way",
+              self.deferred[0].kind, self.deferred[0].site.file, self.deferred[0].site.line);
     shared_finish(self);
     self.launch = nullptr;
 }
 
-/* All threads of the block must arrive, at the same place of the source: CUDA demands that its condition be the same
- * for all, and a thread that has returned can arrive no more. */
-static int barrier(const char *kind, int predicate, Site site)
-{
-    Worker &self = *worker;
-    Thread &thread = *self.current;
-    if (self.live != self.thread_count)
-        fault("waits at %s (%s:%d), where threads of the block that have returned never arrive", kind, site.file,
-              site.line);
-    if (self.barrier_arrived == 0) {
-        self.barrier_kind = kind;
-        self.barrier_site = site;
-    } else if (self.barrier_kind != kind || self.barrier_site.line != site.line) {
-        fault("divergent barriers: this thread is at %s (%s:%d), others wait at %s (%s:%d)", kind, site.file, site.line,
-              self.barrier_kind, self.barrier_site.file, self.barrier_site.line);
-    }
-    self.barrier_votes += predicate != 0;
-    thread.waits_for = kind;
-    thread.site = site;
-    if (++self.barrier_arrived == self.thread_count) {
-        self.barrier_result = self.barrier_votes;
-        self.barrier_arrived = self.barrier_votes = 0;
-        for (int w = 0; w < self.warp_count; w++)
-            self.warps[w].ready = ~self.warps[w].exited;
-        /* Everybody may go on: not necessarily the last to arrive. */
-        self.reschedule = true;
-        switch_away();
-    } else {
-        thread.warp->ready &= ~(1u << thread.lane);
-        switch_away();
-    }
-    thread.waits_for = nullptr;
-    return self.barrier_result;
-}
-
 } // namespace emulator
-
-void __syncthreads(emulator::Site site)
-{
-    emulator::barrier("__syncthreads", 0, site);
-}
-int __syncthreads_or(int predicate, emulator::Site site)
-{
-    return emulator::barrier("__syncthreads_or", predicate, site) != 0;
-}
-int __syncthreads_and(int predicate, emulator::Site site)
-{
-    return emulator::barrier("__syncthreads_and", predicate, site) == emulator::worker->thread_count;
-}
-int __syncthreads_count(int predicate, emulator::Site site)
-{
-    return emulator::barrier("__syncthreads_count", predicate, site);
-}
-
 } // namespace hs_emu

@@ -180,6 +180,49 @@ void emulated_copy_async(uint32_t destination, const void *source, int bytes, in
 void emulated_copy_async_commit();
 void emulated_copy_async_wait(int pending, emulator::Site site = HS_EMU_HERE);
 
+/* Barriers of a number of threads, and of the cluster (barrier.cpp). */
+void emulated_barrier_sync(int name, int threads, emulator::Site site = HS_EMU_HERE);
+void emulated_barrier_arrive(int name, int threads, emulator::Site site = HS_EMU_HERE);
+void emulated_cluster_sync(emulator::Site site = HS_EMU_HERE);
+int emulated_cluster_rank();
+int emulated_cluster_size();
+/* Shared memory of block `rank` of the cluster, where this block has `address`. */
+uint32_t emulated_map_shared(uint32_t address, int rank);
+
+/* mbarrier (mbarrier.cpp). */
+void emulated_mbarrier_init(uint32_t address, int count, emulator::Site site = HS_EMU_HERE);
+/* Expects `bytes` more in this phase, and arrives. */
+void emulated_mbarrier_arrive(uint32_t address, int bytes, emulator::Site site = HS_EMU_HERE);
+void emulated_mbarrier_arrive_remote(uint32_t address, emulator::Site site = HS_EMU_HERE);
+void emulated_mbarrier_wait(uint32_t address, unsigned parity, emulator::Site site = HS_EMU_HERE);
+
+/* Tiles of tensors, from and to shared memory (tensor_copy.cpp). */
+struct TensorMap;
+/* blocks: a bit for each block of the cluster that receives the tile; 0: this one. */
+void emulated_tensor_load(uint32_t destination, const TensorMap *map, uint32_t mbarrier, const int *place,
+                          unsigned blocks, emulator::Site site = HS_EMU_HERE);
+/* add: to what is there (f32). */
+void emulated_tensor_store(uint32_t source, const TensorMap *map, const int *place, bool add,
+                           emulator::Site site = HS_EMU_HERE);
+void emulated_tensor_store_commit();
+void emulated_tensor_store_wait(int pending, emulator::Site site = HS_EMU_HERE);
+
+/* What a warpgroup does together (warpgroup.cpp). */
+struct WarpgroupProduct {
+    float *sums;       /* columns / 2 registers of this thread */
+    const uint32_t *a; /* four registers, or NULL: from shared memory */
+    uint64_t a_descriptor, b_descriptor;
+    int columns;
+    bool f16; /* else bf16 */
+    bool add; /* to the sums; else in their place */
+    bool a_transposed, b_transposed;
+};
+void emulated_wgmma(const WarpgroupProduct &product, emulator::Site site = HS_EMU_HERE);
+void emulated_wgmma_fence(emulator::Site site = HS_EMU_HERE);
+void emulated_wgmma_commit(emulator::Site site = HS_EMU_HERE);
+void emulated_wgmma_wait(int pending, emulator::Site site = HS_EMU_HERE);
+void emulated_set_registers(int count, bool more, emulator::Site site = HS_EMU_HERE);
+
 /* mma.sync and ldmatrix (tensor.cpp); fragments as ptx_mma.cuh draws them.  Whole warps only. */
 void emulated_mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
                        emulator::Site site = HS_EMU_HERE);

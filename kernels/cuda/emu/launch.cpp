@@ -7,6 +7,7 @@
  */
 #include <atomic>
 #include <condition_variable>
+#include <stdio.h>
 #include <thread>
 #include <unistd.h>
 
@@ -51,12 +52,12 @@ static uint64_t block_in_order(const Launch &launch, uint64_t place, uint64_t co
 static void run_blocks(const Launch &launch, std::atomic<uint64_t> &next)
 {
     Worker &self = *worker_of_host_thread();
-    const uint64_t count = (uint64_t)launch.grid.x * launch.grid.y * launch.grid.z;
+    const uint64_t across = launch.grid.x / launch.cluster, count = across * launch.grid.y * launch.grid.z;
     for (uint64_t place; (place = next.fetch_add(1)) < count;) {
-        const uint64_t block = block_in_order(launch, place, count);
-        run_block(self, launch,
-                  uint3{ (unsigned)(block % launch.grid.x), (unsigned)(block / launch.grid.x % launch.grid.y),
-                         (unsigned)(block / launch.grid.x / launch.grid.y) });
+        const uint64_t cluster = block_in_order(launch, place, count);
+        run_cluster(self, launch,
+                    uint3{ (unsigned)(cluster % across) * launch.cluster, (unsigned)(cluster / across % launch.grid.y),
+                           (unsigned)(cluster / across / launch.grid.y) });
     }
 }
 
@@ -87,7 +88,7 @@ static Pool &pool_of_process()
 
 static void run_grid(const Launch &launch)
 {
-    const uint64_t count = (uint64_t)launch.grid.x * launch.grid.y * launch.grid.z;
+    const uint64_t count = (uint64_t)launch.grid.x / launch.cluster * launch.grid.y * launch.grid.z;
     const int helpers = (int)(count < (uint64_t)launch.settings.threads ? count : launch.settings.threads) - 1;
     Pool &pool = pool_of_process();
     pool.next_block = 0;
@@ -112,19 +113,26 @@ static void run_grid(const Launch &launch)
 using namespace emulator;
 
 cudaError_t emulate_launch(const char *name, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
-                           std::function<void()> body)
+                           std::function<void()> body, unsigned cluster)
 {
     const uint64_t threads = (uint64_t)block.x * block.y * block.z;
     if (threads == 0 || threads > MAX_THREADS || block.z > 64 || grid.x == 0 || grid.y == 0 || grid.z == 0 ||
         grid.x > 0x7fffffffu || grid.y > 65535 || grid.z > 65535)
         return remember(cudaErrorInvalidConfiguration);
+    if (cluster == 0 || cluster > MAX_BLOCKS || grid.x % cluster != 0)
+        return remember(cudaErrorInvalidConfiguration);
+    if (cluster * ((threads + LANES * WARPGROUP - 1) / (LANES * WARPGROUP)) > MAX_WARPS / WARPGROUP) {
+        fprintf(stderr, "emulator: kernel %s: %u blocks of %u threads a cluster are more than it can run\n", name,
+                cluster, (unsigned)threads);
+        return remember(cudaErrorInvalidConfiguration);
+    }
     if (shared_bytes > settings().shared_limit)
         return remember(cudaErrorInvalidValue);
     std::lock_guard<std::recursive_mutex> hold(stream_lock());
     static uint64_t launches;
     const uint64_t seed = (settings().seed * 0xD1342543DE82EF95u + ++launches) * 0x9E3779B97F4A7C15u;
     enqueue(stream_of(stream), [=] {
-        const Launch launch = { name, grid, block, shared_bytes, &body, settings(), seed };
+        const Launch launch = { name, grid, block, cluster, shared_bytes, &body, settings(), seed };
         run_grid(launch);
         memory_check(name);
     });

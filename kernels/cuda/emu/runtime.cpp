@@ -114,7 +114,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *properties, int device)
     p.maxThreadsDim[2] = 64;
     p.maxGridSize[0] = 0x7fffffff;
     p.maxGridSize[1] = p.maxGridSize[2] = 65535;
-    p.major = 8;
+    p.major = settings().shared_limit >= 227 * 1024 ? 9 : 8; /* the shared memory tells which GPU this is */
+    p.minor = settings().shared_limit < 163 * 1024 ? 9 : 0;
     p.multiProcessorCount = 4;
     p.l2CacheSize = 4 << 20;
     p.memoryBusWidth = 256;

@@ -179,9 +179,10 @@ enum cudaFuncAttribute {
 cudaError_t cudaFuncSetAttribute(const void *kernel, cudaFuncAttribute attribute, int value);
 
 /* What hs_launch calls: `body` runs the kernel for the thread that threadIdx names.  Refuses what a GPU would refuse
- * (limits of blocks, grids and shared memory); the error is returned and also remembered for cudaGetLastError. */
+ * (limits of blocks, grids and shared memory); the error is returned and also remembered for cudaGetLastError.
+ * cluster: blocks that run together, neighbours in x. */
 cudaError_t emulate_launch(const char *name, dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
-                           std::function<void()> body);
+                           std::function<void()> body, unsigned cluster = 1);
 
 } // namespace hs_emu
 

@@ -11,7 +11,8 @@
  *   HALFSTEP_EMU_GUARD      guard          on | off: with late streams, only kernels and copies can access
  *                                         device memory: not the host
  *   HALFSTEP_EMU_THREADS    threads        host threads that blocks are spread over; results never depend on it
- *   HALFSTEP_EMU_SHARED     shared_limit   shared memory of a block in KiB: 227 (sm_90), 163 (sm_80), 99 (sm_86, sm_89)
+ *   HALFSTEP_EMU_SHARED     shared_limit   shared memory of a block in KiB, and so which GPU it is: 227 (sm_90), 163 (sm_80),
+ *                                         99 (sm_86, sm_89)
  */
 #ifndef HS_KERNELS_CUDA_EMU_SETTINGS_H
 #define HS_KERNELS_CUDA_EMU_SETTINGS_H
@@ -39,7 +40,9 @@ struct Settings {
     Schedule schedule = Schedule::PCT;
     uint64_t seed = 1;
     /* cp.async: its destination is spoilt when it is issued, and written when its thread waits for it, from what the
-     * source holds then.  Early: copied at once. */
+     * source holds then.  Tensor loads likewise, when nobody can go on without one of them; tensor stores and wgmma
+     * read shared memory when they are waited for, and the registers of wgmma's sums are spoilt until then.  Early: all
+     * of it at once. */
     bool late_copies = true;
     /* Streams do nothing until something waits for them.  Early: everything is done when it is issued. */
     bool late_streams = true;

@@ -44,7 +44,6 @@ void shared_start(Worker &self)
         self.shared_slots.clear();
     }
     self.shared.clear();
-    self.shared_total = 0;
 }
 
 void shared_finish(Worker &self)
@@ -79,15 +78,20 @@ static int take_slot(Worker &self, size_t bytes)
 static void *find_or_add(const void *key, const char *name, size_t bytes, size_t alignment, Site site)
 {
     Worker &self = *worker;
-    for (const SharedArray &array : self.shared)
+    const int rank = block_of(*self.current).rank;
+    size_t total = round_up(bytes, 16);
+    for (const SharedArray &array : self.shared) {
+        if (array.block != rank)
+            continue;
         if (array.key == key)
             return array.data;
-    self.shared_total += round_up(bytes, 16);
-    if (self.shared_total > self.launch->settings.shared_limit)
+        total += round_up(array.bytes, 16);
+    }
+    if (total > self.launch->settings.shared_limit)
         fault("shared memory: with %s (%s:%d) the block takes %zu bytes of at most %zu", name, site.file, site.line,
-              self.shared_total, self.launch->settings.shared_limit);
+              total, self.launch->settings.shared_limit);
     SharedArray array = {
-        key, name, site, nullptr, bytes, take_slot(self, round_up(bytes > 0 ? bytes : 1, PAGE_BYTES))
+        rank, key, name, site, nullptr, bytes, take_slot(self, round_up(bytes > 0 ? bytes : 1, PAGE_BYTES))
     };
     SharedSlot &slot = self.shared_slots[(size_t)array.slot];
     slot.used = true;
@@ -114,7 +118,8 @@ void *shared_dynamic(const char *name, Site site)
     return find_or_add(&key, name, worker->launch->shared_bytes, 1024, site);
 }
 
-char *shared_pointer(uint32_t address, int bytes, int alignment, const char *what)
+/* The array that `bytes` at an address lie in. */
+static const SharedArray &array_at(uint32_t address, int bytes, int alignment, const char *what)
 {
     Worker &self = *worker;
     char *pointer = self.shared_window + address;
@@ -122,10 +127,39 @@ char *shared_pointer(uint32_t address, int bytes, int alignment, const char *wha
         fault("%s: the shared address is not a multiple of %d", what, alignment);
     for (const SharedArray &array : self.shared)
         if (pointer >= array.data && pointer + bytes <= array.data + array.bytes)
-            return pointer;
+            return array;
     char text[512] = "not shared memory";
     shared_describe(pointer, text, sizeof text);
     fault("%s of %d bytes of shared memory: %s", what, bytes, text);
+}
+
+char *shared_pointer(uint32_t address, int bytes, int alignment, const char *what)
+{
+    const SharedArray &array = array_at(address, bytes, alignment, what);
+    if (array.block != block_of(*worker->current).rank)
+        fault("%s: the address is in shared memory of block %d of the cluster, not in this block's", what, array.block);
+    return worker->shared_window + address;
+}
+
+char *cluster_pointer(uint32_t address, int bytes, int alignment, const char *what)
+{
+    const SharedArray &array = array_at(address, bytes, alignment, what);
+    if (worker->blocks[array.block].live == 0)
+        fault("%s: block %d of the cluster, whose shared memory this is, has returned", what, array.block);
+    return worker->shared_window + address;
+}
+
+uint32_t shared_address_in(uint32_t address, int from, int rank, const char *what)
+{
+    Worker &self = *worker;
+    const SharedArray &array = array_at(address, 1, 1, what);
+    if (array.block != from)
+        fault("%s: the address is not in shared memory of block %d", what, from);
+    for (const SharedArray &other : self.shared)
+        if (other.block == rank && other.key == array.key)
+            return (uint32_t)(other.data - array.data) + address;
+    fault("%s: block %d of the cluster has not declared %s yet: no cluster barrier before its use", what, rank,
+          array.name);
 }
 
 bool shared_describe(const void *address, char *text, size_t size)

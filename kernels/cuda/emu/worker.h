@@ -22,9 +22,17 @@ namespace hs_emu
 namespace emulator
 {
 
-enum { LANES = 32, MAX_WARPS = 32, MAX_THREADS = LANES * MAX_WARPS };
+enum {
+    LANES = 32,
+    MAX_THREADS = 1024, /* of a block */
+    MAX_BLOCKS = 8,     /* of a cluster: what is portable */
+    MAX_WARPS = 64,     /* of a cluster, each block's rounded up to whole warpgroups; a limit of the emulator alone */
+    WARPGROUP = 4,      /* warps */
+    NAMED_BARRIERS = 16
+};
 
 struct Warp;
+struct Block;
 
 /* One 4- or 16-byte cp.async; `group` counts the thread's commits. */
 struct AsyncCopy {
@@ -32,6 +40,13 @@ struct AsyncCopy {
     const char *source;
     int bytes, valid;
     long group;
+};
+
+/* A bulk store of a tile; `group` counts the thread's commits. */
+struct TensorStore {
+    std::function<void()> perform;
+    long group;
+    Site site;
 };
 
 struct Thread {
@@ -43,12 +58,16 @@ struct Thread {
     uint64_t value, result;
     int source;
     void *operands[3];
-    /* Where it waits, for reports. */
+    /* Where it waits, for reports; and for what (wait_on). */
     const char *waits_for;
+    const void *waits_on;
     Site site;
     /* Asynchronous copies not yet performed, oldest first. */
     std::vector<AsyncCopy> copies;
     long copy_group;
+    /* Tensor stores not yet performed, oldest first. */
+    std::vector<TensorStore> stores;
+    long store_group;
 };
 
 /* Lanes that wait for the rest of `mask` at one collective; the last one performs it for all. */
@@ -61,6 +80,7 @@ struct Meeting {
 typedef void (*Perform)(Warp &warp, const Meeting &meeting);
 
 struct Warp {
+    Block *block;
     Thread threads[LANES];
     unsigned ready, exited; /* lanes that the block does not have count as exited */
     Meeting meetings[LANES];
@@ -69,8 +89,64 @@ struct Warp {
     int first_lane; /* PCT: where the search for a ready lane starts */
 };
 
-/* An array of shared memory of the running block. */
+/* Sums that wgmma has under way: what the registers held when the first product was issued, then the sums. */
+struct Flight {
+    const float *key; /* the first thread's registers */
+    std::vector<float *> registers;
+    std::vector<float> values; /* [thread][register] */
+};
+
+/* One wgmma not yet performed. */
+struct Product {
+    std::function<void()> perform;
+    const float *key;
+};
+
+/* Four neighbouring warps, and what they do together. */
+struct Warpgroup {
+    const char *kind; /* of the meeting in progress */
+    Site site;
+    int arrived;
+    bool fenced;   /* wgmma.fence since the registers were last the program's */
+    int registers; /* setmaxnreg; 0: not set */
+    std::vector<Flight> flights;
+    std::vector<Product> products;
+    std::vector<size_t> groups; /* products when each open group was closed */
+};
+
+/* __syncthreads and its kin, or a cluster's barrier. */
+struct Barrier {
+    const char *kind;
+    Site site;
+    int arrived, votes, result;
+};
+
+/* bar.sync with a number. */
+struct NamedBarrier {
+    int expected, arrived; /* threads; expected 0: nobody is there */
+    Site site;
+};
+
+/* A block of the running cluster; most clusters have one. */
+struct Block {
+    uint3 index;
+    int rank; /* in the cluster */
+    int first_warp, warp_count, thread_count;
+    int live; /* threads that have not returned */
+    Barrier barrier;
+    NamedBarrier named[NAMED_BARRIERS];
+};
+
+/* What happens by itself, some time after it was asked for: a tensor load. */
+struct Deferred {
+    std::function<void()> perform;
+    const char *kind;
+    Site site;
+};
+
+/* An array of shared memory of a running block. */
 struct SharedArray {
+    int block; /* rank */
     const void *key;
     const char *name;
     Site site;
@@ -89,6 +165,7 @@ struct SharedSlot {
 struct Launch {
     const char *name;
     dim3 grid, block;
+    unsigned cluster; /* blocks, neighbours in x */
     size_t shared_bytes;
     const std::function<void()> *body;
     Settings settings;
@@ -106,9 +183,13 @@ struct RangeCache {
 
 struct Worker {
     const Launch *launch;
-    int thread_count, warp_count;
-    int live; /* threads that have not returned */
+    int block_count, warp_count; /* warps of all blocks, gaps between them included */
+    int live;                    /* threads that have not returned */
+    Block blocks[MAX_BLOCKS];
     Warp warps[MAX_WARPS];
+    Warpgroup warpgroups[MAX_WARPS / WARPGROUP];
+    Barrier cluster_barrier;
+    std::vector<Deferred> deferred;
     Thread *current;
 
     /* The scheduler's. */
@@ -116,12 +197,7 @@ struct Worker {
     bool reschedule; /* look at all warps at the next switch, not first at the current one */
     int lowest_priority, until_preemption;
 
-    /* The block's barrier. */
-    const char *barrier_kind;
-    Site barrier_site;
-    int barrier_arrived, barrier_votes, barrier_result;
-
-    Fiber *host; /* where the block was started */
+    Fiber *host; /* where the blocks were started */
     Fiber *running;
     std::vector<Fiber *> idle_fibers; /* each ready to run another thread */
     int fiber_count;
@@ -129,7 +205,7 @@ struct Worker {
     std::vector<SharedArray> shared;
     std::vector<SharedSlot> shared_slots;
     char *shared_window;
-    size_t shared_used, shared_total; /* bytes of the window carved; bytes the block has declared */
+    size_t shared_used; /* bytes of the window carved */
     RangeCache device_ranges;
 };
 
@@ -138,9 +214,17 @@ extern __thread Worker *worker;
 Worker *worker_of_host_thread();
 
 /* block.cpp */
-void run_block(Worker &self, const Launch &launch, uint3 index);
+/* The blocks of the cluster whose first one is `index`. */
+void run_cluster(Worker &self, const Launch &launch, uint3 index);
 /* Go on with another thread; returns when this one was made ready and chosen again. */
 void switch_away();
+/* Wait until somebody wakes those who wait on `key`. */
+void wait_on(const void *key, const char *kind, Site site);
+void wake(const void *key);
+static inline Block &block_of(const Thread &thread)
+{
+    return *thread.warp->block;
+}
 /* A place where another warp may overtake (by chance). */
 void preemption_point();
 
@@ -154,11 +238,28 @@ uint64_t random_bits(uint64_t &state);
 /* shared.cpp */
 void shared_start(Worker &self);
 void shared_finish(Worker &self);
-/* The host address of `bytes` of shared memory at a 32-bit address; reports what is not inside an array. */
+/* The host address of `bytes` of the running block's shared memory at a 32-bit address, or of any block's of the
+ * cluster; reports what is not inside an array. */
 char *shared_pointer(uint32_t address, int bytes, int alignment, const char *what);
+char *cluster_pointer(uint32_t address, int bytes, int alignment, const char *what);
+/* The address in block `rank` of what lies at `address` in the block `from`. */
+uint32_t shared_address_in(uint32_t address, int from, int rank, const char *what);
 
 /* copy.cpp */
 void copies_start(Thread &thread);
+
+/* barrier.cpp: a thread of the block has returned. */
+void barriers_check_exit(const Block &block);
+
+/* mbarrier.cpp: bytes have arrived. */
+void mbarrier_complete(uint32_t address, int64_t bytes, const char *what);
+
+/* tensor_copy.cpp */
+void tensor_stores_check_exit(const Thread &thread);
+
+/* warpgroup.cpp */
+void warpgroup_start(Warpgroup &group);
+void warpgroup_check_exit(const Thread &thread);
 
 } // namespace emulator
 } // namespace hs_emu
