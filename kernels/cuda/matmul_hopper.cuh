@@ -54,6 +54,8 @@ template <int columns_, int stages_> struct HopperTile {
     static constexpr int a_bytes = HOPPER_ROWS * HOPPER_LINE, b_bytes = columns_ * HOPPER_LINE;
     static constexpr int stage_bytes = a_bytes + b_bytes;
     typedef MatmulStaging<64> Staging; /* 16 rows of 64 sums, a warp */
+    /* of four sums that a lane finishes at once: beside 128 registers of sums there is room for fewer */
+    static constexpr int groups = columns_ <= 128 ? 8 : 4;
     static constexpr int staging_offset = stages_ * stage_bytes;
     static constexpr int barrier_offset = staging_offset + 4 * HOPPER_CONSUMERS * Staging::floats * 4;
     static constexpr int shared_bytes = barrier_offset + 2 * stages_ * 8;
@@ -181,7 +183,7 @@ HS_DEVICE void hopper_finish(const MatmulOutput &output, const float (&sums)[Til
             }
         }
         __syncwarp();
-        finish_staged<64, 8>(output, staging, first_row, first_column + part * 64);
+        finish_staged<64, Tile::groups>(output, staging, first_row, first_column + part * 64);
         __syncwarp();
     }
 }
