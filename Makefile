@@ -23,7 +23,7 @@ CUDA_LIBRARIES = $(firstword $(foreach d,lib64 targets/x86_64-linux/lib targets/
 # Machine code for Ampere and Hopper, and PTX that the driver translates for what lies between and after.
 CUDA_ARCHITECTURES ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]
 # Sources that only Hopper runs: its own instructions are in none of the others.
-HOPPER_SOURCES      = kernels/cuda/matmul_hopper.cu
+HOPPER_SOURCES      = $(wildcard kernels/cuda/*_hopper.cu)
 HOPPER_ARCHITECTURE = -gencode arch=compute_90a,code=sm_90a
 
 PACKAGES  = yaml-0.1 libcjson libpcre2-8 libxxhash

@@ -93,7 +93,20 @@ HS_DEVICE void store_tile(uint32_t source, const TensorMap *map, int x, int y)
 #endif
 }
 
-/* The same, added to what is there (f32). */
+HS_DEVICE void store_tile(uint32_t source, const TensorMap *map, int x, int y, int z, int w)
+{
+#ifdef HS_EMU
+    const int place[] = { x, y, z, w };
+    emulated_tensor_store(source, map, place, false);
+#else
+    HS_SM90A(asm volatile(
+        "cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%1, {%2, %3, %4, %5}], [%0];" ::"r"(source), "l"(map),
+        "r"(x), "r"(y), "r"(z), "r"(w)
+        : "memory"));
+#endif
+}
+
+/* The two-dimensional one, added to what is there (f32). */
 HS_DEVICE void add_tile(uint32_t source, const TensorMap *map, int x, int y)
 {
 #ifdef HS_EMU
@@ -124,6 +137,16 @@ template <int pending> HS_DEVICE void store_tile_wait()
     emulated_tensor_store_wait(pending);
 #else
     HS_SM90A(asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory"));
+#endif
+}
+
+/* Until all but `pending` of this thread's groups are in memory, where other blocks may read them. */
+template <int pending> HS_DEVICE void store_tile_wait_written()
+{
+#ifdef HS_EMU
+    emulated_tensor_store_wait(pending);
+#else
+    HS_SM90A(asm volatile("cp.async.bulk.wait_group %0;" ::"n"(pending) : "memory"));
 #endif
 }
 
