@@ -34,7 +34,7 @@ WARNINGS  = -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wvla -Wstrict-protot
 CFLAGS   += -std=c11 -D_GNU_SOURCE -g $(OPTIMIZE) $(WARNINGS) -ffp-contract=off -fno-math-errno -fopenmp -I. $(SANITIZE) \
             $(PACKAGE_CFLAGS)
 LDLIBS   += $(PACKAGE_LIBS) $(if $(NVCC),-L$(CUDA_LIBRARIES) -lcudart_static -lrt) -lstdc++ -lm -ldl -pthread
-CXX_WARNINGS = -Wall -Wextra -Wshadow -Wno-unknown-pragmas -Werror
+CXX_WARNINGS = -Wall -Wextra -Wshadow -Wno-unknown-pragmas -Wno-psabi -Werror
 CXXFLAGS += -std=c++17 -D_GNU_SOURCE -DHS_EMU -g -O2 $(CXX_WARNINGS) -ffp-contract=off -I. $(SANITIZE)
 NVCCFLAGS += -std=c++17 -O3 -I. $(or $(ARCHITECTURE),$(CUDA_ARCHITECTURES)) -Xfatbin -compress-all -Xcompiler -Wall,-Wextra -Werror all-warnings -Xptxas -v
 LDFLAGS  += -fopenmp $(SANITIZE)
@@ -105,7 +105,7 @@ $(BUILD)/obj/%.cuda.o: %.cu
 	@echo "  NVCC $@"
 	$(Q)$(NVCC) $(NVCCFLAGS) -keep -keep-dir $(@D)/keep -MMD -MP -c -o $@ $< 2>$(@:.o=.ptxas) || \
 	    { cat $(@:.o=.ptxas); rm -f $@; exit 1; }
-	@find $(@D)/keep \( -name '$(*F).*80*.cubin' -o -name '$(*F).*90a*.cubin' \) -exec mv {} $(@:.o=.cubin) \;; rm -f $(@D)/keep/$(*F).*
+	@find $(@D)/keep \( -name '$(*F).*80*.cubin' -o -name '$(*F).cubin' \) -exec mv {} $(@:.o=.cubin) \;; rm -f $(@D)/keep/$(*F).*
 
 $(HOPPER_SOURCES:%.cu=$(BUILD)/obj/%.cuda.o): ARCHITECTURE = $(HOPPER_ARCHITECTURE)
 

@@ -19,6 +19,7 @@ needs='
 ^matmul_kernel HMMA LDGSTS
 ^matmul_kernel<(Bf16|F16), HMMA LDSM LDGSTS
 ^matmul_hopper_kernel HGMMA UTMALDG
+^attention_backward_hopper_kernel HGMMA UTMALDG
 ^attention_forward_kernel HMMA LDSM LDGSTS
 ^attention_query_bwd_kernel HMMA LDSM LDGSTS
 ^attention_key_value_bwd_kernel HMMA LDSM LDGSTS

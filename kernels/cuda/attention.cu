@@ -7,8 +7,9 @@
 #include <limits.h>
 #include <math.h>
 
-#include "kernels/cuda/attention.cuh"
+#include "kernels/cuda/attention_backward_hopper.cuh"
 #include "kernels/cuda/attention_element.cuh"
+#include "kernels/cuda/device.cuh"
 
 namespace HS_CUDA_NAMESPACE
 {
@@ -39,15 +40,30 @@ HsStatus describe_attention(const char *op, const HsHeads &heads, float scale, f
     return HS_OK;
 }
 
+bool fits_hopper(const HsContext *context, const Attention &attention)
+{
+    return limits_of(context).compute_capability == 90 && attention.head_dim <= HOPPER_HEAD_DIM;
+}
+
 /* Lanes that share a query head; a block has 256 threads. */
 enum { STATISTICS_LANES = 8, STATISTICS_THREADS = 256 };
+
+/* What backward counts in (attention_backward_hopper.cuh), to be zeroed on the way; fewer than the kernel's threads. */
+struct Counters {
+    unsigned *values;
+    int64_t count;
+};
 
 /* One group of eight lanes a query head; neighbouring groups take neighbouring heads of one token, whose rows are
  * neighbours in memory.  The bound is memory: dout and out are read once.  chunk: elements moved at once. */
 template <typename Result, int chunk>
 __global__ void attention_statistics_kernel(Attention attention, Result dout, Result out, const float *__restrict__ lse,
-                                            QueryStatistics *__restrict__ statistics)
+                                            QueryStatistics *__restrict__ statistics, Counters counters)
 {
+    const int64_t counter = (int64_t)blockIdx.x * STATISTICS_THREADS + threadIdx.x;
+    if (counter < counters.count)
+        counters.values[counter] = 0;
+
     const int lane = (int)threadIdx.x % STATISTICS_LANES, rows = (int)statistics_length(attention.length);
     const int64_t index =
         (int64_t)blockIdx.x * (STATISTICS_THREADS / STATISTICS_LANES) + threadIdx.x / STATISTICS_LANES;
@@ -74,26 +90,26 @@ __global__ void attention_statistics_kernel(Attention attention, Result dout, Re
 
 template <typename Result, int chunk>
 static HsStatus launch_statistics(HsContext *context, const Attention &attention, const HsAttentionBackwardArgs *args,
-                                  QueryStatistics *statistics)
+                                  QueryStatistics *statistics, Counters counters)
 {
     const int64_t groups = (int64_t)attention.batch * statistics_length(attention.length) * attention.heads;
     return hs_launch(context, HS_KERNEL((attention_statistics_kernel<Result, chunk>)),
                      blocks_for(groups, STATISTICS_THREADS / STATISTICS_LANES), STATISTICS_THREADS, 0, attention,
                      Result{ args->dout.data, args->dout.dtype }, Result{ args->out.data, args->out.dtype },
-                     data_of<const float>(args->lse), statistics);
+                     data_of<const float>(args->lse), statistics, counters);
 }
 
 static HsStatus compute_statistics(HsContext *context, const Attention &attention, const HsAttentionBackwardArgs *args,
-                                   QueryStatistics *statistics)
+                                   QueryStatistics *statistics, Counters counters)
 {
     const HsDtype dtype = args->dout.dtype;
     const int64_t row_bytes = attention.head_dim * (int64_t)hs_dtype_bytes(dtype);
     if (args->out.dtype != dtype || row_bytes % 16 != 0 || !aligned_to(args->dout.data, 16) ||
         !aligned_to(args->out.data, 16))
-        return launch_statistics<AnyElements, 1>(context, attention, args, statistics);
+        return launch_statistics<AnyElements, 1>(context, attention, args, statistics, counters);
     return dispatch_act(dtype, [&](auto element) {
         using T = decltype(element);
-        return launch_statistics<Elements<T>, PackWidth<T>::value>(context, attention, args, statistics);
+        return launch_statistics<Elements<T>, PackWidth<T>::value>(context, attention, args, statistics, counters);
     });
 }
 
@@ -117,10 +133,20 @@ HsStatus attention_backward(HsContext *context, const HsAttentionBackwardArgs *a
     HS_TRY(describe_attention("attention_backward", args->heads, args->scale, args->dropout, args->rng, &attention));
     const HsTensor *const tensors[] = { &args->qkv, &args->dout, &args->dqkv, &args->out };
     HS_TRY(refuse_f64("attention_backward", tensors, 4));
+    const bool mma = fits_mma(attention, tensors, 3), hopper = mma && fits_hopper(context, attention);
     QueryStatistics *const statistics = static_cast<QueryStatistics *>(context->workspace);
-    HS_TRY(compute_statistics(context, attention, args, statistics));
+    Counters counters = { NULL, 0 };
+    if (hopper) {
+        const GradientWorkspace workspace =
+            gradient_workspace(attention.batch, attention.heads, attention.length, attention.head_dim);
+        char *const end = static_cast<char *>(context->workspace) + workspace.bytes;
+        counters = { reinterpret_cast<unsigned *>(end) - workspace.counters, workspace.counters };
+    }
+    HS_TRY(compute_statistics(context, attention, args, statistics, counters));
     const BackwardTensors backward = { args->dout, args->qkv, args->dqkv, statistics };
-    if (fits_mma(attention, tensors, 3)) {
+    if (hopper)
+        return attention_backward_hopper(context, attention, backward);
+    if (mma) {
         HS_TRY(attention_backward_query_mma(context, attention, backward));
         return attention_backward_key_value_mma(context, attention, backward);
     }
@@ -133,9 +159,13 @@ HsStatus attention_backward(HsContext *context, const HsAttentionBackwardArgs *a
 namespace workspace
 {
 
-size_t attention_backward(const HsContext *, const HsAttentionBackwardArgs *args)
+/* Where these kernels might serve, alignment permitting, there is room for them. */
+size_t attention_backward(const HsContext *context, const HsAttentionBackwardArgs *args)
 {
-    return (size_t)(args->heads.batch * args->heads.heads * statistics_length((int)args->heads.sequence_length)) *
+    const HsHeads &heads = args->heads;
+    if (limits_of(context).compute_capability == 90 && heads.head_dim <= HOPPER_HEAD_DIM)
+        return gradient_workspace(heads.batch, heads.heads, heads.sequence_length, (int)heads.head_dim).bytes;
+    return (size_t)(heads.batch * heads.heads * statistics_length((int)heads.sequence_length)) *
            sizeof(QueryStatistics);
 }
 

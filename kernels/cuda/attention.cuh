@@ -4,7 +4,8 @@
  *
  *     op::attention_forward  -> attention_forward_mma   16-bit heads of a multiple of 8 columns, on the tensor cores
  *                            -> attention_forward_exact anything else, f32 multiply-adds
- *     op::attention_backward -> attention_statistics, then attention_backward_{query,key_value}_{mma,exact}
+ *     op::attention_backward -> attention_statistics, then attention_backward_hopper (sm_90, heads of up to 128 columns)
+ *                               or attention_backward_{query,key_value}_{mma,exact}
  *     op::attention_cached   -> its own two kernels
  *
  * The mathematics is in kernels/ref/attention.c.  Exponentials are powers of two here: with c = scale log2(e),

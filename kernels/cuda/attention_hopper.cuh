@@ -23,7 +23,7 @@
 namespace HS_CUDA_NAMESPACE
 {
 
-enum { HEAD_LINE = 128, HEAD_BOX = 64 }; /* bytes of a line, elements of one */
+enum { HEAD_LINE = 128, HEAD_BOX = 64, HOPPER_HEAD_DIM = 128 }; /* bytes and elements of a line; the widest head */
 
 template <int width_, int rows_> struct HeadTile {
     static_assert(width_ % HEAD_BOX == 0 && rows_ % 8 == 0 && rows_ <= 256, "whole boxes");

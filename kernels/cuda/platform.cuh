@@ -43,6 +43,16 @@ namespace HS_CUDA_NAMESPACE
 enum { WARP_SIZE = 32 };
 static constexpr unsigned FULL_WARP = 0xffffffffu;
 
+/* The same value, computed here: the compiler does not keep it, or what follows from it, from before a loop.  For
+ * addresses in loops that need all registers for sums. */
+HS_DEVICE int recomputed(int value)
+{
+#ifndef HS_EMU
+    asm volatile("" : "+r"(value));
+#endif
+    return value;
+}
+
 /* Every operation of ops.h, implemented by this backend: HsStatus matmul(HsContext *, const HsMatmulArgs *), ... */
 namespace op
 {

@@ -104,6 +104,35 @@ HS_DEVICE void fence_shared_to_async()
 #endif
 }
 
+/* What tensor copies of other blocks have brought to device memory, before tensor copies of this thread. */
+HS_DEVICE void fence_global_to_async()
+{
+#ifndef HS_EMU
+    HS_SM90A(asm volatile("fence.proxy.async.global;" ::: "memory"));
+#endif
+}
+
+/* A word of device memory by which blocks wait for each other: what was written before it was stored is seen after. */
+HS_DEVICE unsigned load_acquire(const unsigned *address)
+{
+#ifdef HS_EMU
+    return emulated_load_acquire(address);
+#else
+    unsigned value;
+    asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(value) : "l"(address) : "memory");
+    return value;
+#endif
+}
+
+HS_DEVICE void store_release(unsigned *address, unsigned value)
+{
+#ifdef HS_EMU
+    emulated_store_release(address, value);
+#else
+    asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(address), "r"(value) : "memory");
+#endif
+}
+
 /* `threads` of the block (whole warps) meet at barrier `name`, 1 to 15. */
 HS_DEVICE void barrier_sync(int name, int threads)
 {

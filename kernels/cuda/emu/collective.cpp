@@ -5,6 +5,8 @@
  * Each lane leaves its operands in its Thread and waits; the last of the mask to arrive computes everybody's result and
  * wakes them.  Groups of lanes with different masks may meet at the same time.
  */
+#include <sched.h>
+
 #include "kernels/cuda/emu/worker.h"
 
 namespace hs_emu
@@ -126,6 +128,19 @@ int __all_sync(unsigned mask, int predicate, emulator::Site site)
 {
     const uint64_t votes = emulator::vote("__all_sync", mask, predicate, site);
     return (unsigned)votes == (unsigned)(votes >> 32);
+}
+
+unsigned emulated_load_acquire(const unsigned *address)
+{
+    const unsigned value = __atomic_load_n(address, __ATOMIC_ACQUIRE);
+    emulator::preemption_point();
+    sched_yield();
+    return value;
+}
+void emulated_store_release(unsigned *address, unsigned value)
+{
+    __atomic_store_n(address, value, __ATOMIC_RELEASE);
+    emulator::preemption_point();
 }
 
 void __syncwarp(unsigned mask, emulator::Site site)

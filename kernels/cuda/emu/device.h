@@ -149,6 +149,10 @@ static inline void __threadfence_block()
     __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
+/* Words by which blocks wait for each other (collective.cpp).  A load lets others go on, as it is often repeated. */
+unsigned emulated_load_acquire(const unsigned *address);
+void emulated_store_release(unsigned *address, unsigned value);
+
 /* Loads and stores with cache hints. */
 #define HS_EMU_LOAD(name)                                        \
     template <typename T> static inline T name(const T *address) \
