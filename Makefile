@@ -246,6 +246,10 @@ test-kill: $(BUILD)/trainer ## kill -9 in every phase and at random moments, res
 	BUILD=$(BUILD) tests/cli/kill_resume.sh 20
 	BUILD=$(BUILD) tests/cli/kill_continual.sh 20
 
+.PHONY: test-schedules
+test-schedules: $(BUILD)/trainer $(BUILD)/tests/ops/test_matmul_tiles ## kernels with roles and rings on the emulator, in 16 orders of events
+	BUILD=$(BUILD) tests/schedules.sh
+
 .PHONY: help clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'

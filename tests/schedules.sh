@@ -1,0 +1,38 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# schedules.sh [SCHEDULES]: the kernels whose warps wait for each other, against ref on the emulator, in SCHEDULES (16)
+# orders of events each: every kind of schedule, other seeds, copies that come late and early, one and two host threads.
+# Minutes, and with the sanitizers most of an hour: `make test-schedules`, also with SANITIZE and BUILD given.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 2
+build=${BUILD:-build}
+count=${1:-16}
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+failures=0
+
+# expect_right NAME COMMAND...: fails when the command does, and shows what it said.
+expect_right() {
+    local name=$1
+    shift
+    if ! "$@" >"$log" 2>&1; then
+        echo "FAIL  $name ($settings)"
+        tail -n 20 "$log"
+        failures=$((failures + 1))
+    fi
+}
+
+kinds=(pct random forward reverse)
+for ((seed = 1; seed <= count; seed++)); do
+    export HALFSTEP_EMU_SEED=$seed HALFSTEP_EMU_SCHEDULE=${kinds[seed % 4]} HALFSTEP_EMU_THREADS=$((1 + seed / 4 % 2))
+    export HALFSTEP_EMU_COPIES=late
+    [ $((seed / 8 % 2)) -eq 0 ] || export HALFSTEP_EMU_COPIES=early
+    settings="seed $seed, $HALFSTEP_EMU_SCHEDULE, copies $HALFSTEP_EMU_COPIES, $HALFSTEP_EMU_THREADS threads"
+    expect_right "attention on sm_90" "$build/trainer" selftest --device emu --no-speed --op attention_forward \
+        --op attention_backward
+    HALFSTEP_EMU_SHARED=163 expect_right "attention on sm_80" "$build/trainer" selftest --device emu --no-speed \
+        --op attention_forward --op attention_backward
+    expect_right "products on sm_90" "$build/tests/ops/test_matmul_tiles" --filter 'matmul_tiles/hopper*'
+    echo "done  $settings"
+done
+[ $failures -eq 0 ]
