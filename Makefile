@@ -23,7 +23,7 @@ CUDA_LIBRARIES = $(firstword $(foreach d,lib64 targets/x86_64-linux/lib targets/
 # Machine code for Ampere and Hopper, and PTX that the driver translates for what lies between and after.
 CUDA_ARCHITECTURES ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]
 # Sources that only Hopper runs: its own instructions are in none of the others.
-HOPPER_SOURCES      = $(wildcard kernels/cuda/*_hopper.cu)
+HOPPER_SOURCES      = $(wildcard kernels/cuda/*_hopper.cu bench/*_hopper.cu)
 HOPPER_ARCHITECTURE = -gencode arch=compute_90a,code=sm_90a
 
 PACKAGES  = yaml-0.1 libcjson libpcre2-8 libxxhash
@@ -151,18 +151,21 @@ $(BUILD)/bench/%: bench/%.c $(LIBRARY)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -MMD -MP -MF $@.d -o $@ $< $(LIBRARY) $(LDLIBS)
 
 # The instructions that the emulator imitates, by the hardware and by the emulator, in one program.
-FRAGMENTS = $(BUILD)/obj/bench/fragments.emu.o $(if $(NVCC),$(BUILD)/obj/bench/fragments.cuda.o)
+FRAGMENTS = $(foreach f,fragments fragments_hopper,$(BUILD)/obj/bench/$(f).emu.o $(if $(NVCC),$(BUILD)/obj/bench/$(f).cuda.o))
 $(BUILD)/bench/fragments: bench/fragments.c $(FRAGMENTS) $(LIBRARY)
 	@mkdir -p $(@D)
 	@echo "  CC $@"
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -MMD -MP -MF $@.d -o $@ $(filter-out %.h,$^) $(LDLIBS)
+
+# Whether they can ask for the kernels for GPUs.
+$(BENCHES): private CFLAGS += $(if $(NVCC),-DHS_HAS_CUDA=1)
 
 .PHONY: examples bench-programs test-programs
 examples: $(EXAMPLES)
 bench-programs: $(BENCHES)
 test-programs: $(TESTS) $(EMU_TESTS)
 
--include $(OBJECTS:.o=.d) $(TEST_SUPPORT:.o=.d) $(BUILD)/obj/runtime/main.d $(TESTS:=.d) $(EMU_TESTS:=.d) $(BENCHES:=.d)
+-include $(OBJECTS:.o=.d) $(FRAGMENTS:.o=.d) $(TEST_SUPPORT:.o=.d) $(BUILD)/obj/runtime/main.d $(TESTS:=.d) $(EMU_TESTS:=.d) $(BENCHES:=.d)
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Packages.  Nothing but a C compiler, make and apt is expected of a machine.
@@ -198,7 +201,7 @@ install: $(BUILD)/trainer ## install the trainer under PREFIX (/usr/local)
 .PHONY: test run-tests
 test: packages-test ## every test, under ten minutes on two cores
 	+$(MAKE) $(JOBS) run-tests
-run-tests: $(BUILD)/trainer test-programs examples $(BUILD)/bench/profile
+run-tests: $(BUILD)/trainer test-programs examples $(BUILD)/bench/profile $(BUILD)/bench/fragments
 	@BUILD=$(BUILD) tests/run.sh $(TESTS) $(EMU_TESTS)
 
 .PHONY: asan ubsan

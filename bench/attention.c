@@ -6,8 +6,9 @@
  *
  * Causal, no dropout, bf16, 16,384 tokens and a width of 2,048 throughout: the batch shrinks as the sequences grow, the
  * heads become fewer as they grow wider.  Operations counted: forward 2 N T H D (half of a full square), backward 2.5
- * times that.  RIVAL is a file of lines "HEAD_DIM LENGTH FORWARD BACKWARD" in TFLOP/s, as
- * bench/peers/attention_torch.py writes it on the same machine; the table then has its columns too.
+ * times that.  Two sizes have aims for an H200, which are printed beside; they come first.  RIVAL is a file of lines
+ * "HEAD_DIM LENGTH FORWARD BACKWARD" in TFLOP/s, as bench/peers/attention_torch.py writes it on the same machine; the
+ * table then has its columns too.
  */
 #include <math.h>
 
@@ -23,6 +24,14 @@ static const int64_t head_dims[] = { 32, 64, 96, 128, 256 }, lengths[] = { 512, 
 static const int64_t tiny_head_dims[] = { 32, 64 }, tiny_lengths[] = { 48, 64 };
 static const Sizes full = { 16384, 2048, head_dims, lengths, 5, 6 };
 static const Sizes tiny = { 192, 128, tiny_head_dims, tiny_lengths, 2, 2 };
+
+/* In TFLOP/s on an H200: GPT-2's attention, and a long one. */
+typedef struct Aim {
+    int64_t head_dim, length;
+    double forward, backward;
+} Aim;
+static const Aim aims[] = { { 64, 1024, 390.0, 300.0 }, { 128, 8192, 650.0, 450.0 } };
+enum { AIMS = sizeof aims / sizeof *aims };
 
 typedef struct Rates {
     double forward, backward; /* TFLOP/s; NaN: unknown */
@@ -81,20 +90,73 @@ static HsStatus measure(Bench *bench, const HsHeads *heads, Rates *rates)
     return status;
 }
 
-static void report(const Bench *bench, const HsHeads *heads, Rates own, Rates rival)
+/* A row of the table; `aim`: of the sizes that have one. */
+static void report(const Bench *bench, const HsHeads *heads, Rates own, Rates rival, const Aim *aim)
 {
     printf("| %" PRId64 " | %" PRId64 " | %.4g | %.4g |", heads->head_dim, heads->sequence_length, own.forward,
            own.backward);
-    if (isnan(rival.forward))
+    if (aim)
+        printf(" %.4g | %.4g |", aim->forward, aim->backward);
+    char other[128] = "";
+    if (isnan(rival.forward)) {
         printf(" | | | |\n");
-    else
+    } else {
         printf(" %.4g | %.4g | %.2f | %.2f |\n", rival.forward, rival.backward, own.forward / rival.forward,
                own.backward / rival.backward);
+        snprintf(other, sizeof other, ",\"torch_forward_tflops\":%.4g,\"torch_backward_tflops\":%.4g", rival.forward,
+                 rival.backward);
+    }
     fflush(stdout);
     bench_json(bench,
                "{\"bench\":\"attention\",\"head_dim\":%" PRId64 ",\"length\":%" PRId64 ",\"batch\":%" PRId64
-               ",\"heads\":%" PRId64 ",\"forward_tflops\":%.4g,\"backward_tflops\":%.4g}",
-               heads->head_dim, heads->sequence_length, heads->batch, heads->heads, own.forward, own.backward);
+               ",\"heads\":%" PRId64 ",\"forward_tflops\":%.4g,\"backward_tflops\":%.4g%s}",
+               heads->head_dim, heads->sequence_length, heads->batch, heads->heads, own.forward, own.backward, other);
+}
+
+static void report_head(const char *aims_columns)
+{
+    const bool with_aims = aims_columns[0] != '\0';
+    printf("| head dim | length | forward TFLOP/s | backward TFLOP/s |%s PyTorch forward | PyTorch backward | forward "
+           "ratio | backward ratio |\n|---|---|---|---|%s---|---|---|---|\n",
+           aims_columns, with_aims ? "---|---|" : "");
+}
+
+static HsStatus bench_size(Bench *bench, const Sizes *sizes, int64_t head_dim, int64_t length, const char *rival,
+                           const Aim *aim)
+{
+    const HsHeads heads = { .batch = sizes->tokens / length,
+                            .sequence_length = length,
+                            .heads = sizes->width / head_dim,
+                            .kv_heads = sizes->width / head_dim,
+                            .head_dim = head_dim };
+    Rates own;
+    HS_TRY(measure(bench, &heads, &own));
+    report(bench, &heads, own, look_up(rival, head_dim, length), aim);
+    return HS_OK;
+}
+
+static const Aim *aim_of(const Sizes *sizes, int64_t head_dim, int64_t length)
+{
+    for (int i = 0; sizes == &full && i < AIMS; i++)
+        if (aims[i].head_dim == head_dim && aims[i].length == length)
+            return &aims[i];
+    return NULL;
+}
+
+static HsStatus bench_sizes(Bench *bench, const Sizes *sizes, const char *rival)
+{
+    if (sizes == &full) {
+        report_head(" forward aim | backward aim |");
+        for (int i = 0; i < AIMS; i++)
+            HS_TRY(bench_size(bench, sizes, aims[i].head_dim, aims[i].length, rival, &aims[i]));
+        printf("\n");
+    }
+    report_head("");
+    for (int d = 0; d < sizes->head_dim_count; d++)
+        for (int l = 0; l < sizes->length_count; l++)
+            if (aim_of(sizes, sizes->head_dims[d], sizes->lengths[l]) == NULL)
+                HS_TRY(bench_size(bench, sizes, sizes->head_dims[d], sizes->lengths[l], rival, NULL));
+    return HS_OK;
 }
 
 int main(int argc, char **argv)
@@ -104,23 +166,8 @@ int main(int argc, char **argv)
     HsStatus status = bench_open(&bench, argc, argv, &rival);
     if (status != HS_OK)
         return bench_fail(&bench);
-    const Sizes *sizes = bench.tiny ? &tiny : &full;
-    printf("%s| head dim | length | forward TFLOP/s | backward TFLOP/s | PyTorch forward | PyTorch backward | forward "
-           "ratio | backward ratio |\n|---|---|---|---|---|---|---|---|\n",
-           bench_note(&bench));
-    for (int d = 0; status == HS_OK && d < sizes->head_dim_count; d++)
-        for (int l = 0; status == HS_OK && l < sizes->length_count; l++) {
-            const int64_t head_dim = sizes->head_dims[d], length = sizes->lengths[l];
-            const HsHeads heads = { .batch = sizes->tokens / length,
-                                    .sequence_length = length,
-                                    .heads = sizes->width / head_dim,
-                                    .kv_heads = sizes->width / head_dim,
-                                    .head_dim = head_dim };
-            Rates own;
-            status = measure(&bench, &heads, &own);
-            if (status == HS_OK)
-                report(&bench, &heads, own, look_up(rival, head_dim, length));
-        }
+    printf("%s", bench_note(&bench));
+    status = bench_sizes(&bench, bench.tiny ? &tiny : &full, rival);
     const int result = status == HS_OK ? 0 : bench_fail(&bench);
     bench_close(&bench);
     return result;

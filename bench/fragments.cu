@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * The experiments of fragments.h: each calls one wrapper of ptx_*.cuh the way the kernels do.  Compiled by nvcc for the
- * GPU and by the host compiler for the emulator, like kernels/cuda.
+ * The experiments of fragments.h that every GPU can run: each calls one wrapper of ptx_*.cuh the way the kernels do.
+ * Compiled by nvcc for the GPU and by the host compiler for the emulator, like kernels/cuda.
  */
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/ptx_convert.cuh"
 #include "kernels/cuda/ptx_copy.cuh"
+#include "kernels/cuda/ptx_mbarrier.cuh"
 #include "kernels/cuda/ptx_mma.cuh"
 
 extern "C" {
@@ -117,10 +118,33 @@ __global__ void ballot_fragment_kernel(const uint32_t *inputs, uint32_t *outputs
     outputs[threadIdx.x] = __ballot_sync(FULL_WARP, (inputs[threadIdx.x] & 1u) != 0);
 }
 
+/* Two groups of two warps meet by themselves, three times; then the second waits for what the first hands over. */
+__global__ void named_barriers_fragment_kernel(const uint32_t *inputs, uint32_t *outputs)
+{
+    constexpr int half = 64;
+    HS_SHARED(uint32_t, slots, 2 * half);
+    const int thread = (int)threadIdx.x, group = thread / half;
+    const uint32_t value = inputs[thread];
+    for (int round = 0; round < 3; round++) {
+        slots[thread] = value + (uint32_t)round;
+        ptx::barrier_sync(1 + group, half);
+        outputs[round * 2 * half + thread] = slots[group * half + (thread + round + 1) % half];
+        ptx::barrier_sync(1 + group, half);
+    }
+    if (group == 0) {
+        slots[thread] = ~value;
+        ptx::barrier_arrive(3, 2 * half);
+        outputs[6 * half + thread] = value;
+    } else {
+        ptx::barrier_sync(3, 2 * half);
+        outputs[6 * half + thread] = slots[thread - half];
+    }
+}
+
 typedef void (*Kernel)(const uint32_t *, uint32_t *);
 
 /* In the order of the enum. */
-const Kernel kernels[FRAGMENT_KERNEL_COUNT] = {
+const Kernel kernels[] = {
     mma_fragment_kernel<FRAGMENT_MMA_BF16>,
     mma_fragment_kernel<FRAGMENT_MMA_F16>,
     mma_fragment_kernel<FRAGMENT_MMA_TF32>,
@@ -138,20 +162,29 @@ const Kernel kernels[FRAGMENT_KERNEL_COUNT] = {
     convert_fragment_kernel<FRAGMENT_RSQRT>,
     shuffle_fragment_kernel,
     ballot_fragment_kernel,
+    named_barriers_fragment_kernel,
 };
+static_assert(sizeof kernels / sizeof *kernels == FRAGMENT_FIRST_HOPPER, "a kernel for every row");
+
+HsStatus run(HsContext *context, FragmentKernel kernel, const uint32_t *inputs, uint32_t *outputs)
+{
+    const FragmentShape *shape = fragment_shape(kernel);
+    return hs_launch(context, "fragment", kernels[kernel], 1, (unsigned)shape->threads, (size_t)shape->shared_bytes,
+                     inputs, outputs);
+}
 
 } // namespace
 
 } // namespace HS_CUDA_NAMESPACE
 
 #ifdef HS_EMU
-HsStatus fragments_run_emu(HsContext *context, FragmentKernel kernel, const uint32_t *inputs, uint32_t *outputs)
+HsStatus fragments_run_emu(HsContext *context, FragmentKernel kernel, uint32_t *inputs, uint32_t *outputs)
 {
-    return hs_emu::hs_launch(context, "fragment", hs_emu::kernels[kernel], 1, 32, 0, inputs, outputs);
+    return hs_emu::run(context, kernel, inputs, outputs);
 }
 #else
-HsStatus fragments_run_cuda(HsContext *context, FragmentKernel kernel, const uint32_t *inputs, uint32_t *outputs)
+HsStatus fragments_run_cuda(HsContext *context, FragmentKernel kernel, uint32_t *inputs, uint32_t *outputs)
 {
-    return hs_cuda::hs_launch(context, "fragment", hs_cuda::kernels[kernel], 1, 32, 0, inputs, outputs);
+    return hs_cuda::run(context, kernel, inputs, outputs);
 }
 #endif

@@ -1,13 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # gpu.sh [--device cuda|emu] [--trainer PATH] [--out DIR] [--seconds S]: everything that a day with a GPU should tell, in
-# one command of at most ten minutes: versions, the emulator's assumptions, cpu against the device, every kernel's error
-# and speed, products against cuBLASLt, attention and GPT-2 124M against PyTorch in the same run.
+# one command of at most ten minutes: versions, the emulator's assumptions, every kernel against the reference, cpu against
+# the device, products against cuBLASLt, attention and GPT-2 124M against PyTorch in the same run, tuning, every kernel's speed.
 #
 # The machine needs the driver only; nvcc, and python3 with PyTorch, are used where they are.  PATH is a built trainer with
 # bench/ beside it, and lib/ if it brings libraries (bench/device_package.sh makes such a folder); without it the project
-# is built.  Results: README.md, results.json and the golden fragments.txt under DIR (bench/results/<device name>).  A
-# phase that fails says so there, and the next one runs.  --device emu: the same script at tiny sizes on the emulator.
+# is built.  Results: README.md, results.json, the golden fragments.txt and the tuning.txt of this GPU under DIR
+# (bench/results/<device name>).  A phase that fails says so there, and the next one runs; what matters most comes first.
+# --device emu: the same script at tiny sizes on the emulator.
 set -uo pipefail
 export LC_ALL=C
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -39,7 +40,7 @@ if [ "$device" = emu ]; then
     layers=1 width=32 heads=2 vocabulary=264 length=16 batch=2 rounds=1
     parity_layers=1 parity_width=32 parity_length=16 parity_steps=3
     # All operations take minutes when emulated: these stand for them.
-    only_ops='add norm_forward gelu_forward'
+    only_ops='add norm_forward matmul'
 else
     tiny='' measure_s=0.2
     layers=12 width=768 heads=12 vocabulary=50304 length=1024 batch=32 rounds=3
@@ -61,7 +62,7 @@ limited() {
     local left=$((deadline - SECONDS)) most=$1
     shift
     [ "$left" -gt 0 ] || return 124
-    timeout $((left < most ? left : most)) "$@"
+    timeout -k 5 $((left < most ? left : most)) "$@"
 }
 
 # phase TITLE COMMAND...: the command's output becomes a section of the page.
@@ -118,6 +119,43 @@ versions() {
     json '{"bench":"versions","commit":"%s","device":"%s","torch":"%s"}' "$commit" "$description" "$torch"
 }
 
+# --- The emulator's assumptions --------------------------------------------------------------------------------------
+# After an experiment that hung or broke the device's context, the next ones get a process of their own.
+fragments() {
+    local from=0 before=-1 code worst=0 start=$SECONDS
+    : >"$work/fragments"
+    while [ "$from" -gt "$before" ] && [ $((SECONDS - start)) -lt 60 ]; do
+        before=$from
+        budget=20
+        program fragments --from "$from" "$out/fragments.txt" >>"$work/fragments"
+        code=$?
+        [ $code -eq 0 ] || worst=$code
+        [ $code -ne 124 ] || echo " | FAILED: no end in 20 s |" >>"$work/fragments"
+        [ $code -eq 3 ] || [ $code -eq 124 ] || break
+        # Rows so far, without the two lines of the head.
+        from=$(($(grep -c '^|' "$work/fragments") - 2))
+    done
+    cat "$work/fragments"
+    return "$worst"
+}
+
+# --- Every kernel against the reference ------------------------------------------------------------------------------
+selftest() {
+    local op code=0
+    : >"$work/selftest"
+    for op in ${only_ops:-all}; do
+        # shellcheck disable=SC2046
+        limited "$budget" "${ours[@]}" "$trainer" selftest --device "$device" --no-speed \
+            $([ "$op" = all ] || echo --op "$op") >>"$work/selftest" || code=$?
+    done
+    # A line an operation: NAME N cases  worst error E of tolerance  ok
+    awk '/ cases / { ops++; cases += $2; if ($6 + 0 > worst) worst = $6 + 0; if ($NF == "ok") good++; else print "- " $0 }
+        END { printf "%d of %d operations within tolerance, %d cases, worst error %.3g of tolerance.\n", good, ops, cases, worst }' \
+        "$work/selftest"
+    json '{"bench":"selftest","operations":%d,"ok":%d}' "$(grep -c ' cases ' "$work/selftest")" "$(grep -cE ' ok *$' "$work/selftest")"
+    return $code
+}
+
 # --- The same training on the cpu and on the device --------------------------------------------------------------------
 # tiny_run DEVICE FAMILY MODE NAME: the losses of a short run, a line a step.
 tiny_run() {
@@ -172,7 +210,7 @@ parity() {
     return $code
 }
 
-# --- Every kernel --------------------------------------------------------------------------------------------------
+# --- Every kernel's speed --------------------------------------------------------------------------------------------
 operations() {
     local op names=()
     for op in $only_ops; do
@@ -250,7 +288,7 @@ peer_turn() {
 }
 
 gpt2() {
-    local round mode result end=$((SECONDS + 220)) graph=true code=0
+    local round mode result end=$((SECONDS + budget)) graph=true code=0
     : >"$work/turns"
     for ((round = 1; round <= rounds; round++)); do
         for mode in $modes; do
@@ -284,6 +322,7 @@ gpt2() {
     for mode in $modes; do
         gpt2_row "$mode" || code=1
     done
+    [ "$device" = emu ] || printf '\nThe aim on an H200: at least 600,000 tokens/s in bf16, and more than PyTorch.\n'
     return $code
 }
 
@@ -317,11 +356,21 @@ gpt2_row() {
 attention() {
     local rival=''
     if [ "$torch" != none ] && [ "$device" = cuda ]; then
-        limited 40 python3 "$here/peers/attention_torch.py" 0.1 >"$work/attention.torch" ||
+        limited $((budget / 2)) python3 "$here/peers/attention_torch.py" 0.1 >"$work/attention.torch" ||
             printf "PyTorch's attention did not finish; the table has what it measured.\n\n"
         [ -s "$work/attention.torch" ] && rival=$work/attention.torch
     fi
     program attention --seconds $measure_s ${rival:+"$rival"}
+}
+
+# --- Tuning ----------------------------------------------------------------------------------------------------------
+# What the products' choices should be on this GPU, by measurement.
+tuning() {
+    if [ "$device" = emu ]; then
+        echo "Not on the emulator."
+        return
+    fi
+    limited "$budget" "${ours[@]}" "$trainer" selftest --device "$device" --tune "$out/tuning.txt"
 }
 
 # --- Main ------------------------------------------------------------------------------------------------------------
@@ -364,19 +413,25 @@ printf '# %s\n\nGenerated by bench/gpu.sh.\n' "$name" >"$out/README.md"
 deadline=$((SECONDS + allowed))
 phase "Versions" versions
 start_peer
-budget=30
-phase "The emulator's assumptions" program fragments "$out/fragments.txt"
+phase "The emulator's assumptions" fragments
+budget=60
+phase "Every operation against the reference" selftest
 phase "The same losses" parity
 await_peer
-budget=90
+budget=100
 phase "Products against cuBLASLt" program products --seconds $measure_s
-budget=40
-phase "Memory-bound operations" program bandwidth --seconds $measure_s
-phase "GPT-2 124M" gpt2
-stop_peer
-budget=50
+budget=60
 phase "Attention" attention
 budget=150
+phase "GPT-2 124M" gpt2
+stop_peer
+if "${ours[@]}" "$trainer" selftest --help | grep -q -- --tune; then
+    budget=60
+    phase "Tuning" tuning
+fi
+budget=40
+phase "Memory-bound operations" program bandwidth --seconds $measure_s
+budget=120
 phase "Every operation: error and roofline" operations
 echo "results: $out ($failures phases failed, $SECONDS s)" >&2
 [ "$failures" -eq 0 ]

@@ -1,0 +1,42 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# bench/fragments with the emulator on both sides: every experiment runs and agrees, the words do not depend on the order
+# of events, and a GPU before Hopper is told apart from a failure.  And: where the trainer has kernels for GPUs, so have
+# the benchmarks, which the linker makes by themselves.
+. "$(dirname "$0")/lib.sh"
+fragments=$(dirname "$trainer")/bench/fragments
+
+# words FILE: what a dump has of experiments that are exact; how far two blocks' shared memory lies apart is told only.
+words() {
+    awk '/^[^ ]/ { told = /distance of two blocks/ } !told' "$1"
+}
+
+expect 0 "$fragments" --device emu --json figures.json first
+[ "$(grep -c '| holds |$' out)" -ge 64 ] || fail "fewer experiments than there are: $(cat out)"
+grep -qE 'BROKEN|differs|not on this GPU' out && fail "not all experiments hold: $(cat out)"
+[ "$(grep -c '"bench":"fragment"' figures.json)" = "$(grep -c ' holds ' out)" ] || fail "figures.json: not a line each"
+words first >expected
+for order in "SCHEDULE=pct SEED=2 COPIES=early STREAMS=early" "SCHEDULE=reverse" "SCHEDULE=random SEED=3"; do
+    # shellcheck disable=SC2046,SC2086
+    expect 0 env $(printf 'HALFSTEP_EMU_%s ' $order) "$fragments" --device emu again
+    words again >got
+    same got expected
+done
+
+# From an experiment in the middle on, adding to the dump.
+before=$(grep -c '^[^ ]' first)
+expect 0 "$fragments" --from 40 --device emu first
+[ "$(grep -c '^[^ ]' first)" = $((before + before - 40)) ] || fail "--from 40 added other words than those left"
+[ "$(grep -c '^|' out)" = $((before - 40)) ] || fail "--from 40 printed other rows than those left: $(cat out)"
+
+expect 0 env HALFSTEP_EMU_SHARED=163 "$fragments" --device emu older
+says out "| wgmma bf16 n64 | exact | | not on this GPU |"
+says out "| named barriers | exact | 512 of 512 | holds |"
+[ "$(grep -c '^[^ ]' older)" = "$(grep -c ' holds ' out)" ] || fail "the dump has other experiments than ran"
+
+"$trainer" selftest --device cuda --no-speed --op add >out 2>&1
+if ! grep -q 'this build has no kernels for GPUs' out; then
+    "$fragments" --device cuda --from 1000 >out 2>&1
+    grep -q "no device 'cuda'" out && fail "the benchmark was linked without the kernels for GPUs"
+fi
+finish
