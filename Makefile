@@ -218,14 +218,16 @@ check-deps: ## arrows between folders point one way; each outside library lives 
 	@tests/check_deps.sh
 check-size: ## no file over 500 lines
 	@tests/check_size.sh $(C_FILES)
-check-docs: $(BUILD)/trainer ## the generated reference is fresh
+check-docs: $(BUILD)/trainer ## the generated reference and predictions are fresh
 	@$(BUILD)/trainer reference | diff -u configs/REFERENCE.md - || { echo "run: make docs"; exit 1; }
+	@$(BUILD)/trainer reference --predicted | diff -u kernels/cuda/PREDICTED.md - || { echo "run: make docs"; exit 1; }
 .PHONY: check-kernels docs
 check-kernels: $(CUDA_OBJECTS) $(BUILD)/tests/launches ## kernels: no spills, tensor cores where they belong, a fresh table
 	$(if $(NVCC),,$(error check-kernels needs nvcc))
 	@BUILD=$(BUILD) NVCC=$(NVCC) tests/check_kernels.sh
-docs: $(BUILD)/trainer $(if $(NVCC),$(CUDA_OBJECTS) $(BUILD)/tests/launches) ## generate configs/REFERENCE.md and kernels/cuda/KERNELS.md
+docs: $(BUILD)/trainer $(if $(NVCC),$(CUDA_OBJECTS) $(BUILD)/tests/launches) ## generate configs/REFERENCE.md, kernels/cuda/PREDICTED.md and KERNELS.md
 	$(BUILD)/trainer reference > configs/REFERENCE.md
+	$(BUILD)/trainer reference --predicted > kernels/cuda/PREDICTED.md
 	$(if $(NVCC),BUILD=$(BUILD) NVCC=$(NVCC) tests/check_kernels.sh --write,@echo "kernels/cuda/KERNELS.md needs nvcc: left as it is")
 format: ## format every C file
 	clang-format -i $(C_FILES)

@@ -146,10 +146,13 @@
       "when this share of the device's memory is in use, by whomever, micro_batch is halved at the next step; 0: " \
       "never")
 
-#define HS_KEYS_KERNELS(X, S)                                                                                    \
-    X(S, STRING, matmul, "native", 0, 0, "native|cublaslt", "",                                                  \
-      "matrix products: this project's, or (cuda) cuBLASLt's, the rival they are measured against")              \
-    X(S, BOOL, sync_launch, false, 0, 1, NULL, "", "wait after every kernel, so that an error names the kernel") \
+#define HS_KEYS_KERNELS(X, S)                                                                                      \
+    X(S, STRING, matmul, "native", 0, 0, "native|cublaslt", "",                                                    \
+      "matrix products: this project's, or (cuda) cuBLASLt's, the rival they are measured against")                \
+    X(S, STRING, tuning, "", 0, 0, NULL, "path",                                                                   \
+      "the table that chooses the products' kernels, as trainer selftest --tune measured them on this GPU (cuda, " \
+      "emu); empty: a model of the GPU chooses. Another table rounds differently")                                 \
+    X(S, BOOL, sync_launch, false, 0, 1, NULL, "", "wait after every kernel, so that an error names the kernel")   \
     X(S, BOOL, cuda_graph, false, 0, 1, NULL, "", "record an optimizer step once and replay it (cuda, emu); same bits")
 
 #define HS_KEYS_LOGGING(X, S)                                                                                      \

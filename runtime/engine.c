@@ -10,12 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/log.h"
+
 /* A device under its name; `index` is what follows a colon. */
 typedef struct DeviceRow {
     const char *name;
     HsStatus (*open)(HsEngine *engine, const HsEngineOptions *options, int index);
     bool numbered; /* takes an index */
     bool cublaslt; /* can multiply by it */
+    bool tuned;    /* chooses kernels of products by a table */
 } DeviceRow;
 
 /* Cores this process may run on: fewer than the machine's under taskset or in a container.  OpenMP knows them from the
@@ -74,6 +77,7 @@ static HsStatus open_cuda(HsEngine *engine, const HsEngineOptions *options, int 
 #ifdef HS_HAS_CUDA
     const HsCudaOptions cuda = cuda_options(options, index);
     HS_TRY(hs_device_cuda_init(&engine->device, &cuda));
+    engine->tuner = hs_tuner_cuda();
     HS_TRY(finish_cuda(engine, hs_backend_cuda()));
     describe(engine, engine->device.name, options->cublaslt ? "products by cuBLASLt" : "kernels of this build");
     return HS_OK;
@@ -91,6 +95,7 @@ static HsStatus open_emu(HsEngine *engine, const HsEngineOptions *options, int i
 {
     const HsCudaOptions cuda = cuda_options(options, index);
     HS_TRY(hs_device_emu_init(&engine->device, &cuda));
+    engine->tuner = hs_tuner_emu();
     HS_TRY(finish_cuda(engine, hs_backend_emu()));
     engine->emulated = true;
     describe(engine, "emu", "the CUDA kernels, emulated: for tests, not for speed");
@@ -98,10 +103,10 @@ static HsStatus open_emu(HsEngine *engine, const HsEngineOptions *options, int i
 }
 
 static const DeviceRow rows[] = {
-    { "cpu", open_cpu, false, false },
-    { "cuda", open_cuda, true, true },
-    { "emu", open_emu, false, false },
-    { "ref", open_ref, false, false },
+    { "cpu", open_cpu, false, false, false },
+    { "cuda", open_cuda, true, true, true },
+    { "emu", open_emu, false, false, true },
+    { "ref", open_ref, false, false, false },
 };
 
 /* The row that `device` names, and the number behind a colon. */
@@ -135,6 +140,17 @@ static HsStatus check_products(const DeviceRow *row, const HsEngineOptions *opti
                        "kernels.matmul: cublaslt needs an NVIDIA GPU, and this run is on %s: set it to native, or "
                        "device: cuda",
                        row->name);
+    const bool tuning = options->tuning && options->tuning[0] != '\0';
+    if (tuning && !row->tuned)
+        return hs_fail(HS_ECONFIG,
+                       "kernels.tuning: %.200s chooses among a GPU's kernels, and this run is on %s: leave it out, or "
+                       "device: cuda",
+                       options->tuning, row->name);
+    if (tuning && options->cublaslt)
+        return hs_fail(HS_ECONFIG,
+                       "kernels.tuning: %.200s chooses among this project's kernels: leave it out, or kernels.matmul: "
+                       "native",
+                       options->tuning);
     return HS_OK;
 }
 
@@ -189,6 +205,26 @@ static HsStatus open_named(HsEngine *engine, const HsEngineOptions *options)
     return HS_OK;
 }
 
+/* After the device was chosen: a table that cannot be used is no reason to train elsewhere. */
+static HsStatus load_tuning(HsEngine *engine, const HsEngineOptions *options)
+{
+    if (!options->tuning || options->tuning[0] == '\0')
+        return HS_OK;
+    HsTuningTable table;
+    HsStatus status = hs_tuning_read(options->tuning, &table);
+    if (status == HS_OK) {
+        status = engine->tuner->use(&engine->device, &table, options->tuning);
+        engine->tuning_hash = table.hash;
+        if (status == HS_OK)
+            hs_info("products by the table %s: %d measured choices, hash %012llx; others by the model", options->tuning,
+                    table.count, (unsigned long long)table.hash);
+        hs_tuning_deinit(&table);
+    }
+    if (status == HS_OK)
+        return HS_OK;
+    return hs_error_prefix(status == HS_EFORMAT || status == HS_EIO ? HS_ECONFIG : status, "kernels.tuning");
+}
+
 HsEngineOptions hs_engine_options(const HsConfig *config)
 {
     return (HsEngineOptions){
@@ -197,13 +233,18 @@ HsEngineOptions hs_engine_options(const HsConfig *config)
         .cublaslt = strcmp(config->kernels.matmul, "cublaslt") == 0,
         .sync_launch = config->kernels.sync_launch,
         .cuda_graph = config->kernels.cuda_graph,
+        .tuning = config->kernels.tuning,
     };
 }
 
 HsStatus hs_engine_init(HsEngine *engine, const HsEngineOptions *options)
 {
     memset(engine, 0, sizeof *engine);
-    return strcmp(options->device, "auto") == 0 ? open_auto(engine, options) : open_named(engine, options);
+    HS_TRY(strcmp(options->device, "auto") == 0 ? open_auto(engine, options) : open_named(engine, options));
+    const HsStatus status = load_tuning(engine, options);
+    if (status != HS_OK)
+        hs_engine_deinit(engine);
+    return status;
 }
 
 void hs_engine_deinit(HsEngine *engine)

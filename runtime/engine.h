@@ -7,6 +7,7 @@
 #define HS_RUNTIME_ENGINE_H
 
 #include "kernels/backend.h"
+#include "kernels/tuning.h"
 #include "runtime/config.h"
 #include "runtime/precision.h"
 
@@ -16,6 +17,7 @@ typedef struct HsEngineOptions {
     bool cublaslt;      /* matrix products by cuBLASLt */
     bool sync_launch;   /* wait after every kernel; where operations run at once there is nothing to wait for */
     bool cuda_graph;    /* steps will be recorded and replayed */
+    const char *tuning; /* a table of measured choices of products; NULL or "": none */
 } HsEngineOptions;
 
 typedef struct HsEngine {
@@ -23,8 +25,10 @@ typedef struct HsEngine {
     HsContext context;
     HsProducts products;
     bool cuda_graph;
-    bool emulated; /* times mean nothing */
-    char why[512]; /* "cpu (AMD EPYC, avx512bf16, 2 threads): no NVIDIA driver is installed" */
+    bool emulated;        /* times mean nothing */
+    const HsTuner *tuner; /* NULL: this device chooses no kernels by measurement */
+    uint64_t tuning_hash; /* of the table in use; 0: none */
+    char why[512];        /* "cpu (AMD EPYC, avx512bf16, 2 threads): no NVIDIA driver is installed" */
 } HsEngine;
 
 /* What a configuration asks for; borrows its strings. */

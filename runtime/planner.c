@@ -66,6 +66,7 @@ static HsStatus open_engine(HsTrainer *trainer, const HsPlannerOptions *options)
     if (absent) { /* the emulator runs the GPU backend's own host code: the same scratch, the same layout */
         engine.device = "emu";
         engine.cublaslt = false;
+        engine.tuning = NULL; /* measured on that GPU */
     }
     HS_TRY(hs_engine_init(&trainer->engine, &engine));
     if (options->device_bytes > 0)
@@ -77,7 +78,7 @@ static HsStatus open_engine(HsTrainer *trainer, const HsPlannerOptions *options)
     return HS_OK;
 }
 
-static HsStatus open_trainer(HsConfig *config, const HsPlannerOptions *options, HsTrainer *trainer)
+HsStatus hs_planner_open(HsConfig *config, const HsPlannerOptions *options, HsTrainer *trainer)
 {
     memset(trainer, 0, sizeof *trainer);
     trainer->config = config;
@@ -287,7 +288,7 @@ static HsStatus print_plan(HsTrainer *trainer, const HsPlannerOptions *options, 
 HsStatus hs_planner_run(HsConfig *config, const HsPlannerOptions *options, FILE *out)
 {
     HsTrainer trainer;
-    HsStatus status = open_trainer(config, options, &trainer);
+    HsStatus status = hs_planner_open(config, options, &trainer);
     if (status == HS_OK)
         status = options->table ? hs_planner_print_table(&trainer, out) : print_plan(&trainer, options, out);
     hs_trainer_destroy(&trainer);

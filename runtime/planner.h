@@ -17,6 +17,10 @@ typedef struct HsPlannerOptions {
     bool table;          /* the largest models for common sizes of memory, instead of this one's plan */
 } HsPlannerOptions;
 
+/* A trainer on paper, for hs_trainer_draft: device, vocabulary, precision, with or without the tasks' texts.  The
+ * caller destroys it, after a failure too. */
+HsStatus hs_planner_open(HsConfig *config, const HsPlannerOptions *options, HsTrainer *trainer);
+
 /* errors: those of the configuration and the device; HS_ENOMEM when the plan exceeds the limit, after printing it and
  * what would fit */
 HsStatus hs_planner_run(HsConfig *config, const HsPlannerOptions *options, FILE *out);

@@ -36,6 +36,7 @@ typedef struct HsTrainerTrace HsTrainerTrace; /* trainer_trace.c */
 typedef struct HsTrainerState {
     int64_t applied_steps, skipped_steps;
     int64_t micro_batch; /* sequences at a time: a resumed run's, or what pressure left; 0: as configured */
+    int64_t tuning_hash; /* of the table that chose the products' kernels; 0: none */
     int64_t task;        /* index of the task (phase) in training; phase_count: all are done */
     int64_t task_begun;  /* 1: its schedule, moments and strategies were set up */
     int64_t task_steps;  /* applied in it; of a finished run: in the last task */

@@ -64,6 +64,7 @@ static const struct {
     STATE_ROW(STATE_INTEGER, scaler_tracker),
     STATE_ROW(STATE_INTEGER, scaler_hysteresis),
     STATE_ROW_ADDED(STATE_INTEGER, micro_batch),
+    STATE_ROW_ADDED(STATE_INTEGER, tuning_hash),
 };
 
 static HsJson *state_to_json(const HsTrainerState *state)
@@ -175,6 +176,7 @@ HsStatus hs_trainer_save(HsTrainer *trainer)
     /* Before a task's first step too, whose beginning may have reset some of it. */
     hs_trainer_copy_optimizer_state(trainer);
     trainer->state.micro_batch = trainer->train_plan.batch;
+    trainer->state.tuning_hash = (int64_t)trainer->engine.tuning_hash;
     trainer->state.jsonl_bytes = position.jsonl_bytes;
     trainer->state.tensorboard_bytes = position.tensorboard_bytes;
     /* The mixing thread rests, so that reservoir and position belong to the batches trained on so far. */
@@ -243,6 +245,7 @@ static const char *const free_keys[] = { "threads",
                                          "data.workers",
                                          "kernels.sync_launch",
                                          "kernels.cuda_graph",
+                                         "kernels.tuning", /* its content counts: tuning_hash */
                                          NULL };
 
 static HsStatus compare_config(const HsTrainer *trainer, const char *folder)
@@ -277,6 +280,15 @@ static HsStatus restore(HsTrainer *trainer, const HsCheckpoint *checkpoint)
     HsTrainerState *state = &trainer->state;
     HS_TRY_GOTO(status, state_from_json(name, checkpoint->state, state), done);
     state->micro_batch = trainer->train_plan.batch; /* the same, or what fits by now */
+    if (state->tuning_hash != (int64_t)trainer->engine.tuning_hash) {
+        status =
+            hs_fail(HS_ECONFIG,
+                    "%s was made with another table of products (kernels.tuning; hash %012llx then, %012llx now, 0 is "
+                    "none), which rounds differently: name that one, choose another out_dir, or remove the old run",
+                    checkpoint->folder, (unsigned long long)state->tuning_hash,
+                    (unsigned long long)trainer->engine.tuning_hash);
+        goto done;
+    }
     if (state->task > trainer->phase_count || state->matrix_rows > trainer->phase_count + 1) {
         status = hs_fail(HS_EFORMAT, "%s: task %lld of %d", name, (long long)state->task, trainer->phase_count);
         goto done;

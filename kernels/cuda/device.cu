@@ -13,6 +13,7 @@
 
 #include "kernels/cuda/cublaslt.cuh"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/matmul_table.cuh"
 
 #ifndef HS_EMU
 #include <nvtx3/nvToolsExt.h>
@@ -36,6 +37,7 @@ struct Allocation {
 struct Implementation {
     HsCudaOptions options;
     DeviceLimits limits;
+    MatmulTable *table;
     char name[16];
     Allocation *allocations; /* cudaFree does not tell how much it gave back */
 };
@@ -253,6 +255,7 @@ void device_deinit(HsDevice *device)
 {
     while (implementation_of(device).allocations != nullptr)
         device_release(device, implementation_of(device).allocations->pointer);
+    destroy_table(implementation_of(device).table);
     free(device->implementation);
     device->implementation = nullptr;
 }
@@ -281,6 +284,18 @@ HsStatus check_driver(int index)
     return HS_OK;
 }
 
+/* Nominal rates; memory moves data twice a clock. */
+HsStatus read_rates(int index, DeviceLimits *limits)
+{
+    int clock_khz = 0, memory_khz = 0, width_bits = 0;
+    HS_TRY(check(cudaDeviceGetAttribute(&clock_khz, cudaDevAttrClockRate, index), "reading the GPU's clock"));
+    HS_TRY(check(cudaDeviceGetAttribute(&memory_khz, cudaDevAttrMemoryClockRate, index), "reading its memory's clock"));
+    HS_TRY(check(cudaDeviceGetAttribute(&width_bits, cudaDevAttrGlobalMemoryBusWidth, index), "reading its bus"));
+    limits->clock_hz = 1e3 * clock_khz;
+    limits->bytes_per_second = 2.0 * 1e3 * memory_khz * width_bits / 8.0;
+    return HS_OK;
+}
+
 HsStatus read_properties(HsDevice *device, Implementation *implementation)
 {
     cudaDeviceProp properties;
@@ -291,8 +306,13 @@ HsStatus read_properties(HsDevice *device, Implementation *implementation)
     if (capability < OLDEST_CAPABILITY)
         return hs_fail(HS_EUNSUPPORTED, "%s has compute capability %d.%d; the kernels need 8.0 (Ampere) or later",
                        properties.name, properties.major, properties.minor);
-    implementation->limits = DeviceLimits{ properties.multiProcessorCount, capability,
-                                           properties.sharedMemPerBlockOptin, properties.sharedMemPerMultiprocessor };
+    DeviceLimits &limits = implementation->limits;
+    snprintf(limits.name, sizeof limits.name, "%.63s", properties.name);
+    limits.multiprocessors = properties.multiProcessorCount;
+    limits.compute_capability = capability;
+    limits.block_shared_bytes = properties.sharedMemPerBlockOptin;
+    limits.multiprocessor_shared_bytes = properties.sharedMemPerMultiprocessor;
+    HS_TRY(read_rates(index, &limits));
     HS_TRY(
         check(cudaDeviceGetPCIBusId(device->bus_id, sizeof device->bus_id, index), "asking for the GPU's PCI address"));
     device->memory_bytes = properties.totalGlobalMem;
@@ -350,7 +370,17 @@ HsStatus init(HsDevice *device, const HsCudaOptions *options, const char *kind)
 
 const DeviceLimits &limits_of(const HsContext *context)
 {
-    return implementation_of(context->device).limits;
+    return device_limits(context->device);
+}
+
+const DeviceLimits &device_limits(const HsDevice *device)
+{
+    return implementation_of(device).limits;
+}
+
+MatmulTable *&device_table(const HsDevice *device)
+{
+    return implementation_of(device).table;
 }
 
 const HsCudaOptions &options_of(const HsContext *context)

@@ -54,34 +54,30 @@ __global__ void __launch_bounds__(FINISH_WARPS *WARP_SIZE)
     }
 }
 
-/* The widest load, in bytes, for which every row starts aligned.  In planning there are no addresses yet: 64-byte
- * aligned, as the arenas make them. */
-int access_of(const HsTensor &tensor, bool with_address)
+/* The widest load, in bytes, for which every row starts aligned. */
+int access_of(const HsTensor &tensor)
 {
     const size_t row_bytes = (size_t)tensor.shape[1] * hs_dtype_bytes(tensor.dtype);
     for (int access = 16; access >= 4; access /= 4)
-        if (row_bytes % (size_t)access == 0 && (!with_address || aligned_to(tensor.data, (size_t)access)))
+        if (row_bytes % (size_t)access == 0 && aligned_to(tensor.data, (size_t)access))
             return access;
     return (int)hs_dtype_bytes(tensor.dtype);
 }
 
 MatmulOperand operand_of(const HsTensor &tensor, bool k_contiguous)
 {
-    return MatmulOperand{ tensor.data, tensor.shape[1], (int)tensor.shape[k_contiguous ? 0 : 1],
-                          access_of(tensor, true), k_contiguous };
+    return MatmulOperand{ tensor.data, tensor.shape[1], (int)tensor.shape[k_contiguous ? 0 : 1], access_of(tensor),
+                          k_contiguous };
 }
 
 MatmulShape shape_of(const HsContext *context, const HsMatmulArgs *args)
 {
-    MatmulShape shape;
-    shape.family = args->a.dtype != HS_F32 ? MATMUL_16BIT : args->tf32 ? MATMUL_TF32 : MATMUL_F32;
-    shape.m = args->c.shape[0];
-    shape.n = args->c.shape[1];
-    shape.k = args->a.shape[args->transpose_a ? 0 : 1];
-    const bool aligned = access_of(args->a, false) == 16 && access_of(args->b, false) == 16;
-    shape.any_layout = (args->transpose_a && args->transpose_b) || !aligned;
-    shape.hopper = shape.family == MATMUL_16BIT && aligned && limits_of(context).compute_capability == 90;
-    return shape;
+    return matmul_shape(hs_product_key(args), limits_of(context).compute_capability);
+}
+
+MatmulChoice choice_for(const HsContext *context, const MatmulShape &shape)
+{
+    return choose_matmul(shape, limits_of(context), device_table(context->device));
 }
 
 HsStatus check_size(const MatmulShape &shape)
@@ -158,7 +154,7 @@ static size_t own_workspace(const HsContext *context, const HsMatmulArgs *args)
     if (options_of(context).cublaslt)
         return cublaslt_workspace(args);
     const MatmulShape shape = shape_of(context, args);
-    return slices_bytes(shape, choose_matmul(shape, limits_of(context).multiprocessors).slices);
+    return slices_bytes(shape, choice_for(context, shape).slices);
 }
 
 static size_t value_offset(const HsContext *context, const HsMatmulArgs *product)
@@ -197,7 +193,7 @@ HsStatus op::matmul(HsContext *context, const HsMatmulArgs *args)
         return cublaslt_matmul(context, args);
     const MatmulShape shape = shape_of(context, args);
     HS_TRY(check_size(shape));
-    const MatmulChoice choice = choose_matmul(shape, limits_of(context).multiprocessors);
+    const MatmulChoice choice = choice_for(context, shape);
     const MatmulOutput output = matmul_output_of(args);
 
     MatmulParameters parameters;

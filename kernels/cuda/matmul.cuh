@@ -3,7 +3,9 @@
  * Matrix products on a GPU: what their parts tell each other.
  *
  *     matmul.cu           the operation: workspace, choice of the kernel, the second pass of a split sum
- *     matmul_choice.cu    tile shape and slices of k by shape and number of multiprocessors
+ *     matmul_choice.cu    kernel, tile and slices of k: as measured, else by the model
+ *     matmul_table.cu     a device's table of measured choices
+ *     matmul_model.cu     the model of the GPU
  *     matmul_kernel.cuh   tensor-core products (mma.sync + cp.async), instantiated by matmul_{bf16,f16,tf32}.cu
  *     matmul_hopper.cuh   16-bit products on sm_90a (wgmma + tensor copies), instantiated by matmul_hopper.cu
  *     matmul_f32.cu       exact f32 products (FFMA)
@@ -15,8 +17,13 @@
 #ifndef HS_KERNELS_CUDA_MATMUL_CUH
 #define HS_KERNELS_CUDA_MATMUL_CUH
 
+#include "kernels/cuda/device.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/numeric.cuh"
+
+extern "C" {
+#include "kernels/tuning.h"
+}
 
 namespace HS_CUDA_NAMESPACE
 {
@@ -64,6 +71,7 @@ enum MatmulFamily { MATMUL_F32, MATMUL_TF32, MATMUL_16BIT, MATMUL_FAMILIES };
 
 /* Shape alone decides, so that planning (without addresses) and running agree on the workspace. */
 struct MatmulShape {
+    HsProductKey key;
     MatmulFamily family;
     int64_t m, n, k;
     bool any_layout; /* strides that are no multiple of 16 bytes, or both operands transposed */
@@ -76,7 +84,11 @@ struct MatmulChoice {
     int slices;  /* blocks that share one tile of c, each with its part of k; at least 1 */
 };
 
-MatmulChoice choose_matmul(const MatmulShape &shape, int multiprocessors);
+MatmulShape matmul_shape(const HsProductKey &key, int compute_capability);
+/* The table's choice (NULL: no table), else the model's. */
+struct MatmulTable;
+MatmulChoice choose_matmul(const MatmulShape &shape, const DeviceLimits &limits, const MatmulTable *table);
+MatmulChoice choose_by_model(const MatmulShape &shape, const DeviceLimits &limits);
 
 /* Launch `choice.slices` x tiles blocks.  With more than one slice, parameters.output is the plain f32 sums' buffer
  * [slices, M, N].  any_layout: the kernel that takes every layout and alignment. */

@@ -4,7 +4,9 @@
  */
 #include <argp.h>
 #include <stdio.h>
+#include <string.h>
 
+#include "kernels/tuning.h"
 #include "runtime/commands/command.h"
 #include "runtime/config.h"
 #include "runtime/inspect.h"
@@ -43,7 +45,9 @@ HsStatus hs_command_inspect(int argc, char **argv)
 
 HsStatus hs_command_reference(int argc, char **argv)
 {
+    if (argc == 2 && strcmp(argv[1], "--predicted") == 0)
+        return hs_predicted_write(stdout);
     if (argc > 1)
-        return hs_fail(HS_ECONFIG, "reference takes no arguments (got %s)", argv[1]);
+        return hs_fail(HS_ECONFIG, "reference takes --predicted or nothing (got %s)", argv[1]);
     return hs_config_write_reference(stdout);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * trainer selftest --device cpu|cuda|emu|ref: every kernel against the reference.
+ * trainer selftest --tune FILE: which of a GPU's kernels suits each product, measured.
  */
 #include <argp.h>
 #include <stdio.h>
@@ -9,14 +10,17 @@
 #include "runtime/commands/arguments.h"
 #include "runtime/commands/command.h"
 #include "runtime/engine.h"
+#include "runtime/planner.h"
 #include "runtime/selftest/selftest.h"
+#include "runtime/selftest/tune.h"
 
-enum { OPTION_NO_SPEED = 1000, OPTION_CUBLASLT };
+enum { OPTION_NO_SPEED = 1000, OPTION_CUBLASLT, OPTION_TUNE };
 
 typedef struct Arguments {
-    const char *device, *op;
+    const char *device, *op, *tune, *config_path; /* device NULL: not said */
     int64_t threads;
     bool with_speed, cublaslt;
+    HsOverrides overrides;
 } Arguments;
 
 static const struct argp_option options[] = {
@@ -25,6 +29,12 @@ static const struct argp_option options[] = {
     { "threads", 't', "N", 0, "worker threads; 0: one a core (0)", 0 },
     { "cublaslt", OPTION_CUBLASLT, NULL, 0, "matrix products by cuBLASLt (cuda)", 0 },
     { "no-speed", OPTION_NO_SPEED, NULL, 0, "check errors only; so it is on emu", 0 },
+    { "tune", OPTION_TUNE, "FILE", 0,
+      "measure which kernel suits each matrix product of training on this GPU, and write the table FILE for "
+      "kernels.tuning; --device cuda (the default here) or emu",
+      1 },
+    { "config", 'c', "FILE", 0, "of --tune: the products of this configuration instead of GPT-2 124M's and Llama 1B's",
+      1 },
     { 0 },
 };
 
@@ -47,27 +57,105 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case OPTION_NO_SPEED:
         arguments->with_speed = false;
         return 0;
+    case OPTION_TUNE:
+        arguments->tune = argument;
+        return 0;
+    case 'c':
+        arguments->config_path = argument;
+        return 0;
+    case ARGP_KEY_ARG:
+        hs_argument_override(state, &arguments->overrides, argument);
+        return 0;
+    case ARGP_KEY_END:
+        if (arguments->config_path && !arguments->tune)
+            argp_error(state, "--config is for --tune FILE");
+        if (arguments->overrides.count > 0 && !arguments->config_path)
+            argp_error(state, "%s changes a configuration: --config FILE is missing", arguments->overrides.items[0]);
+        return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
 }
 
-HsStatus hs_command_selftest(int argc, char **argv)
+/* The configuration's products on its device, or on the one of the command line. */
+static HsStatus tune_model(const Arguments *arguments, HsTuneList *list)
 {
-    static const struct argp argp = { options, parse, NULL, "Every kernel against the reference.", NULL, NULL, NULL };
-    Arguments arguments = { .device = "cpu", .with_speed = true };
-    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    char device[128];
+    HsOverrides overrides = arguments->overrides;
+    const char *const own[] = { "kernels.tuning=\"\"", "kernels.matmul=native", device };
+    snprintf(device, sizeof device, "device=%.100s", arguments->device ? arguments->device : "");
+    for (int i = 0; i < (arguments->device ? 3 : 2) && overrides.count < HS_MAX_OVERRIDES; i++)
+        overrides.items[overrides.count++] = own[i];
+    HsConfig config;
+    HS_TRY(hs_config_load(&config, arguments->config_path, overrides.count, overrides.items));
+    const HsPlannerOptions here = { 0 };
+    HsTrainer trainer;
+    HsStatus status = hs_planner_open(&config, &here, &trainer);
+    if (status == HS_OK)
+        status = hs_tune_add_model(list, &trainer);
+    if (status == HS_OK)
+        printf("device: %s\n", trainer.engine.why);
+    if (status == HS_OK)
+        status = hs_tune_run(&trainer.engine, list, arguments->tune, stdout);
+    hs_trainer_destroy(&trainer);
+    hs_config_deinit(&config);
+    return status;
+}
+
+static HsStatus tune_defaults(const Arguments *arguments, HsTuneList *list)
+{
     HsEngine engine;
-    const HsEngineOptions chosen = { .device = arguments.device,
-                                     .threads = arguments.threads,
-                                     .cublaslt = arguments.cublaslt };
+    const HsEngineOptions chosen = { .device = arguments->device ? arguments->device : "cuda" };
+    HS_TRY(hs_engine_init(&engine, &chosen));
+    printf("device: %s\n", engine.why);
+    hs_tune_add_defaults(list);
+    HsStatus status = HS_OK;
+    if (engine.emulated)
+        status = hs_fail(HS_ECONFIG, "emulated products of this size take days: name a tiny model with --config FILE");
+    if (status == HS_OK)
+        status = hs_tune_run(&engine, list, arguments->tune, stdout);
+    hs_engine_deinit(&engine);
+    return status;
+}
+
+static HsStatus tune(const Arguments *arguments)
+{
+    HsTuneList *list = calloc(1, sizeof *list);
+    if (!list)
+        return hs_fail(HS_ENOMEM, "no memory for a list of products");
+    const HsStatus status = arguments->config_path ? tune_model(arguments, list) : tune_defaults(arguments, list);
+    free(list);
+    return status;
+}
+
+static HsStatus test(const Arguments *arguments)
+{
+    HsEngine engine;
+    const HsEngineOptions chosen = { .device = arguments->device ? arguments->device : "cpu",
+                                     .threads = arguments->threads,
+                                     .cublaslt = arguments->cublaslt };
     HS_TRY(hs_engine_init(&engine, &chosen));
     printf("device: %s\n", engine.why);
     int failures = 0;
     HsStatus status =
-        hs_selftest_run(&engine.context, arguments.op, arguments.with_speed && !engine.emulated, stdout, &failures);
+        hs_selftest_run(&engine.context, arguments->op, arguments->with_speed && !engine.emulated, stdout, &failures);
     hs_engine_deinit(&engine);
     if (status == HS_OK && failures > 0)
         status = hs_fail(HS_ENUMERIC, "%d case%s outside tolerance", failures, failures == 1 ? "" : "s");
     return status;
+}
+
+HsStatus hs_command_selftest(int argc, char **argv)
+{
+    static const struct argp argp = { options,
+                                      parse,
+                                      "[section.key=value ...]",
+                                      "Every kernel against the reference; or, with --tune, the choice among a GPU's "
+                                      "kernels by measurement.",
+                                      NULL,
+                                      NULL,
+                                      NULL };
+    Arguments arguments = { .with_speed = true };
+    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    return arguments.tune ? tune(&arguments) : test(&arguments);
 }

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Which products are worth measuring: those that a configuration's steps ask for.  The run's own dry run tells, so the
+ * list can miss none: the backend's table is copied with one function changed, which looks at each product on its way.
+ */
+#include <string.h>
+
+#include "runtime/selftest/tune.h"
+
+/* SwiGLU is a pass of its own behind or before the product, on GPUs: only the product's kernel is chosen. */
+static HsMatmulArgs without_swiglu(const HsMatmulArgs *args)
+{
+    HsMatmulArgs product = *args;
+    product.b_packed = NULL;
+    if (args->epilogue != HS_EPILOGUE_SWIGLU && args->epilogue != HS_EPILOGUE_SWIGLU_BACKWARD)
+        return product;
+    const HsProductKey key = hs_product_key(args);
+    product.epilogue = HS_EPILOGUE_NONE;
+    product.pre = (HsTensor){ 0 };
+    product.c = hs_tensor_2d(NULL, args->c.dtype, key.m, key.n);
+    return product;
+}
+
+void hs_tune_add(HsTuneList *list, const HsMatmulArgs *args)
+{
+    const HsProductKey key = hs_product_key(args);
+    for (int i = 0; i < list->count; i++) {
+        const HsProductKey listed = hs_product_key(&list->products[i]);
+        if (hs_product_compare(&listed, &key) == 0)
+            return;
+    }
+    if (list->count < HS_TUNE_MOST_PRODUCTS)
+        list->products[list->count++] = without_swiglu(args);
+    else
+        list->left_out++;
+}
+
+void hs_tune_add_defaults(HsTuneList *list)
+{
+    for (int layer = 0; layer < hs_training_layer_count; layer++)
+        for (int pass = 0; pass < HS_TRAINING_PASSES; pass++) {
+            const HsMatmulArgs args =
+                hs_training_product(&hs_training_layers[layer], (HsTrainingPass)pass, HS_BF16, false);
+            hs_tune_add(list, &args);
+        }
+}
+
+/* Who is looking.  A backend's functions are told no more than their call. */
+static _Thread_local struct {
+    HsTuneList *list;
+    const HsBackend *backend;
+} watcher;
+
+static size_t watch_matmul(const HsContext *context, const HsMatmulArgs *args)
+{
+    hs_tune_add(watcher.list, args);
+    return watcher.backend->workspace.matmul(context, args);
+}
+
+HsStatus hs_tune_add_model(HsTuneList *list, const HsTrainer *trainer)
+{
+    HsTrainer watched = *trainer, draft;
+    HsBackend backend = *trainer->engine.context.backend;
+    watcher.list = list;
+    watcher.backend = trainer->engine.context.backend;
+    backend.workspace.matmul = watch_matmul;
+    watched.engine.context.backend = &backend;
+    HS_TRY(hs_trainer_draft(&watched, trainer->config, &draft));
+    hs_trainer_release(&draft);
+    return HS_OK;
+}
