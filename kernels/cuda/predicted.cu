@@ -39,7 +39,7 @@ const AttentionWay ways[] = {
     { "mma forward", false, false, 2, 1, 4.0, 64 },
     { "wgmma forward", false, true, 2, 1, 4.0, 128 },
     { "mma backward, two kernels", true, false, 7, 2, 12.0, 64 },
-    { "wgmma backward, two kernels", true, true, 7, 2, 12.0, 128 },
+    { "wgmma backward, one pass", true, true, 5, 1, 12.0, 128 },
 };
 
 DeviceLimits limits_from(const Gpu &gpu)
@@ -168,7 +168,8 @@ double attention_seconds(const AttentionShape &shape, const AttentionWay &way, c
     const double length = (double)shape.length, sequences = (double)(shape.batch * shape.heads);
     const double scores = sequences * 0.5 * length * (length + way.tile);
     const double busy = (LAUNCH_CLOCKS + clocks * scores / limits.multiprocessors) / limits.clock_hz;
-    /* forward q, k, v, out; backward q, k, v, dout in each of two kernels, dq, dk, dv once, and out for its sums */
+    /* forward q, k, v, out; backward q, k, v, dout in each of two kernels, dq, dk, dv once, and out for its sums; one
+     * pass reads its inputs once, and moves f32 sums of dq instead */
     const double bytes = (way.backward ? 12.0 : 4.0) * 2.0 * sequences * length * (double)shape.head_dim;
     const double moving = bytes / limits.bytes_per_second;
     return busy > moving ? busy : moving;
