@@ -21,6 +21,7 @@ needs='
 ^matmul_hopper_kernel HGMMA UTMALDG
 ^attention_backward_hopper_kernel HGMMA UTMALDG
 ^attention_forward_kernel HMMA LDSM LDGSTS
+^attention_forward_hopper_kernel HGMMA UTMALDG
 ^attention_query_bwd_kernel HMMA LDSM LDGSTS
 ^attention_key_value_bwd_kernel HMMA LDSM LDGSTS
 '

@@ -28,10 +28,10 @@ for ((seed = 1; seed <= count; seed++)); do
     export HALFSTEP_EMU_COPIES=late
     [ $((seed / 8 % 2)) -eq 0 ] || export HALFSTEP_EMU_COPIES=early
     settings="seed $seed, $HALFSTEP_EMU_SCHEDULE, copies $HALFSTEP_EMU_COPIES, $HALFSTEP_EMU_THREADS threads"
-    expect_right "attention on sm_90" "$build/trainer" selftest --device emu --no-speed --op attention_forward \
-        --op attention_backward
-    HALFSTEP_EMU_SHARED=163 expect_right "attention on sm_80" "$build/trainer" selftest --device emu --no-speed \
-        --op attention_forward --op attention_backward
+    for op in attention_forward attention_backward; do
+        expect_right "$op on sm_90" "$build/trainer" selftest --device emu --no-speed --op $op
+        HALFSTEP_EMU_SHARED=163 expect_right "$op on sm_80" "$build/trainer" selftest --device emu --no-speed --op $op
+    done
     expect_right "products on sm_90" "$build/tests/ops/test_matmul_tiles" --filter 'matmul_tiles/hopper*'
     echo "done  $settings"
 done

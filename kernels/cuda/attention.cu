@@ -122,6 +122,8 @@ HsStatus attention_forward(HsContext *context, const HsAttentionArgs *args)
     HS_TRY(describe_attention("attention_forward", args->heads, args->scale, args->dropout, args->rng, &attention));
     const HsTensor *const tensors[] = { &args->qkv, &args->out };
     HS_TRY(refuse_f64("attention_forward", tensors, 2));
+    if (fits_mma(attention, tensors, 2) && fits_hopper(context, attention))
+        return attention_forward_hopper(context, attention, args);
     if (fits_mma(attention, tensors, 2))
         return attention_forward_mma(context, attention, args);
     return attention_forward_exact(context, attention, args);

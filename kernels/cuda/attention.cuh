@@ -2,9 +2,11 @@
  *
  * Attention's kernels and who calls whom:
  *
- *     op::attention_forward  -> attention_forward_mma   16-bit heads of a multiple of 8 columns, on the tensor cores
- *                            -> attention_forward_exact anything else, f32 multiply-adds
- *     op::attention_backward -> attention_statistics, then attention_backward_hopper (sm_90, heads of up to 128 columns)
+ *     op::attention_forward  -> attention_forward_hopper 16-bit heads of a multiple of 8 and up to 128 columns, by wgmma
+ *                               (sm_90a)
+ *                            -> attention_forward_mma    such heads of up to 256 columns, on the tensor cores
+ *                            -> attention_forward_exact  anything else, f32 multiply-adds
+ *     op::attention_backward -> attention_statistics, then attention_backward_hopper (as forward),
  *                               or attention_backward_{query,key_value}_{mma,exact}
  *     op::attention_cached   -> its own two kernels
  *

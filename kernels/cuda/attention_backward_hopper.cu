@@ -24,7 +24,7 @@
  * read.
  */
 #include "kernels/cuda/attention_backward_hopper.cuh"
-
+#include "kernels/cuda/attention_hopper_softmax.cuh"
 #include "kernels/cuda/device.cuh"
 
 namespace HS_CUDA_NAMESPACE
@@ -263,14 +263,8 @@ HS_DEVICE void store_result(const float (&sum)[width / 2], float factor, unsigne
                             int head, int token, int sequence, int barrier)
 {
     const int thread = recomputed((int)threadIdx.x % 128);
-    const int g = thread % WARP_SIZE / 4, t = thread % 4, first_line = thread / WARP_SIZE * 16 + g;
-#pragma unroll
-    for (int j = 0; j < width / 8; j++)
-#pragma unroll
-        for (int half = 0; half < 2; half++)
-            *reinterpret_cast<uint32_t *>(staging + j / 8 * (64 * HEAD_LINE) + (first_line + half * 8) * HEAD_LINE +
-                                          (j % 8 ^ g) * 16 + t * 4) =
-                pack_pair<T>(sum[4 * j + 2 * half] * factor, sum[4 * j + 2 * half + 1] * factor);
+    const float factors[2] = { factor, factor };
+    stage_results<T, HeadTile<width, 64>>(sum, factors, staging, thread / WARP_SIZE * 16 + thread % WARP_SIZE / 4);
     ptx::fence_shared_to_async();
     ptx::barrier_sync(barrier, 128);
     if (thread == 0) {
@@ -328,6 +322,7 @@ HS_DEVICE void consume_gradient_tiles(const GradientParameters &parameters, unsi
             begin_rows<T, KeyTile, QueryTile>(gradient, base + Shape::values, consumer * 64, douts);
             ptx::wgmma_commit();
             ptx::wgmma_wait<1>();
+            ptx::wgmma_settle(probability);
             transposed_probabilities(probability, statistics, attention.scale_log2,
                                      query < first_key + consumer * 64 + 63, query - first_key - warp_line - lane / 4);
             if (dropout.threshold != 0)
@@ -336,6 +331,7 @@ HS_DEVICE void consume_gradient_tiles(const GradientParameters &parameters, unsi
                                           attention.length),
                              query, first_key + warp_line);
             ptx::wgmma_wait<0>();
+            ptx::wgmma_settle(gradient);
             score_gradients(gradient, probability, statistics, dropout);
             uint32_t kept[step / 16][4], rounded[step / 16][4]; /* in place of the floats: not earlier */
             round_kept<T>(kept, probability);
@@ -355,6 +351,7 @@ HS_DEVICE void consume_gradient_tiles(const GradientParameters &parameters, unsi
             begin_weights<T, QueryTile>(dkey, rounded, queries, true);
             ptx::wgmma_commit();
             ptx::wgmma_wait<1>();
+            ptx::wgmma_settle(part);
 
             /* dQ's part, in the order of its registers: no two lanes of a store share a bank. */
             ptx::mbarrier_wait(base + Shape::parts_empty, parts_parity);
@@ -369,6 +366,8 @@ HS_DEVICE void consume_gradient_tiles(const GradientParameters &parameters, unsi
             parts_parity ^= 1;
 
             ptx::wgmma_wait<0>();
+            ptx::wgmma_settle(dkey);
+            ptx::wgmma_settle(dvalue);
             arrive(base + Shape::empty + 8 * place.index);
             place.next();
             buffer ^= 1;

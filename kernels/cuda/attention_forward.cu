@@ -45,18 +45,6 @@ template <int row_tiles> struct OnlineSoftmax {
     float maximum[row_tiles][2], total[row_tiles][2];
 };
 
-HS_DEVICE float quad_maximum(float value)
-{
-    value = fmaxf(value, __shfl_xor_sync(FULL_WARP, value, 1));
-    return fmaxf(value, __shfl_xor_sync(FULL_WARP, value, 2));
-}
-
-HS_DEVICE float quad_sum(float value)
-{
-    value += __shfl_xor_sync(FULL_WARP, value, 1);
-    return value + __shfl_xor_sync(FULL_WARP, value, 2);
-}
-
 /* Keys after a query are hidden.  key_of_first: the tile's first key less the warp's first query. */
 template <int row_tiles, int column_tiles>
 HS_DEVICE void hide_later_keys(float (&score)[row_tiles][column_tiles][4], int key_less_query)

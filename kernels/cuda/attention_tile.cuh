@@ -202,6 +202,19 @@ template <int row_tiles, int column_tiles> HS_DEVICE void set_zero(float (&sum)[
                 sum[m][n][i] = 0.0f;
 }
 
+/* Over the four lanes that share a row of sums. */
+HS_DEVICE float quad_maximum(float value)
+{
+    value = fmaxf(value, __shfl_xor_sync(FULL_WARP, value, 1));
+    return fmaxf(value, __shfl_xor_sync(FULL_WARP, value, 2));
+}
+
+HS_DEVICE float quad_sum(float value)
+{
+    value += __shfl_xor_sync(FULL_WARP, value, 1);
+    return value + __shfl_xor_sync(FULL_WARP, value, 2);
+}
+
 /* Store a warp's rows, times a factor for each: rounded into the warp's own rows of a tile that nobody reads any more
  * (`tile`: the address, `rows`: the memory), then copied out 16 bytes a lane, whole rows.  factors[m][half]: of row
  * 16 m + 8 half + lane / 4. */

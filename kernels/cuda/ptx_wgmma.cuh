@@ -41,10 +41,10 @@ HS_DEVICE uint64_t wgmma_descriptor(uint32_t address, uint32_t groups, uint32_t 
 #endif
 }
 
-/* The descriptor of what begins `bytes` later. */
+/* The descriptor of what begins `bytes` later.  The address never carries out of the lower word: one addition. */
 HS_DEVICE uint64_t advance_descriptor(uint64_t descriptor, uint32_t bytes)
 {
-    return descriptor + (bytes >> 4);
+    return (descriptor & 0xffffffff00000000u) | ((uint32_t)descriptor + (bytes >> 4));
 }
 
 /* Before the first product, and whenever the program has touched the sums since. */
@@ -74,6 +74,19 @@ template <int pending> HS_DEVICE void wgmma_wait()
     emulated_wgmma_wait(pending);
 #else
     HS_SM90A(asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory"));
+#endif
+}
+
+/* After a wait that was for these sums (a wait names no registers, so the compiler might use them before it), and
+ * before a fence: what changes them stays where it is written. */
+template <int count> HS_DEVICE void wgmma_settle(float (&d)[count])
+{
+#ifdef HS_EMU
+    (void)d;
+#else
+#pragma unroll
+    for (int i = 0; i < count; i++)
+        asm volatile("" : "+f"(d[i])::"memory");
 #endif
 }
 

@@ -26,14 +26,22 @@
         HS_BF16, HS_BF16, HS_BF16, .heads = { __VA_ARGS__ }, .options = HS_CASE_HUGE \
     }
 
+/* Several tiles of 128 tokens, for the kernels that walk them; f32 has none of those. */
+#define LONG(...)                                                                          \
+    { HS_BF16, HS_BF16, HS_BF16, .heads = { __VA_ARGS__ } },                               \
+        { HS_F16, HS_F16, HS_F16, .heads = { __VA_ARGS__ }, .start = 2, .dropout = 0.3f }, \
+    {                                                                                      \
+        HS_BF16, HS_BF16, HS_BF16, .heads = { __VA_ARGS__ }, .start = 1, .dropout = 0.1f   \
+    }
+
 static const HsCase attention_cases[] = {
-    DTYPES(1, 1, 1, 1, 8),         DTYPES(2, 2, 2, 1, 16),    DTYPES(1, 3, 3, 3, 32),   DTYPES(3, 7, 4, 2, 64),
-    DTYPES(1, 17, 8, 1, 24),       DTYPES(2, 63, 2, 2, 32),   DTYPES(1, 64, 3, 1, 64),  DTYPES(1, 65, 2, 2, 80),
-    DTYPES(1, 127, 2, 1, 128),     DTYPES(1, 129, 2, 2, 8),   DTYPES(1, 33, 2, 1, 256), DTYPES(1, 150, 1, 1, 17),
-    DTYPES(2, 20, 12, 4, 64),      DTYPES(1, 132, 4, 2, 64),  DTYPES(1, 98, 1, 1, 96),  DTYPES(1, 136, 2, 1, 128),
-    DTYPES(1, 68, 2, 1, 192),      DTYPES(1, 67, 1, 1, 200),  DTYPES(1, 68, 2, 1, 256), DTYPES(2, 37, 4, 1, 100),
-    DTYPES(1, 300, 2, 1, 64),      DTYPES(1, 260, 2, 2, 128), MIXED(1, 37, 2, 1, 32),   HUGE_SCORES(1, 70, 2, 1, 32),
-    HUGE_SCORES(1, 130, 1, 1, 64),
+    DTYPES(1, 1, 1, 1, 8),     DTYPES(2, 2, 2, 1, 16),       DTYPES(1, 3, 3, 3, 32),        DTYPES(3, 7, 4, 2, 64),
+    DTYPES(1, 17, 8, 1, 24),   DTYPES(2, 63, 2, 2, 32),      DTYPES(1, 64, 3, 1, 64),       DTYPES(1, 65, 2, 2, 80),
+    DTYPES(1, 127, 2, 1, 128), DTYPES(1, 129, 2, 2, 8),      DTYPES(1, 33, 2, 1, 256),      DTYPES(1, 150, 1, 1, 17),
+    DTYPES(2, 20, 12, 4, 64),  DTYPES(1, 132, 4, 2, 64),     DTYPES(1, 98, 1, 1, 96),       DTYPES(1, 136, 2, 1, 128),
+    DTYPES(1, 68, 2, 1, 192),  DTYPES(1, 67, 1, 1, 200),     DTYPES(1, 68, 2, 1, 256),      DTYPES(2, 37, 4, 1, 100),
+    MIXED(1, 37, 2, 1, 32),    HUGE_SCORES(1, 70, 2, 1, 32), HUGE_SCORES(1, 130, 1, 1, 64), LONG(1, 257, 2, 1, 128),
+    LONG(3, 300, 2, 2, 40),    LONG(1, 516, 2, 1, 64),       LONG(1, 384, 3, 3, 104),
 };
 
 static float scale_of(const HsTrial *trial)
