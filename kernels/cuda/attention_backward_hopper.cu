@@ -231,7 +231,7 @@ HS_DEVICE void round_kept(uint32_t (&weights)[count / 8][4], const float (&proba
 template <int pairs>
 HS_DEVICE void store_scores(const uint32_t (&weights)[pairs][4], unsigned char *scores, int box_bytes, int line)
 {
-    const int lane = recomputed((int)threadIdx.x % WARP_SIZE), g = lane / 4, t = lane % 4;
+    const int lane = ptx::thread_anew() % WARP_SIZE, g = lane / 4, t = lane % 4;
     unsigned char *const mine = scores + (line + g) * HEAD_LINE + t * 4;
 #pragma unroll
     for (int k = 0; k < pairs; k++)
@@ -262,7 +262,7 @@ template <typename T, int width>
 HS_DEVICE void store_result(const float (&sum)[width / 2], float factor, unsigned char *staging, const TensorMap *map,
                             int head, int token, int sequence, int barrier)
 {
-    const int thread = recomputed((int)threadIdx.x % 128);
+    const int thread = ptx::thread_anew() % 128;
     const float factors[2] = { factor, factor };
     stage_results<T, HeadTile<width, 64>>(sum, factors, staging, thread / WARP_SIZE * 16 + thread % WARP_SIZE / 4);
     ptx::fence_shared_to_async();
@@ -310,7 +310,7 @@ HS_DEVICE void consume_gradient_tiles(const GradientParameters &parameters, unsi
             const uint32_t queries = base + Shape::stages + place.index * Shape::stage_bytes;
             const uint32_t douts = queries + QueryTile::bytes;
             const unsigned char *const statistics = shared + Shape::statistics + place.index * Shape::statistics_bytes;
-            const int query = tile * step, thread = recomputed((int)threadIdx.x);
+            const int query = tile * step, thread = ptx::thread_anew();
             const int lane = thread % WARP_SIZE, warp = thread % 128 / WARP_SIZE, consumer = thread / 128 - 1;
             const int warp_line = consumer * 64 + warp * 16; /* of the block's keys */
 
@@ -376,7 +376,7 @@ HS_DEVICE void consume_gradient_tiles(const GradientParameters &parameters, unsi
 
         /* Nobody reads dS^T any more: results leave by its buffers. */
         ptx::barrier_sync(CONSUMERS_BARRIER, 128 * GRADIENT_CONSUMERS);
-        const int consumer = recomputed((int)threadIdx.x) / 128 - 1;
+        const int consumer = ptx::thread_anew() / 128 - 1;
         unsigned char *const staging = shared + Shape::scores + consumer * Shape::result_bytes;
         const int token = first_key + consumer * 64, barrier = CONSUMER_BARRIER + consumer;
         store_result<T, width>(dvalue, dropout.factor, staging, &parameters.dqkv,

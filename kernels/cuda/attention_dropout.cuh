@@ -97,7 +97,7 @@ template <int tiles>
 HS_DEVICE uint32_t keep_key_rows(const Dropout &dropout, const DropoutHead &head, int query, int key)
 {
     static_assert(tiles <= 8, "four bits a tile");
-    const int lane = recomputed((int)threadIdx.x % WARP_SIZE), g = lane / 4, t = lane % 4, rank = g % 4;
+    const int lane = ptx::thread_anew() % WARP_SIZE, g = lane / 4, t = lane % 4, rank = g % 4;
     uint32_t bits = 0;
     if (!dropout.aligned) {
 #pragma unroll 1

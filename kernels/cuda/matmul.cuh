@@ -7,7 +7,8 @@
  *     matmul_table.cu     a device's table of measured choices
  *     matmul_model.cu     the model of the GPU
  *     matmul_kernel.cuh   tensor-core products (mma.sync + cp.async), instantiated by matmul_{bf16,f16,tf32}.cu
- *     matmul_hopper.cuh   16-bit products on sm_90a (wgmma + tensor copies), instantiated by matmul_hopper.cu
+ *     matmul_hopper.cuh   16-bit products on sm_90a (wgmma + tensor copies), instantiated by matmul_hopper.cu;
+ *                         matmul_hopper_epilogue.cuh is how their tiles are written
  *     matmul_f32.cu       exact f32 products (FFMA)
  *     matmul_epilogue.cuh everything after the sum, for all of them
  *     cublaslt.cu         the rival

@@ -27,7 +27,7 @@ struct MatmulPlace {
     }
     __device__ __forceinline__ int64_t index(const MatmulOutput &output, int group) const
     {
-        return (int64_t)(row + group * row_step) * output.columns + column;
+        return (int64_t)row * output.columns + column + group * ((int64_t)row_step * output.columns);
     }
 };
 
@@ -143,18 +143,24 @@ HS_DEVICE void finish_groups(const MatmulOutput &output, const MatmulPlace &plac
 
 /* One warp's staging in shared memory: 16 rows of sums; 8 floats of padding put rows g and g + 1 on different banks
  * when lanes (g, t) write pairs of columns. */
-template <int columns> struct MatmulStaging {
-    static constexpr int rows = 16, stride = columns + 8, floats = rows * stride;
+template <int columns_> struct MatmulStaging {
+    static constexpr int columns = columns_, rows = 16, stride = columns_ + 8, floats = rows * stride;
+
+    static __device__ __forceinline__ int place(int row, int column)
+    {
+        return row * stride + column;
+    }
 };
 
 /* Finishes the 16 rows that the warp has staged; the first is row `first_row` of c.  Lanes take neighbouring groups, so
  * that a warp reads and writes whole 32-byte sectors of every tensor.  Without vectors: single elements, likewise.
+ * Staging: where sums lie; four neighbouring columns lie together.
  * count: groups a lane takes at once; more hide latency better and take more registers. */
-template <int columns, int count>
-HS_DEVICE void finish_staged(const MatmulOutput &output, const float *staging, int first_row, int first_column)
+template <typename Staging, int count>
+HS_DEVICE void finish_staged(const MatmulOutput &output, const float *staging, int lane, int first_row,
+                             int first_column)
 {
-    typedef MatmulStaging<columns> Staging;
-    const int lane = (int)threadIdx.x % WARP_SIZE;
+    constexpr int columns = Staging::columns;
     if (output.vector) {
         constexpr int row_lanes = columns / 4, row_step = WARP_SIZE / row_lanes;
         static_assert(Staging::rows % (row_step * count) == 0, "whole groups");
@@ -164,8 +170,7 @@ HS_DEVICE void finish_staged(const MatmulOutput &output, const float *staging, i
             float values[count][4];
 #pragma unroll
             for (int g = 0; g < count; g++) {
-                const Pack<float, 4> pack =
-                    load_pack<float, 4>(staging + (row + g * row_step) * Staging::stride + column);
+                const Pack<float, 4> pack = load_pack<float, 4>(staging + Staging::place(row + g * row_step, column));
 #pragma unroll
                 for (int i = 0; i < 4; i++)
                     values[g][i] = pack.value[i];
@@ -180,7 +185,7 @@ HS_DEVICE void finish_staged(const MatmulOutput &output, const float *staging, i
                 float values[4][1];
 #pragma unroll
                 for (int g = 0; g < 4; g++)
-                    values[g][0] = staging[(row + g) * Staging::stride + column];
+                    values[g][0] = staging[Staging::place(row + g, column)];
                 finish_groups(output, MatmulPlace{ first_row + row, 1, first_column + column }, values);
             }
         }

@@ -158,8 +158,8 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks) matmul_f32_kernel
                                      { { sums[i][j], sums[i][j + 1], sums[i][j + 2], sums[i][j + 3] } });
         }
         __syncwarp();
-        finish_staged<Tile::warp_columns, 4>(output, staging, first_row + block * 16,
-                                             position.column * Tile::side + warp_column);
+        finish_staged<typename Tile::Staging, 4>(output, staging, lane, first_row + block * 16,
+                                                 position.column * Tile::side + warp_column);
         __syncwarp();
     }
 }

@@ -63,8 +63,8 @@ HS_DEVICE void finish_tile(const MatmulOutput &output, const Accumulators<Tile> 
             }
         }
         __syncwarp();
-        finish_staged<Tile::column_blocks * 16, Tile::column_blocks * 2>(output, staging, first_row + block * 16,
-                                                                         first_column);
+        finish_staged<typename Tile::Staging, Tile::column_blocks * 2>(output, staging, lane, first_row + block * 16,
+                                                                       first_column);
         __syncwarp(); /* read before the next 16 rows overwrite it */
     }
 }

@@ -32,13 +32,15 @@
 #define HS_MATMUL_TILE_ANY_16BIT(X) X(128, 64, 2, 2, 3, 3, 40, 25)
 #define HS_MATMUL_TILE_ANY_TF32(X)  X(64, 64, 2, 2, 4, 4, 40, 20)
 
-/* sm_90a (matmul_hopper.cuh): a cluster of two blocks computes 256 rows of so many columns of c, each block with a ring of
- * so many stages.  Rates are shares of the tensor cores' rate by wgmma, which on Hopper is half as much again as
- * mma.sync's: narrow tiles read more of shared memory for each product.
+/* sm_90a (matmul_hopper.cuh): a cluster of two blocks computes 256 rows of so many columns of c, each block with a ring
+ * of so many stages: as many as there is room for beside 32 KiB for the epilogue.  Rates are shares of the tensor
+ * cores' rate by wgmma, which on Hopper is half as much again as mma.sync's: narrow tiles read more of shared memory
+ * for each product.
+ *
  * columns, stages, rate, rate_alone */
 #define HS_MATMUL_TILES_HOPPER(X) \
-    X(256, 3, 90, 90)             \
-    X(128, 5, 75, 75)
+    X(256, 4, 90, 90)             \
+    X(128, 6, 75, 75)
 
 /* Exact f32 runs on the general cores: side x side tiles of c, 2 * side threads, each thread_rows x thread_columns.
  * side, thread_rows, thread_columns, blocks_per_sm, rate, rate_alone */

@@ -43,15 +43,23 @@ namespace HS_CUDA_NAMESPACE
 enum { WARP_SIZE = 32 };
 static constexpr unsigned FULL_WARP = 0xffffffffu;
 
-/* The same value, computed here: the compiler does not keep it, or what follows from it, from before a loop.  For
- * addresses in loops that need all registers for sums. */
-HS_DEVICE int recomputed(int value)
+namespace ptx
 {
-#ifndef HS_EMU
-    asm volatile("" : "+r"(value));
+
+/* threadIdx.x, found out anew at every call: the compiler keeps nothing that follows from it in registers from one turn
+ * of a long loop to the next. */
+HS_DEVICE int thread_anew()
+{
+#ifdef HS_EMU
+    return (int)threadIdx.x;
+#else
+    uint32_t thread;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+    return (int)(thread % 1024); /* which says that it is small */
 #endif
-    return value;
 }
+
+} // namespace ptx
 
 /* Every operation of ops.h, implemented by this backend: HsStatus matmul(HsContext *, const HsMatmulArgs *), ... */
 namespace op

@@ -44,6 +44,16 @@ HS_DEVICE void copy_async_4(uint32_t destination, const void *source, int valid)
 #endif
 }
 
+/* Asks for the line of device memory that holds `address` to come to L2. */
+HS_DEVICE void prefetch_to_l2(const void *address)
+{
+#ifdef HS_EMU
+    (void)address;
+#else
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+#endif
+}
+
 /* Close the group of this thread's copies since the last one. */
 HS_DEVICE void copy_async_commit()
 {

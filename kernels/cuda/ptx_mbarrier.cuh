@@ -69,13 +69,15 @@ HS_DEVICE void mbarrier_arrive_expect(uint32_t address, int bytes)
 #endif
 }
 
-/* At an address of map_shared: perhaps another block's. */
+/* At an address of map_shared: perhaps another block's.  Relaxed: it says that this thread's products are done, whose
+ * reads need no release; one at the cluster's scope is a fence of all of the GPU's memory, which would wait for
+ * whatever this warp has stored last. */
 HS_DEVICE void mbarrier_arrive_cluster(uint32_t address)
 {
 #ifdef HS_EMU
     emulated_mbarrier_arrive_remote(address);
 #else
-    HS_SM90A(asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" ::"r"(address) : "memory"));
+    HS_SM90A(asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(address) : "memory"));
 #endif
 }
 
@@ -99,7 +101,9 @@ HS_DEVICE void mbarrier_wait(uint32_t address, unsigned parity)
 /* Ordinary writes of this thread to shared memory before what tensor copies and wgmma read there later. */
 HS_DEVICE void fence_shared_to_async()
 {
-#ifndef HS_EMU
+#ifdef HS_EMU
+    emulated_fence_shared_to_async();
+#else
     HS_SM90A(asm volatile("fence.proxy.async.shared::cta;" ::: "memory"));
 #endif
 }

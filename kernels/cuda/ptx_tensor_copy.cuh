@@ -93,6 +93,19 @@ HS_DEVICE void store_tile(uint32_t source, const TensorMap *map, int x, int y)
 #endif
 }
 
+HS_DEVICE void store_tile(uint32_t source, const TensorMap *map, int x, int y, int z)
+{
+#ifdef HS_EMU
+    const int place[] = { x, y, z };
+    emulated_tensor_store(source, map, place, false);
+#else
+    HS_SM90A(
+        asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%1, {%2, %3, %4}], [%0];" ::"r"(source),
+                     "l"(map), "r"(x), "r"(y), "r"(z)
+                     : "memory"));
+#endif
+}
+
 HS_DEVICE void store_tile(uint32_t source, const TensorMap *map, int x, int y, int z, int w)
 {
 #ifdef HS_EMU
@@ -106,7 +119,7 @@ HS_DEVICE void store_tile(uint32_t source, const TensorMap *map, int x, int y, i
 #endif
 }
 
-/* The two-dimensional one, added to what is there (f32). */
+/* Added to what is there (f32, to nearest even); subnormal addends and sums become zeros of their sign. */
 HS_DEVICE void add_tile(uint32_t source, const TensorMap *map, int x, int y)
 {
 #ifdef HS_EMU
@@ -116,6 +129,19 @@ HS_DEVICE void add_tile(uint32_t source, const TensorMap *map, int x, int y)
     HS_SM90A(asm volatile("cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group"
                           " [%1, {%2, %3}], [%0];" ::"r"(source),
                           "l"(map), "r"(x), "r"(y)
+                          : "memory"));
+#endif
+}
+
+HS_DEVICE void add_tile(uint32_t source, const TensorMap *map, int x, int y, int z)
+{
+#ifdef HS_EMU
+    const int place[] = { x, y, z };
+    emulated_tensor_store(source, map, place, true);
+#else
+    HS_SM90A(asm volatile("cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group"
+                          " [%1, {%2, %3, %4}], [%0];" ::"r"(source),
+                          "l"(map), "r"(x), "r"(y), "r"(z)
                           : "memory"));
 #endif
 }

@@ -308,6 +308,7 @@ static void start_block(Worker &self, Block &block, const Launch &launch, uint3 
     block.barrier = Barrier{};
     for (NamedBarrier &named : block.named)
         named = NamedBarrier{};
+    async_proxy_start(block.proxy);
     for (int g = 0; g < slots / WARPGROUP; g++)
         warpgroup_start(self.warpgroups[block.first_warp / WARPGROUP + g]);
     start_threads(self, block, launch.block);

@@ -208,6 +208,8 @@ void emulated_tensor_load(uint32_t destination, const TensorMap *map, uint32_t m
 /* add: to what is there (f32). */
 void emulated_tensor_store(uint32_t source, const TensorMap *map, const int *place, bool add,
                            emulator::Site site = HS_EMU_HERE);
+/* Of this thread's ordinary writes to shared memory (async_proxy.cpp). */
+void emulated_fence_shared_to_async();
 void emulated_tensor_store_commit();
 void emulated_tensor_store_wait(int pending, emulator::Site site = HS_EMU_HERE);
 

@@ -127,6 +127,22 @@ struct NamedBarrier {
     Site site;
 };
 
+/* What is known of ordinary writes to shared memory that tensor stores read (async_proxy.cpp). */
+struct AsyncProxy {
+    struct Fence {
+        const Thread *thread;
+        long number; /* of the block's fences */
+    };
+    struct Tile {
+        uint32_t address;
+        std::vector<char> bytes; /* as the last store from here found them */
+        long fences;             /* of the block until then */
+    };
+    long fences;
+    Fence last, last_of_others; /* of threads other than the last one */
+    std::vector<Tile> tiles;
+};
+
 /* A block of the running cluster; most clusters have one. */
 struct Block {
     uint3 index;
@@ -135,6 +151,7 @@ struct Block {
     int live; /* threads that have not returned */
     Barrier barrier;
     NamedBarrier named[NAMED_BARRIERS];
+    AsyncProxy proxy;
 };
 
 /* What happens by itself, some time after it was asked for: a tensor load. */
@@ -256,6 +273,11 @@ void mbarrier_complete(uint32_t address, int64_t bytes, const char *what);
 
 /* tensor_copy.cpp */
 void tensor_stores_check_exit(const Thread &thread);
+
+/* async_proxy.cpp */
+void async_proxy_start(AsyncProxy &proxy);
+/* `count` bytes of shared memory at `address`, which the thread wants stored. */
+void async_proxy_check_store(const Thread &thread, uint32_t address, const char *bytes, int count, Site site);
 
 /* warpgroup.cpp */
 void warpgroup_start(Warpgroup &group);
