@@ -160,7 +160,7 @@ HS_DEVICE void store_tile_commit()
 template <int pending> HS_DEVICE void store_tile_wait()
 {
 #ifdef HS_EMU
-    emulated_tensor_store_wait(pending);
+    emulated_tensor_store_wait(pending, false);
 #else
     HS_SM90A(asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory"));
 #endif
@@ -170,7 +170,7 @@ template <int pending> HS_DEVICE void store_tile_wait()
 template <int pending> HS_DEVICE void store_tile_wait_written()
 {
 #ifdef HS_EMU
-    emulated_tensor_store_wait(pending);
+    emulated_tensor_store_wait(pending, true);
 #else
     HS_SM90A(asm volatile("cp.async.bulk.wait_group %0;" ::"n"(pending) : "memory"));
 #endif

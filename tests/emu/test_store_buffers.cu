@@ -115,6 +115,43 @@ static bool subnormals()
            added(below, below) == 0.0f && added(1.5f * least, -least) == 0.0f;
 }
 
+/* The second warp reads what the first has stored. */
+template <bool planted> static __global__ void hand_over_kernel(const TensorMap map, float *device, float *seen)
+{
+    HS_DYNAMIC_SHARED(float, tile);
+    if (threadIdx.x < 32) {
+        tile[threadIdx.x] = (float)(threadIdx.x + 1);
+        ptx::fence_shared_to_async();
+        __syncwarp();
+        if (threadIdx.x == 0) {
+            ptx::store_tile(ptx::shared_address(tile), &map, 0, 0);
+            ptx::store_tile_commit();
+            ptx::store_tile_wait<0>();
+            if (!planted)
+                ptx::store_tile_wait_written<0>();
+        }
+    }
+    __syncthreads();
+    if (threadIdx.x >= 32)
+        seen[threadIdx.x - 32] = device[threadIdx.x - 32];
+}
+
+template <bool planted> static bool hand_over()
+{
+    float *device = test::to_device(std::vector<float>(32, 0.0f)),
+          *seen = test::to_device(std::vector<float>(32, 0.0f));
+    const TensorMapShape shape = { device, HS_F32, 2, { 32, 1 }, { 4, 128 }, { 32, 1 }, 0 };
+    TensorMap map;
+    if (encode_tensor_map(shape, &map) != HS_OK)
+        return false;
+    test::launch(hand_over_kernel<planted>, 1, 64, (size_t)128, map, device, seen);
+    const std::vector<float> result = test::to_host(seen, 32);
+    for (int i = 0; i < 32; i++)
+        if (result[(size_t)i] != (float)(i + 1))
+            return false;
+    return true;
+}
+
 } // namespace hs_emu
 
 using namespace hs_emu;
@@ -134,5 +171,7 @@ int main()
     test::catches("a group that is never closed", "", [] { return stores<NO_COMMIT>(false); });
     test::catches("the end before the last stores have read", "has still to read shared memory",
                   [] { return stores<NO_LAST_WAIT>(false); });
+    test::holds("what was stored is seen by others", hand_over<false>);
+    test::catches("read, but not yet written", "", hand_over<true>);
     return test::result();
 }

@@ -200,7 +200,7 @@ static void finish_thread(Worker &self)
     if (warp.meeting_count != 0)
         lane_exited(warp);
     barriers_check_exit(block_of(thread));
-    tensor_stores_check_exit(thread);
+    tensor_stores_at_exit(thread);
     warpgroup_check_exit(thread);
 }
 

@@ -211,7 +211,8 @@ void emulated_tensor_store(uint32_t source, const TensorMap *map, const int *pla
 /* Of this thread's ordinary writes to shared memory (async_proxy.cpp). */
 void emulated_fence_shared_to_async();
 void emulated_tensor_store_commit();
-void emulated_tensor_store_wait(int pending, emulator::Site site = HS_EMU_HERE);
+/* Until they have read shared memory; written: and are in device memory. */
+void emulated_tensor_store_wait(int pending, bool written, emulator::Site site = HS_EMU_HERE);
 
 /* What a warpgroup does together (warpgroup.cpp). */
 struct WarpgroupProduct {

@@ -11,8 +11,8 @@
  *   HALFSTEP_EMU_GUARD      guard          on | off: with late streams, only kernels and copies can access
  *                                         device memory: not the host
  *   HALFSTEP_EMU_THREADS    threads        host threads that blocks are spread over; results never depend on it
- *   HALFSTEP_EMU_SHARED     shared_limit   shared memory of a block in KiB, and so which GPU it is: 227 (sm_90), 163 (sm_80),
- *                                         99 (sm_86, sm_89)
+ *   HALFSTEP_EMU_SHARED     shared_limit   shared memory of a block in KiB, and so which GPU it is: 227 (sm_90), 163
+ * (sm_80), 99 (sm_86, sm_89)
  */
 #ifndef HS_KERNELS_CUDA_EMU_SETTINGS_H
 #define HS_KERNELS_CUDA_EMU_SETTINGS_H

@@ -5,9 +5,12 @@
  * the tensor are loaded as zero and not stored.
  *
  * A load ends some time after it was asked for.  Emulated are the extremes, as for cp.async: at once, or when nobody
- * can go on without it, and then in any order; until then the destination is spoilt.  A store reads shared memory at
- * once, or when its thread waits for it.
+ * can go on without it, and then in any order; until then the destination is spoilt.  A store reads and writes at once,
+ * or it reads shared memory when its thread waits for that, and writes when its thread waits for that or its
+ * block ends.
  */
+#include <memory>
+
 #include "kernels/cuda/emu/tensor_map.h"
 #include "kernels/cuda/emu/worker.h"
 
@@ -144,11 +147,21 @@ static void store(const Tile &tile, char *shared, bool add)
     });
 }
 
-void tensor_stores_check_exit(const Thread &thread)
+void tensor_stores_at_exit(Thread &thread)
 {
-    if (!thread.stores.empty())
-        fault("this thread returned, and a tensor store (%s:%d) has still to read shared memory",
-              thread.stores[0].site.file, thread.stores[0].site.line);
+    Block &block = block_of(thread);
+    for (const TensorStore &pending : thread.stores) {
+        if (!pending.was_read)
+            fault("this thread returned, and a tensor store (%s:%d) has still to read shared memory", pending.site.file,
+                  pending.site.line);
+        block.unwritten.push_back(pending.write);
+    }
+    thread.stores.clear();
+    if (block.live > 0)
+        return;
+    for (const std::function<void()> &write : block.unwritten)
+        write();
+    block.unwritten.clear();
 }
 
 } // namespace emulator
@@ -194,10 +207,13 @@ void emulated_tensor_store(uint32_t source, const TensorMap *map, const int *pla
         fault("%s (%s:%d): adds elements of %d bytes; only f32 is emulated", what, site.file, site.line,
               tile.map.element_bytes);
     async_proxy_check_store(thread, source, shared, tile_bytes(tile), site);
-    if (self.launch->settings.late_copies)
-        thread.stores.push_back(TensorStore{ [=] { store(tile, shared, add); }, thread.store_group, site });
-    else
+    if (!self.launch->settings.late_copies) {
         store(tile, shared, add);
+        return;
+    }
+    const auto bytes = std::make_shared<std::vector<char>>();
+    thread.stores.push_back(TensorStore{ [=] { bytes->assign(shared, shared + tile_bytes(tile)); },
+                                         [=] { store(tile, bytes->data(), add); }, thread.store_group, false, site });
 }
 
 void emulated_tensor_store_commit()
@@ -205,13 +221,20 @@ void emulated_tensor_store_commit()
     worker->current->store_group++;
 }
 
-void emulated_tensor_store_wait(int pending, Site)
+void emulated_tensor_store_wait(int pending, bool written, Site)
 {
     Thread &thread = *worker->current;
     size_t done = 0;
-    while (done < thread.stores.size() && thread.stores[done].group < thread.store_group - pending)
-        thread.stores[done++].perform();
-    thread.stores.erase(thread.stores.begin(), thread.stores.begin() + (long)done);
+    while (done < thread.stores.size() && thread.stores[done].group < thread.store_group - pending) {
+        TensorStore &next = thread.stores[done++];
+        if (!next.was_read)
+            next.read();
+        next.was_read = true;
+        if (written)
+            next.write();
+    }
+    if (written)
+        thread.stores.erase(thread.stores.begin(), thread.stores.begin() + (long)done);
     preemption_point();
 }
 

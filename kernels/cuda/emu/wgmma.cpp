@@ -6,7 +6,8 @@
  *
  * A descriptor: start address / 16 in bits 0 - 13, leading byte offset / 16 in 16 - 29, stride byte offset / 16 in
  * 32 - 45, swizzle in 62 - 63 (0: none, 1: 128 bytes, 2: 64, 3: 32).  Shared addresses of the emulator are longer than
- * 18 bits; the rest is in bits 52 - 61, which hardware wants zero, and what advancing a descriptor carries in 14 and 15.
+ * 18 bits; the rest is in bits 52 - 61, which hardware wants zero, and what advancing a descriptor carries in 14
+ * and 15.
  *
  * With span = the swizzle's bytes and "outer" the index that survives in the product, element (outer, k) of an operand
  * lies at start + ..., then swizzled by its address:

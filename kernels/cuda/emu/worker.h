@@ -44,8 +44,9 @@ struct AsyncCopy {
 
 /* A bulk store of a tile; `group` counts the thread's commits. */
 struct TensorStore {
-    std::function<void()> perform;
+    std::function<void()> read, write; /* of shared memory, of device memory */
     long group;
+    bool was_read;
     Site site;
 };
 
@@ -152,6 +153,7 @@ struct Block {
     Barrier barrier;
     NamedBarrier named[NAMED_BARRIERS];
     AsyncProxy proxy;
+    std::vector<std::function<void()>> unwritten; /* tensor stores of threads that have returned */
 };
 
 /* What happens by itself, some time after it was asked for: a tensor load. */
@@ -272,7 +274,8 @@ void barriers_check_exit(const Block &block);
 void mbarrier_complete(uint32_t address, int64_t bytes, const char *what);
 
 /* tensor_copy.cpp */
-void tensor_stores_check_exit(const Thread &thread);
+/* All of them have read shared memory; they are written at the latest when the block ends. */
+void tensor_stores_at_exit(Thread &thread);
 
 /* async_proxy.cpp */
 void async_proxy_start(AsyncProxy &proxy);
