@@ -2,8 +2,8 @@
  *
  * Attention's kernels and who calls whom:
  *
- *     op::attention_forward  -> attention_forward_hopper 16-bit heads of a multiple of 8 and up to 128 columns, by wgmma
- *                               (sm_90a)
+ *     op::attention_forward  -> attention_forward_hopper 16-bit heads of a multiple of 8 and up to 128 columns, by
+ * wgmma (sm_90a)
  *                            -> attention_forward_mma    such heads of up to 256 columns, on the tensor cores
  *                            -> attention_forward_exact  anything else, f32 multiply-adds
  *     op::attention_backward -> attention_statistics, then attention_backward_hopper (as forward),

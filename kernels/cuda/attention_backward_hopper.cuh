@@ -28,7 +28,7 @@ enum {
 
 /* Queries of a step: so many that each consumer has 64 x 64 of dQ, halves of the queries (width 64) or of the columns.
  */
-constexpr int gradient_step(int width)
+__host__ __device__ constexpr int gradient_step(int width)
 {
     return width == 64 ? 128 : 64;
 }

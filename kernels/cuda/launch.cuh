@@ -58,8 +58,8 @@ HsStatus hs_launch_clusters(const HsContext *context, const char *name, void (*k
         !hs_emu_launch_observer(reinterpret_cast<const void *>(kernel), block.x * block.y * block.z, shared_bytes))
         return HS_OK;
     cudaError_t error = emulate_launch(
-        name, grid, block, shared_bytes, stream_of(context),
-        [=]() { kernel(static_cast<Parameters>(arguments)...); }, cluster);
+        name, grid, block, shared_bytes, stream_of(context), [=]() { kernel(static_cast<Parameters>(arguments)...); },
+        cluster);
     return check_launch(context, name, grid, block, shared_bytes, error);
 }
 #else
