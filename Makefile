@@ -255,6 +255,11 @@ test-kill: $(BUILD)/trainer ## kill -9 in every phase and at random moments, res
 test-schedules: $(BUILD)/trainer $(BUILD)/tests/ops/test_matmul_tiles ## kernels with roles and rings on the emulator, in 16 orders of events
 	BUILD=$(BUILD) tests/schedules.sh
 
+.PHONY: test-planted
+test-planted: $(BUILD)/trainer ## mistakes planted into the Hopper kernels, each of which the emulator has to find
+	@BUILD=$(BUILD) CC="$(CC)" CXX="$(CXX)" CXXFLAGS="$(CXXFLAGS)" LDFLAGS="$(LDFLAGS)" LDLIBS="$(LDLIBS)" OBJECTS="$(OBJECTS)" \
+	    tests/planted.sh
+
 .PHONY: help clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'

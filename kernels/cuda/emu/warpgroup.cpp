@@ -3,7 +3,8 @@
  * What four neighbouring warps do together: wgmma (PTX ISA, "Asynchronous Warpgroup Level Matrix Instructions") and
  * setmaxnreg.
  *
- * A product runs on by itself until wgmma.wait_group.  Emulated are the extremes: at once, or at the wait, when shared
+ * A product runs on by itself until wgmma.wait_group, which is each warp's own affair: that its part is done says
+ * nothing of the others'.  Emulated are the extremes: at once, or a warp's 16 rows when that warp waits, when shared
  * memory is read as it is then; until that wait the registers of the sums hold NaN.
  */
 #include "kernels/cuda/emu/worker.h"
@@ -41,12 +42,20 @@ void warpgroup_start(Warpgroup &group)
     group.flights.clear();
     group.products.clear();
     group.groups.clear();
+    group.first_product = 0;
+    for (int warp = 0; warp < WARPGROUP; warp++)
+        group.waited[warp] = group.performed[warp] = 0;
+}
+
+static size_t issued(const Warpgroup &group)
+{
+    return group.first_product + group.products.size();
 }
 
 void warpgroup_check_exit(const Thread &thread)
 {
     const Warpgroup &group = group_of(thread);
-    if (!group.products.empty())
+    if (group.performed[warp_number(thread) % WARPGROUP] < issued(group))
         fault("this thread returned before it waited for its products (wgmma.wait_group)");
     if (group.arrived != 0)
         fault("this thread returned and will not take part in %s (%s:%d), where others of its warpgroup wait",
@@ -88,7 +97,7 @@ static Flight &flight_of(Warpgroup &group, int registers)
     for (Flight &flight : group.flights)
         if (flight.key == key)
             return flight;
-    group.flights.push_back(Flight{ key, {}, {} });
+    group.flights.push_back(Flight{ key, {}, {}, 0 });
     Flight &flight = group.flights.back();
     flight.values.resize((size_t)registers * THREADS);
     for (int t = 0; t < THREADS; t++) {
@@ -100,24 +109,32 @@ static Flight &flight_of(Warpgroup &group, int registers)
     return flight;
 }
 
-/* Products in the order they were issued; sums that no product adds to any more return to their registers. */
-static void perform_products(Warpgroup &group, size_t count)
+/* A warp's rows of the products before number `end`, in the order they were issued; sums that no product adds to any
+ * more return to the warp's registers. */
+static void perform_products(Warpgroup &group, int warp, size_t end)
 {
-    for (size_t i = 0; i < count; i++)
-        group.products[i].perform();
-    group.products.erase(group.products.begin(), group.products.begin() + (long)count);
+    const size_t first = group.first_product;
+    for (size_t &next = group.performed[warp]; next < end; next++)
+        group.products[next - first].perform(warp);
     for (size_t f = group.flights.size(); f-- > 0;) {
         Flight &flight = group.flights[f];
-        bool awaited = false;
-        for (const Product &product : group.products)
-            awaited = awaited || product.key == flight.key;
+        bool awaited = (flight.landed >> warp & 1) != 0;
+        for (size_t i = group.performed[warp]; i < issued(group); i++)
+            awaited = awaited || group.products[i - first].key == flight.key;
         if (awaited)
             continue;
         const size_t registers = flight.values.size() / THREADS;
-        for (int t = 0; t < THREADS; t++)
-            memcpy(flight.registers[(size_t)t], &flight.values[(size_t)t * registers], registers * sizeof(float));
-        group.flights.erase(group.flights.begin() + (long)f);
+        for (size_t t = (size_t)warp * LANES; t < (size_t)(warp + 1) * LANES; t++)
+            memcpy(flight.registers[t], &flight.values[t * registers], registers * sizeof(float));
+        flight.landed |= 1u << warp;
+        if (flight.landed == (1u << WARPGROUP) - 1)
+            group.flights.erase(group.flights.begin() + (long)f);
     }
+    size_t all = group.performed[0];
+    for (size_t performed : group.performed)
+        all = performed < all ? performed : all;
+    group.products.erase(group.products.begin(), group.products.begin() + (long)(all - first));
+    group.first_product = all;
 }
 
 /* What the operands must have in common. */
@@ -147,14 +164,15 @@ static void issue(Warpgroup &group, Site site)
     const size_t flight = (size_t)(&flight_of(group, registers) - group.flights.data());
     const float *key = group.flights[flight].key;
     Warpgroup *const owner = &group;
-    group.products.push_back(Product{ [=] {
+    group.products.push_back(Product{ [=](int warp) {
                                          for (Flight &own : owner->flights)
                                              if (own.key == key)
-                                                 wgmma_multiply(operands, own.values.data());
+                                                 wgmma_multiply(operands, warp, own.values.data());
                                      },
                                       key });
     if (!worker->launch->settings.late_copies)
-        perform_products(group, group.products.size());
+        for (int warp = 0; warp < WARPGROUP; warp++)
+            perform_products(group, warp, issued(group));
 }
 
 } // namespace emulator
@@ -174,20 +192,21 @@ void emulated_wgmma_fence(Site site)
 
 void emulated_wgmma_commit(Site site)
 {
-    meet_warpgroup("wgmma.commit_group", site, [](Warpgroup &group) { group.groups.push_back(group.products.size()); });
+    meet_warpgroup("wgmma.commit_group", site, [](Warpgroup &group) { group.groups.push_back(issued(group)); });
 }
 
-/* groups[i] counts the products, still to be performed, that were issued before the i-th open group was closed. */
 void emulated_wgmma_wait(int pending, Site site)
 {
-    meet_warpgroup("wgmma.wait_group", site, [pending](Warpgroup &group) {
-        if ((int)group.groups.size() <= pending)
+    worker->current->value = (uint64_t)pending;
+    meet("wgmma.wait_group", 0xffffffffu, site, [](Warp &warp, const Meeting &) {
+        const Thread &thread = warp.threads[0];
+        Warpgroup &group = group_of(thread);
+        const int own = warp_number(thread) % WARPGROUP;
+        const size_t open = (size_t)thread.value;
+        if (group.groups.size() <= group.waited[own] + open)
             return;
-        const size_t closed = group.groups.size() - (size_t)pending, count = group.groups[closed - 1];
-        group.groups.erase(group.groups.begin(), group.groups.begin() + (long)closed);
-        for (size_t &products : group.groups)
-            products -= count;
-        perform_products(group, count);
+        group.waited[own] = group.groups.size() - open;
+        perform_products(group, own, group.groups[group.waited[own] - 1]);
         if (group.flights.empty())
             group.fenced = false;
     });

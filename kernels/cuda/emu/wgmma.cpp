@@ -30,7 +30,7 @@ namespace hs_emu
 namespace emulator
 {
 
-enum { ROWS = 64, DEPTH = 16, MOST_COLUMNS = 256, CHUNK = 16 };
+enum { ROWS = 16, DEPTH = 16, MOST_COLUMNS = 256, CHUNK = 16 };
 
 struct Descriptor {
     uint32_t start, leading, stride;
@@ -65,34 +65,34 @@ static float decode_element(uint16_t bits, bool f16)
     return f16 ? hs_f16_decode(bits) : hs_bf16_decode(bits);
 }
 
-/* element(outer, k) of `count` x 16 from shared memory, a chunk of eight at a time. */
+/* element(outer - first, k) for `count` of an operand's rows or columns, a chunk of eight at a time. */
 template <typename Element>
-static void read_operand(uint64_t bits, bool transposed, int count, bool f16, Site site, Element element)
+static void read_operand(uint64_t bits, bool transposed, int first, int count, bool f16, Site site, Element element)
 {
     const Descriptor d = decode(bits, site);
-    for (int outer = 0; outer < count; outer += transposed ? 8 : 1)
+    for (int outer = first; outer < first + count; outer += transposed ? 8 : 1)
         for (int k = 0; k < DEPTH; k += transposed ? 1 : 8) {
             const uint32_t address = swizzled(chunk_address(d, transposed, outer, k), d.span);
             uint16_t chunk[8];
             memcpy(chunk, cluster_pointer(address, CHUNK, CHUNK, "wgmma"), sizeof chunk);
             for (int i = 0; i < 8; i++)
-                element(outer + (transposed ? i : 0), k + (transposed ? 0 : i)) = decode_element(chunk[i], f16);
+                element(outer - first + (transposed ? i : 0), k + (transposed ? 0 : i)) = decode_element(chunk[i], f16);
         }
 }
 
-/* Thread t's registers hold rows 16 (t / 32) + (t % 32) / 4 and that + 8. */
-static int row_of(int thread, int i)
+/* A lane's registers hold rows lane / 4 and that + 8 of its warp's. */
+static int row_of(int lane, int i)
 {
-    return thread / 32 * 16 + thread % 32 / 4 + i * 8;
+    return lane / 4 + i * 8;
 }
 
-static void registers_of_a(const std::vector<uint32_t> &registers, bool f16, float (&a)[ROWS][DEPTH])
+static void registers_of_a(const uint32_t *registers, bool f16, float (&a)[ROWS][DEPTH])
 {
-    for (int thread = 0; thread < 128; thread++)
+    for (int lane = 0; lane < LANES; lane++)
         for (int r = 0; r < 4; r++)
             for (int half = 0; half < 2; half++) {
-                const uint32_t pair = registers[(size_t)(thread * 4 + r)];
-                a[row_of(thread, r % 2)][thread % 4 * 2 + r / 2 * 8 + half] =
+                const uint32_t pair = registers[lane * 4 + r];
+                a[row_of(lane, r % 2)][lane % 4 * 2 + r / 2 * 8 + half] =
                     decode_element((uint16_t)(pair >> 16 * half), f16);
             }
 }
@@ -117,23 +117,24 @@ multiply_row_avx2(const float (&a)[DEPTH], const float (&b)[DEPTH][MOST_COLUMNS]
 static const bool has_avx2 = __builtin_cpu_supports("avx2");
 #endif
 
-void wgmma_multiply(const WgmmaOperands &operands, float *registers)
+void wgmma_multiply(const WgmmaOperands &operands, int warp, float *registers)
 {
     const WarpgroupProduct &product = operands.product;
     static thread_local float a[ROWS][DEPTH], b[DEPTH][MOST_COLUMNS], sums[ROWS][MOST_COLUMNS];
     if (!operands.a_registers.empty())
-        registers_of_a(operands.a_registers, product.f16, a);
+        registers_of_a(operands.a_registers.data() + warp * LANES * 4, product.f16, a);
     else
-        read_operand(product.a_descriptor, product.a_transposed, ROWS, product.f16, operands.site,
+        read_operand(product.a_descriptor, product.a_transposed, warp * ROWS, ROWS, product.f16, operands.site,
                      [](int outer, int k) -> float & { return a[outer][k]; });
-    read_operand(product.b_descriptor, product.b_transposed, product.columns, product.f16, operands.site,
+    read_operand(product.b_descriptor, product.b_transposed, 0, product.columns, product.f16, operands.site,
                  [](int outer, int k) -> float & { return b[k][outer]; });
     /* Register 4 j + 2 i + e of a thread: row i, column 8 j + 2 (t % 4) + e. */
     const int count = product.columns / 2;
-    for (int thread = 0; thread < 128; thread++)
+    float *const own = registers + warp * LANES * count;
+    for (int lane = 0; lane < LANES; lane++)
         for (int r = 0; r < count; r++)
-            sums[row_of(thread, r / 2 % 2)][r / 4 * 8 + thread % 4 * 2 + r % 2] =
-                product.add ? registers[thread * count + r] : 0.0f;
+            sums[row_of(lane, r / 2 % 2)][r / 4 * 8 + lane % 4 * 2 + r % 2] =
+                product.add ? own[lane * count + r] : 0.0f;
     for (int row = 0; row < ROWS; row++) {
 #if defined(__x86_64__)
         if (has_avx2) {
@@ -143,9 +144,9 @@ void wgmma_multiply(const WgmmaOperands &operands, float *registers)
 #endif
         multiply_row(a[row], b, product.columns, sums[row]);
     }
-    for (int thread = 0; thread < 128; thread++)
+    for (int lane = 0; lane < LANES; lane++)
         for (int r = 0; r < count; r++)
-            registers[thread * count + r] = sums[row_of(thread, r / 2 % 2)][r / 4 * 8 + thread % 4 * 2 + r % 2];
+            own[lane * count + r] = sums[row_of(lane, r / 2 % 2)][r / 4 * 8 + lane % 4 * 2 + r % 2];
 }
 
 } // namespace emulator

@@ -20,8 +20,9 @@ struct WgmmaOperands {
     Site site;
 };
 
-/* sums[thread][register] = (or +=) a b, with the operands that shared memory holds now. */
-void wgmma_multiply(const WgmmaOperands &operands, float *sums);
+/* sums[thread][register] = (or +=) a b, with the operands that shared memory holds now: a warp's 16 rows, the sums of
+ * its threads. */
+void wgmma_multiply(const WgmmaOperands &operands, int warp, float *sums);
 
 } // namespace emulator
 } // namespace hs_emu

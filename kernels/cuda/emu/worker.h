@@ -95,15 +95,17 @@ struct Flight {
     const float *key; /* the first thread's registers */
     std::vector<float *> registers;
     std::vector<float> values; /* [thread][register] */
+    unsigned landed;           /* warps whose sums have returned to their registers */
 };
 
-/* One wgmma not yet performed. */
+/* One wgmma; each warp's rows are multiplied by themselves, when that warp waits. */
 struct Product {
-    std::function<void()> perform;
+    std::function<void(int warp)> perform;
     const float *key;
 };
 
-/* Four neighbouring warps, and what they do together. */
+/* Four neighbouring warps, and what they do together.  Products and closed groups are numbered from the block's start.
+ */
 struct Warpgroup {
     const char *kind; /* of the meeting in progress */
     Site site;
@@ -111,8 +113,11 @@ struct Warpgroup {
     bool fenced;   /* wgmma.fence since the registers were last the program's */
     int registers; /* setmaxnreg; 0: not set */
     std::vector<Flight> flights;
-    std::vector<Product> products;
-    std::vector<size_t> groups; /* products when each open group was closed */
+    std::vector<Product> products; /* from number `first_product` on: not yet performed by all warps */
+    size_t first_product;
+    std::vector<size_t> groups;  /* for each closed group: products issued by then */
+    size_t waited[WARPGROUP];    /* closed groups that each warp has waited for */
+    size_t performed[WARPGROUP]; /* products, by each warp */
 };
 
 /* __syncthreads and its kin, or a cluster's barrier. */

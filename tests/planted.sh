@@ -1,0 +1,107 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# planted.sh: mistakes put into the Hopper kernels themselves, one at a time, each of which the emulator has to find by
+# wrong results, a report, or a wait without end.  tests/emu plants the same kinds into small kernels in every test run;
+# this asks whether the real ones are covered.  About ten minutes: `make test-planted`, which passes the tools.
+set -uo pipefail
+cd "$(dirname "$0")/.." || exit 2
+build=${BUILD:?} failures=0
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# Orders of events: seed, schedule, copies, host threads.
+settings=('1 pct late 1' '2 random late 1' '3 pct early 2' '4 random late 2' '5 pct late 2' '6 random late 1')
+
+# link PROGRAM MAIN: with $work/planted.o in the place of the source's object.
+link() {
+    local object objects=()
+    for object in $OBJECTS; do
+        [ "$object" = "$source" ] || objects+=("$object")
+    done
+    # shellcheck disable=SC2086
+    $CC $LDFLAGS -o "$1" "$2" "$work/planted.o" "${objects[@]}" $LDLIBS
+}
+
+# plant NAME UNIT FILE OLD NEW: in FILE, OLD becomes NEW; UNIT is the source that is compiled with it.
+plant() {
+    local name=$1 unit=kernels/cuda/$2 file=kernels/cuda/$3 setting program
+    source=$build/obj/${unit%.cu}.emu.o
+    rm -rf "${work:?}/kernels"
+    mkdir -p "$work/kernels/cuda"
+    # A unit beside the changed file is a copy, too: quotes look beside the including file first.
+    cp "$unit" "$work/kernels/cuda/"
+    if ! OLD=$4 NEW=$5 perl -0pe 's/\Q$ENV{OLD}\E/$ENV{NEW}/ and $n++; END { exit !$n }' "$file" >"$work/changed"; then
+        echo "FAIL  $name: $file does not hold what is to be changed"
+        failures=$((failures + 1))
+        return
+    fi
+    mv "$work/changed" "$work/$file"
+    # shellcheck disable=SC2086
+    if ! $CXX -I"$work" $CXXFLAGS -x c++ -c -o "$work/planted.o" "$work/$unit" 2>"$work/errors" ||
+        ! link "$work/trainer" "$build/obj/runtime/main.o" 2>"$work/errors"; then
+        echo "FAIL  $name: does not compile: $(grep -m 1 error "$work/errors")"
+        failures=$((failures + 1))
+        return
+    fi
+    program=("$work/trainer" selftest --device emu --no-speed --op "$op")
+    for setting in "${settings[@]}"; do
+        read -r seed schedule copies threads <<<"$setting"
+        # In braces: what the shell says of a program that aborts goes nowhere.
+        if ! { HALFSTEP_EMU_SEED=$seed HALFSTEP_EMU_SCHEDULE=$schedule HALFSTEP_EMU_COPIES=$copies \
+            HALFSTEP_EMU_THREADS=$threads timeout 120 "${program[@]}" >"$work/said" 2>&1; } 2>/dev/null; then
+            echo "ok    $name (seed $seed, $schedule, copies $copies, threads $threads)"
+            return
+        fi
+    done
+    echo "FAIL  $name: not found"
+    failures=$((failures + 1))
+}
+
+op=attention_backward unit=attention_backward_hopper.cu
+plant 'backward: a turn is given before the part is in memory' $unit $unit 'ptx::store_tile_wait_written<0>();' ''
+plant 'backward: parts are written over others on their way' $unit $unit \
+    'ptx::mbarrier_wait(base + Shape::parts_empty, parts_parity);' ''
+plant 'backward: a stage is read before it is full' $unit $unit \
+    'ptx::mbarrier_wait(base + Shape::full + 8 * place.index, place.parity);' ''
+plant 'backward: the wrong parity' $unit $unit 'Shape::empty + 8 * place.index, place.parity ^ 1)' \
+    'Shape::empty + 8 * place.index, place.parity)'
+plant 'backward: dS is read before all have written it' $unit $unit \
+    'ptx::barrier_sync(CONSUMERS_BARRIER, 128 * GRADIENT_CONSUMERS); /* all of dS' '/* all of dS'
+plant 'backward: one buffer of dS' $unit $unit 'buffer ^= 1;' ''
+plant 'backward: another swizzle of dS' $unit $unit '(2 * k + i / 2) % 8 ^ g' '(2 * k + i / 2) % 8 ^ g / 2'
+plant 'backward: the wrong transpose bit' $unit $unit 'ptx::wgmma<T, true, true>(part' 'ptx::wgmma<T, false, true>(part'
+plant 'backward: a stage is released before its products are done' $unit $unit \
+    $'ptx::wgmma_wait<0>();\n            ptx::wgmma_settle(dkey);\n            ptx::wgmma_settle(dvalue);\n            arrive(base + Shape::empty + 8 * place.index);' \
+    'arrive(base + Shape::empty + 8 * place.index); ptx::wgmma_wait<0>(); ptx::wgmma_settle(dkey); ptx::wgmma_settle(dvalue);'
+plant 'backward: no wait for dP' $unit $unit $'ptx::wgmma_wait<0>();\n            ptx::wgmma_settle(gradient);' ''
+plant 'backward: keys are never released' $unit $unit 'arrive(base + Shape::keys_empty);' ''
+
+op=attention_forward unit=attention_forward_hopper.cu
+plant 'forward: values are read before they are there' $unit $unit 'rings.values.wait_full(use);' ''
+plant 'forward: keys are released before their product is done' $unit $unit \
+    $'ptx::wgmma_wait<1>();\n            ptx::wgmma_settle(score);\n            rings.keys.release(use + 1);' \
+    'rings.keys.release(use + 1); ptx::wgmma_wait<1>(); ptx::wgmma_settle(score);'
+plant 'forward: scores are read before they are there' $unit $unit 'ptx::wgmma_wait<1>();' ''
+plant 'forward: the wrong parity' $unit $unit '(use / stages & 1) ^ 1' 'use / stages & 1'
+plant 'forward: results are written over others on their way' $unit $unit \
+    'ptx::store_tile_wait<0>(); /* the tile before has left */' ';'
+plant 'forward: another swizzle of results' $unit attention_hopper_softmax.cuh '(n % 8 ^ row % 8)' '(n % 8)'
+plant 'forward: no fence before results are stored' $unit $unit 'ptx::fence_shared_to_async();' ''
+
+op=matmul unit=matmul_hopper.cu header=matmul_hopper.cuh
+plant 'product: a stage is read before it is full' $unit $header \
+    'ptx::mbarrier_wait(ring.full(place.stage), place.parity);' ''
+plant 'product: a stage is filled before it is empty' $unit $header \
+    'ptx::mbarrier_wait(ring.empty(place.stage), place.parity ^ 1);' ''
+plant 'product: a stage is released before its products are done' $unit $header \
+    $'ptx::wgmma_wait<1>();\n                    release(before);' $'release(before);\n                    ptx::wgmma_wait<1>();'
+plant 'product: the wrong transpose bit' $unit $header '!a_contiguous, !b_contiguous>' '!b_contiguous, !a_contiguous>'
+plant 'product: half of the bytes are expected' $unit $header 'arrive_expect(full, Tile::stage_bytes)' \
+    'arrive_expect(full, Tile::stage_bytes / 2)'
+plant 'product: sums are read before they are there' $unit $header \
+    $'ptx::wgmma_wait<0>();\n            ptx::wgmma_settle(sums);' ''
+plant 'product: no fence before sums are stored' $unit matmul_hopper_epilogue.cuh 'ptx::fence_shared_to_async();' ''
+plant 'product: a buffer is written while it is stored' $unit matmul_hopper_epilogue.cuh 'ptx::store_tile_wait<1>();' ';'
+
+echo "$failures failures"
+[ $failures -eq 0 ]
