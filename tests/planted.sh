@@ -74,7 +74,7 @@ plant 'backward: a stage is released before its products are done' $unit $unit \
     $'ptx::wgmma_wait<0>();\n            ptx::wgmma_settle(dkey);\n            ptx::wgmma_settle(dvalue);\n            arrive(base + Shape::empty + 8 * place.index);' \
     'arrive(base + Shape::empty + 8 * place.index); ptx::wgmma_wait<0>(); ptx::wgmma_settle(dkey); ptx::wgmma_settle(dvalue);'
 plant 'backward: no wait for dP' $unit $unit $'ptx::wgmma_wait<0>();\n            ptx::wgmma_settle(gradient);' ''
-plant 'backward: keys are never released' $unit $unit 'arrive(base + Shape::keys_empty);' ''
+plant 'backward: keys are never released' $unit $unit $'\n        arrive(base + Shape::keys_empty);' ''
 
 op=attention_forward unit=attention_forward_hopper.cu
 plant 'forward: values are read before they are there' $unit $unit 'rings.values.wait_full(use);' ''
@@ -84,7 +84,7 @@ plant 'forward: keys are released before their product is done' $unit $unit \
 plant 'forward: scores are read before they are there' $unit $unit 'ptx::wgmma_wait<1>();' ''
 plant 'forward: the wrong parity' $unit $unit '(use / stages & 1) ^ 1' 'use / stages & 1'
 plant 'forward: results are written over others on their way' $unit $unit \
-    'ptx::store_tile_wait<0>(); /* the tile before has left */' ';'
+    'ptx::store_tile_wait<0>(); /* the tile before has left */' '(void)0;'
 plant 'forward: another swizzle of results' $unit attention_hopper_softmax.cuh '(n % 8 ^ row % 8)' '(n % 8)'
 plant 'forward: no fence before results are stored' $unit $unit 'ptx::fence_shared_to_async();' ''
 
@@ -101,7 +101,7 @@ plant 'product: half of the bytes are expected' $unit $header 'arrive_expect(ful
 plant 'product: sums are read before they are there' $unit $header \
     $'ptx::wgmma_wait<0>();\n            ptx::wgmma_settle(sums);' ''
 plant 'product: no fence before sums are stored' $unit matmul_hopper_epilogue.cuh 'ptx::fence_shared_to_async();' ''
-plant 'product: a buffer is written while it is stored' $unit matmul_hopper_epilogue.cuh 'ptx::store_tile_wait<1>();' ';'
+plant 'product: a buffer is written while it is stored' $unit matmul_hopper_epilogue.cuh 'ptx::store_tile_wait<1>();' '(void)0;'
 
 echo "$failures failures"
 [ $failures -eq 0 ]

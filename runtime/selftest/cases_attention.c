@@ -26,7 +26,8 @@
         HS_BF16, HS_BF16, HS_BF16, .heads = { __VA_ARGS__ }, .options = HS_CASE_HUGE \
     }
 
-/* Several tiles of 128 tokens, for the kernels that walk them; f32 has none of those. */
+/* Several tiles of 128 tokens, for the kernels that walk them, and more than their rings have stages; f32 has none of
+ * those. */
 #define LONG(...)                                                                          \
     { HS_BF16, HS_BF16, HS_BF16, .heads = { __VA_ARGS__ } },                               \
         { HS_F16, HS_F16, HS_F16, .heads = { __VA_ARGS__ }, .start = 2, .dropout = 0.3f }, \
@@ -41,7 +42,8 @@ static const HsCase attention_cases[] = {
     DTYPES(2, 20, 12, 4, 64),  DTYPES(1, 132, 4, 2, 64),     DTYPES(1, 98, 1, 1, 96),       DTYPES(1, 136, 2, 1, 128),
     DTYPES(1, 68, 2, 1, 192),  DTYPES(1, 67, 1, 1, 200),     DTYPES(1, 68, 2, 1, 256),      DTYPES(2, 37, 4, 1, 100),
     MIXED(1, 37, 2, 1, 32),    HUGE_SCORES(1, 70, 2, 1, 32), HUGE_SCORES(1, 130, 1, 1, 64), LONG(1, 257, 2, 1, 128),
-    LONG(3, 300, 2, 2, 40),    LONG(1, 516, 2, 1, 64),       LONG(1, 384, 3, 3, 104),
+    LONG(3, 300, 2, 2, 40),    LONG(1, 516, 2, 1, 64),       LONG(1, 384, 3, 3, 104),       LONG(1, 516, 1, 1, 96),
+    LONG(1, 772, 1, 1, 32),
 };
 
 static float scale_of(const HsTrial *trial)
