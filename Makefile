@@ -257,7 +257,7 @@ test-schedules: $(BUILD)/trainer $(BUILD)/tests/ops/test_matmul_tiles ## kernels
 
 .PHONY: test-planted
 test-planted: $(BUILD)/trainer ## mistakes planted into the Hopper kernels, each of which the emulator has to find
-	@BUILD=$(BUILD) CC="$(CC)" CXX="$(CXX)" CXXFLAGS="$(CXXFLAGS)" LDFLAGS="$(LDFLAGS)" LDLIBS="$(LDLIBS)" OBJECTS="$(OBJECTS)" \
+	@BUILD=$(BUILD) CC="$(CC)" CFLAGS="$(CFLAGS)" CXX="$(CXX)" CXXFLAGS="$(CXXFLAGS)" LDFLAGS="$(LDFLAGS)" LDLIBS="$(LDLIBS)" OBJECTS="$(OBJECTS)" \
 	    tests/planted.sh
 
 .PHONY: help clean

@@ -5,30 +5,42 @@
 # this asks whether the real ones are covered.  About ten minutes: `make test-planted`, which passes the tools.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
-build=${BUILD:?} failures=0
+build=${BUILD:?make test-planted} failures=0
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 # Orders of events: seed, schedule, copies, host threads.
 settings=('1 pct late 1' '2 random late 1' '3 pct early 2' '4 random late 2' '5 pct late 2' '6 random late 1')
 
-# link PROGRAM MAIN: with $work/planted.o in the place of the source's object.
+# Programs that find mistakes: the self-test of an operation, or of products by each of Hopper's tiles.
+# shellcheck disable=SC2086
+$CC $CFLAGS -c -o "$work/tiles.o" tests/ops/test_matmul_tiles.c || exit 2
+
+# link: $work/program, with $work/planted.o in the place of the source's object.
 link() {
     local object objects=()
+    # shellcheck disable=SC2153
     for object in $OBJECTS; do
         [ "$object" = "$source" ] || objects+=("$object")
     done
+    if [ "$op" = tiles ]; then
+        objects+=("$work/tiles.o" -lcriterion)
+        program=("$work/program" --filter 'matmul_tiles/hopper*')
+    else
+        objects+=("$build/obj/runtime/main.o")
+        program=("$work/program" selftest --device emu --no-speed --op "$op")
+    fi
     # shellcheck disable=SC2086
-    $CC $LDFLAGS -o "$1" "$2" "$work/planted.o" "${objects[@]}" $LDLIBS
+    $CC $LDFLAGS -o "$work/program" "$work/planted.o" "${objects[@]}" $LDLIBS
 }
 
 # plant NAME UNIT FILE OLD NEW: in FILE, OLD becomes NEW; UNIT is the source that is compiled with it.
 plant() {
-    local name=$1 unit=kernels/cuda/$2 file=kernels/cuda/$3 setting program
+    local name=$1 unit=kernels/cuda/$2 file=kernels/cuda/$3 setting program seed schedule copies threads
     source=$build/obj/${unit%.cu}.emu.o
     rm -rf "${work:?}/kernels"
     mkdir -p "$work/kernels/cuda"
-    # A unit beside the changed file is a copy, too: quotes look beside the including file first.
+    # Found before the tree's own.
     cp "$unit" "$work/kernels/cuda/"
     if ! OLD=$4 NEW=$5 perl -0pe 's/\Q$ENV{OLD}\E/$ENV{NEW}/ and $n++; END { exit !$n }' "$file" >"$work/changed"; then
         echo "FAIL  $name: $file does not hold what is to be changed"
@@ -38,12 +50,11 @@ plant() {
     mv "$work/changed" "$work/$file"
     # shellcheck disable=SC2086
     if ! $CXX -I"$work" $CXXFLAGS -x c++ -c -o "$work/planted.o" "$work/$unit" 2>"$work/errors" ||
-        ! link "$work/trainer" "$build/obj/runtime/main.o" 2>"$work/errors"; then
+        ! link 2>"$work/errors"; then
         echo "FAIL  $name: does not compile: $(grep -m 1 error "$work/errors")"
         failures=$((failures + 1))
         return
     fi
-    program=("$work/trainer" selftest --device emu --no-speed --op "$op")
     for setting in "${settings[@]}"; do
         read -r seed schedule copies threads <<<"$setting"
         # In braces: what the shell says of a program that aborts goes nowhere.
@@ -88,7 +99,7 @@ plant 'forward: results are written over others on their way' $unit $unit \
 plant 'forward: another swizzle of results' $unit attention_hopper_softmax.cuh '(n % 8 ^ row % 8)' '(n % 8)'
 plant 'forward: no fence before results are stored' $unit $unit 'ptx::fence_shared_to_async();' ''
 
-op=matmul unit=matmul_hopper.cu header=matmul_hopper.cuh
+op=tiles unit=matmul_hopper.cu header=matmul_hopper.cuh
 plant 'product: a stage is read before it is full' $unit $header \
     'ptx::mbarrier_wait(ring.full(place.stage), place.parity);' ''
 plant 'product: a stage is filled before it is empty' $unit $header \
