@@ -93,6 +93,7 @@ static const HsCase matmul_cases[] = {
     /* Rows of whole 16 bytes, at the edges of tiles of 64, 128 and 256 and of steps of 16 and 32. */
     DTYPES(136, 264, 40),
     DTYPES(72, 136, 200),
+    DTYPES(136, 72, 648), /* more steps of 64 than a ring has stages */
     EPILOGUE_DTYPES(136, 72, 48, 0),
     EPILOGUE_DTYPES(70, 131, 72, HS_CASE_TRANSPOSE_B), /* columns of c that can't be moved in fours */
     /* Halves of part of a panel, of whole panels, of many; more rows and a longer sum than a block. */
