@@ -73,17 +73,17 @@ plant 'backward: a turn is given before the part is in memory' $unit $unit 'ptx:
 plant 'backward: parts are written over others on their way' $unit $unit \
     'ptx::mbarrier_wait(base + Shape::parts_empty, parts_parity);' ''
 plant 'backward: a stage is read before it is full' $unit $unit \
-    'ptx::mbarrier_wait(base + Shape::full + 8 * place.index, place.parity);' ''
-plant 'backward: the wrong parity' $unit $unit 'Shape::empty + 8 * place.index, place.parity ^ 1)' \
-    'Shape::empty + 8 * place.index, place.parity)'
+    'ptx::mbarrier_wait(base + Shape::full + 8 * place.stage, place.parity);' ''
+plant 'backward: the wrong parity' $unit $unit 'Shape::empty + 8 * place.stage, place.parity ^ 1)' \
+    'Shape::empty + 8 * place.stage, place.parity)'
 plant 'backward: dS is read before all have written it' $unit $unit \
     'ptx::barrier_sync(CONSUMERS_BARRIER, 128 * GRADIENT_CONSUMERS); /* all of dS' '/* all of dS'
 plant 'backward: one buffer of dS' $unit $unit 'buffer ^= 1;' ''
 plant 'backward: another swizzle of dS' $unit $unit '(2 * k + i / 2) % 8 ^ g' '(2 * k + i / 2) % 8 ^ g / 2'
 plant 'backward: the wrong transpose bit' $unit $unit 'ptx::wgmma<T, true, true>(part' 'ptx::wgmma<T, false, true>(part'
 plant 'backward: a stage is released before its products are done' $unit $unit \
-    $'ptx::wgmma_wait<0>();\n            ptx::wgmma_settle(dkey);\n            ptx::wgmma_settle(dvalue);\n            arrive(base + Shape::empty + 8 * place.index);' \
-    'arrive(base + Shape::empty + 8 * place.index); ptx::wgmma_wait<0>(); ptx::wgmma_settle(dkey); ptx::wgmma_settle(dvalue);'
+    $'ptx::wgmma_wait<0>();\n            ptx::wgmma_settle(dkey);\n            ptx::wgmma_settle(dvalue);\n            arrive(base + Shape::empty + 8 * place.stage);' \
+    'arrive(base + Shape::empty + 8 * place.stage); ptx::wgmma_wait<0>(); ptx::wgmma_settle(dkey); ptx::wgmma_settle(dvalue);'
 plant 'backward: no wait for dP' $unit $unit $'ptx::wgmma_wait<0>();\n            ptx::wgmma_settle(gradient);' ''
 plant 'backward: keys are never released' $unit $unit $'\n        arrive(base + Shape::keys_empty);' ''
 

@@ -40,9 +40,9 @@ HsStatus describe_attention(const char *op, const HsHeads &heads, float scale, f
     return HS_OK;
 }
 
-bool fits_hopper(const HsContext *context, const Attention &attention)
+bool fits_hopper(const HsContext *context, int64_t head_dim)
 {
-    return limits_of(context).compute_capability == 90 && attention.head_dim <= HOPPER_HEAD_DIM;
+    return limits_of(context).compute_capability == 90 && head_dim <= HOPPER_HEAD_DIM;
 }
 
 /* Lanes that share a query head; a block has 256 threads. */
@@ -122,7 +122,7 @@ HsStatus attention_forward(HsContext *context, const HsAttentionArgs *args)
     HS_TRY(describe_attention("attention_forward", args->heads, args->scale, args->dropout, args->rng, &attention));
     const HsTensor *const tensors[] = { &args->qkv, &args->out };
     HS_TRY(refuse_f64("attention_forward", tensors, 2));
-    if (fits_mma(attention, tensors, 2) && fits_hopper(context, attention))
+    if (fits_mma(attention, tensors, 2) && fits_hopper(context, attention.head_dim))
         return attention_forward_hopper(context, attention, args);
     if (fits_mma(attention, tensors, 2))
         return attention_forward_mma(context, attention, args);
@@ -135,7 +135,7 @@ HsStatus attention_backward(HsContext *context, const HsAttentionBackwardArgs *a
     HS_TRY(describe_attention("attention_backward", args->heads, args->scale, args->dropout, args->rng, &attention));
     const HsTensor *const tensors[] = { &args->qkv, &args->dout, &args->dqkv, &args->out };
     HS_TRY(refuse_f64("attention_backward", tensors, 4));
-    const bool mma = fits_mma(attention, tensors, 3), hopper = mma && fits_hopper(context, attention);
+    const bool mma = fits_mma(attention, tensors, 3), hopper = mma && fits_hopper(context, attention.head_dim);
     QueryStatistics *const statistics = static_cast<QueryStatistics *>(context->workspace);
     Counters counters = { NULL, 0 };
     if (hopper) {
@@ -165,7 +165,7 @@ namespace workspace
 size_t attention_backward(const HsContext *context, const HsAttentionBackwardArgs *args)
 {
     const HsHeads &heads = args->heads;
-    if (limits_of(context).compute_capability == 90 && heads.head_dim <= HOPPER_HEAD_DIM)
+    if (fits_hopper(context, heads.head_dim))
         return gradient_workspace(heads.batch, heads.heads, heads.sequence_length, (int)heads.head_dim).bytes;
     return (size_t)(heads.batch * heads.heads * statistics_length((int)heads.sequence_length)) *
            sizeof(QueryStatistics);

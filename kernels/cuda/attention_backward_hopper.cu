@@ -49,20 +49,6 @@ struct GradientWork {
     }
 };
 
-/* A place in a ring of buffers. */
-template <int count> struct GradientPlace {
-    int index = 0;
-    unsigned parity = 0;
-
-    __device__ __forceinline__ void next()
-    {
-        if (++index == count) {
-            index = 0;
-            parity ^= 1;
-        }
-    }
-};
-
 /* Body(head, query tile) for all of a block's steps. */
 template <typename Body>
 HS_DEVICE void for_each_step(const GradientParameters &parameters, const GradientWork &work, Body &&body)
@@ -84,7 +70,7 @@ HS_DEVICE void load_gradient_tiles(const GradientParameters &parameters, unsigne
     const Attention &attention = parameters.attention;
     const uint32_t base = ptx::shared_address(shared);
     const int tickets = attention.batch * attention.kv_heads * parameters.key_blocks;
-    GradientPlace<GRADIENT_STAGES> place;
+    RingPlace<GRADIENT_STAGES> place;
     for (unsigned round = 0;; round ^= 1) {
         const int ticket = (int)atomicAdd(parameters.ticket, 1u);
         ptx::mbarrier_wait(base + Shape::keys_empty, round ^ 1);
@@ -101,14 +87,14 @@ HS_DEVICE void load_gradient_tiles(const GradientParameters &parameters, unsigne
         load_head<KeyTile>(base + Shape::values, &parameters.keys, base + Shape::keys_full,
                            attention.heads + attention.kv_heads + work.kv_head, first_key, work.sequence);
         for_each_step(parameters, work, [&](int head, int tile) {
-            const uint32_t full = base + Shape::full + 8 * place.index;
-            const uint32_t queries = base + Shape::stages + place.index * Shape::stage_bytes;
-            ptx::mbarrier_wait(base + Shape::empty + 8 * place.index, place.parity ^ 1);
+            const uint32_t full = base + Shape::full + 8 * place.stage;
+            const uint32_t queries = base + Shape::stages + place.stage * Shape::stage_bytes;
+            ptx::mbarrier_wait(base + Shape::empty + 8 * place.stage, place.parity ^ 1);
             ptx::mbarrier_arrive_expect(full, Shape::stage_bytes + Shape::statistics_bytes);
             load_head<QueryTile>(queries, &parameters.queries, full, head, tile * Shape::step, work.sequence);
             load_head<QueryTile>(queries + QueryTile::bytes, &parameters.douts, full, head, tile * Shape::step,
                                  work.sequence);
-            ptx::load_tile(base + Shape::statistics + place.index * Shape::statistics_bytes, &parameters.statistics,
+            ptx::load_tile(base + Shape::statistics + place.stage * Shape::statistics_bytes, &parameters.statistics,
                            full, 2 * tile * Shape::step, work.sequence * attention.heads + head);
             place.next();
         });
@@ -288,7 +274,7 @@ HS_DEVICE void consume_gradient_tiles(const GradientParameters &parameters, unsi
     Dropout dropout = attention.dropout;
     fix_step(dropout);
     const uint32_t base = ptx::shared_address(shared);
-    GradientPlace<GRADIENT_STAGES> place;
+    RingPlace<GRADIENT_STAGES> place;
     unsigned parts_parity = 1, buffer = 0;
     const auto arrive = [&](uint32_t mbarrier) {
         __syncwarp();
@@ -307,14 +293,14 @@ HS_DEVICE void consume_gradient_tiles(const GradientParameters &parameters, unsi
         for (int i = 0; i < width / 2; i++)
             dkey[i] = dvalue[i] = 0.0f;
         for_each_step(parameters, work, [&](int head, int tile) {
-            const uint32_t queries = base + Shape::stages + place.index * Shape::stage_bytes;
+            const uint32_t queries = base + Shape::stages + place.stage * Shape::stage_bytes;
             const uint32_t douts = queries + QueryTile::bytes;
-            const unsigned char *const statistics = shared + Shape::statistics + place.index * Shape::statistics_bytes;
+            const unsigned char *const statistics = shared + Shape::statistics + place.stage * Shape::statistics_bytes;
             const int query = tile * step, thread = ptx::thread_anew();
             const int lane = thread % WARP_SIZE, warp = thread % 128 / WARP_SIZE, consumer = thread / 128 - 1;
             const int warp_line = consumer * 64 + warp * 16; /* of the block's keys */
 
-            ptx::mbarrier_wait(base + Shape::full + 8 * place.index, place.parity);
+            ptx::mbarrier_wait(base + Shape::full + 8 * place.stage, place.parity);
             float probability[step / 2], gradient[step / 2];
             ptx::wgmma_fence();
             begin_rows<T, KeyTile, QueryTile>(probability, base, consumer * 64, queries);
@@ -368,7 +354,7 @@ HS_DEVICE void consume_gradient_tiles(const GradientParameters &parameters, unsi
             ptx::wgmma_wait<0>();
             ptx::wgmma_settle(dkey);
             ptx::wgmma_settle(dvalue);
-            arrive(base + Shape::empty + 8 * place.index);
+            arrive(base + Shape::empty + 8 * place.stage);
             place.next();
             buffer ^= 1;
         });

@@ -83,11 +83,6 @@ HS_DEVICE void begin_weights(float (&sum)[BTile::width / 2], const uint32_t (&we
                             add || k > 0);
 }
 
-template <typename T> HS_DEVICE uint32_t pack_pair(float low, float high)
-{
-    return ptx::is_f16<T> ? ptx::pack_f16(low, high) : ptx::pack_bf16(low, high);
-}
-
 /* Sums of a 64 x columns product, rounded to T, as W. */
 template <typename T, int count> HS_DEVICE void round_sums(uint32_t (&weights)[count / 8][4], const float (&sum)[count])
 {
@@ -99,7 +94,7 @@ template <typename T, int count> HS_DEVICE void round_sums(uint32_t (&weights)[c
 }
 
 /* What the kernels here serve, beside fits_mma: heads of up to 128 columns on a GPU of compute capability 9.0. */
-bool fits_hopper(const HsContext *context, const Attention &attention);
+bool fits_hopper(const HsContext *context, int64_t head_dim);
 
 HsStatus attention_forward_hopper(HsContext *context, const Attention &attention, const HsAttentionArgs *args);
 

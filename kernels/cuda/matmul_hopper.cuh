@@ -26,8 +26,6 @@
 #define HS_KERNELS_CUDA_MATMUL_HOPPER_CUH
 
 #include "kernels/cuda/matmul_hopper_epilogue.cuh"
-#include "kernels/cuda/ptx_tensor_copy.cuh"
-#include "kernels/cuda/ptx_wgmma.cuh"
 
 namespace HS_CUDA_NAMESPACE
 {
@@ -96,20 +94,6 @@ HS_DEVICE HopperWork hopper_work(const HopperParameters &parameters, int index)
     work.steps = (k_end - work.k_begin + HOPPER_STEP - 1) / HOPPER_STEP;
     return work;
 }
-
-/* A stage and the round of the ring that it is in. */
-template <int stages> struct RingPlace {
-    int stage = 0;
-    unsigned parity = 0;
-
-    __device__ __forceinline__ void next()
-    {
-        if (++stage == stages) {
-            stage = 0;
-            parity ^= 1;
-        }
-    }
-};
 
 template <typename Tile> struct HopperRing {
     uint32_t base; /* shared address of the first stage */

@@ -37,6 +37,7 @@
 
 #include "kernels/cuda/matmul_epilogue.cuh"
 #include "kernels/cuda/ptx_tensor_copy.cuh"
+#include "kernels/cuda/ptx_wgmma.cuh"
 
 namespace HS_CUDA_NAMESPACE
 {
@@ -87,24 +88,15 @@ HS_DEVICE void stage_blocks(float, unsigned char *buffer, const float *blocks)
     }
 }
 
-HS_DEVICE uint32_t packed_pair(Bf16, float low, float high)
-{
-    return ptx::pack_bf16(low, high);
-}
-HS_DEVICE uint32_t packed_pair(F16, float low, float high)
-{
-    return ptx::pack_f16(low, high);
-}
-
-template <typename T> HS_DEVICE void stage_blocks(T format, unsigned char *buffer, const float *blocks)
+template <typename T> HS_DEVICE void stage_blocks(T, unsigned char *buffer, const float *blocks)
 {
     const int lane = ptx::thread_anew() % WARP_SIZE, g = lane / 4, p = lane % 4;
     const int offset = g * HopperStaging::line + g * 16 + p * 4;
 #pragma unroll
     for (int j = 0; j < 8; j++) {
         uint32_t *const target = reinterpret_cast<uint32_t *>(buffer + (offset ^ (j * 16)));
-        target[0] = packed_pair(format, blocks[j * 4], blocks[j * 4 + 1]);
-        target[8 * HopperStaging::line / 4] = packed_pair(format, blocks[j * 4 + 2], blocks[j * 4 + 3]);
+        target[0] = pack_pair<T>(blocks[j * 4], blocks[j * 4 + 1]);
+        target[8 * HopperStaging::line / 4] = pack_pair<T>(blocks[j * 4 + 2], blocks[j * 4 + 3]);
     }
 }
 

@@ -214,6 +214,21 @@ template <int count> HS_DEVICE void more_registers()
 }
 
 } // namespace ptx
+
+/* A stage and the round of the ring that it is in. */
+template <int stages> struct RingPlace {
+    int stage = 0;
+    unsigned parity = 0;
+
+    __device__ __forceinline__ void next()
+    {
+        if (++stage == stages) {
+            stage = 0;
+            parity ^= 1;
+        }
+    }
+};
+
 } // namespace HS_CUDA_NAMESPACE
 
 #endif

@@ -190,6 +190,13 @@ HS_DEVICE void wgmma(float (&d)[count], const uint32_t (&a)[4], uint64_t b, bool
 }
 
 } // namespace ptx
+
+/* Two sums, rounded: as a register of A, and as elements of a line. */
+template <typename T> HS_DEVICE uint32_t pack_pair(float low, float high)
+{
+    return ptx::is_f16<T> ? ptx::pack_f16(low, high) : ptx::pack_bf16(low, high);
+}
+
 } // namespace HS_CUDA_NAMESPACE
 
 #endif
