@@ -19,6 +19,7 @@
 #include <time.h>
 
 #include "kernels/backend.h"
+#include "kernels/tuning.h"
 
 typedef struct Bench {
     const char *program, *device_name;
@@ -45,10 +46,9 @@ static inline int bench_fail(const Bench *bench)
     return 1;
 }
 
-/* Opens a device with a stream; products by cuBLASLt if asked for. */
-static inline HsStatus bench_device(HsDevice *device, HsContext *context, const char *name, bool cublaslt)
+/* Opens a device with a stream. */
+static inline HsStatus bench_device(HsDevice *device, HsContext *context, const char *name, HsCudaOptions options)
 {
-    const HsCudaOptions options = { .cublaslt = cublaslt };
     *context = (HsContext){ .device = device, .threads = 1 };
     if (strcmp(name, "emu") == 0) {
         HS_TRY(hs_device_emu_init(device, &options));
@@ -62,6 +62,17 @@ static inline HsStatus bench_device(HsDevice *device, HsContext *context, const 
         return hs_fail(HS_EINVAL, "no device '%s' in this build: cuda (built with nvcc) or emu", name);
     }
     return device->stream_create(device, &context->stream);
+}
+
+/* What prescribes the kernels of products on the device that bench_open opened. */
+static inline const HsTuner *bench_tuner(const Bench *bench)
+{
+#ifdef HS_HAS_CUDA
+    if (strcmp(bench->device_name, "cuda") == 0)
+        return hs_tuner_cuda();
+#endif
+    (void)bench;
+    return hs_tuner_emu();
 }
 
 /* Gives back what bench_device took; safe after its failure. */
@@ -94,7 +105,7 @@ static inline HsStatus bench_open(Bench *bench, int argc, char **argv, const cha
         else
             return hs_fail(HS_EINVAL, "%s is not known; [--device NAME] [--seconds S] [--tiny] [--json FILE]", argv[i]);
     }
-    return bench_device(&bench->device, &bench->context, bench->device_name, false);
+    return bench_device(&bench->device, &bench->context, bench->device_name, (HsCudaOptions){ 0 });
 }
 
 static inline void bench_close(Bench *bench)

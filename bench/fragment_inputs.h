@@ -30,7 +30,8 @@ typedef enum Numbers {
     LOW_BITS,  /* tf32 operands with bits below its mantissa */
     FLOATS,    /* ties, limits, and any bits */
     EXPONENTS, /* in [-150, 150) */
-    POSITIVE
+    POSITIVE,
+    TINY /* f32 around the smallest normal number, zeros among them */
 } Numbers;
 
 typedef struct Experiment {
@@ -81,6 +82,7 @@ static const Experiment experiments[] = {
     { "tensor store, swizzle of 128", FRAGMENT_TMA_STORE_128, HS_F32, WORDS, EXACT },
     { "tensor store, 4 dimensions", FRAGMENT_TMA_STORE_4D, HS_F32, WORDS, EXACT },
     { "tensor addition", FRAGMENT_TMA_ADD_PLAIN, HS_F32, INTEGERS, EXACT },
+    { "tensor addition of subnormal numbers", FRAGMENT_TMA_ADD_PLAIN, HS_F32, TINY, EXACT },
     { "multicast to a cluster of two", FRAGMENT_TMA_MULTICAST, HS_F32, WORDS, EXACT },
     { "a ring of stages in a cluster", FRAGMENT_RING, HS_F32, WORDS, EXACT },
     { "phases of an mbarrier", FRAGMENT_MBARRIER_PARITY, HS_F32, WORDS, EXACT },
@@ -212,6 +214,13 @@ static uint32_t accumulator_word(const Experiment *experiment, int index)
     }
 }
 
+/* Exponents 0 (subnormal) to 2: sums become subnormal from both sides, and normal from subnormal ones. */
+static uint32_t tiny_word(int index)
+{
+    const uint32_t word = random_word(index);
+    return word % 7 == 0 ? word & 0x80000000u : (word & 0x807fffffu) | (word >> 23 & 0xffu) % 3 << 23;
+}
+
 static uint32_t input_word(const Experiment *experiment, int index)
 {
     enum { HARD = sizeof hard_floats / sizeof *hard_floats, LANE_WORDS = 10, ACCUMULATORS = 6 };
@@ -223,6 +232,8 @@ static uint32_t input_word(const Experiment *experiment, int index)
         return word;
     case FLOATS:
         return index < HARD ? hard_floats[index] : word;
+    case TINY:
+        return tiny_word(index);
     case EXPONENTS:
         return float_bits((hs_rng_uniform(word) * 2.0f - 1.0f) * 150.0f);
     case POSITIVE:
@@ -230,6 +241,12 @@ static uint32_t input_word(const Experiment *experiment, int index)
     default:
         return product_word(experiment, index);
     }
+}
+
+/* What the device's results stand in before. */
+static uint32_t initial_word(const Experiment *experiment, int index)
+{
+    return experiment->numbers == TINY ? tiny_word(100000 + index) : FRAGMENT_UNWRITTEN;
 }
 
 #endif

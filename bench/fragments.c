@@ -76,7 +76,7 @@ static HsStatus run_on(HsContext *context, const char *device_name, const Experi
         words[i] = input_word(experiment, i);
     HS_TRY_GOTO(status, copy_words(context, in, words, shape->inputs), done);
     for (int i = 0; i < shape->outputs; i++)
-        words[i] = FRAGMENT_UNWRITTEN;
+        words[i] = initial_word(experiment, i);
     HS_TRY_GOTO(status, copy_words(context, out, words, shape->outputs), done);
     HS_TRY_GOTO(status, run(context, experiment->kernel, in, out), done);
     HS_TRY_GOTO(status, copy_words(context, words, out, shape->outputs), done);
@@ -183,7 +183,7 @@ int main(int argc, char **argv)
     bool lost = false;
     HsStatus status = bench_open(&bench, argc, argv, &path);
     if (status == HS_OK)
-        status = bench_device(&device, &emulator, "emu", false);
+        status = bench_device(&device, &emulator, "emu", (HsCudaOptions){ 0 });
     if (status != HS_OK)
         return bench_fail(&bench);
     FILE *file = path ? fopen(path, from > 0 ? "a" : "w") : NULL;

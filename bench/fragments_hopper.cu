@@ -95,6 +95,8 @@ template <bool add> __global__ void store_fragment_kernel(const __grid_constant_
                 ptx::store_tile(tile, &parameters.map, at[0], at[1], at[2], at[3]);
             ptx::store_tile_commit();
             ptx::store_tile_wait<0>();
+            if (add)
+                ptx::store_tile_wait_written<0>(); /* tiles overlap: an order for what rounds or becomes zero */
         }
         __syncthreads();
     }

@@ -9,10 +9,9 @@
 #include <math.h>
 
 #include "bench/bench.h"
-#include "kernels/cuda/matmul_choice.h"
 #include "kernels/cuda/matmul_tiles.cuh"
 
-/* A row of the tables of tiles; its number is what hs_cuda_matmul_force takes. */
+/* A row of the tables of tiles, by its name in HsTuner.force. */
 typedef struct ProductKernel {
     const char *name;
     int columns;
@@ -20,9 +19,8 @@ typedef struct ProductKernel {
     bool hopper;
 } ProductKernel;
 
-#define MMA_KERNEL(rows, columns, ...) \
-    { "mma.sync " #rows " x " #columns, columns, (rows) * (columns) >= 128 * 128, false },
-#define HOPPER_KERNEL(columns, ...) { "wgmma " #columns " columns", columns, true, true },
+#define MMA_KERNEL(rows, columns, ...) { "mma-" #rows "x" #columns, columns, (rows) * (columns) >= 128 * 128, false },
+#define HOPPER_KERNEL(columns, ...)    { "wgmma-256x" #columns, columns, true, true },
 static const ProductKernel product_kernels[] = { HS_MATMUL_TILES_16BIT(MMA_KERNEL)
                                                      HS_MATMUL_TILES_HOPPER(HOPPER_KERNEL) };
 #undef MMA_KERNEL
@@ -51,22 +49,21 @@ typedef struct Ladder {
     int choices;
 } Ladder;
 
-/* How many of product_kernels the device has: those of wgmma, the last, only on Hopper. */
-static inline int ladder_kernels(const HsDevice *device)
+/* Whether the device has one of product_kernels: those of wgmma are Hopper's. */
+static inline bool has_kernel(Bench *bench, const ProductKernel *kernel)
 {
-    int count = 0;
-    while (count < PRODUCT_KERNELS && !product_kernels[count].hopper)
-        count++;
-    return strstr(device->description, "compute capability 9.0") ? PRODUCT_KERNELS : count;
+    const HsTuner *tuner = bench_tuner(bench);
+    const bool has = tuner->force(&bench->device, kernel->name, 0) == HS_OK;
+    (void)tuner->force(&bench->device, NULL, 0);
+    return has;
 }
 
-static inline void ladder_init(Ladder *ladder, const HsDevice *device)
+static inline void ladder_init(Ladder *ladder, Bench *bench)
 {
-    const int kernels = ladder_kernels(device);
     *ladder = (Ladder){ .step_count = 0 };
-    for (int kernel = 0; kernel < kernels; kernel++) {
+    for (int kernel = 0; kernel < PRODUCT_KERNELS; kernel++) {
         const ProductKernel *row = &product_kernels[kernel];
-        if (!row->large)
+        if (!row->large || !has_kernel(bench, row))
             continue;
         int at = ladder->step_count++;
         for (; at > 0; at--) {
@@ -81,30 +78,18 @@ static inline void ladder_init(Ladder *ladder, const HsDevice *device)
 
 typedef struct ForcedProduct {
     const HsMatmulArgs *args;
-    int kernel, slices; /* 0: as many as the model finds best */
-    void (*force)(int tile, int slices);
+    const char *kernel;
+    int slices; /* 0: as many as the model finds best */
+    const HsTuner *tuner;
 } ForcedProduct;
-
-/* Of the device's backend. */
-static inline ForcedProduct forced_product(const Bench *bench, const HsMatmulArgs *args, int kernel, int slices)
-{
-    ForcedProduct product = { args, kernel, slices, hs_emu_matmul_force };
-#ifdef HS_HAS_CUDA
-    if (strcmp(bench->device_name, "cuda") == 0)
-        product.force = hs_cuda_matmul_force;
-#else
-    (void)bench;
-#endif
-    return product;
-}
 
 /* The choice is made on the host while the call lasts. */
 static inline HsStatus call_forced(HsContext *context, const void *arguments)
 {
     const ForcedProduct *product = arguments;
-    product->force(product->kernel, product->slices);
+    HS_TRY(product->tuner->force(context->device, product->kernel, product->slices));
     const HsStatus status = hs_op_matmul(context, product->args);
-    product->force(-1, 0);
+    HS_TRY(product->tuner->force(context->device, NULL, 0));
     return status;
 }
 

@@ -105,13 +105,22 @@ bool hs_backend_cpu_has_bf16(void);   /* bf16 products in hardware */
 
 /* kernels/cuda is compiled twice: by nvcc for GPUs (`cuda`, where there is an nvcc), and by the host compiler against
  * an emulation of CUDA (`emu`, always).  Each backend works on devices of its own kind. */
+
+/* Which operations the kernels for compute capability 9.0 (wgmma, tensor copies) serve where the GPU has it; the
+ * kernels for all GPUs serve the others. */
+typedef enum HsHopperUse { HS_HOPPER_ALL, HS_HOPPER_PRODUCTS, HS_HOPPER_ATTENTION, HS_HOPPER_NONE } HsHopperUse;
+
 typedef struct HsCudaOptions {
     int index;        /* which GPU */
     bool sync_launch; /* wait after every launch, and name the kernel that failed */
     bool cublaslt;    /* products by cuBLASLt, the rival, opened at run time */
+    HsHopperUse hopper;
 } HsCudaOptions;
 
-/* errors: HS_EUNSUPPORTED with the reason (no driver, no GPU, too old a GPU or driver, no cuBLASLt library). */
+/* HALFSTEP_MULTIPROCESSORS=N: work is laid out as for a GPU of N multiprocessors, so that kernels which go on from tile
+ * to tile do so on small problems (N small), or as they will on a large GPU (N large); N is part of the description.
+ * errors: HS_EUNSUPPORTED with the reason (no driver, no GPU, too old a GPU or driver, no cuBLASLt library), HS_ECONFIG
+ * for what this GPU has no use for (options->hopper on another than compute capability 9.0) or a wrong N. */
 HsStatus hs_device_cuda_init(HsDevice *device, const HsCudaOptions *options);
 const HsBackend *hs_backend_cuda(void);
 HsStatus hs_device_emu_init(HsDevice *device, const HsCudaOptions *options);

@@ -31,8 +31,9 @@ enum {
     HS_TUNING_MOST_ROWS = 4096,
     HS_TUNING_MOST_BYTES = 1 << 20,
     HS_TUNING_MOST_SLICES = 32,
-    HS_TUNING_NAME = 64,  /* room for a device's name */
-    HS_TUNING_KERNEL = 24 /* and a kernel's: "wgmma-256x256" */
+    HS_TUNING_NAME = 64,   /* room for a device's name */
+    HS_TUNING_KERNEL = 24, /* and a kernel's: "wgmma-256x256" */
+    HS_TUNING_FORCED = 128 /* and for a list of them */
 };
 
 /* What the kernels of products differ by; bf16 and f16 take the same time. */
@@ -130,6 +131,11 @@ typedef struct HsTuner {
      * under way or planned.  errors: HS_ECONFIG for a table of another GPU or with kernels that there are not, naming
      * file (`name`), line and mend; the table before stays. */
     HsStatus (*use)(HsDevice *device, const HsTuningTable *table, const char *name);
+    /* For tests and measurements: from now on a product takes the first kernel of a list ("wgmma-256x256,mma-128x128")
+     * that can serve it, and `slices` slices of k, as many of them as k allows; NULL or "", and 0: chosen as above. Not
+     * while products are under way or planned.  errors: HS_ECONFIG, listing this GPU's kernels; then nothing is forced.
+     */
+    HsStatus (*force)(HsDevice *device, const char *kernels, int slices);
 } HsTuner;
 
 const HsTuner *hs_tuner_cuda(void);

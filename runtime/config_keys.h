@@ -152,6 +152,9 @@
     X(S, STRING, tuning, "", 0, 0, NULL, "path",                                                                   \
       "the table that chooses the products' kernels, as trainer selftest --tune measured them on this GPU (cuda, " \
       "emu); empty: a model of the GPU chooses. Another table rounds differently")                                 \
+    X(S, STRING, hopper, "all", 0, 0, "all|products|attention|none", "",                                           \
+      "what the kernels for compute capability 9.0 (wgmma, tensor copies) serve on such a GPU; the kernels for "   \
+      "all GPUs serve the rest (cuda, emu). They round differently")                                               \
     X(S, BOOL, sync_launch, false, 0, 1, NULL, "", "wait after every kernel, so that an error names the kernel")   \
     X(S, BOOL, cuda_graph, false, 0, 1, NULL, "", "record an optimizer step once and replay it (cuda, emu); same bits")
 

@@ -3,6 +3,7 @@
  * The key table for people: configs/REFERENCE.md (Markdown) and the key part of --help.
  */
 #include "runtime/config_table.h"
+#include "runtime/environment.h"
 
 #include <string.h>
 
@@ -77,6 +78,14 @@ HsStatus hs_config_write_reference(FILE *stream)
             fputs(" |\n", stream);
         }
     }
+    fputs("\n## Environment\n\n"
+          "Variables for tests and measurements; a run needs none of them.\n\n"
+          "| variable | values | default | meaning |\n|---|---|---|---|\n",
+          stream);
+#define ENVIRONMENT_ROW(name, values, fallback, doc) \
+    fputs("| `" #name "` | " values " | " fallback " | " doc " |\n", stream);
+    HS_ENVIRONMENT(ENVIRONMENT_ROW)
+#undef ENVIRONMENT_ROW
     return ferror(stream) ? hs_fail(HS_EIO, "cannot write the reference") : HS_OK;
 }
 

@@ -18,8 +18,22 @@ typedef struct DeviceRow {
     HsStatus (*open)(HsEngine *engine, const HsEngineOptions *options, int index);
     bool numbered; /* takes an index */
     bool cublaslt; /* can multiply by it */
-    bool tuned;    /* chooses kernels of products by a table */
+    bool tuned;    /* chooses among a GPU's kernels */
 } DeviceRow;
+
+/* As kernels.hopper has them. */
+static const char *const hopper_uses[] = { [HS_HOPPER_ALL] = "all",
+                                           [HS_HOPPER_PRODUCTS] = "products",
+                                           [HS_HOPPER_ATTENTION] = "attention",
+                                           [HS_HOPPER_NONE] = "none" };
+
+static HsHopperUse hopper_use(const char *name)
+{
+    int use = HS_HOPPER_NONE;
+    while (use > HS_HOPPER_ALL && strcmp(name, hopper_uses[use]) != 0)
+        use--;
+    return (HsHopperUse)use;
+}
 
 /* Cores this process may run on: fewer than the machine's under taskset or in a container.  OpenMP knows them from the
  * start of the process; under OMP_PROC_BIND this thread's own mask is down to one of them by now. */
@@ -69,7 +83,9 @@ static HsStatus finish_cuda(HsEngine *engine, const HsBackend *backend)
 
 static HsCudaOptions cuda_options(const HsEngineOptions *options, int index)
 {
-    return (HsCudaOptions){ .index = index, .sync_launch = options->sync_launch, .cublaslt = options->cublaslt };
+    return (HsCudaOptions){
+        .index = index, .sync_launch = options->sync_launch, .cublaslt = options->cublaslt, .hopper = options->hopper
+    };
 }
 
 static HsStatus open_cuda(HsEngine *engine, const HsEngineOptions *options, int index)
@@ -146,6 +162,11 @@ static HsStatus check_products(const DeviceRow *row, const HsEngineOptions *opti
                        "kernels.tuning: %.200s chooses among a GPU's kernels, and this run is on %s: leave it out, or "
                        "device: cuda",
                        options->tuning, row->name);
+    if (options->hopper != HS_HOPPER_ALL && !row->tuned)
+        return hs_fail(HS_ECONFIG,
+                       "kernels.hopper: %s chooses among a GPU's kernels, and this run is on %s: leave it out, or "
+                       "device: cuda",
+                       hopper_uses[options->hopper], row->name);
     if (tuning && options->cublaslt)
         return hs_fail(HS_ECONFIG,
                        "kernels.tuning: %.200s chooses among this project's kernels: leave it out, or kernels.matmul: "
@@ -231,6 +252,7 @@ HsEngineOptions hs_engine_options(const HsConfig *config)
         .device = config->training.device,
         .threads = config->training.threads,
         .cublaslt = strcmp(config->kernels.matmul, "cublaslt") == 0,
+        .hopper = hopper_use(config->kernels.hopper),
         .sync_launch = config->kernels.sync_launch,
         .cuda_graph = config->kernels.cuda_graph,
         .tuning = config->kernels.tuning,

@@ -46,6 +46,10 @@ names_in() {
     named=$(grep -rlE "$1" kernels optim runtime bench --include='*.c' --include='*.h' --include='*.cu' --include='*.cuh' | sort | tr '\n' ' ')
     [ "$named" = "$2 " ] || complain "$3's functions are named in: $named; $2 alone may"
 }
+# Every environment variable that is read is in the reference's table.
+for variable in $(grep -rhoE '"HALFSTEP_[A-Z_]+"' kernels optim runtime --include='*.c' --include='*.cu' --include='*.cpp' | tr -d '"' | sort -u); do
+    grep -q "X($variable," runtime/environment.h || complain "$variable is read, and runtime/environment.h does not have it"
+done
 names_in '\bnvml[A-Z]' runtime/nvml.c NVML
 names_in '\bdnnl_' bench/onednn.h oneDNN
 names_in '\b(cblas|openblas_set)_' bench/openblas.h OpenBLAS

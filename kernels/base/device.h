@@ -20,7 +20,7 @@ typedef struct HsDevice HsDevice;
 
 struct HsDevice {
     const char *name;      /* "host", "cuda:0" */
-    char description[128]; /* for people: processor name, vector extensions, cores */
+    char description[192]; /* for people: processor name, vector extensions, cores */
     char bus_id[32];       /* PCI address "domain:bus:device.function", by which other libraries know it; "": none */
     size_t memory_bytes;   /* total memory of the device */
     int host_accessible;   /* 1 when the CPU may dereference device pointers */

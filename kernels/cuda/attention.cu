@@ -42,7 +42,7 @@ HsStatus describe_attention(const char *op, const HsHeads &heads, float scale, f
 
 bool fits_hopper(const HsContext *context, int64_t head_dim)
 {
-    return limits_of(context).compute_capability == 90 && head_dim <= HOPPER_HEAD_DIM;
+    return limits_of(context).hopper_attention && head_dim <= HOPPER_HEAD_DIM;
 }
 
 /* Lanes that share a query head; a block has 256 threads. */

@@ -93,7 +93,8 @@ template <typename T, int count> HS_DEVICE void round_sums(uint32_t (&weights)[c
             weights[k][i] = pack_pair<T>(sum[8 * k + 2 * i], sum[8 * k + 2 * i + 1]);
 }
 
-/* What the kernels here serve, beside fits_mma: heads of up to 128 columns on a GPU of compute capability 9.0. */
+/* What the kernels here serve, beside fits_mma: heads of up to 128 columns on a GPU of compute capability 9.0,
+ * unless kernels.hopper keeps them away. */
 bool fits_hopper(const HsContext *context, int64_t head_dim);
 
 HsStatus attention_forward_hopper(HsContext *context, const Attention &attention, const HsAttentionArgs *args);

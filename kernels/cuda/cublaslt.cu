@@ -99,7 +99,7 @@ struct Key {
     int64_t m, n, k;
     int type, output_type, compute;
     int transposed_a, transposed_b, with_bias;
-    uint32_t alignment[3]; /* of the library's A, B and C */
+    uint32_t alignment[4]; /* of the library's A, B and C, and of the bias */
 };
 
 /* A described product with the library's choice: made on the first call of its kind, kept. */
@@ -132,6 +132,15 @@ uint32_t alignment_of(const void *pointer)
     while (!aligned_to(pointer, alignment))
         alignment /= 2;
     return alignment;
+}
+
+/* Of each call: a pointer is not part of the key. */
+HsStatus set_bias(const Plan &plan, const float *bias)
+{
+    if (bias == nullptr)
+        return HS_OK;
+    return check(library.cublasLtMatmulDescSetAttribute(plan.operation, LT_OPERATION_BIAS, &bias, sizeof bias),
+                 "adding a bias");
 }
 
 HsStatus describe(Plan &plan)
@@ -187,12 +196,13 @@ void forget(Plan &plan)
     plan = Plan{};
 }
 
-HsStatus find_plan(const Key &key, Plan **found)
+/* bias: of the call at hand, which the library sees before it chooses. */
+HsStatus find_plan(const Key &key, const float *bias, Plan **found)
 {
     for (int i = 0; i < plan_count; i++) {
         if (memcmp(&plans[i].key, &key, sizeof key) == 0) {
             *found = &plans[i];
-            return HS_OK;
+            return set_bias(plans[i], bias);
         }
     }
     Plan &plan = plans[next_plan];
@@ -202,6 +212,8 @@ HsStatus find_plan(const Key &key, Plan **found)
     HsStatus status = check(library.cublasLtMatmulPreferenceCreate(&preference), "stating preferences");
     if (status == HS_OK)
         status = describe(plan);
+    if (status == HS_OK)
+        status = set_bias(plan, bias);
     if (status == HS_OK)
         status = choose(plan, preference);
     if (preference)
@@ -235,11 +247,9 @@ HsStatus multiply(HsContext *context, const HsMatmulArgs *args, void *c, HsDtype
     key.alignment[1] = alignment_of(args->a.data);
     const uint32_t of_c = alignment_of(c), of_addend = alignment_of(addend ? addend : c);
     key.alignment[2] = of_c < of_addend ? of_c : of_addend;
+    key.alignment[3] = bias != nullptr ? alignment_of(bias) : 0;
     Plan *plan = nullptr;
-    HS_TRY(find_plan(key, &plan));
-    if (bias != nullptr)
-        HS_TRY(check(library.cublasLtMatmulDescSetAttribute(plan->operation, LT_OPERATION_BIAS, &bias, sizeof bias),
-                     "adding a bias"));
+    HS_TRY(find_plan(key, bias, &plan));
     const float alpha = 1.0f, beta = addend != nullptr ? 1.0f : 0.0f;
     return check(library.cublasLtMatmul(library.handle, plan->operation, &alpha, args->b.data, plan->a, args->a.data,
                                         plan->b, &beta, addend ? addend : c, plan->c, c, plan->c,

@@ -13,6 +13,7 @@
 
 #include "kernels/cuda/cublaslt.cuh"
 #include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/matmul_choice.cuh"
 #include "kernels/cuda/matmul_table.cuh"
 
 #ifndef HS_EMU
@@ -38,6 +39,7 @@ struct Implementation {
     HsCudaOptions options;
     DeviceLimits limits;
     MatmulTable *table;
+    MatmulForce force;
     char name[16];
     Allocation *allocations; /* cudaFree does not tell how much it gave back */
 };
@@ -296,6 +298,36 @@ HsStatus read_rates(int index, DeviceLimits *limits)
     return HS_OK;
 }
 
+/* multiprocessors: the GPU's own. */
+HsStatus lay_out(int multiprocessors, DeviceLimits *limits)
+{
+    const int most = 4096;
+    const char *const text = getenv("HALFSTEP_MULTIPROCESSORS");
+    limits->multiprocessors = multiprocessors;
+    if (text == nullptr)
+        return HS_OK;
+    char *end;
+    const long wanted = strtol(text, &end, 10);
+    if (end == text || *end != '\0' || wanted < 1 || wanted > most)
+        return hs_fail(HS_ECONFIG, "HALFSTEP_MULTIPROCESSORS=%.40s: give a number from 1 to %d", text, most);
+    limits->multiprocessors = (int)wanted;
+    return HS_OK;
+}
+
+HsStatus allow_hopper(HsHopperUse use, DeviceLimits *limits)
+{
+    const bool hopper = limits->compute_capability == 90;
+    if (!hopper && use != HS_HOPPER_ALL)
+        return hs_fail(
+            HS_ECONFIG,
+            "kernels.hopper chooses where the kernels for compute capability 9.0 are used, and %s has %d.%d: "
+            "leave it out",
+            limits->name, limits->compute_capability / 10, limits->compute_capability % 10);
+    limits->hopper_products = hopper && (use == HS_HOPPER_ALL || use == HS_HOPPER_PRODUCTS);
+    limits->hopper_attention = hopper && (use == HS_HOPPER_ALL || use == HS_HOPPER_ATTENTION);
+    return HS_OK;
+}
+
 HsStatus read_properties(HsDevice *device, Implementation *implementation)
 {
     cudaDeviceProp properties;
@@ -308,8 +340,9 @@ HsStatus read_properties(HsDevice *device, Implementation *implementation)
                        properties.name, properties.major, properties.minor);
     DeviceLimits &limits = implementation->limits;
     snprintf(limits.name, sizeof limits.name, "%.63s", properties.name);
-    limits.multiprocessors = properties.multiProcessorCount;
     limits.compute_capability = capability;
+    HS_TRY(lay_out(properties.multiProcessorCount, &limits));
+    HS_TRY(allow_hopper(implementation->options.hopper, &limits));
     limits.block_shared_bytes = properties.sharedMemPerBlockOptin;
     limits.multiprocessor_shared_bytes = properties.sharedMemPerMultiprocessor;
     HS_TRY(read_rates(index, &limits));
@@ -318,6 +351,12 @@ HsStatus read_properties(HsDevice *device, Implementation *implementation)
     device->memory_bytes = properties.totalGlobalMem;
     snprintf(device->description, sizeof device->description, "%.60s, compute capability %d.%d, %zu MiB",
              properties.name, properties.major, properties.minor, properties.totalGlobalMem >> 20);
+    if (limits.multiprocessors != properties.multiProcessorCount) {
+        const size_t used = strlen(device->description);
+        snprintf(device->description + used, sizeof device->description - used,
+                 ", laid out for %d multiprocessors instead of %d", limits.multiprocessors,
+                 properties.multiProcessorCount);
+    }
     return HS_OK;
 }
 
@@ -381,6 +420,11 @@ const DeviceLimits &device_limits(const HsDevice *device)
 MatmulTable *&device_table(const HsDevice *device)
 {
     return implementation_of(device).table;
+}
+
+MatmulForce &device_force(const HsDevice *device)
+{
+    return implementation_of(device).force;
 }
 
 const HsCudaOptions &options_of(const HsContext *context)

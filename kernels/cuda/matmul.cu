@@ -72,12 +72,12 @@ MatmulOperand operand_of(const HsTensor &tensor, bool k_contiguous)
 
 MatmulShape shape_of(const HsContext *context, const HsMatmulArgs *args)
 {
-    return matmul_shape(hs_product_key(args), limits_of(context).compute_capability);
+    return matmul_shape(hs_product_key(args), limits_of(context));
 }
 
 MatmulChoice choice_for(const HsContext *context, const MatmulShape &shape)
 {
-    return choose_matmul(shape, limits_of(context), device_table(context->device));
+    return choose_matmul(shape, context->device);
 }
 
 HsStatus check_size(const MatmulShape &shape)

@@ -85,10 +85,9 @@ struct MatmulChoice {
     int slices;  /* blocks that share one tile of c, each with its part of k; at least 1 */
 };
 
-MatmulShape matmul_shape(const HsProductKey &key, int compute_capability);
-/* The table's choice (NULL: no table), else the model's. */
-struct MatmulTable;
-MatmulChoice choose_matmul(const MatmulShape &shape, const DeviceLimits &limits, const MatmulTable *table);
+MatmulShape matmul_shape(const HsProductKey &key, const DeviceLimits &limits);
+/* What is prescribed, else the choice of the device's table, else the model's. */
+MatmulChoice choose_matmul(const MatmulShape &shape, const HsDevice *device);
 MatmulChoice choose_by_model(const MatmulShape &shape, const DeviceLimits &limits);
 
 /* Launch `choice.slices` x tiles blocks.  With more than one slice, parameters.output is the plain f32 sums' buffer

@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: MIT
  *
  * Which kernel, which tile, and in how many slices of k: as the device's table of measured choices says
- * (matmul_table.cuh), else the pair that the model of the GPU finds fastest (matmul_model.cuh).
+ * (matmul_table.cuh), else the pair that the model of the GPU finds fastest (matmul_model.cuh); unless one is
+ * prescribed (matmul_choice.cuh).
  *
  * A product whose tiles of c do not fill the multiprocessors (weight gradients: a small c, a long k) is cut along k:
  * each slice's sums go to the workspace, and a second kernel adds them in order.
  */
-#include "kernels/cuda/matmul_choice.h"
+#include "kernels/cuda/matmul_choice.cuh"
+
+#include <stdio.h>
+#include <string.h>
 
 #include "kernels/cuda/matmul_model.cuh"
 #include "kernels/cuda/matmul_table.cuh"
@@ -14,14 +18,7 @@
 namespace HS_CUDA_NAMESPACE
 {
 
-namespace
-{
-
-int forced_tile = -1, forced_slices = 0;
-
-} // namespace
-
-MatmulShape matmul_shape(const HsProductKey &key, int compute_capability)
+MatmulShape matmul_shape(const HsProductKey &key, const DeviceLimits &limits)
 {
     MatmulShape shape;
     shape.key = key;
@@ -35,52 +32,127 @@ MatmulShape matmul_shape(const HsProductKey &key, int compute_capability)
     const int64_t row_a = key.transpose_a ? key.m : key.k, row_b = key.transpose_b ? key.k : key.n;
     const bool aligned = row_a * element % 16 == 0 && row_b * element % 16 == 0;
     shape.any_layout = (key.transpose_a && key.transpose_b) || !aligned;
-    shape.hopper = shape.family == MATMUL_16BIT && aligned && compute_capability == 90;
+    shape.hopper = shape.family == MATMUL_16BIT && aligned && limits.hopper_products;
     return shape;
 }
 
-MatmulChoice choose_by_model(const MatmulShape &shape, const DeviceLimits &limits)
+namespace
 {
-    const int total = count_kernels(shape);
+
+const int ANY_KERNEL = -1;
+
+/* The fastest by the model.  kernel, slices: prescribed, unless ANY_KERNEL or 0. */
+MatmulChoice best_choice(const MatmulShape &shape, const DeviceLimits &limits, int kernel, int slices)
+{
+    const int first = kernel == ANY_KERNEL ? 0 : kernel, end = kernel == ANY_KERNEL ? count_kernels(shape) : kernel + 1;
     MatmulChoice best = { false, 0, 1 };
     double best_clocks = 0.0;
-    for (int kernel = 0; kernel < total; kernel++) {
-        if (forced_tile >= 0 && kernel != forced_tile % total)
-            continue;
+    for (int candidate = first; candidate < end; candidate++) {
         for (int wanted = 1; wanted <= MATMUL_MOST_SLICES; wanted++) {
-            const int slices = real_slices(shape.k, forced_slices > 0 ? forced_slices : wanted);
-            const double clocks = product_clocks(shape, limits, kernel, slices);
+            const int cut = real_slices(shape.k, slices > 0 ? slices : wanted);
+            const double clocks = product_clocks(shape, limits, candidate, cut);
             if (best_clocks == 0.0 || clocks < best_clocks) {
-                best = choice_of(shape, kernel, slices);
+                best = choice_of(shape, candidate, cut);
                 best_clocks = clocks;
             }
-            if (forced_slices > 0 || !worth_cutting(shape, limits, kernel, wanted))
+            if (slices > 0 || !worth_cutting(shape, limits, candidate, wanted))
                 break;
         }
     }
     return best;
 }
 
-MatmulChoice choose_matmul(const MatmulShape &shape, const DeviceLimits &limits, const MatmulTable *table)
+/* Of a list with commas, its first word. */
+size_t word_length(const char *list)
 {
-    if (table != nullptr && forced_tile < 0)
+    return strcspn(list, ",");
+}
+
+bool is_word(const char *list, const char *name)
+{
+    return strlen(name) == word_length(list) && strncmp(list, name, strlen(name)) == 0;
+}
+
+const char *next_word(const char *list)
+{
+    list += word_length(list);
+    return *list == ',' ? list + 1 : list;
+}
+
+/* The first of the list that can serve the product. */
+int forced_kernel(const MatmulShape &shape, const char *list)
+{
+    char name[HS_TUNING_KERNEL];
+    for (; *list != '\0'; list = next_word(list))
+        for (int kernel = 0; kernel < count_kernels(shape); kernel++) {
+            name_kernel(shape, kernel, name, sizeof name);
+            if (is_word(list, name))
+                return kernel;
+        }
+    return ANY_KERNEL;
+}
+
+/* Every kernel that this GPU has, by one product for each family and layout.  Returns whether `list` begins with one;
+ * names: all, for a message. */
+bool is_kernel(const char *list, const DeviceLimits &limits, char *names, size_t bytes)
+{
+    bool found = false;
+    names[0] = '\0';
+    for (int format = 0; format < HS_PRODUCT_FORMATS; format++)
+        for (int layout = 0; layout < 2; layout++) {
+            const bool transposed = layout == 1;
+            const HsProductKey key = { 64, 64, 64, transposed, transposed, (HsProductFormat)format };
+            const MatmulShape shape = matmul_shape(key, limits);
+            for (int kernel = 0; kernel < count_kernels(shape); kernel++) {
+                char name[HS_TUNING_KERNEL];
+                name_kernel(shape, kernel, name, sizeof name);
+                found = found || is_word(list, name);
+                const size_t used = strlen(names);
+                if (strstr(names, name) == nullptr)
+                    snprintf(names + used, bytes - used, "%s%s", used > 0 ? ", " : "", name);
+            }
+        }
+    return found;
+}
+
+} // namespace
+
+MatmulChoice choose_by_model(const MatmulShape &shape, const DeviceLimits &limits)
+{
+    return best_choice(shape, limits, ANY_KERNEL, 0);
+}
+
+MatmulChoice choose_matmul(const MatmulShape &shape, const HsDevice *device)
+{
+    const MatmulForce &force = device_force(device);
+    const MatmulTable *table = device_table(device);
+    const bool forced = force.kernels[0] != '\0' || force.slices > 0;
+    if (table != nullptr && !forced)
         if (const MatmulChoice *measured = find_choice(*table, shape.key))
             return *measured;
-    return choose_by_model(shape, limits);
+    return best_choice(shape, device_limits(device), forced_kernel(shape, force.kernels), force.slices);
+}
+
+HsStatus force_matmul(HsDevice *device, const char *kernels, int slices)
+{
+    char names[512];
+    MatmulForce &force = device_force(device);
+    force = MatmulForce{};
+    if (kernels == nullptr)
+        kernels = "";
+    if (strlen(kernels) >= sizeof force.kernels)
+        return hs_fail(HS_ECONFIG, "products: a list of kernels of at most %zu characters (got %zu)",
+                       sizeof force.kernels - 1, strlen(kernels));
+    for (const char *word = kernels; *word != '\0'; word = next_word(word))
+        if (!is_kernel(word, device_limits(device), names, sizeof names))
+            return hs_fail(HS_ECONFIG, "products: no kernel %.*s on this GPU: use some of %s", (int)word_length(word),
+                           word, names);
+    if (slices < 0 || slices > HS_TUNING_MOST_SLICES)
+        return hs_fail(HS_ECONFIG, "products: slices from 1 to %d, or 0 for as many as suit (got %d)",
+                       (int)HS_TUNING_MOST_SLICES, slices);
+    snprintf(force.kernels, sizeof force.kernels, "%s", kernels);
+    force.slices = slices;
+    return HS_OK;
 }
 
 } // namespace HS_CUDA_NAMESPACE
-
-#ifdef HS_EMU
-void hs_emu_matmul_force(int tile, int slices)
-{
-    hs_emu::forced_tile = tile;
-    hs_emu::forced_slices = slices;
-}
-#else
-void hs_cuda_matmul_force(int tile, int slices)
-{
-    hs_cuda::forced_tile = tile;
-    hs_cuda::forced_slices = slices;
-}
-#endif

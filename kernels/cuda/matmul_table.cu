@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "kernels/cuda/device.cuh"
+#include "kernels/cuda/matmul_choice.cuh"
 #include "kernels/cuda/matmul_model.cuh"
 
 namespace HS_CUDA_NAMESPACE
@@ -38,7 +39,7 @@ HsStatus check_device(const HsTuningDevice &made, const DeviceLimits &limits, co
 /* A row's kernel by its name, among those that can serve the product here. */
 HsStatus look_up(const HsTuningRow &row, const DeviceLimits &limits, const char *name, MatmulChoice *choice)
 {
-    const MatmulShape shape = matmul_shape(row.key, limits.compute_capability);
+    const MatmulShape shape = matmul_shape(row.key, limits);
     char known[256] = "", kernel[HS_TUNING_KERNEL];
     for (int i = 0; i < count_kernels(shape); i++) {
         name_kernel(shape, i, kernel, sizeof kernel);
@@ -159,9 +160,7 @@ void offer_kernel(Weighing *weighing, int kernel)
 int list_choices(const HsContext *context, const HsMatmulArgs *args, HsProductChoice *choices, int most)
 {
     const DeviceLimits &limits = limits_of(context);
-    Weighing weighing = {
-        matmul_shape(hs_product_key(args), limits.compute_capability), &limits, product_bytes(args), choices, 0, most
-    };
+    Weighing weighing = { matmul_shape(hs_product_key(args), limits), &limits, product_bytes(args), choices, 0, most };
     const MatmulChoice modelled = choose_by_model(weighing.shape, limits);
     choices[weighing.count++] = weigh(weighing, kernel_of(weighing.shape, modelled), modelled.slices);
     for (int kernel = 0; kernel < count_kernels(weighing.shape); kernel++)
@@ -186,7 +185,7 @@ void destroy_table(MatmulTable *table)
     free(table);
 }
 
-const HsTuner matmul_tuner = { describe, list_choices, use };
+const HsTuner matmul_tuner = { describe, list_choices, use, force_matmul };
 
 } // namespace HS_CUDA_NAMESPACE
 

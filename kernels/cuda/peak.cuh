@@ -13,6 +13,9 @@ namespace HS_CUDA_NAMESPACE
 /* Operations a second of products of `dtype` (tf32: of f32 operands rounded to it); 0: none, or it failed. */
 double peak_flops(const HsContext *context, HsDtype dtype, bool tf32);
 
+/* The same of 16-bit products by wgmma, on compute capability 9.0. */
+double peak_hopper_flops(const HsContext *context, HsDtype dtype);
+
 /* Bytes a second, read and written, of the device's own copy of what its caches cannot hold; 0: none, or it failed. */
 double peak_bytes(const HsContext *context);
 

@@ -50,6 +50,7 @@ DeviceLimits limits_from(const Gpu &gpu)
     limits.bytes_per_second = 1e12 * gpu.terabytes_per_second;
     limits.multiprocessors = gpu.multiprocessors;
     limits.compute_capability = gpu.compute_capability;
+    limits.hopper_products = limits.hopper_attention = gpu.compute_capability == 90;
     return limits;
 }
 
@@ -72,7 +73,7 @@ int best_slices(const MatmulShape &shape, const DeviceLimits &limits, int kernel
 void write_product(FILE *out, const HsTrainingLayer &layer, HsTrainingPass pass, const HsMatmulArgs &args,
                    const DeviceLimits &limits)
 {
-    const MatmulShape shape = matmul_shape(hs_product_key(&args), limits.compute_capability);
+    const MatmulShape shape = matmul_shape(hs_product_key(&args), limits);
     const MatmulChoice choice = choose_by_model(shape, limits);
     const int chosen = kernel_of(shape, choice);
     const double bytes = product_bytes(&args);
@@ -100,7 +101,7 @@ void write_products(FILE *out, const DeviceLimits &limits, const char *format, H
             continue;
         for (int pass = 0; pass < HS_TRAINING_PASSES; pass++) {
             const HsMatmulArgs args = hs_training_product(&layer, (HsTrainingPass)pass, dtype, tf32);
-            const MatmulShape shape = matmul_shape(hs_product_key(&args), limits.compute_capability);
+            const MatmulShape shape = matmul_shape(hs_product_key(&args), limits);
             if (i == 0 && pass == 0) {
                 char name[HS_TUNING_KERNEL];
                 fprintf(out, "\n### Products in %s\n\n| model | layer | pass | M x N x K |", format);

@@ -69,15 +69,16 @@ HS_DEVICE void mbarrier_arrive_expect(uint32_t address, int bytes)
 #endif
 }
 
-/* At an address of map_shared: perhaps another block's.  Relaxed: it says that this thread's products are done, whose
- * reads need no release; one at the cluster's scope is a fence of all of the GPU's memory, which would wait for
- * whatever this warp has stored last. */
+/* At an address of map_shared: perhaps another block's.  It says that this thread's products are done.  Without
+ * qualifiers, so that it releases (relaxed would order nothing before the copy that follows the arrival), at the
+ * block's scope: a release at the cluster's scope is a fence of all of the GPU's memory (MEMBAR in the machine code),
+ * which would wait for whatever this warp has stored last. */
 HS_DEVICE void mbarrier_arrive_cluster(uint32_t address)
 {
 #ifdef HS_EMU
     emulated_mbarrier_arrive_remote(address);
 #else
-    HS_SM90A(asm volatile("mbarrier.arrive.relaxed.cluster.shared::cluster.b64 _, [%0];" ::"r"(address) : "memory"));
+    HS_SM90A(asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(address) : "memory"));
 #endif
 }
 
@@ -157,9 +158,10 @@ HS_DEVICE void barrier_arrive(int name, int threads)
 #endif
 }
 
-/* All threads of the cluster's blocks. */
+/* All threads of the cluster's blocks.  The instructions want whole warps, and one lane's code may have come before. */
 HS_DEVICE void cluster_sync()
 {
+    __syncwarp();
 #ifdef HS_EMU
     emulated_cluster_sync();
 #else

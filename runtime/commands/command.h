@@ -23,7 +23,7 @@
     X(eval, "--checkpoint DIR [section.key=value ...]", "validation loss of a checkpoint on each task")              \
     X(generate, "--checkpoint DIR [--prompt TEXT] [section.key=value ...]", "sample text from a checkpoint")         \
     X(inspect, "--checkpoint DIR [--html FILE]", "tensors, number ranges, underflow and overflow of a checkpoint")   \
-    X(selftest, "[--device cpu|cuda|emu] [--tune FILE [--config FILE]]",                                             \
+    X(selftest, "[--device cpu|cuda|emu] [--op NAME [--force-tile NAME]] [--tune FILE [--config FILE]]",             \
       "every kernel against the reference, with error and speed; or measure which of a GPU's kernels suit products") \
     X(tokenizer, "train|encode ...", "learn a byte-level BPE tokenizer, or show how one splits a text")              \
     X(reference, "[--predicted]", "print the configuration reference, or the GPU kernels' predicted times, as Markdown")

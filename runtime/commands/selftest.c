@@ -6,6 +6,7 @@
 #include <argp.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/commands/arguments.h"
 #include "runtime/commands/command.h"
@@ -14,11 +15,12 @@
 #include "runtime/selftest/selftest.h"
 #include "runtime/selftest/tune.h"
 
-enum { OPTION_NO_SPEED = 1000, OPTION_CUBLASLT, OPTION_TUNE };
+enum { OPTION_NO_SPEED = 1000, OPTION_CUBLASLT, OPTION_TUNE, OPTION_FORCE_TILE, OPTION_SLICES };
 
 typedef struct Arguments {
     const char *device, *op, *tune, *config_path; /* device NULL: not said */
-    int64_t threads;
+    const char *forced;                           /* kernels of products */
+    int64_t threads, slices;
     bool with_speed, cublaslt;
     HsOverrides overrides;
 } Arguments;
@@ -28,6 +30,11 @@ static const struct argp_option options[] = {
     { "op", 'o', "NAME", 0, "this operation only", 0 },
     { "threads", 't', "N", 0, "worker threads; 0: one a core (0)", 0 },
     { "cublaslt", OPTION_CUBLASLT, NULL, 0, "matrix products by cuBLASLt (cuda)", 0 },
+    { "force-tile", OPTION_FORCE_TILE, "NAME[,NAME ...]", 0,
+      "of --op matmul: each product by the first of these kernels that can serve it (wgmma-256x256, mma-128x128, ...; "
+      "a wrong name lists them); cuda, emu",
+      0 },
+    { "slices", OPTION_SLICES, "N", 0, "of --op matmul: k in so many slices where it is long enough; cuda, emu", 0 },
     { "no-speed", OPTION_NO_SPEED, NULL, 0, "check errors only; so it is on emu", 0 },
     { "tune", OPTION_TUNE, "FILE", 0,
       "measure which kernel suits each matrix product of training on this GPU, and write the table FILE for "
@@ -54,6 +61,12 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case OPTION_CUBLASLT:
         arguments->cublaslt = true;
         return 0;
+    case OPTION_FORCE_TILE:
+        arguments->forced = argument;
+        return 0;
+    case OPTION_SLICES:
+        arguments->slices = hs_argument_integer(state, "--slices", argument, 1, HS_TUNING_MOST_SLICES);
+        return 0;
     case OPTION_NO_SPEED:
         arguments->with_speed = false;
         return 0;
@@ -69,6 +82,8 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case ARGP_KEY_END:
         if (arguments->config_path && !arguments->tune)
             argp_error(state, "--config is for --tune FILE");
+        if ((arguments->forced || arguments->slices) && (!arguments->op || strcmp(arguments->op, "matmul") != 0))
+            argp_error(state, "--force-tile and --slices are for --op matmul");
         if (arguments->overrides.count > 0 && !arguments->config_path)
             argp_error(state, "%s changes a configuration: --config FILE is missing", arguments->overrides.items[0]);
         return 0;
@@ -128,6 +143,24 @@ static HsStatus tune(const Arguments *arguments)
     return status;
 }
 
+static HsStatus force_products(const Arguments *arguments, HsEngine *engine)
+{
+    if (!arguments->forced && !arguments->slices)
+        return HS_OK;
+    if (!engine->tuner || arguments->cublaslt)
+        return hs_fail(HS_ECONFIG,
+                       "--force-tile and --slices choose among a GPU's kernels, and this is %s: --device "
+                       "cuda or emu%s",
+                       engine->why, arguments->cublaslt ? ", without --cublaslt" : "");
+    HS_TRY(engine->tuner->force(&engine->device, arguments->forced, (int)arguments->slices));
+    printf("products: forced to %s, slices: ", arguments->forced ? arguments->forced : "no kernel");
+    if (arguments->slices)
+        printf("%d\n", (int)arguments->slices);
+    else
+        printf("as the model finds best\n");
+    return HS_OK;
+}
+
 static HsStatus test(const Arguments *arguments)
 {
     HsEngine engine;
@@ -137,8 +170,10 @@ static HsStatus test(const Arguments *arguments)
     HS_TRY(hs_engine_init(&engine, &chosen));
     printf("device: %s\n", engine.why);
     int failures = 0;
-    HsStatus status =
-        hs_selftest_run(&engine.context, arguments->op, arguments->with_speed && !engine.emulated, stdout, &failures);
+    HsStatus status = force_products(arguments, &engine);
+    if (status == HS_OK)
+        status = hs_selftest_run(&engine.context, arguments->op, arguments->with_speed && !engine.emulated, stdout,
+                                 &failures);
     hs_engine_deinit(&engine);
     if (status == HS_OK && failures > 0)
         status = hs_fail(HS_ENUMERIC, "%d case%s outside tolerance", failures, failures == 1 ? "" : "s");

@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "kernels/cuda/matmul_choice.h"
+#include "kernels/tuning.h"
 #include "runtime/selftest/trial.h"
 
 /* kernels/cuda/launch.cuh */
@@ -158,15 +158,21 @@ static HsStatus launch_models(HsContext *context)
 /* A table of measured choices may name any tile, which the model need not choose for any of the layers here. */
 static HsStatus launch_tiles(HsContext *context)
 {
-    enum { MOST_TILES = 6 };
+    static const char *const tiles[] = { "mma-128x256,ffma-128x128",
+                                         "mma-128x128,ffma-64x64",
+                                         "mma-128x64",
+                                         "mma-64x64",
+                                         "wgmma-256x256",
+                                         "wgmma-256x128" };
+    const HsTuner *tuner = hs_tuner_emu();
     HsStatus status = HS_OK;
-    for (int tile = 0; status == HS_OK && tile < MOST_TILES; tile++) {
-        hs_emu_matmul_force(tile, 0);
+    for (int tile = 0; status == HS_OK && tile < HS_COUNT_OF(tiles); tile++) {
+        status = tuner->force(context->device, tiles[tile], 0);
         for (int d = 0; status == HS_OK && d < HS_COUNT_OF(modes); d++)
             status = launch_layer(context, modes[d].dtype, modes[d].tf32, 512, 768, 768);
     }
-    hs_emu_matmul_force(-1, 0);
-    return status;
+    const HsStatus freed = tuner->force(context->device, NULL, 0);
+    return status == HS_OK ? freed : status;
 }
 
 /* The probes of the device's peak. */

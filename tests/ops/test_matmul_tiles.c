@@ -5,51 +5,49 @@
  */
 #include <criterion/criterion.h>
 
-#include "kernels/cuda/matmul_choice.h"
+#include "kernels/tuning.h"
 #include "runtime/selftest/selftest.h"
 
-static void run_products(int tile, int slices)
+static void run_products(const char *kernels, int slices)
 {
     HsDevice device;
     const HsCudaOptions options = { 0 };
     cr_assert_eq(hs_device_emu_init(&device, &options), HS_OK, "%s", hs_error_message());
     HsContext context = { .backend = hs_backend_emu(), .device = &device, .threads = 1 };
     int failures = 0;
-    hs_emu_matmul_force(tile, slices);
+    cr_assert_eq(hs_tuner_emu()->force(&device, kernels, slices), HS_OK, "%s", hs_error_message());
     cr_expect_eq(hs_selftest_run(&context, "matmul", false, stdout, &failures), HS_OK, "%s", hs_error_message());
-    cr_expect_eq(failures, 0, "tile %d, %d slices: %d cases fail", tile, slices, failures);
-    hs_emu_matmul_force(-1, 0);
+    cr_expect_eq(failures, 0, "%s, %d slices: %d cases fail", kernels, slices, failures);
     device.deinit(&device);
 }
 
-/* Rows of the 16-bit table; tf32 and f32 have two rows each, which these numbers stand for as well. */
+/* One kernel of each family at a time. */
 Test(matmul_tiles, largest)
 {
-    run_products(0, 1);
+    run_products("mma-128x256,ffma-128x128", 1);
 }
 
 Test(matmul_tiles, second)
 {
-    run_products(1, 1);
+    run_products("mma-128x128,ffma-64x64", 1);
 }
 
 Test(matmul_tiles, third)
 {
-    run_products(2, 1);
+    run_products("mma-128x64,mma-64x64", 1);
 }
 
 Test(matmul_tiles, smallest_in_slices)
 {
-    run_products(3, 3);
+    run_products("mma-64x64,ffma-128x128", 3);
 }
 
-/* Hopper's rows follow. */
 Test(matmul_tiles, hopper_wide)
 {
-    run_products(4, 1);
+    run_products("wgmma-256x256,mma-128x128", 1);
 }
 
 Test(matmul_tiles, hopper_narrow_in_slices)
 {
-    run_products(5, 3);
+    run_products("wgmma-256x128,mma-64x64", 3);
 }
