@@ -260,6 +260,18 @@ test-planted: $(BUILD)/trainer ## mistakes planted into the Hopper kernels, each
 	@BUILD=$(BUILD) CC="$(CC)" CFLAGS="$(CFLAGS)" CXX="$(CXX)" CXXFLAGS="$(CXXFLAGS)" LDFLAGS="$(LDFLAGS)" LDLIBS="$(LDLIBS)" OBJECTS="$(OBJECTS)" \
 	    tests/planted.sh
 
+# What CuTe says is compiled by the script, where its headers can be had.
+LAYOUTS = $(patsubst %,$(BUILD)/obj/%.emu.o,$(basename $(filter-out %/cute.cpp,$(wildcard tests/layouts/*.cu tests/layouts/*.cpp))))
+$(BUILD)/tests/compare_layouts: $(LAYOUTS) $(LIBRARY)
+	@mkdir -p $(@D)
+	@echo "  CXX $@"
+	$(Q)$(CXX) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+-include $(LAYOUTS:.o=.d)
+
+.PHONY: test-layouts
+test-layouts: $(BUILD)/tests/compare_layouts ## layouts of tensor-core instructions against CuTe's, which pip brings
+	@BUILD=$(BUILD) CXX="$(CXX)" NVCC="$(NVCC)" tests/layouts/run.sh
+
 .PHONY: help clean
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
