@@ -20,8 +20,13 @@ ISAS     ?= $(if $(filter x86_64,$(shell uname -m)),portable avx2 avx512 avx512b
 NVCC     ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
 CUDA_LIBRARIES = $(firstword $(foreach d,lib64 targets/x86_64-linux/lib targets/sbsa-linux/lib,\
                    $(patsubst %/libcudart_static.a,%,$(wildcard $(dir $(realpath $(NVCC)))../$(d)/libcudart_static.a))))
-# Machine code for Ampere and Hopper, and PTX that the driver translates for what lies between and after.
-CUDA_ARCHITECTURES ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90]
+# Machine code for Ampere, Ada (which runs Ampere's) and Hopper, for Blackwell (10.0, 12.0) where this nvcc knows it, and
+# PTX that the driver translates for what comes after.  For one GPU alone, in a third of the time:
+# make CUDA_ARCHITECTURES='-gencode arch=compute_90,code=sm_90'
+, := ,
+CUDA_CODES          := $(if $(NVCC),$(shell $(NVCC) --list-gpu-code 2>/dev/null))
+CUDA_ARCHITECTURES  ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90] \
+                       $(foreach c,100 120,$(if $(filter sm_$(c),$(CUDA_CODES)),-gencode arch=compute_$(c)$(,)code=sm_$(c)))
 # Sources that only Hopper runs: its own instructions are in none of the others.
 HOPPER_SOURCES      = $(wildcard kernels/cuda/*_hopper.cu bench/*_hopper.cu)
 HOPPER_ARCHITECTURE = -gencode arch=compute_90a,code=sm_90a
@@ -160,12 +165,32 @@ $(BUILD)/bench/fragments: bench/fragments.c $(FRAGMENTS) $(LIBRARY)
 # Whether they can ask for the kernels for GPUs.
 $(BENCHES): private CFLAGS += $(if $(NVCC),-DHS_HAS_CUDA=1)
 
+# The programs of bench/gpu.sh as one, so that the kernels are there once: each source with another name for main.
+PACKAGE_PROGRAMS = trainer fragments agreement products attention bandwidth ops
+PACKAGE_OBJECTS  = $(PACKAGE_PROGRAMS:%=$(BUILD)/obj/package/%.o)
+PACKAGE_TABLE    = -DHS_PACKAGE_PROGRAMS(X)=$(foreach program,$(PACKAGE_PROGRAMS),X($(program)))
+PACKAGE_DEFINES  = -Dmain=hs_main_$(*F) -Wno-missing-prototypes $(if $(NVCC),-DHS_HAS_CUDA=1)
+$(BUILD)/obj/package/%.o: bench/%.c
+	@mkdir -p $(@D)
+	@echo "  CC $@"
+	$(Q)$(CC) $(CFLAGS) $(PACKAGE_DEFINES) -MMD -MP -c -o $@ $<
+$(BUILD)/obj/package/trainer.o: runtime/main.c
+	@mkdir -p $(@D)
+	@echo "  CC $@"
+	$(Q)$(CC) $(CFLAGS) $(PACKAGE_DEFINES) -MMD -MP -c -o $@ $<
+$(BUILD)/halfstep-gpu: bench/package/multicall.c $(PACKAGE_OBJECTS) $(FRAGMENTS) $(LIBRARY)
+	@echo "  CC $@"
+	$(Q)$(CC) $(CFLAGS) '$(PACKAGE_TABLE)' $(LDFLAGS) -o $@ $^ $(LDLIBS)
+.PHONY: gpu-package
+gpu-package: $(BUILD)/halfstep-gpu ## build/gpu-package: what bench/gpu.sh needs on a machine with a GPU and nothing else
+	@bench/package/make.sh $(BUILD) $(BUILD)/gpu-package
+
 .PHONY: examples bench-programs test-programs
 examples: $(EXAMPLES)
 bench-programs: $(BENCHES)
 test-programs: $(TESTS) $(EMU_TESTS)
 
--include $(OBJECTS:.o=.d) $(FRAGMENTS:.o=.d) $(TEST_SUPPORT:.o=.d) $(BUILD)/obj/runtime/main.d $(TESTS:=.d) $(EMU_TESTS:=.d) $(BENCHES:=.d)
+-include $(OBJECTS:.o=.d) $(FRAGMENTS:.o=.d) $(PACKAGE_OBJECTS:.o=.d) $(TEST_SUPPORT:.o=.d) $(BUILD)/obj/runtime/main.d $(TESTS:=.d) $(EMU_TESTS:=.d) $(BENCHES:=.d)
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Packages.  Nothing but a C compiler, make and apt is expected of a machine.
@@ -201,7 +226,7 @@ install: $(BUILD)/trainer ## install the trainer under PREFIX (/usr/local)
 .PHONY: test run-tests
 test: packages-test ## every test, under ten minutes on two cores
 	+$(MAKE) $(JOBS) run-tests
-run-tests: $(BUILD)/trainer test-programs examples $(BUILD)/bench/profile $(BUILD)/bench/fragments
+run-tests: $(BUILD)/trainer test-programs examples $(BUILD)/bench/profile $(BUILD)/bench/fragments $(BUILD)/halfstep-gpu
 	@BUILD=$(BUILD) tests/run.sh $(TESTS) $(EMU_TESTS)
 
 .PHONY: asan ubsan
@@ -252,13 +277,13 @@ test-kill: $(BUILD)/trainer ## kill -9 in every phase and at random moments, res
 	BUILD=$(BUILD) tests/cli/kill_continual.sh 20
 
 .PHONY: test-schedules
-test-schedules: $(BUILD)/trainer $(BUILD)/tests/ops/test_matmul_tiles ## kernels with roles and rings on the emulator, in 16 orders of events
+test-schedules: $(BUILD)/trainer $(BUILD)/tests/ops/test_matmul_tiles $(BUILD)/bench/agreement ## kernels with roles and rings on the emulator, in 16 orders of events
 	BUILD=$(BUILD) tests/schedules.sh
 
 .PHONY: test-planted
 test-planted: $(BUILD)/trainer ## mistakes planted into the Hopper kernels, each of which the emulator has to find
 	@BUILD=$(BUILD) CC="$(CC)" CFLAGS="$(CFLAGS)" CXX="$(CXX)" CXXFLAGS="$(CXXFLAGS)" LDFLAGS="$(LDFLAGS)" LDLIBS="$(LDLIBS)" OBJECTS="$(OBJECTS)" \
-	    tests/planted.sh
+	    tests/planted.sh $(if $(PLANTED),'$(PLANTED)')
 
 # What CuTe says is compiled by the script, where its headers can be had.
 LAYOUTS = $(patsubst %,$(BUILD)/obj/%.emu.o,$(basename $(filter-out %/cute.cpp,$(wildcard tests/layouts/*.cu tests/layouts/*.cpp))))
@@ -271,6 +296,24 @@ $(BUILD)/tests/compare_layouts: $(LAYOUTS) $(LIBRARY)
 .PHONY: test-layouts
 test-layouts: $(BUILD)/tests/compare_layouts ## layouts of tensor-core instructions against CuTe's, which pip brings
 	@BUILD=$(BUILD) CXX="$(CXX)" NVCC="$(NVCC)" tests/layouts/run.sh
+
+.PHONY: test-gpu-script
+test-gpu-script: $(BUILD)/halfstep-gpu ## bench/gpu.sh's three calls on the emulator, and faults that must not hide other results
+	@BUILD=$(BUILD) CC="$(CC)" CFLAGS="$(CFLAGS)" CXX="$(CXX)" CXXFLAGS="$(CXXFLAGS)" LDFLAGS="$(LDFLAGS)" LDLIBS="$(LDLIBS)" \
+	    PACKAGE_OBJECTS="$(PACKAGE_OBJECTS)" PACKAGE_DEFINE='$(PACKAGE_TABLE)' FRAGMENTS="$(FRAGMENTS)" tests/gpu_faults.sh
+
+.PHONY: test-agreement
+test-agreement: $(BUILD)/bench/agreement ## large products and attention on the emulator, laid out for 132 and 4 multiprocessors
+	HALFSTEP_MULTIPROCESSORS=132 $(BUILD)/bench/agreement --device emu attention
+	HALFSTEP_MULTIPROCESSORS=132 $(BUILD)/bench/agreement --device emu products:bias
+	HALFSTEP_MULTIPROCESSORS=4 $(BUILD)/bench/agreement --device emu "products:GELU's derivative"
+
+# What takes too long for every change.
+NIGHTLY = test-layouts test-gpu-script test-agreement test-schedules test-planted test-kill fuzz
+.PHONY: nightly
+nightly: packages-check ## the long campaigns, one after another (hours); NIGHTLY='test-kill fuzz' chooses
+	+@failed=; for part in $(NIGHTLY); do echo "== $$part"; $(MAKE) $(JOBS) $$part || failed="$$failed $$part"; done; \
+	    [ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 
 .PHONY: help clean
 help: ## this list

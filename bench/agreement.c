@@ -2,7 +2,7 @@
  *
  * Whether the kernels that go on from tile to tile compute the right numbers at sizes at which they do.
  *
- *     agreement [--device cuda|emu] [--tiny] [--json FILE] [products|attention]
+ *     agreement [--device cuda|emu] [--tiny] [--json FILE] [products|products:EPILOGUE|attention]
  *
  * The self-test compares every operation with the reference at small sizes.  A GPU of 132 multiprocessors gives each of
  * its blocks at most one tile of those, so that what happens between tiles (rings that run on, buffers used again,
@@ -17,20 +17,24 @@ int main(int argc, char **argv)
     Bench bench;
     const char *part;
     HsStatus status = bench_open(&bench, argc, argv, &part);
-    if (status == HS_OK && part && strcmp(part, "products") != 0 && strcmp(part, "attention") != 0)
-        status = hs_fail(HS_EINVAL, "%s is not known; products or attention, or nothing for both", part);
+    const char *const epilogue = part && strncmp(part, "products:", 9) == 0 ? part + 9 : NULL;
+    const bool products = !part || epilogue || strcmp(part, "products") == 0;
+    const bool attention = !part || strcmp(part, "attention") == 0;
+    if (status == HS_OK && !products && !attention)
+        status =
+            hs_fail(HS_EINVAL, "%s is not known; products, products:EPILOGUE or attention, or nothing for all", part);
     if (status != HS_OK)
         return bench_fail(&bench);
     printf("%s%s\n\n", bench_note(&bench), bench.device.description);
-    if (!part || strcmp(part, "products") == 0)
-        status = agreement_products(&bench);
+    if (products)
+        status = agreement_products(&bench, epilogue);
     if (status != HS_OK)
         bench_fail(&bench);
-    if (!part || strcmp(part, "attention") == 0) {
-        const HsStatus attention = agreement_attention(&bench);
-        if (attention != HS_OK)
+    if (attention) {
+        const HsStatus second = agreement_attention(&bench);
+        if (second != HS_OK)
             bench_fail(&bench);
-        status = status == HS_OK ? attention : status;
+        status = status == HS_OK ? second : status;
     }
     bench_close(&bench);
     return status == HS_OK ? 0 : 1;

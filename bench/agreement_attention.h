@@ -44,6 +44,7 @@ static inline HsStatus attention_operand(Bench *bench, HsTensor *tensor, uint64_
     *words = malloc(hs_tensor_bytes(tensor));
     if (!*words)
         return hs_fail(HS_ENOMEM, "%zu bytes", hs_tensor_bytes(tensor));
+#pragma omp parallel for
     for (int64_t i = 0; i < hs_tensor_count(tensor); i++) {
         const HsPhilox draw = hs_rng_draw(&rng, (uint64_t)i);
         double normal[2];

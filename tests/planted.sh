@@ -1,20 +1,22 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# planted.sh: mistakes put into the Hopper kernels themselves, one at a time, each of which the emulator has to find by
+# planted.sh [PATTERN]: mistakes put into the Hopper kernels themselves, one at a time, each of which the emulator has to find by
 # wrong results, a report, or a wait without end.  tests/emu plants the same kinds into small kernels in every test run;
-# this asks whether the real ones are covered.  About ten minutes: `make test-planted`, which passes the tools.
+# this asks whether the real ones are covered.  With PATTERN, only those whose name matches it (a regular expression).
+# About 25 minutes: `make test-planted`, which passes the tools and PLANTED as the pattern.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
-build=${BUILD:?make test-planted} failures=0
+build=${BUILD:?make test-planted} pattern=${1:-} failures=0 count=0
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 # Orders of events: seed, schedule, copies, host threads.
 settings=('1 pct late 1' '2 random late 1' '3 pct early 2' '4 random late 2' '5 pct late 2' '6 random late 1')
 
-# Programs that find mistakes: the self-test of an operation, or of products by each of Hopper's tiles.
+# Programs that find mistakes: the self-test of an operation, or of products by each of Hopper's tiles, or the agreement
+# of products at sizes at which blocks go round.
 # shellcheck disable=SC2086
-$CC $CFLAGS -c -o "$work/tiles.o" tests/ops/test_matmul_tiles.c || exit 2
+$CC $CFLAGS -c -o "$work/tiles.o" tests/ops/test_matmul_tiles.c && $CC $CFLAGS -c -o "$work/agreement.o" bench/agreement.c || exit 2
 
 # link: $work/program, with $work/planted.o in the place of the source's object.
 link() {
@@ -26,6 +28,9 @@ link() {
     if [ "$op" = tiles ]; then
         objects+=("$work/tiles.o" -lcriterion)
         program=("$work/program" --filter 'matmul_tiles/hopper*')
+    elif [ "$op" = agreement ]; then
+        objects+=("$work/agreement.o")
+        program=("$work/program" --device emu --tiny products)
     else
         objects+=("$build/obj/runtime/main.o")
         program=("$work/program" selftest --device emu --no-speed --op "$op")
@@ -37,6 +42,8 @@ link() {
 # plant NAME UNIT FILE OLD NEW: in FILE, OLD becomes NEW; UNIT is the source that is compiled with it.
 plant() {
     local name=$1 unit=kernels/cuda/$2 file=kernels/cuda/$3 setting program seed schedule copies threads
+    [[ $name =~ $pattern ]] || return 0
+    count=$((count + 1))
     source=$build/obj/${unit%.cu}.emu.o
     rm -rf "${work:?}/kernels"
     mkdir -p "$work/kernels/cuda"
@@ -114,5 +121,41 @@ plant 'product: sums are read before they are there' $unit $header \
 plant 'product: no fence before sums are stored' $unit matmul_hopper_epilogue.cuh 'ptx::fence_shared_to_async();' ''
 plant 'product: a buffer is written while it is stored' $unit matmul_hopper_epilogue.cuh 'ptx::store_tile_wait<1>();' '(void)0;'
 
-echo "$failures failures"
+op=agreement
+plant 'epilogue: every second column of the bias' $unit matmul_hopper_epilogue.cuh 'bias.pairs[i / 4].value[i % 2]' \
+    'bias.pairs[i / 4].value[0]'
+plant 'epilogue: the bias of the part before' $unit matmul_hopper_epilogue.cuh \
+    'bias.load(matmul, place.column + HopperStaging::columns);' 'bias.load(matmul, place.column);'
+plant 'epilogue: GELU of what is not stored' $unit matmul_hopper_epilogue.cuh 'gelu(as_stored(matmul.pre, values[i]))' \
+    'gelu(values[i])'
+plant 'epilogue: pre is not stored' $unit matmul_hopper_epilogue.cuh \
+    'store_part(staging, &output.pre, matmul.pre.dtype, values, false, place);' '(void)0;'
+plant 'epilogue: sums are stored, not added' $unit matmul_hopper_epilogue.cuh 'values, matmul.accumulate, place);' \
+    'values, false, place);'
+plant 'epilogue: pairs change places' $unit matmul_hopper_epilogue.cuh \
+    'pack_pair<T>(blocks[j * 4], blocks[j * 4 + 1])' 'pack_pair<T>(blocks[j * 4 + 1], blocks[j * 4])'
+plant 'epilogue: odd lines of f32 as even ones' $unit matmul_hopper_epilogue.cuh 'blocks[(j ^ 2) * 4 + i]' 'blocks[j * 4 + i]'
+plant 'epilogue: all slices in one place' $unit matmul_hopper_epilogue.cuh \
+    'ptx::store_tile(source, map, column, place.row, place.slice);' 'ptx::store_tile(source, map, column, place.row, 0);'
+plant 'epilogue, direct: one part everywhere' $unit matmul_hopper_epilogue.cuh \
+    $'place.row,\n                                             place.column + part * HopperStaging::columns);' \
+    $'place.row,\n                                             place.column);'
+plant 'epilogue, direct: residual in the format of c' $unit matmul_epilogue.cuh \
+    'addend == 0 ? output.residual.dtype : output.c.dtype' 'addend == 0 ? HS_F32 : output.c.dtype'
+plant 'epilogue, direct: nothing is added in 16 bits' $unit matmul_epilogue.cuh 'addend < 2;' 'addend < 1;'
+plant 'epilogue, direct: GELU for its derivative' $unit matmul_epilogue.cuh 'gelu_derivative(others[g][i])' 'gelu(others[g][i])'
+plant 'epilogue, direct: rows of odd length' $unit matmul_epilogue.cuh \
+    'MatmulPlace{ first_row + row, 1, first_column + column }' 'MatmulPlace{ first_row + row, 0, first_column + column }'
+plant 'epilogue, slices: rows of odd length' $unit matmul_hopper_epilogue.cuh \
+    'const int row = place.row + lane / 4 + i / 2 % 2 * 8;' 'const int row = place.row + lane / 4 + i / 2 % 2 * 4;'
+plant 'slices: one is left out' matmul.cu matmul.cu 'for (int slice = 0; slice < slices; slice++)' \
+    'for (int slice = 1; slice < slices; slice++)'
+plant 'next tile: the ring begins anew' $unit $header \
+    $'            float sums[Tile::columns / 2];\n            int before = 0;' \
+    $'            float sums[Tile::columns / 2];\n            int before = 0;\n            place = RingPlace<Tile::stages>();'
+plant 'next tile: a buffer that is still read' $unit $header \
+    $'store_sums<Tile::columns>(output, sums, bias, staging, origin);' \
+    $'store_sums<Tile::columns>(output, sums, bias, staging, origin), staging.next = 0;'
+
+echo "$count planted, $failures failures"
 [ $failures -eq 0 ]

@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 # schedules.sh [FIRST LAST]: the Hopper kernels, whose warps wait for each other, against ref on the emulator, in orders of
 # events FIRST to LAST (1 to 16): every kind of schedule, other seeds, copies that come late and early, one and two host
-# threads.  Minutes, and with the sanitizers half an hour: `make test-schedules`, also with SANITIZE and BUILD given.
+# threads, work laid out for 4 and for 132 multiprocessors.  Small cases of every shape against ref, then bench/agreement,
+# whose blocks go on from tile to tile.  Minutes, and with the sanitizers half an hour: `make test-schedules`, also with SANITIZE and BUILD given.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 2
 build=${BUILD:-build}
@@ -27,11 +28,14 @@ for ((seed = first; seed <= last; seed++)); do
     export HALFSTEP_EMU_SEED=$seed HALFSTEP_EMU_SCHEDULE=${kinds[seed % 4]} HALFSTEP_EMU_THREADS=$((1 + seed / 4 % 2))
     export HALFSTEP_EMU_COPIES=late
     [ $((seed / 8 % 2)) -eq 0 ] || export HALFSTEP_EMU_COPIES=early
-    settings="seed $seed, $HALFSTEP_EMU_SCHEDULE, copies $HALFSTEP_EMU_COPIES, $HALFSTEP_EMU_THREADS threads"
+    export HALFSTEP_MULTIPROCESSORS=4
+    [ $((seed % 3)) -ne 0 ] || export HALFSTEP_MULTIPROCESSORS=132
+    settings="seed $seed, $HALFSTEP_EMU_SCHEDULE, copies $HALFSTEP_EMU_COPIES, $HALFSTEP_EMU_THREADS threads, $HALFSTEP_MULTIPROCESSORS multiprocessors"
     for op in attention_forward attention_backward; do
         expect_right $op "$build/trainer" selftest --device emu --no-speed --op $op
     done
     expect_right products "$build/tests/ops/test_matmul_tiles" --filter 'matmul_tiles/hopper*'
+    expect_right agreement "$build/bench/agreement" --device emu --tiny
     echo "done  $settings"
 done
 [ $failures -eq 0 ]

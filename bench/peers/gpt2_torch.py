@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: MIT
 """GPT-2 in PyTorch as its users train it: torch.compile, scaled-dot-product attention, autocast, fused AdamW.
 
-    gpt2_torch.py --batch B --length T [--layers L --width C --heads H --vocabulary V] MODE...
+    gpt2_torch.py --batch B --length T [--layers L --width C --heads H --vocabulary V]
 
-The rival of bench/gpu.sh, which runs both trainers in turn, so this one stays alive between its turns.  It prepares every
-MODE (bf16, fp16, tf32, fp32) and says "ready MODE SECONDS" or "failed MODE REASON"; then, for each line "MODE STEPS" on
-its standard input, it trains so many steps on random tokens and answers "MODE TOKENS_PER_SECOND PEAK_MIB".
+The rival of bench/gpu.sh, which runs both trainers in turn, so this one stays alive between its turns.  It answers lines
+on its standard input, MODE being bf16, fp16, tf32 or fp32:
+
+    prepare MODE    ready MODE SECONDS | failed MODE REASON           what was prepared before is given up
+    MODE STEPS      MODE TOKENS_PER_SECOND PEAK_MIB | failed MODE REASON    so many steps on random tokens
 """
 import argparse
+import gc
 import sys
 import time
 
@@ -74,7 +77,6 @@ class Trainer:
     def __init__(self, options, mode, device):
         self.mode, self.device = mode, device
         self.dtype, self.tf32 = MODES[mode]
-        self.kept = 0  # bytes that stay allocated between runs
         torch.manual_seed(1)
         self.model = Gpt2(options.layers, options.width, options.heads, options.vocabulary, options.length).to(device)
         decayed = [p for p in self.model.parameters() if p.dim() == 2]
@@ -113,7 +115,6 @@ class Trainer:
         synchronize(self.device)
         seconds = time.perf_counter() - start
         peak = torch.cuda.max_memory_allocated() if self.device.type == "cuda" else 0
-        peak -= allocated(self.device) - self.kept  # what the other modes' trainers hold
         tokens = self.batches.shape[1] * (self.batches.shape[2] - 1)
         return steps * tokens / seconds, peak / 2**20
 
@@ -123,47 +124,60 @@ def synchronize(device):
         torch.cuda.synchronize()
 
 
-def allocated(device):
-    return torch.cuda.memory_allocated() if device.type == "cuda" else 0
+def give_back(device):
+    """Memory that is cached but free would be missing to the rival, whose turn is next."""
+    gc.collect()
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
 
 
 def say(*words):
     print(*words, flush=True)
 
 
+def fail(mode, error):
+    say("failed", mode, str(error).splitlines()[0] if str(error) else type(error).__name__)
+
+
 def prepare(options, mode, device):
     """A trainer that has compiled and run; None if that failed."""
-    start, others = time.perf_counter(), allocated(device)
+    start = time.perf_counter()
     try:
         trainer = Trainer(options, mode, device)
         trainer.run(2)
-        trainer.kept = allocated(device) - others
     except Exception as error:  # out of memory, no compiler: the other modes may still work
-        say("failed", mode, str(error).splitlines()[0] if str(error) else type(error).__name__)
+        fail(mode, error)
         return None
     say("ready", mode, f"{time.perf_counter() - start:.1f}")
     return trainer
+
+
+def turn(trainer, steps):
+    try:
+        rate, peak = trainer.run(steps)
+        say(trainer.mode, f"{rate:.1f}", f"{peak:.0f}")
+    except Exception as error:
+        fail(trainer.mode, error)
 
 
 def main():
     parser = argparse.ArgumentParser()
     for name, value in {"batch": 8, "length": 1024, "layers": 12, "width": 768, "heads": 12, "vocabulary": 50304}.items():
         parser.add_argument(f"--{name}", type=int, default=value)
-    parser.add_argument("modes", nargs="+", choices=MODES)
     options = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    trainers = {mode: prepare(options, mode, device) for mode in options.modes}
-    say("prepared")
+    trainer = None
     for line in sys.stdin:
-        mode, steps = line.split()
-        if trainers.get(mode) is None:
-            say("failed", mode, "was not prepared")
-            continue
-        rate, peak = trainers[mode].run(int(steps))
-        # Memory that is cached but free would be missing to the rival, whose turn is next.
-        if device.type == "cuda":
-            torch.cuda.empty_cache()
-        say(mode, f"{rate:.1f}", f"{peak:.0f}")
+        first, second = line.split()
+        if first == "prepare":
+            trainer = None
+            give_back(device)
+            trainer = prepare(options, second, device)
+        elif trainer is None or trainer.mode != first:
+            say("failed", first, "was not prepared")
+        else:
+            turn(trainer, int(second))
+        give_back(device)
 
 
 if __name__ == "__main__":

@@ -15,19 +15,20 @@
 #include "runtime/selftest/selftest.h"
 #include "runtime/selftest/tune.h"
 
-enum { OPTION_NO_SPEED = 1000, OPTION_CUBLASLT, OPTION_TUNE, OPTION_FORCE_TILE, OPTION_SLICES };
+enum { OPTION_NO_SPEED = 1000, OPTION_CUBLASLT, OPTION_TUNE, OPTION_FORCE_TILE, OPTION_SLICES, OPTION_LIST };
 
 typedef struct Arguments {
     const char *device, *op, *tune, *config_path; /* device NULL: not said */
     const char *forced;                           /* kernels of products */
     int64_t threads, slices;
-    bool with_speed, cublaslt;
+    bool with_speed, cublaslt, list;
     HsOverrides overrides;
 } Arguments;
 
 static const struct argp_option options[] = {
     { "device", 'd', "NAME", 0, "auto, cpu, cuda, cuda:N, emu or ref (cpu)", 0 },
     { "op", 'o', "NAME", 0, "this operation only", 0 },
+    { "list", OPTION_LIST, NULL, 0, "print the operations' names and test nothing", 0 },
     { "threads", 't', "N", 0, "worker threads; 0: one a core (0)", 0 },
     { "cublaslt", OPTION_CUBLASLT, NULL, 0, "matrix products by cuBLASLt (cuda)", 0 },
     { "force-tile", OPTION_FORCE_TILE, "NAME[,NAME ...]", 0,
@@ -66,6 +67,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case OPTION_SLICES:
         arguments->slices = hs_argument_integer(state, "--slices", argument, 1, HS_TUNING_MOST_SLICES);
+        return 0;
+    case OPTION_LIST:
+        arguments->list = true;
         return 0;
     case OPTION_NO_SPEED:
         arguments->with_speed = false;
@@ -180,6 +184,13 @@ static HsStatus test(const Arguments *arguments)
     return status;
 }
 
+static HsStatus print_names(void)
+{
+    for (int op = 0; op < hs_selftest_count(); op++)
+        printf("%s\n", hs_selftest_name(op));
+    return HS_OK;
+}
+
 HsStatus hs_command_selftest(int argc, char **argv)
 {
     static const struct argp argp = { options,
@@ -192,5 +203,7 @@ HsStatus hs_command_selftest(int argc, char **argv)
                                       NULL };
     Arguments arguments = { .with_speed = true };
     argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    if (arguments.list)
+        return print_names();
     return arguments.tune ? tune(&arguments) : test(&arguments);
 }

@@ -1,0 +1,178 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: MIT
+# Phases of gpu.sh: are the numbers right?  Sourced by it, which has limited, tool, program, json and the sizes.
+# shellcheck disable=SC2154
+
+# --- The emulator's assumptions -------------------------------------------------------------------------------
+# After an experiment that hung or broke the device's context, the next ones get a process of their own.
+phase_fragments() {
+    local from=0 before=-1 code worst=0 start=$SECONDS
+    : >"$work/fragments"
+    while [ "$from" -gt "$before" ] && [ $((SECONDS - start)) -lt 60 ]; do
+        before=$from
+        program 20 fragments --from "$from" "$out/fragments.txt" >>"$work/fragments"
+        code=$?
+        [ $code -eq 0 ] || worst=$code
+        [ $code -ne 124 ] || echo " | FAILED: no end in 20 s |" >>"$work/fragments"
+        [ $code -eq 3 ] || [ $code -eq 124 ] || break
+        # Rows so far, without the two lines of the head.
+        from=$(($(grep -c '^|' "$work/fragments") - 2))
+    done
+    cat "$work/fragments"
+    return "$worst"
+}
+
+# --- Operations against the reference -------------------------------------------------------------------------
+# test_op LABEL OPERATION OPTIONS...: one operation in a process of its own, so that a fault or a wait without end costs
+# the others nothing.  A line if it is right; else all that it said.
+test_op() {
+    local label=$1 op=$2 code tool
+    shift 2
+    tool trainer
+    limited "$op_seconds" "${tool[@]}" selftest --device "$device" --no-speed --op "$op" "$@" >"$work/op" 2>&1
+    code=$?
+    json '{"bench":"selftest","label":"%s","operation":"%s","cases":%d,"ok":%s}' "$label" "$op" \
+        "$(awk '/ cases / { cases = $2 } END { print cases + 0 }' "$work/op")" "$([ $code -eq 0 ] && echo true || echo false)"
+    if [ $code -eq 0 ]; then
+        awk -v label="$label" '/ cases / { printf "- %s: %s cases, worst error %s of tolerance\n", label, $2, $6 }' "$work/op"
+        return 0
+    fi
+    [ $code -ne 124 ] || echo "no end in $op_seconds s" >>"$work/op"
+    [ $code -le 128 ] || echo "ended by signal $((code - 128))" >>"$work/op"
+    printf -- '- **%s: FAILED (exit code %d)**\n\n' "$label" $code
+    sed '/^device: /d; s/^/      /' "$work/op"
+    echo
+    return 1
+}
+
+phase_forced() {
+    local entry code=0 processors
+    for processors in "$large" 4; do
+        for entry in $forced_list; do
+            [ -z "$processors" ] || local -x HALFSTEP_MULTIPROCESSORS=$processors
+            test_op "${entry%:*}, ${entry#*:} slices${processors:+, laid out for $processors multiprocessors}" matmul \
+                --force-tile "${entry%:*}" --slices "${entry#*:}" || code=1
+        done
+    done
+    return $code
+}
+
+phase_agreement() {
+    [ -z "$large" ] || local -x HALFSTEP_MULTIPROCESSORS=$large
+    program 120 agreement
+}
+
+phase_rounds() {
+    local -x HALFSTEP_MULTIPROCESSORS=4
+    program 120 agreement
+}
+
+phase_selftest() {
+    local op code=0 right=0 wrong=0 tool names
+    tool trainer
+    names=${only_ops:-$(limited 20 "${tool[@]}" selftest --list)}
+    [ -n "$names" ] || { echo "no list of operations" >&2; return 1; }
+    : >"$work/failed"
+    # Hopper's first.
+    for op in $(for name in $hopper_ops; do grep -ow "$name" <<<"$names"; done) \
+        $(tr ' ' '\n' <<<"$names" | grep -vxF -e "${hopper_ops// /$'\n'}"); do
+        if test_op "$op" "$op" >"$work/line"; then
+            right=$((right + 1))
+        else
+            wrong=$((wrong + 1)) code=1
+            cat "$work/line" >>"$work/failed"
+        fi
+    done
+    echo "$right operations within tolerance, $wrong not."
+    [ ! -s "$work/failed" ] || { echo; cat "$work/failed"; }
+    return $code
+}
+
+# --- The same training on the cpu and on the device -----------------------------------------------------------
+# tiny_run DEVICE FAMILY MODE NAME: the losses of a short run, a line a step.
+tiny_run() {
+    local log=$work/$4.log tool
+    tool trainer
+    cat >"$work/tiny.yaml" <<YAML
+seed: 7
+model: {family: $2, layers: $parity_layers, heads: 2, width: $parity_width}
+tasks: [{name: mixture, train: "synthetic:mixture", synthetic_tokens: 20000}]
+batch_size: 4
+max_length: $parity_length
+max_steps: $parity_steps
+learning_rate: 1e-3
+checkpoint_freq: 0
+evaluation: {every: 0, batches: 1}
+logging: {every: 1, tensorboard: false, progress: none}
+YAML
+    limited 60 "${tool[@]}" --config "$work/tiny.yaml" device="$1" precision.mode="$3" resume=never out_dir="$work/$4" \
+        >"$log" 2>&1 || { tail -n 3 "$log" >&2; return 1; }
+    losses_of "$work/$4"
+    rm -rf "${work:?}/$4"
+}
+
+losses_of() {
+    sed -n 's/.*"event":"step".*"loss":\([^,}]*\).*/\1/p' "$1/metrics.jsonl"
+}
+
+phase_parity() {
+    local family mode verdict code=0
+    echo "Largest difference between the losses of the cpu and of the device over $parity_steps steps, relative, and in"
+    echo "unit roundoffs of the mode's products; and whether two runs on the device give the same bits."
+    echo
+    echo "| model | mode | difference | roundoffs | repeated |"
+    echo "|---|---|---|---|---|"
+    for family in $parity_families; do
+        for mode in $parity_modes; do
+            # The cpu has no products in tf32: its fp32 stands in.
+            if ! { tiny_run cpu "$family" "${mode/tf32/fp32}" cpu >"$work/cpu.losses" &&
+                tiny_run "$device" "$family" "$mode" first >"$work/first.losses" &&
+                tiny_run "$device" "$family" "$mode" second >"$work/second.losses"; }; then
+                echo "| $family | $mode | failed: $(tail -n 1 "$work/errors") | | |"
+                code=1
+                continue
+            fi
+            verdict=same
+            cmp -s "$work/first.losses" "$work/second.losses" || { verdict=DIFFERENT; code=1; }
+            paste "$work/cpu.losses" "$work/first.losses" | awk -v family="$family" -v mode="$mode" -v verdict="$verdict" '
+                { difference = $1 > $2 ? $1 - $2 : $2 - $1; difference /= $1; if (difference > most) most = difference }
+                END {
+                    bits = mode == "bf16" ? 8 : mode == "fp32" ? 24 : 11
+                    printf "| %s | %s | %.2g | %.2g | %s |\n", family, mode, most, most * 2 ^ bits, verdict
+                }'
+            json '{"bench":"parity","family":"%s","mode":"%s","losses_cpu":[%s],"losses":[%s],"repeated":"%s"}' "$family" \
+                "$mode" "$(paste -sd, "$work/cpu.losses")" "$(paste -sd, "$work/first.losses")" "$verdict"
+        done
+    done
+    return $code
+}
+
+# --- The sanitizer --------------------------------------------------------------------------------------------
+phase_sanitizer() {
+    local check part code worst=0 tool
+    if ! command -v compute-sanitizer >/dev/null; then
+        echo "There is no compute-sanitizer here."
+        return 0
+    fi
+    tool agreement
+    echo "| tool | kernels | verdict |"
+    echo "|---|---|---|"
+    for check in memcheck racecheck synccheck; do
+        for part in products attention; do
+            limited 40 compute-sanitizer --tool $check --error-exitcode 9 --print-limit 5 "${tool[@]}" --device "$device" \
+                --tiny $part >"$work/sanitizer" 2>&1
+            code=$?
+            json '{"bench":"sanitizer","tool":"%s","part":"%s","exit_code":%d}' $check $part $code
+            case $code in
+            0) echo "| $check | $part | clean |" ;;
+            124) echo "| $check | $part | no end in 40 s |" ;;
+            *)
+                echo "| $check | $part | exit code $code: see log.txt |"
+                grep -v '^|' "$work/sanitizer" | head -n 40 >&2
+                worst=1
+                ;;
+            esac
+        done
+    done
+    return $worst
+}

@@ -1,0 +1,258 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: MIT
+# Phases of gpu.sh: how fast is it, beside whom?  Sourced by it.
+# shellcheck disable=SC2154
+
+# --- GPT-2 124M -------------------------------------------------------------------------------------------------
+write_gpt2() {
+    cat >"$work/gpt2.yaml" <<YAML
+seed: 1
+device: $device
+model: {family: gpt2, layers: $layers, heads: $heads, width: $width, bias: true, vocabulary: $vocabulary}
+tasks: [{name: mixture, train: "synthetic:mixture", synthetic_tokens: $((12 * batch * length + 20000))}]
+batch_size: $batch
+max_length: $length
+learning_rate: 6e-4
+schedule: {kind: constant, warmup_steps: 10}
+target_gpu_util: 0.9
+optimizer: {betas: [0.9, 0.95], clip_norm: 1.0}
+memory: {head_chunk: $((batch * length < 8192 ? batch * length : 8192))}
+kernels: {cuda_graph: true}
+checkpoint_freq: 0
+resume: never
+evaluation: {every: 0, batches: 1}
+logging: {every: 1, tensorboard: false, progress: none}
+YAML
+}
+
+# own_run NAME STEPS SETTING...: one run of the trainer; its losses to $work/NAME.losses, "TOKENS_PER_SECOND MIB" to the
+# standard output.
+own_run() {
+    local name=$1 steps=$2 log=$work/$1.log tool
+    shift 2
+    tool trainer
+    rm -rf "$work/gpt2"
+    limited 100 "${tool[@]}" --config "$work/gpt2.yaml" max_steps="$steps" out_dir="$work/gpt2" "$@" >"$log" 2>&1 ||
+        { { grep -m 1 error "$log" || tail -n 1 "$log"; } >&2; rm -rf "$work/gpt2"; return 1; }
+    losses_of "$work/gpt2" >"$work/$name.losses"
+    # The first record holds the start.
+    sed -n 's/.*"event":"step".*"tokens_per_second":\([^,}]*\).*/\1/p' "$work/gpt2/metrics.jsonl" | sed 1d | sort -g |
+        awk '{ rate[NR] = $1 } END { printf "%.1f ", rate[int((NR + 1) / 2)] }'
+    sed -n 's/.*memory (MiB)://p' "$log" | tr -c '0-9.\n' ' ' | awk '{ for (i = 1; i <= NF; i++) total += $i } END { printf "%.4g\n", total }'
+}
+
+# compare_losses NAME: the largest relative distance from fp32's losses, and whether it is within 1%.
+compare_losses() {
+    paste "$work/fp32.losses" "$work/$1.losses" | awk -v name="$1" '
+        NF == 2 { steps++; difference = $1 > $2 ? $1 - $2 : $2 - $1; if (difference / $1 > most) most = difference / $1 }
+        END {
+            near = steps + 0 != 0 && most <= 0.01
+            printf "| %s | %d | %.2g%% | %s |\n", name, steps, 100 * most, (near ? "yes" : "NO")
+            exit !near
+        }'
+}
+
+# While the peer compiles, which disturbs times: only losses are looked at here.
+phase_losses() {
+    local name code=0
+    # Small cards have no room for both at once.
+    [ "${memory:-0}" -lt 70000 ] || start_peer
+    declare -A settings=([fp32]='precision.mode=fp32' [bf16]='precision.mode=bf16'
+        [no_hopper]='precision.mode=bf16 kernels.hopper=none' [cublaslt]='precision.mode=bf16 kernels.matmul=cublaslt')
+    echo "Over the first $loss_steps steps, the largest distance from fp32's losses; at most 1% is asked for."
+    echo
+    echo "| run | steps | distance | within 1% |"
+    echo "|---|---|---|---|"
+    for name in fp32 bf16 no_hopper cublaslt; do
+        # shellcheck disable=SC2086
+        if ! own_run $name "$loss_steps" ${settings[$name]} >/dev/null; then
+            echo "| $name | 0 | it failed: $(tail -n 1 "$work/errors") | |"
+            # What needs other hardware or libraries is no failure of this project's.
+            [ $name = fp32 ] || [ $name = bf16 ] && code=1
+            continue
+        fi
+        compare_losses $name || code=1
+        json '{"bench":"losses","run":"%s","losses":[%s]}' $name "$(paste -sd, "$work/$name.losses")"
+    done
+    return $code
+}
+
+start_peer() {
+    [ "$torch" != none ] && [ "$device" = cuda ] && [ -z "$peer_pid" ] || return 0
+    mkfifo "$work/ask" "$work/answer" 2>/dev/null
+    python3 "$here/peers/gpt2_torch.py" --batch "$batch" --length "$length" <"$work/ask" >"$work/answer" \
+        2>>"$out/log.txt" &
+    peer_pid=$!
+    exec 7>"$work/ask" 8<"$work/answer"
+    echo "prepare bf16" >&7
+    peer_preparing=bf16
+}
+
+stop_peer() {
+    [ -n "$peer_pid" ] || return 0
+    kill "$peer_pid" 2>/dev/null
+    peer_pid=''
+}
+
+# await_peer SECONDS: until what it prepares is ready.
+await_peer() {
+    local word mode rest
+    [ -n "$peer_pid" ] && [ -n "$peer_preparing" ] || return 0
+    if read -r -t "$1" -u 8 word mode rest; then
+        echo "PyTorch: $word, $mode: $rest"
+        echo
+    else
+        torch_missing="it was not prepared after $1 s"
+        stop_peer
+    fi
+    peer_preparing=''
+}
+
+# peer_turn MODE STEPS: "TOKENS_PER_SECOND MIB"; 2: it answers no more.
+peer_turn() {
+    local mode rate peak
+    echo "$1 $2" >&7
+    read -r -t 60 -u 8 mode rate peak || return 2
+    [ "$mode" = "$1" ] || return 1
+    echo "$rate $peak"
+}
+
+median() {
+    sort -g | awk '{ value[NR] = $1 } END { if (NR) print NR % 2 ? value[(NR + 1) / 2] : (value[NR / 2] + value[NR / 2 + 1]) / 2 }'
+}
+
+# take_turn NAME MODE SETTING...: one turn of ours, noted.
+take_turn() {
+    local name=$1 mode=$2 result
+    shift 2
+    if result=$(own_run "$name" "$(steps_of "$mode")" precision.mode="$mode" "$@"); then
+        echo "$mode $name $result" >>"$work/turns"
+    elif ! grep -q "^$mode $name failed" "$work/turns"; then
+        echo "$mode $name failed" >>"$work/turns"
+        echo "$mode, $name: failed: $(tail -n 1 "$work/errors")"
+        echo
+        return 1
+    fi
+}
+
+take_peer_turn() {
+    local result
+    [ -n "$peer_pid" ] || return 0
+    result=$(peer_turn "$1" "$(steps_of "$1")")
+    case $? in
+    0) echo "$1 torch $result" >>"$work/turns" ;;
+    2)
+        torch_missing='it stopped answering'
+        stop_peer
+        ;;
+    esac
+}
+
+# turn_row MODE NAME: a row of the table; rates beside our own untuned turns.
+turn_row() {
+    local rate mib own
+    rate=$(awk -v mode="$1" -v name="$2" '$1 == mode && $2 == name && $3 != "failed" { print $3 }' "$work/turns" | median)
+    mib=$(awk -v mode="$1" -v name="$2" '$1 == mode && $2 == name && $3 != "failed" { print $4 }' "$work/turns" | median)
+    own=$(awk -v mode="$1" '$1 == mode && $2 == "own" && $3 != "failed" { print $3 }' "$work/turns" | median)
+    [ -n "$rate" ] || return 0
+    awk -v mode="$1" -v name="$2" -v rate="$rate" -v mib="$mib" -v own="${own:-0}" -v L="$layers" -v C="$width" \
+        -v T="$length" -v V="$vocabulary" 'BEGIN {
+            N = 12 * L * C * C + (V + T) * C
+            printf("| %s | %s | %.0f | %.4g | %s | %s |\n", mode, name, rate, rate * (6 * N + 6 * L * C * T) * 1e-12, mib,
+                own + 0 > 0 ? sprintf("%.2f", rate / own) : "")
+        }'
+    json '{"bench":"gpt2","mode":"%s","run":"%s","tokens_per_second":%s,"memory_mib":%s}' "$1" "$2" "$rate" "$mib"
+}
+
+turn_table() {
+    local mode name
+    echo "$layers layers, width $width, vocabulary $vocabulary, $batch x $length tokens a step; medians of at most $rounds turns, taken in"
+    echo "turn. Operations: 6 N + 6 L C T a token."
+    echo
+    echo "| mode | run | tokens/s | TFLOP/s | memory MiB | beside own |"
+    echo "|---|---|---|---|---|---|"
+    for mode in "$@"; do
+        for name in own tuned no_hopper cublaslt torch; do
+            turn_row "$mode" $name
+        done
+    done
+    [ -n "$peer_pid" ] || printf '\nPyTorch: %s.\n' "${torch_missing:-it did not start}"
+}
+
+phase_gpt2() {
+    local round code=0 tuning=''
+    start_peer
+    await_peer 150
+    [ ! -s "$out/tuning.txt" ] || tuning=$out/tuning.txt
+    : >"$work/turns"
+    for ((round = 1; round <= rounds; round++)); do
+        [ $SECONDS -lt "$deadline" ] || break
+        take_turn own bf16 || code=1
+        take_peer_turn bf16
+        [ -z "$tuning" ] || take_turn tuned bf16 kernels.tuning="$tuning" || code=1
+        [ "$device" = emu ] || take_turn cublaslt bf16 kernels.matmul=cublaslt || code=1
+        [ $round -gt 1 ] || take_turn no_hopper bf16 kernels.hopper=none || code=1
+    done
+    turn_table bf16
+    [ "$device" = emu ] || printf '\nThe aim on an H200: at least 600,000 tokens/s in bf16, and more than PyTorch.\n'
+    return $code
+}
+
+phase_modes() {
+    local mode code=0
+    rounds=1
+    start_peer
+    await_peer 150
+    [ -s "$work/turns" ] || : >"$work/turns"
+    for mode in fp16 tf32 fp32; do
+        take_turn own $mode || code=1
+        if [ -n "$peer_pid" ]; then
+            echo "prepare $mode" >&7
+            peer_preparing=$mode
+            await_peer 60
+            take_peer_turn $mode
+        fi
+    done
+    turn_table fp16 tf32 fp32
+    return $code
+}
+
+phase_trace() {
+    own_run trace "$(steps_of bf16)" precision.mode=bf16 kernels.cuda_graph=false logging.trace=3-3 >/dev/null || return 1
+    cp "$work/gpt2/trace.json" "$out/trace.json" || return 1
+    echo "One step of GPT-2 with the time, operations and bytes of each operation: trace.json (chrome://tracing, Perfetto)."
+}
+
+# --- Parts ------------------------------------------------------------------------------------------------------
+phase_products() {
+    program 110 products --seconds "$measure_s"
+}
+
+phase_tuning() {
+    local tool
+    tool trainer
+    limited 90 "${tool[@]}" selftest --tune "$out/tuning.txt" --config "$work/gpt2.yaml" precision.mode=bf16
+}
+
+phase_attention() {
+    local rival=''
+    if [ "$torch" != none ] && [ "$device" = cuda ]; then
+        limited 30 python3 "$here/peers/attention_torch.py" 0.1 >"$work/attention.torch" ||
+            printf "PyTorch's attention did not finish; the table has what it measured.\n\n"
+        [ -s "$work/attention.torch" ] && rival=$work/attention.torch
+    fi
+    program 60 attention --seconds "$measure_s" ${rival:+"$rival"}
+}
+
+phase_bandwidth() {
+    program 40 bandwidth --seconds "$measure_s"
+}
+
+phase_operations() {
+    local op names=() tool
+    tool ops
+    for op in $only_ops; do
+        names+=(--op "$op")
+    done
+    limited 120 "${tool[@]}" --device "$device" --json "$work/json" "${names[@]}" | sed '/^# /d; s/^## /### /'
+}

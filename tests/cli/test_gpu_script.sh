@@ -1,0 +1,65 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# bench/gpu.sh from its package, in an empty folder, on the emulator: every kind of phase, tools that a machine may lack
+# played by scripts, the limit of size, the number of files.  make test-gpu-script runs the three calls whole.
+. "$(dirname "$0")/lib.sh"
+build=$(dirname "$trainer")
+
+expect 0 "$root/bench/package/make.sh" "$build" "$scratch/package"
+if ! ldd "$build/halfstep-gpu" | grep -qE 'lib(asan|ubsan)'; then
+    [ "$(du -sm package | cut -f 1)" -le 25 ] || fail "the package has $(du -sm package | cut -f 1) MiB, more than 25"
+fi
+
+# Stand-ins: they run what they are asked to watch, and print what the real ones would.
+mkdir tools
+cat >tools/compute-sanitizer <<'SH'
+#!/bin/bash
+tool=$2
+while [ "$1" != env ]; do shift; done
+case "$tool $*" in racecheck*attention) echo "========= Error: Race reported between Write and Read"; exit 9 ;; esac
+echo "========= COMPUTE-SANITIZER"
+echo "========= ERROR SUMMARY: 0 errors"
+SH
+cat >tools/ncu <<'SH'
+#!/bin/bash
+while [ "$1" != env ]; do shift; done
+"$@" || exit
+echo '==PROF== Connected to process 1'
+echo '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device","CC","Section Name","Metric Name","Metric Unit","Metric Value"'
+echo '"0","1","p","h","matmul_hopper_kernel","1","7","(384, 1, 1)","(132, 1, 1)","0","9.0","GPU Speed Of Light Throughput","Duration","us","96.5"'
+echo '"0","1","p","h","matmul_hopper_kernel","1","7","(384, 1, 1)","(132, 1, 1)","0","9.0","GPU Speed Of Light Throughput","DRAM Throughput","%","41.2"'
+echo '"1","1","p","h","update_kernel","1","7","(256, 1, 1)","(132, 1, 1)","0","9.0","GPU Speed Of Light Throughput","Duration","us","12.0"'
+SH
+chmod +x tools/*
+
+mkdir empty && cd empty || exit 1
+PATH=$scratch/tools:$PATH expect 1 "$scratch/package/gpu.sh" --device emu --out results \
+    --phases fragments,selftest,parity,sanitizer,losses,products,tuning,gpt2,attention,trace,counters --ops matmul,add
+page=results/README.md
+says err "results: results (1 phases failed"
+says $page "| wgmma n256, both across | exact | 16384 of 16384 | holds |"
+says $page "2 operations within tolerance, 0 not."
+says $page "| gpt2 | bf16 |"
+says $page "| memcheck | attention | clean |"
+says $page "| racecheck | attention | exit code 9: see log.txt |"
+says results/log.txt "Race reported between Write and Read"
+says $page "    ========= Error: Race reported between Write and Read"
+says $page "| bf16 | 3 | "
+says $page "| no_hopper | 3 | "
+says $page "| cublaslt | 0 | it failed: "
+says $page "| tiny | layer | 96 x 64 x 160 | forward | bf16 |"
+says $page "choices in results/tuning.txt: set kernels.tuning to it"
+says $page "| bf16 | tuned | "
+says $page "| matmul_hopper_kernel | 96.5 us |  |  | 41.2 % |  |  |"
+says $page "| update_kernel | 12.0 us |"
+says results/trace.json '"name":"matmul"'
+python3 -c 'import json; assert len(json.load(open("results/results.json"))) > 60' 2>err || fail "results.json is no JSON: $(cat err)"
+[ "$(find results -type f | wc -l)" -le 8 ] || fail "more than eight files: $(ls results)"
+[ "$(find . -maxdepth 1 -type f | sort | tr '\n' ' ')" = './err ./out ' ] || fail "files were left: $(ls)"
+
+expect 2 "$scratch/package/gpu.sh" --device emu --phases nothing
+says err "gpu.sh: no phase nothing"
+# Out of time: said, and the page is there.
+expect 1 "$scratch/package/gpu.sh" --device emu --phases agreement,bandwidth --seconds 3 --out late
+says late/README.md "Not run: no time left."
+finish
