@@ -20,6 +20,7 @@ needs='
 ^matmul_kernel<(Bf16|F16), HMMA LDSM LDGSTS
 ^matmul_hopper_kernel HGMMA UTMALDG
 ^attention_backward_hopper_kernel HGMMA UTMALDG
+^peak_wgmma_kernel HGMMA
 ^attention_forward_kernel HMMA LDSM LDGSTS
 ^attention_forward_hopper_kernel HGMMA UTMALDG
 ^attention_query_bwd_kernel HMMA LDSM LDGSTS
@@ -99,22 +100,23 @@ MD
     cat <<'MD'
 
 Where the machine code for compute capability 8.0 and 9.0 differs, both figures are given, 8.0 first; 8.6 and 8.9 run the code
-for 8.0. Spilled bytes are the sum over both. Occupancy is the share of a multiprocessor's warps that the blocks which fit
+for 8.0. Spilled bytes are the sum over both, and none may be spilled there; then those of the machine code for 10.0 and 12.0, where this
+compiler makes it. Occupancy is the share of a multiprocessor's warps that the blocks which fit
 can fill, from registers, shared memory and the largest block among the launches of the selftest's cases and of common
 models' layers. "-": no case launches this combination of number formats, or not there.
 
 ## Families: the worst of all instantiations
 
-| source | kernel | instantiations | registers | spilled bytes | tensor cores | occupancy 8.0 | occupancy 9.0 |
-|---|---|---|---|---|---|---|---|
+| source | kernel | instantiations | registers | spilled bytes | later | tensor cores | occupancy 8.0 | occupancy 9.0 |
+|---|---|---|---|---|---|---|---|---|
 MD
     sort "$work/families"
     cat <<'MD'
 
 ## Every kernel
 
-| source | kernel | threads | registers | shared bytes, static + dynamic | spilled bytes | instructions | occupancy 8.0 | 8.6 | 8.9 | 9.0 |
-|---|---|---|---|---|---|---|---|---|---|---|
+| source | kernel | threads | registers | shared bytes, static + dynamic | spilled bytes | later | instructions | occupancy 8.0 | 8.6 | 8.9 | 9.0 |
+|---|---|---|---|---|---|---|---|---|---|---|---|
 MD
     sort "$work/rows"
 }

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # Every CUDA kernel on the emulator against the reference, in several of the orders that a GPU could take: which warp runs
-# first, when asynchronous copies arrive, when a stream's work is done, how much shared memory a block may have.
+# first, when asynchronous copies arrive, when a stream's work is done, how much shared memory a block may have, for how
+# many multiprocessors work is laid out.
 . "$(dirname "$0")/lib.sh"
 
 # kernels SETTING...: each an environment variable without its prefix HALFSTEP_EMU_.
@@ -9,7 +10,9 @@ kernels() {
     expect 0 env "${@/#/HALFSTEP_EMU_}" "$trainer" selftest --device emu --no-speed
     [ "$(grep -c ' ok ' out)" -ge 36 ] || fail "fewer operations than there are: $(cat out)"
 }
+export HALFSTEP_MULTIPROCESSORS=132
 kernels SCHEDULE=pct SEED=1 COPIES=late STREAMS=late SHARED=227
+export HALFSTEP_MULTIPROCESSORS=4
 kernels SCHEDULE=pct SEED=2 COPIES=early STREAMS=early SHARED=99
 kernels SCHEDULE=reverse COPIES=late STREAMS=late SHARED=163
 finish

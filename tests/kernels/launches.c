@@ -167,7 +167,8 @@ static HsStatus launch_tiles(HsContext *context)
     const HsTuner *tuner = hs_tuner_emu();
     HsStatus status = HS_OK;
     for (int tile = 0; status == HS_OK && tile < HS_COUNT_OF(tiles); tile++) {
-        status = tuner->force(context->device, tiles[tile], 0);
+        if (tuner->force(context->device, tiles[tile], 0) != HS_OK)
+            continue; /* Hopper's, on another GPU */
         for (int d = 0; status == HS_OK && d < HS_COUNT_OF(modes); d++)
             status = launch_layer(context, modes[d].dtype, modes[d].tf32, 512, 768, 768);
     }

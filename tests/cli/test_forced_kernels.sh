@@ -1,0 +1,61 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# Which kernels serve: selftest --force-tile and --slices, kernels.hopper, HALFSTEP_MULTIPROCESSORS, and what is refused.
+. "$(dirname "$0")/lib.sh"
+
+expect 0 "$trainer" selftest --device emu --no-speed --op matmul --force-tile wgmma-256x128,mma-64x64 --slices 2
+says out "products: forced to wgmma-256x128,mma-64x64, slices: 2"
+says out "matmul"
+expect 2 "$trainer" selftest --device emu --op matmul --force-tile wgmma-256x128,wgmma-1x1
+says err "no kernel wgmma-1x1 on this GPU: use some of ffma-128x128,"
+expect 2 env HALFSTEP_EMU_SHARED=163 "$trainer" selftest --device emu --op matmul --force-tile wgmma-256x128
+says err "no kernel wgmma-256x128 on this GPU"
+expect 2 "$trainer" selftest --device emu --op add --slices 2
+says err "--force-tile and --slices are for --op matmul"
+expect 2 "$trainer" selftest --device cpu --op matmul --slices 2
+says err "--force-tile and --slices choose among a GPU's kernels"
+expect 2 "$trainer" selftest --device emu --op matmul --slices 33
+expect 0 "$trainer" selftest --list
+[ "$(wc -l <out)" -ge 36 ] || fail "--list has fewer operations than there are: $(cat out)"
+
+cat >emu.yaml <<'YAML'
+seed: 7
+device: emu
+batch_size: 2
+max_length: 64
+max_steps: 20
+learning_rate: 1e-3
+checkpoint_freq: 20
+model: {family: gpt2, layers: 1, heads: 2, width: 64, dropout: 0.1}
+tokenizer: {kind: char}
+tasks: [{name: addition, train: "synthetic:addition", synthetic_tokens: 8000}]
+precision: {mode: bf16}
+evaluation: {every: 0, batches: 1}
+logging: {every: 1}
+YAML
+for use in all products attention none; do
+    expect 0 "$trainer" --config emu.yaml out_dir=$use kernels.hopper=$use
+done
+near none all bf16
+near none products bf16
+near none attention bf16
+# The model of a small GPU takes mma.sync for products this small, so that attention alone tells the four apart.
+bits all >all.bits
+bits attention >attention.bits
+bits none >none.bits
+same all.bits attention.bits
+! cmp -s all.bits none.bits || fail "kernels.hopper: none has the bits of Hopper's attention"
+expect 2 "$trainer" --config emu.yaml out_dir=all max_steps=24 kernels.hopper=none
+says err "differing: kernels.hopper"
+expect 2 "$trainer" --config emu.yaml out_dir=refused device=cpu kernels.hopper=none
+says err "kernels.hopper: none chooses among a GPU's kernels, and this run is on cpu"
+expect 2 env HALFSTEP_EMU_SHARED=163 "$trainer" --config emu.yaml out_dir=refused kernels.hopper=none
+says err "emulated has 8.0: leave it out"
+[ ! -e refused ] || fail "a refused run left files"
+
+expect 0 env HALFSTEP_MULTIPROCESSORS=132 "$trainer" --config emu.yaml out_dir=large
+says err "laid out for 132 multiprocessors instead of 4"
+near all large bf16
+expect 2 env HALFSTEP_MULTIPROCESSORS=0 "$trainer" --config emu.yaml out_dir=refused
+says err "HALFSTEP_MULTIPROCESSORS=0: give a number from 1 to 4096"
+finish
