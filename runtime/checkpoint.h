@@ -37,8 +37,12 @@ HsStatus hs_checkpoint_save(const char *out_dir, const HsCheckpointContent *cont
 /* Removes what killed saves left behind; every save does so too.  Only for the process that saves. */
 HsStatus hs_checkpoint_clean(const char *out_dir);
 
+/* Whether a run has ever saved there: a step folder, or `latest`, whole or not. */
+bool hs_checkpoint_exists(const char *out_dir);
+
 /* The folder of the newest whole checkpoint: what `latest` names, else (with a warning) the highest step that verifies;
- * *folder is NULL (and HS_OK) when there is none.  Caller frees. */
+ * *folder is NULL (and HS_OK) when there is none at all.  Caller frees.  errors: HS_EFORMAT when there are some and
+ * none can be used (a warning has named each and why), HS_EIO when the folder cannot be read, HS_ENOMEM */
 HsStatus hs_checkpoint_latest(const char *out_dir, char **folder);
 
 typedef struct HsCheckpoint {

@@ -2,6 +2,7 @@
  *
  * Finding, verifying and reading checkpoints.
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -17,17 +18,31 @@
 
 enum { MAX_LATEST_BYTES = 256, MAX_STATE_BYTES = 1 << 30, LOAD_CHUNK = 1024 };
 
-/* The folder that `latest` names, if it names one and that verifies; else *folder stays NULL.  Says what is wrong, as a
- * warning: the run may go on from an earlier checkpoint. */
-static HsStatus named_by_latest(const char *parent, char **folder)
+/* A checkpoint that cannot be used is passed over with a warning, as an earlier one may do; without memory nothing can
+ * be said of it. */
+static HsStatus usable(const char *folder, const char *what, bool *whole)
+{
+    const HsStatus status = hs_checkpoint_verify(folder, true);
+    *whole = status == HS_OK;
+    if (status == HS_OK || status == HS_ENOMEM)
+        return status;
+    hs_warn("%s: %s", what, hs_error_message());
+    return HS_OK;
+}
+
+/* The folder that `latest` names, if it names one and that verifies; else *folder stays NULL.  *found: `latest` is
+ * there, whatever it says. */
+static HsStatus named_by_latest(const char *parent, char **folder, bool *found)
 {
     char *path = NULL, *text = NULL, *named = NULL;
     size_t length = 0;
     int64_t step = 0;
+    bool whole = false;
     HsStatus status = HS_OK;
     HS_TRY_GOTO(status, hs_storage_join(parent, HS_CHECKPOINT_LATEST, &path), done);
-    if (access(path, F_OK) != 0)
+    if (access(path, F_OK) != 0 && errno == ENOENT)
         goto done; /* killed before the first save was complete */
+    *found = true;
     if (hs_read_file(path, MAX_LATEST_BYTES, &text, &length) != HS_OK) {
         hs_warn("%s", hs_error_message());
         goto done;
@@ -38,11 +53,10 @@ static HsStatus named_by_latest(const char *parent, char **folder)
         goto done;
     }
     HS_TRY_GOTO(status, hs_storage_join(parent, text, &named), done);
-    if (hs_checkpoint_verify(named, true) == HS_OK) {
+    HS_TRY_GOTO(status, usable(named, "latest checkpoint cannot be used", &whole), done);
+    if (whole) {
         *folder = named;
         named = NULL;
-    } else {
-        hs_warn("latest checkpoint cannot be used: %s", hs_error_message());
     }
 done:
     free(named);
@@ -51,8 +65,8 @@ done:
     return status;
 }
 
-/* The highest step that verifies. */
-static HsStatus highest_whole(const char *parent, char **folder)
+/* The highest step that verifies.  *count: step folders that were tried. */
+static HsStatus highest_whole(const char *parent, char **folder, int *count)
 {
     HsFolderListing listing = { 0 };
     HS_TRY(hs_storage_list(parent, &listing));
@@ -71,13 +85,16 @@ static HsStatus highest_whole(const char *parent, char **folder)
             if (!hs_checkpoint_step_of(listing.names[i], &step) || step != highest)
                 continue;
             char *path = NULL;
+            bool whole = false;
             HS_TRY_GOTO(status, hs_storage_join(parent, listing.names[i], &path), done);
-            if (hs_checkpoint_verify(path, true) == HS_OK) {
+            status = usable(path, "checkpoint passed over", &whole);
+            *count += 1;
+            if (whole)
                 *folder = path;
-            } else {
-                hs_warn("checkpoint passed over: %s", hs_error_message());
+            else
                 free(path);
-            }
+            if (status != HS_OK)
+                goto done;
         }
     }
 done:
@@ -85,20 +102,44 @@ done:
     return status;
 }
 
+bool hs_checkpoint_exists(const char *out_dir)
+{
+    char *parent = NULL;
+    HsFolderListing listing = { 0 };
+    int64_t step;
+    bool exists = false;
+    if (hs_storage_join(out_dir, HS_CHECKPOINTS_FOLDER, &parent) == HS_OK && access(parent, F_OK) == 0 &&
+        hs_storage_list(parent, &listing) == HS_OK)
+        for (int i = 0; i < listing.count; i++)
+            exists = exists || strcmp(listing.names[i], HS_CHECKPOINT_LATEST) == 0 ||
+                     hs_checkpoint_step_of(listing.names[i], &step);
+    hs_storage_list_free(&listing);
+    free(parent);
+    return exists;
+}
+
 HsStatus hs_checkpoint_latest(const char *out_dir, char **folder)
 {
     *folder = NULL;
     char *parent = NULL;
+    bool found = false;
+    int count = 0;
     HS_TRY(hs_storage_join(out_dir, HS_CHECKPOINTS_FOLDER, &parent));
     HsStatus status = HS_OK;
-    if (access(parent, F_OK) != 0)
+    if (access(parent, F_OK) != 0 && errno == ENOENT)
         goto done;
-    HS_TRY_GOTO(status, named_by_latest(parent, folder), done);
+    HS_TRY_GOTO(status, named_by_latest(parent, folder, &found), done);
     if (*folder)
         goto done;
-    HS_TRY_GOTO(status, highest_whole(parent, folder), done);
+    HS_TRY_GOTO(status, highest_whole(parent, folder, &count), done);
     if (*folder)
         hs_warn("going by %s", *folder);
+    else if (found || count > 0)
+        status =
+            hs_fail(HS_EFORMAT,
+                    "%s: none of its %d checkpoints can be used, as the warnings above say. Bring one back, or choose "
+                    "another out_dir; to start from zero, remove %s",
+                    parent, count, out_dir);
 done:
     free(parent);
     return status;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * trainer: the one place that turns a status into an exit code.
- *   0 done, 1 failed, 2 bad usage or configuration.
+ *   0 done, 1 failed, 2 bad usage or configuration, 128 + N stopped by signal N as it was asked to.
  */
 #include <argp.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +14,7 @@
 #include "kernels/base/log.h"
 #include "runtime/commands/command.h"
 #include "runtime/config.h"
+#include "runtime/trainer.h"
 
 typedef struct Command {
     const char *name, *usage, *doc;
@@ -26,6 +29,8 @@ static int exit_code(HsStatus status)
 {
     if (status == HS_OK)
         return 0;
+    if (status == HS_EINTERRUPTED && hs_trainer_stop_signal() > 0)
+        return 128 + hs_trainer_stop_signal();
     return status == HS_ECONFIG ? 2 : 1;
 }
 
@@ -39,7 +44,8 @@ static HsStatus help(void)
     }
     printf("\n`trainer COMMAND --help` lists a command's options; `trainer --config FILE --print-config` prints the "
            "resolved\n"
-           "configuration.  Exit codes: 0 done, 1 failed, 2 bad usage or configuration.\n\nConfiguration keys:\n");
+           "configuration.  Exit codes: 0 done, 1 failed, 2 bad usage or configuration, 130 and 143 stopped by\nSIGINT "
+           "and SIGTERM (128 + the signal's number).\n\nConfiguration keys:\n");
     return hs_config_write_help(stdout);
 }
 
@@ -81,14 +87,25 @@ static void shorten_spinning(char **argv)
     execv(path, argv); /* only returns when it cannot be: then the default serves */
 }
 
+/* A closed standard stream would lend its number to the next file that is opened, and log lines would land in it. */
+static void open_standard_streams(void)
+{
+    for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; descriptor++)
+        if (fcntl(descriptor, F_GETFD) == -1 && errno == EBADF)
+            (void)!open("/dev/null", descriptor == STDIN_FILENO ? O_RDONLY : O_WRONLY); /* the lowest number is taken */
+}
+
 int main(int argc, char **argv)
 {
+    open_standard_streams();
     shorten_spinning(argv);
     argp_err_exit_status = 2;
     HsStatus status = run(argc, argv);
     if (status == HS_OK && fflush(stdout) != 0)
         status = hs_fail(HS_EIO, "standard output cannot be written");
-    if (status != HS_OK)
+    if (status == HS_EINTERRUPTED)
+        hs_info("%s", hs_error_message());
+    else if (status != HS_OK)
         hs_error("%s", hs_error_message());
     return exit_code(status);
 }

@@ -11,6 +11,7 @@
 
 #include "kernels/base/log.h"
 #include "runtime/config_continual.h"
+#include "runtime/files.h"
 
 /* The tokenizer of the checkpoint to go on from, so that the vocabulary cannot drift; NULL when starting fresh. */
 static HsStatus checkpoint_tokenizer(const char *folder, HsTokenizer **tokenizer)
@@ -83,6 +84,21 @@ static HsStatus write_run_info(HsTrainer *trainer)
     return status;
 }
 
+/* Before the first file is written.  A folder that was not there when checkpoints were looked for may have been made,
+ * and trained in to the end, by another process since. */
+static HsStatus own_folder(HsTrainer *trainer)
+{
+    const char *out_dir = trainer->config->training.out_dir;
+    if (trainer->lock)
+        return HS_OK;
+    HS_TRY(hs_make_directories(out_dir));
+    HS_TRY(hs_run_lock_take(out_dir, &trainer->lock));
+    if (!trainer->resumed && hs_checkpoint_exists(out_dir))
+        return hs_fail(HS_EIO, "%s: another process began a run there meanwhile: the same command goes on with it",
+                       out_dir);
+    return HS_OK;
+}
+
 static HsStatus create_stream_and_records(HsTrainer *trainer)
 {
     const HsConfig *config = trainer->config;
@@ -103,6 +119,7 @@ static HsStatus create_stream_and_records(HsTrainer *trainer)
     HsStatus status = hs_stream_create(&stream, &trainer->stream);
     free(weights);
     HS_TRY(status);
+    HS_TRY(own_folder(trainer));
     HsMetricsPosition position = { trainer->state.jsonl_bytes, trainer->state.tensorboard_bytes };
     HsMetricsOptions options = {
         .out_dir = config->training.out_dir,
@@ -192,7 +209,9 @@ HsStatus hs_trainer_create(HsConfig *config, HsTrainer *trainer)
     trainer->state.evaluated_at = -1;
     trainer->state.best_validation = NAN;
     char *folder = NULL;
-    HsStatus status = hs_trainer_find_checkpoint(config, &folder);
+    HsStatus status = hs_run_lock_take(config->training.out_dir, &trainer->lock);
+    if (status == HS_OK)
+        status = hs_trainer_find_checkpoint(config, &folder);
     if (status == HS_OK)
         status = hs_checkpoint_clean(config->training.out_dir); /* what a killed run left half written */
     if (status == HS_OK)
@@ -223,5 +242,6 @@ void hs_trainer_destroy(HsTrainer *trainer)
     free(trainer->evaluation_tokens);
     free(trainer->evaluation_targets);
     hs_engine_deinit(&trainer->engine);
+    hs_run_lock_release(trainer->lock);
     memset(trainer, 0, sizeof *trainer);
 }

@@ -28,6 +28,7 @@
 #include "runtime/metrics.h"
 #include "runtime/monitor.h"
 #include "runtime/plan.h"
+#include "runtime/run_lock.h"
 #include "runtime/step_queue.h"
 
 typedef struct HsTrainerTrace HsTrainerTrace; /* trainer_trace.c */
@@ -68,6 +69,7 @@ typedef struct HsTrainer {
     HsEngine engine;
     HsPrecision precision;
     char precision_why[256];
+    HsRunLock *lock; /* of out_dir; NULL until there is a folder */
     HsTaskData data;
     int64_t vocabulary; /* the tokenizer's */
     bool masked;        /* some task ignores targets */
@@ -166,9 +168,14 @@ void hs_trainer_describe_graph(const HsTrainer *trainer);
 /* What steps do is about to change (a task begins or ends): a recorded one is not theirs any more. */
 void hs_trainer_forget_graph(HsTrainer *trainer);
 
-/* SIGINT and SIGTERM ask the loop to save and stop; a second one ends the process at once. */
-void hs_trainer_install_signals(void);
+/* From now on SIGINT, SIGTERM, SIGHUP and SIGUSR1 ask the loop to save and stop, within a step; a line on the standard
+ * error says so at once.  A second one ends the process at once, and so does the first before hs_trainer_run, when
+ * there is nothing to save yet, unless `from_the_start`: then the caller looks after all of them.  SIGPIPE is ignored.
+ */
+void hs_trainer_install_signals(bool from_the_start);
 bool hs_trainer_stop_asked(void);
+/* Which signal asked; 0: none. */
+int hs_trainer_stop_signal(void);
 
 /* Measures the peak of products, and keeps the best: whoever else uses the machine makes a probe slower, never faster,
  * so a run probes at its beginning and at its end. */
@@ -243,9 +250,10 @@ HsStatus hs_trainer_save_continual(HsTrainer *trainer, HsJson *state);
 HsStatus hs_trainer_write_continual(HsTrainer *trainer, const char *folder);
 HsStatus hs_trainer_restore_continual(HsTrainer *trainer, const char *folder, const HsJson *state);
 
-/* Mean loss in nats a token over `windows` validation windows (0: all).  tokens, targets: scratch [batch, T]. */
+/* Mean loss in nats a token over `windows` validation windows (0: all).  tokens, targets: scratch [batch, T].  stop
+ * (may be NULL) is asked now and then.  errors: HS_EINTERRUPTED when it says so */
 HsStatus hs_evaluate(HsPlan *plan, HsContext *context, const HsDataset *dataset, int64_t windows, int32_t *tokens,
-                     int32_t *targets, double *mean_loss);
+                     int32_t *targets, bool (*stop)(void), double *mean_loss);
 
 /* Encode `prompt`, generate `count` tokens, write prompt and continuation to `out` as they come.  Stops at the
  * end-of-text token.  Longer texts than the model has positions go on from the latest half of them.  An empty prompt

@@ -211,13 +211,13 @@ HsStatus hs_trainer_find_checkpoint(const HsConfig *config, char **folder)
 {
     const char *out_dir = config->training.out_dir;
     *folder = NULL;
-    HS_TRY(hs_checkpoint_latest(out_dir, folder));
-    if (*folder && strcmp(config->training.resume, "never") == 0) {
-        free(*folder);
-        *folder = NULL;
+    if (strcmp(config->training.resume, "never") == 0) {
+        if (!hs_checkpoint_exists(out_dir))
+            return HS_OK;
         return hs_fail(HS_ECONFIG, "%s holds a run already and resume is never: choose another out_dir, or remove it",
                        out_dir);
     }
+    HS_TRY(hs_checkpoint_latest(out_dir, folder));
     if (!*folder && strcmp(config->training.resume, "require") == 0)
         return hs_fail(HS_ECONFIG, "%s holds no checkpoint and resume is require", out_dir);
     return HS_OK;

@@ -13,29 +13,65 @@
 #include <math.h>
 #include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "kernels/base/log.h"
 #include "runtime/report.h"
 #include "runtime/trainer.h"
 
+static const struct {
+    int number;
+    const char *name;
+} stop_signals[] = { { SIGINT, "SIGINT" }, { SIGTERM, "SIGTERM" }, { SIGHUP, "SIGHUP" }, { SIGUSR1, "SIGUSR1" } };
+enum { STOP_SIGNALS = sizeof stop_signals / sizeof *stop_signals };
+
 static volatile sig_atomic_t stop_signal;
+/* Whether there is something to save: before, and the second time, a signal ends the process as it does by default. */
+static volatile sig_atomic_t stops_in_order;
+
+static const char *signal_name(int number)
+{
+    for (int i = 0; i < STOP_SIGNALS; i++)
+        if (stop_signals[i].number == number)
+            return stop_signals[i].name;
+    return "a signal";
+}
+
+/* Only what may be called in a signal's handler. */
+static void say(const char *text)
+{
+    (void)!write(STDERR_FILENO, text, strlen(text));
+}
 
 static void on_signal(int number)
 {
-    if (stop_signal) { /* the second time: leave at once, as the default action does */
+    if (stop_signal || !stops_in_order) {
         signal(number, SIG_DFL);
         raise(number);
+        return;
     }
     stop_signal = number;
+    say("\n");
+    say(signal_name(number));
+    say(": saving, then leaving; once more: leaving at once\n");
 }
 
-void hs_trainer_install_signals(void)
+void hs_trainer_install_signals(bool from_the_start)
 {
     struct sigaction action;
     memset(&action, 0, sizeof action);
     action.sa_handler = on_signal;
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    stops_in_order = from_the_start;
+    for (int i = 0; i < STOP_SIGNALS; i++)
+        sigaction(stop_signals[i].number, &action, NULL);
+    /* Whoever read the log has gone: that is no reason to stop training. */
+    action.sa_handler = SIG_IGN;
+    sigaction(SIGPIPE, &action, NULL);
+}
+
+int hs_trainer_stop_signal(void)
+{
+    return (int)stop_signal;
 }
 
 bool hs_trainer_stop_asked(void)
@@ -164,14 +200,12 @@ static HsStatus after_step(HsTrainer *trainer, const HsStepReport *report)
     return HS_OK;
 }
 
-/* Steps under way are finished first: they are steps like any other. */
+/* Steps under way are finished first: they are steps like any other.  hs_trainer_run saves. */
 static HsStatus stop_if_asked(HsTrainer *trainer)
 {
     if (!stop_signal || trainer->queue.count > 0)
         return HS_OK;
-    HS_TRY(hs_trainer_save(trainer));
-    return hs_fail(HS_EINTERRUPTED, "stopped by %s after step %lld; saved: the same command goes on from here",
-                   stop_signal == SIGINT ? "SIGINT" : "SIGTERM", (long long)trainer->state.applied_steps);
+    return hs_fail(HS_EINTERRUPTED, "asked to stop");
 }
 
 /* Applied steps until something is due that reads the run's state: no step may be under way then. */
@@ -234,10 +268,20 @@ static HsStatus train_tasks(HsTrainer *trainer)
     return finish(trainer);
 }
 
+static HsStatus save_and_leave(HsTrainer *trainer)
+{
+    HS_TRY(hs_trainer_save(trainer));
+    return hs_fail(HS_EINTERRUPTED, "stopped by %s after step %lld; saved: the same command goes on from here",
+                   signal_name((int)stop_signal), (long long)trainer->state.applied_steps);
+}
+
 HsStatus hs_trainer_run(HsTrainer *trainer)
 {
     trainer->start_s = hs_clock_s();
+    stops_in_order = 1;
     HsStatus status = train_tasks(trainer);
+    if (status == HS_EINTERRUPTED) /* between two steps, or in an evaluation, which is then owed */
+        status = save_and_leave(trainer);
     hs_trainer_report_memory(trainer);
     if (status == HS_ENOMEM)
         hs_trainer_explain_memory(trainer);

@@ -115,7 +115,7 @@ static HsStatus task_loss(HsTrainer *trainer, int task, double *loss)
     const HsConfig *config = trainer->config;
     return hs_evaluate(&trainer->evaluation_plan, &trainer->engine.context, &trainer->data.tasks[task],
                        config->evaluation.batches * config->training.batch_size, trainer->evaluation_tokens,
-                       trainer->evaluation_targets, loss);
+                       trainer->evaluation_targets, hs_trainer_stop_asked, loss);
 }
 
 HsStatus hs_trainer_evaluate_task(HsTrainer *trainer, int task)

@@ -8,6 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+HsStatus hs_arguments_parse(const struct argp *argp, int argc, char **argv, void *input)
+{
+    const error_t error = argp_parse(argp, argc, argv, 0, NULL, input);
+    if (error == 0)
+        return HS_OK;
+    if (error == ENOMEM)
+        return hs_fail(HS_ENOMEM, "no memory to read the command line");
+    return hs_fail(HS_ECONFIG, "the command line cannot be read: %s", strerror(error));
+}
+
 void hs_argument_override(struct argp_state *state, HsOverrides *overrides, const char *word)
 {
     if (!strchr(word, '='))

@@ -8,6 +8,8 @@
 #include <argp.h>
 #include <stdint.h>
 
+#include "kernels/base/status.h"
+
 enum { HS_MAX_OVERRIDES = 256 };
 
 /* Configuration overrides in the order given. */
@@ -15,6 +17,10 @@ typedef struct HsOverrides {
     const char *items[HS_MAX_OVERRIDES];
     int count;
 } HsOverrides;
+
+/* Fills `input` by `argp`'s parser; argv[0] is the command.  Wrong usage ends the process (exit code 2).  errors:
+ * HS_ENOMEM, HS_ECONFIG: nothing may be done with the input then, which holds the defaults at best. */
+HsStatus hs_arguments_parse(const struct argp *argp, int argc, char **argv, void *input);
 
 /* Take a word of the form section.key=value. */
 void hs_argument_override(struct argp_state *state, HsOverrides *overrides, const char *word);

@@ -76,9 +76,9 @@ HsStatus hs_command_bench(int argc, char **argv)
                                       list_words,
                                       NULL };
     Arguments arguments = { 0 };
-    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    HS_TRY(hs_arguments_parse(&argp, argc, argv, &arguments));
     arguments.options.override_count = arguments.overrides.count;
     arguments.options.overrides = arguments.overrides.items;
-    hs_trainer_install_signals();
+    hs_trainer_install_signals(true);
     return hs_bench(&arguments.options);
 }

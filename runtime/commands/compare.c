@@ -62,9 +62,9 @@ HsStatus hs_command_compare(int argc, char **argv)
                                       NULL,
                                       NULL };
     Arguments arguments = { .options = { .variants = "none,ewc,er,mer,joint", .seeds = 3 } };
-    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    HS_TRY(hs_arguments_parse(&argp, argc, argv, &arguments));
     arguments.options.override_count = arguments.overrides.count;
     arguments.options.overrides = arguments.overrides.items;
-    hs_trainer_install_signals();
+    hs_trainer_install_signals(true);
     return hs_compare(&arguments.options);
 }

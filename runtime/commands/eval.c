@@ -56,7 +56,7 @@ static HsStatus print_losses(HsLoadedModel *loaded, HsPlan *plan, const HsTaskDa
     for (int i = 0; i < data->count; i++) {
         const HsDataset *dataset = &data->tasks[i];
         double loss = 0, floor = dataset->validation.entropy_floor;
-        HS_TRY(hs_evaluate(plan, &loaded->engine.context, dataset, windows, buffer, buffer + tokens, &loss));
+        HS_TRY(hs_evaluate(plan, &loaded->engine.context, dataset, windows, buffer, buffer + tokens, NULL, &loss));
         mean += loss / data->count;
         if (data->count > 1)
             printf("task             %s\n", config->tasks[i].name);
@@ -113,7 +113,7 @@ HsStatus hs_command_eval(int argc, char **argv)
         options, parse, "[section.key=value ...]", "Validation loss of a checkpoint.", NULL, NULL, NULL
     };
     Arguments arguments = { 0 };
-    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    HS_TRY(hs_arguments_parse(&argp, argc, argv, &arguments));
     HsLoadedModel loaded;
     HsStatus status = evaluate(&loaded, &arguments);
     hs_loaded_model_deinit(&loaded);

@@ -72,7 +72,7 @@ HsStatus hs_command_generate(int argc, char **argv)
     Arguments arguments = { .prompt = "",
                             .tokens = 200,
                             .sampling = { .temperature = 0.8, .top_k = 0, .top_p = 1, .seed = 1337 } };
-    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    HS_TRY(hs_arguments_parse(&argp, argc, argv, &arguments));
     HsLoadedModel loaded;
     HsStatus status =
         hs_loaded_model_init(&loaded, arguments.checkpoint, arguments.overrides.count, arguments.overrides.items);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "kernels/tuning.h"
+#include "runtime/commands/arguments.h"
 #include "runtime/commands/command.h"
 #include "runtime/config.h"
 #include "runtime/inspect.h"
@@ -39,7 +40,7 @@ HsStatus hs_command_inspect(int argc, char **argv)
 {
     static const struct argp argp = { options, parse, NULL, "What a checkpoint holds.", NULL, NULL, NULL };
     Arguments arguments = { 0 };
-    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    HS_TRY(hs_arguments_parse(&argp, argc, argv, &arguments));
     return hs_inspect_checkpoint_page(arguments.checkpoint, stdout, arguments.html);
 }
 

@@ -92,7 +92,7 @@ HsStatus hs_command_plan(int argc, char **argv)
                                       NULL,
                                       NULL };
     Arguments arguments = { 0 };
-    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    HS_TRY(hs_arguments_parse(&argp, argc, argv, &arguments));
     HsConfig config;
     HS_TRY(hs_config_load(&config, arguments.config_path, arguments.overrides.count, arguments.overrides.items));
     HsStatus status = hs_planner_run(&config, &arguments.options, stdout);

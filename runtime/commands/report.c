@@ -38,7 +38,7 @@ HsStatus hs_command_report(int argc, char **argv)
     static const struct argp argp = { options, parse, NULL, "Write a run's report.html from its metrics.",
                                       NULL,    NULL,  NULL };
     const char *run = NULL;
-    argp_parse(&argp, argc, argv, 0, NULL, &run);
+    HS_TRY(hs_arguments_parse(&argp, argc, argv, &run));
     HS_TRY(hs_report_write(run));
     printf("%s/report.html\n", run);
     return HS_OK;

@@ -202,7 +202,7 @@ HsStatus hs_command_selftest(int argc, char **argv)
                                       NULL,
                                       NULL };
     Arguments arguments = { .with_speed = true };
-    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    HS_TRY(hs_arguments_parse(&argp, argc, argv, &arguments));
     if (arguments.list)
         return print_names();
     return arguments.tune ? tune(&arguments) : test(&arguments);

@@ -95,7 +95,7 @@ HsStatus hs_command_tokenizer(int argc, char **argv)
                                       NULL };
     static Arguments arguments; /* too large for the stack; a command runs once */
     arguments = (Arguments){ .vocabulary = 4096, .output = "tokenizer.json" };
-    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    HS_TRY(hs_arguments_parse(&argp, argc, argv, &arguments));
     for (size_t i = 0; arguments.word_count > 0 && i < sizeof actions / sizeof *actions; i++)
         if (strcmp(arguments.words[0], actions[i].name) == 0)
             return actions[i].run(&arguments);

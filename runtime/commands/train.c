@@ -79,7 +79,7 @@ static HsStatus print_sample(HsTrainer *trainer)
 static HsStatus train(HsConfig *config)
 {
     HsTrainer trainer;
-    hs_trainer_install_signals();
+    hs_trainer_install_signals(false);
     HS_TRY(hs_trainer_create(config, &trainer));
     HsStatus status = write_run_config(config);
     if (status == HS_OK)
@@ -96,7 +96,7 @@ HsStatus hs_command_train(int argc, char **argv)
         options, parse, "[section.key=value ...]", "Train the model that FILE describes.", NULL, NULL, NULL
     };
     Arguments arguments = { 0 };
-    argp_parse(&argp, argc, argv, 0, NULL, &arguments);
+    HS_TRY(hs_arguments_parse(&argp, argc, argv, &arguments));
     HsConfig config;
     HS_TRY(hs_config_load(&config, arguments.config_path, arguments.overrides.count, arguments.overrides.items));
     HsStatus status = arguments.print_config ? hs_config_print(&config, stdout, true) : train(&config);

@@ -140,7 +140,7 @@ done
 sleep 0.5
 kill -INT $bench
 wait $bench
-[ $? = 1 ] || fail "an interrupted bench must exit with 1"
+[ $? = 130 ] || fail "a bench that SIGINT stopped must exit with 130"
 says err "stopped by a signal"
 grep -qE '^bf16 ' out || fail "an interrupted bench has no table"
 says stopped/bench.json '"interrupted": true'

@@ -123,7 +123,7 @@ for _ in $(seq 500); do
 done
 kill -TERM $pid
 wait $pid
-[ $? = 1 ] || fail "a stopped comparison must say so"
+[ $? = 143 ] || fail "a stopped comparison must say so"
 says err "stopped by SIGTERM"
 # shellcheck disable=SC2086
 expect 0 "$trainer" compare $stopped

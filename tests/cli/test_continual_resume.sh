@@ -51,7 +51,7 @@ stopped_at() {
     done
     kill -TERM $pid
     wait $pid
-    [ $? = 1 ] || fail "a stopped run must say so"
+    [ $? = 143 ] || fail "a stopped run must say so"
     says err "stopped by SIGTERM"
     where=$(sed -nE 's/.*stopped by SIGTERM after step ([0-9]+).*/\1/p' err)
     cp stopped/checkpoints/"$(cat stopped/checkpoints/latest)"/trainer.json stopped.json
@@ -70,11 +70,12 @@ in_a_task='"event":"step".*"task":1'
 stopped_at stopped/metrics.jsonl "$in_a_task" continual.strategy=er
 stopped_at stopped/metrics.jsonl "$in_a_task" continual.strategy=mer mer.group_steps=7 mer.groups=3
 grep -oE '"mer.steps_in_interval": *[0-9]+' stopped.json
-# Before the first step of all.
-stopped_at err "strategy er:" continual.strategy=er precision.mode=fp16
+# In the evaluation before the first step of all.
+stopped_at stopped/config.yaml "seed" continual.strategy=er precision.mode=fp16 evaluation.batches=0
 [ "$where" = 0 ] || fail "stopped only after step $where"
-# While the Fisher is measured: the run stops before the next task's first step, whose schedule has begun anew.
+# While the Fisher is measured: the boundary is saved, the evaluation of all tasks is owed.
 stopped_at err "task addition: Fisher information" continual.strategy=ewc ewc.fisher_samples=2000 'continual.optimizer_state=reset'
 [ "$where" = 100 ] || fail "stopped after step $where, not between two tasks"
-grep -qE '"schedule_steps": *0' stopped.json || fail "the next task's schedule has not begun"
+grep -qE '"task": *1' stopped.json || fail "the boundary is not behind the stop"
+grep -qE '"matrix_rows": *1' stopped.json || fail "the evaluation that a stop gave up is not owed"
 finish

@@ -1,0 +1,133 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# What must never be lost or pass in silence: a run whose checkpoints are all damaged, closed standard streams, two
+# trainers in one folder, signals in every phase, a log that nobody reads any more.
+. "$(dirname "$0")/lib.sh"
+tiny_config
+expect 0 "$trainer" --config tiny.yaml out_dir=whole
+bits whole >whole.bits
+
+# unusable TEXT: a run none of whose checkpoints can be used is refused, by name and reason, and left as it is.
+unusable() {
+    (cd run && find . -type f ! -name .lock -exec sha256sum {} + | sort) >before
+    expect 1 "$trainer" --config tiny.yaml
+    says err "$1"
+    says err "step-00000018/"
+    says err "step-00000024"
+    says err "run/checkpoints: none of its 2 checkpoints can be used"
+    says err "to start from zero, remove run"
+    expect 2 "$trainer" --config tiny.yaml resume=never
+    says err "run holds a run already and resume is never"
+    (cd run && find . -type f ! -name .lock -exec sha256sum {} + | sort) >after
+    same before after
+}
+
+fresh() {
+    rm -rf run
+    cp -r whole run
+}
+
+fresh
+for step in run/checkpoints/step-*; do printf 'X' | dd of="$step/model.safetensors" bs=1 seek=900 conv=notrunc status=none; done
+unusable "model.safetensors"
+fresh
+for step in run/checkpoints/step-*; do sed -i 's/"format": *"[^"]*"/"format": "a later version"/' "$step/checksums.json"; done
+unusable "is not one this version reads"
+fresh
+for step in run/checkpoints/step-*; do rm "$step/trainer.json" && mkdir "$step/trainer.json"; done
+unusable "trainer.json"
+# Only `latest` is left.
+fresh
+rm -r run/checkpoints/step-*
+expect 1 "$trainer" --config tiny.yaml
+says err "none of its 0 checkpoints can be used"
+# One that is whole serves, with a warning, as before.
+fresh
+printf 'X' | dd of=run/checkpoints/step-00000024/model.safetensors bs=1 seek=900 conv=notrunc status=none
+expect 0 "$trainer" --config tiny.yaml
+says err "going by run/checkpoints/step-00000018"
+record run | grep -v '"event":"checkpoint"' >run.record
+record whole | grep -v '"event":"checkpoint"' >whole.record
+same run.record whole.record
+
+# Closed streams: their numbers are nobody's file.
+rm -rf closed
+"$trainer" --config tiny.yaml out_dir=closed >&- 2>&- <&- || fail "exit code $? with closed streams"
+bits closed | sed 's/closed/whole/g' >closed.bits
+same whole.bits closed.bits
+grep -v '^{.*}$' closed/metrics.jsonl && fail "metrics.jsonl holds other lines"
+expect 0 "$trainer" --config tiny.yaml out_dir=closed
+
+# Two trainers: the second is told whose folder it is; reports are made meanwhile; a killed owner's lock means nothing.
+"$trainer" --config tiny.yaml out_dir=owned max_steps=1000000 checkpoint_freq=20 >/dev/null 2>&1 &
+owner=$!
+for _ in $(seq 500); do
+    [ -s owned/checkpoints/latest ] && break
+    sleep 0.02
+done
+expect 1 "$trainer" --config tiny.yaml out_dir=owned max_steps=1000000 checkpoint_freq=20
+says err "owned: process $owner is training there"
+expect 0 "$trainer" report --run owned
+kill -9 $owner
+wait $owner 2>/dev/null
+step=$(sed 's/step-0*//' owned/checkpoints/latest)
+expect 0 "$trainer" --config tiny.yaml out_dir=owned max_steps=$((step + 40)) checkpoint_freq=20
+
+# stopped SIGNAL NUMBER: announced at once, saved, told apart from a failure, gone on with.
+stopped() {
+    rm -rf stopped err
+    "$trainer" --config tiny.yaml out_dir=stopped max_steps=400 checkpoint_freq=0 logging.every=20 evaluation.every=0 >out 2>err &
+    pid=$!
+    for _ in $(seq 1000); do
+        grep -q '"event":"step"' stopped/metrics.jsonl 2>/dev/null && break
+        sleep 0.005
+    done
+    kill "-$1" $pid
+    wait $pid
+    [ $? = $((128 + $2)) ] || fail "not exit code $((128 + $2)) after SIG$1"
+    says err "SIG$1: saving, then leaving; once more: leaving at once"
+    says err "stopped by SIG$1 after step"
+    grep -q "error" err && fail "a stop that was asked for is called an error"
+    [ -s stopped/checkpoints/latest ] || fail "nothing was saved after SIG$1"
+}
+for signal in 'INT 2' 'TERM 15' 'HUP 1' 'USR1 10'; do
+    # shellcheck disable=SC2086
+    stopped $signal
+done
+expect 0 "$trainer" --config tiny.yaml out_dir=stopped max_steps=400 checkpoint_freq=0 logging.every=20 evaluation.every=0
+[ "$(grep -c '"event":"step"' stopped/metrics.jsonl)" = 20 ] || fail "a stopped run did not go on to its end"
+
+# Before training there is nothing to save: it ends at once and leaves nothing.
+"$trainer" --config tiny.yaml out_dir=early tasks.0.synthetic_tokens=400000000 >out 2>err &
+pid=$!
+sleep 0.3
+kill -TERM $pid
+wait $pid
+[ $? = 143 ] || fail "not exit code 143 before training"
+[ ! -e early ] || fail "files were left before training: $(ls early)"
+
+# In an evaluation that takes long: given up, saved, owed.
+rm -rf long
+evaluation="out_dir=long max_steps=10 evaluation.every=5 evaluation.batches=0 checkpoint_freq=0 tasks.0.synthetic_tokens=2000000"
+# shellcheck disable=SC2086
+"$trainer" --config tiny.yaml $evaluation logging.every=5 >out 2>err &
+pid=$!
+for _ in $(seq 1000); do
+    grep -q '"event":"step"' long/metrics.jsonl 2>/dev/null && break
+    sleep 0.005
+done
+kill -TERM $pid
+wait $pid
+[ $? = 143 ] || fail "not exit code 143 in an evaluation"
+says err "stopped by SIGTERM after step 5"
+grep -q '"event":"eval"' long/metrics.jsonl && fail "the evaluation was not given up"
+# shellcheck disable=SC2086
+expect 0 "$trainer" --config tiny.yaml $evaluation logging.every=5
+[ "$(grep -c '"event":"eval"' long/metrics.jsonl)" = 2 ] || fail "an evaluation is missing or there twice"
+
+# Nobody reads the log any more.
+{ "$trainer" --config tiny.yaml out_dir=unread 2>&1; echo $? >code; } | head -n 1 >/dev/null
+[ "$(cat code)" = 0 ] || fail "exit code $(cat code) when the reader of the log has gone"
+bits unread | sed 's/unread/whole/g' >unread.bits
+same whole.bits unread.bits
+finish
