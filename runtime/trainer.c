@@ -140,6 +140,31 @@ static HsStatus create_stream_and_records(HsTrainer *trainer)
     return write_run_info(trainer);
 }
 
+/* Steps without a target that counts teach nothing, and say nothing: where they would be most of a task's, a run makes
+ * no sense.  Rows are drawn without regard to each other: a step of n rows is empty with the n-th power of the share.
+ */
+static HsStatus check_targets(const HsTrainer *trainer)
+{
+    const double noticed = 0.01, most = 0.5;
+    const int64_t rows = hs_config_rows_per_step(trainer->config);
+    for (int i = 0; i < trainer->data.count; i++) {
+        const double share = hs_dataset_empty_share(&trainer->data.tasks[i]);
+        const char *const name = trainer->config->tasks[i].name;
+        const char *const mend = "raise max_length, or shorten the prompts";
+        if (pow(share, (double)rows) > most)
+            return hs_fail(
+                HS_ECONFIG,
+                "task %s: %.3g%% of the training windows of max_length %lld hold no token that the loss counts, "
+                "and most steps would hold none: %s",
+                name, 100 * share, (long long)trainer->config->training.max_length, mend);
+        if (share >= noticed)
+            hs_warn("task %s: %.3g%% of the training windows of max_length %lld hold no token that the loss counts and "
+                    "teach nothing: %s",
+                    name, 100 * share, (long long)trainer->config->training.max_length, mend);
+    }
+    return HS_OK;
+}
+
 /* What must be known before anything is planned: device, data, strategies, lengths. */
 static HsStatus prepare(HsTrainer *trainer, const char *folder)
 {
@@ -152,6 +177,7 @@ static HsStatus prepare(HsTrainer *trainer, const char *folder)
     trainer->has_data = true;
     trainer->vocabulary = hs_tokenizer_vocabulary(trainer->data.tokenizer);
     trainer->masked = hs_task_data_masked(&trainer->data);
+    HS_TRY(check_targets(trainer));
     HS_TRY(hs_config_continual(config, &trainer->continual_config));
     return hs_trainer_count_steps(trainer);
 }

@@ -45,6 +45,9 @@ void hs_dataset_deinit(HsDataset *dataset);
 
 /* Windows in an epoch (for random: tokens / T). */
 int64_t hs_dataset_windows(const HsDataset *dataset);
+/* The share of the places where a training window can begin at which it holds no target that counts; 0 without a mask.
+ */
+double hs_dataset_empty_share(const HsDataset *dataset);
 /* Row `index`: tokens [T], targets [T] (-1 where ignored). */
 void hs_dataset_sample(const HsDataset *dataset, int64_t index, int32_t *tokens, int32_t *targets);
 /* Validation row `index` of `of` in the fixed order: `of` windows spread evenly over the validation stream.

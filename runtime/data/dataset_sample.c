@@ -40,6 +40,20 @@ int64_t hs_dataset_windows(const HsDataset *dataset)
     return dataset->random_windows ? count / length : windows_per_epoch(count, length);
 }
 
+double hs_dataset_empty_share(const HsDataset *dataset)
+{
+    const HsStreamTokens *stream = &dataset->train;
+    const int64_t length = dataset->sequence_length, starts = stream->count - length;
+    if (!stream->loss_mask || starts <= 0)
+        return 0;
+    int64_t empty = 0, ignored = 0; /* targets since the last that counts, the window's T among them */
+    for (int64_t target = 1; target < stream->count; target++) {
+        ignored = stream->loss_mask[target] ? 0 : ignored + 1;
+        empty += ignored >= length;
+    }
+    return (double)empty / (double)starts;
+}
+
 /* One row from `start`: start + T + 1 tokens must be there. */
 static void copy_window(const HsStreamTokens *stream, int64_t start, int64_t length, int32_t *tokens, int32_t *targets)
 {

@@ -125,6 +125,16 @@ grep -q '"event":"eval"' long/metrics.jsonl && fail "the evaluation was not give
 expect 0 "$trainer" --config tiny.yaml $evaluation logging.every=5
 [ "$(grep -c '"event":"eval"' long/metrics.jsonl)" = 2 ] || fail "an evaluation is missing or there twice"
 
+# Prompts longer than the windows: what the loss counts is in few of them, and the share is told.
+for _ in $(seq 40); do printf '{"prompt":"%0300d","completion":"y"}\n' 0; done >long.jsonl
+for _ in $(seq 40); do printf '{"prompt":"%040d","completion":"yyyyyyyyyyyy"}\n' 0; done >short.jsonl
+expect 2 "$trainer" --config tiny.yaml out_dir=masked tasks.0.train=long.jsonl
+says err "task t: 89.3% of the training windows of max_length 32 hold no token that the loss counts, and most steps"
+expect 0 "$trainer" --config tiny.yaml out_dir=masked batch_size=16 tasks.0.train=long.jsonl
+says err "warning: task t: 89.3% of the training windows"
+expect 0 "$trainer" --config tiny.yaml out_dir=short tasks.0.train=short.jsonl
+says err "of the training windows of max_length 32 hold no token that the loss counts and teach nothing"
+
 # Nobody reads the log any more.
 { "$trainer" --config tiny.yaml out_dir=unread 2>&1; echo $? >code; } | head -n 1 >/dev/null
 [ "$(cat code)" = 0 ] || fail "exit code $(cat code) when the reader of the log has gone"
