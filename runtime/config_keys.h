@@ -32,7 +32,8 @@
     X(S, INT, gradient_accumulation_steps, 1, 1, 65536, NULL, "micro-batches", "micro-batches per optimizer step")    \
     X(S, INT, max_length, 256, 1, 1048576, NULL, "tokens", "sequence length T")                                       \
     X(S, BOOL, use_amp, true, 0, 1, NULL, "",                                                                         \
-      "precision.mode auto picks bf16 where the hardware has it, else fp16; false: fp32")                             \
+      "precision.mode auto picks bf16 where the hardware multiplies it, else fp16 where it multiplies that, else "    \
+      "fp32, which is faster there; false: fp32")                                                                     \
     X(S, BOOL, use_gradient_checkpointing, false, 0, 1, NULL, "", "short for memory.recompute: block")                \
     X(S, REAL, target_gpu_util, 0.8, 0.01, 1.0, NULL, "fraction",                                                     \
       "share of the device's memory that the plan may use")                                                           \

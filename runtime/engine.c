@@ -77,7 +77,7 @@ static HsStatus finish_cuda(HsEngine *engine, const HsBackend *backend)
 {
     engine->context.backend = backend;
     engine->context.threads = 1;
-    engine->products = (HsProducts){ .bf16 = true, .tf32 = true };
+    engine->products = (HsProducts){ .bf16 = true, .f16 = true, .tf32 = true };
     return engine->device.stream_create(&engine->device, &engine->context.stream);
 }
 

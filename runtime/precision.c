@@ -61,10 +61,14 @@ HsStatus hs_precision_resolve(const HsConfig *config, HsProducts products, HsPre
     const char *reason = "precision.mode asks for it";
     bool automatic = strcmp(mode, "auto") == 0;
     if (automatic) {
-        mode = !config->training.use_amp ? "fp32" : products.bf16 ? "bf16" : "fp16";
-        reason = !config->training.use_amp ? "use_amp is false"
-                 : products.bf16           ? "use_amp is true and this device multiplies bf16 in hardware"
-                                           : "use_amp is true and this device has no bf16 products";
+        const bool amp = config->training.use_amp;
+        mode = amp && products.bf16 ? "bf16" : amp && products.f16 ? "fp16" : "fp32";
+        reason = !amp            ? "use_amp is false"
+                 : products.bf16 ? "use_amp is true and this device multiplies bf16 in hardware"
+                 : products.f16
+                     ? "use_amp is true and this device has no bf16 products"
+                     : "use_amp is true, but this device multiplies no 16-bit format in hardware, and would be "
+                       "slower in one";
     }
     const HsPrecision *row = hs_precision_find(mode);
     if (row == NULL)
@@ -82,6 +86,11 @@ HsStatus hs_precision_resolve(const HsConfig *config, HsProducts products, HsPre
         precision->gradient = row->weight;
         precision->wgrad.out = row->weight;
     }
+    if (automatic && !mixed && config->training.use_amp && !config->precision.master_weights)
+        return hs_fail(HS_ECONFIG,
+                       "precision.master_weights: false needs bf16, but the mode is %s (auto: %s): set "
+                       "precision.mode: bf16, or keep the masters",
+                       mode, reason);
     if (mixed && !config->precision.master_weights) {
         /* Stochastic rounding adds random bits below bf16's last one; fp16's subnormals would need another rule. */
         if (row->loss_scaling)

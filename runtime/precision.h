@@ -29,7 +29,7 @@ typedef struct HsGemmPolicy {
 
 /* Formats, beside f32, that a device multiplies in hardware. */
 typedef struct HsProducts {
-    bool bf16, tf32;
+    bool bf16, f16, tf32;
 } HsProducts;
 
 typedef struct HsPrecision {

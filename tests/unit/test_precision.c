@@ -30,7 +30,8 @@ Test(precision, rows_follow_the_configuration)
         HsDtype weight, gradient, master, residual;
     } cases[] = {
         { "auto", true, { .bf16 = true, .tf32 = true }, "fp32", true, "bf16", HS_BF16, HS_F32, HS_F32, HS_F32 },
-        { "auto", true, { .bf16 = false, .tf32 = false }, "fp32", true, "fp16", HS_F16, HS_F32, HS_F32, HS_F32 },
+        { "auto", true, { .f16 = true }, "fp32", true, "fp16", HS_F16, HS_F32, HS_F32, HS_F32 },
+        { "auto", true, { .bf16 = false }, "fp32", true, "fp32", HS_F32, HS_F32, HS_F32, HS_F32 },
         { "auto", false, { .bf16 = true, .tf32 = true }, "fp32", true, "fp32", HS_F32, HS_F32, HS_F32, HS_F32 },
         { "tf32", false, { .tf32 = true }, "fp32", true, "tf32", HS_F32, HS_F32, HS_F32, HS_F32 },
         { "fp32", false, { .bf16 = true, .tf32 = true }, "compute", false, "fp32", HS_F32, HS_F32, HS_F32, HS_F32 },
@@ -57,7 +58,7 @@ Test(precision, impossible_combinations_are_refused)
     const HsConfig cases[] = {
         make_config("bf16", false, "fp32", true), /* a 16-bit mode without use_amp */
         make_config("fp16", true, "fp32", false), /* fp16 has no stochastic rounding */
-        make_config("auto", true, "fp32", false), /* auto falls to fp16 here */
+        make_config("auto", true, "fp32", false), /* auto falls to fp32 here */
         make_config("fp8x", true, "fp32", true),  make_config("tf32", true, "fp32", true), /* no such products here */
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
