@@ -13,7 +13,7 @@
 
 #include "kernels/base/log.h"
 #include "runtime/commands/command.h"
-#include "runtime/config.h"
+#include "runtime/config_table.h"
 #include "runtime/trainer.h"
 
 typedef struct Command {
@@ -49,9 +49,31 @@ static HsStatus help(void)
     return hs_config_write_help(stdout);
 }
 
+static bool ends_with(const char *text, const char *end)
+{
+    const size_t length = strlen(text), tail = strlen(end);
+    return length >= tail && strcmp(text + length - tail, end) == 0;
+}
+
+/* What was probably meant. */
+static HsStatus unknown_command(const char *word)
+{
+    char list[512] = "", near[HS_DOTTED_BYTES];
+    if (ends_with(word, ".yaml") || ends_with(word, ".yml"))
+        return hs_fail(HS_ECONFIG, "%s is not a command; to train by it: trainer --config %s", word, word);
+    if (strchr(word, '='))
+        return hs_fail(HS_ECONFIG, "%s changes a configuration, and none is named: trainer --config FILE %s", word,
+                       word);
+    for (int i = 0; i < COMMAND_COUNT; i++)
+        snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i > 0 ? "|" : "", commands[i].name);
+    if (hs_config_choice_suggest(list, word, near))
+        return hs_fail(HS_ECONFIG, "%s is not a command; did you mean %s? `trainer --help` lists them", word, near);
+    return hs_fail(HS_ECONFIG, "%s is not a command: `trainer --help` lists them", word);
+}
+
 static HsStatus run(int argc, char **argv)
 {
-    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "help") == 0)
+    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 || strcmp(argv[1], "help") == 0)
         return help();
     if (strcmp(argv[1], "--version") == 0) {
         printf("trainer " HS_VERSION "\n");
@@ -61,7 +83,7 @@ static HsStatus run(int argc, char **argv)
         if (strcmp(argv[1], commands[i].name) == 0)
             return commands[i].run(argc - 1, argv + 1);
     if (argv[1][0] != '-')
-        return hs_fail(HS_ECONFIG, "%s is not a command: `trainer --help` lists them", argv[1]);
+        return unknown_command(argv[1]);
     return commands[0].run(argc, argv);
 }
 

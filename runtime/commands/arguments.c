@@ -5,11 +5,52 @@
 #include "runtime/commands/arguments.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/config_table.h"
+
+static bool has_option(const struct argp *argp, const char *name, size_t length)
+{
+    for (const struct argp_option *option = argp->options; option && (option->name || option->key); option++)
+        if (option->name && strlen(option->name) == length && strncmp(option->name, name, length) == 0)
+            return true;
+    return false;
+}
+
+/* --learning_rate=1e-4: a key of the configuration, written as an option. */
+static HsStatus check_dashes(const struct argp *argp, int argc, char **argv)
+{
+    char near[HS_DOTTED_BYTES], name[HS_DOTTED_BYTES];
+    for (int i = 1; i < argc; i++) {
+        const size_t length = strncmp(argv[i], "--", 2) == 0 ? strcspn(argv[i] + 2, "=") : 0;
+        if (length == 0 || length >= sizeof name || has_option(argp, argv[i] + 2, length))
+            continue;
+        snprintf(name, sizeof name, "%.*s", (int)length, argv[i] + 2);
+        if (hs_config_key_suggest(name, near) && strcmp(name, near) == 0)
+            return hs_fail(HS_ECONFIG, "%s: a key of the configuration has no dashes: %s%s", argv[i], argv[i] + 2,
+                           argv[i][2 + length] == '=' ? "" : "=VALUE");
+    }
+    return HS_OK;
+}
+
+/* argp knows --help and -?; people write -h. */
+static void spell_out_help(const struct argp *argp, int argc, char **argv)
+{
+    static char help[] = "--help";
+    for (const struct argp_option *option = argp->options; option && (option->name || option->key); option++)
+        if (option->key == 'h')
+            return;
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "-h") == 0)
+            argv[i] = help;
+}
+
 HsStatus hs_arguments_parse(const struct argp *argp, int argc, char **argv, void *input)
 {
+    HS_TRY(check_dashes(argp, argc, argv));
+    spell_out_help(argp, argc, argv);
     const error_t error = argp_parse(argp, argc, argv, 0, NULL, input);
     if (error == 0)
         return HS_OK;

@@ -36,4 +36,19 @@ says err "first non-finite value"
 expect 0 "$trainer" --config tiny.yaml precision.mode=fp16 precision.init_scale=1099511627776 out_dir=falling
 says err "skipped"
 says falling/metrics.jsonl '"skipped_steps":1'
+# What was probably meant.
+expect 2 "$trainer" base.yaml
+says err "to train by it: trainer --config base.yaml"
+expect 2 "$trainer" trian
+says err "did you mean train?"
+expect 2 "$trainer" seed=3
+says err "trainer --config FILE seed=3"
+expect 2 "$trainer" --config tiny.yaml --learning_rate=1e-4
+says err "a key of the configuration has no dashes: learning_rate=1e-4"
+expect 2 "$trainer" plan --config tiny.yaml --model.layers 3
+says err "a key of the configuration has no dashes: model.layers=VALUE"
+expect 0 "$trainer" -h
+says out "Configuration keys:"
+expect 0 "$trainer" plan -h
+says out "--device-memory"
 finish
