@@ -68,6 +68,9 @@ HsStatus hs_config_print(const HsConfig *config, FILE *stream, bool with_docs);
 /* The dotted keys whose values differ (at most `limit`, comma separated) -> message; returns how many differ.
  * `ignored` is a NULL-terminated list of dotted keys or "section." prefixes that need not match. */
 int hs_config_differences(const HsConfig *a, const HsConfig *b, const char *const *ignored, char *buffer, size_t size);
+/* "learning_rate 0.0002 -> 0.0001, ..." of the keys of `listed` (as `ignored` above) that differ from `before`. */
+HsStatus hs_config_changes(const HsConfig *before, const HsConfig *now, const char *const *listed, char *buffer,
+                           size_t size);
 
 /* logging.trace as step numbers, counted from 1; first is 0 when nothing is traced. */
 typedef struct HsTraceSteps {

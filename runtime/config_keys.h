@@ -25,9 +25,10 @@
     X(S, INT, threads, 0, 0, 1024, NULL, "threads", "CPU worker threads; 0: one a core. Results do not depend on it") \
     X(S, INT, seed, 1337, 0, HS_NO_BOUND, NULL, "", "every random number of the run follows from it")                 \
     X(S, STRING, out_dir, "runs/default", 0, 0, NULL, "path", "where the run's files go")                             \
-    X(S, STRING, resume, "auto", 0, 0, "auto|never|require", "",                                                      \
+    X(S, STRING, resume, "auto", 0, 0, "auto|never|require|changed", "",                                              \
       "auto: go on from out_dir's latest checkpoint if there is one; never: refuse if there is one; require: refuse " \
-      "if not")                                                                                                       \
+      "if not; changed: as auto, and learning_rate, weight_decay, schedule and precision.mode may be others than "    \
+      "before")                                                                                                       \
     X(S, INT, batch_size, 8, 1, 1048576, NULL, "sequences", "sequences per micro-batch")                              \
     X(S, INT, gradient_accumulation_steps, 1, 1, 65536, NULL, "micro-batches", "micro-batches per optimizer step")    \
     X(S, INT, max_length, 256, 1, 1048576, NULL, "tokens", "sequence length T")                                       \

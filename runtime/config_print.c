@@ -191,3 +191,39 @@ int hs_config_differences(const HsConfig *a, const HsConfig *b, const char *cons
         snprintf(buffer + used, size - used, ", and %d more", count - NAMED);
     return count;
 }
+
+static void print_change(const HsConfigKey *row, const HsConfig *before, const HsConfig *now, int task, FILE *stream)
+{
+    const HsConfigKey key = hs_config_key_of_task(row, task);
+    const HsConfig *const sides[] = { before, now };
+    char dotted[HS_DOTTED_BYTES];
+    fprintf(stream, "%s%s", ftell(stream) > 0 ? ", " : "", hs_config_key_dotted(&key, dotted));
+    for (int i = 0; i < 2; i++) {
+        fputs(i == 0 ? " " : " -> ", stream);
+        if (task < hs_config_key_places(sides[i], row))
+            hs_config_value_print(row, hs_config_key_object(sides[i], row, task), stream);
+        else
+            fputs("none", stream);
+    }
+}
+
+HsStatus hs_config_changes(const HsConfig *before, const HsConfig *now, const char *const *listed, char *buffer,
+                           size_t size)
+{
+    FILE *stream = fmemopen(buffer, size, "w");
+    if (!stream)
+        return hs_fail(HS_ENOMEM, "no memory to list what changed");
+    for (int i = 0; i < hs_config_key_count; i++) {
+        const HsConfigKey *row = &hs_config_key_table[i];
+        const int places = hs_config_key_places(before, row), others = hs_config_key_places(now, row);
+        for (int task = 0; task < (places > others ? places : others); task++) {
+            const HsConfigKey key = hs_config_key_of_task(row, task);
+            char dotted[HS_DOTTED_BYTES];
+            if (is_ignored(hs_config_key_dotted(&key, dotted), listed) && !places_equal(row, before, now, task))
+                print_change(row, before, now, task, stream);
+        }
+    }
+    fclose(stream);
+    buffer[size - 1] = '\0';
+    return HS_OK;
+}

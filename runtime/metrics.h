@@ -64,6 +64,8 @@ typedef struct HsMetricsPressure {
 } HsMetricsPressure;
 /* Event "pressure": micro_batch_before, micro_batch, used_bytes, total_bytes; TensorBoard: "memory/micro_batch". */
 HsStatus hs_metrics_pressure(HsMetrics *metrics, const HsMetricsPressure *pressure);
+/* Event "changed": keys of the configuration that are others from this step on, with their values. */
+HsStatus hs_metrics_changed(HsMetrics *metrics, int64_t step, const char *keys);
 /* What the report's head shows, as out_dir/run.json: threads and memory belong to this start of the run, so the record
  * in metrics.jsonl, which is the same however a run is interrupted, does not hold them. */
 typedef struct HsMetricsRun {

@@ -46,6 +46,13 @@ static HsJson *event_line(const char *event, int64_t step, int task)
     return line;
 }
 
+HsStatus hs_metrics_changed(HsMetrics *metrics, int64_t step, const char *keys)
+{
+    HsJson *line = event_line("changed", step, -1);
+    hs_json_set_string(line, "keys", keys);
+    return append_line(metrics, line);
+}
+
 static HsStatus matrix_scalars(HsMetrics *metrics, int64_t step, int task, const HsMatrix *matrix)
 {
     char tag[HS_TENSORBOARD_MAX_TAG];

@@ -22,6 +22,7 @@ typedef struct HsReport {
     int validation_count;
     HsReportSeries task_ends; /* x: step of a matrix event, y: its task */
     HsReportSeries pressures; /* x: step of a pressure event, y: the micro-batch from there on */
+    char changes[1024];       /* "at step N: KEYS; ..." of changed events */
     int64_t steps;
     bool finished;
 } HsReport;

@@ -181,6 +181,16 @@ static HsStatus read_pressure(HsReport *report, const char *name, HsJson *line)
     return add_point(&report->pressures, (double)report->steps, (double)micro_batch);
 }
 
+static HsStatus read_changed(HsReport *report, const char *name, HsJson *line)
+{
+    const char *keys = NULL;
+    HS_TRY(hs_json_need_string(name, line, "keys", &keys));
+    const size_t used = strlen(report->changes);
+    snprintf(report->changes + used, sizeof report->changes - used, "%sat step %lld: %s", used > 0 ? "; " : "",
+             (long long)report->steps, keys);
+    return HS_OK;
+}
+
 static HsStatus read_end(HsReport *report, const char *name, HsJson *line)
 {
     (void)name;
@@ -201,6 +211,7 @@ static const struct {
     { "matrix", read_matrix, NOT_KEPT },
     { "importance", read_importance, (int)offsetof(HsReport, importance) },
     { "pressure", read_pressure, NOT_KEPT },
+    { "changed", read_changed, NOT_KEPT },
     { "end", read_end, NOT_KEPT },
 };
 

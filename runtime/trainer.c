@@ -129,6 +129,8 @@ static HsStatus create_stream_and_records(HsTrainer *trainer)
         .resume_at = trainer->resumed ? &position : NULL,
     };
     HS_TRY(hs_metrics_create(&options, &trainer->metrics));
+    if (trainer->changes[0])
+        HS_TRY(hs_metrics_changed(trainer->metrics, trainer->state.applied_steps, trainer->changes));
     const HsMonitorOptions monitor = {
         .device = &trainer->engine.device,
         .emulated = trainer->engine.emulated,

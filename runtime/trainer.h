@@ -69,7 +69,9 @@ typedef struct HsTrainer {
     HsEngine engine;
     HsPrecision precision;
     char precision_why[256];
-    HsRunLock *lock; /* of out_dir; NULL until there is a folder */
+    char changes[512];         /* of the configuration since the checkpoint that is gone on from; empty: none */
+    bool new_mode, new_length; /* precision.mode, or the number of steps, are among them */
+    HsRunLock *lock;           /* of out_dir; NULL until there is a folder */
     HsTaskData data;
     int64_t vocabulary; /* the tokenizer's */
     bool masked;        /* some task ignores targets */
@@ -239,6 +241,8 @@ HsStatus hs_trainer_consolidate(HsTrainer *trainer, int task);
 
 /* Write a checkpoint of this instant (after recording its event). */
 HsStatus hs_trainer_save(HsTrainer *trainer);
+/* The same into another folder: the run's latest checkpoint stays what it was. */
+HsStatus hs_trainer_save_aside(HsTrainer *trainer, const char *out_dir);
 /* Apply `resume`: find, compare configurations, restore tensors and state; trainer->resumed tells. */
 HsStatus hs_trainer_resume(HsTrainer *trainer, const char *folder);
 /* state.micro_batch of a checkpoint, before anything is allocated. */

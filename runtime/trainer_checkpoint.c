@@ -164,7 +164,7 @@ static HsStatus write_extra(void *user, const char *folder)
     return status;
 }
 
-HsStatus hs_trainer_save(HsTrainer *trainer)
+HsStatus hs_trainer_save_aside(HsTrainer *trainer, const char *out_dir)
 {
     /* The record of this checkpoint lies before the position that the checkpoint stores, so that a resumed run goes on
      * behind it. */
@@ -199,12 +199,16 @@ HsStatus hs_trainer_save(HsTrainer *trainer)
         .write_extra = write_extra,
         .user = trainer,
     };
-    status =
-        hs_checkpoint_save(trainer->config->training.out_dir, &content, trainer->config->training.keep_checkpoints);
+    status = hs_checkpoint_save(out_dir, &content, trainer->config->training.keep_checkpoints);
 done:
     free_lists(&lists);
     hs_json_destroy(state);
     return status;
+}
+
+HsStatus hs_trainer_save(HsTrainer *trainer)
+{
+    return hs_trainer_save_aside(trainer, trainer->config->training.out_dir);
 }
 
 HsStatus hs_trainer_find_checkpoint(const HsConfig *config, char **folder)
@@ -248,21 +252,57 @@ static const char *const free_keys[] = { "threads",
                                          "kernels.tuning", /* its content counts: tuning_hash */
                                          NULL };
 
-static HsStatus compare_config(const HsTrainer *trainer, const char *folder)
+/* Keys that change only what is to come: they may differ where resume: changed says so. */
+static const char *const future_keys[] = { "learning_rate", "weight_decay", "schedule.", "precision.mode", NULL };
+/* How far the run goes may change without a word, but not what that does to the learning rate. */
+static const char *const length_keys[] = { "max_steps", "max_epochs", NULL };
+enum {
+    FUTURE_KEYS = sizeof future_keys / sizeof *future_keys - 1,
+    FREE_KEYS = sizeof free_keys / sizeof *free_keys - 1
+};
+
+static HsStatus refuse_differences(const HsConfig *config, const HsConfig *saved, const char *folder)
 {
-    char path[4096], differing[1024];
-    snprintf(path, sizeof path, "%s/config.yaml", folder);
-    HsConfig saved;
-    HS_TRY(hs_config_load(&saved, path, 0, NULL));
-    int count = hs_config_differences(trainer->config, &saved, free_keys, differing, sizeof differing);
-    hs_config_deinit(&saved);
-    if (count > 0)
+    const char *allowed[FREE_KEYS + FUTURE_KEYS + 1] = { 0 };
+    char differing[1024], untrue[1024];
+    memcpy(allowed, free_keys, FREE_KEYS * sizeof *allowed);
+    memcpy(allowed + FREE_KEYS, future_keys, FUTURE_KEYS * sizeof *allowed);
+    const bool may_change = strcmp(config->training.resume, "changed") == 0;
+    const int future = hs_config_differences(config, saved, free_keys, differing, sizeof differing);
+    const int past = hs_config_differences(config, saved, allowed, untrue, sizeof untrue);
+    if (past > 0)
         return hs_fail(
             HS_ECONFIG,
             "%s was made with another configuration; differing: %s. Set them back, choose another out_dir, or "
             "remove the old run",
-            folder, differing);
+            folder, may_change ? untrue : differing);
+    if (future > 0 && !may_change)
+        return hs_fail(HS_ECONFIG,
+                       "%s was made with another configuration; differing: %s. To go on with it from there: "
+                       "resume=changed. Else set them back, choose another out_dir, or remove the old run",
+                       folder, differing);
     return HS_OK;
+}
+
+static HsStatus compare_config(HsTrainer *trainer, const char *folder)
+{
+    char path[4096], longer[128];
+    snprintf(path, sizeof path, "%s/config.yaml", folder);
+    const HsConfig *config = trainer->config;
+    HsConfig saved;
+    HS_TRY(hs_config_load(&saved, path, 0, NULL));
+    HsStatus status = refuse_differences(config, &saved, folder);
+    if (status == HS_OK)
+        status = hs_config_changes(&saved, config, future_keys, trainer->changes, sizeof trainer->changes);
+    if (status == HS_OK)
+        status = hs_config_changes(&saved, config, length_keys, longer, sizeof longer);
+    if (status == HS_OK && trainer->changes[0])
+        hs_info("changed from here on: %s", trainer->changes);
+    trainer->new_mode = strcmp(config->precision.mode, saved.precision.mode) != 0;
+    trainer->new_length =
+        longer[0] && strcmp(config->schedule.kind, "constant") != 0 && config->schedule.decay_steps == 0;
+    hs_config_deinit(&saved);
+    return status;
 }
 
 static HsStatus restore(HsTrainer *trainer, const HsCheckpoint *checkpoint)
@@ -301,9 +341,11 @@ static HsStatus restore(HsTrainer *trainer, const HsCheckpoint *checkpoint)
     trainer->optimizer.skipped_steps = state->skipped_steps;
     trainer->optimizer.schedule_steps = state->schedule_steps;
     trainer->optimizer.moment_steps = state->moment_steps;
-    trainer->optimizer.scaler.scale = (float)state->loss_scale;
-    trainer->optimizer.scaler.tracker = state->scaler_tracker;
-    trainer->optimizer.scaler.hysteresis_left = state->scaler_hysteresis;
+    if (!trainer->new_mode) { /* another mode begins with its own loss scale */
+        trainer->optimizer.scaler.scale = (float)state->loss_scale;
+        trainer->optimizer.scaler.tracker = state->scaler_tracker;
+        trainer->optimizer.scaler.hysteresis_left = state->scaler_hysteresis;
+    }
     status = hs_trainer_restore_continual(trainer, checkpoint->folder, checkpoint->state);
 done:
     free_lists(&lists);

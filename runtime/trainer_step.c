@@ -243,13 +243,31 @@ static HsStatus take_report(HsTrainer *trainer, HsStepSlot **slot, HsStepReport 
     return HS_OK;
 }
 
-/* Gradients that no loss scale mends: find the tensor that went first, save, and stop.  Steps that were started behind
- * it have changed nothing and count as skipped. */
+/* Says what happened, and a command that goes on: from the last checkpoint, with a lower learning rate. */
+static HsStatus explain(const HsTrainer *trainer, const HsStepReport *report, const char *where, const char *kept)
+{
+    const HsConfig *config = trainer->config;
+    const char *const out_dir = config->training.out_dir;
+    const char *const wider = strcmp(trainer->precision.name, "fp16") == 0   ? " precision.mode=bf16, or"
+                              : strcmp(trainer->precision.name, "bf16") == 0 ? " precision.mode=fp32, or"
+                                                                             : "";
+    return hs_fail(
+        HS_ENUMERIC,
+        "gradients are not finite at step %lld with loss scale %g, the smallest allowed; first non-finite value: "
+        "%s. The state is kept for inspection in %s; the last checkpoint stays what it was. To go on %s with%s "
+        "a lower learning rate: trainer --config %s/config.yaml resume=changed learning_rate=%.2g",
+        (long long)trainer->state.applied_steps, (double)report->loss_scale, where, kept,
+        hs_checkpoint_exists(out_dir) ? "from it" : "from the start", wider, out_dir,
+        config->training.learning_rate / 3);
+}
+
+/* Gradients that no loss scale mends: find the tensor that went first, keep the state, and stop.  Steps that were
+ * started behind it have changed nothing and count as skipped. */
 static HsStatus diagnose(HsTrainer *trainer, const HsStepSlot *slot, const HsStepReport *report)
 {
     const HsConfig *config = trainer->config;
-    const int64_t counted = slot->counted > 0 ? slot->counted : 1, step = trainer->state.applied_steps;
-    char where[192] = "";
+    const int64_t counted = slot->counted > 0 ? slot->counted : 1;
+    char where[192] = "", kept[4096];
     while (trainer->queue.count > 0) {
         HsStepSlot *later;
         HsStepReport ignored;
@@ -264,12 +282,9 @@ static HsStatus diagnose(HsTrainer *trainer, const HsStepSlot *slot, const HsSte
     if (where[0] == '\0')
         snprintf(where, sizeof where, "the gradient of %s, in its accumulation",
                  report->first_nonfinite >= 0 ? trainer->spans[report->first_nonfinite].name : "a parameter");
-    HS_TRY(hs_trainer_save(trainer));
-    return hs_fail(
-        HS_ENUMERIC,
-        "gradients are not finite at step %lld with loss scale %g, the smallest allowed; first non-finite value: "
-        "%s. A checkpoint of this state was saved; lower learning_rate, or use precision.mode bf16 or fp32",
-        (long long)step, (double)report->loss_scale, where);
+    snprintf(kept, sizeof kept, "%s/diverged", config->training.out_dir);
+    HS_TRY(hs_trainer_save_aside(trainer, kept));
+    return explain(trainer, report, where, kept);
 }
 
 HsStatus hs_trainer_collect_step(HsTrainer *trainer, double *mean_loss, HsStepReport *report)

@@ -78,6 +78,13 @@ static HsStatus set_schedule(HsTrainer *trainer)
     HsSchedule *schedule = &trainer->optimizer.schedule;
     HS_TRY(hs_schedule_init(schedule, config->schedule.kind, peak, config->schedule.min_learning_rate, warmup, decay,
                             config->schedule.wsd_decay_fraction));
+    if (trainer->new_length) {
+        const int64_t now = trainer->optimizer.schedule_steps;
+        hs_info(
+            "the run's length changed, and schedule.kind %s follows it: the learning rate is %.3g now and ends at %.3g",
+            config->schedule.kind, hs_schedule_rate(schedule, now), hs_schedule_rate(schedule, decay));
+        trainer->new_length = false;
+    }
     if (rewarm) /* from where the last task's decay ended */
         schedule->warmup_start = config->schedule.min_learning_rate;
     return HS_OK;
