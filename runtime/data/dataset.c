@@ -37,7 +37,7 @@ static HsStatus list_sources(HsDatasetBuild *building)
 {
     const HsTaskConfig *task = building->task;
     for (int i = 0; i < task->train.count; i++) {
-        HsStatus status = hs_source_list_add(&building->sources, task->train.items[i]);
+        HsStatus status = hs_source_list_add(&building->sources, task->train.items[i], task->format);
         if (status != HS_OK)
             return hs_error_prefix(status, "task %s: train", task->name);
     }
@@ -47,7 +47,7 @@ static HsStatus list_sources(HsDatasetBuild *building)
         return hs_error_prefix(status, "task %s", task->name);
     if (building->share > 0)
         return HS_OK;
-    status = hs_source_list_add(&building->sources, task->validation);
+    status = hs_source_list_add(&building->sources, task->validation, task->format);
     return status == HS_OK ? HS_OK : hs_error_prefix(status, "task %s: validation", task->name);
 }
 
@@ -80,6 +80,7 @@ static HsStatus read_sources(HsDatasetBuild *building)
         .text_field = task->text_field,
         .prompt_field = task->prompt_field,
         .completion_field = task->completion_field,
+        .needs_utf8 = strcmp(building->config->tokenizer.kind, "byte") != 0,
         .raw16 = strcmp(building->config->data.token_file, "raw16") == 0,
         .vocabulary = building->tokenizer ? hs_tokenizer_vocabulary(building->tokenizer) : 0,
     };

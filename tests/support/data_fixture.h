@@ -38,6 +38,7 @@ static inline void data_fixture_init(DataFixture *fixture)
     task->name = "t";
     task->train.items = fixture->train;
     task->validation = "50%";
+    task->format = "auto";
     task->text_field = "text";
     task->prompt_field = "prompt";
     task->completion_field = "completion";
