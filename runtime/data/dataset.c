@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/log.h"
 #include "kernels/base/rng.h"
 
 /* "10%" -> 10.  Anything else names files, unless it can only have been meant as a share. */
@@ -128,14 +129,45 @@ static HsStatus check_length(const HsDatasetBuild *building, const HsDataset *da
     return HS_OK;
 }
 
+/* Documents of files among pieces [first, last).  Token files bring their own ends, generated text has blank lines. */
+static int64_t count_documents(const HsDatasetBuild *building, int64_t first, int64_t last)
+{
+    int64_t documents = 0;
+    for (int64_t i = first; i < last; i++) {
+        const HsPiece *piece = &building->corpus.pieces[i];
+        documents += piece->ends_document && building->sources.items[piece->source].kind;
+    }
+    return documents;
+}
+
+/* Once for all tasks. */
+static void warn_joined(const HsDatasetBuild *buildings, int count, const HsTokenizer *tokenizer)
+{
+    for (int i = 0; i < count && hs_tokenizer_end_of_text(tokenizer) < 0; i++)
+        if (buildings[i].joined > 1) {
+            hs_warn("task %s: no end-of-text token is known: its %" PRId64 " documents run together without a border; "
+                    "set tokenizer.end_of_text to the token that ends a document",
+                    buildings[i].task->name, buildings[i].joined);
+            return;
+        }
+}
+
 /* From a corpus that is read and a tokenizer; the text is not needed any more. */
 static HsStatus finish(HsDatasetBuild *building, HsTokenizer *tokenizer, HsDataset *dataset)
 {
     building->tokenizer = dataset->tokenizer = tokenizer;
     HS_TRY(hs_dataset_blame_task(building, hs_dataset_encode(building, dataset)));
+    int64_t train = count_documents(building, 0, building->train_pieces);
+    int64_t validation = count_documents(building, building->train_pieces, building->corpus.piece_count);
+    building->joined = train > validation ? train : validation;
     hs_corpus_deinit(&building->corpus);
     HS_TRY(check_length(building, dataset, &dataset->train, "train"));
     return check_length(building, dataset, &dataset->validation, "validation");
+}
+
+static HsStatus set_end_of_text(const HsDatasetBuild *buildings, HsTokenizer *tokenizer)
+{
+    return hs_tokenizer_set_end_of_text(tokenizer, buildings->config->tokenizer.end_of_text);
 }
 
 /* All phases; `*tokenizer` may be given, and is made otherwise. */
@@ -146,17 +178,21 @@ static HsStatus build(HsDatasetBuild *buildings, int count, HsTokenizer **tokeni
     if (!*tokenizer)
         HS_TRY(hs_dataset_tokenizer_early(buildings, count, tokenizer));
     bool early = *tokenizer != NULL;
+    if (early)
+        HS_TRY(set_end_of_text(buildings, *tokenizer));
     for (int i = 0; i < count; i++) {
         buildings[i].tokenizer = *tokenizer;
         HS_TRY(read_sources(&buildings[i]));
         if (early)
             HS_TRY(finish(&buildings[i], *tokenizer, &datasets[i]));
     }
-    if (early)
-        return HS_OK;
-    HS_TRY(hs_dataset_tokenizer_from_text(buildings, count, tokenizer));
-    for (int i = 0; i < count; i++)
-        HS_TRY(finish(&buildings[i], *tokenizer, &datasets[i]));
+    if (!early) {
+        HS_TRY(hs_dataset_tokenizer_from_text(buildings, count, tokenizer));
+        HS_TRY(set_end_of_text(buildings, *tokenizer));
+        for (int i = 0; i < count; i++)
+            HS_TRY(finish(&buildings[i], *tokenizer, &datasets[i]));
+    }
+    warn_joined(buildings, count, *tokenizer);
     return HS_OK;
 }
 

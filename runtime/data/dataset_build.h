@@ -20,6 +20,7 @@ typedef struct HsDatasetBuild {
     double share;      /* percent cut off for validation; 0: validation has its own sources */
     HsCorpus corpus;
     int64_t train_pieces;
+    int64_t joined;  /* documents of files in one stream, the most; they run together where no token ends them */
     int64_t *starts; /* [pieces + 1] first token of every piece within its stream; scratch of encode */
 } HsDatasetBuild;
 

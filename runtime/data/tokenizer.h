@@ -34,8 +34,11 @@ void hs_tokenizer_destroy(HsTokenizer *tokenizer);
 
 const char *hs_tokenizer_kind(const HsTokenizer *tokenizer);
 int64_t hs_tokenizer_vocabulary(const HsTokenizer *tokenizer);
-/* Token put between documents; -1 when the kind has none (char). */
+/* Token put between documents; -1 when none is known (char, and a tokenizer.json that has none of the usual names). */
 int32_t hs_tokenizer_end_of_text(const HsTokenizer *tokenizer);
+/* Makes the token with this text that one; "" leaves it as it is.  A saved tokenizer does not keep it: the
+ * configuration does (tokenizer.end_of_text).  errors: HS_ECONFIG when no token has the text */
+HsStatus hs_tokenizer_set_end_of_text(HsTokenizer *tokenizer, const char *text);
 
 /* Appends.  Unknown characters (char) are HS_EFORMAT with the byte offset and the character. */
 HsStatus hs_tokenizer_encode(const HsTokenizer *tokenizer, const char *text, size_t length, HsTokens *tokens);

@@ -48,6 +48,7 @@ static inline void data_fixture_init(DataFixture *fixture)
     config->training.max_length = 4;
     config->tokenizer.kind = "byte";
     config->tokenizer.path = "";
+    config->tokenizer.end_of_text = "";
     config->data.sampling = "epoch";
     config->data.token_file = "auto";
 }
