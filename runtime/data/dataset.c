@@ -77,14 +77,10 @@ static HsStatus read_sources(HsDatasetBuild *building)
 {
     const HsTaskConfig *task = building->task;
     HsCorpus *corpus = &building->corpus;
-    HsSourceOptions options = {
-        .text_field = task->text_field,
-        .prompt_field = task->prompt_field,
-        .completion_field = task->completion_field,
-        .needs_utf8 = strcmp(building->config->tokenizer.kind, "byte") != 0,
-        .raw16 = strcmp(building->config->data.token_file, "raw16") == 0,
-        .vocabulary = building->tokenizer ? hs_tokenizer_vocabulary(building->tokenizer) : 0,
-    };
+    HsSourceOptions options = hs_source_options(task);
+    options.needs_utf8 = strcmp(building->config->tokenizer.kind, "byte") != 0;
+    options.raw16 = strcmp(building->config->data.token_file, "raw16") == 0;
+    options.vocabulary = building->tokenizer ? hs_tokenizer_vocabulary(building->tokenizer) : 0;
     for (int i = 0; i < building->sources.count; i++) {
         if (i == building->train_sources)
             building->train_pieces = corpus->piece_count;

@@ -82,6 +82,15 @@ typedef struct HsSourceOptions {
     int64_t synthetic_bytes;
 } HsSourceOptions;
 
+/* What the task says; the rest is zero. */
+static inline HsSourceOptions hs_source_options(const HsTaskConfig *task)
+{
+    return (HsSourceOptions){ .text_field = task->text_field,
+                              .prompt_field = task->prompt_field,
+                              .completion_field = task->completion_field,
+                              .synthetic_bytes = task->synthetic_tokens };
+}
+
 /* Reads one source and appends its pieces. */
 HsStatus hs_source_read(const HsSource *source, const HsSourceOptions *options, HsCorpus *corpus);
 HsStatus hs_corpus_add_text(HsCorpus *corpus, const char *text, size_t length, bool counted, bool ends_document,

@@ -45,8 +45,10 @@ HsStatus hs_tokenizer_encode(const HsTokenizer *tokenizer, const char *text, siz
 /* UTF-8 bytes of one token: borrowed, may be a partial character. */
 const char *hs_tokenizer_bytes(const HsTokenizer *tokenizer, int32_t token, size_t *length);
 
-/* Learn byte-level BPE merges (Sennrich et al. 2016; GPT-2's pre-tokenizer) from files and write tokenizer.json.
- * Deterministic: ties go to the pair that comes first in byte order. */
-HsStatus hs_bpe_train(const char *const *paths, int path_count, int64_t vocabulary, const char *output_path);
+/* Learn byte-level BPE merges (Sennrich et al. 2016; GPT-2's pre-tokenizer) from a task's training sources, as training
+ * reads them, and write tokenizer.json.  Deterministic: ties go to the pair that comes first in byte order.
+ * errors: the sources', and HS_ECONFIG for token files and where there is no text */
+struct HsTaskConfig;
+HsStatus hs_bpe_train(const struct HsTaskConfig *task, int64_t vocabulary, const char *output_path);
 
 #endif
