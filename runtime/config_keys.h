@@ -71,26 +71,33 @@
       "standard deviation of initial weights; residual projections / sqrt(2 layers)")                                  \
     X(S, REAL, z_loss, 0.0, 0, 1, NULL, "", "coefficient of log(Z)^2 added to the loss")
 
-#define HS_KEYS_TOKENIZER(X, S)                                                                   \
-    X(S, STRING, kind, "byte", 0, 0, "byte|char|bpe", "",                                         \
-      "byte: 256 bytes + end-of-text; char: the training text's characters; bpe: byte-level BPE") \
-    X(S, STRING, path, "", 0, 0, NULL, "path", "bpe: a Hugging Face tokenizer.json")
+#define HS_KEYS_TOKENIZER(X, S)                                                                           \
+    X(S, STRING, kind, "byte", 0, 0, "byte|char|bpe", "",                                                 \
+      "byte: 256 bytes + end-of-text; char: the training text's characters; bpe: byte-level BPE")         \
+    X(S, STRING, path, "", 0, 0, NULL, "path", "bpe: a Hugging Face tokenizer.json")                      \
+    X(S, STRING, end_of_text, "", 0, 0, NULL, "",                                                         \
+      "the token that ends a document, as its text, such as <|im_end|>; empty: found by its usual names " \
+      "(<|endoftext|>, <|end_of_text|>, </s>, <eos>)")
 
 /* One entry of the list `tasks`. */
-#define HS_KEYS_TASK(X, S)                                                                                            \
-    X(S, STRING, name, "task", 0, 0, NULL, "", "appears in logs and metrics")                                         \
-    X(S, STRINGS, train, "synthetic:mixture", 0, 0, NULL, "",                                                         \
-      "files, folders, globs (.txt .md .jsonl .bin ...) or synthetic:NAME")                                           \
-    X(S, STRING, validation, "10%", 0, 0, NULL, "",                                                                   \
-      "a share such as 10% cut from the end, or files as in train, or synthetic:NAME")                                \
-    X(S, STRING, text_field, "text", 0, 0, NULL, "", "JSONL: the field holding a document")                           \
-    X(S, STRING, prompt_field, "prompt", 0, 0, NULL, "", "JSONL: with completion_field: loss on the completion only") \
-    X(S, STRING, completion_field, "completion", 0, 0, NULL, "", "JSONL: see prompt_field")                           \
-    X(S, INT, synthetic_tokens, 1000000, 1000, HS_NO_BOUND, NULL, "bytes", "how much text a synthetic source makes")  \
-    X(S, INT, steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps", "length of this task; 0: see tokens, epochs")        \
-    X(S, INT, tokens, 0, 0, HS_NO_BOUND, NULL, "tokens", "its length in new training tokens; 0: see epochs")          \
-    X(S, REAL, epochs, 0, 0, HS_NO_BOUND, NULL, "epochs",                                                             \
-      "its length in passes over its training data; 0: max_steps, else max_epochs")                                   \
+#define HS_KEYS_TASK(X, S)                                                                                           \
+    X(S, STRING, name, "task", 0, 0, NULL, "", "appears in logs and metrics")                                        \
+    X(S, STRINGS, train, "synthetic:mixture", 0, 0, NULL, "",                                                        \
+      "files, folders, globs (.txt .md .jsonl .json .csv .bin ..., also with .gz or .zst) or synthetic:NAME")        \
+    X(S, STRING, validation, "10%", 0, 0, NULL, "",                                                                  \
+      "a share such as 10% cut from the end, or files as in train, or synthetic:NAME")                               \
+    X(S, STRING, format, "auto", 0, 0, "auto|text|jsonl|json|csv", "",                                               \
+      "how its files are read; auto: each by its name (.jsonl and .ndjson: an object a line; .json: a list of "      \
+      "objects or strings; .csv: a header line, then rows; .bin: tokens; else text)")                                \
+    X(S, STRING, text_field, "text", 0, 0, NULL, "", "JSONL, JSON, CSV: the field (column) holding a document")      \
+    X(S, STRING, prompt_field, "prompt", 0, 0, NULL, "",                                                             \
+      "JSONL, JSON, CSV: with completion_field: loss on the completion only")                                        \
+    X(S, STRING, completion_field, "completion", 0, 0, NULL, "", "JSONL, JSON, CSV: see prompt_field")               \
+    X(S, INT, synthetic_tokens, 1000000, 1000, HS_NO_BOUND, NULL, "bytes", "how much text a synthetic source makes") \
+    X(S, INT, steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps", "length of this task; 0: see tokens, epochs")       \
+    X(S, INT, tokens, 0, 0, HS_NO_BOUND, NULL, "tokens", "its length in new training tokens; 0: see epochs")         \
+    X(S, REAL, epochs, 0, 0, HS_NO_BOUND, NULL, "epochs",                                                            \
+      "its length in passes over its training data; 0: max_steps, else max_epochs")                                  \
     X(S, REAL, learning_rate, 0, 0, 1000, NULL, "", "its peak learning rate; 0: the top level's")
 
 #define HS_KEYS_DATA(X, S)                                                                 \

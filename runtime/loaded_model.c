@@ -40,6 +40,7 @@ static HsStatus open_parts(HsLoadedModel *loaded, const HsCheckpoint *checkpoint
     HS_TRY(hs_precision_resolve(&loaded->config, loaded->engine.products, &loaded->precision, why, sizeof why));
     snprintf(path, sizeof path, "%s/tokenizer.json", checkpoint->folder);
     HS_TRY(hs_tokenizer_load(path, &loaded->tokenizer));
+    HS_TRY(hs_tokenizer_set_end_of_text(loaded->tokenizer, loaded->config.tokenizer.end_of_text));
     HS_TRY(hs_model_create(&loaded->config, &loaded->precision, hs_tokenizer_vocabulary(loaded->tokenizer),
                            &loaded->model));
     loaded->has_model = true;

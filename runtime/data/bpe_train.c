@@ -2,7 +2,8 @@
  *
  * Learning byte-level BPE merges (Sennrich, Haddow & Birch 2016, algorithm 1), incrementally:
  *
- *   files -> GPT-2's pieces, each distinct one once with its count -> counts of adjacent pairs -> merge the best, again
+ *   sources -> GPT-2's pieces, each distinct one once with its count -> counts of adjacent pairs -> merge the best,
+ * again
  *
  * Each pair knows the words it occurred in, so that a merge touches only those; a heap gives the best pair.  A
  * round pushes what may have grown; what has fallen is found out when it is popped, and pushed back.
@@ -15,8 +16,7 @@
 #include "runtime/data/map.h"
 #include "runtime/data/pretokenize.h"
 #include "runtime/data/bpe_train.h"
-#include "runtime/data/tokenizer.h"
-#include "runtime/files.h"
+#include "runtime/data/source.h"
 
 enum { BPE_LEAST_VOCABULARY = 257, BPE_LEAST_COUNT = 2 }; /* a pair seen once teaches nothing */
 
@@ -59,23 +59,52 @@ static HsStatus count_piece(void *context, const char *piece, size_t length)
     return hs_map_put(pieces, piece, length, count + 1);
 }
 
-static HsStatus count_pieces(HsMap *pieces, const char *const *paths, int path_count)
+/* A source's pieces of text one by one, as they are tokenized: no word straddles two of them. */
+static HsStatus count_source(const HsPretokenizer *pretokenizer, const HsSource *source, const HsSourceOptions *options,
+                             HsMap *pieces)
 {
+    HsCorpus corpus = { 0 };
+    HsStatus status = hs_source_read(source, options, &corpus);
+    for (int64_t i = 0; status == HS_OK && i < corpus.piece_count; i++) {
+        const HsPiece *piece = &corpus.pieces[i];
+        if (piece->length > 0)
+            status =
+                hs_pretokenizer_split(pretokenizer, corpus.text + piece->start, piece->length, count_piece, pieces);
+        if (status != HS_OK)
+            hs_error_prefix(status, "%s", source->name);
+    }
+    hs_corpus_deinit(&corpus);
+    return status;
+}
+
+static HsStatus count_sources(const HsSourceList *sources, const HsTaskConfig *task, HsMap *pieces)
+{
+    HsSourceOptions options = hs_source_options(task);
     HsPretokenizer *pretokenizer;
+    options.needs_utf8 = true;
     HS_TRY(hs_pretokenizer_create_gpt2(&pretokenizer));
     HsStatus status = HS_OK;
-    for (int i = 0; i < path_count && status == HS_OK; i++) {
-        char *text;
-        size_t length;
-        status = hs_read_file(paths[i], 0, &text, &length);
-        if (status != HS_OK)
-            break;
-        status = hs_pretokenizer_split(pretokenizer, text, length, count_piece, pieces);
-        if (status != HS_OK)
-            hs_error_prefix(status, "%s", paths[i]);
-        free(text);
+    for (int i = 0; status == HS_OK && i < sources->count; i++) {
+        options.seed = (uint64_t)i; /* of generated text */
+        status = count_source(pretokenizer, &sources->items[i], &options, pieces);
     }
     hs_pretokenizer_destroy(pretokenizer);
+    if (status == HS_OK && pieces->count == 0)
+        status = hs_fail(HS_ECONFIG, "there is no text to learn from: every file is empty");
+    return status;
+}
+
+static HsStatus count_pieces(const HsTaskConfig *task, HsMap *pieces)
+{
+    HsSourceList sources = { 0 };
+    HsStatus status = HS_OK;
+    for (int i = 0; status == HS_OK && i < task->train.count; i++)
+        status = hs_source_list_add(&sources, task->train.items[i], task->format);
+    if (status == HS_OK && hs_source_list_has_tokens(&sources))
+        status = hs_fail(HS_ECONFIG, "token files (.bin) hold no text to learn from; leave them out");
+    if (status == HS_OK)
+        status = count_sources(&sources, task, pieces);
+    hs_source_list_deinit(&sources);
     return status;
 }
 
@@ -250,7 +279,7 @@ static HsStatus learn(Trainer *trainer, int64_t vocabulary)
     return HS_OK;
 }
 
-HsStatus hs_bpe_train(const char *const *paths, int path_count, int64_t vocabulary, const char *output_path)
+HsStatus hs_bpe_train(const HsTaskConfig *task, int64_t vocabulary, const char *output_path)
 {
     if (vocabulary < BPE_LEAST_VOCABULARY || vocabulary > 1 << 24)
         return hs_fail(HS_EINVAL, "a byte-level vocabulary needs at least %d tokens, and at most %d (got %lld)",
@@ -258,7 +287,7 @@ HsStatus hs_bpe_train(const char *const *paths, int path_count, int64_t vocabula
     Trainer trainer = { .round = 1 };
     HsStatus status = hs_bpe_learned_init(&trainer.learned);
     if (status == HS_OK)
-        status = count_pieces(&trainer.pieces, paths, path_count);
+        status = count_pieces(task, &trainer.pieces);
     if (status == HS_OK)
         status = build_words(&trainer);
     if (status == HS_OK)

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/log.h"
 #include "kernels/base/rng.h"
 
 /* "10%" -> 10.  Anything else names files, unless it can only have been meant as a share. */
@@ -37,7 +38,7 @@ static HsStatus list_sources(HsDatasetBuild *building)
 {
     const HsTaskConfig *task = building->task;
     for (int i = 0; i < task->train.count; i++) {
-        HsStatus status = hs_source_list_add(&building->sources, task->train.items[i]);
+        HsStatus status = hs_source_list_add(&building->sources, task->train.items[i], task->format);
         if (status != HS_OK)
             return hs_error_prefix(status, "task %s: train", task->name);
     }
@@ -47,7 +48,7 @@ static HsStatus list_sources(HsDatasetBuild *building)
         return hs_error_prefix(status, "task %s", task->name);
     if (building->share > 0)
         return HS_OK;
-    status = hs_source_list_add(&building->sources, task->validation);
+    status = hs_source_list_add(&building->sources, task->validation, task->format);
     return status == HS_OK ? HS_OK : hs_error_prefix(status, "task %s: validation", task->name);
 }
 
@@ -76,13 +77,10 @@ static HsStatus read_sources(HsDatasetBuild *building)
 {
     const HsTaskConfig *task = building->task;
     HsCorpus *corpus = &building->corpus;
-    HsSourceOptions options = {
-        .text_field = task->text_field,
-        .prompt_field = task->prompt_field,
-        .completion_field = task->completion_field,
-        .raw16 = strcmp(building->config->data.token_file, "raw16") == 0,
-        .vocabulary = building->tokenizer ? hs_tokenizer_vocabulary(building->tokenizer) : 0,
-    };
+    HsSourceOptions options = hs_source_options(task);
+    options.needs_utf8 = strcmp(building->config->tokenizer.kind, "byte") != 0;
+    options.raw16 = strcmp(building->config->data.token_file, "raw16") == 0;
+    options.vocabulary = building->tokenizer ? hs_tokenizer_vocabulary(building->tokenizer) : 0;
     for (int i = 0; i < building->sources.count; i++) {
         if (i == building->train_sources)
             building->train_pieces = corpus->piece_count;
@@ -127,14 +125,45 @@ static HsStatus check_length(const HsDatasetBuild *building, const HsDataset *da
     return HS_OK;
 }
 
+/* Documents of files among pieces [first, last).  Token files bring their own ends, generated text has blank lines. */
+static int64_t count_documents(const HsDatasetBuild *building, int64_t first, int64_t last)
+{
+    int64_t documents = 0;
+    for (int64_t i = first; i < last; i++) {
+        const HsPiece *piece = &building->corpus.pieces[i];
+        documents += piece->ends_document && building->sources.items[piece->source].kind;
+    }
+    return documents;
+}
+
+/* Once for all tasks. */
+static void warn_joined(const HsDatasetBuild *buildings, int count, const HsTokenizer *tokenizer)
+{
+    for (int i = 0; i < count && hs_tokenizer_end_of_text(tokenizer) < 0; i++)
+        if (buildings[i].joined > 1) {
+            hs_warn("task %s: no end-of-text token is known: its %" PRId64 " documents run together without a border; "
+                    "set tokenizer.end_of_text to the token that ends a document",
+                    buildings[i].task->name, buildings[i].joined);
+            return;
+        }
+}
+
 /* From a corpus that is read and a tokenizer; the text is not needed any more. */
 static HsStatus finish(HsDatasetBuild *building, HsTokenizer *tokenizer, HsDataset *dataset)
 {
     building->tokenizer = dataset->tokenizer = tokenizer;
     HS_TRY(hs_dataset_blame_task(building, hs_dataset_encode(building, dataset)));
+    int64_t train = count_documents(building, 0, building->train_pieces);
+    int64_t validation = count_documents(building, building->train_pieces, building->corpus.piece_count);
+    building->joined = train > validation ? train : validation;
     hs_corpus_deinit(&building->corpus);
     HS_TRY(check_length(building, dataset, &dataset->train, "train"));
     return check_length(building, dataset, &dataset->validation, "validation");
+}
+
+static HsStatus set_end_of_text(const HsDatasetBuild *buildings, HsTokenizer *tokenizer)
+{
+    return hs_tokenizer_set_end_of_text(tokenizer, buildings->config->tokenizer.end_of_text);
 }
 
 /* All phases; `*tokenizer` may be given, and is made otherwise. */
@@ -145,17 +174,21 @@ static HsStatus build(HsDatasetBuild *buildings, int count, HsTokenizer **tokeni
     if (!*tokenizer)
         HS_TRY(hs_dataset_tokenizer_early(buildings, count, tokenizer));
     bool early = *tokenizer != NULL;
+    if (early)
+        HS_TRY(set_end_of_text(buildings, *tokenizer));
     for (int i = 0; i < count; i++) {
         buildings[i].tokenizer = *tokenizer;
         HS_TRY(read_sources(&buildings[i]));
         if (early)
             HS_TRY(finish(&buildings[i], *tokenizer, &datasets[i]));
     }
-    if (early)
-        return HS_OK;
-    HS_TRY(hs_dataset_tokenizer_from_text(buildings, count, tokenizer));
-    for (int i = 0; i < count; i++)
-        HS_TRY(finish(&buildings[i], *tokenizer, &datasets[i]));
+    if (!early) {
+        HS_TRY(hs_dataset_tokenizer_from_text(buildings, count, tokenizer));
+        HS_TRY(set_end_of_text(buildings, *tokenizer));
+        for (int i = 0; i < count; i++)
+            HS_TRY(finish(&buildings[i], *tokenizer, &datasets[i]));
+    }
+    warn_joined(buildings, count, *tokenizer);
     return HS_OK;
 }
 

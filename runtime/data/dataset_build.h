@@ -20,6 +20,7 @@ typedef struct HsDatasetBuild {
     double share;      /* percent cut off for validation; 0: validation has its own sources */
     HsCorpus corpus;
     int64_t train_pieces;
+    int64_t joined;  /* documents of files in one stream, the most; they run together where no token ends them */
     int64_t *starts; /* [pieces + 1] first token of every piece within its stream; scratch of encode */
 } HsDatasetBuild;
 
@@ -32,7 +33,7 @@ HsStatus hs_dataset_blame_task(const HsDatasetBuild *building, HsStatus status);
 /* Before any text is read: the tokenizer, unless it is made from text (kind char), which leaves NULL.
  * errors: HS_ECONFIG when it is to be made from token files, and the tokenizer's */
 HsStatus hs_dataset_tokenizer_early(const HsDatasetBuild *buildings, int count, HsTokenizer **tokenizer);
-/* Kind char, from what was read: the union of every corpus's characters.  errors: HS_EFORMAT with file and offset */
+/* Kind char, from what was read: the union of every corpus's characters.  errors: the tokenizer's */
 HsStatus hs_dataset_tokenizer_from_text(const HsDatasetBuild *buildings, int count, HsTokenizer **tokenizer);
 
 /* The corpus, with building->tokenizer, to dataset->train and dataset->validation.

@@ -4,7 +4,7 @@
  *
  * Most kinds exist before any text is read.  Kind char is made from the text: from the union of what every task's
  * training and validation text holds, or a task would meet characters that only another one knows.  The union goes by
- * way of each corpus's own vocabulary, so that no corpus is copied, and a file that is not UTF-8 is named.
+ * way of each corpus's own vocabulary, so that no corpus is copied.
  */
 #include "runtime/data/dataset_build.h"
 
@@ -30,24 +30,10 @@ HsStatus hs_dataset_tokenizer_early(const HsDatasetBuild *buildings, int count, 
     return HS_OK;
 }
 
-/* From one corpus. */
+/* From one corpus, which the readers of sources have found to be UTF-8. */
 static HsStatus create_char(const HsDatasetBuild *building, HsTokenizer **tokenizer)
 {
-    const HsCorpus *corpus = &building->corpus;
-    HsStatus status = hs_tokenizer_create("char", NULL, corpus->text, corpus->text_length, tokenizer);
-    if (status != HS_EFORMAT)
-        return status;
-    /* Some file is not UTF-8.  Its offset in all text together helps nobody: find the piece and its own offset. */
-    for (int64_t i = 0; i < corpus->piece_count; i++) {
-        const HsPiece *piece = &corpus->pieces[i];
-        HsTokenizer *probe = NULL;
-        if (piece->length == 0)
-            continue;
-        if (hs_tokenizer_create("char", NULL, corpus->text + piece->start, piece->length, &probe) != HS_OK)
-            return hs_dataset_blame(building, piece, status);
-        hs_tokenizer_destroy(probe);
-    }
-    return status;
+    return hs_tokenizer_create("char", NULL, building->corpus.text, building->corpus.text_length, tokenizer);
 }
 
 /* Appends every character of the vocabulary, which is all that a char tokenizer is made of. */

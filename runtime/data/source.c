@@ -6,29 +6,18 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "runtime/data/synthetic.h"
 #include "runtime/files.h"
+#include "runtime/utf8.h"
 
-static const HsSourceKind source_kinds[] = {
-    { ".jsonl", false, hs_jsonl_parse },
-    { ".bin", true, hs_token_file_parse },
-    { NULL, false, hs_text_parse }, /* last: catches the rest */
+/* Names decide, not contents: what a file is must not depend on what its first bytes happen to be.  Only formats that
+ * are no text are known by their bytes (source_bytes.c). */
+const HsSourceKind hs_source_kinds[] = {
+    { "jsonl", ".jsonl", false, hs_jsonl_parse },   { "jsonl", ".ndjson", false, hs_jsonl_parse },
+    { "json", ".json", false, hs_json_list_parse }, { "csv", ".csv", false, hs_csv_parse },
+    { "", ".bin", true, hs_token_file_parse },      { "text", NULL, false, hs_text_parse },
 };
-
-/* Names decide, not contents: what a file is must not depend on what its first bytes happen to be. */
-const HsSourceKind *hs_source_kind_find(const char *path)
-{
-    size_t length = strlen(path);
-    const HsSourceKind *kind = source_kinds;
-    for (; kind->extension; kind++) {
-        size_t extension_length = strlen(kind->extension);
-        if (length > extension_length && strcasecmp(path + length - extension_length, kind->extension) == 0)
-            break;
-    }
-    return kind;
-}
 
 /* Doubles a capacity until `needed` fits; shared by both arrays.  Keeps the old array when it fails. */
 static HsStatus grow(void **array, size_t *capacity, size_t needed, size_t element_bytes)
@@ -103,17 +92,33 @@ void hs_corpus_deinit(HsCorpus *corpus)
     *corpus = (HsCorpus){ 0 };
 }
 
-HsStatus hs_text_parse(const char *name, const char *bytes, size_t size, const HsSourceOptions *options,
-                       HsCorpus *corpus)
+HsStatus hs_text_check(const char *name, const char *bytes, size_t size, const HsSourceOptions *options)
 {
-    (void)options;
-    /* Any bytes but zero are text: encodings are the tokenizer's business, and the byte tokenizer takes them all. */
+    /* Any bytes but zero are text to the byte tokenizer; the others read characters. */
     const char *zero = size > 0 ? memchr(bytes, 0, size) : NULL;
     if (zero)
         return hs_fail(HS_EFORMAT,
                        "%s: byte %zu: a zero byte, so this is not text (token files must be named .bin); leave the "
                        "file out or convert it",
                        name, (size_t)(zero - bytes));
+    size_t valid = options->needs_utf8 && size > 0 ? hs_utf8_valid_prefix(bytes, size) : size;
+    if (valid < size)
+        return hs_fail(HS_EFORMAT,
+                       "%s: byte %zu (0x%02X) is not UTF-8; convert the file (iconv -f ENCODING -t UTF-8) or leave it "
+                       "out; tokenizer.kind: byte takes anything",
+                       name, valid, (unsigned char)bytes[valid]);
+    return HS_OK;
+}
+
+size_t hs_text_mark_bytes(const char *bytes, size_t size)
+{
+    return size >= 3 && memcmp(bytes, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+}
+
+HsStatus hs_text_parse(const char *name, const char *bytes, size_t size, const HsSourceOptions *options,
+                       HsCorpus *corpus)
+{
+    HS_TRY(hs_text_check(name, bytes, size, options));
     if (size == 0)
         return HS_OK; /* an empty file is no document */
     return hs_corpus_add_text(corpus, bytes, size, true, true, 0, NAN);
@@ -142,7 +147,9 @@ HsStatus hs_source_read(const HsSource *source, const HsSourceOptions *options, 
     char *bytes = NULL;
     size_t size = 0;
     HS_TRY(hs_read_file(source->name, 0, &bytes, &size));
-    HsStatus status = source->kind->parse(source->name, bytes, size, options, corpus);
+    HsStatus status = hs_source_unpack(source->name, source->kind, &bytes, &size);
+    if (status == HS_OK)
+        status = source->kind->parse(source->name, bytes, size, options, corpus);
     free(bytes);
     return status;
 }

@@ -41,10 +41,10 @@ static int compare_names(const void *a, const void *b)
     return strcmp(((const HsSource *)a)->name, ((const HsSource *)b)->name);
 }
 
-static HsStatus add_path(HsSourceList *list, const char *path, int depth);
+static HsStatus add_path(HsSourceList *list, const char *path, const char *format, int depth);
 
 /* Appends a folder's files in whatever order the system lists them; the caller sorts. */
-static HsStatus add_folder(HsSourceList *list, const char *path, int depth)
+static HsStatus add_folder(HsSourceList *list, const char *path, const char *format, int depth)
 {
     HsStatus status = HS_OK;
     if (depth > HS_FOLDER_DEPTH)
@@ -63,7 +63,7 @@ static HsStatus add_folder(HsSourceList *list, const char *path, int depth)
             status = hs_fail(HS_ENOMEM, "%s: no memory for a path", path);
             break;
         }
-        status = add_path(list, inner, depth + 1);
+        status = add_path(list, inner, format, depth + 1);
         free(inner);
     }
     if (status == HS_OK && errno != 0)
@@ -72,19 +72,21 @@ static HsStatus add_folder(HsSourceList *list, const char *path, int depth)
     return status;
 }
 
-static HsStatus add_path(HsSourceList *list, const char *path, int depth)
+static HsStatus add_path(HsSourceList *list, const char *path, const char *format, int depth)
 {
     struct stat about;
     if (stat(path, &about) != 0)
         return hs_fail(HS_EIO, "%s: cannot be read: %s", path, strerror(errno));
     if (S_ISDIR(about.st_mode))
-        return add_folder(list, path, depth);
+        return add_folder(list, path, format, depth);
     if (!S_ISREG(about.st_mode))
         return hs_fail(HS_EIO, "%s: is neither a file nor a folder", path);
-    return append(list, path, hs_source_kind_find(path));
+    const HsSourceKind *kind;
+    HS_TRY(hs_source_kind_choose(path, format, &kind));
+    return append(list, path, kind);
 }
 
-static HsStatus add_glob(HsSourceList *list, const char *pattern)
+static HsStatus add_glob(HsSourceList *list, const char *pattern, const char *format)
 {
     glob_t found = { 0 };
     int code = glob(pattern, GLOB_ERR | GLOB_NOSORT, NULL, &found);
@@ -94,7 +96,7 @@ static HsStatus add_glob(HsSourceList *list, const char *pattern)
     else if (code != 0)
         status = hs_fail(HS_EIO, "%s: a folder on the way cannot be read", pattern);
     for (size_t i = 0; status == HS_OK && i < found.gl_pathc; i++)
-        status = add_path(list, found.gl_pathv[i], 0);
+        status = add_path(list, found.gl_pathv[i], format, 0);
     globfree(&found);
     return status;
 }
@@ -112,7 +114,7 @@ static HsStatus add_synthetic(HsSourceList *list, const char *name)
     return hs_fail(HS_ECONFIG, "%s: there is no synthetic source `%s`; there are %s", name, wanted, known);
 }
 
-HsStatus hs_source_list_add(HsSourceList *list, const char *name)
+HsStatus hs_source_list_add(HsSourceList *list, const char *name, const char *format)
 {
     if (name[0] == '\0')
         return hs_fail(HS_ECONFIG, "an empty path; name a file, a folder, a glob or synthetic:NAME");
@@ -123,9 +125,9 @@ HsStatus hs_source_list_add(HsSourceList *list, const char *name)
     /* A file whose very name has a bracket or a star in it is taken as it is. */
     bool exists = stat(name, &about) == 0;
     if (!exists && strpbrk(name, "*?["))
-        HS_TRY(add_glob(list, name));
+        HS_TRY(add_glob(list, name, format));
     else
-        HS_TRY(add_path(list, name, 0));
+        HS_TRY(add_path(list, name, format, 0));
     if (list->count == before)
         return hs_fail(HS_EIO, "%s: the folder holds no files (names that begin with a dot are left out)", name);
     qsort(list->items + before, (size_t)(list->count - before), sizeof *list->items, compare_names);

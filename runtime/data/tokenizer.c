@@ -144,6 +144,25 @@ int32_t hs_tokenizer_end_of_text(const HsTokenizer *tokenizer)
     return tokenizer->end_of_text;
 }
 
+HsStatus hs_tokenizer_set_end_of_text(HsTokenizer *tokenizer, const char *text)
+{
+    const size_t wanted = strlen(text);
+    if (wanted == 0)
+        return HS_OK;
+    for (int32_t token = 0; token < tokenizer->vocabulary; token++) {
+        size_t length;
+        const char *bytes = hs_tokenizer_bytes(tokenizer, token, &length);
+        if (length != wanted || memcmp(bytes, text, length) != 0)
+            continue;
+        tokenizer->end_of_text = token;
+        return HS_OK;
+    }
+    return hs_fail(HS_ECONFIG,
+                   "tokenizer.end_of_text: no token of the vocabulary is `%.60s` (tokenizer.kind: %s); write it as "
+                   "the tokenizer has it, or leave the key empty",
+                   text, tokenizer->kind->name);
+}
+
 HsStatus hs_tokenizer_encode(const HsTokenizer *tokenizer, const char *text, size_t length, HsTokens *tokens)
 {
     return tokenizer->kind->encode(tokenizer, text, length, tokens);

@@ -34,16 +34,21 @@ void hs_tokenizer_destroy(HsTokenizer *tokenizer);
 
 const char *hs_tokenizer_kind(const HsTokenizer *tokenizer);
 int64_t hs_tokenizer_vocabulary(const HsTokenizer *tokenizer);
-/* Token put between documents; -1 when the kind has none (char). */
+/* Token put between documents; -1 when none is known (char, and a tokenizer.json that has none of the usual names). */
 int32_t hs_tokenizer_end_of_text(const HsTokenizer *tokenizer);
+/* Makes the token with this text that one; "" leaves it as it is.  A saved tokenizer does not keep it: the
+ * configuration does (tokenizer.end_of_text).  errors: HS_ECONFIG when no token has the text */
+HsStatus hs_tokenizer_set_end_of_text(HsTokenizer *tokenizer, const char *text);
 
 /* Appends.  Unknown characters (char) are HS_EFORMAT with the byte offset and the character. */
 HsStatus hs_tokenizer_encode(const HsTokenizer *tokenizer, const char *text, size_t length, HsTokens *tokens);
 /* UTF-8 bytes of one token: borrowed, may be a partial character. */
 const char *hs_tokenizer_bytes(const HsTokenizer *tokenizer, int32_t token, size_t *length);
 
-/* Learn byte-level BPE merges (Sennrich et al. 2016; GPT-2's pre-tokenizer) from files and write tokenizer.json.
- * Deterministic: ties go to the pair that comes first in byte order. */
-HsStatus hs_bpe_train(const char *const *paths, int path_count, int64_t vocabulary, const char *output_path);
+/* Learn byte-level BPE merges (Sennrich et al. 2016; GPT-2's pre-tokenizer) from a task's training sources, as training
+ * reads them, and write tokenizer.json.  Deterministic: ties go to the pair that comes first in byte order.
+ * errors: the sources', and HS_ECONFIG for token files and where there is no text */
+struct HsTaskConfig;
+HsStatus hs_bpe_train(const struct HsTaskConfig *task, int64_t vocabulary, const char *output_path);
 
 #endif

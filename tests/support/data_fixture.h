@@ -38,6 +38,7 @@ static inline void data_fixture_init(DataFixture *fixture)
     task->name = "t";
     task->train.items = fixture->train;
     task->validation = "50%";
+    task->format = "auto";
     task->text_field = "text";
     task->prompt_field = "prompt";
     task->completion_field = "completion";
@@ -47,6 +48,7 @@ static inline void data_fixture_init(DataFixture *fixture)
     config->training.max_length = 4;
     config->tokenizer.kind = "byte";
     config->tokenizer.path = "";
+    config->tokenizer.end_of_text = "";
     config->data.sampling = "epoch";
     config->data.token_file = "auto";
 }

@@ -9,6 +9,7 @@
 
 #include "kernels/base/log.h"
 #include "kernels/base/rng.h"
+#include "runtime/config.h"
 #include "runtime/data/tokenizer.h"
 #include "runtime/files.h"
 
@@ -23,14 +24,24 @@ static void make_file(char *path, const char *text, size_t length)
     close(descriptor);
 }
 
+/* One file, read as a task's are by default. */
+static HsStatus train_from(char *path, int64_t vocabulary, const char *output)
+{
+    const HsTaskConfig task = { .train = { .count = 1, .items = &path },
+                                .format = "auto",
+                                .text_field = "text",
+                                .prompt_field = "prompt",
+                                .completion_field = "completion" };
+    return hs_bpe_train(&task, vocabulary, output);
+}
+
 /* Train on one text -> the file's content; caller frees. */
 static char *train(const char *text, int64_t vocabulary, size_t *length)
 {
     char input[64], output[64], *json;
     make_file(input, text, strlen(text));
     make_file(output, "", 0);
-    const char *const paths[] = { input };
-    cr_assert_eq(hs_bpe_train(paths, 1, vocabulary, output), HS_OK, "%s", hs_error_message());
+    cr_assert_eq(train_from(input, vocabulary, output), HS_OK, "%s", hs_error_message());
     cr_assert_eq(hs_read_file(output, 0, &json, length), HS_OK);
     unlink(input);
     unlink(output);
@@ -171,7 +182,11 @@ Test(bpe_train, the_same_text_gives_the_same_file)
 
 Test(bpe_train, impossible_requests_are_refused)
 {
-    const char *const paths[] = { "no/such/file.txt" };
-    cr_expect_eq(hs_bpe_train(paths, 1, 100, "/tmp/x.json"), HS_EINVAL);
-    cr_expect_eq(hs_bpe_train(paths, 1, 300, "/tmp/x.json"), HS_EIO);
+    char empty[64];
+    make_file(empty, "", 0);
+    cr_expect_eq(train_from("no/such/file.txt", 100, "/tmp/x.json"), HS_EINVAL);
+    cr_expect_eq(train_from("no/such/file.txt", 300, "/tmp/x.json"), HS_EIO);
+    cr_expect_eq(train_from(empty, 300, "/tmp/x.json"), HS_ECONFIG);
+    cr_expect_str_eq(hs_error_message(), "there is no text to learn from: every file is empty");
+    unlink(empty);
 }

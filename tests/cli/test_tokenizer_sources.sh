@@ -1,0 +1,50 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# `tokenizer train` reads what training reads: the same documents in any format give the same tokenizer.
+. "$(dirname "$0")/lib.sh"
+learn() {
+    expect "$1" "$trainer" tokenizer train --vocabulary 300 --output "$2.json" "${@:3}"
+}
+mkdir -p plain lines mixed/deep
+for i in $(seq 40); do
+    printf 'number %s is a "number", and so on' "$i" >plain/$((100 + i)).txt
+    printf '{"id": %s, "text": "number %s is a \\"number\\", and so on"}\n' "$i" "$i" >>lines/x.jsonl
+done
+(echo '['; sed '$!s/$/,/' lines/x.jsonl; echo ']') >x.json
+(echo 'id,text'; sed 's/.*"text": "\(.*\)"}/1,"\1"/; s/\\"/""/g' lines/x.jsonl) >x.csv
+head -n 20 lines/x.jsonl | gzip >mixed/a.jsonl.gz
+(echo body; tail -n +22 x.csv | cut -d, -f2-) | sed 's/body/text/' >mixed/deep/b.csv
+learn 0 reference plain
+[ "$(grep -c number reference.json)" -ge 1 ] || fail "nothing was learned"
+learn 0 folder lines
+learn 0 glob 'lines/*.jsonl'
+learn 0 json x.json
+learn 0 csv x.csv
+learn 0 mixed mixed
+for other in folder glob json csv mixed; do same reference.json $other.json; done
+# Fields and formats have names here too.
+sed 's/"text"/"body"/' lines/x.jsonl >body.txt
+learn 0 body --format jsonl --text-field body body.txt
+same reference.json body.json
+sed 's/"text": "\(number\) /"prompt": "\1", "completion": " /' lines/x.jsonl >pairs.jsonl
+learn 0 pairs pairs.jsonl
+same reference.json pairs.json
+sed 's/"prompt"/"q"/; s/"completion"/"a"/' pairs.jsonl >questions.jsonl
+learn 0 questions --prompt-field q --completion-field a questions.jsonl
+same reference.json questions.json
+# What training refuses is refused.
+printf 'PAR1\025\000PAR1' >x.parquet
+learn 1 refused x.parquet
+says err "x.parquet: is Parquet"
+printf 'caf\351' >latin.txt
+learn 1 refused latin.txt
+says err "latin.txt: byte 3 (0xE9) is not UTF-8"
+learn 2 refused --format xml x.json
+says err "tasks.0.format"
+printf 'ab' >x.bin
+learn 2 refused x.bin
+says err "token files (.bin) hold no text"
+learn 1 refused none.txt
+says err "none.txt"
+[ -f refused.json ] && fail "a refused call wrote a tokenizer"
+finish
