@@ -31,7 +31,8 @@ says err "empty"
 # Overflow at the only scale there is: named, saved, exit code 1.
 expect 1 "$trainer" --config tiny.yaml precision.mode=fp16 precision.loss_scale=static precision.init_scale=1e15 out_dir=hopeless
 says err "first non-finite value"
-[ -f hopeless/checkpoints/latest ] || fail "nothing was saved"
+[ -f hopeless/diverged/checkpoints/latest ] || fail "the state was not kept"
+[ -e hopeless/checkpoints ] && fail "a state that diverged is a checkpoint to go on from"
 # Overflow with a dynamic scale: skipped, counted, gone on.
 expect 0 "$trainer" --config tiny.yaml precision.mode=fp16 precision.init_scale=1099511627776 out_dir=falling
 says err "skipped"
