@@ -177,6 +177,7 @@ static HsStatus prepare(HsTrainer *trainer, const char *folder)
     HS_TRY(checkpoint_tokenizer(folder, &tokenizer));
     HS_TRY(hs_task_data_create(config, tokenizer, &trainer->data));
     trainer->has_data = true;
+    HS_TRY(hs_trainer_list_files(trainer));
     trainer->vocabulary = hs_tokenizer_vocabulary(trainer->data.tokenizer);
     trainer->masked = hs_task_data_masked(&trainer->data);
     HS_TRY(check_targets(trainer));
@@ -270,6 +271,7 @@ void hs_trainer_destroy(HsTrainer *trainer)
     free(trainer->evaluation_tokens);
     free(trainer->evaluation_targets);
     hs_engine_deinit(&trainer->engine);
+    hs_trainer_forget_files(trainer);
     hs_run_lock_release(trainer->lock);
     memset(trainer, 0, sizeof *trainer);
 }

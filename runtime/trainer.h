@@ -64,6 +64,8 @@ typedef struct HsTrainerPressure {
     HsDeviceSample sample; /* that asked */
 } HsTrainerPressure;
 
+typedef struct HsReadFiles HsReadFiles;
+
 typedef struct HsTrainer {
     HsConfig *config; /* borrowed */
     HsEngine engine;
@@ -73,6 +75,7 @@ typedef struct HsTrainer {
     bool new_mode, new_length; /* precision.mode, or the number of steps, are among them */
     HsRunLock *lock;           /* of out_dir; NULL until there is a folder */
     HsTaskData data;
+    HsReadFiles *files; /* what data came from; NULL: not listed */
     int64_t vocabulary; /* the tokenizer's */
     bool masked;        /* some task ignores targets */
     HsMemoryPlan planned;
@@ -240,6 +243,14 @@ HsStatus hs_trainer_consolidate(HsTrainer *trainer, int task);
 /* --- trainer_checkpoint.c, trainer_state.c --- */
 
 /* Write a checkpoint of this instant (after recording its event). */
+/* The files of the training data, with size and checksum (trainer_sources.c): listed once, kept in each checkpoint, and
+ * compared when a run goes on.  `name` is the state's for messages.  errors: HS_ECONFIG naming a file that is another
+ */
+HsStatus hs_trainer_list_files(HsTrainer *trainer);
+void hs_trainer_forget_files(HsTrainer *trainer);
+HsJson *hs_trainer_files_json(const HsTrainer *trainer);
+HsStatus hs_trainer_check_files(const HsTrainer *trainer, const char *name, const char *folder, const HsJson *kept);
+
 HsStatus hs_trainer_save(HsTrainer *trainer);
 /* The same into another folder: the run's latest checkpoint stays what it was. */
 HsStatus hs_trainer_save_aside(HsTrainer *trainer, const char *out_dir);

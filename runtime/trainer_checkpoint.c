@@ -187,6 +187,7 @@ HsStatus hs_trainer_save_aside(HsTrainer *trainer, const char *out_dir)
     HsStatus status;
     TensorLists lists = { 0 };
     HsJson *state = state_to_json(&trainer->state);
+    hs_json_set(state, "files", hs_trainer_files_json(trainer));
     HS_TRY_GOTO(status, hs_trainer_save_continual(trainer, state), done);
     HS_TRY_GOTO(status, list_tensors(trainer, &lists), done);
     HsCheckpointContent content = {
@@ -319,6 +320,9 @@ static HsStatus restore(HsTrainer *trainer, const HsCheckpoint *checkpoint)
     snprintf(name, sizeof name, "%s/trainer.json", checkpoint->folder);
     HsTrainerState *state = &trainer->state;
     HS_TRY_GOTO(status, state_from_json(name, checkpoint->state, state), done);
+    HS_TRY_GOTO(status,
+                hs_trainer_check_files(trainer, name, checkpoint->folder, hs_json_get(checkpoint->state, "files")),
+                done);
     state->micro_batch = trainer->train_plan.batch; /* the same, or what fits by now */
     if (state->tuning_hash != (int64_t)trainer->engine.tuning_hash) {
         status =

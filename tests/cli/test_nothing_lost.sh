@@ -135,6 +135,30 @@ says err "warning: task t: 89.3% of the training windows"
 expect 0 "$trainer" --config tiny.yaml out_dir=short tasks.0.train=short.jsonl
 says err "of the training windows of max_length 32 hold no token that the loss counts and teach nothing"
 
+# Data that changed between two starts: refused, naming the file; as it was, it goes on.
+mkdir texts
+for part in one two; do head -c 9000 "$root/README.md" | tr 'a-z' 'b-za' | sed "s/^/$part /" >texts/$part.txt; done
+expect 0 "$trainer" --config tiny.yaml out_dir=data tasks.0.train=texts
+cp -r texts kept
+printf x >>texts/one.txt
+expect 2 "$trainer" --config tiny.yaml out_dir=data tasks.0.train=texts max_steps=30
+says err "texts/one.txt: has 9"
+says err "since data/checkpoints/step-00000024, and the run would go on over other data"
+cp kept/one.txt texts/one.txt
+sed -i '1s/o/0/' texts/two.txt
+expect 2 "$trainer" --config tiny.yaml out_dir=data tasks.0.train=texts max_steps=30
+says err "texts/two.txt: has other bytes, "
+cp kept/* texts
+cp texts/one.txt texts/three.txt
+expect 2 "$trainer" --config tiny.yaml out_dir=data tasks.0.train=texts max_steps=30
+says err "texts/three.txt: is new since"
+rm texts/three.txt texts/two.txt
+expect 2 "$trainer" --config tiny.yaml out_dir=data tasks.0.train=texts max_steps=30
+says err "texts/two.txt: is not there any more since"
+cp kept/* texts
+touch texts/one.txt
+expect 0 "$trainer" --config tiny.yaml out_dir=data tasks.0.train=texts max_steps=30
+
 # Nobody reads the log any more.
 { "$trainer" --config tiny.yaml out_dir=unread 2>&1; echo $? >code; } | head -n 1 >/dev/null
 [ "$(cat code)" = 0 ] || fail "exit code $(cat code) when the reader of the log has gone"
