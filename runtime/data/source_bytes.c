@@ -44,10 +44,7 @@ static const Refused refused[] = {
     { "a 7z archive", TO_FILES, ".7z ", 0, 6, "7z\xBC\xAF\x27\x1C", false },
     { "a tar archive", TO_FILES, ".tar .tgz ", 257, 5, "ustar", true },
     { "bzip2 data", TO_GZIP, ".bz2 ", 4, 6, "1AY&SY", false },
-    { "xz data", TO_GZIP, ".xz ", 0, 6,
-      "\xFD"
-      "7zXZ\0",
-      false },
+    { "xz data", TO_GZIP, ".xz ", 0, 6, "\3757zXZ\0", false }, /* octal: a digit follows */
     { "lz4 data", TO_GZIP, ".lz4 ", 0, 4, "\4\x22\x4D\x18", false },
     { "PDF", "extract its text (pdftotext)", ".pdf ", 0, 5, "%PDF-", false },
     { "UTF-16 text", TO_UTF8, "", 0, 2, "\xFF\xFE", false },
