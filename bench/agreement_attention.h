@@ -40,7 +40,6 @@ typedef struct AttentionError {
 static inline HsStatus attention_operand(Bench *bench, HsTensor *tensor, uint64_t seed, void **words)
 {
     const HsRng rng = { .seed = seed };
-    HsDevice *device = &bench->device;
     *words = malloc(hs_tensor_bytes(tensor));
     if (!*words)
         return hs_fail(HS_ENOMEM, "%zu bytes", hs_tensor_bytes(tensor));
@@ -51,9 +50,7 @@ static inline HsStatus attention_operand(Bench *bench, HsTensor *tensor, uint64_
         hs_rng_normal(draw.word[0], draw.word[1], normal);
         hs_dtype_store(tensor->dtype, *words, i, normal[0]);
     }
-    HS_TRY(device->alloc(device, hs_tensor_bytes(tensor), &tensor->data));
-    HS_TRY(device->copy(device, bench->context.stream, tensor->data, *words, hs_tensor_bytes(tensor)));
-    return device->stream_sync(device, bench->context.stream);
+    return bench_upload(bench, tensor, *words);
 }
 
 static inline HsAttentionArgs attention_args(const AttentionRun *run)

@@ -72,14 +72,6 @@ static inline void agreement_release(Bench *bench, AgreementMatrix *matrix)
     matrix->values = NULL;
 }
 
-static inline HsStatus agreement_upload(Bench *bench, HsTensor *tensor, const void *bytes)
-{
-    HsDevice *device = &bench->device;
-    HS_TRY(device->alloc(device, hs_tensor_bytes(tensor), &tensor->data));
-    HS_TRY(device->copy(device, bench->context.stream, tensor->data, bytes, hs_tensor_bytes(tensor)));
-    return device->stream_sync(device, bench->context.stream);
-}
-
 /* Whole numbers over 8; each number of `seed` makes another matrix. */
 static inline HsStatus agreement_fill(Bench *bench, AgreementMatrix *matrix, HsTensor tensor, uint64_t seed)
 {
@@ -95,7 +87,7 @@ static inline HsStatus agreement_fill(Bench *bench, AgreementMatrix *matrix, HsT
         hs_dtype_store(tensor.dtype, words, i, (double)matrix->values[i]);
     }
     if (status == HS_OK)
-        status = agreement_upload(bench, &matrix->tensor, words);
+        status = bench_upload(bench, &matrix->tensor, words);
     free(words);
     return status;
 }

@@ -157,10 +157,18 @@ static inline HsStatus bench_normal(Bench *bench, HsTensor *tensor, double scale
     return status;
 }
 
+/* Memory on the device for a tensor, and its bytes there. */
+static inline HsStatus bench_upload(Bench *bench, HsTensor *tensor, const void *bytes)
+{
+    HsDevice *device = &bench->device;
+    HS_TRY(device->alloc(device, hs_tensor_bytes(tensor), &tensor->data));
+    HS_TRY(device->copy(device, bench->context.stream, tensor->data, bytes, hs_tensor_bytes(tensor)));
+    return device->stream_sync(device, bench->context.stream);
+}
+
 /* Whole numbers in [0, below). */
 static inline HsStatus bench_indices(Bench *bench, HsTensor *tensor, int64_t below)
 {
-    HsDevice *device = &bench->device;
     const int64_t count = hs_tensor_count(tensor);
     int32_t *host = malloc((size_t)count * sizeof *host);
     if (host == NULL)
@@ -168,11 +176,7 @@ static inline HsStatus bench_indices(Bench *bench, HsTensor *tensor, int64_t bel
     const HsRng rng = { .seed = 2 };
     for (int64_t i = 0; i < count; i++)
         host[i] = (int32_t)(hs_rng_draw(&rng, (uint64_t)i).word[0] % (uint64_t)below);
-    HsStatus status = device->alloc(device, hs_tensor_bytes(tensor), &tensor->data);
-    if (status == HS_OK)
-        status = device->copy(device, bench->context.stream, tensor->data, host, hs_tensor_bytes(tensor));
-    if (status == HS_OK)
-        status = device->stream_sync(device, bench->context.stream);
+    const HsStatus status = bench_upload(bench, tensor, host);
     free(host);
     return status;
 }

@@ -211,7 +211,7 @@ cublaslt=''
 root = os.path.dirname(os.path.dirname(torch.__file__))
 print(torch.__version__)
 print(os.path.dirname((glob.glob(root + "/nvidia/**/libcublasLt.so.1*", recursive=True) + [""])[0]))' 2>/dev/null)
-torch=${torch:-none} cublaslt=${cublaslt:-} torch_missing='' peer_preparing=''
+torch=${torch:-none} cublaslt=${cublaslt:-} torch_missing='' peer_mode='' peer_preparing=''
 [ "$torch" != none ] || torch_missing='python3 cannot import torch'
 [ "$device" = cuda ] || torch_missing='the emulator is no match for it'
 tool trainer

@@ -147,12 +147,12 @@ HsStatus hs_config_print(const HsConfig *config, FILE *stream, bool with_docs)
 }
 
 /* "section." covers a section, a whole dotted key itself. */
-static bool is_ignored(const char *dotted, const char *const *ignored)
+static bool is_among(const char *dotted, const char *const *keys)
 {
-    for (; ignored && *ignored; ignored++) {
-        size_t length = strlen(*ignored);
-        bool prefix = length > 0 && (*ignored)[length - 1] == '.';
-        if (prefix ? strncmp(dotted, *ignored, length) == 0 : strcmp(dotted, *ignored) == 0)
+    for (; keys && *keys; keys++) {
+        size_t length = strlen(*keys);
+        bool prefix = length > 0 && (*keys)[length - 1] == '.';
+        if (prefix ? strncmp(dotted, *keys, length) == 0 : strcmp(dotted, *keys) == 0)
             return true;
     }
     return false;
@@ -164,64 +164,71 @@ static bool places_equal(const HsConfigKey *key, const HsConfig *a, const HsConf
     return both && hs_config_value_equal(key, hs_config_key_object(a, key, task), hs_config_key_object(b, key, task));
 }
 
+typedef struct Differences {
+    const HsConfig *a, *b;
+    const char *const *keys; /* dotted keys and "section." prefixes */
+    bool listed;             /* of these keys only; else of all others */
+    int key, task;           /* where the walk is: start with task -1 */
+} Differences;
+
+/* The next key whose values differ; NULL: no more.  dotted: its name, with its task. */
+static const HsConfigKey *next_difference(Differences *walk, char dotted[HS_DOTTED_BYTES])
+{
+    for (; walk->key < hs_config_key_count; walk->key++, walk->task = -1) {
+        const HsConfigKey *row = &hs_config_key_table[walk->key];
+        const int places = hs_config_key_places(walk->a, row), others = hs_config_key_places(walk->b, row);
+        while (++walk->task < (places > others ? places : others)) {
+            const HsConfigKey key = hs_config_key_of_task(row, walk->task);
+            hs_config_key_dotted(&key, dotted);
+            if (is_among(dotted, walk->keys) == walk->listed && !places_equal(row, walk->a, walk->b, walk->task))
+                return row;
+        }
+    }
+    return NULL;
+}
+
 int hs_config_differences(const HsConfig *a, const HsConfig *b, const char *const *ignored, char *buffer, size_t size)
 {
     enum { NAMED = 8 }; /* more would bury the message */
+    Differences walk = { .a = a, .b = b, .keys = ignored, .listed = false, .task = -1 };
+    char dotted[HS_DOTTED_BYTES];
     int count = 0;
     size_t used = 0;
     if (size > 0)
         buffer[0] = '\0';
-    for (int i = 0; i < hs_config_key_count; i++) {
-        const HsConfigKey *row = &hs_config_key_table[i];
-        int places = hs_config_key_places(a, row), others = hs_config_key_places(b, row);
-        for (int task = 0; task < (places > others ? places : others); task++) {
-            const HsConfigKey key = hs_config_key_of_task(row, task);
-            char dotted[HS_DOTTED_BYTES];
-            hs_config_key_dotted(&key, dotted);
-            if (is_ignored(dotted, ignored) || places_equal(row, a, b, task))
-                continue;
-            count++;
-            if (count > NAMED || used >= size)
-                continue;
-            int written = snprintf(buffer + used, size - used, "%s%s", count > 1 ? ", " : "", dotted);
-            used += written > 0 ? (size_t)written : 0;
-        }
+    while (next_difference(&walk, dotted)) {
+        count++;
+        if (count > NAMED || used >= size)
+            continue;
+        int written = snprintf(buffer + used, size - used, "%s%s", count > 1 ? ", " : "", dotted);
+        used += written > 0 ? (size_t)written : 0;
     }
     if (count > NAMED && used < size)
         snprintf(buffer + used, size - used, ", and %d more", count - NAMED);
     return count;
 }
 
-static void print_change(const HsConfigKey *row, const HsConfig *before, const HsConfig *now, int task, FILE *stream)
+static void print_place(const HsConfig *config, const HsConfigKey *row, int task, FILE *stream)
 {
-    const HsConfigKey key = hs_config_key_of_task(row, task);
-    const HsConfig *const sides[] = { before, now };
-    char dotted[HS_DOTTED_BYTES];
-    fprintf(stream, "%s%s", ftell(stream) > 0 ? ", " : "", hs_config_key_dotted(&key, dotted));
-    for (int i = 0; i < 2; i++) {
-        fputs(i == 0 ? " " : " -> ", stream);
-        if (task < hs_config_key_places(sides[i], row))
-            hs_config_value_print(row, hs_config_key_object(sides[i], row, task), stream);
-        else
-            fputs("none", stream);
-    }
+    if (task < hs_config_key_places(config, row))
+        hs_config_value_print(row, hs_config_key_object(config, row, task), stream);
+    else
+        fputs("none", stream);
 }
 
 HsStatus hs_config_changes(const HsConfig *before, const HsConfig *now, const char *const *listed, char *buffer,
                            size_t size)
 {
+    Differences walk = { .a = before, .b = now, .keys = listed, .listed = true, .task = -1 };
+    char dotted[HS_DOTTED_BYTES];
     FILE *stream = fmemopen(buffer, size, "w");
     if (!stream)
         return hs_fail(HS_ENOMEM, "no memory to list what changed");
-    for (int i = 0; i < hs_config_key_count; i++) {
-        const HsConfigKey *row = &hs_config_key_table[i];
-        const int places = hs_config_key_places(before, row), others = hs_config_key_places(now, row);
-        for (int task = 0; task < (places > others ? places : others); task++) {
-            const HsConfigKey key = hs_config_key_of_task(row, task);
-            char dotted[HS_DOTTED_BYTES];
-            if (is_ignored(hs_config_key_dotted(&key, dotted), listed) && !places_equal(row, before, now, task))
-                print_change(row, before, now, task, stream);
-        }
+    for (const HsConfigKey *row; (row = next_difference(&walk, dotted)) != NULL;) {
+        fprintf(stream, "%s%s ", ftell(stream) > 0 ? ", " : "", dotted);
+        print_place(before, row, walk.task, stream);
+        fputs(" -> ", stream);
+        print_place(now, row, walk.task, stream);
     }
     fclose(stream);
     buffer[size - 1] = '\0';

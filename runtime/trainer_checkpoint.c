@@ -287,7 +287,7 @@ static HsStatus refuse_differences(const HsConfig *config, const HsConfig *saved
 
 static HsStatus compare_config(HsTrainer *trainer, const char *folder)
 {
-    char path[4096], longer[128];
+    char path[4096], longer[128] = "";
     snprintf(path, sizeof path, "%s/config.yaml", folder);
     const HsConfig *config = trainer->config;
     HsConfig saved;

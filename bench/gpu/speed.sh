@@ -56,7 +56,7 @@ compare_losses() {
 phase_losses() {
     local name code=0
     # Small cards have no room for both at once.
-    [ "${memory:-0}" -lt 70000 ] || start_peer
+    [ "${memory:-0}" -lt 70000 ] || prepare_peer bf16
     declare -A settings=([fp32]='precision.mode=fp32' [bf16]='precision.mode=bf16'
         [no_hopper]='precision.mode=bf16 kernels.hopper=none' [cublaslt]='precision.mode=bf16 kernels.matmul=cublaslt')
     echo "Over the first $loss_steps steps, the largest distance from fp32's losses; at most 1% is asked for."
@@ -74,18 +74,27 @@ phase_losses() {
         compare_losses $name || code=1
         json '{"bench":"losses","run":"%s","losses":[%s]}' $name "$(paste -sd, "$work/$name.losses")"
     done
+    echo
+    await_peer 150 # what follows is timed
     return $code
 }
 
+# prepare_peer MODE: has PyTorch prepare, unless it has; starts it if need be.  It works on while we do.
+prepare_peer() {
+    [ -z "$torch_missing" ] || return 0
+    [ -n "$peer_pid" ] || start_peer
+    [ "$peer_mode" != "$1" ] || return 0
+    echo "prepare $1" >&7
+    peer_mode=$1 peer_preparing=yes
+}
+
 start_peer() {
-    [ "$torch" != none ] && [ "$device" = cuda ] && [ -z "$peer_pid" ] || return 0
     mkfifo "$work/ask" "$work/answer" 2>/dev/null
     python3 "$here/peers/gpt2_torch.py" --batch "$batch" --length "$length" <"$work/ask" >"$work/answer" \
         2>>"$out/log.txt" &
     peer_pid=$!
     exec 7>"$work/ask" 8<"$work/answer"
-    echo "prepare bf16" >&7
-    peer_preparing=bf16
+    peer_mode=''
 }
 
 stop_peer() {
@@ -181,7 +190,7 @@ turn_table() {
 
 phase_gpt2() {
     local round code=0 tuning=''
-    start_peer
+    prepare_peer bf16
     await_peer 150
     [ ! -s "$out/tuning.txt" ] || tuning=$out/tuning.txt
     : >"$work/turns"
@@ -201,17 +210,12 @@ phase_gpt2() {
 phase_modes() {
     local mode code=0
     rounds=1
-    start_peer
-    await_peer 150
     [ -s "$work/turns" ] || : >"$work/turns"
     for mode in fp16 tf32 fp32; do
         take_turn own $mode || code=1
-        if [ -n "$peer_pid" ]; then
-            echo "prepare $mode" >&7
-            peer_preparing=$mode
-            await_peer 60
-            take_peer_turn $mode
-        fi
+        prepare_peer $mode
+        await_peer 150
+        take_peer_turn $mode
     done
     turn_table fp16 tf32 fp32
     return $code
