@@ -70,8 +70,9 @@ in_a_task='"event":"step".*"task":1'
 stopped_at stopped/metrics.jsonl "$in_a_task" continual.strategy=er
 stopped_at stopped/metrics.jsonl "$in_a_task" continual.strategy=mer mer.group_steps=7 mer.groups=3
 grep -oE '"mer.steps_in_interval": *[0-9]+' stopped.json
-# In the evaluation before the first step of all.
-stopped_at stopped/config.yaml "seed" continual.strategy=er precision.mode=fp16 evaluation.batches=0
+# In the evaluation before the first step of all, which is made to take a second.
+stopped_at stopped/config.yaml "seed" continual.strategy=er precision.mode=fp16 evaluation.batches=0 evaluation.every=0 \
+    tasks.0.synthetic_tokens=2000000
 [ "$where" = 0 ] || fail "stopped only after step $where"
 # While the Fisher is measured: the boundary is saved, the evaluation of all tasks is owed.
 stopped_at err "task addition: Fisher information" continual.strategy=ewc ewc.fisher_samples=2000 'continual.optimizer_state=reset'
