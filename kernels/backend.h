@@ -66,6 +66,9 @@ struct HsContext {
     size_t workspace_needed;
     double flops;         /* counted in dry runs: 2 M N K per product, 4 N T H D / 2 per causal attention, ... */
     HsObserver *observer; /* NULL: nobody listens */
+    /* Whoever runs many operations in a row asks it between two of them, and gives up with HS_EINTERRUPTED when it says
+     * so.  NULL: nothing is given up. */
+    bool (*stop_asked)(void);
 };
 
 /* Ranges nest; each begin has its end, also after a failure.  Operations are the dispatcher's. */

@@ -122,7 +122,7 @@ static HsStatus evaluate(HsBenchRunner *runner)
     const HsConfig *config = &runner->config;
     return hs_evaluate(&trainer->evaluation_plan, &trainer->engine.context, &trainer->data.tasks[0],
                        config->evaluation.batches * config->training.batch_size, trainer->evaluation_tokens,
-                       trainer->evaluation_targets, NULL, &runner->run->validation_loss);
+                       trainer->evaluation_targets, &runner->run->validation_loss);
 }
 
 /* The gradients of the first sequences of the training data, scaled as a step's are: they weigh what they would weigh

@@ -7,7 +7,7 @@
 #include "runtime/trainer.h"
 
 HsStatus hs_evaluate(HsPlan *plan, HsContext *context, const HsDataset *dataset, int64_t windows, int32_t *tokens,
-                     int32_t *targets, bool (*stop)(void), double *mean_loss)
+                     int32_t *targets, double *mean_loss)
 {
     int64_t available = hs_dataset_validation_windows(dataset);
     int64_t length = dataset->sequence_length;
@@ -16,8 +16,6 @@ HsStatus hs_evaluate(HsPlan *plan, HsContext *context, const HsDataset *dataset,
     double loss = 0;
     int64_t counted = 0;
     for (int64_t first = 0; first < windows; first += plan->batch) {
-        if (stop && stop())
-            return hs_fail(HS_EINTERRUPTED, "an evaluation was given up");
         for (int64_t row = 0; row < plan->batch; row++) {
             /* The plan's batch is fixed: rows beyond the last window repeat it with every target ignored. */
             int64_t index = first + row < windows ? first + row : windows - 1;

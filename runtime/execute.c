@@ -141,7 +141,8 @@ static HsStatus run_all(const HsPlan *plan, HsContext *context, const HsExecutio
     HsPlanWorkspace outer = hs_plan_enter(plan, context);
     HsStatus status = HS_OK;
     for (int a = 0; a < plan->action_count && status == HS_OK; a++)
-        status = run_ranged(plan, context, a, execution);
+        status = context->stop_asked && context->stop_asked() ? hs_fail(HS_EINTERRUPTED, "a pass was given up")
+                                                              : run_ranged(plan, context, a, execution);
     hs_plan_leave(context, outer);
     return status;
 }

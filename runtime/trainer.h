@@ -92,8 +92,11 @@ typedef struct HsTrainer {
     HsDataStream *stream;
     HsArena workspace; /* of operations outside the plans */
     HsStepQueue queue;
-    HsGraph *graph;  /* of this task's steps, once recorded */
-    bool graph_warm; /* a step of this task ran unrecorded */
+    bool batch_in_hand; /* the step that is being started has not accepted its batch yet */
+    bool consolidating; /* the strategies' state is between two tasks: the checkpoint before it is the one to keep */
+    int64_t saved_at;   /* applied steps of the checkpoint that was written, or gone on from, last */
+    HsGraph *graph;     /* of this task's steps, once recorded */
+    bool graph_warm;    /* a step of this task ran unrecorded */
     HsMetrics *metrics;
     HsMonitor *monitor;
     HsTrainerPressure pressure;
@@ -165,6 +168,8 @@ void hs_trainer_explain_memory(const HsTrainer *trainer);
 HsStatus hs_trainer_step(HsTrainer *trainer, double *loss, HsStepReport *report);
 
 /* The same in two halves; between them up to queue.capacity steps are under way, oldest first.
+ * errors of starting: HS_EINTERRUPTED when the context's stop_asked said so before the gradients were there: the step
+ * was given up, and whoever saves now saves the state before it.
  * errors of collecting: HS_ENUMERIC for gradients that nothing mends, after saving */
 HsStatus hs_trainer_start_step(HsTrainer *trainer);
 HsStatus hs_trainer_collect_step(HsTrainer *trainer, double *loss, HsStepReport *report);
@@ -265,10 +270,10 @@ HsStatus hs_trainer_save_continual(HsTrainer *trainer, HsJson *state);
 HsStatus hs_trainer_write_continual(HsTrainer *trainer, const char *folder);
 HsStatus hs_trainer_restore_continual(HsTrainer *trainer, const char *folder, const HsJson *state);
 
-/* Mean loss in nats a token over `windows` validation windows (0: all).  tokens, targets: scratch [batch, T].  stop
- * (may be NULL) is asked now and then.  errors: HS_EINTERRUPTED when it says so */
+/* Mean loss in nats a token over `windows` validation windows (0: all).  tokens, targets: scratch [batch, T].
+ * errors: HS_EINTERRUPTED when the context's stop_asked says so */
 HsStatus hs_evaluate(HsPlan *plan, HsContext *context, const HsDataset *dataset, int64_t windows, int32_t *tokens,
-                     int32_t *targets, bool (*stop)(void), double *mean_loss);
+                     int32_t *targets, double *mean_loss);
 
 /* Encode `prompt`, generate `count` tokens, write prompt and continuation to `out` as they come.  Stops at the
  * end-of-text token.  Longer texts than the model has positions go on from the latest half of them.  An empty prompt

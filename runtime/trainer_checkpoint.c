@@ -209,7 +209,9 @@ done:
 
 HsStatus hs_trainer_save(HsTrainer *trainer)
 {
-    return hs_trainer_save_aside(trainer, trainer->config->training.out_dir);
+    HS_TRY(hs_trainer_save_aside(trainer, trainer->config->training.out_dir));
+    trainer->saved_at = trainer->state.applied_steps;
+    return HS_OK;
 }
 
 HsStatus hs_trainer_find_checkpoint(const HsConfig *config, char **folder)
@@ -389,6 +391,7 @@ HsStatus hs_trainer_resume(HsTrainer *trainer, const char *folder)
     hs_checkpoint_close(&checkpoint);
     HS_TRY(status);
     trainer->resumed = true;
+    trainer->saved_at = trainer->state.applied_steps;
     HS_TRY(hs_trainer_reopen(trainer));
     hs_info("going on from %s (step %lld)", folder, (long long)trainer->state.applied_steps);
     return HS_OK;

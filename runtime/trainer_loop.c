@@ -229,7 +229,10 @@ static HsStatus start_steps(HsTrainer *trainer)
     while (!stop_signal && !trainer->pressure.halving && !hs_step_queue_full(&trainer->queue) &&
            trainer->queue.count < most && hs_trainer_trace_admits(trainer)) {
         HS_TRY(hs_trainer_trace_begin(trainer));
-        HS_TRY(hs_trainer_start_step(trainer));
+        HsStatus status = hs_trainer_start_step(trainer);
+        if (status == HS_EINTERRUPTED) /* this one was given up; those before it are still to be collected */
+            return HS_OK;
+        HS_TRY(status);
     }
     return HS_OK;
 }
@@ -245,7 +248,7 @@ static HsStatus train_task(HsTrainer *trainer)
         HS_TRY(stop_if_asked(trainer));
         double began_s = hs_clock_s();
         HS_TRY(start_steps(trainer));
-        if (trainer->queue.count == 0) /* the signal came just now */
+        if (trainer->queue.count == 0) /* the signal came just now, or during the step */
             continue;
         HS_TRY(hs_trainer_collect_step(trainer, &loss, &report));
         HS_TRY(hs_trainer_trace_end(trainer));
@@ -256,6 +259,7 @@ static HsStatus train_task(HsTrainer *trainer)
             HS_TRY(after_step(trainer, &report));
         HS_TRY(hs_trainer_watch_pressure(trainer));
     }
+    HS_TRY(stop_if_asked(trainer));
     return hs_trainer_finish_task(trainer);
 }
 
@@ -270,7 +274,8 @@ static HsStatus train_tasks(HsTrainer *trainer)
 
 static HsStatus save_and_leave(HsTrainer *trainer)
 {
-    HS_TRY(hs_trainer_save(trainer));
+    if (!trainer->consolidating) /* else the checkpoint before it says all, and the state since then is half done */
+        HS_TRY(hs_trainer_save(trainer));
     return hs_fail(HS_EINTERRUPTED, "stopped by %s after step %lld; saved: the same command goes on from here",
                    signal_name((int)stop_signal), (long long)trainer->state.applied_steps);
 }
@@ -279,8 +284,10 @@ HsStatus hs_trainer_run(HsTrainer *trainer)
 {
     trainer->start_s = hs_clock_s();
     stops_in_order = 1;
+    trainer->engine.context.stop_asked = hs_trainer_stop_asked;
     HsStatus status = train_tasks(trainer);
-    if (status == HS_EINTERRUPTED) /* between two steps, or in an evaluation, which is then owed */
+    trainer->engine.context.stop_asked = NULL;
+    if (status == HS_EINTERRUPTED) /* a step, an evaluation or a Fisher was given up, and is owed now */
         status = save_and_leave(trainer);
     hs_trainer_report_memory(trainer);
     if (status == HS_ENOMEM)

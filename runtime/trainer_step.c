@@ -55,6 +55,14 @@ static HsStatus run_reference(HsTrainer *trainer, int64_t rows)
     return hs_continual_take_reference(trainer->continual, &trainer->engine.context);
 }
 
+/* Until its gradients are there a step can be given up as if it had never begun: its batch stays the next one. */
+static void accept_batch(HsTrainer *trainer)
+{
+    if (trainer->batch_in_hand)
+        hs_stream_accept(trainer->stream);
+    trainer->batch_in_hand = false;
+}
+
 /* From the batch in its place to updated weights. */
 static HsStatus run_step(HsTrainer *trainer, int64_t reference_rows)
 {
@@ -66,6 +74,7 @@ static HsStatus run_step(HsTrainer *trainer, int64_t reference_rows)
         HS_TRY(run_reference(trainer, reference_rows));
     HS_TRY(run_micro_batches(trainer, queue->batch.tokens, queue->batch.targets, queue->shape.rows, 0,
                              &optimizer->gradient_scales[0], queue->losses));
+    accept_batch(trainer);
     hs_range_begin(context, HS_RANGE_STRATEGY, "strategies, on gradients");
     HsStatus looked = hs_continual_before_update(trainer->continual, context);
     hs_range_end(context);
@@ -152,6 +161,7 @@ static HsStatus enqueue(HsTrainer *trainer, HsStepSlot *slot)
     /* Who watches a step wants its ranges, and a recording has none. */
     const bool recorded = can_record(trainer) && !context->observer;
     HS_TRY(recorded ? replay(trainer) : run_step(trainer, wanted ? slot->reference_rows : 0));
+    accept_batch(trainer);
     /* Which of the recorded steps ends a group follows from the data alone: MER's interpolations stand beside the
      * recording, but are not waited for either.  A backend that records packs no weights, which would be stale now. */
     hs_range_begin(context, HS_RANGE_STRATEGY, "strategies, on weights");
@@ -166,9 +176,10 @@ HsStatus hs_trainer_start_step(HsTrainer *trainer)
     const HsStreamBatch *batch;
     HsContext *context = &trainer->engine.context;
     hs_range_begin(context, HS_RANGE_DATA, "data");
-    HsStatus got = hs_stream_next(trainer->stream, &batch);
+    HsStatus got = hs_stream_peek(trainer->stream, &batch);
     hs_range_end(context);
     HS_TRY(got);
+    trainer->batch_in_hand = true;
     HsStepSlot *slot = hs_step_queue_fill(&trainer->queue, batch);
     const HsTrainerState *state = &trainer->state;
     slot->attempt = (uint32_t)(state->applied_steps + state->skipped_steps + trainer->queue.count);

@@ -122,7 +122,7 @@ static HsStatus task_loss(HsTrainer *trainer, int task, double *loss)
     const HsConfig *config = trainer->config;
     return hs_evaluate(&trainer->evaluation_plan, &trainer->engine.context, &trainer->data.tasks[task],
                        config->evaluation.batches * config->training.batch_size, trainer->evaluation_tokens,
-                       trainer->evaluation_targets, hs_trainer_stop_asked, loss);
+                       trainer->evaluation_targets, loss);
 }
 
 HsStatus hs_trainer_evaluate_task(HsTrainer *trainer, int task)
@@ -183,9 +183,20 @@ HsStatus hs_trainer_evaluate_owed(HsTrainer *trainer)
     return hs_trainer_evaluate_task(trainer, state->task < last ? (int)state->task : last);
 }
 
+/* Strategies write over their state while they measure a task.  That takes as long as their passes do, so what was
+ * trained is saved before, unless it just was. */
+static HsStatus save_before_consolidating(HsTrainer *trainer)
+{
+    const bool saved = trainer->saved_at == trainer->state.applied_steps; /* a task has a step at least */
+    const bool measures = hs_continual_has(&trainer->continual_config, "ewc");
+    return measures && !saved ? hs_trainer_save(trainer) : HS_OK;
+}
+
 HsStatus hs_trainer_finish_task(HsTrainer *trainer)
 {
     HsTrainerState *state = &trainer->state;
+    HS_TRY(save_before_consolidating(trainer));
+    trainer->consolidating = true;
     hs_stream_settle(trainer->stream);
     state->position = hs_stream_position(trainer->stream);
     hs_stream_end_task(trainer->stream);
@@ -193,6 +204,7 @@ HsStatus hs_trainer_finish_task(HsTrainer *trainer)
     HS_TRY(hs_trainer_consolidate(trainer, (int)state->task));
     state->task++;
     state->task_begun = 0;
+    trainer->consolidating = false;
     HS_TRY(hs_trainer_save(trainer));
     return hs_trainer_evaluate_owed(trainer);
 }

@@ -56,7 +56,7 @@ static HsStatus print_losses(HsLoadedModel *loaded, HsPlan *plan, const HsTaskDa
     for (int i = 0; i < data->count; i++) {
         const HsDataset *dataset = &data->tasks[i];
         double loss = 0, floor = dataset->validation.entropy_floor;
-        HS_TRY(hs_evaluate(plan, &loaded->engine.context, dataset, windows, buffer, buffer + tokens, NULL, &loss));
+        HS_TRY(hs_evaluate(plan, &loaded->engine.context, dataset, windows, buffer, buffer + tokens, &loss));
         mean += loss / data->count;
         if (data->count > 1)
             printf("task             %s\n", config->tasks[i].name);

@@ -2,7 +2,8 @@
  *
  * The stream's threads: a consumer, and a mixing thread that is one batch ahead of it.
  *
- *     consumer   next: waits until the thread rests, takes the finished slot, asks for the other one to be mixed
+ *     consumer   peek: waits until the thread rests, and reads the finished slot
+ *                accept: takes it, and asks for the other one to be mixed
  *     thread     waits until asked, mixes into the slot that is not in the consumer's hands, rests
  *
  * Invariant: while `mixing` is true the thread owns the mixer, the reservoir and slots[mixed]; otherwise the consumer
@@ -24,7 +25,7 @@ struct HsDataStream {
     HsLoader *loader; /* of the task at hand; NULL: none */
     HsStreamSlot slots[2];
     int mixed;                 /* the slot that is mixed, or will be next */
-    HsStreamPosition position; /* after what was handed out */
+    HsStreamPosition position; /* after what was accepted */
     pthread_t thread;
     bool running; /* the thread was started */
     pthread_mutex_t lock;
@@ -149,31 +150,32 @@ HsStatus hs_stream_begin_task(HsDataStream *stream, int task, const HsStreamPosi
     return status;
 }
 
-HsStatus hs_stream_next(HsDataStream *stream, const HsStreamBatch **batch)
-{
-    assert(stream->running);
-    pthread_mutex_lock(&stream->lock);
-    while (stream->mixing)
-        pthread_cond_wait(&stream->rested, &stream->lock);
-    HsStatus status = stream->failure;
-    if (status == HS_OK) {
-        *batch = &stream->slots[stream->mixed].batch;
-        stream->position = stream->mixer.next; /* where the mixer stands before it goes ahead again */
-        stream->mixed = 1 - stream->mixed;
-        stream->mixing = true;
-        pthread_cond_signal(&stream->asked);
-    } else {
-        hs_fail(status, "%s", stream->message);
-    }
-    pthread_mutex_unlock(&stream->lock);
-    return status;
-}
-
 void hs_stream_settle(HsDataStream *stream)
 {
     pthread_mutex_lock(&stream->lock);
     while (stream->running && stream->mixing)
         pthread_cond_wait(&stream->rested, &stream->lock);
+    pthread_mutex_unlock(&stream->lock);
+}
+
+HsStatus hs_stream_peek(HsDataStream *stream, const HsStreamBatch **batch)
+{
+    assert(stream->running);
+    hs_stream_settle(stream);
+    if (stream->failure != HS_OK)
+        return hs_fail(stream->failure, "%s", stream->message);
+    *batch = &stream->slots[stream->mixed].batch;
+    return HS_OK;
+}
+
+void hs_stream_accept(HsDataStream *stream)
+{
+    pthread_mutex_lock(&stream->lock);
+    assert(!stream->mixing);
+    stream->position = stream->mixer.next; /* where the mixer stands before it goes ahead again */
+    stream->mixed = 1 - stream->mixed;
+    stream->mixing = true;
+    pthread_cond_signal(&stream->asked);
     pthread_mutex_unlock(&stream->lock);
 }
 

@@ -8,7 +8,7 @@
  *
  * The mixing thread makes one batch ahead while the device works on the last; draws read the reservoir, and a window's
  * new sequences enter it only when the step after the window is mixed.  Invariant: once hs_stream_settle returns, the
- * reservoir and hs_stream_position are exactly what the batches handed out so far imply.
+ * reservoir and hs_stream_position are exactly what the batches accepted so far imply.
  */
 #ifndef HS_RUNTIME_DATA_STREAM_H
 #define HS_RUNTIME_DATA_STREAM_H
@@ -49,8 +49,10 @@ HsStatus hs_stream_create(const HsStreamOptions *options, HsDataStream **stream)
 void hs_stream_destroy(HsDataStream *stream);
 /* Starts (or, with a position, goes on with) a task.  errors: HS_ENOMEM */
 HsStatus hs_stream_begin_task(HsDataStream *stream, int task, const HsStreamPosition *position);
-/* Blocks until the next batch is mixed; it is valid until the next call. */
-HsStatus hs_stream_next(HsDataStream *stream, const HsStreamBatch **batch);
+/* Blocks until the next batch is mixed.  It stays the next one, and valid, until it is accepted; then it counts as
+ * handed out, and the batch behind it is begun.  Who gives a batch up in between has changed nothing. */
+HsStatus hs_stream_peek(HsDataStream *stream, const HsStreamBatch **batch);
+void hs_stream_accept(HsDataStream *stream);
 /* Waits until the mixing thread rests. */
 void hs_stream_settle(HsDataStream *stream);
 HsStreamPosition hs_stream_position(const HsDataStream *stream);

@@ -74,9 +74,14 @@ grep -oE '"mer.steps_in_interval": *[0-9]+' stopped.json
 stopped_at stopped/config.yaml "seed" continual.strategy=er precision.mode=fp16 evaluation.batches=0 evaluation.every=0 \
     tasks.0.synthetic_tokens=2000000
 [ "$where" = 0 ] || fail "stopped only after step $where"
-# While the Fisher is measured: the boundary is saved, the evaluation of all tasks is owed.
-stopped_at err "task addition: Fisher information" continual.strategy=ewc ewc.fisher_samples=2000 'continual.optimizer_state=reset'
-[ "$where" = 100 ] || fail "stopped after step $where, not between two tasks"
-grep -qE '"task": *1' stopped.json || fail "the boundary is not behind the stop"
-grep -qE '"matrix_rows": *1' stopped.json || fail "the evaluation that a stop gave up is not owed"
+# While the Fisher is measured, of a second and more: it is given up, what was trained lies saved before it.
+stopped_at err "task addition: Fisher information" 'continual.strategy=[ewc,er]' ewc.fisher_samples=2000 ewc.estimator=empirical \
+    'continual.optimizer_state=reset' max_steps=20
+[ "$where" = 20 ] || fail "stopped after step $where, not behind a task's last"
+grep -qE '"task": *0' stopped.json || fail "the Fisher was not given up"
+grep -qE '"task_steps": *20' stopped.json || fail "the task's steps are not saved"
+# In one of the long steps of a task that replays: it is given up too, and its batch is the next one again.
+stopped_at stopped/metrics.jsonl '"event":"step","step":2,' continual.strategy=er gradient_accumulation_steps=512 max_steps=2 \
+    tasks.1.steps=1 tasks.2.steps=1 logging.every=1 schedule.warmup_steps=0
+[ "$where" = 2 ] || fail "the step that was under way was finished first: stopped after step $where"
 finish

@@ -241,6 +241,14 @@ static HsStreamOptions options_of(const PlanCase *plan, const HsTaskData *data, 
     };
 }
 
+/* Hands the next batch out, as a step that is not given up does. */
+static HsStatus take_next(HsDataStream *stream, const HsStreamBatch **batch)
+{
+    HS_TRY(hs_stream_peek(stream, batch));
+    hs_stream_accept(stream);
+    return HS_OK;
+}
+
 /* From step `from` of task `task` to the end of the last task; never settles, so that the mixing thread is always
  * ahead. */
 static void run_on(const PlanCase *plan, const HsTaskData *data, HsReservoir *reservoir, int task,
@@ -255,7 +263,7 @@ static void run_on(const PlanCase *plan, const HsTaskData *data, HsReservoir *re
         check(hs_stream_begin_task(stream, task, &start) == HS_OK, plan->name, "begin", task);
         for (int64_t step = from; step < task_steps[task]; step++) {
             const HsStreamBatch *batch = NULL;
-            if (hs_stream_next(stream, &batch) != HS_OK)
+            if (take_next(stream, &batch) != HS_OK)
                 abort();
             record_batch(batch, records++);
         }
@@ -291,7 +299,15 @@ static void run_checked(const PlanCase *plan, const HsTaskData *data, HsReservoi
                 continue;
             const HsStreamBatch *batch = NULL;
             Record record;
-            if (hs_stream_next(stream, &batch) != HS_OK)
+            /* Looking at a batch hands nothing out: a step that is given up has changed nothing. */
+            const int64_t seen = plan->remembers ? reservoir->seen : 0;
+            if (hs_stream_peek(stream, &batch) != HS_OK)
+                abort();
+            hs_stream_settle(stream);
+            HsStreamPosition looked = hs_stream_position(stream);
+            check(memcmp(&looked, &snapshots->position, sizeof looked) == 0, plan->name, "position of a peek", step);
+            check(!plan->remembers || reservoir->seen == seen, plan->name, "reservoir of a peek", step);
+            if (take_next(stream, &batch) != HS_OK)
                 abort();
             record_batch(batch, &record);
             check(memcmp(&record, records++, sizeof record) == 0, plan->name, "settling changes nothing", step);
@@ -376,7 +392,7 @@ static void test_shutdown(void)
         HsStreamOptions options = options_of(plan, &data, &reservoir, 1 + taken % 3);
         bool ok = hs_stream_create(&options, &stream) == HS_OK && hs_stream_begin_task(stream, 0, NULL) == HS_OK;
         for (int64_t i = 0; ok && i < taken; i++)
-            ok = hs_stream_next(stream, &batch) == HS_OK;
+            ok = take_next(stream, &batch) == HS_OK;
         hs_stream_destroy(stream);
         check(ok, plan->name, "shut down", taken);
         hs_reservoir_deinit(&reservoir);
