@@ -102,5 +102,5 @@ HsStatus hs_agem_before_update(HsContinual *continual, HsContext *context)
 HsStatus hs_agem_visit(HsContinual *continual, const HsStateVisitor *visitor)
 {
     /* The reference itself lives within one step, and checkpoints are made between steps. */
-    return visitor->integer(visitor->user, "agem.projections", &continual->projections);
+    return visitor->integer(visitor->user, "agem.projections", &continual->projections, HS_COUNT_MOST);
 }

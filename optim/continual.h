@@ -20,6 +20,8 @@ typedef enum HsNormalize { HS_NORMALIZE_NONE, HS_NORMALIZE_MAX, HS_NORMALIZE_MEA
 typedef enum HsMerMode { HS_MER_ALGORITHM1, HS_MER_ALGORITHM6, HS_MER_ALGORITHM7, HS_MER_REPTILE } HsMerMode;
 
 enum { HS_STRATEGIES_MAX = 4 };
+/* What a run counts is below this: sums and products of two counts and a size of a step stay within 64 bits. */
+#define HS_COUNT_MOST ((int64_t)1 << 50)
 
 typedef struct HsContinualConfig {
     const char *strategies[HS_STRATEGIES_MAX]; /* names of the table; none: count 0 or "none" */
@@ -82,7 +84,8 @@ typedef struct HsImportance {
 /* Passes over a strategy's state: saving and loading are the same walk. */
 typedef struct HsStateVisitor {
     void *user;
-    HsStatus (*integer)(void *user, const char *name, int64_t *value);
+    /* 0 <= *value <= most, and a visitor that loads must see to it */
+    HsStatus (*integer)(void *user, const char *name, int64_t *value, int64_t most);
     HsStatus (*real)(void *user, const char *name, double *value);
     /* element i of a per-parameter family: "ewc.anchor", span index i */
     HsStatus (*tensor)(void *user, const char *family, const char *span, HsTensor *tensor);

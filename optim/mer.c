@@ -253,9 +253,12 @@ HsStatus hs_mer_after_task(HsContinual *continual, HsContext *context, int task,
 
 HsStatus hs_mer_visit(HsContinual *continual, const HsStateVisitor *visitor)
 {
-    HS_TRY(visitor->integer(visitor->user, "mer.steps_in_interval", &continual->steps_in_interval));
-    HS_TRY(visitor->integer(visitor->user, "mer.group_open", &continual->group_open));
-    HS_TRY(visitor->integer(visitor->user, "mer.interpolations", &continual->interpolations));
+    const HsContinualConfig *config = &continual->config;
+    const int64_t window_steps =
+        config->mer.mode == HS_MER_REPTILE ? config->mer.interval : config->mer.groups * config->mer.group_steps;
+    HS_TRY(visitor->integer(visitor->user, "mer.steps_in_interval", &continual->steps_in_interval, window_steps - 1));
+    HS_TRY(visitor->integer(visitor->user, "mer.group_open", &continual->group_open, 1));
+    HS_TRY(visitor->integer(visitor->user, "mer.interpolations", &continual->interpolations, HS_COUNT_MOST));
     HS_TRY(hs_family_visit(continual, &continual->group_start, "mer.group_start", visitor));
     if (has_two_snapshots(&continual->config))
         HS_TRY(hs_family_visit(continual, &continual->window_start, "mer.window_start", visitor));

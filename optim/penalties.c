@@ -223,7 +223,7 @@ HsStatus hs_continual_penalty(HsContinual *continual, HsContext *context, double
 HsStatus hs_penalty_visit(HsContinual *continual, const HsStateVisitor *visitor)
 {
     const PenaltyRow *row = row_of(continual);
-    HS_TRY(visitor->integer(visitor->user, "penalty.anchored", &continual->anchored));
+    HS_TRY(visitor->integer(visitor->user, "penalty.anchored", &continual->anchored, 1));
     HS_TRY(visitor->real(visitor->user, "penalty.offset", &continual->offset));
     HS_TRY(hs_family_visit(continual, &continual->anchor, row->anchor, visitor));
     HS_TRY(hs_family_visit(continual, &continual->importance, row->importance, visitor));

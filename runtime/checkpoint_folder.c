@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include "runtime/checkpoint.h"
@@ -131,6 +132,32 @@ static HsStatus verify_file(const char *folder, const HsJson *row, bool with_che
     return status;
 }
 
+/* What a checkpoint is made of, and whether each has it.  Others (notes that somebody left) are nobody's business. */
+static const struct {
+    const char *name;
+    bool always;
+} known_files[] = {
+    { "model.safetensors", true },      { "optimizer.safetensors", true }, { "trainer.json", true },
+    { "continual.safetensors", false }, { "tokenizer.json", false },       { "config.yaml", false },
+};
+
+/* A file that no checksum speaks for could be anybody's. */
+static HsStatus check_listed(const char *folder, const HsJson *files)
+{
+    for (size_t i = 0; i < sizeof known_files / sizeof *known_files; i++) {
+        char *path = NULL;
+        const char *name = known_files[i].name;
+        if (hs_json_get(files, name))
+            continue;
+        HS_TRY(hs_storage_join(folder, name, &path));
+        const bool there = access(path, F_OK) == 0;
+        free(path);
+        if (there || known_files[i].always)
+            return hs_fail(HS_EFORMAT, "%s/%s does not list %s", folder, HS_CHECKPOINT_CHECKSUMS, name);
+    }
+    return HS_OK;
+}
+
 HsStatus hs_checkpoint_verify(const char *folder, bool with_checksums)
 {
     HsStatus status = HS_OK;
@@ -152,6 +179,7 @@ HsStatus hs_checkpoint_verify(const char *folder, bool with_checksums)
         status = hs_fail(HS_EFORMAT, "%s: member `files` must list the checkpoint's files", path);
         goto done;
     }
+    HS_TRY_GOTO(status, check_listed(folder, files), done);
     for (const HsJson *row = hs_json_first(files); row; row = hs_json_next(row))
         HS_TRY_GOTO(status, verify_file(folder, row, with_checksums), done);
 done:

@@ -31,8 +31,8 @@ static HsStatus usable(const char *folder, const char *what, bool *whole)
 }
 
 /* The folder that `latest` names, if it names one and that verifies; else *folder stays NULL.  *found: `latest` is
- * there, whatever it says. */
-static HsStatus named_by_latest(const char *parent, char **folder, bool *found)
+ * there, whatever it says; tried: the name of what did not verify. */
+static HsStatus named_by_latest(const char *parent, char **folder, bool *found, char tried[MAX_LATEST_BYTES])
 {
     char *path = NULL, *text = NULL, *named = NULL;
     size_t length = 0;
@@ -57,6 +57,8 @@ static HsStatus named_by_latest(const char *parent, char **folder, bool *found)
     if (whole) {
         *folder = named;
         named = NULL;
+    } else {
+        snprintf(tried, MAX_LATEST_BYTES, "%s", text);
     }
 done:
     free(named);
@@ -65,8 +67,8 @@ done:
     return status;
 }
 
-/* The highest step that verifies.  *count: step folders that were tried. */
-static HsStatus highest_whole(const char *parent, char **folder, int *count)
+/* The highest step that verifies, other than what was tried.  *count: step folders, that one among them. */
+static HsStatus highest_whole(const char *parent, const char *tried, char **folder, int *count)
 {
     HsFolderListing listing = { 0 };
     HS_TRY(hs_storage_list(parent, &listing));
@@ -86,9 +88,11 @@ static HsStatus highest_whole(const char *parent, char **folder, int *count)
                 continue;
             char *path = NULL;
             bool whole = false;
+            *count += 1;
+            if (strcmp(listing.names[i], tried) == 0)
+                continue;
             HS_TRY_GOTO(status, hs_storage_join(parent, listing.names[i], &path), done);
             status = usable(path, "checkpoint passed over", &whole);
-            *count += 1;
             if (whole)
                 *folder = path;
             else
@@ -122,16 +126,17 @@ HsStatus hs_checkpoint_latest(const char *out_dir, char **folder)
 {
     *folder = NULL;
     char *parent = NULL;
+    char tried[MAX_LATEST_BYTES] = "";
     bool found = false;
     int count = 0;
     HS_TRY(hs_storage_join(out_dir, HS_CHECKPOINTS_FOLDER, &parent));
     HsStatus status = HS_OK;
     if (access(parent, F_OK) != 0 && errno == ENOENT)
         goto done;
-    HS_TRY_GOTO(status, named_by_latest(parent, folder, &found), done);
+    HS_TRY_GOTO(status, named_by_latest(parent, folder, &found, tried), done);
     if (*folder)
         goto done;
-    HS_TRY_GOTO(status, highest_whole(parent, folder, &count), done);
+    HS_TRY_GOTO(status, highest_whole(parent, tried, folder, &count), done);
     if (*folder)
         hs_warn("going by %s", *folder);
     else if (found || count > 0)

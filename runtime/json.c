@@ -9,6 +9,7 @@
 
 #include <cjson/cJSON.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -86,6 +87,11 @@ const char *hs_json_key(const HsJson *node)
     return node ? view_of(node)->string : NULL;
 }
 
+bool hs_json_is_null(const HsJson *node)
+{
+    return cJSON_IsNull(view_of(node));
+}
+
 bool hs_json_is_object(const HsJson *node)
 {
     return cJSON_IsObject(view_of(node));
@@ -151,6 +157,16 @@ HsStatus hs_json_need_integer(const char *name, const HsJson *object, const char
     if (integer_from_string(hs_json_string(member), value))
         return HS_OK;
     return hs_fail(HS_EFORMAT, "%s: member `%s` must be an integer", name, key);
+}
+
+HsStatus hs_json_need_range(const char *name, const HsJson *object, const char *key, int64_t least, int64_t most,
+                            int64_t *value)
+{
+    HS_TRY(hs_json_need_integer(name, object, key, value));
+    if (*value >= least && *value <= most)
+        return HS_OK;
+    return hs_fail(HS_EFORMAT, "%s: member `%s` is %" PRId64 ", which is not in %" PRId64 " to %" PRId64, name, key,
+                   *value, least, most);
 }
 
 HsStatus hs_json_need_real(const char *name, const HsJson *object, const char *key, double *value)

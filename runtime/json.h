@@ -31,6 +31,7 @@ bool hs_json_is_array(const HsJson *node);
 bool hs_json_is_string(const HsJson *node);
 bool hs_json_is_number(const HsJson *node);
 bool hs_json_is_true(const HsJson *node);
+bool hs_json_is_null(const HsJson *node);
 const char *hs_json_string(const HsJson *node); /* NULL when not a string */
 double hs_json_number(const HsJson *node);      /* NAN when not a number */
 
@@ -49,6 +50,9 @@ HsJson *hs_json_new_string(const char *value);
 
 /* Required typed members: HS_EFORMAT "NAME: member `key` is missing | must be an integer". */
 HsStatus hs_json_need_integer(const char *name, const HsJson *object, const char *key, int64_t *value);
+/* least <= *value <= most */
+HsStatus hs_json_need_range(const char *name, const HsJson *object, const char *key, int64_t least, int64_t most,
+                            int64_t *value);
 HsStatus hs_json_need_real(const char *name, const HsJson *object, const char *key, double *value);
 HsStatus hs_json_need_string(const char *name, const HsJson *object, const char *key, const char **value);
 

@@ -256,6 +256,13 @@ void hs_trainer_forget_files(HsTrainer *trainer);
 HsJson *hs_trainer_files_json(const HsTrainer *trainer);
 HsStatus hs_trainer_check_files(const HsTrainer *trainer, const char *name, const char *folder, const HsJson *kept);
 
+/* HsTrainerState as members of trainer.json (trainer_numbers.c), and back, each member in its range.  errors:
+ * HS_EFORMAT naming file and member */
+HsJson *hs_trainer_numbers_json(const HsTrainerState *state);
+HsStatus hs_trainer_read_numbers(const char *file, const HsJson *json, HsTrainerState *state);
+/* trainer->state, just read, against itself and the run. */
+HsStatus hs_trainer_check_numbers(const HsTrainer *trainer, const char *file);
+
 HsStatus hs_trainer_save(HsTrainer *trainer);
 /* The same into another folder: the run's latest checkpoint stays what it was. */
 HsStatus hs_trainer_save_aside(HsTrainer *trainer, const char *out_dir);

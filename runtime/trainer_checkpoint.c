@@ -4,7 +4,7 @@
  *
  *   model.safetensors      every parameter: the FP32 master where there is one, else the weight itself
  *   optimizer.safetensors  "<parameter>.<m|v|momentum>" for every parameter
- *   trainer.json           HsTrainerState, one member per row of state_table; the strategies' part (trainer_state.c)
+ *   trainer.json           HsTrainerState (trainer_numbers.c); the strategies' part (trainer_state.c)
  *   continual.safetensors  the strategies' tensors and the replay buffer
  *   config.yaml, tokenizer.json
  *
@@ -12,8 +12,6 @@
  */
 #include <assert.h>
 #include <errno.h>
-#include <math.h>
-#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -21,93 +19,6 @@
 
 #include "kernels/base/log.h"
 #include "runtime/trainer.h"
-
-enum StateKind { STATE_INTEGER, STATE_REAL };
-
-#define STATE_ROW(kind, member)                                \
-    {                                                          \
-#member, kind, offsetof(HsTrainerState, member), false \
-    }
-/* Not in the first releases' checkpoints: 0 there. */
-#define STATE_ROW_ADDED(kind, member)                         \
-    {                                                         \
-#member, kind, offsetof(HsTrainerState, member), true \
-    }
-static const struct {
-    const char *name;
-    enum StateKind kind;
-    size_t offset;
-    bool added;
-} state_table[] = {
-    STATE_ROW(STATE_INTEGER, applied_steps),
-    STATE_ROW(STATE_INTEGER, skipped_steps),
-    STATE_ROW(STATE_INTEGER, task),
-    STATE_ROW(STATE_INTEGER, task_begun),
-    STATE_ROW(STATE_INTEGER, task_steps),
-    STATE_ROW(STATE_INTEGER, matrix_rows),
-    STATE_ROW(STATE_INTEGER, position.window),
-    STATE_ROW(STATE_INTEGER, position.window_step),
-    STATE_ROW(STATE_INTEGER, position.window_first),
-    STATE_ROW(STATE_INTEGER, schedule_steps),
-    STATE_ROW(STATE_INTEGER, moment_steps),
-    STATE_ROW(STATE_INTEGER, tokens_seen),
-    STATE_ROW(STATE_REAL, window_replay_loss),
-    STATE_ROW(STATE_INTEGER, window_replay_steps),
-    STATE_ROW(STATE_INTEGER, evaluated_at),
-    STATE_ROW(STATE_REAL, best_validation),
-    STATE_ROW(STATE_INTEGER, best_step),
-    STATE_ROW(STATE_REAL, window_loss),
-    STATE_ROW(STATE_INTEGER, window_steps),
-    STATE_ROW(STATE_INTEGER, jsonl_bytes),
-    STATE_ROW(STATE_INTEGER, tensorboard_bytes),
-    STATE_ROW(STATE_REAL, loss_scale),
-    STATE_ROW(STATE_INTEGER, scaler_tracker),
-    STATE_ROW(STATE_INTEGER, scaler_hysteresis),
-    STATE_ROW_ADDED(STATE_INTEGER, micro_batch),
-    STATE_ROW_ADDED(STATE_INTEGER, tuning_hash),
-};
-
-static HsJson *state_to_json(const HsTrainerState *state)
-{
-    HsJson *json = hs_json_object();
-    for (size_t i = 0; json && i < sizeof state_table / sizeof *state_table; i++) {
-        const char *field = (const char *)state + state_table[i].offset;
-        if (state_table[i].kind == STATE_INTEGER) {
-            int64_t value;
-            memcpy(&value, field, sizeof value);
-            hs_json_set_integer(json, state_table[i].name, value);
-        } else {
-            double value;
-            memcpy(&value, field, sizeof value);
-            hs_json_set_real(json, state_table[i].name, value); /* NAN becomes null */
-        }
-    }
-    return json;
-}
-
-static HsStatus state_from_json(const char *name, const HsJson *json, HsTrainerState *state)
-{
-    for (size_t i = 0; i < sizeof state_table / sizeof *state_table; i++) {
-        char *field = (char *)state + state_table[i].offset;
-        if (state_table[i].added && !hs_json_get(json, state_table[i].name)) {
-            memset(field, 0, sizeof(int64_t));
-        } else if (state_table[i].kind == STATE_INTEGER) {
-            int64_t value;
-            HS_TRY(hs_json_need_integer(name, json, state_table[i].name, &value));
-            if (value < -1)
-                return hs_fail(HS_EFORMAT, "%s: %s is %lld, which no run writes", name, state_table[i].name,
-                               (long long)value);
-            memcpy(field, &value, sizeof value);
-        } else {
-            const HsJson *node = hs_json_get(json, state_table[i].name);
-            if (!node)
-                return hs_fail(HS_EFORMAT, "%s: member `%s` is missing", name, state_table[i].name);
-            double value = hs_json_number(node);
-            memcpy(field, &value, sizeof value);
-        }
-    }
-    return HS_OK;
-}
 
 /* The tensors a checkpoint names, pointing at the run's memory. */
 typedef struct TensorLists {
@@ -186,7 +97,7 @@ HsStatus hs_trainer_save_aside(HsTrainer *trainer, const char *out_dir)
     }
     HsStatus status;
     TensorLists lists = { 0 };
-    HsJson *state = state_to_json(&trainer->state);
+    HsJson *state = hs_trainer_numbers_json(&trainer->state);
     hs_json_set(state, "files", hs_trainer_files_json(trainer));
     HS_TRY_GOTO(status, hs_trainer_save_continual(trainer, state), done);
     HS_TRY_GOTO(status, list_tensors(trainer, &lists), done);
@@ -321,7 +232,7 @@ static HsStatus restore(HsTrainer *trainer, const HsCheckpoint *checkpoint)
                 done);
     snprintf(name, sizeof name, "%s/trainer.json", checkpoint->folder);
     HsTrainerState *state = &trainer->state;
-    HS_TRY_GOTO(status, state_from_json(name, checkpoint->state, state), done);
+    HS_TRY_GOTO(status, hs_trainer_read_numbers(name, checkpoint->state, state), done);
     HS_TRY_GOTO(status,
                 hs_trainer_check_files(trainer, name, checkpoint->folder, hs_json_get(checkpoint->state, "files")),
                 done);
@@ -335,14 +246,7 @@ static HsStatus restore(HsTrainer *trainer, const HsCheckpoint *checkpoint)
                     (unsigned long long)trainer->engine.tuning_hash);
         goto done;
     }
-    if (state->task > trainer->phase_count || state->matrix_rows > trainer->phase_count + 1) {
-        status = hs_fail(HS_EFORMAT, "%s: task %lld of %d", name, (long long)state->task, trainer->phase_count);
-        goto done;
-    }
-    if (!(state->loss_scale > 0) || !isfinite(state->loss_scale)) {
-        status = hs_fail(HS_EFORMAT, "%s: loss_scale must be positive and finite", name);
-        goto done;
-    }
+    HS_TRY_GOTO(status, hs_trainer_check_numbers(trainer, name), done);
     trainer->optimizer.applied_steps = state->applied_steps;
     trainer->optimizer.skipped_steps = state->skipped_steps;
     trainer->optimizer.schedule_steps = state->schedule_steps;
@@ -366,8 +270,8 @@ HsStatus hs_trainer_peek_micro_batch(HsTrainer *trainer, const char *folder)
     HS_TRY(hs_checkpoint_open(folder, false, &checkpoint));
     char name[4096];
     snprintf(name, sizeof name, "%s/trainer.json", checkpoint.folder);
-    HsStatus status = state_from_json(name, checkpoint.state, &state);
-    if (status == HS_OK && (state.micro_batch < 0 || state.micro_batch > batch))
+    HsStatus status = hs_trainer_read_numbers(name, checkpoint.state, &state);
+    if (status == HS_OK && state.micro_batch > batch)
         status = hs_fail(HS_EFORMAT, "%s: micro_batch is %lld, and batch_size %lld", name, (long long)state.micro_batch,
                          (long long)batch);
     else if (status == HS_OK && state.micro_batch > 0 && batch % state.micro_batch == 0) {

@@ -21,8 +21,9 @@ enum { REPLAY_TENSORS = 3 };
 
 /* --- saving --- */
 
-static HsStatus save_integer(void *user, const char *name, int64_t *value)
+static HsStatus save_integer(void *user, const char *name, int64_t *value, int64_t most)
 {
+    (void)most;
     hs_json_set_integer(user, name, *value);
     return HS_OK;
 }
@@ -92,8 +93,9 @@ static HsStatus add_tensor(TensorList *list, const char *family, const char *nam
     return HS_OK;
 }
 
-static HsStatus pass_integer(void *user, const char *name, int64_t *value)
+static HsStatus pass_integer(void *user, const char *name, int64_t *value, int64_t most)
 {
+    (void)most;
     (void)user;
     (void)name;
     (void)value;
@@ -158,10 +160,10 @@ typedef struct Loading {
     HsContext *device;         /* of the strategies' tensors */
 } Loading;
 
-static HsStatus load_integer(void *user, const char *name, int64_t *value)
+static HsStatus load_integer(void *user, const char *name, int64_t *value, int64_t most)
 {
     const Loading *loading = user;
-    return hs_json_need_integer(loading->json_name, loading->object, name, value);
+    return hs_json_need_range(loading->json_name, loading->object, name, 0, most, value);
 }
 
 static HsStatus load_real(void *user, const char *name, double *value)
@@ -214,9 +216,7 @@ static HsStatus load_replay(HsTrainer *trainer, const Loading *loading)
 {
     HsReservoir *reservoir = &trainer->reservoir;
     int64_t seen;
-    HS_TRY(hs_json_need_integer(loading->json_name, loading->object, "replay_seen", &seen));
-    if (seen < 0)
-        return hs_fail(HS_EFORMAT, "%s: continual.replay_seen is %lld", loading->json_name, (long long)seen);
+    HS_TRY(hs_json_need_range(loading->json_name, loading->object, "replay_seen", 0, HS_COUNT_MOST, &seen));
     reservoir->seen = seen;
     reservoir->count = seen < reservoir->capacity ? seen : reservoir->capacity;
     if (reservoir->count == 0)

@@ -232,8 +232,9 @@ static int entry_of(Saved *saved, const char *name, const char *span)
     return entry;
 }
 
-static HsStatus visit_integer(void *user, const char *name, int64_t *value)
+static HsStatus visit_integer(void *user, const char *name, int64_t *value, int64_t most)
 {
+    cr_expect(*value >= 0 && *value <= most, "%s", name);
     Saved *saved = user;
     const int entry = entry_of(saved, name, "");
     int64_t *kept = &saved->entries[entry].integer;

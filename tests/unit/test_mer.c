@@ -352,9 +352,9 @@ typedef struct Saved {
     const char *family[8];
 } Saved;
 
-static HsStatus visit_integer(void *user, const char *name, int64_t *value)
+static HsStatus visit_integer(void *user, const char *name, int64_t *value, int64_t most)
 {
-    (void)name;
+    cr_expect(*value >= 0 && *value <= most, "%s", name);
     Saved *saved = user;
     int64_t *slot = &saved->integer[saved->integers++];
     *(saved->load ? value : slot) = *(saved->load ? slot : value);
