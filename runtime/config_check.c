@@ -254,6 +254,10 @@ static HsStatus check_task(const HsConfig *config, int task)
                              "%s contradicts continual.schedule: single, one schedule over all tasks; remove one",
                              dotted);
     snprintf(dotted, sizeof dotted, "tasks.%d.name", task);
+    for (const char *c = own->name; *c; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            return relation_fail(config, dotted, NULL, "%s holds a control character; tables and charts show this name",
+                                 dotted);
     for (int earlier = 0; earlier < task; earlier++)
         if (is(config->tasks[earlier].name, own->name))
             return relation_fail(config, dotted, NULL,

@@ -2,11 +2,13 @@
  *
  * trainer inspect: one pass over every tensor of a checkpoint, statistics in double, exponents in histograms.
  */
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "kernels/base/log.h"
 #include "runtime/checkpoint_storage.h"
 #include "runtime/inspect_internal.h"
 
@@ -132,6 +134,26 @@ static HsStatus look(HsInspection *inspection)
     return look_at_continual(inspection);
 }
 
+/* Names and values are the files': nothing of them that a terminal would obey. */
+static HsStatus print_clean(const HsInspection *inspection, FILE *out)
+{
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *stream = open_memstream(&text, &bytes);
+    if (!stream)
+        return hs_fail(HS_ENOMEM, "no memory to print what a checkpoint holds");
+    HsStatus status = hs_inspection_print(inspection, stream);
+    if (fclose(stream) != 0 && status == HS_OK)
+        status = hs_fail(HS_ENOMEM, "no memory to print what a checkpoint holds");
+    if (status == HS_OK) {
+        hs_log_clean(text, bytes);
+        if (fwrite(text, 1, bytes, out) != bytes)
+            status = hs_fail(HS_EIO, "the inspection cannot be written: %s", strerror(errno));
+    }
+    free(text);
+    return status;
+}
+
 HsStatus hs_inspect_checkpoint_page(const char *folder, FILE *out, const char *path)
 {
     HsInspection *inspection = calloc(1, sizeof *inspection);
@@ -140,7 +162,7 @@ HsStatus hs_inspect_checkpoint_page(const char *folder, FILE *out, const char *p
     HsStatus status = HS_OK;
     HS_TRY_GOTO(status, hs_checkpoint_open(folder, true, &inspection->checkpoint), done);
     HS_TRY_GOTO(status, look(inspection), done);
-    HS_TRY_GOTO(status, hs_inspection_print(inspection, out), done);
+    HS_TRY_GOTO(status, print_clean(inspection, out), done);
     if (path)
         status = hs_inspection_write_html(inspection, path);
 done:

@@ -33,6 +33,18 @@ void hs_log_set_hooks(void (*before)(void), void (*after)(void))
     after_line = after;
 }
 
+void hs_log_clean(char *text, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i++) {
+        const unsigned char here = (unsigned char)text[i];
+        const unsigned char next = i + 1 < bytes ? (unsigned char)text[i + 1] : 0;
+        if ((here < 0x20 && here != '\n' && here != '\t') || here == 0x7f)
+            text[i] = '?';
+        else if (here == 0xc2 && next >= 0x80 && next <= 0x9f)
+            text[i] = text[i + 1] = '?';
+    }
+}
+
 void hs_log(HsLogLevel level, const char *format, ...)
 {
     if (level < least_level)
@@ -49,6 +61,7 @@ void hs_log(HsLogLevel level, const char *format, ...)
     va_end(arguments);
     if (written > 0)
         used += (size_t)written < room ? (size_t)written : room - 1;
+    hs_log_clean(line, used);
     line[used++] = '\n';
 
     if (before_line)

@@ -6,11 +6,16 @@
 #ifndef HS_KERNELS_BASE_LOG_H
 #define HS_KERNELS_BASE_LOG_H
 
+#include <stddef.h>
+
 typedef enum HsLogLevel { HS_LOG_DEBUG, HS_LOG_INFO, HS_LOG_WARNING, HS_LOG_ERROR } HsLogLevel;
 
 void hs_log_set_level(HsLogLevel least);
 void hs_log_set_hooks(void (*before)(void), void (*after)(void));
 void hs_log(HsLogLevel level, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* What a terminal would obey becomes "?": control characters (ASCII's but tab and newline, and U+0080 to U+009F in
+ * UTF-8).  Names come from files that anybody may have written.  Every message goes through it. */
+void hs_log_clean(char *text, size_t bytes);
 
 #define hs_debug(...) hs_log(HS_LOG_DEBUG, __VA_ARGS__)
 #define hs_info(...)  hs_log(HS_LOG_INFO, __VA_ARGS__)

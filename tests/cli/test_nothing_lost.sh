@@ -159,6 +159,18 @@ cp kept/* texts
 touch texts/one.txt
 expect 0 "$trainer" --config tiny.yaml out_dir=data tasks.0.train=texts max_steps=30
 
+# Names that come from files: shown, and not obeyed by a terminal.
+printf 'max_steps: 3\n"\\e]0;mine\\a": 1\n' >hostile.yaml
+expect 2 "$trainer" --config hostile.yaml
+says err "]0;mine"
+cp err shown
+printf '{"type":"\\u001b[31m\\u009b2J"}' >hostile.json
+expect 2 "$trainer" --config tiny.yaml tokenizer.kind=bpe tokenizer.path=hostile.json
+says err "?[31m"
+grep -q "$(printf '\033')\|$(printf '\302\233')" err shown && fail "a message holds what a terminal would obey"
+expect 2 "$trainer" --config tiny.yaml "tasks.0.name=$(printf 'a\033[31m')"
+says err "tasks.0.name holds a control character"
+
 # Nobody reads the log any more.
 { "$trainer" --config tiny.yaml out_dir=unread 2>&1; echo $? >code; } | head -n 1 >/dev/null
 [ "$(cat code)" = 0 ] || fail "exit code $(cat code) when the reader of the log has gone"

@@ -31,6 +31,34 @@ static void save(const Scratch *scratch)
     hs_json_destroy(state);
 }
 
+/* Names come from files: a terminal shows them and obeys none. */
+Test(inspect, names_hold_nothing_that_a_terminal_obeys)
+{
+    Scratch scratch = scratch_make();
+    float values[2] = { 1, 2 };
+    const HsNamedTensor model[] = { { .name = "a\x1b[2Jb\xc2\x9b"
+                                              "1mc\xc3\xa4",
+                                      .tensor = hs_tensor_1d(values, HS_F32, 2) } };
+    HsJson *state = hs_json_object();
+    hs_json_set_string(state, "key\x07", "value\x7f\rx");
+    const HsCheckpointContent content = { 10, model, 1, model, 1, state, NULL, NULL };
+    cr_assert_eq(hs_checkpoint_save(scratch.folder, &content, 1), HS_OK, "%s", hs_error_message());
+    hs_json_destroy(state);
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    cr_assert_not_null(out);
+    cr_assert_eq(hs_inspect_checkpoint(scratch.folder, out), HS_OK, "%s", hs_error_message());
+    fclose(out);
+    cr_expect_not_null(strstr(text, "a?[2Jb??1mc\xc3\xa4"), "%s", text);
+    cr_expect_not_null(strstr(text, "key?"));
+    cr_expect_not_null(strstr(text, "value??x"));
+    for (const char *c = text; *c; c++)
+        cr_expect((unsigned char)*c >= 0x20 || *c == '\n');
+    free(text);
+    scratch_remove(&scratch);
+}
+
 Test(inspect, prints_what_is_there)
 {
     Scratch scratch = scratch_make();
