@@ -200,7 +200,10 @@ HsStatus hs_yaml_parse(const char *name, const char *text, size_t length, HsYaml
     if (!yaml_parser_initialize(&parser))
         return hs_fail(HS_ENOMEM, "out of memory while reading the configuration");
     yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
-    yaml_parser_set_input_string(&parser, (const unsigned char *)text, length);
+    /* A byte order mark (editors on Windows write one) is no part of the text; libyaml counts it as a column. */
+    static const char mark[] = "\xEF\xBB\xBF";
+    const size_t skipped = length >= 3 && memcmp(text, mark, 3) == 0 ? 3 : 0;
+    yaml_parser_set_input_string(&parser, (const unsigned char *)text + skipped, length - skipped);
 
     Builder builder = { .name = name };
     HsStatus status = HS_OK;

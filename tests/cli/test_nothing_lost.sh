@@ -159,6 +159,12 @@ cp kept/* texts
 touch texts/one.txt
 expect 0 "$trainer" --config tiny.yaml out_dir=data tasks.0.train=texts max_steps=30
 
+# A configuration as editors on Windows save it: a byte order mark, and lines that end in CR LF.
+{ printf '\357\273\277' && sed 's/$/\r/' tiny.yaml; } >windows.yaml
+expect 0 "$trainer" --config windows.yaml out_dir=windows
+bits windows | sed 's/windows/whole/g' >windows.bits
+same whole.bits windows.bits
+
 # Names that come from files: shown, and not obeyed by a terminal.
 printf 'max_steps: 3\n"\\e]0;mine\\a": 1\n' >hostile.yaml
 expect 2 "$trainer" --config hostile.yaml
