@@ -258,10 +258,14 @@ static HsStatus print_plan(HsTrainer *trainer, const HsPlannerOptions *options, 
 {
     HsTrainer draft;
     HsMemoryPlan plan;
+    char limits[HS_LIMITS_TEXT];
     const size_t limit = hs_trainer_memory_limit(trainer);
     HS_TRY(hs_trainer_draft(trainer, trainer->config, &draft));
     hs_trainer_measure_plan(&draft, &plan);
-    fprintf(out, "device: %s\nprecision: %s\n", trainer->engine.why, trainer->precision_why);
+    fprintf(out, "device: %s\n", trainer->engine.why);
+    if (hs_limits_describe(&trainer->engine.device.limits, limits)[0] != '\0')
+        fprintf(out, "control groups allow: %s\n", limits);
+    fprintf(out, "precision: %s\n", trainer->precision_why);
     fprintf(out,
             "model: %s, %" PRId64 " layers, width %" PRId64 ", vocabulary %" PRId64 ", %.3f million parameters\n\n",
             draft.model.family, draft.model.layers, draft.model.width, draft.model.vocabulary,
