@@ -36,11 +36,34 @@ static HsStatus guess_vocabulary(HsTrainer *trainer)
     return HS_OK;
 }
 
-/* Texts that are not here need not keep anyone from planning. */
+/* Text is read, made and encoded only where that takes about a second. */
+static HsStatus read_small_data(HsTrainer *trainer)
+{
+    const size_t most_bytes = (size_t)16 << 20;
+    size_t bytes;
+    HS_TRY(hs_task_data_bytes(trainer->config, &bytes));
+    if (bytes > most_bytes)
+        return hs_fail(HS_ENOMEM, "%.0f MiB are more than the %.0f that a plan reads", hs_mebibytes((double)bytes),
+                       hs_mebibytes((double)most_bytes));
+    return hs_task_data_create(trainer->config, NULL, &trainer->data);
+}
+
+/* Steps follow from keys alone where no task's length is in passes over its data. */
+static bool steps_need_data(const HsConfig *config)
+{
+    bool needed = false;
+    for (int i = 0; i < config->task_count; i++) {
+        const HsTaskConfig *task = &config->tasks[i];
+        needed |= task->steps == 0 && task->tokens == 0 && (task->epochs > 0 || config->training.max_steps == 0);
+    }
+    return needed;
+}
+
+/* Texts that are not here, or long, need not keep anyone from planning. */
 static HsStatus look_at_data(HsTrainer *trainer)
 {
     char reason[512];
-    if (hs_task_data_create(trainer->config, NULL, &trainer->data) == HS_OK) {
+    if (read_small_data(trainer) == HS_OK) {
         trainer->has_data = true;
         trainer->vocabulary = hs_tokenizer_vocabulary(trainer->data.tokenizer);
         trainer->masked = hs_task_data_masked(&trainer->data);
@@ -50,8 +73,9 @@ static HsStatus look_at_data(HsTrainer *trainer)
     HsStatus status = guess_vocabulary(trainer);
     if (status != HS_OK)
         return hs_error_prefix(status, "%s", reason);
-    hs_warn("planned without the tasks' data (%s): the number of steps is not known", reason);
-    return HS_OK;
+    const bool unknown = steps_need_data(trainer->config);
+    hs_warn("planned without the tasks' data (%s)%s", reason, unknown ? ": the number of steps is not known" : "");
+    return unknown ? HS_OK : hs_trainer_count_steps(trainer);
 }
 
 static bool names_gpu(const char *device)

@@ -135,21 +135,24 @@ static HsStatus try_fisher(HsTrainer *trainer)
     return HS_OK;
 }
 
-/* A window of tokens, masks and losses is some 16 bytes a token, and a few of them are on their way. */
+/* Tokens, targets and losses are some 16 bytes a token, and a few batches are on their way; MER keeps the sequences of
+ * a whole group. */
 static HsStatus check_batches(const HsTrainer *trainer)
 {
     const HsConfig *config = trainer->config;
     const HsStepShape shape = step_shape(trainer);
-    const double rows = (double)shape.rows + (double)shape.reference_rows;
+    const HsReplayPlan replay = hs_continual_replay_plan(&trainer->continual_config, shape.rows);
+    const double rows = (double)hs_replay_window_rows_most(&replay) + (double)shape.reference_rows;
     const double bytes = 64 * rows * (double)shape.length;
     if (bytes <= (double)HS_SIZE_MOST)
         return HS_OK;
-    return hs_fail(
-        HS_ECONFIG,
-        "batches of %.3g sequences (batch_size %lld x gradient_accumulation_steps %lld%s) of %lld tokens "
-        "(max_length) need up to %.3g GiB, more than can be planned: lower them",
-        rows, (long long)config->training.batch_size, (long long)config->training.gradient_accumulation_steps,
-        shape.reference_rows > 0 ? ", and agem.reference_batches" : "", (long long)shape.length, bytes / 0x1p30);
+    return hs_fail(HS_ECONFIG,
+                   "%.3g sequences (batch_size %lld, gradient_accumulation_steps %lld%s%s) of %lld tokens (max_length) "
+                   "need up to %.3g GiB as batches, more than can be planned: lower them",
+                   rows, (long long)config->training.batch_size,
+                   (long long)config->training.gradient_accumulation_steps,
+                   replay.group_steps > 1 ? ", mer.group_steps" : "",
+                   shape.reference_rows > 0 ? ", agem.reference_batches" : "", (long long)shape.length, bytes / 0x1p30);
 }
 
 HsStatus hs_trainer_allocate(HsTrainer *trainer)

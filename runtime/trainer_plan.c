@@ -125,22 +125,44 @@ static void offer_fit(Search *search, const HsFit *fit, const HsMemoryPlan *plan
     search->found = true;
 }
 
+/* A micro-batch's place in search->rows and what its plan takes. */
+typedef struct Tried {
+    int at;
+    double bytes;
+} Tried;
+
+/* Where the line through two tried ones meets the limit: the largest micro-batch between them that would fit. */
+static int guess_between(const Search *search, const Tried *low, const Tried *high)
+{
+    const double rows_low = (double)search->rows[low->at], rows_high = (double)search->rows[high->at];
+    const double share = ((double)search->limit - high->bytes) / (low->bytes - high->bytes);
+    int at = low->at + 1;
+    while (at < high->at - 1 && (double)search->rows[at] > rows_high + share * (rows_low - rows_high))
+        at++;
+    return at;
+}
+
 /* The largest micro-batch of a policy that fits is its fastest: fewer sequences at a time need less memory, and read
- * the weights and add to the gradients more often. */
+ * the weights and add to the gradients more often.  So the largest of all says how fast the policy can be. */
 static HsStatus try_policy(Search *search, int policy, bool narrow_gradients)
 {
     HsFit fit = { 0, policies[policy].recompute, policies[policy].every, narrow_gradients };
-    HsMemoryPlan plan;
-    int low = -1, high = search->count; /* of rows: low does not fit, high does */
-    for (int at = 0; high - low > 1; at = low < 0 ? 0 : high == search->count ? high - 1 : low + (high - low) / 2) {
-        fit.micro_batch = search->rows[at];
+    const HsDeviceRates rates = hs_nominal_rates(&search->trainer->engine.device);
+    Tried low = { -1, 0 }, high = { search->count, 0 }; /* low does not fit, high does */
+    while (high.at - low.at > 1) {
+        Tried now = { low.at < 0 ? 0 : high.at == search->count ? high.at - 1 : guess_between(search, &low, &high), 0 };
+        HsMemoryPlan plan;
+        fit.micro_batch = search->rows[now.at];
         HS_TRY(plan_fit(search, &fit, &plan));
+        now.bytes = (double)plan.device_bytes;
         if (plan.device_bytes <= search->limit) {
-            high = at;
+            high = now;
             offer_fit(search, &fit, &plan);
-        } else {
-            low = at;
+            continue;
         }
+        low = now;
+        if (search->found && hs_memory_plan_seconds(&plan, &rates) > search->seconds)
+            return HS_OK; /* even this one is too slow, and all that are left are slower */
     }
     return HS_OK;
 }
