@@ -53,7 +53,7 @@ trap 'rm -rf "$scratch"' EXIT
         key = $2; gsub(/`/, "", key)
         least = ""; most = ""
         if ($5 ~ / to /) { split($5, bound, " to "); least = bound[1]; most = bound[2] }
-        else if ($5 ~ / or more/) { least = $5; sub(/ or more/, "", least); most = 9000000000000000 }
+        else if ($5 ~ / or more/) { least = $5; sub(/ or more/, "", least); most = "9000000000000000" }
         print section, key, $3, least, most
     }' >"$scratch/keys"
 
