@@ -45,8 +45,8 @@ fi
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# "section<TAB>key<TAB>type<TAB>least<TAB>most", from the reference's tables; section "" is the top level.
-"$trainer" reference | awk -F' *[|] *' -v OFS='\t' '
+# "section;key;type;least;most", from the reference's tables; section "" is the top level.
+"$trainer" reference | awk -F' *[|] *' -v OFS=';' '
     /^## Environment/ { exit }
     /^## / { section = $0; gsub(/^## `?|`?$/, "", section); if (section == "Top level") section = "" }
     /^\| `/ {
@@ -171,7 +171,7 @@ add_pairs() {
     local first second strategy least most values=()
     for first in $sizes; do
         values=()
-        while IFS=$'\t' read -r section key _ least most; do
+        while IFS=';' read -r section key _ least most; do
             [ "${section:+$section.}$key" = "$first" ] && values=("$least" "$most" $((most / 2 + 1)) 1000)
         done <"$scratch/keys"
         printf '%s\t%s\n' "$first" "${values[*]}"
@@ -202,7 +202,7 @@ section_of() {
 
 write "$scratch/base.yaml" "" device "$DEVICE"
 {
-    while IFS=$'\t' read -r section key type least most; do
+    while IFS=';' read -r section key _ least most; do
         [[ ${section:+$section.}$key =~ $KEYS ]] || continue
         while IFS= read -r value; do
             add_value "$section" "$key" "$value"
