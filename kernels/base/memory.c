@@ -44,8 +44,7 @@ size_t hs_memory_sum(const size_t bytes[HS_MEMORY_COUNT])
 HsStatus hs_memory_alloc(HsDevice *device, HsMemoryCategory category, size_t bytes, void **pointer)
 {
     if (bytes > HS_SIZE_MOST)
-        return hs_fail(HS_ENOMEM, "%s: %.3g GiB or more are needed, which no machine has", rows[category].name,
-                       (double)bytes / 0x1p30);
+        return hs_fail(HS_ENOMEM, "%s: %zu bytes or more, which no machine has", rows[category].name, bytes);
     HsStatus status = device->alloc(device, bytes, pointer);
     if (status != HS_OK)
         return hs_error_prefix(status, "%s", rows[category].name);
