@@ -58,7 +58,7 @@ static inline void profile_measure(const HsContext *context, const ProfileTrace 
                     fmax(peaks->flops[i][when],
                          backend->peak_flops(context, profile_formats[i].dtype, profile_formats[i].tf32));
         if (backend->peak_bytes)
-            peaks->bytes[when] = fmax(peaks->bytes[when], backend->peak_bytes(context));
+            peaks->bytes[when] = fmax(peaks->bytes[when], backend->peak_bytes(context, HS_UNCACHED_BYTES));
     }
 }
 

@@ -17,6 +17,8 @@ typedef struct HsContext HsContext;
 #define HS_OP_MEMBER(name, Args, formula)           HsStatus (*name)(HsContext *, const Args *);
 #define HS_OP_WORKSPACE_MEMBER(name, Args, formula) size_t (*name)(const HsContext *, const Args *);
 
+#define HS_UNCACHED_BYTES ((size_t)1 << 40)
+
 typedef struct HsBackend {
     const char *name; /* "ref", "cpu" */
     HS_OPS(HS_OP_MEMBER)
@@ -28,8 +30,9 @@ typedef struct HsBackend {
     size_t (*packed_bytes)(const HsContext *context, HsDtype dtype, int64_t k, int64_t n);
     /* Measured peak of products of `dtype` (tf32: of f32 rounded to it) in operations a second; NULL or 0: unknown. */
     double (*peak_flops)(const HsContext *context, HsDtype dtype, bool tf32);
-    /* Measured peak of moving memory that no cache holds, in bytes read or written a second; NULL or 0: unknown. */
-    double (*peak_bytes)(const HsContext *context);
+    /* Measured peak of moving memory, in bytes read or written a second; NULL or 0: unknown.  most_bytes: of what is
+     * moved and held for it meanwhile; HS_UNCACHED_BYTES or more: as much as no cache holds. */
+    double (*peak_bytes)(const HsContext *context, size_t most_bytes);
 } HsBackend;
 
 /* Named, nested stretches of work, for profilers, traces and the split of a step's time. */

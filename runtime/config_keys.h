@@ -22,7 +22,8 @@
     X(S, STRING, device, "auto", 0, 0, "auto|cpu|cuda|cuda:N|emu|ref", "",                                            \
       "where to train; auto takes the best there is and says why; cuda:1 is the second GPU; emu runs the CUDA "       \
       "kernels on the CPU, for tests")                                                                                \
-    X(S, INT, threads, 0, 0, 1024, NULL, "threads", "CPU worker threads; 0: one a core. Results do not depend on it") \
+    X(S, INT, threads, 0, 0, 1024, NULL, "threads",                                                                   \
+      "CPU worker threads; 0: one a core, within the CPU quota of the control groups. Results do not depend on it")   \
     X(S, INT, seed, 1337, 0, HS_NO_BOUND, NULL, "", "every random number of the run follows from it")                 \
     X(S, STRING, out_dir, "runs/default", 0, 0, NULL, "path", "where the run's files go")                             \
     X(S, STRING, resume, "auto", 0, 0, "auto|never|require|changed", "",                                              \

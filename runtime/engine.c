@@ -35,8 +35,8 @@ static HsHopperUse hopper_use(const char *name)
     return (HsHopperUse)use;
 }
 
-/* Cores this process may run on: fewer than the machine's under taskset or in a container.  OpenMP knows them from the
- * start of the process; under OMP_PROC_BIND this thread's own mask is down to one of them by now. */
+/* Cores this process may run on: fewer than the machine's under taskset or with a control group's cpuset.  OpenMP knows
+ * them from the start of the process; under OMP_PROC_BIND this thread's own mask is down to one of them by now. */
 static int usable_cores(void)
 {
     return omp_get_num_procs();
@@ -50,13 +50,17 @@ static void describe(HsEngine *engine, const char *name, const char *detail)
 static HsStatus open_cpu(HsEngine *engine, const HsEngineOptions *options, int index)
 {
     (void)index;
-    char detail[64];
+    char detail[96];
     HS_TRY(hs_device_host_init(&engine->device));
     HS_TRY(hs_backend_cpu(&engine->context.backend));
     engine->products.bf16 = hs_backend_cpu_has_bf16();
-    int threads = options->threads > 0 ? (int)options->threads : usable_cores();
+    const HsLimits *limits = &engine->device.limits;
+    const int cores = usable_cores();
+    /* More threads than the quota has processors would be stopped in turn, and wait for each other at every barrier. */
+    const int threads = options->threads > 0 ? (int)options->threads : hs_limits_threads(limits, cores);
     engine->context.threads = threads;
-    snprintf(detail, sizeof detail, "%s, %d thread%s", hs_backend_cpu_isa(), threads, threads == 1 ? "" : "s");
+    snprintf(detail, sizeof detail, "%s, %d thread%s%s", hs_backend_cpu_isa(), threads, threads == 1 ? "" : "s",
+             options->threads == 0 && threads < cores ? " by the group's quota" : "");
     describe(engine, "cpu", detail);
     return HS_OK;
 }

@@ -13,7 +13,7 @@
 
 typedef struct HsEngineOptions {
     const char *device; /* "auto", "cpu", "cuda", "cuda:1", "emu" or "ref" */
-    int64_t threads;    /* 0: one a core this process may run on */
+    int64_t threads;    /* 0: one a core this process may run on, as its CPU quota allows */
     bool cublaslt;      /* matrix products by cuBLASLt */
     HsHopperUse hopper; /* what Hopper's kernels serve */
     bool sync_launch;   /* wait after every kernel; where operations run at once there is nothing to wait for */

@@ -106,6 +106,22 @@ static HsStatus settle_sizes(const HsConfig *config, const HsFamily *family, int
     return settle_heads(config, family, model);
 }
 
+/* Roughly, and rather more than less: attention takes width x heads, the MLP two or three matrices of its hidden size.
+ * Weight, master, gradient, moments, packed copies and what strategies keep are 64 bytes a parameter at most. */
+static HsStatus check_parameters(const HsConfig *config, const HsModel *model)
+{
+    const double width = (double)model->width, mixed = (double)(model->heads * model->head_dim);
+    const double hidden = config->model.mlp_width > 0 ? (double)config->model.mlp_width : 4 * width;
+    const double rows = 2 * (double)model->vocabulary + (double)model->max_positions;
+    const double parameters = width * (rows + (double)model->layers * (4 * mixed + 3 * hidden + 16));
+    if (64 * parameters <= (double)HS_SIZE_MOST)
+        return HS_OK;
+    return hs_fail(HS_ECONFIG,
+                   "a model of about %.3g parameters is more than can be planned: lower model.layers, model.width, "
+                   "model.mlp_width or model.vocabulary",
+                   parameters);
+}
+
 HsStatus hs_model_create(const HsConfig *config, const HsPrecision *precision, int64_t vocabulary, HsModel *model)
 {
     *model = (HsModel){ .precision = *precision };
@@ -115,6 +131,8 @@ HsStatus hs_model_create(const HsConfig *config, const HsPrecision *precision, i
     model->family = family->name;
     HS_TRY(check_family_keys(config, family));
     HS_TRY(settle_sizes(config, family, vocabulary, model));
+
+    HS_TRY(check_parameters(config, model));
 
     HsBuilder builder = { .model = model, .config = config, .status = HS_OK, .block = HS_NONE };
     family->build(&builder);

@@ -10,6 +10,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/plan_internal.h"
 
@@ -18,6 +19,7 @@ typedef struct Walk {
     int action;    /* now */
     int *value;    /* per slot */
     int *gradient; /* per slot */
+    int *readers;  /* per slot: steps that read it forward; more than one when backward does */
 } Walk;
 
 static int new_buffer(Walk *walk, int slot, bool gradient, HsTensor tensor)
@@ -64,18 +66,19 @@ static int write_value(Walk *walk, int slot)
     return walk->value[slot];
 }
 
-/* May the step's output overwrite its input?  Only when nobody else, forward or backward, reads the input. */
-static bool input_is_spent(const HsModel *model, int slot)
+/* Who reads each slot: the step's output may overwrite its input only where nobody else, forward or backward, does. */
+static void count_readers(const HsModel *model, int *readers)
 {
-    int readers = 0;
+    memset(readers, 0, (size_t)model->slot_count * sizeof *readers);
     for (int s = 0; s < model->step_count; s++) {
         const HsStep *step = &model->steps[s];
+        int read[HS_STEP_SLOTS];
         for (int i = 0; i < HS_STEP_INPUTS; i++)
-            readers += step->inputs[i] == slot;
-        if (hs_step_backward_reads(step, slot))
-            return false;
+            if (step->inputs[i] != HS_NONE)
+                readers[step->inputs[i]]++;
+        for (int i = 0, count = hs_step_backward_slots(step, read); i < count; i++)
+            readers[read[i]] += 2;
     }
-    return readers == 1;
 }
 
 static void bind_results(Walk *walk, HsAction *action)
@@ -84,7 +87,7 @@ static void bind_results(Walk *walk, HsAction *action)
     const HsStep *step = &model->steps[action->step];
     for (int i = 0; i < HS_STEP_OUTPUTS; i++)
         action->outputs[i] = HS_NONE;
-    if (step->layer->in_place && input_is_spent(model, step->inputs[0])) {
+    if (step->layer->in_place && walk->readers[step->inputs[0]] == 1) {
         walk->value[step->outputs[0]] = walk->value[step->inputs[0]];
         action->outputs[0] = touch(walk, walk->value[step->inputs[0]]);
     } else {
@@ -174,7 +177,7 @@ static HsStatus bind_all(HsPlan *plan)
     size_t slots = (size_t)model->slot_count;
     const size_t most =
         (size_t)plan->action_count * (HS_STEP_INPUTS + HS_STEP_OUTPUTS + HS_STEP_SAVED + HS_STEP_SCRATCH) + 3;
-    int *tables = malloc(2 * slots * sizeof *tables);
+    int *tables = malloc(3 * slots * sizeof *tables);
     plan->buffers = calloc(most, sizeof *plan->buffers);
     if (tables == NULL || plan->buffers == NULL) {
         free(tables);
@@ -182,7 +185,8 @@ static HsStatus bind_all(HsPlan *plan)
     }
     for (size_t i = 0; i < 2 * slots; i++)
         tables[i] = HS_NONE;
-    Walk walk = { .plan = plan, .value = tables, .gradient = tables + slots };
+    Walk walk = { .plan = plan, .value = tables, .gradient = tables + slots, .readers = tables + 2 * slots };
+    count_readers(model, walk.readers);
     /* Inputs are there before the first action. */
     plan->tokens_buffer = write_value(&walk, model->tokens_slot);
     plan->targets_buffer = write_value(&walk, model->targets_slot);
@@ -253,12 +257,31 @@ static HsStatus dry_run(HsPlan *plan, const HsContext *context)
     return HS_OK;
 }
 
+/* Every value and its gradient, some of them made again, and what the largest operations add: sums below this bound fit
+ * in their types. */
+static HsStatus check_size(const HsPlan *plan)
+{
+    const HsModel *model = plan->model;
+    double columns = 0;
+    for (int i = 0; i < model->slot_count; i++)
+        columns += (double)model->slots[i].columns;
+    const double bytes = 4 * sizeof(float) * columns * (double)plan->batch * (double)plan->sequence_length;
+    if (bytes <= (double)HS_SIZE_MOST)
+        return HS_OK;
+    return hs_fail(HS_ECONFIG,
+                   "%lld sequences at a time (memory.micro_batch, else batch_size) of %lld tokens (max_length) need up "
+                   "to %.3g GiB for this model's activations, more than can be planned: lower them, or model.layers "
+                   "and model.width",
+                   (long long)plan->batch, (long long)plan->sequence_length, bytes / 0x1p30);
+}
+
 HsStatus hs_plan_create(HsModel *model, HsContext *context, int64_t batch, int64_t sequence_length, bool training,
                         HsRecompute policy, int64_t recompute_every, HsPlan *plan)
 {
     *plan = (HsPlan){ .model = model, .batch = batch, .sequence_length = sequence_length, .training = training };
     HsStatus status = HS_OK;
     int turn = 0;
+    HS_TRY(check_size(plan));
     HS_TRY_GOTO(status, hs_plan_schedule(plan, policy, recompute_every, &turn), failed);
     HS_TRY_GOTO(status, bind_all(plan), failed);
     measure(plan, turn);
@@ -270,8 +293,11 @@ failed:
     return status;
 }
 
-static HsStatus make_host_losses(HsPlan *plan)
+/* A plan on paper is never run. */
+static HsStatus make_host_losses(HsPlan *plan, const HsContext *context)
 {
+    if (context->dry_run)
+        return HS_OK;
     const HsTensor *losses = &plan->buffers[plan->losses_buffer].tensor;
     plan->host_losses = malloc(hs_tensor_bytes(losses));
     if (plan->host_losses == NULL)
@@ -281,7 +307,7 @@ static HsStatus make_host_losses(HsPlan *plan)
 
 HsStatus hs_plan_commit(HsPlan *plan, HsContext *context)
 {
-    HS_TRY(make_host_losses(plan));
+    HS_TRY(make_host_losses(plan, context));
     hs_arena_init(&plan->activations, context->device, HS_MEMORY_ACTIVATIONS);
     hs_arena_init(&plan->workspace, context->device, HS_MEMORY_WORKSPACE);
     hs_arena_reserve(&plan->activations, plan->activation_bytes);
@@ -303,13 +329,13 @@ void hs_plan_make_room(HsPlan *plan, const HsPlan *guest)
     plan->workspace_bytes = larger(plan->workspace_bytes, guest->workspace_bytes);
 }
 
-HsStatus hs_plan_commit_in(HsPlan *guest, const HsPlan *plan)
+HsStatus hs_plan_commit_in(HsPlan *guest, const HsContext *context, const HsPlan *plan)
 {
     assert(plan->activation_bytes >= guest->activation_bytes && plan->workspace_bytes >= guest->workspace_bytes);
     guest->activations = plan->activations;
     guest->workspace = plan->workspace;
     guest->guest = true;
-    return make_host_losses(guest);
+    return make_host_losses(guest, context);
 }
 
 void hs_plan_destroy(HsPlan *plan)

@@ -68,7 +68,7 @@ HsStatus hs_plan_commit(HsPlan *plan, HsContext *context);
 /* `guest` runs only while `plan` does not, and can use its memory: before plan's commit, its arenas are made large
  * enough for both; after it, the guest is committed in them. */
 void hs_plan_make_room(HsPlan *plan, const HsPlan *guest);
-HsStatus hs_plan_commit_in(HsPlan *guest, const HsPlan *plan);
+HsStatus hs_plan_commit_in(HsPlan *guest, const HsContext *context, const HsPlan *plan);
 void hs_plan_destroy(HsPlan *plan);
 /* live_bytes [action_count]: what of the buffers is alive at each action; never more than activation_bytes. */
 void hs_plan_live_bytes(const HsPlan *plan, size_t *live_bytes);

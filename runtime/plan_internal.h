@@ -10,8 +10,9 @@
 
 /* plan_schedule.c: fills plan->actions (kind and step only).  *turn: the action at which forward becomes backward. */
 HsStatus hs_plan_schedule(HsPlan *plan, HsRecompute policy, int64_t recompute_every, int *turn);
-/* True when backward of the step reads the slot. */
-bool hs_step_backward_reads(const HsStep *step, int slot);
+/* The slots that backward of the step reads; returns how many. */
+enum { HS_STEP_SLOTS = HS_STEP_INPUTS + HS_STEP_OUTPUTS + HS_STEP_SAVED };
+int hs_step_backward_slots(const HsStep *step, int slots[HS_STEP_SLOTS]);
 
 /* plan_offsets.c: offsets in one arena so that buffers alive at once never overlap; sets plan->activation_bytes. */
 HsStatus hs_plan_place(HsPlan *plan);

@@ -34,22 +34,20 @@ HsStatus hs_recompute_find(const char *name, HsRecompute *policy)
     return hs_fail(HS_ECONFIG, "memory.recompute: there is no policy %s; take none, attention, mlp or block", name);
 }
 
-bool hs_step_backward_reads(const HsStep *step, int slot)
+static int append_read(const int *places, int count, unsigned read, int *slots, int used)
+{
+    for (int i = 0; i < count; i++)
+        if ((read >> i & 1u) && places[i] != HS_NONE)
+            slots[used++] = places[i];
+    return used;
+}
+
+int hs_step_backward_slots(const HsStep *step, int slots[HS_STEP_SLOTS])
 {
     const HsLayer *layer = step->layer;
-    for (int i = 0; i < HS_STEP_INPUTS; i++) {
-        if ((layer->reads_inputs >> i & 1u) && step->inputs[i] == slot)
-            return true;
-    }
-    for (int i = 0; i < HS_STEP_OUTPUTS; i++) {
-        if ((layer->reads_outputs >> i & 1u) && step->outputs[i] == slot)
-            return true;
-    }
-    for (int i = 0; i < HS_STEP_SAVED; i++) {
-        if ((layer->reads_saved >> i & 1u) && step->saved[i] == slot)
-            return true;
-    }
-    return false;
+    int used = append_read(step->inputs, HS_STEP_INPUTS, layer->reads_inputs, slots, 0);
+    used = append_read(step->outputs, HS_STEP_OUTPUTS, layer->reads_outputs, slots, used);
+    return append_read(step->saved, HS_STEP_SAVED, layer->reads_saved, slots, used);
 }
 
 static bool step_makes(const HsStep *step, const bool *wanted)
@@ -90,9 +88,10 @@ static void mark_dropped(Schedule *schedule, unsigned group, int64_t every)
 static void mark_needed(Schedule *schedule)
 {
     const HsModel *model = schedule->plan->model;
-    for (int slot = 0; slot < model->slot_count; slot++) {
-        for (int s = 0; s < model->step_count && schedule->dropped[slot]; s++)
-            schedule->needed[slot] = schedule->needed[slot] || hs_step_backward_reads(&model->steps[s], slot);
+    for (int s = 0; s < model->step_count; s++) {
+        int read[HS_STEP_SLOTS];
+        for (int i = 0, count = hs_step_backward_slots(&model->steps[s], read); i < count; i++)
+            schedule->needed[read[i]] = schedule->needed[read[i]] || schedule->dropped[read[i]];
     }
     for (int s = model->step_count - 1; s >= 0; s--) {
         const HsStep *step = &model->steps[s];
@@ -107,11 +106,24 @@ static void mark_needed(Schedule *schedule)
 /* Does backward of this step read something that is to be made again? */
 static bool reads_needed(const Schedule *schedule, const HsStep *step)
 {
-    for (int slot = 0; slot < schedule->plan->model->slot_count; slot++) {
-        if (schedule->needed[slot] && hs_step_backward_reads(step, slot))
+    int read[HS_STEP_SLOTS];
+    for (int i = 0, count = hs_step_backward_slots(step, read); i < count; i++)
+        if (schedule->needed[read[i]])
             return true;
-    }
     return false;
+}
+
+/* A block's steps stand together: `step` is one of them. */
+static void append_again(Schedule *schedule, int step)
+{
+    const HsModel *model = schedule->plan->model;
+    const int block = model->steps[step].block;
+    int first = step;
+    while (first > 0 && model->steps[first - 1].block == block)
+        first--;
+    for (int s = first; s < model->step_count && model->steps[s].block == block; s++)
+        if (schedule->again[s])
+            append(schedule->plan, HS_ACTION_RECOMPUTE, s);
 }
 
 static void append_backward(Schedule *schedule)
@@ -123,10 +135,7 @@ static void append_backward(Schedule *schedule)
         const HsStep *step = &model->steps[s];
         if (step->block >= 0 && step->block != remade_block && reads_needed(schedule, step)) {
             remade_block = step->block;
-            for (int t = 0; t < model->step_count; t++) {
-                if (schedule->again[t] && model->steps[t].block == remade_block)
-                    append(plan, HS_ACTION_RECOMPUTE, t);
-            }
+            append_again(schedule, s);
         }
         append(plan, HS_ACTION_BACKWARD, s);
     }

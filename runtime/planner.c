@@ -36,11 +36,34 @@ static HsStatus guess_vocabulary(HsTrainer *trainer)
     return HS_OK;
 }
 
-/* Texts that are not here need not keep anyone from planning. */
+/* Text is read, made and encoded only where that takes about a second. */
+static HsStatus read_small_data(HsTrainer *trainer)
+{
+    const size_t most_bytes = (size_t)16 << 20;
+    size_t bytes;
+    HS_TRY(hs_task_data_bytes(trainer->config, &bytes));
+    if (bytes > most_bytes)
+        return hs_fail(HS_ENOMEM, "%.0f MiB are more than the %.0f that a plan reads", hs_mebibytes((double)bytes),
+                       hs_mebibytes((double)most_bytes));
+    return hs_task_data_create(trainer->config, NULL, &trainer->data);
+}
+
+/* Steps follow from keys alone where no task's length is in passes over its data. */
+static bool steps_need_data(const HsConfig *config)
+{
+    bool needed = false;
+    for (int i = 0; i < config->task_count; i++) {
+        const HsTaskConfig *task = &config->tasks[i];
+        needed |= task->steps == 0 && task->tokens == 0 && (task->epochs > 0 || config->training.max_steps == 0);
+    }
+    return needed;
+}
+
+/* Texts that are not here, or long, need not keep anyone from planning. */
 static HsStatus look_at_data(HsTrainer *trainer)
 {
     char reason[512];
-    if (hs_task_data_create(trainer->config, NULL, &trainer->data) == HS_OK) {
+    if (read_small_data(trainer) == HS_OK) {
         trainer->has_data = true;
         trainer->vocabulary = hs_tokenizer_vocabulary(trainer->data.tokenizer);
         trainer->masked = hs_task_data_masked(&trainer->data);
@@ -50,8 +73,9 @@ static HsStatus look_at_data(HsTrainer *trainer)
     HsStatus status = guess_vocabulary(trainer);
     if (status != HS_OK)
         return hs_error_prefix(status, "%s", reason);
-    hs_warn("planned without the tasks' data (%s): the number of steps is not known", reason);
-    return HS_OK;
+    const bool unknown = steps_need_data(trainer->config);
+    hs_warn("planned without the tasks' data (%s)%s", reason, unknown ? ": the number of steps is not known" : "");
+    return unknown ? HS_OK : hs_trainer_count_steps(trainer);
 }
 
 static bool names_gpu(const char *device)
@@ -139,32 +163,37 @@ static void print_memory(const HsMemoryPlan *plan, FILE *out)
 
 /* --- what is left --- */
 
-static HsStatus fits(const HsTrainer *trainer, int64_t rows, size_t limit, bool *does)
+static HsStatus bytes_of(const HsTrainer *trainer, int64_t rows, size_t *bytes)
 {
     HsConfig config = *trainer->config;
     HsMemoryPlan plan;
     config.training.batch_size = config.memory.micro_batch = rows;
     HS_TRY(hs_trainer_plan(trainer, &config, &plan));
-    *does = plan.device_bytes <= limit;
+    *bytes = plan.device_bytes;
     return HS_OK;
 }
 
-/* The largest micro-batch that fits, by doubling and halving. */
-static HsStatus find_room(const HsTrainer *trainer, int64_t from, size_t limit, int64_t *most)
+/* The largest micro-batch that fits.  Bytes are nearly a straight line over sequences: two points of it lead to within
+ * a few of the answer, and where they don't, halving goes on. */
+static HsStatus find_room(const HsTrainer *trainer, const HsMemoryPlan *planned, size_t limit, int64_t *most)
 {
-    enum { FAR = 1 << 20 };
-    int64_t low = from, high = 2 * from;
-    bool does = true;
-    for (; does && high <= FAR; high *= 2) {
-        HS_TRY(fits(trainer, high, limit, &does));
-        if (!does)
-            break;
-        low = high;
-    }
-    while (high - low > 1) {
-        const int64_t middle = low + (high - low) / 2;
-        HS_TRY(fits(trainer, middle, limit, &does));
-        *(does ? &low : &high) = middle;
+    enum { FAR = 1 << 20, GUESSES = 8 };
+    const int64_t from = planned->micro_batch;
+    int64_t low = from, high = FAR + 1, at = from; /* low fits, high does not */
+    double bytes_at = (double)planned->device_bytes, slope = 0;
+    for (int tries = 0; high - low > 1; tries++) {
+        int64_t guess = low + (high - low) / 2;
+        if (tries < GUESSES) {
+            const double ahead = slope > 0 ? ((double)limit - bytes_at) / slope : (double)from;
+            const double wanted = floor((double)at + ahead);
+            guess = wanted <= (double)low ? low + 1 : wanted >= (double)high ? high - 1 : (int64_t)wanted;
+        }
+        size_t bytes;
+        HS_TRY(bytes_of(trainer, guess, &bytes));
+        *(bytes <= limit ? &low : &high) = guess;
+        slope = ((double)bytes - bytes_at) / (double)(guess - at);
+        at = guess;
+        bytes_at = (double)bytes;
     }
     *most = low;
     return HS_OK;
@@ -185,7 +214,7 @@ static HsStatus print_room(const HsTrainer *trainer, const HsMemoryPlan *plan, s
         fprintf(out, " (mer takes the %" PRId64 " batches of an accumulation as steps of their own)",
                 trainer->config->training.gradient_accumulation_steps);
     if (left >= 0) {
-        HS_TRY(find_room(trainer, plan->micro_batch, limit, &most));
+        HS_TRY(find_room(trainer, plan, limit, &most));
         fprintf(out, most > plan->micro_batch ? "; it could grow to %" PRId64 "\n" : "; it cannot grow\n", most);
     } else {
         fprintf(out, "\n");
@@ -194,6 +223,14 @@ static HsStatus print_room(const HsTrainer *trainer, const HsMemoryPlan *plan, s
 }
 
 /* --- time --- */
+
+static size_t probe_bytes(const HsMemoryPlan *plan, size_t limit)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < HS_MEMORY_COUNT; i++)
+        bytes = hs_size_add(bytes, is_per_parameter((HsMemoryCategory)i) ? plan->bytes[i] : 0);
+    return bytes < limit / 8 ? bytes : limit / 8;
+}
 
 static void print_cost(const HsTrainer *trainer, const HsMemoryPlan *plan, FILE *out)
 {
@@ -204,8 +241,10 @@ static void print_cost(const HsTrainer *trainer, const HsMemoryPlan *plan, FILE 
     HsDeviceRates rates = { 0 };
     for (int probe = 0; probe < PROBES && backend->peak_flops && !trainer->engine.emulated; probe++)
         rates.flops = fmax(rates.flops, backend->peak_flops(context, product->a, product->tf32));
+    /* Over no more memory than the run's own parameters: a small model's may lie in a cache, and a plan takes less than
+     * what it plans. */
     if (backend->peak_bytes && !trainer->engine.emulated)
-        rates.bytes = backend->peak_bytes(context);
+        rates.bytes = backend->peak_bytes(context, probe_bytes(plan, hs_trainer_memory_limit(trainer)));
     fprintf(out,
             "a step: %" PRId64 " tokens; %.3g GFLOP forward, %.3g backward, %.3g recomputed: %.1f MFLOP a token; %.0f "
             "MiB of parameters, gradients and moments moved\n",
@@ -258,10 +297,14 @@ static HsStatus print_plan(HsTrainer *trainer, const HsPlannerOptions *options, 
 {
     HsTrainer draft;
     HsMemoryPlan plan;
+    char limits[HS_LIMITS_TEXT];
     const size_t limit = hs_trainer_memory_limit(trainer);
     HS_TRY(hs_trainer_draft(trainer, trainer->config, &draft));
     hs_trainer_measure_plan(&draft, &plan);
-    fprintf(out, "device: %s\nprecision: %s\n", trainer->engine.why, trainer->precision_why);
+    fprintf(out, "device: %s\n", trainer->engine.why);
+    if (hs_limits_describe(&trainer->engine.device.limits, limits)[0] != '\0')
+        fprintf(out, "control groups allow: %s\n", limits);
+    fprintf(out, "precision: %s\n", trainer->precision_why);
     fprintf(out,
             "model: %s, %" PRId64 " layers, width %" PRId64 ", vocabulary %" PRId64 ", %.3f million parameters\n\n",
             draft.model.family, draft.model.layers, draft.model.width, draft.model.vocabulary,

@@ -69,8 +69,9 @@ static HsStatus init_slot(HsStepQueue *queue, const Layout *layout, int index)
     slot->outcome = (HsStepOutcome *)(host + layout->outcome);
     slot->staging =
         queue->device_block + layout->input + (layout->outcome - layout->losses) + (size_t)index * layout->losses;
-    slot->replayed = malloc((size_t)queue->shape.rows);
-    if (!slot->replayed)
+    if (!queue->context->dry_run)
+        slot->replayed = malloc((size_t)queue->shape.rows);
+    if (!slot->replayed && !queue->context->dry_run)
         return hs_fail(HS_ENOMEM, "no memory for the marks of %lld sequences", (long long)queue->shape.rows);
     HS_TRY(device->event_create(device, &slot->loaded));
     return device->event_create(device, &slot->done);

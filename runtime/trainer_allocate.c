@@ -110,7 +110,7 @@ static HsStatus create_plans(HsTrainer *trainer, int64_t micro_batch)
     trainer->has_evaluation_plan = true;
     hs_plan_make_room(&trainer->train_plan, &trainer->evaluation_plan);
     HS_TRY(hs_plan_commit(&trainer->train_plan, context));
-    return hs_plan_commit_in(&trainer->evaluation_plan, &trainer->train_plan);
+    return hs_plan_commit_in(&trainer->evaluation_plan, context, &trainer->train_plan);
 }
 
 static void destroy_plans(HsTrainer *trainer)
@@ -135,12 +135,33 @@ static HsStatus try_fisher(HsTrainer *trainer)
     return HS_OK;
 }
 
+/* Tokens, targets and losses are some 16 bytes a token, and a few batches are on their way; MER keeps the sequences of
+ * a whole group. */
+static HsStatus check_batches(const HsTrainer *trainer)
+{
+    const HsConfig *config = trainer->config;
+    const HsStepShape shape = step_shape(trainer);
+    const HsReplayPlan replay = hs_continual_replay_plan(&trainer->continual_config, shape.rows);
+    const double rows = (double)hs_replay_window_rows_most(&replay) + (double)shape.reference_rows;
+    const double bytes = 64 * rows * (double)shape.length;
+    if (bytes <= (double)HS_SIZE_MOST)
+        return HS_OK;
+    return hs_fail(HS_ECONFIG,
+                   "%.3g sequences (batch_size %lld, gradient_accumulation_steps %lld%s%s) of %lld tokens (max_length) "
+                   "need up to %.3g GiB as batches, more than can be planned: lower them",
+                   rows, (long long)config->training.batch_size,
+                   (long long)config->training.gradient_accumulation_steps,
+                   replay.group_steps > 1 ? ", mer.group_steps" : "",
+                   shape.reference_rows > 0 ? ", agem.reference_batches" : "", (long long)shape.length, bytes / 0x1p30);
+}
+
 HsStatus hs_trainer_allocate(HsTrainer *trainer)
 {
     const HsConfig *config = trainer->config;
     HsContext *context = &trainer->engine.context;
     const HsOptimizerConfig rule = optimizer_config(config);
     const int states = hs_optimizer_state_count(&rule);
+    HS_TRY(check_batches(trainer));
     HS_TRY(hs_model_create(config, &trainer->precision, trainer->vocabulary, &trainer->model));
     trainer->has_model = true;
     HS_TRY(hs_model_commit(&trainer->model, context, true, states));

@@ -20,14 +20,6 @@ static bool is(const char *value, const char *word)
     return strcmp(value, word) == 0;
 }
 
-static unsigned flags_of(const HsModel *model, const char *name)
-{
-    for (int i = 0; i < model->param_count; i++)
-        if (is(model->params[i].name, name))
-            return model->params[i].flags;
-    return 0;
-}
-
 static bool ends_with(const char *name, const char *end)
 {
     size_t length = strlen(name), tail = strlen(end);
@@ -80,7 +72,8 @@ HsStatus hs_trainer_mark_excluded(const HsTrainer *trainer, HsSpan *spans, int c
     for (int e = 0; e < entries->count; e++) {
         bool matched = false;
         for (int i = 0; i < count; i++) {
-            if (!excludes(entries->items[e], spans[i].name, flags_of(&trainer->model, spans[i].name)))
+            /* Spans are the model's parameters in their order. */
+            if (!excludes(entries->items[e], spans[i].name, trainer->model.params[i].flags))
                 continue;
             matched = true;
             excluded += !spans[i].excluded;
@@ -184,14 +177,21 @@ static HsStatus create_matrix(HsTrainer *trainer)
 HsStatus hs_trainer_create_reservoir(HsTrainer *trainer)
 {
     const HsConfig *config = trainer->config;
+    const size_t bytes = hs_trainer_reservoir_bytes(trainer);
     if (!hs_continual_replays(&trainer->continual_config))
         return HS_OK;
+    if (bytes > HS_SIZE_MOST)
+        return hs_fail(HS_ECONFIG,
+                       "a replay buffer of %lld sequences of %lld tokens is more than can be planned: lower %s or "
+                       "max_length",
+                       (long long)hs_config_buffer_size(config), (long long)config->training.max_length,
+                       config->replay.buffer_size > 0 ? "replay.buffer_size" : "mer.buffer_size");
     if (!trainer->engine.context.dry_run) {
         HS_TRY(hs_reservoir_init(&trainer->reservoir, hs_config_buffer_size(config), config->training.max_length,
                                  trainer->vocabulary, trainer->masked, (uint64_t)config->training.seed));
         trainer->has_reservoir = true;
     }
-    hs_memory_add(&trainer->engine.device.account, HS_MEMORY_REPLAY, hs_trainer_reservoir_bytes(trainer));
+    hs_memory_add(&trainer->engine.device.account, HS_MEMORY_REPLAY, bytes);
     return HS_OK;
 }
 

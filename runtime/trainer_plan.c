@@ -2,6 +2,7 @@
  *
  * What a run would take of its device, what else would fit, and the refusal of what does not.
  */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,44 +70,112 @@ static const struct {
 } policies[] = { { "none", 1 }, { "mlp", 1 }, { "attention", 1 }, { "block", 2 }, { "block", 1 } };
 enum { POLICIES = sizeof policies / sizeof *policies };
 
+enum { MOST_DIVISORS = 256 }; /* no number of sequences that batch_size may be has more than 240 */
+
 typedef struct Search {
     const HsTrainer *trainer;
     size_t limit;
+    int64_t rows[MOST_DIVISORS]; /* micro-batches: the divisors of the batch, large ones first */
+    int count;
     HsFit fit;
     HsMemoryPlan plan;
     double seconds;
     bool found;
 } Search;
 
-static HsStatus try_fit(Search *search, const HsFit *fit)
+static void list_divisors(Search *search, int64_t batch)
+{
+    for (int64_t rows = 1; rows <= batch / rows; rows++) {
+        if (batch % rows != 0)
+            continue;
+        assert(search->count + 2 <= MOST_DIVISORS);
+        search->rows[search->count++] = batch / rows;
+    }
+    /* Their counterparts: the small ones; a square's root stands once. */
+    for (int i = search->count - 1; i >= 0; i--)
+        if (batch / search->rows[i] != search->rows[i])
+            search->rows[search->count++] = batch / search->rows[i];
+}
+
+static HsStatus plan_fit(const Search *search, const HsFit *fit, HsMemoryPlan *plan)
 {
     HsConfig config;
-    HsMemoryPlan plan;
     hs_fit_apply(search->trainer->config, fit, &config);
-    HS_TRY(hs_trainer_plan(search->trainer, &config, &plan));
+    return hs_trainer_plan(search->trainer, &config, plan);
+}
+
+/* What no micro-batch and no policy changes. */
+static size_t fixed_bytes(const HsMemoryPlan *plan)
+{
+    const size_t changing = plan->bytes[HS_MEMORY_ACTIVATIONS] + plan->bytes[HS_MEMORY_WORKSPACE];
+    return plan->device_bytes - changing;
+}
+
+/* Of equals the first stays: the larger micro-batch, then the earlier policy, as they are offered. */
+static void offer_fit(Search *search, const HsFit *fit, const HsMemoryPlan *plan)
+{
     const HsDeviceRates rates = hs_nominal_rates(&search->trainer->engine.device);
-    const double seconds = hs_memory_plan_seconds(&plan, &rates);
-    if (plan.device_bytes > search->limit || (search->found && seconds >= search->seconds))
-        return HS_OK;
+    const double seconds = hs_memory_plan_seconds(plan, &rates);
+    if (search->found &&
+        (seconds > search->seconds || (seconds >= search->seconds && fit->micro_batch <= search->fit.micro_batch)))
+        return;
     search->fit = *fit;
-    search->plan = plan;
+    search->plan = *plan;
     search->seconds = seconds;
     search->found = true;
+}
+
+/* A micro-batch's place in search->rows and what its plan takes. */
+typedef struct Tried {
+    int at;
+    double bytes;
+} Tried;
+
+/* Where the line through two tried ones meets the limit: the largest micro-batch between them that would fit. */
+static int guess_between(const Search *search, const Tried *low, const Tried *high)
+{
+    const double rows_low = (double)search->rows[low->at], rows_high = (double)search->rows[high->at];
+    const double share = ((double)search->limit - high->bytes) / (low->bytes - high->bytes);
+    int at = low->at + 1;
+    while (at < high->at - 1 && (double)search->rows[at] > rows_high + share * (rows_low - rows_high))
+        at++;
+    return at;
+}
+
+/* The largest micro-batch of a policy that fits is its fastest: fewer sequences at a time need less memory, and read
+ * the weights and add to the gradients more often.  So the largest of all says how fast the policy can be. */
+static HsStatus try_policy(Search *search, int policy, bool narrow_gradients)
+{
+    HsFit fit = { 0, policies[policy].recompute, policies[policy].every, narrow_gradients };
+    const HsDeviceRates rates = hs_nominal_rates(&search->trainer->engine.device);
+    Tried low = { -1, 0 }, high = { search->count, 0 }; /* low does not fit, high does */
+    while (high.at - low.at > 1) {
+        Tried now = { low.at < 0 ? 0 : high.at == search->count ? high.at - 1 : guess_between(search, &low, &high), 0 };
+        HsMemoryPlan plan;
+        fit.micro_batch = search->rows[now.at];
+        HS_TRY(plan_fit(search, &fit, &plan));
+        now.bytes = (double)plan.device_bytes;
+        if (plan.device_bytes <= search->limit) {
+            high = now;
+            offer_fit(search, &fit, &plan);
+            continue;
+        }
+        low = now;
+        if (search->found && hs_memory_plan_seconds(&plan, &rates) > search->seconds)
+            return HS_OK; /* even this one is too slow, and all that are left are slower */
+    }
     return HS_OK;
 }
 
-/* Every policy at every divisor of the batch, large ones first: of equals the first stays. */
 static HsStatus try_all(Search *search, bool narrow_gradients)
 {
-    const int64_t batch = search->trainer->config->training.batch_size;
-    for (int64_t rows = batch; rows >= 1; rows--) {
-        if (batch % rows != 0)
-            continue;
-        for (int p = 0; p < POLICIES; p++) {
-            const HsFit fit = { rows, policies[p].recompute, policies[p].every, narrow_gradients };
-            HS_TRY(try_fit(search, &fit));
-        }
-    }
+    const HsFit least = { 1, "block", 1, narrow_gradients };
+    HsMemoryPlan plan;
+    HS_TRY(plan_fit(search, &least, &plan));
+    if (fixed_bytes(&plan) > search->limit)
+        return HS_OK;
+    for (int p = 0; p < POLICIES; p++)
+        HS_TRY(try_policy(search, p, narrow_gradients));
     return HS_OK;
 }
 
@@ -114,6 +183,7 @@ HsStatus hs_trainer_search(const HsTrainer *trainer, size_t limit, HsFit *fit, H
 {
     Search search = { .trainer = trainer, .limit = limit };
     const bool narrow = hs_fit_of(trainer->config).narrow_gradients;
+    list_divisors(&search, trainer->config->training.batch_size);
     HS_TRY(try_all(&search, narrow));
     if (!search.found && !narrow)
         HS_TRY(try_all(&search, true));

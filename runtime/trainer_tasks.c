@@ -21,6 +21,12 @@ static bool is(const char *value, const char *word)
     return strcmp(value, word) == 0;
 }
 
+/* More than a counter of steps holds is no number of steps: hs_trainer_count_steps refuses it. */
+static int64_t whole_steps(double steps)
+{
+    return steps <= HS_NO_BOUND ? (int64_t)steps : INT64_MAX;
+}
+
 int64_t hs_trainer_task_steps(const HsTrainer *trainer, int task)
 {
     const HsConfig *config = trainer->config;
@@ -30,11 +36,22 @@ int64_t hs_trainer_task_steps(const HsTrainer *trainer, int task)
     if (own->steps > 0)
         return own->steps;
     if (own->tokens > 0)
-        return (int64_t)((double)own->tokens / (new_rows * (double)config->training.max_length));
+        return whole_steps((double)own->tokens / (new_rows * (double)config->training.max_length));
     if (own->epochs == 0 && config->training.max_steps > 0)
         return config->training.max_steps;
     double epochs = own->epochs > 0 ? own->epochs : config->training.max_epochs;
-    return (int64_t)(epochs * (double)hs_dataset_windows(&trainer->data.tasks[task]) / new_rows);
+    return whole_steps(epochs * (double)hs_dataset_windows(&trainer->data.tasks[task]) / new_rows);
+}
+
+static HsStatus fail_short(const HsTrainer *trainer, int task)
+{
+    char held[64] = "";
+    if (trainer->has_data)
+        snprintf(held, sizeof held, " (the data hold %lld)", (long long)hs_dataset_windows(&trainer->data.tasks[task]));
+    return hs_fail(HS_ECONFIG,
+                   "task %s: its length is less than one step of %lld sequences%s: lower batch_size, raise max_epochs "
+                   "or the task's epochs or tokens, or set max_steps or the task's steps",
+                   trainer->config->tasks[task].name, (long long)trainer->rows_per_step, held);
 }
 
 HsStatus hs_trainer_count_steps(HsTrainer *trainer)
@@ -49,12 +66,13 @@ HsStatus hs_trainer_count_steps(HsTrainer *trainer)
     for (int task = 0; task < config->task_count; task++) {
         int64_t steps = hs_trainer_task_steps(trainer, task);
         if (steps < 1)
-            return hs_fail(
-                HS_ECONFIG,
-                "task %s: its length is less than one step of %lld sequences (the data hold %lld): lower batch_size, "
-                "raise max_epochs or the task's epochs or tokens, or set max_steps or the task's steps",
-                config->tasks[task].name, (long long)trainer->rows_per_step,
-                (long long)hs_dataset_windows(&trainer->data.tasks[task]));
+            return fail_short(trainer, task);
+        const double all = (double)trainer->total_steps + (double)steps;
+        if (all > HS_NO_BOUND)
+            return hs_fail(HS_ECONFIG,
+                           "task %s: with it the run has %.3g steps, more than are counted: lower max_epochs, or the "
+                           "task's epochs or steps, or set max_steps",
+                           config->tasks[task].name, all);
         trainer->phase_steps[trainer->joint ? 0 : task] += steps;
         trainer->total_steps += steps;
     }

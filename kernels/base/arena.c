@@ -6,6 +6,8 @@
 
 #include <assert.h>
 
+#include "kernels/base/size.h"
+
 void hs_arena_init(HsArena *arena, HsDevice *device, HsMemoryCategory category)
 {
     *arena = (HsArena){ .category = category, .device = device };
@@ -14,10 +16,9 @@ void hs_arena_init(HsArena *arena, HsDevice *device, HsMemoryCategory category)
 size_t hs_arena_reserve(HsArena *arena, size_t bytes)
 {
     assert(!arena->base && "reservations come before the commit");
-    const size_t mask = HS_ARENA_ALIGNMENT - 1;
     size_t offset = arena->used;
     /* Every slot starts and ends aligned, so that `used` is always the next slot's offset. */
-    arena->used = offset + ((bytes + mask) & ~mask);
+    arena->used = hs_size_add(offset, hs_size_align(bytes, HS_ARENA_ALIGNMENT));
     return offset;
 }
 

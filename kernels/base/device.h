@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "kernels/base/limits.h"
 #include "kernels/base/memory.h"
 #include "kernels/base/status.h"
 
@@ -23,6 +24,7 @@ struct HsDevice {
     char description[192]; /* for people: processor name, vector extensions, cores */
     char bus_id[32];       /* PCI address "domain:bus:device.function", by which other libraries know it; "": none */
     size_t memory_bytes;   /* total memory of the device */
+    HsLimits limits;       /* of the host: what control groups leave of it; zero on devices with their own memory */
     int host_accessible;   /* 1 when the CPU may dereference device pointers */
 
     /* 64-byte aligned, zero-filled on request only.  HS_ENOMEM names the bytes asked for. */

@@ -157,73 +157,10 @@ static void host_host_release(HsDevice *device, void *pointer)
     free(pointer);
 }
 
-/* A container's memory limit, or SIZE_MAX where the file is absent or says "max". */
-static size_t read_limit(const char *path)
-{
-    size_t limit = SIZE_MAX;
-    FILE *file = fopen(path, "r");
-    if (!file)
-        return SIZE_MAX;
-    if (fscanf(file, "%zu", &limit) != 1)
-        limit = SIZE_MAX;
-    fclose(file);
-    return limit;
-}
-
-/* Physical memory, or less where a control group (version 2 or 1) allows less. */
-static size_t find_memory_bytes(void)
-{
-    static const char *const limit_files[] = { "/sys/fs/cgroup/memory.max",
-                                               "/sys/fs/cgroup/memory/memory.limit_in_bytes" };
-    size_t bytes = (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE);
-    for (size_t i = 0; i < sizeof limit_files / sizeof limit_files[0]; i++) {
-        size_t limit = read_limit(limit_files[i]);
-        bytes = limit < bytes ? limit : bytes;
-    }
-    /* Outside a container the group's own limit lies further down: "0::/user.slice/..." names it. */
-    FILE *file = fopen("/proc/self/cgroup", "r");
-    char line[512];
-    while (file && fgets(line, sizeof line, file)) {
-        if (strncmp(line, "0::", 3) != 0)
-            continue;
-        line[strcspn(line, "\n")] = '\0';
-        char path[600];
-        snprintf(path, sizeof path, "/sys/fs/cgroup%s/memory.max", line + 3);
-        size_t limit = read_limit(path);
-        bytes = limit < bytes ? limit : bytes;
-    }
-    if (file)
-        fclose(file);
-    return bytes;
-}
-
-/* "MemAvailable:  123 kB": what may be had without swapping, caches that can be dropped included. */
-static size_t find_available_bytes(void)
-{
-    size_t available = SIZE_MAX, kibibytes;
-    FILE *file = fopen("/proc/meminfo", "r");
-    char line[256];
-    while (file && fgets(line, sizeof line, file))
-        if (sscanf(line, "MemAvailable: %zu kB", &kibibytes) == 1)
-            available = kibibytes << 10;
-    if (file)
-        fclose(file);
-    return available;
-}
-
 /* What the machine has left, or less where a control group's limit is nearer. */
 static HsStatus host_free_memory(const HsDevice *device, size_t *free_bytes)
 {
-    static const char *const usage_files[] = { "/sys/fs/cgroup/memory.current",
-                                               "/sys/fs/cgroup/memory/memory.usage_in_bytes" };
-    size_t available = find_available_bytes();
-    for (size_t i = 0; i < sizeof usage_files / sizeof *usage_files; i++) {
-        const size_t used = read_limit(usage_files[i]);
-        const size_t limit = device->memory_bytes;
-        if (used == SIZE_MAX || limit >= (size_t)sysconf(_SC_PHYS_PAGES) * (size_t)sysconf(_SC_PAGESIZE))
-            continue; /* no group, or one without a limit, whose usage counts the machine's file caches */
-        available = used > limit ? 0 : limit - used < available ? limit - used : available;
-    }
+    const size_t available = hs_limits_available("");
     *free_bytes = available < device->memory_bytes ? available : device->memory_bytes;
     return HS_OK;
 }
@@ -272,9 +209,12 @@ static void describe_processor(char *description, size_t bytes)
 
 HsStatus hs_device_host_init(HsDevice *device)
 {
+    HsLimits limits;
+    hs_limits_read("", &limits);
     *device = (HsDevice){
         .name = "host",
-        .memory_bytes = find_memory_bytes(),
+        .memory_bytes = limits.memory_bytes,
+        .limits = limits,
         .host_accessible = 1,
         .alloc = host_alloc,
         .release = host_release,

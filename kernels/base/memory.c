@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "kernels/base/device.h"
+#include "kernels/base/size.h"
 
 static const HsMemoryRow rows[HS_MEMORY_COUNT] = {
 #define HS_MEMORY_TABLE_ROW(enumerator, name, doc) [HS_MEMORY_##enumerator] = { name, doc },
@@ -21,7 +22,7 @@ const HsMemoryRow *hs_memory_row(HsMemoryCategory category)
 
 void hs_memory_add(HsMemoryAccount *account, HsMemoryCategory category, size_t bytes)
 {
-    account->current[category] += bytes;
+    account->current[category] = hs_size_add(account->current[category], bytes);
     if (account->current[category] > account->peak[category])
         account->peak[category] = account->current[category];
 }
@@ -36,12 +37,14 @@ size_t hs_memory_sum(const size_t bytes[HS_MEMORY_COUNT])
 {
     size_t sum = 0;
     for (int i = 0; i < HS_MEMORY_COUNT; i++)
-        sum += bytes[i];
+        sum = hs_size_add(sum, bytes[i]);
     return sum;
 }
 
 HsStatus hs_memory_alloc(HsDevice *device, HsMemoryCategory category, size_t bytes, void **pointer)
 {
+    if (bytes > HS_SIZE_MOST)
+        return hs_fail(HS_ENOMEM, "%s: %zu bytes or more, which no machine has", rows[category].name, bytes);
     HsStatus status = device->alloc(device, bytes, pointer);
     if (status != HS_OK)
         return hs_error_prefix(status, "%s", rows[category].name);

@@ -7,6 +7,7 @@
 #define HS_KERNELS_BASE_TENSOR_H
 
 #include "kernels/base/dtype.h"
+#include "kernels/base/size.h"
 
 enum { HS_MAX_RANK = 4 };
 
@@ -27,17 +28,21 @@ static inline HsTensor hs_tensor_2d(void *data, HsDtype dtype, int64_t rows, int
     return (HsTensor){ data, dtype, 2, { rows, columns, 1, 1 } };
 }
 
+/* Elements; INT64_MAX where they are more. */
 static inline int64_t hs_tensor_count(const HsTensor *tensor)
 {
     int64_t count = 1;
-    for (int axis = 0; axis < tensor->rank; axis++)
-        count *= tensor->shape[axis];
+    for (int axis = 0; axis < tensor->rank; axis++) {
+        const int64_t extent = tensor->shape[axis];
+        count = extent > 0 && count > INT64_MAX / extent ? INT64_MAX : count * extent;
+    }
     return count;
 }
 
+/* As hs_size_multiply: huge, and never a small number by wrapping round. */
 static inline size_t hs_tensor_bytes(const HsTensor *tensor)
 {
-    return (size_t)hs_tensor_count(tensor) * hs_dtype_bytes(tensor->dtype);
+    return hs_size_multiply((size_t)hs_tensor_count(tensor), hs_dtype_bytes(tensor->dtype));
 }
 
 /* True when the optional tensor is given: absent tensors have rank 0. */

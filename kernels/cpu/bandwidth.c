@@ -21,7 +21,7 @@
 #include "kernels/cpu/cpu.h"
 
 /* 256 MiB in two buffers: several times the last-level cache of most machines.  A chunk is a thread's turn. */
-enum { FLOATS = 1 << 25, CHUNK = 1 << 16, LEAST_REPEATS = 5 };
+enum { MOST_CHUNKS = 512, CHUNK = 1 << 16, LEAST_REPEATS = 5 };
 
 /* Two wide sums, each in one register or several, hide the latency of an addition. */
 typedef float Lanes __attribute__((vector_size(64)));
@@ -82,33 +82,42 @@ static const struct {
 };
 enum { LOOP_COUNT = sizeof loops / sizeof *loops };
 
-static double seconds_of(int loop, int threads, float *x, float *y)
+static double seconds_of(int loop, int threads, int64_t chunks, float *x, float *y)
 {
     const double start = hs_clock_s();
 #pragma omp parallel for schedule(static) num_threads(threads)
-    for (int64_t chunk = 0; chunk < FLOATS; chunk += CHUNK)
-        loops[loop].run(x + chunk, y + chunk);
+    for (int64_t chunk = 0; chunk < chunks; chunk++)
+        loops[loop].run(x + chunk * CHUNK, y + chunk * CHUNK);
     return hs_clock_s() - start;
 }
 
-double hs_cpu_peak_bytes(const HsContext *context)
+/* Of each buffer; every thread has a turn. */
+static int64_t count_chunks(size_t most_bytes, int threads)
 {
-    const size_t bytes = 2 * (size_t)FLOATS * sizeof(float);
+    const size_t wanted = most_bytes / (2 * CHUNK * sizeof(float)), least = (size_t)threads;
+    return (int64_t)(wanted > MOST_CHUNKS ? MOST_CHUNKS : wanted < least ? least : wanted);
+}
+
+double hs_cpu_peak_bytes(const HsContext *context, size_t most_bytes)
+{
     const int threads = hs_cpu_thread_slots(context);
+    const int64_t chunks = count_chunks(most_bytes, threads), floats = chunks * CHUNK;
+    const size_t bytes = 2 * (size_t)floats * sizeof(float);
     /* Mapped and given back here: the device's account is of what training holds. */
     float *x = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (x == MAP_FAILED)
         return 0;
     (void)madvise(x, bytes, MADV_HUGEPAGE);
-    float *y = x + FLOATS;
+    float *y = x + floats;
     /* Pages that were never written are all the same page of zeros, which a cache holds. */
 #pragma omp parallel for schedule(static) num_threads(threads)
-    for (int64_t i = 0; i < 2 * (int64_t)FLOATS; i++)
+    for (int64_t i = 0; i < 2 * floats; i++)
         x[i] = 1.0f;
     double best = 0, total = 0;
     for (int repeat = 0; repeat < LEAST_REPEATS || total < 0.25; repeat++)
         for (int loop = 0; loop < LOOP_COUNT; loop++) {
-            const double seconds = seconds_of(loop, threads, x, y), rate = loops[loop].bytes * FLOATS / seconds;
+            const double seconds = seconds_of(loop, threads, chunks, x, y);
+            const double rate = loops[loop].bytes * (double)floats / seconds;
             total += seconds;
             best = rate > best ? rate : best;
         }

@@ -31,7 +31,7 @@ double hs_cpu_peak_flops(const HsContext *context, HsDtype dtype, bool tf32);
 
 /* Bytes a second that all of the context's threads together read and write in memory that no cache holds, measured now
  * on 256 MiB; 0 when there is no memory for it. */
-double hs_cpu_peak_bytes(const HsContext *context);
+double hs_cpu_peak_bytes(const HsContext *context, size_t most_bytes);
 
 /* How many threads to start for `tasks` independent pieces of work: never more than there is work for. */
 static inline int hs_cpu_threads(const HsContext *context, int64_t tasks)

@@ -26,6 +26,7 @@ const size_t copied_bytes = 1 << 12;
 enum { COPIES = 4 };
 const size_t copied_bytes = (size_t)1 << 29; /* ten times a large GPU's cache */
 #endif
+const size_t least_copied_bytes = 1 << 12;
 
 /* One multiply-add of a chain, and the operations in it for a whole warp. */
 struct Bf16Step {
@@ -92,11 +93,11 @@ template <typename Step> double probe(const HsContext *context)
 }
 
 /* COPIES copies; of zeros: what costs least is the limit. */
-HsStatus copy_repeatedly(const HsContext *context, unsigned char *source)
+HsStatus copy_repeatedly(const HsContext *context, unsigned char *source, size_t bytes)
 {
     HsDevice *device = context->device;
     for (int i = 0; i < COPIES; i++)
-        HS_TRY(device->copy(device, context->stream, source + copied_bytes, source, copied_bytes));
+        HS_TRY(device->copy(device, context->stream, source + bytes, source, bytes));
     return HS_OK;
 }
 
@@ -118,15 +119,19 @@ double peak_flops(const HsContext *context, HsDtype dtype, bool tf32)
     }
 }
 
-double peak_bytes(const HsContext *context)
+double peak_bytes(const HsContext *context, size_t most_bytes)
 {
     HsDevice *device = context->device;
+    const size_t wanted = most_bytes / 2 / least_copied_bytes * least_copied_bytes;
+    const size_t bytes = wanted > copied_bytes         ? copied_bytes
+                         : wanted < least_copied_bytes ? least_copied_bytes
+                                                       : wanted;
     bool zeroed = false;
-    return fastest_rate(context, 2 * copied_bytes, 2.0 * (double)copied_bytes * COPIES, [&](void *memory) {
+    return fastest_rate(context, 2 * bytes, 2.0 * (double)bytes * COPIES, [&](void *memory) {
         if (!zeroed)
-            HS_TRY(device->fill_zero(device, context->stream, memory, 2 * copied_bytes));
+            HS_TRY(device->fill_zero(device, context->stream, memory, 2 * bytes));
         zeroed = true;
-        return copy_repeatedly(context, static_cast<unsigned char *>(memory));
+        return copy_repeatedly(context, static_cast<unsigned char *>(memory), bytes);
     });
 }
 

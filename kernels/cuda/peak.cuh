@@ -17,7 +17,7 @@ double peak_flops(const HsContext *context, HsDtype dtype, bool tf32);
 double peak_hopper_flops(const HsContext *context, HsDtype dtype);
 
 /* Bytes a second, read and written, of the device's own copy of what its caches cannot hold; 0: none, or it failed. */
-double peak_bytes(const HsContext *context);
+double peak_bytes(const HsContext *context, size_t most_bytes);
 
 } // namespace HS_CUDA_NAMESPACE
 

@@ -14,9 +14,12 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
+#include "kernels/base/limits.h"
 #include "kernels/base/log.h"
 #include "kernels/base/rng.h"
+#include "kernels/base/size.h"
 
 /* "10%" -> 10.  Anything else names files, unless it can only have been meant as a share. */
 static HsStatus parse_share(const char *text, double *share)
@@ -32,6 +35,49 @@ static HsStatus parse_share(const char *text, double *share)
         return hs_fail(HS_ECONFIG, "validation `%s`: the share must be above 0%% and below 100%%", text);
     *share = value;
     return HS_OK;
+}
+
+/* A tenth is enough to measure with, as with the default share. */
+static int64_t synthetic_bytes(const HsDatasetBuild *building, int source)
+{
+    const int64_t bytes = building->task->synthetic_tokens;
+    return source < building->train_sources ? bytes : bytes / 10;
+}
+
+/* As the sources lie in files, or will be made. */
+static size_t source_bytes(const HsDatasetBuild *building)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < building->sources.count; i++) {
+        const HsSource *source = &building->sources.items[i];
+        struct stat about;
+        if (!source->kind)
+            bytes = hs_size_add(bytes, (size_t)synthetic_bytes(building, i));
+        else if (stat(source->name, &about) == 0)
+            bytes = hs_size_add(bytes, (size_t)about.st_size);
+    }
+    return bytes;
+}
+
+/* Text is written until it is long enough: what no memory holds would take the machine's first. */
+static HsStatus check_synthetic(const HsDatasetBuild *building)
+{
+    const size_t bytes_a_byte = 1 + sizeof(int32_t); /* as text, and as a token */
+    HsLimits limits;
+    bool made = false;
+    for (int i = 0; i < building->sources.count; i++)
+        made = made || !building->sources.items[i].kind;
+    if (!made)
+        return HS_OK;
+    hs_limits_read("", &limits);
+    const size_t needed = hs_size_multiply(source_bytes(building), bytes_a_byte);
+    if (needed <= limits.memory_bytes)
+        return HS_OK;
+    return hs_fail(HS_ECONFIG,
+                   "task %s: its synthetic text and tokens need %.3g MiB, and this process may have %.0f: lower "
+                   "synthetic_tokens (%" PRId64 ")",
+                   building->task->name, (double)needed / 0x1p20, (double)limits.memory_bytes / 0x1p20,
+                   building->task->synthetic_tokens);
 }
 
 static HsStatus list_sources(HsDatasetBuild *building)
@@ -86,8 +132,7 @@ static HsStatus read_sources(HsDatasetBuild *building)
             building->train_pieces = corpus->piece_count;
         corpus->source = i;
         options.seed = source_seed(building, i);
-        /* A tenth is enough to measure with, as with the default share. */
-        options.synthetic_bytes = i < building->train_sources ? task->synthetic_tokens : task->synthetic_tokens / 10;
+        options.synthetic_bytes = synthetic_bytes(building, i);
         HS_TRY(hs_dataset_blame_task(building, hs_source_read(&building->sources.items[i], &options, corpus)));
     }
     if (building->sources.count == building->train_sources)
@@ -169,8 +214,10 @@ static HsStatus set_end_of_text(const HsDatasetBuild *buildings, HsTokenizer *to
 /* All phases; `*tokenizer` may be given, and is made otherwise. */
 static HsStatus build(HsDatasetBuild *buildings, int count, HsTokenizer **tokenizer, HsDataset *datasets)
 {
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         HS_TRY(list_sources(&buildings[i]));
+        HS_TRY(check_synthetic(&buildings[i]));
+    }
     if (!*tokenizer)
         HS_TRY(hs_dataset_tokenizer_early(buildings, count, tokenizer));
     bool early = *tokenizer != NULL;
@@ -274,6 +321,23 @@ void hs_task_data_deinit(HsTaskData *data)
     free(data->tasks);
     hs_tokenizer_destroy(data->tokenizer);
     *data = (HsTaskData){ 0 };
+}
+
+HsStatus hs_task_data_bytes(const HsConfig *config, size_t *bytes)
+{
+    HsStatus status = HS_OK;
+    *bytes = 0;
+    for (int i = 0; status == HS_OK && i < config->task_count; i++) {
+        HsDatasetBuild building;
+        HsDataset dataset;
+        begin(config, &config->tasks[i], &building, &dataset);
+        status = list_sources(&building);
+        if (status == HS_OK)
+            status = check_synthetic(&building);
+        *bytes = hs_size_add(*bytes, source_bytes(&building));
+        end(&building);
+    }
+    return status;
 }
 
 bool hs_task_data_masked(const HsTaskData *data)

@@ -66,6 +66,9 @@ typedef struct HsTaskData {
 } HsTaskData;
 HsStatus hs_task_data_create(const HsConfig *config, HsTokenizer *tokenizer, HsTaskData *data);
 void hs_task_data_deinit(HsTaskData *data);
+/* Bytes of all sources as they lie in files, or will be made: known without reading them.
+ * errors: those of hs_task_data_create that need no reading */
+HsStatus hs_task_data_bytes(const HsConfig *config, size_t *bytes);
 bool hs_task_data_masked(const HsTaskData *data); /* some task's training data has a loss mask */
 
 /* Where rows come from: a pure function of the index. */

@@ -81,33 +81,40 @@ static HsStatus draw_targets(const HsRun *run, HsTensor logits, HsTensor targets
     return hs_op_sample_labels(run->context, &args);
 }
 
+static HsStatus run_chunk(const HsRun *run, const HsStep *step, bool backward, int64_t first, int64_t count)
+{
+    HsTensor hidden = hs_tensor_rows(run->inputs[0], first, count);
+    HsTensor logits = hs_tensor_rows(run->scratch[0], 0, count);
+    HsTensor targets = hs_tensor_rows(run->inputs[1], first, count);
+    HsTensor dlogits = { 0 };
+    if (backward)
+        dlogits = hs_tensor_present(&run->scratch[1]) ? hs_tensor_rows(run->scratch[1], 0, count) : logits;
+    HS_TRY(hs_layer_head_logits(run->context, run->precision, run->params[0], hidden, logits));
+    if (run->sample_labels)
+        HS_TRY(draw_targets(run, logits, targets, first));
+    HsCrossEntropyArgs loss = {
+        .logits = logits,
+        .targets = targets,
+        .z_loss = hs_run_z_loss(run, step),
+        .gradient_scale = run->gradient_scale,
+        .losses = hs_tensor_rows(run->outputs[0], first, count),
+        .dlogits = dlogits,
+    };
+    HS_TRY(hs_op_cross_entropy(run->context, &loss));
+    return backward ? chunk_backward(run, hidden, dlogits, hs_tensor_rows(run->d_inputs[0], first, count)) : HS_OK;
+}
+
+/* In a dry run, whole chunks differ in nothing that counts: one stands for all, however many a plan has. */
 static HsStatus run_chunks(const HsRun *run, const HsStep *step, bool backward)
 {
-    int64_t rows = run->inputs[0].shape[0], chunk = chunk_rows(step, rows);
-    for (int64_t first = 0; first < rows; first += chunk) {
-        int64_t count = rows - first < chunk ? rows - first : chunk;
-        HsTensor hidden = hs_tensor_rows(run->inputs[0], first, count);
-        HsTensor logits = hs_tensor_rows(run->scratch[0], 0, count);
-        HsTensor targets = hs_tensor_rows(run->inputs[1], first, count);
-        HsTensor dlogits = { 0 };
-        if (backward)
-            dlogits = hs_tensor_present(&run->scratch[1]) ? hs_tensor_rows(run->scratch[1], 0, count) : logits;
-        HS_TRY(hs_layer_head_logits(run->context, run->precision, run->params[0], hidden, logits));
-        if (run->sample_labels)
-            HS_TRY(draw_targets(run, logits, targets, first));
-        HsCrossEntropyArgs loss = {
-            .logits = logits,
-            .targets = targets,
-            .z_loss = hs_run_z_loss(run, step),
-            .gradient_scale = run->gradient_scale,
-            .losses = hs_tensor_rows(run->outputs[0], first, count),
-            .dlogits = dlogits,
-        };
-        HS_TRY(hs_op_cross_entropy(run->context, &loss));
-        if (backward)
-            HS_TRY(chunk_backward(run, hidden, dlogits, hs_tensor_rows(run->d_inputs[0], first, count)));
-    }
-    return HS_OK;
+    HsContext *context = run->context;
+    const int64_t rows = run->inputs[0].shape[0], chunk = chunk_rows(step, rows), whole = rows / chunk;
+    const double flops_before = context->flops;
+    for (int64_t i = 0; i < (context->dry_run ? 1 : whole); i++)
+        HS_TRY(run_chunk(run, step, backward, i * chunk, chunk));
+    if (context->dry_run)
+        context->flops = flops_before + (double)whole * (context->flops - flops_before);
+    return rows % chunk > 0 ? run_chunk(run, step, backward, whole * chunk, rows % chunk) : HS_OK;
 }
 
 static HsStatus head_loss_forward(const HsRun *run, const HsStep *step)

@@ -38,7 +38,7 @@ void hs_roofline_measure(HsContext *context, HsRoofline *roofline)
         *peak = larger(*peak, backend->peak_flops(context, products[i], false));
     }
     if (backend->peak_bytes)
-        roofline->bytes = larger(roofline->bytes, backend->peak_bytes(context));
+        roofline->bytes = larger(roofline->bytes, backend->peak_bytes(context, HS_UNCACHED_BYTES));
 }
 
 HsSpeedPlan hs_speed_plan(const HsContext *context, bool quick)

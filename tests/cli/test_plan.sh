@@ -53,6 +53,22 @@ says err "activations: block.0.mlp.up.out, f32 [4096, 128]"
 says err "auto_fit: true"
 [ -d run ] && fail "a refused run left a folder"
 
+# Far more than any machine has: planned all the same, with its sizes, and training is refused with the same figure.
+expect 1 "$trainer" plan --config fit.yaml max_length=8192 batch_size=1048576 model.layers=64 tasks.0.synthetic_tokens=200000 max_steps=1
+says out "the plan exceeds it by"
+planned=$(grep -oE 'the plan needs [0-9]+ MiB' err)
+expect 1 "$trainer" --config fit.yaml max_length=8192 batch_size=1048576 model.layers=64 tasks.0.synthetic_tokens=200000 max_steps=1
+says err "$planned"
+says err "nothing was allocated"
+[ -d run ] && fail "a refused run left a folder"
+# Text that would fill the memory is not begun; a plan does without.
+expect 2 "$trainer" --config fit.yaml tasks.0.synthetic_tokens=9000000000000000
+says err "lower synthetic_tokens"
+expect 0 "$trainer" plan --config fit.yaml tasks.0.synthetic_tokens=9000000000000000 model.vocabulary=64
+says err "planned without the tasks' data"
+expect 2 "$trainer" plan --config fit.yaml tasks.0.epochs=9000000000000000 batch_size=1
+says err "more than are counted"
+
 for mode in fp32 bf16; do
     limit=$([ $mode = fp32 ] && echo 12 || echo 9)
     expect 0 "$trainer" --config fit.yaml precision.mode=$mode out_dir=whole-$mode

@@ -163,6 +163,36 @@ Test(memory_plan, bytes_a_parameter)
     }
 }
 
+/* The fastest of every divisor of the batch with every policy that fits: large micro-batches first, of equals the
+ * first. */
+static bool search_all(const HsTrainer *trainer, size_t limit, bool narrow, HsFit *fit)
+{
+    static const HsFit policies[] = {
+        { 0, "none", 1, false },  { 0, "mlp", 1, false },   { 0, "attention", 1, false },
+        { 0, "block", 2, false }, { 0, "block", 1, false },
+    };
+    const HsDeviceRates rates = hs_nominal_rates(&trainer->engine.device);
+    const int64_t batch = trainer->config->training.batch_size;
+    double best = INFINITY;
+    for (int64_t rows = batch; rows >= 1; rows--) {
+        for (size_t p = 0; batch % rows == 0 && p < sizeof policies / sizeof *policies; p++) {
+            HsFit tried = policies[p];
+            HsMemoryPlan plan;
+            HsConfig changed;
+            tried.micro_batch = rows;
+            tried.narrow_gradients = narrow;
+            hs_fit_apply(trainer->config, &tried, &changed);
+            OK(hs_trainer_plan(trainer, &changed, &plan));
+            const double seconds = hs_memory_plan_seconds(&plan, &rates);
+            if (plan.device_bytes > limit || seconds >= best)
+                continue;
+            best = seconds;
+            *fit = tried;
+        }
+    }
+    return isfinite(best);
+}
+
 /* With less and less memory the search gives up first time, then the gradients' format; what it finds always fits, and
  * is what a run with those lines takes. */
 Test(memory_plan, search)
@@ -184,8 +214,16 @@ Test(memory_plan, search)
         HsMemoryPlan plan, again;
         HsConfig changed;
         OK(hs_trainer_search(&trainer, limit, &fit, &plan, &found));
+        HsFit thorough;
+        const bool any = search_all(&trainer, limit, false, &thorough) || search_all(&trainer, limit, true, &thorough);
+        cr_assert_eq(found, any, "limit %zu", limit);
         if (!found)
             break;
+        cr_expect(fit.micro_batch == thorough.micro_batch && fit.recompute_every == thorough.recompute_every &&
+                      fit.narrow_gradients == thorough.narrow_gradients &&
+                      strcmp(fit.recompute, thorough.recompute) == 0,
+                  "limit %zu: %lld x %s instead of %lld x %s", limit, (long long)fit.micro_batch, fit.recompute,
+                  (long long)thorough.micro_batch, thorough.recompute);
         ways++;
         narrow += fit.narrow_gradients;
         cr_expect_leq(plan.device_bytes, limit);

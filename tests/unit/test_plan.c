@@ -117,6 +117,70 @@ Test(plan, live_buffers_never_overlap)
     }
 }
 
+/* The rule of plan_offsets.c by its words alone: the largest first, each into the smallest gap between all that live
+ * together with it; quadratic.  `offsets` of those not placed yet are SIZE_MAX. */
+static size_t offset_by_rule(const HsPlan *plan, int buffer, const size_t *offsets)
+{
+    const HsBuffer *own = &plan->buffers[buffer];
+    size_t end = 0, best = SIZE_MAX, best_gap = SIZE_MAX;
+    for (;;) { /* the next gap begins where nothing that lives now reaches further */
+        size_t next = SIZE_MAX;
+        for (int i = 0; i < plan->buffer_count; i++) {
+            const HsBuffer *other = &plan->buffers[i];
+            const size_t other_end = offsets[i] + (other->bytes + 63) / 64 * 64;
+            if (offsets[i] == SIZE_MAX || own->first_action > other->last_action ||
+                other->first_action > own->last_action || other_end <= end)
+                continue;
+            if (offsets[i] <= end) {
+                end = other_end;
+                next = SIZE_MAX;
+                i = -1; /* it may have uncovered, or covered, others */
+                continue;
+            }
+            next = offsets[i] < next ? offsets[i] : next;
+        }
+        if (next == SIZE_MAX)
+            return best != SIZE_MAX ? best : end;
+        if (next - end >= (own->bytes + 63) / 64 * 64 && next - end < best_gap) {
+            best_gap = next - end;
+            best = end;
+        }
+        end = next;
+    }
+}
+
+static void assert_placed_by_rule(const HsPlan *plan)
+{
+    size_t *offsets = malloc((size_t)plan->buffer_count * sizeof *offsets);
+    cr_assert(offsets);
+    memset(offsets, 0xff, (size_t)plan->buffer_count * sizeof *offsets);
+    for (int placed = 0; placed < plan->buffer_count; placed++) {
+        int next = HS_NONE;
+        for (int i = 0; i < plan->buffer_count; i++)
+            if (offsets[i] == SIZE_MAX && (next == HS_NONE || plan->buffers[i].bytes > plan->buffers[next].bytes))
+                next = i;
+        offsets[next] = offset_by_rule(plan, next, offsets);
+        cr_assert_eq(offsets[next], plan->buffers[next].offset, "buffer %d", next);
+    }
+    free(offsets);
+}
+
+Test(plan, offsets_follow_the_rule)
+{
+    for (int s = 0; s < SPEC_COUNT; s++) {
+        for (int policy = HS_RECOMPUTE_NONE; policy <= HS_RECOMPUTE_BLOCK; policy++) {
+            TinyModel tiny;
+            TinySpec spec = specs[s];
+            spec.policy = (HsRecompute)policy;
+            spec.layers = 5;
+            tiny_create(&tiny, spec);
+            assert_placed_by_rule(&tiny.train);
+            assert_placed_by_rule(&tiny.evaluate);
+            tiny_destroy(&tiny);
+        }
+    }
+}
+
 /* Everything that is not alive after an action becomes NaN: a layer that reads beyond a lifetime cannot go unnoticed.
  */
 static void run_poisoned(TinyModel *tiny, float scale)

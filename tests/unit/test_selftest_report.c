@@ -205,7 +205,7 @@ Test(selftest_report, memory_probe_is_plausible)
 {
     Fixture fixture;
     open_cpu(&fixture);
-    const double rate = fixture.context.backend->peak_bytes(&fixture.context);
+    const double rate = fixture.context.backend->peak_bytes(&fixture.context, HS_UNCACHED_BYTES);
     cr_expect(isfinite(rate) && rate > 1e7 && rate < 1e14, "%g bytes a second", rate);
     cr_expect_eq(fixture.device.peak_bytes, (size_t)0, "the probe is not in the device's account");
     cr_expect(hs_backend_ref()->peak_bytes == NULL, "the reference has no peak");
@@ -218,7 +218,7 @@ Test(selftest_report, emulated_probe_claims_nothing)
     cr_assert_eq(hs_device_emu_init(&device, &options), HS_OK, "%s", hs_error_message());
     HsContext context = { .backend = hs_backend_emu(), .device = &device, .threads = 1 };
     cr_assert_eq(device.stream_create(&device, &context.stream), HS_OK);
-    cr_expect_eq(context.backend->peak_bytes(&context), 0.0);
+    cr_expect_eq(context.backend->peak_bytes(&context, HS_UNCACHED_BYTES), 0.0);
     cr_expect(device.current_bytes == 0 && device.peak_bytes == 0, "the probe is not in the device's account");
     device.stream_destroy(&device, context.stream);
     hs_device_deinit(&device);
