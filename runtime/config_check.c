@@ -4,6 +4,7 @@
  * Rules look at values, not at which keys were written, wherever they can: a printed configuration writes every key
  * and must load again.
  */
+#include "runtime/byte_size.h"
 #include "runtime/config_continual.h"
 #include "runtime/config_table.h"
 
@@ -117,6 +118,17 @@ static HsStatus check_precision(const HsConfig *config)
         return relation_fail(config, "precision.master_weights", "precision.mode",
                              "precision.master_weights: false needs precision.mode bf16 (it is %s%s)", mode,
                              is(mode, "auto") ? " with use_amp: false, which means fp32" : "");
+    return HS_OK;
+}
+
+static HsStatus check_memory(const HsConfig *config)
+{
+    const int64_t limit = config->memory.limit;
+    if (limit > 0 && limit < HS_MEMORY_LEAST_BYTES)
+        return relation_fail(config, "memory.limit", NULL,
+                             "memory.limit must be 0 or at least 1MiB, and a number without a unit is in bytes (got "
+                             "%lld): write %lldMiB",
+                             (long long)limit, (long long)limit);
     return HS_OK;
 }
 
@@ -288,6 +300,7 @@ HsStatus hs_config_check(HsConfig *config)
     HS_TRY(check_recompute(config));
     HS_TRY(check_schedule(config));
     HS_TRY(check_precision(config));
+    HS_TRY(check_memory(config));
     HS_TRY(check_kernels(config));
     HS_TRY(check_observation(config));
     HS_TRY(check_model(config));

@@ -5,6 +5,7 @@
  *
  * X(section, type, key, default, minimum, maximum, choices, unit, doc); S hands a table the section it is read for
  *   INT    int64_t          bounds inclusive
+ *   BYTES  int64_t          a size such as 12GiB (byte_size.h); bounds in bytes, inclusive
  *   REAL   double           bounds inclusive
  *   BOOL   bool
  *   STRING char *           "" when unset; `choices` is "a|b|c" for an enumeration, NULL for free text
@@ -80,24 +81,24 @@
       "(<|endoftext|>, <|end_of_text|>, </s>, <eos>)")
 
 /* One entry of the list `tasks`. */
-#define HS_KEYS_TASK(X, S)                                                                                           \
-    X(S, STRING, name, "task", 0, 0, NULL, "", "appears in logs and metrics")                                        \
-    X(S, STRINGS, train, "synthetic:mixture", 0, 0, NULL, "",                                                        \
-      "files, folders, globs (.txt .md .jsonl .json .csv .bin ..., also with .gz or .zst) or synthetic:NAME")        \
-    X(S, STRING, validation, "10%", 0, 0, NULL, "",                                                                  \
-      "a share such as 10% cut from the end, or files as in train, or synthetic:NAME")                               \
-    X(S, STRING, format, "auto", 0, 0, "auto|text|jsonl|json|csv", "",                                               \
-      "how its files are read; auto: each by its name (.jsonl and .ndjson: an object a line; .json: a list of "      \
-      "objects or strings; .csv: a header line, then rows; .bin: tokens; else text)")                                \
-    X(S, STRING, text_field, "text", 0, 0, NULL, "", "JSONL, JSON, CSV: the field (column) holding a document")      \
-    X(S, STRING, prompt_field, "prompt", 0, 0, NULL, "",                                                             \
-      "JSONL, JSON, CSV: with completion_field: loss on the completion only")                                        \
-    X(S, STRING, completion_field, "completion", 0, 0, NULL, "", "JSONL, JSON, CSV: see prompt_field")               \
-    X(S, INT, synthetic_tokens, 1000000, 1000, HS_NO_BOUND, NULL, "bytes", "how much text a synthetic source makes") \
-    X(S, INT, steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps", "length of this task; 0: see tokens, epochs")       \
-    X(S, INT, tokens, 0, 0, HS_NO_BOUND, NULL, "tokens", "its length in new training tokens; 0: see epochs")         \
-    X(S, REAL, epochs, 0, 0, HS_NO_BOUND, NULL, "epochs",                                                            \
-      "its length in passes over its training data; 0: max_steps, else max_epochs")                                  \
+#define HS_KEYS_TASK(X, S)                                                                                             \
+    X(S, STRING, name, "task", 0, 0, NULL, "", "appears in logs and metrics")                                          \
+    X(S, STRINGS, train, "synthetic:mixture", 0, 0, NULL, "",                                                          \
+      "files, folders, globs (.txt .md .jsonl .json .csv .bin ..., also with .gz or .zst) or synthetic:NAME")          \
+    X(S, STRING, validation, "10%", 0, 0, NULL, "",                                                                    \
+      "a share such as 10% cut from the end, or files as in train, or synthetic:NAME")                                 \
+    X(S, STRING, format, "auto", 0, 0, "auto|text|jsonl|json|csv", "",                                                 \
+      "how its files are read; auto: each by its name (.jsonl and .ndjson: an object a line; .json: a list of "        \
+      "objects or strings; .csv: a header line, then rows; .bin: tokens; else text)")                                  \
+    X(S, STRING, text_field, "text", 0, 0, NULL, "", "JSONL, JSON, CSV: the field (column) holding a document")        \
+    X(S, STRING, prompt_field, "prompt", 0, 0, NULL, "",                                                               \
+      "JSONL, JSON, CSV: with completion_field: loss on the completion only")                                          \
+    X(S, STRING, completion_field, "completion", 0, 0, NULL, "", "JSONL, JSON, CSV: see prompt_field")                 \
+    X(S, BYTES, synthetic_tokens, 1000000, 1000, HS_NO_BOUND, NULL, "bytes", "how much text a synthetic source makes") \
+    X(S, INT, steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps", "length of this task; 0: see tokens, epochs")         \
+    X(S, INT, tokens, 0, 0, HS_NO_BOUND, NULL, "tokens", "its length in new training tokens; 0: see epochs")           \
+    X(S, REAL, epochs, 0, 0, HS_NO_BOUND, NULL, "epochs",                                                              \
+      "its length in passes over its training data; 0: max_steps, else max_epochs")                                    \
     X(S, REAL, learning_rate, 0, 0, 1000, NULL, "", "its peak learning rate; 0: the top level's")
 
 #define HS_KEYS_DATA(X, S)                                                                 \
@@ -147,8 +148,8 @@
     X(S, INT, micro_batch, 0, 0, 1048576, NULL, "sequences",                                                       \
       "how many sequences of batch_size go through the model at a time; 0: all. Fewer need less memory for "       \
       "activations; the effective batch, the order of the data and MER's steps stay")                              \
-    X(S, INT, limit, 0, 0, 1073741824, NULL, "MiB",                                                                \
-      "memory of the device that this run may count on; 0: all. target_gpu_util is of this")                       \
+    X(S, BYTES, limit, 0, 0, HS_NO_BOUND, NULL, "bytes",                                                           \
+      "memory of the device that this run may count on, such as 10GiB; 0: all. target_gpu_util is of this")        \
     X(S, BOOL, auto_fit, false, 0, 1, NULL, "",                                                                    \
       "where the plan exceeds target_gpu_util, take the fastest micro_batch, recompute and gradients that fit")    \
     X(S, REAL, pressure, 0.97, 0, 1, NULL, "fraction",                                                             \

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/byte_size.h"
 #include "runtime/config_table.h"
 
 static bool has_option(const struct argp *argp, const char *name, size_t length)
@@ -77,6 +78,17 @@ int64_t hs_argument_integer(struct argp_state *state, const char *option, const 
         argp_error(state, "%s must be a whole number from %lld to %lld (got %s)", option, (long long)low,
                    (long long)high, text);
     return value;
+}
+
+int64_t hs_argument_bytes(struct argp_state *state, const char *option, const char *text)
+{
+    int64_t bytes = 0;
+    if (!hs_byte_size_read(text, &bytes))
+        argp_error(state, "%s must be " HS_BYTE_SIZE_FORM " (got %s)", option, text);
+    if (bytes < HS_MEMORY_LEAST_BYTES || bytes > HS_MEMORY_MOST_BYTES)
+        argp_error(state, "%s must be from 1MiB to 1024TiB; a number without a unit is in bytes (got %s)", option,
+                   text);
+    return bytes;
 }
 
 double hs_argument_real(struct argp_state *state, const char *option, const char *text, double low, double high)

@@ -25,6 +25,8 @@ HsStatus hs_arguments_parse(const struct argp *argp, int argc, char **argv, void
 /* Take a word of the form section.key=value. */
 void hs_argument_override(struct argp_state *state, HsOverrides *overrides, const char *word);
 int64_t hs_argument_integer(struct argp_state *state, const char *option, const char *text, int64_t low, int64_t high);
+/* A size of a device's memory. */
+int64_t hs_argument_bytes(struct argp_state *state, const char *option, const char *text);
 double hs_argument_real(struct argp_state *state, const char *option, const char *text, double low, double high);
 
 #endif
