@@ -141,6 +141,20 @@ static HsStatus check_kernels(const HsConfig *config)
     return HS_OK;
 }
 
+/* What evaluations decide needs evaluations on the way. */
+static HsStatus check_evaluation(const HsConfig *config)
+{
+    const char *const keys[] = { "early_stop.patience", "keep_best" };
+    const bool wanted[] = { config->early_stop.patience > 0, config->training.keep_best };
+    for (int i = 0; i < 2; i++)
+        if (wanted[i] && config->evaluation.every == 0)
+            return relation_fail(config, keys[i], "evaluation.every",
+                                 "%s goes by evaluations during training, and evaluation.every is 0: set it, or remove "
+                                 "%s",
+                                 keys[i], keys[i]);
+    return HS_OK;
+}
+
 /* "10-12", or "10" for one step. */
 static bool read_steps(const char *text, HsTraceSteps *steps)
 {
@@ -302,6 +316,7 @@ HsStatus hs_config_check(HsConfig *config)
     HS_TRY(check_precision(config));
     HS_TRY(check_memory(config));
     HS_TRY(check_kernels(config));
+    HS_TRY(check_evaluation(config));
     HS_TRY(check_observation(config));
     HS_TRY(check_model(config));
     if (is(config->tokenizer.kind, "bpe") && config->tokenizer.path[0] == '\0')

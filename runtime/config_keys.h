@@ -42,6 +42,9 @@
     X(S, INT, checkpoint_freq, 200, 0, HS_NO_BOUND, NULL, "optimizer steps",                                          \
       "save every so many steps; 0: only at the end")                                                                 \
     X(S, INT, keep_checkpoints, 2, 1, 100000, NULL, "checkpoints", "how many of the latest to keep")                  \
+    X(S, BOOL, keep_best, false, 0, 1, NULL, "",                                                                      \
+      "also keep the checkpoint of the lowest validation loss, saved at the evaluation that found it: "               \
+      "checkpoints/best names it; of several tasks, best-1, best-2, ... each one's")                                  \
     X(S, REAL, max_epochs, 1, 0, HS_NO_BOUND, NULL, "epochs",                                                         \
       "passes over the training data; ignored when max_steps is set")                                                 \
     X(S, INT, max_steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps",                                                  \
@@ -81,24 +84,25 @@
       "(<|endoftext|>, <|end_of_text|>, </s>, <eos>)")
 
 /* One entry of the list `tasks`. */
-#define HS_KEYS_TASK(X, S)                                                                                             \
-    X(S, STRING, name, "task", 0, 0, NULL, "", "appears in logs and metrics")                                          \
-    X(S, STRINGS, train, "synthetic:mixture", 0, 0, NULL, "",                                                          \
-      "files, folders, globs (.txt .md .jsonl .json .csv .bin ..., also with .gz or .zst) or synthetic:NAME")          \
-    X(S, STRING, validation, "10%", 0, 0, NULL, "",                                                                    \
-      "a share such as 10% cut from the end, or files as in train, or synthetic:NAME")                                 \
-    X(S, STRING, format, "auto", 0, 0, "auto|text|jsonl|json|csv", "",                                                 \
-      "how its files are read; auto: each by its name (.jsonl and .ndjson: an object a line; .json: a list of "        \
-      "objects or strings; .csv: a header line, then rows; .bin: tokens; else text)")                                  \
-    X(S, STRING, text_field, "text", 0, 0, NULL, "", "JSONL, JSON, CSV: the field (column) holding a document")        \
-    X(S, STRING, prompt_field, "prompt", 0, 0, NULL, "",                                                               \
-      "JSONL, JSON, CSV: with completion_field: loss on the completion only")                                          \
-    X(S, STRING, completion_field, "completion", 0, 0, NULL, "", "JSONL, JSON, CSV: see prompt_field")                 \
-    X(S, BYTES, synthetic_tokens, 1000000, 1000, HS_NO_BOUND, NULL, "bytes", "how much text a synthetic source makes") \
-    X(S, INT, steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps", "length of this task; 0: see tokens, epochs")         \
-    X(S, INT, tokens, 0, 0, HS_NO_BOUND, NULL, "tokens", "its length in new training tokens; 0: see epochs")           \
-    X(S, REAL, epochs, 0, 0, HS_NO_BOUND, NULL, "epochs",                                                              \
-      "its length in passes over its training data; 0: max_steps, else max_epochs")                                    \
+#define HS_KEYS_TASK(X, S)                                                                                           \
+    X(S, STRING, name, "task", 0, 0, NULL, "", "appears in logs and metrics")                                        \
+    X(S, STRINGS, train, "synthetic:mixture", 0, 0, NULL, "",                                                        \
+      "files, folders, globs (.txt .md .jsonl .json .csv .bin ..., also with .gz or .zst) or synthetic:NAME")        \
+    X(S, STRING, validation, "10%", 0, 0, NULL, "",                                                                  \
+      "a share such as 10% cut from the end, or files as in train, or synthetic:NAME")                               \
+    X(S, STRING, format, "auto", 0, 0, "auto|text|jsonl|json|csv", "",                                               \
+      "how its files are read; auto: each by its name (.jsonl and .ndjson: an object a line; .json: a list of "      \
+      "objects or strings; .csv: a header line, then rows; .bin: tokens; else text)")                                \
+    X(S, STRING, text_field, "text", 0, 0, NULL, "", "JSONL, JSON, CSV: the field (column) holding a document")      \
+    X(S, STRING, prompt_field, "prompt", 0, 0, NULL, "",                                                             \
+      "JSONL, JSON, CSV: with completion_field: loss on the completion only")                                        \
+    X(S, STRING, completion_field, "completion", 0, 0, NULL, "", "JSONL, JSON, CSV: see prompt_field")               \
+    X(S, BYTES, synthetic_tokens, 1000000, 1000, HS_NO_BOUND, NULL, "bytes",                                         \
+      "how much text a synthetic source makes for training; a validation source of its own makes one tenth of that") \
+    X(S, INT, steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps", "length of this task; 0: see tokens, epochs")       \
+    X(S, INT, tokens, 0, 0, HS_NO_BOUND, NULL, "tokens", "its length in new training tokens; 0: see epochs")         \
+    X(S, REAL, epochs, 0, 0, HS_NO_BOUND, NULL, "epochs",                                                            \
+      "its length in passes over its training data; 0: max_steps, else max_epochs")                                  \
     X(S, REAL, learning_rate, 0, 0, 1000, NULL, "", "its peak learning rate; 0: the top level's")
 
 #define HS_KEYS_DATA(X, S)                                                                 \
@@ -185,6 +189,12 @@
     X(S, INT, sample_tokens, 0, 0, 1048576, NULL, "tokens", "generate a sample of this length at the end")     \
     X(S, STRING, sample_prompt, "", 0, 0, NULL, "", "the sample's beginning")
 
+#define HS_KEYS_EARLY_STOP(X, S)                                                                                       \
+    X(S, INT, patience, 0, 0, HS_NO_BOUND, NULL, "evaluations",                                                        \
+      "end the task in training after so many evaluations in a row without a gain, and go on with the next; 0: never") \
+    X(S, REAL, min_delta, 0, 0, HS_NO_BOUND, NULL, "nats a token",                                                     \
+      "a gain is a validation loss below that of the latest gain by more than this")
+
 #define HS_KEYS_CONTINUAL(X, S)                                                                                        \
     X(S, STRINGS, strategy, "auto", 0, 0, "auto|none|joint|er|l2|ewc|mer|a-gem|si", "",                                \
       "against forgetting; a list combines one of l2, ewc, si with one of er, mer, a-gem; auto: those whose sections " \
@@ -250,24 +260,25 @@
       "a-gem: replayed sequences that the reference gradient is taken of (Chaudhry et al. 2019)")
 
 /* section, its key table, doc */
-#define HS_CONFIG_SECTIONS(S)                                          \
-    S(training, HS_KEYS_TRAINING, "top-level keys")                    \
-    S(model, HS_KEYS_MODEL, "the network")                             \
-    S(tokenizer, HS_KEYS_TOKENIZER, "text to tokens")                  \
-    S(data, HS_KEYS_DATA, "how batches are made")                      \
-    S(precision, HS_KEYS_PRECISION, "number formats and loss scaling") \
-    S(optimizer, HS_KEYS_OPTIMIZER, "update rule")                     \
-    S(schedule, HS_KEYS_SCHEDULE, "learning rate over applied steps")  \
-    S(memory, HS_KEYS_MEMORY, "what is kept for backward")             \
-    S(kernels, HS_KEYS_KERNELS, "how operations run on a device")      \
-    S(logging, HS_KEYS_LOGGING, "what is reported")                    \
-    S(evaluation, HS_KEYS_EVALUATION, "validation during training")    \
-    S(continual, HS_KEYS_CONTINUAL, "one task after another")          \
-    S(replay, HS_KEYS_REPLAY, "the replay buffer")                     \
-    S(l2, HS_KEYS_L2, "L2 towards the latest task's end")              \
-    S(ewc, HS_KEYS_EWC, "elastic weight consolidation")                \
-    S(si, HS_KEYS_SI, "synaptic intelligence")                         \
-    S(mer, HS_KEYS_MER, "meta-experience replay")                      \
+#define HS_CONFIG_SECTIONS(S)                                           \
+    S(training, HS_KEYS_TRAINING, "top-level keys")                     \
+    S(model, HS_KEYS_MODEL, "the network")                              \
+    S(tokenizer, HS_KEYS_TOKENIZER, "text to tokens")                   \
+    S(data, HS_KEYS_DATA, "how batches are made")                       \
+    S(precision, HS_KEYS_PRECISION, "number formats and loss scaling")  \
+    S(optimizer, HS_KEYS_OPTIMIZER, "update rule")                      \
+    S(schedule, HS_KEYS_SCHEDULE, "learning rate over applied steps")   \
+    S(memory, HS_KEYS_MEMORY, "what is kept for backward")              \
+    S(kernels, HS_KEYS_KERNELS, "how operations run on a device")       \
+    S(logging, HS_KEYS_LOGGING, "what is reported")                     \
+    S(evaluation, HS_KEYS_EVALUATION, "validation during training")     \
+    S(early_stop, HS_KEYS_EARLY_STOP, "ending what gains nothing more") \
+    S(continual, HS_KEYS_CONTINUAL, "one task after another")           \
+    S(replay, HS_KEYS_REPLAY, "the replay buffer")                      \
+    S(l2, HS_KEYS_L2, "L2 towards the latest task's end")               \
+    S(ewc, HS_KEYS_EWC, "elastic weight consolidation")                 \
+    S(si, HS_KEYS_SI, "synaptic intelligence")                          \
+    S(mer, HS_KEYS_MER, "meta-experience replay")                       \
     S(agem, HS_KEYS_AGEM, "averaged gradient episodic memory")
 
 #endif

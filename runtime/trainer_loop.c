@@ -173,6 +173,8 @@ static HsStatus finish(HsTrainer *trainer)
         hs_info("done: %lld steps (%lld skipped), best validation loss %.4f at step %lld; outputs in %s",
                 (long long)trainer->state.applied_steps, (long long)trainer->state.skipped_steps,
                 trainer->state.best_validation, (long long)trainer->state.best_step, out_dir);
+    if (trainer->config->training.keep_best)
+        hs_info("best checkpoint: %s/checkpoints/" HS_CHECKPOINT_BEST, out_dir);
     HS_TRY(hs_report_write(out_dir));
     hs_info("report: %s/report.html", out_dir);
     return HS_OK;
@@ -239,7 +241,7 @@ static HsStatus train_task(HsTrainer *trainer)
     int64_t steps = trainer->phase_steps[trainer->state.task];
     HS_TRY(hs_trainer_begin_task(trainer));
     start_window(trainer);
-    while (trainer->state.task_steps < steps) {
+    while (trainer->state.task_steps < steps && !hs_trainer_stalled(trainer)) {
         double loss;
         HsStepReport report;
         HS_TRY(stop_if_asked(trainer));
@@ -256,6 +258,8 @@ static HsStatus train_task(HsTrainer *trainer)
             HS_TRY(after_step(trainer, &report));
         HS_TRY(hs_trainer_watch_pressure(trainer));
     }
+    if (hs_trainer_stalled(trainer)) /* here, so that a run that is resumed just before says the same */
+        HS_TRY(hs_trainer_record_stall(trainer));
     return hs_trainer_finish_task(trainer);
 }
 

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "runtime/byte_size.h"
+#include "runtime/checkpoint.h"
 #include "runtime/config_table.h"
 
 static bool has_option(const struct argp *argp, const char *name, size_t length)
@@ -58,6 +59,36 @@ HsStatus hs_arguments_parse(const struct argp *argp, int argc, char **argv, void
     if (error == ENOMEM)
         return hs_fail(HS_ENOMEM, "no memory to read the command line");
     return hs_fail(HS_ECONFIG, "the command line cannot be read: %s", strerror(error));
+}
+
+bool hs_argument_checkpoint(struct argp_state *state, int key, char *text, HsCheckpointArgument *checkpoint)
+{
+    if (key == ARGP_KEY_END && !checkpoint->folder)
+        argp_error(state, "--checkpoint DIR is missing");
+    if (key == 'd')
+        checkpoint->folder = text;
+    else if (key == HS_OPTION_BEST)
+        checkpoint->best = true;
+    return key == 'd' || key == HS_OPTION_BEST || key == ARGP_KEY_END;
+}
+
+HsStatus hs_argument_checkpoint_path(const HsCheckpointArgument *checkpoint, char **path)
+{
+    if (checkpoint->best)
+        return hs_checkpoint_best(checkpoint->folder, path);
+    *path = strdup(checkpoint->folder);
+    return *path ? HS_OK : hs_fail(HS_ENOMEM, "no memory for the path %s", checkpoint->folder);
+}
+
+HsStatus hs_argument_print_json(HsJson *root)
+{
+    char *text = hs_json_write(root, false);
+    hs_json_destroy(root);
+    if (!text)
+        return hs_fail(HS_ENOMEM, "no memory to write JSON");
+    puts(text);
+    free(text);
+    return HS_OK;
 }
 
 void hs_argument_override(struct argp_state *state, HsOverrides *overrides, const char *word)

@@ -51,6 +51,8 @@ void hs_stream_destroy(HsDataStream *stream);
 HsStatus hs_stream_begin_task(HsDataStream *stream, int task, const HsStreamPosition *position);
 /* Blocks until the next batch is mixed; it is valid until the next call. */
 HsStatus hs_stream_next(HsDataStream *stream, const HsStreamBatch **batch);
+/* Between begin_task and end_task. */
+bool hs_stream_is_running(const HsDataStream *stream);
 /* Waits until the mixing thread rests. */
 void hs_stream_settle(HsDataStream *stream);
 HsStreamPosition hs_stream_position(const HsDataStream *stream);
