@@ -21,18 +21,54 @@ static bool has_option(const struct argp *argp, const char *name, size_t length)
     return false;
 }
 
-/* --learning_rate=1e-4: a key of the configuration, written as an option. */
+/* getopt takes a beginning of a name for the name. */
+static bool begins_option(const struct argp *argp, const char *name, size_t length)
+{
+    for (const struct argp_option *option = argp->options; option && (option->name || option->key); option++)
+        if (option->name && strncmp(option->name, name, length) == 0)
+            return true;
+    return false;
+}
+
+/* Does this word take the next one as its value?  Then that is no option, whatever it looks like. */
+static bool takes_next(const struct argp *argp, const char *word)
+{
+    for (const struct argp_option *option = argp->options; option && (option->name || option->key); option++) {
+        const bool named = option->name && strncmp(word, "--", 2) == 0 && strcmp(word + 2, option->name) == 0;
+        const bool letter = option->key < 128 && word[0] == '-' && word[1] == option->key && word[2] == '\0';
+        if (option->arg && (named || letter))
+            return true;
+    }
+    return false;
+}
+
+/* The option nearest to an unknown one. */
+static bool suggest_option(const struct argp *argp, const char *name, char near[HS_DOTTED_BYTES])
+{
+    char list[1024] = "help|usage";
+    for (const struct argp_option *option = argp->options; option && (option->name || option->key); option++) {
+        const size_t used = strlen(list);
+        if (option->name)
+            snprintf(list + used, sizeof list - used, "|%s", option->name);
+    }
+    return hs_config_choice_suggest(list, name, near);
+}
+
+/* --learning_rate=1e-4: a key of the configuration, written as an option; --sampels: a slip. */
 static HsStatus check_dashes(const struct argp *argp, int argc, char **argv)
 {
     char near[HS_DOTTED_BYTES], name[HS_DOTTED_BYTES];
     for (int i = 1; i < argc; i++) {
         const size_t length = strncmp(argv[i], "--", 2) == 0 ? strcspn(argv[i] + 2, "=") : 0;
-        if (length == 0 || length >= sizeof name || has_option(argp, argv[i] + 2, length))
+        if (length == 0 || length >= sizeof name || has_option(argp, argv[i] + 2, length) ||
+            (i > 1 && takes_next(argp, argv[i - 1])))
             continue;
         snprintf(name, sizeof name, "%.*s", (int)length, argv[i] + 2);
         if (hs_config_key_suggest(name, near) && strcmp(name, near) == 0)
             return hs_fail(HS_ECONFIG, "%s: a key of the configuration has no dashes: %s%s", argv[i], argv[i] + 2,
                            argv[i][2 + length] == '=' ? "" : "=VALUE");
+        if (!begins_option(argp, name, length) && suggest_option(argp, name, near))
+            return hs_fail(HS_ECONFIG, "--%s is no option of this command; did you mean --%s?", name, near);
     }
     return HS_OK;
 }
