@@ -21,13 +21,13 @@ static bool has_option(const struct argp *argp, const char *name, size_t length)
     return false;
 }
 
-/* getopt takes a beginning of a name for the name. */
+/* getopt takes a beginning of a name for the name; argp has two options of its own. */
 static bool begins_option(const struct argp *argp, const char *name, size_t length)
 {
     for (const struct argp_option *option = argp->options; option && (option->name || option->key); option++)
         if (option->name && strncmp(option->name, name, length) == 0)
             return true;
-    return false;
+    return strncmp("help", name, length) == 0 || strncmp("usage", name, length) == 0;
 }
 
 /* Does this word take the next one as its value?  Then that is no option, whatever it looks like. */
