@@ -196,7 +196,7 @@ test-programs: $(TESTS) $(EMU_TESTS)
 # Packages.  Nothing but a C compiler, make and apt is expected of a machine.
 APT_BUILD = gcc g++ libc6-dev make pkg-config libyaml-dev libcjson-dev libpcre2-dev libxxhash-dev zlib1g-dev libzstd-dev
 APT_TEST  = libcriterion-dev
-APT_CHECK = git clang clang-format libclang-rt-14-dev
+APT_CHECK = git clang clang-format libclang-rt-14-dev python3-yaml
 # One job a core, unless the caller already said how many.
 JOBS      = $(if $(findstring j,$(firstword $(MAKEFLAGS))),,-j$(shell nproc))
 SUDO      = $(if $(filter 0,$(shell id -u)),,sudo)
@@ -262,7 +262,7 @@ FUZZ_SECONDS ?= 600
 FUZZ_FLAGS    = -std=c11 -D_GNU_SOURCE -g -O1 -I. -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
                 $(PACKAGE_CFLAGS)
 FUZZ_SOURCES  = $(wildcard kernels/base/*.c) $(wildcard kernels/*.c) $(wildcard kernels/ref/*.c) $(wildcard optim/*.c) $(wildcard runtime/data/*.c) $(wildcard runtime/config*.c) $(wildcard runtime/json*.c) \
-                $(wildcard runtime/safetensors*.c) $(wildcard runtime/checkpoint*.c) runtime/files.c runtime/utf8.c
+                $(wildcard runtime/safetensors*.c) $(wildcard runtime/checkpoint*.c) runtime/files.c runtime/utf8.c runtime/byte_size.c
 .PHONY: fuzz
 fuzz: $(FUZZERS) ## fuzz every parser for FUZZ_SECONDS (600) each
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) tests/fuzz/run.sh $(FUZZERS)

@@ -5,6 +5,7 @@
  *
  *     .tmp-step-N/ written, each file fsynced, checksums.json last, folder fsynced
  *     -> rename to step-N, parent fsynced             step-N is whole, latest still names the one before
+ *     -> .tmp-best written, fsynced, renamed          where step-N is the best so far
  *     -> .tmp-latest written, fsynced, renamed        latest names step-N
  *     -> step-old renamed to .tmp-, then removed      no step folder is ever half deleted
  */
@@ -170,21 +171,35 @@ done:
     return status;
 }
 
-static HsStatus point_latest(const char *parent, const char *name)
+/* The file `pointer` (latest, best) names the folder `name` from now on. */
+static HsStatus point(const char *parent, const char *pointer, const char *name)
 {
-    static const char temporary[] = HS_CHECKPOINT_TEMPORARY HS_CHECKPOINT_LATEST;
     char *path = NULL;
-    char line[80];
+    char line[80], temporary[80];
     int length = snprintf(line, sizeof line, "%s\n", name);
+    snprintf(temporary, sizeof temporary, HS_CHECKPOINT_TEMPORARY "%s", pointer);
     HS_TRY(hs_storage_join(parent, temporary, &path));
     HsStatus status = hs_storage_write_file(path, line, (size_t)length);
     free(path);
     HS_TRY(status);
-    HS_TRY(rename_within(parent, temporary, HS_CHECKPOINT_LATEST));
+    HS_TRY(rename_within(parent, temporary, pointer));
     return hs_storage_sync(parent);
 }
 
-/* Older whole checkpoints beyond the newest `keep`.  Damaged ones neither count nor go: somebody may want to look. */
+/* Does some `best` name this folder?  One that cannot be read names none: the folder may go then as any other. */
+static bool is_a_best(const char *parent, const HsFolderListing *listing, const char *folder)
+{
+    bool found = false;
+    for (int i = 0; i < listing->count && !found; i++) {
+        char name[HS_CHECKPOINT_NAME_BYTES];
+        if (strncmp(listing->names[i], HS_CHECKPOINT_BEST, strlen(HS_CHECKPOINT_BEST)) == 0)
+            found = hs_checkpoint_read_name(parent, listing->names[i], name) == HS_OK && strcmp(name, folder) == 0;
+    }
+    return found;
+}
+
+/* Older whole checkpoints beyond the newest `keep`, the best left alone.  Damaged ones neither count nor go: somebody
+ * may want to look. */
 static HsStatus remove_old(const char *parent, int64_t newest, int64_t keep)
 {
     HsFolderListing listing = { 0 };
@@ -209,7 +224,7 @@ static HsStatus remove_old(const char *parent, int64_t newest, int64_t keep)
         HS_TRY_GOTO(status, hs_storage_join(parent, listing.names[best], &path), done);
         bool whole = hs_checkpoint_verify(path, false) == HS_OK;
         free(path);
-        if (!whole || ++kept <= keep)
+        if (!whole || ++kept <= keep || is_a_best(parent, &listing, listing.names[best]))
             continue;
         char temporary[80];
         snprintf(temporary, sizeof temporary, HS_CHECKPOINT_TEMPORARY "old-%08" PRId64, best_step);
@@ -246,7 +261,10 @@ HsStatus hs_checkpoint_save(const char *out_dir, const HsCheckpointContent *cont
     }
     HS_TRY_GOTO(status, publish(parent, temporary, name), done);
     HS_TRY_GOTO(status, hs_storage_sync(parent), done);
-    HS_TRY_GOTO(status, point_latest(parent, name), done);
+    /* The best first: a run that dies between the two goes on from an earlier checkpoint and comes here again. */
+    for (int i = 0; i < content->name_count; i++)
+        HS_TRY_GOTO(status, point(parent, content->names[i], name), done);
+    HS_TRY_GOTO(status, point(parent, HS_CHECKPOINT_LATEST, name), done);
     status = remove_old(parent, content->step, keep);
 done:
     free(folder);

@@ -6,16 +6,20 @@
  *                                        tokenizer.json config.yaml
  *                                        checksums.json (file -> size, XXH3-64)
  *   out_dir/checkpoints/latest           a text file with the folder's name, replaced by rename
+ *   out_dir/checkpoints/best             the same of the checkpoint with the lowest validation loss, where the run
+ * keeps one; best-1, best-2, ... of several tasks
  *
- * save: write into ".tmp-step-N", fsync files and folder, rename, fsync parent, replace `latest`, delete the oldest
- * beyond keep, and stale .tmp-* folders.  A failure leaves the earlier checkpoints as they were.
- * One process saves into a run's folder at a time; any number may read.
+ * save: write into ".tmp-step-N", fsync files and folder, rename, fsync parent, replace `best` where the save says so,
+ * then `latest`, delete the oldest beyond keep that no `best` names, and stale .tmp-* folders.  A failure leaves the
+ * earlier checkpoints as they were. One process saves into a run's folder at a time; any number may read.
  */
 #ifndef HS_RUNTIME_CHECKPOINT_H
 #define HS_RUNTIME_CHECKPOINT_H
 
 #include "runtime/json.h"
 #include "runtime/safetensors.h"
+
+#define HS_CHECKPOINT_BEST "best"
 
 typedef struct HsCheckpointContent {
     int64_t step;
@@ -28,6 +32,8 @@ typedef struct HsCheckpointContent {
      * checkpoint afterwards. */
     HsStatus (*write_extra)(void *user, const char *folder);
     void *user;
+    const char *const *names; /* files beside `latest` that name it too: HS_CHECKPOINT_BEST, and what begins so */
+    int name_count;
 } HsCheckpointContent;
 
 /* keep: how many whole checkpoints stay, this one included; of higher steps none is touched.
@@ -45,6 +51,10 @@ bool hs_checkpoint_exists(const char *out_dir);
  * none can be used (a warning has named each and why), HS_EIO when the folder cannot be read, HS_ENOMEM */
 HsStatus hs_checkpoint_latest(const char *out_dir, char **folder);
 
+/* The path of what names a run's best checkpoint, for hs_checkpoint_open.  Caller frees.  errors: HS_EIO where the run
+ * keeps none, HS_ENOMEM */
+HsStatus hs_checkpoint_best(const char *out_dir, char **path);
+
 typedef struct HsCheckpoint {
     char *folder;
     HsSafetensors model;
@@ -52,7 +62,8 @@ typedef struct HsCheckpoint {
     HsJson *state;
 } HsCheckpoint;
 
-/* Opens `folder` (a step-N folder, or a run folder: then its latest) and verifies sizes and checksums. */
+/* Opens `folder` (a step-N folder, a file that names one such as checkpoints/best, or a run folder: then its latest)
+ * and verifies sizes and checksums. */
 HsStatus hs_checkpoint_open(const char *folder, bool with_optimizer, HsCheckpoint *checkpoint);
 void hs_checkpoint_close(HsCheckpoint *checkpoint);
 

@@ -21,7 +21,7 @@
 #include "runtime/files.h"
 
 #define FORMAT_NAME "halfstep-checkpoint-1"
-enum { MAX_CHECKSUMS_BYTES = 1 << 20, HASH_DIGITS = 16 };
+enum { MAX_CHECKSUMS_BYTES = 1 << 20, MAX_NAME_BYTES = 256, HASH_DIGITS = 16 };
 
 bool hs_checkpoint_step_of(const char *name, int64_t *step)
 {
@@ -37,6 +37,24 @@ bool hs_checkpoint_step_of(const char *name, int64_t *step)
         return false;
     *step = strtoll(digits, NULL, 10);
     return true;
+}
+
+HsStatus hs_checkpoint_read_name(const char *parent, const char *pointer, char name[HS_CHECKPOINT_NAME_BYTES])
+{
+    char *path = NULL, *text = NULL;
+    size_t length = 0;
+    int64_t step = 0;
+    HS_TRY(hs_storage_join(parent, pointer, &path));
+    HsStatus status = hs_read_file(path, MAX_NAME_BYTES, &text, &length);
+    if (status == HS_OK) {
+        text[strcspn(text, "\r\n")] = '\0';
+        snprintf(name, HS_CHECKPOINT_NAME_BYTES, "%s", text);
+        if (strlen(text) >= HS_CHECKPOINT_NAME_BYTES || !hs_checkpoint_step_of(name, &step))
+            status = hs_fail(HS_EFORMAT, "%s: `%.64s` is not the name of a checkpoint", path, text);
+    }
+    free(text);
+    free(path);
+    return status;
 }
 
 /* One file's row. */

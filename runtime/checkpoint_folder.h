@@ -20,6 +20,10 @@
 /* "step-00000200" or "step-00000200.replaced" -> 200; false for any other name. */
 bool hs_checkpoint_step_of(const char *name, int64_t *step);
 
+/* What the file parent/pointer (latest, best) names: "step-N".  errors: HS_EIO, HS_EFORMAT naming the file */
+enum { HS_CHECKPOINT_NAME_BYTES = 64 };
+HsStatus hs_checkpoint_read_name(const char *parent, const char *pointer, char name[HS_CHECKPOINT_NAME_BYTES]);
+
 /* Checksums every file of the folder (the two that were hashed while written come in `known`, file -> 16 hex digits,
  * may be NULL), fsyncs them and writes checksums.json. */
 HsStatus hs_checkpoint_seal(const char *folder, int64_t step, const HsJson *known);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "kernels/base/log.h"
@@ -16,7 +17,7 @@
 #include "runtime/checkpoint_storage.h"
 #include "runtime/files.h"
 
-enum { MAX_LATEST_BYTES = 256, MAX_STATE_BYTES = 1 << 30, LOAD_CHUNK = 1024 };
+enum { MAX_STATE_BYTES = 1 << 30, LOAD_CHUNK = 1024 };
 
 /* A checkpoint that cannot be used is passed over with a warning, as an earlier one may do; without memory nothing can
  * be said of it. */
@@ -32,37 +33,29 @@ static HsStatus usable(const char *folder, const char *what, bool *whole)
 
 /* The folder that `latest` names, if it names one and that verifies; else *folder stays NULL.  *found: `latest` is
  * there, whatever it says; tried: the name of what did not verify. */
-static HsStatus named_by_latest(const char *parent, char **folder, bool *found, char tried[MAX_LATEST_BYTES])
+static HsStatus named_by_latest(const char *parent, char **folder, bool *found, char tried[HS_CHECKPOINT_NAME_BYTES])
 {
-    char *path = NULL, *text = NULL, *named = NULL;
-    size_t length = 0;
-    int64_t step = 0;
+    char *path = NULL, *named = NULL, name[HS_CHECKPOINT_NAME_BYTES];
     bool whole = false;
     HsStatus status = HS_OK;
     HS_TRY_GOTO(status, hs_storage_join(parent, HS_CHECKPOINT_LATEST, &path), done);
     if (access(path, F_OK) != 0 && errno == ENOENT)
         goto done; /* killed before the first save was complete */
     *found = true;
-    if (hs_read_file(path, MAX_LATEST_BYTES, &text, &length) != HS_OK) {
+    if (hs_checkpoint_read_name(parent, HS_CHECKPOINT_LATEST, name) != HS_OK) {
         hs_warn("%s", hs_error_message());
         goto done;
     }
-    text[strcspn(text, "\r\n")] = '\0';
-    if (!hs_checkpoint_step_of(text, &step)) {
-        hs_warn("%s: `%.64s` is not the name of a checkpoint", path, text);
-        goto done;
-    }
-    HS_TRY_GOTO(status, hs_storage_join(parent, text, &named), done);
+    HS_TRY_GOTO(status, hs_storage_join(parent, name, &named), done);
     HS_TRY_GOTO(status, usable(named, "latest checkpoint cannot be used", &whole), done);
     if (whole) {
         *folder = named;
         named = NULL;
     } else {
-        snprintf(tried, MAX_LATEST_BYTES, "%s", text);
+        snprintf(tried, HS_CHECKPOINT_NAME_BYTES, "%s", name);
     }
 done:
     free(named);
-    free(text);
     free(path);
     return status;
 }
@@ -126,7 +119,7 @@ HsStatus hs_checkpoint_latest(const char *out_dir, char **folder)
 {
     *folder = NULL;
     char *parent = NULL;
-    char tried[MAX_LATEST_BYTES] = "";
+    char tried[HS_CHECKPOINT_NAME_BYTES] = "";
     bool found = false;
     int count = 0;
     HS_TRY(hs_storage_join(out_dir, HS_CHECKPOINTS_FOLDER, &parent));
@@ -150,12 +143,62 @@ done:
     return status;
 }
 
+HsStatus hs_checkpoint_best(const char *out_dir, char **path)
+{
+    *path = NULL;
+    HS_TRY(hs_storage_join(out_dir, HS_CHECKPOINTS_FOLDER "/" HS_CHECKPOINT_BEST, path));
+    if (access(*path, F_OK) == 0)
+        return HS_OK;
+    free(*path);
+    *path = NULL;
+    return hs_fail(HS_EIO,
+                   "%s: no best checkpoint is kept there (" HS_CHECKPOINTS_FOLDER "/" HS_CHECKPOINT_BEST
+                   "): name a run's folder that was trained with keep_best=true",
+                   out_dir);
+}
+
+/* The folder that the file at `path` (checkpoints/best, or latest) names, verified. */
+static HsStatus resolve_name(const char *path, char **step_folder)
+{
+    char name[HS_CHECKPOINT_NAME_BYTES], aside[HS_CHECKPOINT_NAME_BYTES + sizeof HS_CHECKPOINT_REPLACED];
+    char *copy = strdup(path), *named = NULL;
+    if (!copy)
+        return hs_fail(HS_ENOMEM, "no memory for the path %s", path);
+    char *slash = strrchr(copy, '/');
+    if (slash)
+        *slash = '\0';
+    const char *parent = !slash ? "." : slash == copy ? "/" : copy;
+    HsStatus status = HS_OK;
+    HS_TRY_GOTO(status, hs_checkpoint_read_name(parent, slash ? slash + 1 : path, name), done);
+    HS_TRY_GOTO(status, hs_storage_join(parent, name, &named), done);
+    if (access(named, F_OK) != 0) { /* moved aside while its step was saved again, and left there */
+        free(named);
+        named = NULL;
+        snprintf(aside, sizeof aside, "%s" HS_CHECKPOINT_REPLACED, name);
+        HS_TRY_GOTO(status, hs_storage_join(parent, aside, &named), done);
+    }
+    status = hs_checkpoint_verify(named, true);
+    if (status == HS_OK) {
+        *step_folder = named;
+        named = NULL;
+    } else {
+        status = hs_error_prefix(status, "%s names %s", path, name);
+    }
+done:
+    free(named);
+    free(copy);
+    return status;
+}
+
 /* Which step folder is meant, verified. */
 static HsStatus resolve(const char *folder, char **step_folder)
 {
     *step_folder = NULL;
     HsStatus status = HS_OK;
     char *checksums = NULL, *parent = NULL;
+    struct stat about;
+    if (stat(folder, &about) == 0 && S_ISREG(about.st_mode))
+        return resolve_name(folder, step_folder);
     HS_TRY_GOTO(status, hs_storage_join(folder, HS_CHECKPOINT_CHECKSUMS, &checksums), done);
     HS_TRY_GOTO(status, hs_storage_join(folder, HS_CHECKPOINTS_FOLDER, &parent), done);
     if (access(checksums, F_OK) == 0) {

@@ -19,6 +19,7 @@ typedef struct HsStringList {
 } HsStringList;
 
 #define HS_FIELD_INT(key)                                                     int64_t key;
+#define HS_FIELD_BYTES(key)                                                   int64_t key;
 #define HS_FIELD_REAL(key)                                                    double key;
 #define HS_FIELD_BOOL(key)                                                    bool key;
 #define HS_FIELD_STRING(key)                                                  char *key;

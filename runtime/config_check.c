@@ -4,6 +4,7 @@
  * Rules look at values, not at which keys were written, wherever they can: a printed configuration writes every key
  * and must load again.
  */
+#include "runtime/byte_size.h"
 #include "runtime/config_continual.h"
 #include "runtime/config_table.h"
 
@@ -120,12 +121,37 @@ static HsStatus check_precision(const HsConfig *config)
     return HS_OK;
 }
 
+static HsStatus check_memory(const HsConfig *config)
+{
+    const int64_t limit = config->memory.limit;
+    if (limit > 0 && limit < HS_MEMORY_LEAST_BYTES)
+        return relation_fail(config, "memory.limit", NULL,
+                             "memory.limit must be 0 or at least 1MiB, and a number without a unit is in bytes (got "
+                             "%lld): write %lldMiB",
+                             (long long)limit, (long long)limit);
+    return HS_OK;
+}
+
 static HsStatus check_kernels(const HsConfig *config)
 {
     if (config->kernels.cuda_graph && config->kernels.sync_launch)
         return relation_fail(config, "kernels.cuda_graph", "kernels.sync_launch",
                              "kernels.cuda_graph records kernels without running them, and kernels.sync_launch waits "
                              "for each: set one of them to false");
+    return HS_OK;
+}
+
+/* What evaluations decide needs evaluations on the way. */
+static HsStatus check_evaluation(const HsConfig *config)
+{
+    const char *const keys[] = { "early_stop.patience", "keep_best" };
+    const bool wanted[] = { config->early_stop.patience > 0, config->training.keep_best };
+    for (int i = 0; i < 2; i++)
+        if (wanted[i] && config->evaluation.every == 0)
+            return relation_fail(config, keys[i], "evaluation.every",
+                                 "%s goes by evaluations during training, and evaluation.every is 0: set it, or remove "
+                                 "%s",
+                                 keys[i], keys[i]);
     return HS_OK;
 }
 
@@ -292,7 +318,9 @@ HsStatus hs_config_check(HsConfig *config)
     HS_TRY(check_recompute(config));
     HS_TRY(check_schedule(config));
     HS_TRY(check_precision(config));
+    HS_TRY(check_memory(config));
     HS_TRY(check_kernels(config));
+    HS_TRY(check_evaluation(config));
     HS_TRY(check_observation(config));
     HS_TRY(check_model(config));
     if (is(config->tokenizer.kind, "bpe") && config->tokenizer.path[0] == '\0')

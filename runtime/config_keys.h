@@ -5,6 +5,7 @@
  *
  * X(section, type, key, default, minimum, maximum, choices, unit, doc); S hands a table the section it is read for
  *   INT    int64_t          bounds inclusive
+ *   BYTES  int64_t          a size such as 12GiB (byte_size.h); bounds in bytes, inclusive
  *   REAL   double           bounds inclusive
  *   BOOL   bool
  *   STRING char *           "" when unset; `choices` is "a|b|c" for an enumeration, NULL for free text
@@ -42,6 +43,9 @@
     X(S, INT, checkpoint_freq, 200, 0, HS_NO_BOUND, NULL, "optimizer steps",                                          \
       "save every so many steps; 0: only at the end")                                                                 \
     X(S, INT, keep_checkpoints, 2, 1, 100000, NULL, "checkpoints", "how many of the latest to keep")                  \
+    X(S, BOOL, keep_best, false, 0, 1, NULL, "",                                                                      \
+      "also keep the checkpoint of the lowest validation loss, saved at the evaluation that found it: "               \
+      "checkpoints/best names it; of several tasks, best-1, best-2, ... each one's")                                  \
     X(S, REAL, max_epochs, 1, 0, HS_NO_BOUND, NULL, "epochs",                                                         \
       "passes over the training data; ignored when max_steps is set")                                                 \
     X(S, INT, max_steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps",                                                  \
@@ -94,7 +98,8 @@
     X(S, STRING, prompt_field, "prompt", 0, 0, NULL, "",                                                             \
       "JSONL, JSON, CSV: with completion_field: loss on the completion only")                                        \
     X(S, STRING, completion_field, "completion", 0, 0, NULL, "", "JSONL, JSON, CSV: see prompt_field")               \
-    X(S, INT, synthetic_tokens, 1000000, 1000, HS_NO_BOUND, NULL, "bytes", "how much text a synthetic source makes") \
+    X(S, BYTES, synthetic_tokens, 1000000, 1000, HS_NO_BOUND, NULL, "bytes",                                         \
+      "how much text a synthetic source makes for training; a validation source of its own makes one tenth of that") \
     X(S, INT, steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps", "length of this task; 0: see tokens, epochs")       \
     X(S, INT, tokens, 0, 0, HS_NO_BOUND, NULL, "tokens", "its length in new training tokens; 0: see epochs")         \
     X(S, REAL, epochs, 0, 0, HS_NO_BOUND, NULL, "epochs",                                                            \
@@ -148,8 +153,8 @@
     X(S, INT, micro_batch, 0, 0, 1048576, NULL, "sequences",                                                       \
       "how many sequences of batch_size go through the model at a time; 0: all. Fewer need less memory for "       \
       "activations; the effective batch, the order of the data and MER's steps stay")                              \
-    X(S, INT, limit, 0, 0, 1073741824, NULL, "MiB",                                                                \
-      "memory of the device that this run may count on; 0: all. target_gpu_util is of this")                       \
+    X(S, BYTES, limit, 0, 0, HS_NO_BOUND, NULL, "bytes",                                                           \
+      "memory of the device that this run may count on, such as 10GiB; 0: all. target_gpu_util is of this")        \
     X(S, BOOL, auto_fit, false, 0, 1, NULL, "",                                                                    \
       "where the plan exceeds target_gpu_util, take the fastest micro_batch, recompute and gradients that fit")    \
     X(S, REAL, pressure, 0.97, 0, 1, NULL, "fraction",                                                             \
@@ -184,6 +189,12 @@
     X(S, INT, batches, 20, 0, HS_NO_BOUND, NULL, "batches", "validation micro-batches per evaluation; 0: all") \
     X(S, INT, sample_tokens, 0, 0, 1048576, NULL, "tokens", "generate a sample of this length at the end")     \
     X(S, STRING, sample_prompt, "", 0, 0, NULL, "", "the sample's beginning")
+
+#define HS_KEYS_EARLY_STOP(X, S)                                                                                       \
+    X(S, INT, patience, 0, 0, HS_NO_BOUND, NULL, "evaluations",                                                        \
+      "end the task in training after so many evaluations in a row without a gain, and go on with the next; 0: never") \
+    X(S, REAL, min_delta, 0, 0, HS_NO_BOUND, NULL, "nats a token",                                                     \
+      "a gain is a validation loss below that of the latest gain by more than this")
 
 #define HS_KEYS_CONTINUAL(X, S)                                                                                        \
     X(S, STRINGS, strategy, "auto", 0, 0, "auto|none|joint|er|l2|ewc|mer|a-gem|si", "",                                \
@@ -250,24 +261,25 @@
       "a-gem: replayed sequences that the reference gradient is taken of (Chaudhry et al. 2019)")
 
 /* section, its key table, doc */
-#define HS_CONFIG_SECTIONS(S)                                          \
-    S(training, HS_KEYS_TRAINING, "top-level keys")                    \
-    S(model, HS_KEYS_MODEL, "the network")                             \
-    S(tokenizer, HS_KEYS_TOKENIZER, "text to tokens")                  \
-    S(data, HS_KEYS_DATA, "how batches are made")                      \
-    S(precision, HS_KEYS_PRECISION, "number formats and loss scaling") \
-    S(optimizer, HS_KEYS_OPTIMIZER, "update rule")                     \
-    S(schedule, HS_KEYS_SCHEDULE, "learning rate over applied steps")  \
-    S(memory, HS_KEYS_MEMORY, "what is kept for backward")             \
-    S(kernels, HS_KEYS_KERNELS, "how operations run on a device")      \
-    S(logging, HS_KEYS_LOGGING, "what is reported")                    \
-    S(evaluation, HS_KEYS_EVALUATION, "validation during training")    \
-    S(continual, HS_KEYS_CONTINUAL, "one task after another")          \
-    S(replay, HS_KEYS_REPLAY, "the replay buffer")                     \
-    S(l2, HS_KEYS_L2, "L2 towards the latest task's end")              \
-    S(ewc, HS_KEYS_EWC, "elastic weight consolidation")                \
-    S(si, HS_KEYS_SI, "synaptic intelligence")                         \
-    S(mer, HS_KEYS_MER, "meta-experience replay")                      \
+#define HS_CONFIG_SECTIONS(S)                                           \
+    S(training, HS_KEYS_TRAINING, "top-level keys")                     \
+    S(model, HS_KEYS_MODEL, "the network")                              \
+    S(tokenizer, HS_KEYS_TOKENIZER, "text to tokens")                   \
+    S(data, HS_KEYS_DATA, "how batches are made")                       \
+    S(precision, HS_KEYS_PRECISION, "number formats and loss scaling")  \
+    S(optimizer, HS_KEYS_OPTIMIZER, "update rule")                      \
+    S(schedule, HS_KEYS_SCHEDULE, "learning rate over applied steps")   \
+    S(memory, HS_KEYS_MEMORY, "what is kept for backward")              \
+    S(kernels, HS_KEYS_KERNELS, "how operations run on a device")       \
+    S(logging, HS_KEYS_LOGGING, "what is reported")                     \
+    S(evaluation, HS_KEYS_EVALUATION, "validation during training")     \
+    S(early_stop, HS_KEYS_EARLY_STOP, "ending what gains nothing more") \
+    S(continual, HS_KEYS_CONTINUAL, "one task after another")           \
+    S(replay, HS_KEYS_REPLAY, "the replay buffer")                      \
+    S(l2, HS_KEYS_L2, "L2 towards the latest task's end")               \
+    S(ewc, HS_KEYS_EWC, "elastic weight consolidation")                 \
+    S(si, HS_KEYS_SI, "synaptic intelligence")                          \
+    S(mer, HS_KEYS_MER, "meta-experience replay")                       \
     S(agem, HS_KEYS_AGEM, "averaged gradient episodic memory")
 
 #endif

@@ -1,41 +1,45 @@
 /* SPDX-License-Identifier: MIT
  *
- * A configuration as text: YAML that loads back to the same values, and which keys differ between two.
+ * A configuration as text, and which keys differ between two.  What is printed is YAML that loads back to the same
+ * values, here and in readers of YAML 1.1 (PyYAML): numbers look like numbers there too, and texts do not.
  */
 #include "runtime/config_table.h"
 #include "runtime/utf8.h"
 
 #include <assert.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 const char *hs_config_real_text(double value, char *buffer)
 {
-    for (int digits = 1; digits <= 17; digits++) {
-        snprintf(buffer, 32, "%.*g", digits, value);
-        if (strtod(buffer, NULL) == value)
-            break;
-    }
-    /* printf's exponents, as people write them: 1e-05 -> 1e-5, 1e+30 -> 1e30. */
-    char *exponent = strchr(buffer, 'e');
-    if (exponent) {
-        char *digits = exponent + 1, *rest = exponent + 1 + (exponent[1] == '-');
-        digits += strcspn(digits, "123456789");
-        memmove(rest, digits, strlen(digits) + 1);
-    }
+    char digits[32] = "";
+    for (int count = 1; count <= 17 && strtod(digits, NULL) != value; count++)
+        snprintf(digits, sizeof digits, "%.*g", count, value);
+    char *exponent = strchr(digits, 'e');
+    if (value == 0 && signbit(value))
+        return strcpy(buffer, "-0.0"); /* -0 is a whole number, which has no sign */
     /* 1e06 reads worse than 1000000; whole numbers below 2^53 are written out. */
     if (value > -1e16 && value < 1e16 && value == (double)(int64_t)value)
         snprintf(buffer, 32, "%" PRId64, (int64_t)value);
+    else if (!exponent)
+        snprintf(buffer, 32, "%s", digits);
+    else { /* 1e-05 -> 1.0e-5: YAML 1.1 takes what has no point, or no sign in its exponent, for a text */
+        *exponent++ = '\0';
+        snprintf(buffer, 32, "%s%se%c%s", digits, strchr(digits, '.') ? "" : ".0", *exponent,
+                 exponent + strcspn(exponent, "123456789"));
+    }
     return buffer;
 }
 
-/* Words that need no quotes in YAML whatever stands around them; anything else is quoted. */
+/* Words that need no quotes in YAML, 1.1 and 1.2, whatever stands around them; anything else is quoted.  Numbers, dates
+ * and times begin with no letter. */
 static bool is_plain_safe(const char *text)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
     static const char safe[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./-";
-    static const char *const reserved[] = { "null", "true", "false", "yes", "no", "on", "off" };
+    static const char *const reserved[] = { "null", "true", "false", "yes", "no", "on", "off", "y", "n" };
     if (!*text || !strchr(letters, *text) || text[strspn(text, safe)] != '\0')
         return false;
     for (size_t i = 0; i < sizeof reserved / sizeof reserved[0]; i++)
@@ -75,6 +79,7 @@ void hs_config_value_print(const HsConfigKey *key, const void *object, FILE *str
     char a[32], b[32];
     switch (key->type) {
     case HS_KEY_INT:
+    case HS_KEY_BYTES: /* without a unit: a number to every reader of YAML */
         fprintf(stream, "%" PRId64, *(const int64_t *)field);
         break;
     case HS_KEY_REAL:

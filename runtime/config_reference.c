@@ -10,8 +10,9 @@
 const char *hs_config_type_name(HsKeyType type)
 {
     static const char *const names[HS_KEY_TYPE_COUNT] = {
-        [HS_KEY_INT] = "whole number", [HS_KEY_REAL] = "number",        [HS_KEY_BOOL] = "true or false",
-        [HS_KEY_STRING] = "text",      [HS_KEY_REALS2] = "two numbers", [HS_KEY_STRINGS] = "text or list",
+        [HS_KEY_INT] = "whole number",     [HS_KEY_BYTES] = "size",  [HS_KEY_REAL] = "number",
+        [HS_KEY_BOOL] = "true or false",   [HS_KEY_STRING] = "text", [HS_KEY_REALS2] = "two numbers",
+        [HS_KEY_STRINGS] = "text or list",
     };
     return names[type];
 }
@@ -55,7 +56,9 @@ HsStatus hs_config_write_reference(FILE *stream)
           "Generated from `runtime/config_keys.h`; do not edit.\n\n"
           "Every key can be set on the command line as `section.key=value`; top-level keys as `key=value`,\n"
           "keys of a task as `tasks.0.key=value` (counting from 0). Relative paths are relative to the working "
-          "directory.\n",
+          "directory.\n"
+          "A size is in bytes, or has a unit, as in `12GiB`, `1.5 GiB`, `500MB`: KiB, MiB, GiB, TiB (also K, M, G, T)\n"
+          "are powers of 1024; kB, MB, GB, TB are powers of 1000.\n",
           stream);
     for (int s = 0; s < hs_config_section_count; s++) {
         const HsConfigSection *section = &hs_config_section_table[s];

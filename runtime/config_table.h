@@ -10,6 +10,7 @@
 
 typedef enum HsKeyType {
     HS_KEY_INT,
+    HS_KEY_BYTES,
     HS_KEY_REAL,
     HS_KEY_BOOL,
     HS_KEY_STRING,
@@ -70,7 +71,7 @@ bool hs_config_value_equal(const HsConfigKey *key, const void *a, const void *b)
 /* The stored value as YAML that reads back to the same value. */
 void hs_config_value_print(const HsConfigKey *key, const void *object, FILE *stream);
 const char *hs_config_type_name(HsKeyType type);
-/* The fewest digits that read back to the same number -> buffer[32]; returns buffer. */
+/* The fewest digits that read back to the same finite number, as a number of YAML 1.1 -> buffer[32]; returns buffer. */
 const char *hs_config_real_text(double value, char *buffer);
 
 /* --- origin: where each key's value came from --- */

@@ -3,6 +3,7 @@
  * A YAML scalar or list -> one typed, checked value.  One row of `kinds` per type.
  * Numbers are read by our own grammar, because YAML 1.1 would call 2e-4 a string and 1_000 a number.
  */
+#include "runtime/byte_size.h"
 #include "runtime/config_table.h"
 
 #include <errno.h>
@@ -92,6 +93,16 @@ static HsStatus set_int(const HsConfigKey *key, const char *name, const HsYaml *
     /* Out of int64's range: clamped by strtoll, so that the bounds below refuse it and show the text as written. */
     HS_TRY(check_bounds(key, name, node, (double)value));
     *(int64_t *)field = value;
+    return HS_OK;
+}
+
+static HsStatus set_bytes(const HsConfigKey *key, const char *name, const HsYaml *node, void *field)
+{
+    int64_t bytes = 0;
+    if (node->kind != HS_YAML_SCALAR || hs_yaml_is_null(node) || !hs_byte_size_read(node->text, &bytes))
+        return must_be(key, name, node, HS_BYTE_SIZE_FORM);
+    HS_TRY(check_bounds(key, name, node, (double)bytes));
+    *(int64_t *)field = bytes;
     return HS_OK;
 }
 
@@ -277,6 +288,7 @@ static const struct {
     void (*release)(void *field);
 } kinds[HS_KEY_TYPE_COUNT] = {
     [HS_KEY_INT] = { set_int, equal_int, NULL },
+    [HS_KEY_BYTES] = { set_bytes, equal_int, NULL },
     [HS_KEY_REAL] = { set_real, equal_real, NULL },
     [HS_KEY_BOOL] = { set_bool, equal_bool, NULL },
     [HS_KEY_STRING] = { set_string, equal_string, release_string },

@@ -62,6 +62,13 @@ static HsStatus read_all(FILE *file, const char *path, size_t limit, char **text
     return HS_OK;
 }
 
+HsStatus hs_read_input(const char *path, size_t limit, char **text, size_t *length)
+{
+    if (strcmp(path, "-") == 0)
+        return read_all(stdin, "the standard input", limit, text, length);
+    return hs_read_file(path, limit, text, length);
+}
+
 HsStatus hs_read_file(const char *path, size_t limit, char **text, size_t *length)
 {
     struct stat info;

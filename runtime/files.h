@@ -16,4 +16,7 @@ HsStatus hs_make_directories(const char *path);
  * when it is larger than `limit` bytes (0: no limit). */
 HsStatus hs_read_file(const char *path, size_t limit, char **text, size_t *length);
 
+/* The same of "-", which is the standard input. */
+HsStatus hs_read_input(const char *path, size_t limit, char **text, size_t *length);
+
 #endif

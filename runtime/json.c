@@ -6,6 +6,7 @@
  */
 #include "runtime/json.h"
 #include "runtime/json_scan.h"
+#include "runtime/utf8.h"
 
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -204,6 +205,26 @@ HsJson *hs_json_array(void)
 HsJson *hs_json_new_string(const char *value)
 {
     return (HsJson *)cJSON_CreateString(value);
+}
+
+HsJson *hs_json_new_text(const char *bytes, size_t length)
+{
+    static const char replacement[] = "\xEF\xBF\xBD";
+    enum { REPLACEMENT_BYTES = sizeof replacement - 1 };
+    char *text = length < SIZE_MAX / REPLACEMENT_BYTES ? malloc(length * REPLACEMENT_BYTES + 1) : NULL;
+    size_t used = 0;
+    if (!text)
+        return NULL; /* the tree that takes it remembers */
+    for (size_t at = 0; at < length;) {
+        const size_t size = bytes[at] != '\0' ? hs_utf8_decode(bytes + at, length - at, NULL) : 0;
+        memcpy(text + used, size > 0 ? bytes + at : replacement, size > 0 ? size : REPLACEMENT_BYTES);
+        used += size > 0 ? size : REPLACEMENT_BYTES;
+        at += size > 0 ? size : 1;
+    }
+    text[used] = '\0';
+    HsJson *node = hs_json_new_string(text);
+    free(text);
+    return node;
 }
 
 HsJson *hs_json_new_integer(int64_t value)

@@ -47,6 +47,8 @@ void hs_json_append(HsJson *array, HsJson *value);
 HsJson *hs_json_new_integer(int64_t value);
 HsJson *hs_json_new_real(double value);
 HsJson *hs_json_new_string(const char *value);
+/* A string of any bytes: what is no UTF-8, and zero bytes, become U+FFFD each. */
+HsJson *hs_json_new_text(const char *bytes, size_t length);
 
 /* Required typed members: HS_EFORMAT "NAME: member `key` is missing | must be an integer". */
 HsStatus hs_json_need_integer(const char *name, const HsJson *object, const char *key, int64_t *value);

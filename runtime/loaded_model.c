@@ -54,7 +54,11 @@ HsStatus hs_loaded_model_init(HsLoadedModel *loaded, const char *folder, int ove
     memset(loaded, 0, sizeof *loaded);
     HsCheckpoint checkpoint;
     HS_TRY(hs_checkpoint_open(folder, false, &checkpoint));
-    HsStatus status = open_parts(loaded, &checkpoint, override_count, overrides);
+    char name[4096];
+    snprintf(name, sizeof name, "%s/trainer.json", checkpoint.folder);
+    HsStatus status = hs_json_need_integer(name, checkpoint.state, "applied_steps", &loaded->step);
+    if (status == HS_OK)
+        status = open_parts(loaded, &checkpoint, override_count, overrides);
     loaded->folder = strdup(checkpoint.folder);
     if (!loaded->folder && status == HS_OK)
         status = hs_fail(HS_ENOMEM, "no memory for the path %s", checkpoint.folder);

@@ -14,10 +14,11 @@ typedef struct HsLoadedModel {
     HsTokenizer *tokenizer; /* NULL once given away to a dataset */
     HsModel model;
     char *folder; /* the checkpoint that was opened */
+    int64_t step; /* applied steps of it */
     bool has_config, has_model;
 } HsLoadedModel;
 
-/* `folder`: a checkpoint or a run (its latest checkpoint).  Overrides apply to the checkpoint's configuration.
+/* `folder`: as hs_checkpoint_open takes it.  Overrides apply to the checkpoint's configuration.
  * The caller owns the storage, which must not move; deinit also after a failure. */
 HsStatus hs_loaded_model_init(HsLoadedModel *loaded, const char *folder, int override_count,
                               const char *const *overrides);

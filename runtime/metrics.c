@@ -256,6 +256,19 @@ HsStatus hs_metrics_pressure(HsMetrics *metrics, const HsMetricsPressure *pressu
     return hs_metrics_append_scalar(metrics, pressure->step, "memory/micro_batch", (double)pressure->after);
 }
 
+HsStatus hs_metrics_stall(HsMetrics *metrics, const HsMetricsStall *stall)
+{
+    char line[LINE_BYTES], number[HS_JSON_NUMBER_BYTES];
+    size_t used = 0;
+    add(line, &used, "{\"event\":\"early_stop\",\"step\":%lld", (long long)stall->step);
+    if (stall->task >= 0)
+        add(line, &used, ",\"task\":%lld", (long long)stall->task);
+    hs_json_format_real(stall->best_loss, number);
+    add(line, &used, ",\"evaluations\":%lld,\"best_val_loss\":%s,\"best_step\":%lld}\n", (long long)stall->evaluations,
+        number, (long long)stall->best_step);
+    return hs_metrics_append(&metrics->jsonl, line, used);
+}
+
 void hs_metrics_progress(HsMetrics *metrics, int64_t step, double loss, double tokens_per_second, double peak_share,
                          double loss_scale, int64_t memory_bytes, double eta_s)
 {

@@ -64,6 +64,15 @@ typedef struct HsMetricsPressure {
 } HsMetricsPressure;
 /* Event "pressure": micro_batch_before, micro_batch, used_bytes, total_bytes; TensorBoard: "memory/micro_batch". */
 HsStatus hs_metrics_pressure(HsMetrics *metrics, const HsMetricsPressure *pressure);
+/* A task ended before its last step: early_stop.patience. */
+typedef struct HsMetricsStall {
+    int64_t step, task;  /* task: -1: left out */
+    int64_t evaluations; /* without a gain */
+    double best_loss;    /* of the task's evaluations */
+    int64_t best_step;
+} HsMetricsStall;
+/* Event "early_stop": task, evaluations, best_val_loss, best_step. */
+HsStatus hs_metrics_stall(HsMetrics *metrics, const HsMetricsStall *stall);
 /* Event "changed": keys of the configuration that are others from this step on, with their values. */
 HsStatus hs_metrics_changed(HsMetrics *metrics, int64_t step, const char *keys);
 /* What the report's head shows, as out_dir/run.json: threads and memory belong to this start of the run, so the record

@@ -23,6 +23,7 @@ typedef struct HsReport {
     HsReportSeries task_ends; /* x: step of a matrix event, y: its task */
     HsReportSeries pressures; /* x: step of a pressure event, y: the micro-batch from there on */
     char changes[1024];       /* "at step N: KEYS; ..." of changed events */
+    char stops[1024];         /* "at step N, after ..." of early_stop events */
     int64_t steps;
     bool finished;
 } HsReport;

@@ -144,6 +144,7 @@ static HsStatus write_head(const HsReport *report, FILE *stream)
     if (hs_report_memory_bytes(report) > 0)
         write_fact(stream, "memory", hs_html_bytes((double)hs_report_memory_bytes(report), figure));
     write_fact(stream, "changed on the way", report->changes);
+    write_fact(stream, "ended early", report->stops);
     fputs("</dl>\n", stream);
     end_section(stream);
     return HS_OK;

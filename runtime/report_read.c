@@ -191,6 +191,23 @@ static HsStatus read_changed(HsReport *report, const char *name, HsJson *line)
     return HS_OK;
 }
 
+static HsStatus read_early_stop(HsReport *report, const char *name, HsJson *line)
+{
+    int64_t evaluations, best_step, task = 0;
+    char of_task[32] = "";
+    HS_TRY(need_count(name, line, "evaluations", INT64_MAX, &evaluations));
+    HS_TRY(need_count(name, line, "best_step", INT64_MAX, &best_step));
+    if (hs_json_get(line, "task")) {
+        HS_TRY(need_count(name, line, "task", HS_MATRIX_TASKS_MOST - 1, &task));
+        snprintf(of_task, sizeof of_task, "task %lld ", (long long)task + 1);
+    }
+    const size_t used = strlen(report->stops);
+    snprintf(report->stops + used, sizeof report->stops - used,
+             "%s%sat step %lld, after %lld evaluations without a gain (best at step %lld)", used > 0 ? "; " : "",
+             of_task, (long long)report->steps, (long long)evaluations, (long long)best_step);
+    return HS_OK;
+}
+
 static HsStatus read_end(HsReport *report, const char *name, HsJson *line)
 {
     (void)name;
@@ -212,6 +229,7 @@ static const struct {
     { "importance", read_importance, (int)offsetof(HsReport, importance) },
     { "pressure", read_pressure, NOT_KEPT },
     { "changed", read_changed, NOT_KEPT },
+    { "early_stop", read_early_stop, NOT_KEPT },
     { "end", read_end, NOT_KEPT },
 };
 

@@ -12,6 +12,7 @@
  *   trainer_loop.c        one optimizer step after another; logging, evaluation, saving, signals
  *   trainer_pressure.c    a smaller micro-batch in mid-run, when the device's memory fills up
  *   trainer_checkpoint.c  save and restore; trainer_state.c: the strategies' part of it
+ *   trainer_best.c        what evaluations decide: the best checkpoint, an early end
  *   evaluate.c            mean validation loss
  */
 #ifndef HS_RUNTIME_TRAINER_H
@@ -48,6 +49,10 @@ typedef struct HsTrainerState {
     int64_t evaluated_at;   /* applied step of the latest evaluation, -1 before the first */
     double best_validation; /* NAN before the first */
     int64_t best_step;
+    /* early_stop, of the task in training: its evaluations since the latest gain, that one counted in (0: none yet),
+     * and the loss then */
+    int64_t since_gain;
+    double gain_loss;
     double window_loss; /* losses since the latest step record: their mean is what is logged */
     int64_t window_steps;
     double window_replay_loss;
@@ -222,6 +227,18 @@ HsStatus hs_trainer_reopen(HsTrainer *trainer);
 /* Device memory by what it is for, into run->memory. */
 void hs_trainer_list_memory(const HsTrainer *trainer, HsMetricsRun *run);
 
+/* --- trainer_best.c --- */
+
+/* Takes note of a validation loss of `task`: the best so far (*best), a gain or none.  Before its record; keeping the
+ * checkpoint comes after it. */
+void hs_trainer_judge(HsTrainer *trainer, double loss, bool *best);
+/* Saves this instant as the task's best checkpoint where keep_best asks for it. */
+HsStatus hs_trainer_keep_best(HsTrainer *trainer, int task);
+/* Has the task in training, or the last one of a finished run, used its patience up? */
+bool hs_trainer_stalled(const HsTrainer *trainer);
+/* Says and records that the task in training ends early. */
+HsStatus hs_trainer_record_stall(HsTrainer *trainer);
+
 /* --- trainer_trace.c --- */
 
 /* Steps of logging.trace run alone: whether one more may start now. */
@@ -242,6 +259,8 @@ void hs_trainer_destroy_reservoir(HsTrainer *trainer);
 /* Before the first task: says how strong the strategies are, makes the matrix. */
 HsStatus hs_trainer_begin_continual(HsTrainer *trainer);
 size_t hs_trainer_reservoir_bytes(const HsTrainer *trainer);
+/* Before a task ends: a checkpoint, where what follows takes long and writes over its own state. */
+HsStatus hs_trainer_save_trained(HsTrainer *trainer);
 /* The end of a task for the strategies, the Fisher's passes included. */
 HsStatus hs_trainer_consolidate(HsTrainer *trainer, int task);
 
@@ -264,6 +283,8 @@ HsStatus hs_trainer_read_numbers(const char *file, const HsJson *json, HsTrainer
 HsStatus hs_trainer_check_numbers(const HsTrainer *trainer, const char *file);
 
 HsStatus hs_trainer_save(HsTrainer *trainer);
+/* The same, named the best of its task too (keep_best). */
+HsStatus hs_trainer_save_best(HsTrainer *trainer, int task);
 /* The same into another folder: the run's latest checkpoint stays what it was. */
 HsStatus hs_trainer_save_aside(HsTrainer *trainer, const char *out_dir);
 /* Apply `resume`: find, compare configurations, restore tensors and state; trainer->resumed tells. */
@@ -282,10 +303,18 @@ HsStatus hs_trainer_restore_continual(HsTrainer *trainer, const char *folder, co
 HsStatus hs_evaluate(HsPlan *plan, HsContext *context, const HsDataset *dataset, int64_t windows, int32_t *tokens,
                      int32_t *targets, double *mean_loss);
 
-/* Encode `prompt`, generate `count` tokens, write prompt and continuation to `out` as they come.  Stops at the
- * end-of-text token.  Longer texts than the model has positions go on from the latest half of them.  An empty prompt
- * starts from end-of-text or a newline. */
-HsStatus hs_generate_text(HsModel *model, HsContext *context, const HsTokenizer *tokenizer, const char *prompt,
-                          int64_t count, const HsSampling *sampling, FILE *out);
+/* What is to be continued, and how. */
+typedef struct HsGeneration {
+    const char *prompt; /* may be empty: then the text starts from end-of-text, or a newline where there is none */
+    size_t prompt_length;
+    int64_t tokens; /* to add at most; less where end-of-text comes before */
+    HsSampling sampling;
+} HsGeneration;
+
+/* Writes prompt and continuation to `out` as they come (NULL: does not), and appends the continuation's tokens to
+ * `added` (may be NULL).  Longer texts than the model has positions go on from the latest half of them. errors: the
+ * tokenizer's for the prompt, HS_ENOMEM */
+HsStatus hs_generate_text(HsModel *model, HsContext *context, const HsTokenizer *tokenizer,
+                          const HsGeneration *generation, FILE *out, HsTokens *added);
 
 #endif

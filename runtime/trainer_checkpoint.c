@@ -75,7 +75,8 @@ static HsStatus write_extra(void *user, const char *folder)
     return status;
 }
 
-HsStatus hs_trainer_save_aside(HsTrainer *trainer, const char *out_dir)
+/* names: further ones of the checkpoint, beside `latest`. */
+static HsStatus save(HsTrainer *trainer, const char *out_dir, const char *const *names, int name_count)
 {
     /* The record of this checkpoint lies before the position that the checkpoint stores, so that a resumed run goes on
      * behind it. */
@@ -90,8 +91,10 @@ HsStatus hs_trainer_save_aside(HsTrainer *trainer, const char *out_dir)
     trainer->state.tuning_hash = (int64_t)trainer->engine.tuning_hash;
     trainer->state.jsonl_bytes = position.jsonl_bytes;
     trainer->state.tensorboard_bytes = position.tensorboard_bytes;
-    /* The mixing thread rests, so that reservoir and position belong to the batches trained on so far. */
-    if (trainer->state.task_begun) {
+    /* The mixing thread rests, so that reservoir and position belong to the batches trained on so far.  A resumed run
+     * that saves before its first step (an evaluation was owed) has no stream yet: the state knows where it will begin.
+     */
+    if (hs_stream_is_running(trainer->stream)) {
         hs_stream_settle(trainer->stream);
         trainer->state.position = hs_stream_position(trainer->stream);
     }
@@ -110,6 +113,8 @@ HsStatus hs_trainer_save_aside(HsTrainer *trainer, const char *out_dir)
         .state = state,
         .write_extra = write_extra,
         .user = trainer,
+        .names = names,
+        .name_count = name_count,
     };
     status = hs_checkpoint_save(out_dir, &content, trainer->config->training.keep_checkpoints);
 done:
@@ -118,9 +123,24 @@ done:
     return status;
 }
 
+HsStatus hs_trainer_save_aside(HsTrainer *trainer, const char *out_dir)
+{
+    return save(trainer, out_dir, NULL, 0);
+}
+
 HsStatus hs_trainer_save(HsTrainer *trainer)
 {
-    HS_TRY(hs_trainer_save_aside(trainer, trainer->config->training.out_dir));
+    HS_TRY(save(trainer, trainer->config->training.out_dir, NULL, 0));
+    trainer->saved_at = trainer->state.applied_steps;
+    return HS_OK;
+}
+
+HsStatus hs_trainer_save_best(HsTrainer *trainer, int task)
+{
+    char own[32];
+    const char *const names[] = { HS_CHECKPOINT_BEST, own };
+    snprintf(own, sizeof own, HS_CHECKPOINT_BEST "-%d", task + 1);
+    HS_TRY(save(trainer, trainer->config->training.out_dir, names, trainer->phase_count > 1 ? 2 : 1));
     trainer->saved_at = trainer->state.applied_steps;
     return HS_OK;
 }
@@ -149,6 +169,8 @@ static const char *const free_keys[] = { "threads",
                                          "max_epochs",
                                          "checkpoint_freq",
                                          "keep_checkpoints",
+                                         "keep_best",
+                                         "early_stop.",
                                          "target_gpu_util",
                                          "use_gradient_checkpointing",
                                          "memory.micro_batch",

@@ -173,6 +173,8 @@ static HsStatus finish(HsTrainer *trainer)
         hs_info("done: %lld steps (%lld skipped), best validation loss %.4f at step %lld; outputs in %s",
                 (long long)trainer->state.applied_steps, (long long)trainer->state.skipped_steps,
                 trainer->state.best_validation, (long long)trainer->state.best_step, out_dir);
+    if (trainer->config->training.keep_best)
+        hs_info("best checkpoint: %s/checkpoints/" HS_CHECKPOINT_BEST, out_dir);
     HS_TRY(hs_report_write(out_dir));
     hs_info("report: %s/report.html", out_dir);
     return HS_OK;
@@ -242,7 +244,7 @@ static HsStatus train_task(HsTrainer *trainer)
     int64_t steps = trainer->phase_steps[trainer->state.task];
     HS_TRY(hs_trainer_begin_task(trainer));
     start_window(trainer);
-    while (trainer->state.task_steps < steps) {
+    while (trainer->state.task_steps < steps && !hs_trainer_stalled(trainer)) {
         double loss;
         HsStepReport report;
         HS_TRY(stop_if_asked(trainer));
@@ -260,6 +262,9 @@ static HsStatus train_task(HsTrainer *trainer)
         HS_TRY(hs_trainer_watch_pressure(trainer));
     }
     HS_TRY(stop_if_asked(trainer));
+    HS_TRY(hs_trainer_save_trained(trainer));
+    if (hs_trainer_stalled(trainer)) /* behind what may be gone on from: a resumed run says the same, once */
+        HS_TRY(hs_trainer_record_stall(trainer));
     return hs_trainer_finish_task(trainer);
 }
 

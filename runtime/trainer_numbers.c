@@ -24,6 +24,10 @@ enum NumberKind { NUMBER_INTEGER, NUMBER_REAL };
     {                                                                       \
 #member, NUMBER_REAL, offsetof(HsTrainerState, member), 0, 0, false \
     }
+#define REAL_ADDED(member)                                                 \
+    {                                                                      \
+#member, NUMBER_REAL, offsetof(HsTrainerState, member), 0, 0, true \
+    }
 /* Not in the first releases' checkpoints: 0 there. */
 #define INTEGER_ADDED(member, most)                                              \
     {                                                                            \
@@ -62,6 +66,8 @@ static const struct {
     COUNT(scaler_hysteresis),
     INTEGER_ADDED(micro_batch, HS_COUNT_MOST),
     INTEGER_ADDED(tuning_hash, HASH_MOST),
+    INTEGER_ADDED(since_gain, HS_COUNT_MOST),
+    REAL_ADDED(gain_loss), /* of no meaning where since_gain is 0 */
 };
 enum { NUMBERS = sizeof table / sizeof *table };
 
@@ -96,7 +102,7 @@ static HsStatus read_real(const char *file, const HsJson *json, size_t row, char
 {
     double value = NAN;
     const HsJson *node = hs_json_get(json, table[row].name);
-    if (!node || !hs_json_is_null(node))
+    if ((node || !table[row].added) && !hs_json_is_null(node))
         HS_TRY(hs_json_need_real(file, json, table[row].name, &value));
     memcpy(field, &value, sizeof value);
     return HS_OK;

@@ -195,7 +195,7 @@ HsStatus hs_trainer_search(const HsTrainer *trainer, size_t limit, HsFit *fit, H
 
 size_t hs_trainer_device_memory(const HsTrainer *trainer)
 {
-    const size_t own = trainer->engine.device.memory_bytes, asked = (size_t)trainer->config->memory.limit << 20;
+    const size_t own = trainer->engine.device.memory_bytes, asked = (size_t)trainer->config->memory.limit;
     return asked > 0 && asked < own ? asked : own;
 }
 

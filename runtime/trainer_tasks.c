@@ -118,7 +118,7 @@ HsStatus hs_trainer_begin_task(HsTrainer *trainer)
     HS_TRY(set_schedule(trainer));
     if (!state->task_begun) {
         state->task_begun = 1;
-        state->task_steps = 0;
+        state->task_steps = state->since_gain = 0;
         state->position = (HsStreamPosition){ 0 };
         if (task > 0) {
             state->best_validation = NAN;
@@ -155,15 +155,24 @@ HsStatus hs_trainer_evaluate_task(HsTrainer *trainer, int task)
         floor += trainer->data.tasks[i].validation.entropy_floor / count;
     }
     trainer->state.evaluated_at = trainer->state.applied_steps;
-    if (isnan(trainer->state.best_validation) || loss < trainer->state.best_validation) {
-        trainer->state.best_validation = loss;
-        trainer->state.best_step = trainer->state.applied_steps;
-    }
+    bool best;
+    hs_trainer_judge(trainer, loss, &best);
     HsMetricsRecord record = hs_trainer_record(trainer, "eval");
     record.val_loss = loss;
     record.entropy_floor = floor;
     record.task = trainer->phase_count > 1 ? task : -1;
-    return hs_metrics_record(trainer->metrics, &record);
+    HS_TRY(hs_metrics_record(trainer->metrics, &record));
+    return best ? hs_trainer_keep_best(trainer, task) : HS_OK;
+}
+
+/* What the task's own evaluations measure, out of a row. */
+static double trained_loss(const HsTrainer *trainer, int row)
+{
+    const HsMatrix *matrix = &trainer->matrix;
+    double mean = 0;
+    for (int task = 0; task < matrix->tasks; task++)
+        mean += *hs_matrix_at(matrix, row, task) / matrix->tasks;
+    return trainer->joint ? mean : *hs_matrix_at(matrix, row, row);
 }
 
 /* The next row of the matrix; the first is the untrained model's. */
@@ -179,8 +188,11 @@ static HsStatus evaluate_row(HsTrainer *trainer)
     }
     trainer->state.matrix_rows++;
     trainer->state.evaluated_at = trainer->state.applied_steps;
-    bool print = row >= 0 && !is(trainer->config->logging.progress, "none");
-    return hs_metrics_matrix(trainer->metrics, trainer->state.applied_steps, row, matrix, print);
+    bool print = row >= 0 && !is(trainer->config->logging.progress, "none"), best = false;
+    if (row >= 0)
+        hs_trainer_judge(trainer, trained_loss(trainer, row), &best);
+    HS_TRY(hs_metrics_matrix(trainer->metrics, trainer->state.applied_steps, row, matrix, print));
+    return best ? hs_trainer_keep_best(trainer, trainer->joint ? 0 : row) : HS_OK;
 }
 
 static bool evaluation_due(const HsTrainer *trainer)
@@ -203,7 +215,7 @@ HsStatus hs_trainer_evaluate_owed(HsTrainer *trainer)
 
 /* Strategies write over their state while they measure a task.  That takes as long as their passes do, so what was
  * trained is saved before, unless it just was. */
-static HsStatus save_before_consolidating(HsTrainer *trainer)
+HsStatus hs_trainer_save_trained(HsTrainer *trainer)
 {
     const bool saved = trainer->saved_at == trainer->state.applied_steps; /* a task has a step at least */
     const bool measures = hs_continual_has(&trainer->continual_config, "ewc");
@@ -213,7 +225,6 @@ static HsStatus save_before_consolidating(HsTrainer *trainer)
 HsStatus hs_trainer_finish_task(HsTrainer *trainer)
 {
     HsTrainerState *state = &trainer->state;
-    HS_TRY(save_before_consolidating(trainer));
     trainer->consolidating = true;
     hs_stream_settle(trainer->stream);
     state->position = hs_stream_position(trainer->stream);
@@ -233,6 +244,11 @@ HsStatus hs_trainer_reopen(HsTrainer *trainer)
     int last = trainer->phase_count - 1;
     if (state->task <= last || trainer->phase_steps[last] <= state->task_steps)
         return HS_OK;
+    if (hs_trainer_stalled(trainer)) {
+        hs_info("the run ended early at step %lld: a larger early_stop.patience, or 0, goes on with it",
+                (long long)state->applied_steps);
+        return HS_OK;
+    }
     const HsContinualConfig *config = &trainer->continual_config;
     for (int i = 0; i < config->strategy_count; i++) {
         /* These have closed the task's books: going on would count it twice. */
@@ -245,7 +261,10 @@ HsStatus hs_trainer_reopen(HsTrainer *trainer)
     }
     state->task = last;
     state->task_begun = 1;
-    state->matrix_rows -= trainer->has_matrix;
+    /* The last row is measured anew, those before it are not: a checkpoint saved before it was measured has them all.
+     */
+    if (state->matrix_rows > last + 1)
+        state->matrix_rows = last + 1;
     return HS_OK;
 }
 

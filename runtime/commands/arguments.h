@@ -6,9 +6,11 @@
 #define HS_RUNTIME_COMMANDS_ARGUMENTS_H
 
 #include <argp.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "kernels/base/status.h"
+#include "runtime/json.h"
 
 enum { HS_MAX_OVERRIDES = 256 };
 
@@ -22,9 +24,30 @@ typedef struct HsOverrides {
  * HS_ENOMEM, HS_ECONFIG: nothing may be done with the input then, which holds the defaults at best. */
 HsStatus hs_arguments_parse(const struct argp *argp, int argc, char **argv, void *input);
 
+/* --checkpoint DIR [--best], of the commands that open one: rows for their tables of options. */
+enum { HS_OPTION_BEST = 0x400 };
+#define HS_CHECKPOINT_OPTIONS                                                                        \
+    { "checkpoint", 'd', "DIR", 0, "a checkpoint's folder, or a run's (its latest checkpoint)", 0 }, \
+    {                                                                                                \
+        "best", HS_OPTION_BEST, NULL, 0, "of the run DIR the checkpoint that keep_best kept", 0      \
+    }
+typedef struct HsCheckpointArgument {
+    const char *folder; /* NULL: not given */
+    bool best;
+} HsCheckpointArgument;
+/* Takes one of those two options; false for another key.  At the end (ARGP_KEY_END) --checkpoint must have come. */
+bool hs_argument_checkpoint(struct argp_state *state, int key, char *text, HsCheckpointArgument *checkpoint);
+/* What to open; the caller frees.  errors: HS_EIO where no best checkpoint is kept, HS_ENOMEM */
+HsStatus hs_argument_checkpoint_path(const HsCheckpointArgument *checkpoint, char **path);
+
+/* One line on the standard output; destroys `root`.  errors: HS_ENOMEM */
+HsStatus hs_argument_print_json(HsJson *root);
+
 /* Take a word of the form section.key=value. */
 void hs_argument_override(struct argp_state *state, HsOverrides *overrides, const char *word);
 int64_t hs_argument_integer(struct argp_state *state, const char *option, const char *text, int64_t low, int64_t high);
+/* A size of a device's memory. */
+int64_t hs_argument_bytes(struct argp_state *state, const char *option, const char *text);
 double hs_argument_real(struct argp_state *state, const char *option, const char *text, double low, double high);
 
 #endif

@@ -10,22 +10,27 @@
 #define HS_VERSION "0.1.0"
 
 /* name, usage, what it does */
-#define HS_COMMANDS(X)                                                                                               \
-    X(train, "--config FILE [section.key=value ...]",                                                                \
-      "train; goes on from the run's latest checkpoint if there is one")                                             \
-    X(plan, "--config FILE [--layers] [--fit] [--table] [--device-memory 12GiB]",                                    \
-      "memory and time of a run, before anything is allocated; what would fit instead")                              \
-    X(compare, "--config FILE --strategies none,ewc,er,mer,joint --seeds 3",                                         \
-      "continual-learning strategies side by side: table with spread, and page")                                     \
-    X(bench, "--config FILE --modes fp32,bf16,+recompute",                                                           \
-      "precision and memory modes side by side: speed, memory, losses, gradients")                                   \
-    X(report, "--run DIR", "write a run's report.html anew from its metrics")                                        \
-    X(eval, "--checkpoint DIR [section.key=value ...]", "validation loss of a checkpoint on each task")              \
-    X(generate, "--checkpoint DIR [--prompt TEXT] [section.key=value ...]", "sample text from a checkpoint")         \
-    X(inspect, "--checkpoint DIR [--html FILE]", "tensors, number ranges, underflow and overflow of a checkpoint")   \
-    X(selftest, "[--device cpu|cuda|emu] [--op NAME [--force-tile NAME]] [--tune FILE [--config FILE]]",             \
-      "every kernel against the reference, with error and speed; or measure which of a GPU's kernels suit products") \
-    X(tokenizer, "train|encode ...", "learn a byte-level BPE tokenizer, or show how one splits a text")              \
+#define HS_COMMANDS(X)                                                                                                 \
+    X(train, "--config FILE [section.key=value ...]",                                                                  \
+      "train; goes on from the run's latest checkpoint if there is one")                                               \
+    X(plan, "--config FILE [--layers] [--fit] [--table] [--device-memory 12GiB]",                                      \
+      "memory and time of a run, before anything is allocated; what would fit instead")                                \
+    X(compare, "--config FILE --strategies none,ewc,er,mer,joint --seeds 3",                                           \
+      "continual-learning strategies side by side: table with spread, and page")                                       \
+    X(bench, "--config FILE --modes fp32,bf16,+recompute",                                                             \
+      "precision and memory modes side by side: speed, memory, losses, gradients")                                     \
+    X(report, "--run DIR", "write a run's report.html anew from its metrics")                                          \
+    X(eval, "--checkpoint DIR [--best] [--json] [section.key=value ...]",                                              \
+      "validation loss of a checkpoint on each task")                                                                  \
+    X(generate,                                                                                                        \
+      "--checkpoint DIR [--best] [--prompt TEXT | --prompt-file FILE] [--samples N] [--json] [section.key=value ...]", \
+      "sample text from a checkpoint")                                                                                 \
+    X(inspect, "--checkpoint DIR [--best] [--html FILE]",                                                              \
+      "tensors, number ranges, underflow and overflow of a checkpoint")                                                \
+    X(selftest, "[--device cpu|cuda|emu] [--op NAME [--force-tile NAME]] [--tune FILE [--config FILE]]",               \
+      "every kernel against the reference, with error and speed; or measure which of a GPU's kernels suit products")   \
+    X(tokenizer, "train|encode|decode|count ... FILE|-",                                                               \
+      "learn a byte-level BPE tokenizer; text to tokens, or to a token file that trains; back to text; count")         \
     X(reference, "[--predicted]", "print the configuration reference, or the GPU kernels' predicted times, as Markdown")
 
 #define HS_COMMAND_PROTOTYPE(name, usage, doc) HsStatus hs_command_##name(int argc, char **argv);

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * trainer eval --checkpoint DIR: validation loss of a checkpoint on every task, over all windows unless --batches is
- * set.
+ * trainer eval --checkpoint DIR [--best] [--json]: validation loss of a checkpoint on every task, over all windows
+ * unless
+ * --batches is set.  The figures are collected first and written in the end, so that --json is one object or nothing.
+ *
+ *     {"checkpoint": "runs/x/checkpoints/step-00000200", "step": 200,
+ *      "tasks": [{"name": "t", "val_loss": 1.5, "perplexity": 4.48, "entropy_floor": 1.2, "excess": 0.3}],
+ *      "mean_val_loss": 1.5}                                    in nats a token; null: not known
  */
 #include <argp.h>
 #include <math.h>
@@ -12,97 +17,128 @@
 #include "runtime/commands/command.h"
 #include "runtime/loaded_model.h"
 
+enum { OPTION_JSON = 0x100 };
+
 typedef struct Arguments {
-    const char *checkpoint;
+    HsCheckpointArgument checkpoint;
     int64_t batches;
+    bool json;
     HsOverrides overrides;
 } Arguments;
 
 static const struct argp_option options[] = {
-    { "checkpoint", 'd', "DIR", 0, "a checkpoint's folder, or a run's (its latest checkpoint)", 0 },
+    HS_CHECKPOINT_OPTIONS,
     { "batches", 'b', "N", 0, "validation batches; 0, the default: all", 0 },
+    { "json", OPTION_JSON, NULL, 0, "one JSON object on the standard output", 0 },
     { 0 },
 };
 
 static error_t parse(int key, char *argument, struct argp_state *state)
 {
     Arguments *arguments = state->input;
-    switch (key) {
-    case 'd':
-        arguments->checkpoint = argument;
+    if (hs_argument_checkpoint(state, key, argument, &arguments->checkpoint))
         return 0;
+    switch (key) {
     case 'b':
         arguments->batches = hs_argument_integer(state, "--batches", argument, 0, INT64_MAX / 1048576);
         return 0;
+    case OPTION_JSON:
+        arguments->json = true;
+        return 0;
     case ARGP_KEY_ARG:
         hs_argument_override(state, &arguments->overrides, argument);
-        return 0;
-    case ARGP_KEY_END:
-        if (!arguments->checkpoint)
-            argp_error(state, "--checkpoint DIR is missing");
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
 }
 
-/* One task after another: loss, perplexity, and the excess over the floor where it is known. */
-static HsStatus print_losses(HsLoadedModel *loaded, HsPlan *plan, const HsTaskData *data, int64_t windows,
-                             int32_t *buffer)
+/* Loss, perplexity, and the excess over the floor where it is known. */
+static void print_losses(const HsLoadedModel *loaded, const HsTaskData *data, const double *losses, double mean)
 {
-    const HsConfig *config = &loaded->config;
-    size_t tokens = (size_t)(config->training.batch_size * config->training.max_length);
-    double mean = 0;
+    printf("checkpoint       %s\n", loaded->folder);
     for (int i = 0; i < data->count; i++) {
-        const HsDataset *dataset = &data->tasks[i];
-        double loss = 0, floor = dataset->validation.entropy_floor;
-        HS_TRY(hs_evaluate(plan, &loaded->engine.context, dataset, windows, buffer, buffer + tokens, &loss));
-        mean += loss / data->count;
+        const double floor = data->tasks[i].validation.entropy_floor;
         if (data->count > 1)
-            printf("task             %s\n", config->tasks[i].name);
-        printf("validation loss  %.6f nats a token\nperplexity       %.4f\n", loss, exp(loss));
+            printf("task             %s\n", loaded->config.tasks[i].name);
+        printf("validation loss  %.6f nats a token\nperplexity       %.4f\n", losses[i], exp(losses[i]));
         if (!isnan(floor))
-            printf("entropy floor    %.6f nats a token (excess %.6f)\n", floor, loss - floor);
+            printf("entropy floor    %.6f nats a token (excess %.6f)\n", floor, losses[i] - floor);
     }
     if (data->count > 1)
         printf("mean loss        %.6f nats a token over %d tasks\n", mean, data->count);
-    return HS_OK;
 }
 
-static HsStatus evaluate_plan(HsLoadedModel *loaded, HsPlan *plan, const HsTaskData *data, int64_t batches)
+static HsStatus print_json(const HsLoadedModel *loaded, const HsTaskData *data, const double *losses, double mean)
+{
+    HsJson *root = hs_json_object(), *tasks = hs_json_array();
+    hs_json_set(root, "checkpoint", hs_json_new_text(loaded->folder, strlen(loaded->folder)));
+    hs_json_set_integer(root, "step", loaded->step);
+    for (int i = 0; i < data->count; i++) {
+        const double floor = data->tasks[i].validation.entropy_floor;
+        HsJson *task = hs_json_object();
+        hs_json_set_string(task, "name", loaded->config.tasks[i].name);
+        hs_json_set_real(task, "val_loss", losses[i]);
+        hs_json_set_real(task, "perplexity", exp(losses[i]));
+        hs_json_set_real(task, "entropy_floor", floor);
+        hs_json_set_real(task, "excess", losses[i] - floor);
+        hs_json_append(tasks, task);
+    }
+    hs_json_set(root, "tasks", tasks);
+    hs_json_set_real(root, "mean_val_loss", mean);
+    return hs_argument_print_json(root);
+}
+
+static HsStatus measure(HsLoadedModel *loaded, HsPlan *plan, const HsTaskData *data, int64_t windows, double *losses)
 {
     const HsConfig *config = &loaded->config;
-    size_t tokens = (size_t)(config->training.batch_size * config->training.max_length);
+    const size_t tokens = (size_t)(config->training.batch_size * config->training.max_length);
     int32_t *buffer = calloc(2 * tokens, sizeof *buffer);
     if (!buffer)
         return hs_fail(HS_ENOMEM, "no memory for a batch of %zu tokens", tokens);
     HsStatus status = hs_plan_commit(plan, &loaded->engine.context);
-    if (status == HS_OK) {
-        printf("checkpoint       %s\n", loaded->folder);
-        status = print_losses(loaded, plan, data, batches * config->training.batch_size, buffer);
-    }
+    for (int i = 0; status == HS_OK && i < data->count; i++)
+        status =
+            hs_evaluate(plan, &loaded->engine.context, &data->tasks[i], windows, buffer, buffer + tokens, &losses[i]);
     free(buffer);
     return status;
 }
 
-static HsStatus evaluate_data(HsLoadedModel *loaded, const HsTaskData *data, int64_t batches)
+static HsStatus evaluate_data(HsLoadedModel *loaded, const HsTaskData *data, const Arguments *arguments)
 {
+    const HsConfig *config = &loaded->config;
+    double mean = 0, *losses = calloc((size_t)data->count, sizeof *losses);
+    if (!losses)
+        return hs_fail(HS_ENOMEM, "no memory for the losses of %d tasks", data->count);
     HsPlan plan;
-    HS_TRY(hs_plan_create(&loaded->model, &loaded->engine.context, loaded->config.training.batch_size,
-                          loaded->config.training.max_length, false, HS_RECOMPUTE_NONE, 1, &plan));
-    HsStatus status = evaluate_plan(loaded, &plan, data, batches);
-    hs_plan_destroy(&plan);
+    HsStatus status = hs_plan_create(&loaded->model, &loaded->engine.context, config->training.batch_size,
+                                     config->training.max_length, false, HS_RECOMPUTE_NONE, 1, &plan);
+    if (status == HS_OK) {
+        status = measure(loaded, &plan, data, arguments->batches * config->training.batch_size, losses);
+        hs_plan_destroy(&plan);
+    }
+    for (int i = 0; i < data->count; i++)
+        mean += losses[i] / data->count;
+    if (status == HS_OK && arguments->json)
+        status = print_json(loaded, data, losses, mean);
+    else if (status == HS_OK)
+        print_losses(loaded, data, losses, mean);
+    free(losses);
     return status;
 }
 
 static HsStatus evaluate(HsLoadedModel *loaded, const Arguments *arguments)
 {
-    HS_TRY(hs_loaded_model_init(loaded, arguments->checkpoint, arguments->overrides.count, arguments->overrides.items));
+    char *path;
+    HS_TRY(hs_argument_checkpoint_path(&arguments->checkpoint, &path));
+    HsStatus status = hs_loaded_model_init(loaded, path, arguments->overrides.count, arguments->overrides.items);
+    free(path);
+    HS_TRY(status);
     HsTaskData data;
     HsTokenizer *tokenizer = loaded->tokenizer;
     loaded->tokenizer = NULL; /* the data own it from here */
     HS_TRY(hs_task_data_create(&loaded->config, tokenizer, &data));
-    HsStatus status = evaluate_data(loaded, &data, arguments->batches);
+    status = evaluate_data(loaded, &data, arguments);
     hs_task_data_deinit(&data);
     return status;
 }
@@ -114,7 +150,7 @@ HsStatus hs_command_eval(int argc, char **argv)
     };
     Arguments arguments = { 0 };
     HS_TRY(hs_arguments_parse(&argp, argc, argv, &arguments));
-    HsLoadedModel loaded;
+    HsLoadedModel loaded = { 0 };
     HsStatus status = evaluate(&loaded, &arguments);
     hs_loaded_model_deinit(&loaded);
     return status;

@@ -1,84 +1,215 @@
 /* SPDX-License-Identifier: MIT
  *
- * trainer generate --checkpoint DIR [section.key=value ...]: sample text, on the device of the checkpoint's
- * configuration or another (device=cpu).
+ * trainer generate --checkpoint DIR [--prompt TEXT | --prompt-file FILE] [--samples N] [--json]: sample text, on the
+ * device of the checkpoint's configuration or another (device=cpu).
+ *
+ * Several samples are several continuations of the same prompt.  The first has the seed that was given, the others have
+ * seeds drawn from it; each stands before its sample, so that --seed brings any of them back alone.
+ *
+ *     {"checkpoint": "...", "step": 200, "prompt": "a",
+ *      "samples": [{"seed": 1337, "text": "...", "tokens": [12, 7]}]}       text and tokens without the prompt
  */
 #include <argp.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "kernels/base/rng.h"
 #include "runtime/commands/arguments.h"
 #include "runtime/commands/command.h"
+#include "runtime/files.h"
 #include "runtime/loaded_model.h"
 
+enum { OPTION_PROMPT_FILE = 0x100, OPTION_SAMPLES, OPTION_JSON };
+enum { PROMPT_MAX_BYTES = 1 << 24 };
+
 typedef struct Arguments {
-    const char *checkpoint, *prompt;
-    int64_t tokens;
-    HsSampling sampling;
+    HsCheckpointArgument checkpoint;
+    const char *prompt, *prompt_file; /* one of them, or none */
+    int64_t samples;
+    bool json;
+    HsGeneration generation;
     HsOverrides overrides;
 } Arguments;
 
 static const struct argp_option options[] = {
-    { "checkpoint", 'd', "DIR", 0, "a checkpoint's folder, or a run's (its latest checkpoint)", 0 },
+    HS_CHECKPOINT_OPTIONS,
     { "prompt", 'p', "TEXT", 0, "how the text begins", 0 },
+    { "prompt-file", OPTION_PROMPT_FILE, "FILE", 0, "the same from a file, every byte of it; -: the standard input",
+      0 },
     { "tokens", 'n', "N", 0, "how many tokens to add (200)", 0 },
+    { "samples", OPTION_SAMPLES, "N", 0, "how many continuations, each of a seed of its own (1)", 0 },
     { "temperature", 't', "X", 0, "0: always the likeliest token (0.8)", 0 },
     { "top-k", 'k', "K", 0, "draw from the K likeliest only; 0: all (0)", 0 },
     { "top-p", 'q', "P", 0, "draw from the likeliest tokens that make up P (1.0)", 0 },
     { "seed", 's', "N", 0, "same seed, same text (1337)", 0 },
+    { "json", OPTION_JSON, NULL, 0, "one JSON object on the standard output, with every sample's seed and tokens", 0 },
     { 0 },
 };
 
-static error_t parse(int key, char *argument, struct argp_state *state)
+static error_t parse_sampling(int key, char *argument, struct argp_state *state, HsGeneration *generation)
 {
-    Arguments *arguments = state->input;
     switch (key) {
-    case 'd':
-        arguments->checkpoint = argument;
-        return 0;
-    case 'p':
-        arguments->prompt = argument;
-        return 0;
     case 'n':
-        arguments->tokens = hs_argument_integer(state, "--tokens", argument, 1, 1000000);
+        generation->tokens = hs_argument_integer(state, "--tokens", argument, 1, 1000000);
         return 0;
     case 't':
-        arguments->sampling.temperature = hs_argument_real(state, "--temperature", argument, 0, 100);
+        generation->sampling.temperature = hs_argument_real(state, "--temperature", argument, 0, 100);
         return 0;
     case 'k':
-        arguments->sampling.top_k = hs_argument_integer(state, "--top-k", argument, 0, 1000000000);
+        generation->sampling.top_k = hs_argument_integer(state, "--top-k", argument, 0, 1000000000);
         return 0;
     case 'q':
-        arguments->sampling.top_p = hs_argument_real(state, "--top-p", argument, 1e-6, 1);
+        generation->sampling.top_p = hs_argument_real(state, "--top-p", argument, 1e-6, 1);
         return 0;
     case 's':
-        arguments->sampling.seed = (uint64_t)hs_argument_integer(state, "--seed", argument, 0, INT64_MAX);
-        return 0;
-    case ARGP_KEY_ARG:
-        hs_argument_override(state, &arguments->overrides, argument);
-        return 0;
-    case ARGP_KEY_END:
-        if (!arguments->checkpoint)
-            argp_error(state, "--checkpoint DIR is missing");
+        generation->sampling.seed = (uint64_t)hs_argument_integer(state, "--seed", argument, 0, INT64_MAX);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
 }
 
+static error_t parse(int key, char *argument, struct argp_state *state)
+{
+    Arguments *arguments = state->input;
+    if (key == ARGP_KEY_END && arguments->prompt && arguments->prompt_file)
+        argp_error(state, "--prompt and --prompt-file both say how the text begins; leave one out");
+    if (hs_argument_checkpoint(state, key, argument, &arguments->checkpoint))
+        return 0;
+    switch (key) {
+    case 'p':
+        arguments->prompt = argument;
+        return 0;
+    case OPTION_PROMPT_FILE:
+        arguments->prompt_file = argument;
+        return 0;
+    case OPTION_SAMPLES:
+        arguments->samples = hs_argument_integer(state, "--samples", argument, 1, 1000000);
+        return 0;
+    case OPTION_JSON:
+        arguments->json = true;
+        return 0;
+    case ARGP_KEY_ARG:
+        hs_argument_override(state, &arguments->overrides, argument);
+        return 0;
+    default:
+        return parse_sampling(key, argument, state, &arguments->generation);
+    }
+}
+
+/* Of sample `index`, below 2^53: every reader of JSON keeps its digits. */
+static uint64_t sample_seed(uint64_t seed, int64_t index)
+{
+    const uint32_t counter[4] = { (uint32_t)index, (uint32_t)(index >> 32), 0, 0x53414d50 };
+    const HsPhilox bits = hs_philox(seed, counter);
+    return index == 0 ? seed : ((uint64_t)bits.word[1] << 32 | bits.word[0]) >> 11;
+}
+
+static HsStatus generate_one(HsLoadedModel *loaded, const HsGeneration *generation, FILE *out, HsTokens *added)
+{
+    return hs_generate_text(&loaded->model, &loaded->engine.context, loaded->tokenizer, generation, out, added);
+}
+
+static HsStatus print_samples(HsLoadedModel *loaded, const Arguments *arguments)
+{
+    HsGeneration generation = arguments->generation;
+    for (int64_t i = 0; i < arguments->samples; i++) {
+        generation.sampling.seed = sample_seed(arguments->generation.sampling.seed, i);
+        if (arguments->samples > 1)
+            printf("%s--- sample %lld of %lld, seed %lld ---\n", i > 0 ? "\n" : "", (long long)i + 1,
+                   (long long)arguments->samples, (long long)generation.sampling.seed);
+        HS_TRY(generate_one(loaded, &generation, stdout, NULL));
+    }
+    return HS_OK;
+}
+
+/* Seed, text and tokens of one sample. */
+static HsStatus sample_json(const HsTokenizer *tokenizer, uint64_t seed, const HsTokens *added, HsJson *samples)
+{
+    char *text = NULL;
+    size_t length = 0;
+    FILE *stream = open_memstream(&text, &length);
+    if (!stream)
+        return hs_fail(HS_ENOMEM, "no memory for the text of %lld tokens", (long long)added->count);
+    HsJson *sample = hs_json_object(), *tokens = hs_json_array();
+    for (int64_t i = 0; i < added->count; i++) {
+        size_t size;
+        const char *bytes = hs_tokenizer_bytes(tokenizer, added->items[i], &size);
+        fwrite(bytes, 1, size, stream);
+        hs_json_append(tokens, hs_json_new_integer(added->items[i]));
+    }
+    const bool failed = fclose(stream) != 0;
+    hs_json_set(sample, "seed", hs_json_new_integer((int64_t)seed));
+    hs_json_set(sample, "text", failed ? NULL : hs_json_new_text(text, length));
+    hs_json_set(sample, "tokens", tokens);
+    hs_json_append(samples, sample);
+    free(text);
+    return HS_OK;
+}
+
+static HsStatus print_json(HsLoadedModel *loaded, const Arguments *arguments)
+{
+    HsGeneration generation = arguments->generation;
+    HsStatus status = HS_OK;
+    HsTokens added = { 0 };
+    HsJson *root = hs_json_object(), *samples = hs_json_array();
+    hs_json_set(root, "checkpoint", hs_json_new_text(loaded->folder, strlen(loaded->folder)));
+    hs_json_set_integer(root, "step", loaded->step);
+    hs_json_set(root, "prompt", hs_json_new_text(generation.prompt, generation.prompt_length));
+    for (int64_t i = 0; status == HS_OK && i < arguments->samples; i++) {
+        generation.sampling.seed = sample_seed(arguments->generation.sampling.seed, i);
+        added.count = 0;
+        status = generate_one(loaded, &generation, NULL, &added);
+        if (status == HS_OK)
+            status = sample_json(loaded->tokenizer, generation.sampling.seed, &added, samples);
+    }
+    hs_tokens_deinit(&added);
+    hs_json_set(root, "samples", samples);
+    if (status == HS_OK)
+        return hs_argument_print_json(root);
+    hs_json_destroy(root);
+    return status;
+}
+
+/* The prompt's bytes; *owned is to be freed. */
+static HsStatus read_prompt(Arguments *arguments, char **owned)
+{
+    HsGeneration *generation = &arguments->generation;
+    *owned = NULL;
+    if (arguments->prompt_file) {
+        HS_TRY(hs_read_input(arguments->prompt_file, PROMPT_MAX_BYTES, owned, &generation->prompt_length));
+        generation->prompt = *owned;
+        return HS_OK;
+    }
+    generation->prompt = arguments->prompt ? arguments->prompt : "";
+    generation->prompt_length = strlen(generation->prompt);
+    return HS_OK;
+}
+
+static HsStatus generate(HsLoadedModel *loaded, const Arguments *arguments)
+{
+    char *path;
+    HS_TRY(hs_argument_checkpoint_path(&arguments->checkpoint, &path));
+    HsStatus status = hs_loaded_model_init(loaded, path, arguments->overrides.count, arguments->overrides.items);
+    free(path);
+    HS_TRY(status);
+    return arguments->json ? print_json(loaded, arguments) : print_samples(loaded, arguments);
+}
+
 HsStatus hs_command_generate(int argc, char **argv)
 {
     static const struct argp argp = { options, parse, "[section.key=value ...]", "Sample text from a checkpoint.", NULL,
                                       NULL,    NULL };
-    Arguments arguments = { .prompt = "",
-                            .tokens = 200,
-                            .sampling = { .temperature = 0.8, .top_k = 0, .top_p = 1, .seed = 1337 } };
+    Arguments arguments = {
+        .samples = 1,
+        .generation = { .tokens = 200, .sampling = { .temperature = 0.8, .top_k = 0, .top_p = 1, .seed = 1337 } },
+    };
+    char *prompt;
+    HsLoadedModel loaded = { 0 };
     HS_TRY(hs_arguments_parse(&argp, argc, argv, &arguments));
-    HsLoadedModel loaded;
-    HsStatus status =
-        hs_loaded_model_init(&loaded, arguments.checkpoint, arguments.overrides.count, arguments.overrides.items);
-    if (status == HS_OK)
-        status = hs_generate_text(&loaded.model, &loaded.engine.context, loaded.tokenizer, arguments.prompt,
-                                  arguments.tokens, &arguments.sampling, stdout);
+    HS_TRY(read_prompt(&arguments, &prompt));
+    HsStatus status = generate(&loaded, &arguments);
     hs_loaded_model_deinit(&loaded);
+    free(prompt);
     return status;
 }

@@ -4,6 +4,7 @@
  */
 #include <argp.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/tuning.h"
@@ -13,13 +14,14 @@
 #include "runtime/inspect.h"
 
 typedef struct Arguments {
-    const char *checkpoint, *html;
+    HsCheckpointArgument checkpoint;
+    const char *html;
 } Arguments;
 
 enum { OPTION_HTML = 256 }; /* no short form */
 
 static const struct argp_option options[] = {
-    { "checkpoint", 'd', "DIR", 0, "a checkpoint's folder, or a run's (its latest checkpoint)", 0 },
+    HS_CHECKPOINT_OPTIONS,
     { "html", OPTION_HTML, "FILE", 0, "write the same as a page with charts of the exponents", 0 },
     { 0 },
 };
@@ -27,13 +29,12 @@ static const struct argp_option options[] = {
 static error_t parse(int key, char *argument, struct argp_state *state)
 {
     Arguments *arguments = state->input;
-    if (key == 'd' || key == OPTION_HTML) {
-        *(key == 'd' ? &arguments->checkpoint : &arguments->html) = argument;
+    if (hs_argument_checkpoint(state, key, argument, &arguments->checkpoint))
         return 0;
-    }
-    if (key == ARGP_KEY_END && !arguments->checkpoint)
-        argp_error(state, "--checkpoint DIR is missing");
-    return key == ARGP_KEY_END ? 0 : ARGP_ERR_UNKNOWN;
+    if (key != OPTION_HTML)
+        return ARGP_ERR_UNKNOWN;
+    arguments->html = argument;
+    return 0;
 }
 
 HsStatus hs_command_inspect(int argc, char **argv)
@@ -41,7 +42,11 @@ HsStatus hs_command_inspect(int argc, char **argv)
     static const struct argp argp = { options, parse, NULL, "What a checkpoint holds.", NULL, NULL, NULL };
     Arguments arguments = { 0 };
     HS_TRY(hs_arguments_parse(&argp, argc, argv, &arguments));
-    return hs_inspect_checkpoint_page(arguments.checkpoint, stdout, arguments.html);
+    char *path;
+    HS_TRY(hs_argument_checkpoint_path(&arguments.checkpoint, &path));
+    HsStatus status = hs_inspect_checkpoint_page(path, stdout, arguments.html);
+    free(path);
+    return status;
 }
 
 HsStatus hs_command_reference(int argc, char **argv)

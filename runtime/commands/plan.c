@@ -3,10 +3,6 @@
  * trainer plan --config FILE: memory and time of a run, before anything is allocated.
  */
 #include <argp.h>
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-#include <strings.h>
 
 #include "kernels/base/log.h"
 #include "runtime/commands/arguments.h"
@@ -34,22 +30,6 @@ static const struct argp_option options[] = {
     { 0 },
 };
 
-/* "12GiB", "12G", "12GB", "8192MiB": binary units, as memory is sold. */
-static size_t parse_size(struct argp_state *state, const char *text)
-{
-    static const struct {
-        const char *unit;
-        int shift;
-    } units[] = { { "GiB", 30 }, { "GB", 30 }, { "G", 30 }, { "MiB", 20 }, { "MB", 20 }, { "M", 20 } };
-    char *end;
-    const double value = strtod(text, &end);
-    for (size_t i = 0; i < sizeof units / sizeof *units; i++)
-        if (end != text && strcasecmp(end, units[i].unit) == 0 && value > 0 && value < 1e6)
-            return (size_t)ldexp(value, units[i].shift);
-    argp_error(state, "--device-memory must be a size such as 12GiB or 8192MiB (got %s)", text);
-    return 0;
-}
-
 static error_t parse(int key, char *argument, struct argp_state *state)
 {
     Arguments *arguments = state->input;
@@ -58,7 +38,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         arguments->config_path = argument;
         return 0;
     case 'm':
-        arguments->options.device_bytes = parse_size(state, argument);
+        arguments->options.device_bytes = (size_t)hs_argument_bytes(state, "--device-memory", argument);
         return 0;
     case OPTION_LAYERS:
         arguments->options.layers = true;

@@ -70,10 +70,15 @@ static HsStatus print_sample(HsTrainer *trainer)
     const HsConfig *config = trainer->config;
     if (config->evaluation.sample_tokens == 0)
         return HS_OK;
-    HsSampling sampling = { .temperature = 0.8, .top_p = 1, .seed = (uint64_t)config->training.seed };
+    const HsGeneration generation = {
+        .prompt = config->evaluation.sample_prompt,
+        .prompt_length = strlen(config->evaluation.sample_prompt),
+        .tokens = config->evaluation.sample_tokens,
+        .sampling = { .temperature = 0.8, .top_p = 1, .seed = (uint64_t)config->training.seed },
+    };
     printf("--- a sample of %lld tokens ---\n", (long long)config->evaluation.sample_tokens);
-    return hs_generate_text(&trainer->model, &trainer->engine.context, trainer->data.tokenizer,
-                            config->evaluation.sample_prompt, config->evaluation.sample_tokens, &sampling, stdout);
+    return hs_generate_text(&trainer->model, &trainer->engine.context, trainer->data.tokenizer, &generation, stdout,
+                            NULL);
 }
 
 static HsStatus train(HsConfig *config)

@@ -139,6 +139,16 @@ static HsStatus read_synthetic(const char *name, const HsSourceOptions *options,
     return status;
 }
 
+static bool is_input(const HsSource *source)
+{
+    return source->kind && strcmp(source->name, HS_SOURCE_INPUT) == 0;
+}
+
+const char *hs_source_title(const HsSource *source)
+{
+    return is_input(source) ? "the standard input" : source->name;
+}
+
 HsStatus hs_source_read(const HsSource *source, const HsSourceOptions *options, HsCorpus *corpus)
 {
     /* Generated text needs no parser: it comes with its documents and their information content. */
@@ -146,10 +156,12 @@ HsStatus hs_source_read(const HsSource *source, const HsSourceOptions *options, 
         return read_synthetic(source->name + strlen(HS_SYNTHETIC_PREFIX), options, corpus);
     char *bytes = NULL;
     size_t size = 0;
-    HS_TRY(hs_read_file(source->name, 0, &bytes, &size));
-    HsStatus status = hs_source_unpack(source->name, source->kind, &bytes, &size);
+    const char *title = hs_source_title(source);
+    HS_TRY(is_input(source) ? hs_read_input(source->name, 0, &bytes, &size)
+                            : hs_read_file(source->name, 0, &bytes, &size));
+    HsStatus status = hs_source_unpack(title, source->kind, &bytes, &size);
     if (status == HS_OK)
-        status = source->kind->parse(source->name, bytes, size, options, corpus);
+        status = source->kind->parse(title, bytes, size, options, corpus);
     free(bytes);
     return status;
 }

@@ -46,6 +46,11 @@ typedef struct HsSourceList {
  * errors: HS_EIO, HS_ECONFIG and HS_EFORMAT naming the path */
 HsStatus hs_source_list_add(HsSourceList *list, const char *name, const char *format);
 void hs_source_list_deinit(HsSourceList *list);
+/* Appends the standard input, read as `format` says (auto: text).  Only for commands that read their sources once. */
+HsStatus hs_source_list_add_input(HsSourceList *list, const char *format);
+#define HS_SOURCE_INPUT "-"
+/* What messages call it. */
+const char *hs_source_title(const HsSource *source);
 bool hs_source_list_has_tokens(const HsSourceList *list);
 /* The row for a path: by the format where it is not auto, else by the extension in front of .gz or .zst.
  * errors: HS_EFORMAT for a name that says a format that is no text */

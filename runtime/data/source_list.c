@@ -114,6 +114,13 @@ static HsStatus add_synthetic(HsSourceList *list, const char *name)
     return hs_fail(HS_ECONFIG, "%s: there is no synthetic source `%s`; there are %s", name, wanted, known);
 }
 
+HsStatus hs_source_list_add_input(HsSourceList *list, const char *format)
+{
+    const HsSourceKind *kind;
+    HS_TRY(hs_source_kind_choose(HS_SOURCE_INPUT, format, &kind));
+    return append(list, HS_SOURCE_INPUT, kind);
+}
+
 HsStatus hs_source_list_add(HsSourceList *list, const char *name, const char *format)
 {
     if (name[0] == '\0')

@@ -13,15 +13,9 @@
 
 #include <inttypes.h>
 
-enum { HS_TOKEN_HEADER_BYTES = 1024 };
+#include "runtime/data/token_file.h"
 
-typedef struct HsTokenLayout {
-    uint32_t magic, version;
-    size_t token_bytes;
-} HsTokenLayout;
-
-static const HsTokenLayout token_layouts[] = { { 20240520, 1, 2 }, { 20240801, 7, 4 } };
-enum { TOKEN_LAYOUTS = sizeof token_layouts / sizeof token_layouts[0] };
+const HsTokenLayout hs_token_layouts[HS_TOKEN_LAYOUTS] = { { 20240520, 1, 2 }, { 20240801, 7, 4 } };
 
 /* Byte by byte: right on any byte order and alignment. */
 static uint32_t little_endian(const char *bytes, size_t count)
@@ -42,9 +36,9 @@ static HsStatus read_header(const char *name, const char *bytes, size_t size, si
     uint32_t magic = little_endian(bytes, 4), version = little_endian(bytes + 4, 4);
     int32_t count = (int32_t)little_endian(bytes + 8, 4);
     const HsTokenLayout *layout = NULL;
-    for (int i = 0; i < TOKEN_LAYOUTS; i++)
-        if (token_layouts[i].magic == magic)
-            layout = &token_layouts[i];
+    for (int i = 0; i < HS_TOKEN_LAYOUTS; i++)
+        if (hs_token_layouts[i].magic == magic)
+            layout = &hs_token_layouts[i];
     if (!layout)
         return hs_fail(HS_EFORMAT,
                        "%s: byte 0: the number %" PRIu32 " begins no known token file (20240520: u16, 20240801: u32); "

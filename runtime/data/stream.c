@@ -179,6 +179,11 @@ void hs_stream_accept(HsDataStream *stream)
     pthread_mutex_unlock(&stream->lock);
 }
 
+bool hs_stream_is_running(const HsDataStream *stream)
+{
+    return stream->running;
+}
+
 HsStreamPosition hs_stream_position(const HsDataStream *stream)
 {
     return stream->position;

@@ -53,6 +53,8 @@ HsStatus hs_stream_begin_task(HsDataStream *stream, int task, const HsStreamPosi
  * handed out, and the batch behind it is begun.  Who gives a batch up in between has changed nothing. */
 HsStatus hs_stream_peek(HsDataStream *stream, const HsStreamBatch **batch);
 void hs_stream_accept(HsDataStream *stream);
+/* Between begin_task and end_task. */
+bool hs_stream_is_running(const HsDataStream *stream);
 /* Waits until the mixing thread rests. */
 void hs_stream_settle(HsDataStream *stream);
 HsStreamPosition hs_stream_position(const HsDataStream *stream);

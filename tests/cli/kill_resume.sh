@@ -7,7 +7,7 @@ RANDOM=${2:-1}
 . "$(dirname "$0")/lib.sh"
 tiny_config
 # Saving every second step makes a save the likeliest moment to be killed in.
-overrides="checkpoint_freq=2 max_steps=400 logging.every=1 evaluation.every=7 model.width=64 model.layers=3"
+overrides="checkpoint_freq=2 max_steps=400 logging.every=1 evaluation.every=7 keep_best=true model.width=64 model.layers=3"
 mkdir calm killed
 start=$(date +%s%N)
 (cd calm && expect 0 "$trainer" --config ../tiny.yaml $overrides)
@@ -34,6 +34,7 @@ same calm.record killed.record
 tensors calm/run >calm.hash
 tensors killed/run >killed.hash
 same calm.hash killed.hash
+same calm/run/checkpoints/best killed/run/checkpoints/best
 echo "$done_kills kills, $(ls killed/run/checkpoints | wc -l) entries left in checkpoints/"
 [ "$(find killed/run/checkpoints -name '.tmp-*' | wc -l)" = 0 ] || fail "temporary folders are left"
 finish

@@ -107,7 +107,7 @@ refused 2 "mode fp16+no-masters: " --modes bf16,fp16+no-masters
 refused 2 "mode fp32+accumulate3: batch_size 4" --modes fp32,+accumulate3
 refused 2 "did you mean" --modes fp32:model.layerz=3
 refused 2 "joint" --modes fp32 continual.strategy=joint
-refused 1 "mode fp32: the plan needs" --modes bf16,fp32 memory.limit=2
+refused 1 "mode fp32: the plan needs" --modes bf16,fp32 memory.limit=2MiB
 refused 2 "--steps and --tokens" --modes fp32 --steps 3 --tokens 5
 expect 2 "$trainer" bench --config tiny.yaml
 says err "--modes"
@@ -115,7 +115,7 @@ expect 0 "$trainer" bench --help
 for text in no-masters recompute-attention accumulateN; do says out "$text"; done
 
 # --- what does not fit together runs one after another, with the same losses ---
-expect 0 "$trainer" bench --config tiny.yaml --modes fp32,bf16 --out one-by-one device=cpu memory.limit=3
+expect 0 "$trainer" bench --config tiny.yaml --modes fp32,bf16 --out one-by-one device=cpu memory.limit=3MiB
 says out "one after another"
 for n in 1 2; do
     list losses $n one-by-one/bench.json >alone

@@ -14,7 +14,7 @@ says err "differing: batch_size. Set them back"
 expect 0 "$trainer" --config tiny.yaml max_steps=36 learning_rate=5e-4 schedule.min_learning_rate=1e-5 resume=changed
 says err "changed from here on: "
 says err "learning_rate 0.001 -> 0.0005"
-grep -qE 'schedule.min_learning_rate 0 -> (1e-0?5|0.00001)' err || fail "the second change is not named"
+grep -qE 'schedule.min_learning_rate 0 -> 1\.0e-5' err || fail "the second change is not named"
 says err "the run's length changed, and schedule.kind cosine follows it: the learning rate is "
 says run/metrics.jsonl '{"event":"changed","step":24,"keys":"'
 says run/report.html "changed on the way"

@@ -52,4 +52,13 @@ expect 0 "$trainer" -h
 says out "Configuration keys:"
 expect 0 "$trainer" plan -h
 says out "--device-memory"
+for command in train plan compare bench report eval generate inspect selftest tokenizer; do
+    expect 0 "$trainer" $command --help
+    expect 0 "$trainer" $command --hel
+done
+# A value is no option, whatever it looks like.
+expect 1 "$trainer" generate --checkpoint nowhere --prompt --sampels
+says err "nowhere"
+expect 2 "$trainer" generate --checkpoint nowhere --sampels 2
+says err "--sampels is no option of this command; did you mean --samples?"
 finish

@@ -171,7 +171,7 @@ expect 2 "$trainer" --config hostile.yaml
 says err "]0;mine"
 cp err shown
 printf '{"model":{"type":"\\u001b[31m\\u009b2J"}}' >hostile.json
-expect 2 "$trainer" --config tiny.yaml tokenizer.kind=bpe tokenizer.path=hostile.json out_dir=hostile
+expect 1 "$trainer" --config tiny.yaml tokenizer.kind=bpe tokenizer.path=hostile.json out_dir=hostile
 says err "?[31m"
 grep -q "$(printf '\033')\|$(printf '\302\233')" err shown && fail "a message holds what a terminal would obey"
 expect 2 "$trainer" --config tiny.yaml "tasks.0.name=$(printf 'a\033[31m')"

@@ -44,10 +44,16 @@ expect 1 "$trainer" plan --config "$root/configs/cl-12gb.yaml" --device-memory 5
 says err "would refuse"
 says out "the effective batch stays"
 expect 2 "$trainer" plan --config fit.yaml --device-memory many
+says err "a size in bytes, such as 12GiB, 500MB or 1048576 (got many)"
+expect 2 "$trainer" plan --config fit.yaml --device-memory 12
+says err "from 1MiB to 1024TiB"
 expect 2 "$trainer" plan
 
 # What the limit does not allow is refused before anything is there, with lines that make it fit.
-expect 1 "$trainer" --config fit.yaml memory.limit=12
+# A limit as it was written when the number meant MiB is refused with the unit to add.
+expect 2 "$trainer" --config fit.yaml memory.limit=12
+says err "write 12MiB"
+expect 1 "$trainer" --config fit.yaml memory.limit=12MiB
 says err "nothing was allocated"
 says err "activations: block.0.mlp.up.out, f32 [4096, 128]"
 says err "auto_fit: true"
@@ -72,15 +78,15 @@ says err "more than are counted"
 for mode in fp32 bf16; do
     limit=$([ $mode = fp32 ] && echo 12 || echo 9)
     expect 0 "$trainer" --config fit.yaml precision.mode=$mode out_dir=whole-$mode
-    expect 0 "$trainer" --config fit.yaml precision.mode=$mode memory.limit=$limit memory.auto_fit=true out_dir=fitted-$mode
+    expect 0 "$trainer" --config fit.yaml precision.mode=$mode memory.limit=${limit}MiB memory.auto_fit=true out_dir=fitted-$mode
     says err "micro_batch"
     awk -v limit=$limit '/ total / { if ($3 > 0.8 * limit || $3 != $5) exit 1; seen = 1 } END { exit !seen }' err ||
         fail "$mode: planned and taken: $(grep ' total ' err)"
     near whole-$mode fitted-$mode $mode 4096
     # The lines, written out, are the same run; and so is the fitted run, stopped and gone on with.
     grep -qE '^  micro_batch: [0-9]+' fitted-$mode/config.yaml || fail "the resolved configuration does not say micro_batch"
-    expect 0 "$trainer" --config fit.yaml precision.mode=$mode memory.limit=$limit memory.auto_fit=true out_dir=two max_steps=12 schedule.decay_steps=20
-    expect 0 "$trainer" --config fit.yaml precision.mode=$mode memory.limit=$limit memory.auto_fit=true out_dir=two max_steps=20 schedule.decay_steps=20
+    expect 0 "$trainer" --config fit.yaml precision.mode=$mode memory.limit=${limit}MiB memory.auto_fit=true out_dir=two max_steps=12 schedule.decay_steps=20
+    expect 0 "$trainer" --config fit.yaml precision.mode=$mode memory.limit=${limit}MiB memory.auto_fit=true out_dir=two max_steps=20 schedule.decay_steps=20
     [ "$(tensors two | head -n 1)" = "$(tensors fitted-$mode | head -n 1)" ] || fail "$mode: stopped and gone on with, the fitted run is another"
     rm -r two
 done

@@ -43,6 +43,41 @@ expect 0 "$trainer" generate --checkpoint run --tokens 20 --prompt "a" --seed 3
 cp out sample
 expect 0 "$trainer" generate --checkpoint run --tokens 20 --prompt "a" --seed 3
 same sample out
+# As JSON, and nothing else.
+expect 0 "$trainer" eval --checkpoint run --json
+[ "$(wc -l <out)" = 1 ] || fail "eval --json wrote $(wc -l <out) lines"
+for member in '"step":30' '"name":"t"' '"val_loss":' '"perplexity":' '"entropy_floor":' '"mean_val_loss":'; do says out "$member"; done
+# Prompts from a file and from the standard input, byte for byte.
+printf 'a' >prompt
+expect 0 "$trainer" generate --checkpoint run --tokens 20 --prompt-file prompt --seed 3
+same sample out
+expect 0 "$trainer" generate --checkpoint run --tokens 20 --prompt-file - --seed 3 <prompt
+same sample out
+expect 2 "$trainer" generate --checkpoint run --prompt a --prompt-file prompt
+says err "both say how the text begins"
+expect 1 "$trainer" generate --checkpoint run --prompt-file nowhere
+says err "nowhere"
+# Several samples: the first is the one alone, each can be had alone by its seed, and JSON holds the same tokens.
+expect 0 "$trainer" generate --checkpoint run --tokens 20 --prompt a --seed 3 --samples 3
+cp out three
+sed -n '2,/^--- sample 2/p' three | sed '$d' | sed '$d' >first
+same sample first
+[ "$(grep -c '^--- sample [1-3] of 3, seed [0-9]* ---$' three)" = 3 ] || fail "three samples expected"
+seed=$(sed -nE 's/^--- sample 3 of 3, seed ([0-9]+) ---$/\1/p' three)
+expect 0 "$trainer" generate --checkpoint run --tokens 20 --prompt a --seed "$seed"
+sed '1,/^--- sample 3/d' three >third
+same third out
+expect 0 "$trainer" generate --checkpoint run --tokens 20 --prompt a --seed 3 --samples 3 --json
+[ "$(wc -l <out)" = 1 ] || fail "generate --json wrote $(wc -l <out) lines"
+says out "{\"seed\":$seed,"
+if command -v python3 >/dev/null; then
+    python3 - out third <<'PY' || fail "the third sample's tokens are not its text"
+import json, sys
+sample = json.load(open(sys.argv[1]))["samples"][2]
+text = b"a" + bytes(sample["tokens"]) + b"\n"
+sys.exit(text != open(sys.argv[2], "rb").read())
+PY
+fi
 # No prompt at all, and more tokens than the model has positions.
 expect 0 timeout 60 "$trainer" generate --checkpoint run --tokens 20
 expect 0 timeout 60 "$trainer" generate --checkpoint run --tokens 300 --prompt "a"

@@ -22,8 +22,8 @@ static HsStatus write_config(void *user, const char *folder)
     return hs_storage_write_file(path, user, strlen(user));
 }
 
-/* A checkpoint whose every number tells its step. */
-static HsStatus save(const char *out_dir, int64_t step, int64_t keep, int64_t elements)
+/* A checkpoint whose every number tells its step.  best: NULL, or a further name of it. */
+static HsStatus save_named(const char *out_dir, int64_t step, int64_t keep, int64_t elements, const char *best)
 {
     float *weights = malloc((size_t)elements * sizeof *weights);
     cr_assert_not_null(weights);
@@ -44,11 +44,18 @@ static HsStatus save(const char *out_dir, int64_t step, int64_t keep, int64_t el
         .state = state,
         .write_extra = write_config,
         .user = config,
+        .names = &best,
+        .name_count = best ? 1 : 0,
     };
     HsStatus status = hs_checkpoint_save(out_dir, &content, keep);
     hs_json_destroy(state);
     free(weights);
     return status;
+}
+
+static HsStatus save(const char *out_dir, int64_t step, int64_t keep, int64_t elements)
+{
+    return save_named(out_dir, step, keep, elements, NULL);
 }
 
 static void expect_saved(const Scratch *scratch, int64_t step, int64_t keep)
@@ -139,6 +146,48 @@ Test(checkpoint, saves_opens_and_keeps_the_last_ones)
     cr_assert_eq(hs_checkpoint_open(scratch_path(&scratch, "checkpoints/step-00000040"), true, &checkpoint), HS_OK);
     cr_expect_eq(*(const float *)checkpoint.model.tensors[0].tensor.data, 40.0f);
     hs_checkpoint_close(&checkpoint);
+    scratch_remove(&scratch);
+}
+
+/* The step of the checkpoint that a file names; -1 when it cannot be opened. */
+static int64_t named_step(const Scratch *scratch, const char *name)
+{
+    HsCheckpoint checkpoint;
+    int64_t step = -1;
+    if (hs_checkpoint_open(scratch_path(scratch, name), true, &checkpoint) != HS_OK)
+        return -1;
+    cr_expect_eq(hs_json_need_integer("trainer.json", checkpoint.state, "step", &step), HS_OK);
+    hs_checkpoint_close(&checkpoint);
+    return step;
+}
+
+Test(checkpoint, what_a_best_names_stays_until_another_is_named)
+{
+    Scratch scratch = scratch_make();
+    char names[512], *path = NULL;
+    cr_expect_eq(hs_checkpoint_best(scratch.folder, &path), HS_EIO);
+    cr_expect_null(path);
+    cr_assert_eq(save_named(scratch.folder, 1, 1, ELEMENTS, "best"), HS_OK, "%s", hs_error_message());
+    cr_assert_eq(save_named(scratch.folder, 2, 1, ELEMENTS, "best-2"), HS_OK, "%s", hs_error_message());
+    for (int64_t step = 3; step < 6; step++)
+        expect_saved(&scratch, step, 1);
+    list_checkpoints(&scratch, names, sizeof names);
+    cr_expect_str_eq(names, "best best-2 latest step-00000001 step-00000002 step-00000005");
+    cr_expect_eq(named_step(&scratch, "checkpoints/best"), 1);
+    cr_expect_eq(named_step(&scratch, "checkpoints/best-2"), 2);
+    cr_expect_eq(named_step(&scratch, "checkpoints/latest"), 5);
+    cr_expect_eq(opened_step(scratch.folder), 5);
+    cr_assert_eq(hs_checkpoint_best(scratch.folder, &path), HS_OK);
+    free(path);
+    /* Another best: the one before goes with the save that names it. */
+    cr_assert_eq(save_named(scratch.folder, 6, 1, ELEMENTS, "best"), HS_OK, "%s", hs_error_message());
+    list_checkpoints(&scratch, names, sizeof names);
+    cr_expect_str_eq(names, "best best-2 latest step-00000002 step-00000006");
+    /* Moved aside by a save that died before its replacement was in place. */
+    cr_assert_eq(rename(scratch_path(&scratch, "checkpoints/step-00000002"),
+                        scratch_path(&scratch, "checkpoints/step-00000002.replaced")),
+                 0);
+    cr_expect_eq(named_step(&scratch, "checkpoints/best-2"), 2);
     scratch_remove(&scratch);
 }
 

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Text to tokens and back, for people and for files.  Sources are walked one document at a time (source_encode.c);
+ * numbers as text are decoded as they come, of whatever length.
+ */
+#include "runtime/commands/tokenizer_text.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/base/log.h"
+#include "runtime/commands/arguments.h"
+#include "runtime/data/source_encode.h"
+#include "runtime/data/token_file.h"
+
+typedef struct Sink {
+    const HsTokenizer *tokenizer;
+    FILE *out;
+    HsTokenWriter writer;
+    int64_t documents, bytes, tokens;
+    int64_t ends, masked; /* documents that want an end-of-text token; that have a prompt */
+} Sink;
+
+static void add_up(Sink *sink, const HsEncoded *document)
+{
+    sink->documents++;
+    sink->bytes += document->bytes;
+    sink->tokens += document->count;
+    sink->ends += document->ends;
+    sink->masked += document->masked;
+}
+
+static HsStatus count_document(void *user, const HsEncoded *document)
+{
+    add_up(user, document);
+    return HS_OK;
+}
+
+static HsStatus out_failed(void)
+{
+    return hs_fail(HS_EIO, "the output cannot be written: %s", strerror(errno));
+}
+
+static HsStatus print_document(void *user, const HsEncoded *document)
+{
+    Sink *sink = user;
+    if (document->is_tokens)
+        return hs_fail(HS_ECONFIG, "%s: token files (.bin) hold no text: `trainer tokenizer decode` makes it",
+                       document->source);
+    for (int64_t i = 0; i < document->count; i++)
+        fprintf(sink->out, "%s%" PRId32, i > 0 ? " " : "", document->tokens[i]);
+    putc('\n', sink->out);
+    return ferror(sink->out) ? out_failed() : HS_OK;
+}
+
+HsStatus hs_tokenizer_print_ids(const HsTokenizer *tokenizer, const HsSourceList *sources,
+                                const HsSourceOptions *options, FILE *out)
+{
+    Sink sink = { .tokenizer = tokenizer, .out = out };
+    return hs_sources_encode(sources, options, tokenizer, print_document, &sink);
+}
+
+static HsStatus write_document(void *user, const HsEncoded *document)
+{
+    Sink *sink = user;
+    const int32_t end = hs_tokenizer_end_of_text(sink->tokenizer);
+    add_up(sink, document);
+    HS_TRY(hs_token_writer_add(&sink->writer, document->tokens, document->count));
+    return document->ends && end >= 0 ? hs_token_writer_add(&sink->writer, &end, 1) : HS_OK;
+}
+
+HsStatus hs_tokenizer_write_ids(const HsTokenizer *tokenizer, const HsSourceList *sources,
+                                const HsSourceOptions *options, const char *path)
+{
+    Sink sink = { .tokenizer = tokenizer };
+    HsStatus status = hs_token_writer_open(&sink.writer, path, hs_tokenizer_vocabulary(tokenizer));
+    if (status == HS_OK)
+        status = hs_sources_encode(sources, options, tokenizer, write_document, &sink);
+    const int64_t count = sink.writer.count;
+    const size_t width = sink.writer.layout->token_bytes;
+    if (status == HS_OK)
+        status = hs_token_writer_finish(&sink.writer);
+    hs_token_writer_abandon(&sink.writer);
+    HS_TRY(status);
+    if (sink.masked > 0)
+        hs_warn("%s: %" PRId64 " documents have a prompt: a token file cannot say that training is not to count its "
+                "tokens, as it does not when it reads the text",
+                path, sink.masked);
+    if (sink.ends > 1 && hs_tokenizer_end_of_text(tokenizer) < 0)
+        hs_warn("%s: no end-of-text token is known: its %" PRId64 " documents run together without a border; name the "
+                "token with --end-of-text",
+                path, sink.ends);
+    printf("wrote %s: %" PRId64 " tokens of %zu bytes, %" PRId64 " documents\n", path, count, width, sink.documents);
+    return HS_OK;
+}
+
+HsStatus hs_tokenizer_print_count(const HsTokenizer *tokenizer, const HsSourceList *sources,
+                                  const HsSourceOptions *options, bool json, FILE *out)
+{
+    Sink sink = { .tokenizer = tokenizer };
+    HS_TRY(hs_sources_encode(sources, options, tokenizer, count_document, &sink));
+    const bool has_end = hs_tokenizer_end_of_text(tokenizer) >= 0;
+    const int64_t with_ends = sink.tokens + (has_end ? sink.ends : 0);
+    const double rate = sink.tokens > 0 ? (double)sink.bytes / (double)sink.tokens : 0;
+    if (json) {
+        HsJson *root = hs_json_object();
+        hs_json_set_integer(root, "documents", sink.documents);
+        hs_json_set_integer(root, "bytes", sink.bytes);
+        hs_json_set_integer(root, "tokens", sink.tokens);
+        hs_json_set_integer(root, "tokens_with_end_of_text", with_ends);
+        hs_json_set_real(root, "bytes_per_token", sink.tokens > 0 ? rate : NAN);
+        hs_json_set_integer(root, "vocabulary", hs_tokenizer_vocabulary(tokenizer));
+        return hs_argument_print_json(root);
+    }
+    fprintf(out,
+            "documents        %" PRId64 "\nbytes            %" PRId64 "\ntokens           %" PRId64 " (%" PRId64
+            " with end-of-text)\nbytes per token  %.4f\n",
+            sink.documents, sink.bytes, sink.tokens, with_ends, rate);
+    return HS_OK;
+}
+
+/* --- back to text --- */
+
+static HsStatus write_token(const HsTokenizer *tokenizer, int64_t token, FILE *out)
+{
+    size_t length;
+    const char *bytes = hs_tokenizer_bytes(tokenizer, (int32_t)token, &length);
+    return fwrite(bytes, 1, length, out) == length ? HS_OK : out_failed();
+}
+
+/* Where the reader of numbers stands. */
+typedef struct Numbers {
+    const char *title;
+    int64_t line, column; /* of the character read last */
+    int64_t value, value_column;
+    bool inside; /* a number */
+} Numbers;
+
+static HsStatus end_number(Numbers *numbers, const HsTokenizer *tokenizer, FILE *out)
+{
+    if (!numbers->inside)
+        return HS_OK;
+    numbers->inside = false;
+    if (numbers->value >= hs_tokenizer_vocabulary(tokenizer))
+        return hs_fail(HS_EFORMAT,
+                       "%s:%" PRId64 ":%" PRId64 ": token %" PRId64 " is not below the tokenizer's vocabulary of "
+                       "%" PRId64 "; decode with the tokenizer that made the numbers",
+                       numbers->title, numbers->line, numbers->value_column, numbers->value,
+                       hs_tokenizer_vocabulary(tokenizer));
+    return write_token(tokenizer, numbers->value, out);
+}
+
+static HsStatus take_character(Numbers *numbers, int character, const HsTokenizer *tokenizer, FILE *out)
+{
+    const int64_t most = INT32_MAX;
+    if (character == '\n' || character == ' ' || character == '\t' || character == '\r' || character == ',') {
+        HS_TRY(end_number(numbers, tokenizer, out));
+        numbers->column = character == '\n' ? 0 : numbers->column + 1;
+        numbers->line += character == '\n';
+        return HS_OK;
+    }
+    numbers->column++;
+    if (character < '0' || character > '9') {
+        char shown[16];
+        snprintf(shown, sizeof shown, character > ' ' && character < 127 ? "`%c`" : "byte 0x%02X", character);
+        return hs_fail(HS_EFORMAT,
+                       "%s:%" PRId64 ":%" PRId64
+                       ": %s is no part of a token's number; decode reads numbers with blanks, "
+                       "commas or line ends between them, or a token file named .bin",
+                       numbers->title, numbers->line, numbers->column, shown);
+    }
+    if (!numbers->inside) {
+        numbers->inside = true;
+        numbers->value = 0;
+        numbers->value_column = numbers->column;
+    }
+    numbers->value = 10 * numbers->value + (character - '0');
+    numbers->value = numbers->value < most ? numbers->value : most; /* above any vocabulary */
+    return HS_OK;
+}
+
+static HsStatus decode_text(const HsTokenizer *tokenizer, const char *path, FILE *out)
+{
+    const bool input = strcmp(path, HS_SOURCE_INPUT) == 0;
+    Numbers numbers = { .title = input ? "the standard input" : path, .line = 1 };
+    FILE *file = input ? stdin : fopen(path, "rb");
+    if (!file)
+        return hs_fail(HS_EIO, "%s: cannot be opened: %s", path, strerror(errno));
+    HsStatus status = HS_OK;
+    for (int character; status == HS_OK && (character = getc_unlocked(file)) != EOF;)
+        status = take_character(&numbers, character, tokenizer, out);
+    if (status == HS_OK && ferror(file))
+        status = hs_fail(HS_EIO, "%s: cannot be read: %s", numbers.title, strerror(errno));
+    if (status == HS_OK)
+        status = end_number(&numbers, tokenizer, out);
+    if (!input)
+        fclose(file);
+    return status;
+}
+
+static HsStatus decode_tokens(const HsTokenizer *tokenizer, const HsSourceList *sources, const HsSourceOptions *options,
+                              bool skip_end, FILE *out)
+{
+    HsCorpus corpus = { 0 };
+    const int32_t end = hs_tokenizer_end_of_text(tokenizer);
+    HsStatus status = hs_source_read(&sources->items[0], options, &corpus);
+    for (int64_t i = 0; status == HS_OK && i < corpus.tokens.count; i++)
+        if (corpus.tokens.items[i] != end || !(skip_end || i + 1 == corpus.tokens.count))
+            status = write_token(tokenizer, corpus.tokens.items[i], out);
+    hs_corpus_deinit(&corpus);
+    return status;
+}
+
+HsStatus hs_tokenizer_decode_file(const HsTokenizer *tokenizer, const char *path, const HsSourceOptions *options,
+                                  bool skip_end, FILE *out)
+{
+    const HsSourceKind *kind;
+    HsSourceList sources = { 0 };
+    HS_TRY(hs_source_kind_choose(path, "auto", &kind));
+    if (!kind->makes_tokens)
+        return decode_text(tokenizer, path, out);
+    HsStatus status = hs_source_list_add(&sources, path, "auto");
+    if (status == HS_OK)
+        status = decode_tokens(tokenizer, &sources, options, skip_end, out);
+    hs_source_list_deinit(&sources);
+    return status;
+}
+
+HsStatus hs_tokenizer_print_split(const HsTokenizer *tokenizer, const char *text, FILE *out)
+{
+    HsTokens tokens = { 0 };
+    HsStatus status = hs_tokenizer_encode(tokenizer, text, strlen(text), &tokens);
+    for (int64_t i = 0; status == HS_OK && i < tokens.count; i++) {
+        fprintf(out, "%" PRId32 "\t", tokens.items[i]);
+        status = write_token(tokenizer, tokens.items[i], out);
+        putc('\n', out);
+    }
+    hs_tokens_deinit(&tokens);
+    return status;
+}
