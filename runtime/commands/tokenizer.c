@@ -190,6 +190,16 @@ static HsStatus check_output(const char *path)
     return HS_OK;
 }
 
+/* Also where the output of an earlier call lies among the sources: its text would count twice. */
+static HsStatus refuse_tokens(const HsSourceList *sources)
+{
+    for (int i = 0; i < sources->count; i++)
+        if (sources->items[i].kind && sources->items[i].kind->makes_tokens)
+            return hs_fail(HS_ECONFIG, "%s: token files (.bin) hold no text to encode: leave it out",
+                           sources->items[i].name);
+    return HS_OK;
+}
+
 static HsStatus use_sources(const Arguments *arguments, unsigned action, const HsTokenizer *tokenizer,
                             const HsSourceOptions *reading, const HsTaskConfig *task, char **words, int count)
 {
@@ -198,6 +208,8 @@ static HsStatus use_sources(const Arguments *arguments, unsigned action, const H
     for (int i = 0; status == HS_OK && i < count; i++)
         status = strcmp(words[i], HS_SOURCE_INPUT) == 0 ? hs_source_list_add_input(&sources, task->format)
                                                         : hs_source_list_add(&sources, words[i], task->format);
+    if (status == HS_OK && action == ENCODE)
+        status = refuse_tokens(&sources);
     if (status == HS_OK && action == COUNT)
         status = hs_tokenizer_print_count(tokenizer, &sources, reading, arguments->json, stdout);
     else if (status == HS_OK && arguments->output)

@@ -47,9 +47,6 @@ static HsStatus out_failed(void)
 static HsStatus print_document(void *user, const HsEncoded *document)
 {
     Sink *sink = user;
-    if (document->is_tokens)
-        return hs_fail(HS_ECONFIG, "%s: token files (.bin) hold no text: `trainer tokenizer decode` makes it",
-                       document->source);
     for (int64_t i = 0; i < document->count; i++)
         fprintf(sink->out, "%s%" PRId32, i > 0 ? " " : "", document->tokens[i]);
     putc('\n', sink->out);

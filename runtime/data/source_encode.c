@@ -28,7 +28,6 @@ static HsStatus hand_out(Walk *walk, const int32_t *tokens, int64_t count)
 static HsStatus take_tokens(Walk *walk, const HsCorpus *corpus, const HsPiece *piece)
 {
     const int32_t *tokens = corpus->tokens.items + piece->start;
-    walk->document.is_tokens = true;
     for (size_t i = 0; i < piece->length; i++) {
         size_t size;
         hs_tokenizer_bytes(walk->tokenizer, tokens[i], &size);

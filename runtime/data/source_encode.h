@@ -12,11 +12,10 @@
 typedef struct HsEncoded {
     const char *source; /* its name */
     const int32_t *tokens;
-    int64_t count;  /* without an end-of-text token behind the document */
-    int64_t bytes;  /* of its text */
-    bool ends;      /* an end-of-text token belongs behind it, where the tokenizer has one */
-    bool is_tokens; /* of a token file */
-    bool masked;    /* has a prompt, whose tokens training does not count */
+    int64_t count; /* without an end-of-text token behind the document */
+    int64_t bytes; /* of its text */
+    bool ends;     /* an end-of-text token belongs behind it, where the tokenizer has one */
+    bool masked;   /* has a prompt, whose tokens training does not count */
 } HsEncoded;
 
 /* Hands every document to `take`, in order; stops at its first failure.  Memory: about twice the largest source's

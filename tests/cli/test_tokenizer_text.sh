@@ -131,6 +131,11 @@ expect 1 "$trainer" tokenizer count --tokenizer bpe.json --format jsonl - <broke
 says err "the standard input:301: has neither"
 expect 2 "$trainer" tokenizer encode --tokenizer bpe.json docs.bin
 says err "docs.bin: token files (.bin) hold no text"
+mkdir mixed
+cp docs/a.txt mixed
+expect 0 "$trainer" tokenizer encode --tokenizer bpe.json --output mixed/out.bin mixed
+expect 2 "$trainer" tokenizer encode --tokenizer bpe.json --output mixed/out.bin mixed
+says err "mixed/out.bin: token files (.bin) hold no text"
 expect 2 "$trainer" tokenizer encode --tokenizer bpe.json --output new.txt docs
 says err "must end in .bin"
 expect 1 "$trainer" tokenizer encode --tokenizer bpe.json --output nowhere/new.bin docs

@@ -26,7 +26,9 @@ static void save(const Scratch *scratch)
     HsJson *state = hs_json_object();
     hs_json_set_integer(state, "applied_steps", 10);
     hs_json_set_real(state, "best_validation", (double)NAN);
-    const HsCheckpointContent content = { 10, model, 2, optimizer, 2, state, NULL, NULL };
+    const HsCheckpointContent content = {
+        .step = 10, .model = model, .model_count = 2, .optimizer = optimizer, .optimizer_count = 2, .state = state
+    };
     cr_assert_eq(hs_checkpoint_save(scratch->folder, &content, 1), HS_OK, "%s", hs_error_message());
     hs_json_destroy(state);
 }
