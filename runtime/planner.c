@@ -232,24 +232,30 @@ static size_t probe_bytes(const HsMemoryPlan *plan, size_t limit)
     return bytes < limit / 8 ? bytes : limit / 8;
 }
 
-static void print_cost(const HsTrainer *trainer, const HsMemoryPlan *plan, FILE *out)
+static HsDeviceRates measure_rates(const HsTrainer *trainer, const HsMemoryPlan *plan, size_t limit)
 {
     const HsContext *context = &trainer->engine.context;
     const HsBackend *backend = context->backend;
     const HsGemmPolicy *product = &trainer->precision.forward;
-    const double flops = plan->forward_flops + plan->backward_flops + plan->recompute_flops;
     HsDeviceRates rates = { 0 };
     for (int probe = 0; probe < PROBES && backend->peak_flops && !trainer->engine.emulated; probe++)
         rates.flops = fmax(rates.flops, backend->peak_flops(context, product->a, product->tf32));
     /* Over no more memory than the run's own parameters: a small model's may lie in a cache, and a plan takes less than
      * what it plans. */
     if (backend->peak_bytes && !trainer->engine.emulated)
-        rates.bytes = backend->peak_bytes(context, probe_bytes(plan, hs_trainer_memory_limit(trainer)));
-    fprintf(out,
-            "a step: %" PRId64 " tokens; %.3g GFLOP forward, %.3g backward, %.3g recomputed: %.1f MFLOP a token; %.0f "
-            "MiB of parameters, gradients and moments moved\n",
-            plan->tokens, plan->forward_flops * 1e-9, plan->backward_flops * 1e-9, plan->recompute_flops * 1e-9,
-            1e-6 * flops / (double)plan->tokens, hs_mebibytes(plan->bytes_moved));
+        rates.bytes = backend->peak_bytes(context, probe_bytes(plan, limit));
+    return rates;
+}
+
+/* What does not fit has no time on this device, and nothing is measured for it. */
+static void print_time(const HsTrainer *trainer, const HsMemoryPlan *plan, size_t limit, FILE *out)
+{
+    const double flops = plan->forward_flops + plan->backward_flops + plan->recompute_flops;
+    if (plan->device_bytes > limit) {
+        fprintf(out, "time: none, as the plan does not fit\n");
+        return;
+    }
+    const HsDeviceRates rates = measure_rates(trainer, plan, limit);
     if (rates.flops <= 0) {
         fprintf(out, "time: no rate was measured for this device, so none is given\n");
         return;
@@ -263,6 +269,17 @@ static void print_cost(const HsTrainer *trainer, const HsMemoryPlan *plan, FILE 
     if (trainer->total_steps > 0)
         fprintf(out, "the run: %" PRId64 " steps, at least %.0f s\n", trainer->total_steps,
                 (double)trainer->total_steps * seconds);
+}
+
+static void print_cost(const HsTrainer *trainer, const HsMemoryPlan *plan, size_t limit, FILE *out)
+{
+    fprintf(out,
+            "a step: %" PRId64 " tokens; %.3g GFLOP forward, %.3g backward, %.3g recomputed: %.1f MFLOP a token; %.0f "
+            "MiB of parameters, gradients and moments moved\n",
+            plan->tokens, plan->forward_flops * 1e-9, plan->backward_flops * 1e-9, plan->recompute_flops * 1e-9,
+            1e-6 * (plan->forward_flops + plan->backward_flops + plan->recompute_flops) / (double)plan->tokens,
+            hs_mebibytes(plan->bytes_moved));
+    print_time(trainer, plan, limit, out);
 }
 
 /* --- what fits --- */
@@ -317,7 +334,7 @@ static HsStatus print_plan(HsTrainer *trainer, const HsPlannerOptions *options, 
     hs_trainer_release(&draft);
     HS_TRY(status);
     HS_TRY(print_room(trainer, &plan, limit, out));
-    print_cost(trainer, &plan, out);
+    print_cost(trainer, &plan, limit, out);
     const bool over = plan.device_bytes > limit;
     if (over || options->fit)
         HS_TRY(print_fit(trainer, &plan, limit, out));
