@@ -226,7 +226,7 @@ install: $(BUILD)/trainer ## install the trainer under PREFIX (/usr/local)
 .PHONY: test run-tests
 test: packages-test ## every test, under ten minutes on two cores
 	+$(MAKE) $(JOBS) run-tests
-run-tests: $(BUILD)/trainer test-programs examples $(BUILD)/bench/profile $(BUILD)/bench/fragments $(BUILD)/halfstep-gpu
+run-tests: $(BUILD)/trainer $(BUILD)/faults/shim.so test-programs examples $(BUILD)/bench/profile $(BUILD)/bench/fragments $(BUILD)/halfstep-gpu
 	@BUILD=$(BUILD) tests/run.sh $(TESTS) $(EMU_TESTS)
 
 .PHONY: asan ubsan
@@ -276,6 +276,16 @@ test-kill: $(BUILD)/trainer ## kill -9 in every phase and at random moments, res
 	BUILD=$(BUILD) tests/cli/kill_resume.sh 20
 	BUILD=$(BUILD) tests/cli/kill_continual.sh 20
 
+# What fails calls of a program's from outside (LD_PRELOAD).
+$(BUILD)/faults/shim.so: tests/faults/shim.c
+	@mkdir -p $(@D)
+	@echo "  CC $@"
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -g -O1 -fno-builtin -fPIC -shared $(WARNINGS) -o $@ $< -ldl -pthread
+
+.PHONY: faults
+faults: $(BUILD)/trainer $(BUILD)/faults/shim.so ## allocations, system calls and disks that fail, kills, hostile files: every part of tests/faults
+	@BUILD=$(BUILD) tests/faults/run.sh
+
 .PHONY: test-schedules
 test-schedules: $(BUILD)/trainer $(BUILD)/tests/ops/test_matmul_tiles $(BUILD)/bench/agreement ## kernels with roles and rings on the emulator, in 16 orders of events
 	BUILD=$(BUILD) tests/schedules.sh
@@ -309,7 +319,7 @@ test-agreement: $(BUILD)/bench/agreement ## large products and attention on the 
 	HALFSTEP_MULTIPROCESSORS=4 $(BUILD)/bench/agreement --device emu "products:GELU's derivative"
 
 # What takes too long for every change.
-NIGHTLY = test-layouts test-gpu-script test-agreement test-schedules test-planted test-kill fuzz
+NIGHTLY = test-layouts test-gpu-script test-agreement test-schedules test-planted test-kill faults fuzz
 .PHONY: nightly
 nightly: packages-check ## the long campaigns, one after another (hours); NIGHTLY='test-kill fuzz' chooses
 	+@failed=; for part in $(NIGHTLY); do echo "== $$part"; $(MAKE) $(JOBS) $$part || failed="$$failed $$part"; done; \

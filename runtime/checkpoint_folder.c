@@ -47,7 +47,11 @@ static HsStatus seal_file(const char *folder, const char *name, const HsJson *kn
     char digits[HASH_DIGITS + 1];
     struct stat info;
     int64_t size = 0;
-    if (lstat(path, &info) != 0 || !S_ISREG(info.st_mode)) {
+    if (lstat(path, &info) != 0) {
+        status = hs_fail(HS_EIO, "%s: cannot be looked at: %s", path, strerror(errno));
+        goto done;
+    }
+    if (!S_ISREG(info.st_mode)) {
         status = hs_fail(HS_EIO, "%s: a checkpoint holds regular files only", path);
         goto done;
     }
@@ -115,6 +119,8 @@ static HsStatus verify_file(const char *folder, const HsJson *row, bool with_che
     HsStatus status = HS_OK;
     if (stat(path, &info) != 0) {
         status = hs_fail(HS_EIO, "cannot read %s: %s", path, strerror(errno));
+    } else if (!S_ISREG(info.st_mode)) {
+        status = hs_fail(HS_EIO, "%s: not a regular file", path);
     } else if (info.st_size != bytes) {
         status = hs_fail(HS_EFORMAT, "%s: damaged: %lld bytes instead of the %lld in %s", path, (long long)info.st_size,
                          (long long)bytes, HS_CHECKPOINT_CHECKSUMS);

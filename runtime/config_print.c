@@ -8,6 +8,7 @@
 #include <assert.h>
 #include <inttypes.h>
 #include <stdlib.h>
+#include <errno.h>
 #include <string.h>
 
 const char *hs_config_real_text(double value, char *buffer)
@@ -143,7 +144,7 @@ HsStatus hs_config_print(const HsConfig *config, FILE *stream, bool with_docs)
         for (int task = 0; task < places; task++)
             print_section(config, section, task, stream, with_docs && task == 0);
     }
-    return ferror(stream) ? hs_fail(HS_EIO, "cannot write the configuration") : HS_OK;
+    return ferror(stream) ? hs_fail(HS_EIO, "the configuration cannot be written: %s", strerror(errno)) : HS_OK;
 }
 
 /* "section." covers a section, a whole dotted key itself. */

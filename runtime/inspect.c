@@ -5,9 +5,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "runtime/checkpoint_storage.h"
+#include "runtime/files.h"
 #include "runtime/inspect_internal.h"
 
 enum { CHUNK = 1024 };
@@ -114,11 +114,14 @@ static HsStatus look_at_continual(HsInspection *inspection)
     char *path;
     HS_TRY(hs_storage_join(inspection->checkpoint.folder, "continual.safetensors", &path));
     HsStatus status = HS_OK;
-    if (access(path, F_OK) == 0) {
+    bool exists;
+    HS_TRY_GOTO(status, hs_path_exists(path, &exists), done);
+    if (exists) {
         status = hs_safetensors_open(path, &inspection->continual);
         if (status == HS_OK)
             status = look_at_file(inspection, "continual", &inspection->continual, true);
     }
+done:
     free(path);
     return status;
 }

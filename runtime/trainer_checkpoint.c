@@ -159,6 +159,8 @@ static HsStatus write_extra(void *user, const char *folder)
     if (!file)
         return hs_fail(HS_EIO, "%s: cannot be written: %s", path, strerror(errno));
     HsStatus status = hs_config_print(trainer->config, file, false);
+    if (status != HS_OK)
+        (void)hs_error_prefix(status, "%s", path);
     if (fclose(file) != 0 && status == HS_OK)
         status = hs_fail(HS_EIO, "%s: cannot be written: %s", path, strerror(errno));
     return status;
@@ -217,7 +219,9 @@ HsStatus hs_trainer_find_checkpoint(const HsConfig *config, char **folder)
     const char *out_dir = config->training.out_dir;
     *folder = NULL;
     if (strcmp(config->training.resume, "never") == 0) {
-        if (!hs_checkpoint_exists(out_dir))
+        bool exists;
+        HS_TRY(hs_checkpoint_exists(out_dir, &exists));
+        if (!exists)
             return HS_OK;
         return hs_fail(HS_ECONFIG, "%s holds a run already and resume is never: choose another out_dir, or remove it",
                        out_dir);

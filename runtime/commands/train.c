@@ -60,6 +60,8 @@ static HsStatus write_run_config(const HsConfig *config)
     if (!file)
         return hs_fail(HS_EIO, "%s: cannot be written: %s", path, strerror(errno));
     HsStatus status = hs_config_print(config, file, false);
+    if (status != HS_OK)
+        (void)hs_error_prefix(status, "%s", path);
     if (fclose(file) != 0 && status == HS_OK)
         status = hs_fail(HS_EIO, "%s: cannot be written: %s", path, strerror(errno));
     return status;

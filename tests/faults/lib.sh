@@ -54,6 +54,10 @@ YAML
     local i
     for ((i = 0; i < 40; i++)); do printf '%d+%d=%d;' $((i % 7)) $((i % 9)) $((i % 7 + i % 9)); done >sums.txt
     for ((i = 0; i < 20; i++)); do printf '{"text":"a word, number %d of so many"}\n' $i; done >words.jsonl
+    gzip -k sums.txt
+    zstd -q words.jsonl
+    { echo text; sed 's/;/;\n/g' sums.txt; } >table.csv
+    { printf '['; sed '$!s/$/,/' words.jsonl; printf ']'; } >list.json
 }
 
 # name | what it starts from, a folder of fixtures/ | what it leaves: run, or files, or text on standard output | arguments
@@ -67,6 +71,8 @@ bf16|-|run|--config one.yaml precision.mode=bf16 tokenizer.kind=byte model.famil
 emu|-|run|--config one.yaml device=emu max_steps=2 precision.mode=bf16
 bpe|-|run|--config one.yaml tokenizer.kind=bpe tokenizer.path=bpe.json tasks.0.train=words.jsonl
 ewc-mer|-|run|--config two.yaml continual.strategy=[ewc,mer]
+packed|-|run|--config two.yaml tasks.0.train=sums.txt.gz tasks.1.train=words.jsonl.zst continual.strategy=er
+lists|-|run|--config two.yaml tasks.0.train=table.csv tasks.1.train=list.json continual.strategy=l2
 si-er|-|run|--config two.yaml continual.strategy=[si,er]
 a-gem|-|run|--config two.yaml continual.strategy=a-gem
 plan|-|text|plan --config one.yaml
@@ -77,13 +83,13 @@ inspect|whole|text|inspect --checkpoint run --html page.html
 tokenizer|-|text|tokenizer train --output learned.json --vocabulary 280 words.jsonl
 compare|-|figures|compare --config two.yaml --strategies none,er --seeds 1 --out compared
 bench|-|figures|bench --config one.yaml --modes fp32,bf16 --steps 2 --out compared
-selftest|-|figures|selftest --device ref --op adamw --no-speed
+selftest|-|figures|selftest --device ref --op rope --no-speed
 list|-|text|selftest --list
 config|-|text|--config two.yaml --print-config
 EOT
 }
 
-# fixtures/half: a run that was killed in the middle; fixtures/whole: one that came to its end; bpe.json.
+# Of the small runs: fixtures/half, a run that was killed in the middle; fixtures/whole: one that came to its end; bpe.json.
 make_fixtures() {
     small_configs
     mkdir fixtures

@@ -125,9 +125,12 @@ static bool fails(Kind kind)
     return true;
 }
 
-static bool is_stderr(FILE *file)
+/* Not standard error, and nothing that writes to memory. */
+static bool can_fail(FILE *file)
 {
-    return fileno(file) == STDERR_FILENO;
+    const int saved = errno, descriptor = fileno(file);
+    errno = saved;
+    return descriptor >= 0 && descriptor != STDERR_FILENO;
 }
 
 /* As the C library leaves a stream whose system call failed. */
@@ -357,17 +360,17 @@ MOVE(write, write, NUMBER_WRITE, const void *)
 
 /* --- streams: the C library makes their system calls by itself, so the streams' functions fail instead --- */
 
-#define STREAM(kind, type, wrong, name, file, parameters, ...) \
-    type name parameters                                       \
-    {                                                          \
-        static type(*function) parameters;                     \
-        if (file && !is_stderr(file) && fails(KIND_##kind)) {  \
-            mark(file);                                        \
-            return wrong;                                      \
-        }                                                      \
-        if (!function)                                         \
-            *(void **)&function = next(#name);                 \
-        return function(__VA_ARGS__);                          \
+#define STREAM(kind, type, wrong, name, file, parameters, ...)  \
+    type name parameters                                        \
+    {                                                           \
+        static type(*function) parameters;                      \
+        if (file \&\& can_fail(file) \&\& fails(KIND_##kind)) { \
+            mark(file);                                         \
+            return wrong;                                       \
+        }                                                       \
+        if (!function)                                          \
+            *(void **)&function = next(#name);                  \
+        return function(__VA_ARGS__);                           \
     }
 
 STREAM(read, size_t, 0, fread, file, (void *bytes, size_t size, size_t count, FILE *file), bytes, size, count, file)
@@ -381,7 +384,7 @@ STREAM(write, int, EOF, fflush, file, (FILE * file), file)
 int fclose(FILE *file)
 {
     static int (*function)(FILE *);
-    const bool failing = !is_stderr(file) && fails(KIND_close);
+    const bool failing = can_fail(file) && fails(KIND_close);
     if (!function)
         *(void **)&function = next("fclose");
     const int result = function(file);
