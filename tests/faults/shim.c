@@ -360,17 +360,17 @@ MOVE(write, write, NUMBER_WRITE, const void *)
 
 /* --- streams: the C library makes their system calls by itself, so the streams' functions fail instead --- */
 
-#define STREAM(kind, type, wrong, name, file, parameters, ...)  \
-    type name parameters                                        \
-    {                                                           \
-        static type(*function) parameters;                      \
-        if (file \&\& can_fail(file) \&\& fails(KIND_##kind)) { \
-            mark(file);                                         \
-            return wrong;                                       \
-        }                                                       \
-        if (!function)                                          \
-            *(void **)&function = next(#name);                  \
-        return function(__VA_ARGS__);                           \
+#define STREAM(kind, type, wrong, name, file, parameters, ...) \
+    type name parameters                                       \
+    {                                                          \
+        static type(*function) parameters;                     \
+        if (file && can_fail(file) && fails(KIND_##kind)) {    \
+            mark(file);                                        \
+            return wrong;                                      \
+        }                                                      \
+        if (!function)                                         \
+            *(void **)&function = next(#name);                 \
+        return function(__VA_ARGS__);                          \
     }
 
 STREAM(read, size_t, 0, fread, file, (void *bytes, size_t size, size_t count, FILE *file), bytes, size, count, file)
