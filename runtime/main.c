@@ -126,7 +126,7 @@ int main(int argc, char **argv)
     argp_err_exit_status = 2;
     HsStatus status = run(argc, argv);
     if (status == HS_OK && fflush(stdout) != 0)
-        status = hs_fail(HS_EIO, "standard output cannot be written");
+        status = hs_fail(HS_EIO, "standard output cannot be written: %s", strerror(errno));
     if (status == HS_EINTERRUPTED)
         hs_info("%s", hs_error_message());
     else if (status != HS_OK)

@@ -51,20 +51,20 @@ echo "  $disturbed places"
 # The folder of the run is a small file system; afterwards it grows.
 mounts=0
 mkdir small
-if mount -t tmpfs -o size=64k none small 2>/dev/null; then
+if mount -t tmpfs -o size=4m none "$PWD/small" 2>/dev/null; then
     for kilobytes in 4 8 12 16 20 24 28 32 40 48 56 64 80 96; do
-        mount -o remount,size=${kilobytes}k small
         rm -rf small/* run
+        mount -o "remount,size=${kilobytes}k" "$PWD/small"
         mkdir small/run && ln -s small/run run
         "$trainer" "${arguments[@]}" >out 2>err
         code=$?
         said=$(cat err)
         judge "a file system of $kilobytes KiB" "No space left on device"
-        mount -o remount,size=4m small
+        mount -o remount,size=4m "$PWD/small"
         recover "a file system of $kilobytes KiB"
         mounts=$((mounts + 1))
     done
-    umount small
+    umount "$PWD/small"
 else
     echo "  no file system can be mounted here: left out"
 fi
