@@ -11,22 +11,17 @@ small_configs
 longer="max_steps=30 logging.every=1 evaluation.every=7"
 tasks="tasks.0.steps=12 tasks.1.steps=12 checkpoint_freq=2 evaluation.every=5"
 "$trainer" tokenizer train --output bpe.json --vocabulary 280 words.jsonl >out 2>err || fail "tokenizer: $(tail -n 1 err)"
-# Tokens as llm.c keeps them: a header of 256 numbers of four bytes (magic, version, count), then two bytes a token.
-{
-    for number in 20240520 1 400; do printf '%08x' $number | sed 's/\(..\)\(..\)\(..\)\(..\)/\\x\4\\x\3\\x\2\\x\1/' | xargs -0 printf '%b'; done
-    head -c $((4 * 253)) /dev/zero
-    for ((i = 0; i < 400; i++)); do printf "\\x$(printf %02x $((i * i % 251)))\\x00"; done
-} >tokens.bin
+token_file 400 >tokens.bin
 
 configurations=(
     "fp32: one.yaml $longer"
-    "bf16: one.yaml $longer precision.mode=bf16 checkpoint_freq=2 keep_checkpoints=1"
+    "bf16: one.yaml $longer device=cpu precision.mode=bf16 checkpoint_freq=2 keep_checkpoints=1"
     "fp16, steps skipped: one.yaml $longer precision.mode=fp16 precision.init_scale=1e13 precision.growth_interval=6"
-    "accumulation, recompute: one.yaml $longer gradient_accumulation_steps=3 memory.recompute=block keep_checkpoints=5 checkpoint_freq=3"
+    "accumulation, recompute: one.yaml $longer device=cpu threads=2 gradient_accumulation_steps=3 memory.recompute=block keep_checkpoints=5 checkpoint_freq=3"
     "bpe: one.yaml $longer tokenizer.kind=bpe tokenizer.path=bpe.json tasks.0.train=words.jsonl"
     "packed tokens: one.yaml $longer tokenizer.kind=byte tasks.0.train=tokens.bin"
     "ewc: two.yaml $tasks continual.strategy=ewc ewc.fisher_samples=8"
-    "ewc, mer: two.yaml $tasks continual.strategy=[ewc,mer] precision.mode=bf16"
+    "ewc, mer: two.yaml $tasks device=cpu continual.strategy=[ewc,mer] precision.mode=bf16"
     "a-gem: two.yaml $tasks continual.strategy=a-gem"
     "si, er: two.yaml $tasks continual.strategy=[si,er] model.family=llama"
 )

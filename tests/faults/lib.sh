@@ -60,6 +60,17 @@ YAML
     { printf '['; sed '$!s/$/,/' words.jsonl; printf ']'; } >list.json
 }
 
+# Tokens as llm.c keeps them: a header of 256 numbers of four bytes (magic, version, count), then two bytes a token.
+token_file() { # COUNT
+    local i number
+    for number in 20240520 1 "$1"; do
+        printf "\\x$(printf %02x $((number & 255)))\\x$(printf %02x $((number >> 8 & 255)))"
+        printf "\\x$(printf %02x $((number >> 16 & 255)))\\x$(printf %02x $((number >> 24 & 255)))"
+    done
+    head -c $((4 * 253)) /dev/zero
+    for ((i = 0; i < $1; i++)); do printf "\\x$(printf %02x $((i * i % 251)))\\x00"; done
+}
+
 # name | what it starts from, a folder of fixtures/ | what it leaves: run, or files, or text on standard output | arguments
 #   run: a folder of checkpoints and records that a second start goes on with
 workloads() {
