@@ -272,9 +272,8 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c $(FUZZ_SOURCES)
 	$(Q)clang $(FUZZ_FLAGS) -o $@ $^ $(LDLIBS)
 
 .PHONY: test-kill
-test-kill: $(BUILD)/trainer ## kill -9 in every phase and at random moments, resume, compare with an undisturbed run
-	BUILD=$(BUILD) tests/cli/kill_resume.sh 20
-	BUILD=$(BUILD) tests/cli/kill_continual.sh 20
+test-kill: $(BUILD)/trainer $(BUILD)/faults/shim.so ## the part of `make faults` that kills: in every phase and at a thousand moments, resume, compare with an undisturbed run
+	@BUILD=$(BUILD) tests/faults/run.sh kills phases
 
 # What fails calls of a program's from outside (LD_PRELOAD).
 $(BUILD)/faults/shim.so: tests/faults/shim.c
@@ -319,9 +318,9 @@ test-agreement: $(BUILD)/bench/agreement ## large products and attention on the 
 	HALFSTEP_MULTIPROCESSORS=4 $(BUILD)/bench/agreement --device emu "products:GELU's derivative"
 
 # What takes too long for every change.
-NIGHTLY = test-layouts test-gpu-script test-agreement test-schedules test-planted test-kill faults fuzz
+NIGHTLY = test-layouts test-gpu-script test-agreement test-schedules test-planted faults fuzz
 .PHONY: nightly
-nightly: packages-check ## the long campaigns, one after another (hours); NIGHTLY='test-kill fuzz' chooses
+nightly: packages-check ## the long campaigns, one after another (hours); NIGHTLY='faults fuzz' chooses
 	+@failed=; for part in $(NIGHTLY); do echo "== $$part"; $(MAKE) $(JOBS) $$part || failed="$$failed $$part"; done; \
 	    [ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 

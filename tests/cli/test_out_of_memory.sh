@@ -38,7 +38,7 @@ diff -r run whole >/dev/null || fail "reports that failed have changed the run"
 LD_PRELOAD=$shim FAULT_KINDS=memory FAULT_REPORT=calls "$trainer" --config one.yaml device=emu out_dir=emu >out 2>err
 calls=$(sed -n 's/^all //p' calls)
 in_kernels=0
-for ((at = calls / 9; at < calls; at += calls / 9)); do
+for ((at = calls / 9; at < calls * 9 / 10; at += calls / 9)); do
     rm -rf emu
     starved $at "$trainer" --config one.yaml device=emu out_dir=emu
     grep -q "^error: .*memory" err || fail "allocation $at of $calls: $(tail -n 1 err)"
