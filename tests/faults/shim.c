@@ -231,44 +231,6 @@ int __libc_start_main(int (*main)(int, char **, char **), int argc, char **argv,
     return start(begin, argc, argv, init, fini, rtld_fini, stack_end);
 }
 
-/* --- allocations: glibc's own functions go by names of their own, which need no look-up --- */
-
-void *__libc_malloc(size_t size);
-void *__libc_calloc(size_t count, size_t size);
-void *__libc_realloc(void *old, size_t size);
-void *__libc_memalign(size_t alignment, size_t size);
-
-void *malloc(size_t size)
-{
-    return fails(KIND_malloc) ? NULL : __libc_malloc(size);
-}
-
-void *calloc(size_t count, size_t size)
-{
-    return fails(KIND_calloc) ? NULL : __libc_calloc(count, size);
-}
-
-void *realloc(void *old, size_t size)
-{
-    return fails(KIND_realloc) ? NULL : __libc_realloc(old, size);
-}
-
-void *aligned_alloc(size_t alignment, size_t size)
-{
-    return fails(KIND_aligned) ? NULL : __libc_memalign(alignment, size);
-}
-
-int posix_memalign(void **place, size_t alignment, size_t size)
-{
-    if (fails(KIND_aligned))
-        return failing_errno;
-    void *memory = __libc_memalign(alignment, size);
-    if (!memory)
-        return ENOMEM;
-    *place = memory;
-    return 0;
-}
-
 /* --- calls.  CALL: a function that gives `wrong` when it fails, as most do --- */
 
 #define CALL(kind, type, wrong, name, parameters, ...) \
@@ -282,6 +244,11 @@ int posix_memalign(void **place, size_t alignment, size_t size)
         return function(__VA_ARGS__);                  \
     }
 
+CALL(malloc, void *, NULL, malloc, (size_t size), size)
+CALL(calloc, void *, NULL, calloc, (size_t count, size_t size), count, size)
+CALL(realloc, void *, NULL, realloc, (void *old, size_t size), old, size)
+CALL(aligned, void *, NULL, aligned_alloc, (size_t alignment, size_t size), alignment, size)
+CALL(aligned, int, failing_errno, posix_memalign, (void **place, size_t alignment, size_t size), place, alignment, size)
 CALL(sync, int, -1, fsync, (int descriptor), descriptor)
 CALL(sync, int, -1, fdatasync, (int descriptor), descriptor)
 CALL(rename, int, -1, rename, (const char *from, const char *to), from, to)
