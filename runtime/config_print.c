@@ -6,9 +6,9 @@
 #include "runtime/utf8.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
-#include <errno.h>
 #include <string.h>
 
 const char *hs_config_real_text(double value, char *buffer)
@@ -234,4 +234,19 @@ HsStatus hs_config_changes(const HsConfig *before, const HsConfig *now, const ch
     fclose(stream);
     buffer[size - 1] = '\0';
     return HS_OK;
+}
+
+HsStatus hs_config_text(const HsConfig *config, char **text)
+{
+    size_t size = 0;
+    *text = NULL;
+    FILE *stream = open_memstream(text, &size);
+    HsStatus status = stream ? hs_config_print(config, stream, false) : HS_ENOMEM;
+    if (stream && fclose(stream) != 0)
+        status = HS_ENOMEM;
+    if (status == HS_OK && *text)
+        return HS_OK;
+    free(*text);
+    *text = NULL;
+    return hs_fail(HS_ENOMEM, "no memory for a configuration's text");
 }

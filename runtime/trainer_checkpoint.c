@@ -11,7 +11,6 @@
  * Nothing in it depends on the clock, so equal runs have equal checkpoints, byte for byte.
  */
 #include <assert.h>
-#include <errno.h>
 #include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -20,6 +19,7 @@
 #include <unistd.h>
 
 #include "kernels/base/log.h"
+#include "runtime/checkpoint_storage.h"
 #include "runtime/trainer.h"
 
 enum StateKind { STATE_INTEGER, STATE_REAL };
@@ -155,14 +155,11 @@ static HsStatus write_extra(void *user, const char *folder)
     snprintf(path, sizeof path, "%s/tokenizer.json", folder);
     HS_TRY(hs_tokenizer_save(trainer->data.tokenizer, path));
     snprintf(path, sizeof path, "%s/config.yaml", folder);
-    FILE *file = fopen(path, "w");
-    if (!file)
-        return hs_fail(HS_EIO, "%s: cannot be written: %s", path, strerror(errno));
-    HsStatus status = hs_config_print(trainer->config, file, false);
-    if (status != HS_OK)
-        (void)hs_error_prefix(status, "%s", path);
-    if (fclose(file) != 0 && status == HS_OK)
-        status = hs_fail(HS_EIO, "%s: cannot be written: %s", path, strerror(errno));
+    char *text;
+    HsStatus status = hs_config_text(trainer->config, &text);
+    if (status == HS_OK)
+        status = hs_storage_write_file(path, text, strlen(text));
+    free(text);
     return status;
 }
 

@@ -11,8 +11,10 @@ leaves=run from=- name=train
 arguments=(--config one.yaml)
 told=0 harmless=0
 
-# A checkpoint that `latest` named before the disk was full is whole.
+# A checkpoint that `latest` named before the disk was full is whole; so is the run's configuration, by which people
+# start it again.
 saved_is_whole() {
+    [ ! -e run/config.yaml ] || cmp -s run/config.yaml config.yaml || fail "$1: run/config.yaml is not whole"
     [ ! -s run/checkpoints/latest ] || "$trainer" inspect --checkpoint run >/dev/null 2>err ||
         fail "$1: what was saved is lost: $(tail -n 1 err)"
 }
@@ -38,6 +40,7 @@ if sanitized; then
 else
     calm write,sync,close,mkdir,rename || finish
 fi
+cp run/config.yaml .
 step=1
 [ "$count" -le 0 ] || step=$((calls / count + 1))
 for ((at = 1; at <= calls; at += step)); do
