@@ -3,6 +3,7 @@
  * A configuration as text: YAML that loads back to the same values, and which keys differ between two.
  */
 #include "runtime/config_table.h"
+#include "runtime/files.h"
 #include "runtime/utf8.h"
 
 #include <assert.h>
@@ -241,12 +242,7 @@ HsStatus hs_config_text(const HsConfig *config, char **text)
     size_t size = 0;
     *text = NULL;
     FILE *stream = open_memstream(text, &size);
-    HsStatus status = stream ? hs_config_print(config, stream, false) : HS_ENOMEM;
-    if (stream && fclose(stream) != 0)
-        status = HS_ENOMEM;
-    if (status == HS_OK && *text)
-        return HS_OK;
-    free(*text);
-    *text = NULL;
-    return hs_fail(HS_ENOMEM, "no memory for a configuration's text");
+    if (stream)
+        (void)hs_config_print(config, stream, false); /* closing tells whether it is whole */
+    return hs_close_text(stream, text) == HS_OK ? HS_OK : hs_fail(HS_ENOMEM, "no memory for a configuration's text");
 }

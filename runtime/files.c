@@ -104,3 +104,13 @@ HsStatus hs_read_file(const char *path, size_t limit, char **text, size_t *lengt
     fclose(file);
     return status;
 }
+
+HsStatus hs_close_text(FILE *stream, char **text)
+{
+    const bool whole = stream && !ferror(stream);
+    if (stream && (fclose(stream) != 0 || !whole)) {
+        free(*text);
+        *text = NULL;
+    }
+    return stream && *text ? HS_OK : hs_fail(HS_ENOMEM, "no memory for a text");
+}

@@ -34,6 +34,16 @@ for ((at = 1; at <= calls; at += 5)); do
 done
 diff -r run whole >/dev/null || fail "reports that failed have changed the run"
 
+# Every text that grows in memory, the last of them as it is closed, which the C library does without an error.
+LD_PRELOAD=$shim FAULT_KINDS=realloc FAULT_REPORT=calls "$trainer" --config two.yaml out_dir=two >out 2>err
+calls=$(sed -n 's/^all //p' calls)
+for ((at = calls - 45; at <= calls; at++)); do
+    rm -rf two
+    LD_PRELOAD=$shim FAULT_KINDS=realloc FAULT_AT=$at FAULT_SECONDS=20 "$trainer" --config two.yaml out_dir=two >out 2>err
+    code=$?
+    [ $code = 0 ] || { [ $code = 1 ] && grep -q "^error: .*memory" err; } || fail "realloc $at of $calls: exit code $code"
+done
+
 # The emulator: no std::bad_alloc to abort by, also in the middle of a kernel.
 LD_PRELOAD=$shim FAULT_KINDS=memory FAULT_REPORT=calls "$trainer" --config one.yaml device=emu out_dir=emu >out 2>err
 calls=$(sed -n 's/^all //p' calls)
