@@ -3,12 +3,11 @@
 # A slice of each campaign of tests/faults, some seconds together; `make faults` runs them whole.
 folder=$(cd "$(dirname "$0")/../faults" && pwd)
 failed=
-slice() { # PART SIZE
-    [ -f "$folder/$1.sh" ] || return
-    COUNT=$2 bash "$folder/$1.sh" || failed="$failed $1"
+slice() { # PART SIZE [WORKLOADS]
+    COUNT=$2 ONLY=${3:-} bash "$folder/$1.sh" || failed="$failed $1"
 }
-slice allocations 44
-slice calls 60
+slice allocations 50 'train|resume|ewc-mer|emu|packed|report|generate|inspect|bench'
+slice calls 60 'resume|bf16|lists|compare|eval|tokenizer'
 slice full_disk 12
 slice kills 30
 slice hostile_files 84

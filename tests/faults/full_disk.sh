@@ -54,6 +54,7 @@ echo "  $disturbed places"
 # The folder of the run is a small file system; afterwards it grows.
 mounts=0
 mkdir small
+trap 'umount "$scratch/small" 2>/dev/null; rm -rf "$scratch"' EXIT
 if mount -t tmpfs -o size=4m none "$PWD/small" 2>/dev/null; then
     for kilobytes in 4 8 12 16 20 24 28 32 40 48 56 64 80 96; do
         rm -rf small/* run
