@@ -195,7 +195,7 @@ test-programs: $(TESTS) $(EMU_TESTS)
 # ---------------------------------------------------------------------------------------------------------------------
 # Packages.  Nothing but a C compiler, make and apt is expected of a machine.
 APT_BUILD = gcc g++ libc6-dev make pkg-config libyaml-dev libcjson-dev libpcre2-dev libxxhash-dev zlib1g-dev libzstd-dev
-APT_TEST  = libcriterion-dev
+APT_TEST  = libcriterion-dev zstd
 APT_CHECK = git clang clang-format libclang-rt-14-dev
 # One job a core, unless the caller already said how many.
 JOBS      = $(if $(findstring j,$(firstword $(MAKEFLAGS))),,-j$(shell nproc))

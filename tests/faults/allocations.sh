@@ -25,8 +25,9 @@ judge() {
         fi
         ;;
     1 | 2)
-        if [[ $said == *"libgomp: Out of memory"* ]]; then
+        if [[ $said == *"libgomp: "* ]]; then # ends the process by itself, and nothing may be lost by that
             openmp=$((openmp + 1))
+            recover "$what"
         elif [[ $said =~ error:[^$'\n']*[Mm]emory || $said =~ "Cannot allocate memory" ]]; then
             told=$((told + 1))
         else

@@ -78,7 +78,7 @@ spoil() {
         printf "\\x$(printf %02x $((byte ^ 1 << $5)))" | dd of="$bad" bs=1 seek="$4" conv=notrunc status=none
         ;;
     put) { head -c "$4" "$good"; printf "\\x$5"; tail -c +$(($4 + 1)) "$good"; } >"$bad" ;;
-    number) LC_ALL=C awk -v at="$4" -v value="$5" 'BEGIN { RS = "[0-9]+" } { printf "%s", $0 } RT != "" { printf "%s", n++ == at ? value : RT }' "$good" >"$bad" ;;
+    number) LC_ALL=C sed -z "s/[0-9][0-9]*/$5/$(($4 + 1))" "$good" >"$bad" ;;
     nest) yes "$4" | head -n 100000 | tr -d '\n' >"$bad" ;;
     empty) : >"$bad" ;;
     blank) printf '\n \t\n\n' >"$bad" ;;

@@ -76,6 +76,7 @@ token_file() { # COUNT
 workloads() {
     cat <<'EOT'
 train|-|run|--config one.yaml
+cpu|-|run|--config one.yaml device=cpu threads=2 precision.mode=bf16
 resume|half|run|--config one.yaml
 fp16|-|run|--config one.yaml precision.mode=fp16 precision.init_scale=1e9 gradient_accumulation_steps=2 memory.recompute=block
 bf16|-|run|--config one.yaml precision.mode=bf16 tokenizer.kind=byte model.family=llama
@@ -127,7 +128,8 @@ fresh() {
 look() {
     case $leaves in
     run) left=$(bits run && cd run && find . ! -path './checkpoints/*' | sort) ;;
-    text) left=$(cat out page.html learned.json 2>/dev/null | sed -E 's/[0-9.]+ (tokens\/s|s|ms)\b//g') ;;
+    # The processor's name is read from a file, which may fail: then it is "unknown".
+    text) left=$(cat out page.html learned.json 2>/dev/null | sed -E 's/[0-9.]+ (tokens\/s|s|ms)\b//g; s/^(device: [a-z]+) .*/\1/') ;;
     figures) left=$(tr -d '0-9.e+-' <out | tr -s ' ') ;;
     esac 2>&1
 }
