@@ -82,7 +82,6 @@ void out_of_memory()
     one_report_only();
     hs_error("emulator: no memory left to run kernel %s; what was saved is not touched",
              worker != nullptr && worker->launch != nullptr ? worker->launch->name : "or copy");
-    fflush(stdout);
     _exit(EXIT_FAILURE);
 }
 
