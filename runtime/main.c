@@ -125,8 +125,12 @@ int main(int argc, char **argv)
     shorten_spinning(argv);
     argp_err_exit_status = 2;
     HsStatus status = run(argc, argv);
+    /* An earlier write may have failed, and the last one not: its reason is forgotten by now. */
+    const bool lost = ferror(stdout) != 0;
     if (status == HS_OK && fflush(stdout) != 0)
         status = hs_fail(HS_EIO, "standard output cannot be written: %s", strerror(errno));
+    else if (status == HS_OK && lost)
+        status = hs_fail(HS_EIO, "standard output is not whole: it could not be written for a while");
     if (status == HS_EINTERRUPTED)
         hs_info("%s", hs_error_message());
     else if (status != HS_OK)
