@@ -3,7 +3,6 @@
 # Memory that runs out is told as such: while the command line is read, while JSON is read, in the emulator.  The shim of
 # tests/faults makes a chosen allocation fail.
 . "$(dirname "$0")/../faults/lib.sh"
-! sanitized || finish
 small_configs
 
 # starved N COMMAND...: the N-th allocation fails, and all behind it.
@@ -44,7 +43,8 @@ for ((at = calls - 45; at <= calls; at++)); do
     [ $code = 0 ] || { [ $code = 1 ] && grep -q "^error: .*memory" err; } || fail "realloc $at of $calls: exit code $code"
 done
 
-# The emulator: no std::bad_alloc to abort by, also in the middle of a kernel.
+# The emulator: no std::bad_alloc to abort by, also in the middle of a kernel.  AddressSanitizer's `new` asks no malloc.
+! sanitized || finish
 LD_PRELOAD=$shim FAULT_KINDS=memory FAULT_REPORT=calls "$trainer" --config one.yaml device=emu out_dir=emu >out 2>err
 calls=$(sed -n 's/^all //p' calls)
 in_kernels=0

@@ -6,7 +6,6 @@
 count=${COUNT:-12000}
 every=${RECOVER:-10}
 . "$(dirname "$0")/lib.sh"
-! sanitized || { echo "allocations: left out, as AddressSanitizer is in the way"; finish; }
 make_fixtures
 mapfile -t rows < <(workloads | grep -E "^(${ONLY:-.*})\|")
 told=0 harmless=0 openmp=0

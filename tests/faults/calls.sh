@@ -7,7 +7,6 @@
 count=${COUNT:-4800}
 every=${RECOVER:-8}
 . "$(dirname "$0")/lib.sh"
-! sanitized || { echo "calls: left out, as AddressSanitizer is in the way"; finish; }
 make_fixtures
 mapfile -t rows < <(workloads | grep -E "^(${ONLY:-.*})\|")
 

@@ -33,13 +33,7 @@ judge() {
     saved_is_whole "$1"
 }
 
-if sanitized; then
-    "$trainer" "${arguments[@]}" >out 2>err || fail "undisturbed: $(tail -n 1 err)"
-    look
-    expected=$left calls=0
-else
-    calm write,sync,close,mkdir,rename || finish
-fi
+calm write,sync,close,mkdir,rename || finish
 cp run/config.yaml .
 step=1
 [ "$count" -le 0 ] || step=$((calls / count + 1))

@@ -17,11 +17,9 @@ mkdir originals && cp -- *.yaml *.json* *.txt* *.csv *.bin originals
 "$trainer" --config two.yaml continual.strategy=[ewc,er] max_steps=3 >out 2>err || fail "whole: $(tail -n 1 err)"
 mkdir fixtures
 mv run fixtures/whole
-killed_in_the_middle() {
-    LD_PRELOAD=$shim FAULT_KINDS=rename FAULT_AT=12 FAULT_HOW=kill "$trainer" "$@" >out 2>err &
-    wait $! 2>/dev/null
-}
-if sanitized; then cp -r fixtures/whole run; else killed_in_the_middle --config two.yaml continual.strategy=[ewc,er]; fi
+LD_PRELOAD=$shim FAULT_KINDS=rename FAULT_AT=12 FAULT_HOW=kill \
+    "$trainer" --config two.yaml continual.strategy=[ewc,er] >out 2>err &
+wait $! 2>/dev/null
 step=$(cat run/checkpoints/latest)
 mv run fixtures/half
 expected=$(cd fixtures && bits whole)
@@ -151,7 +149,7 @@ for role in "${roles[@]}"; do
             cp good "$file"
             continue
         fi
-        (ulimit -v ${FAULT_KIB:-1048576} && exec timeout 10 "$trainer" "${arguments[@]}") >out 2>err </dev/null
+        (ulimit -v $address_space && exec timeout 10 "$trainer" "${arguments[@]}") >out 2>err </dev/null
         code=$?
         total=$((total + 1))
         judge

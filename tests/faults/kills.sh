@@ -59,14 +59,9 @@ for row in "${configurations[@]}"; do
     read -ra arguments <<<"--config ${row#*: }"
     rm -rf run
     began=${EPOCHREALTIME/./}
-    calls=3000
-    if sanitized; then
-        "$trainer" "${arguments[@]}" >out 2>err || fail "$name: undisturbed: $(tail -n 1 err)"
-    else
-        LD_PRELOAD=$shim FAULT_KINDS=calls FAULT_REPORT=calls "$trainer" "${arguments[@]}" >out 2>err ||
-            fail "$name: undisturbed: $(tail -n 1 err)"
-        calls=$(sed -n 's/^all //p' calls)
-    fi
+    LD_PRELOAD=$shim FAULT_KINDS=calls FAULT_REPORT=calls "$trainer" "${arguments[@]}" >out 2>err ||
+        fail "$name: undisturbed: $(tail -n 1 err)"
+    calls=$(sed -n 's/^all //p' calls)
     whole_ms=$(((${EPOCHREALTIME/./} - began) / 1000))
     expected=$(bits run)
     rm -rf run
@@ -74,7 +69,7 @@ for row in "${configurations[@]}"; do
     while [ $here -lt "$each" ] && [ $starts -lt $((each * 8)) ]; do
         starts=$((starts + 1))
         # Early moments, mostly, so that many kills go into one run; some of them are late.
-        if [ $((starts % 4)) = 0 ] || sanitized; then
+        if [ $((starts % 4)) = 0 ]; then
             by_time $((RANDOM % (whole_ms * 2 / 3 + 2) + 1))
         else
             by_call $((RANDOM * 32768 % (calls * 3 / 4) + RANDOM % calls / 4 + 1))
