@@ -195,7 +195,7 @@ test-programs: $(TESTS) $(EMU_TESTS)
 # ---------------------------------------------------------------------------------------------------------------------
 # Packages.  Nothing but a C compiler, make and apt is expected of a machine.
 APT_BUILD = gcc g++ libc6-dev make pkg-config libyaml-dev libcjson-dev libpcre2-dev libxxhash-dev zlib1g-dev libzstd-dev
-APT_TEST  = libcriterion-dev
+APT_TEST  = libcriterion-dev zstd
 APT_CHECK = git clang clang-format libclang-rt-14-dev python3-yaml
 # One job a core, unless the caller already said how many.
 JOBS      = $(if $(findstring j,$(firstword $(MAKEFLAGS))),,-j$(shell nproc))
@@ -226,7 +226,7 @@ install: $(BUILD)/trainer ## install the trainer under PREFIX (/usr/local)
 .PHONY: test run-tests
 test: packages-test ## every test, under ten minutes on two cores
 	+$(MAKE) $(JOBS) run-tests
-run-tests: $(BUILD)/trainer test-programs examples $(BUILD)/bench/profile $(BUILD)/bench/fragments $(BUILD)/halfstep-gpu
+run-tests: $(BUILD)/trainer $(BUILD)/faults/shim.so test-programs examples $(BUILD)/bench/profile $(BUILD)/bench/fragments $(BUILD)/halfstep-gpu
 	@BUILD=$(BUILD) tests/run.sh $(TESTS) $(EMU_TESTS)
 
 .PHONY: asan ubsan
@@ -272,9 +272,18 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c $(FUZZ_SOURCES)
 	$(Q)clang $(FUZZ_FLAGS) -o $@ $^ $(LDLIBS)
 
 .PHONY: test-kill
-test-kill: $(BUILD)/trainer ## kill -9 in every phase and at random moments, resume, compare with an undisturbed run
-	BUILD=$(BUILD) tests/cli/kill_resume.sh 20
-	BUILD=$(BUILD) tests/cli/kill_continual.sh 20
+test-kill: $(BUILD)/trainer $(BUILD)/faults/shim.so ## the part of `make faults` that kills: in every phase and at a thousand moments, resume, compare with an undisturbed run
+	@BUILD=$(BUILD) tests/faults/run.sh kills phases
+
+# What fails calls of a program's from outside (LD_PRELOAD).
+$(BUILD)/faults/shim.so: tests/faults/shim.c
+	@mkdir -p $(@D)
+	@echo "  CC $@"
+	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -g -O1 -fno-builtin -fPIC -shared $(WARNINGS) -o $@ $< -ldl -pthread
+
+.PHONY: faults
+faults: $(BUILD)/trainer $(BUILD)/faults/shim.so ## allocations, system calls and disks that fail, kills, hostile files: every part of tests/faults
+	@BUILD=$(BUILD) tests/faults/run.sh
 
 .PHONY: test-schedules
 test-schedules: $(BUILD)/trainer $(BUILD)/tests/ops/test_matmul_tiles $(BUILD)/bench/agreement ## kernels with roles and rings on the emulator, in 16 orders of events
@@ -309,9 +318,9 @@ test-agreement: $(BUILD)/bench/agreement ## large products and attention on the 
 	HALFSTEP_MULTIPROCESSORS=4 $(BUILD)/bench/agreement --device emu "products:GELU's derivative"
 
 # What takes too long for every change.
-NIGHTLY = test-layouts test-gpu-script test-agreement test-schedules test-planted test-kill fuzz
+NIGHTLY = test-layouts test-gpu-script test-agreement test-schedules test-planted faults fuzz
 .PHONY: nightly
-nightly: packages-check ## the long campaigns, one after another (hours); NIGHTLY='test-kill fuzz' chooses
+nightly: packages-check ## the long campaigns, one after another (hours); NIGHTLY='faults fuzz' chooses
 	+@failed=; for part in $(NIGHTLY); do echo "== $$part"; $(MAKE) $(JOBS) $$part || failed="$$failed $$part"; done; \
 	    [ -z "$$failed" ] || { echo "failed:$$failed"; exit 1; }
 

@@ -96,7 +96,7 @@ HsStatus hs_tuning_print(const HsTuningTable *table, FILE *out)
                 (long long)row->key.k, hs_product_layout_name(&row->key), hs_product_format_name(row->key.format),
                 row->kernel, row->slices, row->microseconds);
     }
-    return ferror(out) ? hs_fail(HS_EIO, "the table of products cannot be written") : HS_OK;
+    return ferror(out) ? hs_fail(HS_EIO, "the table of products cannot be written: %s", strerror(errno)) : HS_OK;
 }
 
 HsStatus hs_tuning_write(const char *path, const HsTuningTable *table)

@@ -3,8 +3,10 @@
  * Reading a table of measured choices.  Whatever the bytes are: a table, or one message with file, line and mend.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "kernels/tuning.h"
 
@@ -278,9 +280,15 @@ HsStatus hs_tuning_parse(const char *name, const char *text, size_t length, HsTu
 HsStatus hs_tuning_read(const char *path, HsTuningTable *table)
 {
     memset(table, 0, sizeof *table);
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return hs_fail(HS_EIO, "%.200s: cannot be opened: %s", path, strerror(errno));
+    /* Without waiting for a FIFO's writer: there may never be one. */
+    const int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    FILE *file = descriptor >= 0 ? fdopen(descriptor, "rb") : NULL;
+    if (!file) {
+        const int error = errno;
+        if (descriptor >= 0)
+            close(descriptor);
+        return hs_fail(HS_EIO, "%.200s: cannot be opened: %s", path, strerror(error));
+    }
     char *text = malloc(HS_TUNING_MOST_BYTES + 1);
     if (!text) {
         fclose(file);

@@ -42,8 +42,8 @@ static HsStatus create_values(HsContinual *continual)
     continual->host_values = malloc(bytes);
     continual->arguments = calloc(LISTS * spans + 1, sizeof *continual->arguments);
     if (!continual->host_values || !continual->arguments)
-        return hs_fail(HS_ENOMEM, "continual learning: %zu bytes for the sums of %d tensors", bytes,
-                       continual->span_count);
+        return hs_fail(HS_ENOMEM, "continual learning: no memory for the sums of %d tensors, %zu bytes",
+                       continual->span_count, bytes);
     return HS_OK;
 }
 
@@ -54,7 +54,7 @@ HsStatus hs_continual_create(const HsContinualConfig *config, HsContext *context
     HS_TRY(hs_continual_check(config));
     HsContinual *continual = calloc(1, sizeof *continual);
     if (!continual)
-        return hs_fail(HS_ENOMEM, "%zu bytes for continual learning", sizeof *continual);
+        return hs_fail(HS_ENOMEM, "no memory for continual learning, %zu bytes", sizeof *continual);
     continual->config = *config;
     continual->context = context;
     continual->device = context->device;

@@ -40,7 +40,7 @@ HsStatus hs_family_create(HsContinual *continual, HsMemoryCategory category, con
     *family = (HsFamily){ .category = category, .bytes = bytes };
     family->tensors = calloc((size_t)continual->span_count + 1, sizeof *family->tensors);
     if (!family->tensors)
-        return hs_fail(HS_ENOMEM, "%s: the list of %d tensors", what, continual->span_count);
+        return hs_fail(HS_ENOMEM, "%s: no memory for the list of %d tensors", what, continual->span_count);
     HsStatus status = hs_memory_alloc(device, category, bytes, &family->block);
     if (status != HS_OK) {
         hs_family_destroy(continual, family);

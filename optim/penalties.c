@@ -99,7 +99,7 @@ HsStatus hs_penalty_create(HsContinual *continual)
     if (row->importance) {
         continual->stats.tensors = calloc((size_t)protected_spans, sizeof *continual->stats.tensors);
         if (!continual->stats.tensors)
-            return hs_fail(HS_ENOMEM, "%s: the statistics of %d tensors", row->strategy, protected_spans);
+            return hs_fail(HS_ENOMEM, "%s: no memory for the statistics of %d tensors", row->strategy, protected_spans);
     }
     protect(continual);
     return HS_OK;

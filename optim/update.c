@@ -144,7 +144,7 @@ HsStatus hs_optimizer_init(HsOptimizer *optimizer, HsDevice *device, const HsOpt
     optimizer->gradients = malloc((spans > 0 ? spans : 1) * sizeof *optimizer->gradients);
     if (!optimizer->gradients) {
         hs_optimizer_deinit(optimizer);
-        return hs_fail(HS_ENOMEM, "optimizer: the list of %d tensors", span_count);
+        return hs_fail(HS_ENOMEM, "optimizer: no memory for the list of %d tensors", span_count);
     }
     return HS_OK;
 }

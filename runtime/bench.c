@@ -222,7 +222,9 @@ static HsStatus prepare_folder(Bench *bench)
     HS_TRY(hs_storage_list(bench->out_dir, &listing));
     const bool empty = listing.count == 0;
     hs_storage_list_free(&listing);
-    if (!empty && access(json, F_OK) != 0)
+    bool made_here;
+    HS_TRY(hs_path_exists(json, &made_here));
+    if (!empty && !made_here)
         return hs_fail(HS_EIO, "%s holds files that no bench made: choose another folder with --out", bench->out_dir);
     if (!empty)
         HS_TRY(hs_bench_read_folders(json, remove_mode, bench));

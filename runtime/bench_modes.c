@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "runtime/config_table.h"
+#include "runtime/files.h"
 
 #define ACCUMULATE     "accumulate"
 #define ACCUMULATE_KEY "memory.micro_batch"
@@ -251,5 +252,6 @@ char *hs_bench_modes_help(void)
     for (int i = 0; i < hs_bench_word_count; i++)
         fprintf(stream, "  %-20s %s\n", hs_bench_words[i].word, hs_bench_words[i].doc);
     fprintf(stream, "  %-20s %s\n", ACCUMULATE "N", "the same batch in N times as many micro-batches");
-    return fclose(stream) == 0 ? text : (free(text), NULL);
+    (void)hs_close_text(stream, &text);
+    return text;
 }

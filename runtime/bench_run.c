@@ -18,26 +18,13 @@ enum { LEAST_STEPS = 4, UNTIMED_STEPS = 2, WATCHED_STEPS = 3 };
 
 /* --- steps --- */
 
-/* The configuration as it was run: memory.auto_fit may have changed it. */
-static HsStatus keep_config(HsBenchRunner *runner)
-{
-    size_t size = 0;
-    FILE *stream = open_memstream(&runner->run->config, &size);
-    if (!stream)
-        return hs_fail(HS_ENOMEM, "no memory for a configuration's text");
-    HsStatus status = hs_config_print(&runner->config, stream, false);
-    if (fclose(stream) != 0 && status == HS_OK)
-        status = hs_fail(HS_ENOMEM, "no memory for a configuration's text");
-    return status;
-}
-
 HsStatus hs_bench_runner_start(HsBenchRunner *runner)
 {
     HsTrainer *trainer = &runner->trainer;
     HsBenchRun *run = runner->run;
     HS_TRY(hs_trainer_create(&runner->config, trainer));
     runner->alive = true;
-    HS_TRY(keep_config(runner));
+    HS_TRY(hs_config_text(&runner->config, &run->config)); /* as it was run: memory.auto_fit may have changed it */
     run->losses = calloc((size_t)run->wanted, sizeof *run->losses);
     run->seconds = calloc((size_t)run->wanted, sizeof *run->seconds);
     if (!run->losses || !run->seconds)

@@ -47,11 +47,13 @@ static HsStatus remove_within(const char *parent, const char *name)
     return status;
 }
 
-static bool exists_within(const char *parent, const char *name)
+static HsStatus exists_within(const char *parent, const char *name, bool *exists)
 {
-    char path[4096];
-    int length = snprintf(path, sizeof path, "%s/%s", parent, name);
-    return length > 0 && (size_t)length < sizeof path && access(path, F_OK) == 0;
+    char *path = NULL;
+    HS_TRY(hs_storage_join(parent, name, &path));
+    HsStatus status = hs_path_exists(path, exists);
+    free(path);
+    return status;
 }
 
 static bool ends_with(const char *name, const char *ending)
@@ -61,16 +63,15 @@ static bool ends_with(const char *name, const char *ending)
 }
 
 /* A folder moved aside is garbage as soon as its replacement is in place; before that it is the only copy. */
-static bool is_leftover(const char *parent, const char *name)
+static HsStatus is_leftover(const char *parent, const char *name, bool *leftover)
 {
-    if (strncmp(name, HS_CHECKPOINT_TEMPORARY, strlen(HS_CHECKPOINT_TEMPORARY)) == 0)
-        return true;
     int64_t step = 0;
-    if (!hs_checkpoint_step_of(name, &step) || !ends_with(name, HS_CHECKPOINT_REPLACED))
-        return false;
+    *leftover = strncmp(name, HS_CHECKPOINT_TEMPORARY, strlen(HS_CHECKPOINT_TEMPORARY)) == 0;
+    if (*leftover || !hs_checkpoint_step_of(name, &step) || !ends_with(name, HS_CHECKPOINT_REPLACED))
+        return HS_OK;
     char plain[64];
     snprintf(plain, sizeof plain, "step-%08" PRId64, step);
-    return exists_within(parent, plain);
+    return exists_within(parent, plain, leftover);
 }
 
 /* What killed saves left behind. */
@@ -80,7 +81,9 @@ static HsStatus remove_leftovers(const char *parent)
     HS_TRY(hs_storage_list(parent, &listing));
     HsStatus status = HS_OK;
     for (int i = 0; i < listing.count && status == HS_OK; i++) {
-        if (is_leftover(parent, listing.names[i]))
+        bool leftover;
+        status = is_leftover(parent, listing.names[i], &leftover);
+        if (status == HS_OK && leftover)
             status = remove_within(parent, listing.names[i]);
     }
     hs_storage_list_free(&listing);
@@ -91,7 +94,10 @@ HsStatus hs_checkpoint_clean(const char *out_dir)
 {
     char *parent = NULL;
     HS_TRY(hs_storage_join(out_dir, HS_CHECKPOINTS_FOLDER, &parent));
-    HsStatus status = access(parent, F_OK) == 0 ? remove_leftovers(parent) : HS_OK;
+    bool exists;
+    HsStatus status = hs_path_exists(parent, &exists);
+    if (status == HS_OK && exists)
+        status = remove_leftovers(parent);
     free(parent);
     return status;
 }
@@ -148,7 +154,9 @@ done:
  * the two change places in one operation where the file system can do that. */
 static HsStatus publish(const char *parent, const char *temporary, const char *name)
 {
-    if (!exists_within(parent, name))
+    bool exists;
+    HS_TRY(exists_within(parent, name, &exists));
+    if (!exists)
         return rename_within(parent, temporary, name);
     char *source = NULL, *target = NULL;
     HsStatus status = HS_OK;

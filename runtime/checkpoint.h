@@ -44,7 +44,7 @@ HsStatus hs_checkpoint_save(const char *out_dir, const HsCheckpointContent *cont
 HsStatus hs_checkpoint_clean(const char *out_dir);
 
 /* Whether a run has ever saved there: a step folder, or `latest`, whole or not. */
-bool hs_checkpoint_exists(const char *out_dir);
+HsStatus hs_checkpoint_exists(const char *out_dir, bool *exists);
 
 /* The folder of the newest whole checkpoint: what `latest` names, else (with a warning) the highest step that verifies;
  * *folder is NULL (and HS_OK) when there is none at all.  Caller frees.  errors: HS_EFORMAT when there are some and

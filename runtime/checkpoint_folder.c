@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 #include <xxhash.h>
 
 #include "runtime/checkpoint.h"
@@ -66,7 +65,11 @@ static HsStatus seal_file(const char *folder, const char *name, const HsJson *kn
     char digits[HASH_DIGITS + 1];
     struct stat info;
     int64_t size = 0;
-    if (lstat(path, &info) != 0 || !S_ISREG(info.st_mode)) {
+    if (lstat(path, &info) != 0) {
+        status = hs_fail(HS_EIO, "%s: cannot be looked at: %s", path, strerror(errno));
+        goto done;
+    }
+    if (!S_ISREG(info.st_mode)) {
         status = hs_fail(HS_EIO, "%s: a checkpoint holds regular files only", path);
         goto done;
     }
@@ -134,6 +137,8 @@ static HsStatus verify_file(const char *folder, const HsJson *row, bool with_che
     HsStatus status = HS_OK;
     if (stat(path, &info) != 0) {
         status = hs_fail(HS_EIO, "cannot read %s: %s", path, strerror(errno));
+    } else if (!S_ISREG(info.st_mode)) {
+        status = hs_fail(HS_EIO, "%s: not a regular file", path);
     } else if (info.st_size != bytes) {
         status = hs_fail(HS_EFORMAT, "%s: damaged: %lld bytes instead of the %lld in %s", path, (long long)info.st_size,
                          (long long)bytes, HS_CHECKPOINT_CHECKSUMS);
@@ -164,12 +169,14 @@ static HsStatus check_listed(const char *folder, const HsJson *files)
 {
     for (size_t i = 0; i < sizeof known_files / sizeof *known_files; i++) {
         char *path = NULL;
+        bool there = true;
         const char *name = known_files[i].name;
         if (hs_json_get(files, name))
             continue;
         HS_TRY(hs_storage_join(folder, name, &path));
-        const bool there = access(path, F_OK) == 0;
+        HsStatus status = hs_path_exists(path, &there);
         free(path);
+        HS_TRY(status);
         if (there || known_files[i].always)
             return hs_fail(HS_EFORMAT, "%s/%s does not list %s", folder, HS_CHECKPOINT_CHECKSUMS, name);
     }

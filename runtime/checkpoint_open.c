@@ -39,9 +39,9 @@ static HsStatus named_by_latest(const char *parent, char **folder, bool *found, 
     bool whole = false;
     HsStatus status = HS_OK;
     HS_TRY_GOTO(status, hs_storage_join(parent, HS_CHECKPOINT_LATEST, &path), done);
-    if (access(path, F_OK) != 0 && errno == ENOENT)
+    HS_TRY_GOTO(status, hs_path_exists(path, found), done);
+    if (!*found)
         goto done; /* killed before the first save was complete */
-    *found = true;
     if (hs_checkpoint_read_name(parent, HS_CHECKPOINT_LATEST, name) != HS_OK) {
         hs_warn("%s", hs_error_message());
         goto done;
@@ -99,20 +99,23 @@ done:
     return status;
 }
 
-bool hs_checkpoint_exists(const char *out_dir)
+HsStatus hs_checkpoint_exists(const char *out_dir, bool *exists)
 {
     char *parent = NULL;
     HsFolderListing listing = { 0 };
     int64_t step;
-    bool exists = false;
-    if (hs_storage_join(out_dir, HS_CHECKPOINTS_FOLDER, &parent) == HS_OK && access(parent, F_OK) == 0 &&
-        hs_storage_list(parent, &listing) == HS_OK)
-        for (int i = 0; i < listing.count; i++)
-            exists = exists || strcmp(listing.names[i], HS_CHECKPOINT_LATEST) == 0 ||
-                     hs_checkpoint_step_of(listing.names[i], &step);
+    bool folder = false;
+    *exists = false;
+    HS_TRY(hs_storage_join(out_dir, HS_CHECKPOINTS_FOLDER, &parent));
+    HsStatus status = hs_path_exists(parent, &folder);
+    if (status == HS_OK && folder)
+        status = hs_storage_list(parent, &listing);
+    for (int i = 0; i < listing.count; i++)
+        *exists = *exists || strcmp(listing.names[i], HS_CHECKPOINT_LATEST) == 0 ||
+                  hs_checkpoint_step_of(listing.names[i], &step);
     hs_storage_list_free(&listing);
     free(parent);
-    return exists;
+    return status;
 }
 
 HsStatus hs_checkpoint_latest(const char *out_dir, char **folder)
@@ -124,7 +127,9 @@ HsStatus hs_checkpoint_latest(const char *out_dir, char **folder)
     int count = 0;
     HS_TRY(hs_storage_join(out_dir, HS_CHECKPOINTS_FOLDER, &parent));
     HsStatus status = HS_OK;
-    if (access(parent, F_OK) != 0 && errno == ENOENT)
+    bool exists;
+    HS_TRY_GOTO(status, hs_path_exists(parent, &exists), done);
+    if (!exists)
         goto done;
     HS_TRY_GOTO(status, named_by_latest(parent, folder, &found, tried), done);
     if (*folder)
@@ -196,17 +201,20 @@ static HsStatus resolve(const char *folder, char **step_folder)
     *step_folder = NULL;
     HsStatus status = HS_OK;
     char *checksums = NULL, *parent = NULL;
+    bool sealed, run;
     struct stat about;
     if (stat(folder, &about) == 0 && S_ISREG(about.st_mode))
         return resolve_name(folder, step_folder);
     HS_TRY_GOTO(status, hs_storage_join(folder, HS_CHECKPOINT_CHECKSUMS, &checksums), done);
     HS_TRY_GOTO(status, hs_storage_join(folder, HS_CHECKPOINTS_FOLDER, &parent), done);
-    if (access(checksums, F_OK) == 0) {
+    HS_TRY_GOTO(status, hs_path_exists(checksums, &sealed), done);
+    HS_TRY_GOTO(status, hs_path_exists(parent, &run), done);
+    if (sealed) {
         HS_TRY_GOTO(status, hs_checkpoint_verify(folder, true), done);
         *step_folder = strdup(folder);
         if (!*step_folder)
             status = hs_fail(HS_ENOMEM, "no memory for the path %s", folder);
-    } else if (access(parent, F_OK) == 0) {
+    } else if (run) {
         status = hs_checkpoint_latest(folder, step_folder);
         if (status == HS_OK && !*step_folder)
             status = hs_fail(HS_EIO, "%s: no whole checkpoint in it", parent);

@@ -46,6 +46,21 @@ HsStatus hs_storage_write_all(int descriptor, const char *path, const void *byte
     return HS_OK;
 }
 
+HsStatus hs_storage_read_at(int descriptor, const char *path, void *bytes, size_t size, int64_t offset)
+{
+    for (size_t done = 0; done < size;) {
+        const ssize_t count = pread(descriptor, (char *)bytes + done, size - done, (off_t)offset + (off_t)done);
+        if (count < 0 && errno == EINTR)
+            continue;
+        if (count < 0)
+            return fail_errno("read", path);
+        if (count == 0)
+            return hs_fail(HS_EIO, "cannot read %s: it ends at byte %lld", path, (long long)offset + (long long)done);
+        done += (size_t)count;
+    }
+    return HS_OK;
+}
+
 HsStatus hs_storage_write_file(const char *path, const void *bytes, size_t size)
 {
     int descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);

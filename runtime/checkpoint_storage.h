@@ -17,6 +17,10 @@ HsStatus hs_storage_join(const char *folder, const char *name, char **path);
 /* All bytes to an open file, however many calls it takes.  errors: HS_EIO naming `path` */
 HsStatus hs_storage_write_all(int descriptor, const char *path, const void *bytes, size_t size);
 
+/* `size` bytes of an open file from `offset` on, however many calls it takes.  errors: HS_EIO naming `path`, also where
+ * it ends before. */
+HsStatus hs_storage_read_at(int descriptor, const char *path, void *bytes, size_t size, int64_t offset);
+
 /* A new file (an old one is emptied) with these bytes, fsynced. */
 HsStatus hs_storage_write_file(const char *path, const void *bytes, size_t size);
 

@@ -4,6 +4,7 @@
  * Each key remembers where its value came from, so that a relation found broken at the end can point at a line.
  */
 #include "runtime/config_table.h"
+#include "runtime/files.h"
 #include "runtime/utf8.h"
 
 #include <errno.h>
@@ -288,11 +289,11 @@ HsStatus hs_config_load(HsConfig *config, const char *path, int override_count, 
     if (!path)
         return hs_config_parse(config, NULL, NULL, 0, override_count, overrides);
     *config = (HsConfig){ 0 };
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return hs_fail(HS_ECONFIG, "cannot open %s: %s", path, strerror(errno));
+    FILE *file;
+    HsStatus status = hs_open_file(path, &file);
+    if (status != HS_OK)
+        return status == HS_ENOMEM ? status : HS_ECONFIG;
     /* One byte over the limit tells a file that is too long; parsing names it. */
-    HsStatus status = HS_OK;
     char *text = malloc(CONFIG_MAX_BYTES + 1);
     size_t length = text ? fread(text, 1, CONFIG_MAX_BYTES + 1, file) : 0;
     if (!text)

@@ -65,6 +65,8 @@ bool hs_config_is_set(const HsConfig *config, const char *dotted_key);
 
 /* The resolved configuration as YAML that loads back to the same values, with each key's doc as a comment if asked. */
 HsStatus hs_config_print(const HsConfig *config, FILE *stream, bool with_docs);
+/* The same without comments, as a text that the caller frees.  errors: HS_ENOMEM. */
+HsStatus hs_config_text(const HsConfig *config, char **text);
 
 /* The dotted keys whose values differ (at most `limit`, comma separated) -> message; returns how many differ.
  * `ignored` is a NULL-terminated list of dotted keys or "section." prefixes that need not match. */

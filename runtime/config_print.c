@@ -4,9 +4,11 @@
  * values, here and in readers of YAML 1.1 (PyYAML): numbers look like numbers there too, and texts do not.
  */
 #include "runtime/config_table.h"
+#include "runtime/files.h"
 #include "runtime/utf8.h"
 
 #include <assert.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -148,7 +150,7 @@ HsStatus hs_config_print(const HsConfig *config, FILE *stream, bool with_docs)
         for (int task = 0; task < places; task++)
             print_section(config, section, task, stream, with_docs && task == 0);
     }
-    return ferror(stream) ? hs_fail(HS_EIO, "cannot write the configuration") : HS_OK;
+    return ferror(stream) ? hs_fail(HS_EIO, "the configuration cannot be written: %s", strerror(errno)) : HS_OK;
 }
 
 /* "section." covers a section, a whole dotted key itself. */
@@ -238,4 +240,14 @@ HsStatus hs_config_changes(const HsConfig *before, const HsConfig *now, const ch
     fclose(stream);
     buffer[size - 1] = '\0';
     return HS_OK;
+}
+
+HsStatus hs_config_text(const HsConfig *config, char **text)
+{
+    size_t size = 0;
+    *text = NULL;
+    FILE *stream = open_memstream(text, &size);
+    if (stream)
+        (void)hs_config_print(config, stream, false); /* closing tells whether it is whole */
+    return hs_close_text(stream, text) == HS_OK ? HS_OK : hs_fail(HS_ENOMEM, "no memory for a configuration's text");
 }

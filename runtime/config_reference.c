@@ -5,6 +5,7 @@
 #include "runtime/config_table.h"
 #include "runtime/environment.h"
 
+#include <errno.h>
 #include <string.h>
 
 const char *hs_config_type_name(HsKeyType type)
@@ -89,7 +90,7 @@ HsStatus hs_config_write_reference(FILE *stream)
     fputs("| `" #name "` | " values " | " fallback " | " doc " |\n", stream);
     HS_ENVIRONMENT(ENVIRONMENT_ROW)
 #undef ENVIRONMENT_ROW
-    return ferror(stream) ? hs_fail(HS_EIO, "cannot write the reference") : HS_OK;
+    return ferror(stream) ? hs_fail(HS_EIO, "the reference cannot be written: %s", strerror(errno)) : HS_OK;
 }
 
 HsStatus hs_config_write_help(FILE *stream)
@@ -103,5 +104,5 @@ HsStatus hs_config_write_help(FILE *stream)
         write_fallback(key, stream);
         fputs(")\n", stream);
     }
-    return ferror(stream) ? hs_fail(HS_EIO, "cannot write the help") : HS_OK;
+    return ferror(stream) ? hs_fail(HS_EIO, "the help cannot be written: %s", strerror(errno)) : HS_OK;
 }

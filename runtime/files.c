@@ -5,10 +5,12 @@
 #include "runtime/files.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 HsStatus hs_make_directories(const char *path)
 {
@@ -27,9 +29,37 @@ HsStatus hs_make_directories(const char *path)
         partial[i] = kept;
     }
     struct stat info;
-    if (stat(path, &info) != 0 || !S_ISDIR(info.st_mode))
-        return hs_fail(HS_EIO, "%s exists and is not a folder", path);
-    return HS_OK;
+    if (stat(path, &info) != 0)
+        return hs_fail(HS_EIO, "%s: cannot be looked at: %s", path, strerror(errno));
+    return S_ISDIR(info.st_mode) ? HS_OK : hs_fail(HS_EIO, "%s exists and is not a folder", path);
+}
+
+HsStatus hs_path_exists(const char *path, bool *exists)
+{
+    *exists = access(path, F_OK) == 0;
+    if (*exists || errno == ENOENT || errno == ENOTDIR)
+        return HS_OK;
+    return hs_fail(HS_EIO, "%s: cannot be looked at: %s", path, strerror(errno));
+}
+
+HsStatus hs_open_file(const char *path, FILE **file)
+{
+    struct stat info;
+    HsStatus status = HS_OK;
+    *file = NULL;
+    /* Without waiting for a writer of a FIFO; the bytes of one that has a writer are waited for. */
+    const int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (descriptor < 0)
+        return hs_fail(HS_EIO, "%s: cannot be opened: %s", path, strerror(errno));
+    if (fstat(descriptor, &info) != 0 || fcntl(descriptor, F_SETFL, O_RDONLY) != 0)
+        status = hs_fail(HS_EIO, "%s: cannot be looked at: %s", path, strerror(errno));
+    else if (S_ISDIR(info.st_mode))
+        status = hs_fail(HS_EIO, "%s is a folder, not a file", path);
+    else if (!(*file = fdopen(descriptor, "rb")))
+        status = hs_fail(HS_ENOMEM, "%s: no memory to read it", path);
+    if (status != HS_OK)
+        close(descriptor);
+    return status;
 }
 
 static HsStatus read_all(FILE *file, const char *path, size_t limit, char **text, size_t *length)
@@ -71,15 +101,23 @@ HsStatus hs_read_input(const char *path, size_t limit, char **text, size_t *leng
 
 HsStatus hs_read_file(const char *path, size_t limit, char **text, size_t *length)
 {
+    enum { MOST_OF_A_PIPE = 64 << 20 };
     struct stat info;
-    FILE *file = fopen(path, "rb");
-    if (!file)
-        return hs_fail(HS_EIO, "%s: cannot be opened: %s", path, strerror(errno));
-    HsStatus status;
-    if (fstat(fileno(file), &info) == 0 && S_ISDIR(info.st_mode))
-        status = hs_fail(HS_EIO, "%s is a folder, not a file", path);
-    else
-        status = read_all(file, path, limit, text, length);
+    FILE *file;
+    HS_TRY(hs_open_file(path, &file));
+    if (limit == 0 && (fstat(fileno(file), &info) != 0 || !S_ISREG(info.st_mode)))
+        limit = MOST_OF_A_PIPE;
+    HsStatus status = read_all(file, path, limit, text, length);
     fclose(file);
     return status;
+}
+
+HsStatus hs_close_text(FILE *stream, char **text)
+{
+    const bool whole = stream && !ferror(stream);
+    if (stream && (fclose(stream) != 0 || !whole)) {
+        free(*text);
+        *text = NULL;
+    }
+    return stream && *text ? HS_OK : hs_fail(HS_ENOMEM, "no memory for a text");
 }

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "runtime/checkpoint_storage.h"
+#include "runtime/files.h"
 
 static const char style_sheet[] =
     ":root{color-scheme:light dark;--page:#f5f6f8;--card:#fff;--ink:#1a222d;--soft:#566173;--line:#dde2e9;"
@@ -73,8 +74,7 @@ HsStatus hs_html_write(const char *path, const char *title, HsHtmlBody body, con
     hs_html_begin(stream, title);
     HsStatus status = body(stream, user);
     hs_html_end(stream);
-    bool failed = ferror(stream) != 0;
-    if ((fclose(stream) != 0 || failed) && status == HS_OK)
+    if (hs_close_text(stream, &text) != HS_OK)
         status = hs_fail(HS_ENOMEM, "no memory to write %s", path);
     if (status == HS_OK) /* whole in memory by now: a page is in the folder entirely or not at all */
         status = hs_storage_replace_text(path, text);

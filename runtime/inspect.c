@@ -6,10 +6,10 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "kernels/base/log.h"
 #include "runtime/checkpoint_storage.h"
+#include "runtime/files.h"
 #include "runtime/inspect_internal.h"
 
 enum { CHUNK = 1024 };
@@ -116,11 +116,14 @@ static HsStatus look_at_continual(HsInspection *inspection)
     char *path;
     HS_TRY(hs_storage_join(inspection->checkpoint.folder, "continual.safetensors", &path));
     HsStatus status = HS_OK;
-    if (access(path, F_OK) == 0) {
+    bool exists;
+    HS_TRY_GOTO(status, hs_path_exists(path, &exists), done);
+    if (exists) {
         status = hs_safetensors_open(path, &inspection->continual);
         if (status == HS_OK)
             status = look_at_file(inspection, "continual", &inspection->continual, true);
     }
+done:
     free(path);
     return status;
 }
@@ -140,11 +143,10 @@ static HsStatus print_clean(const HsInspection *inspection, FILE *out)
     char *text = NULL;
     size_t bytes = 0;
     FILE *stream = open_memstream(&text, &bytes);
-    if (!stream)
-        return hs_fail(HS_ENOMEM, "no memory to print what a checkpoint holds");
-    HsStatus status = hs_inspection_print(inspection, stream);
-    if (fclose(stream) != 0 && status == HS_OK)
-        status = hs_fail(HS_ENOMEM, "no memory to print what a checkpoint holds");
+    HsStatus status = stream ? hs_inspection_print(inspection, stream) : HS_OK;
+    HsStatus closed = hs_close_text(stream, &text);
+    if (status == HS_OK)
+        status = closed;
     if (status == HS_OK) {
         hs_log_clean(text, bytes);
         if (fwrite(text, 1, bytes, out) != bytes)

@@ -3,6 +3,7 @@
  * What was found in a checkpoint, as text.  Histograms show pairs of binades that start at even exponents: fp16's
  * limits (2^-24, 2^-14, 2^16) and bf16's (2^-126) are even, so that no pair lies on both sides of one.
  */
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -166,6 +167,6 @@ HsStatus hs_inspection_print(const HsInspection *inspection, FILE *out)
     for (int i = 0; i < inspection->histogram_count; i++)
         print_histogram(out, &inspection->histograms[i]);
     if (fflush(out) != 0 || ferror(out))
-        return hs_fail(HS_EIO, "cannot write what was found in %s", folder);
+        return hs_fail(HS_EIO, "what was found in %s cannot be written: %s", folder, strerror(errno));
     return HS_OK;
 }

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,6 +32,22 @@ static const cJSON *view_of(const HsJson *node)
     return (const cJSON *)node;
 }
 
+/* cJSON says only that it gave up.  Whether memory is why, its own allocations tell. */
+static _Thread_local bool memory_ran_out;
+
+static void *allocate(size_t size)
+{
+    void *memory = malloc(size);
+    memory_ran_out = memory_ran_out || !memory;
+    return memory;
+}
+
+static void install_allocator(void)
+{
+    cJSON_Hooks hooks = { .malloc_fn = allocate, .free_fn = free };
+    cJSON_InitHooks(&hooks);
+}
+
 HsStatus hs_json_parse(const char *name, const char *text, size_t length, HsJson **root)
 {
     *root = NULL;
@@ -46,10 +63,15 @@ HsStatus hs_json_parse(const char *name, const char *text, size_t length, HsJson
     if (length)
         memcpy(copy, text, length);
     copy[length] = '\0';
+    static pthread_once_t installed = PTHREAD_ONCE_INIT;
+    pthread_once(&installed, install_allocator);
+    memory_ran_out = false;
     const char *end = copy;
     cJSON *tree = cJSON_ParseWithLengthOpts(copy, length + 1, &end, 1);
     offset = (size_t)(end - copy);
     free(copy); /* strings of the tree are its own */
+    if (!tree && memory_ran_out)
+        return hs_fail(HS_ENOMEM, "%s: no memory for the tree of its %zu bytes of JSON", name, length);
     if (!tree)
         return hs_fail(HS_EFORMAT, "%s: byte %zu: not JSON", name, offset < length ? offset : length);
     *root = (HsJson *)tree;

@@ -6,6 +6,7 @@
 #include <argp.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,11 +121,16 @@ static void open_standard_streams(void)
 int main(int argc, char **argv)
 {
     open_standard_streams();
+    signal(SIGXFSZ, SIG_IGN); /* a file that may not grow any more is an error of write, told as such */
     shorten_spinning(argv);
     argp_err_exit_status = 2;
     HsStatus status = run(argc, argv);
+    /* An earlier write may have failed, and the last one not: its reason is forgotten by now. */
+    const bool lost = ferror(stdout) != 0;
     if (status == HS_OK && fflush(stdout) != 0)
-        status = hs_fail(HS_EIO, "standard output cannot be written");
+        status = hs_fail(HS_EIO, "standard output cannot be written: %s", strerror(errno));
+    else if (status == HS_OK && lost)
+        status = hs_fail(HS_EIO, "standard output is not whole: it could not be written for a while");
     if (status == HS_EINTERRUPTED)
         hs_info("%s", hs_error_message());
     else if (status != HS_OK)

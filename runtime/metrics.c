@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "kernels/base/log.h"
 #include "runtime/checkpoint_storage.h"
 #include "runtime/files.h"
 #include "runtime/tensorboard.h"
@@ -102,6 +103,21 @@ static HsStatus open_log(HsMetricsLog *log, const char *out_dir, const char *nam
     return HS_OK;
 }
 
+/* A removed event file is begun anew: it only repeats what metrics.jsonl holds, so nothing is lost with it. */
+static HsStatus tensorboard_begins_anew(const char *out_dir, int64_t *resume_bytes)
+{
+    char *path = NULL;
+    bool exists;
+    HS_TRY(hs_storage_join(out_dir, TENSORBOARD_FILE, &path));
+    HsStatus status = hs_path_exists(path, &exists);
+    if (status == HS_OK && !exists) {
+        hs_warn("%s is not there any more: a new one begins with the steps to come", path);
+        *resume_bytes = 0;
+    }
+    free(path);
+    return status;
+}
+
 static HsStatus open_tensorboard(HsMetrics *metrics, const HsMetricsOptions *options)
 {
     int64_t resume_bytes = options->resume_at ? options->resume_at->tensorboard_bytes : 0;
@@ -109,6 +125,8 @@ static HsStatus open_tensorboard(HsMetrics *metrics, const HsMetricsOptions *opt
         metrics->tensorboard.bytes = resume_bytes;
         return HS_OK;
     }
+    if (resume_bytes > 0)
+        HS_TRY(tensorboard_begins_anew(options->out_dir, &resume_bytes));
     HS_TRY(open_log(&metrics->tensorboard, options->out_dir, TENSORBOARD_FILE, resume_bytes));
     if (resume_bytes > 0)
         return HS_OK;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "runtime/checkpoint_storage.h"
+#include "runtime/files.h"
 #include "runtime/matrix_json.h"
 #include "runtime/metrics_internal.h"
 #include "runtime/tensorboard.h"
@@ -83,14 +84,12 @@ static HsStatus print_matrix(HsMetrics *metrics, const HsMatrix *matrix)
     char *text = NULL;
     size_t size = 0;
     FILE *stream = open_memstream(&text, &size);
-    if (!stream)
-        return hs_fail(HS_ENOMEM, "no memory to print the matrix");
-    fputc('\n', stream);
-    hs_matrix_print(matrix, columns_of_output(metrics), stream);
-    if (fclose(stream) != 0) {
-        free(text);
-        return hs_fail(HS_ENOMEM, "no memory to print the matrix");
+    if (stream) {
+        fputc('\n', stream);
+        hs_matrix_print(matrix, columns_of_output(metrics), stream);
     }
+    if (hs_close_text(stream, &text) != HS_OK)
+        return hs_fail(HS_ENOMEM, "no memory to print the matrix");
     hs_progress_print(&metrics->progress, text); /* its final newline and the print's make a blank line */
     free(text);
     return HS_OK;

@@ -134,9 +134,7 @@ static HsStatus find_end(const HsMonitor *monitor, int64_t size, int64_t *end)
 {
     char tail[LINE_BYTES];
     const int64_t first = size > LINE_BYTES ? size - LINE_BYTES : 0;
-    const ssize_t count = pread(monitor->descriptor, tail, (size_t)(size - first), (off_t)first);
-    if (count != size - first)
-        return hs_fail(HS_EIO, "cannot read the end of %s: %s", monitor->path, strerror(errno));
+    HS_TRY(hs_storage_read_at(monitor->descriptor, monitor->path, tail, (size_t)(size - first), first));
     *end = size;
     while (*end > first && tail[*end - 1 - first] != '\n')
         (*end)--;

@@ -264,7 +264,9 @@ static HsStatus read_run_file(const char *out_dir, HsReport *report)
     HsJson *line = NULL;
     HsStatus status = HS_OK;
     HS_TRY_GOTO(status, hs_storage_join(out_dir, "run.json", &path), done);
-    if (access(path, F_OK) != 0)
+    bool exists;
+    HS_TRY_GOTO(status, hs_path_exists(path, &exists), done);
+    if (!exists)
         goto done;
     HS_TRY_GOTO(status, hs_read_file(path, 0, &text, &length), done);
     HS_TRY_GOTO(status, hs_json_parse(path, text, length, &line), done);

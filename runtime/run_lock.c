@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "kernels/base/log.h"
+#include "runtime/files.h"
 
 struct HsRunLock {
     int descriptor;
@@ -59,7 +60,9 @@ HsStatus hs_run_lock_take(const char *out_dir, HsRunLock **lock)
 {
     char path[4096];
     *lock = NULL;
-    if (access(out_dir, F_OK) != 0 && errno == ENOENT)
+    bool exists;
+    HS_TRY(hs_path_exists(out_dir, &exists));
+    if (!exists)
         return HS_OK;
     snprintf(path, sizeof path, "%s/.lock", out_dir);
     const int descriptor = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);

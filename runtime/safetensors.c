@@ -242,10 +242,12 @@ HsStatus hs_safetensors_open(const char *path, HsSafetensors *file)
     *file = (HsSafetensors){ 0 };
     HsStatus status = HS_OK;
     struct stat info;
-    int descriptor = open(path, O_RDONLY | O_CLOEXEC);
+    int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (descriptor < 0)
         return hs_fail(HS_EIO, "cannot open %s: %s", path, strerror(errno));
-    if (fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode)) {
+    if (fstat(descriptor, &info) != 0) {
+        status = hs_fail(HS_EIO, "cannot read %s: %s", path, strerror(errno));
+    } else if (!S_ISREG(info.st_mode)) {
         status = hs_fail(HS_EIO, "cannot read %s: not a regular file", path);
     } else if (info.st_size < LENGTH_BYTES) { /* nothing to map in an empty file */
         status =

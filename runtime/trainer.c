@@ -93,7 +93,9 @@ static HsStatus own_folder(HsTrainer *trainer)
         return HS_OK;
     HS_TRY(hs_make_directories(out_dir));
     HS_TRY(hs_run_lock_take(out_dir, &trainer->lock));
-    if (!trainer->resumed && hs_checkpoint_exists(out_dir))
+    bool begun;
+    HS_TRY(hs_checkpoint_exists(out_dir, &begun));
+    if (!trainer->resumed && begun)
         return hs_fail(HS_EIO, "%s: another process began a run there meanwhile: the same command goes on with it",
                        out_dir);
     return HS_OK;

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "kernels/base/log.h"
+#include "runtime/checkpoint_storage.h"
 #include "runtime/trainer.h"
 
 /* The tensors a checkpoint names, pointing at the run's memory. */
@@ -66,12 +67,11 @@ static HsStatus write_extra(void *user, const char *folder)
     snprintf(path, sizeof path, "%s/tokenizer.json", folder);
     HS_TRY(hs_tokenizer_save(trainer->data.tokenizer, path));
     snprintf(path, sizeof path, "%s/config.yaml", folder);
-    FILE *file = fopen(path, "w");
-    if (!file)
-        return hs_fail(HS_EIO, "%s: cannot be written: %s", path, strerror(errno));
-    HsStatus status = hs_config_print(trainer->config, file, false);
-    if (fclose(file) != 0 && status == HS_OK)
-        status = hs_fail(HS_EIO, "%s: cannot be written: %s", path, strerror(errno));
+    char *text;
+    HsStatus status = hs_config_text(trainer->config, &text);
+    if (status == HS_OK)
+        status = hs_storage_write_file(path, text, strlen(text));
+    free(text);
     return status;
 }
 
@@ -150,7 +150,9 @@ HsStatus hs_trainer_find_checkpoint(const HsConfig *config, char **folder)
     const char *out_dir = config->training.out_dir;
     *folder = NULL;
     if (strcmp(config->training.resume, "never") == 0) {
-        if (!hs_checkpoint_exists(out_dir))
+        bool exists;
+        HS_TRY(hs_checkpoint_exists(out_dir, &exists));
+        if (!exists)
             return HS_OK;
         return hs_fail(HS_ECONFIG, "%s holds a run already and resume is never: choose another out_dir, or remove it",
                        out_dir);

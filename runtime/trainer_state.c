@@ -12,8 +12,8 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
+#include "runtime/files.h"
 #include "runtime/trainer.h"
 
 #define FILE_NAME "continual.safetensors"
@@ -263,7 +263,8 @@ HsStatus hs_trainer_restore_continual(HsTrainer *trainer, const char *folder, co
     if (!loading.object || !hs_json_is_object(loading.object))
         return hs_fail(HS_EFORMAT, "%s: member `continual` is missing", json_name);
     HsSafetensors file;
-    bool exists = access(file_name, F_OK) == 0;
+    bool exists;
+    HS_TRY(hs_path_exists(file_name, &exists));
     if (exists)
         HS_TRY(hs_safetensors_open(file_name, &file));
     loading.file = exists ? &file : NULL;

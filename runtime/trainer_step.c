@@ -262,13 +262,14 @@ static HsStatus explain(const HsTrainer *trainer, const HsStepReport *report, co
     const char *const wider = strcmp(trainer->precision.name, "fp16") == 0   ? " precision.mode=bf16, or"
                               : strcmp(trainer->precision.name, "bf16") == 0 ? " precision.mode=fp32, or"
                                                                              : "";
+    bool saved;
     return hs_fail(
         HS_ENUMERIC,
         "gradients are not finite at step %lld with loss scale %g, the smallest allowed; first non-finite value: "
         "%s. The state is kept for inspection in %s; the last checkpoint stays what it was. To go on %s with%s "
         "a lower learning rate: trainer --config %s/config.yaml resume=changed learning_rate=%.2g",
         (long long)trainer->state.applied_steps, (double)report->loss_scale, where, kept,
-        hs_checkpoint_exists(out_dir) ? "from it" : "from the start", wider, out_dir,
+        hs_checkpoint_exists(out_dir, &saved) == HS_OK && saved ? "from it" : "from the start", wider, out_dir,
         config->training.learning_rate / 3);
 }
 

@@ -103,7 +103,7 @@ static HsStatus host_event_create(HsDevice *device, HsEvent **event)
 {
     (void)device;
     *event = calloc(1, sizeof **event);
-    return *event ? HS_OK : hs_fail(HS_ENOMEM, "%zu bytes for an event", sizeof **event);
+    return *event ? HS_OK : hs_fail(HS_ENOMEM, "no memory for an event, %zu bytes", sizeof **event);
 }
 
 static void host_event_destroy(HsDevice *device, HsEvent *event)

@@ -77,7 +77,7 @@ HsStatus device_alloc(HsDevice *device, size_t bytes, void **pointer)
     *pointer = nullptr;
     Allocation *allocation = static_cast<Allocation *>(malloc(sizeof *allocation));
     if (allocation == nullptr)
-        return hs_fail(HS_ENOMEM, "%zu bytes of host memory for a list of allocations", sizeof *allocation);
+        return hs_fail(HS_ENOMEM, "no memory for a list of allocations, %zu bytes", sizeof *allocation);
     const cudaError_t error = cudaMalloc(pointer, bytes > 0 ? bytes : 1);
     if (error != cudaSuccess) {
         free(allocation);
@@ -206,7 +206,7 @@ HsStatus device_graph_end(HsDevice *, HsStream *stream, HsGraph **graph)
     *graph = nullptr;
     Graph *made = static_cast<Graph *>(calloc(1, sizeof *made));
     if (made == nullptr)
-        return hs_fail(HS_ENOMEM, "%zu bytes of host memory for a graph", sizeof *made);
+        return hs_fail(HS_ENOMEM, "no memory for a graph, %zu bytes", sizeof *made);
     HsStatus status = check(cudaStreamEndCapture(stream_from(stream), &made->graph), "recording a graph");
     if (status == HS_OK)
         status = check(cudaGraphInstantiate(&made->executable, made->graph, 0), "instantiating a graph");
@@ -365,7 +365,7 @@ HsStatus init(HsDevice *device, const HsCudaOptions *options, const char *kind)
     HS_TRY(check_driver(options->index));
     Implementation *implementation = static_cast<Implementation *>(calloc(1, sizeof *implementation));
     if (implementation == nullptr)
-        return hs_fail(HS_ENOMEM, "%zu bytes of host memory for a device", sizeof *implementation);
+        return hs_fail(HS_ENOMEM, "no memory for a device, %zu bytes", sizeof *implementation);
     implementation->options = *options;
     snprintf(implementation->name, sizeof implementation->name, "%s:%d", kind, options->index);
     memset(device, 0, sizeof *device);

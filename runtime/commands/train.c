@@ -3,12 +3,13 @@
  * trainer --config FILE [section.key=value ...]: the main job.
  */
 #include <argp.h>
-#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "kernels/base/log.h"
+#include "runtime/checkpoint_storage.h"
 #include "runtime/commands/arguments.h"
 #include "runtime/commands/command.h"
 #include "runtime/files.h"
@@ -53,15 +54,13 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 
 static HsStatus write_run_config(const HsConfig *config)
 {
-    char path[4096];
+    char path[4096], *text;
     HS_TRY(hs_make_directories(config->training.out_dir));
     snprintf(path, sizeof path, "%s/config.yaml", config->training.out_dir);
-    FILE *file = fopen(path, "w");
-    if (!file)
-        return hs_fail(HS_EIO, "%s: cannot be written: %s", path, strerror(errno));
-    HsStatus status = hs_config_print(config, file, false);
-    if (fclose(file) != 0 && status == HS_OK)
-        status = hs_fail(HS_EIO, "%s: cannot be written: %s", path, strerror(errno));
+    HsStatus status = hs_config_text(config, &text);
+    if (status == HS_OK) /* people start the run again by it: as it was, until the new one is there */
+        status = hs_storage_replace_text(path, text);
+    free(text);
     return status;
 }
 

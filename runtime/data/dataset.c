@@ -137,9 +137,13 @@ static HsStatus read_sources(HsDatasetBuild *building)
     }
     if (building->sources.count == building->train_sources)
         building->train_pieces = corpus->piece_count;
-    if (building->train_pieces == 0)
-        return hs_fail(HS_ECONFIG, "task %s: train holds no text: every file in it is empty", task->name);
-    return HS_OK;
+    if (building->train_pieces > 0)
+        return HS_OK;
+    char more[32] = "";
+    if (building->train_sources > 1)
+        snprintf(more, sizeof more, " and %d more", building->train_sources - 1);
+    return hs_fail(HS_ECONFIG, "task %s: train holds no text: every file in it is empty: %s%s", task->name,
+                   building->sources.items[0].name, more);
 }
 
 static bool has_target(const HsStreamTokens *stream)

@@ -114,7 +114,9 @@ static HsStatus start_workers(HsLoader *loader, int64_t workers)
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (code != 0)
-        return hs_fail(HS_ENOMEM, "loader thread %" PRId64 " of %" PRId64 " cannot be started: %s; lower data.workers",
+        return hs_fail(HS_ENOMEM,
+                       "loader thread %" PRId64 " of %" PRId64
+                       " cannot be started, as memory or threads ran out: %s; lower data.workers",
                        loader->thread_count + 1, workers, strerror(code));
     return HS_OK;
 }

@@ -130,8 +130,8 @@ HsStatus hs_source_list_add(HsSourceList *list, const char *name, const char *fo
     int before = list->count;
     struct stat about;
     /* A file whose very name has a bracket or a star in it is taken as it is. */
-    bool exists = stat(name, &about) == 0;
-    if (!exists && strpbrk(name, "*?["))
+    const bool absent = stat(name, &about) != 0 && errno == ENOENT;
+    if (absent && strpbrk(name, "*?["))
         HS_TRY(add_glob(list, name, format));
     else
         HS_TRY(add_path(list, name, format, 0));

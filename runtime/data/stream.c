@@ -124,7 +124,8 @@ static HsStatus start_thread(HsDataStream *stream)
     int code = pthread_create(&stream->thread, NULL, mix, stream);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (code != 0)
-        return hs_fail(HS_ENOMEM, "the thread that mixes batches cannot be started: %s", strerror(code));
+        return hs_fail(HS_ENOMEM, "the thread that mixes batches cannot be started, as memory or threads ran out: %s",
+                       strerror(code));
     stream->running = true;
     return HS_OK;
 }

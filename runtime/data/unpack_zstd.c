@@ -5,6 +5,7 @@
 #include "runtime/data/unpack.h"
 
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #define ZSTD_MEND "it is damaged; copy it again (zstd -t checks it)"
 
@@ -15,6 +16,8 @@ static HsStatus decompress_all(const char *name, ZSTD_DStream *stream, ZSTD_inBu
         HS_TRY(hs_unpacked_grow(name, unpacked));
         ZSTD_outBuffer out = { unpacked->bytes, unpacked->capacity, unpacked->size };
         left = ZSTD_decompressStream(stream, &out, in);
+        if (ZSTD_getErrorCode(left) == ZSTD_error_memory_allocation)
+            return hs_fail(HS_ENOMEM, "%s: no memory to unpack it", name);
         if (ZSTD_isError(left))
             return hs_fail(HS_EFORMAT, "%s: byte %zu: not zstd data (%s): " ZSTD_MEND, name, in->pos,
                            ZSTD_getErrorName(left));

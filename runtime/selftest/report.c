@@ -65,7 +65,8 @@ static uint64_t seed_of(int op, int index)
     return (uint64_t)(op + 1) << 32 | (uint32_t)index;
 }
 
-/* One case.  A backend that refuses it fails it; only a trial that cannot be made ends the run. */
+/* One case.  A backend that refuses it fails it; a trial that cannot be made, or memory that runs out, says nothing
+ * about the backend and ends the run. */
 static HsStatus run_case(int op, int index, HsContext *given, double *worst, char complaint[HS_COMPLAINT_BYTES])
 {
     const HsOpTest *test = op_rows[op].test;
@@ -76,7 +77,10 @@ static HsStatus run_case(int op, int index, HsContext *given, double *worst, cha
     if (status == HS_OK)
         status = context_for(&trial, given, &context, false);
     if (status == HS_OK) {
-        if (hs_trial_compare(&trial, &context) != HS_OK) {
+        const HsStatus compared = hs_trial_compare(&trial, &context);
+        if (compared == HS_ENOMEM)
+            status = compared;
+        if (compared != HS_OK) {
             trial.worst = HUGE_VAL;
             snprintf(trial.complaint, sizeof trial.complaint, "%s", hs_error_message());
         }

@@ -177,6 +177,28 @@ grep -q "$(printf '\033')\|$(printf '\302\233')" err shown && fail "a message ho
 expect 2 "$trainer" --config tiny.yaml "tasks.0.name=$(printf 'a\033[31m')"
 says err "tasks.0.name holds a control character"
 
+# A TensorBoard file that somebody removed is begun anew; metrics.jsonl, which nothing repeats, has to be put back.
+fresh
+rm run/events.out.tfevents.0.halfstep
+expect 0 "$trainer" --config tiny.yaml max_steps=30
+says err "warning: run/events.out.tfevents.0.halfstep is not there any more: a new one begins with the steps to come"
+[ -s run/events.out.tfevents.0.halfstep ] || fail "no new TensorBoard file was begun"
+expect 0 "$trainer" --config tiny.yaml max_steps=36
+grep -q "is not there any more" err && fail "the new TensorBoard file is not gone on with"
+fresh
+rm run/metrics.jsonl
+expect 1 "$trainer" --config tiny.yaml max_steps=30
+says err "run/metrics.jsonl has 0 bytes, but had"
+
+# Files that may not grow: an error of write, not the end of the process by SIGXFSZ.
+rm -rf small
+(ulimit -f 8 && exec "$trainer" --config tiny.yaml out_dir=small) >out 2>err
+[ $? = 1 ] || fail "exit code $? where files may not grow"
+says err "File too large"
+expect 0 "$trainer" --config tiny.yaml out_dir=small
+bits small | sed 's/small/whole/g' >small.bits
+same whole.bits small.bits
+
 # Nobody reads the log any more.
 { "$trainer" --config tiny.yaml out_dir=unread 2>&1; echo $? >code; } | head -n 1 >/dev/null
 [ "$(cat code)" = 0 ] || fail "exit code $(cat code) when the reader of the log has gone"

@@ -43,7 +43,9 @@ Test(inspect, names_hold_nothing_that_a_terminal_obeys)
                                       .tensor = hs_tensor_1d(values, HS_F32, 2) } };
     HsJson *state = hs_json_object();
     hs_json_set_string(state, "key\x07", "value\x7f\rx");
-    const HsCheckpointContent content = { 10, model, 1, model, 1, state, NULL, NULL };
+    const HsCheckpointContent content = {
+        .step = 10, .model = model, .model_count = 1, .optimizer = model, .optimizer_count = 1, .state = state
+    };
     cr_assert_eq(hs_checkpoint_save(scratch.folder, &content, 1), HS_OK, "%s", hs_error_message());
     hs_json_destroy(state);
     char *text = NULL;

@@ -119,8 +119,8 @@ Test(malformed_data, links_that_point_up)
 Test(malformed_data, too_little)
 {
     static const Case cases[] = {
-        { "x.txt", "", NULL, "task t: train holds no text: every file in it is empty" },
-        { "x.jsonl", "\n\n", NULL, "task t: train holds no text: every file in it is empty" },
+        { "x.txt", "", NULL, "task t: train holds no text: every file in it is empty: @/x.txt" },
+        { "x.jsonl", "\n\n", NULL, "task t: train holds no text: every file in it is empty: @/x.jsonl" },
         { "x.txt", "abcdef", NULL,
           "task t: train has 3 tokens, but one window of max_length 4 needs 5; give more data or lower max_length" },
         { "x.jsonl", "{\"prompt\":\"a lot of prompt\",\"completion\":\"\"}", NULL,

@@ -2,11 +2,16 @@
  *
  * Errors of the emulated program: a report on stderr, then abort().  Wild accesses arrive here as signals, because
  * guard pages lie around every allocation, every shared array and every fiber's stack.
+ *
+ * That memory runs out is no error of the program: it is told as such, and the process ends with exit code 1.  It may
+ * happen on any fiber's stack in the middle of a kernel, where no exception can be thrown through what else is under
+ * way.
  */
 #include "kernels/cuda/emu/fault.h"
 
 #include <atomic>
 #include <execinfo.h>
+#include <new>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -14,6 +19,10 @@
 #include <unistd.h>
 
 #include "kernels/cuda/emu/worker.h"
+
+extern "C" {
+#include "kernels/base/log.h"
+}
 
 namespace hs_emu
 {
@@ -67,6 +76,17 @@ void fault(const char *format, ...)
     fprintf(stderr, "\n");
     finish();
 }
+
+void out_of_memory()
+{
+    one_report_only();
+    hs_error("emulator: no memory left to run kernel %s; what was saved is not touched",
+             worker != nullptr && worker->launch != nullptr ? worker->launch->name : "or copy");
+    _exit(EXIT_FAILURE);
+}
+
+/* For every `new`, and all that makes use of it: nothing else of this program does. */
+static const std::new_handler former_handler = std::set_new_handler(out_of_memory);
 
 /* One line for each group of a warp's lanes that wait at the same place. */
 static void print_warp(const Warp &warp, int number)

@@ -15,6 +15,9 @@ namespace emulator
 /* Prints the running kernel, block and thread (if any), the message and a backtrace to stderr, and aborts. */
 [[noreturn]] void fault(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* The host has no memory left for the emulator: an error message, exit code 1. */
+[[noreturn]] void out_of_memory();
+
 /* No thread of the block can go on: prints where each warp's lanes wait, and aborts. */
 [[noreturn]] void fault_deadlock();
 

@@ -9,7 +9,6 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
 #include <vector>
@@ -75,10 +74,8 @@ Fiber *fiber_create(void (*entry)(), int number)
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     char *memory = static_cast<char *>(
         mmap(nullptr, STACK_BYTES + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
-    if (memory == MAP_FAILED || mprotect(memory, page, PROT_NONE) != 0) {
-        perror("emulator: no memory for a fiber's stack");
-        abort();
-    }
+    if (memory == MAP_FAILED || mprotect(memory, page, PROT_NONE) != 0)
+        out_of_memory();
     {
         std::lock_guard<std::mutex> hold(guards_lock);
         guards.push_back(memory);

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <condition_variable>
 #include <stdio.h>
+#include <system_error>
 #include <thread>
 #include <unistd.h>
 
@@ -86,16 +87,28 @@ static Pool &pool_of_process()
     return *pool;
 }
 
+/* Threads that the system refuses are done without: results do not depend on their number. */
+static int start_helpers(Pool &pool, int wanted)
+{
+    try {
+        while (pool.helpers < wanted) {
+            std::thread(help, std::ref(pool), pool.helpers, pool.grids).detach();
+            pool.helpers++;
+        }
+    } catch (const std::system_error &) {
+    }
+    return pool.helpers < wanted ? pool.helpers : wanted;
+}
+
 static void run_grid(const Launch &launch)
 {
     const uint64_t count = (uint64_t)launch.grid.x / launch.cluster * launch.grid.y * launch.grid.z;
-    const int helpers = (int)(count < (uint64_t)launch.settings.threads ? count : launch.settings.threads) - 1;
+    int helpers = (int)(count < (uint64_t)launch.settings.threads ? count : launch.settings.threads) - 1;
     Pool &pool = pool_of_process();
     pool.next_block = 0;
     if (helpers > 0) {
         std::lock_guard<std::mutex> hold(pool.lock);
-        while (pool.helpers < helpers)
-            std::thread(help, std::ref(pool), pool.helpers++, pool.grids).detach();
+        helpers = start_helpers(pool, helpers);
         pool.launch = &launch;
         pool.wanted = pool.busy = helpers;
         pool.grids++;

@@ -37,7 +37,7 @@ void shared_start(Worker &self)
             mmap(self.shared_window, WINDOW_BYTES, PROT_NONE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | (self.shared_window != nullptr ? MAP_FIXED : 0), -1, 0);
         if (window == MAP_FAILED)
-            fault("no address space for shared memory");
+            out_of_memory();
         redzone_allow(static_cast<char *>(window), static_cast<char *>(window) + self.shared_used);
         self.shared_window = static_cast<char *>(window);
         self.shared_used = PAGE_BYTES;
