@@ -167,6 +167,7 @@ void hs_progress_print(HsProgress *progress, const char *line)
     } else if (progress->lines) {
         printf("%s\n", line);
         fflush(stdout);
+        clearerr(stdout); /* a line that nobody can read any more is no reason for a run to fail */
     }
     pthread_mutex_unlock(&lock);
 }

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# calls.sh: system calls that fail, COUNT in all (4800 asked for, of which some kinds have too few calls): each kind of call with each error that it may have, once or from
+# calls.sh: system calls that fail, COUNT in all (4800 asked for, about 2600 made: some kinds have few calls): each kind of call with each error that it may have, once or from
 # there on, at places spread over the whole of some twenty small runs and commands; reads and writes that move half of
 # what they were asked to.  Each run has to end with exit code 1 and a message that gives the error, or with the very
 # result of an undisturbed run.  One in RECOVER (8) is started again and has to come to the undisturbed end.

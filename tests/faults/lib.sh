@@ -77,8 +77,9 @@ token_file() { # COUNT
     for ((i = 0; i < $1; i++)); do printf "\\x$(printf %02x $((i * i % 251)))\\x00"; done
 }
 
-# name | what it starts from, a folder of fixtures/ | what it leaves: run, or files, or text on standard output | arguments
-#   run: a folder of checkpoints and records that a second start goes on with
+# name | what it starts from, a folder of fixtures/ | what it leaves | arguments
+#   run: a folder of checkpoints and records that a second start goes on with; text on standard output and pages; figures,
+#   of which some are times; modes, a row each
 workloads() {
     cat <<'EOT'
 train|-|run|--config one.yaml
@@ -100,7 +101,7 @@ report|whole|text|report --run run
 inspect|whole|text|inspect --checkpoint run --html page.html
 tokenizer|-|text|tokenizer train --output learned.json --vocabulary 280 words.jsonl
 compare|-|figures|compare --config two.yaml --strategies none,er --seeds 1 --out compared
-bench|-|figures|bench --config one.yaml --modes fp32,bf16 --steps 2 --out compared
+bench|-|modes|bench --config one.yaml --modes fp32,bf16 --steps 2 --out compared
 selftest|-|figures|selftest --device ref --op rope --no-speed
 list|-|text|selftest --list
 config|-|text|--config two.yaml --print-config
@@ -136,7 +137,8 @@ look() {
     run) left=$(bits run && cd run && find . ! -path './checkpoints/*' | sort) ;;
     # The processor's name is read from a file, which may fail: then it is "unknown".
     text) left=$(cat out page.html learned.json 2>/dev/null | sed -E 's/[0-9.]+ (tokens\/s|s|ms)\b//g; s/^(device: [a-z]+) .*/\1/') ;;
-    figures) left=$(tr -d '0-9.e+-' <out | tr -s ' ') ;;
+    modes) left=$(cut -d' ' -f1 out | grep -E '^(fp32|bf16)$') ;; # the rest are times
+    figures) left=$(tr -d '0-9.e+kMG-' <out | tr -s ' ') ;;
     esac 2>&1
 }
 

@@ -209,7 +209,7 @@ Test(malformed_config, a_missing_file_and_a_folder_are_named)
 {
     HsConfig config;
     cr_expect_eq(hs_config_load(&config, "no/such/file.yaml", 0, NULL), HS_ECONFIG);
-    cr_expect_str_eq(hs_error_message(), "cannot open no/such/file.yaml: No such file or directory");
+    cr_expect_str_eq(hs_error_message(), "no/such/file.yaml: cannot be opened: No such file or directory");
     cr_expect_eq(hs_config_load(&config, "/", 0, NULL), HS_ECONFIG);
-    cr_expect_str_eq(hs_error_message(), "cannot read /: Is a directory");
+    cr_expect_str_eq(hs_error_message(), "/ is a folder, not a file");
 }
