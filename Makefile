@@ -31,7 +31,7 @@ CUDA_ARCHITECTURES  ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute
 HOPPER_SOURCES      = $(wildcard kernels/cuda/*_hopper.cu bench/*_hopper.cu)
 HOPPER_ARCHITECTURE = -gencode arch=compute_90a,code=sm_90a
 
-PACKAGES  = yaml-0.1 libcjson libpcre2-8 libxxhash zlib libzstd
+PACKAGES  = yaml-0.1 libcjson libpcre2-8 libutf8proc libxxhash zlib libzstd
 # Asked once: before `make packages` these are empty, and the make that it is followed by asks again.
 PACKAGE_CFLAGS := $(shell pkg-config --cflags $(PACKAGES) 2>/dev/null)
 PACKAGE_LIBS   := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null)
@@ -194,7 +194,7 @@ test-programs: $(TESTS) $(EMU_TESTS)
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Packages.  Nothing but a C compiler, make and apt is expected of a machine.
-APT_BUILD = gcc g++ libc6-dev make pkg-config libyaml-dev libcjson-dev libpcre2-dev libxxhash-dev zlib1g-dev libzstd-dev
+APT_BUILD = gcc g++ libc6-dev make pkg-config libyaml-dev libcjson-dev libpcre2-dev libutf8proc-dev libxxhash-dev zlib1g-dev libzstd-dev
 APT_TEST  = libcriterion-dev
 APT_CHECK = git clang clang-format libclang-rt-14-dev
 # One job a core, unless the caller already said how many.
