@@ -20,6 +20,7 @@ typedef struct HsBpeToken {
     size_t offset, length;                 /* its bytes in the middle of a text, in the pool */
     size_t written_offset, written_length; /* as the vocabulary writes it */
     bool used;                             /* ids may have holes */
+    bool added;
 } HsBpeToken;
 
 /* A text that is one token wherever it stands, found before pre-tokenizing. */

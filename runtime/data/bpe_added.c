@@ -124,6 +124,8 @@ HsStatus hs_bpe_cut_added(const HsBpe *bpe, bool normalized, HsMatcher *matcher,
         if (!taken)
             continue;
         size_t begin = at, end = next;
+        if (added->lstrip && begin < begun)
+            begin = begun; /* an earlier one took the white space that this begins with */
         while (added->lstrip && begin > begun) {
             size_t previous = previous_character(text, begin);
             if (previous < begun || !is_space(text + previous, begin - previous, &size))
@@ -138,10 +140,28 @@ HsStatus hs_bpe_cut_added(const HsBpe *bpe, bool normalized, HsMatcher *matcher,
         }
         if (begun < begin)
             HS_TRY(take(context, NULL, begun, begin));
-        HS_TRY(take(context, added, begin, end));
+        if (begin < end)
+            HS_TRY(take(context, added, begin, end));
         begun = end;
     }
     return begun < length ? take(context, NULL, begun, length) : HS_OK;
+}
+
+/* If merges can make a token of the vocabulary from other bytes than it has as an added one, its id means two things.
+ */
+static HsStatus check_bytes(const HsBpeLoading *loading, const char *content)
+{
+    size_t length = strlen(content);
+    char *bytes = malloc(length + 1);
+    if (!bytes)
+        return hs_fail(HS_ENOMEM, "%s: out of memory", loading->name);
+    long mapped = loading->bpe->byte_level ? hs_byte_map_decode(content, length, bytes) : -1;
+    bool other = mapped >= 0 && ((size_t)mapped != length || memcmp(bytes, content, length) != 0);
+    free(bytes);
+    if (other)
+        return hs_fail(HS_EUNSUPPORTED, "%s: added token \"%.60s\" is also a token for other bytes", loading->name,
+                       content);
+    return HS_OK;
 }
 
 /* The library numbers added tokens itself, on from the vocabulary and from each other; a file that says otherwise would
@@ -153,7 +173,7 @@ static HsStatus check_id(HsBpeLoading *loading, const char *content, int32_t id)
         if (known != id)
             return hs_fail(HS_EFORMAT, "%s: added token \"%.60s\" has id %d, but %lld in model.vocab", loading->name,
                            content, id, (long long)known);
-        return HS_OK;
+        return check_bytes(loading, content);
     }
     int64_t expected =
         loading->last_added >= loading->model_size ? (int64_t)loading->last_added + 1 : loading->model_size;
@@ -164,6 +184,17 @@ static HsStatus check_id(HsBpeLoading *loading, const char *content, int32_t id)
                        loading->name, content, id, (long long)expected);
     HS_TRY(hs_map_put(&loading->ids, content, strlen(content), id));
     return hs_bpe_set_token(loading, id, content, strlen(content));
+}
+
+/* The library writes such a token as it looks for it. */
+static HsStatus set_written(HsBpe *bpe, int32_t id, const HsBytes *bytes)
+{
+    HS_TRY(hs_array_grow(&bpe->pool, 1, bpe->pool_used + bytes->count + 1, &bpe->pool_capacity));
+    memcpy(bpe->pool + bpe->pool_used, bytes->items, bytes->count);
+    bpe->tokens[id].written_offset = bpe->pool_used;
+    bpe->tokens[id].written_length = bytes->count;
+    bpe->pool_used += bytes->count;
+    return HS_OK;
 }
 
 /* What is looked for: the content, normalized where that is asked for. */
@@ -179,6 +210,8 @@ static HsStatus insert_content(HsBpeLoading *loading, const char *content, bool 
                          loading->name, content, bytes.count, ADDED_MAX_BYTES);
     if (status == HS_OK)
         status = insert(loading, &bpe->tries[normalized], bytes.items, bytes.count, index);
+    if (status == HS_OK && normalized)
+        status = set_written(bpe, bpe->added[index].id, &bytes);
     hs_bytes_deinit(&bytes);
     return status;
 }
@@ -207,6 +240,7 @@ static HsStatus load_one(HsBpeLoading *loading, HsMap *seen, const HsJson *node)
     HS_TRY(hs_member_flag(where, node, "lstrip", false, &added.lstrip));
     HS_TRY(hs_member_flag(where, node, "rstrip", false, &added.rstrip));
     HS_TRY(check_id(loading, content, id));
+    bpe->tokens[id].added = true;
     if (id > loading->last_added)
         loading->last_added = id;
     if (added.single_word && !bpe->word)

@@ -34,7 +34,7 @@ HsStatus hs_bpe_set_token(HsBpeLoading *loading, int32_t id, const char *written
         return hs_fail(HS_EFORMAT, "%s: id %d belongs to two tokens", loading->name, id);
     HS_TRY(hs_array_grow(&bpe->pool, 1, bpe->pool_used + length + 1, &bpe->pool_capacity));
     memcpy(bpe->pool + bpe->pool_used, written, length);
-    bpe->tokens[id] = (HsBpeToken){ bpe->pool_used, length, bpe->pool_used, length, true };
+    bpe->tokens[id] = (HsBpeToken){ bpe->pool_used, length, bpe->pool_used, length, true, false };
     bpe->pool_used += length;
     if (id >= loading->tokenizer->vocabulary)
         loading->tokenizer->vocabulary = id + 1;
@@ -183,13 +183,19 @@ static HsStatus load_merges(HsBpeLoading *loading, const HsJson *merges)
     return HS_OK;
 }
 
-/* What a token reads as in the middle of a text. */
+/* What a token reads as in the middle of a text.  Beside the byte map an added token stands for itself, also where the
+ * map could read it as other bytes. */
 static HsStatus decode_token(HsBpeLoading *loading, HsStrings *strings, int32_t id)
 {
     HsBpe *bpe = loading->bpe;
     HsBpeToken *token = &bpe->tokens[id];
+    if (bpe->byte_level && token->added) {
+        token->offset = token->written_offset;
+        token->length = token->written_length;
+        return HS_OK;
+    }
     strings->count = strings->bytes.count = 0;
-    HS_TRY(hs_strings_append(strings, bpe->pool + token->written_offset, token->written_length));
+    HS_TRY(hs_strings_append(strings, bpe->pool + token->offset, token->length));
     HS_TRY(hs_detokenizer_run_middle(bpe->detokenizer, loading->matcher, strings));
     size_t length = strings->bytes.count;
     if (length == token->length && memcmp(strings->bytes.items, bpe->pool + token->offset, length) == 0)
@@ -211,20 +217,6 @@ static HsStatus decode_tokens(HsBpeLoading *loading)
             status = decode_token(loading, &strings, id);
     hs_strings_deinit(&strings);
     return status;
-}
-
-/* An added token stands for itself; if its bytes read as another text, its id would mean two things. */
-static HsStatus check_added(const HsBpeLoading *loading)
-{
-    const HsBpe *bpe = loading->bpe;
-    for (size_t i = 0; bpe->byte_level && i < bpe->added_count; i++) {
-        const HsBpeToken *token = &bpe->tokens[bpe->added[i].id];
-        const char *content = bpe->pool + token->written_offset;
-        if (token->length != token->written_length || memcmp(bpe->pool + token->offset, content, token->length) != 0)
-            return hs_fail(HS_EUNSUPPORTED, "%s: added token \"%.*s\" is also a token for other bytes", loading->name,
-                           (int)(token->written_length < 60 ? token->written_length : 60), content);
-    }
-    return HS_OK;
 }
 
 /* Absent, null, or empty: off. */
@@ -339,8 +331,7 @@ static HsStatus load(HsBpeLoading *loading, const HsJson *root)
     HS_TRY(hs_detokenizer_create(name, hs_json_get(root, "decoder"), bpe->byte_level, &bpe->detokenizer));
     HS_TRY(load_model(loading, hs_json_get(root, "model")));
     HS_TRY(hs_bpe_load_added(loading, hs_json_get(root, "added_tokens")));
-    HS_TRY(decode_tokens(loading));
-    return check_added(loading);
+    return decode_tokens(loading);
 }
 
 HsStatus hs_bpe_parse(HsTokenizer *tokenizer, const char *name, const HsJson *root, const char *text, size_t length)
