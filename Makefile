@@ -297,6 +297,17 @@ $(BUILD)/tests/compare_layouts: $(LAYOUTS) $(LIBRARY)
 test-layouts: $(BUILD)/tests/compare_layouts ## layouts of tensor-core instructions against CuTe's, which pip brings
 	@BUILD=$(BUILD) CXX="$(CXX)" NVCC="$(NVCC)" tests/layouts/run.sh
 
+# What tests/tokenizers/compare.py runs.
+$(BUILD)/tests/tokenize: tests/tokenizers/tokenize.c $(LIBRARY)
+	@mkdir -p $(@D)
+	@echo "  CC $@"
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -MMD -MP -MF $@.d -o $@ $< $(LIBRARY) $(LDLIBS)
+-include $(BUILD)/tests/tokenize.d
+
+.PHONY: test-tokenizers
+test-tokenizers: $(BUILD)/trainer $(BUILD)/tests/tokenize ## tokenizers token for token against the `tokenizers` library, which pip brings
+	@BUILD=$(BUILD) tests/tokenizers/run.sh
+
 .PHONY: test-gpu-script
 test-gpu-script: $(BUILD)/halfstep-gpu ## bench/gpu.sh's three calls on the emulator, and faults that must not hide other results
 	@BUILD=$(BUILD) CC="$(CC)" CFLAGS="$(CFLAGS)" CXX="$(CXX)" CXXFLAGS="$(CXXFLAGS)" LDFLAGS="$(LDFLAGS)" LDLIBS="$(LDLIBS)" \
@@ -309,7 +320,7 @@ test-agreement: $(BUILD)/bench/agreement ## large products and attention on the 
 	HALFSTEP_MULTIPROCESSORS=4 $(BUILD)/bench/agreement --device emu "products:GELU's derivative"
 
 # What takes too long for every change.
-NIGHTLY = test-layouts test-gpu-script test-agreement test-schedules test-planted test-kill fuzz
+NIGHTLY = test-layouts test-tokenizers test-gpu-script test-agreement test-schedules test-planted test-kill fuzz
 .PHONY: nightly
 nightly: packages-check ## the long campaigns, one after another (hours); NIGHTLY='test-kill fuzz' chooses
 	+@failed=; for part in $(NIGHTLY); do echo "== $$part"; $(MAKE) $(JOBS) $$part || failed="$$failed $$part"; done; \

@@ -22,7 +22,7 @@ enum {
     FIRST_STEPS = 1024,     /* enough for words */
     STEPS_FACTOR = 4,       /* at most this much is wasted when the last try fails */
     CLOCK_EVERY = 16,       /* matches between two looks at the clock */
-    BUDGET_NS = 1000000000, /* processor time that any text may take */
+    BUDGET_NS = 250000000, /* processor time that any text may take */
     BUDGET_BYTE_NS = 2000,  /* and for each byte besides */
 };
 #define MOST_STEPS (UINT32_MAX / STEPS_FACTOR)
@@ -218,9 +218,9 @@ static HsStatus check_budget(const HsMatcher *matcher, const HsPattern *pattern)
         clock_ns(CLOCK_THREAD_CPUTIME_ID) - matcher->began_ns <= left)
         return HS_OK;
     return hs_fail(HS_EUNSUPPORTED,
-                   "%s: the expression takes too long on this text (more than %d s and %d microseconds a byte); it "
+                   "%s: the expression takes too long on this text (more than %d ms and %d microseconds a byte); it "
                    "backtracks too much, write it so that each place of a text can match in one way only",
-                   pattern->where, BUDGET_NS / 1000000000, BUDGET_BYTE_NS / 1000);
+                   pattern->where, BUDGET_NS / 1000000, BUDGET_BYTE_NS / 1000);
 }
 
 static HsStatus fail_match(const HsPattern *pattern, int error)
