@@ -115,6 +115,10 @@ HsStatus hs_bpe_cut_added(const HsBpe *bpe, bool normalized, HsMatcher *matcher,
     size_t begun = 0, spaces_end = 0, size; /* spaces_end: how far white space was followed already */
     int32_t index = 0;
     for (size_t at = 0, next; trie->count > 0 && at < length; at = next) {
+        while (at < length && trie->first[(unsigned char)text[at]] < 0)
+            at++;
+        if (at == length)
+            break;
         size_t found = find_longest(trie, text + at, length - at, &index);
         next = at + (found > 0 ? found : 1);
         const HsBpeAdded *added = &bpe->added[index];

@@ -19,17 +19,19 @@
 enum {
     JIT_STACK_FIRST = 32 << 10,
     JIT_STACK_MAX = 8 << 20,
-    FIRST_STEPS = 1024,     /* enough for words */
-    STEPS_FACTOR = 4,       /* at most this much is wasted when the last try fails */
-    CLOCK_EVERY = 16,       /* matches between two looks at the clock */
+    FIRST_STEPS = 1024,    /* enough for words */
+    STEPS_FACTOR = 4,      /* at most this much is wasted when the last try fails */
+    CLOCK_EVERY = 16,      /* matches between two looks at the clock */
     BUDGET_NS = 250000000, /* processor time that any text may take */
-    BUDGET_BYTE_NS = 2000,  /* and for each byte besides */
+    BUDGET_BYTE_NS = 2000, /* and for each byte besides */
 };
 #define MOST_STEPS (UINT32_MAX / STEPS_FACTOR)
 
 struct HsPattern {
     pcre2_code *code; /* NULL: a literal */
-    char *literal;    /* NULL: an expression */
+    int (*match)(const pcre2_code *, PCRE2_SPTR, PCRE2_SIZE, PCRE2_SIZE, uint32_t, pcre2_match_data *,
+                 pcre2_match_context *);
+    char *literal; /* NULL: an expression */
     size_t literal_length;
     char *where;
 };
@@ -94,7 +96,7 @@ static HsStatus compile(HsPattern *pattern, const char *expression)
     if (!pattern->code)
         return hs_fail(HS_EUNSUPPORTED, "%s: the expression is too large", pattern->where);
     /* Where the machine has no JIT the interpreter gives the same matches, only later. */
-    (void)pcre2_jit_compile(pattern->code, PCRE2_JIT_COMPLETE);
+    pattern->match = pcre2_jit_compile(pattern->code, PCRE2_JIT_COMPLETE) == 0 ? pcre2_jit_match : pcre2_match;
     return HS_OK;
 }
 
@@ -248,8 +250,8 @@ HsStatus hs_matcher_next(HsMatcher *matcher, const HsPattern *pattern, const cha
         HS_TRY(check_budget(matcher, pattern));
     uint32_t steps = FIRST_STEPS;
     int result;
-    while ((result = pcre2_match(pattern->code, (PCRE2_SPTR)text, length, from, PCRE2_NO_UTF_CHECK, matcher->match,
-                                 matcher->context)) == PCRE2_ERROR_MATCHLIMIT &&
+    while ((result = pattern->match(pattern->code, (PCRE2_SPTR)text, length, from, PCRE2_NO_UTF_CHECK, matcher->match,
+                                    matcher->context)) == PCRE2_ERROR_MATCHLIMIT &&
            steps < MOST_STEPS) {
         HS_TRY(check_budget(matcher, pattern));
         pcre2_set_match_limit(matcher->context, steps *= STEPS_FACTOR);

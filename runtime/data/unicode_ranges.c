@@ -131,7 +131,10 @@ HsStatus hs_unicode_stand_ins(const char *text, size_t length, char **copy)
     *copy = NULL;
     for (size_t at = 0, size; at < length; at += size) {
         uint32_t character = 0;
-        size = (unsigned char)text[at] < 0xE0 ? 1 : hs_utf8_decode(text + at, length - at, &character);
+        size = 1;
+        if ((unsigned char)text[at] < 0xE0) /* below U+0800 nothing is new */
+            continue;
+        size = hs_utf8_decode(text + at, length - at, &character);
         uint32_t stand_in = hs_unicode_stand_in(character);
         if (stand_in == character)
             continue;

@@ -136,7 +136,7 @@ static const Case files[] = {
     { "tokenizer: {kind: bpe}\n",
       "t.yaml:1:13: tokenizer.kind: bpe needs tokenizer.path, a Hugging Face tokenizer.json" },
     { "tokenizer: {kind: byte, path: t.json}",
-      "t.yaml:1:26: tokenizer.path has no meaning with tokenizer.kind: byte, which reads no file; leave it out, or set "
+      "t.yaml:1:25: tokenizer.path has no meaning with tokenizer.kind: byte, which reads no file; leave it out, or set "
       "tokenizer.kind: bpe" },
     { "tokenizer: {path: t.json, kind: char}",
       "t.yaml:1:13: tokenizer.path has no meaning with tokenizer.kind: char, which reads no file; leave it out, or set "
