@@ -33,6 +33,8 @@ HsStatus hs_members_known(const char *where, const HsJson *node, const char *kno
             at = strchr(at, ' ') + 1;
         if (!*at || length == 0 || strchr(key, ' '))
             return hs_fail(HS_EUNSUPPORTED, "%s: member `%.60s` is not supported", where, key);
+        if (hs_json_get(node, key) != item)
+            return hs_fail(HS_EFORMAT, "%s: member `%s` is there twice", where, key);
     }
     return HS_OK;
 }

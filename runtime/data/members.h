@@ -12,7 +12,8 @@
 HsStatus hs_members_present(const char *where, const HsJson *node, bool *present);
 /* The member `type` -> *type.  errors: HS_EFORMAT */
 HsStatus hs_members_type(const char *where, const HsJson *node, const char **type);
-/* `known` are the names, one after another, each with a space behind.  errors: HS_EUNSUPPORTED */
+/* `known` are the names, one after another, each with a space behind.  errors: HS_EUNSUPPORTED,
+ * HS_EFORMAT for a doubled one */
 HsStatus hs_members_known(const char *where, const HsJson *node, const char *known);
 /* A boolean, or `absent`.  errors: HS_EFORMAT */
 HsStatus hs_member_flag(const char *where, const HsJson *node, const char *key, bool absent, bool *value);

@@ -19,11 +19,12 @@
 enum {
     JIT_STACK_FIRST = 32 << 10,
     JIT_STACK_MAX = 8 << 20,
-    FIRST_STEPS = 1024,    /* enough for words */
-    STEPS_FACTOR = 4,      /* at most this much is wasted when the last try fails */
-    CLOCK_EVERY = 16,      /* matches between two looks at the clock */
-    BUDGET_NS = 250000000, /* processor time that any text may take */
-    BUDGET_BYTE_NS = 2000, /* and for each byte besides */
+    FIRST_STEPS = 1024,      /* enough for words */
+    STEPS_FACTOR = 4,        /* at most this much is wasted when the last try fails */
+    CLOCK_EVERY = 16,        /* matches between two looks at the clock */
+    BUDGET_NS = 250000000,   /* processor time that any text may take */
+    BUDGET_CALL_NS = 200000, /* and each call besides: a short text costs little more than its call */
+    BUDGET_BYTE_NS = 4000,   /* and for each byte besides */
 };
 #define MOST_STEPS (UINT32_MAX / STEPS_FACTOR)
 
@@ -196,7 +197,7 @@ HsStatus hs_matcher_create(HsPatternBudget *budget, size_t text_length, HsMatche
     made->budget = budget;
     made->began_ns = clock_ns(CLOCK_THREAD_CPUTIME_ID);
     made->began_wall_ns = clock_ns(CLOCK_MONOTONIC);
-    atomic_fetch_add(&budget->left_ns, (int64_t)text_length * BUDGET_BYTE_NS);
+    atomic_fetch_add(&budget->left_ns, BUDGET_CALL_NS + (int64_t)text_length * BUDGET_BYTE_NS);
     return HS_OK;
 }
 

@@ -5,9 +5,9 @@
  *   text  ->  match | gap | match | match | gap ...     (gap: the bytes between two matches)
  *
  * Bounded: a regular expression can take time that is exponential in a text's length, or quadratic.  Each match has a
- * limit of steps, raised fourfold while the budget lasts; the budget is processor time, a quarter second and two
- * microseconds for each byte ever given, shared by all of a tokenizer's expressions.  An ordinary one needs a hundredth
- * of it.
+ * limit of steps, raised fourfold while the budget lasts.  The budget is processor time: a quarter second, and four
+ * microseconds for each byte ever given, shared by all of a tokenizer's expressions.  What else is done with the text
+ * (merges) counts too; together an ordinary text needs a twentieth of it.
  */
 #ifndef HS_RUNTIME_DATA_PATTERN_H
 #define HS_RUNTIME_DATA_PATTERN_H
