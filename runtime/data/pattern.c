@@ -32,7 +32,8 @@ struct HsPattern {
     pcre2_code *code; /* NULL: a literal */
     int (*match)(const pcre2_code *, PCRE2_SPTR, PCRE2_SIZE, PCRE2_SIZE, uint32_t, pcre2_match_data *,
                  pcre2_match_context *);
-    char *literal; /* NULL: an expression */
+    bool as_written; /* no stand-ins */
+    char *literal;   /* NULL: an expression */
     size_t literal_length;
     char *where;
 };
@@ -159,9 +160,14 @@ void hs_pattern_destroy(HsPattern *pattern)
     free(pattern);
 }
 
+void hs_pattern_match_as_written(HsPattern *pattern)
+{
+    pattern->as_written = true;
+}
+
 bool hs_pattern_takes_stand_ins(const HsPattern *pattern)
 {
-    return pattern->code != NULL;
+    return pattern->code && !pattern->as_written;
 }
 
 HsStatus hs_pattern_budget_create(const char *name, HsPatternBudget **budget)

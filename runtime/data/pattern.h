@@ -41,6 +41,8 @@ HsStatus hs_pattern_create_literal(const char *where, const char *text, HsPatter
 /* From {"Regex": ...} or {"String": ...}. */
 HsStatus hs_pattern_parse(const char *where, const HsJson *node, HsPattern **pattern);
 void hs_pattern_destroy(HsPattern *pattern);
+/* From now on it is given the text itself: it names new characters. */
+void hs_pattern_match_as_written(HsPattern *pattern);
 /* Whether it is to be given text with stand-ins (unicode.h), as expressions are. */
 bool hs_pattern_takes_stand_ins(const HsPattern *pattern);
 

@@ -88,7 +88,9 @@ static HsStatus add_punctuation(Loading *loading, const HsJson *node)
         HS_TRY(read_behavior(loading, node, &behavior));
     /* ASCII's are all of them, also those of category S. */
     snprintf(expression, sizeof expression, "[$+<=>^`|~\\x{166D}\\x{111C9}]|(?![%s])\\p{P}", hs_not_punctuation);
-    return add_expression(loading, expression, behavior);
+    HS_TRY(add_expression(loading, expression, behavior));
+    hs_pattern_match_as_written(loading->pretokenizer->stages[loading->pretokenizer->stage_count - 1].pattern);
+    return HS_OK;
 }
 
 /* Words, and runs of what is neither word nor space. */

@@ -49,7 +49,7 @@ bool hs_unicode_is_space(uint32_t character);
 /* Digits that came with Unicode 17. */
 #define HS_NEW_DIGITS "\\x{11DE0}-\\x{11DE9}\\x{16FF4}-\\x{16FF6}"
 
-/* Characters of category P that the library does not take for punctuation. */
+/* Characters of category P that the library does not take for punctuation: those after about Unicode 8. */
 extern const char hs_not_punctuation[];
 
 #endif
