@@ -219,6 +219,14 @@ void hs_matcher_destroy(HsMatcher *matcher)
     free(matcher);
 }
 
+static HsStatus fail_slow(const HsPattern *pattern)
+{
+    return hs_fail(HS_EUNSUPPORTED,
+                   "%s: the expression takes too long on this text (more than %d ms and %d microseconds a byte); it "
+                   "backtracks too much, write it so that each place of a text can match in one way only",
+                   pattern->where, BUDGET_NS / 1000000, BUDGET_BYTE_NS / 1000);
+}
+
 static HsStatus check_budget(const HsMatcher *matcher, const HsPattern *pattern)
 {
     int64_t left = atomic_load(&matcher->budget->left_ns);
@@ -226,15 +234,14 @@ static HsStatus check_budget(const HsMatcher *matcher, const HsPattern *pattern)
     if (clock_ns(CLOCK_MONOTONIC) - matcher->began_wall_ns <= left ||
         clock_ns(CLOCK_THREAD_CPUTIME_ID) - matcher->began_ns <= left)
         return HS_OK;
-    return hs_fail(HS_EUNSUPPORTED,
-                   "%s: the expression takes too long on this text (more than %d ms and %d microseconds a byte); it "
-                   "backtracks too much, write it so that each place of a text can match in one way only",
-                   pattern->where, BUDGET_NS / 1000000, BUDGET_BYTE_NS / 1000);
+    return fail_slow(pattern);
 }
 
 static HsStatus fail_match(const HsPattern *pattern, int error)
 {
     PCRE2_UCHAR message[128];
+    if (error == PCRE2_ERROR_MATCHLIMIT) /* a thousand million steps in one place */
+        return fail_slow(pattern);
     pcre2_get_error_message(error, message, sizeof message);
     return hs_fail(HS_EUNSUPPORTED, "%s: the expression fails on this text: %s", pattern->where, (const char *)message);
 }

@@ -374,7 +374,7 @@ Test(tokenizer_bpe, slow_expressions_end_in_an_error, .timeout = 120)
         HsTokenizer *tokenizer = make_bpe("", "", "", pre, "");
         HsTokens tokens = { 0 };
         cr_expect_eq(hs_tokenizer_encode(tokenizer, text, LENGTH, &tokens), HS_EUNSUPPORTED, "%s", expressions[i]);
-        const char *begin = "t.json: pre_tokenizer Split: the expression ";
+        const char *begin = "t.json: pre_tokenizer Split: the expression takes too long on this text";
         cr_expect_eq(strncmp(hs_error_message(), begin, strlen(begin)), 0, "%s", hs_error_message());
         cr_expect_eq(tokens.count, 0);
         hs_tokens_deinit(&tokens);
