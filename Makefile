@@ -31,7 +31,7 @@ CUDA_ARCHITECTURES  ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute
 HOPPER_SOURCES      = $(wildcard kernels/cuda/*_hopper.cu bench/*_hopper.cu)
 HOPPER_ARCHITECTURE = -gencode arch=compute_90a,code=sm_90a
 
-PACKAGES  = yaml-0.1 libcjson libpcre2-8 libxxhash zlib libzstd
+PACKAGES  = yaml-0.1 libcjson libpcre2-8 libutf8proc libxxhash zlib libzstd
 # Asked once: before `make packages` these are empty, and the make that it is followed by asks again.
 PACKAGE_CFLAGS := $(shell pkg-config --cflags $(PACKAGES) 2>/dev/null)
 PACKAGE_LIBS   := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null)
@@ -194,7 +194,7 @@ test-programs: $(TESTS) $(EMU_TESTS)
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Packages.  Nothing but a C compiler, make and apt is expected of a machine.
-APT_BUILD = gcc g++ libc6-dev make pkg-config libyaml-dev libcjson-dev libpcre2-dev libxxhash-dev zlib1g-dev libzstd-dev
+APT_BUILD = gcc g++ libc6-dev make pkg-config libyaml-dev libcjson-dev libpcre2-dev libutf8proc-dev libxxhash-dev zlib1g-dev libzstd-dev
 APT_TEST  = libcriterion-dev zstd
 APT_CHECK = git clang clang-format libclang-rt-14-dev python3-yaml
 # One job a core, unless the caller already said how many.
@@ -306,6 +306,17 @@ $(BUILD)/tests/compare_layouts: $(LAYOUTS) $(LIBRARY)
 test-layouts: $(BUILD)/tests/compare_layouts ## layouts of tensor-core instructions against CuTe's, which pip brings
 	@BUILD=$(BUILD) CXX="$(CXX)" NVCC="$(NVCC)" tests/layouts/run.sh
 
+# What tests/tokenizers/compare.py runs.
+$(BUILD)/tests/tokenize: tests/tokenizers/tokenize.c $(LIBRARY)
+	@mkdir -p $(@D)
+	@echo "  CC $@"
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -MMD -MP -MF $@.d -o $@ $< $(LIBRARY) $(LDLIBS)
+-include $(BUILD)/tests/tokenize.d
+
+.PHONY: test-tokenizers
+test-tokenizers: $(BUILD)/trainer $(BUILD)/tests/tokenize ## tokenizers token for token against the `tokenizers` library, which pip brings
+	@BUILD=$(BUILD) tests/tokenizers/run.sh
+
 .PHONY: test-gpu-script
 test-gpu-script: $(BUILD)/halfstep-gpu ## bench/gpu.sh's three calls on the emulator, and faults that must not hide other results
 	@BUILD=$(BUILD) CC="$(CC)" CFLAGS="$(CFLAGS)" CXX="$(CXX)" CXXFLAGS="$(CXXFLAGS)" LDFLAGS="$(LDFLAGS)" LDLIBS="$(LDLIBS)" \
@@ -318,7 +329,7 @@ test-agreement: $(BUILD)/bench/agreement ## large products and attention on the 
 	HALFSTEP_MULTIPROCESSORS=4 $(BUILD)/bench/agreement --device emu "products:GELU's derivative"
 
 # What takes too long for every change.
-NIGHTLY = test-layouts test-gpu-script test-agreement test-schedules test-planted faults fuzz
+NIGHTLY = test-layouts test-tokenizers test-gpu-script test-agreement test-schedules test-planted faults fuzz
 .PHONY: nightly
 nightly: packages-check ## the long campaigns, one after another (hours); NIGHTLY='faults fuzz' chooses
 	+@failed=; for part in $(NIGHTLY); do echo "== $$part"; $(MAKE) $(JOBS) $$part || failed="$$failed $$part"; done; \

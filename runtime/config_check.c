@@ -326,6 +326,12 @@ HsStatus hs_config_check(HsConfig *config)
     if (is(config->tokenizer.kind, "bpe") && config->tokenizer.path[0] == '\0')
         return relation_fail(config, "tokenizer.kind", NULL,
                              "tokenizer.kind: bpe needs tokenizer.path, a Hugging Face tokenizer.json");
+    if (!is(config->tokenizer.kind, "bpe") && config->tokenizer.path[0] != '\0')
+        return relation_fail(
+            config, "tokenizer.path", "tokenizer.kind",
+            "tokenizer.path has no meaning with tokenizer.kind: %s, which reads no file; leave it out, "
+            "or set tokenizer.kind: bpe",
+            config->tokenizer.kind);
     if (is(config->optimizer.kind, "sgd") && config->optimizer.nesterov && config->optimizer.momentum == 0)
         return relation_fail(config, "optimizer.nesterov", "optimizer.momentum",
                              "optimizer.nesterov: true needs optimizer.momentum above 0");

@@ -76,12 +76,13 @@
       "standard deviation of initial weights; residual projections / sqrt(2 layers)")                                  \
     X(S, REAL, z_loss, 0.0, 0, 1, NULL, "", "coefficient of log(Z)^2 added to the loss")
 
-#define HS_KEYS_TOKENIZER(X, S)                                                                           \
-    X(S, STRING, kind, "byte", 0, 0, "byte|char|bpe", "",                                                 \
-      "byte: 256 bytes + end-of-text; char: the training text's characters; bpe: byte-level BPE")         \
-    X(S, STRING, path, "", 0, 0, NULL, "path", "bpe: a Hugging Face tokenizer.json")                      \
-    X(S, STRING, end_of_text, "", 0, 0, NULL, "",                                                         \
-      "the token that ends a document, as its text, such as <|im_end|>; empty: found by its usual names " \
+#define HS_KEYS_TOKENIZER(X, S)                                                                            \
+    X(S, STRING, kind, "byte", 0, 0, "byte|char|bpe", "",                                                  \
+      "byte: 256 bytes + end-of-text; char: the training text's characters; bpe: what path holds")         \
+    X(S, STRING, path, "", 0, 0, NULL, "path",                                                             \
+      "bpe: a Hugging Face tokenizer.json, byte-level or with spaces as U+2581; refused with other kinds") \
+    X(S, STRING, end_of_text, "", 0, 0, NULL, "",                                                          \
+      "the token that ends a document, as its text, such as <|im_end|>; empty: found by its usual names "  \
       "(<|endoftext|>, <|end_of_text|>, </s>, <eos>)")
 
 /* One entry of the list `tasks`. */

@@ -140,6 +140,11 @@ bool hs_json_is_true(const HsJson *node)
     return cJSON_IsTrue(view_of(node));
 }
 
+bool hs_json_is_bool(const HsJson *node)
+{
+    return cJSON_IsBool(view_of(node));
+}
+
 const char *hs_json_string(const HsJson *node)
 {
     return hs_json_is_string(node) ? view_of(node)->valuestring : NULL;

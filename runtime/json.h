@@ -31,7 +31,8 @@ bool hs_json_is_array(const HsJson *node);
 bool hs_json_is_string(const HsJson *node);
 bool hs_json_is_number(const HsJson *node);
 bool hs_json_is_true(const HsJson *node);
-bool hs_json_is_null(const HsJson *node);
+bool hs_json_is_bool(const HsJson *node);
+bool hs_json_is_null(const HsJson *node);       /* written as null: not one that is absent */
 const char *hs_json_string(const HsJson *node); /* NULL when not a string */
 double hs_json_number(const HsJson *node);      /* NAN when not a number */
 

@@ -39,6 +39,7 @@ $(grep -rlE "#[[:space:]]*include[[:space:]]*<($1)" kernels optim runtime)"
 one_file 'yaml\.h'
 one_file 'cjson/cJSON\.h|cJSON\.h'
 one_file 'pcre2\.h'
+one_file 'utf8proc\.h'
 one_file 'zlib\.h'
 one_file 'zstd\.h'
 # Opened at run time: no header tells, but the functions' names do.

@@ -1,29 +1,19 @@
 /* SPDX-License-Identifier: MIT
  *
  * A Hugging Face tokenizer.json -> HsBpe.
- * Whatever would make that library's tokens differ from ours is refused by name: dropout, affixes, token flags,
- * truncation.  Not honoured on purpose: the post-processor, which adds special tokens around a text (here that is the
- * data's business), as with add_special_tokens=False there.
+ * Whatever would make that library's tokens differ from ours is refused by name, and so is a member that is not known.
+ * Not honoured on purpose: the post-processor, which adds special tokens around a text (here that is the data's
+ * business), as with add_special_tokens=False there.
  */
 #include "runtime/data/bpe.h"
 
-#include <stdlib.h>
-#include <string.h>
+#include <stdio.h>
 
-#include "runtime/utf8.h"
+#include "runtime/data/members.h"
 
-enum { BPE_MAX_VOCABULARY = 1 << 24 };
+enum { BPE_MAX_VOCABULARY = 1 << 24, CHARACTERS = 0x110000 };
 
-/* What is needed only while loading. */
-typedef struct Loading {
-    HsTokenizer *tokenizer;
-    HsBpe *bpe;
-    const char *name;
-    HsMap ids; /* token as written -> id */
-} Loading;
-
-/* An id from JSON: a whole number in range. */
-static HsStatus read_id(const Loading *loading, const HsJson *node, const char *token, int32_t *id)
+HsStatus hs_bpe_read_id(const HsBpeLoading *loading, const HsJson *node, const char *token, int32_t *id)
 {
     double value = hs_json_number(node);
     if (!(value >= 0 && value < BPE_MAX_VOCABULARY) || value != (double)(int32_t)value)
@@ -33,8 +23,8 @@ static HsStatus read_id(const Loading *loading, const HsJson *node, const char *
     return HS_OK;
 }
 
-/* Give an id its bytes. */
-static HsStatus set_token(Loading *loading, int32_t id, const char *bytes, size_t length)
+/* Its bytes in the middle of a text are read from the decoder once all tokens are there (decode_tokens). */
+HsStatus hs_bpe_set_token(HsBpeLoading *loading, int32_t id, const char *written, size_t length)
 {
     HsBpe *bpe = loading->bpe;
     size_t before = bpe->token_capacity;
@@ -43,57 +33,106 @@ static HsStatus set_token(Loading *loading, int32_t id, const char *bytes, size_
     if (bpe->tokens[id].used)
         return hs_fail(HS_EFORMAT, "%s: id %d belongs to two tokens", loading->name, id);
     HS_TRY(hs_array_grow(&bpe->pool, 1, bpe->pool_used + length + 1, &bpe->pool_capacity));
-    memcpy(bpe->pool + bpe->pool_used, bytes, length);
-    bpe->tokens[id] = (HsBpeToken){ bpe->pool_used, length, true };
+    memcpy(bpe->pool + bpe->pool_used, written, length);
+    bpe->tokens[id] = (HsBpeToken){ bpe->pool_used, length, bpe->pool_used, length, true, false };
     bpe->pool_used += length;
     if (id >= loading->tokenizer->vocabulary)
         loading->tokenizer->vocabulary = id + 1;
     return HS_OK;
 }
 
-/* model.vocab: {"token": id}.  A token with characters outside the byte map stands for itself; no merge makes it. */
-static HsStatus load_vocabulary(Loading *loading, const HsJson *vocab)
+/* A token as written, in units: -1 when the byte map has no byte for some character, so that no text makes it.
+ * `units` has room for the token. */
+static long unit_bytes(const HsBpe *bpe, const char *token, size_t length, char *units)
 {
+    if (bpe->byte_level)
+        return hs_byte_map_decode(token, length, units);
+    memcpy(units, token, length);
+    return (long)length;
+}
+
+/* What is looked up by units: a token of one unit, a whole piece. */
+static HsStatus note_units(HsBpeLoading *loading, const char *units, size_t length, int32_t id)
+{
+    HsBpe *bpe = loading->bpe;
+    uint32_t unit;
+    if (length > 0 && hs_bpe_unit(bpe, units, length, &unit) == length)
+        bpe->unit_tokens[unit] = id + 1;
+    return bpe->ignore_merges ? hs_map_put(&bpe->whole_pieces, units, length, id) : HS_OK;
+}
+
+/* model.vocab: {"token": id}. */
+static HsStatus load_vocabulary(HsBpeLoading *loading, const HsJson *vocab)
+{
+    HsBpe *bpe = loading->bpe;
     if (!hs_json_is_object(vocab) || hs_json_count(vocab) == 0)
         return hs_fail(HS_EFORMAT, "%s: model.vocab must be an object of token: id", loading->name);
+    bpe->unit_tokens = calloc(bpe->byte_level ? 256 : CHARACTERS, sizeof *bpe->unit_tokens);
+    if (!bpe->unit_tokens)
+        return hs_fail(HS_ENOMEM, "%s: out of memory", loading->name);
     for (const HsJson *item = hs_json_first(vocab); item; item = hs_json_next(item)) {
         const char *token = hs_json_key(item);
         size_t length = strlen(token);
         int32_t id = 0;
         int64_t earlier;
-        HS_TRY(read_id(loading, item, token, &id));
+        HS_TRY(hs_bpe_read_id(loading, item, token, &id));
         if (hs_map_get(&loading->ids, token, length, &earlier))
             return hs_fail(HS_EFORMAT, "%s: token \"%.60s\" is in model.vocab twice", loading->name, token);
         HS_TRY(hs_map_put(&loading->ids, token, length, id));
-        char *bytes = malloc(length + 1);
-        if (!bytes)
+        HS_TRY(hs_bpe_set_token(loading, id, token, length));
+        char *units = malloc(length + 1);
+        if (!units)
             return hs_fail(HS_ENOMEM, "%s: out of memory", loading->name);
-        long mapped = hs_byte_map_decode(token, length, bytes);
-        HsStatus status = set_token(loading, id, mapped < 0 ? token : bytes, mapped < 0 ? length : (size_t)mapped);
-        if (status == HS_OK && mapped >= 0 && loading->bpe->ignore_merges)
-            status = hs_map_put(&loading->bpe->whole_pieces, bytes, (size_t)mapped, id);
-        free(bytes);
+        long count = unit_bytes(bpe, token, length, units);
+        HsStatus status = count >= 0 ? note_units(loading, units, (size_t)count, id) : HS_OK;
+        free(units);
         HS_TRY(status);
     }
+    loading->model_size = hs_json_count(vocab);
     return HS_OK;
 }
 
-/* Every byte must have a token, or some text could not be written. */
-static HsStatus load_bytes(Loading *loading)
+/* unk_token, and "<0x00>" to "<0xFF>", for what the vocabulary has no token for. */
+static HsStatus load_unknown(HsBpeLoading *loading, const char *unknown, bool byte_fallback)
 {
-    for (int byte = 0; byte < 256; byte++) {
-        char character[HS_UTF8_MAX_BYTES];
-        size_t length = hs_utf8_encode(hs_byte_map_character((unsigned char)byte), character);
-        int64_t id;
-        if (!hs_map_get(&loading->ids, character, length, &id))
-            return hs_fail(HS_EUNSUPPORTED, "%s: byte 0x%02X has no token; only byte-level vocabularies are supported",
-                           loading->name, (unsigned)byte);
-        loading->bpe->byte_tokens[byte] = (int32_t)id;
+    HsBpe *bpe = loading->bpe;
+    int64_t id;
+    for (unsigned byte = 0; byte < 256; byte++) {
+        char token[8];
+        int length = snprintf(token, sizeof token, "<0x%02X>", byte);
+        bool there = byte_fallback && hs_map_get(&loading->ids, token, (size_t)length, &id);
+        bpe->fallback[byte] = there ? (int32_t)id : -1;
     }
+    bpe->unknown = -1;
+    if (!unknown)
+        return HS_OK;
+    if (!hs_map_get(&loading->ids, unknown, strlen(unknown), &id))
+        return hs_fail(HS_EFORMAT, "%s: model.unk_token \"%.60s\" is not in model.vocab", loading->name, unknown);
+    bpe->unknown = (int32_t)id;
     return HS_OK;
 }
 
-static HsStatus add_merge(Loading *loading, const char *left, size_t left_length, const char *right,
+/* A pair of units that stands in no merged token is never merged across: long pieces may be cut there. */
+static HsStatus note_joints(HsBpeLoading *loading, const char *whole, size_t length)
+{
+    HsBpe *bpe = loading->bpe;
+    char *units = malloc(length + 1);
+    if (!units)
+        return hs_fail(HS_ENOMEM, "%s: out of memory", loading->name);
+    long count = unit_bytes(bpe, whole, length, units);
+    uint32_t left = 0, right = 0;
+    for (size_t at = 0; count > 0 && at < (size_t)count; left = right) {
+        size_t begin = at;
+        at += hs_bpe_unit(bpe, units + at, (size_t)count - at, &right);
+        size_t joint = hs_bpe_joint(left, right);
+        if (begin > 0)
+            bpe->joints[joint / 8] |= (unsigned char)(1u << joint % 8);
+    }
+    free(units);
+    return HS_OK;
+}
+
+static HsStatus add_merge(HsBpeLoading *loading, const char *left, size_t left_length, const char *right,
                           size_t right_length, size_t rank)
 {
     int64_t ids[2], merged;
@@ -106,7 +145,9 @@ static HsStatus add_merge(Loading *loading, const char *left, size_t left_length
     bool known = hs_map_get(&loading->ids, left, left_length, &ids[0]) &&
                  hs_map_get(&loading->ids, right, right_length, &ids[1]) &&
                  hs_map_get(&loading->ids, whole, length, &merged);
+    HsStatus status = known ? note_joints(loading, whole, length) : HS_OK;
     free(whole);
+    HS_TRY(status);
     if (!known)
         return hs_fail(HS_EFORMAT,
                        "%s: model.merges[%zu]: \"%.*s\", \"%.*s\" or what they become is not in model.vocab",
@@ -118,14 +159,15 @@ static HsStatus add_merge(Loading *loading, const char *left, size_t left_length
 }
 
 /* model.merges, strongest first: "a b" (older files) or ["a", "b"]. */
-static HsStatus load_merges(Loading *loading, const HsJson *merges)
+static HsStatus load_merges(HsBpeLoading *loading, const HsJson *merges)
 {
     HsBpe *bpe = loading->bpe;
     if (!hs_json_is_array(merges))
         return hs_fail(HS_EFORMAT, "%s: model.merges must be a list", loading->name);
     bpe->merge_count = (size_t)hs_json_count(merges);
     bpe->merged = calloc(bpe->merge_count + 1, sizeof *bpe->merged);
-    if (!bpe->merged)
+    bpe->joints = calloc((size_t)1 << (HS_BPE_JOINT_BITS - 3), 1);
+    if (!bpe->merged || !bpe->joints)
         return hs_fail(HS_ENOMEM, "%s: out of memory", loading->name);
     size_t rank = 0;
     for (const HsJson *item = hs_json_first(merges); item; item = hs_json_next(item), rank++) {
@@ -141,105 +183,160 @@ static HsStatus load_merges(Loading *loading, const HsJson *merges)
     return HS_OK;
 }
 
-static HsStatus load_added_token(Loading *loading, const HsJson *node)
+/* What a token reads as in the middle of a text.  Beside the byte map an added token stands for itself, also where the
+ * map could read it as other bytes. */
+static HsStatus decode_token(HsBpeLoading *loading, HsStrings *strings, int32_t id)
 {
     HsBpe *bpe = loading->bpe;
-    const char *content;
-    int64_t known;
-    int32_t id = 0;
-    HS_TRY(hs_json_need_string(loading->name, node, "content", &content));
-    HS_TRY(read_id(loading, hs_json_get(node, "id"), content, &id));
-    if (content[0] == '\0')
-        return hs_fail(HS_EFORMAT, "%s: an added token has no content", loading->name);
-    static const char *const flags[] = { "single_word", "lstrip", "rstrip" };
-    for (size_t i = 0; i < sizeof flags / sizeof flags[0]; i++)
-        if (hs_json_is_true(hs_json_get(node, flags[i])))
-            return hs_fail(HS_EUNSUPPORTED, "%s: added token \"%.60s\": %s is not supported", loading->name, content,
-                           flags[i]);
-    if (hs_map_get(&loading->ids, content, strlen(content), &known)) {
-        if (known != id)
-            return hs_fail(HS_EFORMAT, "%s: added token \"%.60s\" has id %d, but %lld in model.vocab", loading->name,
-                           content, id, (long long)known);
-        /* An added token stands for itself; if merges can make it from other bytes, its id would mean two things. */
-        size_t length;
-        const char *bytes = hs_bpe_token_bytes(bpe, id, &length);
-        if (length != strlen(content) || memcmp(bytes, content, length) != 0)
-            return hs_fail(HS_EUNSUPPORTED, "%s: added token \"%.60s\" is also a token for other bytes", loading->name,
-                           content);
-    } else {
-        HS_TRY(hs_map_put(&loading->ids, content, strlen(content), id));
-        HS_TRY(set_token(loading, id, content, strlen(content)));
-    }
-    HS_TRY(hs_array_grow(&bpe->added, sizeof *bpe->added, bpe->added_count + 1, &bpe->added_capacity));
-    const HsJson *normalized = hs_json_get(node, "normalized");
-    /* Absent: true unless special. */
-    bool late = normalized ? hs_json_is_true(normalized) : !hs_json_is_true(hs_json_get(node, "special"));
-    bpe->added[bpe->added_count++] = (HsBpeAdded){ id, late };
-    bpe->added_starts[late][(unsigned char)content[0]] = true;
-    return HS_OK;
-}
-
-static HsStatus load_added_tokens(Loading *loading, const HsJson *list)
-{
-    HsBpe *bpe = loading->bpe;
-    if (!list)
+    HsBpeToken *token = &bpe->tokens[id];
+    if (bpe->byte_level && token->added) {
+        token->offset = token->written_offset;
+        token->length = token->written_length;
         return HS_OK;
-    if (!hs_json_is_array(list))
-        return hs_fail(HS_EFORMAT, "%s: added_tokens must be a list", loading->name);
-    for (const HsJson *item = hs_json_first(list); item; item = hs_json_next(item))
-        HS_TRY(load_added_token(loading, item));
-    /* Longest first, so that the first that fits is the right one; few and loaded once: insertion sort. */
-    for (size_t i = 1; i < bpe->added_count; i++) {
-        HsBpeAdded moving = bpe->added[i];
-        size_t j = i;
-        for (; j > 0 && bpe->tokens[bpe->added[j - 1].id].length < bpe->tokens[moving.id].length; j--)
-            bpe->added[j] = bpe->added[j - 1];
-        bpe->added[j] = moving;
     }
-    /* The token between documents goes by one of a few names. */
-    static const char *const ends[] = { HS_END_OF_TEXT, "<|end_of_text|>", "</s>", "<eos>" };
-    for (size_t i = 0; i < sizeof ends / sizeof ends[0] && loading->tokenizer->end_of_text < 0; i++) {
-        int64_t id;
-        if (hs_map_get(&loading->ids, ends[i], strlen(ends[i]), &id))
-            loading->tokenizer->end_of_text = (int32_t)id;
-    }
+    strings->count = strings->bytes.count = 0;
+    HS_TRY(hs_strings_append(strings, bpe->pool + token->offset, token->length));
+    HS_TRY(hs_detokenizer_run_middle(bpe->detokenizer, loading->matcher, strings));
+    size_t length = strings->bytes.count;
+    if (length == token->length && memcmp(strings->bytes.items, bpe->pool + token->offset, length) == 0)
+        return HS_OK;
+    HS_TRY(hs_array_grow(&bpe->pool, 1, bpe->pool_used + length + 1, &bpe->pool_capacity));
+    memcpy(bpe->pool + bpe->pool_used, strings->bytes.items, length);
+    token->offset = bpe->pool_used;
+    token->length = length;
+    bpe->pool_used += length;
     return HS_OK;
 }
 
-/* null, false, 0 and "" leave a feature off. */
-static bool is_off(const HsJson *node)
+static HsStatus decode_tokens(HsBpeLoading *loading)
 {
-    const char *text = hs_json_string(node);
-    bool something = hs_json_is_object(node) || hs_json_is_array(node) || hs_json_is_true(node);
-    return !something && (!text || *text == '\0') && !(hs_json_is_number(node) && hs_json_number(node) != 0);
+    HsStrings strings = { 0 };
+    HsStatus status = HS_OK;
+    for (int32_t id = 0; id < loading->tokenizer->vocabulary && status == HS_OK; id++)
+        if (loading->bpe->tokens[id].used)
+            status = decode_token(loading, &strings, id);
+    hs_strings_deinit(&strings);
+    return status;
 }
 
-static HsStatus check_features(const char *name, const HsJson *root, const HsJson *model)
+/* Absent, null, or empty: off. */
+static HsStatus check_off(const char *where, const HsJson *node, const char *key)
 {
-    static const char *const of_model[] = { "dropout", "continuing_subword_prefix", "end_of_word_suffix",
-                                            "byte_fallback" };
-    static const char *const of_root[] = { "truncation", "padding" };
-    for (size_t i = 0; i < sizeof of_model / sizeof of_model[0]; i++)
-        if (!is_off(hs_json_get(model, of_model[i])))
-            return hs_fail(HS_EUNSUPPORTED, "%s: model.%s is not supported", name, of_model[i]);
-    for (size_t i = 0; i < sizeof of_root / sizeof of_root[0]; i++)
-        if (!is_off(hs_json_get(root, of_root[i])))
-            return hs_fail(HS_EUNSUPPORTED, "%s: %s is not supported; set it to null", name, of_root[i]);
-    const char *decoder = hs_json_string(hs_json_get(hs_json_get(root, "decoder"), "type"));
-    if (decoder && strcmp(decoder, "ByteLevel") != 0)
-        return hs_fail(HS_EUNSUPPORTED, "%s: decoder %.40s is not supported, only ByteLevel", name, decoder);
+    const HsJson *member = hs_json_get(node, key);
+    const char *text = hs_json_string(member);
+    if (!member || hs_json_is_null(member) || (text && *text == '\0'))
+        return HS_OK;
+    return hs_fail(HS_EUNSUPPORTED, "%s.%s is not supported", where, key);
+}
+
+static HsStatus check_model(const char *name, const HsJson *model)
+{
+    char where[256];
+    snprintf(where, sizeof where, "%.200s: model", name);
+    if (!hs_json_is_object(model))
+        return hs_fail(HS_EFORMAT, "%s must be an object", where);
     /* Older files leave the type out; then vocabulary and merges say it. */
-    const char *type = hs_json_string(hs_json_get(model, "type"));
+    const HsJson *type_member = hs_json_get(model, "type");
+    const char *type = hs_json_string(type_member);
+    if (type_member && !type)
+        return hs_fail(HS_EFORMAT, "%s.type must be a string", where);
     if (type ? strcmp(type, "BPE") != 0 : !hs_json_get(model, "merges"))
-        return hs_fail(HS_EUNSUPPORTED, "%s: model.type %.40s is not supported, only BPE", name,
-                       type ? type : "(none)");
-    return HS_OK;
+        return hs_fail(HS_EUNSUPPORTED, "%s.type %.40s is not supported, only BPE", where, type ? type : "(none)");
+    HS_TRY(hs_members_known(where, model,
+                            "type dropout unk_token continuing_subword_prefix end_of_word_suffix fuse_unk "
+                            "byte_fallback ignore_merges vocab merges "));
+    HS_TRY(check_off(where, model, "continuing_subword_prefix"));
+    HS_TRY(check_off(where, model, "end_of_word_suffix"));
+    const HsJson *dropout = hs_json_get(model, "dropout");
+    if (!dropout || hs_json_is_null(dropout) || hs_json_number(dropout) == 0)
+        return HS_OK;
+    return hs_fail(HS_EUNSUPPORTED, "%s.dropout is not supported", where);
+}
+
+/* Special tokens around a text are not added here, whatever this says; it must still be what it claims to be. */
+static HsStatus check_post_processor(const char *name, const HsJson *node)
+{
+    static const char *const types[] = { "TemplateProcessing", "ByteLevel", "BertProcessing", "RobertaProcessing",
+                                         "Sequence" };
+    char where[256];
+    const char *type;
+    bool present;
+    snprintf(where, sizeof where, "%.200s: post_processor", name);
+    HS_TRY(hs_members_present(where, node, &present));
+    if (!present)
+        return HS_OK;
+    HS_TRY(hs_members_type(where, node, &type));
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
+        if (strcmp(types[i], type) == 0)
+            return HS_OK;
+    return hs_fail(HS_EUNSUPPORTED, "%s %.40s is not supported", where, type);
+}
+
+static HsStatus check_root(const char *name, const HsJson *root)
+{
+    static const char *const off[] = { "truncation", "padding" };
+    const HsJson *version = hs_json_get(root, "version");
+    const char *number = hs_json_string(version);
+    HS_TRY(hs_members_known(name, root,
+                            "version truncation padding added_tokens normalizer pre_tokenizer post_processor decoder "
+                            "model "));
+    if (version && (!number || strcmp(number, "1.0") != 0))
+        return hs_fail(HS_EUNSUPPORTED, "%s: only version \"1.0\" is supported", name);
+    for (size_t i = 0; i < sizeof off / sizeof off[0]; i++) {
+        const HsJson *member = hs_json_get(root, off[i]);
+        if (member && !hs_json_is_null(member))
+            return hs_fail(HS_EUNSUPPORTED, "%s: %s is not supported; set it to null", name, off[i]);
+    }
+    HS_TRY(check_post_processor(name, hs_json_get(root, "post_processor")));
+    return check_model(name, hs_json_get(root, "model"));
+}
+
+/* A flag that is off when it is null. */
+static HsStatus model_flag(const HsBpeLoading *loading, const HsJson *model, const char *key, bool *value)
+{
+    char where[256];
+    snprintf(where, sizeof where, "%.200s: model", loading->name);
+    *value = false;
+    if (hs_json_is_null(hs_json_get(model, key)))
+        return HS_OK;
+    return hs_member_flag(where, model, key, false, value);
+}
+
+static HsStatus load_model(HsBpeLoading *loading, const HsJson *model)
+{
+    HsBpe *bpe = loading->bpe;
+    bool byte_fallback;
+    const HsJson *unknown = hs_json_get(model, "unk_token");
+    if (unknown && !hs_json_is_null(unknown) && !hs_json_is_string(unknown))
+        return hs_fail(HS_EFORMAT, "%s: model.unk_token must be a string or null", loading->name);
+    HS_TRY(model_flag(loading, model, "ignore_merges", &bpe->ignore_merges));
+    HS_TRY(model_flag(loading, model, "byte_fallback", &byte_fallback));
+    HS_TRY(model_flag(loading, model, "fuse_unk", &bpe->fuse_unknown));
+    HS_TRY(load_vocabulary(loading, hs_json_get(model, "vocab")));
+    HS_TRY(load_unknown(loading, hs_json_string(unknown), byte_fallback));
+    return load_merges(loading, hs_json_get(model, "merges"));
+}
+
+static HsStatus load(HsBpeLoading *loading, const HsJson *root)
+{
+    HsBpe *bpe = loading->bpe;
+    const char *name = loading->name;
+    for (int i = 0; i < 2; i++)
+        memset(bpe->tries[i].first, 0xFF, sizeof bpe->tries[i].first);
+    HS_TRY(hs_pattern_budget_create(name, &bpe->budget));
+    HS_TRY(hs_matcher_create(bpe->budget, loading->bpe->source_length, &loading->matcher));
+    HS_TRY(hs_normalizer_create(name, hs_json_get(root, "normalizer"), &bpe->normalizer));
+    HS_TRY(hs_pretokenizer_create(name, hs_json_get(root, "pre_tokenizer"), &bpe->pretokenizer));
+    bpe->byte_level = hs_pretokenizer_is_byte_level(bpe->pretokenizer);
+    HS_TRY(hs_detokenizer_create(name, hs_json_get(root, "decoder"), bpe->byte_level, &bpe->detokenizer));
+    HS_TRY(load_model(loading, hs_json_get(root, "model")));
+    HS_TRY(hs_bpe_load_added(loading, hs_json_get(root, "added_tokens")));
+    return decode_tokens(loading);
 }
 
 HsStatus hs_bpe_parse(HsTokenizer *tokenizer, const char *name, const HsJson *root, const char *text, size_t length)
 {
-    const HsJson *model = hs_json_get(root, "model");
-    HS_TRY(check_features(name, root, model));
+    HS_TRY(check_root(name, root));
     HsBpe *bpe = calloc(1, sizeof *bpe);
     char *source = malloc(length + 1);
     if (!bpe || !source) {
@@ -250,20 +347,11 @@ HsStatus hs_bpe_parse(HsTokenizer *tokenizer, const char *name, const HsJson *ro
     memcpy(source, text, length);
     bpe->source = source;
     bpe->source_length = length;
-    bpe->ignore_merges = hs_json_is_true(hs_json_get(model, "ignore_merges"));
     tokenizer->state = bpe; /* from here on hs_bpe_destroy frees it */
 
-    Loading loading = { .tokenizer = tokenizer, .bpe = bpe, .name = name };
-    HsStatus status;
-    HS_TRY_GOTO(status, load_vocabulary(&loading, hs_json_get(model, "vocab")), done);
-    HS_TRY_GOTO(status, load_bytes(&loading), done);
-    HS_TRY_GOTO(status, load_merges(&loading, hs_json_get(model, "merges")), done);
-    HS_TRY_GOTO(status, load_added_tokens(&loading, hs_json_get(root, "added_tokens")), done);
-    HS_TRY_GOTO(status,
-                hs_pretokenizer_create(name, hs_json_get(root, "normalizer"), hs_json_get(root, "pre_tokenizer"),
-                                       &bpe->pretokenizer),
-                done);
-done:
+    HsBpeLoading loading = { .tokenizer = tokenizer, .bpe = bpe, .name = name, .last_added = -1 };
+    HsStatus status = load(&loading, root);
+    hs_matcher_destroy(loading.matcher);
     hs_map_deinit(&loading.ids);
     return status;
 }
@@ -276,10 +364,18 @@ void hs_bpe_destroy(HsTokenizer *tokenizer)
     free(bpe->source);
     free(bpe->tokens);
     free(bpe->pool);
+    free(bpe->unit_tokens);
     hs_map_deinit(&bpe->merges);
     free(bpe->merged);
+    free(bpe->joints);
     hs_map_deinit(&bpe->whole_pieces);
     free(bpe->added);
+    for (int i = 0; i < 2; i++)
+        free(bpe->tries[i].nodes);
+    hs_pattern_destroy(bpe->word);
+    hs_normalizer_destroy(bpe->normalizer);
     hs_pretokenizer_destroy(bpe->pretokenizer);
+    hs_detokenizer_destroy(bpe->detokenizer);
+    hs_pattern_budget_destroy(bpe->budget);
     free(bpe);
 }

@@ -64,15 +64,23 @@ static HsStatus count_source(const HsPretokenizer *pretokenizer, const HsSource 
                              HsMap *pieces)
 {
     HsCorpus corpus = { 0 };
+    HsPatternBudget *budget = NULL;
+    HsMatcher *matcher = NULL;
     HsStatus status = hs_source_read(source, options, &corpus);
+    if (status == HS_OK)
+        status = hs_pattern_budget_create(source->name, &budget);
+    if (status == HS_OK)
+        status = hs_matcher_create(budget, corpus.text_length, &matcher);
     for (int64_t i = 0; status == HS_OK && i < corpus.piece_count; i++) {
         const HsPiece *piece = &corpus.pieces[i];
         if (piece->length > 0)
-            status =
-                hs_pretokenizer_split(pretokenizer, corpus.text + piece->start, piece->length, count_piece, pieces);
+            status = hs_pretokenizer_split(pretokenizer, matcher, corpus.text + piece->start, piece->length, true,
+                                           count_piece, pieces);
         if (status != HS_OK)
             hs_error_prefix(status, "%s", source->name);
     }
+    hs_matcher_destroy(matcher);
+    hs_pattern_budget_destroy(budget);
     hs_corpus_deinit(&corpus);
     return status;
 }

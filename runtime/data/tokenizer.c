@@ -175,6 +175,35 @@ const char *hs_tokenizer_bytes(const HsTokenizer *tokenizer, int32_t token, size
     return token < 0 || token >= tokenizer->vocabulary ? "" : tokenizer->kind->bytes(tokenizer, token, length);
 }
 
+HsStatus hs_tokenizer_join(const HsTokenizer *tokenizer, const int32_t *tokens, int64_t count, HsBytes *text)
+{
+    for (int64_t i = 0; i < count; i++) {
+        size_t length;
+        const char *bytes = hs_tokenizer_bytes(tokenizer, tokens[i], &length);
+        HS_TRY(hs_bytes_append(text, bytes, length));
+    }
+    return HS_OK;
+}
+
+HsStatus hs_tokenizer_decode(const HsTokenizer *tokenizer, const int32_t *tokens, int64_t count, char **text,
+                             size_t *length)
+{
+    HsBytes bytes = { 0 };
+    *text = NULL;
+    *length = 0;
+    HsStatus status = hs_bytes_append(&bytes, "", 0); /* never NULL */
+    if (status == HS_OK)
+        status = tokenizer->kind->decode ? tokenizer->kind->decode(tokenizer, tokens, count, &bytes)
+                                         : hs_tokenizer_join(tokenizer, tokens, count, &bytes);
+    if (status != HS_OK) {
+        hs_bytes_deinit(&bytes);
+        return status;
+    }
+    *text = bytes.items;
+    *length = bytes.count;
+    return HS_OK;
+}
+
 HsStatus hs_tokens_reserve(HsTokens *tokens, int64_t more)
 {
     int64_t needed = tokens->count + more;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Text to tokens and back: byte, character, byte-level BPE.  Rows of one table (tokenizer.c), one file each.
+ * Text to tokens and back: byte, character, BPE.  Rows of one table (tokenizer.c), one file each.
  */
 #ifndef HS_RUNTIME_DATA_TOKENIZER_H
 #define HS_RUNTIME_DATA_TOKENIZER_H
@@ -40,9 +40,17 @@ int32_t hs_tokenizer_end_of_text(const HsTokenizer *tokenizer);
  * configuration does (tokenizer.end_of_text).  errors: HS_ECONFIG when no token has the text */
 HsStatus hs_tokenizer_set_end_of_text(HsTokenizer *tokenizer, const char *text);
 
-/* Appends.  Unknown characters (char) are HS_EFORMAT with the byte offset and the character. */
+/* Appends.  Without special tokens around the text: a tokenizer.json's post_processor is not applied, as with
+ * add_special_tokens=False in the library that writes such files.  The text may hold bytes that are not UTF-8.
+ * errors: HS_EFORMAT for a character that has no token (char; bpe without byte_fallback and unk_token), with its byte
+ * offset (char); HS_EUNSUPPORTED when an expression of the file takes too long on this text */
 HsStatus hs_tokenizer_encode(const HsTokenizer *tokenizer, const char *text, size_t length, HsTokens *tokens);
-/* UTF-8 bytes of one token: borrowed, may be a partial character. */
+/* All of a text's tokens -> *text[*length], which the caller frees; special tokens read as they are written, ids that
+ * stand for nothing are left out.  For bpe by the file's `decoder`, which may drop a space at the start (detokenize.h).
+ * errors: HS_ENOMEM, HS_EUNSUPPORTED as encode's */
+HsStatus hs_tokenizer_decode(const HsTokenizer *tokenizer, const int32_t *tokens, int64_t count, char **text,
+                             size_t *length);
+/* UTF-8 bytes of one token in the middle of a text: borrowed, may be a partial character. */
 const char *hs_tokenizer_bytes(const HsTokenizer *tokenizer, int32_t token, size_t *length);
 
 /* Learn byte-level BPE merges (Sennrich et al. 2016; GPT-2's pre-tokenizer) from a task's training sources, as training

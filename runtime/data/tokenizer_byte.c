@@ -59,5 +59,5 @@ static void byte_destroy(HsTokenizer *tokenizer)
 }
 
 const HsTokenizerKind hs_tokenizer_byte = {
-    "byte", byte_create, byte_parse, byte_write, byte_encode, byte_bytes, byte_destroy,
+    "byte", byte_create, byte_parse, byte_write, byte_encode, NULL, byte_bytes, byte_destroy,
 };

@@ -172,5 +172,5 @@ static void char_destroy(HsTokenizer *tokenizer)
 }
 
 const HsTokenizerKind hs_tokenizer_char = {
-    "char", char_create, char_parse, char_write, char_encode, char_bytes, char_destroy,
+    "char", char_create, char_parse, char_write, char_encode, NULL, char_bytes, char_destroy,
 };

@@ -5,6 +5,7 @@
 #ifndef HS_RUNTIME_DATA_TOKENIZER_KIND_H
 #define HS_RUNTIME_DATA_TOKENIZER_KIND_H
 
+#include "runtime/data/bytes.h"
 #include "runtime/data/tokenizer.h"
 #include "runtime/json.h"
 
@@ -16,6 +17,8 @@ typedef struct HsTokenizerKind {
     HsStatus (*parse)(HsTokenizer *tokenizer, const char *name, const HsJson *root, const char *text, size_t length);
     HsStatus (*write)(const HsTokenizer *tokenizer, FILE *stream);
     HsStatus (*encode)(const HsTokenizer *tokenizer, const char *text, size_t length, HsTokens *tokens);
+    /* NULL: the tokens' bytes one after another. */
+    HsStatus (*decode)(const HsTokenizer *tokenizer, const int32_t *tokens, int64_t count, HsBytes *text);
     const char *(*bytes)(const HsTokenizer *tokenizer, int32_t token, size_t *length);
     void (*destroy)(HsTokenizer *tokenizer); /* a state half made, or NULL, too */
 } HsTokenizerKind;
@@ -34,7 +37,8 @@ extern const HsTokenizerKind hs_tokenizer_byte, hs_tokenizer_char, hs_tokenizer_
 
 #define HS_END_OF_TEXT "<|endoftext|>"
 
-HsStatus hs_tokens_reserve(HsTokens *tokens, int64_t more);
+/* Appends the tokens' bytes one after another. */
+HsStatus hs_tokenizer_join(const HsTokenizer *tokenizer, const int32_t *tokens, int64_t count, HsBytes *text);
 
 /* GPT-2's reversible map from bytes to printable characters, in which tokenizer.json writes its tokens: 33-126, 161-172
  * and 174-255 stand for themselves, the others are 256, 257, ... in byte order. */

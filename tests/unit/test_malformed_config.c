@@ -135,6 +135,12 @@ static const Case files[] = {
       "t.yaml:1:1: max_length (512) must be at most model.max_positions (256)" },
     { "tokenizer: {kind: bpe}\n",
       "t.yaml:1:13: tokenizer.kind: bpe needs tokenizer.path, a Hugging Face tokenizer.json" },
+    { "tokenizer: {kind: byte, path: t.json}",
+      "t.yaml:1:25: tokenizer.path has no meaning with tokenizer.kind: byte, which reads no file; leave it out, or set "
+      "tokenizer.kind: bpe" },
+    { "tokenizer: {path: t.json, kind: char}",
+      "t.yaml:1:13: tokenizer.path has no meaning with tokenizer.kind: char, which reads no file; leave it out, or set "
+      "tokenizer.kind: bpe" },
     { "max_epochs: 0\n", "t.yaml:1:1: max_epochs and max_steps are both 0: nothing would be trained" },
     { "tasks: [{validation: 100%}]\n",
       "t.yaml:1:10: tasks.0.validation must be a share from 0% to below 100% (got 100%)" },

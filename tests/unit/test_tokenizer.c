@@ -264,17 +264,25 @@ Test(tokenizer_bpe, added_tokens_are_found_first_and_the_longest_wins)
                                       ",\"added_tokens\":[{\"id\":263,\"content\":\"<|endoftext|>\",\"special\":true},"
                                       "{\"id\":264,\"content\":\"ell\",\"normalized\":false},"
                                       "{\"id\":265,\"content\":\"ellow\",\"normalized\":false},"
-                                      "{\"id\":267,\"content\":\"\\u65e5\",\"normalized\":true}]");
+                                      "{\"id\":266,\"content\":\"\\u65e5\",\"normalized\":true}]");
     cr_expect_eq(hs_tokenizer_end_of_text(tokenizer), 263);
-    cr_expect_eq(hs_tokenizer_vocabulary(tokenizer), 268);
+    cr_expect_eq(hs_tokenizer_vocabulary(tokenizer), 267);
     EXPECT(tokenizer, "he<|endoftext|>he", 256, 263, 256);
     EXPECT(tokenizer, "<|endoftext|><|endoftext|", 263, '<', '|', 'e', 'n', 'd', 'o', 'f', 't', 'e', 'x', 't', '|');
     EXPECT(tokenizer, "hellow hello", 'h', 265, ' ', 'h', 264, 'o');
-    EXPECT(tokenizer, "\xE6\x97\xA5llo", 267, 257, 'o'); /* stands for itself, outside the byte map */
-    size_t length;
-    (void)hs_tokenizer_bytes(tokenizer, 266, &length); /* a hole among the ids */
-    cr_expect_eq(length, 0);
+    EXPECT(tokenizer, "\xE6\x97\xA5llo", 266, 257, 'o'); /* stands for itself, outside the byte map */
     expect_noise_round_trips(tokenizer, true);
+    hs_tokenizer_destroy(tokenizer);
+}
+
+Test(tokenizer_bpe, ids_may_have_holes)
+{
+    HsTokenizer *tokenizer = make_bpe(",\"he\":300", "\"h e\"", "", PRE_GPT2, "");
+    size_t length;
+    EXPECT(tokenizer, "he", 300);
+    cr_expect_eq(hs_tokenizer_vocabulary(tokenizer), 301);
+    (void)hs_tokenizer_bytes(tokenizer, 299, &length);
+    cr_expect_eq(length, 0);
     hs_tokenizer_destroy(tokenizer);
 }
 
@@ -289,18 +297,14 @@ Test(tokenizer_bpe, add_prefix_space_puts_one_before_what_has_none)
     hs_tokenizer_destroy(tokenizer);
 }
 
-Test(tokenizer_bpe, nfc_passes_composed_text_and_refuses_the_rest)
+Test(tokenizer_bpe, nfc_composes)
 {
     HsTokenizer *tokenizer = make_bpe("", "", "", PRE_GPT2, ",\"normalizer\":{\"type\":\"NFC\"}");
     expect_round_trip(tokenizer, "caf\xC3\xA9 \xE6\x97\xA5", 9);
     expect_round_trip(tokenizer, "\xE0\xA4\xAE\xE0\xA5\x87\xE0\xA4\x82", 9); /* Devanagari with vowel signs */
-    HsTokens tokens = { 0 };
-    cr_expect_eq(hs_tokenizer_encode(tokenizer, "cafe\xCC\x81", 6, &tokens), HS_EUNSUPPORTED);
-    cr_expect_str_eq(hs_error_message(), "byte 4: the tokenizer's normalizer NFC might change the text at U+0301; "
-                                         "composing characters is not supported");
-    cr_expect_eq(tokens.count, 0);
-    cr_expect_eq(hs_tokenizer_encode(tokenizer, "5 \xE2\x84\xAB", 5, &tokens), HS_EUNSUPPORTED); /* angstrom sign */
-    hs_tokens_deinit(&tokens);
+    EXPECT(tokenizer, "cafe\xCC\x81", 'c', 'a', 'f', 0xC3, 0xA9);
+    EXPECT(tokenizer, "5 \xE2\x84\xAB", '5', ' ', 0xC3, 0x85); /* angstrom sign */
+    EXPECT(tokenizer, "e\xFF\xCC\x81", 'e', 0xFF, 0xCC, 0x81); /* not across a byte that is no character */
     hs_tokenizer_destroy(tokenizer);
 }
 
@@ -317,5 +321,102 @@ Test(tokenizer_bpe, a_very_long_piece_takes_no_quadratic_time)
     cr_expect_eq(tokens.items[LENGTH / 4 - 1], 257);
     hs_tokens_deinit(&tokens);
     free(text);
+    hs_tokenizer_destroy(tokenizer);
+}
+
+/* What would take quadratic time if it were done the simple way, each on a megabyte. */
+Test(tokenizer_bpe, long_texts_of_one_kind_take_no_quadratic_time)
+{
+    static const struct {
+        const char *normalizer, *pre, *unit;
+    } cases[] = {
+        { "{\"type\":\"NFC\"}", PRE_GPT2, "\xCC\x81\xCC\xA3" }, /* marks that change places */
+        { "null", "{\"type\":\"Metaspace\",\"replacement\":\"_\",\"split\":false}", "ab" },
+        { "null", "null", "a " },
+        { "null", PRE_GPT2, "    " },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        enum { LENGTH = 1 << 20 };
+        char root[256];
+        snprintf(root, sizeof root, ",\"normalizer\":%s", cases[i].normalizer);
+        HsTokenizer *tokenizer =
+            make_bpe(",\"ab\":256,\"<u>\":257", "\"a b\"", ",\"unk_token\":\"<u>\"", cases[i].pre, root);
+        char *text = malloc(LENGTH);
+        size_t size = strlen(cases[i].unit);
+        cr_assert_not_null(text);
+        for (size_t at = 0; at + size <= LENGTH; at += size)
+            memcpy(text + at, cases[i].unit, size);
+        HsTokens tokens = { 0 };
+        cr_expect_eq(hs_tokenizer_encode(tokenizer, text, LENGTH, &tokens), HS_OK, "%s", hs_error_message());
+        cr_expect_geq(tokens.count, LENGTH / 4);
+        hs_tokens_deinit(&tokens);
+        free(text);
+        hs_tokenizer_destroy(tokenizer);
+    }
+}
+
+/* Expressions that backtrack: an error that names the place, and soon, also where one match is not slow. */
+Test(tokenizer_bpe, slow_expressions_end_in_an_error, .timeout = 120)
+{
+    static const char *const expressions[] = {
+        "(a+)+b",                  /* exponential in one match */
+        "(?=a*(?!a))(?=a*(?!a))a", /* each match looks to the end of the text */
+        "a*a*a*c",                 /* cubic */
+    };
+    enum { LENGTH = 1 << 16 };
+    char *text = malloc(LENGTH);
+    cr_assert_not_null(text);
+    memset(text, 'a', LENGTH);
+    for (size_t i = 0; i < sizeof expressions / sizeof expressions[0]; i++) {
+        char pre[256];
+        snprintf(pre, sizeof pre, "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"%s\"},\"behavior\":\"Isolated\"}",
+                 expressions[i]);
+        HsTokenizer *tokenizer = make_bpe("", "", "", pre, "");
+        HsTokens tokens = { 0 };
+        cr_expect_eq(hs_tokenizer_encode(tokenizer, text, LENGTH, &tokens), HS_EUNSUPPORTED, "%s", expressions[i]);
+        const char *begin = "t.json: pre_tokenizer Split: the expression takes too long on this text";
+        cr_expect_eq(strncmp(hs_error_message(), begin, strlen(begin)), 0, "%s", hs_error_message());
+        cr_expect_eq(tokens.count, 0);
+        hs_tokens_deinit(&tokens);
+        hs_tokenizer_destroy(tokenizer);
+    }
+    free(text);
+}
+
+Test(tokenizer_bpe, a_character_without_a_token_is_named)
+{
+    HsTokenizer *tokenizer = make_bpe("", "", "", "null", "");
+    HsTokens tokens = { 0 };
+    cr_expect_eq(hs_tokenizer_encode(tokenizer, "a\xE6\x97\xA5", 4, &tokens), HS_EFORMAT);
+    cr_expect_str_eq(hs_error_message(),
+                     "the tokenizer has no token for character U+65E5 '\xE6\x97\xA5', and neither byte_fallback nor "
+                     "unk_token says what to take");
+    cr_expect_eq(hs_tokenizer_encode(tokenizer, "a\xFF", 2, &tokens), HS_EFORMAT);
+    cr_expect_str_eq(hs_error_message(), "the tokenizer has no token for byte 0xFF, and neither byte_fallback nor "
+                                         "unk_token says what to take");
+    cr_expect_eq(tokens.count, 0);
+    hs_tokens_deinit(&tokens);
+    hs_tokenizer_destroy(tokenizer);
+}
+
+/* Bytes that are no UTF-8 come back as they were, also through byte_fallback. */
+Test(tokenizer_bpe, byte_fallback_keeps_any_bytes)
+{
+    HsTokenizer *tokenizer;
+    cr_assert_eq(hs_tokenizer_load("tests/unit/tokenizers/gemma.json", &tokenizer), HS_OK, "%s", hs_error_message());
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        char *text = noise(seed, 4000, false), *again;
+        size_t length;
+        HsTokens tokens = { 0 };
+        for (size_t i = 0; i < 4000; i++)
+            text[i] = text[i] == '<' ? '.' : text[i]; /* no added token */
+        cr_assert_eq(hs_tokenizer_encode(tokenizer, text, 4000, &tokens), HS_OK, "%s", hs_error_message());
+        cr_assert_eq(hs_tokenizer_decode(tokenizer, tokens.items, tokens.count, &again, &length), HS_OK);
+        cr_expect(length == 4000 && memcmp(again, text, 4000) == 0, "seed %d", (int)seed);
+        expect_round_trip(tokenizer, text, 4000); /* token by token too */
+        hs_tokens_deinit(&tokens);
+        free(again);
+        free(text);
+    }
     hs_tokenizer_destroy(tokenizer);
 }
