@@ -128,15 +128,27 @@ static HsStatus write_token(const HsTokenizer *tokenizer, int64_t token, FILE *o
     return fwrite(bytes, 1, length, out) == length ? HS_OK : out_failed();
 }
 
+/* One text, whole: a tokenizer's decoder may treat its start in another way. */
+static HsStatus write_text(const HsTokenizer *tokenizer, const int32_t *tokens, int64_t count, FILE *out)
+{
+    char *text;
+    size_t length;
+    HS_TRY(hs_tokenizer_decode(tokenizer, tokens, count, &text, &length));
+    const bool written = fwrite(text, 1, length, out) == length;
+    free(text);
+    return written ? HS_OK : out_failed();
+}
+
 /* Where the reader of numbers stands. */
 typedef struct Numbers {
+    HsTokens text; /* of this line */
     const char *title;
     int64_t line, column; /* of the character read last */
     int64_t value, value_column;
     bool inside; /* a number */
 } Numbers;
 
-static HsStatus end_number(Numbers *numbers, const HsTokenizer *tokenizer, FILE *out)
+static HsStatus end_number(Numbers *numbers, const HsTokenizer *tokenizer)
 {
     if (!numbers->inside)
         return HS_OK;
@@ -147,14 +159,25 @@ static HsStatus end_number(Numbers *numbers, const HsTokenizer *tokenizer, FILE 
                        "%" PRId64 "; decode with the tokenizer that made the numbers",
                        numbers->title, numbers->line, numbers->value_column, numbers->value,
                        hs_tokenizer_vocabulary(tokenizer));
-    return write_token(tokenizer, numbers->value, out);
+    HS_TRY(hs_tokens_reserve(&numbers->text, 1));
+    numbers->text.items[numbers->text.count++] = (int32_t)numbers->value;
+    return HS_OK;
+}
+
+/* encode writes a document as a line. */
+static HsStatus end_line(Numbers *numbers, const HsTokenizer *tokenizer, FILE *out)
+{
+    HS_TRY(end_number(numbers, tokenizer));
+    HsStatus status = write_text(tokenizer, numbers->text.items, numbers->text.count, out);
+    numbers->text.count = 0;
+    return status;
 }
 
 static HsStatus take_character(Numbers *numbers, int character, const HsTokenizer *tokenizer, FILE *out)
 {
     const int64_t most = INT32_MAX;
     if (character == '\n' || character == ' ' || character == '\t' || character == '\r' || character == ',') {
-        HS_TRY(end_number(numbers, tokenizer, out));
+        HS_TRY(character == '\n' ? end_line(numbers, tokenizer, out) : end_number(numbers, tokenizer));
         numbers->column = character == '\n' ? 0 : numbers->column + 1;
         numbers->line += character == '\n';
         return HS_OK;
@@ -192,7 +215,8 @@ static HsStatus decode_text(const HsTokenizer *tokenizer, const char *path, FILE
     if (status == HS_OK && ferror(file))
         status = hs_fail(HS_EIO, "%s: cannot be read: %s", numbers.title, strerror(errno));
     if (status == HS_OK)
-        status = end_number(&numbers, tokenizer, out);
+        status = end_line(&numbers, tokenizer, out);
+    hs_tokens_deinit(&numbers.text);
     if (!input)
         fclose(file);
     return status;
@@ -204,9 +228,14 @@ static HsStatus decode_tokens(const HsTokenizer *tokenizer, const HsSourceList *
     HsCorpus corpus = { 0 };
     const int32_t end = hs_tokenizer_end_of_text(tokenizer);
     HsStatus status = hs_source_read(&sources->items[0], options, &corpus);
-    for (int64_t i = 0; status == HS_OK && i < corpus.tokens.count; i++)
-        if (corpus.tokens.items[i] != end || !(skip_end || i + 1 == corpus.tokens.count))
-            status = write_token(tokenizer, corpus.tokens.items[i], out);
+    const HsTokens *tokens = &corpus.tokens;
+    for (int64_t first = 0, next; status == HS_OK && first < tokens->count; first = next + 1) {
+        for (next = first; next < tokens->count && tokens->items[next] != end; next++)
+            ;
+        status = write_text(tokenizer, tokens->items + first, next - first, out);
+        if (status == HS_OK && next + 1 < tokens->count && !skip_end)
+            status = write_token(tokenizer, end, out);
+    }
     hs_corpus_deinit(&corpus);
     return status;
 }

@@ -4,13 +4,14 @@
  */
 #include "runtime/data/bpe_train.h"
 
-#include <errno.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/data/tokenizer_kind.h"
+#include "runtime/checkpoint_storage.h"
+#include "runtime/files.h"
 #include "runtime/utf8.h"
 
 HsStatus hs_bpe_learned_init(HsBpeLearned *learned)
@@ -123,14 +124,16 @@ static void write_json(const HsBpeLearned *learned, FILE *stream)
 
 HsStatus hs_bpe_learned_write(const HsBpeLearned *learned, const char *path)
 {
-    FILE *stream = fopen(path, "wb");
-    if (!stream)
-        return hs_fail(HS_EIO, "cannot write %s: %s", path, strerror(errno));
-    write_json(learned, stream);
-    bool failed = ferror(stream) != 0;
-    if (fclose(stream) != 0 || failed)
-        return hs_fail(HS_EIO, "cannot write %s: %s", path, strerror(errno));
-    return HS_OK;
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *stream = open_memstream(&text, &bytes);
+    if (stream)
+        write_json(learned, stream);
+    HsStatus status = hs_close_text(stream, &text);
+    if (status == HS_OK)
+        status = hs_storage_replace_text(path, text);
+    free(text);
+    return status;
 }
 
 void hs_bpe_learned_deinit(HsBpeLearned *learned)

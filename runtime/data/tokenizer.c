@@ -5,10 +5,10 @@
  */
 #include "runtime/data/tokenizer_kind.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/checkpoint_storage.h"
 #include "runtime/files.h"
 #include "runtime/utf8.h"
 
@@ -111,13 +111,16 @@ HsStatus hs_tokenizer_load(const char *path, HsTokenizer **tokenizer)
 
 HsStatus hs_tokenizer_save(const HsTokenizer *tokenizer, const char *path)
 {
-    FILE *stream = fopen(path, "wb");
-    if (!stream)
-        return hs_fail(HS_EIO, "cannot write %s: %s", path, strerror(errno));
-    HsStatus status = tokenizer->kind->write(tokenizer, stream);
-    bool failed = ferror(stream) != 0;
-    if ((fclose(stream) != 0 || failed) && status == HS_OK)
-        status = hs_fail(HS_EIO, "cannot write %s: %s", path, strerror(errno));
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *stream = open_memstream(&text, &bytes);
+    HsStatus status = stream ? tokenizer->kind->write(tokenizer, stream) : HS_OK;
+    HsStatus closed = hs_close_text(stream, &text);
+    if (status == HS_OK)
+        status = closed;
+    if (status == HS_OK)
+        status = hs_storage_replace_text(path, text);
+    free(text);
     return status;
 }
 

@@ -89,10 +89,20 @@ for source in docs lines.jsonl; do
     rm -rf text-run bin-run
 done
 # Kind char is made from the configuration's text; words with = change the configuration.
-expect 0 "$trainer" tokenizer encode --config train.yaml tokenizer.kind=char tasks.0.train=docs/a.txt docs/a.txt
+expect 0 "$trainer" tokenizer encode --config train.yaml tokenizer.kind=char tokenizer.path= tasks.0.train=docs/a.txt docs/a.txt
 cp out ids
-expect 0 "$trainer" tokenizer decode --config train.yaml tokenizer.kind=char tasks.0.train=docs/a.txt ids
+expect 0 "$trainer" tokenizer decode --config train.yaml tokenizer.kind=char tokenizer.path= tasks.0.train=docs/a.txt ids
 same docs/a.txt out
+# Llama 2 puts a space before a text, which is none of it: each document begins anew.
+llama=$root/tests/unit/tokenizers/llama2.json
+printf ' two\nlines' >one.txt
+printf 'h\303\251 \360\237\231\202' >two.txt
+for output in "" "--output two.bin"; do
+    expect 0 "$trainer" tokenizer encode --tokenizer "$llama" $output one.txt two.txt
+    cp out ids
+    expect 0 "$trainer" tokenizer decode --tokenizer "$llama" --skip-end "$([ -n "$output" ] && echo two.bin || echo ids)"
+    cat one.txt two.txt | cmp - out || fail "Llama 2: $(cat out)"
+done
 # A vocabulary above 65536 is written as u32.
 python3 - <<'PY' 2>/dev/null && wide=1
 import json
