@@ -194,7 +194,8 @@ static HsStatus check_id(HsBpeLoading *loading, const char *content, int32_t id)
 static HsStatus set_written(HsBpe *bpe, int32_t id, const HsBytes *bytes)
 {
     HS_TRY(hs_array_grow(&bpe->pool, 1, bpe->pool_used + bytes->count + 1, &bpe->pool_capacity));
-    memcpy(bpe->pool + bpe->pool_used, bytes->items, bytes->count);
+    if (bytes->count > 0)
+        memcpy(bpe->pool + bpe->pool_used, bytes->items, bytes->count);
     bpe->tokens[id].written_offset = bpe->pool_used;
     bpe->tokens[id].written_length = bytes->count;
     bpe->pool_used += bytes->count;

@@ -197,11 +197,12 @@ static HsStatus decode_token(HsBpeLoading *loading, HsStrings *strings, int32_t 
     strings->count = strings->bytes.count = 0;
     HS_TRY(hs_strings_append(strings, bpe->pool + token->offset, token->length));
     HS_TRY(hs_detokenizer_run_middle(bpe->detokenizer, loading->matcher, strings));
-    size_t length = strings->bytes.count;
-    if (length == token->length && memcmp(strings->bytes.items, bpe->pool + token->offset, length) == 0)
+    const size_t length = strings->bytes.count;
+    const char *bytes = length > 0 ? strings->bytes.items : ""; /* nothing may be left of it, and nothing allocated */
+    if (length == token->length && memcmp(bytes, bpe->pool + token->offset, length) == 0)
         return HS_OK;
     HS_TRY(hs_array_grow(&bpe->pool, 1, bpe->pool_used + length + 1, &bpe->pool_capacity));
-    memcpy(bpe->pool + bpe->pool_used, strings->bytes.items, length);
+    memcpy(bpe->pool + bpe->pool_used, bytes, length);
     token->offset = bpe->pool_used;
     token->length = length;
     bpe->pool_used += length;

@@ -232,9 +232,9 @@ static HsStatus encode_cached(Encoder *encoder, const char *piece, size_t length
     }
     int64_t before = tokens->count;
     HS_TRY(encode_new_piece(encoder, piece, length));
-    if (encoder->cache.count >= CACHE_ENTRIES)
-        return HS_OK;
     int64_t count = tokens->count - before;
+    if (encoder->cache.count >= CACHE_ENTRIES || count == 0)
+        return HS_OK;
     assert(count < 1 << COUNT_BITS); /* at most two tokens a byte */
     HS_TRY(hs_tokens_reserve(cached, count));
     memcpy(cached->items + cached->count, tokens->items + before, (size_t)count * sizeof(int32_t));

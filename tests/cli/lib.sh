@@ -55,7 +55,6 @@ tensors() {
 bits() {
     record "$1"
     tensors "$1"
-    cat "$1"/checkpoints/best* 2>/dev/null
 }
 
 # losses DIR: every training and validation loss, in order.

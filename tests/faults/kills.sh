@@ -9,7 +9,7 @@ RANDOM=${SEED:-1}
 . "$(dirname "$0")/lib.sh"
 small_configs
 longer="max_steps=30 logging.every=1 evaluation.every=7 keep_best=true"
-tasks="tasks.0.steps=12 tasks.1.steps=12 checkpoint_freq=2 evaluation.every=5"
+tasks="keep_best=true tasks.0.steps=12 tasks.1.steps=12 checkpoint_freq=2 evaluation.every=5"
 "$trainer" tokenizer train --output bpe.json --vocabulary 280 words.jsonl >out 2>err || fail "tokenizer: $(tail -n 1 err)"
 token_file 400 >tokens.bin
 
@@ -42,8 +42,14 @@ by_time() {
     code=$?
 }
 
+# What the best checkpoint is called besides.
+all_bits() {
+    bits run
+    cat run/checkpoints/best*
+}
+
 compare() {
-    left=$(bits run 2>&1)
+    left=$(all_bits 2>&1)
     compared=$((compared + 1))
     [ "$left" = "$expected" ] || {
         fail "$name: another end after $here kills (SEED=${SEED:-1})"
@@ -63,7 +69,7 @@ for row in "${configurations[@]}"; do
         fail "$name: undisturbed: $(tail -n 1 err)"
     calls=$(sed -n 's/^all //p' calls)
     whole_ms=$(((${EPOCHREALTIME/./} - began) / 1000))
-    expected=$(bits run)
+    expected=$(all_bits)
     rm -rf run
     here=0 starts=0
     while [ $here -lt "$each" ] && [ $starts -lt $((each * 8)) ]; do

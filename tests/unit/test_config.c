@@ -124,7 +124,7 @@ Test(config, overrides_go_over_the_file_and_the_last_wins)
         "model.layers=7",
         "optimizer.betas=[0.8, 0.99]",
         "tasks.0.train=[a.txt, \"b c.txt\"]",
-        "tasks.0.name=my task \x01\xC2\x80\xC2\x85\xEF\xBF\xBF", /* controls come back from print, too */
+        "continual.joint_run=my run \x01\xC2\x80\xC2\x85\xEF\xBF\xBF", /* controls come back from print, too */
         "evaluation.sample_prompt=ROMEO: what's # this, {you}?",
         "out_dir=",
         "batch_size=3",
@@ -138,7 +138,7 @@ Test(config, overrides_go_over_the_file_and_the_last_wins)
     cr_expect_eq(config.optimizer.betas[1], 0.99);
     cr_assert_eq(config.tasks[0].train.count, 2);
     cr_expect_str_eq(config.tasks[0].train.items[1], "b c.txt");
-    cr_expect_str_eq(config.tasks[0].name, "my task \x01\xC2\x80\xC2\x85\xEF\xBF\xBF");
+    cr_expect_str_eq(config.continual.joint_run, "my run \x01\xC2\x80\xC2\x85\xEF\xBF\xBF");
     cr_expect_str_eq(config.evaluation.sample_prompt, "ROMEO: what's # this, {you}?");
     cr_expect_str_eq(config.training.out_dir, "");
     expect_prints_back(&config, true);

@@ -139,7 +139,7 @@ Test(plan_cost, grows_with_layers_alone)
     } rows[] = {
         { { "batch_size=16384", "max_length=65536" }, 2, 64 },
         { { "batch_size=1048576", "max_length=1048576", "memory.head_chunk=1" }, 2, 64 },
-        { { "batch_size=720720", "memory.limit=100" }, 2, 64 },
+        { { "batch_size=720720", "memory.limit=100MiB" }, 2, 64 },
         { { "device=cpu", "model.width=64", "model.heads=4" }, 5, 64 },
         { { "model.layers=1024" }, 8, 160 },
         { { "model.layers=1024", "memory.recompute=block", "max_length=65536", "model.dropout=0.1" }, 10, 160 },
