@@ -17,8 +17,8 @@ HsStatus hs_tokenizer_write_ids(const HsTokenizer *tokenizer, const HsSourceList
 HsStatus hs_tokenizer_print_count(const HsTokenizer *tokenizer, const HsSourceList *sources,
                                   const HsSourceOptions *options, bool json, FILE *out);
 /* The texts of a file's tokens: numbers, a text in each line as encode writes them, or a token file by its name; "-":
- * the standard input.  Of a token file the end-of-text token behind the last document is left out, and with `skip_end` those between documents
- * too. errors: HS_EFORMAT with line and column, or byte */
+ * the standard input.  Of a token file the end-of-text token behind the last document is left out, and with `skip_end`
+ * those between documents too. errors: HS_EFORMAT with line and column, or byte */
 HsStatus hs_tokenizer_decode_file(const HsTokenizer *tokenizer, const char *path, const HsSourceOptions *options,
                                   bool skip_end, FILE *out);
 /* One text: a line for each token, its number, a tab, its bytes. */
