@@ -194,6 +194,14 @@ static HsStatus point(const char *parent, const char *pointer, const char *name)
     return hs_storage_sync(parent);
 }
 
+/* What else than `latest` the checkpoint is called. */
+static HsStatus point_all(const char *parent, const HsCheckpointContent *content, const char *name)
+{
+    for (int i = 0; i < content->name_count; i++)
+        HS_TRY(point(parent, content->names[i], name));
+    return HS_OK;
+}
+
 /* Does some `best` name this folder?  One that cannot be read names none: the folder may go then as any other. */
 static bool is_a_best(const char *parent, const HsFolderListing *listing, const char *folder)
 {
@@ -267,11 +275,16 @@ HsStatus hs_checkpoint_save(const char *out_dir, const HsCheckpointContent *cont
                          content->step, message);
         goto done;
     }
+    /* Before `latest` names it, so that a run that dies in between goes on from an earlier checkpoint and comes here
+     * again.  A folder that is only replaced is named by `latest` already, perhaps: then before that. */
+    bool again;
+    HS_TRY_GOTO(status, exists_within(parent, name, &again), done);
+    if (again)
+        HS_TRY_GOTO(status, point_all(parent, content, name), done);
     HS_TRY_GOTO(status, publish(parent, temporary, name), done);
     HS_TRY_GOTO(status, hs_storage_sync(parent), done);
-    /* The best first: a run that dies between the two goes on from an earlier checkpoint and comes here again. */
-    for (int i = 0; i < content->name_count; i++)
-        HS_TRY_GOTO(status, point(parent, content->names[i], name), done);
+    if (!again)
+        HS_TRY_GOTO(status, point_all(parent, content, name), done);
     HS_TRY_GOTO(status, point(parent, HS_CHECKPOINT_LATEST, name), done);
     status = remove_old(parent, content->step, keep);
 done:

@@ -266,7 +266,6 @@ HsStatus hs_trainer_consolidate(HsTrainer *trainer, int task);
 
 /* --- trainer_checkpoint.c, trainer_state.c --- */
 
-/* Write a checkpoint of this instant (after recording its event). */
 /* The files of the training data, with size and checksum (trainer_sources.c): listed once, kept in each checkpoint, and
  * compared when a run goes on.  `name` is the state's for messages.  errors: HS_ECONFIG naming a file that is another
  */
@@ -282,6 +281,7 @@ HsStatus hs_trainer_read_numbers(const char *file, const HsJson *json, HsTrainer
 /* trainer->state, just read, against itself and the run. */
 HsStatus hs_trainer_check_numbers(const HsTrainer *trainer, const char *file);
 
+/* Write a checkpoint of this instant (after recording its event). */
 HsStatus hs_trainer_save(HsTrainer *trainer);
 /* The same, named the best of its task too (keep_best). */
 HsStatus hs_trainer_save_best(HsTrainer *trainer, int task);
