@@ -20,24 +20,22 @@
 enum { MAX_STATE_BYTES = 1 << 30, LOAD_CHUNK = 1024 };
 
 /* A checkpoint that cannot be used is passed over with a warning, as an earlier one may do; without memory nothing can
- * be said of it. */
-static HsStatus usable(const char *folder, const char *what, bool *whole)
+ * be said of it.  *verdict: HS_OK, HS_EFORMAT (damaged), HS_EIO (not to be read, for the moment perhaps). */
+static HsStatus usable(const char *folder, const char *what, HsStatus *verdict)
 {
-    const HsStatus status = hs_checkpoint_verify(folder, true);
-    *whole = status == HS_OK;
-    if (status == HS_OK || status == HS_ENOMEM)
-        return status;
+    *verdict = hs_checkpoint_verify(folder, true);
+    if (*verdict == HS_OK || *verdict == HS_ENOMEM)
+        return *verdict;
     hs_warn("%s: %s", what, hs_error_message());
     return HS_OK;
 }
 
 /* The folder that `latest` names, if it names one and that verifies; else *folder stays NULL.  *found: `latest` is
- * there, whatever it says; tried: the name of what did not verify. */
+ * there, whatever it says; tried: the name of what is damaged. */
 static HsStatus named_by_latest(const char *parent, char **folder, bool *found, char tried[HS_CHECKPOINT_NAME_BYTES])
 {
     char *path = NULL, *named = NULL, name[HS_CHECKPOINT_NAME_BYTES];
-    bool whole = false;
-    HsStatus status = HS_OK;
+    HsStatus status = HS_OK, verdict = HS_EIO;
     HS_TRY_GOTO(status, hs_storage_join(parent, HS_CHECKPOINT_LATEST, &path), done);
     HS_TRY_GOTO(status, hs_path_exists(path, found), done);
     if (!*found)
@@ -47,11 +45,11 @@ static HsStatus named_by_latest(const char *parent, char **folder, bool *found, 
         goto done;
     }
     HS_TRY_GOTO(status, hs_storage_join(parent, name, &named), done);
-    HS_TRY_GOTO(status, usable(named, "latest checkpoint cannot be used", &whole), done);
-    if (whole) {
+    HS_TRY_GOTO(status, usable(named, "latest checkpoint cannot be used", &verdict), done);
+    if (verdict == HS_OK) {
         *folder = named;
         named = NULL;
-    } else {
+    } else if (verdict == HS_EFORMAT) { /* else it is tried once more before an older one is taken */
         snprintf(tried, HS_CHECKPOINT_NAME_BYTES, "%s", name);
     }
 done:
@@ -80,13 +78,13 @@ static HsStatus highest_whole(const char *parent, const char *tried, char **fold
             if (!hs_checkpoint_step_of(listing.names[i], &step) || step != highest)
                 continue;
             char *path = NULL;
-            bool whole = false;
+            HsStatus verdict = HS_EIO;
             *count += 1;
             if (strcmp(listing.names[i], tried) == 0)
                 continue;
             HS_TRY_GOTO(status, hs_storage_join(parent, listing.names[i], &path), done);
-            status = usable(path, "checkpoint passed over", &whole);
-            if (whole)
+            status = usable(path, "checkpoint passed over", &verdict);
+            if (verdict == HS_OK)
                 *folder = path;
             else
                 free(path);
