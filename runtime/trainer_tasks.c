@@ -197,8 +197,12 @@ static HsStatus evaluate_row(HsTrainer *trainer)
 
 static bool evaluation_due(const HsTrainer *trainer)
 {
-    int64_t every = trainer->config->evaluation.every, step = trainer->state.applied_steps;
-    bool done = trainer->state.task == trainer->phase_count;
+    const HsTrainerState *state = &trainer->state;
+    const int64_t every = trainer->config->evaluation.every, step = state->applied_steps;
+    const bool done = state->task == trainer->phase_count;
+    /* A task's last step leaves it to the boundary, which a checkpoint before the Fisher is still ahead of. */
+    if (!done && state->task_begun && state->task_steps >= trainer->phase_steps[state->task])
+        return false;
     return step > 0 && (done || (every > 0 && step % every == 0));
 }
 

@@ -78,6 +78,8 @@ static HsStatus compile(HsPattern *pattern, const char *expression)
     uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE; /* ^ and $ are always per line in Oniguruma */
     /* First alone: messages count characters of what the user wrote. */
     pcre2_code *alone = pcre2_compile((PCRE2_SPTR)expression, PCRE2_ZERO_TERMINATED, options, &error, &offset, NULL);
+    if (!alone && error == PCRE2_ERROR_HEAP_FAILED)
+        return hs_fail(HS_ENOMEM, "%s: out of memory", pattern->where);
     if (!alone) {
         PCRE2_UCHAR message[128];
         pcre2_get_error_message(error, message, sizeof message);
@@ -96,7 +98,9 @@ static HsStatus compile(HsPattern *pattern, const char *expression)
         pcre2_compile((PCRE2_SPTR)whole, PCRE2_ZERO_TERMINATED, options | PCRE2_ANCHORED, &error, &offset, NULL);
     free(whole);
     if (!pattern->code)
-        return hs_fail(HS_EUNSUPPORTED, "%s: the expression is too large", pattern->where);
+        return error == PCRE2_ERROR_HEAP_FAILED
+                   ? hs_fail(HS_ENOMEM, "%s: out of memory", pattern->where)
+                   : hs_fail(HS_EUNSUPPORTED, "%s: the expression is too large", pattern->where);
     /* Where the machine has no JIT the interpreter gives the same matches, only later. */
     pattern->match = pcre2_jit_compile(pattern->code, PCRE2_JIT_COMPLETE) == 0 ? pcre2_jit_match : pcre2_match;
     return HS_OK;

@@ -76,7 +76,7 @@ stopped_at stopped/config.yaml "seed" continual.strategy=er precision.mode=fp16 
 [ "$where" = 0 ] || fail "stopped only after step $where"
 # While the Fisher is measured, of a second and more: it is given up, what was trained lies saved before it.
 stopped_at err "task addition: Fisher information" 'continual.strategy=[ewc,er]' ewc.fisher_samples=2000 ewc.estimator=empirical \
-    'continual.optimizer_state=reset' max_steps=20
+    'continual.optimizer_state=reset' max_steps=20 evaluation.every=5
 [ "$where" = 20 ] || fail "stopped after step $where, not behind a task's last"
 grep -qE '"task": *0' stopped.json || fail "the Fisher was not given up"
 grep -qE '"task_steps": *20' stopped.json || fail "the task's steps are not saved"
