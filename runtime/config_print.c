@@ -29,7 +29,7 @@ const char *hs_config_real_text(double value, char *buffer)
         snprintf(buffer, 32, "%s", digits);
     else { /* 1e-05 -> 1.0e-5: YAML 1.1 takes what has no point, or no sign in its exponent, for a text */
         *exponent++ = '\0';
-        snprintf(buffer, 32, "%s%se%c%s", digits, strchr(digits, '.') ? "" : ".0", *exponent,
+        snprintf(buffer, 32, "%.22s%se%c%.3s", digits, strchr(digits, '.') ? "" : ".0", *exponent,
                  exponent + strcspn(exponent, "123456789"));
     }
     return buffer;
