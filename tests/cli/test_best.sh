@@ -111,7 +111,7 @@ bits owed >owed.bits
 same whole.bits owed.bits
 
 # Several tasks: patience ends one and the next begins; each has its own best.
-tasks="learning_rate=0.3 continual.strategy=er checkpoint_freq=0 evaluation.every=3 max_steps=15 keep_best=true early_stop.patience=2 early_stop.min_delta=0.05"
+tasks="learning_rate=0.3 continual.strategy=er checkpoint_freq=0 evaluation.every=3 max_steps=15 keep_best=true early_stop.patience=2 early_stop.min_delta=3"
 resume_everywhere tasks.yaml $tasks
 grep -qE '"event":"early_stop","step":[0-9]+,"task"' whole/metrics.jsonl || fail "no task ended early"
 [ "$(grep -c '"event":"matrix"' whole/metrics.jsonl)" = 4 ] || fail "four rows expected"
