@@ -47,15 +47,6 @@ static HsStatus remove_within(const char *parent, const char *name)
     return status;
 }
 
-static HsStatus exists_within(const char *parent, const char *name, bool *exists)
-{
-    char *path = NULL;
-    HS_TRY(hs_storage_join(parent, name, &path));
-    HsStatus status = hs_path_exists(path, exists);
-    free(path);
-    return status;
-}
-
 static bool ends_with(const char *name, const char *ending)
 {
     size_t length = strlen(name), tail = strlen(ending);
@@ -71,7 +62,7 @@ static HsStatus is_leftover(const char *parent, const char *name, bool *leftover
         return HS_OK;
     char plain[64];
     snprintf(plain, sizeof plain, "step-%08" PRId64, step);
-    return exists_within(parent, plain, leftover);
+    return hs_storage_has(parent, plain, leftover);
 }
 
 /* What killed saves left behind. */
@@ -155,7 +146,7 @@ done:
 static HsStatus publish(const char *parent, const char *temporary, const char *name)
 {
     bool exists;
-    HS_TRY(exists_within(parent, name, &exists));
+    HS_TRY(hs_storage_has(parent, name, &exists));
     if (!exists)
         return rename_within(parent, temporary, name);
     char *source = NULL, *target = NULL;
@@ -278,7 +269,7 @@ HsStatus hs_checkpoint_save(const char *out_dir, const HsCheckpointContent *cont
     /* Before `latest` names it, so that a run that dies in between goes on from an earlier checkpoint and comes here
      * again.  A folder that is only replaced is named by `latest` already, perhaps: then before that. */
     bool again;
-    HS_TRY_GOTO(status, exists_within(parent, name, &again), done);
+    HS_TRY_GOTO(status, hs_storage_has(parent, name, &again), done);
     if (again)
         HS_TRY_GOTO(status, point_all(parent, content, name), done);
     HS_TRY_GOTO(status, publish(parent, temporary, name), done);

@@ -168,15 +168,11 @@ static const struct {
 static HsStatus check_listed(const char *folder, const HsJson *files)
 {
     for (size_t i = 0; i < sizeof known_files / sizeof *known_files; i++) {
-        char *path = NULL;
-        bool there = true;
+        bool there;
         const char *name = known_files[i].name;
         if (hs_json_get(files, name))
             continue;
-        HS_TRY(hs_storage_join(folder, name, &path));
-        HsStatus status = hs_path_exists(path, &there);
-        free(path);
-        HS_TRY(status);
+        HS_TRY(hs_storage_has(folder, name, &there));
         if (there || known_files[i].always)
             return hs_fail(HS_EFORMAT, "%s/%s does not list %s", folder, HS_CHECKPOINT_CHECKSUMS, name);
     }

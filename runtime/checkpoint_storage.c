@@ -14,6 +14,8 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "runtime/files.h"
+
 enum { READ_CHUNK_BYTES = 1 << 18, OPEN_FOLDERS = 16 };
 
 static HsStatus fail_errno(const char *verb, const char *path)
@@ -186,6 +188,15 @@ HsStatus hs_storage_remove(const char *path)
     return HS_OK;
 }
 
+HsStatus hs_storage_has(const char *folder, const char *name, bool *exists)
+{
+    char *path = NULL;
+    HS_TRY(hs_storage_join(folder, name, &path));
+    HsStatus status = hs_path_exists(path, exists);
+    free(path);
+    return status;
+}
+
 HsStatus hs_storage_replace_text(const char *path, const char *text)
 {
     char *temporary = NULL;
@@ -197,5 +208,19 @@ HsStatus hs_storage_replace_text(const char *path, const char *text)
     if (status != HS_OK)
         (void)remove(temporary);
     free(temporary);
+    return status;
+}
+
+HsStatus hs_storage_replace_printed(const char *path, HsPrinter print, const void *user)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *stream = open_memstream(&text, &size);
+    HsStatus status = stream ? print(stream, user) : HS_OK;
+    if (hs_close_text(stream, &text) != HS_OK)
+        status = hs_fail(HS_ENOMEM, "no memory to write %s", path);
+    if (status == HS_OK)
+        status = hs_storage_replace_text(path, text);
+    free(text);
     return status;
 }

@@ -6,8 +6,10 @@
 #ifndef HS_RUNTIME_CHECKPOINT_STORAGE_H
 #define HS_RUNTIME_CHECKPOINT_STORAGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "kernels/base/status.h"
 
@@ -38,11 +40,17 @@ typedef struct HsFolderListing {
 HsStatus hs_storage_list(const char *folder, HsFolderListing *listing);
 void hs_storage_list_free(HsFolderListing *listing);
 
+/* Whether the folder has an entry of that name.  errors: as hs_path_exists */
+HsStatus hs_storage_has(const char *folder, const char *name, bool *exists);
+
 /* Removes a file, or a folder with all that is in it.  Links are removed, never followed. */
 HsStatus hs_storage_remove(const char *path);
 
 /* The file holds `text` whole or stays as it was: written under a temporary name, then renamed.  text NULL: whoever
  * made it had no memory.  errors: HS_ENOMEM, HS_EIO naming the file */
 HsStatus hs_storage_replace_text(const char *path, const char *text);
+/* The same of what `print` writes: all of it in memory before the file is touched. */
+typedef HsStatus (*HsPrinter)(FILE *stream, const void *user);
+HsStatus hs_storage_replace_printed(const char *path, HsPrinter print, const void *user);
 
 #endif

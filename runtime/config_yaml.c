@@ -12,6 +12,8 @@
 
 #include <yaml.h>
 
+#include "runtime/utf8.h"
+
 enum { YAML_MAX_DEPTH = 8, YAML_MESSAGE_BYTES = 768 };
 
 HsStatus hs_yaml_fail(const char *name, int line, int column, const char *format, ...)
@@ -201,8 +203,7 @@ HsStatus hs_yaml_parse(const char *name, const char *text, size_t length, HsYaml
         return hs_fail(HS_ENOMEM, "out of memory while reading the configuration");
     yaml_parser_set_encoding(&parser, YAML_UTF8_ENCODING);
     /* A byte order mark (editors on Windows write one) is no part of the text; libyaml counts it as a column. */
-    static const char mark[] = "\xEF\xBB\xBF";
-    const size_t skipped = length >= 3 && memcmp(text, mark, 3) == 0 ? 3 : 0;
+    const size_t skipped = hs_utf8_mark_bytes(text, length);
     yaml_parser_set_input_string(&parser, (const unsigned char *)text + skipped, length - skipped);
 
     Builder builder = { .name = name };

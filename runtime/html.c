@@ -64,22 +64,25 @@ static const char style_sheet[] =
 
 /* ---- files ---- */
 
+typedef struct Page {
+    const char *title;
+    HsHtmlBody body;
+    const void *user;
+} Page;
+
+static HsStatus print_page(FILE *stream, const void *user)
+{
+    const Page *page = user;
+    hs_html_begin(stream, page->title);
+    HsStatus status = page->body(stream, page->user);
+    hs_html_end(stream);
+    return status;
+}
+
 HsStatus hs_html_write(const char *path, const char *title, HsHtmlBody body, const void *user)
 {
-    char *text = NULL;
-    size_t size = 0;
-    FILE *stream = open_memstream(&text, &size);
-    if (!stream)
-        return hs_fail(HS_ENOMEM, "no memory to write %s", path);
-    hs_html_begin(stream, title);
-    HsStatus status = body(stream, user);
-    hs_html_end(stream);
-    if (hs_close_text(stream, &text) != HS_OK)
-        status = hs_fail(HS_ENOMEM, "no memory to write %s", path);
-    if (status == HS_OK) /* whole in memory by now: a page is in the folder entirely or not at all */
-        status = hs_storage_replace_text(path, text);
-    free(text);
-    return status;
+    const Page page = { title, body, user };
+    return hs_storage_replace_printed(path, print_page, &page);
 }
 
 /* ---- text ---- */

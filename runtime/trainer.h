@@ -11,7 +11,8 @@
  *   trainer_trace.c       logging.trace: the timeline of a few steps
  *   trainer_loop.c        one optimizer step after another; logging, evaluation, saving, signals
  *   trainer_pressure.c    a smaller micro-batch in mid-run, when the device's memory fills up
- *   trainer_checkpoint.c  save and restore; trainer_state.c: the strategies' part of it
+ *   trainer_checkpoint.c  save and restore; trainer_numbers.c, trainer_state.c: the run's numbers, the strategies' part
+ *   trainer_sources.c     which files the data came from
  *   trainer_best.c        what evaluations decide: the best checkpoint, an early end
  *   evaluate.c            mean validation loss
  */

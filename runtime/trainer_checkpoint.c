@@ -128,11 +128,16 @@ HsStatus hs_trainer_save_aside(HsTrainer *trainer, const char *out_dir)
     return save(trainer, out_dir, NULL, 0);
 }
 
-HsStatus hs_trainer_save(HsTrainer *trainer)
+static HsStatus save_in_run(HsTrainer *trainer, const char *const *names, int name_count)
 {
-    HS_TRY(save(trainer, trainer->config->training.out_dir, NULL, 0));
+    HS_TRY(save(trainer, trainer->config->training.out_dir, names, name_count));
     trainer->saved_at = trainer->state.applied_steps;
     return HS_OK;
+}
+
+HsStatus hs_trainer_save(HsTrainer *trainer)
+{
+    return save_in_run(trainer, NULL, 0);
 }
 
 HsStatus hs_trainer_save_best(HsTrainer *trainer, int task)
@@ -140,9 +145,7 @@ HsStatus hs_trainer_save_best(HsTrainer *trainer, int task)
     char own[32];
     const char *const names[] = { HS_CHECKPOINT_BEST, own };
     snprintf(own, sizeof own, HS_CHECKPOINT_BEST "-%d", task + 1);
-    HS_TRY(save(trainer, trainer->config->training.out_dir, names, trainer->phase_count > 1 ? 2 : 1));
-    trainer->saved_at = trainer->state.applied_steps;
-    return HS_OK;
+    return save_in_run(trainer, names, trainer->phase_count > 1 ? 2 : 1);
 }
 
 HsStatus hs_trainer_find_checkpoint(const HsConfig *config, char **folder)

@@ -4,6 +4,8 @@
  */
 #include "runtime/utf8.h"
 
+#include <string.h>
+
 #include <stdbool.h>
 
 size_t hs_utf8_decode(const char *text, size_t length, uint32_t *code_point)
@@ -52,6 +54,11 @@ size_t hs_utf8_encode(uint32_t code_point, char bytes[HS_UTF8_MAX_BYTES])
     static const unsigned lead[5] = { 0, 0, 0xC0, 0xE0, 0xF0 };
     bytes[0] = (char)(lead[size] | code_point);
     return size;
+}
+
+size_t hs_utf8_mark_bytes(const char *text, size_t length)
+{
+    return length >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
 }
 
 size_t hs_utf8_valid_prefix(const char *text, size_t length)

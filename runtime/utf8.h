@@ -17,6 +17,9 @@ size_t hs_utf8_decode(const char *text, size_t length, uint32_t *code_point);
 /* Write a code point below 0x110000; returns how many bytes. */
 size_t hs_utf8_encode(uint32_t code_point, char bytes[HS_UTF8_MAX_BYTES]);
 
+/* How many bytes a byte order mark takes at the start: 3 or 0.  JSON, CSV and YAML do not count it as content. */
+size_t hs_utf8_mark_bytes(const char *text, size_t length);
+
 /* How many bytes at the start are whole characters. */
 size_t hs_utf8_valid_prefix(const char *text, size_t length);
 

@@ -116,6 +116,16 @@ HsStatus hs_argument_checkpoint_path(const HsCheckpointArgument *checkpoint, cha
     return *path ? HS_OK : hs_fail(HS_ENOMEM, "no memory for the path %s", checkpoint->folder);
 }
 
+HsStatus hs_argument_load_model(const HsCheckpointArgument *checkpoint, const HsOverrides *overrides,
+                                HsLoadedModel *loaded)
+{
+    char *path;
+    HS_TRY(hs_argument_checkpoint_path(checkpoint, &path));
+    HsStatus status = hs_loaded_model_init(loaded, path, overrides->count, overrides->items);
+    free(path);
+    return status;
+}
+
 HsStatus hs_argument_print_json(HsJson *root)
 {
     char *text = hs_json_write(root, false);

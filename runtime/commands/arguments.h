@@ -11,6 +11,7 @@
 
 #include "kernels/base/status.h"
 #include "runtime/json.h"
+#include "runtime/loaded_model.h"
 
 enum { HS_MAX_OVERRIDES = 256 };
 
@@ -39,6 +40,9 @@ typedef struct HsCheckpointArgument {
 bool hs_argument_checkpoint(struct argp_state *state, int key, char *text, HsCheckpointArgument *checkpoint);
 /* What to open; the caller frees.  errors: HS_EIO where no best checkpoint is kept, HS_ENOMEM */
 HsStatus hs_argument_checkpoint_path(const HsCheckpointArgument *checkpoint, char **path);
+/* Its model, its configuration changed by `overrides`.  errors: those of hs_loaded_model_init besides */
+HsStatus hs_argument_load_model(const HsCheckpointArgument *checkpoint, const HsOverrides *overrides,
+                                HsLoadedModel *loaded);
 
 /* One line on the standard output; destroys `root`.  errors: HS_ENOMEM */
 HsStatus hs_argument_print_json(HsJson *root);

@@ -129,16 +129,12 @@ static HsStatus evaluate_data(HsLoadedModel *loaded, const HsTaskData *data, con
 
 static HsStatus evaluate(HsLoadedModel *loaded, const Arguments *arguments)
 {
-    char *path;
-    HS_TRY(hs_argument_checkpoint_path(&arguments->checkpoint, &path));
-    HsStatus status = hs_loaded_model_init(loaded, path, arguments->overrides.count, arguments->overrides.items);
-    free(path);
-    HS_TRY(status);
+    HS_TRY(hs_argument_load_model(&arguments->checkpoint, &arguments->overrides, loaded));
     HsTaskData data;
     HsTokenizer *tokenizer = loaded->tokenizer;
     loaded->tokenizer = NULL; /* the data own it from here */
     HS_TRY(hs_task_data_create(&loaded->config, tokenizer, &data));
-    status = evaluate_data(loaded, &data, arguments);
+    HsStatus status = evaluate_data(loaded, &data, arguments);
     hs_task_data_deinit(&data);
     return status;
 }

@@ -188,11 +188,7 @@ static HsStatus read_prompt(Arguments *arguments, char **owned)
 
 static HsStatus generate(HsLoadedModel *loaded, const Arguments *arguments)
 {
-    char *path;
-    HS_TRY(hs_argument_checkpoint_path(&arguments->checkpoint, &path));
-    HsStatus status = hs_loaded_model_init(loaded, path, arguments->overrides.count, arguments->overrides.items);
-    free(path);
-    HS_TRY(status);
+    HS_TRY(hs_argument_load_model(&arguments->checkpoint, &arguments->overrides, loaded));
     return arguments->json ? print_json(loaded, arguments) : print_samples(loaded, arguments);
 }
 

@@ -77,8 +77,9 @@ static void write_mapped(const HsBpeLearned *learned, int32_t id, FILE *stream)
     }
 }
 
-static void write_json(const HsBpeLearned *learned, FILE *stream)
+static HsStatus print_json(FILE *stream, const void *user)
 {
+    const HsBpeLearned *learned = user;
     int32_t end = hs_bpe_learned_count(learned);
     fprintf(stream,
             "{\n"
@@ -120,20 +121,12 @@ static void write_json(const HsBpeLearned *learned, FILE *stream)
         fputs("\"]", stream);
     }
     fputs("\n    ]\n  }\n}\n", stream);
+    return HS_OK;
 }
 
 HsStatus hs_bpe_learned_write(const HsBpeLearned *learned, const char *path)
 {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *stream = open_memstream(&text, &bytes);
-    if (stream)
-        write_json(learned, stream);
-    HsStatus status = hs_close_text(stream, &text);
-    if (status == HS_OK)
-        status = hs_storage_replace_text(path, text);
-    free(text);
-    return status;
+    return hs_storage_replace_printed(path, print_json, learned);
 }
 
 void hs_bpe_learned_deinit(HsBpeLearned *learned)

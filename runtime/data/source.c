@@ -110,11 +110,6 @@ HsStatus hs_text_check(const char *name, const char *bytes, size_t size, const H
     return HS_OK;
 }
 
-size_t hs_text_mark_bytes(const char *bytes, size_t size)
-{
-    return size >= 3 && memcmp(bytes, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
-}
-
 HsStatus hs_text_parse(const char *name, const char *bytes, size_t size, const HsSourceOptions *options,
                        HsCorpus *corpus)
 {

@@ -118,8 +118,6 @@ HsStatus hs_token_file_parse(const char *name, const char *bytes, size_t size, c
 
 /* No zero byte, and UTF-8 where the tokenizer needs it.  errors: HS_EFORMAT with the byte's offset */
 HsStatus hs_text_check(const char *name, const char *bytes, size_t size, const HsSourceOptions *options);
-/* How many bytes the byte order mark of UTF-8 takes at the start: 3 or 0.  JSON and CSV do not count it as content. */
-size_t hs_text_mark_bytes(const char *bytes, size_t size);
 
 /* A document of named fields: text, or prompt and completion. */
 typedef struct HsField {

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "runtime/data/map.h"
+#include "runtime/utf8.h"
 
 typedef struct Reader {
     const char *name, *bytes;
@@ -183,7 +184,7 @@ HsStatus hs_csv_parse(const char *name, const char *bytes, size_t size, const Hs
                       HsCorpus *corpus)
 {
     HS_TRY(hs_text_check(name, bytes, size, options));
-    Reader reader = { .name = name, .bytes = bytes, .size = size, .at = hs_text_mark_bytes(bytes, size), .line = 1 };
+    Reader reader = { .name = name, .bytes = bytes, .size = size, .at = hs_utf8_mark_bytes(bytes, size), .line = 1 };
     HsStatus status = read_rows(&reader, options, corpus);
     free(reader.pool);
     free(reader.ends);

@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/utf8.h"
+
 typedef struct List {
     const char *name, *bytes;
     size_t size, at;
@@ -102,7 +104,7 @@ static HsStatus parse_elements(List *list, const HsSourceOptions *options, HsCor
 HsStatus hs_json_list_parse(const char *name, const char *bytes, size_t size, const HsSourceOptions *options,
                             HsCorpus *corpus)
 {
-    List list = { .name = name, .bytes = bytes, .size = size, .at = hs_text_mark_bytes(bytes, size), .line = 1 };
+    List list = { .name = name, .bytes = bytes, .size = size, .at = hs_utf8_mark_bytes(bytes, size), .line = 1 };
     char first = next_byte(&list);
     if (list.at == size)
         return HS_OK; /* an empty file is no document */

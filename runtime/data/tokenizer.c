@@ -109,19 +109,15 @@ HsStatus hs_tokenizer_load(const char *path, HsTokenizer **tokenizer)
     return status;
 }
 
+static HsStatus print(FILE *stream, const void *user)
+{
+    const HsTokenizer *tokenizer = user;
+    return tokenizer->kind->write(tokenizer, stream);
+}
+
 HsStatus hs_tokenizer_save(const HsTokenizer *tokenizer, const char *path)
 {
-    char *text = NULL;
-    size_t bytes = 0;
-    FILE *stream = open_memstream(&text, &bytes);
-    HsStatus status = stream ? tokenizer->kind->write(tokenizer, stream) : HS_OK;
-    HsStatus closed = hs_close_text(stream, &text);
-    if (status == HS_OK)
-        status = closed;
-    if (status == HS_OK)
-        status = hs_storage_replace_text(path, text);
-    free(text);
-    return status;
+    return hs_storage_replace_printed(path, print, tokenizer);
 }
 
 void hs_tokenizer_destroy(HsTokenizer *tokenizer)
