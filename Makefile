@@ -1,69 +1,79 @@
 # SPDX-License-Identifier: MIT
 #
-# make          build/trainer (warnings are errors)
-# One library from every folder, one program, one test program per file of tests/.  kernels/cpu/isa is compiled once for
-# each instruction set; which one runs is chosen from cpuid at start.  V=1 shows whole command lines.  Lines with two hashes
-# are `make help`.
+# make          build/trainer, and with an NVIDIA GPU the part that runs on it
+# One library from every folder, one program, one test program per file of tests/.  The CUDA backend and the emulator are
+# shared objects, which programs open when a device asks for them (make cuda, make emu).  kernels/cpu/isa is compiled once
+# for each instruction set; which one runs is chosen from cpuid at start.  V=1 shows whole command lines, WERROR=1 makes
+# warnings errors.  Lines with two hashes are `make help`.
 
 CC       ?= gcc
 BUILD    ?= build
 PREFIX   ?= /usr/local
 OPTIMIZE ?= -O2
 SANITIZE ?=
+WERROR   ?=
 V        ?=
 
-# Folders that make up the library, lowest first.
-DIRS     ?= kernels/base kernels kernels/ref kernels/cpu kernels/cuda optim runtime runtime/layers runtime/data runtime/selftest runtime/commands
+# Every source under these folders belongs to the library: a new file, or a new folder, needs no line here.
+sources   = $(sort $(shell find kernels optim runtime -name '*.$(1)'))
 ISAS     ?= $(if $(filter x86_64,$(shell uname -m)),portable avx2 avx512 avx512bf16,portable)
 
-# CUDA: `make NVCC=` builds without it.  The static runtime library needs no CUDA library at start.
+# CUDA: `make NVCC=` knows of none.  The static runtime library needs no CUDA library at start.
 NVCC     ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
 CUDA_LIBRARIES = $(firstword $(foreach d,lib64 targets/x86_64-linux/lib targets/sbsa-linux/lib,\
                    $(patsubst %/libcudart_static.a,%,$(wildcard $(dir $(realpath $(NVCC)))../$(d)/libcudart_static.a))))
 # Machine code for Ampere, Ada (which runs Ampere's) and Hopper, for Blackwell (10.0, 12.0) where this nvcc knows it, and
 # PTX that the driver translates for what comes after.  For one GPU alone, in a third of the time:
 # make CUDA_ARCHITECTURES='-gencode arch=compute_90,code=sm_90'
+# Whether there is a GPU to build for without being asked.
+GPU      := $(if $(NVCC),$(or $(wildcard /proc/driver/nvidia/version),$(shell nvidia-smi -L 2>/dev/null)))
 , := ,
 CUDA_CODES          := $(if $(NVCC),$(shell $(NVCC) --list-gpu-code 2>/dev/null))
 CUDA_ARCHITECTURES  ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90] \
                        $(foreach c,100 120,$(if $(filter sm_$(c),$(CUDA_CODES)),-gencode arch=compute_$(c)$(,)code=sm_$(c)))
 # Sources that only Hopper runs: its own instructions are in none of the others.
-HOPPER_SOURCES      = $(wildcard kernels/cuda/*_hopper.cu bench/*_hopper.cu)
+HOPPER_SOURCES      = $(filter %_hopper.cu,$(call sources,cu)) $(wildcard bench/*_hopper.cu)
 HOPPER_ARCHITECTURE = -gencode arch=compute_90a,code=sm_90a
 
 PACKAGES  = yaml-0.1 libcjson libpcre2-8 libutf8proc libxxhash zlib libzstd
 # Asked once: before `make packages` these are empty, and the make that it is followed by asks again.
 PACKAGE_CFLAGS := $(shell pkg-config --cflags $(PACKAGES) 2>/dev/null)
 PACKAGE_LIBS   := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null)
-WARNINGS  = -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes -Werror
+WARNINGS  = -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wvla -Wstrict-prototypes -Wmissing-prototypes $(if $(WERROR),-Werror)
 CFLAGS   += -std=c11 -D_GNU_SOURCE -g $(OPTIMIZE) $(WARNINGS) -ffp-contract=off -fno-math-errno -fopenmp -I. $(SANITIZE) \
             $(PACKAGE_CFLAGS)
-LDLIBS   += $(PACKAGE_LIBS) $(if $(NVCC),-L$(CUDA_LIBRARIES) -lcudart_static -lrt) -lstdc++ -lm -ldl -pthread
-CXX_WARNINGS = -Wall -Wextra -Wshadow -Wno-unknown-pragmas -Wno-psabi -Werror
-CXXFLAGS += -std=c++17 -D_GNU_SOURCE -DHS_EMU -g -O2 $(CXX_WARNINGS) -ffp-contract=off -I. $(SANITIZE)
-NVCCFLAGS += -std=c++17 -O3 -I. $(or $(ARCHITECTURE),$(CUDA_ARCHITECTURES)) -Xfatbin -compress-all -Xcompiler -Wall,-Wextra -Werror all-warnings -Xptxas -v
+LDLIBS   += $(PACKAGE_LIBS) -lm -ldl -pthread
+CXX_WARNINGS = -Wall -Wextra -Wshadow -Wno-unknown-pragmas -Wno-psabi $(if $(WERROR),-Werror)
+# Of a part only its entry is visible.  What threads of the emulator keep is found without a call.
+PART_FLAGS   = -fPIC -fvisibility=hidden
+CXXFLAGS += -std=c++17 -D_GNU_SOURCE -DHS_EMU -g -O2 $(CXX_WARNINGS) $(PART_FLAGS) -ftls-model=initial-exec -ffp-contract=off -I. $(SANITIZE)
+NVCCFLAGS += -std=c++17 -O3 -I. $(or $(ARCHITECTURE),$(CUDA_ARCHITECTURES)) -Xfatbin -compress-all -Xptxas -v \
+             -Xcompiler -Wall,-Wextra,-fPIC,-fvisibility=hidden $(if $(WERROR),-Werror all-warnings)
 LDFLAGS  += -fopenmp $(SANITIZE)
 
 # Per instruction set: the same sources, wider vectors.  Products and sums contract to fused multiply-adds here.
-ISA_COMMON      = -O3 -ffp-contract=fast -fno-trapping-math -Wno-psabi
+# Of debugging information these have lines alone: what follows variables through unrolled loops takes as long as all else.
+ISA_COMMON      = -g1 -O3 -ffp-contract=fast -fno-trapping-math -Wno-psabi
 ISA_portable    = $(ISA_COMMON)
 ISA_avx2        = $(ISA_COMMON) -mavx2 -mfma -mf16c -mprfchw
 ISA_avx512      = $(ISA_avx2) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512
 ISA_avx512bf16  = $(ISA_avx512) -mavx512bf16
 
-SOURCES      = $(filter-out runtime/main.c,$(foreach d,$(DIRS),$(wildcard $(d)/*.c)))
-ISA_SOURCES  = $(if $(filter kernels/cpu,$(DIRS)),$(wildcard kernels/cpu/isa/*.c))
+MAIN         = runtime/commands/main.c
+SOURCES     := $(filter-out $(MAIN) kernels/cpu/isa/%,$(call sources,c))
+ISA_SOURCES := $(wildcard kernels/cpu/isa/*.c)
 # kernels/cuda is compiled twice: for the emulator by the host's C++ compiler, and for GPUs where there is an nvcc.
-CUDA_SOURCES = $(if $(filter kernels/cuda,$(DIRS)),$(wildcard kernels/cuda/*.cu))
-EMU_SOURCES  = $(if $(filter kernels/cuda,$(DIRS)),$(wildcard kernels/cuda/emu/*.cpp))
+CUDA_SOURCES := $(call sources,cu)
+EMU_SOURCES  := $(call sources,cpp)
 EMU_OBJECTS  = $(CUDA_SOURCES:%.cu=$(BUILD)/obj/%.emu.o) $(EMU_SOURCES:%.cpp=$(BUILD)/obj/%.emu.o)
 CUDA_OBJECTS = $(if $(NVCC),$(CUDA_SOURCES:%.cu=$(BUILD)/obj/%.cuda.o))
-OBJECTS      = $(SOURCES:%.c=$(BUILD)/obj/%.o) $(foreach i,$(ISAS),$(ISA_SOURCES:%.c=$(BUILD)/obj/%.$(i).o)) \
-               $(EMU_OBJECTS) $(CUDA_OBJECTS)
+# What takes longest to compile comes first.
+OBJECTS      = $(foreach i,$(ISAS),$(ISA_SOURCES:%.c=$(BUILD)/obj/%.$(i).o)) $(SOURCES:%.c=$(BUILD)/obj/%.o)
 LIBRARY      = $(BUILD)/libhalfstep.a
+EMU_PART     = $(BUILD)/libhalfstep-emu.so
+CUDA_PART    = $(BUILD)/libhalfstep-cuda.so
 
-TEST_DIRS    = unit ops grad golden
-TEST_SOURCES = $(foreach d,$(TEST_DIRS),$(wildcard tests/$(d)/test_*.c))
+TEST_SOURCES := $(sort $(shell find tests -name 'test_*.c'))
 TEST_SUPPORT = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/support/*.c))
 TESTS        = $(TEST_SOURCES:tests/%.c=$(BUILD)/tests/%)
 # The emulator's own tests: kernels, some with planted bugs, compiled as the backend's are.
@@ -75,13 +85,33 @@ C_FILES      = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*
 
 Q = $(if $(V),,@)
 
-.PHONY: all
-all: $(BUILD)/trainer examples ## build the trainer and the examples
-	$(if $(NVCC),,@echo "no nvcc was found: built without kernels for GPUs (device: emu runs them on the CPU, slowly)")
+.PHONY: all cuda emu
+all: $(BUILD)/trainer examples $(if $(GPU),cuda) ## build the trainer and the examples, and for an NVIDIA GPU that is here its kernels
+cuda: $(if $(NVCC),$(CUDA_PART)) ## build the kernels for NVIDIA GPUs (device: cuda), also where there is no GPU; needs nvcc
+	$(if $(NVCC),,@echo "make cuda needs nvcc, which was not found: install the CUDA toolkit, or say make cuda NVCC=/path/to/nvcc" >&2; exit 1)
+emu: $(EMU_PART) ## build the emulator (device: emu), which runs the same kernels on the CPU for tests
 
-$(BUILD)/trainer: $(BUILD)/obj/runtime/main.o $(OBJECTS)
+# A program lends the parts its hs_* functions, and looks for them in $(1).  An RPATH and not a RUNPATH: AddressSanitizer
+# opens files in a program's place, and only the former counts then.
+link_parts  = -Wl,--export-dynamic-symbol='hs_*' -Wl,--disable-new-dtags,-rpath,'$(1)'
+# All of the library, as nobody knows what a part will ask for.
+WHOLE       = -Wl,--whole-archive $(LIBRARY) -Wl,--no-whole-archive
+# Tests and benchmarks; a copy of one takes the parts beside it.
+LINK_HERE   = $(call link_parts,$$ORIGIN:$(abspath $(BUILD))) $(WHOLE)
+LINK_PART   = $(LDFLAGS) -shared -Wl,-soname,$(@F) -Wl,--version-script=kernels/parts/exports.map
+CUDART      = $(if $(NVCC),-L$(CUDA_LIBRARIES) -Wl$(,)--exclude-libs$(,)ALL -lcudart_static -lrt -ldl -pthread)
+
+$(BUILD)/trainer: $(MAIN:%.c=$(BUILD)/obj/%.o) $(OBJECTS)
 	@echo "  CC $@"
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(Q)$(CC) $(LDFLAGS) $(call link_parts,$$ORIGIN:$$ORIGIN/../lib/halfstep) -o $@ $^ $(LDLIBS)
+
+$(EMU_PART): $(EMU_OBJECTS)
+	@echo "  CXX $@"
+	$(Q)$(CXX) $(LINK_PART) -o $@ $^
+
+$(CUDA_PART): $(CUDA_OBJECTS)
+	@echo "  CXX $@"
+	$(Q)$(CXX) $(LINK_PART) -o $@ $^ $(CUDART)
 
 $(LIBRARY): $(OBJECTS)
 	@rm -f $@
@@ -122,8 +152,6 @@ $(BUILD)/obj/kernels/cpu/isa/%.$(1).o: kernels/cpu/isa/%.c
 	$$(Q)$$(CC) $$(CFLAGS) $$(ISA_$(1)) -DHS_ISA=$(1) -DHS_ISA_$(1)=1 -MMD -MP -c -o $$@ $$<
 endef
 $(foreach i,$(ISAS),$(eval $(call isa_rule,$(i))))
-# Whether this build has kernels for GPUs.
-$(BUILD)/obj/runtime/engine.o: CFLAGS += $(if $(NVCC),-DHS_HAS_CUDA=1)
 # The chooser lists the instruction sets of this build.
 $(BUILD)/obj/kernels/cpu/cpu.o: CFLAGS += $(ISAS:%=-DHS_HAS_ISA_%=1)
 
@@ -131,72 +159,80 @@ $(BUILD)/obj/kernels/cpu/cpu.o: CFLAGS += $(ISAS:%=-DHS_HAS_ISA_%=1)
 $(BUILD)/tests/%: tests/%.c $(TEST_SUPPORT) $(LIBRARY)
 	@mkdir -p $(@D)
 	@echo "  CC $@"
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -MMD -MP -MF $@.d -o $@ $< $(TEST_SUPPORT) $(LIBRARY) $(LDLIBS) -lcriterion
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -MMD -MP -MF $@.d -o $@ $< $(TEST_SUPPORT) $(LINK_HERE) $(LDLIBS) -lcriterion
 
-$(BUILD)/tests/emu/%: tests/emu/%.cu $(LIBRARY)
+# These have the emulator in themselves.
+$(BUILD)/tests/emu/%: tests/emu/%.cu $(EMU_OBJECTS) $(LIBRARY)
 	@mkdir -p $(@D)
 	@echo "  CXX $@"
 	$(Q)$(CXX) $(CXXFLAGS) -x c++ -MMD -MP -MF $@.d -c -o $@.o $<
-	$(Q)$(CXX) $(LDFLAGS) -o $@ $@.o $(LIBRARY) $(LDLIBS)
+	$(Q)$(CXX) $(LDFLAGS) -o $@ $@.o $(EMU_OBJECTS) $(LIBRARY) $(LDLIBS)
 
 # Kernel addresses are looked up by name in this program, which must not move.
-$(BUILD)/tests/launches: tests/kernels/launches.c $(LIBRARY)
+$(BUILD)/tests/launches: tests/kernels/launches.c $(EMU_OBJECTS) $(LIBRARY)
 	@mkdir -p $(@D)
 	@echo "  CC $@"
-	$(Q)$(CC) $(CFLAGS) -fno-pie -no-pie $(LDFLAGS) -o $@ $< $(LIBRARY) $(LDLIBS)
+	$(Q)$(CC) $(CFLAGS) -fno-pie -no-pie $(LDFLAGS) -o $@ $< $(EMU_OBJECTS) $(LIBRARY) $(LDLIBS) -lstdc++
 
 $(BUILD)/examples/%: examples/%.c $(LIBRARY)
 	@mkdir -p $(@D)
 	@echo "  CC $@"
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LIBRARY) $(LDLIBS)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< $(LINK_HERE) $(LDLIBS)
 
 $(BUILD)/bench/%: bench/%.c $(LIBRARY)
 	@mkdir -p $(@D)
 	@echo "  CC $@"
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -MMD -MP -MF $@.d -o $@ $< $(LIBRARY) $(LDLIBS)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -MMD -MP -MF $@.d -o $@ $< $(LINK_HERE) $(LDLIBS)
 
-# The instructions that the emulator imitates, by the hardware and by the emulator, in one program.
-FRAGMENTS = $(foreach f,fragments fragments_hopper,$(BUILD)/obj/bench/$(f).emu.o $(if $(NVCC),$(BUILD)/obj/bench/$(f).cuda.o))
-$(BUILD)/bench/fragments: bench/fragments.c $(FRAGMENTS) $(LIBRARY)
+# The instructions that the emulator imitates, by the hardware and by the emulator: parts that hold the experiments, too.
+BENCH_PARTS = $(BUILD)/bench/parts/libhalfstep-emu.so $(if $(NVCC),$(BUILD)/bench/parts/libhalfstep-cuda.so)
+EMU_FRAGMENTS  = $(BUILD)/obj/bench/fragments.emu.o $(BUILD)/obj/bench/fragments_hopper.emu.o
+CUDA_FRAGMENTS = $(EMU_FRAGMENTS:.emu.o=.cuda.o)
+$(BUILD)/bench/parts/libhalfstep-emu.so: $(EMU_OBJECTS) $(EMU_FRAGMENTS)
+	@mkdir -p $(@D)
+	@echo "  CXX $@"
+	$(Q)$(CXX) $(LINK_PART) -o $@ $^
+$(BUILD)/bench/parts/libhalfstep-cuda.so: $(CUDA_OBJECTS) $(CUDA_FRAGMENTS)
+	@mkdir -p $(@D)
+	@echo "  CXX $@"
+	$(Q)$(CXX) $(LINK_PART) -o $@ $^ $(CUDART)
+$(BUILD)/bench/fragments: bench/fragments.c $(LIBRARY) | $(BUILD)/bench/parts/libhalfstep-emu.so
 	@mkdir -p $(@D)
 	@echo "  CC $@"
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -MMD -MP -MF $@.d -o $@ $(filter-out %.h,$^) $(LDLIBS)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -MMD -MP -MF $@.d -o $@ $< $(call link_parts,$$ORIGIN/parts) $(WHOLE) $(LDLIBS)
 
-# Whether they can ask for the kernels for GPUs.
-$(BENCHES): private CFLAGS += $(if $(NVCC),-DHS_HAS_CUDA=1)
-
-# The programs of bench/gpu.sh as one, so that the kernels are there once: each source with another name for main.
+# The programs of bench/gpu.sh as one, so that the library is there once: each source with another name for main.
 PACKAGE_PROGRAMS = trainer fragments agreement products attention bandwidth ops
 PACKAGE_OBJECTS  = $(PACKAGE_PROGRAMS:%=$(BUILD)/obj/package/%.o)
 PACKAGE_TABLE    = -DHS_PACKAGE_PROGRAMS(X)=$(foreach program,$(PACKAGE_PROGRAMS),X($(program)))
-PACKAGE_DEFINES  = -Dmain=hs_main_$(*F) -Wno-missing-prototypes $(if $(NVCC),-DHS_HAS_CUDA=1)
+PACKAGE_DEFINES  = -Dmain=hs_main_$(*F) -Wno-missing-prototypes
 $(BUILD)/obj/package/%.o: bench/%.c
 	@mkdir -p $(@D)
 	@echo "  CC $@"
 	$(Q)$(CC) $(CFLAGS) $(PACKAGE_DEFINES) -MMD -MP -c -o $@ $<
-$(BUILD)/obj/package/trainer.o: runtime/main.c
+$(BUILD)/obj/package/trainer.o: $(MAIN)
 	@mkdir -p $(@D)
 	@echo "  CC $@"
 	$(Q)$(CC) $(CFLAGS) $(PACKAGE_DEFINES) -MMD -MP -c -o $@ $<
-$(BUILD)/halfstep-gpu: bench/package/multicall.c $(PACKAGE_OBJECTS) $(FRAGMENTS) $(LIBRARY)
+$(BUILD)/halfstep-gpu: bench/package/multicall.c $(PACKAGE_OBJECTS) $(LIBRARY) | $(BUILD)/bench/parts/libhalfstep-emu.so
 	@echo "  CC $@"
-	$(Q)$(CC) $(CFLAGS) '$(PACKAGE_TABLE)' $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(Q)$(CC) $(CFLAGS) '$(PACKAGE_TABLE)' $(LDFLAGS) -o $@ $< $(PACKAGE_OBJECTS) $(call link_parts,$$ORIGIN/parts:$$ORIGIN/bench/parts) $(WHOLE) $(LDLIBS)
 .PHONY: gpu-package
-gpu-package: $(BUILD)/halfstep-gpu ## build/gpu-package: what bench/gpu.sh needs on a machine with a GPU and nothing else
+gpu-package: $(BUILD)/halfstep-gpu $(BENCH_PARTS) ## build/gpu-package: what bench/gpu.sh needs on a machine with a GPU and nothing else
 	@bench/package/make.sh $(BUILD) $(BUILD)/gpu-package
 
 .PHONY: examples bench-programs test-programs
 examples: $(EXAMPLES)
-bench-programs: $(BENCHES)
+bench-programs: $(BENCHES) $(BENCH_PARTS)
 test-programs: $(TESTS) $(EMU_TESTS)
 
--include $(OBJECTS:.o=.d) $(FRAGMENTS:.o=.d) $(PACKAGE_OBJECTS:.o=.d) $(TEST_SUPPORT:.o=.d) $(BUILD)/obj/runtime/main.d $(TESTS:=.d) $(EMU_TESTS:=.d) $(BENCHES:=.d)
+-include $(patsubst %.o,%.d,$(OBJECTS) $(EMU_OBJECTS) $(CUDA_OBJECTS) $(EMU_FRAGMENTS) $(CUDA_FRAGMENTS)) $(PACKAGE_OBJECTS:.o=.d) $(TEST_SUPPORT:.o=.d) $(MAIN:%.c=$(BUILD)/obj/%.d) $(TESTS:=.d) $(EMU_TESTS:=.d) $(BENCHES:=.d)
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Packages.  Nothing but a C compiler, make and apt is expected of a machine.
 APT_BUILD = gcc g++ libc6-dev make pkg-config libyaml-dev libcjson-dev libpcre2-dev libutf8proc-dev libxxhash-dev zlib1g-dev libzstd-dev
-APT_TEST  = libcriterion-dev zstd
-APT_CHECK = git clang clang-format libclang-rt-14-dev python3-yaml
+APT_TEST  = libcriterion-dev zstd python3
+APT_CHECK = git clang clang-format libclang-rt-14-dev libomp-dev python3-yaml
 # One job a core, unless the caller already said how many.
 JOBS      = $(if $(findstring j,$(firstword $(MAKEFLAGS))),,-j$(shell nproc))
 SUDO      = $(if $(filter 0,$(shell id -u)),,sudo)
@@ -217,17 +253,41 @@ demo: packages ## install, build, train configs/cl.yaml (about three minutes), s
 	@echo "The page: $(CURDIR)/runs/cl/report.html"
 	@echo "Next: $(BUILD)/trainer generate --checkpoint runs/cl --prompt '12+30=' --tokens 60"
 
-.PHONY: install
-install: $(BUILD)/trainer ## install the trainer under PREFIX (/usr/local)
-	install -d $(DESTDIR)$(PREFIX)/bin
-	install -m 755 $(BUILD)/trainer $(DESTDIR)$(PREFIX)/bin/trainer
+# The parts that were built go along.
+ROOT        = $(DESTDIR)$(PREFIX)
+INSTALLED   = bin/trainer $(addprefix lib/halfstep/,$(notdir $(EMU_PART) $(CUDA_PART))) share/man/man1/trainer.1 \
+              share/bash-completion/completions/trainer
+.PHONY: install uninstall
+install: $(BUILD)/trainer ## install under PREFIX (/usr/local): the trainer, parts that were built, manual page, completion
+	install -d $(addprefix $(ROOT)/,$(sort $(dir $(INSTALLED))))
+	install -s -m 755 $(BUILD)/trainer $(ROOT)/bin/trainer
+	$(foreach part,$(wildcard $(EMU_PART) $(CUDA_PART)),install -s -m 755 $(part) $(ROOT)/lib/halfstep;)
+	$(BUILD)/trainer reference --man >$(ROOT)/share/man/man1/trainer.1
+	$(BUILD)/trainer reference --completion bash >$(ROOT)/share/bash-completion/completions/trainer
+	chmod 644 $(ROOT)/share/man/man1/trainer.1 $(ROOT)/share/bash-completion/completions/trainer
+uninstall: ## remove what install put there
+	rm -f $(addprefix $(ROOT)/,$(INSTALLED))
+	[ ! -d $(ROOT)/lib/halfstep ] || rmdir --ignore-fail-on-non-empty $(ROOT)/lib/halfstep
 
 # ---------------------------------------------------------------------------------------------------------------------
 .PHONY: test run-tests
 test: packages-test ## every test, under ten minutes on two cores
 	+$(MAKE) $(JOBS) run-tests
-run-tests: $(BUILD)/trainer $(BUILD)/faults/shim.so test-programs examples $(BUILD)/bench/profile $(BUILD)/bench/fragments $(BUILD)/halfstep-gpu
+run-tests: $(BUILD)/trainer $(EMU_PART) $(BUILD)/faults/shim.so test-programs examples $(BUILD)/bench/profile $(BUILD)/bench/fragments $(BUILD)/halfstep-gpu
 	@BUILD=$(BUILD) tests/run.sh $(TESTS) $(EMU_TESTS)
+
+# gcc's analyzer looks at every path through the C sources.  Three of its questions it cannot answer here: who owns what was put
+# into an array (the sanitizers' leaks and `make faults` know), whether a loop filled one, and whether a table has the
+# row of a name that was checked before; and it takes a vector's width for its elements'.  It is asked all others, as
+# whether every allocation is looked at.
+ANALYZE = -O1 -fanalyzer -include tests/support/analyze.h -Wno-analyzer-malloc-leak -Wno-analyzer-use-of-uninitialized-value \
+          -Wno-analyzer-null-dereference -Wno-analyzer-shift-count-overflow
+.PHONY: analyze clang-build
+analyze: ## gcc's static analyzer over every C file
+	+@$(MAKE) --no-print-directory BUILD=build/analyze ISAS=portable NVCC= OPTIMIZE="$(ANALYZE)" WERROR=1 build/analyze/libhalfstep.a
+clang-build: ## trainer and parts by clang, which warns of other things
+	+@$(MAKE) --no-print-directory BUILD=build/clang CC=clang CXX=clang++ WERROR=1 all emu
+	build/clang/trainer selftest --no-speed
 
 .PHONY: asan ubsan
 asan: ## the tests under AddressSanitizer and LeakSanitizer
@@ -236,23 +296,29 @@ ubsan: ## the tests under UndefinedBehaviorSanitizer
 	+$(MAKE) BUILD=build/ubsan OPTIMIZE=-O1 SANITIZE="-fsanitize=undefined -fno-sanitize-recover=all" run-tests
 
 .PHONY: check check-format check-deps check-size check-docs format
-check: check-format check-deps check-size check-docs $(if $(NVCC),check-kernels) ## format, folder dependencies, file sizes, generated documents, kernels
+check: check-format check-deps check-size check-warnings check-docs $(if $(NVCC),check-kernels) ## format, folder dependencies, file sizes, warnings, generated documents, kernels
 check-format:
 	@clang-format --dry-run -Werror $(C_FILES)
 check-deps: ## arrows between folders point one way; each outside library lives in one file
 	@tests/check_deps.sh
-check-size: ## no file over 500 lines
+check-size: ## no function over 80 lines, no CUDA kernel over 120
 	@tests/check_size.sh $(C_FILES)
-check-docs: $(BUILD)/trainer ## the generated reference and predictions are fresh
+# In a folder of its own, unless this build has no warnings already.
+.PHONY: check-warnings
+check-warnings: ## no file, tests included, compiles with a warning
+	+@$(MAKE) --no-print-directory WERROR=1 $(if $(WERROR),,BUILD=$(BUILD)/warnings NVCC=) all emu test-programs bench-programs
+check-docs: $(BUILD)/trainer $(EMU_PART) ## the generated reference, predictions and reading order are fresh
 	@$(BUILD)/trainer reference | diff -u configs/REFERENCE.md - || { echo "run: make docs"; exit 1; }
 	@$(BUILD)/trainer reference --predicted | diff -u kernels/cuda/PREDICTED.md - || { echo "run: make docs"; exit 1; }
+	@tests/check_spine.sh
 .PHONY: check-kernels docs
 check-kernels: $(CUDA_OBJECTS) $(BUILD)/tests/launches ## kernels: no spills, tensor cores where they belong, a fresh table
 	$(if $(NVCC),,$(error check-kernels needs nvcc))
 	@BUILD=$(BUILD) NVCC=$(NVCC) tests/check_kernels.sh
-docs: $(BUILD)/trainer $(if $(NVCC),$(CUDA_OBJECTS) $(BUILD)/tests/launches) ## generate configs/REFERENCE.md, kernels/cuda/PREDICTED.md and KERNELS.md
+docs: $(BUILD)/trainer $(EMU_PART) $(if $(NVCC),$(CUDA_OBJECTS) $(BUILD)/tests/launches) ## generate configs/REFERENCE.md, kernels/cuda/PREDICTED.md and KERNELS.md
 	$(BUILD)/trainer reference > configs/REFERENCE.md
 	$(BUILD)/trainer reference --predicted > kernels/cuda/PREDICTED.md
+	tests/check_spine.sh --write
 	$(if $(NVCC),BUILD=$(BUILD) NVCC=$(NVCC) tests/check_kernels.sh --write,@echo "kernels/cuda/KERNELS.md needs nvcc: left as it is")
 format: ## format every C file
 	clang-format -i $(C_FILES)
@@ -261,8 +327,8 @@ format: ## format every C file
 FUZZ_SECONDS ?= 600
 FUZZ_FLAGS    = -std=c11 -D_GNU_SOURCE -g -O1 -I. -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
                 $(PACKAGE_CFLAGS)
-FUZZ_SOURCES  = $(wildcard kernels/base/*.c) $(wildcard kernels/*.c) $(wildcard kernels/ref/*.c) $(wildcard optim/*.c) $(wildcard runtime/data/*.c) $(wildcard runtime/config*.c) $(wildcard runtime/json*.c) \
-                $(wildcard runtime/safetensors*.c) $(wildcard runtime/checkpoint*.c) runtime/files.c runtime/utf8.c runtime/byte_size.c
+FUZZ_ROOMS    = kernels/base kernels/ops kernels/checks kernels/tuning kernels/ref optim runtime/io runtime/config runtime/data runtime/checkpoint
+FUZZ_SOURCES  = $(shell find $(FUZZ_ROOMS) -name '*.c')
 .PHONY: fuzz
 fuzz: $(FUZZERS) ## fuzz every parser for FUZZ_SECONDS (600) each
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) tests/fuzz/run.sh $(FUZZERS)
@@ -272,7 +338,7 @@ $(BUILD)/fuzz/%: tests/fuzz/%.c $(FUZZ_SOURCES)
 	$(Q)clang $(FUZZ_FLAGS) -o $@ $^ $(LDLIBS)
 
 .PHONY: test-kill
-test-kill: $(BUILD)/trainer $(BUILD)/faults/shim.so ## the part of `make faults` that kills: in every phase and at a thousand moments, resume, compare with an undisturbed run
+test-kill: $(BUILD)/trainer $(EMU_PART) $(BUILD)/faults/shim.so ## the part of `make faults` that kills: in every phase and at a thousand moments, resume, compare with an undisturbed run
 	@BUILD=$(BUILD) tests/faults/run.sh kills phases
 
 # What fails calls of a program's from outside (LD_PRELOAD).
@@ -282,21 +348,21 @@ $(BUILD)/faults/shim.so: tests/faults/shim.c
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -g -O1 -fno-builtin -fPIC -shared $(WARNINGS) -o $@ $< -ldl -pthread
 
 .PHONY: faults
-faults: $(BUILD)/trainer $(BUILD)/faults/shim.so ## allocations, system calls and disks that fail, kills, hostile files: every part of tests/faults
+faults: $(BUILD)/trainer $(EMU_PART) $(BUILD)/faults/shim.so ## allocations, system calls and disks that fail, kills, hostile files: every part of tests/faults
 	@BUILD=$(BUILD) tests/faults/run.sh
 
 .PHONY: test-schedules
-test-schedules: $(BUILD)/trainer $(BUILD)/tests/ops/test_matmul_tiles $(BUILD)/bench/agreement ## kernels with roles and rings on the emulator, in 16 orders of events
+test-schedules: $(BUILD)/trainer $(EMU_PART) $(BUILD)/tests/ops/test_matmul_tiles $(BUILD)/bench/agreement ## kernels with roles and rings on the emulator, in 16 orders of events
 	BUILD=$(BUILD) tests/schedules.sh
 
 .PHONY: test-planted
-test-planted: $(BUILD)/trainer ## mistakes planted into the Hopper kernels, each of which the emulator has to find
-	@BUILD=$(BUILD) CC="$(CC)" CFLAGS="$(CFLAGS)" CXX="$(CXX)" CXXFLAGS="$(CXXFLAGS)" LDFLAGS="$(LDFLAGS)" LDLIBS="$(LDLIBS)" OBJECTS="$(OBJECTS)" \
+test-planted: $(BUILD)/trainer $(EMU_PART) $(BUILD)/tests/ops/test_matmul_tiles $(BUILD)/bench/agreement ## mistakes planted into the Hopper kernels, each of which the emulator has to find
+	@BUILD=$(BUILD) CXX="$(CXX)" CXXFLAGS="$(CXXFLAGS)" LDFLAGS="$(LDFLAGS)" OBJECTS="$(EMU_OBJECTS)" \
 	    tests/planted.sh $(if $(PLANTED),'$(PLANTED)')
 
 # What CuTe says is compiled by the script, where its headers can be had.
 LAYOUTS = $(patsubst %,$(BUILD)/obj/%.emu.o,$(basename $(filter-out %/cute.cpp,$(wildcard tests/layouts/*.cu tests/layouts/*.cpp))))
-$(BUILD)/tests/compare_layouts: $(LAYOUTS) $(LIBRARY)
+$(BUILD)/tests/compare_layouts: $(LAYOUTS) $(EMU_OBJECTS) $(LIBRARY)
 	@mkdir -p $(@D)
 	@echo "  CXX $@"
 	$(Q)$(CXX) $(LDFLAGS) -o $@ $^ $(LDLIBS)
@@ -318,18 +384,17 @@ test-tokenizers: $(BUILD)/trainer $(BUILD)/tests/tokenize ## tokenizers token fo
 	@BUILD=$(BUILD) tests/tokenizers/run.sh
 
 .PHONY: test-gpu-script
-test-gpu-script: $(BUILD)/halfstep-gpu ## bench/gpu.sh's three calls on the emulator, and faults that must not hide other results
-	@BUILD=$(BUILD) CC="$(CC)" CFLAGS="$(CFLAGS)" CXX="$(CXX)" CXXFLAGS="$(CXXFLAGS)" LDFLAGS="$(LDFLAGS)" LDLIBS="$(LDLIBS)" \
-	    PACKAGE_OBJECTS="$(PACKAGE_OBJECTS)" PACKAGE_DEFINE='$(PACKAGE_TABLE)' FRAGMENTS="$(FRAGMENTS)" tests/gpu_faults.sh
+test-gpu-script: $(BUILD)/halfstep-gpu $(BENCH_PARTS) ## bench/gpu.sh's three calls on the emulator, and faults that must not hide other results
+	@BUILD=$(BUILD) CXX="$(CXX)" CXXFLAGS="$(CXXFLAGS)" LDFLAGS="$(LDFLAGS)" OBJECTS="$(EMU_OBJECTS) $(EMU_FRAGMENTS)" tests/gpu_faults.sh
 
 .PHONY: test-agreement
-test-agreement: $(BUILD)/bench/agreement ## large products and attention on the emulator, laid out for 132 and 4 multiprocessors
+test-agreement: $(BUILD)/bench/agreement $(EMU_PART) ## large products and attention on the emulator, laid out for 132 and 4 multiprocessors
 	HALFSTEP_MULTIPROCESSORS=132 $(BUILD)/bench/agreement --device emu attention
 	HALFSTEP_MULTIPROCESSORS=132 $(BUILD)/bench/agreement --device emu products:bias
 	HALFSTEP_MULTIPROCESSORS=4 $(BUILD)/bench/agreement --device emu "products:GELU's derivative"
 
 # What takes too long for every change.
-NIGHTLY = test-layouts test-tokenizers test-gpu-script test-agreement test-schedules test-planted faults fuzz
+NIGHTLY = asan ubsan analyze clang-build test-layouts test-tokenizers test-gpu-script test-agreement test-schedules test-planted faults fuzz
 .PHONY: nightly
 nightly: packages-check ## the long campaigns, one after another (hours); NIGHTLY='faults fuzz' chooses
 	+@failed=; for part in $(NIGHTLY); do echo "== $$part"; $(MAKE) $(JOBS) $$part || failed="$$failed $$part"; done; \

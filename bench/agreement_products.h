@@ -106,7 +106,8 @@ static inline HsMatmulArgs agreement_args(const AgreementPass *pass)
     return (HsMatmulArgs){ .a = pass->a.tensor,
                            .b = pass->b.tensor,
                            .transpose_a = pass->pass == AGREEMENT_WGRAD,
-                           .transpose_b = pass->pass == AGREEMENT_FORWARD };
+                           .transpose_b = pass->pass == AGREEMENT_FORWARD,
+                           .alpha = 1.0f };
 }
 
 /* One product by a kernel; what stands in c comes back. */
@@ -115,7 +116,7 @@ static inline HsStatus agreement_call(Bench *bench, const HsMatmulArgs *args, co
 {
     HsContext context = bench->context;
     HsDevice *device = &bench->device;
-    const ForcedProduct product = { args, kernel, slices, bench_tuner(bench) };
+    const ForcedProduct product = { args, kernel, slices, bench->tuner };
     BenchContender contender = { .context = &context, .call = call_forced, .arguments = &product };
     HsStatus status = bench_workspace(&contender);
     if (status == HS_OK)

@@ -119,13 +119,10 @@ static HsStatus call_copy(HsContext *context, const void *arguments)
     }
 CALL(norm_forward)
 CALL(norm_backward)
-CALL(gelu_forward)
-CALL(gelu_backward)
 CALL(swiglu_forward)
 CALL(swiglu_backward)
 CALL(rope)
 CALL(dropout_forward)
-CALL(add)
 CALL(bias_backward)
 CALL(embedding_forward)
 CALL(embedding_backward)
@@ -172,14 +169,12 @@ static HsStatus bench_all(Bench *bench, const Sizes *s, const Operands *o, const
                                                .dx = o->dx,
                                                .dweight = o->dweight,
                                                .dbias = o->dbias };
-    const HsUnaryArgs gelu = { o->hidden, o->dhidden }, swiglu = { o->gate_up, o->hidden };
-    const HsUnaryBackwardArgs gelu_backward = { o->dhidden, o->hidden, o->dhidden };
+    const HsUnaryArgs swiglu = { o->gate_up, o->hidden };
     const HsUnaryBackwardArgs swiglu_backward = { o->dhidden, o->gate_up, o->dgate_up };
     const HsRopeArgs rope = { .heads = heads, .theta = 1e4, .x = o->qkv, .y = o->qkv };
     const HsDropoutArgs dropout = {
         .probability = 0.1f, .rng = { .seed = 1 }, .x = o->x, .residual = o->dx, .y = o->y
     };
-    const HsAddArgs add = { o->x, o->y };
     const HsBiasBackwardArgs bias_backward = { o->dy, o->dbias };
     const HsEmbeddingArgs embedding = { .tokens = o->tokens,
                                         .token_table = o->table,
@@ -195,17 +190,13 @@ static HsStatus bench_all(Bench *bench, const Sizes *s, const Operands *o, const
                                                .losses = o->losses,
                                                .dlogits = o->dlogits };
     const HsGradStatsArgs grad_stats = { &o->grad, 1, o->sums.data, (int64_t *)o->sums.data + 1 };
-    const HsAdamWArgs adamw = { .scalars = o->scalars.data,
-                                .beta1 = 0.9f,
-                                .beta2 = 0.95f,
-                                .epsilon = 1e-8f,
-                                .weight_decay = 0.1f,
-                                .learning_rate_scale = 1.0f,
-                                .grad = o->grad,
-                                .m = o->m,
-                                .v = o->v,
-                                .master = o->master,
-                                .weight = o->parameter };
+    const HsUpdateArgs update = { .scalars = o->scalars.data,
+                                  .weight_decay = 0.1f,
+                                  .learning_rate_scale = 1.0f,
+                                  .grad = o->grad,
+                                  .master = o->master,
+                                  .weight = o->parameter };
+    const HsAdamWArgs adamw = { update, 0.9f, 0.95f, 1e-8f, o->m, o->v };
     const HsConvertArgs convert = { .x = o->grad, .y = o->parameter };
 
     const double activation = 2.0 * (double)(s->rows * s->width), hidden = 2.0 * (double)(s->rows * s->mlp);
@@ -215,13 +206,10 @@ static HsStatus bench_all(Bench *bench, const Sizes *s, const Operands *o, const
     const Row rows[] = {
         { "norm_forward", 2.0 * activation, call_norm_forward, &norm },
         { "norm_backward, accumulating", 4.0 * activation, call_norm_backward, &norm_backward },
-        { "gelu_forward", 2.0 * hidden, call_gelu_forward, &gelu },
-        { "gelu_backward", 3.0 * hidden, call_gelu_backward, &gelu_backward },
         { "swiglu_forward", 3.0 * hidden, call_swiglu_forward, &swiglu },
         { "swiglu_backward", 5.0 * hidden, call_swiglu_backward, &swiglu_backward },
         { "rope, in place", 4.0 * activation, call_rope, &rope },
         { "dropout_forward + residual", 3.0 * activation, call_dropout_forward, &dropout },
-        { "add", 3.0 * activation, call_add, &add },
         { "bias_backward", activation, call_bias_backward, &bias_backward },
         { "embedding_forward", 2.0 * activation, call_embedding_forward, &embedding },
         { "embedding_backward", activation + 8.0 * named * (double)s->width, call_embedding_backward,

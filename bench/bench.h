@@ -18,11 +18,11 @@
 #include <string.h>
 #include <time.h>
 
-#include "kernels/backend.h"
-#include "kernels/tuning.h"
+#include "kernels/parts/part.h"
 
 typedef struct Bench {
     const char *program, *device_name;
+    const HsTuner *tuner; /* what prescribes the kernels of products on the device */
     HsDevice device;
     HsContext context;
     double seconds; /* for one comparison, all its contenders together */
@@ -46,33 +46,15 @@ static inline int bench_fail(const Bench *bench)
     return 1;
 }
 
-/* Opens a device with a stream. */
+/* Opens a device with a stream: cuda or emu. */
 static inline HsStatus bench_device(HsDevice *device, HsContext *context, const char *name, HsCudaOptions options)
 {
+    const HsBackendPart *part;
     *context = (HsContext){ .device = device, .threads = 1 };
-    if (strcmp(name, "emu") == 0) {
-        HS_TRY(hs_device_emu_init(device, &options));
-        context->backend = hs_backend_emu();
-#ifdef HS_HAS_CUDA /* named where it is there: the linker takes from the library what is asked for */
-    } else if (strcmp(name, "cuda") == 0) {
-        HS_TRY(hs_device_cuda_init(device, &options));
-        context->backend = hs_backend_cuda();
-#endif
-    } else {
-        return hs_fail(HS_EINVAL, "no device '%s' in this build: cuda (built with nvcc) or emu", name);
-    }
+    HS_TRY(hs_part_open(name, &part));
+    HS_TRY(part->device_init(device, &options));
+    context->backend = part->backend;
     return device->stream_create(device, &context->stream);
-}
-
-/* What prescribes the kernels of products on the device that bench_open opened. */
-static inline const HsTuner *bench_tuner(const Bench *bench)
-{
-#ifdef HS_HAS_CUDA
-    if (strcmp(bench->device_name, "cuda") == 0)
-        return hs_tuner_cuda();
-#endif
-    (void)bench;
-    return hs_tuner_emu();
 }
 
 /* Gives back what bench_device took; safe after its failure. */
@@ -105,6 +87,9 @@ static inline HsStatus bench_open(Bench *bench, int argc, char **argv, const cha
         else
             return hs_fail(HS_EINVAL, "%s is not known; [--device NAME] [--seconds S] [--tiny] [--json FILE]", argv[i]);
     }
+    const HsBackendPart *part;
+    HS_TRY(hs_part_open(bench->device_name, &part));
+    bench->tuner = part->tuner;
     return bench_device(&bench->device, &bench->context, bench->device_name, (HsCudaOptions){ 0 });
 }
 

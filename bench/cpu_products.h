@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/backend.h"
+#include "kernels/ops/backend.h"
 
 static inline void *allocate(size_t bytes)
 {

@@ -13,6 +13,8 @@
  * A kernel that hangs or traps takes the process with it.  So each row begins before its experiment does, the exit code
  * is 3 after a failure of the device, and --from goes on with the N-th experiment (from 0), adding to table and dump.
  */
+#include <dlfcn.h>
+
 #include "bench/bench.h"
 #include "bench/fragment_inputs.h"
 
@@ -43,16 +45,17 @@ static bool agree(const Experiment *experiment, uint32_t found, uint32_t expecte
     return experiment->rule == RELATIVE && fabsf(a - b) <= 0x1p-21f * fabsf(b);
 }
 
-static FragmentRun *run_of(const char *device, FragmentKernel kernel)
+/* In the part that the device was opened from. */
+static HsStatus find_run(const char *device, FragmentKernel kernel, FragmentRun **run)
 {
-    const bool hopper = kernel >= FRAGMENT_FIRST_HOPPER;
-#ifdef HS_HAS_CUDA
-    if (strcmp(device, "cuda") == 0)
-        return hopper ? fragments_hopper_run_cuda : fragments_run_cuda;
-#else
-    (void)device;
-#endif
-    return hopper ? fragments_hopper_run_emu : fragments_run_emu;
+    char file[64];
+    const char *name = kernel >= FRAGMENT_FIRST_HOPPER ? "fragments_hopper_run" : "fragments_run";
+    snprintf(file, sizeof file, "libhalfstep-%.32s.so", device);
+    void *part = dlopen(file, RTLD_NOW | RTLD_NOLOAD);
+    *(void **)run = part ? dlsym(part, name) : NULL; /* as POSIX has it */
+    if (part)
+        dlclose(part); /* it stays open: the device is */
+    return *run ? HS_OK : hs_fail(HS_EUNSUPPORTED, "%s has no %s: it was not built for the benchmarks", file, name);
 }
 
 /* Copies one way or the other, and waits. */
@@ -67,7 +70,8 @@ static HsStatus run_on(HsContext *context, const char *device_name, const Experi
 {
     HsDevice *device = context->device;
     const FragmentShape *shape = fragment_shape(experiment->kernel);
-    FragmentRun *const run = run_of(device_name, experiment->kernel);
+    FragmentRun *run;
+    HS_TRY(find_run(device_name, experiment->kernel, &run));
     void *in = NULL, *out = NULL;
     HsStatus status;
     HS_TRY_GOTO(status, device->alloc(device, (size_t)shape->inputs * sizeof *words, &in), done);

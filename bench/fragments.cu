@@ -3,11 +3,11 @@
  * The experiments of fragments.h that every GPU can run: each calls one wrapper of ptx_*.cuh the way the kernels do.
  * Compiled by nvcc for the GPU and by the host compiler for the emulator, like kernels/cuda.
  */
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/ptx_convert.cuh"
-#include "kernels/cuda/ptx_copy.cuh"
-#include "kernels/cuda/ptx_mbarrier.cuh"
-#include "kernels/cuda/ptx_mma.cuh"
+#include "kernels/cuda/toolbox/launch.cuh"
+#include "kernels/cuda/toolbox/ptx_convert.cuh"
+#include "kernels/cuda/toolbox/ptx_copy.cuh"
+#include "kernels/cuda/toolbox/ptx_mbarrier.cuh"
+#include "kernels/cuda/toolbox/ptx_mma.cuh"
 
 extern "C" {
 #include "bench/fragments.h"
@@ -177,14 +177,7 @@ HsStatus run(HsContext *context, FragmentKernel kernel, const uint32_t *inputs, 
 
 } // namespace HS_CUDA_NAMESPACE
 
-#ifdef HS_EMU
-HsStatus fragments_run_emu(HsContext *context, FragmentKernel kernel, uint32_t *inputs, uint32_t *outputs)
+HsStatus fragments_run(HsContext *context, FragmentKernel kernel, uint32_t *inputs, uint32_t *outputs)
 {
-    return hs_emu::run(context, kernel, inputs, outputs);
+    return HS_CUDA_NAMESPACE::run(context, kernel, inputs, outputs);
 }
-#else
-HsStatus fragments_run_cuda(HsContext *context, FragmentKernel kernel, uint32_t *inputs, uint32_t *outputs)
-{
-    return hs_cuda::run(context, kernel, inputs, outputs);
-}
-#endif

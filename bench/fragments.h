@@ -9,7 +9,7 @@
 
 #include <stdint.h>
 
-#include "kernels/backend.h"
+#include "kernels/ops/backend.h"
 
 /* name, blocks of a cluster (0: any GPU runs it; else sm_90a only), threads, dynamic shared bytes, words in, words out.
  *   MMA_*          in: per lane a[4], b[2], c[4]; out: per lane d[4]
@@ -94,12 +94,13 @@ static inline const FragmentShape *fragment_shape(FragmentKernel kernel)
 }
 
 /* Run one experiment on context's stream; inputs and outputs are the device's.  HS_EUNSUPPORTED: not on this GPU.  The
- * second pair has the experiments from FRAGMENT_FIRST_HOPPER on. */
+ * second has the experiments from FRAGMENT_FIRST_HOPPER on.  Both are functions of a backend's part as the benchmarks have
+ * it (Makefile: bench/parts), which exports them. */
 #ifdef __cplusplus
 extern "C" {
 #endif
 typedef HsStatus FragmentRun(HsContext *context, FragmentKernel kernel, uint32_t *inputs, uint32_t *outputs);
-FragmentRun fragments_run_emu, fragments_run_cuda, fragments_hopper_run_emu, fragments_hopper_run_cuda;
+__attribute__((visibility("default"))) FragmentRun fragments_run, fragments_hopper_run;
 #ifdef __cplusplus
 }
 #endif

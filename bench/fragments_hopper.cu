@@ -4,10 +4,10 @@
  * kernels do.  What wgmma reads is shared memory as it was given, by no tensor copy, so that neither can hide a mistake
  * about the other.
  */
-#include "kernels/cuda/device.cuh"
-#include "kernels/cuda/launch.cuh"
-#include "kernels/cuda/ptx_tensor_copy.cuh"
-#include "kernels/cuda/ptx_wgmma.cuh"
+#include "kernels/cuda/device/device.cuh"
+#include "kernels/cuda/toolbox/launch.cuh"
+#include "kernels/cuda/toolbox/ptx_tensor_copy.cuh"
+#include "kernels/cuda/toolbox/ptx_wgmma.cuh"
 
 extern "C" {
 #include "bench/fragments.h"
@@ -384,14 +384,7 @@ HsStatus run(HsContext *context, FragmentKernel kernel, uint32_t *inputs, uint32
 
 } // namespace HS_CUDA_NAMESPACE
 
-#ifdef HS_EMU
-HsStatus fragments_hopper_run_emu(HsContext *context, FragmentKernel kernel, uint32_t *inputs, uint32_t *outputs)
+HsStatus fragments_hopper_run(HsContext *context, FragmentKernel kernel, uint32_t *inputs, uint32_t *outputs)
 {
-    return hs_emu::run(context, kernel, inputs, outputs);
+    return HS_CUDA_NAMESPACE::run(context, kernel, inputs, outputs);
 }
-#else
-HsStatus fragments_hopper_run_cuda(HsContext *context, FragmentKernel kernel, uint32_t *inputs, uint32_t *outputs)
-{
-    return hs_cuda::run(context, kernel, inputs, outputs);
-}
-#endif

@@ -92,7 +92,7 @@ if [ "$device" = emu ]; then
     forced_list='wgmma-256x256:1 wgmma-256x128:3' large=132 # as a large GPU
     op_seconds=${op_seconds:-120}
     # All operations take minutes when emulated: these stand for them.
-    only_ops=${only_ops:-'matmul add norm_forward'}
+    only_ops=${only_ops:-'matmul combine norm_forward'}
 else
     tiny='' measure_s=0.2
     layers=12 width=768 heads=12 vocabulary=50304 length=1024 batch=32 rounds=3 loss_steps=15
@@ -201,7 +201,7 @@ if [ ! -x "$here/halfstep-gpu" ]; then
     build=${build:-$here/../build}
     if [ ! -x "$build/trainer" ] || [ ! -x "$build/bench/agreement" ]; then
         echo "== building" >&2
-        make -C "$here/.." -j"$(nproc)" BUILD="$build" all bench-programs >&2 || exit 1
+        make -C "$here/.." -j"$(nproc)" BUILD="$build" all $([ "$device" != cuda ] || echo cuda) emu bench-programs >&2 || exit 1
     fi
     build=$(realpath "$build")
 fi
@@ -215,9 +215,9 @@ torch=${torch:-none} cublaslt=${cublaslt:-} torch_missing='' peer_mode='' peer_p
 [ "$torch" != none ] || torch_missing='python3 cannot import torch'
 [ "$device" = cuda ] || torch_missing='the emulator is no match for it'
 tool trainer
-description=$(limited 60 "${tool[@]}" selftest --device "$device" --no-speed --op add 2>&1 | sed -n 's/^device: //p')
+description=$(limited 60 "${tool[@]}" selftest --device "$device" --no-speed --op combine 2>&1 | sed -n 's/^device: //p')
 if [ -z "$description" ]; then
-    "${tool[@]}" selftest --device "$device" --no-speed --op add >&2
+    "${tool[@]}" selftest --device "$device" --no-speed --op combine >&2
     exit 1
 fi
 name=$( (nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null || echo gpu) | head -n 1 | tr 'A-Z ' 'a-z-')

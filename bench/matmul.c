@@ -57,9 +57,9 @@ static HsStatus bench_shape(HsContext *context, HsDtype dtype, const int64_t sha
     HsStatus status = pack(context, w, true, &forward_w);
     if (status == HS_OK)
         status = pack(context, w, false, &dgrad_w);
-    const HsMatmulArgs forward = { .a = x, .b = w, .transpose_b = true, .b_packed = &forward_w, .c = y };
-    const HsMatmulArgs dgrad = { .a = y, .b = w, .b_packed = &dgrad_w, .c = x };
-    const HsMatmulArgs wgrad = { .a = y, .b = x, .transpose_a = true, .accumulate = true, .c = dw };
+    const HsMatmulArgs forward = { .a = x, .b = w, .transpose_b = true, .b_packed = &forward_w, .alpha = 1.0f, .c = y };
+    const HsMatmulArgs dgrad = { .a = y, .b = w, .b_packed = &dgrad_w, .alpha = 1.0f, .c = x };
+    const HsMatmulArgs wgrad = { .a = y, .b = x, .transpose_a = true, .accumulate = true, .alpha = 1.0f, .c = dw };
     printf("%" PRId64 " x %" PRId64 " x %" PRId64 ", %s, threads %d\n", m, n, k, hs_dtype_name(dtype),
            context->threads);
     /* wgrad first: the others overwrite its operands */
@@ -88,7 +88,7 @@ int main(int argc, char **argv)
     for (int t = 0; status == HS_OK && t < count; t++) {
         context.threads = thread_counts[t];
         for (int d = 0; status == HS_OK && d < 3; d++) {
-            double peak = 1e-9 * hs_cpu_peak_flops(&context, dtypes[d], false);
+            double peak = 1e-9 * hs_cpu_peak_flops(&context, dtypes[d], (HsProductPolicy){ 0 });
             printf("\n%s, %s, threads %d: peak %.1f GFLOP/s\n", hs_backend_cpu_isa(), hs_dtype_name(dtypes[d]),
                    context.threads, peak);
             for (int s = 0; status == HS_OK && s < SHAPE_COUNT; s++)

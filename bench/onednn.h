@@ -12,7 +12,7 @@
 #include <stdio.h>
 
 #include "bench/library.h"
-#include "kernels/ops.h"
+#include "kernels/ops/ops.h"
 
 enum {
     ONEDNN_CPU = 1,

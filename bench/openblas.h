@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #include "bench/library.h"
-#include "kernels/ops.h"
+#include "kernels/ops/ops.h"
 
 /* name in the library, result, parameters; int is 32 bits in libopenblas.so.0 */
 #define OPENBLAS_FUNCTIONS(X)                                                                                       \

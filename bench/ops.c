@@ -20,8 +20,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "runtime/engine.h"
-#include "runtime/json.h"
+#include "runtime/engine/engine.h"
+#include "runtime/io/json.h"
 #include "runtime/selftest/selftest.h"
 
 enum { MOST_DEVICES = 8, MOST_OPS = 64, QUICK_STRIDE = 7, TEXT = 256 };

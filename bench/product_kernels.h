@@ -9,7 +9,7 @@
 #include <math.h>
 
 #include "bench/bench.h"
-#include "kernels/cuda/matmul_tiles.cuh"
+#include "kernels/cuda/product/matmul_tiles.cuh"
 
 /* A row of the tables of tiles, by its name in HsTuner.force. */
 typedef struct ProductKernel {
@@ -52,7 +52,7 @@ typedef struct Ladder {
 /* Whether the device has one of product_kernels: those of wgmma are Hopper's. */
 static inline bool has_kernel(Bench *bench, const ProductKernel *kernel)
 {
-    const HsTuner *tuner = bench_tuner(bench);
+    const HsTuner *tuner = bench->tuner;
     const bool has = tuner->force(&bench->device, kernel->name, 0) == HS_OK;
     (void)tuner->force(&bench->device, NULL, 0);
     return has;

@@ -48,9 +48,12 @@ static const char *const pass_names[] = { "forward", "dgrad", "wgrad" };
 static const struct {
     const char *name;
     HsDtype dtype;
-    bool tf32;
+    HsProductPolicy policy;
 } modes[] = {
-    { "bf16", HS_BF16, false }, { "f16", HS_F16, false }, { "tf32", HS_F32, true }, { "f32", HS_F32, false }
+    { "bf16", HS_BF16, HS_POLICY_AS_IS },
+    { "f16", HS_F16, HS_POLICY_AS_IS },
+    { "tf32", HS_F32, HS_POLICY_TF32 },
+    { "f32", HS_F32, HS_POLICY_AS_IS },
 };
 enum { MODES = sizeof modes / sizeof *modes };
 
@@ -87,11 +90,11 @@ static HsMatmulArgs product_of(Pass pass, HsTensor x, HsTensor w, HsTensor y, Hs
 {
     switch (pass) {
     case FORWARD:
-        return (HsMatmulArgs){ .a = x, .b = w, .transpose_b = true, .c = y };
+        return (HsMatmulArgs){ .a = x, .b = w, .transpose_b = true, .alpha = 1.0f, .c = y };
     case DGRAD:
-        return (HsMatmulArgs){ .a = dy, .b = w, .c = x };
+        return (HsMatmulArgs){ .a = dy, .b = w, .alpha = 1.0f, .c = x };
     default:
-        return (HsMatmulArgs){ .a = dy, .b = x, .transpose_a = true, .accumulate = true, .c = dw };
+        return (HsMatmulArgs){ .a = dy, .b = x, .transpose_a = true, .accumulate = true, .alpha = 1.0f, .c = dw };
     }
 }
 
@@ -131,7 +134,7 @@ static HsStatus bench_pass(Bench *bench, Rival *rival, const Layer *layer, int m
     const int first = rival->usable ? 2 : 1, steps = mode == 0 ? ladder->step_count : 0;
     for (int i = 0; i < steps; i++) {
         contexts[i] = bench->context;
-        forced[i] = (ForcedProduct){ args, product_kernels[ladder->steps[i]].name, 0, bench_tuner(bench) };
+        forced[i] = (ForcedProduct){ args, product_kernels[ladder->steps[i]].name, 0, bench->tuner };
         contenders[first + i] =
             (BenchContender){ .context = &contexts[i], .call = call_forced, .arguments = &forced[i] };
     }
@@ -190,7 +193,7 @@ static HsStatus bench_layer(Bench *bench, Rival *rival, const Layer *layer, int 
     static const Pass order[] = { FORWARD, WGRAD, DGRAD };
     for (int p = 0; status == HS_OK && p < PASSES; p++) {
         HsMatmulArgs args = product_of(order[p], x, w, y, dy, dw);
-        args.tf32 = modes[mode].tf32;
+        args.policy = modes[mode].policy;
         status = bench_pass(bench, rival, layer, mode, order[p], &args, record);
     }
     for (int i = 0; i < 5; i++)
@@ -246,7 +249,7 @@ static HsStatus open_rival(Bench *bench, Rival *rival)
     HsTensor x = hs_tensor_2d(NULL, HS_BF16, 64, 64), y = x;
     HS_TRY(bench_normal(bench, &x, 0.5));
     HsStatus status = bench_normal(bench, &y, 0.5);
-    const HsMatmulArgs args = { .a = x, .b = x, .transpose_b = true, .c = y };
+    const HsMatmulArgs args = { .a = x, .b = x, .transpose_b = true, .alpha = 1.0f, .c = y };
     BenchContender contender = { .context = &rival->context, .call = call_matmul, .arguments = &args };
     if (status == HS_OK)
         status = bench_contend(bench, &contender, 1);

@@ -6,14 +6,14 @@
  *
  * Reads what `logging.trace` wrote on this device; steps of several files are pooled, and so are those of --before,
  * another build's traces of the same work, which get a column.  An operation's limit is the least time that its flops
- * at the products' peak and its bytes at the memory's take (kernels/cost.h), whichever is longer; peaks are measured
- * at the start and at the end, and the best counts.  Time is a group's median over the steps, so that a step
+ * at the products' peak and its bytes at the memory's take (kernels/ops/cost.h), whichever is longer; peaks are
+ * measured at the start and at the end, and the best counts.  Time is a group's median over the steps, so that a step
  * that others disturbed counts for little; the medians' sum stands for the step, and shares are shares of it.
  *
  * A Markdown page goes to the standard output, a JSON object a page to FILE.
  */
 #include "bench/profile_figures.h"
-#include "runtime/engine.h"
+#include "runtime/engine/engine.h"
 
 #define FOLDED_BELOW 0.005 /* of the step: what is less in both builds is one row */
 enum { MOST_TRACES = 16 };

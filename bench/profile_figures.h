@@ -10,7 +10,7 @@
 #define HS_BENCH_PROFILE_FIGURES_H
 
 #include "bench/profile_trace.h"
-#include "kernels/backend.h"
+#include "kernels/ops/backend.h"
 
 enum { PROBES = 2, NOW = 0, BEFORE = 1, SIDES = 2 };
 
@@ -56,7 +56,7 @@ static inline void profile_measure(const HsContext *context, const ProfileTrace 
             if (profile_uses(trace, i))
                 peaks->flops[i][when] =
                     fmax(peaks->flops[i][when],
-                         backend->peak_flops(context, profile_formats[i].dtype, profile_formats[i].tf32));
+                         backend->peak_flops(context, profile_formats[i].dtype, profile_formats[i].policy));
         if (backend->peak_bytes)
             peaks->bytes[when] = fmax(peaks->bytes[when], backend->peak_bytes(context, HS_UNCACHED_BYTES));
     }

@@ -18,8 +18,9 @@
 #include <string.h>
 
 #include "kernels/base/dtype.h"
-#include "runtime/files.h"
-#include "runtime/json.h"
+#include "kernels/ops/product_policy.h"
+#include "runtime/io/files.h"
+#include "runtime/io/json.h"
 
 /* What the summary sums up. */
 #define PROFILE_CLASSES(X)                   \
@@ -42,10 +43,13 @@ enum { PROFILE_NONE = -1 };
 typedef struct ProfileFormat {
     const char *name;
     HsDtype dtype;
-    bool tf32;
+    HsProductPolicy policy;
 } ProfileFormat;
 static const ProfileFormat profile_formats[] = {
-    { "bf16", HS_BF16, false }, { "f16", HS_F16, false }, { "f32", HS_F32, false }, { "tf32", HS_F32, true }
+    { "bf16", HS_BF16, HS_POLICY_AS_IS },
+    { "f16", HS_F16, HS_POLICY_AS_IS },
+    { "f32", HS_F32, HS_POLICY_AS_IS },
+    { "tf32", HS_F32, HS_POLICY_TF32 },
 };
 enum { PROFILE_FORMATS = sizeof profile_formats / sizeof *profile_formats };
 

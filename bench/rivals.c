@@ -233,7 +233,7 @@ static HsStatus bench_pass(Rivals *rivals, const Layer *layer, Pass pass, const 
 {
     Product product = { .layer = layer, .pass = pass, .args = *args };
     HsContext *context = &rivals->context;
-    HsPacked packed = { NULL };
+    HsPacked packed = { .data = NULL };
     const bool weight = pass != WGRAD;
     HsStatus status = HS_OK;
     product.enters[OURS] = true;
@@ -265,12 +265,12 @@ static HsStatus bench_layer(Rivals *rivals, const Layer *layer, HsDtype dtype)
     HsTensor dy = random_matrix(dtype, layer->rows, layer->out), dx = random_matrix(dtype, layer->rows, layer->in);
     HsTensor dw = random_matrix(HS_F32, layer->out, layer->in);
     const HsMatmulArgs args[PASSES] = {
-        [FORWARD] = { .a = x, .b = w, .transpose_b = true, .c = y },
-        [DGRAD] = { .a = dy, .b = w, .c = dx },
-        [WGRAD] = { .a = dy, .b = x, .transpose_a = true, .accumulate = true, .c = dw },
+        [FORWARD] = { .a = x, .b = w, .transpose_b = true, .alpha = 1.0f, .c = y },
+        [DGRAD] = { .a = dy, .b = w, .alpha = 1.0f, .c = dx },
+        [WGRAD] = { .a = dy, .b = x, .transpose_a = true, .accumulate = true, .alpha = 1.0f, .c = dw },
     };
     HsStatus status = HS_OK;
-    rivals->peak = fmax(rivals->peak, 1e-9 * hs_cpu_peak_flops(&rivals->context, dtype, false));
+    rivals->peak = fmax(rivals->peak, 1e-9 * hs_cpu_peak_flops(&rivals->context, dtype, (HsProductPolicy){ 0 }));
     for (int pass = 0; status == HS_OK && pass < PASSES; pass++)
         status = bench_pass(rivals, layer, (Pass)pass, &args[pass]);
     rivals->ratio_count += status == HS_OK;

@@ -79,22 +79,22 @@ static HsProtection protection_of(const HsTensor *t, Guard guard)
 
 static HsStatus adamw(HsContext *context, const HsTensor *t, Guard guard)
 {
-    HsUpdateTail tail = { .back_count = 0 };
+    HsUpdateEpilogue epilogue = { .back_count = 0 };
     if (guard == PACKING)
-        tail.packed_transposed = &packed_transposed, tail.packed = &packed;
-    return hs_op_adamw(context, &(HsAdamWArgs){ .scalars = &scalars,
+        epilogue.packed_transposed = &packed_transposed, epilogue.packed = &packed;
+    return hs_op_adamw(context, &(HsAdamWArgs){ .update.scalars = &scalars,
                                                 .beta1 = 0.9f,
                                                 .beta2 = 0.95f,
                                                 .epsilon = 1e-8f,
-                                                .weight_decay = 0.01f,
-                                                .learning_rate_scale = 1.0f,
-                                                .grad = t[GRAD],
+                                                .update.weight_decay = 0.01f,
+                                                .update.learning_rate_scale = 1.0f,
+                                                .update.grad = t[GRAD],
                                                 .m = t[M],
                                                 .v = t[V],
-                                                .master = t[MASTER],
-                                                .weight = weight_matrix(t),
-                                                .protection = protection_of(t, guard),
-                                                .tail = tail });
+                                                .update.master = t[MASTER],
+                                                .update.weight = weight_matrix(t),
+                                                .update.protection = protection_of(t, guard),
+                                                .update.epilogue = epilogue });
 }
 
 static HsStatus packing(HsContext *context, const HsTensor *t, Guard guard)
@@ -107,14 +107,14 @@ static HsStatus packing(HsContext *context, const HsTensor *t, Guard guard)
 
 static HsStatus sgd(HsContext *context, const HsTensor *t, Guard guard)
 {
-    return hs_op_sgd(context, &(HsSgdArgs){ .scalars = &scalars,
+    return hs_op_sgd(context, &(HsSgdArgs){ .update.scalars = &scalars,
                                             .momentum = 0.9f,
-                                            .learning_rate_scale = 1.0f,
-                                            .grad = t[GRAD],
+                                            .update.learning_rate_scale = 1.0f,
+                                            .update.grad = t[GRAD],
                                             .buffer = t[M],
-                                            .master = t[MASTER],
-                                            .weight = t[WEIGHT],
-                                            .protection = protection_of(t, guard) });
+                                            .update.master = t[MASTER],
+                                            .update.weight = t[WEIGHT],
+                                            .update.protection = protection_of(t, guard) });
 }
 
 static HsStatus interpolate(HsContext *context, const HsTensor *t, Guard guard)

@@ -12,8 +12,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "kernels/backend.h"
 #include "kernels/base/arena.h"
+#include "kernels/ops/backend.h"
 
 enum { ROWS = 64, INPUTS = 128, OUTPUTS = 96 };
 
@@ -68,11 +68,11 @@ static void fill(const HsTensor *tensor, uint32_t site, double scale)
 static HsStatus forward_and_backward(HsContext *context, Layer *layer)
 {
     const HsMatmulArgs forward = {
-        .a = layer->x, .b = layer->w, .transpose_b = true, .bias = layer->bias, .c = layer->y
+        .a = layer->x, .b = layer->w, .transpose_b = true, .bias = layer->bias, .alpha = 1.0f, .c = layer->y
     };
-    const HsMatmulArgs input_gradient = { .a = layer->dy, .b = layer->w, .c = layer->dx };
+    const HsMatmulArgs input_gradient = { .a = layer->dy, .b = layer->w, .alpha = 1.0f, .c = layer->dx };
     const HsMatmulArgs weight_gradient = {
-        .a = layer->dy, .b = layer->x, .transpose_a = true, .accumulate = true, .c = layer->dw
+        .a = layer->dy, .b = layer->x, .transpose_a = true, .accumulate = true, .alpha = 1.0f, .c = layer->dw
     };
     const HsBiasBackwardArgs bias_gradient = { .dy = layer->dy, .dbias = layer->dbias };
     HS_TRY(hs_op_matmul(context, &forward));

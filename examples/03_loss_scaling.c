@@ -78,15 +78,15 @@ static HsStatus print_scaler(void)
                                     .hysteresis = 1,
                                     .min_scale = 1,
                                     .max_scale = 0x1p24 };
-    HsScaler scaler;
-    HS_TRY(hs_scaler_init(&scaler, &config));
+    HsStepCounters counters;
+    HS_TRY(hs_scaler_init(&config, &counters));
     printf("2. The dynamic scale: halved on overflow, doubled after %d clean steps\n\n", 3);
     printf("  %4s %10s %12s %12s  %s\n", "step", "scale", "gradient", "in f16", "the step is");
     for (int step = 1; step <= 14; step++) {
-        const float scale = scaler.scale;
+        const float scale = counters.loss_scale;
         const double seen = largest_gradient(step) * (double)scale;
         const float in_f16 = hs_f16_decode(hs_f16_encode((float)seen));
-        const HsScalerVerdict verdict = hs_scaler_update(&scaler, !isfinite(in_f16));
+        const HsScalerVerdict verdict = hs_scaler_update(&config, &counters, !isfinite(in_f16));
         printf("  %4d %10.0f %12.0f %12.0f  %s\n", step, (double)scale, seen, (double)in_f16, verdicts[verdict]);
     }
     printf("\n  A skipped step costs one batch and nothing else: neither the learning-rate schedule nor Adam's\n"

@@ -11,7 +11,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "optim/continual.h"
+#include "optim/continual/continual.h"
 
 typedef struct Task {
     float a[2], b;
@@ -77,8 +77,12 @@ static HsStatus learn_task1(Run *run, const char *strategy, double lambda, bool 
     const HsScalerConfig no_scaling = { .kind = HS_SCALER_NONE };
     const HsContinualConfig config = { .strategies = { strategy },
                                        .strategy_count = 1,
-                                       .l2.lambda = lambda,
-                                       .ewc = { .lambda = lambda, .gamma = 1, .proximal = proximal } };
+                                       .settings = { { "l2", "lambda", .number = lambda },
+                                                     { "ewc", "lambda", .number = lambda },
+                                                     { "ewc", "gamma", .number = 1 },
+                                                     { "ewc", "normalize", .word = "none" },
+                                                     { "ewc", "mode", .word = "online" },
+                                                     { "ewc", "step", .word = proximal ? "proximal" : "gradient" } } };
     HsFisherSource source = { run, next_fisher_sample };
     HS_TRY(hs_device_host_init(&run->device));
     run->context = (HsContext){ .backend = hs_backend_ref(), .device = &run->device, .threads = 1 };
@@ -155,7 +159,7 @@ static HsStatus print_table(void)
     }
     printf("     y\n      x = 0.5       1.0                2.1     | task 1 solved, \\ task 2 solved\n\n");
     printf("  n (none) takes the shortest way from 1 to the line and leaves task 1.  l (l2, lambda 1) holds x and y\n"
-           "  alike: it stops short of both, and no lambda mends that.  e (ewc, lambda 1) holds x, whose Fisher is\n"
+           "  alike: it stops short of both, and no lambda helps.  e (ewc, lambda 1) holds x, whose Fisher is\n"
            "  large, and slides along y, whose Fisher is next to nothing: it finds (1, 2).\n\n");
     return status;
 }

@@ -13,7 +13,7 @@
  */
 #include <stdio.h>
 
-#include "optim/continual.h"
+#include "optim/continual/continual.h"
 
 enum { STEPS = 4, WINDOWS = 200, SHOWN_EVERY = 40 };
 static const double RATE = 0.05;
@@ -43,7 +43,7 @@ static HsStatus start(Run *run, double rate, const HsContinualConfig *config)
     HS_TRY(hs_schedule_init(&schedule, "constant", rate, 0, 0, 1, 0));
     HS_TRY(hs_optimizer_init(&run->optimizer, &run->device, &sgd, &schedule, &no_scaling, 1));
     HS_TRY(hs_continual_create(config, &run->context, &run->span, 1, &run->continual));
-    run->optimizer.learning_rate_scale = hs_mer_rate_scale(config);
+    run->optimizer.learning_rate_scale = hs_continual_rate_scale(config);
     return HS_OK;
 }
 
@@ -63,7 +63,7 @@ static HsStatus train_window(Run *run, int64_t window, GradientFunction *gradien
         HsStepReport report;
         gradient(run->theta, step, run->gradient);
         HS_TRY(hs_optimizer_step(&run->optimizer, &run->context, &run->span, 1, &report));
-        HS_TRY(hs_continual_after_step(run->continual, &run->context, &place));
+        HS_TRY(hs_continual_after_step(run->continual, &run->context, &place, false));
     }
     return HS_OK;
 }
@@ -72,12 +72,15 @@ static HsContinualConfig mer(int64_t groups, double beta, double gamma, bool com
 {
     return (HsContinualConfig){ .strategies = { "mer" },
                                 .strategy_count = 1,
-                                .mer = { .mode = HS_MER_ALGORITHM1,
-                                         .beta = beta,
-                                         .gamma = gamma,
-                                         .groups = groups,
-                                         .group_steps = STEPS,
-                                         .compensate = compensate } };
+                                .settings = { { "replay", "fraction", .number = 0 },
+                                              { "mer", "mode", .word = "algorithm1" },
+                                              { "mer", "beta", .number = beta },
+                                              { "mer", "gamma", .number = gamma },
+                                              { "mer", "epsilon", .number = 1 },
+                                              { "mer", "groups", .number = (double)groups },
+                                              { "mer", "group_steps", .number = STEPS },
+                                              { "mer", "interval", .number = 1 },
+                                              { "mer", "compensate_learning_rate", .number = compensate } } };
 }
 
 static void slope(const float theta[2], int64_t step, float gradient[2])
@@ -125,8 +128,8 @@ static HsStatus print_displacements(void)
         const double distance = 1 - (double)curved.theta[0];
         if (status == HS_OK)
             printf("  %2d %5g %6g %12g %14g %14.4f %22.6f\n", (int)rows[i].groups, rows[i].beta, rows[i].gamma,
-                   hs_mer_rate_scale(&config), hs_mer_displacement(&config), (double)straight.theta[0] / (RATE * STEPS),
-                   distance * distance / 2);
+                   hs_continual_rate_scale(&config), (double)rows[i].groups * rows[i].beta * rows[i].gamma,
+                   (double)straight.theta[0] / (RATE * STEPS), distance * distance / 2);
         release(&straight);
         release(&curved);
     }

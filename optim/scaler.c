@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * The loss scale's settings and state; the table of transitions is in scaler.h, their body in kernels/step_rule.h.
+ * The loss scale's settings and state; the table of transitions is in scaler.h, their body in kernels/ops/step_rule.h.
  */
 #include "optim/scaler.h"
 
 #include <math.h>
 
 #include "kernels/base/log.h"
-#include "kernels/step_rule.h"
+#include "kernels/ops/step_rule.h"
 
 static HsStatus check_dynamic(const HsScalerConfig *config)
 {
@@ -28,15 +28,16 @@ static HsStatus check_dynamic(const HsScalerConfig *config)
     return HS_OK;
 }
 
-HsStatus hs_scaler_init(HsScaler *scaler, const HsScalerConfig *config)
+HsStatus hs_scaler_init(const HsScalerConfig *config, HsStepCounters *counters)
 {
-    *scaler = (HsScaler){ .config = *config, .scale = 1.0f };
+    counters->loss_scale = 1.0f;
+    counters->scaler_tracker = counters->scaler_hysteresis = 0;
     if (config->kind == HS_SCALER_NONE)
         return HS_OK;
     if (!(config->init_scale > 0) || !isfinite((float)config->init_scale))
         return hs_fail(HS_ECONFIG, "loss scale: init_scale must be positive and finite in f32 (got %g)",
                        config->init_scale);
-    scaler->scale = (float)config->init_scale;
+    counters->loss_scale = (float)config->init_scale;
     if (config->kind == HS_SCALER_STATIC)
         return HS_OK;
 
@@ -45,8 +46,8 @@ HsStatus hs_scaler_init(HsScaler *scaler, const HsScalerConfig *config)
     if (clamped != config->init_scale)
         hs_warn("loss scale: init_scale %g lies outside [%g, %g], starting at %g", config->init_scale,
                 config->min_scale, config->max_scale, clamped);
-    scaler->scale = (float)clamped;
-    scaler->hysteresis_left = config->hysteresis;
+    counters->loss_scale = (float)clamped;
+    counters->scaler_hysteresis = config->hysteresis;
     return HS_OK;
 }
 
@@ -63,15 +64,8 @@ HsLossScaling hs_scaler_rule(const HsScalerConfig *config)
     };
 }
 
-HsScalerVerdict hs_scaler_update(HsScaler *scaler, bool found_nonfinite)
+HsScalerVerdict hs_scaler_update(const HsScalerConfig *config, HsStepCounters *counters, bool found_nonfinite)
 {
-    const HsLossScaling rule = hs_scaler_rule(&scaler->config);
-    HsStepState state = { .scaler_tracker = scaler->tracker,
-                          .scaler_hysteresis = scaler->hysteresis_left,
-                          .loss_scale = scaler->scale };
-    const HsScalerVerdict verdict = hs_step_update_scale(&rule, &state, found_nonfinite);
-    scaler->scale = state.loss_scale;
-    scaler->tracker = state.scaler_tracker;
-    scaler->hysteresis_left = state.scaler_hysteresis;
-    return verdict;
+    const HsLossScaling rule = hs_scaler_rule(config);
+    return hs_step_update_scale(&rule, counters, found_nonfinite);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * One optimizer step: statistics of the gradients, then the decisions (kernels/step_rule.h), then the update rule on
- * each span, all on the device.  The host says beforehand what the step may need, and hears afterwards what it did.
+ * One optimizer step: statistics of the gradients, then the decisions (kernels/ops/step_rule.h), then the update rule
+ * on each span, all on the device.  The host says beforehand what the step may need, and hears afterwards what it did.
  */
 #include "optim/update.h"
 
@@ -9,119 +9,58 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* A rule's row: its names for the state, and how it is called on one span. */
-typedef struct RuleRow {
-    const char *state_names[2];
-    int (*state_count)(const HsOptimizerConfig *config);
-    HsStatus (*apply)(const HsOptimizer *optimizer, HsContext *context, const HsSpan *span, const HsRng *rng);
-} RuleRow;
+#include "optim/rules.h"
 
-static int adamw_state_count(const HsOptimizerConfig *config)
+HsSpan hs_span_cut(const HsSpan *whole, int64_t first, int64_t count)
 {
-    (void)config;
-    return 2;
-}
-
-static int sgd_state_count(const HsOptimizerConfig *config)
-{
-    return config->momentum != 0 ? 1 : 0;
-}
-
-/* Biases, norm weights and other vectors are not decayed: the span says so. */
-static float weight_decay_of(const HsOptimizer *optimizer, const HsSpan *span)
-{
-    return span->decay ? (float)optimizer->config.weight_decay : 0.0f;
-}
-
-static HsStatus adamw_apply(const HsOptimizer *optimizer, HsContext *context, const HsSpan *span, const HsRng *rng)
-{
-    const HsAdamWArgs args = {
-        .scalars = optimizer->scalars,
-        .beta1 = (float)optimizer->config.beta1,
-        .beta2 = (float)optimizer->config.beta2,
-        .epsilon = (float)optimizer->config.epsilon,
-        .weight_decay = weight_decay_of(optimizer, span),
-        .learning_rate_scale = span->learning_rate_scale,
-        .rng = *rng,
-        .grad = span->gradient,
-        .m = span->state[0],
-        .v = span->state[1],
-        .master = span->master,
-        .weight = span->weight,
-        .protection = span->protection,
-        .tail = span->tail,
-    };
-    return hs_op_adamw(context, &args);
-}
-
-static HsStatus sgd_apply(const HsOptimizer *optimizer, HsContext *context, const HsSpan *span, const HsRng *rng)
-{
-    const HsSgdArgs args = {
-        .scalars = optimizer->scalars,
-        .momentum = (float)optimizer->config.momentum,
-        .weight_decay = weight_decay_of(optimizer, span),
-        .learning_rate_scale = span->learning_rate_scale,
-        .nesterov = optimizer->config.nesterov,
-        .rng = *rng,
-        .grad = span->gradient,
-        .buffer = span->state[0],
-        .master = span->master,
-        .weight = span->weight,
-        .protection = span->protection,
-        .tail = span->tail,
-    };
-    return hs_op_sgd(context, &args);
-}
-
-static const RuleRow rules[] = {
-    [HS_OPTIMIZER_ADAMW] = { { "m", "v" }, adamw_state_count, adamw_apply },
-    [HS_OPTIMIZER_SGD] = { { "momentum", NULL }, sgd_state_count, sgd_apply },
-};
-
-int hs_optimizer_state_count(const HsOptimizerConfig *config)
-{
-    return rules[config->kind].state_count(config);
-}
-
-const char *hs_optimizer_state_name(const HsOptimizerConfig *config, int index)
-{
-    return rules[config->kind].state_names[index];
-}
-
-static HsStatus check_config(const HsOptimizerConfig *config)
-{
-    const struct {
-        const char *name;
-        double value, limit; /* need 0 <= value < limit */
-    } bounds[] = {
-        { "beta1", config->beta1, 1 },
-        { "beta2", config->beta2, 1 },
-        { "epsilon", config->epsilon, INFINITY },
-        { "momentum", config->momentum, 1 },
-        { "weight_decay", config->weight_decay, INFINITY },
-        { "clip_norm", config->clip_norm, INFINITY },
-    };
-    for (size_t i = 0; i < sizeof bounds / sizeof bounds[0]; i++)
-        if (!(bounds[i].value >= 0 && bounds[i].value < bounds[i].limit))
-            return hs_fail(HS_ECONFIG, "optimizer: %s must be at least 0 and less than %g (got %g)", bounds[i].name,
-                           bounds[i].limit, bounds[i].value);
-    return HS_OK;
+    assert(first >= 0 && first % HS_SPAN_GRAIN == 0 && count > 0 && first + count <= whole->count);
+    HsSpan part = *whole;
+    HsTensor *const tensors[] = { &part.weight,
+                                  &part.master,
+                                  &part.gradient,
+                                  &part.state[0],
+                                  &part.state[1],
+                                  &part.protection.importance,
+                                  &part.protection.anchor,
+                                  &part.protection.path,
+                                  &part.epilogue.back[0].anchor,
+                                  &part.epilogue.back[1].anchor,
+                                  &part.epilogue.snapshots[0],
+                                  &part.epilogue.snapshots[1] };
+    part.first = whole->first + first;
+    part.count = count;
+    part.part_count = 0;
+    for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++) {
+        HsTensor *tensor = tensors[i];
+        if (hs_tensor_present(tensor))
+            *tensor = hs_tensor_1d((unsigned char *)tensor->data + (size_t)first * hs_dtype_bytes(tensor->dtype),
+                                   tensor->dtype, count);
+    }
+    for (int i = 0; i < part.epilogue.back_count; i++)
+        part.epilogue.back[i].rng.row_offset += first;
+    part.epilogue.packed = part.epilogue.packed_transposed = NULL;
+    return part;
 }
 
 /* What the device block begins with, in this order. */
 enum { ALIGNMENT_BYTES = 64 };
-static const size_t record_bytes[] = { sizeof(HsStepScalars), 2 * sizeof(float), sizeof(HsStepInput),
+static const size_t record_bytes[] = { sizeof(HsStepScalars), HS_STEP_ROWS * sizeof(float), sizeof(HsStepInput),
                                        sizeof(HsStepState), sizeof(HsStepOutcome) };
 enum { RECORDS = sizeof record_bytes / sizeof record_bytes[0] };
 
 HsStatus hs_optimizer_init(HsOptimizer *optimizer, HsDevice *device, const HsOptimizerConfig *config,
                            const HsSchedule *schedule, const HsScalerConfig *scaler, int span_count)
 {
-    *optimizer = (HsOptimizer){
-        .config = *config, .schedule = *schedule, .span_count = span_count, .device = device, .learning_rate_scale = 1.0
-    };
-    HS_TRY(check_config(config));
-    HS_TRY(hs_scaler_init(&optimizer->scaler, scaler));
+    *optimizer = (HsOptimizer){ .config = *config,
+                                .schedule = *schedule,
+                                .scaling = *scaler,
+                                .span_count = span_count,
+                                .device = device,
+                                .learning_rate_scale = 1.0 };
+    HS_TRY(hs_rule_check_setting("weight_decay", config->weight_decay, INFINITY));
+    HS_TRY(hs_rule_check_setting("clip_norm", config->clip_norm, INFINITY));
+    HS_TRY(hs_rule_get(config->kind)->check(config));
+    HS_TRY(hs_scaler_init(scaler, &optimizer->counters));
 
     /* One device block, each record 64-byte aligned:
      * | scalars | gradient scales | input | state | outcome | sums of squares | counts of non-finite elements | */
@@ -153,23 +92,98 @@ void hs_optimizer_deinit(HsOptimizer *optimizer)
 {
     if (optimizer->scalars)
         hs_memory_release(optimizer->device, HS_MEMORY_STATISTICS, optimizer->block_bytes, optimizer->scalars);
+    HsArena *const arenas[] = { &optimizer->masters, &optimizer->states, &optimizer->scratch };
+    for (size_t i = 0; i < sizeof arenas / sizeof arenas[0]; i++)
+        if (arenas[i]->device)
+            hs_arena_deinit(arenas[i]);
     free(optimizer->gradients);
     optimizer->scalars = NULL;
     optimizer->gradients = NULL;
+}
+
+/* --- what the rules keep --- */
+
+static HsTensor master_of(const HsSpan *span, HsDtype master)
+{
+    HsTensor tensor = span->weight;
+    tensor.dtype = master;
+    return hs_dtype_bytes(master) > hs_dtype_bytes(span->weight.dtype) ? tensor : (HsTensor){ 0 };
+}
+
+static HsTensor state_of(const HsOptimizer *optimizer, const HsSpan *span, int index)
+{
+    const HsRuleState *state = &hs_rule_get(hs_optimizer_kind_of(&optimizer->config, span))->states[index];
+    HsTensor tensor = state->shape(span);
+    tensor.dtype = state->dtype;
+    return tensor;
+}
+
+/* Shapes, with the offset that becomes a pointer when the memory is there. */
+static void reserve(HsArena *arena, HsTensor *tensor)
+{
+    if (hs_tensor_present(tensor))
+        tensor->data = (void *)(uintptr_t)hs_arena_reserve(arena, hs_tensor_bytes(tensor));
+}
+
+static void place(const HsArena *arena, HsTensor *tensor)
+{
+    if (hs_tensor_present(tensor))
+        tensor->data = hs_arena_at(arena, (size_t)(uintptr_t)tensor->data);
+}
+
+static void reserve_span(HsOptimizer *optimizer, HsSpan *span, HsDtype master, size_t *scratch)
+{
+    const HsOptimizerConfig *config = &optimizer->config;
+    const HsUpdateRule *rule = hs_rule_get(hs_optimizer_kind_of(config, span));
+    span->master = master_of(span, master);
+    reserve(&optimizer->masters, &span->master);
+    for (int s = 0; s < hs_optimizer_state_count(config, span); s++) {
+        span->state[s] = state_of(optimizer, span, s);
+        reserve(&optimizer->states, &span->state[s]);
+    }
+    const size_t bytes = rule->scratch_bytes ? rule->scratch_bytes(config, span) : 0;
+    *scratch = bytes > *scratch ? bytes : *scratch;
+}
+
+HsStatus hs_optimizer_commit(HsOptimizer *optimizer, HsSpan *spans, int count, HsDtype master)
+{
+    size_t scratch = 0;
+    hs_arena_init(&optimizer->masters, optimizer->device, HS_MEMORY_MASTERS);
+    hs_arena_init(&optimizer->states, optimizer->device, HS_MEMORY_MOMENTS);
+    hs_arena_init(&optimizer->scratch, optimizer->device, HS_MEMORY_WORKSPACE);
+    for (int i = 0; i < count; i++) {
+        if (spans[i].group)
+            HS_TRY(hs_rule_get(spans[i].group->kind)->check(&optimizer->config));
+        reserve_span(optimizer, &spans[i], master, &scratch);
+    }
+    if (scratch > 0)
+        hs_arena_reserve(&optimizer->scratch, scratch);
+    HsArena *const arenas[] = { &optimizer->masters, &optimizer->states, &optimizer->scratch };
+    for (size_t i = 0; i < sizeof arenas / sizeof arenas[0]; i++)
+        if (arenas[i]->used > 0)
+            HS_TRY(hs_arena_commit(arenas[i]));
+    for (int i = 0; i < count; i++) {
+        place(&optimizer->masters, &spans[i].master);
+        for (int s = 0; s < HS_SPAN_STATES; s++)
+            place(&optimizer->states, &spans[i].state[s]);
+    }
+    return HS_OK;
+}
+
+HsStatus hs_optimizer_round_weights(HsContext *context, const HsSpan *spans, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (hs_tensor_present(&spans[i].master))
+            HS_TRY(hs_op_convert(context, &(HsConvertArgs){ .x = spans[i].master, .y = spans[i].weight }));
+    return HS_OK;
 }
 
 /* The host's counters and loss scale, which checkpoints and task boundaries change, become the device's. */
 static HsStatus publish(const HsOptimizer *optimizer, HsContext *context)
 {
     const HsStepState state = {
-        .applied_steps = optimizer->applied_steps,
-        .skipped_steps = optimizer->skipped_steps,
-        .schedule_steps = optimizer->schedule_steps,
-        .moment_steps = optimizer->moment_steps,
-        .scaler_tracker = optimizer->scaler.tracker,
-        .scaler_hysteresis = optimizer->scaler.hysteresis_left,
-        .loss_scale = optimizer->scaler.scale,
-        .attempt = (uint32_t)(optimizer->applied_steps + optimizer->skipped_steps),
+        .counters = optimizer->counters,
+        .attempt = (uint32_t)(optimizer->counters.applied_steps + optimizer->counters.skipped_steps),
     };
     return optimizer->device->copy(optimizer->device, context->stream, optimizer->state, &state, sizeof state);
 }
@@ -178,13 +192,14 @@ HsStatus hs_optimizer_announce(HsOptimizer *optimizer, HsContext *context, int64
                                HsStepInput *input)
 {
     assert(optimizer->in_flight < HS_STEPS_AHEAD);
-    *input = (HsStepInput){ .first_schedule_step = optimizer->schedule_steps,
-                            .counted = (float)(counted > 0 ? counted : 1),
-                            .reference_counted = (float)(reference_counted > 0 ? reference_counted : 1) };
+    *input =
+        (HsStepInput){ .first_schedule_step = optimizer->counters.schedule_steps,
+                       .counted = { [HS_ROWS_TRAINED] = (float)(counted > 0 ? counted : 1),
+                                    [HS_ROWS_REFERENCE] = (float)(reference_counted > 0 ? reference_counted : 1) } };
     /* Each step under way may turn out applied or skipped. */
     for (int i = 0; i <= optimizer->in_flight; i++)
-        input->learning_rates[i] =
-            optimizer->learning_rate_scale * hs_schedule_rate(&optimizer->schedule, optimizer->schedule_steps + i);
+        input->learning_rates[i] = optimizer->learning_rate_scale *
+                                   hs_schedule_rate(&optimizer->schedule, optimizer->counters.schedule_steps + i);
     if (optimizer->in_flight++ > 0)
         return HS_OK;
     return publish(optimizer, context);
@@ -216,11 +231,32 @@ static HsStatus prepare(HsOptimizer *optimizer, HsContext *context, const HsSpan
                                      .beta1 = config->beta1,
                                      .beta2 = config->beta2,
                                      .clip_norm = config->clip_norm,
-                                     .scaling = hs_scaler_rule(&optimizer->scaler.config),
+                                     .scaling = hs_scaler_rule(&optimizer->scaling),
                                      .state = optimizer->state,
                                      .scalars = optimizer->scalars,
                                      .outcome = optimizer->outcome };
     return hs_op_prepare_step(context, &args);
+}
+
+/* What surrounds the rule.  Biases, norm weights and other vectors are not decayed: the span says so. */
+static HsUpdateArgs update_of(const HsOptimizer *optimizer, const HsSpan *span)
+{
+    const HsOptimizerGroup *group = span->group;
+    const double decay = group ? group->weight_decay : optimizer->config.weight_decay;
+    return (HsUpdateArgs){
+        .scalars = optimizer->scalars,
+        .weight_decay = span->decay ? (float)decay : 0.0f,
+        .learning_rate_scale = span->learning_rate_scale * (group ? (float)group->learning_rate_scale : 1.0f),
+        .rng = { .seed = optimizer->config.seed,
+                 .site = (uint32_t)span->parameter,
+                 .row_offset = span->first,
+                 .step_counter = &optimizer->state->update_step },
+        .grad = span->gradient,
+        .master = span->master,
+        .weight = span->weight,
+        .protection = span->protection,
+        .epilogue = span->epilogue,
+    };
 }
 
 HsStatus hs_optimizer_update(HsOptimizer *optimizer, HsContext *context, const HsSpan *spans, int count)
@@ -229,10 +265,9 @@ HsStatus hs_optimizer_update(HsOptimizer *optimizer, HsContext *context, const H
         return hs_fail(HS_EINVAL, "optimizer: made for %d tensors, called with %d", optimizer->span_count, count);
     HS_TRY(prepare(optimizer, context, spans));
     for (int i = 0; i < count; i++) {
-        const HsRng rng = { .seed = optimizer->config.seed,
-                            .site = (uint32_t)i,
-                            .step_counter = &optimizer->state->update_step };
-        HsStatus status = rules[optimizer->config.kind].apply(optimizer, context, &spans[i], &rng);
+        const HsUpdateArgs update = update_of(optimizer, &spans[i]);
+        const HsUpdateRule *rule = hs_rule_get(hs_optimizer_kind_of(&optimizer->config, &spans[i]));
+        HsStatus status = rule->apply(optimizer, context, &spans[i], &update);
         if (status != HS_OK)
             return hs_error_prefix(status, "optimizer, tensor %s", spans[i].name);
     }
@@ -252,13 +287,7 @@ void hs_optimizer_collect(HsOptimizer *optimizer, const HsStepOutcome *outcome, 
         .first_nonfinite = (int)outcome->first_nonfinite,
         .nonfinite_elements = outcome->nonfinite_elements,
     };
-    optimizer->applied_steps = outcome->state.applied_steps;
-    optimizer->skipped_steps = outcome->state.skipped_steps;
-    optimizer->schedule_steps = outcome->state.schedule_steps;
-    optimizer->moment_steps = outcome->state.moment_steps;
-    optimizer->scaler.scale = outcome->state.loss_scale;
-    optimizer->scaler.tracker = outcome->state.scaler_tracker;
-    optimizer->scaler.hysteresis_left = outcome->state.scaler_hysteresis;
+    optimizer->counters = outcome->state.counters;
 }
 
 HsStatus hs_optimizer_step(HsOptimizer *optimizer, HsContext *context, const HsSpan *spans, int count,
@@ -283,9 +312,9 @@ HsStatus hs_optimizer_reset_state(HsOptimizer *optimizer, HsContext *context, co
     HsDevice *device = optimizer->device;
     assert(optimizer->in_flight == 0);
     for (int i = 0; i < count; i++)
-        for (int s = 0; s < hs_optimizer_state_count(&optimizer->config); s++)
+        for (int s = 0; s < hs_optimizer_state_count(&optimizer->config, &spans[i]); s++)
             HS_TRY(device->fill_zero(device, context->stream, spans[i].state[s].data,
                                      hs_tensor_bytes(&spans[i].state[s])));
-    optimizer->moment_steps = 0;
+    optimizer->counters.moment_steps = 0;
     return HS_OK;
 }

@@ -4,7 +4,7 @@
  *     (gradients accumulated and reduced by the caller) -> unscale -> check -> clip -> step or skip -> scaler update.
  * The caller cannot reorder it.  Sees spans, not models.
  *
- * The decisions are made on the device (kernels/step.h), so a caller may start steps before it knows the outcome of
+ * The decisions are made on the device (kernels/ops/step.h), so a caller may start steps before it knows the outcome of
  * earlier ones; HsOptimizer's counters and loss scale are then those of the latest step collected:
  *
  *     announce -> { input to the device -> begin -> gradients -> update -> outcome from the device } -> collect
@@ -16,47 +16,80 @@
 
 #include <stdbool.h>
 
-#include "kernels/backend.h"
+#include "kernels/base/arena.h"
+#include "kernels/ops/backend.h"
 #include "optim/scaler.h"
 #include "optim/schedule.h"
 
-/* One parameter tensor as the optimizer sees it.  Tensors hold device pointers; absent ones have rank 0. */
+typedef enum HsOptimizerKind {
+    HS_OPTIMIZER_ADAMW,
+    HS_OPTIMIZER_SGD,
+    HS_OPTIMIZER_MUON,
+    HS_OPTIMIZER_KINDS
+} HsOptimizerKind;
+
+/* What a group of parameters has of its own. */
+typedef struct HsOptimizerGroup {
+    HsOptimizerKind kind;
+    double weight_decay;
+    double learning_rate_scale; /* its peak rate over the run's */
+} HsOptimizerGroup;
+
+enum { HS_SPAN_STATES = 2 };
+
+/* Elements [first, first + count) of one parameter, as the optimizer sees them.  Tensors hold device pointers; absent
+ * ones have rank 0.  A whole parameter is one span; a shard of the model is a list of other ones, which update to the
+ * same bits: random numbers belong to parameter and element. */
 typedef struct HsSpan {
     const char *name;
-    bool decay;                /* weight decay applies */
-    float learning_rate_scale; /* 1 by default */
-    HsTensor weight;           /* what forward reads: f32 or 16-bit */
-    HsTensor master;           /* f32, absent when weight is f32 or trained by stochastic rounding */
-    HsTensor gradient;         /* f32 or 16-bit, scaled; cleared by the step */
-    HsTensor state[2];         /* AdamW: m, v; SGD: momentum buffer, absent */
+    int parameter; /* which of the model's */
+    int64_t first, count;
+    /* a matrix: how many are stacked along its rows, and the rows of each; 0: none (a table, a vector, a part) */
+    int part_count;
+    const int64_t *part_rows;
+    const HsOptimizerGroup *group; /* NULL: the run's own rule, decay and rate */
+    bool decay;                    /* weight decay applies */
+    float learning_rate_scale;     /* 1 by default; a group's comes on top */
+    HsTensor weight;               /* what forward reads: f32 or 16-bit */
+    HsTensor master;               /* f32, absent when weight is f32 or trained by stochastic rounding */
+    HsTensor gradient;             /* f32 or 16-bit, scaled; cleared by the step */
+    HsTensor state[HS_SPAN_STATES];
     bool excluded;             /* from penalties */
     HsProtection protection;   /* set by the continual strategies; all absent: none */
-    HsUpdateTail tail;         /* packed layouts are the model's, the rest is set by the continual strategies */
+    HsUpdateEpilogue epilogue; /* packed layouts are the model's, the rest is set by the continual strategies */
 } HsSpan;
 
-typedef enum HsOptimizerKind { HS_OPTIMIZER_ADAMW, HS_OPTIMIZER_SGD } HsOptimizerKind;
+/* The `count` elements of a whole parameter's span from `first` on, a multiple of HS_SPAN_GRAIN, as a span of its own.
+ * Packed layouts are of whole matrices: a part has none. */
+HsSpan hs_span_cut(const HsSpan *whole, int64_t first, int64_t count);
+
+typedef struct HsMuonConfig {
+    double momentum;
+    bool nesterov;
+    int64_t steps;   /* of Newton and Schulz's iteration */
+    HsDtype product; /* format of its operands */
+    HsProductPolicy policy;
+} HsMuonConfig;
 
 typedef struct HsOptimizerConfig {
     HsOptimizerKind kind;
     double beta1, beta2, epsilon, momentum, weight_decay, clip_norm; /* clip_norm 0: none */
     bool nesterov;
+    HsMuonConfig muon;
     uint64_t seed; /* stochastic rounding */
 } HsOptimizerConfig;
 
 typedef struct HsOptimizer {
     HsOptimizerConfig config;
     HsSchedule schedule;
-    HsScaler scaler;
-    int64_t applied_steps;
-    int64_t skipped_steps;
-    int64_t schedule_steps;     /* applied steps since the schedule began: the rate's argument */
-    int64_t moment_steps;       /* applied steps since the moments were zero: AdamW's t */
+    HsScalerConfig scaling;
+    HsStepCounters counters;    /* of the latest step collected */
     double learning_rate_scale; /* of the next step; 1 unless a strategy says otherwise */
     /* device records at fixed addresses: the caller copies input and outcome, and reads the others' addresses */
     HsStepInput *input;
     HsStepOutcome *outcome;
     HsStepState *state;
-    float *gradient_scales; /* [2], see HsBeginStepArgs */
+    float *gradient_scales; /* [HS_STEP_ROWS], see HsBeginStepArgs */
     /* private: device scalars and per-span statistics, allocated once by init */
     HsStepScalars *scalars;
     size_t block_bytes;
@@ -66,6 +99,8 @@ typedef struct HsOptimizer {
     int span_count;
     int in_flight; /* announced and not collected */
     HsDevice *device;
+    HsArena masters, states; /* of the spans */
+    HsArena scratch;         /* of the rule that needs most of it on one span */
 } HsOptimizer;
 
 typedef struct HsStepReport {
@@ -78,13 +113,24 @@ typedef struct HsStepReport {
     int64_t nonfinite_elements;
 } HsStepReport;
 
-/* How many state tensors of f32 each parameter needs (0, 1 or 2). */
-int hs_optimizer_state_count(const HsOptimizerConfig *config);
-const char *hs_optimizer_state_name(const HsOptimizerConfig *config, int index); /* "m", "v", "momentum" */
+/* errors: HS_ECONFIG for a name that is no rule's */
+HsStatus hs_optimizer_kind_find(const char *name, HsOptimizerKind *kind);
+/* The rule that updates a span: its group's or the run's, or AdamW where that one does not serve it. */
+HsOptimizerKind hs_optimizer_kind_of(const HsOptimizerConfig *config, const HsSpan *span);
+const char *hs_optimizer_kind_name(HsOptimizerKind kind);
+/* How many state tensors a span has by its rule (0, 1 or 2), and their names: "m", "v", "momentum". */
+int hs_optimizer_state_count(const HsOptimizerConfig *config, const HsSpan *span);
+const char *hs_optimizer_state_name(const HsOptimizerConfig *config, const HsSpan *span, int index);
 
 HsStatus hs_optimizer_init(HsOptimizer *optimizer, HsDevice *device, const HsOptimizerConfig *config,
                            const HsSchedule *schedule, const HsScalerConfig *scaler, int span_count);
 void hs_optimizer_deinit(HsOptimizer *optimizer);
+
+/* Allocates what the rules keep, and gives it to the spans: a master of `master` where the weight is narrower, states
+ * filled with zeros, and scratch.  Callers that bring tensors of their own need none of it. */
+HsStatus hs_optimizer_commit(HsOptimizer *optimizer, HsSpan *spans, int count, HsDtype master);
+/* weight = round(master), wherever there is a master. */
+HsStatus hs_optimizer_round_weights(HsContext *context, const HsSpan *spans, int count);
 
 /* Zero moments or momentum, as at the start; the next step is AdamW's first again. */
 HsStatus hs_optimizer_reset_state(HsOptimizer *optimizer, HsContext *context, const HsSpan *spans, int count);
@@ -96,7 +142,7 @@ HsStatus hs_optimizer_step(HsOptimizer *optimizer, HsContext *context, const HsS
 /* --- the same in parts, for steps that run ahead --- */
 
 /* A step will start, the (in_flight + 1)-th that is under way, at most HS_STEPS_AHEAD: fills the record that the caller
- * brings to optimizer->input.  counted, reference_counted: targets that count in the batch and in a-gem's reference.
+ * brings to optimizer->input.  counted, reference_counted: targets that count in the batch and in the reference rows.
  * The first one under way takes the counters and the loss scale from the host's struct to the device. */
 HsStatus hs_optimizer_announce(HsOptimizer *optimizer, HsContext *context, int64_t counted, int64_t reference_counted,
                                HsStepInput *input);

@@ -1,6 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Which folder may include which: examples, bench, tests -> runtime -> optim -> kernels -> kernels/base.
+# The law of rooms: a source includes headers of its own room and of rooms further down the list in ARCHITECTURE.md
+# (between `rooms` and `end of rooms`), and each outside library lives in one file.
+# check_deps.sh --report prints the rooms with their sizes.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 status=0
@@ -10,6 +12,51 @@ complain() {
     status=1
 }
 
+rooms=$(sed -n '/<!-- rooms -->/,/<!-- end of rooms -->/p' ARCHITECTURE.md | sed -nE 's/^    ([a-z][a-z0-9_\/]*) .*/\1/p')
+[ "$(wc -w <<<"$rooms")" -gt 20 ] || complain "ARCHITECTURE.md has lost its list of rooms"
+sources=$(find kernels optim runtime \( -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' \) | sort)
+
+# A file's room is the longest name in the list that it lies under.
+law='
+    function room_of(path, length_of, room) {
+        room = path
+        while (sub(/\/[^\/]*$/, "", room))
+            if (room in place)
+                return room
+        return ""
+    }
+    BEGIN {
+        count = split(rooms, names, /[ \n]+/)
+        for (i = 1; i <= count; i++)
+            place[names[i]] = i
+    }
+'
+if [ "${1-}" = --report ]; then
+    # shellcheck disable=SC2086
+    wc -l $sources | grep -v ' total$' | awk -v rooms="$rooms" "$law"'
+        { files[room_of($2)]++; lines[room_of($2)] += $1 }
+        END { for (i = 1; i <= count; i++) printf "%-28s %3d files %6d lines\n", names[i], files[names[i]], lines[names[i]] }'
+    exit 0
+fi
+# shellcheck disable=SC2086
+awk -v rooms="$rooms" "$law"'
+    FNR == 1 {
+        own = room_of(FILENAME)
+        if (own == "") { print FILENAME ": no room of ARCHITECTURE.md holds it"; bad = 1 }
+    }
+    own != "" && match($0, /^[ \t]*#[ \t]*include[ \t]*"[^"]+"/) {
+        split($0, part, "\"")
+        other = room_of(part[2])
+        if (other == "") {
+            print FILENAME ":" FNR ": includes " part[2] ", which is in no room: write the path from the top, and let nothing here include tests, bench or examples"
+            bad = 1
+        } else if (place[other] < place[own]) {
+            print FILENAME ":" FNR ": includes " part[2] ", but " own " stands below " other ": no arrow points up"
+            bad = 1
+        }
+    }
+    END { exit bad }' $sources || status=1
+
 # forbid FOLDER PATTERN WHY: no file of the folder may include a header that matches.
 forbid() {
     local hits
@@ -17,18 +64,16 @@ forbid() {
     [ -z "$hits" ] || complain "$3:
 $hits"
 }
-
-forbid kernels/base 'kernels/[^b]|kernels/b[^a]|optim/|runtime/|tests/|bench/' "kernels/base includes nothing above it"
-forbid kernels 'optim/|runtime/|tests/|bench/' "kernels knows nothing of optim and runtime"
-forbid kernels/ref 'kernels/cpu/|kernels/cuda/' "backends never include each other"
-forbid kernels/cpu 'kernels/ref/|kernels/cuda/' "backends never include each other"
-forbid kernels/cuda 'kernels/ref/|kernels/cpu/' "backends never include each other"
-forbid optim 'runtime/|tests/|bench/|kernels/(ref|cpu|cuda)/' "optim sees the operations table, not models or backends"
-forbid runtime 'tests/|bench/|examples/|kernels/(ref|cpu|cuda)/' "runtime sees backends through kernels/backend.h only"
-for folder in kernels/base kernels/ref kernels/cpu optim runtime; do
+forbid kernels/ref 'kernels/(cpu|cuda|emu)/' "backends never include each other"
+forbid kernels/cpu 'kernels/(ref|cuda|emu)/' "backends never include each other"
+forbid kernels/cuda 'kernels/(ref|cpu)/' "backends never include each other"
+forbid kernels/emu 'kernels/(ref|cpu|cuda)/' "the emulator knows CUDA's interface, not the kernels that use it"
+for folder in optim runtime; do
+    forbid "$folder" 'kernels/(ref|cpu|cuda|emu)/' "backends are seen through kernels/ops/backend.h only"
+done
+for folder in kernels/base kernels/ops kernels/checks kernels/tuning kernels/ref kernels/cpu optim runtime; do
     forbid "$folder" 'cuda|nccl' "CUDA headers appear only under kernels/cuda"
 done
-
 # one_file PATTERN: an outside library lives in one file.
 one_file() {
     local files
@@ -51,9 +96,10 @@ names_in() {
 }
 # Every environment variable that is read is in the reference's table.
 for variable in $(grep -rhoE '"HALFSTEP_[A-Z_]+"' kernels optim runtime --include='*.c' --include='*.cu' --include='*.cpp' | tr -d '"' | sort -u); do
-    grep -q "X($variable," runtime/environment.h || complain "$variable is read, and runtime/environment.h does not have it"
+    grep -q "X($variable," runtime/config/environment.h ||
+        complain "$variable is not in runtime/config/environment.h, and is read in: $(grep -rl "\"$variable\"" kernels optim runtime | tr '\n' ' ')"
 done
-names_in '\bnvml[A-Z]' runtime/nvml.c NVML
+names_in '\bnvml[A-Z]' runtime/record/nvml.c NVML
 names_in '\bdnnl_' bench/onednn.h oneDNN
 names_in '\b(cblas|openblas_set)_' bench/openblas.h OpenBLAS
 exit $status

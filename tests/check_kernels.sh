@@ -44,7 +44,7 @@ readable() {
 # ptxas's report: a line a kernel and architecture.
 reports() {
     local report source
-    for report in "$build"/obj/kernels/cuda/*.ptxas; do
+    for report in "$build"/obj/kernels/cuda/*/*.ptxas; do
         source=$(basename "$report" .cuda.ptxas).cu
         awk -v source="$source" '
             /Compiling entry function/ { split($0, part, "\047"); name = part[2]; architecture = part[4] }
@@ -62,7 +62,7 @@ reports() {
 # count of each instruction.
 machine_code() {
     local cubin name offset size
-    for cubin in "$build"/obj/kernels/cuda/*.cubin; do
+    for cubin in "$build"/obj/kernels/cuda/*/*.cubin; do
         readelf -SW "$cubin" 2>/dev/null | sed -nE 's/^ *\[ *[0-9]+\] (\.text\.[^ ]*) +[A-Z]+ +[0-9a-f]+ ([0-9a-f]+) ([0-9a-f]+) .*/\1 \2 \3/p' |
             while read -r name offset size; do
                 od -An -v -tx8 -w16 -j $((16#$offset)) -N $((16#$size)) "$cubin" | awk -v name="${name#.text.}" '
@@ -75,7 +75,7 @@ machine_code() {
 
 # What ptxas only mentions, and what halves a Hopper kernel's speed: wgmma that is serialised, setmaxnreg that is ignored.
 remarks() {
-    grep -HE '\(C75(08|10|11|17)\)' "$build"/obj/kernels/cuda/*.ptxas | sed -E 's|^.*/([^/]*)\.cuda\.ptxas:|\1.cu: |'
+    grep -HE '\(C75(08|10|11|17)\)' "$build"/obj/kernels/cuda/*/*.ptxas | sed -E 's|^.*/([^/]*)\.cuda\.ptxas:|\1.cu: |'
 }
 
 # Launches name a kernel by its address in the program.  Some operations fit their blocks to the device's shared memory:

@@ -28,17 +28,17 @@ done
 # fault NAME OLD NEW TEXT: in the kernel of rope, OLD becomes NEW; the page then holds TEXT, and the others' results.
 fault() {
     local name=$1 page=$work/fault/README.md
-    mkdir -p "$work/kernels/cuda" "$work/planted"
-    OLD=$2 NEW=$3 perl -0pe 's/\Q$ENV{OLD}\E/$ENV{NEW}/ and $n++; END { exit !$n }' kernels/cuda/rope.cu >"$work/kernels/cuda/rope.cu" ||
+    mkdir -p "$work/kernels/cuda/layers" "$work/planted"
+    OLD=$2 NEW=$3 perl -0pe 's/\Q$ENV{OLD}\E/$ENV{NEW}/ and $n++; END { exit !$n }' kernels/cuda/layers/rope.cu >"$work/kernels/cuda/layers/rope.cu" ||
         { fail "$name: rope.cu does not hold what is to be changed"; return; }
-    cp "$build/libhalfstep.a" "$work/planted/libhalfstep.a"
     # shellcheck disable=SC2015,SC2086
-    $CXX $CXXFLAGS -x c++ -c -o "$work/planted/rope.emu.o" "$work/kernels/cuda/rope.cu" &&
-        ar r "$work/planted/libhalfstep.a" "$work/planted/rope.emu.o" 2>/dev/null &&
-        $CC $CFLAGS "$PACKAGE_DEFINE" $LDFLAGS -o "$work/planted/halfstep-gpu" bench/package/multicall.c $PACKAGE_OBJECTS $FRAGMENTS \
-            "$work/planted/libhalfstep.a" $LDLIBS || { fail "$name: does not compile"; return; }
-    bench/package/make.sh "$work/planted" "$work/faulty" >/dev/null
-    if (cd "$work/empty" && "$work/faulty/gpu.sh" --device emu --phases selftest --ops norm_forward,rope,add --op-seconds 25 --out "$work/fault") \
+    $CXX $CXXFLAGS -x c++ -c -o "$work/planted/rope.emu.o" "$work/kernels/cuda/layers/rope.cu" &&
+        $CXX $LDFLAGS -shared -Wl,-soname,libhalfstep-emu.so -o "$work/planted/libhalfstep-emu.so" "$work/planted/rope.emu.o" \
+            ${OBJECTS/"$build/obj/kernels/cuda/layers/rope.emu.o"/} || { fail "$name: does not compile"; return; }
+    rm -rf "$work/faulty"
+    cp -r "$work/package" "$work/faulty"
+    cp "$work/planted/libhalfstep-emu.so" "$work/faulty/parts/"
+    if (cd "$work/empty" && "$work/faulty/gpu.sh" --device emu --phases selftest --ops norm_forward,rope,combine --op-seconds 25 --out "$work/fault") \
         >"$work/said" 2>&1; then
         fail "$name: not found"
     elif grep -q '^2 operations within tolerance, 1 not' "$page" && grep -q 'rope: FAILED' "$page" && grep -q -- "$4" "$page"; then

@@ -14,11 +14,10 @@ trap 'rm -rf "$work"' EXIT
 settings=('1 pct late 1' '2 random late 1' '3 pct early 2' '4 random late 2' '5 pct late 2' '6 random late 1')
 
 # Programs that find mistakes: the self-test of an operation, or of products by each of Hopper's tiles, or the agreement
-# of products at sizes at which blocks go round.
-# shellcheck disable=SC2086
-$CC $CFLAGS -c -o "$work/tiles.o" tests/ops/test_matmul_tiles.c && $CC $CFLAGS -c -o "$work/agreement.o" bench/agreement.c || exit 2
+# of products at sizes at which blocks go round.  Copies take the emulator that lies beside them.
+cp "$build/trainer" "$build/tests/ops/test_matmul_tiles" "$build/bench/agreement" "$work" || exit 2
 
-# link: $work/program, with $work/planted.o in the place of the source's object.
+# link: the emulator, with $work/planted.o in the place of the source's object; `program` is what asks it.
 link() {
     local object objects=()
     # shellcheck disable=SC2153
@@ -26,29 +25,27 @@ link() {
         [ "$object" = "$source" ] || objects+=("$object")
     done
     if [ "$op" = tiles ]; then
-        objects+=("$work/tiles.o" -lcriterion)
-        program=("$work/program" --filter 'matmul_tiles/hopper*')
+        program=("$work/test_matmul_tiles" --filter 'matmul_tiles/hopper*')
     elif [ "$op" = agreement ]; then
-        objects+=("$work/agreement.o")
-        program=("$work/program" --device emu --tiny products)
+        program=("$work/agreement" --device emu --tiny products)
     else
-        objects+=("$build/obj/runtime/main.o")
-        program=("$work/program" selftest --device emu --no-speed --op "$op")
+        program=("$work/trainer" selftest --device emu --no-speed --op "$op")
     fi
     # shellcheck disable=SC2086
-    $CC $LDFLAGS -o "$work/program" "$work/planted.o" "${objects[@]}" $LDLIBS
+    $CXX $LDFLAGS -shared -Wl,-soname,libhalfstep-emu.so -o "$work/libhalfstep-emu.so" "$work/planted.o" "${objects[@]}"
 }
 
 # plant NAME UNIT FILE OLD NEW: in FILE, OLD becomes NEW; UNIT is the source that is compiled with it.
 plant() {
-    local name=$1 unit=kernels/cuda/$2 file=kernels/cuda/$3 setting program seed schedule copies threads
+    local name=$1 unit file setting program seed schedule copies threads
+    unit=$(find kernels/cuda -name "$2") file=$(find kernels/cuda -name "$3")
     [[ $name =~ $pattern ]] || return 0
     count=$((count + 1))
     source=$build/obj/${unit%.cu}.emu.o
     rm -rf "${work:?}/kernels"
-    mkdir -p "$work/kernels/cuda"
+    mkdir -p "$work/$(dirname "$unit")" "$work/$(dirname "$file")"
     # Found before the tree's own.
-    cp "$unit" "$work/kernels/cuda/"
+    cp "$unit" "$work/$unit"
     if ! OLD=$4 NEW=$5 perl -0pe 's/\Q$ENV{OLD}\E/$ENV{NEW}/ and $n++; END { exit !$n }' "$file" >"$work/changed"; then
         echo "FAIL  $name: $file does not hold what is to be changed"
         failures=$((failures + 1))
@@ -141,8 +138,8 @@ plant 'epilogue, direct: one part everywhere' $unit matmul_hopper_epilogue.cuh \
     $'place.row,\n                                             place.column + part * HopperStaging::columns);' \
     $'place.row,\n                                             place.column);'
 plant 'epilogue, direct: residual in the format of c' $unit matmul_epilogue.cuh \
-    'addend == 0 ? output.residual.dtype : output.c.dtype' 'addend == 0 ? HS_F32 : output.c.dtype'
-plant 'epilogue, direct: nothing is added in 16 bits' $unit matmul_epilogue.cuh 'addend < 2;' 'addend < 1;'
+    'added == 0 ? output.residual.dtype : output.c.dtype' 'added == 0 ? HS_F32 : output.c.dtype'
+plant 'epilogue, direct: nothing is added in 16 bits' $unit matmul_epilogue.cuh 'added < 2;' 'added < 1;'
 plant 'epilogue, direct: GELU for its derivative' $unit matmul_epilogue.cuh 'gelu_derivative(others[g][i])' 'gelu(others[g][i])'
 plant 'epilogue, direct: rows of odd length' $unit matmul_epilogue.cuh \
     'MatmulPlace{ first_row + row, 1, first_column + column }' 'MatmulPlace{ first_row + row, 0, first_column + column }'

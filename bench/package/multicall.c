@@ -33,7 +33,8 @@ static bool run(const char *name, int argc, char **argv, int *code)
     return false;
 }
 
-/* The trainer starts itself anew, by its own name (runtime/main.c): so the name it was started under counts, too. */
+/* The trainer starts itself anew, by its own name (runtime/commands/main.c): so the name it was started under counts,
+ * too. */
 int main(int argc, char **argv)
 {
     int code = 2;

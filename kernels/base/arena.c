@@ -32,7 +32,7 @@ HsStatus hs_arena_commit(HsArena *arena)
     HsStatus status;
     /* Zeroing here also makes the operating system give the pages now, not in the middle of the first step. */
     status = arena->device->fill_zero(arena->device, NULL, base, arena->used);
-    if (status == HS_OK) /* whoever uses it may do so on another stream */
+    if (status == HS_OK) /* it may be used on another stream */
         status = arena->device->stream_sync(arena->device, NULL);
     if (status != HS_OK) {
         hs_memory_release(arena->device, arena->category, arena->used, base);

@@ -55,7 +55,7 @@ struct HsDevice {
     void (*range_push)(HsDevice *device, const char *name);
     void (*range_pop)(HsDevice *device);
     void (*deinit)(HsDevice *device); /* NULL: nothing to give back */
-    /* What is free now for this process, whoever holds the rest.  Asks the system: not for inner loops. */
+    /* What is free now for this process.  Asks the system: not for inner loops. */
     HsStatus (*free_memory)(const HsDevice *device, size_t *free_bytes);
     /* Bytes held through alloc now and at most; of those by hs_memory_alloc, what for. */
     size_t current_bytes;

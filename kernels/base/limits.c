@@ -238,7 +238,7 @@ static void visit_groups(Visitor *visitor, Controller controller)
 
 static void warn_of(const char *path, const char *text)
 {
-    hs_warn("%s says `%.40s`, which is no limit that this program knows: it is passed over", path, text);
+    hs_warn("%s says `%.40s`, which is not a limit that this program can read: ignored", path, text);
 }
 
 static void limit_memory(Visitor *visitor, const char *path, uint64_t bytes)

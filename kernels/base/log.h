@@ -14,7 +14,7 @@ void hs_log_set_level(HsLogLevel least);
 void hs_log_set_hooks(void (*before)(void), void (*after)(void));
 void hs_log(HsLogLevel level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* What a terminal would obey becomes "?": control characters (ASCII's but tab and newline, and U+0080 to U+009F in
- * UTF-8).  Names come from files that anybody may have written.  Every message goes through it. */
+ * UTF-8).  Names come from files of unknown origin.  Every message goes through it. */
 void hs_log_clean(char *text, size_t bytes);
 
 #define hs_debug(...) hs_log(HS_LOG_DEBUG, __VA_ARGS__)

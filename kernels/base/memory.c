@@ -62,7 +62,7 @@ void hs_memory_release(HsDevice *device, HsMemoryCategory category, size_t bytes
 
 /* --- the counting device --- */
 
-/* Where no machine has memory: whoever touches it is stopped at once. */
+/* Where no machine has memory: an access to it faults. */
 static const uintptr_t nowhere = (uintptr_t)1 << 60;
 
 /* One block behind the other, for code that asks whether two of them overlap: peak_bytes is where the next begins. */

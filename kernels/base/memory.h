@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What device memory is for: the one table of categories, and the account that a device keeps of them.
- * Plans predict these figures, training fills them, and the two are compared (runtime/memory_report.h).
+ * Plans predict these figures, training fills them, and the two are compared (runtime/train/memory_plan.h).
  */
 #ifndef HS_KERNELS_BASE_MEMORY_H
 #define HS_KERNELS_BASE_MEMORY_H
@@ -16,12 +16,12 @@
     X(MASTERS, "master weights", "f32 copies of 16-bit weights, which updates are added to")                  \
     X(PACKED, "packed weights", "matrices in the order in which this device's products read them")            \
     X(GRADIENTS, "gradients", "of every parameter, accumulated over the micro-batches of a step")             \
-    X(MOMENTS, "optimizer moments", "AdamW's two f32 moments, or SGD's momentum")                             \
+    X(MOMENTS, "optimizer moments", "AdamW's two f32 moments, or one momentum of SGD or Muon")                \
     X(ACTIVATIONS, "activations", "values and their gradients of one micro-batch, placed by their lifetimes") \
     X(WORKSPACE, "workspace", "scratch of single operations: attention, split products, reductions")          \
     X(PENALTY, "importance and anchor", "EWC's Fisher and anchor, SI's path, L2's anchor: f32 a parameter")   \
     X(SNAPSHOTS, "MER snapshots", "f32 copies of the parameters that interpolation goes back towards")        \
-    X(REFERENCE, "A-GEM reference", "the f32 gradient on earlier tasks")                                      \
+    X(REFERENCE, "reference gradient", "the f32 gradient on earlier tasks")                                   \
     X(REPLAY, "replay buffer", "the reservoir's tokens, in the host's memory")                                \
     X(BATCHES, "batches", "tokens, targets and losses of the steps under way")                                \
     X(STATISTICS, "statistics", "loss scale, norms, sums: what decides a step")                               \

@@ -23,8 +23,8 @@ typedef struct HsRng {
     uint64_t seed;
     uint32_t step;
     uint32_t site;      /* unique in a model: which layer's which mask */
-    int64_t row_offset; /* first row of this micro-batch within the effective batch: masks do not depend on how
-                           the batch is split */
+    int64_t row_offset; /* first row of this micro-batch within the effective batch, or first element of this part of
+                           a parameter: random bits do not depend on how the whole is split */
     const uint32_t *step_counter; /* memory of the device that draws: added to `step`; NULL: 0 */
 } HsRng;
 

@@ -27,7 +27,7 @@ static const char *const names[] = {
     [HS_EINTERRUPTED] = "HS_EINTERRUPTED",
 };
 
-HsStatus hs_fail(HsStatus code, const char *format, ...)
+HsStatus(hs_fail)(HsStatus code, const char *format, ...)
 {
     /* Formatted apart first: an argument may be the old message itself. */
     char text[MESSAGE_BYTES];
@@ -39,7 +39,7 @@ HsStatus hs_fail(HsStatus code, const char *format, ...)
     return code;
 }
 
-HsStatus hs_error_prefix(HsStatus code, const char *format, ...)
+HsStatus(hs_error_prefix)(HsStatus code, const char *format, ...)
 {
     char text[MESSAGE_BYTES];
     va_list arguments;

@@ -19,7 +19,7 @@ typedef enum HsStatus {
     HS_EIO,          /* the operating system refused a file operation */
     HS_EFORMAT,      /* a file's bytes are not what its format says */
     HS_ECONFIG,      /* the configuration or the command line is wrong (exit code 2) */
-    HS_ENUMERIC,     /* non-finite gradients that no loss scale mends */
+    HS_ENUMERIC,     /* gradients that are not finite at the smallest loss scale */
     HS_EINTERRUPTED  /* stopped by SIGINT or SIGTERM after saving */
 } HsStatus;
 

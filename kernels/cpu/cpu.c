@@ -86,7 +86,7 @@ static HsStatus find_row(const char *isa, const HsIsaRow **found)
         size_t length = strlen(names);
         snprintf(names + length, sizeof names - length, "%s%s", length ? ", " : "", isa_rows[i].name);
     }
-    return hs_fail(HS_EINVAL, "'%s' is no instruction set of this build; it has %s", isa, names);
+    return hs_fail(HS_EINVAL, "'%s' is not an instruction set of this build; it has %s", isa, names);
 }
 
 HsStatus hs_backend_cpu_for_isa(const char *isa, const HsBackend **backend)

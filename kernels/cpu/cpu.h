@@ -13,10 +13,10 @@
  * between blocks that different threads take, and partial sums are added in the blocks' order.  (Products, whose
  * elements are one chain each, may be cut by the number of threads too.)
  */
-#ifndef HS_KERNELS_CPU_H
-#define HS_KERNELS_CPU_H
+#ifndef HS_KERNELS_CPU_CPU_H
+#define HS_KERNELS_CPU_CPU_H
 
-#include "kernels/backend.h"
+#include "kernels/ops/backend.h"
 
 /* The table of one instruction set, for tests and the bench, which visit all of them whatever the environment says.
  * HS_EINVAL: no such name in this build (the message lists them); HS_EUNSUPPORTED: this machine lacks it. */
@@ -27,7 +27,7 @@ const char *hs_backend_cpu_isa_name(int index);
 
 /* Floating-point operations a second of the chosen instruction set's multiply-add for products of `dtype`, on all of
  * the context's threads, measured now; 0 when there is no probe for it. */
-double hs_cpu_peak_flops(const HsContext *context, HsDtype dtype, bool tf32);
+double hs_cpu_peak_flops(const HsContext *context, HsDtype dtype, HsProductPolicy policy);
 
 /* Bytes a second that all of the context's threads together read and write in memory that no cache holds, measured now
  * on 256 MiB; 0 when there is no memory for it. */

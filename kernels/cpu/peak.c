@@ -58,9 +58,9 @@ static const struct {
     { "avx2", HS_F16, probe_f32_256, 16 },
 };
 
-double hs_cpu_peak_flops(const HsContext *context, HsDtype dtype, bool tf32)
+double hs_cpu_peak_flops(const HsContext *context, HsDtype dtype, HsProductPolicy policy)
 {
-    (void)tf32;
+    (void)policy; /* f32 rounded to tf32 is multiplied as f32 */
     const char *isa = hs_backend_cpu_isa();
     const int threads = hs_cpu_thread_slots(context);
     const double began_s = hs_clock_s();
@@ -82,9 +82,9 @@ double hs_cpu_peak_flops(const HsContext *context, HsDtype dtype, bool tf32)
     return best;
 }
 #else
-double hs_cpu_peak_flops(const HsContext *context, HsDtype dtype, bool tf32)
+double hs_cpu_peak_flops(const HsContext *context, HsDtype dtype, HsProductPolicy policy)
 {
-    (void)tf32;
+    (void)policy; /* f32 rounded to tf32 is multiplied as f32 */
     (void)context, (void)dtype;
     return 0;
 }

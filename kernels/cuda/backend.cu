@@ -1,38 +1,69 @@
 /* SPDX-License-Identifier: MIT
  *
- * The backend's table.  It has no operation of any other backend to fall back on: each row is a kernel of this folder.
+ * The backend's table, and the part that it is.  It has no operation of any other backend to fall back on: each row is a
+ * kernel of this folder.
  */
-#include "kernels/cuda/peak.cuh"
+#include "kernels/cuda/device/device.cuh"
+#include "kernels/cuda/device/peak.cuh"
+#include "kernels/cuda/product/predicted.cuh"
+#include "kernels/cuda/product/products.cuh"
+
+extern "C" {
+#include "kernels/checks/checks.h"
+#include "kernels/parts/part.h"
+}
 
 namespace HS_CUDA_NAMESPACE
 {
 
-static HsBackend make_backend(const char *name)
+#ifdef HS_EMU
+static const char backend_name[] = "emu";
+#else
+static const char backend_name[] = "cuda";
+#endif
+
+static HsBackend make_backend()
 {
     HsBackend backend = {};
-    backend.name = name;
+    backend.name = backend_name;
 #define HS_CUDA_ROW(op_name, Args, formula) \
     backend.op_name = op::op_name;          \
     backend.workspace.op_name = workspace::op_name;
     HS_OPS(HS_CUDA_ROW)
 #undef HS_CUDA_ROW
+    backend.refuse.matmul = hs_refuse_mixed_product;
     backend.peak_flops = peak_flops;
     backend.peak_bytes = peak_bytes;
     return backend;
 }
 
+static HsStatus init_device(HsDevice *device, const HsCudaOptions *options)
+{
+    HS_TRY(open_device(device, options, backend_name));
+    const HsStatus status = open_products(device);
+    if (status != HS_OK)
+        hs_device_deinit(device);
+    return status;
+}
+
+/* What this part exports. */
+static HsBackendPart make_part()
+{
+    static const HsBackend backend = make_backend();
+    HsBackendPart part = {};
+    part.layout = hs_part_layout();
+    part.name = backend_name;
+    part.device_init = init_device;
+    part.backend = &backend;
+    part.tuner = &matmul_tuner;
+    part.write_predictions = write_predicted;
+    return part;
+}
+
 } // namespace HS_CUDA_NAMESPACE
 
-#ifdef HS_EMU
-const HsBackend *hs_backend_emu(void)
+extern "C" __attribute__((visibility("default"))) const HsBackendPart *hs_backend_part(void)
 {
-    static const HsBackend backend = hs_emu::make_backend("emu");
-    return &backend;
+    static const HsBackendPart part = HS_CUDA_NAMESPACE::make_part();
+    return &part;
 }
-#else
-const HsBackend *hs_backend_cuda(void)
-{
-    static const HsBackend backend = hs_cuda::make_backend("cuda");
-    return &backend;
-}
-#endif

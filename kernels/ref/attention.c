@@ -6,12 +6,12 @@
  * The sum runs online, with a running maximum (Milakov & Gimelshein 2018, algorithm 3), so nothing of size T is held.
  * Backward (Dao 2023, appendix B.2), with do = dout:
  *     delta_i = do_i.out_i = sum_j p_ij f_ij do_i.v_j        dv_j = sum_i f_ij p_ij do_i
- *     ds_ij = p_ij (f_ij do_i.v_j - delta_i)                 dq_i = scale sum_j ds_ij k_j     dk_j = scale sum_i ds_ij
- * q_i
+ *     ds_ij = p_ij (f_ij do_i.v_j - delta_i)                 dq_i = scale sum_j ds_ij k_j
+ *                                                            dk_j = scale sum_i ds_ij q_i
  */
 #include "kernels/ref/ref.h"
 
-#include "kernels/checks.h"
+#include "kernels/checks/checks.h"
 
 typedef double HsHeadVector[HS_MAX_HEAD_DIM];
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Operations that treat each element by itself: activations, dropout, conversion, addition.
+ * Operations that treat each element by itself: activations, dropout, conversion.
  */
 #include "kernels/ref/ref.h"
 
@@ -17,22 +17,6 @@ double hs_ref_gelu_derivative(double x)
     const double t = tanh(sqrt_2_over_pi * (x + cubic * x * x * x));
     const double inner = sqrt_2_over_pi * (1.0 + 3.0 * cubic * x * x);
     return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * inner;
-}
-
-HsStatus hs_ref_gelu_forward(HsContext *context, const HsUnaryArgs *args)
-{
-    (void)context;
-    for (int64_t i = 0; i < hs_tensor_count(&args->x); i++)
-        hs_ref_store(&args->y, i, hs_ref_gelu(hs_ref_load(&args->x, i)));
-    return HS_OK;
-}
-
-HsStatus hs_ref_gelu_backward(HsContext *context, const HsUnaryBackwardArgs *args)
-{
-    (void)context;
-    for (int64_t i = 0; i < hs_tensor_count(&args->x); i++)
-        hs_ref_store(&args->dx, i, hs_ref_load(&args->dy, i) * hs_ref_gelu_derivative(hs_ref_load(&args->x, i)));
-    return HS_OK;
 }
 
 static double sigmoid(double x)
@@ -115,13 +99,5 @@ HsStatus hs_ref_convert(HsContext *context, const HsConvertArgs *args)
         else
             hs_ref_store(&args->y, i, value);
     }
-    return HS_OK;
-}
-
-HsStatus hs_ref_add(HsContext *context, const HsAddArgs *args)
-{
-    (void)context;
-    for (int64_t i = 0; i < hs_tensor_count(&args->x); i++)
-        hs_ref_store(&args->y, i, hs_ref_load(&args->y, i) + hs_ref_load(&args->x, i));
     return HS_OK;
 }

@@ -60,7 +60,7 @@ HsStatus hs_ref_embedding_backward(HsContext *context, const HsEmbeddingBackward
 {
     (void)context;
     const int32_t *tokens = args->tokens.data;
-    for (int64_t n = 0; n < args->dy.shape[0]; n++) {
+    for (int64_t n = 0; n < args->dy.shape[0] && hs_tensor_present(&args->dtoken_table); n++) {
         if (!seen_before(tokens, n))
             add_rows(&args->dy, &args->dtoken_table, tokens[n], n, 1, tokens);
     }

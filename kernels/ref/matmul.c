@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Matrix products with their epilogues, and the weight "packing" that the reference does not need.
- *     value = sum_k op(a)[m,k] op(b)[k,n] + bias[n]
+ *     value = alpha sum_k op(a)[m,k] op(b)[k,n] + addend[m,n] + bias[n]
  *     c     = epilogue(value) + residual [+ c]
  * tf32 is a permission to round, which is not taken.
  */
@@ -11,9 +11,9 @@
  * increases, so every sum has one fixed order. */
 enum { TILE = 32 };
 
-typedef struct HsTile {
+typedef struct HsSumTile {
     double at[TILE][TILE];
-} HsTile;
+} HsSumTile;
 
 static int64_t smaller(int64_t a, int64_t b)
 {
@@ -21,7 +21,7 @@ static int64_t smaller(int64_t a, int64_t b)
 }
 
 /* tile[r][c] = op(x)[row + r, column + c], zero beyond the edges. */
-static void load_tile(const HsTensor *x, bool transposed, int64_t row, int64_t column, HsTile *tile)
+static void load_tile(const HsTensor *x, bool transposed, int64_t row, int64_t column, HsSumTile *tile)
 {
     const int64_t rows = x->shape[transposed ? 1 : 0], columns = x->shape[transposed ? 0 : 1];
     const int64_t row_count = smaller(TILE, rows - row), column_count = smaller(TILE, columns - column);
@@ -33,7 +33,7 @@ static void load_tile(const HsTensor *x, bool transposed, int64_t row, int64_t c
     }
 }
 
-static void multiply_tiles(const HsTile *a, const HsTile *b, int64_t k_count, HsTile *sum)
+static void multiply_tiles(const HsSumTile *a, const HsSumTile *b, int64_t k_count, HsSumTile *sum)
 {
     for (int64_t r = 0; r < TILE; r++) {
         for (int64_t k = 0; k < k_count; k++) {
@@ -48,7 +48,9 @@ static void multiply_tiles(const HsTile *a, const HsTile *b, int64_t k_count, Hs
 static void finish_element(const HsMatmulArgs *args, int64_t row, int64_t column, double sum)
 {
     const int64_t index = row * args->c.shape[1] + column;
-    double value = sum;
+    double value = (double)args->alpha * sum;
+    if (hs_tensor_present(&args->addend))
+        value += hs_ref_load(&args->addend, row * args->addend.shape[1] + column);
     if (hs_tensor_present(&args->bias))
         value += hs_ref_load(&args->bias, column);
     if (args->epilogue == HS_EPILOGUE_GELU) {
@@ -82,7 +84,7 @@ HsStatus hs_ref_matmul(HsContext *context, const HsMatmulArgs *args)
     }
     const int64_t rows = args->c.shape[0], columns = args->b.shape[args->transpose_b ? 0 : 1];
     const int64_t depth = args->a.shape[args->transpose_a ? 0 : 1];
-    HsTile a, b, sum;
+    HsSumTile a, b, sum;
     for (int64_t row = 0; row < rows; row += TILE) {
         for (int64_t column = 0; column < columns; column += TILE) {
             for (int64_t r = 0; r < TILE; r++)

@@ -90,16 +90,18 @@ HsStatus hs_ref_norm_backward(HsContext *context, const HsNormBackwardArgs *args
     const int64_t rows = args->x.shape[0], columns = args->x.shape[1];
     const bool layer = args->kind == HS_NORM_LAYER;
     /* Parameter gradients first, one column at a time: the rows' statistics are all there already. */
-    for (int64_t c = 0; c < columns; c++) {
-        const bool biased = hs_tensor_present(&args->dbias);
-        double dweight = hs_ref_load(&args->dweight, c), dbias = biased ? hs_ref_load(&args->dbias, c) : 0.0;
+    const bool weighted = hs_tensor_present(&args->dweight), biased = hs_tensor_present(&args->dbias);
+    for (int64_t c = 0; c < columns && (weighted || biased); c++) {
+        double dweight = weighted ? hs_ref_load(&args->dweight, c) : 0.0,
+               dbias = biased ? hs_ref_load(&args->dbias, c) : 0.0;
         for (int64_t n = 0; n < rows; n++) {
             const double dy = hs_ref_load(&args->dy, n * columns + c);
             const double mean = layer ? hs_ref_load(&args->mean, n) : 0.0;
             dweight += dy * (hs_ref_load(&args->x, n * columns + c) - mean) * hs_ref_load(&args->rstd, n);
             dbias += dy;
         }
-        hs_ref_store(&args->dweight, c, dweight);
+        if (weighted)
+            hs_ref_store(&args->dweight, c, dweight);
         if (biased)
             hs_ref_store(&args->dbias, c, dbias);
     }
@@ -148,7 +150,7 @@ static void head_weight_gradient(const HsHeadNormBackwardArgs *args, int64_t fir
                                  const HsTensor *dweight)
 {
     const int64_t normed = args->heads.heads + args->heads.kv_heads;
-    for (int64_t d = 0; d < args->heads.head_dim; d++) {
+    for (int64_t d = 0; d < args->heads.head_dim && hs_tensor_present(dweight); d++) {
         double sum = hs_ref_load(dweight, d);
         for (int64_t n = 0; n < args->x.shape[0]; n++) {
             for (int64_t h = first; h < end; h++) {

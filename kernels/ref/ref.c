@@ -2,6 +2,7 @@
  *
  * The reference backend's row of the vtable: complete by construction, since every operation of HS_OPS is named.
  */
+#include "kernels/checks/checks.h"
 #include "kernels/ref/ref.h"
 
 /* The reference reads weights as they are stored. */
@@ -13,7 +14,9 @@ static size_t packed_bytes(const HsContext *context, HsDtype dtype, int64_t k, i
 
 #define REF_ROW(name, Args, formula) .name = hs_ref_##name,
 
-static const HsBackend backend = { .name = "ref", .packed_bytes = packed_bytes, HS_OPS(REF_ROW) };
+static const HsBackend backend = {
+    .name = "ref", .packed_bytes = packed_bytes, .refuse.matmul = hs_refuse_policy, HS_OPS(REF_ROW)
+};
 
 const HsBackend *hs_backend_ref(void)
 {

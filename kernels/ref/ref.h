@@ -3,12 +3,12 @@
  * What the reference kernels share.  The reference is the specification: plain loops in the order of the equation,
  * every sum in double, one rounding (to nearest, even) where an output is stored.  No threads, no workspace.
  */
-#ifndef HS_KERNELS_REF_H
-#define HS_KERNELS_REF_H
+#ifndef HS_KERNELS_REF_REF_H
+#define HS_KERNELS_REF_REF_H
 
 #include <math.h>
 
-#include "kernels/backend.h"
+#include "kernels/ops/backend.h"
 
 #define HS_REF_PROTOTYPE(name, Args, formula) HsStatus hs_ref_##name(HsContext *context, const Args *args);
 HS_OPS(HS_REF_PROTOTYPE)
@@ -78,7 +78,7 @@ static inline void hs_ref_store_parameter(const HsTensor *master, const HsTensor
         hs_ref_store(weight, index, hs_ref_store_rounded(master, index, p));
     else if (weight->dtype == HS_BF16)
         ((uint16_t *)weight->data)[index] =
-            hs_bf16_encode_stochastic((float)p, hs_ref_random_bits(rng, (uint64_t)index));
+            hs_bf16_encode_stochastic((float)p, hs_ref_random_bits(rng, (uint64_t)(rng->row_offset + index)));
     else
         hs_ref_store(weight, index, p);
 }

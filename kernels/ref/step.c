@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The scalars of an optimizer step; kernels/step_rule.h is the specification and the body of every backend.
+ * The scalars of an optimizer step; kernels/ops/step_rule.h is the specification and the body of every backend.
  */
+#include "kernels/ops/step_rule.h"
 #include "kernels/ref/ref.h"
-#include "kernels/step_rule.h"
 
 HsStatus hs_ref_begin_step(HsContext *context, const HsBeginStepArgs *args)
 {

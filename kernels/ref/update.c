@@ -3,8 +3,8 @@
  * Gradient statistics and the update rules.  Both rules unscale, update, refresh the weight from its master and clear
  * the gradient in one pass; a skipped step only clears the gradient.  What HsProtection adds is at the element, too.
  */
+#include "kernels/ops/update_epilogue.h"
 #include "kernels/ref/ref.h"
-#include "kernels/update_tail.h"
 
 /* sum_squares = sum g^2 over finite g; nonfinite = how many are not. */
 HsStatus hs_ref_grad_stats(HsContext *context, const HsGradStatsArgs *args)
@@ -55,67 +55,128 @@ static double proximal(const HsProtection *protection, int64_t index, double p, 
 }
 
 /* A parameter's last steps: the proximal one, the store, and the path integral over what was stored. */
-static void finish(const HsProtection *protection, const HsTensor *master, const HsTensor *weight, const HsRng *rng,
-                   int64_t index, double p, double rate, double unscaled_gradient)
+static void finish(const HsUpdateArgs *update, int64_t index, double p, double rate, double gradient)
 {
-    const double before = hs_ref_load_parameter(master, weight, index);
-    hs_ref_store_parameter(master, weight, rng, index, proximal(protection, index, p, rate));
+    const HsProtection *protection = &update->protection;
+    const double before = hs_ref_load_parameter(&update->master, &update->weight, index);
+    hs_ref_store_parameter(&update->master, &update->weight, &update->rng, index, proximal(protection, index, p, rate));
     if (hs_tensor_present(&protection->path)) {
-        const double moved = hs_ref_load_parameter(master, weight, index) - before;
-        hs_ref_store(&protection->path, index, hs_ref_load(&protection->path, index) - unscaled_gradient * moved);
+        const double moved = hs_ref_load_parameter(&update->master, &update->weight, index) - before;
+        const double unscaled = gradient * (double)update->scalars->unscale;
+        hs_ref_store(&protection->path, index, hs_ref_load(&protection->path, index) - unscaled * moved);
     }
+}
+
+static double rate_of(const HsUpdateArgs *update)
+{
+    return (double)update->scalars->learning_rate * (double)update->learning_rate_scale;
+}
+
+/* The gradient as it is stored, and zero in its place. */
+static double take_gradient(const HsUpdateArgs *update, int64_t index)
+{
+    const double grad = hs_ref_load(&update->grad, index);
+    hs_ref_store(&update->grad, index, 0.0);
+    return grad;
+}
+
+static double whole_gradient(const HsUpdateArgs *update, int64_t index, double grad, double p)
+{
+    return grad * (double)update->scalars->gradient_multiplier + penalty_gradient(&update->protection, index, p);
+}
+
+static HsStatus follow(HsContext *context, const HsUpdateArgs *update)
+{
+    return hs_update_epilogue_apart(context, &update->epilogue, &update->master, &update->weight);
 }
 
 /* AdamW (Loshchilov & Hutter 2019, algorithm 2):
  *     p -= lr wd p;  m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;  p -= lr (m/bc1) / (sqrt(v/bc2) + eps) */
 HsStatus hs_ref_adamw(HsContext *context, const HsAdamWArgs *args)
 {
-    const HsStepScalars *scalars = args->scalars;
-    const double rate = (double)scalars->learning_rate * (double)args->learning_rate_scale;
-    const double beta1 = (double)args->beta1, beta2 = (double)args->beta2;
-    for (int64_t i = 0; i < hs_tensor_count(&args->weight); i++) {
-        const double grad = hs_ref_load(&args->grad, i);
-        hs_ref_store(&args->grad, i, 0.0);
+    const HsUpdateArgs *update = &args->update;
+    const HsStepScalars *scalars = update->scalars;
+    const double rate = rate_of(update), beta1 = (double)args->beta1, beta2 = (double)args->beta2;
+    for (int64_t i = 0; i < hs_tensor_count(&update->weight); i++) {
+        const double grad = take_gradient(update, i);
         if (scalars->skip)
             continue;
-        double p = hs_ref_load_parameter(&args->master, &args->weight, i);
-        const double g = grad * (double)scalars->gradient_multiplier + penalty_gradient(&args->protection, i, p);
-        p -= rate * (double)args->weight_decay * p;
+        double p = hs_ref_load_parameter(&update->master, &update->weight, i);
+        const double g = whole_gradient(update, i, grad, p);
+        p -= rate * (double)update->weight_decay * p;
         const double m = beta1 * hs_ref_load(&args->m, i) + (1.0 - beta1) * g;
         const double v = beta2 * hs_ref_load(&args->v, i) + (1.0 - beta2) * g * g;
         hs_ref_store(&args->m, i, m);
         hs_ref_store(&args->v, i, v);
         p -= rate * (m / (double)scalars->bias_correction1) /
              (sqrt(v / (double)scalars->bias_correction2) + (double)args->epsilon);
-        finish(&args->protection, &args->master, &args->weight, &args->rng, i, p, rate,
-               grad * (double)scalars->unscale);
+        finish(update, i, p, rate, grad);
     }
-    return hs_update_tail_apart(context, &args->tail, &args->master, &args->weight);
+    return follow(context, update);
 }
 
 /* Stochastic gradient descent with momentum (Sutskever et al. 2013), decay inside the gradient:
  *     d = g + wd p;  buffer = momentum buffer + d;  p -= lr buffer   (nesterov: p -= lr (d + momentum buffer)) */
 HsStatus hs_ref_sgd(HsContext *context, const HsSgdArgs *args)
 {
-    const HsStepScalars *scalars = args->scalars;
-    const double rate = (double)scalars->learning_rate * (double)args->learning_rate_scale;
-    const double momentum = (double)args->momentum;
-    for (int64_t i = 0; i < hs_tensor_count(&args->weight); i++) {
-        const double grad = hs_ref_load(&args->grad, i);
-        hs_ref_store(&args->grad, i, 0.0);
-        if (scalars->skip)
+    const HsUpdateArgs *update = &args->update;
+    const double rate = rate_of(update), momentum = (double)args->momentum;
+    for (int64_t i = 0; i < hs_tensor_count(&update->weight); i++) {
+        const double grad = take_gradient(update, i);
+        if (update->scalars->skip)
             continue;
-        const double p = hs_ref_load_parameter(&args->master, &args->weight, i);
-        const double g = grad * (double)scalars->gradient_multiplier + penalty_gradient(&args->protection, i, p);
-        const double descent = g + (double)args->weight_decay * p;
+        const double p = hs_ref_load_parameter(&update->master, &update->weight, i);
+        const double descent = whole_gradient(update, i, grad, p) + (double)update->weight_decay * p;
         double direction = descent;
         if (hs_tensor_present(&args->buffer)) {
             const double buffer = momentum * hs_ref_load(&args->buffer, i) + descent;
             hs_ref_store(&args->buffer, i, buffer);
             direction = args->nesterov ? descent + momentum * buffer : buffer;
         }
-        finish(&args->protection, &args->master, &args->weight, &args->rng, i, p - rate * direction, rate,
-               grad * (double)scalars->unscale);
+        finish(update, i, p - rate * direction, rate, grad);
     }
-    return hs_update_tail_apart(context, &args->tail, &args->master, &args->weight);
+    return follow(context, update);
+}
+
+HsStatus hs_ref_momentum(HsContext *context, const HsMomentumArgs *args)
+{
+    (void)context;
+    const HsUpdateArgs *update = &args->update;
+    const double momentum = (double)args->momentum;
+    for (int64_t i = 0; i < hs_tensor_count(&update->weight); i++) {
+        if (update->scalars->skip) {
+            hs_ref_store(&args->direction, i, 0.0);
+            continue;
+        }
+        const double p = hs_ref_load_parameter(&update->master, &update->weight, i);
+        const double g = whole_gradient(update, i, hs_ref_load(&update->grad, i), p);
+        const double m = momentum * hs_ref_load(&args->m, i) + (1.0 - momentum) * g;
+        hs_ref_store(&args->m, i, m);
+        hs_ref_store(&args->direction, i, args->nesterov ? (1.0 - momentum) * g + momentum * m : m);
+    }
+    return HS_OK;
+}
+
+HsStatus hs_ref_normalize(HsContext *context, const HsNormalizeArgs *args)
+{
+    (void)context;
+    const double norm = sqrt(*args->sum_squares) + (double)args->epsilon;
+    for (int64_t i = 0; i < hs_tensor_count(&args->x); i++)
+        hs_ref_store(&args->y, i, hs_ref_load(&args->x, i) / norm);
+    return HS_OK;
+}
+
+HsStatus hs_ref_descend(HsContext *context, const HsDescendArgs *args)
+{
+    const HsUpdateArgs *update = &args->update;
+    const double rate = rate_of(update);
+    for (int64_t i = 0; i < hs_tensor_count(&update->weight); i++) {
+        const double grad = take_gradient(update, i);
+        if (update->scalars->skip)
+            continue;
+        const double p = hs_ref_load_parameter(&update->master, &update->weight, i);
+        const double step = (double)update->weight_decay * p + hs_ref_load(&args->direction, i);
+        finish(update, i, p - rate * step, rate, grad);
+    }
+    return follow(context, update);
 }

@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/byte_size.h"
-#include "runtime/checkpoint.h"
-#include "runtime/config_table.h"
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/config/table.h"
+#include "runtime/io/byte_size.h"
 
 static bool has_option(const struct argp *argp, const char *name, size_t length)
 {
@@ -68,7 +68,7 @@ static HsStatus check_dashes(const struct argp *argp, int argc, char **argv)
             return hs_fail(HS_ECONFIG, "%s: a key of the configuration has no dashes: %s%s", argv[i], argv[i] + 2,
                            argv[i][2 + length] == '=' ? "" : "=VALUE");
         if (!begins_option(argp, name, length) && suggest_option(argp, name, near))
-            return hs_fail(HS_ECONFIG, "--%s is no option of this command; did you mean --%s?", name, near);
+            return hs_fail(HS_ECONFIG, "--%s is not an option of this command; did you mean --%s?", name, near);
     }
     return HS_OK;
 }

@@ -10,8 +10,8 @@
 #include <stdint.h>
 
 #include "kernels/base/status.h"
-#include "runtime/json.h"
-#include "runtime/loaded_model.h"
+#include "runtime/commands/loaded_model.h"
+#include "runtime/io/json.h"
 
 enum { HS_MAX_OVERRIDES = 256 };
 

@@ -4,10 +4,10 @@
  */
 #include <argp.h>
 
-#include "runtime/bench.h"
 #include "runtime/commands/arguments.h"
 #include "runtime/commands/command.h"
-#include "runtime/trainer.h"
+#include "runtime/study/bench.h"
+#include "runtime/train/trainer.h"
 
 typedef struct Arguments {
     HsBenchOptions options;
@@ -65,18 +65,19 @@ static char *list_words(int key, const char *text, void *input)
     return key == ARGP_KEY_HELP_POST_DOC ? hs_bench_modes_help() : (char *)(uintptr_t)text;
 }
 
+const struct argp hs_argp_bench = { options,
+                                    parse,
+                                    "[section.key=value ...]",
+                                    "Train the same model from the same seed in each mode, taking turns; write the "
+                                    "table, bench.json and bench.html.",
+                                    NULL,
+                                    list_words,
+                                    NULL };
+
 HsStatus hs_command_bench(int argc, char **argv)
 {
-    static const struct argp argp = { options,
-                                      parse,
-                                      "[section.key=value ...]",
-                                      "Train the same model from the same seed in each mode, taking turns; write the "
-                                      "table, bench.json and bench.html.",
-                                      NULL,
-                                      list_words,
-                                      NULL };
     Arguments arguments = { 0 };
-    HS_TRY(hs_arguments_parse(&argp, argc, argv, &arguments));
+    HS_TRY(hs_arguments_parse(&hs_argp_bench, argc, argv, &arguments));
     arguments.options.override_count = arguments.overrides.count;
     arguments.options.overrides = arguments.overrides.items;
     hs_trainer_install_signals(true);

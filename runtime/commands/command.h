@@ -1,9 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * The table of commands.  main looks the first word up; without a match it is `train`.
+ * The table of commands, and of what they exit with.  main looks the first word up; without a match it is `train`.
+ * Each command's options are its argp's: the parser, --help, the manual page and completion come from the same rows.
  */
 #ifndef HS_RUNTIME_COMMANDS_COMMAND_H
 #define HS_RUNTIME_COMMANDS_COMMAND_H
+
+#include <argp.h>
+#include <stdio.h>
 
 #include "kernels/base/status.h"
 
@@ -19,7 +23,7 @@
       "continual-learning strategies side by side: table with spread, and page")                                       \
     X(bench, "--config FILE --modes fp32,bf16,+recompute",                                                             \
       "precision and memory modes side by side: speed, memory, losses, gradients")                                     \
-    X(report, "--run DIR", "write a run's report.html anew from its metrics")                                          \
+    X(report, "--run DIR", "write a run's report.html again from its metrics")                                         \
     X(eval, "--checkpoint DIR [--best] [--json] [section.key=value ...]",                                              \
       "validation loss of a checkpoint on each task")                                                                  \
     X(generate,                                                                                                        \
@@ -31,9 +35,36 @@
       "every kernel against the reference, with error and speed; or measure which of a GPU's kernels suit products")   \
     X(tokenizer, "train|encode|decode|count ... FILE|-",                                                               \
       "learn a byte-level BPE tokenizer; text to tokens, or to a token file that trains; back to text; count")         \
-    X(reference, "[--predicted]", "print the configuration reference, or the GPU kernels' predicted times, as Markdown")
+    X(reference, "[--predicted | --man | --completion bash]",                                                          \
+      "print the configuration reference or the GPU kernels' predicted times as Markdown, the manual page, or what "   \
+      "makes a shell complete command lines")
 
-#define HS_COMMAND_PROTOTYPE(name, usage, doc) HsStatus hs_command_##name(int argc, char **argv);
+#define HS_COMMAND_PROTOTYPE(name, usage, doc)         \
+    HsStatus hs_command_##name(int argc, char **argv); \
+    extern const struct argp hs_argp_##name;
 HS_COMMANDS(HS_COMMAND_PROTOTYPE)
+
+/* code, what it says */
+#define HS_EXIT_CODES(X)                  \
+    X(0, "done")                          \
+    X(1, "failed")                        \
+    X(2, "bad usage or configuration")    \
+    X(130, "stopped by SIGINT (128 + 2)") \
+    X(143, "stopped by SIGTERM (128 + 15)")
+
+typedef struct HsCommand {
+    const char *name, *usage, *doc;
+    HsStatus (*run)(int argc, char **argv);
+    const struct argp *argp;
+} HsCommand;
+
+/* In the table's order: train first. */
+extern const HsCommand hs_commands[];
+extern const int hs_command_count;
+
+/* The manual page of the program (roff, section 1).  errors: HS_EIO */
+HsStatus hs_manual_write(FILE *out);
+/* What makes a shell ("bash") complete command lines.  errors: HS_ECONFIG for another shell, HS_EIO */
+HsStatus hs_completion_write(const char *shell, FILE *out);
 
 #endif

@@ -6,8 +6,8 @@
 
 #include "runtime/commands/arguments.h"
 #include "runtime/commands/command.h"
-#include "runtime/compare.h"
-#include "runtime/trainer.h"
+#include "runtime/study/compare.h"
+#include "runtime/train/trainer.h"
 
 typedef struct Arguments {
     HsCompareOptions options;
@@ -51,9 +51,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     }
 }
 
-HsStatus hs_command_compare(int argc, char **argv)
-{
-    static const struct argp argp = { options,
+const struct argp hs_argp_compare = { options,
                                       parse,
                                       "[section.key=value ...]",
                                       "Train the tasks of FILE with several strategies and seeds; write the table and "
@@ -61,8 +59,11 @@ HsStatus hs_command_compare(int argc, char **argv)
                                       NULL,
                                       NULL,
                                       NULL };
+
+HsStatus hs_command_compare(int argc, char **argv)
+{
     Arguments arguments = { .options = { .variants = "none,ewc,er,mer,joint", .seeds = 3 } };
-    HS_TRY(hs_arguments_parse(&argp, argc, argv, &arguments));
+    HS_TRY(hs_arguments_parse(&hs_argp_compare, argc, argv, &arguments));
     arguments.options.override_count = arguments.overrides.count;
     arguments.options.overrides = arguments.overrides.items;
     hs_trainer_install_signals(true);

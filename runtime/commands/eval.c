@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * trainer eval --checkpoint DIR [--best] [--json]: validation loss of a checkpoint on every task, over all windows
- * unless
- * --batches is set.  The figures are collected first and written in the end, so that --json is one object or nothing.
+ * unless --batches is set.  The figures are collected first and written in the end, so that --json is one object or
+ * nothing.
  *
  *     {"checkpoint": "runs/x/checkpoints/step-00000200", "step": 200,
  *      "tasks": [{"name": "t", "val_loss": 1.5, "perplexity": 4.48, "entropy_floor": 1.2, "excess": 0.3}],
@@ -15,7 +15,8 @@
 
 #include "runtime/commands/arguments.h"
 #include "runtime/commands/command.h"
-#include "runtime/loaded_model.h"
+#include "runtime/commands/loaded_model.h"
+#include "runtime/train/evaluate.h"
 
 enum { OPTION_JSON = 0x100 };
 
@@ -89,17 +90,18 @@ static HsStatus print_json(const HsLoadedModel *loaded, const HsTaskData *data, 
     return hs_argument_print_json(root);
 }
 
-static HsStatus measure(HsLoadedModel *loaded, HsPlan *plan, const HsTaskData *data, int64_t windows, double *losses)
+static HsStatus measure(HsLoadedModel *loaded, HsProgram *program, const HsTaskData *data, int64_t windows,
+                        double *losses)
 {
     const HsConfig *config = &loaded->config;
     const size_t tokens = (size_t)(config->training.batch_size * config->training.max_length);
     int32_t *buffer = calloc(2 * tokens, sizeof *buffer);
     if (!buffer)
         return hs_fail(HS_ENOMEM, "no memory for a batch of %zu tokens", tokens);
-    HsStatus status = hs_plan_commit(plan, &loaded->engine.context);
+    HsStatus status = hs_program_commit(program, &loaded->engine.context);
     for (int i = 0; status == HS_OK && i < data->count; i++)
-        status =
-            hs_evaluate(plan, &loaded->engine.context, &data->tasks[i], windows, buffer, buffer + tokens, &losses[i]);
+        status = hs_evaluate(program, &loaded->engine.context, loaded->engine.comm, &data->tasks[i], windows, buffer,
+                             buffer + tokens, &losses[i]);
     free(buffer);
     return status;
 }
@@ -110,12 +112,12 @@ static HsStatus evaluate_data(HsLoadedModel *loaded, const HsTaskData *data, con
     double mean = 0, *losses = calloc((size_t)data->count, sizeof *losses);
     if (!losses)
         return hs_fail(HS_ENOMEM, "no memory for the losses of %d tasks", data->count);
-    HsPlan plan;
-    HsStatus status = hs_plan_create(&loaded->model, &loaded->engine.context, config->training.batch_size,
-                                     config->training.max_length, false, HS_RECOMPUTE_NONE, 1, &plan);
+    HsProgram program;
+    HsStatus status = hs_program_create(&loaded->model, &loaded->engine.context, config->training.batch_size,
+                                        config->training.max_length, false, HS_RECOMPUTE_NONE, 1, &program);
     if (status == HS_OK) {
-        status = measure(loaded, &plan, data, arguments->batches * config->training.batch_size, losses);
-        hs_plan_destroy(&plan);
+        status = measure(loaded, &program, data, arguments->batches * config->training.batch_size, losses);
+        hs_program_destroy(&program);
     }
     for (int i = 0; i < data->count; i++)
         mean += losses[i] / data->count;
@@ -139,13 +141,13 @@ static HsStatus evaluate(HsLoadedModel *loaded, const Arguments *arguments)
     return status;
 }
 
+const struct argp hs_argp_eval = { options, parse, "[section.key=value ...]", "Validation loss of a checkpoint.", NULL,
+                                   NULL,    NULL };
+
 HsStatus hs_command_eval(int argc, char **argv)
 {
-    static const struct argp argp = {
-        options, parse, "[section.key=value ...]", "Validation loss of a checkpoint.", NULL, NULL, NULL
-    };
     Arguments arguments = { 0 };
-    HS_TRY(hs_arguments_parse(&argp, argc, argv, &arguments));
+    HS_TRY(hs_arguments_parse(&hs_argp_eval, argc, argv, &arguments));
     HsLoadedModel loaded = { 0 };
     HsStatus status = evaluate(&loaded, &arguments);
     hs_loaded_model_deinit(&loaded);

@@ -16,8 +16,9 @@
 #include "kernels/base/rng.h"
 #include "runtime/commands/arguments.h"
 #include "runtime/commands/command.h"
-#include "runtime/files.h"
-#include "runtime/loaded_model.h"
+#include "runtime/commands/loaded_model.h"
+#include "runtime/engine/generate.h"
+#include "runtime/io/files.h"
 
 enum { OPTION_PROMPT_FILE = 0x100, OPTION_SAMPLES, OPTION_JSON };
 enum { PROMPT_MAX_BYTES = 1 << 24 };
@@ -192,17 +193,19 @@ static HsStatus generate(HsLoadedModel *loaded, const Arguments *arguments)
     return arguments->json ? print_json(loaded, arguments) : print_samples(loaded, arguments);
 }
 
+const struct argp hs_argp_generate = {
+    options, parse, "[section.key=value ...]", "Sample text from a checkpoint.", NULL, NULL, NULL
+};
+
 HsStatus hs_command_generate(int argc, char **argv)
 {
-    static const struct argp argp = { options, parse, "[section.key=value ...]", "Sample text from a checkpoint.", NULL,
-                                      NULL,    NULL };
     Arguments arguments = {
         .samples = 1,
         .generation = { .tokens = 200, .sampling = { .temperature = 0.8, .top_k = 0, .top_p = 1, .seed = 1337 } },
     };
     char *prompt;
     HsLoadedModel loaded = { 0 };
-    HS_TRY(hs_arguments_parse(&argp, argc, argv, &arguments));
+    HS_TRY(hs_arguments_parse(&hs_argp_generate, argc, argv, &arguments));
     HS_TRY(read_prompt(&arguments, &prompt));
     HsStatus status = generate(&loaded, &arguments);
     hs_loaded_model_deinit(&loaded);

@@ -7,7 +7,7 @@
 #include "kernels/base/log.h"
 #include "runtime/commands/arguments.h"
 #include "runtime/commands/command.h"
-#include "runtime/planner.h"
+#include "runtime/study/planner.h"
 
 enum { OPTION_LAYERS = 1000, OPTION_FIT, OPTION_TABLE };
 
@@ -61,18 +61,19 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     }
 }
 
+const struct argp hs_argp_plan = { options,
+                                   parse,
+                                   "[section.key=value ...]",
+                                   "Where the memory of FILE's run goes, what a step costs, and what would fit. "
+                                   "Nothing is allocated.",
+                                   NULL,
+                                   NULL,
+                                   NULL };
+
 HsStatus hs_command_plan(int argc, char **argv)
 {
-    static const struct argp argp = { options,
-                                      parse,
-                                      "[section.key=value ...]",
-                                      "Where the memory of FILE's run goes, what a step costs, and what would fit. "
-                                      "Nothing is allocated.",
-                                      NULL,
-                                      NULL,
-                                      NULL };
     Arguments arguments = { 0 };
-    HS_TRY(hs_arguments_parse(&argp, argc, argv, &arguments));
+    HS_TRY(hs_arguments_parse(&hs_argp_plan, argc, argv, &arguments));
     HsConfig config;
     HS_TRY(hs_config_load(&config, arguments.config_path, arguments.overrides.count, arguments.overrides.items));
     HsStatus status = hs_planner_run(&config, &arguments.options, stdout);

@@ -10,10 +10,10 @@
 
 #include "runtime/commands/arguments.h"
 #include "runtime/commands/command.h"
-#include "runtime/engine.h"
-#include "runtime/planner.h"
+#include "runtime/engine/engine.h"
 #include "runtime/selftest/selftest.h"
 #include "runtime/selftest/tune.h"
+#include "runtime/study/planner.h"
 
 enum { OPTION_NO_SPEED = 1000, OPTION_CUBLASLT, OPTION_TUNE, OPTION_FORCE_TILE, OPTION_SLICES, OPTION_LIST };
 
@@ -26,7 +26,7 @@ typedef struct Arguments {
 } Arguments;
 
 static const struct argp_option options[] = {
-    { "device", 'd', "NAME", 0, "auto, cpu, cuda, cuda:N, emu or ref (cpu)", 0 },
+    { "device", 'd', "auto|cpu|cuda|emu|ref", 0, "one of these, or cuda:N (cpu)", 0 },
     { "op", 'o', "NAME", 0, "this operation only", 0 },
     { "list", OPTION_LIST, NULL, 0, "print the operations' names and test nothing", 0 },
     { "threads", 't', "N", 0, "worker threads; 0: one a core (0)", 0 },
@@ -191,18 +191,19 @@ static HsStatus print_names(void)
     return HS_OK;
 }
 
+const struct argp hs_argp_selftest = { options,
+                                       parse,
+                                       "[section.key=value ...]",
+                                       "Every kernel against the reference; or, with --tune, the choice among a GPU's "
+                                       "kernels by measurement.",
+                                       NULL,
+                                       NULL,
+                                       NULL };
+
 HsStatus hs_command_selftest(int argc, char **argv)
 {
-    static const struct argp argp = { options,
-                                      parse,
-                                      "[section.key=value ...]",
-                                      "Every kernel against the reference; or, with --tune, the choice among a GPU's "
-                                      "kernels by measurement.",
-                                      NULL,
-                                      NULL,
-                                      NULL };
     Arguments arguments = { .with_speed = true };
-    HS_TRY(hs_arguments_parse(&argp, argc, argv, &arguments));
+    HS_TRY(hs_arguments_parse(&hs_argp_selftest, argc, argv, &arguments));
     if (arguments.list)
         return print_names();
     return arguments.tune ? tune(&arguments) : test(&arguments);

@@ -17,8 +17,9 @@
 #include "runtime/commands/arguments.h"
 #include "runtime/commands/command.h"
 #include "runtime/commands/tokenizer_text.h"
-#include "runtime/config_table.h"
+#include "runtime/config/table.h"
 #include "runtime/data/dataset.h"
+#include "runtime/data/tokenizer_train.h"
 
 enum { MAX_FILES = 4096 };
 enum { TEXT_FIELD = 0x100, PROMPT_FIELD, COMPLETION_FIELD, END_OF_TEXT, SKIP_END, TEXT, JSON }; /* without a letter */
@@ -156,7 +157,7 @@ static HsStatus train(const Arguments *arguments, const HsConfig *config, char *
         return hs_fail(HS_ECONFIG, "tokenizer train needs at least one file, folder or glob of text");
     HsTaskConfig task = task_of(arguments, config);
     task.train = (HsStringList){ .count = count, .items = words };
-    HS_TRY(hs_bpe_train(&task, arguments->vocabulary, output));
+    HS_TRY(hs_tokenizer_train(&task, arguments->vocabulary, output));
     printf("wrote %s\n", output);
     return HS_OK;
 }
@@ -279,29 +280,30 @@ static HsStatus check_options(const Arguments *arguments, unsigned action)
     return HS_OK;
 }
 
+const struct argp hs_argp_tokenizer = {
+    options,
+    parse,
+    "train SOURCE...\nencode SOURCE...\ndecode IDS...\ncount SOURCE...",
+    "Learn a byte-level BPE tokenizer; turn text into tokens and back; count them.\vA SOURCE is what tasks.N.train "
+    "takes: a file, a folder, a glob, or synthetic:NAME; encode and count take - (the standard input) too, and "
+    "with "
+    "--config also section.key=value.\n\n"
+    "encode prints a line of numbers for each document, without end-of-text: a text file is one document, a JSONL "
+    "file has one a line.  decode writes the bytes of numbers, so that a text comes back as it was; of token files "
+    "(.bin) it leaves out the end-of-text behind the last document.",
+    NULL,
+    NULL,
+    NULL
+};
+
 HsStatus hs_command_tokenizer(int argc, char **argv)
 {
-    static const struct argp argp = {
-        options,
-        parse,
-        "train SOURCE...\nencode SOURCE...\ndecode IDS...\ncount SOURCE...",
-        "Learn a byte-level BPE tokenizer; turn text into tokens and back; count them.\vA SOURCE is what tasks.N.train "
-        "takes: a file, a folder, a glob, or synthetic:NAME; encode and count take - (the standard input) too, and "
-        "with "
-        "--config also section.key=value.\n\n"
-        "encode prints a line of numbers for each document, without end-of-text: a text file is one document, a JSONL "
-        "file has one a line.  decode writes the bytes of numbers, so that a text comes back as it was; of token files "
-        "(.bin) it leaves out the end-of-text behind the last document.",
-        NULL,
-        NULL,
-        NULL
-    };
     static Arguments arguments; /* too large for the stack; a command runs once */
     static char *words[MAX_FILES];
     unsigned action = 0;
     int count;
     arguments = (Arguments){ .vocabulary = 4096 };
-    HS_TRY(hs_arguments_parse(&argp, argc, argv, &arguments));
+    HS_TRY(hs_arguments_parse(&hs_argp_tokenizer, argc, argv, &arguments));
     HS_TRY(find_action(arguments.word_count > 0 ? arguments.words[0] : NULL, &action));
     HS_TRY(check_options(&arguments, action));
     HsConfig config;

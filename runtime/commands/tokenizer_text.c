@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Text to tokens and back, for people and for files.  Sources are walked one document at a time (source_encode.c);
+ * Text to tokens and back, for people and for files.  Sources are walked one document at a time (encode.c);
  * numbers as text are decoded as they come, of whatever length.
  */
 #include "runtime/commands/tokenizer_text.h"
@@ -13,8 +13,8 @@
 
 #include "kernels/base/log.h"
 #include "runtime/commands/arguments.h"
-#include "runtime/data/source_encode.h"
-#include "runtime/data/token_file.h"
+#include "runtime/data/source/encode.h"
+#include "runtime/data/source/token_file.h"
 
 typedef struct Sink {
     const HsTokenizer *tokenizer;
@@ -83,8 +83,8 @@ HsStatus hs_tokenizer_write_ids(const HsTokenizer *tokenizer, const HsSourceList
     hs_token_writer_abandon(&sink.writer);
     HS_TRY(status);
     if (sink.masked > 0)
-        hs_warn("%s: %" PRId64 " documents have a prompt: a token file cannot say that training is not to count its "
-                "tokens, as it does not when it reads the text",
+        hs_warn("%s: %" PRId64 " documents have a prompt: a token file holds no loss mask, so training on it also "
+                "counts the prompts' tokens, which training on the text does not",
                 path, sink.masked);
     if (sink.ends > 1 && hs_tokenizer_end_of_text(tokenizer) < 0)
         hs_warn("%s: no end-of-text token is known: its %" PRId64 " documents run together without a border; name the "
@@ -188,7 +188,7 @@ static HsStatus take_character(Numbers *numbers, int character, const HsTokenize
         snprintf(shown, sizeof shown, character > ' ' && character < 127 ? "`%c`" : "byte 0x%02X", character);
         return hs_fail(HS_EFORMAT,
                        "%s:%" PRId64 ":%" PRId64
-                       ": %s is no part of a token's number; decode reads numbers with blanks, "
+                       ": %s is not part of a token number; decode reads numbers with blanks, "
                        "commas or line ends between them, or a token file named .bin",
                        numbers->title, numbers->line, numbers->column, shown);
     }

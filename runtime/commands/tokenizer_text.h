@@ -5,7 +5,7 @@
 #ifndef HS_RUNTIME_COMMANDS_TOKENIZER_TEXT_H
 #define HS_RUNTIME_COMMANDS_TOKENIZER_TEXT_H
 
-#include "runtime/data/source.h"
+#include "runtime/data/source/source.h"
 
 /* Each document as a line of token numbers, separated by blanks; an empty document is an empty line. */
 HsStatus hs_tokenizer_print_ids(const HsTokenizer *tokenizer, const HsSourceList *sources,

@@ -9,11 +9,12 @@
 #include <sys/stat.h>
 
 #include "kernels/base/log.h"
-#include "runtime/checkpoint_storage.h"
 #include "runtime/commands/arguments.h"
 #include "runtime/commands/command.h"
-#include "runtime/files.h"
-#include "runtime/trainer.h"
+#include "runtime/engine/generate.h"
+#include "runtime/io/files.h"
+#include "runtime/io/storage.h"
+#include "runtime/train/trainer.h"
 
 enum { OPTION_PRINT_CONFIG = 1000 };
 
@@ -94,13 +95,14 @@ static HsStatus train(HsConfig *config)
     return status;
 }
 
+const struct argp hs_argp_train = {
+    options, parse, "[section.key=value ...]", "Train the model that FILE describes.", NULL, NULL, NULL
+};
+
 HsStatus hs_command_train(int argc, char **argv)
 {
-    static const struct argp argp = {
-        options, parse, "[section.key=value ...]", "Train the model that FILE describes.", NULL, NULL, NULL
-    };
     Arguments arguments = { 0 };
-    HS_TRY(hs_arguments_parse(&argp, argc, argv, &arguments));
+    HS_TRY(hs_arguments_parse(&hs_argp_train, argc, argv, &arguments));
     HsConfig config;
     HS_TRY(hs_config_load(&config, arguments.config_path, arguments.overrides.count, arguments.overrides.items));
     HsStatus status = arguments.print_config ? hs_config_print(&config, stdout, true) : train(&config);

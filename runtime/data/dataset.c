@@ -148,7 +148,7 @@ static HsStatus read_sources(HsDatasetBuild *building)
 
 static bool has_target(const HsStreamTokens *stream)
 {
-    /* The first token is nobody's target. */
+    /* The first token is not a target. */
     return !stream->loss_mask || memchr(stream->loss_mask + 1, 1, (size_t)stream->count - 1);
 }
 

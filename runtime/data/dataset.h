@@ -14,8 +14,8 @@
 
 #include <stdbool.h>
 
-#include "runtime/config.h"
-#include "runtime/data/tokenizer.h"
+#include "runtime/config/config.h"
+#include "runtime/data/tokenizer/tokenizer.h"
 
 typedef struct HsStreamTokens {
     int64_t count;
@@ -95,20 +95,5 @@ HsStatus hs_loader_create(const HsSampler *sampler, int64_t rows, int64_t first_
 /* Blocks until the next batch is there; valid until the next call.  Never allocates, and succeeds always today. */
 HsStatus hs_loader_next(HsLoader *loader, const HsBatch **batch);
 void hs_loader_destroy(HsLoader *loader);
-
-/* Built-in sources with a known entropy: "arithmetic", "english", "brackets", "code", "mixture" (the four in random
- * order), and for one task after another "addition", "facts", "words", "reversal" and "permuted0" to "permuted4".  Text
- * of at least `bytes` bytes, every document followed by a blank line.  entropy_nats: of the whole text, the sum of
- * -log p over the generator's choices; divided by the token count it is the floor.  The caller frees. */
-struct HsSyntheticWriter;
-typedef struct HsSynthetic {
-    const char *name, *doc;
-    void (*write)(struct HsSyntheticWriter *writer); /* one document */
-    uint32_t variant;                                /* which one of several sources that share `write` */
-} HsSynthetic;
-extern const HsSynthetic hs_synthetic_table[];
-extern const int hs_synthetic_count;
-HsStatus hs_synthetic_generate(const char *name, uint64_t seed, int64_t bytes, char **text, size_t *length,
-                               int64_t *documents, double *entropy_nats);
 
 #endif

@@ -7,7 +7,7 @@
 #define HS_RUNTIME_DATA_DATASET_BUILD_H
 
 #include "runtime/data/dataset.h"
-#include "runtime/data/source.h"
+#include "runtime/data/source/source.h"
 
 /* Everything that exists only while the streams are made. */
 typedef struct HsDatasetBuild {

@@ -12,8 +12,9 @@
  *   =>  lse    E_i + gamma(3T + 8) + gamma(function) |lse|
  *
  *   backward   p = exp(s - lse)         R_ij = expm1(e_s + u (|s| + |lse|) + function), lse being given
- *              dp = f do.v, delta = do.out: A_ij = f |do|.|v| + |do|.|out| bounds dp - delta and, times gamma(D+3), its
- * error ds = p (dp - delta)      p A (R + gamma(D+4))
+ *              dp = f do.v              A_ij = f |do|.|v| + |do|.|out| bounds dp - delta and, times gamma(D+3),
+ *              delta = do.out           its error
+ *              ds = p (dp - delta)      p A (R + gamma(D+4))
  *   =>  dq     scale sum_j |k| p A (R + gamma(D+4) + gamma(T+3))
  *   =>  dk     scale sum_i |q| p A (R + gamma(D+4) + gamma(T H/G + 3)), over the rows and heads that read the key
  *   =>  dv     sum_i f p |do| (R + gamma(T H/G + 3))

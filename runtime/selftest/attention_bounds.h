@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-#include "kernels/checks.h"
+#include "kernels/checks/checks.h"
 #include "runtime/selftest/trial.h"
 
 /* The exact operands of an attention case; pointers that an operation has not are NULL. */

@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Cases of conversion, which must match the reference bit for bit, and of addition.
+ * Cases of conversion, which must match the reference bit for bit.
  */
 #include "runtime/selftest/trial.h"
-
-#include <math.h>
 
 #define PAIRS(n)                                                                                          \
     { HS_F32, HS_BF16, HS_F32, 1, n, .options = 0 }, { HS_F32, HS_F16, HS_F32, 1, n, .options = 0 },      \
@@ -24,11 +22,6 @@ static const HsCase convert_cases[] = {
     PAIRS(1),      PAIRS(2),      PAIRS(3),       PAIRS(7),         PAIRS(17),   PAIRS(63),
     PAIRS(64),     PAIRS(65),     PAIRS(127),     PAIRS(129),       PAIRS(1025), PAIRS(5000),
     STOCHASTIC(1), STOCHASTIC(7), STOCHASTIC(65), STOCHASTIC(5000), PAIRS(4103), STOCHASTIC(4099),
-};
-
-static const HsCase add_cases[] = {
-    PAIRS(1),  PAIRS(2),  PAIRS(3),   PAIRS(7),   PAIRS(17),   PAIRS(63),
-    PAIRS(64), PAIRS(65), PAIRS(127), PAIRS(129), PAIRS(5000), PAIRS(8199),
 };
 
 enum { X, Y };
@@ -65,39 +58,4 @@ const HsOpTest hs_op_test_convert = {
     .timed_count = HS_COUNT_OF(convert_timed),
     .declare = declare_convert,
     .call = call_convert,
-};
-
-static void declare_add(HsTrial *trial)
-{
-    trial->operands[X] = hs_input("x", 1.0, hs_tensor_1d(NULL, trial->config->dtype, trial->config->columns));
-    trial->operands[Y] = hs_updated("y", 1.0, hs_tensor_1d(NULL, trial->config->out, trial->config->columns));
-}
-
-static HsStatus call_add(HsTrial *trial, HsContext *context, const HsTensor *t)
-{
-    (void)trial;
-    return hs_op_add(context, &(HsAddArgs){ t[X], t[Y] });
-}
-
-/* The sum of two 16-bit numbers need not fit f32, so a rounding may come before the last one. */
-static void bound_add(HsTrial *trial)
-{
-    for (int64_t i = 0; i < trial->config->columns; i++)
-        trial->operands[Y].error[i] = hs_gamma(1) * fabs(hs_exact(trial, Y)[i]);
-}
-
-static const HsCase add_timed[] = {
-    { HS_BF16, HS_F32, HS_F32, 1, 4096 * 768, .options = 0 },
-    { HS_F32, HS_F32, HS_F32, 1, 4096 * 768, .options = 0 },
-    { HS_F16, HS_F32, HS_F32, 1, 4096 * 768, .options = 0 },
-};
-
-const HsOpTest hs_op_test_add = {
-    .cases = add_cases,
-    .case_count = HS_COUNT_OF(add_cases),
-    .timed = add_timed,
-    .timed_count = HS_COUNT_OF(add_timed),
-    .declare = declare_add,
-    .bound = bound_add,
-    .call = call_add,
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Cases of the operations on single elements: activations, dropout, conversion, addition.
+ * Cases of the operations on single elements: SwiGLU and dropout.
  */
 #include "runtime/selftest/bounds.h"
 
@@ -12,26 +12,9 @@
         HS_BF16, HS_F32, HS_F32, n, c, .options = 0                                                       \
     }
 
-/* The gradient's place is dy's own. */
-#define UNARY_IN_PLACE(n, c)                                         \
-    { HS_F32, HS_F32, HS_F32, n, c, .options = HS_CASE_IN_PLACE },   \
-    {                                                                \
-        HS_BF16, HS_BF16, HS_BF16, n, c, .options = HS_CASE_IN_PLACE \
-    }
-
 static const HsCase unary_cases[] = { UNARY(1, 1),   UNARY(2, 3),    UNARY(7, 17),   UNARY(17, 63),
                                       UNARY(64, 64), UNARY(65, 127), UNARY(3, 129),  UNARY(128, 33),
                                       UNARY(2, 8),   UNARY(9, 20),   UNARY(5, 1032), UNARY(3, 2731) };
-static const HsCase gelu_backward_cases[] = { UNARY(1, 1),
-                                              UNARY(2, 3),
-                                              UNARY(7, 17),
-                                              UNARY(64, 64),
-                                              UNARY(65, 127),
-                                              UNARY(3, 129),
-                                              UNARY_IN_PLACE(17, 63),
-                                              UNARY_IN_PLACE(3, 7),
-                                              UNARY(5, 1032),
-                                              UNARY_IN_PLACE(3, 2731) };
 
 static HsTensor matrix(const HsTrial *trial, HsDtype dtype, int64_t widths)
 {
@@ -45,84 +28,11 @@ static int64_t element_count(const HsTrial *trial)
 
 enum { X, Y };
 
-static void declare_gelu(HsTrial *trial)
-{
-    trial->operands[X] = hs_input("x", 2.0, matrix(trial, trial->config->dtype, 1));
-    trial->operands[Y] = hs_output("y", matrix(trial, trial->config->out, 1));
-}
-
-static HsStatus call_gelu(HsTrial *trial, HsContext *context, const HsTensor *t)
-{
-    (void)trial;
-    return hs_op_gelu_forward(context, &(HsUnaryArgs){ t[X], t[Y] });
-}
-
-static void bound_gelu(HsTrial *trial)
-{
-    for (int64_t i = 0; i < element_count(trial); i++)
-        trial->operands[Y].error[i] = hs_bound_gelu(hs_initial(trial, X)[i], 0.0);
-}
-
 static const HsCase swiglu_timed[] = {
     { HS_BF16, HS_BF16, HS_BF16, 4096, 2048, .options = 0 },
     { HS_F32, HS_F32, HS_F32, 4096, 2048, .options = 0 },
     { HS_F16, HS_F16, HS_F16, 4096, 2048, .options = 0 },
 };
-static const HsCase gelu_timed[] = {
-    { HS_BF16, HS_BF16, HS_BF16, 4096, 3072, .options = 0 },
-    { HS_F32, HS_F32, HS_F32, 4096, 3072, .options = 0 },
-    { HS_F16, HS_F16, HS_F16, 4096, 3072, .options = 0 },
-};
-
-const HsOpTest hs_op_test_gelu_forward = {
-    .cases = unary_cases,
-    .case_count = HS_COUNT_OF(unary_cases),
-    .timed = gelu_timed,
-    .timed_count = HS_COUNT_OF(gelu_timed),
-    .declare = declare_gelu,
-    .bound = bound_gelu,
-    .call = call_gelu,
-};
-
-enum { B_DY, B_X, B_DX };
-
-static int gradient_of(const HsTrial *trial)
-{
-    return hs_case_has(trial, HS_CASE_IN_PLACE) ? B_DY : B_DX;
-}
-
-static void declare_gelu_backward(HsTrial *trial)
-{
-    const bool in_place = hs_case_has(trial, HS_CASE_IN_PLACE);
-    const HsTensor dy = matrix(trial, trial->config->other, 1);
-    trial->operands[B_DY] = in_place ? hs_updated("dy", 1.0, dy) : hs_input("dy", 1.0, dy);
-    trial->operands[B_X] = hs_input("x", 2.0, matrix(trial, trial->config->dtype, 1));
-    if (!in_place)
-        trial->operands[B_DX] = hs_output("dx", matrix(trial, trial->config->out, 1));
-}
-
-static HsStatus call_gelu_backward(HsTrial *trial, HsContext *context, const HsTensor *t)
-{
-    return hs_op_gelu_backward(context, &(HsUnaryBackwardArgs){ t[B_DY], t[B_X], t[gradient_of(trial)] });
-}
-
-static void bound_gelu_backward(HsTrial *trial)
-{
-    for (int64_t i = 0; i < element_count(trial); i++)
-        trial->operands[gradient_of(trial)].error[i] =
-            fabs(hs_initial(trial, B_DY)[i]) * hs_bound_gelu_derivative(hs_initial(trial, B_X)[i]);
-}
-
-const HsOpTest hs_op_test_gelu_backward = {
-    .cases = gelu_backward_cases,
-    .case_count = HS_COUNT_OF(gelu_backward_cases),
-    .timed = gelu_timed,
-    .timed_count = HS_COUNT_OF(gelu_timed),
-    .declare = declare_gelu_backward,
-    .bound = bound_gelu_backward,
-    .call = call_gelu_backward,
-};
-
 static void declare_swiglu(HsTrial *trial)
 {
     trial->operands[X] = hs_input("x", 2.0, matrix(trial, trial->config->dtype, 2));
@@ -151,6 +61,8 @@ const HsOpTest hs_op_test_swiglu_forward = {
     .bound = bound_swiglu,
     .call = call_swiglu,
 };
+
+enum { B_DY, B_X, B_DX };
 
 static void declare_swiglu_backward(HsTrial *trial)
 {
@@ -233,7 +145,7 @@ static void declare_dropout(HsTrial *trial)
 static HsDropoutArgs dropout_args(const HsTrial *trial, const HsTensor *t)
 {
     return (HsDropoutArgs){ .probability = trial->config->dropout,
-                            .rng = { trial->seed, 11, 5, trial->config->start },
+                            .rng = { trial->seed, 11, 5, trial->config->start, NULL },
                             .x = t[D_X],
                             .residual = t[D_RESIDUAL],
                             .y = t[dropout_output(trial)] };

@@ -2,7 +2,7 @@
  *
  * Cases of the operations on single heads of the packed projection: QK-norm and the rotary embedding.
  */
-#include "kernels/checks.h"
+#include "kernels/checks/checks.h"
 #include "runtime/selftest/trial.h"
 
 #include <math.h>

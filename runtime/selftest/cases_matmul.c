@@ -4,7 +4,7 @@
  */
 #include "runtime/selftest/bounds.h"
 
-enum { A, B, BIAS, RESIDUAL, PRE, C };
+enum { A, B, ADDEND, BIAS, RESIDUAL, PRE, C };
 
 /* rows M, columns N, depth K */
 #define LAYOUTS(dtype, out, m, n, k)                                                                          \
@@ -48,21 +48,47 @@ enum { A, B, BIAS, RESIDUAL, PRE, C };
         SWIGLU(HS_BF16, HS_F32, HS_BF16, m, n, k, layout), SWIGLU(HS_F16, HS_F16, HS_F16, m, n, k, layout)
 
 /* f32 operands that may be multiplied in tf32, in every layout and with some epilogues. */
-#define TF32(m, n, k)                                                                                             \
-    { HS_F32, HS_F32, HS_F32, m, n, k, .options = HS_CASE_TF32 | HS_CASE_TRANSPOSE_B },                           \
-        { HS_F32, HS_F32, HS_F32, m, n, k, .options = HS_CASE_TF32 },                                             \
-        { HS_F32, HS_F32, HS_F32, m, n, k, .options = HS_CASE_TF32 | HS_CASE_TRANSPOSE_A | HS_CASE_ACCUMULATE },  \
-        { HS_F32, HS_F32, HS_F32, m, n, k, .options = HS_CASE_TF32 | HS_CASE_TRANSPOSE_A | HS_CASE_TRANSPOSE_B }, \
-        { HS_F32,                                                                                                 \
-          HS_F32,                                                                                                 \
-          HS_F32,                                                                                                 \
-          m,                                                                                                      \
-          n,                                                                                                      \
-          k,                                                                                                      \
-          .options = HS_CASE_TF32 | HS_CASE_TRANSPOSE_B | HS_CASE_GELU | HS_CASE_PRE | HS_CASE_BIAS },            \
-    {                                                                                                             \
-        HS_F32, HS_F32, HS_F32, m, n, k, .options = HS_CASE_TF32 | HS_CASE_GELU_BACKWARD | HS_CASE_PRE            \
+#define TF32_CASE(m, n, k, ...)                                                           \
+    {                                                                                     \
+        HS_F32, HS_F32, HS_F32, m, n, k, .policy = HS_POLICY_TF32, .options = __VA_ARGS__ \
     }
+#define TF32(m, n, k)                                                                        \
+    TF32_CASE(m, n, k, HS_CASE_TRANSPOSE_B), TF32_CASE(m, n, k, 0),                          \
+        TF32_CASE(m, n, k, HS_CASE_TRANSPOSE_A | HS_CASE_ACCUMULATE),                        \
+        TF32_CASE(m, n, k, HS_CASE_TRANSPOSE_A | HS_CASE_TRANSPOSE_B),                       \
+        TF32_CASE(m, n, k, HS_CASE_TRANSPOSE_B | HS_CASE_GELU | HS_CASE_PRE | HS_CASE_BIAS), \
+        TF32_CASE(m, n, k, HS_CASE_GELU_BACKWARD | HS_CASE_PRE), TF32_CASE(m, n, k, HS_CASE_ADDEND, .alpha = -0.75f)
+
+/* A factor, an addend, and both, before every epilogue. */
+#define SCALED_CASE(dtype, out, other, m, n, k, ...)       \
+    {                                                      \
+        dtype, out, other, m, n, k, .options = __VA_ARGS__ \
+    }
+#define SCALED(dtype, out, other, m, n, k, layout)                                                                    \
+    SCALED_CASE(dtype, out, other, m, n, k, (layout), .alpha = -1.7f),                                                \
+        SCALED_CASE(dtype, out, other, m, n, k, (layout) | HS_CASE_ADDEND),                                           \
+        SCALED_CASE(dtype, out, other, m, n, k, (layout) | HS_CASE_ADDEND, .alpha = 0.3f),                            \
+        SCALED_CASE(dtype, out, other, m, n, k, (layout) | HS_CASE_ADDEND | HS_CASE_BIAS | HS_CASE_ACCUMULATE,        \
+                    .alpha = -1.7f),                                                                                  \
+        SCALED_CASE(dtype, out, other, m, n, k, (layout) | HS_CASE_ADDEND | HS_CASE_RESIDUAL, .alpha = 0.3f),         \
+        SCALED_CASE(dtype, out, other, m, n, k, (layout) | HS_CASE_GELU | HS_CASE_PRE | HS_CASE_BIAS, .alpha = 0.3f), \
+        SCALED_CASE(dtype, out, other, m, n, k, (layout) | HS_CASE_GELU | HS_CASE_PRE | HS_CASE_ADDEND),              \
+        SCALED_CASE(dtype, out, other, m, n, k, (layout) | HS_CASE_GELU | HS_CASE_ADDEND, .alpha = -1.7f),            \
+        SCALED_CASE(dtype, out, other, m, n, k, (layout) | HS_CASE_GELU_BACKWARD | HS_CASE_PRE | HS_CASE_ADDEND,      \
+                    .alpha = 0.3f)
+#define SCALED_SWIGLU(dtype, out, other, m, n, k, layout)                                                          \
+    SCALED_CASE(dtype, out, other, m, n, k, (layout) | HS_CASE_SWIGLU | HS_CASE_PRE, .alpha = -1.7f),              \
+        SCALED_CASE(dtype, out, other, m, n, k,                                                                    \
+                    (layout) | HS_CASE_SWIGLU | HS_CASE_PRE | HS_CASE_ADDEND | HS_CASE_BIAS, .alpha = 0.3f),       \
+        SCALED_CASE(dtype, out, other, m, n, k, (layout) | HS_CASE_SWIGLU_BACKWARD | HS_CASE_PRE | HS_CASE_ADDEND, \
+                    .alpha = -1.7f)
+#define SCALED_LAYOUTS(dtype, out, other, m, n, k, layout)                                                          \
+    SCALED(dtype, out, other, m, n, k, (layout) | HS_CASE_TRANSPOSE_B), SCALED(dtype, out, other, m, n, k, layout), \
+        SCALED(dtype, out, other, m, n, k, (layout) | HS_CASE_TRANSPOSE_A),                                         \
+        SCALED(dtype, out, other, m, n, k, (layout) | HS_CASE_TRANSPOSE_A | HS_CASE_TRANSPOSE_B)
+#define SCALED_DTYPES(ROWS, m, n, k, layout)                                                         \
+    ROWS(HS_F32, HS_F32, HS_F32, m, n, k, layout), ROWS(HS_BF16, HS_BF16, HS_BF16, m, n, k, layout), \
+        ROWS(HS_BF16, HS_F32, HS_BF16, m, n, k, layout), ROWS(HS_F16, HS_F16, HS_F32, m, n, k, layout)
 
 #define UNALIGNED(dtype, m, n, k)                                                                              \
     { dtype, dtype, dtype, m, n, k, .options = HS_CASE_UNALIGNED | HS_CASE_TRANSPOSE_B | HS_CASE_BIAS },       \
@@ -106,6 +132,11 @@ static const HsCase matmul_cases[] = {
     TF32(17, 65, 63),
     TF32(136, 132, 52),
     TF32(64, 200, 300),
+    /* Columns in fours and not; sums of several blocks, or slices, of depth. */
+    SCALED_DTYPES(SCALED_LAYOUTS, 17, 63, 65, 0),
+    SCALED_DTYPES(SCALED, 136, 72, 648, HS_CASE_TRANSPOSE_B),
+    SCALED_DTYPES(SCALED_SWIGLU, 7, 34, 65, HS_CASE_TRANSPOSE_B),
+    SCALED_DTYPES(SCALED_SWIGLU, 65, 128, 64, 0),
     UNALIGNED(HS_F32, 40, 72, 64),
     UNALIGNED(HS_BF16, 40, 72, 64),
     UNALIGNED(HS_F16, 40, 72, 64),
@@ -143,6 +174,8 @@ static void declare(HsTrial *trial)
     HsOperand *operands = trial->operands;
     operands[A] = hs_input("a", 1.0, hs_tensor_2d(NULL, config->dtype, ta ? k : m, ta ? m : k));
     operands[B] = hs_input("b", 1.0, hs_tensor_2d(NULL, config->dtype, tb ? n : k, tb ? k : n));
+    if (hs_case_has(trial, HS_CASE_ADDEND))
+        operands[ADDEND] = hs_input("addend", 1.0, hs_tensor_2d(NULL, config->other, m, n));
     if (hs_case_has(trial, HS_CASE_BIAS))
         operands[BIAS] = hs_input("bias", 1.0, hs_tensor_1d(NULL, HS_F32, n));
     if (hs_case_has(trial, HS_CASE_RESIDUAL) && !hs_case_has(trial, HS_CASE_IN_PLACE))
@@ -201,6 +234,11 @@ static HsStatus pack(HsTrial *trial, HsContext *context, const HsTensor *t, HsTe
     return HS_OK;
 }
 
+static float alpha_of(const HsTrial *trial)
+{
+    return trial->config->alpha != 0.0f ? trial->config->alpha : 1.0f;
+}
+
 static HsStatus call(HsTrial *trial, HsContext *context, const HsTensor *t)
 {
     HsTensor b = t[B];
@@ -213,12 +251,14 @@ static HsStatus call(HsTrial *trial, HsContext *context, const HsTensor *t)
                                                   .transpose_a = hs_case_has(trial, HS_CASE_TRANSPOSE_A),
                                                   .transpose_b = hs_case_has(trial, HS_CASE_TRANSPOSE_B),
                                                   .b_packed = packed ? &trial->packed : NULL,
+                                                  .policy = trial->config->policy,
+                                                  .alpha = alpha_of(trial),
+                                                  .addend = t[ADDEND],
                                                   .bias = t[BIAS],
                                                   .residual = in_place ? t[C] : t[RESIDUAL],
                                                   .pre = t[PRE],
                                                   .epilogue = epilogue_of(trial),
                                                   .accumulate = hs_case_has(trial, HS_CASE_ACCUMULATE),
-                                                  .tf32 = hs_case_has(trial, HS_CASE_TF32),
                                                   .c = t[C] });
 }
 
@@ -266,18 +306,20 @@ static void bound_swiglu_backward(HsTrial *trial, int64_t row, int64_t column, d
     c->error[up_at] = (error + unit * magnitude) * fabs(gate) * s;
 }
 
-/* value = sum + bias: K terms of one product each, and one addition; then what the epilogue passes on and adds; then
+/* value = alpha sum + addend + bias: K terms of one product each, a factor and two additions; then what the epilogue passes on and adds; then
  * the additions of residual and c. */
 static void bound(HsTrial *trial)
 {
     const int64_t columns = trial->config->columns, count = trial->config->rows * columns;
     HsOperand *pre = &trial->operands[PRE];
     for (int64_t i = 0; i < count; i++) {
-        double magnitude = absolute_product(trial, i / columns, i % columns);
-        const double rounded = hs_case_has(trial, HS_CASE_TF32) ? tf32_product_error * magnitude : 0.0;
+        double magnitude = fabs((double)alpha_of(trial)) * absolute_product(trial, i / columns, i % columns);
+        const double rounded = hs_policy_is_tf32(trial->config->policy) ? tf32_product_error * magnitude : 0.0;
+        if (hs_operand_present(trial, ADDEND))
+            magnitude += fabs(hs_initial(trial, ADDEND)[i]);
         if (hs_operand_present(trial, BIAS))
             magnitude += fabs(hs_initial(trial, BIAS)[i % columns]);
-        double error = hs_gamma(trial->config->depth + 2) * (magnitude + rounded) + rounded;
+        double error = hs_gamma(trial->config->depth + 4) * (magnitude + rounded) + rounded;
         if (hs_case_has(trial, HS_CASE_SWIGLU)) {
             pre->error[i] = error;
             if (i % columns >= columns / 2) /* the gate's error is known by now */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Cases of a step's scalars.  Records travel as 32-bit words.  Every backend has the same body (kernels/step_rule.h),
- * but a device's own pow, sqrt and division may end in other last bits: words of floating-point fields may differ by a
- * few.
+ * Cases of a step's scalars.  Records travel as 32-bit words.  Every backend has the same body
+ * (kernels/ops/step_rule.h), but a device's own pow, sqrt and division may end in other last bits: words of
+ * floating-point fields may differ by a few.
  */
 #include "runtime/selftest/bounds.h"
 
@@ -55,7 +55,7 @@ static void declare_prepare(HsTrial *trial)
 static void declare_begin(HsTrial *trial)
 {
     declare_records(trial);
-    trial->operands[GRADIENT_SCALES] = hs_output("gradient_scales", hs_tensor_1d(NULL, HS_F32, 2));
+    trial->operands[GRADIENT_SCALES] = hs_output("gradient_scales", hs_tensor_1d(NULL, HS_F32, HS_STEP_ROWS));
     trial->operands[GRADIENT_SCALES].as_is = true;
 }
 
@@ -67,15 +67,14 @@ static HsStatus prepare_records(HsTrial *trial, HsContext *reference)
     const int64_t start = trial->config->start;
     const HsStepInput input = { .learning_rates = { 1e-3, 2e-3, 3e-3, 4e-3 },
                                 .first_schedule_step = 40,
-                                .counted = 1021.0f,
-                                .reference_counted = 77.0f };
-    const HsStepState state = { .applied_steps = 51,
-                                .skipped_steps = 3,
-                                .schedule_steps = 41,
-                                .moment_steps = 21,
-                                .scaler_tracker = start == 1 ? 99 : 5,
-                                .scaler_hysteresis = start == 0 ? 2 : 1,
-                                .loss_scale = start == 2 ? 1.0f : 1024.0f,
+                                .counted = { 1021.0f, 77.0f } };
+    const HsStepState state = { .counters = { .applied_steps = 51,
+                                              .skipped_steps = 3,
+                                              .schedule_steps = 41,
+                                              .moment_steps = 21,
+                                              .scaler_tracker = start == 1 ? 99 : 5,
+                                              .scaler_hysteresis = start == 0 ? 2 : 1,
+                                              .loss_scale = start == 2 ? 1.0f : 1024.0f },
                                 .halted = hs_case_has(trial, HS_CASE_SKIP),
                                 .attempt = 54 };
     memcpy(trial->operands[INPUT].image, &input, sizeof input);

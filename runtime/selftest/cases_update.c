@@ -51,7 +51,31 @@ static const HsCase sgd_cases[] = {
     GUARDED(64, HS_CASE_UNALIGNED | HS_CASE_MOMENTUM),
 };
 
-enum { SCALARS, GRAD, WEIGHT, MASTER, M, V, IMPORTANCE, ANCHOR, PATH, BUFFER = M };
+/* direction: in f32 after momentum, in any format before descend */
+static const HsCase momentum_cases[] = {
+    UPDATE(1, 0),
+    UPDATE(3, HS_CASE_NESTEROV),
+    UPDATE(17, 0),
+    UPDATE(65, HS_CASE_NESTEROV),
+    UPDATE(5000, 0),
+    UPDATE(5000, HS_CASE_NESTEROV),
+    GUARDED(17, 0),
+    GUARDED(129, HS_CASE_NESTEROV),
+    GUARDED(64, HS_CASE_UNALIGNED),
+};
+
+#define DESCEND(n)                                                                       \
+    UPDATE(n, 0), { HS_BF16, HS_BF16, HS_F32, .columns = n, .options = HS_CASE_MASTER }, \
+        { HS_BF16, HS_BF16, HS_F32, .columns = n },                                      \
+    {                                                                                    \
+        HS_F16, HS_F16, HS_F32, .columns = n, .options = HS_CASE_MASTER                  \
+    }
+static const HsCase descend_cases[] = {
+    DESCEND(1),    DESCEND(3),     DESCEND(17),     DESCEND(65),
+    DESCEND(5000), GUARDED(17, 0), GUARDED(129, 0), GUARDED(64, HS_CASE_UNALIGNED),
+};
+
+enum { SCALARS, GRAD, WEIGHT, MASTER, M, V, IMPORTANCE, ANCHOR, PATH, DIRECTION, BUFFER = M };
 
 static const HsStepScalars step_scalars = { .learning_rate = 0.01f,
                                             .gradient_multiplier = 0.37f,
@@ -62,7 +86,7 @@ static const float decay = 0.1f, rate_scale = 0.5f, beta1 = 0.9f, beta2 = 0.99f,
 /* lr strength importance is near 1 in the proximal step, and the pull in the gradient step some hundred gradients. */
 static const float strength = 300.0f;
 
-/* The operands that both rules share. */
+/* The operands that the rules share. */
 static void declare_parameter(HsTrial *trial)
 {
     const HsCase *config = trial->config;
@@ -94,6 +118,18 @@ static HsProtection protection_of(const HsTrial *trial, const HsTensor *t)
                            .proximal = hs_case_has(trial, HS_CASE_PROXIMAL) };
 }
 
+static HsUpdateArgs update_of(const HsTrial *trial, const HsTensor *t)
+{
+    return (HsUpdateArgs){ .scalars = t[SCALARS].data,
+                           .weight_decay = decay,
+                           .learning_rate_scale = rate_scale,
+                           .rng = { .seed = trial->seed, .step = 5, .site = 2 },
+                           .grad = t[GRAD],
+                           .master = t[MASTER],
+                           .weight = t[WEIGHT],
+                           .protection = protection_of(trial, t) };
+}
+
 static HsStatus prepare_update(HsTrial *trial, HsContext *reference)
 {
     (void)reference;
@@ -113,19 +149,12 @@ static void declare_adamw(HsTrial *trial)
 
 static HsStatus call_adamw(HsTrial *trial, HsContext *context, const HsTensor *t)
 {
-    return hs_op_adamw(context, &(HsAdamWArgs){ .scalars = t[SCALARS].data,
+    return hs_op_adamw(context, &(HsAdamWArgs){ .update = update_of(trial, t),
                                                 .beta1 = beta1,
                                                 .beta2 = beta2,
                                                 .epsilon = adam_epsilon,
-                                                .weight_decay = decay,
-                                                .learning_rate_scale = rate_scale,
-                                                .rng = { .seed = trial->seed, .step = 5, .site = 2 },
-                                                .grad = t[GRAD],
                                                 .m = t[M],
-                                                .v = t[V],
-                                                .master = t[MASTER],
-                                                .weight = t[WEIGHT],
-                                                .protection = protection_of(trial, t) });
+                                                .v = t[V] });
 }
 
 static const double *parameter_before(const HsTrial *trial)
@@ -240,17 +269,10 @@ static void declare_sgd(HsTrial *trial)
 
 static HsStatus call_sgd(HsTrial *trial, HsContext *context, const HsTensor *t)
 {
-    return hs_op_sgd(context, &(HsSgdArgs){ .scalars = t[SCALARS].data,
+    return hs_op_sgd(context, &(HsSgdArgs){ .update = update_of(trial, t),
                                             .momentum = hs_case_has(trial, HS_CASE_MOMENTUM) ? momentum : 0.0f,
-                                            .weight_decay = decay,
-                                            .learning_rate_scale = rate_scale,
                                             .nesterov = hs_case_has(trial, HS_CASE_NESTEROV),
-                                            .rng = { .seed = trial->seed, .step = 5, .site = 2 },
-                                            .grad = t[GRAD],
-                                            .buffer = t[BUFFER],
-                                            .master = t[MASTER],
-                                            .weight = t[WEIGHT],
-                                            .protection = protection_of(trial, t) });
+                                            .buffer = t[BUFFER] });
 }
 
 /* d = g + wd p: two roundings after the gradient's, on |g| + wd |p|; each of buffer, direction and parameter adds a
@@ -286,4 +308,158 @@ const HsOpTest hs_op_test_sgd = {
     .prepare = prepare_update,
     .bound = bound_sgd,
     .call = call_sgd,
+};
+
+/* It reads what the other rules update. */
+static void declare_momentum(HsTrial *trial)
+{
+    const HsTensor state = hs_tensor_1d(NULL, HS_F32, trial->config->columns);
+    declare_parameter(trial);
+    for (int i = GRAD; i <= MASTER; i++) {
+        HsOperand *operand = &trial->operands[i];
+        if (hs_operand_present(trial, i))
+            *operand = hs_input(operand->name, operand->scale, operand->tensor);
+    }
+    trial->operands[PATH] = (HsOperand){ 0 };
+    trial->operands[M] = hs_updated("m", 1.0, state);
+    trial->operands[DIRECTION] = hs_output("direction", state);
+}
+
+static HsStatus call_momentum(HsTrial *trial, HsContext *context, const HsTensor *t)
+{
+    return hs_op_momentum(context, &(HsMomentumArgs){ .update = update_of(trial, t),
+                                                      .momentum = momentum,
+                                                      .nesterov = hs_case_has(trial, HS_CASE_NESTEROV),
+                                                      .m = t[M],
+                                                      .direction = t[DIRECTION] });
+}
+
+/* Two products and an addition, once for m and once more for a direction that looks ahead; 1 - b is exact. */
+static void bound_momentum(HsTrial *trial)
+{
+    const int roundings = gradient_roundings(trial);
+    const double b = (double)momentum;
+    for (int64_t i = 0; i < trial->config->columns && !hs_case_has(trial, HS_CASE_SKIP); i++) {
+        const double fresh = (1.0 - b) * gradient_size(trial, i);
+        const double m = b * fabs(hs_initial(trial, M)[i]) + fresh;
+        trial->operands[M].error[i] = hs_gamma(3 + roundings) * m;
+        trial->operands[DIRECTION].error[i] = hs_case_has(trial, HS_CASE_NESTEROV)
+                                                  ? hs_gamma(6 + roundings) * (fresh + b * m)
+                                                  : trial->operands[M].error[i];
+    }
+}
+
+/* The parameter is read only where a penalty pulls on it; then from its master, if there is one. */
+static double bytes_momentum(const HsTrial *trial, const HsContext *context)
+{
+    (void)context;
+    const int kept = hs_operand_present(trial, MASTER) ? MASTER : WEIGHT;
+    double bytes = 0.0;
+    for (int i = 0; i <= DIRECTION; i++) {
+        const bool pulled = i != WEIGHT && i != MASTER && i != ANCHOR && i != IMPORTANCE;
+        if (hs_operand_present(trial, i) && (pulled || (has_gradient_step(trial) && (i > MASTER || i == kept))))
+            bytes += (i == M ? 2.0 : 1.0) * (double)hs_tensor_bytes(&trial->operands[i].tensor);
+    }
+    return bytes;
+}
+
+static const HsCase momentum_timed[] = {
+    { HS_BF16, HS_F32, HS_F32, .columns = 768 * 3072, .options = HS_CASE_MASTER | HS_CASE_NESTEROV },
+};
+
+const HsOpTest hs_op_test_momentum = {
+    .cases = momentum_cases,
+    .case_count = HS_COUNT_OF(momentum_cases),
+    .timed = momentum_timed,
+    .timed_count = HS_COUNT_OF(momentum_timed),
+    .declare = declare_momentum,
+    .prepare = prepare_update,
+    .bound = bound_momentum,
+    .call = call_momentum,
+    .bytes = bytes_momentum,
+};
+
+static void declare_descend(HsTrial *trial)
+{
+    declare_parameter(trial);
+    trial->operands[DIRECTION] =
+        hs_input("direction", 1.0, hs_tensor_1d(NULL, trial->config->out, trial->config->columns));
+}
+
+static HsStatus call_descend(HsTrial *trial, HsContext *context, const HsTensor *t)
+{
+    return hs_op_descend(context, &(HsDescendArgs){ .update = update_of(trial, t), .direction = t[DIRECTION] });
+}
+
+/* The rate, what it keeps, and the step: two roundings each; then product and difference. */
+static void bound_descend(HsTrial *trial)
+{
+    for (int64_t i = 0; i < trial->config->columns && !hs_case_has(trial, HS_CASE_SKIP); i++) {
+        const double p = fabs(parameter_before(trial)[i]), rate = learning_rate();
+        const double step = rate * fabs(hs_initial(trial, DIRECTION)[i]);
+        bound_finish(trial, i, hs_gamma(5) * (p * (1.0 + rate * (double)decay) + step));
+    }
+}
+
+static const HsCase descend_timed[] = {
+    { HS_BF16, HS_BF16, HS_F32, .columns = 768 * 3072, .options = HS_CASE_MASTER },
+};
+
+const HsOpTest hs_op_test_descend = {
+    .cases = descend_cases,
+    .case_count = HS_COUNT_OF(descend_cases),
+    .timed = descend_timed,
+    .timed_count = HS_COUNT_OF(descend_timed),
+    .declare = declare_descend,
+    .prepare = prepare_update,
+    .bound = bound_descend,
+    .call = call_descend,
+};
+
+/* normalize: x in f32, y in out */
+#define NORMALIZE(n)                                                                     \
+    { HS_F32, HS_F32, HS_F32, .columns = n }, { HS_F32, HS_BF16, HS_F32, .columns = n }, \
+    {                                                                                    \
+        HS_F32, HS_F16, HS_F32, .columns = n                                             \
+    }
+static const HsCase normalize_cases[] = { NORMALIZE(1),  NORMALIZE(3),   NORMALIZE(17),
+                                          NORMALIZE(64), NORMALIZE(129), NORMALIZE(5000) };
+
+enum { NORMALIZE_X, NORMALIZE_SUM, NORMALIZE_Y };
+
+static void declare_normalize(HsTrial *trial)
+{
+    const int64_t count = trial->config->columns;
+    trial->operands[NORMALIZE_X] = hs_input("x", 1.0, hs_tensor_1d(NULL, HS_F32, count));
+    trial->operands[NORMALIZE_SUM] =
+        hs_filled(hs_input("sum of squares", (double)count, hs_tensor_1d(NULL, HS_F64, 1)), HS_FILL_POSITIVE);
+    trial->operands[NORMALIZE_Y] = hs_output("y", hs_tensor_1d(NULL, trial->config->out, count));
+}
+
+static HsStatus call_normalize(HsTrial *trial, HsContext *context, const HsTensor *t)
+{
+    (void)trial;
+    return hs_op_normalize(context, &(HsNormalizeArgs){ .x = t[NORMALIZE_X],
+                                                        .sum_squares = t[NORMALIZE_SUM].data,
+                                                        .epsilon = 1e-7f,
+                                                        .y = t[NORMALIZE_Y] });
+}
+
+/* The factor is rounded to f32 once, and the product. */
+static void bound_normalize(HsTrial *trial)
+{
+    for (int64_t i = 0; i < trial->config->columns; i++)
+        trial->operands[NORMALIZE_Y].error[i] = hs_gamma(2) * fabs(hs_exact(trial, NORMALIZE_Y)[i]);
+}
+
+static const HsCase normalize_timed[] = { { HS_F32, HS_BF16, HS_F32, .columns = 768 * 3072 } };
+
+const HsOpTest hs_op_test_normalize = {
+    .cases = normalize_cases,
+    .case_count = HS_COUNT_OF(normalize_cases),
+    .timed = normalize_timed,
+    .timed_count = HS_COUNT_OF(normalize_timed),
+    .declare = declare_normalize,
+    .bound = bound_normalize,
+    .call = call_normalize,
 };

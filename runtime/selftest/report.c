@@ -29,7 +29,7 @@ HsStatus hs_selftest_find(const char *name, int *op)
     for (*op = 0; *op < HS_COUNT_OF(op_rows); ++*op)
         if (strcmp(name, op_rows[*op].name) == 0)
             return HS_OK;
-    return hs_fail(HS_EINVAL, "selftest: no operation is called '%s'; kernels/ops.h lists them", name);
+    return hs_fail(HS_EINVAL, "selftest: no operation is called '%s'; kernels/ops/ops.h lists them", name);
 }
 
 /* The caller's context with a workspace of our own, of the size that this trial needs. */

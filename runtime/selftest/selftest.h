@@ -4,8 +4,8 @@
  * what the machine can do at most; no test framework needed.  Measuring fills an HsOpReport; printing is the caller's
  * (hs_selftest_run prints lines, bench/ops.c tables).
  */
-#ifndef HS_RUNTIME_SELFTEST_H
-#define HS_RUNTIME_SELFTEST_H
+#ifndef HS_RUNTIME_SELFTEST_SELFTEST_H
+#define HS_RUNTIME_SELFTEST_SELFTEST_H
 
 #include <stdio.h>
 
@@ -29,7 +29,7 @@ typedef struct HsOpReport {
     int timing_count;
 } HsOpReport;
 
-/* Operations, in the order of kernels/ops.h. */
+/* Operations, in the order of kernels/ops/ops.h. */
 int hs_selftest_count(void);
 const char *hs_selftest_name(int op);
 /* HS_EINVAL names an operation that there is not. */

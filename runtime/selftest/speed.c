@@ -35,7 +35,7 @@ void hs_roofline_measure(HsContext *context, HsRoofline *roofline)
     const HsBackend *backend = context->backend;
     for (int i = 0; i < HS_COUNT_OF(products) && backend->peak_flops; i++) {
         double *peak = &roofline->flops[products[i]];
-        *peak = larger(*peak, backend->peak_flops(context, products[i], false));
+        *peak = larger(*peak, backend->peak_flops(context, products[i], (HsProductPolicy){ 0 }));
     }
     if (backend->peak_bytes)
         roofline->bytes = larger(roofline->bytes, backend->peak_bytes(context, HS_UNCACHED_BYTES));

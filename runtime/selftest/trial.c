@@ -10,12 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const option_names[] = { "transpose_a", "transpose_b", "bias",      "residual",   "in place",
-                                            "gelu",        "gelu'",       "pre",       "accumulate", "packed",
-                                            "positions",   "layer",       "inverse",   "gradient",   "z-loss",
-                                            "master",      "momentum",    "nesterov",  "skip",       "stochastic",
-                                            "non-finite",  "huge",        "anchor",    "importance", "proximal",
-                                            "path",        "merge",       "unaligned", "tf32" };
+static const char *const option_names[] = {
+    "transpose_a", "transpose_b", "bias",      "residual",   "in place",   "gelu",     "gelu'",  "pre",
+    "accumulate",  "packed",      "positions", "layer",      "inverse",    "gradient", "z-loss", "master",
+    "momentum",    "nesterov",    "skip",      "stochastic", "non-finite", "huge",     "anchor", "importance",
+    "proximal",    "path",        "merge",     "unaligned",  "addend",     "swiglu",   "swiglu'"
+};
 
 const char *hs_case_describe(const HsCase *config, char *text, size_t bytes)
 {
@@ -40,6 +40,10 @@ const char *hs_case_describe(const HsCase *config, char *text, size_t bytes)
         if ((config->options >> i & 1) && length < (int)bytes)
             length += snprintf(text + length, bytes - (size_t)length, ", %s", option_names[i]);
     }
+    if (hs_policy_is_tf32(config->policy) && length < (int)bytes)
+        length += snprintf(text + length, bytes - (size_t)length, ", tf32");
+    if (config->alpha != 0.0f && length < (int)bytes)
+        length += snprintf(text + length, bytes - (size_t)length, ", alpha %g", (double)config->alpha);
     if (config->dropout > 0.0f && length < (int)bytes)
         snprintf(text + length, bytes - (size_t)length, ", dropout %g", (double)config->dropout);
     return text;

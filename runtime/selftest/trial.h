@@ -12,8 +12,8 @@
 #ifndef HS_RUNTIME_SELFTEST_TRIAL_H
 #define HS_RUNTIME_SELFTEST_TRIAL_H
 
-#include "kernels/backend.h"
 #include "kernels/base/tolerance.h"
+#include "kernels/ops/backend.h"
 
 /* What a case switches on; names in trial.c are for messages. */
 enum {
@@ -45,7 +45,7 @@ enum {
     HS_CASE_PATH = 1 << 25,
     HS_CASE_MERGE = 1 << 26,
     HS_CASE_UNALIGNED = 1 << 27, /* every floating-point operand begins one element past a wide boundary */
-    HS_CASE_TF32 = 1 << 28,
+    HS_CASE_ADDEND = 1 << 28,
     HS_CASE_SWIGLU = 1 << 29,
     HS_CASE_SWIGLU_BACKWARD = 1 << 30
 };
@@ -60,6 +60,8 @@ typedef struct HsCase {
     int64_t start; /* first position; row offset of dropout masks */
     float dropout;
     unsigned options;
+    HsProductPolicy policy; /* of a product */
+    float alpha;            /* of a product; 0: 1 */
 } HsCase;
 
 typedef enum HsRole { HS_ROLE_INPUT, HS_ROLE_OUTPUT, HS_ROLE_BOTH } HsRole;

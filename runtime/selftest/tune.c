@@ -13,14 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    MOST_CHOICES = 24,
-    MOST_ROUNDS = 25,
-    LEAST_ROUNDS = 5,
-    MOST_SETS = 16,
-    MOST_CALLS = 100,
-    TENSORS = 6 /* of a product */
-};
+#include "kernels/ops/operands.h"
+
+enum { MOST_CHOICES = 24, MOST_ROUNDS = 25, LEAST_ROUNDS = 5, MOST_SETS = 16, MOST_CALLS = 100 };
 
 static const double seconds_a_product = 0.4, sample_ms = 2.0;
 /* Several times a GPU's L2. */
@@ -49,20 +44,20 @@ typedef struct Tuning {
 
 /* --- operands --- */
 
-static void list_tensors(HsMatmulArgs *args, HsTensor *tensors[TENSORS])
+/* Walks the operands of a product: a row, and its tensor in `args`. */
+#define FOR_OPERANDS(row) for (const HsOperandRow *row = hs_operands.matmul.rows; row->name; row++)
+
+static HsTensor *tensor_of(HsMatmulArgs *args, const HsOperandRow *row)
 {
-    HsTensor *const all[TENSORS] = { &args->a, &args->b, &args->bias, &args->residual, &args->pre, &args->c };
-    memcpy(tensors, all, sizeof all);
+    return (HsTensor *)(void *)((char *)args + row->at);
 }
 
 static size_t operand_bytes(const HsMatmulArgs *args)
 {
     HsMatmulArgs copy = *args;
-    HsTensor *tensors[TENSORS];
     size_t bytes = 0;
-    list_tensors(&copy, tensors);
-    for (int i = 0; i < TENSORS; i++)
-        bytes += hs_tensor_present(tensors[i]) ? hs_tensor_bytes(tensors[i]) : 0;
+    FOR_OPERANDS(row)
+    bytes += hs_tensor_present(tensor_of(&copy, row)) ? hs_tensor_bytes(tensor_of(&copy, row)) : 0;
     return bytes;
 }
 
@@ -102,18 +97,18 @@ static HsStatus make_sets(Tuning *tuning, const HsMatmulArgs *args)
     tuning->set_count = (int)(wanted < MOST_SETS ? wanted : MOST_SETS);
     tuning->next_set = 0;
     for (int set = 0; set < tuning->set_count; set++) {
-        HsTensor *tensors[TENSORS];
         tuning->sets[set] = *args;
-        list_tensors(&tuning->sets[set], tensors);
-        for (int i = 0; i < TENSORS; i++)
-            tensors[i]->data = NULL; /* a dry run's are places that are not there */
+        FOR_OPERANDS(row)
+        tensor_of(&tuning->sets[set], row)->data = NULL; /* a dry run's are places that are not there */
     }
     for (int set = 0; set < tuning->set_count; set++) {
-        HsTensor *tensors[TENSORS];
-        list_tensors(&tuning->sets[set], tensors);
-        for (int i = 0; i < TENSORS; i++)
-            if (hs_tensor_present(tensors[i]))
-                HS_TRY(fill(&tuning->engine->context, tensors[i], (uint32_t)(set * TENSORS + i)));
+        uint32_t site = (uint32_t)(set * HS_MOST_OPERANDS);
+        FOR_OPERANDS(row)
+        {
+            HsTensor *tensor = tensor_of(&tuning->sets[set], row);
+            if (hs_tensor_present(tensor))
+                HS_TRY(fill(&tuning->engine->context, tensor, site++));
+        }
     }
     return HS_OK;
 }
@@ -122,11 +117,12 @@ static void release_sets(Tuning *tuning)
 {
     HsDevice *device = &tuning->engine->device;
     for (int set = 0; set < tuning->set_count; set++) {
-        HsTensor *tensors[TENSORS];
-        list_tensors(&tuning->sets[set], tensors);
-        for (int i = 0; i < TENSORS; i++)
-            if (hs_tensor_present(tensors[i]) && tensors[i]->data)
-                device->release(device, tensors[i]->data);
+        FOR_OPERANDS(row)
+        {
+            HsTensor *tensor = tensor_of(&tuning->sets[set], row);
+            if (hs_tensor_present(tensor) && tensor->data)
+                device->release(device, tensor->data);
+        }
     }
     tuning->set_count = 0;
 }
@@ -314,7 +310,7 @@ static HsStatus tune_all(Tuning *tuning, const HsTuneList *list, const char *pat
     if (status == HS_OK)
         fprintf(out, "\n%d choices in %s: set kernels.tuning to it\n", table.count, path);
     if (status == HS_OK && list->left_out > 0)
-        fprintf(out, "%d products more found no room in the list and are left to the model\n", list->left_out);
+        fprintf(out, "%d more products did not fit in the list: the model chooses for them\n", list->left_out);
     hs_tuning_deinit(&table);
     return status;
 }

@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-#include "runtime/trainer.h"
+#include "runtime/train/trainer.h"
 
 enum { HS_TUNE_MOST_PRODUCTS = 512 };
 

@@ -40,7 +40,7 @@ void hs_tune_add_defaults(HsTuneList *list)
     for (int layer = 0; layer < hs_training_layer_count; layer++)
         for (int pass = 0; pass < HS_TRAINING_PASSES; pass++) {
             const HsMatmulArgs args =
-                hs_training_product(&hs_training_layers[layer], (HsTrainingPass)pass, HS_BF16, false);
+                hs_training_product(&hs_training_layers[layer], (HsTrainingPass)pass, HS_BF16, (HsProductPolicy){ 0 });
             hs_tune_add(list, &args);
         }
 }

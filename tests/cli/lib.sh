@@ -57,6 +57,21 @@ bits() {
     tensors "$1"
 }
 
+# goes_on_from CHECKPOINT COMMAND...: from that checkpoint of `whole` alone, with the record of a run that was killed just
+# before its next save, the command ends with whole.bits.
+goes_on_from() {
+    local checkpoint=$1
+    shift
+    rm -rf run
+    mkdir -p run/checkpoints
+    cp -r "$checkpoint" run/checkpoints
+    basename "$checkpoint" >run/checkpoints/latest
+    cp whole/metrics.jsonl whole/events.* run
+    expect 0 "$@"
+    bits run >run.bits
+    same whole.bits run.bits
+}
+
 # losses DIR: every training and validation loss, in order.
 losses() {
     grep -oE '"(loss|val_loss)":[0-9.e-]+' "$1/metrics.jsonl"

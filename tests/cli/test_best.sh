@@ -77,14 +77,7 @@ resume_everywhere() {
     mv run whole
     bits whole >whole.bits
     for checkpoint in whole/checkpoints/step-*; do
-        rm -rf run
-        mkdir -p run/checkpoints
-        cp -r "$checkpoint" run/checkpoints
-        basename "$checkpoint" >run/checkpoints/latest
-        cp whole/metrics.jsonl whole/events.* run
-        expect 0 "$trainer" --config $config "$@" keep_checkpoints=1000
-        bits run >run.bits
-        same whole.bits run.bits
+        goes_on_from "$checkpoint" "$trainer" --config $config "$@" keep_checkpoints=1000
         for name in whole/checkpoints/best*; do
             # Of the checkpoint that went along itself, the name was written before `latest`.
             [ "$(cat "$name")" \> "$(basename "$checkpoint")" ] || continue

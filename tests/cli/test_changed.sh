@@ -34,7 +34,7 @@ expect 0 "$trainer" --config tiny.yaml out_dir=wild schedule.kind=constant max_s
 latest=$(cat wild/checkpoints/latest)
 expect 1 "$trainer" --config tiny.yaml out_dir=wild schedule.kind=constant max_steps=100 checkpoint_freq=0 learning_rate=1000 resume=changed
 says err "gradients are not finite at step"
-says err "kept for inspection in wild/diverged; the last checkpoint stays what it was. To go on from it with precision.mode=fp32, or"
+says err "kept for inspection in wild/diverged; the last checkpoint is unchanged. To go on from it with precision.mode=fp32, or"
 [ "$(cat wild/checkpoints/latest)" = "$latest" ] || fail "the diverged state became the latest checkpoint"
 command=$(sed -nE 's/.*a lower learning rate: trainer (.*)$/\1/p' err)
 [ -n "$command" ] || fail "no command in the message"

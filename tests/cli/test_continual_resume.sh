@@ -15,16 +15,8 @@ resume_everywhere() {
     bits whole >whole.bits
     [ "$(ls -d whole/checkpoints/step-* | wc -l)" = 18 ] || fail "18 checkpoints expected: $(ls whole/checkpoints)"
     for checkpoint in whole/checkpoints/step-*; do
-        rm -rf run
-        mkdir -p run/checkpoints
-        cp -r "$checkpoint" run/checkpoints
-        basename "$checkpoint" >run/checkpoints/latest
-        # The record of a run that was killed just before its next save.
-        cp whole/metrics.jsonl whole/events.* run
         # shellcheck disable=SC2086
-        expect 0 "$trainer" --config tasks.yaml $options
-        bits run >run.bits
-        same whole.bits run.bits
+        goes_on_from "$checkpoint" "$trainer" --config tasks.yaml $options
     done
     rm -rf run
 }

@@ -60,5 +60,5 @@ done
 expect 1 "$trainer" generate --checkpoint nowhere --prompt --sampels
 says err "nowhere"
 expect 2 "$trainer" generate --checkpoint nowhere --sampels 2
-says err "--sampels is no option of this command; did you mean --samples?"
+says err "--sampels is not an option of this command; did you mean --samples?"
 finish

@@ -15,7 +15,7 @@ unusable() {
     says err "step-00000018/"
     says err "step-00000024"
     says err "run/checkpoints: none of its 2 checkpoints can be used"
-    says err "to start from zero, remove run"
+    says err "to start over, remove run"
     expect 2 "$trainer" --config tiny.yaml resume=never
     says err "run holds a run already and resume is never"
     (cd run && find . -type f ! -name .lock -exec sha256sum {} + | sort) >after
@@ -143,7 +143,7 @@ cp -r texts kept
 printf x >>texts/one.txt
 expect 2 "$trainer" --config tiny.yaml out_dir=data tasks.0.train=texts max_steps=30
 says err "texts/one.txt: has 9"
-says err "since data/checkpoints/step-00000024, and the run would go on over other data"
+says err "since data/checkpoints/step-00000024, and the run would continue on other data"
 cp kept/one.txt texts/one.txt
 sed -i '1s/o/0/' texts/two.txt
 expect 2 "$trainer" --config tiny.yaml out_dir=data tasks.0.train=texts max_steps=30
@@ -154,7 +154,7 @@ expect 2 "$trainer" --config tiny.yaml out_dir=data tasks.0.train=texts max_step
 says err "texts/three.txt: is new since"
 rm texts/three.txt texts/two.txt
 expect 2 "$trainer" --config tiny.yaml out_dir=data tasks.0.train=texts max_steps=30
-says err "texts/two.txt: is not there any more since"
+says err "texts/two.txt: was removed since"
 cp kept/* texts
 touch texts/one.txt
 expect 0 "$trainer" --config tiny.yaml out_dir=data tasks.0.train=texts max_steps=30
@@ -181,10 +181,10 @@ says err "tasks.0.name holds a control character"
 fresh
 rm run/events.out.tfevents.0.halfstep
 expect 0 "$trainer" --config tiny.yaml max_steps=30
-says err "warning: run/events.out.tfevents.0.halfstep is not there any more: a new one begins with the steps to come"
+says err "warning: run/events.out.tfevents.0.halfstep is missing: a new one begins with the next step"
 [ -s run/events.out.tfevents.0.halfstep ] || fail "no new TensorBoard file was begun"
 expect 0 "$trainer" --config tiny.yaml max_steps=36
-grep -q "is not there any more" err && fail "the new TensorBoard file is not gone on with"
+grep -q "is missing" err && fail "the new TensorBoard file is not gone on with"
 fresh
 rm run/metrics.jsonl
 expect 1 "$trainer" --config tiny.yaml max_steps=30

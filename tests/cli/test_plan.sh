@@ -29,7 +29,7 @@ total() {
 # The 12 GB scenario, without its data, for a GPU that is not here: 4.6 GB, and what the table is made of.
 expect 0 "$trainer" plan --config "$root/configs/cl-12gb.yaml" --device-memory 12GiB
 says err "planned without the tasks' data"
-says out "A-GEM reference"
+says out "reference gradient"
 says out "left: "
 awk '$1 == "total" { gb = $2 * 1048576 / 1e9; if (gb < 4.4 || gb > 4.9) exit 1 }' out || fail "the 12 GB scenario takes $(total out) MiB"
 # Rows but the indented ones, and but the replay buffer, which lies on the host, add up to the total.
@@ -73,7 +73,7 @@ says err "lower synthetic_tokens"
 expect 0 "$trainer" plan --config fit.yaml tasks.0.synthetic_tokens=9000000000000000 model.vocabulary=64
 says err "planned without the tasks' data"
 expect 2 "$trainer" plan --config fit.yaml tasks.0.epochs=9000000000000000 batch_size=1
-says err "more than are counted"
+says err "more than can be counted"
 
 for mode in fp32 bf16; do
     limit=$([ $mode = fp32 ] && echo 12 || echo 9)

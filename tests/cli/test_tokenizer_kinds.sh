@@ -3,7 +3,7 @@
 # Training with tokenizer.json files of other families than GPT-2's; what is refused, and with which exit code.
 . "$(dirname "$0")/lib.sh"
 tiny_config
-files=$root/tests/unit/tokenizers
+files=$root/tests/unit/tokenizer/golden
 printf '%s\n' '{"text":"the mother isn'\''t there, caf\u0065\u0301 12345"}' '{"text":"the other dogs \u65e5"}' >one.jsonl
 for i in $(seq 40); do cat one.jsonl; done >x.jsonl
 keys=("tasks.0.train=x.jsonl" max_steps=2 tokenizer.kind=bpe evaluation.every=0)

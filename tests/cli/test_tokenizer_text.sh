@@ -94,7 +94,7 @@ cp out ids
 expect 0 "$trainer" tokenizer decode --config train.yaml tokenizer.kind=char tokenizer.path= tasks.0.train=docs/a.txt ids
 same docs/a.txt out
 # Llama 2 puts a space before a text, which is none of it: each document begins anew.
-llama=$root/tests/unit/tokenizers/llama2.json
+llama=$root/tests/unit/tokenizer/golden/llama2.json
 printf ' two\nlines' >one.txt
 printf 'h\303\251 \360\237\231\202' >two.txt
 for output in "" "--output two.bin"; do
@@ -123,7 +123,7 @@ expect 0 "$trainer" tokenizer encode --tokenizer byte.json --text 'ab'
 # What is wrong, and where.
 printf '12 7\n3 x4' >bad.ids
 expect 1 "$trainer" tokenizer decode --tokenizer byte.json bad.ids
-says err 'bad.ids:2:3: `x` is no part'
+says err 'bad.ids:2:3: `x` is not part of a token number'
 printf '12 7\n3 257\n' >bad.ids
 expect 1 "$trainer" tokenizer decode --tokenizer byte.json - <bad.ids
 says err 'the standard input:2:3: token 257 is not below the tokenizer'

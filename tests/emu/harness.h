@@ -14,8 +14,8 @@
 #include <unistd.h>
 #include <vector>
 
-#include "kernels/cuda/emu/settings.h"
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/toolbox/launch.cuh"
+#include "kernels/emu/settings.h"
 
 namespace test
 {

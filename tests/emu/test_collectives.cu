@@ -2,7 +2,7 @@
  *
  * Shuffles, votes, barriers and atomics against their definitions in the CUDA programming guide.
  */
-#include "kernels/cuda/reduce.cuh"
+#include "kernels/cuda/toolbox/reduce.cuh"
 #include "tests/emu/harness.h"
 
 namespace hs_emu

@@ -2,8 +2,8 @@
  *
  * Planted bugs of place: wrong indices and addresses, and warps or blocks that do not stay together.
  */
-#include "kernels/cuda/ptx_copy.cuh"
-#include "kernels/cuda/ptx_mma.cuh"
+#include "kernels/cuda/toolbox/ptx_copy.cuh"
+#include "kernels/cuda/toolbox/ptx_mma.cuh"
 #include "tests/emu/harness.h"
 
 namespace hs_emu
@@ -229,7 +229,7 @@ int main()
     test::finds("divergent barriers", "divergent barriers", part<TOGETHER>, part<OTHER_BARRIER>);
     test::finds("a barrier after some returned", "returned", part<TOGETHER>, part<RETURNED>);
     test::finds("divergent collectives", "divergent collectives", part<TOGETHER>, part<OTHER_COLLECTIVE>);
-    test::finds("deadlock", "deadlock: nobody can go on", part<TOGETHER>, part<MISSING_LANE>);
+    test::finds("deadlock", "deadlock: no thread can continue", part<TOGETHER>, part<MISSING_LANE>);
     test::finds("lane outside its mask", "does not name the calling lane", part<TOGETHER>, part<NOT_IN_MASK>);
     test::finds("shuffle from outside the mask", "does not take part", part<TOGETHER>, part<READS_OUTSIDER>);
     return test::result();

@@ -2,7 +2,7 @@
  *
  * Planted bugs of order: barriers and waits that are missing.  Each kernel has a template flag for its bug.
  */
-#include "kernels/cuda/ptx_copy.cuh"
+#include "kernels/cuda/toolbox/ptx_copy.cuh"
 #include "tests/emu/harness.h"
 
 namespace hs_emu

@@ -3,8 +3,8 @@
  * A ring of stages between a producer and a consumer warpgroup, in clusters of two blocks that share B by multicast:
  * the skeleton of a Hopper product, and what happens when one of its waits is missing.
  */
-#include "kernels/cuda/ptx_tensor_copy.cuh"
-#include "kernels/cuda/ptx_wgmma.cuh"
+#include "kernels/cuda/toolbox/ptx_tensor_copy.cuh"
+#include "kernels/cuda/toolbox/ptx_wgmma.cuh"
 #include "tests/emu/harness.h"
 
 namespace hs_emu

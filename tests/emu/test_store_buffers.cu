@@ -3,7 +3,7 @@
  * Tensor stores from two buffers a warp, as a Hopper product writes its tiles (matmul_hopper_epilogue.cuh), and what
  * happens when one of the steps is missing.
  */
-#include "kernels/cuda/ptx_tensor_copy.cuh"
+#include "kernels/cuda/toolbox/ptx_tensor_copy.cuh"
 #include "tests/emu/harness.h"
 
 namespace hs_emu

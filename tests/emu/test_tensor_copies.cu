@@ -3,7 +3,7 @@
  * Tensor copies and mbarriers: where the elements of a tile lie in shared memory, what is outside the tensor, copies
  * back, and what becomes of programs that do not wait.
  */
-#include "kernels/cuda/ptx_tensor_copy.cuh"
+#include "kernels/cuda/toolbox/ptx_tensor_copy.cuh"
 #include "tests/emu/harness.h"
 
 namespace hs_emu

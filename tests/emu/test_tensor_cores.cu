@@ -4,9 +4,9 @@
  * of the PTX manual ("Matrix Fragments for mma.m16n8k16", "... m16n8k8"), in its own form: rows and columns of the i-th
  * element of a lane.
  */
-#include "kernels/cuda/numeric.cuh"
-#include "kernels/cuda/ptx_copy.cuh"
-#include "kernels/cuda/ptx_mma.cuh"
+#include "kernels/cuda/toolbox/numeric.cuh"
+#include "kernels/cuda/toolbox/ptx_copy.cuh"
+#include "kernels/cuda/toolbox/ptx_mma.cuh"
 #include "tests/emu/harness.h"
 
 namespace hs_emu

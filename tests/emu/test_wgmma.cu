@@ -3,8 +3,8 @@
  * wgmma against plain products of matrices, with operands that tensor copies have brought: every width, both orders of
  * both operands, A from registers, both formats; and programs that break its rules.
  */
-#include "kernels/cuda/ptx_tensor_copy.cuh"
-#include "kernels/cuda/ptx_wgmma.cuh"
+#include "kernels/cuda/toolbox/ptx_tensor_copy.cuh"
+#include "kernels/cuda/toolbox/ptx_wgmma.cuh"
 #include "tests/emu/harness.h"
 
 namespace hs_emu

@@ -55,7 +55,7 @@ judge() {
         elif [[ $said == *error:* && $said == *"${words[$error]}"* ]]; then
             told=$((told + 1))
         elif [[ $kind == lock && $said == *"is training there"* ]] || [[ $kind == map && $said =~ error:.*memory ]] ||
-            [[ $said == *"error: standard output is not whole"* ]]; then
+            [[ $said == *"error: standard output is incomplete"* ]]; then
             told=$((told + 1)) # what the error means there
         else
             fail "$name: $what: exit code $code without the error's name: ${said##*$'\n'}"

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/json.h"
+#include "runtime/io/json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

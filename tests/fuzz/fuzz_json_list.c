@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "runtime/data/source.h"
+#include "runtime/data/source/source.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

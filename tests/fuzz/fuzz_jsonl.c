@@ -4,7 +4,7 @@
  */
 #include <assert.h>
 
-#include "runtime/data/source.h"
+#include "runtime/data/source/source.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

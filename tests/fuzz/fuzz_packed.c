@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
-#include "runtime/data/unpack.h"
+#include "runtime/data/source/unpack.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

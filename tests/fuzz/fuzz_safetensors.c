@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "runtime/checkpoint.h"
+#include "runtime/checkpoint/checkpoint.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

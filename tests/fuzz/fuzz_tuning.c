@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels/tuning.h"
+#include "kernels/tuning/tuning.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/layers/layer.h"
+#include "runtime/model/layer.h"
 #include "tests/support/differences.h"
 
 enum { B = 2, T = 4, N = B * T, C = 6, F = 10, H = 4, G = 2, D = 4, V = 7, POSITIONS = 5 };
@@ -18,9 +18,9 @@ enum { MAX_TENSORS = 32 };
 typedef struct Bench {
     HsDevice device;
     HsContext context;
-    HsStep step;
-    HsRun run;
-    HsParam params[HS_STEP_PARAMS];
+    HsNode node;
+    HsLayerCall call;
+    HsParam params[HS_NODE_PARAMS];
     int measured;                         /* the output in L */
     double *r;                            /* L's weights; NULL: L is given by `loss` */
     double (*extra)(struct Bench *bench); /* what L has beside the sum; may be NULL */
@@ -57,8 +57,8 @@ static void start(Bench *bench, const HsLayer *layer)
     cr_assert_eq(hs_device_host_init(&bench->device), HS_OK);
     bench->context = (HsContext){ .backend = hs_backend_ref(), .device = &bench->device, .threads = 1 };
     bench->gradient_scale = 1;
-    bench->step.layer = layer;
-    bench->step.attributes = (HsAttributes){ .heads = { 0, 0, H, G, D },
+    bench->node.layer = layer;
+    bench->node.attributes = (HsAttributes){ .heads = { 0, 0, H, G, D },
                                              .epsilon = 1e-5f,
                                              .scale = 0.5f,
                                              .rope_theta = 100,
@@ -68,13 +68,13 @@ static void start(Bench *bench, const HsLayer *layer)
                                              .logit_gradient = HS_F64,
                                              .vocabulary = V,
                                              .head_chunk = 3 };
-    bench->run = (HsRun){ .context = &bench->context,
-                          .precision = hs_precision_find("fp64"),
-                          .training = true,
-                          .batch = B,
-                          .sequence_length = T,
-                          .rng = { .seed = 8, .step = 2, .site = 3, .row_offset = 16 },
-                          .gradient_scale = &bench->gradient_scale };
+    bench->call = (HsLayerCall){ .context = &bench->context,
+                                 .precision = hs_precision_find("fp64"),
+                                 .training = true,
+                                 .batch = B,
+                                 .sequence_length = T,
+                                 .rng = { .seed = 8, .step = 2, .site = 3, .row_offset = 16 },
+                                 .gradient_scale = &bench->gradient_scale };
 }
 
 static void finish(Bench *bench)
@@ -87,7 +87,7 @@ static void add_param(Bench *bench, int index, int rank, int64_t rows, int64_t c
 {
     bench->params[index].weight = make_random(bench, rank, rows, columns);
     bench->params[index].gradient = make_random(bench, rank, rows, columns);
-    bench->run.params[index] = &bench->params[index];
+    bench->call.params[index] = &bench->params[index];
 }
 
 static double loss(void *user)
@@ -95,8 +95,8 @@ static double loss(void *user)
     Bench *bench = user;
     if (bench->prepare)
         bench->prepare(bench);
-    cr_assert_eq(bench->step.layer->forward(&bench->run, &bench->step), HS_OK, "%s", hs_error_message());
-    const HsTensor *y = &bench->run.outputs[bench->measured];
+    cr_assert_eq(bench->node.layer->forward(&bench->call, &bench->node), HS_OK, "%s", hs_error_message());
+    const HsTensor *y = &bench->call.outputs[bench->measured];
     const double *values = y->data;
     double sum = bench->extra ? bench->extra(bench) : 0;
     for (int64_t i = 0; i < hs_tensor_count(y); i++)
@@ -116,13 +116,13 @@ static void check_tensor(Bench *bench, const char *what, const HsTensor *x, cons
         Difference numeric = central_difference(loss, bench, &values[i], rounding);
         double got = analytic[i] - held[i];
         cr_assert(fabs(got - numeric.derivative) <= numeric.tolerance,
-                  "%s %s[%lld]: gradient %.12g, difference quotient %.12g, tolerance %.3g", bench->step.layer->name,
+                  "%s %s[%lld]: gradient %.12g, difference quotient %.12g, tolerance %.3g", bench->node.layer->name,
                   what, (long long)i, got, numeric.derivative, numeric.tolerance);
         largest = fmax(largest, fabs(got));
         largest_tolerance = fmax(largest_tolerance, numeric.tolerance);
     }
     cr_assert(largest > 50 * largest_tolerance, "%s %s: gradients up to %g, tolerances up to %g",
-              bench->step.layer->name, what, largest, largest_tolerance);
+              bench->node.layer->name, what, largest, largest_tolerance);
 }
 
 static double *hold(Bench *bench, const HsTensor *gradient, bool adds)
@@ -136,31 +136,31 @@ static double *hold(Bench *bench, const HsTensor *gradient, bool adds)
 /* Forward, backward, differences.  Inputs whose d_inputs are present are differentiated. */
 static void check(Bench *bench)
 {
-    HsRun *run = &bench->run;
-    if (!bench->step.layer->turns) {
-        HsTensor *y = &run->outputs[bench->measured];
+    HsLayerCall *call = &bench->call;
+    if (!bench->node.layer->turns) {
+        HsTensor *y = &call->outputs[bench->measured];
         HsTensor r = make_random(bench, y->rank, y->shape[0], y->shape[1]);
         bench->r = r.data;
-        run->d_outputs[bench->measured] = make(bench, HS_F64, y->rank, y->shape[0], y->shape[1]);
-        memcpy(run->d_outputs[bench->measured].data, r.data, hs_tensor_bytes(&r));
+        call->d_outputs[bench->measured] = make(bench, HS_F64, y->rank, y->shape[0], y->shape[1]);
+        memcpy(call->d_outputs[bench->measured].data, r.data, hs_tensor_bytes(&r));
     }
-    double *held_inputs[HS_STEP_INPUTS] = { 0 }, *held_params[HS_STEP_PARAMS] = { 0 };
-    for (int i = 0; i < HS_STEP_INPUTS; i++) {
-        if (hs_tensor_present(&run->d_inputs[i]))
-            held_inputs[i] = hold(bench, &run->d_inputs[i], run->accumulate[i]);
+    double *held_inputs[HS_NODE_INPUTS] = { 0 }, *held_params[HS_NODE_PARAMS] = { 0 };
+    for (int i = 0; i < HS_NODE_INPUTS; i++) {
+        if (hs_tensor_present(&call->d_inputs[i]))
+            held_inputs[i] = hold(bench, &call->d_inputs[i], call->accumulate[i]);
     }
-    for (int i = 0; i < HS_STEP_PARAMS; i++) {
-        if (run->params[i])
-            held_params[i] = hold(bench, &run->params[i]->gradient, true);
+    for (int i = 0; i < HS_NODE_PARAMS; i++) {
+        if (call->params[i])
+            held_params[i] = hold(bench, &call->params[i]->gradient, true);
     }
     loss(bench);
-    cr_assert_eq(bench->step.layer->backward(run, &bench->step), HS_OK, "%s", hs_error_message());
-    for (int i = 0; i < HS_STEP_INPUTS; i++) {
+    cr_assert_eq(bench->node.layer->backward(call, &bench->node), HS_OK, "%s", hs_error_message());
+    for (int i = 0; i < HS_NODE_INPUTS; i++) {
         char what[] = { 'i', 'n', 'p', 'u', 't', ' ', (char)('0' + i), '\0' };
         if (held_inputs[i])
-            check_tensor(bench, what, &run->inputs[i], &run->d_inputs[i], held_inputs[i]);
+            check_tensor(bench, what, &call->inputs[i], &call->d_inputs[i], held_inputs[i]);
     }
-    for (int i = 0; i < HS_STEP_PARAMS; i++) {
+    for (int i = 0; i < HS_NODE_PARAMS; i++) {
         char what[] = { 'p', 'a', 'r', 'a', 'm', ' ', (char)('0' + i), '\0' };
         if (held_params[i])
             check_tensor(bench, what, &bench->params[i].weight, &bench->params[i].gradient, held_params[i]);
@@ -171,24 +171,24 @@ static void check(Bench *bench)
 /* An input of random values with a gradient, of random values too. */
 static void add_input(Bench *bench, int index, int64_t columns, bool accumulate)
 {
-    bench->run.inputs[index] = make_random(bench, 2, N, columns);
-    bench->run.d_inputs[index] = make_random(bench, 2, N, columns);
-    bench->run.accumulate[index] = accumulate;
+    bench->call.inputs[index] = make_random(bench, 2, N, columns);
+    bench->call.d_inputs[index] = make_random(bench, 2, N, columns);
+    bench->call.accumulate[index] = accumulate;
 }
 
 static void check_norm(HsNormKind kind, bool bias, bool accumulate)
 {
     Bench bench;
     start(&bench, &hs_layer_norm);
-    bench.step.attributes.norm = kind;
+    bench.node.attributes.norm = kind;
     add_input(&bench, 0, C, accumulate);
     add_param(&bench, 0, 1, C, 1);
     if (bias)
         add_param(&bench, 1, 1, C, 1);
-    bench.run.outputs[0] = make(&bench, HS_F64, 2, N, C);
-    bench.run.saved[0] = make(&bench, HS_F64, 1, N, 1);
+    bench.call.outputs[0] = make(&bench, HS_F64, 2, N, C);
+    bench.call.saved[0] = make(&bench, HS_F64, 1, N, 1);
     if (kind == HS_NORM_LAYER)
-        bench.run.saved[1] = make(&bench, HS_F64, 1, N, 1);
+        bench.call.saved[1] = make(&bench, HS_F64, 1, N, 1);
     check(&bench);
 }
 
@@ -206,11 +206,11 @@ static void check_linear(bool bias, bool residual, bool accumulate)
     start(&bench, &hs_layer_linear);
     add_input(&bench, 0, C, accumulate);
     if (residual)
-        bench.run.inputs[1] = make_random(&bench, 2, N, F);
+        bench.call.inputs[1] = make_random(&bench, 2, N, F);
     add_param(&bench, 0, 2, F, C);
     if (bias)
         add_param(&bench, 1, 1, F, 1);
-    bench.run.outputs[0] = make(&bench, HS_F64, 2, N, F);
+    bench.call.outputs[0] = make(&bench, HS_F64, 2, N, F);
     check(&bench);
 }
 
@@ -228,15 +228,15 @@ Test(layers, sums_pass_their_gradient)
         Bench bench;
         start(&bench, sums[s]);
         cr_assert_eq(sums[s]->passes_gradient, 1);
-        bench.step.attributes.dropout = 0.4f;
-        bench.run.inputs[0] = make_random(&bench, 2, N, C);
-        bench.run.inputs[1] = make_random(&bench, 2, N, C);
+        bench.node.attributes.dropout = 0.4f;
+        bench.call.inputs[0] = make_random(&bench, 2, N, C);
+        bench.call.inputs[1] = make_random(&bench, 2, N, C);
         if (s == 0)
             add_param(&bench, 0, 2, C, C);
-        bench.run.outputs[0] = make(&bench, HS_F64, 2, N, C);
+        bench.call.outputs[0] = make(&bench, HS_F64, 2, N, C);
         HsTensor r = make_random(&bench, 2, N, C);
         bench.r = r.data;
-        check_tensor(&bench, "residual", &bench.run.inputs[1], &r, hold(&bench, &r, false));
+        check_tensor(&bench, "residual", &bench.call.inputs[1], &r, hold(&bench, &r, false));
         finish(&bench);
     }
 }
@@ -246,12 +246,12 @@ Test(layers, linear_before_gelu)
 {
     Bench bench;
     start(&bench, &hs_layer_linear);
-    bench.step.attributes.epilogue = HS_EPILOGUE_GELU;
+    bench.node.attributes.epilogue = HS_EPILOGUE_GELU;
     add_input(&bench, 0, C, false);
     add_param(&bench, 0, 2, F, C);
     add_param(&bench, 1, 1, F, 1);
-    bench.run.outputs[0] = make(&bench, HS_F64, 2, N, F);
-    bench.run.outputs[1] = make(&bench, HS_F64, 2, N, F);
+    bench.call.outputs[0] = make(&bench, HS_F64, 2, N, F);
+    bench.call.outputs[1] = make(&bench, HS_F64, 2, N, F);
     bench.measured = 1;
     check(&bench);
 }
@@ -259,9 +259,9 @@ Test(layers, linear_before_gelu)
 /* Second half: x is gelu(pre), written out here, and the gradient is pre's. */
 static void gelu_of_pre(Bench *bench)
 {
-    const double *pre = bench->run.inputs[2].data;
-    double *x = bench->run.inputs[0].data;
-    for (int64_t i = 0; i < hs_tensor_count(&bench->run.inputs[0]); i++)
+    const double *pre = bench->call.inputs[2].data;
+    double *x = bench->call.inputs[0].data;
+    for (int64_t i = 0; i < hs_tensor_count(&bench->call.inputs[0]); i++)
         x[i] = 0.5 * pre[i] * (1 + tanh(sqrt(2 / acos(-1.0)) * (pre[i] + 0.044715 * pre[i] * pre[i] * pre[i])));
 }
 
@@ -269,12 +269,12 @@ static void check_second_half(HsEpilogue epilogue, int64_t pre_columns, void (*p
 {
     Bench bench;
     start(&bench, &hs_layer_linear);
-    bench.run.inputs[0] = make(&bench, HS_F64, 2, N, F);
+    bench.call.inputs[0] = make(&bench, HS_F64, 2, N, F);
     add_input(&bench, 2, pre_columns, false);
-    bench.step.attributes.backward_epilogue = epilogue;
+    bench.node.attributes.backward_epilogue = epilogue;
     add_param(&bench, 0, 2, C, F);
     add_param(&bench, 1, 1, C, 1);
-    bench.run.outputs[0] = make(&bench, HS_F64, 2, N, C);
+    bench.call.outputs[0] = make(&bench, HS_F64, 2, N, C);
     bench.prepare = prepare;
     check(&bench);
 }
@@ -289,12 +289,12 @@ Test(layers, linear_before_swiglu)
 {
     Bench bench;
     start(&bench, &hs_layer_linear);
-    bench.step.attributes.epilogue = HS_EPILOGUE_SWIGLU;
+    bench.node.attributes.epilogue = HS_EPILOGUE_SWIGLU;
     add_input(&bench, 0, C, false);
     add_param(&bench, 0, 2, 2 * F, C);
     add_param(&bench, 1, 1, 2 * F, 1);
-    bench.run.outputs[0] = make(&bench, HS_F64, 2, N, F);
-    bench.run.outputs[1] = make(&bench, HS_F64, 2, N, 2 * F);
+    bench.call.outputs[0] = make(&bench, HS_F64, 2, N, F);
+    bench.call.outputs[1] = make(&bench, HS_F64, 2, N, 2 * F);
     bench.measured = 1;
     check(&bench);
 }
@@ -302,8 +302,8 @@ Test(layers, linear_before_swiglu)
 /* Second half: x is silu(gate) up of pre = [gate|up], and the gradient is pre's. */
 static void swiglu_of_pre(Bench *bench)
 {
-    const double *pre = bench->run.inputs[2].data;
-    double *x = bench->run.inputs[0].data;
+    const double *pre = bench->call.inputs[2].data;
+    double *x = bench->call.inputs[0].data;
     for (int64_t n = 0; n < N; n++)
         for (int64_t f = 0; f < F; f++) {
             const double gate = pre[n * 2 * F + f], up = pre[n * 2 * F + F + f];
@@ -320,13 +320,13 @@ Test(layers, linear_converts_its_gradient)
 {
     Bench bench;
     start(&bench, &hs_layer_linear);
-    bench.step.attributes.convert_gradient = true;
+    bench.node.attributes.convert_gradient = true;
     add_input(&bench, 0, C, false);
     add_param(&bench, 0, 2, F, C);
-    bench.run.outputs[0] = make(&bench, HS_F64, 2, N, F);
-    HsTensor scratch[HS_STEP_SCRATCH] = { 0 };
-    hs_layer_linear.scratch(&bench.step, bench.run.outputs, true, scratch);
-    bench.run.scratch[0] = make(&bench, scratch[0].dtype, scratch[0].rank, scratch[0].shape[0], scratch[0].shape[1]);
+    bench.call.outputs[0] = make(&bench, HS_F64, 2, N, F);
+    HsTensor scratch[HS_NODE_SCRATCH] = { 0 };
+    hs_layer_linear.scratch(&bench.node, bench.call.outputs, true, scratch);
+    bench.call.scratch[0] = make(&bench, scratch[0].dtype, scratch[0].rank, scratch[0].shape[0], scratch[0].shape[1]);
     check(&bench);
 }
 
@@ -337,8 +337,8 @@ Test(layers, head_norm)
     add_input(&bench, 0, (H + 2 * G) * D, false);
     add_param(&bench, 0, 1, D, 1);
     add_param(&bench, 1, 1, D, 1);
-    bench.run.outputs[0] = make(&bench, HS_F64, 2, N, (H + 2 * G) * D);
-    bench.run.saved[0] = make(&bench, HS_F64, 2, N, H + G);
+    bench.call.outputs[0] = make(&bench, HS_F64, 2, N, (H + 2 * G) * D);
+    bench.call.saved[0] = make(&bench, HS_F64, 2, N, H + G);
     check(&bench);
 }
 
@@ -346,9 +346,9 @@ Test(layers, rope)
 {
     Bench bench;
     start(&bench, &hs_layer_rope);
-    bench.run.position_start = 3;
+    bench.call.position_start = 3;
     add_input(&bench, 0, (H + 2 * G) * D, false);
-    bench.run.outputs[0] = make(&bench, HS_F64, 2, N, (H + 2 * G) * D);
+    bench.call.outputs[0] = make(&bench, HS_F64, 2, N, (H + 2 * G) * D);
     check(&bench);
 }
 
@@ -356,11 +356,11 @@ static void check_attention(float dropout, bool training)
 {
     Bench bench;
     start(&bench, &hs_layer_attention);
-    bench.step.attributes.dropout = dropout;
-    bench.run.training = training;
+    bench.node.attributes.dropout = dropout;
+    bench.call.training = training;
     add_input(&bench, 0, (H + 2 * G) * D, false);
-    bench.run.outputs[0] = make(&bench, HS_F64, 2, N, H * D);
-    bench.run.saved[0] = make(&bench, HS_F64, 2, N, H);
+    bench.call.outputs[0] = make(&bench, HS_F64, 2, N, H * D);
+    bench.call.saved[0] = make(&bench, HS_F64, 2, N, H);
     check(&bench);
 }
 
@@ -375,10 +375,10 @@ Test(layers, dropout_residual)
 {
     Bench bench;
     start(&bench, &hs_layer_dropout_residual);
-    bench.step.attributes.dropout = 0.4f;
+    bench.node.attributes.dropout = 0.4f;
     add_input(&bench, 0, C, false);
-    bench.run.inputs[1] = make_random(&bench, 2, N, C);
-    bench.run.outputs[0] = make(&bench, HS_F64, 2, N, C);
+    bench.call.inputs[1] = make_random(&bench, 2, N, C);
+    bench.call.outputs[0] = make(&bench, HS_F64, 2, N, C);
     check(&bench);
 }
 
@@ -386,15 +386,15 @@ static void check_embedding(float dropout, bool positions)
 {
     Bench bench;
     start(&bench, &hs_layer_embedding);
-    bench.step.attributes.dropout = dropout;
-    bench.run.inputs[0] = make(&bench, HS_I32, 1, N, 1);
-    int32_t *tokens = bench.run.inputs[0].data;
+    bench.node.attributes.dropout = dropout;
+    bench.call.inputs[0] = make(&bench, HS_I32, 1, N, 1);
+    int32_t *tokens = bench.call.inputs[0].data;
     for (int i = 0; i < N; i++)
         tokens[i] = i * i % V; /* some twice, some never */
     add_param(&bench, 0, 2, V, C);
     if (positions)
         add_param(&bench, 1, 2, POSITIONS, C);
-    bench.run.outputs[0] = make(&bench, HS_F64, 2, N, C);
+    bench.call.outputs[0] = make(&bench, HS_F64, 2, N, C);
     check(&bench);
 }
 
@@ -408,8 +408,8 @@ Test(layers, embedding)
 /* z times the sum of squared log-sum-exps of the counted rows, which the losses leave out. */
 static double z_term(Bench *bench)
 {
-    const double *hidden = bench->run.inputs[0].data, *weight = bench->params[0].weight.data;
-    const int32_t *targets = bench->run.inputs[1].data;
+    const double *hidden = bench->call.inputs[0].data, *weight = bench->params[0].weight.data;
+    const int32_t *targets = bench->call.inputs[1].data;
     double sum = 0;
     for (int row = 0; row < N; row++) {
         double total = 0;
@@ -422,26 +422,26 @@ static double z_term(Bench *bench)
         if (targets[row] >= 0)
             sum += log(total) * log(total);
     }
-    return (double)bench->step.attributes.z_loss * sum;
+    return (double)bench->node.attributes.z_loss * sum;
 }
 
 static void check_head(float z_loss, int64_t chunk, bool accumulate)
 {
     Bench bench;
     start(&bench, &hs_layer_head_loss);
-    bench.step.attributes.z_loss = z_loss;
-    bench.step.attributes.head_chunk = chunk;
+    bench.node.attributes.z_loss = z_loss;
+    bench.node.attributes.head_chunk = chunk;
     add_input(&bench, 0, C, accumulate);
-    bench.run.inputs[1] = make(&bench, HS_I32, 1, N, 1);
-    int32_t *targets = bench.run.inputs[1].data;
+    bench.call.inputs[1] = make(&bench, HS_I32, 1, N, 1);
+    int32_t *targets = bench.call.inputs[1].data;
     for (int i = 0; i < N; i++)
         targets[i] = i % 3 == 1 ? -1 : i * 5 % V;
     add_param(&bench, 0, 2, V, C);
-    bench.run.outputs[0] = make(&bench, HS_F64, 1, N, 1);
-    HsTensor scratch[HS_STEP_SCRATCH] = { 0 };
-    hs_layer_head_loss.scratch(&bench.step, bench.run.outputs, true, scratch);
+    bench.call.outputs[0] = make(&bench, HS_F64, 1, N, 1);
+    HsTensor scratch[HS_NODE_SCRATCH] = { 0 };
+    hs_layer_head_loss.scratch(&bench.node, bench.call.outputs, true, scratch);
     cr_assert_eq(scratch[0].shape[0], chunk < N ? chunk : N);
-    bench.run.scratch[0] = make(&bench, scratch[0].dtype, 2, scratch[0].shape[0], scratch[0].shape[1]);
+    bench.call.scratch[0] = make(&bench, scratch[0].dtype, 2, scratch[0].shape[0], scratch[0].shape[1]);
     bench.extra = z_loss > 0 ? z_term : NULL;
     check(&bench);
 }

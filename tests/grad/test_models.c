@@ -8,8 +8,8 @@
 #include <criterion/parameterized.h>
 #include <float.h>
 
+#include "runtime/engine/program_internal.h"
 #include "tests/support/differences.h"
-#include "runtime/plan_internal.h"
 
 enum { SAMPLES_PER_PARAM = 12 };
 
@@ -111,8 +111,8 @@ static double z_term(const TinyModel *tiny)
 {
     const HsModel *model = &tiny->model;
     const HsAction *head = &tiny->evaluate.actions[tiny->evaluate.action_count - 1];
-    const double *hidden = hs_plan_tensor(&tiny->evaluate, head->inputs[0], tiny->rows).data;
-    const double *weight = model->params[model->steps[model->loss_step].params[0]].weight.data;
+    const double *hidden = hs_program_tensor(&tiny->evaluate, head->inputs[0], tiny->rows).data;
+    const double *weight = model->params[model->nodes[model->loss_node].params[0]].weight.data;
     double sum = 0;
     for (int64_t row = 0; row < tiny->rows; row++) {
         double total = 0;
@@ -134,10 +134,10 @@ static double whole_loss(void *user)
     TinyModel *tiny = user;
     double loss = 0;
     if (tiny->spec.dropout > 0) {
-        TINY_OK(hs_plan_train(&tiny->train, &tiny->context, tiny->tokens, tiny->targets, 11, 3, 0, 1.0f, &loss));
+        TINY_OK(hs_program_train(&tiny->train, &tiny->context, tiny->tokens, tiny->targets, 11, 3, 0, 1.0f, &loss));
         return loss;
     }
-    TINY_OK(hs_plan_evaluate(&tiny->evaluate, &tiny->context, tiny->tokens, tiny->targets, &loss, NULL));
+    TINY_OK(hs_program_evaluate(&tiny->evaluate, &tiny->context, tiny->tokens, tiny->targets, &loss, NULL));
     return loss + (tiny->spec.z_loss > 0 ? z_term(tiny) : 0);
 }
 

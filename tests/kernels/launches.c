@@ -6,17 +6,17 @@
  *
  * for each different launch, over every case of every operation of the selftest, its timed cases, and the products and
  * attention of models that people train.  Nothing runs: the emulator's observer turns every launch away, so the
- * memory behind the large shapes is never touched.  The program is linked without -pie, so that `nm` knows the kernel
- * behind an address.
+ * memory behind the large shapes is never touched.  The emulator is part of this program, which
+ * is linked without -pie, so that `nm` knows the kernel behind an address.
  */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "kernels/tuning.h"
+#include "kernels/parts/part.h"
 #include "runtime/selftest/trial.h"
 
-/* kernels/cuda/launch.cuh */
+/* kernels/cuda/toolbox/launch.cuh */
 extern bool (*hs_emu_launch_observer)(const void *kernel, unsigned block_threads, size_t shared_bytes);
 
 static bool list_launch(const void *kernel, unsigned block_threads, size_t shared_bytes)
@@ -40,8 +40,10 @@ static const int64_t layers[][3] = {
 
 static const struct {
     HsDtype dtype;
-    bool tf32;
-} modes[] = { { HS_F32, false }, { HS_F32, true }, { HS_BF16, false }, { HS_F16, false } };
+    HsProductPolicy policy;
+} modes[] = {
+    { HS_F32, HS_POLICY_AS_IS }, { HS_F32, HS_POLICY_TF32 }, { HS_BF16, HS_POLICY_AS_IS }, { HS_F16, HS_POLICY_AS_IS }
+};
 
 /* Tensors don't overlap and are aligned like real ones; nothing is there. */
 static void *untouched(int index)
@@ -78,14 +80,19 @@ LAUNCH_OP(matmul, HsMatmulArgs)
 LAUNCH_OP(attention_forward, HsAttentionArgs)
 LAUNCH_OP(attention_backward, HsAttentionBackwardArgs)
 
-static HsStatus launch_layer(HsContext *context, HsDtype dtype, bool tf32, int64_t rows, int64_t in, int64_t out)
+static HsStatus launch_layer(HsContext *context, HsDtype dtype, HsProductPolicy policy, int64_t rows, int64_t in,
+                             int64_t out)
 {
     const HsTensor x = matrix(dtype, rows, in), y = matrix(dtype, rows, out), w = matrix(dtype, out, in);
-    const HsMatmulArgs forward = { .a = x, .b = w, .transpose_b = true, .tf32 = tf32, .c = y };
-    const HsMatmulArgs dgrad = { .a = y, .b = w, .tf32 = tf32, .c = x };
-    const HsMatmulArgs wgrad = {
-        .a = y, .b = x, .transpose_a = true, .tf32 = tf32, .accumulate = true, .c = matrix(HS_F32, out, in)
-    };
+    const HsMatmulArgs forward = { .a = x, .b = w, .transpose_b = true, .policy = policy, .alpha = 1.0f, .c = y };
+    const HsMatmulArgs dgrad = { .a = y, .b = w, .policy = policy, .alpha = 1.0f, .c = x };
+    const HsMatmulArgs wgrad = { .a = y,
+                                 .b = x,
+                                 .transpose_a = true,
+                                 .policy = policy,
+                                 .accumulate = true,
+                                 .alpha = 1.0f,
+                                 .c = matrix(HS_F32, out, in) };
     HS_TRY(launch_matmul(context, &forward));
     HS_TRY(launch_matmul(context, &dgrad));
     return launch_matmul(context, &wgrad);
@@ -146,7 +153,7 @@ static HsStatus launch_models(HsContext *context)
     static const int64_t head_dims[] = { 32, 64, 80, 96, 128, 256 };
     for (int d = 0; d < HS_COUNT_OF(modes); d++) {
         for (int l = 0; l < HS_COUNT_OF(layers); l++)
-            HS_TRY(launch_layer(context, modes[d].dtype, modes[d].tf32, layers[l][0], layers[l][1], layers[l][2]));
+            HS_TRY(launch_layer(context, modes[d].dtype, modes[d].policy, layers[l][0], layers[l][1], layers[l][2]));
         for (int h = 0; h < HS_COUNT_OF(head_dims); h++) {
             HS_TRY(launch_attention(context, modes[d].dtype, head_dims[h], 1024, 0.0f));
             HS_TRY(launch_attention(context, modes[d].dtype, head_dims[h], 1024, 0.1f));
@@ -164,13 +171,13 @@ static HsStatus launch_tiles(HsContext *context)
                                          "mma-64x64",
                                          "wgmma-256x256",
                                          "wgmma-256x128" };
-    const HsTuner *tuner = hs_tuner_emu();
+    const HsTuner *tuner = hs_backend_part()->tuner;
     HsStatus status = HS_OK;
     for (int tile = 0; status == HS_OK && tile < HS_COUNT_OF(tiles); tile++) {
         if (tuner->force(context->device, tiles[tile], 0) != HS_OK)
             continue; /* Hopper's, on another GPU */
         for (int d = 0; status == HS_OK && d < HS_COUNT_OF(modes); d++)
-            status = launch_layer(context, modes[d].dtype, modes[d].tf32, 512, 768, 768);
+            status = launch_layer(context, modes[d].dtype, modes[d].policy, 512, 768, 768);
     }
     const HsStatus freed = tuner->force(context->device, NULL, 0);
     return status == HS_OK ? freed : status;
@@ -180,7 +187,7 @@ static HsStatus launch_tiles(HsContext *context)
 static void launch_probes(HsContext *context)
 {
     for (int d = 0; d < HS_COUNT_OF(modes); d++)
-        (void)context->backend->peak_flops(context, modes[d].dtype, modes[d].tf32);
+        (void)context->backend->peak_flops(context, modes[d].dtype, modes[d].policy);
 }
 
 /* Copies between memory that is not there. */
@@ -200,8 +207,8 @@ int main(void)
 {
     HsDevice device;
     const HsCudaOptions options = { .index = 0 };
-    HsStatus status = hs_device_emu_init(&device, &options);
-    HsContext context = { .backend = hs_backend_emu(), .device = &device, .threads = 1 };
+    HsStatus status = hs_backend_part()->device_init(&device, &options);
+    HsContext context = { .backend = hs_backend_part()->backend, .device = &device, .threads = 1 };
     if (status == HS_OK) {
         device.copy = skip_copy;
         device.fill_zero = skip_fill;

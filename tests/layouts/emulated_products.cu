@@ -3,7 +3,7 @@
  * The kernels' own functions: the descriptors that they give to wgmma, which are recorded in the place of products, and
  * what they write to shared memory by themselves, in the swizzle that tensor copies and products expect.
  */
-#include "kernels/cuda/ptx_mbarrier.cuh"
+#include "kernels/cuda/toolbox/ptx_mbarrier.cuh"
 #include "tests/emu/harness.h"
 #include "tests/layouts/emulated.h"
 
@@ -26,9 +26,9 @@ static inline void record_nothing()
 #define emulated_wgmma        record_product
 #define emulated_wgmma_fence  record_nothing
 #define emulated_wgmma_commit record_nothing
-#include "kernels/cuda/attention_backward_hopper.cu"
-#include "kernels/cuda/matmul_hopper.cuh"
-#include "kernels/cuda/matmul_tiles.cuh"
+#include "kernels/cuda/attention/attention_backward_hopper.cu"
+#include "kernels/cuda/product/matmul_hopper.cuh"
+#include "kernels/cuda/product/matmul_tiles.cuh"
 
 extern "C" {
 #include "kernels/base/dtype.h"

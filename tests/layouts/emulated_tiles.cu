@@ -4,8 +4,8 @@
  * their own functions (hopper_copy with its clusters, load_head).  Elements carry the code of their place in the
  * source.
  */
-#include "kernels/cuda/attention_hopper.cuh"
-#include "kernels/cuda/matmul_hopper.cu"
+#include "kernels/cuda/attention/attention_hopper.cuh"
+#include "kernels/cuda/product/matmul_hopper.cu"
 #include "tests/emu/harness.h"
 #include "tests/layouts/emulated.h"
 

@@ -2,8 +2,8 @@
  *
  * What one warp does: fragments of mma.sync, rows and registers of ldmatrix.
  */
-#include "kernels/cuda/ptx_copy.cuh"
-#include "kernels/cuda/ptx_mma.cuh"
+#include "kernels/cuda/toolbox/ptx_copy.cuh"
+#include "kernels/cuda/toolbox/ptx_mma.cuh"
 #include "tests/emu/harness.h"
 #include "tests/layouts/emulated.h"
 

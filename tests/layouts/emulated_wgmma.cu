@@ -2,8 +2,8 @@
  *
  * What a warpgroup does: the sums of wgmma, an A in registers, and where in shared memory operands are read.
  */
-#include "kernels/cuda/ptx_mbarrier.cuh"
-#include "kernels/cuda/ptx_wgmma.cuh"
+#include "kernels/cuda/toolbox/ptx_mbarrier.cuh"
+#include "kernels/cuda/toolbox/ptx_wgmma.cuh"
 #include "tests/emu/harness.h"
 #include "tests/layouts/emulated.h"
 

@@ -55,7 +55,7 @@ has_rows() {
 
 # check_complete: each instruction of the wrappers has its row.
 check_complete() {
-    local status=0 instructions=0 wgmma=kernels/cuda/ptx_wgmma.cuh mma=kernels/cuda/ptx_mma.cuh types
+    local status=0 instructions=0 wgmma=kernels/cuda/toolbox/ptx_wgmma.cuh mma=kernels/cuda/toolbox/ptx_mma.cuh types
     types=$(sed -nE 's/^HS_WGMMA_OVERLOADS\([A-Za-z0-9]+, "([a-z0-9]+)"\)$/\1/p' $wgmma)
     # wgmma_instructions MACRO
     wgmma_instructions() {

@@ -4,7 +4,8 @@
  */
 #include <criterion/criterion.h>
 
-#include "kernels/backend.h"
+#include "kernels/ops/backend.h"
+#include "kernels/ops/operands.h"
 
 /* Shapes without data: a dry run looks at nothing else. */
 static HsTensor f32(int64_t rows, int64_t columns)
@@ -37,7 +38,7 @@ static HsContext dry(void)
 
 static HsMatmulArgs product(void)
 {
-    return (HsMatmulArgs){ .a = f32(8, 16), .b = f32(16, 256), .bias = f32_1d(256), .c = f32(8, 256) };
+    return (HsMatmulArgs){ .a = f32(8, 16), .b = f32(16, 256), .bias = f32_1d(256), .alpha = 1.0f, .c = f32(8, 256) };
 }
 
 Test(checks, matmul)
@@ -70,8 +71,40 @@ Test(checks, matmul)
     args.pre = f32(8, 256);
     EXPECT_REFUSED(HS_EINVAL, "matmul: pre is given, but no epilogue uses it", hs_op_matmul(&context, &args));
     args = product();
+    args.alpha = 0.0f;
+    EXPECT_REFUSED(HS_EINVAL, "matmul: alpha must be finite and not 0 (got 0); 1 is the plain product",
+                   hs_op_matmul(&context, &args));
+    args = product();
+    args.addend = f32(8, 128);
+    EXPECT_REFUSED(HS_ESHAPE, "matmul: addend is [8,128], expected [8,256]", hs_op_matmul(&context, &args));
+    args = product();
     args.a = f32(0, 16);
     EXPECT_REFUSED(HS_ESHAPE, "matmul: a is [0,16], expected [any,any]", hs_op_matmul(&context, &args));
+}
+
+/* A policy that rounds both operands says what they become; one that a backend does not have is refused, in a dry run
+ * too. */
+Test(checks, policies_of_products)
+{
+    HsContext ref = dry(), cpu = dry();
+    HsMatmulArgs args = product();
+    args.policy = (HsProductPolicy)HS_POLICY_TF32;
+    cr_expect_eq(hs_op_matmul(&ref, &args), HS_OK, "%s", hs_error_message());
+    args.b = bf16(16, 256);
+    cr_expect_eq(hs_op_matmul(&ref, &args), HS_OK, "%s", hs_error_message());
+    args.policy.a = HS_OPERAND_AS_IS;
+    EXPECT_REFUSED(HS_ESHAPE, "matmul: b is bf16, expected f32 like a", hs_op_matmul(&context, &args));
+    args.policy = (HsProductPolicy){ HS_OPERAND_E5M2, HS_OPERAND_E4M3, HS_SCALE_TENSOR };
+    EXPECT_REFUSED(
+        HS_EUNSUPPORTED,
+        "matmul: the ref backend has no products of a e5m2 and b e4m3 with a scale a tensor; it has operands "
+        "as they are, or both in tf32 without scales",
+        hs_op_matmul(&context, &args));
+
+    cr_assert_eq(hs_backend_cpu(&cpu.backend), HS_OK);
+    args.policy = (HsProductPolicy)HS_POLICY_TF32;
+    EXPECT_REFUSED(HS_EUNSUPPORTED, "matmul: the cpu backend multiplies operands of one dtype (a is f32, b bf16)",
+                   hs_op_matmul(&cpu, &args));
 }
 
 Test(checks, packed_weights)
@@ -159,35 +192,37 @@ Test(checks, elementwise_and_updates)
 {
     EXPECT_REFUSED(HS_ESHAPE, "swiglu_forward: x is [4,8], expected [4,16]",
                    hs_op_swiglu_forward(&context, &(HsUnaryArgs){ f32(4, 8), f32(4, 8) }));
-    EXPECT_REFUSED(HS_ESHAPE, "add: y is [4,7], expected 32 elements",
-                   hs_op_add(&context, &(HsAddArgs){ f32(4, 8), f32(4, 7) }));
+    EXPECT_REFUSED(HS_ESHAPE, "combine: y is [4,7], expected 32 elements",
+                   hs_op_combine(&context, &(HsCombineArgs){ .x = f32(4, 8), .y = f32(4, 7) }));
     EXPECT_REFUSED(HS_ESHAPE, "convert: stochastic rounding is for f32 to bf16 only (got bf16 to f32)",
                    hs_op_convert(&context, &(HsConvertArgs){ .x = bf16(1, 3), .y = f32(1, 3), .stochastic = true }));
     HsDropoutArgs dropout = { .probability = -0.5f, .x = f32(4, 8), .y = f32(4, 8) };
     EXPECT_REFUSED(HS_EINVAL, "dropout_forward: dropout probability must be in [0, 1) (got -0.5)",
                    hs_op_dropout_forward(&context, &dropout));
-    HsAdamWArgs adamw = { .grad = f32_1d(8), .m = f32_1d(8), .v = f32_1d(7), .weight = f32_1d(8) };
+    HsAdamWArgs adamw = { .update.grad = f32_1d(8), .m = f32_1d(8), .v = f32_1d(7), .update.weight = f32_1d(8) };
     EXPECT_REFUSED(HS_ESHAPE, "adamw: v is [7], expected 8 elements", hs_op_adamw(&context, &adamw));
-    adamw.weight.dtype = HS_F16;
+    adamw.update.weight.dtype = HS_F16;
     EXPECT_REFUSED(HS_ESHAPE, "adamw: an f16 weight needs a master (stochastic rounding is for bf16)",
                    hs_op_adamw(&context, &adamw));
-    HsSgdArgs sgd = { .momentum = 0.9f, .grad = f32_1d(8), .weight = f32_1d(8) };
+    HsSgdArgs sgd = { .momentum = 0.9f, .update.grad = f32_1d(8), .update.weight = f32_1d(8) };
     EXPECT_REFUSED(HS_ESHAPE, "sgd: buffer is missing, expected 8 elements", hs_op_sgd(&context, &sgd));
 }
 
 Test(checks, protection)
 {
-    HsSgdArgs sgd = { .grad = f32_1d(8), .weight = f32_1d(8), .protection.importance = f32_1d(8) };
+    HsSgdArgs sgd = { .update.grad = f32_1d(8), .update.weight = f32_1d(8), .update.protection.importance = f32_1d(8) };
     EXPECT_REFUSED(HS_EINVAL, "sgd: importance is given without an anchor", hs_op_sgd(&context, &sgd));
-    sgd.protection.anchor = f32_1d(7);
+    sgd.update.protection.anchor = f32_1d(7);
     EXPECT_REFUSED(HS_ESHAPE, "sgd: anchor is [7], expected 8 elements", hs_op_sgd(&context, &sgd));
-    sgd.protection.anchor = hs_tensor_1d(NULL, HS_BF16, 8);
+    sgd.update.protection.anchor = hs_tensor_1d(NULL, HS_BF16, 8);
     EXPECT_REFUSED(HS_ESHAPE, "sgd: anchor is bf16, expected f32", hs_op_sgd(&context, &sgd));
-    sgd.protection.anchor = f32_1d(8), sgd.protection.strength = -1.0f;
+    sgd.update.protection.anchor = f32_1d(8), sgd.update.protection.strength = -1.0f;
     EXPECT_REFUSED(HS_EINVAL, "sgd: the penalty's strength must be at least 0 (got -1)", hs_op_sgd(&context, &sgd));
-    HsAdamWArgs adamw = {
-        .grad = f32_1d(8), .m = f32_1d(8), .v = f32_1d(8), .weight = f32_1d(8), .protection.path = f32_1d(9)
-    };
+    HsAdamWArgs adamw = { .update.grad = f32_1d(8),
+                          .m = f32_1d(8),
+                          .v = f32_1d(8),
+                          .update.weight = f32_1d(8),
+                          .update.protection.path = f32_1d(9) };
     EXPECT_REFUSED(HS_ESHAPE, "adamw: path is [9], expected 8 elements", hs_op_adamw(&context, &adamw));
 }
 
@@ -253,7 +288,7 @@ Test(checks, dry_runs_count_and_touch_nothing)
     cr_expect_eq(context.workspace_needed, 0u, "the reference needs none");
 }
 
-static size_t hungry(const HsContext *context, const HsAddArgs *args)
+static size_t hungry(const HsContext *context, const HsCombineArgs *args)
 {
     (void)context;
     return 100 * (size_t)hs_tensor_count(&args->x);
@@ -262,30 +297,52 @@ static size_t hungry(const HsContext *context, const HsAddArgs *args)
 Test(checks, workspace_is_planned_and_required)
 {
     HsBackend backend = *hs_backend_ref();
-    backend.workspace.add = hungry;
+    backend.workspace.combine = hungry;
     HsContext context = dry();
     context.backend = &backend;
     float x[3] = { 1, 2, 3 }, y[3] = { 0 }, workspace[75];
-    const HsAddArgs small = { hs_tensor_1d(x, HS_F32, 1), hs_tensor_1d(y, HS_F32, 1) };
-    const HsAddArgs large = { hs_tensor_1d(x, HS_F32, 3), hs_tensor_1d(y, HS_F32, 3) };
-    cr_assert_eq(hs_op_add(&context, &large), HS_OK);
-    cr_assert_eq(hs_op_add(&context, &small), HS_OK);
+    const HsCombineArgs small = { hs_tensor_1d(x, HS_F32, 1), hs_tensor_1d(y, HS_F32, 1), 1.0f, 1.0f };
+    const HsCombineArgs large = { hs_tensor_1d(x, HS_F32, 3), hs_tensor_1d(y, HS_F32, 3), 1.0f, 1.0f };
+    cr_assert_eq(hs_op_combine(&context, &large), HS_OK);
+    cr_assert_eq(hs_op_combine(&context, &small), HS_OK);
     cr_expect_eq(context.workspace_needed, 300u, "the largest of both");
     cr_expect_eq(y[0], 0.0f, "a dry run computed");
 
     context.dry_run = false;
     context.workspace_bytes = 299;
     context.workspace = workspace;
-    cr_expect_eq(hs_op_add(&context, &large), HS_ENOMEM);
-    cr_expect_str_eq(hs_error_message(), "add: the ref backend needs 300 bytes of workspace, the context has 299: plan "
-                                         "with a dry run");
+    cr_expect_eq(hs_op_combine(&context, &large), HS_ENOMEM);
+    cr_expect_str_eq(hs_error_message(),
+                     "combine: the ref backend needs 300 bytes of workspace, the context has 299: plan "
+                     "with a dry run");
     context.workspace_bytes = 300;
-    cr_expect_eq(hs_op_add(&context, &large), HS_OK);
+    cr_expect_eq(hs_op_combine(&context, &large), HS_OK);
     cr_expect_eq(y[2], 3.0f);
+}
+
+/* An operation without rows is neither checked nor costs anything: these have functions of their own. */
+Test(checks, every_operation_has_rows)
+{
+    static const char *const without[] = { "adamw", "sgd", "momentum", "descend", "begin_step", "prepare_step" };
+    static const struct {
+        const char *op;
+        const HsOperandTable *table;
+    } operations[] = {
+#define OPERATION(name, Args, formula) { #name, &hs_operands.name },
+        HS_OPS(OPERATION)
+#undef OPERATION
+    };
+    for (size_t i = 0; i < sizeof operations / sizeof *operations; i++) {
+        bool expected = true;
+        for (size_t j = 0; j < sizeof without / sizeof *without; j++)
+            expected = expected && strcmp(operations[i].op, without[j]) != 0;
+        cr_expect_eq(operations[i].table->rows[0].name != NULL, expected, "%s", operations[i].op);
+        cr_expect_null(operations[i].table->rows[HS_MOST_OPERANDS].name, "%s: no end", operations[i].op);
+    }
 }
 
 Test(checks, formulas_by_name)
 {
-    cr_expect_str_eq(hs_op_formula("add"), "y += x");
+    cr_expect_str_eq(hs_op_formula("combine"), "y = alpha x + beta y");
     cr_expect_null(hs_op_formula("subtract"));
 }

@@ -106,30 +106,30 @@ Test(continual_ops, gradient_step_of_both_rules)
     double importance = importance0, anchor = anchor0, p = p0, grad = raw, m = start, v = start, buffer = start;
     const HsProtection protection = { .importance = f64(&importance, 1), .anchor = f64(&anchor, 1), .strength = 8.0f };
     HsContext context = reference();
-    RUN(hs_op_adamw(&context, &(HsAdamWArgs){ .scalars = &scalars,
+    RUN(hs_op_adamw(&context, &(HsAdamWArgs){ .update.scalars = &scalars,
                                               .beta1 = 0.5f,
                                               .beta2 = 0.75f,
                                               .epsilon = 0x1p-20f,
-                                              .weight_decay = (float)decay,
-                                              .learning_rate_scale = 0.5f,
-                                              .grad = f64(&grad, 1),
+                                              .update.weight_decay = (float)decay,
+                                              .update.learning_rate_scale = 0.5f,
+                                              .update.grad = f64(&grad, 1),
                                               .m = f64(&m, 1),
                                               .v = f64(&v, 1),
-                                              .weight = f64(&p, 1),
-                                              .protection = protection }));
+                                              .update.weight = f64(&p, 1),
+                                              .update.protection = protection }));
     const double m1 = 0.5 * start + 0.5 * g, v1 = 0.75 * start + 0.25 * g * g;
     expect_double("m", m, m1);
     expect_double("v", v, v1);
     expect_double("adamw's p", p, p0 * (1.0 - rate * decay) - rate * (m1 / 0.5) / (sqrt(v1 / 0.25) + 0x1p-20));
     p = p0, grad = raw;
-    RUN(hs_op_sgd(&context, &(HsSgdArgs){ .scalars = &scalars,
+    RUN(hs_op_sgd(&context, &(HsSgdArgs){ .update.scalars = &scalars,
                                           .momentum = 0.5f,
-                                          .weight_decay = (float)decay,
-                                          .learning_rate_scale = 0.5f,
-                                          .grad = f64(&grad, 1),
+                                          .update.weight_decay = (float)decay,
+                                          .update.learning_rate_scale = 0.5f,
+                                          .update.grad = f64(&grad, 1),
                                           .buffer = f64(&buffer, 1),
-                                          .weight = f64(&p, 1),
-                                          .protection = protection }));
+                                          .update.weight = f64(&p, 1),
+                                          .update.protection = protection }));
     expect_double("buffer", buffer, 0.5 * start + g + decay * p0);
     expect_double("sgd's p", p, p0 - rate * buffer);
 }
@@ -142,15 +142,15 @@ Test(continual_ops, proximal_step_and_path)
     for (int i = 0; i < 4; i++) {
         double importance = 3.0, anchor = 1.25, p = 2.0, grad = 24.0, path = 7.0;
         HsContext context = reference();
-        RUN(hs_op_sgd(&context, &(HsSgdArgs){ .scalars = &scalars,
-                                              .learning_rate_scale = 0.5f,
-                                              .grad = f64(&grad, 1),
-                                              .weight = f64(&p, 1),
-                                              .protection = { .importance = f64(&importance, 1),
-                                                              .anchor = f64(&anchor, 1),
-                                                              .path = f64(&path, 1),
-                                                              .strength = (float)strengths[i],
-                                                              .proximal = true } }));
+        RUN(hs_op_sgd(&context, &(HsSgdArgs){ .update.scalars = &scalars,
+                                              .update.learning_rate_scale = 0.5f,
+                                              .update.grad = f64(&grad, 1),
+                                              .update.weight = f64(&p, 1),
+                                              .update.protection = { .importance = f64(&importance, 1),
+                                                                     .anchor = f64(&anchor, 1),
+                                                                     .path = f64(&path, 1),
+                                                                     .strength = (float)strengths[i],
+                                                                     .proximal = true } }));
         const double moved = 2.0 - 0.25 * 24.0 * 0.25, k = 0.25 * strengths[i] * 3.0;
         expect_double("p", p, (moved + k * 1.25) / (1.0 + k));
         expect_double("path", path, 7.0 - 24.0 * 0.125 * (p - 2.0));
@@ -167,14 +167,14 @@ Test(continual_ops, proximal_step_survives_any_strength)
         for (int i = 0; i < COUNT; i++)
             importance[i] = 1e38f;
         const HsStepScalars scalars = { .learning_rate = 0.5f, .gradient_multiplier = 1.0f, .unscale = 1.0f };
-        RUN(hs_op_sgd(&context, &(HsSgdArgs){ .scalars = &scalars,
-                                              .learning_rate_scale = 1.0f,
-                                              .grad = f32(grad),
-                                              .weight = f32(p),
-                                              .protection = { .importance = f32(importance),
-                                                              .anchor = f32(anchor),
-                                                              .strength = 1e5f,
-                                                              .proximal = true } }));
+        RUN(hs_op_sgd(&context, &(HsSgdArgs){ .update.scalars = &scalars,
+                                              .update.learning_rate_scale = 1.0f,
+                                              .update.grad = f32(grad),
+                                              .update.weight = f32(p),
+                                              .update.protection = { .importance = f32(importance),
+                                                                     .anchor = f32(anchor),
+                                                                     .strength = 1e5f,
+                                                                     .proximal = true } }));
         for (int i = 0; i < COUNT; i++)
             cr_assert_float_eq(p[i], anchor[i], 4 * 0x1p-24, "p[%d] is %g", i, (double)p[i]);
     }
@@ -204,30 +204,30 @@ static void run_rule(HsContext *context, Training *training, bool adamw, bool ma
     const HsTensor absent = { 0 }, weight = hs_tensor_1d(training->weight, HS_BF16, COUNT);
     const HsRng rng = { .seed = 5, .step = 1, .site = 2 };
     if (adamw)
-        RUN(hs_op_adamw(context, &(HsAdamWArgs){ .scalars = scalars,
+        RUN(hs_op_adamw(context, &(HsAdamWArgs){ .update.scalars = scalars,
                                                  .beta1 = 0.9f,
                                                  .beta2 = 0.95f,
                                                  .epsilon = 1e-8f,
-                                                 .weight_decay = decay,
-                                                 .learning_rate_scale = 1.0f,
-                                                 .rng = rng,
-                                                 .grad = f32(training->grad),
+                                                 .update.weight_decay = decay,
+                                                 .update.learning_rate_scale = 1.0f,
+                                                 .update.rng = rng,
+                                                 .update.grad = f32(training->grad),
                                                  .m = f32(training->m),
                                                  .v = f32(training->v),
-                                                 .master = master ? f32(training->master) : absent,
-                                                 .weight = weight,
-                                                 .protection = *protection }));
+                                                 .update.master = master ? f32(training->master) : absent,
+                                                 .update.weight = weight,
+                                                 .update.protection = *protection }));
     else
-        RUN(hs_op_sgd(context, &(HsSgdArgs){ .scalars = scalars,
+        RUN(hs_op_sgd(context, &(HsSgdArgs){ .update.scalars = scalars,
                                              .momentum = 0.9f,
-                                             .weight_decay = decay,
-                                             .learning_rate_scale = 1.0f,
-                                             .rng = rng,
-                                             .grad = f32(training->grad),
+                                             .update.weight_decay = decay,
+                                             .update.learning_rate_scale = 1.0f,
+                                             .update.rng = rng,
+                                             .update.grad = f32(training->grad),
                                              .buffer = f32(training->m),
-                                             .master = master ? f32(training->master) : absent,
-                                             .weight = weight,
-                                             .protection = *protection }));
+                                             .update.master = master ? f32(training->master) : absent,
+                                             .update.weight = weight,
+                                             .update.protection = *protection }));
 }
 
 static const HsStepScalars scalars_of_step = { .learning_rate = 0.0123f,

@@ -4,7 +4,7 @@
  */
 #include <criterion/criterion.h>
 
-#include "kernels/backend.h"
+#include "kernels/ops/backend.h"
 
 static HsTensor tensor(HsDtype dtype, int64_t rows, int64_t columns)
 {
@@ -26,9 +26,11 @@ static HsTensor vector(HsDtype dtype, int64_t count)
 /* x [10,32] w [48,32]^T -> y [10,48]: 10 * 48 sums of 32 multiply-adds. */
 Test(cost, product_forward)
 {
-    HsMatmulArgs args = {
-        .a = tensor(HS_BF16, 10, 32), .b = tensor(HS_BF16, 48, 32), .transpose_b = true, .c = tensor(HS_BF16, 10, 48)
-    };
+    HsMatmulArgs args = { .a = tensor(HS_BF16, 10, 32),
+                          .b = tensor(HS_BF16, 48, 32),
+                          .transpose_b = true,
+                          .alpha = 1.0f,
+                          .c = tensor(HS_BF16, 10, 48) };
     EXPECT_COST(hs_cost_matmul(&args), 30720.0, 2.0 * (320 + 1536 + 480));
     cr_expect_str_eq(hs_cost_matmul(&args).transposes, "nt");
     cr_expect_eq(hs_cost_matmul(&args).dtype, HS_BF16);
@@ -49,13 +51,13 @@ Test(cost, product_forward)
 Test(cost, product_gradients)
 {
     const HsTensor dy = tensor(HS_F32, 10, 48), x = tensor(HS_F32, 10, 32), w = tensor(HS_F32, 48, 32);
-    const HsMatmulArgs dgrad = { .a = dy, .b = w, .tf32 = true, .c = x };
-    const HsMatmulArgs wgrad = { .a = dy, .b = x, .transpose_a = true, .accumulate = true, .c = w };
+    const HsMatmulArgs dgrad = { .a = dy, .b = w, .policy = HS_POLICY_TF32, .alpha = 1.0f, .c = x };
+    const HsMatmulArgs wgrad = { .a = dy, .b = x, .transpose_a = true, .accumulate = true, .alpha = 1.0f, .c = w };
     EXPECT_COST(hs_cost_matmul(&dgrad), 30720.0, 4.0 * (480 + 1536 + 320));
     EXPECT_COST(hs_cost_matmul(&wgrad), 30720.0, 4.0 * (480 + 320 + 2 * 1536));
     cr_expect_str_eq(hs_cost_matmul(&dgrad).transposes, "nn");
     cr_expect_str_eq(hs_cost_matmul(&wgrad).transposes, "tn");
-    cr_expect(hs_cost_matmul(&dgrad).tf32 && !hs_cost_matmul(&wgrad).tf32);
+    cr_expect(hs_policy_is_tf32(hs_cost_matmul(&dgrad).policy) && !hs_policy_rounds(hs_cost_matmul(&wgrad).policy));
 }
 
 /* B 2, T 8, H 3, G 1, D 4: N = 16 rows of (3 + 2) * 4 = 20; 2 N T H D = 3072 flops. */
@@ -97,8 +99,8 @@ Test(cost, what_memory_binds)
     EXPECT_COST(hs_cost_norm_backward(&back), 0.0, 2.0 * 1024 + 4.0 * (2 * 1024 + 64 + 2 * 16 + 2 * 64));
     back.accumulate = true;
     EXPECT_COST(hs_cost_norm_backward(&back), 0.0, 2.0 * 1024 + 4.0 * (3 * 1024 + 64 + 2 * 16 + 2 * 64));
-    const HsAddArgs add = { .x = y, .y = x };
-    EXPECT_COST(hs_cost_add(&add), 0.0, 2.0 * 1024 + 8.0 * 1024);
+    const HsCombineArgs add = { .x = y, .y = x, .alpha = 1.0f, .beta = 1.0f };
+    EXPECT_COST(hs_cost_combine(&add), 0.0, 2.0 * 1024 + 8.0 * 1024);
     HsPacked packed = { .dtype = HS_BF16 };
     const HsPackWeightArgs pack = { .w = y, .packed = &packed };
     EXPECT_COST(hs_cost_pack_weight(&pack), 0.0, 2.0 * 2 * 1024);
@@ -125,18 +127,18 @@ Test(cost, update)
 {
     const HsTensor f32 = vector(HS_F32, 100), bf16 = vector(HS_BF16, 100);
     const double scalars = sizeof(HsStepScalars);
-    HsAdamWArgs args = { .grad = f32, .m = f32, .v = f32, .master = f32, .weight = bf16 };
+    HsAdamWArgs args = { .update.grad = f32, .m = f32, .v = f32, .update.master = f32, .update.weight = bf16 };
     EXPECT_COST(hs_cost_adamw(&args), 0.0, scalars + 100.0 * (8 + 8 + 8 + 8 + 2));
-    args.master = (HsTensor){ 0 };
+    args.update.master = (HsTensor){ 0 };
     EXPECT_COST(hs_cost_adamw(&args), 0.0, scalars + 100.0 * (8 + 8 + 8 + 2 * 2));
-    args.protection = (HsProtection){ .importance = f32, .anchor = f32, .path = f32 };
+    args.update.protection = (HsProtection){ .importance = f32, .anchor = f32, .path = f32 };
     EXPECT_COST(hs_cost_adamw(&args), 0.0, scalars + 100.0 * (8 + 8 + 8 + 2 * 2 + 4 + 4 + 8));
     int layout;
     HsPacked packed = { .data = &layout }, absent = { 0 };
-    args.tail = (HsUpdateTail){ .back = { { .anchor = f32 } }, .back_count = 1, .snapshots = { f32 } };
-    args.tail.snapshot_count = 1;
-    args.tail.packed = &packed;
-    args.tail.packed_transposed = &absent;
+    args.update.epilogue = (HsUpdateEpilogue){ .back = { { .anchor = f32 } }, .back_count = 1, .snapshots = { f32 } };
+    args.update.epilogue.snapshot_count = 1;
+    args.update.epilogue.packed = &packed;
+    args.update.epilogue.packed_transposed = &absent;
     EXPECT_COST(hs_cost_adamw(&args), 0.0, scalars + 100.0 * (8 + 8 + 8 + 2 * 2 + 4 + 4 + 8 + 4 + 4 + 2));
     const HsTensor tensors[] = { f32, bf16 };
     double squares[2];
@@ -148,7 +150,9 @@ Test(cost, update)
 Test(cost, dry_runs_add_up_the_same_flops)
 {
     HsContext context = { .backend = hs_backend_ref(), .threads = 1, .dry_run = true };
-    const HsMatmulArgs args = { .a = tensor(HS_F32, 10, 32), .b = tensor(HS_F32, 32, 48), .c = tensor(HS_F32, 10, 48) };
+    const HsMatmulArgs args = {
+        .a = tensor(HS_F32, 10, 32), .b = tensor(HS_F32, 32, 48), .alpha = 1.0f, .c = tensor(HS_F32, 10, 48)
+    };
     cr_assert_eq(hs_op_matmul(&context, &args), HS_OK, "%s", hs_error_message());
     cr_expect_eq(context.flops, hs_cost_matmul(&args).flops);
 }

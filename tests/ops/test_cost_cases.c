@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Bytes counted twice: kernels/cost.c counts them from an operation's arguments, the self-test from its table of
+ * Bytes counted twice: kernels/checks/cost.c counts them from an operation's arguments, the self-test from its table of
  * operands.  On every case the two agree, and an observer is told the cost of each call once.  The backend computes
  * nothing, so shapes may be as large as they like and no memory is touched.
  *
@@ -12,7 +12,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
-#include "kernels/backend.h"
+#include "kernels/ops/backend.h"
 #include "runtime/selftest/selftest.h"
 #include "runtime/selftest/speed.h"
 

@@ -7,8 +7,8 @@
 #include <math.h>
 #include <string.h>
 
-#include "kernels/backend.h"
 #include "kernels/base/tolerance.h"
+#include "kernels/ops/backend.h"
 #include "tests/support/differences.h"
 
 static HsContext reference(void)
@@ -85,12 +85,14 @@ static double block_loss(void *user)
                                                 .bias = vector(b->b1, HIDDEN),
                                                 .pre = matrix(b->pre, ROWS, HIDDEN),
                                                 .epilogue = HS_EPILOGUE_GELU,
+                                                .alpha = 1.0f,
                                                 .c = matrix(b->h, ROWS, HIDDEN) }));
     RUN(hs_op_matmul(&context, &(HsMatmulArgs){ .a = matrix(b->h, ROWS, HIDDEN),
                                                 .b = matrix(b->w2, WIDTH, HIDDEN),
                                                 .transpose_b = true,
                                                 .bias = vector(b->b2, WIDTH),
                                                 .residual = matrix(b->x, ROWS, WIDTH),
+                                                .alpha = 1.0f,
                                                 .c = matrix(b->y, ROWS, WIDTH) }));
     return dot(b->y, b->r, COUNT(b->y));
 }
@@ -110,23 +112,27 @@ Test(gradients, matmul_with_epilogues)
                                                 .b = matrix(b.w2, WIDTH, HIDDEN),
                                                 .pre = matrix(b.pre, ROWS, HIDDEN),
                                                 .epilogue = HS_EPILOGUE_GELU_BACKWARD,
+                                                .alpha = 1.0f,
                                                 .c = hidden_gradient }));
     RUN(hs_op_matmul(&context, &(HsMatmulArgs){ .a = dy,
                                                 .b = matrix(b.h, ROWS, HIDDEN),
                                                 .transpose_a = true,
                                                 .accumulate = true,
+                                                .alpha = 1.0f,
                                                 .c = matrix(dw2, WIDTH, HIDDEN) }));
     RUN(hs_op_bias_backward(&context, &(HsBiasBackwardArgs){ dy, vector(db2, WIDTH) }));
     RUN(hs_op_matmul(&context, &(HsMatmulArgs){ .a = hidden_gradient,
                                                 .b = matrix(b.x, ROWS, WIDTH),
                                                 .transpose_a = true,
                                                 .accumulate = true,
+                                                .alpha = 1.0f,
                                                 .c = matrix(dw1, HIDDEN, WIDTH) }));
     RUN(hs_op_bias_backward(&context, &(HsBiasBackwardArgs){ hidden_gradient, vector(db1, HIDDEN) }));
     memcpy(dx, b.r, sizeof dx); /* the residual's share */
     RUN(hs_op_matmul(&context, &(HsMatmulArgs){ .a = hidden_gradient,
                                                 .b = matrix(b.w1, HIDDEN, WIDTH),
                                                 .accumulate = true,
+                                                .alpha = 1.0f,
                                                 .c = matrix(dx, ROWS, WIDTH) }));
     check("x", block_loss, &b, b.x, dx, COUNT(dx));
     check("w1", block_loss, &b, b.w1, dw1, COUNT(dw1));

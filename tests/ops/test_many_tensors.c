@@ -8,7 +8,8 @@
 #include <stdlib.h>
 
 #include "kernels/base/tolerance.h"
-#include "kernels/backend.h"
+#include "kernels/ops/backend.h"
+#include "tests/support/emulator.h"
 
 #define RUN(call) cr_assert_eq((call), HS_OK, "%s", hs_error_message())
 
@@ -32,8 +33,8 @@ typedef struct Data {
 static void make(Data *data)
 {
     const HsCudaOptions options = { 0 };
-    RUN(hs_device_emu_init(&data->device, &options));
-    data->context = (HsContext){ .backend = hs_backend_emu(), .device = &data->device, .threads = 1 };
+    RUN(emulator()->device_init(&data->device, &options));
+    data->context = (HsContext){ .backend = emulator()->backend, .device = &data->device, .threads = 1 };
     int64_t total = 0;
     for (int t = 0; t < TENSORS; t++) {
         data->offset[t] = total;

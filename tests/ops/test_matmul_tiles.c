@@ -5,17 +5,18 @@
  */
 #include <criterion/criterion.h>
 
-#include "kernels/tuning.h"
+#include "kernels/tuning/tuning.h"
 #include "runtime/selftest/selftest.h"
+#include "tests/support/emulator.h"
 
 static void run_products(const char *kernels, int slices)
 {
     HsDevice device;
     const HsCudaOptions options = { 0 };
-    cr_assert_eq(hs_device_emu_init(&device, &options), HS_OK, "%s", hs_error_message());
-    HsContext context = { .backend = hs_backend_emu(), .device = &device, .threads = 1 };
+    cr_assert_eq(emulator()->device_init(&device, &options), HS_OK, "%s", hs_error_message());
+    HsContext context = { .backend = emulator()->backend, .device = &device, .threads = 1 };
     int failures = 0;
-    cr_assert_eq(hs_tuner_emu()->force(&device, kernels, slices), HS_OK, "%s", hs_error_message());
+    cr_assert_eq(emulator()->tuner->force(&device, kernels, slices), HS_OK, "%s", hs_error_message());
     cr_expect_eq(hs_selftest_run(&context, "matmul", false, stdout, &failures), HS_OK, "%s", hs_error_message());
     cr_expect_eq(failures, 0, "%s, %d slices: %d cases fail", kernels, slices, failures);
     device.deinit(&device);

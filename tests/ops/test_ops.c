@@ -66,5 +66,5 @@ Test(ops, unknown_operation_is_named)
     cr_assert_eq(hs_device_host_init(&device), HS_OK);
     HsContext context = { .backend = hs_backend_ref(), .device = &device, .threads = 1 };
     cr_assert_eq(hs_selftest_run(&context, "matmull", false, stderr, &failures), HS_EINVAL);
-    cr_assert_str_eq(hs_error_message(), "selftest: no operation is called 'matmull'; kernels/ops.h lists them");
+    cr_assert_str_eq(hs_error_message(), "selftest: no operation is called 'matmull'; kernels/ops/ops.h lists them");
 }

@@ -5,8 +5,8 @@
 #include <criterion/criterion.h>
 #include <math.h>
 
-#include "kernels/backend.h"
 #include "kernels/base/tolerance.h"
+#include "kernels/ops/backend.h"
 
 #define RUN(call) cr_assert_eq((call), HS_OK, "%s", hs_error_message())
 
@@ -41,16 +41,16 @@ Test(update, adamw_steps)
                                         .gradient_multiplier = 0x1p-6f,
                                         .bias_correction1 = (float)(1.0 - pow(beta1, t)),
                                         .bias_correction2 = (float)(1.0 - pow(beta2, t)) };
-        RUN(hs_op_adamw(&context, &(HsAdamWArgs){ .scalars = &scalars,
+        RUN(hs_op_adamw(&context, &(HsAdamWArgs){ .update.scalars = &scalars,
                                                   .beta1 = (float)beta1,
                                                   .beta2 = (float)beta2,
                                                   .epsilon = (float)epsilon,
-                                                  .weight_decay = (float)decay,
-                                                  .learning_rate_scale = 0.5f,
-                                                  .grad = scalar(&grad),
+                                                  .update.weight_decay = (float)decay,
+                                                  .update.learning_rate_scale = 0.5f,
+                                                  .update.grad = scalar(&grad),
                                                   .m = scalar(&m),
                                                   .v = scalar(&v),
-                                                  .weight = scalar(&p) }));
+                                                  .update.weight = scalar(&p) }));
         const double g = gradients[t - 1], step = 0.5 * rate;
         expected_m = beta1 * expected_m + (1.0 - beta1) * g;
         expected_v = beta2 * expected_v + (1.0 - beta2) * g * g;
@@ -69,14 +69,14 @@ Test(update, first_adamw_step_moves_by_the_learning_rate)
     double p = 1.0, m = 0.0, v = 0.0, grad = -1234.5;
     const HsStepScalars scalars = { 0.25f, 1.0f, 0.5f, 0.25f, 1.0f, 0 };
     HsContext context = reference();
-    RUN(hs_op_adamw(&context, &(HsAdamWArgs){ .scalars = &scalars,
+    RUN(hs_op_adamw(&context, &(HsAdamWArgs){ .update.scalars = &scalars,
                                               .beta1 = 0.5f,
                                               .beta2 = 0.75f,
-                                              .learning_rate_scale = 1.0f,
-                                              .grad = scalar(&grad),
+                                              .update.learning_rate_scale = 1.0f,
+                                              .update.grad = scalar(&grad),
                                               .m = scalar(&m),
                                               .v = scalar(&v),
-                                              .weight = scalar(&p) }));
+                                              .update.weight = scalar(&p) }));
     expect_double("p", p, 1.25); /* m_hat / sqrt(v_hat) is the gradient's sign */
 }
 
@@ -85,25 +85,25 @@ Test(update, a_skipped_step_only_clears_the_gradient)
     float p = 1.0f, m = 2.0f, v = 3.0f, grad = INFINITY, master = 5.0f, buffer = 7.0f;
     const HsStepScalars scalars = { 0.25f, 1.0f, 0.5f, 0.25f, 1.0f, 1 };
     HsContext context = reference();
-    RUN(hs_op_adamw(&context, &(HsAdamWArgs){ .scalars = &scalars,
+    RUN(hs_op_adamw(&context, &(HsAdamWArgs){ .update.scalars = &scalars,
                                               .beta1 = 0.5f,
                                               .beta2 = 0.75f,
-                                              .weight_decay = 0.5f,
-                                              .learning_rate_scale = 1.0f,
-                                              .grad = hs_tensor_1d(&grad, HS_F32, 1),
+                                              .update.weight_decay = 0.5f,
+                                              .update.learning_rate_scale = 1.0f,
+                                              .update.grad = hs_tensor_1d(&grad, HS_F32, 1),
                                               .m = hs_tensor_1d(&m, HS_F32, 1),
                                               .v = hs_tensor_1d(&v, HS_F32, 1),
-                                              .master = hs_tensor_1d(&master, HS_F32, 1),
-                                              .weight = hs_tensor_1d(&p, HS_F32, 1) }));
+                                              .update.master = hs_tensor_1d(&master, HS_F32, 1),
+                                              .update.weight = hs_tensor_1d(&p, HS_F32, 1) }));
     cr_expect_eq(grad, 0.0f);
     cr_expect(p == 1.0f && m == 2.0f && v == 3.0f && master == 5.0f);
     grad = NAN;
-    RUN(hs_op_sgd(&context, &(HsSgdArgs){ .scalars = &scalars,
+    RUN(hs_op_sgd(&context, &(HsSgdArgs){ .update.scalars = &scalars,
                                           .momentum = 0.5f,
-                                          .learning_rate_scale = 1.0f,
-                                          .grad = hs_tensor_1d(&grad, HS_F32, 1),
+                                          .update.learning_rate_scale = 1.0f,
+                                          .update.grad = hs_tensor_1d(&grad, HS_F32, 1),
                                           .buffer = hs_tensor_1d(&buffer, HS_F32, 1),
-                                          .weight = hs_tensor_1d(&p, HS_F32, 1) }));
+                                          .update.weight = hs_tensor_1d(&p, HS_F32, 1) }));
     cr_expect_eq(grad, 0.0f);
     cr_expect(p == 1.0f && buffer == 7.0f);
 }
@@ -123,14 +123,14 @@ Test(update, sgd_plain_momentum_nesterov)
     for (int i = 0; i < 3; i++) {
         double p = 4.0, buffer = 6.0, grad = 8.0;
         const HsTensor absent = { 0 };
-        RUN(hs_op_sgd(&context, &(HsSgdArgs){ .scalars = &scalars,
+        RUN(hs_op_sgd(&context, &(HsSgdArgs){ .update.scalars = &scalars,
                                               .momentum = rows[i].momentum,
-                                              .weight_decay = 0.25f,
-                                              .learning_rate_scale = 1.0f,
+                                              .update.weight_decay = 0.25f,
+                                              .update.learning_rate_scale = 1.0f,
                                               .nesterov = rows[i].nesterov,
-                                              .grad = scalar(&grad),
+                                              .update.grad = scalar(&grad),
                                               .buffer = rows[i].momentum > 0.0f ? scalar(&buffer) : absent,
-                                              .weight = scalar(&p) }));
+                                              .update.weight = scalar(&p) }));
         expect_double("p", p, rows[i].p);
         expect_double("buffer", buffer, rows[i].buffer);
     }
@@ -144,11 +144,11 @@ Test(update, weight_is_the_rounded_master)
     uint16_t weight = 0;
     const HsStepScalars scalars = { .learning_rate = 1.0f, .gradient_multiplier = 1.0f };
     HsContext context = reference();
-    RUN(hs_op_sgd(&context, &(HsSgdArgs){ .scalars = &scalars,
-                                          .learning_rate_scale = 1.0f,
-                                          .grad = hs_tensor_1d(&grad, HS_F32, 1),
-                                          .master = hs_tensor_1d(&master, HS_F32, 1),
-                                          .weight = hs_tensor_1d(&weight, HS_BF16, 1) }));
+    RUN(hs_op_sgd(&context, &(HsSgdArgs){ .update.scalars = &scalars,
+                                          .update.learning_rate_scale = 1.0f,
+                                          .update.grad = hs_tensor_1d(&grad, HS_F32, 1),
+                                          .update.master = hs_tensor_1d(&master, HS_F32, 1),
+                                          .update.weight = hs_tensor_1d(&weight, HS_BF16, 1) }));
     cr_expect_eq(master, 1.00390625f);
     cr_expect_eq(hs_bf16_decode(weight), 1.0f);
 }
@@ -165,11 +165,11 @@ Test(update, stochastic_rounding_keeps_small_steps_on_average)
     }
     const HsStepScalars scalars = { .learning_rate = 1.0f, .gradient_multiplier = 1.0f };
     HsContext context = reference();
-    RUN(hs_op_sgd(&context, &(HsSgdArgs){ .scalars = &scalars,
-                                          .learning_rate_scale = 1.0f,
-                                          .rng = { .seed = 6, .step = 1, .site = 0 },
-                                          .grad = hs_tensor_1d(grad, HS_F32, COUNT),
-                                          .weight = hs_tensor_1d(weight, HS_BF16, COUNT) }));
+    RUN(hs_op_sgd(&context, &(HsSgdArgs){ .update.scalars = &scalars,
+                                          .update.learning_rate_scale = 1.0f,
+                                          .update.rng = { .seed = 6, .step = 1, .site = 0 },
+                                          .update.grad = hs_tensor_1d(grad, HS_F32, COUNT),
+                                          .update.weight = hs_tensor_1d(weight, HS_BF16, COUNT) }));
     double moved = 0.0;
     for (int i = 0; i < COUNT; i++) {
         const float value = hs_bf16_decode(weight[i]);

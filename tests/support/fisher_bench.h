@@ -7,7 +7,7 @@
 
 #include "tests/support/tiny_model.h"
 
-#include "runtime/fisher.h"
+#include "runtime/train/fisher.h"
 
 enum { V = 7, T = 5, B = 2, SPANS = 32 };
 
@@ -62,7 +62,7 @@ static inline void fisher_bench_create(FisherBench *bench, TinySpec spec, int64_
 static inline HsFisher fisher_make(FisherBench *bench, HsFisherEstimator estimator, uint64_t seed, float loss_scale)
 {
     return (HsFisher){ .estimator = estimator,
-                       .plan = &bench->tiny.train,
+                       .program = &bench->tiny.train,
                        .context = &bench->tiny.context,
                        .dataset = &bench->dataset,
                        .spans = bench->spans,

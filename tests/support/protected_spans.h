@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "optim/continual.h"
+#include "optim/continual/continual.h"
 
 enum { SPANS = 3, COUNT = 16, FISHER_SAMPLES = 3, EXCLUDED = 2 };
 
@@ -84,7 +84,7 @@ static inline void spans_init(ProtectedSpans *fixture, const HsOptimizerConfig *
             span->master = hs_tensor_1d(fixture->master, HS_F32, COUNT);
             span->gradient = hs_tensor_1d(fixture->gradient16, HS_BF16, COUNT);
         }
-        for (int n = 0; n < hs_optimizer_state_count(config); n++)
+        for (int n = 0; n < hs_optimizer_state_count(config, span); n++)
             span->state[n] = hs_tensor_1d(fixture->state[s][n], HS_F32, COUNT);
         for (int i = 0; i < COUNT; i++)
             spans_set_parameter(fixture, s, i, spans_start(s, i));
@@ -107,14 +107,14 @@ static inline void spans_set_gradients(ProtectedSpans *fixture, int task)
             const double target = (double)((i * 5 + s * 2 + task * 7) % 13 - 6) / 16.0;
             const double gradient = curvature * (spans_parameter(fixture, s, i) - target);
             hs_dtype_store(fixture->spans[s].gradient.dtype, fixture->spans[s].gradient.data, i,
-                           gradient * (double)fixture->optimizer.scaler.scale);
+                           gradient * (double)fixture->optimizer.counters.loss_scale);
         }
 }
 
 /* What is in the spans, without the loss scale. */
 static inline double spans_gradient(const ProtectedSpans *fixture, int s, int i)
 {
-    return spans_load(&fixture->spans[s].gradient, i) / (double)fixture->optimizer.scaler.scale;
+    return spans_load(&fixture->spans[s].gradient, i) / (double)fixture->optimizer.counters.loss_scale;
 }
 
 static inline HsStepReport spans_step(ProtectedSpans *fixture)

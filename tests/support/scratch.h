@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "runtime/checkpoint_storage.h"
+#include "runtime/io/storage.h"
 
 typedef struct Scratch {
     char folder[256];

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "runtime/data/dataset.h"
+#include "runtime/data/synthetic/synthetic.h"
 
 /* The reader: what is left of the text, and the nats of what was read. */
 static const char *at;

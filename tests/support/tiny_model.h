@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/plan.h"
+#include "runtime/engine/program.h"
 
 typedef struct TinySpec {
     const char *family, *mode;
@@ -22,6 +22,7 @@ typedef struct TinySpec {
     const HsBackend *backend; /* NULL: ref */
     int threads;
     bool gradients_in_16_bits;
+    HsStringList freeze;
 } TinySpec;
 
 typedef struct TinyModel {
@@ -30,7 +31,7 @@ typedef struct TinyModel {
     HsDevice device;
     HsContext context;
     HsModel model;
-    HsPlan train, evaluate;
+    HsProgram train, evaluate;
     int64_t rows;
     int32_t *tokens, *targets; /* [rows]; every fifth target is ignored */
     int64_t counted;
@@ -57,6 +58,7 @@ static inline void tiny_config(const TinySpec *spec, HsConfig *config)
     config->model.norm_epsilon = 1e-5;
     config->model.rope_theta = 10000;
     config->model.z_loss = spec->z_loss;
+    config->train.freeze = spec->freeze;
     config->memory.head_chunk = spec->head_chunk ? spec->head_chunk : 5;
 }
 
@@ -88,17 +90,17 @@ static inline void tiny_create(TinyModel *tiny, TinySpec spec)
                                  .threads = spec.threads ? spec.threads : 1 };
     HsPrecision precision = *hs_precision_find(spec.mode);
     if (spec.gradients_in_16_bits)
-        precision.gradient = precision.wgrad.out = precision.weight;
+        precision.gradient = precision.weight;
     TINY_OK(hs_model_create(&tiny->config, &precision, spec.vocabulary, &tiny->model));
     int64_t every = spec.recompute_every ? spec.recompute_every : 1;
-    TINY_OK(
-        hs_plan_create(&tiny->model, &tiny->context, spec.batch, spec.length, true, spec.policy, every, &tiny->train));
-    TINY_OK(hs_plan_create(&tiny->model, &tiny->context, spec.batch, spec.length, false, HS_RECOMPUTE_NONE, 1,
-                           &tiny->evaluate));
-    TINY_OK(hs_model_commit(&tiny->model, &tiny->context, true, 0));
-    TINY_OK(hs_plan_commit(&tiny->train, &tiny->context));
-    TINY_OK(hs_plan_commit(&tiny->evaluate, &tiny->context));
-    TINY_OK(hs_model_initialize(&tiny->model, &tiny->context, 4242, spec.init_std > 0 ? spec.init_std : 0.3));
+    TINY_OK(hs_program_create(&tiny->model, &tiny->context, spec.batch, spec.length, true, spec.policy, every,
+                              &tiny->train));
+    TINY_OK(hs_program_create(&tiny->model, &tiny->context, spec.batch, spec.length, false, HS_RECOMPUTE_NONE, 1,
+                              &tiny->evaluate));
+    TINY_OK(hs_model_commit(&tiny->model, &tiny->context, true));
+    TINY_OK(hs_program_commit(&tiny->train, &tiny->context));
+    TINY_OK(hs_program_commit(&tiny->evaluate, &tiny->context));
+    TINY_OK(hs_model_initialize(&tiny->model, &tiny->context, 4242, spec.init_std > 0 ? spec.init_std : 0.3, NULL, 0));
     tiny_perturb_vectors(tiny);
 
     tiny->rows = spec.batch * spec.length;
@@ -116,8 +118,8 @@ static inline void tiny_create(TinyModel *tiny, TinySpec spec)
 
 static inline void tiny_destroy(TinyModel *tiny)
 {
-    hs_plan_destroy(&tiny->train);
-    hs_plan_destroy(&tiny->evaluate);
+    hs_program_destroy(&tiny->train);
+    hs_program_destroy(&tiny->evaluate);
     hs_model_destroy(&tiny->model);
     free(tiny->tokens);
     free(tiny->targets);
@@ -127,7 +129,8 @@ static inline void tiny_clear_gradients(TinyModel *tiny)
 {
     for (int p = 0; p < tiny->model.param_count; p++) {
         HsTensor *gradient = &tiny->model.params[p].gradient;
-        memset(gradient->data, 0, hs_tensor_bytes(gradient));
+        if (hs_tensor_present(gradient)) /* not frozen */
+            memset(gradient->data, 0, hs_tensor_bytes(gradient));
     }
 }
 
@@ -136,7 +139,7 @@ static inline double tiny_train(TinyModel *tiny, float scale)
 {
     double loss = 0;
     tiny_clear_gradients(tiny);
-    TINY_OK(hs_plan_train(&tiny->train, &tiny->context, tiny->tokens, tiny->targets, 11, 3, 0, scale, &loss));
+    TINY_OK(hs_program_train(&tiny->train, &tiny->context, tiny->tokens, tiny->targets, 11, 3, 0, scale, &loss));
     return loss;
 }
 

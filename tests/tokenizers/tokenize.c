@@ -13,8 +13,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "runtime/data/tokenizer.h"
-#include "runtime/files.h"
+#include "runtime/data/tokenizer/tokenizer.h"
+#include "runtime/io/files.h"
 
 enum { INPUT_MAX_BYTES = 1 << 30 };
 

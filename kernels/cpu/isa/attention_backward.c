@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * Attention backward by tiles (Dao 2023, algorithm 2).  With P = exp(scale S - lse), mask factors F, lanes over
- * queries: delta = rowsum(dO * O)         dP^T = V dO^T            dS = P * (F dP - delta) dV += (F P)^T dO dK += dS^T
- * Q             dQ^T += K^T dS^T, both times scale at the end Five products, nothing computed twice.  One task owns one
- * key/value head of one sequence: its dK and dV stay in the thread's scratch while it walks the query heads of the
- * group and their tiles in order, so no two threads ever add into one element and no atomics are needed.
+ * Attention backward by tiles (Dao 2023, algorithm 2), lanes over queries.  F are the mask's factors:
+ *     S = Q K^T                  P = exp(scale S - lse)
+ *     delta = rowsum(dO * O)     dP^T = V dO^T       dS = P * (F dP - delta)
+ *     dV += (F P)^T dO           dK += dS^T Q        dQ^T += K^T dS^T           dK and dQ times scale at the end
+ * Five products, nothing computed twice.  One task owns one key/value head of one sequence: its dK and dV stay in the
+ * thread's scratch while it walks the query heads of the group and their tiles in order, so no two threads ever add
+ * into one element and no atomics are needed.
  */
 #include "kernels/cpu/isa/attention_tile.h"
 

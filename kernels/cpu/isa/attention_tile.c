@@ -18,13 +18,13 @@ void HS_ISA_NAME(hs_attention_multiply)(const HsTileProduct *product)
         float *out = product->out.data + panel * product->out.stride + left;
         for (int64_t row = 0; row < product->rows; row += HS_TILE_ROWS) {
             const int64_t rows = product->rows - row < HS_TILE_ROWS ? product->rows - row : HS_TILE_ROWS;
-            const HsTile tile = { .depth = product->depth,
-                                  .a = (const uint32_t *)(product->a + row * product->a_row),
-                                  .a_row = product->a_row,
-                                  .a_step = product->a_step,
-                                  .b = (const uint32_t *)b,
-                                  .out = out + row * HS_TILE_COLUMNS,
-                                  .resume = product->resume };
+            const HsMatmulTile tile = { .depth = product->depth,
+                                        .a = (const uint32_t *)(product->a + row * product->a_row),
+                                        .a_row = product->a_row,
+                                        .a_step = product->a_step,
+                                        .b = (const uint32_t *)b,
+                                        .out = out + row * HS_TILE_COLUMNS,
+                                        .resume = product->resume };
             HS_ISA_NAME(hs_tile_kernel)(product->format, (int)rows, vectors)(&tile);
         }
     }

@@ -17,7 +17,7 @@
 
 #include <string.h>
 
-#include "kernels/checks.h"
+#include "kernels/checks/checks.h"
 #include "kernels/cpu/isa/matmul.h"
 #include "kernels/cpu/simd.h"
 

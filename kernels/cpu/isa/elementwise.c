@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Operations that read and write each element once: gelu, swiglu, dropout, convert, add.  All are bound by memory; the
+ * Operations that read and write each element once: swiglu, dropout, convert.  All are bound by memory; the
  * arithmetic is in f32 with one rounding at the store.
  *
  * Each operation says what it does to one vector, with its dtypes and its number of lanes as arguments; the loops
@@ -20,63 +20,6 @@ enum { CHUNK = 4096, SMALL = 8192 };
 static inline int threads_for(const HsContext *context, int64_t elements)
 {
     return elements <= SMALL ? 1 : hs_cpu_threads(context, hs_cpu_block_count(elements, CHUNK));
-}
-
-HS_SIMD void gelu_vector(HsDtype in, HsDtype out, const void *x, void *y, int64_t i, int64_t left)
-{
-    hs_simd_store_part(out, y, i, hs_simd_gelu(hs_simd_load_part(in, x, i, left)), left);
-}
-
-static void gelu_chunk(const HsUnaryArgs *args, HsRowBlock range)
-{
-    const void *x = args->x.data;
-    void *y = args->y.data;
-#define GELU(in, out) HS_FOR_VECTORS(i, left, range.begin, range.end, gelu_vector(in, out, x, y, i, left))
-    HS_FOR_DTYPES(args->x.dtype, args->y.dtype, GELU);
-#undef GELU
-}
-
-HsStatus HS_ISA_NAME(hs_cpu_gelu_forward)(HsContext *context, const HsUnaryArgs *args)
-{
-    const int64_t count = hs_tensor_count(&args->x);
-#pragma omp parallel for schedule(static) num_threads(threads_for(context, count))
-    for (int64_t block = 0; block < hs_cpu_block_count(count, CHUNK); block++)
-        gelu_chunk(args, hs_cpu_block(count, CHUNK, block));
-    return HS_OK;
-}
-
-HS_SIMD void gelu_backward_vector(HsDtype gradient, HsDtype in, HsDtype out, const void *dy, const void *x, void *dx,
-                                  int64_t i, int64_t left)
-{
-    const HsF32x16 derivative = hs_simd_gelu_derivative(hs_simd_load_part(in, x, i, left));
-    hs_simd_store_part(out, dx, i, hs_simd_load_part(gradient, dy, i, left) * derivative, left);
-}
-
-static void gelu_backward_chunk(const HsUnaryBackwardArgs *args, HsRowBlock range)
-{
-    const HsDtype in = args->x.dtype;
-    const void *dy = args->dy.data, *x = args->x.data;
-    void *dx = args->dx.data;
-#define GELU(gradient, out)                                                                    \
-    do {                                                                                       \
-        if (in == (gradient))                                                                  \
-            HS_FOR_VECTORS(i, left, range.begin, range.end,                                    \
-                           gelu_backward_vector(gradient, gradient, out, dy, x, dx, i, left)); \
-        else                                                                                   \
-            HS_FOR_VECTORS(i, left, range.begin, range.end,                                    \
-                           gelu_backward_vector(gradient, in, out, dy, x, dx, i, left));       \
-    } while (0)
-    HS_FOR_DTYPES(args->dy.dtype, args->dx.dtype, GELU);
-#undef GELU
-}
-
-HsStatus HS_ISA_NAME(hs_cpu_gelu_backward)(HsContext *context, const HsUnaryBackwardArgs *args)
-{
-    const int64_t count = hs_tensor_count(&args->x);
-#pragma omp parallel for schedule(static) num_threads(threads_for(context, count))
-    for (int64_t block = 0; block < hs_cpu_block_count(count, CHUNK); block++)
-        gelu_backward_chunk(args, hs_cpu_block(count, CHUNK, block));
-    return HS_OK;
 }
 
 /* Row of x = [gate | up] at `at`, row of y at `to`. */
@@ -241,28 +184,5 @@ HsStatus HS_ISA_NAME(hs_cpu_convert)(HsContext *context, const HsConvertArgs *ar
 #pragma omp parallel for schedule(static) num_threads(threads_for(context, count))
     for (int64_t block = 0; block < hs_cpu_block_count(count, CHUNK); block++)
         convert_chunk(args, hs_cpu_block(count, CHUNK, block));
-    return HS_OK;
-}
-
-HS_SIMD void add_vector(HsDtype in, HsDtype out, const void *x, void *y, int64_t i, int64_t left)
-{
-    hs_simd_store_part(out, y, i, hs_simd_load_part(out, y, i, left) + hs_simd_load_part(in, x, i, left), left);
-}
-
-static void add_chunk(const HsAddArgs *args, HsRowBlock range)
-{
-    const void *x = args->x.data;
-    void *y = args->y.data;
-#define ADD(in, out) HS_FOR_VECTORS(i, left, range.begin, range.end, add_vector(in, out, x, y, i, left))
-    HS_FOR_DTYPES(args->x.dtype, args->y.dtype, ADD);
-#undef ADD
-}
-
-HsStatus HS_ISA_NAME(hs_cpu_add)(HsContext *context, const HsAddArgs *args)
-{
-    const int64_t count = hs_tensor_count(&args->x);
-#pragma omp parallel for schedule(static) num_threads(threads_for(context, count))
-    for (int64_t block = 0; block < hs_cpu_block_count(count, CHUNK); block++)
-        add_chunk(args, hs_cpu_block(count, CHUNK, block));
     return HS_OK;
 }

@@ -24,6 +24,8 @@ typedef struct Chains {
 size_t HS_ISA_NAME(hs_cpu_embedding_backward_workspace)(const HsContext *context, const HsEmbeddingBackwardArgs *args)
 {
     (void)context;
+    if (!hs_tensor_present(&args->dtoken_table))
+        return 0;
     return hs_cpu_align((size_t)(args->dtoken_table.shape[0] + 2 * args->dy.shape[0]) * sizeof(int32_t));
 }
 
@@ -89,7 +91,7 @@ static void add_columns(const HsTensor *dy, Rows rows, const HsTensor *table, in
         add_stretch(dy->dtype, table->dtype, dy, rows, column, 1, columns.end - column, table->data, at + column);
 }
 
-HsStatus HS_ISA_NAME(hs_cpu_embedding_backward)(HsContext *context, const HsEmbeddingBackwardArgs *args)
+static void add_tokens(const HsContext *context, const HsEmbeddingBackwardArgs *args)
 {
     const int64_t width = args->dy.shape[1], stretches = hs_cpu_block_count(width, COLUMNS);
     const Chains chains = chain_rows(args, context->workspace);
@@ -101,6 +103,13 @@ HsStatus HS_ISA_NAME(hs_cpu_embedding_backward)(HsContext *context, const HsEmbe
         add_columns(&args->dy, rows, &args->dtoken_table, ((const int32_t *)args->tokens.data)[head],
                     hs_cpu_block(width, COLUMNS, task % stretches));
     }
+}
+
+HsStatus HS_ISA_NAME(hs_cpu_embedding_backward)(HsContext *context, const HsEmbeddingBackwardArgs *args)
+{
+    const int64_t width = args->dy.shape[1];
+    if (hs_tensor_present(&args->dtoken_table))
+        add_tokens(context, args);
     if (hs_tensor_present(&args->dposition_table)) {
 #pragma omp parallel for schedule(static) num_threads(hs_cpu_threads(context, args->sequence_length / 8))
         for (int64_t position = 0; position < args->sequence_length; position++)

@@ -160,7 +160,7 @@ HsStatus HS_ISA_NAME(hs_cpu_head_norm_backward)(HsContext *context, const HsHead
     }
     const HsTensor *const dweights[2] = { &args->dq_weight, &args->dk_weight };
     for (int i = 0; i < 2; i++) {
-        for (int64_t d = 0; d < width; d += HS_LANES) {
+        for (int64_t d = 0; d < width && hs_tensor_present(dweights[i]); d += HS_LANES) {
             HsF32x16 sum = hs_simd_load_part(HS_F32, dweights[i]->data, d, width - d);
             for (int64_t b = 0; b < blocks; b++)
                 sum += partials[b].dweight[i][d / HS_LANES];

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * The matrix product: c = epilogue(op(a) op(b) + bias) + residual [+ c]   (HsMatmulArgs)
+ * The matrix product: c = epilogue(alpha op(a) op(b) + addend + bias) + residual [+ c]   (HsMatmulArgs)
  * tf32 is a permission to round, which is not taken.
  *
  * The walk, outermost first:
  * - chunks of columns, only when b comes unpacked: as many columns as keep the packed chunk within CHUNK_WORDS.  All
  *   threads pack it together, then multiply.
  * - tasks, up to MOST_TILES tiles of rows by a few panels of c, shared out among the threads.  Rows run fastest, so
- * that the threads read the same panels of B at about the same time.
+ *   that the threads read the same panels of B at about the same time.
  * - blocks of depth: what a core's second-level cache holds of A, B and c together.
  * - panels, tiles: one panel of B against every tile of rows.
  *
@@ -70,7 +70,7 @@ typedef struct HsMatmulPlan {
 typedef struct HsMatmulRun {
     const HsMatmulArgs *args;
     HsMatmulPlan plan;
-    HsOperand a, b;
+    HsMatmulOperand a, b;
     unsigned char *slots;
     uint32_t *shared_a, *chunk_b;
 } HsMatmulRun;
@@ -241,7 +241,7 @@ static const uint32_t *panel_of_b(const HsMatmulPlan *plan, const HsMatmulTask *
 
 /* Where the words of A of row tile `index` begin, at word `begin` of the depth. */
 static void aim_at_a(const HsMatmulRun *run, const HsMatmulTask *task, int64_t index, int64_t begin,
-                     const uint32_t *slot_a, HsTile *tile)
+                     const uint32_t *slot_a, HsMatmulTile *tile)
 {
     const HsMatmulPlan *plan = &run->plan;
     const bool in_slot = plan->pack_a && !plan->share_a;
@@ -291,6 +291,8 @@ static inline __attribute__((always_inline)) void prefetch_swiglu(const HsMatmul
 static inline __attribute__((always_inline)) void prefetch_tile(const HsMatmulArgs *args, int64_t row, int height,
                                                                 int64_t column, int width)
 {
+    if (hs_tensor_present(&args->addend))
+        prefetch_rows(&args->addend, row, height, column, width, false);
     if (args->epilogue == HS_EPILOGUE_SWIGLU || args->epilogue == HS_EPILOGUE_SWIGLU_BACKWARD) {
         prefetch_swiglu(args, row, height, column, width);
         return;
@@ -316,12 +318,12 @@ static const uint32_t *next_b(const HsMatmulPlan *plan, const HsMatmulTask *task
 /* What a thread packs of op(a) next, stored [K, lanes], fetched by the kernel's calls while they multiply: memory's
  * latency would be longer than the packing itself.  A call fetches one of `lines` cache lines of as many rows as it has
  * words of depth; a block of words needs `calls`. */
-typedef struct HsSource {
+typedef struct HsPanelSource {
     const char *rows;
     int64_t row_bytes, lines, calls;
-} HsSource;
+} HsPanelSource;
 
-static HsSource next_source(const HsMatmulRun *run, const HsMatmulTask *task, int64_t begin)
+static HsPanelSource next_source(const HsMatmulRun *run, const HsMatmulTask *task, int64_t begin)
 {
     const HsMatmulPlan *plan = &run->plan;
     const int64_t element_bytes = run->a.dtype == HS_F32 ? 4 : 2, step = hs_panel_step(plan->format);
@@ -331,7 +333,7 @@ static HsSource next_source(const HsMatmulRun *run, const HsMatmulTask *task, in
         begin = 0;
         tiles = task->next_tiles;
     }
-    HsSource source = { .row_bytes = run->a.stride * element_bytes };
+    HsPanelSource source = { .row_bytes = run->a.stride * element_bytes };
     if (!plan->pack_a || plan->share_a || !run->a.lanes_contiguous || tiles.begin >= tiles.end)
         return source;
     const int64_t first = tiles.begin * HS_TILE_ROWS * element_bytes;
@@ -343,7 +345,7 @@ static HsSource next_source(const HsMatmulRun *run, const HsMatmulTask *task, in
 }
 
 /* `call` counts from the first that fetches. */
-static void aim_at_source(const HsSource *source, int64_t call, HsTile *tile)
+static void aim_at_source(const HsPanelSource *source, int64_t call, HsMatmulTile *tile)
 {
     const bool fetches = call >= 0 && call < source->calls;
     tile->source = NULL;
@@ -369,9 +371,9 @@ static void run_task(const HsMatmulRun *run, const HsMatmulTask *task)
             panel_pack(&run->a, first_row, least(packed_rows, plan->m - first_row), begin, end, plan->a_width,
                        plan->a_panel_words, slot_a);
 
-        HsTile tile = { .depth = end - begin, .resume = begin > 0 };
+        HsMatmulTile tile = { .depth = end - begin, .resume = begin > 0 };
         tile.out = (float *)(slot + plan->slot_a_bytes);
-        const HsSource source = next_source(run, task, begin);
+        const HsPanelSource source = next_source(run, task, begin);
         const int64_t tiles = task->tiles.end - task->tiles.begin;
         /* The last calls fetch it, so that it is still there; where calls are fewer, what they reach. */
         const int64_t early = tiles * (task->panels.end - task->panels.begin) - source.calls;
@@ -461,8 +463,8 @@ HsStatus HS_ISA_NAME(hs_cpu_matmul)(HsContext *context, const HsMatmulArgs *args
     }
     const HsTensor *a = &args->a, *b = &args->b;
     const int64_t k = a->shape[args->transpose_a ? 0 : 1];
-    run.a = (HsOperand){ a->data, a->dtype, plan->format, args->transpose_a, a->shape[1], k, false };
-    run.b = (HsOperand){ b->data, b->dtype, plan->format, !args->transpose_b, b->shape[1], k, false };
+    run.a = (HsMatmulOperand){ a->data, a->dtype, plan->format, args->transpose_a, a->shape[1], k, false };
+    run.b = (HsMatmulOperand){ b->data, b->dtype, plan->format, !args->transpose_b, b->shape[1], k, false };
     unsigned char *shared = run.slots + (size_t)hs_cpu_thread_slots(context) * plan->slot_bytes;
     run.shared_a = (uint32_t *)shared;
     run.chunk_b = (uint32_t *)(shared + plan->shared_a_bytes);

@@ -67,7 +67,7 @@ static inline int64_t hs_panel_depth(HsPanelFormat format, int64_t k)
 }
 
 /* One operand as the packing sees it: lanes are rows of op(a) or columns of op(b). */
-typedef struct HsOperand {
+typedef struct HsMatmulOperand {
     const void *data;
     HsDtype dtype;
     HsPanelFormat format;
@@ -75,12 +75,12 @@ typedef struct HsOperand {
     int64_t stride;        /* elements between rows as stored */
     int64_t k;
     bool streamed; /* its panels are 64-byte aligned and too large to be found in a cache later: write them past it */
-} HsOperand;
+} HsMatmulOperand;
 
 /* Pack lanes [lane, lane + lanes) over words [begin, end) of the depth: panels of `width` lanes, word p of lane l at
  * out[l / width * panel_stride + (p - begin) * width + l % width], counting l from `lane`.  `width` is HS_TILE_COLUMNS,
  * or HS_GROUP_ROWS where lanes are contiguous, or 1 where they are not. */
-void HS_ISA_NAME(hs_panel_pack)(const HsOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end,
+void HS_ISA_NAME(hs_panel_pack)(const HsMatmulOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end,
                                 int64_t width, int64_t panel_stride, uint32_t *out);
 
 /* The part of pack_weight's layout `packed` that lanes [lanes.begin, lanes.end), from a panel's first on, have in words
@@ -89,7 +89,7 @@ void HS_ISA_NAME(hs_pack_weight_block)(const HsTensor *w, bool transposed, HsRow
                                        void *packed);
 
 /* out[rows][HS_TILE_COLUMNS] = (resume ? out : 0) + a b over `depth` words. */
-typedef struct HsTile {
+typedef struct HsMatmulTile {
     int64_t depth;
     const uint32_t *a; /* word p of row i at a[i * a_row + p * a_step] */
     int64_t a_row, a_step;
@@ -103,10 +103,10 @@ typedef struct HsTile {
     /* Likewise what will be packed next: one cache line of every stored row, a row further with every word. */
     const char *source;
     int64_t source_step;
-} HsTile;
+} HsMatmulTile;
 
 /* The micro-kernel for `rows` rows and the first `vectors` vectors of columns. */
-typedef void (*HsTileKernel)(const HsTile *tile);
+typedef void (*HsTileKernel)(const HsMatmulTile *tile);
 HsTileKernel HS_ISA_NAME(hs_tile_kernel)(HsPanelFormat format, int rows, int vectors);
 
 /* Turn the finished sums of a tile into rows [row, row + rows), columns [column, column + columns) of c: bias, GELU,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What follows the sums of a matrix product, while they are still in the first-level cache:
- *     value = sum + bias;  gelu: pre = round(value), value = gelu(pre);  gelu backward: value *= gelu'(pre)
+ *     value = alpha sum + addend + bias;  gelu: pre = round(value), value = gelu(pre);  gelu backward: value *= gelu'(pre)
  *     c = round(value + residual [+ c])
  * Sixteen columns at a time; columns past the edge of c are neither read nor written.
  */
@@ -37,9 +37,15 @@ HS_SIMD void finish_bare_of(HsDtype dtype, HsPanelFormat format, const HsMatmulA
         finish_bare(dtype, format, false, &args->c, sums, index, rows, columns);
 }
 
+/* Whether the sum is the value. */
+static bool is_plain(const HsMatmulArgs *args)
+{
+    return args->alpha == 1.0f && !hs_tensor_present(&args->addend) && !hs_tensor_present(&args->bias);
+}
+
 static bool is_bare(const HsMatmulArgs *args)
 {
-    return !hs_tensor_present(&args->bias) && !hs_tensor_present(&args->residual) && args->epilogue == HS_EPILOGUE_NONE;
+    return is_plain(args) && !hs_tensor_present(&args->residual) && args->epilogue == HS_EPILOGUE_NONE;
 }
 
 /* Columns [column, column + lanes) of one row; `index` is the first one's place in c.  `lanes` is the constant HS_LANES
@@ -47,6 +53,9 @@ static bool is_bare(const HsMatmulArgs *args)
 HS_SIMD void finish_vector(const HsMatmulArgs *args, HsPanelFormat format, HsF32x16 value, int64_t index,
                            int64_t column, int lanes)
 {
+    value *= args->alpha;
+    if (hs_tensor_present(&args->addend))
+        value += load(&args->addend, index, lanes); /* of c's shape */
     if (hs_tensor_present(&args->bias))
         value += hs_simd_load_part(HS_F32, args->bias.data, column, lanes);
     if (args->epilogue == HS_EPILOGUE_GELU) {
@@ -87,7 +96,7 @@ HS_SIMD void finish_gelu(HsDtype dtype, HsPanelFormat format, bool backward, con
 static bool is_only_gelu(const HsMatmulArgs *args, int columns)
 {
     return columns % HS_LANES == 0 && args->epilogue != HS_EPILOGUE_NONE && hs_tensor_present(&args->pre) &&
-           args->pre.dtype == args->c.dtype && !hs_tensor_present(&args->bias) && !hs_tensor_present(&args->residual) &&
+           args->pre.dtype == args->c.dtype && is_plain(args) && !hs_tensor_present(&args->residual) &&
            !args->accumulate;
 }
 

@@ -19,7 +19,7 @@ typedef float TileScalar __attribute__((may_alias, aligned(2)));
 /* `rows` and `vectors` are constants wherever this is inlined: the loops over them unroll and `sums` lives in
  * registers.
  */
-static inline __attribute__((always_inline)) void multiply_f32(int rows, int vectors, const HsTile *tile)
+static inline __attribute__((always_inline)) void multiply_f32(int rows, int vectors, const HsMatmulTile *tile)
 {
     TileVector sums[HS_TILE_ROWS][HS_TILE_VECTORS];
     TileVector *out = (TileVector *)tile->out;
@@ -64,7 +64,7 @@ static inline __attribute__((always_inline)) void multiply_f32(int rows, int vec
 typedef int32_t TilePair __attribute__((may_alias, aligned(2)));
 
 /* The same walk; each word holds two values of k. */
-static inline __attribute__((always_inline)) void multiply_bf16(int rows, int vectors, const HsTile *tile)
+static inline __attribute__((always_inline)) void multiply_bf16(int rows, int vectors, const HsMatmulTile *tile)
 {
     __m512 sums[HS_TILE_ROWS][HS_TILE_VECTORS];
     float *out = tile->out;
@@ -111,10 +111,10 @@ static inline __attribute__((always_inline)) void multiply_bf16(int rows, int ve
 #endif
 
 /* multiply_f32_3x2, ...: every height for every width of this instruction set. */
-#define KERNEL(format, rows, vectors)                                      \
-    static void multiply_##format##_##rows##x##vectors(const HsTile *tile) \
-    {                                                                      \
-        multiply_##format(rows, vectors, tile);                            \
+#define KERNEL(format, rows, vectors)                                            \
+    static void multiply_##format##_##rows##x##vectors(const HsMatmulTile *tile) \
+    {                                                                            \
+        multiply_##format(rows, vectors, tile);                                  \
     }
 #define KERNELS_OF_WIDTH(format, vectors) \
     KERNEL(format, 1, vectors)            \

@@ -1,18 +1,26 @@
 /* SPDX-License-Identifier: MIT
  *
  * SwiGLU behind the sums of a matrix product (Shazeer 2020, section 2), s = sigmoid(gate):
- *     forward   pre = round(sum + bias) = [gate|up];  c = gate s up
- *     backward  value = sum;  c = [value up (s + gate s (1 - s)) | value gate s]
+ *     forward   pre = round(alpha sum + addend + bias) = [gate|up];  c = gate s up
+ *     backward  value = alpha sum + addend + bias;  c = [value up (s + gate s (1 - s)) | value gate s]
  * A tile holds columns of one half.  Forward finishes a tile of gates by storing them, and the tile of ups that follows
  * it in the same task by reading them again, from a cache.
  */
 #include "kernels/cpu/isa/matmul_store.h"
 
-HS_SIMD void finish_gate(const HsMatmulArgs *args, HsPanelFormat format, HsF32x16 value, int64_t at, int64_t column,
-                         int lanes)
+/* The value of what the product sums; columns [column, column + lanes) of the product. */
+HS_SIMD HsF32x16 value_of(const HsMatmulArgs *args, HsF32x16 sum, int64_t row, int64_t column, int lanes)
 {
+    HsF32x16 value = sum * args->alpha;
+    if (hs_tensor_present(&args->addend))
+        value += load(&args->addend, row * args->addend.shape[1] + column, lanes);
     if (hs_tensor_present(&args->bias))
         value += hs_simd_load_part(HS_F32, args->bias.data, column, lanes);
+    return value;
+}
+
+HS_SIMD void finish_gate(const HsMatmulArgs *args, HsPanelFormat format, HsF32x16 value, int64_t at, int lanes)
+{
     store(&args->pre, format, at, value, lanes);
 }
 
@@ -21,8 +29,6 @@ HS_SIMD void finish_up(const HsMatmulArgs *args, HsPanelFormat format, HsF32x16 
                        int lanes)
 {
     const int64_t width = args->c.shape[1], gate_at = 2 * row * width + column, up_at = gate_at + width;
-    if (hs_tensor_present(&args->bias))
-        value += hs_simd_load_part(HS_F32, args->bias.data, width + column, lanes);
     /* backward will read what is stored, so forward takes the same numbers */
     const HsF32x16 up = store_and_see(&args->pre, format, up_at, value, lanes);
     const HsF32x16 gate = load(&args->pre, gate_at, lanes);
@@ -40,14 +46,15 @@ HS_SIMD void finish_backward(const HsMatmulArgs *args, HsPanelFormat format, HsF
     store(&args->c, format, up_at, value * (gate * s), lanes);
 }
 
-HS_SIMD void finish_vector(const HsMatmulArgs *args, HsPanelFormat format, HsF32x16 value, int64_t row, int64_t column,
+HS_SIMD void finish_vector(const HsMatmulArgs *args, HsPanelFormat format, HsF32x16 sum, int64_t row, int64_t column,
                            int lanes)
 {
+    const HsF32x16 value = value_of(args, sum, row, column, lanes);
     const int64_t width = args->c.shape[1]; /* forward's */
     if (args->epilogue == HS_EPILOGUE_SWIGLU_BACKWARD)
         finish_backward(args, format, value, row, column, lanes);
     else if (column < width)
-        finish_gate(args, format, value, 2 * row * width + column, column, lanes);
+        finish_gate(args, format, value, 2 * row * width + column, lanes);
     else
         finish_up(args, format, value, row, column - width, lanes);
 }

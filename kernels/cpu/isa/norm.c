@@ -148,7 +148,8 @@ HsStatus HS_ISA_NAME(hs_cpu_norm_backward)(HsContext *context, const HsNormBackw
 #undef BACKWARD
         }
     }
-    add_partials(context->workspace, blocks, 0, width, &args->dweight);
+    if (hs_tensor_present(&args->dweight))
+        add_partials(context->workspace, blocks, 0, width, &args->dweight);
     if (hs_tensor_present(&args->dbias))
         add_partials(context->workspace, blocks, 1, width, &args->dbias);
     return HS_OK;

@@ -14,7 +14,7 @@
 enum { ROWS_AHEAD = 24 };
 
 /* Word p of `count` successive lanes. */
-static void lane_words(const HsOperand *operand, int64_t lane, int64_t count, int64_t p, uint32_t *words)
+static void lane_words(const HsMatmulOperand *operand, int64_t lane, int64_t count, int64_t p, uint32_t *words)
 {
     if (operand->format == HS_PANEL_F32) {
         hs_pack_widen(operand->dtype, hs_operand_element(operand, p, lane), count, words);
@@ -71,7 +71,7 @@ static inline __attribute__((always_inline)) void copy_vector(HsPanelFormat form
 /* One panel of whole vectors of simd.h; its whole words.  Format, dtype and width are constants wherever this is
  * inlined, and so is `lanes` in a panel that the operand's edge does not cut. */
 static inline __attribute__((always_inline)) void copy_rows(HsPanelFormat format, HsDtype dtype,
-                                                            const HsOperand *operand, int64_t lane, int64_t lanes,
+                                                            const HsMatmulOperand *operand, int64_t lane, int64_t lanes,
                                                             int64_t begin, int64_t end, int64_t width, uint32_t *out)
 {
     const int64_t step = hs_panel_step(format), element_bytes = dtype == HS_F32 ? 4 : 2;
@@ -85,8 +85,9 @@ static inline __attribute__((always_inline)) void copy_rows(HsPanelFormat format
 }
 
 static inline __attribute__((always_inline)) void copy_rows_of(HsPanelFormat format, HsDtype dtype,
-                                                               const HsOperand *operand, int64_t lane, int64_t lanes,
-                                                               int64_t begin, int64_t end, int64_t width, uint32_t *out)
+                                                               const HsMatmulOperand *operand, int64_t lane,
+                                                               int64_t lanes, int64_t begin, int64_t end, int64_t width,
+                                                               uint32_t *out)
 {
     if (lanes < width)
         copy_rows(format, dtype, operand, lane, lanes, begin, end, width, out);
@@ -97,7 +98,7 @@ static inline __attribute__((always_inline)) void copy_rows_of(HsPanelFormat for
 }
 
 /* One panel where stored rows run across lanes. */
-static void pack_across(const HsOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end,
+static void pack_across(const HsMatmulOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end,
                         int64_t width, uint32_t *out)
 {
     const int64_t whole = operand->k / hs_panel_step(operand->format);
@@ -119,7 +120,7 @@ static void pack_across(const HsOperand *operand, int64_t lane, int64_t lanes, i
     }
 }
 
-void HS_ISA_NAME(hs_panel_pack)(const HsOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end,
+void HS_ISA_NAME(hs_panel_pack)(const HsMatmulOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end,
                                 int64_t width, int64_t panel_stride, uint32_t *out)
 {
     for (int64_t first = 0; first < lanes; first += width, out += panel_stride) {

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-static inline const unsigned char *hs_operand_element(const HsOperand *operand, int64_t row, int64_t column)
+static inline const unsigned char *hs_operand_element(const HsMatmulOperand *operand, int64_t row, int64_t column)
 {
     const size_t bytes = operand->dtype == HS_F32 ? 4 : 2;
     return (const unsigned char *)operand->data + (size_t)(row * operand->stride + column) * bytes;
@@ -31,7 +31,7 @@ static inline void hs_pack_widen(HsDtype dtype, const void *source, int64_t coun
 }
 
 /* `count` successive words of one lane, from word p. */
-static inline void hs_pack_depth_words(const HsOperand *operand, int64_t lane, int64_t p, int64_t count,
+static inline void hs_pack_depth_words(const HsMatmulOperand *operand, int64_t lane, int64_t p, int64_t count,
                                        uint32_t *words)
 {
     if (operand->format == HS_PANEL_F32) {
@@ -68,8 +68,8 @@ static inline __attribute__((always_inline)) void hs_pack_store(uint32_t *out, H
 }
 
 /* One panel of B where stored rows run along k. */
-void HS_ISA_NAME(hs_panel_pack_along)(const HsOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end,
-                                      uint32_t *out);
+void HS_ISA_NAME(hs_panel_pack_along)(const HsMatmulOperand *operand, int64_t lane, int64_t lanes, int64_t begin,
+                                      int64_t end, uint32_t *out);
 #define panel_pack_along HS_ISA_NAME(hs_panel_pack_along)
 
 #endif

@@ -61,7 +61,7 @@ static inline __attribute__((always_inline)) void pack_square(HsDtype dtype, con
 }
 
 /* `lanes` lanes (at most 16, or none) and `count` words of a square that the operand's edge cuts. */
-static void pack_cut_square(const HsOperand *operand, int64_t lane, int64_t lanes, int64_t p, int64_t count,
+static void pack_cut_square(const HsMatmulOperand *operand, int64_t lane, int64_t lanes, int64_t p, int64_t count,
                             uint32_t *out)
 {
     uint32_t words[16][16] __attribute__((aligned(64))) = { { 0 } };
@@ -73,7 +73,8 @@ static void pack_cut_square(const HsOperand *operand, int64_t lane, int64_t lane
     store_transposed(rows, count, operand->streamed, out);
 }
 
-void panel_pack_along(const HsOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end, uint32_t *out)
+void panel_pack_along(const HsMatmulOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end,
+                      uint32_t *out)
 {
     const HsDtype moved = operand->format == HS_PANEL_BF16_PAIRS ? HS_F32 : operand->dtype;
     const int64_t step = hs_panel_step(operand->format);
@@ -117,7 +118,8 @@ static inline void transpose_quad(const uint32_t *words, Quad across[4])
     across[3] = __builtin_shuffle(high01, high23, (Quad){ 2, 3, 6, 7 });
 }
 
-void panel_pack_along(const HsOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end, uint32_t *out)
+void panel_pack_along(const HsMatmulOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end,
+                      uint32_t *out)
 {
     uint32_t words[4 * DEPTH_BATCH] = { 0 };
     for (int64_t p = begin; p < end; p += DEPTH_BATCH, out += DEPTH_BATCH * HS_TILE_COLUMNS) {

@@ -27,7 +27,7 @@ void HS_ISA_NAME(hs_pack_weight_block)(const HsTensor *w, bool transposed, HsRow
 {
     const HsPanelFormat format = hs_panel_format(w->dtype);
     const int64_t columns = w->shape[1], k = transposed ? columns : w->shape[0];
-    const HsOperand operand = {
+    const HsMatmulOperand operand = {
         w->data, w->dtype, format, !transposed, columns, k, hs_tensor_count(w) >= STREAMED_ELEMENTS
     };
     const int64_t panel_words = hs_panel_depth(format, k) * HS_TILE_COLUMNS;

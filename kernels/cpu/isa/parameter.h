@@ -47,7 +47,7 @@ HS_SIMD void hs_cpu_store_parameter(const HsTensor *master, const HsTensor *weig
         hs_simd_store_part(copy, weight->data, i, p, left);
     } else if (copy == HS_BF16) {
         if (i % 64 == 0) /* chunks begin at multiples of 64 */
-            hs_simd_draw64(rng, (uint64_t)i / 4, word);
+            hs_simd_draw64(rng, (uint64_t)(rng->row_offset + i) / 4, word);
         hs_simd_store_part_stochastic(weight->data, i, p, word + i % 64, left);
     } else {
         hs_simd_store_part(copy, weight->data, i, p, left);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * The scalars of an optimizer step (kernels/step_rule.h): too little to be worth a thread or a vector.
+ * The scalars of an optimizer step (kernels/ops/step_rule.h): too little to be worth a thread or a vector.
  */
 #include "kernels/cpu/cpu.h"
-#include "kernels/step_rule.h"
+#include "kernels/ops/step_rule.h"
 
 HsStatus HS_ISA_NAME(hs_cpu_begin_step)(HsContext *context, const HsBeginStepArgs *args)
 {

@@ -3,6 +3,7 @@
  * The backend table of the instruction set being compiled: every operation of ops.h, and the scratch of those that
  * need some.  A missing function is a link error, never a silent fallback.
  */
+#include "kernels/checks/checks.h"
 #include "kernels/cpu/cpu.h"
 
 #define HS_CPU_ENTRY(op, Args, formula)  .op = HS_ISA_NAME(hs_cpu_##op),
@@ -13,6 +14,7 @@ extern const HsBackend HS_ISA_NAME(hs_cpu_backend);
 const HsBackend HS_ISA_NAME(hs_cpu_backend) = {
     .name = "cpu",
     HS_OPS(HS_CPU_ENTRY) HS_CPU_WORKSPACE_OPS(HS_CPU_WORKSPACE_ENTRY).packed_bytes = HS_ISA_NAME(hs_cpu_packed_bytes),
+    .refuse.matmul = hs_refuse_mixed_product,
     .peak_flops = hs_cpu_peak_flops,
     .peak_bytes = hs_cpu_peak_bytes,
 };

@@ -6,7 +6,9 @@
  * function is compiled with and without it, so that plain training pays nothing and keeps its bits.  What follows on
  * the updated parameter, packing for the next step's products above all, is done on each piece at once.
  */
-#include "kernels/cpu/isa/update_tail.h"
+#include <math.h>
+
+#include "kernels/cpu/isa/update_epilogue.h"
 
 #define finish_piece HS_ISA_NAME(hs_update_finish_piece)
 
@@ -44,21 +46,41 @@ HS_SIMD void add_to_path(const HsProtection *protection, HsF32x16 gradient, HsF3
     hs_simd_store_part(HS_F32, protection->path.data, i, path - gradient * moved, left);
 }
 
-/* p -= lr wd p;  m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;  p -= lr (m/bc1) / (sqrt(v/bc2) + eps)
- * `protection` is a constant NULL in the plain copies. */
+HS_SIMD HsF32x16 load_parameter(const HsUpdateArgs *update, HsDtype copy, int64_t i, int64_t left)
+{
+    return hs_cpu_load_parameter(&update->master, &update->weight, copy, i, left);
+}
+
+/* What every rule ends with: the proximal step, the cleared gradient, the store, the path.  `raw` is the gradient as it
+ * was stored, `before` the parameter; `protection` is a constant NULL in the plain copies. */
+HS_SIMD void finish(const HsUpdateArgs *update, const HsProtection *protection, HsDtype gradient, HsDtype copy,
+                    uint32_t word[64], int64_t i, int64_t left, float rate, HsF32x16 raw, HsF32x16 before, HsF32x16 p)
+{
+    if (protection)
+        p = after_proximal(protection, p, rate, i, left);
+    hs_simd_store_part(gradient, update->grad.data, i, hs_simd_splat(0.0f), left);
+    hs_cpu_store_parameter(&update->master, &update->weight, copy, &update->rng, word, i, p, left);
+    if (protection && hs_tensor_present(&protection->path)) {
+        const HsF32x16 stored = load_parameter(update, copy, i, left);
+        add_to_path(protection, raw * update->scalars->unscale, stored - before, i, left);
+    }
+}
+
+/* p -= lr wd p;  m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;  p -= lr (m/bc1) / (sqrt(v/bc2) + eps) */
 HS_SIMD void adamw_chunk(const HsAdamWArgs *args, const HsProtection *protection, HsDtype gradient, HsDtype copy,
                          HsRowBlock range)
 {
-    const HsStepScalars *scalars = args->scalars;
-    const float rate = scalars->learning_rate * args->learning_rate_scale;
-    const float keep = 1.0f - rate * args->weight_decay;
+    const HsUpdateArgs *update = &args->update;
+    const HsStepScalars *scalars = update->scalars;
+    const float rate = scalars->learning_rate * update->learning_rate_scale;
+    const float keep = 1.0f - rate * update->weight_decay;
     const float step = rate / scalars->bias_correction1, correction = 1.0f / scalars->bias_correction2;
     const float beta1 = args->beta1, beta2 = args->beta2, multiplier = scalars->gradient_multiplier;
     uint32_t word[64];
     HS_FOR_LANES(i, left, range.begin, range.end)
     {
-        const HsF32x16 raw = hs_simd_load_part(gradient, args->grad.data, i, left);
-        const HsF32x16 before = hs_cpu_load_parameter(&args->master, &args->weight, copy, i, left);
+        const HsF32x16 raw = hs_simd_load_part(gradient, update->grad.data, i, left);
+        const HsF32x16 before = load_parameter(update, copy, i, left);
         HsF32x16 g = raw * multiplier;
         if (protection)
             g = with_penalty(protection, g, before, i, left);
@@ -66,16 +88,9 @@ HS_SIMD void adamw_chunk(const HsAdamWArgs *args, const HsProtection *protection
         HsF32x16 v = hs_simd_load_part(HS_F32, args->v.data, i, left) * beta2 + g * g * (1.0f - beta2);
         HsF32x16 p = before * keep;
         p -= m * step / (hs_simd_sqrt(v * correction) + args->epsilon);
-        if (protection)
-            p = after_proximal(protection, p, rate, i, left);
         hs_simd_store_part(HS_F32, args->m.data, i, m, left);
         hs_simd_store_part(HS_F32, args->v.data, i, v, left);
-        hs_simd_store_part(gradient, args->grad.data, i, hs_simd_splat(0.0f), left);
-        hs_cpu_store_parameter(&args->master, &args->weight, copy, &args->rng, word, i, p, left);
-        if (protection && hs_tensor_present(&protection->path)) {
-            const HsF32x16 stored = hs_cpu_load_parameter(&args->master, &args->weight, copy, i, left);
-            add_to_path(protection, raw * scalars->unscale, stored - before, i, left);
-        }
+        finish(update, protection, gradient, copy, word, i, left, rate, raw, before, p);
     }
 }
 
@@ -84,36 +99,33 @@ static bool is_protected(const HsProtection *protection)
     return hs_tensor_present(&protection->anchor) || hs_tensor_present(&protection->path);
 }
 
-/* What the walk over a parameter's pieces needs to know of a rule's arguments. */
-typedef struct Parameter {
-    const HsTensor *master, *weight;
-    const HsUpdateTail *tail;
-    bool skipped;
-} Parameter;
-
 /* The rule on every piece, and what follows it. */
-static void update_pieces(const HsContext *context, const Parameter *parameter,
+static void update_pieces(const HsContext *context, const HsUpdateArgs *update,
                           void (*rule)(const void *arguments, HsRowBlock range), const void *arguments)
 {
-    const HsPieces cut = hs_update_pieces(parameter->weight, parameter->tail);
+    const HsPieces cut = hs_update_pieces(&update->weight, &update->epilogue);
+    const bool skipped = update->scalars->skip;
 #pragma omp parallel for schedule(static) num_threads(hs_cpu_threads(context, cut.count))
     for (int64_t index = 0; index < cut.count; index++) {
         const HsPiece piece = hs_update_piece(&cut, index);
-        for (int64_t r = 0; r < hs_piece_ranges(&cut, &piece); r++)
-            rule(arguments, hs_piece_range(&cut, &piece, r));
-        finish_piece(parameter->tail, parameter->master, parameter->weight, &cut, &piece, parameter->skipped);
+        for (int64_t r = 0; r < hs_piece_ranges(&cut, &piece); r++) {
+            const HsRowBlock range = hs_piece_range(&cut, &piece, r);
+            if (skipped)
+                hs_cpu_clear(&update->grad, range);
+            else
+                rule(arguments, range);
+        }
+        finish_piece(&update->epilogue, &update->master, &update->weight, &cut, &piece, skipped);
     }
 }
 
 static void adamw_range(const void *arguments, HsRowBlock range)
 {
     const HsAdamWArgs *args = arguments;
-    const bool guarded = is_protected(&args->protection);
-    const HsDtype gradient = args->grad.dtype, copy = args->weight.dtype;
-    const HsProtection *protection = &args->protection;
-    if (args->scalars->skip)
-        hs_cpu_clear(&args->grad, range);
-    else if (gradient == HS_F32 && copy == HS_BF16 && guarded)
+    const HsProtection *protection = &args->update.protection;
+    const bool guarded = is_protected(protection);
+    const HsDtype gradient = args->update.grad.dtype, copy = args->update.weight.dtype;
+    if (gradient == HS_F32 && copy == HS_BF16 && guarded)
         adamw_chunk(args, protection, HS_F32, HS_BF16, range);
     else if (gradient == HS_F32 && copy == HS_BF16)
         adamw_chunk(args, NULL, HS_F32, HS_BF16, range);
@@ -129,25 +141,25 @@ static void adamw_range(const void *arguments, HsRowBlock range)
 
 HsStatus HS_ISA_NAME(hs_cpu_adamw)(HsContext *context, const HsAdamWArgs *args)
 {
-    const Parameter parameter = { &args->master, &args->weight, &args->tail, args->scalars->skip };
-    update_pieces(context, &parameter, adamw_range, args);
+    update_pieces(context, &args->update, adamw_range, args);
     return HS_OK;
 }
 
 /* d = g + wd p;  buffer = momentum buffer + d;  p -= lr buffer   (nesterov: p -= lr (d + momentum buffer)) */
 HS_SIMD void sgd_chunk(const HsSgdArgs *args, const HsProtection *protection, HsRowBlock range)
 {
-    const float rate = args->scalars->learning_rate * args->learning_rate_scale;
-    const float multiplier = args->scalars->gradient_multiplier;
-    const HsDtype copy = args->weight.dtype;
+    const HsUpdateArgs *update = &args->update;
+    const float rate = update->scalars->learning_rate * update->learning_rate_scale;
+    const float multiplier = update->scalars->gradient_multiplier;
+    const HsDtype gradient = update->grad.dtype, copy = update->weight.dtype;
     uint32_t word[64];
     HS_FOR_LANES(i, left, range.begin, range.end)
     {
-        const HsF32x16 before = hs_cpu_load_parameter(&args->master, &args->weight, copy, i, left);
-        const HsF32x16 raw = hs_simd_load_part(args->grad.dtype, args->grad.data, i, left);
+        const HsF32x16 before = load_parameter(update, copy, i, left);
+        const HsF32x16 raw = hs_simd_load_part(gradient, update->grad.data, i, left);
         /* the penalty last: at the anchor the sum has the plain copy's bits, whichever product the compiler fused */
         HsF32x16 descent = raw * multiplier;
-        descent += before * args->weight_decay;
+        descent += before * update->weight_decay;
         if (protection)
             descent = with_penalty(protection, descent, before, i, left);
         HsF32x16 direction = descent;
@@ -156,33 +168,97 @@ HS_SIMD void sgd_chunk(const HsSgdArgs *args, const HsProtection *protection, Hs
             hs_simd_store_part(HS_F32, args->buffer.data, i, buffer, left);
             direction = args->nesterov ? descent + buffer * args->momentum : buffer;
         }
-        HsF32x16 p = before - direction * rate;
-        if (protection)
-            p = after_proximal(protection, p, rate, i, left);
-        hs_simd_store_part(args->grad.dtype, args->grad.data, i, hs_simd_splat(0.0f), left);
-        hs_cpu_store_parameter(&args->master, &args->weight, copy, &args->rng, word, i, p, left);
-        if (protection && hs_tensor_present(&protection->path)) {
-            const HsF32x16 stored = hs_cpu_load_parameter(&args->master, &args->weight, copy, i, left);
-            add_to_path(protection, raw * args->scalars->unscale, stored - before, i, left);
-        }
+        finish(update, protection, gradient, copy, word, i, left, rate, raw, before, before - direction * rate);
     }
 }
 
 static void sgd_range(const void *arguments, HsRowBlock range)
 {
     const HsSgdArgs *args = arguments;
-    const bool guarded = is_protected(&args->protection);
-    if (args->scalars->skip)
-        hs_cpu_clear(&args->grad, range);
-    else if (guarded)
-        sgd_chunk(args, &args->protection, range);
-    else
-        sgd_chunk(args, NULL, range);
+    sgd_chunk(args, is_protected(&args->update.protection) ? &args->update.protection : NULL, range);
 }
 
 HsStatus HS_ISA_NAME(hs_cpu_sgd)(HsContext *context, const HsSgdArgs *args)
 {
-    const Parameter parameter = { &args->master, &args->weight, &args->tail, args->scalars->skip };
-    update_pieces(context, &parameter, sgd_range, args);
+    update_pieces(context, &args->update, sgd_range, args);
+    return HS_OK;
+}
+
+/* m = b m + (1 - b) g;  direction = m, or (1 - b) g + b m */
+static void momentum_chunk(const HsMomentumArgs *args, HsRowBlock range)
+{
+    const HsUpdateArgs *update = &args->update;
+    const float keep = args->momentum, multiplier = update->scalars->gradient_multiplier;
+    HS_FOR_LANES(i, left, range.begin, range.end)
+    {
+        HsF32x16 g = hs_simd_load_part(update->grad.dtype, update->grad.data, i, left) * multiplier;
+        if (hs_tensor_present(&update->protection.anchor))
+            g = with_penalty(&update->protection, g, load_parameter(update, update->weight.dtype, i, left), i, left);
+        const HsF32x16 m = hs_simd_load_part(HS_F32, args->m.data, i, left) * keep + g * (1.0f - keep);
+        hs_simd_store_part(HS_F32, args->m.data, i, m, left);
+        hs_simd_store_part(HS_F32, args->direction.data, i, args->nesterov ? g * (1.0f - keep) + m * keep : m, left);
+    }
+}
+
+HsStatus HS_ISA_NAME(hs_cpu_momentum)(HsContext *context, const HsMomentumArgs *args)
+{
+    const int64_t count = hs_tensor_count(&args->direction);
+#pragma omp parallel for schedule(static) num_threads(hs_cpu_chunk_threads(context, count))
+    for (int64_t block = 0; block < hs_cpu_block_count(count, HS_CPU_CHUNK); block++) {
+        const HsRowBlock range = hs_cpu_block(count, HS_CPU_CHUNK, block);
+        if (args->update.scalars->skip)
+            hs_cpu_clear(&args->direction, range);
+        else
+            momentum_chunk(args, range);
+    }
+    return HS_OK;
+}
+
+static void normalize_chunk(const HsNormalizeArgs *args, float factor, HsRowBlock range)
+{
+    HS_FOR_LANES(i, left, range.begin, range.end)
+    {
+        const HsF32x16 x = hs_simd_load_part(HS_F32, args->x.data, i, left);
+        hs_simd_store_part(args->y.dtype, args->y.data, i, x * factor, left);
+    }
+}
+
+HsStatus HS_ISA_NAME(hs_cpu_normalize)(HsContext *context, const HsNormalizeArgs *args)
+{
+    const int64_t count = hs_tensor_count(&args->x);
+    const float factor = (float)(1.0 / (sqrt(*args->sum_squares) + (double)args->epsilon));
+#pragma omp parallel for schedule(static) num_threads(hs_cpu_chunk_threads(context, count))
+    for (int64_t block = 0; block < hs_cpu_block_count(count, HS_CPU_CHUNK); block++)
+        normalize_chunk(args, factor, hs_cpu_block(count, HS_CPU_CHUNK, block));
+    return HS_OK;
+}
+
+/* p -= lr (wd p + direction) */
+HS_SIMD void descend_chunk(const HsDescendArgs *args, const HsProtection *protection, HsRowBlock range)
+{
+    const HsUpdateArgs *update = &args->update;
+    const HsDtype gradient = update->grad.dtype, copy = update->weight.dtype;
+    const float rate = update->scalars->learning_rate * update->learning_rate_scale;
+    const float keep = 1.0f - rate * update->weight_decay;
+    uint32_t word[64];
+    HS_FOR_LANES(i, left, range.begin, range.end)
+    {
+        const HsF32x16 before = load_parameter(update, copy, i, left);
+        const HsF32x16 raw = hs_simd_load_part(gradient, update->grad.data, i, left);
+        HsF32x16 p = before * keep;
+        p -= hs_simd_load_part(args->direction.dtype, args->direction.data, i, left) * rate;
+        finish(update, protection, gradient, copy, word, i, left, rate, raw, before, p);
+    }
+}
+
+static void descend_range(const void *arguments, HsRowBlock range)
+{
+    const HsDescendArgs *args = arguments;
+    descend_chunk(args, is_protected(&args->update.protection) ? &args->update.protection : NULL, range);
+}
+
+HsStatus HS_ISA_NAME(hs_cpu_descend)(HsContext *context, const HsDescendArgs *args)
+{
+    update_pieces(context, &args->update, descend_range, args);
     return HS_OK;
 }

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Rules of matrix products and embeddings beyond their operands' rows, and which products backends refuse.
+ */
+#include "kernels/checks/checks.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+/* A packed operand replaces b's bytes, so it must have been made from the same op(b). */
+static HsStatus check_packed(const HsMatmulArgs *args, int64_t k, int64_t n)
+{
+    const HsPacked *packed = args->b_packed;
+    if (packed == NULL || packed->data == NULL)
+        return HS_OK;
+    if (packed->k != k || packed->n != n || packed->dtype != args->b.dtype)
+        return hs_fail(HS_ESHAPE,
+                       "matmul: b_packed is [%" PRId64 ",%" PRId64 "] %s, expected [%" PRId64 ",%" PRId64 "] %s",
+                       packed->k, packed->n, hs_dtype_name(packed->dtype), k, n, hs_dtype_name(args->b.dtype));
+    return HS_OK;
+}
+
+static bool is_swiglu(HsEpilogue epilogue)
+{
+    return epilogue == HS_EPILOGUE_SWIGLU || epilogue == HS_EPILOGUE_SWIGLU_BACKWARD;
+}
+
+HsStatus hs_check_matmul(const HsMatmulArgs *args)
+{
+    if (args->alpha == 0.0f || !isfinite(args->alpha))
+        return hs_fail(HS_EINVAL, "matmul: alpha must be finite and not 0 (got %g); 1 is the plain product",
+                       (double)args->alpha);
+    if (is_swiglu(args->epilogue) && (hs_tensor_present(&args->residual) || args->accumulate))
+        return hs_fail(HS_EINVAL, "matmul: nothing is added behind SwiGLU");
+    HS_TRY(hs_check_operands("matmul", &hs_operands.matmul, args));
+    const int64_t k = args->a.shape[args->transpose_a ? 0 : 1], n = args->b.shape[args->transpose_b ? 0 : 1];
+    if (args->epilogue == HS_EPILOGUE_SWIGLU && n % 2 != 0)
+        return hs_fail(HS_ESHAPE, "matmul: SwiGLU halves its columns, which are %" PRId64, n);
+    if (args->epilogue == HS_EPILOGUE_NONE && hs_tensor_present(&args->pre))
+        return hs_fail(HS_EINVAL, "matmul: pre is given, but no epilogue uses it");
+    return check_packed(args, k, n);
+}
+
+HsStatus hs_refuse_policy(const HsContext *context, const HsMatmulArgs *args)
+{
+    static const char *const formats[HS_OPERAND_FORMATS] = { "as it is", "tf32", "e4m3", "e5m2" };
+    static const char *const scales[] = { "no scales", "a scale a tensor", "a scale a block" };
+    const HsProductPolicy policy = args->policy;
+    const bool as_is = !hs_policy_rounds(policy) && policy.granularity == HS_SCALE_NONE;
+    if (as_is || hs_policy_is_tf32(policy))
+        return HS_OK;
+    return hs_fail(HS_EUNSUPPORTED,
+                   "matmul: the %s backend has no products of a %s and b %s with %s; it has operands as they are, or "
+                   "both in tf32 without scales",
+                   context->backend->name, formats[policy.a], formats[policy.b], scales[policy.granularity]);
+}
+
+HsStatus hs_refuse_mixed_product(const HsContext *context, const HsMatmulArgs *args)
+{
+    HS_TRY(hs_refuse_policy(context, args));
+    if (args->a.dtype == args->b.dtype)
+        return HS_OK;
+    return hs_fail(HS_EUNSUPPORTED, "matmul: the %s backend multiplies operands of one dtype (a is %s, b %s)",
+                   context->backend->name, hs_dtype_name(args->a.dtype), hs_dtype_name(args->b.dtype));
+}
+
+HsStatus hs_check_pack_weight(const HsPackWeightArgs *args)
+{
+    HS_TRY(hs_check_operands("pack_weight", &hs_operands.pack_weight, args));
+    if (args->packed == NULL)
+        return hs_fail(HS_EINVAL, "pack_weight: packed is missing");
+    /* A buffer that was sized for another product must not be written: packing would run over its end. */
+    const int64_t k = args->w.shape[args->transposed ? 1 : 0];
+    const int64_t n = args->w.shape[args->transposed ? 0 : 1];
+    const HsPacked *packed = args->packed;
+    const bool sized = packed->data != NULL && packed->k != 0;
+    if (sized && (packed->k != k || packed->n != n))
+        return hs_fail(HS_ESHAPE,
+                       "pack_weight: packed is [%" PRId64 ",%" PRId64 "], expected [%" PRId64 ",%" PRId64 "]",
+                       packed->k, packed->n, k, n);
+    return HS_OK;
+}
+
+/* Rows come as whole sequences, and each position needs a row of the table. */
+static HsStatus check_positions(const char *op, const char *name, int64_t rows, int64_t sequence_length, int64_t start,
+                                const HsTensor *table)
+{
+    if (sequence_length < 1 || rows % sequence_length != 0)
+        return hs_fail(HS_ESHAPE, "%s: tokens is [%" PRId64 "], expected a multiple of sequence_length %" PRId64, op,
+                       rows, sequence_length);
+    if (start < 0)
+        return hs_fail(HS_EINVAL, "%s: position_start must be at least 0 (got %" PRId64 ")", op, start);
+    if (hs_tensor_present(table) && start + sequence_length > table->shape[0])
+        return hs_fail(HS_ESHAPE, "%s: %s is [%" PRId64 ",%" PRId64 "], expected at least [%" PRId64 ",%" PRId64 "]",
+                       op, name, table->shape[0], table->shape[1], start + sequence_length, table->shape[1]);
+    return HS_OK;
+}
+
+HsStatus hs_check_embedding_forward(const HsEmbeddingArgs *args)
+{
+    const char *op = "embedding_forward";
+    HS_TRY(hs_check_operands(op, &hs_operands.embedding_forward, args));
+    return check_positions(op, "position_table", args->tokens.shape[0], args->sequence_length, args->position_start,
+                           &args->position_table);
+}
+
+HsStatus hs_check_embedding_backward(const HsEmbeddingBackwardArgs *args)
+{
+    const char *op = "embedding_backward";
+    HS_TRY(hs_check_operands(op, &hs_operands.embedding_backward, args));
+    return check_positions(op, "dposition_table", args->tokens.shape[0], args->sequence_length, 0,
+                           &args->dposition_table);
+}

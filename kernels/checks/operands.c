@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the rows of kernels/ops/operands.h demand: presence, shape and dtype of each operand.  The operations that have
+ * no further rules are checked here; the others' functions, beside this file, call hs_check_operands among theirs.
+ */
+#include "kernels/checks/checks.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* One axis of a shape: factor * dimension / divisor. */
+typedef struct Axis {
+    char dimension;
+    int factor, divisor;
+} Axis;
+
+/* Extents by letter, 0: not decided yet; elements: of operands of any shape. */
+typedef struct Dimensions {
+    int64_t extents[26];
+    int64_t elements;
+} Dimensions;
+
+/* What follows the next axis of a shape, or NULL after the last. */
+static const char *next_axis(const char *shape, Axis *axis)
+{
+    if (*shape == ' ')
+        shape++;
+    if (!*shape)
+        return NULL;
+    axis->factor = *shape >= '0' && *shape <= '9' ? *shape++ - '0' : 1;
+    axis->dimension = *shape++;
+    axis->divisor = 1;
+    if (*shape == '/') {
+        axis->divisor = shape[1] - '0';
+        shape += 2;
+    }
+    return shape;
+}
+
+static int64_t *extent_of(Dimensions *dimensions, const Axis *axis)
+{
+    return &dimensions->extents[axis->dimension - 'A'];
+}
+
+static void decide_by_heads(const HsHeads *heads, Dimensions *dimensions)
+{
+    const struct {
+        char dimension;
+        int64_t extent;
+    } decided[] = { { 'B', heads->batch },
+                    { 'R', hs_heads_rows(heads) },
+                    { 'H', heads->heads },
+                    { 'S', heads->heads + heads->kv_heads },
+                    { 'D', heads->head_dim },
+                    { 'W', hs_heads_columns(heads) },
+                    { 'O', heads->heads * heads->head_dim },
+                    { 'K', heads->kv_heads * heads->head_dim } };
+    for (size_t i = 0; i < sizeof decided / sizeof *decided; i++)
+        dimensions->extents[decided[i].dimension - 'A'] = decided[i].extent;
+}
+
+static HsStatus check_shape(const char *op, const char *name, const HsOperandRow *row, const HsTensor *tensor,
+                            Dimensions *dimensions)
+{
+    if (!*row->shape) {
+        if (dimensions->elements == 0)
+            dimensions->elements = hs_tensor_count(tensor);
+        return hs_rule_count(op, name, row->dtypes, tensor, dimensions->elements);
+    }
+    HsRule rule = { op, name, row->dtypes, 0, { 0 } };
+    Axis axis;
+    for (const char *rest = row->shape; (rest = next_axis(rest, &axis)); rule.rank++)
+        rule.shape[rule.rank] = *extent_of(dimensions, &axis) * axis.factor / axis.divisor;
+    HS_TRY(hs_rule(&rule, tensor));
+    int at = 0;
+    for (const char *rest = row->shape; (rest = next_axis(rest, &axis)); at++)
+        if (*extent_of(dimensions, &axis) == 0)
+            *extent_of(dimensions, &axis) = tensor->shape[at] * axis.divisor / axis.factor;
+    return HS_OK;
+}
+
+static HsStatus check_like(const char *op, const HsOperandTable *table, const HsOperandRow *row, const void *args,
+                           const HsTensor *tensor)
+{
+    for (const HsOperandRow *other = table->rows; row->like && other->name; other++)
+        if (strcmp(other->name, row->like) == 0)
+            return hs_rule_same_dtype(op, row->name, tensor, other->name, hs_operand_of(table, other, args, 0));
+    return HS_OK;
+}
+
+/* "x 3" for number 3 of an array x, "tensor 3" of tensors. */
+static const char *name_of(const HsOperandTable *table, const HsOperandRow *row, int index, char text[32])
+{
+    if (!table->arrays)
+        return row->name;
+    const size_t length = strlen(row->name);
+    snprintf(text, 32, "%.*s %d", (int)(row->name[length - 1] == 's' ? length - 1 : length), row->name, index);
+    return text;
+}
+
+static HsStatus check_arrays(const char *op, const HsOperandTable *table, const void *args, int count)
+{
+    for (const HsOperandRow *row = table->rows; row->name; row++)
+        if (count < 0 || (count > 0 && hs_operand_of(table, row, args, 0) == NULL))
+            return hs_fail(HS_EINVAL, "%s: %s is missing, expected %d of them", op, row->name, count);
+    return HS_OK;
+}
+
+HsStatus hs_check_operands(const char *op, const HsOperandTable *table, const void *args)
+{
+    const int count = hs_operand_count(table, args);
+    if (table->arrays)
+        HS_TRY(check_arrays(op, table, args, count));
+    for (int i = 0; i < count; i++) {
+        Dimensions dimensions = { 0 };
+        if (table->heads) {
+            HS_TRY(hs_rule_heads(op, args));
+            decide_by_heads(args, &dimensions);
+        }
+        for (const HsOperandRow *given = table->rows; given->name; given++) {
+            const HsTensor *tensor = hs_operand_of(table, given, args, i);
+            HsOperandRow row = *given;
+            char text[32];
+            if (row.adapt)
+                row.adapt(args, &row);
+            if (row.optional && !hs_tensor_present(tensor))
+                continue;
+            HS_TRY(check_shape(op, name_of(table, &row, i, text), &row, tensor, &dimensions));
+            HS_TRY(check_like(op, table, &row, args, tensor));
+        }
+    }
+    return HS_OK;
+}
+
+#define PLAIN_CHECK(op, Args)                                 \
+    HsStatus hs_check_##op(const Args *args)                  \
+    {                                                         \
+        return hs_check_operands(#op, &hs_operands.op, args); \
+    }
+PLAIN_CHECK(bias_backward, HsBiasBackwardArgs)
+PLAIN_CHECK(norm_forward, HsNormArgs)
+PLAIN_CHECK(norm_backward, HsNormBackwardArgs)
+PLAIN_CHECK(head_norm_forward, HsHeadNormArgs)
+PLAIN_CHECK(head_norm_backward, HsHeadNormBackwardArgs)
+PLAIN_CHECK(swiglu_forward, HsUnaryArgs)
+PLAIN_CHECK(swiglu_backward, HsUnaryBackwardArgs)
+PLAIN_CHECK(cross_entropy, HsCrossEntropyArgs)
+PLAIN_CHECK(grad_stats, HsGradStatsArgs)
+PLAIN_CHECK(combine, HsCombineArgs)
+PLAIN_CHECK(dot, HsDotArgs)
+PLAIN_CHECK(sample_labels, HsSampleLabelsArgs)
+PLAIN_CHECK(square_accumulate, HsSquareAccumulateArgs)
+PLAIN_CHECK(importance_stats, HsImportanceStatsArgs)
+PLAIN_CHECK(penalty, HsPenaltyArgs)

@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Rules of the update rules and of a step's scalars.
+ */
+#include "kernels/checks/checks.h"
+
+#include <inttypes.h>
+
+/* All optional; an importance without an anchor would silently protect nothing. */
+static HsStatus check_protection(const char *op, const HsProtection *protection, int64_t count)
+{
+    const bool anchored = hs_tensor_present(&protection->anchor);
+    if (hs_tensor_present(&protection->path))
+        HS_TRY(hs_rule_count(op, "path", HS_DTYPES_WIDE, &protection->path, count));
+    if (anchored)
+        HS_TRY(hs_rule_count(op, "anchor", HS_DTYPES_WIDE, &protection->anchor, count));
+    if (!hs_tensor_present(&protection->importance))
+        return HS_OK;
+    if (!anchored)
+        return hs_fail(HS_EINVAL, "%s: importance is given without an anchor", op);
+    return hs_rule_count(op, "importance", HS_DTYPES_WIDE, &protection->importance, count);
+}
+
+static HsStatus check_packed(const char *op, const HsTensor *weight, HsPacked *packed, bool transposed)
+{
+    if (packed == NULL || packed->data == NULL)
+        return HS_OK;
+    const HsPackWeightArgs args = { .w = *weight, .transposed = transposed, .packed = packed };
+    return hs_error_prefix(hs_check_pack_weight(&args), "%s", op);
+}
+
+static HsStatus check_epilogue(const char *op, const HsTensor *weight, const HsUpdateEpilogue *epilogue)
+{
+    const int64_t count = hs_tensor_count(weight);
+    if (epilogue->back_count < 0 || epilogue->back_count > HS_MOST_STEPS_BACK || epilogue->snapshot_count < 0 ||
+        epilogue->snapshot_count > HS_MOST_STEPS_BACK)
+        return hs_fail(HS_EINVAL, "%s: %d steps back and %d snapshots, expected 0 to %d of each", op,
+                       epilogue->back_count, epilogue->snapshot_count, HS_MOST_STEPS_BACK);
+    for (int i = 0; i < epilogue->back_count; i++)
+        HS_TRY(hs_rule_count(op, "anchor of a step back", HS_DTYPES_WIDE, &epilogue->back[i].anchor, count));
+    for (int i = 0; i < epilogue->snapshot_count; i++)
+        HS_TRY(hs_rule_count(op, "snapshot", HS_DTYPES_WIDE, &epilogue->snapshots[i], count));
+    HS_TRY(check_packed(op, weight, epilogue->packed_transposed, true));
+    return check_packed(op, weight, epilogue->packed, false);
+}
+
+static HsStatus check_update(const char *op, const HsUpdateArgs *update)
+{
+    const int64_t count = hs_tensor_count(&update->weight);
+    HS_TRY(hs_rule_parameter(op, &update->master, &update->weight));
+    HS_TRY(hs_rule_count(op, "grad", HS_DTYPES_ACT, &update->grad, count));
+    /* written so that NaN fails too */
+    if (!(update->protection.strength >= 0.0f))
+        return hs_fail(HS_EINVAL, "%s: the penalty's strength must be at least 0 (got %g)", op,
+                       (double)update->protection.strength);
+    if (update->rng.row_offset % HS_SPAN_GRAIN != 0)
+        return hs_fail(HS_EINVAL, "%s: a part of a parameter begins at element %lld, expected a multiple of %d", op,
+                       (long long)update->rng.row_offset, HS_SPAN_GRAIN);
+    HS_TRY(check_epilogue(op, &update->weight, &update->epilogue));
+    return check_protection(op, &update->protection, count);
+}
+
+HsStatus hs_check_adamw(const HsAdamWArgs *args)
+{
+    const int64_t count = hs_tensor_count(&args->update.weight);
+    HS_TRY(check_update("adamw", &args->update));
+    HS_TRY(hs_rule_count("adamw", "m", HS_DTYPES_WIDE, &args->m, count));
+    return hs_rule_count("adamw", "v", HS_DTYPES_WIDE, &args->v, count);
+}
+
+HsStatus hs_check_sgd(const HsSgdArgs *args)
+{
+    HS_TRY(check_update("sgd", &args->update));
+    if (args->momentum != 0.0f || hs_tensor_present(&args->buffer))
+        return hs_rule_count("sgd", "buffer", HS_DTYPES_WIDE, &args->buffer, hs_tensor_count(&args->update.weight));
+    return HS_OK;
+}
+
+HsStatus hs_check_momentum(const HsMomentumArgs *args)
+{
+    const int64_t count = hs_tensor_count(&args->update.weight);
+    HS_TRY(check_update("momentum", &args->update));
+    HS_TRY(hs_rule_count("momentum", "m", HS_DTYPES_WIDE, &args->m, count));
+    return hs_rule_count("momentum", "direction", HS_DTYPES_WIDE, &args->direction, count);
+}
+
+HsStatus hs_check_normalize(const HsNormalizeArgs *args)
+{
+    if (!(args->epsilon > 0.0f))
+        return hs_fail(HS_EINVAL, "normalize: epsilon must be above 0 (got %g)", (double)args->epsilon);
+    return hs_check_operands("normalize", &hs_operands.normalize, args);
+}
+
+HsStatus hs_check_descend(const HsDescendArgs *args)
+{
+    HS_TRY(check_update("descend", &args->update));
+    return hs_rule_count("descend", "direction", HS_DTYPES_ACT, &args->direction,
+                         hs_tensor_count(&args->update.weight));
+}
+
+HsStatus hs_check_begin_step(const HsBeginStepArgs *args)
+{
+    if (args->input == NULL || args->state == NULL || args->gradient_scales == NULL)
+        return hs_fail(HS_EINVAL, "begin_step: input, state or gradient_scales is missing");
+    return HS_OK;
+}
+
+HsStatus hs_check_prepare_step(const HsPrepareStepArgs *args)
+{
+    if (args->count < 0 || (args->count > 0 && (args->sum_squares == NULL || args->nonfinite == NULL)))
+        return hs_fail(HS_EINVAL, "prepare_step: the statistics of %d tensors are missing", args->count);
+    if (args->input == NULL || args->state == NULL || args->scalars == NULL || args->outcome == NULL)
+        return hs_fail(HS_EINVAL, "prepare_step: input, state, scalars or outcome is missing");
+    return HS_OK;
+}

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Attention's kernels and who calls whom:
+ *
+ *     op::attention_forward  -> attention_forward_hopper  sm_90a, by wgmma: 16-bit heads of 8 n columns, up to 128
+ *                            -> attention_forward_mma     such heads of up to 256 columns, on the tensor cores
+ *                            -> attention_forward_exact   anything else, f32 multiply-adds
+ *     op::attention_backward -> attention_statistics, then attention_backward_hopper (as forward),
+ *                               or attention_backward_{query,key_value}_{mma,exact}
+ *     op::attention_cached   -> its own two kernels
+ *
+ * The mathematics is in kernels/ref/attention.c.  Exponentials are powers of two here: with c = scale log2(e),
+ *     p = exp(scale s - lse) = 2^(c s - lse log2(e))
+ * so that a score takes one fused multiply-add and one ex2.
+ */
+#ifndef HS_KERNELS_CUDA_ATTENTION_ATTENTION_CUH
+#define HS_KERNELS_CUDA_ATTENTION_ATTENTION_CUH
+
+#include "kernels/cuda/attention/attention_dropout.cuh"
+#include "kernels/cuda/toolbox/launch.cuh"
+
+namespace HS_CUDA_NAMESPACE
+{
+
+static constexpr float LOG2_E = 1.44269504088896341f;
+
+/* Sizes and scalars of a call, passed to kernels by value. */
+struct Attention {
+    int batch, length, heads, kv_heads, head_dim;
+    float scale, scale_log2; /* scale log2(e): scores in powers of two */
+    Dropout dropout;
+};
+
+/* The first element of a head in a row of the packed projection [q heads | k heads | v heads], and a row's length.
+ * Elements of one sequence are counted in 32 bits: registers are dear in these kernels. */
+static inline __host__ __device__ uint32_t query_column(const Attention &attention, int head)
+{
+    return (uint32_t)(head * attention.head_dim);
+}
+static inline __host__ __device__ uint32_t key_column(const Attention &attention, int kv_head)
+{
+    return (uint32_t)((attention.heads + kv_head) * attention.head_dim);
+}
+static inline __host__ __device__ uint32_t value_column(const Attention &attention, int kv_head)
+{
+    return (uint32_t)((attention.heads + attention.kv_heads + kv_head) * attention.head_dim);
+}
+static inline __host__ __device__ uint32_t projection_columns(const Attention &attention)
+{
+    return (uint32_t)((attention.heads + 2 * attention.kv_heads) * attention.head_dim);
+}
+static inline __host__ __device__ uint32_t result_columns(const Attention &attention)
+{
+    return (uint32_t)(attention.heads * attention.head_dim);
+}
+
+/* errors: HS_EUNSUPPORTED for sizes beyond 32 bits and scales that are not positive (the running maximum is taken of
+ * unscaled scores). */
+HsStatus describe_attention(const char *op, const HsHeads &heads, float scale, float dropout, const HsRng &rng,
+                            Attention *attention);
+
+/* What backward needs of a query: lse log2(e), and delta = dout . out. */
+struct QueryStatistics {
+    float lse_log2, delta;
+};
+
+/* Backward's workspace: statistics [batch * heads][statistics_length], zeros behind the last token, so that tiles may
+ * read past it. */
+enum { STATISTICS_ROUND = 128 };
+static inline __host__ __device__ int64_t statistics_length(int length)
+{
+    return ((int64_t)length + STATISTICS_ROUND - 1) / STATISTICS_ROUND * STATISTICS_ROUND;
+}
+
+/* Tensors of one call of backward; out and lse are used up by then. */
+struct BackwardTensors {
+    HsTensor dout, qkv, dqkv;
+    const QueryStatistics *statistics;
+};
+
+HsStatus attention_forward_mma(HsContext *context, const Attention &attention, const HsAttentionArgs *args);
+HsStatus attention_forward_exact(HsContext *context, const Attention &attention, const HsAttentionArgs *args);
+HsStatus attention_backward_query_mma(HsContext *context, const Attention &attention, const BackwardTensors &tensors);
+HsStatus attention_backward_query_exact(HsContext *context, const Attention &attention, const BackwardTensors &tensors);
+HsStatus attention_backward_key_value_mma(HsContext *context, const Attention &attention,
+                                          const BackwardTensors &tensors);
+HsStatus attention_backward_key_value_exact(HsContext *context, const Attention &attention,
+                                            const BackwardTensors &tensors);
+
+/* The tensor cores want one 16-bit dtype and rows of whole 16-byte chunks. */
+static inline bool fits_mma(const Attention &attention, const HsTensor *const tensors[], int count)
+{
+    const HsDtype dtype = tensors[0]->dtype;
+    bool fits = (dtype == HS_BF16 || dtype == HS_F16) && attention.head_dim % 8 == 0;
+    for (int i = 0; i < count; i++)
+        fits = fits && tensors[i]->dtype == dtype && reinterpret_cast<uintptr_t>(tensors[i]->data) % 16 == 0;
+    return fits;
+}
+
+} // namespace HS_CUDA_NAMESPACE
+
+#endif

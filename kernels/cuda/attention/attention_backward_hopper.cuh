@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Attention backward on Hopper: shared memory, workspace and parameters of attention_backward_hopper.cu, which explains
+ * them.
+ */
+#ifndef HS_KERNELS_CUDA_ATTENTION_ATTENTION_BACKWARD_HOPPER_CUH
+#define HS_KERNELS_CUDA_ATTENTION_ATTENTION_BACKWARD_HOPPER_CUH
+
+#include "kernels/cuda/attention/attention_hopper.cuh"
+
+namespace HS_CUDA_NAMESPACE
+{
+
+enum {
+    GRADIENT_KEYS = 128, /* of a block, half of them a consumer's */
+    GRADIENT_CONSUMERS = 2,
+    GRADIENT_THREADS = 128 * (1 + GRADIENT_CONSUMERS),
+    GRADIENT_STAGES = 2,
+    GRADIENT_PRODUCER_REGISTERS = 24,
+    GRADIENT_CONSUMER_REGISTERS = 240,
+    /* A consumer's part of dQ is 64 x 64 floats. */
+    GRADIENT_PART_BYTES = 64 * 64 * 4,
+    GRADIENT_PARTS_BYTES = GRADIENT_CONSUMERS * GRADIENT_PART_BYTES,
+    /* ... and on their way to memory, all parts are lines of 64 floats. */
+    GRADIENT_PART_LINE = 64,
+    GRADIENT_PART_LINES = GRADIENT_PARTS_BYTES / (GRADIENT_PART_LINE * 4)
+};
+
+/* Queries of a step: so many that each consumer has 64 x 64 of dQ, halves of the queries (width 64) or of the columns.
+ */
+__host__ __device__ constexpr int gradient_step(int width)
+{
+    return width == 64 ? 128 : 64;
+}
+
+/* Shared memory, from its start. */
+template <int width_> struct GradientShape {
+    static constexpr int width = width_, step = gradient_step(width_);
+    typedef HeadTile<width_, GRADIENT_KEYS> KeyTile;
+    typedef HeadTile<width_, step> QueryTile;
+    static constexpr int score_box = GRADIENT_KEYS * HEAD_LINE; /* dS^T of 64 queries, a line for each key */
+    static constexpr int score_bytes = step / 64 * score_box;
+    static constexpr int statistics_bytes = step * (int)sizeof(QueryStatistics);
+    static constexpr int stage_bytes = 2 * QueryTile::bytes;
+    static constexpr int values = KeyTile::bytes, stages = 2 * KeyTile::bytes;
+    static constexpr int scores = stages + GRADIENT_STAGES * stage_bytes; /* two buffers */
+    static constexpr int parts = scores + 2 * score_bytes;
+    static constexpr int statistics = parts + GRADIENT_PARTS_BYTES;
+    static constexpr int barriers = statistics + GRADIENT_STAGES * statistics_bytes;
+    static constexpr int keys_full = barriers, keys_empty = barriers + 8, parts_full = barriers + 16;
+    static constexpr int parts_empty = barriers + 24, full = barriers + 32, empty = full + 8 * GRADIENT_STAGES;
+    static constexpr int ticket = empty + 8 * GRADIENT_STAGES;
+    static constexpr int shared_bytes = ticket + 8;
+    static_assert(shared_bytes <= 227 * 1024, "what a block may have");
+    /* Results leave by the buffers of dS^T, 64 keys a consumer. */
+    static constexpr int result_bytes = 64 * width_ * 2;
+    static_assert(GRADIENT_CONSUMERS * result_bytes <= 2 * score_bytes, "room for results");
+};
+
+struct GradientParameters {
+    TensorMap keys, queries, douts; /* tiles of KeyTile and QueryTile */
+    TensorMap statistics;           /* rows of lse and delta, a row for each head */
+    TensorMap dquery, dqkv;         /* parts of dQ; 64 tokens of a head of dqkv */
+    Attention attention;
+    int key_blocks, query_tiles;
+    unsigned *turns; /* [batch heads][query_tiles]: blocks of keys whose part of dQ has been added */
+    unsigned *ticket;
+};
+
+/* Backward's workspace with these kernels: statistics, then f32 sums of dQ, then turns and the ticket. */
+struct GradientWorkspace {
+    int64_t query_tiles, sums_bytes, counters; /* counters: turns and one ticket */
+    size_t statistics_bytes, bytes;
+};
+
+static inline GradientWorkspace gradient_workspace(int64_t batch, int64_t heads, int64_t length, int head_dim)
+{
+    GradientWorkspace workspace;
+    const int step = gradient_step(head_dim <= 64 ? 64 : 128);
+    workspace.query_tiles = (length + step - 1) / step;
+    workspace.sums_bytes = batch * heads * workspace.query_tiles * GRADIENT_PARTS_BYTES;
+    workspace.counters = batch * heads * workspace.query_tiles + 1;
+    workspace.statistics_bytes = (size_t)(batch * heads * statistics_length((int)length)) * sizeof(QueryStatistics);
+    workspace.bytes = workspace.statistics_bytes + (size_t)workspace.sums_bytes + (size_t)workspace.counters * 4;
+    return workspace;
+}
+
+/* statistics: the start of the workspace, filled; its counters are zeros. */
+HsStatus attention_backward_hopper(HsContext *context, const Attention &attention, const BackwardTensors &tensors);
+
+/* dq = scale dQ, rounded. */
+HsStatus attention_backward_finish_queries(HsContext *context, const Attention &attention, const HsTensor &dqkv,
+                                           const float *sums, int64_t query_tiles);
+
+} // namespace HS_CUDA_NAMESPACE
+
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What the operations may ask about their device.
+ */
+#ifndef HS_KERNELS_CUDA_DEVICE_DEVICE_CUH
+#define HS_KERNELS_CUDA_DEVICE_DEVICE_CUH
+
+#include "kernels/cuda/toolbox/platform.cuh"
+
+namespace HS_CUDA_NAMESPACE
+{
+
+/* Limits of the GPU, read once. */
+struct DeviceLimits {
+    char name[64];
+    double clock_hz, bytes_per_second; /* nominal: of the multiprocessors at their highest clock, of the memory */
+    int multiprocessors;               /* that work is laid out for: the GPU's own, or HALFSTEP_MULTIPROCESSORS */
+    int compute_capability;            /* 80, 86, 89, 90 ... */
+    size_t block_shared_bytes;         /* most dynamic shared memory of a block, opted in */
+    size_t multiprocessor_shared_bytes;
+    bool hopper_products, hopper_attention; /* the kernels for sm_90a serve these */
+};
+
+/* Opens the GPU of options->index: memory, copies, streams, events, graphs.  kind: the name before its number. */
+HsStatus open_device(HsDevice *device, const HsCudaOptions *options, const char *kind);
+
+/* What products keep on a device (product/products.cuh), which knows no more of it than how to give it back. */
+struct Products;
+
+const DeviceLimits &limits_of(const HsContext *context);
+const DeviceLimits &device_limits(const HsDevice *device);
+Products *device_products(const HsDevice *device);
+void hang_products(HsDevice *device, Products *products, void (*release)(Products *products));
+const HsCudaOptions &device_options(const HsDevice *device);
+const HsCudaOptions &options_of(const HsContext *context);
+
+} // namespace HS_CUDA_NAMESPACE
+
+#endif

@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Rotary position embedding (Su et al. 2021, eq. 34), halves layout: the pair (x[i], x[i + D/2]) of every q and k head
+ * turns by position * theta^(-2i/D); backward by the negative angle.
+ *
+ * Angles.  position * frequency reaches thousands of turns, of which f32 keeps no fraction, so the reduction must be in
+ * double; but consumer GPUs have one double unit to 64 single ones.  Hence: frequencies, in quarter turns, come from
+ * the host (at most 128 numbers, passed by value); a block serves one row and takes four double operations for each of
+ * its D/2 angles, once for all heads; what is left, an angle of at most an eighth of a turn, goes to short polynomials
+ * in f32.  No table in memory is written or read, and the doubles are hidden by the row's own traffic.
+ */
+#include <math.h>
+
+#include "kernels/cuda/toolbox/launch.cuh"
+#include "kernels/cuda/toolbox/view.cuh"
+
+namespace HS_CUDA_NAMESPACE
+{
+
+enum { THREADS = 256, MOST_PAIRS = 128 };
+
+struct Frequencies {
+    double quarter_turns[MOST_PAIRS];
+};
+
+template <typename T> struct Rope {
+    View<T> x, y;
+    int64_t position_start;
+    uint32_t sequence_length;
+    int pairs, rotated_heads, row_heads;
+    bool copies_values; /* y is not x */
+};
+
+struct Rotation {
+    float cosine, sine;
+};
+
+/* Of `turns` quarter turns.  For |a| <= pi/4 the Taylor series up to a^9 and a^10 are good to 2^-29 and 2^-33; then the
+ * quadrant swaps and negates. */
+HS_DEVICE Rotation rotation_of(double turns)
+{
+    const double quadrant = rint(turns);
+    const float a = (float)((turns - quadrant) * 1.5707963267948966);
+    const float square = a * a;
+    float sine = fmaf(square, 1.0f / 362880, -1.0f / 5040);
+    sine = fmaf(square, sine, 1.0f / 120);
+    sine = fmaf(square, sine, -1.0f / 6);
+    sine = fmaf(a * square, sine, a);
+    float cosine = fmaf(square, -1.0f / 3628800, 1.0f / 40320);
+    cosine = fmaf(square, cosine, -1.0f / 720);
+    cosine = fmaf(square, cosine, 1.0f / 24);
+    cosine = fmaf(square, cosine, -0.5f);
+    cosine = fmaf(square, cosine, 1.0f);
+    const int64_t q = (int64_t)quadrant;
+    const float first = q & 1 ? -sine : cosine, second = q & 1 ? cosine : sine;
+    return q & 2 ? Rotation{ -first, -second } : Rotation{ first, second };
+}
+
+/* One row a block.  An item is a pack of pairs of one head; past the rotated heads, a pack of v to copy. */
+template <int width, typename T>
+__global__ void __launch_bounds__(THREADS) rope_kernel(const Rope<T> task, const Frequencies frequencies)
+{
+    HS_SHARED(float, cosines, MOST_PAIRS);
+    HS_SHARED(float, sines, MOST_PAIRS);
+    const double position = (double)(task.position_start + blockIdx.x % task.sequence_length);
+    for (int pair = (int)threadIdx.x; pair < task.pairs; pair += THREADS) {
+        const Rotation rotation = rotation_of(position * frequencies.quarter_turns[pair]);
+        cosines[pair] = rotation.cosine;
+        sines[pair] = rotation.sine;
+    }
+    __syncthreads();
+    const int head_width = 2 * task.pairs;
+    const int64_t row = (int64_t)blockIdx.x * task.row_heads * head_width;
+    const unsigned head_packs = (unsigned)(task.pairs / width);
+    const unsigned items = head_packs * (unsigned)(task.copies_values ? task.row_heads : task.rotated_heads);
+    for (unsigned item = threadIdx.x; item < items; item += THREADS) {
+        const int head = (int)(item / head_packs), pair = (int)(item % head_packs) * width;
+        const int64_t first = row + head * head_width + pair, second = first + task.pairs;
+        float a[width], b[width];
+        /* Both halves are read before either is written: y may be x. */
+        task.x.load(first, a);
+        task.x.load(second, b);
+        if (head < task.rotated_heads) {
+            float cosine[width], sine[width];
+            View<float>{ cosines }.load(pair, cosine);
+            View<float>{ sines }.load(pair, sine);
+#pragma unroll
+            for (int i = 0; i < width; i++) {
+                const float turned = fmaf(a[i], cosine[i], -(b[i] * sine[i]));
+                b[i] = fmaf(a[i], sine[i], b[i] * cosine[i]);
+                a[i] = turned;
+            }
+        }
+        task.y.store(first, a);
+        task.y.store(second, b);
+    }
+}
+
+HsStatus op::rope(HsContext *context, const HsRopeArgs *args)
+{
+    const HsHeads &heads = args->heads;
+    const int pairs = (int)(heads.head_dim / 2), rotated = (int)(heads.heads + heads.kv_heads);
+    Frequencies frequencies = {};
+    for (int i = 0; i < pairs; i++) {
+        const double turns = pow(args->theta, -2.0 * i / (double)heads.head_dim) / 1.5707963267948966;
+        frequencies.quarter_turns[i] = args->inverse ? -turns : turns;
+    }
+    return dispatch_act(args->x.dtype, [&](auto element) {
+        using T = decltype(element);
+        const Rope<T> task = { view_of<T>(args->x),
+                               view_of<T>(args->y),
+                               args->position_start,
+                               (uint32_t)heads.sequence_length,
+                               pairs,
+                               rotated,
+                               rotated + (int)heads.kv_heads,
+                               args->x.data != args->y.data };
+        const dim3 blocks((unsigned)args->x.shape[0]);
+        constexpr int width = access_width<T>;
+        if (packs_fit(pairs, args->x, args->y))
+            return hs_launch(context, HS_KERNEL((rope_kernel<width, T>)), blocks, THREADS, 0, task, frequencies);
+        return hs_launch(context, HS_KERNEL((rope_kernel<1, T>)), blocks, THREADS, 0, task, frequencies);
+    });
+}
+
+} // namespace HS_CUDA_NAMESPACE

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The matrix product: which kernel runs, its workspace, and the addition of slices.
+ *     c = epilogue(alpha op(a) op(b) + addend + bias) + residual [+ c]
+ *
+ * Workspace: nothing, or f32 sums [slices, M, N] where k is cut (matmul_choice.cu), or where a factor or an addend comes
+ * before the epilogue.  Their addition in the order of the slices keeps the result the same in every run.
+ */
+#include "kernels/cuda/product/matmul.cuh"
+
+#include "kernels/cuda/device/device.cuh"
+#include "kernels/cuda/product/cublaslt.cuh"
+#include "kernels/cuda/product/matmul_epilogue.cuh"
+
+namespace HS_CUDA_NAMESPACE
+{
+
+namespace
+{
+
+enum { FINISH_WARPS = 4, FINISH_ROWS = 4, FINISH_COLUMNS = 128 };
+
+/* Slices added in order; unrolling keeps several slices' loads in flight. */
+template <int width>
+HS_DEVICE void add_slices(const float *sums, int slices, const MatmulPrologue &prologue, const MatmulOutput &output,
+                          const MatmulPlace &place)
+{
+    float total[FINISH_ROWS][width] = {}, sum[FINISH_ROWS][width];
+    const int64_t slice_stride = (int64_t)output.rows * output.columns;
+#pragma unroll 4
+    for (int slice = 0; slice < slices; slice++) {
+        load_groups_as<float>(sums + slice * slice_stride, output, place, sum);
+#pragma unroll
+        for (int g = 0; g < FINISH_ROWS; g++)
+#pragma unroll
+            for (int i = 0; i < width; i++)
+                total[g][i] += sum[g][i];
+    }
+#pragma unroll
+    for (int g = 0; g < FINISH_ROWS; g++)
+#pragma unroll
+        for (int i = 0; i < width; i++)
+            total[g][i] *= prologue.alpha;
+    if (prologue.addend.data != NULL) {
+        load_groups(prologue.addend.data, prologue.addend.dtype, output, place, sum);
+#pragma unroll
+        for (int g = 0; g < FINISH_ROWS; g++)
+#pragma unroll
+            for (int i = 0; i < width; i++)
+                total[g][i] += sum[g][i];
+    }
+    finish_groups(output, place, total);
+}
+
+/* A warp takes FINISH_ROWS rows of FINISH_COLUMNS columns.  Bound by memory: (slices + 1) * 4 bytes an element. */
+__global__ void __launch_bounds__(FINISH_WARPS *WARP_SIZE)
+    matmul_finish_kernel(const float *sums, int slices, const MatmulPrologue prologue, const MatmulOutput output)
+{
+    const int warp = (int)threadIdx.x / WARP_SIZE, lane = (int)threadIdx.x % WARP_SIZE;
+    const int row = ((int)blockIdx.x * FINISH_WARPS + warp) * FINISH_ROWS;
+    const int column = (int)blockIdx.y * FINISH_COLUMNS;
+    if (output.vector) {
+        add_slices<4>(sums, slices, prologue, output, MatmulPlace{ row, 1, column + lane * 4 });
+    } else {
+#pragma unroll 1
+        for (int i = lane; i < FINISH_COLUMNS; i += WARP_SIZE)
+            add_slices<1>(sums, slices, prologue, output, MatmulPlace{ row, 1, column + i });
+    }
+}
+
+/* The widest load, in bytes, for which every row starts aligned. */
+int access_of(const HsTensor &tensor)
+{
+    const size_t row_bytes = (size_t)tensor.shape[1] * hs_dtype_bytes(tensor.dtype);
+    for (int access = 16; access >= 4; access /= 4)
+        if (row_bytes % (size_t)access == 0 && aligned_to(tensor.data, (size_t)access))
+            return access;
+    return (int)hs_dtype_bytes(tensor.dtype);
+}
+
+MatmulOperand operand_of(const HsTensor &tensor, bool k_contiguous)
+{
+    return MatmulOperand{ tensor.data, tensor.shape[1], (int)tensor.shape[k_contiguous ? 0 : 1], access_of(tensor),
+                          k_contiguous };
+}
+
+MatmulShape shape_of(const HsContext *context, const HsMatmulArgs *args)
+{
+    return matmul_shape(hs_product_key(args), limits_of(context));
+}
+
+MatmulChoice choice_for(const HsContext *context, const MatmulShape &shape)
+{
+    return choose_matmul(shape, context->device);
+}
+
+HsStatus check_size(const MatmulShape &shape)
+{
+    const int64_t most = (int64_t)1 << 30;
+    if (shape.m > most || shape.n > most || shape.k > most)
+        return hs_fail(HS_EUNSUPPORTED, "matmul: %lld x %lld x %lld: the CUDA backend's products go up to 2^30 a side",
+                       (long long)shape.m, (long long)shape.n, (long long)shape.k);
+    return HS_OK;
+}
+
+MatmulView view_of(const HsTensor &tensor)
+{
+    return MatmulView{ hs_tensor_present(&tensor) ? tensor.data : NULL, tensor.dtype };
+}
+
+/* Whether four neighbouring columns of a tensor with rows of `columns` can be moved as one; absent: no obstacle. */
+bool fours_aligned(const HsTensor &tensor)
+{
+    return !hs_tensor_present(&tensor) || aligned_to(tensor.data, 4 * hs_dtype_bytes(tensor.dtype));
+}
+
+/* SwiGLU needs two columns F apart, which no tile holds: it is a pass of its own over pre or, backward, over `value`.
+ */
+bool is_swiglu(const HsMatmulArgs *args)
+{
+    return args->epilogue == HS_EPILOGUE_SWIGLU || args->epilogue == HS_EPILOGUE_SWIGLU_BACKWARD;
+}
+
+HsMatmulArgs without_swiglu(const HsMatmulArgs *args, void *value)
+{
+    HsMatmulArgs product = *args;
+    product.epilogue = HS_EPILOGUE_NONE;
+    product.pre.rank = 0;
+    product.c = args->epilogue == HS_EPILOGUE_SWIGLU
+                    ? args->pre
+                    : hs_tensor_2d(value, args->c.dtype, args->c.shape[0], args->c.shape[1] / 2);
+    return product;
+}
+
+/* Plain f32 sums go to the workspace, and launch_matmul_finish does the rest. */
+bool is_finished_apart(const HsMatmulArgs *args, int slices)
+{
+    return slices > 1 || args->alpha != 1.0f || hs_tensor_present(&args->addend);
+}
+
+size_t sums_bytes(const HsMatmulArgs *args, const MatmulShape &shape, int slices)
+{
+    return is_finished_apart(args, slices) ? (size_t)slices * (size_t)shape.m * (size_t)shape.n * sizeof(float) : 0;
+}
+
+} // namespace
+
+MatmulOutput matmul_output_of(const HsMatmulArgs *args)
+{
+    MatmulOutput output;
+    output.c = view_of(args->c);
+    output.residual = view_of(args->residual);
+    output.pre = view_of(args->pre);
+    output.bias = hs_tensor_present(&args->bias) ? data_of<const float>(args->bias) : NULL;
+    output.rows = (int)args->c.shape[0];
+    output.columns = (int)args->c.shape[1];
+    output.epilogue = args->epilogue;
+    output.accumulate = args->accumulate;
+    output.vector = output.columns % 4 == 0 && fours_aligned(args->c) && fours_aligned(args->addend) &&
+                    fours_aligned(args->residual) && fours_aligned(args->pre) && fours_aligned(args->bias);
+    return output;
+}
+
+MatmulPrologue matmul_prologue_of(const HsMatmulArgs *args)
+{
+    return MatmulPrologue{ args->alpha, view_of(args->addend) };
+}
+
+HsStatus launch_matmul_finish(HsContext *context, const float *sums, int slices, const MatmulPrologue &prologue,
+                              const MatmulOutput &output)
+{
+    const dim3 grid(blocks_for(output.rows, FINISH_WARPS * FINISH_ROWS), blocks_for(output.columns, FINISH_COLUMNS));
+    return hs_launch(context, HS_KERNEL(matmul_finish_kernel), grid, dim3(FINISH_WARPS * WARP_SIZE), 0, sums, slices,
+                     prologue, output);
+}
+
+/* | the product's own | value of SwiGLU's backward | */
+static size_t own_workspace(const HsContext *context, const HsMatmulArgs *args)
+{
+    if (options_of(context).cublaslt)
+        return cublaslt_workspace(args);
+    const MatmulShape shape = shape_of(context, args);
+    return sums_bytes(args, shape, choice_for(context, shape).slices);
+}
+
+static size_t value_offset(const HsContext *context, const HsMatmulArgs *product)
+{
+    return (own_workspace(context, product) + 255) / 256 * 256;
+}
+
+size_t workspace::matmul(const HsContext *context, const HsMatmulArgs *args)
+{
+    if (!is_swiglu(args))
+        return own_workspace(context, args);
+    const HsMatmulArgs product = without_swiglu(args, NULL);
+    return args->epilogue == HS_EPILOGUE_SWIGLU ? own_workspace(context, &product)
+                                                : value_offset(context, &product) + hs_tensor_bytes(&product.c);
+}
+
+static HsStatus matmul_and_swiglu(HsContext *context, const HsMatmulArgs *args)
+{
+    HsMatmulArgs product = without_swiglu(args, NULL);
+    if (args->epilogue == HS_EPILOGUE_SWIGLU) {
+        const HsUnaryArgs swiglu = { args->pre, args->c };
+        HS_TRY(op::matmul(context, &product));
+        return op::swiglu_forward(context, &swiglu);
+    }
+    product.c.data = static_cast<unsigned char *>(context->workspace) + value_offset(context, &product);
+    const HsUnaryBackwardArgs swiglu = { product.c, args->pre, args->c };
+    HS_TRY(op::matmul(context, &product));
+    return op::swiglu_backward(context, &swiglu);
+}
+
+HsStatus op::matmul(HsContext *context, const HsMatmulArgs *args)
+{
+    if (is_swiglu(args))
+        return matmul_and_swiglu(context, args);
+    if (options_of(context).cublaslt)
+        return cublaslt_matmul(context, args);
+    const MatmulShape shape = shape_of(context, args);
+    HS_TRY(check_size(shape));
+    const MatmulChoice choice = choice_for(context, shape);
+    const MatmulOutput output = matmul_output_of(args);
+
+    MatmulParameters parameters;
+    parameters.a = operand_of(args->a, !args->transpose_a);
+    parameters.b = operand_of(args->b, args->transpose_b);
+    parameters.output = output;
+    parameters.depth = (int)shape.k;
+    const int64_t units = (shape.k + MATMUL_SLICE_UNIT - 1) / MATMUL_SLICE_UNIT;
+    parameters.slice_depth = (int)((units + choice.slices - 1) / choice.slices) * MATMUL_SLICE_UNIT;
+    float *const sums = static_cast<float *>(context->workspace);
+    const bool apart = is_finished_apart(args, choice.slices);
+    if (apart) {
+        parameters.output = MatmulOutput{};
+        parameters.output.c = MatmulView{ sums, HS_F32 };
+        parameters.output.rows = output.rows;
+        parameters.output.columns = output.columns;
+        parameters.output.vector = output.columns % 4 == 0;
+    }
+    /* An address may forbid what the strides allow; the kernel of every layout has the same slices. */
+    const bool misaligned = parameters.a.access < 16 || parameters.b.access < 16;
+    const bool any_layout = shape.any_layout || misaligned;
+
+    if (choice.hopper && !misaligned)
+        HS_TRY(launch_matmul_hopper(context, parameters, args->a.dtype, choice));
+    else if (shape.family == MATMUL_F32)
+        HS_TRY(launch_matmul_f32(context, parameters, choice, any_layout));
+    else if (shape.family == MATMUL_TF32)
+        HS_TRY(launch_matmul_tf32(context, parameters, choice, any_layout));
+    else if (args->a.dtype == HS_BF16)
+        HS_TRY(launch_matmul_bf16(context, parameters, choice, any_layout));
+    else
+        HS_TRY(launch_matmul_f16(context, parameters, choice, any_layout));
+    return apart ? launch_matmul_finish(context, sums, choice.slices, matmul_prologue_of(args), output) : HS_OK;
+}
+
+/* Nothing is packed: both operands' layouts are read as they are (matmul_shared.cuh).  The description is filled all
+ * the same, so that callers need not know. */
+HsStatus op::pack_weight(HsContext *, const HsPackWeightArgs *args)
+{
+    args->packed->dtype = args->w.dtype;
+    args->packed->k = args->w.shape[args->transposed ? 1 : 0];
+    args->packed->n = args->w.shape[args->transposed ? 0 : 1];
+    return HS_OK;
+}
+
+} // namespace HS_CUDA_NAMESPACE

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Matrix products on a GPU: what their parts tell each other.
+ *
+ *     matmul.cu           the operation: workspace, choice of the kernel, the second pass of a split sum
+ *     matmul_choice.cu    kernel, tile and slices of k: as measured, else by the model
+ *     matmul_table.cu     a device's table of measured choices
+ *     matmul_model.cu     the model of the GPU
+ *     matmul_kernel.cuh   tensor-core products (mma.sync + cp.async), instantiated by matmul_{bf16,f16,tf32}.cu
+ *     matmul_hopper.cuh   16-bit products on sm_90a (wgmma + tensor copies), instantiated by matmul_hopper.cu;
+ *                         matmul_hopper_epilogue.cuh is how their tiles are written
+ *     matmul_f32.cu       exact f32 products (FFMA)
+ *     matmul_epilogue.cuh everything after the sum, for all of them
+ *     cublaslt.cu         the rival
+ *
+ * Determinism: a sum over k has one fixed order, given by the shape and the device; no atomics.
+ */
+#ifndef HS_KERNELS_CUDA_PRODUCT_MATMUL_CUH
+#define HS_KERNELS_CUDA_PRODUCT_MATMUL_CUH
+
+#include "kernels/cuda/device/device.cuh"
+#include "kernels/cuda/toolbox/launch.cuh"
+#include "kernels/cuda/toolbox/numeric.cuh"
+
+extern "C" {
+#include "kernels/tuning/tuning.h"
+}
+
+namespace HS_CUDA_NAMESPACE
+{
+
+/* One operand as it is stored.  With m the index that survives in c: k_contiguous means data[m * stride + k], else
+ * data[k * stride + m]. */
+struct MatmulOperand {
+    const void *data;
+    int64_t stride; /* elements from one stored row to the next */
+    int extent;     /* rows of op(a), columns of op(b) */
+    int access;     /* the widest load, in bytes, that every row start allows: 16, 4 or the element's size */
+    bool k_contiguous;
+};
+
+/* A tensor of c's shape that the epilogue reads or writes; NULL: absent. */
+struct MatmulView {
+    void *data;
+    HsDtype dtype;
+};
+
+/* What becomes of a sum (ops.h) in the kernel that makes it: c = epilogue(sum + bias) + residual [+ c].  A factor and an
+ * addend are launch_matmul_finish's: in the kernels they would cost the registers that every product needs. */
+struct MatmulOutput {
+    MatmulView c, residual, pre;
+    const float *bias; /* NULL: absent */
+    int rows, columns;
+    HsEpilogue epilogue;
+    bool accumulate;
+    bool vector; /* four neighbouring columns may be moved as one everywhere */
+};
+
+/* A launch's parameters, in constant memory. */
+struct MatmulParameters {
+    MatmulOperand a, b;
+    MatmulOutput output;
+    int depth;       /* K */
+    int slice_depth; /* k of one slice, a multiple of SLICE_UNIT; slice s sums k in [s, s + 1) * slice_depth */
+    int row_tiles, column_tiles;
+};
+
+/* Slices of k end at multiples of this, whatever the kernel: a multiple of every kernel's step. */
+enum { MATMUL_SLICE_UNIT = 64 };
+
+/* The kernel families; each has its own rows in the table of tiles. */
+enum MatmulFamily { MATMUL_F32, MATMUL_TF32, MATMUL_16BIT, MATMUL_FAMILIES };
+
+/* Shape alone decides, so that planning (without addresses) and running agree on the workspace. */
+struct MatmulShape {
+    HsProductKey key;
+    MatmulFamily family;
+    int64_t m, n, k;
+    bool any_layout; /* strides that are no multiple of 16 bytes, or both operands transposed */
+    bool hopper;     /* sm_90, and rows of multiples of 16 bytes: in whatever order */
+};
+
+struct MatmulChoice {
+    bool hopper; /* by matmul_hopper.cuh */
+    int tile;    /* row of the family's table, or of Hopper's */
+    int slices;  /* blocks that share one tile of c, each with its part of k; at least 1 */
+};
+
+MatmulShape matmul_shape(const HsProductKey &key, const DeviceLimits &limits);
+/* What is prescribed, else the choice of the device's table, else the model's. */
+MatmulChoice choose_matmul(const MatmulShape &shape, const HsDevice *device);
+MatmulChoice choose_by_model(const MatmulShape &shape, const DeviceLimits &limits);
+
+/* Launch `choice.slices` x tiles blocks.  With more than one slice, or a product finished apart, parameters.output is the plain f32 sums' buffer
+ * [slices, M, N].  any_layout: the kernel that takes every layout and alignment. */
+HsStatus launch_matmul_bf16(HsContext *context, MatmulParameters &parameters, const MatmulChoice &choice,
+                            bool any_layout);
+HsStatus launch_matmul_f16(HsContext *context, MatmulParameters &parameters, const MatmulChoice &choice,
+                           bool any_layout);
+HsStatus launch_matmul_tf32(HsContext *context, MatmulParameters &parameters, const MatmulChoice &choice,
+                            bool any_layout);
+HsStatus launch_matmul_f32(HsContext *context, MatmulParameters &parameters, const MatmulChoice &choice,
+                           bool any_layout);
+
+/* On sm_90: any layout whose rows are multiples of 16 bytes; slices of multiples of 64. */
+HsStatus launch_matmul_hopper(HsContext *context, const MatmulParameters &parameters, HsDtype dtype,
+                              const MatmulChoice &choice);
+
+/* What comes before the output's own part: value = alpha sum + addend. */
+struct MatmulPrologue {
+    float alpha;
+    MatmulView addend;
+};
+
+MatmulPrologue matmul_prologue_of(const HsMatmulArgs *args);
+
+/* c = epilogue(alpha (sum over slices of sums[s]) + addend), slices added in order; sums is [slices, M, N] f32. */
+HsStatus launch_matmul_finish(HsContext *context, const float *sums, int slices, const MatmulPrologue &prologue,
+                              const MatmulOutput &output);
+
+/* The epilogue of a call. */
+MatmulOutput matmul_output_of(const HsMatmulArgs *args);
+
+/* Neighbouring tiles of c share rows of a and columns of b, so blocks that run together should form a patch that is
+ * about as high as wide: groups of eight rows of tiles are walked column by column, which keeps their operands in L2.
+ */
+struct MatmulTilePosition {
+    int row, column;
+};
+
+HS_DEVICE MatmulTilePosition tile_of_block(int block, int row_tiles, int column_tiles)
+{
+    enum { GROUP_ROWS = 8 };
+    const int group_tiles = GROUP_ROWS * column_tiles;
+    const int first_row = block / group_tiles * GROUP_ROWS;
+    const int rows = min(row_tiles - first_row, (int)GROUP_ROWS);
+    const int inside = block % group_tiles;
+    return { first_row + inside % rows, inside / rows };
+}
+
+} // namespace HS_CUDA_NAMESPACE
+
+#endif

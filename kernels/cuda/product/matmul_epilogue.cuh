@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Everything after the sum of a product:
+ *     value = sum + bias;  gelu: pre = round(value), value = gelu(pre);  gelu backward: value *= gelu'(pre)
+ *     c = round(value + residual [+ c])
+ *
+ * A thread holds `count` groups of `width` neighbouring columns, one below the other.  The options are run-time
+ * branches that every thread takes alike, around unrolled loops: all groups' loads are in flight before the first is
+ * used (addends come from DRAM, several hundred cycles away), and one kernel serves every epilogue and output format.
+ */
+#ifndef HS_KERNELS_CUDA_PRODUCT_MATMUL_EPILOGUE_CUH
+#define HS_KERNELS_CUDA_PRODUCT_MATMUL_EPILOGUE_CUH
+
+#include "kernels/cuda/product/matmul.cuh"
+#include "kernels/cuda/toolbox/activation.cuh"
+
+namespace HS_CUDA_NAMESPACE
+{
+
+/* Group g is row `row + g * row_step`, columns `column` and on.  Groups wider than one lie inside or outside whole. */
+struct MatmulPlace {
+    int row, row_step, column;
+
+    __device__ __forceinline__ bool inside(const MatmulOutput &output, int group) const
+    {
+        return row + group * row_step < output.rows && column < output.columns;
+    }
+    __device__ __forceinline__ int64_t index(const MatmulOutput &output, int group) const
+    {
+        return (int64_t)row * output.columns + column + group * ((int64_t)row_step * output.columns);
+    }
+};
+
+template <typename T, int count, int width>
+HS_DEVICE void load_groups_as(const void *data, const MatmulOutput &output, const MatmulPlace &place,
+                              float (&values)[count][width])
+{
+    Pack<T, width> packs[count] = {};
+#pragma unroll
+    for (int g = 0; g < count; g++)
+        if (place.inside(output, g))
+            packs[g] = load_pack<T, width>(static_cast<const T *>(data) + place.index(output, g));
+#pragma unroll
+    for (int g = 0; g < count; g++)
+#pragma unroll
+        for (int i = 0; i < width; i++)
+            values[g][i] = to_float(packs[g].value[i]);
+}
+
+template <int count, int width>
+HS_DEVICE void load_groups(const void *data, HsDtype dtype, const MatmulOutput &output, const MatmulPlace &place,
+                           float (&values)[count][width])
+{
+    if (dtype == HS_F32)
+        load_groups_as<float>(data, output, place, values);
+    else if (dtype == HS_BF16)
+        load_groups_as<Bf16>(data, output, place, values);
+    else
+        load_groups_as<F16>(data, output, place, values);
+}
+
+template <typename T, int count, int width>
+HS_DEVICE void store_groups_as(void *data, const MatmulOutput &output, const MatmulPlace &place,
+                               const float (&values)[count][width])
+{
+#pragma unroll
+    for (int g = 0; g < count; g++) {
+        Pack<T, width> pack;
+#pragma unroll
+        for (int i = 0; i < width; i++)
+            round_to(pack.value[i], values[g][i]);
+        if (place.inside(output, g))
+            store_pack<T, width>(static_cast<T *>(data) + place.index(output, g), pack);
+    }
+}
+
+template <int count, int width>
+HS_DEVICE void store_groups(const MatmulView &view, const MatmulOutput &output, const MatmulPlace &place,
+                            const float (&values)[count][width])
+{
+    if (view.dtype == HS_F32)
+        store_groups_as<float>(view.data, output, place, values);
+    else if (view.dtype == HS_BF16)
+        store_groups_as<Bf16>(view.data, output, place, values);
+    else
+        store_groups_as<F16>(view.data, output, place, values);
+}
+
+/* GELU sees pre as it is stored: backward will read the same number. */
+HS_DEVICE float as_stored(const MatmulView &view, float value)
+{
+    if (view.data == NULL || view.dtype == HS_F32)
+        return value;
+    return view.dtype == HS_BF16 ? rounded<Bf16>(value) : rounded<F16>(value);
+}
+
+/* values: the sums; used up. */
+template <int count, int width>
+HS_DEVICE void finish_groups(const MatmulOutput &output, const MatmulPlace &place, float (&values)[count][width])
+{
+    float others[count][width];
+    if (output.bias != NULL) {
+        Pack<float, width> bias = {};
+        if (place.column < output.columns)
+            bias = load_pack<float, width>(output.bias + place.column);
+#pragma unroll
+        for (int g = 0; g < count; g++)
+#pragma unroll
+            for (int i = 0; i < width; i++)
+                values[g][i] += bias.value[i];
+    }
+    if (output.epilogue == HS_EPILOGUE_GELU) {
+        if (output.pre.data != NULL)
+            store_groups(output.pre, output, place, values);
+#pragma unroll
+        for (int g = 0; g < count; g++)
+#pragma unroll
+            for (int i = 0; i < width; i++)
+                values[g][i] = gelu(as_stored(output.pre, values[g][i]));
+    } else if (output.epilogue == HS_EPILOGUE_GELU_BACKWARD) {
+        load_groups(output.pre.data, output.pre.dtype, output, place, others);
+#pragma unroll
+        for (int g = 0; g < count; g++)
+#pragma unroll
+            for (int i = 0; i < width; i++)
+                values[g][i] *= gelu_derivative(others[g][i]);
+    }
+    /* One piece of code for residual and c, run once for each that there is. */
+#pragma unroll 1
+    for (int added = 0; added < 2; added++) {
+        const void *const data = added == 0 ? output.residual.data : output.accumulate ? output.c.data : NULL;
+        if (data == NULL)
+            continue;
+        load_groups(data, added == 0 ? output.residual.dtype : output.c.dtype, output, place, others);
+#pragma unroll
+        for (int g = 0; g < count; g++)
+#pragma unroll
+            for (int i = 0; i < width; i++)
+                values[g][i] += others[g][i];
+    }
+    store_groups(output.c, output, place, values);
+}
+
+/* One warp's staging in shared memory: 16 rows of sums; 8 floats of padding put rows g and g + 1 on different banks
+ * when lanes (g, t) write pairs of columns. */
+template <int columns_> struct MatmulStaging {
+    static constexpr int columns = columns_, rows = 16, stride = columns_ + 8, floats = rows * stride;
+
+    static __device__ __forceinline__ int place(int row, int column)
+    {
+        return row * stride + column;
+    }
+};
+
+/* Finishes the 16 rows that the warp has staged; the first is row `first_row` of c.  Lanes take neighbouring groups, so
+ * that a warp reads and writes whole 32-byte sectors of every tensor.  Without vectors: single elements, likewise.
+ * Staging: where sums lie; four neighbouring columns lie together.
+ * count: groups a lane takes at once; more hide latency better and take more registers. */
+template <typename Staging, int count>
+HS_DEVICE void finish_staged(const MatmulOutput &output, const float *staging, int lane, int first_row,
+                             int first_column)
+{
+    constexpr int columns = Staging::columns;
+    if (output.vector) {
+        constexpr int row_lanes = columns / 4, row_step = WARP_SIZE / row_lanes;
+        static_assert(Staging::rows % (row_step * count) == 0, "whole groups");
+        const int column = lane % row_lanes * 4;
+#pragma unroll 1
+        for (int row = lane / row_lanes; row < Staging::rows; row += row_step * count) {
+            float values[count][4];
+#pragma unroll
+            for (int g = 0; g < count; g++) {
+                const Pack<float, 4> pack = load_pack<float, 4>(staging + Staging::place(row + g * row_step, column));
+#pragma unroll
+                for (int i = 0; i < 4; i++)
+                    values[g][i] = pack.value[i];
+            }
+            finish_groups(output, MatmulPlace{ first_row + row, row_step, first_column + column }, values);
+        }
+    } else {
+#pragma unroll 1
+        for (int column = lane; column < columns; column += WARP_SIZE) {
+#pragma unroll 1
+            for (int row = 0; row < Staging::rows; row += 4) {
+                float values[4][1];
+#pragma unroll
+                for (int g = 0; g < 4; g++)
+                    values[g][0] = staging[Staging::place(row + g, column)];
+                finish_groups(output, MatmulPlace{ first_row + row, 1, first_column + column }, values);
+            }
+        }
+    }
+}
+
+} // namespace HS_CUDA_NAMESPACE
+
+#endif

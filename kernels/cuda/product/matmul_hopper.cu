@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Launches of the 16-bit products for sm_90a (matmul_hopper.cuh).
+ */
+#include "kernels/cuda/product/matmul_hopper.cuh"
+
+#include "kernels/cuda/device/device.cuh"
+#include "kernels/cuda/product/matmul_tiles.cuh"
+
+namespace HS_CUDA_NAMESPACE
+{
+
+namespace
+{
+
+/* Boxes of an operand: 64 k by `lines` where k is contiguous, else 64 of its rows or columns by a step of k. */
+HsStatus map_operand(const MatmulOperand &operand, HsDtype dtype, int64_t depth, int lines, TensorMap *map)
+{
+    const int64_t along = operand.k_contiguous ? depth : operand.extent;
+    const int64_t across = operand.k_contiguous ? operand.extent : depth;
+    const TensorMapShape shape = { const_cast<void *>(operand.data),
+                                   dtype,
+                                   2,
+                                   { along, across },
+                                   { 2, operand.stride * 2 },
+                                   { 64, operand.k_contiguous ? lines : (int)HOPPER_STEP },
+                                   HOPPER_LINE };
+    return encode_tensor_map(shape, map);
+}
+
+/* Of a tensor of c's shape: boxes of one of a warp's buffers. */
+HsStatus map_output(const MatmulView &view, const MatmulOutput &output, int slices, TensorMap *map)
+{
+    const int64_t size = (int64_t)hs_dtype_bytes(view.dtype), row_bytes = output.columns * size;
+    const TensorMapShape shape = { view.data,
+                                   view.dtype,
+                                   3,
+                                   { output.columns, output.rows, slices },
+                                   { size, row_bytes, output.rows * row_bytes },
+                                   { HopperStaging::line / (int)size, HopperStaging::rows, 1 },
+                                   HopperStaging::line };
+    return encode_tensor_map(shape, map);
+}
+
+bool can_be_mapped(const MatmulView &view, const MatmulOutput &output)
+{
+    return aligned_to(view.data, 16) && (size_t)output.columns * hs_dtype_bytes(view.dtype) % 16 == 0;
+}
+
+/* The rule of matmul_hopper_epilogue.cuh. */
+HsStatus describe_output(const MatmulOutput &given, int slices, HopperOutput *output)
+{
+    const bool reads = given.residual.data != NULL || given.epilogue == HS_EPILOGUE_GELU_BACKWARD ||
+                       (given.accumulate && given.c.dtype != HS_F32);
+    const bool writes_pre = given.epilogue == HS_EPILOGUE_GELU && given.pre.data != NULL;
+    output->matmul = given;
+    output->tensor_stores =
+        !reads && given.vector && can_be_mapped(given.c, given) && (!writes_pre || can_be_mapped(given.pre, given));
+    if (!output->tensor_stores)
+        return HS_OK;
+    if (writes_pre)
+        HS_TRY(map_output(given.pre, given, slices, &output->pre));
+    return map_output(given.c, given, slices, &output->c);
+}
+
+template <typename Element, typename Tile>
+HsStatus launch_tile(HsContext *context, const MatmulParameters &given, HsDtype dtype, int slices)
+{
+    HopperParameters parameters = {};
+    HS_TRY(map_operand(given.a, dtype, given.depth, HOPPER_ROWS, &parameters.a));
+    HS_TRY(map_operand(given.b, dtype, given.depth, Tile::columns / HOPPER_CLUSTER, &parameters.b));
+    HS_TRY(describe_output(given.output, slices, &parameters.output));
+    parameters.depth = given.depth;
+    parameters.slice_depth = given.slice_depth;
+    parameters.row_pairs = (int)blocks_for(given.output.rows, HOPPER_ROWS * HOPPER_CLUSTER);
+    parameters.column_tiles = (int)blocks_for(given.output.columns, Tile::columns);
+    parameters.slices = slices;
+    const int most = limits_of(context).multiprocessors / HOPPER_CLUSTER;
+    const int clusters = min(parameters.row_pairs * parameters.column_tiles * slices, most > 0 ? most : 1);
+    const dim3 grid((unsigned)(clusters * HOPPER_CLUSTER));
+#define HS_LAUNCH(a_contiguous, b_contiguous)                                                                 \
+    hs_launch_clusters(context, HS_KERNEL((matmul_hopper_kernel<Element, Tile, a_contiguous, b_contiguous>)), \
+                       HOPPER_CLUSTER, grid, dim3(HOPPER_THREADS), (size_t)Tile::shared_bytes, parameters)
+    if (given.a.k_contiguous)
+        return given.b.k_contiguous ? HS_LAUNCH(true, true) : HS_LAUNCH(true, false);
+    return given.b.k_contiguous ? HS_LAUNCH(false, true) : HS_LAUNCH(false, false);
+#undef HS_LAUNCH
+}
+
+} // namespace
+
+HsStatus launch_matmul_hopper(HsContext *context, const MatmulParameters &parameters, HsDtype dtype,
+                              const MatmulChoice &choice)
+{
+#define HS_BF16_ROW(columns, stages, rate, rate_alone) launch_tile<Bf16, HopperTile<columns, stages>>,
+#define HS_F16_ROW(columns, stages, rate, rate_alone)  launch_tile<F16, HopperTile<columns, stages>>,
+    static HsStatus (*const bf16[])(HsContext *, const MatmulParameters &, HsDtype,
+                                    int) = { HS_MATMUL_TILES_HOPPER(HS_BF16_ROW) };
+    static HsStatus (*const f16[])(HsContext *, const MatmulParameters &, HsDtype,
+                                   int) = { HS_MATMUL_TILES_HOPPER(HS_F16_ROW) };
+    return (dtype == HS_BF16 ? bf16 : f16)[choice.tile](context, parameters, dtype, choice.slices);
+}
+
+} // namespace HS_CUDA_NAMESPACE

@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * 16-bit products on Hopper (sm_90a): tensor copies, wgmma, warpgroups with roles.
+ *
+ * A block has three warpgroups.  One thread of the first, the producer, copies steps of k (64 elements) of A and B into
+ * a ring of stages; the other two, the consumers, multiply 64 rows each and finish their part of the tile.  Nobody
+ * meets at a barrier: a stage is `full` when its bytes have come, and `empty` when every consumer warp has done with
+ * it.
+ *
+ *     producer:  wait empty[s]   expect the bytes   ask for A and B of the step            next stage
+ *     consumer:  wait full[s]    four wgmma         wait for the step before, release it   next stage
+ *
+ * So one step's products are always under way while the next one's are issued, and the ring runs on across tiles: the
+ * next tile's first stages fill while the consumers finish this one (matmul_hopper_epilogue.cuh), whose last stores run
+ * beside the next one's products.
+ *
+ * Blocks work in clusters of two on neighbouring rows of tiles, which need the same part of B: each brings half of it
+ * to both (multicast), which halves B's traffic from L2.  A stage may therefore be overwritten only when the consumers
+ * of both blocks have released it.  As many clusters as the GPU has room for go on from tile to tile.
+ *
+ * Both orders of both operands are read as they are stored: with k contiguous in lines along k, else in lines along
+ * rows of A or columns of B, 64 of them a box.  Elements outside a matrix come as zeros, so that M, N and K may be any
+ * numbers; what is stored has rows of multiples of 16 bytes.
+ */
+#ifndef HS_KERNELS_CUDA_PRODUCT_MATMUL_HOPPER_CUH
+#define HS_KERNELS_CUDA_PRODUCT_MATMUL_HOPPER_CUH
+
+#include "kernels/cuda/product/matmul_hopper_epilogue.cuh"
+
+namespace HS_CUDA_NAMESPACE
+{
+
+struct HopperParameters {
+    TensorMap a, b;
+    HopperOutput output;                 /* with slices: the plain f32 sums' buffer [slices, M, N] */
+    int depth, slice_depth;              /* k, and of one slice: a multiple of HOPPER_STEP */
+    int row_pairs, column_tiles, slices; /* clusters' rows of tiles */
+};
+
+enum {
+    HOPPER_STEP = 64,      /* of k: lines of 128 bytes */
+    HOPPER_LINE = 128,     /* bytes; the swizzle's */
+    HOPPER_BOX = 64 * 128, /* bytes of 64 lines */
+    HOPPER_CONSUMERS = 2,  /* warpgroups of 64 rows */
+    HOPPER_ROWS = 64 * HOPPER_CONSUMERS,
+    HOPPER_THREADS = 128 * (1 + HOPPER_CONSUMERS),
+    HOPPER_CLUSTER = 2,
+    HOPPER_PRODUCER_REGISTERS = 40,
+    HOPPER_CONSUMER_REGISTERS = 232
+};
+
+template <int columns_, int stages_> struct HopperTile {
+    static constexpr int columns = columns_, stages = stages_;
+    static constexpr int a_bytes = HOPPER_ROWS * HOPPER_LINE, b_bytes = columns_ * HOPPER_LINE;
+    static constexpr int stage_bytes = a_bytes + b_bytes;
+    /* of four sums that a lane finishes at once: beside 128 registers of sums there is room for fewer */
+    static constexpr int groups = columns_ <= 128 ? 8 : 4;
+    static constexpr int staging_offset = stages_ * stage_bytes;
+    static constexpr int barrier_offset = staging_offset + 4 * HOPPER_CONSUMERS * HopperStaging::bytes;
+    static constexpr int shared_bytes = barrier_offset + 2 * stages_ * 8;
+    static_assert(shared_bytes <= 227 * 1024, "what a block may have");
+    static_assert(columns_ % 128 == 0, "each block of a cluster brings whole boxes of B");
+};
+
+/* The k-th cluster's work in the order of tile_of_block, slice by slice: groups of eight rows of pairs of tiles, column
+ * by column.
+ *
+ * Is that order good?  With tiles of 256 columns, the H200's 66 clusters work on 8 rows and 8.25 columns of 256 x 256
+ * tiles at once.  They need 16.25 * 256 rows and columns of operands; no patch of 66 tiles needs fewer (2 sqrt(66) =
+ * 16.25).  They advance along k side by side, so that L2 (50 MB) has to hold only what they are at, and each line comes
+ * from HBM once a wave.  Predicted traffic with HBM, bf16:
+ *     8192^3                      15.5 waves of 68 MB and c, 134 MB: 1.2 GB; in the 1.4 ms that the product takes at
+ *                                 800 TFLOP/s, HBM could move 6.6 GB
+ *     32768 x 768..3072, k 768    a group's rows of A (3 MB) and all of B (1 to 5 MB) stay in L2: A, B and c once,
+ *                                 50 + 1 + 50 to 50 + 5 + 201 MB, which is the least possible
+ *     32768 x 768, k 3072         likewise (13 + 5 MB in L2): 201 + 5 + 50 MB
+ *     32768 x 50304, k 768        B (77 MB) once for each of 16 groups: 1.2 GB beside c's 3.3 GB.  Higher groups would
+ *                                 save 0.9 GB of 4.6, but in 3.2 ms HBM could move 15 GB
+ * Tiles of 128 columns: 8 x 8.25 tiles of 256 x 128 need 3104 rows and columns, the best patch 2941.  Other orders have
+ * nothing to win. */
+struct HopperWork {
+    MatmulTilePosition position; /* row: of a pair of tiles */
+    int slice, k_begin, steps;
+};
+
+HS_DEVICE HopperWork hopper_work(const HopperParameters &parameters, int index)
+{
+    const int tiles = parameters.row_pairs * parameters.column_tiles;
+    HopperWork work;
+    work.slice = index / tiles;
+    work.position = tile_of_block(index % tiles, parameters.row_pairs, parameters.column_tiles);
+    work.k_begin = work.slice * parameters.slice_depth;
+    const int k_end = min(parameters.depth, work.k_begin + parameters.slice_depth);
+    work.steps = (k_end - work.k_begin + HOPPER_STEP - 1) / HOPPER_STEP;
+    return work;
+}
+
+template <typename Tile> struct HopperRing {
+    uint32_t base; /* shared address of the first stage */
+
+    __device__ __forceinline__ uint32_t a(int stage) const
+    {
+        return base + (uint32_t)(stage * Tile::stage_bytes);
+    }
+    __device__ __forceinline__ uint32_t b(int stage) const
+    {
+        return a(stage) + Tile::a_bytes;
+    }
+    __device__ __forceinline__ uint32_t full(int stage) const
+    {
+        return base + (uint32_t)(Tile::barrier_offset + stage * 8);
+    }
+    __device__ __forceinline__ uint32_t empty(int stage) const
+    {
+        return full(stage) + Tile::stages * 8;
+    }
+};
+
+/* One step's copies into a stage.  `rank`: which half of B this block brings. */
+template <typename Tile, bool a_contiguous, bool b_contiguous>
+HS_DEVICE void hopper_copy(const HopperParameters &parameters, const HopperRing<Tile> &ring, int stage, int rank,
+                           int row, int column, int k)
+{
+    constexpr unsigned all = (1u << HOPPER_CLUSTER) - 1;
+    constexpr int own_columns = Tile::columns / HOPPER_CLUSTER;
+    const uint32_t full = ring.full(stage), a = ring.a(stage);
+    const uint32_t b = ring.b(stage) + (uint32_t)(rank * own_columns * HOPPER_LINE);
+    const int first = column + rank * own_columns;
+    ptx::mbarrier_arrive_expect(full, Tile::stage_bytes);
+    if (a_contiguous) {
+        ptx::load_tile(a, &parameters.a, full, k, row);
+    } else {
+#pragma unroll
+        for (int box = 0; box < HOPPER_CONSUMERS; box++)
+            ptx::load_tile(a + box * HOPPER_BOX, &parameters.a, full, row + box * 64, k);
+    }
+    if (b_contiguous) {
+        ptx::load_tile_multicast(b, &parameters.b, full, k, first, all);
+    } else {
+#pragma unroll
+        for (int box = 0; box < own_columns / 64; box++)
+            ptx::load_tile_multicast(b + box * HOPPER_BOX, &parameters.b, full, first + box * 64, k, all);
+    }
+}
+
+/* The products of one step: 64 rows of this consumer. */
+template <typename Element, typename Tile, bool a_contiguous, bool b_contiguous>
+HS_DEVICE void hopper_multiply(const HopperRing<Tile> &ring, int stage, int consumer, float (&sums)[Tile::columns / 2],
+                               bool add)
+{
+    const uint64_t a = ptx::wgmma_descriptor(ring.a(stage) + (uint32_t)(consumer * HOPPER_BOX), 1024, HOPPER_BOX);
+    const uint64_t b = ptx::wgmma_descriptor(ring.b(stage), 1024, HOPPER_BOX);
+    ptx::wgmma_fence();
+#pragma unroll
+    for (int k = 0; k < HOPPER_STEP; k += 16) {
+        const uint32_t along = (uint32_t)k * 2, across = (uint32_t)(k * HOPPER_LINE);
+        ptx::wgmma<Element, !a_contiguous, !b_contiguous>(
+            sums, ptx::advance_descriptor(a, a_contiguous ? along : across),
+            ptx::advance_descriptor(b, b_contiguous ? along : across), add || k > 0);
+    }
+    ptx::wgmma_commit();
+}
+
+template <typename Element, typename Tile, bool a_contiguous, bool b_contiguous>
+__global__ void __launch_bounds__(HOPPER_THREADS, 1)
+    matmul_hopper_kernel(const __grid_constant__ HopperParameters parameters)
+{
+    HS_DYNAMIC_SHARED(unsigned char, shared);
+    const HopperRing<Tile> ring = { ptx::shared_address(shared) };
+    const int rank = ptx::cluster_rank(), warpgroup = (int)threadIdx.x / 128;
+    const int clusters = (int)gridDim.x / HOPPER_CLUSTER, cluster = (int)blockIdx.x / HOPPER_CLUSTER;
+    const int count = parameters.row_pairs * parameters.column_tiles * parameters.slices;
+    if (threadIdx.x == 0) {
+        for (int stage = 0; stage < Tile::stages; stage++) {
+            ptx::mbarrier_init(ring.full(stage), 1);
+            ptx::mbarrier_init(ring.empty(stage), 4 * HOPPER_CONSUMERS * HOPPER_CLUSTER);
+        }
+        ptx::fence_mbarrier_init();
+    }
+    ptx::cluster_sync();
+
+    RingPlace<Tile::stages> place;
+    if (warpgroup == 0) {
+        ptx::fewer_registers<HOPPER_PRODUCER_REGISTERS>();
+        if (threadIdx.x == 0) {
+            for (int index = cluster; index < count; index += clusters) {
+                const HopperWork work = hopper_work(parameters, index);
+                const int row = (work.position.row * HOPPER_CLUSTER + rank) * HOPPER_ROWS;
+                for (int step = 0; step < work.steps; step++, place.next()) {
+                    ptx::mbarrier_wait(ring.empty(place.stage), place.parity ^ 1);
+                    hopper_copy<Tile, a_contiguous, b_contiguous>(parameters, ring, place.stage, rank, row,
+                                                                  work.position.column * Tile::columns,
+                                                                  work.k_begin + step * HOPPER_STEP);
+                }
+            }
+        }
+    } else {
+        ptx::more_registers<HOPPER_CONSUMER_REGISTERS>();
+        const int consumer = warpgroup - 1, warp = (int)threadIdx.x / WARP_SIZE - 4;
+        const HopperOutput &output = parameters.output;
+        HopperStaging staging = { shared + Tile::staging_offset, 0 };
+        auto release = [&](int stage) {
+            const int block = ptx::thread_anew() % WARP_SIZE;
+            if (block < HOPPER_CLUSTER)
+                ptx::mbarrier_arrive_cluster(ptx::map_shared(ring.empty(stage), block));
+        };
+        for (int index = cluster; index < count; index += clusters) {
+            const HopperWork work = hopper_work(parameters, index);
+            const int row = (work.position.row * HOPPER_CLUSTER + rank) * HOPPER_ROWS + consumer * 64 + warp % 4 * 16;
+            const HopperPlace origin = { work.position.column * Tile::columns, row, work.slice };
+            if (!output.tensor_stores)
+                prefetch_inputs(output.matmul, origin, Tile::columns);
+            float sums[Tile::columns / 2];
+            int before = 0;
+            for (int step = 0; step < work.steps; step++, place.next()) {
+                ptx::mbarrier_wait(ring.full(place.stage), place.parity);
+                hopper_multiply<Element, Tile, a_contiguous, b_contiguous>(ring, place.stage, consumer, sums, step > 0);
+                if (step > 0) {
+                    ptx::wgmma_wait<1>();
+                    release(before);
+                }
+                before = place.stage;
+            }
+            HopperBias bias = {};
+            if (output.tensor_stores && output.matmul.bias != NULL)
+                bias.load(output.matmul, origin.column);
+            ptx::wgmma_wait<0>();
+            ptx::wgmma_settle(sums);
+            release(before);
+            if (output.tensor_stores)
+                store_sums<Tile::columns>(output, sums, bias, staging, origin);
+            else if (parameters.slices > 1)
+                write_sums<Tile::columns>(output.matmul, sums, origin);
+            else
+                finish_sums<Tile::columns, Tile::groups>(output.matmul, sums, staging, origin);
+        }
+        if (ptx::thread_anew() % WARP_SIZE == 0)
+            ptx::store_tile_wait<0>(); /* shared memory is theirs to read until then */
+    }
+    ptx::cluster_sync(); /* nobody leaves while others may still arrive at its mbarriers */
+}
+
+} // namespace HS_CUDA_NAMESPACE
+
+#endif

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * How a Hopper product leaves the registers.  Each consumer warp has 16 rows of sums and 4 KiB of staging of its own,
+ * so that warps wait for nobody but themselves.  There are two ways, and the launch decides which:
+ *
+ * By tensor stores, where the epilogue reads nothing of c's shape and every tensor that it writes has an address and
+ * rows of multiples of 16 bytes.  The epilogue (bias, GELU, rounding) is done in registers, 64 columns at a time;
+ * finished elements go to one of two buffers of 16 lines of 128 bytes, and one lane has the buffer stored.  A buffer is
+ * waited for only before it is written again, so that the last stores of a tile run beside the next tile's products:
+ *
+ *     lane 0: until the store before the last has read its buffer      warp barrier
+ *     all:    write the buffer, fence_shared_to_async                  warp barrier
+ *     lane 0: store the buffer, close the group                        the other buffer is next
+ *
+ * Rows and columns outside c are cut off by the tensor map, which has three dimensions (columns, rows, slices), so that
+ * what is below one slice's rows does not go into the next slice.  f32 sums that accumulate (weight gradients) are
+ * added by the store itself: each element once a launch, so the result is the same in every run, and what a load, an
+ * addition and a store would give, but that subnormal addends and sums become zeros.
+ *
+ * Directly, otherwise.  What is read (residual, the pre-activation of GELU's gradient, a 16-bit c that accumulates) is
+ * wanted in whole sectors, which the registers' layout does not give (four lanes hold eight neighbours of a row).  The
+ * buffers then hold 64 columns of f32 sums for finish_staged, whose loads and stores are ordinary ones.  What it will
+ * read is asked to come to L2 before the tile's products begin.
+ *
+ * Bank conflicts.  A line is 128 bytes, all banks once; piece q (16 bytes) of line r lies at q ^ (r % 8), as the
+ * swizzle of the tensor map has it.  Lane (g, p) = (lane / 4, lane % 4) holds columns 2 p and 2 p + 1 of each block of
+ * eight, of rows g and g + 8.
+ *     16 bits: the warp writes 4 bytes a lane: 8 lines, of each the piece j ^ g: 8 different ones.  (stmatrix would
+ *     take a quarter of the instructions for the same 128 bytes a clock: not worth a wrapper.)
+ *     f32: 8 bytes a lane, half a warp at once: 4 lines, of each the two pieces 2 j and 2 j + 1, permuted by g, which
+ *     for g and g ^ 1 are the same two.  So odd lines write block j ^ 2 while even ones write j: then the four lines'
+ *     pairs of pieces are all different.  That costs a selection a value, a quarter of the conflict's clocks.
+ *     finish_staged reads 16 bytes a lane: eight lanes a whole line.
+ */
+#ifndef HS_KERNELS_CUDA_PRODUCT_MATMUL_HOPPER_EPILOGUE_CUH
+#define HS_KERNELS_CUDA_PRODUCT_MATMUL_HOPPER_EPILOGUE_CUH
+
+#include "kernels/cuda/product/matmul_epilogue.cuh"
+#include "kernels/cuda/toolbox/ptx_tensor_copy.cuh"
+#include "kernels/cuda/toolbox/ptx_wgmma.cuh"
+
+namespace HS_CUDA_NAMESPACE
+{
+
+struct HopperOutput {
+    TensorMap c, pre; /* boxes of a buffer; where tensor stores are used, pre only where it is written */
+    MatmulOutput matmul;
+    bool tensor_stores;
+};
+
+/* A warp's two buffers.  As f32 staging of finish_staged, each has 32 of the 64 columns. */
+struct HopperStaging {
+    static constexpr int columns = 64, rows = 16, line = 128, buffer_bytes = rows * line, bytes = 2 * buffer_bytes;
+
+    unsigned char *all; /* of all warps of the consumers, which come after the first four */
+    int next;           /* the buffer that the next store takes */
+
+    /* Computed anew, since registers are scarce. */
+    __device__ __forceinline__ unsigned char *buffer(int number) const
+    {
+        return all + (ptx::thread_anew() / WARP_SIZE - 4) * bytes + number * buffer_bytes;
+    }
+
+    static __device__ __forceinline__ int place(int row, int column)
+    {
+        return column / 32 * (buffer_bytes / 4) + row * (line / 4) + ((column % 32 / 4) ^ (row % 8)) * 4 + column % 4;
+    }
+};
+
+/* 16 rows of 64 columns, as wgmma leaves them: block j of eight columns has values 4 j and on. */
+typedef float HopperPart[32];
+
+/* `blocks` of a part, one buffer full, to the buffer. */
+HS_DEVICE void stage_blocks(float, unsigned char *buffer, const float *blocks)
+{
+    const int lane = ptx::thread_anew() % WARP_SIZE, g = lane / 4, p = lane % 4;
+    const bool odd = g % 2 != 0;
+    const int offset = g * HopperStaging::line + (p / 2 ^ g ^ (odd ? 4 : 0)) * 16 + p % 2 * 8;
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        float values[4];
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            values[i] = odd ? blocks[(j ^ 2) * 4 + i] : blocks[j * 4 + i];
+        float *const target = reinterpret_cast<float *>(buffer + (offset ^ (j * 32)));
+        store_pack<float, 2>(target, { { values[0], values[1] } });
+        store_pack<float, 2>(target + 8 * HopperStaging::line / 4, { { values[2], values[3] } });
+    }
+}
+
+template <typename T> HS_DEVICE void stage_blocks(T, unsigned char *buffer, const float *blocks)
+{
+    const int lane = ptx::thread_anew() % WARP_SIZE, g = lane / 4, p = lane % 4;
+    const int offset = g * HopperStaging::line + g * 16 + p * 4;
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+        uint32_t *const target = reinterpret_cast<uint32_t *>(buffer + (offset ^ (j * 16)));
+        target[0] = pack_pair<T>(blocks[j * 4], blocks[j * 4 + 1]);
+        target[8 * HopperStaging::line / 4] = pack_pair<T>(blocks[j * 4 + 2], blocks[j * 4 + 3]);
+    }
+}
+
+/* Where a part lies in c. */
+struct HopperPlace {
+    int column, row, slice;
+};
+
+template <typename T>
+HS_DEVICE void store_part_as(HopperStaging &staging, const TensorMap *map, const HopperPart &values, bool add,
+                             const HopperPlace &place)
+{
+    constexpr int blocks = HopperStaging::line / 8 / (int)sizeof(T);
+    const bool leads = ptx::thread_anew() % WARP_SIZE == 0;
+#pragma unroll
+    for (int first = 0; first < HopperStaging::columns / 8; first += blocks) {
+        unsigned char *const buffer = staging.buffer(staging.next);
+        if (leads)
+            ptx::store_tile_wait<1>();
+        __syncwarp();
+        stage_blocks(T{}, buffer, values + first * 4);
+        ptx::fence_shared_to_async();
+        __syncwarp();
+        if (leads) {
+            const uint32_t source = ptx::shared_address(buffer);
+            const int column = place.column + first * 8;
+            if (add)
+                ptx::add_tile(source, map, column, place.row, place.slice);
+            else
+                ptx::store_tile(source, map, column, place.row, place.slice);
+            ptx::store_tile_commit();
+        }
+        staging.next ^= 1;
+    }
+}
+
+HS_DEVICE void store_part(HopperStaging &staging, const TensorMap *map, HsDtype dtype, const HopperPart &values,
+                          bool add, const HopperPlace &place)
+{
+    if (dtype == HS_F32)
+        store_part_as<float>(staging, map, values, add, place);
+    else if (dtype == HS_BF16)
+        store_part_as<Bf16>(staging, map, values, false, place);
+    else
+        store_part_as<F16>(staging, map, values, false, place);
+}
+
+/* What this lane adds to a part. */
+struct HopperBias {
+    Pack<float, 2> pairs[8];
+
+    /* column: the part's first */
+    __device__ __forceinline__ void load(const MatmulOutput &output, int column)
+    {
+        const int first = column + ptx::thread_anew() % WARP_SIZE % 4 * 2;
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            pairs[j] = { { 0.0f, 0.0f } };
+            if (first + j * 8 < output.columns)
+                pairs[j] = load_pack<float, 2>(output.bias + first + j * 8);
+        }
+    }
+};
+
+/* Part `part` of a thread's sums.  The loop keeps the registers' indices constant. */
+template <int columns> HS_DEVICE void take_part(const float (&sums)[columns / 2], int part, HopperPart &values)
+{
+#pragma unroll
+    for (int i = 0; i < columns / HopperStaging::columns; i++) {
+        if (i != part)
+            continue;
+#pragma unroll
+        for (int j = 0; j < 32; j++)
+            values[j] = sums[i * 32 + j];
+    }
+}
+
+/* By tensor stores.  place: of the warp's first sum.  bias: of the first part, where there is one. */
+template <int columns>
+HS_DEVICE void store_sums(const HopperOutput &output, const float (&sums)[columns / 2], HopperBias &bias,
+                          HopperStaging &staging, HopperPlace place)
+{
+    const MatmulOutput &matmul = output.matmul;
+    if (place.row >= matmul.rows)
+        return;
+        /* A loop in time, not in code. */
+#pragma unroll 1
+    for (int part = 0; part < columns / HopperStaging::columns && place.column < matmul.columns; part++) {
+        HopperPart values;
+        take_part<columns>(sums, part, values);
+        if (matmul.bias != NULL) {
+#pragma unroll
+            for (int i = 0; i < 32; i++)
+                values[i] += bias.pairs[i / 4].value[i % 2];
+            bias.load(matmul, place.column + HopperStaging::columns);
+        }
+        if (matmul.epilogue == HS_EPILOGUE_GELU) {
+            if (matmul.pre.data != NULL)
+                store_part(staging, &output.pre, matmul.pre.dtype, values, false, place);
+#pragma unroll
+            for (int i = 0; i < 32; i++)
+                values[i] = gelu(as_stored(matmul.pre, values[i]));
+        }
+        store_part(staging, &output.c, matmul.c.dtype, values, matmul.accumulate, place);
+        place.column += HopperStaging::columns;
+    }
+    __syncwarp();
+}
+
+/* Directly. */
+template <int columns, int groups>
+HS_DEVICE void finish_sums(const MatmulOutput &output, const float (&sums)[columns / 2], const HopperStaging &staging,
+                           const HopperPlace &place)
+{
+#pragma unroll 1
+    for (int part = 0; part < columns / HopperStaging::columns; part++) {
+#pragma unroll
+        for (int i = 0; i < columns / HopperStaging::columns; i++) {
+            if (i != part)
+                continue;
+            stage_blocks(0.0f, staging.buffer(0), sums + i * 32);
+            stage_blocks(0.0f, staging.buffer(1), sums + i * 32 + 16);
+        }
+        __syncwarp();
+        finish_staged<HopperStaging, groups>(output, reinterpret_cast<const float *>(staging.buffer(0)),
+                                             ptx::thread_anew() % WARP_SIZE, place.row,
+                                             place.column + part * HopperStaging::columns);
+        __syncwarp();
+    }
+}
+
+/* Directly, the plain f32 sums of a slice: where rows are no multiples of 16 bytes, element by element. */
+template <int columns>
+HS_DEVICE void write_sums(const MatmulOutput &output, const float (&sums)[columns / 2], const HopperPlace &place)
+{
+    const int lane = ptx::thread_anew() % WARP_SIZE;
+    float *const c = static_cast<float *>(output.c.data) + (int64_t)place.slice * output.rows * output.columns;
+#pragma unroll 1
+    for (int part = 0; part < columns / HopperStaging::columns; part++) {
+        HopperPart values;
+        take_part<columns>(sums, part, values);
+#pragma unroll
+        for (int i = 0; i < 32; i++) {
+            const int row = place.row + lane / 4 + i / 2 % 2 * 8;
+            const int column = place.column + part * HopperStaging::columns + i / 4 * 8 + lane % 4 * 2 + i % 2;
+            if (row < output.rows && column < output.columns)
+                c[(int64_t)row * output.columns + column] = values[i];
+        }
+    }
+    __syncwarp();
+}
+
+/* The lines of the warp's 16 rows of a tensor, `columns` wide. */
+HS_DEVICE void prefetch_rows(const MatmulView &view, const MatmulOutput &output, const HopperPlace &place, int columns)
+{
+    const int lane = ptx::thread_anew() % WARP_SIZE, row = place.row + lane % HopperStaging::rows;
+    if (view.data == NULL || row >= output.rows)
+        return;
+    const int size = view.dtype == HS_F32 ? 4 : 2;
+    const int bytes = min(columns, output.columns - place.column) * size;
+    const char *const first =
+        static_cast<const char *>(view.data) + ((int64_t)row * output.columns + place.column) * size;
+#pragma unroll 1
+    for (int byte = lane / HopperStaging::rows * 128; byte < bytes; byte += 256)
+        ptx::prefetch_to_l2(first + byte);
+}
+
+HS_DEVICE void prefetch_inputs(const MatmulOutput &output, const HopperPlace &place, int columns)
+{
+    prefetch_rows(output.residual, output, place, columns);
+    if (output.epilogue == HS_EPILOGUE_GELU_BACKWARD)
+        prefetch_rows(output.pre, output, place, columns);
+    if (output.accumulate)
+        prefetch_rows(output.c, output, place, columns);
+}
+
+} // namespace HS_CUDA_NAMESPACE
+
+#endif

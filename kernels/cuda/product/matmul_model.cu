@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The model of matmul_model.cuh, and its figures.
+ */
+#include "kernels/cuda/product/matmul_model.cuh"
+
+#include <stdio.h>
+
+#include "kernels/cuda/product/matmul_tiles.cuh"
+
+namespace HS_CUDA_NAMESPACE
+{
+
+namespace
+{
+
+struct TileRow {
+    int rows, columns, blocks_per_sm, rate, rate_alone;
+};
+
+#define TENSOR_ROW(rows, columns, warp_rows, warp_columns, stages, blocks, rate, rate_alone) \
+    { rows, columns, blocks, rate, rate_alone },
+#define F32_ROW(side, thread_rows, thread_columns, blocks, rate, rate_alone) { side, side, blocks, rate, rate_alone },
+/* A cluster counts as one multiprocessor of twice the rate. */
+#define HOPPER_ROW(columns, stages, rate, rate_alone) { 256, columns, 1, rate, rate_alone },
+
+const TileRow tiles_f32[] = { HS_MATMUL_TILES_F32(F32_ROW) };
+const TileRow tiles_tf32[] = { HS_MATMUL_TILES_TF32(TENSOR_ROW) };
+const TileRow tiles_16bit[] = { HS_MATMUL_TILES_16BIT(TENSOR_ROW) };
+const TileRow any_tf32[] = { HS_MATMUL_TILE_ANY_TF32(TENSOR_ROW) };
+const TileRow any_16bit[] = { HS_MATMUL_TILE_ANY_16BIT(TENSOR_ROW) };
+const TileRow tiles_hopper[] = { HS_MATMUL_TILES_HOPPER(HOPPER_ROW) };
+
+#define ROWS_OF(table) table, (int)(sizeof(table) / sizeof((table)[0]))
+const int HOPPER_TILES = sizeof tiles_hopper / sizeof *tiles_hopper;
+
+/* By family; `any` is the kernel of every layout, which exact f32 has no need of. */
+const struct Family {
+    const char *name, *any_name;
+    const TileRow *tiles;
+    int tile_count;
+    const TileRow *any;
+    int any_count;
+} families[MATMUL_FAMILIES] = {
+    { "ffma", "ffma", ROWS_OF(tiles_f32), ROWS_OF(tiles_f32) },
+    { "mma", "mma-any", ROWS_OF(tiles_tf32), ROWS_OF(any_tf32) },
+    { "mma", "mma-any", ROWS_OF(tiles_16bit), ROWS_OF(any_16bit) },
+};
+
+/* From the manufacturer's datasheets: dense operations a second / (2 * multiprocessors * boost clock), for 16 bits with
+ * f32 sums.  A100 312 TFLOP/s, 108 multiprocessors, 1.41 GHz; RTX 3060 25.5, 28, 1.777; RTX 4090 165, 128, 2.52; H100
+ * SXM 989, 132, 1.83.  On Hopper mma.sync issues about 65% of what wgmma does. */
+const GpuRates all_rates[] = {
+    { 80, { 64.0, 512.0, 1024.0 }, 0.0 },     { 86, { 128.0, 128.0, 256.0 }, 0.0 },
+    { 90, { 128.0, 666.0, 1331.0 }, 2048.0 }, { 100, { 128.0, 512.0, 1024.0 }, 0.0 },
+    { 120, { 128.0, 128.0, 256.0 }, 0.0 },
+};
+
+const double FIXED_CLOCKS = 1000.0, STORE_RATE = 16.0;
+/* A kernel's start, and the bytes a clock that one multiprocessor moves to and from the workspace. */
+const double LAUNCH_CLOCKS = 3000.0, WORKSPACE_RATE = 16.0;
+/* Finer slices fill the last wave better, but only few waves make it worth the workspace. */
+enum { LEAST_SLICE_UNITS = 4, MOST_WAVES = 4 };
+
+int64_t divided(int64_t count, int64_t size)
+{
+    return (count + size - 1) / size;
+}
+
+int own_kernels(const MatmulShape &shape)
+{
+    const Family &family = families[shape.family];
+    return shape.any_layout ? family.any_count : family.tile_count;
+}
+
+bool is_hopper(const MatmulShape &shape, int kernel)
+{
+    return kernel >= own_kernels(shape);
+}
+
+const TileRow &tile_of(const MatmulShape &shape, int kernel)
+{
+    const Family &family = families[shape.family];
+    if (is_hopper(shape, kernel))
+        return tiles_hopper[kernel - own_kernels(shape)];
+    return (shape.any_layout ? family.any : family.tiles)[kernel];
+}
+
+/* Multiprocessors, or clusters of two. */
+int processors_of(const MatmulShape &shape, const DeviceLimits &limits, int kernel)
+{
+    if (!is_hopper(shape, kernel))
+        return limits.multiprocessors;
+    return limits.multiprocessors > 1 ? limits.multiprocessors / 2 : 1;
+}
+
+} // namespace
+
+const GpuRates &rates_of(int compute_capability)
+{
+    const int count = sizeof all_rates / sizeof *all_rates;
+    int row = 0;
+    while (row + 1 < count && all_rates[row + 1].capability <= compute_capability)
+        row++;
+    return all_rates[row];
+}
+
+int count_kernels(const MatmulShape &shape)
+{
+    return own_kernels(shape) + (shape.hopper ? HOPPER_TILES : 0);
+}
+
+void name_kernel(const MatmulShape &shape, int kernel, char *name, size_t bytes)
+{
+    const Family &family = families[shape.family];
+    const TileRow &tile = tile_of(shape, kernel);
+    const char *const what = is_hopper(shape, kernel) ? "wgmma" : shape.any_layout ? family.any_name : family.name;
+    snprintf(name, bytes, "%s-%dx%d", what, tile.rows, tile.columns);
+}
+
+MatmulChoice choice_of(const MatmulShape &shape, int kernel, int slices)
+{
+    const bool hopper = is_hopper(shape, kernel);
+    return MatmulChoice{ hopper, hopper ? kernel - own_kernels(shape) : kernel, slices };
+}
+
+int kernel_of(const MatmulShape &shape, const MatmulChoice &choice)
+{
+    return choice.hopper ? own_kernels(shape) + choice.tile : choice.tile;
+}
+
+int real_slices(int64_t k, int64_t wanted)
+{
+    const int64_t units = divided(k, MATMUL_SLICE_UNIT);
+    return (int)divided(units, divided(units, wanted < units ? wanted : units));
+}
+
+bool worth_cutting(const MatmulShape &shape, const DeviceLimits &limits, int kernel, int slices)
+{
+    const TileRow &tile = tile_of(shape, kernel);
+    const int64_t blocks = divided(shape.m, tile.rows) * divided(shape.n, tile.columns);
+    const int64_t room = (int64_t)processors_of(shape, limits, kernel) * tile.blocks_per_sm;
+    const bool full = blocks * slices >= MOST_WAVES * room;
+    return !full && shape.k >= (int64_t)(slices + 1) * LEAST_SLICE_UNITS * MATMUL_SLICE_UNIT;
+}
+
+double product_clocks(const MatmulShape &shape, const DeviceLimits &limits, int kernel, int slices)
+{
+    const TileRow &tile = tile_of(shape, kernel);
+    const GpuRates &rates = rates_of(limits.compute_capability);
+    const double peak = is_hopper(shape, kernel) ? 2.0 * rates.wgmma : rates.mma[shape.family];
+    const int64_t blocks = divided(shape.m, tile.rows) * divided(shape.n, tile.columns) * slices;
+    const double busiest = (double)divided(blocks, processors_of(shape, limits, kernel));
+    const double area = (double)tile.rows * tile.columns;
+    const double work = area * (double)divided(shape.k, slices);
+    const double multiply = work / (peak * 0.01 * tile.rate), alone = work / (peak * 0.01 * tile.rate_alone);
+    const double fixed = FIXED_CLOCKS + area / STORE_RATE;
+    const double together = busiest * (multiply + fixed / tile.blocks_per_sm);
+    const double clocks = alone + fixed > together ? alone + fixed : together;
+    if (slices == 1)
+        return clocks;
+    const double moved = 4.0 * (2.0 * slices) * (double)shape.m * (double)shape.n;
+    return clocks + LAUNCH_CLOCKS + moved / (WORKSPACE_RATE * limits.multiprocessors);
+}
+
+double product_seconds(const MatmulShape &shape, const DeviceLimits &limits, int kernel, int slices, double bytes)
+{
+    const double clocks = LAUNCH_CLOCKS + product_clocks(shape, limits, kernel, slices);
+    const double busy = clocks / limits.clock_hz;
+    /* Some drivers do not tell the memory's clock. */
+    const double moving = limits.bytes_per_second > 0.0 ? bytes / limits.bytes_per_second : 0.0;
+    return busy > moving ? busy : moving;
+}
+
+} // namespace HS_CUDA_NAMESPACE

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The table of tiles: from one row come the kernel's template, its launch and the numbers that choose between rows.
+ *
+ * A block computes rows x columns of c with warp_rows x warp_columns warps, and keeps `stages` steps of k in shared
+ * memory (a step is 64 bytes of k: 32 elements of 16 bits, 16 of tf32): stages * (rows + columns) * 64 bytes.
+ *
+ * What a step costs: each warp reads (wm + wn) * 64 bytes of fragments for wm * wn * step multiply-adds, so large warp
+ * tiles put less load on shared memory: 64 x 64 has half the traffic of 32 x 32.  The accumulators bound it from
+ * above: 64 x 64 takes 128 of a thread's 255 registers.  All rows fit in the 99 KiB that the smallest of the devices
+ * we target gives a block, those with more than one block a multiprocessor so that all of them do.
+ *
+ * rate: expected share (percent) of the tensor cores' rate with blocks_per_sm blocks on a multiprocessor, from the
+ * shared-memory traffic above; rate_alone: with one block only, whose few warps can't hide every latency.  Only their
+ * ratios count (matmul_choice.cu).
+ */
+#ifndef HS_KERNELS_CUDA_PRODUCT_MATMUL_TILES_CUH
+#define HS_KERNELS_CUDA_PRODUCT_MATMUL_TILES_CUH
+
+/* rows, columns, warp_rows, warp_columns, stages, blocks_per_sm, rate, rate_alone */
+#define HS_MATMUL_TILES_16BIT(X)      \
+    X(128, 256, 2, 4, 4, 1, 100, 100) \
+    X(128, 128, 2, 2, 3, 2, 95, 65)   \
+    X(128, 64, 2, 2, 3, 3, 75, 45)    \
+    X(64, 64, 2, 2, 4, 4, 60, 25)
+
+#define HS_MATMUL_TILES_TF32(X)     \
+    X(128, 128, 2, 2, 3, 2, 95, 65) \
+    X(64, 64, 2, 2, 4, 4, 60, 25)
+
+/* Any layout, any alignment: one shape, since no product of a well-formed model needs it (pad odd vocabularies). */
+#define HS_MATMUL_TILE_ANY_16BIT(X) X(128, 64, 2, 2, 3, 3, 40, 25)
+#define HS_MATMUL_TILE_ANY_TF32(X)  X(64, 64, 2, 2, 4, 4, 40, 20)
+
+/* sm_90a (matmul_hopper.cuh): a cluster of two blocks computes 256 rows of so many columns of c, each block with a ring
+ * of so many stages: as many as there is room for beside 32 KiB for the epilogue.  Rates are shares of the tensor
+ * cores' rate by wgmma, which on Hopper is half as much again as mma.sync's: narrow tiles read more of shared memory
+ * for each product.
+ *
+ * columns, stages, rate, rate_alone */
+#define HS_MATMUL_TILES_HOPPER(X) \
+    X(256, 4, 90, 90)             \
+    X(128, 6, 75, 75)
+
+/* Exact f32 runs on the general cores: side x side tiles of c, 2 * side threads, each thread_rows x thread_columns.
+ * side, thread_rows, thread_columns, blocks_per_sm, rate, rate_alone */
+#define HS_MATMUL_TILES_F32(X) \
+    X(128, 8, 8, 2, 100, 70)   \
+    X(64, 8, 4, 4, 75, 30)
+
+#endif

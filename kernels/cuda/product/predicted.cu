@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The page of predicted times: `trainer reference --predicted`, kernels/cuda/PREDICTED.md.  The models are
+ * matmul_model.cuh's, by which the backend also chooses, and predicted.cuh's.
+ */
+#include "kernels/cuda/product/predicted.cuh"
+
+#include <stdio.h>
+#include <string.h>
+
+namespace HS_CUDA_NAMESPACE
+{
+
+namespace
+{
+
+const double LAUNCH_CLOCKS = 3000.0, EXP2_RATE = 16.0, LANES = 128.0;
+const double MMA_RATE = 0.85, WGMMA_RATE = 0.9, OVERLAP = 0.5;
+
+/* From the manufacturer's datasheets; clocks are those that matrix products are quoted at or, for the H100 and H200,
+ * the lower end of 1.755 to 1.98 GHz. */
+struct Gpu {
+    const char *name;
+    int multiprocessors, compute_capability;
+    double clock_ghz, terabytes_per_second;
+};
+const Gpu gpus[] = {
+    { "H200 SXM", 132, 90, 1.755, 4.8 },
+    { "H100 SXM", 132, 90, 1.755, 3.35 },
+    { "RTX 3060 12 GB", 28, 86, 1.777, 0.36 },
+};
+
+const AttentionShape attentions[] = {
+    { "GPT-2 124M", 32, 1024, 12, 64 },
+    { "long", 4, 8192, 16, 128 },
+};
+
+const AttentionWay ways[] = {
+    { "mma forward", false, false, 2, 1, 4.0, 64 },
+    { "wgmma forward", false, true, 2, 1, 4.0, 128 },
+    { "mma backward, two kernels", true, false, 7, 2, 12.0, 64 },
+    { "wgmma backward, one pass", true, true, 5, 1, 12.0, 128 },
+};
+
+DeviceLimits limits_from(const Gpu &gpu)
+{
+    DeviceLimits limits = {};
+    snprintf(limits.name, sizeof limits.name, "%s", gpu.name);
+    limits.clock_hz = 1e9 * gpu.clock_ghz;
+    limits.bytes_per_second = 1e12 * gpu.terabytes_per_second;
+    limits.multiprocessors = gpu.multiprocessors;
+    limits.compute_capability = gpu.compute_capability;
+    limits.hopper_products = limits.hopper_attention = gpu.compute_capability == 90;
+    return limits;
+}
+
+/* --- products --- */
+
+/* The slices that the backend would cut for this kernel. */
+int best_slices(const MatmulShape &shape, const DeviceLimits &limits, int kernel)
+{
+    int best = 1;
+    for (int wanted = 1; wanted <= MATMUL_MOST_SLICES; wanted++) {
+        const int slices = real_slices(shape.k, wanted);
+        if (product_clocks(shape, limits, kernel, slices) < product_clocks(shape, limits, kernel, best))
+            best = slices;
+        if (!worth_cutting(shape, limits, kernel, wanted))
+            break;
+    }
+    return best;
+}
+
+void write_product(FILE *out, const HsTrainingLayer &layer, HsTrainingPass pass, const HsMatmulArgs &args,
+                   const DeviceLimits &limits)
+{
+    const MatmulShape shape = matmul_shape(hs_product_key(&args), limits);
+    const MatmulChoice choice = choose_by_model(shape, limits);
+    const int chosen = kernel_of(shape, choice);
+    const double bytes = hs_cost_matmul(&args).bytes;
+    fprintf(out, "| %s | %s | %s | %lld x %lld x %lld |", layer.model, layer.name, hs_training_pass_name(pass),
+            (long long)shape.m, (long long)shape.n, (long long)shape.k);
+    for (int kernel = 0; kernel < count_kernels(shape); kernel++) {
+        const int slices = kernel == chosen ? choice.slices : best_slices(shape, limits, kernel);
+        const char *const mark = kernel == chosen ? "**" : "";
+        fprintf(out, " %s%.0f%s", mark, 1e6 * product_seconds(shape, limits, kernel, slices, bytes), mark);
+        if (slices > 1)
+            fprintf(out, " /%d", slices);
+        fprintf(out, " |");
+    }
+    const double seconds = product_seconds(shape, limits, chosen, choice.slices, bytes);
+    const bool memory = limits.bytes_per_second * seconds <= bytes * 1.000001;
+    fprintf(out, " %.0f | %s |\n", 2e-12 * (double)shape.m * (double)shape.n * (double)shape.k / seconds,
+            memory ? "memory" : "issue");
+}
+
+void write_products(FILE *out, const DeviceLimits &limits, const char *format, HsDtype dtype, HsProductPolicy policy,
+                    bool all)
+{
+    for (int i = 0; i < hs_training_layer_count; i++) {
+        const HsTrainingLayer &layer = hs_training_layers[i];
+        if (!all && strcmp(layer.model, hs_training_layers[0].model) != 0)
+            continue;
+        for (int pass = 0; pass < HS_TRAINING_PASSES; pass++) {
+            const HsMatmulArgs args = hs_training_product(&layer, (HsTrainingPass)pass, dtype, policy);
+            const MatmulShape shape = matmul_shape(hs_product_key(&args), limits);
+            if (i == 0 && pass == 0) {
+                char name[HS_TUNING_KERNEL];
+                fprintf(out, "\n### Products in %s\n\n| model | layer | pass | M x N x K |", format);
+                for (int kernel = 0; kernel < count_kernels(shape); kernel++) {
+                    name_kernel(shape, kernel, name, sizeof name);
+                    fprintf(out, " %s |", name);
+                }
+                fprintf(out, " TFLOP/s | bound |\n|---|---|---|---|");
+                for (int kernel = 0; kernel < count_kernels(shape); kernel++)
+                    fprintf(out, "---|");
+                fprintf(out, "---|---|\n");
+            }
+            write_product(out, layer, (HsTrainingPass)pass, args, limits);
+        }
+    }
+}
+
+/* --- attention --- */
+
+void write_attention(FILE *out, const DeviceLimits &limits)
+{
+    fprintf(out, "\n### Causal attention in 16 bits\n\n"
+                 "| attention | B x T, heads x D | kernel | microseconds | TFLOP/s |\n|---|---|---|---|---|\n");
+    for (const AttentionShape &shape : attentions)
+        for (const AttentionWay &way : ways) {
+            if (way.wgmma && rates_of(limits.compute_capability).wgmma == 0.0)
+                continue;
+            const double seconds = attention_seconds(shape, way, limits);
+            fprintf(out, "| %s | %lld x %lld, %lld x %lld | %s | %.0f | %.0f |\n", shape.name, (long long)shape.batch,
+                    (long long)shape.length, (long long)shape.heads, (long long)shape.head_dim, way.name, 1e6 * seconds,
+                    1e-12 * attention_flops(shape, way.backward) / seconds);
+        }
+}
+
+const char introduction[] =
+    "# Predicted times of the GPU kernels\n\n"
+    "Generated by `make docs` (`trainer reference --predicted`). **PREDICTED, NOT MEASURED**: nothing on this page ran "
+    "on\n"
+    "a GPU. It is what the model of the GPU says, by which the backend also chooses where nothing was measured, "
+    "written\n"
+    "down to be held against the first measurement (`trainer selftest --tune`, `bench/gpu.sh`).\n\n"
+    "The models are stated in [matmul_model.cuh](matmul_model.cuh) and [predicted.cuh](predicted.cuh): multiply-adds "
+    "over\n"
+    "issue rate in whole waves of tiles, fixed costs of a block and of a launch, slices of k added by a second kernel; "
+    "or\n"
+    "bytes over bandwidth, whichever takes longer. Rates of kernels are in [matmul_tiles.cuh](matmul_tiles.cuh). Left\n"
+    "out: the power limit, which lowers the clock of large GPUs in long products of random numbers (an H200 was seen "
+    "at\n"
+    "about 790 TFLOP/s at 8192^3 with the vendor's library, whatever its clock allows), and operands that fall out of "
+    "L2.\n\n"
+    "Cells are microseconds, `/4` the slices of k where it is cut; the choice of the model is bold, and TFLOP/s and "
+    "bound\n"
+    "are its. Residuals, biases and activations are not counted.\n";
+
+} // namespace
+
+double attention_seconds(const AttentionShape &shape, const AttentionWay &way, const DeviceLimits &limits)
+{
+    const GpuRates &rates = rates_of(limits.compute_capability);
+    const double peak = way.wgmma ? WGMMA_RATE * rates.wgmma : MMA_RATE * rates.mma[MATMUL_16BIT];
+    const double products = way.products * (double)shape.head_dim / peak;
+    const double softmax = way.passes / EXP2_RATE + way.other / LANES;
+    const double longer = products > softmax ? products : softmax, shorter = products + softmax - longer;
+    const double clocks = longer + (1.0 - OVERLAP) * shorter;
+    const double length = (double)shape.length, sequences = (double)(shape.batch * shape.heads);
+    const double scores = sequences * 0.5 * length * (length + way.tile);
+    const double busy = (LAUNCH_CLOCKS + clocks * scores / limits.multiprocessors) / limits.clock_hz;
+    /* forward q, k, v, out; backward q, k, v, dout in each of two kernels, dq, dk, dv once, and out for its sums; one
+     * pass reads its inputs once, and moves f32 sums of dq instead */
+    const double bytes = (way.backward ? 12.0 : 4.0) * 2.0 * sequences * length * (double)shape.head_dim;
+    const double moving = bytes / limits.bytes_per_second;
+    return busy > moving ? busy : moving;
+}
+
+double attention_flops(const AttentionShape &shape, bool backward)
+{
+    const double length = (double)shape.length, heads = (double)(shape.batch * shape.heads);
+    return (backward ? 2.5 : 1.0) * 2.0 * heads * length * length * (double)shape.head_dim;
+}
+
+HsStatus write_predicted(FILE *out)
+{
+    fputs(introduction, out);
+    for (const Gpu &gpu : gpus) {
+        const DeviceLimits limits = limits_from(gpu);
+        const GpuRates &rates = rates_of(gpu.compute_capability);
+        fprintf(out,
+                "\n## %s (predicted)\n\n%d multiprocessors at %.3f GHz, %.3g TB/s. Multiply-adds a clock of each: f32 "
+                "%.0f, "
+                "mma.sync tf32 %.0f, 16 bits %.0f",
+                gpu.name, gpu.multiprocessors, gpu.clock_ghz, gpu.terabytes_per_second, rates.mma[MATMUL_F32],
+                rates.mma[MATMUL_TF32], rates.mma[MATMUL_16BIT]);
+        if (rates.wgmma > 0.0)
+            fprintf(out, ", wgmma %.0f", rates.wgmma);
+        fprintf(out, ".\n");
+        write_products(out, limits, "16 bits", HS_BF16, HS_POLICY_AS_IS, true);
+        write_products(out, limits, "tf32", HS_F32, HS_POLICY_TF32, false);
+        write_products(out, limits, "exact f32", HS_F32, HS_POLICY_AS_IS, false);
+        write_attention(out, limits);
+    }
+    return ferror(out) ? hs_fail(HS_EIO, "cannot write the page of predictions") : HS_OK;
+}
+
+} // namespace HS_CUDA_NAMESPACE

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * PTX wrappers: conversions and approximate functions.  PTX ISA 8.x, sections on cvt, ex2 and lg2.
+ */
+#ifndef HS_KERNELS_CUDA_TOOLBOX_PTX_CONVERT_CUH
+#define HS_KERNELS_CUDA_TOOLBOX_PTX_CONVERT_CUH
+
+#include "kernels/cuda/toolbox/platform.cuh"
+#ifdef HS_EMU
+#include <math.h>
+#endif
+
+namespace HS_CUDA_NAMESPACE
+{
+namespace ptx
+{
+
+/* Two floats to nearest even bf16: `low` in the lower half. */
+HS_DEVICE uint32_t pack_bf16(float low, float high)
+{
+#ifdef HS_EMU
+    return (uint32_t)hs_bf16_encode(low) | (uint32_t)hs_bf16_encode(high) << 16;
+#else
+    uint32_t packed;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    return packed;
+#endif
+}
+
+/* Two floats to nearest even f16 (overflow to infinity): `low` in the lower half. */
+HS_DEVICE uint32_t pack_f16(float low, float high)
+{
+#ifdef HS_EMU
+    return (uint32_t)hs_f16_encode(low) | (uint32_t)hs_f16_encode(high) << 16;
+#else
+    uint32_t packed;
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+    return packed;
+#endif
+}
+
+HS_DEVICE uint16_t encode_bf16(float value)
+{
+    return (uint16_t)pack_bf16(value, 0.0f);
+}
+
+HS_DEVICE uint16_t encode_f16(float value)
+{
+    return (uint16_t)pack_f16(value, 0.0f);
+}
+
+HS_DEVICE float decode_f16(uint16_t bits)
+{
+#ifdef HS_EMU
+    return hs_f16_decode(bits);
+#else
+    float value;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
+    return value;
+#endif
+}
+
+/* f32 to tf32 (10 mantissa bits), to nearest, ties away from zero, as mma's tf32 operands want it. */
+HS_DEVICE uint32_t encode_tf32(float value)
+{
+#ifdef HS_EMU
+    uint32_t bits = __float_as_uint(value);
+    if ((bits & 0x7f800000u) == 0x7f800000u)
+        return (bits & 0x007fffffu) != 0 ? 0x7fffffffu : bits;
+    return (bits + 0x1000u) & 0xffffe000u;
+#else
+    uint32_t bits;
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(value));
+    return bits;
+#endif
+}
+
+/* 2^x, relative error about 2^-22; subnormal results are flushed. */
+HS_DEVICE float exp2_approximate(float x)
+{
+#ifdef HS_EMU
+    const float value = exp2f(x);
+    return value < 0x1p-126f ? 0.0f : value;
+#else
+    float value;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(x));
+    return value;
+#endif
+}
+
+} // namespace ptx
+} // namespace HS_CUDA_NAMESPACE
+
+#endif

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * PTX wrappers: ldmatrix and mma.sync.  With g = lane / 4 and t = lane % 4, a fragment of a 16 x 8 x 16 product is
+ *
+ *     a[0]: A[g    ][2t, 2t+1]   a[1]: A[g + 8][2t, 2t+1]   a[2]: A[g][2t+8, 2t+9]   a[3]: A[g + 8][2t+8, 2t+9]
+ *     b[0]: B[2t, 2t+1][g]       b[1]: B[2t+8, 2t+9][g]
+ *     d[0], d[1]: D[g][2t, 2t+1]                            d[2], d[3]: D[g + 8][2t, 2t+1]
+ *
+ * and of a 16 x 8 x 8 product in tf32 (one 32-bit value a register)
+ *
+ *     a[0]: A[g][t]   a[1]: A[g + 8][t]   a[2]: A[g][t + 4]   a[3]: A[g + 8][t + 4]
+ *     b[0]: B[t][g]   b[1]: B[t + 4][g]                       d as above
+ */
+#ifndef HS_KERNELS_CUDA_TOOLBOX_PTX_MMA_CUH
+#define HS_KERNELS_CUDA_TOOLBOX_PTX_MMA_CUH
+
+#include "kernels/cuda/toolbox/platform.cuh"
+
+namespace HS_CUDA_NAMESPACE
+{
+namespace ptx
+{
+
+#ifdef HS_EMU
+#define HS_MMA(shape_and_types, emulation) emulation(d, a, b)
+#else
+#define HS_MMA(shape_and_types, emulation)                                                                 \
+    asm volatile("mma.sync.aligned." shape_and_types " {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};" \
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])                                          \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+#endif
+
+/* d += a b, products exact, sums in f32. */
+HS_DEVICE void mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+{
+    HS_MMA("m16n8k16.row.col.f32.bf16.bf16.f32", emulated_mma_bf16);
+}
+
+HS_DEVICE void mma_f16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+{
+    HS_MMA("m16n8k16.row.col.f32.f16.f16.f32", emulated_mma_f16);
+}
+
+HS_DEVICE void mma_tf32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+{
+    HS_MMA("m16n8k8.row.col.f32.tf32.tf32.f32", emulated_mma_tf32);
+}
+#undef HS_MMA
+
+/* Matrices of 8 x 8 16-bit elements from shared memory: lane 8 i + r gives the address (16-byte aligned) of row r of
+ * matrix i; lane 4 r + t receives elements 2t, 2t+1 of row r (trans: of column r). */
+HS_DEVICE void load_matrix_x4(uint32_t (&result)[4], uint32_t address)
+{
+#ifdef HS_EMU
+    emulated_load_matrix(result, 4, false, address);
+#else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(result[0]), "=r"(result[1]), "=r"(result[2]), "=r"(result[3])
+                 : "r"(address)
+                 : "memory");
+#endif
+}
+
+HS_DEVICE void load_matrix_x4_transposed(uint32_t (&result)[4], uint32_t address)
+{
+#ifdef HS_EMU
+    emulated_load_matrix(result, 4, true, address);
+#else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                 : "=r"(result[0]), "=r"(result[1]), "=r"(result[2]), "=r"(result[3])
+                 : "r"(address)
+                 : "memory");
+#endif
+}
+
+/* Lanes 0 to 15 give the addresses. */
+HS_DEVICE void load_matrix_x2(uint32_t (&result)[2], uint32_t address)
+{
+#ifdef HS_EMU
+    emulated_load_matrix(result, 2, false, address);
+#else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0,%1}, [%2];"
+                 : "=r"(result[0]), "=r"(result[1])
+                 : "r"(address)
+                 : "memory");
+#endif
+}
+
+HS_DEVICE void load_matrix_x2_transposed(uint32_t (&result)[2], uint32_t address)
+{
+#ifdef HS_EMU
+    emulated_load_matrix(result, 2, true, address);
+#else
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];"
+                 : "=r"(result[0]), "=r"(result[1])
+                 : "r"(address)
+                 : "memory");
+#endif
+}
+
+} // namespace ptx
+} // namespace HS_CUDA_NAMESPACE
+
+#endif

@@ -1,0 +1,354 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The update rules: one pass over memory each, bound by it.  AdamW reads gradient, moments and master and writes
+ * moments, master, weight and the cleared gradient: 28 to 34 bytes a parameter, nothing twice.  What continual learning
+ * adds is fused: importance and anchor are two more streams to read (8 bytes), the path integral one to update (8
+ * bytes); each kernel exists with and without it, so that plain training pays nothing.
+ *
+ * Step scalars are read from device memory.  All streams are loaded beside them, before `skip` is looked at: a step
+ * that is not skipped, nearly every one, waits for memory once and not twice.
+ */
+#include <math.h>
+
+#include "kernels/cuda/toolbox/parameter.cuh"
+#include "kernels/ops/update_epilogue.h"
+
+namespace HS_CUDA_NAMESPACE
+{
+
+namespace
+{
+
+/* HsProtection as kernels see it: absent streams are null. */
+struct Protection {
+    const float *importance, *anchor;
+    float *path;
+    float strength;
+    bool proximal;
+};
+
+/* The protection's quads of one thread. */
+struct Guard {
+    Pack<float, QUAD> importance, anchor, path;
+};
+
+template <bool whole> HS_DEVICE Guard load_guard(const Protection &protection, int64_t i, int left)
+{
+    Guard guard = {};
+#pragma unroll
+    for (int j = 0; j < QUAD; j++)
+        guard.importance.value[j] = 1.0f; /* absent: 1 */
+    if (protection.importance != nullptr)
+        guard.importance = load_quad<whole>(protection.importance, i, left);
+    if (protection.anchor != nullptr)
+        guard.anchor = load_quad<whole>(protection.anchor, i, left);
+    if (protection.path != nullptr)
+        guard.path = load_quad<whole>(protection.path, i, left);
+    return guard;
+}
+
+/* Gradient step: g + strength importance (p - anchor).  The product is fused into the sum, which is therefore g to the
+ * bit where p is the anchor. */
+HS_DEVICE float with_penalty(const Protection &protection, const Guard &guard, int j, float g, float p)
+{
+    if (protection.proximal || protection.anchor == nullptr)
+        return g;
+    return fmaf(protection.strength * guard.importance.value[j], p - guard.anchor.value[j], g);
+}
+
+/* Proximal step: p - k / (1 + k) (p - anchor), k = rate strength importance, kept below infinity, whose quotient would
+ * be NaN. */
+HS_DEVICE float after_proximal(const Protection &protection, const Guard &guard, int j, float p, float rate)
+{
+    if (!protection.proximal || protection.anchor == nullptr)
+        return p;
+    float k = protection.strength * guard.importance.value[j] * rate;
+    k = k > 0x1p126f ? 0x1p126f : k;
+    return fmaf(-(k / (1.0f + k)), p - guard.anchor.value[j], p);
+}
+
+/* path -= unscaled gradient * (what is stored now - what was) */
+template <bool whole>
+HS_DEVICE void store_path(const Protection &protection, Guard &guard, int64_t i, int left, const float (&raw)[QUAD],
+                          float unscale, const float (&stored)[QUAD], const float (&before)[QUAD])
+{
+    if (protection.path == nullptr)
+        return;
+#pragma unroll
+    for (int j = 0; j < QUAD; j++)
+        guard.path.value[j] = fmaf(-(raw[j] * unscale), stored[j] - before[j], guard.path.value[j]);
+    store_quad<whole>(protection.path, i, left, guard.path);
+}
+
+/* A rule: its settings, the streams that are its own, and what it does with one quad. */
+struct AdamW {
+    float beta1, beta2, epsilon, weight_decay, learning_rate_scale;
+    float *m, *v;
+
+    /* p -= lr wd p;  m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;  p -= lr (m/bc1) / (sqrt(v/bc2) + eps) */
+    template <bool whole, bool guarded, typename Gradient, typename Parameter>
+    __device__ __forceinline__ void update(const HsStepScalars *scalars_pointer, Gradient *grad,
+                                           const Parameter &parameter, const Protection &protection, int64_t i,
+                                           int left) const
+    {
+        const HsStepScalars scalars = *scalars_pointer;
+        const Pack<Gradient, QUAD> raw_quad = load_quad<whole>(grad, i, left);
+        const auto before_quad = load_quad<whole>(parameter.kept(), i, left);
+        Pack<float, QUAD> m_quad = load_quad<whole>(m, i, left), v_quad = load_quad<whole>(v, i, left);
+        Guard guard;
+        if constexpr (guarded)
+            guard = load_guard<whole>(protection, i, left);
+
+        clear_quad<whole>(grad, i, left);
+        if (scalars.skip)
+            return;
+        const float rate = scalars.learning_rate * learning_rate_scale;
+        const float keep = 1.0f - rate * weight_decay;
+        const float step = rate / scalars.bias_correction1, correction = 1.0f / scalars.bias_correction2;
+        float raw[QUAD], before[QUAD], p[QUAD], stored[QUAD];
+        widen(raw_quad, raw);
+        widen(before_quad, before);
+#pragma unroll
+        for (int j = 0; j < QUAD; j++) {
+            float g = raw[j] * scalars.gradient_multiplier;
+            if constexpr (guarded)
+                g = with_penalty(protection, guard, j, g, before[j]);
+            const float m_new = fmaf(1.0f - beta1, g, beta1 * m_quad.value[j]);
+            const float v_new = fmaf((1.0f - beta2) * g, g, beta2 * v_quad.value[j]);
+            m_quad.value[j] = m_new;
+            v_quad.value[j] = v_new;
+            p[j] = fmaf(before[j], keep, -(m_new * step / (sqrtf(v_new * correction) + epsilon)));
+            if constexpr (guarded)
+                p[j] = after_proximal(protection, guard, j, p[j], rate);
+        }
+        store_quad<whole>(m, i, left, m_quad);
+        store_quad<whole>(v, i, left, v_quad);
+        parameter.template store<whole>(i, left, p, stored);
+        if constexpr (guarded)
+            store_path<whole>(protection, guard, i, left, raw, scalars.unscale, stored, before);
+    }
+};
+
+struct Sgd {
+    float momentum, weight_decay, learning_rate_scale;
+    bool nesterov;
+    float *buffer; /* null: no momentum */
+
+    /* d = g + wd p;  buffer = momentum buffer + d;  p -= lr buffer   (nesterov: p -= lr (d + momentum buffer)) */
+    template <bool whole, bool guarded, typename Gradient, typename Parameter>
+    __device__ __forceinline__ void update(const HsStepScalars *scalars_pointer, Gradient *grad,
+                                           const Parameter &parameter, const Protection &protection, int64_t i,
+                                           int left) const
+    {
+        const HsStepScalars scalars = *scalars_pointer;
+        const Pack<Gradient, QUAD> raw_quad = load_quad<whole>(grad, i, left);
+        const auto before_quad = load_quad<whole>(parameter.kept(), i, left);
+        Pack<float, QUAD> buffer_quad = {};
+        if (buffer != nullptr)
+            buffer_quad = load_quad<whole>(buffer, i, left);
+        Guard guard;
+        if constexpr (guarded)
+            guard = load_guard<whole>(protection, i, left);
+
+        clear_quad<whole>(grad, i, left);
+        if (scalars.skip)
+            return;
+        const float rate = scalars.learning_rate * learning_rate_scale;
+        float raw[QUAD], before[QUAD], p[QUAD], stored[QUAD];
+        widen(raw_quad, raw);
+        widen(before_quad, before);
+#pragma unroll
+        for (int j = 0; j < QUAD; j++) {
+            float descent = fmaf(raw[j], scalars.gradient_multiplier, before[j] * weight_decay);
+            if constexpr (guarded)
+                descent = with_penalty(protection, guard, j, descent, before[j]);
+            float direction = descent;
+            if (buffer != nullptr) {
+                const float moving = fmaf(buffer_quad.value[j], momentum, descent);
+                buffer_quad.value[j] = moving;
+                direction = nesterov ? fmaf(moving, momentum, descent) : moving;
+            }
+            p[j] = fmaf(-direction, rate, before[j]);
+            if constexpr (guarded)
+                p[j] = after_proximal(protection, guard, j, p[j], rate);
+        }
+        if (buffer != nullptr)
+            store_quad<whole>(buffer, i, left, buffer_quad);
+        parameter.template store<whole>(i, left, p, stored);
+        if constexpr (guarded)
+            store_path<whole>(protection, guard, i, left, raw, scalars.unscale, stored, before);
+    }
+};
+
+/* m = b m + (1 - b) g;  direction = m, or (1 - b) g + b m.  The parameter, its gradient and the path stay. */
+struct Momentum {
+    float momentum;
+    bool nesterov;
+    float *m, *direction;
+
+    template <bool whole, bool guarded, typename Gradient, typename Parameter>
+    __device__ __forceinline__ void update(const HsStepScalars *scalars_pointer, Gradient *grad,
+                                           const Parameter &parameter, const Protection &protection, int64_t i,
+                                           int left) const
+    {
+        const HsStepScalars scalars = *scalars_pointer;
+        const Pack<Gradient, QUAD> raw_quad = load_quad<whole>(grad, i, left);
+        Pack<float, QUAD> m_quad = load_quad<whole>(m, i, left);
+        if (scalars.skip) {
+            clear_quad<whole>(direction, i, left);
+            return;
+        }
+        float raw[QUAD];
+        Pack<float, QUAD> direction_quad;
+        widen(raw_quad, raw);
+#pragma unroll
+        for (int j = 0; j < QUAD; j++)
+            raw[j] *= scalars.gradient_multiplier;
+        if constexpr (guarded) {
+            const auto before_quad = load_quad<whole>(parameter.kept(), i, left);
+            const Guard guard = load_guard<whole>(protection, i, left);
+            float before[QUAD];
+            widen(before_quad, before);
+#pragma unroll
+            for (int j = 0; j < QUAD; j++)
+                raw[j] = with_penalty(protection, guard, j, raw[j], before[j]);
+        }
+#pragma unroll
+        for (int j = 0; j < QUAD; j++) {
+            const float moving = fmaf(1.0f - momentum, raw[j], momentum * m_quad.value[j]);
+            m_quad.value[j] = moving;
+            direction_quad.value[j] = nesterov ? fmaf(1.0f - momentum, raw[j], momentum * moving) : moving;
+        }
+        store_quad<whole>(m, i, left, m_quad);
+        store_quad<whole>(direction, i, left, direction_quad);
+    }
+};
+
+/* p -= lr (wd p + direction) */
+template <typename Element> struct Descend {
+    float weight_decay, learning_rate_scale;
+    const Element *direction;
+
+    template <bool whole, bool guarded, typename Gradient, typename Parameter>
+    __device__ __forceinline__ void update(const HsStepScalars *scalars_pointer, Gradient *grad,
+                                           const Parameter &parameter, const Protection &protection, int64_t i,
+                                           int left) const
+    {
+        const HsStepScalars scalars = *scalars_pointer;
+        const Pack<Gradient, QUAD> raw_quad = load_quad<whole>(grad, i, left);
+        const auto before_quad = load_quad<whole>(parameter.kept(), i, left);
+        const Pack<Element, QUAD> direction_quad = load_quad<whole>(direction, i, left);
+        Guard guard;
+        if constexpr (guarded)
+            guard = load_guard<whole>(protection, i, left);
+
+        clear_quad<whole>(grad, i, left);
+        if (scalars.skip)
+            return;
+        const float rate = scalars.learning_rate * learning_rate_scale;
+        const float keep = 1.0f - rate * weight_decay;
+        float raw[QUAD], before[QUAD], step[QUAD], p[QUAD], stored[QUAD];
+        widen(raw_quad, raw);
+        widen(before_quad, before);
+        widen(direction_quad, step);
+#pragma unroll
+        for (int j = 0; j < QUAD; j++) {
+            p[j] = fmaf(before[j], keep, -(step[j] * rate));
+            if constexpr (guarded)
+                p[j] = after_proximal(protection, guard, j, p[j], rate);
+        }
+        parameter.template store<whole>(i, left, p, stored);
+        if constexpr (guarded)
+            store_path<whole>(protection, guard, i, left, raw, scalars.unscale, stored, before);
+    }
+};
+
+/* adamw_kernel, sgd_kernel, momentum_kernel, descend_kernel.  aligned: all streams allow whole quads. */
+template <typename Rule, bool guarded, typename Gradient, typename Parameter>
+__global__ void __launch_bounds__(QUAD_THREADS)
+    update_kernel(const Rule rule, const HsStepScalars *scalars, Gradient *grad, const Parameter parameter,
+                  const Protection protection, int64_t count, bool aligned)
+{
+    const int64_t i = quad_index(), left = count - i;
+    if (aligned && left >= QUAD)
+        rule.template update<true, guarded>(scalars, grad, parameter, protection, i, QUAD);
+    else if (left > 0)
+        rule.template update<false, guarded>(scalars, grad, parameter, protection, i, left < QUAD ? (int)left : QUAD);
+}
+
+template <typename Rule>
+HsStatus launch_update(const HsContext *context, const char *name, const Rule &rule, const HsUpdateArgs *args,
+                       bool states_aligned)
+{
+    const HsProtection &given = args->protection;
+    const Protection protection = { optional_data<float>(given.importance), optional_data<float>(given.anchor),
+                                    optional_data<float>(given.path), given.strength, given.proximal };
+    const bool guarded = hs_tensor_present(&given.anchor) || hs_tensor_present(&given.path);
+    const bool aligned = states_aligned && quad_aligned(args->grad) && quad_aligned(args->master) &&
+                         quad_aligned(args->weight) && quad_aligned(given.importance) && quad_aligned(given.anchor) &&
+                         quad_aligned(given.path);
+    const int64_t count = hs_tensor_count(&args->weight);
+    return dispatch_act(args->grad.dtype, [&](auto gradient) {
+        using Gradient = decltype(gradient);
+        Gradient *grad = data_of<Gradient>(args->grad);
+        return dispatch_parameter(args->master, args->weight, args->rng, [&](auto parameter) {
+            using Parameter = decltype(parameter);
+            if (guarded)
+                return hs_launch(context, name, update_kernel<Rule, true, Gradient, Parameter>, quad_blocks(count),
+                                 QUAD_THREADS, 0, rule, args->scalars, grad, parameter, protection, count, aligned);
+            return hs_launch(context, name, update_kernel<Rule, false, Gradient, Parameter>, quad_blocks(count),
+                             QUAD_THREADS, 0, rule, args->scalars, grad, parameter, protection, count, aligned);
+        });
+    });
+}
+
+HsStatus follow(HsContext *context, const HsUpdateArgs *update)
+{
+    return hs_update_epilogue_apart(context, &update->epilogue, &update->master, &update->weight);
+}
+
+} // namespace
+
+HsStatus op::adamw(HsContext *context, const HsAdamWArgs *args)
+{
+    const HsUpdateArgs *update = &args->update;
+    const AdamW rule = { args->beta1,
+                         args->beta2,
+                         args->epsilon,
+                         update->weight_decay,
+                         update->learning_rate_scale,
+                         data_of<float>(args->m),
+                         data_of<float>(args->v) };
+    HS_TRY(launch_update(context, "adamw_kernel", rule, update, quad_aligned(args->m) && quad_aligned(args->v)));
+    return follow(context, update);
+}
+
+HsStatus op::sgd(HsContext *context, const HsSgdArgs *args)
+{
+    const HsUpdateArgs *update = &args->update;
+    const Sgd rule = { args->momentum, update->weight_decay, update->learning_rate_scale, args->nesterov,
+                       optional_data<float>(args->buffer) };
+    HS_TRY(launch_update(context, "sgd_kernel", rule, update, quad_aligned(args->buffer)));
+    return follow(context, update);
+}
+
+HsStatus op::momentum(HsContext *context, const HsMomentumArgs *args)
+{
+    const Momentum rule = { args->momentum, args->nesterov, data_of<float>(args->m), data_of<float>(args->direction) };
+    return launch_update(context, "momentum_kernel", rule, &args->update,
+                         quad_aligned(args->m) && quad_aligned(args->direction));
+}
+
+HsStatus op::descend(HsContext *context, const HsDescendArgs *args)
+{
+    const HsUpdateArgs *update = &args->update;
+    HS_TRY(dispatch_act(args->direction.dtype, [&](auto element) {
+        using Element = decltype(element);
+        const Descend<Element> rule = { update->weight_decay, update->learning_rate_scale,
+                                        data_of<Element>(args->direction) };
+        return launch_update(context, "descend_kernel", rule, update, quad_aligned(args->direction));
+    }));
+    return follow(context, update);
+}
+
+} // namespace HS_CUDA_NAMESPACE

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * mma.sync and ldmatrix (PTX ISA, "Warp-level matrix instructions"); the fragments are drawn in ptx_mma.cuh.
+ * Products of two 16-bit or tf32 numbers are exact in f32; sums are taken in f32, over k upwards.  Hardware adds in an
+ * order and with a rounding of its own, so that results agree within tolerances only.
+ */
+#include "kernels/emu/worker.h"
+
+namespace hs_emu
+{
+namespace emulator
+{
+
+/* The operands that the lanes of one mma left. */
+struct Fragments {
+    const uint32_t *a, *b;
+    float *d;
+};
+
+static Fragments fragments_of(const Warp &warp, int lane)
+{
+    void *const *operands = warp.threads[lane].operands;
+    return Fragments{ static_cast<uint32_t *>(operands[0]), static_cast<uint32_t *>(operands[1]),
+                      static_cast<float *>(operands[2]) };
+}
+
+static float decode_bf16(uint32_t bits)
+{
+    return __uint_as_float(bits << 16);
+}
+
+/* Exponent and mantissa moved into f32's place; multiplying by 2^112 corrects the exponent's bias and makes subnormals
+ * normal.  An exponent of all ones then has to become f32's. */
+static float decode_f16(uint32_t bits)
+{
+    const uint32_t magnitude = (bits & 0x7fffu) << 13;
+    float value = __uint_as_float(magnitude) * 0x1p112f;
+    if (magnitude >= 0x7c00u << 13)
+        value = __uint_as_float(magnitude | 0x7f800000u);
+    return __uint_as_float(__float_as_uint(value) | (bits & 0x8000u) << 16);
+}
+
+static float decode_tf32(uint32_t bits)
+{
+    return __uint_as_float(bits & 0xffffe000u);
+}
+
+/* A row of b or d: one or two vector registers of the host. */
+typedef float Row __attribute__((vector_size(32)));
+
+/* d[16][8] += a[16][k] b[k][8].  Four rows at a time, because one row's sums wait for each other. */
+template <int depth>
+static inline __attribute__((always_inline)) void multiply_rows(Row (&d)[16], const float (&a)[16][depth],
+                                                                const Row (&b)[depth])
+{
+    for (int row = 0; row < 16; row += 4) {
+        Row sum0 = d[row], sum1 = d[row + 1], sum2 = d[row + 2], sum3 = d[row + 3];
+        for (int k = 0; k < depth; k++) {
+            sum0 += a[row][k] * b[k];
+            sum1 += a[row + 1][k] * b[k];
+            sum2 += a[row + 2][k] * b[k];
+            sum3 += a[row + 3][k] * b[k];
+        }
+        d[row] = sum0;
+        d[row + 1] = sum1;
+        d[row + 2] = sum2;
+        d[row + 3] = sum3;
+    }
+}
+
+/* With the same bits on every machine: neither version fuses multiplication and addition. */
+#if defined(__x86_64__)
+template <int depth>
+__attribute__((target("avx2"))) static void multiply_avx2(Row (&d)[16], const float (&a)[16][depth],
+                                                          const Row (&b)[depth])
+{
+    multiply_rows(d, a, b);
+}
+static const bool has_avx2 = __builtin_cpu_supports("avx2");
+#endif
+
+template <int depth> static void multiply(Row (&d)[16], const float (&a)[16][depth], const Row (&b)[depth])
+{
+#if defined(__x86_64__)
+    if (has_avx2)
+        return multiply_avx2(d, a, b);
+#endif
+    multiply_rows(d, a, b);
+}
+
+static void check_whole_warp(const Meeting &meeting)
+{
+    if (meeting.arrived != 0xffffffffu)
+        fault("%s (%s:%d): lanes %08x of the warp do not take part", meeting.kind, meeting.site.file, meeting.site.line,
+              ~meeting.arrived);
+}
+
+static void load_sums(const Warp &warp, Row (&d)[16])
+{
+    for (int lane = 0; lane < LANES; lane++) {
+        const float *sums = fragments_of(warp, lane).d;
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++)
+            d[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2] = sums[i];
+    }
+}
+
+static void store_sums(const Warp &warp, const Row (&d)[16])
+{
+    for (int lane = 0; lane < LANES; lane++) {
+        float *sums = fragments_of(warp, lane).d;
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++)
+            sums[i] = d[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2];
+    }
+}
+
+/* m16n8k16: two 16-bit elements a register. */
+template <float (*decode)(uint32_t)> static void multiply_16(Warp &warp, const Meeting &meeting)
+{
+    float a[16][16];
+    Row b[16], d[16];
+    check_whole_warp(meeting);
+    for (int lane = 0; lane < LANES; lane++) {
+        const Fragments fragments = fragments_of(warp, lane);
+        const int group = lane / 4, pair = lane % 4 * 2;
+#pragma GCC unroll 4
+        for (int i = 0; i < 4; i++)
+#pragma GCC unroll 2
+            for (int half = 0; half < 2; half++)
+                a[group + i % 2 * 8][pair + i / 2 * 8 + half] = decode(fragments.a[i] >> 16 * half & 0xffffu);
+#pragma GCC unroll 2
+        for (int i = 0; i < 2; i++)
+#pragma GCC unroll 2
+            for (int half = 0; half < 2; half++)
+                b[pair + i * 8 + half][group] = decode(fragments.b[i] >> 16 * half & 0xffffu);
+    }
+    load_sums(warp, d);
+    multiply<16>(d, a, b);
+    store_sums(warp, d);
+}
+
+/* m16n8k8: one element a register. */
+static void multiply_tf32(Warp &warp, const Meeting &meeting)
+{
+    float a[16][8];
+    Row b[8], d[16];
+    check_whole_warp(meeting);
+    for (int lane = 0; lane < LANES; lane++) {
+        const Fragments fragments = fragments_of(warp, lane);
+        const int group = lane / 4, place = lane % 4;
+        for (int i = 0; i < 4; i++)
+            a[group + i % 2 * 8][place + i / 2 * 4] = decode_tf32(fragments.a[i]);
+        for (int i = 0; i < 2; i++)
+            b[place + i * 4][group] = decode_tf32(fragments.b[i]);
+    }
+    load_sums(warp, d);
+    multiply<8>(d, a, b);
+    store_sums(warp, d);
+}
+
+static void mma(const char *kind, float *d, const uint32_t *a, const uint32_t *b, Site site, Perform perform)
+{
+    Thread &thread = *worker->current;
+    thread.operands[0] = const_cast<uint32_t *>(a);
+    thread.operands[1] = const_cast<uint32_t *>(b);
+    thread.operands[2] = d;
+    meet(kind, 0xffffffffu, site, perform);
+}
+
+/* Lane 8 i + r brought the address of row r of matrix i. */
+template <bool transposed> static void load_matrices(Warp &warp, const Meeting &meeting)
+{
+    check_whole_warp(meeting);
+    const int matrices = warp.threads[0].source;
+    for (int i = 0; i < matrices; i++) {
+        const uint16_t *rows[8];
+        for (int row = 0; row < 8; row++)
+            rows[row] = reinterpret_cast<const uint16_t *>(
+                shared_pointer((uint32_t)warp.threads[8 * i + row].value, 16, 16, "ldmatrix"));
+        for (int lane = 0; lane < LANES; lane++) {
+            const int line = lane / 4, first = lane % 4 * 2;
+            const uint32_t low = transposed ? rows[first][line] : rows[line][first];
+            const uint32_t high = transposed ? rows[first + 1][line] : rows[line][first + 1];
+            static_cast<uint32_t *>(warp.threads[lane].operands[0])[i] = low | high << 16;
+        }
+    }
+}
+
+} // namespace emulator
+
+void emulated_mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], emulator::Site site)
+{
+    emulator::mma("mma.sync bf16", d, a, b, site, emulator::multiply_16<emulator::decode_bf16>);
+}
+
+void emulated_mma_f16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], emulator::Site site)
+{
+    emulator::mma("mma.sync f16", d, a, b, site, emulator::multiply_16<emulator::decode_f16>);
+}
+
+void emulated_mma_tf32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], emulator::Site site)
+{
+    emulator::mma("mma.sync tf32", d, a, b, site, emulator::multiply_tf32);
+}
+
+void emulated_load_matrix(uint32_t *result, int matrices, bool transposed, uint32_t address, emulator::Site site)
+{
+    emulator::Thread &thread = *emulator::worker->current;
+    thread.operands[0] = result;
+    thread.value = address;
+    thread.source = matrices;
+    emulator::meet(transposed ? "ldmatrix.trans" : "ldmatrix", 0xffffffffu, site,
+                   transposed ? emulator::load_matrices<true> : emulator::load_matrices<false>);
+}
+
+} // namespace hs_emu

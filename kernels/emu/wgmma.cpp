@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The arithmetic of wgmma.m64nNk16: how matrix descriptors lead to elements of shared memory (PTX ISA, "Strides" and
+ * "Matrix Descriptor Format" of wgmma), and the product.  As in mma.sync (tensor.cpp), products are exact and sums are
+ * taken in f32, over k upwards.
+ *
+ * A descriptor: start address / 16 in bits 0 - 13, leading byte offset / 16 in 16 - 29, stride byte offset / 16 in
+ * 32 - 45, swizzle in 62 - 63 (0: none, 1: 128 bytes, 2: 64, 3: 32).  Shared addresses of the emulator are longer than
+ * 18 bits; the rest is in bits 52 - 61, which hardware wants zero, and what advancing a descriptor carries in 14
+ * and 15.
+ *
+ * With span = the swizzle's bytes and "outer" the index that survives in the product, element (outer, k) of an operand
+ * lies at start + ..., then swizzled by its address:
+ *
+ *     K-major            (outer / 8) stride + (outer % 8) span + 2 k
+ *     K-major, none      (outer / 8) stride + (outer % 8) 16 + (k / 8) leading + 2 (k % 8)
+ *     outer-major        (outer / s) leading + 2 (outer % s) + (k / 8) stride + (k % 8) span,  s = span / 2 elements
+ *     outer-major, none  (outer / 8) stride + 2 (outer % 8) + (k / 8) leading + (k % 8) 16
+ */
+#include <memory>
+
+#include "kernels/emu/tensor_map.h"
+#include "kernels/emu/wgmma.h"
+#include "kernels/emu/worker.h"
+
+extern "C" {
+#include "kernels/base/dtype.h"
+}
+
+namespace hs_emu
+{
+namespace emulator
+{
+
+enum { ROWS = 16, DEPTH = 16, MOST_COLUMNS = 256, CHUNK = 16 };
+
+struct Descriptor {
+    uint32_t start, leading, stride;
+    int span; /* bytes of the swizzle; 0: none */
+};
+
+static Descriptor decode(uint64_t bits, Site site)
+{
+    static const int spans[] = { 0, 128, 64, 32 };
+    if ((bits >> 49 & 7) != 0)
+        fault("wgmma (%s:%d): a base offset in the descriptor; tiles begin where the swizzle's pattern does", site.file,
+              site.line);
+    return Descriptor{ ((uint32_t)(bits & 0xffff) << 4) + ((uint32_t)(bits >> 52 & 0x3ff) << 18),
+                       (uint32_t)(bits >> 16 & 0x3fff) << 4, (uint32_t)(bits >> 32 & 0x3fff) << 4, spans[bits >> 62] };
+}
+
+/* Of the 16-byte chunk that begins at element (outer, k) and goes on along the contiguous index. */
+static uint32_t chunk_address(const Descriptor &d, bool transposed, int outer, int k)
+{
+    const uint32_t o = (uint32_t)outer, depth = (uint32_t)k, span = (uint32_t)d.span;
+    if (!transposed && span > 0)
+        return d.start + o / 8 * d.stride + o % 8 * span + 2 * depth;
+    if (!transposed)
+        return d.start + o / 8 * d.stride + o % 8 * CHUNK + depth / 8 * d.leading;
+    if (span > 0)
+        return d.start + o / (span / 2) * d.leading + 2 * (o % (span / 2)) + depth / 8 * d.stride + depth % 8 * span;
+    return d.start + o / 8 * d.stride + depth / 8 * d.leading + depth % 8 * CHUNK;
+}
+
+static float decode_element(uint16_t bits, bool f16)
+{
+    return f16 ? hs_f16_decode(bits) : hs_bf16_decode(bits);
+}
+
+/* element(outer - first, k) for `count` of an operand's rows or columns, a chunk of eight at a time. */
+template <typename Element>
+static void read_operand(uint64_t bits, bool transposed, int first, int count, bool f16, Site site, Element element)
+{
+    const Descriptor d = decode(bits, site);
+    for (int outer = first; outer < first + count; outer += transposed ? 8 : 1)
+        for (int k = 0; k < DEPTH; k += transposed ? 1 : 8) {
+            const uint32_t address = swizzled(chunk_address(d, transposed, outer, k), d.span);
+            uint16_t chunk[8];
+            memcpy(chunk, cluster_pointer(address, CHUNK, CHUNK, "wgmma"), sizeof chunk);
+            for (int i = 0; i < 8; i++)
+                element(outer - first + (transposed ? i : 0), k + (transposed ? 0 : i)) = decode_element(chunk[i], f16);
+        }
+}
+
+/* A lane's registers hold rows lane / 4 and that + 8 of its warp's. */
+static int row_of(int lane, int i)
+{
+    return lane / 4 + i * 8;
+}
+
+static void registers_of_a(const uint32_t *registers, bool f16, float (&a)[ROWS][DEPTH])
+{
+    for (int lane = 0; lane < LANES; lane++)
+        for (int r = 0; r < 4; r++)
+            for (int half = 0; half < 2; half++) {
+                const uint32_t pair = registers[lane * 4 + r];
+                a[row_of(lane, r % 2)][lane % 4 * 2 + r / 2 * 8 + half] =
+                    decode_element((uint16_t)(pair >> 16 * half), f16);
+            }
+}
+
+static inline __attribute__((always_inline)) void
+multiply_row(const float (&a)[DEPTH], const float (&b)[DEPTH][MOST_COLUMNS], int columns, float *sums)
+{
+    for (int k = 0; k < DEPTH; k++) {
+        const float factor = a[k];
+        for (int n = 0; n < columns; n++)
+            sums[n] += factor * b[k][n];
+    }
+}
+
+/* With the same bits on every machine: neither version fuses multiplication and addition. */
+#if defined(__x86_64__)
+__attribute__((target("avx2"))) static void
+multiply_row_avx2(const float (&a)[DEPTH], const float (&b)[DEPTH][MOST_COLUMNS], int columns, float *sums)
+{
+    multiply_row(a, b, columns, sums);
+}
+static const bool has_avx2 = __builtin_cpu_supports("avx2");
+#endif
+
+/* Of one host thread.  Not thread-local themselves: a shared object that is opened late has little room for such. */
+struct Numbers {
+    float a[ROWS][DEPTH], b[DEPTH][MOST_COLUMNS], sums[ROWS][MOST_COLUMNS];
+};
+
+void wgmma_multiply(const WgmmaOperands &operands, int warp, float *registers)
+{
+    const WarpgroupProduct &product = operands.product;
+    static thread_local const std::unique_ptr<Numbers> numbers(new Numbers());
+    auto &a = numbers->a;
+    auto &b = numbers->b;
+    auto &sums = numbers->sums;
+    if (!operands.a_registers.empty())
+        registers_of_a(operands.a_registers.data() + warp * LANES * 4, product.f16, a);
+    else
+        read_operand(product.a_descriptor, product.a_transposed, warp * ROWS, ROWS, product.f16, operands.site,
+                     [](int outer, int k) -> float & { return numbers->a[outer][k]; });
+    read_operand(product.b_descriptor, product.b_transposed, 0, product.columns, product.f16, operands.site,
+                 [](int outer, int k) -> float & { return numbers->b[k][outer]; });
+    /* Register 4 j + 2 i + e of a thread: row i, column 8 j + 2 (t % 4) + e. */
+    const int count = product.columns / 2;
+    float *const own = registers + warp * LANES * count;
+    for (int lane = 0; lane < LANES; lane++)
+        for (int r = 0; r < count; r++)
+            sums[row_of(lane, r / 2 % 2)][r / 4 * 8 + lane % 4 * 2 + r % 2] =
+                product.add ? own[lane * count + r] : 0.0f;
+    for (int row = 0; row < ROWS; row++) {
+#if defined(__x86_64__)
+        if (has_avx2) {
+            multiply_row_avx2(a[row], b, product.columns, sums[row]);
+            continue;
+        }
+#endif
+        multiply_row(a[row], b, product.columns, sums[row]);
+    }
+    for (int lane = 0; lane < LANES; lane++)
+        for (int r = 0; r < count; r++)
+            own[lane * count + r] = sums[row_of(lane, r / 2 % 2)][r / 4 * 8 + lane % 4 * 2 + r % 2];
+}
+
+} // namespace emulator
+} // namespace hs_emu

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A backend is a row of functions, one per operation of ops.h; a missing one is a link error, never a fallback.
+ * Callers use hs_op_<name> (kernels/checks/dispatch.c), which checks shapes first, so that no kernel checks.
+ */
+#ifndef HS_KERNELS_OPS_BACKEND_H
+#define HS_KERNELS_OPS_BACKEND_H
+
+#include "kernels/base/device.h"
+#include "kernels/base/status.h"
+#include "kernels/ops/cost.h"
+#include "kernels/ops/ops.h"
+
+typedef struct HsContext HsContext;
+
+#define HS_OP_MEMBER(name, Args, formula)           HsStatus (*name)(HsContext *, const Args *);
+#define HS_OP_WORKSPACE_MEMBER(name, Args, formula) size_t (*name)(const HsContext *, const Args *);
+#define HS_OP_REFUSE_MEMBER(name, Args, formula)    HsStatus (*name)(const HsContext *, const Args *);
+
+#define HS_UNCACHED_BYTES ((size_t)1 << 40)
+
+typedef struct HsBackend {
+    const char *name; /* "ref", "cpu" */
+    HS_OPS(HS_OP_MEMBER)
+    /* Scratch bytes an operation needs from context->workspace; a NULL member means none. */
+    struct {
+        HS_OPS(HS_OP_WORKSPACE_MEMBER)
+    } workspace;
+    /* HS_EUNSUPPORTED, with the reason, for what the checks allow and this backend does not compute: asked in dry runs
+     * too.  A NULL member: it computes everything. */
+    struct {
+        HS_OPS(HS_OP_REFUSE_MEMBER)
+    } refuse;
+    /* Bytes of a packed k x n right operand; 0: this backend does not pack. */
+    size_t (*packed_bytes)(const HsContext *context, HsDtype dtype, int64_t k, int64_t n);
+    /* Measured peak of products of `dtype`, rounded as the policy says, in operations a second; NULL or 0: unknown. */
+    double (*peak_flops)(const HsContext *context, HsDtype dtype, HsProductPolicy policy);
+    /* Measured peak of moving memory, in bytes read or written a second; NULL or 0: unknown.  most_bytes: of what is
+     * moved and held for it meanwhile; HS_UNCACHED_BYTES or more: as much as no cache holds. */
+    double (*peak_bytes)(const HsContext *context, size_t most_bytes);
+} HsBackend;
+
+/* Named, nested stretches of work, for profilers, traces and the split of a step's time. */
+typedef enum HsRangeKind {
+    HS_RANGE_STEP, /* one optimizer step, from batch to weights */
+    HS_RANGE_DATA, /* the host waits for a batch: host time only */
+    HS_RANGE_FORWARD,
+    HS_RANGE_HEAD, /* the last layer: logits, loss, and their gradients in one pass */
+    HS_RANGE_RECOMPUTE,
+    HS_RANGE_BACKWARD,
+    HS_RANGE_UPDATE,   /* norms, decisions, the optimizer's pass, which packs weights for the next step */
+    HS_RANGE_STRATEGY, /* what continual learning does beside them */
+    HS_RANGE_LAYER,    /* inside the passes: a node of the model's table */
+    HS_RANGE_OPERATION /* inside a layer: an operation of ops.h */
+} HsRangeKind;
+
+/* Told of every range as its work is enqueued.  cost: of an operation; NULL for the other kinds. */
+typedef struct HsObserver HsObserver;
+struct HsObserver {
+    void (*begin)(HsObserver *observer, HsContext *context, HsRangeKind kind, const char *name, const HsOpCost *cost);
+    void (*end)(HsObserver *observer, HsContext *context);
+};
+
+/* Everything an operation runs in.  One per trainer; not shared between threads. */
+struct HsContext {
+    const HsBackend *backend;
+    HsDevice *device;
+    HsStream *stream;
+    int threads; /* worker threads of the cpu backend; results never depend on it */
+    void *workspace;
+    size_t workspace_bytes;
+    /* Dry run: hs_op_* checks shapes and records the largest workspace, and runs nothing (data may be NULL). */
+    bool dry_run;
+    size_t workspace_needed;
+    double flops;         /* counted in dry runs: 2 M N K per product, 4 N T H D / 2 per causal attention, ... */
+    HsObserver *observer; /* NULL: none is attached, ranges cost nothing */
+    /* Called between two operations by code that runs many of them in a row; when it returns true, that code stops with
+     * HS_EINTERRUPTED.  NULL: never. */
+    bool (*stop_asked)(void);
+};
+
+/* Ranges nest; each begin has its end, also after a failure.  Operations are the dispatcher's. */
+static inline void hs_range_begin(HsContext *context, HsRangeKind kind, const char *name)
+{
+    if (context->device->range_push)
+        context->device->range_push(context->device, name);
+    if (context->observer)
+        context->observer->begin(context->observer, context, kind, name, NULL);
+}
+
+static inline void hs_range_end(HsContext *context)
+{
+    if (context->device->range_pop)
+        context->device->range_pop(context->device);
+    if (context->observer)
+        context->observer->end(context->observer, context);
+}
+
+/* The checked entry points: HsStatus hs_op_matmul(HsContext *, const HsMatmulArgs *), ... */
+#define HS_OP_PROTOTYPE(name, Args, formula) HsStatus hs_op_##name(HsContext *context, const Args *args);
+HS_OPS(HS_OP_PROTOTYPE)
+
+/* Shape and dtype rules (kernels/checks): HsStatus hs_check_matmul(const HsMatmulArgs *), ... */
+#define HS_CHECK_PROTOTYPE(name, Args, formula) HsStatus hs_check_##name(const Args *args);
+HS_OPS(HS_CHECK_PROTOTYPE)
+
+/* The formula column, for documentation and selftest; NULL for an unknown name. */
+const char *hs_op_formula(const char *name);
+
+/* Backends.  `cpu` chooses its instruction set from cpuid at the first call; HALFSTEP_CPU_ISA =
+ * portable | avx2 | avx512 | avx512bf16 forces one (error when the machine lacks it). */
+const HsBackend *hs_backend_ref(void);
+HsStatus hs_backend_cpu(const HsBackend **backend);
+const char *hs_backend_cpu_isa(void); /* "avx512bf16" ... */
+bool hs_backend_cpu_has_bf16(void);   /* bf16 products in hardware */
+
+/* kernels/cuda is compiled twice: by nvcc for GPUs (`cuda`, where there is an nvcc), and by the host compiler against
+ * an emulation of CUDA (`emu`).  Each is a part of its own (kernels/parts/part.h). */
+
+/* Which operations the kernels for compute capability 9.0 (wgmma, tensor copies) serve where the GPU has it; the
+ * kernels for all GPUs serve the others. */
+typedef enum HsHopperUse { HS_HOPPER_ALL, HS_HOPPER_PRODUCTS, HS_HOPPER_ATTENTION, HS_HOPPER_NONE } HsHopperUse;
+
+typedef struct HsCudaOptions {
+    int index;        /* which GPU */
+    bool sync_launch; /* wait after every launch, and name the kernel that failed */
+    bool cublaslt;    /* products by cuBLASLt, the rival, opened at run time */
+    HsHopperUse hopper;
+} HsCudaOptions;
+
+#endif

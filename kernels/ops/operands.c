@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The rows of operands.h, in the order of ops.h.
+ */
+#include "kernels/ops/operands.h"
+
+#include <stddef.h>
+
+static double bytes_of(const HsTensor *tensor)
+{
+    return (double)hs_tensor_bytes(tensor);
+}
+
+/* --- matmul --- */
+
+static void adapt_a(const void *arguments, HsOperandRow *a)
+{
+    const HsMatmulArgs *args = arguments;
+    a->shape = args->transpose_a ? "K M" : "M K";
+}
+
+/* Where a policy rounds both operands, it says what they become. */
+static void adapt_b(const void *arguments, HsOperandRow *b)
+{
+    const HsMatmulArgs *args = arguments;
+    b->shape = args->transpose_b ? "N K" : "K N";
+    if (args->policy.a != HS_OPERAND_AS_IS && args->policy.b != HS_OPERAND_AS_IS)
+        b->like = NULL;
+}
+
+/* pre is a result of a product that an activation follows, and an operand where it is gone back through. */
+static void adapt_pre(const void *arguments, HsOperandRow *pre)
+{
+    const HsMatmulArgs *args = arguments;
+    const bool swiglu = args->epilogue == HS_EPILOGUE_SWIGLU, backward = args->epilogue == HS_EPILOGUE_SWIGLU_BACKWARD;
+    pre->optional = !swiglu && !backward && args->epilogue != HS_EPILOGUE_GELU_BACKWARD;
+    pre->use = swiglu || args->epilogue == HS_EPILOGUE_GELU ? HS_WRITTEN : HS_READ;
+    pre->shape = backward ? "M 2N" : "M N";
+    if (swiglu || backward)
+        pre->dtypes = HS_DTYPES_WIDE | HS_DTYPE_BIT(args->a.dtype);
+}
+
+static void adapt_c(const void *arguments, HsOperandRow *c)
+{
+    const HsMatmulArgs *args = arguments;
+    c->dtypes = HS_DTYPES_WIDE | HS_DTYPE_BIT(args->a.dtype);
+    c->use = args->accumulate ? HS_UPDATED : HS_WRITTEN;
+    c->shape = args->epilogue == HS_EPILOGUE_SWIGLU            ? "M N/2"
+               : args->epilogue == HS_EPILOGUE_SWIGLU_BACKWARD ? "M 2N"
+                                                               : "M N";
+}
+
+/* The weight, and its packed copy. */
+static double bytes_packed(const void *arguments, const HsTensor *w)
+{
+    (void)arguments;
+    return 2.0 * bytes_of(w);
+}
+
+/* --- embedding --- */
+
+static double bytes_of_rows(const HsTensor *table, int64_t rows)
+{
+    return (double)rows * (double)table->shape[1] * (double)hs_dtype_bytes(table->dtype);
+}
+
+/* Rows that tokens may name, each once. */
+static double bytes_named(const HsTensor *tokens, const HsTensor *table)
+{
+    return bytes_of_rows(table, tokens->shape[0] < table->shape[0] ? tokens->shape[0] : table->shape[0]);
+}
+
+static double bytes_token_table(const void *arguments, const HsTensor *table)
+{
+    const HsEmbeddingArgs *args = arguments;
+    return bytes_named(&args->tokens, table);
+}
+
+static double bytes_position_table(const void *arguments, const HsTensor *table)
+{
+    const HsEmbeddingArgs *args = arguments;
+    return bytes_of_rows(table, args->sequence_length);
+}
+
+/* Read for the table's gradient alone. */
+static double bytes_backward_tokens(const void *arguments, const HsTensor *tokens)
+{
+    const HsEmbeddingBackwardArgs *args = arguments;
+    return hs_tensor_present(&args->dtoken_table) ? bytes_of(tokens) : 0.0;
+}
+
+static double bytes_dtoken_table(const void *arguments, const HsTensor *table)
+{
+    const HsEmbeddingBackwardArgs *args = arguments;
+    return 2.0 * bytes_named(&args->tokens, table);
+}
+
+static double bytes_dposition_table(const void *arguments, const HsTensor *table)
+{
+    const HsEmbeddingBackwardArgs *args = arguments;
+    return 2.0 * bytes_of_rows(table, args->sequence_length);
+}
+
+/* --- norms, rope, attention --- */
+
+static void adapt_mean(const void *arguments, HsOperandRow *mean)
+{
+    const HsNormArgs *args = arguments;
+    mean->optional = args->kind == HS_NORM_RMS;
+}
+
+static void adapt_backward_mean(const void *arguments, HsOperandRow *mean)
+{
+    const HsNormBackwardArgs *args = arguments;
+    mean->optional = args->kind == HS_NORM_RMS;
+}
+
+static void adapt_norm_dx(const void *arguments, HsOperandRow *dx)
+{
+    const HsNormBackwardArgs *args = arguments;
+    dx->use = args->accumulate ? HS_UPDATED : HS_WRITTEN;
+}
+
+/* In place the value heads stay where they are. */
+static double bytes_rope(const void *arguments, const HsTensor *tensor)
+{
+    const HsRopeArgs *args = arguments;
+    const double turned = (double)(args->heads.heads + args->heads.kv_heads);
+    const double all = turned + (double)args->heads.kv_heads;
+    return (args->x.data && args->x.data == args->y.data ? turned / all : 1.0) * bytes_of(tensor);
+}
+
+/* Earlier rows are read; new ones come from qkv and are written. */
+static double bytes_cache(const void *arguments, const HsTensor *cache)
+{
+    const HsAttentionCachedArgs *args = arguments;
+    const int64_t rows = args->heads.batch * (args->position_start + args->heads.sequence_length);
+    return (double)rows * (double)(args->heads.kv_heads * args->heads.head_dim) * (double)hs_dtype_bytes(cache->dtype);
+}
+
+/* --- continual learning --- */
+
+static void adapt_combine_y(const void *arguments, HsOperandRow *y)
+{
+    const HsCombineArgs *args = arguments;
+    y->use = args->beta == 0.0f ? HS_WRITTEN : HS_UPDATED;
+}
+
+/* Set to zero where it is memory of its own: else anchor alone is what is written there. */
+static void adapt_fresh(const void *arguments, HsOperandRow *fresh)
+{
+    const HsConsolidateArgs *args = arguments;
+    fresh->use = args->fresh.data && args->fresh.data == args->anchor.data ? HS_READ : HS_UPDATED;
+}
+
+static void adapt_consolidated_anchor(const void *arguments, HsOperandRow *anchor)
+{
+    const HsConsolidateArgs *args = arguments;
+    anchor->use = args->merge ? HS_UPDATED : HS_WRITTEN;
+}
+
+/* A tensor without an anchor costs nothing but its zero. */
+static double bytes_penalized(const void *arguments, const HsTensor *parameter)
+{
+    const HsPenaltyArgs *args = arguments;
+    return hs_tensor_present(&args->anchor[parameter - args->parameter]) ? bytes_of(parameter) : 0.0;
+}
+
+static double bytes_weighing(const void *arguments, const HsTensor *importance)
+{
+    const HsPenaltyArgs *args = arguments;
+    return hs_tensor_present(&args->anchor[importance - args->importance]) ? bytes_of(importance) : 0.0;
+}
+
+/* p is the master where there is one; then the weight is written only. */
+static void adapt_interpolated_weight(const void *arguments, HsOperandRow *weight)
+{
+    const HsInterpolateArgs *args = arguments;
+    weight->use = hs_tensor_present(&args->master) ? HS_WRITTEN : HS_UPDATED;
+}
+
+/* Where HsHeads is looked for. */
+_Static_assert(offsetof(HsHeadNormArgs, heads) == 0 && offsetof(HsHeadNormBackwardArgs, heads) == 0 &&
+                   offsetof(HsRopeArgs, heads) == 0 && offsetof(HsAttentionArgs, heads) == 0 &&
+                   offsetof(HsAttentionBackwardArgs, heads) == 0 && offsetof(HsAttentionCachedArgs, heads) == 0,
+               "heads come first");
+
+#define ACT    HS_DTYPES_ACT
+#define WIDE   HS_DTYPES_WIDE
+#define INDEX  HS_DTYPES_INDEX
+#define READ   HS_READ
+#define WRITE  HS_WRITTEN
+#define UPDATE HS_UPDATED
+/* A row of the operation whose arguments are an A; the shape, then what else there is to say. */
+#define ROW(member, used, formats, ...)                                                                  \
+    {                                                                                                    \
+        .name = #member, .at = offsetof(A, member), .use = used, .dtypes = formats, .shape = __VA_ARGS__ \
+    }
+
+const HsOperands hs_operands = {
+#define A HsMatmulArgs
+    .matmul.rows = { ROW(a, READ, ACT, "M K", .adapt = adapt_a),
+                     ROW(b, READ, ACT, "K N", .like = "a", .adapt = adapt_b),
+                     ROW(addend, READ, ACT, "M N", .optional = true), ROW(bias, READ, WIDE, "N", .optional = true),
+                     ROW(c, WRITE, ACT, "M N", .adapt = adapt_c), ROW(residual, READ, ACT, "M N", .optional = true),
+                     ROW(pre, WRITE, ACT, "M N", .adapt = adapt_pre) },
+#undef A
+#define A HsPackWeightArgs
+    .pack_weight.rows = { ROW(w, READ, ACT, "X Y", .bytes = bytes_packed) },
+#undef A
+#define A HsBiasBackwardArgs
+    .bias_backward.rows = { ROW(dy, READ, ACT, "N C"), ROW(dbias, UPDATE, WIDE, "C") },
+#undef A
+#define A HsEmbeddingArgs
+    .embedding_forward.rows = { ROW(tokens, READ, INDEX, "N"),
+                                ROW(token_table, READ, ACT, "V C", .bytes = bytes_token_table),
+                                ROW(position_table, READ, ACT, "P C", .optional = true, .bytes = bytes_position_table),
+                                ROW(y, WRITE, ACT, "N C") },
+#undef A
+#define A HsEmbeddingBackwardArgs
+    .embedding_backward.rows = { ROW(tokens, READ, INDEX, "N", .bytes = bytes_backward_tokens),
+                                 ROW(dy, READ, ACT, "N C"),
+                                 ROW(dtoken_table, UPDATE, ACT, "V C", .optional = true, .bytes = bytes_dtoken_table),
+                                 ROW(dposition_table, UPDATE, ACT, "P C", .optional = true,
+                                     .bytes = bytes_dposition_table) },
+#undef A
+#define A HsNormArgs
+    .norm_forward.rows = { ROW(x, READ, ACT, "N C"), ROW(weight, READ, WIDE, "C"),
+                           ROW(bias, READ, WIDE, "C", .optional = true), ROW(y, WRITE, ACT, "N C"),
+                           ROW(mean, WRITE, WIDE, "N", .adapt = adapt_mean), ROW(rstd, WRITE, WIDE, "N") },
+#undef A
+#define A HsNormBackwardArgs
+    .norm_backward.rows = { ROW(x, READ, ACT, "N C"), ROW(dy, READ, ACT, "N C"), ROW(weight, READ, WIDE, "C"),
+                            ROW(mean, READ, WIDE, "N", .adapt = adapt_backward_mean), ROW(rstd, READ, WIDE, "N"),
+                            ROW(dx, WRITE, ACT, "N C", .adapt = adapt_norm_dx),
+                            ROW(dweight, UPDATE, WIDE, "C", .optional = true),
+                            ROW(dbias, UPDATE, WIDE, "C", .optional = true) },
+#undef A
+#define A HsHeadNormArgs
+    .head_norm_forward = { .heads = true,
+                           .rows = { ROW(x, READ, ACT, "R W"), ROW(q_weight, READ, WIDE, "D"),
+                                     ROW(k_weight, READ, WIDE, "D"), ROW(y, WRITE, ACT, "R W", .like = "x"),
+                                     ROW(rstd, WRITE, WIDE, "R S") } },
+#undef A
+#define A HsHeadNormBackwardArgs
+    .head_norm_backward = { .heads = true,
+                            .rows = { ROW(dy, READ, ACT, "R W"), ROW(x, READ, ACT, "R W"),
+                                      ROW(q_weight, READ, WIDE, "D"), ROW(k_weight, READ, WIDE, "D"),
+                                      ROW(rstd, READ, WIDE, "R S"), ROW(dx, WRITE, ACT, "R W"),
+                                      ROW(dq_weight, UPDATE, WIDE, "D", .optional = true),
+                                      ROW(dk_weight, UPDATE, WIDE, "D", .optional = true) } },
+#undef A
+#define A HsRopeArgs
+    .rope = { .heads = true,
+              .rows = { ROW(x, READ, ACT, "R W", .bytes = bytes_rope),
+                        ROW(y, WRITE, ACT, "R W", .like = "x", .bytes = bytes_rope) } },
+#undef A
+#define A HsAttentionArgs
+    .attention_forward = { .heads = true,
+                           .rows = { ROW(qkv, READ, ACT, "R W"), ROW(out, WRITE, ACT, "R O"),
+                                     ROW(lse, WRITE, WIDE, "R H") } },
+#undef A
+#define A HsAttentionBackwardArgs
+    .attention_backward = { .heads = true,
+                            .rows = { ROW(dout, READ, ACT, "R O"), ROW(qkv, READ, ACT, "R W"),
+                                      ROW(out, READ, ACT, "R O"), ROW(lse, READ, WIDE, "R H"),
+                                      ROW(dqkv, WRITE, ACT, "R W") } },
+#undef A
+#define A HsAttentionCachedArgs
+    .attention_cached = { .heads = true,
+                          .rows = { ROW(qkv, READ, ACT, "R W"),
+                                    ROW(k_cache, UPDATE, ACT, "B C K", .like = "qkv", .bytes = bytes_cache),
+                                    ROW(v_cache, UPDATE, ACT, "B C K", .like = "qkv", .bytes = bytes_cache),
+                                    ROW(out, WRITE, ACT, "R O") } },
+#undef A
+#define A HsUnaryArgs
+    .swiglu_forward.rows = { ROW(y, WRITE, ACT, "N F"), ROW(x, READ, ACT, "N 2F") },
+#undef A
+#define A HsUnaryBackwardArgs
+    .swiglu_backward.rows = { ROW(dy, READ, ACT, "N F"), ROW(x, READ, ACT, "N 2F"), ROW(dx, WRITE, ACT, "N 2F") },
+#undef A
+#define A HsDropoutArgs
+    .dropout_forward.rows = { ROW(x, READ, ACT, "N C"), ROW(y, WRITE, ACT, "N C"),
+                              ROW(residual, READ, ACT, "N C", .optional = true) },
+    .dropout_backward.rows = { ROW(x, READ, ACT, "N C"), ROW(y, WRITE, ACT, "N C") },
+#undef A
+#define A HsCrossEntropyArgs
+    .cross_entropy.rows = { ROW(logits, READ, WIDE, "N V"), ROW(targets, READ, INDEX, "N"),
+                            ROW(losses, WRITE, WIDE, "N"), ROW(dlogits, WRITE, ACT, "N V", .optional = true) },
+#undef A
+#define A HsGradStatsArgs
+    .grad_stats = { .arrays = true, .count_at = offsetof(A, count), .rows = { ROW(tensors, READ, ACT, "") } },
+#undef A
+#define A HsNormalizeArgs
+    .normalize.rows = { ROW(x, READ, WIDE, ""), ROW(y, WRITE, ACT, "") },
+#undef A
+#define A HsConvertArgs
+    .convert.rows = { ROW(x, READ, ACT, ""), ROW(y, WRITE, ACT, "") },
+#undef A
+#define A HsCombineArgs
+    .combine.rows = { ROW(x, READ, ACT, ""), ROW(y, UPDATE, ACT, "", .adapt = adapt_combine_y) },
+#undef A
+#define A HsDotArgs
+    .dot = { .arrays = true, .count_at = offsetof(A, count), .rows = { ROW(x, READ, ACT, ""), ROW(y, READ, ACT, "") } },
+#undef A
+#define A HsSampleLabelsArgs
+    .sample_labels.rows = { ROW(logits, READ, WIDE, "N V"), ROW(targets, UPDATE, INDEX, "N") },
+#undef A
+#define A HsSquareAccumulateArgs
+    .square_accumulate.rows = { ROW(grad, UPDATE, ACT, ""), ROW(accumulator, UPDATE, WIDE, "") },
+#undef A
+#define A HsConsolidateArgs
+    .consolidate.rows = { ROW(parameter, READ, ACT, ""), ROW(fresh, UPDATE, WIDE, "", .adapt = adapt_fresh),
+                          ROW(importance, UPDATE, WIDE, ""),
+                          ROW(anchor, WRITE, WIDE, "", .adapt = adapt_consolidated_anchor) },
+#undef A
+#define A HsConsolidatePathArgs
+    .consolidate_path.rows = { ROW(parameter, READ, ACT, ""), ROW(path, UPDATE, WIDE, ""),
+                               ROW(importance, UPDATE, WIDE, ""), ROW(anchor, UPDATE, WIDE, "") },
+#undef A
+#define A HsImportanceStatsArgs
+    .importance_stats = { .arrays = true, .count_at = offsetof(A, count), .rows = { ROW(tensors, READ, WIDE, "") } },
+#undef A
+#define A HsPenaltyArgs
+    .penalty = { .arrays = true,
+                 .count_at = offsetof(A, count),
+                 .rows = { ROW(parameter, READ, ACT, "", .bytes = bytes_penalized),
+                           ROW(anchor, READ, WIDE, "", .optional = true),
+                           ROW(importance, READ, WIDE, "", .optional = true, .bytes = bytes_weighing) } },
+#undef A
+#define A HsInterpolateArgs
+    .interpolate.rows = { ROW(weight, UPDATE, ACT, "", .adapt = adapt_interpolated_weight),
+                          ROW(master, UPDATE, WIDE, "", .optional = true), ROW(anchor, READ, WIDE, "") },
+#undef A
+};

@@ -1,0 +1,454 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The one table of operations.  From it come the vtable (HsBackend), the checked entry points (hs_op_<name>), the
+ * per-backend prototypes, the dispatcher's shape checks, the test cases' names and the documentation.
+ *
+ * Conventions
+ *   N      rows (tokens, B*T)            H   query heads             V    vocabulary
+ *   C, F   features                      G   key/value heads         16   bf16 or f16
+ *   T      tokens of a sequence          D   head dimension          act  f32, bf16 or f16
+ *
+ * Every kernel computes in f32 (ref: in double) and rounds once, to nearest even, at each output's dtype.  Optional
+ * tensors are absent when their rank is 0.  Outputs may alias inputs only where stated.  An `accumulate` output is
+ * read, added to in f32, rounded once.  Weight and bias gradients always accumulate.
+ * Errors: HS_ESHAPE from the checks, HS_EUNSUPPORTED from a backend.
+ */
+#ifndef HS_KERNELS_OPS_OPS_H
+#define HS_KERNELS_OPS_OPS_H
+
+#include "kernels/base/rng.h"
+#include "kernels/base/tensor.h"
+#include "kernels/ops/product_policy.h"
+#include "kernels/ops/step.h"
+
+/* name, argument struct, formula */
+#define HS_OPS(X)                                                                                                     \
+    X(matmul, HsMatmulArgs, "c = epilogue(alpha op(a) op(b) + addend + bias) + residual [+ c]")                       \
+    X(pack_weight, HsPackWeightArgs, "packed = the backend's own layout of op(w) as a product's right operand")       \
+    X(bias_backward, HsBiasBackwardArgs, "dbias += sum over rows of dy")                                              \
+    X(embedding_forward, HsEmbeddingArgs, "y[n] = token_table[tokens[n]] + position_table[start + n mod T]")          \
+    X(embedding_backward, HsEmbeddingBackwardArgs,                                                                    \
+      "dtoken_table[tokens[n]] += dy[n]; dposition_table[n mod T] += dy[n]")                                          \
+    X(norm_forward, HsNormArgs, "y = weight * (x - mean) * rstd + bias; rms: y = weight * x * rstd")                  \
+    X(norm_backward, HsNormBackwardArgs, "dx [+]= rstd * (g - mean(g) - xhat * mean(g*xhat)), g = weight * dy")       \
+    X(head_norm_forward, HsHeadNormArgs, "per q and k head: y = weight * x * rstd; v is copied")                      \
+    X(head_norm_backward, HsHeadNormBackwardArgs, "as norm_backward, rms, per head; dv is copied")                    \
+    X(rope, HsRopeArgs, "q, k heads rotated by +-position * theta^(-2i/D), halves paired")                            \
+    X(attention_forward, HsAttentionArgs, "out = dropout(softmax(scale q k^T + causal)) v; lse = log sum exp")        \
+    X(attention_backward, HsAttentionBackwardArgs, "dqkv from dout, recomputing p = exp(scale q k^T - lse) by tiles") \
+    X(attention_cached, HsAttentionCachedArgs, "append k, v to the cache; out = softmax(scale q K^T + causal) V")     \
+    X(swiglu_forward, HsUnaryArgs, "y = silu(gate) * up, x = [gate | up]")                                            \
+    X(swiglu_backward, HsUnaryBackwardArgs, "dgate = dy*up*silu'(gate); dup = dy*silu(gate)")                         \
+    X(dropout_forward, HsDropoutArgs, "y = residual + mask(x) / (1 - p)")                                             \
+    X(dropout_backward, HsDropoutArgs, "y = mask(x) / (1 - p), x = dy")                                               \
+    X(cross_entropy, HsCrossEntropyArgs,                                                                              \
+      "loss = lse - logit[target] + z lse^2; dlogits = gs ((1 + 2 z lse) p - onehot)")                                \
+    X(grad_stats, HsGradStatsArgs, "sum of squares and count of non-finite elements, per tensor")                     \
+    X(adamw, HsAdamWArgs, "Loshchilov & Hutter 2019, algorithm 2; one pass with unscale, clip, master, copy")         \
+    X(sgd, HsSgdArgs, "buf = momentum buf + g + wd p; p -= lr buf (nesterov: g + momentum buf)")                      \
+    X(momentum, HsMomentumArgs, "m = b m + (1 - b) g; direction = m (nesterov: (1 - b) g + b m)")                     \
+    X(normalize, HsNormalizeArgs, "y = round(x / (sqrt(sum of squares) + eps))")                                      \
+    X(descend, HsDescendArgs, "p -= lr (wd p + direction)")                                                           \
+    X(convert, HsConvertArgs, "y = round(x)")                                                                         \
+    X(combine, HsCombineArgs, "y = alpha x + beta y")                                                                 \
+    X(dot, HsDotArgs, "sum of x y, per pair of tensors")                                                              \
+    X(sample_labels, HsSampleLabelsArgs, "target[n] drawn from softmax(logits[n]) where it is not -1")                \
+    X(square_accumulate, HsSquareAccumulateArgs, "accumulator += weight (multiplier grad)^2; grad = 0")               \
+    X(consolidate, HsConsolidateArgs, "importance = decay importance + scale fresh; anchor = p; fresh = 0")           \
+    X(consolidate_path, HsConsolidatePathArgs,                                                                        \
+      "importance = max(0, importance + path / ((p - anchor)^2 + damping)); anchor = p; path = 0")                    \
+    X(importance_stats, HsImportanceStatsArgs, "maximum, sum and sum of squares, per tensor")                         \
+    X(penalty, HsPenaltyArgs, "sum of importance (p - anchor)^2, per tensor")                                         \
+    X(interpolate, HsInterpolateArgs, "p = anchor + rate (p - anchor); weight = round(p)")                            \
+    X(begin_step, HsBeginStepArgs, "gradient_scales = loss scale / counted targets")                                  \
+    X(prepare_step, HsPrepareStepArgs,                                                                                \
+      "norm, apply or skip, loss scale, clip, bias corrections: kernels/ops/step_rule.h")
+
+typedef enum HsEpilogue {
+    HS_EPILOGUE_NONE = 0,
+    HS_EPILOGUE_GELU,          /* pre = the value before it (if present), c = gelu(pre rounded to pre's dtype) */
+    HS_EPILOGUE_GELU_BACKWARD, /* c = value * gelu'(pre) */
+    /* N = 2F, value = [gate|up]: pre [M,2F] = value, c [M,F] = silu(gate) up of pre as it is stored (Shazeer 2020) */
+    HS_EPILOGUE_SWIGLU,
+    /* N = F, pre [M,2F] = [gate|up]: c [M,2F] = [value up silu'(gate) | value silu(gate)];
+     * a backend may round value to c's dtype first */
+    HS_EPILOGUE_SWIGLU_BACKWARD
+} HsEpilogue;
+
+/* A weight in the backend's own layout, made by pack_weight; which product it serves is fixed by k, n and transposed.
+ */
+typedef struct HsPacked {
+    void *data;    /* hs_backend packed_bytes() bytes, 64-byte aligned; NULL: not packed */
+    HsDtype dtype; /* of the source weight */
+    int64_t k, n;
+} HsPacked;
+
+/* op(a) [M,K], op(b) [K,N], c [M,N] but for SwiGLU.  a and b: both act, same dtype unless the policy rounds both.
+ * c: f32 or a's 16-bit dtype; it overlaps no operand but as said here.
+ * transpose_a: a is stored [K,M];  transpose_b: b is stored [N,K].
+ *   forward  y[N,out] = x[N,in] w[out,in]^T : transpose_b         dgrad dx = dy w : neither
+ *   wgrad    dw[out,in] += dy^T x           : transpose_a, accumulate
+ * alpha: a factor of the sum, not 0.  addend [M,N] act, optional, added before the epilogue.  bias [N] f32.
+ * residual [M,N] act, may be c itself.  pre [M,N] act.  SwiGLU takes neither residual nor accumulate.
+ * b_packed replaces b's bytes (b keeps its shape).
+ * policy: the formats to which a and b may be rounded first; sums stay f32.  Under tf32 ref and cpu compute in full
+ * precision.  errors: HS_EUNSUPPORTED for a policy that the backend does not have.
+ */
+typedef struct HsMatmulArgs {
+    HsTensor a, b;
+    bool transpose_a, transpose_b;
+    const HsPacked *b_packed;
+    HsProductPolicy policy;
+    float alpha;
+    HsTensor addend, bias, residual, pre;
+    HsEpilogue epilogue;
+    bool accumulate;
+    HsTensor c;
+} HsMatmulArgs;
+
+/* w act [rows, columns]; transposed: op(b) = w^T, so k = columns, n = rows; else k = rows, n = columns. */
+typedef struct HsPackWeightArgs {
+    HsTensor w;
+    bool transposed;
+    HsPacked *packed;
+} HsPackWeightArgs;
+
+typedef struct HsBiasBackwardArgs {
+    HsTensor dy;    /* [N,C] act */
+    HsTensor dbias; /* [C] f32, accumulated */
+} HsBiasBackwardArgs;
+
+typedef struct HsEmbeddingArgs {
+    HsTensor tokens;         /* [N] i32, each in [0, V): checked when the batch is made */
+    HsTensor token_table;    /* [V,C] act */
+    HsTensor position_table; /* [maxT,C] act, optional */
+    int64_t sequence_length; /* T; N is a multiple */
+    int64_t position_start;  /* 0 in training */
+    HsTensor y;              /* [N,C] act */
+} HsEmbeddingArgs;
+
+/* Deterministic: each table row is summed in an order that depends on the tokens alone (increasing n, or fixed tiles of
+ * it). */
+typedef struct HsEmbeddingBackwardArgs {
+    HsTensor tokens, dy;
+    int64_t sequence_length;
+    HsTensor dtoken_table;    /* [V,C] f32 or 16, optional, accumulated */
+    HsTensor dposition_table; /* [maxT,C], optional, accumulated */
+} HsEmbeddingBackwardArgs;
+
+typedef enum HsNormKind { HS_NORM_LAYER, HS_NORM_RMS } HsNormKind;
+
+/* Layer norm (Ba, Kiros & Hinton 2016, eq. 4) or root-mean-square norm (Zhang & Sennrich 2019, eq. 4). */
+typedef struct HsNormArgs {
+    HsNormKind kind;
+    float epsilon;
+    HsTensor x;            /* [N,C] act */
+    HsTensor weight, bias; /* [C] f32; bias optional */
+    HsTensor y;            /* [N,C] act; may be x when the dtypes agree */
+    HsTensor mean, rstd;   /* [N] f32, saved for backward; mean absent for rms */
+} HsNormArgs;
+
+typedef struct HsNormBackwardArgs {
+    HsNormKind kind;
+    HsTensor dy, x, weight, mean, rstd;
+    bool accumulate;         /* dx += (the residual stream's second consumer) */
+    HsTensor dx;             /* [N,C] act */
+    HsTensor dweight, dbias; /* [C] f32, accumulated; each optional */
+} HsNormBackwardArgs;
+
+/* The packed projection: row n = [q heads (H*D) | k heads (G*D) | v heads (G*D)]. */
+typedef struct HsHeads {
+    int64_t batch, sequence_length, heads, kv_heads, head_dim;
+} HsHeads;
+
+/* QK-norm: RMS norm of each q and k head before RoPE (Qwen3). */
+typedef struct HsHeadNormArgs {
+    HsHeads heads;
+    float epsilon;
+    HsTensor x;                  /* [N,(H+2G)D] act */
+    HsTensor q_weight, k_weight; /* [D] f32 */
+    HsTensor y;                  /* as x */
+    HsTensor rstd;               /* [N,H+G] f32 */
+} HsHeadNormArgs;
+
+typedef struct HsHeadNormBackwardArgs {
+    HsHeads heads;
+    HsTensor dy, x, q_weight, k_weight, rstd;
+    HsTensor dx;
+    HsTensor dq_weight, dk_weight; /* [D] f32, accumulated; each optional */
+} HsHeadNormBackwardArgs;
+
+/* Rotary embedding (Su et al. 2021, eq. 34) in the halves layout of Llama: pairs (i, i + D/2).  y may be x. */
+typedef struct HsRopeArgs {
+    HsHeads heads;
+    double theta;
+    int64_t position_start;
+    bool inverse;  /* backward: rotate by the negative angle */
+    HsTensor x, y; /* [N,(H+2G)D] act, same dtype; v heads are copied */
+} HsRopeArgs;
+
+/* Causal attention with grouped queries (query head h reads kv head h / (H/G)), by tiles with the online softmax
+ * (Dao 2023, algorithm 1): no T x T matrix is ever held.  Dropout acts on the probabilities; the mask's element index
+ * is ((row_offset + n) * H + h) * T + key position. */
+typedef struct HsAttentionArgs {
+    HsHeads heads;
+    float scale; /* above 0 */
+    float dropout;
+    HsRng rng;
+    HsTensor qkv; /* [N,(H+2G)D] act */
+    HsTensor out; /* [N,H*D] act */
+    HsTensor lse; /* [N,H] f32 */
+} HsAttentionArgs;
+
+typedef struct HsAttentionBackwardArgs {
+    HsHeads heads;
+    float scale; /* above 0 */
+    float dropout;
+    HsRng rng;
+    HsTensor dout, qkv, out, lse;
+    HsTensor dqkv;
+} HsAttentionBackwardArgs;
+
+/* Generation: sequence_length new rows per sequence at positions position_start..., attending to all before them. */
+typedef struct HsAttentionCachedArgs {
+    HsHeads heads;
+    float scale;
+    int64_t position_start;
+    HsTensor qkv;              /* [B*Tnew,(H+2G)D] */
+    HsTensor k_cache, v_cache; /* [B, Tmax, G*D] act, same dtype as qkv */
+    HsTensor out;              /* [B*Tnew,H*D] */
+} HsAttentionCachedArgs;
+
+/* x [N,2F] = [gate|up], y [N,F], both act */
+typedef struct HsUnaryArgs {
+    HsTensor x, y;
+} HsUnaryArgs;
+
+typedef struct HsUnaryBackwardArgs {
+    HsTensor dy, x; /* [N,F], [N,2F] act */
+    HsTensor dx;    /* [N,2F] act */
+} HsUnaryBackwardArgs;
+
+typedef struct HsDropoutArgs {
+    float probability;
+    HsRng rng;         /* the mask's element index is (row_offset + n) * C + c */
+    HsTensor x;        /* [N,C] act */
+    HsTensor residual; /* [N,C] act, optional; forward only */
+    HsTensor y;        /* [N,C] act; may be x or residual when dtypes agree */
+} HsDropoutArgs;
+
+/* Softmax cross-entropy over rows, loss in nats, with the gradient in the same pass.  A target of -1 is ignored: loss
+ * 0, gradient row 0.  z-loss: PaLM (Chowdhery et al. 2022, section 5). */
+typedef struct HsCrossEntropyArgs {
+    HsTensor logits;             /* [N,V] f32 */
+    HsTensor targets;            /* [N] i32, -1 or in [0, V) */
+    float z_loss;                /* coefficient z, 0 for none */
+    const float *gradient_scale; /* device scalar gs: loss scale / number of counted targets */
+    HsTensor losses;             /* [N] f32: the cross-entropy, without the z term */
+    HsTensor dlogits;            /* [N,V] act, optional; f32 may be logits itself */
+} HsCrossEntropyArgs;
+
+typedef struct HsGradStatsArgs {
+    const HsTensor *tensors; /* host array of f32 or 16 tensors */
+    int count;
+    double *sum_squares; /* device [count]; finite elements only */
+    int64_t *nonfinite;  /* device [count] */
+} HsGradStatsArgs;
+
+/* What a step's update needs beside the tensors; lives in device memory so that nothing waits for the host. */
+typedef struct HsStepScalars {
+    float learning_rate;
+    float gradient_multiplier; /* clip coefficient / loss scale */
+    float bias_correction1;    /* 1 - beta1^t, from double */
+    float bias_correction2;
+    float unscale; /* 1 / loss scale: gradients as they were before clipping */
+    int32_t skip;  /* found a non-finite gradient: change nothing but clear the gradients */
+} HsStepScalars;
+
+/* What continual learning adds to an update, in the same pass over memory; all absent: nothing.
+ *   penalty (strength/2) sum importance (p - anchor)^2   (EWC: Kirkpatrick et al. 2017, eq. 3; importance absent: 1)
+ *   gradient step:  g += strength importance (p - anchor), after unscaling and clipping, p as it was before this step
+ *   proximal step:  after the update  p -= k / (1 + k) (p - anchor),  k = lr strength importance: stable for any k
+ *   path (SI: Zenke et al. 2017, eq. 3):  path -= unscale grad (p_new - p_old), without penalty in grad; p_new is
+ *   what is stored
+ * Both steps change nothing where p equals anchor. */
+typedef struct HsProtection {
+    HsTensor importance, anchor, path; /* f32, each optional; importance only with anchor */
+    float strength;
+    bool proximal;
+} HsProtection;
+
+/* p = anchor + rate (p - anchor), as the operation interpolate, to the bit; anchor f32 */
+typedef struct HsStepBack {
+    HsTensor anchor;
+    float rate;
+    HsRng rng;
+} HsStepBack;
+
+/* What follows an update rule, piece by piece of the parameter while a cache still holds it: nothing is read from
+ * memory twice.  In this order: steps back (Reptile, MER), also where the step is skipped; snapshots become p; the
+ * weight's packed layouts are written again.  All zero: nothing follows. */
+enum { HS_MOST_STEPS_BACK = 2 };
+typedef struct HsUpdateEpilogue {
+    HsStepBack back[HS_MOST_STEPS_BACK];
+    int back_count;
+    HsTensor snapshots[HS_MOST_STEPS_BACK]; /* f32 */
+    int snapshot_count;
+    /* of a matrix: as pack_weight makes them with transposed and without; NULL, or data NULL: none */
+    HsPacked *packed_transposed, *packed;
+} HsUpdateEpilogue;
+
+/* What surrounds every update rule.  g = grad * gradient_multiplier, and the penalty's gradient; lr = learning_rate
+ * learning_rate_scale.  p is `master` when present, else `weight`; weight = round(p).  grad is set to zero.  A 16-bit
+ * weight without a master is rounded stochastically, element rng.row_offset + i by its own bits: tensors may be a part
+ * of a whole one that begins at element rng.row_offset, a multiple of HS_SPAN_GRAIN. */
+enum { HS_SPAN_GRAIN = 64 };
+typedef struct HsUpdateArgs {
+    const HsStepScalars *scalars; /* device */
+    float weight_decay, learning_rate_scale;
+    HsRng rng;
+    HsTensor grad;   /* f32 or 16 */
+    HsTensor master; /* f32, optional */
+    HsTensor weight; /* act */
+    HsProtection protection;
+    HsUpdateEpilogue epilogue;
+} HsUpdateArgs;
+
+/* p -= lr*wd*p; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;  p -= lr * (m/bc1) / (sqrt(v/bc2) + eps) */
+typedef struct HsAdamWArgs {
+    HsUpdateArgs update;
+    float beta1, beta2, epsilon;
+    HsTensor m, v; /* f32 */
+} HsAdamWArgs;
+
+typedef struct HsSgdArgs {
+    HsUpdateArgs update; /* the protection's gradient step comes before decay and momentum */
+    float momentum;
+    bool nesterov;
+    HsTensor buffer; /* f32, absent when momentum is 0 */
+} HsSgdArgs;
+
+/* The first operation of rules that make their direction from the momentum of a whole matrix; `descend` is the last.
+ * Of `update` it reads scalars, grad and the protection's gradient step; it changes nothing but m and direction.  A
+ * skipped step leaves m as it was and makes a direction of zeros. */
+typedef struct HsMomentumArgs {
+    HsUpdateArgs update;
+    float momentum; /* b */
+    bool nesterov;
+    HsTensor m;         /* f32 */
+    HsTensor direction; /* f32 */
+} HsMomentumArgs;
+
+typedef struct HsNormalizeArgs {
+    HsTensor x;                /* f32 */
+    const double *sum_squares; /* device scalar */
+    float epsilon;
+    HsTensor y; /* act, same count */
+} HsNormalizeArgs;
+
+/* The penalty's gradient step is momentum's: here only the proximal one acts. */
+typedef struct HsDescendArgs {
+    HsUpdateArgs update;
+    HsTensor direction; /* act, same count */
+} HsDescendArgs;
+
+typedef struct HsConvertArgs {
+    HsTensor x, y;   /* any two of f32, bf16, f16, same count */
+    bool stochastic; /* f32 -> bf16 only */
+    HsRng rng;
+} HsConvertArgs;
+
+typedef struct HsCombineArgs {
+    HsTensor x, y; /* act, same count */
+    float alpha, beta;
+    /* beta 0: y is written only, and may hold anything before */
+} HsCombineArgs;
+
+/* Products and sums in double, in a fixed order.  One value a pair: the caller adds them up on the host. */
+typedef struct HsDotArgs {
+    const HsTensor *x, *y; /* host arrays [count] of act tensors, pairwise of the same count */
+    int count;
+    double *values; /* device [count] */
+} HsDotArgs;
+
+/* Labels from the model's own distribution: the smallest v with  sum_{u <= v} p(u) > uniform.  The uniform number of
+ * row n is word 0 of draw row_offset + n, so it does not depend on how a batch is split. */
+typedef struct HsSampleLabelsArgs {
+    HsRng rng;
+    HsTensor logits;  /* [N,V] f32 */
+    HsTensor targets; /* [N] i32; -1 stays, anything else is replaced */
+} HsSampleLabelsArgs;
+
+/* Fisher information, one group of tokens at a time: squares are taken of unscaled gradients, in f32. */
+typedef struct HsSquareAccumulateArgs {
+    HsTensor grad;        /* f32 or 16; set to zero */
+    HsTensor accumulator; /* f32 */
+    float multiplier, weight;
+} HsSquareAccumulateArgs;
+
+/* The end of a task.  p is `parameter`.
+ *   online:  importance = decay importance + scale fresh;  anchor = p
+ *   merge:   one quadratic in place of two: with N = scale fresh, F = importance (decay is not read),
+ *            anchor += N / (F + N) (p - anchor)  (= p where F is 0);  importance = F + N;
+ *            *offset += sum F N / (F + N) (anchor_old - p)^2, the constant that the sum of both has over the one
+ * fresh is set to zero, unless it is the same memory as anchor (online only).  0 / 0 is 0. */
+typedef struct HsConsolidateArgs {
+    HsTensor fresh, importance, anchor; /* f32 */
+    HsTensor parameter;                 /* act */
+    float decay, scale;
+    bool merge;
+    double *offset; /* device scalar, read and written; merge only, else NULL */
+} HsConsolidateArgs;
+
+/* Synaptic intelligence (Zenke et al. 2017, eq. 5), clipped at 0 as in the authors' own experiments. */
+typedef struct HsConsolidatePathArgs {
+    HsTensor path, importance, anchor; /* f32 */
+    HsTensor parameter;                /* act */
+    float damping;
+} HsConsolidatePathArgs;
+
+typedef struct HsImportanceStatsArgs {
+    const HsTensor *tensors; /* host array of f32 tensors, no element negative */
+    int count;
+    double *maximum, *sum, *sum_squares; /* device [count] each */
+} HsImportanceStatsArgs;
+
+typedef struct HsPenaltyArgs {
+    const HsTensor *importance; /* host arrays [count]; f32, absent: 1 */
+    const HsTensor *anchor;     /* f32; absent: the value is 0 */
+    const HsTensor *parameter;  /* act */
+    int count;
+    double *values; /* device [count] */
+} HsPenaltyArgs;
+
+/* Reptile's and MER's step back towards where a group of updates began.  A bf16 weight without a master is rounded
+ * stochastically, as by the update rules. */
+typedef struct HsInterpolateArgs {
+    HsTensor anchor;         /* f32 */
+    HsTensor master, weight; /* master f32, optional; weight act */
+    float rate;
+    HsRng rng;
+} HsInterpolateArgs;
+
+typedef struct HsBeginStepArgs {
+    const HsStepInput *input; /* device */
+    const HsStepState *state; /* device */
+    float *gradient_scales;   /* device [HS_STEP_ROWS] */
+} HsBeginStepArgs;
+
+/* From what grad_stats found of `count` tensors: the step's scalars, the next state, and the host's report.  The sums
+ * are added in the tensors' order, in double. */
+typedef struct HsPrepareStepArgs {
+    const double *sum_squares; /* device [count] */
+    const int64_t *nonfinite;  /* device [count] */
+    int count;
+    const HsStepInput *input; /* device */
+    double beta1, beta2;      /* bias corrections */
+    double clip_norm;         /* 0: none */
+    HsLossScaling scaling;
+    HsStepState *state;     /* device, read and written */
+    HsStepScalars *scalars; /* device */
+    HsStepOutcome *outcome; /* device */
+} HsPrepareStepArgs;
+
+#endif

@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The decisions of an optimizer step, in the order  check -> loss scale -> clip -> step or skip -> count.  One body for
+ * every backend and for optim/scaler.c: they are a handful of scalars, and all must agree on them to the last bit.
+ *
+ * Gradients arrive multiplied by the loss scale S and are never rewritten to take it out: the update rules multiply
+ * each element once by  gradient_multiplier = clip coefficient / S.  Arithmetic is in double; S is a power of two in
+ * practice, so the division is exact.
+ */
+#ifndef HS_KERNELS_OPS_STEP_RULE_H
+#define HS_KERNELS_OPS_STEP_RULE_H
+
+#include <float.h>
+#include <math.h>
+
+#include "kernels/ops/ops.h"
+
+#ifdef __CUDACC__
+#define HS_STEP_FUNCTION static __device__ __forceinline__
+#else
+#define HS_STEP_FUNCTION static inline
+#endif
+
+/* Gradients of all tensors together. */
+typedef struct HsStepGradients {
+    double sum_squares; /* of finite elements, summed in the tensors' order */
+    int64_t nonfinite;
+    int64_t first_nonfinite; /* index of a tensor, -1: none */
+} HsStepGradients;
+
+/* One more tensor. */
+HS_STEP_FUNCTION void hs_step_add_tensor(HsStepGradients *gradients, int64_t index, double sum_squares,
+                                         int64_t nonfinite)
+{
+    gradients->sum_squares += sum_squares;
+    gradients->nonfinite += nonfinite;
+    if (nonfinite > 0 && gradients->first_nonfinite < 0)
+        gradients->first_nonfinite = index;
+}
+
+/* Hysteresis lets a single bad batch pass without lowering the scale: only the last allowed overflow since the scale
+ * grew lowers it, and from then on every overflow does, until it grows again. */
+HS_STEP_FUNCTION HsScalerVerdict hs_step_back_off(const HsLossScaling *rule, HsStepCounters *counters)
+{
+    counters->scaler_tracker = 0;
+    if (counters->scaler_hysteresis > 1) {
+        counters->scaler_hysteresis--;
+        return HS_SCALER_SKIP;
+    }
+    /* At the floor there is nothing left to lower: the gradients themselves are broken, not their scale. */
+    if ((double)counters->loss_scale <= rule->min_scale)
+        return HS_SCALER_HOPELESS;
+    counters->loss_scale = (float)fmax((double)counters->loss_scale * rule->backoff_factor, rule->min_scale);
+    return HS_SCALER_SKIP;
+}
+
+HS_STEP_FUNCTION HsScalerVerdict hs_step_update_scale(const HsLossScaling *rule, HsStepCounters *counters,
+                                                      bool nonfinite)
+{
+    if (!rule->dynamic)
+        return nonfinite ? HS_SCALER_HOPELESS : HS_SCALER_APPLY;
+    if (nonfinite)
+        return hs_step_back_off(rule, counters);
+    counters->scaler_tracker++;
+    if (counters->scaler_tracker == rule->growth_interval) {
+        /* The factor is a double, the scale a float: rounded once, and kept when it would leave float's range. */
+        const double grown = fmin((double)counters->loss_scale * rule->growth_factor, rule->max_scale);
+        if ((float)grown <= FLT_MAX)
+            counters->loss_scale = (float)grown;
+        counters->scaler_tracker = 0;
+        counters->scaler_hysteresis = rule->hysteresis;
+    }
+    return HS_SCALER_APPLY;
+}
+
+/* The host gives enough rates for every step that it runs ahead. */
+HS_STEP_FUNCTION double hs_step_rate(const HsStepInput *input, int64_t schedule_steps)
+{
+    int64_t index = schedule_steps - input->first_schedule_step;
+    index = index < 0 ? 0 : index;
+    return input->learning_rates[index < HS_STEPS_AHEAD ? index : HS_STEPS_AHEAD - 1];
+}
+
+/* Everything but the sums: state becomes the next step's. */
+HS_STEP_FUNCTION void hs_step_prepare(const HsStepGradients *gradients, const HsStepInput *input, double beta1,
+                                      double beta2, double clip_norm, const HsLossScaling *rule, HsStepState *state,
+                                      HsStepScalars *scalars, HsStepOutcome *outcome)
+{
+    const double scale = (double)state->counters.loss_scale;
+    const bool broken = gradients->nonfinite > 0;
+    outcome->loss_scale = state->counters.loss_scale;
+    outcome->nonfinite_elements = gradients->nonfinite;
+    outcome->first_nonfinite = gradients->first_nonfinite;
+    outcome->gradient_norm = broken ? (double)INFINITY : sqrt(gradients->sum_squares) / scale;
+    outcome->learning_rate = hs_step_rate(input, state->counters.schedule_steps);
+    const HsScalerVerdict verdict =
+        state->halted ? HS_SCALER_SKIP : hs_step_update_scale(rule, &state->counters, broken);
+    const bool apply = verdict == HS_SCALER_APPLY;
+    /* The norm is that of the true gradients, so the limit means the same at every loss scale. */
+    outcome->clip_coefficient = clip_norm > 0 && apply ? fmin(1.0, clip_norm / (outcome->gradient_norm + 1e-6)) : 1.0;
+    outcome->verdict = (int32_t)verdict;
+
+    const double t = (double)(state->counters.moment_steps + 1);
+    scalars->learning_rate = (float)outcome->learning_rate;
+    scalars->gradient_multiplier = (float)(outcome->clip_coefficient / scale);
+    scalars->bias_correction1 = (float)(1.0 - pow(beta1, t));
+    scalars->bias_correction2 = (float)(1.0 - pow(beta2, t));
+    scalars->unscale = (float)(1.0 / scale);
+    scalars->skip = !apply;
+
+    /* A skipped step advances neither the schedule nor the bias correction. */
+    state->update_step = (uint32_t)state->counters.applied_steps;
+    state->counters.applied_steps += apply;
+    state->counters.schedule_steps += apply;
+    state->counters.moment_steps += apply;
+    state->counters.skipped_steps += !apply;
+    state->attempt = (uint32_t)(state->counters.applied_steps + state->counters.skipped_steps);
+    state->halted = state->halted || verdict == HS_SCALER_HOPELESS;
+    outcome->state = *state;
+}
+
+/* The whole operation, where one thread does it. */
+HS_STEP_FUNCTION void hs_step_prepare_all(const HsPrepareStepArgs *args)
+{
+    HsStepGradients gradients = { 0.0, 0, -1 };
+    for (int i = 0; i < args->count; i++)
+        hs_step_add_tensor(&gradients, i, args->sum_squares[i], args->nonfinite[i]);
+    hs_step_prepare(&gradients, args->input, args->beta1, args->beta2, args->clip_norm, &args->scaling, args->state,
+                    args->scalars, args->outcome);
+}
+
+HS_STEP_FUNCTION void hs_step_begin(const HsBeginStepArgs *args)
+{
+    for (int rows = 0; rows < HS_STEP_ROWS; rows++)
+        args->gradient_scales[rows] = args->state->counters.loss_scale / args->input->counted[rows];
+}
+
+#endif

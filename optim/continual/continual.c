@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The table of strategies, and what follows from a run's choice of them before anything is allocated: whether it makes
+ * sense, what it replays, and how much memory it takes.
+ */
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "optim/continual/internal.h"
+
+const HsStrategy hs_strategy_none = {
+    .name = "none",
+    .doc = "nothing is done against forgetting: the lower control (the effect: McCloskey & Cohen 1989)",
+    .role = HS_ROLE_ALONE,
+    .does_nothing = true,
+};
+
+const HsStrategy hs_strategy_joint = {
+    .name = "joint",
+    .doc = "all tasks are mixed from the start: the upper control (multi-task learning: Caruana 1997)",
+    .role = HS_ROLE_ALONE,
+    .mixes_tasks = true,
+};
+
+static void er_plan_replay(const HsContinualConfig *config, HsReplayPlan *plan)
+{
+    plan->fraction = hs_continual_number(config, "replay", "fraction");
+}
+
+const HsStrategy hs_strategy_er = {
+    .name = "er",
+    .doc = "experience replay: a share of each batch is drawn from a uniform sample of the past (Chaudhry et al. "
+           "2019, On Tiny Episodic Memories in Continual Learning)",
+    .role = HS_ROLE_REPLAYS,
+    .plain = true,
+    .plan_replay = er_plan_replay,
+};
+
+#define HS_STRATEGY_ROW(name) &hs_strategy_##name,
+const HsStrategy *const hs_strategy_table[] = { HS_STRATEGIES(HS_STRATEGY_ROW) };
+const int hs_strategy_count = (int)(sizeof hs_strategy_table / sizeof hs_strategy_table[0]);
+
+const HsStrategy *hs_strategy_find(const char *name)
+{
+    for (int i = 0; i < hs_strategy_count; i++)
+        if (strcmp(hs_strategy_table[i]->name, name) == 0)
+            return hs_strategy_table[i];
+    return NULL;
+}
+
+static HsStatus fail_unknown(const char *name)
+{
+    char known[128] = "";
+    for (int i = 0; i < hs_strategy_count; i++) {
+        const size_t used = strlen(known);
+        snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", hs_strategy_table[i]->name);
+    }
+    return hs_fail(HS_ECONFIG, "continual.strategy: there is no \"%s\": choose one of %s", name, known);
+}
+
+/* Whether two strategies of a list can stand together; `second` comes later in it. */
+static HsStatus check_pair(const HsStrategy *first, const HsStrategy *second)
+{
+    if (first == second)
+        return hs_fail(HS_ECONFIG, "continual.strategy: %s is listed twice: remove one", first->name);
+    if (first->role == HS_ROLE_ALONE || second->role == HS_ROLE_ALONE) {
+        const HsStrategy *alone = first->role == HS_ROLE_ALONE ? first : second;
+        const HsStrategy *other = alone == first ? second : first;
+        return hs_fail(HS_ECONFIG, "continual.strategy: %s stands alone: remove %s, or %s", alone->name, alone->name,
+                       other->name);
+    }
+    if (first->role != second->role)
+        return HS_OK;
+    const bool first_goes = first->plain;
+    return hs_fail(HS_ECONFIG, "continual.strategy: %s %s already: remove %s", (first_goes ? second : first)->name,
+                   first->role == HS_ROLE_REPLAYS ? "replays" : "penalizes", (first_goes ? first : second)->name);
+}
+
+HsStatus hs_continual_check(const HsContinualConfig *config)
+{
+    assert(config->strategy_count >= 0 && config->strategy_count <= HS_STRATEGIES_MAX);
+    for (int i = 0; i < config->strategy_count; i++)
+        if (!hs_strategy_find(config->strategies[i]))
+            return fail_unknown(config->strategies[i]);
+    for (int i = 0; i < config->strategy_count; i++)
+        for (int j = i + 1; j < config->strategy_count; j++)
+            HS_TRY(check_pair(hs_strategy_find(config->strategies[i]), hs_strategy_find(config->strategies[j])));
+    return HS_OK;
+}
+
+/* --- what the chosen rows ask for --- */
+
+static const HsStrategy *row_at(const HsContinualConfig *config, int i)
+{
+    const HsStrategy *row = hs_strategy_find(config->strategies[i]);
+    assert(row && "hs_continual_check comes first");
+    return row;
+}
+
+static bool replays(const HsStrategy *row)
+{
+    return row->role == HS_ROLE_REPLAYS;
+}
+
+static bool penalizes(const HsStrategy *row)
+{
+    return row->role == HS_ROLE_PENALIZES;
+}
+
+static bool mixes_tasks(const HsStrategy *row)
+{
+    return row->mixes_tasks;
+}
+
+static bool needs_fisher(const HsStrategy *row)
+{
+    return row->needs_fisher;
+}
+
+static bool has_host_work(const HsStrategy *row)
+{
+    return row->host_work != NULL;
+}
+
+static bool works_beside(const HsStrategy *row)
+{
+    return row->beside_step != NULL;
+}
+
+static bool keeps_state(const HsStrategy *row)
+{
+    return row->visit != NULL;
+}
+
+static const HsStrategy *first_that(const HsContinualConfig *config, bool (*has)(const HsStrategy *row))
+{
+    for (int i = 0; i < config->strategy_count; i++)
+        if (has(row_at(config, i)))
+            return row_at(config, i);
+    return NULL;
+}
+
+bool hs_continual_replays(const HsContinualConfig *config)
+{
+    return first_that(config, replays) != NULL;
+}
+
+bool hs_continual_mixes_tasks(const HsContinualConfig *config)
+{
+    return first_that(config, mixes_tasks) != NULL;
+}
+
+const HsStrategy *hs_continual_needs_fisher(const HsContinualConfig *config)
+{
+    return first_that(config, needs_fisher);
+}
+
+const HsStrategy *hs_continual_host_work(const HsContinualConfig *config)
+{
+    return first_that(config, has_host_work);
+}
+
+const HsStrategy *hs_continual_beside_step(const HsContinualConfig *config)
+{
+    return first_that(config, works_beside);
+}
+
+const HsStrategy *hs_continual_penalizes(const HsContinualConfig *config)
+{
+    return first_that(config, penalizes);
+}
+
+const HsStrategy *hs_continual_keeps_state(const HsContinualConfig *config)
+{
+    return first_that(config, keeps_state);
+}
+
+bool hs_continual_splits_accumulation(const HsContinualConfig *config)
+{
+    for (int i = 0; i < config->strategy_count; i++) {
+        const HsStrategy *row = row_at(config, i);
+        if (row->splits_accumulation && row->splits_accumulation(config))
+            return true;
+    }
+    return false;
+}
+
+double hs_continual_rate_scale(const HsContinualConfig *config)
+{
+    double scale = 1.0;
+    for (int i = 0; i < config->strategy_count; i++) {
+        const HsStrategy *row = row_at(config, i);
+        if (row->rate_scale)
+            scale *= row->rate_scale(config);
+    }
+    return scale;
+}
+
+void hs_continual_describe(const HsContinualConfig *config)
+{
+    for (int i = 0; i < config->strategy_count; i++)
+        if (row_at(config, i)->describe)
+            row_at(config, i)->describe(config);
+}
+
+HsReplayPlan hs_continual_replay_plan(const HsContinualConfig *config, int64_t rows_per_step)
+{
+    HsReplayPlan plan = { .rows = rows_per_step, .group_steps = 1, .groups = 1, .current_rate_scale = 1.0 };
+    for (int i = 0; i < config->strategy_count; i++)
+        if (row_at(config, i)->plan_replay)
+            row_at(config, i)->plan_replay(config, &plan);
+    return plan;
+}
+
+size_t hs_continual_device_bytes(const HsContinualConfig *config, const HsSpan *spans, int count)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < config->strategy_count; i++) {
+        const HsStrategy *row = row_at(config, i);
+        if (row->tensors_per_parameter)
+            bytes += (size_t)row->tensors_per_parameter(config) *
+                     hs_tensor_set_bytes(spans, count, row->role == HS_ROLE_PENALIZES);
+    }
+    return bytes > 0 ? bytes + hs_continual_value_bytes(count) : 0;
+}

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Continual learning: what is done against forgetting, behind one small interface.  A strategy is a row of a table;
+ * a run may combine one that penalizes (l2, ewc, si) with one that replays (er, mer, a-gem).  A row says what the
+ * strategy asks of the training loop, and holds its functions; its state and settings are its file's own business.
+ *
+ *     begin_task -> { mix (optim/continual/replay.h, host) -> fold -> gradients -> before_update
+ *                     -> optimizer step with the spans' protection and epilogue -> after_step } ...
+ *                -> after_task (Fisher) -> next task
+ *
+ * Memory, f32 elements a parameter: l2 1; ewc 2 (online), 3 (separate); si 3; mer 1, or 2 with several groups; a-gem 1.
+ * A-GEM keeps its reference gradient, MER its snapshots, in device memory; the reservoir lies on the host.
+ */
+#ifndef HS_OPTIM_CONTINUAL_CONTINUAL_H
+#define HS_OPTIM_CONTINUAL_CONTINUAL_H
+
+#include "optim/continual/replay.h"
+#include "optim/continual/reservoir.h"
+#include "optim/update.h"
+
+enum { HS_STRATEGIES_MAX = 4, HS_SETTINGS_MAX = 48 };
+/* What a run counts is below this: sums and products of two counts and a size of a step stay within 64 bits. */
+#define HS_COUNT_MOST ((int64_t)1 << 50)
+
+/* What the user set for a strategy, by the names that the configuration has for it. */
+typedef struct HsSetting {
+    const char *section, *name; /* "ewc", "lambda"; borrowed */
+    double number;              /* a real, a count, or a switch as 0 or 1 */
+    const char *word;           /* a choice, borrowed; NULL: the setting is a number */
+} HsSetting;
+
+typedef struct HsContinualConfig {
+    const char *strategies[HS_STRATEGIES_MAX]; /* names of the table; none: count 0 or "none" */
+    int strategy_count;
+    uint64_t seed;
+    int64_t batch_rows;                  /* sequences of a batch, of which a step takes ... */
+    int64_t accumulation;                /* ... this many, unless a strategy splits them */
+    HsSetting settings[HS_SETTINGS_MAX]; /* of the sections that the strategies read; ends with a NULL section */
+} HsContinualConfig;
+
+/* A setting that is there already is replaced.  Strings are borrowed. */
+void hs_continual_set(HsContinualConfig *config, HsSetting setting);
+/* Asking for a setting that is not there, or is of the other kind, is a mistake in the program. */
+double hs_continual_number(const HsContinualConfig *config, const char *section, const char *name);
+const char *hs_continual_word(const HsContinualConfig *config, const char *section, const char *name);
+bool hs_continual_word_is(const HsContinualConfig *config, const char *section, const char *name, const char *word);
+
+typedef enum HsStrategyRole {
+    HS_ROLE_ALONE = 0, /* none, joint */
+    HS_ROLE_PENALIZES = 1,
+    HS_ROLE_REPLAYS = 2
+} HsStrategyRole;
+
+/* One group of tokens for the Fisher, its gradient left in the spans:  F += weight (multiplier grad)^2. */
+typedef struct HsFisherSample {
+    float multiplier, weight;
+    double count; /* added to the denominator */
+    bool end;     /* no more: nothing was computed */
+} HsFisherSample;
+
+/* Where gradients for the Fisher come from (runtime/train/fisher.c); optim sees no model. */
+typedef struct HsFisherSource {
+    void *user;
+    HsStatus (*next)(void *user, HsFisherSample *sample);
+} HsFisherSource;
+
+/* What the penalty weighs, after a task: per tensor and in all. */
+typedef struct HsImportanceTensor {
+    const char *name;
+    double maximum, mean, share; /* share of the sum over all tensors */
+} HsImportanceTensor;
+
+typedef struct HsImportance {
+    int count; /* 0: this run has no importance */
+    HsImportanceTensor *tensors;
+    double maximum, mean;
+    double strength; /* lambda */
+} HsImportance;
+
+/* Passes over a strategy's state: saving and loading are the same walk. */
+typedef struct HsStateVisitor {
+    void *user;
+    /* 0 <= *value <= most, and a visitor that loads must see to it */
+    HsStatus (*integer)(void *user, const char *name, int64_t *value, int64_t most);
+    HsStatus (*real)(void *user, const char *name, double *value);
+    /* element i of a per-parameter family: "ewc.anchor", span index i */
+    HsStatus (*tensor)(void *user, const char *family, const char *span, HsTensor *tensor);
+} HsStateVisitor;
+
+typedef struct HsContinual HsContinual;
+
+/* --- the table --- */
+
+/* What a strategy is, what it asks of the training loop, and what it does; all but name and doc may be 0 or NULL.
+ * Nothing outside of optim/continual asks for a strategy by its name.
+ *
+ * `state` is the strategy's own: state_bytes zeroed bytes from before create until after destroy. */
+typedef struct HsStrategy {
+    const char *name, *doc;
+    HsStrategyRole role;
+    bool plain;               /* another of its role does what it does, and more: of two, this one is to be removed */
+    bool does_nothing;        /* a run says nothing of it */
+    const char *section;      /* of its settings; written by the user, it implies the strategy */
+    bool mixes_tasks;         /* all tasks are trained at once */
+    bool needs_fisher;        /* after_task takes gradients from a source; its section has estimator, fisher_samples */
+    const char *host_work;    /* what it does on the host within a step, which cannot be recorded then */
+    const char *beside_step;  /* what it does on the device beside a recorded step */
+    const char *strength_key; /* of its penalty, */
+    const char *proximal_key; /* and what makes that a step of its own */
+
+    /* From the settings alone: */
+    void (*describe)(const HsContinualConfig *config); /* log lines at a run's start: how strong it acts */
+    int (*tensors_per_parameter)(const HsContinualConfig *config);
+    void (*plan_replay)(const HsContinualConfig *config, HsReplayPlan *plan); /* changes what it wants otherwise */
+    bool (*splits_accumulation)(const HsContinualConfig *config); /* each batch of an accumulation is a step */
+    double (*rate_scale)(const HsContinualConfig *config);        /* of the learning rate */
+
+    size_t state_bytes;
+    HsStatus (*create)(HsContinual *continual, void *state);
+    void (*destroy)(HsContinual *continual, void *state); /* after a failed create, too */
+    /* every operation that the others call, in a dry run */
+    HsStatus (*dry_run)(HsContinual *continual, void *state, HsContext *dry);
+    HsStatus (*begin_task)(HsContinual *continual, void *state, HsContext *context, int task);
+    /* a strategy with it wants the gradient of reference rows before each step of a later task */
+    HsStatus (*take_reference)(HsContinual *continual, void *state, HsContext *context);
+    HsStatus (*before_update)(HsContinual *continual, void *state, HsContext *context);
+    void (*fold)(HsContinual *continual, void *state, const HsReplayStep *step);
+    HsStatus (*after_step)(HsContinual *continual, void *state, HsContext *context, const HsReplayStep *step,
+                           bool folded);
+    HsStatus (*after_task)(HsContinual *continual, void *state, HsContext *context, int task, HsFisherSource *source);
+    HsStatus (*visit)(HsContinual *continual, void *state, const HsStateVisitor *visitor);
+    /* penalties */
+    bool (*anchored)(const void *state);
+    HsStatus (*penalty)(HsContinual *continual, void *state, HsContext *context, double *value);
+    const HsImportance *(*importance)(const void *state);
+} HsStrategy;
+
+extern const HsStrategy *const hs_strategy_table[];
+extern const int hs_strategy_count;
+const HsStrategy *hs_strategy_find(const char *name); /* NULL: no such name */
+
+/* --- a run's strategies --- */
+
+/* Names known, and a combination that makes sense; messages name continual.strategy and the mend. */
+HsStatus hs_continual_check(const HsContinualConfig *config);
+/* What the chosen strategies ask for together; names must be known. */
+bool hs_continual_replays(const HsContinualConfig *config); /* a reservoir */
+bool hs_continual_mixes_tasks(const HsContinualConfig *config);
+bool hs_continual_splits_accumulation(const HsContinualConfig *config);
+double hs_continual_rate_scale(const HsContinualConfig *config); /* a product */
+/* The first of them with the property; NULL: none has it. */
+const HsStrategy *hs_continual_needs_fisher(const HsContinualConfig *config);
+const HsStrategy *hs_continual_host_work(const HsContinualConfig *config);
+const HsStrategy *hs_continual_beside_step(const HsContinualConfig *config);
+const HsStrategy *hs_continual_penalizes(const HsContinualConfig *config);
+/* One with a state of its own: what it did at a finished task's end cannot be taken back. */
+const HsStrategy *hs_continual_keeps_state(const HsContinualConfig *config);
+/* The strategies' lines at a run's start. */
+void hs_continual_describe(const HsContinualConfig *config);
+/* rows_per_step: sequences of an optimizer step. */
+HsReplayPlan hs_continual_replay_plan(const HsContinualConfig *config, int64_t rows_per_step);
+/* Device memory that create allocates; excluded spans have no penalty tensors. */
+size_t hs_continual_device_bytes(const HsContinualConfig *config, const HsSpan *spans, int count);
+
+/* Allocates every tensor and sets the spans' protection.  `context` and `spans` are borrowed and must stay until
+ * destroy, which takes the protection away again; spans are written (protection). errors: HS_ECONFIG (see check; a
+ * penalty with every span excluded), HS_ENOMEM */
+HsStatus hs_continual_create(const HsContinualConfig *config, HsContext *context, HsSpan *spans, int count,
+                             HsContinual **continual);
+void hs_continual_destroy(HsContinual *continual);
+
+/* Every operation that a strategy may call, in a dry run: `dry` learns how much scratch they need. */
+HsStatus hs_continual_dry_run(HsContinual *continual, HsContext *dry);
+
+HsStatus hs_continual_begin_task(HsContinual *continual, HsContext *context, int task);
+
+/* True when task `task` wants a reference gradient before each step's own. */
+bool hs_continual_wants_reference(const HsContinual *continual, int task);
+/* The spans' gradients are the reference: kept, and cleared in the spans. */
+HsStatus hs_continual_take_reference(HsContinual *continual, HsContext *context);
+
+/* Gradients are accumulated (and still scaled).  A-GEM: projects; a non-finite element among them is left, one of
+ * the reference is put there, for the optimizer to find and skip the step. */
+HsStatus hs_continual_before_update(HsContinual *continual, HsContext *context);
+/* Before an optimizer step whose update reads the spans' epilogues anew (a recorded one does not): what MER
+ * interpolates where a group or a window closes becomes part of the update's own pass over memory.  The bits are the
+ * same. */
+void hs_continual_fold(HsContinual *continual, const HsReplayStep *step);
+/* Once per optimizer step, applied or skipped.  folded: hs_continual_fold was called for it.  MER: interpolates where
+ * a group or a window closes, unless that was folded into the update; packed weights are the caller's to refresh
+ * then. */
+HsStatus hs_continual_after_step(HsContinual *continual, HsContext *context, const HsReplayStep *step, bool folded);
+/* The task's training is over: closes what is open (a MER group), then measures importance and moves the anchor.
+ * Gradients are zero on entry, as a step leaves them, and on return.  `source` may be NULL unless a strategy needs_fisher.
+ * errors: HS_ENUMERIC when no parameter would be protected, or importance overflows; the state is unusable then. */
+HsStatus hs_continual_after_task(HsContinual *continual, HsContext *context, int task, HsFisherSource *source);
+
+/* A penalty acts: some task has ended. */
+bool hs_continual_anchored(const HsContinual *continual);
+/* (strength/2) sum importance (p - anchor)^2 now; 0 without a penalty or before the first anchor. */
+HsStatus hs_continual_penalty(HsContinual *continual, HsContext *context, double *value);
+/* Since the latest after_task; count 0 when there is none. Borrowed. */
+const HsImportance *hs_continual_importance(const HsContinual *continual);
+
+/* Every number and tensor that a checkpoint must hold, the reservoir's apart: the same names in the same order at any
+ * time.  At its end the spans' protection and the importance statistics are set from what it finds, so that a visitor
+ * that writes restores a run. */
+HsStatus hs_continual_visit(HsContinual *continual, const HsStateVisitor *visitor);
+
+#endif

@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Elastic weight consolidation (Kirkpatrick et al. 2017, eq. 3): importance is the diagonal Fisher information,
+ *     F_task = 1/count sum over groups of tokens  weight (multiplier grad)^2,
+ * made comparable between tasks and models by one factor a task (a tensor, for l2):
+ *     none 1;  max 1 / max F;  mean 1 / mean F;  l2 1 / |F of the tensor|
+ *
+ *   online    F = gamma F + F_task, one anchor at the latest task's end (Schwarz et al. 2018)
+ *   separate  a quadratic for each task, held as their sum, which is a quadratic again (Huszar 2018): F = sum F_t, the
+ *             anchor their weighted mean, and a constant (`offset`), so that value and gradient are those of the sum
+ *
+ * Memory: online squares gather where the anchor is: the old one is not needed any more once a task is over, and the
+ * new one is written over them element by element.  Separate merges old and new, and needs a place for each.
+ */
+#include <assert.h>
+#include <float.h>
+#include <math.h>
+#include <string.h>
+
+#include "optim/continual/internal.h"
+
+typedef enum Normalize { NORMALIZE_NONE, NORMALIZE_MAX, NORMALIZE_MEAN, NORMALIZE_L2 } Normalize;
+
+static const struct {
+    const char *word;
+    Normalize normalize;
+} normalizations[] = {
+    { "true", NORMALIZE_MAX }, { "max", NORMALIZE_MAX },    { "mean", NORMALIZE_MEAN },
+    { "l2", NORMALIZE_L2 },    { "false", NORMALIZE_NONE }, { "none", NORMALIZE_NONE },
+};
+
+typedef struct EwcState {
+    HsPenalty penalty; /* first: the penalties' functions take it for the whole */
+    HsTensorSet fresh; /* separate only */
+    bool separate;
+    Normalize normalize;
+    float gamma;
+} EwcState;
+
+static bool is_separate(const HsContinualConfig *config)
+{
+    return hs_continual_word_is(config, "ewc", "mode", "separate");
+}
+
+static int ewc_tensors(const HsContinualConfig *config)
+{
+    return is_separate(config) ? 3 : 2;
+}
+
+static HsStatus ewc_create(HsContinual *continual, void *state)
+{
+    static const HsPenaltyNames names = { .strategy = "ewc", .anchor = "ewc.anchor", .importance = "ewc.importance" };
+    const HsContinualConfig *config = &continual->config;
+    EwcState *ewc = state;
+    ewc->separate = is_separate(config);
+    ewc->gamma = (float)hs_continual_number(config, "ewc", "gamma");
+    for (size_t i = 0; i < sizeof normalizations / sizeof *normalizations; i++)
+        if (hs_continual_word_is(config, "ewc", "normalize", normalizations[i].word))
+            ewc->normalize = normalizations[i].normalize;
+    const HsProtection settings = { .strength = (float)hs_continual_number(config, "ewc", "lambda"),
+                                    .proximal = hs_continual_word_is(config, "ewc", "step", "proximal") };
+    HS_TRY(hs_penalty_create(continual, &ewc->penalty, &names, settings));
+    return ewc->separate ? hs_tensor_set_create(continual, HS_MEMORY_PENALTY, "ewc.fresh", &ewc->fresh) : HS_OK;
+}
+
+static void ewc_destroy(HsContinual *continual, void *state)
+{
+    EwcState *ewc = state;
+    hs_tensor_set_destroy(continual, &ewc->fresh);
+    hs_penalty_destroy(continual, &ewc->penalty);
+}
+
+/* On the device, behind the values of all spans. */
+static double *device_offset(const HsContinual *continual)
+{
+    return continual->device_values + hs_continual_value_bytes(continual->span_count) / sizeof(double) - 1;
+}
+
+static HsStatus ewc_dry_run(HsContinual *continual, void *state, HsContext *dry)
+{
+    for (int i = 0; i < continual->span_count; i++) {
+        const HsSpan *span = &continual->spans[i];
+        const HsTensor wide = hs_span_wide(span);
+        HsTensor fresh = wide; /* merging wants memory of its own for it; a dry run touches none */
+        fresh.data = span->gradient.data;
+        const HsSquareAccumulateArgs square = { .grad = span->gradient, .accumulator = wide };
+        const HsConsolidateArgs consolidate = { .fresh = fresh,
+                                                .importance = wide,
+                                                .anchor = wide,
+                                                .parameter = hs_span_parameter(span),
+                                                .merge = true,
+                                                .offset = device_offset(continual) };
+        HS_TRY(hs_op_square_accumulate(dry, &square));
+        HS_TRY(hs_op_consolidate(dry, &consolidate));
+    }
+    return hs_penalty_dry_run(continual, state, dry);
+}
+
+/* Squares of one group's gradients; excluded spans only have theirs cleared, as the next group adds to them. */
+static HsStatus add_sample(HsContinual *continual, HsContext *context, const HsTensorSet *fresh,
+                           const HsFisherSample *sample)
+{
+    HsDevice *device = continual->device;
+    for (int i = 0; i < continual->span_count; i++) {
+        const HsTensor *gradient = &continual->spans[i].gradient;
+        if (!hs_tensor_present(&fresh->tensors[i])) {
+            HS_TRY(device->fill_zero(device, context->stream, gradient->data, hs_tensor_bytes(gradient)));
+            continue;
+        }
+        const HsSquareAccumulateArgs args = { .grad = *gradient,
+                                              .accumulator = fresh->tensors[i],
+                                              .multiplier = sample->multiplier,
+                                              .weight = sample->weight };
+        HsStatus status = hs_op_square_accumulate(context, &args);
+        if (status != HS_OK)
+            return hs_error_prefix(status, "Fisher, tensor %s", continual->spans[i].name);
+    }
+    return HS_OK;
+}
+
+/* All of the source's groups: the sums of squares in `fresh`, the denominator in `count`. */
+static HsStatus gather(HsContinual *continual, HsContext *context, const HsTensorSet *fresh, HsFisherSource *source,
+                       double *count)
+{
+    HsDevice *device = continual->device;
+    for (int i = 0; i < continual->span_count; i++) {
+        const HsTensor *tensor = &fresh->tensors[i];
+        if (hs_tensor_present(tensor))
+            HS_TRY(device->fill_zero(device, context->stream, tensor->data, hs_tensor_bytes(tensor)));
+    }
+    *count = 0;
+    for (;;) {
+        HsFisherSample sample = { 0 };
+        HS_TRY(source->next(source->user, &sample));
+        if (sample.end)
+            return HS_OK;
+        HS_TRY(add_sample(continual, context, fresh, &sample));
+        *count += sample.count;
+    }
+}
+
+/* What the sums are multiplied by.  Where they are divided by their own size the denominator cancels. */
+static double scale_of(Normalize normalize, double count, const HsTensorSetStats *stats, double sum_squares)
+{
+    switch (normalize) {
+    case NORMALIZE_NONE:
+        return 1.0 / count;
+    case NORMALIZE_MAX:
+        return 1.0 / stats->maximum;
+    case NORMALIZE_MEAN:
+        return (double)stats->elements / stats->sum;
+    case NORMALIZE_L2: /* a tensor that had next to no gradient stays without importance */
+        return sqrt(sum_squares) < (double)FLT_MIN ? 0.0 : 1.0 / sqrt(sum_squares);
+    }
+    assert(false && "an unknown normalization");
+    return 0.0;
+}
+
+/* A penalty that is zero everywhere, or a factor that f32 cannot hold, is found here and not in a forgotten task. */
+static HsStatus check_fisher(int task, double count, const HsTensorSetStats *stats)
+{
+    if (!(count > 0) || !isfinite(count))
+        return hs_fail(HS_ENUMERIC,
+                       "ewc: after task %d (the first is 0) no token was counted for the Fisher information: raise "
+                       "ewc.fisher_samples, or look for a task whose targets are all ignored",
+                       task);
+    /* The mean's factor is the largest of a whole Fisher's: where f32 holds it, it holds the others. */
+    if (!isfinite((float)((double)stats->elements / stats->sum)))
+        return hs_fail(HS_ENUMERIC,
+                       "ewc: after task %d (the first is 0) the Fisher information is 0 in every parameter, so that "
+                       "nothing would be protected: the gradients of its samples are 0 (likely underflow: set "
+                       "precision.loss_scale dynamic, or precision.mode bf16), or its targets are all ignored",
+                       task);
+    return HS_OK;
+}
+
+static HsStatus consolidate(HsContinual *continual, const EwcState *ewc, HsContext *context, const HsTensorSet *fresh,
+                            double count, const HsTensorSetStats *stats)
+{
+    const double *sum_squares = continual->host_values + 2 * stats->tensors;
+    for (int i = 0, t = 0; i < continual->span_count; i++) {
+        if (!hs_tensor_present(&fresh->tensors[i]))
+            continue;
+        const double scale = scale_of(ewc->normalize, count, stats, sum_squares[t++]);
+        const HsConsolidateArgs args = { .fresh = fresh->tensors[i],
+                                         .importance = ewc->penalty.importance.tensors[i],
+                                         .anchor = ewc->penalty.anchor.tensors[i],
+                                         .parameter = hs_span_parameter(&continual->spans[i]),
+                                         .decay = ewc->gamma,
+                                         .scale = (float)scale,
+                                         .merge = ewc->separate,
+                                         .offset = ewc->separate ? device_offset(continual) : NULL };
+        HsStatus status = hs_op_consolidate(context, &args);
+        if (status != HS_OK)
+            return hs_error_prefix(status, "ewc, tensor %s", continual->spans[i].name);
+    }
+    return HS_OK;
+}
+
+static HsStatus ewc_after_task(HsContinual *continual, void *state, HsContext *context, int task,
+                               HsFisherSource *source)
+{
+    assert(source && "ewc needs a source of gradients");
+    EwcState *ewc = state;
+    HsDevice *device = continual->device;
+    const HsTensorSet *fresh = ewc->separate ? &ewc->fresh : &ewc->penalty.anchor;
+
+    double count;
+    HsTensorSetStats stats;
+    HS_TRY(gather(continual, context, fresh, source, &count));
+    HsStatus status = hs_tensor_set_measure(continual, context, fresh, &stats);
+    if (status != HS_OK)
+        return hs_error_prefix(status, "ewc, Fisher information of task %d (the first is 0)", task);
+    HS_TRY(check_fisher(task, count, &stats));
+
+    /* The host's copy is the one that is saved and restored; the device's lives for this call. */
+    double *offset = &ewc->penalty.offset, *on_device = device_offset(continual);
+    HS_TRY(device->copy(device, context->stream, on_device, offset, sizeof *offset));
+    HS_TRY(consolidate(continual, ewc, context, fresh, count, &stats));
+    HS_TRY(device->copy(device, context->stream, offset, on_device, sizeof *offset));
+    HS_TRY(device->stream_sync(device, context->stream));
+    return hs_penalty_anchored(continual, &ewc->penalty, context, task);
+}
+
+const HsStrategy hs_strategy_ewc = {
+    .name = "ewc",
+    .doc = "elastic weight consolidation: a quadratic penalty weighted by the Fisher information (Kirkpatrick et al. "
+           "2017; online: Schwarz et al. 2018)",
+    .role = HS_ROLE_PENALIZES,
+    .section = "ewc",
+    .needs_fisher = true,
+    .strength_key = "ewc.lambda",
+    .proximal_key = "ewc.step",
+    .tensors_per_parameter = ewc_tensors,
+    .state_bytes = sizeof(EwcState),
+    .create = ewc_create,
+    .destroy = ewc_destroy,
+    .dry_run = ewc_dry_run,
+    .after_task = ewc_after_task,
+    .visit = hs_penalty_visit,
+    .anchored = hs_penalty_acts,
+    .penalty = hs_penalty_value,
+    .importance = hs_penalty_importance,
+};

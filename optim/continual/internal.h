@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a strategy's functions work with: the run's spans, room for sums and lists, sets of tensors, and what the
+ * penalties share.  Private to optim/.
+ */
+#ifndef HS_OPTIM_CONTINUAL_INTERNAL_H
+#define HS_OPTIM_CONTINUAL_INTERNAL_H
+
+#include "optim/continual/continual.h"
+
+/* One f32 tensor a parameter (data NULL for spans without one), in one device block. */
+typedef struct HsTensorSet {
+    void *block;
+    size_t bytes;
+    HsMemoryCategory category;
+    HsTensor *tensors; /* [span_count]; rank 0: this span has none */
+} HsTensorSet;
+
+struct HsContinual {
+    HsContinualConfig config;
+    HsContext *context; /* borrowed: for what no caller brings one, restoring */
+    HsDevice *device;
+    HsSpan *spans; /* borrowed */
+    int span_count;
+    struct {
+        const HsStrategy *row;
+        void *state; /* row->state_bytes */
+    } active[HS_STRATEGIES_MAX];
+    int active_count;
+    /* Room within one call, absent where no strategy has tensors: for sums that come back, [4 * span_count + 1], */
+    double *device_values, *host_values;
+    HsTensor *arguments; /* and for the lists that operations take, on the host, [3 * span_count] */
+};
+
+/* Device bytes of a family.  excludable: spans marked excluded get none. */
+size_t hs_tensor_set_bytes(const HsSpan *spans, int count, bool excludable);
+/* Bytes of device_values. */
+size_t hs_continual_value_bytes(int span_count);
+/* Filled with zeros.  Spans marked excluded get none of HS_MEMORY_PENALTY. */
+HsStatus hs_tensor_set_create(HsContinual *continual, HsMemoryCategory category, const char *what, HsTensorSet *set);
+void hs_tensor_set_destroy(HsContinual *continual, HsTensorSet *set);
+HsStatus hs_tensor_set_visit(HsContinual *continual, HsTensorSet *set, const char *name, const HsStateVisitor *visitor);
+/* Copies the parameters (master where there is one, else weight) into a family. */
+HsStatus hs_tensor_set_copy_parameters(HsContinual *continual, HsContext *context, HsTensorSet *set);
+/* The f32 master, or the weight that stands for it. */
+HsTensor hs_span_parameter(const HsSpan *span);
+
+/* What an importance-like family amounts to.  Per tensor, in span order without absent ones, host_values holds
+ * maximum [tensors], sum [tensors], sum of squares [tensors]. */
+typedef struct HsTensorSetStats {
+    int tensors;
+    int64_t elements;
+    double maximum, sum;
+} HsTensorSetStats;
+/* Waits for the device.  errors: HS_ENUMERIC for elements that are not finite */
+HsStatus hs_tensor_set_measure(HsContinual *continual, HsContext *context, const HsTensorSet *set,
+                               HsTensorSetStats *stats);
+
+/* The shape of a set's tensor for the span, without memory: for dry runs. */
+HsTensor hs_span_wide(const HsSpan *span);
+
+/* --- penalties (penalties.c) --- */
+
+/* The names of a penalty's tensors in checkpoints; NULL: it has none of that kind. */
+typedef struct HsPenaltyNames {
+    const char *strategy, *anchor, *importance, *path;
+} HsPenaltyNames;
+
+/* What the states of l2, ewc and si begin with. */
+typedef struct HsPenalty {
+    const HsPenaltyNames *names;
+    HsProtection settings; /* strength and kind of step; no tensors */
+    HsTensorSet importance, anchor, path;
+    double offset;    /* a constant that the value adds, without strength */
+    int64_t anchored; /* 1: an anchor exists and the penalty acts */
+    HsImportance stats;
+} HsPenalty;
+
+HsStatus hs_penalty_create(HsContinual *continual, HsPenalty *penalty, const HsPenaltyNames *names,
+                           HsProtection settings);
+/* The last step of every after_task: an anchor exists from now on.  task: for messages. */
+HsStatus hs_penalty_anchored(HsContinual *continual, HsPenalty *penalty, HsContext *context, int task);
+/* Functions of a row whose state begins with an HsPenalty. */
+void hs_penalty_destroy(HsContinual *continual, void *state);
+HsStatus hs_penalty_dry_run(HsContinual *continual, void *state, HsContext *dry);
+HsStatus hs_penalty_visit(HsContinual *continual, void *state, const HsStateVisitor *visitor);
+bool hs_penalty_acts(const void *state);
+HsStatus hs_penalty_value(HsContinual *continual, void *state, HsContext *context, double *value);
+const HsImportance *hs_penalty_importance(const void *state);
+
+/* --- the table's rows, in its order: hs_strategy_NAME of NAME.c (none, joint, er: continual.c; l2: penalties.c) --- */
+
+#define HS_STRATEGIES(X) X(none) X(joint) X(er) X(l2) X(ewc) X(si) X(mer) X(agem)
+
+#define HS_DECLARE_STRATEGY(name) extern const HsStrategy hs_strategy_##name;
+HS_STRATEGIES(HS_DECLARE_STRATEGY)
+
+#endif

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What l2, ewc and si share: the quadratic penalty
+ *     (strength/2) sum over spans, elements  importance (p - anchor)^2        l2: importance 1
+ * whose step is taken by the update rules (HsProtection in kernels/ops/ops.h).  Here its tensors are made and attached
+ * to the spans, its value and the statistics of its importance are computed, and its state is saved.
+ *
+ * Invariant: a span's protection has an anchor exactly when `anchored` is 1 and the span is not excluded.  Before the
+ * first anchor there is nothing to be pulled towards, and the update is the unprotected one, bit for bit.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "optim/continual/internal.h"
+
+/* A span's tensor, absent where the family or the span's share of it is. */
+static HsTensor tensor_of(const HsTensorSet *set, int span)
+{
+    return set->tensors ? set->tensors[span] : (HsTensor){ 0 };
+}
+
+static void protect(HsContinual *continual, const HsPenalty *penalty)
+{
+    for (int i = 0; i < continual->span_count; i++) {
+        HsSpan *span = &continual->spans[i];
+        span->protection = (HsProtection){ 0 };
+        if (span->excluded)
+            continue;
+        if (penalty->anchored) {
+            span->protection = penalty->settings;
+            span->protection.anchor = tensor_of(&penalty->anchor, i);
+            span->protection.importance = tensor_of(&penalty->importance, i);
+        }
+        span->protection.path = tensor_of(&penalty->path, i); /* from the first step on */
+    }
+}
+
+HsStatus hs_penalty_create(HsContinual *continual, HsPenalty *penalty, const HsPenaltyNames *names,
+                           HsProtection settings)
+{
+    penalty->names = names;
+    penalty->settings = settings;
+    int protected_spans = 0;
+    for (int i = 0; i < continual->span_count; i++)
+        protected_spans += !continual->spans[i].excluded;
+    if (protected_spans == 0)
+        return hs_fail(
+            HS_ECONFIG,
+            "continual.strategy: %s has nothing to protect, every parameter is excluded: shorten ewc.exclude",
+            names->strategy);
+    const struct {
+        const char *name;
+        HsTensorSet *set;
+    } wanted[] = {
+        { names->anchor, &penalty->anchor },
+        { names->importance, &penalty->importance },
+        { names->path, &penalty->path },
+    };
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
+        if (wanted[i].name)
+            HS_TRY(hs_tensor_set_create(continual, HS_MEMORY_PENALTY, wanted[i].name, wanted[i].set));
+    if (names->importance) {
+        penalty->stats.tensors = calloc((size_t)protected_spans, sizeof *penalty->stats.tensors);
+        if (!penalty->stats.tensors)
+            return hs_fail(HS_ENOMEM, "%s: no memory for the statistics of %d tensors", names->strategy,
+                           protected_spans);
+    }
+    protect(continual, penalty);
+    return HS_OK;
+}
+
+void hs_penalty_destroy(HsContinual *continual, void *state)
+{
+    HsPenalty *penalty = state;
+    hs_tensor_set_destroy(continual, &penalty->importance);
+    hs_tensor_set_destroy(continual, &penalty->anchor);
+    hs_tensor_set_destroy(continual, &penalty->path);
+    free(penalty->stats.tensors);
+}
+
+HsStatus hs_tensor_set_measure(HsContinual *continual, HsContext *context, const HsTensorSet *set,
+                               HsTensorSetStats *stats)
+{
+    HsDevice *device = continual->device;
+    *stats = (HsTensorSetStats){ 0 };
+    for (int i = 0; i < continual->span_count; i++)
+        if (hs_tensor_present(&set->tensors[i])) {
+            continual->arguments[stats->tensors++] = set->tensors[i];
+            stats->elements += hs_tensor_count(&set->tensors[i]);
+        }
+    const size_t tensors = (size_t)stats->tensors;
+    double *values = continual->device_values;
+    const HsImportanceStatsArgs args = { .tensors = continual->arguments,
+                                         .count = stats->tensors,
+                                         .maximum = values,
+                                         .sum = values + tensors,
+                                         .sum_squares = values + 2 * tensors };
+    HS_TRY(hs_op_importance_stats(context, &args));
+    double *host = continual->host_values;
+    HS_TRY(device->copy(device, context->stream, host, values, 3 * tensors * sizeof *host));
+    HS_TRY(device->stream_sync(device, context->stream));
+    for (size_t t = 0; t < tensors; t++) {
+        stats->maximum = fmax(stats->maximum, host[t]);
+        stats->sum += host[tensors + t];
+    }
+    if (!isfinite(stats->maximum) || !isfinite(stats->sum))
+        return hs_fail(HS_ENUMERIC, "importance is not finite: squared gradients left the range of f32");
+    return HS_OK;
+}
+
+/* The statistics of the importance as it stands; none for l2, whose importance is 1 everywhere. */
+static HsStatus update_stats(HsContinual *continual, HsPenalty *penalty, HsContext *context)
+{
+    HsImportance *importance = &penalty->stats;
+    importance->count = 0;
+    if (!penalty->importance.tensors || !penalty->anchored)
+        return HS_OK;
+    HsTensorSetStats stats;
+    HS_TRY(hs_tensor_set_measure(continual, context, &penalty->importance, &stats));
+    const double *maximum = continual->host_values, *sum = maximum + stats.tensors;
+    for (int i = 0; i < continual->span_count; i++) {
+        const HsTensor *tensor = &penalty->importance.tensors[i];
+        if (!hs_tensor_present(tensor))
+            continue;
+        const int t = importance->count++;
+        importance->tensors[t] = (HsImportanceTensor){ .name = continual->spans[i].name,
+                                                       .maximum = maximum[t],
+                                                       .mean = sum[t] / (double)hs_tensor_count(tensor),
+                                                       .share = stats.sum > 0 ? sum[t] / stats.sum : 0.0 };
+    }
+    importance->maximum = stats.maximum;
+    importance->mean = stats.sum / (double)stats.elements;
+    importance->strength = (double)penalty->settings.strength;
+    return HS_OK;
+}
+
+HsStatus hs_penalty_anchored(HsContinual *continual, HsPenalty *penalty, HsContext *context, int task)
+{
+    const char *strategy = penalty->names->strategy;
+    penalty->anchored = 1;
+    protect(continual, penalty);
+    HsStatus status = update_stats(continual, penalty, context);
+    if (status != HS_OK)
+        return hs_error_prefix(status, "%s, after task %d (the first is 0)", strategy, task);
+    if (penalty->names->importance && penalty->stats.maximum == 0)
+        return hs_fail(
+            HS_ENUMERIC,
+            "%s: after task %d (the first is 0) the importance is 0 in every parameter, so that nothing would "
+            "be protected: was any step applied, and is the learning rate above 0?",
+            strategy, task);
+    return HS_OK;
+}
+
+/* Copies of parameters, and what measures the whole set; ewc and si add their own passes. */
+HsStatus hs_penalty_dry_run(HsContinual *continual, void *state, HsContext *dry)
+{
+    (void)state;
+    const int spans = continual->span_count;
+    HsTensor *wide = continual->arguments, *parameters = wide + spans;
+    double *values = continual->device_values;
+    for (int i = 0; i < spans; i++) {
+        wide[i] = hs_span_wide(&continual->spans[i]);
+        parameters[i] = hs_span_parameter(&continual->spans[i]);
+        const HsConvertArgs copy = { .x = parameters[i], .y = wide[i] };
+        HS_TRY(hs_op_convert(dry, &copy));
+    }
+    const HsImportanceStatsArgs stats = {
+        .tensors = wide, .count = spans, .maximum = values, .sum = values, .sum_squares = values
+    };
+    const HsPenaltyArgs penalty = {
+        .importance = wide, .anchor = wide, .parameter = parameters, .count = spans, .values = values
+    };
+    HS_TRY(hs_op_importance_stats(dry, &stats));
+    return hs_op_penalty(dry, &penalty);
+}
+
+bool hs_penalty_acts(const void *state)
+{
+    const HsPenalty *penalty = state;
+    return penalty->anchored != 0;
+}
+
+const HsImportance *hs_penalty_importance(const void *state)
+{
+    const HsPenalty *penalty = state;
+    return &penalty->stats;
+}
+
+HsStatus hs_penalty_value(HsContinual *continual, void *state, HsContext *context, double *value)
+{
+    const HsPenalty *penalty = state;
+    *value = 0.0;
+    if (!penalty->anchored)
+        return HS_OK;
+    HsDevice *device = continual->device;
+    const size_t spans = (size_t)continual->span_count;
+    HsTensor *importance = continual->arguments, *anchor = importance + spans, *parameter = anchor + spans;
+    for (size_t i = 0; i < spans; i++) {
+        importance[i] = continual->spans[i].protection.importance;
+        anchor[i] = continual->spans[i].protection.anchor; /* absent where excluded: the value there is 0 */
+        parameter[i] = hs_span_parameter(&continual->spans[i]);
+    }
+    const HsPenaltyArgs args = { .importance = importance,
+                                 .anchor = anchor,
+                                 .parameter = parameter,
+                                 .count = continual->span_count,
+                                 .values = continual->device_values };
+    HS_TRY(hs_op_penalty(context, &args));
+    double *host = continual->host_values;
+    HS_TRY(device->copy(device, context->stream, host, continual->device_values, spans * sizeof *host));
+    HS_TRY(device->stream_sync(device, context->stream));
+    /* Summed here in span order, so that the value does not depend on how a device schedules its work. */
+    double sum = penalty->offset;
+    for (size_t i = 0; i < spans; i++)
+        sum += host[i];
+    *value = (double)penalty->settings.strength / 2.0 * sum;
+    return HS_OK;
+}
+
+HsStatus hs_penalty_visit(HsContinual *continual, void *state, const HsStateVisitor *visitor)
+{
+    HsPenalty *penalty = state;
+    HS_TRY(visitor->integer(visitor->user, "penalty.anchored", &penalty->anchored, 1));
+    HS_TRY(visitor->real(visitor->user, "penalty.offset", &penalty->offset));
+    HS_TRY(hs_tensor_set_visit(continual, &penalty->anchor, penalty->names->anchor, visitor));
+    HS_TRY(hs_tensor_set_visit(continual, &penalty->importance, penalty->names->importance, visitor));
+    HS_TRY(hs_tensor_set_visit(continual, &penalty->path, penalty->names->path, visitor));
+    protect(continual, penalty);
+    return update_stats(continual, penalty, continual->context);
+}
+
+/* --- l2: every parameter alike --- */
+
+static int l2_tensors(const HsContinualConfig *config)
+{
+    (void)config;
+    return 1;
+}
+
+static HsStatus l2_create(HsContinual *continual, void *state)
+{
+    static const HsPenaltyNames names = { .strategy = "l2", .anchor = "l2.anchor" };
+    const double lambda = hs_continual_number(&continual->config, "l2", "lambda");
+    return hs_penalty_create(continual, state, &names, (HsProtection){ .strength = (float)lambda });
+}
+
+static HsStatus l2_after_task(HsContinual *continual, void *state, HsContext *context, int task, HsFisherSource *source)
+{
+    HsPenalty *penalty = state;
+    (void)source;
+    HS_TRY(hs_tensor_set_copy_parameters(continual, context, &penalty->anchor));
+    return hs_penalty_anchored(continual, penalty, context, task);
+}
+
+const HsStrategy hs_strategy_l2 = {
+    .name = "l2",
+    .doc = "a quadratic penalty towards the latest task's end, every parameter alike (the control of Kirkpatrick et "
+           "al. 2017)",
+    .role = HS_ROLE_PENALIZES,
+    .section = "l2",
+    .strength_key = "l2.lambda",
+    .tensors_per_parameter = l2_tensors,
+    .state_bytes = sizeof(HsPenalty),
+    .create = l2_create,
+    .destroy = hs_penalty_destroy,
+    .dry_run = hs_penalty_dry_run,
+    .after_task = l2_after_task,
+    .visit = hs_penalty_visit,
+    .anchored = hs_penalty_acts,
+    .penalty = hs_penalty_value,
+    .importance = hs_penalty_importance,
+};

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A uniform sample of every sequence seen so far, in host memory (Vitter 1985, algorithm R).
+ *   item n (counting from 1) takes slot n-1 while there is room, then slot j = rand[0, n) if j < capacity
+ * Every draw is Philox of (seed, counter), so that the age is the whole state of the generator.
+ *
+ *   tokens [capacity, T+1]  u16 where the vocabulary allows, else i32: x and the last target
+ *   mask   [capacity, ceil(T/8)]  bit t: target t counts; only where some task masks targets
+ *   task   [capacity] i32   which task an item came from
+ */
+#ifndef HS_OPTIM_CONTINUAL_RESERVOIR_H
+#define HS_OPTIM_CONTINUAL_RESERVOIR_H
+
+#include <stdbool.h>
+
+#include "kernels/base/status.h"
+#include "kernels/base/tensor.h"
+
+typedef struct HsReservoir {
+    int64_t capacity, sequence_length;
+    int64_t seen;  /* items offered so far: the age */
+    int64_t count; /* items held: min(seen, capacity) */
+    uint64_t seed;
+    HsTensor tokens, mask, task; /* host; mask absent when nothing is masked */
+} HsReservoir;
+
+/* Host bytes that init allocates. */
+size_t hs_reservoir_bytes(int64_t capacity, int64_t sequence_length, int64_t vocabulary, bool masked);
+/* errors: HS_ENOMEM naming the bytes and replay.buffer_size */
+HsStatus hs_reservoir_init(HsReservoir *reservoir, int64_t capacity, int64_t sequence_length, int64_t vocabulary,
+                           bool masked, uint64_t seed);
+void hs_reservoir_deinit(HsReservoir *reservoir);
+
+/* Offer a sequence: tokens [T], targets [T] (-1: ignored, remembered in the mask). */
+void hs_reservoir_add(HsReservoir *reservoir, const int32_t *tokens, const int32_t *targets, int task);
+
+enum { HS_RESERVOIR_ANY_TASK = 0x7fffffff };
+/* The slot of draw number `draw`, uniform with replacement among the items of tasks below `before_task`
+ * (HS_RESERVOIR_ANY_TASK: all); -1 when there is none. */
+int64_t hs_reservoir_draw(const HsReservoir *reservoir, uint64_t draw, int before_task);
+/* The sequence of a slot, as it was offered; a masked last target comes back as -1. */
+void hs_reservoir_read(const HsReservoir *reservoir, int64_t slot, int32_t *tokens, int32_t *targets);
+
+#endif

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Tensor sets: one f32 tensor a parameter (an anchor, an importance, a snapshot ...), all of one set in one block.
+ *
+ *     block  | span 0 | pad to 64 | span 2 | pad | ...      an excludable set skips the spans marked excluded
+ */
+#include "optim/continual/internal.h"
+
+#include <stdlib.h>
+
+enum { ALIGNMENT_BYTES = 64 }; /* as alloc's own: vector kernels see every tensor aligned alike */
+
+HsTensor hs_span_parameter(const HsSpan *span)
+{
+    return hs_tensor_present(&span->master) ? span->master : span->weight;
+}
+
+HsTensor hs_span_wide(const HsSpan *span)
+{
+    HsTensor wide = span->weight;
+    wide.dtype = HS_F32;
+    return wide;
+}
+
+/* Bytes that a span takes in a family's block; 0: it has no tensor there. */
+static size_t span_bytes(const HsSpan *span, bool excludable)
+{
+    if (excludable && span->excluded)
+        return 0;
+    const size_t bytes = (size_t)hs_tensor_count(&span->weight) * sizeof(float);
+    return (bytes + ALIGNMENT_BYTES - 1) / ALIGNMENT_BYTES * ALIGNMENT_BYTES;
+}
+
+size_t hs_tensor_set_bytes(const HsSpan *spans, int count, bool excludable)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < count; i++)
+        bytes += span_bytes(&spans[i], excludable);
+    return bytes;
+}
+
+HsStatus hs_tensor_set_create(HsContinual *continual, HsMemoryCategory category, const char *what, HsTensorSet *set)
+{
+    HsDevice *device = continual->device;
+    const bool excludable = category == HS_MEMORY_PENALTY;
+    const size_t bytes = hs_tensor_set_bytes(continual->spans, continual->span_count, excludable);
+    *set = (HsTensorSet){ .category = category, .bytes = bytes };
+    set->tensors = calloc((size_t)continual->span_count + 1, sizeof *set->tensors);
+    if (!set->tensors)
+        return hs_fail(HS_ENOMEM, "%s: no memory for the list of %d tensors", what, continual->span_count);
+    HsStatus status = hs_memory_alloc(device, category, bytes, &set->block);
+    if (status != HS_OK) {
+        hs_tensor_set_destroy(continual, set);
+        return hs_error_prefix(status, "%s, one f32 a parameter", what);
+    }
+    /* Before the first task's end these zeros are the state: no importance, no path. */
+    HS_TRY_GOTO(status, device->fill_zero(device, NULL, set->block, bytes), failed);
+    HS_TRY_GOTO(status, device->stream_sync(device, NULL), failed);
+
+    unsigned char *next = set->block;
+    for (int i = 0; i < continual->span_count; i++) {
+        const HsSpan *span = &continual->spans[i];
+        if (excludable && span->excluded)
+            continue;
+        set->tensors[i] = hs_span_wide(span);
+        set->tensors[i].data = next;
+        next += span_bytes(span, excludable);
+    }
+    return HS_OK;
+failed:
+    hs_tensor_set_destroy(continual, set);
+    return status;
+}
+
+void hs_tensor_set_destroy(HsContinual *continual, HsTensorSet *set)
+{
+    hs_memory_release(continual->device, set->category, set->bytes, set->block);
+    free(set->tensors);
+    *set = (HsTensorSet){ 0 };
+}
+
+HsStatus hs_tensor_set_visit(HsContinual *continual, HsTensorSet *set, const char *name, const HsStateVisitor *visitor)
+{
+    for (int i = 0; set->tensors && i < continual->span_count; i++)
+        if (hs_tensor_present(&set->tensors[i]))
+            HS_TRY(visitor->tensor(visitor->user, name, continual->spans[i].name, &set->tensors[i]));
+    return HS_OK;
+}
+
+HsStatus hs_tensor_set_copy_parameters(HsContinual *continual, HsContext *context, HsTensorSet *set)
+{
+    for (int i = 0; i < continual->span_count; i++) {
+        if (!hs_tensor_present(&set->tensors[i]))
+            continue;
+        const HsConvertArgs args = { .x = hs_span_parameter(&continual->spans[i]), .y = set->tensors[i] };
+        HsStatus status = hs_op_convert(context, &args); /* exact: f32 holds every 16-bit value */
+        if (status != HS_OK)
+            return hs_error_prefix(status, "copy of %s", continual->spans[i].name);
+    }
+    return HS_OK;
+}

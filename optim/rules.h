@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The table of update rules.  A rule is a row: what it keeps of each parameter, which ones it serves, and one step.
+ * What surrounds every rule (skip, unscale, clip, penalty, decay, rounding, what follows) is HsUpdateArgs, which the
+ * optimizer fills and the rule's last operation obeys.  Private to optim.
+ */
+#ifndef HS_OPTIM_RULES_H
+#define HS_OPTIM_RULES_H
+
+#include "optim/update.h"
+
+/* A tensor that a rule keeps of a span. */
+typedef struct HsRuleState {
+    const char *name; /* in checkpoints, after the parameter's */
+    HsDtype dtype;
+    HsTensor (*shape)(const HsSpan *span);           /* its rank and extents */
+    bool (*needed)(const HsOptimizerConfig *config); /* NULL: always */
+} HsRuleState;
+
+typedef struct HsUpdateRule {
+    const char *name;
+    HsRuleState states[HS_SPAN_STATES]; /* without a name: no more */
+    bool (*serves)(const HsSpan *span); /* NULL: everything */
+    HsStatus (*check)(const HsOptimizerConfig *config);
+    /* Bytes of scratch for a step of this span; NULL: none. */
+    size_t (*scratch_bytes)(const HsOptimizerConfig *config, const HsSpan *span);
+    HsStatus (*apply)(const HsOptimizer *optimizer, HsContext *context, const HsSpan *span, const HsUpdateArgs *update);
+} HsUpdateRule;
+
+const HsUpdateRule *hs_rule_get(HsOptimizerKind kind);
+
+/* 0 <= value < limit, of a setting called `name`.  errors: HS_ECONFIG */
+HsStatus hs_rule_check_setting(const char *name, double value, double limit);
+
+/* muon.c */
+bool hs_muon_serves(const HsSpan *span);
+HsStatus hs_muon_check(const HsOptimizerConfig *config);
+size_t hs_muon_scratch_bytes(const HsOptimizerConfig *config, const HsSpan *span);
+HsStatus hs_muon_apply(const HsOptimizer *optimizer, HsContext *context, const HsSpan *span,
+                       const HsUpdateArgs *update);
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The safetensors format: u64 little-endian header length, JSON header, contiguous tensors without holes.
+ */
+#ifndef HS_RUNTIME_CHECKPOINT_SAFETENSORS_H
+#define HS_RUNTIME_CHECKPOINT_SAFETENSORS_H
+
+#include "kernels/ops/backend.h"
+
+typedef struct HsNamedTensor {
+    char name[96];
+    HsTensor tensor;
+    HsContext *context; /* whose device holds the data; NULL: host memory */
+} HsNamedTensor;
+
+/* Writes to exactly `path` and fsyncs (atomic renaming is the checkpoint's business).  metadata: NULL-terminated
+ * key, value, key, value ... or NULL.  checksum (XXH3-64 of the file's bytes) may be NULL. */
+HsStatus hs_safetensors_write(const char *path, const HsNamedTensor *tensors, int count, const char *const *metadata,
+                              uint64_t *checksum);
+
+typedef struct HsSafetensors {
+    HsNamedTensor *tensors; /* sorted by offset; data points into the mapping: read-only, unaligned in some files */
+    int count;
+    void *mapping;
+    size_t size;
+} HsSafetensors;
+
+/* Maps, and checks all that a reader relies on: lengths, overflow, dtype, holes, overlaps, duplicates, names. */
+HsStatus hs_safetensors_open(const char *path, HsSafetensors *file);
+/* The same over bytes in memory (borrowed): tests and fuzzing. */
+HsStatus hs_safetensors_parse(const char *name, const void *bytes, size_t size, HsSafetensors *file);
+/* Elements first .. first + count - 1 of a tensor, as exact doubles; the tensor's data may lie unaligned. */
+void hs_safetensors_load(const HsTensor *tensor, int64_t first, int64_t count, double *values);
+const HsNamedTensor *hs_safetensors_find(const HsSafetensors *file, const char *name);
+void hs_safetensors_close(HsSafetensors *file);
+
+#endif

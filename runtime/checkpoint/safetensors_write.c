@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Writing safetensors.  Equal tensors make equal bytes: the order in the file is by element size, largest first (so
+ * that every tensor lies aligned), then by name; never by the order of the arguments.
+ *
+ *     | u64 header bytes | {"__metadata__":{..},"name":{"dtype","shape","data_offsets"},..}  spaces to 8 | data ... |
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "runtime/checkpoint/safetensors.h"
+#include "runtime/io/json.h"
+#include "runtime/io/storage.h"
+
+enum { PIECE_BYTES = 8 << 20 };
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors data is little-endian and written as it lies");
+
+enum { ALIGNMENT = 8 };
+
+static int compare_placement(const void *a, const void *b)
+{
+    const HsNamedTensor *left = *(const HsNamedTensor *const *)a, *right = *(const HsNamedTensor *const *)b;
+    size_t left_bytes = hs_dtype_bytes(left->tensor.dtype), right_bytes = hs_dtype_bytes(right->tensor.dtype);
+    if (left_bytes != right_bytes)
+        return left_bytes > right_bytes ? -1 : 1;
+    return strcmp(left->name, right->name);
+}
+
+static HsStatus check_names(const char *path, const HsNamedTensor *const *order, int count)
+{
+    /* Sorted by name only within one element size, hence every pair; a model has some hundred tensors. */
+    for (int i = 0; i < count; i++) {
+        if (order[i]->name[0] == '\0' || strcmp(order[i]->name, "__metadata__") == 0)
+            return hs_fail(HS_EINVAL, "%s: `%s` cannot name a tensor", path, order[i]->name);
+        for (int j = 0; j < i; j++) {
+            if (strcmp(order[i]->name, order[j]->name) == 0)
+                return hs_fail(HS_EINVAL, "%s: two tensors are named `%s`", path, order[i]->name);
+        }
+    }
+    return HS_OK;
+}
+
+/* Header text with its padding; the caller frees. */
+static HsStatus make_header(const char *path, const HsNamedTensor *const *order, int count, const char *const *metadata,
+                            char **header, size_t *size)
+{
+    HsJson *root = hs_json_object();
+    if (metadata && metadata[0]) {
+        HsJson *pairs = hs_json_object();
+        for (int i = 0; metadata[i]; i += 2)
+            hs_json_set_string(pairs, metadata[i], metadata[i + 1]);
+        hs_json_set(root, "__metadata__", pairs);
+    }
+    int64_t offset = 0;
+    for (int i = 0; i < count; i++) {
+        const HsTensor *tensor = &order[i]->tensor;
+        HsJson *entry = hs_json_object(), *shape = hs_json_array(), *offsets = hs_json_array();
+        for (int axis = 0; axis < tensor->rank; axis++)
+            hs_json_append(shape, hs_json_new_integer(tensor->shape[axis]));
+        hs_json_append(offsets, hs_json_new_integer(offset));
+        offset += (int64_t)hs_tensor_bytes(tensor);
+        hs_json_append(offsets, hs_json_new_integer(offset));
+        hs_json_set_string(entry, "dtype", hs_dtype_info(tensor->dtype)->safetensors_name);
+        hs_json_set(entry, "shape", shape);
+        hs_json_set(entry, "data_offsets", offsets);
+        hs_json_set(root, order[i]->name, entry);
+    }
+    char *text = hs_json_write(root, false);
+    hs_json_destroy(root);
+    size_t length = text ? strlen(text) : 0;
+    *size = (length + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    *header = text ? realloc(text, *size + 1) : NULL;
+    if (!*header) {
+        free(text);
+        return hs_fail(HS_ENOMEM, "%s: no memory for the header of %d tensors", path, count);
+    }
+    memset(*header + length, ' ', *size - length);
+    return HS_OK;
+}
+
+/* One piece of the file, into the checksum and onto the disk. */
+static HsStatus put(int descriptor, const char *path, XXH3_state_t *hash, const void *bytes, size_t size)
+{
+    if (size == 0)
+        return HS_OK; /* empty tensors may have no address */
+    XXH3_64bits_update(hash, bytes, size);
+    return hs_storage_write_all(descriptor, path, bytes, size);
+}
+
+/* A tensor on a device comes to the host piece by piece. */
+static HsStatus put_tensor(int descriptor, const char *path, XXH3_state_t *hash, const HsNamedTensor *named)
+{
+    const unsigned char *bytes = named->tensor.data;
+    const size_t size = hs_tensor_bytes(&named->tensor);
+    const HsContext *context = named->context;
+    if (!context || context->device->host_accessible || size == 0)
+        return put(descriptor, path, hash, bytes, size);
+    HsStatus status = HS_OK;
+    void *piece = malloc(size < PIECE_BYTES ? size : PIECE_BYTES);
+    if (!piece)
+        return hs_fail(HS_ENOMEM, "%s: no memory for a piece of %s", path, named->name);
+    for (size_t first = 0; first < size && status == HS_OK; first += PIECE_BYTES) {
+        const size_t here = size - first < PIECE_BYTES ? size - first : PIECE_BYTES;
+        status = context->device->copy(context->device, context->stream, piece, bytes + first, here);
+        if (status == HS_OK)
+            status = context->device->stream_sync(context->device, context->stream);
+        if (status == HS_OK)
+            status = put(descriptor, path, hash, piece, here);
+    }
+    free(piece);
+    return status;
+}
+
+HsStatus hs_safetensors_write(const char *path, const HsNamedTensor *tensors, int count, const char *const *metadata,
+                              uint64_t *checksum)
+{
+    HsStatus status = HS_OK;
+    char *header = NULL;
+    size_t header_size = 0;
+    int descriptor = -1;
+    const HsNamedTensor **order = malloc((size_t)(count + 1) * sizeof *order);
+    XXH3_state_t *hash = XXH3_createState();
+    if (!order || !hash) {
+        status = hs_fail(HS_ENOMEM, "%s: no memory to write %d tensors", path, count);
+        goto done;
+    }
+    for (int i = 0; i < count; i++)
+        order[i] = &tensors[i];
+    qsort(order, (size_t)count, sizeof *order, compare_placement);
+    HS_TRY_GOTO(status, check_names(path, order, count), done);
+    HS_TRY_GOTO(status, make_header(path, order, count, metadata, &header, &header_size), done);
+
+    descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (descriptor < 0) {
+        status = hs_fail(HS_EIO, "cannot create %s: %s", path, strerror(errno));
+        goto done;
+    }
+    XXH3_64bits_reset(hash);
+    uint64_t length = header_size;
+    HS_TRY_GOTO(status, put(descriptor, path, hash, &length, sizeof length), done);
+    HS_TRY_GOTO(status, put(descriptor, path, hash, header, header_size), done);
+    for (int i = 0; i < count; i++)
+        HS_TRY_GOTO(status, put_tensor(descriptor, path, hash, order[i]), done);
+    if (fsync(descriptor) != 0)
+        status = hs_fail(HS_EIO, "cannot flush %s: %s", path, strerror(errno));
+    if (checksum)
+        *checksum = XXH3_64bits_digest(hash);
+done:
+    if (descriptor >= 0 && close(descriptor) != 0 && status == HS_OK)
+        status = hs_fail(HS_EIO, "cannot close %s: %s", path, strerror(errno));
+    XXH3_freeState(hash);
+    free(header);
+    free(order);
+    return status;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The environment variables of this program, for the reference: they choose among ways to compute the same, and serve
+ * tests and measurements.  What a run computes stands in its configuration.  `make check-deps` finds a variable that is
+ * read somewhere and missing here.
+ */
+#ifndef HS_RUNTIME_CONFIG_ENVIRONMENT_H
+#define HS_RUNTIME_CONFIG_ENVIRONMENT_H
+
+/* name, values, what it is when not set, meaning */
+#define HS_ENVIRONMENT(X)                                                                                           \
+    X(HALFSTEP_CPU_ISA, "portable, avx2, avx512, avx512bf16", "the best that the processor has",                    \
+      "instruction set of the CPU's kernels")                                                                       \
+    X(HALFSTEP_MULTIPROCESSORS, "1 to 4096", "the GPU's own",                                                       \
+      "lay work out as for a GPU of so many multiprocessors (cuda, emu); the device's description in the log says " \
+      "so. "                                                                                                        \
+      "Sums are cut in other places, so the last bits change")                                                      \
+    X(HALFSTEP_EMU_SCHEDULE, "pct, forward, reverse, random", "pct", "device: emu: which thread runs next")         \
+    X(HALFSTEP_EMU_SEED, "0 to 2^64 - 1", "1", "device: emu: of the schedule and of poisoned memory")               \
+    X(HALFSTEP_EMU_COPIES, "late, early", "late", "device: emu: when asynchronous copies arrive")                   \
+    X(HALFSTEP_EMU_STREAMS, "late, early", "late", "device: emu: when a stream's work is done")                     \
+    X(HALFSTEP_EMU_GUARD, "on, off", "on", "device: emu: the host cannot touch device memory")                      \
+    X(HALFSTEP_EMU_THREADS, "1 to 256", "one a core, at most 8", "device: emu: host threads that run blocks")       \
+    X(HALFSTEP_EMU_SHARED, "48 to 1024 (KiB)", "227",                                                               \
+      "device: emu: shared memory of a block, and so which GPU it is: 227 compute capability 9.0, 163 8.0, 99 8.9")
+
+#endif

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The one table of configuration keys.  From it come the struct (config.h), the YAML parser and its checks with line
+ * numbers, command-line overrides (section.key=value), --print-config, --help and docs: configs/REFERENCE.md.
+ *
+ * X(section, type, key, default, minimum, maximum, choices, unit, doc); S hands a table the section it is read for
+ *   INT    int64_t          bounds inclusive
+ *   BYTES  int64_t          a size such as 12GiB (byte_size.h); bounds in bytes, inclusive
+ *   REAL   double           bounds inclusive
+ *   BOOL   bool
+ *   STRING char *           "" when unset; `choices` is "a|b|c" for an enumeration, NULL for free text
+ *   REALS2 double[2]        a list of two numbers, each within the bounds; default as text "[a, b]"
+ *   STRINGS HsStringList    a string or a list of strings; default as one string
+ * Keys of the section `training` stand at the file's top level.  A choice is looked up by name in the table of what it
+ * names (precision modes, schedules, tokenizers): no enumeration is written twice.
+ */
+#ifndef HS_RUNTIME_CONFIG_KEYS_H
+#define HS_RUNTIME_CONFIG_KEYS_H
+
+#define HS_NO_BOUND 9.0e15
+
+#define HS_KEYS_TRAINING(X, S)                                                                                        \
+    X(S, STRING, device, "auto", 0, 0, "auto|cpu|cuda|cuda:N|emu|ref", "",                                            \
+      "where to train; auto takes a GPU if there is one, else the CPU, and says why; cuda:1 is the second GPU; emu "  \
+      "runs the CUDA kernels on the CPU, for tests")                                                                  \
+    X(S, INT, threads, 0, 0, 1024, NULL, "threads",                                                                   \
+      "CPU worker threads; 0: one per core, within the control groups' CPU quota. Results do not depend on it")       \
+    X(S, INT, seed, 1337, 0, HS_NO_BOUND, NULL, "", "determines every random number of the run")                      \
+    X(S, STRING, out_dir, "runs/default", 0, 0, NULL, "path", "where the run's files go")                             \
+    X(S, STRING, resume, "auto", 0, 0, "auto|never|require|changed", "",                                              \
+      "auto: continue from out_dir's latest checkpoint if there is one; never: refuse to start if there is one; "     \
+      "require: refuse to start if there is none; changed: as auto, and learning_rate, weight_decay, schedule and "   \
+      "precision.mode may differ from the checkpoint's")                                                              \
+    X(S, INT, batch_size, 8, 1, 1048576, NULL, "sequences",                                                           \
+      "sequences of a batch; an optimizer step trains on gradient_accumulation_steps batches, its effective batch")   \
+    X(S, INT, gradient_accumulation_steps, 1, 1, 65536, NULL, "batches",                                              \
+      "batches whose gradients add up to one optimizer step; under strategy mer with mer.group_steps: 0 (but not in " \
+      "mode reptile) each batch is an optimizer step of its own instead, and this many of them are a group")          \
+    X(S, INT, max_length, 256, 1, 1048576, NULL, "tokens", "sequence length T")                                       \
+    X(S, BOOL, use_amp, true, 0, 1, NULL, "",                                                                         \
+      "precision.mode auto picks bf16 where the hardware multiplies it, else fp16 where it multiplies that, else "    \
+      "fp32, which is faster there; false: fp32")                                                                     \
+    X(S, BOOL, use_gradient_checkpointing, false, 0, 1, NULL, "", "short for memory.recompute: block")                \
+    X(S, REAL, target_gpu_util, 0.8, 0.01, 1.0, NULL, "fraction",                                                     \
+      "share of the device's memory that the memory plan may use")                                                    \
+    X(S, INT, checkpoint_freq, 200, 0, HS_NO_BOUND, NULL, "optimizer steps",                                          \
+      "save every so many steps; 0: only at the end")                                                                 \
+    X(S, INT, keep_checkpoints, 2, 1, 100000, NULL, "checkpoints", "how many of the latest to keep")                  \
+    X(S, BOOL, keep_best, false, 0, 1, NULL, "",                                                                      \
+      "also keep the checkpoint of the lowest validation loss, saved at the evaluation that found it; "               \
+      "checkpoints/best names it, and with several tasks best-1, best-2, ... name one for each")                      \
+    X(S, REAL, max_epochs, 1, 0, HS_NO_BOUND, NULL, "epochs",                                                         \
+      "passes over the training data; ignored when max_steps is set")                                                 \
+    X(S, INT, max_steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps",                                                  \
+      "stop after so many applied steps; 0: by max_epochs")                                                           \
+    X(S, REAL, learning_rate, 3e-4, 0, 1000, NULL, "", "peak learning rate")                                          \
+    X(S, REAL, weight_decay, 0.1, 0, 1000, NULL, "", "decoupled weight decay, on tensors of two dimensions only")
+
+#define HS_KEYS_MODEL(X, S)                                                                                            \
+    X(S, STRING, family, "gpt2", 0, 0, "gpt2|llama", "", "gpt2, or llama (which also makes Qwen2 and Qwen3)")          \
+    X(S, INT, layers, 4, 1, 1024, NULL, "blocks", "transformer blocks")                                                \
+    X(S, INT, heads, 4, 1, 1024, NULL, "heads", "query heads")                                                         \
+    X(S, INT, kv_heads, 0, 0, 1024, NULL, "heads", "key/value heads (llama); 0: as many as heads")                     \
+    X(S, INT, width, 128, 1, 1048576, NULL, "features", "embedding size C")                                            \
+    X(S, INT, head_dim, 0, 0, 256, NULL, "features", "size of a head (llama); 0: width / heads")                       \
+    X(S, INT, mlp_width, 0, 0, 4194304, NULL, "features",                                                              \
+      "hidden size F; 0: 4 C for gpt2, 8/3 C rounded up to 64 for llama")                                              \
+    X(S, INT, vocabulary, 0, 0, 16777216, NULL, "tokens",                                                              \
+      "rows of the embedding; 0: the tokenizer's tokens. More add unused rows, fewer are refused")                     \
+    X(S, INT, max_positions, 0, 0, 1048576, NULL, "tokens", "learned positions (gpt2); 0: max_length")                 \
+    X(S, BOOL, bias, false, 0, 1, NULL, "", "biases in linear layers and layer norms (gpt2)")                          \
+    X(S, BOOL, qkv_bias, false, 0, 1, NULL, "", "biases of the q, k and v projections (llama; Qwen2)")                 \
+    X(S, BOOL, qk_norm, false, 0, 1, NULL, "", "RMS norm of each query and key head (llama; Qwen3)")                   \
+    X(S, BOOL, tie_head, true, 0, 1, NULL, "", "the head shares the embedding's weights")                              \
+    X(S, REAL, dropout, 0.0, 0, 0.99, NULL, "probability", "on embeddings, attention probabilities and both branches") \
+    X(S, REAL, norm_epsilon, 1e-5, 1e-12, 1, NULL, "", "added to the variance, under the square root")                 \
+    X(S, REAL, rope_theta, 10000, 1, 1e9, NULL, "", "base of the rotary frequencies (llama)")                          \
+    X(S, REAL, init_std, 0.02, 0, 10, NULL, "",                                                                        \
+      "standard deviation of initial weights; residual projections / sqrt(2 layers)")                                  \
+    X(S, REAL, z_loss, 0.0, 0, 1, NULL, "", "coefficient of log(Z)^2 added to the loss")
+
+#define HS_KEYS_TOKENIZER(X, S)                                                                            \
+    X(S, STRING, kind, "byte", 0, 0, "byte|char|bpe", "",                                                  \
+      "byte: 256 bytes + end-of-text; char: the training text's characters; bpe: the file in path")        \
+    X(S, STRING, path, "", 0, 0, NULL, "path",                                                             \
+      "bpe: a Hugging Face tokenizer.json, byte-level or with spaces as U+2581; refused with other kinds") \
+    X(S, STRING, end_of_text, "", 0, 0, NULL, "",                                                          \
+      "the token that ends a document, as its text, such as <|im_end|>; empty: found by its usual names "  \
+      "(<|endoftext|>, <|end_of_text|>, </s>, <eos>)")
+
+/* One entry of the list `tasks`. */
+#define HS_KEYS_TASK(X, S)                                                                                           \
+    X(S, STRING, name, "task", 0, 0, NULL, "", "appears in logs and metrics")                                        \
+    X(S, STRINGS, train, "synthetic:mixture", 0, 0, NULL, "",                                                        \
+      "files, folders, globs (.txt .md .jsonl .json .csv .bin ..., also with .gz or .zst) or synthetic:NAME")        \
+    X(S, STRING, validation, "10%", 0, 0, NULL, "",                                                                  \
+      "a share such as 10% cut from the end, or files as in train, or synthetic:NAME")                               \
+    X(S, STRING, format, "auto", 0, 0, "auto|text|jsonl|json|csv", "",                                               \
+      "how its files are read; auto: each by its name (.jsonl and .ndjson: an object a line; .json: a list of "      \
+      "objects or strings; .csv: a header line, then rows; .bin: tokens; else text)")                                \
+    X(S, STRING, text_field, "text", 0, 0, NULL, "", "JSONL, JSON, CSV: the field (column) holding a document")      \
+    X(S, STRING, prompt_field, "prompt", 0, 0, NULL, "",                                                             \
+      "JSONL, JSON, CSV: with completion_field: loss on the completion only")                                        \
+    X(S, STRING, completion_field, "completion", 0, 0, NULL, "", "JSONL, JSON, CSV: see prompt_field")               \
+    X(S, BYTES, synthetic_tokens, 1000000, 1000, HS_NO_BOUND, NULL, "bytes",                                         \
+      "how much text a synthetic source makes for training; a validation source of its own makes one tenth of that") \
+    X(S, INT, steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps", "length of this task; 0: by tokens or epochs")      \
+    X(S, INT, tokens, 0, 0, HS_NO_BOUND, NULL, "tokens", "its length in new training tokens; 0: by epochs")          \
+    X(S, REAL, epochs, 0, 0, HS_NO_BOUND, NULL, "epochs",                                                            \
+      "its length in passes over its training data; 0: max_steps, else max_epochs")                                  \
+    X(S, REAL, learning_rate, 0, 0, 1000, NULL, "", "its peak learning rate; 0: the top level's")
+
+#define HS_KEYS_DATA(X, S)                                                                 \
+    X(S, STRING, sampling, "epoch", 0, 0, "epoch|random", "",                              \
+      "epoch: every window once, shuffled; random: windows at random offsets, as nanoGPT") \
+    X(S, INT, prefetch, 4, 1, 1024, NULL, "batches", "effective batches prepared ahead")   \
+    X(S, INT, workers, 1, 1, 64, NULL, "threads", "prefetching threads")                   \
+    X(S, STRING, token_file, "auto", 0, 0, "auto|raw16", "",                               \
+      ".bin files: auto: llm.c header required; raw16: nanoGPT's headerless u16")
+
+#define HS_KEYS_PRECISION(X, S)                                                                                      \
+    X(S, STRING, mode, "auto", 0, 0, "auto|fp32|tf32|bf16|fp16", "",                                                 \
+      "auto follows use_amp; tf32 is fp32 with products on a GPU's tensor cores")                                    \
+    X(S, BOOL, master_weights, true, 0, 1, NULL, "",                                                                 \
+      "keep FP32 masters of 16-bit weights; false: bf16 only, stochastic rounding")                                  \
+    X(S, STRING, gradients, "fp32", 0, 0, "fp32|compute", "",                                                        \
+      "weight gradients accumulate in fp32, or in the mode's 16-bit format")                                         \
+    X(S, STRING, loss_scale, "auto", 0, 0, "auto|dynamic|static|none", "", "auto: dynamic in fp16, none otherwise")  \
+    X(S, REAL, init_scale, 65536, 1e-30, 1e30, NULL, "", "first loss scale, and the static one")                     \
+    X(S, REAL, growth_factor, 2.0, 1.0000001, 1e6, NULL, "",                                                         \
+      "scale factor after growth_interval steps without overflow")                                                   \
+    X(S, REAL, backoff_factor, 0.5, 1e-6, 0.9999999, NULL, "", "scale factor after an overflow")                     \
+    X(S, INT, growth_interval, 2000, 1, HS_NO_BOUND, NULL, "optimizer steps",                                        \
+      "steps without overflow before it grows")                                                                      \
+    X(S, INT, hysteresis, 1, 1, 1000, NULL, "overflows", "overflows before the scale falls; refilled when it grows") \
+    X(S, REAL, min_scale, 1.0, 1e-30, 1e30, NULL, "", "lower bound of the scale; an overflow there stops the run")   \
+    X(S, REAL, max_scale, 1e30, 1e-30, 3e38, NULL, "", "upper bound of the scale")
+
+#define HS_KEYS_TRAIN(X, S)                                                                                            \
+    X(S, STRINGS, freeze, "", 0, 0, NULL, "",                                                                          \
+      "parameters that stay as they are, without gradient, moments or their memory: matrix, vector, embedding, head, " \
+      "norm, bias, or patterns of names such as transformer.h.[0-3].*")
+
+#define HS_KEYS_OPTIMIZER(X, S)                                                                                     \
+    X(S, STRING, kind, "adamw", 0, 0, "adamw|sgd|muon", "",                                                         \
+      "update rule; muon: matrices of the blocks by Muon (section muon), all else by AdamW; its step has the size " \
+      "of AdamW's, 0.2 sqrt(max(rows, columns)) times the orthogonal matrix, so that AdamW's learning rate serves") \
+    X(S, REALS2, betas, "[0.9, 0.95]", 0, 0.9999999, NULL, "", "AdamW's decay rates of the two moments")            \
+    X(S, REAL, epsilon, 1e-8, 1e-30, 1, NULL, "", "AdamW: added after the bias correction")                         \
+    X(S, REAL, momentum, 0.9, 0, 0.9999999, NULL, "", "SGD")                                                        \
+    X(S, BOOL, nesterov, false, 0, 1, NULL, "", "SGD")                                                              \
+    X(S, REAL, clip_norm, 1.0, 0, HS_NO_BOUND, NULL, "", "largest global gradient norm; 0: no clipping")
+
+/* Jordan et al. 2024 (kellerjordan.github.io/posts/muon); the step's size: Liu et al. 2025, "Muon is scalable for LLM
+ * training", eq. 4. */
+#define HS_KEYS_MUON(X, S)                                                               \
+    X(S, REAL, momentum, 0.95, 0, 0.9999999, NULL, "", "of the gradients' running mean") \
+    X(S, BOOL, nesterov, true, 0, 1, NULL, "", "mix the newest gradient in once more")   \
+    X(S, INT, steps, 5, 1, 50, NULL, "iterations", "Newton-Schulz iterations that make the momentum orthogonal")
+
+/* One entry of optimizer.groups. */
+#define HS_KEYS_GROUP(X, S)                                                                                        \
+    X(S, STRINGS, match, "", 0, 0, NULL, "",                                                                       \
+      "its parameters, by roles or patterns as in train.freeze; of several groups the first that matches")         \
+    X(S, REAL, learning_rate, 0, 0, 1000, NULL, "",                                                                \
+      "its own peak: its rate is this over the top level's learning_rate times the schedule's, warm-up and decay " \
+      "alike; 0: the top level's")                                                                                 \
+    X(S, REAL, weight_decay, -1, -1, 1000, NULL, "", "its own weight decay; -1: the top level's")                  \
+    X(S, STRING, kind, "inherit", 0, 0, "inherit|adamw|sgd|muon", "", "its own update rule; inherit: optimizer.kind")
+
+#define HS_KEYS_SCHEDULE(X, S)                                                                                      \
+    X(S, STRING, kind, "cosine", 0, 0, "constant|linear|cosine|wsd", "", "shape after the warm-up")                 \
+    X(S, INT, warmup_steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps", "linear from 0")                            \
+    X(S, INT, decay_steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps", "where the decay ends; 0: at the last step") \
+    X(S, REAL, min_learning_rate, 0, 0, 1000, NULL, "", "where the decay ends")                                     \
+    X(S, REAL, wsd_decay_fraction, 0.2, 0, 1, NULL, "fraction", "wsd: the last part, in which the rate falls")
+
+#define HS_KEYS_MEMORY(X, S)                                                                                        \
+    X(S, STRING, recompute, "none", 0, 0, "none|attention|mlp|block", "",                                           \
+      "which activations backward computes again instead of keeping them")                                          \
+    X(S, INT, recompute_every, 1, 1, 1024, NULL, "blocks", "apply the policy to every N-th block")                  \
+    X(S, INT, head_chunk, 256, 1, 1048576, NULL, "tokens", "rows of logits that are in memory at a time")           \
+    X(S, INT, micro_batch, 0, 0, 1048576, NULL, "sequences",                                                        \
+      "how many of the batch_size sequences go through the model at a time, a divisor of it; 0: all. Fewer need "   \
+      "less memory for activations and change roundings only: optimizer steps and the order of the data stay")      \
+    X(S, BYTES, limit, 0, 0, HS_NO_BOUND, NULL, "bytes",                                                            \
+      "device memory that this run may count on, such as 10GiB; 0: all. target_gpu_util is a share of this")        \
+    X(S, BOOL, auto_fit, false, 0, 1, NULL, "",                                                                     \
+      "if the plan exceeds target_gpu_util, take the fastest micro_batch, recompute and gradients that fit")        \
+    X(S, REAL, pressure, 0.97, 0, 1, NULL, "fraction",                                                              \
+      "when all processes together use this share of the device's memory, micro_batch is halved at the next step; " \
+      "0: never")
+
+#define HS_KEYS_KERNELS(X, S)                                                                                      \
+    X(S, STRING, matmul, "native", 0, 0, "native|cublaslt", "",                                                    \
+      "matrix products: this project's, or (cuda) those of cuBLASLt, for comparison")                              \
+    X(S, STRING, tuning, "", 0, 0, NULL, "path",                                                                   \
+      "table of the fastest kernel of each product, measured on this GPU by trainer selftest --tune (cuda, emu); " \
+      "empty: a model of the GPU chooses. Another table rounds differently")                                       \
+    X(S, STRING, hopper, "all", 0, 0, "all|products|attention|none", "",                                           \
+      "which operations use the kernels for compute capability 9.0 (wgmma, tensor copies) on such a GPU; the "     \
+      "others use the kernels for all GPUs (cuda, emu). They round differently")                                   \
+    X(S, BOOL, sync_launch, false, 0, 1, NULL, "", "wait after every kernel, so that an error names the kernel")   \
+    X(S, BOOL, cuda_graph, false, 0, 1, NULL, "",                                                                  \
+      "record an optimizer step once, then replay it (cuda, emu); same bits")
+
+#define HS_KEYS_LOGGING(X, S)                                                                                      \
+    X(S, INT, every, 10, 1, HS_NO_BOUND, NULL, "optimizer steps", "print and record a step line this often")       \
+    X(S, BOOL, tensorboard, true, 0, 1, NULL, "", "write TensorBoard event files")                                 \
+    X(S, STRING, progress, "auto", 0, 0, "auto|bar|lines|none", "", "auto: a bar on a terminal, lines elsewhere")  \
+    X(S, STRING, trace, "", 0, 0, NULL, "optimizer steps",                                                         \
+      "10-12: write operations and memory of these steps (counted as they start, from 1 on, skipped ones too) to " \
+      "trace.json, which chrome://tracing and Perfetto show")                                                      \
+    X(S, REAL, device_seconds, 1, 0, 86400, NULL, "seconds",                                                       \
+      "sample the device's and the process's memory, utilisation, power and temperature this often, for "          \
+      "device.jsonl and memory.pressure; 0: never")
+
+#define HS_KEYS_EVALUATION(X, S)                                                                              \
+    X(S, INT, every, 200, 0, HS_NO_BOUND, NULL, "optimizer steps", "evaluate this often; 0: only at the end") \
+    X(S, INT, batches, 20, 0, HS_NO_BOUND, NULL, "batches", "validation batches per evaluation; 0: all")      \
+    X(S, INT, sample_tokens, 0, 0, 1048576, NULL, "tokens", "generate a sample of this length at the end")    \
+    X(S, STRING, sample_prompt, "", 0, 0, NULL, "", "text that the sample continues")
+
+#define HS_KEYS_EARLY_STOP(X, S)                                                                        \
+    X(S, INT, patience, 0, 0, HS_NO_BOUND, NULL, "evaluations",                                         \
+      "end a task after so many evaluations in a row without a gain, and start the next one; 0: never") \
+    X(S, REAL, min_delta, 0, 0, HS_NO_BOUND, NULL, "nats a token",                                      \
+      "a gain is a validation loss below that of the latest gain by more than this")
+
+#define HS_KEYS_CONTINUAL(X, S)                                                                                        \
+    X(S, STRINGS, strategy, "auto", 0, 0, "auto|none|joint|er|l2|ewc|mer|a-gem|si", "",                                \
+      "against forgetting; a list combines one of l2, ewc, si with one of er, mer, a-gem; auto: those whose sections " \
+      "the configuration has, else none")                                                                              \
+    X(S, STRING, schedule, "fresh", 0, 0, "fresh|rewarm|single", "",                                                   \
+      "learning rate over tasks: fresh: the schedule starts again; rewarm: later tasks warm up over rewarm_fraction "  \
+      "and decay again; single: one schedule over all tasks")                                                          \
+    X(S, REAL, rewarm_fraction, 0.01, 0, 1, NULL, "fraction", "rewarm: the part of a later task that warms up")        \
+    X(S, STRING, optimizer_state, "reset", 0, 0, "reset|keep", "", "moments at the start of a later task")             \
+    X(S, STRING, joint_run, "", 0, 0, NULL, "path",                                                                    \
+      "out_dir of a finished run with strategy joint, to compute the excess loss over joint training")
+
+#define HS_KEYS_REPLAY(X, S)                                                                        \
+    X(S, INT, buffer_size, 0, 0, HS_NO_BOUND, NULL, "sequences",                                    \
+      "reservoir of er, mer and a-gem (Vitter 1985, algorithm R), on the host; 0: mer.buffer_size") \
+    X(S, REAL, fraction, 0.25, 0, 0.99, NULL, "fraction",                                           \
+      "er, mer: share of replayed sequences; exact over all steps, and in each step within one sequence")
+
+#define HS_KEYS_L2(X, S) \
+    X(S, REAL, lambda, 1.0, 0, 1e12, NULL, "", "penalty (lambda/2) |theta - theta*|^2 towards the latest task's end")
+
+#define HS_KEYS_EWC(X, S)                                                                                              \
+    X(S, REAL, lambda, 5000.0, 0, 1e12, NULL, "",                                                                      \
+      "penalty strength (Kirkpatrick et al. 2017, eq. 3, with its 1/2; libraries without the 1/2 mean twice as much)") \
+    X(S, STRING, normalize, "true", 0, 0, "true|false|max|mean|l2|none", "",                                           \
+      "divide each task's Fisher by its maximum (true, max), its mean, or each tensor's by its norm (l2)")             \
+    X(S, STRING, mode, "online", 0, 0, "online|separate", "",                                                          \
+      "online: one decaying Fisher, anchored at the latest task's end (Schwarz et al. 2018); separate: every task "    \
+      "keeps its own anchor, merged exactly into one quadratic")                                                       \
+    X(S, REAL, gamma, 1.0, 0, 1, NULL, "", "online: decay of the earlier tasks' Fisher")                               \
+    X(S, STRING, estimator, "sampled", 0, 0, "sampled|exact|empirical|batched", "",                                    \
+      "sampled: labels drawn from the model; exact: sum over labels, tiny models only; empirical: true labels, a "     \
+      "sequence at a time; batched: square of the batch mean, biased low")                                             \
+    X(S, INT, fisher_samples, 256, 1, HS_NO_BOUND, NULL, "sequences",                                                  \
+      "training sequences that a Fisher is computed from")                                                             \
+    X(S, STRING, step, "gradient", 0, 0, "gradient|proximal", "",                                                      \
+      "gradient: added to the clipped gradient; proximal: a step of its own after the update, stable for any lambda")  \
+    X(S, STRINGS, exclude, "", 0, 0, NULL, "",                                                                         \
+      "parameters excluded from the penalty: matrix, vector, embedding, head, norm, bias, or patterns of names such "  \
+      "as "                                                                                                            \
+      "*.mlp.*")
+
+#define HS_KEYS_SI(X, S)                                                                                  \
+    X(S, REAL, strength, 0.1, 0, 1e12, NULL, "", "c of synaptic intelligence (Zenke et al. 2017, eq. 4)") \
+    X(S, REAL, damping, 0.001, 1e-30, 1e12, NULL, "", "xi of its eq. 5")
+
+#define HS_KEYS_MER(X, S)                                                                                             \
+    X(S, INT, buffer_size, 5120, 1, HS_NO_BOUND, NULL, "sequences", "replay buffer")                                  \
+    X(S, REAL, beta, 0.1, 0, 1, NULL, "", "within-batch interpolation (Riemer et al. 2019, algorithm 1)")             \
+    X(S, REAL, gamma, 0.1, 0, 1, NULL, "", "across-batch interpolation")                                              \
+    X(S, STRING, mode, "algorithm1", 0, 0, "algorithm1|algorithm6|algorithm7|reptile", "",                            \
+      "algorithm of Riemer et al. 2019: 1: beta and gamma; 6: one big batch, current sequences last, gamma only; 7: " \
+      "as "                                                                                                           \
+      "6, current sequences' rate times groups; reptile: replay in every step, interpolation every interval steps")   \
+    X(S, INT, groups, 1, 1, 1000, NULL, "groups",                                                                     \
+      "s: algorithm1: groups with the same current sequences; algorithm7: the current sequences' rate times this")    \
+    X(S, INT, group_steps, 0, 0, 65536, NULL, "optimizer steps",                                                      \
+      "steps of a group, each on the effective batch; 0: gradient_accumulation_steps steps of one batch each")        \
+    X(S, REAL, epsilon, 0.3, 0, 1, NULL, "", "reptile: interpolation rate")                                           \
+    X(S, INT, interval, 100, 1, HS_NO_BOUND, NULL, "optimizer steps", "reptile: steps between interpolations")        \
+    X(S, BOOL, compensate_learning_rate, false, 0, 1, NULL, "",                                                       \
+      "raise the learning rate, at most tenfold, to make up for small interpolation rates")
+
+#define HS_KEYS_AGEM(X, S)                                     \
+    X(S, INT, reference_batches, 1, 1, 65536, NULL, "batches", \
+      "replayed batches for the reference gradient (Chaudhry et al. 2019)")
+
+/* section, its key table, doc */
+#define HS_CONFIG_SECTIONS(S)                                           \
+    S(training, HS_KEYS_TRAINING, "top-level keys")                     \
+    S(model, HS_KEYS_MODEL, "the network")                              \
+    S(tokenizer, HS_KEYS_TOKENIZER, "text to tokens")                   \
+    S(data, HS_KEYS_DATA, "how batches are made")                       \
+    S(precision, HS_KEYS_PRECISION, "number formats and loss scaling")  \
+    S(train, HS_KEYS_TRAIN, "which parameters are trained")             \
+    S(optimizer, HS_KEYS_OPTIMIZER, "update rule")                      \
+    S(muon, HS_KEYS_MUON, "optimizer.kind: muon")                       \
+    S(schedule, HS_KEYS_SCHEDULE, "learning rate over applied steps")   \
+    S(memory, HS_KEYS_MEMORY, "activations kept, and limits")           \
+    S(kernels, HS_KEYS_KERNELS, "how operations run on a device")       \
+    S(logging, HS_KEYS_LOGGING, "what is reported")                     \
+    S(evaluation, HS_KEYS_EVALUATION, "validation during training")     \
+    S(early_stop, HS_KEYS_EARLY_STOP, "ending tasks that gain nothing") \
+    S(continual, HS_KEYS_CONTINUAL, "one task after another")           \
+    S(replay, HS_KEYS_REPLAY, "the replay buffer")                      \
+    S(l2, HS_KEYS_L2, "L2 towards the latest task's end")               \
+    S(ewc, HS_KEYS_EWC, "elastic weight consolidation")                 \
+    S(si, HS_KEYS_SI, "synaptic intelligence")                          \
+    S(mer, HS_KEYS_MER, "meta-experience replay")                       \
+    S(agem, HS_KEYS_AGEM, "averaged gradient episodic memory")
+
+#endif

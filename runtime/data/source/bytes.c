@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A source's bytes: which kind its name says, what its first bytes say against that, and unpacking.
+ *
+ *     name -> (.gz .zst off) -> kind -> bytes of the file -> unpacked -> no format that is not text -> parse
+ *
+ * First bytes are looked at only for formats that are not text: text would not be read as text by accident.  Token
+ * files are left out: without a header they may begin with any bytes, so of them the name alone decides.
+ */
+#include "runtime/data/source/source.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "runtime/data/source/unpack.h"
+#include "runtime/io/files.h"
+
+/* Of one compressed file's text: 16 GiB. */
+static const size_t unpacked_max_bytes = (size_t)16 << 30;
+
+/* Formats that are not text: refused with what to do, by name or by the bytes at `offset`. */
+typedef struct Refused {
+    const char *what, *mend;
+    const char *extensions; /* with dots, each with a blank behind it; "": by its bytes only */
+    size_t offset, size;
+    const char *magic;
+    bool as_text; /* the magic is letters: only with a zero byte somewhere is it that format */
+} Refused;
+
+#define TO_JSONL "convert it to JSONL, one {\"text\": \"...\"} a line"
+#define TO_GZIP  "unpack it, or compress it with gzip or zstd"
+#define TO_FILES "unpack it and name the files in it"
+#define TO_UTF8  "convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)"
+
+static const Refused refused[] = {
+    { "Parquet", TO_JSONL, ".parquet ", 0, 4, "PAR1", true },
+    { "Arrow", TO_JSONL, ".arrow .feather ", 0, 8, "ARROW1\0\0", false },
+    { "NumPy", "write its text, or its tokens as a .bin file", ".npy .npz ", 0, 6, "\x93NUMPY", false },
+    { "a zip archive", TO_FILES, ".zip ", 0, 4, "PK\3\4", false },
+    { "an empty zip archive", TO_FILES, "", 0, 4, "PK\5\6", false },
+    { "a 7z archive", TO_FILES, ".7z ", 0, 6, "7z\xBC\xAF\x27\x1C", false },
+    { "a tar archive", TO_FILES, ".tar .tgz ", 257, 5, "ustar", true },
+    { "bzip2 data", TO_GZIP, ".bz2 ", 4, 6, "1AY&SY", false },
+    { "xz data", TO_GZIP, ".xz ", 0, 6, "\3757zXZ\0", false }, /* octal: a digit follows */
+    { "lz4 data", TO_GZIP, ".lz4 ", 0, 4, "\4\x22\x4D\x18", false },
+    { "PDF", "extract its text (pdftotext)", ".pdf ", 0, 5, "%PDF-", false },
+    { "UTF-16 text", TO_UTF8, "", 0, 2, "\xFF\xFE", false },
+    { "UTF-16 text", TO_UTF8, "", 0, 2, "\xFE\xFF", false },
+};
+enum { REFUSED = sizeof refused / sizeof refused[0] };
+
+typedef struct Packing {
+    const char *what, *extension;
+    size_t offset, size;
+    const char *magic;
+    HsStatus (*unpack)(const char *name, const char *bytes, size_t size, HsUnpacked *unpacked);
+} Packing;
+
+static const Packing packings[] = {
+    { "gzip", ".gz", 0, 2, "\x1F\x8B", hs_unpack_gzip },
+    { "zstd", ".zst", 0, 4, "\x28\xB5\x2F\xFD", hs_unpack_zstd },
+    { "zstd", ".zst", 1, 3, "\x2A\x4D\x18", hs_unpack_zstd }, /* a frame to be skipped, which pzstd writes first */
+};
+enum { PACKINGS = sizeof packings / sizeof packings[0] };
+
+static bool ends_with(const char *name, size_t length, const char *extension, size_t extension_length)
+{
+    return length > extension_length && strncasecmp(name + length - extension_length, extension, extension_length) == 0;
+}
+
+/* By name; NULL: not packed. */
+static const Packing *packing_of_name(const char *name)
+{
+    for (int i = 0; i < PACKINGS; i++)
+        if (ends_with(name, strlen(name), packings[i].extension, strlen(packings[i].extension)))
+            return &packings[i];
+    return NULL;
+}
+
+static const Packing *packing_of_bytes(const char *bytes, size_t size)
+{
+    for (int i = 0; i < PACKINGS; i++)
+        if (size >= packings[i].offset + packings[i].size &&
+            memcmp(bytes + packings[i].offset, packings[i].magic, packings[i].size) == 0)
+            return &packings[i];
+    return NULL;
+}
+
+static bool name_is(const Refused *row, const char *name, size_t length)
+{
+    for (const char *at = row->extensions, *blank; (blank = strchr(at, ' ')) != NULL; at = blank + 1)
+        if (ends_with(name, length, at, (size_t)(blank - at)))
+            return true;
+    return false;
+}
+
+static bool bytes_are(const Refused *row, const char *bytes, size_t size)
+{
+    return size >= row->offset + row->size && memcmp(bytes + row->offset, row->magic, row->size) == 0 &&
+           (!row->as_text || memchr(bytes, 0, size));
+}
+
+HsStatus hs_source_kind_choose(const char *path, const char *format, const HsSourceKind **kind)
+{
+    const Packing *packing = packing_of_name(path);
+    size_t length = strlen(path) - (packing ? strlen(packing->extension) : 0);
+    bool by_name = strcmp(format, "auto") == 0;
+    for (int i = 0; by_name && i < REFUSED; i++)
+        if (name_is(&refused[i], path, length))
+            return hs_fail(HS_EFORMAT, "%s: is %s by its name, which is not read; %s, or leave it out", path,
+                           refused[i].what, refused[i].mend);
+    for (*kind = hs_source_kinds; (*kind)->extension; (*kind)++)
+        if (by_name ? ends_with(path, length, (*kind)->extension, strlen((*kind)->extension))
+                    : strcmp((*kind)->format, format) == 0)
+            break;
+    return HS_OK;
+}
+
+static HsStatus refuse_bytes(const char *name, const char *bytes, size_t size)
+{
+    const Packing *packing = packing_of_bytes(bytes, size);
+    if (packing)
+        return hs_fail(HS_EFORMAT, "%s: is compressed twice: %s data inside; unpack it once", name, packing->what);
+    for (int i = 0; i < REFUSED; i++)
+        if (bytes_are(&refused[i], bytes, size))
+            return hs_fail(HS_EFORMAT, "%s: is %s by its first bytes, which is not read; %s, or leave it out", name,
+                           refused[i].what, refused[i].mend);
+    return HS_OK;
+}
+
+HsStatus hs_source_unpack(const char *name, const HsSourceKind *kind, char **bytes, size_t *size)
+{
+    const Packing *named = packing_of_name(name), *packing = packing_of_bytes(*bytes, *size);
+    if (named && !packing)
+        return hs_fail(HS_EFORMAT, "%s: is not %s data, as its name says; rename it or copy it again", name,
+                       named->what);
+    if (packing && (named || !kind->makes_tokens)) {
+        HsUnpacked unpacked = { .limit = unpacked_max_bytes };
+        HsStatus status = packing->unpack(name, *bytes, *size, &unpacked);
+        free(*bytes);
+        *bytes = unpacked.bytes;
+        *size = unpacked.size;
+        HS_TRY(status);
+    }
+    return kind->makes_tokens ? HS_OK : refuse_bytes(name, *bytes, *size);
+}

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Comma-separated values (RFC 4180): a header line that names the columns, then one document a row.
+ *
+ *     record = field *("," field) (LF | CRLF)      field = *byte | <"> *(byte | <"><">) <">
+ *
+ * A field in quotes may hold commas, line ends and, doubled, quotes.  Columns are named like the fields of JSON Lines;
+ * other columns are passed over.  What is not clearly one reading is an error with the line: a quote inside a field
+ * without quotes, a row with another number of fields than the header.  Empty lines are passed over.
+ */
+#include "runtime/data/source/source.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/data/tokenizer/map.h"
+#include "runtime/io/utf8.h"
+
+typedef struct Reader {
+    const char *name, *bytes;
+    size_t size, at;
+    int64_t line;     /* of `at`, from 1 */
+    int64_t row_line; /* where the row began */
+    char *pool;       /* the row's fields, one behind the other */
+    size_t pool_used, pool_capacity;
+    size_t *ends; /* where each ends in the pool */
+    size_t count, capacity;
+} Reader;
+
+/* The columns that are read; -1: not there. */
+typedef struct Columns {
+    int64_t count, text, prompt, completion;
+} Columns;
+
+static HsStatus put(Reader *reader, const char *bytes, size_t length)
+{
+    HS_TRY(hs_array_grow(&reader->pool, 1, reader->pool_used + length + 1, &reader->pool_capacity));
+    if (length > 0)
+        memcpy(reader->pool + reader->pool_used, bytes, length);
+    reader->pool_used += length;
+    return HS_OK;
+}
+
+static bool ends_row(const Reader *reader)
+{
+    char byte = reader->at < reader->size ? reader->bytes[reader->at] : '\n';
+    return byte == '\n' || (byte == '\r' && reader->at + 1 < reader->size && reader->bytes[reader->at + 1] == '\n');
+}
+
+/* From the opening quote to past the closing one. */
+static HsStatus read_quoted(Reader *reader)
+{
+    int64_t opened = reader->line;
+    for (reader->at++;;) {
+        const char *start = reader->bytes + reader->at;
+        const char *quote = memchr(start, '"', reader->size - reader->at);
+        if (!quote)
+            return hs_fail(HS_EFORMAT,
+                           "%s:%" PRId64 ": the quoted field that begins here does not end; close it, and double the "
+                           "quotes inside",
+                           reader->name, opened);
+        size_t length = (size_t)(quote - start);
+        for (size_t i = 0; i < length; i++)
+            reader->line += start[i] == '\n';
+        HS_TRY(put(reader, start, length));
+        reader->at += length + 1;
+        if (reader->at == reader->size || reader->bytes[reader->at] != '"')
+            break;
+        HS_TRY(put(reader, "\"", 1));
+        reader->at++;
+    }
+    if (!ends_row(reader) && reader->bytes[reader->at] != ',')
+        return hs_fail(HS_EFORMAT,
+                       "%s:%" PRId64 ": a quoted field goes on behind its closing quote; double the quotes inside a "
+                       "field",
+                       reader->name, reader->line);
+    return HS_OK;
+}
+
+static HsStatus read_plain(Reader *reader)
+{
+    size_t start = reader->at;
+    for (; !ends_row(reader) && reader->bytes[reader->at] != ','; reader->at++) {
+        char byte = reader->bytes[reader->at];
+        if (byte == '"')
+            return hs_fail(HS_EFORMAT,
+                           "%s:%" PRId64 ": a quote inside a field that is not in quotes; put the field into quotes "
+                           "and double the quotes inside",
+                           reader->name, reader->line);
+        if (byte == '\r')
+            return hs_fail(HS_EFORMAT,
+                           "%s:%" PRId64 ": a carriage return without a line feed; end lines with LF or CRLF, or put "
+                           "the field into quotes",
+                           reader->name, reader->line);
+    }
+    return put(reader, reader->bytes + start, reader->at - start);
+}
+
+/* The next row's fields.  *there: false at the end of the file. */
+static HsStatus read_row(Reader *reader, bool *there)
+{
+    reader->pool_used = reader->count = 0;
+    while (reader->at < reader->size && ends_row(reader)) { /* empty lines */
+        reader->at += reader->bytes[reader->at] == '\r' ? 2 : 1;
+        reader->line++;
+    }
+    reader->row_line = reader->line;
+    *there = reader->at < reader->size;
+    for (bool more = *there; more;) {
+        bool quoted = reader->at < reader->size && reader->bytes[reader->at] == '"';
+        HS_TRY(quoted ? read_quoted(reader) : read_plain(reader));
+        HS_TRY(hs_array_grow(&reader->ends, sizeof *reader->ends, reader->count + 1, &reader->capacity));
+        reader->ends[reader->count++] = reader->pool_used;
+        more = !ends_row(reader);
+        reader->at += more; /* the comma */
+    }
+    return HS_OK;
+}
+
+/* Field `index` of the row; valid until the next row. */
+static HsField get_field(const Reader *reader, int64_t index)
+{
+    if (index < 0)
+        return (HsField){ 0 };
+    size_t start = index > 0 ? reader->ends[index - 1] : 0;
+    return (HsField){ reader->pool + start, reader->ends[index] - start };
+}
+
+static HsStatus find_column(const Reader *reader, const char *name, int64_t *column)
+{
+    *column = -1;
+    for (int64_t i = 0; i < (int64_t)reader->count; i++) {
+        HsField field = get_field(reader, i);
+        if (field.length != strlen(name) || memcmp(field.bytes, name, field.length) != 0)
+            continue;
+        if (*column >= 0)
+            return hs_fail(HS_EFORMAT, "%s:%" PRId64 ": the header has the column `%s` twice; rename one", reader->name,
+                           reader->row_line, name);
+        *column = i;
+    }
+    return HS_OK;
+}
+
+static HsStatus read_header(const Reader *reader, const HsSourceOptions *options, Columns *columns)
+{
+    char place[512];
+    columns->count = (int64_t)reader->count;
+    HS_TRY(find_column(reader, options->text_field, &columns->text));
+    HS_TRY(find_column(reader, options->prompt_field, &columns->prompt));
+    HS_TRY(find_column(reader, options->completion_field, &columns->completion));
+    snprintf(place, sizeof place, "%s:%" PRId64 ": the header", reader->name, reader->row_line);
+    return hs_document_check_fields(place, columns->text >= 0, columns->prompt >= 0, columns->completion >= 0, options);
+}
+
+static HsStatus read_rows(Reader *reader, const HsSourceOptions *options, HsCorpus *corpus)
+{
+    Columns columns = { 0 };
+    bool there;
+    HS_TRY(read_row(reader, &there));
+    if (!there)
+        return HS_OK; /* an empty file is no document */
+    HS_TRY(read_header(reader, options, &columns));
+    for (;;) {
+        HS_TRY(read_row(reader, &there));
+        if (!there)
+            return HS_OK;
+        if ((int64_t)reader->count != columns.count)
+            return hs_fail(HS_EFORMAT,
+                           "%s:%" PRId64 ": %zu fields, but the header has %" PRId64 "; put fields that hold commas or "
+                           "line ends into quotes",
+                           reader->name, reader->row_line, reader->count, columns.count);
+        HsDocument document = { .text = get_field(reader, columns.text) };
+        if (columns.text < 0) {
+            document.prompt = get_field(reader, columns.prompt);
+            document.completion = get_field(reader, columns.completion);
+        }
+        HS_TRY(hs_document_add(&document, reader->row_line, corpus));
+    }
+}
+
+HsStatus hs_csv_parse(const char *name, const char *bytes, size_t size, const HsSourceOptions *options,
+                      HsCorpus *corpus)
+{
+    HS_TRY(hs_text_check(name, bytes, size, options));
+    Reader reader = { .name = name, .bytes = bytes, .size = size, .at = hs_utf8_mark_bytes(bytes, size), .line = 1 };
+    HsStatus status = read_rows(&reader, options, corpus);
+    free(reader.pool);
+    free(reader.ends);
+    return status;
+}

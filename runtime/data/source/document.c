@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One document of a file that has fields: what JSON Lines, JSON lists and CSV have in common.
+ *
+ *     text                    every token is a target
+ *     prompt and completion   only the completion's tokens, and the end-of-text after it, are targets
+ *
+ * Prompt and completion are separate pieces and are tokenized apart, so that no token straddles the border at which
+ * the loss begins.
+ */
+#include "runtime/data/source/source.h"
+
+#include <string.h>
+
+#include "runtime/io/json.h"
+
+HsStatus hs_document_check_fields(const char *place, bool text, bool prompt, bool completion,
+                                  const HsSourceOptions *options)
+{
+    if (text && prompt && completion)
+        return hs_fail(HS_EFORMAT,
+                       "%s: has `%s` and also `%s` and `%s`; leave one out, or name other fields with the task's "
+                       "text_field, prompt_field and completion_field",
+                       place, options->text_field, options->prompt_field, options->completion_field);
+    if (!text && !(prompt && completion))
+        return hs_fail(HS_EFORMAT,
+                       "%s: has neither `%s` nor both `%s` and `%s`; name the fields with the task's text_field, or "
+                       "prompt_field and completion_field",
+                       place, options->text_field, options->prompt_field, options->completion_field);
+    return HS_OK;
+}
+
+HsStatus hs_document_add(const HsDocument *document, int64_t line, HsCorpus *corpus)
+{
+    const HsField *text = &document->text, *prompt = &document->prompt, *completion = &document->completion;
+    if (text->bytes)
+        return text->length > 0 ? hs_corpus_add_text(corpus, text->bytes, text->length, true, true, line, NAN) : HS_OK;
+    if (prompt->length == 0 && completion->length == 0)
+        return HS_OK;
+    HS_TRY(hs_corpus_add_text(corpus, prompt->bytes, prompt->length, false, false, line, NAN));
+    return hs_corpus_add_text(corpus, completion->bytes, completion->length, true, true, line, NAN);
+}
+
+/* ---- JSON ---- */
+
+/* Is the escape \u0000 in the text?  A string that ends early inside would lose text without a word. */
+static bool has_escaped_zero(const char *text, size_t length)
+{
+    for (size_t i = 0; i + 1 < length; i++) {
+        if (text[i] != '\\')
+            continue;
+        if (length - i >= 6 && memcmp(text + i, "\\u0000", 6) == 0)
+            return true;
+        i++; /* the escaped character, which may be a backslash itself */
+    }
+    return false;
+}
+
+/* The string at `key`; no bytes when the key is not there. */
+static HsStatus get_field(const char *place, const HsJson *object, const char *key, HsField *field)
+{
+    const HsJson *node = hs_json_get(object, key);
+    *field = (HsField){ 0 };
+    if (!node)
+        return HS_OK;
+    if (!hs_json_is_string(node))
+        return hs_fail(HS_EFORMAT, "%s: `%s` must be a string", place, key);
+    *field = (HsField){ hs_json_string(node), strlen(hs_json_string(node)) };
+    return HS_OK;
+}
+
+static HsStatus add_value(const char *place, const HsJson *value, int64_t line, const char *kind, bool strings,
+                          const HsSourceOptions *options, HsCorpus *corpus)
+{
+    HsDocument document = { 0 };
+    const char *string = strings ? hs_json_string(value) : NULL;
+    if (string) {
+        document.text = (HsField){ string, strlen(string) };
+        return hs_document_add(&document, line, corpus);
+    }
+    if (!hs_json_is_object(value))
+        return hs_fail(HS_EFORMAT, "%s: %s must be %san object such as {\"%s\": \"...\"}", place, kind,
+                       strings ? "a string or " : "", options->text_field);
+    HS_TRY(get_field(place, value, options->text_field, &document.text));
+    HS_TRY(get_field(place, value, options->prompt_field, &document.prompt));
+    HS_TRY(get_field(place, value, options->completion_field, &document.completion));
+    HS_TRY(hs_document_check_fields(place, document.text.bytes, document.prompt.bytes, document.completion.bytes,
+                                    options));
+    return hs_document_add(&document, line, corpus);
+}
+
+HsStatus hs_document_parse_json(const char *place, const char *text, size_t length, int64_t line, const char *kind,
+                                bool strings, const HsSourceOptions *options, HsCorpus *corpus)
+{
+    const char *zero = memchr(text, 0, length);
+    if (zero)
+        return hs_fail(HS_EFORMAT, "%s: byte %zu: a zero byte, so this is not JSON", place, (size_t)(zero - text));
+    if (has_escaped_zero(text, length))
+        return hs_fail(HS_EFORMAT, "%s: has the escape \\u0000, which text for training must not have", place);
+    HsJson *value = NULL;
+    HS_TRY(hs_json_parse(place, text, length, &value));
+    HsStatus status = add_value(place, value, line, kind, strings, options, corpus);
+    hs_json_destroy(value);
+    return status;
+}

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * From names in a configuration to a flat, sorted list of sources.
+ *
+ * Order is part of the promise that a run repeats: it comes from byte order of the paths, never from the order in
+ * which a file system happens to list a folder.
+ */
+#include "runtime/data/source/source.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <glob.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "runtime/data/synthetic/synthetic.h"
+
+enum { HS_FOLDER_DEPTH = 32 }; /* deeper is most likely a symbolic link that points back up */
+
+static HsStatus append(HsSourceList *list, const char *name, const HsSourceKind *kind)
+{
+    if (list->count == list->capacity) {
+        int capacity = list->capacity > 0 ? 2 * list->capacity : 16;
+        HsSource *items = realloc(list->items, (size_t)capacity * sizeof *items);
+        if (!items)
+            return hs_fail(HS_ENOMEM, "%s: no memory for a list of %d files", name, capacity);
+        list->items = items;
+        list->capacity = capacity;
+    }
+    char *copy = strdup(name);
+    if (!copy)
+        return hs_fail(HS_ENOMEM, "%s: no memory for a list of files", name);
+    list->items[list->count++] = (HsSource){ copy, kind };
+    return HS_OK;
+}
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(((const HsSource *)a)->name, ((const HsSource *)b)->name);
+}
+
+static HsStatus add_path(HsSourceList *list, const char *path, const char *format, int depth);
+
+/* Appends a folder's files in whatever order the system lists them; the caller sorts. */
+static HsStatus add_folder(HsSourceList *list, const char *path, const char *format, int depth)
+{
+    HsStatus status = HS_OK;
+    if (depth > HS_FOLDER_DEPTH)
+        return hs_fail(HS_EIO, "%s: folders are nested deeper than %d (does a symbolic link point back up?)", path,
+                       HS_FOLDER_DEPTH);
+    DIR *folder = opendir(path);
+    if (!folder)
+        return hs_fail(HS_EIO, "%s: cannot be opened: %s", path, strerror(errno));
+    const struct dirent *entry;
+    while (status == HS_OK && (errno = 0, entry = readdir(folder)) != NULL) {
+        if (entry->d_name[0] == '.')
+            continue; /* ".", "..", and what editors and desktops hide */
+        char *inner = NULL;
+        bool has_slash = path[strlen(path) - 1] == '/';
+        if (asprintf(&inner, "%s%s%s", path, has_slash ? "" : "/", entry->d_name) < 0) {
+            status = hs_fail(HS_ENOMEM, "%s: no memory for a path", path);
+            break;
+        }
+        status = add_path(list, inner, format, depth + 1);
+        free(inner);
+    }
+    if (status == HS_OK && errno != 0)
+        status = hs_fail(HS_EIO, "%s: cannot be listed: %s", path, strerror(errno));
+    closedir(folder);
+    return status;
+}
+
+static HsStatus add_path(HsSourceList *list, const char *path, const char *format, int depth)
+{
+    struct stat about;
+    if (stat(path, &about) != 0)
+        return hs_fail(HS_EIO, "%s: cannot be read: %s", path, strerror(errno));
+    if (S_ISDIR(about.st_mode))
+        return add_folder(list, path, format, depth);
+    if (!S_ISREG(about.st_mode))
+        return hs_fail(HS_EIO, "%s: is neither a file nor a folder", path);
+    const HsSourceKind *kind;
+    HS_TRY(hs_source_kind_choose(path, format, &kind));
+    return append(list, path, kind);
+}
+
+static HsStatus add_glob(HsSourceList *list, const char *pattern, const char *format)
+{
+    glob_t found = { 0 };
+    int code = glob(pattern, GLOB_ERR | GLOB_NOSORT, NULL, &found);
+    HsStatus status = HS_OK;
+    if (code == GLOB_NOMATCH)
+        status = hs_fail(HS_EIO, "%s: no file matches (paths are relative to the working directory)", pattern);
+    else if (code != 0)
+        status = hs_fail(HS_EIO, "%s: a folder on the way cannot be read", pattern);
+    for (size_t i = 0; status == HS_OK && i < found.gl_pathc; i++)
+        status = add_path(list, found.gl_pathv[i], format, 0);
+    globfree(&found);
+    return status;
+}
+
+static HsStatus add_synthetic(HsSourceList *list, const char *name)
+{
+    const char *wanted = name + strlen(HS_SYNTHETIC_PREFIX);
+    if (hs_synthetic_find(wanted))
+        return append(list, name, NULL);
+    char known[256] = "";
+    size_t used = 0;
+    for (int i = 0; i < hs_synthetic_count && used < sizeof known; i++)
+        used +=
+            (size_t)snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", hs_synthetic_table[i].name);
+    return hs_fail(HS_ECONFIG, "%s: there is no synthetic source `%s`; there are %s", name, wanted, known);
+}
+
+HsStatus hs_source_list_add_input(HsSourceList *list, const char *format)
+{
+    const HsSourceKind *kind;
+    HS_TRY(hs_source_kind_choose(HS_SOURCE_INPUT, format, &kind));
+    return append(list, HS_SOURCE_INPUT, kind);
+}
+
+HsStatus hs_source_list_add(HsSourceList *list, const char *name, const char *format)
+{
+    if (name[0] == '\0')
+        return hs_fail(HS_ECONFIG, "an empty path; name a file, a folder, a glob or synthetic:NAME");
+    if (strncmp(name, HS_SYNTHETIC_PREFIX, strlen(HS_SYNTHETIC_PREFIX)) == 0)
+        return add_synthetic(list, name);
+    int before = list->count;
+    struct stat about;
+    /* A file whose very name has a bracket or a star in it is taken as it is. */
+    const bool absent = stat(name, &about) != 0 && errno == ENOENT;
+    if (absent && strpbrk(name, "*?["))
+        HS_TRY(add_glob(list, name, format));
+    else
+        HS_TRY(add_path(list, name, format, 0));
+    if (list->count == before)
+        return hs_fail(HS_EIO, "%s: the folder holds no files (names that begin with a dot are left out)", name);
+    qsort(list->items + before, (size_t)(list->count - before), sizeof *list->items, compare_names);
+    return HS_OK;
+}
+
+void hs_source_list_deinit(HsSourceList *list)
+{
+    for (int i = 0; i < list->count; i++)
+        free(list->items[i].name);
+    free(list->items);
+    *list = (HsSourceList){ 0 };
+}
+
+bool hs_source_list_has_tokens(const HsSourceList *list)
+{
+    for (int i = 0; i < list->count; i++)
+        if (list->items[i].kind && list->items[i].kind->makes_tokens)
+            return true;
+    return false;
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Where training text comes from, before there are tokens.  Internal to runtime/data, its tests and its fuzzers.
+ *
+ *   names (files, folders, globs, synthetic:NAME) -> HsSourceList, sorted and flat
+ *   each source -> pieces of one HsCorpus:  text pieces lie in `text`, pieces of token files in `tokens`
+ *
+ * The corpus is read whole before anything is encoded, because a char tokenizer is made from all of it.
+ * Invariant: pieces are in order, and a document is a run of pieces of which only the last has ends_document.
+ */
+#ifndef HS_RUNTIME_DATA_SOURCE_SOURCE_H
+#define HS_RUNTIME_DATA_SOURCE_SOURCE_H
+
+#include <math.h>
+#include <stdbool.h>
+
+#include "runtime/config/config.h"
+#include "runtime/data/tokenizer/tokenizer.h"
+
+struct HsCorpus;
+struct HsSource;
+struct HsSourceOptions;
+
+/* One row for each way to read a source: source.c holds the table. */
+typedef struct HsSourceKind {
+    const char *format;    /* what tasks.N.format calls it; "": chosen by name only */
+    const char *extension; /* with the dot; NULL: everything else is text */
+    bool makes_tokens;     /* the source holds token numbers, not text */
+    HsStatus (*parse)(const char *name, const char *bytes, size_t size, const struct HsSourceOptions *options,
+                      struct HsCorpus *corpus);
+} HsSourceKind;
+extern const HsSourceKind hs_source_kinds[]; /* the last is text */
+
+typedef struct HsSource {
+    char *name;               /* path, or synthetic:NAME */
+    const HsSourceKind *kind; /* NULL: synthetic */
+} HsSource;
+
+typedef struct HsSourceList {
+    HsSource *items;
+    int count, capacity;
+} HsSourceList;
+
+/* Appends what `name` stands for.  Folders are read recursively without dot files; folders and globs are sorted by
+ * byte order of the path.  format: the task's; auto chooses for each file by its name.
+ * errors: HS_EIO, HS_ECONFIG and HS_EFORMAT naming the path */
+HsStatus hs_source_list_add(HsSourceList *list, const char *name, const char *format);
+void hs_source_list_deinit(HsSourceList *list);
+/* Appends the standard input, read as `format` says (auto: text).  Only for commands that read their sources once. */
+HsStatus hs_source_list_add_input(HsSourceList *list, const char *format);
+#define HS_SOURCE_INPUT "-"
+/* What messages call it. */
+const char *hs_source_title(const HsSource *source);
+bool hs_source_list_has_tokens(const HsSourceList *list);
+/* The row for a path: by the format where it is not auto, else by the extension in front of .gz or .zst.
+ * errors: HS_EFORMAT for a name that says a format that is no text */
+HsStatus hs_source_kind_choose(const char *path, const char *format, const HsSourceKind **kind);
+/* A file's bytes, replaced by what they unpack to where they are compressed; the caller frees them, also after a
+ * failure.  errors: HS_EFORMAT for what is damaged or no text, HS_ENOMEM */
+HsStatus hs_source_unpack(const char *name, const HsSourceKind *kind, char **bytes, size_t *size);
+
+typedef struct HsPiece {
+    size_t start, length;
+    double nats;  /* information content when a generator knows it, else NAN; of whole documents only */
+    int source;   /* which source, for messages */
+    int64_t line; /* JSONL, JSON, CSV; 0: none */
+    bool is_tokens;
+    bool counted;       /* its tokens are targets */
+    bool ends_document; /* an end-of-text token follows, where the tokenizer has one */
+} HsPiece;
+
+typedef struct HsCorpus {
+    char *text;
+    size_t text_length, text_capacity;
+    HsTokens tokens;
+    HsPiece *pieces;
+    int64_t piece_count, piece_capacity;
+    int source; /* given to the pieces that are added */
+} HsCorpus;
+
+typedef struct HsSourceOptions {
+    const char *text_field, *prompt_field, *completion_field; /* JSONL, JSON, CSV */
+    bool needs_utf8;                                          /* the tokenizer is one of characters */
+    bool raw16;                                               /* token files without a header */
+    int64_t vocabulary;                                       /* token files: tokens must be below it */
+    uint64_t seed;                                            /* synthetic sources */
+    int64_t synthetic_bytes;
+} HsSourceOptions;
+
+/* What the task says; the rest is zero. */
+static inline HsSourceOptions hs_source_options(const HsTaskConfig *task)
+{
+    return (HsSourceOptions){ .text_field = task->text_field,
+                              .prompt_field = task->prompt_field,
+                              .completion_field = task->completion_field,
+                              .synthetic_bytes = task->synthetic_tokens };
+}
+
+/* Reads one source and appends its pieces. */
+HsStatus hs_source_read(const HsSource *source, const HsSourceOptions *options, HsCorpus *corpus);
+HsStatus hs_corpus_add_text(HsCorpus *corpus, const char *text, size_t length, bool counted, bool ends_document,
+                            int64_t line, double nats);
+/* A piece of the tokens that were appended to corpus->tokens from `first` on. */
+HsStatus hs_corpus_add_tokens(HsCorpus *corpus, int64_t first);
+void hs_corpus_deinit(HsCorpus *corpus);
+
+/* Parsers of bytes in memory: `name` stands for the file in messages.  errors: HS_EFORMAT with line or byte offset */
+HsStatus hs_text_parse(const char *name, const char *bytes, size_t size, const HsSourceOptions *options,
+                       HsCorpus *corpus);
+HsStatus hs_jsonl_parse(const char *name, const char *bytes, size_t size, const HsSourceOptions *options,
+                        HsCorpus *corpus);
+HsStatus hs_json_list_parse(const char *name, const char *bytes, size_t size, const HsSourceOptions *options,
+                            HsCorpus *corpus);
+HsStatus hs_csv_parse(const char *name, const char *bytes, size_t size, const HsSourceOptions *options,
+                      HsCorpus *corpus);
+HsStatus hs_token_file_parse(const char *name, const char *bytes, size_t size, const HsSourceOptions *options,
+                             HsCorpus *corpus);
+
+/* No zero byte, and UTF-8 where the tokenizer needs it.  errors: HS_EFORMAT with the byte's offset */
+HsStatus hs_text_check(const char *name, const char *bytes, size_t size, const HsSourceOptions *options);
+
+/* A document of named fields: text, or prompt and completion. */
+typedef struct HsField {
+    const char *bytes; /* NULL: not there */
+    size_t length;
+} HsField;
+typedef struct HsDocument {
+    HsField text, prompt, completion;
+} HsDocument;
+
+/* Do these fields make a document?  errors: HS_EFORMAT "PLACE: has neither ..." */
+HsStatus hs_document_check_fields(const char *place, bool text, bool prompt, bool completion,
+                                  const HsSourceOptions *options);
+/* Appends its pieces; a document without any text is none. */
+HsStatus hs_document_add(const HsDocument *document, int64_t line, HsCorpus *corpus);
+/* One JSON value: an object, or (strings) a string that is the text itself.  kind: what messages call it. */
+HsStatus hs_document_parse_json(const char *place, const char *text, size_t length, int64_t line, const char *kind,
+                                bool strings, const HsSourceOptions *options, HsCorpus *corpus);
+
+#endif

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Token files on disk (llm.c's layout), and writing them; tokens.c draws the layout and reads it.
+ */
+#ifndef HS_RUNTIME_DATA_SOURCE_TOKEN_FILE_H
+#define HS_RUNTIME_DATA_SOURCE_TOKEN_FILE_H
+
+#include <stdint.h>
+#include <stdio.h>
+
+#include "kernels/base/status.h"
+
+enum { HS_TOKEN_HEADER_BYTES = 1024 };
+
+typedef struct HsTokenLayout {
+    uint32_t magic, version;
+    size_t token_bytes;
+} HsTokenLayout;
+
+enum { HS_TOKEN_LAYOUTS = 2 };
+extern const HsTokenLayout hs_token_layouts[HS_TOKEN_LAYOUTS]; /* the narrower first */
+
+/* A file in the making lies beside `path` under another name, and takes its place when it is whole. */
+typedef struct HsTokenWriter {
+    const HsTokenLayout *layout;
+    const char *path; /* borrowed */
+    char *partial;
+    FILE *file; /* NULL: not open */
+    int64_t count;
+} HsTokenWriter;
+
+/* Of u16 tokens where the vocabulary fits, else u32.  errors: HS_EIO, HS_ENOMEM */
+HsStatus hs_token_writer_open(HsTokenWriter *writer, const char *path, int64_t vocabulary);
+/* errors: HS_EIO; HS_EUNSUPPORTED for more tokens than the header can count, 2^31 - 1 */
+HsStatus hs_token_writer_add(HsTokenWriter *writer, const int32_t *tokens, int64_t count);
+/* The header, and the file under its name.  errors: HS_EIO, which leaves nothing behind */
+HsStatus hs_token_writer_finish(HsTokenWriter *writer);
+/* Removes what was written so far, if it was not finished. */
+void hs_token_writer_abandon(HsTokenWriter *writer);
+
+#endif

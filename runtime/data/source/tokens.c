@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Token files.  With a header, 256 little-endian int32 (llm.c's layout):
+ *
+ *     byte 0 magic   4 version   8 count   12 zeros   1024 tokens ...
+ *     20240520       1                     u16 tokens (GPT-2)
+ *     20240801       7                     u32 tokens (Llama 3)
+ *
+ * Without one (data.token_file: raw16), u16 tokens from the first byte (nanoGPT's layout).  Which of the two it is
+ * is never guessed: a headerless file may begin with any bytes.
+ */
+#include "runtime/data/source/source.h"
+
+#include <inttypes.h>
+
+#include "runtime/data/source/token_file.h"
+
+const HsTokenLayout hs_token_layouts[HS_TOKEN_LAYOUTS] = { { 20240520, 1, 2 }, { 20240801, 7, 4 } };
+
+/* Byte by byte: right on any byte order and alignment. */
+static uint32_t little_endian(const char *bytes, size_t count)
+{
+    uint32_t value = 0;
+    for (size_t i = 0; i < count; i++)
+        value |= (uint32_t)(unsigned char)bytes[i] << (8 * i);
+    return value;
+}
+
+static HsStatus read_header(const char *name, const char *bytes, size_t size, size_t *token_bytes)
+{
+    if (size < HS_TOKEN_HEADER_BYTES)
+        return hs_fail(HS_EFORMAT,
+                       "%s: %zu bytes are too few for the %d-byte header of a token file; if the file is u16 tokens "
+                       "without a header, set data.token_file: raw16",
+                       name, size, HS_TOKEN_HEADER_BYTES);
+    uint32_t magic = little_endian(bytes, 4), version = little_endian(bytes + 4, 4);
+    int32_t count = (int32_t)little_endian(bytes + 8, 4);
+    const HsTokenLayout *layout = NULL;
+    for (int i = 0; i < HS_TOKEN_LAYOUTS; i++)
+        if (hs_token_layouts[i].magic == magic)
+            layout = &hs_token_layouts[i];
+    if (!layout)
+        return hs_fail(HS_EFORMAT,
+                       "%s: byte 0: the number %" PRIu32 " begins no known token file (20240520: u16, 20240801: u32); "
+                       "if the file is u16 tokens without a header, set data.token_file: raw16",
+                       name, magic);
+    if (version != layout->version)
+        return hs_fail(HS_EFORMAT,
+                       "%s: byte 4: version %" PRIu32 " of a %" PRIu32 " token file; only %" PRIu32 " is known", name,
+                       version, magic, layout->version);
+    if (count < 0)
+        return hs_fail(HS_EFORMAT, "%s: byte 8: a negative number of tokens (%" PRId32 ")", name, count);
+    uint64_t expected = HS_TOKEN_HEADER_BYTES + (uint64_t)count * layout->token_bytes;
+    if (expected != size)
+        return hs_fail(HS_EFORMAT,
+                       "%s: byte 8: the header says %" PRId32 " tokens, which makes %" PRIu64
+                       " bytes, but the file has %zu; it is cut off or was not written to its end",
+                       name, count, expected, size);
+    *token_bytes = layout->token_bytes;
+    return HS_OK;
+}
+
+HsStatus hs_token_file_parse(const char *name, const char *bytes, size_t size, const HsSourceOptions *options,
+                             HsCorpus *corpus)
+{
+    size_t offset = 0, token_bytes = 2;
+    if (!options->raw16) {
+        HS_TRY(read_header(name, bytes, size, &token_bytes));
+        offset = HS_TOKEN_HEADER_BYTES;
+    } else if (size % 2 != 0) {
+        return hs_fail(HS_EFORMAT, "%s: %zu bytes are no whole number of u16 tokens (data.token_file: raw16)", name,
+                       size);
+    }
+    size_t count = (size - offset) / token_bytes;
+    if (count == 0)
+        return HS_OK;
+    int64_t first = corpus->tokens.count;
+    HS_TRY(hs_tokens_reserve(&corpus->tokens, (int64_t)count));
+    for (size_t i = 0; i < count; i++, offset += token_bytes) {
+        uint32_t token = little_endian(bytes + offset, token_bytes);
+        if ((int64_t)token >= options->vocabulary) {
+            corpus->tokens.count = first;
+            return hs_fail(HS_EFORMAT,
+                           "%s: byte %zu: token %" PRIu32 " is not below the tokenizer's vocabulary of %" PRId64
+                           "; set tokenizer.kind and tokenizer.path to the tokenizer that wrote the file",
+                           name, offset, token, options->vocabulary);
+        }
+        corpus->tokens.items[first + (int64_t)i] = (int32_t)token;
+    }
+    corpus->tokens.count = first + (int64_t)count;
+    return hs_corpus_add_tokens(corpus, first);
+}

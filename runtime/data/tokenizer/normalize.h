@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * tokenizer.json's `normalizer`: NFC, NFD, NFKC, NFKD, Lowercase, Prepend, Replace, and Sequence of them.
+ * Bytes that are not UTF-8 pass unchanged.  Any other is HS_EUNSUPPORTED by name.
+ */
+#ifndef HS_RUNTIME_DATA_TOKENIZER_NORMALIZE_H
+#define HS_RUNTIME_DATA_TOKENIZER_NORMALIZE_H
+
+#include "runtime/data/tokenizer/pattern.h"
+
+typedef struct HsNormalizer HsNormalizer;
+
+/* From the member of a tokenizer.json; absent or null: *normalizer NULL, which changes nothing.  name: the file. */
+HsStatus hs_normalizer_create(const char *name, const HsJson *node, HsNormalizer **normalizer);
+void hs_normalizer_destroy(HsNormalizer *normalizer);
+
+/* text[length] normalized -> *out, whose earlier content is dropped.  normalizer is not NULL.
+ * errors: HS_ENOMEM, a pattern's */
+HsStatus hs_normalizer_apply(const HsNormalizer *normalizer, HsMatcher *matcher, const char *text, size_t length,
+                             HsBytes *out);
+
+#endif

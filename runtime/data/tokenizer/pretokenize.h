@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Normalized text to pieces, before merges within each: tokenizer.json's `pre_tokenizer`.
+ *
+ *   text -> runs of valid UTF-8 | runs of other bytes -> stage 1 -> stage 2 ... -> pieces
+ *
+ * A stage may rewrite spaces (Metaspace), put one in front (Metaspace, ByteLevel), and cuts what it is given at the
+ * matches of a pattern; its behavior says to which side a match goes, or that it is dropped.
+ * Bytes that are not UTF-8 become pieces of their own and pass through unchanged.
+ * Anything in the file that would be done differently here than there is HS_EUNSUPPORTED by name.
+ */
+#ifndef HS_RUNTIME_DATA_TOKENIZER_PRETOKENIZE_H
+#define HS_RUNTIME_DATA_TOKENIZER_PRETOKENIZE_H
+
+#include "runtime/data/tokenizer/pattern.h"
+
+typedef struct HsPretokenizer HsPretokenizer;
+
+/* From the member of a tokenizer.json; absent or null: no stage, the whole text is a piece.  name: the file. */
+HsStatus hs_pretokenizer_create(const char *name, const HsJson *node, HsPretokenizer **pretokenizer);
+/* GPT-2's, without a file. */
+HsStatus hs_pretokenizer_create_gpt2(HsPretokenizer **pretokenizer);
+void hs_pretokenizer_destroy(HsPretokenizer *pretokenizer);
+
+/* Whether the vocabulary is written in the byte map: the last stage is ByteLevel. */
+bool hs_pretokenizer_is_byte_level(const HsPretokenizer *pretokenizer);
+
+typedef HsStatus HsPieceFunction(void *context, const char *piece, size_t length);
+
+/* Hand every piece to `take`, in order; stops at its first failure.  at_start: the text is the beginning of what the
+ * user gave, nothing was cut off before it.  May be called from several threads, each with a matcher of its own. */
+HsStatus hs_pretokenizer_split(const HsPretokenizer *pretokenizer, HsMatcher *matcher, const char *text, size_t length,
+                               bool at_start, HsPieceFunction *take, void *context);
+
+#endif

@@ -1,0 +1,262 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The table of tokenizers and what does not depend on the kind.
+ * A file says its kind: ours by the member "halfstep_tokenizer", Hugging Face's by "model".
+ */
+#include "runtime/data/tokenizer/kind.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/io/files.h"
+#include "runtime/io/storage.h"
+#include "runtime/io/utf8.h"
+
+enum { TOKENIZER_MAX_BYTES = 256 << 20, TOKENIZER_FORMAT = 1 };
+
+static const HsTokenizerKind *const kinds[] = { &hs_tokenizer_byte, &hs_tokenizer_char, &hs_tokenizer_bpe };
+enum { KIND_COUNT = sizeof kinds / sizeof kinds[0] };
+
+static const HsTokenizerKind *find_kind(const char *name)
+{
+    for (int i = 0; i < KIND_COUNT; i++)
+        if (strcmp(kinds[i]->name, name) == 0)
+            return kinds[i];
+    return NULL;
+}
+
+static HsStatus allocate(const HsTokenizerKind *kind, HsTokenizer **tokenizer)
+{
+    *tokenizer = calloc(1, sizeof **tokenizer);
+    if (!*tokenizer)
+        return hs_fail(HS_ENOMEM, "out of memory while making a tokenizer");
+    (*tokenizer)->kind = kind;
+    (*tokenizer)->end_of_text = -1;
+    return HS_OK;
+}
+
+/* On failure the caller gets no half-made tokenizer. */
+static HsStatus finish(HsStatus status, HsTokenizer **tokenizer)
+{
+    if (status != HS_OK) {
+        hs_tokenizer_destroy(*tokenizer);
+        *tokenizer = NULL;
+    }
+    return status;
+}
+
+HsStatus hs_tokenizer_create(const char *kind, const char *path, const char *text, size_t text_length,
+                             HsTokenizer **tokenizer)
+{
+    *tokenizer = NULL;
+    const HsTokenizerKind *row = find_kind(kind);
+    if (!row)
+        return hs_fail(HS_ECONFIG, "there is no tokenizer of kind %s", kind);
+    HS_TRY(allocate(row, tokenizer));
+    return finish(row->create(*tokenizer, path, text, text_length), tokenizer);
+}
+
+/* Which row reads the file; NULL after a failure. */
+static HsStatus kind_of_file(const char *name, const HsJson *root, const HsTokenizerKind **kind)
+{
+    if (!hs_json_is_object(root))
+        return hs_fail(HS_EFORMAT, "%s: a tokenizer must be a JSON object", name);
+    if (hs_json_get(root, "model")) {
+        *kind = &hs_tokenizer_bpe;
+        return HS_OK;
+    }
+    if (!hs_json_get(root, HS_TOKENIZER_MARK))
+        return hs_fail(HS_EFORMAT,
+                       "%s: neither a Hugging Face tokenizer.json (member `model`) nor one of ours (member "
+                       "`" HS_TOKENIZER_MARK "`)",
+                       name);
+    int64_t format;
+    const char *kind_name;
+    HS_TRY(hs_json_need_integer(name, root, HS_TOKENIZER_MARK, &format));
+    HS_TRY(hs_json_need_string(name, root, "kind", &kind_name));
+    if (format != TOKENIZER_FORMAT)
+        return hs_fail(HS_EUNSUPPORTED, "%s: tokenizer format %lld; this version reads format %d", name,
+                       (long long)format, TOKENIZER_FORMAT);
+    *kind = find_kind(kind_name);
+    if (!*kind || *kind == &hs_tokenizer_bpe)
+        return hs_fail(HS_EFORMAT, "%s: there is no tokenizer of kind %.40s", name, kind_name);
+    return HS_OK;
+}
+
+HsStatus hs_tokenizer_parse(const char *name, const char *json, size_t length, HsTokenizer **tokenizer)
+{
+    *tokenizer = NULL;
+    HsJson *root;
+    const HsTokenizerKind *kind = NULL;
+    HS_TRY(hs_json_parse(name, json, length, &root));
+    HsStatus status = kind_of_file(name, root, &kind);
+    if (status == HS_OK)
+        status = allocate(kind, tokenizer);
+    if (status == HS_OK)
+        status = finish(kind->parse(*tokenizer, name, root, json, length), tokenizer);
+    hs_json_destroy(root);
+    return status;
+}
+
+HsStatus hs_tokenizer_load(const char *path, HsTokenizer **tokenizer)
+{
+    *tokenizer = NULL;
+    char *text;
+    size_t length;
+    HS_TRY(hs_read_file(path, TOKENIZER_MAX_BYTES, &text, &length));
+    HsStatus status = hs_tokenizer_parse(path, text, length, tokenizer);
+    free(text);
+    return status;
+}
+
+static HsStatus print(FILE *stream, const void *user)
+{
+    const HsTokenizer *tokenizer = user;
+    return tokenizer->kind->write(tokenizer, stream);
+}
+
+HsStatus hs_tokenizer_save(const HsTokenizer *tokenizer, const char *path)
+{
+    return hs_storage_replace_printed(path, print, tokenizer);
+}
+
+void hs_tokenizer_destroy(HsTokenizer *tokenizer)
+{
+    if (!tokenizer)
+        return;
+    tokenizer->kind->destroy(tokenizer);
+    free(tokenizer);
+}
+
+const char *hs_tokenizer_kind(const HsTokenizer *tokenizer)
+{
+    return tokenizer->kind->name;
+}
+
+int64_t hs_tokenizer_vocabulary(const HsTokenizer *tokenizer)
+{
+    return tokenizer->vocabulary;
+}
+
+int32_t hs_tokenizer_end_of_text(const HsTokenizer *tokenizer)
+{
+    return tokenizer->end_of_text;
+}
+
+HsStatus hs_tokenizer_set_end_of_text(HsTokenizer *tokenizer, const char *text)
+{
+    const size_t wanted = strlen(text);
+    if (wanted == 0)
+        return HS_OK;
+    for (int32_t token = 0; token < tokenizer->vocabulary; token++) {
+        size_t length;
+        const char *bytes = hs_tokenizer_bytes(tokenizer, token, &length);
+        if (length != wanted || memcmp(bytes, text, length) != 0)
+            continue;
+        tokenizer->end_of_text = token;
+        return HS_OK;
+    }
+    return hs_fail(HS_ECONFIG,
+                   "tokenizer.end_of_text: no token of the vocabulary is `%.60s` (tokenizer.kind: %s); write it as "
+                   "the tokenizer has it, or leave the key empty",
+                   text, tokenizer->kind->name);
+}
+
+HsStatus hs_tokenizer_encode(const HsTokenizer *tokenizer, const char *text, size_t length, HsTokens *tokens)
+{
+    return tokenizer->kind->encode(tokenizer, text, length, tokens);
+}
+
+const char *hs_tokenizer_bytes(const HsTokenizer *tokenizer, int32_t token, size_t *length)
+{
+    /* Ids beyond the vocabulary exist where the model pads its embedding: they stand for nothing. */
+    *length = 0;
+    return token < 0 || token >= tokenizer->vocabulary ? "" : tokenizer->kind->bytes(tokenizer, token, length);
+}
+
+HsStatus hs_tokenizer_join(const HsTokenizer *tokenizer, const int32_t *tokens, int64_t count, HsBytes *text)
+{
+    for (int64_t i = 0; i < count; i++) {
+        size_t length;
+        const char *bytes = hs_tokenizer_bytes(tokenizer, tokens[i], &length);
+        HS_TRY(hs_bytes_append(text, bytes, length));
+    }
+    return HS_OK;
+}
+
+HsStatus hs_tokenizer_decode(const HsTokenizer *tokenizer, const int32_t *tokens, int64_t count, char **text,
+                             size_t *length)
+{
+    HsBytes bytes = { 0 };
+    *text = NULL;
+    *length = 0;
+    HsStatus status = hs_bytes_append(&bytes, "", 0); /* never NULL */
+    if (status == HS_OK)
+        status = tokenizer->kind->decode ? tokenizer->kind->decode(tokenizer, tokens, count, &bytes)
+                                         : hs_tokenizer_join(tokenizer, tokens, count, &bytes);
+    if (status != HS_OK) {
+        hs_bytes_deinit(&bytes);
+        return status;
+    }
+    *text = bytes.items;
+    *length = bytes.count;
+    return HS_OK;
+}
+
+HsStatus hs_tokens_reserve(HsTokens *tokens, int64_t more)
+{
+    int64_t needed = tokens->count + more;
+    if (needed <= tokens->capacity)
+        return HS_OK;
+    int64_t capacity = tokens->capacity + tokens->capacity / 2;
+    if (capacity < needed)
+        capacity = needed < 64 ? 64 : needed;
+    int32_t *items = realloc(tokens->items, (size_t)capacity * sizeof *items);
+    if (!items)
+        return hs_fail(HS_ENOMEM, "out of memory: %lld tokens", (long long)capacity);
+    tokens->items = items;
+    tokens->capacity = capacity;
+    return HS_OK;
+}
+
+void hs_tokens_deinit(HsTokens *tokens)
+{
+    free(tokens->items);
+    *tokens = (HsTokens){ 0 };
+}
+
+static bool stands_for_itself(unsigned byte)
+{
+    return (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
+}
+
+uint32_t hs_byte_map_character(unsigned char byte)
+{
+    if (stands_for_itself(byte))
+        return byte;
+    uint32_t character = 256;
+    for (unsigned lower = 0; lower < byte; lower++)
+        character += !stands_for_itself(lower);
+    return character;
+}
+
+long hs_byte_map_decode(const char *text, size_t length, char *bytes)
+{
+    /* Characters 256..323 go to the 68 bytes that do not stand for themselves, in order. */
+    unsigned char mapped[68];
+    size_t count = 0;
+    for (unsigned byte = 0; byte < 256; byte++)
+        if (!stands_for_itself(byte))
+            mapped[count++] = (unsigned char)byte;
+    long written = 0;
+    for (size_t at = 0; at < length;) {
+        uint32_t character;
+        size_t size = hs_utf8_decode(text + at, length - at, &character);
+        bool direct = size > 0 && character < 256 && stands_for_itself(character);
+        if (!direct && (size == 0 || character < 256 || character >= 256 + count))
+            return -1;
+        bytes[written++] = (char)(direct ? character : mapped[character - 256]);
+        at += size;
+    }
+    return written;
+}

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Text to tokens and back: byte, character, BPE.  Rows of one table (tokenizer.c), one file each.
+ */
+#ifndef HS_RUNTIME_DATA_TOKENIZER_TOKENIZER_H
+#define HS_RUNTIME_DATA_TOKENIZER_TOKENIZER_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "kernels/base/status.h"
+
+typedef struct HsTokenizer HsTokenizer;
+
+typedef struct HsTokens { /* growable; grows inside encode */
+    int32_t *items;
+    int64_t count, capacity;
+} HsTokens;
+/* Room for `more` tokens beyond count.  errors: HS_ENOMEM */
+HsStatus hs_tokens_reserve(HsTokens *tokens, int64_t more);
+void hs_tokens_deinit(HsTokens *tokens);
+
+/* kind "byte" | "char" | "bpe".  char: `text` is the training text (UTF-8), its sorted code points are the vocabulary.
+ * bpe: `path` is a Hugging Face tokenizer.json.  Unused arguments may be NULL. */
+HsStatus hs_tokenizer_create(const char *kind, const char *path, const char *text, size_t text_length,
+                             HsTokenizer **tokenizer);
+/* From a file written by hs_tokenizer_save (any kind). */
+HsStatus hs_tokenizer_load(const char *path, HsTokenizer **tokenizer);
+HsStatus hs_tokenizer_parse(const char *name, const char *json, size_t length, HsTokenizer **tokenizer);
+/* byte and char: our small JSON; bpe: the tokenizer.json it came from, byte for byte. */
+HsStatus hs_tokenizer_save(const HsTokenizer *tokenizer, const char *path);
+void hs_tokenizer_destroy(HsTokenizer *tokenizer);
+
+const char *hs_tokenizer_kind(const HsTokenizer *tokenizer);
+int64_t hs_tokenizer_vocabulary(const HsTokenizer *tokenizer);
+/* Token put between documents; -1 when none is known (char, and a tokenizer.json that has none of the usual names). */
+int32_t hs_tokenizer_end_of_text(const HsTokenizer *tokenizer);
+/* Makes the token with this text that one; "" leaves it as it is.  A saved tokenizer does not keep it: the
+ * configuration does (tokenizer.end_of_text).  errors: HS_ECONFIG when no token has the text */
+HsStatus hs_tokenizer_set_end_of_text(HsTokenizer *tokenizer, const char *text);
+
+/* Appends.  Without special tokens around the text: a tokenizer.json's post_processor is not applied, as with
+ * add_special_tokens=False in the library that writes such files.  The text may hold bytes that are not UTF-8.
+ * errors: HS_EFORMAT for a character that has no token (char; bpe without byte_fallback and unk_token), with its byte
+ * offset (char); HS_EUNSUPPORTED when an expression of the file takes too long on this text */
+HsStatus hs_tokenizer_encode(const HsTokenizer *tokenizer, const char *text, size_t length, HsTokens *tokens);
+/* All of a text's tokens -> *text[*length], which the caller frees; special tokens read as they are written, ids that
+ * stand for nothing are left out.  For bpe by the file's `decoder`, which may drop a space at the start (detokenize.h).
+ * errors: HS_ENOMEM, HS_EUNSUPPORTED as encode's */
+HsStatus hs_tokenizer_decode(const HsTokenizer *tokenizer, const int32_t *tokens, int64_t count, char **text,
+                             size_t *length);
+/* UTF-8 bytes of one token in the middle of a text: borrowed, may be a partial character. */
+const char *hs_tokenizer_bytes(const HsTokenizer *tokenizer, int32_t token, size_t *length);
+
+#endif

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Learning byte-level BPE merges (Sennrich, Haddow & Birch 2016, algorithm 1), incrementally:
+ *
+ *   sources -> GPT-2's pieces, each distinct one once with its count -> counts of adjacent pairs -> merge the best pair
+ *                                                                                 ^---------------- again -------+
+ *
+ * Each pair knows the words it occurred in, so that a merge touches only those; a heap gives the best pair.  A
+ * round pushes what may have grown; what has fallen is found out when it is popped, and pushed back.
+ * The order is total (count, then the left token's bytes, then the right one's), so that the result is unique.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/base/log.h"
+#include "runtime/data/source/source.h"
+#include "runtime/data/tokenizer/bpe_learned.h"
+#include "runtime/data/tokenizer/map.h"
+#include "runtime/data/tokenizer/pretokenize.h"
+#include "runtime/data/tokenizer_train.h"
+
+enum { BPE_LEAST_VOCABULARY = 257, BPE_LEAST_COUNT = 2 }; /* a pair seen once teaches nothing */
+
+typedef struct Word {
+    size_t offset, length; /* its symbols in the pool; merging shortens it in place */
+    int64_t count;
+} Word;
+
+typedef struct Pair {
+    int32_t left, right;
+    int64_t count;
+    uint32_t *words; /* where it may occur, some twice or no longer */
+    size_t word_count, word_capacity;
+    int64_t noted_in; /* the round in which it was put on `grown` */
+} Pair;
+
+typedef struct Trainer {
+    HsMap pieces; /* distinct pieces -> count */
+    Word *words;
+    int32_t *symbols; /* pool of all words */
+    HsBpeLearned learned;
+    HsMap pair_ids; /* {left, right} -> index of pairs */
+    Pair *pairs;
+    size_t pair_count, pair_capacity;
+    int64_t round;   /* merges done */
+    uint32_t *grown; /* pairs whose count may have grown in this round */
+    size_t grown_count, grown_capacity;
+    struct {
+        int64_t count;
+        uint32_t pair;
+    } * heap;
+    size_t heap_count, heap_capacity;
+} Trainer;
+
+static HsStatus count_piece(void *context, const char *piece, size_t length)
+{
+    HsMap *pieces = context;
+    int64_t count = 0;
+    (void)hs_map_get(pieces, piece, length, &count);
+    return hs_map_put(pieces, piece, length, count + 1);
+}
+
+/* A source's pieces of text one by one, as they are tokenized: no word straddles two of them. */
+static HsStatus count_source(const HsPretokenizer *pretokenizer, const HsSource *source, const HsSourceOptions *options,
+                             HsMap *pieces)
+{
+    HsCorpus corpus = { 0 };
+    HsPatternBudget *budget = NULL;
+    HsMatcher *matcher = NULL;
+    HsStatus status = hs_source_read(source, options, &corpus);
+    if (status == HS_OK)
+        status = hs_pattern_budget_create(source->name, &budget);
+    if (status == HS_OK)
+        status = hs_matcher_create(budget, corpus.text_length, &matcher);
+    for (int64_t i = 0; status == HS_OK && i < corpus.piece_count; i++) {
+        const HsPiece *piece = &corpus.pieces[i];
+        if (piece->length > 0)
+            status = hs_pretokenizer_split(pretokenizer, matcher, corpus.text + piece->start, piece->length, true,
+                                           count_piece, pieces);
+        if (status != HS_OK)
+            hs_error_prefix(status, "%s", source->name);
+    }
+    hs_matcher_destroy(matcher);
+    hs_pattern_budget_destroy(budget);
+    hs_corpus_deinit(&corpus);
+    return status;
+}
+
+static HsStatus count_sources(const HsSourceList *sources, const HsTaskConfig *task, HsMap *pieces)
+{
+    HsSourceOptions options = hs_source_options(task);
+    HsPretokenizer *pretokenizer;
+    options.needs_utf8 = true;
+    HS_TRY(hs_pretokenizer_create_gpt2(&pretokenizer));
+    HsStatus status = HS_OK;
+    for (int i = 0; status == HS_OK && i < sources->count; i++) {
+        options.seed = (uint64_t)i; /* of generated text */
+        status = count_source(pretokenizer, &sources->items[i], &options, pieces);
+    }
+    hs_pretokenizer_destroy(pretokenizer);
+    if (status == HS_OK && pieces->count == 0)
+        status = hs_fail(HS_ECONFIG, "there is no text to learn from: every file is empty");
+    return status;
+}
+
+static HsStatus count_pieces(const HsTaskConfig *task, HsMap *pieces)
+{
+    HsSourceList sources = { 0 };
+    HsStatus status = HS_OK;
+    for (int i = 0; status == HS_OK && i < task->train.count; i++)
+        status = hs_source_list_add(&sources, task->train.items[i], task->format);
+    if (status == HS_OK && hs_source_list_has_tokens(&sources))
+        status = hs_fail(HS_ECONFIG, "token files (.bin) hold no text to learn from; leave them out");
+    if (status == HS_OK)
+        status = count_sources(&sources, task, pieces);
+    hs_source_list_deinit(&sources);
+    return status;
+}
+
+/* Is pair a to be merged before pair b?  counts as the heap has them. */
+static bool goes_first(const Trainer *trainer, int64_t a_count, uint32_t a, int64_t b_count, uint32_t b)
+{
+    if (a_count != b_count)
+        return a_count > b_count;
+    const Pair *left = &trainer->pairs[a], *right = &trainer->pairs[b];
+    int order = hs_bpe_learned_compare(&trainer->learned, left->left, right->left);
+    if (order == 0)
+        order = hs_bpe_learned_compare(&trainer->learned, left->right, right->right);
+    return order < 0;
+}
+
+static HsStatus heap_push(Trainer *trainer, uint32_t pair)
+{
+    HS_TRY(hs_array_grow(&trainer->heap, sizeof *trainer->heap, trainer->heap_count + 1, &trainer->heap_capacity));
+    int64_t count = trainer->pairs[pair].count;
+    size_t at = trainer->heap_count++;
+    for (size_t parent; at > 0; at = parent) {
+        parent = (at - 1) / 2;
+        if (!goes_first(trainer, count, pair, trainer->heap[parent].count, trainer->heap[parent].pair))
+            break;
+        trainer->heap[at] = trainer->heap[parent];
+    }
+    trainer->heap[at].count = count;
+    trainer->heap[at].pair = pair;
+    return HS_OK;
+}
+
+/* Take the top off -> *count (as pushed), *pair. */
+static void heap_pop(Trainer *trainer, int64_t *count, uint32_t *pair)
+{
+    *count = trainer->heap[0].count;
+    *pair = trainer->heap[0].pair;
+    size_t last = --trainer->heap_count, at = 0;
+    int64_t moving_count = trainer->heap[last].count;
+    uint32_t moving_pair = trainer->heap[last].pair;
+    for (size_t child; (child = 2 * at + 1) < last; at = child) {
+        if (child + 1 < last && goes_first(trainer, trainer->heap[child + 1].count, trainer->heap[child + 1].pair,
+                                           trainer->heap[child].count, trainer->heap[child].pair))
+            child++;
+        if (!goes_first(trainer, trainer->heap[child].count, trainer->heap[child].pair, moving_count, moving_pair))
+            break;
+        trainer->heap[at] = trainer->heap[child];
+    }
+    trainer->heap[at].count = moving_count;
+    trainer->heap[at].pair = moving_pair;
+}
+
+/* Add `change` to the count of (left, right); with `remember`, note that it occurs in the word. */
+static HsStatus change_pair(Trainer *trainer, int32_t left, int32_t right, int64_t change, bool remember, uint32_t word)
+{
+    int32_t key[2] = { left, right };
+    int64_t index;
+    if (!hs_map_get(&trainer->pair_ids, key, sizeof key, &index)) {
+        index = (int64_t)trainer->pair_count;
+        HS_TRY(
+            hs_array_grow(&trainer->pairs, sizeof *trainer->pairs, trainer->pair_count + 1, &trainer->pair_capacity));
+        HS_TRY(hs_map_put(&trainer->pair_ids, key, sizeof key, index));
+        trainer->pairs[trainer->pair_count++] = (Pair){ .left = left, .right = right };
+    }
+    Pair *pair = &trainer->pairs[index];
+    pair->count += change;
+    if (!remember)
+        return HS_OK;
+    if (pair->noted_in != trainer->round) {
+        HS_TRY(
+            hs_array_grow(&trainer->grown, sizeof *trainer->grown, trainer->grown_count + 1, &trainer->grown_capacity));
+        trainer->grown[trainer->grown_count++] = (uint32_t)index;
+        pair->noted_in = trainer->round;
+    }
+    if (pair->word_count > 0 && pair->words[pair->word_count - 1] == word)
+        return HS_OK;
+    HS_TRY(hs_array_grow(&pair->words, sizeof *pair->words, pair->word_count + 1, &pair->word_capacity));
+    pair->words[pair->word_count++] = word;
+    return HS_OK;
+}
+
+/* The end of a round: what may have grown goes to the heap with its new count. */
+static HsStatus push_grown(Trainer *trainer)
+{
+    for (size_t i = 0; i < trainer->grown_count; i++)
+        HS_TRY(heap_push(trainer, trainer->grown[i]));
+    trainer->grown_count = 0;
+    return HS_OK;
+}
+
+/* Every adjacent pair of a word; those with symbol `fresh` (or all, when -1) are remembered as occurring there. */
+static HsStatus count_word(Trainer *trainer, uint32_t index, int sign, int32_t fresh)
+{
+    const Word *word = &trainer->words[index];
+    const int32_t *symbols = trainer->symbols + word->offset;
+    for (size_t i = 0; i + 1 < word->length; i++) {
+        bool remember = sign > 0 && (fresh < 0 || symbols[i] == fresh || symbols[i + 1] == fresh);
+        HS_TRY(change_pair(trainer, symbols[i], symbols[i + 1], sign * word->count, remember, index));
+    }
+    return HS_OK;
+}
+
+static HsStatus build_words(Trainer *trainer)
+{
+    const HsMap *pieces = &trainer->pieces;
+    if (pieces->count >= UINT32_MAX)
+        return hs_fail(HS_EUNSUPPORTED, "too many distinct words to learn from");
+    trainer->words = calloc(pieces->count + 1, sizeof *trainer->words);
+    trainer->symbols = calloc(pieces->pool_used + 1, sizeof *trainer->symbols);
+    if (!trainer->words || !trainer->symbols)
+        return hs_fail(HS_ENOMEM, "out of memory: %zu distinct words", pieces->count);
+    size_t offset = 0;
+    for (size_t i = 0; i < pieces->count; i++) {
+        size_t length;
+        const char *piece = hs_map_key(pieces, i, &length);
+        trainer->words[i] = (Word){ offset, length, pieces->entries[i].value };
+        for (size_t k = 0; k < length; k++)
+            trainer->symbols[offset++] = trainer->learned.byte_ids[(unsigned char)piece[k]];
+        HS_TRY(count_word(trainer, (uint32_t)i, 1, -1));
+    }
+    return push_grown(trainer);
+}
+
+/* Replace (left, right) by `fresh` in one word, from the left, and bring the counts of its pairs up to date. */
+static HsStatus merge_in_word(Trainer *trainer, uint32_t index, int32_t left, int32_t right, int32_t fresh)
+{
+    Word *word = &trainer->words[index];
+    int32_t *symbols = trainer->symbols + word->offset;
+    bool occurs = false;
+    for (size_t i = 0; i + 1 < word->length && !occurs; i++)
+        occurs = symbols[i] == left && symbols[i + 1] == right;
+    if (!occurs)
+        return HS_OK;
+    HS_TRY(count_word(trainer, index, -1, -1));
+    size_t kept = 0;
+    for (size_t i = 0; i < word->length; kept++) {
+        bool here = i + 1 < word->length && symbols[i] == left && symbols[i + 1] == right;
+        symbols[kept] = here ? fresh : symbols[i];
+        i += here ? 2 : 1;
+    }
+    word->length = kept;
+    return count_word(trainer, index, 1, fresh);
+}
+
+static HsStatus merge_pair(Trainer *trainer, uint32_t index)
+{
+    Pair pair = trainer->pairs[index]; /* a copy: the array may move */
+    trainer->pairs[index].words = NULL;
+    trainer->pairs[index].word_count = trainer->pairs[index].word_capacity = 0;
+    int32_t fresh = -1;
+    HsStatus status = hs_bpe_learned_add(&trainer->learned, pair.left, pair.right, &fresh);
+    trainer->round++;
+    for (size_t i = 0; i < pair.word_count && status == HS_OK; i++)
+        status = merge_in_word(trainer, pair.words[i], pair.left, pair.right, fresh);
+    free(pair.words);
+    return status == HS_OK ? push_grown(trainer) : status;
+}
+
+static HsStatus learn(Trainer *trainer, int64_t vocabulary)
+{
+    /* One id is the end-of-text token's. */
+    while (hs_bpe_learned_count(&trainer->learned) + 1 < vocabulary && trainer->heap_count > 0) {
+        int64_t count;
+        uint32_t pair;
+        heap_pop(trainer, &count, &pair);
+        if (trainer->pairs[pair].count < BPE_LEAST_COUNT)
+            continue;
+        HS_TRY(trainer->pairs[pair].count == count ? merge_pair(trainer, pair) : heap_push(trainer, pair));
+    }
+    if (hs_bpe_learned_count(&trainer->learned) + 1 < vocabulary)
+        hs_warn("no further pair occurs twice: the vocabulary has %d tokens instead of %lld",
+                hs_bpe_learned_count(&trainer->learned) + 1, (long long)vocabulary);
+    return HS_OK;
+}
+
+HsStatus hs_tokenizer_train(const HsTaskConfig *task, int64_t vocabulary, const char *output_path)
+{
+    if (vocabulary < BPE_LEAST_VOCABULARY || vocabulary > 1 << 24)
+        return hs_fail(HS_EINVAL, "a byte-level vocabulary needs at least %d tokens, and at most %d (got %lld)",
+                       BPE_LEAST_VOCABULARY, 1 << 24, (long long)vocabulary);
+    Trainer trainer = { .round = 1 };
+    HsStatus status = hs_bpe_learned_init(&trainer.learned);
+    if (status == HS_OK)
+        status = count_pieces(task, &trainer.pieces);
+    if (status == HS_OK)
+        status = build_words(&trainer);
+    if (status == HS_OK)
+        status = learn(&trainer, vocabulary);
+    if (status == HS_OK)
+        status = hs_bpe_learned_write(&trainer.learned, output_path);
+    for (size_t i = 0; i < trainer.pair_count; i++)
+        free(trainer.pairs[i].words);
+    free(trainer.pairs);
+    free(trainer.grown);
+    free(trainer.heap);
+    free(trainer.words);
+    free(trainer.symbols);
+    hs_map_deinit(&trainer.pieces);
+    hs_map_deinit(&trainer.pair_ids);
+    hs_bpe_learned_deinit(&trainer.learned);
+    return status;
+}

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A tokenizer learned from a task's text.
+ */
+#ifndef HS_RUNTIME_DATA_TOKENIZER_TRAIN_H
+#define HS_RUNTIME_DATA_TOKENIZER_TRAIN_H
+
+#include "runtime/config/config.h"
+
+/* Learn byte-level BPE merges (Sennrich et al. 2016; GPT-2's pre-tokenizer) from a task's training sources, as training
+ * reads them, and write tokenizer.json.  Deterministic: ties go to the pair that comes first in byte order.
+ * errors: the sources', and HS_ECONFIG for token files and where there is no text */
+HsStatus hs_tokenizer_train(const HsTaskConfig *task, int64_t vocabulary, const char *output_path);
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The engine: which device, backend and threads a command runs on, chosen from `device`, `threads` and the section
+ * `kernels`.
+ */
+#ifndef HS_RUNTIME_ENGINE_ENGINE_H
+#define HS_RUNTIME_ENGINE_ENGINE_H
+
+#include "kernels/base/comm.h"
+#include "kernels/ops/backend.h"
+#include "kernels/tuning/tuning.h"
+#include "runtime/config/config.h"
+#include "runtime/model/precision.h"
+
+typedef struct HsEngineOptions {
+    const char *device; /* "auto", "cpu", "cuda", "cuda:1", "emu" or "ref" */
+    int64_t threads;    /* 0: one a core this process may run on, as its CPU quota allows */
+    bool cublaslt;      /* matrix products by cuBLASLt */
+    HsHopperUse hopper; /* what Hopper's kernels serve */
+    bool sync_launch;   /* wait after every kernel; where operations run at once there is nothing to wait for */
+    bool cuda_graph;    /* steps will be recorded and replayed */
+    const char *tuning; /* a table of measured choices of products; NULL or "": none */
+} HsEngineOptions;
+
+typedef struct HsEngine {
+    HsDevice device;
+    HsContext context;
+    HsComm *comm; /* the run's other ranks; alone unless somebody sets it, whose it is then */
+    HsProducts products;
+    bool cuda_graph;
+    bool emulated;        /* times mean nothing */
+    const HsTuner *tuner; /* NULL: this device chooses no kernels by measurement */
+    uint64_t tuning_hash; /* of the table in use; 0: none */
+    char why[512];        /* "cpu (AMD EPYC, avx512bf16, 2 threads): no NVIDIA driver is installed" */
+} HsEngine;
+
+/* What a configuration asks for; borrows its strings. */
+HsEngineOptions hs_engine_options(const HsConfig *config);
+
+/* errors: HS_ECONFIG for what the device cannot do, HS_EUNSUPPORTED when it is not there; both say what to change.
+ * The caller owns the storage; the context points into it, so it must not be moved afterwards. */
+HsStatus hs_engine_init(HsEngine *engine, const HsEngineOptions *options);
+/* After everything that was allocated on the device; safe on a zeroed engine and after a failed init. */
+void hs_engine_deinit(HsEngine *engine);
+
+#endif

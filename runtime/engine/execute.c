@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Running a program: each action's buffers become tensors, its layer is called.  Nothing is allocated here.
+ * hs_program_run is the one walk over the actions: training, probes and evaluation (below), decoding (decode.c), the
+ * search for non-finite values (execute_nonfinite.c) and histograms of gradients (gradient_histograms.c).
+ */
+#include <assert.h>
+
+#include "runtime/engine/program_internal.h"
+
+HsTensor hs_program_tensor(const HsProgram *program, int buffer, int64_t rows)
+{
+    if (buffer == HS_NONE)
+        return (HsTensor){ 0 };
+    HsTensor tensor = program->buffers[buffer].tensor;
+    tensor.data = hs_arena_at(&program->activations, program->buffers[buffer].offset);
+    if (program->buffers[buffer].slot != HS_NONE)
+        tensor.shape[0] = rows;
+    return tensor;
+}
+
+static HsLayerCall make_run(const HsProgram *program, HsContext *context, const HsAction *action,
+                            const HsExecution *execution)
+{
+    const HsModel *model = program->model;
+    const HsNode *node = &model->nodes[action->node];
+    int64_t rows = execution->batch * execution->sequence_length;
+    HsLayerCall call = {
+        .context = context,
+        .training = execution->training,
+        .sample_labels = execution->sample_labels,
+        .batch = execution->batch,
+        .sequence_length = execution->sequence_length,
+        .position_start = execution->position_start,
+        .rng = { .seed = execution->seed,
+                 .step = execution->step,
+                 .site = node->attributes.site,
+                 .row_offset = execution->row_offset,
+                 .step_counter = execution->step_counter },
+        .precision = &model->precision,
+        .gradient_scale = execution->gradient_scale ? execution->gradient_scale
+                                                    : hs_program_tensor(program, program->scale_buffer, 1).data,
+    };
+    for (int i = 0; i < HS_NODE_INPUTS; i++) {
+        call.inputs[i] = hs_program_tensor(program, action->inputs[i], rows);
+        call.d_inputs[i] = hs_program_tensor(program, action->d_inputs[i], rows);
+        call.accumulate[i] = action->accumulate[i];
+    }
+    for (int i = 0; i < HS_NODE_OUTPUTS; i++) {
+        call.outputs[i] = hs_program_tensor(program, action->outputs[i], rows);
+        call.d_outputs[i] = hs_program_tensor(program, action->d_outputs[i], rows);
+    }
+    for (int i = 0; i < HS_NODE_SAVED; i++)
+        call.saved[i] = hs_program_tensor(program, action->saved[i], rows);
+    for (int i = 0; i < HS_NODE_SCRATCH; i++)
+        call.scratch[i] = hs_program_tensor(program, action->scratch[i], rows);
+    for (int i = 0; i < HS_NODE_PARAMS; i++)
+        call.params[i] = node->params[i] == HS_NONE ? NULL : &model->params[node->params[i]];
+    if (execution->k_caches) {
+        call.k_cache = execution->k_caches[action->node];
+        call.v_cache = execution->v_caches[action->node];
+    }
+    return call;
+}
+
+HsStatus hs_execute_action(const HsProgram *program, HsContext *context, const HsAction *action,
+                           const HsExecution *execution)
+{
+    if (action->kind != HS_ACTION_BACKWARD)
+        return hs_execute_forward(program, context, action, execution);
+    const HsNode *node = &program->model->nodes[action->node];
+    HsLayerCall call = make_run(program, context, action, execution);
+    return node->layer->backward(&call, node);
+}
+
+HsStatus hs_execute_forward(const HsProgram *program, HsContext *context, const HsAction *action,
+                            const HsExecution *execution)
+{
+    const HsNode *node = &program->model->nodes[action->node];
+    HsLayerCall call = make_run(program, context, action, execution);
+    return node->layer->forward(&call, node);
+}
+
+HsStatus hs_program_load_inputs(const HsProgram *program, HsContext *context, const int32_t *tokens,
+                                const int32_t *targets, int64_t rows)
+{
+    HsDevice *device = context->device;
+    HsTensor device_tokens = hs_program_tensor(program, program->tokens_buffer, rows);
+    HS_TRY(device->copy(device, context->stream, device_tokens.data, tokens, hs_tensor_bytes(&device_tokens)));
+    if (targets == NULL)
+        return HS_OK;
+    HsTensor device_targets = hs_program_tensor(program, program->targets_buffer, rows);
+    return device->copy(device, context->stream, device_targets.data, targets, hs_tensor_bytes(&device_targets));
+}
+
+HsProgramWorkspace hs_program_enter(const HsProgram *program, HsContext *context)
+{
+    HsProgramWorkspace outer = { context->workspace, context->workspace_bytes };
+    context->workspace = program->workspace.base;
+    context->workspace_bytes = program->workspace_bytes;
+    return outer;
+}
+
+void hs_program_leave(HsContext *context, HsProgramWorkspace outer)
+{
+    context->workspace = outer.data;
+    context->workspace_bytes = outer.bytes;
+}
+
+static HsRangeKind range_of(const HsProgram *program, const HsAction *action)
+{
+    static const HsRangeKind kinds[] = {
+        [HS_ACTION_FORWARD] = HS_RANGE_FORWARD,
+        [HS_ACTION_RECOMPUTE] = HS_RANGE_RECOMPUTE,
+        [HS_ACTION_BACKWARD] = HS_RANGE_BACKWARD,
+    };
+    return program->model->nodes[action->node].layer->turns ? HS_RANGE_HEAD : kinds[action->kind];
+}
+
+/* One range for each run of actions of a kind, and in it one for each node. */
+static HsStatus run_ranged(const HsProgram *program, HsContext *context, int a, int count, const HsExecution *execution)
+{
+    static const char *const names[] = {
+        [HS_RANGE_FORWARD] = "forward",
+        [HS_RANGE_HEAD] = "head and loss",
+        [HS_RANGE_RECOMPUTE] = "recompute",
+        [HS_RANGE_BACKWARD] = "backward",
+    };
+    const HsAction *action = &program->actions[a];
+    const HsRangeKind kind = range_of(program, action);
+    const bool first = a == 0 || range_of(program, action - 1) != kind;
+    const bool last = a + 1 == count || range_of(program, action + 1) != kind;
+    if (first)
+        hs_range_begin(context, kind, names[kind]);
+    hs_range_begin(context, HS_RANGE_LAYER, program->model->nodes[action->node].name);
+    HsStatus status = hs_execute_action(program, context, action, execution);
+    hs_range_end(context);
+    if (last || status != HS_OK)
+        hs_range_end(context);
+    return status;
+}
+
+static bool stop_asked(const HsContext *context)
+{
+    return context->stop_asked && context->stop_asked();
+}
+
+HsStatus hs_program_run(const HsProgram *program, HsContext *context, const HsExecution *execution,
+                        HsAfterAction after_action, void *user)
+{
+    const int count = program->action_count - (execution->without_head ? 1 : 0);
+    HsProgramWorkspace outer = hs_program_enter(program, context);
+    HsStatus status = HS_OK;
+    bool enough = false;
+    for (int a = 0; a < count && status == HS_OK && !enough; a++) {
+        status = stop_asked(context) ? hs_fail(HS_EINTERRUPTED, "a pass was given up")
+                                     : run_ranged(program, context, a, count, execution);
+        if (status == HS_OK && after_action)
+            status = after_action(user, a, &enough);
+    }
+    hs_program_leave(context, outer);
+    return status;
+}
+
+/* Row order, in double: the sum depends on nothing but the losses. */
+static HsStatus fetch_losses(const HsProgram *program, HsContext *context, double *loss_sum, float *row_losses)
+{
+    HsDevice *device = context->device;
+    int64_t rows = program->batch * program->sequence_length;
+    HsTensor losses = hs_program_tensor(program, program->losses_buffer, rows);
+    HS_TRY(device->copy(device, context->stream, program->host_losses, losses.data, hs_tensor_bytes(&losses)));
+    HS_TRY(device->stream_sync(device, context->stream));
+    double sum = 0;
+    for (int64_t row = 0; row < rows; row++) {
+        double loss = hs_dtype_load(losses.dtype, program->host_losses, row);
+        sum += loss;
+        if (row_losses)
+            row_losses[row] = (float)loss;
+    }
+    *loss_sum = sum;
+    return HS_OK;
+}
+
+/* Forward and backward of one micro-batch, as `execution` says. */
+static HsStatus run_both_ways(HsProgram *program, HsContext *context, const HsExecution *execution,
+                              const int32_t *tokens, const int32_t *targets, float gradient_scale, double *loss_sum,
+                              float *row_losses)
+{
+    assert(program->training);
+    HsDevice *device = context->device;
+    HsTensor scale = hs_program_tensor(program, program->scale_buffer, 1);
+    HS_TRY(hs_program_load_inputs(program, context, tokens, targets, program->batch * program->sequence_length));
+    HS_TRY(device->copy(device, context->stream, scale.data, &gradient_scale, sizeof gradient_scale));
+    HS_TRY(hs_program_run(program, context, execution, NULL, NULL));
+    return fetch_losses(program, context, loss_sum, row_losses);
+}
+
+HsStatus hs_program_train(HsProgram *program, HsContext *context, const int32_t *tokens, const int32_t *targets,
+                          uint64_t seed, uint32_t step, int64_t row_offset, float gradient_scale, double *loss_sum)
+{
+    HsExecution execution = { .training = true,
+                              .batch = program->batch,
+                              .sequence_length = program->sequence_length,
+                              .seed = seed,
+                              .step = step,
+                              .row_offset = row_offset };
+    return run_both_ways(program, context, &execution, tokens, targets, gradient_scale, loss_sum, NULL);
+}
+
+HsStatus hs_program_train_queued(HsProgram *program, HsContext *context, const HsProgramFeed *feed)
+{
+    assert(program->training);
+    HsDevice *device = context->device;
+    int64_t rows = program->batch * program->sequence_length;
+    HsExecution execution = { .training = true,
+                              .batch = program->batch,
+                              .sequence_length = program->sequence_length,
+                              .seed = feed->seed,
+                              .row_offset = feed->row_offset,
+                              .step_counter = feed->step_counter,
+                              .gradient_scale = feed->gradient_scale };
+    HS_TRY(hs_program_load_inputs(program, context, feed->tokens, feed->targets, rows));
+    HS_TRY(hs_program_run(program, context, &execution, NULL, NULL));
+    if (!feed->losses)
+        return HS_OK;
+    HsTensor losses = hs_program_tensor(program, program->losses_buffer, rows);
+    return device->copy(device, context->stream, feed->losses, losses.data, hs_tensor_bytes(&losses));
+}
+
+HsStatus hs_program_probe(HsProgram *program, HsContext *context, const int32_t *tokens, const int32_t *targets,
+                          bool sample_labels, uint64_t seed, uint32_t step, int64_t row_offset, float gradient_scale,
+                          double *loss_sum, float *row_losses)
+{
+    HsExecution execution = { .sample_labels = sample_labels,
+                              .batch = program->batch,
+                              .sequence_length = program->sequence_length,
+                              .seed = seed,
+                              .step = step,
+                              .row_offset = row_offset };
+    return run_both_ways(program, context, &execution, tokens, targets, gradient_scale, loss_sum, row_losses);
+}
+
+HsStatus hs_program_evaluate(HsProgram *program, HsContext *context, const int32_t *tokens, const int32_t *targets,
+                             double *loss_sum, float *row_losses)
+{
+    assert(!program->training);
+    HsExecution execution = { .batch = program->batch, .sequence_length = program->sequence_length };
+    HS_TRY(hs_program_load_inputs(program, context, tokens, targets, program->batch * program->sequence_length));
+    HS_TRY(hs_program_run(program, context, &execution, NULL, NULL));
+    return fetch_losses(program, context, loss_sum, row_losses);
+}
+
+double hs_program_row_loss(const HsProgram *program, int64_t row)
+{
+    assert(row >= 0 && row < program->batch * program->sequence_length);
+    return hs_dtype_load(program->buffers[program->losses_buffer].tensor.dtype, program->host_losses, row);
+}

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Memory is planned, not discovered.  From the table of nodes comes a straight schedule of actions
+ *     forward 0..n, then upward: [forward again of a dropped range], backward n..0
+ * and from the schedule the lifetime of every value; from the lifetimes, offsets in one activation arena.
+ *
+ *     action:   F0  F1  F2  H  R1  B2  B1  B0        F forward, H head with loss, R forward again, B backward
+ *     slot 1:       [======]                         dropped by the policy after its last forward reader
+ *     slot 1':                  [==========]         the recomputed instance, may lie elsewhere
+ */
+#ifndef HS_RUNTIME_ENGINE_PROGRAM_H
+#define HS_RUNTIME_ENGINE_PROGRAM_H
+
+#include "runtime/model/model.h"
+
+typedef enum HsRecompute {
+    HS_RECOMPUTE_NONE,
+    HS_RECOMPUTE_ATTENTION,
+    HS_RECOMPUTE_MLP,
+    HS_RECOMPUTE_BLOCK
+} HsRecompute;
+
+typedef enum HsActionKind { HS_ACTION_FORWARD, HS_ACTION_RECOMPUTE, HS_ACTION_BACKWARD } HsActionKind;
+
+/* One call of a layer, with the buffer (index into program->buffers) of everything it touches; HS_NONE: not touched.
+ * Backward sees only those values that its layer declares, so that lifetimes cannot be wrong unnoticed. */
+typedef struct HsAction {
+    HsActionKind kind;
+    int node;
+    int inputs[HS_NODE_INPUTS], outputs[HS_NODE_OUTPUTS], saved[HS_NODE_SAVED], scratch[HS_NODE_SCRATCH];
+    int d_inputs[HS_NODE_INPUTS], d_outputs[HS_NODE_OUTPUTS];
+    bool accumulate[HS_NODE_INPUTS]; /* d_inputs[i] holds another consumer's share already */
+    double flops;
+} HsAction;
+
+typedef struct HsBuffer {
+    int slot; /* HS_NONE: scratch of one action */
+    bool gradient;
+    int first_action, last_action; /* lifetime, inclusive */
+    HsTensor tensor;               /* shape and dtype; data stays NULL */
+    size_t bytes, offset;
+} HsBuffer;
+
+typedef struct HsProgram {
+    HsModel *model;
+    int64_t batch, sequence_length; /* of a micro-batch */
+    bool training;
+    HsAction *actions;
+    int action_count;
+    HsBuffer *buffers;
+    int buffer_count;
+    size_t activation_bytes;                               /* size of the activation arena */
+    size_t kept_bytes;                                     /* alive between forward and backward, at most */
+    size_t workspace_bytes;                                /* largest operation's scratch */
+    size_t head_bytes;                                     /* logits chunk and its gradient */
+    double forward_flops, backward_flops, recompute_flops; /* per micro-batch */
+    HsArena activations, workspace;
+    bool guest;                                                     /* the arenas are another program's */
+    int tokens_buffer, targets_buffer, losses_buffer, scale_buffer; /* scale: the device scalar gradient_scale */
+    void *host_losses;                                              /* [B*T], where losses arrive */
+} HsProgram;
+
+/* Builds the schedule, dry-runs every action (shape errors surface here) and assigns offsets.  Allocates no tensors. */
+HsStatus hs_program_create(HsModel *model, HsContext *context, int64_t batch, int64_t sequence_length, bool training,
+                           HsRecompute policy, int64_t recompute_every, HsProgram *program);
+/* Allocate the arenas.  context->workspace is this program's while it runs, and what it was before afterwards. */
+HsStatus hs_program_commit(HsProgram *program, HsContext *context);
+/* `guest` runs only while `program` does not, and can use its memory: before its commit, its arenas are made large
+ * enough for both; after it, the guest is committed in them. */
+void hs_program_make_room(HsProgram *program, const HsProgram *guest);
+HsStatus hs_program_commit_in(HsProgram *guest, const HsContext *context, const HsProgram *program);
+void hs_program_destroy(HsProgram *program);
+/* live_bytes [action_count]: what of the buffers is alive at each action; never more than activation_bytes. */
+void hs_program_live_bytes(const HsProgram *program, size_t *live_bytes);
+
+/* One micro-batch forward and backward: gradients are accumulated into the parameters.
+ *   tokens, targets [B*T] i32 on the host (-1: ignored);  gradient_scale = loss scale / counted targets of the whole
+ *   effective batch;  row_offset: first token row (sequence index * T) of this micro-batch in the effective batch.
+ *   loss_sum: sum of the counted targets' losses (nats), summed in double in row order. */
+HsStatus hs_program_train(HsProgram *program, HsContext *context, const int32_t *tokens, const int32_t *targets,
+                          uint64_t seed, uint32_t step, int64_t row_offset, float gradient_scale, double *loss_sum);
+
+/* What the queued form reads and writes: device memory. */
+typedef struct HsProgramFeed {
+    const int32_t *tokens, *targets; /* [B*T] */
+    uint64_t seed;
+    const uint32_t *step_counter; /* the optimizer step that random numbers belong to */
+    const float *gradient_scale;
+    int64_t row_offset;
+    void *losses; /* [B*T] of the precision's statistic dtype; NULL: not wanted */
+} HsProgramFeed;
+
+/* hs_program_train without the host: work is enqueued, nothing is waited for, and nothing but the feed's memory changes
+ * from one step to the next, so that it can be recorded and replayed. */
+HsStatus hs_program_train_queued(HsProgram *program, HsContext *context, const HsProgramFeed *feed);
+
+/* Forward and backward as hs_program_train, but dropout and z-loss off: the gradient of -log p alone, in the model that
+ * evaluation sees, added to the parameters'.  gradient_scale multiplies the sum over counted targets.
+ * sample_labels: targets that are not -1 are drawn from the model's own distribution (hs_op_sample_labels, keyed by
+ * seed, step and row) before the loss.  row_losses (host, [B*T]) may be NULL. */
+HsStatus hs_program_probe(HsProgram *program, HsContext *context, const int32_t *tokens, const int32_t *targets,
+                          bool sample_labels, uint64_t seed, uint32_t step, int64_t row_offset, float gradient_scale,
+                          double *loss_sum, float *row_losses);
+
+/* Forward only, dropout off: loss_sum, and per-row losses if row_losses (host, [B*T]) is given. */
+HsStatus hs_program_evaluate(HsProgram *program, HsContext *context, const int32_t *tokens, const int32_t *targets,
+                             double *loss_sum, float *row_losses);
+
+/* The loss (nats; 0 for an ignored target) of one row of the latest micro-batch; row b T + t is position t of sequence
+ * b. */
+double hs_program_row_loss(const HsProgram *program, int64_t row);
+
+/* After a step with non-finite gradients: run the micro-batch again, looking at every weight, then at every value and
+ * gradient after every action; writes e.g. "block.2.attention.out (forward, attention)", or "" if all is finite.  Slow;
+ * changes no parameter and clears gradients. */
+HsStatus hs_program_find_nonfinite(HsProgram *program, HsContext *context, const int32_t *tokens,
+                                   const int32_t *targets, uint64_t seed, uint32_t step, int64_t row_offset,
+                                   float gradient_scale, char *where, size_t where_size);
+
+HsStatus hs_recompute_find(const char *name, HsRecompute *policy);
+
+#endif

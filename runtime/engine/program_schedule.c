@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The order of actions.  Without recomputation: forward 0..n-1, then backward n-1..0, with the head's node once, at the
+ * turn.  A policy drops the outputs of marked nodes in every N-th block.  Just before the first backward action that
+ * reads a dropped value of a block, those of the block's marked nodes are run again whose outputs backward, or another
+ * node that is run again, will read.  Nodes are pure, so what they make again is what was dropped, bit for bit
+ * (Chen et al. 2016 chose segments of the same kind).
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/engine/program_internal.h"
+
+/* One row per policy; its index is HsRecompute. */
+static const struct {
+    const char *name;
+    unsigned group;
+} policies[] = {
+    [HS_RECOMPUTE_NONE] = { "none", 0 },
+    [HS_RECOMPUTE_ATTENTION] = { "attention", HS_GROUP_ATTENTION },
+    [HS_RECOMPUTE_MLP] = { "mlp", HS_GROUP_MLP },
+    [HS_RECOMPUTE_BLOCK] = { "block", HS_GROUP_BLOCK },
+};
+
+HsStatus hs_recompute_find(const char *name, HsRecompute *policy)
+{
+    for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) {
+        if (strcmp(policies[i].name, name) == 0) {
+            *policy = (HsRecompute)i;
+            return HS_OK;
+        }
+    }
+    return hs_fail(HS_ECONFIG, "memory.recompute: there is no policy %s; take none, attention, mlp or block", name);
+}
+
+static int append_read(const int *places, int count, unsigned read, int *slots, int used)
+{
+    for (int i = 0; i < count; i++)
+        if ((read >> i & 1u) && places[i] != HS_NONE)
+            slots[used++] = places[i];
+    return used;
+}
+
+unsigned hs_node_reads_inputs(const HsModel *model, const HsNode *node)
+{
+    const HsLayer *layer = node->layer;
+    const bool weight_only = layer->reads_for_weight && !model->params[node->params[0]].trainable;
+    return layer->reads_inputs & ~(weight_only ? layer->reads_for_weight : 0u);
+}
+
+int hs_node_backward_slots(const HsModel *model, const HsNode *node, int slots[HS_NODE_SLOTS])
+{
+    const HsLayer *layer = node->layer;
+    if (!node->trains)
+        return 0;
+    int used = append_read(node->inputs, HS_NODE_INPUTS, hs_node_reads_inputs(model, node), slots, 0);
+    used = append_read(node->outputs, HS_NODE_OUTPUTS, layer->reads_outputs, slots, used);
+    return append_read(node->saved, HS_NODE_SAVED, layer->reads_saved, slots, used);
+}
+
+static bool step_makes(const HsNode *node, const bool *wanted)
+{
+    bool makes = false;
+    for (int i = 0; i < HS_NODE_OUTPUTS; i++)
+        makes = makes || (node->outputs[i] != HS_NONE && wanted[node->outputs[i]]);
+    for (int i = 0; i < HS_NODE_SAVED; i++)
+        makes = makes || (node->saved[i] != HS_NONE && wanted[node->saved[i]]);
+    return makes;
+}
+
+typedef struct Schedule {
+    HsProgram *program;
+    bool *dropped; /* per slot: thrown away after forward */
+    bool *needed;  /* per slot: dropped, and must be made again */
+    bool *again;   /* per node: run again */
+} Schedule;
+
+static void append(HsProgram *program, HsActionKind kind, int step)
+{
+    program->actions[program->action_count++] = (HsAction){ .kind = kind, .node = step };
+}
+
+static void mark_dropped(Schedule *schedule, unsigned group, int64_t every)
+{
+    const HsModel *model = schedule->program->model;
+    for (int slot = 0; slot < model->slot_count; slot++) {
+        int producer = model->slots[slot].producer;
+        if (producer == HS_NONE)
+            continue;
+        const HsNode *node = &model->nodes[producer];
+        schedule->dropped[slot] = (node->recompute_group & group) && node->block >= 0 && node->block % every == 0;
+    }
+}
+
+/* Backward's reads, closed under the inputs of the nodes that make them. */
+static void mark_needed(Schedule *schedule)
+{
+    const HsModel *model = schedule->program->model;
+    for (int s = 0; s < model->node_count; s++) {
+        int read[HS_NODE_SLOTS];
+        for (int i = 0, count = hs_node_backward_slots(model, &model->nodes[s], read); i < count; i++)
+            schedule->needed[read[i]] = schedule->needed[read[i]] || schedule->dropped[read[i]];
+    }
+    for (int s = model->node_count - 1; s >= 0; s--) {
+        const HsNode *node = &model->nodes[s];
+        schedule->again[s] = step_makes(node, schedule->needed);
+        for (int i = 0; schedule->again[s] && i < HS_NODE_INPUTS; i++) {
+            if (node->inputs[i] != HS_NONE && schedule->dropped[node->inputs[i]])
+                schedule->needed[node->inputs[i]] = true;
+        }
+    }
+}
+
+/* Does backward of this node read something that is to be made again? */
+static bool reads_needed(const Schedule *schedule, const HsNode *node)
+{
+    int read[HS_NODE_SLOTS];
+    for (int i = 0, count = hs_node_backward_slots(schedule->program->model, node, read); i < count; i++)
+        if (schedule->needed[read[i]])
+            return true;
+    return false;
+}
+
+/* A block's nodes stand together: `step` is one of them. */
+static void append_again(Schedule *schedule, int step)
+{
+    const HsModel *model = schedule->program->model;
+    const int block = model->nodes[step].block;
+    int first = step;
+    while (first > 0 && model->nodes[first - 1].block == block)
+        first--;
+    for (int s = first; s < model->node_count && model->nodes[s].block == block; s++)
+        if (schedule->again[s])
+            append(schedule->program, HS_ACTION_RECOMPUTE, s);
+}
+
+static void append_backward(Schedule *schedule)
+{
+    HsProgram *program = schedule->program;
+    const HsModel *model = program->model;
+    int remade_block = HS_NONE;
+    for (int s = model->node_count - 1; s >= 0; s--) {
+        const HsNode *node = &model->nodes[s];
+        if (!node->trains) /* nothing below it is trainable */
+            continue;
+        if (node->block >= 0 && node->block != remade_block && reads_needed(schedule, node)) {
+            remade_block = node->block;
+            append_again(schedule, s);
+        }
+        append(program, HS_ACTION_BACKWARD, s);
+    }
+}
+
+HsStatus hs_program_schedule(HsProgram *program, HsRecompute policy, int64_t recompute_every, int *turn)
+{
+    const HsModel *model = program->model;
+    size_t steps = (size_t)model->node_count, slots = (size_t)model->slot_count;
+    assert(model->loss_node == model->node_count - 1);
+    bool *marks = calloc(2 * slots + steps, sizeof *marks);
+    program->actions = calloc(3 * steps, sizeof *program->actions);
+    if (marks == NULL || program->actions == NULL) {
+        free(marks);
+        return hs_fail(HS_ENOMEM, "program: no memory for a schedule of %zu actions", steps);
+    }
+    Schedule schedule = { .program = program, .dropped = marks, .needed = marks + slots, .again = marks + 2 * slots };
+    for (int s = 0; s < model->node_count; s++) {
+        if (!program->training || !model->nodes[s].layer->turns)
+            append(program, HS_ACTION_FORWARD, s);
+    }
+    *turn = program->action_count;
+    if (program->training) {
+        mark_dropped(&schedule, policies[policy].group, recompute_every);
+        mark_needed(&schedule);
+        append_backward(&schedule);
+    }
+    free(marks);
+    return HS_OK;
+}

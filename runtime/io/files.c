@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Small file-system helpers.
+ */
+#include "runtime/io/files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+HsStatus hs_make_directories(const char *path)
+{
+    char partial[4096];
+    size_t length = strlen(path);
+    if (length == 0 || length >= sizeof partial)
+        return hs_fail(HS_EIO, "a folder's path must have 1 to %zu characters (got %zu)", sizeof partial - 1, length);
+    memcpy(partial, path, length + 1);
+    for (size_t i = 1; i <= length; i++) {
+        if (partial[i] != '/' && partial[i] != '\0')
+            continue;
+        char kept = partial[i];
+        partial[i] = '\0';
+        if (mkdir(partial, 0777) != 0 && errno != EEXIST)
+            return hs_fail(HS_EIO, "%s: the folder cannot be made: %s", partial, strerror(errno));
+        partial[i] = kept;
+    }
+    struct stat info;
+    if (stat(path, &info) != 0)
+        return hs_fail(HS_EIO, "%s: cannot be looked at: %s", path, strerror(errno));
+    return S_ISDIR(info.st_mode) ? HS_OK : hs_fail(HS_EIO, "%s exists and is not a folder", path);
+}
+
+HsStatus hs_path_exists(const char *path, bool *exists)
+{
+    *exists = access(path, F_OK) == 0;
+    if (*exists || errno == ENOENT || errno == ENOTDIR)
+        return HS_OK;
+    return hs_fail(HS_EIO, "%s: cannot be looked at: %s", path, strerror(errno));
+}
+
+HsStatus hs_open_file(const char *path, FILE **file)
+{
+    struct stat info;
+    HsStatus status = HS_OK;
+    *file = NULL;
+    /* Without waiting for a writer of a FIFO; the bytes of one that has a writer are waited for. */
+    const int descriptor = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    if (descriptor < 0)
+        return hs_fail(HS_EIO, "%s: cannot be opened: %s", path, strerror(errno));
+    if (fstat(descriptor, &info) != 0 || fcntl(descriptor, F_SETFL, O_RDONLY) != 0)
+        status = hs_fail(HS_EIO, "%s: cannot be looked at: %s", path, strerror(errno));
+    else if (S_ISDIR(info.st_mode))
+        status = hs_fail(HS_EIO, "%s is a folder, not a file", path);
+    else if (!(*file = fdopen(descriptor, "rb")))
+        status = hs_fail(HS_ENOMEM, "%s: no memory to read it", path);
+    if (status != HS_OK)
+        close(descriptor);
+    return status;
+}
+
+static HsStatus read_all(FILE *file, const char *path, size_t limit, char **text, size_t *length)
+{
+    size_t capacity = 65536, used = 0;
+    char *buffer = malloc(capacity + 1);
+    while (buffer) {
+        used += fread(buffer + used, 1, capacity - used, file);
+        if (limit > 0 && used > limit) {
+            free(buffer);
+            return hs_fail(HS_EFORMAT, "%s: larger than the %zu bytes that such a file may have", path, limit);
+        }
+        if (used < capacity)
+            break;
+        capacity *= 2;
+        char *larger = realloc(buffer, capacity + 1);
+        if (!larger)
+            free(buffer);
+        buffer = larger;
+    }
+    if (!buffer)
+        return hs_fail(HS_ENOMEM, "%s: no memory for its %zu bytes", path, used);
+    if (ferror(file)) {
+        free(buffer);
+        return hs_fail(HS_EIO, "%s: cannot be read: %s", path, strerror(errno));
+    }
+    buffer[used] = '\0';
+    *text = buffer;
+    *length = used;
+    return HS_OK;
+}
+
+HsStatus hs_read_input(const char *path, size_t limit, char **text, size_t *length)
+{
+    if (strcmp(path, "-") == 0)
+        return read_all(stdin, "the standard input", limit, text, length);
+    return hs_read_file(path, limit, text, length);
+}
+
+HsStatus hs_read_file(const char *path, size_t limit, char **text, size_t *length)
+{
+    enum { MOST_OF_A_PIPE = 64 << 20 };
+    struct stat info;
+    FILE *file;
+    HS_TRY(hs_open_file(path, &file));
+    if (limit == 0 && (fstat(fileno(file), &info) != 0 || !S_ISREG(info.st_mode)))
+        limit = MOST_OF_A_PIPE;
+    HsStatus status = read_all(file, path, limit, text, length);
+    fclose(file);
+    return status;
+}
+
+HsStatus hs_close_text(FILE *stream, char **text)
+{
+    const bool whole = stream && !ferror(stream);
+    if (stream && (fclose(stream) != 0 || !whole)) {
+        free(*text);
+        *text = NULL;
+    }
+    return stream && *text ? HS_OK : hs_fail(HS_ENOMEM, "no memory for a text");
+}

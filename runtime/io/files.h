@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Small file-system helpers.
+ */
+#ifndef HS_RUNTIME_IO_FILES_H
+#define HS_RUNTIME_IO_FILES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "kernels/base/status.h"
+
+/* mkdir -p.  errors: HS_EIO naming the folder. */
+HsStatus hs_make_directories(const char *path);
+
+/* Whether something is at the path, a link followed.  errors: HS_EIO where that cannot be known: what cannot be looked
+ * at is not taken for absent. */
+HsStatus hs_path_exists(const char *path, bool *exists);
+
+/* Open for reading, which never waits: a FIFO without a writer is empty.  errors: HS_EIO, for a folder too. */
+HsStatus hs_open_file(const char *path, FILE **file);
+
+/* The whole file, NUL-terminated behind its `*length` bytes; caller frees.  errors: HS_EIO, HS_ENOMEM, and HS_EFORMAT
+ * when it is larger than `limit` bytes (0: no limit for a regular file, 64 MiB for devices and pipes, which need not
+ * end). */
+HsStatus hs_read_file(const char *path, size_t limit, char **text, size_t *length);
+
+/* The same of "-", which is the standard input. */
+HsStatus hs_read_input(const char *path, size_t limit, char **text, size_t *length);
+
+/* Close what open_memstream opened (`stream` NULL: it could not be) and keep its whole text.  Where memory ran out, the
+ * C library may close it without an error and leave a text that is cut off, or none: *text is NULL then.  errors:
+ * HS_ENOMEM. */
+HsStatus hs_close_text(FILE *stream, char **text);
+
+#endif

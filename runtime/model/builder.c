@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Appending slots, parameters and nodes to a model's table.  Formats of values come from the precision row, here and
+ * nowhere else.
+ */
+#include "runtime/model/builder.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* The table with room for one more item, perhaps moved; NULL (and nothing changed) after a failure. */
+static void *room_for_one(HsBuilder *builder, void *items, int count, int *capacity, size_t item_bytes)
+{
+    if (builder->status != HS_OK)
+        return NULL;
+    if (count < *capacity)
+        return items;
+    int larger = *capacity ? 2 * *capacity : 32;
+    void *moved = realloc(items, (size_t)larger * item_bytes);
+    if (moved == NULL) {
+        builder->status = hs_fail(HS_ENOMEM, "model: no memory for a table of %d entries", larger);
+        return NULL;
+    }
+    *capacity = larger;
+    return moved;
+}
+
+static void name_in_block(const HsBuilder *builder, char *target, size_t size, const char *name)
+{
+    if (builder->block == HS_NONE)
+        snprintf(target, size, "%s", name);
+    else
+        snprintf(target, size, "block.%d.%s", builder->block, name);
+}
+
+/* A parameter of either rank. */
+static int add_param(HsBuilder *builder, const char *prefix, const char *suffix, HsParamRole role, HsParamStart start,
+                     int rank, int64_t rows, int64_t columns)
+{
+    HsModel *model = builder->model;
+    HsParam *params =
+        room_for_one(builder, model->params, model->param_count, &builder->param_capacity, sizeof *params);
+    if (params == NULL)
+        return HS_NONE;
+    model->params = params;
+    HsParam *param = &params[model->param_count++];
+    *param = (HsParam){ .role = role, .start = start, .trainable = true, .part_count = 1, .part_rows = { rows } };
+    const HsPrecision *precision = &model->precision;
+    snprintf(param->name, sizeof param->name, "%s%s", prefix, suffix);
+    param->rank = rank;
+    param->shape[0] = rows;
+    param->shape[1] = columns;
+    param->dtype = rank == 2 ? precision->weight : precision->vector;
+    HsDtype gradient = rank == 2 ? precision->gradient : precision->vector;
+    param->weight = (HsTensor){ NULL, param->dtype, rank, { rows, columns, 1, 1 } };
+    param->gradient = (HsTensor){ NULL, gradient, rank, { rows, columns, 1, 1 } };
+    param->packed_forward = (HsPacked){ NULL, param->dtype, columns, rows };
+    param->packed_backward = (HsPacked){ NULL, param->dtype, rows, columns };
+    return model->param_count - 1;
+}
+
+int hs_builder_table(HsBuilder *builder, const char *prefix, const char *suffix, HsParamRole role, HsParamStart start,
+                     int64_t rows, int64_t columns)
+{
+    return add_param(builder, prefix, suffix, role, start, 2, rows, columns);
+}
+
+int hs_builder_vector(HsBuilder *builder, const char *prefix, const char *suffix, HsParamStart start, int64_t size)
+{
+    return add_param(builder, prefix, suffix, HS_PARAM_VECTOR, start, 1, size, 1);
+}
+
+int hs_builder_token_table(HsBuilder *builder, const char *prefix, const char *suffix)
+{
+    HsModel *model = builder->model;
+    const int table =
+        hs_builder_table(builder, prefix, suffix, HS_PARAM_EMBEDDING, HS_START_NORMAL, model->vocabulary, model->width);
+    if (table != HS_NONE)
+        model->params[table].tied = builder->config->model.tie_head;
+    return table;
+}
+
+int hs_builder_head_table(HsBuilder *builder, int token_table)
+{
+    const HsModel *model = builder->model;
+    if (builder->config->model.tie_head)
+        return token_table;
+    return hs_builder_table(builder, "", "lm_head.weight", HS_PARAM_HEAD, HS_START_NORMAL, model->vocabulary,
+                            model->width);
+}
+
+void hs_builder_stack(HsBuilder *builder, int param, int parts, const int64_t *rows)
+{
+    if (param == HS_NONE)
+        return;
+    builder->model->params[param].part_count = parts;
+    for (int i = 0; i < parts; i++)
+        builder->model->params[param].part_rows[i] = rows[i];
+}
+
+static int add_slot(HsBuilder *builder, const char *name, int rank, int64_t columns, HsDtype dtype, bool needs_gradient)
+{
+    HsModel *model = builder->model;
+    HsSlot *slots = room_for_one(builder, model->slots, model->slot_count, &builder->slot_capacity, sizeof *slots);
+    if (slots == NULL)
+        return HS_NONE;
+    model->slots = slots;
+    HsSlot *slot = &slots[model->slot_count++];
+    *slot = (HsSlot){ 0 };
+    name_in_block(builder, slot->name, sizeof slot->name, name);
+    slot->rank = rank;
+    slot->columns = columns;
+    slot->dtype = dtype;
+    slot->producer = HS_NONE;
+    slot->needs_gradient = needs_gradient;
+    return model->slot_count - 1;
+}
+
+/* A node with everything absent; valid until the next one is added. */
+static HsNode *add_step(HsBuilder *builder, const HsLayer *layer, const char *name, int input)
+{
+    HsModel *model = builder->model;
+    HsNode *steps = room_for_one(builder, model->nodes, model->node_count, &builder->step_capacity, sizeof *steps);
+    if (steps == NULL)
+        return NULL;
+    model->nodes = steps;
+    HsNode *node = &steps[model->node_count++];
+    *node = (HsNode){ 0 };
+    node->layer = layer;
+    name_in_block(builder, node->name, sizeof node->name, name);
+    node->block = builder->block;
+    node->recompute_group = builder->group;
+    for (int i = 0; i < HS_NODE_INPUTS; i++)
+        node->inputs[i] = HS_NONE;
+    for (int i = 0; i < HS_NODE_OUTPUTS; i++)
+        node->outputs[i] = HS_NONE;
+    for (int i = 0; i < HS_NODE_SAVED; i++)
+        node->saved[i] = HS_NONE;
+    for (int i = 0; i < HS_NODE_PARAMS; i++)
+        node->params[i] = HS_NONE;
+    node->inputs[0] = input;
+    node->attributes.heads = (HsHeads){ 0, 0, model->heads, model->kv_heads, model->head_dim };
+    node->attributes.epsilon = (float)builder->config->model.norm_epsilon;
+    node->attributes.dropout = (float)builder->config->model.dropout;
+    node->attributes.site = (uint32_t)model->node_count; /* unique: masks of different nodes are independent */
+    return node;
+}
+
+/* Give the latest node an output or a saved slot. */
+static int add_result(HsBuilder *builder, int *place, const char *suffix, int rank, int64_t columns, HsDtype dtype,
+                      bool needs_gradient)
+{
+    HsModel *model = builder->model;
+    char name[64];
+    snprintf(name, sizeof name, "%s%s", model->nodes[model->node_count - 1].name, suffix);
+    int block = builder->block;
+    builder->block = HS_NONE; /* the node's name has the block already */
+    *place = add_slot(builder, name, rank, columns, dtype, needs_gradient);
+    builder->block = block;
+    if (*place != HS_NONE)
+        model->slots[*place].producer = model->node_count - 1;
+    return *place;
+}
+
+int hs_builder_inputs(HsBuilder *builder)
+{
+    HsModel *model = builder->model;
+    model->tokens_slot = add_slot(builder, "tokens", 1, 1, HS_I32, false);
+    model->targets_slot = add_slot(builder, "targets", 1, 1, HS_I32, false);
+    return model->tokens_slot;
+}
+
+int hs_builder_embedding(HsBuilder *builder, int tokens, int token_table, int position_table)
+{
+    HsModel *model = builder->model;
+    HsNode *node = add_step(builder, &hs_layer_embedding, "embedding", tokens);
+    if (node == NULL)
+        return HS_NONE;
+    node->params[0] = token_table;
+    node->params[1] = position_table;
+    return add_result(builder, &node->outputs[0], ".out", 2, model->width, model->precision.residual, true);
+}
+
+int hs_builder_norm(HsBuilder *builder, const char *name, HsNormKind kind, int input, int weight, int bias)
+{
+    const HsPrecision *precision = &builder->model->precision;
+    HsNode *node = add_step(builder, &hs_layer_norm, name, input);
+    if (node == NULL)
+        return HS_NONE;
+    node->attributes.norm = kind;
+    node->params[0] = weight;
+    node->params[1] = bias;
+    add_result(builder, &node->saved[0], ".rstd", 1, 1, precision->statistic, false);
+    if (kind == HS_NORM_LAYER)
+        add_result(builder, &node->saved[1], ".mean", 1, 1, precision->statistic, false);
+    return add_result(builder, &node->outputs[0], ".out", 2, builder->model->width, precision->activation, true);
+}
+
+int hs_builder_linear(HsBuilder *builder, const HsLinearSpec *spec, int *pre)
+{
+    const HsPrecision *precision = &builder->model->precision;
+    HsNode *node = add_step(builder, &hs_layer_linear, spec->name, spec->input);
+    if (node == NULL)
+        return HS_NONE;
+    HsDtype result = spec->residual == HS_NONE ? precision->activation : precision->residual;
+    node->inputs[1] = spec->residual;
+    node->inputs[2] = spec->input_pre;
+    node->params[0] = spec->weight;
+    node->params[1] = spec->bias;
+    node->attributes.epilogue = spec->activation;
+    node->attributes.backward_epilogue = spec->input_pre == HS_NONE                   ? HS_EPILOGUE_NONE
+                                         : spec->input_activation == HS_EPILOGUE_GELU ? HS_EPILOGUE_GELU_BACKWARD
+                                                                                      : HS_EPILOGUE_SWIGLU_BACKWARD;
+    node->attributes.operand = precision->weight;
+    node->attributes.convert_gradient = result != precision->weight;
+    /* Through a fused activation the gradient belongs to the value before it; the value after has none (linear.c). */
+    const bool activated = spec->activation != HS_EPILOGUE_NONE;
+    const int64_t columns = spec->activation == HS_EPILOGUE_SWIGLU ? spec->outputs / 2 : spec->outputs;
+    int y = add_result(builder, &node->outputs[0], ".out", 2, columns, result, !activated);
+    if (activated)
+        *pre = add_result(builder, &node->outputs[1], ".pre", 2, spec->outputs, precision->activation, true);
+    return y;
+}
+
+int hs_builder_branch_end(HsBuilder *builder, HsLinearSpec spec, int residual)
+{
+    HsModel *model = builder->model;
+    if (!(builder->config->model.dropout > 0)) {
+        spec.residual = residual;
+        return hs_builder_linear(builder, &spec, NULL);
+    }
+    int branch = hs_builder_linear(builder, &spec, NULL);
+    char name[48];
+    snprintf(name, sizeof name, "%s.dropout", spec.name);
+    HsNode *node = add_step(builder, &hs_layer_dropout_residual, name, branch);
+    if (node == NULL)
+        return HS_NONE;
+    node->inputs[1] = residual;
+    return add_result(builder, &node->outputs[0], ".out", 2, model->width, model->precision.residual, true);
+}
+
+int hs_builder_head_norm(HsBuilder *builder, int qkv, int q_weight, int k_weight)
+{
+    HsModel *model = builder->model;
+    HsNode *node = add_step(builder, &hs_layer_head_norm, "attention.head_norm", qkv);
+    if (node == NULL)
+        return HS_NONE;
+    node->params[0] = q_weight;
+    node->params[1] = k_weight;
+    add_result(builder, &node->saved[0], ".rstd", 2, model->heads + model->kv_heads, model->precision.statistic, false);
+    return add_result(builder, &node->outputs[0], ".out", 2, model->slots[qkv].columns, model->precision.activation,
+                      true);
+}
+
+int hs_builder_rope(HsBuilder *builder, int qkv)
+{
+    HsModel *model = builder->model;
+    HsNode *node = add_step(builder, &hs_layer_rope, "attention.rope", qkv);
+    if (node == NULL)
+        return HS_NONE;
+    node->attributes.rope_theta = builder->config->model.rope_theta;
+    return add_result(builder, &node->outputs[0], ".out", 2, model->slots[qkv].columns, model->precision.activation,
+                      true);
+}
+
+int hs_builder_attention(HsBuilder *builder, int qkv)
+{
+    HsModel *model = builder->model;
+    HsNode *node = add_step(builder, &hs_layer_attention, "attention", qkv);
+    if (node == NULL)
+        return HS_NONE;
+    node->attributes.scale = (float)(1.0 / sqrt((double)model->head_dim));
+    add_result(builder, &node->saved[0], ".lse", 2, model->heads, model->precision.statistic, false);
+    return add_result(builder, &node->outputs[0], ".out", 2, model->heads * model->head_dim,
+                      model->precision.activation, true);
+}
+
+void hs_builder_head(HsBuilder *builder, int hidden, int weight)
+{
+    HsModel *model = builder->model;
+    HsNode *node = add_step(builder, &hs_layer_head_loss, "head", hidden);
+    if (node == NULL)
+        return;
+    node->inputs[1] = model->targets_slot;
+    node->params[0] = weight;
+    node->attributes.vocabulary = model->vocabulary;
+    node->attributes.head_chunk = builder->config->memory.head_chunk;
+    node->attributes.z_loss = (float)builder->config->model.z_loss;
+    node->attributes.logit = model->precision.statistic;
+    node->attributes.logit_gradient = model->precision.logit_gradient;
+    model->hidden_slot = hidden;
+    model->loss_node = model->node_count - 1;
+    add_result(builder, &node->outputs[0], ".losses", 1, 1, model->precision.statistic, false);
+}

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The vocabulary in which the node tables of the model families are written (gpt2.c, llama.c).
+ * The first failure sticks in builder->status; after it every call does nothing and returns HS_NONE, so that a builder
+ * reads as the network it describes and checks once at its end.
+ */
+#ifndef HS_RUNTIME_MODEL_BUILDER_H
+#define HS_RUNTIME_MODEL_BUILDER_H
+
+#include "runtime/model/layer.h"
+
+typedef struct HsBuilder {
+    HsModel *model;
+    const HsConfig *config;
+    HsStatus status;
+    int block;      /* of the next nodes; HS_NONE outside blocks */
+    unsigned group; /* HS_GROUP_* of the next nodes */
+    int step_capacity, slot_capacity, param_capacity;
+} HsBuilder;
+
+/* One linear layer. */
+typedef struct HsLinearSpec {
+    const char *name; /* of the node and its slot */
+    int input;
+    int input_pre;               /* input is input_activation(input_pre); HS_NONE: it is not */
+    HsEpilogue input_activation; /* HS_EPILOGUE_GELU or SWIGLU */
+    int64_t outputs;
+    int weight, bias;      /* params; bias HS_NONE: none */
+    HsEpilogue activation; /* of y, fused: NONE, GELU, or SWIGLU, which halves the outputs */
+    int residual;          /* slot to add to, which makes the output part of the residual stream; HS_NONE: none */
+} HsLinearSpec;
+
+/* `suffix` follows the family's prefix of the current block: "transformer.h.3." + "ln_1.weight".  Of two dimensions: a
+ * matrix, an embedding or a head, stored [rows, columns]; of one: a vector, which starts with zeros or ones. */
+int hs_builder_table(HsBuilder *builder, const char *prefix, const char *suffix, HsParamRole role, HsParamStart start,
+                     int64_t rows, int64_t columns);
+int hs_builder_vector(HsBuilder *builder, const char *prefix, const char *suffix, HsParamStart start, int64_t size);
+/* The token table: with model.tie_head it is the head as well. */
+int hs_builder_token_table(HsBuilder *builder, const char *prefix, const char *suffix);
+/* The head's matrix: the tied token table, or one of its own. */
+int hs_builder_head_table(HsBuilder *builder, int token_table);
+/* The matrix is made of parts, stacked along its rows. */
+void hs_builder_stack(HsBuilder *builder, int param, int parts, const int64_t *rows);
+
+int hs_builder_inputs(HsBuilder *builder); /* the slots of tokens and targets; returns tokens' */
+int hs_builder_embedding(HsBuilder *builder, int tokens, int token_table, int position_table);
+int hs_builder_norm(HsBuilder *builder, const char *name, HsNormKind kind, int input, int weight, int bias);
+/* Returns the slot of y; *pre (may be NULL) gets the slot before a fused activation. */
+int hs_builder_linear(HsBuilder *builder, const HsLinearSpec *spec, int *pre);
+/* A branch's last projection: fused with the sum when there is no dropout, else followed by dropout_residual. */
+int hs_builder_branch_end(HsBuilder *builder, HsLinearSpec spec, int residual);
+int hs_builder_head_norm(HsBuilder *builder, int qkv, int q_weight, int k_weight);
+int hs_builder_rope(HsBuilder *builder, int qkv);
+int hs_builder_attention(HsBuilder *builder, int qkv);
+void hs_builder_head(HsBuilder *builder, int hidden, int weight);
+
+/* The families. */
+void hs_model_build_gpt2(HsBuilder *builder);
+void hs_model_build_llama(HsBuilder *builder);
+
+#endif

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a layer is: forward and backward over tensors that the program has laid out, and a declaration of what backward
+ * reads.  A layer owns nothing, allocates nothing and never looks at a dtype to decide what to do.
+ *
+ * Invariant: a layer is pure.  Outputs depend on inputs, parameters and the RNG key only; backward reads only what the
+ * masks below declare.  Lifetimes (runtime/engine/program.c) and recomputation rest on both.
+ */
+#ifndef HS_RUNTIME_MODEL_LAYER_H
+#define HS_RUNTIME_MODEL_LAYER_H
+
+#include "runtime/model/model.h"
+
+/* One call's view of the world.  Tensors of rank 0 are absent. */
+typedef struct HsLayerCall {
+    HsContext *context;
+    bool training;                  /* dropout and z-loss on */
+    bool sample_labels;             /* the head draws its targets from the model */
+    int64_t batch, sequence_length; /* rows = batch * sequence_length */
+    int64_t position_start;         /* of row 0; 0 except in decoding */
+    HsRng rng;                      /* site is the node's */
+    const float *gradient_scale;    /* device scalar */
+    const HsPrecision *precision;   /* the model's */
+    HsTensor inputs[HS_NODE_INPUTS], outputs[HS_NODE_OUTPUTS], saved[HS_NODE_SAVED], scratch[HS_NODE_SCRATCH];
+    HsTensor d_inputs[HS_NODE_INPUTS]; /* absent: not needed, or it is the output's gradient itself */
+    HsTensor d_outputs[HS_NODE_OUTPUTS];
+    bool accumulate[HS_NODE_INPUTS];       /* add to d_inputs[i] instead of writing it */
+    const HsParam *params[HS_NODE_PARAMS]; /* NULL: absent */
+    HsTensor k_cache, v_cache;             /* decoding only */
+} HsLayerCall;
+
+struct HsLayer {
+    const char *name;
+    HsStatus (*forward)(const HsLayerCall *call, const HsNode *node);
+    HsStatus (*backward)(const HsLayerCall *call, const HsNode *node);
+    /* Shapes of the scratch that one call needs beside the backend's workspace; NULL: none. */
+    void (*scratch)(const HsNode *node, const HsTensor *outputs, bool backward, HsTensor scratch[HS_NODE_SCRATCH]);
+    /* Bit i: backward reads inputs[i], outputs[i], saved[i]. */
+    unsigned reads_inputs, reads_outputs, reads_saved;
+    unsigned reads_for_weight; /* those of reads_inputs that only the gradient of params[0] needs */
+    /* This input's gradient is output 0's, unchanged: the program hands the same buffer on; HS_NONE: no such input. */
+    int passes_gradient;
+    bool in_place;    /* output 0 may overwrite input 0, and in backward the other way round */
+    bool accumulates; /* backward obeys `accumulate` */
+    bool joint;       /* backward makes the gradients of input 0 and of the weights in one pass, never one alone */
+    bool turns;       /* training calls backward only, which does the work of forward too */
+};
+
+extern const HsLayer hs_layer_embedding, hs_layer_norm, hs_layer_linear, hs_layer_head_norm, hs_layer_rope,
+    hs_layer_attention, hs_layer_dropout_residual, hs_layer_head_loss;
+
+/* logits [rows, V] = hidden w^T: the head alone, for decoding. */
+HsStatus hs_layer_head_logits(HsContext *context, const HsPrecision *precision, const HsParam *weight, HsTensor hidden,
+                              HsTensor logits);
+
+/* Rows [first, first + count) of a tensor. */
+static inline HsTensor hs_tensor_rows(HsTensor tensor, int64_t first, int64_t count)
+{
+    int64_t row = tensor.rank > 1 ? tensor.shape[1] : 1;
+    if (tensor.data)
+        tensor.data = (unsigned char *)tensor.data + (size_t)(first * row) * hs_dtype_bytes(tensor.dtype);
+    tensor.shape[0] = count;
+    return tensor;
+}
+
+static inline HsTensor hs_run_weight(const HsLayerCall *call, int index)
+{
+    return call->params[index] ? call->params[index]->weight : (HsTensor){ 0 };
+}
+
+/* Absent where the parameter is frozen: backward leaves that gradient out. */
+static inline HsTensor hs_run_gradient(const HsLayerCall *call, int index)
+{
+    return call->params[index] ? call->params[index]->gradient : (HsTensor){ 0 };
+}
+
+/* The node's heads, at this call's batch and length. */
+static inline HsHeads hs_run_heads(const HsLayerCall *call, const HsNode *node)
+{
+    HsHeads heads = node->attributes.heads;
+    heads.batch = call->batch;
+    heads.sequence_length = call->sequence_length;
+    return heads;
+}
+
+/* What training adds to -log p and its gradient: neither evaluation nor a probe has any of it. */
+static inline float hs_run_z_loss(const HsLayerCall *call, const HsNode *node)
+{
+    return call->training ? node->attributes.z_loss : 0.0f;
+}
+
+static inline float hs_run_dropout(const HsLayerCall *call, const HsNode *node)
+{
+    return call->training ? node->attributes.dropout : 0.0f;
+}
+
+#endif

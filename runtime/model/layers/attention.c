@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Causal attention with grouped queries over the packed projection.
+ *   inputs {qkv [N,(H+2G)D]}   outputs {out [N,HD]}   saved {lse [N,H], the logarithm of each softmax's denominator}
+ *
+ * With p = exp(scale q k^T - lse), out = p v, and delta = rowsum(dout * out) (Dao 2023, section 3.1):
+ *   dv = p^T dout;   ds = p * (dout v^T - delta);   dq = scale ds k;   dk = scale ds^T q.
+ * p is made again by tiles from q, k and lse, so only out and lse are kept.  Dropout masks p; its mask is a function of
+ * the RNG key and is made again too.
+ *
+ * While decoding, new keys and values are appended to the node's cache and all of it is attended to.
+ */
+#include "runtime/model/layer.h"
+
+static HsStatus attention_cached(const HsLayerCall *call, const HsNode *node)
+{
+    HsAttentionCachedArgs args = {
+        .heads = hs_run_heads(call, node),
+        .scale = node->attributes.scale,
+        .position_start = call->position_start,
+        .qkv = call->inputs[0],
+        .k_cache = call->k_cache,
+        .v_cache = call->v_cache,
+        .out = call->outputs[0],
+    };
+    return hs_op_attention_cached(call->context, &args);
+}
+
+static HsStatus attention_forward(const HsLayerCall *call, const HsNode *node)
+{
+    if (hs_tensor_present(&call->k_cache))
+        return attention_cached(call, node);
+    HsAttentionArgs args = {
+        .heads = hs_run_heads(call, node),
+        .scale = node->attributes.scale,
+        .dropout = hs_run_dropout(call, node),
+        .rng = call->rng,
+        .qkv = call->inputs[0],
+        .out = call->outputs[0],
+        .lse = call->saved[0],
+    };
+    return hs_op_attention_forward(call->context, &args);
+}
+
+static HsStatus attention_backward(const HsLayerCall *call, const HsNode *node)
+{
+    HsAttentionBackwardArgs args = {
+        .heads = hs_run_heads(call, node),
+        .scale = node->attributes.scale,
+        .dropout = hs_run_dropout(call, node),
+        .rng = call->rng,
+        .dout = call->d_outputs[0],
+        .qkv = call->inputs[0],
+        .out = call->outputs[0],
+        .lse = call->saved[0],
+        .dqkv = call->d_inputs[0],
+    };
+    return hs_op_attention_backward(call->context, &args);
+}
+
+const HsLayer hs_layer_attention = {
+    .name = "attention",
+    .forward = attention_forward,
+    .backward = attention_backward,
+    .reads_inputs = 1u,
+    .reads_outputs = 1u,
+    .reads_saved = 1u,
+    .passes_gradient = HS_NONE,
+};

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The head and its loss, a few rows at a time: logits [N,V] never exist whole.
+ *   inputs {hidden [N,C], targets [N] i32}   outputs {losses [N]}   params {w [V,C]}
+ *
+ * For each chunk of rows:
+ *     logits = hidden w^T        losses = lse - logits[target]
+ *   and in training at once
+ *     dlogits = gs ((1 + 2 z lse) softmax - onehot)        dhidden = dlogits w        dw += dlogits^T hidden
+ * The loss is a sum over rows, so the chunks are independent, and the gradient needs nothing but the chunk's logits:
+ * training does forward and backward in one call (`turns`).  dlogits takes the logits' memory when the formats agree.
+ *
+ * A probe may draw the targets from the model instead of reading them: label n ~ softmax(logits[n]), written over the
+ * target.  This is the only place where logits exist.  The head runs once a pass under every recomputation policy, so
+ * the label that makes the loss is the one that makes the gradient.
+ */
+#include "runtime/model/layer.h"
+
+/* Apart from every node's own site, which are small numbers. */
+enum { SITE_LABELS = 0x4c41424c };
+
+static int64_t chunk_rows(const HsNode *node, int64_t rows)
+{
+    return node->attributes.head_chunk < rows ? node->attributes.head_chunk : rows;
+}
+
+/* scratch {logits, dlogits when its format is another}. */
+static void head_loss_scratch(const HsNode *node, const HsTensor *outputs, bool backward,
+                              HsTensor scratch[HS_NODE_SCRATCH])
+{
+    const HsAttributes *attributes = &node->attributes;
+    int64_t rows = chunk_rows(node, outputs[0].shape[0]);
+    scratch[0] = hs_tensor_2d(NULL, attributes->logit, rows, attributes->vocabulary);
+    if (backward && attributes->logit_gradient != attributes->logit)
+        scratch[1] = hs_tensor_2d(NULL, attributes->logit_gradient, rows, attributes->vocabulary);
+}
+
+HsStatus hs_layer_head_logits(HsContext *context, const HsPrecision *precision, const HsParam *weight, HsTensor hidden,
+                              HsTensor logits)
+{
+    HsMatmulArgs args = {
+        .a = hidden,
+        .b = weight->weight,
+        .transpose_b = true,
+        .b_packed = weight->packed_forward.data ? &weight->packed_forward : NULL,
+        .policy = precision->forward,
+        .alpha = 1.0f,
+        .c = logits,
+    };
+    return hs_op_matmul(context, &args);
+}
+
+/* Both gradients of one chunk's product. */
+static HsStatus chunk_backward(const HsLayerCall *call, HsTensor hidden, HsTensor dlogits, HsTensor dhidden)
+{
+    const HsParam *weight = call->params[0];
+    HsMatmulArgs data_gradient = {
+        .a = dlogits,
+        .b = weight->weight,
+        .b_packed = weight->packed_backward.data ? &weight->packed_backward : NULL,
+        .accumulate = call->accumulate[0],
+        .policy = call->precision->dgrad,
+        .alpha = 1.0f,
+        .c = dhidden,
+    };
+    if (hs_tensor_present(&dhidden))
+        HS_TRY(hs_op_matmul(call->context, &data_gradient));
+    HsMatmulArgs weight_gradient = {
+        .a = dlogits,
+        .b = hidden,
+        .transpose_a = true,
+        .accumulate = true,
+        .policy = call->precision->wgrad,
+        .alpha = 1.0f,
+        .c = weight->gradient,
+    };
+    return hs_tensor_present(&weight->gradient) ? hs_op_matmul(call->context, &weight_gradient) : HS_OK;
+}
+
+/* Draws are numbered by row, so they do not depend on where chunks begin. */
+static HsStatus draw_targets(const HsLayerCall *call, HsTensor logits, HsTensor targets, int64_t first)
+{
+    HsSampleLabelsArgs args = { .rng = call->rng, .logits = logits, .targets = targets };
+    args.rng.site = SITE_LABELS;
+    args.rng.row_offset += first;
+    return hs_op_sample_labels(call->context, &args);
+}
+
+static HsStatus run_chunk(const HsLayerCall *call, const HsNode *node, bool backward, int64_t first, int64_t count)
+{
+    HsTensor hidden = hs_tensor_rows(call->inputs[0], first, count);
+    HsTensor logits = hs_tensor_rows(call->scratch[0], 0, count);
+    HsTensor targets = hs_tensor_rows(call->inputs[1], first, count);
+    HsTensor dlogits = { 0 }, dhidden = { 0 };
+    if (backward && hs_tensor_present(&call->d_inputs[0]))
+        dhidden = hs_tensor_rows(call->d_inputs[0], first, count);
+    if (backward)
+        dlogits = hs_tensor_present(&call->scratch[1]) ? hs_tensor_rows(call->scratch[1], 0, count) : logits;
+    HS_TRY(hs_layer_head_logits(call->context, call->precision, call->params[0], hidden, logits));
+    if (call->sample_labels)
+        HS_TRY(draw_targets(call, logits, targets, first));
+    HsCrossEntropyArgs loss = {
+        .logits = logits,
+        .targets = targets,
+        .z_loss = hs_run_z_loss(call, node),
+        .gradient_scale = call->gradient_scale,
+        .losses = hs_tensor_rows(call->outputs[0], first, count),
+        .dlogits = dlogits,
+    };
+    HS_TRY(hs_op_cross_entropy(call->context, &loss));
+    return backward ? chunk_backward(call, hidden, dlogits, dhidden) : HS_OK;
+}
+
+/* In a dry run, whole chunks differ in nothing that counts: one stands for all, however many a program has. */
+static HsStatus run_chunks(const HsLayerCall *call, const HsNode *node, bool backward)
+{
+    HsContext *context = call->context;
+    const int64_t rows = call->inputs[0].shape[0], chunk = chunk_rows(node, rows), whole = rows / chunk;
+    const double flops_before = context->flops;
+    for (int64_t i = 0; i < (context->dry_run ? 1 : whole); i++)
+        HS_TRY(run_chunk(call, node, backward, i * chunk, chunk));
+    if (context->dry_run)
+        context->flops = flops_before + (double)whole * (context->flops - flops_before);
+    return rows % chunk > 0 ? run_chunk(call, node, backward, whole * chunk, rows % chunk) : HS_OK;
+}
+
+static HsStatus head_loss_forward(const HsLayerCall *call, const HsNode *node)
+{
+    return run_chunks(call, node, false);
+}
+
+static HsStatus head_loss_backward(const HsLayerCall *call, const HsNode *node)
+{
+    return run_chunks(call, node, true);
+}
+
+const HsLayer hs_layer_head_loss = {
+    .name = "head_loss",
+    .forward = head_loss_forward,
+    .backward = head_loss_backward,
+    .scratch = head_loss_scratch,
+    .reads_inputs = 3u,
+    .passes_gradient = HS_NONE,
+    .accumulates = true,
+    .turns = true,
+};

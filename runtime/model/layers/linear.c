@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The linear layer, with what surrounds it fused into its products.
+ *   inputs {x [N,in], residual [N,out] or absent, pre [N,in] (SwiGLU: [N,2 in]) or absent}
+ *   outputs {y [N,out] (SwiGLU: [N,out/2]), pre [N,out] with an activation}   params {w [out,in], bias [out] or absent}
+ *
+ *   forward   y = epilogue(x w^T + bias) + residual
+ *   backward  dx = dy w;   dw += dy^T x;   dbias += sum over rows of dy
+ *             dresidual = dy (the program passes the buffer on)
+ *
+ * An activation f (GELU, SwiGLU) between two linear layers costs no pass over memory of its own.  The first writes both
+ * pre = x w^T + bias and y = f(pre), and is given dpre.  The second takes x = f(pre) together with pre, and writes
+ * dpre = f'(pre) applied to dy w from its product's epilogue, so that dx itself never exists.
+ *
+ * dy of a sum into the residual stream has the stream's wider format; the products want their operand's, so dy is
+ * rounded once into scratch.  The bias sums the unrounded dy.
+ */
+#include "runtime/model/layer.h"
+
+enum { INPUT_X = 0, INPUT_RESIDUAL = 1, INPUT_PRE = 2, OUTPUT_Y = 0, OUTPUT_PRE = 1 };
+
+/* The backend's own layout of the weight, when there is one. */
+static const HsPacked *packed_or_null(const HsPacked *packed)
+{
+    return packed->data ? packed : NULL;
+}
+
+static void linear_scratch(const HsNode *node, const HsTensor *outputs, bool backward,
+                           HsTensor scratch[HS_NODE_SCRATCH])
+{
+    if (backward && node->attributes.convert_gradient)
+        scratch[0] = hs_tensor_2d(NULL, node->attributes.operand, outputs[0].shape[0], outputs[0].shape[1]);
+}
+
+static HsStatus linear_forward(const HsLayerCall *call, const HsNode *node)
+{
+    HsMatmulArgs args = {
+        .a = call->inputs[INPUT_X],
+        .b = hs_run_weight(call, 0),
+        .transpose_b = true,
+        .b_packed = packed_or_null(&call->params[0]->packed_forward),
+        .bias = hs_run_weight(call, 1),
+        .residual = call->inputs[INPUT_RESIDUAL],
+        .pre = call->outputs[OUTPUT_PRE],
+        .epilogue = node->attributes.epilogue,
+        .policy = call->precision->forward,
+        .alpha = 1.0f,
+        .c = call->outputs[OUTPUT_Y],
+    };
+    return hs_op_matmul(call->context, &args);
+}
+
+static HsStatus linear_backward(const HsLayerCall *call, const HsNode *node)
+{
+    HsTensor dy = call->d_outputs[node->attributes.epilogue != HS_EPILOGUE_NONE ? OUTPUT_PRE : OUTPUT_Y];
+    HsBiasBackwardArgs bias = { .dy = dy, .dbias = hs_run_gradient(call, 1) };
+    if (hs_tensor_present(&bias.dbias))
+        HS_TRY(hs_op_bias_backward(call->context, &bias));
+    if (hs_tensor_present(&call->scratch[0])) {
+        HsConvertArgs convert = { .x = dy, .y = call->scratch[0] };
+        HS_TRY(hs_op_convert(call->context, &convert));
+        dy = call->scratch[0];
+    }
+    HsMatmulArgs weight_gradient = {
+        .a = dy,
+        .b = call->inputs[INPUT_X],
+        .transpose_a = true,
+        .accumulate = true,
+        .policy = call->precision->wgrad,
+        .alpha = 1.0f,
+        .c = hs_run_gradient(call, 0),
+    };
+    if (hs_tensor_present(&weight_gradient.c))
+        HS_TRY(hs_op_matmul(call->context, &weight_gradient));
+
+    int target = node->attributes.backward_epilogue != HS_EPILOGUE_NONE ? INPUT_PRE : INPUT_X;
+    HsMatmulArgs data_gradient = {
+        .a = dy,
+        .b = hs_run_weight(call, 0),
+        .b_packed = packed_or_null(&call->params[0]->packed_backward),
+        .pre = call->inputs[INPUT_PRE],
+        .epilogue = node->attributes.backward_epilogue,
+        .accumulate = call->accumulate[target],
+        .policy = call->precision->dgrad,
+        .alpha = 1.0f,
+        .c = call->d_inputs[target],
+    };
+    return hs_tensor_present(&data_gradient.c) ? hs_op_matmul(call->context, &data_gradient) : HS_OK;
+}
+
+const HsLayer hs_layer_linear = {
+    .name = "linear",
+    .forward = linear_forward,
+    .backward = linear_backward,
+    .scratch = linear_scratch,
+    .reads_inputs = 1u << INPUT_X | 1u << INPUT_PRE,
+    .reads_for_weight = 1u << INPUT_X,
+    .passes_gradient = INPUT_RESIDUAL,
+    .accumulates = true,
+};

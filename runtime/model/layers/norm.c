@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Layer norm (Ba, Kiros & Hinton 2016, eq. 4) and root-mean-square norm (Zhang & Sennrich 2019, eq. 4).
+ *   inputs {x [N,C]}   outputs {y [N,C]}   saved {rstd [N], mean [N] (layer norm only)}   params {gain [C], bias [C]}
+ *
+ * With xhat = (x - mean) rstd and g = gain * dy, the mean and the variance depend on every x of the row, hence
+ *   dx = rstd (g - mean(g) - xhat mean(g xhat))      (rms: without mean(g), and xhat = x rstd)
+ *   dgain += sum over rows of dy xhat;  dbias += sum over rows of dy.
+ * x is the residual stream, whose other consumer is the sum after the branch: dx adds to what that one left.
+ */
+#include "runtime/model/layer.h"
+
+static HsStatus norm_forward(const HsLayerCall *call, const HsNode *node)
+{
+    HsNormArgs args = {
+        .kind = node->attributes.norm,
+        .epsilon = node->attributes.epsilon,
+        .x = call->inputs[0],
+        .weight = hs_run_weight(call, 0),
+        .bias = hs_run_weight(call, 1),
+        .y = call->outputs[0],
+        .rstd = call->saved[0],
+        .mean = call->saved[1],
+    };
+    return hs_op_norm_forward(call->context, &args);
+}
+
+static HsStatus norm_backward(const HsLayerCall *call, const HsNode *node)
+{
+    HsNormBackwardArgs args = {
+        .kind = node->attributes.norm,
+        .dy = call->d_outputs[0],
+        .x = call->inputs[0],
+        .weight = hs_run_weight(call, 0),
+        .rstd = call->saved[0],
+        .mean = call->saved[1],
+        .accumulate = call->accumulate[0],
+        .dx = call->d_inputs[0],
+        .dweight = hs_run_gradient(call, 0),
+        .dbias = hs_run_gradient(call, 1),
+    };
+    return hs_op_norm_backward(call->context, &args);
+}
+
+const HsLayer hs_layer_norm = {
+    .name = "norm",
+    .forward = norm_forward,
+    .backward = norm_backward,
+    .reads_inputs = 1u,
+    .reads_saved = 3u,
+    .passes_gradient = HS_NONE,
+    .accumulates = true,
+    .joint = true,
+};

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Rotary position embedding (Su et al. 2021, eq. 34): the pair (i, i + D/2) of every query and key head is rotated by
+ * position * theta^(-2i/D).
+ *   inputs {qkv [N,(H+2G)D]}   outputs {the same shape, in the same memory where the program can}
+ * A rotation's transpose is the rotation by the negative angle: dx = R(-angle) dy, which needs neither x nor y.
+ */
+#include "runtime/model/layer.h"
+
+static HsStatus rotate(const HsLayerCall *call, const HsNode *node, bool inverse, HsTensor x, HsTensor y)
+{
+    HsRopeArgs args = {
+        .heads = hs_run_heads(call, node),
+        .theta = node->attributes.rope_theta,
+        .position_start = call->position_start,
+        .inverse = inverse,
+        .x = x,
+        .y = y,
+    };
+    return hs_op_rope(call->context, &args);
+}
+
+static HsStatus rope_forward(const HsLayerCall *call, const HsNode *node)
+{
+    return rotate(call, node, false, call->inputs[0], call->outputs[0]);
+}
+
+static HsStatus rope_backward(const HsLayerCall *call, const HsNode *node)
+{
+    return rotate(call, node, true, call->d_outputs[0], call->d_inputs[0]);
+}
+
+const HsLayer hs_layer_rope = {
+    .name = "rope",
+    .forward = rope_forward,
+    .backward = rope_backward,
+    .passes_gradient = HS_NONE,
+    .in_place = true,
+};

@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The memory of a model's parameters: one arena a category, initial weights, and the copies that follow them.
+ *
+ *   (the optimizer's master f32 --round-->) weight 16-bit --pack--> packed for x w^T, packed for dy w
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "runtime/model/model.h"
+
+/* Sites of initial weights, apart from those of dropout masks, which count from 1. */
+#define INITIAL_SITE 0x80000000u
+
+/* Bytes of a packed copy; 0 when this parameter has none. */
+static size_t packed_bytes(const HsContext *context, const HsParam *param, const HsPacked *packed)
+{
+    if (!hs_param_multiplies(param) || context->backend->packed_bytes == NULL)
+        return 0;
+    return context->backend->packed_bytes(context, packed->dtype, packed->k, packed->n);
+}
+
+static void reserve_param(HsModel *model, const HsContext *context, HsParam *param, bool training)
+{
+    param->offset_weight = hs_arena_reserve(&model->weights, hs_tensor_bytes(&param->weight));
+    size_t forward = packed_bytes(context, param, &param->packed_forward);
+    size_t backward = training ? packed_bytes(context, param, &param->packed_backward) : 0;
+    if (forward > 0)
+        param->offset_packed[0] = hs_arena_reserve(&model->packed, forward);
+    if (backward > 0)
+        param->offset_packed[1] = hs_arena_reserve(&model->packed, backward);
+    if (training && param->trainable)
+        param->offset_gradient = hs_arena_reserve(&model->gradients, hs_tensor_bytes(&param->gradient));
+}
+
+/* Offsets become pointers. */
+static void place_param(HsModel *model, const HsContext *context, HsParam *param, bool training)
+{
+    param->weight.data = hs_arena_at(&model->weights, param->offset_weight);
+    if (packed_bytes(context, param, &param->packed_forward) > 0)
+        param->packed_forward.data = hs_arena_at(&model->packed, param->offset_packed[0]);
+    if (training && packed_bytes(context, param, &param->packed_backward) > 0)
+        param->packed_backward.data = hs_arena_at(&model->packed, param->offset_packed[1]);
+    if (training && param->trainable)
+        param->gradient.data = hs_arena_at(&model->gradients, param->offset_gradient);
+}
+
+HsStatus hs_model_commit(HsModel *model, HsContext *context, bool training)
+{
+    const struct {
+        HsArena *arena;
+        HsMemoryCategory category;
+    } rows[] = {
+        { &model->weights, HS_MEMORY_WEIGHTS },
+        { &model->gradients, HS_MEMORY_GRADIENTS },
+        { &model->packed, HS_MEMORY_PACKED },
+    };
+    enum { ARENAS = sizeof rows / sizeof rows[0] };
+    for (int i = 0; i < ARENAS; i++)
+        hs_arena_init(rows[i].arena, context->device, rows[i].category);
+    for (int i = 0; i < model->param_count; i++)
+        reserve_param(model, context, &model->params[i], training);
+    for (int i = 0; i < ARENAS; i++) {
+        if (rows[i].arena->used > 0)
+            HS_TRY(hs_arena_commit(rows[i].arena));
+    }
+    for (int i = 0; i < model->param_count; i++)
+        place_param(model, context, &model->params[i], training);
+    return HS_OK;
+}
+
+/* Element 4i+j of a parameter comes from word pair j/2 of draw i: four normal numbers a draw. */
+static void fill_normal(const HsTensor *tensor, uint64_t seed, uint32_t site, double deviation)
+{
+    HsRng rng = { .seed = seed, .site = site };
+    int64_t count = hs_tensor_count(tensor);
+    for (int64_t first = 0; first < count; first += 4) {
+        HsPhilox bits = hs_rng_draw(&rng, (uint64_t)(first / 4));
+        double normal[4];
+        hs_rng_normal(bits.word[0], bits.word[1], normal);
+        hs_rng_normal(bits.word[2], bits.word[3], normal + 2);
+        for (int64_t j = 0; j < 4 && first + j < count; j++)
+            hs_dtype_store(tensor->dtype, tensor->data, first + j, deviation * normal[j]);
+    }
+}
+
+static void fill_constant(const HsTensor *tensor, double value)
+{
+    int64_t count = hs_tensor_count(tensor);
+    for (int64_t i = 0; i < count; i++)
+        hs_dtype_store(tensor->dtype, tensor->data, i, value);
+}
+
+/* The first values of parameter `index`, in the format of its master, whether it has one or not. */
+static void draw_values(const HsModel *model, int index, uint64_t seed, double init_std, const HsTensor *values)
+{
+    const HsParam *param = &model->params[index];
+    /* Each branch adds to the stream: 2 a layer, so its variance stays 1 when each is divided by sqrt(2 layers). */
+    const bool residual = param->start == HS_START_RESIDUAL;
+    const double deviation = residual ? init_std / sqrt(2.0 * (double)model->layers) : init_std;
+    if (residual || param->start == HS_START_NORMAL)
+        fill_normal(values, seed, INITIAL_SITE | (uint32_t)index, deviation);
+    else
+        fill_constant(values, param->start == HS_START_ONE ? 1.0 : 0.0);
+}
+
+static HsStatus send(HsContext *context, const HsTensor *target, const void *values)
+{
+    HsDevice *device = context->device;
+    HS_TRY(device->copy(device, context->stream, target->data, values, hs_tensor_bytes(target)));
+    return device->stream_sync(device, context->stream);
+}
+
+static HsDtype wider(HsDtype a, HsDtype b)
+{
+    return hs_dtype_bytes(a) > hs_dtype_bytes(b) ? a : b;
+}
+
+HsStatus hs_model_initialize(HsModel *model, HsContext *context, uint64_t seed, double init_std, const HsSpan *spans,
+                             int span_count)
+{
+    HsStatus status = HS_OK;
+    int64_t largest = 0;
+    for (int i = 0; i < model->param_count; i++) {
+        const int64_t count = hs_tensor_count(&model->params[i].weight);
+        largest = count > largest ? count : largest;
+    }
+    void *staging = malloc((size_t)largest * sizeof(double));
+    if (staging == NULL)
+        return hs_fail(HS_ENOMEM, "model: no memory for the initial values of %lld numbers", (long long)largest);
+    for (int i = 0, span = 0; i < model->param_count; i++) {
+        const HsTensor *weight = &model->params[i].weight;
+        HsTensor values = *weight, rounded = *weight;
+        values.dtype = wider(model->precision.master, weight->dtype);
+        values.data = rounded.data = staging;
+        draw_values(model, i, seed, init_std, &values);
+        while (span < span_count && spans[span].parameter < i)
+            span++;
+        if (span < span_count && spans[span].parameter == i && hs_tensor_present(&spans[span].master))
+            HS_TRY_GOTO(status, send(context, &spans[span].master, staging), done);
+        for (int64_t e = 0; rounded.dtype != values.dtype && e < hs_tensor_count(weight); e++)
+            hs_dtype_store(rounded.dtype, staging, e, hs_dtype_load(values.dtype, staging, e));
+        HS_TRY_GOTO(status, send(context, weight, staging), done);
+    }
+    status = hs_model_pack(model, context);
+done:
+    free(staging);
+    return status;
+}
+
+static HsStatus pack(HsContext *context, HsParam *param, HsPacked *packed, bool transposed)
+{
+    if (packed->data == NULL)
+        return HS_OK;
+    HsPackWeightArgs args = { .w = param->weight, .transposed = transposed, .packed = packed };
+    return hs_op_pack_weight(context, &args);
+}
+
+HsStatus hs_model_pack(HsModel *model, HsContext *context)
+{
+    for (int i = 0; i < model->param_count; i++) {
+        HsParam *param = &model->params[i];
+        HS_TRY(pack(context, param, &param->packed_forward, true));
+        HS_TRY(pack(context, param, &param->packed_backward, false));
+    }
+    return HS_OK;
+}
+
+int hs_model_spans(HsModel *model, HsSpan *spans)
+{
+    int count = 0;
+    for (int i = 0; i < model->param_count; i++) {
+        HsParam *param = &model->params[i];
+        if (!param->trainable)
+            continue;
+        spans[count++] = (HsSpan){
+            .name = param->name,
+            .parameter = i,
+            .count = hs_tensor_count(&param->weight),
+            .part_count = param->role == HS_PARAM_MATRIX ? param->part_count : 0,
+            .part_rows = param->part_rows,
+            .decay = param->rank == 2, /* gains and biases are not shrunk (GPT-2's recipe) */
+            .learning_rate_scale = 1.0f,
+            .weight = param->weight,
+            .gradient = param->gradient,
+            .epilogue = { .packed_transposed = &param->packed_forward, .packed = &param->packed_backward },
+        };
+    }
+    return count;
+}

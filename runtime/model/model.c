@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * From configuration to the table of nodes: sizes are settled and checked here, the families' tables are built by
+ * gpt2.c and llama.c.
+ */
+#include "runtime/model/model.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/model/builder.h"
+#include "runtime/model/selector.h"
+
+enum { LARGEST_HEAD = 256 };
+
+typedef struct HsFamily {
+    const char *name;
+    bool learned_positions, rotary, grouped_queries, free_head_dim;
+    void (*build)(HsBuilder *builder);
+} HsFamily;
+
+static const HsFamily families[] = {
+    { .name = "gpt2", .learned_positions = true, .build = hs_model_build_gpt2 },
+    { .name = "llama", .rotary = true, .grouped_queries = true, .free_head_dim = true, .build = hs_model_build_llama },
+};
+
+static const HsFamily *family_find(const char *name)
+{
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
+        if (strcmp(families[i].name, name) == 0)
+            return &families[i];
+    }
+    return NULL;
+}
+
+/* Keys that the family would ignore are refused: a run must not differ from what its file says. */
+static HsStatus check_family_keys(const HsConfig *config, const HsFamily *family)
+{
+    const struct {
+        const char *key;
+        bool set, allowed;
+    } keys[] = {
+        { "model.kv_heads", config->model.kv_heads != 0 && config->model.kv_heads != config->model.heads,
+          family->grouped_queries },
+        { "model.head_dim",
+          config->model.head_dim != 0 && config->model.head_dim * config->model.heads != config->model.width,
+          family->free_head_dim },
+        { "model.qkv_bias", config->model.qkv_bias, family->rotary },
+        { "model.qk_norm", config->model.qk_norm, family->rotary },
+        { "model.bias", config->model.bias, family->learned_positions },
+        { "model.max_positions", config->model.max_positions != 0, family->learned_positions },
+    };
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        if (keys[i].set && !keys[i].allowed)
+            return hs_fail(HS_ECONFIG, "%s has no meaning for model.family %s: remove it", keys[i].key, family->name);
+    }
+    return HS_OK;
+}
+
+static HsStatus settle_heads(const HsConfig *config, const HsFamily *family, HsModel *model)
+{
+    model->heads = config->model.heads;
+    model->kv_heads = config->model.kv_heads ? config->model.kv_heads : model->heads;
+    model->head_dim = config->model.head_dim;
+    if (model->head_dim == 0) {
+        if (model->width % model->heads != 0)
+            return hs_fail(HS_ECONFIG,
+                           "model.width %" PRId64 " is not a multiple of model.heads %" PRId64 ": change one",
+                           model->width, model->heads);
+        model->head_dim = model->width / model->heads;
+    }
+    if (model->heads % model->kv_heads != 0)
+        return hs_fail(HS_ECONFIG,
+                       "model.heads %" PRId64 " is not a multiple of model.kv_heads %" PRId64 ": change one",
+                       model->heads, model->kv_heads);
+    if (model->head_dim > LARGEST_HEAD)
+        return hs_fail(HS_ECONFIG, "a head has %" PRId64 " features, at most %d can be served: raise model.heads%s",
+                       model->head_dim, LARGEST_HEAD, family->free_head_dim ? " or set model.head_dim" : "");
+    if (family->rotary && model->head_dim % 2 != 0)
+        return hs_fail(HS_ECONFIG,
+                       "a head has %" PRId64
+                       " features, but the rotary embedding turns pairs: make model.head_dim even",
+                       model->head_dim);
+    return HS_OK;
+}
+
+static HsStatus settle_sizes(const HsConfig *config, const HsFamily *family, int64_t vocabulary, HsModel *model)
+{
+    model->layers = config->model.layers;
+    model->width = config->model.width;
+    model->vocabulary = config->model.vocabulary ? config->model.vocabulary : vocabulary;
+    if (model->vocabulary < vocabulary)
+        return hs_fail(HS_ECONFIG,
+                       "model.vocabulary is %" PRId64 " but the tokenizer has %" PRId64
+                       " tokens: raise it, or leave it out",
+                       model->vocabulary, vocabulary);
+    if (family->learned_positions) {
+        int64_t length = config->training.max_length;
+        model->max_positions = config->model.max_positions ? config->model.max_positions : length;
+        if (model->max_positions < length)
+            return hs_fail(HS_ECONFIG,
+                           "max_length is %" PRId64 " but model.max_positions is %" PRId64
+                           ": lower the one or raise the other",
+                           length, model->max_positions);
+    }
+    return settle_heads(config, family, model);
+}
+
+/* Roughly, and rather more than less: attention takes width x heads, the MLP two or three matrices of its hidden size.
+ * Weight, master, gradient, moments, packed copies and what strategies keep are 64 bytes a parameter at most. */
+static HsStatus check_parameters(const HsConfig *config, const HsModel *model)
+{
+    const double width = (double)model->width, mixed = (double)(model->heads * model->head_dim);
+    const double hidden = config->model.mlp_width > 0 ? (double)config->model.mlp_width : 4 * width;
+    const double rows = 2 * (double)model->vocabulary + (double)model->max_positions;
+    const double parameters = width * (rows + (double)model->layers * (4 * mixed + 3 * hidden + 16));
+    if (64 * parameters <= (double)HS_SIZE_MOST)
+        return HS_OK;
+    return hs_fail(HS_ECONFIG,
+                   "a model of about %.3g parameters is more than can be planned: lower model.layers, model.width, "
+                   "model.mlp_width or model.vocabulary",
+                   parameters);
+}
+
+/* Does anything that the step reads depend on a trainable parameter? */
+static bool reads_trained(const HsModel *model, const HsNode *node)
+{
+    for (int i = 0; i < HS_NODE_INPUTS; i++) {
+        const int producer = node->inputs[i] == HS_NONE ? HS_NONE : model->slots[node->inputs[i]].producer;
+        if (producer != HS_NONE && model->nodes[producer].trains)
+            return true;
+    }
+    return false;
+}
+
+/* Backward stops where nothing below is trainable: a slot has a gradient where its producer has a backward, or where a
+ * layer makes the gradients of its weights and of its input in one pass. */
+static void derive_backward(HsModel *model)
+{
+    for (int n = 0; n < model->node_count; n++) {
+        HsNode *node = &model->nodes[n];
+        bool own = false;
+        for (int i = 0; i < HS_NODE_PARAMS; i++)
+            own = own || (node->params[i] != HS_NONE && model->params[node->params[i]].trainable);
+        node->trains = own || reads_trained(model, node);
+    }
+    for (int i = 0; i < model->slot_count; i++) {
+        HsSlot *slot = &model->slots[i];
+        slot->needs_gradient = slot->needs_gradient && slot->producer != HS_NONE && model->nodes[slot->producer].trains;
+    }
+    for (int n = 0; n < model->node_count; n++) {
+        const HsNode *node = &model->nodes[n];
+        if (node->trains && node->layer->joint)
+            model->slots[node->inputs[0]].needs_gradient = true;
+    }
+}
+
+static HsStatus freeze(HsModel *model, const HsStringList *patterns)
+{
+    bool *frozen = calloc((size_t)model->param_count, sizeof *frozen);
+    if (!frozen)
+        return hs_fail(HS_ENOMEM, "no memory to mark %d parameters", model->param_count);
+    HsStatus status = hs_params_select(model, "train.freeze", patterns, frozen);
+    for (int i = 0; i < model->param_count; i++) {
+        model->params[i].trainable = !frozen[i];
+        if (frozen[i])
+            model->params[i].gradient = (HsTensor){ 0 };
+    }
+    free(frozen);
+    HS_TRY(status);
+    if (hs_model_trainable_count(model) == 0)
+        return hs_fail(HS_ECONFIG, "train.freeze names every parameter: nothing would be trained; shorten it");
+    derive_backward(model);
+    return HS_OK;
+}
+
+HsStatus hs_model_create(const HsConfig *config, const HsPrecision *precision, int64_t vocabulary, HsModel *model)
+{
+    *model = (HsModel){ .precision = *precision };
+    const HsFamily *family = family_find(config->model.family);
+    if (family == NULL)
+        return hs_fail(HS_ECONFIG, "model.family: there is no family %s", config->model.family);
+    model->family = family->name;
+    HS_TRY(check_family_keys(config, family));
+    HS_TRY(settle_sizes(config, family, vocabulary, model));
+
+    HS_TRY(check_parameters(config, model));
+
+    HsBuilder builder = { .model = model, .config = config, .status = HS_OK, .block = HS_NONE };
+    family->build(&builder);
+    HsStatus status = builder.status;
+    if (status == HS_OK)
+        status = freeze(model, &config->train.freeze);
+    if (status != HS_OK)
+        hs_model_destroy(model);
+    return status;
+}
+
+void hs_model_destroy(HsModel *model)
+{
+    HsArena *arenas[] = { &model->weights, &model->gradients, &model->packed };
+    for (size_t i = 0; i < sizeof arenas / sizeof arenas[0]; i++) {
+        if (arenas[i]->device)
+            hs_arena_deinit(arenas[i]);
+    }
+    free(model->nodes);
+    free(model->slots);
+    free(model->params);
+    *model = (HsModel){ 0 };
+}
+
+int64_t hs_model_parameter_count(const HsModel *model)
+{
+    int64_t count = 0;
+    for (int i = 0; i < model->param_count; i++)
+        count += hs_tensor_count(&model->params[i].weight);
+    return count;
+}
+
+int64_t hs_model_trainable_count(const HsModel *model)
+{
+    int64_t count = 0;
+    for (int i = 0; i < model->param_count; i++)
+        count += model->params[i].trainable ? hs_tensor_count(&model->params[i].weight) : 0;
+    return count;
+}
+
+double hs_model_flops_per_token(const HsModel *model, int64_t sequence_length)
+{
+    const double attention = (double)(model->heads * model->head_dim) * (double)sequence_length;
+    double flops = 0;
+    for (int n = 0; n < model->node_count; n++) {
+        const HsNode *node = &model->nodes[n];
+        const double inputs = reads_trained(model, node) ? 1.0 : 0.0;
+        if (node->layer == &hs_layer_attention)
+            flops += (2.0 + 4.0 * inputs) * attention;
+        if (node->layer != &hs_layer_linear && node->layer != &hs_layer_head_loss)
+            continue;
+        const HsParam *matrix = &model->params[node->params[0]];
+        flops += (2.0 + 2.0 * inputs + (matrix->trainable ? 2.0 : 0.0)) * (double)hs_tensor_count(&matrix->weight);
+    }
+    return flops;
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A model is a table of nodes.  Forward reads it down, backward reads it up; the memory plan, recomputation, traces and
+ * parameter names come from the same table.
+ *
+ *   slot   a value: one row per token, `columns` wide, of one dtype; written by exactly one node (inputs: by none)
+ *   node   layer + attributes + slots in and out + parameters + saved slots (statistics for backward)
+ *   param  name, shape, dtype, role, offset
+ *
+ * Nodes are pure: their outputs depend on inputs, parameters and the RNG key only, so a range can be run again.
+ */
+#ifndef HS_RUNTIME_MODEL_MODEL_H
+#define HS_RUNTIME_MODEL_MODEL_H
+
+#include "kernels/base/arena.h"
+#include "kernels/ops/backend.h"
+#include "optim/update.h"
+#include "runtime/config/config.h"
+#include "runtime/model/precision.h"
+
+enum {
+    HS_NODE_INPUTS = 3,
+    HS_NODE_OUTPUTS = 2,
+    HS_NODE_SAVED = 2,
+    HS_NODE_PARAMS = 2,
+    HS_NODE_SCRATCH = 2,
+    HS_NONE = -1
+};
+
+/* Policies of recomputation that drop a node's outputs (runtime/engine/program.h). */
+enum { HS_GROUP_ATTENTION = 1, HS_GROUP_MLP = 2, HS_GROUP_BLOCK = 4 };
+
+/* What a parameter is in the network.  A table that is embedding and head in one (tied) is an embedding. */
+typedef enum HsParamRole {
+    HS_PARAM_MATRIX, /* of a linear layer inside the blocks */
+    HS_PARAM_VECTOR, /* norm gain or bias */
+    HS_PARAM_EMBEDDING,
+    HS_PARAM_HEAD
+} HsParamRole;
+
+/* How its first values are drawn. */
+typedef enum HsParamStart {
+    HS_START_ZERO,    /* biases */
+    HS_START_ONE,     /* norm gains */
+    HS_START_NORMAL,  /* N(0, init_std) */
+    HS_START_RESIDUAL /* projections into the residual stream: std / sqrt(2 layers) */
+} HsParamStart;
+
+enum { HS_PARAM_MOST_PARTS = 3 };
+
+typedef struct HsParam {
+    char name[64]; /* checkpoint name, close to Hugging Face's; matrices are stored [out, in] in both families */
+    HsDtype dtype; /* what forward reads */
+    int rank;
+    int64_t shape[2];
+    HsParamRole role;
+    HsParamStart start;
+    bool tied; /* used by more than one step */
+    /* Several matrices stacked along their rows (q|k|v, gate|up): the rows of each; one part: the whole. */
+    int part_count;
+    int64_t part_rows[HS_PARAM_MOST_PARTS];
+    bool trainable; /* not named by train.freeze */
+    /* shapes from the start (for dry runs), pointers when the memory is committed; absent ones have rank 0 */
+    HsTensor weight, gradient;                /* no gradient where it is frozen */
+    HsPacked packed_forward, packed_backward; /* x w^T and dy w */
+    size_t offset_weight, offset_gradient, offset_packed[2];
+} HsParam;
+
+/* The right operand of products: packed after every update. */
+static inline bool hs_param_multiplies(const HsParam *param)
+{
+    return param->role == HS_PARAM_MATRIX || param->role == HS_PARAM_HEAD || param->tied;
+}
+
+typedef struct HsSlot {
+    char name[64]; /* "block.3.attention.out" */
+    int64_t columns;
+    int rank; /* 2: [rows, columns]; 1: [rows], columns is 1 */
+    HsDtype dtype;
+    int producer;        /* node, or HS_NONE for tokens and targets */
+    bool needs_gradient; /* backward makes a gradient of the same shape and dtype: something trainable lies below */
+} HsSlot;
+
+typedef struct HsLayer HsLayer;
+
+/* Attributes of any layer; a layer reads its own. */
+typedef struct HsAttributes {
+    HsHeads heads; /* batch and sequence_length are filled at run time */
+    HsNormKind norm;
+    float epsilon, scale, dropout, z_loss;
+    double rope_theta;
+    HsEpilogue epilogue, backward_epilogue; /* of a linear layer: its own activation; its input's, backward */
+    bool convert_gradient; /* the output's gradient must be rounded to the product's operand format first */
+    HsDtype operand;       /* that format */
+    uint32_t site;         /* RNG site, unique in the model */
+    int64_t vocabulary, head_chunk;
+    HsDtype logit, logit_gradient;
+} HsAttributes;
+
+typedef struct HsNode {
+    const HsLayer *layer;
+    char name[48]; /* "block.3.mlp.down" */
+    int block;     /* -1 outside blocks */
+    HsAttributes attributes;
+    int inputs[HS_NODE_INPUTS];
+    int outputs[HS_NODE_OUTPUTS];
+    int saved[HS_NODE_SAVED]; /* slots written by forward for backward only */
+    int params[HS_NODE_PARAMS];
+    unsigned recompute_group; /* HS_GROUP_* bits: which policies drop what this node makes */
+    bool trains; /* a parameter of this node, or of one that it reads from, is trainable: it has a backward */
+} HsNode;
+
+typedef struct HsModel {
+    const char *family;
+    HsPrecision precision;
+    int64_t layers, width, vocabulary, heads, kv_heads, head_dim;
+    int64_t max_positions; /* rows of the position table; 0: any length */
+    HsNode *nodes;
+    int node_count;
+    HsSlot *slots;
+    int slot_count;
+    HsParam *params;
+    int param_count;
+    int tokens_slot, targets_slot, loss_node;
+    int hidden_slot; /* input of the head */
+    /* memory */
+    HsArena weights, gradients, packed;
+} HsModel;
+
+/* Build the table of config->model.family.  vocabulary: the tokenizer's.  Parameters that train.freeze names are not
+ * trainable; what only they would need of backward is left out.  errors: HS_ECONFIG naming the key. */
+HsStatus hs_model_create(const HsConfig *config, const HsPrecision *precision, int64_t vocabulary, HsModel *model);
+void hs_model_destroy(HsModel *model);
+
+int64_t hs_model_parameter_count(const HsModel *model); /* elements, tied ones once */
+int64_t hs_model_trainable_count(const HsModel *model);
+/* 6 N + 6 L H D T with N = matrix parameters (embedding lookups excluded, head included): flops of a trained token.  Of
+ * the 6, 2 are forward's, 2 the gradient of the input's, 2 the gradient of the weight's; what is frozen has fewer. */
+double hs_model_flops_per_token(const HsModel *model, int64_t sequence_length);
+
+/* Allocate weights and packed copies, and for training the gradients of what is trainable.  Masters and moments are the
+ * optimizer's. */
+HsStatus hs_model_commit(HsModel *model, HsContext *context, bool training);
+/* Fresh weights: N(0, init_std) by Philox keyed by seed and parameter index, drawn in the master's format.  The masters
+ * of `spans` (none where span_count is 0) get them as they are, weights are rounded from them. */
+HsStatus hs_model_initialize(HsModel *model, HsContext *context, uint64_t seed, double init_std, const HsSpan *spans,
+                             int span_count);
+/* After any change of weights: every packed copy anew. */
+HsStatus hs_model_pack(HsModel *model, HsContext *context);
+/* The optimizer's view: a span for each trainable parameter, in their order; spans[param_count] with model lifetime of
+ * the pointers.  Returns how many. */
+int hs_model_spans(HsModel *model, HsSpan *spans);
+
+#endif

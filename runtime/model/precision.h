@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Precision modes as constant tables.  A layer asks the table which format a value has; it never compares dtypes.
+ * ARCHITECTURE.md, "Three dtype tables", shows the modes.
+ */
+#ifndef HS_RUNTIME_MODEL_PRECISION_H
+#define HS_RUNTIME_MODEL_PRECISION_H
+
+#include "kernels/base/dtype.h"
+#include "kernels/base/status.h"
+#include "kernels/ops/product_policy.h"
+#include "runtime/config/config.h"
+
+/* What a device multiplies in hardware beside f32: dtypes, and formats to which it rounds operands. */
+typedef struct HsProducts {
+    bool bf16, f16;
+    bool rounds_to[HS_OPERAND_FORMATS];
+} HsProducts;
+
+typedef struct HsPrecision {
+    const char *name;
+    HsProductPolicy forward, dgrad, wgrad;
+    HsDtype weight;     /* matrices and embeddings as forward reads them, and the other operands of products */
+    HsDtype vector;     /* biases and norm gains */
+    HsDtype activation; /* outputs of linear layers, attention, norms, activations, and their gradients */
+    HsDtype residual;   /* the residual stream and its gradient */
+    HsDtype statistic;  /* norm statistics, log-sum-exp, losses */
+    HsDtype logit_gradient;
+    HsDtype master;    /* of weights narrower than it */
+    HsDtype gradient;  /* of weights */
+    bool loss_scaling; /* dynamic by default */
+} HsPrecision;
+
+/* The const row of a mode; NULL when there is none. */
+const HsPrecision *hs_precision_find(const char *mode);
+
+/* The row that the configuration asks for (auto, use_amp, gradients, master_weights resolved), and why in a sentence.
+ * errors: HS_ECONFIG for combinations that cannot be, and for tf32 where there is none. */
+HsStatus hs_precision_resolve(const HsConfig *config, HsProducts products, HsPrecision *precision, char *why,
+                              size_t why_size);
+
+#endif

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Charts that compare settings: points with names, and bars made of parts.  Boxes, axes and colours are html_chart.c's.
+ *
+ * A name stands to the right of its point, or where that is taken to the left, or some rows up or down with a thin line
+ * back: the first free place in a fixed order, so that equal figures make equal pages.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "runtime/pages/html_chart.h"
+
+enum { WIDTH = HS_CHART_WIDTH, HEIGHT = HS_CHART_HEIGHT, LEFT = HS_CHART_LEFT, RIGHT = HS_CHART_RIGHT };
+enum { TOP = HS_CHART_TOP, BOTTOM = HS_CHART_BOTTOM, COLOURS = HS_CHART_COLOURS };
+enum { POINTS_MOST = 64, POINT_RADIUS = 5, LABEL_HEIGHT = 14, LABEL_MOST = 300 };
+enum { BAR_ROW = 30, BAR_LEFT = 230, BAR_RIGHT = 650 };
+#define CHARACTER 7.0  /* a name cut to its room must fit it, and names have more wide letters than figures */
+#define SLIVER    5e-4 /* a part of less than this of the longest bar cannot be seen */
+
+/* ---- points ---- */
+
+typedef struct Box {
+    double left, right, top, bottom;
+} Box;
+
+/* What is taken: the points from the beginning, names as they are placed. */
+typedef struct Taken {
+    Box boxes[2 * POINTS_MOST];
+    int count;
+} Taken;
+
+static bool is_drawn(const HsChartPoint *point)
+{
+    return isfinite(point->x) && isfinite(point->y);
+}
+
+static bool is_free(const Taken *taken, const Box *box)
+{
+    if (box->left < LEFT || box->right > WIDTH - 2 || box->top < 0 || box->bottom > HEIGHT - BOTTOM)
+        return false;
+    for (int i = 0; i < taken->count; i++) {
+        const Box *other = &taken->boxes[i];
+        if (box->left < other->right && other->left < box->right && box->top < other->bottom &&
+            other->top < box->bottom)
+            return false;
+    }
+    return true;
+}
+
+/* A name of `width` units beside (x, y).  Where nothing is free it stands over others, to the right. */
+static Box place_name(Taken *taken, double x, double y, double width)
+{
+    const double right = x + POINT_RADIUS + 5, left = x - POINT_RADIUS - 5 - width;
+    Box box = { 0 };
+    bool placed = false;
+    for (int shift = 0; shift <= HEIGHT && !placed; shift += 2) {
+        for (int side = 0; side < 4 && !placed; side++) {
+            const double at = side % 2 == 0 ? right : left, middle = side < 2 ? y + shift : y - shift;
+            box = (Box){ at, at + width, middle - LABEL_HEIGHT / 2, middle + LABEL_HEIGHT / 2 };
+            placed = is_free(taken, &box);
+        }
+    }
+    if (!placed)
+        box = (Box){ right, right + width, y - LABEL_HEIGHT / 2, y + LABEL_HEIGHT / 2 };
+    taken->boxes[taken->count++] = box;
+    return box;
+}
+
+static void write_point(FILE *stream, const HsChartPoint *point, int index, double x, double y, const Box *name)
+{
+    char first[HS_HTML_FIGURE_BYTES], second[HS_HTML_FIGURE_BYTES];
+    const bool left = name->right < x;
+    const double anchor = left ? name->right : name->left, middle = (name->top + name->bottom) / 2;
+    fputs("<g><title>", stream);
+    hs_html_text(stream, point->name);
+    fprintf(stream, ": %s, %s</title>", hs_html_figure(point->x, first), hs_html_figure(point->y, second));
+    if (fabs(middle - y) > LABEL_HEIGHT / 2)
+        fprintf(stream, "<line class=\"axis\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>", x, y,
+                anchor + (left ? 2 : -2), middle);
+    fprintf(stream, "<circle class=\"f%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"%d\"/>", index % COLOURS, x, y, POINT_RADIUS);
+    fprintf(stream, "<text class=\"strong\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">", anchor, middle + 4,
+            left ? "end" : "start");
+    hs_chart_cut(stream, point->name, LABEL_MOST);
+    fputs("</text></g>\n", stream);
+}
+
+void hs_html_scatter_chart(FILE *stream, const char *title, const char *x_label, const char *y_label,
+                           const HsChartPoint *points, int count)
+{
+    Taken taken = { .count = 0 };
+    double high_x = 0, high_y = 0;
+    count = count < POINTS_MOST ? count : POINTS_MOST;
+    for (int i = 0; i < count; i++) {
+        if (!is_drawn(&points[i]))
+            continue;
+        high_x = fmax(high_x, points[i].x);
+        high_y = fmax(high_y, points[i].y);
+    }
+    const HsAxis x = hs_axis_make(0, high_x > 0 ? high_x : 1, true), y = hs_axis_make(0, high_y > 0 ? high_y : 1, true);
+    hs_chart_begin(stream, title, HEIGHT, "points");
+    hs_axis_write(stream, &x, &y, x_label, y_label);
+    for (int i = 0; i < count; i++) {
+        const double at_x = hs_axis_place(&x, points[i].x, LEFT, WIDTH - RIGHT);
+        const double at_y = hs_axis_place(&y, points[i].y, HEIGHT - BOTTOM, TOP);
+        if (is_drawn(&points[i]))
+            taken.boxes[taken.count++] =
+                (Box){ at_x - POINT_RADIUS, at_x + POINT_RADIUS, at_y - POINT_RADIUS, at_y + POINT_RADIUS };
+    }
+    for (int i = 0; i < count; i++) {
+        if (!is_drawn(&points[i]))
+            continue;
+        const double at_x = hs_axis_place(&x, points[i].x, LEFT, WIDTH - RIGHT);
+        const double at_y = hs_axis_place(&y, points[i].y, HEIGHT - BOTTOM, TOP);
+        const double width = fmin(CHARACTER * (double)strlen(points[i].name), LABEL_MOST);
+        const Box name = place_name(&taken, at_x, at_y, width);
+        write_point(stream, &points[i], i, at_x, at_y, &name);
+    }
+    fputs("</svg></div>\n</figure>\n", stream);
+}
+
+/* ---- bars of parts ---- */
+
+/* Eight colours, then the same ones paler. */
+static void write_fill(FILE *stream, int part)
+{
+    fprintf(stream, "class=\"f%d\"%s", part % COLOURS, part >= COLOURS ? " fill-opacity=\"0.45\"" : "");
+}
+
+static double part_of(const HsStackedBars *bars, int row, int part)
+{
+    const double value = bars->values[row * bars->part_count + part];
+    return value > 0 && isfinite(value) ? value : 0;
+}
+
+static double sum_of(const HsStackedBars *bars, int row)
+{
+    double sum = 0;
+    for (int part = 0; part < bars->part_count; part++)
+        sum += part_of(bars, row, part);
+    return sum;
+}
+
+static void write_bar(FILE *stream, const HsStackedBars *bars, const HsAxis *axis, int row)
+{
+    char figure[HS_HTML_FIGURE_BYTES];
+    const double top = BAR_ROW * row;
+    double from = 0;
+    fprintf(stream, "<text class=\"strong\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">", BAR_LEFT - 10, top + 19);
+    hs_chart_cut(stream, bars->names[row], (BAR_LEFT - 14) * HS_CHART_CHARACTER / CHARACTER);
+    fputs("</text>", stream);
+    for (int part = 0; part < bars->part_count; part++) {
+        const double value = part_of(bars, row, part);
+        if (value == 0)
+            continue;
+        const double left = hs_axis_place(axis, from, BAR_LEFT, BAR_RIGHT);
+        from += value;
+        fputs("<rect ", stream);
+        write_fill(stream, part);
+        fprintf(stream, " x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"16\"><title>", left, top + 7,
+                hs_axis_place(axis, from, BAR_LEFT, BAR_RIGHT) - left);
+        hs_html_text(stream, bars->names[row]);
+        fputs(", ", stream);
+        hs_html_text(stream, bars->parts[part]);
+        fprintf(stream, ": %s ", hs_html_figure(value, figure));
+        hs_html_text(stream, bars->unit);
+        fputs("</title></rect>", stream);
+    }
+    fprintf(stream, "<text class=\"strong\" x=\"%d\" y=\"%.1f\" text-anchor=\"end\">%s ", WIDTH - 4, top + 19,
+            from > 0 ? hs_html_figure(from, figure) : "\u2013");
+    if (from > 0)
+        hs_html_text(stream, bars->unit);
+    fputs("</text>\n", stream);
+}
+
+static bool is_seen(const HsStackedBars *bars, int part, double least)
+{
+    for (int row = 0; row < bars->rows; row++)
+        if (part_of(bars, row, part) > least)
+            return true;
+    return false;
+}
+
+void hs_html_stacked_chart(FILE *stream, const HsStackedBars *bars)
+{
+    double high = 0;
+    for (int row = 0; row < bars->rows; row++)
+        high = fmax(high, sum_of(bars, row));
+    const HsAxis axis = hs_axis_make(0, high > 0 ? high : 1, false);
+    hs_chart_begin(stream, bars->title, BAR_ROW * bars->rows + 4, "bar chart of parts");
+    for (int row = 0; row < bars->rows; row++)
+        write_bar(stream, bars, &axis, row);
+    fprintf(stream, "<line class=\"axis\" x1=\"%d\" x2=\"%d\" y1=\"2\" y2=\"%d\"/>\n", BAR_LEFT, BAR_LEFT,
+            BAR_ROW * bars->rows + 2);
+    fputs("</svg></div>\n<ul class=\"legend\">\n", stream);
+    for (int part = 0; part < bars->part_count; part++) {
+        if (!is_seen(bars, part, SLIVER * high))
+            continue;
+        fputs("<li><svg viewBox=\"0 0 22 10\" aria-hidden=\"true\"><rect ", stream);
+        write_fill(stream, part);
+        fputs(" x=\"6\" y=\"0\" width=\"10\" height=\"10\" rx=\"2\"/></svg>", stream);
+        hs_html_text(stream, bars->parts[part]);
+        fputs("</li>\n", stream);
+    }
+    fputs("</ul>\n</figure>\n", stream);
+}

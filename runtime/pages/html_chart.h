@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What charts of a page have in common: the box, figures, axes.  Private to html_*.c.
+ */
+#ifndef HS_RUNTIME_PAGES_HTML_CHART_H
+#define HS_RUNTIME_PAGES_HTML_CHART_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "runtime/pages/html.h"
+
+enum { HS_CHART_WIDTH = 760, HS_CHART_HEIGHT = 300, HS_CHART_LEFT = 58, HS_CHART_RIGHT = 16 };
+enum { HS_CHART_TOP = 28, HS_CHART_BOTTOM = 44, HS_CHART_COLOURS = 8 };
+#define HS_CHART_CHARACTER 6.6 /* about the width of one, of the 12-unit font: for cutting labels to their room */
+
+typedef struct HsAxis {
+    double low, high, step; /* of the ticks: 1, 2 or 5 times a power of ten */
+} HsAxis;
+
+/* widen: up to the ticks around. */
+HsAxis hs_axis_make(double low, double high, bool widen);
+/* Where a value lies between `from` and `to`, the axis's ends. */
+double hs_axis_place(const HsAxis *axis, double value, double from, double to);
+/* Tick `index`, counted from 0; false beyond the last. */
+bool hs_axis_tick(const HsAxis *axis, int index, double *tick);
+const char *hs_axis_text(const HsAxis *axis, double value, char text[HS_HTML_FIGURE_BYTES]);
+/* Both axes of a chart that fills the box, with grid and labels. */
+void hs_axis_write(FILE *stream, const HsAxis *x, const HsAxis *y, const char *x_label, const char *y_label);
+
+/* Opens figure and svg; `what`: "line chart", for who listens. */
+void hs_chart_begin(FILE *stream, const char *title, double height, const char *what);
+/* At most `width` units of a text, the cut marked. */
+void hs_chart_cut(FILE *stream, const char *text, double width);
+
+#endif

@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What inspect.c finds and inspect_print.c and inspect_page.c show; private to them.
+ */
+#ifndef HS_RUNTIME_PAGES_INSPECT_INTERNAL_H
+#define HS_RUNTIME_PAGES_INSPECT_INTERNAL_H
+
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/engine/histogram.h"
+#include "runtime/pages/inspect.h"
+
+enum { HS_INSPECT_FILES = 3, HS_INSPECT_HISTOGRAMS = 8, HS_INSPECT_FORMATS = 2, HS_INSPECT_TEXT_BYTES = 96 };
+
+/* The formats whose losses are shown. */
+static const HsDtype hs_inspect_formats[HS_INSPECT_FORMATS] = { HS_F16, HS_BF16 };
+
+typedef struct HsInspectedTensor {
+    int64_t elements, zeros, nonfinite;
+    int64_t underflow[HS_INSPECT_FORMATS], overflow[HS_INSPECT_FORMATS];
+    double min, max, sum, sum_squares; /* of the finite ones */
+} HsInspectedTensor;
+
+typedef struct HsInspectedFile {
+    const char *title;
+    const HsSafetensors *file;
+    HsInspectedTensor *tensors; /* [file->count] */
+    HsInspectedTensor total;
+} HsInspectedFile;
+
+/* Of all weights, or of one kind of what the optimizer and the strategies keep. */
+typedef struct HsInspectedHistogram {
+    char name[32];
+    HsHistogram histogram;
+} HsInspectedHistogram;
+
+typedef struct HsInspection {
+    HsCheckpoint checkpoint;
+    HsSafetensors continual; /* count 0: the run has none */
+    uint64_t hash;
+    HsInspectedFile files[HS_INSPECT_FILES];
+    int file_count;
+    HsInspectedHistogram histograms[HS_INSPECT_HISTOGRAMS];
+    int histogram_count;
+} HsInspection;
+
+/* inspect_print.c */
+HsStatus hs_inspection_print(const HsInspection *inspection, FILE *out);
+/* inspect_page.c; errors: those of hs_html_write */
+HsStatus hs_inspection_write_html(const HsInspection *inspection, const char *path);
+
+/* Texts that both show. */
+/* "0", "<0.01%", "12.34%": a share that is not zero never reads as zero. */
+const char *hs_inspect_share(int64_t part, int64_t whole, char text[HS_INSPECT_TEXT_BYTES]);
+const char *hs_inspect_shape(const HsTensor *tensor, char text[HS_INSPECT_TEXT_BYTES]);
+/* A member of the trainer's state. */
+const char *hs_inspect_state(const HsJson *member, char text[HS_INSPECT_TEXT_BYTES]);
+
+#endif

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * report.html of a run, from its metrics.jsonl alone: self-contained (no network, no scripts needed to read it),
+ * readable in light and dark.  Sections: what ran; the matrix as a heat map with the summary and each figure's meaning;
+ * loss curves with task boundaries (training, replay, validation per task); forgetting bars; the penalty's importance
+ * by tensor; memory.  Sections without data are left out.
+ */
+#ifndef HS_RUNTIME_PAGES_REPORT_H
+#define HS_RUNTIME_PAGES_REPORT_H
+
+#include "runtime/record/matrix.h"
+
+/* Reads out_dir/metrics.jsonl, writes out_dir/report.html (temporary name, renamed).
+ * errors: HS_EIO, HS_EFORMAT naming file and line */
+HsStatus hs_report_write(const char *out_dir);
+
+/* What a finished run says of itself: its last matrix, tokens a second, memory.  matrix->tasks 0: no matrix. */
+typedef struct HsRunResult {
+    HsMatrix matrix;
+    double tokens_per_second; /* median of the step records */
+    int64_t memory_bytes;
+    int64_t steps;
+    bool finished; /* has an "end" record */
+} HsRunResult;
+HsStatus hs_run_result_read(const char *out_dir, HsRunResult *result);
+void hs_run_result_deinit(HsRunResult *result);
+
+#endif

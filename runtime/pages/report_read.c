@@ -1,0 +1,385 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Reads run.json, where there is one, and metrics.jsonl.  A table says who reads which event; other events are stepped
+ * over, so that a file may hold more than this version draws.  What is drawn is checked: a broken line is an error with
+ * its number, never half a report.
+ */
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "runtime/io/files.h"
+#include "runtime/io/storage.h"
+#include "runtime/pages/report.h"
+#include "runtime/pages/report_internal.h"
+#include "runtime/record/matrix_json.h"
+
+static const int64_t bytes_most = (int64_t)1 << 50; /* of one part of memory: sums of parts stay far from overflow */
+
+/* A step's members, and the curve that each extends. */
+static const struct {
+    const char *member;
+    size_t offset; /* of the series in HsReport */
+} curves[] = {
+    { "loss", offsetof(HsReport, train) },
+    { "replay_loss", offsetof(HsReport, replay) },
+    { "penalty", offsetof(HsReport, penalty) },
+    { "tokens_per_second", offsetof(HsReport, speed) },
+};
+
+static HsStatus add_point(HsReportSeries *series, double x, double y)
+{
+    if (series->count == series->capacity) {
+        int64_t capacity = 2 * series->capacity + 64;
+        double *larger_x = realloc(series->x, (size_t)capacity * sizeof *larger_x);
+        series->x = larger_x ? larger_x : series->x;
+        double *larger_y = larger_x ? realloc(series->y, (size_t)capacity * sizeof *larger_y) : NULL;
+        series->y = larger_y ? larger_y : series->y;
+        if (!larger_y)
+            return hs_fail(HS_ENOMEM, "no memory for a curve of %lld points", (long long)capacity);
+        series->capacity = capacity;
+    }
+    series->x[series->count] = x;
+    series->y[series->count++] = y;
+    return HS_OK;
+}
+
+/* Absent: false.  null is a number that was not finite: a gap in the curve. */
+static HsStatus optional_real(const char *name, const HsJson *line, const char *key, bool *there, double *value)
+{
+    const HsJson *member = hs_json_get(line, key);
+    *there = member != NULL;
+    *value = hs_json_number(member);
+    if (hs_json_is_string(member) || hs_json_is_array(member) || hs_json_is_object(member))
+        return hs_fail(HS_EFORMAT, "%s: member `%s` must be a number", name, key);
+    return HS_OK;
+}
+
+static HsStatus need_count(const char *name, const HsJson *object, const char *key, int64_t most, int64_t *value)
+{
+    HS_TRY(hs_json_need_integer(name, object, key, value));
+    if (*value < 0 || *value > most)
+        return hs_fail(HS_EFORMAT, "%s: member `%s` must be from 0 to %lld (got %lld)", name, key, (long long)most,
+                       (long long)*value);
+    return HS_OK;
+}
+
+/* `key`: absent, or an array of objects, each with a string and a count. */
+static HsStatus check_parts(const char *name, const HsJson *line, const char *key, const char *text_key,
+                            const char *count_key, int64_t most)
+{
+    const HsJson *parts = hs_json_get(line, key);
+    if (parts && (!hs_json_is_array(parts) || hs_json_count(parts) > HS_MATRIX_TASKS_MOST))
+        return hs_fail(HS_EFORMAT, "%s: member `%s` must be an array of at most %d objects", name, key,
+                       HS_MATRIX_TASKS_MOST);
+    for (const HsJson *part = hs_json_first(parts); part; part = hs_json_next(part)) {
+        const char *text;
+        int64_t count;
+        HS_TRY(hs_json_need_string(name, part, text_key, &text));
+        HS_TRY(need_count(name, part, count_key, most, &count));
+    }
+    return HS_OK;
+}
+
+/* --- one reader per event --- */
+
+static HsStatus read_run(HsReport *report, const char *name, HsJson *line)
+{
+    (void)report;
+    HS_TRY(check_parts(name, line, "memory", "what", "bytes", bytes_most));
+    return check_parts(name, line, "tasks", "name", "steps", INT64_MAX);
+}
+
+static HsStatus read_importance(HsReport *report, const char *name, HsJson *line)
+{
+    (void)report;
+    static const char *const totals[] = { "strength", "maximum", "mean", "strength_mean", "rate_strength_maximum" };
+    const HsJson *tensors = hs_json_get(line, "tensors");
+    double value;
+    for (size_t i = 0; i < sizeof totals / sizeof *totals; i++)
+        HS_TRY(hs_json_need_real(name, line, totals[i], &value));
+    if (!hs_json_is_array(tensors))
+        return hs_fail(HS_EFORMAT, "%s: member `tensors` must be an array", name);
+    for (const HsJson *tensor = hs_json_first(tensors); tensor; tensor = hs_json_next(tensor)) {
+        const char *text;
+        HS_TRY(hs_json_need_string(name, tensor, "name", &text));
+        HS_TRY(hs_json_need_real(name, tensor, "share", &value));
+    }
+    return HS_OK;
+}
+
+/* Makes room for the curves of tasks 0 .. count-1. */
+static HsStatus need_validation(HsReport *report, int64_t count)
+{
+    if (count <= report->validation_count)
+        return HS_OK;
+    size_t old = (size_t)report->validation_count;
+    HsReportSeries *larger = realloc(report->validation, (size_t)count * sizeof *larger);
+    if (!larger)
+        return hs_fail(HS_ENOMEM, "no memory for %lld curves", (long long)count);
+    memset(larger + old, 0, ((size_t)count - old) * sizeof *larger);
+    report->validation = larger;
+    report->validation_count = (int)count;
+    return HS_OK;
+}
+
+/* The row measured last extends every task's curve: between its own evaluations a task's loss is seen only here. */
+static HsStatus read_matrix(HsReport *report, const char *name, HsJson *line)
+{
+    HsMatrix matrix;
+    HS_TRY(hs_matrix_from_json(name, line, &matrix));
+    hs_matrix_deinit(&report->matrix);
+    report->matrix = matrix;
+    const double *row = matrix.untrained;
+    if (hs_json_get(line, "task")) {
+        int64_t task;
+        HS_TRY(need_count(name, line, "task", matrix.tasks - 1, &task));
+        HS_TRY(add_point(&report->task_ends, (double)report->steps, (double)task));
+        row = hs_matrix_at(&matrix, (int)task, 0);
+    }
+    HS_TRY(need_validation(report, matrix.tasks));
+    for (int i = 0; i < matrix.tasks; i++)
+        HS_TRY(add_point(&report->validation[i], (double)report->steps, row[i]));
+    return HS_OK;
+}
+
+static HsStatus read_step(HsReport *report, const char *name, HsJson *line)
+{
+    for (size_t i = 0; i < sizeof curves / sizeof *curves; i++) {
+        bool there;
+        double value;
+        HS_TRY(optional_real(name, line, curves[i].member, &there, &value));
+        if (there)
+            HS_TRY(
+                add_point((HsReportSeries *)(void *)((char *)report + curves[i].offset), (double)report->steps, value));
+    }
+    return HS_OK;
+}
+
+static HsStatus read_eval(HsReport *report, const char *name, HsJson *line)
+{
+    bool there;
+    double value;
+    HS_TRY(optional_real(name, line, "val_loss", &there, &value));
+    if (!there)
+        return HS_OK;
+    if (!hs_json_get(line, "task"))
+        return add_point(&report->overall, (double)report->steps, value);
+    int64_t task;
+    HS_TRY(need_count(name, line, "task", HS_MATRIX_TASKS_MOST - 1, &task));
+    HS_TRY(need_validation(report, task + 1));
+    return add_point(&report->validation[task], (double)report->steps, value);
+}
+
+static HsStatus read_pressure(HsReport *report, const char *name, HsJson *line)
+{
+    int64_t micro_batch;
+    HS_TRY(need_count(name, line, "micro_batch", INT64_MAX, &micro_batch));
+    return add_point(&report->pressures, (double)report->steps, (double)micro_batch);
+}
+
+static HsStatus read_changed(HsReport *report, const char *name, HsJson *line)
+{
+    const char *keys = NULL;
+    HS_TRY(hs_json_need_string(name, line, "keys", &keys));
+    const size_t used = strlen(report->changes);
+    snprintf(report->changes + used, sizeof report->changes - used, "%sat step %lld: %s", used > 0 ? "; " : "",
+             (long long)report->steps, keys);
+    return HS_OK;
+}
+
+static HsStatus read_early_stop(HsReport *report, const char *name, HsJson *line)
+{
+    int64_t evaluations, best_step, task = 0;
+    char of_task[32] = "";
+    HS_TRY(need_count(name, line, "evaluations", INT64_MAX, &evaluations));
+    HS_TRY(need_count(name, line, "best_step", INT64_MAX, &best_step));
+    if (hs_json_get(line, "task")) {
+        HS_TRY(need_count(name, line, "task", HS_MATRIX_TASKS_MOST - 1, &task));
+        snprintf(of_task, sizeof of_task, "task %lld ", (long long)task + 1);
+    }
+    const size_t used = strlen(report->stops);
+    snprintf(report->stops + used, sizeof report->stops - used,
+             "%s%sat step %lld, after %lld evaluations without a gain (best at step %lld)", used > 0 ? "; " : "",
+             of_task, (long long)report->steps, (long long)evaluations, (long long)best_step);
+    return HS_OK;
+}
+
+static HsStatus read_end(HsReport *report, const char *name, HsJson *line)
+{
+    (void)name;
+    (void)line;
+    report->finished = true;
+    return HS_OK;
+}
+
+enum { NOT_KEPT = -1 };
+static const struct {
+    const char *event;
+    HsStatus (*read)(HsReport *report, const char *name, HsJson *line);
+    int kept_at; /* offset of the pointer in HsReport that keeps the line, or NOT_KEPT */
+} events[] = {
+    { "run", read_run, (int)offsetof(HsReport, run) },
+    { "step", read_step, NOT_KEPT },
+    { "eval", read_eval, NOT_KEPT },
+    { "matrix", read_matrix, NOT_KEPT },
+    { "importance", read_importance, (int)offsetof(HsReport, importance) },
+    { "pressure", read_pressure, NOT_KEPT },
+    { "changed", read_changed, NOT_KEPT },
+    { "early_stop", read_early_stop, NOT_KEPT },
+    { "end", read_end, NOT_KEPT },
+};
+
+/* Keeps or destroys `line`. */
+static HsStatus take_line(HsReport *report, const char *name, HsJson *line)
+{
+    const char *event = NULL;
+    HsStatus status = HS_OK;
+    HS_TRY_GOTO(status, hs_json_need_string(name, line, "event", &event), done);
+    for (size_t i = 0; i < sizeof events / sizeof *events; i++) {
+        if (strcmp(events[i].event, event) != 0)
+            continue;
+        HS_TRY_GOTO(status, need_count(name, line, "step", INT64_MAX, &report->steps), done);
+        HS_TRY_GOTO(status, events[i].read(report, name, line), done);
+        if (events[i].kept_at != NOT_KEPT) {
+            HsJson **place = (HsJson **)(void *)((char *)report + events[i].kept_at);
+            hs_json_destroy(*place);
+            *place = line;
+            line = NULL;
+        }
+    }
+done:
+    hs_json_destroy(line);
+    return status;
+}
+
+/* One object, a line of event "run" like any other. */
+static HsStatus read_run_file(const char *out_dir, HsReport *report)
+{
+    char *path = NULL, *text = NULL;
+    size_t length = 0;
+    HsJson *line = NULL;
+    HsStatus status = HS_OK;
+    HS_TRY_GOTO(status, hs_storage_join(out_dir, "run.json", &path), done);
+    bool exists;
+    HS_TRY_GOTO(status, hs_path_exists(path, &exists), done);
+    if (!exists)
+        goto done;
+    HS_TRY_GOTO(status, hs_read_file(path, 0, &text, &length), done);
+    HS_TRY_GOTO(status, hs_json_parse(path, text, length, &line), done);
+    status = take_line(report, path, line);
+done:
+    free(text);
+    free(path);
+    return status;
+}
+
+HsStatus hs_report_read(const char *out_dir, HsReport *report)
+{
+    *report = (HsReport){ 0 };
+    char *path = NULL, *text = NULL, *name = NULL;
+    size_t length = 0;
+    HsStatus status = HS_OK;
+    HS_TRY_GOTO(status, read_run_file(out_dir, report), done);
+    HS_TRY_GOTO(status, hs_storage_join(out_dir, "metrics.jsonl", &path), done);
+    HS_TRY_GOTO(status, hs_read_file(path, 0, &text, &length), done);
+    name = malloc(strlen(path) + 32);
+    if (!name) {
+        status = hs_fail(HS_ENOMEM, "no memory to read %s", path);
+        goto done;
+    }
+    int64_t number = 0;
+    for (const char *at = text, *end = text + length; at < end; number++) {
+        const char *newline = memchr(at, '\n', (size_t)(end - at));
+        const char *stop = newline ? newline : end;
+        HsJson *line = NULL;
+        sprintf(name, "%s:%lld", path, (long long)number + 1);
+        HS_TRY_GOTO(status, hs_json_parse(name, at, (size_t)(stop - at), &line), done);
+        HS_TRY_GOTO(status, take_line(report, name, line), done);
+        at = stop + 1;
+    }
+done:
+    if (status != HS_OK)
+        hs_report_deinit(report);
+    free(name);
+    free(text);
+    free(path);
+    return status;
+}
+
+static void free_series(HsReportSeries *series)
+{
+    free(series->x);
+    free(series->y);
+}
+
+void hs_report_deinit(HsReport *report)
+{
+    HsReportSeries *const all[] = { &report->train,   &report->replay,    &report->penalty,  &report->speed,
+                                    &report->overall, &report->task_ends, &report->pressures };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        free_series(all[i]);
+    for (int i = 0; i < report->validation_count; i++)
+        free_series(&report->validation[i]);
+    free(report->validation);
+    hs_json_destroy(report->run);
+    hs_json_destroy(report->importance);
+    hs_matrix_deinit(&report->matrix);
+    *report = (HsReport){ 0 };
+}
+
+int64_t hs_report_memory_bytes(const HsReport *report)
+{
+    int64_t total = 0, bytes = 0;
+    const HsJson *part = hs_json_first(hs_json_get(report->run, "memory"));
+    for (; part; part = hs_json_next(part)) {
+        if (hs_json_need_integer("memory", part, "bytes", &bytes) == HS_OK) /* read_run checked it */
+            total += bytes;
+    }
+    return total;
+}
+
+/* ---- what comparisons need ---- */
+
+static int by_value(const void *a, const void *b)
+{
+    double left = *(const double *)a, right = *(const double *)b;
+    return left < right ? -1 : left > right;
+}
+
+/* Orders the values in place, unknown ones left out. */
+static double median(HsReportSeries *series)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < series->count; i++) {
+        if (isfinite(series->y[i]))
+            series->y[count++] = series->y[i];
+    }
+    if (count == 0)
+        return NAN;
+    qsort(series->y, (size_t)count, sizeof *series->y, by_value);
+    return 0.5 * (series->y[(count - 1) / 2] + series->y[count / 2]);
+}
+
+HsStatus hs_run_result_read(const char *out_dir, HsRunResult *result)
+{
+    HsReport report;
+    *result = (HsRunResult){ .tokens_per_second = NAN };
+    HS_TRY(hs_report_read(out_dir, &report));
+    result->matrix = report.matrix;
+    report.matrix = (HsMatrix){ 0 }; /* moved */
+    result->tokens_per_second = median(&report.speed);
+    result->memory_bytes = hs_report_memory_bytes(&report);
+    result->steps = report.steps;
+    result->finished = report.finished;
+    hs_report_deinit(&report);
+    return HS_OK;
+}
+
+void hs_run_result_deinit(HsRunResult *result)
+{
+    hs_matrix_deinit(&result->matrix);
+}

@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The matrix of losses and what is read from it.
+ *
+ * "So far" is one number: L, the highest row without NAN.  Every formula of matrix.h is taken over tasks 0..L, so that
+ * a run in its middle has figures too and a finished one (L = T-1) has the published ones.  NAN travels through sums by
+ * itself: a figure that needs an unknown loss is unknown.  A mean over no task (forgetting with one task) is unknown as
+ * well, not 0.
+ *
+ * On a terminal a table of many tasks is cut into blocks of columns instead of running over the edge.
+ */
+#include "runtime/record/matrix.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/io/utf8.h"
+
+#define MEMBER(member, doc)                             \
+    {                                                   \
+#member, doc, offsetof(HsMatrixSummary, member) \
+    }
+const HsMatrixMember hs_matrix_members[] = {
+    MEMBER(learned, "mean loss on each task right after training on it"),
+    MEMBER(retained, "mean loss on all tasks trained so far, after the last of them"),
+    MEMBER(forgetting, "mean rise of an earlier task's loss above the lowest it ever had"),
+    MEMBER(bwt, "backward transfer: how much later tasks helped earlier ones; below 0 is forgetting"),
+    MEMBER(fwt, "forward transfer: how much earlier tasks helped a task before its own training"),
+    MEMBER(excess_over_joint, "retained above what training on all tasks at once reaches"),
+    MEMBER(excess_over_floor, "retained above the entropy of the data, which no model can beat"),
+    MEMBER(perplexity_ratio, "perplexity against joint training: exp of the excess, 1 is equal"),
+};
+const int hs_matrix_member_count = sizeof hs_matrix_members / sizeof *hs_matrix_members;
+
+HsStatus hs_matrix_init(HsMatrix *matrix, int tasks)
+{
+    *matrix = (HsMatrix){ 0 };
+    if (tasks < 1)
+        return hs_fail(HS_EINVAL, "a matrix needs at least one task (got %d)", tasks);
+    size_t count = (size_t)tasks, figures = count * count + 3 * count;
+    /* One block for all figures: loss first, then the three rows. */
+    double *block = malloc(figures * sizeof *block);
+    matrix->names = calloc(count, sizeof *matrix->names);
+    if (!block || !matrix->names) {
+        free(block);
+        free(matrix->names);
+        matrix->names = NULL;
+        return hs_fail(HS_ENOMEM, "no memory for a matrix of %d tasks", tasks);
+    }
+    for (size_t i = 0; i < figures; i++)
+        block[i] = NAN;
+    matrix->tasks = tasks;
+    matrix->loss = block;
+    matrix->untrained = block + count * count;
+    matrix->floor = matrix->untrained + count;
+    matrix->joint = matrix->floor + count;
+    return HS_OK;
+}
+
+void hs_matrix_deinit(HsMatrix *matrix)
+{
+    free(matrix->loss);
+    free(matrix->names);
+    *matrix = (HsMatrix){ 0 };
+}
+
+void hs_matrix_set_name(HsMatrix *matrix, int task, const char *name)
+{
+    size_t room = sizeof matrix->names[task] - 1, length = strlen(name);
+    length = hs_utf8_valid_prefix(name, length < room ? length : room);
+    memset(matrix->names[task], 0, sizeof matrix->names[task]);
+    memcpy(matrix->names[task], name, length);
+}
+
+int hs_matrix_last_row(const HsMatrix *matrix)
+{
+    for (int row = matrix->tasks - 1; row >= 0; row--) {
+        bool whole = true;
+        for (int task = 0; task < matrix->tasks; task++)
+            whole = whole && !isnan(*hs_matrix_at(matrix, row, task));
+        if (whole)
+            return row;
+    }
+    return -1;
+}
+
+double hs_matrix_forgetting(const HsMatrix *matrix, int task)
+{
+    int last = hs_matrix_last_row(matrix);
+    if (last < 0)
+        return NAN;
+    double lowest = INFINITY;
+    for (int row = 0; row <= last; row++) {
+        double loss = *hs_matrix_at(matrix, row, task);
+        if (isnan(loss))
+            return NAN; /* the lowest may be the unmeasured one */
+        lowest = fmin(lowest, loss);
+    }
+    return *hs_matrix_at(matrix, last, task) - lowest;
+}
+
+static double mean(double sum, int count)
+{
+    return count > 0 ? sum / count : NAN;
+}
+
+HsMatrixSummary hs_matrix_summary(const HsMatrix *matrix)
+{
+    HsMatrixSummary none = { NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN };
+    int last = hs_matrix_last_row(matrix);
+    if (last < 0)
+        return none;
+    HsMatrixSummary sum = { 0 };
+    for (int task = 0; task <= last; task++) {
+        double now = *hs_matrix_at(matrix, last, task), own = *hs_matrix_at(matrix, task, task);
+        sum.learned += own;
+        sum.retained += now;
+        sum.excess_over_joint += now - matrix->joint[task];
+        sum.excess_over_floor += now - matrix->floor[task];
+        if (task < last) {
+            sum.forgetting += hs_matrix_forgetting(matrix, task);
+            sum.bwt += own - now;
+        }
+        if (task > 0)
+            sum.fwt += matrix->untrained[task] - *hs_matrix_at(matrix, task - 1, task);
+    }
+    double excess = mean(sum.excess_over_joint, last + 1);
+    return (HsMatrixSummary){
+        .learned = mean(sum.learned, last + 1),
+        .retained = mean(sum.retained, last + 1),
+        .forgetting = mean(sum.forgetting, last),
+        .bwt = mean(sum.bwt, last),
+        .fwt = mean(sum.fwt, last),
+        .excess_over_joint = excess,
+        .excess_over_floor = mean(sum.excess_over_floor, last + 1),
+        .perplexity_ratio = exp(excess),
+    };
+}
+
+/* ---- for a terminal ---- */
+
+enum { COLUMNS_LEAST = 56, CELL_LEAST = 10, CELL_MOST = 18, LABEL_MOST = 24, DOC_INDENT = 30 };
+
+/* At most `room` characters of a name, padded to it with blanks: the cut is marked "~", control characters (a terminal
+ * would obey them) are "?".  right: blanks first. */
+static void print_name(FILE *stream, const char *prefix, const char *name, int room, bool right)
+{
+    char text[256];
+    size_t used = 0, shown = 0, length = 0;
+    for (int part = 0; part < 2; part++) {
+        const char *rest = part == 0 ? prefix : name;
+        for (size_t left = strlen(rest); left > 0; length++) {
+            size_t bytes = hs_utf8_decode(rest, left, NULL);
+            bool plain = bytes > 1 || (bytes == 1 && (unsigned char)*rest >= 0x20 && *rest != 0x7f);
+            bytes = bytes > 0 ? bytes : 1;
+            if (length < (size_t)room && used + bytes < sizeof text) {
+                memcpy(text + used, plain ? rest : "?", plain ? bytes : 1);
+                used += plain ? bytes : 1;
+                shown++;
+            }
+            rest += bytes;
+            left -= bytes;
+        }
+    }
+    if (length > shown && used > 0) { /* the last character, whole, gives way to the mark */
+        do
+            used--;
+        while (used > 0 && ((unsigned char)text[used] & 0xc0) == 0x80);
+        text[used++] = '~';
+    }
+    int blanks = room - (int)shown;
+    fprintf(stream, "%*s%.*s%*s", right ? blanks : 0, "", (int)used, text, right ? 0 : blanks, "");
+}
+
+/* `cell` characters, at the right: "12.345 ", or "[12.345]" with a mark; nothing measured is "-". */
+static void print_figure(FILE *stream, double value, bool mark, int cell)
+{
+    char text[32];
+    if (isnan(value))
+        snprintf(text, sizeof text, "-");
+    else if (fabs(value) < 1000)
+        snprintf(text, sizeof text, "%.3f", value);
+    else
+        snprintf(text, sizeof text, "%.2g", value);
+    char framed[40];
+    snprintf(framed, sizeof framed, "%s%s%s", mark ? "[" : "", text, mark ? "]" : " ");
+    fprintf(stream, "%*s", cell, framed);
+}
+
+static bool known(const double *row, int count)
+{
+    for (int i = 0; i < count; i++) {
+        if (!isnan(row[i]))
+            return true;
+    }
+    return false;
+}
+
+/* Where a block of columns lies: characters of the label and of a cell, tasks [first, end). */
+typedef struct Block {
+    int label, cell, first, end;
+} Block;
+
+static void print_row(const double *row, int tasks, const char *prefix, const char *name, int marked,
+                      const Block *block, FILE *stream)
+{
+    if (!known(row, tasks))
+        return;
+    print_name(stream, prefix, name, block->label, false);
+    for (int task = block->first; task < block->end; task++)
+        print_figure(stream, row[task], task == marked, block->cell);
+    fputc('\n', stream);
+}
+
+static void print_block(const HsMatrix *matrix, const Block *block, FILE *stream)
+{
+    int tasks = matrix->tasks;
+    fprintf(stream, "\n%*s", block->label, "");
+    for (int task = block->first; task < block->end; task++) {
+        fputc(' ', stream);
+        print_name(stream, "", matrix->names[task], block->cell - 2, true);
+        fputc(' ', stream);
+    }
+    fputc('\n', stream);
+    print_row(matrix->untrained, tasks, "untrained", "", -1, block, stream);
+    for (int row = 0; row < tasks; row++)
+        print_row(hs_matrix_at(matrix, row, 0), tasks, "after ", matrix->names[row], row, block, stream);
+    print_row(matrix->floor, tasks, "floor", "", -1, block, stream);
+    print_row(matrix->joint, tasks, "joint", "", -1, block, stream);
+}
+
+/* "name  value  doc", the doc wrapped at blanks under itself. */
+static void print_member(const HsMatrixMember *member, double value, int columns, FILE *stream)
+{
+    char name[32];
+    snprintf(name, sizeof name, "%s", member->name);
+    for (char *at = name; *at; at++)
+        *at = *at == '_' ? ' ' : *at;
+    fprintf(stream, fabs(value) < 1000 ? "%-18s%9.3f   " : "%-18s%9.2e   ", name, value);
+    int room = columns - DOC_INDENT;
+    const char *rest = member->doc;
+    while ((int)strlen(rest) > room) {
+        int cut = room;
+        while (cut > 0 && rest[cut] != ' ')
+            cut--;
+        if (cut == 0) /* one word longer than the room: it stays whole */
+            break;
+        fprintf(stream, "%.*s\n%*s", cut, rest, DOC_INDENT, "");
+        rest += cut + 1;
+    }
+    fprintf(stream, "%s\n", rest);
+}
+
+void hs_matrix_print(const HsMatrix *matrix, int columns, FILE *stream)
+{
+    columns = columns < COLUMNS_LEAST ? COLUMNS_LEAST : columns;
+    int label = columns / 3 < LABEL_MOST ? columns / 3 : LABEL_MOST;
+    int cell = (columns - label) / matrix->tasks;
+    cell = cell < CELL_LEAST ? CELL_LEAST : cell > CELL_MOST ? CELL_MOST : cell;
+    int tasks_a_block = (columns - label) / cell;
+    fprintf(stream, "held-out loss, nats a token; [ ] the task just trained\n");
+    for (int first = 0; first < matrix->tasks; first += tasks_a_block) {
+        int end = first + tasks_a_block < matrix->tasks ? first + tasks_a_block : matrix->tasks;
+        print_block(matrix, &(Block){ label, cell, first, end }, stream);
+    }
+    HsMatrixSummary summary = hs_matrix_summary(matrix);
+    fputc('\n', stream);
+    for (int i = 0; i < hs_matrix_member_count; i++) {
+        double value = hs_matrix_member_value(&summary, i);
+        if (!isnan(value))
+            print_member(&hs_matrix_members[i], value, columns, stream);
+    }
+}

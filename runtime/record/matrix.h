@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What was learned and what was forgotten.  R[i][j] is the held-out loss (nats a token) on task j after training task i
+ * (counting from 0); T tasks; b[j] is the loss of the untrained model.  Losses: smaller is better.
+ *
+ *   learned     mean_j R[j][j]
+ *   retained    mean_j R[T-1][j]
+ *   forgetting  mean_{j < T-1} ( R[T-1][j] - min_i R[i][j] )
+ *   BWT         mean_{j < T-1} ( R[j][j] - R[T-1][j] )      below 0 is forgetting
+ *   FWT         mean_{j > 0} ( b[j] - R[j-1][j] )           above 0 is help from earlier tasks
+ *   excess      mean_j ( R[T-1][j] - joint[j] ), and over the floor: mean_j ( R[T-1][j] - floor[j] )
+ *   ratio       exp(excess over joint), of perplexities
+ *
+ * BWT and FWT are equations 3 and 4 of Lopez-Paz & Ranzato 2017 with the sign turned: theirs are accuracies.
+ *
+ * A value that needs something unknown is NAN (joint training has only a last row).
+ */
+#ifndef HS_RUNTIME_RECORD_MATRIX_H
+#define HS_RUNTIME_RECORD_MATRIX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "kernels/base/status.h"
+
+typedef struct HsMatrix {
+    int tasks;
+    char (*names)[64];
+    double *loss;      /* [tasks, tasks], NAN where not measured */
+    double *untrained; /* b [tasks] */
+    double *floor;     /* [tasks], NAN: unknown */
+    double *joint;     /* [tasks], NAN: unknown */
+} HsMatrix;
+
+typedef struct HsMatrixSummary {
+    double learned, retained, forgetting, bwt, fwt, excess_over_joint, excess_over_floor, perplexity_ratio;
+} HsMatrixSummary;
+
+HsStatus hs_matrix_init(HsMatrix *matrix, int tasks); /* everything NAN, names empty */
+void hs_matrix_deinit(HsMatrix *matrix);
+static inline double *hs_matrix_at(const HsMatrix *matrix, int after, int task)
+{
+    return &matrix->loss[after * matrix->tasks + task];
+}
+/* The name, cut to fit at a whole character. */
+void hs_matrix_set_name(HsMatrix *matrix, int task, const char *name);
+/* Rows filled so far decide: "last row" is the highest row without NAN, and T that row + 1. */
+HsMatrixSummary hs_matrix_summary(const HsMatrix *matrix);
+int hs_matrix_last_row(const HsMatrix *matrix); /* -1: none */
+/* R[last][task] - min over the rows so far; NAN when one of them is unknown. */
+double hs_matrix_forgetting(const HsMatrix *matrix, int task);
+/* The table for a terminal: a column a task, a row after each task, floor and joint where known, the summary below.
+ * At most `columns` wide (at least 56): names are cut, many tasks take several blocks. */
+void hs_matrix_print(const HsMatrix *matrix, int columns, FILE *stream);
+/* Names, units and one-sentence meanings of the summary's members, in order: tables, pages and documents use them. */
+typedef struct HsMatrixMember {
+    const char *name, *doc;
+    size_t offset; /* of the double in HsMatrixSummary */
+} HsMatrixMember;
+extern const HsMatrixMember hs_matrix_members[];
+extern const int hs_matrix_member_count;
+static inline double hs_matrix_member_value(const HsMatrixSummary *summary, int member)
+{
+    return *(const double *)(const void *)((const char *)summary + hs_matrix_members[member].offset);
+}
+
+#endif

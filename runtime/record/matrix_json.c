@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Writing and reading the matrix as JSON.  Reading trusts nothing: counts, types and lengths are checked before a
+ * figure is stored, and the summary is left alone, since it follows from the rest.
+ */
+#include "runtime/record/matrix_json.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "runtime/io/utf8.h"
+
+static HsJson *reals(const double *values, int count)
+{
+    HsJson *array = hs_json_array();
+    for (int i = 0; i < count; i++)
+        hs_json_append(array, hs_json_new_real(values[i]));
+    return array;
+}
+
+HsJson *hs_matrix_summary_json(const HsMatrix *matrix)
+{
+    HsMatrixSummary summary = hs_matrix_summary(matrix);
+    HsJson *object = hs_json_object();
+    for (int i = 0; i < hs_matrix_member_count; i++)
+        hs_json_set_real(object, hs_matrix_members[i].name, hs_matrix_member_value(&summary, i));
+    return object;
+}
+
+void hs_matrix_to_json(const HsMatrix *matrix, int rows, HsJson *object)
+{
+    HsJson *names = hs_json_array(), *losses = hs_json_array();
+    for (int i = 0; i < matrix->tasks; i++) {
+        /* A name that its buffer cut inside a character would make the text unreadable as JSON. */
+        char name[sizeof matrix->names[i]] = "";
+        memcpy(name, matrix->names[i],
+               hs_utf8_valid_prefix(matrix->names[i], strnlen(matrix->names[i], sizeof name - 1)));
+        hs_json_append(names, hs_json_new_string(name));
+    }
+    for (int row = 0; row < rows; row++)
+        hs_json_append(losses, reals(hs_matrix_at(matrix, row, 0), matrix->tasks));
+    hs_json_set(object, "names", names);
+    hs_json_set(object, "losses", losses);
+    hs_json_set(object, "untrained", reals(matrix->untrained, matrix->tasks));
+    hs_json_set(object, "floor", reals(matrix->floor, matrix->tasks));
+    hs_json_set(object, "joint", reals(matrix->joint, matrix->tasks));
+}
+
+/* An array of exactly `count` numbers or nulls -> values. */
+static HsStatus read_reals(const char *name, const char *key, const HsJson *array, double *values, int count)
+{
+    if (!hs_json_is_array(array) || hs_json_count(array) != count)
+        return hs_fail(HS_EFORMAT, "%s: `%s` must be an array of %d losses, one for each of the names", name, key,
+                       count);
+    int i = 0;
+    for (const HsJson *item = hs_json_first(array); item; item = hs_json_next(item)) {
+        if (hs_json_is_string(item) || hs_json_is_array(item) || hs_json_is_object(item))
+            return hs_fail(HS_EFORMAT, "%s: `%s` must hold numbers or null", name, key);
+        double value = hs_json_number(item); /* of null: NAN */
+        values[i++] = isinf(value) ? NAN : value;
+    }
+    return HS_OK;
+}
+
+static HsStatus read_members(const char *name, const HsJson *object, HsMatrix *matrix)
+{
+    const struct {
+        const char *key;
+        double *values;
+    } rows[] = { { "untrained", matrix->untrained }, { "floor", matrix->floor }, { "joint", matrix->joint } };
+    const HsJson *losses = hs_json_get(object, "losses");
+    int task = 0;
+    for (const HsJson *item = hs_json_first(hs_json_get(object, "names")); item; item = hs_json_next(item)) {
+        if (!hs_json_is_string(item))
+            return hs_fail(HS_EFORMAT, "%s: `names` must hold strings", name);
+        hs_matrix_set_name(matrix, task++, hs_json_string(item));
+    }
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        HS_TRY(read_reals(name, rows[i].key, hs_json_get(object, rows[i].key), rows[i].values, matrix->tasks));
+    if (!hs_json_is_array(losses) || hs_json_count(losses) > matrix->tasks)
+        return hs_fail(HS_EFORMAT, "%s: `losses` must be an array of at most %d rows", name, matrix->tasks);
+    int row = 0;
+    for (const HsJson *item = hs_json_first(losses); item; item = hs_json_next(item))
+        HS_TRY(read_reals(name, "losses", item, hs_matrix_at(matrix, row++, 0), matrix->tasks));
+    return HS_OK;
+}
+
+HsStatus hs_matrix_from_json(const char *name, const HsJson *object, HsMatrix *matrix)
+{
+    *matrix = (HsMatrix){ 0 };
+    const HsJson *names = hs_json_get(object, "names");
+    int tasks = hs_json_is_array(names) ? hs_json_count(names) : 0;
+    if (tasks < 1 || tasks > HS_MATRIX_TASKS_MOST)
+        return hs_fail(HS_EFORMAT, "%s: `names` must be an array of 1 to %d strings", name, HS_MATRIX_TASKS_MOST);
+    HS_TRY(hs_matrix_init(matrix, tasks));
+    HsStatus status = read_members(name, object, matrix);
+    if (status != HS_OK)
+        hs_matrix_deinit(matrix);
+    return status;
+}

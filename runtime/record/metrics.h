@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a run reports: metrics.jsonl (one object a line), TensorBoard events, a progress bar or plain lines.
+ * On resume both files are cut back to where the checkpoint left them, so that a killed run's record equals an
+ * undisturbed one's.
+ */
+#ifndef HS_RUNTIME_RECORD_METRICS_H
+#define HS_RUNTIME_RECORD_METRICS_H
+
+#include "optim/continual/continual.h"
+#include "runtime/io/json.h"
+#include "runtime/record/matrix.h"
+
+typedef struct HsMetrics HsMetrics;
+
+typedef struct HsMetricsPosition {
+    int64_t jsonl_bytes;
+    int64_t tensorboard_bytes;
+} HsMetricsPosition;
+
+/* One record.  NAN fields and negative counts are left out of the line. */
+typedef struct HsMetricsRecord {
+    const char *event; /* "step" | "eval" | "checkpoint" | "end" */
+    int64_t step;
+    double loss, val_loss, learning_rate, grad_norm, loss_scale;
+    int64_t skipped_steps;
+    double tokens_per_second, time_s;
+    double entropy_floor; /* eval: when known */
+    int64_t task;         /* index; -1: left out (runs of one task) */
+    double penalty;       /* (strength/2) sum importance (p - anchor)^2 */
+    double replay_loss;   /* mean over replayed targets of the steps since the last record */
+} HsMetricsRecord;
+
+typedef struct HsMetricsOptions {
+    const char *out_dir;
+    bool tensorboard;
+    const char *progress; /* auto | bar | lines | none */
+    int64_t total_steps;
+    const HsMetricsPosition *resume_at; /* NULL: fresh files */
+} HsMetricsOptions;
+
+HsStatus hs_metrics_create(const HsMetricsOptions *options, HsMetrics **metrics);
+/* Appends a line, an event each for the scalars, and prints a plain line when there is no bar (above a bar, only
+ * evaluations).  Flushed, not fsynced.  The clock's numbers have a fixed width: equal runs leave files of equal length.
+ */
+HsStatus hs_metrics_record(HsMetrics *metrics, const HsMetricsRecord *record);
+/* Redraws the bar (at most ten times a second); does nothing without one.  peak_share, memory_bytes: 0 when unknown. */
+void hs_metrics_progress(HsMetrics *metrics, int64_t step, double loss, double tokens_per_second, double peak_share,
+                         double loss_scale, int64_t memory_bytes, double eta_s);
+/* Written by hs_metrics_matrix after each task's row, as one line of event "matrix" with the members task (left out
+ * when -1: the untrained model's row), names, losses (all rows so far), untrained, floor, joint and summary;
+ * TensorBoard: "tasks/NAME/validation" and "continual/MEMBER" each.  Prints the table (hs_matrix_print) when `print`.
+ */
+HsStatus hs_metrics_matrix(HsMetrics *metrics, int64_t step, int task, const HsMatrix *matrix, bool print);
+/* Event "importance": task, strength, maximum, mean, strength * mean, learning rate * strength * maximum, and per
+ * tensor name, maximum, mean, share.  Prints the totals and the tensors that hold most. */
+HsStatus hs_metrics_importance(HsMetrics *metrics, int64_t step, int task, double learning_rate,
+                               const HsImportance *importance);
+/* The micro-batch was halved. */
+typedef struct HsMetricsPressure {
+    int64_t step;                   /* after which */
+    int64_t before, after;          /* sequences at a time */
+    size_t used_bytes, total_bytes; /* of the device, as the sample said that asked for it */
+} HsMetricsPressure;
+/* Event "pressure": micro_batch_before, micro_batch, used_bytes, total_bytes; TensorBoard: "memory/micro_batch". */
+HsStatus hs_metrics_pressure(HsMetrics *metrics, const HsMetricsPressure *pressure);
+/* A task ended before its last step: early_stop.patience. */
+typedef struct HsMetricsStall {
+    int64_t step, task;  /* task: -1: left out */
+    int64_t evaluations; /* without a gain */
+    double best_loss;    /* of the task's evaluations */
+    int64_t best_step;
+} HsMetricsStall;
+/* Event "early_stop": task, evaluations, best_val_loss, best_step. */
+HsStatus hs_metrics_stall(HsMetrics *metrics, const HsMetricsStall *stall);
+/* Event "changed": keys of the configuration that are others from this step on, with their values. */
+HsStatus hs_metrics_changed(HsMetrics *metrics, int64_t step, const char *keys);
+/* What the report's head shows, as out_dir/run.json: threads and memory belong to this start of the run, so the record
+ * in metrics.jsonl, which is the same however a run is interrupted, does not hold them. */
+typedef struct HsMetricsRun {
+    const char *name, *device, *precision, *strategy, *model;
+    int64_t parameters, total_steps;
+    struct {
+        const char *what; /* "weights", "masters", ... */
+        int64_t bytes;
+    } memory[16];
+    int memory_count;
+    int task_count;
+    const char *const *task_names;
+    const int64_t *task_steps; /* optimizer steps of each */
+} HsMetricsRun;
+HsStatus hs_metrics_run(const char *out_dir, const HsMetricsRun *run);
+/* fsyncs both files and tells where they end. */
+HsStatus hs_metrics_sync(HsMetrics *metrics, HsMetricsPosition *position);
+HsStatus hs_metrics_destroy(HsMetrics *metrics);
+
+#endif

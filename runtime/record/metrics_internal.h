@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What metrics.c (the files, a step's record) and metrics_continual.c (a task's records) share.
+ */
+#ifndef HS_RUNTIME_RECORD_METRICS_INTERNAL_H
+#define HS_RUNTIME_RECORD_METRICS_INTERNAL_H
+
+#include "runtime/record/metrics.h"
+#include "runtime/record/progress.h"
+
+typedef struct HsMetricsLog {
+    char *path;
+    int descriptor; /* -1 when not written */
+    int64_t bytes;  /* whole records so far */
+} HsMetricsLog;
+
+struct HsMetrics {
+    HsMetricsLog jsonl, tensorboard;
+    HsProgress progress;
+    double eta_s; /* as hs_metrics_progress last heard */
+};
+
+/* Whole records only: what a full disk cut off is taken back. */
+HsStatus hs_metrics_append(HsMetricsLog *log, const void *bytes, size_t size);
+/* One value under a tag; does nothing for NAN, or when no TensorBoard file is written. */
+HsStatus hs_metrics_append_scalar(HsMetrics *metrics, int64_t step, const char *tag, double value);
+
+#endif

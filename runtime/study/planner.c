@@ -1,0 +1,362 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The plan of one configuration.
+ *
+ *   memory by category -> what the limit leaves -> how far the micro-batch could grow -> operations and seconds of a
+ *   step -> the fastest way that fits
+ */
+#include "runtime/study/planner.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "kernels/base/log.h"
+#include "runtime/config/continual.h"
+
+enum { NAME_WIDTH = 22, PROBES = 3 /* neighbours disturb some of them */ };
+
+/* --- a trainer on paper --- */
+
+/* The vocabulary without the tasks' texts: from the key, or from a tokenizer that does not depend on them. */
+static HsStatus guess_vocabulary(HsTrainer *trainer)
+{
+    const HsConfig *config = trainer->config;
+    HsTokenizer *tokenizer = NULL;
+    if (config->model.vocabulary > 0) {
+        trainer->vocabulary = config->model.vocabulary;
+        return HS_OK;
+    }
+    if (strcmp(config->tokenizer.kind, "char") == 0)
+        return hs_fail(HS_ECONFIG, "the vocabulary is not known: set model.vocabulary");
+    HS_TRY(hs_tokenizer_create(config->tokenizer.kind, config->tokenizer.path[0] ? config->tokenizer.path : NULL, NULL,
+                               0, &tokenizer));
+    trainer->vocabulary = hs_tokenizer_vocabulary(tokenizer);
+    hs_tokenizer_destroy(tokenizer);
+    return HS_OK;
+}
+
+/* Text is read, made and encoded only where that takes about a second. */
+static HsStatus read_small_data(HsTrainer *trainer)
+{
+    const size_t most_bytes = (size_t)16 << 20;
+    size_t bytes;
+    HS_TRY(hs_task_data_bytes(trainer->config, &bytes));
+    if (bytes > most_bytes)
+        return hs_fail(HS_ENOMEM, "%.0f MiB are more than the %.0f that a plan reads", hs_mebibytes((double)bytes),
+                       hs_mebibytes((double)most_bytes));
+    return hs_task_data_create(trainer->config, NULL, &trainer->data);
+}
+
+/* Steps follow from keys alone where no task's length is in passes over its data. */
+static bool steps_need_data(const HsConfig *config)
+{
+    bool needed = false;
+    for (int i = 0; i < config->task_count; i++) {
+        const HsTaskConfig *task = &config->tasks[i];
+        needed |= task->steps == 0 && task->tokens == 0 && (task->epochs > 0 || config->training.max_steps == 0);
+    }
+    return needed;
+}
+
+/* Texts that are not here, or long, need not keep anyone from planning. */
+static HsStatus look_at_data(HsTrainer *trainer)
+{
+    char reason[512];
+    if (read_small_data(trainer) == HS_OK) {
+        trainer->has_data = true;
+        trainer->vocabulary = hs_tokenizer_vocabulary(trainer->data.tokenizer);
+        trainer->masked = hs_task_data_masked(&trainer->data);
+        return hs_trainer_count_steps(trainer);
+    }
+    snprintf(reason, sizeof reason, "%.511s", hs_error_message());
+    HsStatus status = guess_vocabulary(trainer);
+    if (status != HS_OK)
+        return hs_error_prefix(status, "%s", reason);
+    const bool unknown = steps_need_data(trainer->config);
+    hs_warn("planned without the tasks' data (%s)%s", reason, unknown ? ": the number of steps is not known" : "");
+    return unknown ? HS_OK : hs_trainer_count_steps(trainer);
+}
+
+static bool names_gpu(const char *device)
+{
+    return strcmp(device, "auto") == 0 || strncmp(device, "cuda", 4) == 0;
+}
+
+static HsStatus open_engine(HsTrainer *trainer, const HsPlannerOptions *options)
+{
+    HsEngineOptions engine = hs_engine_options(trainer->config);
+    const bool absent = options->device_bytes > 0 && names_gpu(engine.device);
+    if (absent) { /* the emulator runs the GPU backend's own host code: the same scratch, the same layout */
+        engine.device = "emu";
+        engine.cublaslt = false;
+        engine.tuning = NULL; /* measured on that GPU */
+    }
+    HS_TRY(hs_engine_init(&trainer->engine, &engine));
+    if (options->device_bytes > 0)
+        trainer->engine.device.memory_bytes = options->device_bytes;
+    if (absent)
+        snprintf(trainer->engine.why, sizeof trainer->engine.why,
+                 "a GPU of %.0f MiB that is not here, planned with the GPU kernels' own sizes",
+                 hs_mebibytes((double)options->device_bytes));
+    return HS_OK;
+}
+
+HsStatus hs_planner_open(HsConfig *config, const HsPlannerOptions *options, HsTrainer *trainer)
+{
+    memset(trainer, 0, sizeof *trainer);
+    trainer->config = config;
+    HS_TRY(open_engine(trainer, options));
+    HS_TRY(hs_config_continual(config, &trainer->continual_config));
+    HS_TRY(look_at_data(trainer));
+    trainer->rows_per_step = hs_config_rows_per_step(config);
+    return hs_precision_resolve(config, trainer->engine.products, &trainer->precision, trainer->precision_why,
+                                sizeof trainer->precision_why);
+}
+
+/* --- memory --- */
+
+static void print_row(FILE *out, const char *name, double bytes, double parameters, const char *doc)
+{
+    fprintf(out, "  %-*s %10.1f", NAME_WIDTH, name, hs_mebibytes(bytes));
+    if (parameters > 0)
+        fprintf(out, " %8.2f", bytes / parameters);
+    else
+        fprintf(out, " %8s", "");
+    fprintf(out, "  %s\n", doc);
+}
+
+static bool is_per_parameter(HsMemoryCategory category)
+{
+    return category <= HS_MEMORY_MOMENTS || (category >= HS_MEMORY_PENALTY && category <= HS_MEMORY_REFERENCE);
+}
+
+static void print_activations(const HsMemoryPlan *plan, FILE *out)
+{
+    const double all = (double)plan->bytes[HS_MEMORY_ACTIVATIONS];
+    const double kept = (double)plan->kept_bytes, head = (double)plan->head_bytes;
+    char doc[160];
+    snprintf(doc, sizeof doc, "of these: kept from forward to backward");
+    print_row(out, "  kept", kept, 0, doc);
+    print_row(out, "  recomputed, passing", all > kept + head ? all - kept - head : 0, 0,
+              "of these: made again or needed for a moment; these places are used many times");
+    print_row(out, "  logits", head, 0, "of these: memory.head_chunk rows of logits and their gradient");
+}
+
+static void print_memory(const HsMemoryPlan *plan, FILE *out)
+{
+    fprintf(out, "memory                        MiB  B/param  what it holds\n");
+    for (int i = 0; i < HS_MEMORY_COUNT; i++) {
+        const HsMemoryCategory category = (HsMemoryCategory)i;
+        const HsMemoryRow *row = hs_memory_row(category);
+        if (category == HS_MEMORY_CACHES) /* of generated text: not training's */
+            continue;
+        print_row(out, row->name, (double)plan->bytes[i], is_per_parameter(category) ? (double)plan->parameters : 0,
+                  row->doc);
+        if (category == HS_MEMORY_ACTIVATIONS)
+            print_activations(plan, out);
+    }
+    print_row(out, "total", (double)plan->device_bytes, (double)plan->parameters,
+              plan->device_bytes < hs_memory_sum(plan->bytes) ? "in the device's memory: without the replay buffer"
+                                                              : "");
+}
+
+/* --- what is left --- */
+
+static HsStatus bytes_of(const HsTrainer *trainer, int64_t rows, size_t *bytes)
+{
+    HsConfig config = *trainer->config;
+    HsMemoryPlan plan;
+    config.training.batch_size = config.memory.micro_batch = rows;
+    HS_TRY(hs_trainer_plan(trainer, &config, &plan));
+    *bytes = plan.device_bytes;
+    return HS_OK;
+}
+
+/* The largest micro-batch that fits.  Bytes are nearly a straight line over sequences: two points of it lead to within
+ * a few of the answer, and where they don't, halving goes on. */
+static HsStatus find_room(const HsTrainer *trainer, const HsMemoryPlan *planned, size_t limit, int64_t *most)
+{
+    enum { FAR = 1 << 20, GUESSES = 8 };
+    const int64_t from = planned->micro_batch;
+    int64_t low = from, high = FAR + 1, at = from; /* low fits, high does not */
+    double bytes_at = (double)planned->device_bytes, slope = 0;
+    for (int tries = 0; high - low > 1; tries++) {
+        int64_t guess = low + (high - low) / 2;
+        if (tries < GUESSES) {
+            const double ahead = slope > 0 ? ((double)limit - bytes_at) / slope : (double)from;
+            const double wanted = floor((double)at + ahead);
+            guess = wanted <= (double)low ? low + 1 : wanted >= (double)high ? high - 1 : (int64_t)wanted;
+        }
+        size_t bytes;
+        HS_TRY(bytes_of(trainer, guess, &bytes));
+        *(bytes <= limit ? &low : &high) = guess;
+        slope = ((double)bytes - bytes_at) / (double)(guess - at);
+        at = guess;
+        bytes_at = (double)bytes;
+    }
+    *most = low;
+    return HS_OK;
+}
+
+static HsStatus print_room(const HsTrainer *trainer, const HsMemoryPlan *plan, size_t limit, FILE *out)
+{
+    const double left = (double)limit - (double)plan->device_bytes;
+    int64_t most;
+    fprintf(out, "limit: target_gpu_util %g of %.0f MiB = %.0f MiB; %s %.0f MiB\n",
+            trainer->config->training.target_gpu_util, hs_mebibytes((double)hs_trainer_device_memory(trainer)),
+            hs_mebibytes((double)limit), left >= 0 ? "left:" : "the plan exceeds it by",
+            hs_mebibytes(left >= 0 ? left : -left));
+    fprintf(out, "micro-batch: %" PRId64 " sequences at a time, %" PRId64 " time%s a step", plan->micro_batch,
+            plan->micro_batches, plan->micro_batches == 1 ? "" : "s");
+    if (trainer->config->training.batch_size == trainer->rows_per_step &&
+        trainer->config->training.gradient_accumulation_steps > 1)
+        fprintf(out, " (mer takes the %" PRId64 " batches of an accumulation as steps of their own)",
+                trainer->config->training.gradient_accumulation_steps);
+    if (left >= 0) {
+        HS_TRY(find_room(trainer, plan, limit, &most));
+        fprintf(out, most > plan->micro_batch ? "; it could grow to %" PRId64 "\n" : "; it cannot grow\n", most);
+    } else {
+        fprintf(out, "\n");
+    }
+    return HS_OK;
+}
+
+/* --- time --- */
+
+static size_t probe_bytes(const HsMemoryPlan *plan, size_t limit)
+{
+    size_t bytes = 0;
+    for (int i = 0; i < HS_MEMORY_COUNT; i++)
+        bytes = hs_size_add(bytes, is_per_parameter((HsMemoryCategory)i) ? plan->bytes[i] : 0);
+    return bytes < limit / 8 ? bytes : limit / 8;
+}
+
+static HsDeviceRates measure_rates(const HsTrainer *trainer, const HsMemoryPlan *plan, size_t limit)
+{
+    const HsContext *context = &trainer->engine.context;
+    const HsBackend *backend = context->backend;
+    const HsPrecision *precision = &trainer->precision;
+    HsDeviceRates rates = { 0 };
+    for (int probe = 0; probe < PROBES && backend->peak_flops && !trainer->engine.emulated; probe++)
+        rates.flops = fmax(rates.flops, backend->peak_flops(context, precision->weight, precision->forward));
+    /* Over no more memory than the run's own parameters: a small model's may lie in a cache, and a plan takes less than
+     * what it plans. */
+    if (backend->peak_bytes && !trainer->engine.emulated)
+        rates.bytes = backend->peak_bytes(context, probe_bytes(plan, limit));
+    return rates;
+}
+
+/* What does not fit has no time on this device, and nothing is measured for it. */
+static void print_time(const HsTrainer *trainer, const HsMemoryPlan *plan, size_t limit, FILE *out)
+{
+    const double flops = plan->forward_flops + plan->backward_flops + plan->recompute_flops;
+    if (plan->device_bytes > limit) {
+        fprintf(out, "time: none, as the plan does not fit\n");
+        return;
+    }
+    const HsDeviceRates rates = measure_rates(trainer, plan, limit);
+    if (rates.flops <= 0) {
+        fprintf(out, "time: no rate was measured for this device, so none is given\n");
+        return;
+    }
+    const double seconds = hs_memory_plan_seconds(plan, &rates);
+    fprintf(out, "time: %.3g s of products at the measured %.0f GFLOP/s (%s)", flops / rates.flops, rates.flops * 1e-9,
+            trainer->precision.name);
+    if (rates.bytes > 0)
+        fprintf(out, ", %.3g s of parameters moved at %.1f GB/s", plan->bytes_moved / rates.bytes, rates.bytes * 1e-9);
+    fprintf(out, ": at least %.3g s a step, at most %.0f tokens/s\n", seconds, (double)plan->tokens / seconds);
+    if (trainer->total_steps > 0)
+        fprintf(out, "the run: %" PRId64 " steps, at least %.0f s\n", trainer->total_steps,
+                (double)trainer->total_steps * seconds);
+}
+
+static void print_cost(const HsTrainer *trainer, const HsMemoryPlan *plan, size_t limit, FILE *out)
+{
+    fprintf(out,
+            "a step: %" PRId64 " tokens; %.3g GFLOP forward, %.3g backward, %.3g recomputed: %.1f MFLOP a token; %.0f "
+            "MiB of parameters, gradients and moments moved\n",
+            plan->tokens, plan->forward_flops * 1e-9, plan->backward_flops * 1e-9, plan->recompute_flops * 1e-9,
+            1e-6 * (plan->forward_flops + plan->backward_flops + plan->recompute_flops) / (double)plan->tokens,
+            hs_mebibytes(plan->bytes_moved));
+    print_time(trainer, plan, limit, out);
+}
+
+/* --- what fits --- */
+
+static HsStatus print_fit(const HsTrainer *trainer, const HsMemoryPlan *planned, size_t limit, FILE *out)
+{
+    HsFit fit;
+    HsMemoryPlan plan;
+    bool found;
+    char lines[HS_FIT_TEXT];
+    HS_TRY(hs_trainer_search(trainer, limit, &fit, &plan, &found));
+    if (!found) {
+        fprintf(out, "nothing fits: no micro-batch, recomputation or gradient format is enough; lower max_length, "
+                     "model.layers or model.width\n");
+        return HS_OK;
+    }
+    hs_fit_lines(trainer->config, &fit, lines);
+    if (lines[0] == '\0') {
+        fprintf(out, "fit: the configuration is the fastest way that fits\n");
+        return HS_OK;
+    }
+    const HsDeviceRates rates = hs_nominal_rates(&trainer->engine.device);
+    fprintf(out,
+            "fit: the fastest way in %.0f MiB takes %.0f MiB and about %.2f times the time of the plan above; the "
+            "effective batch stays:\n%s",
+            hs_mebibytes((double)limit), hs_mebibytes((double)plan.device_bytes),
+            hs_memory_plan_seconds(&plan, &rates) / hs_memory_plan_seconds(planned, &rates), lines);
+    return HS_OK;
+}
+
+static void print_line(void *user, const char *text)
+{
+    fprintf(user, "%s\n", text);
+}
+
+static HsStatus print_plan(HsTrainer *trainer, const HsPlannerOptions *options, FILE *out)
+{
+    HsTrainer draft;
+    HsMemoryPlan plan;
+    char limits[HS_LIMITS_TEXT];
+    const size_t limit = hs_trainer_memory_limit(trainer);
+    HS_TRY(hs_trainer_draft(trainer, trainer->config, &draft));
+    hs_trainer_measure_plan(&draft, &plan);
+    fprintf(out, "device: %s\n", trainer->engine.why);
+    if (hs_limits_describe(&trainer->engine.device.limits, limits)[0] != '\0')
+        fprintf(out, "control groups allow: %s\n", limits);
+    fprintf(out, "precision: %s\n", trainer->precision_why);
+    fprintf(out, "model: %s, %" PRId64 " layers, width %" PRId64 ", vocabulary %" PRId64 ", %.3f million parameters\n",
+            draft.model.family, draft.model.layers, draft.model.width, draft.model.vocabulary,
+            1e-6 * (double)plan.parameters);
+    hs_trainer_describe_rules(&draft, print_line, out);
+    fprintf(out, "\n");
+    print_memory(&plan, out);
+    fprintf(out, "\n");
+    HsStatus status = HS_OK;
+    if (options->layers)
+        status = hs_planner_print_layers(&draft, out);
+    hs_trainer_release(&draft);
+    HS_TRY(status);
+    HS_TRY(print_room(trainer, &plan, limit, out));
+    print_cost(trainer, &plan, limit, out);
+    const bool over = plan.device_bytes > limit;
+    if (over || options->fit)
+        HS_TRY(print_fit(trainer, &plan, limit, out));
+    if (!over)
+        return HS_OK;
+    fflush(out);
+    return hs_fail(HS_ENOMEM, "the plan needs %.0f MiB and the limit is %.0f: training would refuse to start",
+                   hs_mebibytes((double)plan.device_bytes), hs_mebibytes((double)limit));
+}
+
+HsStatus hs_planner_run(HsConfig *config, const HsPlannerOptions *options, FILE *out)
+{
+    HsTrainer trainer;
+    HsStatus status = hs_planner_open(config, options, &trainer);
+    if (status == HS_OK)
+        status = options->table ? hs_planner_print_table(&trainer, out) : print_plan(&trainer, options, out);
+    hs_trainer_destroy(&trainer);
+    return status;
+}

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a run allocates: model, programs, optimizer, strategies, scratch, batches, in the order in which each needs the
+ * one before.  Steps allocate nothing.
+ *
+ * The memory plan is this same code on a device that only counts, in a dry context: what it predicts is what is
+ * allocated afterwards, and training never takes more.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/config/continual.h"
+#include "runtime/train/fisher.h"
+#include "runtime/train/trainer.h"
+
+static HsScalerKind scaler_kind(const HsConfig *config, const HsPrecision *precision)
+{
+    static const struct {
+        const char *name;
+        HsScalerKind kind;
+    } kinds[] = { { "dynamic", HS_SCALER_DYNAMIC }, { "static", HS_SCALER_STATIC }, { "none", HS_SCALER_NONE } };
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        if (strcmp(config->precision.loss_scale, kinds[i].name) == 0)
+            return kinds[i].kind;
+    return precision->loss_scaling ? HS_SCALER_DYNAMIC : HS_SCALER_NONE;
+}
+
+static HsStatus optimizer_config(const HsConfig *config, const HsPrecision *precision, HsOptimizerConfig *rules)
+{
+    *rules = (HsOptimizerConfig){
+        .beta1 = config->optimizer.betas[0],
+        .beta2 = config->optimizer.betas[1],
+        .epsilon = config->optimizer.epsilon,
+        .momentum = config->optimizer.momentum,
+        .nesterov = config->optimizer.nesterov,
+        .weight_decay = config->training.weight_decay,
+        .clip_norm = config->optimizer.clip_norm,
+        .muon = { .momentum = config->muon.momentum,
+                  .nesterov = config->muon.nesterov,
+                  .steps = config->muon.steps,
+                  .product = precision->weight,
+                  .policy = precision->forward },
+        .seed = (uint64_t)config->training.seed,
+    };
+    return hs_optimizer_kind_find(config->optimizer.kind, &rules->kind);
+}
+
+static HsStatus create_optimizer(HsTrainer *trainer)
+{
+    const HsConfig *config = trainer->config;
+    HsOptimizerConfig rules;
+    HS_TRY(optimizer_config(config, &trainer->precision, &rules));
+    HsSchedule schedule; /* a placeholder: each task sets its own */
+    HS_TRY(hs_schedule_init(&schedule, "constant", config->training.learning_rate, 0, 0, 0, 0));
+    HsScalerConfig scaler = {
+        .kind = scaler_kind(config, &trainer->precision),
+        .init_scale = config->precision.init_scale,
+        .growth_factor = config->precision.growth_factor,
+        .backoff_factor = config->precision.backoff_factor,
+        .min_scale = config->precision.min_scale,
+        .max_scale = config->precision.max_scale,
+        .growth_interval = config->precision.growth_interval,
+        .hysteresis = config->precision.hysteresis,
+    };
+    trainer->spans = calloc((size_t)trainer->model.param_count, sizeof *trainer->spans);
+    if (!trainer->spans)
+        return hs_fail(HS_ENOMEM, "no memory for %d parameter spans", trainer->model.param_count);
+    trainer->span_count = hs_model_spans(&trainer->model, trainer->spans);
+    HS_TRY(hs_trainer_mark_excluded(trainer, trainer->spans, trainer->span_count));
+    HS_TRY(hs_optimizer_init(&trainer->optimizer, &trainer->engine.device, &rules, &schedule, &scaler,
+                             trainer->span_count));
+    trainer->has_optimizer = true;
+    HS_TRY(hs_trainer_join_groups(trainer));
+    return hs_optimizer_commit(&trainer->optimizer, trainer->spans, trainer->span_count, trainer->precision.master);
+}
+
+/* Scratch of what runs outside the programs, which bring their own: statistics, updates, strategies. */
+static HsStatus create_workspace(HsTrainer *trainer)
+{
+    HsContext *context = &trainer->engine.context, dry = *context;
+    dry.dry_run = true;
+    dry.workspace_needed = 0;
+    HS_TRY(hs_optimizer_update(&trainer->optimizer, &dry, trainer->spans, trainer->span_count));
+    HS_TRY(hs_continual_dry_run(trainer->continual, &dry));
+    hs_arena_init(&trainer->workspace, context->device, HS_MEMORY_WORKSPACE);
+    if (dry.workspace_needed == 0)
+        return HS_OK;
+    hs_arena_reserve(&trainer->workspace, dry.workspace_needed);
+    HS_TRY(hs_arena_commit(&trainer->workspace));
+    context->workspace = trainer->workspace.base;
+    context->workspace_bytes = trainer->workspace.capacity;
+    return HS_OK;
+}
+
+static HsStepShape step_shape(const HsTrainer *trainer)
+{
+    return (HsStepShape){
+        .rows = trainer->rows_per_step,
+        .reference_rows = hs_continual_replay_plan(&trainer->continual_config, trainer->rows_per_step).reference_rows,
+        .length = trainer->config->training.max_length,
+        .loss = trainer->precision.statistic,
+    };
+}
+
+/* Evaluation runs between steps, in the memory of the training program. */
+static HsStatus create_plans(HsTrainer *trainer, int64_t micro_batch)
+{
+    const HsConfig *config = trainer->config;
+    HsContext *context = &trainer->engine.context;
+    HsRecompute policy;
+    HS_TRY(hs_recompute_find(config->memory.recompute, &policy));
+    HS_TRY(hs_program_create(&trainer->model, context, micro_batch, config->training.max_length, true, policy,
+                             config->memory.recompute_every, &trainer->train_program));
+    trainer->has_train_plan = true;
+    HS_TRY(hs_program_create(&trainer->model, context, micro_batch, config->training.max_length, false,
+                             HS_RECOMPUTE_NONE, 1, &trainer->evaluation_program));
+    trainer->has_evaluation_plan = true;
+    hs_program_make_room(&trainer->train_program, &trainer->evaluation_program);
+    HS_TRY(hs_program_commit(&trainer->train_program, context));
+    return hs_program_commit_in(&trainer->evaluation_program, context, &trainer->train_program);
+}
+
+static void destroy_plans(HsTrainer *trainer)
+{
+    if (trainer->has_evaluation_plan)
+        hs_program_destroy(&trainer->evaluation_program);
+    if (trainer->has_train_plan)
+        hs_program_destroy(&trainer->train_program);
+    trainer->has_train_plan = trainer->has_evaluation_plan = false;
+}
+
+/* The Fisher's statistics are there only while it is measured. */
+static HsStatus try_fisher(HsTrainer *trainer)
+{
+    HsDevice *device = &trainer->engine.device;
+    const size_t bytes = hs_fisher_device_bytes(trainer->span_count);
+    void *block;
+    if (!trainer->engine.context.dry_run || !hs_continual_needs_fisher(&trainer->continual_config))
+        return HS_OK;
+    HS_TRY(hs_memory_alloc(device, HS_MEMORY_STATISTICS, bytes, &block));
+    hs_memory_release(device, HS_MEMORY_STATISTICS, bytes, block);
+    return HS_OK;
+}
+
+/* Tokens, targets and losses are some 16 bytes a token, and a few batches are on their way; MER keeps the sequences of
+ * a whole group. */
+static HsStatus check_batches(const HsTrainer *trainer)
+{
+    const HsConfig *config = trainer->config;
+    const HsStepShape shape = step_shape(trainer);
+    const HsReplayPlan replay = hs_continual_replay_plan(&trainer->continual_config, shape.rows);
+    const double rows = (double)hs_replay_window_rows_most(&replay) + (double)shape.reference_rows;
+    const double bytes = 64 * rows * (double)shape.length;
+    if (bytes <= (double)HS_SIZE_MOST)
+        return HS_OK;
+    return hs_fail(HS_ECONFIG,
+                   "%.3g sequences (batch_size %lld, gradient_accumulation_steps %lld%s%s) of %lld tokens (max_length) "
+                   "need up to %.3g GiB as batches, more than can be planned: lower them",
+                   rows, (long long)config->training.batch_size,
+                   (long long)config->training.gradient_accumulation_steps,
+                   replay.group_steps > 1 ? ", mer.group_steps" : "",
+                   shape.reference_rows > 0 ? ", agem.reference_batches" : "", (long long)shape.length, bytes / 0x1p30);
+}
+
+HsStatus hs_trainer_allocate(HsTrainer *trainer)
+{
+    const HsConfig *config = trainer->config;
+    HsContext *context = &trainer->engine.context;
+    HS_TRY(check_batches(trainer));
+    HS_TRY(hs_model_create(config, &trainer->precision, trainer->vocabulary, &trainer->model));
+    trainer->has_model = true;
+    HS_TRY(hs_model_commit(&trainer->model, context, true));
+    HS_TRY(create_plans(trainer, hs_trainer_micro_batch(trainer)));
+    HS_TRY(create_optimizer(trainer));
+    HS_TRY(hs_continual_create(&trainer->continual_config, context, trainer->spans, trainer->span_count,
+                               &trainer->continual));
+    HS_TRY(hs_trainer_create_reservoir(trainer));
+    HS_TRY(create_workspace(trainer));
+    HS_TRY(try_fisher(trainer));
+    const HsStepShape shape = step_shape(trainer);
+    return hs_step_queue_init(&trainer->queue, context, &shape);
+}
+
+void hs_trainer_release(HsTrainer *trainer)
+{
+    hs_step_queue_deinit(&trainer->queue);
+    hs_continual_destroy(trainer->continual);
+    trainer->continual = NULL;
+    hs_trainer_destroy_reservoir(trainer);
+    if (trainer->has_optimizer)
+        hs_optimizer_deinit(&trainer->optimizer);
+    trainer->has_optimizer = false;
+    if (trainer->workspace.device)
+        hs_arena_deinit(&trainer->workspace);
+    destroy_plans(trainer);
+    if (trainer->has_model)
+        hs_model_destroy(&trainer->model);
+    trainer->has_model = false;
+    free(trainer->spans);
+    trainer->spans = NULL;
+}
+
+int64_t hs_trainer_micro_batch(const HsTrainer *trainer)
+{
+    const HsConfig *config = trainer->config;
+    if (trainer->state.micro_batch > 0)
+        return trainer->state.micro_batch;
+    return config->memory.micro_batch > 0 ? config->memory.micro_batch : config->training.batch_size;
+}
+
+HsStatus hs_trainer_set_micro_batch(HsTrainer *trainer, int64_t micro_batch)
+{
+    assert(trainer->queue.count == 0 && trainer->config->training.batch_size % micro_batch == 0);
+    HS_TRY(trainer->engine.device.stream_sync(&trainer->engine.device, trainer->engine.context.stream));
+    hs_trainer_forget_graph(trainer);
+    destroy_plans(trainer);
+    trainer->state.micro_batch = micro_batch;
+    return create_plans(trainer, micro_batch);
+}
+
+HsStatus hs_trainer_draft(const HsTrainer *trainer, const HsConfig *config, HsTrainer *draft)
+{
+    memset(draft, 0, sizeof *draft);
+    /* hs_trainer_allocate changes nothing in it. */
+    draft->config = (HsConfig *)(uintptr_t)config;
+    draft->engine = trainer->engine;
+    hs_device_counting_init(&draft->engine.device, &trainer->engine.device);
+    draft->engine.context.device = &draft->engine.device;
+    draft->engine.context.dry_run = true;
+    draft->engine.context.observer = NULL;
+    draft->vocabulary = trainer->vocabulary;
+    draft->masked = trainer->masked;
+    draft->state.micro_batch = trainer->state.micro_batch;
+    HS_TRY(hs_precision_resolve(config, draft->engine.products, &draft->precision, draft->precision_why,
+                                sizeof draft->precision_why));
+    HS_TRY(hs_config_continual(config, &draft->continual_config));
+    draft->rows_per_step = hs_config_rows_per_step(config);
+    HsStatus status = hs_trainer_allocate(draft);
+    if (status != HS_OK)
+        hs_trainer_release(draft);
+    return status;
+}

@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a checkpoint of a run holds, and the way back.
+ *
+ *   model.safetensors      every parameter: the FP32 master where there is one, else the weight itself
+ *   optimizer.safetensors  "<parameter>.<m|v|momentum>" for every trainable parameter
+ *   trainer.json           HsTrainerState (numbers.c); the strategies' part (checkpoint_continual.c)
+ *   continual.safetensors  the strategies' tensors and the replay buffer
+ *   config.yaml, tokenizer.json
+ *
+ * Nothing in it depends on the clock, so equal runs have equal checkpoints, byte for byte.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "kernels/base/log.h"
+#include "runtime/io/storage.h"
+#include "runtime/train/trainer.h"
+
+/* The tensors a checkpoint names, pointing at the run's memory. */
+typedef struct TensorLists {
+    HsNamedTensor *model, *optimizer;
+    int model_count, optimizer_count;
+} TensorLists;
+
+static HsStatus list_tensors(HsTrainer *trainer, TensorLists *lists)
+{
+    memset(lists, 0, sizeof *lists);
+    const HsModel *model = &trainer->model;
+    const HsOptimizerConfig *rules = &trainer->optimizer.config;
+    const size_t count = (size_t)model->param_count;
+    lists->model = calloc(count, sizeof *lists->model);
+    lists->optimizer = calloc(2 * count, sizeof *lists->optimizer);
+    if (!lists->model || !lists->optimizer)
+        return hs_fail(HS_ENOMEM, "no memory to list %zu tensors of a checkpoint", count);
+    for (int i = 0; i < model->param_count; i++) {
+        HsNamedTensor *entry = &lists->model[lists->model_count++];
+        snprintf(entry->name, sizeof entry->name, "%s", model->params[i].name);
+        entry->tensor = model->params[i].weight;
+        entry->context = &trainer->engine.context;
+    }
+    for (int i = 0; i < trainer->span_count; i++) {
+        const HsSpan *span = &trainer->spans[i];
+        if (hs_tensor_present(&span->master))
+            lists->model[span->parameter].tensor = span->master;
+        for (int s = 0; s < hs_optimizer_state_count(rules, span); s++) {
+            HsNamedTensor *entry = &lists->optimizer[lists->optimizer_count++];
+            snprintf(entry->name, sizeof entry->name, "%.80s.%s", span->name, hs_optimizer_state_name(rules, span, s));
+            entry->tensor = span->state[s];
+            entry->context = &trainer->engine.context;
+        }
+    }
+    return HS_OK;
+}
+
+static void free_lists(TensorLists *lists)
+{
+    free(lists->model);
+    free(lists->optimizer);
+}
+
+static HsStatus write_extra(void *user, const char *folder)
+{
+    HsTrainer *trainer = user;
+    HS_TRY(hs_trainer_write_continual(trainer, folder));
+    char path[4096];
+    snprintf(path, sizeof path, "%s/tokenizer.json", folder);
+    HS_TRY(hs_tokenizer_save(trainer->data.tokenizer, path));
+    snprintf(path, sizeof path, "%s/config.yaml", folder);
+    char *text;
+    HsStatus status = hs_config_text(trainer->config, &text);
+    if (status == HS_OK)
+        status = hs_storage_write_file(path, text, strlen(text));
+    free(text);
+    return status;
+}
+
+/* names: further ones of the checkpoint, beside `latest`. */
+static HsStatus save(HsTrainer *trainer, const char *out_dir, const char *const *names, int name_count)
+{
+    /* The record of this checkpoint lies before the position that the checkpoint stores, so that a resumed run goes on
+     * behind it. */
+    assert(trainer->queue.count == 0);
+    HsMetricsRecord record = hs_trainer_record(trainer, "checkpoint");
+    HS_TRY(hs_metrics_record(trainer->metrics, &record));
+    HsMetricsPosition position;
+    HS_TRY(hs_metrics_sync(trainer->metrics, &position));
+    /* Before a task's first step too, whose beginning may have reset some of it. */
+    hs_trainer_copy_optimizer_state(trainer);
+    trainer->state.micro_batch = trainer->train_program.batch;
+    trainer->state.tuning_hash = (int64_t)trainer->engine.tuning_hash;
+    trainer->state.jsonl_bytes = position.jsonl_bytes;
+    trainer->state.tensorboard_bytes = position.tensorboard_bytes;
+    /* The mixing thread rests, so that reservoir and position belong to the batches trained on so far.  A resumed run
+     * that saves before its first step (an evaluation was still due) has no stream yet: the state says where it will
+     * begin. */
+    if (hs_stream_is_running(trainer->stream)) {
+        hs_stream_settle(trainer->stream);
+        trainer->state.position = hs_stream_position(trainer->stream);
+    }
+    HsStatus status;
+    TensorLists lists = { 0 };
+    HsJson *state = hs_trainer_numbers_json(&trainer->state);
+    hs_json_set(state, "files", hs_trainer_files_json(trainer));
+    HS_TRY_GOTO(status, hs_trainer_save_continual(trainer, state), done);
+    HS_TRY_GOTO(status, list_tensors(trainer, &lists), done);
+    HsCheckpointContent content = {
+        .step = trainer->state.counters.applied_steps,
+        .model = lists.model,
+        .model_count = lists.model_count,
+        .optimizer = lists.optimizer,
+        .optimizer_count = lists.optimizer_count,
+        .state = state,
+        .write_extra = write_extra,
+        .user = trainer,
+        .names = names,
+        .name_count = name_count,
+    };
+    status = hs_checkpoint_save(out_dir, &content, trainer->config->training.keep_checkpoints);
+done:
+    free_lists(&lists);
+    hs_json_destroy(state);
+    return status;
+}
+
+HsStatus hs_trainer_save_aside(HsTrainer *trainer, const char *out_dir)
+{
+    return save(trainer, out_dir, NULL, 0);
+}
+
+static HsStatus save_in_run(HsTrainer *trainer, const char *const *names, int name_count)
+{
+    HS_TRY(save(trainer, trainer->config->training.out_dir, names, name_count));
+    trainer->saved_at = trainer->state.counters.applied_steps;
+    return HS_OK;
+}
+
+HsStatus hs_trainer_save(HsTrainer *trainer)
+{
+    return save_in_run(trainer, NULL, 0);
+}
+
+HsStatus hs_trainer_save_best(HsTrainer *trainer, int task)
+{
+    char own[32];
+    const char *const names[] = { HS_CHECKPOINT_BEST, own };
+    snprintf(own, sizeof own, HS_CHECKPOINT_BEST "-%d", task + 1);
+    return save_in_run(trainer, names, trainer->phase_count > 1 ? 2 : 1);
+}
+
+HsStatus hs_trainer_find_checkpoint(const HsConfig *config, char **folder)
+{
+    const char *out_dir = config->training.out_dir;
+    *folder = NULL;
+    if (strcmp(config->training.resume, "never") == 0) {
+        bool exists;
+        HS_TRY(hs_checkpoint_exists(out_dir, &exists));
+        if (!exists)
+            return HS_OK;
+        return hs_fail(HS_ECONFIG, "%s holds a run already and resume is never: choose another out_dir, or remove it",
+                       out_dir);
+    }
+    HS_TRY(hs_checkpoint_latest(out_dir, folder));
+    if (!*folder && strcmp(config->training.resume, "require") == 0)
+        return hs_fail(HS_ECONFIG, "%s holds no checkpoint and resume is require", out_dir);
+    return HS_OK;
+}
+
+/* Keys that may change between a run and its resumption: they do not touch what is computed. */
+static const char *const free_keys[] = { "threads",
+                                         "out_dir",
+                                         "resume",
+                                         "max_steps",
+                                         "max_epochs",
+                                         "checkpoint_freq",
+                                         "keep_checkpoints",
+                                         "keep_best",
+                                         "early_stop.",
+                                         "target_gpu_util",
+                                         "use_gradient_checkpointing",
+                                         "memory.micro_batch",
+                                         "memory.recompute",
+                                         "memory.recompute_every",
+                                         "memory.limit",
+                                         "memory.auto_fit",
+                                         "memory.pressure",
+                                         "logging.",
+                                         "evaluation.",
+                                         "data.prefetch",
+                                         "data.workers",
+                                         "kernels.sync_launch",
+                                         "kernels.cuda_graph",
+                                         "kernels.tuning", /* its content counts: tuning_hash */
+                                         NULL };
+
+/* Keys that change only what is to come: they may differ where resume: changed says so. */
+static const char *const future_keys[] = { "learning_rate", "weight_decay", "schedule.", "precision.mode", NULL };
+/* How far the run goes may change without a word, but not what that does to the learning rate. */
+static const char *const length_keys[] = { "max_steps", "max_epochs", NULL };
+enum {
+    FUTURE_KEYS = sizeof future_keys / sizeof *future_keys - 1,
+    FREE_KEYS = sizeof free_keys / sizeof *free_keys - 1
+};
+
+static HsStatus refuse_differences(const HsConfig *config, const HsConfig *saved, const char *folder)
+{
+    const char *allowed[FREE_KEYS + FUTURE_KEYS + 1] = { 0 };
+    char differing[1024], untrue[1024];
+    memcpy(allowed, free_keys, FREE_KEYS * sizeof *allowed);
+    memcpy(allowed + FREE_KEYS, future_keys, FUTURE_KEYS * sizeof *allowed);
+    const bool may_change = strcmp(config->training.resume, "changed") == 0;
+    const int future = hs_config_differences(config, saved, free_keys, differing, sizeof differing);
+    const int past = hs_config_differences(config, saved, allowed, untrue, sizeof untrue);
+    if (past > 0)
+        return hs_fail(
+            HS_ECONFIG,
+            "%s was made with another configuration; differing: %s. Set them back, choose another out_dir, or "
+            "remove the old run",
+            folder, may_change ? untrue : differing);
+    if (future > 0 && !may_change)
+        return hs_fail(HS_ECONFIG,
+                       "%s was made with another configuration; differing: %s. To go on with it from there: "
+                       "resume=changed. Else set them back, choose another out_dir, or remove the old run",
+                       folder, differing);
+    return HS_OK;
+}
+
+static HsStatus compare_config(HsTrainer *trainer, const char *folder)
+{
+    char path[4096], longer[128] = "";
+    snprintf(path, sizeof path, "%s/config.yaml", folder);
+    const HsConfig *config = trainer->config;
+    HsConfig saved;
+    /* Of no account here, and in MiB in the first releases' checkpoints, which the check of sizes would refuse. */
+    static const char *const without_limit[] = { "memory.limit=0" };
+    HS_TRY(hs_config_load(&saved, path, 1, without_limit));
+    HsStatus status = refuse_differences(config, &saved, folder);
+    if (status == HS_OK)
+        status = hs_config_changes(&saved, config, future_keys, trainer->changes, sizeof trainer->changes);
+    if (status == HS_OK)
+        status = hs_config_changes(&saved, config, length_keys, longer, sizeof longer);
+    if (status == HS_OK && trainer->changes[0])
+        hs_info("changed from here on: %s", trainer->changes);
+    trainer->new_mode = strcmp(config->precision.mode, saved.precision.mode) != 0;
+    trainer->new_length =
+        longer[0] && strcmp(config->schedule.kind, "constant") != 0 && config->schedule.decay_steps == 0;
+    hs_config_deinit(&saved);
+    return status;
+}
+
+static HsStatus restore(HsTrainer *trainer, const HsCheckpoint *checkpoint)
+{
+    char name[4096];
+    TensorLists lists;
+    HsStatus status;
+    HS_TRY_GOTO(status, list_tensors(trainer, &lists), done);
+    snprintf(name, sizeof name, "%s/model.safetensors", checkpoint->folder);
+    HS_TRY_GOTO(status, hs_checkpoint_restore(name, &checkpoint->model, lists.model, lists.model_count), done);
+    snprintf(name, sizeof name, "%s/optimizer.safetensors", checkpoint->folder);
+    HS_TRY_GOTO(status, hs_checkpoint_restore(name, &checkpoint->optimizer, lists.optimizer, lists.optimizer_count),
+                done);
+    snprintf(name, sizeof name, "%s/trainer.json", checkpoint->folder);
+    HsTrainerState *state = &trainer->state;
+    HS_TRY_GOTO(status, hs_trainer_read_numbers(name, checkpoint->state, state), done);
+    HS_TRY_GOTO(status,
+                hs_trainer_check_files(trainer, name, checkpoint->folder, hs_json_get(checkpoint->state, "files")),
+                done);
+    state->micro_batch = trainer->train_program.batch; /* the same, or what fits by now */
+    if (state->tuning_hash != (int64_t)trainer->engine.tuning_hash) {
+        status =
+            hs_fail(HS_ECONFIG,
+                    "%s was made with another table of products (kernels.tuning; hash %012llx then, %012llx now, 0 is "
+                    "none), which rounds differently: name that one, choose another out_dir, or remove the old run",
+                    checkpoint->folder, (unsigned long long)state->tuning_hash,
+                    (unsigned long long)trainer->engine.tuning_hash);
+        goto done;
+    }
+    HS_TRY_GOTO(status, hs_trainer_check_numbers(trainer, name), done);
+    if (trainer->new_mode) { /* it begins with its own loss scale */
+        const HsStepCounters *const fresh = &trainer->optimizer.counters;
+        state->counters.loss_scale = fresh->loss_scale;
+        state->counters.scaler_tracker = fresh->scaler_tracker;
+        state->counters.scaler_hysteresis = fresh->scaler_hysteresis;
+    }
+    trainer->optimizer.counters = state->counters;
+    status = hs_trainer_restore_continual(trainer, checkpoint->folder, checkpoint->state);
+done:
+    free_lists(&lists);
+    return status;
+}
+
+HsStatus hs_trainer_peek_micro_batch(HsTrainer *trainer, const char *folder)
+{
+    HsCheckpoint checkpoint;
+    HsTrainerState state = { 0 };
+    const int64_t batch = trainer->config->training.batch_size;
+    HS_TRY(hs_checkpoint_open(folder, false, &checkpoint));
+    char name[4096];
+    snprintf(name, sizeof name, "%s/trainer.json", checkpoint.folder);
+    HsStatus status = hs_trainer_read_numbers(name, checkpoint.state, &state);
+    if (status == HS_OK && state.micro_batch > batch)
+        status = hs_fail(HS_EFORMAT, "%s: micro_batch is %lld, and batch_size %lld", name, (long long)state.micro_batch,
+                         (long long)batch);
+    else if (status == HS_OK && state.micro_batch > 0 && batch % state.micro_batch == 0) {
+        /* otherwise batch_size was changed, and the comparison of configurations will say so */
+        const int64_t configured = hs_trainer_micro_batch(trainer);
+        trainer->state.micro_batch = state.micro_batch;
+        if (state.micro_batch != configured)
+            hs_info("the run continues with its micro-batch of %lld, so that results stay equal to the bit",
+                    (long long)state.micro_batch);
+    }
+    hs_checkpoint_close(&checkpoint);
+    return status;
+}
+
+HsStatus hs_trainer_resume(HsTrainer *trainer, const char *folder)
+{
+    HS_TRY(compare_config(trainer, folder));
+    HsCheckpoint checkpoint;
+    HS_TRY(hs_checkpoint_open(folder, true, &checkpoint));
+    HsStatus status = restore(trainer, &checkpoint);
+    hs_checkpoint_close(&checkpoint);
+    HS_TRY(status);
+    trainer->resumed = true;
+    trainer->saved_at = trainer->state.counters.applied_steps;
+    HS_TRY(hs_trainer_reopen(trainer));
+    hs_info("going on from %s (step %lld)", folder, (long long)trainer->state.counters.applied_steps);
+    return HS_OK;
+}

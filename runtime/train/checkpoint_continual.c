@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The strategies' part of a checkpoint.
+ *
+ *   trainer.json             member "continual": every integer and real that a strategy visits, the reservoir's age,
+ *                            the matrix so far
+ *   continual.safetensors    "family/parameter" f32 for each strategy's tensors; replay.tokens, replay.task,
+ *                            replay.mask: the rows in use; not written when there is none of them
+ *
+ * Saving and loading are the same walk over the strategies (HsStateVisitor).
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/io/files.h"
+#include "runtime/train/trainer.h"
+
+#define FILE_NAME "continual.safetensors"
+enum { REPLAY_TENSORS = 3 };
+
+/* --- saving --- */
+
+static HsStatus save_integer(void *user, const char *name, int64_t *value, int64_t most)
+{
+    (void)most;
+    hs_json_set_integer(user, name, *value);
+    return HS_OK;
+}
+
+static HsStatus save_real(void *user, const char *name, double *value)
+{
+    hs_json_set_real(user, name, *value);
+    return HS_OK;
+}
+
+static HsStatus pass_tensor(void *user, const char *family, const char *span, HsTensor *tensor)
+{
+    (void)user;
+    (void)family;
+    (void)span;
+    (void)tensor;
+    return HS_OK;
+}
+
+static HsJson *json_reals(const double *values, int count)
+{
+    HsJson *array = hs_json_array();
+    for (int i = 0; array && i < count; i++)
+        hs_json_append(array, hs_json_new_real(values[i]));
+    return array;
+}
+
+HsStatus hs_trainer_save_continual(HsTrainer *trainer, HsJson *state)
+{
+    HsJson *object = hs_json_object();
+    HsStateVisitor visitor = { object, save_integer, save_real, pass_tensor };
+    HsStatus status = hs_continual_visit(trainer->continual, &visitor);
+    if (trainer->has_reservoir)
+        hs_json_set_integer(object, "replay_seen", trainer->reservoir.seen);
+    if (trainer->has_matrix) {
+        const HsMatrix *matrix = &trainer->matrix;
+        hs_json_set(object, "matrix_untrained", json_reals(matrix->untrained, matrix->tasks));
+        hs_json_set(object, "matrix_loss", json_reals(matrix->loss, matrix->tasks * matrix->tasks));
+    }
+    hs_json_set(state, "continual", object);
+    return status;
+}
+
+typedef struct TensorList {
+    HsNamedTensor *items;
+    int count, capacity;
+    HsContext *device; /* of the strategies' tensors */
+} TensorList;
+
+/* context: NULL: host memory */
+static HsStatus add_tensor(TensorList *list, const char *family, const char *name, const HsTensor *tensor,
+                           HsContext *context)
+{
+    if (list->count == list->capacity) {
+        int capacity = 2 * list->capacity + 32;
+        HsNamedTensor *items = realloc(list->items, (size_t)capacity * sizeof *items);
+        if (!items)
+            return hs_fail(HS_ENOMEM, "no memory to list %d tensors of a checkpoint", capacity);
+        list->items = items;
+        list->capacity = capacity;
+    }
+    HsNamedTensor *entry = &list->items[list->count++];
+    memset(entry, 0, sizeof *entry);
+    snprintf(entry->name, sizeof entry->name, "%s%s%s", family, name[0] ? "/" : "", name);
+    entry->tensor = *tensor;
+    entry->context = context;
+    return HS_OK;
+}
+
+static HsStatus pass_integer(void *user, const char *name, int64_t *value, int64_t most)
+{
+    (void)most;
+    (void)user;
+    (void)name;
+    (void)value;
+    return HS_OK;
+}
+
+static HsStatus pass_real(void *user, const char *name, double *value)
+{
+    (void)user;
+    (void)name;
+    (void)value;
+    return HS_OK;
+}
+
+static HsStatus list_tensor(void *user, const char *family, const char *span, HsTensor *tensor)
+{
+    TensorList *list = user;
+    return add_tensor(list, family, span, tensor, list->device);
+}
+
+/* The reservoir's tensors with the rows in use; rank 0 where there is none. */
+static void replay_tensors(const HsReservoir *reservoir, const char *names[REPLAY_TENSORS],
+                           HsTensor tensors[REPLAY_TENSORS])
+{
+    const HsTensor whole[REPLAY_TENSORS] = { reservoir->tokens, reservoir->task, reservoir->mask };
+    static const char *const all[REPLAY_TENSORS] = { "replay.tokens", "replay.task", "replay.mask" };
+    for (int i = 0; i < REPLAY_TENSORS; i++) {
+        names[i] = all[i];
+        tensors[i] = whole[i];
+        tensors[i].shape[0] = reservoir->count;
+    }
+}
+
+HsStatus hs_trainer_write_continual(HsTrainer *trainer, const char *folder)
+{
+    TensorList list = { .device = &trainer->engine.context };
+    HsStateVisitor visitor = { &list, pass_integer, pass_real, list_tensor };
+    HsStatus status = hs_continual_visit(trainer->continual, &visitor);
+    if (trainer->has_reservoir && trainer->reservoir.count > 0) {
+        const char *names[REPLAY_TENSORS];
+        HsTensor tensors[REPLAY_TENSORS];
+        replay_tensors(&trainer->reservoir, names, tensors);
+        for (int i = 0; i < REPLAY_TENSORS && status == HS_OK; i++)
+            if (hs_tensor_present(&tensors[i]))
+                status = add_tensor(&list, names[i], "", &tensors[i], NULL);
+    }
+    if (status == HS_OK && list.count > 0) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s/" FILE_NAME, folder);
+        status = hs_safetensors_write(path, list.items, list.count, NULL, NULL);
+    }
+    free(list.items);
+    return status;
+}
+
+/* --- loading --- */
+
+typedef struct Loading {
+    const char *json_name, *file_name;
+    const HsJson *object;
+    const HsSafetensors *file; /* NULL: this checkpoint has none */
+    HsContext *device;         /* of the strategies' tensors */
+} Loading;
+
+static HsStatus load_integer(void *user, const char *name, int64_t *value, int64_t most)
+{
+    const Loading *loading = user;
+    return hs_json_need_range(loading->json_name, loading->object, name, 0, most, value);
+}
+
+static HsStatus load_real(void *user, const char *name, double *value)
+{
+    const Loading *loading = user;
+    return hs_json_need_real(loading->json_name, loading->object, name, value);
+}
+
+static HsStatus load_tensor(void *user, const char *family, const char *span, HsTensor *tensor)
+{
+    const Loading *loading = user;
+    if (!loading->file)
+        return hs_fail(HS_EFORMAT, "%s is missing from this checkpoint", loading->file_name);
+    HsNamedTensor destination = { .tensor = *tensor, .context = loading->device };
+    snprintf(destination.name, sizeof destination.name, "%s/%s", family, span);
+    return hs_checkpoint_restore(loading->file_name, loading->file, &destination, 1);
+}
+
+static HsStatus load_reals(const Loading *loading, const char *name, double *values, int count)
+{
+    const HsJson *array = hs_json_get(loading->object, name);
+    if (!array || !hs_json_is_array(array) || hs_json_count(array) != count)
+        return hs_fail(HS_EFORMAT, "%s: continual.%s must be a list of %d numbers", loading->json_name, name, count);
+    for (const HsJson *item = hs_json_first(array); item; item = hs_json_next(item))
+        *values++ = hs_json_number(item); /* null: NAN, not measured yet */
+    return HS_OK;
+}
+
+/* Tokens are later used as indices: each must be one of the vocabulary. */
+static HsStatus check_replay(const HsTrainer *trainer, const char *file_name)
+{
+    const HsReservoir *reservoir = &trainer->reservoir;
+    int64_t vocabulary = hs_tokenizer_vocabulary(trainer->data.tokenizer);
+    int64_t tokens = reservoir->count * (reservoir->sequence_length + 1);
+    for (int64_t i = 0; i < tokens; i++) {
+        double token = hs_dtype_load(reservoir->tokens.dtype, reservoir->tokens.data, i);
+        if (!(token >= 0 && token < (double)vocabulary))
+            return hs_fail(HS_EFORMAT, "%s: replay.tokens holds %.0f, but the vocabulary has %lld tokens", file_name,
+                           token, (long long)vocabulary);
+    }
+    for (int64_t i = 0; i < reservoir->count; i++) {
+        double task = hs_dtype_load(reservoir->task.dtype, reservoir->task.data, i);
+        if (!(task >= 0 && task < (double)trainer->data.count))
+            return hs_fail(HS_EFORMAT, "%s: replay.task names task %.0f of %d", file_name, task, trainer->data.count);
+    }
+    return HS_OK;
+}
+
+static HsStatus load_replay(HsTrainer *trainer, const Loading *loading)
+{
+    HsReservoir *reservoir = &trainer->reservoir;
+    int64_t seen;
+    HS_TRY(hs_json_need_range(loading->json_name, loading->object, "replay_seen", 0, HS_COUNT_MOST, &seen));
+    reservoir->seen = seen;
+    reservoir->count = seen < reservoir->capacity ? seen : reservoir->capacity;
+    if (reservoir->count == 0)
+        return HS_OK;
+    if (!loading->file)
+        return hs_fail(HS_EFORMAT, "%s is missing from this checkpoint", loading->file_name);
+    const char *names[REPLAY_TENSORS];
+    HsTensor tensors[REPLAY_TENSORS];
+    replay_tensors(reservoir, names, tensors);
+    for (int i = 0; i < REPLAY_TENSORS; i++) {
+        const HsNamedTensor *found = hs_safetensors_find(loading->file, names[i]);
+        if (!hs_tensor_present(&tensors[i]))
+            continue;
+        if (!found || found->tensor.dtype != tensors[i].dtype || found->tensor.rank != tensors[i].rank ||
+            hs_tensor_bytes(&found->tensor) != hs_tensor_bytes(&tensors[i]) ||
+            found->tensor.shape[0] != tensors[i].shape[0])
+            return hs_fail(HS_EFORMAT, "%s: %s is missing or does not hold %lld sequences of %lld tokens",
+                           loading->file_name, names[i], (long long)reservoir->count,
+                           (long long)reservoir->sequence_length);
+        memcpy(tensors[i].data, found->tensor.data, hs_tensor_bytes(&tensors[i]));
+    }
+    return check_replay(trainer, loading->file_name);
+}
+
+static HsStatus restore(HsTrainer *trainer, Loading *loading)
+{
+    HsStateVisitor visitor = { loading, load_integer, load_real, load_tensor };
+    HS_TRY(hs_continual_visit(trainer->continual, &visitor));
+    if (trainer->has_reservoir)
+        HS_TRY(load_replay(trainer, loading));
+    if (!trainer->has_matrix)
+        return HS_OK;
+    HsMatrix *matrix = &trainer->matrix;
+    HS_TRY(load_reals(loading, "matrix_untrained", matrix->untrained, matrix->tasks));
+    return load_reals(loading, "matrix_loss", matrix->loss, matrix->tasks * matrix->tasks);
+}
+
+HsStatus hs_trainer_restore_continual(HsTrainer *trainer, const char *folder, const HsJson *state)
+{
+    char json_name[4096], file_name[4096];
+    snprintf(json_name, sizeof json_name, "%s/trainer.json", folder);
+    snprintf(file_name, sizeof file_name, "%s/" FILE_NAME, folder);
+    Loading loading = { json_name, file_name, hs_json_get(state, "continual"), NULL, &trainer->engine.context };
+    if (!loading.object || !hs_json_is_object(loading.object))
+        return hs_fail(HS_EFORMAT, "%s: member `continual` is missing", json_name);
+    HsSafetensors file;
+    bool exists;
+    HS_TRY(hs_path_exists(file_name, &exists));
+    if (exists)
+        HS_TRY(hs_safetensors_open(file_name, &file));
+    loading.file = exists ? &file : NULL;
+    HsStatus status = restore(trainer, &loading);
+    if (exists)
+        hs_safetensors_close(&file);
+    return status;
+}

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The strategies' place in a run: what they leave free, what they cost, how strong they act, and the Fisher's passes.
+ * Effective strength is always shown: a penalty that does nothing and one that tears the model apart look alike in a
+ * configuration.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/base/log.h"
+#include "runtime/config/continual.h"
+#include "runtime/model/selector.h"
+#include "runtime/pages/report.h"
+#include "runtime/train/fisher.h"
+#include "runtime/train/trainer.h"
+
+static bool is(const char *value, const char *word)
+{
+    return strcmp(value, word) == 0;
+}
+
+HsStatus hs_trainer_mark_excluded(const HsTrainer *trainer, HsSpan *spans, int count)
+{
+    const HsModel *model = &trainer->model;
+    const char *section;
+    const HsStringList *entries = hs_config_excluded(trainer->config, &trainer->continual_config, &section);
+    if (!entries)
+        return HS_OK;
+    bool *free_params = calloc((size_t)model->param_count, sizeof *free_params);
+    if (!free_params)
+        return hs_fail(HS_ENOMEM, "no memory to mark %d parameters", model->param_count);
+    char key[64];
+    snprintf(key, sizeof key, "%.40s.exclude", section);
+    HsStatus status = hs_params_select(model, key, entries, free_params);
+    int excluded = 0;
+    for (int i = 0; i < count; i++) {
+        spans[i].excluded = free_params[spans[i].parameter];
+        excluded += spans[i].excluded;
+    }
+    free(free_params);
+    HS_TRY(status);
+    if (excluded == count)
+        return hs_fail(HS_ECONFIG, "%s.exclude excludes every parameter: nothing would be protected", section);
+    return HS_OK;
+}
+
+size_t hs_trainer_reservoir_bytes(const HsTrainer *trainer)
+{
+    const HsConfig *config = trainer->config;
+    if (!hs_continual_replays(&trainer->continual_config))
+        return 0;
+    return hs_reservoir_bytes(hs_config_buffer_size(config), config->training.max_length, trainer->vocabulary,
+                              trainer->masked);
+}
+
+static void describe(const HsTrainer *trainer)
+{
+    const HsContinualConfig *config = &trainer->continual_config;
+    for (int i = 0; i < config->strategy_count; i++) {
+        const HsStrategy *strategy = hs_strategy_find(config->strategies[i]);
+        if (!strategy->does_nothing)
+            hs_info("strategy %s: %s", strategy->name, strategy->doc);
+    }
+    if (trainer->has_reservoir)
+        hs_info("replay buffer: %lld sequences, %.1f MiB on the host", (long long)trainer->reservoir.capacity,
+                (double)hs_trainer_reservoir_bytes(trainer) / (1024.0 * 1024.0));
+    hs_continual_describe(config);
+}
+
+static HsStatus create_matrix(HsTrainer *trainer)
+{
+    const HsConfig *config = trainer->config;
+    HsMatrix *matrix = &trainer->matrix;
+    HS_TRY(hs_matrix_init(matrix, trainer->data.count));
+    trainer->has_matrix = true;
+    for (int i = 0; i < matrix->tasks; i++) {
+        snprintf(matrix->names[i], sizeof matrix->names[i], "%s", config->tasks[i].name);
+        matrix->floor[i] = trainer->data.tasks[i].validation.entropy_floor;
+    }
+    if (config->continual.joint_run[0] == '\0')
+        return HS_OK;
+    HsRunResult joint;
+    HS_TRY(hs_run_result_read(config->continual.joint_run, &joint));
+    HsStatus status = HS_OK;
+    /* A joint run has no row but its last. */
+    bool fits = joint.finished && joint.matrix.tasks == matrix->tasks && isnan(*hs_matrix_at(&joint.matrix, 0, 0));
+    for (int i = 0; fits && i < matrix->tasks; i++) {
+        fits = is(joint.matrix.names[i], matrix->names[i]);
+        matrix->joint[i] = *hs_matrix_at(&joint.matrix, matrix->tasks - 1, i);
+    }
+    if (!fits)
+        status = hs_fail(
+            HS_ECONFIG,
+            "continual.joint_run: %s is not a finished joint run over the same tasks; run the configuration with "
+            "continual.strategy=joint first",
+            config->continual.joint_run);
+    hs_run_result_deinit(&joint);
+    return status;
+}
+
+/* The reservoir lies in the host's memory, beside the device's account and in it. */
+HsStatus hs_trainer_create_reservoir(HsTrainer *trainer)
+{
+    const HsConfig *config = trainer->config;
+    const size_t bytes = hs_trainer_reservoir_bytes(trainer);
+    if (!hs_continual_replays(&trainer->continual_config))
+        return HS_OK;
+    if (bytes > HS_SIZE_MOST)
+        return hs_fail(HS_ECONFIG,
+                       "a replay buffer of %lld sequences of %lld tokens is more than can be planned: lower %s or "
+                       "max_length",
+                       (long long)hs_config_buffer_size(config), (long long)config->training.max_length,
+                       config->replay.buffer_size > 0 ? "replay.buffer_size" : "mer.buffer_size");
+    if (!trainer->engine.context.dry_run) {
+        HS_TRY(hs_reservoir_init(&trainer->reservoir, hs_config_buffer_size(config), config->training.max_length,
+                                 trainer->vocabulary, trainer->masked, (uint64_t)config->training.seed));
+        trainer->has_reservoir = true;
+    }
+    hs_memory_add(&trainer->engine.device.account, HS_MEMORY_REPLAY, bytes);
+    return HS_OK;
+}
+
+void hs_trainer_destroy_reservoir(HsTrainer *trainer)
+{
+    if (!trainer->has_reservoir)
+        return;
+    hs_memory_subtract(&trainer->engine.device.account, HS_MEMORY_REPLAY, hs_trainer_reservoir_bytes(trainer));
+    hs_reservoir_deinit(&trainer->reservoir);
+    trainer->has_reservoir = false;
+}
+
+HsStatus hs_trainer_begin_continual(HsTrainer *trainer)
+{
+    describe(trainer);
+    return trainer->data.count > 1 ? create_matrix(trainer) : HS_OK;
+}
+
+static bool steps_proximally(const HsTrainer *trainer)
+{
+    for (int i = 0; i < trainer->span_count; i++)
+        if (trainer->spans[i].protection.proximal)
+            return true;
+    return false;
+}
+
+/* Explicit steps on a quadratic penalty of curvature lambda F diverge from lr lambda F = 2 on. */
+static void warn_unstable(const HsTrainer *trainer, const HsImportance *importance, double rate)
+{
+    const HsStrategy *strategy = hs_continual_penalizes(&trainer->continual_config);
+    const double product = rate * importance->strength * importance->maximum;
+    if (product < 2 || steps_proximally(trainer))
+        return;
+    bool unbounded = false;
+    for (int i = 0; i < trainer->span_count; i++)
+        unbounded =
+            unbounded || hs_optimizer_kind_of(&trainer->optimizer.config, &trainer->spans[i]) == HS_OPTIMIZER_SGD;
+    char proximal[64] = "";
+    if (unbounded) {
+        if (strategy->proximal_key)
+            snprintf(proximal, sizeof proximal, "%s: proximal, or ", strategy->proximal_key);
+        hs_warn("lr * strength * maximum = %.3g is 2 or more: steps on the penalty overshoot and diverge. Set %s%s "
+                "below %.3g of its value",
+                product, proximal, strategy->strength_key, 2 / product);
+    } else {
+        if (strategy->proximal_key)
+            snprintf(proximal, sizeof proximal, "; %s: proximal has no such limit", strategy->proximal_key);
+        hs_info("lr * strength * maximum = %.3g is 2 or more: the update rule bounds the step, so the stiffest "
+                "parameters jitter by about the learning rate around their anchor%s",
+                product, proximal);
+    }
+}
+
+/* The rate that the next task will train with at most. */
+static double next_rate(const HsTrainer *trainer, int task)
+{
+    const HsConfig *config = trainer->config;
+    double own = !trainer->joint && task + 1 < trainer->phase_count ? config->tasks[task + 1].learning_rate : 0;
+    return (own > 0 ? own : config->training.learning_rate) * hs_continual_rate_scale(&trainer->continual_config);
+}
+
+/* Everything of the Fisher's source but its estimator. */
+static HsFisher fisher_of(HsTrainer *trainer, int task, int64_t samples)
+{
+    const HsConfig *config = trainer->config;
+    return (HsFisher){ .program = &trainer->train_program,
+                       .context = &trainer->engine.context,
+                       .dataset = &trainer->data.tasks[task],
+                       .spans = trainer->spans,
+                       .span_count = trainer->span_count,
+                       .samples = samples,
+                       .group = config->training.batch_size,
+                       .seed = (uint64_t)config->training.seed,
+                       .task = (uint32_t)task,
+                       .loss_scale = trainer->optimizer.counters.loss_scale };
+}
+
+/* With the section of the strategy that measures, which has estimator and fisher_samples. */
+static HsStatus begin_fisher(HsTrainer *trainer, int task, const char *section, HsFisher *fisher)
+{
+    const HsContinualConfig *config = &trainer->continual_config;
+    const char *estimator = hs_continual_word(config, section, "estimator");
+    *fisher = fisher_of(trainer, task, (int64_t)hs_continual_number(config, section, "fisher_samples"));
+    HS_TRY(hs_fisher_estimator_find(estimator, &fisher->estimator));
+    HS_TRY(hs_fisher_init(fisher));
+    hs_info("task %s: Fisher information, estimator %s, %lld passes", trainer->config->tasks[task].name, estimator,
+            (long long)hs_fisher_passes(fisher, hs_tokenizer_vocabulary(trainer->data.tokenizer)));
+    return HS_OK;
+}
+
+HsStatus hs_trainer_consolidate(HsTrainer *trainer, int task)
+{
+    HsContext *context = &trainer->engine.context;
+    HsStatus status = HS_OK;
+    HsFisher fisher;
+    HsFisherSource source = { &fisher, hs_fisher_next };
+    const HsStrategy *measures = hs_continual_needs_fisher(&trainer->continual_config);
+    if (measures)
+        HS_TRY(begin_fisher(trainer, task, measures->section, &fisher));
+    HS_TRY_GOTO(status, hs_continual_after_task(trainer->continual, context, task, measures ? &source : NULL), done);
+    HS_TRY_GOTO(status, hs_model_pack(&trainer->model, context), done);
+    const HsImportance *importance = hs_continual_importance(trainer->continual);
+    if (importance->count > 0) {
+        double rate = next_rate(trainer, task);
+        HS_TRY_GOTO(
+            status,
+            hs_metrics_importance(trainer->metrics, trainer->state.counters.applied_steps, task, rate, importance),
+            done);
+        warn_unstable(trainer, importance, rate);
+    }
+done:
+    if (measures)
+        hs_fisher_deinit(&fisher);
+    return status;
+}

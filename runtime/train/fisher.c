@@ -1,0 +1,371 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The estimators of fisher.h.  Each pass leaves  S sum_{n in group} g_n  in the spans, S the loss scale; what the
+ * caller then adds is  weight (multiplier gradient)^2  with multiplier 1/S, so that squares are of unscaled gradients.
+ * Martens 2020 ("New insights and perspectives on the natural gradient method") tells the model's
+ * Fisher from the "empirical" one; Kunstner et al. 2019 show what the second loses.
+ *
+ * Everything is a function of (seed, task, weights): windows are indices of the first epoch, labels are drawn with a
+ * key made of seed and task, by group and row.  A pass that overflowed and is done again draws the same labels.
+ */
+#include "runtime/train/fisher.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/base/rng.h"
+
+/* The draws' purpose, in the last counter word as elsewhere. */
+enum { SITE_FISHER = 0x46495348 };
+/* A sum of gradients that overflows here is no matter of scaling any more. */
+static const float smallest_loss_scale = 0x1p-10f;
+
+/* --- which sequences --- */
+
+static int64_t round_up(int64_t count, int64_t multiple)
+{
+    return (count + multiple - 1) / multiple * multiple;
+}
+
+/* An epoch has no more than its windows: beyond them nothing is taken twice. */
+static int64_t sequence_count(const HsFisher *fisher)
+{
+    int64_t windows = hs_dataset_windows(fisher->dataset);
+    int64_t wanted = fisher->samples < windows ? round_up(fisher->samples, fisher->group) : windows;
+    return wanted < windows ? wanted : windows;
+}
+
+static int64_t group_count(const HsFisher *fisher)
+{
+    return round_up(sequence_count(fisher), fisher->group) / fisher->group;
+}
+
+/* Sample index k * windows / count, without overflow: whole steps, then the rest. */
+static int64_t sample_index(const HsFisher *fisher, int64_t sequence)
+{
+    int64_t windows = hs_dataset_windows(fisher->dataset), count = sequence_count(fisher);
+    return sequence * (windows / count) + sequence * (windows % count) / count;
+}
+
+static void ignore(int32_t *targets, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        targets[i] = -1;
+}
+
+static int64_t count_targets(const int32_t *targets, int64_t count)
+{
+    int64_t counted = 0;
+    for (int64_t i = 0; i < count; i++)
+        counted += targets[i] >= 0;
+    return counted;
+}
+
+/* A group is full: rows beyond the last sequence repeat it with every target ignored. */
+static int64_t load_group(HsFisher *fisher, int64_t group)
+{
+    int64_t length = fisher->program->sequence_length, sequences = sequence_count(fisher);
+    for (int64_t row = 0; row < fisher->group; row++) {
+        int64_t sequence = group * fisher->group + row;
+        int64_t index = sample_index(fisher, sequence < sequences ? sequence : sequences - 1);
+        int32_t *targets = fisher->targets + row * length;
+        hs_dataset_sample(fisher->dataset, index, fisher->tokens + row * length, targets);
+        if (sequence >= sequences)
+            ignore(targets, length);
+    }
+    return count_targets(fisher->targets, fisher->group * length);
+}
+
+/* One sequence in every row; its true targets go to `labels`, and so far no row has any. */
+static int64_t load_sequence(HsFisher *fisher, int64_t sequence)
+{
+    const HsProgram *program = fisher->program;
+    int64_t length = program->sequence_length;
+    hs_dataset_sample(fisher->dataset, sample_index(fisher, sequence), fisher->tokens, fisher->labels);
+    for (int64_t row = 1; row < program->batch; row++)
+        memcpy(fisher->tokens + row * length, fisher->tokens, (size_t)length * sizeof *fisher->tokens);
+    ignore(fisher->targets, program->batch * length);
+    return count_targets(fisher->labels, length);
+}
+
+/* --- one pass --- */
+
+static HsStatus clear_gradients(const HsFisher *fisher, bool excluded_only)
+{
+    HsDevice *device = fisher->context->device;
+    for (int i = 0; i < fisher->span_count; i++) {
+        const HsSpan *span = &fisher->spans[i];
+        if (span->excluded || !excluded_only)
+            HS_TRY(device->fill_zero(device, fisher->context->stream, span->gradient.data,
+                                     hs_tensor_bytes(&span->gradient)));
+    }
+    return HS_OK;
+}
+
+/* *span: the first one with a non-finite gradient that would be squared, -1 if there is none. */
+static HsStatus find_nonfinite(HsFisher *fisher, int *span)
+{
+    HsDevice *device = fisher->context->device;
+    const HsGradStatsArgs args = { .tensors = fisher->gradients,
+                                   .count = fisher->span_count,
+                                   .sum_squares = fisher->sum_squares,
+                                   .nonfinite = fisher->nonfinite };
+    HS_TRY(hs_op_grad_stats(fisher->context, &args));
+    HS_TRY(device->copy(device, fisher->context->stream, fisher->host_nonfinite, fisher->nonfinite,
+                        (size_t)fisher->span_count * sizeof *fisher->nonfinite));
+    HS_TRY(device->stream_sync(device, fisher->context->stream));
+    *span = -1;
+    for (int i = fisher->span_count - 1; i >= 0; i--) {
+        if (fisher->host_nonfinite[i] > 0 && !fisher->spans[i].excluded)
+            *span = i;
+    }
+    return HS_OK;
+}
+
+/* Forward and backward of the first `rows` that are loaded, as many at a time as the program takes. */
+static HsStatus probe_rows(HsFisher *fisher, bool sample_labels, int64_t rows)
+{
+    for (int64_t row = 0; row < rows; row += fisher->program->batch) {
+        const int64_t offset = row * fisher->program->sequence_length;
+        double loss_sum;
+        HS_TRY(hs_program_probe(fisher->program, fisher->context, fisher->tokens + offset, fisher->targets + offset,
+                                sample_labels, fisher->label_seed, (uint32_t)fisher->next, offset, fisher->loss_scale,
+                                &loss_sum, NULL));
+    }
+    return HS_OK;
+}
+
+/* The same again with half the loss scale until every gradient is finite. */
+static HsStatus probe(HsFisher *fisher, bool sample_labels, int64_t rows)
+{
+    for (;;) {
+        int span;
+        HS_TRY(probe_rows(fisher, sample_labels, rows));
+        HS_TRY(find_nonfinite(fisher, &span));
+        if (span < 0)
+            return clear_gradients(fisher, true);
+        HS_TRY(clear_gradients(fisher, false));
+        if (fisher->loss_scale <= smallest_loss_scale)
+            return hs_fail(HS_ENUMERIC,
+                           "task %" PRIu32 ": the Fisher's gradient of %s is not finite even at loss scale %g; "
+                           "use precision.mode bf16 or fp32, or look for non-finite weights with trainer inspect",
+                           fisher->task, fisher->spans[span].name, (double)fisher->loss_scale);
+        fisher->loss_scale /= 2;
+    }
+}
+
+static HsStatus deliver(HsFisher *fisher, HsFisherSample *sample, double weight, double count)
+{
+    fisher->counted += count;
+    *sample = (HsFisherSample){
+        .multiplier = 1.0f / fisher->loss_scale,
+        .weight = (float)weight,
+        .count = count,
+    };
+    return HS_OK;
+}
+
+/* A task whose every target is ignored would have a penalty of 0, unnoticed. */
+static HsStatus finish(const HsFisher *fisher, HsFisherSample *sample)
+{
+    *sample = (HsFisherSample){ .end = true };
+    if (fisher->counted > 0)
+        return HS_OK;
+    return hs_fail(HS_ECONFIG,
+                   "task %" PRIu32 ": none of the %" PRId64 " sequences taken for its Fisher has a target that "
+                   "counts; raise ewc.fisher_samples",
+                   fisher->task, sequence_count(fisher));
+}
+
+/* --- the estimators --- */
+
+static HsStatus next_sampled(HsFisher *fisher, HsFisherSample *sample)
+{
+    for (; fisher->next < group_count(fisher); fisher->next++) {
+        int64_t counted = load_group(fisher, fisher->next);
+        if (counted == 0)
+            continue;
+        HS_TRY(probe(fisher, true, fisher->group));
+        fisher->next++;
+        return deliver(fisher, sample, 1.0, (double)counted);
+    }
+    return finish(fisher, sample);
+}
+
+/* (1/n sum g)^2 = 1/n^2 (sum g)^2, and each group counts once in the mean. */
+static HsStatus next_batched(HsFisher *fisher, HsFisherSample *sample)
+{
+    for (; fisher->next < group_count(fisher); fisher->next++) {
+        double counted = (double)load_group(fisher, fisher->next);
+        if (counted == 0)
+            continue;
+        HS_TRY(probe(fisher, false, fisher->group));
+        fisher->next++;
+        return deliver(fisher, sample, 1.0 / (counted * counted), 1.0);
+    }
+    return finish(fisher, sample);
+}
+
+static HsStatus next_empirical(HsFisher *fisher, HsFisherSample *sample)
+{
+    for (; fisher->next < sequence_count(fisher); fisher->next++) {
+        int64_t counted = load_sequence(fisher, fisher->next);
+        if (counted == 0)
+            continue;
+        memcpy(fisher->targets, fisher->labels, (size_t)fisher->program->sequence_length * sizeof *fisher->targets);
+        HS_TRY(probe(fisher, false, fisher->program->batch));
+        fisher->next++;
+        return deliver(fisher, sample, 1.0, (double)counted);
+    }
+    return finish(fisher, sample);
+}
+
+/* One label of one token; its probability comes out of the same pass, p(v) = exp(-loss). */
+static HsStatus probe_label(HsFisher *fisher, HsFisherSample *sample)
+{
+    int64_t position = fisher->next_position;
+    fisher->targets[position] = (int32_t)fisher->next_label;
+    HS_TRY(probe(fisher, false, fisher->program->batch));
+    bool last = ++fisher->next_label == fisher->program->model->vocabulary;
+    if (last) {
+        fisher->next_label = 0;
+        fisher->next_position++;
+    }
+    return deliver(fisher, sample, exp(-hs_program_row_loss(fisher->program, position)), last ? 1.0 : 0.0);
+}
+
+static HsStatus next_exact(HsFisher *fisher, HsFisherSample *sample)
+{
+    for (; fisher->next < sequence_count(fisher); fisher->next++) {
+        load_sequence(fisher, fisher->next);
+        for (; fisher->next_position < fisher->program->sequence_length; fisher->next_position++) {
+            if (fisher->labels[fisher->next_position] >= 0)
+                return probe_label(fisher, sample);
+        }
+        fisher->next_position = 0;
+    }
+    return finish(fisher, sample);
+}
+
+static int64_t passes_of_groups(const HsFisher *fisher, int64_t vocabulary)
+{
+    (void)vocabulary;
+    return group_count(fisher) * (fisher->group / fisher->program->batch);
+}
+
+static int64_t passes_of_sequences(const HsFisher *fisher, int64_t vocabulary)
+{
+    (void)vocabulary;
+    return sequence_count(fisher);
+}
+
+static int64_t passes_of_labels(const HsFisher *fisher, int64_t vocabulary)
+{
+    return sequence_count(fisher) * fisher->program->sequence_length * vocabulary;
+}
+
+/* One row per estimator; its index is HsFisherEstimator. */
+static const struct {
+    const char *name;
+    HsStatus (*next)(HsFisher *fisher, HsFisherSample *sample);
+    int64_t (*passes)(const HsFisher *fisher, int64_t vocabulary);
+} estimators[] = {
+    [HS_FISHER_SAMPLED] = { "sampled", next_sampled, passes_of_groups },
+    [HS_FISHER_EXACT] = { "exact", next_exact, passes_of_labels },
+    [HS_FISHER_EMPIRICAL] = { "empirical", next_empirical, passes_of_sequences },
+    [HS_FISHER_BATCHED] = { "batched", next_batched, passes_of_groups },
+};
+
+HsStatus hs_fisher_estimator_find(const char *name, HsFisherEstimator *estimator)
+{
+    for (size_t i = 0; i < sizeof estimators / sizeof estimators[0]; i++) {
+        if (strcmp(estimators[i].name, name) == 0) {
+            *estimator = (HsFisherEstimator)i;
+            return HS_OK;
+        }
+    }
+    return hs_fail(HS_ECONFIG, "ewc.estimator: there is no estimator %s; take sampled, exact, empirical or batched",
+                   name);
+}
+
+HsStatus hs_fisher_next(void *fisher, HsFisherSample *sample)
+{
+    HsFisher *source = fisher;
+    return estimators[source->estimator].next(source, sample);
+}
+
+int64_t hs_fisher_passes(const HsFisher *fisher, int64_t vocabulary)
+{
+    return estimators[fisher->estimator].passes(fisher, vocabulary);
+}
+
+/* --- storage --- */
+
+size_t hs_fisher_device_bytes(int span_count)
+{
+    return (size_t)span_count * (sizeof(double) + sizeof(int64_t));
+}
+
+static HsStatus allocate(HsFisher *fisher)
+{
+    HsDevice *device = fisher->context->device;
+    size_t spans = (size_t)fisher->span_count, length = (size_t)fisher->program->sequence_length;
+    size_t rows = (size_t)fisher->group * length;
+    /* tokens, targets and labels in one block; so are both statistics, 8 bytes each, on the device */
+    fisher->tokens = malloc((2 * rows + length) * sizeof *fisher->tokens);
+    fisher->gradients = malloc(spans * sizeof *fisher->gradients);
+    fisher->host_nonfinite = malloc(spans * sizeof *fisher->host_nonfinite);
+    if (fisher->tokens == NULL || fisher->gradients == NULL || fisher->host_nonfinite == NULL)
+        return hs_fail(HS_ENOMEM, "fisher: no memory for groups of %zu tokens", rows);
+    fisher->targets = fisher->tokens + rows;
+    fisher->labels = fisher->targets + rows;
+    void *block = NULL;
+    HsStatus status = hs_memory_alloc(device, HS_MEMORY_STATISTICS, hs_fisher_device_bytes(fisher->span_count), &block);
+    if (status != HS_OK)
+        return hs_error_prefix(status, "fisher: statistics of %zu tensors", spans);
+    fisher->sum_squares = block;
+    fisher->nonfinite = (int64_t *)(fisher->sum_squares + spans);
+    return HS_OK;
+}
+
+HsStatus hs_fisher_init(HsFisher *fisher)
+{
+    assert(fisher->program->training && fisher->program->sequence_length == fisher->dataset->sequence_length);
+    assert(fisher->group % fisher->program->batch == 0);
+    assert(fisher->samples > 0 && fisher->span_count > 0 && fisher->loss_scale > 0);
+    const uint32_t counter[4] = { fisher->task, 0, 0, SITE_FISHER };
+    HsPhilox bits = hs_philox(fisher->seed, counter);
+    fisher->label_seed = (uint64_t)bits.word[1] << 32 | bits.word[0];
+    fisher->next = fisher->next_position = fisher->next_label = 0;
+    fisher->counted = 0;
+    fisher->tokens = NULL;
+    fisher->gradients = NULL;
+    fisher->host_nonfinite = NULL;
+    fisher->sum_squares = NULL;
+
+    HsStatus status = HS_OK;
+    HS_TRY_GOTO(status, allocate(fisher), failed);
+    for (int i = 0; i < fisher->span_count; i++)
+        fisher->gradients[i] = fisher->spans[i].gradient;
+    HS_TRY_GOTO(status, clear_gradients(fisher, false), failed);
+    return HS_OK;
+failed:
+    hs_fisher_deinit(fisher);
+    return status;
+}
+
+void hs_fisher_deinit(HsFisher *fisher)
+{
+    hs_memory_release(fisher->context->device, HS_MEMORY_STATISTICS, hs_fisher_device_bytes(fisher->span_count),
+                      fisher->sum_squares);
+    free(fisher->host_nonfinite);
+    free(fisher->gradients);
+    free(fisher->tokens);
+    fisher->tokens = NULL;
+    fisher->gradients = NULL;
+    fisher->host_nonfinite = NULL;
+    fisher->sum_squares = NULL;
+}

@@ -1,0 +1,433 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a run would take of its device, and what follows: refused before anything is allocated, or changed to what
+ * fits; and what is said about memory when a run ends, or dies of it.
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/base/log.h"
+#include "runtime/record/process_memory.h"
+#include "runtime/train/trainer.h"
+
+/* --- from a draft to figures --- */
+
+static double as_bytes(const HsMemoryPlan *plan, HsMemoryCategory category)
+{
+    return (double)plan->bytes[category];
+}
+
+/* The update reads gradients twice (norm, step) and clears them, reads and writes parameters and moments, and weights
+ * are packed again; each micro-batch reads weights in both directions and adds to the gradients. */
+static double bytes_moved(const HsMemoryPlan *plan)
+{
+    const double parameters =
+        as_bytes(plan, HS_MEMORY_MASTERS) > 0 ? as_bytes(plan, HS_MEMORY_MASTERS) : as_bytes(plan, HS_MEMORY_WEIGHTS);
+    const double update = 2 * parameters + 2 * as_bytes(plan, HS_MEMORY_MOMENTS) +
+                          3 * as_bytes(plan, HS_MEMORY_GRADIENTS) + as_bytes(plan, HS_MEMORY_WEIGHTS) +
+                          as_bytes(plan, HS_MEMORY_PENALTY) + 2 * as_bytes(plan, HS_MEMORY_PACKED);
+    const double pass = 2 * as_bytes(plan, HS_MEMORY_GRADIENTS) + 2 * as_bytes(plan, HS_MEMORY_WEIGHTS);
+    return update + (double)plan->micro_batches * pass;
+}
+
+void hs_trainer_measure_plan(const HsTrainer *trainer, HsMemoryPlan *plan)
+{
+    const HsProgram *pass = &trainer->train_program;
+    const HsDevice *device = &trainer->engine.device;
+    const double passes = (double)(trainer->rows_per_step / pass->batch);
+    *plan = (HsMemoryPlan){
+        .kept_bytes = pass->kept_bytes,
+        .head_bytes = pass->head_bytes,
+        .parameters = hs_model_parameter_count(&trainer->model),
+        .micro_batch = pass->batch,
+        .micro_batches = trainer->rows_per_step / pass->batch,
+        .tokens = trainer->rows_per_step * pass->sequence_length,
+        .actions = trainer->rows_per_step / pass->batch * pass->action_count,
+        .forward_flops = passes * pass->forward_flops,
+        .backward_flops = passes * pass->backward_flops,
+        .recompute_flops = passes * pass->recompute_flops,
+    };
+    memcpy(plan->bytes, device->account.peak, sizeof plan->bytes);
+    plan->device_bytes = hs_memory_sum(plan->bytes);
+    if (!device->host_accessible)
+        plan->device_bytes -= plan->bytes[HS_MEMORY_REPLAY];
+    plan->bytes_moved = bytes_moved(plan);
+}
+
+HsStatus hs_trainer_plan(const HsTrainer *trainer, const HsConfig *config, HsMemoryPlan *plan)
+{
+    HsTrainer draft;
+    HS_TRY(hs_trainer_draft(trainer, config, &draft));
+    hs_trainer_measure_plan(&draft, plan);
+    hs_trainer_release(&draft);
+    return HS_OK;
+}
+
+/* --- what would fit --- */
+
+static const struct {
+    const char *recompute;
+    int64_t every;
+} policies[] = { { "none", 1 }, { "mlp", 1 }, { "attention", 1 }, { "block", 2 }, { "block", 1 } };
+enum { POLICIES = sizeof policies / sizeof *policies };
+
+enum { MOST_DIVISORS = 256 }; /* no number of sequences that batch_size may be has more than 240 */
+
+typedef struct Search {
+    const HsTrainer *trainer;
+    size_t limit;
+    int64_t rows[MOST_DIVISORS]; /* micro-batches: the divisors of the batch, large ones first */
+    int count;
+    HsFit fit;
+    HsMemoryPlan plan;
+    double seconds;
+    bool found;
+} Search;
+
+static void list_divisors(Search *search, int64_t batch)
+{
+    for (int64_t rows = 1; rows <= batch / rows; rows++) {
+        if (batch % rows != 0)
+            continue;
+        assert(search->count + 2 <= MOST_DIVISORS);
+        search->rows[search->count++] = batch / rows;
+    }
+    /* Their counterparts: the small ones; a square's root stands once. */
+    for (int i = search->count - 1; i >= 0; i--)
+        if (batch / search->rows[i] != search->rows[i])
+            search->rows[search->count++] = batch / search->rows[i];
+}
+
+static HsStatus plan_fit(const Search *search, const HsFit *fit, HsMemoryPlan *plan)
+{
+    HsConfig config;
+    hs_fit_apply(search->trainer->config, fit, &config);
+    return hs_trainer_plan(search->trainer, &config, plan);
+}
+
+/* What no micro-batch and no policy changes. */
+static size_t fixed_bytes(const HsMemoryPlan *plan)
+{
+    const size_t changing = plan->bytes[HS_MEMORY_ACTIVATIONS] + plan->bytes[HS_MEMORY_WORKSPACE];
+    return plan->device_bytes - changing;
+}
+
+/* Of equals the first stays: the larger micro-batch, then the earlier policy, as they are offered. */
+static void offer_fit(Search *search, const HsFit *fit, const HsMemoryPlan *plan)
+{
+    const HsDeviceRates rates = hs_nominal_rates(&search->trainer->engine.device);
+    const double seconds = hs_memory_plan_seconds(plan, &rates);
+    if (search->found &&
+        (seconds > search->seconds || (seconds >= search->seconds && fit->micro_batch <= search->fit.micro_batch)))
+        return;
+    search->fit = *fit;
+    search->plan = *plan;
+    search->seconds = seconds;
+    search->found = true;
+}
+
+/* A micro-batch's place in search->rows and what its plan takes. */
+typedef struct Tried {
+    int at;
+    double bytes;
+} Tried;
+
+/* Where the line through two tried ones meets the limit: the largest micro-batch between them that would fit. */
+static int guess_between(const Search *search, const Tried *low, const Tried *high)
+{
+    const double rows_low = (double)search->rows[low->at], rows_high = (double)search->rows[high->at];
+    const double share = ((double)search->limit - high->bytes) / (low->bytes - high->bytes);
+    int at = low->at + 1;
+    while (at < high->at - 1 && (double)search->rows[at] > rows_high + share * (rows_low - rows_high))
+        at++;
+    return at;
+}
+
+/* The largest micro-batch of a policy that fits is its fastest: fewer sequences at a time need less memory, and read
+ * the weights and add to the gradients more often.  So the largest of all says how fast the policy can be. */
+static HsStatus try_policy(Search *search, int policy, bool narrow_gradients)
+{
+    HsFit fit = { 0, policies[policy].recompute, policies[policy].every, narrow_gradients };
+    const HsDeviceRates rates = hs_nominal_rates(&search->trainer->engine.device);
+    Tried low = { -1, 0 }, high = { search->count, 0 }; /* low does not fit, high does */
+    while (high.at - low.at > 1) {
+        Tried now = { low.at < 0 ? 0 : high.at == search->count ? high.at - 1 : guess_between(search, &low, &high), 0 };
+        HsMemoryPlan plan;
+        fit.micro_batch = search->rows[now.at];
+        HS_TRY(plan_fit(search, &fit, &plan));
+        now.bytes = (double)plan.device_bytes;
+        if (plan.device_bytes <= search->limit) {
+            high = now;
+            offer_fit(search, &fit, &plan);
+            continue;
+        }
+        low = now;
+        if (search->found && hs_memory_plan_seconds(&plan, &rates) > search->seconds)
+            return HS_OK; /* even this one is too slow, and all that are left are slower */
+    }
+    return HS_OK;
+}
+
+static HsStatus try_all(Search *search, bool narrow_gradients)
+{
+    const HsFit least = { 1, "block", 1, narrow_gradients };
+    HsMemoryPlan plan;
+    HS_TRY(plan_fit(search, &least, &plan));
+    if (fixed_bytes(&plan) > search->limit)
+        return HS_OK;
+    for (int p = 0; p < POLICIES; p++)
+        HS_TRY(try_policy(search, p, narrow_gradients));
+    return HS_OK;
+}
+
+HsStatus hs_trainer_search(const HsTrainer *trainer, size_t limit, HsFit *fit, HsMemoryPlan *plan, bool *found)
+{
+    Search search = { .trainer = trainer, .limit = limit };
+    const bool narrow = hs_fit_of(trainer->config).narrow_gradients;
+    list_divisors(&search, trainer->config->training.batch_size);
+    HS_TRY(try_all(&search, narrow));
+    if (!search.found && !narrow)
+        HS_TRY(try_all(&search, true));
+    *found = search.found;
+    *fit = search.fit;
+    *plan = search.plan;
+    return HS_OK;
+}
+
+size_t hs_trainer_device_memory(const HsTrainer *trainer)
+{
+    const size_t own = trainer->engine.device.memory_bytes, asked = (size_t)trainer->config->memory.limit;
+    return asked > 0 && asked < own ? asked : own;
+}
+
+size_t hs_trainer_memory_limit(const HsTrainer *trainer)
+{
+    return (size_t)(trainer->config->training.target_gpu_util * (double)hs_trainer_device_memory(trainer));
+}
+
+/* --- the largest tensors --- */
+
+static void offer(HsTensorUse *uses, int count, const HsTensorUse *use)
+{
+    int at = count;
+    while (at > 0 && uses[at - 1].bytes < use->bytes)
+        at--;
+    if (at == count)
+        return;
+    memmove(uses + at + 1, uses + at, (size_t)(count - at - 1) * sizeof *uses);
+    uses[at] = *use;
+}
+
+static void offer_tensor(HsTensorUse *uses, int count, HsMemoryCategory category, const char *name,
+                         const HsTensor *tensor)
+{
+    HsTensorUse use = { .category = category, .tensor = *tensor };
+    if (!hs_tensor_present(tensor))
+        return;
+    use.bytes = hs_tensor_bytes(tensor);
+    snprintf(use.name, sizeof use.name, "%s", name);
+    offer(uses, count, &use);
+}
+
+int hs_trainer_list_largest(const HsTrainer *trainer, HsTensorUse *uses, int count)
+{
+    const HsModel *model = &trainer->model;
+    const HsProgram *program = &trainer->train_program;
+    memset(uses, 0, (size_t)count * sizeof *uses);
+    for (int i = 0; i < model->param_count; i++) {
+        const HsParam *param = &model->params[i];
+        offer_tensor(uses, count, HS_MEMORY_WEIGHTS, param->name, &param->weight);
+        offer_tensor(uses, count, HS_MEMORY_GRADIENTS, param->name, &param->gradient);
+    }
+    for (int i = 0; i < trainer->span_count; i++) {
+        const HsSpan *span = &trainer->spans[i];
+        offer_tensor(uses, count, HS_MEMORY_MASTERS, span->name, &span->master);
+        for (int s = 0; s < HS_SPAN_STATES; s++)
+            offer_tensor(uses, count, HS_MEMORY_MOMENTS, span->name, &span->state[s]);
+    }
+    for (int i = 0; i < program->buffer_count; i++) {
+        const HsBuffer *buffer = &program->buffers[i];
+        char name[96];
+        snprintf(name, sizeof name, "%s%s", buffer->gradient ? "gradient of " : "",
+                 buffer->slot == HS_NONE ? "scratch of a layer" : model->slots[buffer->slot].name);
+        offer_tensor(uses, count, HS_MEMORY_ACTIVATIONS, name, &buffer->tensor);
+    }
+    int used = 0;
+    while (used < count && uses[used].bytes > 0)
+        used++;
+    return used;
+}
+
+/* --- against the device --- */
+
+enum { LARGEST_SHOWN = 5, LINE = 512 };
+
+/* "weights 1.5, master weights 3.1": what is there. */
+static const char *list_categories(const size_t bytes[HS_MEMORY_COUNT], char text[LINE])
+{
+    size_t used = 0;
+    text[0] = '\0';
+    for (int i = 0; i < HS_MEMORY_COUNT && used < LINE; i++)
+        if (bytes[i] > 0)
+            used += (size_t)snprintf(text + used, LINE - used, "%s%s %.1f", used > 0 ? ", " : "",
+                                     hs_memory_row((HsMemoryCategory)i)->name, hs_mebibytes((double)bytes[i]));
+    return text;
+}
+
+/* Where the memory goes, in lines of the log: totals, then the largest tensors of `owner`. */
+static void show_use(const HsTrainer *owner, const char *what, const size_t bytes[HS_MEMORY_COUNT])
+{
+    char text[LINE];
+    HsTensorUse uses[LARGEST_SHOWN];
+    hs_warn("%s, by use (MiB): %s", what, list_categories(bytes, text));
+    int count = hs_trainer_list_largest(owner, uses, LARGEST_SHOWN);
+    for (int i = 0; i < count; i++)
+        hs_warn("  %8.1f MiB  %s: %s, %s [%" PRId64 "%s%.0" PRId64 "]", hs_mebibytes((double)uses[i].bytes),
+                hs_memory_row(uses[i].category)->name, uses[i].name, hs_dtype_name(uses[i].tensor.dtype),
+                uses[i].tensor.shape[0], uses[i].tensor.rank > 1 ? ", " : "",
+                uses[i].tensor.rank > 1 ? uses[i].tensor.shape[1] : 0);
+}
+
+/* "needs 12 MiB and costs 1.33 times the time a step:" and the lines; says so where nothing fits. */
+static void show_alternative(const HsTrainer *trainer, size_t limit)
+{
+    HsFit fit;
+    HsMemoryPlan plan;
+    bool found;
+    char lines[HS_FIT_TEXT];
+    if (hs_trainer_search(trainer, limit, &fit, &plan, &found) != HS_OK)
+        return;
+    if (!found) {
+        hs_warn("no micro-batch, recomputation or gradient format makes it fit: lower max_length, model.layers or "
+                "model.width, or train on a larger device");
+        return;
+    }
+    const HsDeviceRates rates = hs_nominal_rates(&trainer->engine.device);
+    hs_fit_lines(trainer->config, &fit, lines);
+    if (lines[0] == '\0') {
+        hs_warn("the configuration fits as it is (%.0f MiB): something else holds the device's memory",
+                hs_mebibytes((double)plan.device_bytes));
+        return;
+    }
+    hs_warn("this would fit: %.0f MiB, a step about %.2f times as long. Write\n%sor set memory.auto_fit: true",
+            hs_mebibytes((double)plan.device_bytes),
+            hs_memory_plan_seconds(&plan, &rates) / hs_memory_plan_seconds(&trainer->planned, &rates), lines);
+}
+
+static HsStatus refuse(const HsTrainer *trainer, size_t limit, const char *limit_text)
+{
+    HsTrainer draft;
+    HS_TRY(hs_trainer_draft(trainer, trainer->config, &draft));
+    show_use(&draft, "the plan", trainer->planned.bytes);
+    hs_trainer_release(&draft);
+    show_alternative(trainer, limit);
+    return hs_fail(HS_ENOMEM,
+                   "the plan needs %.0f MiB, but %s: nothing was allocated; the lines above say what would fit",
+                   hs_mebibytes((double)trainer->planned.device_bytes), limit_text);
+}
+
+/* The limit, and in words where it comes from.  A device of its own may be held by other processes: what they hold is
+ * not there.  The host's memory is the operating system's to give; what is in use there may be given back. */
+static HsStatus find_limit(const HsTrainer *trainer, size_t *limit, char text[LINE])
+{
+    const HsDevice *device = &trainer->engine.device;
+    size_t free_bytes = device->memory_bytes;
+    *limit = hs_trainer_memory_limit(trainer);
+    snprintf(text, LINE, "target_gpu_util %g of %s's %.0f MiB allows %.0f", trainer->config->training.target_gpu_util,
+             trainer->config->memory.limit > 0 ? "memory.limit" : device->name,
+             hs_mebibytes((double)hs_trainer_device_memory(trainer)), hs_mebibytes((double)*limit));
+    if (device->host_accessible || !device->free_memory || trainer->engine.emulated)
+        return HS_OK;
+    HS_TRY(device->free_memory(device, &free_bytes));
+    if (free_bytes >= *limit)
+        return HS_OK;
+    *limit = free_bytes;
+    snprintf(text, LINE, "only %.0f of %s's %.0f MiB are free: other processes hold the rest",
+             hs_mebibytes((double)free_bytes), device->name, hs_mebibytes((double)device->memory_bytes));
+    return HS_OK;
+}
+
+static HsStatus fit(HsTrainer *trainer, size_t limit, const char *limit_text)
+{
+    HsFit chosen;
+    HsMemoryPlan plan;
+    bool found;
+    char lines[HS_FIT_TEXT];
+    HS_TRY(hs_trainer_search(trainer, limit, &chosen, &plan, &found));
+    if (!found)
+        return refuse(trainer, limit, limit_text);
+    hs_info("memory.auto_fit: the plan needs %.0f MiB, but %s; trained with %.0f MiB as if the configuration said\n%s",
+            hs_mebibytes((double)trainer->planned.device_bytes), limit_text, hs_mebibytes((double)plan.device_bytes),
+            hs_fit_lines(trainer->config, &chosen, lines));
+    HS_TRY(hs_fit_write(trainer->config, &chosen));
+    trainer->planned = plan;
+    return HS_OK;
+}
+
+HsStatus hs_trainer_fit(HsTrainer *trainer)
+{
+    size_t limit;
+    char limit_text[LINE];
+    HS_TRY(find_limit(trainer, &limit, limit_text));
+    HS_TRY(hs_trainer_plan(trainer, trainer->config, &trainer->planned));
+    if (trainer->planned.device_bytes > limit && trainer->state.micro_batch > 0) {
+        hs_warn("the micro-batch of %lld that this run had does not fit any more: as configured, sums will be rounded "
+                "in other places",
+                (long long)trainer->state.micro_batch);
+        trainer->state.micro_batch = 0;
+        HS_TRY(hs_trainer_plan(trainer, trainer->config, &trainer->planned));
+    }
+    if (trainer->planned.device_bytes <= limit)
+        return HS_OK;
+    return trainer->config->memory.auto_fit ? fit(trainer, limit, limit_text) : refuse(trainer, limit, limit_text);
+}
+
+/* --- said at the end --- */
+
+void hs_trainer_report_memory(const HsTrainer *trainer)
+{
+    const HsDevice *device = &trainer->engine.device;
+    const HsProcessMemory process = hs_process_memory();
+    size_t planned = 0, current = 0, peak = 0;
+    hs_info("memory (MiB)            planned    current       peak");
+    for (int i = 0; i < HS_MEMORY_COUNT; i++) {
+        const size_t row[] = { trainer->planned.bytes[i], device->account.current[i], device->account.peak[i] };
+        if (row[0] + row[1] + row[2] == 0)
+            continue;
+        planned += row[0];
+        current += row[1];
+        peak += row[2];
+        hs_info("  %-20s %9.1f  %9.1f  %9.1f", hs_memory_row((HsMemoryCategory)i)->name, hs_mebibytes((double)row[0]),
+                hs_mebibytes((double)row[1]), hs_mebibytes((double)row[2]));
+    }
+    hs_info("  %-20s %9.1f  %9.1f  %9.1f", "total", hs_mebibytes((double)planned), hs_mebibytes((double)current),
+            hs_mebibytes((double)peak));
+    size_t free_now;
+    if (trainer->free_before > 0 && device->free_memory(device, &free_now) == HS_OK)
+        hs_info("  %-20s %9.1f  %9.1f  %9s  (taken since the start, by all processes)", "the device",
+                hs_mebibytes((double)trainer->planned.device_bytes),
+                hs_mebibytes((double)trainer->free_before) - hs_mebibytes((double)free_now), "");
+    if (process.peak_bytes > 0)
+        hs_info("  %-20s %9s  %9.1f  %9.1f  (resident%s)", "the process", "",
+                hs_mebibytes((double)process.current_bytes), hs_mebibytes((double)process.peak_bytes),
+                device->host_accessible ? "" : ", host");
+}
+
+void hs_trainer_explain_memory(const HsTrainer *trainer)
+{
+    const HsDevice *device = &trainer->engine.device;
+    size_t free_bytes = 0;
+    char message[1024];                           /* looking around must not replace what went wrong */
+    if (hs_memory_sum(device->account.peak) == 0) /* refused, and explained, before anything was allocated */
+        return;
+    snprintf(message, sizeof message, "%s", hs_error_message());
+    show_use(trainer, "allocated", device->account.current);
+    if (device->free_memory && device->free_memory(device, &free_bytes) == HS_OK) {
+        /* What was asked for could not be had, whatever is said to be free: limits of the process, fragments. */
+        const size_t less = trainer->planned.device_bytes / 10 * 9, free_in_all = free_bytes + device->current_bytes;
+        show_alternative(trainer, free_in_all < less ? free_in_all : less);
+    }
+    (void)hs_fail(HS_ENOMEM, "%s", message);
+}

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Which update rule, rate and decay each parameter has: optimizer.groups over optimizer.kind, and how that is told.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/model/selector.h"
+#include "runtime/train/trainer.h"
+
+static HsStatus fill_group(const HsConfig *config, int index, HsOptimizerGroup *group)
+{
+    const HsGroupConfig *own = &config->groups[index];
+    const double peak = config->training.learning_rate;
+    const bool inherits = strcmp(own->kind, "inherit") == 0;
+    *group = (HsOptimizerGroup){
+        .weight_decay = own->weight_decay < 0 ? config->training.weight_decay : own->weight_decay,
+        .learning_rate_scale = own->learning_rate > 0 ? own->learning_rate / peak : 1.0,
+    };
+    return hs_optimizer_kind_find(inherits ? config->optimizer.kind : own->kind, &group->kind);
+}
+
+/* chosen[param_count]: room for marks. */
+static HsStatus join(HsTrainer *trainer, int index, bool *chosen)
+{
+    const HsGroupConfig *own = &trainer->config->groups[index];
+    HsOptimizerGroup *group = &trainer->groups[index];
+    char key[64];
+    snprintf(key, sizeof key, "optimizer.groups.%d.match", index);
+    memset(chosen, 0, (size_t)trainer->model.param_count * sizeof *chosen);
+    HS_TRY(hs_params_select(&trainer->model, key, &own->match, chosen));
+    bool joined = false;
+    for (int i = 0; i < trainer->span_count; i++) {
+        HsSpan *span = &trainer->spans[i];
+        if (!chosen[span->parameter] || span->group)
+            continue;
+        span->group = group;
+        joined = true;
+        if (strcmp(own->kind, "muon") == 0 && hs_optimizer_kind_of(&trainer->optimizer.config, span) != group->kind)
+            return hs_fail(
+                HS_ECONFIG,
+                "optimizer.groups.%d: muon serves matrices of the blocks only, and %s is none: narrow match, "
+                "or leave kind out",
+                index, span->name);
+    }
+    if (!joined)
+        return hs_fail(HS_ECONFIG,
+                       "%s: each of its parameters is frozen, or belongs to an earlier group: remove the group", key);
+    return HS_OK;
+}
+
+HsStatus hs_trainer_join_groups(HsTrainer *trainer)
+{
+    const HsConfig *config = trainer->config;
+    bool *chosen = calloc((size_t)trainer->model.param_count, sizeof *chosen);
+    HsStatus status =
+        chosen ? HS_OK : hs_fail(HS_ENOMEM, "no memory to mark %d parameters", trainer->model.param_count);
+    for (int i = 0; i < config->group_count && status == HS_OK; i++) {
+        status = fill_group(config, i, &trainer->groups[i]);
+        if (status == HS_OK)
+            status = join(trainer, i, chosen);
+    }
+    free(chosen);
+    return status;
+}
+
+/* Of the spans with this group (NULL: of none) and this rule. */
+static void describe_share(const HsTrainer *trainer, const HsOptimizerGroup *group, HsOptimizerKind kind,
+                           HsTextLine line, void *user)
+{
+    const HsConfig *config = trainer->config;
+    int64_t elements = 0;
+    int tensors = 0;
+    for (int i = 0; i < trainer->span_count; i++) {
+        const HsSpan *span = &trainer->spans[i];
+        const bool counts = span->group == group && hs_optimizer_kind_of(&trainer->optimizer.config, span) == kind;
+        elements += counts ? span->count : 0;
+        tensors += counts;
+    }
+    if (tensors == 0)
+        return;
+    char text[256], name[32] = "all others";
+    if (group)
+        snprintf(name, sizeof name, "group %d", (int)(group - trainer->groups));
+    else if (config->group_count == 0)
+        snprintf(name, sizeof name, "optimizer");
+    snprintf(text, sizeof text, "%s: %s, %.3f million parameters in %d tensors, peak learning rate %g, weight decay %g",
+             name, hs_optimizer_kind_name(kind), 1e-6 * (double)elements, tensors,
+             config->training.learning_rate * (group ? group->learning_rate_scale : 1.0),
+             group ? group->weight_decay : config->training.weight_decay);
+    line(user, text);
+}
+
+void hs_trainer_describe_rules(const HsTrainer *trainer, HsTextLine line, void *user)
+{
+    const HsConfig *config = trainer->config;
+    const int64_t all = hs_model_parameter_count(&trainer->model), trained = hs_model_trainable_count(&trainer->model);
+    if (trained < all) {
+        char text[128];
+        snprintf(text, sizeof text, "parameters: %" PRId64 " trainable, %" PRId64 " frozen (train.freeze)", trained,
+                 all - trained);
+        line(user, text);
+    }
+    if (config->group_count == 0 && trainer->optimizer.config.kind != HS_OPTIMIZER_MUON)
+        return;
+    for (int g = 0; g <= config->group_count; g++)
+        for (int kind = 0; kind < HS_OPTIMIZER_KINDS; kind++)
+            describe_share(trainer, g < config->group_count ? &trainer->groups[g] : NULL, (HsOptimizerKind)kind, line,
+                           user);
+}

@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The training loop.  One optimizer step:
+ *
+ *     batch (prefetched, new and replayed sequences mixed) -> per micro-batch: forward, head with loss, backward:
+ *     gradients accumulate -> strategies look at the gradients (A-GEM) -> unscale, check, clip, step or skip, penalty,
+ *     scaler update (optim/update.c) -> strategies look at the step (MER)
+ *     -> step record -> checkpoint if due (before evaluation: a crash there loses nothing) -> evaluation if due
+ *
+ * The loss of a step is the mean over the counted targets of the whole effective batch, known before the first
+ * micro-batch runs, so that N micro-batches weigh their targets exactly as one batch would.
+ */
+#include <math.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "kernels/base/log.h"
+#include "runtime/pages/report.h"
+#include "runtime/train/trainer.h"
+
+static const struct {
+    int number;
+    const char *name;
+} stop_signals[] = { { SIGINT, "SIGINT" }, { SIGTERM, "SIGTERM" }, { SIGHUP, "SIGHUP" }, { SIGUSR1, "SIGUSR1" } };
+enum { STOP_SIGNALS = sizeof stop_signals / sizeof *stop_signals };
+
+static volatile sig_atomic_t stop_signal;
+/* Whether there is something to save: before, and the second time, a signal ends the process as it does by default. */
+static volatile sig_atomic_t stops_in_order;
+
+static const char *signal_name(int number)
+{
+    for (int i = 0; i < STOP_SIGNALS; i++)
+        if (stop_signals[i].number == number)
+            return stop_signals[i].name;
+    return "a signal";
+}
+
+/* Only what may be called in a signal's handler. */
+static void say(const char *text)
+{
+    (void)!write(STDERR_FILENO, text, strlen(text));
+}
+
+static void on_signal(int number)
+{
+    if (stop_signal || !stops_in_order) {
+        signal(number, SIG_DFL);
+        raise(number);
+        return;
+    }
+    stop_signal = number;
+    say("\n");
+    say(signal_name(number));
+    say(": saving, then leaving; once more: leaving at once\n");
+}
+
+void hs_trainer_install_signals(bool from_the_start)
+{
+    struct sigaction action;
+    memset(&action, 0, sizeof action);
+    action.sa_handler = on_signal;
+    stops_in_order = from_the_start;
+    for (int i = 0; i < STOP_SIGNALS; i++)
+        sigaction(stop_signals[i].number, &action, NULL);
+    /* The reader of the log has gone: that is no reason to stop training. */
+    action.sa_handler = SIG_IGN;
+    sigaction(SIGPIPE, &action, NULL);
+}
+
+int hs_trainer_stop_signal(void)
+{
+    return (int)stop_signal;
+}
+
+bool hs_trainer_stop_asked(void)
+{
+    return stop_signal != 0;
+}
+
+HsMetricsRecord hs_trainer_record(const HsTrainer *trainer, const char *event)
+{
+    return (HsMetricsRecord){
+        .event = event,
+        .step = trainer->state.counters.applied_steps,
+        .loss = NAN,
+        .val_loss = NAN,
+        .learning_rate = NAN,
+        .grad_norm = NAN,
+        .loss_scale = NAN,
+        .skipped_steps = trainer->state.counters.skipped_steps,
+        .tokens_per_second = NAN,
+        .time_s = hs_clock_s() - trainer->start_s,
+        .entropy_floor = NAN,
+        .task = trainer->phase_count > 1 && trainer->state.task_begun ? trainer->state.task : -1,
+        .penalty = NAN,
+        .replay_loss = NAN,
+    };
+}
+
+static double window_rate(const HsTrainer *trainer)
+{
+    double elapsed = hs_clock_s() - trainer->window_start_s;
+    return elapsed > 0 ? (double)trainer->window_tokens / elapsed : 0;
+}
+
+static void start_window(HsTrainer *trainer)
+{
+    trainer->window_start_s = hs_clock_s();
+    trainer->window_tokens = 0;
+}
+
+static HsStatus record_step(HsTrainer *trainer, const HsStepReport *report)
+{
+    HsMetricsRecord record = hs_trainer_record(trainer, "step");
+    HsTrainerState *state = &trainer->state;
+    double penalty;
+    HS_TRY(hs_continual_penalty(trainer->continual, &trainer->engine.context, &penalty));
+    record.penalty = hs_continual_anchored(trainer->continual) ? penalty : NAN;
+    record.loss = state->window_steps > 0 ? state->window_loss / (double)state->window_steps : NAN;
+    if (state->window_replay_steps > 0)
+        record.replay_loss = state->window_replay_loss / (double)state->window_replay_steps;
+    record.learning_rate = report->learning_rate;
+    record.grad_norm = report->gradient_norm;
+    record.loss_scale = (double)report->loss_scale;
+    record.tokens_per_second = window_rate(trainer);
+    HS_TRY(hs_metrics_record(trainer->metrics, &record));
+    state->window_loss = state->window_replay_loss = 0;
+    state->window_steps = state->window_replay_steps = 0;
+    start_window(trainer);
+    return HS_OK;
+}
+
+static bool due(int64_t every, int64_t step)
+{
+    return every > 0 && step % every == 0;
+}
+
+static void show_progress(HsTrainer *trainer, double loss)
+{
+    double rate = window_rate(trainer);
+    double per_step = (double)(trainer->rows_per_step * trainer->config->training.max_length);
+    double left = (double)(trainer->total_steps - trainer->state.counters.applied_steps) * per_step;
+    double share = trainer->peak_flops > 0 ? rate * trainer->flops_per_token / trainer->peak_flops : 0;
+    hs_metrics_progress(trainer->metrics, trainer->state.counters.applied_steps, loss, rate, share,
+                        trainer->state.counters.loss_scale, (int64_t)trainer->engine.device.current_bytes,
+                        rate > 0 ? left / rate : 0);
+}
+
+static HsStatus finish(HsTrainer *trainer)
+{
+    HsMetricsRecord record = hs_trainer_record(trainer, "end");
+    record.task = -1;
+    record.val_loss = trainer->state.best_validation;
+    if (trainer->has_matrix)
+        record.val_loss = hs_matrix_summary(&trainer->matrix).retained;
+    HS_TRY(hs_metrics_record(trainer->metrics, &record));
+    HsMetricsPosition position;
+    HS_TRY(hs_metrics_sync(trainer->metrics, &position));
+    HS_TRY(hs_trainer_trace_finish(trainer));
+    hs_trainer_probe_peak(trainer);
+    double rate = trainer->trained_s > 0 ? (double)trainer->trained_tokens / trainer->trained_s : 0;
+    if (trainer->trained_tokens > 0 && trainer->peak_flops > 0)
+        hs_info("speed: %.0f tokens/s, %.0f GFLOP/s, %.0f%% of this device's measured %.0f GFLOP/s in %s", rate,
+                1e-9 * rate * trainer->flops_per_token, 100 * rate * trainer->flops_per_token / trainer->peak_flops,
+                1e-9 * trainer->peak_flops, trainer->precision.name);
+    const char *out_dir = trainer->config->training.out_dir;
+    if (trainer->has_matrix)
+        hs_info("done: %lld steps (%lld skipped), mean validation loss over all tasks %.4f; outputs in %s",
+                (long long)trainer->state.counters.applied_steps, (long long)trainer->state.counters.skipped_steps,
+                record.val_loss, out_dir);
+    else
+        hs_info("done: %lld steps (%lld skipped), best validation loss %.4f at step %lld; outputs in %s",
+                (long long)trainer->state.counters.applied_steps, (long long)trainer->state.counters.skipped_steps,
+                trainer->state.best_validation, (long long)trainer->state.best_step, out_dir);
+    if (trainer->config->training.keep_best)
+        hs_info("best checkpoint: %s/checkpoints/" HS_CHECKPOINT_BEST, out_dir);
+    HS_TRY(hs_report_write(out_dir));
+    hs_info("report: %s/report.html", out_dir);
+    return HS_OK;
+}
+
+/* What follows an applied step.  Saving comes before evaluation; a task's last step leaves both to its boundary. */
+static HsStatus after_step(HsTrainer *trainer, const HsStepReport *report)
+{
+    const HsConfig *config = trainer->config;
+    const HsTrainerState *state = &trainer->state;
+    int64_t step = state->counters.applied_steps;
+    bool last = state->task_steps == trainer->phase_steps[state->task];
+    if (last || due(config->logging.every, step))
+        HS_TRY(record_step(trainer, report));
+    if (last)
+        return HS_OK;
+    if (due(config->training.checkpoint_freq, step)) {
+        HS_TRY(hs_trainer_save(trainer));
+        start_window(trainer);
+    }
+    if (due(config->evaluation.every, step)) {
+        HS_TRY(hs_trainer_evaluate_task(trainer, (int)state->task));
+        start_window(trainer);
+    }
+    return HS_OK;
+}
+
+/* A signal, and a device that fills up, are one rank's own; that no further step is started is everybody's. */
+static HsStatus agree(const HsTrainer *trainer, bool *stop, bool *hold)
+{
+    int64_t flags[] = { stop_signal != 0, trainer->pressure.halving };
+    HS_TRY(hs_comm_all_reduce(trainer->engine.comm, trainer->engine.context.stream, flags, sizeof flags / sizeof *flags,
+                              HS_I64, HS_COMM_MAX));
+    *stop = flags[0] != 0;
+    *hold = flags[1] != 0;
+    return HS_OK;
+}
+
+/* Steps under way are finished first: they are steps like any other.  hs_trainer_run saves. */
+static HsStatus stop_if_asked(HsTrainer *trainer)
+{
+    bool stop, hold;
+    HS_TRY(agree(trainer, &stop, &hold));
+    if (!stop || trainer->queue.count > 0)
+        return HS_OK;
+    return hs_fail(HS_EINTERRUPTED, "asked to stop");
+}
+
+/* Applied steps until something is due that reads the run's state: no step may be under way then. */
+static int64_t steps_to_next_event(const HsTrainer *trainer)
+{
+    const HsConfig *config = trainer->config;
+    const HsTrainerState *state = &trainer->state;
+    const int64_t periods[] = { config->logging.every, config->training.checkpoint_freq, config->evaluation.every };
+    int64_t left = trainer->phase_steps[state->task] - state->task_steps;
+    for (size_t i = 0; i < sizeof periods / sizeof *periods; i++) {
+        int64_t next = periods[i] > 0 ? periods[i] - state->counters.applied_steps % periods[i] : left;
+        left = next < left ? next : left;
+    }
+    return left;
+}
+
+/* As many as there is room for, and as could be needed: each of them may turn out to be applied. */
+static HsStatus start_steps(HsTrainer *trainer)
+{
+    const int64_t most = steps_to_next_event(trainer);
+    for (;;) {
+        bool stop, hold;
+        HS_TRY(agree(trainer, &stop, &hold));
+        if (stop || hold || hs_step_queue_full(&trainer->queue) || trainer->queue.count >= most ||
+            !hs_trainer_trace_admits(trainer))
+            return HS_OK;
+        HS_TRY(hs_trainer_trace_begin(trainer));
+        HsStatus status = hs_trainer_start_step(trainer);
+        if (status == HS_EINTERRUPTED) /* this one was given up; those before it are still to be collected */
+            return HS_OK;
+        HS_TRY(status);
+    }
+}
+
+static HsStatus train_task(HsTrainer *trainer)
+{
+    int64_t steps = trainer->phase_steps[trainer->state.task];
+    HS_TRY(hs_trainer_begin_task(trainer));
+    start_window(trainer);
+    while (trainer->state.task_steps < steps && !hs_trainer_stalled(trainer)) {
+        double loss;
+        HsStepReport report;
+        HS_TRY(stop_if_asked(trainer));
+        double began_s = hs_clock_s();
+        HS_TRY(start_steps(trainer));
+        if (trainer->queue.count == 0) /* the signal came just now, or during the step */
+            continue;
+        HS_TRY(hs_trainer_collect_step(trainer, &loss, &report));
+        HS_TRY(hs_trainer_trace_end(trainer));
+        trainer->trained_s += hs_clock_s() - began_s;
+        trainer->trained_tokens += trainer->rows_per_step * trainer->config->training.max_length;
+        show_progress(trainer, loss);
+        if (report.verdict == HS_SCALER_APPLY)
+            HS_TRY(after_step(trainer, &report));
+        HS_TRY(hs_trainer_watch_pressure(trainer));
+    }
+    HS_TRY(stop_if_asked(trainer));
+    HS_TRY(hs_trainer_save_trained(trainer));
+    if (hs_trainer_stalled(trainer)) /* behind what may be gone on from: a resumed run says the same, once */
+        HS_TRY(hs_trainer_record_stall(trainer));
+    return hs_trainer_finish_task(trainer);
+}
+
+static HsStatus train_tasks(HsTrainer *trainer)
+{
+    /* A checkpoint is saved before its step's evaluation: after a kill in between it is still due. */
+    HS_TRY(hs_trainer_evaluate_owed(trainer));
+    while (trainer->state.task < trainer->phase_count)
+        HS_TRY(train_task(trainer));
+    return finish(trainer);
+}
+
+static HsStatus save_and_leave(HsTrainer *trainer)
+{
+    if (!trainer->consolidating) /* else the checkpoint before it says all, and the state since then is half done */
+        HS_TRY(hs_trainer_save(trainer));
+    return hs_fail(HS_EINTERRUPTED, "stopped by %s after step %lld; saved: the same command goes on from here",
+                   signal_name((int)stop_signal), (long long)trainer->state.counters.applied_steps);
+}
+
+HsStatus hs_trainer_run(HsTrainer *trainer)
+{
+    trainer->start_s = hs_clock_s();
+    stops_in_order = 1;
+    /* In the middle of a pass a rank cannot leave without the others, who would wait for it: they agree between steps. */
+    trainer->engine.context.stop_asked = trainer->engine.comm->size == 1 ? hs_trainer_stop_asked : NULL;
+    HsStatus status = train_tasks(trainer);
+    trainer->engine.context.stop_asked = NULL;
+    if (status == HS_EINTERRUPTED) /* a step, an evaluation or a Fisher was abandoned, and is due again */
+        status = save_and_leave(trainer);
+    if (status != HS_OK && status != HS_EINTERRUPTED)
+        hs_comm_abort(trainer->engine.comm); /* the others would wait for this rank */
+    hs_trainer_report_memory(trainer);
+    if (status == HS_ENOMEM)
+        hs_trainer_explain_memory(trainer);
+    return status;
+}

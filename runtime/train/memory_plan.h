@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Memory known before it is used: what a configuration takes by category, what a step costs, what would fit instead.
+ *
+ * A plan is the run's own allocations made on paper (hs_trainer_draft), so planned and measured bytes are equal.
+ * The search for what fits varies three things that leave the effective batch as it is:
+ *     memory.micro_batch   divisors of batch_size     sums are rounded in other places
+ *     memory.recompute     all policies               changes no bit
+ *     precision.gradients  fp32, then the mode's own  changes the arithmetic: only where nothing else fits
+ */
+#ifndef HS_RUNTIME_TRAIN_MEMORY_PLAN_H
+#define HS_RUNTIME_TRAIN_MEMORY_PLAN_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "kernels/base/memory.h"
+#include "kernels/base/tensor.h"
+#include "kernels/ops/backend.h"
+#include "runtime/config/config.h"
+
+static inline double hs_mebibytes(double bytes)
+{
+    return bytes / (1024.0 * 1024.0);
+}
+
+/* What one way of running a configuration takes. */
+typedef struct HsMemoryPlan {
+    size_t bytes[HS_MEMORY_COUNT]; /* at most, by category */
+    size_t device_bytes;           /* their sum; without the replay buffer where the device has its own memory */
+    /* of the activations: alive between forward and backward; logits and their gradient */
+    size_t kept_bytes, head_bytes;
+    int64_t parameters;
+    int64_t micro_batch, micro_batches;                    /* sequences at a time; how often in a step */
+    int64_t tokens;                                        /* of a step */
+    int64_t actions;                                       /* calls of layers in a step */
+    double forward_flops, backward_flops, recompute_flops; /* of a step */
+    double bytes_moved; /* of a step, by what grows with parameters and micro-batches: gradients, weights, update */
+} HsMemoryPlan;
+
+/* What the search may change. */
+typedef struct HsFit {
+    int64_t micro_batch;
+    const char *recompute; /* borrowed: a choice of memory.recompute */
+    int64_t recompute_every;
+    bool narrow_gradients; /* precision.gradients: compute */
+} HsFit;
+
+/* What a device does in a second; `launch_s`: what an operation costs beside its work. */
+typedef struct HsDeviceRates {
+    double flops, bytes, launch_s;
+} HsDeviceRates;
+
+/* Nominal balance of host and GPU: the search ranks by it and not by measured rates, so that the same configuration on
+ * the same device always fits in the same way. */
+HsDeviceRates hs_nominal_rates(const HsDevice *device);
+/* Seconds of a step whose products run at the peak, and whose memory traffic does not overlap with them. */
+double hs_memory_plan_seconds(const HsMemoryPlan *plan, const HsDeviceRates *rates);
+
+/* The configuration as it is. */
+HsFit hs_fit_of(const HsConfig *config);
+/* A shallow copy of `config` with the fit's values: never to be released. */
+void hs_fit_apply(const HsConfig *config, const HsFit *fit, HsConfig *changed);
+/* The lines of YAML that turn `config` into what the fit says; "" when it is that already. */
+enum { HS_FIT_TEXT = 256 };
+const char *hs_fit_lines(const HsConfig *config, const HsFit *fit, char text[HS_FIT_TEXT]);
+/* The same as command-line overrides, into the configuration itself. */
+HsStatus hs_fit_write(HsConfig *config, const HsFit *fit);
+
+/* A tensor and what it takes. */
+typedef struct HsTensorUse {
+    char name[96];
+    HsMemoryCategory category;
+    HsTensor tensor; /* shape and dtype */
+    size_t bytes;
+} HsTensorUse;
+
+#endif

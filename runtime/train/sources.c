@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Which files a run read: path, size and XXH3-64 of each, kept in its checkpoints.  A run that goes on over other data
+ * would be no run that ever was, so that a file which changed, came or went is refused by name.
+ *
+ * Files are read once more for their checksums.  They have just been read for their text: they are in the page cache.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/data/source/source.h"
+#include "runtime/io/storage.h"
+#include "runtime/train/trainer.h"
+
+typedef struct HsReadFile {
+    char *path;
+    int64_t bytes;
+    char checksum[20]; /* hexadecimal */
+} HsReadFile;
+
+struct HsReadFiles {
+    HsReadFile *items;
+    int count;
+};
+
+/* A file of two tasks is kept once. */
+static HsStatus add_file(HsReadFiles *files, const char *path)
+{
+    uint64_t checksum;
+    for (int i = 0; i < files->count; i++)
+        if (strcmp(files->items[i].path, path) == 0)
+            return HS_OK;
+    HsReadFile *items = realloc(files->items, (size_t)(files->count + 1) * sizeof *items);
+    if (!items)
+        return hs_fail(HS_ENOMEM, "no memory to list the files of the training data");
+    files->items = items;
+    HsReadFile *file = &items[files->count];
+    HS_TRY(hs_storage_checksum(path, &checksum, &file->bytes));
+    snprintf(file->checksum, sizeof file->checksum, "%016" PRIx64, checksum);
+    file->path = strdup(path);
+    if (!file->path)
+        return hs_fail(HS_ENOMEM, "no memory to list the files of the training data");
+    files->count++;
+    return HS_OK;
+}
+
+static HsStatus add_task(HsReadFiles *files, const HsTaskConfig *task)
+{
+    HsSourceList list = { 0 };
+    HsStatus status = HS_OK;
+    for (int i = 0; status == HS_OK && i < task->train.count; i++)
+        status = hs_source_list_add(&list, task->train.items[i], task->format);
+    /* A share is no source. */
+    const size_t length = strlen(task->validation);
+    if (status == HS_OK && length > 0 && task->validation[length - 1] != '%')
+        status = hs_source_list_add(&list, task->validation, task->format);
+    for (int i = 0; status == HS_OK && i < list.count; i++)
+        if (list.items[i].kind) /* not synthetic */
+            status = add_file(files, list.items[i].name);
+    hs_source_list_deinit(&list);
+    return status;
+}
+
+HsStatus hs_trainer_list_files(HsTrainer *trainer)
+{
+    const HsConfig *config = trainer->config;
+    trainer->files = calloc(1, sizeof *trainer->files);
+    if (!trainer->files)
+        return hs_fail(HS_ENOMEM, "no memory to list the files of the training data");
+    for (int i = 0; i < config->task_count; i++)
+        HS_TRY(add_task(trainer->files, &config->tasks[i]));
+    return HS_OK;
+}
+
+void hs_trainer_forget_files(HsTrainer *trainer)
+{
+    if (!trainer->files)
+        return;
+    for (int i = 0; i < trainer->files->count; i++)
+        free(trainer->files->items[i].path);
+    free(trainer->files->items);
+    free(trainer->files);
+    trainer->files = NULL;
+}
+
+HsJson *hs_trainer_files_json(const HsTrainer *trainer)
+{
+    HsJson *array = hs_json_array();
+    for (int i = 0; i < trainer->files->count; i++) {
+        const HsReadFile *file = &trainer->files->items[i];
+        HsJson *row = hs_json_object();
+        hs_json_set_string(row, "path", file->path);
+        hs_json_set_integer(row, "bytes", file->bytes);
+        hs_json_set_string(row, "xxh3", file->checksum);
+        hs_json_append(array, row);
+    }
+    return array;
+}
+
+static HsStatus changed(const char *folder, const char *path, const char *what)
+{
+    return hs_fail(HS_ECONFIG,
+                   "%s: %s since %s, and the run would continue on other data than it began with: restore the file, "
+                   "or choose another out_dir",
+                   path, what, folder);
+}
+
+/* One file as the checkpoint has it, against what was read now. */
+static HsStatus check_file(const HsReadFiles *files, const char *name, const char *folder, const HsJson *row)
+{
+    const char *path, *checksum;
+    char what[96];
+    int64_t bytes;
+    HS_TRY(hs_json_need_string(name, row, "path", &path));
+    HS_TRY(hs_json_need_string(name, row, "xxh3", &checksum));
+    HS_TRY(hs_json_need_integer(name, row, "bytes", &bytes));
+    for (int i = 0; i < files->count; i++) {
+        const HsReadFile *file = &files->items[i];
+        if (strcmp(file->path, path) != 0)
+            continue;
+        if (file->bytes == bytes && strcmp(file->checksum, checksum) == 0)
+            return HS_OK;
+        snprintf(what, sizeof what,
+                 file->bytes != bytes ? "has %" PRId64 " bytes and had %" PRId64
+                                      : "has other bytes, %" PRId64 " as before",
+                 file->bytes, bytes);
+        return changed(folder, path, what);
+    }
+    return changed(folder, path, "was removed");
+}
+
+HsStatus hs_trainer_check_files(const HsTrainer *trainer, const char *name, const char *folder, const HsJson *kept)
+{
+    if (!kept) /* of a version that kept none */
+        return HS_OK;
+    if (!hs_json_is_array(kept))
+        return hs_fail(HS_EFORMAT, "%s: member `files` must be a list", name);
+    for (const HsJson *row = hs_json_first(kept); row; row = hs_json_next(row))
+        HS_TRY(check_file(trainer->files, name, folder, row));
+    for (int i = 0; i < trainer->files->count; i++) {
+        bool found = false;
+        for (const HsJson *row = hs_json_first(kept); row && !found; row = hs_json_next(row)) {
+            const char *path = hs_json_string(hs_json_get(row, "path"));
+            found = path && strcmp(path, trainer->files->items[i].path) == 0;
+        }
+        if (!found)
+            return changed(folder, trainer->files->items[i].path, "is new");
+    }
+    return HS_OK;
+}

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One optimizer step in two halves: starting it enqueues everything on the device, collecting it waits for its report.
+ * In between the host may start more (runtime/train/step_queue.h); how many is the loop's business.
+ *
+ *     start:    batch up -> [ gradients of every micro-batch -> strategies -> decisions -> update ] -> strategies
+ *     collect:  losses and outcome down -> counters
+ *
+ * Gradients are scaled by  loss scale / counted targets of the whole effective batch,  the latter known before the
+ * first micro-batch runs, so that N micro-batches weigh their targets exactly as one batch would.  So do N ranks
+ * (runtime/train/reduce.h): the effective batch is that of all of them.
+ *
+ * With kernels.cuda_graph what stands in brackets is recorded once in a task and then replayed: it reads everything
+ * that changes from device memory.  The first step of a task runs as it is: whatever is made at a first use is made
+ * then.
+ */
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+#include "kernels/base/log.h"
+#include "runtime/train/reduce.h"
+#include "runtime/train/trainer.h"
+
+/* --- on the device --- */
+
+/* A task's own memory on the device, micro-batch after micro-batch. */
+static HsStatus run_micro_batches(HsTrainer *trainer, const int32_t *tokens, const int32_t *targets, int64_t rows,
+                                  int64_t first_row, const float *gradient_scale, void *losses)
+{
+    const HsConfig *config = trainer->config;
+    const int64_t length = config->training.max_length;
+    const size_t loss_bytes = hs_dtype_bytes(trainer->precision.statistic);
+    for (int64_t row = 0; row < rows; row += trainer->train_program.batch) {
+        const int64_t offset = row * length;
+        const HsProgramFeed feed = {
+            .tokens = tokens + offset,
+            .targets = targets + offset,
+            .seed = (uint64_t)config->training.seed,
+            .step_counter = &trainer->optimizer.state->attempt,
+            .gradient_scale = gradient_scale,
+            .row_offset = first_row * length + offset,
+            .losses = losses ? (unsigned char *)losses + (size_t)offset * loss_bytes : NULL,
+        };
+        HS_TRY(hs_program_train_queued(&trainer->train_program, &trainer->engine.context, &feed));
+    }
+    return HS_OK;
+}
+
+static HsStatus reduce_gradients(HsTrainer *trainer)
+{
+    return hs_reduce_gradients(trainer->engine.comm, trainer->engine.context.stream, trainer->spans,
+                               trainer->span_count);
+}
+
+/* The gradient on sequences of earlier tasks, handed over to the strategy that wants it. */
+static HsStatus run_reference(HsTrainer *trainer, int64_t rows)
+{
+    const HsStepQueue *queue = &trainer->queue;
+    /* Behind the batch's own rows, so that dropout masks are other ones. */
+    HS_TRY(run_micro_batches(trainer, queue->batch.reference_tokens, queue->batch.reference_targets, rows,
+                             queue->shape.rows, &trainer->optimizer.gradient_scales[HS_ROWS_REFERENCE], NULL));
+    HS_TRY(reduce_gradients(trainer));
+    return hs_continual_take_reference(trainer->continual, &trainer->engine.context);
+}
+
+/* Until its gradients are there a step can be given up as if it had never begun: its batch stays the next one. */
+static void accept_batch(HsTrainer *trainer)
+{
+    if (trainer->batch_in_hand)
+        hs_stream_accept(trainer->stream);
+    trainer->batch_in_hand = false;
+}
+
+/* From the batch in its place to updated weights. */
+static HsStatus run_step(HsTrainer *trainer, int64_t reference_rows)
+{
+    HsContext *context = &trainer->engine.context;
+    HsOptimizer *optimizer = &trainer->optimizer;
+    const HsStepQueue *queue = &trainer->queue;
+    HS_TRY(hs_optimizer_begin(optimizer, context));
+    if (reference_rows > 0)
+        HS_TRY(run_reference(trainer, reference_rows));
+    HS_TRY(run_micro_batches(trainer, queue->batch.tokens, queue->batch.targets, queue->shape.rows, 0,
+                             &optimizer->gradient_scales[HS_ROWS_TRAINED], queue->losses));
+    HS_TRY(reduce_gradients(trainer));
+    accept_batch(trainer);
+    hs_range_begin(context, HS_RANGE_STRATEGY, "strategies, on gradients");
+    HsStatus looked = hs_continual_before_update(trainer->continual, context);
+    hs_range_end(context);
+    HS_TRY(looked);
+    hs_range_begin(context, HS_RANGE_UPDATE, "update");
+    HsStatus status = hs_optimizer_update(optimizer, context, trainer->spans, trainer->span_count);
+    hs_range_end(context);
+    return status;
+}
+
+/* --- recorded steps --- */
+
+/* A host that works in the middle of a step is no part of a recording. */
+static bool can_record(const HsTrainer *trainer)
+{
+    return trainer->engine.cuda_graph && !hs_continual_host_work(&trainer->continual_config);
+}
+
+void hs_trainer_describe_graph(const HsTrainer *trainer)
+{
+    if (!trainer->engine.cuda_graph)
+        return;
+    const HsStrategy *host = hs_continual_host_work(&trainer->continual_config);
+    const HsStrategy *beside = hs_continual_beside_step(&trainer->continual_config);
+    char also[96] = "";
+    if (beside)
+        snprintf(also, sizeof also, "; %s's %s run beside it", beside->name, beside->beside_step);
+    if (host)
+        hs_info("cuda_graph: no step is recorded, as %s %s", host->name, host->host_work);
+    else
+        hs_info("cuda_graph: from a task's second step on, steps are replays of one recording%s", also);
+}
+
+void hs_trainer_forget_graph(HsTrainer *trainer)
+{
+    HsDevice *device = &trainer->engine.device;
+    if (trainer->graph)
+        device->graph_destroy(device, trainer->graph);
+    trainer->graph = NULL;
+    trainer->graph_warm = false;
+}
+
+static HsStatus record(HsTrainer *trainer)
+{
+    HsDevice *device = &trainer->engine.device;
+    HsStream *stream = trainer->engine.context.stream;
+    HS_TRY(device->graph_begin(device, stream));
+    HsStatus status = run_step(trainer, 0);
+    HsGraph *graph = NULL;
+    /* Recording ends also after a failure, whose message comes first. */
+    char message[512];
+    snprintf(message, sizeof message, "%.511s", status == HS_OK ? "" : hs_error_message());
+    HsStatus ended = device->graph_end(device, stream, &graph);
+    if (status != HS_OK) {
+        if (graph)
+            device->graph_destroy(device, graph);
+        return hs_fail(status, "recording a step: %s", message);
+    }
+    HS_TRY(ended);
+    trainer->graph = graph;
+    return HS_OK;
+}
+
+static HsStatus replay(HsTrainer *trainer)
+{
+    HsDevice *device = &trainer->engine.device;
+    if (!trainer->graph_warm) {
+        trainer->graph_warm = true;
+        return run_step(trainer, 0);
+    }
+    if (!trainer->graph)
+        HS_TRY(record(trainer));
+    return device->graph_launch(device, trainer->graph, trainer->engine.context.stream);
+}
+
+/* --- starting --- */
+
+static HsStatus enqueue(HsTrainer *trainer, HsStepSlot *slot)
+{
+    HsContext *context = &trainer->engine.context;
+    HsOptimizer *optimizer = &trainer->optimizer;
+    const bool wanted = hs_continual_wants_reference(trainer->continual, (int)trainer->state.task);
+    optimizer->learning_rate_scale =
+        slot->step.learning_rate_scale * hs_continual_rate_scale(&trainer->continual_config);
+    int64_t counted[HS_STEP_ROWS] = {
+        [HS_ROWS_TRAINED] = slot->counted, [HS_ROWS_REFERENCE] = slot->reference_counted
+    };
+    HS_TRY(hs_reduce_counted(trainer->engine.comm, context->stream, counted));
+    slot->counted = counted[HS_ROWS_TRAINED];
+    HS_TRY(hs_optimizer_announce(optimizer, context, slot->counted, counted[HS_ROWS_REFERENCE], slot->input));
+    HS_TRY(hs_step_queue_send(&trainer->queue, slot, optimizer->input));
+    /* A recording is replayed as it was made: what changes from step to step cannot be part of its update.  Observed
+     * steps run eagerly, as a recording has no ranges, and fold no more than the others, so that the bits are the
+     * same. */
+    const bool recordable = can_record(trainer), folded = !recordable;
+    if (folded)
+        hs_continual_fold(trainer->continual, &slot->step);
+    if (recordable && !context->observer)
+        HS_TRY(replay(trainer));
+    else
+        HS_TRY(run_step(trainer, wanted ? slot->reference_rows : 0));
+    accept_batch(trainer);
+    /* Which of the recorded steps ends a group follows from the data alone: MER's interpolations stand beside the
+     * recording, but are not waited for either.  A backend that records packs no weights, which would be stale now. */
+    hs_range_begin(context, HS_RANGE_STRATEGY, "strategies, on weights");
+    HsStatus looked = hs_continual_after_step(trainer->continual, context, &slot->step, folded);
+    hs_range_end(context);
+    HS_TRY(looked);
+    return hs_step_queue_receive(&trainer->queue, slot, optimizer->outcome);
+}
+
+HsStatus hs_trainer_start_step(HsTrainer *trainer)
+{
+    const HsStreamBatch *batch;
+    HsContext *context = &trainer->engine.context;
+    hs_range_begin(context, HS_RANGE_DATA, "data");
+    HsStatus got = hs_stream_peek(trainer->stream, &batch);
+    hs_range_end(context);
+    HS_TRY(got);
+    trainer->batch_in_hand = true;
+    HsStepSlot *slot = hs_step_queue_fill(&trainer->queue, batch);
+    const HsTrainerState *state = &trainer->state;
+    slot->attempt = (uint32_t)(state->counters.applied_steps + state->counters.skipped_steps + trainer->queue.count);
+    hs_range_begin(context, HS_RANGE_STEP, "optimizer step");
+    HsStatus status = enqueue(trainer, slot);
+    hs_range_end(context);
+    return status;
+}
+
+/* --- collecting --- */
+
+/* Sums of losses over the counted targets of an optimizer step, in row order: of new rows, and of replayed ones. */
+enum { NEW_ROWS, REPLAYED_ROWS, ROW_KINDS };
+typedef struct StepLoss {
+    double sums[ROW_KINDS];
+    int64_t counts[ROW_KINDS];
+} StepLoss;
+
+/* One micro-batch, sequence by sequence.  Each micro-batch is summed by itself first. */
+static void split_losses(const HsTrainer *trainer, const HsStepSlot *slot, int64_t first_row, StepLoss *loss)
+{
+    const int64_t length = trainer->config->training.max_length;
+    double sums[ROW_KINDS] = { 0 };
+    int64_t counts[ROW_KINDS] = { 0 };
+    for (int64_t row = first_row; row < first_row + trainer->train_program.batch; row++) {
+        const int kind = slot->replayed[row] ? REPLAYED_ROWS : NEW_ROWS;
+        for (int64_t i = row * length; i < (row + 1) * length; i++) {
+            if (slot->batch.targets[i] < 0)
+                continue;
+            sums[kind] += hs_dtype_load(trainer->queue.shape.loss, slot->losses, i);
+            counts[kind]++;
+        }
+    }
+    for (int kind = 0; kind < ROW_KINDS; kind++) {
+        loss->sums[kind] += sums[kind];
+        loss->counts[kind] += counts[kind];
+    }
+}
+
+/* NAN where there is no such target. */
+static double mean_of(const StepLoss *loss, int kind)
+{
+    return loss->counts[kind] > 0 ? loss->sums[kind] / (double)loss->counts[kind] : NAN;
+}
+
+/* Means of the step into the sums that the next record shows. */
+static void count_losses(HsTrainerState *state, const StepLoss *loss)
+{
+    if (loss->counts[NEW_ROWS] > 0) {
+        state->window_loss += mean_of(loss, NEW_ROWS);
+        state->window_steps++;
+    }
+    if (loss->counts[REPLAYED_ROWS] > 0) {
+        state->window_replay_loss += mean_of(loss, REPLAYED_ROWS);
+        state->window_replay_steps++;
+    }
+}
+
+void hs_trainer_copy_optimizer_state(HsTrainer *trainer)
+{
+    trainer->state.counters = trainer->optimizer.counters;
+}
+
+/* The oldest step under way, in the books. */
+static HsStatus take_report(HsTrainer *trainer, HsStepSlot **slot, HsStepReport *report)
+{
+    HS_TRY(hs_step_queue_wait(&trainer->queue, slot));
+    hs_optimizer_collect(&trainer->optimizer, (*slot)->outcome, report);
+    hs_trainer_copy_optimizer_state(trainer);
+    trainer->state.tokens_seen += (*slot)->counted;
+    trainer->window_tokens += trainer->rows_per_step * trainer->config->training.max_length;
+    return HS_OK;
+}
+
+/* Says what happened, and a command that goes on: from the last checkpoint, with a lower learning rate. */
+static HsStatus explain(const HsTrainer *trainer, const HsStepReport *report, const char *where, const char *kept)
+{
+    const HsConfig *config = trainer->config;
+    const char *const out_dir = config->training.out_dir;
+    const char *const wider = strcmp(trainer->precision.name, "fp16") == 0   ? " precision.mode=bf16, or"
+                              : strcmp(trainer->precision.name, "bf16") == 0 ? " precision.mode=fp32, or"
+                                                                             : "";
+    bool saved;
+    return hs_fail(
+        HS_ENUMERIC,
+        "gradients are not finite at step %lld with loss scale %g, the smallest allowed; first non-finite value: "
+        "%s. The state is kept for inspection in %s; the last checkpoint is unchanged. To go on %s with%s "
+        "a lower learning rate: trainer --config %s/config.yaml resume=changed learning_rate=%.2g",
+        (long long)trainer->state.counters.applied_steps, (double)report->loss_scale, where, kept,
+        hs_checkpoint_exists(out_dir, &saved) == HS_OK && saved ? "from it" : "from the start", wider, out_dir,
+        config->training.learning_rate / 3);
+}
+
+/* Gradients that are not finite at the smallest loss scale: find the first bad tensor, keep the state, and stop.  Steps
+ * that were started after it have changed nothing and count as skipped. */
+static HsStatus diagnose(HsTrainer *trainer, const HsStepSlot *slot, const HsStepReport *report)
+{
+    const HsConfig *config = trainer->config;
+    const int64_t counted = slot->counted > 0 ? slot->counted : 1;
+    char where[192] = "", kept[4096];
+    while (trainer->queue.count > 0) {
+        HsStepSlot *later;
+        HsStepReport ignored;
+        HS_TRY(take_report(trainer, &later, &ignored));
+    }
+    /* A step's worth of work, and the reason why the run ends: a signal waits for it. */
+    HsContext undisturbed = trainer->engine.context;
+    undisturbed.stop_asked = NULL;
+    for (int64_t row = 0; row < trainer->queue.shape.rows && where[0] == '\0'; row += trainer->train_program.batch) {
+        const int64_t offset = row * config->training.max_length;
+        HS_TRY(hs_program_find_nonfinite(&trainer->train_program, &undisturbed, slot->batch.tokens + offset,
+                                         slot->batch.targets + offset, (uint64_t)config->training.seed, slot->attempt,
+                                         offset, report->loss_scale / (float)counted, where, sizeof where));
+    }
+    if (where[0] == '\0')
+        snprintf(where, sizeof where, "the gradient of %s, in its accumulation",
+                 report->first_nonfinite >= 0 ? trainer->spans[report->first_nonfinite].name : "a parameter");
+    snprintf(kept, sizeof kept, "%s/diverged", config->training.out_dir);
+    HS_TRY(hs_trainer_save_aside(trainer, kept));
+    return explain(trainer, report, where, kept);
+}
+
+HsStatus hs_trainer_collect_step(HsTrainer *trainer, double *mean_loss, HsStepReport *report)
+{
+    StepLoss loss = { 0 };
+    HsStepSlot *slot;
+    HsTrainerState *state = &trainer->state;
+    HS_TRY(take_report(trainer, &slot, report));
+    for (int64_t row = 0; row < trainer->queue.shape.rows; row += trainer->train_program.batch)
+        split_losses(trainer, slot, row, &loss);
+    HS_TRY(hs_reduce_losses(trainer->engine.comm, trainer->engine.context.stream, loss.sums, loss.counts, ROW_KINDS));
+    *mean_loss = mean_of(&loss, NEW_ROWS);
+    if (report->verdict == HS_SCALER_HOPELESS)
+        return diagnose(trainer, slot, report);
+    if (report->verdict == HS_SCALER_SKIP) {
+        hs_info("step %lld skipped: gradients overflow at loss scale %g; the scale is now %g (%lld skipped so far)",
+                (long long)state->counters.applied_steps, (double)report->loss_scale,
+                (double)trainer->optimizer.counters.loss_scale, (long long)state->counters.skipped_steps);
+        return HS_OK;
+    }
+    state->task_steps++;
+    count_losses(state, &loss);
+    return HS_OK;
+}
+
+HsStatus hs_trainer_step(HsTrainer *trainer, double *mean_loss, HsStepReport *report)
+{
+    assert(trainer->queue.count == 0);
+    HS_TRY(hs_trainer_start_step(trainer));
+    return hs_trainer_collect_step(trainer, mean_loss, report);
+}

@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * One task after another.
+ *
+ *     untrained row -> { begin: schedule, moments, strategies, stream -> steps -> finish: consolidate, save, row } ...
+ *
+ * A boundary's checkpoint is saved after the strategies have consolidated and before the tasks are evaluated: a run
+ * that died in the evaluation lacks a row and nothing else.  Joint training is one phase over all tasks, with one row,
+ * the last.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/base/log.h"
+#include "runtime/config/continual.h"
+#include "runtime/train/evaluate.h"
+#include "runtime/train/trainer.h"
+
+static bool is(const char *value, const char *word)
+{
+    return strcmp(value, word) == 0;
+}
+
+/* More than a counter of steps holds is no number of steps: hs_trainer_count_steps refuses it. */
+static int64_t whole_steps(double steps)
+{
+    return steps <= HS_NO_BOUND ? (int64_t)steps : INT64_MAX;
+}
+
+int64_t hs_trainer_task_steps(const HsTrainer *trainer, int task)
+{
+    const HsConfig *config = trainer->config;
+    const HsTaskConfig *own = &config->tasks[task];
+    HsReplayPlan plan = hs_continual_replay_plan(&trainer->continual_config, trainer->rows_per_step);
+    double new_rows = hs_replay_new_rows_per_step(&plan);
+    if (own->steps > 0)
+        return own->steps;
+    if (own->tokens > 0)
+        return whole_steps((double)own->tokens / (new_rows * (double)config->training.max_length));
+    if (own->epochs == 0 && config->training.max_steps > 0)
+        return config->training.max_steps;
+    double epochs = own->epochs > 0 ? own->epochs : config->training.max_epochs;
+    return whole_steps(epochs * (double)hs_dataset_windows(&trainer->data.tasks[task]) / new_rows);
+}
+
+static HsStatus fail_short(const HsTrainer *trainer, int task)
+{
+    char held[64] = "";
+    if (trainer->has_data)
+        snprintf(held, sizeof held, " (the data hold %lld)", (long long)hs_dataset_windows(&trainer->data.tasks[task]));
+    return hs_fail(HS_ECONFIG,
+                   "task %s: its length is less than one step of %lld sequences%s: lower batch_size, raise max_epochs "
+                   "or the task's epochs or tokens, or set max_steps or the task's steps",
+                   trainer->config->tasks[task].name, (long long)trainer->rows_per_step, held);
+}
+
+HsStatus hs_trainer_count_steps(HsTrainer *trainer)
+{
+    const HsConfig *config = trainer->config;
+    trainer->rows_per_step = hs_config_rows_per_step(config);
+    trainer->joint = hs_continual_mixes_tasks(&trainer->continual_config);
+    trainer->phase_count = trainer->joint ? 1 : config->task_count;
+    trainer->phase_steps = calloc((size_t)trainer->phase_count, sizeof *trainer->phase_steps);
+    if (!trainer->phase_steps)
+        return hs_fail(HS_ENOMEM, "no memory for %d tasks", trainer->phase_count);
+    for (int task = 0; task < config->task_count; task++) {
+        int64_t steps = hs_trainer_task_steps(trainer, task);
+        if (steps < 1)
+            return fail_short(trainer, task);
+        const double all = (double)trainer->total_steps + (double)steps;
+        if (all > HS_NO_BOUND)
+            return hs_fail(
+                HS_ECONFIG,
+                "task %s: with it the run has %.3g steps, more than can be counted: lower max_epochs, or the "
+                "task's epochs or steps, or set max_steps",
+                config->tasks[task].name, all);
+        trainer->phase_steps[trainer->joint ? 0 : task] += steps;
+        trainer->total_steps += steps;
+    }
+    return HS_OK;
+}
+
+/* continual.schedule: which part of the run one pass of the schedule's shape covers. */
+static HsStatus set_schedule(HsTrainer *trainer)
+{
+    const HsConfig *config = trainer->config;
+    int task = (int)trainer->state.task;
+    bool single = is(config->continual.schedule, "single");
+    bool rewarm = is(config->continual.schedule, "rewarm") && task > 0;
+    double own = trainer->joint ? 0 : config->tasks[task].learning_rate;
+    double peak = own > 0 ? own : config->training.learning_rate;
+    int64_t length = single ? trainer->total_steps : trainer->phase_steps[task];
+    int64_t warmup = config->schedule.warmup_steps;
+    if (rewarm)
+        warmup = (int64_t)ceil(config->continual.rewarm_fraction * (double)length);
+    int64_t decay = config->schedule.decay_steps > 0 ? config->schedule.decay_steps : length;
+    HsSchedule *schedule = &trainer->optimizer.schedule;
+    HS_TRY(hs_schedule_init(schedule, config->schedule.kind, peak, config->schedule.min_learning_rate, warmup, decay,
+                            config->schedule.wsd_decay_fraction));
+    if (trainer->new_length) {
+        const int64_t now = trainer->optimizer.counters.schedule_steps;
+        hs_info(
+            "the run's length changed, and schedule.kind %s follows it: the learning rate is %.3g now and ends at %.3g",
+            config->schedule.kind, hs_schedule_rate(schedule, now), hs_schedule_rate(schedule, decay));
+        trainer->new_length = false;
+    }
+    if (rewarm) /* from where the last task's decay ended */
+        schedule->warmup_start = config->schedule.min_learning_rate;
+    return HS_OK;
+}
+
+HsStatus hs_trainer_begin_task(HsTrainer *trainer)
+{
+    const HsConfig *config = trainer->config;
+    HsTrainerState *state = &trainer->state;
+    HsContext *context = &trainer->engine.context;
+    int task = (int)state->task;
+    hs_trainer_forget_graph(trainer);
+    HS_TRY(set_schedule(trainer));
+    if (!state->task_begun) {
+        state->task_begun = 1;
+        state->task_steps = state->since_gain = 0;
+        state->position = (HsStreamPosition){ 0 };
+        if (task > 0) {
+            state->best_validation = NAN;
+            if (!is(config->continual.schedule, "single"))
+                trainer->optimizer.counters.schedule_steps = 0;
+            if (is(config->continual.optimizer_state, "reset"))
+                HS_TRY(hs_optimizer_reset_state(&trainer->optimizer, context, trainer->spans, trainer->span_count));
+        }
+        HS_TRY(hs_continual_begin_task(trainer->continual, context, task));
+    }
+    if (trainer->phase_count > 1)
+        hs_info("task %d of %d: %s, %lld steps", task + 1, trainer->phase_count, config->tasks[task].name,
+                (long long)trainer->phase_steps[task]);
+    return hs_stream_begin_task(trainer->stream, task, &state->position);
+}
+
+static HsStatus task_loss(HsTrainer *trainer, int task, double *loss)
+{
+    const HsConfig *config = trainer->config;
+    return hs_evaluate(&trainer->evaluation_program, &trainer->engine.context, trainer->engine.comm,
+                       &trainer->data.tasks[task], config->evaluation.batches * config->training.batch_size,
+                       trainer->evaluation_tokens, trainer->evaluation_targets, loss);
+}
+
+HsStatus hs_trainer_evaluate_task(HsTrainer *trainer, int task)
+{
+    /* Joint training is on every task at once: the mean stands for all. */
+    int first = trainer->joint ? 0 : task, count = trainer->joint ? trainer->data.count : 1;
+    double loss = 0, floor = 0;
+    for (int i = first; i < first + count; i++) {
+        double own;
+        HS_TRY(task_loss(trainer, i, &own));
+        loss += own / count;
+        floor += trainer->data.tasks[i].validation.entropy_floor / count;
+    }
+    trainer->state.evaluated_at = trainer->state.counters.applied_steps;
+    bool best;
+    hs_trainer_judge(trainer, loss, &best);
+    HsMetricsRecord record = hs_trainer_record(trainer, "eval");
+    record.val_loss = loss;
+    record.entropy_floor = floor;
+    record.task = trainer->phase_count > 1 ? task : -1;
+    HS_TRY(hs_metrics_record(trainer->metrics, &record));
+    return best ? hs_trainer_keep_best(trainer, task) : HS_OK;
+}
+
+/* What the task's own evaluations measure, out of a row. */
+static double trained_loss(const HsTrainer *trainer, int row)
+{
+    const HsMatrix *matrix = &trainer->matrix;
+    double mean = 0;
+    for (int task = 0; task < matrix->tasks; task++)
+        mean += *hs_matrix_at(matrix, row, task) / matrix->tasks;
+    return trainer->joint ? mean : *hs_matrix_at(matrix, row, row);
+}
+
+/* The next row of the matrix; the first is the untrained model's. */
+static HsStatus evaluate_row(HsTrainer *trainer)
+{
+    HsMatrix *matrix = &trainer->matrix;
+    int row = (int)trainer->state.matrix_rows - 1;
+    if (trainer->joint && row >= 0)
+        row = matrix->tasks - 1;
+    for (int task = 0; task < matrix->tasks; task++) {
+        double *loss = row < 0 ? &matrix->untrained[task] : hs_matrix_at(matrix, row, task);
+        HS_TRY(task_loss(trainer, task, loss));
+    }
+    trainer->state.matrix_rows++;
+    trainer->state.evaluated_at = trainer->state.counters.applied_steps;
+    bool print = row >= 0 && !is(trainer->config->logging.progress, "none"), best = false;
+    if (row >= 0)
+        hs_trainer_judge(trainer, trained_loss(trainer, row), &best);
+    HS_TRY(hs_metrics_matrix(trainer->metrics, trainer->state.counters.applied_steps, row, matrix, print));
+    return best ? hs_trainer_keep_best(trainer, trainer->joint ? 0 : row) : HS_OK;
+}
+
+static bool evaluation_due(const HsTrainer *trainer)
+{
+    const HsTrainerState *state = &trainer->state;
+    const int64_t every = trainer->config->evaluation.every, step = state->counters.applied_steps;
+    const bool done = state->task == trainer->phase_count;
+    /* A task's last step leaves it to the boundary, which a checkpoint before the Fisher is still ahead of. */
+    if (!done && state->task_begun && state->task_steps >= trainer->phase_steps[state->task])
+        return false;
+    return step > 0 && (done || (every > 0 && step % every == 0));
+}
+
+HsStatus hs_trainer_evaluate_owed(HsTrainer *trainer)
+{
+    const HsTrainerState *state = &trainer->state;
+    if (trainer->has_matrix && state->matrix_rows < state->task + 1)
+        return evaluate_row(trainer);
+    if (state->evaluated_at == state->counters.applied_steps || !evaluation_due(trainer))
+        return HS_OK;
+    int last = trainer->phase_count - 1;
+    return hs_trainer_evaluate_task(trainer, state->task < last ? (int)state->task : last);
+}
+
+/* Strategies write over their state while they measure a task.  That takes as long as their passes do, so what was
+ * trained is saved before, unless it just was. */
+HsStatus hs_trainer_save_trained(HsTrainer *trainer)
+{
+    const bool saved = trainer->saved_at == trainer->state.counters.applied_steps; /* a task has a step at least */
+    const bool measures = hs_continual_needs_fisher(&trainer->continual_config) != NULL;
+    return measures && !saved ? hs_trainer_save(trainer) : HS_OK;
+}
+
+HsStatus hs_trainer_finish_task(HsTrainer *trainer)
+{
+    HsTrainerState *state = &trainer->state;
+    trainer->consolidating = true;
+    hs_stream_settle(trainer->stream);
+    state->position = hs_stream_position(trainer->stream);
+    hs_stream_end_task(trainer->stream);
+    hs_trainer_forget_graph(trainer);
+    HS_TRY(hs_trainer_consolidate(trainer, (int)state->task));
+    state->task++;
+    state->task_begun = 0;
+    trainer->consolidating = false;
+    HS_TRY(hs_trainer_save(trainer));
+    return hs_trainer_evaluate_owed(trainer);
+}
+
+HsStatus hs_trainer_reopen(HsTrainer *trainer)
+{
+    HsTrainerState *state = &trainer->state;
+    int last = trainer->phase_count - 1;
+    if (state->task <= last || trainer->phase_steps[last] <= state->task_steps)
+        return HS_OK;
+    if (hs_trainer_stalled(trainer)) {
+        hs_info("the run ended early at step %lld: a larger early_stop.patience, or 0, goes on with it",
+                (long long)state->counters.applied_steps);
+        return HS_OK;
+    }
+    /* It has closed the task's books: going on would count it twice. */
+    const HsStrategy *closed = hs_continual_keeps_state(&trainer->continual_config);
+    if (closed)
+        return hs_fail(HS_ECONFIG,
+                       "%s is finished, and a run with strategy %s cannot be made longer: set the length back, or "
+                       "start in a fresh out_dir",
+                       trainer->config->training.out_dir, closed->name);
+    state->task = last;
+    state->task_begun = 1;
+    /* The last row is measured anew, those before it are not: a checkpoint saved before it was measured has them all.
+     */
+    if (state->matrix_rows > last + 1)
+        state->matrix_rows = last + 1;
+    return HS_OK;
+}
+
+void hs_trainer_list_memory(const HsTrainer *trainer, HsMetricsRun *run)
+{
+    run->memory_count = 0;
+    for (int i = 0; i < HS_MEMORY_COUNT; i++) {
+        if (trainer->planned.bytes[i] == 0)
+            continue;
+        run->memory[run->memory_count].what = hs_memory_row((HsMemoryCategory)i)->name;
+        run->memory[run->memory_count++].bytes = (int64_t)trainer->planned.bytes[i];
+    }
+}

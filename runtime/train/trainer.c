@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Making a training run: engine, precision, data, model, programs, optimizer, in the order in which each needs the one
+ * before.  Everything is allocated here; the loop allocates nothing.
+ */
+#include "runtime/train/trainer.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/base/log.h"
+#include "runtime/config/continual.h"
+#include "runtime/io/files.h"
+
+/* The tokenizer of the checkpoint to go on from, so that the vocabulary cannot drift; NULL when starting fresh. */
+static HsStatus checkpoint_tokenizer(const char *folder, HsTokenizer **tokenizer)
+{
+    *tokenizer = NULL;
+    if (!folder)
+        return HS_OK;
+    char path[4096];
+    snprintf(path, sizeof path, "%s/tokenizer.json", folder);
+    return hs_tokenizer_load(path, tokenizer);
+}
+
+static void log_line(void *user, const char *text)
+{
+    (void)user;
+    hs_info("%s", text);
+}
+
+static void describe(const HsTrainer *trainer)
+{
+    const HsModel *model = &trainer->model;
+    const HsConfig *config = trainer->config;
+    hs_info("device: %s", trainer->engine.why);
+    hs_info("precision: %s", trainer->precision_why);
+    hs_info("model: %s, %lld layers, width %lld, vocabulary %lld, %.3f million parameters", model->family,
+            (long long)model->layers, (long long)model->width, (long long)model->vocabulary,
+            1e-6 * (double)hs_model_parameter_count(model));
+    hs_trainer_describe_rules(trainer, log_line, NULL);
+    for (int i = 0; i < trainer->data.count; i++)
+        hs_info("%s %s: %lld training and %lld validation tokens",
+                trainer->data.count > 1 ? "task" : "data:", config->tasks[i].name,
+                (long long)trainer->data.tasks[i].train.count, (long long)trainer->data.tasks[i].validation.count);
+    hs_info("steps: %lld of %lld x %lld tokens", (long long)trainer->total_steps, (long long)trainer->rows_per_step,
+            (long long)config->training.max_length);
+    HsMetricsRun run = { 0 };
+    char memory[512] = "";
+    size_t used = 0;
+    hs_trainer_list_memory(trainer, &run);
+    for (int i = 0; i < run.memory_count && used < sizeof memory; i++)
+        used += (size_t)snprintf(memory + used, sizeof memory - used, "%s%s %.1f", i > 0 ? ", " : "",
+                                 run.memory[i].what, hs_mebibytes((double)run.memory[i].bytes));
+    hs_info("memory (MiB): %s", memory);
+    hs_trainer_describe_graph(trainer);
+}
+
+static HsStatus write_run_info(HsTrainer *trainer)
+{
+    const HsConfig *config = trainer->config;
+    char strategy[128] = "", model[160];
+    size_t used = 0;
+    const HsContinualConfig *continual = &trainer->continual_config;
+    for (int i = 0; i < continual->strategy_count && used < sizeof strategy; i++)
+        used += (size_t)snprintf(strategy + used, sizeof strategy - used, "%s%s", i > 0 ? " + " : "",
+                                 continual->strategies[i]);
+    snprintf(model, sizeof model, "%.40s, %lld layers, width %lld", trainer->model.family,
+             (long long)trainer->model.layers, (long long)trainer->model.width);
+    const char **names = calloc((size_t)trainer->phase_count, sizeof *names);
+    if (!names)
+        return hs_fail(HS_ENOMEM, "no memory for %d task names", trainer->phase_count);
+    for (int i = 0; i < trainer->phase_count; i++)
+        names[i] = trainer->joint ? "all tasks" : config->tasks[i].name;
+    HsMetricsRun run = {
+        .name = config->training.out_dir,
+        .device = trainer->engine.device.description,
+        .precision = trainer->precision.name,
+        .strategy = strategy,
+        .model = model,
+        .parameters = hs_model_parameter_count(&trainer->model),
+        .total_steps = trainer->total_steps,
+        .task_count = trainer->phase_count,
+        .task_names = names,
+        .task_steps = trainer->phase_steps,
+    };
+    hs_trainer_list_memory(trainer, &run);
+    HsStatus status = hs_metrics_run(config->training.out_dir, &run);
+    free(names);
+    return status;
+}
+
+/* Before the first file is written.  A folder that was not there when checkpoints were looked for may have been made,
+ * and trained in to the end, by another process since. */
+static HsStatus own_folder(HsTrainer *trainer)
+{
+    const char *out_dir = trainer->config->training.out_dir;
+    if (trainer->lock)
+        return HS_OK;
+    HS_TRY(hs_make_directories(out_dir));
+    HS_TRY(hs_run_lock_take(out_dir, &trainer->lock));
+    bool begun;
+    HS_TRY(hs_checkpoint_exists(out_dir, &begun));
+    if (!trainer->resumed && begun)
+        return hs_fail(HS_EIO, "%s: another process began a run there meanwhile: the same command goes on with it",
+                       out_dir);
+    return HS_OK;
+}
+
+static HsStatus create_stream_and_records(HsTrainer *trainer)
+{
+    const HsConfig *config = trainer->config;
+    double *weights = calloc((size_t)trainer->data.count, sizeof *weights);
+    if (!weights)
+        return hs_fail(HS_ENOMEM, "no memory for %d task weights", trainer->data.count);
+    HsStreamOptions stream = {
+        .data = &trainer->data,
+        .joint = trainer->joint,
+        .weights = weights,
+        .plan = hs_continual_replay_plan(&trainer->continual_config, trainer->rows_per_step),
+        .reservoir = trainer->has_reservoir ? &trainer->reservoir : NULL,
+        .prefetch = config->data.prefetch,
+        .workers = config->data.workers,
+    };
+    for (int i = 0; i < trainer->data.count; i++)
+        weights[i] = (double)hs_trainer_task_steps(trainer, i);
+    HsStatus status = hs_stream_create(&stream, &trainer->stream);
+    free(weights);
+    HS_TRY(status);
+    HS_TRY(own_folder(trainer));
+    HsMetricsPosition position = { trainer->state.jsonl_bytes, trainer->state.tensorboard_bytes };
+    HsMetricsOptions options = {
+        .out_dir = config->training.out_dir,
+        .tensorboard = config->logging.tensorboard,
+        .progress = config->logging.progress,
+        .total_steps = trainer->total_steps,
+        .resume_at = trainer->resumed ? &position : NULL,
+    };
+    HS_TRY(hs_metrics_create(&options, &trainer->metrics));
+    if (trainer->changes[0])
+        HS_TRY(hs_metrics_changed(trainer->metrics, trainer->state.counters.applied_steps, trainer->changes));
+    const HsMonitorOptions monitor = {
+        .device = &trainer->engine.device,
+        .emulated = trainer->engine.emulated,
+        .every_s = config->logging.device_seconds,
+        .out_dir = config->training.out_dir,
+        .append = trainer->resumed,
+    };
+    HS_TRY(hs_monitor_create(&monitor, &trainer->monitor));
+    return write_run_info(trainer);
+}
+
+/* Steps without a target that counts teach nothing, and say nothing: where they would be most of a task's, a run makes
+ * no sense.  Rows are drawn without regard to each other: a step of n rows is empty with the n-th power of the share.
+ */
+static HsStatus check_targets(const HsTrainer *trainer)
+{
+    const double noticed = 0.01, most = 0.5;
+    const int64_t rows = hs_config_rows_per_step(trainer->config);
+    for (int i = 0; i < trainer->data.count; i++) {
+        const double share = hs_dataset_empty_share(&trainer->data.tasks[i]);
+        const char *const name = trainer->config->tasks[i].name;
+        const char *const mend = "raise max_length, or shorten the prompts";
+        if (pow(share, (double)rows) > most)
+            return hs_fail(
+                HS_ECONFIG,
+                "task %s: %.3g%% of the training windows of max_length %lld hold no token that the loss counts, "
+                "and most steps would hold none: %s",
+                name, 100 * share, (long long)trainer->config->training.max_length, mend);
+        if (share >= noticed)
+            hs_warn("task %s: %.3g%% of the training windows of max_length %lld hold no token that the loss counts and "
+                    "teach nothing: %s",
+                    name, 100 * share, (long long)trainer->config->training.max_length, mend);
+    }
+    return HS_OK;
+}
+
+/* What must be known before anything is planned: device, data, strategies, lengths. */
+static HsStatus prepare(HsTrainer *trainer, const char *folder)
+{
+    HsConfig *config = trainer->config;
+    const HsEngineOptions engine = hs_engine_options(config);
+    HS_TRY(hs_engine_init(&trainer->engine, &engine));
+    HsTokenizer *tokenizer;
+    HS_TRY(checkpoint_tokenizer(folder, &tokenizer));
+    HS_TRY(hs_task_data_create(config, tokenizer, &trainer->data));
+    trainer->has_data = true;
+    HS_TRY(hs_trainer_list_files(trainer));
+    trainer->vocabulary = hs_tokenizer_vocabulary(trainer->data.tokenizer);
+    trainer->masked = hs_task_data_masked(&trainer->data);
+    HS_TRY(check_targets(trainer));
+    HS_TRY(hs_config_continual(config, &trainer->continual_config));
+    return hs_trainer_count_steps(trainer);
+}
+
+/* Resumed runs go on with the micro-batch they had, which memory pressure may have halved: the same bits. */
+static HsStatus take_memory(HsTrainer *trainer, const char *folder)
+{
+    HsConfig *config = trainer->config;
+    HS_TRY(folder ? hs_trainer_peek_micro_batch(trainer, folder) : HS_OK);
+    HS_TRY(hs_trainer_fit(trainer));
+    HsDevice *device = &trainer->engine.device;
+    if (!device->host_accessible && !trainer->engine.emulated)
+        HS_TRY(device->free_memory(device, &trainer->free_before));
+    HS_TRY(hs_precision_resolve(config, trainer->engine.products, &trainer->precision, trainer->precision_why,
+                                sizeof trainer->precision_why));
+    HS_TRY(hs_trainer_allocate(trainer));
+    const size_t rows = (size_t)(trainer->train_program.batch * config->training.max_length);
+    trainer->evaluation_tokens = calloc(rows, sizeof(int32_t));
+    trainer->evaluation_targets = calloc(rows, sizeof(int32_t));
+    if (!trainer->evaluation_tokens || !trainer->evaluation_targets)
+        return hs_fail(HS_ENOMEM, "no memory for an evaluation batch of %zu tokens", rows);
+    return HS_OK;
+}
+
+void hs_trainer_probe_peak(HsTrainer *trainer)
+{
+    const HsContext *context = &trainer->engine.context;
+    const HsPrecision *precision = &trainer->precision;
+    if (context->backend->peak_flops)
+        trainer->peak_flops =
+            fmax(trainer->peak_flops, context->backend->peak_flops(context, precision->weight, precision->forward));
+}
+
+static HsStatus create(HsTrainer *trainer, const char *folder)
+{
+    HsConfig *config = trainer->config;
+    HsContext *context = &trainer->engine.context;
+    HS_TRY(prepare(trainer, folder));
+    HS_TRY(take_memory(trainer, folder));
+    HS_TRY(hs_model_initialize(&trainer->model, context, (uint64_t)config->training.seed, config->model.init_std,
+                               trainer->spans, trainer->span_count));
+    HS_TRY(hs_trainer_begin_continual(trainer));
+    if (folder)
+        HS_TRY(hs_trainer_resume(trainer, folder));
+    HS_TRY(hs_optimizer_round_weights(context, trainer->spans, trainer->span_count));
+    HS_TRY(hs_model_pack(&trainer->model, context));
+    hs_trainer_probe_peak(trainer);
+    trainer->flops_per_token = hs_model_flops_per_token(&trainer->model, config->training.max_length);
+    describe(trainer);
+    return create_stream_and_records(trainer);
+}
+
+HsStatus hs_trainer_create(HsConfig *config, HsTrainer *trainer)
+{
+    memset(trainer, 0, sizeof *trainer);
+    trainer->config = config;
+    trainer->state.evaluated_at = -1;
+    trainer->state.best_validation = NAN;
+    char *folder = NULL;
+    HsStatus status = hs_run_lock_take(config->training.out_dir, &trainer->lock);
+    if (status == HS_OK)
+        status = hs_trainer_find_checkpoint(config, &folder);
+    if (status == HS_OK)
+        status = hs_checkpoint_clean(config->training.out_dir); /* what a killed run left half written */
+    if (status == HS_OK)
+        status = create(trainer, folder);
+    free(folder);
+    if (status == HS_ENOMEM)
+        hs_trainer_explain_memory(trainer);
+    if (status != HS_OK)
+        hs_trainer_destroy(trainer);
+    return status;
+}
+
+void hs_trainer_destroy(HsTrainer *trainer)
+{
+    if (trainer->metrics)
+        (void)hs_metrics_destroy(trainer->metrics);
+    hs_monitor_destroy(trainer->monitor);
+    hs_stream_destroy(trainer->stream);
+    hs_step_queue_deinit(&trainer->queue); /* waits for what is under way */
+    hs_trainer_trace_destroy(trainer);
+    hs_trainer_forget_graph(trainer);
+    hs_trainer_release(trainer);
+    if (trainer->has_data)
+        hs_task_data_deinit(&trainer->data);
+    if (trainer->has_matrix)
+        hs_matrix_deinit(&trainer->matrix);
+    free(trainer->phase_steps);
+    free(trainer->evaluation_tokens);
+    free(trainer->evaluation_targets);
+    hs_engine_deinit(&trainer->engine);
+    hs_trainer_forget_files(trainer);
+    hs_run_lock_release(trainer->lock);
+    memset(trainer, 0, sizeof *trainer);
+}

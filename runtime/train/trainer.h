@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The training run: everything it owns, and the state that a checkpoint must hold so that a killed and resumed run is
+ * bit-identical to one that was never disturbed.
+ *
+ *   trainer.c             create and destroy
+ *   allocate.c            what is allocated: model, programs, optimizer, strategies; the same on paper
+ *   groups.c              optimizer.groups: rule, rate and decay of each parameter
+ *   tasks.c               one task after another: lengths, schedules, boundaries, the matrix
+ *   continual.c           strategies: what they protect, the Fisher, what is shown of them
+ *   step.c                one optimizer step: started on the device, its report collected
+ *   trace_steps.c         logging.trace: the timeline of a few steps
+ *   loop.c                one optimizer step after another; logging, evaluation, saving, signals
+ *   pressure.c            a smaller micro-batch in mid-run, when the device's memory fills up
+ *   checkpoint.c          save and restore; numbers.c, checkpoint_continual.c: the run's numbers, the strategies' part
+ *   sources.c             which files the data came from
+ *   best.c                what evaluations decide: the best checkpoint, an early end
+ *   evaluate.c            mean validation loss
+ */
+#ifndef HS_RUNTIME_TRAIN_TRAINER_H
+#define HS_RUNTIME_TRAIN_TRAINER_H
+
+#include "kernels/base/clock.h"
+#include "optim/continual/continual.h"
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/data/stream/stream.h"
+#include "runtime/engine/decode.h"
+#include "runtime/engine/engine.h"
+#include "runtime/engine/program.h"
+#include "runtime/record/matrix.h"
+#include "runtime/record/metrics.h"
+#include "runtime/record/monitor.h"
+#include "runtime/train/memory_plan.h"
+#include "runtime/train/run_lock.h"
+#include "runtime/train/step_queue.h"
+
+typedef struct HsTrainerTrace HsTrainerTrace; /* trace_steps.c   */
+
+/* Everything beside tensors that a checkpoint restores; one row of state_table in checkpoint.c         each. */
+typedef struct HsTrainerState {
+    HsStepCounters counters; /* the optimizer's, as of the latest step collected */
+    int64_t micro_batch;     /* sequences at a time: a resumed run's, or what pressure left; 0: as configured */
+    int64_t tuning_hash;     /* of the table that chose the products' kernels; 0: none */
+    int64_t task;            /* index of the task (phase) in training; phase_count: all are done */
+    int64_t task_begun;      /* 1: its schedule, moments and strategies were set up */
+    int64_t task_steps;      /* applied in it; of a finished run: in the last task */
+    int64_t matrix_rows;     /* evaluated so far, the untrained model's counted in */
+    HsStreamPosition position;
+    int64_t tokens_seen;
+    int64_t evaluated_at;   /* applied step of the latest evaluation, -1 before the first */
+    double best_validation; /* NAN before the first */
+    int64_t best_step;
+    /* early_stop, of the task in training: its evaluations since the latest gain, that one counted in (0: none yet),
+     * and the loss then */
+    int64_t since_gain;
+    double gain_loss;
+    double window_loss; /* losses since the latest step record: their mean is what is logged */
+    int64_t window_steps;
+    double window_replay_loss;
+    int64_t window_replay_steps;
+    int64_t jsonl_bytes, tensorboard_bytes;
+} HsTrainerState;
+
+/* Transient: not checkpointed. */
+typedef struct HsTrainerPressure {
+    bool halving;          /* asked for: no step is started until the micro-batch is halved */
+    bool said;             /* that it cannot be halved any more */
+    HsDeviceSample sample; /* that asked */
+} HsTrainerPressure;
+
+typedef struct HsReadFiles HsReadFiles;
+
+typedef struct HsTrainer {
+    HsConfig *config; /* borrowed */
+    HsEngine engine;
+    HsPrecision precision;
+    char precision_why[256];
+    char changes[512];         /* of the configuration since the checkpoint that is gone on from; empty: none */
+    bool new_mode, new_length; /* precision.mode, or the number of steps, are among them */
+    HsRunLock *lock;           /* of out_dir; NULL until there is a folder */
+    HsTaskData data;
+    HsReadFiles *files; /* what data came from; NULL: not listed */
+    int64_t vocabulary; /* the tokenizer's */
+    bool masked;        /* some task ignores targets */
+    HsMemoryPlan planned;
+    size_t free_before; /* of a GPU's memory, before the run took any; 0: not asked */
+    HsModel model;
+    HsProgram train_program, evaluation_program;
+    bool has_data, has_model, has_train_plan, has_evaluation_plan, has_optimizer, has_matrix, has_reservoir;
+    HsOptimizer optimizer;
+    HsOptimizerGroup groups[HS_CONFIG_MOST_GROUPS];
+    HsSpan *spans;
+    int span_count;
+    HsContinualConfig continual_config;
+    HsContinual *continual;
+    HsReservoir reservoir;
+    HsDataStream *stream;
+    HsArena workspace; /* of operations outside the programs */
+    HsStepQueue queue;
+    bool batch_in_hand; /* the step that is being started has not accepted its batch yet */
+    bool consolidating; /* the strategies' state is between two tasks: the checkpoint before it is the one to keep */
+    int64_t saved_at;   /* applied steps of the checkpoint that was written, or gone on from, last */
+    HsGraph *graph;     /* of this task's steps, once recorded */
+    bool graph_warm;    /* a step of this task ran unrecorded */
+    HsMetrics *metrics;
+    HsMonitor *monitor;
+    HsTrainerPressure pressure;
+    HsMatrix matrix; /* of runs with several tasks */
+    HsTrainerState state;
+    bool joint;
+    int phase_count;      /* trainings one after another: one a task, or a single joint one */
+    int64_t *phase_steps; /* applied steps of each */
+    int64_t total_steps;
+    int64_t rows_per_step;                           /* sequences of an optimizer step */
+    int32_t *evaluation_tokens, *evaluation_targets; /* [micro-batch, T] */
+    /* timing, not part of the state */
+    double start_s, window_start_s;
+    double peak_flops; /* of the device in this precision; 0: unknown */
+    double flops_per_token;
+    double trained_s; /* spent in optimizer steps, and how many tokens they saw */
+    int64_t trained_tokens;
+    int64_t window_tokens;
+    bool resumed;
+    HsTrainerTrace *trace; /* NULL: no step of logging.trace has started */
+} HsTrainer;
+
+HsStatus hs_trainer_create(HsConfig *config, HsTrainer *trainer);
+/* Runs to the end, or to a signal (saves, then HS_EINTERRUPTED). */
+HsStatus hs_trainer_run(HsTrainer *trainer);
+void hs_trainer_destroy(HsTrainer *trainer);
+
+/* --- allocate.c         --- */
+
+/* Everything that a run takes of its device: config, engine, precision, vocabulary, strategies and rows_per_step come
+ * first.  Release is safe after a failure, and on what never allocated. */
+HsStatus hs_trainer_allocate(HsTrainer *trainer);
+void hs_trainer_release(HsTrainer *trainer);
+/* A run with another configuration on this one's device, allocated on paper: draft->engine.device.account says what it
+ * would take, its model and programs are there.  Borrows from `trainer`; hs_trainer_release ends it. */
+HsStatus hs_trainer_draft(const HsTrainer *trainer, const HsConfig *config, HsTrainer *draft);
+/* Sequences that go through the model at a time. */
+int64_t hs_trainer_micro_batch(const HsTrainer *trainer);
+/* From the next step on, which must be none under way; a divisor of batch_size.  The effective batch and the order of
+ * the data stay, sums are rounded in other places. */
+HsStatus hs_trainer_set_micro_batch(HsTrainer *trainer, int64_t micro_batch);
+
+/* --- fit.c: nothing is allocated --- */
+
+/* What `config` would take on this trainer's device.  Needs what hs_trainer_allocate needs. */
+HsStatus hs_trainer_plan(const HsTrainer *trainer, const HsConfig *config, HsMemoryPlan *plan);
+/* The figures of an allocated trainer or a draft; bytes are the account's peaks. */
+void hs_trainer_measure_plan(const HsTrainer *trainer, HsMemoryPlan *plan);
+/* The device's, or memory.limit where that is less; and what target_gpu_util allows of it. */
+size_t hs_trainer_device_memory(const HsTrainer *trainer);
+size_t hs_trainer_memory_limit(const HsTrainer *trainer);
+/* The fastest way to run trainer->config in `limit` bytes, with the effective batch as it is. */
+HsStatus hs_trainer_search(const HsTrainer *trainer, size_t limit, HsFit *fit, HsMemoryPlan *plan, bool *found);
+/* The largest tensors of an allocated trainer or a draft, largest first; returns how many there are. */
+int hs_trainer_list_largest(const HsTrainer *trainer, HsTensorUse *uses, int count);
+
+/* --- fit.c --- */
+
+/* Fills trainer->planned.  A plan over the limit is refused, with what takes the memory and what would fit; with
+ * memory.auto_fit the configuration is changed to that.  errors: HS_ENOMEM */
+HsStatus hs_trainer_fit(HsTrainer *trainer);
+/* Planned, current and peak bytes by category, and the process's own, as log lines. */
+void hs_trainer_report_memory(const HsTrainer *trainer);
+/* After memory ran out: totals, the largest tensors, and what would fit into what the device has. */
+void hs_trainer_explain_memory(const HsTrainer *trainer);
+
+/* One optimizer step of the task that is begun, nothing around it: no record, no checkpoint.  Allocates nothing.
+ * loss: mean over the new sequences' targets, NAN when every sequence is replayed. */
+HsStatus hs_trainer_step(HsTrainer *trainer, double *loss, HsStepReport *report);
+
+/* The same in two halves; between them up to queue.capacity steps are under way, oldest first.
+ * errors of starting: HS_EINTERRUPTED when the context's stop_asked said so before the gradients were there: the step
+ * was abandoned, and a checkpoint saved now holds the state before it.
+ * errors of collecting: HS_ENUMERIC for gradients that are not finite at the smallest loss scale, after saving */
+HsStatus hs_trainer_start_step(HsTrainer *trainer);
+HsStatus hs_trainer_collect_step(HsTrainer *trainer, double *loss, HsStepReport *report);
+/* Says which steps will be recorded, where kernels.cuda_graph asks for it. */
+void hs_trainer_describe_graph(const HsTrainer *trainer);
+/* What steps do is about to change (a task begins or ends): a recorded one is not theirs any more. */
+void hs_trainer_forget_graph(HsTrainer *trainer);
+
+/* From now on SIGINT, SIGTERM, SIGHUP and SIGUSR1 ask the loop to save and stop, within a step; a line on the standard
+ * error says so at once.  A second one ends the process at once, and so does the first before hs_trainer_run, when
+ * there is nothing to save yet, unless `from_the_start`: then the caller looks after all of them.  SIGPIPE is ignored.
+ */
+void hs_trainer_install_signals(bool from_the_start);
+bool hs_trainer_stop_asked(void);
+/* Which signal asked; 0: none. */
+int hs_trainer_stop_signal(void);
+
+/* Measures the peak of products, and keeps the best: other users of the machine make a probe slower, never faster,
+ * so a run probes at its beginning and at its end. */
+void hs_trainer_probe_peak(HsTrainer *trainer);
+
+/* A metrics record of this instant, everything but step, task, skipped steps and time left out. */
+HsMetricsRecord hs_trainer_record(const HsTrainer *trainer, const char *event);
+
+/* What the optimizer counts, and the loss scale, into the state. */
+void hs_trainer_copy_optimizer_state(HsTrainer *trainer);
+
+/* --- pressure.c         --- */
+
+/* After each collected step: samples the device when that is due, and halves the micro-batch when memory.pressure is
+ * reached and no step is under way any more. */
+HsStatus hs_trainer_watch_pressure(HsTrainer *trainer);
+
+/* --- tasks.c         --- */
+
+/* Phases and their lengths, from the tasks' keys and their data. */
+HsStatus hs_trainer_count_steps(HsTrainer *trainer);
+/* Applied steps that task `task` has on its own. */
+int64_t hs_trainer_task_steps(const HsTrainer *trainer, int task);
+/* Schedule, moments and strategies for the task in state.task (unless it is begun already), then its stream. */
+HsStatus hs_trainer_begin_task(HsTrainer *trainer);
+/* The task's last step was applied: strategies look at it, a checkpoint is saved, every task is evaluated. */
+HsStatus hs_trainer_finish_task(HsTrainer *trainer);
+/* Evaluations that are due but were lost to a kill: the untrained model's, or a boundary's. */
+HsStatus hs_trainer_evaluate_owed(HsTrainer *trainer);
+/* Validation loss of the task in training, as an "eval" record. */
+HsStatus hs_trainer_evaluate_task(HsTrainer *trainer, int task);
+/* A finished run goes on because its last task became longer. */
+HsStatus hs_trainer_reopen(HsTrainer *trainer);
+/* Device memory by what it is for, into run->memory. */
+void hs_trainer_list_memory(const HsTrainer *trainer, HsMetricsRun *run);
+
+/* --- best.c         --- */
+
+/* Takes note of a validation loss of `task`: the best so far (*best), a gain or none.  Before its record; keeping the
+ * checkpoint comes after it. */
+void hs_trainer_judge(HsTrainer *trainer, double loss, bool *best);
+/* Saves this instant as the task's best checkpoint where keep_best asks for it. */
+HsStatus hs_trainer_keep_best(HsTrainer *trainer, int task);
+/* Has the task in training, or the last one of a finished run, used its patience up? */
+bool hs_trainer_stalled(const HsTrainer *trainer);
+/* Says and records that the task in training ends early. */
+HsStatus hs_trainer_record_stall(HsTrainer *trainer);
+
+/* --- trace_steps.c   --- */
+
+/* Steps of logging.trace run alone: whether one more may start now. */
+bool hs_trainer_trace_admits(const HsTrainer *trainer);
+/* Around a step from its start until it is collected; nothing where it is not to be traced. */
+HsStatus hs_trainer_trace_begin(HsTrainer *trainer);
+HsStatus hs_trainer_trace_end(HsTrainer *trainer);
+/* At the run's end: the steps that were traced are in out_dir/trace.json, or it is said that there were none. */
+HsStatus hs_trainer_trace_finish(HsTrainer *trainer);
+void hs_trainer_trace_destroy(HsTrainer *trainer); /* after a failure too: what was traced is written */
+
+/* --- continual.c         --- */
+
+typedef void (*HsTextLine)(void *user, const char *text);
+/* groups.c: gives each span its group of optimizer.groups.  errors: HS_ECONFIG for a group that no parameter has */
+HsStatus hs_trainer_join_groups(HsTrainer *trainer);
+/* A line for what is frozen, and where there is more than one rule or rate a line for each. */
+void hs_trainer_describe_rules(const HsTrainer *trainer, HsTextLine line, void *user);
+/* Marks the spans that ewc.exclude leaves free.  errors: HS_ECONFIG for an entry that matches nothing */
+HsStatus hs_trainer_mark_excluded(const HsTrainer *trainer, HsSpan *spans, int count);
+HsStatus hs_trainer_create_reservoir(HsTrainer *trainer);
+void hs_trainer_destroy_reservoir(HsTrainer *trainer);
+/* Before the first task: says how strong the strategies are, makes the matrix. */
+HsStatus hs_trainer_begin_continual(HsTrainer *trainer);
+size_t hs_trainer_reservoir_bytes(const HsTrainer *trainer);
+/* Before a task ends: a checkpoint, where what follows takes long and writes over its own state. */
+HsStatus hs_trainer_save_trained(HsTrainer *trainer);
+/* The end of a task for the strategies, the Fisher's passes included. */
+HsStatus hs_trainer_consolidate(HsTrainer *trainer, int task);
+
+/* --- checkpoint.c, checkpoint_continual.c --- */
+
+/* The files of the training data, with size and checksum (sources.c): listed once, kept in each checkpoint, and
+ * compared when a run goes on.  `name` is the state's for messages.  errors: HS_ECONFIG naming a file that is another
+ */
+HsStatus hs_trainer_list_files(HsTrainer *trainer);
+void hs_trainer_forget_files(HsTrainer *trainer);
+HsJson *hs_trainer_files_json(const HsTrainer *trainer);
+HsStatus hs_trainer_check_files(const HsTrainer *trainer, const char *name, const char *folder, const HsJson *kept);
+
+/* HsTrainerState as members of trainer.json (numbers.c), and back, each member in its range.  errors:
+ * HS_EFORMAT naming file and member */
+HsJson *hs_trainer_numbers_json(const HsTrainerState *state);
+HsStatus hs_trainer_read_numbers(const char *file, const HsJson *json, HsTrainerState *state);
+/* trainer->state, just read, against itself and the run. */
+HsStatus hs_trainer_check_numbers(const HsTrainer *trainer, const char *file);
+
+/* Write a checkpoint of this instant (after recording its event). */
+HsStatus hs_trainer_save(HsTrainer *trainer);
+/* The same, named the best of its task too (keep_best). */
+HsStatus hs_trainer_save_best(HsTrainer *trainer, int task);
+/* The same into another folder: the run's latest checkpoint is unchanged. */
+HsStatus hs_trainer_save_aside(HsTrainer *trainer, const char *out_dir);
+/* Apply `resume`: find, compare configurations, restore tensors and state; trainer->resumed tells. */
+HsStatus hs_trainer_resume(HsTrainer *trainer, const char *folder);
+/* state.micro_batch of a checkpoint, before anything is allocated. */
+HsStatus hs_trainer_peek_micro_batch(HsTrainer *trainer, const char *folder);
+/* What `resume` and out_dir's contents say: *folder is the checkpoint to go on from, or NULL.  Caller frees. */
+HsStatus hs_trainer_find_checkpoint(const HsConfig *config, char **folder);
+/* Strategies, reservoir and matrix: numbers into `state`, tensors into folder/continual.safetensors, and back. */
+HsStatus hs_trainer_save_continual(HsTrainer *trainer, HsJson *state);
+HsStatus hs_trainer_write_continual(HsTrainer *trainer, const char *folder);
+HsStatus hs_trainer_restore_continual(HsTrainer *trainer, const char *folder, const HsJson *state);
+
+#endif

@@ -1,0 +1,86 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# Update rules, groups and frozen parameters of whole runs: a resumed run repeats the bits of an undisturbed one, what is
+# frozen stays and takes no memory, a group has its own rate, and what makes no sense is refused by name.
+. "$(dirname "$0")/lib.sh"
+tiny_config
+
+# resumes NAME OVERRIDE...: 12 steps at once and in two halves have the same bits.
+resumes() {
+    local name=$1
+    shift
+    expect 0 "$trainer" --config tiny.yaml max_steps=12 schedule.decay_steps=12 out_dir="$name-a" "$@"
+    expect 0 "$trainer" --config tiny.yaml max_steps=6 schedule.decay_steps=12 out_dir="$name-b" "$@"
+    expect 0 "$trainer" --config tiny.yaml max_steps=12 schedule.decay_steps=12 out_dir="$name-b" "$@"
+    tensors "$name-a" | grep -v trainer.json >a
+    tensors "$name-b" | grep -v trainer.json >b
+    same a b
+}
+
+for mode in fp32 bf16 fp16; do
+    resumes muon-$mode optimizer.kind=muon precision.mode=$mode
+    resumes frozen-$mode 'train.freeze=["*.h.0.*", embedding]' model.tie_head=false precision.mode=$mode
+done
+resumes stochastic optimizer.kind=muon precision.master_weights=false
+resumes groups 'optimizer.groups=[{match: embedding, learning_rate: 1e-4}, {match: vector, kind: sgd, weight_decay: 0}]'
+
+# Over tasks, with every strategy, from a checkpoint of the first task and one of the second.
+tiny_tasks
+resumes_tasks() {
+    local options="checkpoint_freq=1 keep_checkpoints=1000 tasks.2.steps=4 max_steps=7 $*" checkpoint
+    rm -rf whole run
+    # shellcheck disable=SC2086
+    expect 0 "$trainer" --config tasks.yaml $options
+    mv run whole
+    bits whole >whole.bits
+    for checkpoint in $(ls -d whole/checkpoints/step-* | sed -n '4p;10p'); do
+        # shellcheck disable=SC2086
+        goes_on_from "$checkpoint" "$trainer" --config tasks.yaml $options
+    done
+    rm -rf run
+}
+for what in optimizer.kind=muon train.freeze=matrix; do
+    resumes_tasks $what 'continual.strategy=[ewc,mer]' mer.group_steps=3 mer.groups=2 mer.beta=0.5 precision.mode=bf16
+    resumes_tasks $what 'continual.strategy=[si,er]' precision.mode=fp16 precision.init_scale=1e13
+    resumes_tasks $what 'continual.strategy=[ewc,a-gem]' ewc.mode=separate ewc.step=proximal
+    resumes_tasks $what continual.strategy=l2 precision.mode=fp32
+done
+
+# What is frozen stays, bit for bit, and has neither moments nor a penalty.
+python3 - frozen-fp32-a <<'PY' || fail "frozen tensors"
+import json, struct, sys
+folder = sys.argv[1] + "/checkpoints/" + open(sys.argv[1] + "/checkpoints/latest").read().strip()
+def names(file):
+    data = open(f"{folder}/{file}", "rb").read()
+    return json.loads(data[8:8 + struct.unpack("<Q", data[:8])[0]])
+model, moments = names("model.safetensors"), names("optimizer.safetensors")
+frozen = [n for n in model if ".h.0." in n or "wte" in n or "wpe" in n]
+assert frozen and not [n for n in moments for f in frozen if n.startswith(f + ".")], moments.keys()
+assert "transformer.h.1.attn.c_attn.weight.m" in moments and "lm_head.weight.v" in moments
+PY
+
+expect 0 "$trainer" plan --config tiny.yaml 'train.freeze=[matrix, vector, embedding]' model.tie_head=false
+says out "8224 trainable, 33984 frozen (train.freeze)"
+expect 0 "$trainer" plan --config tiny.yaml optimizer.kind=muon
+says out "optimizer: muon, 0.025 million parameters in 8 tensors, peak learning rate 0.001"
+expect 0 "$trainer" plan --config tiny.yaml 'optimizer.groups=[{match: "*.mlp.*", learning_rate: 2e-3}]'
+says out "group 0: adamw, 0.016 million parameters in 4 tensors, peak learning rate 0.002"
+says out "all others: adamw"
+
+refused() {
+    local text=$1
+    shift
+    expect 2 "$trainer" --config tiny.yaml out_dir=refused "$@"
+    says err "$text"
+}
+refused 'train.freeze: `*.c_atn.*` names no parameter' 'train.freeze="*.c_atn.*"'
+refused "names every parameter" 'train.freeze="*"'
+refused "optimizer.groups.0.match is missing" 'optimizer.groups=[{learning_rate: 1e-3}]'
+refused 'optimizer.groups.0.match: `nothing`' 'optimizer.groups=[{match: nothing}]'
+refused "belongs to an earlier group" 'optimizer.groups=[{match: matrix}, {match: "*.mlp.*"}]'
+refused "muon serves matrices of the blocks only" 'optimizer.groups=[{match: embedding, kind: muon}]'
+refused "unknown key optimizer.groups.0.rate" 'optimizer.groups=[{match: head, rate: 1}]'
+expect 2 "$trainer" --config tiny.yaml max_steps=14 schedule.decay_steps=12 out_dir=muon-fp32-a optimizer.kind=muon \
+    precision.mode=fp32 train.freeze=vector resume=changed
+says err "differing: train.freeze"
+finish

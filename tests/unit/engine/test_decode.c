@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Decoding with a cache against the whole sequence at once, and sampling against exact frequencies.
+ */
+#include "tests/support/tiny_model.h"
+
+#include <math.h>
+
+#include "runtime/engine/decode.h"
+#include "runtime/engine/program_internal.h"
+
+/* Double throughout, so that only the order of sums differs: a few hundred roundings of 2^-53 on logits of size one,
+ * and the last conversion to float. */
+static const TinySpec specs[] = {
+    { .family = "gpt2",
+      .mode = "fp64",
+      .layers = 2,
+      .heads = 2,
+      .width = 8,
+      .vocabulary = 13,
+      .batch = 1,
+      .length = 23,
+      .bias = true,
+      .tie_head = true,
+      .dropout = 0.5 },
+    { .family = "llama",
+      .mode = "fp64",
+      .layers = 2,
+      .heads = 4,
+      .kv_heads = 2,
+      .width = 16,
+      .mlp_width = 12,
+      .vocabulary = 13,
+      .batch = 1,
+      .length = 23,
+      .qk_norm = true,
+      .qkv_bias = true },
+};
+
+/* The full forward's logits of one row, from the evaluation plan's hidden values. */
+static double full_logit(const TinyModel *tiny, int64_t row, int64_t v)
+{
+    const HsModel *model = &tiny->model;
+    const HsAction *head = &tiny->evaluate.actions[tiny->evaluate.action_count - 1];
+    const double *hidden = hs_program_tensor(&tiny->evaluate, head->inputs[0], tiny->rows).data;
+    const double *weight = model->params[model->nodes[model->loss_node].params[0]].weight.data;
+    double logit = 0;
+    for (int64_t c = 0; c < model->width; c++)
+        logit += hidden[row * model->width + c] * weight[v * model->width + c];
+    return logit;
+}
+
+static void assert_row(const TinyModel *tiny, int64_t row, const float *logits)
+{
+    for (int64_t v = 0; v < tiny->model.vocabulary; v++) {
+        double expected = full_logit(tiny, row, v);
+        double bound = fabs(expected) * 0x1p-24 + 1000 * 0x1p-53 * (fabs(expected) + 1);
+        cr_assert(fabs((double)logits[v] - expected) <= bound, "row %lld logit %lld: %.9g, expected %.9g",
+                  (long long)row, (long long)v, (double)logits[v], expected);
+    }
+}
+
+Test(decode, equals_the_full_forward)
+{
+    for (size_t s = 0; s < sizeof specs / sizeof specs[0]; s++) {
+        TinyModel tiny;
+        HsDecoder *decoder;
+        const float *logits;
+        double loss;
+        tiny_create(&tiny, specs[s]);
+        TINY_OK(hs_program_evaluate(&tiny.evaluate, &tiny.context, tiny.tokens, tiny.targets, &loss, NULL));
+        TINY_OK(hs_decoder_create(&tiny.model, &tiny.context, tiny.rows, &decoder));
+        /* a prompt in several pieces (13 = 8 + 4 + 1), then token by token; then all again after a reset */
+        for (int round = 0; round < 2; round++) {
+            int64_t prompt = round == 0 ? 13 : 2;
+            TINY_OK(hs_decoder_feed(decoder, &tiny.context, tiny.tokens, prompt, &logits));
+            assert_row(&tiny, prompt - 1, logits);
+            for (int64_t row = prompt; row < tiny.rows; row++) {
+                TINY_OK(hs_decoder_feed(decoder, &tiny.context, tiny.tokens + row, 1, &logits));
+                assert_row(&tiny, row, logits);
+            }
+            cr_assert_eq(hs_decoder_feed(decoder, &tiny.context, tiny.tokens, 1, &logits), HS_EINVAL);
+            hs_decoder_reset(decoder);
+        }
+        int32_t outside = (int32_t)tiny.model.vocabulary;
+        cr_assert_eq(hs_decoder_feed(decoder, &tiny.context, &outside, 1, &logits), HS_EINVAL);
+        hs_decoder_destroy(decoder);
+        tiny_destroy(&tiny);
+    }
+}
+
+Test(decode, learned_positions_end)
+{
+    TinyModel tiny;
+    HsDecoder *decoder;
+    tiny_create(&tiny, specs[0]);
+    cr_assert_eq(hs_decoder_create(&tiny.model, &tiny.context, 24, &decoder), HS_EINVAL);
+    cr_assert_null(decoder);
+    tiny_destroy(&tiny);
+}
+
+enum { TOKENS = 6, DRAWS = 20000 };
+static const float logits[TOKENS] = { 0.5f, 2.0f, -1.0f, 2.0f, 1.0f, -INFINITY };
+
+/* Counts of DRAWS draws against the exact distribution: |count - n p| within 5 standard deviations. */
+static void assert_distribution(const HsSampling *sampling, const double probabilities[TOKENS])
+{
+    float scratch[2 * TOKENS];
+    double counts[TOKENS] = { 0 };
+    for (uint64_t i = 0; i < DRAWS; i++)
+        counts[hs_sample(sampling, logits, TOKENS, i, scratch)] += 1;
+    for (int v = 0; v < TOKENS; v++) {
+        double p = probabilities[v];
+        cr_assert(fabs(counts[v] - DRAWS * p) <= 5 * sqrt(DRAWS * p * (1 - p)), "token %d: %g, expected %g", v,
+                  counts[v], DRAWS * p);
+    }
+}
+
+static void softmax(double temperature, const bool keep[TOKENS], double probabilities[TOKENS])
+{
+    double total = 0;
+    for (int v = 0; v < TOKENS; v++) {
+        probabilities[v] = keep[v] ? exp((double)logits[v] / temperature) : 0;
+        total += probabilities[v];
+    }
+    for (int v = 0; v < TOKENS; v++)
+        probabilities[v] /= total;
+}
+
+Test(sampling, frequencies)
+{
+    const struct {
+        HsSampling sampling;
+        bool keep[TOKENS];
+    } cases[] = {
+        { { .temperature = 1, .top_p = 1, .seed = 1 }, { true, true, true, true, true, true } },
+        { { .temperature = 0.5, .top_p = 1, .seed = 2 }, { true, true, true, true, true, true } },
+        { { .temperature = 1, .top_k = 3, .top_p = 1, .seed = 3 }, { false, true, false, true, true, false } },
+        /* two tokens tie for the first place: the earlier one stays */
+        { { .temperature = 1, .top_k = 1, .top_p = 1, .seed = 4 }, { false, true, false, false, false, false } },
+        /* shares .37 .37 .14 .08 .02: three of them reach 0.8 */
+        { { .temperature = 1, .top_p = 0.8, .seed = 5 }, { false, true, false, true, true, false } },
+        { { .temperature = 1, .top_p = 1e-9, .seed = 6 }, { false, true, false, false, false, false } },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        double probabilities[TOKENS];
+        softmax(cases[i].sampling.temperature, cases[i].keep, probabilities);
+        assert_distribution(&cases[i].sampling, probabilities);
+    }
+}
+
+Test(sampling, zero_temperature_takes_the_likeliest)
+{
+    HsSampling sampling = { .temperature = 0 };
+    float scratch[2 * TOKENS];
+    for (uint64_t i = 0; i < 5; i++)
+        cr_assert_eq(hs_sample(&sampling, logits, TOKENS, i, scratch), 1);
+}

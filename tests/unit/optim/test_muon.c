@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Muon against the whole step written again here in double, plainly: every matrix of a stack is cut out, turned when it
+ * is tall, divided by its norm and iterated; and against what the iteration is for, singular values near 1.
+ *
+ * Bound.  The same step is made once more with every product and sum rounded to f32: how far that is from the one in
+ * double is what roundings do to this matrix.  A backend adds in another order, so it may be off by a few times that.
+ */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/base/rng.h"
+#include "optim/update.h"
+
+enum { MOST = 64 * 64 };
+
+typedef struct Matrix {
+    int64_t rows, columns, parts, part_rows[3];
+} Matrix;
+
+static const Matrix matrices[] = {
+    { 24, 24, 1, { 24 } },         { 16, 40, 1, { 16 } },       { 40, 16, 1, { 40 } },
+    { 48, 16, 3, { 16, 16, 16 } }, { 40, 24, 3, { 24, 8, 8 } }, { 60, 12, 2, { 30, 30 } },
+};
+enum { MATRICES = sizeof matrices / sizeof matrices[0] };
+
+typedef struct Fixture {
+    HsDevice device;
+    HsContext context;
+    HsOptimizer optimizer;
+    HsSpan span;
+    HsTensor weight, gradient;
+    _Alignas(64) float weight32[MOST];
+    _Alignas(64) uint16_t weight16[MOST];
+    _Alignas(64) float gradients[MOST];
+    double p[MOST], m[MOST], narrow_p[MOST], narrow_m[MOST]; /* the step in double, and rounded to f32 everywhere */
+} Fixture;
+
+static Fixture f;
+
+static const HsOptimizerConfig plain = {
+    .kind = HS_OPTIMIZER_MUON,
+    .beta1 = 0.9,
+    .beta2 = 0.95,
+    .epsilon = 1e-8,
+    .weight_decay = 0.25,
+    .muon = { .momentum = 0.95, .nesterov = true, .steps = 5, .product = HS_F32 },
+    .seed = 5,
+};
+
+/* n roundings to f32, one after another (Higham 2002, lemma 3.1). */
+static double roundings(int64_t n)
+{
+    const double u = (double)n * 0x1p-24;
+    return u / (1 - u);
+}
+
+static double number(uint32_t site, int64_t i)
+{
+    const HsRng rng = { .seed = 3, .site = site };
+    double normal[2];
+    const HsPhilox bits = hs_rng_draw(&rng, (uint64_t)i);
+    hs_rng_normal(bits.word[0], bits.word[1], normal);
+    return normal[0];
+}
+
+static void set_up(const Matrix *matrix, const HsOptimizerConfig *config, HsDtype weight, const HsBackend *backend)
+{
+    const HsScalerConfig scaler = { .kind = HS_SCALER_STATIC, .init_scale = 8 };
+    HsSchedule schedule;
+    memset(&f, 0, sizeof f);
+    cr_assert_eq(hs_device_host_init(&f.device), HS_OK);
+    f.context = (HsContext){ .backend = backend, .device = &f.device, .threads = 2 };
+    cr_assert_eq(hs_schedule_init(&schedule, "constant", 0.125, 0, 0, 1, 0), HS_OK);
+    cr_assert_eq(hs_optimizer_init(&f.optimizer, &f.device, config, &schedule, &scaler, 1), HS_OK);
+    void *data = weight == HS_F32 ? (void *)f.weight32 : (void *)f.weight16;
+    f.span = (HsSpan){ .name = "p",
+                       .count = matrix->rows * matrix->columns,
+                       .part_count = (int)matrix->parts,
+                       .part_rows = matrix->part_rows,
+                       .decay = true,
+                       .learning_rate_scale = 1,
+                       .weight = hs_tensor_2d(data, weight, matrix->rows, matrix->columns),
+                       .gradient = hs_tensor_2d(f.gradients, HS_F32, matrix->rows, matrix->columns) };
+    cr_assert_eq(hs_optimizer_commit(&f.optimizer, &f.span, 1, HS_F32), HS_OK, "%s", hs_error_message());
+    for (int64_t i = 0; i < f.span.count; i++) {
+        f.p[i] = f.narrow_p[i] = (double)(float)(0.02 * number(1, i));
+        if (weight == HS_F32)
+            f.weight32[i] = (float)f.p[i];
+        else
+            ((float *)f.span.master.data)[i] = (float)f.p[i];
+    }
+}
+
+/* Workspace as the run plans it: by a dry run. */
+static void step_with(uint32_t number_of_step, double scale, float broken)
+{
+    HsStepReport report;
+    HsContext dry = f.context;
+    dry.dry_run = true;
+    dry.workspace_needed = 0;
+    for (int64_t i = 0; i < f.span.count; i++)
+        f.gradients[i] = (float)(scale * number(10 + number_of_step, i));
+    f.gradients[3] += broken;
+    cr_assert_eq(hs_optimizer_update(&f.optimizer, &dry, &f.span, 1), HS_OK, "%s", hs_error_message());
+    f.context.workspace = aligned_alloc(64, dry.workspace_needed + 64 - dry.workspace_needed % 64);
+    f.context.workspace_bytes = dry.workspace_needed;
+    cr_assert_eq(hs_optimizer_step(&f.optimizer, &f.context, &f.span, 1, &report), HS_OK, "%s", hs_error_message());
+    free(f.context.workspace);
+}
+
+static void step(uint32_t number_of_step, float broken)
+{
+    step_with(number_of_step, 8.0, broken);
+}
+
+static double rounded(bool narrow, double value)
+{
+    return narrow ? (double)(float)value : value;
+}
+
+/* sum += a b */
+static void add_product(bool narrow, double *sum, double a, double b)
+{
+    *sum = rounded(narrow, *sum + rounded(narrow, a * b));
+}
+
+/* x [rows, columns], wide or square. */
+static void iterate_exactly(bool narrow, double *x, int64_t rows, int64_t columns)
+{
+    static double a[MOST], b[MOST], next[MOST];
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < rows; j++) {
+            a[i * rows + j] = 0;
+            for (int64_t k = 0; k < columns; k++)
+                add_product(narrow, &a[i * rows + j], x[i * columns + k], x[j * columns + k]);
+        }
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < rows; j++) {
+            double square = 0;
+            for (int64_t k = 0; k < rows; k++)
+                add_product(narrow, &square, a[i * rows + k], a[k * rows + j]);
+            b[i * rows + j] = rounded(narrow, -4.7750 * a[i * rows + j]);
+            add_product(narrow, &b[i * rows + j], 2.0315, square);
+        }
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < columns; j++) {
+            next[i * columns + j] = rounded(narrow, 3.4445 * x[i * columns + j]);
+            for (int64_t k = 0; k < rows; k++)
+                add_product(narrow, &next[i * columns + j], b[i * rows + k], x[k * columns + j]);
+        }
+    memcpy(x, next, (size_t)(rows * columns) * sizeof *x);
+}
+
+/* Row i, column j of u [rows, columns], turned or not. */
+static double *element(double *u, int64_t rows, int64_t columns, int64_t i, int64_t j)
+{
+    return rows > columns ? &u[j * rows + i] : &u[i * columns + j];
+}
+
+static void step_exactly(const Matrix *matrix, uint32_t number_of_step, bool narrow)
+{
+    static double x[MOST];
+    const int64_t columns = matrix->columns;
+    double *m = narrow ? f.narrow_m : f.m, *p = narrow ? f.narrow_p : f.p;
+    for (int64_t part = 0, first = 0; part < matrix->parts; first += matrix->part_rows[part++]) {
+        const int64_t rows = matrix->part_rows[part];
+        double squares = 0;
+        for (int64_t i = 0; i < rows; i++)
+            for (int64_t j = 0; j < columns; j++) {
+                const int64_t at = (first + i) * columns + j;
+                const double g = (double)(float)(8.0 * number(10 + number_of_step, at)) / 8.0, b = (double)0.95f;
+                m[at] = rounded(narrow, b * m[at] + (1 - b) * g);
+                const double u = rounded(narrow, (1 - b) * g + b * m[at]);
+                *element(x, rows, columns, i, j) = u;
+                squares += u * u;
+            }
+        for (int64_t i = 0; i < rows * columns; i++)
+            x[i] = rounded(narrow, x[i] / (sqrt(squares) + 1e-7));
+        for (int n = 0; n < 5; n++)
+            iterate_exactly(narrow, x, rows < columns ? rows : columns, rows < columns ? columns : rows);
+        const double size = 0.2 * sqrt((double)(rows > columns ? rows : columns));
+        for (int64_t i = 0; i < rows; i++)
+            for (int64_t j = 0; j < columns; j++) {
+                double *kept = &p[(first + i) * columns + j];
+                *kept -= 0.125 * (0.25 * *kept + size * *element(x, rows, columns, i, j));
+                *kept = rounded(narrow, *kept);
+            }
+    }
+}
+
+static const HsBackend *cpu(void)
+{
+    const HsBackend *backend;
+    cr_assert_eq(hs_backend_cpu(&backend), HS_OK);
+    return backend;
+}
+
+static void compare(const HsBackend *backend)
+{
+    for (int m = 0; m < MATRICES; m++) {
+        double worst = 0, bound = 0, moved = 0;
+        set_up(&matrices[m], &plain, HS_F32, backend);
+        for (uint32_t n = 0; n < 3; n++) {
+            step(n, 0);
+            step_exactly(&matrices[m], n, false);
+            step_exactly(&matrices[m], n, true);
+        }
+        for (int64_t i = 0; i < f.span.count; i++) {
+            worst = fmax(worst, fabs((double)f.weight32[i] - f.p[i]));
+            bound = fmax(bound, 8 * fabs(f.narrow_p[i] - f.p[i]));
+            moved = fmax(moved, fabs(f.p[i] - 0.02 * number(1, i)));
+        }
+        cr_expect(worst <= bound && bound < 1e-4 * moved, "%s, matrix %d: off by %g, bound %g, moved %g", backend->name,
+                  m, worst, bound, moved);
+        hs_optimizer_deinit(&f.optimizer);
+        cr_expect_eq(f.device.current_bytes, 0);
+    }
+}
+
+Test(muon, equals_the_step_in_double)
+{
+    compare(hs_backend_ref());
+    compare(cpu());
+}
+
+/* The polynomial's band: five steps take (0, 1] into about 0.68 .. 1.13 (Jordan et al. 2024) from singular values that
+ * are not too small; random square matrices have some that are, so the test takes those of 16 x 40.  Singular values
+ * come from the eigenvalues of O O^T by Jacobi's rotations. */
+static void eigenvalues(double *a, int n)
+{
+    for (int sweep = 0; sweep < 60; sweep++)
+        for (int p = 0; p < n; p++)
+            for (int q = p + 1; q < n; q++) {
+                const double apq = a[p * n + q];
+                if (fabs(apq) < 1e-14)
+                    continue;
+                const double angle = 0.5 * atan2(2 * apq, a[q * n + q] - a[p * n + p]), c = cos(angle), s = sin(angle);
+                for (int k = 0; k < n; k++) {
+                    const double kp = a[k * n + p], kq = a[k * n + q];
+                    a[k * n + p] = c * kp - s * kq, a[k * n + q] = s * kp + c * kq;
+                }
+                for (int k = 0; k < n; k++) {
+                    const double pk = a[p * n + k], qk = a[q * n + k];
+                    a[p * n + k] = c * pk - s * qk, a[q * n + k] = s * pk + c * qk;
+                }
+            }
+}
+
+Test(muon, singular_values_are_near_one_in_every_product_format)
+{
+    static const HsDtype formats[] = { HS_F32, HS_BF16, HS_F16 };
+    for (int k = 0; k < 3; k++) {
+        HsOptimizerConfig config = plain;
+        config.weight_decay = 0;
+        config.muon.product = formats[k];
+        const Matrix *matrix = &matrices[1];
+        set_up(matrix, &config, formats[k], cpu());
+        step(0, 0);
+        const float *now = formats[k] == HS_F32 ? f.weight32 : (const float *)f.span.master.data;
+        double gram[16 * 16] = { 0 };
+        for (int i = 0; i < 16; i++)
+            for (int j = 0; j < 16; j++)
+                for (int c = 0; c < 40; c++)
+                    gram[i * 16 + j] +=
+                        (f.p[i * 40 + c] - (double)now[i * 40 + c]) * (f.p[j * 40 + c] - (double)now[j * 40 + c]);
+        eigenvalues(gram, 16);
+        for (int i = 0; i < 16; i++) {
+            const double value = sqrt(gram[i * 16 + i]) / (0.125 * 0.2 * sqrt(40.0));
+            cr_expect(value > 0.6 && value < 1.25, "%s: singular value %g", hs_dtype_name(formats[k]), value);
+        }
+        hs_optimizer_deinit(&f.optimizer);
+    }
+}
+
+Test(muon, a_skipped_step_changes_nothing)
+{
+    static float weight[MOST], momentum[MOST];
+    set_up(&matrices[3], &plain, HS_F32, cpu());
+    step(0, 0);
+    memcpy(weight, f.weight32, sizeof weight);
+    memcpy(momentum, f.span.state[0].data, hs_tensor_bytes(&f.span.state[0]));
+    step(1, INFINITY);
+    cr_expect(memcmp(weight, f.weight32, sizeof weight) == 0);
+    cr_expect(memcmp(momentum, f.span.state[0].data, hs_tensor_bytes(&f.span.state[0])) == 0);
+    for (int64_t i = 0; i < f.span.count; i++)
+        cr_assert_eq(f.gradients[i], 0, "the gradient is cleared");
+    hs_optimizer_deinit(&f.optimizer);
+}
+
+/* Without a gradient nothing moves but by decay: no division by a norm of zero. */
+Test(muon, a_gradient_of_zeros)
+{
+    set_up(&matrices[2], &plain, HS_F32, cpu());
+    step_with(0, 0.0, 0);
+    for (int64_t i = 0; i < f.span.count; i++) {
+        const double expected = f.p[i] * (1 - 0.125 * 0.25);
+        cr_assert(fabs((double)f.weight32[i] - expected) <= roundings(4) * fabs(expected));
+    }
+    hs_optimizer_deinit(&f.optimizer);
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The figures of the matrix against values worked out by hand, and the printed table.
+ *
+ * The losses are small multiples of 1/8 and the counts powers of two or exact divisors, so that sums and means are
+ * exact in binary: every comparison is an equality.
+ */
+#include <math.h>
+
+#include "runtime/record/matrix.h"
+#include "tests/support/scratch.h"
+
+static HsMatrix matrix_of(int tasks, const double *losses)
+{
+    HsMatrix matrix;
+    cr_assert_eq(hs_matrix_init(&matrix, tasks), HS_OK, "%s", hs_error_message());
+    for (int i = 0; losses && i < tasks * tasks; i++)
+        matrix.loss[i] = losses[i];
+    return matrix;
+}
+
+static char *printed(const HsMatrix *matrix, int columns)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *stream = open_memstream(&text, &size);
+    cr_assert_not_null(stream);
+    hs_matrix_print(matrix, columns, stream);
+    cr_assert_eq(fclose(stream), 0);
+    return text;
+}
+
+static void expect_all_unknown(const HsMatrixSummary *summary)
+{
+    for (int i = 0; i < hs_matrix_member_count; i++)
+        cr_expect(isnan(hs_matrix_member_value(summary, i)), "%s", hs_matrix_members[i].name);
+}
+
+Test(matrix, members_cover_the_summary)
+{
+    cr_expect_eq((size_t)hs_matrix_member_count * sizeof(double), sizeof(HsMatrixSummary));
+    for (int i = 0; i < hs_matrix_member_count; i++)
+        cr_expect_eq(hs_matrix_members[i].offset, (size_t)i * sizeof(double));
+}
+
+Test(matrix, closed_forms)
+{
+    /* Task 0's lowest loss is not its own row's: it improves once more, then is lost. */
+    static const double losses[] = { 1, 4, 6, 0.75, 2, 5, 3, 2.5, 1.5 };
+    HsMatrix matrix = matrix_of(3, losses);
+    static const double untrained[] = { 7, 7, 7 }, joint[] = { 1, 2, 1 }, floor[] = { 0.5, 0.5, 0.5 };
+    memcpy(matrix.untrained, untrained, sizeof untrained);
+    memcpy(matrix.joint, joint, sizeof joint);
+    memcpy(matrix.floor, floor, sizeof floor);
+    HsMatrixSummary summary = hs_matrix_summary(&matrix);
+    cr_expect_eq(summary.learned, 4.5 / 3);
+    cr_expect_eq(summary.retained, 7.0 / 3);
+    cr_expect_eq(summary.forgetting, ((3 - 0.75) + (2.5 - 2)) / 2);
+    cr_expect_eq(summary.bwt, ((1 - 3) + (2 - 2.5)) / 2);
+    cr_expect_eq(summary.fwt, ((7 - 4) + (7 - 5)) / 2.0);
+    cr_expect_eq(summary.excess_over_joint, 3.0 / 3);
+    cr_expect_eq(summary.excess_over_floor, 5.5 / 3);
+    cr_expect_eq(summary.perplexity_ratio, exp(1));
+    cr_expect_eq(hs_matrix_forgetting(&matrix, 0), 2.25);
+    cr_expect_eq(hs_matrix_forgetting(&matrix, 2), 0);
+    hs_matrix_deinit(&matrix);
+}
+
+Test(matrix, a_run_in_its_middle_counts_the_tasks_so_far)
+{
+    static const double losses[] = { 1, 4, 6, 2, 2, 5, NAN, NAN, NAN };
+    HsMatrix matrix = matrix_of(3, losses);
+    matrix.untrained[1] = 7;
+    HsMatrixSummary summary = hs_matrix_summary(&matrix);
+    cr_expect_eq(hs_matrix_last_row(&matrix), 1);
+    cr_expect_eq(summary.learned, 1.5);
+    cr_expect_eq(summary.retained, 2);
+    cr_expect_eq(summary.forgetting, 1);
+    cr_expect_eq(summary.bwt, -1);
+    cr_expect_eq(summary.fwt, 3);
+    cr_expect(isnan(summary.excess_over_joint));
+    /* A row that is half measured is not the last. */
+    *hs_matrix_at(&matrix, 2, 0) = 3;
+    cr_expect_eq(hs_matrix_last_row(&matrix), 1);
+    hs_matrix_deinit(&matrix);
+}
+
+Test(matrix, joint_training_has_only_a_last_row)
+{
+    static const double losses[] = { NAN, NAN, 1, 2 };
+    HsMatrix matrix = matrix_of(2, losses);
+    matrix.floor[0] = matrix.floor[1] = 0.5;
+    HsMatrixSummary summary = hs_matrix_summary(&matrix);
+    cr_expect_eq(summary.retained, 1.5);
+    cr_expect_eq(summary.excess_over_floor, 1);
+    cr_expect(isnan(summary.learned));
+    cr_expect(isnan(summary.forgetting));
+    cr_expect(isnan(summary.bwt));
+    cr_expect(isnan(summary.fwt));
+    hs_matrix_deinit(&matrix);
+}
+
+Test(matrix, one_task_forgets_nothing_knowable)
+{
+    static const double loss[] = { 1.25 };
+    HsMatrix matrix = matrix_of(1, loss);
+    HsMatrixSummary summary = hs_matrix_summary(&matrix);
+    cr_expect_eq(summary.learned, 1.25);
+    cr_expect_eq(summary.retained, 1.25);
+    cr_expect(isnan(summary.forgetting));
+    cr_expect(isnan(summary.bwt));
+    cr_expect(isnan(summary.fwt));
+    hs_matrix_deinit(&matrix);
+}
+
+Test(matrix, nothing_measured)
+{
+    HsMatrix matrix = matrix_of(3, NULL);
+    HsMatrixSummary summary = hs_matrix_summary(&matrix);
+    expect_all_unknown(&summary);
+    cr_expect_eq(hs_matrix_last_row(&matrix), -1);
+    hs_matrix_deinit(&matrix);
+    hs_matrix_deinit(&matrix); /* twice is harmless */
+    cr_expect_eq(hs_matrix_init(&matrix, 0), HS_EINVAL);
+}
+
+/* An unmeasured earlier row may have been the lowest. */
+Test(matrix, forgetting_needs_every_row)
+{
+    static const double losses[] = { NAN, 4, 2, 2 };
+    HsMatrix matrix = matrix_of(2, losses);
+    cr_expect(isnan(hs_matrix_forgetting(&matrix, 0)));
+    cr_expect_eq(hs_matrix_summary(&matrix).retained, 2);
+    hs_matrix_deinit(&matrix);
+}
+
+Test(matrix, names_are_cut_at_whole_characters)
+{
+    HsMatrix matrix = matrix_of(1, NULL);
+    char name[80];
+    memset(name, 'n', 62);
+    memcpy(name + 62, "\xc3\xa9tail", 7); /* two bytes that end behind the buffer's last */
+    hs_matrix_set_name(&matrix, 0, name);
+    cr_expect_eq(strlen(matrix.names[0]), 62u);
+    hs_matrix_set_name(&matrix, 0, "short");
+    cr_expect_str_eq(matrix.names[0], "short");
+    hs_matrix_deinit(&matrix);
+}
+
+Test(matrix, the_table_is_exact)
+{
+    static const double losses[] = { 1, 4, 3, 1.5 };
+    HsMatrix matrix = matrix_of(2, losses);
+    hs_matrix_set_name(&matrix, 0, "sums");
+    hs_matrix_set_name(&matrix, 1, "a very long name of a task");
+    matrix.untrained[0] = matrix.untrained[1] = 5;
+    matrix.floor[1] = 0.5;
+    char *text = printed(&matrix, 66);
+    cr_expect_str_eq(text, "held-out loss, nats a token; [ ] the task just trained\n"
+                           "\n"
+                           "                                   sums  a very long nam~ \n"
+                           "untrained                         5.000             5.000 \n"
+                           "after sums                       [1.000]            4.000 \n"
+                           "after a very long nam~            3.000            [1.500]\n"
+                           "floor                                 -             0.500 \n"
+                           "\n"
+                           "learned               1.250   mean loss on each task right after\n"
+                           "                              training on it\n"
+                           "retained              2.250   mean loss on all tasks trained so\n"
+                           "                              far, after the last of them\n"
+                           "forgetting            2.000   mean rise of an earlier task's loss\n"
+                           "                              above the lowest it ever had\n"
+                           "bwt                  -2.000   backward transfer: how much later\n"
+                           "                              tasks helped earlier ones; below 0\n"
+                           "                              is forgetting\n"
+                           "fwt                   1.000   forward transfer: how much earlier\n"
+                           "                              tasks helped a task before its own\n"
+                           "                              training\n");
+    free(text);
+    hs_matrix_deinit(&matrix);
+}
+
+/* Characters of a line, as a terminal counts those of one column each. */
+static int width_of(const char *line, const char *end)
+{
+    int width = 0;
+    for (; line < end; line++)
+        width += ((unsigned char)*line & 0xc0) != 0x80;
+    return width;
+}
+
+Test(matrix, the_table_fits_and_obeys_no_name)
+{
+    HsMatrix matrix = matrix_of(12, NULL);
+    for (int i = 0; i < 12; i++) {
+        hs_matrix_set_name(&matrix, i, i % 2 ? "\x1b[2J\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9" : "t");
+        for (int j = 0; j < 12; j++)
+            *hs_matrix_at(&matrix, i, j) = j == 3 ? 123.4567 : j == 4 ? 1e9 : 0.5;
+    }
+    for (int columns = 56; columns < 240; columns++) {
+        char *text = printed(&matrix, columns);
+        cr_expect_null(strchr(text, '\x1b'));
+        for (char *line = text; *line; line = strchr(line, '\n') + 1)
+            cr_expect_leq(width_of(line, strchr(line, '\n')), columns, "columns %d", columns);
+        free(text);
+    }
+    hs_matrix_deinit(&matrix);
+}

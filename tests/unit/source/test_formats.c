@@ -1,0 +1,413 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a file is read as: JSON lists, CSV, compressed files, and what is refused because it is no text.
+ * In the messages '@' stands for the scratch folder.
+ */
+#include <criterion/criterion.h>
+#include <zlib.h>
+#include <zstd.h>
+
+#include "runtime/data/source/source.h"
+#include "runtime/data/source/unpack.h"
+#include "tests/support/data_fixture.h"
+
+enum { PACKED_BYTES = 4096 };
+
+typedef struct Bytes {
+    char bytes[PACKED_BYTES];
+    size_t size;
+} Bytes;
+
+static Bytes gzipped(const char *text, size_t length)
+{
+    Bytes packed;
+    z_stream stream;
+    memset(&stream, 0, sizeof stream);
+    cr_assert_eq(deflateInit2(&stream, 9, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY), Z_OK);
+    stream.next_in = (unsigned char *)text;
+    stream.avail_in = (unsigned)length;
+    stream.next_out = (unsigned char *)packed.bytes;
+    stream.avail_out = PACKED_BYTES;
+    cr_assert_eq(deflate(&stream, Z_FINISH), Z_STREAM_END);
+    packed.size = stream.total_out;
+    deflateEnd(&stream);
+    return packed;
+}
+
+static Bytes zstandard(const char *text, size_t length)
+{
+    Bytes packed;
+    packed.size = ZSTD_compress(packed.bytes, PACKED_BYTES, text, length, 3);
+    cr_assert(!ZSTD_isError(packed.size));
+    return packed;
+}
+
+static Bytes joined(Bytes a, Bytes b)
+{
+    cr_assert_leq(a.size + b.size, (size_t)PACKED_BYTES);
+    memcpy(a.bytes + a.size, b.bytes, b.size);
+    a.size += b.size;
+    return a;
+}
+
+/* The train stream of the fixture's task: bytes, end of text written as '|'. */
+static void expect_train(DataFixture *fixture, const char *validation, const char *expected)
+{
+    HsDataset dataset;
+    char text[4096];
+    data_fixture_validation(fixture, validation);
+    cr_assert_eq(data_fixture_create(fixture, &dataset), HS_OK, "%s", hs_error_message());
+    for (int64_t i = 0; i < dataset.train.count; i++)
+        text[i] = (char)(dataset.train.tokens[i] == 256 ? '|' : dataset.train.tokens[i]);
+    text[dataset.train.count] = '\0';
+    cr_expect_str_eq(text, expected);
+    hs_dataset_deinit(&dataset);
+}
+
+/* One file of this name, as the format says, becomes this. */
+static void expect_file(const char *name, char *format, const void *bytes, size_t size, const char *expected)
+{
+    DataFixture fixture;
+    data_fixture_init(&fixture);
+    fixture.task.format = format;
+    data_fixture_write(&fixture, name, bytes, size);
+    data_fixture_train(&fixture, name);
+    expect_train(&fixture, name, expected);
+    data_fixture_deinit(&fixture);
+}
+
+static void expect_text_file(const char *name, char *format, const char *text, const char *expected)
+{
+    expect_file(name, format, text, strlen(text), expected);
+}
+
+/* The message with the folder as '@'; `expected` may be its beginning. */
+static void expect_refused(const char *name, char *format, const void *bytes, size_t size, const char *expected)
+{
+    DataFixture fixture;
+    HsDataset dataset;
+    char message[1024];
+    size_t used = 0;
+    data_fixture_init(&fixture);
+    fixture.task.format = format;
+    data_fixture_write(&fixture, name, bytes, size);
+    data_fixture_train(&fixture, name);
+    cr_expect_eq(data_fixture_create(&fixture, &dataset), HS_EFORMAT, "%s must be refused: %s", name, expected);
+    for (const char *at = hs_error_message(); *at && used + 1 < sizeof message;) {
+        bool here = strncmp(at, fixture.folder, strlen(fixture.folder)) == 0;
+        message[used++] = here ? '@' : *at;
+        at += here ? strlen(fixture.folder) : 1;
+    }
+    message[used] = '\0';
+    cr_expect(strncmp(message, expected, strlen(expected)) == 0, "got      `%s`\nexpected `%s`", message, expected);
+    data_fixture_deinit(&fixture);
+}
+
+/* ---- formats by name ---- */
+
+Test(formats, ndjson_is_json_lines)
+{
+    expect_text_file("x.ndjson", "auto", "{\"text\":\"abc\"}\n{\"text\":\"def\"}\n", "abc|def|");
+}
+
+Test(formats, json_lists)
+{
+    expect_text_file("x.json", "auto", "[{\"text\":\"abc\"}, {\"id\": [1, {\"a\": \"]}\"}], \"text\":\"d\\\"]e\"}]",
+                     "abc|d\"]e|");
+    expect_text_file("x.JSON", "auto",
+                     "\xEF\xBB\xBF \n[\n \"abc\" ,\n\"\", {\"prompt\":\"q\",\"completion\":\"a\"} ]\n", "abc|qa|");
+    expect_text_file("x.json", "text", "[\"abc\"]", "[\"abc\"]|");
+    expect_text_file("x.json", "jsonl", "{\"text\":\"abcdef\"}\n", "abcdef|");
+    expect_text_file("x.txt", "json", "[\"abcdef\"]\n", "abcdef|");
+}
+
+Test(formats, csv)
+{
+    expect_text_file("x.csv", "auto", "text\nabc\ndef\n", "abc|def|");
+    expect_text_file("x.csv", "auto",
+                     "\xEF\xBB\xBFid,text,more\r\n1,\"a, \"\"b\"\"\nc\",\r\n\r\n2,d e,\"\"\r\n3,,x\r\n4,\"f\",g",
+                     "a, \"b\"\nc|d e|f|");
+    expect_text_file("x.csv", "auto", "completion,prompt\nyes,one?\n\"no\r\nnever\",\"two, three?\"\n",
+                     "one?yes|two, three?no\r\nnever|");
+    expect_text_file("x.txt", "csv", "\"text\"\n\"abcdef\"\n", "abcdef|");
+}
+
+Test(formats, the_loss_is_on_completions_in_all_of_them)
+{
+    static const struct {
+        const char *name, *text;
+    } files[] = {
+        { "x.csv", "prompt,completion\nab,cd\n" },
+        { "x.json", "[{\"prompt\":\"ab\",\"completion\":\"cd\"}]" },
+    };
+    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
+        DataFixture fixture;
+        HsDataset dataset;
+        data_fixture_init(&fixture);
+        data_fixture_write_text(&fixture, files[i].name, files[i].text);
+        data_fixture_train(&fixture, files[i].name);
+        data_fixture_validation(&fixture, files[i].name);
+        cr_assert_eq(data_fixture_create(&fixture, &dataset), HS_OK, "%s", hs_error_message());
+        cr_assert_not_null(dataset.train.loss_mask);
+        cr_expect_eq(memcmp(dataset.train.loss_mask, "\0\0\1\1\1", 5), 0);
+        hs_dataset_deinit(&dataset);
+        data_fixture_deinit(&fixture);
+    }
+}
+
+Test(formats, a_folder_is_read_file_by_file)
+{
+    DataFixture fixture;
+    Bytes packed = gzipped("{\"text\":\"four\"}\n", 16);
+    data_fixture_init(&fixture);
+    data_fixture_write_text(&fixture, "d/1.txt", "one");
+    data_fixture_write_text(&fixture, "d/2.json", "[\"two\"]");
+    data_fixture_write_text(&fixture, "d/3.csv", "text\nthree\n");
+    data_fixture_write(&fixture, "d/4.jsonl.gz", packed.bytes, packed.size);
+    packed = zstandard("five", 4);
+    data_fixture_write(&fixture, "d/5.md.zst", packed.bytes, packed.size);
+    data_fixture_train(&fixture, "d");
+    expect_train(&fixture, "d", "one|two|three|four|five|");
+    data_fixture_deinit(&fixture);
+}
+
+/* ---- compressed files ---- */
+
+Test(formats, compressed_files_are_what_their_inner_name_says)
+{
+    static const char text[] = "text\n\"a\nb\"\ncdef\n";
+    Bytes gzip = gzipped(text, sizeof text - 1), zstd = zstandard(text, sizeof text - 1);
+    expect_file("x.csv.gz", "auto", gzip.bytes, gzip.size, "a\nb|cdef|");
+    expect_file("x.csv.zst", "auto", zstd.bytes, zstd.size, "a\nb|cdef|");
+    /* Without the name the first bytes say it. */
+    expect_file("x.csv", "auto", zstd.bytes, zstd.size, "a\nb|cdef|");
+    expect_file("x", "auto", gzip.bytes, gzip.size, "text\n\"a\nb\"\ncdef\n|");
+    expect_file("x", "csv", gzip.bytes, gzip.size, "a\nb|cdef|");
+}
+
+Test(formats, streams_one_behind_the_other_are_one_text)
+{
+    Bytes gzip = joined(gzipped("one ", 4), gzipped("two", 3)),
+          zstd = joined(zstandard("one ", 4), zstandard("two", 3));
+    Bytes skipped = { .bytes = "\x50\x2A\x4D\x18\2\0\0\0ab", .size = 10 };
+    expect_file("x.txt.gz", "auto", gzip.bytes, gzip.size, "one two|");
+    expect_file("x.txt.zst", "auto", zstd.bytes, zstd.size, "one two|");
+    zstd = joined(skipped, zstd);
+    expect_file("x.txt.zst", "auto", zstd.bytes, zstd.size, "one two|");
+}
+
+Test(formats, compressed_token_files)
+{
+    static const char tokens[] = "a\0b\0c\0d\0e\0f"; /* the last zero is the terminator */
+    static const char looks_packed[] = "\x1f\0\x8b\0\x28\0\xb5\0\x2f";
+    Bytes gzip = gzipped(tokens, 12);
+    DataFixture fixture;
+    data_fixture_init(&fixture);
+    fixture.config.data.token_file = "raw16";
+    data_fixture_write(&fixture, "x.bin.gz", gzip.bytes, gzip.size);
+    data_fixture_write(&fixture, "y.bin", looks_packed, 10);
+    data_fixture_train(&fixture, "x.bin.gz");
+    data_fixture_train(&fixture, "y.bin");
+    expect_train(&fixture, "y.bin", "abcdef\x1f\x8b\x28\xb5\x2f");
+    data_fixture_deinit(&fixture);
+}
+
+Test(formats, damaged_streams_are_refused_at_every_length)
+{
+    static const char text[] = "a text that is long enough to be cut off at many places, and holds 0123456789 too";
+    Bytes packed[] = { gzipped(text, sizeof text - 1), zstandard(text, sizeof text - 1) };
+    HsStatus (*const unpack[])(const char *, const char *, size_t, HsUnpacked *) = { hs_unpack_gzip, hs_unpack_zstd };
+    for (int i = 0; i < 2; i++) {
+        for (size_t size = 0; size < packed[i].size; size++) {
+            HsUnpacked unpacked = { .limit = 1000 };
+            char *copy = malloc(size + 1); /* reading past the end is found */
+            memcpy(copy, packed[i].bytes, size);
+            cr_expect_eq(unpack[i]("x", copy, size, &unpacked), HS_EFORMAT, "%d: %zu bytes", i, size);
+            free(copy);
+            free(unpacked.bytes);
+        }
+        for (size_t limit = 0; limit < 200; limit++) {
+            HsUnpacked unpacked = { .limit = limit };
+            HsStatus status = unpack[i]("x", packed[i].bytes, packed[i].size, &unpacked);
+            cr_expect_eq(status, limit < sizeof text - 1 ? HS_EFORMAT : HS_OK, "%d: limit %zu", i, limit);
+            cr_expect(status != HS_OK ||
+                      (unpacked.size == sizeof text - 1 && memcmp(unpacked.bytes, text, unpacked.size) == 0));
+            free(unpacked.bytes);
+        }
+    }
+    Bytes cut = packed[0], changed = packed[0], more = packed[0], twice = gzipped(packed[0].bytes, packed[0].size);
+    cut.size -= 5;
+    changed.bytes[changed.size - 6] ^= 1; /* the checksum */
+    more.bytes[more.size++] = 'x';
+    expect_refused("x.txt.gz", "auto", cut.bytes, cut.size,
+                   "@/x.txt.gz: the gzip data ends before its end: the file is cut off; copy it again");
+    expect_refused("x.txt.gz", "auto", changed.bytes, changed.size,
+                   "@/x.txt.gz: byte 88: not gzip data (incorrect data check): it is damaged; copy it again");
+    expect_refused("x.txt.gz", "auto", more.bytes, more.size, "@/x.txt.gz: the gzip data ends before its end");
+    expect_refused("x.txt.gz", "auto", text, sizeof text - 1, "@/x.txt.gz: is not gzip data, as its name says;");
+    expect_refused("x.txt.zst", "auto", "", 0, "@/x.txt.zst: is not zstd data, as its name says;");
+    expect_refused("x.gz.gz", "auto", twice.bytes, twice.size, "@/x.gz.gz: is compressed twice: gzip data inside;");
+    expect_refused("x.txt.zst", "auto", packed[1].bytes, packed[1].size - 1,
+                   "@/x.txt.zst: the zstd data ends before its end: the file is cut off; copy it again");
+}
+
+Test(formats, a_file_that_unpacks_to_too_much_says_so)
+{
+    Bytes packed = gzipped("0123456789", 10);
+    HsUnpacked unpacked = { .limit = 9 };
+    cr_expect_eq(hs_unpack_gzip("x.gz", packed.bytes, packed.size, &unpacked), HS_EFORMAT);
+    cr_expect_str_eq(hs_error_message(),
+                     "x.gz: unpacks to more than 9 bytes, the most for a compressed file; unpack it and split it");
+    free(unpacked.bytes);
+}
+
+/* ---- refused ---- */
+
+Test(formats, what_is_no_text_is_refused_by_name)
+{
+    static const struct {
+        const char *name, *message;
+    } cases[] = {
+        { "x.parquet", "task t: train: @/x.parquet: is Parquet by its name, which is not read; convert it to JSONL, "
+                       "one {\"text\": \"...\"} a line, or leave it out" },
+        { "x.parquet.gz", "task t: train: @/x.parquet.gz: is Parquet by its name" },
+        { "x.Arrow", "task t: train: @/x.Arrow: is Arrow by its name" },
+        { "x.zip", "task t: train: @/x.zip: is a zip archive by its name, which is not read; unpack it and name" },
+        { "x.txt.bz2", "task t: train: @/x.txt.bz2: is bzip2 data by its name, which is not read; unpack it, or" },
+        { "x.txt.xz", "task t: train: @/x.txt.xz: is xz data by its name" },
+        { "x.tar.gz", "task t: train: @/x.tar.gz: is a tar archive by its name" },
+        { "x.tgz", "task t: train: @/x.tgz: is a tar archive by its name" },
+        { "x.npy", "task t: train: @/x.npy: is NumPy by its name" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        expect_refused(cases[i].name, "auto", "some text", 9, cases[i].message);
+}
+
+Test(formats, what_is_no_text_is_refused_by_its_bytes)
+{
+    static char tar[512];
+    memcpy(tar + 257, "ustar", 6);
+    static const struct {
+        const char *bytes;
+        size_t size;
+        const char *message;
+    } cases[] = {
+        { "PAR1\x15\0\x15\0PAR1", 12,
+          "@/x.txt: is Parquet by its first bytes, which is not read; convert it to JSONL" },
+        { "PK\3\4\x14\0", 6, "@/x.txt: is a zip archive by its first bytes" },
+        { "BZh91AY&SY\x1f", 11, "@/x.txt: is bzip2 data by its first bytes" },
+        { "\xFD"
+          "7zXZ\0\0\4",
+          8, "@/x.txt: is xz data by its first bytes" },
+        { "%PDF-1.7\n", 9, "@/x.txt: is PDF by its first bytes" },
+        { "\xFF\xFE"
+          "a\0b\0",
+          6, "@/x.txt: is UTF-16 text by its first bytes, which is not read; convert it to UTF-8" },
+        { tar, sizeof tar, "@/x.txt: is a tar archive by its first bytes" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        Bytes packed = gzipped(cases[i].bytes, cases[i].size);
+        char inner[256];
+        expect_refused("x.txt", "auto", cases[i].bytes, cases[i].size, cases[i].message);
+        expect_refused("x.txt", "text", cases[i].bytes, cases[i].size, cases[i].message);
+        snprintf(inner, sizeof inner, "@/x.txt.gz%s", strchr(cases[i].message, ':'));
+        expect_refused("x.txt.gz", "auto", packed.bytes, packed.size, inner);
+    }
+    /* Letters alone are text. */
+    expect_text_file("x.txt", "auto", "PAR1 is a word", "PAR1 is a word|");
+}
+
+Test(formats, text_must_be_utf8_where_the_tokenizer_reads_characters)
+{
+    static char *const kinds[] = { "char", "bpe" };
+    static const char *const names[] = { "x.txt", "x.csv" };
+    for (int i = 0; i < 2; i++) {
+        const HsSourceOptions options = { .text_field = "text", .needs_utf8 = true };
+        HsCorpus corpus = { 0 };
+        const HsSourceKind *kind;
+        cr_assert_eq(hs_source_kind_choose(names[i], "auto", &kind), HS_OK);
+        cr_expect_eq(kind->parse(names[i], "text\nab\xE4\n", 9, &options, &corpus), HS_EFORMAT);
+        cr_expect_str_eq(strchr(hs_error_message(), ':'),
+                         ": byte 7 (0xE4) is not UTF-8; convert the file (iconv -f ENCODING -t UTF-8) or leave it out; "
+                         "tokenizer.kind: byte takes anything");
+        hs_corpus_deinit(&corpus);
+    }
+    DataFixture fixture;
+    HsDataset dataset;
+    data_fixture_init(&fixture);
+    data_fixture_write_text(&fixture, "x.txt", "caf\xE9 caf\xE9 caf\xE9");
+    data_fixture_train(&fixture, "x.txt");
+    fixture.config.tokenizer.kind = kinds[0];
+    cr_expect_eq(data_fixture_create(&fixture, &dataset), HS_EFORMAT);
+    cr_expect_not_null(strstr(hs_error_message(), "x.txt: byte 3 (0xE9) is not UTF-8"), "%s", hs_error_message());
+    data_fixture_deinit(&fixture);
+}
+
+#define FIELDS "has neither `text` nor both `prompt` and `completion`; name the fields with the task's text_field, or"
+
+Test(formats, wrong_json_lists)
+{
+    static const struct {
+        const char *text, *message;
+    } cases[] = {
+        { "{\"text\":\"a\"}\n{\"text\":\"b\"}\n",
+          "@/x.json:1: a .json file must be a list of documents, [{\"text\": \"...\"}, ...]; if it has one object a "
+          "line, set the task's format: jsonl, else convert it or leave it out" },
+        { "\n\nsome text", "@/x.json:3: a .json file must be a list" },
+        { "[\"a\",\n\n7]", "@/x.json:3: element 2: an element must be a string or an object such as {\"text\": " },
+        { "[\"a\",\n{\"body\":\"b\"}]", "@/x.json:2: element 2: " FIELDS },
+        { "[{\"text\":\"a\",\n\"text2\":}]", "@/x.json:1: element 1: byte 21: not JSON" },
+        { "[\"a\\u0000b\"]", "@/x.json:1: element 1: has the escape \\u0000" },
+        { "[\"a\xFF\"]", "@/x.json:1: element 1: byte 2: not JSON: malformed UTF-8" },
+        { "[\"a\"\n\"b\"]", "@/x.json:2: byte 5: not JSON: a comma or the list's end is expected here" },
+        { "[\"a\",\n]", "@/x.json:2: byte 6: not JSON: an element is expected here" },
+        { "[,\"a\"]", "@/x.json:1: byte 1: not JSON: an element is expected here" },
+        { "[\"a\"] []", "@/x.json:1: byte 6: not JSON: nothing behind the list is expected here" },
+        { "[\"a\",\n{\"text\": \"b\"", "@/x.json:2: the file ends within the list: it is cut off; copy it again" },
+        { "[\"a\",\n\"b", "@/x.json:2: the file ends within the list" },
+        { "[\"a\"", "@/x.json:1: the file ends within the list" },
+        { "[", "@/x.json:1: the file ends within the list" },
+        { "[\"a\\", "@/x.json:1: the file ends within the list" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        expect_refused("x.json", "auto", cases[i].text, strlen(cases[i].text), cases[i].message);
+    expect_refused("x.json", "auto", "[\"a\", \0]", 8, "@/x.json:1: element 2: byte 0: a zero byte");
+}
+
+Test(formats, wrong_csv)
+{
+    static const struct {
+        const char *text, *message;
+    } cases[] = {
+        { "body\nabc\n", "@/x.csv:1: the header: " FIELDS },
+        { "\r\n\r\ntext;id\nabc;1\n", "@/x.csv:3: the header: " FIELDS },
+        { "text,prompt,completion\na,b,c\n", "@/x.csv:1: the header: has `text` and also `prompt` and `completion`;" },
+        { "text,id,text\na,b,c\n", "@/x.csv:1: the header has the column `text` twice; rename one" },
+        { "text,id\n\"a\nb\",1\nc, d,2\n",
+          "@/x.csv:4: 3 fields, but the header has 2; put fields that hold commas or line ends into quotes" },
+        { "text,id\na\n", "@/x.csv:2: 1 fields, but the header has 2" },
+        { "text\nsay \"a\"\n",
+          "@/x.csv:2: a quote inside a field that is not in quotes; put the field into quotes and" },
+        { "text\n\"say\"a\n", "@/x.csv:2: a quoted field goes on behind its closing quote; double the quotes inside" },
+        { "text\nok\n\"a\nb\nc", "@/x.csv:3: the quoted field that begins here does not end; close it, and double" },
+        { "text\na\rb\n", "@/x.csv:2: a carriage return without a line feed; end lines with LF or CRLF, or put the" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        expect_refused("x.csv", "auto", cases[i].text, strlen(cases[i].text), cases[i].message);
+    expect_refused("x.csv", "auto", "text\na\0b\n", 9, "@/x.csv: byte 6: a zero byte, so this is not text");
+}
+
+Test(formats, an_empty_file_is_no_document)
+{
+    static const char *const names[] = { "d/1.json", "d/2.csv", "d/3.ndjson", "d/4.txt" };
+    DataFixture fixture;
+    data_fixture_init(&fixture);
+    for (size_t i = 0; i < 4; i++)
+        data_fixture_write_text(&fixture, names[i], "");
+    data_fixture_write_text(&fixture, "d/5.json", " [ ] ");
+    data_fixture_write_text(&fixture, "d/6.csv", "text\n\n");
+    data_fixture_write_text(&fixture, "d/7.txt", "abcdef");
+    data_fixture_train(&fixture, "d");
+    expect_train(&fixture, "d", "abcdef|");
+    data_fixture_deinit(&fixture);
+}
