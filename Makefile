@@ -325,17 +325,25 @@ format: ## format every C file
 
 # Fuzzing: clang's libFuzzer with AddressSanitizer and UndefinedBehaviorSanitizer over the parsers of bytes.
 FUZZ_SECONDS ?= 600
-FUZZ_FLAGS    = -std=c11 -D_GNU_SOURCE -g -O1 -I. -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \
-                $(PACKAGE_CFLAGS)
-FUZZ_ROOMS    = kernels/base kernels/ops kernels/checks kernels/tuning kernels/ref optim runtime/io runtime/config runtime/data runtime/checkpoint
-FUZZ_SOURCES  = $(shell find $(FUZZ_ROOMS) -name '*.c')
+FUZZ_FLAGS    = -std=c11 -D_GNU_SOURCE -g -O1 -I. -fsanitize=address,undefined -fno-sanitize-recover=undefined $(PACKAGE_CFLAGS)
+# Of all sources a fuzzer takes what its parser calls.
+FUZZ_OBJECTS  = $(SOURCES:%.c=$(BUILD)/fuzz/obj/%.o)
 .PHONY: fuzz
 fuzz: $(FUZZERS) ## fuzz every parser for FUZZ_SECONDS (600) each
 	@FUZZ_SECONDS=$(FUZZ_SECONDS) tests/fuzz/run.sh $(FUZZERS)
-$(BUILD)/fuzz/%: tests/fuzz/%.c $(FUZZ_SOURCES)
+$(BUILD)/fuzz/obj/%.o: %.c
 	@mkdir -p $(@D)
 	@echo "  CC $@"
-	$(Q)clang $(FUZZ_FLAGS) -o $@ $^ $(LDLIBS)
+	$(Q)clang $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link -MMD -MP -c -o $@ $<
+$(BUILD)/fuzz/libhalfstep.a: $(FUZZ_OBJECTS)
+	@rm -f $@
+	@echo "  AR $@"
+	$(Q)ar rcs $@ $^
+$(BUILD)/fuzz/%: tests/fuzz/%.c $(BUILD)/fuzz/libhalfstep.a
+	@mkdir -p $(@D)
+	@echo "  CC $@"
+	$(Q)clang $(FUZZ_FLAGS) -fsanitize=fuzzer -MMD -MP -MF $@.d -o $@ $< $(BUILD)/fuzz/libhalfstep.a $(LDLIBS)
+-include $(FUZZ_OBJECTS:.o=.d) $(FUZZERS:=.d)
 
 .PHONY: test-kill
 test-kill: $(BUILD)/trainer $(EMU_PART) $(BUILD)/faults/shim.so ## the part of `make faults` that kills: in every phase and at a thousand moments, resume, compare with an undisturbed run
