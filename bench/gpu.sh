@@ -86,7 +86,7 @@ failures=0
 # --- Sizes -----------------------------------------------------------------------------------------------------------
 hopper_ops='matmul attention_forward attention_backward'
 if [ "$device" = emu ]; then
-    tiny=--tiny measure_s=0
+    tiny=--tiny measure_s=0 patience=10
     layers=1 width=32 heads=2 vocabulary=264 length=16 batch=2 rounds=1 loss_steps=3
     parity_layers=1 parity_width=32 parity_length=16 parity_steps=3 parity_modes='bf16 fp32' parity_families=gpt2
     forced_list='wgmma-256x256:1 wgmma-256x128:3' large=132 # as a large GPU
@@ -94,7 +94,7 @@ if [ "$device" = emu ]; then
     # All operations take minutes when emulated: these stand for them.
     only_ops=${only_ops:-'matmul combine norm_forward'}
 else
-    tiny='' measure_s=0.2
+    tiny='' measure_s=0.2 patience=1
     layers=12 width=768 heads=12 vocabulary=50304 length=1024 batch=32 rounds=3 loss_steps=15
     parity_layers=2 parity_width=64 parity_length=64 parity_steps=20 parity_modes='bf16 fp16 tf32 fp32'
     parity_families='gpt2 llama'
@@ -112,9 +112,9 @@ steps_of() {
 }
 
 # --- Phases ----------------------------------------------------------------------------------------------------------
-# limited SECONDS COMMAND...: at most so long, and never past the end of all.
+# limited SECONDS COMMAND...: at most so long on a GPU, more on the emulator, and never past the end of all.
 limited() {
-    local left=$((deadline - SECONDS)) most=$1
+    local left=$((deadline - SECONDS)) most=$(($1 * patience))
     shift
     [ "$left" -gt 0 ] || return 124
     timeout -k 5 $((left < most ? left : most)) "$@"

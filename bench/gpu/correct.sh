@@ -29,7 +29,7 @@ test_op() {
     local label=$1 op=$2 code tool
     shift 2
     tool trainer
-    limited "$op_seconds" "${tool[@]}" selftest --device "$device" --no-speed --op "$op" "$@" >"$work/op" 2>&1
+    patience=1 limited "$op_seconds" "${tool[@]}" selftest --device "$device" --no-speed --op "$op" "$@" >"$work/op" 2>&1
     code=$?
     json '{"bench":"selftest","label":"%s","operation":"%s","cases":%d,"ok":%s}' "$label" "$op" \
         "$(awk '/ cases / { cases = $2 } END { print cases + 0 }' "$work/op")" "$([ $code -eq 0 ] && echo true || echo false)"
