@@ -134,6 +134,14 @@ static bool reads_trained(const HsModel *model, const HsNode *node)
     return false;
 }
 
+static bool passes_gradient(const HsModel *model, const HsNode *node)
+{
+    bool passes = false;
+    for (int i = 0; i < HS_NODE_INPUTS && node->trains; i++)
+        passes = passes || (node->inputs[i] != HS_NONE && model->slots[node->inputs[i]].needs_gradient);
+    return passes;
+}
+
 /* Backward stops where nothing below is trainable: a slot has a gradient where its producer has a backward, or where a
  * layer makes the gradients of its weights and of its input in one pass. */
 static void derive_backward(HsModel *model)
@@ -153,6 +161,12 @@ static void derive_backward(HsModel *model)
         const HsNode *node = &model->nodes[n];
         if (node->trains && node->layer->joint)
             model->slots[node->inputs[0]].needs_gradient = true;
+    }
+    for (int n = 0; n < model->node_count; n++) {
+        const HsNode *node = &model->nodes[n];
+        for (int i = 0; i < HS_NODE_PARAMS; i++)
+            if (node->params[i] != HS_NONE && passes_gradient(model, node))
+                model->params[node->params[i]].passes_gradient = true;
     }
 }
 

@@ -59,7 +59,8 @@ typedef struct HsParam {
     /* Several matrices stacked along their rows (q|k|v, gate|up): the rows of each; one part: the whole. */
     int part_count;
     int64_t part_rows[HS_PARAM_MOST_PARTS];
-    bool trainable; /* not named by train.freeze */
+    bool trainable;       /* not named by train.freeze */
+    bool passes_gradient; /* something that it multiplies has a gradient: dy w is computed */
     /* shapes from the start (for dry runs), pointers when the memory is committed; absent ones have rank 0 */
     HsTensor weight, gradient;                /* no gradient where it is frozen */
     HsPacked packed_forward, packed_backward; /* x w^T and dy w */

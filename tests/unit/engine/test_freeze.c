@@ -37,6 +37,7 @@ static void compare(const char *family, const char *mode, HsRecompute policy, co
     for (int p = 0; p < whole.model.param_count; p++) {
         const HsParam *a = &whole.model.params[p], *b = &frozen.model.params[p];
         trained += b->trainable;
+        cr_expect_eq(a->passes_gradient, hs_param_multiplies(a) || a->role == HS_PARAM_VECTOR, "%s", a->name);
         cr_expect_eq(hs_tensor_present(&b->gradient), b->trainable, "%s", b->name);
         if (b->trainable)
             cr_expect(memcmp(a->gradient.data, b->gradient.data, hs_tensor_bytes(&a->gradient)) == 0,
@@ -83,6 +84,9 @@ Test(freeze, nothing_is_done_below_the_lowest_trainable_parameter)
     for (int b = 0; b < tiny.train.buffer_count; b++)
         cr_expect(!tiny.train.buffers[b].gradient, "a gradient of %s",
                   tiny.model.slots[tiny.train.buffers[b].slot].name);
+    /* Nor is a copy kept that only dy w would read. */
+    for (int p = 0; p < tiny.model.param_count; p++)
+        cr_expect(!tiny.model.params[p].passes_gradient, "%s", tiny.model.params[p].name);
     tiny_destroy(&tiny);
 }
 
