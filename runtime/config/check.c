@@ -191,7 +191,7 @@ static HsStatus check_observation(const HsConfig *config)
     return HS_OK;
 }
 
-/* Keys that one family reads and the other would pass over in silence. */
+/* Keys that one family reads and the other would pass over in silence: a run must not differ from what its file says. */
 static HsStatus check_family(const HsConfig *config)
 {
     const struct {

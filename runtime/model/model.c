@@ -16,13 +16,13 @@ enum { LARGEST_HEAD = 256 };
 
 typedef struct HsFamily {
     const char *name;
-    bool learned_positions, rotary, grouped_queries, free_head_dim;
+    bool learned_positions, rotary, free_head_dim;
     void (*build)(HsBuilder *builder);
 } HsFamily;
 
 static const HsFamily families[] = {
     { .name = "gpt2", .learned_positions = true, .build = hs_model_build_gpt2 },
-    { .name = "llama", .rotary = true, .grouped_queries = true, .free_head_dim = true, .build = hs_model_build_llama },
+    { .name = "llama", .rotary = true, .free_head_dim = true, .build = hs_model_build_llama },
 };
 
 static const HsFamily *family_find(const char *name)
@@ -32,30 +32,6 @@ static const HsFamily *family_find(const char *name)
             return &families[i];
     }
     return NULL;
-}
-
-/* Keys that the family would ignore are refused: a run must not differ from what its file says. */
-static HsStatus check_family_keys(const HsConfig *config, const HsFamily *family)
-{
-    const struct {
-        const char *key;
-        bool set, allowed;
-    } keys[] = {
-        { "model.kv_heads", config->model.kv_heads != 0 && config->model.kv_heads != config->model.heads,
-          family->grouped_queries },
-        { "model.head_dim",
-          config->model.head_dim != 0 && config->model.head_dim * config->model.heads != config->model.width,
-          family->free_head_dim },
-        { "model.qkv_bias", config->model.qkv_bias, family->rotary },
-        { "model.qk_norm", config->model.qk_norm, family->rotary },
-        { "model.bias", config->model.bias, family->learned_positions },
-        { "model.max_positions", config->model.max_positions != 0, family->learned_positions },
-    };
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
-        if (keys[i].set && !keys[i].allowed)
-            return hs_fail(HS_ECONFIG, "%s has no meaning for model.family %s: remove it", keys[i].key, family->name);
-    }
-    return HS_OK;
 }
 
 static HsStatus settle_heads(const HsConfig *config, const HsFamily *family, HsModel *model)
@@ -196,7 +172,6 @@ HsStatus hs_model_create(const HsConfig *config, const HsPrecision *precision, i
     if (family == NULL)
         return hs_fail(HS_ECONFIG, "model.family: there is no family %s", config->model.family);
     model->family = family->name;
-    HS_TRY(check_family_keys(config, family));
     HS_TRY(settle_sizes(config, family, vocabulary, model));
 
     HS_TRY(check_parameters(config, model));
