@@ -306,7 +306,7 @@ check-size: ## no function over 80 lines, no CUDA kernel over 120
 # In a folder of its own, unless this build has no warnings already.
 .PHONY: check-warnings
 check-warnings: ## no file, tests included, compiles with a warning
-	+@$(MAKE) --no-print-directory WERROR=1 $(if $(WERROR),,BUILD=$(BUILD)/warnings NVCC=) all emu test-programs bench-programs
+	+@$(MAKE) $(JOBS) --no-print-directory WERROR=1 $(if $(WERROR),,BUILD=$(BUILD)/warnings NVCC=) all emu test-programs bench-programs
 check-docs: $(BUILD)/trainer $(EMU_PART) ## the generated reference, predictions and reading order are fresh
 	@$(BUILD)/trainer reference | diff -u configs/REFERENCE.md - || { echo "run: make docs"; exit 1; }
 	@$(BUILD)/trainer reference --predicted | diff -u kernels/cuda/PREDICTED.md - || { echo "run: make docs"; exit 1; }
