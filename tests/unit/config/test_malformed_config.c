@@ -123,6 +123,8 @@ static const Case files[] = {
       "fp32)" },
     { "model: {kv_heads: 2}\n", "t.yaml:1:9: model.kv_heads needs model.family llama (it is gpt2)" },
     { "model: {qk_norm: true}\n", "t.yaml:1:9: model.qk_norm needs model.family llama (it is gpt2)" },
+    { "model: {head_dim: 32}\n", "t.yaml:1:9: model.head_dim needs model.family llama (it is gpt2)" },
+    { "model: {family: llama, bias: true}\n", "t.yaml:1:24: model.bias needs model.family gpt2 (it is llama)" },
     { "model: {qkv_bias: true}\n", "t.yaml:1:9: model.qkv_bias needs model.family llama (it is gpt2)" },
     { "model: {family: llama, max_positions: 256}\n",
       "t.yaml:1:24: model.max_positions needs model.family gpt2 (it is llama)" },
