@@ -246,7 +246,7 @@ packages-check: ## install what `make check` and `make fuzz` need besides
 	@tests/packages.sh "$(SUDO)" $(APT_BUILD) $(APT_TEST) $(APT_CHECK)
 
 .PHONY: demo
-demo: packages ## install, build, train configs/cl.yaml (minutes), show what was learned and forgotten
+demo: packages ## install, build, train configs/cl.yaml, show what was learned and forgotten
 	+$(MAKE) $(JOBS) all
 	$(BUILD)/trainer --config configs/cl.yaml
 	@echo "The run's files:"; find runs/cl -maxdepth 2 | sort

@@ -20,11 +20,17 @@ static size_t packed_bytes(const HsContext *context, const HsParam *param, const
     return context->backend->packed_bytes(context, packed->dtype, packed->k, packed->n);
 }
 
+/* The same of the copy for dy w, which only training reads, and only where it is computed. */
+static size_t packed_backward_bytes(const HsContext *context, const HsParam *param, bool training)
+{
+    return training && param->passes_gradient ? packed_bytes(context, param, &param->packed_backward) : 0;
+}
+
 static void reserve_param(HsModel *model, const HsContext *context, HsParam *param, bool training)
 {
     param->offset_weight = hs_arena_reserve(&model->weights, hs_tensor_bytes(&param->weight));
     size_t forward = packed_bytes(context, param, &param->packed_forward);
-    size_t backward = training && param->passes_gradient ? packed_bytes(context, param, &param->packed_backward) : 0;
+    size_t backward = packed_backward_bytes(context, param, training);
     if (forward > 0)
         param->offset_packed[0] = hs_arena_reserve(&model->packed, forward);
     if (backward > 0)
@@ -39,7 +45,7 @@ static void place_param(HsModel *model, const HsContext *context, HsParam *param
     param->weight.data = hs_arena_at(&model->weights, param->offset_weight);
     if (packed_bytes(context, param, &param->packed_forward) > 0)
         param->packed_forward.data = hs_arena_at(&model->packed, param->offset_packed[0]);
-    if (training && param->passes_gradient && packed_bytes(context, param, &param->packed_backward) > 0)
+    if (packed_backward_bytes(context, param, training) > 0)
         param->packed_backward.data = hs_arena_at(&model->packed, param->offset_packed[1]);
     if (training && param->trainable)
         param->gradient.data = hs_arena_at(&model->gradients, param->offset_gradient);

@@ -110,12 +110,13 @@ static bool reads_trained(const HsModel *model, const HsNode *node)
     return false;
 }
 
+/* Does backward of this node make a gradient of anything that it reads? */
 static bool passes_gradient(const HsModel *model, const HsNode *node)
 {
-    bool passes = false;
-    for (int i = 0; i < HS_NODE_INPUTS && node->trains; i++)
-        passes = passes || (node->inputs[i] != HS_NONE && model->slots[node->inputs[i]].needs_gradient);
-    return passes;
+    for (int i = 0; i < HS_NODE_INPUTS; i++)
+        if (node->inputs[i] != HS_NONE && model->slots[node->inputs[i]].needs_gradient)
+            return node->trains;
+    return false;
 }
 
 /* Backward stops where nothing below is trainable: a slot has a gradient where its producer has a backward, or where a
@@ -140,8 +141,9 @@ static void derive_backward(HsModel *model)
     }
     for (int n = 0; n < model->node_count; n++) {
         const HsNode *node = &model->nodes[n];
+        const bool passes = passes_gradient(model, node);
         for (int i = 0; i < HS_NODE_PARAMS; i++)
-            if (node->params[i] != HS_NONE && passes_gradient(model, node))
+            if (passes && node->params[i] != HS_NONE)
                 model->params[node->params[i]].passes_gradient = true;
     }
 }
