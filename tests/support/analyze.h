@@ -8,7 +8,7 @@
 
 #include "kernels/base/status.h"
 
-#define hs_fail(code, ...)         ((hs_fail)(code, __VA_ARGS__), (code))
-#define hs_error_prefix(code, ...) ((hs_error_prefix)(code, __VA_ARGS__), (code))
+#define hs_fail(code, ...)         ((hs_fail)(code, __VA_ARGS__), (HsStatus)(code))
+#define hs_error_prefix(code, ...) ((hs_error_prefix)(code, __VA_ARGS__), (HsStatus)(code))
 
 #endif
