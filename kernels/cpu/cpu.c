@@ -12,6 +12,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __x86_64__
+#include <cpuid.h>
+#endif
 
 /* One row per instruction set; the Makefile defines HS_HAS_ISA_x for those it builds. */
 typedef struct HsIsaRow {
@@ -21,13 +24,22 @@ typedef struct HsIsaRow {
     bool has_bf16;
 } HsIsaRow;
 
+#ifdef __x86_64__
+/* clang 14's __builtin_cpu_supports does not know the word. */
+static inline bool has_f16c(void)
+{
+    unsigned a, b, c, d;
+    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;
+}
+#endif
+
 #ifdef HS_HAS_ISA_avx512bf16
 extern const HsBackend hs_cpu_backend_avx512bf16;
 static bool supports_avx512bf16(void)
 {
     return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512f") &&
            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("fma") && has_f16c();
 }
 #endif
 #ifdef HS_HAS_ISA_avx512
@@ -36,14 +48,14 @@ static bool supports_avx512(void)
 {
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("fma") &&
-           __builtin_cpu_supports("f16c");
+           has_f16c();
 }
 #endif
 #ifdef HS_HAS_ISA_avx2
 extern const HsBackend hs_cpu_backend_avx2;
 static bool supports_avx2(void)
 {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
 }
 #endif
 extern const HsBackend hs_cpu_backend_portable;

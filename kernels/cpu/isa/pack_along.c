@@ -103,19 +103,26 @@ enum { DEPTH_BATCH = 16 };
 /* Four words of four lanes: word d of lane l, words[l * DEPTH_BATCH + d], becomes across[d][l]. */
 typedef uint32_t Quad __attribute__((vector_size(16)));
 
+/* Elements of two quads, 4 to 7 of the second: gcc 11 has the one builtin, clang the other. */
+#ifdef __clang__
+#define SHUFFLE(x, y, ...) __builtin_shufflevector(x, y, __VA_ARGS__)
+#else
+#define SHUFFLE(x, y, ...) __builtin_shuffle(x, y, (Quad){ __VA_ARGS__ })
+#endif
+
 static inline void transpose_quad(const uint32_t *words, Quad across[4])
 {
     Quad lane[4];
     for (int l = 0; l < 4; l++)
         memcpy(&lane[l], words + l * DEPTH_BATCH, sizeof lane[l]);
-    const Quad low01 = __builtin_shuffle(lane[0], lane[1], (Quad){ 0, 4, 1, 5 });
-    const Quad high01 = __builtin_shuffle(lane[0], lane[1], (Quad){ 2, 6, 3, 7 });
-    const Quad low23 = __builtin_shuffle(lane[2], lane[3], (Quad){ 0, 4, 1, 5 });
-    const Quad high23 = __builtin_shuffle(lane[2], lane[3], (Quad){ 2, 6, 3, 7 });
-    across[0] = __builtin_shuffle(low01, low23, (Quad){ 0, 1, 4, 5 });
-    across[1] = __builtin_shuffle(low01, low23, (Quad){ 2, 3, 6, 7 });
-    across[2] = __builtin_shuffle(high01, high23, (Quad){ 0, 1, 4, 5 });
-    across[3] = __builtin_shuffle(high01, high23, (Quad){ 2, 3, 6, 7 });
+    const Quad low01 = SHUFFLE(lane[0], lane[1], 0, 4, 1, 5);
+    const Quad high01 = SHUFFLE(lane[0], lane[1], 2, 6, 3, 7);
+    const Quad low23 = SHUFFLE(lane[2], lane[3], 0, 4, 1, 5);
+    const Quad high23 = SHUFFLE(lane[2], lane[3], 2, 6, 3, 7);
+    across[0] = SHUFFLE(low01, low23, 0, 1, 4, 5);
+    across[1] = SHUFFLE(low01, low23, 2, 3, 6, 7);
+    across[2] = SHUFFLE(high01, high23, 0, 1, 4, 5);
+    across[3] = SHUFFLE(high01, high23, 2, 3, 6, 7);
 }
 
 void panel_pack_along(const HsMatmulOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end,

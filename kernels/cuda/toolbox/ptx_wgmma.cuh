@@ -91,7 +91,7 @@ template <int count> HS_DEVICE void wgmma_settle(float (&d)[count])
 }
 
 template <typename Element> static constexpr bool is_f16 = false;
-template <> constexpr bool is_f16<F16> = true;
+template <> inline constexpr bool is_f16<F16> = true;
 
 #ifndef HS_EMU
 /* Operand lists for 32, 64, 96 and 128 registers of sums. */
