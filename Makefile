@@ -113,10 +113,14 @@ $(CUDA_PART): $(CUDA_OBJECTS)
 	@echo "  CXX $@"
 	$(Q)$(CXX) $(LINK_PART) -o $@ $^ $(CUDART)
 
-$(LIBRARY): $(OBJECTS)
+define archive
+	@mkdir -p $(@D)
 	@rm -f $@
 	@echo "  AR $@"
 	$(Q)ar rcs $@ $^
+endef
+$(LIBRARY): $(OBJECTS)
+	$(archive)
 
 $(BUILD)/obj/%.o: %.c
 	@mkdir -p $(@D)
@@ -336,9 +340,7 @@ $(BUILD)/fuzz/obj/%.o: %.c
 	@echo "  CC $@"
 	$(Q)clang $(FUZZ_FLAGS) -fsanitize=fuzzer-no-link -MMD -MP -c -o $@ $<
 $(BUILD)/fuzz/libhalfstep.a: $(FUZZ_OBJECTS)
-	@rm -f $@
-	@echo "  AR $@"
-	$(Q)ar rcs $@ $^
+	$(archive)
 $(BUILD)/fuzz/%: tests/fuzz/%.c $(BUILD)/fuzz/libhalfstep.a
 	@mkdir -p $(@D)
 	@echo "  CC $@"
@@ -372,10 +374,7 @@ test-planted: $(BUILD)/trainer $(EMU_PART) $(BUILD)/tests/ops/test_matmul_tiles 
 LAYOUTS = $(patsubst %,$(BUILD)/obj/%.emu.o,$(basename $(filter-out %/cute.cpp,$(wildcard tests/layouts/*.cu tests/layouts/*.cpp))))
 # An archive, as two of these objects include kernels whose own objects must then stay out.
 $(BUILD)/tests/libemulator.a: $(EMU_OBJECTS)
-	@mkdir -p $(@D)
-	@rm -f $@
-	@echo "  AR $@"
-	$(Q)ar rcs $@ $^
+	$(archive)
 $(BUILD)/tests/compare_layouts: $(LAYOUTS) $(BUILD)/tests/libemulator.a $(LIBRARY)
 	@mkdir -p $(@D)
 	@echo "  CXX $@"

@@ -2,13 +2,15 @@
 # SPDX-License-Identifier: MIT
 # update_rules.sh TEXT [small|full] [STEPS]: Muon against AdamW on nanoGPT's character recipe: steps and seconds to the loss that AdamW
 # ends with, three seeds, each rule at the best of its learning rates (chosen with seed 7 and half the steps).  The schedule is as
-# long as the run.  RATES_ADAMW, RATES_MUON: the rates tried; OUT=FOLDER keeps the runs; EVALUATE: steps between evaluations.
+# long as the run.  RATES_ADAMW, RATES_MUON: the rates tried (one alone is taken untried); EVALUATE (100): steps between evaluations;
+# BATCHES (20): their size; OUT=FOLDER keeps the runs, and takes those that are there; BUILD=FOLDER (build) holds the trainer.
 set -euo pipefail
 text=$(realpath "${1:?usage: bench/update_rules.sh TEXT [small|full] [STEPS]}")
 recipe=${2:-small}
 steps=${3:-2000}
 cd "$(dirname "$0")/.."
 out=${OUT:-$(mktemp -d)}
+[ -n "${OUT:-}" ] || trap 'rm -rf "$out"' EXIT
 mkdir -p "$out"
 declare -A rates=([adamw]="${RATES_ADAMW:-1e-3 2e-3 4e-3 8e-3}" [muon]="${RATES_MUON:-2e-3 4e-3 8e-3 1.6e-2}")
 
@@ -19,7 +21,7 @@ one() {
     "${BUILD:-build}/trainer" --config "configs/shakespeare-$recipe.yaml" tasks.0.train="$text" optimizer.kind="$1" learning_rate="$2" \
         schedule.min_learning_rate="$(python3 -c "print($2 / 10)")" schedule.decay_steps="$4" schedule.warmup_steps=$(($4 / 10)) \
         max_steps="$4" seed="$3" evaluation.every="${EVALUATE:-100}" evaluation.batches="${BATCHES:-20}" evaluation.sample_tokens=0 \
-        checkpoint_freq=0 resume=never out_dir="$folder" >"$folder.log" 2>&1 || { cat "$folder.log"; exit 1; }
+        checkpoint_freq=0 resume=never out_dir="$folder" >"$folder.log" 2>&1 || { cat "$folder.log" >&2; exit 1; }
     touch "$folder.done"
 }
 
