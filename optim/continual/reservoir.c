@@ -114,6 +114,14 @@ static uint8_t *mask_of(const HsReservoir *reservoir, int64_t slot)
     return (uint8_t *)reservoir->mask.data + slot * mask_row(reservoir->sequence_length);
 }
 
+void hs_reservoir_count_all(HsReservoir *reservoir)
+{
+    assert(hs_tensor_present(&reservoir->mask));
+    for (int64_t slot = 0; slot < reservoir->count; slot++)
+        for (int64_t t = 0; t < reservoir->sequence_length; t++)
+            mask_of(reservoir, slot)[t / 8] |= (uint8_t)(1u << (t % 8));
+}
+
 static void write_slot(HsReservoir *reservoir, int64_t slot, const int32_t *tokens, const int32_t *targets, int task)
 {
     const int64_t length = reservoir->sequence_length, first = slot * (length + 1);

@@ -31,6 +31,9 @@ HsStatus hs_reservoir_init(HsReservoir *reservoir, int64_t capacity, int64_t seq
                            bool masked, uint64_t seed);
 void hs_reservoir_deinit(HsReservoir *reservoir);
 
+/* Every target of the items held counts, as in a reservoir without a mask: for items that came from one. */
+void hs_reservoir_count_all(HsReservoir *reservoir);
+
 /* Offer a sequence: tokens [T], targets [T] (-1: ignored, remembered in the mask). */
 void hs_reservoir_add(HsReservoir *reservoir, const int32_t *tokens, const int32_t *targets, int task);
 

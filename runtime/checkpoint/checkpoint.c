@@ -193,6 +193,22 @@ static HsStatus point_all(const char *parent, const HsCheckpointContent *content
     return HS_OK;
 }
 
+HsStatus hs_checkpoint_name_best(const char *out_dir, const char *name)
+{
+    char *parent = NULL, *path = NULL, folder[HS_CHECKPOINT_NAME_BYTES];
+    bool taken = false;
+    HsStatus status = HS_OK;
+    HS_TRY_GOTO(status, hs_storage_join(out_dir, HS_CHECKPOINTS_FOLDER, &parent), done);
+    HS_TRY_GOTO(status, hs_storage_join(parent, name, &path), done);
+    HS_TRY_GOTO(status, hs_path_exists(path, &taken), done);
+    if (!taken && hs_checkpoint_read_name(parent, HS_CHECKPOINT_BEST, folder) == HS_OK)
+        status = point(parent, name, folder);
+done:
+    free(path);
+    free(parent);
+    return status;
+}
+
 /* Does some `best` name this folder?  One that cannot be read names none: the folder may go then as any other. */
 static bool is_a_best(const char *parent, const HsFolderListing *listing, const char *folder)
 {

@@ -55,6 +55,10 @@ HsStatus hs_checkpoint_latest(const char *out_dir, char **folder);
  * keeps none, HS_ENOMEM */
 HsStatus hs_checkpoint_best(const char *out_dir, char **path);
 
+/* A further name (best-1) for the checkpoint that `best` names; nothing where the run keeps none, or the name is taken.
+ */
+HsStatus hs_checkpoint_name_best(const char *out_dir, const char *name);
+
 typedef struct HsCheckpoint {
     char *folder;
     HsSafetensors model;

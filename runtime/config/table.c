@@ -28,7 +28,8 @@ const int hs_config_key_count = (int)(sizeof hs_config_key_table / sizeof hs_con
 #define SECTION(section, KEYS, doc) { #section, doc },
 const HsConfigSection hs_config_section_table[] = {
     HS_CONFIG_SECTIONS(SECTION){ HS_CONFIG_GROUPS, "a list of parameters with settings of their own" },
-    { "tasks", "a list of what to train on, one after another; one task is plain training" }
+    { "tasks", "a list of what to train on, one after another; one task is plain training; a run that has begun, or "
+               "ended, goes on when tasks are appended" }
 };
 const int hs_config_section_count = (int)(sizeof hs_config_section_table / sizeof hs_config_section_table[0]);
 

@@ -201,7 +201,10 @@ static void warn_joined(const HsDatasetBuild *buildings, int count, const HsToke
 static HsStatus finish(HsDatasetBuild *building, HsTokenizer *tokenizer, HsDataset *dataset)
 {
     building->tokenizer = dataset->tokenizer = tokenizer;
-    HS_TRY(hs_dataset_blame_task(building, hs_dataset_encode(building, dataset)));
+    HsStatus status = hs_dataset_encode(building, dataset);
+    if (status == HS_EFORMAT)
+        status = hs_dataset_explain_characters(building, status);
+    HS_TRY(hs_dataset_blame_task(building, status));
     int64_t train = count_documents(building, 0, building->train_pieces);
     int64_t validation = count_documents(building, building->train_pieces, building->corpus.piece_count);
     building->joined = train > validation ? train : validation;

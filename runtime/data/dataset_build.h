@@ -36,6 +36,9 @@ HsStatus hs_dataset_tokenizer_early(const HsDatasetBuild *buildings, int count, 
 /* Kind char, from what was read: the union of every corpus's characters.  errors: the tokenizer's */
 HsStatus hs_dataset_tokenizer_from_text(const HsDatasetBuild *buildings, int count, HsTokenizer **tokenizer);
 
+/* `failed`, encoding's status; kind char: with all characters of the task that the tokenizer has not, and the mend. */
+HsStatus hs_dataset_explain_characters(const HsDatasetBuild *building, HsStatus failed);
+
 /* The corpus, with building->tokenizer, to dataset->train and dataset->validation.
  * errors: HS_ENOMEM, and the tokenizer's with the file's name */
 HsStatus hs_dataset_encode(HsDatasetBuild *building, HsDataset *dataset);

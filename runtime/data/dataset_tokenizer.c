@@ -73,3 +73,48 @@ HsStatus hs_dataset_tokenizer_from_text(const HsDatasetBuild *buildings, int cou
     free(text);
     return status;
 }
+
+/* Appends the token's character to the list that a message shows, as far as there is room: 'x', or its number. */
+static void name_character(const HsTokenizer *tokenizer, int32_t token, char *names, size_t room)
+{
+    size_t size;
+    uint32_t c = 0;
+    const char *bytes = hs_tokenizer_bytes(tokenizer, token, &size);
+    const size_t used = strlen(names);
+    (void)hs_utf8_decode(bytes, size, &c);
+    if (c >= 0x20 && c != 0x7F)
+        snprintf(names + used, room - used, "%s'%.*s'", used > 0 ? ", " : "", (int)size, bytes);
+    else
+        snprintf(names + used, room - used, "%sU+%04X", used > 0 ? ", " : "", (unsigned)c);
+}
+
+HsStatus hs_dataset_explain_characters(const HsDatasetBuild *building, HsStatus failed)
+{
+    enum { NAMED = 8 };
+    HsTokenizer *own = NULL;
+    char why[512], names[128] = "", more[32] = "";
+    int missing = 0;
+    if (strcmp(hs_tokenizer_kind(building->tokenizer), "char") != 0)
+        return failed;
+    snprintf(why, sizeof why, "%s", hs_error_message());
+    if (create_char(building, &own) != HS_OK)
+        return hs_fail(failed, "%s", why);
+    for (int32_t token = 0; token < hs_tokenizer_vocabulary(own); token++) {
+        HsTokens known = { 0 };
+        size_t size;
+        const char *bytes = hs_tokenizer_bytes(own, token, &size);
+        if (hs_tokenizer_encode(building->tokenizer, bytes, size, &known) == HS_EFORMAT && missing++ < NAMED)
+            name_character(own, token, names, sizeof names);
+        hs_tokens_deinit(&known);
+    }
+    hs_tokenizer_destroy(own);
+    if (missing == 0)
+        return hs_fail(failed, "%s", why);
+    if (missing > NAMED)
+        snprintf(more, sizeof more, " and %d more", missing - NAMED);
+    return hs_fail(failed,
+                   "%s; tokenizer.kind: char stays with the characters of the text that it was made of, and the task "
+                   "has %d others: %s%s. Replace them, or begin with tokenizer.kind: byte, which takes any text, in a "
+                   "fresh out_dir",
+                   why, missing, names, more);
+}

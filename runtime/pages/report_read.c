@@ -137,7 +137,10 @@ static HsStatus read_matrix(HsReport *report, const char *name, HsJson *line)
     if (hs_json_get(line, "task")) {
         int64_t task;
         HS_TRY(need_count(name, line, "task", matrix.tasks - 1, &task));
-        HS_TRY(add_point(&report->task_ends, (double)report->steps, (double)task));
+        HsReportSeries *ends = &report->task_ends;
+        if (ends->count > 0 && (int64_t)ends->y[ends->count - 1] == task) /* measured again, with an appended task */
+            ends->count--;
+        HS_TRY(add_point(ends, (double)report->steps, (double)task));
         row = hs_matrix_at(&matrix, (int)task, 0);
     }
     HS_TRY(need_validation(report, matrix.tasks));
@@ -166,10 +169,13 @@ static HsStatus read_eval(HsReport *report, const char *name, HsJson *line)
     HS_TRY(optional_real(name, line, "val_loss", &there, &value));
     if (!there)
         return HS_OK;
-    if (!hs_json_get(line, "task"))
+    /* A run that had one task when it was evaluated names none. */
+    const bool several = hs_json_count(hs_json_get(report->run, "tasks")) > 1;
+    if (!hs_json_get(line, "task") && !several)
         return add_point(&report->overall, (double)report->steps, value);
-    int64_t task;
-    HS_TRY(need_count(name, line, "task", HS_MATRIX_TASKS_MOST - 1, &task));
+    int64_t task = 0;
+    if (hs_json_get(line, "task"))
+        HS_TRY(need_count(name, line, "task", HS_MATRIX_TASKS_MOST - 1, &task));
     HS_TRY(need_validation(report, task + 1));
     return add_point(&report->validation[task], (double)report->steps, value);
 }

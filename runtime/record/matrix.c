@@ -2,7 +2,7 @@
  *
  * The matrix of losses and what is read from it.
  *
- * "So far" is one number: L, the highest row without NAN.  Every formula of matrix.h is taken over tasks 0..L, so that
+ * "So far" is one number: L, the highest row that knows tasks 0..L.  Every formula of matrix.h is taken over tasks 0..L, so that
  * a run in its middle has figures too and a finished one (L = T-1) has the published ones.  NAN travels through sums by
  * itself: a figure that needs an unknown loss is unknown.  A mean over no task (forgetting with one task) is unknown as
  * well, not 0.
@@ -78,7 +78,7 @@ int hs_matrix_last_row(const HsMatrix *matrix)
 {
     for (int row = matrix->tasks - 1; row >= 0; row--) {
         bool whole = true;
-        for (int task = 0; task < matrix->tasks; task++)
+        for (int task = 0; task <= row; task++)
             whole = whole && !isnan(*hs_matrix_at(matrix, row, task));
         if (whole)
             return row;
@@ -94,9 +94,9 @@ double hs_matrix_forgetting(const HsMatrix *matrix, int task)
     double lowest = INFINITY;
     for (int row = 0; row <= last; row++) {
         double loss = *hs_matrix_at(matrix, row, task);
-        if (isnan(loss))
-            return NAN; /* the lowest may be the unmeasured one */
-        lowest = fmin(lowest, loss);
+        if (isnan(loss) && row >= task)
+            return NAN;              /* the lowest may be the unmeasured one */
+        lowest = fmin(lowest, loss); /* of NAN and a number: the number */
     }
     return *hs_matrix_at(matrix, last, task) - lowest;
 }

@@ -13,7 +13,9 @@
  *
  * BWT and FWT are equations 3 and 4 of Lopez-Paz & Ranzato 2017 with the sign turned: theirs are accuracies.
  *
- * A value that needs something unknown is NAN (joint training has only a last row).
+ * A value that needs something unknown is NAN (joint training has only a last row).  A task that was appended when
+ * earlier ones had been trained has no losses in their rows: none of the figures needs them but the least loss of
+ * forgetting, which is then the least of those measured.
  */
 #ifndef HS_RUNTIME_RECORD_MATRIX_H
 #define HS_RUNTIME_RECORD_MATRIX_H
@@ -46,10 +48,10 @@ static inline double *hs_matrix_at(const HsMatrix *matrix, int after, int task)
 }
 /* The name, cut to fit at a whole character. */
 void hs_matrix_set_name(HsMatrix *matrix, int task, const char *name);
-/* Rows filled so far decide: "last row" is the highest row without NAN, and T that row + 1. */
+/* Rows filled so far decide: "last row" is the highest row that knows the tasks trained up to it, and T that row + 1. */
 HsMatrixSummary hs_matrix_summary(const HsMatrix *matrix);
 int hs_matrix_last_row(const HsMatrix *matrix); /* -1: none */
-/* R[last][task] - min over the rows so far; NAN when one of them is unknown. */
+/* R[last][task] - min over the rows so far; NAN when one from the task's own on is unknown. */
 double hs_matrix_forgetting(const HsMatrix *matrix, int task);
 /* The table for a terminal: a column a task, a row after each task, floor and joint where known, the summary below.
  * At most `columns` wide (at least 56): names are cut, many tasks take several blocks. */

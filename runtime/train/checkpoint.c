@@ -194,7 +194,8 @@ static const char *const free_keys[] = { "threads",
                                          "data.workers",
                                          "kernels.sync_launch",
                                          "kernels.cuda_graph",
-                                         "kernels.tuning", /* its content counts: tuning_hash */
+                                         "kernels.tuning",      /* its content counts: tuning_hash */
+                                         "continual.joint_run", /* what a table is compared with */
                                          NULL };
 
 /* Keys that change only what is to come: they may differ where resume: changed says so. */
@@ -206,8 +207,12 @@ enum {
     FREE_KEYS = sizeof free_keys / sizeof *free_keys - 1
 };
 
-static HsStatus refuse_differences(const HsConfig *config, const HsConfig *saved, const char *folder)
+/* Of the tasks that both have: hs_trainer_compare_tasks has looked at the list. */
+static HsStatus refuse_differences(const HsConfig *whole, const HsConfig *saved, const char *folder)
 {
+    HsConfig shorter = *whole;
+    shorter.task_count = saved->task_count;
+    const HsConfig *config = &shorter;
     const char *allowed[FREE_KEYS + FUTURE_KEYS + 1] = { 0 };
     char differing[1024], untrue[1024];
     memcpy(allowed, free_keys, FREE_KEYS * sizeof *allowed);
@@ -238,7 +243,9 @@ static HsStatus compare_config(HsTrainer *trainer, const char *folder)
     /* Of no account here, and in MiB in the first releases' checkpoints, which the check of sizes would refuse. */
     static const char *const without_limit[] = { "memory.limit=0" };
     HS_TRY(hs_config_load(&saved, path, 1, without_limit));
-    HsStatus status = refuse_differences(config, &saved, folder);
+    HsStatus status = hs_trainer_compare_tasks(trainer, &saved, folder);
+    if (status == HS_OK)
+        status = refuse_differences(config, &saved, folder);
     if (status == HS_OK)
         status = hs_config_changes(&saved, config, future_keys, trainer->changes, sizeof trainer->changes);
     if (status == HS_OK)
@@ -320,6 +327,9 @@ HsStatus hs_trainer_peek_micro_batch(HsTrainer *trainer, const char *folder)
 HsStatus hs_trainer_resume(HsTrainer *trainer, const char *folder)
 {
     HS_TRY(compare_config(trainer, folder));
+    const int known = trainer->data.count - trainer->appended;
+    if (trainer->appended > 0) /* a run of one task has no matrix yet */
+        HS_TRY(hs_trainer_measure_untrained(trainer, known > 1 ? known : 0));
     HsCheckpoint checkpoint;
     HS_TRY(hs_checkpoint_open(folder, true, &checkpoint));
     HsStatus status = restore(trainer, &checkpoint);
@@ -327,6 +337,7 @@ HsStatus hs_trainer_resume(HsTrainer *trainer, const char *folder)
     HS_TRY(status);
     trainer->resumed = true;
     trainer->saved_at = trainer->state.counters.applied_steps;
+    HS_TRY(hs_trainer_grow_state(trainer));
     HS_TRY(hs_trainer_reopen(trainer));
     hs_info("going on from %s (step %lld)", folder, (long long)trainer->state.counters.applied_steps);
     return HS_OK;

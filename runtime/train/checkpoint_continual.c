@@ -192,10 +192,21 @@ static HsStatus load_reals(const Loading *loading, const char *name, double *val
     return HS_OK;
 }
 
+/* Whether the tasks that the checkpoint's run had ignore targets: where only appended ones do, its reservoir has no mask.
+ */
+static bool was_masked(const HsTrainer *trainer)
+{
+    bool masked = false;
+    for (int i = 0; i < trainer->data.count - trainer->appended; i++)
+        masked = masked || trainer->data.tasks[i].train.loss_mask;
+    return masked;
+}
+
 /* Tokens are later used as indices: each must be one of the vocabulary. */
 static HsStatus check_replay(const HsTrainer *trainer, const char *file_name)
 {
     const HsReservoir *reservoir = &trainer->reservoir;
+    const int known = trainer->data.count - trainer->appended;
     int64_t vocabulary = hs_tokenizer_vocabulary(trainer->data.tokenizer);
     int64_t tokens = reservoir->count * (reservoir->sequence_length + 1);
     for (int64_t i = 0; i < tokens; i++) {
@@ -206,8 +217,8 @@ static HsStatus check_replay(const HsTrainer *trainer, const char *file_name)
     }
     for (int64_t i = 0; i < reservoir->count; i++) {
         double task = hs_dtype_load(reservoir->task.dtype, reservoir->task.data, i);
-        if (!(task >= 0 && task < (double)trainer->data.count))
-            return hs_fail(HS_EFORMAT, "%s: replay.task names task %.0f of %d", file_name, task, trainer->data.count);
+        if (!(task >= 0 && task < (double)known))
+            return hs_fail(HS_EFORMAT, "%s: replay.task names task %.0f of %d", file_name, task, known);
     }
     return HS_OK;
 }
@@ -226,6 +237,10 @@ static HsStatus load_replay(HsTrainer *trainer, const Loading *loading)
     const char *names[REPLAY_TENSORS];
     HsTensor tensors[REPLAY_TENSORS];
     replay_tensors(reservoir, names, tensors);
+    if (hs_tensor_present(&reservoir->mask) && !was_masked(trainer)) {
+        hs_reservoir_count_all(reservoir);
+        tensors[REPLAY_TENSORS - 1] = (HsTensor){ 0 };
+    }
     for (int i = 0; i < REPLAY_TENSORS; i++) {
         const HsNamedTensor *found = hs_safetensors_find(loading->file, names[i]);
         if (!hs_tensor_present(&tensors[i]))
@@ -241,6 +256,24 @@ static HsStatus load_replay(HsTrainer *trainer, const Loading *loading)
     return check_replay(trainer, loading->file_name);
 }
 
+/* The corner of the tasks that the checkpoint's run had; what lies beside it stays as it is. */
+static HsStatus load_matrix(HsTrainer *trainer, const Loading *loading)
+{
+    const HsMatrix *matrix = &trainer->matrix;
+    const int known = matrix->tasks - trainer->appended;
+    if (known == 1) /* it had none */
+        return HS_OK;
+    HS_TRY(load_reals(loading, "matrix_untrained", matrix->untrained, known));
+    double *corner = calloc((size_t)known, (size_t)known * sizeof *corner);
+    if (!corner)
+        return hs_fail(HS_ENOMEM, "no memory for a matrix of %d tasks", known);
+    HsStatus status = load_reals(loading, "matrix_loss", corner, known * known);
+    for (int row = 0; status == HS_OK && row < known; row++)
+        memcpy(hs_matrix_at(matrix, row, 0), corner + row * known, (size_t)known * sizeof *corner);
+    free(corner);
+    return status;
+}
+
 static HsStatus restore(HsTrainer *trainer, Loading *loading)
 {
     HsStateVisitor visitor = { loading, load_integer, load_real, load_tensor };
@@ -249,9 +282,7 @@ static HsStatus restore(HsTrainer *trainer, Loading *loading)
         HS_TRY(load_replay(trainer, loading));
     if (!trainer->has_matrix)
         return HS_OK;
-    HsMatrix *matrix = &trainer->matrix;
-    HS_TRY(load_reals(loading, "matrix_untrained", matrix->untrained, matrix->tasks));
-    return load_reals(loading, "matrix_loss", matrix->loss, matrix->tasks * matrix->tasks);
+    return load_matrix(trainer, loading);
 }
 
 HsStatus hs_trainer_restore_continual(HsTrainer *trainer, const char *folder, const HsJson *state)

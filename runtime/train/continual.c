@@ -180,6 +180,14 @@ static double next_rate(const HsTrainer *trainer, int task)
     return (own > 0 ? own : config->training.learning_rate) * hs_continual_rate_scale(&trainer->continual_config);
 }
 
+void hs_trainer_warn_appended(const HsTrainer *trainer)
+{
+    const int task = (int)trainer->state.task;
+    const HsImportance *importance = hs_continual_importance(trainer->continual);
+    if (importance->count > 0 && !trainer->state.task_begun && task == trainer->phase_count - trainer->appended)
+        warn_unstable(trainer, importance, next_rate(trainer, task - 1));
+}
+
 /* Everything of the Fisher's source but its estimator. */
 static HsFisher fisher_of(HsTrainer *trainer, int task, int64_t samples)
 {

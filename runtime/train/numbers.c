@@ -179,9 +179,10 @@ HsStatus hs_trainer_check_numbers(const HsTrainer *trainer, const char *file)
     const HsScalerConfig *scaler = &trainer->optimizer.scaling;
     const int64_t applied = state->counters.applied_steps, tried = applied + state->counters.skipped_steps;
     const bool same_scaler = !trainer->new_mode;
+    const int phases = trainer->phase_count - trainer->appended; /* the checkpoint's run knew no more */
     const Bound bounds[] = {
-        { "task", "the run has no more tasks", state->task, trainer->phase_count },
-        { "task_begun", "all tasks are done", state->task_begun, state->task < trainer->phase_count },
+        { "task", "the run has no more tasks", state->task, phases },
+        { "task_begun", "all tasks are done", state->task_begun, state->task < phases },
         { "matrix_rows", "no more tasks are done", state->matrix_rows, state->task + 1 },
         { "task_steps", "that is all steps", state->task_steps, applied },
         { "schedule_steps", "that is all steps", state->counters.schedule_steps, tried },

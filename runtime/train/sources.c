@@ -16,6 +16,7 @@
 
 typedef struct HsReadFile {
     char *path;
+    int task; /* the first that reads it */
     int64_t bytes;
     char checksum[20]; /* hexadecimal */
 } HsReadFile;
@@ -26,7 +27,7 @@ struct HsReadFiles {
 };
 
 /* A file of two tasks is kept once. */
-static HsStatus add_file(HsReadFiles *files, const char *path)
+static HsStatus add_file(HsReadFiles *files, const char *path, int task)
 {
     uint64_t checksum;
     for (int i = 0; i < files->count; i++)
@@ -37,6 +38,7 @@ static HsStatus add_file(HsReadFiles *files, const char *path)
         return hs_fail(HS_ENOMEM, "no memory to list the files of the training data");
     files->items = items;
     HsReadFile *file = &items[files->count];
+    file->task = task;
     HS_TRY(hs_storage_checksum(path, &checksum, &file->bytes));
     snprintf(file->checksum, sizeof file->checksum, "%016" PRIx64, checksum);
     file->path = strdup(path);
@@ -46,19 +48,23 @@ static HsStatus add_file(HsReadFiles *files, const char *path)
     return HS_OK;
 }
 
-static HsStatus add_task(HsReadFiles *files, const HsTaskConfig *task)
+static HsStatus list_sources(const HsTaskConfig *task, HsSourceList *list)
 {
-    HsSourceList list = { 0 };
-    HsStatus status = HS_OK;
-    for (int i = 0; status == HS_OK && i < task->train.count; i++)
-        status = hs_source_list_add(&list, task->train.items[i], task->format);
+    for (int i = 0; i < task->train.count; i++)
+        HS_TRY(hs_source_list_add(list, task->train.items[i], task->format));
     /* A share is no source. */
     const size_t length = strlen(task->validation);
-    if (status == HS_OK && length > 0 && task->validation[length - 1] != '%')
-        status = hs_source_list_add(&list, task->validation, task->format);
+    const bool share = length == 0 || task->validation[length - 1] == '%';
+    return share ? HS_OK : hs_source_list_add(list, task->validation, task->format);
+}
+
+static HsStatus add_task(HsReadFiles *files, const HsConfig *config, int task)
+{
+    HsSourceList list = { 0 };
+    HsStatus status = list_sources(&config->tasks[task], &list);
     for (int i = 0; status == HS_OK && i < list.count; i++)
         if (list.items[i].kind) /* not synthetic */
-            status = add_file(files, list.items[i].name);
+            status = add_file(files, list.items[i].name, task);
     hs_source_list_deinit(&list);
     return status;
 }
@@ -70,8 +76,27 @@ HsStatus hs_trainer_list_files(HsTrainer *trainer)
     if (!trainer->files)
         return hs_fail(HS_ENOMEM, "no memory to list the files of the training data");
     for (int i = 0; i < config->task_count; i++)
-        HS_TRY(add_task(trainer->files, &config->tasks[i]));
+        HS_TRY(add_task(trainer->files, config, i));
     return HS_OK;
+}
+
+HsStatus hs_trainer_check_token_files(const HsTrainer *trainer)
+{
+    const HsConfig *config = trainer->config;
+    HsStatus status = HS_OK;
+    if (strcmp(config->tokenizer.kind, "char") != 0)
+        return HS_OK;
+    for (int i = config->task_count - trainer->appended; status == HS_OK && i < config->task_count; i++) {
+        HsSourceList list = { 0 };
+        status = list_sources(&config->tasks[i], &list);
+        if (status == HS_OK && hs_source_list_has_tokens(&list))
+            status = hs_fail(HS_ECONFIG,
+                             "tasks.%d.train: task `%.60s` has token files (.bin), and tokenizer.kind: char, which is "
+                             "made from text, takes text files only",
+                             i, config->tasks[i].name);
+        hs_source_list_deinit(&list);
+    }
+    return status;
 }
 
 void hs_trainer_forget_files(HsTrainer *trainer)
@@ -107,8 +132,8 @@ static HsStatus changed(const char *folder, const char *path, const char *what)
                    path, what, folder);
 }
 
-/* One file as the checkpoint has it, against what was read now. */
-static HsStatus check_file(const HsReadFiles *files, const char *name, const char *folder, const HsJson *row)
+/* One file as the checkpoint has it, against what the `known` tasks that its run had read now. */
+static HsStatus check_file(const HsReadFiles *files, int known, const char *name, const char *folder, const HsJson *row)
 {
     const char *path, *checksum;
     char what[96];
@@ -118,7 +143,7 @@ static HsStatus check_file(const HsReadFiles *files, const char *name, const cha
     HS_TRY(hs_json_need_integer(name, row, "bytes", &bytes));
     for (int i = 0; i < files->count; i++) {
         const HsReadFile *file = &files->items[i];
-        if (strcmp(file->path, path) != 0)
+        if (strcmp(file->path, path) != 0 || file->task >= known)
             continue;
         if (file->bytes == bytes && strcmp(file->checksum, checksum) == 0)
             return HS_OK;
@@ -137,10 +162,11 @@ HsStatus hs_trainer_check_files(const HsTrainer *trainer, const char *name, cons
         return HS_OK;
     if (!hs_json_is_array(kept))
         return hs_fail(HS_EFORMAT, "%s: member `files` must be a list", name);
+    const int known = trainer->data.count - trainer->appended;
     for (const HsJson *row = hs_json_first(kept); row; row = hs_json_next(row))
-        HS_TRY(check_file(trainer->files, name, folder, row));
+        HS_TRY(check_file(trainer->files, known, name, folder, row));
     for (int i = 0; i < trainer->files->count; i++) {
-        bool found = false;
+        bool found = trainer->files->items[i].task >= known;
         for (const HsJson *row = hs_json_first(kept); row && !found; row = hs_json_next(row)) {
             const char *path = hs_json_string(hs_json_get(row, "path"));
             found = path && strcmp(path, trainer->files->items[i].path) == 0;

@@ -177,6 +177,16 @@ static double trained_loss(const HsTrainer *trainer, int row)
     return trainer->joint ? mean : *hs_matrix_at(matrix, row, row);
 }
 
+HsStatus hs_trainer_measure_untrained(HsTrainer *trainer, int first)
+{
+    HsContext *context = &trainer->engine.context;
+    HS_TRY(hs_optimizer_round_weights(context, trainer->spans, trainer->span_count));
+    HS_TRY(hs_model_pack(&trainer->model, context));
+    for (int task = first; task < trainer->matrix.tasks; task++)
+        HS_TRY(task_loss(trainer, task, &trainer->matrix.untrained[task]));
+    return HS_OK;
+}
+
 /* The next row of the matrix; the first is the untrained model's. */
 static HsStatus evaluate_row(HsTrainer *trainer)
 {
@@ -259,8 +269,8 @@ HsStatus hs_trainer_reopen(HsTrainer *trainer)
     const HsStrategy *closed = hs_continual_keeps_state(&trainer->continual_config);
     if (closed)
         return hs_fail(HS_ECONFIG,
-                       "%s is finished, and a run with strategy %s cannot be made longer: set the length back, or "
-                       "start in a fresh out_dir",
+                       "%s is finished, and a run with strategy %s cannot be made longer: set the length back, append "
+                       "a task to go on with, or start in a fresh out_dir",
                        trainer->config->training.out_dir, closed->name);
     state->task = last;
     state->task_begun = 1;

@@ -13,6 +13,7 @@
  *   loop.c                one optimizer step after another; logging, evaluation, saving, signals
  *   pressure.c            a smaller micro-batch in mid-run, when the device's memory fills up
  *   checkpoint.c          save and restore; numbers.c, checkpoint_continual.c: the run's numbers, the strategies' part
+ *   grow.c                tasks appended to the list of a run that began
  *   sources.c             which files the data came from
  *   best.c                what evaluations decide: the best checkpoint, an early end
  *   evaluate.c            mean validation loss
@@ -77,6 +78,7 @@ typedef struct HsTrainer {
     char precision_why[256];
     char changes[512];         /* of the configuration since the checkpoint that is gone on from; empty: none */
     bool new_mode, new_length; /* precision.mode, or the number of steps, are among them */
+    int appended;              /* tasks at the list's end that the checkpoint's run did not have */
     HsRunLock *lock;           /* of out_dir; NULL until there is a folder */
     HsTaskData data;
     HsReadFiles *files; /* what data came from; NULL: not listed */
@@ -220,6 +222,9 @@ HsStatus hs_trainer_begin_task(HsTrainer *trainer);
 HsStatus hs_trainer_finish_task(HsTrainer *trainer);
 /* Evaluations that are due but were lost to a kill: the untrained model's, or a boundary's. */
 HsStatus hs_trainer_evaluate_owed(HsTrainer *trainer);
+/* The untrained model's losses on tasks `first` and later into the matrix: before a checkpoint's weights are restored.
+ */
+HsStatus hs_trainer_measure_untrained(HsTrainer *trainer, int first);
 /* Validation loss of the task in training, as an "eval" record. */
 HsStatus hs_trainer_evaluate_task(HsTrainer *trainer, int task);
 /* A finished run goes on because its last task became longer. */
@@ -264,6 +269,8 @@ void hs_trainer_destroy_reservoir(HsTrainer *trainer);
 /* Before the first task: says how strong the strategies are, makes the matrix. */
 HsStatus hs_trainer_begin_continual(HsTrainer *trainer);
 size_t hs_trainer_reservoir_bytes(const HsTrainer *trainer);
+/* The boundary before the first appended task did not know its learning rate. */
+void hs_trainer_warn_appended(const HsTrainer *trainer);
 /* Before a task ends: a checkpoint, where what follows takes long and writes over its own state. */
 HsStatus hs_trainer_save_trained(HsTrainer *trainer);
 /* The end of a task for the strategies, the Fisher's passes included. */
@@ -271,11 +278,19 @@ HsStatus hs_trainer_consolidate(HsTrainer *trainer, int task);
 
 /* --- checkpoint.c, checkpoint_continual.c --- */
 
+/* grow.c.  The list of tasks against the checkpoint's: counts trainer->appended and notes it as a change.
+ * errors: HS_ECONFIG naming the task or key that would make the past untrue */
+HsStatus hs_trainer_compare_tasks(HsTrainer *trainer, const HsConfig *saved, const char *folder);
+/* After the state was restored: what the appended tasks' columns of the matrix are owed. */
+HsStatus hs_trainer_grow_state(HsTrainer *trainer);
+
 /* The files of the training data, with size and checksum (sources.c): listed once, kept in each checkpoint, and
- * compared when a run goes on.  `name` is the state's for messages.  errors: HS_ECONFIG naming a file that is another
- */
+ * compared when a run goes on; appended tasks bring theirs.  `name` is the state's for messages.  errors: HS_ECONFIG
+ * naming a file that is another */
 HsStatus hs_trainer_list_files(HsTrainer *trainer);
 void hs_trainer_forget_files(HsTrainer *trainer);
+/* errors: HS_ECONFIG where an appended task reads token files, and the tokenizer is made from text (kind char) */
+HsStatus hs_trainer_check_token_files(const HsTrainer *trainer);
 HsJson *hs_trainer_files_json(const HsTrainer *trainer);
 HsStatus hs_trainer_check_files(const HsTrainer *trainer, const char *name, const char *folder, const HsJson *kept);
 

@@ -191,6 +191,23 @@ Test(checkpoint, what_a_best_names_stays_until_another_is_named)
     scratch_remove(&scratch);
 }
 
+Test(checkpoint, what_best_names_may_have_another_name)
+{
+    Scratch scratch = scratch_make();
+    char names[512];
+    expect_saved(&scratch, 1, 1);
+    cr_assert_eq(hs_checkpoint_name_best(scratch.folder, "best-1"), HS_OK, "%s", hs_error_message());
+    list_checkpoints(&scratch, names, sizeof names);
+    cr_expect_str_eq(names, "latest step-00000001", "there is no best yet");
+    cr_assert_eq(save_named(scratch.folder, 2, 1, ELEMENTS, "best"), HS_OK, "%s", hs_error_message());
+    cr_assert_eq(hs_checkpoint_name_best(scratch.folder, "best-1"), HS_OK, "%s", hs_error_message());
+    cr_assert_eq(save_named(scratch.folder, 3, 1, ELEMENTS, "best"), HS_OK, "%s", hs_error_message());
+    cr_assert_eq(hs_checkpoint_name_best(scratch.folder, "best-1"), HS_OK, "%s", hs_error_message());
+    cr_expect_eq(named_step(&scratch, "checkpoints/best-1"), 2, "a name that is taken stays");
+    cr_expect_eq(named_step(&scratch, "checkpoints/best"), 3);
+    scratch_remove(&scratch);
+}
+
 Test(checkpoint, the_same_step_again_replaces_it)
 {
     Scratch scratch = scratch_make();

@@ -270,3 +270,36 @@ Test(reservoir, a_buffer_larger_than_memory_is_refused)
     }
     cr_expect_eq(hs_reservoir_bytes(5120, 2048, 50257, false), 5120u * (2049 * 2 + 4));
 }
+
+/* What came from a reservoir without a mask reads back whole in one that has a mask. */
+Test(reservoir, items_without_a_mask_count_every_target)
+{
+    enum { LENGTH = 11, ITEMS = 3 };
+    HsReservoir plain, masked;
+    int32_t tokens[LENGTH], targets[LENGTH], expected[LENGTH];
+    cr_assert_eq(hs_reservoir_init(&plain, ITEMS, LENGTH, 300, false, 7), HS_OK);
+    cr_assert_eq(hs_reservoir_init(&masked, ITEMS, LENGTH, 300, true, 7), HS_OK);
+    for (int item = 0; item < ITEMS; item++) {
+        for (int t = 0; t < LENGTH; t++) {
+            tokens[t] = 20 * item + t;
+            targets[t] = 20 * item + t + 1;
+        }
+        hs_reservoir_add(&plain, tokens, targets, 0);
+        hs_reservoir_add(&masked, tokens, targets, 0);
+    }
+    const size_t bytes = hs_tensor_bytes(&masked.mask);
+    uint8_t *offered = malloc(bytes);
+    cr_assert_not_null(offered);
+    memcpy(offered, masked.mask.data, bytes);
+    memset(masked.mask.data, 0, bytes);
+    hs_reservoir_count_all(&masked);
+    cr_expect_arr_eq(masked.mask.data, offered, bytes);
+    for (int64_t slot = 0; slot < ITEMS; slot++) {
+        hs_reservoir_read(&plain, slot, tokens, expected);
+        hs_reservoir_read(&masked, slot, tokens, targets);
+        cr_expect_arr_eq(targets, expected, sizeof expected);
+    }
+    free(offered);
+    hs_reservoir_deinit(&masked);
+    hs_reservoir_deinit(&plain);
+}

@@ -220,3 +220,23 @@ Test(task_data, given_tokenizer)
     expect_failure(&fixture, tokenizer, HS_EFORMAT, "task b: @/bad: byte 11: character U+0078 'x' is not among");
     data_fixture_deinit(&fixture);
 }
+
+/* All of them are told, not the first alone. */
+Test(task_data, characters_that_a_given_tokenizer_has_not)
+{
+    DataFixture fixture;
+    HsTokenizer *tokenizer = NULL;
+    data_fixture_init(&fixture);
+    fixture.config.tokenizer.kind = "char";
+    data_fixture_write_text(&fixture, "good", "abcabcabcabc");
+    data_fixture_write_text(&fixture, "few", "abz\x01z\xc3\xa9y");
+    data_fixture_add_task(&fixture, "a", "good");
+    data_fixture_add_task(&fixture, "b", "few");
+    cr_assert_eq(hs_tokenizer_create("char", NULL, "abcd", 4, &tokenizer), HS_OK);
+    expect_failure(
+        &fixture, tokenizer, HS_EFORMAT,
+        "task b: @/few: byte 2: character U+007A 'z' is not among the tokenizer's 4 characters; tokenizer.kind: char "
+        "stays with the characters of the text that it was made of, and the task has 4 others: U+0001, 'y', 'z', "
+        "'\xc3\xa9'. Replace them, or begin with tokenizer.kind: byte, which takes any text, in a fresh out_dir");
+    data_fixture_deinit(&fixture);
+}

@@ -133,6 +133,52 @@ Test(report, a_run_of_two_tasks)
     scratch_remove(&scratch);
 }
 
+/* A run that had one task when it began: its evaluation names none, and its row is measured again with the new one. */
+Test(report, a_run_that_grew)
+{
+    Scratch scratch = scratch_make();
+    static const char *const lines[] = {
+        "{\"event\":\"step\",\"step\":10,\"loss\":3}",
+        "{\"event\":\"eval\",\"step\":10,\"val_loss\":2.75}",
+        "{\"event\":\"matrix\",\"step\":10,\"task\":0,\"names\":[\"one\"],\"losses\":[[2.5]],\"untrained\":[4],"
+        "\"floor\":[null],\"joint\":[null]}",
+        "{\"event\":\"changed\",\"step\":10,\"keys\":\"tasks: two appended\"}",
+        "{\"event\":\"matrix\",\"step\":10,\"task\":0,\"names\":[\"one\",\"two\"],\"losses\":[[2.5,null]],"
+        "\"untrained\":[4,5],\"floor\":[null,null],\"joint\":[null,null]}",
+        "{\"event\":\"matrix\",\"step\":20,\"task\":1,\"names\":[\"one\",\"two\"],\"losses\":[[2.5,null],[2.625,2]],"
+        "\"untrained\":[4,5],\"floor\":[null,null],\"joint\":[null,null]}",
+    };
+    char text[2048] = "";
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        strcat(text, lines[i]);
+        strcat(text, "\n");
+    }
+    scratch_write(scratch_path(&scratch, "metrics.jsonl"), text, strlen(text));
+    static const char run[] = "{\"event\":\"run\",\"step\":0,\"tasks\":[{\"name\":\"one\",\"steps\":10},{\"name\":"
+                              "\"two\",\"steps\":10}]}";
+    scratch_write(scratch_path(&scratch, "run.json"), run, sizeof run - 1);
+    char *page = page_of(&scratch);
+    static const char *const held[] = {
+        ">4.000</td>",
+        ">5.000</td>",
+        ">\u2013</td>", /* what was not measured */
+        "<dt>forgetting</dt><dd class=\"value\">0.125</dd>",
+        "<title>one, 10: 2.750</title>",
+        "<title>two, 20: 2.000</title>",
+        "at step 10: tasks: two appended",
+    };
+    for (size_t i = 0; i < sizeof held / sizeof *held; i++)
+        cr_expect_not_null(strstr(page, held[i]), "%s", held[i]);
+    cr_expect_null(strstr(page, "<title>all tasks, "));
+    free(page);
+    /* Without run.json tasks begin where rows were measured: one that was measured twice ends once. */
+    cr_assert_eq(remove(scratch_path(&scratch, "run.json")), 0);
+    page = page_of(&scratch);
+    cr_expect_eq(page_count(page, "from step 10: two"), page_count(page, "from step 0: one"));
+    free(page);
+    scratch_remove(&scratch);
+}
+
 Test(report, hostile_names_stay_text)
 {
     Scratch scratch = scratch_make();

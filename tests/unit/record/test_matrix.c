@@ -134,6 +134,39 @@ Test(matrix, forgetting_needs_every_row)
     hs_matrix_deinit(&matrix);
 }
 
+/* The third task was appended when the first two had been trained, the fourth when the third had. */
+Test(matrix, appended_tasks_lack_the_rows_before_them)
+{
+    static const double losses[] = { 1, 4, NAN, NAN, 2, 2, 6, NAN, 3, 2.5, 1.5, 8, 3, 3, 2, 1 };
+    static const double untrained[] = { 7, 7, 7, 9 };
+    HsMatrix matrix = matrix_of(4, losses);
+    memcpy(matrix.untrained, untrained, sizeof untrained);
+    HsMatrixSummary summary = hs_matrix_summary(&matrix);
+    cr_expect_eq(hs_matrix_last_row(&matrix), 3);
+    cr_expect_eq(summary.learned, (1 + 2 + 1.5 + 1) / 4);
+    cr_expect_eq(summary.retained, 9.0 / 4);
+    cr_expect_eq(summary.forgetting, ((3 - 1) + (3 - 2) + (2 - 1.5)) / 3);
+    cr_expect_eq(summary.bwt, ((1 - 3) + (2 - 3) + (1.5 - 2)) / 3);
+    cr_expect_eq(summary.fwt, ((7 - 4) + (7 - 6) + (9 - 8)) / 3.0);
+    cr_expect_eq(hs_matrix_forgetting(&matrix, 2), 0.5);
+    char *text = printed(&matrix, 80);
+    cr_expect_not_null(strstr(text, "      -             -"), "%s", text);
+    free(text);
+    /* So far: the last whole row is the second, although it does not know the task that was appended after it. */
+    for (int task = 0; task < 4; task++)
+        *hs_matrix_at(&matrix, 2, task) = *hs_matrix_at(&matrix, 3, task) = NAN;
+    summary = hs_matrix_summary(&matrix);
+    cr_expect_eq(hs_matrix_last_row(&matrix), 1);
+    cr_expect_eq(summary.retained, 2);
+    cr_expect_eq(summary.forgetting, 1);
+    /* From a task's own row on every loss must be known. */
+    *hs_matrix_at(&matrix, 2, 2) = NAN;
+    *hs_matrix_at(&matrix, 3, 0) = *hs_matrix_at(&matrix, 3, 1) = *hs_matrix_at(&matrix, 3, 2) = 2;
+    *hs_matrix_at(&matrix, 3, 3) = 1;
+    cr_expect(isnan(hs_matrix_forgetting(&matrix, 2)));
+    hs_matrix_deinit(&matrix);
+}
+
 Test(matrix, names_are_cut_at_whole_characters)
 {
     HsMatrix matrix = matrix_of(1, NULL);

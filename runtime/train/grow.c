@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A run goes on because its list of tasks became longer.
+ *
+ * A boundary consolidates, saves and evaluates after the last task as after any other, and all that is random is keyed
+ * by a task's index, so the state at a checkpoint is that of the run which had the longer list from the start, to the
+ * bit.  What is checked here is what would make that untrue: tasks that are not where they were, lengths that changed,
+ * rates that depended on the length of the whole, tasks that were mixed.
+ *
+ *     tasks    a b c | d          c is finished, or any of them is in training
+ *     matrix   untrained row      d is measured on the initial weights, before the checkpoint's come
+ *              rows already there d is not measured, and never can be
+ *              the latest row     again, with d, where the model has not moved since: forward transfer needs it
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/base/log.h"
+#include "runtime/io/utf8.h"
+#include "runtime/train/trainer.h"
+
+static bool is(const char *value, const char *word)
+{
+    return strcmp(value, word) == 0;
+}
+
+/* --- the list against the checkpoint's --- */
+
+static bool has_task(const HsConfig *config, const char *name)
+{
+    for (int i = 0; i < config->task_count; i++)
+        if (is(config->tasks[i].name, name))
+            return true;
+    return false;
+}
+
+/* Names tell tasks apart (check_task in runtime/config/check.c); `at` is the first place where they differ. */
+static HsStatus refuse_list(const HsConfig *config, const HsConfig *saved, int at, const char *folder)
+{
+    const char *const was = saved->tasks[at].name;
+    const char *const now = at < config->task_count ? config->tasks[at].name : NULL;
+    const bool gone = !has_task(config, was), known = now && has_task(saved, now);
+    const char *const mend = "tasks that a run had stay as they were, and new ones stand behind them";
+    if (gone && (!now || known))
+        return hs_fail(HS_ECONFIG,
+                       "tasks.%d.name: task `%.60s` of %s was removed: put it back, or choose another out_dir; %s", at,
+                       was, folder, mend);
+    if (gone)
+        return hs_fail(HS_ECONFIG,
+                       "tasks.%d.name is `%.60s`, and was `%.60s` in %s: set it back, or choose another out_dir; %s",
+                       at, now, was, folder, mend);
+    if (!known)
+        return hs_fail(HS_ECONFIG,
+                       "tasks.%d.name: task `%.60s` was inserted before `%.60s`, which is task %d of %s: move it to "
+                       "the end of tasks, or choose another out_dir; %s",
+                       at, now, was, at, folder, mend);
+    return hs_fail(HS_ECONFIG,
+                   "tasks.%d.name is `%.60s`, and was `%.60s` in %s: the order of the tasks changed: set it back, or "
+                   "choose another out_dir; %s",
+                   at, now, was, folder, mend);
+}
+
+/* A task that gives no length of its own has the top level's: it would have been another one. */
+static HsStatus check_lengths(const HsConfig *config, const HsConfig *saved, const char *folder)
+{
+    const bool by_steps = config->training.max_steps != saved->training.max_steps;
+    const bool by_epochs = config->training.max_steps == 0 && config->training.max_epochs != saved->training.max_epochs;
+    for (int i = 0; (by_steps || by_epochs) && i < saved->task_count; i++) {
+        const HsTaskConfig *task = &saved->tasks[i];
+        if (task->steps > 0 || task->tokens > 0 || task->epochs > 0)
+            continue;
+        return hs_fail(HS_ECONFIG,
+                       "%s differs from %s, where task `%.60s` has its length from it, and tasks were appended: set it "
+                       "back, and give the new tasks steps, tokens or epochs of their own",
+                       by_steps ? "max_steps" : "max_epochs", folder, task->name);
+    }
+    return HS_OK;
+}
+
+/* One schedule over all tasks, whose rates follow the number of steps. */
+static bool rates_follow_total(const HsConfig *config)
+{
+    return is(config->continual.schedule, "single") && !is(config->schedule.kind, "constant") &&
+           config->schedule.decay_steps == 0;
+}
+
+HsStatus hs_trainer_compare_tasks(HsTrainer *trainer, const HsConfig *saved, const char *folder)
+{
+    const HsConfig *config = trainer->config;
+    for (int i = 0; i < saved->task_count; i++)
+        if (i >= config->task_count || !is(config->tasks[i].name, saved->tasks[i].name))
+            return refuse_list(config, saved, i, folder);
+    trainer->appended = config->task_count - saved->task_count;
+    if (trainer->appended == 0)
+        return HS_OK;
+    const char *const first = config->tasks[saved->task_count].name;
+    if (trainer->joint)
+        return hs_fail(HS_ECONFIG,
+                       "continual.strategy: joint mixes all tasks from the first step on, and task `%.60s` is not in "
+                       "%s: remove it, or train all tasks in a fresh out_dir",
+                       first, folder);
+    HS_TRY(check_lengths(config, saved, folder));
+    if (rates_follow_total(saved) && !is(config->training.resume, "changed"))
+        return hs_fail(HS_ECONFIG,
+                       "continual.schedule: single with schedule.kind %s gave the steps of %s learning rates that "
+                       "followed the length of all tasks, and task `%.60s` would change it.  To go on all the same, "
+                       "with the rates of the new length from here on: resume=changed.  Else remove the task, or "
+                       "train all tasks in a fresh out_dir",
+                       saved->schedule.kind, folder, first);
+    return hs_trainer_check_token_files(trainer);
+}
+
+/* --- the state --- */
+
+/* For the log, and for the record that reports show. */
+static void tell(HsTrainer *trainer)
+{
+    const HsConfig *config = trainer->config;
+    const int known = config->task_count - trainer->appended;
+    const size_t room = sizeof trainer->changes;
+    char names[256] = "";
+    size_t used = 0;
+    for (int i = known; i < config->task_count && used < sizeof names; i++)
+        used +=
+            (size_t)snprintf(names + used, sizeof names - used, "%s%s", i > known ? ", " : "", config->tasks[i].name);
+    names[hs_utf8_valid_prefix(names, strlen(names))] = '\0'; /* cut to fit, inside a character perhaps */
+    hs_info("new tasks: %s; the run had %d until here, and goes on as if they had been listed from the start", names,
+            known);
+    used = strlen(trainer->changes);
+    snprintf(trainer->changes + used, room - used, "%stasks: %s appended", used > 0 ? ", " : "", names);
+    trainer->changes[hs_utf8_valid_prefix(trainer->changes, strlen(trainer->changes))] = '\0';
+}
+
+HsStatus hs_trainer_grow_state(HsTrainer *trainer)
+{
+    HsTrainerState *state = &trainer->state;
+    if (trainer->appended == 0)
+        return HS_OK;
+    tell(trainer);
+    trainer->new_length = trainer->new_length || rates_follow_total(trainer->config);
+    /* A run of one task keeps no matrix: its untrained row was measured just now, the task's own is still due. */
+    if (trainer->data.count - trainer->appended == 1)
+        state->matrix_rows = state->counters.applied_steps > 0;
+    else if (!state->task_begun && state->task > 0 && state->matrix_rows == state->task + 1)
+        state->matrix_rows--;
+    hs_trainer_warn_appended(trainer);
+    /* With one task its best checkpoint had no name but the run's, which is the next task's soon. */
+    const bool one = trainer->data.count - trainer->appended == 1;
+    return one ? hs_checkpoint_name_best(trainer->config->training.out_dir, HS_CHECKPOINT_BEST "-1") : HS_OK;
+}
