@@ -246,8 +246,10 @@ static HsStatus find_override(const HsConfig *config, const char *dotted, const 
         snprintf(section, sizeof section, HS_CONFIG_GROUPS);
     } else if (sscanf(section, "tasks.%d%n", task, &used) == 1 && section[used] == '\0') {
         if (*task < 0 || *task >= config->task_count)
-            return hs_yaml_fail(NULL, 0, 0, "there is no tasks.%d: the configuration lists %d, counting from 0", *task,
-                                config->task_count);
+            return hs_yaml_fail(NULL, 0, 0,
+                                "there is no tasks.%d: the configuration lists %d, counting from 0; tasks.%d.name=NAME "
+                                "appends one",
+                                *task, config->task_count, config->task_count);
         snprintf(section, sizeof section, "tasks");
     } else if (strcmp(section, "tasks") == 0) {
         return hs_yaml_fail(NULL, 0, 0, "name the task by its number, as in tasks.0.train");
@@ -259,6 +261,18 @@ static HsStatus find_override(const HsConfig *config, const char *dotted, const 
         return hs_yaml_fail(NULL, 0, 0, "%s is a section: set its keys one at a time, as %s.key=value", dotted,
                             strcmp(dotted, "tasks") == 0 ? "tasks.0" : dotted);
     return unknown_key(NULL, &nowhere, dotted);
+}
+
+/* "tasks.N.name" of a list of N tasks: a task more.  Its other keys do not make one: they may be meant for another. */
+static HsStatus append_task(HsConfig *config, const char *dotted)
+{
+    char next[HS_DOTTED_BYTES];
+    snprintf(next, sizeof next, "tasks.%d.name", config->task_count);
+    if (strcmp(dotted, next) != 0)
+        return HS_OK;
+    if (config->task_count == CONFIG_MAX_TASKS)
+        return hs_yaml_fail(NULL, 0, 0, "tasks lists %d, and no more are possible", CONFIG_MAX_TASKS);
+    return resize_tasks(config, config->task_count + 1);
 }
 
 HsStatus hs_config_override(HsConfig *config, const char *text)
@@ -274,6 +288,7 @@ HsStatus hs_config_override(HsConfig *config, const char *text)
     HsYaml *node;
     int task;
     const bool groups = strcmp(dotted, HS_CONFIG_GROUPS) == 0;
+    HS_TRY(append_task(config, dotted));
     if (!groups)
         HS_TRY(find_override(config, dotted, &key, &task));
     HS_TRY(hs_yaml_parse_value(equals + 1, &node));

@@ -56,8 +56,8 @@ HsStatus hs_config_write_reference(FILE *stream)
     fputs("# Configuration keys\n\n"
           "Generated from `runtime/config/keys.h`; do not edit.\n\n"
           "Every key can be set on the command line as `section.key=value`; top-level keys as `key=value`,\n"
-          "keys of a task as `tasks.0.key=value` (counting from 0). Relative paths are relative to the working "
-          "directory.\n"
+          "keys of a task as `tasks.0.key=value` (counting from 0); `tasks.N.name=NAME` behind a list of N\n"
+          "tasks appends one. Relative paths are relative to the working directory.\n"
           "A size is in bytes, or has a unit, as in `12GiB`, `1.5 GiB`, `500MB`: KiB, MiB, GiB, TiB (also K, M, G, T)\n"
           "are powers of 1024; kB, MB, GB, TB are powers of 1000.\n",
           stream);

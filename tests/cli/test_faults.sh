@@ -10,5 +10,6 @@ slice allocations 50 'train|resume|ewc-mer|emu|packed|report|generate|inspect|be
 slice calls 60 'resume|bf16|lists|compare|eval|tokenizer'
 slice full_disk 12
 slice kills 30
+slice growing 12
 slice hostile_files 84
 [ -z "$failed" ] || { echo "failed:$failed"; exit 1; }

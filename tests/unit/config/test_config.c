@@ -117,6 +117,24 @@ Test(config, every_spelling_of_a_number_is_read)
     }
 }
 
+Test(config, a_name_behind_the_list_appends_a_task)
+{
+    HsConfig config;
+    static const char *const overrides[] = { "tasks.2.name=third", "tasks.2.train=data/c.txt", "tasks.3.name=fourth" };
+    load(&config, "tasks: [{name: first, steps: 3}, {name: second}]\n", 3, overrides);
+    cr_assert_eq(config.task_count, 4);
+    cr_expect_str_eq(config.tasks[0].name, "first");
+    cr_expect_eq(config.tasks[0].steps, 3);
+    cr_expect_str_eq(config.tasks[2].name, "third");
+    cr_expect_str_eq(config.tasks[2].train.items[0], "data/c.txt");
+    cr_expect_eq(config.tasks[2].steps, 0);
+    cr_expect_str_eq(config.tasks[3].name, "fourth");
+    cr_expect_str_eq(config.tasks[3].validation, "10%");
+    cr_expect(hs_config_is_set(&config, "tasks.2.train"));
+    cr_expect_not(hs_config_is_set(&config, "tasks.3.train"));
+    hs_config_deinit(&config);
+}
+
 Test(config, overrides_go_over_the_file_and_the_last_wins)
 {
     static const char *const overrides[] = {

@@ -161,7 +161,10 @@ static const Case overrides[] = {
     { "model={layers: 2}", "command line: model is a section: set its keys one at a time, as model.key=value" },
     { "tasks=[]", "command line: tasks is a section: set its keys one at a time, as tasks.0.key=value" },
     { "tasks.train=a", "command line: name the task by its number, as in tasks.0.train" },
-    { "tasks.1.train=a", "command line: there is no tasks.1: the configuration lists 1, counting from 0" },
+    { "tasks.1.train=a",
+      "command line: there is no tasks.1: the configuration lists 1, counting from 0; tasks.1.name=NAME appends one" },
+    { "tasks.2.name=a",
+      "command line: there is no tasks.2: the configuration lists 1, counting from 0; tasks.1.name=NAME appends one" },
     { "optimizer.betas=[0.9, 0.99",
       "command line: not valid YAML: did not find expected ',' or ']' while parsing a flow "
       "sequence" },
