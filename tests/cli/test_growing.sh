@@ -110,6 +110,24 @@ done
 [ "$(grep -c '"event":"matrix"' grown/metrics.jsonl)" = 5 ] || fail "five rows expected, one of them measured twice"
 for task in 1 2 3 4; do same whole/checkpoints/best-$task grown/checkpoints/best-$task; done
 
+# Stopped in its only task: every row is still to come.
+keys="continual.strategy=[ewc,er]"
+rm -rf whole grown
+expect 0 "$trainer" --config many.yaml out_dir=whole $keys
+expect 0 "$trainer" --config one.yaml out_dir=grown $keys
+rm -r grown/checkpoints/step-00000012
+echo step-00000010 >grown/checkpoints/latest
+expect 0 "$trainer" --config many.yaml out_dir=grown $keys
+equals whole grown 0
+
+# --- a comparison of strategies grows with its runs ---
+for file in three four; do
+    expect 0 "$trainer" compare --config $file.yaml --strategies none,er --seeds 1 --out compared max_steps=5
+done
+says compared/compare.html "after more"
+says compared/er-seed7/metrics.jsonl '"keys":"tasks: more appended"'
+grep -q '"forgetting": *{ *"mean": *null' <(tr -d '\n' <compared/compare.json) && fail "compare knows no forgetting"
+
 # --- stopped in any task, by each of its checkpoints ---
 options="continual.strategy=[ewc,mer] mer.group_steps=3 mer.groups=2 mer.beta=0.5 checkpoint_freq=4 keep_checkpoints=1000 max_steps=7 precision.mode=bf16"
 rm -rf whole part
