@@ -113,11 +113,6 @@ static bool mixes_tasks(const HsStrategy *row)
     return row->mixes_tasks;
 }
 
-static bool needs_fisher(const HsStrategy *row)
-{
-    return row->needs_fisher;
-}
-
 static bool has_host_work(const HsStrategy *row)
 {
     return row->host_work != NULL;
@@ -153,7 +148,12 @@ bool hs_continual_mixes_tasks(const HsContinualConfig *config)
 
 const HsStrategy *hs_continual_needs_fisher(const HsContinualConfig *config)
 {
-    return first_that(config, needs_fisher);
+    for (int i = 0; i < config->strategy_count; i++) {
+        const HsStrategy *row = row_at(config, i);
+        if (row->needs_fisher && row->needs_fisher(config))
+            return row;
+    }
+    return NULL;
 }
 
 const HsStrategy *hs_continual_host_work(const HsContinualConfig *config)

@@ -25,7 +25,7 @@ enum { HS_STRATEGIES_MAX = 4, HS_SETTINGS_MAX = 48 };
 /* What the user set for a strategy, by the names that the configuration has for it. */
 typedef struct HsSetting {
     const char *section, *name; /* "ewc", "lambda"; borrowed */
-    double number;              /* a real, a count, or a switch as 0 or 1 */
+    double number;              /* a real (NAN: "auto"), a count, or a switch as 0 or 1 */
     const char *word;           /* a choice, borrowed; NULL: the setting is a number */
 } HsSetting;
 
@@ -33,6 +33,7 @@ typedef struct HsContinualConfig {
     const char *strategies[HS_STRATEGIES_MAX]; /* names of the table; none: count 0 or "none" */
     int strategy_count;
     uint64_t seed;
+    HsOptimizerKind optimizer;           /* of spans without a group */
     int64_t batch_rows;                  /* sequences of a batch, of which a step takes ... */
     int64_t accumulation;                /* ... this many, unless a strategy splits them */
     HsSetting settings[HS_SETTINGS_MAX]; /* of the sections that the strategies read; ends with a NULL section */
@@ -98,11 +99,12 @@ typedef struct HsContinual HsContinual;
 typedef struct HsStrategy {
     const char *name, *doc;
     HsStrategyRole role;
-    bool plain;               /* another of its role does what it does, and more: of two, this one is to be removed */
-    bool does_nothing;        /* a run says nothing of it */
-    const char *section;      /* of its settings; written by the user, it implies the strategy */
-    bool mixes_tasks;         /* all tasks are trained at once */
-    bool needs_fisher;        /* after_task takes gradients from a source; its section has estimator, fisher_samples */
+    bool plain;          /* another of its role does what it does, and more: of two, this one is to be removed */
+    bool does_nothing;   /* a run says nothing of it */
+    const char *section; /* of its settings; written by the user, it implies the strategy */
+    bool mixes_tasks;    /* all tasks are trained at once */
+    /* after_task takes gradients from a source, as section ewc's estimator and fisher_samples say; NULL: never */
+    bool (*needs_fisher)(const HsContinualConfig *config);
     const char *host_work;    /* what it does on the host within a step, which cannot be recorded then */
     const char *beside_step;  /* what it does on the device beside a recorded step */
     const char *strength_key; /* of its penalty, */

@@ -17,6 +17,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/base/log.h"
 #include "optim/continual/internal.h"
 
 typedef enum Normalize { NORMALIZE_NONE, NORMALIZE_MAX, NORMALIZE_MEAN, NORMALIZE_L2 } Normalize;
@@ -28,6 +29,11 @@ static const struct {
     { "true", NORMALIZE_MAX }, { "max", NORMALIZE_MAX },    { "mean", NORMALIZE_MEAN },
     { "l2", NORMALIZE_L2 },    { "false", NORMALIZE_NONE }, { "none", NORMALIZE_NONE },
 };
+
+/* Of an automatic strength.  1 would weigh the earlier tasks' quadratics as their losses, each task like the new one
+ * (Laplace's approximation; Huszar 2018).  A diagonal leaves out how parameters act together, along which a task moves
+ * far more than one parameter at a time, so it holds too little.  */
+static const double NATURAL_STRENGTH = 6.0;
 
 typedef struct EwcState {
     HsPenalty penalty; /* first: the penalties' functions take it for the whole */
@@ -47,6 +53,25 @@ static int ewc_tensors(const HsContinualConfig *config)
     return is_separate(config) ? 3 : 2;
 }
 
+static bool is_automatic(const HsContinualConfig *config)
+{
+    return isnan(hs_continual_number(config, "ewc", "lambda"));
+}
+
+static Normalize normalization_of(const HsContinualConfig *config)
+{
+    for (size_t i = 0; i < sizeof normalizations / sizeof *normalizations; i++)
+        if (hs_continual_word_is(config, "ewc", "normalize", normalizations[i].word))
+            return normalizations[i].normalize;
+    return is_automatic(config) ? NORMALIZE_NONE : NORMALIZE_MAX;
+}
+
+static bool ewc_needs_fisher(const HsContinualConfig *config)
+{
+    (void)config;
+    return true;
+}
+
 static HsStatus ewc_create(HsContinual *continual, void *state)
 {
     static const HsPenaltyNames names = { .strategy = "ewc", .anchor = "ewc.anchor", .importance = "ewc.importance" };
@@ -54,11 +79,11 @@ static HsStatus ewc_create(HsContinual *continual, void *state)
     EwcState *ewc = state;
     ewc->separate = is_separate(config);
     ewc->gamma = (float)hs_continual_number(config, "ewc", "gamma");
-    for (size_t i = 0; i < sizeof normalizations / sizeof *normalizations; i++)
-        if (hs_continual_word_is(config, "ewc", "normalize", normalizations[i].word))
-            ewc->normalize = normalizations[i].normalize;
+    ewc->normalize = normalization_of(config);
     const HsProtection settings = { .strength = (float)hs_continual_number(config, "ewc", "lambda"),
                                     .proximal = hs_continual_word_is(config, "ewc", "step", "proximal") };
+    assert((!isnan(settings.strength) || ewc->normalize == NORMALIZE_NONE) && "auto is in the Fisher's own units");
+    ewc->penalty.proximal_descent = hs_continual_word_is(config, "ewc", "step", "auto");
     HS_TRY(hs_penalty_create(continual, &ewc->penalty, &names, settings));
     return ewc->separate ? hs_tensor_set_create(continual, HS_MEMORY_PENALTY, "ewc.fresh", &ewc->fresh) : HS_OK;
 }
@@ -197,6 +222,21 @@ static HsStatus consolidate(HsContinual *continual, const EwcState *ewc, HsConte
     return HS_OK;
 }
 
+/* A number that is far from the one auto would choose is said to be, in the unit that both can be compared in. */
+static void warn_strength(const HsContinual *continual, const EwcState *ewc, double count,
+                          const HsTensorSetStats *stats)
+{
+    if (ewc->penalty.automatic || ewc->normalize == NORMALIZE_L2) /* each tensor in a unit of its own */
+        return;
+    const double chosen = hs_penalty_natural(continual, NATURAL_STRENGTH);
+    const double natural = (double)ewc->penalty.settings.strength * count * scale_of(ewc->normalize, count, stats, 0);
+    const double ratio = natural / chosen;
+    if (ratio > 10 || ratio < 0.1)
+        hs_warn("ewc.lambda is %.3g times the strength that is best for most streams: `ewc: {lambda: auto}`, without "
+                "normalize, chooses that",
+                ratio);
+}
+
 static HsStatus ewc_after_task(HsContinual *continual, void *state, HsContext *context, int task,
                                HsFisherSource *source)
 {
@@ -219,6 +259,8 @@ static HsStatus ewc_after_task(HsContinual *continual, void *state, HsContext *c
     HS_TRY(consolidate(continual, ewc, context, fresh, count, &stats));
     HS_TRY(device->copy(device, context->stream, offset, on_device, sizeof *offset));
     HS_TRY(device->stream_sync(device, context->stream));
+    hs_penalty_choose(continual, &ewc->penalty, NATURAL_STRENGTH, 1.0);
+    warn_strength(continual, ewc, count, &stats);
     return hs_penalty_anchored(continual, &ewc->penalty, context, task);
 }
 
@@ -228,7 +270,7 @@ const HsStrategy hs_strategy_ewc = {
            "2017; online: Schwarz et al. 2018)",
     .role = HS_ROLE_PENALIZES,
     .section = "ewc",
-    .needs_fisher = true,
+    .needs_fisher = ewc_needs_fisher,
     .strength_key = "ewc.lambda",
     .proximal_key = "ewc.step",
     .tensors_per_parameter = ewc_tensors,

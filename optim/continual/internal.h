@@ -70,14 +70,24 @@ typedef struct HsPenaltyNames {
 typedef struct HsPenalty {
     const HsPenaltyNames *names;
     HsProtection settings; /* strength and kind of step; no tensors */
+    bool automatic;        /* the strength is found when a task ends */
+    bool proximal_descent; /* spans whose rule bounds no step take the proximal one */
     HsTensorSet importance, anchor, path;
     double offset;    /* a constant that the value adds, without strength */
     int64_t anchored; /* 1: an anchor exists and the penalty acts */
     HsImportance stats;
 } HsPenalty;
 
+/* strength: NAN: automatic.  The step is the one of `settings`. */
 HsStatus hs_penalty_create(HsContinual *continual, HsPenalty *penalty, const HsPenaltyNames *names,
                            HsProtection settings);
+/* Strengths in natural units: 1 holds the parameters as the earlier tasks' own losses would, in nats a token, each task
+ * alike, if these were the quadratics that stand for them.  What a strength that is right without replay is in this run.
+ */
+double hs_penalty_natural(const HsContinual *continual, double alone);
+/* An automatic strength is set, and told.  unit: what the importance has to be multiplied by for natural units, to be
+ * divided by here.  Before hs_penalty_anchored. */
+void hs_penalty_choose(const HsContinual *continual, HsPenalty *penalty, double alone, double unit);
 /* The last step of every after_task: an anchor exists from now on.  task: for messages. */
 HsStatus hs_penalty_anchored(HsContinual *continual, HsPenalty *penalty, HsContext *context, int task);
 /* Functions of a row whose state begins with an HsPenalty. */
@@ -88,7 +98,7 @@ bool hs_penalty_acts(const void *state);
 HsStatus hs_penalty_value(HsContinual *continual, void *state, HsContext *context, double *value);
 const HsImportance *hs_penalty_importance(const void *state);
 
-/* --- the table's rows, in its order: hs_strategy_NAME of NAME.c (none, joint, er: continual.c; l2: penalties.c) --- */
+/* --- the table's rows, in its order: hs_strategy_NAME of NAME.c (none, joint, er: continual.c) --- */
 
 #define HS_STRATEGIES(X) X(none) X(joint) X(er) X(l2) X(ewc) X(si) X(mer) X(agem)
 

@@ -11,6 +11,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "kernels/base/log.h"
 #include "optim/continual/internal.h"
 
 /* A span's tensor, absent where the family or the span's share of it is. */
@@ -26,8 +27,10 @@ static void protect(HsContinual *continual, const HsPenalty *penalty)
         span->protection = (HsProtection){ 0 };
         if (span->excluded)
             continue;
+        const HsOptimizerKind kind = span->group ? span->group->kind : continual->config.optimizer;
         if (penalty->anchored) {
             span->protection = penalty->settings;
+            span->protection.proximal |= penalty->proximal_descent && kind == HS_OPTIMIZER_SGD;
             span->protection.anchor = tensor_of(&penalty->anchor, i);
             span->protection.importance = tensor_of(&penalty->importance, i);
         }
@@ -40,6 +43,9 @@ HsStatus hs_penalty_create(HsContinual *continual, HsPenalty *penalty, const HsP
 {
     penalty->names = names;
     penalty->settings = settings;
+    penalty->automatic = isnan(settings.strength);
+    if (penalty->automatic)
+        penalty->settings.strength = 0; /* until the first anchor: nothing pulls */
     int protected_spans = 0;
     for (int i = 0; i < continual->span_count; i++)
         protected_spans += !continual->spans[i].excluded;
@@ -151,6 +157,26 @@ HsStatus hs_penalty_anchored(HsContinual *continual, HsPenalty *penalty, HsConte
     return HS_OK;
 }
 
+/* Beside replay the share of an automatic strength that is left.  Replayed sequences have the earlier tasks' loss itself
+ * in every batch; the quadratic, an approximation of it, mostly takes from what the new task can learn. */
+static const double SHARE_BESIDE_REPLAY = 0.03;
+
+double hs_penalty_natural(const HsContinual *continual, double alone)
+{
+    return hs_continual_replays(&continual->config) ? SHARE_BESIDE_REPLAY * alone : alone;
+}
+
+void hs_penalty_choose(const HsContinual *continual, HsPenalty *penalty, double alone, double unit)
+{
+    if (!penalty->automatic)
+        return;
+    const double natural = hs_penalty_natural(continual, alone);
+    penalty->settings.strength = (float)(natural / unit);
+    hs_info("%s: strength auto: %.4g, %g times what weighs an earlier task's curvature as its loss%s",
+            penalty->names->strategy, (double)penalty->settings.strength, natural,
+            hs_continual_replays(&continual->config) ? ", little because replay protects as well" : "");
+}
+
 /* Copies of parameters, and what measures the whole set; ewc and si add their own passes. */
 HsStatus hs_penalty_dry_run(HsContinual *continual, void *state, HsContext *dry)
 {
@@ -222,51 +248,14 @@ HsStatus hs_penalty_visit(HsContinual *continual, void *state, const HsStateVisi
     HsPenalty *penalty = state;
     HS_TRY(visitor->integer(visitor->user, "penalty.anchored", &penalty->anchored, 1));
     HS_TRY(visitor->real(visitor->user, "penalty.offset", &penalty->offset));
+    if (penalty->automatic) { /* else the configuration has it */
+        double strength = (double)penalty->settings.strength;
+        HS_TRY(visitor->real(visitor->user, "penalty.strength", &strength));
+        penalty->settings.strength = (float)strength;
+    }
     HS_TRY(hs_tensor_set_visit(continual, &penalty->anchor, penalty->names->anchor, visitor));
     HS_TRY(hs_tensor_set_visit(continual, &penalty->importance, penalty->names->importance, visitor));
     HS_TRY(hs_tensor_set_visit(continual, &penalty->path, penalty->names->path, visitor));
     protect(continual, penalty);
     return update_stats(continual, penalty, continual->context);
 }
-
-/* --- l2: every parameter alike --- */
-
-static int l2_tensors(const HsContinualConfig *config)
-{
-    (void)config;
-    return 1;
-}
-
-static HsStatus l2_create(HsContinual *continual, void *state)
-{
-    static const HsPenaltyNames names = { .strategy = "l2", .anchor = "l2.anchor" };
-    const double lambda = hs_continual_number(&continual->config, "l2", "lambda");
-    return hs_penalty_create(continual, state, &names, (HsProtection){ .strength = (float)lambda });
-}
-
-static HsStatus l2_after_task(HsContinual *continual, void *state, HsContext *context, int task, HsFisherSource *source)
-{
-    HsPenalty *penalty = state;
-    (void)source;
-    HS_TRY(hs_tensor_set_copy_parameters(continual, context, &penalty->anchor));
-    return hs_penalty_anchored(continual, penalty, context, task);
-}
-
-const HsStrategy hs_strategy_l2 = {
-    .name = "l2",
-    .doc = "a quadratic penalty towards the latest task's end, every parameter alike (the control of Kirkpatrick et "
-           "al. 2017)",
-    .role = HS_ROLE_PENALIZES,
-    .section = "l2",
-    .strength_key = "l2.lambda",
-    .tensors_per_parameter = l2_tensors,
-    .state_bytes = sizeof(HsPenalty),
-    .create = l2_create,
-    .destroy = hs_penalty_destroy,
-    .dry_run = hs_penalty_dry_run,
-    .after_task = l2_after_task,
-    .visit = hs_penalty_visit,
-    .anchored = hs_penalty_acts,
-    .penalty = hs_penalty_value,
-    .importance = hs_penalty_importance,
-};

@@ -21,6 +21,9 @@ static int si_tensors(const HsContinualConfig *config)
     return 3;
 }
 
+/* An automatic c.  1 lets a path's own loss change weigh as a task's (Zenke et al. 2017, after eq. 5). */
+static const double NATURAL_STRENGTH = 1.0;
+
 /* Zenke et al. 2017, eq. 4, is  c sum Omega (theta - theta*)^2, without a 1/2. */
 static HsStatus si_create(HsContinual *continual, void *state)
 {
@@ -72,6 +75,7 @@ static HsStatus si_after_task(HsContinual *continual, void *state, HsContext *co
         if (status != HS_OK)
             return hs_error_prefix(status, "si, tensor %s", continual->spans[i].name);
     }
+    hs_penalty_choose(continual, penalty, 2.0 * NATURAL_STRENGTH, 1.0);
     return hs_penalty_anchored(continual, penalty, context, task);
 }
 

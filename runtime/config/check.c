@@ -8,6 +8,7 @@
 #include "runtime/config/table.h"
 #include "runtime/io/byte_size.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -304,6 +305,12 @@ static HsStatus check_continual(HsConfig *config)
         snprintf(message, sizeof message, "%.500s", hs_error_message());
         return relation_fail(config, "continual.strategy", NULL, "%s", message);
     }
+    const char *normalize = config->ewc.normalize;
+    if (isnan(config->ewc.lambda) && !is(normalize, "auto") && !is(normalize, "none") && !is(normalize, "false"))
+        return relation_fail(config, "ewc.normalize", "ewc.lambda",
+                             "ewc.normalize: %s contradicts ewc.lambda: auto, which is in units of the Fisher "
+                             "information itself; leave it out, or set ewc.lambda to a number",
+                             normalize);
     bool single_pass = is(config->mer.mode, "algorithm6") || is(config->mer.mode, "reptile");
     if (single_pass && config->mer.groups > 1)
         return relation_fail(config, "mer.groups", "mer.mode",

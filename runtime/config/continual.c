@@ -114,6 +114,7 @@ HsStatus hs_config_continual(const HsConfig *config, HsContinualConfig *continua
     *continual = (HsContinualConfig){ .seed = (uint64_t)config->training.seed,
                                       .batch_rows = config->training.batch_size,
                                       .accumulation = config->training.gradient_accumulation_steps };
+    HS_TRY(hs_optimizer_kind_find(config->optimizer.kind, &continual->optimizer));
     const HsStringList *names = &config->continual.strategy;
     if (names->count > HS_STRATEGIES_MAX)
         return fail_many(names->count);
@@ -123,6 +124,8 @@ HsStatus hs_config_continual(const HsConfig *config, HsContinualConfig *continua
         continual->strategies[continual->strategy_count++] = names->items[i];
         if (strategy && strategy->section)
             add_section(config, strategy->section, continual);
+        if (strategy && strategy->needs_fisher)
+            add_section(config, "ewc", continual); /* how it is estimated */
     }
     return HS_OK;
 }

@@ -6,7 +6,7 @@
  * X(section, type, key, default, minimum, maximum, choices, unit, doc); S hands a table the section it is read for
  *   INT    int64_t          bounds inclusive
  *   BYTES  int64_t          a size such as 12GiB (byte_size.h); bounds in bytes, inclusive
- *   REAL   double           bounds inclusive
+ *   REAL   double           bounds inclusive; with `choices` that word may stand instead, stored as NAN
  *   BOOL   bool
  *   STRING char *           "" when unset; `choices` is "a|b|c" for an enumeration, NULL for free text
  *   REALS2 double[2]        a list of two numbers, each within the bounds; default as text "[a, b]"
@@ -245,14 +245,18 @@
     X(S, REAL, fraction, 0.25, 0, 0.99, NULL, "fraction",                                           \
       "er, mer: share of replayed sequences; exact over all steps, and in each step within one sequence")
 
-#define HS_KEYS_L2(X, S) \
-    X(S, REAL, lambda, 1.0, 0, 1e12, NULL, "", "penalty (lambda/2) |theta - theta*|^2 towards the latest task's end")
+#define HS_KEYS_L2(X, S)                            \
+    X(S, REAL, lambda, "auto", 0, 1e12, "auto", "", \
+      "penalty (lambda/2) |theta - theta*|^2 towards the latest task's end; auto: from the Fisher information's mean")
 
 #define HS_KEYS_EWC(X, S)                                                                                              \
-    X(S, REAL, lambda, 5000.0, 0, 1e12, NULL, "",                                                                      \
-      "penalty strength (Kirkpatrick et al. 2017, eq. 3, with its 1/2; libraries without the 1/2 mean twice as much)") \
-    X(S, STRING, normalize, "true", 0, 0, "true|false|max|mean|l2|none", "",                                           \
-      "divide each task's Fisher by its maximum (true, max), its mean, or each tensor's by its norm (l2)")             \
+    X(S, REAL, lambda, "auto", 0, 1e12, "auto", "",                                                                    \
+      "penalty strength (Kirkpatrick et al. 2017, eq. 3, with its 1/2; libraries without the 1/2 mean twice as "       \
+      "much); "                                                                                                        \
+      "auto: chosen, and told with its reason, in units of the Fisher information itself")                             \
+    X(S, STRING, normalize, "auto", 0, 0, "auto|true|false|max|mean|l2|none", "",                                      \
+      "divide each task's Fisher by its maximum (true, max), its mean, or each tensor's by its norm (l2); auto: none " \
+      "with lambda: auto, else max")                                                                                   \
     X(S, STRING, mode, "online", 0, 0, "online|separate", "",                                                          \
       "online: one decaying Fisher, anchored at the latest task's end (Schwarz et al. 2018); separate: every task "    \
       "keeps its own anchor, merged exactly into one quadratic")                                                       \
@@ -262,15 +266,16 @@
       "sequence at a time; batched: square of the batch mean, biased low")                                             \
     X(S, INT, fisher_samples, 256, 1, HS_NO_BOUND, NULL, "sequences",                                                  \
       "training sequences that a Fisher is computed from")                                                             \
-    X(S, STRING, step, "gradient", 0, 0, "gradient|proximal", "",                                                      \
-      "gradient: added to the clipped gradient; proximal: a step of its own after the update, stable for any lambda")  \
+    X(S, STRING, step, "auto", 0, 0, "auto|gradient|proximal", "",                                                     \
+      "gradient: added to the clipped gradient; proximal: a step of its own after the update, stable for any lambda; " \
+      "auto: proximal under sgd, whose steps nothing bounds, else gradient")                                           \
     X(S, STRINGS, exclude, "", 0, 0, NULL, "",                                                                         \
       "parameters excluded from the penalty: matrix, vector, embedding, head, norm, bias, or patterns of names such "  \
       "as "                                                                                                            \
       "*.mlp.*")
 
-#define HS_KEYS_SI(X, S)                                                                                  \
-    X(S, REAL, strength, 0.1, 0, 1e12, NULL, "", "c of synaptic intelligence (Zenke et al. 2017, eq. 4)") \
+#define HS_KEYS_SI(X, S)                                                                                       \
+    X(S, REAL, strength, "auto", 0, 1e12, "auto", "", "c of synaptic intelligence (Zenke et al. 2017, eq. 4)") \
     X(S, REAL, damping, 0.001, 1e-30, 1e12, NULL, "", "xi of its eq. 5")
 
 #define HS_KEYS_MER(X, S)                                                                                             \

@@ -85,7 +85,7 @@ void hs_config_value_print(const HsConfigKey *key, const void *object, FILE *str
         fprintf(stream, "%" PRId64, *(const int64_t *)field);
         break;
     case HS_KEY_REAL:
-        fputs(hs_config_real_text(*reals, a), stream);
+        fputs(isnan(*reals) ? key->choices : hs_config_real_text(*reals, a), stream);
         break;
     case HS_KEY_BOOL:
         fputs(*(const bool *)field ? "true" : "false", stream);

@@ -26,14 +26,16 @@ static void write_fallback(const HsConfigKey *key, FILE *stream)
     fprintf(stream, "%.*s", (int)(quoted ? length - 2 : length), key->fallback + (quoted ? 1 : 0));
 }
 
-/* "1 to 1048576", "0 or more", "a, b, c", or nothing where anything goes. */
+/* "1 to 1048576", "0 or more", "a, b, c", "auto, 0 to 1", or nothing where anything goes. */
 static void write_range(const HsConfigKey *key, FILE *stream)
 {
     char low[32], high[32];
     if (key->choices) {
         for (const char *c = key->choices; *c; c++)
             fputs(*c == '|' ? ", " : (char[]){ *c, '\0' }, stream);
-        return;
+        if (key->type != HS_KEY_REAL)
+            return;
+        fputs(", ", stream);
     }
     if (key->type == HS_KEY_BOOL || key->type == HS_KEY_STRING || key->type == HS_KEY_STRINGS)
         return;

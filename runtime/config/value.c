@@ -116,9 +116,20 @@ static HsStatus read_real(const HsConfigKey *key, const char *name, const HsYaml
     return check_bounds(key, name, node, *value);
 }
 
+/* A number, or the one word that may stand instead. */
 static HsStatus set_real(const HsConfigKey *key, const char *name, const HsYaml *node, void *field)
 {
-    return read_real(key, name, node, field);
+    char requirement[64];
+    if (!key->choices)
+        return read_real(key, name, node, field);
+    if (node->kind == HS_YAML_SCALAR && strcmp(node->text, key->choices) == 0) {
+        *(double *)field = NAN;
+        return HS_OK;
+    }
+    if (node->kind == HS_YAML_SCALAR && node->plain && is_real(node->text))
+        return read_real(key, name, node, field);
+    snprintf(requirement, sizeof requirement, "a finite number or %s", key->choices);
+    return must_be(key, name, node, requirement);
 }
 
 static HsStatus set_bool(const HsConfigKey *key, const char *name, const HsYaml *node, void *field)
@@ -256,7 +267,8 @@ static bool equal_int(const void *a, const void *b)
 }
 static bool equal_real(const void *a, const void *b)
 {
-    return *(const double *)a == *(const double *)b;
+    const double left = *(const double *)a, right = *(const double *)b;
+    return left == right || (isnan(left) && isnan(right)); /* NAN: the key's word */
 }
 static bool equal_bool(const void *a, const void *b)
 {

@@ -204,12 +204,11 @@ static HsFisher fisher_of(HsTrainer *trainer, int task, int64_t samples)
                        .loss_scale = trainer->optimizer.counters.loss_scale };
 }
 
-/* With the section of the strategy that measures, which has estimator and fisher_samples. */
-static HsStatus begin_fisher(HsTrainer *trainer, int task, const char *section, HsFisher *fisher)
+static HsStatus begin_fisher(HsTrainer *trainer, int task, HsFisher *fisher)
 {
     const HsContinualConfig *config = &trainer->continual_config;
-    const char *estimator = hs_continual_word(config, section, "estimator");
-    *fisher = fisher_of(trainer, task, (int64_t)hs_continual_number(config, section, "fisher_samples"));
+    const char *estimator = hs_continual_word(config, "ewc", "estimator");
+    *fisher = fisher_of(trainer, task, (int64_t)hs_continual_number(config, "ewc", "fisher_samples"));
     HS_TRY(hs_fisher_estimator_find(estimator, &fisher->estimator));
     HS_TRY(hs_fisher_init(fisher));
     hs_info("task %s: Fisher information, estimator %s, %lld passes", trainer->config->tasks[task].name, estimator,
@@ -223,9 +222,9 @@ HsStatus hs_trainer_consolidate(HsTrainer *trainer, int task)
     HsStatus status = HS_OK;
     HsFisher fisher;
     HsFisherSource source = { &fisher, hs_fisher_next };
-    const HsStrategy *measures = hs_continual_needs_fisher(&trainer->continual_config);
+    const bool measures = hs_continual_needs_fisher(&trainer->continual_config) != NULL;
     if (measures)
-        HS_TRY(begin_fisher(trainer, task, measures->section, &fisher));
+        HS_TRY(begin_fisher(trainer, task, &fisher));
     HS_TRY_GOTO(status, hs_continual_after_task(trainer->continual, context, task, measures ? &source : NULL), done);
     HS_TRY_GOTO(status, hs_model_pack(&trainer->model, context), done);
     const HsImportance *importance = hs_continual_importance(trainer->continual);

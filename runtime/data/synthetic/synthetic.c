@@ -31,6 +31,11 @@ const HsSynthetic hs_synthetic_table[] = {
     { "permuted2", "the same under another permutation", hs_synthetic_permuted, 2 },
     { "permuted3", "the same under another permutation", hs_synthetic_permuted, 3 },
     { "permuted4", "the same under another permutation", hs_synthetic_permuted, 4 },
+    { "permuted5", "the same under another permutation", hs_synthetic_permuted, 5 },
+    { "permuted6", "the same under another permutation", hs_synthetic_permuted, 6 },
+    { "permuted7", "the same under another permutation", hs_synthetic_permuted, 7 },
+    { "permuted8", "the same under another permutation", hs_synthetic_permuted, 8 },
+    { "permuted9", "the same under another permutation", hs_synthetic_permuted, 9 },
 };
 const int hs_synthetic_count = sizeof hs_synthetic_table / sizeof hs_synthetic_table[0];
 enum { MIXED_SOURCES = 4 }; /* the first rows */

@@ -20,7 +20,7 @@
 #define HS_SYNTHETIC_PREFIX "synthetic:"
 
 /* Built-in sources with a known entropy: "arithmetic", "english", "brackets", "code", "mixture" (the four in random
- * order), and for one task after another "addition", "facts", "words", "reversal" and "permuted0" to "permuted4".  Text
+ * order), and for one task after another "addition", "facts", "words", "reversal" and "permuted0" to "permuted9".  Text
  * of at least `bytes` bytes, every document followed by a blank line.  entropy_nats: of the whole text, the sum of
  * -log p over the generator's choices; divided by the token count it is the floor.  The caller frees. */
 typedef struct HsSyntheticWriter HsSyntheticWriter;

@@ -6,6 +6,7 @@
  */
 #include <criterion/criterion.h>
 #include <glob.h>
+#include <math.h>
 #include <regex.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,6 +94,8 @@ Test(config_yaml, every_number_of_every_configuration)
                 memcpy(&real, field, sizeof real);
                 if (key->type == HS_KEY_INT || key->type == HS_KEY_BYTES)
                     expect_number(text, (double)integer, key->name);
+                else if (key->type == HS_KEY_REAL && isnan(real))
+                    cr_expect_str_eq(text, key->choices, "the word that stands instead of a number");
                 else if (key->type == HS_KEY_REAL)
                     expect_number(text, real, key->name);
                 free(text);

@@ -98,7 +98,7 @@ Test(malformed_data, paths)
         { NULL, NULL, "synthetic:poetry",
           "task t: train: synthetic:poetry: there is no synthetic source `poetry`; there are arithmetic, english, "
           "brackets, code, mixture, addition, facts, words, reversal, permuted0, permuted1, permuted2, permuted3, "
-          "permuted4" },
+          "permuted4, permuted5, permuted6, permuted7, permuted8, permuted9" },
     };
     RUN(wrong_names, HS_ECONFIG);
 }

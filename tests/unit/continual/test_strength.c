@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Strengths that are found rather than set, in units of a task's own curvature, against that unit computed here in
+ * double from the scripted gradients.
+ */
+#include "tests/support/protected_spans.h"
+#include "tests/support/strategy_settings.h"
+
+#include "kernels/base/tolerance.h"
+
+enum { TASKS = 3, STEPS = 5 };
+
+static ProtectedSpans fixture, other;
+
+static HsContinualConfig automatic(const char *penalty, const char *replay)
+{
+    HsContinualConfig config = strategies_of(penalty, replay);
+    set_number(&config, "ewc", "lambda", NAN);
+    set_number(&config, "l2", "lambda", NAN);
+    set_number(&config, "si", "strength", NAN);
+    set_word(&config, "ewc", "normalize", "auto");
+    return config;
+}
+
+/* The mean over the spans that are protected. */
+static double mean_fisher(const ScriptedFisher *fisher)
+{
+    double sum = 0;
+    for (int s = 0; s < EXCLUDED; s++)
+        for (int i = 0; i < COUNT; i++)
+            sum += fisher_exact(fisher, s, i);
+    return sum / (EXCLUDED * COUNT);
+}
+
+/* Strength after each of the tasks, and the sum of their Fishers' means. */
+static void strengths_of(const HsContinualConfig *config, double strength[TASKS], double mean[TASKS])
+{
+    double sum = 0;
+    spans_init(&fixture, &plain_adamw, 0.01, 64);
+    HsContinual *continual = spans_protect(&fixture, config);
+    for (int task = 0; task < TASKS; task++) {
+        SPANS_OK(hs_continual_begin_task(continual, &fixture.context, task));
+        spans_train(&fixture, task, STEPS);
+        const ScriptedFisher fisher = fisher_of(&fixture, task);
+        SPANS_OK(spans_end_task(continual, &fixture, fisher));
+        strength[task] = (double)fixture.spans[0].protection.strength;
+        cr_expect_eq(fixture.spans[1].protection.strength, fixture.spans[0].protection.strength);
+        mean[task] = sum += mean_fisher(&fisher);
+        for (int s = 0; s < SPANS; s++)
+            for (int i = 0; i < COUNT; i++)
+                cr_expect_eq(spans_gradient(&fixture, s, i), 0.0, "a step must find gradients of zero");
+    }
+    hs_continual_destroy(continual);
+    spans_deinit(&fixture);
+}
+
+Test(strength, ewc_is_in_the_fishers_own_units)
+{
+    double strength[TASKS], mean[TASKS], beside[TASKS];
+    const HsContinualConfig alone = automatic("ewc", NULL), replayed = automatic("ewc", "er");
+    strengths_of(&alone, strength, mean);
+    strengths_of(&replayed, beside, mean);
+    for (int task = 0; task < TASKS; task++) {
+        cr_expect_eq(strength[task], strength[0], "the Fisher grows with the tasks, not what it is multiplied by");
+        cr_expect_gt(strength[task], 1.0, "at least Laplace's");
+        cr_expect_gt(beside[task], 0.0);
+        cr_expect_lt(beside[task], strength[task]);
+    }
+    /* and the importance is the Fisher itself */
+    spans_init(&fixture, &plain_adamw, 0.01, 64);
+    HsContinual *continual = spans_protect(&fixture, &alone);
+    const ScriptedFisher fisher = fisher_of(&fixture, 0);
+    SPANS_OK(spans_end_task(continual, &fixture, fisher));
+    for (int i = 0; i < COUNT; i++) {
+        const double exact = fisher_exact(&fisher, 0, i);
+        cr_expect_float_eq(spans_load(&fixture.spans[0].protection.importance, i), exact,
+                           hs_tolerance(FISHER_SAMPLES + 3, 0, HS_F32, HS_F32, exact, exact));
+    }
+    hs_continual_destroy(continual);
+    spans_deinit(&fixture);
+}
+
+/* An average parameter is held as ewc would hold it, up to one constant for all tasks. */
+Test(strength, l2_follows_the_mean_of_the_fisher)
+{
+    double strength[TASKS], mean[TASKS], beside[TASKS];
+    const HsContinualConfig alone = automatic("l2", NULL), replayed = automatic("l2", "er");
+    strengths_of(&alone, strength, mean);
+    strengths_of(&replayed, beside, mean);
+    for (int task = 1; task < TASKS; task++) {
+        const double exact = mean[task] / mean[0];
+        cr_expect_float_eq(strength[task] / strength[0], exact, hs_tolerance(4, 0, HS_F32, HS_F32, exact, exact));
+        cr_expect_float_eq(beside[task] / beside[0], exact, hs_tolerance(4, 0, HS_F32, HS_F32, exact, exact));
+    }
+    cr_expect_lt(beside[0], strength[0]);
+}
+
+Test(strength, l2_says_that_no_gradient_came)
+{
+    const HsContinualConfig config = automatic("l2", NULL);
+    spans_init(&fixture, &plain_sgd, 0.01, 1);
+    HsContinual *continual = spans_protect(&fixture, &config);
+    ScriptedFisher fisher = fisher_of(&fixture, 0);
+    fisher.size = 0;
+    cr_expect_eq(spans_end_task(continual, &fixture, fisher), HS_ENUMERIC);
+    cr_expect_not_null(strstr(hs_error_message(), "set l2.lambda to a number"), "%s", hs_error_message());
+    hs_continual_destroy(continual);
+    spans_deinit(&fixture);
+}
+
+/* Steps that nothing bounds are taken proximally, others as gradients, to the bit. */
+Test(strength, automatic_step_suits_the_rule)
+{
+    const struct {
+        const HsOptimizerConfig *optimizer;
+        const char *same;
+    } cases[] = { { &plain_sgd, "proximal" }, { &plain_adamw, "gradient" } };
+    for (int c = 0; c < 2; c++) {
+        HsContinualConfig chosen = automatic("ewc", NULL), written = chosen;
+        chosen.optimizer = written.optimizer = cases[c].optimizer->kind;
+        set_word(&chosen, "ewc", "step", "auto");
+        set_word(&written, "ewc", "step", cases[c].same);
+        spans_init(&fixture, cases[c].optimizer, 0.01, 1);
+        spans_init(&other, cases[c].optimizer, 0.01, 1);
+        HsContinual *first = spans_protect(&fixture, &chosen), *second = spans_protect(&other, &written);
+        for (int task = 0; task < 2; task++) {
+            spans_train(&fixture, task, STEPS);
+            spans_train(&other, task, STEPS);
+            SPANS_OK(spans_end_task(first, &fixture, fisher_of(&fixture, task)));
+            SPANS_OK(spans_end_task(second, &other, fisher_of(&other, task)));
+        }
+        spans_train(&fixture, 2, STEPS);
+        spans_train(&other, 2, STEPS);
+        cr_expect(spans_equal(&fixture, &other), "%s", cases[c].same);
+        hs_continual_destroy(first);
+        hs_continual_destroy(second);
+        spans_deinit(&other);
+        spans_deinit(&fixture);
+    }
+}
+
+/* Numbers by name, written by one walk and read by another; the tensors are the test's to copy. */
+typedef struct Kept {
+    const char *name[16];
+    double real[16];
+    int count, next;
+    bool load;
+} Kept;
+
+static HsStatus keep_integer(void *user, const char *name, int64_t *value, int64_t most)
+{
+    Kept *kept = user;
+    double real = (double)*value;
+    (void)most;
+    if (kept->load) {
+        cr_assert_str_eq(kept->name[kept->next], name);
+        *value = (int64_t)kept->real[kept->next++];
+        return HS_OK;
+    }
+    kept->name[kept->count] = name;
+    kept->real[kept->count++] = real;
+    return HS_OK;
+}
+
+static HsStatus keep_real(void *user, const char *name, double *value)
+{
+    Kept *kept = user;
+    if (kept->load) {
+        cr_assert_str_eq(kept->name[kept->next], name);
+        *value = kept->real[kept->next++];
+        return HS_OK;
+    }
+    kept->name[kept->count] = name;
+    kept->real[kept->count++] = *value;
+    return HS_OK;
+}
+
+static HsStatus leave_tensor(void *user, const char *family, const char *span, HsTensor *tensor)
+{
+    (void)user, (void)family, (void)span;
+    if (((Kept *)user)->load) /* a restored importance is some importance */
+        for (int64_t i = 0; i < hs_tensor_count(tensor); i++)
+            hs_dtype_store(tensor->dtype, tensor->data, i, 0.5);
+    return HS_OK;
+}
+
+Test(strength, is_restored_and_goes_on)
+{
+    static const char *const names[] = { "ewc", "l2", "si" };
+    for (int n = 0; n < 3; n++) {
+        const HsContinualConfig config = automatic(names[n], NULL);
+        Kept kept = { 0 };
+        const HsStateVisitor visitor = { &kept, keep_integer, keep_real, leave_tensor };
+        spans_init(&fixture, &plain_adamw, 0.01, 1);
+        spans_init(&other, &plain_adamw, 0.01, 1);
+        HsContinual *first = spans_protect(&fixture, &config), *second = spans_protect(&other, &config);
+        SPANS_OK(hs_continual_begin_task(first, &fixture.context, 0));
+        spans_train(&fixture, 0, STEPS);
+        SPANS_OK(spans_end_task(first, &fixture, fisher_of(&fixture, 0)));
+        SPANS_OK(hs_continual_visit(first, &visitor));
+        kept.load = true;
+        SPANS_OK(hs_continual_visit(second, &visitor));
+        cr_expect_eq(kept.next, kept.count);
+        cr_expect_gt(other.spans[0].protection.strength, 0.0f);
+        cr_expect_eq(other.spans[0].protection.strength, fixture.spans[0].protection.strength, "%s", names[n]);
+        /* a further task's end adds to what the first one left */
+        SPANS_OK(spans_end_task(first, &fixture, fisher_of(&fixture, 1)));
+        SPANS_OK(spans_end_task(second, &other, fisher_of(&other, 1)));
+        cr_expect_eq(other.spans[0].protection.strength, fixture.spans[0].protection.strength, "%s", names[n]);
+        hs_continual_destroy(first);
+        hs_continual_destroy(second);
+        spans_deinit(&other);
+        spans_deinit(&fixture);
+    }
+}
