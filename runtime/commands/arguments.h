@@ -13,7 +13,7 @@
 #include "runtime/commands/loaded_model.h"
 #include "runtime/io/json.h"
 
-enum { HS_MAX_OVERRIDES = 256 };
+enum { HS_MAX_OVERRIDES = 2048 };
 
 /* Configuration overrides in the order given. */
 typedef struct HsOverrides {

@@ -19,8 +19,8 @@
       "train; goes on from the run's latest checkpoint if there is one")                                               \
     X(plan, "--config FILE [--layers] [--fit] [--table] [--device-memory 12GiB]",                                      \
       "memory and time of a run, before anything is allocated; what would fit instead")                                \
-    X(compare, "--config FILE --strategies none,ewc,er,mer,joint --seeds 3",                                           \
-      "continual-learning strategies side by side: table with spread, and page")                                       \
+    X(compare, "--config FILE [--strategies none,ewc,er+ewc] [--grid learning_rate=1e-3,3e-4] [--seeds 3]",            \
+      "continual-learning strategies side by side, or a search for the best values of keys: table and page")           \
     X(bench, "--config FILE --modes fp32,bf16,+recompute",                                                             \
       "precision and memory modes side by side: speed, memory, losses, gradients")                                     \
     X(report, "--run DIR", "write a run's report.html again from its metrics")                                         \

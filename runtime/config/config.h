@@ -17,6 +17,8 @@ typedef struct HsStringList {
     int count;
     char **items;
 } HsStringList;
+/* Items and list were on the heap; empty afterwards. */
+void hs_string_list_deinit(HsStringList *list);
 
 #define HS_FIELD_INT(key)                                                     int64_t key;
 #define HS_FIELD_BYTES(key)                                                   int64_t key;
@@ -68,6 +70,11 @@ HsStatus hs_config_override(HsConfig *config, const char *text);
 
 void hs_config_deinit(HsConfig *config);
 
+/* Overrides that make a run of 1/divisor of the length, with the same course of the learning rate: every step count,
+ * token count and number of epochs that `config` gives a length in, warm-up and decay, each over `divisor`, whole ones
+ * rounded and at least 1.  Divisor 1: none.  The caller deinits the list.  errors: HS_ENOMEM (shorten.c) */
+HsStatus hs_config_shorten(const HsConfig *config, int64_t divisor, HsStringList *overrides);
+
 /* Was "section.key" (or a top-level "key") given by the user? */
 bool hs_config_is_set(const HsConfig *config, const char *dotted_key);
 
@@ -75,6 +82,9 @@ bool hs_config_is_set(const HsConfig *config, const char *dotted_key);
 HsStatus hs_config_print(const HsConfig *config, FILE *stream, bool with_docs);
 /* The same without comments, as a text that the caller frees.  errors: HS_ENOMEM. */
 HsStatus hs_config_text(const HsConfig *config, char **text);
+/* Of the dotted `keys` (NULL-terminated) alone, without comments.  Keys of a list's entries (tasks.0.steps) are left out:
+ * an entry stands for itself only with all its keys. */
+HsStatus hs_config_print_keys(const HsConfig *config, const char *const *keys, FILE *stream);
 
 /* The dotted keys whose values differ (at most `limit`, comma separated) -> message; returns how many differ.
  * `ignored` is a NULL-terminated list of dotted keys or "section." prefixes that need not match. */

@@ -10,7 +10,7 @@
  *   BOOL   bool
  *   STRING char *           "" when unset; `choices` is "a|b|c" for an enumeration, NULL for free text
  *   REALS2 double[2]        a list of two numbers, each within the bounds; default as text "[a, b]"
- *   STRINGS HsStringList    a string or a list of strings; default as one string
+ *   STRINGS HsStringList    a string or a list of strings; default as one string.  With `choices`, a+b is [a, b]
  * Keys of the section `training` stand at the file's top level.  A choice is looked up by name in the table of what it
  * names (precision modes, schedules, tokenizers): no enumeration is written twice.
  */
@@ -227,16 +227,16 @@
     X(S, REAL, min_delta, 0, 0, HS_NO_BOUND, NULL, "nats a token",                                      \
       "a gain is a validation loss below that of the latest gain by more than this")
 
-#define HS_KEYS_CONTINUAL(X, S)                                                                                        \
-    X(S, STRINGS, strategy, "auto", 0, 0, "auto|none|joint|er|l2|ewc|mer|a-gem|si", "",                                \
-      "against forgetting; a list combines one of l2, ewc, si with one of er, mer, a-gem; auto: those whose sections " \
-      "the configuration has, else none")                                                                              \
-    X(S, STRING, schedule, "fresh", 0, 0, "fresh|rewarm|single", "",                                                   \
-      "learning rate over tasks: fresh: the schedule starts again; rewarm: later tasks warm up over rewarm_fraction "  \
-      "and decay again; single: one schedule over all tasks")                                                          \
-    X(S, REAL, rewarm_fraction, 0.01, 0, 1, NULL, "fraction", "rewarm: the part of a later task that warms up")        \
-    X(S, STRING, optimizer_state, "reset", 0, 0, "reset|keep", "", "moments at the start of a later task")             \
-    X(S, STRING, joint_run, "", 0, 0, NULL, "path",                                                                    \
+#define HS_KEYS_CONTINUAL(X, S)                                                                                       \
+    X(S, STRINGS, strategy, "auto", 0, 0, "auto|none|joint|er|l2|ewc|mer|a-gem|si", "",                               \
+      "against forgetting; a list, or names joined by + (ewc+er), combines one of l2, ewc, si with one of er, mer, "  \
+      "a-gem; auto: those whose sections the configuration has, else none")                                           \
+    X(S, STRING, schedule, "fresh", 0, 0, "fresh|rewarm|single", "",                                                  \
+      "learning rate over tasks: fresh: the schedule starts again; rewarm: later tasks warm up over rewarm_fraction " \
+      "and decay again; single: one schedule over all tasks")                                                         \
+    X(S, REAL, rewarm_fraction, 0.01, 0, 1, NULL, "fraction", "rewarm: the part of a later task that warms up")       \
+    X(S, STRING, optimizer_state, "reset", 0, 0, "reset|keep", "", "moments at the start of a later task")            \
+    X(S, STRING, joint_run, "", 0, 0, NULL, "path",                                                                   \
       "out_dir of a finished run with strategy joint, to compute the excess loss over joint training")
 
 #define HS_KEYS_REPLAY(X, S)                                                                        \

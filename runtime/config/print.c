@@ -181,6 +181,23 @@ static bool is_among(const char *dotted, const char *const *keys)
     return false;
 }
 
+HsStatus hs_config_print_keys(const HsConfig *config, const char *const *keys, FILE *stream)
+{
+    const char *section = "training"; /* whose line is printed already */
+    for (int i = 0; i < hs_config_key_count; i++) {
+        const HsConfigKey *key = &hs_config_key_table[i];
+        char dotted[HS_DOTTED_BYTES];
+        if (hs_config_key_is_task(key) || hs_config_key_is_group(key) ||
+            !is_among(hs_config_key_dotted(key, dotted), keys))
+            continue;
+        if (strcmp(key->section, section) != 0)
+            fprintf(stream, "%s:\n", key->section);
+        section = key->section;
+        print_key(config, key, "", hs_config_key_is_top_level(key) ? "" : "  ", stream, false);
+    }
+    return ferror(stream) ? hs_fail(HS_EIO, "the configuration cannot be written: %s", strerror(errno)) : HS_OK;
+}
+
 static bool places_equal(const HsConfigKey *key, const HsConfig *a, const HsConfig *b, int task)
 {
     bool both = task < hs_config_key_places(a, key) && task < hs_config_key_places(b, key);

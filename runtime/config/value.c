@@ -212,13 +212,56 @@ static HsStatus set_reals2(const HsConfigKey *key, const char *name, const HsYam
     return HS_OK;
 }
 
-static void release_strings(void *field)
+void hs_string_list_deinit(HsStringList *list)
 {
-    HsStringList *list = field;
     for (int i = 0; i < list->count; i++)
         free(list->items[i]);
     free(list->items);
     *list = (HsStringList){ 0 };
+}
+
+static void release_strings(void *field)
+{
+    hs_string_list_deinit(field);
+}
+
+/* Where the key has choices, a text joins several of them by plus signs: "ewc+er" is [ewc, er]. */
+static int count_texts(const HsConfigKey *key, const char *text)
+{
+    int count = 1;
+    for (; key->choices && *text; text++)
+        count += *text == '+';
+    return count;
+}
+
+/* One scalar's text, or its parts, checked and copied behind those that are in the list. */
+static HsStatus add_texts(const HsConfigKey *key, const char *name, const HsYaml *item, HsStringList *list)
+{
+    if (item->kind != HS_YAML_SCALAR || hs_yaml_is_null(item) || item->text[0] == '\0')
+        return must_be(key, name, item, "a text or a list of texts");
+    if (!key->choices || !strchr(item->text, '+')) {
+        if (key->choices && !is_choice(key->choices, item->text))
+            return choice_fail(key, name, item);
+        HS_TRY(copy_text(item->text, &list->items[list->count]));
+        list->count++;
+        return HS_OK;
+    }
+    char *parts = NULL;
+    HsStatus status = copy_text(item->text, &parts);
+    char *rest = parts;
+    while (rest && status == HS_OK) {
+        HsYaml part = *item; /* messages show the part, at the whole's place */
+        part.text = strsep(&rest, "+");
+        if (part.text[0] == '\0')
+            status = must_be(key, name, item, "words joined by +, such as ewc+er");
+        else if (!is_choice(key->choices, part.text))
+            status = choice_fail(key, name, &part);
+        else
+            status = copy_text(part.text, &list->items[list->count]);
+        list->count += status == HS_OK;
+    }
+    free(parts);
+    return status;
 }
 
 static HsStatus set_strings(const HsConfigKey *key, const char *name, const HsYaml *node, void *field)
@@ -232,20 +275,15 @@ static HsStatus set_strings(const HsConfigKey *key, const char *name, const HsYa
     }
     if (node->kind == HS_YAML_MAP || (!single && node->count == 0))
         return must_be(key, name, node, "a text or a list of texts");
-    int count = single ? 1 : node->count;
+    int count = 0;
+    for (const HsYaml *item = single ? node : node->first; item; item = single ? NULL : item->next)
+        count += item->kind == HS_YAML_SCALAR ? count_texts(key, item->text) : 1;
     HsStringList list = { 0, calloc((size_t)count, sizeof *list.items) };
     if (!list.items)
         return hs_fail(HS_ENOMEM, "out of memory while reading the configuration");
     HsStatus status = HS_OK;
-    for (const HsYaml *item = single ? node : node->first; item && status == HS_OK; item = single ? NULL : item->next) {
-        if (item->kind != HS_YAML_SCALAR || hs_yaml_is_null(item) || item->text[0] == '\0')
-            status = must_be(key, name, item, "a text or a list of texts");
-        else if (key->choices && !is_choice(key->choices, item->text))
-            status = choice_fail(key, name, item);
-        else
-            status = copy_text(item->text, &list.items[list.count]);
-        list.count += status == HS_OK;
-    }
+    for (const HsYaml *item = single ? node : node->first; item && status == HS_OK; item = single ? NULL : item->next)
+        status = add_texts(key, name, item, &list);
     if (status != HS_OK) {
         release_strings(&list);
         return status;

@@ -14,14 +14,18 @@
  * errors: HS_EIO, HS_EFORMAT naming file and line */
 HsStatus hs_report_write(const char *out_dir);
 
-/* What a finished run says of itself: its last matrix, tokens a second, memory.  matrix->tasks 0: no matrix. */
+/* What a run says of itself: its last matrix, losses, tokens a second, memory.  matrix->tasks 0: no matrix. */
 typedef struct HsRunResult {
     HsMatrix matrix;
     double tokens_per_second; /* median of the step records */
     int64_t memory_bytes;
     int64_t steps;
+    /* Of a run of one task: the latest evaluation's loss and the lowest; NAN: not measured, or not a number. */
+    double validation_loss, best_validation_loss;
     bool finished; /* has an "end" record */
+    bool diverged; /* ended by numbers that were not finite */
 } HsRunResult;
+/* errors: HS_EIO where there is no record, HS_EFORMAT, HS_ENOMEM */
 HsStatus hs_run_result_read(const char *out_dir, HsRunResult *result);
 void hs_run_result_deinit(HsRunResult *result);
 

@@ -25,6 +25,7 @@ typedef struct HsReport {
     char changes[1024];       /* "at step N: KEYS; ..." of changed events */
     char stops[1024];         /* "at step N, after ..." of early_stop events */
     int64_t steps;
+    char diverged[1024]; /* why the run ended by numbers that were not finite; "" */
     bool finished;
 } HsReport;
 

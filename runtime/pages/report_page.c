@@ -145,6 +145,7 @@ static HsStatus write_head(const HsReport *report, FILE *stream)
         write_fact(stream, "memory", hs_html_bytes((double)hs_report_memory_bytes(report), figure));
     write_fact(stream, "changed on the way", report->changes);
     write_fact(stream, "ended early", report->stops);
+    write_fact(stream, "diverged", report->diverged);
     fputs("</dl>\n", stream);
     end_section(stream);
     return HS_OK;

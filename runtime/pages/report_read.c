@@ -167,8 +167,8 @@ static HsStatus read_eval(HsReport *report, const char *name, HsJson *line)
     bool there;
     double value;
     HS_TRY(optional_real(name, line, "val_loss", &there, &value));
-    if (!there)
-        return HS_OK;
+    if (!there) /* it was not a number: a gap */
+        value = NAN;
     /* A run that had one task when it was evaluated names none. */
     const bool several = hs_json_count(hs_json_get(report->run, "tasks")) > 1;
     if (!hs_json_get(line, "task") && !several)
@@ -214,6 +214,14 @@ static HsStatus read_early_stop(HsReport *report, const char *name, HsJson *line
     return HS_OK;
 }
 
+static HsStatus read_diverged(HsReport *report, const char *name, HsJson *line)
+{
+    const char *reason = NULL;
+    HS_TRY(hs_json_need_string(name, line, "reason", &reason));
+    snprintf(report->diverged, sizeof report->diverged, "after step %lld: %.900s", (long long)report->steps, reason);
+    return HS_OK;
+}
+
 static HsStatus read_end(HsReport *report, const char *name, HsJson *line)
 {
     (void)name;
@@ -236,6 +244,7 @@ static const struct {
     { "pressure", read_pressure, NOT_KEPT },
     { "changed", read_changed, NOT_KEPT },
     { "early_stop", read_early_stop, NOT_KEPT },
+    { "diverged", read_diverged, NOT_KEPT },
     { "end", read_end, NOT_KEPT },
 };
 
@@ -381,6 +390,12 @@ HsStatus hs_run_result_read(const char *out_dir, HsRunResult *result)
     result->memory_bytes = hs_report_memory_bytes(&report);
     result->steps = report.steps;
     result->finished = report.finished;
+    result->diverged = report.diverged[0] != '\0';
+    const HsReportSeries *losses = &report.overall;
+    result->validation_loss = losses->count > 0 ? losses->y[losses->count - 1] : (double)NAN;
+    result->best_validation_loss = NAN;
+    for (int64_t i = 0; i < losses->count; i++)
+        result->best_validation_loss = fmin(result->best_validation_loss, losses->y[i]);
     hs_report_deinit(&report);
     return HS_OK;
 }

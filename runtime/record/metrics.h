@@ -73,6 +73,8 @@ typedef struct HsMetricsStall {
 } HsMetricsStall;
 /* Event "early_stop": task, evaluations, best_val_loss, best_step. */
 HsStatus hs_metrics_stall(HsMetrics *metrics, const HsMetricsStall *stall);
+/* Event "diverged": the run ends here, by numbers that are not finite; `reason` is the message. */
+HsStatus hs_metrics_diverged(HsMetrics *metrics, int64_t step, const char *reason);
 /* Event "changed": keys of the configuration that are others from this step on, with their values. */
 HsStatus hs_metrics_changed(HsMetrics *metrics, int64_t step, const char *keys);
 /* What the report's head shows, as out_dir/run.json: threads and memory belong to this start of the run, so the record

@@ -54,6 +54,13 @@ HsStatus hs_metrics_changed(HsMetrics *metrics, int64_t step, const char *keys)
     return append_line(metrics, line);
 }
 
+HsStatus hs_metrics_diverged(HsMetrics *metrics, int64_t step, const char *reason)
+{
+    HsJson *line = event_line("diverged", step, -1);
+    hs_json_set(line, "reason", hs_json_new_text(reason, strlen(reason)));
+    return append_line(metrics, line);
+}
+
 static HsStatus matrix_scalars(HsMetrics *metrics, int64_t step, int task, const HsMatrix *matrix)
 {
     char tag[HS_TENSORBOARD_MAX_TAG];

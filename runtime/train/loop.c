@@ -74,6 +74,11 @@ int hs_trainer_stop_signal(void)
     return (int)stop_signal;
 }
 
+const char *hs_trainer_stop_name(void)
+{
+    return signal_name((int)stop_signal);
+}
+
 bool hs_trainer_stop_asked(void)
 {
     return stop_signal != 0;
@@ -302,6 +307,18 @@ static HsStatus save_and_leave(HsTrainer *trainer)
                    signal_name((int)stop_signal), (long long)trainer->state.counters.applied_steps);
 }
 
+/* Whoever looks at the record later, a comparison for one, tells such an end from an accident.  It lies behind what the
+ * latest checkpoint covers: a run that goes on drops it. */
+static HsStatus record_divergence(HsTrainer *trainer)
+{
+    char reason[1024];
+    snprintf(reason, sizeof reason, "%.1000s", hs_error_message());
+    const HsStatus status = hs_metrics_diverged(trainer->metrics, trainer->state.counters.applied_steps, reason);
+    if (status != HS_OK)
+        hs_warn("%s", hs_error_message());
+    return hs_fail(HS_ENUMERIC, "%s", reason);
+}
+
 HsStatus hs_trainer_run(HsTrainer *trainer)
 {
     trainer->start_s = hs_clock_s();
@@ -312,6 +329,8 @@ HsStatus hs_trainer_run(HsTrainer *trainer)
     trainer->engine.context.stop_asked = NULL;
     if (status == HS_EINTERRUPTED) /* a step, an evaluation or a Fisher was abandoned, and is due again */
         status = save_and_leave(trainer);
+    if (status == HS_ENUMERIC)
+        status = record_divergence(trainer);
     if (status != HS_OK && status != HS_EINTERRUPTED)
         hs_comm_abort(trainer->engine.comm); /* the others would wait for this rank */
     hs_trainer_report_memory(trainer);

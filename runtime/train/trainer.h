@@ -193,6 +193,7 @@ void hs_trainer_install_signals(bool from_the_start);
 bool hs_trainer_stop_asked(void);
 /* Which signal asked; 0: none. */
 int hs_trainer_stop_signal(void);
+const char *hs_trainer_stop_name(void); /* "SIGTERM" */
 
 /* Measures the peak of products, and keeps the best: other users of the machine make a probe slower, never faster,
  * so a run probes at its beginning and at its end. */

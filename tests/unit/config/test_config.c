@@ -163,6 +163,48 @@ Test(config, overrides_go_over_the_file_and_the_last_wins)
     hs_config_deinit(&config);
 }
 
+Test(config, plus_signs_join_the_words_of_a_list)
+{
+    static const char *const overrides[] = { "continual.strategy=l2+er", "tasks.0.train=a+b.txt" };
+    HsConfig config;
+    load(&config, "continual: {strategy: ewc+mer}\n", 0, NULL);
+    cr_assert_eq(config.continual.strategy.count, 2);
+    cr_expect_str_eq(config.continual.strategy.items[0], "ewc");
+    cr_expect_str_eq(config.continual.strategy.items[1], "mer");
+    expect_prints_back(&config, true);
+    hs_config_deinit(&config);
+    load(&config, "continual: {strategy: [ewc+mer]}\n", 2, overrides);
+    cr_assert_eq(config.continual.strategy.count, 2);
+    cr_expect_str_eq(config.continual.strategy.items[0], "l2");
+    cr_expect_str_eq(config.tasks[0].train.items[0], "a+b.txt"); /* a free text is none */
+    hs_config_deinit(&config);
+}
+
+Test(config, a_shorter_run_has_every_length_in_proportion)
+{
+    static const char text[] =
+        "max_steps: 100\nmax_epochs: 3\n"
+        "schedule: {warmup_steps: 4, decay_steps: 5}\n"
+        "tasks: [{name: a, steps: 10}, {name: b, tokens: 1001}, {name: c, epochs: 0.9}, {name: d}]\n";
+    static const char *const expected[] = { "max_steps=11",          "max_epochs=0.3333333333333333",
+                                            "tasks.0.steps=1",       "tasks.1.tokens=111",
+                                            "tasks.2.epochs=0.1",    "schedule.warmup_steps=1",
+                                            "schedule.decay_steps=2" };
+    HsConfig config, shorter;
+    HsStringList overrides;
+    load(&config, text, 0, NULL);
+    cr_assert_eq(hs_config_shorten(&config, 9, &overrides), HS_OK);
+    cr_assert_eq(overrides.count, (int)(sizeof expected / sizeof *expected));
+    for (int i = 0; i < overrides.count; i++)
+        cr_expect_str_eq(overrides.items[i], expected[i]);
+    load(&shorter, text, overrides.count, (const char *const *)overrides.items);
+    hs_config_deinit(&shorter);
+    hs_string_list_deinit(&overrides);
+    cr_assert_eq(hs_config_shorten(&config, 1, &overrides), HS_OK);
+    cr_expect_eq(overrides.count, 0);
+    hs_config_deinit(&config);
+}
+
 Test(config, it_knows_which_keys_were_given)
 {
     static const char *const overrides[] = { "tasks.0.name=x" };

@@ -1,0 +1,377 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A run is started by `trainer --config out_dir/config.yaml OVERRIDES`, as anybody could start it.
+ */
+#include "runtime/study/compare_runs.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <omp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "kernels/base/log.h"
+#include "runtime/io/files.h"
+#include "runtime/study/planner.h"
+#include "runtime/study/process_pool.h"
+#include "runtime/train/trainer.h"
+
+/* --- configurations --- */
+
+static HsStatus add(HsStringList *list, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static HsStatus add(HsStringList *list, const char *format, ...)
+{
+    char **larger = realloc(list->items, ((size_t)list->count + 1) * sizeof *larger);
+    list->items = larger ? larger : list->items;
+    char *text = NULL;
+    va_list arguments;
+    va_start(arguments, format);
+    const int length = larger ? vasprintf(&text, format, arguments) : -1;
+    va_end(arguments);
+    if (length < 0)
+        return hs_fail(HS_ENOMEM, "no memory for a run's command line");
+    list->items[list->count++] = text;
+    return HS_OK;
+}
+
+static HsStatus parse(const HsComparison *comparison, const HsStringList *overrides, HsConfig *config)
+{
+    return hs_config_parse(config, comparison->options->config_path, comparison->text, comparison->length,
+                           overrides->count, (const char *const *)overrides->items);
+}
+
+void hs_compare_run_name(const HsComparison *comparison, const HsCompareRun *run, char *name, size_t bytes)
+{
+    char part[32] = "";
+    if (run->divisor > 1)
+        snprintf(part, sizeof part, "-1of%" PRId64, run->divisor);
+    snprintf(name, bytes, "%s%s-seed%" PRId64, comparison->variants.items[run->variant].folder, part, run->seed);
+}
+
+static void folder_of(const HsComparison *comparison, const HsCompareRun *run, char folder[HS_COMPARE_PATH_BYTES])
+{
+    char name[HS_VARIANT_FOLDER_BYTES + 64];
+    hs_compare_run_name(comparison, run, name, sizeof name);
+    snprintf(folder, HS_COMPARE_PATH_BYTES, "%s/%s", comparison->out_dir, name);
+}
+
+/* Everything that makes the run out of the configuration's file. */
+static HsStatus list_overrides(const HsComparison *comparison, const HsCompareRun *run, HsStringList *list)
+{
+    const HsCompareOptions *options = comparison->options;
+    const HsStringList *own = &comparison->variants.items[run->variant].overrides;
+    char folder[HS_COMPARE_PATH_BYTES];
+    HS_TRY(add(list, "logging.progress=none"));
+    for (int i = 0; i < options->override_count; i++)
+        HS_TRY(add(list, "%s", options->overrides[i]));
+    for (int i = 0; i < own->count; i++)
+        HS_TRY(add(list, "%s", own->items[i]));
+    if (run->divisor > 1) {
+        HsConfig whole;
+        HsStringList shorter;
+        HS_TRY(parse(comparison, list, &whole));
+        HsStatus status = hs_config_shorten(&whole, run->divisor, &shorter);
+        hs_config_deinit(&whole);
+        for (int i = 0; i < shorter.count && status == HS_OK; i++)
+            status = add(list, "%s", shorter.items[i]);
+        hs_string_list_deinit(&shorter);
+        HS_TRY(status);
+    }
+    folder_of(comparison, run, folder);
+    if (comparison->each > 0)
+        HS_TRY(add(list, "threads=%" PRId64, comparison->each));
+    HS_TRY(add(list, "seed=%" PRId64, run->seed));
+    /* What begins like a list or a quoted text would be read as one. */
+    return add(list, "out_dir=%s%s", strchr("\"'[{", folder[0]) ? "./" : "", folder);
+}
+
+HsStatus hs_compare_load(const HsComparison *comparison, int variant, int64_t seed, int64_t divisor, HsConfig *config)
+{
+    const HsCompareRun run = { .variant = variant, .seed = seed, .divisor = divisor };
+    HsStringList list = { 0 };
+    HsStatus status = list_overrides(comparison, &run, &list);
+    if (status == HS_OK)
+        status = parse(comparison, &list, config);
+    hs_string_list_deinit(&list);
+    if (status != HS_OK)
+        return hs_error_prefix(status, "variant %.200s", comparison->variants.items[variant].label);
+    return HS_OK;
+}
+
+/* --- results --- */
+
+/* Of a run that is not finished: NAN. */
+static double loss_of(const HsComparison *comparison, const HsRunResult *result)
+{
+    double loss = comparison->keep_best ? result->best_validation_loss : result->validation_loss;
+    if (comparison->tasks > 1) {
+        const bool whole = result->matrix.tasks > 0 && hs_matrix_last_row(&result->matrix) == result->matrix.tasks - 1;
+        loss = whole ? hs_matrix_summary(&result->matrix).retained : (double)INFINITY;
+    }
+    if (result->diverged)
+        return INFINITY;
+    return !result->finished ? (double)NAN : isfinite(loss) ? loss : (double)INFINITY;
+}
+
+/* Whether the run in `folder` is at its end, and is the one that is wanted.  Of all others its own process says more. */
+static bool is_done(const HsComparison *comparison, HsCompareRun *run, const char *folder)
+{
+    static const char *const ignored[] = { "threads", "out_dir", "resume", "logging.", NULL };
+    char path[HS_COMPARE_PATH_BYTES + 16], differing[256];
+    bool there = false;
+    HsConfig made, wanted;
+    snprintf(path, sizeof path, "%s/config.yaml", folder);
+    if (hs_path_exists(path, &there) != HS_OK || !there || hs_config_load(&made, path, 0, NULL) != HS_OK)
+        return false;
+    bool same = hs_compare_load(comparison, run->variant, run->seed, run->divisor, &wanted) == HS_OK;
+    if (same) {
+        same = hs_config_differences(&made, &wanted, ignored, differing, sizeof differing) == 0;
+        hs_config_deinit(&wanted);
+    }
+    hs_config_deinit(&made);
+    if (!same || hs_run_result_read(folder, &run->result) != HS_OK)
+        return false;
+    run->loss = loss_of(comparison, &run->result);
+    if (!isnan(run->loss))
+        return true;
+    hs_run_result_deinit(&run->result);
+    return false;
+}
+
+/* --- how many at a time --- */
+
+typedef struct Room {
+    bool known, gpu, memory_known;
+    size_t most, limit; /* bytes of the largest variant's run, and what all runs together may have */
+} Room;
+
+static void measure_room(const HsComparison *comparison, Room *room)
+{
+    enum { PLANNED = 256 };
+    HsConfig config;
+    HsEngine engine;
+    static HsTrainer trainer;
+    if (hs_compare_load(comparison, 0, comparison->first_seed, 1, &config) != HS_OK)
+        return;
+    const HsEngineOptions engine_options = hs_engine_options(&config);
+    if (hs_engine_init(&engine, &engine_options) != HS_OK)
+        return;
+    room->known = true;
+    room->gpu = strncmp(engine.device.name, "cuda", 4) == 0 && !engine.emulated;
+    hs_engine_deinit(&engine);
+    const HsPlannerOptions planner = { 0 };
+    if (room->gpu || hs_planner_open(&config, &planner, &trainer) != HS_OK)
+        return;
+    room->limit = hs_trainer_memory_limit(&trainer);
+    const int count = comparison->variants.count;
+    for (int i = 0; i < count; i += 1 + count / PLANNED) {
+        HsConfig other;
+        HsMemoryPlan plan;
+        if (hs_compare_load(comparison, i, comparison->first_seed, 1, &other) != HS_OK ||
+            hs_trainer_plan(&trainer, &other, &plan) != HS_OK)
+            return;
+        const size_t bytes = hs_memory_sum(plan.bytes);
+        room->most = bytes > room->most ? bytes : room->most;
+        hs_config_deinit(&other);
+    }
+    room->memory_known = room->most > 0;
+}
+
+/* In a process of its own: a GPU that was looked at keeps memory for whoever looked, and a plan reads texts. */
+static Room ask_for_room(const HsComparison *comparison)
+{
+    Room room = { 0 };
+    int ends[2], code;
+    if (pipe(ends) != 0)
+        return room;
+    const pid_t child = fork();
+    if (child == 0) {
+        hs_log_set_level(HS_LOG_ERROR);
+        measure_room(comparison, &room);
+        _exit(write(ends[1], &room, sizeof room) == (ssize_t)sizeof room ? 0 : 1);
+    }
+    close(ends[1]);
+    if (child < 0 || read(ends[0], &room, sizeof room) != (ssize_t)sizeof room)
+        room = (Room){ 0 };
+    close(ends[0]);
+    while (child > 0 && waitpid(child, &code, 0) < 0 && errno == EINTR)
+        continue;
+    return room;
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Small models train best with a thread each.  Results depend on neither number. */
+HsStatus hs_compare_settle_jobs(HsComparison *comparison, int64_t count)
+{
+    HsLimits limits;
+    hs_limits_read("", &limits);
+    const int64_t cores = hs_limits_threads(&limits, omp_get_num_procs()), asked = comparison->options->jobs;
+    Room room = { 0 };
+    int64_t jobs = asked > 0 ? asked : comparison->threads > 0 ? cores / comparison->threads : cores;
+    if (least(jobs, count) > 1)
+        room = ask_for_room(comparison);
+    if (asked == 0 && room.gpu)
+        jobs = 1;
+    const int64_t fitting = room.memory_known ? (int64_t)(room.limit / room.most) : 1;
+    if (asked == 0 && jobs > 1 && fitting < least(jobs, count)) {
+        hs_info("%" PRId64 " run%s at a time: %s", fitting > 1 ? fitting : 1, fitting > 1 ? "s" : "",
+                room.memory_known ? "more would not fit into target_gpu_util of the memory"
+                                  : "what memory a run takes is not known without its data (--jobs says otherwise)");
+        jobs = fitting;
+    }
+    jobs = least(jobs, count) > 1 ? least(jobs, count) : 1;
+    if (asked > 1 && room.memory_known && jobs > fitting)
+        hs_warn("%" PRId64 " runs at a time may take %.0f MiB together, more than target_gpu_util allows (%.0f): a "
+                "smaller --jobs is safer",
+                jobs, hs_mebibytes((double)room.most) * (double)jobs, hs_mebibytes((double)room.limit));
+    comparison->jobs = (int)jobs;
+    comparison->each = comparison->threads > 0 || room.gpu || jobs == 1 ? 0 : cores / jobs > 1 ? cores / jobs : 1;
+    return HS_OK;
+}
+
+/* --- training what is missing --- */
+
+typedef struct Training {
+    HsComparison *comparison;
+    HsCompareRun *runs;
+    int64_t count, finished;
+    const char *where;
+    HsPoolJob *jobs;     /* [missing] */
+    HsStringList *lists; /* [missing]: the jobs' arguments */
+    int64_t *run_of;     /* [missing] */
+    int missing;
+} Training;
+
+static void report(Training *training, const HsCompareRun *run, double seconds)
+{
+    const HsComparison *comparison = training->comparison;
+    const char *const label = comparison->variants.items[run->variant].label;
+    char what[128], took[48] = "finished before";
+    const HsMatrixSummary summary = hs_matrix_summary(&run->result.matrix);
+    if (!isfinite(run->loss))
+        snprintf(what, sizeof what, "diverged, which counts as infinitely bad");
+    else if (comparison->tasks > 1)
+        snprintf(what, sizeof what, "retained %.4f, forgetting %.4f", summary.retained, summary.forgetting);
+    else
+        snprintf(what, sizeof what, "validation loss %.4f", run->loss);
+    if (seconds >= 0)
+        snprintf(took, sizeof took, "%.0f s", seconds);
+    hs_info("%srun %" PRId64 " of %" PRId64 ": %s, seed %" PRId64 ": %s (%s)", training->where, ++training->finished,
+            training->count, label, run->seed, what, took);
+}
+
+/* A job has ended. */
+static HsStatus take_run(void *user, int index)
+{
+    Training *training = user;
+    const HsPoolJob *job = &training->jobs[index];
+    HsCompareRun *run = &training->runs[training->run_of[index]];
+    char folder[HS_COMPARE_PATH_BYTES], reason[HS_POOL_REASON_BYTES];
+    folder_of(training->comparison, run, folder);
+    training->comparison->processor_s += job->processor_s;
+    training->comparison->trained++;
+    const HsStatus status = hs_run_result_read(folder, &run->result);
+    run->loss = status == HS_OK ? loss_of(training->comparison, &run->result) : (double)NAN;
+    if (job->exit_code != 0 && !(status == HS_OK && run->result.diverged))
+        return hs_fail(job->exit_code == 2 ? HS_ECONFIG : HS_EDEVICE, "%s%s: %s", training->where, folder,
+                       hs_pool_reason(job, reason));
+    HS_TRY(status);
+    if (isnan(run->loss))
+        return hs_fail(HS_EFORMAT, "%s: the run ended, and its metrics.jsonl does not say so", folder);
+    report(training, run, job->seconds);
+    return HS_OK;
+}
+
+/* Children of a comparison that was killed save and leave, which takes a moment. */
+static void wait_for_owner(const char *folder)
+{
+    enum { TRIES = 400, PAUSE_NS = 50000000 };
+    HsRunLock *lock = NULL;
+    for (int i = 0; i < TRIES && !hs_trainer_stop_asked(); i++) {
+        if (hs_run_lock_take(folder, &lock) != HS_EIO) {
+            hs_run_lock_release(lock);
+            return;
+        }
+        nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
+    }
+}
+
+static HsStatus list_arguments(const HsComparison *comparison, const HsCompareRun *run, HsStringList *list)
+{
+    HsStringList overrides = { 0 };
+    HsStatus status = list_overrides(comparison, run, &overrides);
+    if (status == HS_OK)
+        status = add(list, "trainer");
+    if (status == HS_OK)
+        status = add(list, "--config");
+    if (status == HS_OK)
+        status = add(list, "%s/config.yaml", comparison->out_dir);
+    for (int i = 0; i < overrides.count && status == HS_OK; i++)
+        status = add(list, "%s", overrides.items[i]);
+    hs_string_list_deinit(&overrides);
+    HS_TRY(status);
+    HS_TRY(add(list, "%s", "")); /* its place is that of the list's end */
+    free(list->items[--list->count]);
+    list->items[list->count] = NULL;
+    return HS_OK;
+}
+
+static HsStatus prepare_job(Training *training, int64_t index, const char *folder)
+{
+    HsPoolJob *job = &training->jobs[training->missing];
+    HsStringList *list = &training->lists[training->missing];
+    training->run_of[training->missing++] = index;
+    HS_TRY(hs_make_directories(folder));
+    wait_for_owner(folder);
+    HS_TRY(list_arguments(training->comparison, &training->runs[index], list));
+    job->arguments = list->items;
+    if (asprintf(&job->log_path, "%s/output.log", folder) < 0) {
+        job->log_path = NULL;
+        return hs_fail(HS_ENOMEM, "no memory for a run's command line");
+    }
+    return HS_OK;
+}
+
+static HsStatus train(Training *training)
+{
+    const size_t count = (size_t)training->count;
+    char folder[HS_COMPARE_PATH_BYTES];
+    training->jobs = calloc(count, sizeof *training->jobs);
+    training->lists = calloc(count, sizeof *training->lists);
+    training->run_of = calloc(count, sizeof *training->run_of);
+    if (!training->jobs || !training->lists || !training->run_of)
+        return hs_fail(HS_ENOMEM, "no memory for %zu runs", count);
+    for (int64_t i = 0; i < training->count; i++) {
+        folder_of(training->comparison, &training->runs[i], folder);
+        if (is_done(training->comparison, &training->runs[i], folder))
+            report(training, &training->runs[i], -1);
+        else
+            HS_TRY(prepare_job(training, i, folder));
+    }
+    if (training->missing == 0)
+        return HS_OK;
+    return hs_pool_run(training->jobs, training->missing, training->comparison->jobs, take_run, training);
+}
+
+HsStatus hs_compare_train(HsComparison *comparison, HsCompareRun *runs, int64_t count, const char *where)
+{
+    Training training = { .comparison = comparison, .runs = runs, .count = count, .where = where };
+    const HsStatus status = train(&training);
+    for (int i = 0; i < training.missing; i++) {
+        hs_string_list_deinit(&training.lists[i]);
+        free(training.jobs[i].log_path);
+    }
+    free(training.jobs);
+    free(training.lists);
+    free(training.run_of);
+    return status;
+}

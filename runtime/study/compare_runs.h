@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The runs of a comparison.  Private to compare*.c and grid.c.
+ */
+#ifndef HS_RUNTIME_STUDY_COMPARE_RUNS_H
+#define HS_RUNTIME_STUDY_COMPARE_RUNS_H
+
+#include "runtime/pages/report.h"
+#include "runtime/study/compare.h"
+#include "runtime/study/compare_variants.h"
+
+enum { HS_COMPARE_PATH_BYTES = 4096 };
+
+typedef struct HsComparison {
+    const HsCompareOptions *options;
+    char *text; /* of the configuration's file, as it was when the comparison began */
+    size_t length;
+    char out_dir[HS_COMPARE_PATH_BYTES / 2];
+    HsVariants variants;
+    int64_t first_seed;
+    int tasks;
+    bool keep_best;     /* a run's loss is the lowest of its evaluations, since that model is kept */
+    int64_t threads;    /* of the configuration; 0: not given */
+    int jobs;           /* runs at a time, and threads of each; */
+    int64_t each;       /* 0: as configured */
+    double processor_s; /* of the runs trained in this call, */
+    int trained;        /* and how many they are */
+} HsComparison;
+
+/* One run: what it is, and what came of it. */
+typedef struct HsCompareRun {
+    int variant;
+    int64_t seed, divisor; /* of the full length, 1: as configured */
+    HsRunResult result;
+    double loss; /* lower is better: retained loss, of one task validation loss; INFINITY: diverged */
+} HsCompareRun;
+
+/* The configuration of one variant's run, as its process will have it. */
+HsStatus hs_compare_load(const HsComparison *comparison, int variant, int64_t seed, int64_t divisor, HsConfig *config);
+/* "VARIANT-seedN", below out_dir */
+void hs_compare_run_name(const HsComparison *comparison, const HsCompareRun *run, char *name, size_t bytes);
+/* Chooses jobs and each for at most `count` runs at a time. */
+HsStatus hs_compare_settle_jobs(HsComparison *comparison, int64_t count);
+/* Trains those of the runs that are not finished, and reads the results of all.  `where` begins progress lines. */
+HsStatus hs_compare_train(HsComparison *comparison, HsCompareRun *runs, int64_t count, const char *where);
+
+/* --- grid.c --- */
+
+HsStatus hs_grid_search(HsComparison *comparison);
+/* Rungs of this search, and the number of combinations of each where no losses are equal. */
+int hs_grid_rungs(const HsComparison *comparison);
+
+#endif
