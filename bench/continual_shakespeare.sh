@@ -32,7 +32,7 @@ checkpoint_freq: 0
 evaluation: {every: 0, batches: 20}
 logging: {every: 100}
 YAML
-"$build/trainer" compare --config "$folder/run.yaml" --strategies none,ewc,er,mer --seeds 1 --out "$folder/compare" \
+"$build/trainer" compare --config "$folder/run.yaml" --strategies none,ewc,er,mer --seeds 1 --jobs 1 --out "$folder/compare" \
     logging.tensorboard=false
 for strategy in none ewc er mer; do
     echo "== $strategy"

@@ -234,7 +234,7 @@ HsStatus hs_compare_settle_jobs(HsComparison *comparison, int64_t count)
                 "smaller --jobs is safer",
                 jobs, hs_mebibytes((double)room.most) * (double)jobs, hs_mebibytes((double)room.limit));
     comparison->jobs = (int)jobs;
-    comparison->each = comparison->threads > 0 || room.gpu || jobs == 1 ? 0 : cores / jobs > 1 ? cores / jobs : 1;
+    comparison->cores = comparison->threads > 0 || room.gpu ? 0 : cores;
     return HS_OK;
 }
 
@@ -294,15 +294,9 @@ static HsStatus take_run(void *user, int index)
 /* Children of a comparison that was killed save and leave, which takes a moment. */
 static void wait_for_owner(const char *folder)
 {
-    enum { TRIES = 400, PAUSE_NS = 50000000 };
-    HsRunLock *lock = NULL;
-    for (int i = 0; i < TRIES && !hs_trainer_stop_asked(); i++) {
-        if (hs_run_lock_take(folder, &lock) != HS_EIO) {
-            hs_run_lock_release(lock);
-            return;
-        }
+    enum { TRIES = 200, PAUSE_NS = 50000000 };
+    for (int i = 0; i < TRIES && !hs_trainer_stop_asked() && hs_run_lock_held(folder); i++)
         nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
-    }
 }
 
 static HsStatus list_arguments(const HsComparison *comparison, const HsCompareRun *run, HsStringList *list)
@@ -329,7 +323,7 @@ static HsStatus prepare_job(Training *training, int64_t index, const char *folde
 {
     HsPoolJob *job = &training->jobs[training->missing];
     HsStringList *list = &training->lists[training->missing];
-    training->run_of[training->missing++] = index;
+    training->missing++;
     HS_TRY(hs_make_directories(folder));
     wait_for_owner(folder);
     HS_TRY(list_arguments(training->comparison, &training->runs[index], list));
@@ -341,6 +335,14 @@ static HsStatus prepare_job(Training *training, int64_t index, const char *folde
     return HS_OK;
 }
 
+/* The last few of a search have the cores for themselves. */
+static void share_cores(HsComparison *comparison, int64_t missing)
+{
+    const int64_t at_once = least(comparison->jobs, missing);
+    const bool shared = comparison->cores > 0 && at_once > 1;
+    comparison->each = !shared ? 0 : comparison->cores / at_once > 1 ? comparison->cores / at_once : 1;
+}
+
 static HsStatus train(Training *training)
 {
     const size_t count = (size_t)training->count;
@@ -350,12 +352,18 @@ static HsStatus train(Training *training)
     training->run_of = calloc(count, sizeof *training->run_of);
     if (!training->jobs || !training->lists || !training->run_of)
         return hs_fail(HS_ENOMEM, "no memory for %zu runs", count);
+    int64_t missing = 0;
     for (int64_t i = 0; i < training->count; i++) {
         folder_of(training->comparison, &training->runs[i], folder);
         if (is_done(training->comparison, &training->runs[i], folder))
             report(training, &training->runs[i], -1);
         else
-            HS_TRY(prepare_job(training, i, folder));
+            training->run_of[missing++] = i;
+    }
+    share_cores(training->comparison, missing);
+    for (int64_t i = 0; i < missing; i++) {
+        folder_of(training->comparison, &training->runs[training->run_of[i]], folder);
+        HS_TRY(prepare_job(training, training->run_of[i], folder));
     }
     if (training->missing == 0)
         return HS_OK;

@@ -21,8 +21,9 @@ typedef struct HsComparison {
     int tasks;
     bool keep_best;     /* a run's loss is the lowest of its evaluations, since that model is kept */
     int64_t threads;    /* of the configuration; 0: not given */
-    int jobs;           /* runs at a time, and threads of each; */
-    int64_t each;       /* 0: as configured */
+    int jobs;           /* runs at a time */
+    int64_t cores;      /* that runs at a time share; 0: they have threads as configured */
+    int64_t each;       /* threads of each run under way; 0: as configured */
     double processor_s; /* of the runs trained in this call, */
     int trained;        /* and how many they are */
 } HsComparison;
@@ -39,7 +40,7 @@ typedef struct HsCompareRun {
 HsStatus hs_compare_load(const HsComparison *comparison, int variant, int64_t seed, int64_t divisor, HsConfig *config);
 /* "VARIANT-seedN", below out_dir */
 void hs_compare_run_name(const HsComparison *comparison, const HsCompareRun *run, char *name, size_t bytes);
-/* Chooses jobs and each for at most `count` runs at a time. */
+/* Chooses jobs and cores for at most `count` runs at a time. */
 HsStatus hs_compare_settle_jobs(HsComparison *comparison, int64_t count);
 /* Trains those of the runs that are not finished, and reads the results of all.  `where` begins progress lines. */
 HsStatus hs_compare_train(HsComparison *comparison, HsCompareRun *runs, int64_t count, const char *where);

@@ -45,8 +45,7 @@ static void become(const Pool *pool, const HsPoolJob *job, int log, pid_t parent
     const int null = open("/dev/null", O_RDONLY);
     if (null >= 0 && dup2(null, STDIN_FILENO) >= 0 && dup2(log, STDOUT_FILENO) >= 0 && dup2(log, STDERR_FILENO) >= 0)
         execv(pool->program, job->arguments);
-    static const char failed[] = "error: the trainer cannot be started again\n";
-    (void)!write(log, failed, sizeof failed - 1);
+    dprintf(log, "error: a run's process cannot become a trainer: %s\n", strerror(errno)); /* of one thread: it may */
     _exit(NOT_STARTED);
 }
 
@@ -174,7 +173,7 @@ static char *last_error(char *text)
 
 const char *hs_pool_reason(const HsPoolJob *job, char reason[HS_POOL_REASON_BYTES])
 {
-    char tail[TAIL_BYTES + 1];
+    char tail[TAIL_BYTES + 1], unread[128] = "";
     const int log = open(job->log_path, O_RDONLY | O_CLOEXEC);
     ssize_t length = 0;
     if (log >= 0) {
@@ -183,8 +182,11 @@ const char *hs_pool_reason(const HsPoolJob *job, char reason[HS_POOL_REASON_BYTE
         if (end - from > TAIL_BYTES)
             from = end - TAIL_BYTES;
         length = pread(log, tail, TAIL_BYTES, from);
-        close(log);
     }
+    if (log < 0 || length < 0)
+        snprintf(unread, sizeof unread, " (it cannot be read: %.90s)", strerror(errno));
+    if (log >= 0)
+        close(log);
     tail[length > 0 ? length : 0] = '\0';
     const char *error = last_error(tail);
     if (error)
@@ -193,7 +195,7 @@ const char *hs_pool_reason(const HsPoolJob *job, char reason[HS_POOL_REASON_BYTE
         snprintf(reason, HS_POOL_REASON_BYTES, "its process was ended by signal %d (%s)", job->exit_code - 128,
                  strsignal(job->exit_code - 128));
     else
-        snprintf(reason, HS_POOL_REASON_BYTES, "its process ended with exit code %d; %.1800s has what it said",
-                 job->exit_code, job->log_path);
+        snprintf(reason, HS_POOL_REASON_BYTES, "its process ended with exit code %d; %.1700s has what it said%s",
+                 job->exit_code, job->log_path, unread);
     return reason;
 }

@@ -84,6 +84,17 @@ HsStatus hs_run_lock_take(const char *out_dir, HsRunLock **lock)
     return HS_OK;
 }
 
+bool hs_run_lock_held(const char *out_dir)
+{
+    char path[4096];
+    snprintf(path, sizeof path, "%s/.lock", out_dir);
+    const int descriptor = open(path, O_RDWR | O_CLOEXEC);
+    const bool held = descriptor >= 0 && flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    if (descriptor >= 0)
+        close(descriptor);
+    return held;
+}
+
 void hs_run_lock_release(HsRunLock *lock)
 {
     if (!lock)
