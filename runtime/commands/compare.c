@@ -31,7 +31,10 @@ static const struct argp_option options[] = {
       "search: every combination of the comma separated values; may be given several times, for several keys", 0 },
     { "eta", OPTION_ETA, "N", 0, "--grid: one in N combinations goes on to runs N times as long; default: 3", 0 },
     { "rungs", OPTION_RUNGS, "N", 0,
-      "--grid: lengths of runs, the last one full; default: what leaves one combination, at most 3", 0 },
+      "--grid: lengths of runs, the last one full; default: what leaves one combination, at most 3, and no runs of "
+      "less "
+      "than 40 steps a task",
+      0 },
     { "full", OPTION_FULL, NULL, 0, "--grid: every combination at full length", 0 },
     { "seeds", 'n', "N", 0, "runs of each, with the configuration's seed, seed + 1, ...; default: 3, with --grid 1",
       0 },

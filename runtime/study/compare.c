@@ -10,6 +10,7 @@
 
 #include "kernels/base/clock.h"
 #include "kernels/base/log.h"
+#include "runtime/config/continual.h"
 #include "runtime/io/files.h"
 #include "runtime/io/storage.h"
 #include "runtime/study/compare_page.h"
@@ -99,6 +100,22 @@ static HsStatus check_judged(const HsConfig *config)
     return HS_OK;
 }
 
+/* Of the shortest task, as far as keys alone say: passes over data are as long as the data. */
+static int64_t least_steps(const HsConfig *config)
+{
+    const int64_t tokens = hs_config_rows_per_step(config) * config->training.max_length;
+    int64_t least = INT64_MAX;
+    for (int i = 0; i < config->task_count; i++) {
+        const HsTaskConfig *task = &config->tasks[i];
+        const int64_t steps = task->steps > 0                                       ? task->steps
+                              : task->tokens > 0                                    ? task->tokens / tokens
+                              : task->epochs > 0 || config->training.max_steps == 0 ? INT64_MAX
+                                                                                    : config->training.max_steps;
+        least = steps < least ? steps : least;
+    }
+    return least;
+}
+
 static HsStatus read_base(HsComparison *comparison)
 {
     const HsCompareOptions *options = comparison->options;
@@ -108,6 +125,7 @@ static HsStatus read_base(HsComparison *comparison)
                            options->overrides));
     comparison->first_seed = config.training.seed;
     comparison->tasks = config.task_count;
+    comparison->steps = least_steps(&config);
     comparison->keep_best = config.training.keep_best;
     comparison->threads = config.training.threads;
     const int length =

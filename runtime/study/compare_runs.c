@@ -118,29 +118,50 @@ static double loss_of(const HsComparison *comparison, const HsRunResult *result)
     return !result->finished ? (double)NAN : isfinite(loss) ? loss : (double)INFINITY;
 }
 
+/* A run that was made longer on the way is not the run of that length: a search compares only like with like. */
+static HsStatus check_length(const HsComparison *comparison, const HsConfig *made, const HsConfig *wanted,
+                             const char *folder)
+{
+    const bool same = made->training.max_steps == wanted->training.max_steps &&
+                      made->training.max_epochs == wanted->training.max_epochs;
+    if (same || comparison->options->grid_count == 0)
+        return HS_OK;
+    return hs_fail(HS_ECONFIG,
+                   "%s was made for another length (max_steps, max_epochs): choose another --out, or remove it",
+                   folder);
+}
+
 /* Whether the run in `folder` is at its end, and is the one that is wanted.  Of all others its own process says more. */
-static bool is_done(const HsComparison *comparison, HsCompareRun *run, const char *folder)
+static HsStatus look(const HsComparison *comparison, HsCompareRun *run, const char *folder, bool *done)
 {
     static const char *const ignored[] = { "threads", "out_dir", "resume", "logging.", NULL };
     char path[HS_COMPARE_PATH_BYTES + 16], differing[256];
     bool there = false;
     HsConfig made, wanted;
+    *done = false;
     snprintf(path, sizeof path, "%s/config.yaml", folder);
-    if (hs_path_exists(path, &there) != HS_OK || !there || hs_config_load(&made, path, 0, NULL) != HS_OK)
-        return false;
-    bool same = hs_compare_load(comparison, run->variant, run->seed, run->divisor, &wanted) == HS_OK;
-    if (same) {
+    HS_TRY(hs_path_exists(path, &there));
+    if (!there)
+        return HS_OK;
+    HS_TRY(hs_compare_load(comparison, run->variant, run->seed, run->divisor, &wanted));
+    HsStatus status = hs_config_load(&made, path, 0, NULL);
+    bool same = false;
+    if (status == HS_OK) {
+        status = check_length(comparison, &made, &wanted, folder);
         same = hs_config_differences(&made, &wanted, ignored, differing, sizeof differing) == 0;
-        hs_config_deinit(&wanted);
+        hs_config_deinit(&made);
+    } else if (status == HS_ECONFIG) {
+        status = HS_OK;
     }
-    hs_config_deinit(&made);
+    hs_config_deinit(&wanted);
+    HS_TRY(status);
     if (!same || hs_run_result_read(folder, &run->result) != HS_OK)
-        return false;
+        return HS_OK;
     run->loss = loss_of(comparison, &run->result);
-    if (!isnan(run->loss))
-        return true;
-    hs_run_result_deinit(&run->result);
-    return false;
+    *done = !isnan(run->loss);
+    if (!*done)
+        hs_run_result_deinit(&run->result);
+    return HS_OK;
 }
 
 /* --- how many at a time --- */
@@ -355,7 +376,9 @@ static HsStatus train(Training *training)
     int64_t missing = 0;
     for (int64_t i = 0; i < training->count; i++) {
         folder_of(training->comparison, &training->runs[i], folder);
-        if (is_done(training->comparison, &training->runs[i], folder))
+        bool done;
+        HS_TRY(look(training->comparison, &training->runs[i], folder, &done));
+        if (done)
             report(training, &training->runs[i], -1);
         else
             training->run_of[missing++] = i;

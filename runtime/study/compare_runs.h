@@ -19,6 +19,7 @@ typedef struct HsComparison {
     HsVariants variants;
     int64_t first_seed;
     int tasks;
+    int64_t steps;      /* of the shortest task, where its length is given in steps or tokens; else INT64_MAX */
     bool keep_best;     /* a run's loss is the lowest of its evaluations, since that model is kept */
     int64_t threads;    /* of the configuration; 0: not given */
     int jobs;           /* runs at a time */
@@ -48,7 +49,7 @@ HsStatus hs_compare_train(HsComparison *comparison, HsCompareRun *runs, int64_t 
 /* --- grid.c --- */
 
 HsStatus hs_grid_search(HsComparison *comparison);
-/* Rungs of this search, and the number of combinations of each where no losses are equal. */
+/* Rungs of this search. */
 int hs_grid_rungs(const HsComparison *comparison);
 
 #endif

@@ -21,7 +21,8 @@ typedef struct Search {
 int hs_grid_rungs(const HsComparison *comparison)
 {
     const HsCompareOptions *options = comparison->options;
-    return options->rungs > 0 ? options->rungs : hs_halving_rungs(comparison->variants.count, options->eta);
+    return options->rungs > 0 ? options->rungs
+                              : hs_halving_rungs(comparison->variants.count, options->eta, comparison->steps);
 }
 
 /* The runs' losses into the results' table. */
@@ -144,6 +145,9 @@ HsStatus hs_grid_search(HsComparison *comparison)
             search.results.divisors[i] = hs_halving_divisor(options->eta, rungs, i);
         for (search.left_count = 0; search.left_count < count; search.left_count++)
             search.left[search.left_count] = search.left_count;
+        if (options->rungs == 0 && rungs < hs_halving_rungs(count, options->eta, INT64_MAX))
+            hs_info("runs are short already (%" PRId64 " steps): %d rung%s; --rungs says otherwise", comparison->steps,
+                    rungs, rungs == 1 ? "" : "s");
         hs_info("%d combination%s, %" PRId64 " seed%s, %d rung%s, %d at a time", count, count == 1 ? "" : "s",
                 options->seeds, options->seeds == 1 ? "" : "s", rungs, rungs == 1 ? "" : "s", comparison->jobs);
         status = climb(&search);

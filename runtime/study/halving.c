@@ -6,11 +6,14 @@
 
 #include <math.h>
 
-int hs_halving_rungs(int64_t combinations, int64_t eta)
+int hs_halving_rungs(int64_t combinations, int64_t eta, int64_t steps)
 {
     int rungs = 1;
-    for (int64_t left = combinations; left >= eta && rungs < HS_HALVING_DEFAULT_RUNGS; left /= eta)
+    while (rungs < HS_HALVING_DEFAULT_RUNGS && combinations >= eta && steps / eta >= HS_HALVING_LEAST_STEPS) {
+        combinations /= eta;
+        steps /= eta;
         rungs++;
+    }
     return rungs;
 }
 

@@ -48,7 +48,7 @@ says err "joined by +"
 
 # --- the search finds what the full grid finds ---
 grid=(--config tiny.yaml --grid learning_rate=1e-6,1e-2,1e-4,1e-5,3e-5,1e-3 --grid "optimizer.betas=[0.9, 0.95],[0.8, 0.9]")
-expect 0 "$trainer" compare "${grid[@]}" --out search --jobs 1
+expect 0 "$trainer" compare "${grid[@]}" --rungs 3 --out search --jobs 1
 says out "dropped at rung 1"
 says out "lower is better"
 says out "trained: 3.67 runs of full length a seed, the whole grid is 12"
@@ -73,20 +73,27 @@ grep -v trainer.json alone.bits >a
 grep -v trainer.json short.bits >b
 same a b
 
+# Left to itself it does not make runs of 24 steps shorter.
+expect 0 "$trainer" compare "${grid[@]}" --out full
+says err "runs are short already (24 steps): 1 rung"
+says out "the whole grid is 12"
+
 # --- once more: nothing is trained twice, and a larger grid adds what it lacks ---
 stamps() { (cd "$1" && stat -c '%n %y' ./*/checkpoints/step-*/*); }
 stamps search >before
-expect 0 "$trainer" compare "${grid[@]}" --out search
+expect 0 "$trainer" compare "${grid[@]}" --rungs 3 --out search
 same search.out out
 stamps search >after
 same before after
 cp search/compare.json search.json
-expect 0 "$trainer" compare "${grid[@]}" --grid weight_decay=0.1 --out search
-expect 0 "$trainer" compare "${grid[@]/3e-5,1e-3/3e-5,1e-3,2e-2}" --out search
+expect 0 "$trainer" compare "${grid[@]}" --rungs 3 --grid weight_decay=0.1 --out search
+expect 0 "$trainer" compare --rungs 3 "${grid[@]/3e-5,1e-3/3e-5,1e-3,2e-2}" --out search
 [ "$(ls -d search/*=2e-2*-1of9-seed7 | wc -l)" = 2 ] || fail "two more short runs expected"
+expect 2 "$trainer" compare "${grid[@]}" --rungs 3 --out search max_steps=36
+says err "was made for another length"
 
 # --- several at a time: the same bytes ---
-expect 0 "$trainer" compare "${grid[@]}" --out both --jobs 2
+expect 0 "$trainer" compare "${grid[@]}" --rungs 3 --out both --jobs 2
 same search.json both/compare.json
 sed 's/both/search/g' out >both.out
 same search.out both.out
@@ -108,7 +115,7 @@ gone() { # PATTERN: no process works on it any more
 }
 for signal in TERM KILL INT; do
     rm -rf stopped
-    "$trainer" compare "${grid[@]}" --out "$PWD/stopped" --jobs 2 >out 2>err &
+    "$trainer" compare "${grid[@]}" --rungs 3 --out "$PWD/stopped" --jobs 2 >out 2>err &
     pid=$!
     wait_for stopped/learning_rate=1e-6_optimizer.betas=_0.8__0.9_-1of9-seed7/checkpoints/latest
     kill -$signal $pid
@@ -118,7 +125,7 @@ for signal in TERM KILL INT; do
     TERM) [ $code = 143 ] && says err "stopped by SIGTERM" || fail "SIGTERM: exit code $code" ;;
     INT) [ $code = 130 ] || [ $code = 0 ] || fail "SIGINT: exit code $code" ;; # a script's background jobs ignore it
     esac
-    expect 0 "$trainer" compare "${grid[@]}" --out "$PWD/stopped" --jobs 2
+    expect 0 "$trainer" compare "${grid[@]}" --rungs 3 --out "$PWD/stopped" --jobs 2
     same search.json stopped/compare.json
     gone "$PWD/stopped/"
 done
@@ -142,11 +149,11 @@ says err "failing/tasks.0.train=nowhere.txt-seed7"
 says err "nowhere.txt"
 gone "failing/tasks"
 # A length that comes to no step at all.
-expect 2 "$trainer" compare --config tiny.yaml --grid learning_rate=1e-3,1e-2,1e-4 max_steps=0 tasks.0.tokens=200 --out short
+expect 2 "$trainer" compare --config tiny.yaml --grid learning_rate=1e-3,1e-2,1e-4 max_steps=0 tasks.0.tokens=200 --rungs 2 --out short
 says err "fewer --rungs"
 
 # --- a stream, with strategies as one of the keys, over seeds ---
-stream=(--config tasks.yaml --strategies none,ewc+er --grid learning_rate=3e-3,1e-5 --seeds 2)
+stream=(--config tasks.yaml --strategies none,ewc+er --grid learning_rate=3e-3,1e-5 --seeds 2 --rungs 2)
 expect 0 "$trainer" compare "${stream[@]}" --out stream
 says out "retained loss in nats a token, lower is better, mean +- standard deviation over seeds"
 says out "strategy:"

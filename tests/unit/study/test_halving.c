@@ -16,9 +16,18 @@ Test(halving, rungs_leave_one_and_are_three_at_most)
     } cases[] = { { 1, 3, 1 }, { 2, 3, 1 }, { 3, 3, 2 }, { 8, 3, 2 }, { 9, 3, 3 },    { 27, 3, 3 },   { 4096, 3, 3 },
                   { 1, 2, 1 }, { 2, 2, 2 }, { 3, 2, 2 }, { 4, 2, 3 }, { 99, 100, 1 }, { 100, 100, 2 } };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-        cr_expect_eq(hs_halving_rungs(cases[i].combinations, cases[i].eta), cases[i].rungs, "%lld by %lld: %d",
-                     (long long)cases[i].combinations, (long long)cases[i].eta,
-                     hs_halving_rungs(cases[i].combinations, cases[i].eta));
+        cr_expect_eq(hs_halving_rungs(cases[i].combinations, cases[i].eta, INT64_MAX), cases[i].rungs,
+                     "%lld by %lld: %d", (long long)cases[i].combinations, (long long)cases[i].eta,
+                     hs_halving_rungs(cases[i].combinations, cases[i].eta, INT64_MAX));
+}
+
+Test(halving, no_rung_has_fewer_than_forty_steps)
+{
+    cr_expect_eq(hs_halving_rungs(27, 3, 360), 3);
+    cr_expect_eq(hs_halving_rungs(27, 3, 359), 2);
+    cr_expect_eq(hs_halving_rungs(27, 3, 120), 2);
+    cr_expect_eq(hs_halving_rungs(27, 3, 119), 1);
+    cr_expect_eq(hs_halving_rungs(27, 3, 1), 1);
 }
 
 Test(halving, lengths_are_powers_and_the_last_is_full)
