@@ -72,6 +72,16 @@ static bool ewc_needs_fisher(const HsContinualConfig *config)
     return true;
 }
 
+/* What a number means then is known only when a task has ended: on small models the maximum swings by a factor of 16. */
+static void ewc_describe(const HsContinualConfig *config)
+{
+    if (!is_automatic(config) && normalization_of(config) == NORMALIZE_MAX)
+        hs_warn(
+            "ewc.lambda %g with normalize: true is a strength relative to the largest element of each task's Fisher "
+            "information, which says little about the others; `ewc: {lambda: auto}`, without normalize, chooses one",
+            hs_continual_number(config, "ewc", "lambda"));
+}
+
 static HsStatus ewc_create(HsContinual *continual, void *state)
 {
     static const HsPenaltyNames names = { .strategy = "ewc", .anchor = "ewc.anchor", .importance = "ewc.importance" };
@@ -273,6 +283,7 @@ const HsStrategy hs_strategy_ewc = {
     .needs_fisher = ewc_needs_fisher,
     .strength_key = "ewc.lambda",
     .proximal_key = "ewc.step",
+    .describe = ewc_describe,
     .tensors_per_parameter = ewc_tensors,
     .state_bytes = sizeof(EwcState),
     .create = ewc_create,
