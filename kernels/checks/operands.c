@@ -5,6 +5,7 @@
  */
 #include "kernels/checks/checks.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -152,3 +153,12 @@ PLAIN_CHECK(sample_labels, HsSampleLabelsArgs)
 PLAIN_CHECK(square_accumulate, HsSquareAccumulateArgs)
 PLAIN_CHECK(importance_stats, HsImportanceStatsArgs)
 PLAIN_CHECK(penalty, HsPenaltyArgs)
+
+HsStatus hs_check_argmax(const HsArgmaxArgs *args)
+{
+    HS_TRY(hs_check_operands("argmax", &hs_operands.argmax, args));
+    if (args->count < 1 || args->count > args->logits.shape[1])
+        return hs_fail(HS_EINVAL, "argmax: count is %" PRId64 ", expected 1 to %" PRId64, args->count,
+                       args->logits.shape[1]);
+    return HS_OK;
+}

@@ -306,6 +306,9 @@ const HsOperands hs_operands = {
 #define A HsSampleLabelsArgs
     .sample_labels.rows = { ROW(logits, READ, WIDE, "N V"), ROW(targets, UPDATE, INDEX, "N") },
 #undef A
+#define A HsArgmaxArgs
+    .argmax.rows = { ROW(logits, READ, WIDE, "N V"), ROW(index, WRITE, INDEX, "N") },
+#undef A
 #define A HsSquareAccumulateArgs
     .square_accumulate.rows = { ROW(grad, UPDATE, ACT, ""), ROW(accumulator, UPDATE, WIDE, "") },
 #undef A

@@ -53,6 +53,7 @@
     X(combine, HsCombineArgs, "y = alpha x + beta y")                                                                 \
     X(dot, HsDotArgs, "sum of x y, per pair of tensors")                                                              \
     X(sample_labels, HsSampleLabelsArgs, "target[n] drawn from softmax(logits[n]) where it is not -1")                \
+    X(argmax, HsArgmaxArgs, "index[n] = the lowest v < count with the largest logits[n,v]")                           \
     X(square_accumulate, HsSquareAccumulateArgs, "accumulator += weight (multiplier grad)^2; grad = 0")               \
     X(consolidate, HsConsolidateArgs, "importance = decay importance + scale fresh; anchor = p; fresh = 0")           \
     X(consolidate_path, HsConsolidatePathArgs,                                                                        \
@@ -378,6 +379,14 @@ typedef struct HsSampleLabelsArgs {
     HsTensor logits;  /* [N,V] f32 */
     HsTensor targets; /* [N] i32; -1 stays, anything else is replaced */
 } HsSampleLabelsArgs;
+
+/* The token of greedy decoding, row by row.  Of equal logits the lowest index; NaN counts as -infinity.
+ * errors: HS_EINVAL for a count that is not from 1 to V */
+typedef struct HsArgmaxArgs {
+    HsTensor logits; /* [N,V] f32 */
+    int64_t count;   /* candidates: the first columns; those behind are padding */
+    HsTensor index;  /* [N] i32 */
+} HsArgmaxArgs;
 
 /* Fisher information, one group of tokens at a time: squares are taken of unscaled gradients, in f32. */
 typedef struct HsSquareAccumulateArgs {

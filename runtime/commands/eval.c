@@ -54,23 +54,29 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     }
 }
 
-/* Loss, perplexity, and the excess over the floor where it is known. */
-static void print_losses(const HsLoadedModel *loaded, const HsTaskData *data, const double *losses, double mean)
+/* Loss, perplexity, bits a byte; the excess over the floor and accuracies where they are known. */
+static void print_figures(const HsLoadedModel *loaded, const HsTaskData *data, const HsEvaluation *found, double mean)
 {
     printf("checkpoint       %s\n", loaded->folder);
     for (int i = 0; i < data->count; i++) {
         const double floor = data->tasks[i].validation.entropy_floor;
         if (data->count > 1)
             printf("task             %s\n", loaded->config.tasks[i].name);
-        printf("validation loss  %.6f nats a token\nperplexity       %.4f\n", losses[i], exp(losses[i]));
+        printf("validation loss  %.6f nats a token\nperplexity       %.4f\n", found[i].loss, exp(found[i].loss));
+        if (!isnan(found[i].bytes_per_token))
+            printf("bits per byte    %.6f\n", hs_bits_per_byte(found[i].loss, found[i].bytes_per_token));
         if (!isnan(floor))
-            printf("entropy floor    %.6f nats a token (excess %.6f)\n", floor, losses[i] - floor);
+            printf("entropy floor    %.6f nats a token (excess %.6f)\n", floor, found[i].loss - floor);
+        for (int set = 0; set < HS_ITEM_SET_COUNT; set++)
+            if (found[i].items[set] > 0)
+                printf("exact match      %.4f of %lld prompts %s in training\n", found[i].accuracy[set],
+                       (long long)found[i].items[set], hs_item_set_names[set]);
     }
     if (data->count > 1)
         printf("mean loss        %.6f nats a token over %d tasks\n", mean, data->count);
 }
 
-static HsStatus print_json(const HsLoadedModel *loaded, const HsTaskData *data, const double *losses, double mean)
+static HsStatus print_json(const HsLoadedModel *loaded, const HsTaskData *data, const HsEvaluation *found, double mean)
 {
     HsJson *root = hs_json_object(), *tasks = hs_json_array();
     hs_json_set(root, "checkpoint", hs_json_new_text(loaded->folder, strlen(loaded->folder)));
@@ -79,10 +85,13 @@ static HsStatus print_json(const HsLoadedModel *loaded, const HsTaskData *data, 
         const double floor = data->tasks[i].validation.entropy_floor;
         HsJson *task = hs_json_object();
         hs_json_set_string(task, "name", loaded->config.tasks[i].name);
-        hs_json_set_real(task, "val_loss", losses[i]);
-        hs_json_set_real(task, "perplexity", exp(losses[i]));
+        hs_json_set_real(task, "val_loss", found[i].loss);
+        hs_json_set_real(task, "perplexity", exp(found[i].loss));
         hs_json_set_real(task, "entropy_floor", floor);
-        hs_json_set_real(task, "excess", losses[i] - floor);
+        hs_json_set_real(task, "excess", found[i].loss - floor);
+        hs_json_set_real(task, "bits_per_byte", hs_bits_per_byte(found[i].loss, found[i].bytes_per_token));
+        hs_json_set_real(task, "accuracy_seen", found[i].accuracy[HS_ITEMS_SEEN]);
+        hs_json_set_real(task, "accuracy_unseen", found[i].accuracy[HS_ITEMS_UNSEEN]);
         hs_json_append(tasks, task);
     }
     hs_json_set(root, "tasks", tasks);
@@ -91,7 +100,7 @@ static HsStatus print_json(const HsLoadedModel *loaded, const HsTaskData *data, 
 }
 
 static HsStatus measure(HsLoadedModel *loaded, HsProgram *program, const HsTaskData *data, int64_t windows,
-                        double *losses)
+                        HsEvaluation *found)
 {
     const HsConfig *config = &loaded->config;
     const size_t tokens = (size_t)(config->training.batch_size * config->training.max_length);
@@ -99,9 +108,9 @@ static HsStatus measure(HsLoadedModel *loaded, HsProgram *program, const HsTaskD
     if (!buffer)
         return hs_fail(HS_ENOMEM, "no memory for a batch of %zu tokens", tokens);
     HsStatus status = hs_program_commit(program, &loaded->engine.context);
+    const HsEvaluator evaluator = { program, &loaded->engine.context, loaded->engine.comm, buffer, buffer + tokens };
     for (int i = 0; status == HS_OK && i < data->count; i++)
-        status = hs_evaluate(program, &loaded->engine.context, loaded->engine.comm, &data->tasks[i], windows, buffer,
-                             buffer + tokens, &losses[i]);
+        status = hs_evaluate(&evaluator, &data->tasks[i], windows, &found[i]);
     free(buffer);
     return status;
 }
@@ -109,23 +118,24 @@ static HsStatus measure(HsLoadedModel *loaded, HsProgram *program, const HsTaskD
 static HsStatus evaluate_data(HsLoadedModel *loaded, const HsTaskData *data, const Arguments *arguments)
 {
     const HsConfig *config = &loaded->config;
-    double mean = 0, *losses = calloc((size_t)data->count, sizeof *losses);
-    if (!losses)
-        return hs_fail(HS_ENOMEM, "no memory for the losses of %d tasks", data->count);
+    double mean = 0;
+    HsEvaluation *found = calloc((size_t)data->count, sizeof *found);
+    if (!found)
+        return hs_fail(HS_ENOMEM, "no memory for the figures of %d tasks", data->count);
     HsProgram program;
     HsStatus status = hs_program_create(&loaded->model, &loaded->engine.context, config->training.batch_size,
                                         config->training.max_length, false, HS_RECOMPUTE_NONE, 1, &program);
     if (status == HS_OK) {
-        status = measure(loaded, &program, data, arguments->batches * config->training.batch_size, losses);
+        status = measure(loaded, &program, data, arguments->batches * config->training.batch_size, found);
         hs_program_destroy(&program);
     }
     for (int i = 0; i < data->count; i++)
-        mean += losses[i] / data->count;
+        mean += found[i].loss / data->count;
     if (status == HS_OK && arguments->json)
-        status = print_json(loaded, data, losses, mean);
+        status = print_json(loaded, data, found, mean);
     else if (status == HS_OK)
-        print_losses(loaded, data, losses, mean);
-    free(losses);
+        print_figures(loaded, data, found, mean);
+    free(found);
     return status;
 }
 

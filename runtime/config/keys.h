@@ -218,6 +218,14 @@
 #define HS_KEYS_EVALUATION(X, S)                                                                              \
     X(S, INT, every, 200, 0, HS_NO_BOUND, NULL, "optimizer steps", "evaluate this often; 0: only at the end") \
     X(S, INT, batches, 20, 0, HS_NO_BOUND, NULL, "batches", "validation batches per evaluation; 0: all")      \
+    X(S, INT, items, 200, 0, 1000000, NULL, "items",                                                          \
+      "of each task with prompts and completions: exact-match accuracy of greedy completions, on so many "    \
+      "prompts of the training text and as many that are not in it; 0: none")                                 \
+    X(S, INT, all_tasks_every, 0, 0, HS_NO_BOUND, NULL, "optimizer steps",                                    \
+      "evaluate every task this often, for curves of what is forgotten; 0: at the boundaries only")           \
+    X(S, INT, show, -1, -1, 1000, NULL, "prompts",                                                            \
+      "of each task, continued greedily at the end, in the log and report.html; -1: 3 in runs of several "    \
+      "tasks, else none")                                                                                     \
     X(S, INT, sample_tokens, 0, 0, 1048576, NULL, "tokens", "generate a sample of this length at the end")    \
     X(S, STRING, sample_prompt, "", 0, 0, NULL, "", "text that the sample continues")
 

@@ -291,6 +291,8 @@ void hs_dataset_deinit(HsDataset *dataset)
         free(streams[i]->tokens);
         free(streams[i]->loss_mask);
     }
+    for (int i = 0; i < HS_ITEM_SET_COUNT; i++)
+        hs_item_set_deinit(&dataset->items[i]);
     if (dataset->owns_tokenizer)
         hs_tokenizer_destroy(dataset->tokenizer);
     *dataset = (HsDataset){ 0 };

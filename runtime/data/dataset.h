@@ -25,8 +25,29 @@ typedef struct HsStreamTokens {
     double entropy_floor; /* nats a token that no model can beat; NAN when unknown */
 } HsStreamTokens;
 
+/* What has one right continuation: a prompt and its completion, tokenized apart. */
+typedef struct HsItem {
+    int64_t start, prompt, completion; /* tokens: the completion's follow the prompt's; both at least 1 */
+} HsItem;
+
+typedef struct HsItemSet {
+    HsTokens tokens;
+    HsItem *items;
+    int64_t count;
+} HsItemSet;
+
+/* Two sets: of the training text, and of validation text whose prompt does not occur in the training text. */
+#define HS_ITEM_SETS(X) \
+    X(SEEN, seen)       \
+    X(UNSEEN, unseen)
+#define HS_ITEM_SET_ENUM(NAME, name) HS_ITEMS_##NAME,
+enum { HS_ITEM_SETS(HS_ITEM_SET_ENUM) HS_ITEM_SET_COUNT };
+
 typedef struct HsDataset {
     HsStreamTokens train, validation;
+    /* Documents of prompt and completion, and the lines of synthetic sources that have both (HsSynthetic's separator):
+     * each prompt once, at most evaluation.items, spread evenly over the text, none longer than T + 1 tokens. */
+    HsItemSet items[HS_ITEM_SET_COUNT];
     HsTokenizer *tokenizer;
     bool owns_tokenizer; /* false: HsTaskData's */
     int64_t sequence_length;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What dataset.c (reading), dataset_tokenizer.c and dataset_stream.c (encoding and splitting) share.  Internal to
+ * What dataset.c (reading), dataset_tokenizer.c, dataset_stream.c (encoding and splitting) and dataset_items.c share.  Internal to
  * runtime/data.
  */
 #ifndef HS_RUNTIME_DATA_DATASET_BUILD_H
@@ -42,5 +42,10 @@ HsStatus hs_dataset_explain_characters(const HsDatasetBuild *building, HsStatus 
 /* The corpus, with building->tokenizer, to dataset->train and dataset->validation.
  * errors: HS_ENOMEM, and the tokenizer's with the file's name */
 HsStatus hs_dataset_encode(HsDatasetBuild *building, HsDataset *dataset);
+
+/* Pieces [0, train_end) and [validation_begin, pieces) to dataset->items.  errors: HS_ENOMEM, the tokenizer's */
+HsStatus hs_dataset_collect_items(const HsDatasetBuild *building, int64_t train_end, int64_t validation_begin,
+                                  HsDataset *dataset);
+void hs_item_set_deinit(HsItemSet *set);
 
 #endif

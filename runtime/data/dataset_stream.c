@@ -142,7 +142,7 @@ static HsStatus split(HsDatasetBuild *building, HsDataset *dataset)
     describe(pieces + piece, count - piece, &dataset->validation);
     if (inside)
         dataset->validation.documents -= pieces[piece].ends_document || pieces[piece].is_tokens;
-    return HS_OK;
+    return hs_dataset_collect_items(building, piece, inside ? piece + 1 : piece, dataset);
 }
 
 /* Encodes the pieces of both streams, or of one that is then split. */
@@ -156,7 +156,7 @@ static HsStatus encode_all(HsDatasetBuild *building, HsDataset *dataset)
     describe(pieces, train_count, &dataset->train);
     HS_TRY(encode(building, train_count, count, &dataset->validation));
     describe(pieces + train_count, count - train_count, &dataset->validation);
-    return HS_OK;
+    return hs_dataset_collect_items(building, train_count, train_count, dataset);
 }
 
 HsStatus hs_dataset_encode(HsDatasetBuild *building, HsDataset *dataset)

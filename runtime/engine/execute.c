@@ -29,6 +29,7 @@ static HsLayerCall make_run(const HsProgram *program, HsContext *context, const 
         .context = context,
         .training = execution->training,
         .sample_labels = execution->sample_labels,
+        .predict = execution->predict,
         .batch = execution->batch,
         .sequence_length = execution->sequence_length,
         .position_start = execution->position_start,
@@ -248,6 +249,36 @@ HsStatus hs_program_evaluate(HsProgram *program, HsContext *context, const int32
     HS_TRY(hs_program_load_inputs(program, context, tokens, targets, program->batch * program->sequence_length));
     HS_TRY(hs_program_run(program, context, &execution, NULL, NULL));
     return fetch_losses(program, context, loss_sum, row_losses);
+}
+
+/* Every action without data: do the checks pass, and the scratch? */
+bool hs_program_fits(const HsProgram *program, const HsContext *context, int64_t batch, int64_t length)
+{
+    const HsExecution execution = { .batch = batch, .sequence_length = length, .predict = 1 };
+    HsContext dry = *context;
+    dry.dry_run = true;
+    dry.observer = NULL;
+    dry.workspace_needed = 0;
+    bool fits = length <= program->sequence_length && batch * length <= program->batch * program->sequence_length;
+    for (int a = 0; a < program->action_count && fits; a++)
+        fits = hs_execute_action(program, &dry, &program->actions[a], &execution) == HS_OK;
+    return fits && dry.workspace_needed <= program->workspace_bytes;
+}
+
+HsStatus hs_program_predict(HsProgram *program, HsContext *context, int64_t batch, int64_t length, int64_t vocabulary,
+                            const int32_t *tokens, int32_t *predicted)
+{
+    assert(!program->training && batch * length <= program->batch * program->sequence_length);
+    HsDevice *device = context->device;
+    const HsExecution execution = { .batch = batch, .sequence_length = length, .predict = vocabulary };
+    const int64_t rows = batch * length;
+    for (int64_t row = 0; row < rows; row++) /* no loss is asked for */
+        predicted[row] = -1;
+    HS_TRY(hs_program_load_inputs(program, context, tokens, predicted, rows));
+    HS_TRY(hs_program_run(program, context, &execution, NULL, NULL));
+    const HsTensor targets = hs_program_tensor(program, program->targets_buffer, rows);
+    HS_TRY(device->copy(device, context->stream, predicted, targets.data, hs_tensor_bytes(&targets)));
+    return device->stream_sync(device, context->stream);
 }
 
 double hs_program_row_loss(const HsProgram *program, int64_t row)

@@ -106,6 +106,14 @@ HsStatus hs_program_probe(HsProgram *program, HsContext *context, const int32_t 
 HsStatus hs_program_evaluate(HsProgram *program, HsContext *context, const int32_t *tokens, const int32_t *targets,
                              double *loss_sum, float *row_losses);
 
+/* Greedy decoding's choice at every position, given the tokens before it: predicted[b T + t] is the likeliest token
+ * after tokens[b T .. b T + t], of the first `vocabulary` ones; ties: the lowest (hs_op_argmax).  `batch` sequences of
+ * `length` tokens, in any shape that hs_program_fits; tokens, predicted: host [batch, length]. */
+HsStatus hs_program_predict(HsProgram *program, HsContext *context, int64_t batch, int64_t length, int64_t vocabulary,
+                            const int32_t *tokens, int32_t *predicted);
+/* Whether an evaluation program's memory does for so many sequences of so many tokens.  Its own shape always fits. */
+bool hs_program_fits(const HsProgram *program, const HsContext *context, int64_t batch, int64_t length);
+
 /* The loss (nats; 0 for an ignored target) of one row of the latest micro-batch; row b T + t is position t of sequence
  * b. */
 double hs_program_row_loss(const HsProgram *program, int64_t row);

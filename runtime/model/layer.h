@@ -16,6 +16,7 @@ typedef struct HsLayerCall {
     HsContext *context;
     bool training;                  /* dropout and z-loss on */
     bool sample_labels;             /* the head draws its targets from the model */
+    int64_t predict;                /* the head writes the likeliest of so many tokens over each target; 0: not asked */
     int64_t batch, sequence_length; /* rows = batch * sequence_length */
     int64_t position_start;         /* of row 0; 0 except in decoding */
     HsRng rng;                      /* site is the node's */

@@ -49,6 +49,9 @@ static const char style_sheet[] =
     "table.heat{border-collapse:separate;border-spacing:3px}.heat th,.heat td{border:0}"
     ".heat td{min-width:74px;border-radius:5px;text-align:center;border:2px solid transparent}"
     ".heat td.own{border-color:var(--ink);font-weight:650}\n"
+    "table.texts td,.texts th{text-align:left;vertical-align:top}.texts td{white-space:pre-wrap;min-width:7em;"
+    "max-width:24em;overflow-wrap:anywhere;font-family:ui-monospace,SFMono-Regular,Menlo,Consolas,monospace;"
+    "font-size:.84rem}\n"
     "text{fill:var(--soft)}text.strong{fill:var(--ink)}.grid{stroke:var(--line);stroke-width:1}"
     ".axis{stroke:var(--soft);stroke-width:1}.mark{stroke:var(--soft);stroke-width:1;stroke-dasharray:3 4}"
     ".whisker{stroke:var(--ink);stroke-width:1.5;fill:none}.curve{fill:none;stroke-width:1.8;"
@@ -151,7 +154,7 @@ const char *hs_html_bytes(double bytes, char text[HS_HTML_FIGURE_BYTES])
 /* 0: the lowest, 1: the highest.  Linear, so that equal differences look equal. */
 static double place(double value, double low, double high)
 {
-    return high > low ? fmin(fmax((value - low) / (high - low), 0), 1) : 0;
+    return high > low || high < low ? fmin(fmax((value - low) / (high - low), 0), 1) : 0;
 }
 
 /* The cool hue fades to nothing in the middle, from where the warm one grows. */

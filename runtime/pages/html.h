@@ -54,7 +54,7 @@ typedef struct HsHeatMap {
 
 /* rows x columns of numbers as coloured cells with the figure in each (NAN: empty), low values calm, high ones warm;
  * the figure's colour keeps contrast in light and dark.  The cells (diagonal, 0), (diagonal + 1, 1), ... are outlined;
- * -1: none.  All heat maps that share low and high (both NAN: their own range) share their colours. */
+ * -1: none.  low above high turns the colours round, for figures of which the highest are the good ones.  All heat maps that share low and high (both NAN: their own range) share their colours. */
 void hs_html_heat_map(FILE *stream, const HsHeatMap *map);
 
 typedef struct HsChartPoint {

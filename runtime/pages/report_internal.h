@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * A run as its metrics.jsonl tells it, between report_read.c and report_page.c.
+ * A run as its metrics.jsonl tells it, between report_read.c, report_page.c and report_items.c.
  */
 #ifndef HS_RUNTIME_PAGES_REPORT_INTERNAL_H
 #define HS_RUNTIME_PAGES_REPORT_INTERNAL_H
 
 #include "runtime/io/json.h"
+#include "runtime/pages/html.h"
 #include "runtime/record/matrix.h"
 
 typedef struct HsReportSeries { /* y at optimizer step x */
@@ -13,13 +14,20 @@ typedef struct HsReportSeries { /* y at optimizer step x */
     int64_t count, capacity;
 } HsReportSeries;
 
+/* A task's curves, from its own evaluations, those of all tasks and the matrix's rows. */
+typedef struct HsReportTask {
+    HsReportSeries validation, accuracy[HS_ITEM_SET_COUNT];
+} HsReportTask;
+
 typedef struct HsReport {
-    HsJson *run, *importance; /* the latest event of each, its members checked; NULL: none */
-    HsMatrix matrix;          /* of the latest matrix event; tasks 0: none */
+    HsJson *run, *importance, *samples; /* the latest event of each, its members checked; NULL: none */
+    HsMatrix matrix;                    /* of the latest matrix event; tasks 0: none */
     HsReportSeries train, replay, penalty, speed;
-    HsReportSeries overall;     /* evaluations that name no task: of the only one, or of all */
-    HsReportSeries *validation; /* by task, from evaluations and the matrix's rows */
-    int validation_count;
+    HsReportSeries overall; /* evaluations that name no task: of the only one, or of all */
+    HsReportSeries overall_accuracy[HS_ITEM_SET_COUNT];
+    double bits_per_byte; /* of the latest evaluation; NAN: not known */
+    HsReportTask *tasks;
+    int task_count;
     HsReportSeries task_ends; /* x: step of a matrix event, y: its task */
     HsReportSeries pressures; /* x: step of a pressure event, y: the micro-batch from there on */
     char changes[1024];       /* "at step N: KEYS; ..." of changed events */
@@ -33,5 +41,20 @@ typedef struct HsReport {
 HsStatus hs_report_read(const char *out_dir, HsReport *report);
 void hs_report_deinit(HsReport *report);
 int64_t hs_report_memory_bytes(const HsReport *report); /* sum of the run event's parts */
+
+/* --- report_page.c, for the files that write sections --- */
+
+enum { HS_REPORT_NAME_BYTES = 80 };
+void hs_report_begin_section(FILE *stream, const char *title, const char *text);
+void hs_report_end_section(FILE *stream);
+/* From the matrix, else the run event, else a number. */
+void hs_report_task_name(const HsReport *report, int task, char name[HS_REPORT_NAME_BYTES]);
+/* Where tasks begin, at most `room`; labels point into `names`. */
+int hs_report_task_marks(const HsReport *report, HsChartMark *marks, char (*names)[HS_REPORT_NAME_BYTES], int room);
+
+/* --- report_items.c --- */
+
+HsStatus hs_report_write_accuracy(const HsReport *report, FILE *stream);
+HsStatus hs_report_write_samples(const HsReport *report, FILE *stream);
 
 #endif

@@ -3,6 +3,7 @@
  * report.html: a table of sections, each of which draws itself when the run has its data and is left out when not.
  */
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,14 +13,14 @@
 #include "runtime/pages/report.h"
 #include "runtime/pages/report_internal.h"
 
-enum { NAME_BYTES = 80, TENSORS_SHOWN = 20 };
+enum { NAME_BYTES = HS_REPORT_NAME_BYTES, TENSORS_SHOWN = 20 };
 
-static void begin_section(FILE *stream, const char *title, const char *text)
+void hs_report_begin_section(FILE *stream, const char *title, const char *text)
 {
     fprintf(stream, "<section>\n<h2>%s</h2>\n<p class=\"soft\">%s</p>\n", title, text);
 }
 
-static void end_section(FILE *stream)
+void hs_report_end_section(FILE *stream)
 {
     fputs("</section>\n", stream);
 }
@@ -30,11 +31,11 @@ static int task_count(const HsReport *report)
 {
     int named = hs_json_count(hs_json_get(report->run, "tasks"));
     int count = report->matrix.tasks > named ? report->matrix.tasks : named;
-    return report->validation_count > count ? report->validation_count : count;
+    return report->task_count > count ? report->task_count : count;
 }
 
 /* From the matrix, else the run event, else a number.  (A joint run's event has one "task" for all of them.) */
-static void task_name(const HsReport *report, int task, char name[NAME_BYTES])
+void hs_report_task_name(const HsReport *report, int task, char name[NAME_BYTES])
 {
     const HsJson *item = hs_json_first(hs_json_get(report->run, "tasks"));
     for (int i = 0; item && i < task; i++)
@@ -49,7 +50,7 @@ static void task_name(const HsReport *report, int task, char name[NAME_BYTES])
 
 /* Where tasks begin, as marks of at most `room`: by the run event's steps, else after each matrix event; none for a run
  * of one task.  Labels point into `names`. */
-static int task_marks(const HsReport *report, HsChartMark *marks, char (*names)[NAME_BYTES], int room)
+int hs_report_task_marks(const HsReport *report, HsChartMark *marks, char (*names)[NAME_BYTES], int room)
 {
     const HsJson *item = hs_json_first(hs_json_get(report->run, "tasks"));
     int count = 0;
@@ -59,7 +60,7 @@ static int task_marks(const HsReport *report, HsChartMark *marks, char (*names)[
     if (item && hs_json_count(hs_json_get(report->run, "tasks")) > 1) {
         for (; item && count < room && start <= (double)report->steps; item = hs_json_next(item)) {
             int64_t steps = 0;
-            task_name(report, count, names[count]);
+            hs_report_task_name(report, count, names[count]);
             marks[count] = (HsChartMark){ start, names[count] };
             count++;
             if (hs_json_need_integer("tasks", item, "steps", &steps) == HS_OK) /* report_read.c checked it */
@@ -72,7 +73,7 @@ static int task_marks(const HsReport *report, HsChartMark *marks, char (*names)[
         int task = i < 0 ? 0 : (int)report->task_ends.y[i] + 1;
         if (task >= report->matrix.tasks || report->matrix.tasks < 2)
             continue;
-        task_name(report, task, names[count]);
+        hs_report_task_name(report, task, names[count]);
         marks[count] = (HsChartMark){ i < 0 ? 0 : report->task_ends.x[i], names[count] };
         count++;
     }
@@ -137,6 +138,8 @@ static HsStatus write_head(const HsReport *report, FILE *stream)
         write_fact(stream, "last training loss", hs_html_figure(last_of(&report->train), figure));
     if (report->overall.count > 0)
         write_fact(stream, "last validation loss", hs_html_figure(last_of(&report->overall), figure));
+    if (report->overall.count > 0 && !isnan(report->bits_per_byte))
+        write_fact(stream, "the same in bits per byte", hs_html_figure(report->bits_per_byte, figure));
     if (report->speed.count > 0) {
         snprintf(text, sizeof text, "%s tokens/s", hs_html_figure(last_of(&report->speed), figure));
         write_fact(stream, "speed at the end", text);
@@ -147,7 +150,7 @@ static HsStatus write_head(const HsReport *report, FILE *stream)
     write_fact(stream, "ended early", report->stops);
     write_fact(stream, "diverged", report->diverged);
     fputs("</dl>\n", stream);
-    end_section(stream);
+    hs_report_end_section(stream);
     return HS_OK;
 }
 
@@ -160,13 +163,15 @@ static void write_summary(const HsMatrix *matrix, FILE *stream)
     fputs("<dl class=\"figures\">\n", stream);
     for (int i = 0; i < hs_matrix_member_count; i++) {
         double value = hs_matrix_member_value(&summary, i);
-        if (isnan(value))
+        const bool none = isnan(value) && hs_matrix_members[i].offset == offsetof(HsMatrixSummary, forgetting) &&
+                          hs_matrix_is_joint(matrix);
+        if (isnan(value) && !none)
             continue;
         fputs("<div><dt>", stream);
         for (const char *at = hs_matrix_members[i].name; *at; at++)
             fputc(*at == '_' ? ' ' : *at, stream);
-        fprintf(stream, "</dt><dd class=\"value\">%s</dd><dd>", hs_html_figure(value, figure));
-        hs_html_text(stream, hs_matrix_members[i].doc);
+        fprintf(stream, "</dt><dd class=\"value\">%s</dd><dd>", none ? "none" : hs_html_figure(value, figure));
+        hs_html_text(stream, none ? "trained on all tasks at once" : hs_matrix_members[i].doc);
         fputs("</dd></div>\n", stream);
     }
     fputs("</dl>\n", stream);
@@ -222,14 +227,15 @@ static HsStatus write_matrix(const HsReport *report, FILE *stream)
     }
     for (size_t i = 0; i < tasks; i++)
         columns[i] = matrix->names[i];
-    begin_section(stream, "What was learned, what was forgotten",
-                  "Held-out loss on each task (column) after training on each task (row), in nats a token: lower is "
-                  "better. The outlined cell of a row is the task just trained; what lies left of it shows what "
-                  "earlier tasks lost or kept.");
+    hs_report_begin_section(
+        stream, "What was learned, what was forgotten",
+        "Held-out loss on each task (column) after training on each task (row), in nats a token: lower is "
+        "better. The outlined cell of a row is the task just trained; what lies left of it shows what "
+        "earlier tasks lost or kept.");
     write_summary(matrix, stream);
     hs_html_heat_map(
         stream, &(HsHeatMap){ "Loss by task", row_names, columns, values, (int)rows, (int)tasks, diagonal, NAN, NAN });
-    end_section(stream);
+    hs_report_end_section(stream);
 done:
     free(columns);
     free(row_names);
@@ -246,7 +252,7 @@ static HsStatus write_curves(const HsReport *report, FILE *stream)
     size_t room = (size_t)tasks + 1; /* a curve for each, and one for all */
     const size_t mark_room = room + (size_t)report->pressures.count;
     HsStatus status = HS_OK;
-    if (report->train.count == 0 && report->overall.count == 0 && report->validation_count == 0)
+    if (report->train.count == 0 && report->overall.count == 0 && report->task_count == 0)
         return HS_OK;
     HsChartMark *marks = malloc(mark_room * sizeof *marks);
     char(*mark_names)[NAME_BYTES] = malloc(mark_room * sizeof *mark_names);
@@ -256,14 +262,17 @@ static HsStatus write_curves(const HsReport *report, FILE *stream)
         status = hs_fail(HS_ENOMEM, "no memory to draw the curves of %d tasks", tasks);
         goto done;
     }
-    mark_count = task_marks(report, marks, mark_names, tasks);
-    const char *explanation = mark_count > 0 ? "Dashed lines are where tasks begin." : "Nats a token.";
+    mark_count = hs_report_task_marks(report, marks, mark_names, tasks);
+    const char *explanation =
+        mark_count > 0 ? "Lower is better. Dashed lines are where tasks begin." : "Nats a token, lower is better.";
     if (report->pressures.count > 0)
-        explanation = mark_count > 0 ? "Dashed lines are where tasks begin, and where memory pressure halved the "
-                                       "micro-batch; the effective batch stayed."
-                                     : "Nats a token. Dashed lines are where memory pressure halved the micro-batch; "
-                                       "the effective batch stayed.";
-    begin_section(stream, "Loss over training", explanation);
+        explanation =
+            mark_count > 0
+                ? "Lower is better. Dashed lines are where tasks begin, and where memory pressure halved the "
+                  "micro-batch; the effective batch stayed."
+                : "Nats a token, lower is better. Dashed lines are where memory pressure halved the micro-batch; "
+                  "the effective batch stayed.";
+    hs_report_begin_section(stream, "Loss over training", explanation);
     mark_count = add_pressure_marks(report, marks, mark_names, mark_count);
     const struct {
         const char *title, *unit;
@@ -292,18 +301,18 @@ static HsStatus write_curves(const HsReport *report, FILE *stream)
         series[curves] = (HsChartSeries){ names[curves], report->overall.x, report->overall.y, report->overall.count };
         curves++;
     }
-    for (int i = 0; i < report->validation_count; i++) {
-        const HsReportSeries *points = &report->validation[i];
+    for (int i = 0; i < report->task_count; i++) {
+        const HsReportSeries *points = &report->tasks[i].validation;
         if (points->count == 0)
             continue;
-        task_name(report, i, names[curves]);
+        hs_report_task_name(report, i, names[curves]);
         series[curves] = (HsChartSeries){ names[curves], points->x, points->y, points->count };
         curves++;
     }
     if (curves > 0)
         hs_html_line_chart(stream, tasks > 1 ? "Validation loss by task" : "Validation loss", "optimizer step",
                            "nats a token", series, curves, marks, mark_count);
-    end_section(stream);
+    hs_report_end_section(stream);
 done:
     free(series);
     free(names);
@@ -348,10 +357,12 @@ static HsStatus write_forgetting(const HsReport *report, FILE *stream)
     for (int task = 0; task < last && status == HS_OK; task++)
         add_bar(&bars, report->matrix.names[task], hs_matrix_forgetting(&report->matrix, task));
     if (status == HS_OK && any_known(bars.values, bars.count)) {
-        begin_section(stream, "Forgetting by task",
-                      "How far each earlier task's loss has risen above the lowest it ever had; 0 is nothing lost.");
+        hs_report_begin_section(
+            stream, "Forgetting by task",
+            "How far each earlier task's loss has risen above the lowest it ever had: lower is better, 0 is "
+            "nothing lost.");
         hs_html_bar_chart(stream, "Rise of the loss", "nats", bars.names, bars.values, NULL, bars.count);
-        end_section(stream);
+        hs_report_end_section(stream);
     }
     free_bars(&bars);
     return status;
@@ -391,8 +402,8 @@ static HsStatus write_importance(const HsReport *report, FILE *stream)
         bars.values[at] = share;
         bars.names[at] = hs_json_string(hs_json_get(tensor, "name"));
     }
-    begin_section(stream, "What the penalty protects",
-                  "Importance as last measured, and the tensors that hold the largest shares of its sum.");
+    hs_report_begin_section(stream, "What the penalty protects",
+                            "Importance as last measured, and the tensors that hold the largest shares of its sum.");
     fputs("<dl class=\"figures\">\n", stream);
     for (size_t i = 0; i < sizeof totals / sizeof *totals; i++) {
         char figure[HS_HTML_FIGURE_BYTES];
@@ -402,7 +413,7 @@ static HsStatus write_importance(const HsReport *report, FILE *stream)
     }
     fputs("</dl>\n", stream);
     hs_html_bar_chart(stream, "Share of all importance", "%", bars.names, bars.values, NULL, bars.count);
-    end_section(stream);
+    hs_report_end_section(stream);
     free_bars(&bars);
     return HS_OK;
 }
@@ -423,9 +434,9 @@ static HsStatus write_memory(const HsReport *report, FILE *stream)
         char total[HS_HTML_FIGURE_BYTES], text[160];
         hs_html_bytes((double)hs_report_memory_bytes(report), total);
         snprintf(text, sizeof text, "Planned before the first step and never more: %s in all.", total);
-        begin_section(stream, "Memory", text);
+        hs_report_begin_section(stream, "Memory", text);
         hs_html_bar_chart(stream, "By use", "MiB", bars.names, bars.values, NULL, bars.count);
-        end_section(stream);
+        hs_report_end_section(stream);
     }
     free_bars(&bars);
     return status;
@@ -434,7 +445,8 @@ static HsStatus write_memory(const HsReport *report, FILE *stream)
 /* --- the page --- */
 
 static HsStatus (*const sections[])(const HsReport *report, FILE *stream) = {
-    write_head, write_matrix, write_curves, write_forgetting, write_importance, write_memory,
+    write_head,       write_matrix, hs_report_write_accuracy, write_curves, hs_report_write_samples, write_forgetting,
+    write_importance, write_memory,
 };
 
 static HsStatus write_body(FILE *stream, const void *user)

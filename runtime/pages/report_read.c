@@ -112,17 +112,28 @@ static HsStatus read_importance(HsReport *report, const char *name, HsJson *line
 }
 
 /* Makes room for the curves of tasks 0 .. count-1. */
-static HsStatus need_validation(HsReport *report, int64_t count)
+static HsStatus need_tasks(HsReport *report, int64_t count)
 {
-    if (count <= report->validation_count)
+    if (count <= report->task_count)
         return HS_OK;
-    size_t old = (size_t)report->validation_count;
-    HsReportSeries *larger = realloc(report->validation, (size_t)count * sizeof *larger);
+    size_t old = (size_t)report->task_count;
+    HsReportTask *larger = realloc(report->tasks, (size_t)count * sizeof *larger);
     if (!larger)
-        return hs_fail(HS_ENOMEM, "no memory for %lld curves", (long long)count);
+        return hs_fail(HS_ENOMEM, "no memory for the curves of %lld tasks", (long long)count);
     memset(larger + old, 0, ((size_t)count - old) * sizeof *larger);
-    report->validation = larger;
-    report->validation_count = (int)count;
+    report->tasks = larger;
+    report->task_count = (int)count;
+    return HS_OK;
+}
+
+/* accuracy: of a set of items each, NULL: not known; what is unknown makes no point. */
+static HsStatus add_task_points(HsReport *report, int task, double loss, const double *const *accuracy)
+{
+    HsReportTask *curves_of_task = &report->tasks[task];
+    HS_TRY(add_point(&curves_of_task->validation, (double)report->steps, loss));
+    for (int set = 0; set < HS_ITEM_SET_COUNT; set++)
+        if (accuracy[set] && !isnan(*accuracy[set]))
+            HS_TRY(add_point(&curves_of_task->accuracy[set], (double)report->steps, *accuracy[set]));
     return HS_OK;
 }
 
@@ -134,8 +145,8 @@ static HsStatus read_matrix(HsReport *report, const char *name, HsJson *line)
     hs_matrix_deinit(&report->matrix);
     report->matrix = matrix;
     const double *row = matrix.untrained;
+    int64_t task = -1;
     if (hs_json_get(line, "task")) {
-        int64_t task;
         HS_TRY(need_count(name, line, "task", matrix.tasks - 1, &task));
         HsReportSeries *ends = &report->task_ends;
         if (ends->count > 0 && (int64_t)ends->y[ends->count - 1] == task) /* measured again, with an appended task */
@@ -143,9 +154,68 @@ static HsStatus read_matrix(HsReport *report, const char *name, HsJson *line)
         HS_TRY(add_point(ends, (double)report->steps, (double)task));
         row = hs_matrix_at(&matrix, (int)task, 0);
     }
-    HS_TRY(need_validation(report, matrix.tasks));
-    for (int i = 0; i < matrix.tasks; i++)
-        HS_TRY(add_point(&report->validation[i], (double)report->steps, row[i]));
+    HS_TRY(need_tasks(report, matrix.tasks));
+    for (int i = 0; i < matrix.tasks; i++) {
+        const double *accuracy[HS_ITEM_SET_COUNT];
+        for (int set = 0; set < HS_ITEM_SET_COUNT; set++)
+            accuracy[set] = hs_matrix_accuracy(&matrix, set, (int)task, i);
+        HS_TRY(add_task_points(report, i, row[i], accuracy));
+    }
+    return HS_OK;
+}
+
+static const char *const accuracy_keys[HS_ITEM_SET_COUNT] = { "accuracy_seen", "accuracy_unseen" };
+
+/* Number `index` of the line's array `key`: NAN where it is null, or the array is not there. */
+static HsStatus need_element(const char *name, const HsJson *line, const char *key, int index, int count, double *value)
+{
+    const HsJson *array = hs_json_get(line, key), *item = hs_json_first(array);
+    if (!hs_json_is_array(array) || hs_json_count(array) != count)
+        return hs_fail(HS_EFORMAT, "%s: member `%s` must be an array of %d numbers", name, key, count);
+    for (int i = 0; i < index; i++)
+        item = hs_json_next(item);
+    if (!hs_json_is_number(item) && !hs_json_is_null(item))
+        return hs_fail(HS_EFORMAT, "%s: member `%s` must hold numbers or null", name, key);
+    *value = hs_json_number(item);
+    return HS_OK;
+}
+
+/* Every task in the middle of training. */
+static HsStatus read_tasks(HsReport *report, const char *name, HsJson *line)
+{
+    const HsJson *names = hs_json_get(line, "names");
+    const int count = hs_json_is_array(names) ? hs_json_count(names) : 0;
+    if (count < 1 || count > HS_MATRIX_TASKS_MOST)
+        return hs_fail(HS_EFORMAT, "%s: member `names` must be an array of 1 to %d strings", name,
+                       HS_MATRIX_TASKS_MOST);
+    HS_TRY(need_tasks(report, count));
+    for (int i = 0; i < count; i++) {
+        double loss, values[HS_ITEM_SET_COUNT];
+        const double *accuracy[HS_ITEM_SET_COUNT];
+        HS_TRY(need_element(name, line, "losses", i, count, &loss));
+        for (int set = 0; set < HS_ITEM_SET_COUNT; set++) {
+            HS_TRY(need_element(name, line, accuracy_keys[set], i, count, &values[set]));
+            accuracy[set] = &values[set];
+        }
+        HS_TRY(add_task_points(report, i, loss, accuracy));
+    }
+    return HS_OK;
+}
+
+static HsStatus read_samples(HsReport *report, const char *name, HsJson *line)
+{
+    (void)report;
+    static const char *const texts[] = { "task", "prompt", "completion" };
+    const HsJson *list = hs_json_get(line, "samples");
+    if (!hs_json_is_array(list))
+        return hs_fail(HS_EFORMAT, "%s: member `samples` must be an array", name);
+    for (const HsJson *sample = hs_json_first(list); sample; sample = hs_json_next(sample)) {
+        const char *text;
+        for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+            HS_TRY(hs_json_need_string(name, sample, texts[i], &text));
+        if (hs_json_get(sample, "expected"))
+            HS_TRY(hs_json_need_string(name, sample, "expected", &text));
+    }
     return HS_OK;
 }
 
@@ -165,19 +235,29 @@ static HsStatus read_step(HsReport *report, const char *name, HsJson *line)
 static HsStatus read_eval(HsReport *report, const char *name, HsJson *line)
 {
     bool there;
-    double value;
+    double value, values[HS_ITEM_SET_COUNT];
+    const double *accuracy[HS_ITEM_SET_COUNT];
+    for (int set = 0; set < HS_ITEM_SET_COUNT; set++) {
+        HS_TRY(optional_real(name, line, accuracy_keys[set], &there, &values[set]));
+        accuracy[set] = there ? &values[set] : NULL;
+    }
+    HS_TRY(optional_real(name, line, "bits_per_byte", &there, &report->bits_per_byte));
     HS_TRY(optional_real(name, line, "val_loss", &there, &value));
     if (!there) /* it was not a number: a gap */
         value = NAN;
     /* A run that had one task when it was evaluated names none. */
     const bool several = hs_json_count(hs_json_get(report->run, "tasks")) > 1;
-    if (!hs_json_get(line, "task") && !several)
+    if (!hs_json_get(line, "task") && !several) {
+        for (int set = 0; set < HS_ITEM_SET_COUNT; set++)
+            if (accuracy[set])
+                HS_TRY(add_point(&report->overall_accuracy[set], (double)report->steps, values[set]));
         return add_point(&report->overall, (double)report->steps, value);
+    }
     int64_t task = 0;
     if (hs_json_get(line, "task"))
         HS_TRY(need_count(name, line, "task", HS_MATRIX_TASKS_MOST - 1, &task));
-    HS_TRY(need_validation(report, task + 1));
-    return add_point(&report->validation[task], (double)report->steps, value);
+    HS_TRY(need_tasks(report, task + 1));
+    return add_task_points(report, (int)task, value, accuracy);
 }
 
 static HsStatus read_pressure(HsReport *report, const char *name, HsJson *line)
@@ -240,6 +320,8 @@ static const struct {
     { "step", read_step, NOT_KEPT },
     { "eval", read_eval, NOT_KEPT },
     { "matrix", read_matrix, NOT_KEPT },
+    { "tasks", read_tasks, NOT_KEPT },
+    { "samples", read_samples, (int)offsetof(HsReport, samples) },
     { "importance", read_importance, (int)offsetof(HsReport, importance) },
     { "pressure", read_pressure, NOT_KEPT },
     { "changed", read_changed, NOT_KEPT },
@@ -294,7 +376,7 @@ done:
 
 HsStatus hs_report_read(const char *out_dir, HsReport *report)
 {
-    *report = (HsReport){ 0 };
+    *report = (HsReport){ .bits_per_byte = NAN };
     char *path = NULL, *text = NULL, *name = NULL;
     size_t length = 0;
     HsStatus status = HS_OK;
@@ -337,10 +419,16 @@ void hs_report_deinit(HsReport *report)
                                     &report->overall, &report->task_ends, &report->pressures };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free_series(all[i]);
-    for (int i = 0; i < report->validation_count; i++)
-        free_series(&report->validation[i]);
-    free(report->validation);
+    for (int set = 0; set < HS_ITEM_SET_COUNT; set++)
+        free_series(&report->overall_accuracy[set]);
+    for (int i = 0; i < report->task_count; i++) {
+        free_series(&report->tasks[i].validation);
+        for (int set = 0; set < HS_ITEM_SET_COUNT; set++)
+            free_series(&report->tasks[i].accuracy[set]);
+    }
+    free(report->tasks);
     hs_json_destroy(report->run);
+    hs_json_destroy(report->samples);
     hs_json_destroy(report->importance);
     hs_matrix_deinit(&report->matrix);
     *report = (HsReport){ 0 };

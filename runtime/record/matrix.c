@@ -23,24 +23,32 @@
 #member, doc, offsetof(HsMatrixSummary, member) \
     }
 const HsMatrixMember hs_matrix_members[] = {
-    MEMBER(learned, "mean loss on each task right after training on it"),
-    MEMBER(retained, "mean loss on all tasks trained so far, after the last of them"),
-    MEMBER(forgetting, "mean rise of an earlier task's loss above the lowest it ever had"),
+    MEMBER(learned, "mean loss on each task right after training on it; lower is better"),
+    MEMBER(retained, "mean loss on all tasks trained so far, after the last of them; lower is better"),
+    MEMBER(forgetting, "mean rise of an earlier task's loss above the lowest it ever had; lower is better"),
     MEMBER(bwt, "backward transfer: how much later tasks helped earlier ones; below 0 is forgetting"),
     MEMBER(fwt, "forward transfer: how much earlier tasks helped a task before its own training"),
-    MEMBER(excess_over_joint, "retained above what training on all tasks at once reaches"),
-    MEMBER(excess_over_floor, "retained above the entropy of the data, which no model can beat"),
-    MEMBER(perplexity_ratio, "perplexity against joint training: exp of the excess, 1 is equal"),
+    MEMBER(excess_over_joint, "retained above what training on all tasks at once reaches; lower is better"),
+    MEMBER(excess_over_floor, "retained above the entropy of the data, which no model can beat; lower is better"),
+    MEMBER(perplexity_ratio, "perplexity against joint training: exp of the excess, 1 is equal; lower is better"),
+    MEMBER(bits_per_byte, "retained in bits a byte of text, so that tokenizers compare; lower is better"),
+    MEMBER(accuracy_seen, "share of exact greedy completions at the end, on prompts of the training text; mean over "
+                          "the tasks that have them, higher is better"),
+    MEMBER(accuracy_unseen, "the same on prompts that are not in the training text; higher is better"),
 };
 const int hs_matrix_member_count = sizeof hs_matrix_members / sizeof *hs_matrix_members;
+
+#define SET_NAME(NAME, name) #name,
+const char *const hs_item_set_names[HS_ITEM_SET_COUNT] = { HS_ITEM_SETS(SET_NAME) };
 
 HsStatus hs_matrix_init(HsMatrix *matrix, int tasks)
 {
     *matrix = (HsMatrix){ 0 };
     if (tasks < 1)
         return hs_fail(HS_EINVAL, "a matrix needs at least one task (got %d)", tasks);
-    size_t count = (size_t)tasks, figures = count * count + 3 * count;
-    /* One block for all figures: loss first, then the three rows. */
+    size_t count = (size_t)tasks, accuracies = (count + 1) * count;
+    size_t figures = count * count + 4 * count + HS_ITEM_SET_COUNT * accuracies;
+    /* One block for all figures: loss first, then the four rows, then the accuracies. */
     double *block = malloc(figures * sizeof *block);
     matrix->names = calloc(count, sizeof *matrix->names);
     if (!block || !matrix->names) {
@@ -56,6 +64,9 @@ HsStatus hs_matrix_init(HsMatrix *matrix, int tasks)
     matrix->untrained = block + count * count;
     matrix->floor = matrix->untrained + count;
     matrix->joint = matrix->floor + count;
+    matrix->bytes_per_token = matrix->joint + count;
+    for (size_t set = 0; set < HS_ITEM_SET_COUNT; set++)
+        matrix->accuracy[set] = matrix->bytes_per_token + count + set * accuracies;
     return HS_OK;
 }
 
@@ -101,17 +112,36 @@ double hs_matrix_forgetting(const HsMatrix *matrix, int task)
     return *hs_matrix_at(matrix, last, task) - lowest;
 }
 
+bool hs_matrix_is_joint(const HsMatrix *matrix)
+{
+    return matrix->tasks > 1 && hs_matrix_last_row(matrix) == matrix->tasks - 1 && isnan(*hs_matrix_at(matrix, 0, 0));
+}
+
 static double mean(double sum, int count)
 {
     return count > 0 ? sum / count : NAN;
 }
 
+/* Over the tasks so far that have such items. */
+static double mean_accuracy(const HsMatrix *matrix, int set, int last)
+{
+    double sum = 0;
+    int count = 0;
+    for (int task = 0; task <= last; task++) {
+        const double accuracy = *hs_matrix_accuracy(matrix, set, last, task);
+        if (isnan(accuracy))
+            continue;
+        sum += accuracy;
+        count++;
+    }
+    return mean(sum, count);
+}
+
 HsMatrixSummary hs_matrix_summary(const HsMatrix *matrix)
 {
-    HsMatrixSummary none = { NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN };
     int last = hs_matrix_last_row(matrix);
     if (last < 0)
-        return none;
+        return (HsMatrixSummary){ NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN };
     HsMatrixSummary sum = { 0 };
     for (int task = 0; task <= last; task++) {
         double now = *hs_matrix_at(matrix, last, task), own = *hs_matrix_at(matrix, task, task);
@@ -119,6 +149,7 @@ HsMatrixSummary hs_matrix_summary(const HsMatrix *matrix)
         sum.retained += now;
         sum.excess_over_joint += now - matrix->joint[task];
         sum.excess_over_floor += now - matrix->floor[task];
+        sum.bits_per_byte += now / (M_LN2 * matrix->bytes_per_token[task]);
         if (task < last) {
             sum.forgetting += hs_matrix_forgetting(matrix, task);
             sum.bwt += own - now;
@@ -136,6 +167,9 @@ HsMatrixSummary hs_matrix_summary(const HsMatrix *matrix)
         .excess_over_joint = excess,
         .excess_over_floor = mean(sum.excess_over_floor, last + 1),
         .perplexity_ratio = exp(excess),
+        .bits_per_byte = mean(sum.bits_per_byte, last + 1),
+        .accuracy_seen = mean_accuracy(matrix, HS_ITEMS_SEEN, last),
+        .accuracy_unseen = mean_accuracy(matrix, HS_ITEMS_UNSEEN, last),
     };
 }
 
@@ -214,9 +248,8 @@ static void print_row(const double *row, int tasks, const char *prefix, const ch
     fputc('\n', stream);
 }
 
-static void print_block(const HsMatrix *matrix, const Block *block, FILE *stream)
+static void print_names(const HsMatrix *matrix, const Block *block, FILE *stream)
 {
-    int tasks = matrix->tasks;
     fprintf(stream, "\n%*s", block->label, "");
     for (int task = block->first; task < block->end; task++) {
         fputc(' ', stream);
@@ -224,11 +257,26 @@ static void print_block(const HsMatrix *matrix, const Block *block, FILE *stream
         fputc(' ', stream);
     }
     fputc('\n', stream);
+}
+
+static void print_losses(const HsMatrix *matrix, const Block *block, FILE *stream)
+{
+    int tasks = matrix->tasks;
+    print_names(matrix, block, stream);
     print_row(matrix->untrained, tasks, "untrained", "", -1, block, stream);
     for (int row = 0; row < tasks; row++)
         print_row(hs_matrix_at(matrix, row, 0), tasks, "after ", matrix->names[row], row, block, stream);
     print_row(matrix->floor, tasks, "floor", "", -1, block, stream);
     print_row(matrix->joint, tasks, "joint", "", -1, block, stream);
+}
+
+static void print_accuracies(const HsMatrix *matrix, int set, const Block *block, FILE *stream)
+{
+    int tasks = matrix->tasks;
+    print_names(matrix, block, stream);
+    print_row(hs_matrix_accuracy(matrix, set, -1, 0), tasks, "untrained", "", -1, block, stream);
+    for (int row = 0; row < tasks; row++)
+        print_row(hs_matrix_accuracy(matrix, set, row, 0), tasks, "after ", matrix->names[row], row, block, stream);
 }
 
 /* "name  value  doc", the doc wrapped at blanks under itself. */
@@ -253,23 +301,47 @@ static void print_member(const HsMatrixMember *member, double value, int columns
     fprintf(stream, "%s\n", rest);
 }
 
-void hs_matrix_print(const HsMatrix *matrix, int columns, FILE *stream)
+/* set: -1: the losses */
+static void print_table(const HsMatrix *matrix, int set, int columns, FILE *stream)
 {
-    columns = columns < COLUMNS_LEAST ? COLUMNS_LEAST : columns;
     int label = columns / 3 < LABEL_MOST ? columns / 3 : LABEL_MOST;
     int cell = (columns - label) / matrix->tasks;
     cell = cell < CELL_LEAST ? CELL_LEAST : cell > CELL_MOST ? CELL_MOST : cell;
     int tasks_a_block = (columns - label) / cell;
-    fprintf(stream, "held-out loss, nats a token; [ ] the task just trained\n");
     for (int first = 0; first < matrix->tasks; first += tasks_a_block) {
         int end = first + tasks_a_block < matrix->tasks ? first + tasks_a_block : matrix->tasks;
-        print_block(matrix, &(Block){ label, cell, first, end }, stream);
+        const Block block = { label, cell, first, end };
+        if (set < 0)
+            print_losses(matrix, &block, stream);
+        else
+            print_accuracies(matrix, set, &block, stream);
     }
+}
+
+static void print_summary(const HsMatrix *matrix, int columns, FILE *stream)
+{
     HsMatrixSummary summary = hs_matrix_summary(matrix);
     fputc('\n', stream);
     for (int i = 0; i < hs_matrix_member_count; i++) {
         double value = hs_matrix_member_value(&summary, i);
         if (!isnan(value))
             print_member(&hs_matrix_members[i], value, columns, stream);
+        else if (hs_matrix_members[i].offset == offsetof(HsMatrixSummary, forgetting) && hs_matrix_is_joint(matrix))
+            fprintf(stream, "%-18s%9s   all tasks at once\n", "forgetting", "none");
     }
+}
+
+void hs_matrix_print(const HsMatrix *matrix, int columns, FILE *stream)
+{
+    columns = columns < COLUMNS_LEAST ? COLUMNS_LEAST : columns;
+    fprintf(stream, "held-out loss, nats a token (lower is better)\n[ ] the task just trained\n");
+    print_table(matrix, -1, columns, stream);
+    for (int set = 0; set < HS_ITEM_SET_COUNT; set++) {
+        if (!known(matrix->accuracy[set], (matrix->tasks + 1) * matrix->tasks))
+            continue;
+        fprintf(stream, "\nexact completions, prompts %s in training\n(share of them; higher is better)\n",
+                hs_item_set_names[set]);
+        print_table(matrix, set, columns, stream);
+    }
+    print_summary(matrix, columns, stream);
 }

@@ -10,6 +10,9 @@
  *   FWT         mean_{j > 0} ( b[j] - R[j-1][j] )           above 0 is help from earlier tasks
  *   excess      mean_j ( R[T-1][j] - joint[j] ), and over the floor: mean_j ( R[T-1][j] - floor[j] )
  *   ratio       exp(excess over joint), of perplexities
+ *   bits a byte mean_j R[T-1][j] / (ln 2 * bytes of text a token of task j): tokenizers compare
+ *   accuracy    mean_j A[T-1][j] over the tasks that have prompts and completions: A is the share of greedy completions
+ *               that are exact, on prompts of the training text (seen) and on others (unseen); larger is better
  *
  * BWT and FWT are equations 3 and 4 of Lopez-Paz & Ranzato 2017 with the sign turned: theirs are accuracies.
  *
@@ -26,18 +29,22 @@
 #include <stdio.h>
 
 #include "kernels/base/status.h"
+#include "runtime/data/dataset.h"
 
 typedef struct HsMatrix {
     int tasks;
     char (*names)[64];
-    double *loss;      /* [tasks, tasks], NAN where not measured */
-    double *untrained; /* b [tasks] */
-    double *floor;     /* [tasks], NAN: unknown */
-    double *joint;     /* [tasks], NAN: unknown */
+    double *loss;                        /* [tasks, tasks], NAN where not measured */
+    double *untrained;                   /* b [tasks] */
+    double *floor;                       /* [tasks], NAN: unknown */
+    double *joint;                       /* [tasks], NAN: unknown */
+    double *bytes_per_token;             /* [tasks], NAN: unknown */
+    double *accuracy[HS_ITEM_SET_COUNT]; /* [1 + tasks, tasks]: the untrained model's row, then as loss; NAN: unknown */
 } HsMatrix;
 
 typedef struct HsMatrixSummary {
     double learned, retained, forgetting, bwt, fwt, excess_over_joint, excess_over_floor, perplexity_ratio;
+    double bits_per_byte, accuracy_seen, accuracy_unseen;
 } HsMatrixSummary;
 
 HsStatus hs_matrix_init(HsMatrix *matrix, int tasks); /* everything NAN, names empty */
@@ -46,6 +53,15 @@ static inline double *hs_matrix_at(const HsMatrix *matrix, int after, int task)
 {
     return &matrix->loss[after * matrix->tasks + task];
 }
+/* after: -1: the untrained model */
+static inline double *hs_matrix_accuracy(const HsMatrix *matrix, int set, int after, int task)
+{
+    return &matrix->accuracy[set][(after + 1) * matrix->tasks + task];
+}
+/* "seen" and "unseen": how members and titles call the sets. */
+extern const char *const hs_item_set_names[HS_ITEM_SET_COUNT];
+/* One training on all tasks: several, of which only the last row is known.  Nothing can be forgotten in it. */
+bool hs_matrix_is_joint(const HsMatrix *matrix);
 /* The name, cut to fit at a whole character. */
 void hs_matrix_set_name(HsMatrix *matrix, int task, const char *name);
 /* Rows filled so far decide: "last row" is the highest row that knows the tasks trained up to it, and T that row + 1. */
@@ -53,7 +69,8 @@ HsMatrixSummary hs_matrix_summary(const HsMatrix *matrix);
 int hs_matrix_last_row(const HsMatrix *matrix); /* -1: none */
 /* R[last][task] - min over the rows so far; NAN when one from the task's own on is unknown. */
 double hs_matrix_forgetting(const HsMatrix *matrix, int task);
-/* The table for a terminal: a column a task, a row after each task, floor and joint where known, the summary below.
+/* The table for a terminal: a column a task, a row after each task, floor and joint where known, accuracies in tables
+ * of their own where known, the summary below.
  * At most `columns` wide (at least 56): names are cut, many tasks take several blocks. */
 void hs_matrix_print(const HsMatrix *matrix, int columns, FILE *stream);
 /* Names, units and one-sentence meanings of the summary's members, in order: tables, pages and documents use them. */

@@ -10,12 +10,22 @@
 
 #include "runtime/io/utf8.h"
 
+static const char *const accuracy_keys[HS_ITEM_SET_COUNT] = { "accuracy_seen", "accuracy_unseen" };
+
 static HsJson *reals(const double *values, int count)
 {
     HsJson *array = hs_json_array();
     for (int i = 0; i < count; i++)
         hs_json_append(array, hs_json_new_real(values[i]));
     return array;
+}
+
+static bool known(const double *values, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (!isnan(values[i]))
+            return true;
+    return false;
 }
 
 HsJson *hs_matrix_summary_json(const HsMatrix *matrix)
@@ -44,13 +54,23 @@ void hs_matrix_to_json(const HsMatrix *matrix, int rows, HsJson *object)
     hs_json_set(object, "untrained", reals(matrix->untrained, matrix->tasks));
     hs_json_set(object, "floor", reals(matrix->floor, matrix->tasks));
     hs_json_set(object, "joint", reals(matrix->joint, matrix->tasks));
+    if (known(matrix->bytes_per_token, matrix->tasks))
+        hs_json_set(object, "bytes_per_token", reals(matrix->bytes_per_token, matrix->tasks));
+    for (int set = 0; set < HS_ITEM_SET_COUNT; set++) {
+        if (!known(matrix->accuracy[set], (matrix->tasks + 1) * matrix->tasks))
+            continue;
+        HsJson *accuracies = hs_json_array();
+        for (int row = -1; row < rows; row++)
+            hs_json_append(accuracies, reals(hs_matrix_accuracy(matrix, set, row, 0), matrix->tasks));
+        hs_json_set(object, accuracy_keys[set], accuracies);
+    }
 }
 
 /* An array of exactly `count` numbers or nulls -> values. */
 static HsStatus read_reals(const char *name, const char *key, const HsJson *array, double *values, int count)
 {
     if (!hs_json_is_array(array) || hs_json_count(array) != count)
-        return hs_fail(HS_EFORMAT, "%s: `%s` must be an array of %d losses, one for each of the names", name, key,
+        return hs_fail(HS_EFORMAT, "%s: `%s` must be an array of %d numbers, one for each of the names", name, key,
                        count);
     int i = 0;
     for (const HsJson *item = hs_json_first(array); item; item = hs_json_next(item)) {
@@ -58,6 +78,25 @@ static HsStatus read_reals(const char *name, const char *key, const HsJson *arra
             return hs_fail(HS_EFORMAT, "%s: `%s` must hold numbers or null", name, key);
         double value = hs_json_number(item); /* of null: NAN */
         values[i++] = isinf(value) ? NAN : value;
+    }
+    return HS_OK;
+}
+
+/* Left out where all of it is unknown, as in the first releases' files. */
+static HsStatus read_added(const char *name, const HsJson *object, HsMatrix *matrix)
+{
+    const HsJson *bytes = hs_json_get(object, "bytes_per_token");
+    if (bytes)
+        HS_TRY(read_reals(name, "bytes_per_token", bytes, matrix->bytes_per_token, matrix->tasks));
+    for (int set = 0; set < HS_ITEM_SET_COUNT; set++) {
+        const HsJson *rows = hs_json_get(object, accuracy_keys[set]);
+        int row = -1;
+        if (rows && (!hs_json_is_array(rows) || hs_json_count(rows) > matrix->tasks + 1))
+            return hs_fail(HS_EFORMAT, "%s: `%s` must be an array of at most %d rows", name, accuracy_keys[set],
+                           matrix->tasks + 1);
+        for (const HsJson *item = hs_json_first(rows); item; item = hs_json_next(item))
+            HS_TRY(
+                read_reals(name, accuracy_keys[set], item, hs_matrix_accuracy(matrix, set, row++, 0), matrix->tasks));
     }
     return HS_OK;
 }
@@ -82,7 +121,7 @@ static HsStatus read_members(const char *name, const HsJson *object, HsMatrix *m
     int row = 0;
     for (const HsJson *item = hs_json_first(losses); item; item = hs_json_next(item))
         HS_TRY(read_reals(name, "losses", item, hs_matrix_at(matrix, row++, 0), matrix->tasks));
-    return HS_OK;
+    return read_added(name, object, matrix);
 }
 
 HsStatus hs_matrix_from_json(const char *name, const HsJson *object, HsMatrix *matrix)

@@ -47,6 +47,9 @@ static const struct {
     { "tokens_per_second", "tokens_per_second", FIELD_CLOCK, offsetof(HsMetricsRecord, tokens_per_second) },
     { "time_s", NULL, FIELD_CLOCK, offsetof(HsMetricsRecord, time_s) },
     { "entropy_floor", "loss/entropy_floor", FIELD_REAL, offsetof(HsMetricsRecord, entropy_floor) },
+    { "bits_per_byte", "bits_per_byte", FIELD_REAL, offsetof(HsMetricsRecord, bits_per_byte) },
+    { "accuracy_seen", "accuracy/seen", FIELD_REAL, offsetof(HsMetricsRecord, accuracy_seen) },
+    { "accuracy_unseen", "accuracy/unseen", FIELD_REAL, offsetof(HsMetricsRecord, accuracy_unseen) },
 };
 enum { FIELD_TOTAL = sizeof fields / sizeof *fields };
 
@@ -231,6 +234,12 @@ static void print_line(HsMetrics *metrics, const HsMetricsRecord *record)
         add(line, &used, "  val_loss %.4f", record->val_loss);
     if (!isnan(record->entropy_floor))
         add(line, &used, "  floor %.4f", record->entropy_floor);
+    if (!isnan(record->bits_per_byte))
+        add(line, &used, "  bits/byte %.4f", record->bits_per_byte);
+    if (!isnan(record->accuracy_seen))
+        add(line, &used, "  exact %.1f%%", 100 * record->accuracy_seen);
+    if (!isnan(record->accuracy_unseen))
+        add(line, &used, "  unseen %.1f%%", 100 * record->accuracy_unseen);
     if (!isnan(record->learning_rate))
         add(line, &used, "  lr %.1e", record->learning_rate);
     if (!isnan(record->grad_norm))

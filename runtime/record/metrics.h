@@ -25,10 +25,12 @@ typedef struct HsMetricsRecord {
     double loss, val_loss, learning_rate, grad_norm, loss_scale;
     int64_t skipped_steps;
     double tokens_per_second, time_s;
-    double entropy_floor; /* eval: when known */
-    int64_t task;         /* index; -1: left out (runs of one task) */
-    double penalty;       /* (strength/2) sum importance (p - anchor)^2 */
-    double replay_loss;   /* mean over replayed targets of the steps since the last record */
+    double entropy_floor;                  /* eval: when known */
+    int64_t task;                          /* index; -1: left out (runs of one task) */
+    double penalty;                        /* (strength/2) sum importance (p - anchor)^2 */
+    double replay_loss;                    /* mean over replayed targets of the steps since the last record */
+    double bits_per_byte;                  /* eval: of val_loss */
+    double accuracy_seen, accuracy_unseen; /* eval: share of exact greedy completions, where the task has items */
 } HsMetricsRecord;
 
 typedef struct HsMetricsOptions {
@@ -52,6 +54,25 @@ void hs_metrics_progress(HsMetrics *metrics, int64_t step, double loss, double t
  * TensorBoard: "tasks/NAME/validation" and "continual/MEMBER" each.  Prints the table (hs_matrix_print) when `print`.
  */
 HsStatus hs_metrics_matrix(HsMetrics *metrics, int64_t step, int task, const HsMatrix *matrix, bool print);
+/* Event "tasks": every task's figures in the middle of training, as members names, losses, accuracy_seen and
+ * accuracy_unseen (null: not known); TensorBoard: "tasks/NAME/validation", "tasks/NAME/accuracy_seen" and so on. */
+typedef struct HsMetricsTask {
+    const char *name;
+    double loss, accuracy_seen, accuracy_unseen; /* NAN: unknown */
+} HsMetricsTask;
+HsStatus hs_metrics_tasks(HsMetrics *metrics, int64_t step, const HsMetricsTask *tasks, int count);
+/* Event "samples": a list of what the model continues a prompt with, each with the task's name.  Texts are any bytes:
+ * what is not UTF-8 is recorded as U+FFFD. */
+typedef struct HsMetricsText {
+    const char *bytes; /* NULL: there is none */
+    size_t length;
+} HsMetricsText;
+typedef struct HsMetricsSample {
+    const char *task;
+    HsMetricsText prompt, completion, expected; /* expected: where the data say what is right */
+    bool exact;                                 /* completion is the expected one */
+} HsMetricsSample;
+HsStatus hs_metrics_samples(HsMetrics *metrics, int64_t step, const HsMetricsSample *samples, int count);
 /* Event "importance": task, strength, maximum, mean, strength * mean, learning rate * strength * maximum, and per
  * tensor name, maximum, mean, share.  Prints the totals and the tensors that hold most. */
 HsStatus hs_metrics_importance(HsMetrics *metrics, int64_t step, int task, double learning_rate,

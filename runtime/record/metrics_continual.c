@@ -61,14 +61,31 @@ HsStatus hs_metrics_diverged(HsMetrics *metrics, int64_t step, const char *reaso
     return append_line(metrics, line);
 }
 
+static HsStatus task_scalars(HsMetrics *metrics, int64_t step, const HsMetricsTask *task)
+{
+    const struct {
+        const char *name;
+        double value;
+    } scalars[] = { { "validation", task->loss },
+                    { "accuracy_seen", task->accuracy_seen },
+                    { "accuracy_unseen", task->accuracy_unseen } };
+    for (size_t i = 0; i < sizeof scalars / sizeof *scalars; i++) {
+        char tag[HS_TENSORBOARD_MAX_TAG];
+        snprintf(tag, sizeof tag, "tasks/%.63s/%s", task->name, scalars[i].name);
+        HS_TRY(hs_metrics_append_scalar(metrics, step, tag, scalars[i].value));
+    }
+    return HS_OK;
+}
+
 static HsStatus matrix_scalars(HsMetrics *metrics, int64_t step, int task, const HsMatrix *matrix)
 {
     char tag[HS_TENSORBOARD_MAX_TAG];
     const double *row = task < 0 ? matrix->untrained : hs_matrix_at(matrix, task, 0);
-    for (int i = 0; i < matrix->tasks; i++) {
-        snprintf(tag, sizeof tag, "tasks/%.63s/validation", matrix->names[i]);
-        HS_TRY(hs_metrics_append_scalar(metrics, step, tag, row[i]));
-    }
+    for (int i = 0; i < matrix->tasks; i++)
+        HS_TRY(task_scalars(metrics, step,
+                            &(HsMetricsTask){ matrix->names[i], row[i],
+                                              *hs_matrix_accuracy(matrix, HS_ITEMS_SEEN, task, i),
+                                              *hs_matrix_accuracy(matrix, HS_ITEMS_UNSEEN, task, i) }));
     HsMatrixSummary summary = hs_matrix_summary(matrix);
     for (int i = 0; i < hs_matrix_member_count; i++) {
         snprintf(tag, sizeof tag, "continual/%s", hs_matrix_members[i].name);
@@ -110,6 +127,47 @@ HsStatus hs_metrics_matrix(HsMetrics *metrics, int64_t step, int task, const HsM
     HS_TRY(append_line(metrics, line));
     HS_TRY(matrix_scalars(metrics, step, task, matrix));
     return print ? print_matrix(metrics, matrix) : HS_OK;
+}
+
+HsStatus hs_metrics_tasks(HsMetrics *metrics, int64_t step, const HsMetricsTask *tasks, int count)
+{
+    HsJson *line = event_line("tasks", step, -1), *names = hs_json_array(), *losses = hs_json_array();
+    HsJson *seen = hs_json_array(), *unseen = hs_json_array();
+    for (int i = 0; i < count; i++) {
+        hs_json_append(names, hs_json_new_text(tasks[i].name, strlen(tasks[i].name)));
+        hs_json_append(losses, hs_json_new_real(tasks[i].loss));
+        hs_json_append(seen, hs_json_new_real(tasks[i].accuracy_seen));
+        hs_json_append(unseen, hs_json_new_real(tasks[i].accuracy_unseen));
+    }
+    hs_json_set(line, "names", names);
+    hs_json_set(line, "losses", losses);
+    hs_json_set(line, "accuracy_seen", seen);
+    hs_json_set(line, "accuracy_unseen", unseen);
+    HS_TRY(append_line(metrics, line));
+    for (int i = 0; i < count; i++)
+        HS_TRY(task_scalars(metrics, step, &tasks[i]));
+    return HS_OK;
+}
+
+/* ---- samples ---- */
+
+HsStatus hs_metrics_samples(HsMetrics *metrics, int64_t step, const HsMetricsSample *samples, int count)
+{
+    HsJson *line = event_line("samples", step, -1), *list = hs_json_array();
+    for (int i = 0; i < count; i++) {
+        const HsMetricsSample *sample = &samples[i];
+        HsJson *object = hs_json_object();
+        hs_json_set(object, "task", hs_json_new_text(sample->task, strlen(sample->task)));
+        hs_json_set(object, "prompt", hs_json_new_text(sample->prompt.bytes, sample->prompt.length));
+        hs_json_set(object, "completion", hs_json_new_text(sample->completion.bytes, sample->completion.length));
+        if (sample->expected.bytes) {
+            hs_json_set(object, "expected", hs_json_new_text(sample->expected.bytes, sample->expected.length));
+            hs_json_set_bool(object, "exact", sample->exact);
+        }
+        hs_json_append(list, object);
+    }
+    hs_json_set(line, "samples", list);
+    return append_line(metrics, line);
 }
 
 /* ---- importance ---- */

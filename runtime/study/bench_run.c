@@ -108,9 +108,12 @@ static HsStatus evaluate(HsBenchRunner *runner)
 {
     HsTrainer *trainer = &runner->trainer;
     const HsConfig *config = &runner->config;
-    return hs_evaluate(&trainer->evaluation_program, &trainer->engine.context, trainer->engine.comm,
-                       &trainer->data.tasks[0], config->evaluation.batches * config->training.batch_size,
-                       trainer->evaluation_tokens, trainer->evaluation_targets, &runner->run->validation_loss);
+    const HsEvaluator evaluator = hs_trainer_evaluator(trainer);
+    HsEvaluation evaluation;
+    HS_TRY(hs_evaluate(&evaluator, &trainer->data.tasks[0], config->evaluation.batches * config->training.batch_size,
+                       &evaluation));
+    runner->run->validation_loss = evaluation.loss;
+    return HS_OK;
 }
 
 /* The gradients of the first sequences of the training data, scaled as a step's are: they weigh what they would weigh

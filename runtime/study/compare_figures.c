@@ -81,7 +81,7 @@ static HsMatrix with_joint(const HsCompareRow *row, int seed, const HsCompareRow
     return matrix;
 }
 
-/* Cell by cell the mean over the runs that know it: `count` losses at the pointer that lies `member` into the matrix.
+/* Cell by cell the mean over the runs that know it: `count` figures at the pointer that lies `member` into the matrix.
  */
 static void mean_losses(const HsCompareRow *row, size_t member, size_t count, HsMatrix *mean)
 {
@@ -111,6 +111,9 @@ static HsStatus mean_matrix(const HsCompareRow *row, int tasks, HsMatrix *mean)
     mean_losses(row, offsetof(HsMatrix, untrained), count, mean);
     mean_losses(row, offsetof(HsMatrix, floor), count, mean);
     mean_losses(row, offsetof(HsMatrix, joint), count, mean);
+    mean_losses(row, offsetof(HsMatrix, bytes_per_token), count, mean);
+    for (size_t set = 0; set < HS_ITEM_SET_COUNT; set++)
+        mean_losses(row, offsetof(HsMatrix, accuracy) + set * sizeof(double *), (count + 1) * count, mean);
     return HS_OK;
 }
 

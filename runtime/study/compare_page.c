@@ -64,7 +64,10 @@ static HsStatus write_table(const Page *page, FILE *stream)
         hs_html_text(stream, figures->name);
         fprintf(stream, "</th><td>%d of %d</td>", figures->finished, figures->runs);
         for (int i = 0; i < hs_matrix_member_count; i++)
-            write_figure(stream, &figures->members[i], false);
+            if (hs_compare_none(figures, i))
+                fputs("<td>none</td>", stream);
+            else
+                write_figure(stream, &figures->members[i], false);
         write_figure(stream, &figures->tokens_per_second, false);
         write_figure(stream, &figures->memory_bytes, true);
         fputs("</tr>\n", stream);
@@ -135,6 +138,10 @@ static HsStatus write_losses(const Page *page, FILE *stream)
           offsetof(HsMatrixSummary, retained) },
         { "Learned: mean loss on each task right after it, lower is better", "nats a token",
           offsetof(HsMatrixSummary, learned) },
+        { "Exact completions of prompts of the training text at the end: higher is better", "share",
+          offsetof(HsMatrixSummary, accuracy_seen) },
+        { "Exact completions of other prompts at the end: higher is better", "share",
+          offsetof(HsMatrixSummary, accuracy_unseen) },
     };
     Bars bars;
     HsStatus status = make_bars(&bars, page->count);

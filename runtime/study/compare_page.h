@@ -36,6 +36,13 @@ typedef struct HsCompareFigures {
     HsMatrix mean;                         /* of the seeds' losses; tasks 0: no finished run has a matrix */
 } HsCompareFigures;
 
+/* A member in which there is nothing to know: forgetting, where all tasks are trained on at once.  Shown as "none". */
+static inline bool hs_compare_none(const HsCompareFigures *figures, int member)
+{
+    return member == (int)(offsetof(HsMatrixSummary, forgetting) / sizeof(double)) && figures->mean.tasks > 0 &&
+           hs_matrix_is_joint(&figures->mean);
+}
+
 /* One per row, on the heap.  errors: HS_ENOMEM; HS_EINVAL when two runs have different numbers of tasks */
 HsStatus hs_compare_figures(const HsCompareRow *rows, int count, HsCompareFigures **figures);
 void hs_compare_figures_free(HsCompareFigures *figures, int count);

@@ -34,7 +34,11 @@ static void format_overhead(double overhead, char cell[CELL_BYTES])
 
 static void format_member(const HsCompareFigures *row, size_t offset, bool spread, char cell[CELL_BYTES])
 {
-    format_loss(&row->members[offset / sizeof(double)], spread, cell);
+    const int member = (int)(offset / sizeof(double));
+    if (hs_compare_none(row, member))
+        snprintf(cell, CELL_BYTES, "none");
+    else
+        format_loss(&row->members[member], spread, cell);
 }
 
 static void format_speed(const HsCompareFigures *row, size_t offset, bool spread, char cell[CELL_BYTES])
@@ -80,6 +84,7 @@ static const struct {
     { "retained", 10, 18, format_member, offsetof(HsMatrixSummary, retained) },
     { "forgetting", 12, 18, format_member, offsetof(HsMatrixSummary, forgetting) },
     { "learned", 10, 18, format_member, offsetof(HsMatrixSummary, learned) },
+    { "exact", 8, 16, format_member, offsetof(HsMatrixSummary, accuracy_seen) },
     { "over joint", 12, 18, format_member, offsetof(HsMatrixSummary, excess_over_joint) },
     { "tokens/s", 10, 10, format_speed, 0 },
     { "+time", 8, 8, format_time_overhead, 0 },
@@ -135,10 +140,11 @@ HsStatus hs_compare_print(const HsCompareRow *rows, int count, int columns, FILE
         }
         fputc('\n', stream);
     }
-    fprintf(stream, "\nlosses in nats a token%s; +time (a token), +memory: against none\n",
+    fprintf(stream, "\nlosses in nats a token, lower is better%s\n",
             !repeated ? ""
             : spread  ? ", mean +- standard deviation over seeds"
                       : ", means over seeds");
+    fputs("exact: share of exact completions, higher is better\n+time (a token), +memory: against none\n", stream);
     for (int row = 0; row < count; row++) {
         if (figures[row].finished < figures[row].runs)
             fprintf(stream, "%s: %d of %d runs finished; only those count\n", figures[row].name, figures[row].finished,

@@ -19,6 +19,9 @@
 #define FILE_NAME "continual.safetensors"
 enum { REPLAY_TENSORS = 3 };
 
+/* Not in the first releases' checkpoints: unknown there. */
+static const char *const accuracy_keys[HS_ITEM_SET_COUNT] = { "matrix_accuracy_seen", "matrix_accuracy_unseen" };
+
 /* --- saving --- */
 
 static HsStatus save_integer(void *user, const char *name, int64_t *value, int64_t most)
@@ -62,6 +65,9 @@ HsStatus hs_trainer_save_continual(HsTrainer *trainer, HsJson *state)
         const HsMatrix *matrix = &trainer->matrix;
         hs_json_set(object, "matrix_untrained", json_reals(matrix->untrained, matrix->tasks));
         hs_json_set(object, "matrix_loss", json_reals(matrix->loss, matrix->tasks * matrix->tasks));
+        for (int set = 0; set < HS_ITEM_SET_COUNT; set++)
+            hs_json_set(object, accuracy_keys[set],
+                        json_reals(matrix->accuracy[set], (matrix->tasks + 1) * matrix->tasks));
     }
     hs_json_set(state, "continual", object);
     return status;
@@ -256,7 +262,20 @@ static HsStatus load_replay(HsTrainer *trainer, const Loading *loading)
     return check_replay(trainer, loading->file_name);
 }
 
-/* The corner of the tasks that the checkpoint's run had; what lies beside it stays as it is. */
+/* The corner of the tasks that the checkpoint's run had, `rows` of them, into rows of `stride`. */
+static HsStatus load_corner(const Loading *loading, const char *name, double *values, int rows, int columns, int stride)
+{
+    double *corner = calloc((size_t)rows, (size_t)columns * sizeof *corner);
+    if (!corner)
+        return hs_fail(HS_ENOMEM, "no memory for a matrix of %d tasks", columns);
+    HsStatus status = load_reals(loading, name, corner, rows * columns);
+    for (int row = 0; status == HS_OK && row < rows; row++)
+        memcpy(values + row * stride, corner + row * columns, (size_t)columns * sizeof *corner);
+    free(corner);
+    return status;
+}
+
+/* What lies beside the corner stays as it is. */
 static HsStatus load_matrix(HsTrainer *trainer, const Loading *loading)
 {
     const HsMatrix *matrix = &trainer->matrix;
@@ -264,14 +283,11 @@ static HsStatus load_matrix(HsTrainer *trainer, const Loading *loading)
     if (known == 1) /* it had none */
         return HS_OK;
     HS_TRY(load_reals(loading, "matrix_untrained", matrix->untrained, known));
-    double *corner = calloc((size_t)known, (size_t)known * sizeof *corner);
-    if (!corner)
-        return hs_fail(HS_ENOMEM, "no memory for a matrix of %d tasks", known);
-    HsStatus status = load_reals(loading, "matrix_loss", corner, known * known);
-    for (int row = 0; status == HS_OK && row < known; row++)
-        memcpy(hs_matrix_at(matrix, row, 0), corner + row * known, (size_t)known * sizeof *corner);
-    free(corner);
-    return status;
+    HS_TRY(load_corner(loading, "matrix_loss", matrix->loss, known, known, matrix->tasks));
+    for (int set = 0; set < HS_ITEM_SET_COUNT; set++)
+        if (hs_json_get(loading->object, accuracy_keys[set]))
+            HS_TRY(load_corner(loading, accuracy_keys[set], matrix->accuracy[set], known + 1, known, matrix->tasks));
+    return HS_OK;
 }
 
 static HsStatus restore(HsTrainer *trainer, Loading *loading)

@@ -1,21 +1,36 @@
 /* SPDX-License-Identifier: MIT
  *
- * Validation: windows spread evenly over the validation stream, the same ones every time, dropout off.
+ * Validation: windows spread evenly over the validation stream, the same ones every time, dropout off; then the items.
  */
-#include <math.h>
-
 #include "runtime/train/evaluate.h"
+
+#include <math.h>
+#include <string.h>
+
 #include "runtime/train/reduce.h"
 
-HsStatus hs_evaluate(HsProgram *program, HsContext *context, HsComm *comm, const HsDataset *dataset, int64_t windows,
-                     int32_t *tokens, int32_t *targets, double *mean_loss)
+/* What end-of-text ends is in no text: it has no bytes. */
+static size_t bytes_of(const HsTokenizer *tokenizer, int32_t token)
 {
-    int64_t available = hs_dataset_validation_windows(dataset);
-    int64_t length = dataset->sequence_length;
-    if (windows <= 0 || windows > available)
-        windows = available;
-    double loss = 0;
-    int64_t counted = 0;
+    size_t length = 0;
+    if (token != hs_tokenizer_end_of_text(tokenizer))
+        (void)hs_tokenizer_bytes(tokenizer, token, &length);
+    return length;
+}
+
+/* A sum over targets, how many there are, and the bytes of their text. */
+typedef struct Counted {
+    double loss;
+    int64_t targets, bytes;
+} Counted;
+
+static HsStatus evaluate_windows(const HsEvaluator *evaluator, const HsDataset *dataset, int64_t windows,
+                                 Counted *counted)
+{
+    const HsProgram *program = evaluator->program;
+    const HsComm *comm = evaluator->comm;
+    int32_t *tokens = evaluator->tokens, *targets = evaluator->targets;
+    const int64_t length = dataset->sequence_length;
     /* Ranks take batches in turn. */
     for (int64_t first = comm->rank * program->batch; first < windows; first += comm->size * program->batch) {
         for (int64_t row = 0; row < program->batch; row++) {
@@ -26,14 +41,98 @@ HsStatus hs_evaluate(HsProgram *program, HsContext *context, HsComm *comm, const
                 int32_t *target = &targets[row * length + t];
                 if (first + row >= windows)
                     *target = -1;
-                counted += *target >= 0;
+                if (*target < 0)
+                    continue;
+                counted->targets++;
+                counted->bytes += (int64_t)bytes_of(dataset->tokenizer, *target);
             }
         }
         double sum = 0;
-        HS_TRY(hs_program_evaluate(program, context, tokens, targets, &sum, NULL));
-        loss += sum;
+        HS_TRY(hs_program_evaluate(evaluator->program, evaluator->context, tokens, targets, &sum, NULL));
+        counted->loss += sum;
     }
-    HS_TRY(hs_reduce_losses(comm, context->stream, &loss, &counted, 1));
-    *mean_loss = counted > 0 ? loss / (double)counted : NAN;
+    return HS_OK;
+}
+
+HsStatus hs_evaluate(const HsEvaluator *evaluator, const HsDataset *dataset, int64_t windows, HsEvaluation *evaluation)
+{
+    const int64_t available = hs_dataset_validation_windows(dataset);
+    Counted counted = { 0 };
+    HS_TRY(evaluate_windows(evaluator, dataset, windows <= 0 || windows > available ? available : windows, &counted));
+    double sums[2] = { counted.loss, 0 };
+    int64_t counts[2] = { counted.targets, counted.bytes };
+    HS_TRY(hs_reduce_losses(evaluator->comm, evaluator->context->stream, sums, counts, 2));
+    evaluation->loss = counts[0] > 0 ? sums[0] / (double)counts[0] : NAN;
+    evaluation->bytes_per_token = counts[1] > 0 ? (double)counts[1] / (double)counts[0] : NAN;
+    for (int set = 0; set < HS_ITEM_SET_COUNT; set++) {
+        evaluation->items[set] = dataset->items[set].count;
+        HS_TRY(hs_evaluate_items(evaluator, dataset, &dataset->items[set], &evaluation->accuracy[set]));
+    }
+    return HS_OK;
+}
+
+double hs_bits_per_byte(double loss, double bytes_per_token)
+{
+    return loss / (M_LN2 * bytes_per_token);
+}
+
+/* ---- items ---- */
+
+void hs_evaluator_shape(const HsEvaluator *evaluator, int64_t length, int64_t *batch, int64_t *padded)
+{
+    enum { GRAIN = 16 }; /* so that shapes are few */
+    const HsProgram *program = evaluator->program;
+    *padded = (length + GRAIN - 1) / GRAIN * GRAIN;
+    *batch = program->batch * program->sequence_length / *padded;
+    if (*batch > 0 && hs_program_fits(program, evaluator->context, *batch, *padded))
+        return;
+    *batch = program->batch;
+    *padded = program->sequence_length;
+}
+
+/* All tokens of an item but the last, which is a target alone. */
+static int64_t item_inputs(const HsItem *item)
+{
+    return item->prompt + item->completion - 1;
+}
+
+/* Items [first, first + batch), one a row from position 0 on; rows are padded at their end, where nothing looks back
+ * from.  *right: how many completions are the likeliest tokens all along. */
+static HsStatus predict_batch(const HsEvaluator *evaluator, const HsItemSet *set, int64_t vocabulary, int64_t first,
+                              int64_t batch, int64_t length, int64_t *right)
+{
+    int32_t *tokens = evaluator->tokens, *predicted = evaluator->targets;
+    memset(tokens, 0, (size_t)(batch * length) * sizeof *tokens);
+    for (int64_t row = 0; row < batch && first + row < set->count; row++) {
+        const HsItem *item = &set->items[first + row];
+        memcpy(tokens + row * length, set->tokens.items + item->start, (size_t)item_inputs(item) * sizeof *tokens);
+    }
+    HS_TRY(hs_program_predict(evaluator->program, evaluator->context, batch, length, vocabulary, tokens, predicted));
+    for (int64_t row = 0; row < batch && first + row < set->count; row++) {
+        const HsItem *item = &set->items[first + row];
+        const int32_t *completion = set->tokens.items + item->start + item->prompt;
+        *right += memcmp(predicted + row * length + item->prompt - 1, completion,
+                         (size_t)item->completion * sizeof *completion) == 0;
+    }
+    return HS_OK;
+}
+
+HsStatus hs_evaluate_items(const HsEvaluator *evaluator, const HsDataset *dataset, const HsItemSet *set,
+                           double *accuracy)
+{
+    const HsComm *comm = evaluator->comm;
+    const int64_t vocabulary = hs_tokenizer_vocabulary(dataset->tokenizer);
+    int64_t longest = 1, batch, length, right = 0;
+    *accuracy = NAN;
+    if (set->count == 0)
+        return HS_OK;
+    for (int64_t i = 0; i < set->count; i++)
+        longest = item_inputs(&set->items[i]) > longest ? item_inputs(&set->items[i]) : longest;
+    hs_evaluator_shape(evaluator, longest, &batch, &length);
+    for (int64_t first = comm->rank * batch; first < set->count; first += comm->size * batch)
+        HS_TRY(predict_batch(evaluator, set, vocabulary, first, batch, length, &right));
+    double none = 0;
+    HS_TRY(hs_reduce_losses(evaluator->comm, evaluator->context->stream, &none, &right, 1));
+    *accuracy = (double)right / (double)set->count;
     return HS_OK;
 }

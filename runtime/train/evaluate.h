@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The mean loss over validation windows.
+ * What a model is measured by: the mean loss over validation windows, and how many greedy completions are right.
  */
 #ifndef HS_RUNTIME_TRAIN_EVALUATE_H
 #define HS_RUNTIME_TRAIN_EVALUATE_H
@@ -9,10 +9,36 @@
 #include "runtime/data/dataset.h"
 #include "runtime/engine/program.h"
 
-/* Mean loss in nats a token over `windows` validation windows (0: all), which the ranks share.  tokens, targets:
- * scratch [batch, T].
+/* An evaluation program, whose work the ranks share.  tokens, targets: scratch [batch, T]. */
+typedef struct HsEvaluator {
+    HsProgram *program;
+    HsContext *context;
+    HsComm *comm;
+    int32_t *tokens, *targets;
+} HsEvaluator;
+
+typedef struct HsEvaluation {
+    double loss;                        /* mean, nats a token; NAN: no target counts */
+    double bytes_per_token;             /* text of the counted targets; NAN: they have none */
+    double accuracy[HS_ITEM_SET_COUNT]; /* share of items whose greedy completion is exact; NAN: no items */
+    int64_t items[HS_ITEM_SET_COUNT];   /* how many there are */
+} HsEvaluation;
+
+/* Mean loss over `windows` validation windows (0: all), and the accuracies of the data's items.
  * errors: HS_EINTERRUPTED when the context's stop_asked says so */
-HsStatus hs_evaluate(HsProgram *program, HsContext *context, HsComm *comm, const HsDataset *dataset, int64_t windows,
-                     int32_t *tokens, int32_t *targets, double *mean_loss);
+HsStatus hs_evaluate(const HsEvaluator *evaluator, const HsDataset *dataset, int64_t windows, HsEvaluation *evaluation);
+
+/* Bits a byte of text, so that tokenizers compare: loss / (ln 2 * bytes_per_token). */
+double hs_bits_per_byte(double loss, double bytes_per_token);
+
+/* Share of the set's items whose greedy completion equals theirs token by token, as text is generated from the prompt
+ * alone; one pass tells, without generating: greedy decoding makes the completion if and only if, given prompt and
+ * completion so far, each of its tokens is the likeliest (hs_program_predict).  NAN for an empty set. */
+HsStatus hs_evaluate_items(const HsEvaluator *evaluator, const HsDataset *dataset, const HsItemSet *set,
+                           double *accuracy);
+
+/* How many sequences of at least `length` tokens go through the program at a time, and how long they then are: its own
+ * shape where no other fits. */
+void hs_evaluator_shape(const HsEvaluator *evaluator, int64_t length, int64_t *batch, int64_t *padded);
 
 #endif

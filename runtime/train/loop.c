@@ -98,6 +98,9 @@ HsMetricsRecord hs_trainer_record(const HsTrainer *trainer, const char *event)
         .tokens_per_second = NAN,
         .time_s = hs_clock_s() - trainer->start_s,
         .entropy_floor = NAN,
+        .bits_per_byte = NAN,
+        .accuracy_seen = NAN,
+        .accuracy_unseen = NAN,
         .task = trainer->phase_count > 1 && trainer->state.task_begun ? trainer->state.task : -1,
         .penalty = NAN,
         .replay_loss = NAN,
@@ -155,6 +158,7 @@ static void show_progress(HsTrainer *trainer, double loss)
 
 static HsStatus finish(HsTrainer *trainer)
 {
+    HS_TRY(hs_trainer_show_samples(trainer));
     HsMetricsRecord record = hs_trainer_record(trainer, "end");
     record.task = -1;
     record.val_loss = trainer->state.best_validation;
@@ -205,6 +209,10 @@ static HsStatus after_step(HsTrainer *trainer, const HsStepReport *report)
         HS_TRY(hs_trainer_evaluate_task(trainer, (int)state->task));
         start_window(trainer);
     }
+    if (due(config->evaluation.all_tasks_every, step)) {
+        HS_TRY(hs_trainer_survey(trainer));
+        start_window(trainer);
+    }
     return HS_OK;
 }
 
@@ -234,7 +242,8 @@ static int64_t steps_to_next_event(const HsTrainer *trainer)
 {
     const HsConfig *config = trainer->config;
     const HsTrainerState *state = &trainer->state;
-    const int64_t periods[] = { config->logging.every, config->training.checkpoint_freq, config->evaluation.every };
+    const int64_t periods[] = { config->logging.every, config->training.checkpoint_freq, config->evaluation.every,
+                                config->evaluation.all_tasks_every };
     int64_t left = trainer->phase_steps[state->task] - state->task_steps;
     for (size_t i = 0; i < sizeof periods / sizeof *periods; i++) {
         int64_t next = periods[i] > 0 ? periods[i] - state->counters.applied_steps % periods[i] : left;

@@ -72,6 +72,7 @@ static const struct {
     INTEGER_ADDED(micro_batch, HS_COUNT_MOST),
     INTEGER_ADDED(tuning_hash, HASH_MOST),
     INTEGER_ADDED(since_gain, HS_COUNT_MOST),
+    { "surveyed_at", NUMBER_INTEGER, offsetof(HsTrainerState, surveyed_at), -1, HS_COUNT_MOST, true },
     REAL_ADDED(gain_loss), /* of no meaning where since_gain is 0 */
 };
 enum { NUMBERS = sizeof table / sizeof *table };
@@ -188,6 +189,7 @@ HsStatus hs_trainer_check_numbers(const HsTrainer *trainer, const char *file)
         { "schedule_steps", "that is all steps", state->counters.schedule_steps, tried },
         { "moment_steps", "that is all steps", state->counters.moment_steps, applied },
         { "evaluated_at", "that is all steps", state->evaluated_at, applied },
+        { "surveyed_at", "that is all steps", state->surveyed_at, applied },
         { "best_step", "that is all steps", state->best_step, applied },
         { "window_steps", "that is all steps", state->window_steps, applied },
         { "window_replay_steps", "that is all steps", state->window_replay_steps, applied },

@@ -137,34 +137,77 @@ HsStatus hs_trainer_begin_task(HsTrainer *trainer)
     return hs_stream_begin_task(trainer->stream, task, &state->position);
 }
 
-static HsStatus task_loss(HsTrainer *trainer, int task, double *loss)
+HsEvaluator hs_trainer_evaluator(HsTrainer *trainer)
+{
+    return (HsEvaluator){ .program = &trainer->evaluation_program,
+                          .context = &trainer->engine.context,
+                          .comm = trainer->engine.comm,
+                          .tokens = trainer->evaluation_tokens,
+                          .targets = trainer->evaluation_targets };
+}
+
+static HsStatus evaluate(HsTrainer *trainer, int task, HsEvaluation *evaluation)
 {
     const HsConfig *config = trainer->config;
-    return hs_evaluate(&trainer->evaluation_program, &trainer->engine.context, trainer->engine.comm,
-                       &trainer->data.tasks[task], config->evaluation.batches * config->training.batch_size,
-                       trainer->evaluation_tokens, trainer->evaluation_targets, loss);
+    const HsEvaluator evaluator = hs_trainer_evaluator(trainer);
+    return hs_evaluate(&evaluator, &trainer->data.tasks[task], config->evaluation.batches * config->training.batch_size,
+                       evaluation);
+}
+
+/* Means over tasks; of accuracies over those that have items. */
+static HsStatus evaluate_mean(HsTrainer *trainer, int first, int count, HsMetricsRecord *record)
+{
+    int with_items[HS_ITEM_SET_COUNT] = { 0 };
+    double *accuracies[] = { &record->accuracy_seen, &record->accuracy_unseen };
+    record->val_loss = record->entropy_floor = record->bits_per_byte = 0;
+    for (int i = first; i < first + count; i++) {
+        HsEvaluation own;
+        HS_TRY(evaluate(trainer, i, &own));
+        record->val_loss += own.loss / count;
+        record->bits_per_byte += hs_bits_per_byte(own.loss, own.bytes_per_token) / count;
+        record->entropy_floor += trainer->data.tasks[i].validation.entropy_floor / count;
+        for (int set = 0; set < HS_ITEM_SET_COUNT; set++)
+            if (own.items[set] > 0) /* a running mean */
+                *accuracies[set] = with_items[set]++ == 0
+                                       ? own.accuracy[set]
+                                       : *accuracies[set] + (own.accuracy[set] - *accuracies[set]) / with_items[set];
+    }
+    return HS_OK;
 }
 
 HsStatus hs_trainer_evaluate_task(HsTrainer *trainer, int task)
 {
     /* Joint training is on every task at once: the mean stands for all. */
-    int first = trainer->joint ? 0 : task, count = trainer->joint ? trainer->data.count : 1;
-    double loss = 0, floor = 0;
-    for (int i = first; i < first + count; i++) {
-        double own;
-        HS_TRY(task_loss(trainer, i, &own));
-        loss += own / count;
-        floor += trainer->data.tasks[i].validation.entropy_floor / count;
-    }
+    HsMetricsRecord record = hs_trainer_record(trainer, "eval");
+    HS_TRY(evaluate_mean(trainer, trainer->joint ? 0 : task, trainer->joint ? trainer->data.count : 1, &record));
     trainer->state.evaluated_at = trainer->state.counters.applied_steps;
     bool best;
-    hs_trainer_judge(trainer, loss, &best);
-    HsMetricsRecord record = hs_trainer_record(trainer, "eval");
-    record.val_loss = loss;
-    record.entropy_floor = floor;
+    hs_trainer_judge(trainer, record.val_loss, &best);
     record.task = trainer->phase_count > 1 ? task : -1;
     HS_TRY(hs_metrics_record(trainer->metrics, &record));
     return best ? hs_trainer_keep_best(trainer, task) : HS_OK;
+}
+
+HsStatus hs_trainer_survey(HsTrainer *trainer)
+{
+    const int count = trainer->data.count;
+    HsMetricsTask *tasks = calloc((size_t)count, sizeof *tasks);
+    HsStatus status = tasks ? HS_OK : hs_fail(HS_ENOMEM, "no memory for the figures of %d tasks", count);
+    for (int i = 0; i < count && status == HS_OK; i++) {
+        HsEvaluation own;
+        status = evaluate(trainer, i, &own);
+        if (status == HS_OK)
+            tasks[i] = (HsMetricsTask){ .name = trainer->config->tasks[i].name,
+                                        .loss = own.loss,
+                                        .accuracy_seen = own.accuracy[HS_ITEMS_SEEN],
+                                        .accuracy_unseen = own.accuracy[HS_ITEMS_UNSEEN] };
+    }
+    if (status == HS_OK) {
+        trainer->state.surveyed_at = trainer->state.counters.applied_steps;
+        status = hs_metrics_tasks(trainer->metrics, trainer->state.surveyed_at, tasks, count);
+    }
+    free(tasks);
+    return status;
 }
 
 /* What the task's own evaluations measure, out of a row. */
@@ -177,13 +220,26 @@ static double trained_loss(const HsTrainer *trainer, int row)
     return trainer->joint ? mean : *hs_matrix_at(matrix, row, row);
 }
 
+/* Row -1: the untrained model. */
+static HsStatus evaluate_cell(HsTrainer *trainer, int row, int task)
+{
+    HsMatrix *matrix = &trainer->matrix;
+    HsEvaluation own;
+    HS_TRY(evaluate(trainer, task, &own));
+    *(row < 0 ? &matrix->untrained[task] : hs_matrix_at(matrix, row, task)) = own.loss;
+    matrix->bytes_per_token[task] = own.bytes_per_token;
+    for (int set = 0; set < HS_ITEM_SET_COUNT; set++)
+        *hs_matrix_accuracy(matrix, set, row, task) = own.accuracy[set];
+    return HS_OK;
+}
+
 HsStatus hs_trainer_measure_untrained(HsTrainer *trainer, int first)
 {
     HsContext *context = &trainer->engine.context;
     HS_TRY(hs_optimizer_round_weights(context, trainer->spans, trainer->span_count));
     HS_TRY(hs_model_pack(&trainer->model, context));
     for (int task = first; task < trainer->matrix.tasks; task++)
-        HS_TRY(task_loss(trainer, task, &trainer->matrix.untrained[task]));
+        HS_TRY(evaluate_cell(trainer, -1, task));
     return HS_OK;
 }
 
@@ -194,12 +250,10 @@ static HsStatus evaluate_row(HsTrainer *trainer)
     int row = (int)trainer->state.matrix_rows - 1;
     if (trainer->joint && row >= 0)
         row = matrix->tasks - 1;
-    for (int task = 0; task < matrix->tasks; task++) {
-        double *loss = row < 0 ? &matrix->untrained[task] : hs_matrix_at(matrix, row, task);
-        HS_TRY(task_loss(trainer, task, loss));
-    }
+    for (int task = 0; task < matrix->tasks; task++)
+        HS_TRY(evaluate_cell(trainer, row, task));
     trainer->state.matrix_rows++;
-    trainer->state.evaluated_at = trainer->state.counters.applied_steps;
+    trainer->state.evaluated_at = trainer->state.surveyed_at = trainer->state.counters.applied_steps;
     bool print = row >= 0 && !is(trainer->config->logging.progress, "none"), best = false;
     if (row >= 0)
         hs_trainer_judge(trainer, trained_loss(trainer, row), &best);
@@ -218,15 +272,26 @@ static bool evaluation_due(const HsTrainer *trainer)
     return step > 0 && (done || (every > 0 && step % every == 0));
 }
 
+/* Within a task: at its end the matrix's row, or the only task's own evaluation, is the record of every task. */
+static bool survey_due(const HsTrainer *trainer)
+{
+    const HsTrainerState *state = &trainer->state;
+    const int64_t every = trainer->config->evaluation.all_tasks_every, step = state->counters.applied_steps;
+    if (every == 0 || step == 0 || step % every != 0 || state->surveyed_at == step || !state->task_begun)
+        return false;
+    return state->task_steps < trainer->phase_steps[state->task];
+}
+
 HsStatus hs_trainer_evaluate_owed(HsTrainer *trainer)
 {
     const HsTrainerState *state = &trainer->state;
     if (trainer->has_matrix && state->matrix_rows < state->task + 1)
         return evaluate_row(trainer);
-    if (state->evaluated_at == state->counters.applied_steps || !evaluation_due(trainer))
-        return HS_OK;
-    int last = trainer->phase_count - 1;
-    return hs_trainer_evaluate_task(trainer, state->task < last ? (int)state->task : last);
+    if (state->evaluated_at != state->counters.applied_steps && evaluation_due(trainer)) {
+        int last = trainer->phase_count - 1;
+        HS_TRY(hs_trainer_evaluate_task(trainer, state->task < last ? (int)state->task : last));
+    }
+    return survey_due(trainer) ? hs_trainer_survey(trainer) : HS_OK;
 }
 
 /* Strategies write over their state while they measure a task.  That takes as long as their passes do, so what was

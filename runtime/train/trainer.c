@@ -246,7 +246,7 @@ HsStatus hs_trainer_create(HsConfig *config, HsTrainer *trainer)
 {
     memset(trainer, 0, sizeof *trainer);
     trainer->config = config;
-    trainer->state.evaluated_at = -1;
+    trainer->state.evaluated_at = trainer->state.surveyed_at = -1;
     trainer->state.best_validation = NAN;
     char *folder = NULL;
     HsStatus status = hs_run_lock_take(config->training.out_dir, &trainer->lock);

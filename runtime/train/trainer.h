@@ -16,7 +16,8 @@
  *   grow.c                tasks appended to the list of a run that began
  *   sources.c             which files the data came from
  *   best.c                what evaluations decide: the best checkpoint, an early end
- *   evaluate.c            mean validation loss
+ *   evaluate.c            mean validation loss, exact-match accuracy
+ *   samples.c             at the end: prompts of each task, and what the model makes of them
  */
 #ifndef HS_RUNTIME_TRAIN_TRAINER_H
 #define HS_RUNTIME_TRAIN_TRAINER_H
@@ -31,6 +32,7 @@
 #include "runtime/record/matrix.h"
 #include "runtime/record/metrics.h"
 #include "runtime/record/monitor.h"
+#include "runtime/train/evaluate.h"
 #include "runtime/train/memory_plan.h"
 #include "runtime/train/run_lock.h"
 #include "runtime/train/step_queue.h"
@@ -49,6 +51,7 @@ typedef struct HsTrainerState {
     HsStreamPosition position;
     int64_t tokens_seen;
     int64_t evaluated_at;   /* applied step of the latest evaluation, -1 before the first */
+    int64_t surveyed_at;    /* the same of the latest evaluation of every task */
     double best_validation; /* NAN before the first */
     int64_t best_step;
     /* early_stop, of the task in training: its evaluations since the latest gain, that one counted in (0: none yet),
@@ -228,6 +231,9 @@ HsStatus hs_trainer_evaluate_owed(HsTrainer *trainer);
 HsStatus hs_trainer_measure_untrained(HsTrainer *trainer, int first);
 /* Validation loss of the task in training, as an "eval" record. */
 HsStatus hs_trainer_evaluate_task(HsTrainer *trainer, int task);
+/* Every task, as a "tasks" record: evaluation.all_tasks_every. */
+HsStatus hs_trainer_survey(HsTrainer *trainer);
+HsEvaluator hs_trainer_evaluator(HsTrainer *trainer);
 /* A finished run goes on because its last task became longer. */
 HsStatus hs_trainer_reopen(HsTrainer *trainer);
 /* Device memory by what it is for, into run->memory. */
@@ -244,6 +250,11 @@ HsStatus hs_trainer_keep_best(HsTrainer *trainer, int task);
 bool hs_trainer_stalled(const HsTrainer *trainer);
 /* Says and records that the task in training ends early. */
 HsStatus hs_trainer_record_stall(HsTrainer *trainer);
+
+/* --- samples.c         --- */
+
+/* evaluation.show prompts of each task with greedy continuations: a "samples" record, and lines of the log. */
+HsStatus hs_trainer_show_samples(HsTrainer *trainer);
 
 /* --- trace_steps.c   --- */
 

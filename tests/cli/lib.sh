@@ -123,7 +123,7 @@ model: {family: gpt2, layers: 2, heads: 2, width: 32, dropout: 0.1}
 tasks: [{name: t, train: "synthetic:mixture", synthetic_tokens: 20000}]
 precision: {mode: bf16}
 schedule: {warmup_steps: 4}
-evaluation: {every: 8, batches: 2}
+evaluation: {every: 8, batches: 2, items: 8}
 logging: {every: 2}
 YAML
 }
@@ -150,7 +150,7 @@ schedule: {warmup_steps: 2}
 replay: {buffer_size: 24}
 ewc: {fisher_samples: 16}
 mer: {beta: 1.0, gamma: 0.5}
-evaluation: {every: 8, batches: 2}
+evaluation: {every: 8, batches: 2, items: 8}
 logging: {every: 4}
 YAML
 }

@@ -19,7 +19,7 @@ tokenizer: {kind: char}
 tasks: [{name: addition, train: "synthetic:addition", synthetic_tokens: 8000}]
 precision: {mode: fp32}
 schedule: {warmup_steps: 4}
-evaluation: {every: 0, batches: 1}
+evaluation: {every: 0, batches: 1, items: 2}
 logging: {every: 1}
 YAML
 sed -e 's/max_steps: 20/max_steps: 10/' -e '/^tasks:/d' emu.yaml >emu_tasks.yaml

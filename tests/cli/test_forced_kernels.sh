@@ -30,7 +30,7 @@ model: {family: gpt2, layers: 1, heads: 2, width: 64, dropout: 0.1}
 tokenizer: {kind: char}
 tasks: [{name: addition, train: "synthetic:addition", synthetic_tokens: 8000}]
 precision: {mode: bf16}
-evaluation: {every: 0, batches: 1}
+evaluation: {every: 0, batches: 1, items: 2}
 logging: {every: 1}
 YAML
 for use in all products attention none; do

@@ -9,7 +9,7 @@ max_length: 16
 tasks:
   - {name: sums, train: "synthetic:arithmetic", synthetic_tokens: 20000, steps: 3}
   - {name: code, train: "synthetic:code", synthetic_tokens: 20000, steps: 3}
-evaluation: {every: 0, batches: 1}
+evaluation: {every: 0, batches: 1, items: 2}
 YAML
 forgetting() {
     BUILD=$(dirname "$trainer") "$root/bench/forgetting.sh" --config tiny.yaml --out runs "$@"

@@ -17,7 +17,7 @@ tokenizer: {kind: char}
 tasks: [{name: addition, train: "synthetic:addition", synthetic_tokens: 8000}]
 precision: {mode: bf16}
 schedule: {warmup_steps: 4}
-evaluation: {every: 0, batches: 1}
+evaluation: {every: 0, batches: 1, items: 2}
 logging: {every: 1}
 YAML
 

@@ -9,7 +9,7 @@ RANDOM=${SEED:-1}
 . "$(dirname "$0")/lib.sh"
 small_configs
 longer="max_steps=30 logging.every=1 evaluation.every=7 keep_best=true"
-tasks="keep_best=true tasks.0.steps=12 tasks.1.steps=12 checkpoint_freq=2 evaluation.every=4"
+tasks="keep_best=true tasks.0.steps=12 tasks.1.steps=12 checkpoint_freq=2 evaluation.every=4 evaluation.all_tasks_every=3"
 "$trainer" tokenizer train --output bpe.json --vocabulary 280 words.jsonl >out 2>err || fail "tokenizer: $(tail -n 1 err)"
 token_file 400 >tokens.bin
 

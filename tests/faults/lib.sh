@@ -45,7 +45,7 @@ data: {prefetch: 1}
 tasks: [{name: sums, train: sums.txt, validation: 30%}]
 precision: {mode: fp32}
 schedule: {warmup_steps: 1}
-evaluation: {every: 2, batches: 1}
+evaluation: {every: 2, batches: 1, items: 2}
 logging: {every: 1}
 YAML
     sed '/^tasks/d' one.yaml >two.yaml

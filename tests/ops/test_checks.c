@@ -243,6 +243,14 @@ Test(checks, continual_learning)
                    hs_op_sample_labels(&context, &(HsSampleLabelsArgs){ .logits = f32(4, 9),
                                                                         .targets = hs_tensor_1d(NULL, HS_I32, 3) }));
     EXPECT_REFUSED(
+        HS_ESHAPE, "argmax: index is [3], expected [4]",
+        hs_op_argmax(&context,
+                     &(HsArgmaxArgs){ .logits = f32(4, 9), .count = 9, .index = hs_tensor_1d(NULL, HS_I32, 3) }));
+    EXPECT_REFUSED(
+        HS_EINVAL, "argmax: count is 10, expected 1 to 9",
+        hs_op_argmax(&context,
+                     &(HsArgmaxArgs){ .logits = f32(4, 9), .count = 10, .index = hs_tensor_1d(NULL, HS_I32, 4) }));
+    EXPECT_REFUSED(
         HS_ESHAPE, "square_accumulate: accumulator is bf16, expected f32",
         hs_op_square_accumulate(&context, &(HsSquareAccumulateArgs){ .grad = f32(1, 8), .accumulator = bf16(1, 8) }));
     EXPECT_REFUSED(HS_EINVAL, "consolidate_path: damping must be more than 0 (got 0)",

@@ -28,6 +28,7 @@ typedef struct HsSynthetic {
     const char *name, *doc;
     void (*write)(HsSyntheticWriter *writer); /* one document */
     uint32_t variant;                         /* which one of several sources that share `write` */
+    char separator; /* up to it a line is a prompt, and the rest follows from that; 0: its lines are not made so */
 } HsSynthetic;
 extern const HsSynthetic hs_synthetic_table[];
 extern const int hs_synthetic_count;

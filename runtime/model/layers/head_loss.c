@@ -13,6 +13,9 @@
  * A probe may draw the targets from the model instead of reading them: label n ~ softmax(logits[n]), written over the
  * target.  This is the only place where logits exist.  The head runs once a pass under every recomputation policy, so
  * the label that makes the loss is the one that makes the gradient.
+ *
+ * An evaluation may ask for predictions: after the losses, the likeliest token of each row is written over its target,
+ * which nothing reads any more.
  */
 #include "runtime/model/layer.h"
 
@@ -108,6 +111,9 @@ static HsStatus run_chunk(const HsLayerCall *call, const HsNode *node, bool back
         .dlogits = dlogits,
     };
     HS_TRY(hs_op_cross_entropy(call->context, &loss));
+    if (call->predict > 0)
+        HS_TRY(
+            hs_op_argmax(call->context, &(HsArgmaxArgs){ .logits = logits, .count = call->predict, .index = targets }));
     return backward ? chunk_backward(call, hidden, dlogits, dhidden) : HS_OK;
 }
 

@@ -89,6 +89,48 @@ Test(decode, equals_the_full_forward)
     }
 }
 
+/* At every position the likeliest token, of all and of the first few; the batch's shape is no matter. */
+Test(decode, predictions_are_the_likeliest_tokens)
+{
+    for (size_t s = 0; s < sizeof specs / sizeof specs[0]; s++) {
+        TinyModel tiny;
+        double loss;
+        TinySpec spec = specs[s];
+        spec.length = 12;
+        spec.batch = 4;
+        tiny_create(&tiny, spec);
+        const int64_t shapes[][2] = { { 4, 12 }, { 1, 12 }, { 8, 6 }, { 48, 1 } };
+        int32_t expected[2][48], predicted[48];
+        TINY_OK(hs_program_evaluate(&tiny.evaluate, &tiny.context, tiny.tokens, tiny.targets, &loss, NULL));
+        for (int64_t row = 0; row < tiny.rows; row++)
+            for (int few = 0; few < 2; few++) {
+                expected[few][row] = 0;
+                for (int64_t v = 1; v < (few ? 5 : tiny.model.vocabulary); v++)
+                    if (full_logit(&tiny, row, v) > full_logit(&tiny, row, expected[few][row]))
+                        expected[few][row] = (int32_t)v;
+            }
+        for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+            const int64_t batch = shapes[i][0], length = shapes[i][1];
+            cr_expect(hs_program_fits(&tiny.evaluate, &tiny.context, batch, length));
+            for (int few = 0; few < 2; few++) {
+                TINY_OK(hs_program_predict(&tiny.evaluate, &tiny.context, batch, length,
+                                           few ? 5 : tiny.model.vocabulary, tiny.tokens, predicted));
+                /* Rows that begin where the whole batch's do see the same tokens. */
+                for (int64_t row = 0; row < batch * length; row++)
+                    if (row / length * length % spec.length == 0)
+                        cr_expect_eq(predicted[row], expected[few][row], "%lld of %lld, row %lld", (long long)batch,
+                                     (long long)length, (long long)row);
+            }
+        }
+        cr_expect(!hs_program_fits(&tiny.evaluate, &tiny.context, 1, 13));
+        cr_expect(!hs_program_fits(&tiny.evaluate, &tiny.context, 5, 12));
+        double again;
+        TINY_OK(hs_program_evaluate(&tiny.evaluate, &tiny.context, tiny.tokens, tiny.targets, &again, NULL));
+        cr_expect_eq(again, loss);
+        tiny_destroy(&tiny);
+    }
+}
+
 Test(decode, learned_positions_end)
 {
     TinyModel tiny;

@@ -36,7 +36,10 @@ static void record(HsMetrics *metrics, const char *event, int64_t step, int64_t 
                              .entropy_floor = (double)NAN,
                              .task = task,
                              .penalty = task > 0 ? 0.25 : (double)NAN,
-                             .replay_loss = task > 0 ? 1.5 : (double)NAN };
+                             .replay_loss = task > 0 ? 1.5 : (double)NAN,
+                             .bits_per_byte = (double)NAN,
+                             .accuracy_seen = (double)NAN,
+                             .accuracy_unseen = (double)NAN };
     cr_assert_eq(hs_metrics_record(metrics, &line), HS_OK, "%s", hs_error_message());
 }
 
@@ -190,6 +193,101 @@ Test(report, hostile_names_stay_text)
     scratch_remove(&scratch);
 }
 
+/* Accuracies, evaluations of every task and samples on top of two tasks. */
+static void write_what_is_remembered(const Scratch *scratch, const char *name)
+{
+    HsMatrix matrix;
+    HsMetrics *metrics = open_metrics(scratch);
+    cr_assert_eq(hs_matrix_init(&matrix, 2), HS_OK);
+    hs_matrix_set_name(&matrix, 0, "sums");
+    hs_matrix_set_name(&matrix, 1, name);
+    matrix.untrained[0] = matrix.untrained[1] = 4;
+    matrix.bytes_per_token[0] = matrix.bytes_per_token[1] = 2;
+    *hs_matrix_accuracy(&matrix, HS_ITEMS_SEEN, -1, 0) = 0.0625;
+    cr_assert_eq(hs_metrics_matrix(metrics, 0, -1, &matrix, false), HS_OK);
+    const HsMetricsTask tasks[] = { { "sums", 3.25, 0.5, 0.375 }, { name, 3.5, (double)NAN, (double)NAN } };
+    cr_assert_eq(hs_metrics_tasks(metrics, 50, tasks, 2), HS_OK);
+    for (int task = 0; task < 2; task++) {
+        *hs_matrix_at(&matrix, task, 0) = *hs_matrix_at(&matrix, task, 1) = 2 + task;
+        *hs_matrix_accuracy(&matrix, HS_ITEMS_SEEN, task, 0) = task == 0 ? 0.9375 : 0.4375;
+        *hs_matrix_accuracy(&matrix, HS_ITEMS_UNSEEN, task, 0) = 0.3125;
+        cr_assert_eq(hs_metrics_matrix(metrics, 100 * (task + 1), task, &matrix, false), HS_OK);
+    }
+    const HsMetricsSample samples[] = {
+        { "sums", { "12+30=", 6 }, { "42\n", 3 }, { "42\n", 3 }, true },
+        { "sums", { "1+1=", 4 }, { "<3>", 3 }, { "2\n", 2 }, false },
+        { name, { "two\nlines", 9 }, { "\xff\x01&", 3 }, { NULL, 0 }, false },
+    };
+    cr_assert_eq(hs_metrics_samples(metrics, 200, samples, 3), HS_OK, "%s", hs_error_message());
+    cr_assert_eq(hs_metrics_destroy(metrics), HS_OK);
+    hs_matrix_deinit(&matrix);
+}
+
+Test(report, what_is_remembered)
+{
+    static const char *const names[] = { "facts", HOSTILE };
+    for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
+        Scratch scratch = scratch_make();
+        write_what_is_remembered(&scratch, names[n]);
+        char *page = page_of(&scratch);
+        page_expect_sound(page);
+        static const char *const held[] = {
+            "<h2>What is remembered word for word</h2>",
+            "higher is better",
+            "<caption>Prompts of the training text</caption>",
+            "<caption>Prompts that are not in the training text</caption>",
+            ">0.062</td>",
+            ">0.938</td>",
+            ">0.312</td>",
+            /* of the matrix's rows and of the evaluation between them */
+            "<title>sums, 0: 0.062</title>",
+            "<title>sums, 50: 0.500</title>",
+            "<title>sums, 50: 0.375</title>",
+            "<title>sums, 200: 0.438</title>",
+            "<title>sums, 50: 3.250</title>",
+            "<dt>bits per byte</dt><dd class=\"value\">2.164</dd>", /* 3 / (2 ln 2) */
+            "<dt>accuracy seen</dt><dd class=\"value\">0.438</dd>",
+            "<h2>Prompts and their continuations</h2>",
+            "<td>12+30=</td><td>42<span class=\"soft\">\u21b5</span>\n</td>",
+            "<td>&lt;3&gt;</td>",
+            "<td>yes</td>",
+            "<td>no</td>",
+            "<td>two<span class=\"soft\">\u21b5</span>\nlines</td><td>\xef\xbf\xbd&#xfffd;&amp;</td>",
+        };
+        for (size_t i = 0; i < sizeof held / sizeof *held; i++)
+            cr_expect_not_null(strstr(page, held[i]), "%s", held[i]);
+        /* Colours the other way round: all of them right is the calm end, the untrained model's is not. */
+        cr_expect_not_null(strstr(page, "background:rgb(var(--cool) / 0.481)\" title=\"after sums | sums: 0.938"));
+        cr_expect_not_null(strstr(page, "background:rgb(var(--warm) / 0.481)\" title=\"untrained | sums: 0.062"));
+        free(page);
+        scratch_remove(&scratch);
+    }
+}
+
+/* One row, the last: no diagonal, no forgetting. */
+Test(report, a_joint_run)
+{
+    Scratch scratch = scratch_make();
+    HsMatrix matrix;
+    HsMetrics *metrics = open_metrics(&scratch);
+    cr_assert_eq(hs_matrix_init(&matrix, 2), HS_OK);
+    hs_matrix_set_name(&matrix, 0, "sums");
+    hs_matrix_set_name(&matrix, 1, "facts");
+    *hs_matrix_at(&matrix, 1, 0) = *hs_matrix_at(&matrix, 1, 1) = 1.5;
+    *hs_matrix_accuracy(&matrix, HS_ITEMS_SEEN, 1, 1) = 0.75;
+    cr_assert_eq(hs_metrics_matrix(metrics, 200, 1, &matrix, false), HS_OK);
+    cr_assert_eq(hs_metrics_destroy(metrics), HS_OK);
+    hs_matrix_deinit(&matrix);
+    char *page = page_of(&scratch);
+    page_expect_sound(page);
+    cr_expect_not_null(strstr(page, "<dt>forgetting</dt><dd class=\"value\">none</dd>"));
+    cr_expect_eq(page_count(page, "class=\"own\""), 0);
+    cr_expect_eq(page_count(page, ">after facts<"), 2); /* of losses, and of accuracies */
+    cr_expect_null(strstr(page, "after sums"));
+    free(page);
+    scratch_remove(&scratch);
+}
+
 Test(report, plain_training_has_curves_and_no_matrix)
 {
     Scratch scratch = scratch_make();
@@ -198,10 +296,23 @@ Test(report, plain_training_has_curves_and_no_matrix)
         record(metrics, "step", step, -1, step == 1234 ? 77 : 2, (double)NAN, 100);
     record(metrics, "eval", 3000, -1, (double)NAN, 1.75, (double)NAN);
     cr_assert_eq(hs_metrics_destroy(metrics), HS_OK);
+    char *bare = page_of(&scratch);
+    cr_expect_null(strstr(bare, "bits per byte"));
+    free(bare);
+    size_t size = 0;
+    char *lines = scratch_read(scratch_path(&scratch, "metrics.jsonl"), &size);
+    char *longer = malloc(size + 128);
+    cr_assert_not_null(longer);
+    size = (size_t)sprintf(longer, "%s%s", lines,
+                           "{\"event\":\"eval\",\"step\":3000,\"val_loss\":1.75,\"bits_per_byte\":2.125}\n");
+    scratch_write(scratch_path(&scratch, "metrics.jsonl"), longer, size);
+    free(longer);
+    free(lines);
     char *page = page_of(&scratch);
     page_expect_sound(page);
     cr_expect_not_null(strstr(page, "Not finished"));
     cr_expect_not_null(strstr(page, "<title>validation, 3000: 1.750</title>"));
+    cr_expect_not_null(strstr(page, "<dt>the same in bits per byte</dt><dd>2.125</dd>"));
     cr_expect_null(strstr(page, "<table"));
     cr_expect_null(strstr(page, "Forgetting"));
     cr_expect_null(strstr(page, "class=\"mark\""));
@@ -294,7 +405,7 @@ Test(report, bad_lines_are_named)
         { "{\"event\":\"eval\",\"step\":1,\"task\":1000000000,\"val_loss\":1}", "`task` must be from 0 to 1023" },
         { "{\"event\":\"eval\",\"step\":1,\"task\":-1,\"val_loss\":1}", "`task` must be from 0 to 1023" },
         { MATRIX "\"losses\":[[1,2],[3,4],[5,6]]," ROWS, "at most 2 rows" },
-        { MATRIX "\"losses\":[[1]]," ROWS, "array of 2 losses" },
+        { MATRIX "\"losses\":[[1]]," ROWS, "array of 2 numbers" },
         { MATRIX "\"losses\":[[1,\"x\"]]," ROWS, "numbers or null" },
         { MATRIX "\"losses\":3," ROWS, "`losses` must be an array" },
         { MATRIX "\"losses\":[[1,2]]}", "`untrained` must be an array of 2" },
@@ -305,6 +416,18 @@ Test(report, bad_lines_are_named)
         { "{\"event\":\"run\",\"step\":0,\"memory\":[{\"what\":\"x\",\"bytes\":-1}]}", "`bytes` must be from 0" },
         { "{\"event\":\"run\",\"step\":0,\"tasks\":[{\"name\":3,\"steps\":1}]}", "`name` must be a string" },
         { "{\"event\":\"importance\",\"step\":0}", "`strength` is missing" },
+        { MATRIX "\"losses\":[[1,2]],\"accuracy_seen\":[[1,2],[1,2],[1,2],[1,2]]," ROWS, "at most 3 rows" },
+        { MATRIX "\"losses\":[[1,2]],\"accuracy_unseen\":[[1]]," ROWS, "`accuracy_unseen` must be an array of 2" },
+        { MATRIX "\"losses\":[[1,2]],\"bytes_per_token\":[1]," ROWS, "`bytes_per_token` must be an array of 2" },
+        { "{\"event\":\"tasks\",\"step\":1}", "`names` must be an array of 1 to 1024" },
+        { "{\"event\":\"tasks\",\"step\":1,\"names\":[\"a\"],\"losses\":[1,2]}", "`losses` must be an array of 1" },
+        { "{\"event\":\"tasks\",\"step\":1,\"names\":[\"a\"],\"losses\":[1],\"accuracy_seen\":[\"x\"]}",
+          "`accuracy_seen` must hold numbers or null" },
+        { "{\"event\":\"eval\",\"step\":1,\"val_loss\":1,\"accuracy_seen\":\"x\"}",
+          "`accuracy_seen` must be a number" },
+        { "{\"event\":\"samples\",\"step\":1}", "`samples` must be an array" },
+        { "{\"event\":\"samples\",\"step\":1,\"samples\":[{\"task\":\"a\",\"prompt\":1}]}",
+          "`prompt` must be a string" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         expect_refused(cases[i].text, strlen(cases[i].text), cases[i].message);

@@ -189,7 +189,8 @@ Test(matrix, the_table_is_exact)
     matrix.untrained[0] = matrix.untrained[1] = 5;
     matrix.floor[1] = 0.5;
     char *text = printed(&matrix, 66);
-    cr_expect_str_eq(text, "held-out loss, nats a token; [ ] the task just trained\n"
+    cr_expect_str_eq(text, "held-out loss, nats a token (lower is better)\n"
+                           "[ ] the task just trained\n"
                            "\n"
                            "                                   sums  a very long nam~ \n"
                            "untrained                         5.000             5.000 \n"
@@ -198,11 +199,13 @@ Test(matrix, the_table_is_exact)
                            "floor                                 -             0.500 \n"
                            "\n"
                            "learned               1.250   mean loss on each task right after\n"
-                           "                              training on it\n"
+                           "                              training on it; lower is better\n"
                            "retained              2.250   mean loss on all tasks trained so\n"
-                           "                              far, after the last of them\n"
+                           "                              far, after the last of them; lower\n"
+                           "                              is better\n"
                            "forgetting            2.000   mean rise of an earlier task's loss\n"
-                           "                              above the lowest it ever had\n"
+                           "                              above the lowest it ever had; lower\n"
+                           "                              is better\n"
                            "bwt                  -2.000   backward transfer: how much later\n"
                            "                              tasks helped earlier ones; below 0\n"
                            "                              is forgetting\n"
@@ -211,6 +214,61 @@ Test(matrix, the_table_is_exact)
                            "                              training\n");
     free(text);
     hs_matrix_deinit(&matrix);
+}
+
+/* Two tasks have items, each in one set or both; what is unknown counts nowhere. */
+Test(matrix, accuracies_and_bits_a_byte)
+{
+    static const double losses[] = { 1, 4, 6, 2, 2, 5, 3, 2.5, 1.5 };
+    HsMatrix matrix = matrix_of(3, losses);
+    HsMatrixSummary summary = hs_matrix_summary(&matrix);
+    cr_expect(isnan(summary.bits_per_byte) && isnan(summary.accuracy_seen) && isnan(summary.accuracy_unseen));
+    for (int task = 0; task < 3; task++)
+        matrix.bytes_per_token[task] = task == 1 ? 2.5 : 1;
+    *hs_matrix_accuracy(&matrix, HS_ITEMS_SEEN, -1, 0) = 0.125;
+    *hs_matrix_accuracy(&matrix, HS_ITEMS_SEEN, 0, 0) = 1;
+    *hs_matrix_accuracy(&matrix, HS_ITEMS_SEEN, 2, 0) = 0.25;
+    *hs_matrix_accuracy(&matrix, HS_ITEMS_SEEN, 2, 2) = 0.75;
+    *hs_matrix_accuracy(&matrix, HS_ITEMS_UNSEEN, 2, 2) = 0.375;
+    summary = hs_matrix_summary(&matrix);
+    cr_expect_float_eq(summary.bits_per_byte, (3 + 2.5 / 2.5 + 1.5) / log(2) / 3, 1e-15);
+    cr_expect_eq(summary.accuracy_seen, 0.5);
+    cr_expect_eq(summary.accuracy_unseen, 0.375);
+    char *text = printed(&matrix, 100);
+    cr_expect_not_null(
+        strstr(text, "exact completions, prompts seen in training\n(share of them; higher is better)\n"));
+    cr_expect_not_null(
+        strstr(text, "untrained                           0.125                 -                 - \n"));
+    cr_expect_not_null(
+        strstr(text, "after                               0.250                 -            [0.750]\n"));
+    free(text);
+    /* No cell is another's. */
+    for (int set = 0; set < HS_ITEM_SET_COUNT; set++)
+        for (int row = -1; row < 3; row++)
+            for (int task = 0; task < 3; task++)
+                *hs_matrix_accuracy(&matrix, set, row, task) = 0.5;
+    cr_expect_eq(memcmp(matrix.loss, losses, sizeof losses), 0);
+    cr_expect_eq(matrix.bytes_per_token[1], 2.5);
+    hs_matrix_deinit(&matrix);
+}
+
+Test(matrix, joint_training_has_no_forgetting)
+{
+    static const double joint[] = { NAN, NAN, 1, 2 }, begun[] = { 1, 2, NAN, NAN };
+    HsMatrix matrix = matrix_of(2, joint), other = matrix_of(2, begun), single = matrix_of(1, joint + 2);
+    cr_expect(hs_matrix_is_joint(&matrix));
+    cr_expect(!hs_matrix_is_joint(&other));
+    cr_expect(!hs_matrix_is_joint(&single));
+    char *text = printed(&matrix, 80);
+    cr_expect_not_null(strstr(text, "forgetting             none   all tasks at once\n"));
+    cr_expect_null(strstr(text, "nan"));
+    free(text);
+    text = printed(&other, 80);
+    cr_expect_null(strstr(text, "forgetting"));
+    free(text);
+    hs_matrix_deinit(&matrix);
+    hs_matrix_deinit(&other);
+    hs_matrix_deinit(&single);
 }
 
 /* Characters of a line, as a terminal counts those of one column each. */
@@ -229,6 +287,7 @@ Test(matrix, the_table_fits_and_obeys_no_name)
         hs_matrix_set_name(&matrix, i, i % 2 ? "\x1b[2J\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9" : "t");
         for (int j = 0; j < 12; j++)
             *hs_matrix_at(&matrix, i, j) = j == 3 ? 123.4567 : j == 4 ? 1e9 : 0.5;
+        *hs_matrix_accuracy(&matrix, i % 2, i, i) = 0.5;
     }
     for (int columns = 56; columns < 240; columns++) {
         char *text = printed(&matrix, columns);

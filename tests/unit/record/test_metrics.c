@@ -42,6 +42,9 @@ static HsMetricsRecord step_record(int64_t step)
         .task = -1,
         .penalty = (double)NAN,
         .replay_loss = (double)NAN,
+        .bits_per_byte = (double)NAN,
+        .accuracy_seen = (double)NAN,
+        .accuracy_unseen = (double)NAN,
     };
 }
 
@@ -56,9 +59,10 @@ Test(metrics, json_lines_are_exact)
     HsMetrics *metrics = create(&scratch, false, NULL);
     HsMetricsRecord record = step_record(200);
     expect_record(metrics, &record);
-    record = (HsMetricsRecord){ "eval", 200, NAN, 1.9, NAN, NAN, NAN, -1, NAN, 3, 1.25, -1, NAN, NAN };
+    record = (HsMetricsRecord){ "eval", 200, NAN, 1.9, NAN, NAN, NAN, -1, NAN, 3, 1.25, -1, NAN, NAN, NAN, NAN, NAN };
     expect_record(metrics, &record);
-    record = (HsMetricsRecord){ "step", 201, NAN, NAN, 0, INFINITY, 1, 0, 1e6, 100000, NAN, -1, NAN, NAN };
+    record =
+        (HsMetricsRecord){ "step", 201, NAN, NAN, 0, INFINITY, 1, 0, 1e6, 100000, NAN, -1, NAN, NAN, NAN, NAN, NAN };
     expect_record(metrics, &record);
     HsMetricsPosition position;
     cr_assert_eq(hs_metrics_sync(metrics, &position), HS_OK);
@@ -272,11 +276,12 @@ Test(metrics, plain_lines)
     record.penalty = 0.0123456;
     record.replay_loss = 1.83;
     expect_record(metrics, &record);
-    record = (HsMetricsRecord){ "eval", 200, NAN, 1.9, NAN, NAN, NAN, 0, NAN, 3, 1.25, -1, NAN, NAN };
+    record = (HsMetricsRecord){ "eval", 200, NAN, 1.9, NAN, NAN, NAN, 0, NAN, 3, 1.25, -1, NAN, NAN, NAN, NAN, NAN };
     expect_record(metrics, &record);
     record.task = 0;
     expect_record(metrics, &record);
-    record = (HsMetricsRecord){ "checkpoint", 200, NAN, NAN, NAN, NAN, NAN, 0, NAN, 3, NAN, -1, NAN, NAN };
+    record =
+        (HsMetricsRecord){ "checkpoint", 200, NAN, NAN, NAN, NAN, NAN, 0, NAN, 3, NAN, -1, NAN, NAN, NAN, NAN, NAN };
     expect_record(metrics, &record);
     cr_assert_eq(hs_metrics_destroy(metrics), HS_OK);
     size_t size = 0;

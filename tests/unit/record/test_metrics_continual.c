@@ -67,7 +67,8 @@ Test(metrics_continual, run_matrix_and_importance_lines_are_exact)
         text, "{\"event\":\"matrix\",\"step\":30,\"task\":1,\"names\":[\"sums\",\"a\\\"b\"],"
               "\"losses\":[[1,3],[1.5,2]],\"untrained\":[4,4],\"floor\":[null,null],\"joint\":[null,null],"
               "\"summary\":{\"learned\":1.5,\"retained\":1.75,\"forgetting\":0.5,\"bwt\":-0.5,\"fwt\":1,"
-              "\"excess_over_joint\":null,\"excess_over_floor\":null,\"perplexity_ratio\":null}}\n"
+              "\"excess_over_joint\":null,\"excess_over_floor\":null,\"perplexity_ratio\":null,"
+              "\"bits_per_byte\":null,\"accuracy_seen\":null,\"accuracy_unseen\":null}}\n"
               "{\"event\":\"importance\",\"step\":30,\"task\":1,\"strength\":100,\"maximum\":1,\"mean\":0.25,"
               "\"strength_mean\":25,\"rate_strength_maximum\":50,\"tensors\":[{\"name\":\"wte\",\"maximum\":1,"
               "\"mean\":0.5,\"share\":0.75},{\"name\":\"head\",\"maximum\":0.25,\"mean\":0.125,\"share\":0.25}]}\n");
@@ -103,6 +104,71 @@ Test(metrics_continual, a_matrix_is_a_scalar_a_task_and_a_figure)
         cr_expect_str_eq(events[i + 1].tag, expected[i].tag);
         cr_expect_eq(events[i + 1].value, expected[i].value);
     }
+    hs_matrix_deinit(&matrix);
+    scratch_remove(&scratch);
+}
+
+Test(metrics_continual, tasks_and_samples_lines_are_exact)
+{
+    Scratch scratch = scratch_make();
+    HsMetrics *metrics = create(&scratch, true, "none");
+    const HsMetricsTask tasks[] = { { "sums", 1.5, 0.25, 0.125 }, { "a\"b", 2, 1, (double)NAN } };
+    const HsMetricsSample samples[] = { { "sums", { "1+1=", 4 }, { "2\n", 2 }, { "2\n", 2 }, true },
+                                        { "a\"b", { "x\0y", 3 }, { "\xff", 1 }, { NULL, 0 }, false } };
+    cr_assert_eq(hs_metrics_tasks(metrics, 20, tasks, 2), HS_OK, "%s", hs_error_message());
+    cr_assert_eq(hs_metrics_samples(metrics, 30, samples, 2), HS_OK, "%s", hs_error_message());
+    cr_assert_eq(hs_metrics_destroy(metrics), HS_OK);
+    size_t size = 0;
+    char *text = scratch_read(scratch_path(&scratch, "metrics.jsonl"), &size);
+    cr_expect_str_eq(text, "{\"event\":\"tasks\",\"step\":20,\"names\":[\"sums\",\"a\\\"b\"],\"losses\":[1.5,2],"
+                           "\"accuracy_seen\":[0.25,1],\"accuracy_unseen\":[0.125,null]}\n"
+                           "{\"event\":\"samples\",\"step\":30,\"samples\":[{\"task\":\"sums\",\"prompt\":\"1+1=\","
+                           "\"completion\":\"2\\n\",\"expected\":\"2\\n\",\"exact\":true},{\"task\":\"a\\\"b\","
+                           "\"prompt\":\"x\xef\xbf\xbdy\",\"completion\":\"\xef\xbf\xbd\"}]}\n");
+    free(text);
+    static const struct {
+        const char *tag;
+        float value;
+    } expected[] = {
+        { "tasks/sums/validation", 1.5f },        { "tasks/sums/accuracy_seen", 0.25f },
+        { "tasks/sums/accuracy_unseen", 0.125f }, { "tasks/a\"b/validation", 2 },
+        { "tasks/a\"b/accuracy_seen", 1 },
+    };
+    Event events[16];
+    cr_assert_eq(read_events(scratch_path(&scratch, EVENTS), events, 16), 6);
+    for (int i = 0; i < 5; i++) {
+        cr_expect_eq(events[i + 1].step, 20);
+        cr_expect_str_eq(events[i + 1].tag, expected[i].tag);
+        cr_expect_eq(events[i + 1].value, expected[i].value);
+    }
+    scratch_remove(&scratch);
+}
+
+/* What is known of accuracies and bytes survives the file; where it is absent it is unknown. */
+Test(metrics_continual, accuracies_come_back)
+{
+    Scratch scratch = scratch_make();
+    HsMetrics *metrics = create(&scratch, false, "none");
+    HsMatrix matrix = two_tasks(), back;
+    matrix.bytes_per_token[1] = 3.5;
+    *hs_matrix_accuracy(&matrix, HS_ITEMS_UNSEEN, -1, 1) = 0.125;
+    *hs_matrix_accuracy(&matrix, HS_ITEMS_UNSEEN, 0, 0) = 0.75;
+    cr_assert_eq(hs_metrics_matrix(metrics, 1, 0, &matrix, false), HS_OK, "%s", hs_error_message());
+    cr_assert_eq(hs_metrics_destroy(metrics), HS_OK);
+    size_t size = 0;
+    char *text = scratch_read(scratch_path(&scratch, "metrics.jsonl"), &size);
+    HsJson *root = NULL;
+    cr_assert_eq(hs_json_parse("line", text, size - 1, &root), HS_OK, "%s", hs_error_message());
+    cr_assert_eq(hs_matrix_from_json("line", root, &back), HS_OK, "%s", hs_error_message());
+    cr_expect(isnan(back.bytes_per_token[0]));
+    cr_expect_eq(back.bytes_per_token[1], 3.5);
+    cr_expect_eq(*hs_matrix_accuracy(&back, HS_ITEMS_UNSEEN, -1, 1), 0.125);
+    cr_expect_eq(*hs_matrix_accuracy(&back, HS_ITEMS_UNSEEN, 0, 0), 0.75);
+    cr_expect(isnan(*hs_matrix_accuracy(&back, HS_ITEMS_UNSEEN, 0, 1)));
+    cr_expect(isnan(*hs_matrix_accuracy(&back, HS_ITEMS_SEEN, 0, 0)));
+    hs_json_destroy(root);
+    free(text);
+    hs_matrix_deinit(&back);
     hs_matrix_deinit(&matrix);
     scratch_remove(&scratch);
 }

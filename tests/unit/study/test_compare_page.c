@@ -86,6 +86,49 @@ Test(compare_page, means_spreads_and_overheads)
     sample_free(&sample);
 }
 
+/* Of two runs in three: their mean, in the table, the page and the JSON. */
+Test(compare_page, accuracies)
+{
+    Sample sample;
+    HsCompareFigures *figures = NULL;
+    Scratch scratch = scratch_make();
+    size_t size = 0;
+    sample_make(&sample);
+    for (int seed = 0; seed < 2; seed++) {
+        const HsMatrix *matrix = &sample.results[2][seed].matrix;
+        *hs_matrix_accuracy(matrix, HS_ITEMS_SEEN, 1, 0) = seed == 0 ? 0.5 : 1;
+        *hs_matrix_accuracy(matrix, HS_ITEMS_UNSEEN, 1, 0) = 0.125;
+        matrix->bytes_per_token[0] = matrix->bytes_per_token[1] = 4;
+    }
+    cr_assert_eq(hs_compare_figures(sample.rows, 3, &figures), HS_OK, "%s", hs_error_message());
+    cr_expect_eq(*hs_matrix_accuracy(&figures[2].mean, HS_ITEMS_SEEN, 1, 0), 0.75);
+    cr_expect(isnan(*hs_matrix_accuracy(&figures[2].mean, HS_ITEMS_SEEN, 1, 1)));
+    cr_expect_eq(figures[2].mean.bytes_per_token[1], 4);
+    cr_expect_eq(hs_matrix_summary(&figures[2].mean).accuracy_seen, 0.75);
+    hs_compare_figures_free(figures, 3);
+    char *text = NULL;
+    FILE *stream = open_memstream(&text, &size);
+    cr_assert_eq(hs_compare_print(sample.rows, 3, 120, stream), HS_OK);
+    fclose(stream);
+    cr_expect_not_null(strstr(text, "2.250       1.500     1.500   0.750"));
+    free(text);
+    const char *path = scratch_path(&scratch, "compare.html");
+    cr_assert_eq(hs_compare_write_html(path, "t", sample.rows, 3), HS_OK, "%s", hs_error_message());
+    text = scratch_read(path, &size);
+    page_expect_sound(text);
+    cr_expect_not_null(strstr(text, "Exact completions of prompts of the training text at the end: higher is better"));
+    cr_expect_not_null(strstr(text, "<td>0.750 <span"));
+    cr_expect_not_null(strstr(text, "<td>none</td>")); /* joint's forgetting */
+    free(text);
+    path = scratch_path(&scratch, "compare.json");
+    cr_assert_eq(hs_compare_write_json(path, sample.rows, 3), HS_OK, "%s", hs_error_message());
+    text = scratch_read(path, &size);
+    cr_expect_null(strstr(text, "nan"));
+    free(text);
+    scratch_remove(&scratch);
+    sample_free(&sample);
+}
+
 Test(compare_page, only_finished_runs_count)
 {
     Sample sample;
@@ -138,17 +181,20 @@ Test(compare_page, the_table_fits)
     Sample sample;
     sample_make(&sample);
     sample.results[2][0].finished = false;
-    char *text = printed(&sample, 100);
+    char *text = printed(&sample, 106);
     cr_expect_str_eq(
-        text, "strategy          retained  forgetting   learned  over joint  tokens/s   +time     memory  +memory\n"
-              "none                 4.500       7.000     1.000       3.000      2.0k     +0%    2.0 MiB      +0%\n"
-              "joint                1.500           -         -           -      1.9k     +5%    2.0 MiB      +0%\n"
-              "ewc & er             2.500       2.000     1.500       1.000      1.6k    +21%    3.0 MiB     +50%\n"
-              "\n"
-              "losses in nats a token, means over seeds; +time (a token), +memory: against none\n"
-              "ewc & er: 2 of 3 runs finished; only those count\n");
+        text,
+        "strategy          retained  forgetting   learned   exact  over joint  tokens/s   +time     memory  +memory\n"
+        "none                 4.500       7.000     1.000       -       3.000      2.0k     +0%    2.0 MiB      +0%\n"
+        "joint                1.500        none         -       -           -      1.9k     +5%    2.0 MiB      +0%\n"
+        "ewc & er             2.500       2.000     1.500       -       1.000      1.6k    +21%    3.0 MiB     +50%\n"
+        "\n"
+        "losses in nats a token, lower is better, means over seeds\n"
+        "exact: share of exact completions, higher is better\n"
+        "+time (a token), +memory: against none\n"
+        "ewc & er: 2 of 3 runs finished; only those count\n");
     free(text);
-    text = printed(&sample, 140);
+    text = printed(&sample, 142);
     cr_expect_not_null(strstr(text, "2.500 +-0.354"));
     free(text);
     for (int columns = 40; columns < 160; columns++) {

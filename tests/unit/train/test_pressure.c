@@ -32,7 +32,7 @@ static const char base[] = "seed: 7\n"
 static const char one_task[] = "max_steps: 8\n"
                                "checkpoint_freq: 4\n"
                                "tasks: [{name: addition, train: \"synthetic:addition\", synthetic_tokens: 8000}]\n"
-                               "evaluation: {every: 4, batches: 1}\n";
+                               "evaluation: {every: 4, batches: 1, items: 2}\n";
 static const char two_tasks[] = "max_steps: 6\n"
                                 "checkpoint_freq: 0\n"
                                 "tasks:\n"
@@ -42,7 +42,7 @@ static const char two_tasks[] = "max_steps: 6\n"
                                 "replay: {buffer_size: 24}\n"
                                 "ewc: {fisher_samples: 8}\n"
                                 "mer: {beta: 1.0, gamma: 0.5}\n"
-                                "evaluation: {every: 0, batches: 1}\n";
+                                "evaluation: {every: 0, batches: 1, items: 2}\n";
 
 static double relative_bound(const char *mode)
 {
