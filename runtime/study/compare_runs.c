@@ -276,12 +276,14 @@ static void report(Training *training, const HsCompareRun *run, double seconds)
 {
     const HsComparison *comparison = training->comparison;
     const char *const label = comparison->variants.items[run->variant].label;
-    char what[128], took[48] = "finished before";
+    char what[128], forgetting[32] = "none", took[48] = "finished before";
     const HsMatrixSummary summary = hs_matrix_summary(&run->result.matrix);
+    if (!isnan(summary.forgetting)) /* joint training has none */
+        snprintf(forgetting, sizeof forgetting, "%.4f", summary.forgetting);
     if (!isfinite(run->loss))
         snprintf(what, sizeof what, "diverged, which counts as infinitely bad");
     else if (comparison->tasks > 1)
-        snprintf(what, sizeof what, "retained %.4f, forgetting %.4f", summary.retained, summary.forgetting);
+        snprintf(what, sizeof what, "retained %.4f, forgetting %s", summary.retained, forgetting);
     else
         snprintf(what, sizeof what, "validation loss %.4f", run->loss);
     if (seconds >= 0)

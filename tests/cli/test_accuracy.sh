@@ -81,6 +81,10 @@ says out "forgetting             none"
 grep -i 'nan' out err joint/metrics.jsonl joint/report.html | grep -vi 'finance\|device' | grep -q . && fail "a joint run says nan"
 says joint/report.html ">none<"
 [ "$(member joint/metrics.jsonl matrix forgetting)" = null ] || fail "joint: forgetting must be null"
+expect 0 "$trainer" compare --config tasks.yaml --strategies none,joint --seeds 1 out_dir=both evaluation.items=10
+grep -w 'nan' out err both-compare/compare.html both-compare/*.json && fail "compare says nan"
+grep -qE '^joint .* none ' out || fail "the table does not say that joint forgets none"
+says out "exact"
 
 # --- one task of a file, with a tokenizer of bytes ---
 for i in 1 2 3 4 5 6; do
