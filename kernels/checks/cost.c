@@ -136,6 +136,16 @@ static double more_of_cross_entropy(const HsCrossEntropyArgs *args)
     return (double)sizeof *args->gradient_scale;
 }
 
+static double more_of_match_logits(const HsMatchLogitsArgs *args)
+{
+    return (double)sizeof *args->gradient_scale;
+}
+
+static double more_of_distill(const HsDistillArgs *args)
+{
+    return (double)sizeof *args->gradient_scale;
+}
+
 static double more_of_grad_stats(const HsGradStatsArgs *args)
 {
     return (double)args->count * (double)(sizeof *args->sum_squares + sizeof *args->nonfinite);
@@ -183,6 +193,8 @@ static const struct {
     .normalize = more_of_normalize,
     .descend = more_of_descend,
     .cross_entropy = more_of_cross_entropy,
+    .match_logits = more_of_match_logits,
+    .distill = more_of_distill,
     .grad_stats = more_of_grad_stats,
     .dot = more_of_dot,
     .consolidate = more_of_consolidate,

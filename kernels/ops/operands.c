@@ -138,6 +138,22 @@ static double bytes_cache(const void *arguments, const HsTensor *cache)
     return (double)rows * (double)(args->heads.kv_heads * args->heads.head_dim) * (double)hs_dtype_bytes(cache->dtype);
 }
 
+/* --- distillation --- */
+
+/* One element of each kept entry. */
+static double bytes_matched(const void *arguments, const HsTensor *logits)
+{
+    const HsMatchLogitsArgs *args = arguments;
+    return (double)hs_tensor_count(&args->index) * (double)hs_dtype_bytes(logits->dtype);
+}
+
+/* With a weight on the targets the whole row is scaled. */
+static double bytes_matched_gradient(const void *arguments, const HsTensor *dlogits)
+{
+    const HsMatchLogitsArgs *args = arguments;
+    return 2.0 * (args->target_weight == 1.0f ? bytes_matched(arguments, dlogits) : bytes_of(dlogits));
+}
+
 /* --- continual learning --- */
 
 static void adapt_combine_y(const void *arguments, HsOperandRow *y)
@@ -287,6 +303,21 @@ const HsOperands hs_operands = {
 #define A HsCrossEntropyArgs
     .cross_entropy.rows = { ROW(logits, READ, WIDE, "N V"), ROW(targets, READ, INDEX, "N"),
                             ROW(losses, WRITE, WIDE, "N"), ROW(dlogits, WRITE, ACT, "N V", .optional = true) },
+#undef A
+#define A HsTopLogitsArgs
+    .top_logits.rows = { ROW(logits, READ, WIDE, "N V"), ROW(value, WRITE, WIDE, "N K"),
+                         ROW(index, WRITE, INDEX, "N K") },
+#undef A
+#define A HsMatchLogitsArgs
+    .match_logits.rows = { ROW(logits, READ, WIDE, "N V", .bytes = bytes_matched), ROW(targets, READ, INDEX, "N"),
+                           ROW(replayed, READ, INDEX, "N"), ROW(value, READ, WIDE, "N K"),
+                           ROW(index, READ, INDEX, "N K"), ROW(losses, WRITE, WIDE, "N"),
+                           ROW(dlogits, UPDATE, ACT, "N V", .bytes = bytes_matched_gradient) },
+#undef A
+#define A HsDistillArgs
+    .distill.rows = { ROW(logits, READ, WIDE, "N V"), ROW(teacher, READ, WIDE, "N V"), ROW(targets, READ, INDEX, "N"),
+                      ROW(replayed, READ, INDEX, "N", .optional = true), ROW(losses, WRITE, WIDE, "N"),
+                      ROW(dlogits, UPDATE, ACT, "N V") },
 #undef A
 #define A HsGradStatsArgs
     .grad_stats = { .arrays = true, .count_at = offsetof(A, count), .rows = { ROW(tensors, READ, ACT, "") } },

@@ -43,6 +43,10 @@
     X(dropout_backward, HsDropoutArgs, "y = mask(x) / (1 - p), x = dy")                                               \
     X(cross_entropy, HsCrossEntropyArgs,                                                                              \
       "loss = lse - logit[target] + z lse^2; dlogits = gs ((1 + 2 z lse) p - onehot)")                                \
+    X(top_logits, HsTopLogitsArgs, "value[n], index[n]: the K largest logits of row n, in falling order")             \
+    X(match_logits, HsMatchLogitsArgs,                                                                                \
+      "loss = a/K sum_k (logit[index_k] - value_k)^2; dlogits = b dlogits + gs dloss/dlogits, in replayed rows")      \
+    X(distill, HsDistillArgs, "loss = a KL(softmax(teacher/t), softmax(logits/t)); dlogits += gs dloss/dlogits")      \
     X(grad_stats, HsGradStatsArgs, "sum of squares and count of non-finite elements, per tensor")                     \
     X(adamw, HsAdamWArgs, "Loshchilov & Hutter 2019, algorithm 2; one pass with unscale, clip, master, copy")         \
     X(sgd, HsSgdArgs, "buf = momentum buf + g + wd p; p -= lr buf (nesterov: g + momentum buf)")                      \
@@ -248,6 +252,42 @@ typedef struct HsCrossEntropyArgs {
     HsTensor losses;             /* [N] f32: the cross-entropy, without the z term */
     HsTensor dlogits;            /* [N,V] act, optional; f32 may be logits itself */
 } HsCrossEntropyArgs;
+
+/* What dark experience replay keeps of a row (Buzzega et al. 2020, section 3).  Of equal logits the first comes first;
+ * NaN is never taken.  Where a row has fewer than K numbers, the last entries have index -1 and value 0. */
+enum { HS_MOST_KEPT_LOGITS = 256 };
+typedef struct HsTopLogitsArgs {
+    HsTensor logits; /* [N,V] f32 */
+    HsTensor value;  /* [N,K] f32, K at most V and HS_MOST_KEPT_LOGITS */
+    HsTensor index;  /* [N,K] i32 */
+} HsTopLogitsArgs;
+
+/* DER++ (Buzzega et al. 2020, eq. 6) in the rows that are replayed and whose target is not -1: the squared distance to
+ * the logits that were kept, their mean over the K kept ones, beside b times the cross-entropy, whose gradient is in
+ * dlogits already.  Entries with index -1 are passed over; the others of a row differ.  Other rows stay as they are. */
+typedef struct HsMatchLogitsArgs {
+    HsTensor logits;             /* [N,V] f32 */
+    HsTensor targets, replayed;  /* [N] i32; replayed: 0 or 1 */
+    HsTensor value, index;       /* [N,K] f32, i32 in [-1, V) */
+    float weight, target_weight; /* a, b */
+    const float *gradient_scale; /* device scalar gs */
+    HsTensor losses;             /* [N] f32: the distance with its weight; 0 in other rows */
+    HsTensor dlogits;            /* [N,V] act, not logits itself */
+} HsMatchLogitsArgs;
+
+/* Knowledge distillation (Hinton et al. 2015; LwF: Li & Hoiem 2016, eq. 2 and 3) in the rows that are not replayed and
+ * whose target is not -1.  With p and q the softmax of logits / t and teacher / t, dloss/dlogit = a / t (p - q).  The
+ * loss is LwF's cross-entropy of q and p without q's own entropy, a constant: 0 where student and teacher agree. */
+typedef struct HsDistillArgs {
+    HsTensor logits, teacher; /* [N,V] f32 */
+    HsTensor targets;         /* [N] i32 */
+    HsTensor replayed;        /* [N] i32, optional: none is */
+    float weight;             /* a */
+    float temperature;        /* t, above 0 */
+    const float *gradient_scale;
+    HsTensor losses;  /* [N] f32; not written in replayed rows */
+    HsTensor dlogits; /* [N,V] act, not logits itself */
+} HsDistillArgs;
 
 typedef struct HsGradStatsArgs {
     const HsTensor *tensors; /* host array of f32 or 16 tensors */

@@ -21,6 +21,7 @@ const HsStrategy hs_strategy_joint = {
     .doc = "all tasks are mixed from the start: the upper control (multi-task learning: Caruana 1997)",
     .role = HS_ROLE_ALONE,
     .mixes_tasks = true,
+    .needs_boundaries = "trains on all tasks from the start",
 };
 
 static void er_plan_replay(const HsContinualConfig *config, HsReplayPlan *plan)
@@ -83,6 +84,14 @@ HsStatus hs_continual_check(const HsContinualConfig *config)
     for (int i = 0; i < config->strategy_count; i++)
         if (!hs_strategy_find(config->strategies[i]))
             return fail_unknown(config->strategies[i]);
+    for (int i = 0; i < config->strategy_count && config->unmarked; i++) {
+        const HsStrategy *row = hs_strategy_find(config->strategies[i]);
+        if (row->needs_boundaries)
+            return hs_fail(HS_ECONFIG,
+                           "continual.boundaries: none goes not with %s, which %s: set boundaries to tasks, or choose "
+                           "another strategy",
+                           row->name, row->needs_boundaries);
+    }
     for (int i = 0; i < config->strategy_count; i++)
         for (int j = i + 1; j < config->strategy_count; j++)
             HS_TRY(check_pair(hs_strategy_find(config->strategies[i]), hs_strategy_find(config->strategies[j])));
@@ -111,6 +120,11 @@ static bool penalizes(const HsStrategy *row)
 static bool mixes_tasks(const HsStrategy *row)
 {
     return row->mixes_tasks;
+}
+
+static bool writes_rehearsal(const HsStrategy *row)
+{
+    return row->writes_rehearsal;
 }
 
 static bool has_host_work(const HsStrategy *row)
@@ -154,6 +168,11 @@ const HsStrategy *hs_continual_needs_fisher(const HsContinualConfig *config)
             return row;
     }
     return NULL;
+}
+
+const HsStrategy *hs_continual_writes_rehearsal(const HsContinualConfig *config)
+{
+    return first_that(config, writes_rehearsal);
 }
 
 const HsStrategy *hs_continual_host_work(const HsContinualConfig *config)
@@ -210,6 +229,15 @@ HsReplayPlan hs_continual_replay_plan(const HsContinualConfig *config, int64_t r
     for (int i = 0; i < config->strategy_count; i++)
         if (row_at(config, i)->plan_replay)
             row_at(config, i)->plan_replay(config, &plan);
+    return plan;
+}
+
+HsDistillation hs_continual_distillation(const HsContinualConfig *config)
+{
+    HsDistillation plan = { 0 };
+    for (int i = 0; i < config->strategy_count; i++)
+        if (row_at(config, i)->plan_distillation)
+            row_at(config, i)->plan_distillation(config, &plan);
     return plan;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Continual learning: what is done against forgetting, behind one small interface.  A strategy is a row of a table;
- * a run may combine one that penalizes (l2, ewc, si) with one that replays (er, mer, a-gem).  A row says what the
+ * a run may combine one that penalizes (l2, ewc, si), one that replays (er, mer, a-gem, der++) and one that teaches (lwf).  A row says what the
  * strategy asks of the training loop, and holds its functions; its state and settings are its file's own business.
  *
  *     begin_task -> { mix (optim/continual/replay.h, host) -> fold -> gradients -> before_update
@@ -36,6 +36,7 @@ typedef struct HsContinualConfig {
     HsOptimizerKind optimizer;           /* of spans without a group */
     int64_t batch_rows;                  /* sequences of a batch, of which a step takes ... */
     int64_t accumulation;                /* ... this many, unless a strategy splits them */
+    bool unmarked;                       /* nobody says where a task ends: all are one */
     HsSetting settings[HS_SETTINGS_MAX]; /* of the sections that the strategies read; ends with a NULL section */
 } HsContinualConfig;
 
@@ -46,10 +47,20 @@ double hs_continual_number(const HsContinualConfig *config, const char *section,
 const char *hs_continual_word(const HsContinualConfig *config, const char *section, const char *name);
 bool hs_continual_word_is(const HsContinualConfig *config, const char *section, const char *name, const char *word);
 
+/* What the loss compares with what a model once said of the text, beside its targets (runtime/model/head_work.h); all 0:
+ * nothing. */
+typedef struct HsDistillation {
+    int64_t kept;                 /* DER++: the largest logits kept beside each replayed token, at most so many */
+    double weight, target_weight; /* a and b of kernels/ops/ops.h's match_logits */
+    bool teacher;                 /* LwF: the model as it was before a later task teaches on the task's new text */
+    double teacher_weight, temperature;
+} HsDistillation;
+
 typedef enum HsStrategyRole {
     HS_ROLE_ALONE = 0, /* none, joint */
     HS_ROLE_PENALIZES = 1,
-    HS_ROLE_REPLAYS = 2
+    HS_ROLE_REPLAYS = 2,
+    HS_ROLE_TEACHES = 3
 } HsStrategyRole;
 
 /* One group of tokens for the Fisher, its gradient left in the spans:  F += weight (multiplier grad)^2. */
@@ -103,6 +114,8 @@ typedef struct HsStrategy {
     bool does_nothing;   /* a run says nothing of it */
     const char *section; /* of its settings; written by the user, it implies the strategy */
     bool mixes_tasks;    /* all tasks are trained at once */
+    const char *needs_boundaries; /* what it has to be told by the beginning of a task; NULL: nothing */
+    bool writes_rehearsal; /* the model fills the reservoir before each later task; new sequences do not enter it */
     /* after_task takes gradients from a source, as section ewc's estimator and fisher_samples say; NULL: never */
     bool (*needs_fisher)(const HsContinualConfig *config);
     const char *host_work;    /* what it does on the host within a step, which cannot be recorded then */
@@ -114,6 +127,7 @@ typedef struct HsStrategy {
     void (*describe)(const HsContinualConfig *config); /* log lines at a run's start: how strong it acts */
     int (*tensors_per_parameter)(const HsContinualConfig *config);
     void (*plan_replay)(const HsContinualConfig *config, HsReplayPlan *plan); /* changes what it wants otherwise */
+    void (*plan_distillation)(const HsContinualConfig *config, HsDistillation *plan); /* the same */
     bool (*splits_accumulation)(const HsContinualConfig *config); /* each batch of an accumulation is a step */
     double (*rate_scale)(const HsContinualConfig *config);        /* of the learning rate */
 
@@ -152,6 +166,7 @@ bool hs_continual_splits_accumulation(const HsContinualConfig *config);
 double hs_continual_rate_scale(const HsContinualConfig *config); /* a product */
 /* The first of them with the property; NULL: none has it. */
 const HsStrategy *hs_continual_needs_fisher(const HsContinualConfig *config);
+const HsStrategy *hs_continual_writes_rehearsal(const HsContinualConfig *config);
 const HsStrategy *hs_continual_host_work(const HsContinualConfig *config);
 const HsStrategy *hs_continual_beside_step(const HsContinualConfig *config);
 const HsStrategy *hs_continual_penalizes(const HsContinualConfig *config);
@@ -161,6 +176,7 @@ const HsStrategy *hs_continual_keeps_state(const HsContinualConfig *config);
 void hs_continual_describe(const HsContinualConfig *config);
 /* rows_per_step: sequences of an optimizer step. */
 HsReplayPlan hs_continual_replay_plan(const HsContinualConfig *config, int64_t rows_per_step);
+HsDistillation hs_continual_distillation(const HsContinualConfig *config);
 /* Device memory that create allocates; excluded spans have no penalty tensors. */
 size_t hs_continual_device_bytes(const HsContinualConfig *config, const HsSpan *spans, int count);
 
@@ -176,7 +192,7 @@ HsStatus hs_continual_dry_run(HsContinual *continual, HsContext *dry);
 
 HsStatus hs_continual_begin_task(HsContinual *continual, HsContext *context, int task);
 
-/* True when task `task` wants a reference gradient before each step's own. */
+/* True when task `task` wants a reference gradient before each step's own, where there is something to refer to. */
 bool hs_continual_wants_reference(const HsContinual *continual, int task);
 /* The spans' gradients are the reference: kept, and cleared in the spans. */
 HsStatus hs_continual_take_reference(HsContinual *continual, HsContext *context);
@@ -196,6 +212,9 @@ HsStatus hs_continual_after_step(HsContinual *continual, HsContext *context, con
  * Gradients are zero on entry, as a step leaves them, and on return.  `source` may be NULL unless a strategy needs_fisher.
  * errors: HS_ENUMERIC when no parameter would be protected, or importance overflows; the state is unusable then. */
 HsStatus hs_continual_after_task(HsContinual *continual, HsContext *context, int task, HsFisherSource *source);
+
+/* The same for what penalizes alone, in the middle of an unmarked stream; `round`: how often it was done. */
+HsStatus hs_continual_consolidate(HsContinual *continual, HsContext *context, int round, HsFisherSource *source);
 
 /* A penalty acts: some task has ended. */
 bool hs_continual_anchored(const HsContinual *continual);

@@ -44,6 +44,13 @@ int64_t hs_replay_window_rows(const HsReplayPlan *plan, int64_t window, bool emp
     return plan->group_steps * plan->rows - replayed_in_group(plan, window, plan->group_steps, empty_reservoir);
 }
 
+int64_t hs_replay_rows_before(const HsReplayPlan *plan, int64_t window)
+{
+    const int64_t steps = window * plan->group_steps;
+    const int64_t replayed = window > 0 ? replayed_before(plan, steps) - replayed_before(plan, plan->group_steps) : 0;
+    return steps * plan->rows - replayed;
+}
+
 int64_t hs_replay_window_rows_most(const HsReplayPlan *plan)
 {
     return plan->group_steps * plan->rows; /* while the reservoir is empty */

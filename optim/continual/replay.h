@@ -42,6 +42,8 @@ typedef struct HsReplayStep {
 int64_t hs_replay_window_steps(const HsReplayPlan *plan);
 /* New sequences that window `window` of a task needs. */
 int64_t hs_replay_window_rows(const HsReplayPlan *plan, int64_t window, bool empty_reservoir);
+/* New sequences of all windows before `window`, where the first alone finds an empty reservoir. */
+int64_t hs_replay_rows_before(const HsReplayPlan *plan, int64_t window);
 /* At most, for any window: what a caller must have room for. */
 int64_t hs_replay_window_rows_most(const HsReplayPlan *plan);
 HsReplayStep hs_replay_step(const HsReplayPlan *plan, int64_t window, int64_t step, bool empty_reservoir);

@@ -13,6 +13,7 @@
 #include "optim/continual/reservoir.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -72,8 +73,45 @@ HsStatus hs_reservoir_init(HsReservoir *reservoir, int64_t capacity, int64_t seq
     return HS_OK;
 }
 
+/* One index is set aside for "none". */
+static size_t index_bytes(int64_t vocabulary)
+{
+    return vocabulary < UINT16_MAX ? sizeof(uint16_t) : sizeof(int32_t);
+}
+
+size_t hs_reservoir_logit_bytes(int64_t capacity, int64_t sequence_length, int64_t vocabulary, int64_t kept)
+{
+    const size_t entry = index_bytes(vocabulary) + sizeof(uint16_t);
+    size_t bytes;
+    if (__builtin_mul_overflow((size_t)capacity, (size_t)(sequence_length * kept) * entry, &bytes))
+        return SIZE_MAX;
+    return bytes;
+}
+
+HsStatus hs_reservoir_keep_logits(HsReservoir *reservoir, int64_t kept, int64_t vocabulary)
+{
+    const size_t bytes = hs_reservoir_logit_bytes(reservoir->capacity, reservoir->sequence_length, vocabulary, kept);
+    const int64_t row = reservoir->sequence_length * kept;
+    const size_t entries = bytes / (index_bytes(vocabulary) + sizeof(uint16_t));
+    void *index = bytes < SIZE_MAX ? calloc(entries, index_bytes(vocabulary)) : NULL;
+    void *value = index ? calloc(entries, sizeof(uint16_t)) : NULL;
+    if (!value) {
+        free(index);
+        return hs_fail(HS_ENOMEM,
+                       "%lld logits beside each token of %lld sequences need %.0f MiB of host memory: lower der.top_k "
+                       "or replay.buffer_size",
+                       (long long)kept, (long long)reservoir->capacity, (double)bytes / 0x1p20);
+    }
+    reservoir->kept = kept;
+    reservoir->kept_index = hs_tensor_2d(index, vocabulary < UINT16_MAX ? HS_U16 : HS_I32, reservoir->capacity, row);
+    reservoir->kept_value = hs_tensor_2d(value, HS_F16, reservoir->capacity, row);
+    return HS_OK;
+}
+
 void hs_reservoir_deinit(HsReservoir *reservoir)
 {
+    free(reservoir->kept_index.data);
+    free(reservoir->kept_value.data);
     free(reservoir->tokens.data);
     free(reservoir->mask.data);
     free(reservoir->task.data);
@@ -122,6 +160,15 @@ void hs_reservoir_count_all(HsReservoir *reservoir)
             mask_of(reservoir, slot)[t / 8] |= (uint8_t)(1u << (t % 8));
 }
 
+/* An item's logits come later: until then it has none. */
+static void forget_logits(HsReservoir *reservoir, int64_t slot)
+{
+    const size_t entries = (size_t)(reservoir->sequence_length * reservoir->kept);
+    const size_t bytes = entries * hs_dtype_bytes(reservoir->kept_index.dtype);
+    memset((unsigned char *)reservoir->kept_index.data + (size_t)slot * bytes, 0xff, bytes);
+    memset((uint16_t *)reservoir->kept_value.data + (size_t)slot * entries, 0, entries * sizeof(uint16_t));
+}
+
 static void write_slot(HsReservoir *reservoir, int64_t slot, const int32_t *tokens, const int32_t *targets, int task)
 {
     const int64_t length = reservoir->sequence_length, first = slot * (length + 1);
@@ -141,9 +188,16 @@ static void write_slot(HsReservoir *reservoir, int64_t slot, const int32_t *toke
             mask_of(reservoir, slot)[t / 8] |= (uint8_t)(1u << (t % 8));
     }
     ((int32_t *)reservoir->task.data)[slot] = task;
+    if (reservoir->kept > 0)
+        forget_logits(reservoir, slot);
 }
 
-void hs_reservoir_add(HsReservoir *reservoir, const int32_t *tokens, const int32_t *targets, int task)
+void hs_reservoir_clear(HsReservoir *reservoir)
+{
+    reservoir->seen = reservoir->count = 0;
+}
+
+int64_t hs_reservoir_add(HsReservoir *reservoir, const int32_t *tokens, const int32_t *targets, int task)
 {
     const uint64_t n = (uint64_t)++reservoir->seen;
     int64_t slot = reservoir->seen - 1;
@@ -153,8 +207,10 @@ void hs_reservoir_add(HsReservoir *reservoir, const int32_t *tokens, const int32
     } else {
         reservoir->count++;
     }
-    if (slot < reservoir->capacity)
-        write_slot(reservoir, slot, tokens, targets, task);
+    if (slot >= reservoir->capacity)
+        return -1;
+    write_slot(reservoir, slot, tokens, targets, task);
+    return slot;
 }
 
 int64_t hs_reservoir_draw(const HsReservoir *reservoir, uint64_t draw, int before_task)
@@ -189,5 +245,36 @@ void hs_reservoir_read(const HsReservoir *reservoir, int64_t slot, int32_t *toke
         tokens[t] = load_token(reservoir, first + t);
         const bool counts = !mask || (mask[t / 8] >> (t % 8) & 1);
         targets[t] = counts ? load_token(reservoir, first + t + 1) : -1;
+    }
+}
+
+void hs_reservoir_write_logits(HsReservoir *reservoir, int64_t slot, const float *value, const int32_t *index)
+{
+    const float most = 65504.0f; /* f16's largest */
+    const int64_t entries = reservoir->sequence_length * reservoir->kept, first = slot * entries;
+    assert(slot >= 0 && slot < reservoir->count);
+    for (int64_t i = 0; i < entries; i++) {
+        const bool there = index[i] >= 0 && isfinite(value[i]);
+        const float cut = fminf(fmaxf(there ? value[i] : 0.0f, -most), most);
+        hs_dtype_store(HS_F16, reservoir->kept_value.data, first + i, (double)cut);
+        if (reservoir->kept_index.dtype == HS_U16)
+            ((uint16_t *)reservoir->kept_index.data)[first + i] = there ? (uint16_t)index[i] : UINT16_MAX;
+        else
+            ((int32_t *)reservoir->kept_index.data)[first + i] = there ? index[i] : -1;
+    }
+}
+
+void hs_reservoir_read_logits(const HsReservoir *reservoir, int64_t slot, float *value, int32_t *index)
+{
+    const int64_t entries = reservoir->sequence_length * reservoir->kept, first = slot * entries;
+    assert(slot >= 0 && slot < reservoir->count);
+    for (int64_t i = 0; i < entries; i++) {
+        value[i] = (float)hs_dtype_load(HS_F16, reservoir->kept_value.data, first + i);
+        if (reservoir->kept_index.dtype == HS_I32)
+            index[i] = ((const int32_t *)reservoir->kept_index.data)[first + i];
+        else
+            index[i] = ((const uint16_t *)reservoir->kept_index.data)[first + i];
+        if (reservoir->kept_index.dtype == HS_U16 && index[i] == UINT16_MAX)
+            index[i] = -1;
     }
 }

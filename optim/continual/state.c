@@ -19,7 +19,7 @@ size_t hs_continual_value_bytes(int span_count)
 /* Names may be the caller's; the table's outlive it. */
 static void activate(HsContinual *continual)
 {
-    static const HsStrategyRole order[] = { HS_ROLE_REPLAYS, HS_ROLE_PENALIZES, HS_ROLE_ALONE };
+    static const HsStrategyRole order[] = { HS_ROLE_REPLAYS, HS_ROLE_PENALIZES, HS_ROLE_TEACHES, HS_ROLE_ALONE };
     HsContinualConfig *config = &continual->config;
     for (int i = 0; i < config->strategy_count; i++)
         config->strategies[i] = hs_strategy_find(config->strategies[i])->name;
@@ -129,7 +129,7 @@ bool hs_continual_wants_reference(const HsContinual *continual, int task)
 {
     for (int i = 0; i < continual->active_count; i++)
         if (continual->active[i].row->take_reference)
-            return task > 0;
+            return task > 0 || continual->config.unmarked;
     return false;
 }
 
@@ -185,6 +185,14 @@ HsStatus hs_continual_after_task(HsContinual *continual, HsContext *context, int
     for (int i = 0; i < continual->active_count; i++)
         if (continual->active[i].row->after_task)
             HS_TRY(continual->active[i].row->after_task(continual, continual->active[i].state, context, task, source));
+    return HS_OK;
+}
+
+HsStatus hs_continual_consolidate(HsContinual *continual, HsContext *context, int round, HsFisherSource *source)
+{
+    for (int i = 0; i < continual->active_count; i++)
+        if (continual->active[i].row->role == HS_ROLE_PENALIZES)
+            HS_TRY(continual->active[i].row->after_task(continual, continual->active[i].state, context, round, source));
     return HS_OK;
 }
 

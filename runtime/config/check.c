@@ -280,6 +280,10 @@ static HsStatus check_task(const HsConfig *config, int task)
         return relation_fail(config, dotted, "continual.schedule",
                              "%s contradicts continual.schedule: single, one schedule over all tasks; remove one",
                              dotted);
+    if (peak > 0 && is(config->continual.boundaries, "none"))
+        return relation_fail(config, dotted, "continual.boundaries",
+                             "%s contradicts continual.boundaries: none, one schedule over one stream; remove one",
+                             dotted);
     snprintf(dotted, sizeof dotted, "tasks.%d.name", task);
     for (const char *c = own->name; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
@@ -311,6 +315,11 @@ static HsStatus check_continual(HsConfig *config)
                              "ewc.normalize: %s contradicts ewc.lambda: auto, which is in units of the Fisher "
                              "information itself; leave it out, or set ewc.lambda to a number",
                              normalize);
+    if (strategies.unmarked && config->early_stop.patience > 0)
+        return relation_fail(
+            config, "early_stop.patience", "continual.boundaries",
+            "early_stop.patience ends a task, and with continual.boundaries: none there is one stream: "
+            "remove one");
     bool single_pass = is(config->mer.mode, "algorithm6") || is(config->mer.mode, "reptile");
     if (single_pass && config->mer.groups > 1)
         return relation_fail(config, "mer.groups", "mer.mode",

@@ -236,9 +236,16 @@
       "a gain is a validation loss below that of the latest gain by more than this")
 
 #define HS_KEYS_CONTINUAL(X, S)                                                                                       \
-    X(S, STRINGS, strategy, "auto", 0, 0, "auto|none|joint|er|l2|ewc|mer|a-gem|si", "",                               \
-      "against forgetting; a list, or names joined by + (ewc+er), combines one of l2, ewc, si with one of er, mer, "  \
-      "a-gem; auto: those whose sections the configuration has, else none")                                           \
+    X(S, STRINGS, strategy, "auto", 0, 0, "auto|none|joint|er|l2|ewc|mer|a-gem|si|der++|lwf|generative", "",          \
+      "against forgetting; a list, or names joined by + (ewc+er), combines one of l2, ewc, si, one of er, mer, "      \
+      "a-gem, "                                                                                                       \
+      "der++, generative, and lwf; auto: those whose sections the configuration has, else none")                      \
+    X(S, STRING, boundaries, "tasks", 0, 0, "tasks|none", "",                                                         \
+      "none: all tasks are one stream in their order, and strategies are not told where one ends: one schedule, a "   \
+      "reservoir without marks, a penalty that consolidates every consolidate_every steps. Evaluation still knows")   \
+    X(S, INT, consolidate_every, 500, 1, HS_NO_BOUND, NULL, "optimizer steps",                                        \
+      "boundaries: none: l2, ewc and si move their anchor this often, and measure importance; ewc on the latest "     \
+      "ewc.fisher_samples new sequences")                                                                             \
     X(S, STRING, schedule, "fresh", 0, 0, "fresh|rewarm|single", "",                                                  \
       "learning rate over tasks: fresh: the schedule starts again; rewarm: later tasks warm up over rewarm_fraction " \
       "and decay again; single: one schedule over all tasks")                                                         \
@@ -247,11 +254,13 @@
     X(S, STRING, joint_run, "", 0, 0, NULL, "path",                                                                   \
       "out_dir of a finished run with strategy joint, to compute the excess loss over joint training")
 
-#define HS_KEYS_REPLAY(X, S)                                                                        \
-    X(S, INT, buffer_size, 0, 0, HS_NO_BOUND, NULL, "sequences",                                    \
-      "reservoir of er, mer and a-gem (Vitter 1985, algorithm R), on the host; 0: mer.buffer_size") \
-    X(S, REAL, fraction, 0.25, 0, 0.99, NULL, "fraction",                                           \
-      "er, mer: share of replayed sequences; exact over all steps, and in each step within one sequence")
+#define HS_KEYS_REPLAY(X, S)                                                                                           \
+    X(S, INT, buffer_size, 0, 0, HS_NO_BOUND, NULL, "sequences",                                                       \
+      "reservoir of er, der++, mer and a-gem (Vitter 1985, algorithm R), and generative's rehearsal, on the host; 0: " \
+      "mer.buffer_size")                                                                                               \
+    X(S, REAL, fraction, 0.25, 0, 0.99, NULL, "fraction",                                                              \
+      "er, der++, generative, mer: share of replayed sequences; exact over all steps, and in each step within one "    \
+      "sequence")
 
 #define HS_KEYS_L2(X, S)                            \
     X(S, REAL, lambda, "auto", 0, 1e12, "auto", "", \
@@ -307,6 +316,27 @@
     X(S, INT, reference_batches, 1, 1, 65536, NULL, "batches", \
       "replayed batches for the reference gradient (Chaudhry et al. 2019)")
 
+#define HS_KEYS_DER(X, S)                                                                                             \
+    X(S, REAL, alpha, 0.2, 0, 1e6, NULL, "",                                                                          \
+      "weight of the squared distance to the logits that were kept, the mean over them (Buzzega et al. 2020, eq. 6)") \
+    X(S, REAL, beta, 1.0, 0, 1e6, NULL, "", "weight of the loss on replayed targets")                                 \
+    X(S, INT, top_k, 16, 1, 256, NULL, "logits",                                                                      \
+      "the largest logits that are kept beside each token of the replay buffer, 4 bytes each (6 where the "           \
+      "vocabulary is above 65534)")
+
+#define HS_KEYS_LWF(X, S)                                                                                              \
+    X(S, REAL, alpha, 3.0, 0, 1e6, NULL, "",                                                                           \
+      "weight of the cross-entropy with what the model before the task says of the new text (Li & Hoiem 2016, eq. 2; " \
+      "their lambda_o, 1)")                                                                                            \
+    X(S, REAL, temperature, 2.0, 0.01, 1000, NULL, "", "T of its eq. 3: both sides' logits are divided by it")
+
+#define HS_KEYS_GENERATIVE(X, S)                                                                                    \
+    X(S, REAL, fraction, 0.2, 1e-6, 1000, NULL, "fraction",                                                         \
+      "sequences that the model writes before a later task, as a share of that task's (gamma of LAMOL, Sun et al. " \
+      "2020); at most replay.buffer_size. How much of a batch they are is replay.fraction")                         \
+    X(S, REAL, temperature, 1.0, 0.01, 100, NULL, "", "logits are divided by it before a token is drawn")           \
+    X(S, INT, top_k, 20, 0, HS_NO_BOUND, NULL, "tokens", "tokens are drawn from so many of the likeliest; 0: all")
+
 /* section, its key table, doc */
 #define HS_CONFIG_SECTIONS(S)                                           \
     S(training, HS_KEYS_TRAINING, "top-level keys")                     \
@@ -329,6 +359,9 @@
     S(ewc, HS_KEYS_EWC, "elastic weight consolidation")                 \
     S(si, HS_KEYS_SI, "synaptic intelligence")                          \
     S(mer, HS_KEYS_MER, "meta-experience replay")                       \
-    S(agem, HS_KEYS_AGEM, "averaged gradient episodic memory")
+    S(agem, HS_KEYS_AGEM, "averaged gradient episodic memory")          \
+    S(der, HS_KEYS_DER, "dark experience replay, strategy der++")       \
+    S(lwf, HS_KEYS_LWF, "learning without forgetting")                  \
+    S(generative, HS_KEYS_GENERATIVE, "generative replay")
 
 #endif

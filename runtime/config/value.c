@@ -225,7 +225,20 @@ static void release_strings(void *field)
     hs_string_list_deinit(field);
 }
 
-/* Where the key has choices, a text joins several of them by plus signs: "ewc+er" is [ewc, er]. */
+/* How long the first of the joined words is: a choice's own plus signs ("der++") belong to it. */
+static size_t part_length(const char *choices, const char *text)
+{
+    size_t length = strcspn(text, "+");
+    for (const char *choice = choices; *choice;) {
+        const size_t own = strcspn(choice, "|");
+        if (own > length && strncmp(text, choice, own) == 0 && (text[own] == '+' || text[own] == '\0'))
+            length = own;
+        choice += own + (choice[own] == '|');
+    }
+    return length;
+}
+
+/* At most so many words: where the key has choices, a text joins several of them by plus signs: "ewc+er" is [ewc, er]. */
 static int count_texts(const HsConfigKey *key, const char *text)
 {
     int count = 1;
@@ -239,7 +252,7 @@ static HsStatus add_texts(const HsConfigKey *key, const char *name, const HsYaml
 {
     if (item->kind != HS_YAML_SCALAR || hs_yaml_is_null(item) || item->text[0] == '\0')
         return must_be(key, name, item, "a text or a list of texts");
-    if (!key->choices || !strchr(item->text, '+')) {
+    if (!key->choices || item->text[part_length(key->choices, item->text)] == '\0') {
         if (key->choices && !is_choice(key->choices, item->text))
             return choice_fail(key, name, item);
         HS_TRY(copy_text(item->text, &list->items[list->count]));
@@ -251,7 +264,11 @@ static HsStatus add_texts(const HsConfigKey *key, const char *name, const HsYaml
     char *rest = parts;
     while (rest && status == HS_OK) {
         HsYaml part = *item; /* messages show the part, at the whole's place */
-        part.text = strsep(&rest, "+");
+        const size_t length = part_length(key->choices, rest);
+        const bool more = rest[length] == '+';
+        part.text = rest;
+        rest = more ? rest + length + 1 : NULL;
+        part.text[length] = '\0';
         if (part.text[0] == '\0')
             status = must_be(key, name, item, "words joined by +, such as ewc+er");
         else if (!is_choice(key->choices, part.text))

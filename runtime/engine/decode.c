@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Generation runs an evaluation program of one sequence, a few rows at a time, at growing positions.  Attention gets
+ * Generation runs an evaluation program of one sequence, a few rows at a time, at growing positions; or of several
+ * sequences, one row each at a time.  Attention gets
  * a cache of all earlier keys and values, everything else is as in evaluation, so logits equal the full forward's up to
  * the order in which attention sums.
  *
@@ -19,22 +20,24 @@ enum { LARGEST_PIECE = 64 };
 struct HsDecoder {
     HsModel *model;
     HsProgram program;
-    int64_t piece; /* rows of the program */
+    int64_t batch;
+    int64_t piece; /* rows of the program, of each sequence */
     int64_t position, max_tokens;
     HsArena caches;
     HsTensor *k_caches, *v_caches; /* per node; rank 0 where there is no attention */
-    HsTensor device_logits;        /* [1,V] */
+    HsTensor device_logits;        /* [batch,V] */
     void *host_logits;             /* the same, as it came from the device */
-    float *logits;                 /* [V] */
+    float *logits;                 /* [batch,V] */
 };
 
 /* Caches and logits share an arena; offsets come first, pointers after the commit. */
 static HsStatus place_caches(HsDecoder *decoder, HsContext *context)
 {
     const HsModel *model = decoder->model;
-    HsTensor cache = {
-        NULL, model->precision.activation, 3, { 1, decoder->max_tokens, model->kv_heads * model->head_dim, 1 }
-    };
+    HsTensor cache = { NULL,
+                       model->precision.activation,
+                       3,
+                       { decoder->batch, decoder->max_tokens, model->kv_heads * model->head_dim, 1 } };
     size_t bytes = hs_tensor_bytes(&cache);
     hs_arena_init(&decoder->caches, context->device, HS_MEMORY_CACHES);
     size_t logits_offset = hs_arena_reserve(&decoder->caches, hs_tensor_bytes(&decoder->device_logits));
@@ -59,12 +62,14 @@ static HsStatus place_caches(HsDecoder *decoder, HsContext *context)
     return HS_OK;
 }
 
-/* Every node but the loss over `count` rows at the current position, then the head on the last row. */
+/* Every node but the loss over `count` rows of each sequence at the current position, then the head on the last row of
+ * each: several sequences have one. */
 static HsStatus run_piece(const HsDecoder *decoder, HsContext *context, int64_t position, int64_t count)
 {
     const HsProgram *program = &decoder->program;
     const HsModel *model = decoder->model;
-    HsExecution execution = { .batch = 1,
+    const int64_t rows = decoder->batch * count;
+    HsExecution execution = { .batch = decoder->batch,
                               .sequence_length = count,
                               .position_start = position,
                               .k_caches = decoder->k_caches,
@@ -73,16 +78,16 @@ static HsStatus run_piece(const HsDecoder *decoder, HsContext *context, int64_t 
     HS_TRY(hs_program_run(program, context, &execution, NULL, NULL));
     const HsAction *head = &program->actions[program->action_count - 1];
     assert(head->node == model->loss_node);
-    HsTensor hidden = hs_program_tensor(program, head->inputs[0], count);
+    HsTensor hidden = hs_program_tensor(program, head->inputs[0], rows);
     const HsParam *weight = &model->params[model->nodes[head->node].params[0]];
-    return hs_layer_head_logits(context, &model->precision, weight, hs_tensor_rows(hidden, count - 1, 1),
-                                decoder->device_logits);
+    return hs_layer_head_logits(context, &model->precision, weight,
+                                hs_tensor_rows(hidden, rows - decoder->batch, decoder->batch), decoder->device_logits);
 }
 
 static HsStatus plan_pieces(HsDecoder *decoder, HsContext *context)
 {
-    HS_TRY(
-        hs_program_create(decoder->model, context, 1, decoder->piece, false, HS_RECOMPUTE_NONE, 1, &decoder->program));
+    HS_TRY(hs_program_create(decoder->model, context, decoder->batch, decoder->piece, false, HS_RECOMPUTE_NONE, 1,
+                             &decoder->program));
     HsContext dry = *context;
     dry.dry_run = true;
     dry.workspace_needed = decoder->program.workspace_bytes;
@@ -92,7 +97,7 @@ static HsStatus plan_pieces(HsDecoder *decoder, HsContext *context)
     return hs_program_commit(&decoder->program, context);
 }
 
-HsStatus hs_decoder_create(HsModel *model, HsContext *context, int64_t max_tokens, HsDecoder **decoder)
+HsStatus hs_decoder_create(HsModel *model, HsContext *context, int64_t batch, int64_t max_tokens, HsDecoder **decoder)
 {
     *decoder = NULL;
     if (max_tokens < 1)
@@ -107,15 +112,16 @@ HsStatus hs_decoder_create(HsModel *model, HsContext *context, int64_t max_token
     if (made == NULL)
         return hs_fail(HS_ENOMEM, "decoder: no memory");
     made->model = model;
+    made->batch = batch;
     made->max_tokens = max_tokens;
     made->piece = 1;
-    while (made->piece * 2 <= max_tokens && made->piece < LARGEST_PIECE)
+    while (batch == 1 && made->piece * 2 <= max_tokens && made->piece < LARGEST_PIECE)
         made->piece *= 2;
-    made->device_logits = hs_tensor_2d(NULL, model->precision.statistic, 1, model->vocabulary);
+    made->device_logits = hs_tensor_2d(NULL, model->precision.statistic, batch, model->vocabulary);
     made->k_caches = calloc((size_t)model->node_count, sizeof *made->k_caches);
     made->v_caches = calloc((size_t)model->node_count, sizeof *made->v_caches);
     made->host_logits = malloc(hs_tensor_bytes(&made->device_logits));
-    made->logits = malloc((size_t)model->vocabulary * sizeof *made->logits);
+    made->logits = malloc((size_t)(batch * model->vocabulary) * sizeof *made->logits);
     if (!made->k_caches || !made->v_caches || !made->host_logits || !made->logits) {
         status = hs_fail(HS_ENOMEM, "decoder: no memory for tables of %d nodes and %" PRId64 " logits",
                          model->node_count, model->vocabulary);
@@ -152,10 +158,12 @@ void hs_decoder_reset(HsDecoder *decoder)
 
 static HsStatus check_tokens(const HsDecoder *decoder, const int32_t *tokens, int64_t count)
 {
-    if (count < 1 || decoder->position + count > decoder->max_tokens)
+    const int64_t positions = decoder->batch > 1 ? 1 : count;
+    assert(decoder->batch == 1 || count == decoder->batch);
+    if (count < 1 || decoder->position + positions > decoder->max_tokens)
         return hs_fail(HS_EINVAL,
                        "decoder: %" PRId64 " tokens at position %" PRId64 " do not fit its %" PRId64 " positions",
-                       count, decoder->position, decoder->max_tokens);
+                       positions, decoder->position, decoder->max_tokens);
     for (int64_t i = 0; i < count; i++) {
         if (tokens[i] < 0 || tokens[i] >= decoder->model->vocabulary)
             return hs_fail(HS_EINVAL, "decoder: token %" PRId32 " is not in the vocabulary of %" PRId64, tokens[i],
@@ -166,6 +174,10 @@ static HsStatus check_tokens(const HsDecoder *decoder, const int32_t *tokens, in
 
 static HsStatus feed_pieces(HsDecoder *decoder, HsContext *context, const int32_t *tokens, int64_t count)
 {
+    if (decoder->batch > 1) {
+        HS_TRY(hs_program_load_inputs(&decoder->program, context, tokens, NULL, count));
+        return run_piece(decoder, context, decoder->position++, 1);
+    }
     while (count > 0) {
         int64_t piece = decoder->piece;
         while (piece > count)
@@ -192,7 +204,7 @@ HsStatus hs_decoder_feed(HsDecoder *decoder, HsContext *context, const int32_t *
     const HsTensor *made = &decoder->device_logits;
     HS_TRY(device->copy(device, context->stream, decoder->host_logits, made->data, hs_tensor_bytes(made)));
     HS_TRY(device->stream_sync(device, context->stream));
-    for (int64_t v = 0; v < decoder->model->vocabulary; v++)
+    for (int64_t v = 0; v < hs_tensor_count(made); v++)
         decoder->logits[v] = (float)hs_dtype_load(made->dtype, decoder->host_logits, v);
     *logits = decoder->logits;
     return HS_OK;

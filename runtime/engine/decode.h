@@ -9,11 +9,13 @@
 
 typedef struct HsDecoder HsDecoder;
 
-/* max_tokens: the longest sequence, prompt included (at most max_positions when the model has learned positions). */
-HsStatus hs_decoder_create(HsModel *model, HsContext *context, int64_t max_tokens, HsDecoder **decoder);
+/* batch: sequences that are fed side by side.  max_tokens: the longest one, prompt included (at most max_positions when
+ * the model has learned positions). */
+HsStatus hs_decoder_create(HsModel *model, HsContext *context, int64_t batch, int64_t max_tokens, HsDecoder **decoder);
 void hs_decoder_destroy(HsDecoder *decoder);
 void hs_decoder_reset(HsDecoder *decoder);
-/* Feed `count` tokens at the current position; logits [V] f32 of the last one (host, borrowed until the next call). */
+/* Feed `count` tokens at the current position; logits [V] f32 of the last one (host, borrowed until the next call).
+ * Several sequences take one token each: tokens [batch], count is the batch, logits [batch,V]. */
 HsStatus hs_decoder_feed(HsDecoder *decoder, HsContext *context, const int32_t *tokens, int64_t count,
                          const float **logits);
 

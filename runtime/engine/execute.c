@@ -39,6 +39,7 @@ static HsLayerCall make_run(const HsProgram *program, HsContext *context, const 
                  .row_offset = execution->row_offset,
                  .step_counter = execution->step_counter },
         .precision = &model->precision,
+        .head_work = execution->head_work,
         .gradient_scale = execution->gradient_scale ? execution->gradient_scale
                                                     : hs_program_tensor(program, program->scale_buffer, 1).data,
     };
@@ -219,7 +220,8 @@ HsStatus hs_program_train_queued(HsProgram *program, HsContext *context, const H
                               .seed = feed->seed,
                               .row_offset = feed->row_offset,
                               .step_counter = feed->step_counter,
-                              .gradient_scale = feed->gradient_scale };
+                              .gradient_scale = feed->gradient_scale,
+                              .head_work = feed->head_work };
     HS_TRY(hs_program_load_inputs(program, context, feed->tokens, feed->targets, rows));
     HS_TRY(hs_program_run(program, context, &execution, NULL, NULL));
     if (!feed->losses)
@@ -239,6 +241,21 @@ HsStatus hs_program_probe(HsProgram *program, HsContext *context, const int32_t 
                               .step = step,
                               .row_offset = row_offset };
     return run_both_ways(program, context, &execution, tokens, targets, gradient_scale, loss_sum, row_losses);
+}
+
+HsStatus hs_program_encode(const HsProgram *program, HsContext *context, const int32_t *tokens, HsTensor hidden)
+{
+    assert(!program->training);
+    const int64_t rows = program->batch * program->sequence_length;
+    const HsExecution execution = { .batch = program->batch,
+                                    .sequence_length = program->sequence_length,
+                                    .without_head = true };
+    HS_TRY(hs_program_load_inputs(program, context, tokens, NULL, rows));
+    HS_TRY(hs_program_run(program, context, &execution, NULL, NULL));
+    const HsAction *head = &program->actions[program->action_count - 1];
+    const HsTensor last = hs_program_tensor(program, head->inputs[0], rows);
+    assert(last.dtype == hidden.dtype && hs_tensor_count(&last) == hs_tensor_count(&hidden));
+    return context->device->copy(context->device, context->stream, hidden.data, last.data, hs_tensor_bytes(&last));
 }
 
 HsStatus hs_program_evaluate(HsProgram *program, HsContext *context, const int32_t *tokens, const int32_t *targets,

@@ -99,7 +99,7 @@ HsStatus hs_generate_text(HsModel *model, HsContext *context, const HsTokenizer 
     loop.capacity = given + generation->tokens;
     if (model->max_positions > 0 && loop.capacity > model->max_positions)
         loop.capacity = model->max_positions;
-    HS_TRY_GOTO(status, hs_decoder_create(model, context, loop.capacity, &loop.decoder), done);
+    HS_TRY_GOTO(status, hs_decoder_create(model, context, 1, loop.capacity, &loop.decoder), done);
     if (out)
         fwrite(generation->prompt, 1, generation->prompt_length, out);
     status = generate_loop(&loop, tokenizer, generation, scratch, out);

@@ -11,7 +11,7 @@
 #ifndef HS_RUNTIME_ENGINE_PROGRAM_H
 #define HS_RUNTIME_ENGINE_PROGRAM_H
 
-#include "runtime/model/model.h"
+#include "runtime/model/head_work.h"
 
 typedef enum HsRecompute {
     HS_RECOMPUTE_NONE,
@@ -87,7 +87,8 @@ typedef struct HsProgramFeed {
     const uint32_t *step_counter; /* the optimizer step that random numbers belong to */
     const float *gradient_scale;
     int64_t row_offset;
-    void *losses; /* [B*T] of the precision's statistic dtype; NULL: not wanted */
+    void *losses;                /* [B*T] of the precision's statistic dtype; NULL: not wanted */
+    const HsHeadWork *head_work; /* of these rows; NULL: the loss alone.  The model expects it. */
 } HsProgramFeed;
 
 /* hs_program_train without the host: work is enqueued, nothing is waited for, and nothing but the feed's memory changes
@@ -101,6 +102,10 @@ HsStatus hs_program_train_queued(HsProgram *program, HsContext *context, const H
 HsStatus hs_program_probe(HsProgram *program, HsContext *context, const int32_t *tokens, const int32_t *targets,
                           bool sample_labels, uint64_t seed, uint32_t step, int64_t row_offset, float gradient_scale,
                           double *loss_sum, float *row_losses);
+
+/* Forward without the head, dropout off: the last hidden rows of `tokens` [B*T] (device memory) into `hidden` [B*T,C], of
+ * the format of the model's.  Work is enqueued, nothing is waited for. */
+HsStatus hs_program_encode(const HsProgram *program, HsContext *context, const int32_t *tokens, HsTensor hidden);
 
 /* Forward only, dropout off: loss_sum, and per-row losses if row_losses (host, [B*T]) is given. */
 HsStatus hs_program_evaluate(HsProgram *program, HsContext *context, const int32_t *tokens, const int32_t *targets,

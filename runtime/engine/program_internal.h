@@ -32,6 +32,7 @@ typedef struct HsExecution {
     const float *gradient_scale;         /* device scalar; NULL: the program's own */
     const HsTensor *k_caches, *v_caches; /* per node of the model; NULL: not decoding */
     bool without_head;                   /* the last action is left out */
+    const HsHeadWork *head_work;         /* NULL: the loss alone */
 } HsExecution;
 
 /* Called after each action that ran, by its index.  *enough: the walk ends here, without an error. */

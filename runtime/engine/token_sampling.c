@@ -30,6 +30,34 @@ static int descending(const void *left, const void *right)
     return a < b ? 1 : a > b ? -1 : 0;
 }
 
+/* The k-th largest of them (from 1), which are moved about (Hoare 1961, algorithm 65). */
+static float kth_largest(float *values, int64_t count, int64_t k)
+{
+    int64_t low = 0, high = count - 1;
+    while (low < high) {
+        const float pivot = values[low + (high - low) / 2];
+        int64_t i = low, j = high;
+        while (i <= j) {
+            while (values[i] > pivot)
+                i++;
+            while (values[j] < pivot)
+                j--;
+            if (i <= j) {
+                const float swapped = values[i];
+                values[i++] = values[j];
+                values[j--] = swapped;
+            }
+        }
+        if (k - 1 <= j)
+            high = j;
+        else if (k - 1 >= i)
+            low = i;
+        else
+            break;
+    }
+    return values[k - 1];
+}
+
 /* How many of the sorted weights stay. */
 static int64_t nucleus_size(const float *sorted, int64_t count, double top_p)
 {
@@ -51,14 +79,15 @@ static void cut(const HsSampling *sampling, float *weights, float *sorted, int64
     if (count == vocabulary && !(sampling->top_p < 1.0))
         return;
     memcpy(sorted, weights, (size_t)vocabulary * sizeof *sorted);
-    qsort(sorted, (size_t)vocabulary, sizeof *sorted, descending);
-    if (sampling->top_p < 1.0)
+    if (sampling->top_p < 1.0) {
+        qsort(sorted, (size_t)vocabulary, sizeof *sorted, descending);
         count = nucleus_size(sorted, count, sampling->top_p);
+    }
     /* Of the tokens that weigh exactly as much as the last one kept, the first few stay. */
-    float least = sorted[count - 1];
-    int64_t ties = 0;
-    for (int64_t i = 0; i < count; i++)
-        ties += sorted[i] == least;
+    const float least = sampling->top_p < 1.0 ? sorted[count - 1] : kth_largest(sorted, vocabulary, count);
+    int64_t ties = count;
+    for (int64_t v = 0; v < vocabulary; v++)
+        ties -= weights[v] > least;
     for (int64_t v = 0; v < vocabulary; v++) {
         bool keep = weights[v] > least || (weights[v] == least && ties-- > 0);
         if (!keep)

@@ -9,7 +9,7 @@
 #ifndef HS_RUNTIME_MODEL_LAYER_H
 #define HS_RUNTIME_MODEL_LAYER_H
 
-#include "runtime/model/model.h"
+#include "runtime/model/head_work.h"
 
 /* One call's view of the world.  Tensors of rank 0 are absent. */
 typedef struct HsLayerCall {
@@ -28,6 +28,7 @@ typedef struct HsLayerCall {
     bool accumulate[HS_NODE_INPUTS];       /* add to d_inputs[i] instead of writing it */
     const HsParam *params[HS_NODE_PARAMS]; /* NULL: absent */
     HsTensor k_cache, v_cache;             /* decoding only */
+    const HsHeadWork *head_work;           /* NULL: the loss alone */
 } HsLayerCall;
 
 struct HsLayer {
@@ -53,6 +54,10 @@ extern const HsLayer hs_layer_embedding, hs_layer_norm, hs_layer_linear, hs_laye
 /* logits [rows, V] = hidden w^T: the head alone, for decoding. */
 HsStatus hs_layer_head_logits(HsContext *context, const HsPrecision *precision, const HsParam *weight, HsTensor hidden,
                               HsTensor logits);
+
+/* call->head_work on one chunk, whose first row is `first`; dlogits, which has the loss's gradient, is added to. */
+HsStatus hs_layer_head_distill(const HsLayerCall *call, HsTensor logits, HsTensor targets, HsTensor dlogits,
+                               int64_t first);
 
 /* Rows [first, first + count) of a tensor. */
 static inline HsTensor hs_tensor_rows(HsTensor tensor, int64_t first, int64_t count)

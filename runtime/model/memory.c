@@ -57,9 +57,9 @@ HsStatus hs_model_commit(HsModel *model, HsContext *context, bool training)
         HsArena *arena;
         HsMemoryCategory category;
     } rows[] = {
-        { &model->weights, HS_MEMORY_WEIGHTS },
+        { &model->weights, model->teacher ? HS_MEMORY_TEACHER : HS_MEMORY_WEIGHTS },
         { &model->gradients, HS_MEMORY_GRADIENTS },
-        { &model->packed, HS_MEMORY_PACKED },
+        { &model->packed, model->teacher ? HS_MEMORY_TEACHER : HS_MEMORY_PACKED },
     };
     enum { ARENAS = sizeof rows / sizeof rows[0] };
     for (int i = 0; i < ARENAS; i++)

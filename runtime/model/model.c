@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "runtime/model/builder.h"
+#include "runtime/model/head_work.h"
 #include "runtime/model/selector.h"
 
 enum { LARGEST_HEAD = 256 };
@@ -186,6 +187,13 @@ HsStatus hs_model_create(const HsConfig *config, const HsPrecision *precision, i
     if (status != HS_OK)
         hs_model_destroy(model);
     return status;
+}
+
+void hs_model_expect_head_work(HsModel *model, bool teacher)
+{
+    HsAttributes *head = &model->nodes[model->loss_node].attributes;
+    head->own_logit_gradient = true;
+    head->teacher_logits = teacher;
 }
 
 void hs_model_destroy(HsModel *model)

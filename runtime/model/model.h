@@ -23,7 +23,7 @@ enum {
     HS_NODE_OUTPUTS = 2,
     HS_NODE_SAVED = 2,
     HS_NODE_PARAMS = 2,
-    HS_NODE_SCRATCH = 2,
+    HS_NODE_SCRATCH = 3,
     HS_NONE = -1
 };
 
@@ -96,6 +96,7 @@ typedef struct HsAttributes {
     uint32_t site;         /* RNG site, unique in the model */
     int64_t vocabulary, head_chunk;
     HsDtype logit, logit_gradient;
+    bool own_logit_gradient, teacher_logits; /* the head needs memory of their own for them (head_work.h) */
 } HsAttributes;
 
 typedef struct HsNode {
@@ -124,6 +125,7 @@ typedef struct HsModel {
     int param_count;
     int tokens_slot, targets_slot, loss_node;
     int hidden_slot; /* input of the head */
+    bool teacher;    /* a copy of another model that only teaches: its memory is accounted apart */
     /* memory */
     HsArena weights, gradients, packed;
 } HsModel;

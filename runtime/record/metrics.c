@@ -39,6 +39,7 @@ static const struct {
     { "loss", "loss/train", FIELD_REAL, offsetof(HsMetricsRecord, loss) },
     { "val_loss", "loss/validation", FIELD_REAL, offsetof(HsMetricsRecord, val_loss) },
     { "replay_loss", "loss/replay", FIELD_REAL, offsetof(HsMetricsRecord, replay_loss) },
+    { "distillation", "loss/distillation", FIELD_REAL, offsetof(HsMetricsRecord, distillation) },
     { "penalty", "penalty", FIELD_REAL, offsetof(HsMetricsRecord, penalty) },
     { "learning_rate", "learning_rate", FIELD_REAL, offsetof(HsMetricsRecord, learning_rate) },
     { "grad_norm", "grad_norm", FIELD_REAL, offsetof(HsMetricsRecord, grad_norm) },
@@ -228,6 +229,8 @@ static void print_line(HsMetrics *metrics, const HsMetricsRecord *record)
         add(line, &used, "  loss %.4f", record->loss);
     if (!isnan(record->replay_loss))
         add(line, &used, "  replay %.4f", record->replay_loss);
+    if (!isnan(record->distillation))
+        add(line, &used, "  distillation %.4f", record->distillation);
     if (!isnan(record->penalty))
         add(line, &used, "  penalty %.4g", record->penalty);
     if (!isnan(record->val_loss))

@@ -31,6 +31,7 @@ typedef struct HsMetricsRecord {
     double replay_loss;                    /* mean over replayed targets of the steps since the last record */
     double bits_per_byte;                  /* eval: of val_loss */
     double accuracy_seen, accuracy_unseen; /* eval: share of exact greedy completions, where the task has items */
+    double distillation; /* as replay_loss, of what comparing logits adds to the loss of such a target */
 } HsMetricsRecord;
 
 typedef struct HsMetricsOptions {

@@ -87,11 +87,24 @@ static HsStatus split(const char *option, const char *text, HsStringList *items)
     return HS_OK;
 }
 
+/* How long the first of the joined names is: a strategy's own plus signs ("der++") belong to it. */
+static size_t name_length(const char *names)
+{
+    size_t length = strcspn(names, "+");
+    for (int i = 0; i < hs_strategy_count; i++) {
+        const size_t own = strlen(hs_strategy_table[i]->name);
+        const bool here = strncmp(names, hs_strategy_table[i]->name, own) == 0;
+        if (here && own > length && (names[own] == '+' || names[own] == '\0'))
+            length = own;
+    }
+    return length;
+}
+
 static HsStatus check_names(const char *names)
 {
     for (bool more = true; more;) {
         char name[64];
-        const size_t length = strcspn(names, "+");
+        const size_t length = name_length(names);
         snprintf(name, sizeof name, "%.*s", (int)length, names);
         if (length >= sizeof name || !hs_strategy_find(name))
             return hs_fail(HS_ECONFIG, "--strategies: there is no strategy `%.60s`", name);

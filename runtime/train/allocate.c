@@ -100,6 +100,8 @@ static HsStepShape step_shape(const HsTrainer *trainer)
         .reference_rows = hs_continual_replay_plan(&trainer->continual_config, trainer->rows_per_step).reference_rows,
         .length = trainer->config->training.max_length,
         .loss = trainer->precision.statistic,
+        .compares = hs_trainer_compares_logits(trainer),
+        .kept = trainer->distillation.kept,
     };
 }
 
@@ -118,11 +120,13 @@ static HsStatus create_plans(HsTrainer *trainer, int64_t micro_batch)
     trainer->has_evaluation_plan = true;
     hs_program_make_room(&trainer->train_program, &trainer->evaluation_program);
     HS_TRY(hs_program_commit(&trainer->train_program, context));
-    return hs_program_commit_in(&trainer->evaluation_program, context, &trainer->train_program);
+    HS_TRY(hs_program_commit_in(&trainer->evaluation_program, context, &trainer->train_program));
+    return hs_trainer_plan_teacher(trainer);
 }
 
 static void destroy_plans(HsTrainer *trainer)
 {
+    hs_trainer_unplan_teacher(trainer);
     if (trainer->has_evaluation_plan)
         hs_program_destroy(&trainer->evaluation_program);
     if (trainer->has_train_plan)
@@ -151,7 +155,8 @@ static HsStatus check_batches(const HsTrainer *trainer)
     const HsStepShape shape = step_shape(trainer);
     const HsReplayPlan replay = hs_continual_replay_plan(&trainer->continual_config, shape.rows);
     const double rows = (double)hs_replay_window_rows_most(&replay) + (double)shape.reference_rows;
-    const double bytes = 64 * rows * (double)shape.length;
+    const double logits = (double)hs_continual_distillation(&trainer->continual_config).kept;
+    const double bytes = (64 + 64 * logits) * rows * (double)shape.length;
     if (bytes <= (double)HS_SIZE_MOST)
         return HS_OK;
     return hs_fail(HS_ECONFIG,
@@ -170,7 +175,9 @@ HsStatus hs_trainer_allocate(HsTrainer *trainer)
     HS_TRY(check_batches(trainer));
     HS_TRY(hs_model_create(config, &trainer->precision, trainer->vocabulary, &trainer->model));
     trainer->has_model = true;
+    hs_trainer_expect_logits(trainer);
     HS_TRY(hs_model_commit(&trainer->model, context, true));
+    HS_TRY(hs_trainer_create_teacher(trainer));
     HS_TRY(create_plans(trainer, hs_trainer_micro_batch(trainer)));
     HS_TRY(create_optimizer(trainer));
     HS_TRY(hs_continual_create(&trainer->continual_config, context, trainer->spans, trainer->span_count,
@@ -178,6 +185,7 @@ HsStatus hs_trainer_allocate(HsTrainer *trainer)
     HS_TRY(hs_trainer_create_reservoir(trainer));
     HS_TRY(create_workspace(trainer));
     HS_TRY(try_fisher(trainer));
+    HS_TRY(hs_trainer_try_rehearsal(trainer));
     const HsStepShape shape = step_shape(trainer);
     return hs_step_queue_init(&trainer->queue, context, &shape);
 }
@@ -194,6 +202,7 @@ void hs_trainer_release(HsTrainer *trainer)
     if (trainer->workspace.device)
         hs_arena_deinit(&trainer->workspace);
     destroy_plans(trainer);
+    hs_trainer_destroy_teacher(trainer);
     if (trainer->has_model)
         hs_model_destroy(&trainer->model);
     trainer->has_model = false;

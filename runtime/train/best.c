@@ -56,8 +56,7 @@ HsStatus hs_trainer_record_stall(HsTrainer *trainer)
         .best_step = state->best_step,
     };
     /* Losses since the latest record: the next task's are not to be mixed with them. */
-    state->window_loss = state->window_replay_loss = 0;
-    state->window_steps = state->window_replay_steps = 0;
+    hs_trainer_start_losses(state);
     hs_info("early stop at step %lld: %s%s%lld evaluations in a row without a gain (early_stop.patience); the best "
             "validation loss is %.4f, at step %lld",
             (long long)stall.step, stall.task >= 0 ? trainer->config->tasks[stall.task].name : "",

@@ -4,8 +4,10 @@
  *
  *   trainer.json             member "continual": every integer and real that a strategy visits, the reservoir's age,
  *                            the matrix so far
- *   continual.safetensors    "family/parameter" f32 for each strategy's tensors; replay.tokens, replay.task,
- *                            replay.mask: the rows in use; not written when there is none of them
+ *   continual.safetensors    "family/parameter" f32 for each strategy's tensors; "teacher/parameter" as the model reads it;
+ *                            replay.tokens, replay.task,
+ *                            replay.mask, replay.logits, replay.logit_index: the rows in use; not written when there
+ *                            is none of them; rehearsal.openings [finished tasks, vocabulary]
  *
  * Saving and loading are the same walk over the strategies (HsStateVisitor).
  */
@@ -17,7 +19,8 @@
 #include "runtime/train/trainer.h"
 
 #define FILE_NAME "continual.safetensors"
-enum { REPLAY_TENSORS = 3 };
+#define OPENINGS  "rehearsal.openings"
+enum { REPLAY_MASK = 2, REPLAY_TENSORS = 5 };
 
 /* Not in the first releases' checkpoints: unknown there. */
 static const char *const accuracy_keys[HS_ITEM_SET_COUNT] = { "matrix_accuracy_seen", "matrix_accuracy_unseen" };
@@ -54,6 +57,14 @@ static HsJson *json_reals(const double *values, int count)
     return array;
 }
 
+static HsJson *json_integers(const int64_t *values, int count)
+{
+    HsJson *array = hs_json_array();
+    for (int i = 0; array && i < count; i++)
+        hs_json_append(array, hs_json_new_integer(values[i]));
+    return array;
+}
+
 HsStatus hs_trainer_save_continual(HsTrainer *trainer, HsJson *state)
 {
     HsJson *object = hs_json_object();
@@ -61,6 +72,10 @@ HsStatus hs_trainer_save_continual(HsTrainer *trainer, HsJson *state)
     HsStatus status = hs_continual_visit(trainer->continual, &visitor);
     if (trainer->has_reservoir)
         hs_json_set_integer(object, "replay_seen", trainer->reservoir.seen);
+    if (trainer->unmarked)
+        hs_json_set(object, "task_ends", json_integers(trainer->task_ends, trainer->data.count));
+    if (trainer->has_teacher)
+        hs_json_set_integer(object, "taught", trainer->taught);
     if (trainer->has_matrix) {
         const HsMatrix *matrix = &trainer->matrix;
         hs_json_set(object, "matrix_untrained", json_reals(matrix->untrained, matrix->tasks));
@@ -126,8 +141,10 @@ static HsStatus list_tensor(void *user, const char *family, const char *span, Hs
 static void replay_tensors(const HsReservoir *reservoir, const char *names[REPLAY_TENSORS],
                            HsTensor tensors[REPLAY_TENSORS])
 {
-    const HsTensor whole[REPLAY_TENSORS] = { reservoir->tokens, reservoir->task, reservoir->mask };
-    static const char *const all[REPLAY_TENSORS] = { "replay.tokens", "replay.task", "replay.mask" };
+    const HsTensor whole[REPLAY_TENSORS] = { reservoir->tokens, reservoir->task, reservoir->mask, reservoir->kept_value,
+                                             reservoir->kept_index };
+    static const char *const all[REPLAY_TENSORS] = { "replay.tokens", "replay.task", "replay.mask", "replay.logits",
+                                                     "replay.logit_index" };
     for (int i = 0; i < REPLAY_TENSORS; i++) {
         names[i] = all[i];
         tensors[i] = whole[i];
@@ -135,11 +152,26 @@ static void replay_tensors(const HsReservoir *reservoir, const char *names[REPLA
     }
 }
 
+/* Counts of the tasks that are over; rank 0 where there are none. */
+static HsTensor openings_of(const HsTrainer *trainer)
+{
+    if (!trainer->openings || trainer->state.task == 0)
+        return (HsTensor){ 0 };
+    return hs_tensor_2d(trainer->openings, HS_I32, trainer->state.task, trainer->vocabulary);
+}
+
 HsStatus hs_trainer_write_continual(HsTrainer *trainer, const char *folder)
 {
     TensorList list = { .device = &trainer->engine.context };
     HsStateVisitor visitor = { &list, pass_integer, pass_real, list_tensor };
     HsStatus status = hs_continual_visit(trainer->continual, &visitor);
+    for (int i = 0; trainer->taught && i < trainer->teacher.param_count && status == HS_OK; i++) {
+        const HsParam *param = &trainer->teacher.params[i];
+        status = add_tensor(&list, "teacher", param->name, &param->weight, list.device);
+    }
+    const HsTensor openings = openings_of(trainer);
+    if (status == HS_OK && hs_tensor_present(&openings))
+        status = add_tensor(&list, OPENINGS, "", &openings, NULL);
     if (trainer->has_reservoir && trainer->reservoir.count > 0) {
         const char *names[REPLAY_TENSORS];
         HsTensor tensors[REPLAY_TENSORS];
@@ -208,6 +240,23 @@ static bool was_masked(const HsTrainer *trainer)
     return masked;
 }
 
+/* Logits are read and written at their indices. */
+static HsStatus check_logits(const HsTrainer *trainer, const char *file_name)
+{
+    const HsReservoir *reservoir = &trainer->reservoir;
+    const HsTensor *index = &reservoir->kept_index;
+    const double none = index->dtype == HS_U16 ? UINT16_MAX : -1;
+    for (int64_t i = 0; i < reservoir->count * reservoir->sequence_length * reservoir->kept; i++) {
+        const double at = hs_dtype_load(index->dtype, index->data, i);
+        if (at != none && !(at >= 0 && at < (double)trainer->model.vocabulary))
+            return hs_fail(HS_EFORMAT, "%s: replay.logit_index holds %.0f, but the model has %lld logits", file_name,
+                           at, (long long)trainer->model.vocabulary);
+        if (!isfinite(hs_dtype_load(HS_F16, reservoir->kept_value.data, i)))
+            return hs_fail(HS_EFORMAT, "%s: replay.logits holds a number that is not finite", file_name);
+    }
+    return HS_OK;
+}
+
 /* Tokens are later used as indices: each must be one of the vocabulary. */
 static HsStatus check_replay(const HsTrainer *trainer, const char *file_name)
 {
@@ -245,7 +294,7 @@ static HsStatus load_replay(HsTrainer *trainer, const Loading *loading)
     replay_tensors(reservoir, names, tensors);
     if (hs_tensor_present(&reservoir->mask) && !was_masked(trainer)) {
         hs_reservoir_count_all(reservoir);
-        tensors[REPLAY_TENSORS - 1] = (HsTensor){ 0 };
+        tensors[REPLAY_MASK] = (HsTensor){ 0 };
     }
     for (int i = 0; i < REPLAY_TENSORS; i++) {
         const HsNamedTensor *found = hs_safetensors_find(loading->file, names[i]);
@@ -259,7 +308,53 @@ static HsStatus load_replay(HsTrainer *trainer, const Loading *loading)
                            (long long)reservoir->sequence_length);
         memcpy(tensors[i].data, found->tensor.data, hs_tensor_bytes(&tensors[i]));
     }
-    return check_replay(trainer, loading->file_name);
+    HS_TRY(check_replay(trainer, loading->file_name));
+    return check_logits(trainer, loading->file_name);
+}
+
+static HsStatus load_teacher(HsTrainer *trainer, const Loading *loading)
+{
+    int64_t taught;
+    HS_TRY(hs_json_need_range(loading->json_name, loading->object, "taught", 0, 1, &taught));
+    trainer->taught = taught != 0;
+    for (int i = 0; trainer->taught && i < trainer->teacher.param_count; i++) {
+        HsParam *param = &trainer->teacher.params[i];
+        HS_TRY(load_tensor((void *)(uintptr_t)loading, "teacher", param->name, &param->weight));
+    }
+    return trainer->taught ? hs_model_pack(&trainer->teacher, &trainer->engine.context) : HS_OK;
+}
+
+static HsStatus load_openings(HsTrainer *trainer, const Loading *loading)
+{
+    HsTensor openings = openings_of(trainer);
+    if (!hs_tensor_present(&openings))
+        return HS_OK;
+    if (!loading->file)
+        return hs_fail(HS_EFORMAT, "%s is missing from this checkpoint", loading->file_name);
+    const HsNamedTensor destination = { .name = OPENINGS, .tensor = openings };
+    HS_TRY(hs_checkpoint_restore(loading->file_name, loading->file, &destination, 1));
+    for (int64_t i = 0; i < hs_tensor_count(&openings); i++)
+        if (trainer->openings[i] < 0)
+            return hs_fail(HS_EFORMAT, "%s: " OPENINGS " holds a count below 0", loading->file_name);
+    return HS_OK;
+}
+
+/* Where tasks of an unmarked stream end says which text a step saw: only the last one's end may be another. */
+static HsStatus check_task_ends(const HsTrainer *trainer, const Loading *loading)
+{
+    const HsJson *array = hs_json_get(loading->object, "task_ends");
+    if (!array || !hs_json_is_array(array) || hs_json_count(array) != trainer->data.count)
+        return hs_fail(HS_EFORMAT, "%s: continual.task_ends must be a list of %d numbers", loading->json_name,
+                       trainer->data.count);
+    const HsJson *item = hs_json_first(array);
+    for (int task = 0; task + 1 < trainer->data.count; task++, item = hs_json_next(item))
+        if (hs_json_number(item) != (double)trainer->task_ends[task])
+            return hs_fail(HS_ECONFIG,
+                           "%s: task %s ended after step %.0f of the stream, and would now after step %lld: with "
+                           "continual.boundaries: none the lengths of all tasks but the last stay as they were",
+                           loading->json_name, trainer->config->tasks[task].name, hs_json_number(item),
+                           (long long)trainer->task_ends[task]);
+    return HS_OK;
 }
 
 /* The corner of the tasks that the checkpoint's run had, `rows` of them, into rows of `stride`. */
@@ -294,6 +389,11 @@ static HsStatus restore(HsTrainer *trainer, Loading *loading)
 {
     HsStateVisitor visitor = { loading, load_integer, load_real, load_tensor };
     HS_TRY(hs_continual_visit(trainer->continual, &visitor));
+    if (trainer->unmarked)
+        HS_TRY(check_task_ends(trainer, loading));
+    if (trainer->has_teacher)
+        HS_TRY(load_teacher(trainer, loading));
+    HS_TRY(load_openings(trainer, loading));
     if (trainer->has_reservoir)
         HS_TRY(load_replay(trainer, loading));
     if (!trainer->has_matrix)

@@ -46,13 +46,23 @@ HsStatus hs_trainer_mark_excluded(const HsTrainer *trainer, HsSpan *spans, int c
     return HS_OK;
 }
 
+/* A count for each token and task, where the model writes its own rehearsal. */
+static size_t openings_bytes(const HsTrainer *trainer)
+{
+    const bool writes = hs_continual_writes_rehearsal(&trainer->continual_config) != NULL;
+    return writes ? (size_t)trainer->config->task_count * (size_t)trainer->vocabulary * sizeof *trainer->openings : 0;
+}
+
 size_t hs_trainer_reservoir_bytes(const HsTrainer *trainer)
 {
     const HsConfig *config = trainer->config;
     if (!hs_continual_replays(&trainer->continual_config))
         return 0;
-    return hs_reservoir_bytes(hs_config_buffer_size(config), config->training.max_length, trainer->vocabulary,
-                              trainer->masked);
+    const size_t tokens = hs_reservoir_bytes(hs_config_buffer_size(config), config->training.max_length,
+                                             trainer->vocabulary, trainer->masked);
+    const size_t logits = hs_reservoir_logit_bytes(hs_config_buffer_size(config), config->training.max_length,
+                                                   trainer->model.vocabulary, trainer->distillation.kept);
+    return hs_size_add(hs_size_add(tokens, logits), openings_bytes(trainer));
 }
 
 static void describe(const HsTrainer *trainer)
@@ -67,6 +77,18 @@ static void describe(const HsTrainer *trainer)
         hs_info("replay buffer: %lld sequences, %.1f MiB on the host", (long long)trainer->reservoir.capacity,
                 (double)hs_trainer_reservoir_bytes(trainer) / (1024.0 * 1024.0));
     hs_continual_describe(config);
+}
+
+static void describe_stream(const HsTrainer *trainer)
+{
+    const HsStrategy *penalizes = hs_continual_penalizes(&trainer->continual_config);
+    const int64_t every = trainer->config->continual.consolidate_every;
+    if (!trainer->unmarked)
+        return;
+    hs_info("boundaries: none: strategies see one stream of %lld steps", (long long)trainer->total_steps);
+    if (penalizes && every >= trainer->total_steps)
+        hs_warn("%s protects nothing: continual.consolidate_every is %lld, and the stream has %lld steps: lower it",
+                penalizes->name, (long long)every, (long long)trainer->total_steps);
 }
 
 static HsStatus create_matrix(HsTrainer *trainer)
@@ -117,6 +139,14 @@ HsStatus hs_trainer_create_reservoir(HsTrainer *trainer)
         HS_TRY(hs_reservoir_init(&trainer->reservoir, hs_config_buffer_size(config), config->training.max_length,
                                  trainer->vocabulary, trainer->masked, (uint64_t)config->training.seed));
         trainer->has_reservoir = true;
+        if (trainer->distillation.kept > 0)
+            HS_TRY(
+                hs_reservoir_keep_logits(&trainer->reservoir, trainer->distillation.kept, trainer->model.vocabulary));
+    }
+    if (!trainer->engine.context.dry_run && openings_bytes(trainer) > 0) {
+        trainer->openings = calloc(1, openings_bytes(trainer));
+        if (!trainer->openings)
+            return hs_fail(HS_ENOMEM, "no memory for the openings of %d tasks", config->task_count);
     }
     hs_memory_add(&trainer->engine.device.account, HS_MEMORY_REPLAY, bytes);
     return HS_OK;
@@ -128,12 +158,15 @@ void hs_trainer_destroy_reservoir(HsTrainer *trainer)
         return;
     hs_memory_subtract(&trainer->engine.device.account, HS_MEMORY_REPLAY, hs_trainer_reservoir_bytes(trainer));
     hs_reservoir_deinit(&trainer->reservoir);
+    free(trainer->openings);
+    trainer->openings = NULL;
     trainer->has_reservoir = false;
 }
 
 HsStatus hs_trainer_begin_continual(HsTrainer *trainer)
 {
     describe(trainer);
+    describe_stream(trainer);
     return trainer->data.count > 1 ? create_matrix(trainer) : HS_OK;
 }
 
@@ -176,7 +209,7 @@ static void warn_unstable(const HsTrainer *trainer, const HsImportance *importan
 static double next_rate(const HsTrainer *trainer, int task)
 {
     const HsConfig *config = trainer->config;
-    double own = !trainer->joint && task + 1 < trainer->phase_count ? config->tasks[task + 1].learning_rate : 0;
+    double own = !trainer->one_phase && task + 1 < trainer->phase_count ? config->tasks[task + 1].learning_rate : 0;
     return (own > 0 ? own : config->training.learning_rate) * hs_continual_rate_scale(&trainer->continual_config);
 }
 
@@ -188,13 +221,23 @@ void hs_trainer_warn_appended(const HsTrainer *trainer)
         warn_unstable(trainer, importance, next_rate(trainer, task - 1));
 }
 
-/* Everything of the Fisher's source but its estimator. */
-static HsFisher fisher_of(HsTrainer *trainer, int task, int64_t samples)
+/* New sequences of an unmarked stream so far: those of whole windows, or the ones at hand in the first. */
+static int64_t samples_passed(const HsTrainer *trainer)
+{
+    const bool running = hs_stream_is_running(trainer->stream);
+    const HsStreamPosition position = running ? hs_stream_position(trainer->stream) : trainer->state.position;
+    return position.window_first > 0 ? position.window_first : trainer->rows_per_step;
+}
+
+/* Everything of the Fisher's source but its estimator.  sampler: of an unmarked stream, else NULL. */
+static HsFisher fisher_of(HsTrainer *trainer, int task, int64_t samples, const HsSampler *sampler)
 {
     const HsConfig *config = trainer->config;
-    return (HsFisher){ .program = &trainer->train_program,
+    return (HsFisher){ .stream = sampler,
+                       .stream_end = sampler ? samples_passed(trainer) : 0,
+                       .program = &trainer->train_program,
                        .context = &trainer->engine.context,
-                       .dataset = &trainer->data.tasks[task],
+                       .dataset = &trainer->data.tasks[sampler ? 0 : task],
                        .spans = trainer->spans,
                        .span_count = trainer->span_count,
                        .samples = samples,
@@ -204,35 +247,41 @@ static HsFisher fisher_of(HsTrainer *trainer, int task, int64_t samples)
                        .loss_scale = trainer->optimizer.counters.loss_scale };
 }
 
-static HsStatus begin_fisher(HsTrainer *trainer, int task, HsFisher *fisher)
+static HsStatus begin_fisher(HsTrainer *trainer, int task, const HsSampler *sampler, HsFisher *fisher)
 {
     const HsContinualConfig *config = &trainer->continual_config;
     const char *estimator = hs_continual_word(config, "ewc", "estimator");
-    *fisher = fisher_of(trainer, task, (int64_t)hs_continual_number(config, "ewc", "fisher_samples"));
+    *fisher = fisher_of(trainer, task, (int64_t)hs_continual_number(config, "ewc", "fisher_samples"), sampler);
     HS_TRY(hs_fisher_estimator_find(estimator, &fisher->estimator));
     HS_TRY(hs_fisher_init(fisher));
-    hs_info("task %s: Fisher information, estimator %s, %lld passes", trainer->config->tasks[task].name, estimator,
+    hs_info("%s%s: Fisher information, estimator %s, %lld passes", sampler ? "the stream" : "task ",
+            sampler ? "" : trainer->config->tasks[task].name, estimator,
             (long long)hs_fisher_passes(fisher, hs_tokenizer_vocabulary(trainer->data.tokenizer)));
     return HS_OK;
 }
 
-HsStatus hs_trainer_consolidate(HsTrainer *trainer, int task)
+/* round: the task, or how often the stream was consolidated before.  to_the_end: the training is over for what replays,
+ * too. */
+static HsStatus consolidate(HsTrainer *trainer, int round, bool to_the_end)
 {
     HsContext *context = &trainer->engine.context;
     HsStatus status = HS_OK;
     HsFisher fisher;
     HsFisherSource source = { &fisher, hs_fisher_next };
+    const HsSampler sampler = hs_stream_sampler(trainer->stream, trainer->unmarked ? 0 : round);
     const bool measures = hs_continual_needs_fisher(&trainer->continual_config) != NULL;
+    HsStatus (*after)(HsContinual *, HsContext *, int, HsFisherSource *) =
+        to_the_end ? hs_continual_after_task : hs_continual_consolidate;
     if (measures)
-        HS_TRY(begin_fisher(trainer, task, &fisher));
-    HS_TRY_GOTO(status, hs_continual_after_task(trainer->continual, context, task, measures ? &source : NULL), done);
+        HS_TRY(begin_fisher(trainer, round, trainer->unmarked ? &sampler : NULL, &fisher));
+    HS_TRY_GOTO(status, after(trainer->continual, context, round, measures ? &source : NULL), done);
     HS_TRY_GOTO(status, hs_model_pack(&trainer->model, context), done);
     const HsImportance *importance = hs_continual_importance(trainer->continual);
     if (importance->count > 0) {
-        double rate = next_rate(trainer, task);
+        double rate = next_rate(trainer, round);
         HS_TRY_GOTO(
             status,
-            hs_metrics_importance(trainer->metrics, trainer->state.counters.applied_steps, task, rate, importance),
+            hs_metrics_importance(trainer->metrics, trainer->state.counters.applied_steps, round, rate, importance),
             done);
         warn_unstable(trainer, importance, rate);
     }
@@ -240,4 +289,34 @@ done:
     if (measures)
         hs_fisher_deinit(&fisher);
     return status;
+}
+
+static int rounds_of(const HsTrainer *trainer)
+{
+    return (int)(trainer->state.task_steps / trainer->config->continual.consolidate_every);
+}
+
+HsStatus hs_trainer_consolidate(HsTrainer *trainer, int task)
+{
+    return consolidate(trainer, trainer->unmarked ? rounds_of(trainer) : task, true);
+}
+
+bool hs_trainer_consolidation_due(const HsTrainer *trainer)
+{
+    const HsTrainerState *state = &trainer->state;
+    return trainer->unmarked && hs_continual_penalizes(&trainer->continual_config) && state->task == 0 &&
+           state->task_steps > 0 && state->task_steps < trainer->phase_steps[0] &&
+           state->task_steps % trainer->config->continual.consolidate_every == 0 &&
+           state->consolidated_at != state->task_steps;
+}
+
+HsStatus hs_trainer_consolidate_stream(HsTrainer *trainer)
+{
+    HS_TRY(hs_trainer_save_trained(trainer));
+    trainer->consolidating = true;
+    hs_trainer_forget_graph(trainer);
+    HS_TRY(consolidate(trainer, rounds_of(trainer) - 1, false));
+    trainer->state.consolidated_at = trainer->state.task_steps;
+    trainer->consolidating = false;
+    return HS_OK;
 }

@@ -30,10 +30,16 @@ static int64_t round_up(int64_t count, int64_t multiple)
     return (count + multiple - 1) / multiple * multiple;
 }
 
+/* Of a stream, what has passed. */
+static int64_t available(const HsFisher *fisher)
+{
+    return fisher->stream ? fisher->stream_end : hs_dataset_windows(fisher->dataset);
+}
+
 /* An epoch has no more than its windows: beyond them nothing is taken twice. */
 static int64_t sequence_count(const HsFisher *fisher)
 {
-    int64_t windows = hs_dataset_windows(fisher->dataset);
+    int64_t windows = available(fisher);
     int64_t wanted = fisher->samples < windows ? round_up(fisher->samples, fisher->group) : windows;
     return wanted < windows ? wanted : windows;
 }
@@ -43,11 +49,22 @@ static int64_t group_count(const HsFisher *fisher)
     return round_up(sequence_count(fisher), fisher->group) / fisher->group;
 }
 
-/* Sample index k * windows / count, without overflow: whole steps, then the rest. */
+/* Sample index k * windows / count, without overflow: whole steps, then the rest.  Of a stream the latest ones. */
 static int64_t sample_index(const HsFisher *fisher, int64_t sequence)
 {
-    int64_t windows = hs_dataset_windows(fisher->dataset), count = sequence_count(fisher);
+    int64_t windows = available(fisher), count = sequence_count(fisher);
+    if (fisher->stream)
+        return windows - count + sequence;
     return sequence * (windows / count) + sequence * (windows % count) / count;
+}
+
+static void load_sample(const HsFisher *fisher, int64_t sequence, int32_t *tokens, int32_t *targets)
+{
+    const int64_t index = sample_index(fisher, sequence);
+    if (fisher->stream)
+        fisher->stream->sample(fisher->stream->user, index, tokens, targets);
+    else
+        hs_dataset_sample(fisher->dataset, index, tokens, targets);
 }
 
 static void ignore(int32_t *targets, int64_t count)
@@ -70,9 +87,8 @@ static int64_t load_group(HsFisher *fisher, int64_t group)
     int64_t length = fisher->program->sequence_length, sequences = sequence_count(fisher);
     for (int64_t row = 0; row < fisher->group; row++) {
         int64_t sequence = group * fisher->group + row;
-        int64_t index = sample_index(fisher, sequence < sequences ? sequence : sequences - 1);
         int32_t *targets = fisher->targets + row * length;
-        hs_dataset_sample(fisher->dataset, index, fisher->tokens + row * length, targets);
+        load_sample(fisher, sequence < sequences ? sequence : sequences - 1, fisher->tokens + row * length, targets);
         if (sequence >= sequences)
             ignore(targets, length);
     }
@@ -84,7 +100,7 @@ static int64_t load_sequence(HsFisher *fisher, int64_t sequence)
 {
     const HsProgram *program = fisher->program;
     int64_t length = program->sequence_length;
-    hs_dataset_sample(fisher->dataset, sample_index(fisher, sequence), fisher->tokens, fisher->labels);
+    load_sample(fisher, sequence, fisher->tokens, fisher->labels);
     for (int64_t row = 1; row < program->batch; row++)
         memcpy(fisher->tokens + row * length, fisher->tokens, (size_t)length * sizeof *fisher->tokens);
     ignore(fisher->targets, program->batch * length);

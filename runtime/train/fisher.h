@@ -35,9 +35,11 @@ typedef struct HsFisher {
     HsProgram *program; /* borrowed training program; exact, empirical: rows of other sequences are ignored targets */
     HsContext *context;
     const HsDataset *dataset;
+    const HsSampler *stream; /* NULL: the dataset's first epoch; else the latest samples of this stream, */
+    int64_t stream_end;      /* of which there were so many, at least one */
     const HsSpan *spans;
     int span_count;
-    int64_t samples; /* sequences to use; rounded up to whole groups, at most the first epoch's */
+    int64_t samples; /* sequences to use; rounded up to whole groups, at most all that there are */
     int64_t group;   /* sequences whose gradients are summed before they are squared: a multiple of its batch */
     uint64_t seed;
     uint32_t task;

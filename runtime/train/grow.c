@@ -99,6 +99,12 @@ HsStatus hs_trainer_compare_tasks(HsTrainer *trainer, const HsConfig *saved, con
                        "continual.strategy: joint mixes all tasks from the first step on, and task `%.60s` is not in "
                        "%s: remove it, or train all tasks in a fresh out_dir",
                        first, folder);
+    if (trainer->unmarked)
+        return hs_fail(
+            HS_ECONFIG,
+            "continual.boundaries: none makes one training of all tasks, and task `%.60s` is not in %s: remove "
+            "it, or train all tasks in a fresh out_dir",
+            first, folder);
     HS_TRY(check_lengths(config, saved, folder));
     if (rates_follow_total(saved) && !is(config->training.resume, "changed"))
         return hs_fail(HS_ECONFIG,

@@ -104,6 +104,7 @@ HsMetricsRecord hs_trainer_record(const HsTrainer *trainer, const char *event)
         .task = trainer->phase_count > 1 && trainer->state.task_begun ? trainer->state.task : -1,
         .penalty = NAN,
         .replay_loss = NAN,
+        .distillation = NAN,
     };
 }
 
@@ -119,6 +120,12 @@ static void start_window(HsTrainer *trainer)
     trainer->window_tokens = 0;
 }
 
+void hs_trainer_start_losses(HsTrainerState *state)
+{
+    state->window_loss = state->window_replay_loss = state->window_distillation = 0;
+    state->window_steps = state->window_replay_steps = state->window_distillation_steps = 0;
+}
+
 static HsStatus record_step(HsTrainer *trainer, const HsStepReport *report)
 {
     HsMetricsRecord record = hs_trainer_record(trainer, "step");
@@ -129,13 +136,14 @@ static HsStatus record_step(HsTrainer *trainer, const HsStepReport *report)
     record.loss = state->window_steps > 0 ? state->window_loss / (double)state->window_steps : NAN;
     if (state->window_replay_steps > 0)
         record.replay_loss = state->window_replay_loss / (double)state->window_replay_steps;
+    if (state->window_distillation_steps > 0)
+        record.distillation = state->window_distillation / (double)state->window_distillation_steps;
     record.learning_rate = report->learning_rate;
     record.grad_norm = report->gradient_norm;
     record.loss_scale = (double)report->loss_scale;
     record.tokens_per_second = window_rate(trainer);
     HS_TRY(hs_metrics_record(trainer->metrics, &record));
-    state->window_loss = state->window_replay_loss = 0;
-    state->window_steps = state->window_replay_steps = 0;
+    hs_trainer_start_losses(state);
     start_window(trainer);
     return HS_OK;
 }
@@ -190,6 +198,20 @@ static HsStatus finish(HsTrainer *trainer)
     return HS_OK;
 }
 
+/* What is done with an applied step before anything is measured: an unmarked stream's consolidation, a checkpoint. */
+static HsStatus settle_step(HsTrainer *trainer)
+{
+    const bool consolidates = hs_trainer_consolidation_due(trainer);
+    const bool saves = due(trainer->config->training.checkpoint_freq, trainer->state.counters.applied_steps);
+    if (consolidates)
+        HS_TRY(hs_trainer_consolidate_stream(trainer));
+    if (saves)
+        HS_TRY(hs_trainer_save(trainer));
+    if (consolidates || saves)
+        start_window(trainer);
+    return HS_OK;
+}
+
 /* What follows an applied step.  Saving comes before evaluation; a task's last step leaves both to its boundary. */
 static HsStatus after_step(HsTrainer *trainer, const HsStepReport *report)
 {
@@ -201,15 +223,15 @@ static HsStatus after_step(HsTrainer *trainer, const HsStepReport *report)
         HS_TRY(record_step(trainer, report));
     if (last)
         return HS_OK;
-    if (due(config->training.checkpoint_freq, step)) {
-        HS_TRY(hs_trainer_save(trainer));
+    HS_TRY(settle_step(trainer));
+    if (hs_trainer_at_task_end(trainer)) {
+        HS_TRY(hs_trainer_evaluate_owed(trainer));
         start_window(trainer);
-    }
-    if (due(config->evaluation.every, step)) {
+    } else if (due(config->evaluation.every, step)) {
         HS_TRY(hs_trainer_evaluate_task(trainer, (int)state->task));
         start_window(trainer);
     }
-    if (due(config->evaluation.all_tasks_every, step)) {
+    if (due(config->evaluation.all_tasks_every, step) && !hs_trainer_at_task_end(trainer)) {
         HS_TRY(hs_trainer_survey(trainer));
         start_window(trainer);
     }
@@ -248,6 +270,12 @@ static int64_t steps_to_next_event(const HsTrainer *trainer)
     for (size_t i = 0; i < sizeof periods / sizeof *periods; i++) {
         int64_t next = periods[i] > 0 ? periods[i] - state->counters.applied_steps % periods[i] : left;
         left = next < left ? next : left;
+    }
+    if (trainer->unmarked) {
+        const int64_t every = config->continual.consolidate_every, next = every - state->task_steps % every;
+        const int64_t end = hs_trainer_steps_to_task_end(trainer);
+        left = next < left ? next : left;
+        left = end < left ? end : left;
     }
     return left;
 }
@@ -301,7 +329,10 @@ static HsStatus train_task(HsTrainer *trainer)
 
 static HsStatus train_tasks(HsTrainer *trainer)
 {
-    /* A checkpoint is saved before its step's evaluation: after a kill in between it is still due. */
+    /* A checkpoint is saved before its step's consolidation and evaluation: after a kill in between they are still due.
+     */
+    if (hs_trainer_consolidation_due(trainer))
+        HS_TRY(settle_step(trainer));
     HS_TRY(hs_trainer_evaluate_owed(trainer));
     while (trainer->state.task < trainer->phase_count)
         HS_TRY(train_task(trainer));

@@ -73,6 +73,9 @@ static const struct {
     INTEGER_ADDED(tuning_hash, HASH_MOST),
     INTEGER_ADDED(since_gain, HS_COUNT_MOST),
     { "surveyed_at", NUMBER_INTEGER, offsetof(HsTrainerState, surveyed_at), -1, HS_COUNT_MOST, true },
+    INTEGER_ADDED(consolidated_at, HS_COUNT_MOST),
+    REAL_ADDED(window_distillation), /* of no meaning where there are no steps of it */
+    INTEGER_ADDED(window_distillation_steps, HS_COUNT_MOST),
     REAL_ADDED(gain_loss), /* of no meaning where since_gain is 0 */
 };
 enum { NUMBERS = sizeof table / sizeof *table };
@@ -184,7 +187,9 @@ HsStatus hs_trainer_check_numbers(const HsTrainer *trainer, const char *file)
     const Bound bounds[] = {
         { "task", "the run has no more tasks", state->task, phases },
         { "task_begun", "all tasks are done", state->task_begun, state->task < phases },
-        { "matrix_rows", "no more tasks are done", state->matrix_rows, state->task + 1 },
+        { "matrix_rows", "no more tasks are done", state->matrix_rows,
+          trainer->unmarked ? trainer->config->task_count + 1 : state->task + 1 },
+        { "consolidated_at", "that is all steps", state->consolidated_at, state->task_steps },
         { "task_steps", "that is all steps", state->task_steps, applied },
         { "schedule_steps", "that is all steps", state->counters.schedule_steps, tried },
         { "moment_steps", "that is all steps", state->counters.moment_steps, applied },
@@ -193,6 +198,7 @@ HsStatus hs_trainer_check_numbers(const HsTrainer *trainer, const char *file)
         { "best_step", "that is all steps", state->best_step, applied },
         { "window_steps", "that is all steps", state->window_steps, applied },
         { "window_replay_steps", "that is all steps", state->window_replay_steps, applied },
+        { "window_distillation_steps", "that is all steps", state->window_distillation_steps, applied },
         { "tokens_seen", "the steps have no more", state->tokens_seen / trainer->config->training.max_length,
           tried < HS_COUNT_MOST / trainer->rows_per_step ? tried * trainer->rows_per_step : HS_COUNT_MOST },
         { "scaler_tracker", "precision.growth_interval", state->counters.scaler_tracker,

@@ -28,11 +28,13 @@
 static HsStatus run_micro_batches(HsTrainer *trainer, const int32_t *tokens, const int32_t *targets, int64_t rows,
                                   int64_t first_row, const float *gradient_scale, void *losses)
 {
+    const bool compares = losses != NULL && hs_trainer_compares_logits(trainer);
     const HsConfig *config = trainer->config;
     const int64_t length = config->training.max_length;
     const size_t loss_bytes = hs_dtype_bytes(trainer->precision.statistic);
     for (int64_t row = 0; row < rows; row += trainer->train_program.batch) {
         const int64_t offset = row * length;
+        const HsHeadWork head_work = compares ? hs_trainer_head_work(trainer, row) : (HsHeadWork){ 0 };
         const HsProgramFeed feed = {
             .tokens = tokens + offset,
             .targets = targets + offset,
@@ -41,7 +43,10 @@ static HsStatus run_micro_batches(HsTrainer *trainer, const int32_t *tokens, con
             .gradient_scale = gradient_scale,
             .row_offset = first_row * length + offset,
             .losses = losses ? (unsigned char *)losses + (size_t)offset * loss_bytes : NULL,
+            .head_work = compares ? &head_work : NULL,
         };
+        if (compares)
+            HS_TRY(hs_trainer_ask_teacher(trainer, row));
         HS_TRY(hs_program_train_queued(&trainer->train_program, &trainer->engine.context, &feed));
     }
     return HS_OK;
@@ -206,6 +211,7 @@ HsStatus hs_trainer_start_step(HsTrainer *trainer)
     HS_TRY(got);
     trainer->batch_in_hand = true;
     HsStepSlot *slot = hs_step_queue_fill(&trainer->queue, batch);
+    hs_trainer_load_logits(trainer, slot, batch);
     const HsTrainerState *state = &trainer->state;
     slot->attempt = (uint32_t)(state->counters.applied_steps + state->counters.skipped_steps + trainer->queue.count);
     hs_range_begin(context, HS_RANGE_STEP, "optimizer step");
@@ -216,8 +222,9 @@ HsStatus hs_trainer_start_step(HsTrainer *trainer)
 
 /* --- collecting --- */
 
-/* Sums of losses over the counted targets of an optimizer step, in row order: of new rows, and of replayed ones. */
-enum { NEW_ROWS, REPLAYED_ROWS, ROW_KINDS };
+/* Sums over the counted targets of an optimizer step, in row order: the losses of new rows, and of replayed ones; what
+ * comparing logits adds to the loss, over the rows in which they are compared. */
+enum { NEW_ROWS, REPLAYED_ROWS, COMPARED_ROWS, ROW_KINDS };
 typedef struct StepLoss {
     double sums[ROW_KINDS];
     int64_t counts[ROW_KINDS];
@@ -229,6 +236,7 @@ static void split_losses(const HsTrainer *trainer, const HsStepSlot *slot, int64
     const int64_t length = trainer->config->training.max_length;
     double sums[ROW_KINDS] = { 0 };
     int64_t counts[ROW_KINDS] = { 0 };
+    const bool compared[] = { [NEW_ROWS] = trainer->taught, [REPLAYED_ROWS] = trainer->distillation.kept > 0 };
     for (int64_t row = first_row; row < first_row + trainer->train_program.batch; row++) {
         const int kind = slot->replayed[row] ? REPLAYED_ROWS : NEW_ROWS;
         for (int64_t i = row * length; i < (row + 1) * length; i++) {
@@ -236,6 +244,10 @@ static void split_losses(const HsTrainer *trainer, const HsStepSlot *slot, int64
                 continue;
             sums[kind] += hs_dtype_load(trainer->queue.shape.loss, slot->losses, i);
             counts[kind]++;
+            if (!compared[kind])
+                continue;
+            sums[COMPARED_ROWS] += hs_dtype_load(trainer->queue.shape.loss, slot->logits.terms, i);
+            counts[COMPARED_ROWS]++;
         }
     }
     for (int kind = 0; kind < ROW_KINDS; kind++) {
@@ -260,6 +272,11 @@ static void count_losses(HsTrainerState *state, const StepLoss *loss)
     if (loss->counts[REPLAYED_ROWS] > 0) {
         state->window_replay_loss += mean_of(loss, REPLAYED_ROWS);
         state->window_replay_steps++;
+    }
+    if (loss->counts[COMPARED_ROWS] > 0) {
+        state->window_distillation =
+            mean_of(loss, COMPARED_ROWS) + (state->window_distillation_steps > 0 ? state->window_distillation : 0);
+        state->window_distillation_steps++;
     }
 }
 
@@ -333,6 +350,7 @@ HsStatus hs_trainer_collect_step(HsTrainer *trainer, double *mean_loss, HsStepRe
     HsStepSlot *slot;
     HsTrainerState *state = &trainer->state;
     HS_TRY(take_report(trainer, &slot, report));
+    hs_trainer_keep_logits(trainer, slot);
     for (int64_t row = 0; row < trainer->queue.shape.rows; row += trainer->train_program.batch)
         split_losses(trainer, slot, row, &loss);
     HS_TRY(hs_reduce_losses(trainer->engine.comm, trainer->engine.context.stream, loss.sums, loss.counts, ROW_KINDS));

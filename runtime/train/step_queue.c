@@ -3,6 +3,7 @@
  * The ring of steps under way.  What goes up lies together, and so does what comes back:
  *
  *     slot     | tokens | targets | reference tokens | reference targets | input || losses | outcome |
+ *     logits   ...  | replayed | kept values | kept indices | input || losses | terms | top values | top indices | ...
  *     device   the same up to the bars for each slot (staging), and once batch and losses at fixed places
  */
 #include "runtime/train/step_queue.h"
@@ -14,7 +15,8 @@
 enum { ALIGNMENT_BYTES = 64 };
 
 typedef struct Layout {
-    size_t batch, reference; /* bytes of tokens alone */
+    size_t batch, reference;    /* bytes of tokens alone */
+    size_t tokens, marks, kept; /* of arrays where logits are compared; 0 where they are not */
     size_t input, losses, outcome, end;
 } Layout;
 
@@ -28,34 +30,51 @@ static Layout layout_of(const HsStepShape *shape)
     Layout layout;
     layout.batch = aligned((size_t)(shape->rows * shape->length) * sizeof(int32_t));
     layout.reference = aligned((size_t)(shape->reference_rows * shape->length) * sizeof(int32_t));
-    layout.input = 2 * layout.batch + 2 * layout.reference;
+    const size_t tokens = (size_t)(shape->rows * shape->length);
+    layout.tokens = aligned(tokens * hs_dtype_bytes(shape->loss));
+    layout.marks = shape->compares ? aligned(tokens * sizeof(int32_t)) : 0;
+    layout.kept = aligned(tokens * (size_t)shape->kept * sizeof(float));
+    layout.input = 2 * layout.batch + 2 * layout.reference + layout.marks + 2 * layout.kept;
     layout.losses = layout.input + aligned(sizeof(HsStepInput));
-    layout.outcome = layout.losses + aligned((size_t)(shape->rows * shape->length) * hs_dtype_bytes(shape->loss));
+    layout.outcome = layout.losses + layout.tokens + (shape->compares ? layout.tokens : 0) + 2 * layout.kept;
     layout.end = layout.outcome + aligned(sizeof(HsStepOutcome));
     return layout;
 }
 
 static HsStepBatch batch_at(unsigned char *bytes, const Layout *layout)
 {
+    unsigned char *const marks = bytes + 2 * layout->batch + 2 * layout->reference;
     return (HsStepBatch){
         .tokens = (int32_t *)bytes,
         .targets = (int32_t *)(bytes + layout->batch),
         .reference_tokens = (int32_t *)(bytes + 2 * layout->batch),
         .reference_targets = (int32_t *)(bytes + 2 * layout->batch + layout->reference),
+        .replayed = (int32_t *)marks,
+        .kept_value = (float *)(marks + layout->marks),
+        .kept_index = (int32_t *)(marks + layout->marks + layout->kept),
+    };
+}
+
+static HsStepLogits logits_at(unsigned char *losses, const Layout *layout)
+{
+    return (HsStepLogits){
+        .terms = losses + layout->tokens,
+        .top_value = (float *)(losses + 2 * layout->tokens),
+        .top_index = (int32_t *)(losses + 2 * layout->tokens + layout->kept),
     };
 }
 
 /* The host's own memory is worked on at once: nothing could run ahead. */
-static int capacity_on(const HsDevice *device)
+static int capacity_on(const HsDevice *device, const HsStepShape *shape)
 {
-    return device->host_accessible ? 1 : HS_STEPS_AHEAD;
+    return device->host_accessible || shape->kept > 0 ? 1 : HS_STEPS_AHEAD;
 }
 
 /* Fixed memory: batch and losses; then the slots' staging. */
 size_t hs_step_queue_bytes(const HsDevice *device, const HsStepShape *shape)
 {
     const Layout layout = layout_of(shape);
-    return layout.input + (layout.outcome - layout.losses) + (size_t)capacity_on(device) * layout.losses;
+    return layout.input + (layout.outcome - layout.losses) + (size_t)capacity_on(device, shape) * layout.losses;
 }
 
 static HsStatus init_slot(HsStepQueue *queue, const Layout *layout, int index)
@@ -66,6 +85,7 @@ static HsStatus init_slot(HsStepQueue *queue, const Layout *layout, int index)
     slot->batch = batch_at(host, layout);
     slot->input = (HsStepInput *)(host + layout->input);
     slot->losses = host + layout->losses;
+    slot->logits = logits_at(host + layout->losses, layout);
     slot->outcome = (HsStepOutcome *)(host + layout->outcome);
     slot->staging =
         queue->device_block + layout->input + (layout->outcome - layout->losses) + (size_t)index * layout->losses;
@@ -83,11 +103,12 @@ HsStatus hs_step_queue_init(HsStepQueue *queue, HsContext *context, const HsStep
     HsDevice *device = context->device;
     HsStatus status = HS_OK;
     void *block = NULL;
-    *queue = (HsStepQueue){ .context = context, .shape = *shape, .capacity = capacity_on(device) };
+    *queue = (HsStepQueue){ .context = context, .shape = *shape, .capacity = capacity_on(device, shape) };
     HS_TRY_GOTO(status, hs_memory_alloc(device, HS_MEMORY_BATCHES, hs_step_queue_bytes(device, shape), &block), failed);
     queue->device_block = block;
     queue->batch = batch_at(queue->device_block, &layout);
     queue->losses = queue->device_block + layout.input;
+    queue->logits = logits_at(queue->device_block + layout.input, &layout);
     HS_TRY_GOTO(status, device->host_alloc(device, (size_t)queue->capacity * layout.end, &block), failed);
     queue->host_block = block;
     if (!context->dry_run)
@@ -140,6 +161,8 @@ HsStepSlot *hs_step_queue_fill(HsStepQueue *queue, const HsStreamBatch *batch)
         memcpy(slot->batch.reference_targets, batch->reference_targets, reference_bytes);
     }
     memcpy(slot->replayed, batch->replayed, (size_t)batch->rows);
+    for (int64_t i = 0; queue->shape.compares && i < batch->rows * queue->shape.length; i++)
+        slot->batch.replayed[i] = batch->replayed[i / queue->shape.length];
     slot->counted = batch->counted;
     slot->reference_counted = batch->reference_counted;
     slot->reference_rows = batch->reference_rows;

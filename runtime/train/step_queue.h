@@ -19,13 +19,25 @@
 typedef struct HsStepBatch {
     int32_t *tokens, *targets;                     /* [rows, T] */
     int32_t *reference_tokens, *reference_targets; /* [reference rows, T] */
+    /* Where logits are compared (runtime/model/head_work.h): */
+    int32_t *replayed;   /* [rows, T] */
+    float *kept_value;   /* [rows, T, K] */
+    int32_t *kept_index; /* [rows, T, K] */
 } HsStepBatch;
+
+/* What a step leaves beside the losses, where logits are compared. */
+typedef struct HsStepLogits {
+    void *terms; /* [rows, T] of the losses' dtype */
+    float *top_value;
+    int32_t *top_index; /* [rows, T, K] */
+} HsStepLogits;
 
 /* What the host keeps of a step until it is over: pinned memory, and what it knew when the step started. */
 typedef struct HsStepSlot {
     HsStepBatch batch;
     HsStepInput *input;
     void *losses; /* [rows, T] */
+    HsStepLogits logits;
     HsStepOutcome *outcome;
     uint8_t *replayed; /* [rows] */
     int64_t counted, reference_counted;
@@ -39,6 +51,8 @@ typedef struct HsStepSlot {
 typedef struct HsStepShape {
     int64_t rows, reference_rows, length;
     HsDtype loss;
+    bool compares; /* logits with others: of `kept` entries a token (K, may be 0), or a teacher's */
+    int64_t kept;  /* above 0: the next step needs what this one leaves, and one is under way at a time */
 } HsStepShape;
 
 typedef struct HsStepQueue {
@@ -49,6 +63,7 @@ typedef struct HsStepQueue {
     HsStream *copies;
     HsStepBatch batch; /* device: what the step reads, */
     void *losses;      /* and where it leaves the losses of its rows */
+    HsStepLogits logits;
     /* private */
     unsigned char *device_block, *host_block;
 } HsStepQueue;

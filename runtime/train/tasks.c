@@ -60,9 +60,12 @@ HsStatus hs_trainer_count_steps(HsTrainer *trainer)
     const HsConfig *config = trainer->config;
     trainer->rows_per_step = hs_config_rows_per_step(config);
     trainer->joint = hs_continual_mixes_tasks(&trainer->continual_config);
-    trainer->phase_count = trainer->joint ? 1 : config->task_count;
+    trainer->unmarked = trainer->continual_config.unmarked;
+    trainer->one_phase = trainer->joint || trainer->unmarked;
+    trainer->phase_count = trainer->one_phase ? 1 : config->task_count;
     trainer->phase_steps = calloc((size_t)trainer->phase_count, sizeof *trainer->phase_steps);
-    if (!trainer->phase_steps)
+    trainer->task_ends = calloc((size_t)config->task_count, sizeof *trainer->task_ends);
+    if (!trainer->phase_steps || !trainer->task_ends)
         return hs_fail(HS_ENOMEM, "no memory for %d tasks", trainer->phase_count);
     for (int task = 0; task < config->task_count; task++) {
         int64_t steps = hs_trainer_task_steps(trainer, task);
@@ -75,8 +78,9 @@ HsStatus hs_trainer_count_steps(HsTrainer *trainer)
                 "task %s: with it the run has %.3g steps, more than can be counted: lower max_epochs, or the "
                 "task's epochs or steps, or set max_steps",
                 config->tasks[task].name, all);
-        trainer->phase_steps[trainer->joint ? 0 : task] += steps;
+        trainer->phase_steps[trainer->one_phase ? 0 : task] += steps;
         trainer->total_steps += steps;
+        trainer->task_ends[task] = trainer->total_steps;
     }
     return HS_OK;
 }
@@ -88,7 +92,7 @@ static HsStatus set_schedule(HsTrainer *trainer)
     int task = (int)trainer->state.task;
     bool single = is(config->continual.schedule, "single");
     bool rewarm = is(config->continual.schedule, "rewarm") && task > 0;
-    double own = trainer->joint ? 0 : config->tasks[task].learning_rate;
+    double own = trainer->one_phase ? 0 : config->tasks[task].learning_rate;
     double peak = own > 0 ? own : config->training.learning_rate;
     int64_t length = single ? trainer->total_steps : trainer->phase_steps[task];
     int64_t warmup = config->schedule.warmup_steps;
@@ -130,6 +134,8 @@ HsStatus hs_trainer_begin_task(HsTrainer *trainer)
                 HS_TRY(hs_optimizer_reset_state(&trainer->optimizer, context, trainer->spans, trainer->span_count));
         }
         HS_TRY(hs_continual_begin_task(trainer->continual, context, task));
+        HS_TRY(hs_trainer_take_teacher(trainer, task));
+        HS_TRY(hs_trainer_write_rehearsal(trainer, task));
     }
     if (trainer->phase_count > 1)
         hs_info("task %d of %d: %s, %lld steps", task + 1, trainer->phase_count, config->tasks[task].name,
@@ -177,9 +183,10 @@ static HsStatus evaluate_mean(HsTrainer *trainer, int first, int count, HsMetric
 
 HsStatus hs_trainer_evaluate_task(HsTrainer *trainer, int task)
 {
-    /* Joint training is on every task at once: the mean stands for all. */
+    /* Where one training is on every task the mean stands for all. */
     HsMetricsRecord record = hs_trainer_record(trainer, "eval");
-    HS_TRY(evaluate_mean(trainer, trainer->joint ? 0 : task, trainer->joint ? trainer->data.count : 1, &record));
+    HS_TRY(
+        evaluate_mean(trainer, trainer->one_phase ? 0 : task, trainer->one_phase ? trainer->data.count : 1, &record));
     trainer->state.evaluated_at = trainer->state.counters.applied_steps;
     bool best;
     hs_trainer_judge(trainer, record.val_loss, &best);
@@ -217,7 +224,7 @@ static double trained_loss(const HsTrainer *trainer, int row)
     double mean = 0;
     for (int task = 0; task < matrix->tasks; task++)
         mean += *hs_matrix_at(matrix, row, task) / matrix->tasks;
-    return trainer->joint ? mean : *hs_matrix_at(matrix, row, row);
+    return trainer->one_phase ? mean : *hs_matrix_at(matrix, row, row);
 }
 
 /* Row -1: the untrained model. */
@@ -258,7 +265,7 @@ static HsStatus evaluate_row(HsTrainer *trainer)
     if (row >= 0)
         hs_trainer_judge(trainer, trained_loss(trainer, row), &best);
     HS_TRY(hs_metrics_matrix(trainer->metrics, trainer->state.counters.applied_steps, row, matrix, print));
-    return best ? hs_trainer_keep_best(trainer, trainer->joint ? 0 : row) : HS_OK;
+    return best ? hs_trainer_keep_best(trainer, trainer->one_phase ? 0 : row) : HS_OK;
 }
 
 static bool evaluation_due(const HsTrainer *trainer)
@@ -282,10 +289,38 @@ static bool survey_due(const HsTrainer *trainer)
     return state->task_steps < trainer->phase_steps[state->task];
 }
 
+int64_t hs_trainer_steps_to_task_end(const HsTrainer *trainer)
+{
+    for (int task = 0; trainer->unmarked && task + 1 < trainer->data.count; task++)
+        if (trainer->task_ends[task] > trainer->state.task_steps)
+            return trainer->task_ends[task] - trainer->state.task_steps;
+    return INT64_MAX;
+}
+
+bool hs_trainer_at_task_end(const HsTrainer *trainer)
+{
+    for (int task = 0; trainer->unmarked && task + 1 < trainer->data.count; task++)
+        if (trainer->task_ends[task] == trainer->state.task_steps)
+            return true;
+    return false;
+}
+
+/* Rows that are due by now, the untrained model's counted in. */
+static int64_t rows_due(const HsTrainer *trainer)
+{
+    const HsTrainerState *state = &trainer->state;
+    int64_t ended = state->task;
+    if (trainer->unmarked && state->task > 0)
+        ended = trainer->data.count;
+    for (int task = 0; trainer->unmarked && state->task == 0 && task + 1 < trainer->data.count; task++)
+        ended += trainer->task_ends[task] <= state->task_steps;
+    return ended + 1;
+}
+
 HsStatus hs_trainer_evaluate_owed(HsTrainer *trainer)
 {
     const HsTrainerState *state = &trainer->state;
-    if (trainer->has_matrix && state->matrix_rows < state->task + 1)
+    if (trainer->has_matrix && state->matrix_rows < rows_due(trainer))
         return evaluate_row(trainer);
     if (state->evaluated_at != state->counters.applied_steps && evaluation_due(trainer)) {
         int last = trainer->phase_count - 1;
@@ -312,6 +347,7 @@ HsStatus hs_trainer_finish_task(HsTrainer *trainer)
     hs_stream_end_task(trainer->stream);
     hs_trainer_forget_graph(trainer);
     HS_TRY(hs_trainer_consolidate(trainer, (int)state->task));
+    hs_trainer_note_openings(trainer, (int)state->task);
     state->task++;
     state->task_begun = 0;
     trainer->consolidating = false;
@@ -341,8 +377,9 @@ HsStatus hs_trainer_reopen(HsTrainer *trainer)
     state->task_begun = 1;
     /* The last row is measured anew, those before it are not: a checkpoint saved before it was measured has them all.
      */
-    if (state->matrix_rows > last + 1)
-        state->matrix_rows = last + 1;
+    const int64_t rows = trainer->unmarked ? trainer->data.count : last + 1;
+    if (state->matrix_rows > rows)
+        state->matrix_rows = rows;
     return HS_OK;
 }
 

@@ -72,7 +72,7 @@ static HsStatus write_run_info(HsTrainer *trainer)
     if (!names)
         return hs_fail(HS_ENOMEM, "no memory for %d task names", trainer->phase_count);
     for (int i = 0; i < trainer->phase_count; i++)
-        names[i] = trainer->joint ? "all tasks" : config->tasks[i].name;
+        names[i] = trainer->one_phase ? "all tasks" : config->tasks[i].name;
     HsMetricsRun run = {
         .name = config->training.out_dir,
         .device = trainer->engine.device.description,
@@ -112,21 +112,32 @@ static HsStatus create_stream_and_records(HsTrainer *trainer)
 {
     const HsConfig *config = trainer->config;
     double *weights = calloc((size_t)trainer->data.count, sizeof *weights);
-    if (!weights)
+    int64_t *ends = calloc((size_t)trainer->data.count, sizeof *ends);
+    if (!weights || !ends) {
+        free(weights);
+        free(ends);
         return hs_fail(HS_ENOMEM, "no memory for %d task weights", trainer->data.count);
+    }
     HsStreamOptions stream = {
         .data = &trainer->data,
         .joint = trainer->joint,
         .weights = weights,
+        .ends = trainer->unmarked ? ends : NULL,
         .plan = hs_continual_replay_plan(&trainer->continual_config, trainer->rows_per_step),
         .reservoir = trainer->has_reservoir ? &trainer->reservoir : NULL,
+        .rehearses = hs_continual_writes_rehearsal(&trainer->continual_config) != NULL,
         .prefetch = config->data.prefetch,
         .workers = config->data.workers,
     };
     for (int i = 0; i < trainer->data.count; i++)
         weights[i] = (double)hs_trainer_task_steps(trainer, i);
+    /* A window is whole: its task ends with it. */
+    const int64_t window_steps = hs_replay_window_steps(&stream.plan);
+    for (int i = 0; i < trainer->data.count; i++)
+        ends[i] = hs_replay_rows_before(&stream.plan, (trainer->task_ends[i] + window_steps - 1) / window_steps);
     HsStatus status = hs_stream_create(&stream, &trainer->stream);
     free(weights);
+    free(ends);
     HS_TRY(status);
     HS_TRY(own_folder(trainer));
     HsMetricsPosition position = { trainer->state.jsonl_bytes, trainer->state.tensorboard_bytes };
@@ -279,6 +290,7 @@ void hs_trainer_destroy(HsTrainer *trainer)
     if (trainer->has_matrix)
         hs_matrix_deinit(&trainer->matrix);
     free(trainer->phase_steps);
+    free(trainer->task_ends);
     free(trainer->evaluation_tokens);
     free(trainer->evaluation_targets);
     hs_engine_deinit(&trainer->engine);

@@ -9,6 +9,8 @@
  *   tasks.c               one task after another: lengths, schedules, boundaries, the matrix
  *   continual.c           strategies: what they protect, the Fisher, what is shown of them
  *   step.c                one optimizer step: started on the device, its report collected
+ *   distill.c             logits that a step compares: those kept of replayed sequences, a teacher's
+ *   rehearsal.c           generative replay: what the model writes before a later task
  *   trace_steps.c         logging.trace: the timeline of a few steps
  *   loop.c                one optimizer step after another; logging, evaluation, saving, signals
  *   pressure.c            a smaller micro-batch in mid-run, when the device's memory fills up
@@ -58,10 +60,13 @@ typedef struct HsTrainerState {
      * and the loss then */
     int64_t since_gain;
     double gain_loss;
-    double window_loss; /* losses since the latest step record: their mean is what is logged */
+    int64_t consolidated_at; /* unmarked: task_steps at the latest consolidation; 0: none yet */
+    double window_loss;      /* losses since the latest step record: their mean is what is logged */
     int64_t window_steps;
     double window_replay_loss;
     int64_t window_replay_steps;
+    double window_distillation; /* the same of what comparing logits adds to the loss */
+    int64_t window_distillation_steps;
     int64_t jsonl_bytes, tensorboard_bytes;
 } HsTrainerState;
 
@@ -98,7 +103,15 @@ typedef struct HsTrainer {
     int span_count;
     HsContinualConfig continual_config;
     HsContinual *continual;
+    HsDistillation distillation; /* at most as many logits as the model has */
+    HsModel teacher;             /* LwF: the model before the task; its weights alone */
+    HsProgram teacher_program;
+    HsArena teacher_hidden; /* [micro-batch T, C] */
+    bool has_teacher;
+    bool taught; /* the teacher knows something: the task in training is not the first */
     HsReservoir reservoir;
+    int32_t
+        *openings; /* [tasks, vocabulary] how often a token began a window of a task that is over; NULL: not wanted */
     HsDataStream *stream;
     HsArena workspace; /* of operations outside the programs */
     HsStepQueue queue;
@@ -113,7 +126,10 @@ typedef struct HsTrainer {
     HsMatrix matrix; /* of runs with several tasks */
     HsTrainerState state;
     bool joint;
-    int phase_count;      /* trainings one after another: one a task, or a single joint one */
+    bool unmarked;        /* continual.boundaries: none */
+    bool one_phase;       /* either: all tasks are one training */
+    int64_t *task_ends;   /* unmarked: [tasks] applied steps up to a task's end, which only evaluation knows */
+    int phase_count;      /* trainings one after another: one a task, or one of all */
     int64_t *phase_steps; /* applied steps of each */
     int64_t total_steps;
     int64_t rows_per_step;                           /* sequences of an optimizer step */
@@ -205,6 +221,9 @@ void hs_trainer_probe_peak(HsTrainer *trainer);
 /* A metrics record of this instant, everything but step, task, skipped steps and time left out. */
 HsMetricsRecord hs_trainer_record(const HsTrainer *trainer, const char *event);
 
+/* The sums of losses since the latest record begin again. */
+void hs_trainer_start_losses(HsTrainerState *state);
+
 /* What the optimizer counts, and the loss scale, into the state. */
 void hs_trainer_copy_optimizer_state(HsTrainer *trainer);
 
@@ -229,6 +248,10 @@ HsStatus hs_trainer_evaluate_owed(HsTrainer *trainer);
 /* The untrained model's losses on tasks `first` and later into the matrix: before a checkpoint's weights are restored.
  */
 HsStatus hs_trainer_measure_untrained(HsTrainer *trainer, int first);
+/* Unmarked: whether the step that was applied last ends a task; applied steps to the next one that does, INT64_MAX
+ * behind the last but one. */
+bool hs_trainer_at_task_end(const HsTrainer *trainer);
+int64_t hs_trainer_steps_to_task_end(const HsTrainer *trainer);
 /* Validation loss of the task in training, as an "eval" record. */
 HsStatus hs_trainer_evaluate_task(HsTrainer *trainer, int task);
 /* Every task, as a "tasks" record: evaluation.all_tasks_every. */
@@ -255,6 +278,39 @@ HsStatus hs_trainer_record_stall(HsTrainer *trainer);
 
 /* evaluation.show prompts of each task with greedy continuations: a "samples" record, and lines of the log. */
 HsStatus hs_trainer_show_samples(HsTrainer *trainer);
+
+/* --- distill.c       --- */
+
+/* Once the model is made, before its programs are: whether and how logits are compared. */
+void hs_trainer_expect_logits(HsTrainer *trainer);
+/* Whether steps compare logits at all. */
+bool hs_trainer_compares_logits(const HsTrainer *trainer);
+/* What the head does for the micro-batch whose first sequence is `row`, in the queue's device memory. */
+HsHeadWork hs_trainer_head_work(const HsTrainer *trainer, int64_t row);
+/* The teacher's last hidden rows of the micro-batch, ahead of the head's work on it; nothing where none teaches. */
+HsStatus hs_trainer_ask_teacher(HsTrainer *trainer, int64_t row);
+/* LwF's teacher: its weights' memory; its program, in the training program's arenas; and their end.  Nothing where none
+ * is wanted. */
+HsStatus hs_trainer_create_teacher(HsTrainer *trainer);
+HsStatus hs_trainer_plan_teacher(HsTrainer *trainer);
+void hs_trainer_unplan_teacher(HsTrainer *trainer);
+void hs_trainer_destroy_teacher(HsTrainer *trainer);
+/* Task `task` begins: the teacher becomes what the model is now, unless there is nothing to remember yet. */
+HsStatus hs_trainer_take_teacher(HsTrainer *trainer, int task);
+/* Before a step is sent: the logits that were kept of its replayed sequences, out of the reservoir. */
+void hs_trainer_load_logits(const HsTrainer *trainer, HsStepSlot *slot, const HsStreamBatch *batch);
+/* After it: its own, of new sequences that entered the reservoir. */
+void hs_trainer_keep_logits(HsTrainer *trainer, const HsStepSlot *slot);
+
+/* --- rehearsal.c     --- */
+
+/* Counts how the windows of the task that ends begin; nothing where no strategy writes. */
+void hs_trainer_note_openings(HsTrainer *trainer, int task);
+/* Task `task` begins: what the model writes of the earlier ones becomes the reservoir's content, out_dir/
+ * rehearsal-TASK.txt, and three samples of it lines of the log.  Nothing for the first task. */
+HsStatus hs_trainer_write_rehearsal(HsTrainer *trainer, int task);
+/* What writing takes of the device for a while, in a dry run. */
+HsStatus hs_trainer_try_rehearsal(HsTrainer *trainer);
 
 /* --- trace_steps.c   --- */
 
@@ -287,6 +343,9 @@ void hs_trainer_warn_appended(const HsTrainer *trainer);
 HsStatus hs_trainer_save_trained(HsTrainer *trainer);
 /* The end of a task for the strategies, the Fisher's passes included. */
 HsStatus hs_trainer_consolidate(HsTrainer *trainer, int task);
+/* Unmarked: whether a consolidation is due after the step that was applied last; and doing it. */
+bool hs_trainer_consolidation_due(const HsTrainer *trainer);
+HsStatus hs_trainer_consolidate_stream(HsTrainer *trainer);
 
 /* --- checkpoint.c, checkpoint_continual.c --- */
 

@@ -78,6 +78,15 @@ mer mer.mode=algorithm7 mer.group_steps=4 mer.groups=3
 mer mer.mode=reptile mer.interval=5
 mer mer.beta=0.1 mer.gamma=0.1 mer.compensate_learning_rate=true
 a-gem agem.reference_batches=2
+der++
+der++ der.top_k=1 der.beta=0.5 replay.fraction=0.5
+[ewc,der++]
+lwf
+[lwf,er]
+[ewc,lwf,er]
+generative
+[ewc,generative] generative.fraction=0.05 generative.top_k=3 replay.buffer_size=7
+[lwf,der++] lwf.alpha=3 lwf.temperature=1
 er continual.optimizer_state=keep continual.schedule=single
 er continual.schedule=rewarm continual.rewarm_fraction=0.25
 FORMS
@@ -89,16 +98,22 @@ losses joint | head -n 2 | grep -q '^\[null,null,null\]$' || fail "joint trainin
 # Penalties of strength 0, replay of nothing, interpolation to where one is: not a bit of difference.
 for options in "l2 l2.lambda=0" "ewc ewc.lambda=0" "ewc ewc.lambda=0 ewc.step=proximal" "si si.strength=0" \
     "er replay.fraction=0" "mer replay.fraction=0 mer.beta=1 mer.gamma=1 mer.group_steps=4" \
-    "mer replay.fraction=0 mer.mode=reptile mer.epsilon=1 mer.interval=3"; do
+    "mer replay.fraction=0 mer.mode=reptile mer.epsilon=1 mer.interval=3" "lwf lwf.alpha=0" "der++ replay.fraction=0"; do
     rm -rf idle
     # shellcheck disable=SC2086
     train idle continual.strategy=$options
     losses idle >idle.losses
     same none.losses idle.losses
 done
+# Logits that weigh nothing: replay alone.
+train replayed continual.strategy=er
+train unmatched continual.strategy=der++ der.alpha=0
+losses replayed >replayed.losses
+losses unmatched >unmatched.losses
+same replayed.losses unmatched.losses
 # Before the first task's end there is nothing to protect and nothing of earlier tasks to replay.
 losses none 1 >none.first
-for strategy in l2 ewc si a-gem; do
+for strategy in l2 ewc si a-gem lwf generative; do
     rm -rf first
     train first continual.strategy=$strategy
     losses first 1 >first.first
@@ -118,7 +133,7 @@ expect 0 "$trainer" --config one.yaml out_dir=one 'continual.strategy=[ewc,er]'
 
 # --- 16-bit modes, with accumulation and recomputation ---
 for mode in bf16 fp16; do
-    for options in er "[ewc,mer] mer.groups=2" a-gem "si precision.gradients=compute" "[ewc,er] ewc.mode=separate"; do
+    for options in er "[ewc,mer] mer.groups=2" a-gem "si precision.gradients=compute" "[ewc,er] ewc.mode=separate" der++ "[lwf,er]" generative; do
         rm -rf half
         # shellcheck disable=SC2086
         train half precision.mode=$mode gradient_accumulation_steps=2 batch_size=2 memory.recompute=block \
@@ -128,8 +143,100 @@ for mode in bf16 fp16; do
     done
 done
 
+# --- who teaches ---
+# A task begins with a teacher that says what the model says; then they part.
+rm -rf taught
+train taught continual.strategy=lwf model.dropout=0 logging.every=1
+for task in 1 2; do
+    grep "\"event\":\"step\".*\"task\":$task," taught/metrics.jsonl | sed -E 's/.*"distillation":([^,]*),.*/\1/' >terms
+    [ "$(wc -l <terms)" = 12 ] || fail "task $task: a distillation in each of 12 steps expected"
+    below "$(head -n 1 terms)" 1e-6 || fail "task $task: the teacher differs from the model that it is: $(head -n 1 terms)"
+    below 1e-4 "$(tail -n 1 terms)" || fail "task $task: the teacher has followed the model"
+done
+grep '"task":0,' taught/metrics.jsonl | grep -q distillation && fail "a teacher in the first task"
+
+# --- a stream without marks ---
+# Nothing but marks is missing: where they make no difference, or come as often as consolidations, the matrix is the same.
+for options in none "l2 l2.lambda=300" "si si.strength=50"; do
+    rm -rf marked unmarked
+    # shellcheck disable=SC2086
+    train marked continual.optimizer_state=keep continual.schedule=single continual.strategy=$options
+    # shellcheck disable=SC2086
+    train unmarked continual.boundaries=none continual.consolidate_every=12 continual.strategy=$options
+    rows unmarked 4
+    losses marked >marked.losses
+    losses unmarked >unmarked.losses
+    same marked.losses unmarked.losses
+done
+while read -r options; do
+    rm -rf unmarked
+    # shellcheck disable=SC2086
+    train unmarked continual.boundaries=none continual.consolidate_every=5 continual.strategy=$options
+    rows unmarked 4
+    losses unmarked | cmp -s - none.losses && fail "$options without boundaries: the same losses as without a strategy"
+done <<'UNMARKED'
+er
+ewc
+ewc ewc.mode=separate
+mer mer.group_steps=7
+[ewc,mer] mer.groups=2
+a-gem
+der++
+UNMARKED
+[ "$(grep -c '"event":"importance"' unmarked/metrics.jsonl)" = 0 ] || fail "der++ has no importance"
+refused() {
+    expect 2 "$trainer" --config tasks.yaml continual.boundaries=none "$@"
+    says err "continual.boundaries"
+}
+for strategy in lwf generative joint; do
+    refused continual.strategy=$strategy
+done
+expect 0 "$trainer" --config tasks.yaml out_dir=late continual.boundaries=none continual.strategy=l2
+says err "l2 protects nothing: continual.consolidate_every is 500, and the stream has 36 steps"
+refused early_stop.patience=1
+refused tasks.1.learning_rate=1e-3
+# What a step saw follows from where tasks end.
+rm -rf unmarked
+train unmarked continual.boundaries=none max_steps=6
+expect 2 "$trainer" --config tasks.yaml out_dir=unmarked continual.boundaries=none max_steps=7
+says err "the lengths of all tasks but the last stay as they were"
+
+# --- generative replay keeps no text ---
+# What a checkpoint of a later task holds was written by the model: three samples in the log, all of them in a file.
+rm -rf written
+train written continual.strategy=generative replay.buffer_size=12 generative.fraction=1 logging.progress=none
+for task in 2 3; do
+    [ "$(wc -l <written/rehearsal-$task.txt)" = 12 ] || fail "rehearsal-$task.txt does not hold 12 sequences"
+done
+[ ! -e written/rehearsal-1.txt ] || fail "a rehearsal before the first task"
+[ "$(grep -c '^info: rehearsal of' err)" = 6 ] || fail "three samples a task are to be shown"
+grep -q '^addition: ' written/rehearsal-3.txt && grep -q '^facts: ' written/rehearsal-3.txt ||
+    fail "the rehearsal before the third task is not of both earlier ones"
+python3 - written <<'PY' || fail "the reservoir is not what the model wrote"
+import glob, json, struct, sys
+folder = sorted(glob.glob(sys.argv[1] + "/checkpoints/step-*"))[-1]
+with open(folder + "/continual.safetensors", "rb") as file:
+    size = struct.unpack("<Q", file.read(8))[0]
+    header = json.loads(file.read(size))
+    data = file.read()
+begin, end = header["replay.tokens"]["data_offsets"]
+tokens = struct.unpack("<%dH" % ((end - begin) // 2), data[begin:end])
+length = header["replay.tokens"]["shape"][1]
+rows = [tokens[i : i + length] for i in range(0, len(tokens), length)]
+alphabet = json.load(open(folder + "/tokenizer.json"))
+lines = open(sys.argv[1] + "/rehearsal-3.txt", encoding="utf-8").read().splitlines()
+assert len(rows) == len(lines) == 12
+# One symbol of the text is one token: equal symbols exactly where tokens are equal.
+for row, line in zip(rows, lines):
+    text = line.split(": ", 1)[1].replace("\\n", "\n")
+    assert len(text) == len(row), (len(text), len(row))
+    pairs = set(zip(text, row))
+    assert len(pairs) == len(set(text)) == len(set(row))
+PY
+
 # --- what changes no bit ---
-for options in er "[ewc,mer] mer.groups=2 mer.group_steps=3" a-gem "joint gradient_accumulation_steps=2"; do
+for options in er "[ewc,mer] mer.groups=2 mer.group_steps=3" a-gem "joint gradient_accumulation_steps=2" \
+    "[lwf,der++]" generative; do
     rm -rf base
     # shellcheck disable=SC2086
     train base threads=1 precision.mode=bf16 continual.strategy=$options

@@ -135,4 +135,8 @@ expect 0 "$trainer" --config tasks.yaml continual.strategy=[ewc,er] out_dir=both
 expect 0 "$trainer" inspect --checkpoint both
 says out "exponents of ewc.importance"
 says out "replay.tokens"
+# A name may hold the sign that joins names.
+expect 0 "$trainer" compare --config tasks.yaml --strategies der++,lwf+der++:lwf.alpha=2 --seeds 1 --out plus evaluation.every=0 max_steps=3
+says out "lwf+der++:lwf.alpha=2"
+grep -qF '"strategy":"lwf + der++"' plus/lwf+der++_lwf.alpha=2-seed7/run.json || fail "lwf+der++ is not lwf and der++"
 finish

@@ -24,6 +24,18 @@ resume_everywhere() {
 resume_everywhere 'continual.strategy=[ewc,mer]' mer.group_steps=3 mer.groups=2 mer.beta=0.5 precision.mode=bf16
 resume_everywhere 'continual.strategy=[si,er]' precision.mode=fp16 precision.init_scale=1e13 precision.growth_interval=4
 resume_everywhere 'continual.strategy=[ewc,a-gem]' ewc.mode=separate ewc.step=proximal gradient_accumulation_steps=2
+resume_everywhere 'continual.strategy=[ewc,der++]' replay.buffer_size=8 der.top_k=5 precision.mode=bf16
+resume_everywhere continual.strategy=der++ precision.mode=fp16 precision.init_scale=1e13 gradient_accumulation_steps=2
+resume_everywhere continual.strategy=lwf precision.mode=bf16 memory.micro_batch=2
+resume_everywhere 'continual.strategy=[lwf,der++]' precision.mode=fp16 precision.init_scale=1e13 memory.recompute=block
+resume_everywhere continual.strategy=generative replay.buffer_size=6 generative.fraction=1 precision.mode=fp16
+resume_everywhere 'continual.strategy=[ewc,lwf,generative]' replay.buffer_size=40 generative.fraction=1 memory.micro_batch=1
+# Without boundaries the Fisher is measured in the middle of the stream, and a checkpoint may lie before it.
+resume_everywhere 'continual.strategy=[ewc,mer]' continual.boundaries=none continual.consolidate_every=4 mer.group_steps=3 \
+    precision.mode=bf16
+resume_everywhere 'continual.strategy=[ewc,der++]' continual.boundaries=none continual.consolidate_every=5 precision.mode=fp16 \
+    precision.init_scale=1e13
+resume_everywhere 'continual.strategy=[si,a-gem]' continual.boundaries=none continual.consolidate_every=3
 
 # stopped_at FILE TEXT OVERRIDES...: SIGTERM as soon as FILE of the run says TEXT; resumed, it ends as if left alone.
 stopped_at() {
@@ -72,6 +84,14 @@ stopped_at err "task addition: Fisher information" 'continual.strategy=[ewc,er]'
 [ "$where" = 20 ] || fail "stopped after step $where, not behind a task's last"
 grep -qE '"task": *0' stopped.json || fail "the Fisher was not given up"
 grep -qE '"task_steps": *20' stopped.json || fail "the task's steps are not saved"
+# While the model writes: it is begun again from the boundary before.
+stopped_at stopped/rehearsal-2.txt ':' continual.strategy=generative replay.buffer_size=3000 generative.fraction=900 \
+    max_steps=20 tasks.1.steps=6 tasks.2.steps=1 replay.fraction=0.9
+[ "$where" = 20 ] || fail "stopped after step $where, not where the rehearsal is written"
+# The same Fisher in the middle of a stream.
+stopped_at err "the stream: Fisher information" 'continual.strategy=[ewc,er]' ewc.fisher_samples=2000 ewc.estimator=empirical \
+    continual.boundaries=none continual.consolidate_every=200 max_steps=200
+[ "$where" = 200 ] || fail "stopped after step $where, not at the consolidation"
 # In one of the long steps of a task that replays: it is given up too, and its batch is the next one again.
 stopped_at stopped/metrics.jsonl '"event":"step","step":2,' continual.strategy=er gradient_accumulation_steps=512 max_steps=2 \
     tasks.1.steps=1 tasks.2.steps=1 logging.every=1 schedule.warmup_steps=0

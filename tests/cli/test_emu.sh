@@ -93,6 +93,17 @@ says err "cuda_graph: from a task's second step on"
 train emu_tasks.yaml agem device=emu kernels.cuda_graph=true continual.strategy=a-gem
 says err "cuda_graph: no step is recorded"
 
+# Logits that are kept and a teacher stand in the recording: the same bits.
+for strategy in der++ '[lwf,der++]'; do
+    rm -rf eager recorded
+    train emu_tasks.yaml eager device=emu continual.strategy=$strategy
+    train emu_tasks.yaml recorded device=emu kernels.cuda_graph=true continual.strategy=$strategy
+    says err "cuda_graph: from a task's second step on"
+    bits eager >eager.bits
+    bits recorded >recorded.bits
+    same eager.bits recorded.bits
+done
+
 # Stopped with steps under way, and gone on with: the run that was never disturbed.
 long="device=emu max_steps=120 logging.every=40"
 # shellcheck disable=SC2086

@@ -3,7 +3,9 @@
  * Backward of the elementwise operations, the embeddings and the loss against central differences, in f64.
  */
 #include <criterion/criterion.h>
+#include <float.h>
 #include <math.h>
+#include <string.h>
 
 #include "kernels/base/tolerance.h"
 #include "kernels/ops/backend.h"
@@ -170,6 +172,120 @@ Test(gradients, cross_entropy)
 Test(gradients, cross_entropy_with_z_loss)
 {
     check_cross_entropy(0.125f);
+}
+
+/* Rows 0 and 3 are replayed, 2 and 5 ignored; entries differ within a row, and one is missing. */
+enum { KEPT = 3 };
+typedef struct Distillation {
+    double logits[ROWS * WIDTH], dlogits[ROWS * WIDTH], teacher[ROWS * WIDTH], value[ROWS * KEPT], losses[ROWS];
+    int32_t targets[ROWS], replayed[ROWS], index[ROWS * KEPT];
+} Distillation;
+
+static Distillation distillation(void)
+{
+    Distillation d = { .targets = { 0, 4, -1, 2, 2, -1 }, .replayed = { 1, 0, 1, 1, 0, 0 } };
+    fill(d.logits, ROWS * WIDTH, 0), fill(d.teacher, ROWS * WIDTH, 1), fill(d.value, ROWS * KEPT, 2);
+    for (int i = 0; i < ROWS * KEPT; i++)
+        d.index[i] = i == 10 ? -1 : (i / KEPT + 2 * i) % WIDTH;
+    return d;
+}
+
+static HsMatchLogitsArgs match_of(Distillation *d, float target_weight)
+{
+    return (HsMatchLogitsArgs){ .logits = matrix(d->logits, WIDTH),
+                                .targets = hs_tensor_1d(d->targets, HS_I32, ROWS),
+                                .replayed = hs_tensor_1d(d->replayed, HS_I32, ROWS),
+                                .value = matrix(d->value, KEPT),
+                                .index = hs_tensor_2d(d->index, HS_I32, ROWS, KEPT),
+                                .weight = 0.75f,
+                                .target_weight = target_weight,
+                                .gradient_scale = &gradient_scale,
+                                .losses = hs_tensor_1d(d->losses, HS_F64, ROWS),
+                                .dlogits = matrix(d->dlogits, WIDTH) };
+}
+
+static HsDistillArgs distill_of(Distillation *d)
+{
+    return (HsDistillArgs){ .logits = matrix(d->logits, WIDTH),
+                            .teacher = matrix(d->teacher, WIDTH),
+                            .targets = hs_tensor_1d(d->targets, HS_I32, ROWS),
+                            .replayed = hs_tensor_1d(d->replayed, HS_I32, ROWS),
+                            .weight = 0.75f,
+                            .temperature = 2.0f,
+                            .gradient_scale = &gradient_scale,
+                            .losses = hs_tensor_1d(d->losses, HS_F64, ROWS),
+                            .dlogits = matrix(d->dlogits, WIDTH) };
+}
+
+static double sum_of(const double *losses)
+{
+    double sum = 0.0;
+    for (int n = 0; n < ROWS; n++)
+        sum += losses[n];
+    return (double)gradient_scale * sum;
+}
+
+static double match_loss(void *user)
+{
+    HsContext context = reference();
+    const HsMatchLogitsArgs args = match_of(user, 1.0f);
+    RUN(hs_op_match_logits(&context, &args));
+    return sum_of(((Distillation *)user)->losses);
+}
+
+static double distill_loss(void *user)
+{
+    HsContext context = reference();
+    const HsDistillArgs args = distill_of(user);
+    RUN(hs_op_distill(&context, &args));
+    return sum_of(((Distillation *)user)->losses);
+}
+
+Test(gradients, match_logits)
+{
+    static Distillation d;
+    static double gradient[ROWS * WIDTH];
+    d = distillation();
+    HsContext context = reference();
+    const HsMatchLogitsArgs args = match_of(&d, 1.0f);
+    RUN(hs_op_match_logits(&context, &args));
+    memcpy(gradient, d.dlogits, sizeof gradient);
+    cr_expect(d.losses[0] > 0 && d.losses[3] > 0 && d.losses[1] == 0 && d.losses[2] == 0);
+    check(match_loss, &d, d.logits, gradient, ROWS * WIDTH);
+}
+
+/* What is there already, the cross-entropy's gradient, weighs b in the rows that are matched, and 1 in the others. */
+Test(gradients, match_logits_weighs_the_targets)
+{
+    static Distillation without, with;
+    without = with = distillation();
+    fill(with.dlogits, ROWS * WIDTH, 7);
+    double before[ROWS * WIDTH];
+    memcpy(before, with.dlogits, sizeof before);
+    HsContext context = reference();
+    const HsMatchLogitsArgs alone = match_of(&without, 0.5f), both = match_of(&with, 0.5f);
+    RUN(hs_op_match_logits(&context, &alone));
+    RUN(hs_op_match_logits(&context, &both));
+    for (int i = 0; i < ROWS * WIDTH; i++) {
+        const bool matched = i / WIDTH == 0 || i / WIDTH == 3;
+        const double expected = (matched ? 0.5 : 1.0) * before[i] + without.dlogits[i];
+        cr_expect_float_eq(with.dlogits[i], expected, 4 * DBL_EPSILON * (fabs(before[i]) + fabs(without.dlogits[i])));
+    }
+}
+
+Test(gradients, distill)
+{
+    static Distillation d;
+    static double gradient[ROWS * WIDTH];
+    d = distillation();
+    HsContext context = reference();
+    const HsDistillArgs args = distill_of(&d);
+    RUN(hs_op_distill(&context, &args));
+    memcpy(gradient, d.dlogits, sizeof gradient);
+    cr_expect(d.losses[1] > 0 && d.losses[4] > 0 && d.losses[0] == 0 && d.losses[5] == 0);
+    check(distill_loss, &d, d.logits, gradient, ROWS * WIDTH);
+    memcpy(d.teacher, d.logits, sizeof d.teacher);
+    cr_expect(fabs(distill_loss(&d)) < 1e-15, "a student that agrees with its teacher has nothing to learn");
 }
 
 enum { VOCABULARY = 4, LENGTH = 3, POSITIONS = 5 };

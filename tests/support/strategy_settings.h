@@ -46,7 +46,15 @@ static inline HsContinualConfig strategies_of(const char *first, const char *sec
                       { "mer", "group_steps", .number = 1 },
                       { "mer", "interval", .number = 1 },
                       { "mer", "compensate_learning_rate", .number = 0 },
-                      { "agem", "reference_batches", .number = 1 } },
+                      { "agem", "reference_batches", .number = 1 },
+                      { "der", "alpha", .number = 1 },
+                      { "der", "beta", .number = 1 },
+                      { "der", "top_k", .number = 4 },
+                      { "lwf", "alpha", .number = 1 },
+                      { "lwf", "temperature", .number = 2 },
+                      { "generative", "fraction", .number = 1 },
+                      { "generative", "temperature", .number = 1 },
+                      { "generative", "top_k", .number = 0 } },
     };
 }
 

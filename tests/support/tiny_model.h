@@ -23,6 +23,7 @@ typedef struct TinySpec {
     int threads;
     bool gradients_in_16_bits;
     HsStringList freeze;
+    bool head_work; /* the head expects it, a teacher's included */
 } TinySpec;
 
 typedef struct TinyModel {
@@ -92,6 +93,8 @@ static inline void tiny_create(TinyModel *tiny, TinySpec spec)
     if (spec.gradients_in_16_bits)
         precision.gradient = precision.weight;
     TINY_OK(hs_model_create(&tiny->config, &precision, spec.vocabulary, &tiny->model));
+    if (spec.head_work)
+        hs_model_expect_head_work(&tiny->model, true);
     int64_t every = spec.recompute_every ? spec.recompute_every : 1;
     TINY_OK(hs_program_create(&tiny->model, &tiny->context, spec.batch, spec.length, true, spec.policy, every,
                               &tiny->train));

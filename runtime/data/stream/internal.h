@@ -22,10 +22,22 @@ void hs_joint_deinit(HsJoint *joint);
 void hs_joint_locate(const HsJoint *joint, int64_t index, int *task, int64_t *sample);
 HsSampler hs_joint_sampler(const HsJoint *joint);
 
+/* The tasks' samples one after another as one stream (sequence.c). */
+typedef struct HsSequence {
+    const HsTaskData *data;
+    int64_t *ends; /* [data->count] samples up to a task's end; the last task has no end */
+} HsSequence;
+
+/* errors: HS_ENOMEM */
+HsStatus hs_sequence_init(HsSequence *sequence, const HsTaskData *data, const int64_t *ends);
+void hs_sequence_deinit(HsSequence *sequence);
+HsSampler hs_sequence_sampler(const HsSequence *sequence);
+
 /* A batch in the making. */
 typedef struct HsStreamSlot {
     HsStreamBatch batch;
-    uint8_t *replayed; /* batch.replayed */
+    uint8_t *replayed; /* batch.replayed, */
+    int64_t *slots;    /* and batch.slots */
 } HsStreamSlot;
 
 /* Makes batches one after another.  Not thread-safe: it belongs to the thread that mixes.
@@ -33,7 +45,9 @@ typedef struct HsStreamSlot {
 typedef struct HsMixer {
     HsReplayPlan plan;
     HsReservoir *reservoir; /* NULL: none */
-    int64_t length;         /* T */
+    bool rehearses;
+    bool unmarked;  /* what is referred to is all that was seen: there are no earlier tasks */
+    int64_t length; /* T */
     int task;
     HsLoader *loader; /* of the new sequences, from position.window_first on */
     const HsBatch *loaded;
@@ -41,6 +55,7 @@ typedef struct HsMixer {
     HsStreamPosition next;             /* the step that is mixed next */
     int32_t *tokens, *targets;         /* [hs_replay_window_rows_most, T] the window's new sequences */
     int64_t window_rows;               /* how many the window has */
+    int64_t *taken, taken_count;       /* slots of the latest window that entered the reservoir */
     bool window_open, empty_reservoir; /* the latter: at the window's start, and so for all of it */
 } HsMixer;
 

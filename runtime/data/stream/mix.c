@@ -35,6 +35,10 @@ static HsStatus allocate_rows(int64_t rows, int64_t length, int32_t **tokens, in
 HsStatus hs_mixer_init(HsMixer *mixer, const HsReplayPlan *plan, HsReservoir *reservoir, int64_t length)
 {
     *mixer = (HsMixer){ .plan = *plan, .reservoir = reservoir, .length = length };
+    mixer->taken = calloc((size_t)hs_replay_window_rows_most(plan), sizeof *mixer->taken);
+    if (!mixer->taken)
+        return hs_fail(HS_ENOMEM, "no memory for a window of %" PRId64 " sequences; lower batch_size",
+                       hs_replay_window_rows_most(plan));
     return allocate_rows(hs_replay_window_rows_most(plan), length, &mixer->tokens, &mixer->targets);
 }
 
@@ -42,6 +46,7 @@ void hs_mixer_deinit(HsMixer *mixer)
 {
     free(mixer->tokens);
     free(mixer->targets);
+    free(mixer->taken);
     *mixer = (HsMixer){ 0 };
 }
 
@@ -54,8 +59,11 @@ HsStatus hs_mixer_slot_init(const HsMixer *mixer, HsStreamSlot *slot)
         HS_TRY(allocate_rows(mixer->plan.reference_rows, mixer->length, &batch->reference_tokens,
                              &batch->reference_targets));
     slot->replayed = calloc((size_t)batch->rows, 1);
+    slot->slots = calloc((size_t)batch->rows, sizeof *slot->slots);
     batch->replayed = slot->replayed;
-    return slot->replayed ? HS_OK : hs_fail(HS_ENOMEM, "no memory for a batch of %" PRId64 " rows", batch->rows);
+    batch->slots = slot->slots;
+    return slot->replayed && slot->slots ? HS_OK
+                                         : hs_fail(HS_ENOMEM, "no memory for a batch of %" PRId64 " rows", batch->rows);
 }
 
 void hs_mixer_slot_deinit(HsStreamSlot *slot)
@@ -65,6 +73,7 @@ void hs_mixer_slot_deinit(HsStreamSlot *slot)
     free(slot->batch.reference_tokens);
     free(slot->batch.reference_targets);
     free(slot->replayed);
+    free(slot->slots);
     *slot = (HsStreamSlot){ 0 };
 }
 
@@ -81,9 +90,10 @@ void hs_mixer_begin(HsMixer *mixer, int task, HsLoader *loader, const HsStreamPo
 /* Offers the first `rows` sequences of the window buffer to the reservoir. */
 static void remember(HsMixer *mixer, int64_t rows)
 {
-    for (int64_t row = 0; mixer->reservoir && row < rows; row++)
-        hs_reservoir_add(mixer->reservoir, mixer->tokens + row * mixer->length, mixer->targets + row * mixer->length,
-                         mixer->task);
+    mixer->taken_count = mixer->reservoir && !mixer->rehearses ? rows : 0;
+    for (int64_t row = 0; row < mixer->taken_count; row++)
+        mixer->taken[row] = hs_reservoir_add(mixer->reservoir, mixer->tokens + row * mixer->length,
+                                             mixer->targets + row * mixer->length, mixer->task);
 }
 
 /* The window's new sequences, out of as many of the loader's batches as they lie in. */
@@ -109,9 +119,10 @@ static HsStatus open_window(HsMixer *mixer)
     return HS_OK;
 }
 
-/* Draws `rows` sequences, the first of them with draw number `first`.  Returns how many there were: all or none. */
+/* Draws `rows` sequences, the first of them with draw number `first`.  Returns how many there were: all or none.
+ * slots: [rows], may be NULL. */
 static int64_t replay(const HsMixer *mixer, int64_t rows, int64_t first, int before_task, int32_t *tokens,
-                      int32_t *targets)
+                      int32_t *targets, int64_t *slots)
 {
     assert(first + rows <= (int64_t)1 << DRAW_BITS);
     for (int64_t row = 0; row < rows; row++) {
@@ -119,6 +130,8 @@ static int64_t replay(const HsMixer *mixer, int64_t rows, int64_t first, int bef
         int64_t slot = hs_reservoir_draw(mixer->reservoir, draw, before_task);
         if (slot < 0)
             return 0;
+        if (slots)
+            slots[row] = slot;
         hs_reservoir_read(mixer->reservoir, slot, tokens + row * mixer->length, targets + row * mixer->length);
     }
     return rows;
@@ -141,9 +154,11 @@ static void fill(const HsMixer *mixer, HsStreamSlot *slot)
     memcpy(batch->tokens, mixer->tokens + new_first * length, new_bytes);
     memcpy(batch->targets, mixer->targets + new_first * length, new_bytes);
     memset(slot->replayed, 0, (size_t)new_rows);
+    memset(slot->slots, 0xff, (size_t)new_rows * sizeof *slot->slots);
     memset(slot->replayed + new_rows, 1, (size_t)batch->step.replay_rows);
-    int64_t drawn = replay(mixer, batch->step.replay_rows, batch->step.replay_first_draw, HS_RESERVOIR_ANY_TASK,
-                           batch->tokens + new_rows * length, batch->targets + new_rows * length);
+    int64_t drawn =
+        replay(mixer, batch->step.replay_rows, batch->step.replay_first_draw, HS_RESERVOIR_ANY_TASK,
+               batch->tokens + new_rows * length, batch->targets + new_rows * length, slot->slots + new_rows);
     /* The plan replays nothing while the reservoir is empty, and it is never emptied. */
     assert(drawn == batch->step.replay_rows);
     (void)drawn;
@@ -152,9 +167,10 @@ static void fill(const HsMixer *mixer, HsStreamSlot *slot)
      * refer to. */
     batch->reference_rows = 0;
     batch->reference_counted = 0;
-    if (plan->reference_rows > 0 && mixer->task > 0 && !mixer->empty_reservoir)
+    if (plan->reference_rows > 0 && (mixer->task > 0 || mixer->unmarked) && !mixer->empty_reservoir)
         batch->reference_rows = replay(mixer, plan->reference_rows, batch->step.replay_first_draw + plan->rows,
-                                       mixer->task, batch->reference_tokens, batch->reference_targets);
+                                       mixer->unmarked ? HS_RESERVOIR_ANY_TASK : mixer->task, batch->reference_tokens,
+                                       batch->reference_targets, NULL);
     batch->reference_counted = count_targets(batch->reference_targets, batch->reference_rows * length);
 }
 

@@ -21,6 +21,7 @@
 struct HsDataStream {
     HsStreamOptions options;
     HsJoint joint;
+    HsSequence sequence;
     HsMixer mixer;
     HsLoader *loader; /* of the task at hand; NULL: none */
     HsStreamSlot slots[2];
@@ -72,10 +73,15 @@ HsStatus hs_stream_create(const HsStreamOptions *options, HsDataStream **result)
     pthread_cond_init(&stream->rested, NULL);
     if (options->joint)
         HS_TRY_GOTO(status, hs_joint_init(&stream->joint, options->data, options->weights), clean_up);
+    if (options->ends)
+        HS_TRY_GOTO(status, hs_sequence_init(&stream->sequence, options->data, options->ends), clean_up);
+    stream->options.ends = stream->sequence.ends;
     HS_TRY_GOTO(
         status,
         hs_mixer_init(&stream->mixer, &options->plan, options->reservoir, options->data->tasks[0].sequence_length),
         clean_up);
+    stream->mixer.rehearses = options->rehearses;
+    stream->mixer.unmarked = options->ends != NULL;
     for (int i = 0; i < 2; i++)
         HS_TRY_GOTO(status, hs_mixer_slot_init(&stream->mixer, &stream->slots[i]), clean_up);
     *result = stream;
@@ -109,6 +115,7 @@ void hs_stream_destroy(HsDataStream *stream)
         hs_mixer_slot_deinit(&stream->slots[i]);
     hs_mixer_deinit(&stream->mixer);
     hs_joint_deinit(&stream->joint);
+    hs_sequence_deinit(&stream->sequence);
     pthread_mutex_destroy(&stream->lock);
     pthread_cond_destroy(&stream->asked);
     pthread_cond_destroy(&stream->rested);
@@ -130,13 +137,20 @@ static HsStatus start_thread(HsDataStream *stream)
     return HS_OK;
 }
 
+HsSampler hs_stream_sampler(const HsDataStream *stream, int task)
+{
+    const HsStreamOptions *options = &stream->options;
+    if (options->joint)
+        return hs_joint_sampler(&stream->joint);
+    return options->ends ? hs_sequence_sampler(&stream->sequence) : hs_dataset_sampler(&options->data->tasks[task]);
+}
+
 HsStatus hs_stream_begin_task(HsDataStream *stream, int task, const HsStreamPosition *position)
 {
     static const HsStreamPosition beginning = { 0 };
     const HsStreamOptions *options = &stream->options;
-    assert(!stream->running && task >= 0 && task < (options->joint ? 1 : options->data->count));
-    HsSampler sampler =
-        options->joint ? hs_joint_sampler(&stream->joint) : hs_dataset_sampler(&options->data->tasks[task]);
+    assert(!stream->running && task >= 0 && task < (options->joint || options->ends ? 1 : options->data->count));
+    const HsSampler sampler = hs_stream_sampler(stream, task);
     stream->position = position ? *position : beginning;
     HS_TRY(hs_loader_create(&sampler, options->plan.rows, stream->position.window_first, options->prefetch,
                             options->workers, &stream->loader));
@@ -188,6 +202,12 @@ bool hs_stream_is_running(const HsDataStream *stream)
 HsStreamPosition hs_stream_position(const HsDataStream *stream)
 {
     return stream->position;
+}
+
+const int64_t *hs_stream_taken(const HsDataStream *stream, int64_t *count)
+{
+    *count = stream->mixer.taken_count;
+    return stream->mixer.taken;
 }
 
 void hs_stream_end_task(HsDataStream *stream)

@@ -23,6 +23,7 @@ typedef struct HsStreamBatch {
     int64_t rows;              /* R */
     int32_t *tokens, *targets; /* [R, T] */
     const uint8_t *replayed;   /* [R]: 1: from the reservoir */
+    const int64_t *slots;      /* [R]: which of its slots; -1: a new sequence */
     int64_t counted;           /* targets that are not -1 */
     HsReplayStep step;
     int64_t reference_rows; /* drawn from earlier tasks, beside the batch; 0: none */
@@ -40,8 +41,11 @@ typedef struct HsStreamOptions {
     const HsTaskData *data;
     bool joint;            /* one stream over all tasks; then task is 0 */
     const double *weights; /* joint: [data->count] shares of the tasks, in proportion to their lengths */
+    const int64_t *ends;   /* unmarked: [data->count] how many samples of the stream there are up to a task's end: one
+                              stream of all in their order, whose task is 0; NULL: not so */
     HsReplayPlan plan;
     HsReservoir *reservoir; /* borrowed; NULL: nothing is replayed */
+    bool rehearses;         /* what it holds was put there before the task: new sequences do not enter it */
     int64_t prefetch, workers;
 } HsStreamOptions;
 
@@ -53,11 +57,16 @@ HsStatus hs_stream_begin_task(HsDataStream *stream, int task, const HsStreamPosi
  * handed out, and the batch behind it is begun.  Who gives a batch up in between has changed nothing. */
 HsStatus hs_stream_peek(HsDataStream *stream, const HsStreamBatch **batch);
 void hs_stream_accept(HsDataStream *stream);
+/* Where the new sequences of `task` come from. */
+HsSampler hs_stream_sampler(const HsDataStream *stream, int task);
 /* Between begin_task and end_task. */
 bool hs_stream_is_running(const HsDataStream *stream);
 /* Waits until the mixing thread rests. */
 void hs_stream_settle(HsDataStream *stream);
 HsStreamPosition hs_stream_position(const HsDataStream *stream);
+/* The slots of the reservoir that the latest closed window's new sequences took, in their order; -1: none.  While the
+ * mixing thread rests. */
+const int64_t *hs_stream_taken(const HsDataStream *stream, int64_t *count);
 /* The task is over: new sequences that were handed out in a window still open enter the reservoir, threads stop. */
 void hs_stream_end_task(HsDataStream *stream);
 

@@ -8,7 +8,8 @@
  *   and in training at once
  *     dlogits = gs ((1 + 2 z lse) softmax - onehot)        dhidden = dlogits w        dw += dlogits^T hidden
  * The loss is a sum over rows, so the chunks are independent, and the gradient needs nothing but the chunk's logits:
- * training does forward and backward in one call (`turns`).  dlogits takes the logits' memory when the formats agree.
+ * training does forward and backward in one call (`turns`).  dlogits takes the logits' memory when the formats agree and nothing
+ * else reads them (head_work.h).
  *
  * A probe may draw the targets from the model instead of reading them: label n ~ softmax(logits[n]), written over the
  * target.  This is the only place where logits exist.  The head runs once a pass under every recomputation policy, so
@@ -27,15 +28,17 @@ static int64_t chunk_rows(const HsNode *node, int64_t rows)
     return node->attributes.head_chunk < rows ? node->attributes.head_chunk : rows;
 }
 
-/* scratch {logits, dlogits when its format is another}. */
+/* scratch {logits, dlogits where they cannot take the logits' memory, a teacher's logits}. */
 static void head_loss_scratch(const HsNode *node, const HsTensor *outputs, bool backward,
                               HsTensor scratch[HS_NODE_SCRATCH])
 {
     const HsAttributes *attributes = &node->attributes;
     int64_t rows = chunk_rows(node, outputs[0].shape[0]);
     scratch[0] = hs_tensor_2d(NULL, attributes->logit, rows, attributes->vocabulary);
-    if (backward && attributes->logit_gradient != attributes->logit)
+    if (backward && (attributes->logit_gradient != attributes->logit || attributes->own_logit_gradient))
         scratch[1] = hs_tensor_2d(NULL, attributes->logit_gradient, rows, attributes->vocabulary);
+    if (backward && attributes->teacher_logits)
+        scratch[2] = hs_tensor_2d(NULL, attributes->logit, rows, attributes->vocabulary);
 }
 
 HsStatus hs_layer_head_logits(HsContext *context, const HsPrecision *precision, const HsParam *weight, HsTensor hidden,
@@ -111,6 +114,8 @@ static HsStatus run_chunk(const HsLayerCall *call, const HsNode *node, bool back
         .dlogits = dlogits,
     };
     HS_TRY(hs_op_cross_entropy(call->context, &loss));
+    if (backward && call->head_work)
+        HS_TRY(hs_layer_head_distill(call, logits, targets, dlogits, first));
     if (call->predict > 0)
         HS_TRY(
             hs_op_argmax(call->context, &(HsArgmaxArgs){ .logits = logits, .count = call->predict, .index = targets }));

@@ -34,7 +34,8 @@ static HsContinualConfig config_of(const char *first, const char *second)
 
 Test(continual, the_table)
 {
-    static const char *const names[] = { "none", "joint", "er", "l2", "ewc", "si", "mer", "a-gem" };
+    static const char *const names[] = { "none", "joint", "er",    "l2",  "ewc",       "si",
+                                         "mer",  "a-gem", "der++", "lwf", "generative" };
     cr_assert_eq(hs_strategy_count, (int)(sizeof names / sizeof names[0]));
     for (int i = 0; i < hs_strategy_count; i++) {
         cr_expect_str_eq(hs_strategy_table[i]->name, names[i]);
@@ -53,20 +54,25 @@ static void expect_refused(const char *first, const char *second, const char *me
 
 Test(continual, combinations)
 {
-    static const char *const allowed[][2] = { { "none", NULL },  { "joint", NULL }, { "ewc", NULL },  { "ewc", "er" },
-                                              { "a-gem", "l2" }, { "mer", "ewc" },  { "si", "a-gem" } };
+    static const char *const allowed[][2] = { { "none", NULL },  { "joint", NULL }, { "ewc", NULL },
+                                              { "ewc", "er" },   { "a-gem", "l2" }, { "mer", "ewc" },
+                                              { "si", "a-gem" }, { "lwf", "ewc" },  { "lwf", "der++" } };
     for (size_t i = 0; i < sizeof allowed / sizeof allowed[0]; i++) {
         const HsContinualConfig config = config_of(allowed[i][0], allowed[i][1]);
         cr_expect_eq(hs_continual_check(&config), HS_OK, "%s", hs_error_message());
     }
     expect_refused("ewk", NULL,
-                   "continual.strategy: there is no \"ewk\": choose one of none, joint, er, l2, ewc, si, mer, a-gem");
+                   "continual.strategy: there is no \"ewk\": choose one of none, joint, er, l2, ewc, si, mer, a-gem, "
+                   "der++, lwf, generative");
     expect_refused("ewc", "ewc", "continual.strategy: ewc is listed twice: remove one");
     expect_refused("joint", "ewc", "continual.strategy: joint stands alone: remove joint, or ewc");
     expect_refused("er", "none", "continual.strategy: none stands alone: remove none, or er");
     expect_refused("l2", "ewc", "continual.strategy: l2 penalizes already: remove ewc");
     expect_refused("mer", "er", "continual.strategy: mer replays already: remove er");
     expect_refused("er", "a-gem", "continual.strategy: a-gem replays already: remove er");
+    expect_refused("lwf", "joint", "continual.strategy: joint stands alone: remove joint, or lwf");
+    expect_refused("generative", "er", "continual.strategy: generative replays already: remove er");
+    expect_refused("der++", "er", "continual.strategy: der++ replays already: remove er");
     expect_refused("mer", "a-gem", "continual.strategy: mer replays already: remove a-gem");
 
     HsContinual *continual = NULL;

@@ -179,3 +179,21 @@ Test(replay, draw_numbers_are_unique)
             }
     }
 }
+
+/* In closed form what adding up gives: windows of every kind, the first of which finds nothing to replay. */
+Test(replay, rows_before_a_window)
+{
+    for (int kind = 0; kind < 8; kind++) {
+        const HsReplayPlan plan = { .fraction = kind % 4 * 0.23,
+                                    .rows = 3 + kind,
+                                    .group_steps = 1 + kind % 3,
+                                    .groups = 1 + kind % 2,
+                                    .replay_first = kind > 5,
+                                    .current_rate_scale = 1 };
+        int64_t rows = 0;
+        for (int64_t window = 0; window < 200; window++) {
+            cr_assert_eq(hs_replay_rows_before(&plan, window), rows, "kind %d, window %lld", kind, (long long)window);
+            rows += hs_replay_window_rows(&plan, window, window == 0);
+        }
+    }
+}

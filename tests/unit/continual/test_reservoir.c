@@ -303,3 +303,47 @@ Test(reservoir, items_without_a_mask_count_every_target)
     hs_reservoir_deinit(&masked);
     hs_reservoir_deinit(&plain);
 }
+
+/* Logits belong to the item in their slot: a new item has none, whatever the one before had. */
+static void check_logits(int64_t vocabulary, HsDtype dtype)
+{
+    enum { LENGTH = 3, CAPACITY = 2, KEPT = 2, ENTRIES = LENGTH * KEPT };
+    HsReservoir reservoir;
+    const int32_t tokens[LENGTH] = { 1, 2, 3 }, targets[LENGTH] = { 2, 3, 4 };
+    const float value[ENTRIES] = { 1.5f, -2.25f, 1e6f, -1e6f, (float)NAN, 3.0f };
+    const int32_t index[ENTRIES] = { 0, (int32_t)vocabulary - 1, 7, 8, 9, -1 };
+    const float expected[ENTRIES] = { 1.5f, -2.25f, 65504.0f, -65504.0f, 0, 0 };
+    const int32_t expected_index[ENTRIES] = { 0, (int32_t)vocabulary - 1, 7, 8, -1, -1 };
+    float found[ENTRIES];
+    int32_t found_index[ENTRIES];
+    cr_assert_eq(hs_reservoir_init(&reservoir, CAPACITY, LENGTH, vocabulary, false, 1), HS_OK);
+    cr_assert_eq(hs_reservoir_keep_logits(&reservoir, KEPT, vocabulary), HS_OK);
+    cr_expect_eq(reservoir.kept_index.dtype, dtype);
+    cr_expect_eq(hs_reservoir_logit_bytes(CAPACITY, LENGTH, vocabulary, KEPT),
+                 CAPACITY * ENTRIES * (hs_dtype_bytes(dtype) + 2));
+    for (int64_t slot = 0; slot < CAPACITY; slot++) {
+        cr_assert_eq(hs_reservoir_add(&reservoir, tokens, targets, 0), slot);
+        hs_reservoir_write_logits(&reservoir, slot, value, index);
+    }
+    for (int64_t slot = 0; slot < CAPACITY; slot++) {
+        hs_reservoir_read_logits(&reservoir, slot, found, found_index);
+        cr_expect_arr_eq(found, expected, sizeof found);
+        cr_expect_arr_eq(found_index, expected_index, sizeof found_index);
+    }
+    int64_t slot;
+    while ((slot = hs_reservoir_add(&reservoir, tokens, targets, 0)) < 0)
+        ;
+    hs_reservoir_read_logits(&reservoir, slot, found, found_index);
+    for (int i = 0; i < ENTRIES; i++)
+        cr_expect(found_index[i] == -1 && found[i] == 0);
+    hs_reservoir_read_logits(&reservoir, 1 - slot, found, found_index);
+    cr_expect_arr_eq(found, expected, sizeof found);
+    hs_reservoir_deinit(&reservoir);
+}
+
+Test(reservoir, logits)
+{
+    check_logits(300, HS_U16);
+    check_logits(65534, HS_U16);
+    check_logits(65535, HS_I32);
+}

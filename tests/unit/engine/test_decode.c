@@ -69,7 +69,7 @@ Test(decode, equals_the_full_forward)
         double loss;
         tiny_create(&tiny, specs[s]);
         TINY_OK(hs_program_evaluate(&tiny.evaluate, &tiny.context, tiny.tokens, tiny.targets, &loss, NULL));
-        TINY_OK(hs_decoder_create(&tiny.model, &tiny.context, tiny.rows, &decoder));
+        TINY_OK(hs_decoder_create(&tiny.model, &tiny.context, 1, tiny.rows, &decoder));
         /* a prompt in several pieces (13 = 8 + 4 + 1), then token by token; then all again after a reset */
         for (int round = 0; round < 2; round++) {
             int64_t prompt = round == 0 ? 13 : 2;
@@ -131,12 +131,47 @@ Test(decode, predictions_are_the_likeliest_tokens)
     }
 }
 
+/* Sequences side by side, each as if it were alone. */
+Test(decode, a_batch_is_its_sequences)
+{
+    enum { BATCH = 3, LENGTH = 7 };
+    for (size_t s = 0; s < sizeof specs / sizeof specs[0]; s++) {
+        TinyModel tiny;
+        HsDecoder *alone, *together;
+        const float *logits;
+        tiny_create(&tiny, specs[s]);
+        const int64_t vocabulary = tiny.model.vocabulary;
+        float *expected = malloc((size_t)(BATCH * LENGTH * vocabulary) * sizeof *expected);
+        cr_assert(expected);
+        TINY_OK(hs_decoder_create(&tiny.model, &tiny.context, 1, LENGTH, &alone));
+        TINY_OK(hs_decoder_create(&tiny.model, &tiny.context, BATCH, LENGTH, &together));
+        for (int b = 0; b < BATCH; b++, hs_decoder_reset(alone))
+            for (int t = 0; t < LENGTH; t++) {
+                TINY_OK(hs_decoder_feed(alone, &tiny.context, &tiny.tokens[2 * b + t], 1, &logits));
+                memcpy(expected + (b * LENGTH + t) * vocabulary, logits, (size_t)vocabulary * sizeof *logits);
+            }
+        for (int t = 0; t < LENGTH; t++) {
+            const int32_t tokens[BATCH] = { tiny.tokens[t], tiny.tokens[2 + t], tiny.tokens[4 + t] };
+            TINY_OK(hs_decoder_feed(together, &tiny.context, tokens, BATCH, &logits));
+            for (int b = 0; b < BATCH; b++)
+                cr_assert_arr_eq(logits + b * vocabulary, expected + (b * LENGTH + t) * vocabulary,
+                                 (size_t)vocabulary * sizeof *logits);
+        }
+        const int32_t more[BATCH] = { 0 };
+        cr_assert_eq(hs_decoder_feed(together, &tiny.context, more, BATCH, &logits), HS_EINVAL);
+        hs_decoder_destroy(alone);
+        hs_decoder_destroy(together);
+        free(expected);
+        tiny_destroy(&tiny);
+    }
+}
+
 Test(decode, learned_positions_end)
 {
     TinyModel tiny;
     HsDecoder *decoder;
     tiny_create(&tiny, specs[0]);
-    cr_assert_eq(hs_decoder_create(&tiny.model, &tiny.context, 24, &decoder), HS_EINVAL);
+    cr_assert_eq(hs_decoder_create(&tiny.model, &tiny.context, 1, 24, &decoder), HS_EINVAL);
     cr_assert_null(decoder);
     tiny_destroy(&tiny);
 }

@@ -39,7 +39,8 @@ static void record(HsMetrics *metrics, const char *event, int64_t step, int64_t 
                              .replay_loss = task > 0 ? 1.5 : (double)NAN,
                              .bits_per_byte = (double)NAN,
                              .accuracy_seen = (double)NAN,
-                             .accuracy_unseen = (double)NAN };
+                             .accuracy_unseen = (double)NAN,
+                             .distillation = (double)NAN };
     cr_assert_eq(hs_metrics_record(metrics, &line), HS_OK, "%s", hs_error_message());
 }
 

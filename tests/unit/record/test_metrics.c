@@ -45,6 +45,7 @@ static HsMetricsRecord step_record(int64_t step)
         .bits_per_byte = (double)NAN,
         .accuracy_seen = (double)NAN,
         .accuracy_unseen = (double)NAN,
+        .distillation = (double)NAN,
     };
 }
 
@@ -59,10 +60,11 @@ Test(metrics, json_lines_are_exact)
     HsMetrics *metrics = create(&scratch, false, NULL);
     HsMetricsRecord record = step_record(200);
     expect_record(metrics, &record);
-    record = (HsMetricsRecord){ "eval", 200, NAN, 1.9, NAN, NAN, NAN, -1, NAN, 3, 1.25, -1, NAN, NAN, NAN, NAN, NAN };
-    expect_record(metrics, &record);
     record =
-        (HsMetricsRecord){ "step", 201, NAN, NAN, 0, INFINITY, 1, 0, 1e6, 100000, NAN, -1, NAN, NAN, NAN, NAN, NAN };
+        (HsMetricsRecord){ "eval", 200, NAN, 1.9, NAN, NAN, NAN, -1, NAN, 3, 1.25, -1, NAN, NAN, NAN, NAN, NAN, NAN };
+    expect_record(metrics, &record);
+    record = (HsMetricsRecord){ "step", 201, NAN, NAN, 0,   INFINITY, 1,   0,   1e6,
+                                100000, NAN, -1,  NAN, NAN, NAN,      NAN, NAN, NAN };
     expect_record(metrics, &record);
     HsMetricsPosition position;
     cr_assert_eq(hs_metrics_sync(metrics, &position), HS_OK);
@@ -275,25 +277,27 @@ Test(metrics, plain_lines)
     record.task = 1; /* of several: counted from 1 for people */
     record.penalty = 0.0123456;
     record.replay_loss = 1.83;
+    record.distillation = 0.25;
     expect_record(metrics, &record);
-    record = (HsMetricsRecord){ "eval", 200, NAN, 1.9, NAN, NAN, NAN, 0, NAN, 3, 1.25, -1, NAN, NAN, NAN, NAN, NAN };
+    record =
+        (HsMetricsRecord){ "eval", 200, NAN, 1.9, NAN, NAN, NAN, 0, NAN, 3, 1.25, -1, NAN, NAN, NAN, NAN, NAN, NAN };
     expect_record(metrics, &record);
     record.task = 0;
     expect_record(metrics, &record);
-    record =
-        (HsMetricsRecord){ "checkpoint", 200, NAN, NAN, NAN, NAN, NAN, 0, NAN, 3, NAN, -1, NAN, NAN, NAN, NAN, NAN };
+    record = (HsMetricsRecord){ "checkpoint", 200, NAN, NAN, NAN, NAN, NAN, 0,  NAN, 3,
+                                NAN,          -1,  NAN, NAN, NAN, NAN, NAN, NAN };
     expect_record(metrics, &record);
     cr_assert_eq(hs_metrics_destroy(metrics), HS_OK);
     size_t size = 0;
     char *text = scratch_read(scratch_path(&scratch, "out"), &size);
-    cr_expect_str_eq(text,
-                     "step 200/2000  loss 2.1453  lr 9.8e-04  |g| 0.83  24.1k tok/s  ETA 12s\n"
-                     "step 200/2000  loss 2.1453  lr 9.8e-04  |g| 0.83  scale 1024  skipped 3  24.1k tok/s  ETA 12s\n"
-                     "step 200/2000  task 2  loss 2.1453  replay 1.8300  penalty 0.01235  lr 9.8e-04  |g| 0.83  "
-                     "scale 1024  skipped 3  24.1k tok/s  ETA 12s\n"
-                     "step 200/2000  val_loss 1.9000  floor 1.2500\n"
-                     "step 200/2000  task 1  val_loss 1.9000  floor 1.2500\n"
-                     "step 200/2000  checkpoint\n");
+    cr_expect_str_eq(
+        text, "step 200/2000  loss 2.1453  lr 9.8e-04  |g| 0.83  24.1k tok/s  ETA 12s\n"
+              "step 200/2000  loss 2.1453  lr 9.8e-04  |g| 0.83  scale 1024  skipped 3  24.1k tok/s  ETA 12s\n"
+              "step 200/2000  task 2  loss 2.1453  replay 1.8300  distillation 0.2500  penalty 0.01235  lr 9.8e-04  "
+              "|g| 0.83  scale 1024  skipped 3  24.1k tok/s  ETA 12s\n"
+              "step 200/2000  val_loss 1.9000  floor 1.2500\n"
+              "step 200/2000  task 1  val_loss 1.9000  floor 1.2500\n"
+              "step 200/2000  checkpoint\n");
     free(text);
     scratch_remove(&scratch);
 }

@@ -95,6 +95,7 @@ int main(void)
         { "precision.mode=fp32", "continual.strategy=[er, ewc]" },
         { "precision.mode=bf16", "continual.strategy=[mer, si]" },
         { "precision.mode=fp16", "continual.strategy=a-gem" },
+        { "precision.mode=fp16", "continual.strategy=der++" },
     };
     for (size_t i = 0; i < sizeof variants / sizeof *variants; i++) {
         const char *overrides[] = {

@@ -118,6 +118,50 @@ Test(step_queue, a_device_of_its_own_runs_behind)
     run_rounds("emu", HS_STEPS_AHEAD);
 }
 
+/* Logits go up beside the tokens and come back beside the losses; one step is under way at a time. */
+Test(step_queue, logits)
+{
+    enum { KEPT = 2, ENTRIES = TOKENS * KEPT };
+    Fixture fixture = { 0 };
+    const HsStepShape shape = { .rows = ROWS, .length = LENGTH, .loss = HS_F32, .compares = true, .kept = KEPT };
+    make(&fixture, "emu");
+    hs_step_queue_deinit(&fixture.queue);
+    HsStepQueue *queue = &fixture.queue;
+    HsDevice *own = &fixture.engine.device;
+    HsStream *stream = fixture.engine.context.stream;
+    const size_t before = own->current_bytes;
+    cr_assert_eq(hs_step_queue_init(queue, &fixture.engine.context, &shape), HS_OK);
+    cr_expect_eq(own->current_bytes - before, hs_step_queue_bytes(own, &shape));
+    cr_expect_eq(queue->capacity, 1);
+    int32_t tokens[TOKENS] = { 0 };
+    uint8_t replayed[ROWS] = { 0, 1, 0 };
+    const HsStreamBatch batch = { .rows = ROWS, .tokens = tokens, .targets = tokens, .replayed = replayed };
+    for (int round = 0; round < 3; round++) {
+        HsStepSlot *slot = hs_step_queue_fill(queue, &batch);
+        for (int i = 0; i < ENTRIES; i++) {
+            slot->batch.kept_value[i] = (float)(100 * round + i);
+            slot->batch.kept_index[i] = 1000 * round + i;
+        }
+        cr_assert_eq(hs_step_queue_send(queue, slot, fixture.input), HS_OK);
+        const size_t bytes = ENTRIES * sizeof(float);
+        cr_assert_eq(own->copy(own, stream, queue->logits.top_value, queue->batch.kept_value, bytes), HS_OK);
+        cr_assert_eq(own->copy(own, stream, queue->logits.top_index, queue->batch.kept_index, bytes), HS_OK);
+        cr_assert_eq(own->copy(own, stream, queue->logits.terms, queue->batch.replayed, TOKENS * sizeof(int32_t)),
+                     HS_OK);
+        cr_assert_eq(hs_step_queue_receive(queue, slot, fixture.outcome), HS_OK);
+        cr_assert_eq(hs_step_queue_wait(queue, &slot), HS_OK);
+        for (int i = 0; i < ENTRIES; i++) {
+            cr_assert_eq(slot->logits.top_value[i], (float)(100 * round + i));
+            cr_assert_eq(slot->logits.top_index[i], 1000 * round + i);
+        }
+        int32_t marks[TOKENS];
+        memcpy(marks, slot->logits.terms, sizeof marks);
+        for (int i = 0; i < TOKENS; i++)
+            cr_assert_eq(marks[i], i / LENGTH == 1);
+    }
+    unmake(&fixture);
+}
+
 Test(step_queue, deinit_is_safe_on_zeros_and_with_steps_under_way)
 {
     HsStepQueue empty = { 0 };

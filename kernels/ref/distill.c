@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Distillation beside the cross-entropy: what is kept of a row, and both ways back to what a model once said.
+ *     top_logits     the K largest logits l and where they are (Buzzega et al. 2020 keep all of them)
+ *     match_logits   a/K sum_k (l_k - z_k)^2,     d/dl_k = 2 a/K (l_k - z_k)                  (their eq. 6)
+ *     distill        a sum_v q_v (log q_v - log p_v),   d/dl_v = a/t (p_v - q_v),   p = softmax(l/t), q = softmax(z/t)
+ *                    (Li & Hoiem 2016, eq. 2 and 3)
+ */
+#include "kernels/ref/ref.h"
+
+/* Whether logit a at place i comes before logit b at place j. */
+static bool comes_before(double a, int64_t i, double b, int64_t j)
+{
+    return a > b || (a == b && i < j);
+}
+
+HsStatus hs_ref_top_logits(HsContext *context, const HsTopLogitsArgs *args)
+{
+    (void)context;
+    const int64_t vocabulary = args->logits.shape[1], kept = args->index.shape[1];
+    int32_t *index = args->index.data;
+    for (int64_t n = 0; n < args->logits.shape[0]; n++) {
+        double last = INFINITY;
+        int64_t last_at = -1;
+        for (int64_t k = 0; k < kept; k++) {
+            double best = 0.0;
+            int64_t best_at = -1;
+            for (int64_t v = 0; v < vocabulary; v++) {
+                const double logit = hs_ref_load(&args->logits, n * vocabulary + v);
+                if (!isnan(logit) && comes_before(last, last_at, logit, v) &&
+                    (best_at < 0 || comes_before(logit, v, best, best_at))) {
+                    best = logit;
+                    best_at = v;
+                }
+            }
+            hs_ref_store(&args->value, n * kept + k, best);
+            index[n * kept + k] = (int32_t)best_at;
+            if (best_at < 0) /* no number is left: nothing comes behind this place either */
+                best = -INFINITY;
+            last = best;
+            last_at = best_at < 0 ? vocabulary : best_at;
+        }
+    }
+    return HS_OK;
+}
+
+HsStatus hs_ref_match_logits(HsContext *context, const HsMatchLogitsArgs *args)
+{
+    (void)context;
+    const int64_t vocabulary = args->logits.shape[1], kept = args->index.shape[1];
+    const int32_t *targets = args->targets.data, *replayed = args->replayed.data, *index = args->index.data;
+    const double share = (double)args->weight / (double)kept, scale = (double)*args->gradient_scale;
+    for (int64_t n = 0; n < args->logits.shape[0]; n++) {
+        double loss = 0.0;
+        const int64_t row = n * vocabulary;
+        const bool acts = replayed[n] != 0 && targets[n] >= 0;
+        for (int64_t v = 0; acts && v < vocabulary; v++) {
+            double gradient = (double)args->target_weight * hs_ref_load(&args->dlogits, row + v);
+            for (int64_t k = n * kept; k < (n + 1) * kept; k++) {
+                if (index[k] != v)
+                    continue;
+                const double distance = hs_ref_load(&args->logits, row + v) - hs_ref_load(&args->value, k);
+                loss += share * distance * distance;
+                gradient += scale * 2.0 * share * distance;
+            }
+            hs_ref_store(&args->dlogits, row + v, gradient);
+        }
+        hs_ref_store(&args->losses, n, loss);
+    }
+    return HS_OK;
+}
+
+/* log sum_v exp(l_v / t) */
+static double log_sum_exp(const HsTensor *logits, int64_t row, int64_t count, double temperature)
+{
+    double maximum = -INFINITY, total = 0.0;
+    for (int64_t v = 0; v < count; v++)
+        maximum = fmax(maximum, hs_ref_load(logits, row + v));
+    for (int64_t v = 0; v < count; v++)
+        total += exp((hs_ref_load(logits, row + v) - maximum) / temperature);
+    return maximum / temperature + log(total);
+}
+
+HsStatus hs_ref_distill(HsContext *context, const HsDistillArgs *args)
+{
+    (void)context;
+    const int64_t vocabulary = args->logits.shape[1];
+    const int32_t *targets = args->targets.data, *replayed = args->replayed.data;
+    const double t = (double)args->temperature, a = (double)args->weight, scale = (double)*args->gradient_scale;
+    for (int64_t n = 0; n < args->logits.shape[0]; n++) {
+        const int64_t row = n * vocabulary;
+        if (replayed && replayed[n] != 0)
+            continue;
+        double loss = 0.0;
+        const double student_lse = log_sum_exp(&args->logits, row, vocabulary, t);
+        const double teacher_lse = log_sum_exp(&args->teacher, row, vocabulary, t);
+        for (int64_t v = 0; targets[n] >= 0 && v < vocabulary; v++) {
+            const double log_p = hs_ref_load(&args->logits, row + v) / t - student_lse;
+            const double log_q = hs_ref_load(&args->teacher, row + v) / t - teacher_lse;
+            loss += a * exp(log_q) * (log_q - log_p);
+            hs_ref_store(&args->dlogits, row + v,
+                         hs_ref_load(&args->dlogits, row + v) + scale * a / t * (exp(log_p) - exp(log_q)));
+        }
+        hs_ref_store(&args->losses, n, loss);
+    }
+    return HS_OK;
+}

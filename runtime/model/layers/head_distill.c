@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What strategies ask of the head's chunks beside the loss (head_work.h): the largest logits are kept, replayed rows
+ * are pulled towards those that were, new rows towards a teacher's.
+ */
+#include "runtime/model/layer.h"
+
+/* Rows of a table [N,columns] in device memory. */
+static HsTensor rows_of(const void *table, HsDtype dtype, int64_t columns, int64_t first, int64_t count)
+{
+    return hs_tensor_rows(hs_tensor_2d((void *)(uintptr_t)table, dtype, first + count, columns), first, count);
+}
+
+static HsTensor list_of(const void *list, HsDtype dtype, int64_t first, int64_t count)
+{
+    return hs_tensor_rows(hs_tensor_1d((void *)(uintptr_t)list, dtype, first + count), first, count);
+}
+
+static HsStatus keep_and_match(const HsLayerCall *call, HsTensor logits, HsTensor targets, HsTensor dlogits,
+                               int64_t first)
+{
+    const HsHeadWork *work = call->head_work;
+    const int64_t count = logits.shape[0], kept = work->kept;
+    const HsTopLogitsArgs top = { .logits = logits,
+                                  .value = rows_of(work->top_value, HS_F32, kept, first, count),
+                                  .index = rows_of(work->top_index, HS_I32, kept, first, count) };
+    const HsMatchLogitsArgs match = { .logits = logits,
+                                      .targets = targets,
+                                      .replayed = list_of(work->replayed, HS_I32, first, count),
+                                      .value = rows_of(work->kept_value, HS_F32, kept, first, count),
+                                      .index = rows_of(work->kept_index, HS_I32, kept, first, count),
+                                      .weight = work->weight,
+                                      .target_weight = work->target_weight,
+                                      .gradient_scale = call->gradient_scale,
+                                      .losses = list_of(work->terms, call->outputs[0].dtype, first, count),
+                                      .dlogits = dlogits };
+    HS_TRY(hs_op_top_logits(call->context, &top));
+    return hs_op_match_logits(call->context, &match);
+}
+
+static HsStatus learn_from_teacher(const HsLayerCall *call, HsTensor logits, HsTensor targets, HsTensor dlogits,
+                                   int64_t first)
+{
+    const HsHeadWork *work = call->head_work;
+    const int64_t count = logits.shape[0];
+    const HsTensor teacher = hs_tensor_rows(call->scratch[2], 0, count);
+    HS_TRY(hs_layer_head_logits(call->context, call->precision, work->teacher_head,
+                                hs_tensor_rows(work->teacher_hidden, first, count), teacher));
+    const HsDistillArgs args = { .logits = logits,
+                                 .teacher = teacher,
+                                 .targets = targets,
+                                 .replayed = list_of(work->replayed, HS_I32, first, count),
+                                 .weight = work->teacher_weight,
+                                 .temperature = work->temperature,
+                                 .gradient_scale = call->gradient_scale,
+                                 .losses = list_of(work->terms, call->outputs[0].dtype, first, count),
+                                 .dlogits = dlogits };
+    return hs_op_distill(call->context, &args);
+}
+
+/* The teacher comes last: its terms are those of rows that are not replayed, where matching leaves 0. */
+HsStatus hs_layer_head_distill(const HsLayerCall *call, HsTensor logits, HsTensor targets, HsTensor dlogits,
+                               int64_t first)
+{
+    if (call->head_work->kept > 0)
+        HS_TRY(keep_and_match(call, logits, targets, dlogits, first));
+    if (hs_tensor_present(&call->head_work->teacher_hidden))
+        HS_TRY(learn_from_teacher(call, logits, targets, dlogits, first));
+    return HS_OK;
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Steps that compare logits (runtime/model/head_work.h): what they get and what they leave.
+ *
+ *     reservoir --kept logits of replayed sequences--> step --largest logits of new ones--> reservoir
+ *
+ * A sequence enters the reservoir when the batch behind its own is mixed, and its logits follow when its step is
+ * collected, before the next one starts: so whoever draws it finds them.  This takes one step under way at a time
+ * (step_queue.c).  Which logits a step sees depends on the order of the data alone, as the reservoir does.
+ *
+ * A teacher is a second model of which there are weights alone.  It runs on each micro-batch before the training program,
+ * in the same arenas, and leaves its last hidden rows; its logits are made in the head, chunk by chunk.
+ */
+#include <assert.h>
+
+#include "runtime/train/trainer.h"
+
+bool hs_trainer_compares_logits(const HsTrainer *trainer)
+{
+    return trainer->distillation.kept > 0 || trainer->distillation.teacher;
+}
+
+void hs_trainer_expect_logits(HsTrainer *trainer)
+{
+    HsDistillation *distillation = &trainer->distillation;
+    *distillation = hs_continual_distillation(&trainer->continual_config);
+    if (distillation->kept > trainer->model.vocabulary)
+        distillation->kept = trainer->model.vocabulary;
+    if (hs_trainer_compares_logits(trainer))
+        hs_model_expect_head_work(&trainer->model, distillation->teacher);
+}
+
+static HsTensor hidden_rows(const HsTrainer *trainer)
+{
+    const HsSlot *slot = &trainer->model.slots[trainer->model.hidden_slot];
+    const HsProgram *program = &trainer->teacher_program;
+    return hs_tensor_2d(trainer->teacher_hidden.base, slot->dtype, program->batch * program->sequence_length,
+                        slot->columns);
+}
+
+HsHeadWork hs_trainer_head_work(const HsTrainer *trainer, int64_t row)
+{
+    const HsStepQueue *queue = &trainer->queue;
+    const HsDistillation *distillation = &trainer->distillation;
+    const int64_t token = row * queue->shape.length, entry = token * queue->shape.kept;
+    const HsModel *teacher = &trainer->teacher;
+    return (HsHeadWork){
+        .teacher_weight = (float)distillation->teacher_weight,
+        .temperature = (float)distillation->temperature,
+        .teacher_hidden = trainer->taught ? hidden_rows(trainer) : (HsTensor){ 0 },
+        .teacher_head = trainer->taught ? &teacher->params[teacher->nodes[teacher->loss_node].params[0]] : NULL,
+        .kept = queue->shape.kept,
+        .weight = (float)distillation->weight,
+        .target_weight = (float)distillation->target_weight,
+        .replayed = queue->batch.replayed + token,
+        .kept_value = queue->batch.kept_value + entry,
+        .kept_index = queue->batch.kept_index + entry,
+        .top_value = queue->logits.top_value + entry,
+        .top_index = queue->logits.top_index + entry,
+        .terms = (unsigned char *)queue->logits.terms + (size_t)token * hs_dtype_bytes(queue->shape.loss),
+    };
+}
+
+void hs_trainer_load_logits(const HsTrainer *trainer, HsStepSlot *slot, const HsStreamBatch *batch)
+{
+    const int64_t entries = trainer->queue.shape.length * trainer->queue.shape.kept;
+    for (int64_t row = 0; entries > 0 && row < batch->rows; row++)
+        if (batch->slots[row] >= 0)
+            hs_reservoir_read_logits(&trainer->reservoir, batch->slots[row], slot->batch.kept_value + row * entries,
+                                     slot->batch.kept_index + row * entries);
+}
+
+void hs_trainer_keep_logits(HsTrainer *trainer, const HsStepSlot *slot)
+{
+    const int64_t entries = trainer->queue.shape.length * trainer->queue.shape.kept;
+    int64_t count;
+    if (entries == 0)
+        return;
+    hs_stream_settle(trainer->stream);
+    const int64_t *taken = hs_stream_taken(trainer->stream, &count);
+    /* A batch's new sequences are a window of their own, and stand first. */
+    assert(count == slot->step.new_rows);
+    for (int64_t row = 0; row < count; row++)
+        if (taken[row] >= 0)
+            hs_reservoir_write_logits(&trainer->reservoir, taken[row], slot->logits.top_value + row * entries,
+                                      slot->logits.top_index + row * entries);
+}
+
+/* --- the teacher --- */
+
+HsStatus hs_trainer_create_teacher(HsTrainer *trainer)
+{
+    if (!trainer->distillation.teacher)
+        return HS_OK;
+    HS_TRY(hs_model_create(trainer->config, &trainer->precision, trainer->vocabulary, &trainer->teacher));
+    trainer->has_teacher = true;
+    trainer->teacher.teacher = true;
+    return hs_model_commit(&trainer->teacher, &trainer->engine.context, false);
+}
+
+HsStatus hs_trainer_plan_teacher(HsTrainer *trainer)
+{
+    HsContext *context = &trainer->engine.context;
+    HsProgram *program = &trainer->teacher_program;
+    if (!trainer->has_teacher)
+        return HS_OK;
+    /* As large as evaluation's, for which there is room. */
+    HS_TRY(hs_program_create(&trainer->teacher, context, trainer->train_program.batch,
+                             trainer->config->training.max_length, false, HS_RECOMPUTE_NONE, 1, program));
+    HS_TRY(hs_program_commit_in(program, context, &trainer->train_program));
+    const HsTensor hidden = hidden_rows(trainer);
+    hs_arena_init(&trainer->teacher_hidden, context->device, HS_MEMORY_TEACHER);
+    hs_arena_reserve(&trainer->teacher_hidden, hs_tensor_bytes(&hidden));
+    return hs_arena_commit(&trainer->teacher_hidden);
+}
+
+void hs_trainer_unplan_teacher(HsTrainer *trainer)
+{
+    if (trainer->teacher_hidden.device)
+        hs_arena_deinit(&trainer->teacher_hidden);
+    hs_program_destroy(&trainer->teacher_program);
+}
+
+void hs_trainer_destroy_teacher(HsTrainer *trainer)
+{
+    hs_trainer_unplan_teacher(trainer);
+    if (trainer->has_teacher)
+        hs_model_destroy(&trainer->teacher);
+    trainer->has_teacher = false;
+}
+
+HsStatus hs_trainer_take_teacher(HsTrainer *trainer, int task)
+{
+    HsDevice *device = &trainer->engine.device;
+    HsStream *stream = trainer->engine.context.stream;
+    trainer->taught = trainer->has_teacher && task > 0;
+    if (!trainer->taught)
+        return HS_OK;
+    for (int i = 0; i < trainer->model.param_count; i++) {
+        const HsTensor *weight = &trainer->model.params[i].weight;
+        HS_TRY(device->copy(device, stream, trainer->teacher.params[i].weight.data, weight->data,
+                            hs_tensor_bytes(weight)));
+    }
+    return hs_model_pack(&trainer->teacher, &trainer->engine.context);
+}
+
+HsStatus hs_trainer_ask_teacher(HsTrainer *trainer, int64_t row)
+{
+    if (!trainer->taught)
+        return HS_OK;
+    const int32_t *tokens = trainer->queue.batch.tokens + row * trainer->queue.shape.length;
+    return hs_program_encode(&trainer->teacher_program, &trainer->engine.context, tokens, hidden_rows(trainer));
+}

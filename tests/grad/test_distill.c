@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * DER++ (Buzzega et al. 2020, eq. 6) and LwF (Li & Hoiem 2016, eq. 2 and 3) written down plainly in double, over the
+ * logits of a whole model, against what the head makes of them: the terms, and every parameter's gradient.
+ */
+#include <float.h>
+
+#include "runtime/engine/program_internal.h"
+#include "tests/support/differences.h"
+#include "tests/support/tiny_model.h"
+
+enum { BATCH = 3, LENGTH = 4, ROWS = BATCH * LENGTH, WIDTH = 8, VOCABULARY = 11, KEPT = 4, SAMPLES_PER_PARAM = 10 };
+
+static const double alpha = 0.5, beta = 0.25, teacher_weight = 0.75, temperature = 2;
+
+typedef struct Distilled {
+    TinyModel tiny;
+    bool matches, taught;
+    int32_t replayed[ROWS], kept_index[ROWS * KEPT], top_index[ROWS * KEPT];
+    float kept_value[ROWS * KEPT], top_value[ROWS * KEPT];
+    double hidden[ROWS * WIDTH], head[VOCABULARY * WIDTH]; /* the teacher's */
+    double logits[ROWS * VOCABULARY], teacher[ROWS * VOCABULARY];
+    double losses[ROWS], terms[ROWS];
+} Distilled;
+
+/* hidden head^T */
+static void multiply(const double *hidden, const double *head, double *logits)
+{
+    for (int n = 0; n < ROWS; n++)
+        for (int v = 0; v < VOCABULARY; v++) {
+            logits[n * VOCABULARY + v] = 0;
+            for (int c = 0; c < WIDTH; c++)
+                logits[n * VOCABULARY + v] += hidden[n * WIDTH + c] * head[v * WIDTH + c];
+        }
+}
+
+static double log_softmax(const double *logits, int v, double t)
+{
+    double total = 0;
+    for (int u = 0; u < VOCABULARY; u++)
+        total += exp(logits[u] / t);
+    return logits[v] / t - log(total);
+}
+
+/* alpha times the mean squared distance to the logits that were kept. */
+static double matching(const Distilled *d, int n)
+{
+    double sum = 0;
+    for (int k = n * KEPT; k < (n + 1) * KEPT; k++) {
+        const double distance = d->logits[n * VOCABULARY + d->kept_index[k]] - (double)d->kept_value[k];
+        sum += distance * distance;
+    }
+    return alpha * sum / KEPT;
+}
+
+/* The cross-entropy of the teacher's softened answer and the student's, less the teacher's own entropy. */
+static double teaching(const Distilled *d, int n)
+{
+    double sum = 0;
+    for (int v = 0; v < VOCABULARY; v++) {
+        const double q = log_softmax(d->teacher + n * VOCABULARY, v, temperature);
+        sum += exp(q) * (q - log_softmax(d->logits + n * VOCABULARY, v, temperature));
+    }
+    return teacher_weight * sum;
+}
+
+static double plain_loss(void *user)
+{
+    Distilled *d = user;
+    TinyModel *tiny = &d->tiny;
+    double unused, loss = 0;
+    TINY_OK(hs_program_evaluate(&tiny->evaluate, &tiny->context, tiny->tokens, tiny->targets, &unused, NULL));
+    const HsAction *head = &tiny->evaluate.actions[tiny->evaluate.action_count - 1];
+    const HsModel *model = &tiny->model;
+    multiply(hs_program_tensor(&tiny->evaluate, head->inputs[0], ROWS).data,
+             model->params[model->nodes[model->loss_node].params[0]].weight.data, d->logits);
+    for (int n = 0; n < ROWS; n++) {
+        if (tiny->targets[n] < 0)
+            continue;
+        const bool matched = d->matches && d->replayed[n];
+        const double entropy = -log_softmax(d->logits + n * VOCABULARY, tiny->targets[n], 1);
+        loss += (matched ? beta : 1) * entropy + (matched ? matching(d, n) : 0) +
+                (d->taught && !d->replayed[n] ? teaching(d, n) : 0);
+    }
+    return loss;
+}
+
+static void train(Distilled *d)
+{
+    TinyModel *tiny = &d->tiny;
+    const HsModel *model = &tiny->model;
+    HsParam teacher_head = model->params[model->nodes[model->loss_node].params[0]];
+    teacher_head.weight.data = d->head;
+    const HsHeadWork work = { .kept = d->matches ? KEPT : 0,
+                              .weight = (float)alpha,
+                              .target_weight = (float)beta,
+                              .replayed = d->replayed,
+                              .kept_value = d->kept_value,
+                              .kept_index = d->kept_index,
+                              .top_value = d->top_value,
+                              .top_index = d->top_index,
+                              .teacher_weight = (float)teacher_weight,
+                              .temperature = (float)temperature,
+                              .teacher_hidden =
+                                  d->taught ? hs_tensor_2d(d->hidden, HS_F64, ROWS, WIDTH) : (HsTensor){ 0 },
+                              .teacher_head = &teacher_head,
+                              .terms = d->terms };
+    const float scale = 1.0f;
+    const uint32_t step = 0;
+    const HsProgramFeed feed = { .tokens = tiny->tokens,
+                                 .targets = tiny->targets,
+                                 .step_counter = &step,
+                                 .gradient_scale = &scale,
+                                 .losses = d->losses,
+                                 .head_work = &work };
+    tiny_clear_gradients(tiny);
+    TINY_OK(hs_program_train_queued(&tiny->train, &tiny->context, &feed));
+}
+
+static double random_number(HsRng *rng)
+{
+    double normal[2];
+    const HsPhilox draw = hs_rng_draw(rng, rng->step++);
+    hs_rng_normal(draw.word[0], draw.word[1], normal);
+    return normal[0];
+}
+
+static void create(Distilled *d, bool matches, bool taught)
+{
+    memset(d, 0, sizeof *d);
+    d->matches = matches;
+    d->taught = taught;
+    tiny_create(&d->tiny, (TinySpec){ .family = "gpt2",
+                                      .mode = "fp64",
+                                      .layers = 2,
+                                      .heads = 2,
+                                      .width = WIDTH,
+                                      .vocabulary = VOCABULARY,
+                                      .batch = BATCH,
+                                      .length = LENGTH,
+                                      .tie_head = true,
+                                      .policy = HS_RECOMPUTE_BLOCK,
+                                      .head_work = true });
+    HsRng rng = { .seed = 8 };
+    for (int i = 0; i < ROWS * WIDTH; i++)
+        d->hidden[i] = random_number(&rng);
+    for (int i = 0; i < VOCABULARY * WIDTH; i++)
+        d->head[i] = random_number(&rng);
+    for (int i = 0; i < ROWS * KEPT; i++) {
+        d->kept_value[i] = (float)random_number(&rng);
+        d->kept_index[i] = (i / KEPT + 3 * i) % VOCABULARY;
+    }
+    for (int n = 0; n < ROWS; n++) /* the second sequence */
+        d->replayed[n] = n / LENGTH == 1;
+    multiply(d->hidden, d->head, d->teacher);
+}
+
+static void check_gradients(Distilled *d)
+{
+    /* Each loss is a chain of sums of at most a few hundred terms: n u times the sum's size. */
+    const double rounding = 300 * DBL_EPSILON * fabs(plain_loss(d));
+    for (int p = 0; p < d->tiny.model.param_count; p++) {
+        const HsParam *param = &d->tiny.model.params[p];
+        const int64_t count = hs_tensor_count(&param->weight);
+        const int64_t stride = count > SAMPLES_PER_PARAM ? count / SAMPLES_PER_PARAM : 1;
+        double *weight = param->weight.data, largest = 0, largest_tolerance = 0;
+        const double *analytic = param->gradient.data;
+        for (int64_t i = 0; i < count; i += stride) {
+            const Difference numeric = central_difference(plain_loss, d, &weight[i], rounding);
+            cr_assert(fabs(analytic[i] - numeric.derivative) <= numeric.tolerance,
+                      "%s[%lld]: gradient %.12g, difference quotient %.12g, tolerance %.3g", param->name, (long long)i,
+                      analytic[i], numeric.derivative, numeric.tolerance);
+            largest = fmax(largest, fabs(analytic[i]));
+            largest_tolerance = fmax(largest_tolerance, numeric.tolerance);
+        }
+        cr_assert(largest > 50 * largest_tolerance, "%s: gradients up to %g, tolerances up to %g", param->name, largest,
+                  largest_tolerance);
+    }
+}
+
+static void check_terms(const Distilled *d)
+{
+    for (int n = 0; n < ROWS; n++) {
+        if (d->tiny.targets[n] < 0)
+            continue;
+        const bool matched = d->matches && d->replayed[n], taught = d->taught && !d->replayed[n];
+        const double expected = matched ? matching(d, n) : taught ? teaching(d, n) : 0;
+        if (matched || taught)
+            cr_expect_float_eq(d->terms[n], expected, 1e-13 * fmax(1, expected), "row %d: %.17g, expected %.17g", n,
+                               d->terms[n], expected);
+    }
+}
+
+static void check(bool matches, bool taught)
+{
+    static Distilled d;
+    create(&d, matches, taught);
+    train(&d);
+    plain_loss(&d);
+    check_terms(&d);
+    check_gradients(&d);
+    tiny_destroy(&d.tiny);
+}
+
+Test(distill, derpp_is_its_equation)
+{
+    check(true, false);
+}
+
+Test(distill, lwf_is_its_equation)
+{
+    check(false, true);
+}
+
+Test(distill, both_at_once)
+{
+    check(true, true);
+}
+
+/* What is kept are the model's own largest logits, in falling order. */
+Test(distill, the_largest_logits_are_kept)
+{
+    static Distilled d;
+    create(&d, true, false);
+    train(&d);
+    plain_loss(&d);
+    for (int n = 0; n < ROWS; n++) {
+        const double *row = d.logits + n * VOCABULARY;
+        bool taken[VOCABULARY] = { false };
+        for (int k = 0; k < KEPT; k++) {
+            int best = -1;
+            for (int v = 0; v < VOCABULARY; v++)
+                if (!taken[v] && (best < 0 || row[v] > row[best]))
+                    best = v;
+            taken[best] = true;
+            cr_expect_eq(d.top_index[n * KEPT + k], best);
+            cr_expect_float_eq((double)d.top_value[n * KEPT + k], row[best], 1e-6 * fmax(1, fabs(row[best])));
+        }
+    }
+    tiny_destroy(&d.tiny);
+}
