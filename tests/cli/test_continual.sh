@@ -66,9 +66,9 @@ mer
 ewc ewc.estimator=batched
 ewc ewc.estimator=empirical
 ewc ewc.estimator=exact max_length=8 ewc.fisher_samples=2
-ewc ewc.step=proximal ewc.normalize=mean
+ewc ewc.step=proximal ewc.normalize=mean ewc.lambda=5000
 ewc ewc.mode=separate
-ewc ewc.normalize=l2 ewc.gamma=0.9
+ewc ewc.normalize=l2 ewc.gamma=0.9 ewc.lambda=5000
 ewc ewc.normalize=none ewc.exclude=[embedding,norm]
 ewc ewc.exclude=*.mlp.*
 mer mer.group_steps=2 mer.groups=3
