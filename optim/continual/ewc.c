@@ -33,7 +33,7 @@ static const struct {
 /* Of an automatic strength.  1 would weigh the earlier tasks' quadratics as their losses, each task like the new one
  * (Laplace's approximation; Huszar 2018).  A diagonal leaves out how parameters act together, along which a task moves
  * far more than one parameter at a time, so it holds too little.  */
-static const double NATURAL_STRENGTH = 6.0;
+static const double NATURAL_STRENGTH = 10.0;
 
 typedef struct EwcState {
     HsPenalty penalty; /* first: the penalties' functions take it for the whole */
