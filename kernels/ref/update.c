@@ -82,11 +82,7 @@ static double take_gradient(const HsUpdateArgs *update, int64_t index)
 
 static double whole_gradient(const HsUpdateArgs *update, int64_t index, double grad, double p)
 {
-    const HsProtection *protection = &update->protection;
-    double g = grad * (double)update->scalars->gradient_multiplier + penalty_gradient(protection, index, p);
-    if (hs_tensor_present(&protection->pull))
-        g += (double)protection->strength * hs_ref_load(&protection->pull, index);
-    return g;
+    return grad * (double)update->scalars->gradient_multiplier + penalty_gradient(&update->protection, index, p);
 }
 
 static HsStatus follow(HsContext *context, const HsUpdateArgs *update)
