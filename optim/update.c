@@ -23,6 +23,7 @@ HsSpan hs_span_cut(const HsSpan *whole, int64_t first, int64_t count)
                                   &part.protection.importance,
                                   &part.protection.anchor,
                                   &part.protection.path,
+                                  &part.protection.pull,
                                   &part.epilogue.back[0].anchor,
                                   &part.epilogue.back[1].anchor,
                                   &part.epilogue.snapshots[0],
@@ -30,6 +31,7 @@ HsSpan hs_span_cut(const HsSpan *whole, int64_t first, int64_t count)
     part.first = whole->first + first;
     part.count = count;
     part.part_count = 0;
+    part.uses = 0;
     for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++) {
         HsTensor *tensor = tensors[i];
         if (hs_tensor_present(tensor))

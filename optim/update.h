@@ -37,6 +37,10 @@ typedef struct HsOptimizerGroup {
 
 enum { HS_SPAN_STATES = 2 };
 
+/* What a matrix does in the network, bits: y = w x; the same, with a row for each word of the vocabulary; each token
+ * looks up a row. */
+enum { HS_SPAN_MULTIPLIES = 1, HS_SPAN_MAKES_LOGITS = 2, HS_SPAN_IS_LOOKED_UP = 4 };
+
 /* Elements [first, first + count) of one parameter, as the optimizer sees them.  Tensors hold device pointers; absent
  * ones have rank 0.  A whole parameter is one span; a shard of the model is a list of other ones, which update to the
  * same bits: random numbers belong to parameter and element. */
@@ -47,6 +51,7 @@ typedef struct HsSpan {
     /* a matrix: how many are stacked along its rows, and the rows of each; 0: none (a table, a vector, a part) */
     int part_count;
     const int64_t *part_rows;
+    unsigned uses;                 /* of a whole matrix; 0: a vector, or a part */
     const HsOptimizerGroup *group; /* NULL: the run's own rule, decay and rate */
     bool decay;                    /* weight decay applies */
     float learning_rate_scale;     /* 1 by default; a group's comes on top */

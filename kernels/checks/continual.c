@@ -1,8 +1,20 @@
 /* SPDX-License-Identifier: MIT
  *
- * Rules of continual learning beyond its operands' rows: the end of a task, interpolation.
+ * Rules of continual learning beyond its operands' rows: ranges of columns, the end of a task, interpolation.
  */
 #include "kernels/checks/checks.h"
+
+HsStatus hs_check_copy_columns(const HsCopyColumnsArgs *args)
+{
+    HS_TRY(hs_check_operands("copy_columns", &hs_operands.copy_columns, args));
+    if (args->columns < 1 || args->from < 0 || args->from > args->x.shape[1] - args->columns)
+        return hs_fail(HS_ESHAPE, "copy_columns: %lld columns from %lld on, x has %lld", (long long)args->columns,
+                       (long long)args->from, (long long)args->x.shape[1]);
+    if (args->to < 0 || args->to > args->y.shape[1] - args->columns)
+        return hs_fail(HS_ESHAPE, "copy_columns: %lld columns to %lld on, y has %lld", (long long)args->columns,
+                       (long long)args->to, (long long)args->y.shape[1]);
+    return HS_OK;
+}
 
 HsStatus hs_check_consolidate(const HsConsolidateArgs *args)
 {

@@ -67,7 +67,8 @@ static double twice(const HsTensor *tensor)
 
 static double bytes_of_protection(const HsProtection *protection)
 {
-    return once(&protection->importance) + once(&protection->anchor) + twice(&protection->path);
+    return once(&protection->importance) + once(&protection->anchor) + once(&protection->pull) +
+           twice(&protection->path);
 }
 
 /* p is the master where there is one; then the weight is written only. */
@@ -114,7 +115,8 @@ static double more_of_momentum(const HsMomentumArgs *args)
 {
     const HsUpdateArgs *update = &args->update;
     const HsProtection *protection = &update->protection;
-    double bytes = once(&update->grad) + twice(&args->m) + once(&args->direction) + (double)sizeof *update->scalars;
+    double bytes = once(&update->grad) + twice(&args->m) + once(&args->direction) + once(&protection->pull) +
+                   (double)sizeof *update->scalars;
     if (!protection->proximal && hs_tensor_present(&protection->anchor))
         bytes += once(&protection->anchor) + once(&protection->importance) +
                  once(hs_tensor_present(&update->master) ? &update->master : &update->weight);

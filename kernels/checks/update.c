@@ -12,6 +12,8 @@ static HsStatus check_protection(const char *op, const HsProtection *protection,
     const bool anchored = hs_tensor_present(&protection->anchor);
     if (hs_tensor_present(&protection->path))
         HS_TRY(hs_rule_count(op, "path", HS_DTYPES_WIDE, &protection->path, count));
+    if (hs_tensor_present(&protection->pull))
+        HS_TRY(hs_rule_count(op, "pull", HS_DTYPES_WIDE, &protection->pull, count));
     if (anchored)
         HS_TRY(hs_rule_count(op, "anchor", HS_DTYPES_WIDE, &protection->anchor, count));
     if (!hs_tensor_present(&protection->importance))

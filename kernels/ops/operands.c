@@ -163,6 +163,13 @@ static void adapt_combine_y(const void *arguments, HsOperandRow *y)
 }
 
 /* Set to zero where it is memory of its own: else anchor alone is what is written there. */
+/* Only the columns that are copied move. */
+static double bytes_of_columns(const void *arguments, const HsTensor *matrix)
+{
+    const HsCopyColumnsArgs *args = arguments;
+    return (double)matrix->shape[0] * (double)args->columns * (double)hs_dtype_bytes(matrix->dtype);
+}
+
 static void adapt_fresh(const void *arguments, HsOperandRow *fresh)
 {
     const HsConsolidateArgs *args = arguments;
@@ -330,6 +337,12 @@ const HsOperands hs_operands = {
 #undef A
 #define A HsCombineArgs
     .combine.rows = { ROW(x, READ, ACT, ""), ROW(y, UPDATE, ACT, "", .adapt = adapt_combine_y) },
+#undef A
+#define A HsCopyColumnsArgs
+    .copy_columns.rows = { ROW(x, READ, ACT, "N M", .bytes = bytes_of_columns),
+                           ROW(minus, READ, WIDE, "N M", .optional = true, .bytes = bytes_of_columns),
+                           ROW(scale, READ, WIDE, "N", .optional = true),
+                           ROW(y, WRITE, ACT, "N K", .bytes = bytes_of_columns) },
 #undef A
 #define A HsDotArgs
     .dot = { .arrays = true, .count_at = offsetof(A, count), .rows = { ROW(x, READ, ACT, ""), ROW(y, READ, ACT, "") } },

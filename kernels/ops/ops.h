@@ -55,6 +55,7 @@
     X(descend, HsDescendArgs, "p -= lr (wd p + direction)")                                                           \
     X(convert, HsConvertArgs, "y = round(x)")                                                                         \
     X(combine, HsCombineArgs, "y = alpha x + beta y")                                                                 \
+    X(copy_columns, HsCopyColumnsArgs, "y[n, to + c] = scale[n] (x[n, from + c] - minus[n, from + c])")               \
     X(dot, HsDotArgs, "sum of x y, per pair of tensors")                                                              \
     X(sample_labels, HsSampleLabelsArgs, "target[n] drawn from softmax(logits[n]) where it is not -1")                \
     X(argmax, HsArgmaxArgs, "index[n] = the lowest v < count with the largest logits[n,v]")                           \
@@ -310,11 +311,12 @@ typedef struct HsStepScalars {
  *   penalty (strength/2) sum importance (p - anchor)^2   (EWC: Kirkpatrick et al. 2017, eq. 3; importance absent: 1)
  *   gradient step:  g += strength importance (p - anchor), after unscaling and clipping, p as it was before this step
  *   proximal step:  after the update  p -= k / (1 + k) (p - anchor),  k = lr strength importance: stable for any k
+ *   pull: a penalty's gradient, computed beforehand:  g += strength pull, whichever the step
  *   path (SI: Zenke et al. 2017, eq. 3):  path -= unscale grad (p_new - p_old), without penalty in grad; p_new is
  *   what is stored
  * Both steps change nothing where p equals anchor. */
 typedef struct HsProtection {
-    HsTensor importance, anchor, path; /* f32, each optional; importance only with anchor */
+    HsTensor importance, anchor, path, pull; /* f32, each optional; importance only with anchor */
     float strength;
     bool proximal;
 } HsProtection;
@@ -404,6 +406,16 @@ typedef struct HsCombineArgs {
     float alpha, beta;
     /* beta 0: y is written only, and may hold anything before */
 } HsCombineArgs;
+
+/* A range of columns out of one matrix into another: a difference on the way, and a factor for each row.  The other
+ * columns of y stay as they are.  y overlaps nothing. */
+typedef struct HsCopyColumnsArgs {
+    HsTensor x;                /* [N,M] act */
+    HsTensor minus;            /* [N,M] f32; absent: 0 */
+    HsTensor scale;            /* [N] f32; absent: 1 */
+    int64_t from, to, columns; /* from + columns <= M, to + columns <= K */
+    HsTensor y;                /* [N,K] act */
+} HsCopyColumnsArgs;
 
 /* Products and sums in double, in a fixed order.  One value a pair: the caller adds them up on the host. */
 typedef struct HsDotArgs {

@@ -17,6 +17,22 @@ HsStatus hs_ref_combine(HsContext *context, const HsCombineArgs *args)
     return HS_OK;
 }
 
+HsStatus hs_ref_copy_columns(HsContext *context, const HsCopyColumnsArgs *args)
+{
+    (void)context;
+    for (int64_t n = 0; n < args->x.shape[0]; n++) {
+        const double scale = hs_tensor_present(&args->scale) ? hs_ref_load(&args->scale, n) : 1.0;
+        for (int64_t c = 0; c < args->columns; c++) {
+            const int64_t at = n * args->x.shape[1] + args->from + c;
+            double value = hs_ref_load(&args->x, at);
+            if (hs_tensor_present(&args->minus))
+                value -= hs_ref_load(&args->minus, at);
+            hs_ref_store(&args->y, n * args->y.shape[1] + args->to + c, scale * value);
+        }
+    }
+    return HS_OK;
+}
+
 HsStatus hs_ref_dot(HsContext *context, const HsDotArgs *args)
 {
     (void)context;

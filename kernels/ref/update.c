@@ -82,7 +82,11 @@ static double take_gradient(const HsUpdateArgs *update, int64_t index)
 
 static double whole_gradient(const HsUpdateArgs *update, int64_t index, double grad, double p)
 {
-    return grad * (double)update->scalars->gradient_multiplier + penalty_gradient(&update->protection, index, p);
+    const HsProtection *protection = &update->protection;
+    double g = grad * (double)update->scalars->gradient_multiplier + penalty_gradient(protection, index, p);
+    if (hs_tensor_present(&protection->pull))
+        g += (double)protection->strength * hs_ref_load(&protection->pull, index);
+    return g;
 }
 
 static HsStatus follow(HsContext *context, const HsUpdateArgs *update)

@@ -249,6 +249,8 @@ size_t hs_continual_device_bytes(const HsContinualConfig *config, const HsSpan *
         if (row->tensors_per_parameter)
             bytes += (size_t)row->tensors_per_parameter(config) *
                      hs_tensor_set_bytes(spans, count, row->role == HS_ROLE_PENALIZES);
+        if (row->further_bytes)
+            bytes += row->further_bytes(config, spans, count);
     }
     return bytes > 0 ? bytes + hs_continual_value_bytes(count) : 0;
 }

@@ -8,12 +8,14 @@
  *                     -> optimizer step with the spans' protection and epilogue -> after_step } ...
  *                -> after_task (Fisher) -> next task
  *
- * Memory, f32 elements a parameter: l2 1; ewc 2 (online), 3 (separate); si 3; mer 1, or 2 with several groups; a-gem 1.
+ * Memory, f32 elements a parameter: l2 1; ewc 2 (online), 3 (separate), with Kronecker factors 2 a matrix and
+ * (rows + columns) block_size for its factors; si 3; mer 1, or 2 with several groups; a-gem 1.
  * A-GEM keeps its reference gradient, MER its snapshots, in device memory; the reservoir lies on the host.
  */
 #ifndef HS_OPTIM_CONTINUAL_CONTINUAL_H
 #define HS_OPTIM_CONTINUAL_CONTINUAL_H
 
+#include "optim/continual/factors.h"
 #include "optim/continual/replay.h"
 #include "optim/continual/reservoir.h"
 #include "optim/update.h"
@@ -63,11 +65,15 @@ typedef enum HsStrategyRole {
     HS_ROLE_TEACHES = 3
 } HsStrategyRole;
 
-/* One group of tokens for the Fisher, its gradient left in the spans:  F += weight (multiplier grad)^2. */
+/* One group of tokens for the Fisher, its gradient left in the spans:  F += weight (multiplier grad)^2.  Where a source
+ * fills factors, this group's sums have been added to them, of gradients that are to be multiplied too; the multiplier
+ * is the same in all samples, and the weight 1. */
 typedef struct HsFisherSample {
     float multiplier, weight;
     double count; /* added to the denominator */
+    double rows;  /* tokens whose inputs are in the factors */
     bool end;     /* no more: nothing was computed */
+    bool restart; /* nothing was computed: everything begins anew, what has been gathered is to be cleared */
 } HsFisherSample;
 
 /* Where gradients for the Fisher come from (runtime/train/fisher.c); optim sees no model. */
@@ -76,7 +82,8 @@ typedef struct HsFisherSource {
     HsStatus (*next)(void *user, HsFisherSample *sample);
 } HsFisherSource;
 
-/* What the penalty weighs, after a task: per tensor and in all. */
+/* What the penalty weighs, after a task: per tensor and in all.  Of a matrix with factors the elements are the
+ * eigenvalues of its curvature: the mean is theirs, the maximum bounds them. */
 typedef struct HsImportanceTensor {
     const char *name;
     double maximum, mean, share; /* share of the sum over all tensors */
@@ -87,6 +94,7 @@ typedef struct HsImportance {
     HsImportanceTensor *tensors;
     double maximum, mean;
     double strength; /* lambda */
+    bool factored;   /* matrices have factors, and no proximal step */
 } HsImportance;
 
 /* Passes over a strategy's state: saving and loading are the same walk. */
@@ -126,6 +134,7 @@ typedef struct HsStrategy {
     /* From the settings alone: */
     void (*describe)(const HsContinualConfig *config); /* log lines at a run's start: how strong it acts */
     int (*tensors_per_parameter)(const HsContinualConfig *config);
+    size_t (*further_bytes)(const HsContinualConfig *config, const HsSpan *spans, int count); /* beside those */
     void (*plan_replay)(const HsContinualConfig *config, HsReplayPlan *plan); /* changes what it wants otherwise */
     void (*plan_distillation)(const HsContinualConfig *config, HsDistillation *plan); /* the same */
     bool (*splits_accumulation)(const HsContinualConfig *config); /* each batch of an accumulation is a step */
@@ -149,6 +158,8 @@ typedef struct HsStrategy {
     bool (*anchored)(const void *state);
     HsStatus (*penalty)(HsContinual *continual, void *state, HsContext *context, double *value);
     const HsImportance *(*importance)(const void *state);
+    /* [span_count], which the source of a task's end adds to; NULL: none */
+    const HsSpanFactors *(*factors)(const void *state);
 } HsStrategy;
 
 extern const HsStrategy *const hs_strategy_table[];
@@ -220,6 +231,8 @@ HsStatus hs_continual_consolidate(HsContinual *continual, HsContext *context, in
 bool hs_continual_anchored(const HsContinual *continual);
 /* (strength/2) sum importance (p - anchor)^2 now; 0 without a penalty or before the first anchor. */
 HsStatus hs_continual_penalty(HsContinual *continual, HsContext *context, double *value);
+/* Where a source of gradients adds a task's factors, by span; NULL: no strategy wants any.  Borrowed. */
+const HsSpanFactors *hs_continual_factors(const HsContinual *continual);
 /* Since the latest after_task; count 0 when there is none. Borrowed. */
 const HsImportance *hs_continual_importance(const HsContinual *continual);
 

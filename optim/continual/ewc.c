@@ -9,12 +9,15 @@
  *   separate  a quadratic for each task, held as their sum, which is a quadratic again (Huszar 2018): F = sum F_t, the
  *             anchor their weighted mean, and a constant (`offset`), so that value and gradient are those of the sum
  *
+ * curvature kronecker: a matrix has Kronecker factors in place of a diagonal (kronecker.c); vectors keep theirs.
+ *
  * Memory: online squares gather where the anchor is: the old one is not needed any more once a task is over, and the
  * new one is written over them element by element.  Separate merges old and new, and needs a place for each.
  */
 #include <assert.h>
 #include <float.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/base/log.h"
@@ -34,10 +37,13 @@ static const struct {
  * (Laplace's approximation; Huszar 2018).  A diagonal leaves out how parameters act together, along which a task moves
  * far more than one parameter at a time, so it holds too little.  */
 static const double NATURAL_STRENGTH = 10.0;
+/* Factors know how the parameters of a matrix act together. */
+static const double NATURAL_KRONECKER_STRENGTH = 3.0;
 
 typedef struct EwcState {
-    HsPenalty penalty; /* first: the penalties' functions take it for the whole */
-    HsTensorSet fresh; /* separate only */
+    HsPenalty penalty;   /* first: the penalties' functions take it for the whole */
+    HsTensorSet fresh;   /* separate only */
+    HsTensorSet squares; /* kronecker only: a list of the anchor's tensors, without those of matrices */
     bool separate;
     Normalize normalize;
     float gamma;
@@ -48,9 +54,31 @@ static bool is_separate(const HsContinualConfig *config)
     return hs_continual_word_is(config, "ewc", "mode", "separate");
 }
 
+static bool is_kronecker(const HsContinualConfig *config)
+{
+    return hs_continual_word_is(config, "ewc", "curvature", "kronecker");
+}
+
+static int64_t block_size(const HsContinualConfig *config)
+{
+    return (int64_t)hs_continual_number(config, "ewc", "block_size");
+}
+
+/* The factors' memory, in place of the matrices' importance. */
+static size_t ewc_further_bytes(const HsContinualConfig *config, const HsSpan *spans, int count)
+{
+    if (!is_kronecker(config))
+        return 0;
+    size_t bytes = hs_kronecker_bytes(spans, count, block_size(config));
+    for (int i = 0; i < count; i++)
+        if (spans[i].uses == 0 && !spans[i].excluded)
+            bytes += hs_tensor_set_span_bytes(&spans[i]);
+    return bytes;
+}
+
 static int ewc_tensors(const HsContinualConfig *config)
 {
-    return is_separate(config) ? 3 : 2;
+    return is_separate(config) ? 3 : is_kronecker(config) ? 1 : 2;
 }
 
 static bool is_automatic(const HsContinualConfig *config)
@@ -63,7 +91,7 @@ static Normalize normalization_of(const HsContinualConfig *config)
     for (size_t i = 0; i < sizeof normalizations / sizeof *normalizations; i++)
         if (hs_continual_word_is(config, "ewc", "normalize", normalizations[i].word))
             return normalizations[i].normalize;
-    return is_automatic(config) ? NORMALIZE_NONE : NORMALIZE_MAX;
+    return is_automatic(config) || is_kronecker(config) ? NORMALIZE_NONE : NORMALIZE_MAX;
 }
 
 static bool ewc_needs_fisher(const HsContinualConfig *config)
@@ -82,6 +110,23 @@ static void ewc_describe(const HsContinualConfig *config)
             hs_continual_number(config, "ewc", "lambda"));
 }
 
+static double natural_strength(const EwcState *ewc)
+{
+    return ewc->penalty.kronecker ? NATURAL_KRONECKER_STRENGTH : NATURAL_STRENGTH;
+}
+
+/* Squares gather where the anchor is, of those spans alone whose curvature is diagonal. */
+static HsStatus list_squares(const HsContinual *continual, EwcState *ewc)
+{
+    ewc->squares.tensors = calloc((size_t)continual->span_count + 1, sizeof *ewc->squares.tensors);
+    if (!ewc->squares.tensors)
+        return hs_fail(HS_ENOMEM, "ewc: no memory to list %d tensors", continual->span_count);
+    for (int i = 0; i < continual->span_count; i++)
+        if (!hs_kronecker_serves(&continual->spans[i]))
+            ewc->squares.tensors[i] = ewc->penalty.anchor.tensors[i];
+    return HS_OK;
+}
+
 static HsStatus ewc_create(HsContinual *continual, void *state)
 {
     static const HsPenaltyNames names = { .strategy = "ewc", .anchor = "ewc.anchor", .importance = "ewc.importance" };
@@ -94,7 +139,14 @@ static HsStatus ewc_create(HsContinual *continual, void *state)
                                     .proximal = hs_continual_word_is(config, "ewc", "step", "proximal") };
     assert((!isnan(settings.strength) || ewc->normalize == NORMALIZE_NONE) && "auto is in the Fisher's own units");
     ewc->penalty.proximal_descent = hs_continual_word_is(config, "ewc", "step", "auto");
+    if (is_kronecker(config)) {
+        assert(!ewc->separate && !settings.proximal && "refused with the configuration");
+        ewc->penalty.proximal_descent = false;
+        HS_TRY(hs_kronecker_create(continual, block_size(config), (double)ewc->gamma, &ewc->penalty.kronecker));
+    }
     HS_TRY(hs_penalty_create(continual, &ewc->penalty, &names, settings));
+    if (ewc->penalty.kronecker)
+        HS_TRY(list_squares(continual, ewc));
     return ewc->separate ? hs_tensor_set_create(continual, HS_MEMORY_PENALTY, "ewc.fresh", &ewc->fresh) : HS_OK;
 }
 
@@ -102,6 +154,7 @@ static void ewc_destroy(HsContinual *continual, void *state)
 {
     EwcState *ewc = state;
     hs_tensor_set_destroy(continual, &ewc->fresh);
+    free(ewc->squares.tensors);
     hs_penalty_destroy(continual, &ewc->penalty);
 }
 
@@ -153,9 +206,14 @@ static HsStatus add_sample(HsContinual *continual, HsContext *context, const HsT
     return HS_OK;
 }
 
-/* All of the source's groups: the sums of squares in `fresh`, the denominator in `count`. */
-static HsStatus gather(HsContinual *continual, HsContext *context, const HsTensorSet *fresh, HsFisherSource *source,
-                       double *count)
+/* What a source's groups amount to. */
+typedef struct Gathered {
+    double count;      /* the denominator */
+    double rows;       /* of the factors */
+    double multiplier; /* of every sample's gradients, where there are factors */
+} Gathered;
+
+static HsStatus clear(HsContinual *continual, const EwcState *ewc, HsContext *context, const HsTensorSet *fresh)
 {
     HsDevice *device = continual->device;
     for (int i = 0; i < continual->span_count; i++) {
@@ -163,14 +221,29 @@ static HsStatus gather(HsContinual *continual, HsContext *context, const HsTenso
         if (hs_tensor_present(tensor))
             HS_TRY(device->fill_zero(device, context->stream, tensor->data, hs_tensor_bytes(tensor)));
     }
-    *count = 0;
+    return ewc->penalty.kronecker ? hs_kronecker_clear(continual, ewc->penalty.kronecker, context) : HS_OK;
+}
+
+/* All of the source's groups: the sums of squares in `fresh`. */
+static HsStatus gather(HsContinual *continual, const EwcState *ewc, HsContext *context, const HsTensorSet *fresh,
+                       HsFisherSource *source, Gathered *gathered)
+{
+    *gathered = (Gathered){ .multiplier = 1 };
+    HS_TRY(clear(continual, ewc, context, fresh));
     for (;;) {
         HsFisherSample sample = { 0 };
         HS_TRY(source->next(source->user, &sample));
         if (sample.end)
             return HS_OK;
+        if (sample.restart) {
+            *gathered = (Gathered){ .multiplier = 1 };
+            HS_TRY(clear(continual, ewc, context, fresh));
+            continue;
+        }
         HS_TRY(add_sample(continual, context, fresh, &sample));
-        *count += sample.count;
+        gathered->count += sample.count;
+        gathered->rows += sample.rows;
+        gathered->multiplier = (double)sample.multiplier;
     }
 }
 
@@ -192,15 +265,16 @@ static double scale_of(Normalize normalize, double count, const HsTensorSetStats
 }
 
 /* A penalty that is zero everywhere, or a factor that f32 cannot hold, is found here and not in a forgotten task. */
-static HsStatus check_fisher(int task, double count, const HsTensorSetStats *stats)
+static HsStatus check_fisher(int task, double count, const HsTensorSetStats *stats, bool factored)
 {
     if (!(count > 0) || !isfinite(count))
         return hs_fail(HS_ENUMERIC,
                        "ewc: after task %d (the first is 0) no token was counted for the Fisher information: raise "
                        "ewc.fisher_samples, or look for a task whose targets are all ignored",
                        task);
-    /* The mean's factor is the largest of a whole Fisher's: where f32 holds it, it holds the others. */
-    if (!isfinite((float)((double)stats->elements / stats->sum)))
+    /* The mean's factor is the largest of a whole Fisher's: where f32 holds it, it holds the others.  With factors the
+     * matrices count too, once they are merged. */
+    if (!factored && !isfinite((float)((double)stats->elements / stats->sum)))
         return hs_fail(HS_ENUMERIC,
                        "ewc: after task %d (the first is 0) the Fisher information is 0 in every parameter, so that "
                        "nothing would be protected: the gradients of its samples are 0 (likely underflow: set "
@@ -238,7 +312,7 @@ static void warn_strength(const HsContinual *continual, const EwcState *ewc, dou
 {
     if (ewc->penalty.automatic || ewc->normalize == NORMALIZE_L2) /* each tensor in a unit of its own */
         return;
-    const double chosen = hs_penalty_natural(continual, NATURAL_STRENGTH);
+    const double chosen = hs_penalty_natural(continual, natural_strength(ewc));
     const double natural = (double)ewc->penalty.settings.strength * count * scale_of(ewc->normalize, count, stats, 0);
     const double ratio = natural / chosen;
     if (ratio > 10 || ratio < 0.1)
@@ -247,21 +321,53 @@ static void warn_strength(const HsContinual *continual, const EwcState *ewc, dou
                 ratio);
 }
 
+/* Matrices: factors and anchor. */
+static HsStatus merge_factors(HsContinual *continual, const EwcState *ewc, HsContext *context, const Gathered *gathered)
+{
+    HS_TRY(hs_kronecker_merge(continual, ewc->penalty.kronecker, context, gathered->rows, gathered->count,
+                              gathered->multiplier));
+    for (int i = 0; i < continual->span_count; i++)
+        if (hs_kronecker_serves(&continual->spans[i])) {
+            const HsConvertArgs copy = { .x = hs_span_parameter(&continual->spans[i]),
+                                         .y = ewc->penalty.anchor.tensors[i] };
+            HS_TRY(hs_op_convert(context, &copy));
+        }
+    return HS_OK;
+}
+
+static HsStatus ewc_before_update(HsContinual *continual, void *state, HsContext *context)
+{
+    EwcState *ewc = state;
+    if (!ewc->penalty.kronecker || !ewc->penalty.anchored)
+        return HS_OK;
+    return hs_kronecker_pull(continual, ewc->penalty.kronecker, context, &ewc->penalty.anchor);
+}
+
+static const HsSpanFactors *ewc_factors(const void *state)
+{
+    const EwcState *ewc = state;
+    return ewc->penalty.kronecker ? hs_kronecker_fresh(ewc->penalty.kronecker) : NULL;
+}
+
 static HsStatus ewc_after_task(HsContinual *continual, void *state, HsContext *context, int task,
                                HsFisherSource *source)
 {
     assert(source && "ewc needs a source of gradients");
     EwcState *ewc = state;
     HsDevice *device = continual->device;
-    const HsTensorSet *fresh = ewc->separate ? &ewc->fresh : &ewc->penalty.anchor;
+    HsKronecker *kronecker = ewc->penalty.kronecker;
+    const HsTensorSet *fresh = ewc->separate ? &ewc->fresh : kronecker ? &ewc->squares : &ewc->penalty.anchor;
 
-    double count;
+    Gathered gathered;
     HsTensorSetStats stats;
-    HS_TRY(gather(continual, context, fresh, source, &count));
+    HS_TRY(gather(continual, ewc, context, fresh, source, &gathered));
+    const double count = gathered.count;
     HsStatus status = hs_tensor_set_measure(continual, context, fresh, &stats);
     if (status != HS_OK)
         return hs_error_prefix(status, "ewc, Fisher information of task %d (the first is 0)", task);
-    HS_TRY(check_fisher(task, count, &stats));
+    HS_TRY(check_fisher(task, count, &stats, kronecker != NULL));
+    if (kronecker)
+        HS_TRY(merge_factors(continual, ewc, context, &gathered));
 
     /* The host's copy is the one that is saved and restored; the device's lives for this call. */
     double *offset = &ewc->penalty.offset, *on_device = device_offset(continual);
@@ -269,7 +375,7 @@ static HsStatus ewc_after_task(HsContinual *continual, void *state, HsContext *c
     HS_TRY(consolidate(continual, ewc, context, fresh, count, &stats));
     HS_TRY(device->copy(device, context->stream, offset, on_device, sizeof *offset));
     HS_TRY(device->stream_sync(device, context->stream));
-    hs_penalty_choose(continual, &ewc->penalty, NATURAL_STRENGTH, 1.0);
+    hs_penalty_choose(continual, &ewc->penalty, natural_strength(ewc), 1.0);
     warn_strength(continual, ewc, count, &stats);
     return hs_penalty_anchored(continual, &ewc->penalty, context, task);
 }
@@ -285,13 +391,16 @@ const HsStrategy hs_strategy_ewc = {
     .proximal_key = "ewc.step",
     .describe = ewc_describe,
     .tensors_per_parameter = ewc_tensors,
+    .further_bytes = ewc_further_bytes,
     .state_bytes = sizeof(EwcState),
     .create = ewc_create,
     .destroy = ewc_destroy,
     .dry_run = ewc_dry_run,
+    .before_update = ewc_before_update,
     .after_task = ewc_after_task,
     .visit = hs_penalty_visit,
     .anchored = hs_penalty_acts,
     .penalty = hs_penalty_value,
     .importance = hs_penalty_importance,
+    .factors = ewc_factors,
 };

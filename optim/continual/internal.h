@@ -38,6 +38,11 @@ size_t hs_tensor_set_bytes(const HsSpan *spans, int count, bool excludable);
 size_t hs_continual_value_bytes(int span_count);
 /* Filled with zeros.  Spans marked excluded get none of HS_MEMORY_PENALTY. */
 HsStatus hs_tensor_set_create(HsContinual *continual, HsMemoryCategory category, const char *what, HsTensorSet *set);
+/* The same for those spans alone that `has` says; NULL: all. */
+HsStatus hs_tensor_set_create_for(HsContinual *continual, HsMemoryCategory category, const char *what,
+                                  bool (*has)(const HsSpan *span), HsTensorSet *set);
+/* Bytes of one tensor as a set holds it. */
+size_t hs_tensor_set_span_bytes(const HsSpan *span);
 void hs_tensor_set_destroy(HsContinual *continual, HsTensorSet *set);
 HsStatus hs_tensor_set_visit(HsContinual *continual, HsTensorSet *set, const char *name, const HsStateVisitor *visitor);
 /* Copies the parameters (master where there is one, else weight) into a family. */
@@ -59,6 +64,39 @@ HsStatus hs_tensor_set_measure(HsContinual *continual, HsContext *context, const
 /* The shape of a set's tensor for the span, without memory: for dry runs. */
 HsTensor hs_span_wide(const HsSpan *span);
 
+/* --- Kronecker factors (kronecker.c) --- */
+
+/* The penalty  (strength/2) sum over matrices  tr(D^T left D right),  D = W - anchor, of every span that has uses. */
+typedef struct HsKronecker HsKronecker;
+/* Device bytes of create. */
+size_t hs_kronecker_bytes(const HsSpan *spans, int count, int64_t block);
+/* decay: of earlier tasks' left (product) and right (lookup) factors, which are sums over tasks; the others are means.
+ * errors: HS_ENOMEM */
+HsStatus hs_kronecker_create(HsContinual *continual, int64_t block, double decay, HsKronecker **kronecker);
+void hs_kronecker_destroy(HsContinual *continual, HsKronecker *kronecker);
+/* A span is this penalty's, and not the diagonal one's. */
+bool hs_kronecker_serves(const HsSpan *span);
+/* Where the next task's sums go, [span_count]; they share their memory with the pulls. */
+const HsSpanFactors *hs_kronecker_fresh(const HsKronecker *kronecker);
+HsStatus hs_kronecker_clear(HsContinual *continual, HsKronecker *kronecker, HsContext *context);
+/* The sums become part of the factors: over `rows` tokens, `count` of them counted, of gradients times multiplier. */
+HsStatus hs_kronecker_merge(HsContinual *continual, HsKronecker *kronecker, HsContext *context, double rows,
+                            double count, double multiplier);
+/* The tensor that the update rule adds strength times; rank 0: none. */
+HsTensor hs_kronecker_pull_of(const HsKronecker *kronecker, int span);
+/* left D right of every matrix at its parameters now. */
+HsStatus hs_kronecker_pull(HsContinual *continual, HsKronecker *kronecker, HsContext *context,
+                           const HsTensorSet *anchor);
+/* sum over matrices tr(D^T left D right); overwrites the pulls. */
+HsStatus hs_kronecker_value(HsContinual *continual, HsKronecker *kronecker, HsContext *context,
+                            const HsTensorSet *anchor, double *value);
+/* Entries of the matrices behind those that are there: the maximum bounds the largest eigenvalue of left (x) right, the
+ * mean is the mean eigenvalue.  *sum, *elements: of all.  errors: HS_ENUMERIC for elements that are not finite */
+HsStatus hs_kronecker_measure(HsContinual *continual, HsKronecker *kronecker, HsContext *context,
+                              HsImportance *importance, double *sum, int64_t *elements);
+HsStatus hs_kronecker_visit(HsContinual *continual, HsKronecker *kronecker, const HsStateVisitor *visitor);
+HsStatus hs_kronecker_dry_run(HsContinual *continual, HsKronecker *kronecker, HsContext *dry);
+
 /* --- penalties (penalties.c) --- */
 
 /* The names of a penalty's tensors in checkpoints; NULL: it has none of that kind. */
@@ -69,9 +107,10 @@ typedef struct HsPenaltyNames {
 /* What the states of l2, ewc and si begin with. */
 typedef struct HsPenalty {
     const HsPenaltyNames *names;
-    HsProtection settings; /* strength and kind of step; no tensors */
-    bool automatic;        /* the strength is found when a task ends */
-    bool proximal_descent; /* spans whose rule bounds no step take the proximal one */
+    HsProtection settings;  /* strength and kind of step; no tensors */
+    bool automatic;         /* the strength is found when a task ends */
+    bool proximal_descent;  /* spans whose rule bounds no step take the proximal one */
+    HsKronecker *kronecker; /* matrices have this curvature, and no importance; NULL: theirs is diagonal too */
     HsTensorSet importance, anchor, path;
     double offset;    /* a constant that the value adds, without strength */
     int64_t anchored; /* 1: an anchor exists and the penalty acts */

@@ -33,9 +33,18 @@ static void protect(HsContinual *continual, const HsPenalty *penalty)
             span->protection.proximal |= penalty->proximal_descent && kind == HS_OPTIMIZER_SGD;
             span->protection.anchor = tensor_of(&penalty->anchor, i);
             span->protection.importance = tensor_of(&penalty->importance, i);
+            if (penalty->kronecker && hs_kronecker_serves(span)) {
+                span->protection.anchor = (HsTensor){ 0 };
+                span->protection.pull = hs_kronecker_pull_of(penalty->kronecker, i);
+            }
         }
         span->protection.path = tensor_of(&penalty->path, i); /* from the first step on */
     }
+}
+
+static bool is_diagonal(const HsSpan *span)
+{
+    return span->uses == 0;
 }
 
 HsStatus hs_penalty_create(HsContinual *continual, HsPenalty *penalty, const HsPenaltyNames *names,
@@ -64,7 +73,9 @@ HsStatus hs_penalty_create(HsContinual *continual, HsPenalty *penalty, const HsP
     };
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
         if (wanted[i].name)
-            HS_TRY(hs_tensor_set_create(continual, HS_MEMORY_PENALTY, wanted[i].name, wanted[i].set));
+            HS_TRY(hs_tensor_set_create_for(
+                continual, HS_MEMORY_PENALTY, wanted[i].name,
+                penalty->kronecker && wanted[i].set == &penalty->importance ? is_diagonal : NULL, wanted[i].set));
     if (names->importance) {
         penalty->stats.tensors = calloc((size_t)protected_spans, sizeof *penalty->stats.tensors);
         if (!penalty->stats.tensors)
@@ -81,6 +92,7 @@ void hs_penalty_destroy(HsContinual *continual, void *state)
     hs_tensor_set_destroy(continual, &penalty->importance);
     hs_tensor_set_destroy(continual, &penalty->anchor);
     hs_tensor_set_destroy(continual, &penalty->path);
+    hs_kronecker_destroy(continual, penalty->kronecker);
     free(penalty->stats.tensors);
 }
 
@@ -114,6 +126,17 @@ HsStatus hs_tensor_set_measure(HsContinual *continual, HsContext *context, const
     return HS_OK;
 }
 
+/* Shares of the sum over diagonals and factors alike. */
+static void share_out(const HsContinual *continual, HsImportance *importance, double sum)
+{
+    for (int t = 0; t < importance->count; t++) {
+        HsImportanceTensor *tensor = &importance->tensors[t];
+        for (int i = 0; i < continual->span_count; i++)
+            if (continual->spans[i].name == tensor->name)
+                tensor->share = sum > 0 ? tensor->mean * (double)continual->spans[i].count / sum : 0.0;
+    }
+}
+
 /* The statistics of the importance as it stands; none for l2, whose importance is 1 everywhere. */
 static HsStatus update_stats(HsContinual *continual, HsPenalty *penalty, HsContext *context)
 {
@@ -135,8 +158,13 @@ static HsStatus update_stats(HsContinual *continual, HsPenalty *penalty, HsConte
                                                        .share = stats.sum > 0 ? sum[t] / stats.sum : 0.0 };
     }
     importance->maximum = stats.maximum;
-    importance->mean = stats.sum / (double)stats.elements;
     importance->strength = (double)penalty->settings.strength;
+    if (penalty->kronecker) {
+        HS_TRY(hs_kronecker_measure(continual, penalty->kronecker, context, importance, &stats.sum, &stats.elements));
+        share_out(continual, importance, stats.sum);
+        importance->factored = true;
+    }
+    importance->mean = stats.sum / (double)stats.elements;
     return HS_OK;
 }
 
@@ -180,7 +208,6 @@ void hs_penalty_choose(const HsContinual *continual, HsPenalty *penalty, double 
 /* Copies of parameters, and what measures the whole set; ewc and si add their own passes. */
 HsStatus hs_penalty_dry_run(HsContinual *continual, void *state, HsContext *dry)
 {
-    (void)state;
     const int spans = continual->span_count;
     HsTensor *wide = continual->arguments, *parameters = wide + spans;
     double *values = continual->device_values;
@@ -197,7 +224,9 @@ HsStatus hs_penalty_dry_run(HsContinual *continual, void *state, HsContext *dry)
         .importance = wide, .anchor = wide, .parameter = parameters, .count = spans, .values = values
     };
     HS_TRY(hs_op_importance_stats(dry, &stats));
-    return hs_op_penalty(dry, &penalty);
+    HS_TRY(hs_op_penalty(dry, &penalty));
+    const HsPenalty *own = state;
+    return own->kronecker ? hs_kronecker_dry_run(continual, own->kronecker, dry) : HS_OK;
 }
 
 bool hs_penalty_acts(const void *state)
@@ -239,6 +268,11 @@ HsStatus hs_penalty_value(HsContinual *continual, void *state, HsContext *contex
     double sum = penalty->offset;
     for (size_t i = 0; i < spans; i++)
         sum += host[i];
+    if (penalty->kronecker) {
+        double factored;
+        HS_TRY(hs_kronecker_value(continual, penalty->kronecker, context, &penalty->anchor, &factored));
+        sum += factored;
+    }
     *value = (double)penalty->settings.strength / 2.0 * sum;
     return HS_OK;
 }
@@ -256,6 +290,8 @@ HsStatus hs_penalty_visit(HsContinual *continual, void *state, const HsStateVisi
     HS_TRY(hs_tensor_set_visit(continual, &penalty->anchor, penalty->names->anchor, visitor));
     HS_TRY(hs_tensor_set_visit(continual, &penalty->importance, penalty->names->importance, visitor));
     HS_TRY(hs_tensor_set_visit(continual, &penalty->path, penalty->names->path, visitor));
+    if (penalty->kronecker)
+        HS_TRY(hs_kronecker_visit(continual, penalty->kronecker, visitor));
     protect(continual, penalty);
     return update_stats(continual, penalty, continual->context);
 }

@@ -216,6 +216,14 @@ HsStatus hs_continual_penalty(HsContinual *continual, HsContext *context, double
     return HS_OK;
 }
 
+const HsSpanFactors *hs_continual_factors(const HsContinual *continual)
+{
+    for (int i = 0; i < continual->active_count; i++)
+        if (continual->active[i].row->factors)
+            return continual->active[i].row->factors(continual->active[i].state);
+    return NULL;
+}
+
 const HsImportance *hs_continual_importance(const HsContinual *continual)
 {
     static const HsImportance no_importance = { 0 };

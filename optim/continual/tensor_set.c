@@ -22,28 +22,41 @@ HsTensor hs_span_wide(const HsSpan *span)
     return wide;
 }
 
-/* Bytes that a span takes in a family's block; 0: it has no tensor there. */
-static size_t span_bytes(const HsSpan *span, bool excludable)
+size_t hs_tensor_set_span_bytes(const HsSpan *span)
 {
-    if (excludable && span->excluded)
-        return 0;
     const size_t bytes = (size_t)hs_tensor_count(&span->weight) * sizeof(float);
     return (bytes + ALIGNMENT_BYTES - 1) / ALIGNMENT_BYTES * ALIGNMENT_BYTES;
 }
 
-size_t hs_tensor_set_bytes(const HsSpan *spans, int count, bool excludable)
+static bool has_tensor(const HsSpan *span, bool excludable, bool (*has)(const HsSpan *span))
+{
+    return !(excludable && span->excluded) && (!has || has(span));
+}
+
+static size_t bytes_for(const HsSpan *spans, int count, bool excludable, bool (*has)(const HsSpan *span))
 {
     size_t bytes = 0;
     for (int i = 0; i < count; i++)
-        bytes += span_bytes(&spans[i], excludable);
+        bytes += has_tensor(&spans[i], excludable, has) ? hs_tensor_set_span_bytes(&spans[i]) : 0;
     return bytes;
+}
+
+size_t hs_tensor_set_bytes(const HsSpan *spans, int count, bool excludable)
+{
+    return bytes_for(spans, count, excludable, NULL);
 }
 
 HsStatus hs_tensor_set_create(HsContinual *continual, HsMemoryCategory category, const char *what, HsTensorSet *set)
 {
+    return hs_tensor_set_create_for(continual, category, what, NULL, set);
+}
+
+HsStatus hs_tensor_set_create_for(HsContinual *continual, HsMemoryCategory category, const char *what,
+                                  bool (*has)(const HsSpan *span), HsTensorSet *set)
+{
     HsDevice *device = continual->device;
     const bool excludable = category == HS_MEMORY_PENALTY;
-    const size_t bytes = hs_tensor_set_bytes(continual->spans, continual->span_count, excludable);
+    const size_t bytes = bytes_for(continual->spans, continual->span_count, excludable, has);
     *set = (HsTensorSet){ .category = category, .bytes = bytes };
     set->tensors = calloc((size_t)continual->span_count + 1, sizeof *set->tensors);
     if (!set->tensors)
@@ -60,11 +73,11 @@ HsStatus hs_tensor_set_create(HsContinual *continual, HsMemoryCategory category,
     unsigned char *next = set->block;
     for (int i = 0; i < continual->span_count; i++) {
         const HsSpan *span = &continual->spans[i];
-        if (excludable && span->excluded)
+        if (!has_tensor(span, excludable, has))
             continue;
         set->tensors[i] = hs_span_wide(span);
         set->tensors[i].data = next;
-        next += span_bytes(span, excludable);
+        next += hs_tensor_set_span_bytes(span);
     }
     return HS_OK;
 failed:

@@ -297,6 +297,30 @@ static HsStatus check_task(const HsConfig *config, int task)
     return HS_OK;
 }
 
+/* Kronecker factors are one quadratic, in the Fisher's own units, of single tokens' gradients. */
+static HsStatus check_curvature(const HsConfig *config)
+{
+    const struct {
+        const char *key, *value, *mend;
+        bool refused;
+    } rules[] = {
+        { "ewc.mode", config->ewc.mode, "online", is(config->ewc.mode, "separate") },
+        { "ewc.step", config->ewc.step, "auto or gradient", is(config->ewc.step, "proximal") },
+        { "ewc.normalize", config->ewc.normalize, "auto or none",
+          !is(config->ewc.normalize, "auto") && !is(config->ewc.normalize, "none") &&
+              !is(config->ewc.normalize, "false") },
+        { "ewc.estimator", config->ewc.estimator, "sampled or empirical",
+          is(config->ewc.estimator, "exact") || is(config->ewc.estimator, "batched") },
+    };
+    for (size_t i = 0; is(config->ewc.curvature, "kronecker") && i < sizeof rules / sizeof rules[0]; i++)
+        if (rules[i].refused)
+            return relation_fail(config, rules[i].key, "ewc.curvature",
+                                 "%s: %s has no meaning with ewc.curvature: kronecker; set it to %s, or ewc.curvature "
+                                 "to diagonal",
+                                 rules[i].key, rules[i].value, rules[i].mend);
+    return HS_OK;
+}
+
 /* Strategies: optim/ knows which there are and which go together. */
 static HsStatus check_continual(HsConfig *config)
 {
@@ -320,6 +344,7 @@ static HsStatus check_continual(HsConfig *config)
             config, "early_stop.patience", "continual.boundaries",
             "early_stop.patience ends a task, and with continual.boundaries: none there is one stream: "
             "remove one");
+    HS_TRY(check_curvature(config));
     bool single_pass = is(config->mer.mode, "algorithm6") || is(config->mer.mode, "reptile");
     if (single_pass && config->mer.groups > 1)
         return relation_fail(config, "mer.groups", "mer.mode",

@@ -278,6 +278,12 @@
       "online: one decaying Fisher, anchored at the latest task's end (Schwarz et al. 2018); separate: every task "    \
       "keeps its own anchor, merged exactly into one quadratic")                                                       \
     X(S, REAL, gamma, 1.0, 0, 1, NULL, "", "online: decay of the earlier tasks' Fisher")                               \
+    X(S, STRING, curvature, "diagonal", 0, 0, "diagonal|kronecker", "",                                                \
+      "diagonal: each parameter by itself; kronecker: each matrix by two factors (Martens & Grosse 2015; Ritter et "   \
+      "al. "                                                                                                           \
+      "2018), which know how its parameters act together: forgets less, for two products a matrix and step")           \
+    X(S, INT, block_size, 256, 2, 65536, NULL, "",                                                                     \
+      "kronecker: factors are kept in diagonal blocks of at most this many rows")                                      \
     X(S, STRING, estimator, "sampled", 0, 0, "sampled|exact|empirical|batched", "",                                    \
       "sampled: labels drawn from the model; exact: sum over labels, tiny models only; empirical: true labels, a "     \
       "sequence at a time; batched: square of the batch mean, biased low")                                             \

@@ -56,8 +56,12 @@ static HsLayerCall make_run(const HsProgram *program, HsContext *context, const 
         call.saved[i] = hs_program_tensor(program, action->saved[i], rows);
     for (int i = 0; i < HS_NODE_SCRATCH; i++)
         call.scratch[i] = hs_program_tensor(program, action->scratch[i], rows);
-    for (int i = 0; i < HS_NODE_PARAMS; i++)
-        call.params[i] = node->params[i] == HS_NONE ? NULL : &model->params[node->params[i]];
+    call.pass = program->factors;
+    for (int i = 0; i < HS_NODE_PARAMS; i++) {
+        const int param = node->params[i];
+        call.params[i] = param == HS_NONE ? NULL : &model->params[param];
+        call.factors[i] = program->factors && param != HS_NONE ? program->factors->params[param] : NULL;
+    }
     if (execution->k_caches) {
         call.k_cache = execution->k_caches[action->node];
         call.v_cache = execution->v_caches[action->node];
@@ -256,6 +260,20 @@ HsStatus hs_program_encode(const HsProgram *program, HsContext *context, const i
     const HsTensor last = hs_program_tensor(program, head->inputs[0], rows);
     assert(last.dtype == hidden.dtype && hs_tensor_count(&last) == hs_tensor_count(&hidden));
     return context->device->copy(context->device, context->stream, hidden.data, last.data, hs_tensor_bytes(&last));
+}
+
+HsStatus hs_program_probe_workspace(const HsProgram *program, const HsContext *context, size_t *bytes)
+{
+    HsContext dry = *context;
+    HsExecution execution = { .sample_labels = true,
+                              .batch = program->batch,
+                              .sequence_length = program->sequence_length };
+    dry.dry_run = true;
+    dry.workspace_needed = 0;
+    dry.observer = NULL;
+    HsStatus status = hs_program_run(program, &dry, &execution, NULL, NULL);
+    *bytes = dry.workspace_needed;
+    return status;
 }
 
 HsStatus hs_program_evaluate(HsProgram *program, HsContext *context, const int32_t *tokens, const int32_t *targets,

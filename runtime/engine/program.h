@@ -55,7 +55,8 @@ typedef struct HsProgram {
     size_t head_bytes;                                     /* logits chunk and its gradient */
     double forward_flops, backward_flops, recompute_flops; /* per micro-batch */
     HsArena activations, workspace;
-    bool guest;                                                     /* the arenas are another program's */
+    bool guest;                         /* the arenas are another program's */
+    const struct HsFactorPass *factors; /* probes add factors of curvature (runtime/model/layer.h); NULL: none */
     int tokens_buffer, targets_buffer, losses_buffer, scale_buffer; /* scale: the device scalar gradient_scale */
     void *host_losses;                                              /* [B*T], where losses arrive */
 } HsProgram;
@@ -106,6 +107,9 @@ HsStatus hs_program_probe(HsProgram *program, HsContext *context, const int32_t 
 /* Forward without the head, dropout off: the last hidden rows of `tokens` [B*T] (device memory) into `hidden` [B*T,C], of
  * the format of the model's.  Work is enqueued, nothing is waited for. */
 HsStatus hs_program_encode(const HsProgram *program, HsContext *context, const int32_t *tokens, HsTensor hidden);
+
+/* What the operations of a probe need of a workspace, those of program->factors included. */
+HsStatus hs_program_probe_workspace(const HsProgram *program, const HsContext *context, size_t *bytes);
 
 /* Forward only, dropout off: loss_sum, and per-row losses if row_losses (host, [B*T]) is given. */
 HsStatus hs_program_evaluate(HsProgram *program, HsContext *context, const int32_t *tokens, const int32_t *targets,

@@ -9,7 +9,17 @@
 #ifndef HS_RUNTIME_MODEL_LAYER_H
 #define HS_RUNTIME_MODEL_LAYER_H
 
+#include "optim/continual/factors.h"
 #include "runtime/model/head_work.h"
+
+/* Where backward adds factors of curvature (optim/continual/factors.h) in a Fisher's passes. */
+typedef struct HsFactorPass {
+    const HsSpanFactors **params; /* by parameter; NULL: this one has none */
+    HsTensor ones;                /* f32, one a row of the micro-batch */
+    void *scratch;                /* hs_factor_scratch_bytes */
+    void *workspace;              /* of the operations, which are no part of the program's plan */
+    size_t workspace_bytes;
+} HsFactorPass;
 
 /* One call's view of the world.  Tensors of rank 0 are absent. */
 typedef struct HsLayerCall {
@@ -29,6 +39,8 @@ typedef struct HsLayerCall {
     const HsParam *params[HS_NODE_PARAMS]; /* NULL: absent */
     HsTensor k_cache, v_cache;             /* decoding only */
     const HsHeadWork *head_work;           /* NULL: the loss alone */
+    const HsFactorPass *pass;              /* NULL: backward adds no factors */
+    const HsSpanFactors *factors[HS_NODE_PARAMS];
 } HsLayerCall;
 
 struct HsLayer {
@@ -58,6 +70,13 @@ HsStatus hs_layer_head_logits(HsContext *context, const HsPrecision *precision, 
 /* call->head_work on one chunk, whose first row is `first`; dlogits, which has the loss's gradient, is added to. */
 HsStatus hs_layer_head_distill(const HsLayerCall *call, HsTensor logits, HsTensor targets, HsTensor dlogits,
                                int64_t first);
+/* Scratch of the two functions below, for a micro-batch of `rows`. */
+size_t hs_factor_scratch_bytes(const HsSpanFactors *factors, int64_t rows);
+/* factor += x^T x.  x [rows, size] act; that of a diagonal is overwritten. */
+HsStatus hs_layer_add_moment(const HsLayerCall *call, const HsFactor *factor, HsTensor x);
+/* left += how often each row is named; right += dy^T dy: of parameters 0 and 1, a table of tokens and one of positions.
+ */
+HsStatus hs_layer_add_lookups(const HsLayerCall *call, HsTensor tokens, HsTensor dy);
 
 /* Rows [first, first + count) of a tensor. */
 static inline HsTensor hs_tensor_rows(HsTensor tensor, int64_t first, int64_t count)

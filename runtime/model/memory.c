@@ -172,6 +172,17 @@ HsStatus hs_model_pack(HsModel *model, HsContext *context)
     return HS_OK;
 }
 
+static unsigned uses_of(const HsParam *param)
+{
+    static const unsigned uses[] = {
+        [HS_PARAM_MATRIX] = HS_SPAN_MULTIPLIES,
+        [HS_PARAM_VECTOR] = 0,
+        [HS_PARAM_EMBEDDING] = HS_SPAN_IS_LOOKED_UP,
+        [HS_PARAM_HEAD] = HS_SPAN_MAKES_LOGITS,
+    };
+    return uses[param->role] | (param->tied ? HS_SPAN_MAKES_LOGITS : 0u);
+}
+
 int hs_model_spans(HsModel *model, HsSpan *spans)
 {
     int count = 0;
@@ -185,6 +196,7 @@ int hs_model_spans(HsModel *model, HsSpan *spans)
             .count = hs_tensor_count(&param->weight),
             .part_count = param->role == HS_PARAM_MATRIX ? param->part_count : 0,
             .part_rows = param->part_rows,
+            .uses = uses_of(param),
             .decay = param->rank == 2, /* gains and biases are not shrunk (GPT-2's recipe) */
             .learning_rate_scale = 1.0f,
             .weight = param->weight,

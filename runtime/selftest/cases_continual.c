@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Cases of continual learning's operations on single elements: combination, accumulated squares, consolidation,
- * interpolation.
+ * Cases of continual learning's operations on single elements: combination, ranges of columns, accumulated squares,
+ * consolidation, interpolation.
  */
 #include "runtime/selftest/bounds.h"
 
@@ -63,6 +63,80 @@ const HsOpTest hs_op_test_combine = {
     .declare = declare_combine,
     .bound = bound_combine,
     .call = call_combine,
+};
+
+/* copy_columns: x [rows, depth] in dtype from `start` on, y [rows, columns + 3] in out from 2 on */
+#define COPY(n, c, m, first)                                                                                    \
+    { HS_F32, HS_F32, HS_F32, n, c, m, .start = first }, { HS_BF16, HS_BF16, HS_F32, n, c, m, .start = first }, \
+        { HS_F32, HS_F32, HS_F32, n, c, m, .start = first, .options = HS_CASE_ANCHOR },                         \
+        { HS_F16, HS_F32, HS_F32, n, c, m, .start = first, .options = HS_CASE_ANCHOR | HS_CASE_SCALE },         \
+    {                                                                                                           \
+        HS_F32, HS_F16, HS_F32, n, c, m, .start = first, .options = HS_CASE_SCALE                               \
+    }
+static const HsCase copy_cases[] = { COPY(1, 1, 1, 0),      COPY(3, 2, 7, 5),    COPY(17, 16, 48, 16),
+                                     COPY(9, 65, 130, 64),  COPY(64, 64, 64, 0), COPY(33, 129, 300, 7),
+                                     COPY(1000, 17, 40, 20) };
+
+enum { COPY_X, COPY_MINUS, COPY_SCALE, COPY_Y };
+enum { COPY_TO = 2, COPY_MARGIN = 3 };
+
+static void declare_copy(HsTrial *trial)
+{
+    const HsCase *config = trial->config;
+    const int64_t width = config->columns + COPY_MARGIN;
+    trial->operands[COPY_X] = hs_input("x", 1.0, hs_tensor_2d(NULL, config->dtype, config->rows, config->depth));
+    if (hs_case_has(trial, HS_CASE_ANCHOR))
+        trial->operands[COPY_MINUS] = hs_input("minus", 1.0, hs_tensor_2d(NULL, HS_F32, config->rows, config->depth));
+    if (hs_case_has(trial, HS_CASE_SCALE))
+        trial->operands[COPY_SCALE] = hs_input("scale", 1.0, hs_tensor_1d(NULL, HS_F32, config->rows));
+    trial->operands[COPY_Y] = hs_updated("y", 1.0, hs_tensor_2d(NULL, config->out, config->rows, width));
+}
+
+static HsStatus call_copy(HsTrial *trial, HsContext *context, const HsTensor *t)
+{
+    return hs_op_copy_columns(context, &(HsCopyColumnsArgs){ .x = t[COPY_X],
+                                                             .minus = t[COPY_MINUS],
+                                                             .scale = t[COPY_SCALE],
+                                                             .from = trial->config->start,
+                                                             .to = COPY_TO,
+                                                             .columns = trial->config->columns,
+                                                             .y = t[COPY_Y] });
+}
+
+/* A difference, and a product. */
+static void bound_copy(HsTrial *trial)
+{
+    const HsCase *config = trial->config;
+    const int64_t width = config->columns + COPY_MARGIN;
+    for (int64_t n = 0; n < config->rows; n++)
+        for (int64_t c = 0; c < config->columns; c++)
+            trial->operands[COPY_Y].error[n * width + COPY_TO + c] =
+                hs_gamma(2) * fabs(hs_exact(trial, COPY_Y)[n * width + COPY_TO + c]);
+}
+
+static double bytes_copy(const HsTrial *trial, const HsContext *context)
+{
+    (void)context;
+    const HsCase *config = trial->config;
+    size_t element = hs_dtype_bytes(config->dtype) + hs_dtype_bytes(config->out);
+    element += hs_operand_present(trial, COPY_MINUS) ? sizeof(float) : 0;
+    const double row = (double)config->columns * (double)element;
+    return (double)config->rows * (row + (hs_operand_present(trial, COPY_SCALE) ? sizeof(float) : 0));
+}
+
+static const HsCase copy_timed[] = {
+    { HS_F32, HS_F32, HS_F32, 768, 256, 3072, .start = 512, .options = HS_CASE_ANCHOR },
+};
+
+const HsOpTest hs_op_test_copy_columns = {
+    .cases = copy_cases,
+    .case_count = HS_COUNT_OF(copy_cases),
+    .timed = copy_timed,
+    .timed_count = HS_COUNT_OF(copy_timed),
+    .declare = declare_copy,
+    .bound = bound_copy,
+    .call = call_copy,
+    .bytes = bytes_copy,
 };
 
 /* One tensor in dtype, the others in f32. */

@@ -18,12 +18,14 @@
         HS_BF16, HS_F32, HS_F32, .columns = n, .options = (more) | HS_CASE_MASTER | HS_CASE_SKIP \
     }
 
-/* Protection: both steps with and without an importance, each alone and with the path integral; the path alone. */
+/* Protection: both steps with and without an importance, each alone and with the path integral; the path alone;
+ * a pull computed beforehand, alone and beside a penalty. */
 #define GUARDED(n, more)                                                                                          \
     UPDATE(n, (more) | HS_CASE_ANCHOR | HS_CASE_IMPORTANCE),                                                      \
         UPDATE(n, (more) | HS_CASE_ANCHOR | HS_CASE_IMPORTANCE | HS_CASE_PROXIMAL),                               \
         UPDATE(n, (more) | HS_CASE_ANCHOR), UPDATE(n, (more) | HS_CASE_ANCHOR | HS_CASE_PROXIMAL),                \
         UPDATE(n, (more) | HS_CASE_PATH), UPDATE(n, (more) | HS_CASE_PATH | HS_CASE_ANCHOR | HS_CASE_IMPORTANCE), \
+        UPDATE(n, (more) | HS_CASE_PULL), UPDATE(n, (more) | HS_CASE_PULL | HS_CASE_ANCHOR | HS_CASE_IMPORTANCE), \
         UPDATE(n, (more) | HS_CASE_PATH | HS_CASE_ANCHOR | HS_CASE_IMPORTANCE | HS_CASE_PROXIMAL)
 
 static const HsCase adamw_cases[] = {
@@ -75,7 +77,7 @@ static const HsCase descend_cases[] = {
     DESCEND(5000), GUARDED(17, 0), GUARDED(129, 0), GUARDED(64, HS_CASE_UNALIGNED),
 };
 
-enum { SCALARS, GRAD, WEIGHT, MASTER, M, V, IMPORTANCE, ANCHOR, PATH, DIRECTION, BUFFER = M };
+enum { SCALARS, GRAD, WEIGHT, MASTER, M, V, IMPORTANCE, ANCHOR, PULL, PATH, DIRECTION, BUFFER = M };
 
 static const HsStepScalars step_scalars = { .learning_rate = 0.01f,
                                             .gradient_multiplier = 0.37f,
@@ -105,6 +107,8 @@ static void declare_parameter(HsTrial *trial)
         operands[IMPORTANCE] = hs_filled(hs_input("importance", 1.0, state), HS_FILL_POSITIVE);
     if (hs_case_has(trial, HS_CASE_ANCHOR))
         operands[ANCHOR] = hs_input("anchor", 1.0, state);
+    if (hs_case_has(trial, HS_CASE_PULL))
+        operands[PULL] = hs_input("pull", 1.0, state);
     if (hs_case_has(trial, HS_CASE_PATH))
         operands[PATH] = hs_updated("path", 0.1, state);
 }
@@ -114,6 +118,7 @@ static HsProtection protection_of(const HsTrial *trial, const HsTensor *t)
     return (HsProtection){ .importance = t[IMPORTANCE],
                            .anchor = t[ANCHOR],
                            .path = t[PATH],
+                           .pull = t[PULL],
                            .strength = strength,
                            .proximal = hs_case_has(trial, HS_CASE_PROXIMAL) };
 }
@@ -180,19 +185,22 @@ static bool has_gradient_step(const HsTrial *trial)
     return hs_operand_present(trial, ANCHOR) && !hs_case_has(trial, HS_CASE_PROXIMAL);
 }
 
-/* The sizes of what a gradient is made of: |grad multiplier| + |strength importance (p - anchor)|. */
+/* The sizes of what a gradient is made of: |grad multiplier| + |strength pull| + |strength importance (p - anchor)|. */
 static double gradient_size(const HsTrial *trial, int64_t i)
 {
-    const double g = fabs(hs_initial(trial, GRAD)[i] * (double)step_scalars.gradient_multiplier);
+    double g = fabs(hs_initial(trial, GRAD)[i] * (double)step_scalars.gradient_multiplier);
+    if (hs_operand_present(trial, PULL))
+        g += (double)strength * fabs(hs_initial(trial, PULL)[i]);
     if (!has_gradient_step(trial))
         return g;
     return g + pull(trial, i) * fabs(parameter_before(trial)[i] - hs_initial(trial, ANCHOR)[i]);
 }
 
-/* Roundings on that size: one product; or one difference, two products and an addition. */
+/* Roundings on that size: one product; or one difference, two products and an addition; with a pull one addition more.
+ */
 static int gradient_roundings(const HsTrial *trial)
 {
-    return has_gradient_step(trial) ? 4 : 1;
+    return (has_gradient_step(trial) ? 4 : 1) + (hs_operand_present(trial, PULL) ? 2 : 0);
 }
 
 /* What comes after the rule, whose p is off by `error`.

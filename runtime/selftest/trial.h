@@ -47,7 +47,10 @@ enum {
     HS_CASE_UNALIGNED = 1 << 27, /* every floating-point operand begins one element past a wide boundary */
     HS_CASE_ADDEND = 1 << 28,
     HS_CASE_SWIGLU = 1 << 29,
-    HS_CASE_SWIGLU_BACKWARD = 1 << 30
+    HS_CASE_SWIGLU_BACKWARD = 1 << 30,
+    /* of the update rules and of copy_columns, which have none of what these bits mean elsewhere */
+    HS_CASE_PULL = HS_CASE_RESIDUAL,
+    HS_CASE_SCALE = HS_CASE_BIAS
 };
 
 /* Sizes and choices of a case; each operation reads its own. */

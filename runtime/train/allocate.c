@@ -138,10 +138,16 @@ static void destroy_plans(HsTrainer *trainer)
 static HsStatus try_fisher(HsTrainer *trainer)
 {
     HsDevice *device = &trainer->engine.device;
-    const size_t bytes = hs_fisher_device_bytes(trainer->span_count);
+    const HsFisher fisher = { .program = &trainer->train_program,
+                              .context = &trainer->engine.context,
+                              .spans = trainer->spans,
+                              .span_count = trainer->span_count,
+                              .factors = hs_continual_factors(trainer->continual) };
+    size_t bytes;
     void *block;
     if (!trainer->engine.context.dry_run || !hs_continual_needs_fisher(&trainer->continual_config))
         return HS_OK;
+    HS_TRY(hs_fisher_device_bytes(&fisher, &bytes));
     HS_TRY(hs_memory_alloc(device, HS_MEMORY_STATISTICS, bytes, &block));
     hs_memory_release(device, HS_MEMORY_STATISTICS, bytes, block);
     return HS_OK;

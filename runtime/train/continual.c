@@ -189,16 +189,17 @@ static void warn_unstable(const HsTrainer *trainer, const HsImportance *importan
     for (int i = 0; i < trainer->span_count; i++)
         unbounded =
             unbounded || hs_optimizer_kind_of(&trainer->optimizer.config, &trainer->spans[i]) == HS_OPTIMIZER_SGD;
+    const char *key = importance->factored ? NULL : strategy->proximal_key;
     char proximal[64] = "";
     if (unbounded) {
-        if (strategy->proximal_key)
-            snprintf(proximal, sizeof proximal, "%s: proximal, or ", strategy->proximal_key);
+        if (key)
+            snprintf(proximal, sizeof proximal, "%s: proximal, or ", key);
         hs_warn("lr * strength * maximum = %.3g is 2 or more: steps on the penalty overshoot and diverge. Set %s%s "
                 "below %.3g of its value",
                 product, proximal, strategy->strength_key, 2 / product);
     } else {
-        if (strategy->proximal_key)
-            snprintf(proximal, sizeof proximal, "; %s: proximal has no such limit", strategy->proximal_key);
+        if (key)
+            snprintf(proximal, sizeof proximal, "; %s: proximal has no such limit", key);
         hs_info("lr * strength * maximum = %.3g is 2 or more: the update rule bounds the step, so the stiffest "
                 "parameters jitter by about the learning rate around their anchor%s",
                 product, proximal);
@@ -252,6 +253,7 @@ static HsStatus begin_fisher(HsTrainer *trainer, int task, const HsSampler *samp
     const HsContinualConfig *config = &trainer->continual_config;
     const char *estimator = hs_continual_word(config, "ewc", "estimator");
     *fisher = fisher_of(trainer, task, (int64_t)hs_continual_number(config, "ewc", "fisher_samples"), sampler);
+    fisher->factors = hs_continual_factors(trainer->continual);
     HS_TRY(hs_fisher_estimator_find(estimator, &fisher->estimator));
     HS_TRY(hs_fisher_init(fisher));
     hs_info("%s%s: Fisher information, estimator %s, %lld passes", sampler ? "the stream" : "task ",

@@ -144,17 +144,22 @@ static HsStatus find_nonfinite(HsFisher *fisher, int *span)
 /* Forward and backward of the first `rows` that are loaded, as many at a time as the program takes. */
 static HsStatus probe_rows(HsFisher *fisher, bool sample_labels, int64_t rows)
 {
-    for (int64_t row = 0; row < rows; row += fisher->program->batch) {
+    HsStatus status = HS_OK;
+    fisher->program->factors = fisher->factors ? &fisher->pass : NULL;
+    for (int64_t row = 0; row < rows && status == HS_OK; row += fisher->program->batch) {
         const int64_t offset = row * fisher->program->sequence_length;
         double loss_sum;
-        HS_TRY(hs_program_probe(fisher->program, fisher->context, fisher->tokens + offset, fisher->targets + offset,
-                                sample_labels, fisher->label_seed, (uint32_t)fisher->next, offset, fisher->loss_scale,
-                                &loss_sum, NULL));
+        status = hs_program_probe(fisher->program, fisher->context, fisher->tokens + offset, fisher->targets + offset,
+                                  sample_labels, fisher->label_seed, (uint32_t)fisher->next, offset, fisher->loss_scale,
+                                  &loss_sum, NULL);
     }
-    return HS_OK;
+    fisher->program->factors = NULL;
+    fisher->pass_rows = (double)(rows * fisher->program->sequence_length);
+    return status;
 }
 
-/* The same again with half the loss scale until every gradient is finite. */
+/* The same again with half the loss scale until every gradient is finite; with factors, which hold what overflowed, it
+ * is the caller's to begin anew. */
 static HsStatus probe(HsFisher *fisher, bool sample_labels, int64_t rows)
 {
     for (;;) {
@@ -170,16 +175,27 @@ static HsStatus probe(HsFisher *fisher, bool sample_labels, int64_t rows)
                            "use precision.mode bf16 or fp32, or look for non-finite weights with trainer inspect",
                            fisher->task, fisher->spans[span].name, (double)fisher->loss_scale);
         fisher->loss_scale /= 2;
+        fisher->overflowed = fisher->factors != NULL;
+        if (fisher->overflowed)
+            return HS_OK;
     }
 }
 
 static HsStatus deliver(HsFisher *fisher, HsFisherSample *sample, double weight, double count)
 {
+    if (fisher->overflowed) {
+        fisher->overflowed = false;
+        fisher->next = 0;
+        fisher->counted = 0;
+        *sample = (HsFisherSample){ .restart = true };
+        return HS_OK;
+    }
     fisher->counted += count;
     *sample = (HsFisherSample){
         .multiplier = 1.0f / fisher->loss_scale,
         .weight = (float)weight,
         .count = count,
+        .rows = fisher->pass_rows,
     };
     return HS_OK;
 }
@@ -320,17 +336,82 @@ int64_t hs_fisher_passes(const HsFisher *fisher, int64_t vocabulary)
 
 /* --- storage --- */
 
-size_t hs_fisher_device_bytes(int span_count)
+/* | sums of squares, counts | ones | scratch of the factors | workspace |; bytes alone where base is NULL. */
+static size_t lay_out(HsFisher *fisher, size_t scratch_bytes, unsigned char *base)
 {
-    return (size_t)span_count * (sizeof(double) + sizeof(int64_t));
+    const int64_t rows = fisher->program->batch * fisher->program->sequence_length;
+    const size_t spans = (size_t)fisher->span_count;
+    size_t offsets[4] = { 0 };
+    const size_t bytes[4] = { spans * (sizeof(double) + sizeof(int64_t)), fisher->factors ? (size_t)rows * 4 : 0,
+                              scratch_bytes, fisher->factors ? fisher->pass.workspace_bytes : 0 };
+    for (int i = 1; i < 4; i++)
+        offsets[i] = offsets[i - 1] + hs_size_align(bytes[i - 1], HS_ARENA_ALIGNMENT);
+    if (base) {
+        fisher->sum_squares = (double *)(void *)base;
+        fisher->nonfinite = (int64_t *)(fisher->sum_squares + spans);
+        fisher->pass.ones.data = base + offsets[1];
+        fisher->pass.scratch = base + offsets[2];
+        fisher->pass.workspace = base + offsets[3];
+    }
+    return fisher->factors ? offsets[3] + bytes[3] : bytes[0];
+}
+
+/* Which parameters have factors, and what adding to them needs. */
+static HsStatus plan_pass(HsFisher *fisher, size_t *scratch_bytes)
+{
+    const int64_t rows = fisher->program->batch * fisher->program->sequence_length;
+    *scratch_bytes = 0;
+    fisher->pass = (HsFactorPass){ .ones = hs_tensor_2d(NULL, HS_F32, rows, 1) };
+    if (!fisher->factors)
+        return HS_OK;
+    fisher->pass.params = calloc((size_t)fisher->program->model->param_count, sizeof *fisher->pass.params);
+    if (!fisher->pass.params)
+        return hs_fail(HS_ENOMEM, "fisher: no memory to list the factors of %d tensors", fisher->span_count);
+    for (int i = 0; i < fisher->span_count; i++) {
+        const size_t bytes = hs_factor_scratch_bytes(&fisher->factors[i], rows);
+        if (hs_factor_present(&fisher->factors[i].use[HS_FACTOR_PRODUCT].right) ||
+            hs_factor_present(&fisher->factors[i].use[HS_FACTOR_LOOKUP].right))
+            fisher->pass.params[fisher->spans[i].parameter] = &fisher->factors[i];
+        *scratch_bytes = bytes > *scratch_bytes ? bytes : *scratch_bytes;
+    }
+    fisher->program->factors = &fisher->pass;
+    HsStatus status = hs_program_probe_workspace(fisher->program, fisher->context, &fisher->pass.workspace_bytes);
+    fisher->program->factors = NULL;
+    return status;
+}
+
+HsStatus hs_fisher_device_bytes(const HsFisher *fisher, size_t *bytes)
+{
+    HsFisher copy = *fisher;
+    size_t scratch_bytes;
+    HsStatus status = plan_pass(&copy, &scratch_bytes);
+    *bytes = lay_out(&copy, scratch_bytes, NULL);
+    free(copy.pass.params);
+    return status;
+}
+
+static HsStatus fill_ones(const HsFisher *fisher)
+{
+    HsDevice *device = fisher->context->device;
+    const size_t bytes = hs_tensor_bytes(&fisher->pass.ones);
+    float *ones = malloc(bytes);
+    if (!ones)
+        return hs_fail(HS_ENOMEM, "fisher: no memory for %zu bytes", bytes);
+    for (int64_t i = 0; i < fisher->pass.ones.shape[0]; i++)
+        ones[i] = 1.0f;
+    HsStatus status = device->copy(device, fisher->context->stream, fisher->pass.ones.data, ones, bytes);
+    if (status == HS_OK)
+        status = device->stream_sync(device, fisher->context->stream);
+    free(ones);
+    return status;
 }
 
 static HsStatus allocate(HsFisher *fisher)
 {
     HsDevice *device = fisher->context->device;
     size_t spans = (size_t)fisher->span_count, length = (size_t)fisher->program->sequence_length;
-    size_t rows = (size_t)fisher->group * length;
-    /* tokens, targets and labels in one block; so are both statistics, 8 bytes each, on the device */
+    size_t rows = (size_t)fisher->group * length, scratch_bytes;
+    /* tokens, targets and labels in one block */
     fisher->tokens = malloc((2 * rows + length) * sizeof *fisher->tokens);
     fisher->gradients = malloc(spans * sizeof *fisher->gradients);
     fisher->host_nonfinite = malloc(spans * sizeof *fisher->host_nonfinite);
@@ -338,13 +419,13 @@ static HsStatus allocate(HsFisher *fisher)
         return hs_fail(HS_ENOMEM, "fisher: no memory for groups of %zu tokens", rows);
     fisher->targets = fisher->tokens + rows;
     fisher->labels = fisher->targets + rows;
-    void *block = NULL;
-    HsStatus status = hs_memory_alloc(device, HS_MEMORY_STATISTICS, hs_fisher_device_bytes(fisher->span_count), &block);
+    HS_TRY(plan_pass(fisher, &scratch_bytes));
+    fisher->block_bytes = lay_out(fisher, scratch_bytes, NULL);
+    HsStatus status = hs_memory_alloc(device, HS_MEMORY_STATISTICS, fisher->block_bytes, &fisher->block);
     if (status != HS_OK)
         return hs_error_prefix(status, "fisher: statistics of %zu tensors", spans);
-    fisher->sum_squares = block;
-    fisher->nonfinite = (int64_t *)(fisher->sum_squares + spans);
-    return HS_OK;
+    lay_out(fisher, scratch_bytes, fisher->block);
+    return fisher->factors ? fill_ones(fisher) : HS_OK;
 }
 
 HsStatus hs_fisher_init(HsFisher *fisher)
@@ -360,7 +441,9 @@ HsStatus hs_fisher_init(HsFisher *fisher)
     fisher->tokens = NULL;
     fisher->gradients = NULL;
     fisher->host_nonfinite = NULL;
-    fisher->sum_squares = NULL;
+    fisher->block = NULL;
+    fisher->overflowed = false;
+    fisher->pass = (HsFactorPass){ 0 };
 
     HsStatus status = HS_OK;
     HS_TRY_GOTO(status, allocate(fisher), failed);
@@ -375,13 +458,14 @@ failed:
 
 void hs_fisher_deinit(HsFisher *fisher)
 {
-    hs_memory_release(fisher->context->device, HS_MEMORY_STATISTICS, hs_fisher_device_bytes(fisher->span_count),
-                      fisher->sum_squares);
+    hs_memory_release(fisher->context->device, HS_MEMORY_STATISTICS, fisher->block_bytes, fisher->block);
+    free(fisher->pass.params);
     free(fisher->host_nonfinite);
     free(fisher->gradients);
     free(fisher->tokens);
     fisher->tokens = NULL;
     fisher->gradients = NULL;
     fisher->host_nonfinite = NULL;
-    fisher->sum_squares = NULL;
+    fisher->block = NULL;
+    fisher->pass.params = NULL;
 }

@@ -19,6 +19,7 @@
 #include "optim/continual/continual.h"
 #include "runtime/data/dataset.h"
 #include "runtime/engine/program.h"
+#include "runtime/model/layer.h"
 
 typedef enum HsFisherEstimator {
     HS_FISHER_SAMPLED,
@@ -44,6 +45,9 @@ typedef struct HsFisher {
     uint64_t seed;
     uint32_t task;
     float loss_scale; /* halved on overflow, and stays so; 1 without scaling */
+    /* [span_count]: where passes add factors of curvature (sampled and empirical only); NULL: nowhere.  One loss scale
+     * then serves all of them: an overflow lets everything begin anew (HsFisherSample.restart). */
+    const HsSpanFactors *factors;
     /* private */
     int64_t next, next_position, next_label; /* group or sequence; exact: token and label in it */
     double counted;                          /* the denominator so far */
@@ -53,14 +57,19 @@ typedef struct HsFisher {
     double *sum_squares;                     /* device [span_count] */
     int64_t *nonfinite, *host_nonfinite;     /* device and host [span_count] */
     HsTensor *gradients;                     /* [span_count] */
+    HsFactorPass pass;
+    void *block; /* device: sums, counts; ones, scratch and workspace of the factors */
+    size_t block_bytes;
+    bool overflowed;
+    double pass_rows; /* tokens of the latest group */
 } HsFisher;
 
 /* Fill the public members first.  Windows are those of evenly spread sample indices of the first epoch.  Clears the
  * spans' gradients; from then on hs_op_square_accumulate, which squares them, leaves them clear. */
 HsStatus hs_fisher_init(HsFisher *fisher);
 void hs_fisher_deinit(HsFisher *fisher);
-/* Device memory that init takes until deinit. */
-size_t hs_fisher_device_bytes(int span_count);
+/* Device memory that init takes until deinit; needs program, context, spans and factors.  errors: HS_ENOMEM */
+HsStatus hs_fisher_device_bytes(const HsFisher *fisher, size_t *bytes);
 /* As HsFisherSource.next with user = HsFisher.  Gradients of excluded spans are cleared: they are not squared.
  * errors: HS_ENUMERIC when gradients stay non-finite at loss scale 2^-10, HS_ECONFIG when no target counts */
 HsStatus hs_fisher_next(void *fisher, HsFisherSample *sample);

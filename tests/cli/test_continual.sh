@@ -69,6 +69,9 @@ ewc ewc.estimator=exact max_length=8 ewc.fisher_samples=2
 ewc ewc.step=proximal ewc.normalize=mean ewc.lambda=5000
 ewc ewc.mode=separate
 ewc ewc.normalize=l2 ewc.gamma=0.9 ewc.lambda=5000
+ewc ewc.curvature=kronecker
+ewc ewc.curvature=kronecker ewc.block_size=24 ewc.estimator=empirical ewc.exclude=[embedding,norm] optimizer.kind=muon
+ewc ewc.curvature=kronecker ewc.lambda=1 optimizer.kind=sgd learning_rate=1e-3 schedule.min_learning_rate=1e-4
 ewc ewc.normalize=none ewc.exclude=[embedding,norm]
 ewc ewc.exclude=*.mlp.*
 mer mer.group_steps=2 mer.groups=3
@@ -96,7 +99,8 @@ losses joint | head -n 2 | grep -q '^\[null,null,null\]$' || fail "joint trainin
 
 # --- what must do nothing ---
 # Penalties of strength 0, replay of nothing, interpolation to where one is: not a bit of difference.
-for options in "l2 l2.lambda=0" "ewc ewc.lambda=0" "ewc ewc.lambda=0 ewc.step=proximal" "si si.strength=0" \
+for options in "l2 l2.lambda=0" "ewc ewc.lambda=0" "ewc ewc.lambda=0 ewc.step=proximal" \
+    "ewc ewc.lambda=0 ewc.curvature=kronecker" "si si.strength=0" \
     "er replay.fraction=0" "mer replay.fraction=0 mer.beta=1 mer.gamma=1 mer.group_steps=4" \
     "mer replay.fraction=0 mer.mode=reptile mer.epsilon=1 mer.interval=3" "lwf lwf.alpha=0" "der++ replay.fraction=0"; do
     rm -rf idle
@@ -133,7 +137,8 @@ expect 0 "$trainer" --config one.yaml out_dir=one 'continual.strategy=[ewc,er]'
 
 # --- 16-bit modes, with accumulation and recomputation ---
 for mode in bf16 fp16; do
-    for options in er "[ewc,mer] mer.groups=2" a-gem "si precision.gradients=compute" "[ewc,er] ewc.mode=separate" der++ "[lwf,er]" generative; do
+    for options in er "[ewc,mer] mer.groups=2" a-gem "si precision.gradients=compute" "[ewc,er] ewc.mode=separate" der++ "[lwf,er]" generative \
+        "ewc ewc.curvature=kronecker ewc.block_size=24"; do
         rm -rf half
         # shellcheck disable=SC2086
         train half precision.mode=$mode gradient_accumulation_steps=2 batch_size=2 memory.recompute=block \
@@ -178,6 +183,7 @@ done <<'UNMARKED'
 er
 ewc
 ewc ewc.mode=separate
+ewc ewc.curvature=kronecker
 mer mer.group_steps=7
 [ewc,mer] mer.groups=2
 a-gem
@@ -236,7 +242,7 @@ PY
 
 # --- what changes no bit ---
 for options in er "[ewc,mer] mer.groups=2 mer.group_steps=3" a-gem "joint gradient_accumulation_steps=2" \
-    "[lwf,der++]" generative; do
+    "[lwf,der++]" generative "ewc ewc.curvature=kronecker ewc.block_size=24"; do
     rm -rf base
     # shellcheck disable=SC2086
     train base threads=1 precision.mode=bf16 continual.strategy=$options

@@ -32,6 +32,11 @@ refused "tasks" tasks.5.name=more
 refused "replay.fraction" continual.strategy=er replay.fraction=1
 refused "ewc.lambda" continual.strategy=ewc ewc.lambda=-1
 refused "did you mean" continual.strategy=ewc ewc.estimator=sample
+refused "ewc.mode: separate has no meaning with ewc.curvature: kronecker" ewc.curvature=kronecker ewc.mode=separate
+refused "ewc.step: proximal has no meaning" ewc.curvature=kronecker ewc.step=proximal
+refused "ewc.normalize: max has no meaning" ewc.curvature=kronecker ewc.lambda=1 ewc.normalize=max
+refused "ewc.estimator: batched has no meaning" ewc.curvature=kronecker ewc.estimator=batched
+refused "ewc.curvature" ewc.curvature=kroneker
 refused "continual.schedule" tasks.1.learning_rate=1e-3 continual.schedule=single
 refused "less than one step" max_steps=0 tasks.1.tokens=10
 expect 1 "$trainer" --config tasks.yaml out_dir=refused continual.joint_run=nowhere

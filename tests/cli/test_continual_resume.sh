@@ -37,6 +37,8 @@ resume_everywhere 'continual.strategy=[ewc,der++]' continual.boundaries=none con
     precision.init_scale=1e13
 resume_everywhere 'continual.strategy=[si,a-gem]' continual.boundaries=none continual.consolidate_every=3
 
+resume_everywhere 'continual.strategy=[ewc,er]' ewc.curvature=kronecker ewc.block_size=24 ewc.gamma=0.5 ewc.lambda=30
+
 # stopped_at FILE TEXT OVERRIDES...: SIGTERM as soon as FILE of the run says TEXT; resumed, it ends as if left alone.
 stopped_at() {
     local file=$1 text=$2 options pid run

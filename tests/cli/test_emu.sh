@@ -104,6 +104,20 @@ for strategy in der++ '[lwf,der++]'; do
     same eager.bits recorded.bits
 done
 
+# Kronecker factors are measured and pull on this device as on that one, and in recorded steps as in others.
+setting="precision.mode=bf16 continual.strategy=ewc ewc.curvature=kronecker ewc.block_size=24"
+# shellcheck disable=SC2086
+train emu_tasks.yaml cpu device=cpu $setting
+# shellcheck disable=SC2086
+train emu_tasks.yaml emu device=emu $setting
+near cpu emu bf16
+# shellcheck disable=SC2086
+train emu_tasks.yaml recorded device=emu kernels.cuda_graph=true $setting
+says err "cuda_graph: from a task's second step on"
+bits emu >emu.bits
+bits recorded >recorded.bits
+same emu.bits recorded.bits
+
 # Stopped with steps under way, and gone on with: the run that was never disturbed.
 long="device=emu max_steps=120 logging.every=40"
 # shellcheck disable=SC2086

@@ -21,6 +21,7 @@ configurations=(
     "bpe: one.yaml $longer tokenizer.kind=bpe tokenizer.path=bpe.json tasks.0.train=words.jsonl"
     "packed tokens: one.yaml $longer tokenizer.kind=byte tasks.0.train=tokens.bin"
     "ewc: two.yaml $tasks continual.strategy=ewc ewc.fisher_samples=8"
+    "ewc, factors: two.yaml $tasks continual.strategy=ewc ewc.curvature=kronecker ewc.block_size=24 ewc.fisher_samples=8"
     "ewc, mer: two.yaml $tasks device=cpu continual.strategy=[ewc,mer] precision.mode=bf16"
     "a-gem: two.yaml $tasks continual.strategy=a-gem"
     "si, er: two.yaml $tasks continual.strategy=[si,er] model.family=llama"

@@ -90,6 +90,7 @@ bf16|-|run|--config one.yaml precision.mode=bf16 tokenizer.kind=byte model.famil
 emu|-|run|--config one.yaml device=emu max_steps=2 precision.mode=bf16
 bpe|-|run|--config one.yaml tokenizer.kind=bpe tokenizer.path=bpe.json tasks.0.train=words.jsonl
 ewc-mer|-|run|--config two.yaml continual.strategy=[ewc,mer]
+factors|-|run|--config two.yaml continual.strategy=ewc ewc.curvature=kronecker ewc.block_size=24
 packed|-|run|--config two.yaml tasks.0.train=sums.txt.gz tasks.1.train=words.jsonl.zst continual.strategy=er
 lists|-|run|--config two.yaml tasks.0.train=table.csv tasks.1.train=list.json continual.strategy=l2
 si-er|-|run|--config two.yaml continual.strategy=[si,er]

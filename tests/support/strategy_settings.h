@@ -36,6 +36,8 @@ static inline HsContinualConfig strategies_of(const char *first, const char *sec
                       { "ewc", "normalize", .word = "none" },
                       { "ewc", "mode", .word = "online" },
                       { "ewc", "step", .word = "gradient" },
+                      { "ewc", "curvature", .word = "diagonal" },
+                      { "ewc", "block_size", .number = 256 },
                       { "si", "strength", .number = 1 },
                       { "si", "damping", .number = 1 },
                       { "mer", "mode", .word = "algorithm1" },

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Operations of continual learning that touch each element of a parameter once: accumulating squares, consolidation,
- * interpolation, linear combination.  Bound by memory; arithmetic in f32 with one rounding at each store, the merge's
+ * interpolation, linear combination, ranges of columns.  Bound by memory; arithmetic in f32 with one rounding at each store, the merge's
  * offset in double.
  */
 #include "kernels/cpu/isa/parameter.h"
@@ -30,6 +30,39 @@ HsStatus HS_ISA_NAME(hs_cpu_combine)(HsContext *context, const HsCombineArgs *ar
             combine_chunk(args, HS_F32, HS_F32, range);
         else
             combine_chunk(args, in, out, range);
+    }
+    return HS_OK;
+}
+
+HS_SIMD void copy_columns_row(const HsCopyColumnsArgs *args, HsDtype in, HsDtype out, int64_t row)
+{
+    const int64_t from = row * args->x.shape[1] + args->from, to = row * args->y.shape[1] + args->to;
+    const bool scaled = hs_tensor_present(&args->scale), difference = hs_tensor_present(&args->minus);
+    const float scale = scaled ? ((const float *)args->scale.data)[row] : 1.0f;
+    HS_FOR_LANES(i, left, 0, args->columns)
+    {
+        HsF32x16 value = hs_simd_load_part(in, args->x.data, from + i, left);
+        if (difference)
+            value -= hs_simd_load_part(HS_F32, args->minus.data, from + i, left);
+        if (scaled)
+            value *= scale;
+        hs_simd_store_part(out, args->y.data, to + i, value, left);
+    }
+}
+
+HsStatus HS_ISA_NAME(hs_cpu_copy_columns)(HsContext *context, const HsCopyColumnsArgs *args)
+{
+    const int64_t rows = args->x.shape[0], chunk = HS_CPU_CHUNK / args->columns + 1;
+    const HsDtype in = args->x.dtype, out = args->y.dtype;
+#pragma omp parallel for schedule(static) num_threads(hs_cpu_threads(context, hs_cpu_block_count(rows, chunk)))
+    for (int64_t block = 0; block < hs_cpu_block_count(rows, chunk); block++) {
+        const HsRowBlock range = hs_cpu_block(rows, chunk, block);
+        for (int64_t row = range.begin; row < range.end; row++) {
+            if (in == HS_F32 && out == HS_F32)
+                copy_columns_row(args, HS_F32, HS_F32, row);
+            else
+                copy_columns_row(args, in, out, row);
+        }
     }
     return HS_OK;
 }

@@ -2,7 +2,8 @@
  *
  * The update rules: one pass over memory each.  AdamW reads gradient, moments and master and writes moments, master,
  * weight and the cleared gradient: 28 to 34 bytes a parameter, nothing twice.  What continual learning adds is fused:
- * importance and anchor are two more streams to read (8 bytes), the path integral one to update (8 bytes).  Each chunk
+ * importance and anchor are two more streams to read (8 bytes), a pull one (4 bytes), the path integral one to update
+ * (8 bytes).  Each chunk
  * function is compiled with and without it, so that plain training pays nothing and keeps its bits.  What follows on
  * the updated parameter, packing for the next step's products above all, is done on each piece at once.
  */
@@ -21,9 +22,11 @@ HS_SIMD HsF32x16 pull(const HsProtection *protection, int64_t i, int64_t left)
                : strength;
 }
 
-/* Gradient step: g + strength importance (p - anchor). */
+/* Gradient step: g + strength importance (p - anchor) + strength pull. */
 HS_SIMD HsF32x16 with_penalty(const HsProtection *protection, HsF32x16 g, HsF32x16 p, int64_t i, int64_t left)
 {
+    if (hs_tensor_present(&protection->pull))
+        g += hs_simd_load_part(HS_F32, protection->pull.data, i, left) * protection->strength;
     if (protection->proximal || !hs_tensor_present(&protection->anchor))
         return g;
     return g + pull(protection, i, left) * (p - hs_simd_load_part(HS_F32, protection->anchor.data, i, left));
@@ -96,7 +99,8 @@ HS_SIMD void adamw_chunk(const HsAdamWArgs *args, const HsProtection *protection
 
 static bool is_protected(const HsProtection *protection)
 {
-    return hs_tensor_present(&protection->anchor) || hs_tensor_present(&protection->path);
+    return hs_tensor_present(&protection->anchor) || hs_tensor_present(&protection->path) ||
+           hs_tensor_present(&protection->pull);
 }
 
 /* The rule on every piece, and what follows it. */
@@ -192,7 +196,7 @@ static void momentum_chunk(const HsMomentumArgs *args, HsRowBlock range)
     HS_FOR_LANES(i, left, range.begin, range.end)
     {
         HsF32x16 g = hs_simd_load_part(update->grad.dtype, update->grad.data, i, left) * multiplier;
-        if (hs_tensor_present(&update->protection.anchor))
+        if (hs_tensor_present(&update->protection.anchor) || hs_tensor_present(&update->protection.pull))
             g = with_penalty(&update->protection, g, load_parameter(update, update->weight.dtype, i, left), i, left);
         const HsF32x16 m = hs_simd_load_part(HS_F32, args->m.data, i, left) * keep + g * (1.0f - keep);
         hs_simd_store_part(HS_F32, args->m.data, i, m, left);

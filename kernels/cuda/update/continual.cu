@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
  * Operations of continual learning that touch each element of a parameter once: accumulating squares, consolidation,
- * interpolation.  Bound by memory; arithmetic in f32 with one rounding at each store, the merge's offset in double.
+ * interpolation, ranges of columns.  Bound by memory; arithmetic in f32 with one rounding at each store, the merge's offset in double.
  * A thread reads all streams of its four elements before it writes any, so streams may share their memory.
  */
 #include "kernels/cuda/toolbox/parameter.cuh"
 #include "kernels/cuda/toolbox/reduce.cuh"
+#include "kernels/cuda/toolbox/view.cuh"
 
 namespace HS_CUDA_NAMESPACE
 {
@@ -203,7 +204,53 @@ HsStatus merge(HsContext *context, const HsConsolidateArgs *args, bool aligned)
                      args->offset);
 }
 
+/* copy_columns: a row of threads on a row; lane after lane a column, STRIPES apart. */
+enum { COLUMN_ROWS = 8, COLUMN_STRIPES = 4 };
+
+struct ColumnCopy {
+    AnyView x, y;
+    const float *minus, *scale;
+    int64_t rows, columns, x_columns, y_columns, from, to;
+};
+
+__global__ void __launch_bounds__(COLUMN_ROWS *WARP_SIZE) copy_columns_kernel(const ColumnCopy copy)
+{
+    const int64_t row = (int64_t)blockIdx.x * COLUMN_ROWS + threadIdx.y;
+    const int64_t first = (int64_t)blockIdx.y * (COLUMN_STRIPES * WARP_SIZE) + threadIdx.x;
+    if (row >= copy.rows)
+        return;
+    const float scale = copy.scale != nullptr ? copy.scale[row] : 1.0f;
+#pragma unroll
+    for (int stripe = 0; stripe < COLUMN_STRIPES; stripe++) {
+        const int64_t column = first + stripe * WARP_SIZE, at = row * copy.x_columns + copy.from + column;
+        if (column >= copy.columns)
+            return;
+        float value[1];
+        copy.x.load(at, value);
+        if (copy.minus != nullptr)
+            value[0] -= copy.minus[at];
+        value[0] *= scale;
+        copy.y.store(row * copy.y_columns + copy.to + column, value);
+    }
+}
+
 } // namespace
+
+HsStatus op::copy_columns(HsContext *context, const HsCopyColumnsArgs *args)
+{
+    const ColumnCopy copy = { any_view_of(args->x),
+                              any_view_of(args->y),
+                              optional_data<float>(args->minus),
+                              optional_data<float>(args->scale),
+                              args->x.shape[0],
+                              args->columns,
+                              args->x.shape[1],
+                              args->y.shape[1],
+                              args->from,
+                              args->to };
+    const dim3 grid(blocks_for(copy.rows, COLUMN_ROWS), blocks_for(copy.columns, COLUMN_STRIPES * WARP_SIZE));
+    return hs_launch(context, HS_KERNEL(copy_columns_kernel), grid, dim3(WARP_SIZE, COLUMN_ROWS), 0, copy);
+}
 
 HsStatus op::square_accumulate(HsContext *context, const HsSquareAccumulateArgs *args)
 {

@@ -2,8 +2,8 @@
  *
  * The update rules: one pass over memory each, bound by it.  AdamW reads gradient, moments and master and writes
  * moments, master, weight and the cleared gradient: 28 to 34 bytes a parameter, nothing twice.  What continual learning
- * adds is fused: importance and anchor are two more streams to read (8 bytes), the path integral one to update (8
- * bytes); each kernel exists with and without it, so that plain training pays nothing.
+ * adds is fused: importance and anchor are two more streams to read (8 bytes), a pull one (4 bytes), the path integral one
+ * to update (8 bytes); each kernel exists with and without it, so that plain training pays nothing.
  *
  * Step scalars are read from device memory.  All streams are loaded beside them, before `skip` is looked at: a step
  * that is not skipped, nearly every one, waits for memory once and not twice.
@@ -21,7 +21,7 @@ namespace
 
 /* HsProtection as kernels see it: absent streams are null. */
 struct Protection {
-    const float *importance, *anchor;
+    const float *importance, *anchor, *pull;
     float *path;
     float strength;
     bool proximal;
@@ -29,7 +29,7 @@ struct Protection {
 
 /* The protection's quads of one thread. */
 struct Guard {
-    Pack<float, QUAD> importance, anchor, path;
+    Pack<float, QUAD> importance, anchor, pull, path;
 };
 
 template <bool whole> HS_DEVICE Guard load_guard(const Protection &protection, int64_t i, int left)
@@ -42,15 +42,19 @@ template <bool whole> HS_DEVICE Guard load_guard(const Protection &protection, i
         guard.importance = load_quad<whole>(protection.importance, i, left);
     if (protection.anchor != nullptr)
         guard.anchor = load_quad<whole>(protection.anchor, i, left);
+    if (protection.pull != nullptr)
+        guard.pull = load_quad<whole>(protection.pull, i, left);
     if (protection.path != nullptr)
         guard.path = load_quad<whole>(protection.path, i, left);
     return guard;
 }
 
-/* Gradient step: g + strength importance (p - anchor).  The product is fused into the sum, which is therefore g to the
- * bit where p is the anchor. */
+/* Gradient step: g + strength importance (p - anchor) + strength pull.  The products are fused into the sum, which is
+ * therefore g to the bit where p is the anchor.  An absent pull is 0. */
 HS_DEVICE float with_penalty(const Protection &protection, const Guard &guard, int j, float g, float p)
 {
+    if (protection.pull != nullptr)
+        g = fmaf(protection.strength, guard.pull.value[j], g);
     if (protection.proximal || protection.anchor == nullptr)
         return g;
     return fmaf(protection.strength * guard.importance.value[j], p - guard.anchor.value[j], g);
@@ -281,12 +285,17 @@ HsStatus launch_update(const HsContext *context, const char *name, const Rule &r
                        bool states_aligned)
 {
     const HsProtection &given = args->protection;
-    const Protection protection = { optional_data<float>(given.importance), optional_data<float>(given.anchor),
-                                    optional_data<float>(given.path), given.strength, given.proximal };
-    const bool guarded = hs_tensor_present(&given.anchor) || hs_tensor_present(&given.path);
+    const Protection protection = { optional_data<float>(given.importance),
+                                    optional_data<float>(given.anchor),
+                                    optional_data<float>(given.pull),
+                                    optional_data<float>(given.path),
+                                    given.strength,
+                                    given.proximal };
+    const bool guarded =
+        hs_tensor_present(&given.anchor) || hs_tensor_present(&given.path) || hs_tensor_present(&given.pull);
     const bool aligned = states_aligned && quad_aligned(args->grad) && quad_aligned(args->master) &&
                          quad_aligned(args->weight) && quad_aligned(given.importance) && quad_aligned(given.anchor) &&
-                         quad_aligned(given.path);
+                         quad_aligned(given.pull) && quad_aligned(given.path);
     const int64_t count = hs_tensor_count(&args->weight);
     return dispatch_act(args->grad.dtype, [&](auto gradient) {
         using Gradient = decltype(gradient);

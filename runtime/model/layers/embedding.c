@@ -36,6 +36,8 @@ static HsStatus embedding_backward(const HsLayerCall *call, const HsNode *node)
         };
         HS_TRY(hs_op_dropout_backward(call->context, &mask));
     }
+    if (call->pass)
+        HS_TRY(hs_layer_add_lookups(call, call->inputs[0], call->d_outputs[0]));
     HsEmbeddingBackwardArgs args = {
         .tokens = call->inputs[0],
         .dy = call->d_outputs[0],

@@ -80,7 +80,13 @@ static HsStatus chunk_backward(const HsLayerCall *call, HsTensor hidden, HsTenso
         .alpha = 1.0f,
         .c = weight->gradient,
     };
-    return hs_tensor_present(&weight->gradient) ? hs_op_matmul(call->context, &weight_gradient) : HS_OK;
+    if (hs_tensor_present(&weight->gradient))
+        HS_TRY(hs_op_matmul(call->context, &weight_gradient));
+    if (!call->factors[0])
+        return HS_OK;
+    const HsFactorPair *pair = &call->factors[0]->use[HS_FACTOR_PRODUCT];
+    HS_TRY(hs_layer_add_moment(call, &pair->right, hidden));
+    return hs_layer_add_moment(call, &pair->left, dlogits); /* the last that reads them */
 }
 
 /* Draws are numbered by row, so they do not depend on where chunks begin. */

@@ -61,6 +61,11 @@ static HsStatus linear_backward(const HsLayerCall *call, const HsNode *node)
         HS_TRY(hs_op_convert(call->context, &convert));
         dy = call->scratch[0];
     }
+    if (call->factors[0]) {
+        const HsFactorPair *pair = &call->factors[0]->use[HS_FACTOR_PRODUCT];
+        HS_TRY(hs_layer_add_moment(call, &pair->left, dy));
+        HS_TRY(hs_layer_add_moment(call, &pair->right, call->inputs[INPUT_X]));
+    }
     HsMatmulArgs weight_gradient = {
         .a = dy,
         .b = call->inputs[INPUT_X],

@@ -93,6 +93,7 @@ int main(void)
         { "precision.mode=bf16", "optimizer.kind=sgd" },
         { "precision.mode=bf16", "model.family=llama" },
         { "precision.mode=fp32", "continual.strategy=[er, ewc]" },
+        { "continual.strategy=ewc", "ewc.curvature=kronecker" },
         { "precision.mode=bf16", "continual.strategy=[mer, si]" },
         { "precision.mode=fp16", "continual.strategy=a-gem" },
         { "precision.mode=fp16", "continual.strategy=der++" },
