@@ -156,6 +156,8 @@ typedef struct HsStrategy {
     HsStatus (*visit)(HsContinual *continual, void *state, const HsStateVisitor *visitor);
     /* penalties */
     bool (*anchored)(const void *state);
+    bool (*is_automatic)(const void *state); /* its strength is found */
+    HsStatus (*meet_task)(HsContinual *continual, void *state, double foreignness);
     HsStatus (*penalty)(HsContinual *continual, void *state, HsContext *context, double *value);
     const HsImportance *(*importance)(const void *state);
     /* [span_count], which the source of a task's end adds to; NULL: none */
@@ -202,6 +204,12 @@ void hs_continual_destroy(HsContinual *continual);
 HsStatus hs_continual_dry_run(HsContinual *continual, HsContext *dry);
 
 HsStatus hs_continual_begin_task(HsContinual *continual, HsContext *context, int task);
+
+/* An automatic strength that depends on the task to come: where it does, begin_task follows hs_continual_meet_task. */
+bool hs_continual_wants_foreignness(const HsContinual *continual, int task);
+/* How foreign the task's text is to the model: its perplexity divided by that of the text of the task before.  The most
+ * foreign task so far counts. */
+HsStatus hs_continual_meet_task(HsContinual *continual, double foreignness);
 
 /* True when task `task` wants a reference gradient before each step's own, where there is something to refer to. */
 bool hs_continual_wants_reference(const HsContinual *continual, int task);

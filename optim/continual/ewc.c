@@ -36,9 +36,9 @@ static const struct {
 /* Of an automatic strength.  1 would weigh the earlier tasks' quadratics as their losses, each task like the new one
  * (Laplace's approximation; Huszar 2018).  A diagonal leaves out how parameters act together, along which a task moves
  * far more than one parameter at a time, so it holds too little.  */
-static const double NATURAL_STRENGTH = 10.0;
+static const double NATURAL_STRENGTH = 15.0;
 /* Factors know how the parameters of a matrix act together. */
-static const double NATURAL_KRONECKER_STRENGTH = 3.0;
+static const double NATURAL_KRONECKER_STRENGTH = 11.0;
 
 typedef struct EwcState {
     HsPenalty penalty;   /* first: the penalties' functions take it for the whole */
@@ -54,8 +54,32 @@ static bool is_separate(const HsContinualConfig *config)
     return hs_continual_word_is(config, "ewc", "mode", "separate");
 }
 
+static bool is_automatic(const HsContinualConfig *config)
+{
+    return isnan(hs_continual_number(config, "ewc", "lambda"));
+}
+
+/* What keeps curvature auto from factors; NULL: nothing does. */
+static const char *against_factors(const HsContinualConfig *config)
+{
+    if (!is_automatic(config))
+        return "ewc.lambda is a number, which means a diagonal's";
+    if (hs_continual_replays(config))
+        return "replay protects as well";
+    if (is_separate(config))
+        return "ewc.mode is separate";
+    if (hs_continual_word_is(config, "ewc", "step", "proximal") || config->optimizer == HS_OPTIMIZER_SGD)
+        return "the step is proximal";
+    if (!hs_continual_word_is(config, "ewc", "estimator", "sampled") &&
+        !hs_continual_word_is(config, "ewc", "estimator", "empirical"))
+        return "the estimator has no gradients of single tokens";
+    return NULL;
+}
+
 static bool is_kronecker(const HsContinualConfig *config)
 {
+    if (hs_continual_word_is(config, "ewc", "curvature", "auto"))
+        return against_factors(config) == NULL;
     return hs_continual_word_is(config, "ewc", "curvature", "kronecker");
 }
 
@@ -81,11 +105,6 @@ static int ewc_tensors(const HsContinualConfig *config)
     return is_separate(config) ? 3 : is_kronecker(config) ? 1 : 2;
 }
 
-static bool is_automatic(const HsContinualConfig *config)
-{
-    return isnan(hs_continual_number(config, "ewc", "lambda"));
-}
-
 static Normalize normalization_of(const HsContinualConfig *config)
 {
     for (size_t i = 0; i < sizeof normalizations / sizeof *normalizations; i++)
@@ -100,9 +119,16 @@ static bool ewc_needs_fisher(const HsContinualConfig *config)
     return true;
 }
 
-/* What a number means then is known only when a task has ended: on small models the maximum swings by a factor of 16. */
+/* What a number means with normalize is known only when a task has ended: on small models the maximum swings by a factor of 16. */
 static void ewc_describe(const HsContinualConfig *config)
 {
+    if (hs_continual_word_is(config, "ewc", "curvature", "auto") && is_automatic(config)) {
+        const char *reason = against_factors(config);
+        if (reason)
+            hs_info("ewc.curvature auto: diagonal, because %s", reason);
+        else
+            hs_info("ewc.curvature auto: kronecker, in blocks of at most %lld rows", (long long)block_size(config));
+    }
     if (!is_automatic(config) && normalization_of(config) == NORMALIZE_MAX)
         hs_warn(
             "ewc.lambda %g with normalize: true is a strength relative to the largest element of each task's Fisher "
@@ -312,7 +338,7 @@ static void warn_strength(const HsContinual *continual, const EwcState *ewc, dou
 {
     if (ewc->penalty.automatic || ewc->normalize == NORMALIZE_L2) /* each tensor in a unit of its own */
         return;
-    const double chosen = hs_penalty_natural(continual, natural_strength(ewc));
+    const double chosen = hs_penalty_natural(continual, &ewc->penalty, natural_strength(ewc));
     const double natural = (double)ewc->penalty.settings.strength * count * scale_of(ewc->normalize, count, stats, 0);
     const double ratio = natural / chosen;
     if (ratio > 10 || ratio < 0.1)
@@ -400,6 +426,8 @@ const HsStrategy hs_strategy_ewc = {
     .after_task = ewc_after_task,
     .visit = hs_penalty_visit,
     .anchored = hs_penalty_acts,
+    .is_automatic = hs_penalty_is_automatic,
+    .meet_task = hs_penalty_meet_task,
     .penalty = hs_penalty_value,
     .importance = hs_penalty_importance,
     .factors = ewc_factors,

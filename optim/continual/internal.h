@@ -108,12 +108,14 @@ typedef struct HsPenaltyNames {
 typedef struct HsPenalty {
     const HsPenaltyNames *names;
     HsProtection settings;  /* strength and kind of step; no tensors */
-    bool automatic;         /* the strength is found when a task ends */
+    bool automatic;         /* the strength is found when a task ends, and again when the next one begins */
     bool proximal_descent;  /* spans whose rule bounds no step take the proximal one */
     HsKronecker *kronecker; /* matrices have this curvature, and no importance; NULL: theirs is diagonal too */
     HsTensorSet importance, anchor, path;
-    double offset;    /* a constant that the value adds, without strength */
-    int64_t anchored; /* 1: an anchor exists and the penalty acts */
+    int64_t met;        /* 1: hs_continual_meet_task told of a task, */
+    double foreignness; /* and this is the largest that it told; before that a typical one */
+    double offset;      /* a constant that the value adds, without strength */
+    int64_t anchored;   /* 1: an anchor exists and the penalty acts */
     HsImportance stats;
 } HsPenalty;
 
@@ -121,9 +123,9 @@ typedef struct HsPenalty {
 HsStatus hs_penalty_create(HsContinual *continual, HsPenalty *penalty, const HsPenaltyNames *names,
                            HsProtection settings);
 /* Strengths in natural units: 1 holds the parameters as the earlier tasks' own losses would, in nats a token, each task
- * alike, if these were the quadratics that stand for them.  What a strength that is right without replay is in this run.
- */
-double hs_penalty_natural(const HsContinual *continual, double alone);
+ * alike, if these were the quadratics that stand for them.  What a strength that is right for typical tasks without
+ * replay is in this run. */
+double hs_penalty_natural(const HsContinual *continual, const HsPenalty *penalty, double alone);
 /* An automatic strength is set, and told.  unit: what the importance has to be multiplied by for natural units, to be
  * divided by here.  Before hs_penalty_anchored. */
 void hs_penalty_choose(const HsContinual *continual, HsPenalty *penalty, double alone, double unit);
@@ -134,6 +136,8 @@ void hs_penalty_destroy(HsContinual *continual, void *state);
 HsStatus hs_penalty_dry_run(HsContinual *continual, void *state, HsContext *dry);
 HsStatus hs_penalty_visit(HsContinual *continual, void *state, const HsStateVisitor *visitor);
 bool hs_penalty_acts(const void *state);
+bool hs_penalty_is_automatic(const void *state);
+HsStatus hs_penalty_meet_task(HsContinual *continual, void *state, double foreignness);
 HsStatus hs_penalty_value(HsContinual *continual, void *state, HsContext *context, double *value);
 const HsImportance *hs_penalty_importance(const void *state);
 

@@ -136,6 +136,8 @@ const HsStrategy hs_strategy_l2 = {
     .after_task = l2_after_task,
     .visit = l2_visit,
     .anchored = hs_penalty_acts,
+    .is_automatic = hs_penalty_is_automatic,
+    .meet_task = hs_penalty_meet_task,
     .penalty = hs_penalty_value,
     .importance = hs_penalty_importance,
 };

@@ -8,11 +8,22 @@
  * Invariant: a span's protection has an anchor exactly when `anchored` is 1 and the span is not excluded.  Before the
  * first anchor there is nothing to be pulled towards, and the update is the unprotected one, bit for bit.
  */
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 
 #include "kernels/base/log.h"
 #include "optim/continual/internal.h"
+
+/* Beside replay the share of an automatic strength that is left.  Replayed sequences have the earlier tasks' loss itself
+ * in every batch; the quadratic, an approximation of it, mostly takes from what the new task can learn. */
+static const double SHARE_BESIDE_REPLAY = 0.02;
+/* Of real text (prose, source code, notices), for which the strengths alone are right.  The quadratic is true near its
+ * anchor: the more foreign a task, the further it moves the parameters, and the more the earlier tasks' true losses grow
+ * beyond it. */
+static const double TYPICAL_FOREIGNNESS = 16.0;
+/* e^7: a task that is more foreign than that is no more foreign than random tokens. */
+static const double FOREIGNNESS_MOST = 1100.0;
 
 /* A span's tensor, absent where the family or the span's share of it is. */
 static HsTensor tensor_of(const HsTensorSet *set, int span)
@@ -53,6 +64,7 @@ HsStatus hs_penalty_create(HsContinual *continual, HsPenalty *penalty, const HsP
     penalty->names = names;
     penalty->settings = settings;
     penalty->automatic = isnan(settings.strength);
+    penalty->foreignness = TYPICAL_FOREIGNNESS;
     if (penalty->automatic)
         penalty->settings.strength = 0; /* until the first anchor: nothing pulls */
     int protected_spans = 0;
@@ -185,24 +197,45 @@ HsStatus hs_penalty_anchored(HsContinual *continual, HsPenalty *penalty, HsConte
     return HS_OK;
 }
 
-/* Beside replay the share of an automatic strength that is left.  Replayed sequences have the earlier tasks' loss itself
- * in every batch; the quadratic, an approximation of it, mostly takes from what the new task can learn. */
-static const double SHARE_BESIDE_REPLAY = 0.03;
-
-double hs_penalty_natural(const HsContinual *continual, double alone)
+double hs_penalty_natural(const HsContinual *continual, const HsPenalty *penalty, double alone)
 {
-    return hs_continual_replays(&continual->config) ? SHARE_BESIDE_REPLAY * alone : alone;
+    return hs_continual_replays(&continual->config) ? SHARE_BESIDE_REPLAY * alone
+                                                    : alone * penalty->foreignness / TYPICAL_FOREIGNNESS;
 }
 
 void hs_penalty_choose(const HsContinual *continual, HsPenalty *penalty, double alone, double unit)
 {
     if (!penalty->automatic)
         return;
-    const double natural = hs_penalty_natural(continual, alone);
+    const double natural = hs_penalty_natural(continual, penalty, alone);
     penalty->settings.strength = (float)(natural / unit);
-    hs_info("%s: strength auto: %.4g, %g times what weighs an earlier task's curvature as its loss%s",
+    hs_info("%s: strength auto: %.4g, %.3g times what weighs an earlier task's curvature as its loss%s",
             penalty->names->strategy, (double)penalty->settings.strength, natural,
             hs_continual_replays(&continual->config) ? ", little because replay protects as well" : "");
+}
+
+bool hs_penalty_is_automatic(const void *state)
+{
+    const HsPenalty *penalty = state;
+    return penalty->automatic;
+}
+
+HsStatus hs_penalty_meet_task(HsContinual *continual, void *state, double foreignness)
+{
+    HsPenalty *penalty = state;
+    assert(penalty->automatic && !hs_continual_replays(&continual->config) && "asked for");
+    const double before = penalty->met ? penalty->foreignness : 0;
+    if (!penalty->anchored || !(foreignness > before))
+        return HS_OK;
+    const double now = fmin(fmax(foreignness, 1.0), FOREIGNNESS_MOST);
+    penalty->settings.strength *= (float)(now / penalty->foreignness);
+    penalty->foreignness = now;
+    penalty->met = 1;
+    penalty->stats.strength = (double)penalty->settings.strength;
+    protect(continual, penalty);
+    hs_info("%s: strength auto: %.4g, as the new task's text is %.3g times as perplexing as the one before's",
+            penalty->names->strategy, (double)penalty->settings.strength, foreignness);
+    return HS_OK;
 }
 
 /* Copies of parameters, and what measures the whole set; ewc and si add their own passes. */
@@ -283,6 +316,8 @@ HsStatus hs_penalty_visit(HsContinual *continual, void *state, const HsStateVisi
     HS_TRY(visitor->integer(visitor->user, "penalty.anchored", &penalty->anchored, 1));
     HS_TRY(visitor->real(visitor->user, "penalty.offset", &penalty->offset));
     if (penalty->automatic) { /* else the configuration has it */
+        HS_TRY(visitor->integer(visitor->user, "penalty.met", &penalty->met, 1));
+        HS_TRY(visitor->real(visitor->user, "penalty.foreignness", &penalty->foreignness));
         double strength = (double)penalty->settings.strength;
         HS_TRY(visitor->real(visitor->user, "penalty.strength", &strength));
         penalty->settings.strength = (float)strength;

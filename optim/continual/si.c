@@ -95,6 +95,8 @@ const HsStrategy hs_strategy_si = {
     .after_task = si_after_task,
     .visit = hs_penalty_visit,
     .anchored = hs_penalty_acts,
+    .is_automatic = hs_penalty_is_automatic,
+    .meet_task = hs_penalty_meet_task,
     .penalty = hs_penalty_value,
     .importance = hs_penalty_importance,
 };

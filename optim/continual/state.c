@@ -125,6 +125,28 @@ HsStatus hs_continual_begin_task(HsContinual *continual, HsContext *context, int
     return HS_OK;
 }
 
+static bool is_automatic(const HsContinual *continual, int i)
+{
+    const HsStrategy *row = continual->active[i].row;
+    return row->is_automatic && row->is_automatic(continual->active[i].state);
+}
+
+bool hs_continual_wants_foreignness(const HsContinual *continual, int task)
+{
+    bool wanted = false;
+    for (int i = 0; i < continual->active_count; i++)
+        wanted = wanted || is_automatic(continual, i);
+    return wanted && task > 0 && !continual->config.unmarked && !hs_continual_replays(&continual->config);
+}
+
+HsStatus hs_continual_meet_task(HsContinual *continual, double foreignness)
+{
+    for (int i = 0; i < continual->active_count; i++)
+        if (is_automatic(continual, i))
+            HS_TRY(continual->active[i].row->meet_task(continual, continual->active[i].state, foreignness));
+    return HS_OK;
+}
+
 bool hs_continual_wants_reference(const HsContinual *continual, int task)
 {
     for (int i = 0; i < continual->active_count; i++)

@@ -278,10 +278,10 @@
       "online: one decaying Fisher, anchored at the latest task's end (Schwarz et al. 2018); separate: every task "    \
       "keeps its own anchor, merged exactly into one quadratic")                                                       \
     X(S, REAL, gamma, 1.0, 0, 1, NULL, "", "online: decay of the earlier tasks' Fisher")                               \
-    X(S, STRING, curvature, "diagonal", 0, 0, "diagonal|kronecker", "",                                                \
+    X(S, STRING, curvature, "auto", 0, 0, "auto|diagonal|kronecker", "",                                               \
       "diagonal: each parameter by itself; kronecker: each matrix by two factors (Martens & Grosse 2015; Ritter et "   \
-      "al. "                                                                                                           \
-      "2018), which know how its parameters act together: forgets less, for two products a matrix and step")           \
+      "al. 2018), which know how its parameters act together: forgets less, for two products a matrix and step; "      \
+      "auto: kronecker with lambda: auto and no replay, where the other keys allow it, else diagonal")                 \
     X(S, INT, block_size, 256, 2, 65536, NULL, "",                                                                     \
       "kronecker: factors are kept in diagonal blocks of at most this many rows")                                      \
     X(S, STRING, estimator, "sampled", 0, 0, "sampled|exact|empirical|batched", "",                                    \

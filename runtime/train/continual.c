@@ -13,6 +13,7 @@
 #include "runtime/config/continual.h"
 #include "runtime/model/selector.h"
 #include "runtime/pages/report.h"
+#include "runtime/train/evaluate.h"
 #include "runtime/train/fisher.h"
 #include "runtime/train/trainer.h"
 
@@ -220,6 +221,24 @@ void hs_trainer_warn_appended(const HsTrainer *trainer)
     const HsImportance *importance = hs_continual_importance(trainer->continual);
     if (importance->count > 0 && !trainer->state.task_begun && task == trainer->phase_count - trainer->appended)
         warn_unstable(trainer, importance, next_rate(trainer, task - 1));
+}
+
+HsStatus hs_trainer_meet_task(HsTrainer *trainer, int task)
+{
+    enum { WINDOWS = 64 }; /* whatever evaluations are set to: those must not change what is trained */
+    const HsEvaluator evaluator = hs_trainer_evaluator(trainer);
+    HsEvaluation known, foreign;
+    if (!hs_continual_wants_foreignness(trainer->continual, task))
+        return HS_OK;
+    trainer->consolidating = true; /* a signal now: the checkpoint before it is the one to go on from */
+    HS_TRY(hs_evaluate_text(&evaluator, &trainer->data.tasks[task - 1], WINDOWS, &known));
+    HS_TRY(hs_evaluate_text(&evaluator, &trainer->data.tasks[task], WINDOWS, &foreign));
+    trainer->consolidating = false;
+    HS_TRY(hs_continual_meet_task(trainer->continual, exp(foreign.loss - known.loss)));
+    const HsImportance *importance = hs_continual_importance(trainer->continual);
+    if (importance->count > 0)
+        warn_unstable(trainer, importance, next_rate(trainer, task - 1));
+    return HS_OK;
 }
 
 /* New sequences of an unmarked stream so far: those of whole windows, or the ones at hand in the first. */

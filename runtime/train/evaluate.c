@@ -54,7 +54,8 @@ static HsStatus evaluate_windows(const HsEvaluator *evaluator, const HsDataset *
     return HS_OK;
 }
 
-HsStatus hs_evaluate(const HsEvaluator *evaluator, const HsDataset *dataset, int64_t windows, HsEvaluation *evaluation)
+HsStatus hs_evaluate_text(const HsEvaluator *evaluator, const HsDataset *dataset, int64_t windows,
+                          HsEvaluation *evaluation)
 {
     const int64_t available = hs_dataset_validation_windows(dataset);
     Counted counted = { 0 };
@@ -64,6 +65,16 @@ HsStatus hs_evaluate(const HsEvaluator *evaluator, const HsDataset *dataset, int
     HS_TRY(hs_reduce_losses(evaluator->comm, evaluator->context->stream, sums, counts, 2));
     evaluation->loss = counts[0] > 0 ? sums[0] / (double)counts[0] : NAN;
     evaluation->bytes_per_token = counts[1] > 0 ? (double)counts[1] / (double)counts[0] : NAN;
+    for (int set = 0; set < HS_ITEM_SET_COUNT; set++) {
+        evaluation->items[set] = 0;
+        evaluation->accuracy[set] = NAN;
+    }
+    return HS_OK;
+}
+
+HsStatus hs_evaluate(const HsEvaluator *evaluator, const HsDataset *dataset, int64_t windows, HsEvaluation *evaluation)
+{
+    HS_TRY(hs_evaluate_text(evaluator, dataset, windows, evaluation));
     for (int set = 0; set < HS_ITEM_SET_COUNT; set++) {
         evaluation->items[set] = dataset->items[set].count;
         HS_TRY(hs_evaluate_items(evaluator, dataset, &dataset->items[set], &evaluation->accuracy[set]));

@@ -24,8 +24,11 @@ typedef struct HsEvaluation {
     int64_t items[HS_ITEM_SET_COUNT];   /* how many there are */
 } HsEvaluation;
 
-/* Mean loss over `windows` validation windows (0: all), and the accuracies of the data's items.
+/* Mean loss over `windows` validation windows (0: all); no items.
  * errors: HS_EINTERRUPTED when the context's stop_asked says so */
+HsStatus hs_evaluate_text(const HsEvaluator *evaluator, const HsDataset *dataset, int64_t windows,
+                          HsEvaluation *evaluation);
+/* The same, and the accuracies of the data's items. */
 HsStatus hs_evaluate(const HsEvaluator *evaluator, const HsDataset *dataset, int64_t windows, HsEvaluation *evaluation);
 
 /* Bits a byte of text, so that tokenizers compare: loss / (ln 2 * bytes_per_token). */

@@ -133,6 +133,7 @@ HsStatus hs_trainer_begin_task(HsTrainer *trainer)
             if (is(config->continual.optimizer_state, "reset"))
                 HS_TRY(hs_optimizer_reset_state(&trainer->optimizer, context, trainer->spans, trainer->span_count));
         }
+        HS_TRY(hs_trainer_meet_task(trainer, task));
         HS_TRY(hs_continual_begin_task(trainer->continual, context, task));
         HS_TRY(hs_trainer_take_teacher(trainer, task));
         HS_TRY(hs_trainer_write_rehearsal(trainer, task));

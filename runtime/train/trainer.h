@@ -339,6 +339,8 @@ HsStatus hs_trainer_begin_continual(HsTrainer *trainer);
 size_t hs_trainer_reservoir_bytes(const HsTrainer *trainer);
 /* The boundary before the first appended task did not know its learning rate. */
 void hs_trainer_warn_appended(const HsTrainer *trainer);
+/* Task `task` begins: how foreign its text is decides an automatic strength of a penalty; nothing where there is none. */
+HsStatus hs_trainer_meet_task(HsTrainer *trainer, int task);
 /* Before a task ends: a checkpoint, where what follows takes long and writes over its own state. */
 HsStatus hs_trainer_save_trained(HsTrainer *trainer);
 /* The end of a task for the strategies, the Fisher's passes included. */

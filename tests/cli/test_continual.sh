@@ -63,6 +63,7 @@ mer
 [ewc,er]
 [l2,mer]
 [si,a-gem]
+ewc ewc.curvature=diagonal
 ewc ewc.estimator=batched
 ewc ewc.estimator=empirical
 ewc ewc.estimator=exact max_length=8 ewc.fisher_samples=2

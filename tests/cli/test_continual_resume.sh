@@ -38,6 +38,7 @@ resume_everywhere 'continual.strategy=[ewc,der++]' continual.boundaries=none con
 resume_everywhere 'continual.strategy=[si,a-gem]' continual.boundaries=none continual.consolidate_every=3
 
 resume_everywhere 'continual.strategy=[ewc,er]' ewc.curvature=kronecker ewc.block_size=24 ewc.gamma=0.5 ewc.lambda=30
+resume_everywhere continual.strategy=ewc ewc.block_size=24 # the strength follows how foreign a task is
 
 # stopped_at FILE TEXT OVERRIDES...: SIGTERM as soon as FILE of the run says TEXT; resumed, it ends as if left alone.
 stopped_at() {

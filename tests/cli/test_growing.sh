@@ -66,6 +66,7 @@ grows continual.strategy=l2 continual.schedule=rewarm optimizer.kind=sgd learnin
 # shellcheck disable=SC2086
 grows 'continual.strategy=[ewc,mer]' $mer mer.groups=2 precision.mode=bf16
 grows 'continual.strategy=[ewc,a-gem]' ewc.mode=separate ewc.step=proximal gradient_accumulation_steps=2
+grows continual.strategy=ewc ewc.block_size=24 # factors, and a strength that the new task decides
 grows 'continual.strategy=[si,er]' precision.mode=fp16 precision.init_scale=1e13 precision.growth_interval=4
 grows continual.strategy=mer mer.mode=algorithm6 mer.gamma=0.3
 # shellcheck disable=SC2086

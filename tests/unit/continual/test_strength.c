@@ -80,6 +80,67 @@ Test(strength, ewc_is_in_the_fishers_own_units)
     spans_deinit(&fixture);
 }
 
+/* The most foreign task so far decides; before the first anchor and beside replay it is not asked for. */
+Test(strength, follows_the_most_foreign_task)
+{
+    static const char *const names[] = { "ewc", "l2", "si" };
+    const double told[] = { 32, 8, 64, 0.5 }, most[] = { 32, 32, 64, 64 };
+    for (int n = 0; n < 3; n++) {
+        const HsContinualConfig config = automatic(names[n], NULL);
+        spans_init(&fixture, &plain_adamw, 0.01, 64);
+        HsContinual *continual = spans_protect(&fixture, &config);
+        cr_expect_not(hs_continual_wants_foreignness(continual, 0));
+        SPANS_OK(hs_continual_begin_task(continual, &fixture.context, 0));
+        spans_train(&fixture, 0, STEPS);
+        SPANS_OK(spans_end_task(continual, &fixture, fisher_of(&fixture, 0)));
+        cr_expect(hs_continual_wants_foreignness(continual, 1));
+        double before = (double)fixture.spans[0].protection.strength, unit = 0;
+        for (int i = 0; i < 4; i++) {
+            SPANS_OK(hs_continual_meet_task(continual, told[i]));
+            const double now = (double)fixture.spans[0].protection.strength;
+            unit = i == 0 ? now / told[0] : unit;
+            cr_expect_float_eq(now, unit * most[i], hs_tolerance(4, 0, HS_F32, HS_F32, now, now), "%s, %d", names[n],
+                               i);
+            cr_expect_eq(fixture.spans[1].protection.strength, fixture.spans[0].protection.strength);
+        }
+        cr_expect_gt(unit * most[3], before, "a typical task was expected, and it is more foreign than that");
+        SPANS_OK(spans_end_task(continual, &fixture, fisher_of(&fixture, 1)));
+        if (n != 1) /* l2's unit grows with the tasks */
+            cr_expect_float_eq((double)fixture.spans[0].protection.strength, unit * most[3],
+                               hs_tolerance(4, 0, HS_F32, HS_F32, unit * most[3], unit * most[3]), "%s", names[n]);
+        hs_continual_destroy(continual);
+        spans_deinit(&fixture);
+    }
+    HsContinualConfig deaf[] = { automatic("ewc", "er"), automatic("ewc", NULL), automatic("ewc", NULL) };
+    deaf[1].unmarked = true;
+    set_number(&deaf[2], "ewc", "lambda", 3);
+    for (int d = 0; d < 3; d++) {
+        spans_init(&fixture, &plain_adamw, 0.01, 64);
+        HsContinual *continual = spans_protect(&fixture, &deaf[d]);
+        cr_expect_not(hs_continual_wants_foreignness(continual, 1), "%d", d);
+        hs_continual_destroy(continual);
+        spans_deinit(&fixture);
+    }
+}
+
+/* Text that is anything but like the one before, and losses that are no numbers. */
+Test(strength, is_bounded_whatever_is_told)
+{
+    const HsContinualConfig config = automatic("ewc", NULL);
+    const double told[] = { (double)INFINITY, (double)NAN, 0, -1 };
+    for (int i = 0; i < 4; i++) {
+        spans_init(&fixture, &plain_adamw, 0.01, 64);
+        HsContinual *continual = spans_protect(&fixture, &config);
+        SPANS_OK(spans_end_task(continual, &fixture, fisher_of(&fixture, 0)));
+        const float before = fixture.spans[0].protection.strength;
+        SPANS_OK(hs_continual_meet_task(continual, told[i]));
+        const float now = fixture.spans[0].protection.strength;
+        cr_expect(isfinite(now) && now > 0 && now < 1000 * before, "%g: %g", told[i], (double)now);
+        hs_continual_destroy(continual);
+        spans_deinit(&fixture);
+    }
+}
+
 /* An average parameter is held as ewc would hold it, up to one constant for all tasks. */
 Test(strength, l2_follows_the_mean_of_the_fisher)
 {

@@ -79,7 +79,8 @@ static void write_two_tasks(const Scratch *scratch, const char *second)
                      hs_error_message());
     }
     HsImportanceTensor tensors[] = { { "norm", 0.5, 0.25, 0.125 }, { "wte", 1, 0.5, 0.875 } };
-    cr_assert_eq(hs_metrics_importance(metrics, 200, 1, 0.001, &(HsImportance){ 2, tensors, 1, 0.375, 5000 }), HS_OK);
+    const HsImportance importance = { .count = 2, .tensors = tensors, .maximum = 1, .mean = 0.375, .strength = 5000 };
+    cr_assert_eq(hs_metrics_importance(metrics, 200, 1, 0.001, &importance), HS_OK);
     record(metrics, "end", 200, -1, (double)NAN, 2, (double)NAN);
     cr_assert_eq(hs_metrics_destroy(metrics), HS_OK);
     hs_matrix_deinit(&matrix);

@@ -47,7 +47,7 @@ Test(metrics_continual, run_matrix_and_importance_lines_are_exact)
                                .task_names = names,
                                .task_steps = steps };
     HsImportanceTensor tensors[] = { { "wte", 1, 0.5, 0.75 }, { "head", 0.25, 0.125, 0.25 } };
-    const HsImportance importance = { 2, tensors, 1, 0.25, 100 };
+    const HsImportance importance = { .count = 2, .tensors = tensors, .maximum = 1, .mean = 0.25, .strength = 100 };
     HsMatrix matrix = two_tasks();
     cr_assert_eq(hs_metrics_run(scratch.folder, &run), HS_OK, "%s", hs_error_message());
     cr_assert_eq(hs_metrics_matrix(metrics, 30, 1, &matrix, false), HS_OK, "%s", hs_error_message());
@@ -204,7 +204,7 @@ Test(metrics_continual, importance_and_matrix_are_printed)
     cr_assert_not_null(freopen(scratch_path(&scratch, "out"), "w", stdout));
     HsMetrics *metrics = create(&scratch, false, "lines");
     HsImportanceTensor tensors[] = { { "head", 0.25, 0.125, 0.25 }, { "wte", 1, 0.5, 0.75 } };
-    const HsImportance importance = { 2, tensors, 1, 0.25, 100 };
+    const HsImportance importance = { .count = 2, .tensors = tensors, .maximum = 1, .mean = 0.25, .strength = 100 };
     HsMatrix matrix = two_tasks();
     cr_assert_eq(hs_metrics_importance(metrics, 30, 0, 0.5, &importance), HS_OK);
     cr_assert_eq(hs_metrics_matrix(metrics, 30, 1, &matrix, true), HS_OK);
