@@ -82,6 +82,7 @@ static HsStatus learn_task1(Run *run, const char *strategy, double lambda, bool 
                                                      { "ewc", "gamma", .number = 1 },
                                                      { "ewc", "normalize", .word = "none" },
                                                      { "ewc", "mode", .word = "online" },
+                                                     { "ewc", "curvature", .word = "diagonal" },
                                                      { "ewc", "step", .word = proximal ? "proximal" : "gradient" } } };
     HsFisherSource source = { run, next_fisher_sample };
     HS_TRY(hs_device_host_init(&run->device));

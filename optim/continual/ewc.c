@@ -40,6 +40,9 @@ static const double NATURAL_STRENGTH = 15.0;
 /* Factors know how the parameters of a matrix act together. */
 static const double NATURAL_KRONECKER_STRENGTH = 11.0;
 
+/* What tasks that have more or less in common than most ask for differs by less. */
+static const double FAR_OFF = 30.0;
+
 typedef struct EwcState {
     HsPenalty penalty;   /* first: the penalties' functions take it for the whole */
     HsTensorSet fresh;   /* separate only */
@@ -341,7 +344,7 @@ static void warn_strength(const HsContinual *continual, const EwcState *ewc, dou
     const double chosen = hs_penalty_natural(continual, &ewc->penalty, natural_strength(ewc));
     const double natural = (double)ewc->penalty.settings.strength * count * scale_of(ewc->normalize, count, stats, 0);
     const double ratio = natural / chosen;
-    if (ratio > 10 || ratio < 0.1)
+    if (ratio > FAR_OFF || ratio < 1 / FAR_OFF)
         hs_warn("ewc.lambda is %.3g times the strength that is best for most streams: `ewc: {lambda: auto}`, without "
                 "normalize, chooses that",
                 ratio);

@@ -146,7 +146,7 @@ static void put_span(FILE *file, const HsTraceSpan *span, int64_t step, int64_t 
 HsStatus hs_chrome_trace_add_spans(HsChromeTrace *trace, double origin_s, int64_t step, const HsTraceSpan *spans,
                                    int count)
 {
-    int64_t ends[MOST_DEPTH]; /* of the latest span of each depth, on the device's track */
+    int64_t ends[MOST_DEPTH] = { 0 }; /* of the latest span of each depth, on the device's track */
     int64_t least = nanoseconds(trace, origin_s);
     for (int i = 0; i < count; i++) {
         const HsTraceSpan *span = &spans[i];
@@ -154,6 +154,9 @@ HsStatus hs_chrome_trace_add_spans(HsChromeTrace *trace, double origin_s, int64_
         const bool inner = span->depth > 0 && span->kind != HS_RANGE_DATA;
         assert(span->depth < MOST_DEPTH);
         const int64_t most = inner ? ends[span->depth - 1] : INT64_MAX;
+        /* Spans side by side meet: the second does not begin within the first because both were rounded. */
+        if (span->kind != HS_RANGE_DATA && ends[span->depth] > least)
+            least = ends[span->depth];
         const int64_t begin_ns = clamp(nanoseconds(trace, start_s), least, most);
         const int64_t end_ns = clamp(nanoseconds(trace, start_s + span->seconds), begin_ns, most);
         put_span(trace->file, span, step, begin_ns, end_ns);

@@ -104,6 +104,40 @@ Test(chrome_trace, spans_and_counters_are_read_back)
     scratch_remove(&scratch);
 }
 
+/* One begins where the other ends, and is a tenth of a nanosecond early, across a tie of the rounding. */
+Test(chrome_trace, spans_side_by_side_do_not_overlap)
+{
+    const Scratch scratch = scratch_make();
+    const char *path = scratch_path(&scratch, "trace.json");
+    HsChromeTrace *trace;
+    OK(hs_chrome_trace_create(path, "run", "cpu", &trace));
+    const HsOpCost none = { 0 };
+    enum { PAIRS = 50 };
+    HsTraceSpan spans[2 * PAIRS];
+    for (int i = 0; i < PAIRS; i++) { /* whatever the origin's own fraction is, some pair meets at a tie */
+        const double meet_s = 1e-3 * (i + 1) + i * 2e-11;
+        spans[2 * i] = (HsTraceSpan){ HS_RANGE_STEP, "first", 0, meet_s - 1e-4, 1e-4, none };
+        spans[2 * i + 1] = (HsTraceSpan){ HS_RANGE_STEP, "second", 0, meet_s - 1e-10, 1e-4, none };
+    }
+    OK(hs_chrome_trace_add_spans(trace, hs_clock_s(), 1, spans, 2 * PAIRS));
+    OK(hs_chrome_trace_finish(trace));
+    hs_chrome_trace_destroy(trace);
+    HsJson *root = parse(path);
+    const HsJson *events = hs_json_get(root, "traceEvents");
+    double end = 0;
+    int seen = 0;
+    for (const HsJson *event = hs_json_first(events); event; event = hs_json_next(event)) {
+        if (strcmp(text_of(event, "ph"), "X") != 0)
+            continue;
+        cr_expect_geq(number_of(event, "ts"), end - 1e-6, "span %d begins within the one before", seen);
+        end = number_of(event, "ts") + number_of(event, "dur");
+        seen++;
+    }
+    cr_expect_eq(seen, 2 * PAIRS);
+    hs_json_destroy(root);
+    scratch_remove(&scratch);
+}
+
 Test(chrome_trace, what_is_not_finished_leaves_no_file)
 {
     const Scratch scratch = scratch_make();
