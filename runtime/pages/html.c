@@ -40,7 +40,7 @@ static const char style_sheet[] =
     ".figures dd.value{font-size:1.45rem;font-weight:650;color:var(--ink);font-variant-numeric:tabular-nums}\n"
     "figure{margin:0 0 18px}figcaption,caption{font-weight:600;font-size:.92rem;text-align:left;"
     "padding:0 0 6px}\n"
-    ".scroll{overflow-x:auto}"
+    ".scroll{overflow-x:auto}.scroll+.scroll,.scroll+figure{margin-top:16px}"
     "svg{display:block;width:100%;min-width:560px;height:auto;font-size:12px}\n"
     "table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.9rem}"
     "th,td{padding:7px 11px;text-align:right;white-space:nowrap;border-bottom:1px solid var(--line)}"
@@ -62,7 +62,8 @@ static const char style_sheet[] =
     ".s5{stroke:var(--c5)}.s6{stroke:var(--c6)}.s7{stroke:var(--c7)}"
     ".f0{fill:var(--c0)}.f1{fill:var(--c1)}.f2{fill:var(--c2)}.f3{fill:var(--c3)}.f4{fill:var(--c4)}"
     ".f5{fill:var(--c5)}.f6{fill:var(--c6)}.f7{fill:var(--c7)}\n"
-    "@media(max-width:640px){main{padding:18px 12px 40px}section{padding:15px 14px}}\n"
+    "@media(max-width:640px){main{padding:18px 12px 40px}section{padding:15px 14px}"
+    "table.heat{border-spacing:2px;font-size:.8rem}.heat th,.heat td{padding:4px 2px}.heat td{min-width:42px}}\n"
     "@media print{body{background:none}section{break-inside:avoid}}\n";
 
 /* ---- files ---- */
