@@ -22,7 +22,7 @@ typedef struct HsReportTask {
 typedef struct HsReport {
     HsJson *run, *importance, *samples; /* the latest event of each, its members checked; NULL: none */
     HsMatrix matrix;                    /* of the latest matrix event; tasks 0: none */
-    HsReportSeries train, replay, penalty, speed;
+    HsReportSeries train, replay, distillation, penalty, speed;
     HsReportSeries overall; /* evaluations that name no task: of the only one, or of all */
     HsReportSeries overall_accuracy[HS_ITEM_SET_COUNT];
     double bits_per_byte; /* of the latest evaluation; NAN: not known */

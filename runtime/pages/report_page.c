@@ -282,6 +282,7 @@ static HsStatus write_curves(const HsReport *report, FILE *stream)
         } lines[2];
     } charts[] = {
         { "Training loss", "nats a token", { { "training", &report->train }, { "replayed", &report->replay } } },
+        { "Distillation", "added to the loss of a compared token", { { "distillation", &report->distillation } } },
         { "Penalty", "(strength / 2) x sum of importance x squared distance", { { "penalty", &report->penalty } } },
     };
     for (size_t i = 0; i < sizeof charts / sizeof *charts; i++) {

@@ -26,6 +26,7 @@ static const struct {
 } curves[] = {
     { "loss", offsetof(HsReport, train) },
     { "replay_loss", offsetof(HsReport, replay) },
+    { "distillation", offsetof(HsReport, distillation) },
     { "penalty", offsetof(HsReport, penalty) },
     { "tokens_per_second", offsetof(HsReport, speed) },
 };
@@ -415,8 +416,8 @@ static void free_series(HsReportSeries *series)
 
 void hs_report_deinit(HsReport *report)
 {
-    HsReportSeries *const all[] = { &report->train,   &report->replay,    &report->penalty,  &report->speed,
-                                    &report->overall, &report->task_ends, &report->pressures };
+    HsReportSeries *const all[] = { &report->train, &report->replay,  &report->distillation, &report->penalty,
+                                    &report->speed, &report->overall, &report->task_ends,    &report->pressures };
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         free_series(all[i]);
     for (int set = 0; set < HS_ITEM_SET_COUNT; set++)

@@ -40,7 +40,7 @@ static void record(HsMetrics *metrics, const char *event, int64_t step, int64_t 
                              .bits_per_byte = (double)NAN,
                              .accuracy_seen = (double)NAN,
                              .accuracy_unseen = (double)NAN,
-                             .distillation = (double)NAN };
+                             .distillation = task > 0 ? 0.5 : (double)NAN };
     cr_assert_eq(hs_metrics_record(metrics, &line), HS_OK, "%s", hs_error_message());
 }
 
@@ -122,6 +122,7 @@ Test(report, a_run_of_two_tasks)
         "<h2>Memory</h2>",
         "weights: 10.000",
         "rate x strength x maximum</dt><dd class=\"value\">5.000",
+        "<figcaption>Distillation</figcaption>",
         "<figcaption>Penalty</figcaption>",
         "<title>replayed, 110: 1.500</title>",
         /* task 0's curve goes on from the matrix while task 1 trains */
