@@ -1,20 +1,37 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# continual.sh [BUILD] [SEEDS]: the four-domain benchmark (configs/cl-benchmark.yaml) in fp32 and bf16: every strategy, and
-# what the reservoir's size, the penalty's step and the number of updates change.  Tables with mean and spread.  One run
-# at a time: their speeds are part of the tables.
+# continual.sh [BUILD] [SEEDS] [STREAM...]: every strategy on the streams that need no data, with mean and spread.
+#
+# Streams: cl-benchmark and cl-ten (in fp32 and bf16: half an hour each on two cores), cl (the main job, an hour and a
+# quarter; its replaying strategies take a third more steps for the same new tokens, so that joint training, none and ewc
+# run with as many steps too), more (forms of strategies, one seed).  None named: all.  One run at a time, as their
+# speeds are part of the tables; JOBS=2 is faster.  Outputs in OUT; called again it goes on where it stopped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-build=${1:-build}
-seeds=${2:-3}
+build=${1:-build} seeds=${2:-3}
+shift $(($# < 2 ? $# : 2))
+[ $# -gt 0 ] || set -- cl-benchmark cl-ten cl more
 folder=${OUT:-$(mktemp -d)}
-variants=none,joint,er,er:replay.buffer_size=64,ewc,mer
-for mode in fp32 bf16; do
-    echo "== precision $mode"
-    "$build/trainer" compare --config configs/cl-benchmark.yaml --strategies "$variants" --seeds "$seeds" --jobs 1 \
-        --out "$folder/$mode" precision.mode=$mode logging.tensorboard=false
+all=none,ewc,ewc:ewc.curvature=diagonal,l2,si,er,mer,a-gem,der++,lwf,generative,ewc+er,lwf+er,joint
+steps=tasks.0.tokens=1200000:tasks.1.tokens=666667:tasks.2.tokens=933333:tasks.3.tokens=666667
+
+# compared NAME CONFIG STRATEGIES SEEDS [KEYS]
+compared() {
+    echo "== $1"
+    "$build/trainer" compare --config "configs/$2.yaml" --strategies "$3" --seeds "$4" --jobs "${JOBS:-1}" \
+        --out "$folder/$1" logging.tensorboard=false evaluation.show=0 "${@:5}"
+}
+for stream; do
+    case $stream in
+    cl) compared cl cl "ewc+mer,mer,er,ewc,none,joint,joint:$steps,none:$steps,ewc:$steps" "$seeds" ;;
+    more)
+        compared more cl-benchmark "er:replay.buffer_size=64,ewc:ewc.mode=separate,mer:mer.mode=reptile:mer.interval=4,mer:mer.mode=algorithm7:mer.group_steps=4" 1
+        ;;
+    *)
+        for mode in fp32 bf16; do
+            compared "$stream-$mode" "$stream" "$all" "$seeds" precision.mode=$mode
+        done
+        ;;
+    esac
 done
-echo "== further strategies, fp32, seed 1"
-"$build/trainer" compare --config configs/cl-benchmark.yaml --seeds 1 --jobs 1 --out "$folder/more" logging.tensorboard=false \
-    --strategies "none,l2,si,a-gem,ewc:ewc.step=proximal:ewc.normalize=mean:ewc.lambda=50000,ewc:ewc.mode=separate,ewc+er,mer:mer.mode=reptile:mer.interval=4,mer:mer.mode=algorithm7:mer.group_steps=4"
 echo "outputs in $folder"
