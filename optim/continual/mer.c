@@ -67,6 +67,15 @@ typedef struct MerState {
     int64_t interpolations;                /* counts them: the draws of stochastic rounding */
 } MerState;
 
+/* A group of one step would only make every step shorter. */
+enum { GROUP_STEPS = 4 };
+
+static int64_t own_group_steps(const HsContinualConfig *config)
+{
+    const bool alone = config->accumulation == 1 && hs_continual_word_is(config, "mer", "mode", "algorithm1");
+    return alone ? GROUP_STEPS : config->accumulation;
+}
+
 static MerSettings settings_of(const HsContinualConfig *config)
 {
     const int64_t group_steps = (int64_t)hs_continual_number(config, "mer", "group_steps");
@@ -75,7 +84,7 @@ static MerSettings settings_of(const HsContinualConfig *config)
         .gamma = hs_continual_number(config, "mer", "gamma"),
         .epsilon = hs_continual_number(config, "mer", "epsilon"),
         .groups = (int64_t)hs_continual_number(config, "mer", "groups"),
-        .group_steps = group_steps > 0 ? group_steps : config->accumulation,
+        .group_steps = group_steps > 0 ? group_steps : own_group_steps(config),
         .interval = (int64_t)hs_continual_number(config, "mer", "interval"),
         .compensate = hs_continual_number(config, "mer", "compensate_learning_rate") != 0,
     };

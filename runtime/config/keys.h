@@ -303,8 +303,8 @@
 
 #define HS_KEYS_MER(X, S)                                                                                             \
     X(S, INT, buffer_size, 5120, 1, HS_NO_BOUND, NULL, "sequences", "replay buffer")                                  \
-    X(S, REAL, beta, 0.1, 0, 1, NULL, "", "within-batch interpolation (Riemer et al. 2019, algorithm 1)")             \
-    X(S, REAL, gamma, 0.1, 0, 1, NULL, "", "across-batch interpolation")                                              \
+    X(S, REAL, beta, 1.0, 0, 1, NULL, "", "within-batch interpolation (Riemer et al. 2019, algorithm 1)")             \
+    X(S, REAL, gamma, 0.7, 0, 1, NULL, "", "across-batch interpolation")                                              \
     X(S, STRING, mode, "algorithm1", 0, 0, "algorithm1|algorithm6|algorithm7|reptile", "",                            \
       "algorithm of Riemer et al. 2019: 1: beta and gamma; 6: one big batch, current sequences last, gamma only; 7: " \
       "as "                                                                                                           \
@@ -312,7 +312,8 @@
     X(S, INT, groups, 1, 1, 1000, NULL, "groups",                                                                     \
       "s: algorithm1: groups with the same current sequences; algorithm7: the current sequences' rate times this")    \
     X(S, INT, group_steps, 0, 0, 65536, NULL, "optimizer steps",                                                      \
-      "steps of a group, each on the effective batch; 0: gradient_accumulation_steps steps of one batch each")        \
+      "steps of a group, each on the effective batch; 0: gradient_accumulation_steps steps of one batch each, where " \
+      "that is 1 four steps (algorithm1)")                                                                            \
     X(S, REAL, epsilon, 0.3, 0, 1, NULL, "", "reptile: interpolation rate")                                           \
     X(S, INT, interval, 100, 1, HS_NO_BOUND, NULL, "optimizer steps", "reptile: steps between interpolations")        \
     X(S, BOOL, compensate_learning_rate, false, 0, 1, NULL, "",                                                       \
