@@ -114,6 +114,7 @@ typedef struct HsPenalty {
     HsTensorSet importance, anchor, path;
     int64_t met;        /* 1: hs_continual_meet_task told of a task, */
     double foreignness; /* and this is the largest that it told; before that a typical one */
+    double parameters;  /* how many are protected */
     double offset;      /* a constant that the value adds, without strength */
     int64_t anchored;   /* 1: an anchor exists and the penalty acts */
     HsImportance stats;

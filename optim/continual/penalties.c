@@ -17,11 +17,15 @@
 
 /* Beside replay the share of an automatic strength that is left.  Replayed sequences have the earlier tasks' loss itself
  * in every batch; the quadratic, an approximation of it, mostly takes from what the new task can learn. */
-static const double SHARE_BESIDE_REPLAY = 0.02;
-/* Of real text (prose, source code, notices), for which the strengths alone are right.  The quadratic is true near its
- * anchor: the more foreign a task, the further it moves the parameters, and the more the earlier tasks' true losses grow
- * beyond it. */
-static const double TYPICAL_FOREIGNNESS = 16.0;
+static const double SHARE_BESIDE_REPLAY = 0.015;
+/* The quadratic is true near its anchor: the further a new task moves the parameters, the more the earlier tasks' true
+ * losses grow beyond it.  A more foreign task moves them further, and so does a larger model, whose steps are as large in
+ * each of more parameters.  The exponents are those that follow the best of grids of strengths (bench/strength.sh) on real
+ * text and made languages, for models between the least and the most; the strengths alone are right for the typical task
+ * and model. */
+static const double TYPICAL_FOREIGNNESS = 16.0, FOREIGNNESS_EXPONENT = 0.7;
+static const double TYPICAL_PARAMETERS = 0.2e6, PARAMETERS_EXPONENT = 0.9;
+static const double PARAMETERS_LEAST = 0.1e6, PARAMETERS_MOST = 1e7;
 /* e^7: a task that is more foreign than that is no more foreign than random tokens. */
 static const double FOREIGNNESS_MOST = 1100.0;
 
@@ -68,8 +72,11 @@ HsStatus hs_penalty_create(HsContinual *continual, HsPenalty *penalty, const HsP
     if (penalty->automatic)
         penalty->settings.strength = 0; /* until the first anchor: nothing pulls */
     int protected_spans = 0;
-    for (int i = 0; i < continual->span_count; i++)
-        protected_spans += !continual->spans[i].excluded;
+    for (int i = 0; i < continual->span_count; i++) {
+        const HsSpan *span = &continual->spans[i];
+        protected_spans += !span->excluded;
+        penalty->parameters += span->excluded ? 0.0 : (double)span->count;
+    }
     if (protected_spans == 0)
         return hs_fail(
             HS_ECONFIG,
@@ -199,8 +206,11 @@ HsStatus hs_penalty_anchored(HsContinual *continual, HsPenalty *penalty, HsConte
 
 double hs_penalty_natural(const HsContinual *continual, const HsPenalty *penalty, double alone)
 {
-    return hs_continual_replays(&continual->config) ? SHARE_BESIDE_REPLAY * alone
-                                                    : alone * penalty->foreignness / TYPICAL_FOREIGNNESS;
+    if (hs_continual_replays(&continual->config))
+        return SHARE_BESIDE_REPLAY * alone;
+    const double parameters = fmin(fmax(penalty->parameters, PARAMETERS_LEAST), PARAMETERS_MOST);
+    return alone * pow(penalty->foreignness / TYPICAL_FOREIGNNESS, FOREIGNNESS_EXPONENT) *
+           pow(parameters / TYPICAL_PARAMETERS, PARAMETERS_EXPONENT);
 }
 
 void hs_penalty_choose(const HsContinual *continual, HsPenalty *penalty, double alone, double unit)
@@ -228,7 +238,7 @@ HsStatus hs_penalty_meet_task(HsContinual *continual, void *state, double foreig
     if (!penalty->anchored || !(foreignness > before))
         return HS_OK;
     const double now = fmin(fmax(foreignness, 1.0), FOREIGNNESS_MOST);
-    penalty->settings.strength *= (float)(now / penalty->foreignness);
+    penalty->settings.strength *= (float)pow(now / penalty->foreignness, FOREIGNNESS_EXPONENT);
     penalty->foreignness = now;
     penalty->met = 1;
     penalty->stats.strength = (double)penalty->settings.strength;
