@@ -171,7 +171,7 @@ static HsStatus bench_all(Bench *bench, const Sizes *s, const Operands *o, const
                                                .dbias = o->dbias };
     const HsUnaryArgs swiglu = { o->gate_up, o->hidden };
     const HsUnaryBackwardArgs swiglu_backward = { o->dhidden, o->gate_up, o->dgate_up };
-    const HsRopeArgs rope = { .heads = heads, .theta = 1e4, .x = o->qkv, .y = o->qkv };
+    const HsRopeArgs rope = { .heads = heads, .rule.theta = 1e4, .x = o->qkv, .y = o->qkv };
     const HsDropoutArgs dropout = {
         .probability = 0.1f, .rng = { .seed = 1 }, .x = o->x, .residual = o->dx, .y = o->y
     };

@@ -19,6 +19,7 @@
 #include "kernels/base/rng.h"
 #include "kernels/base/tensor.h"
 #include "kernels/ops/product_policy.h"
+#include "kernels/ops/rope_rule.h"
 #include "kernels/ops/step.h"
 
 /* name, argument struct, formula */
@@ -33,7 +34,7 @@
     X(norm_backward, HsNormBackwardArgs, "dx [+]= rstd * (g - mean(g) - xhat * mean(g*xhat)), g = weight * dy")       \
     X(head_norm_forward, HsHeadNormArgs, "per q and k head: y = weight * x * rstd; v is copied")                      \
     X(head_norm_backward, HsHeadNormBackwardArgs, "as norm_backward, rms, per head; dv is copied")                    \
-    X(rope, HsRopeArgs, "q, k heads rotated by +-position * theta^(-2i/D), halves paired")                            \
+    X(rope, HsRopeArgs, "q, k heads rotated by +-position * w_i, halves paired; w_i: kernels/ops/rope_rule.h")        \
     X(attention_forward, HsAttentionArgs, "out = dropout(softmax(scale q k^T + causal)) v; lse = log sum exp")        \
     X(attention_backward, HsAttentionBackwardArgs, "dqkv from dout, recomputing p = exp(scale q k^T - lse) by tiles") \
     X(attention_cached, HsAttentionCachedArgs, "append k, v to the cache; out = softmax(scale q K^T + causal) V")     \
@@ -184,10 +185,11 @@ typedef struct HsHeadNormBackwardArgs {
     HsTensor dq_weight, dk_weight; /* [D] f32, accumulated; each optional */
 } HsHeadNormBackwardArgs;
 
-/* Rotary embedding (Su et al. 2021, eq. 34) in the halves layout of Llama: pairs (i, i + D/2).  y may be x. */
+/* Rotary embedding (Su et al. 2021, eq. 34) in the halves layout of Llama: pairs (i, i + D/2).  y may be x.  What is
+ * rotated is also multiplied by the rule's amplitude, which is not 1 under yarn. */
 typedef struct HsRopeArgs {
     HsHeads heads;
-    double theta;
+    HsRopeRule rule;
     int64_t position_start;
     bool inverse;  /* backward: rotate by the negative angle */
     HsTensor x, y; /* [N,(H+2G)D] act, same dtype; v heads are copied */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Rotary position embedding (Su et al. 2021, eq. 34), halves layout: the pair (x[i], x[i + D/2]) of every q and k head
- * is rotated by position * theta^(-2i/D).  A rotation's transpose is its inverse, so backward rotates by the negative
- * angle.
+ * is rotated by position * w_i and multiplied by the rule's amplitude (kernels/ops/rope_rule.h).  A rotation's transpose is
+ * its inverse, so backward rotates by the negative angle.
  */
 #include "kernels/ref/ref.h"
 
@@ -11,13 +11,14 @@ HsStatus hs_ref_rope(HsContext *context, const HsRopeArgs *args)
     (void)context;
     const HsHeads *heads = &args->heads;
     const int64_t width = heads->head_dim, half = width / 2;
+    const double amplitude = hs_rope_amplitude(&args->rule);
     const int64_t rotated = heads->heads + heads->kv_heads, per_row = rotated + heads->kv_heads;
     for (int64_t n = 0; n < args->x.shape[0]; n++) {
         const double position = (double)(args->position_start + n % heads->sequence_length);
         for (int64_t i = 0; i < half; i++) {
-            const double frequency = pow(args->theta, -2.0 * (double)i / (double)width);
+            const double frequency = hs_rope_frequency(&args->rule, width, i);
             const double angle = position * frequency * (args->inverse ? -1.0 : 1.0);
-            const double c = cos(angle), s = sin(angle);
+            const double c = amplitude * cos(angle), s = amplitude * sin(angle);
             for (int64_t h = 0; h < rotated; h++) {
                 const int64_t first = (n * per_row + h) * width + i, second = first + half;
                 /* both are read before either is written: y may be x */

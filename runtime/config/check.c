@@ -203,6 +203,7 @@ static HsStatus check_family(const HsConfig *config)
         { "model.head_dim", "llama", config->model.head_dim != 0 },
         { "model.qkv_bias", "llama", config->model.qkv_bias },
         { "model.qk_norm", "llama", config->model.qk_norm },
+        { "model.rope_scaling", "llama", !is(config->model.rope_scaling, "none") },
         { "model.max_positions", "gpt2", config->model.max_positions != 0 },
         { "model.bias", "gpt2", config->model.bias },
     };
@@ -213,9 +214,50 @@ static HsStatus check_family(const HsConfig *config)
     return HS_OK;
 }
 
+/* Keys of scaled rotary frequencies: each is read by some of the rules only, which need it. */
+static HsStatus check_rope(const HsConfig *config)
+{
+    const char *const scaling = config->model.rope_scaling;
+    const bool llama3 = is(scaling, "llama3"), yarn = is(scaling, "yarn");
+    const struct {
+        const char *key, *needs;
+        bool set, read;
+    } rules[] = {
+        { "model.rope_factor", "linear, llama3 or yarn", config->model.rope_factor != 1, !is(scaling, "none") },
+        { "model.rope_original_positions", "llama3 or yarn", config->model.rope_original_positions != 0,
+          llama3 || yarn },
+        { "model.rope_low_freq_factor", "llama3", config->model.rope_low_freq_factor != 1, llama3 },
+        { "model.rope_high_freq_factor", "llama3", config->model.rope_high_freq_factor != 4, llama3 },
+        { "model.rope_beta_slow", "yarn", config->model.rope_beta_slow != 1, yarn },
+        { "model.rope_beta_fast", "yarn", config->model.rope_beta_fast != 32, yarn },
+        { "model.rope_attention_factor", "yarn", config->model.rope_attention_factor != 0, yarn },
+    };
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
+        if (rules[i].set && !rules[i].read)
+            return relation_fail(config, rules[i].key, "model.rope_scaling",
+                                 "%s is read where model.rope_scaling is %s (it is %s): remove it", rules[i].key,
+                                 rules[i].needs, scaling);
+    if ((llama3 || yarn) && config->model.rope_original_positions == 0)
+        return relation_fail(config, "model.rope_scaling", NULL,
+                             "model.rope_scaling: %s needs model.rope_original_positions, the length before scaling",
+                             scaling);
+    const char *const low_key = yarn ? "model.rope_beta_slow" : "model.rope_low_freq_factor";
+    const char *const high_key = yarn ? "model.rope_beta_fast" : "model.rope_high_freq_factor";
+    const double low = yarn ? config->model.rope_beta_slow : config->model.rope_low_freq_factor;
+    const double high = yarn ? config->model.rope_beta_fast : config->model.rope_high_freq_factor;
+    char a[32], b[32];
+    if ((llama3 || yarn) && low >= high)
+        return relation_fail(config, low_key, high_key, "%s (%s) must be below %s (%s)", low_key,
+                             hs_config_real_text(low, a), high_key, hs_config_real_text(high, b));
+    if (yarn && config->model.rope_theta <= 1)
+        return relation_fail(config, "model.rope_theta", "model.rope_scaling", "yarn needs model.rope_theta above 1");
+    return HS_OK;
+}
+
 static HsStatus check_model(const HsConfig *config)
 {
     HS_TRY(check_family(config));
+    HS_TRY(check_rope(config));
     long long heads = config->model.heads, kv_heads = config->model.kv_heads, width = config->model.width;
     long long head_dim = config->model.head_dim ? config->model.head_dim : width / heads;
     if (config->model.head_dim == 0 && width % heads != 0)

@@ -75,6 +75,18 @@
     X(S, REAL, dropout, 0.0, 0, 0.99, NULL, "probability", "on embeddings, attention probabilities and both branches") \
     X(S, REAL, norm_epsilon, 1e-5, 1e-12, 1, NULL, "", "added to the variance, under the square root")                 \
     X(S, REAL, rope_theta, 10000, 1, 1e9, NULL, "", "base of the rotary frequencies (llama)")                          \
+    X(S, STRING, rope_scaling, "none", 0, 0, "none|linear|llama3|yarn", "",                                            \
+      "how the rotary frequencies of a model that was made longer were changed (llama): linear divides all by "        \
+      "rope_factor; llama3 and yarn divide the slow ones, by bounds in turns within rope_original_positions")          \
+    X(S, REAL, rope_factor, 1, 1, 1e6, NULL, "", "how many times longer it was made; read where there is scaling")     \
+    X(S, INT, rope_original_positions, 0, 0, 16777216, NULL, "tokens",                                                 \
+      "length that it was first trained for; read by llama3 and yarn")                                                 \
+    X(S, REAL, rope_low_freq_factor, 1, 1e-6, 1e6, NULL, "turns", "llama3: frequencies below it are divided")          \
+    X(S, REAL, rope_high_freq_factor, 4, 1e-6, 1e6, NULL, "turns", "llama3: frequencies above it stay")                \
+    X(S, REAL, rope_beta_slow, 1, 1e-6, 1e6, NULL, "turns", "yarn: frequencies below it are divided")                  \
+    X(S, REAL, rope_beta_fast, 32, 1e-6, 1e6, NULL, "turns", "yarn: frequencies above it stay")                        \
+    X(S, REAL, rope_attention_factor, 0, 0, 1000, NULL, "",                                                            \
+      "yarn: factor of cosines and sines; 0: 0.1 ln(rope_factor) + 1")                                                 \
     X(S, REAL, init_std, 0.02, 0, 10, NULL, "",                                                                        \
       "standard deviation of initial weights; residual projections / sqrt(2 layers)")                                  \
     X(S, REAL, z_loss, 0.0, 0, 1, NULL, "", "coefficient of log(Z)^2 added to the loss")

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* The table with room for one more item, perhaps moved; NULL (and nothing changed) after a failure. */
 static void *room_for_one(HsBuilder *builder, void *items, int count, int *capacity, size_t item_bytes)
@@ -253,13 +254,31 @@ int hs_builder_head_norm(HsBuilder *builder, int qkv, int q_weight, int k_weight
                       true);
 }
 
+static HsRopeRule rope_rule(const HsConfig *config)
+{
+    static const char *const names[] = {
+        [HS_ROPE_NONE] = "none", [HS_ROPE_LINEAR] = "linear", [HS_ROPE_LLAMA3] = "llama3", [HS_ROPE_YARN] = "yarn"
+    };
+    HsRopeRule rule = { .theta = config->model.rope_theta };
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(names[i], config->model.rope_scaling) == 0)
+            rule.scaling = (HsRopeScaling)i;
+    const bool yarn = rule.scaling == HS_ROPE_YARN;
+    rule.factor = config->model.rope_factor;
+    rule.original_length = (double)config->model.rope_original_positions;
+    rule.low = yarn ? config->model.rope_beta_slow : config->model.rope_low_freq_factor;
+    rule.high = yarn ? config->model.rope_beta_fast : config->model.rope_high_freq_factor;
+    rule.attention_factor = config->model.rope_attention_factor;
+    return rule;
+}
+
 int hs_builder_rope(HsBuilder *builder, int qkv)
 {
     HsModel *model = builder->model;
     HsNode *node = add_step(builder, &hs_layer_rope, "attention.rope", qkv);
     if (node == NULL)
         return HS_NONE;
-    node->attributes.rope_theta = builder->config->model.rope_theta;
+    node->attributes.rope = rope_rule(builder->config);
     return add_result(builder, &node->outputs[0], ".out", 2, model->slots[qkv].columns, model->precision.activation,
                       true);
 }

@@ -188,10 +188,36 @@ const HsOpTest hs_op_test_head_norm_backward = {
     }
 
 static const HsCase rope_cases[] = {
-    ROPE(0, 1, 1, 1, 1, 2),       ROPE(0, 2, 3, 4, 2, 8),        ROPE(5, 1, 17, 3, 1, 16),
-    ROPE(0, 2, 65, 2, 2, 64),     ROPE(129, 1, 7, 6, 3, 34),     ROPE(1000, 1, 33, 2, 1, 128),
-    ROPE(30000, 1, 3, 1, 1, 256), ROPE(1000000, 2, 5, 3, 1, 24),
+    ROPE(0, 1, 1, 1, 1, 2),
+    ROPE(0, 2, 3, 4, 2, 8),
+    ROPE(5, 1, 17, 3, 1, 16),
+    ROPE(0, 2, 65, 2, 2, 64),
+    ROPE(129, 1, 7, 6, 3, 34),
+    ROPE(1000, 1, 33, 2, 1, 128),
+    ROPE(30000, 1, 3, 1, 1, 256),
+    ROPE(1000000, 2, 5, 3, 1, 24),
+#define SCALED_ROPE(kind, type, begin, bits)                                                            \
+    {                                                                                                   \
+        type, type, type, .start = begin, .heads = { 1, 9, 3, 1, 64 }, .scaling = kind, .options = bits \
+    }
+    SCALED_ROPE(HS_ROPE_LINEAR, HS_F32, 4000, 0),
+    SCALED_ROPE(HS_ROPE_LLAMA3, HS_F32, 4000, 0),
+    SCALED_ROPE(HS_ROPE_LLAMA3, HS_BF16, 4000, HS_CASE_IN_PLACE | HS_CASE_INVERSE),
+    SCALED_ROPE(HS_ROPE_YARN, HS_F32, 4000, 0),
+    SCALED_ROPE(HS_ROPE_YARN, HS_F16, 4000, HS_CASE_IN_PLACE | HS_CASE_INVERSE),
 };
+
+/* Scaled eight times beyond 1024 tokens. */
+static HsRopeRule rule_of(const HsTrial *trial)
+{
+    const bool yarn = trial->config->scaling == HS_ROPE_YARN;
+    return (HsRopeRule){ .theta = 10000.0,
+                         .scaling = trial->config->scaling,
+                         .factor = 8,
+                         .original_length = 1024,
+                         .low = 1,
+                         .high = yarn ? 32 : 4 };
+}
 
 static void declare_rope(HsTrial *trial)
 {
@@ -205,23 +231,26 @@ static void declare_rope(HsTrial *trial)
 static HsStatus call_rope(HsTrial *trial, HsContext *context, const HsTensor *t)
 {
     return hs_op_rope(context, &(HsRopeArgs){ .heads = trial->config->heads,
-                                              .theta = 10000.0,
+                                              .rule = rule_of(trial),
                                               .position_start = trial->config->start,
                                               .inverse = hs_case_has(trial, HS_CASE_INVERSE),
                                               .x = t[X],
                                               .y = t[hs_case_has(trial, HS_CASE_IN_PLACE) ? X : Y] });
 }
 
-/* a cos - b sin: cosine and sine good to a function's roundings at any position, a product, an addition. */
+/* a cos - b sin: cosine and sine good to a function's roundings at any position, a product, an addition; where there is
+ * an amplitude, its own rounding and that of the product with it. */
 static void bound_rope(HsTrial *trial)
 {
     const int64_t width = trial->config->heads.head_dim;
     HsOperand *y = &trial->operands[hs_case_has(trial, HS_CASE_IN_PLACE) ? X : Y];
+    const HsRopeRule rule = rule_of(trial);
+    const int roundings = HS_FUNCTION_ROUNDINGS + (rule.scaling == HS_ROPE_YARN ? 4 : 2);
     for (int64_t n = 0; n < hs_heads_rows(&trial->config->heads); n++) {
         for (int64_t h = 0; h < normed_heads(trial); h++) {
             for (int64_t d = 0; d < width; d++) {
                 const int64_t at = head_at(trial, n, h), other = (d + width / 2) % width;
-                y->error[at + d] = hs_gamma(HS_FUNCTION_ROUNDINGS + 2) *
+                y->error[at + d] = hs_gamma(roundings) * hs_rope_amplitude(&rule) *
                                    (fabs(hs_initial(trial, X)[at + d]) + fabs(hs_initial(trial, X)[at + other]));
             }
         }

@@ -61,6 +61,7 @@ typedef struct HsCase {
     int64_t rows, columns, depth;
     HsHeads heads;
     int64_t start; /* first position; row offset of dropout masks */
+    HsRopeScaling scaling;
     float dropout;
     unsigned options;
     HsProductPolicy policy; /* of a product */

@@ -127,7 +127,7 @@ Test(checks, norms_and_heads)
     norm.mean = f32_1d(8);
     EXPECT_REFUSED(HS_ESHAPE, "norm_forward: mean is [8], expected [4]", hs_op_norm_forward(&context, &norm));
 
-    HsRopeArgs rope = { .heads = { 1, 4, 3, 2, 8 }, .theta = 1e4, .x = f32(4, 56), .y = f32(4, 56) };
+    HsRopeArgs rope = { .heads = { 1, 4, 3, 2, 8 }, .rule.theta = 1e4, .x = f32(4, 56), .y = f32(4, 56) };
     EXPECT_REFUSED(HS_EINVAL, "rope: 3 query heads cannot be shared evenly by 2 kv heads", hs_op_rope(&context, &rope));
     rope.heads.heads = 4, rope.heads.head_dim = 7;
     EXPECT_REFUSED(HS_EINVAL, "rope: head_dim must be even, it is rotated in pairs (got 7)",

@@ -263,7 +263,7 @@ static double rope_loss(void *user)
     Rope *p = user;
     HsContext context = reference();
     RUN(hs_op_rope(&context, &(HsRopeArgs){ .heads = heads,
-                                            .theta = 100.0,
+                                            .rule.theta = 100.0,
                                             .position_start = 2,
                                             .x = matrix(p->x, TOKENS, PROJECTION),
                                             .y = matrix(p->y, TOKENS, PROJECTION) }));
@@ -277,7 +277,7 @@ Test(gradients, rope)
     fill(p.x, COUNT(p.x), 0), fill(p.r, COUNT(p.r), 1);
     HsContext context = reference();
     RUN(hs_op_rope(&context, &(HsRopeArgs){ .heads = heads,
-                                            .theta = 100.0,
+                                            .rule.theta = 100.0,
                                             .position_start = 2,
                                             .inverse = true,
                                             .x = matrix(p.r, TOKENS, PROJECTION),

@@ -150,7 +150,7 @@ Test(ref, rope_turns_by_the_position)
     float x[] = { 1, 0, 0, 1, 5, 6 };
     HsContext context = reference();
     RUN(hs_op_rope(&context, &(HsRopeArgs){ .heads = heads,
-                                            .theta = 10000.0,
+                                            .rule.theta = 10000.0,
                                             .position_start = 3,
                                             .x = f32_matrix(x, 1, 6),
                                             .y = f32_matrix(x, 1, 6) }));
@@ -171,7 +171,7 @@ Test(ref, rope_pairs_halves)
     HsContext context = reference();
     RUN(hs_op_rope(
         &context,
-        &(HsRopeArgs){ .heads = heads, .theta = 100.0, .x = f32_matrix(x, 2, 12), .y = f32_matrix(x, 2, 12) }));
+        &(HsRopeArgs){ .heads = heads, .rule.theta = 100.0, .x = f32_matrix(x, 2, 12), .y = f32_matrix(x, 2, 12) }));
     expect_f32("cos 1", x[12], cos(1.0));
     expect_f32("cos 0.1", x[13], cos(0.1));
     expect_f32("sin 1", x[14], sin(1.0));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Rotary position embedding (Su et al. 2021, eq. 34), halves layout: pairs (i, i + D/2) of every q and k head turn by
- * position * theta^(-2i/D).  Angles are computed in double, since position * frequency loses its fraction in f32 for
+ * position * w_i (kernels/ops/rope_rule.h).  Angles are computed in double, since position * frequency loses its fraction in f32 for
  * long sequences, and once for each position: all heads and all sequences of the batch share them.
  */
 #include "kernels/cpu/isa/attention_tile.h"
@@ -10,7 +10,7 @@
 
 enum { MOST_PAIRS = HS_MAX_HEAD_DIM / 2 };
 
-/* Cosines and sines of one position. */
+/* Cosines and sines of one position, with the amplitude in them. */
 typedef struct Angles {
     float cosine[MOST_PAIRS], sine[MOST_PAIRS];
 } Angles;
@@ -60,17 +60,18 @@ HsStatus HS_ISA_NAME(hs_cpu_rope)(HsContext *context, const HsRopeArgs *args)
     HS_TRY(hs_attention_refuse_f64("rope", tensors, 2));
     const HsHeads *heads = &args->heads;
     const int64_t half = heads->head_dim / 2, length = heads->sequence_length;
+    const double amplitude = hs_rope_amplitude(&args->rule);
     double frequency[MOST_PAIRS];
     for (int64_t i = 0; i < half; i++)
-        frequency[i] = pow(args->theta, -2.0 * (double)i / (double)heads->head_dim) * (args->inverse ? -1.0 : 1.0);
+        frequency[i] = hs_rope_frequency(&args->rule, heads->head_dim, i) * (args->inverse ? -1.0 : 1.0);
 
 #pragma omp parallel for num_threads(hs_cpu_threads(context, length)) schedule(static)
     for (int64_t t = 0; t < length; t++) {
         Angles angles;
         for (int64_t i = 0; i < half; i++) {
             const double angle = (double)(args->position_start + t) * frequency[i];
-            angles.cosine[i] = (float)cos(angle);
-            angles.sine[i] = (float)sin(angle);
+            angles.cosine[i] = (float)(amplitude * cos(angle));
+            angles.sine[i] = (float)(amplitude * sin(angle));
         }
         for (int64_t sequence = 0; sequence < heads->batch; sequence++)
             rotate_row(args, sequence * length + t, &angles);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Rotary position embedding (Su et al. 2021, eq. 34), halves layout: the pair (x[i], x[i + D/2]) of every q and k head
- * turns by position * theta^(-2i/D); backward by the negative angle.
+ * turns by position * w_i (kernels/ops/rope_rule.h); backward by the negative angle.
  *
  * Angles.  position * frequency reaches thousands of turns, of which f32 keeps no fraction, so the reduction must be in
  * double; but consumer GPUs have one double unit to 64 single ones.  Hence: frequencies, in quarter turns, come from
@@ -21,6 +21,7 @@ enum { THREADS = 256, MOST_PAIRS = 128 };
 
 struct Frequencies {
     double quarter_turns[MOST_PAIRS];
+    float amplitude;
 };
 
 template <typename T> struct Rope {
@@ -65,8 +66,8 @@ __global__ void __launch_bounds__(THREADS) rope_kernel(const Rope<T> task, const
     const double position = (double)(task.position_start + blockIdx.x % task.sequence_length);
     for (int pair = (int)threadIdx.x; pair < task.pairs; pair += THREADS) {
         const Rotation rotation = rotation_of(position * frequencies.quarter_turns[pair]);
-        cosines[pair] = rotation.cosine;
-        sines[pair] = rotation.sine;
+        cosines[pair] = frequencies.amplitude * rotation.cosine;
+        sines[pair] = frequencies.amplitude * rotation.sine;
     }
     __syncthreads();
     const int head_width = 2 * task.pairs;
@@ -101,8 +102,9 @@ HsStatus op::rope(HsContext *context, const HsRopeArgs *args)
     const HsHeads &heads = args->heads;
     const int pairs = (int)(heads.head_dim / 2), rotated = (int)(heads.heads + heads.kv_heads);
     Frequencies frequencies = {};
+    frequencies.amplitude = (float)hs_rope_amplitude(&args->rule);
     for (int i = 0; i < pairs; i++) {
-        const double turns = pow(args->theta, -2.0 * i / (double)heads.head_dim) / 1.5707963267948966;
+        const double turns = hs_rope_frequency(&args->rule, heads.head_dim, i) / 1.5707963267948966;
         frequencies.quarter_turns[i] = args->inverse ? -turns : turns;
     }
     return dispatch_act(args->x.dtype, [&](auto element) {

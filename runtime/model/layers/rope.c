@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Rotary position embedding (Su et al. 2021, eq. 34): the pair (i, i + D/2) of every query and key head is rotated by
- * position * theta^(-2i/D).
+ * position * w_i, with the frequencies of kernels/ops/rope_rule.h.
  *   inputs {qkv [N,(H+2G)D]}   outputs {the same shape, in the same memory where the program can}
  * A rotation's transpose is the rotation by the negative angle: dx = R(-angle) dy, which needs neither x nor y.
  */
@@ -11,7 +11,7 @@ static HsStatus rotate(const HsLayerCall *call, const HsNode *node, bool inverse
 {
     HsRopeArgs args = {
         .heads = hs_run_heads(call, node),
-        .theta = node->attributes.rope_theta,
+        .rule = node->attributes.rope,
         .position_start = call->position_start,
         .inverse = inverse,
         .x = x,
