@@ -178,6 +178,12 @@ $(BUILD)/tests/launches: tests/kernels/launches.c $(EMU_OBJECTS) $(LIBRARY)
 	@echo "  CC $@"
 	$(Q)$(CC) $(CFLAGS) -fno-pie -no-pie $(LDFLAGS) -o $@ $< $(EMU_OBJECTS) $(LIBRARY) $(LDLIBS) -lstdc++
 
+# The logits of a folder, for tests/huggingface.
+$(BUILD)/tests/huggingface/logits: tests/huggingface/logits.c $(LIBRARY)
+	@mkdir -p $(@D)
+	@echo "  CC $@"
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -MMD -MP -MF $@.d -o $@ $< $(LINK_HERE) $(LDLIBS)
+
 $(BUILD)/examples/%: examples/%.c $(LIBRARY)
 	@mkdir -p $(@D)
 	@echo "  CC $@"

@@ -100,7 +100,8 @@ static HsStatus write_tensors(const char *folder, const char *name, const HsName
     uint64_t checksum = 0;
     char digits[17];
     HS_TRY(hs_storage_join(folder, name, &path));
-    HsStatus status = hs_safetensors_write(path, tensors, count, NULL, &checksum);
+    static const char *const metadata[] = { "format", "pt", NULL }; /* readers of the field look for it */
+    HsStatus status = hs_safetensors_write(path, tensors, count, metadata, &checksum);
     snprintf(digits, sizeof digits, "%016" PRIx64, checksum);
     hs_json_set_string(known, name, digits);
     free(path);

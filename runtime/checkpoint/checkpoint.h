@@ -78,5 +78,8 @@ HsStatus hs_checkpoint_hash(const char *folder, uint64_t *hash);
  * f32, bf16, f16 convert to the destination's dtype.  Errors name tensor and shapes; NaN or Inf is an error. */
 HsStatus hs_checkpoint_restore(const char *file_name, const HsSafetensors *file, const HsNamedTensor *destinations,
                                int count);
+/* The same of one tensor, whatever its name in the file. */
+HsStatus hs_checkpoint_restore_tensor(const char *file_name, const HsNamedTensor *source,
+                                      const HsNamedTensor *destination);
 
 #endif

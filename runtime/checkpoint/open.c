@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * Finding, verifying and reading checkpoints.
+ * Finding, verifying and opening checkpoints.
  */
 #include <errno.h>
-#include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +15,7 @@
 #include "runtime/io/files.h"
 #include "runtime/io/storage.h"
 
-enum { MAX_STATE_BYTES = 1 << 30, LOAD_CHUNK = 1024 };
+enum { MAX_STATE_BYTES = 1 << 30 };
 
 /* A checkpoint that cannot be used is passed over with a warning, as an earlier one may do; without memory nothing can
  * be said of it.  *verdict: HS_OK, HS_EFORMAT (damaged), HS_EIO (not to be read, for the moment perhaps). */
@@ -271,91 +269,4 @@ void hs_checkpoint_close(HsCheckpoint *checkpoint)
     hs_json_destroy(checkpoint->state);
     free(checkpoint->folder);
     *checkpoint = (HsCheckpoint){ 0 };
-}
-
-/* "[2, 3]" */
-static void describe_shape(const HsTensor *tensor, char *text, size_t size)
-{
-    size_t used = (size_t)snprintf(text, size, "[");
-    for (int axis = 0; axis < tensor->rank; axis++)
-        used += (size_t)snprintf(text + used, size - used, "%s%" PRId64, axis ? ", " : "", tensor->shape[axis]);
-    snprintf(text + used, size - used, "]");
-}
-
-static HsStatus check_match(const char *file_name, const HsSafetensors *file, const HsNamedTensor *destination)
-{
-    const HsNamedTensor *source = hs_safetensors_find(file, destination->name);
-    const HsTensor *to = &destination->tensor;
-    if (!source)
-        return hs_fail(HS_EFORMAT, "%s: tensor `%s` is missing", file_name, destination->name);
-    bool same = source->tensor.rank == to->rank;
-    for (int axis = 0; axis < to->rank && same; axis++)
-        same = source->tensor.shape[axis] == to->shape[axis];
-    if (!same) {
-        char has[128], needs[128];
-        describe_shape(&source->tensor, has, sizeof has);
-        describe_shape(to, needs, sizeof needs);
-        return hs_fail(HS_ESHAPE, "%s: tensor `%s` has shape %s, the model needs %s", file_name, destination->name, has,
-                       needs);
-    }
-    bool floats = hs_dtype_info(source->tensor.dtype)->is_float && hs_dtype_info(to->dtype)->is_float;
-    if (!floats && source->tensor.dtype != to->dtype)
-        return hs_fail(HS_ESHAPE, "%s: tensor `%s` is %s and cannot become %s", file_name, destination->name,
-                       hs_dtype_name(source->tensor.dtype), hs_dtype_name(to->dtype));
-    return HS_OK;
-}
-
-static HsStatus copy_elements(const char *file_name, const HsNamedTensor *source, HsTensor *to)
-{
-    double values[LOAD_CHUNK];
-    const HsTensor *from = &source->tensor;
-    int64_t count = hs_dtype_info(from->dtype)->is_float ? hs_tensor_count(from) : 0;
-    for (int64_t first = 0; first < count; first += LOAD_CHUNK) {
-        int64_t here = count - first < LOAD_CHUNK ? count - first : LOAD_CHUNK;
-        hs_safetensors_load(from, first, here, values);
-        for (int64_t i = 0; i < here; i++) {
-            if (!isfinite(values[i]))
-                return hs_fail(HS_EFORMAT, "%s: tensor `%s`: element %" PRId64 " is %s", file_name, source->name,
-                               first + i, isnan(values[i]) ? "NaN" : "infinite");
-            if (from->dtype == to->dtype)
-                continue;
-            hs_dtype_store(to->dtype, to->data, first + i, values[i]);
-            if (!isfinite(hs_dtype_load(to->dtype, to->data, first + i)))
-                return hs_fail(HS_EFORMAT, "%s: tensor `%s`: element %" PRId64 ", %g, is too large for %s", file_name,
-                               source->name, first + i, values[i], hs_dtype_name(to->dtype));
-        }
-    }
-    /* Integers have no bad values and the same format needs no conversion: the bytes as they are. */
-    if (from->dtype == to->dtype && hs_tensor_bytes(to) > 0)
-        memcpy(to->data, from->data, hs_tensor_bytes(to));
-    return HS_OK;
-}
-
-/* Converted on the host, then brought to where it belongs. */
-static HsStatus restore_tensor(const char *file_name, const HsNamedTensor *source, const HsNamedTensor *destination)
-{
-    HsTensor to = destination->tensor;
-    const HsContext *context = destination->context;
-    const size_t bytes = hs_tensor_bytes(&to);
-    if (!context || context->device->host_accessible || bytes == 0)
-        return copy_elements(file_name, source, &to);
-    to.data = malloc(bytes);
-    if (!to.data)
-        return hs_fail(HS_ENOMEM, "%s: no memory for tensor `%s`, %zu bytes", file_name, source->name, bytes);
-    HsStatus status = copy_elements(file_name, source, &to);
-    if (status == HS_OK)
-        status = context->device->copy(context->device, context->stream, destination->tensor.data, to.data, bytes);
-    free(to.data);
-    return status;
-}
-
-HsStatus hs_checkpoint_restore(const char *file_name, const HsSafetensors *file, const HsNamedTensor *destinations,
-                               int count)
-{
-    /* All of them first: a model that does not fit is left as it was. */
-    for (int i = 0; i < count; i++)
-        HS_TRY(check_match(file_name, file, &destinations[i]));
-    for (int i = 0; i < count; i++)
-        HS_TRY(restore_tensor(file_name, hs_safetensors_find(file, destinations[i].name), &destinations[i]));
-    return HS_OK;
 }

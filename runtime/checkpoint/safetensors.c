@@ -271,13 +271,29 @@ HsStatus hs_safetensors_open(const char *path, HsSafetensors *file)
     return status;
 }
 
-void hs_safetensors_load(const HsTensor *tensor, int64_t first, int64_t count, double *values)
+/* By format, since a large model has a billion elements. */
+void hs_safetensors_load(const HsTensor *tensor, int64_t first, int64_t stride, int64_t count, double *values)
 {
-    size_t bytes = hs_dtype_bytes(tensor->dtype);
+    const size_t bytes = hs_dtype_bytes(tensor->dtype), step = (size_t)stride * bytes;
     const unsigned char *place = (const unsigned char *)tensor->data + (size_t)first * bytes;
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count && tensor->dtype == HS_F32; i++, place += step) {
+        float value;
+        memcpy(&value, place, sizeof value);
+        values[i] = (double)value;
+    }
+    for (int64_t i = 0; i < count && tensor->dtype == HS_BF16; i++, place += step) {
+        uint16_t bits;
+        memcpy(&bits, place, sizeof bits);
+        const uint32_t wide = (uint32_t)bits << 16;
+        float value;
+        memcpy(&value, &wide, sizeof value);
+        values[i] = (double)value;
+    }
+    if (tensor->dtype == HS_F32 || tensor->dtype == HS_BF16)
+        return;
+    for (int64_t i = 0; i < count; i++, place += step) {
         _Alignas(8) unsigned char element[8]; /* the widest format's size */
-        memcpy(element, place + (size_t)i * bytes, bytes);
+        memcpy(element, place, bytes);
         values[i] = hs_dtype_load(tensor->dtype, element, 0);
     }
 }

@@ -9,8 +9,11 @@
 
 typedef struct HsNamedTensor {
     char name[96];
-    HsTensor tensor;
+    HsTensor tensor;    /* data NULL: zeros, to be written */
     HsContext *context; /* whose device holds the data; NULL: host memory */
+    bool transposed;    /* the file holds this matrix's transpose */
+    bool converted;     /* the file holds it as `stored`, rounded to nearest even */
+    HsDtype stored;
 } HsNamedTensor;
 
 /* Writes to exactly `path` and fsyncs (atomic renaming is the checkpoint's business).  metadata: NULL-terminated
@@ -29,8 +32,8 @@ typedef struct HsSafetensors {
 HsStatus hs_safetensors_open(const char *path, HsSafetensors *file);
 /* The same over bytes in memory (borrowed): tests and fuzzing. */
 HsStatus hs_safetensors_parse(const char *name, const void *bytes, size_t size, HsSafetensors *file);
-/* Elements first .. first + count - 1 of a tensor, as exact doubles; the tensor's data may lie unaligned. */
-void hs_safetensors_load(const HsTensor *tensor, int64_t first, int64_t count, double *values);
+/* Elements first, first + stride, ... of a tensor, `count` of them, as exact doubles; its data may lie unaligned. */
+void hs_safetensors_load(const HsTensor *tensor, int64_t first, int64_t stride, int64_t count, double *values);
 const HsNamedTensor *hs_safetensors_find(const HsSafetensors *file, const char *name);
 void hs_safetensors_close(HsSafetensors *file);
 

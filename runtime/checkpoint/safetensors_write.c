@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -21,10 +22,15 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "safetensors data is l
 
 enum { ALIGNMENT = 8 };
 
+static HsDtype stored_dtype(const HsNamedTensor *named)
+{
+    return named->converted ? named->stored : named->tensor.dtype;
+}
+
 static int compare_placement(const void *a, const void *b)
 {
     const HsNamedTensor *left = *(const HsNamedTensor *const *)a, *right = *(const HsNamedTensor *const *)b;
-    size_t left_bytes = hs_dtype_bytes(left->tensor.dtype), right_bytes = hs_dtype_bytes(right->tensor.dtype);
+    size_t left_bytes = hs_dtype_bytes(stored_dtype(left)), right_bytes = hs_dtype_bytes(stored_dtype(right));
     if (left_bytes != right_bytes)
         return left_bytes > right_bytes ? -1 : 1;
     return strcmp(left->name, right->name);
@@ -59,12 +65,14 @@ static HsStatus make_header(const char *path, const HsNamedTensor *const *order,
     for (int i = 0; i < count; i++) {
         const HsTensor *tensor = &order[i]->tensor;
         HsJson *entry = hs_json_object(), *shape = hs_json_array(), *offsets = hs_json_array();
+        const HsDtype dtype = stored_dtype(order[i]);
         for (int axis = 0; axis < tensor->rank; axis++)
-            hs_json_append(shape, hs_json_new_integer(tensor->shape[axis]));
+            hs_json_append(shape,
+                           hs_json_new_integer(tensor->shape[order[i]->transposed ? tensor->rank - 1 - axis : axis]));
         hs_json_append(offsets, hs_json_new_integer(offset));
-        offset += (int64_t)hs_tensor_bytes(tensor);
+        offset += hs_tensor_count(tensor) * (int64_t)hs_dtype_bytes(dtype);
         hs_json_append(offsets, hs_json_new_integer(offset));
-        hs_json_set_string(entry, "dtype", hs_dtype_info(tensor->dtype)->safetensors_name);
+        hs_json_set_string(entry, "dtype", hs_dtype_info(dtype)->safetensors_name);
         hs_json_set(entry, "shape", shape);
         hs_json_set(entry, "data_offsets", offsets);
         hs_json_set(root, order[i]->name, entry);
@@ -91,27 +99,85 @@ static HsStatus put(int descriptor, const char *path, XXH3_state_t *hash, const 
     return hs_storage_write_all(descriptor, path, bytes, size);
 }
 
-/* A tensor on a device comes to the host piece by piece. */
-static HsStatus put_tensor(int descriptor, const char *path, XXH3_state_t *hash, const HsNamedTensor *named)
+/* Host bytes of a device's tensor; the caller frees. */
+static HsStatus fetch(const char *path, const HsNamedTensor *named, size_t first, size_t size, void **bytes)
 {
-    const unsigned char *bytes = named->tensor.data;
-    const size_t size = hs_tensor_bytes(&named->tensor);
     const HsContext *context = named->context;
-    if (!context || context->device->host_accessible || size == 0)
-        return put(descriptor, path, hash, bytes, size);
+    *bytes = malloc(size);
+    if (!*bytes)
+        return hs_fail(HS_ENOMEM, "%s: no memory for %zu bytes of %s", path, size, named->name);
+    HsStatus status = context->device->copy(context->device, context->stream, *bytes,
+                                            (const unsigned char *)named->tensor.data + first, size);
+    if (status == HS_OK)
+        status = context->device->stream_sync(context->device, context->stream);
+    return status;
+}
+
+static bool is_on_host(const HsNamedTensor *named)
+{
+    return !named->context || named->context->device->host_accessible;
+}
+
+/* As it lies; what is on a device comes to the host piece by piece. */
+static HsStatus put_bytes(int descriptor, const char *path, XXH3_state_t *hash, const HsNamedTensor *named)
+{
+    const size_t size = hs_tensor_bytes(&named->tensor);
+    if (is_on_host(named) || size == 0)
+        return put(descriptor, path, hash, named->tensor.data, size);
     HsStatus status = HS_OK;
-    void *piece = malloc(size < PIECE_BYTES ? size : PIECE_BYTES);
-    if (!piece)
-        return hs_fail(HS_ENOMEM, "%s: no memory for a piece of %s", path, named->name);
     for (size_t first = 0; first < size && status == HS_OK; first += PIECE_BYTES) {
         const size_t here = size - first < PIECE_BYTES ? size - first : PIECE_BYTES;
-        status = context->device->copy(context->device, context->stream, piece, bytes + first, here);
-        if (status == HS_OK)
-            status = context->device->stream_sync(context->device, context->stream);
+        void *piece = NULL;
+        status = fetch(path, named, first, here, &piece);
         if (status == HS_OK)
             status = put(descriptor, path, hash, piece, here);
+        free(piece);
     }
-    free(piece);
+    return status;
+}
+
+/* Elements of one row of the file's matrix, or of all of another tensor, rounded to its format. */
+static HsStatus put_run(int descriptor, const char *path, XXH3_state_t *hash, const HsNamedTensor *named, int64_t first,
+                        int64_t stride, int64_t count)
+{
+    enum { CHUNK = 4096 };
+    const HsDtype dtype = stored_dtype(named);
+    double values[CHUNK] = { 0 };
+    _Alignas(8) unsigned char rounded[CHUNK * 8];
+    for (int64_t at = 0; at < count; at += CHUNK) {
+        const int64_t here = count - at < CHUNK ? count - at : CHUNK;
+        if (named->tensor.data)
+            hs_safetensors_load(&named->tensor, first + at * stride, stride, here, values);
+        for (int64_t i = 0; i < here; i++) {
+            hs_dtype_store(dtype, rounded, i, values[i]);
+            if (isfinite(values[i]) && !isfinite(hs_dtype_load(dtype, rounded, i)))
+                return hs_fail(HS_EINVAL,
+                               "%s: tensor `%s` has the value %g, which is too large for %s: choose another "
+                               "format",
+                               path, named->name, values[i], hs_dtype_name(dtype));
+        }
+        HS_TRY(put(descriptor, path, hash, rounded, (size_t)here * hs_dtype_bytes(dtype)));
+    }
+    return HS_OK;
+}
+
+static HsStatus put_tensor(int descriptor, const char *path, XXH3_state_t *hash, const HsNamedTensor *named)
+{
+    HsNamedTensor host = *named;
+    const int64_t count = hs_tensor_count(&named->tensor);
+    const bool turned = named->transposed && named->tensor.rank == 2;
+    void *bytes = NULL;
+    if (!turned && !named->converted && named->tensor.data)
+        return put_bytes(descriptor, path, hash, named);
+    if (!is_on_host(named) && count > 0) {
+        HS_TRY(fetch(path, named, 0, hs_tensor_bytes(&named->tensor), &bytes));
+        host.tensor.data = bytes;
+    }
+    const int64_t rows = turned ? named->tensor.shape[1] : 1, stride = rows;
+    HsStatus status = HS_OK;
+    for (int64_t row = 0; row < rows && status == HS_OK; row++)
+        status = put_run(descriptor, path, hash, &host, row, stride, count / rows);
+    free(bytes);
     return status;
 }
 

@@ -1,67 +1,104 @@
 /* SPDX-License-Identifier: MIT
  *
- * Opening a checkpoint for evaluation and generation.
+ * Opening a checkpoint, or a Hugging Face folder, for evaluation and generation.
  */
 #include "runtime/commands/loaded_model.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/checkpoint/pretrained.h"
+#include "runtime/config/pretrained.h"
+
 static HsStatus restore_weights(HsLoadedModel *loaded, const HsCheckpoint *checkpoint)
 {
     char name[4096];
     HsModel *model = &loaded->model;
-    HsNamedTensor *tensors = calloc((size_t)model->param_count, sizeof *tensors);
-    if (!tensors)
-        return hs_fail(HS_ENOMEM, "no memory to list %d tensors", model->param_count);
-    for (int i = 0; i < model->param_count; i++) {
-        snprintf(tensors[i].name, sizeof tensors[i].name, "%s", model->params[i].name);
-        tensors[i].tensor = model->params[i].weight;
-        tensors[i].context = &loaded->engine.context;
-    }
     snprintf(name, sizeof name, "%s/model.safetensors", checkpoint->folder);
-    HsStatus status = hs_checkpoint_restore(name, &checkpoint->model, tensors, model->param_count);
-    free(tensors);
-    HS_TRY(status);
+    HS_TRY(hs_weights_restore(name, &checkpoint->model, model, NULL, 0, &loaded->engine.context));
     return hs_model_pack(model, &loaded->engine.context);
 }
 
-static HsStatus open_parts(HsLoadedModel *loaded, const HsCheckpoint *checkpoint, int override_count,
-                           const char *const *overrides)
+/* Everything but the weights, once the configuration is there. */
+static HsStatus open_parts(HsLoadedModel *loaded, const char *tokenizer_folder)
 {
     char path[4096], why[256];
-    snprintf(path, sizeof path, "%s/config.yaml", checkpoint->folder);
-    HS_TRY(hs_config_load(&loaded->config, path, override_count, overrides));
-    loaded->has_config = true;
     HsEngineOptions engine = hs_engine_options(&loaded->config);
     engine.cuda_graph = false; /* for training steps only */
     engine.tuning = NULL;      /* measured on the GPU that trained, for its shapes; this may be another */
     HS_TRY(hs_engine_init(&loaded->engine, &engine));
     HS_TRY(hs_precision_resolve(&loaded->config, loaded->engine.products, &loaded->precision, why, sizeof why));
-    snprintf(path, sizeof path, "%s/tokenizer.json", checkpoint->folder);
-    HS_TRY(hs_tokenizer_load(path, &loaded->tokenizer));
+    snprintf(path, sizeof path, "%s/tokenizer.json", tokenizer_folder);
+    HS_TRY(hs_tokenizer_load(tokenizer_folder[0] ? path : loaded->config.tokenizer.path, &loaded->tokenizer));
     HS_TRY(hs_tokenizer_set_end_of_text(loaded->tokenizer, loaded->config.tokenizer.end_of_text));
     HS_TRY(hs_model_create(&loaded->config, &loaded->precision, hs_tokenizer_vocabulary(loaded->tokenizer),
                            &loaded->model));
     loaded->has_model = true;
-    HS_TRY(hs_model_commit(&loaded->model, &loaded->engine.context, false));
+    return hs_model_commit(&loaded->model, &loaded->engine.context, false);
+}
+
+static HsStatus open_checkpoint(HsLoadedModel *loaded, const HsCheckpoint *checkpoint, int override_count,
+                                const char *const *overrides)
+{
+    char name[4096];
+    snprintf(name, sizeof name, "%s/trainer.json", checkpoint->folder);
+    HS_TRY(hs_json_need_integer(name, checkpoint->state, "applied_steps", &loaded->step));
+    snprintf(name, sizeof name, "%s/config.yaml", checkpoint->folder);
+    HS_TRY(hs_config_load_saved(&loaded->config, name, override_count, overrides));
+    loaded->has_config = true;
+    HS_TRY(open_parts(loaded, checkpoint->folder));
     return restore_weights(loaded, checkpoint);
+}
+
+/* With the defaults of everything that config.json does not say, but for the length: what the positions allow. */
+static HsStatus open_huggingface(HsLoadedModel *loaded, const char *folder, int override_count,
+                                 const char *const *overrides)
+{
+    enum { USUAL_LENGTH = 1024 };
+    const size_t room = strlen(folder) + sizeof "init_from=";
+    const char **all = calloc((size_t)override_count + 1, sizeof *all);
+    char *from = malloc(room);
+    HsStatus status = all && from ? HS_OK : hs_fail(HS_ENOMEM, "no memory for the path %s", folder);
+    if (status == HS_OK) {
+        snprintf(from, room, "init_from=%s", folder);
+        memcpy(all, overrides, (size_t)override_count * sizeof *all);
+        all[override_count] = from;
+        status = hs_config_load(&loaded->config, NULL, override_count + 1, all);
+    }
+    free(all);
+    free(from);
+    HS_TRY(status);
+    loaded->has_config = true;
+    HsConfig *config = &loaded->config;
+    const int64_t positions = config->model.max_positions;
+    if (!hs_config_is_set(config, "max_length"))
+        config->training.max_length = positions > 0 && positions < USUAL_LENGTH ? positions : USUAL_LENGTH;
+    HS_TRY(open_parts(loaded, ""));
+    HsPretrained pretrained;
+    HS_TRY(hs_pretrained_open(folder, &pretrained));
+    status = hs_pretrained_load(&pretrained, &loaded->model, NULL, 0, &loaded->engine.context);
+    hs_pretrained_close(&pretrained);
+    HS_TRY(status);
+    return hs_model_pack(&loaded->model, &loaded->engine.context);
 }
 
 HsStatus hs_loaded_model_init(HsLoadedModel *loaded, const char *folder, int override_count,
                               const char *const *overrides)
 {
     memset(loaded, 0, sizeof *loaded);
-    HsCheckpoint checkpoint;
-    HS_TRY(hs_checkpoint_open(folder, false, &checkpoint));
-    char name[4096];
-    snprintf(name, sizeof name, "%s/trainer.json", checkpoint.folder);
-    HsStatus status = hs_json_need_integer(name, checkpoint.state, "applied_steps", &loaded->step);
-    if (status == HS_OK)
-        status = open_parts(loaded, &checkpoint, override_count, overrides);
-    loaded->folder = strdup(checkpoint.folder);
+    HsPretrainedKind kind;
+    HsCheckpoint checkpoint = { 0 };
+    HS_TRY(hs_pretrained_kind(folder, &kind));
+    HsStatus status = HS_OK;
+    if (kind == HS_PRETRAINED_HUGGINGFACE) {
+        status = open_huggingface(loaded, folder, override_count, overrides);
+    } else {
+        HS_TRY(hs_checkpoint_open(folder, false, &checkpoint));
+        status = open_checkpoint(loaded, &checkpoint, override_count, overrides);
+    }
+    loaded->folder = strdup(checkpoint.folder ? checkpoint.folder : folder);
     if (!loaded->folder && status == HS_OK)
-        status = hs_fail(HS_ENOMEM, "no memory for the path %s", checkpoint.folder);
+        status = hs_fail(HS_ENOMEM, "no memory for the path %s", folder);
     hs_checkpoint_close(&checkpoint);
     return status;
 }

@@ -28,11 +28,7 @@ static int find_origin(const HsConfig *config, const char *wanted)
     return -1;
 }
 
-/* Fail at the first of two keys that the user set (the second may be NULL); defaults have no line. */
-static HsStatus relation_fail(const HsConfig *config, const char *first, const char *second, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
-
-static HsStatus relation_fail(const HsConfig *config, const char *first, const char *second, const char *format, ...)
+HsStatus hs_config_relation_fail(const HsConfig *config, const char *first, const char *second, const char *format, ...)
 {
     char message[512];
     va_list arguments;
@@ -65,10 +61,11 @@ static HsStatus check_recompute(HsConfig *config)
     if (!config->training.use_gradient_checkpointing || is(*recompute, "block"))
         return HS_OK;
     if (hs_config_is_set(config, "memory.recompute"))
-        return relation_fail(config, "memory.recompute", NULL,
-                             "memory.recompute: %s contradicts use_gradient_checkpointing: true, which means block; "
-                             "remove one",
-                             *recompute);
+        return hs_config_relation_fail(
+            config, "memory.recompute", NULL,
+            "memory.recompute: %s contradicts use_gradient_checkpointing: true, which means block; "
+            "remove one",
+            *recompute);
     char *block = strdup("block");
     if (!block)
         return hs_fail(HS_ENOMEM, "out of memory while reading the configuration");
@@ -82,18 +79,19 @@ static HsStatus check_schedule(const HsConfig *config)
     char a[32], b[32];
     double peak = config->training.learning_rate, minimum = config->schedule.min_learning_rate;
     if (minimum > peak)
-        return relation_fail(config, "schedule.min_learning_rate", "learning_rate",
-                             "schedule.min_learning_rate (%s) must be at most learning_rate (%s)",
-                             hs_config_real_text(minimum, a), hs_config_real_text(peak, b));
+        return hs_config_relation_fail(config, "schedule.min_learning_rate", "learning_rate",
+                                       "schedule.min_learning_rate (%s) must be at most learning_rate (%s)",
+                                       hs_config_real_text(minimum, a), hs_config_real_text(peak, b));
     int64_t warmup = config->schedule.warmup_steps, decay = config->schedule.decay_steps;
     if (warmup > 0 && decay > 0 && warmup >= decay)
-        return relation_fail(config, "schedule.warmup_steps", "schedule.decay_steps",
-                             "schedule.warmup_steps (%lld) must be less than schedule.decay_steps (%lld), which counts "
-                             "the warm-up in",
-                             (long long)warmup, (long long)decay);
+        return hs_config_relation_fail(
+            config, "schedule.warmup_steps", "schedule.decay_steps",
+            "schedule.warmup_steps (%lld) must be less than schedule.decay_steps (%lld), which counts "
+            "the warm-up in",
+            (long long)warmup, (long long)decay);
     if (config->training.max_steps == 0 && config->training.max_epochs == 0)
-        return relation_fail(config, "max_epochs", "max_steps",
-                             "max_epochs and max_steps are both 0: nothing would be trained");
+        return hs_config_relation_fail(config, "max_epochs", "max_steps",
+                                       "max_epochs and max_steps are both 0: nothing would be trained");
     return HS_OK;
 }
 
@@ -103,8 +101,8 @@ static HsStatus check_scale_order(const HsConfig *config, const char *low_key, d
     char a[32], b[32];
     if (low <= high)
         return HS_OK;
-    return relation_fail(config, low_key, high_key, "%s (%s) must be at most %s (%s)", low_key,
-                         hs_config_real_text(low, a), high_key, hs_config_real_text(high, b));
+    return hs_config_relation_fail(config, low_key, high_key, "%s (%s) must be at most %s (%s)", low_key,
+                                   hs_config_real_text(low, a), high_key, hs_config_real_text(high, b));
 }
 
 static HsStatus check_precision(const HsConfig *config)
@@ -116,9 +114,9 @@ static HsStatus check_precision(const HsConfig *config)
     const char *mode = config->precision.mode;
     bool may_drop_masters = is(mode, "bf16") || (is(mode, "auto") && config->training.use_amp);
     if (!config->precision.master_weights && !may_drop_masters)
-        return relation_fail(config, "precision.master_weights", "precision.mode",
-                             "precision.master_weights: false needs precision.mode bf16 (it is %s%s)", mode,
-                             is(mode, "auto") ? " with use_amp: false, which means fp32" : "");
+        return hs_config_relation_fail(config, "precision.master_weights", "precision.mode",
+                                       "precision.master_weights: false needs precision.mode bf16 (it is %s%s)", mode,
+                                       is(mode, "auto") ? " with use_amp: false, which means fp32" : "");
     return HS_OK;
 }
 
@@ -126,19 +124,21 @@ static HsStatus check_memory(const HsConfig *config)
 {
     const int64_t limit = config->memory.limit;
     if (limit > 0 && limit < HS_MEMORY_LEAST_BYTES)
-        return relation_fail(config, "memory.limit", NULL,
-                             "memory.limit must be 0 or at least 1MiB, and a number without a unit is in bytes (got "
-                             "%lld): write %lldMiB",
-                             (long long)limit, (long long)limit);
+        return hs_config_relation_fail(
+            config, "memory.limit", NULL,
+            "memory.limit must be 0 or at least 1MiB, and a number without a unit is in bytes (got "
+            "%lld): write %lldMiB",
+            (long long)limit, (long long)limit);
     return HS_OK;
 }
 
 static HsStatus check_kernels(const HsConfig *config)
 {
     if (config->kernels.cuda_graph && config->kernels.sync_launch)
-        return relation_fail(config, "kernels.cuda_graph", "kernels.sync_launch",
-                             "kernels.cuda_graph records kernels without running them, and kernels.sync_launch waits "
-                             "for each: set one of them to false");
+        return hs_config_relation_fail(
+            config, "kernels.cuda_graph", "kernels.sync_launch",
+            "kernels.cuda_graph records kernels without running them, and kernels.sync_launch waits "
+            "for each: set one of them to false");
     return HS_OK;
 }
 
@@ -149,10 +149,11 @@ static HsStatus check_evaluation(const HsConfig *config)
     const bool wanted[] = { config->early_stop.patience > 0, config->training.keep_best };
     for (int i = 0; i < 2; i++)
         if (wanted[i] && config->evaluation.every == 0)
-            return relation_fail(config, keys[i], "evaluation.every",
-                                 "%s goes by evaluations during training, and evaluation.every is 0: set it, or remove "
-                                 "%s",
-                                 keys[i], keys[i]);
+            return hs_config_relation_fail(
+                config, keys[i], "evaluation.every",
+                "%s goes by evaluations during training, and evaluation.every is 0: set it, or remove "
+                "%s",
+                keys[i], keys[i]);
     return HS_OK;
 }
 
@@ -181,14 +182,14 @@ static HsStatus check_observation(const HsConfig *config)
 {
     HsTraceSteps steps;
     if (config->logging.trace[0] != '\0' && !read_steps(config->logging.trace, &steps))
-        return relation_fail(config, "logging.trace", NULL,
-                             "logging.trace must be a range of steps such as 10-12, counted from 1 (got %.40s)",
-                             config->logging.trace);
+        return hs_config_relation_fail(
+            config, "logging.trace", NULL,
+            "logging.trace must be a range of steps such as 10-12, counted from 1 (got %.40s)", config->logging.trace);
     const int64_t at_once = config->memory.micro_batch;
     if (at_once > 0 && config->training.batch_size % at_once != 0)
-        return relation_fail(config, "memory.micro_batch", "batch_size",
-                             "batch_size (%lld) must be a multiple of memory.micro_batch (%lld)",
-                             (long long)config->training.batch_size, (long long)at_once);
+        return hs_config_relation_fail(config, "memory.micro_batch", "batch_size",
+                                       "batch_size (%lld) must be a multiple of memory.micro_batch (%lld)",
+                                       (long long)config->training.batch_size, (long long)at_once);
     return HS_OK;
 }
 
@@ -204,13 +205,12 @@ static HsStatus check_family(const HsConfig *config)
         { "model.qkv_bias", "llama", config->model.qkv_bias },
         { "model.qk_norm", "llama", config->model.qk_norm },
         { "model.rope_scaling", "llama", !is(config->model.rope_scaling, "none") },
-        { "model.max_positions", "gpt2", config->model.max_positions != 0 },
         { "model.bias", "gpt2", config->model.bias },
     };
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
         if (rules[i].used && !is(rules[i].family, config->model.family))
-            return relation_fail(config, rules[i].key, "model.family", "%s needs model.family %s (it is %s)",
-                                 rules[i].key, rules[i].family, config->model.family);
+            return hs_config_relation_fail(config, rules[i].key, "model.family", "%s needs model.family %s (it is %s)",
+                                           rules[i].key, rules[i].family, config->model.family);
     return HS_OK;
 }
 
@@ -234,23 +234,24 @@ static HsStatus check_rope(const HsConfig *config)
     };
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
         if (rules[i].set && !rules[i].read)
-            return relation_fail(config, rules[i].key, "model.rope_scaling",
-                                 "%s is read where model.rope_scaling is %s (it is %s): remove it", rules[i].key,
-                                 rules[i].needs, scaling);
+            return hs_config_relation_fail(config, rules[i].key, "model.rope_scaling",
+                                           "%s is read where model.rope_scaling is %s (it is %s): remove it",
+                                           rules[i].key, rules[i].needs, scaling);
     if ((llama3 || yarn) && config->model.rope_original_positions == 0)
-        return relation_fail(config, "model.rope_scaling", NULL,
-                             "model.rope_scaling: %s needs model.rope_original_positions, the length before scaling",
-                             scaling);
+        return hs_config_relation_fail(
+            config, "model.rope_scaling", NULL,
+            "model.rope_scaling: %s needs model.rope_original_positions, the length before scaling", scaling);
     const char *const low_key = yarn ? "model.rope_beta_slow" : "model.rope_low_freq_factor";
     const char *const high_key = yarn ? "model.rope_beta_fast" : "model.rope_high_freq_factor";
     const double low = yarn ? config->model.rope_beta_slow : config->model.rope_low_freq_factor;
     const double high = yarn ? config->model.rope_beta_fast : config->model.rope_high_freq_factor;
     char a[32], b[32];
     if ((llama3 || yarn) && low >= high)
-        return relation_fail(config, low_key, high_key, "%s (%s) must be below %s (%s)", low_key,
-                             hs_config_real_text(low, a), high_key, hs_config_real_text(high, b));
+        return hs_config_relation_fail(config, low_key, high_key, "%s (%s) must be below %s (%s)", low_key,
+                                       hs_config_real_text(low, a), high_key, hs_config_real_text(high, b));
     if (yarn && config->model.rope_theta <= 1)
-        return relation_fail(config, "model.rope_theta", "model.rope_scaling", "yarn needs model.rope_theta above 1");
+        return hs_config_relation_fail(config, "model.rope_theta", "model.rope_scaling",
+                                       "yarn needs model.rope_theta above 1");
     return HS_OK;
 }
 
@@ -261,20 +262,22 @@ static HsStatus check_model(const HsConfig *config)
     long long heads = config->model.heads, kv_heads = config->model.kv_heads, width = config->model.width;
     long long head_dim = config->model.head_dim ? config->model.head_dim : width / heads;
     if (config->model.head_dim == 0 && width % heads != 0)
-        return relation_fail(config, "model.width", "model.heads",
-                             "model.width (%lld) must be a multiple of model.heads (%lld)", width, heads);
+        return hs_config_relation_fail(config, "model.width", "model.heads",
+                                       "model.width (%lld) must be a multiple of model.heads (%lld)", width, heads);
     if (kv_heads > 0 && heads % kv_heads != 0)
-        return relation_fail(config, "model.kv_heads", "model.heads",
-                             "model.heads (%lld) must be a multiple of model.kv_heads (%lld)", heads, kv_heads);
+        return hs_config_relation_fail(config, "model.kv_heads", "model.heads",
+                                       "model.heads (%lld) must be a multiple of model.kv_heads (%lld)", heads,
+                                       kv_heads);
     if (is(config->model.family, "llama") && head_dim % 2 != 0)
-        return relation_fail(config, "model.head_dim", "model.width",
-                             "rotary positions need an even head size (it is %lld); change model.head_dim or "
-                             "model.width / model.heads",
-                             head_dim);
+        return hs_config_relation_fail(config, "model.head_dim", "model.width",
+                                       "rotary positions need an even head size (it is %lld); change model.head_dim or "
+                                       "model.width / model.heads",
+                                       head_dim);
     long long positions = config->model.max_positions, length = config->training.max_length;
-    if (positions > 0 && length > positions)
-        return relation_fail(config, "max_length", "model.max_positions",
-                             "max_length (%lld) must be at most model.max_positions (%lld)", length, positions);
+    if (is(config->model.family, "gpt2") && positions > 0 && length > positions)
+        return hs_config_relation_fail(config, "max_length", "model.max_positions",
+                                       "max_length (%lld) must be at most model.max_positions (%lld)", length,
+                                       positions);
     return HS_OK;
 }
 
@@ -290,8 +293,8 @@ static HsStatus check_share(const HsConfig *config, int task)
     char *end;
     double percent = strtod(share, &end);
     if (end != share + length - 1 || !(percent >= 0 && percent < 100))
-        return relation_fail(config, dotted, NULL, "%s must be a share from 0%% to below 100%% (got %.40s)", dotted,
-                             share);
+        return hs_config_relation_fail(config, dotted, NULL, "%s must be a share from 0%% to below 100%% (got %.40s)",
+                                       dotted, share);
     return HS_OK;
 }
 
@@ -310,32 +313,32 @@ static HsStatus check_task(const HsConfig *config, int task)
             if (lengths[a].given && lengths[b].given) {
                 snprintf(dotted, sizeof dotted, "tasks.%d.%s", task, lengths[b].name);
                 snprintf(other, sizeof other, "tasks.%d.%s", task, lengths[a].name);
-                return relation_fail(config, dotted, other, "%s and %s both give the task's length; remove one", other,
-                                     dotted);
+                return hs_config_relation_fail(config, dotted, other,
+                                               "%s and %s both give the task's length; remove one", other, dotted);
             }
     double peak = own->learning_rate;
     snprintf(dotted, sizeof dotted, "tasks.%d.learning_rate", task);
     if (peak > 0 && config->schedule.min_learning_rate > peak)
-        return relation_fail(config, dotted, "schedule.min_learning_rate",
-                             "%s must be at least schedule.min_learning_rate", dotted);
+        return hs_config_relation_fail(config, dotted, "schedule.min_learning_rate",
+                                       "%s must be at least schedule.min_learning_rate", dotted);
     if (peak > 0 && is(config->continual.schedule, "single"))
-        return relation_fail(config, dotted, "continual.schedule",
-                             "%s contradicts continual.schedule: single, one schedule over all tasks; remove one",
-                             dotted);
+        return hs_config_relation_fail(
+            config, dotted, "continual.schedule",
+            "%s contradicts continual.schedule: single, one schedule over all tasks; remove one", dotted);
     if (peak > 0 && is(config->continual.boundaries, "none"))
-        return relation_fail(config, dotted, "continual.boundaries",
-                             "%s contradicts continual.boundaries: none, one schedule over one stream; remove one",
-                             dotted);
+        return hs_config_relation_fail(
+            config, dotted, "continual.boundaries",
+            "%s contradicts continual.boundaries: none, one schedule over one stream; remove one", dotted);
     snprintf(dotted, sizeof dotted, "tasks.%d.name", task);
     for (const char *c = own->name; *c; c++)
         if ((unsigned char)*c < 0x20 || *c == 0x7f)
-            return relation_fail(config, dotted, NULL, "%s holds a control character; tables and charts show this name",
-                                 dotted);
+            return hs_config_relation_fail(config, dotted, NULL,
+                                           "%s holds a control character; tables and charts show this name", dotted);
     for (int earlier = 0; earlier < task; earlier++)
         if (is(config->tasks[earlier].name, own->name))
-            return relation_fail(config, dotted, NULL,
-                                 "%s: tasks.%d is called `%.40s` too; give each task its own name", dotted, earlier,
-                                 own->name);
+            return hs_config_relation_fail(config, dotted, NULL,
+                                           "%s: tasks.%d is called `%.40s` too; give each task its own name", dotted,
+                                           earlier, own->name);
     return HS_OK;
 }
 
@@ -356,10 +359,11 @@ static HsStatus check_curvature(const HsConfig *config)
     };
     for (size_t i = 0; is(config->ewc.curvature, "kronecker") && i < sizeof rules / sizeof rules[0]; i++)
         if (rules[i].refused)
-            return relation_fail(config, rules[i].key, "ewc.curvature",
-                                 "%s: %s has no meaning with ewc.curvature: kronecker; set it to %s, or ewc.curvature "
-                                 "to diagonal",
-                                 rules[i].key, rules[i].value, rules[i].mend);
+            return hs_config_relation_fail(
+                config, rules[i].key, "ewc.curvature",
+                "%s: %s has no meaning with ewc.curvature: kronecker; set it to %s, or ewc.curvature "
+                "to diagonal",
+                rules[i].key, rules[i].value, rules[i].mend);
     return HS_OK;
 }
 
@@ -373,26 +377,28 @@ static HsStatus check_continual(HsConfig *config)
     if (status != HS_OK) {
         char message[512];
         snprintf(message, sizeof message, "%.500s", hs_error_message());
-        return relation_fail(config, "continual.strategy", NULL, "%s", message);
+        return hs_config_relation_fail(config, "continual.strategy", NULL, "%s", message);
     }
     const char *normalize = config->ewc.normalize;
     if (isnan(config->ewc.lambda) && !is(normalize, "auto") && !is(normalize, "none") && !is(normalize, "false"))
-        return relation_fail(config, "ewc.normalize", "ewc.lambda",
-                             "ewc.normalize: %s contradicts ewc.lambda: auto, which is in units of the Fisher "
-                             "information itself; leave it out, or set ewc.lambda to a number",
-                             normalize);
+        return hs_config_relation_fail(
+            config, "ewc.normalize", "ewc.lambda",
+            "ewc.normalize: %s contradicts ewc.lambda: auto, which is in units of the Fisher "
+            "information itself; leave it out, or set ewc.lambda to a number",
+            normalize);
     if (strategies.unmarked && config->early_stop.patience > 0)
-        return relation_fail(
+        return hs_config_relation_fail(
             config, "early_stop.patience", "continual.boundaries",
             "early_stop.patience ends a task, and with continual.boundaries: none there is one stream: "
             "remove one");
     HS_TRY(check_curvature(config));
     bool single_pass = is(config->mer.mode, "algorithm6") || is(config->mer.mode, "reptile");
     if (single_pass && config->mer.groups > 1)
-        return relation_fail(config, "mer.groups", "mer.mode",
-                             "mer.groups (%lld) has no meaning in mer.mode %s; set it to 1, or choose algorithm1 or "
-                             "algorithm7",
-                             (long long)config->mer.groups, config->mer.mode);
+        return hs_config_relation_fail(
+            config, "mer.groups", "mer.mode",
+            "mer.groups (%lld) has no meaning in mer.mode %s; set it to 1, or choose algorithm1 or "
+            "algorithm7",
+            (long long)config->mer.groups, config->mer.mode);
     return HS_OK;
 }
 
@@ -403,14 +409,17 @@ static HsStatus check_groups(const HsConfig *config)
         char dotted[HS_DOTTED_BYTES];
         snprintf(dotted, sizeof dotted, "optimizer.groups.%d.match", i);
         if (own->match.count == 0 || own->match.items[0][0] == '\0')
-            return relation_fail(config, dotted, NULL, "%s is missing: say which parameters the group has", dotted);
+            return hs_config_relation_fail(config, dotted, NULL, "%s is missing: say which parameters the group has",
+                                           dotted);
         snprintf(dotted, sizeof dotted, "optimizer.groups.%d.weight_decay", i);
         if (own->weight_decay < 0 && own->weight_decay > -1)
-            return relation_fail(config, dotted, NULL, "%s must be at least 0, or -1 for the top level's", dotted);
+            return hs_config_relation_fail(config, dotted, NULL, "%s must be at least 0, or -1 for the top level's",
+                                           dotted);
         snprintf(dotted, sizeof dotted, "optimizer.groups.%d.learning_rate", i);
         if (own->learning_rate > 0 && !(config->training.learning_rate > 0))
-            return relation_fail(config, dotted, "learning_rate",
-                                 "%s scales the top level's learning_rate, which is 0: set that above 0", dotted);
+            return hs_config_relation_fail(config, dotted, "learning_rate",
+                                           "%s scales the top level's learning_rate, which is 0: set that above 0",
+                                           dotted);
     }
     return HS_OK;
 }
@@ -426,17 +435,17 @@ HsStatus hs_config_check(HsConfig *config)
     HS_TRY(check_observation(config));
     HS_TRY(check_model(config));
     if (is(config->tokenizer.kind, "bpe") && config->tokenizer.path[0] == '\0')
-        return relation_fail(config, "tokenizer.kind", NULL,
-                             "tokenizer.kind: bpe needs tokenizer.path, a Hugging Face tokenizer.json");
+        return hs_config_relation_fail(config, "tokenizer.kind", NULL,
+                                       "tokenizer.kind: bpe needs tokenizer.path, a Hugging Face tokenizer.json");
     if (!is(config->tokenizer.kind, "bpe") && config->tokenizer.path[0] != '\0')
-        return relation_fail(
+        return hs_config_relation_fail(
             config, "tokenizer.path", "tokenizer.kind",
             "tokenizer.path has no meaning with tokenizer.kind: %s, which reads no file; leave it out, "
             "or set tokenizer.kind: bpe",
             config->tokenizer.kind);
     if (is(config->optimizer.kind, "sgd") && config->optimizer.nesterov && config->optimizer.momentum == 0)
-        return relation_fail(config, "optimizer.nesterov", "optimizer.momentum",
-                             "optimizer.nesterov: true needs optimizer.momentum above 0");
+        return hs_config_relation_fail(config, "optimizer.nesterov", "optimizer.momentum",
+                                       "optimizer.nesterov: true needs optimizer.momentum above 0");
     HS_TRY(check_continual(config));
     HS_TRY(check_groups(config));
     for (int task = 0; task < config->task_count; task++)

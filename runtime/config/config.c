@@ -3,6 +3,7 @@
  * Loading a configuration: defaults, then the file, then the command line, then relations between keys.
  * Each key remembers where its value came from, so that a relation found broken at the end can point at a line.
  */
+#include "runtime/config/pretrained.h"
 #include "runtime/config/table.h"
 #include "runtime/io/files.h"
 #include "runtime/io/utf8.h"
@@ -315,7 +316,7 @@ static HsStatus check_utf8(const char *name, const char *text, size_t length)
 }
 
 static HsStatus parse_into(HsConfig *config, const char *name, const char *text, size_t length, int override_count,
-                           const char *const *overrides)
+                           const char *const *overrides, bool saved)
 {
     if (name) {
         if (length > CONFIG_MAX_BYTES)
@@ -332,23 +333,29 @@ static HsStatus parse_into(HsConfig *config, const char *name, const char *text,
     }
     for (int i = 0; i < override_count; i++)
         HS_TRY(hs_config_override(config, overrides[i]));
+    if (!saved)
+        HS_TRY(hs_config_adopt(config));
     return hs_config_check(config);
 }
 
-HsStatus hs_config_parse(HsConfig *config, const char *name, const char *text, size_t length, int override_count,
-                         const char *const *overrides)
+static HsStatus parse(HsConfig *config, const char *name, const char *text, size_t length, int override_count,
+                      const char *const *overrides, bool saved)
 {
     HS_TRY(set_defaults(config));
-    HsStatus status = parse_into(config, name, text, length, override_count, overrides);
+    HsStatus status = parse_into(config, name, text, length, override_count, overrides, saved);
     if (status != HS_OK)
         hs_config_deinit(config);
     return status;
 }
 
-HsStatus hs_config_load(HsConfig *config, const char *path, int override_count, const char *const *overrides)
+HsStatus hs_config_parse(HsConfig *config, const char *name, const char *text, size_t length, int override_count,
+                         const char *const *overrides)
 {
-    if (!path)
-        return hs_config_parse(config, NULL, NULL, 0, override_count, overrides);
+    return parse(config, name, text, length, override_count, overrides, false);
+}
+
+static HsStatus load(HsConfig *config, const char *path, int override_count, const char *const *overrides, bool saved)
+{
     *config = (HsConfig){ 0 };
     FILE *file;
     HsStatus status = hs_open_file(path, &file);
@@ -363,7 +370,19 @@ HsStatus hs_config_load(HsConfig *config, const char *path, int override_count, 
         status = hs_fail(HS_ECONFIG, "cannot read %s: %s", path, strerror(errno));
     fclose(file);
     if (status == HS_OK)
-        status = hs_config_parse(config, path, text, length, override_count, overrides);
+        status = parse(config, path, text, length, override_count, overrides, saved);
     free(text);
     return status;
+}
+
+HsStatus hs_config_load(HsConfig *config, const char *path, int override_count, const char *const *overrides)
+{
+    if (!path)
+        return parse(config, NULL, NULL, 0, override_count, overrides, false);
+    return load(config, path, override_count, overrides, false);
+}
+
+HsStatus hs_config_load_saved(HsConfig *config, const char *path, int override_count, const char *const *overrides)
+{
+    return load(config, path, override_count, overrides, true);
 }

@@ -61,6 +61,9 @@ HsStatus hs_config_init(HsConfig *config);
  * mean"), and relations between keys.  path may be NULL (overrides only).  On failure nothing need be freed. */
 HsStatus hs_config_load(HsConfig *config, const char *path, int override_count, const char *const *overrides);
 
+/* A configuration that a run wrote: what it starts from is in it already, and may be gone. */
+HsStatus hs_config_load_saved(HsConfig *config, const char *path, int override_count, const char *const *overrides);
+
 /* The same from memory (tests, fuzzing, checkpoints); `name` stands for the file in messages. */
 HsStatus hs_config_parse(HsConfig *config, const char *name, const char *text, size_t length, int override_count,
                          const char *const *overrides);

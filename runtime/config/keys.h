@@ -27,6 +27,9 @@
       "CPU worker threads; 0: one per core, within the control groups' CPU quota. Results do not depend on it")       \
     X(S, INT, seed, 1337, 0, HS_NO_BOUND, NULL, "", "determines every random number of the run")                      \
     X(S, STRING, out_dir, "runs/default", 0, 0, NULL, "path", "where the run's files go")                             \
+    X(S, STRING, init_from, "", 0, 0, NULL, "path",                                                                   \
+      "weights to start from: a Hugging Face folder (GPT-2, Llama, Mistral, Qwen2, Qwen3), or a run's folder or a "   \
+      "checkpoint of Halfstep. Section model and the tokenizer follow from it")                                       \
     X(S, STRING, resume, "auto", 0, 0, "auto|never|require|changed", "",                                              \
       "auto: continue from out_dir's latest checkpoint if there is one; never: refuse to start if there is one; "     \
       "require: refuse to start if there is none; changed: as auto, and learning_rate, weight_decay, schedule and "   \
@@ -67,7 +70,8 @@
       "hidden size F; 0: 4 C for gpt2, 8/3 C rounded up to 64 for llama")                                              \
     X(S, INT, vocabulary, 0, 0, 16777216, NULL, "tokens",                                                              \
       "rows of the embedding; 0: the tokenizer's tokens. More add unused rows, fewer are refused")                     \
-    X(S, INT, max_positions, 0, 0, 1048576, NULL, "tokens", "learned positions (gpt2); 0: max_length")                 \
+    X(S, INT, max_positions, 0, 0, 16777216, NULL, "tokens",                                                           \
+      "gpt2: learned positions; llama: length that an export declares; 0: max_length")                                 \
     X(S, BOOL, bias, false, 0, 1, NULL, "", "biases in linear layers and layer norms (gpt2)")                          \
     X(S, BOOL, qkv_bias, false, 0, 1, NULL, "", "biases of the q, k and v projections (llama; Qwen2)")                 \
     X(S, BOOL, qk_norm, false, 0, 1, NULL, "", "RMS norm of each query and key head (llama; Qwen3)")                   \

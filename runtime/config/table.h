@@ -118,5 +118,8 @@ static inline int hs_config_key_places(const HsConfig *config, const HsConfigKey
 
 /* Relations between keys (check.c); also settles memory.recompute from use_gradient_checkpointing. */
 HsStatus hs_config_check(HsConfig *config);
+/* HS_ECONFIG at the first of two keys that the user set (the second may be NULL); defaults have no line. */
+HsStatus hs_config_relation_fail(const HsConfig *config, const char *first, const char *second, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 
 #endif

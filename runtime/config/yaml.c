@@ -28,6 +28,8 @@ HsStatus hs_yaml_fail(const char *name, int line, int column, const char *format
             *c = ' ';
     if (!name)
         return hs_fail(HS_ECONFIG, "command line: %s", message);
+    if (line == 0) /* a value from elsewhere: `name` says where */
+        return hs_fail(HS_ECONFIG, "%s: %s", name, message);
     return hs_fail(HS_ECONFIG, "%s:%d:%d: %s", name, line, column, message);
 }
 

@@ -91,13 +91,17 @@ int hs_builder_head_table(HsBuilder *builder, int token_table)
                             model->width);
 }
 
-void hs_builder_stack(HsBuilder *builder, int param, int parts, const int64_t *rows)
+void hs_builder_stack(HsBuilder *builder, int index, const char *prefix, int count, const HsPart *parts)
 {
-    if (param == HS_NONE)
+    if (index == HS_NONE)
         return;
-    builder->model->params[param].part_count = parts;
-    for (int i = 0; i < parts; i++)
-        builder->model->params[param].part_rows[i] = rows[i];
+    HsParam *param = &builder->model->params[index];
+    param->part_count = count;
+    for (int i = 0; i < count; i++) {
+        param->part_rows[i] = parts[i].rows;
+        if (parts[i].suffix)
+            snprintf(param->part_names[i], sizeof param->part_names[i], "%s%s", prefix, parts[i].suffix);
+    }
 }
 
 static int add_slot(HsBuilder *builder, const char *name, int rank, int64_t columns, HsDtype dtype, bool needs_gradient)

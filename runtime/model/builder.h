@@ -39,8 +39,12 @@ int hs_builder_vector(HsBuilder *builder, const char *prefix, const char *suffix
 int hs_builder_token_table(HsBuilder *builder, const char *prefix, const char *suffix);
 /* The head's matrix: the tied token table, or one of its own. */
 int hs_builder_head_table(HsBuilder *builder, int token_table);
-/* The matrix is made of parts, stacked along its rows. */
-void hs_builder_stack(HsBuilder *builder, int param, int parts, const int64_t *rows);
+/* The parameter is made of parts, stacked along its rows; `suffix` as above, NULL where files hold the whole. */
+typedef struct HsPart {
+    const char *suffix;
+    int64_t rows;
+} HsPart;
+void hs_builder_stack(HsBuilder *builder, int param, const char *prefix, int count, const HsPart *parts);
 
 int hs_builder_inputs(HsBuilder *builder); /* the slots of tokens and targets; returns tokens' */
 int hs_builder_embedding(HsBuilder *builder, int tokens, int token_table, int position_table);

@@ -40,6 +40,8 @@ static HsLinearSpec gpt2_linear(HsBuilder *builder, const char *step_name, const
                           .bias = HS_NONE,
                           .residual = HS_NONE };
     spec.weight = hs_builder_table(builder, prefix, weight_name, HS_PARAM_MATRIX, start, outputs, inputs);
+    if (spec.weight != HS_NONE)
+        builder->model->params[spec.weight].published_transposed = true;
     if (builder->config->model.bias)
         spec.bias = hs_builder_vector(builder, prefix, bias_name, HS_START_ZERO, outputs);
     return spec;
@@ -52,7 +54,7 @@ static int gpt2_attention_branch(HsBuilder *builder, const char *prefix, int x)
     int normed = gpt2_norm(builder, "attention.norm", prefix, "ln_1", x);
     HsLinearSpec qkv =
         gpt2_linear(builder, "attention.qkv", prefix, "attn.c_attn", HS_START_NORMAL, normed, width, 3 * width);
-    hs_builder_stack(builder, qkv.weight, 3, (int64_t[]){ width, width, width });
+    hs_builder_stack(builder, qkv.weight, prefix, 3, (HsPart[]){ { NULL, width }, { NULL, width }, { NULL, width } });
     int mixed = hs_builder_attention(builder, hs_builder_linear(builder, &qkv, NULL));
     builder->group = HS_GROUP_BLOCK;
     HsLinearSpec projection =

@@ -7,8 +7,8 @@
  *     x -+- norm - qkv - [head norm] - rope - attention - o_proj -(+)-+- norm - gate|up - swiglu - down -(+)- ...
  *        +---------------------------------------------------------+  +-----------------------------------+
  *
- * Parameters have Hugging Face's names, [out, in], except for the two products that are fused here:
- *   self_attn.qkv_proj = rows of q_proj, k_proj, v_proj;   mlp.gate_up_proj = rows of gate_proj, up_proj.
+ * Parameters have Hugging Face's names, [out, in], except for the two products that are fused here, whose parts have
+ * them:  self_attn.qkv_proj = rows of q_proj, k_proj, v_proj;   mlp.gate_up_proj = rows of gate_proj, up_proj.
  */
 #include <stdio.h>
 
@@ -44,9 +44,17 @@ static int llama_attention_branch(HsBuilder *builder, const char *prefix, int x)
     HsLinearSpec projection = llama_linear(builder, "attention.qkv", prefix, "self_attn.qkv_proj.weight",
                                            HS_START_NORMAL, normed, model->width, qkv_width);
     const int64_t shared_width = model->kv_heads * model->head_dim;
-    hs_builder_stack(builder, projection.weight, 3, (int64_t[]){ mixed_width, shared_width, shared_width });
-    if (builder->config->model.qkv_bias)
+    hs_builder_stack(builder, projection.weight, prefix, 3,
+                     (HsPart[]){ { "self_attn.q_proj.weight", mixed_width },
+                                 { "self_attn.k_proj.weight", shared_width },
+                                 { "self_attn.v_proj.weight", shared_width } });
+    if (builder->config->model.qkv_bias) {
         projection.bias = hs_builder_vector(builder, prefix, "self_attn.qkv_proj.bias", HS_START_ZERO, qkv_width);
+        hs_builder_stack(builder, projection.bias, prefix, 3,
+                         (HsPart[]){ { "self_attn.q_proj.bias", mixed_width },
+                                     { "self_attn.k_proj.bias", shared_width },
+                                     { "self_attn.v_proj.bias", shared_width } });
+    }
     int qkv = hs_builder_linear(builder, &projection, NULL);
     if (builder->config->model.qk_norm) {
         int q = hs_builder_vector(builder, prefix, "self_attn.q_norm.weight", HS_START_ONE, model->head_dim);
@@ -70,7 +78,8 @@ static int llama_mlp_branch(HsBuilder *builder, const char *prefix, int x)
     int normed = llama_norm(builder, "mlp.norm", prefix, "post_attention_layernorm.weight", x);
     HsLinearSpec gate_up = llama_linear(builder, "mlp.gate_up", prefix, "mlp.gate_up_proj.weight", HS_START_NORMAL,
                                         normed, width, 2 * hidden);
-    hs_builder_stack(builder, gate_up.weight, 2, (int64_t[]){ hidden, hidden });
+    hs_builder_stack(builder, gate_up.weight, prefix, 2,
+                     (HsPart[]){ { "mlp.gate_proj.weight", hidden }, { "mlp.up_proj.weight", hidden } });
     gate_up.activation = HS_EPILOGUE_SWIGLU;
     int pre = HS_NONE;
     int active = hs_builder_linear(builder, &gate_up, &pre);

@@ -43,7 +43,7 @@ static void count_tensor(const HsTensor *tensor, HsInspectedTensor *found, HsHis
     *found = (HsInspectedTensor){ .min = INFINITY, .max = -INFINITY };
     for (int64_t first = 0; first < count; first += CHUNK) {
         int64_t here = count - first < CHUNK ? count - first : CHUNK;
-        hs_safetensors_load(tensor, first, here, values);
+        hs_safetensors_load(tensor, first, 1, here, values);
         for (int64_t i = 0; i < here; i++)
             count_value(values[i], found, histogram);
     }

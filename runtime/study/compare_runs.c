@@ -144,7 +144,7 @@ static HsStatus look(const HsComparison *comparison, HsCompareRun *run, const ch
     if (!there)
         return HS_OK;
     HS_TRY(hs_compare_load(comparison, run->variant, run->seed, run->divisor, &wanted));
-    HsStatus status = hs_config_load(&made, path, 0, NULL);
+    HsStatus status = hs_config_load_saved(&made, path, 0, NULL);
     bool same = false;
     if (status == HS_OK) {
         status = check_length(comparison, &made, &wanted, folder);

@@ -18,13 +18,15 @@
 #include <unistd.h>
 
 #include "kernels/base/log.h"
+#include "runtime/checkpoint/weights.h"
 #include "runtime/io/storage.h"
 #include "runtime/train/trainer.h"
 
 /* The tensors a checkpoint names, pointing at the run's memory. */
 typedef struct TensorLists {
-    HsNamedTensor *model, *optimizer;
-    int model_count, optimizer_count;
+    HsWeights model;
+    HsNamedTensor *optimizer;
+    int optimizer_count;
 } TensorLists;
 
 static HsStatus list_tensors(HsTrainer *trainer, TensorLists *lists)
@@ -33,20 +35,13 @@ static HsStatus list_tensors(HsTrainer *trainer, TensorLists *lists)
     const HsModel *model = &trainer->model;
     const HsOptimizerConfig *rules = &trainer->optimizer.config;
     const size_t count = (size_t)model->param_count;
-    lists->model = calloc(count, sizeof *lists->model);
+    HS_TRY(hs_weights_list(model, trainer->spans, trainer->span_count, &trainer->engine.context, HS_NAMING_OWN,
+                           &lists->model));
     lists->optimizer = calloc(2 * count, sizeof *lists->optimizer);
-    if (!lists->model || !lists->optimizer)
+    if (!lists->optimizer)
         return hs_fail(HS_ENOMEM, "no memory to list %zu tensors of a checkpoint", count);
-    for (int i = 0; i < model->param_count; i++) {
-        HsNamedTensor *entry = &lists->model[lists->model_count++];
-        snprintf(entry->name, sizeof entry->name, "%s", model->params[i].name);
-        entry->tensor = model->params[i].weight;
-        entry->context = &trainer->engine.context;
-    }
     for (int i = 0; i < trainer->span_count; i++) {
         const HsSpan *span = &trainer->spans[i];
-        if (hs_tensor_present(&span->master))
-            lists->model[span->parameter].tensor = span->master;
         for (int s = 0; s < hs_optimizer_state_count(rules, span); s++) {
             HsNamedTensor *entry = &lists->optimizer[lists->optimizer_count++];
             snprintf(entry->name, sizeof entry->name, "%.80s.%s", span->name, hs_optimizer_state_name(rules, span, s));
@@ -59,7 +54,7 @@ static HsStatus list_tensors(HsTrainer *trainer, TensorLists *lists)
 
 static void free_lists(TensorLists *lists)
 {
-    free(lists->model);
+    hs_weights_deinit(&lists->model);
     free(lists->optimizer);
 }
 
@@ -110,8 +105,8 @@ static HsStatus save(HsTrainer *trainer, const char *out_dir, const char *const 
     HS_TRY_GOTO(status, list_tensors(trainer, &lists), done);
     HsCheckpointContent content = {
         .step = trainer->state.counters.applied_steps,
-        .model = lists.model,
-        .model_count = lists.model_count,
+        .model = lists.model.items,
+        .model_count = lists.model.count,
         .optimizer = lists.optimizer,
         .optimizer_count = lists.optimizer_count,
         .state = state,
@@ -242,7 +237,7 @@ static HsStatus compare_config(HsTrainer *trainer, const char *folder)
     HsConfig saved;
     /* Of no account here, and in MiB in the first releases' checkpoints, which the check of sizes would refuse. */
     static const char *const without_limit[] = { "memory.limit=0" };
-    HS_TRY(hs_config_load(&saved, path, 1, without_limit));
+    HS_TRY(hs_config_load_saved(&saved, path, 1, without_limit));
     HsStatus status = hs_trainer_compare_tasks(trainer, &saved, folder);
     if (status == HS_OK)
         status = refuse_differences(config, &saved, folder);
@@ -266,7 +261,10 @@ static HsStatus restore(HsTrainer *trainer, const HsCheckpoint *checkpoint)
     HsStatus status;
     HS_TRY_GOTO(status, list_tensors(trainer, &lists), done);
     snprintf(name, sizeof name, "%s/model.safetensors", checkpoint->folder);
-    HS_TRY_GOTO(status, hs_checkpoint_restore(name, &checkpoint->model, lists.model, lists.model_count), done);
+    HS_TRY_GOTO(status,
+                hs_weights_restore(name, &checkpoint->model, &trainer->model, trainer->spans, trainer->span_count,
+                                   &trainer->engine.context),
+                done);
     snprintf(name, sizeof name, "%s/optimizer.safetensors", checkpoint->folder);
     HS_TRY_GOTO(status, hs_checkpoint_restore(name, &checkpoint->optimizer, lists.optimizer, lists.optimizer_count),
                 done);
@@ -328,8 +326,10 @@ HsStatus hs_trainer_resume(HsTrainer *trainer, const char *folder)
 {
     HS_TRY(compare_config(trainer, folder));
     const int known = trainer->data.count - trainer->appended;
-    if (trainer->appended > 0) /* a run of one task has no matrix yet */
+    if (trainer->appended > 0) { /* by the weights that the run began with; a run of one task has no matrix yet */
+        HS_TRY(hs_trainer_start(trainer));
         HS_TRY(hs_trainer_measure_untrained(trainer, known > 1 ? known : 0));
+    }
     HsCheckpoint checkpoint;
     HS_TRY(hs_checkpoint_open(folder, true, &checkpoint));
     HsStatus status = restore(trainer, &checkpoint);

@@ -13,17 +13,6 @@
 #include "runtime/config/continual.h"
 #include "runtime/io/files.h"
 
-/* The tokenizer of the checkpoint to go on from, so that the vocabulary cannot drift; NULL when starting fresh. */
-static HsStatus checkpoint_tokenizer(const char *folder, HsTokenizer **tokenizer)
-{
-    *tokenizer = NULL;
-    if (!folder)
-        return HS_OK;
-    char path[4096];
-    snprintf(path, sizeof path, "%s/tokenizer.json", folder);
-    return hs_tokenizer_load(path, tokenizer);
-}
-
 static void log_line(void *user, const char *text)
 {
     (void)user;
@@ -194,7 +183,7 @@ static HsStatus prepare(HsTrainer *trainer, const char *folder)
     const HsEngineOptions engine = hs_engine_options(config);
     HS_TRY(hs_engine_init(&trainer->engine, &engine));
     HsTokenizer *tokenizer;
-    HS_TRY(checkpoint_tokenizer(folder, &tokenizer));
+    HS_TRY(hs_trainer_given_tokenizer(config, folder, &tokenizer));
     HS_TRY(hs_task_data_create(config, tokenizer, &trainer->data));
     trainer->has_data = true;
     HS_TRY(hs_trainer_list_files(trainer));
@@ -240,8 +229,8 @@ static HsStatus create(HsTrainer *trainer, const char *folder)
     HsContext *context = &trainer->engine.context;
     HS_TRY(prepare(trainer, folder));
     HS_TRY(take_memory(trainer, folder));
-    HS_TRY(hs_model_initialize(&trainer->model, context, (uint64_t)config->training.seed, config->model.init_std,
-                               trainer->spans, trainer->span_count));
+    if (!folder) /* else the checkpoint has them */
+        HS_TRY(hs_trainer_start(trainer));
     HS_TRY(hs_trainer_begin_continual(trainer));
     if (folder)
         HS_TRY(hs_trainer_resume(trainer, folder));

@@ -349,6 +349,14 @@ HsStatus hs_trainer_consolidate(HsTrainer *trainer, int task);
 bool hs_trainer_consolidation_due(const HsTrainer *trainer);
 HsStatus hs_trainer_consolidate_stream(HsTrainer *trainer);
 
+/* --- start.c --- */
+
+/* The tokenizer that comes with the weights, so that the vocabulary cannot drift: of the checkpoint `folder` to go on
+ * from, else of the checkpoint that init_from names; NULL where neither is. */
+HsStatus hs_trainer_given_tokenizer(const HsConfig *config, const char *folder, HsTokenizer **tokenizer);
+/* The weights that a run begins with, and their packed copies: from init_from, else drawn. */
+HsStatus hs_trainer_start(HsTrainer *trainer);
+
 /* --- checkpoint.c, checkpoint_continual.c --- */
 
 /* grow.c.  The list of tasks against the checkpoint's: counts trainer->appended and notes it as a change.

@@ -27,8 +27,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
         double value;
         int64_t count = hs_tensor_count(&named->tensor);
         if (count > 0) {
-            hs_safetensors_load(&named->tensor, 0, 1, &value);
-            hs_safetensors_load(&named->tensor, count - 1, 1, &value);
+            hs_safetensors_load(&named->tensor, 0, 1, 1, &value);
+            hs_safetensors_load(&named->tensor, count - 1, 1, 1, &value);
         }
     }
     assert(expected == bytes + size);

@@ -109,7 +109,7 @@ static double *values_of(const HsTensor *tensor)
     const int64_t count = hs_tensor_count(tensor);
     double *values = malloc((size_t)count * sizeof *values);
     cr_assert_not_null(values);
-    hs_safetensors_load(tensor, 0, count, values);
+    hs_safetensors_load(tensor, 0, 1, count, values);
     return values;
 }
 

@@ -30,6 +30,8 @@ HsStatus hs_tokenizer_load(const char *path, HsTokenizer **tokenizer);
 HsStatus hs_tokenizer_parse(const char *name, const char *json, size_t length, HsTokenizer **tokenizer);
 /* byte and char: our small JSON; bpe: the tokenizer.json it came from, byte for byte. */
 HsStatus hs_tokenizer_save(const HsTokenizer *tokenizer, const char *path);
+/* As a tokenizer.json of Hugging Face's, with equal ids, whatever the kind. */
+HsStatus hs_tokenizer_publish(const HsTokenizer *tokenizer, const char *path);
 void hs_tokenizer_destroy(HsTokenizer *tokenizer);
 
 const char *hs_tokenizer_kind(const HsTokenizer *tokenizer);

@@ -98,7 +98,7 @@ Test(safetensors, loads_elements_that_lie_unaligned)
     cr_assert_eq(hs_safetensors_parse("f", bytes, 8 + sizeof header - 1 + sizeof values, &file), HS_OK, "%s",
                  hs_error_message());
     double loaded[2];
-    hs_safetensors_load(&file.tensors[0].tensor, 0, 2, loaded);
+    hs_safetensors_load(&file.tensors[0].tensor, 0, 1, 2, loaded);
     cr_expect_eq(loaded[0], (double)0.1f);
     cr_expect_eq(loaded[1], (double)-3e38f);
     hs_safetensors_close(&file);

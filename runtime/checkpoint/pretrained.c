@@ -1,0 +1,206 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Reading Hugging Face folders.  The library that writes them fills in what is missing with random numbers and a warning,
+ * and passes over what it does not know; here each is an error.
+ */
+#include "runtime/checkpoint/pretrained.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/io/files.h"
+#include "runtime/io/json.h"
+#include "runtime/io/storage.h"
+
+enum { MOST_FILES = 1000, INDEX_BYTES = 1 << 26 };
+
+static const char head_name[] = "lm_head.weight";
+
+static HsStatus add_file(HsPretrained *pretrained, const char *name)
+{
+    for (int i = 0; i < pretrained->count; i++)
+        if (strcmp(strrchr(pretrained->paths[i], '/') + 1, name) == 0)
+            return HS_OK;
+    if (strchr(name, '/') || pretrained->count == MOST_FILES)
+        return hs_fail(HS_EFORMAT, "%s: model.safetensors.index.json: `%.80s` is no file of the folder",
+                       pretrained->folder, name);
+    const int index = pretrained->count;
+    HS_TRY(hs_storage_join(pretrained->folder, name, &pretrained->paths[index]));
+    pretrained->count++;
+    return hs_safetensors_open(pretrained->paths[index], &pretrained->files[index]);
+}
+
+/* {"weight_map": {tensor: file}} */
+static HsStatus open_shards(HsPretrained *pretrained, const char *path, const HsJson *root)
+{
+    const HsJson *map = hs_json_get(root, "weight_map");
+    if (!hs_json_is_object(map))
+        return hs_fail(HS_EFORMAT, "%s: weight_map is missing", path);
+    for (const HsJson *entry = hs_json_first(map); entry; entry = hs_json_next(entry)) {
+        const char *const file = hs_json_string(entry);
+        if (!file)
+            return hs_fail(HS_EFORMAT, "%s: weight_map: `%.80s` names no file", path, hs_json_key(entry));
+        HS_TRY(add_file(pretrained, file));
+    }
+    return HS_OK;
+}
+
+static HsStatus open_files(HsPretrained *pretrained)
+{
+    char *path = NULL, *text = NULL;
+    size_t length = 0;
+    bool sharded = false;
+    HsJson *root = NULL;
+    HsStatus status = HS_OK;
+    HS_TRY_GOTO(status, hs_storage_join(pretrained->folder, "model.safetensors.index.json", &path), done);
+    HS_TRY_GOTO(status, hs_path_exists(path, &sharded), done);
+    if (!sharded) {
+        status = add_file(pretrained, "model.safetensors");
+        goto done;
+    }
+    HS_TRY_GOTO(status, hs_read_file(path, INDEX_BYTES, &text, &length), done);
+    HS_TRY_GOTO(status, hs_json_parse(path, text, length, &root), done);
+    status = open_shards(pretrained, path, root);
+done:
+    hs_json_destroy(root);
+    free(text);
+    free(path);
+    return status;
+}
+
+HsStatus hs_pretrained_open(const char *folder, HsPretrained *pretrained)
+{
+    *pretrained = (HsPretrained){ .folder = strdup(folder),
+                                  .files = calloc(MOST_FILES, sizeof *pretrained->files),
+                                  .paths = calloc(MOST_FILES, sizeof *pretrained->paths) };
+    HsStatus status = HS_OK;
+    if (!pretrained->folder || !pretrained->files || !pretrained->paths)
+        status = hs_fail(HS_ENOMEM, "no memory to open %s", folder);
+    if (status == HS_OK)
+        status = open_files(pretrained);
+    if (status != HS_OK)
+        hs_pretrained_close(pretrained);
+    return status;
+}
+
+void hs_pretrained_close(HsPretrained *pretrained)
+{
+    for (int i = 0; i < pretrained->count; i++) {
+        hs_safetensors_close(&pretrained->files[i]);
+        free(pretrained->paths[i]);
+    }
+    free(pretrained->files);
+    free(pretrained->paths);
+    free(pretrained->folder);
+    *pretrained = (HsPretrained){ 0 };
+}
+
+const HsNamedTensor *hs_pretrained_find(const HsPretrained *pretrained, const char *name, const char **path)
+{
+    const char *const dot = strchr(name, '.');
+    const bool prefixed = strncmp(name, "model.", 6) == 0 || strncmp(name, "transformer.", 12) == 0;
+    for (int form = 0; form < (prefixed ? 2 : 1); form++) {
+        for (int i = 0; i < pretrained->count; i++) {
+            const HsNamedTensor *found = hs_safetensors_find(&pretrained->files[i], form == 0 ? name : dot + 1);
+            *path = pretrained->paths[i];
+            if (found)
+                return found;
+        }
+    }
+    return NULL;
+}
+
+static bool ends_with(const char *name, const char *ending)
+{
+    const size_t length = strlen(name), tail = strlen(ending);
+    return length >= tail && strcmp(name + length - tail, ending) == 0;
+}
+
+/* Not parameters: older releases of the library stored them. */
+static bool is_buffer(const char *name)
+{
+    return ends_with(name, "rotary_emb.inv_freq") || ends_with(name, ".attn.bias") ||
+           ends_with(name, "attn.masked_bias");
+}
+
+static bool is_known(const HsWeights *weights, bool tied, const char *name)
+{
+    if (is_buffer(name) || (tied && strcmp(name, head_name) == 0))
+        return true;
+    for (int i = 0; i < weights->count; i++) {
+        const char *const own = weights->items[i].name, *const dot = strchr(own, '.');
+        const bool prefixed = strncmp(own, "model.", 6) == 0 || strncmp(own, "transformer.", 12) == 0;
+        if (strcmp(own, name) == 0 || (prefixed && strcmp(dot + 1, name) == 0))
+            return true;
+    }
+    return false;
+}
+
+static HsStatus check_names(const HsPretrained *pretrained, const HsWeights *weights, bool tied)
+{
+    for (int f = 0; f < pretrained->count; f++)
+        for (int i = 0; i < pretrained->files[f].count; i++)
+            if (!is_known(weights, tied, pretrained->files[f].tensors[i].name))
+                return hs_fail(HS_EFORMAT, "%s: tensor `%s` belongs to nothing that config.json describes",
+                               pretrained->paths[f], pretrained->files[f].tensors[i].name);
+    return HS_OK;
+}
+
+/* A tied table may be stored as the head, or twice. */
+static HsStatus find_tied(const HsPretrained *pretrained, const char *name, const HsNamedTensor **source,
+                          const char **path)
+{
+    const char *head_path = NULL;
+    const HsNamedTensor *table = hs_pretrained_find(pretrained, name, path);
+    const HsNamedTensor *head = hs_pretrained_find(pretrained, head_name, &head_path);
+    *source = table ? table : head;
+    if (!table)
+        *path = head_path;
+    if (!table || !head)
+        return HS_OK;
+    const size_t bytes = hs_tensor_bytes(&table->tensor);
+    if (table->tensor.dtype != head->tensor.dtype || bytes != hs_tensor_bytes(&head->tensor) ||
+        memcmp(table->tensor.data, head->tensor.data, bytes) != 0)
+        return hs_fail(HS_EFORMAT,
+                       "%s: config.json ties the head to the embedding, and `%s` differs from `%s`: set "
+                       "tie_word_embeddings to false there, or remove one of the two",
+                       head_path, head->name, table->name);
+    return HS_OK;
+}
+
+static HsStatus load_item(const HsPretrained *pretrained, const HsNamedTensor *item, bool tied)
+{
+    const char *path = NULL;
+    const HsNamedTensor *source = NULL;
+    if (tied)
+        HS_TRY(find_tied(pretrained, item->name, &source, &path));
+    else
+        source = hs_pretrained_find(pretrained, item->name, &path);
+    if (!source)
+        return hs_fail(HS_EFORMAT, "%s: tensor `%s` is missing", pretrained->folder, item->name);
+    return hs_checkpoint_restore_tensor(path, source, item);
+}
+
+static const char *tied_name(const HsModel *model)
+{
+    for (int i = 0; i < model->param_count; i++)
+        if (model->params[i].tied)
+            return model->params[i].name;
+    return NULL;
+}
+
+HsStatus hs_pretrained_load(const HsPretrained *pretrained, const HsModel *model, const HsSpan *spans, int span_count,
+                            HsContext *context)
+{
+    HsWeights weights;
+    const char *const tied = tied_name(model);
+    HsStatus status = hs_weights_list(model, spans, span_count, context, HS_NAMING_PUBLISHED, &weights);
+    if (status == HS_OK)
+        status = check_names(pretrained, &weights, tied != NULL);
+    for (int i = 0; i < weights.count && status == HS_OK; i++)
+        status = load_item(pretrained, &weights.items[i], tied && strcmp(tied, weights.items[i].name) == 0);
+    hs_weights_deinit(&weights);
+    return status;
+}

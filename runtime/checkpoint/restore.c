@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Tensors of a file into a run's memory: checked, converted, transposed where the file holds them so, and brought to the
+ * device that they belong on, one at a time.  The file is mapped, so no second copy of a model is ever in memory.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/checkpoint/checkpoint.h"
+
+enum { CHUNK = 1024 };
+
+/* "[2, 3]" */
+static void describe_shape(const int64_t *shape, int rank, char *text, size_t size)
+{
+    size_t used = (size_t)snprintf(text, size, "[");
+    for (int axis = 0; axis < rank; axis++)
+        used += (size_t)snprintf(text + used, size - used, "%s%" PRId64, axis ? ", " : "", shape[axis]);
+    snprintf(text + used, size - used, "]");
+}
+
+/* Whether `source` may become `destination`. */
+static HsStatus check_match(const char *file_name, const HsNamedTensor *source, const HsNamedTensor *destination)
+{
+    const HsTensor *from = &source->tensor, *to = &destination->tensor;
+    int64_t needed[HS_MAX_RANK];
+    for (int axis = 0; axis < to->rank; axis++)
+        needed[axis] = to->shape[destination->transposed ? to->rank - 1 - axis : axis];
+    bool same = from->rank == to->rank;
+    for (int axis = 0; axis < to->rank && same; axis++)
+        same = from->shape[axis] == needed[axis];
+    if (!same) {
+        char has[128], needs[128];
+        describe_shape(from->shape, from->rank, has, sizeof has);
+        describe_shape(needed, to->rank, needs, sizeof needs);
+        return hs_fail(HS_ESHAPE, "%s: tensor `%s` has shape %s, the model needs %s", file_name, source->name, has,
+                       needs);
+    }
+    bool floats = hs_dtype_info(from->dtype)->is_float && hs_dtype_info(to->dtype)->is_float;
+    if (!floats && from->dtype != to->dtype)
+        return hs_fail(HS_ESHAPE, "%s: tensor `%s` is %s and cannot become %s", file_name, source->name,
+                       hs_dtype_name(from->dtype), hs_dtype_name(to->dtype));
+    return HS_OK;
+}
+
+static void store_run(const HsTensor *to, int64_t first, int64_t count, const double *values)
+{
+    if (to->dtype == HS_F32) {
+        float *const floats = (float *)to->data + first;
+        for (int64_t i = 0; i < count; i++)
+            floats[i] = (float)values[i];
+        return;
+    }
+    for (int64_t i = 0; i < count; i++)
+        hs_dtype_store(to->dtype, to->data, first + i, values[i]);
+}
+
+/* Of elements first .. first + count - 1 of `to`, which came from those of `values`. */
+static HsStatus check_finite(const char *file_name, const char *name, const HsTensor *to, int64_t first, int64_t count,
+                             const double *values)
+{
+    for (int64_t i = 0; i < count; i++) {
+        if (!isfinite(values[i]))
+            return hs_fail(HS_EFORMAT, "%s: tensor `%s`: element %" PRId64 " is %s", file_name, name, first + i,
+                           isnan(values[i]) ? "NaN" : "infinite");
+        if (fabs(values[i]) > hs_dtype_info(to->dtype)->max && !isfinite(hs_dtype_load(to->dtype, to->data, first + i)))
+            return hs_fail(HS_EFORMAT, "%s: tensor `%s`: element %" PRId64 ", %g, is too large for %s", file_name, name,
+                           first + i, values[i], hs_dtype_name(to->dtype));
+    }
+    return HS_OK;
+}
+
+/* A matrix whose transpose is in the file goes by rows of its own, each a column there. */
+static HsStatus copy_elements(const char *file_name, const HsNamedTensor *source, HsTensor *to, bool transposed)
+{
+    double values[CHUNK];
+    const HsTensor *from = &source->tensor;
+    const bool turned = transposed && to->rank == 2;
+    const int64_t run = turned ? to->shape[1] : hs_tensor_count(to), stride = turned ? to->shape[0] : 1;
+    const int64_t rows = turned ? to->shape[0] : 1;
+    /* Integers have no bad values, and the same format needs no conversion: the bytes as they are. */
+    const bool plain = from->dtype == to->dtype && !turned;
+    if (plain && hs_tensor_bytes(to) > 0)
+        memcpy(to->data, from->data, hs_tensor_bytes(to));
+    if (!hs_dtype_info(from->dtype)->is_float)
+        return HS_OK;
+    for (int64_t row = 0; row < rows; row++) {
+        for (int64_t column = 0; column < run; column += CHUNK) {
+            const int64_t here = run - column < CHUNK ? run - column : CHUNK, first = row * run + column;
+            hs_safetensors_load(from, turned ? row + column * stride : first, stride, here, values);
+            if (!plain)
+                store_run(to, first, here, values);
+            HS_TRY(check_finite(file_name, source->name, to, first, here, values));
+        }
+    }
+    return HS_OK;
+}
+
+HsStatus hs_checkpoint_restore_tensor(const char *file_name, const HsNamedTensor *source,
+                                      const HsNamedTensor *destination)
+{
+    HS_TRY(check_match(file_name, source, destination));
+    HsTensor to = destination->tensor;
+    const HsContext *context = destination->context;
+    const size_t bytes = hs_tensor_bytes(&to);
+    if (!context || context->device->host_accessible || bytes == 0)
+        return copy_elements(file_name, source, &to, destination->transposed);
+    to.data = malloc(bytes);
+    if (!to.data)
+        return hs_fail(HS_ENOMEM, "%s: no memory for tensor `%s`, %zu bytes", file_name, source->name, bytes);
+    HsStatus status = copy_elements(file_name, source, &to, destination->transposed);
+    if (status == HS_OK)
+        status = context->device->copy(context->device, context->stream, destination->tensor.data, to.data, bytes);
+    free(to.data);
+    return status;
+}
+
+HsStatus hs_checkpoint_restore(const char *file_name, const HsSafetensors *file, const HsNamedTensor *destinations,
+                               int count)
+{
+    /* All of them first: a model that does not fit is left as it was. */
+    for (int i = 0; i < count; i++) {
+        const HsNamedTensor *source = hs_safetensors_find(file, destinations[i].name);
+        if (!source)
+            return hs_fail(HS_EFORMAT, "%s: tensor `%s` is missing", file_name, destinations[i].name);
+        HS_TRY(check_match(file_name, source, &destinations[i]));
+    }
+    for (int i = 0; i < count; i++)
+        HS_TRY(
+            hs_checkpoint_restore_tensor(file_name, hs_safetensors_find(file, destinations[i].name), &destinations[i]));
+    return HS_OK;
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Parameters -> named tensors.
+ */
+#include "runtime/checkpoint/weights.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "runtime/checkpoint/checkpoint.h"
+
+/* Rows [first, first + count) of a tensor, or so many elements of a vector. */
+static HsTensor rows_of(HsTensor tensor, int64_t first, int64_t count)
+{
+    const int64_t row = tensor.rank > 1 ? tensor.shape[1] : 1;
+    if (tensor.data)
+        tensor.data = (unsigned char *)tensor.data + (size_t)(first * row) * hs_dtype_bytes(tensor.dtype);
+    tensor.shape[0] = count;
+    return tensor;
+}
+
+static void add_parts(const HsParam *param, HsTensor tensor, HsContext *context, HsNaming naming, HsWeights *weights)
+{
+    const bool stacked = naming == HS_NAMING_STACKED || param->part_names[0][0] == '\0';
+    int64_t first = 0;
+    for (int part = 0; part < (stacked ? 1 : param->part_count); part++) {
+        const int64_t rows = stacked ? param->shape[0] : param->part_rows[part];
+        HsNamedTensor *item = &weights->items[weights->count++];
+        snprintf(item->name, sizeof item->name, "%s", stacked ? param->name : param->part_names[part]);
+        item->tensor = rows_of(tensor, first, rows);
+        item->context = context;
+        item->transposed = naming == HS_NAMING_PUBLISHED && param->published_transposed;
+        first += rows;
+    }
+}
+
+HsStatus hs_weights_list(const HsModel *model, const HsSpan *spans, int span_count, HsContext *context, HsNaming naming,
+                         HsWeights *weights)
+{
+    *weights = (HsWeights){ calloc((size_t)model->param_count * HS_PARAM_MOST_PARTS, sizeof *weights->items), 0 };
+    if (!weights->items)
+        return hs_fail(HS_ENOMEM, "no memory to list the tensors of %d parameters", model->param_count);
+    for (int i = 0, span = 0; i < model->param_count; i++) {
+        while (span < span_count && spans[span].parameter < i)
+            span++;
+        const bool mastered = span < span_count && spans[span].parameter == i && hs_tensor_present(&spans[span].master);
+        add_parts(&model->params[i], mastered ? spans[span].master : model->params[i].weight, context, naming, weights);
+    }
+    return HS_OK;
+}
+
+void hs_weights_deinit(HsWeights *weights)
+{
+    free(weights->items);
+    *weights = (HsWeights){ 0 };
+}
+
+HsNaming hs_weights_naming(const HsModel *model, const HsSafetensors *file)
+{
+    for (int i = 0; i < model->param_count; i++)
+        if (model->params[i].part_names[0][0] != '\0' && hs_safetensors_find(file, model->params[i].name))
+            return HS_NAMING_STACKED;
+    return HS_NAMING_OWN;
+}
+
+HsStatus hs_weights_restore(const char *file_name, const HsSafetensors *file, const HsModel *model, const HsSpan *spans,
+                            int span_count, HsContext *context)
+{
+    HsWeights weights;
+    HsStatus status = hs_weights_list(model, spans, span_count, context, hs_weights_naming(model, file), &weights);
+    if (status == HS_OK)
+        status = hs_checkpoint_restore(file_name, file, weights.items, weights.count);
+    hs_weights_deinit(&weights);
+    return status;
+}

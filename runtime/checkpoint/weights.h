@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A model's parameters under the names that files have for them.  Matrices that are stacked in memory (q|k|v, gate|up)
+ * are rows of one tensor here and tensors of their own there, as the field's readers expect.
+ */
+#ifndef HS_RUNTIME_CHECKPOINT_WEIGHTS_H
+#define HS_RUNTIME_CHECKPOINT_WEIGHTS_H
+
+#include "runtime/checkpoint/safetensors.h"
+#include "runtime/model/model.h"
+
+typedef enum HsNaming {
+    HS_NAMING_OWN,       /* our checkpoints': parts by name, matrices [out, in] */
+    HS_NAMING_STACKED,   /* those of the first releases: parameters as they lie in memory */
+    HS_NAMING_PUBLISHED, /* Hugging Face's: parts by name, and GPT-2's matrices [in, out] */
+} HsNaming;
+
+typedef struct HsWeights {
+    HsNamedTensor *items; /* views of the parameters' memory: masters where `spans` have them, else weights */
+    int count;
+} HsWeights;
+
+/* errors: HS_ENOMEM.  The caller deinits; nothing of it owns a tensor. */
+HsStatus hs_weights_list(const HsModel *model, const HsSpan *spans, int span_count, HsContext *context, HsNaming naming,
+                         HsWeights *weights);
+void hs_weights_deinit(HsWeights *weights);
+
+/* How a checkpoint of ours names this model's tensors. */
+HsNaming hs_weights_naming(const HsModel *model, const HsSafetensors *file);
+
+/* The parameters of a checkpoint's file `file_name`, under whichever of our two namings; packed copies are left as they
+ * are.  errors: as hs_checkpoint_restore's */
+HsStatus hs_weights_restore(const char *file_name, const HsSafetensors *file, const HsModel *model, const HsSpan *spans,
+                            int span_count, HsContext *context);
+
+#endif

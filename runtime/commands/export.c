@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * trainer export --checkpoint DIR --format hf --output DIR: a trained model as others read it.
+ */
+#include <argp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/base/log.h"
+#include "runtime/commands/arguments.h"
+#include "runtime/commands/command.h"
+#include "runtime/commands/export_source.h"
+#include "runtime/config/huggingface.h"
+#include "runtime/io/files.h"
+#include "runtime/io/storage.h"
+
+enum { OPTION_FORMAT = 0x500, OPTION_DTYPE, OPTION_SHARD };
+
+typedef struct Arguments {
+    HsCheckpointArgument checkpoint;
+    const char *format, *output;
+    HsDtype dtype;
+    int64_t shard_bytes;
+} Arguments;
+
+static const struct argp_option options[] = {
+    HS_CHECKPOINT_OPTIONS,
+    { "format", OPTION_FORMAT, "FORMAT", 0, "hf: a folder that Hugging Face's transformers loads (hf)", 0 },
+    { "output", 'o', "DIR", 0, "where it goes: a folder that is not there yet, or is empty", 0 },
+    { "dtype", OPTION_DTYPE, "FORMAT", 0, "of the weights: f32, bf16 or f16 (f32)", 0 },
+    { "shard-size", OPTION_SHARD, "SIZE", 0, "largest file of weights, such as 5GB (5GB)", 0 },
+    { 0 },
+};
+
+/* A name of the number format, as torch has it; NULL: not one of weights'. */
+static const char *torch_name(HsDtype dtype)
+{
+    return dtype == HS_F32 ? "float32" : dtype == HS_BF16 ? "bfloat16" : dtype == HS_F16 ? "float16" : NULL;
+}
+
+static error_t parse(int key, char *argument, struct argp_state *state)
+{
+    Arguments *arguments = state->input;
+    if (hs_argument_checkpoint(state, key, argument, &arguments->checkpoint)) {
+        if (key == ARGP_KEY_END && !arguments->output)
+            argp_error(state, "--output DIR is missing");
+        return 0;
+    }
+    switch (key) {
+    case OPTION_FORMAT:
+        if (strcmp(argument, "hf") != 0)
+            argp_error(state, "--format must be hf (got %s)", argument);
+        arguments->format = argument;
+        return 0;
+    case 'o':
+        arguments->output = argument;
+        return 0;
+    case OPTION_DTYPE:
+        if (!hs_dtype_find(argument, &arguments->dtype) || !torch_name(arguments->dtype))
+            argp_error(state, "--dtype must be f32, bf16 or f16 (got %s)", argument);
+        return 0;
+    case OPTION_SHARD:
+        arguments->shard_bytes = hs_argument_bytes(state, "--shard-size", argument);
+        return 0;
+    default:
+        return ARGP_ERR_UNKNOWN;
+    }
+}
+
+static HsStatus write_json(const char *folder, const char *name, HsJson *root)
+{
+    char *path = NULL, *text = hs_json_write(root, true);
+    hs_json_destroy(root);
+    HsStatus status = hs_storage_join(folder, name, &path);
+    if (status == HS_OK)
+        status = hs_storage_replace_text(path, text);
+    free(path);
+    free(text);
+    return status;
+}
+
+static HsStatus write_tokenizer(const HsExportSource *source, const char *folder)
+{
+    const int32_t end = hs_tokenizer_end_of_text(source->tokenizer);
+    const int64_t positions = source->config.model.max_positions;
+    char *path = NULL;
+    size_t length = 0;
+    HS_TRY(hs_storage_join(folder, "tokenizer.json", &path));
+    HsStatus status = hs_tokenizer_publish(source->tokenizer, path);
+    free(path);
+    HS_TRY(status);
+    HsJson *about = hs_json_object();
+    hs_json_set_string(about, "tokenizer_class", "PreTrainedTokenizerFast");
+    hs_json_set_integer(about, "model_max_length", positions ? positions : source->config.training.max_length);
+    hs_json_set_bool(about, "clean_up_tokenization_spaces", false);
+    if (end >= 0) {
+        const char *const text = hs_tokenizer_bytes(source->tokenizer, end, &length);
+        hs_json_set(about, "bos_token", hs_json_new_text(text, length));
+        hs_json_set(about, "eos_token", hs_json_new_text(text, length));
+    }
+    HS_TRY(write_json(folder, "tokenizer_config.json", about));
+    HsJson *generation = hs_json_object();
+    if (end >= 0) {
+        hs_json_set_integer(generation, "bos_token_id", end);
+        hs_json_set_integer(generation, "eos_token_id", end);
+    }
+    return write_json(folder, "generation_config.json", generation);
+}
+
+static HsStatus write_config(const HsExportSource *source, HsDtype dtype, const char *folder)
+{
+    const HsPublishedShape shape = { .vocabulary = source->vocabulary,
+                                     .mlp_width = hs_export_source_mlp_width(source),
+                                     .end_of_text = hs_tokenizer_end_of_text(source->tokenizer),
+                                     .dtype = torch_name(dtype) };
+    HsJson *root = NULL;
+    HS_TRY(hs_huggingface_config(&source->config, &shape, &root));
+    return write_json(folder, "config.json", root);
+}
+
+static int64_t bytes_of(const HsNamedTensor *item)
+{
+    return hs_tensor_count(&item->tensor) * (int64_t)hs_dtype_bytes(item->stored);
+}
+
+static HsStatus write_file(const char *folder, const char *name, const HsNamedTensor *items, int count)
+{
+    static const char *const metadata[] = { "format", "pt", NULL };
+    char *path = NULL;
+    HS_TRY(hs_storage_join(folder, name, &path));
+    HsStatus status = hs_safetensors_write(path, items, count, metadata, NULL);
+    free(path);
+    return status;
+}
+
+/* How many tensors from the first on go into one file. */
+static int shard_length(const HsNamedTensor *items, int count, int64_t most)
+{
+    int64_t bytes = bytes_of(&items[0]);
+    int length = 1;
+    while (length < count && bytes + bytes_of(&items[length]) <= most)
+        bytes += bytes_of(&items[length++]);
+    return length;
+}
+
+/* One file, or shards with the index of what lies where. */
+static HsStatus write_weights(const HsNamedTensor *items, int count, int64_t most, const char *folder)
+{
+    int shards = 0;
+    int64_t total = 0;
+    char name[64];
+    for (int first = 0; first < count; first += shard_length(items + first, count - first, most))
+        shards++;
+    if (shards == 1)
+        return write_file(folder, "model.safetensors", items, count);
+    HsJson *root = hs_json_object(), *map = hs_json_object(), *metadata = hs_json_object();
+    HsStatus status = HS_OK;
+    for (int first = 0, shard = 1; first < count && status == HS_OK; shard++) {
+        const int length = shard_length(items + first, count - first, most);
+        snprintf(name, sizeof name, "model-%05d-of-%05d.safetensors", shard, shards);
+        for (int i = first; i < first + length; i++) {
+            hs_json_set_string(map, items[i].name, name);
+            total += bytes_of(&items[i]);
+        }
+        status = write_file(folder, name, items + first, length);
+        first += length;
+    }
+    hs_json_set_integer(metadata, "total_size", total);
+    hs_json_set(root, "metadata", metadata);
+    hs_json_set(root, "weight_map", map);
+    if (status == HS_OK)
+        return write_json(folder, "model.safetensors.index.json", root);
+    hs_json_destroy(root);
+    return status;
+}
+
+/* Nothing is overwritten: an earlier model's shards among the new ones would be loaded by nobody and puzzle everybody. */
+static HsStatus make_folder(const char *folder)
+{
+    HsFolderListing listing = { 0 };
+    HS_TRY(hs_make_directories(folder));
+    HS_TRY(hs_storage_list(folder, &listing));
+    const int count = listing.count;
+    hs_storage_list_free(&listing);
+    if (count > 0)
+        return hs_fail(HS_ECONFIG, "%s is not empty: name a folder that is not there yet, or empty it", folder);
+    return HS_OK;
+}
+
+static HsStatus export(const HsExportSource *source, const Arguments *arguments)
+{
+    HsNamedTensor *items = NULL;
+    int count = 0;
+    int64_t parameters = 0;
+    HsStatus status = hs_export_source_tensors(source, &items, &count);
+    for (int i = 0; i < count; i++) {
+        items[i].converted = true;
+        items[i].stored = arguments->dtype;
+        parameters += hs_tensor_count(&items[i].tensor);
+    }
+    if (status == HS_OK)
+        status = make_folder(arguments->output);
+    if (status == HS_OK)
+        status = write_config(source, arguments->dtype, arguments->output);
+    if (status == HS_OK)
+        status = write_tokenizer(source, arguments->output);
+    if (status == HS_OK)
+        status = write_weights(items, count, arguments->shard_bytes, arguments->output);
+    free(items);
+    if (status == HS_OK)
+        hs_info("%s: %d tensors, %.3f million numbers in %s", arguments->output, count, 1e-6 * (double)parameters,
+                hs_dtype_name(arguments->dtype));
+    return status;
+}
+
+const struct argp hs_argp_export = { options, parse, NULL, "A trained model as others read it.", NULL, NULL, NULL };
+
+HsStatus hs_command_export(int argc, char **argv)
+{
+    Arguments arguments = { .format = "hf", .dtype = HS_F32, .shard_bytes = 5000000000 };
+    HsExportSource source = { 0 };
+    char *path = NULL;
+    HS_TRY(hs_arguments_parse(&hs_argp_export, argc, argv, &arguments));
+    HS_TRY(hs_argument_checkpoint_path(&arguments.checkpoint, &path));
+    HsStatus status = hs_export_source_init(&source, path);
+    if (status == HS_OK)
+        status = export(&source, &arguments);
+    hs_export_source_deinit(&source);
+    free(path);
+    return status;
+}

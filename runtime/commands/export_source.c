@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Opening what an export reads, and the list of what it writes.
+ */
+#include "runtime/commands/export_source.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/checkpoint/checkpoint.h"
+#include "runtime/config/pretrained.h"
+
+static HsStatus open_checkpoint(HsExportSource *source, const char *folder)
+{
+    HsCheckpoint checkpoint;
+    char path[4096];
+    HS_TRY(hs_checkpoint_open(folder, false, &checkpoint)); /* verifies */
+    snprintf(path, sizeof path, "%s/config.yaml", checkpoint.folder);
+    HsStatus status = hs_config_load_saved(&source->config, path, 0, NULL);
+    source->has_config = status == HS_OK;
+    snprintf(path, sizeof path, "%s/tokenizer.json", checkpoint.folder);
+    if (status == HS_OK)
+        status = hs_tokenizer_load(path, &source->tokenizer);
+    if (status == HS_OK)
+        status = hs_pretrained_open(checkpoint.folder, &source->files);
+    hs_checkpoint_close(&checkpoint);
+    return status;
+}
+
+static HsStatus open_folder(HsExportSource *source, const char *folder)
+{
+    char from[4096];
+    const char *const overrides[] = { from };
+    snprintf(from, sizeof from, "init_from=%s", folder);
+    HS_TRY(hs_config_load(&source->config, NULL, 1, overrides));
+    source->has_config = true;
+    HS_TRY(hs_tokenizer_load(source->config.tokenizer.path, &source->tokenizer));
+    return hs_pretrained_open(folder, &source->files);
+}
+
+static HsStatus create_model(HsExportSource *source)
+{
+    HsPrecision precision;
+    char why[256];
+    static const char *const wide[] = { "precision.mode=fp32", "precision.master_weights=true" };
+    for (int i = 0; i < 2; i++)
+        HS_TRY(hs_config_override(&source->config, wide[i]));
+    HS_TRY(hs_precision_resolve(&source->config, (HsProducts){ 0 }, &precision, why, sizeof why));
+    HS_TRY(hs_model_create(&source->config, &precision, hs_tokenizer_vocabulary(source->tokenizer), &source->model));
+    source->has_model = true;
+    return HS_OK;
+}
+
+HsStatus hs_export_source_init(HsExportSource *source, const char *folder)
+{
+    HsPretrainedKind kind;
+    *source = (HsExportSource){ 0 };
+    HS_TRY(hs_pretrained_kind(folder, &kind));
+    const bool published = kind == HS_PRETRAINED_HUGGINGFACE;
+    HS_TRY(published ? open_folder(source, folder) : open_checkpoint(source, folder));
+    HS_TRY(hs_tokenizer_set_end_of_text(source->tokenizer, source->config.tokenizer.end_of_text));
+    HS_TRY(create_model(source));
+    source->naming = published ? HS_NAMING_PUBLISHED : hs_weights_naming(&source->model, &source->files.files[0]);
+    /* Rows beyond the tokenizer's came with a pretrained model, which has its shape, or are padding of ours. */
+    const bool pretrained = source->config.training.init_from[0] != '\0';
+    source->vocabulary = pretrained ? source->model.vocabulary : hs_tokenizer_vocabulary(source->tokenizer);
+    return HS_OK;
+}
+
+void hs_export_source_deinit(HsExportSource *source)
+{
+    if (source->has_model)
+        hs_model_destroy(&source->model);
+    hs_pretrained_close(&source->files);
+    hs_tokenizer_destroy(source->tokenizer);
+    if (source->has_config)
+        hs_config_deinit(&source->config);
+    *source = (HsExportSource){ 0 };
+}
+
+int64_t hs_export_source_mlp_width(const HsExportSource *source)
+{
+    for (int i = 0; i < source->model.param_count; i++)
+        if (strstr(source->model.params[i].name, "mlp.down_proj.weight"))
+            return source->model.params[i].shape[1];
+    return 0;
+}
+
+/* The file's tensor that holds rows [first, first + rows) of a parameter, as [out, in] or transposed, checked. */
+static HsStatus find_part(const HsExportSource *source, const HsParam *param, const char *name, int64_t first,
+                          int64_t rows, HsTensor *view, bool *transposed)
+{
+    const char *path = source->files.folder;
+    const bool stacked = source->naming == HS_NAMING_STACKED;
+    const HsNamedTensor *found = hs_pretrained_find(&source->files, stacked ? param->name : name, &path);
+    if (!found && param->tied)
+        found = hs_pretrained_find(&source->files, "lm_head.weight", &path);
+    if (!found)
+        return hs_fail(HS_EFORMAT, "%s: tensor `%s` is missing", path, stacked ? param->name : name);
+    *transposed = source->naming == HS_NAMING_PUBLISHED && param->published_transposed;
+    *view = found->tensor;
+    const int64_t held = stacked ? param->shape[0] : rows, columns = param->rank == 2 ? param->shape[1] : 1;
+    const int64_t has_rows = view->shape[*transposed ? 1 : 0];
+    const int64_t has_columns = param->rank == 2 ? view->shape[*transposed ? 0 : 1] : 1;
+    if (view->rank != param->rank || has_rows != held || has_columns != columns)
+        return hs_fail(HS_ESHAPE, "%s: tensor `%s` has another shape than the model's %lld x %lld", path, found->name,
+                       (long long)held, (long long)columns);
+    if (!hs_dtype_info(view->dtype)->is_float)
+        return hs_fail(HS_EFORMAT, "%s: tensor `%s` is %s, not a floating-point format", path, found->name,
+                       hs_dtype_name(view->dtype));
+    if (stacked && !*transposed) {
+        view->data = (unsigned char *)view->data + (size_t)(first * columns) * hs_dtype_bytes(view->dtype);
+        view->shape[0] = rows;
+    }
+    return HS_OK;
+}
+
+/* Of the first embedding, and of the head, only the tokenizer's rows. */
+static int64_t rows_written(const HsExportSource *source, const HsParam *param, int64_t rows)
+{
+    const bool by_token = param == &source->model.params[0] || param->role == HS_PARAM_HEAD;
+    return by_token && rows > source->vocabulary ? source->vocabulary : rows;
+}
+
+static HsStatus add_param(const HsExportSource *source, const HsParam *param, HsNamedTensor *items, int *count)
+{
+    const bool whole = param->part_names[0][0] == '\0';
+    int64_t first = 0;
+    for (int part = 0; part < (whole ? 1 : param->part_count); part++) {
+        const int64_t rows = whole ? param->shape[0] : param->part_rows[part];
+        HsNamedTensor *item = &items[*count];
+        bool transposed = false;
+        snprintf(item->name, sizeof item->name, "%s", whole ? param->name : param->part_names[part]);
+        HS_TRY(find_part(source, param, item->name, first, rows, &item->tensor, &transposed));
+        item->transposed = transposed != param->published_transposed;
+        if (!transposed)
+            item->tensor.shape[0] = rows_written(source, param, rows);
+        first += rows;
+        *count += 1;
+    }
+    return HS_OK;
+}
+
+/* GPT-2's biases where the model has none. */
+static void add_zero_bias(const HsParam *param, HsNamedTensor *items, int *count)
+{
+    const size_t length = strlen(param->name);
+    const bool gain = param->role == HS_PARAM_VECTOR, matrix = param->role == HS_PARAM_MATRIX;
+    if ((!gain && !matrix) || length < 6 || strcmp(param->name + length - 6, "weight") != 0)
+        return;
+    HsNamedTensor *item = &items[(*count)++];
+    snprintf(item->name, sizeof item->name, "%.*sbias", (int)length - 6, param->name);
+    item->tensor = (HsTensor){ NULL, HS_F32, 1, { param->shape[0], 1, 1, 1 } };
+}
+
+HsStatus hs_export_source_tensors(const HsExportSource *source, HsNamedTensor **items, int *count)
+{
+    const HsModel *model = &source->model;
+    const bool biases = strcmp(model->family, "gpt2") == 0 && !source->config.model.bias;
+    *count = 0;
+    *items = calloc((size_t)model->param_count * (HS_PARAM_MOST_PARTS + 1), sizeof **items);
+    if (!*items)
+        return hs_fail(HS_ENOMEM, "no memory to list the tensors of %d parameters", model->param_count);
+    for (int i = 0; i < model->param_count; i++) {
+        HS_TRY(add_param(source, &model->params[i], *items, count));
+        if (biases)
+            add_zero_bias(&model->params[i], *items, count);
+    }
+    return HS_OK;
+}

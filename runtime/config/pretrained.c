@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * init_from: a model's shape is what its weights have, so it comes from where they come from, and what the configuration
+ * says of it besides must agree.
+ */
+#include "runtime/config/pretrained.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "runtime/config/table.h"
+#include "runtime/io/files.h"
+#include "runtime/io/storage.h"
+
+static HsStatus has(const char *folder, const char *name, bool *exists)
+{
+    char *path = NULL;
+    HS_TRY(hs_storage_join(folder, name, &path));
+    HsStatus status = hs_path_exists(path, exists);
+    free(path);
+    return status;
+}
+
+HsStatus hs_pretrained_kind(const char *path, HsPretrainedKind *kind)
+{
+    struct stat about;
+    bool there = false, huggingface = false, own = false;
+    *kind = HS_PRETRAINED_NONE;
+    HS_TRY(hs_path_exists(path, &there));
+    if (!there)
+        return HS_OK;
+    if (stat(path, &about) == 0 && S_ISREG(about.st_mode)) { /* checkpoints/best */
+        *kind = HS_PRETRAINED_CHECKPOINT;
+        return HS_OK;
+    }
+    HS_TRY(has(path, "config.json", &huggingface));
+    HS_TRY(has(path, "config.yaml", &own));
+    *kind = huggingface ? HS_PRETRAINED_HUGGINGFACE : own ? HS_PRETRAINED_CHECKPOINT : HS_PRETRAINED_NONE;
+    return HS_OK;
+}
+
+HsStatus hs_adoption_add(HsAdoption *adoption, const char *section, const char *key, const char *text, const char *from)
+{
+    const HsConfigKey *row = hs_config_key_find(section, key);
+    const HsYaml node = { .kind = HS_YAML_SCALAR,
+                          .text = (char *)(uintptr_t)text,
+                          .plain = row->type != HS_KEY_STRING };
+    char place[512];
+    snprintf(place, sizeof place, "%s: %s", adoption->path, from);
+    HS_TRY(hs_config_value_set(row, place, &node, &adoption->made));
+    adoption->items[adoption->count].key = row;
+    snprintf(adoption->items[adoption->count].from, sizeof adoption->items[0].from, "%s", from);
+    adoption->count++;
+    return HS_OK;
+}
+
+/* The value as YAML; the caller frees. */
+static HsStatus text_of(const HsConfigKey *key, const HsConfig *config, char **text)
+{
+    size_t size = 0;
+    *text = NULL;
+    FILE *stream = open_memstream(text, &size);
+    if (stream)
+        hs_config_value_print(key, config, stream);
+    return hs_close_text(stream, text);
+}
+
+static HsStatus take(HsConfig *config, const HsAdoption *adoption, int item)
+{
+    const HsConfigKey *const key = adoption->items[item].key;
+    char dotted[HS_DOTTED_BYTES], *theirs = NULL, *ours = NULL;
+    HsYaml *node = NULL;
+    hs_config_key_dotted(key, dotted);
+    HsStatus status = text_of(key, &adoption->made, &theirs);
+    if (status == HS_OK && hs_config_is_set(config, dotted)) {
+        status = text_of(key, config, &ours);
+        if (status == HS_OK && !hs_config_value_equal(key, config, &adoption->made))
+            status = hs_config_relation_fail(config, dotted, "init_from",
+                                             "%s: %s contradicts %s, where %s is %s; leave the key out", dotted, ours,
+                                             adoption->path, adoption->items[item].from, theirs);
+    } else if (status == HS_OK) {
+        status = hs_yaml_parse_value(theirs, &node);
+        if (status == HS_OK)
+            status = hs_config_value_set(key, NULL, node, config);
+        hs_yaml_destroy(node);
+    }
+    free(theirs);
+    free(ours);
+    return status;
+}
+
+/* config.yaml beside what `path` names; the caller frees. */
+static HsStatus own_config_path(const char *path, char **file)
+{
+    struct stat about;
+    if (stat(path, &about) != 0 || !S_ISREG(about.st_mode))
+        return hs_storage_join(path, "config.yaml", file);
+    char *text = NULL;
+    size_t length = 0;
+    HS_TRY(hs_read_file(path, 256, &text, &length));
+    text[strcspn(text, "\r\n")] = '\0';
+    const char *slash = strrchr(path, '/');
+    const size_t size = strlen(path) + length + sizeof "/config.yaml";
+    *file = malloc(size);
+    if (*file)
+        snprintf(*file, size, "%.*s%s/config.yaml", slash ? (int)(slash - path + 1) : 0, path, text);
+    free(text);
+    return *file ? HS_OK : hs_fail(HS_ENOMEM, "no memory for the path %s", path);
+}
+
+/* A checkpoint of ours: its model section, but for what only says how to train, and its tokenizer. */
+static HsStatus read_own(const char *file, HsAdoption *adoption)
+{
+    static const char *const free_keys[] = { "dropout", "init_std", "z_loss" };
+    HS_TRY(hs_config_load_saved(&adoption->made, file, 0, NULL));
+    HsConfig *made = &adoption->made;
+    if (made->model.max_positions == 0 && strcmp(made->model.family, "gpt2") == 0)
+        made->model.max_positions = made->training.max_length;
+    for (int i = 0; i < hs_config_key_count; i++) {
+        const HsConfigKey *key = &hs_config_key_table[i];
+        bool taken = strcmp(key->section, "model") == 0 || strcmp(key->section, "tokenizer") == 0;
+        for (size_t k = 0; k < sizeof free_keys / sizeof *free_keys; k++)
+            taken = taken && strcmp(key->name, free_keys[k]) != 0;
+        if (!taken)
+            continue;
+        adoption->items[adoption->count].key = key;
+        hs_config_key_dotted(key, adoption->items[adoption->count].from);
+        adoption->count++;
+    }
+    return HS_OK;
+}
+
+/* A folder without tokenizer.json serves with a tokenizer that the configuration names. */
+static HsStatus take_tokenizer(const HsConfig *config, const char *folder, HsAdoption *adoption)
+{
+    char *path = NULL;
+    bool exists = false;
+    if (hs_config_is_set(config, "tokenizer.kind") || hs_config_is_set(config, "tokenizer.path"))
+        return HS_OK;
+    HS_TRY(hs_storage_join(folder, "tokenizer.json", &path));
+    HsStatus status = hs_path_exists(path, &exists);
+    if (status == HS_OK && !exists)
+        status = hs_config_relation_fail(
+            config, "init_from", NULL,
+            "%s is not there: name another (tokenizer.kind: bpe, tokenizer.path: FILE), or write it with "
+            "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)",
+            path);
+    if (status == HS_OK)
+        status = hs_adoption_add(adoption, "tokenizer", "kind", "bpe", "the tokenizer");
+    if (status == HS_OK)
+        status = hs_adoption_add(adoption, "tokenizer", "path", path, "the tokenizer");
+    free(path);
+    return status;
+}
+
+HsStatus hs_config_adopt(HsConfig *config)
+{
+    const char *const from = config->training.init_from;
+    HsPretrainedKind kind;
+    if (from[0] == '\0')
+        return HS_OK;
+    HS_TRY(hs_pretrained_kind(from, &kind));
+    if (kind == HS_PRETRAINED_NONE)
+        return hs_config_relation_fail(
+            config, "init_from", NULL,
+            "init_from: %s is neither a Hugging Face folder (config.json) nor a run's folder "
+            "or a checkpoint of Halfstep",
+            from);
+    const bool huggingface = kind == HS_PRETRAINED_HUGGINGFACE;
+    char *file = NULL;
+    HsAdoption *adoption = calloc(1, sizeof *adoption);
+    HsStatus status = adoption ? HS_OK : hs_fail(HS_ENOMEM, "no memory to read %s", from);
+    if (status == HS_OK)
+        status = huggingface ? hs_storage_join(from, "config.json", &file) : own_config_path(from, &file);
+    if (status == HS_OK && huggingface)
+        status = hs_config_init(&adoption->made);
+    if (status == HS_OK) {
+        adoption->path = file;
+        status =
+            huggingface ? hs_huggingface_read(file, config->training.max_length, adoption) : read_own(file, adoption);
+    }
+    if (status == HS_OK && huggingface)
+        status = take_tokenizer(config, from, adoption);
+    for (int i = 0; status == HS_OK && i < adoption->count; i++)
+        status = take(config, adoption, i);
+    if (adoption)
+        hs_config_deinit(&adoption->made);
+    free(adoption);
+    free(file);
+    return status;
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A run's first weights: drawn, or those that init_from names.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/base/log.h"
+#include "runtime/checkpoint/pretrained.h"
+#include "runtime/config/pretrained.h"
+#include "runtime/train/trainer.h"
+
+HsStatus hs_trainer_given_tokenizer(const HsConfig *config, const char *folder, HsTokenizer **tokenizer)
+{
+    char path[4096];
+    HsPretrainedKind kind = HS_PRETRAINED_NONE;
+    HsCheckpoint checkpoint = { 0 };
+    *tokenizer = NULL;
+    if (!folder && config->training.init_from[0] != '\0')
+        HS_TRY(hs_pretrained_kind(config->training.init_from, &kind));
+    if (!folder && kind != HS_PRETRAINED_CHECKPOINT)
+        return HS_OK;
+    if (!folder)
+        HS_TRY(hs_checkpoint_open(config->training.init_from, false, &checkpoint));
+    snprintf(path, sizeof path, "%s/tokenizer.json", folder ? folder : checkpoint.folder);
+    HsStatus status = hs_tokenizer_load(path, tokenizer);
+    hs_checkpoint_close(&checkpoint);
+    return status;
+}
+
+static HsStatus start_from_checkpoint(HsTrainer *trainer, const char *from)
+{
+    HsCheckpoint checkpoint;
+    char name[4096];
+    HS_TRY(hs_checkpoint_open(from, false, &checkpoint));
+    snprintf(name, sizeof name, "%s/model.safetensors", checkpoint.folder);
+    HsStatus status = hs_weights_restore(name, &checkpoint.model, &trainer->model, trainer->spans, trainer->span_count,
+                                         &trainer->engine.context);
+    if (status == HS_OK)
+        hs_info("weights: %s", checkpoint.folder);
+    hs_checkpoint_close(&checkpoint);
+    return status;
+}
+
+static HsStatus start_from_folder(HsTrainer *trainer, const char *from)
+{
+    HsPretrained pretrained;
+    HS_TRY(hs_pretrained_open(from, &pretrained));
+    HsStatus status =
+        hs_pretrained_load(&pretrained, &trainer->model, trainer->spans, trainer->span_count, &trainer->engine.context);
+    if (status == HS_OK)
+        hs_info("weights: %s, %d %s", from, pretrained.count, pretrained.count > 1 ? "files" : "file");
+    hs_pretrained_close(&pretrained);
+    return status;
+}
+
+HsStatus hs_trainer_start(HsTrainer *trainer)
+{
+    const HsConfig *config = trainer->config;
+    const char *const from = config->training.init_from;
+    HsPretrainedKind kind;
+    if (from[0] == '\0')
+        return hs_model_initialize(&trainer->model, &trainer->engine.context, (uint64_t)config->training.seed,
+                                   config->model.init_std, trainer->spans, trainer->span_count);
+    HS_TRY(hs_pretrained_kind(from, &kind));
+    HS_TRY(kind == HS_PRETRAINED_HUGGINGFACE ? start_from_folder(trainer, from) : start_from_checkpoint(trainer, from));
+    HS_TRY(hs_optimizer_round_weights(&trainer->engine.context, trainer->spans, trainer->span_count));
+    return hs_model_pack(&trainer->model, &trainer->engine.context);
+}
