@@ -184,6 +184,9 @@ HsStatus hs_config_adopt(HsConfig *config)
         status = take_tokenizer(config, from, adoption);
     for (int i = 0; status == HS_OK && i < adoption->count; i++)
         status = take(config, adoption, i);
+    const int64_t positions = config->model.max_positions;
+    if (!hs_config_is_set(config, "max_length") && positions > 0 && config->training.max_length > positions)
+        config->training.max_length = positions;
     if (adoption)
         hs_config_deinit(&adoption->made);
     free(adoption);

@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""make.py FOLDER: small models that transformers made, with what it computes from them in float64.
+
+    FOLDER/NAME/     config.json, model.safetensors (or shards), tokenizer.json: as save_pretrained writes them
+    FOLDER/NAME/expected.bin   after each of TOKENS the logits in float64, rounded to f32, one row a token
+    FOLDER/NAME/bound.txt      twice the largest distance of transformers' own f32 logits from them, and the greedy
+                               continuation of the first PROMPT tokens
+    FOLDER/tokens.bin          the tokens, i32
+"""
+
+import os
+import random
+import sys
+
+import numpy
+import torch
+import transformers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+VOCABULARY, TOKENS, PROMPT, CONTINUATION = 272, 48, 12, 16
+BASE = dict(vocab_size=VOCABULARY, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
+            max_position_embeddings=64, bos_token_id=0, eos_token_id=0)
+GPT2 = dict(vocab_size=VOCABULARY, n_embd=16, n_layer=2, n_head=2, n_positions=64, bos_token_id=0, eos_token_id=0)
+LLAMA3 = {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 8.0, "low_freq_factor": 1.0,
+          "high_freq_factor": 4.0, "original_max_position_embeddings": 32}
+YARN = {"rope_type": "yarn", "rope_theta": 10000.0, "factor": 4.0, "original_max_position_embeddings": 16}
+LINEAR = {"rope_type": "linear", "rope_theta": 10000.0, "factor": 2.0}
+
+# name, model, its configuration, dtype, largest file
+MODELS = [
+    ("gpt2", "GPT2", GPT2, torch.float32, None),
+    ("gpt2-untied", "GPT2", dict(GPT2, tie_word_embeddings=False, n_inner=40), torch.float16, None),
+    ("llama", "Llama", BASE, torch.bfloat16, None),
+    ("llama-tied", "Llama", dict(BASE, num_key_value_heads=2, tie_word_embeddings=True), torch.float32, None),
+    ("llama3", "Llama", dict(BASE, num_key_value_heads=1, rope_parameters=LLAMA3), torch.bfloat16, None),
+    ("llama-yarn", "Llama", dict(BASE, rope_parameters=YARN), torch.bfloat16, None),
+    ("llama-linear", "Llama", dict(BASE, rope_parameters=LINEAR), torch.bfloat16, None),
+    ("mistral", "Mistral", dict(BASE, num_key_value_heads=2, sliding_window=None), torch.bfloat16, None),
+    ("qwen2", "Qwen2", dict(BASE, num_key_value_heads=2), torch.bfloat16, "8KB"),
+    ("qwen3", "Qwen3", dict(BASE, num_key_value_heads=2, head_dim=8), torch.bfloat16, None),
+]
+
+
+def tokenizer():
+    """Bytes and fifteen merges, the end of a document first."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    merges = [("t", "h"), ("th", "e"), ("a", "n"), ("i", "n"), ("o", "u"), ("e", "r"), ("an", "d"), ("h", "a"),
+              ("Ġ", "the"), ("Ġ", "a"), ("Ġ", "and"), ("in", "g"), ("o", "n"), ("r", "e"), ("e", "n")]
+    tokens = ["<|endoftext|>"] + alphabet + [a + b for a, b in merges]
+    made = Tokenizer(models.BPE(vocab={token: i for i, token in enumerate(tokens)}, merges=merges))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=made, bos_token="<|endoftext|>",
+                                                eos_token="<|endoftext|>")
+
+
+def spread(model):
+    """Weights that matter: everything away from its neutral value."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            wide = 0.1 if parameter.dim() == 1 else 0.4
+            parameter.add_(wide * torch.randn_like(parameter))
+
+
+def greedy(model, prompt):
+    tokens = list(prompt)
+    while len(tokens) < len(prompt) + CONTINUATION:
+        with torch.no_grad():
+            tokens.append(int(model(torch.tensor([tokens])).logits[0, -1].argmax()))
+    return tokens[len(prompt):]
+
+
+def main():
+    folder = sys.argv[1]
+    os.makedirs(folder, exist_ok=True)
+    chooser = random.Random(20)
+    tokens = [chooser.randrange(1, VOCABULARY) for _ in range(TOKENS)]
+    numpy.array(tokens, dtype="<i4").tofile(os.path.join(folder, "tokens.bin"))
+    for seed, (name, kind, settings, dtype, shard) in enumerate(MODELS):
+        torch.manual_seed(seed)
+        model = getattr(transformers, kind + ("LMHeadModel" if kind == "GPT2" else "ForCausalLM"))(
+            getattr(transformers, kind + "Config")(**settings)).eval()
+        spread(model)
+        model = model.to(dtype)
+        place = os.path.join(folder, name)
+        model.save_pretrained(place, **({"max_shard_size": shard} if shard else {}))
+        tokenizer().save_pretrained(place)
+        for extra in ("tokenizer_config.json", "generation_config.json"):
+            os.remove(os.path.join(place, extra))
+        # Read back: converting a model would round its rotary frequencies, too.
+        model = transformers.AutoModelForCausalLM.from_pretrained(place, dtype=torch.float32).eval()
+        with torch.no_grad():
+            single = model(torch.tensor([tokens])).logits[0].numpy()
+            exact = model.double()(torch.tensor([tokens])).logits[0].numpy()
+        exact.astype("<f4").tofile(os.path.join(place, "expected.bin"))
+        with open(os.path.join(place, "bound.txt"), "w") as file:
+            file.write("%.3g\n" % (2 * abs(single - exact).max()))
+            file.write(" ".join(map(str, greedy(model, tokens[:PROMPT]))) + "\n")
+
+
+main()
