@@ -125,6 +125,17 @@ static bool is_buffer(const char *name)
            ends_with(name, "attn.masked_bias");
 }
 
+/* A bias that our models do not have and that changes nothing. */
+static bool is_zero_bias(const HsNamedTensor *named)
+{
+    double value = 0;
+    if (!ends_with(named->name, "self_attn.o_proj.bias") || !hs_dtype_info(named->tensor.dtype)->is_float)
+        return false;
+    for (int64_t i = 0; i < hs_tensor_count(&named->tensor) && value == 0; i++)
+        hs_safetensors_load(&named->tensor, i, 1, 1, &value);
+    return value == 0;
+}
+
 static bool is_known(const HsWeights *weights, bool tied, const char *name)
 {
     if (is_buffer(name) || (tied && strcmp(name, head_name) == 0))
@@ -142,7 +153,8 @@ static HsStatus check_names(const HsPretrained *pretrained, const HsWeights *wei
 {
     for (int f = 0; f < pretrained->count; f++)
         for (int i = 0; i < pretrained->files[f].count; i++)
-            if (!is_known(weights, tied, pretrained->files[f].tensors[i].name))
+            if (!is_known(weights, tied, pretrained->files[f].tensors[i].name) &&
+                !is_zero_bias(&pretrained->files[f].tensors[i]))
                 return hs_fail(HS_EFORMAT, "%s: tensor `%s` belongs to nothing that config.json describes",
                                pretrained->paths[f], pretrained->files[f].tensors[i].name);
     return HS_OK;

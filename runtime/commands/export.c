@@ -113,7 +113,8 @@ static HsStatus write_config(const HsExportSource *source, HsDtype dtype, const 
     const HsPublishedShape shape = { .vocabulary = source->vocabulary,
                                      .mlp_width = hs_export_source_mlp_width(source),
                                      .end_of_text = hs_tokenizer_end_of_text(source->tokenizer),
-                                     .dtype = torch_name(dtype) };
+                                     .dtype = torch_name(dtype),
+                                     .qwen_tokenizer = source->qwen_tokenizer };
     HsJson *root = NULL;
     HS_TRY(hs_huggingface_config(&source->config, &shape, &root));
     return write_json(folder, "config.json", root);

@@ -60,6 +60,7 @@ HsStatus hs_export_source_init(HsExportSource *source, const char *folder)
     const bool published = kind == HS_PRETRAINED_HUGGINGFACE;
     HS_TRY(published ? open_folder(source, folder) : open_checkpoint(source, folder));
     HS_TRY(hs_tokenizer_set_end_of_text(source->tokenizer, source->config.tokenizer.end_of_text));
+    HS_TRY(hs_tokenizer_is_qwen(source->tokenizer, &source->qwen_tokenizer));
     HS_TRY(create_model(source));
     source->naming = published ? HS_NAMING_PUBLISHED : hs_weights_naming(&source->model, &source->files.files[0]);
     /* Rows beyond the tokenizer's came with a pretrained model, which has its shape, or are padding of ours. */
@@ -154,6 +155,15 @@ static void add_zero_bias(const HsParam *param, HsNamedTensor *items, int *count
     item->tensor = (HsTensor){ NULL, HS_F32, 1, { param->shape[0], 1, 1, 1 } };
 }
 
+/* The bias of o_proj, which a Llama with biases has and ours has not. */
+static void add_zero_output_bias(const HsParam *param, HsNamedTensor *items, int *count)
+{
+    const char *const ending = "self_attn.o_proj.weight";
+    const size_t length = strlen(param->name), tail = strlen(ending);
+    if (length >= tail && strcmp(param->name + length - tail, ending) == 0)
+        add_zero_bias(param, items, count);
+}
+
 HsStatus hs_export_source_tensors(const HsExportSource *source, HsNamedTensor **items, int *count)
 {
     const HsModel *model = &source->model;
@@ -166,6 +176,8 @@ HsStatus hs_export_source_tensors(const HsExportSource *source, HsNamedTensor **
         HS_TRY(add_param(source, &model->params[i], *items, count));
         if (biases)
             add_zero_bias(&model->params[i], *items, count);
+        else if (source->config.model.qkv_bias && !source->qwen_tokenizer)
+            add_zero_output_bias(&model->params[i], *items, count);
     }
     return HS_OK;
 }

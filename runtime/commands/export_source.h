@@ -14,8 +14,9 @@ typedef struct HsExportSource {
     HsModel model; /* shapes alone */
     HsTokenizer *tokenizer;
     HsPretrained files;
-    HsNaming naming;    /* of the files */
-    int64_t vocabulary; /* rows of the token table that are written: padding of ours is not */
+    HsNaming naming;     /* of the files */
+    int64_t vocabulary;  /* rows of the token table that are written: padding of ours is not */
+    bool qwen_tokenizer; /* cuts text as Qwen's do */
     bool has_config, has_model;
 } HsExportSource;
 

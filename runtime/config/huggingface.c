@@ -162,7 +162,6 @@ static HsStatus check_fixed(const Reader *reader)
         { "scale_attn_weights", "true", "scores divided by the root of the head's size" },
         { "scale_attn_by_inverse_layer_idx", "false", "false" },
         { "add_cross_attention", "false", "decoders alone" },
-        { "attention_bias", "false", "projections without biases, or model_type qwen2, which has them on q, k, v" },
         { "mlp_bias", "false", "an MLP without biases" },
         { "partial_rotary_factor", "1", "rotation of whole heads" },
         { "attn_logit_softcapping", "", "none" },
@@ -180,6 +179,9 @@ static HsStatus check_fixed(const Reader *reader)
     }
     const bool gpt2 = strcmp(reader->type->family, "gpt2") == 0;
     const char *const key = gpt2 ? "activation_function" : "hidden_act";
+    const HsJson *biases = member(reader->root, "attention_bias");
+    if (biases && hs_json_is_true(biases) && strcmp(reader->type->name, "llama") != 0)
+        return unsupported(reader, "attention_bias", biases, "false, or model_type llama with biases of q, k, v alone");
     const HsJson *activation = member(reader->root, key);
     const char *const name = hs_json_string(activation);
     const bool known = gpt2 ? name && (strcmp(name, "gelu_new") == 0 || strcmp(name, "gelu_pytorch_tanh") == 0)
@@ -290,7 +292,9 @@ static HsStatus add_llama(const Reader *reader)
     };
     HS_TRY(add_member(reader, reader->root, &groups));
     HS_TRY(add_member(reader, reader->root, &head_dim));
-    HS_TRY(add(reader, "qkv_bias", type->qkv_bias ? "true" : "false", "model_type"));
+    const HsJson *asked = member(reader->root, "attention_bias"); /* the fourth, o_proj's, must be zero: pretrained.c */
+    const bool biases = type->qkv_bias || (asked && hs_json_is_true(asked));
+    HS_TRY(add(reader, "qkv_bias", biases ? "true" : "false", type->qkv_bias ? "model_type" : "attention_bias"));
     HS_TRY(add(reader, "qk_norm", type->qk_norm ? "true" : "false", "model_type"));
     return add_rope(reader);
 }

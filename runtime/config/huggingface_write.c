@@ -7,7 +7,7 @@
 
 #include "runtime/config/huggingface.h"
 
-static HsStatus choose_type(const HsConfig *config, const char **type, const char **class)
+static HsStatus choose_type(const HsConfig *config, bool qwen_tokenizer, const char **type, const char **class)
 {
     static const struct {
         const char *type, *class;
@@ -23,8 +23,9 @@ static HsStatus choose_type(const HsConfig *config, const char **type, const cha
         if (rows[i].gpt2 != gpt2 || rows[i].qkv_bias != config->model.qkv_bias ||
             rows[i].qk_norm != config->model.qk_norm)
             continue;
-        *type = rows[i].type;
-        *class = rows[i].class;
+        const int row = rows[i].qkv_bias && !qwen_tokenizer ? 1 : (int)i;
+        *type = rows[row].type;
+        *class = rows[row].class;
         return HS_OK;
     }
     return hs_fail(HS_EUNSUPPORTED, "no model type of Hugging Face has both model.qkv_bias and model.qk_norm");
@@ -70,7 +71,7 @@ static void set_rope(const HsConfig *config, HsJson *root)
     hs_json_set(root, "rope_scaling", rope);
 }
 
-static void set_llama(const HsConfig *config, int64_t mlp_width, HsJson *root)
+static void set_llama(const HsConfig *config, int64_t mlp_width, bool biases, HsJson *root)
 {
     const int64_t heads = config->model.heads, positions = config->model.max_positions;
     hs_json_set_string(root, "hidden_act", "silu");
@@ -84,7 +85,7 @@ static void set_llama(const HsConfig *config, int64_t mlp_width, HsJson *root)
     hs_json_set_integer(root, "max_position_embeddings", positions ? positions : config->training.max_length);
     hs_json_set_real(root, "rms_norm_eps", config->model.norm_epsilon);
     hs_json_set_real(root, "attention_dropout", 0);
-    hs_json_set_bool(root, "attention_bias", false);
+    hs_json_set_bool(root, "attention_bias", biases);
     hs_json_set_bool(root, "mlp_bias", false);
     hs_json_set_bool(root, "use_sliding_window", false);
     set_rope(config, root);
@@ -93,7 +94,7 @@ static void set_llama(const HsConfig *config, int64_t mlp_width, HsJson *root)
 HsStatus hs_huggingface_config(const HsConfig *config, const HsPublishedShape *shape, HsJson **root)
 {
     const char *type = NULL, *class = NULL;
-    HS_TRY(choose_type(config, &type, &class));
+    HS_TRY(choose_type(config, shape->qwen_tokenizer, &type, &class));
     HsJson *names = hs_json_array();
     *root = hs_json_object();
     hs_json_append(names, hs_json_new_string(class));
@@ -105,7 +106,7 @@ HsStatus hs_huggingface_config(const HsConfig *config, const HsPublishedShape *s
     if (strcmp(type, "gpt2") == 0)
         set_gpt2(config, *root);
     else
-        set_llama(config, shape->mlp_width, *root);
+        set_llama(config, shape->mlp_width, config->model.qkv_bias && strcmp(type, "llama") == 0, *root);
     hs_json_set_real(*root, "initializer_range", config->model.init_std);
     hs_json_set_bool(*root, "use_cache", true);
     if (shape->end_of_text >= 0) {

@@ -131,24 +131,23 @@ static HsStatus read_own(const char *file, HsAdoption *adoption)
     return HS_OK;
 }
 
-/* A folder without tokenizer.json serves with a tokenizer that the configuration names. */
+/* Its own: other ids would mean other words.  A folder without one serves with a tokenizer that the configuration names. */
 static HsStatus take_tokenizer(const HsConfig *config, const char *folder, HsAdoption *adoption)
 {
     char *path = NULL;
     bool exists = false;
-    if (hs_config_is_set(config, "tokenizer.kind") || hs_config_is_set(config, "tokenizer.path"))
-        return HS_OK;
+    const bool named = hs_config_is_set(config, "tokenizer.kind") || hs_config_is_set(config, "tokenizer.path");
     HS_TRY(hs_storage_join(folder, "tokenizer.json", &path));
     HsStatus status = hs_path_exists(path, &exists);
-    if (status == HS_OK && !exists)
+    if (status == HS_OK && !exists && !named)
         status = hs_config_relation_fail(
             config, "init_from", NULL,
             "%s is not there: name another (tokenizer.kind: bpe, tokenizer.path: FILE), or write it with "
             "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)",
             path);
-    if (status == HS_OK)
+    if (status == HS_OK && exists)
         status = hs_adoption_add(adoption, "tokenizer", "kind", "bpe", "the tokenizer");
-    if (status == HS_OK)
+    if (status == HS_OK && exists)
         status = hs_adoption_add(adoption, "tokenizer", "path", path, "the tokenizer");
     free(path);
     return status;

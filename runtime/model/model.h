@@ -61,8 +61,8 @@ typedef struct HsParam {
     int64_t part_rows[HS_PARAM_MOST_PARTS];
     char part_names[HS_PARAM_MOST_PARTS][64]; /* where files hold each part under a name of its own; else empty */
     bool published_transposed;                /* Hugging Face's files hold it as [in, out] */
-    bool trainable;       /* not named by train.freeze */
-    bool passes_gradient; /* something that it multiplies has a gradient: dy w is computed */
+    bool trainable;                           /* not named by train.freeze */
+    bool passes_gradient;                     /* something that it multiplies has a gradient: dy w is computed */
     /* shapes from the start (for dry runs), pointers when the memory is committed; absent ones have rank 0 */
     HsTensor weight, gradient;                /* no gradient where it is frozen */
     HsPacked packed_forward, packed_backward; /* x w^T and dy w */

@@ -6,6 +6,8 @@
 . "$(dirname "$0")/lib.sh"
 ln -s "$root/configs" configs
 ln -s "$(dirname "$trainer")" build
+mkdir models
+cp -r "$root/tests/huggingface/models/gpt2" models/base
 mkdir -p data/first data/second data/third data/gpt2 WHERE_YOU_HAVE_IT
 for i in $(seq 400); do
     echo "line $i of a text with some words, and more of them"
@@ -19,7 +21,12 @@ quick="$small max_steps=2 checkpoint_freq=0 evaluation.every=0 evaluation.batche
 keys() {
     local task tasks
     tasks=$(grep -cE '^  - [{]?name:' "$1")
-    printf '%s ' "$quick"
+    # A model that exists has its own shape.
+    if grep -q '^init_from:' "$1"; then
+        printf '%s ' "$(sed -E 's/model\.[a-z]+=[0-9]+//g' <<<"$quick")"
+    else
+        printf '%s ' "$quick"
+    fi
     for ((task = 0; task < tasks; task++)); do
         printf 'tasks.%s.%s ' "$task" tokens=0 "$task" steps=2 "$task" synthetic_tokens=20000
     done

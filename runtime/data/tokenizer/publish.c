@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "runtime/data/tokenizer/kind.h"
+#include "runtime/io/files.h"
 #include "runtime/io/storage.h"
 #include "runtime/io/utf8.h"
 
@@ -79,6 +80,31 @@ HsStatus hs_tokenizer_publish(const HsTokenizer *tokenizer, const char *path)
     char *text = hs_json_write(root, true);
     hs_json_destroy(root);
     HsStatus status = hs_storage_replace_text(path, text);
+    free(text);
+    return status;
+}
+
+HsStatus hs_tokenizer_is_qwen(const HsTokenizer *tokenizer, bool *is_qwen)
+{
+    static const char expression[] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| "
+                                     "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
+    char *text = NULL;
+    size_t size = 0;
+    HsJson *root = NULL;
+    *is_qwen = false;
+    if (tokenizer->kind != &hs_tokenizer_bpe)
+        return HS_OK;
+    FILE *stream = open_memstream(&text, &size);
+    HsStatus status = stream ? tokenizer->kind->write(tokenizer, stream) : HS_OK;
+    HsStatus closed = hs_close_text(stream, &text);
+    status = status == HS_OK ? closed : status;
+    if (status == HS_OK)
+        status = hs_json_parse("tokenizer.json", text, strlen(text), &root);
+    const HsJson *cut = hs_json_get(root, "pre_tokenizer"), *stages = hs_json_get(cut, "pretokenizers");
+    const HsJson *first = hs_json_is_array(stages) ? hs_json_first(stages) : cut;
+    const char *const found = hs_json_string(hs_json_get(hs_json_get(first, "pattern"), "Regex"));
+    *is_qwen = found && strcmp(found, expression) == 0;
+    hs_json_destroy(root);
     free(text);
     return status;
 }

@@ -5,6 +5,7 @@
 #ifndef HS_RUNTIME_DATA_TOKENIZER_TOKENIZER_H
 #define HS_RUNTIME_DATA_TOKENIZER_TOKENIZER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -32,6 +33,8 @@ HsStatus hs_tokenizer_parse(const char *name, const char *json, size_t length, H
 HsStatus hs_tokenizer_save(const HsTokenizer *tokenizer, const char *path);
 /* As a tokenizer.json of Hugging Face's, with equal ids, whatever the kind. */
 HsStatus hs_tokenizer_publish(const HsTokenizer *tokenizer, const char *path);
+/* Whether it is a tokenizer.json that cuts text into pieces by the expression of Qwen's.  errors: HS_ENOMEM */
+HsStatus hs_tokenizer_is_qwen(const HsTokenizer *tokenizer, bool *is_qwen);
 void hs_tokenizer_destroy(HsTokenizer *tokenizer);
 
 const char *hs_tokenizer_kind(const HsTokenizer *tokenizer);

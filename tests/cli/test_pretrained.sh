@@ -1,0 +1,82 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# init_from and export: a run that starts from a folder which transformers wrote (tests/huggingface/make.py), goes on when
+# that folder is gone, starts another run, and leaves as a folder that is the same model.
+. "$(dirname "$0")/lib.sh"
+models=$root/tests/huggingface/models
+for i in $(seq 1 400); do echo "line $i of the text, and another hour: $((i * 7919 % 1000))"; done >text.txt
+cat >tune.yaml <<'YAML'
+batch_size: 2
+max_length: 24
+max_steps: 12
+learning_rate: 1e-3
+checkpoint_freq: 4
+precision: {mode: fp32}
+tasks: [{name: text, train: text.txt, validation: 20%}]
+evaluation: {every: 6, batches: 2, sample_tokens: 0}
+logging: {every: 1, progress: none, device_seconds: 0}
+YAML
+
+# loss COMMAND...: a command's validation loss
+loss() {
+    expect 0 "$@"
+    grep -o "validation loss.*" out
+}
+
+for name in gpt2 qwen2; do
+    # Every part of the first weights counts: the run's untrained loss is the folder's.
+    cp -r "$models/$name" folder
+    expect 0 "$trainer" --config tune.yaml init_from=folder out_dir=whole
+    says err "weights: folder"
+    bits whole >whole.bits
+    # A checkpoint says where the run began, and needs it no more; the configuration does.
+    expect 2 "$trainer" --config tune.yaml init_from=gone out_dir=other
+    says err "init_from: gone is neither a Hugging Face folder (config.json) nor a run's folder"
+    mv folder elsewhere
+    expect 0 "$trainer" eval --checkpoint whole
+    mv elsewhere folder
+    for step in 4 8; do
+        [ -d "whole/checkpoints/step-0000000$step" ] || continue
+        goes_on_from "whole/checkpoints/step-0000000$step" "$trainer" --config tune.yaml init_from=folder out_dir=run
+    done
+    # What is exported is the same model, in each format that holds it.
+    own=$(loss "$trainer" eval --checkpoint whole)
+    rm -rf exported
+    expect 0 "$trainer" export --checkpoint whole --output exported
+    [ "$(loss "$trainer" eval --checkpoint exported tasks.0.train=text.txt tasks.0.validation=20% max_length=24 batch_size=2 precision.mode=fp32)" = "$own" ] ||
+        fail "$name: the exported folder has another loss than the run: $own"
+    expect 2 "$trainer" export --checkpoint whole --output exported
+    says err "exported is not empty"
+    for dtype in bf16 f16; do
+        expect 0 "$trainer" export --checkpoint whole --output "exported-$dtype" --dtype "$dtype"
+        expect 0 "$trainer" generate --checkpoint "exported-$dtype" --tokens 3 --prompt line
+    done
+    # The three ways to go on from a run: its folder, a step, what `latest` names.
+    for from in whole whole/checkpoints/step-00000012 whole/checkpoints/latest exported; do
+        rm -rf again
+        expect 0 "$trainer" --config tune.yaml init_from="$from" out_dir=again max_steps=2
+        record again | grep '"event":"step"' >"again.$(basename "$from")"
+    done
+    same again.whole again.step-00000012
+    same again.whole again.latest
+    same again.whole again.exported
+    rm -rf folder whole run again* exported*
+done
+
+# Folders that hold something else than config.json says.
+cp -r "$models/llama" folder
+expect 2 "$trainer" --config tune.yaml init_from=folder out_dir=other model.layers=3
+says err "model.layers: 3 contradicts folder/config.json, where num_hidden_layers is 2; leave the key out"
+sed -i 's/"num_hidden_layers": 2/"num_hidden_layers": 3/' folder/config.json
+expect 1 "$trainer" --config tune.yaml init_from=folder out_dir=other
+says err "folder: tensor \`model.layers.2.input_layernorm.weight\` is missing"
+sed -i 's/"num_hidden_layers": 3/"num_hidden_layers": 1/' folder/config.json
+expect 1 "$trainer" --config tune.yaml init_from=folder out_dir=other
+says err "belongs to nothing that config.json describes"
+sed -i 's/"num_hidden_layers": 1/"num_hidden_layers": 2/; s/"intermediate_size": 24/"intermediate_size": 32/' folder/config.json
+expect 1 "$trainer" --config tune.yaml init_from=folder out_dir=other
+says err "has shape [24, 16], the model needs [32, 16]"
+cp "$models/qwen2/model.safetensors.index.json" folder
+expect 1 "$trainer" --config tune.yaml init_from=folder out_dir=other
+says err "cannot open folder/model-0000"
+finish
