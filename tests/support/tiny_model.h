@@ -58,6 +58,7 @@ static inline void tiny_config(const TinySpec *spec, HsConfig *config)
     config->model.dropout = spec->dropout;
     config->model.norm_epsilon = 1e-5;
     config->model.rope_theta = 10000;
+    config->model.rope_scaling = "none";
     config->model.z_loss = spec->z_loss;
     config->train.freeze = spec->freeze;
     config->memory.head_chunk = spec->head_chunk ? spec->head_chunk : 5;
