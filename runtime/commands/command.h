@@ -29,8 +29,8 @@
     X(generate,                                                                                                        \
       "--checkpoint DIR [--best] [--prompt TEXT | --prompt-file FILE] [--samples N] [--json] [section.key=value ...]", \
       "sample text from a checkpoint")                                                                                 \
-    X(export, "--checkpoint DIR [--best] --output DIR [--format hf] [--dtype f32|bf16|f16] [--shard-size 5GB]",        \
-      "a trained model as others read it: a folder for Hugging Face's transformers")                                   \
+    X(export, "--checkpoint DIR [--best] --output PATH [--format hf|gguf] [--dtype f32|bf16|f16|q8_0]",                \
+      "a trained model as others read it: a folder for Hugging Face's transformers, a file for llama.cpp")             \
     X(inspect, "--checkpoint DIR [--best] [--html FILE]",                                                              \
       "tensors, number ranges, underflow and overflow of a checkpoint")                                                \
     X(selftest, "[--device cpu|cuda|emu] [--op NAME [--force-tile NAME]] [--tune FILE [--config FILE]]",               \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * trainer export --checkpoint DIR --format hf --output DIR: a trained model as others read it.
+ * trainer export --checkpoint DIR --format hf|gguf --output DIR|FILE: a trained model as others read it.
  */
 #include <argp.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "kernels/base/log.h"
 #include "runtime/commands/arguments.h"
 #include "runtime/commands/command.h"
-#include "runtime/commands/export_source.h"
+#include "runtime/commands/export_gguf.h"
 #include "runtime/config/huggingface.h"
 #include "runtime/io/files.h"
 #include "runtime/io/storage.h"
@@ -19,24 +19,40 @@ enum { OPTION_FORMAT = 0x500, OPTION_DTYPE, OPTION_SHARD };
 
 typedef struct Arguments {
     HsCheckpointArgument checkpoint;
-    const char *format, *output;
-    HsDtype dtype;
+    bool gguf;
+    const char *output, *dtype;
     int64_t shard_bytes;
 } Arguments;
 
 static const struct argp_option options[] = {
     HS_CHECKPOINT_OPTIONS,
-    { "format", OPTION_FORMAT, "FORMAT", 0, "hf: a folder that Hugging Face's transformers loads (hf)", 0 },
-    { "output", 'o', "DIR", 0, "where it goes: a folder that is not there yet, or is empty", 0 },
-    { "dtype", OPTION_DTYPE, "FORMAT", 0, "of the weights: f32, bf16 or f16 (f32)", 0 },
-    { "shard-size", OPTION_SHARD, "SIZE", 0, "largest file of weights, such as 5GB (5GB)", 0 },
+    { "format", OPTION_FORMAT, "FORMAT", 0,
+      "hf: a folder that Hugging Face's transformers loads; gguf: a file for llama.cpp, of Llama and Qwen models (hf)",
+      0 },
+    { "output", 'o', "PATH", 0, "where it goes: a folder that is not there yet, or is empty; of gguf a new file", 0 },
+    { "dtype", OPTION_DTYPE, "FORMAT", 0, "of the weights: f32, bf16, f16; of gguf also q8_0 (f32)", 0 },
+    { "shard-size", OPTION_SHARD, "SIZE", 0, "hf: largest file of weights, such as 5GB (5GB)", 0 },
     { 0 },
 };
 
-/* A name of the number format, as torch has it; NULL: not one of weights'. */
-static const char *torch_name(HsDtype dtype)
+/* --dtype's words, with torch's name and ggml's number. */
+static const struct Format {
+    const char *name, *torch; /* torch NULL: of gguf alone */
+    HsDtype dtype;
+    HsGgufType gguf;
+} formats[] = {
+    { "f32", "float32", HS_F32, HS_GGUF_F32 },
+    { "bf16", "bfloat16", HS_BF16, HS_GGUF_BF16 },
+    { "f16", "float16", HS_F16, HS_GGUF_F16 },
+    { "q8_0", NULL, HS_U8, HS_GGUF_Q8_0 },
+};
+
+static const struct Format *format_of(const Arguments *arguments)
 {
-    return dtype == HS_F32 ? "float32" : dtype == HS_BF16 ? "bfloat16" : dtype == HS_F16 ? "float16" : NULL;
+    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++)
+        if (strcmp(formats[i].name, arguments->dtype) == 0 && (formats[i].torch || arguments->gguf))
+            return &formats[i];
+    return NULL;
 }
 
 static error_t parse(int key, char *argument, struct argp_state *state)
@@ -44,21 +60,23 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     Arguments *arguments = state->input;
     if (hs_argument_checkpoint(state, key, argument, &arguments->checkpoint)) {
         if (key == ARGP_KEY_END && !arguments->output)
-            argp_error(state, "--output DIR is missing");
+            argp_error(state, "--output PATH is missing");
+        if (key == ARGP_KEY_END && !format_of(arguments))
+            argp_error(state, "--dtype must be f32, bf16%s (got %s)", arguments->gguf ? ", f16 or q8_0" : " or f16",
+                       arguments->dtype);
         return 0;
     }
     switch (key) {
     case OPTION_FORMAT:
-        if (strcmp(argument, "hf") != 0)
-            argp_error(state, "--format must be hf (got %s)", argument);
-        arguments->format = argument;
+        arguments->gguf = strcmp(argument, "gguf") == 0;
+        if (!arguments->gguf && strcmp(argument, "hf") != 0)
+            argp_error(state, "--format must be hf or gguf (got %s)", argument);
         return 0;
     case 'o':
         arguments->output = argument;
         return 0;
     case OPTION_DTYPE:
-        if (!hs_dtype_find(argument, &arguments->dtype) || !torch_name(arguments->dtype))
-            argp_error(state, "--dtype must be f32, bf16 or f16 (got %s)", argument);
+        arguments->dtype = argument;
         return 0;
     case OPTION_SHARD:
         arguments->shard_bytes = hs_argument_bytes(state, "--shard-size", argument);
@@ -108,12 +126,12 @@ static HsStatus write_tokenizer(const HsExportSource *source, const char *folder
     return write_json(folder, "generation_config.json", generation);
 }
 
-static HsStatus write_config(const HsExportSource *source, HsDtype dtype, const char *folder)
+static HsStatus write_config(const HsExportSource *source, const char *dtype, const char *folder)
 {
     const HsPublishedShape shape = { .vocabulary = source->vocabulary,
                                      .mlp_width = hs_export_source_mlp_width(source),
                                      .end_of_text = hs_tokenizer_end_of_text(source->tokenizer),
-                                     .dtype = torch_name(dtype),
+                                     .dtype = dtype,
                                      .qwen_tokenizer = source->qwen_tokenizer };
     HsJson *root = NULL;
     HS_TRY(hs_huggingface_config(&source->config, &shape, &root));
@@ -189,21 +207,22 @@ static HsStatus make_folder(const char *folder)
     return HS_OK;
 }
 
-static HsStatus export(const HsExportSource *source, const Arguments *arguments)
+static HsStatus export_folder(const HsExportSource *source, const Arguments *arguments)
 {
+    const struct Format *format = format_of(arguments);
     HsNamedTensor *items = NULL;
     int count = 0;
     int64_t parameters = 0;
     HsStatus status = hs_export_source_tensors(source, &items, &count);
     for (int i = 0; i < count; i++) {
         items[i].converted = true;
-        items[i].stored = arguments->dtype;
+        items[i].stored = format->dtype;
         parameters += hs_tensor_count(&items[i].tensor);
     }
     if (status == HS_OK)
         status = make_folder(arguments->output);
     if (status == HS_OK)
-        status = write_config(source, arguments->dtype, arguments->output);
+        status = write_config(source, format->torch, arguments->output);
     if (status == HS_OK)
         status = write_tokenizer(source, arguments->output);
     if (status == HS_OK)
@@ -211,22 +230,31 @@ static HsStatus export(const HsExportSource *source, const Arguments *arguments)
     free(items);
     if (status == HS_OK)
         hs_info("%s: %d tensors, %.3f million numbers in %s", arguments->output, count, 1e-6 * (double)parameters,
-                hs_dtype_name(arguments->dtype));
+                format->name);
     return status;
+}
+
+static HsStatus export_file(const HsExportSource *source, const Arguments *arguments)
+{
+    bool exists;
+    HS_TRY(hs_path_exists(arguments->output, &exists));
+    if (exists)
+        return hs_fail(HS_ECONFIG, "%s is there already: name another file, or remove it", arguments->output);
+    return hs_export_gguf(source, format_of(arguments)->gguf, arguments->output);
 }
 
 const struct argp hs_argp_export = { options, parse, NULL, "A trained model as others read it.", NULL, NULL, NULL };
 
 HsStatus hs_command_export(int argc, char **argv)
 {
-    Arguments arguments = { .format = "hf", .dtype = HS_F32, .shard_bytes = 5000000000 };
+    Arguments arguments = { .dtype = "f32", .shard_bytes = 5000000000 };
     HsExportSource source = { 0 };
     char *path = NULL;
     HS_TRY(hs_arguments_parse(&hs_argp_export, argc, argv, &arguments));
     HS_TRY(hs_argument_checkpoint_path(&arguments.checkpoint, &path));
     HsStatus status = hs_export_source_init(&source, path);
     if (status == HS_OK)
-        status = export(&source, &arguments);
+        status = arguments.gguf ? export_file(&source, &arguments) : export_folder(&source, &arguments);
     hs_export_source_deinit(&source);
     free(path);
     return status;

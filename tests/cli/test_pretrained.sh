@@ -63,6 +63,29 @@ for name in gpt2 qwen2; do
     rm -rf folder whole run again* exported*
 done
 
+# A file for llama.cpp holds the same weights.
+for name in llama llama-tied llama3 qwen2 qwen3; do
+    for dtype in f32 f16 q8_0; do
+        expect 0 "$trainer" export --checkpoint "$models/$name" --format gguf --dtype "$dtype" --output "$name-$dtype.gguf"
+        expect 0 python3 "$root/tests/huggingface/gguf.py" "$models/$name" "$name-$dtype.gguf"
+    done
+done
+expect 0 "$trainer" export --checkpoint "$models/llama" --format gguf --dtype q8_0 --output narrow.gguf
+says err "16 matrices have rows that are no multiple of 32 numbers, and are f16"
+expect 0 "$trainer" --config tune.yaml out_dir=own max_steps=2 model.family=llama model.layers=2 model.width=64 model.mlp_width=96
+expect 0 "$trainer" export --checkpoint own --output own-hf
+for dtype in f32 f16 q8_0; do
+    expect 0 "$trainer" export --checkpoint own --format gguf --dtype "$dtype" --output "own-$dtype.gguf"
+    expect 0 python3 "$root/tests/huggingface/gguf.py" own-hf "own-$dtype.gguf"
+done
+[ "$(stat -c %s own-q8_0.gguf)" -lt $(($(stat -c %s own-f32.gguf) / 3)) ] || fail "q8_0 takes $(stat -c %s own-q8_0.gguf) bytes"
+expect 2 "$trainer" export --checkpoint "$models/llama" --format gguf --output llama-f32.gguf
+says err "llama-f32.gguf is there already"
+expect 1 "$trainer" export --checkpoint "$models/gpt2" --format gguf --output gpt2.gguf
+says err "GGUF is written for Llama and Qwen models"
+expect 2 "$trainer" export --checkpoint "$models/llama" --dtype q8_0 --output q8
+says err "--dtype must be f32, bf16 or f16"
+
 # Folders that hold something else than config.json says.
 cp -r "$models/llama" folder
 expect 2 "$trainer" --config tune.yaml init_from=folder out_dir=other model.layers=3

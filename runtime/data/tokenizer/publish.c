@@ -64,11 +64,9 @@ static HsJson *added_of(const HsTokenizer *tokenizer)
     return list;
 }
 
-HsStatus hs_tokenizer_publish(const HsTokenizer *tokenizer, const char *path)
+static HsJson *make_json(const HsTokenizer *tokenizer)
 {
     static const char *const off[] = { "add_prefix_space", "trim_offsets", "use_regex", NULL };
-    if (tokenizer->kind == &hs_tokenizer_bpe)
-        return hs_tokenizer_save(tokenizer, path);
     const bool bytes = tokenizer->kind == &hs_tokenizer_byte;
     HsJson *root = hs_json_object();
     hs_json_set_string(root, "version", "1.0");
@@ -77,6 +75,14 @@ HsStatus hs_tokenizer_publish(const HsTokenizer *tokenizer, const char *path)
         hs_json_set(root, "pre_tokenizer", typed("ByteLevel", off));
     hs_json_set(root, "decoder", bytes ? typed("ByteLevel", off) : typed("Fuse", NULL));
     hs_json_set(root, "model", model_of(tokenizer));
+    return root;
+}
+
+HsStatus hs_tokenizer_publish(const HsTokenizer *tokenizer, const char *path)
+{
+    if (tokenizer->kind == &hs_tokenizer_bpe)
+        return hs_tokenizer_save(tokenizer, path);
+    HsJson *root = make_json(tokenizer);
     char *text = hs_json_write(root, true);
     hs_json_destroy(root);
     HsStatus status = hs_storage_replace_text(path, text);
@@ -84,27 +90,34 @@ HsStatus hs_tokenizer_publish(const HsTokenizer *tokenizer, const char *path)
     return status;
 }
 
-HsStatus hs_tokenizer_is_qwen(const HsTokenizer *tokenizer, bool *is_qwen)
+HsStatus hs_tokenizer_published(const HsTokenizer *tokenizer, HsJson **root)
 {
-    static const char expression[] = "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| "
-                                     "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+";
     char *text = NULL;
     size_t size = 0;
-    HsJson *root = NULL;
-    *is_qwen = false;
-    if (tokenizer->kind != &hs_tokenizer_bpe)
+    *root = NULL;
+    if (tokenizer->kind != &hs_tokenizer_bpe) {
+        *root = make_json(tokenizer);
         return HS_OK;
+    }
     FILE *stream = open_memstream(&text, &size);
     HsStatus status = stream ? tokenizer->kind->write(tokenizer, stream) : HS_OK;
-    HsStatus closed = hs_close_text(stream, &text);
+    const HsStatus closed = hs_close_text(stream, &text);
     status = status == HS_OK ? closed : status;
     if (status == HS_OK)
-        status = hs_json_parse("tokenizer.json", text, strlen(text), &root);
+        status = hs_json_parse("tokenizer.json", text, strlen(text), root);
+    free(text);
+    return status;
+}
+
+HsStatus hs_tokenizer_is_qwen(const HsTokenizer *tokenizer, bool *is_qwen)
+{
+    HsJson *root = NULL;
+    *is_qwen = false;
+    HS_TRY(hs_tokenizer_published(tokenizer, &root));
     const HsJson *cut = hs_json_get(root, "pre_tokenizer"), *stages = hs_json_get(cut, "pretokenizers");
     const HsJson *first = hs_json_is_array(stages) ? hs_json_first(stages) : cut;
     const char *const found = hs_json_string(hs_json_get(hs_json_get(first, "pattern"), "Regex"));
-    *is_qwen = found && strcmp(found, expression) == 0;
+    *is_qwen = found && strcmp(found, HS_QWEN_EXPRESSION) == 0;
     hs_json_destroy(root);
-    free(text);
-    return status;
+    return HS_OK;
 }

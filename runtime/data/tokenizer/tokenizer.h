@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "kernels/base/status.h"
+#include "runtime/io/json.h"
 
 typedef struct HsTokenizer HsTokenizer;
 
@@ -31,8 +32,14 @@ HsStatus hs_tokenizer_load(const char *path, HsTokenizer **tokenizer);
 HsStatus hs_tokenizer_parse(const char *name, const char *json, size_t length, HsTokenizer **tokenizer);
 /* byte and char: our small JSON; bpe: the tokenizer.json it came from, byte for byte. */
 HsStatus hs_tokenizer_save(const HsTokenizer *tokenizer, const char *path);
-/* As a tokenizer.json of Hugging Face's, with equal ids, whatever the kind. */
+/* As a tokenizer.json of Hugging Face's, with equal ids, whatever the kind: a file, or its tree, which the caller
+ * destroys.  errors: HS_EIO, HS_ENOMEM */
 HsStatus hs_tokenizer_publish(const HsTokenizer *tokenizer, const char *path);
+HsStatus hs_tokenizer_published(const HsTokenizer *tokenizer, HsJson **root);
+/* The expression by which Qwen's tokenizers cut text into pieces. */
+#define HS_QWEN_EXPRESSION                                                                     \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[" \
+    "\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 /* Whether it is a tokenizer.json that cuts text into pieces by the expression of Qwen's.  errors: HS_ENOMEM */
 HsStatus hs_tokenizer_is_qwen(const HsTokenizer *tokenizer, bool *is_qwen);
 void hs_tokenizer_destroy(HsTokenizer *tokenizer);
