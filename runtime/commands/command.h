@@ -24,8 +24,8 @@
     X(bench, "--config FILE --modes fp32,bf16,+recompute",                                                             \
       "precision and memory modes side by side: speed, memory, losses, gradients")                                     \
     X(report, "--run DIR", "write a run's report.html again from its metrics")                                         \
-    X(eval, "--checkpoint DIR [--best] [--json] [section.key=value ...]",                                              \
-      "validation loss of a checkpoint on each task")                                                                  \
+    X(eval, "--checkpoint DIR [--best] [--file FILE | --choices FILE] [--json] [section.key=value ...]",               \
+      "validation loss of a checkpoint on each task, or on a file; or its right answers to multiple choice")           \
     X(generate,                                                                                                        \
       "--checkpoint DIR [--best] [--prompt TEXT | --prompt-file FILE] [--samples N] [--json] [section.key=value ...]", \
       "sample text from a checkpoint")                                                                                 \

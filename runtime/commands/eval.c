@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
  * trainer eval --checkpoint DIR [--best] [--json]: validation loss of a checkpoint on every task, over all windows
- * unless --batches is set.  The figures are collected first and written in the end, so that --json is one object or
- * nothing.
+ * unless --batches is set; with --file on that file instead; with --choices how many questions it answers right.  The
+ * figures are collected first and written in the end, so that --json is one object or nothing.
  *
  *     {"checkpoint": "runs/x/checkpoints/step-00000200", "step": 200,
  *      "tasks": [{"name": "t", "val_loss": 1.5, "perplexity": 4.48, "entropy_floor": 1.2, "excess": 0.3}],
  *      "mean_val_loss": 1.5}                                    in nats a token; null: not known
+ *     {"checkpoint": "...", "step": 200, "questions": 1000, "accuracy": 0.28, "accuracy_by_token": 0.3,
+ *      "accuracy_by_byte": 0.31, "chance": 0.25}                with --choices
  */
 #include <argp.h>
 #include <math.h>
@@ -14,22 +16,28 @@
 #include <string.h>
 
 #include "runtime/commands/arguments.h"
+#include "runtime/commands/choices.h"
 #include "runtime/commands/command.h"
 #include "runtime/commands/loaded_model.h"
 #include "runtime/train/evaluate.h"
 
-enum { OPTION_JSON = 0x100 };
+enum { OPTION_JSON = 0x100, OPTION_FILE, OPTION_CHOICES };
 
 typedef struct Arguments {
     HsCheckpointArgument checkpoint;
     int64_t batches;
     bool json;
+    const char *file, *choices;
     HsOverrides overrides;
 } Arguments;
 
 static const struct argp_option options[] = {
     HS_CHECKPOINT_OPTIONS,
     { "batches", 'b', "N", 0, "validation batches; 0, the default: all", 0 },
+    { "file", OPTION_FILE, "FILE", 0, "instead of the tasks this file, all of it, or folder or glob", 0 },
+    { "choices", OPTION_CHOICES, "FILE", 0,
+      "instead of losses the share of right answers: JSON Lines with context, endings and label, as HellaSwag has them",
+      0 },
     { "json", OPTION_JSON, NULL, 0, "one JSON object on the standard output", 0 },
     { 0 },
 };
@@ -37,9 +45,18 @@ static const struct argp_option options[] = {
 static error_t parse(int key, char *argument, struct argp_state *state)
 {
     Arguments *arguments = state->input;
-    if (hs_argument_checkpoint(state, key, argument, &arguments->checkpoint))
+    if (hs_argument_checkpoint(state, key, argument, &arguments->checkpoint)) {
+        if (key == ARGP_KEY_END && arguments->file && arguments->choices)
+            argp_error(state, "--file and --choices both say what to evaluate; leave one out");
         return 0;
+    }
     switch (key) {
+    case OPTION_FILE:
+        arguments->file = argument;
+        return 0;
+    case OPTION_CHOICES:
+        arguments->choices = argument;
+        return 0;
     case 'b':
         arguments->batches = hs_argument_integer(state, "--batches", argument, 0, INT64_MAX / 1048576);
         return 0;
@@ -139,9 +156,59 @@ static HsStatus evaluate_data(HsLoadedModel *loaded, const HsTaskData *data, con
     return status;
 }
 
+static HsStatus print_choices(const HsLoadedModel *loaded, const HsChoiceScores *scores, bool json)
+{
+    const struct {
+        const char *key, *what;
+        double value;
+    } rows[] = { { "accuracy_by_token", "likelihood a token", scores->right_by_token },
+                 { "accuracy_by_byte", "likelihood a byte", scores->right_by_byte },
+                 { "accuracy", "likelihood", scores->right },
+                 { "chance", "guessing", scores->chance } };
+    HsJson *root = json ? hs_json_object() : NULL;
+    hs_json_set(root, "checkpoint", json ? hs_json_new_text(loaded->folder, strlen(loaded->folder)) : NULL);
+    hs_json_set_integer(root, "step", loaded->step);
+    hs_json_set_integer(root, "questions", scores->questions);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        hs_json_set_real(root, rows[i].key, rows[i].value);
+    if (json)
+        return hs_argument_print_json(root);
+    printf("checkpoint       %s\nquestions        %lld\n", loaded->folder, (long long)scores->questions);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        printf("%s %.4f by %s\n", i == 0 ? "right answers   " : "                ", rows[i].value, rows[i].what);
+    return HS_OK;
+}
+
+static HsStatus score_choices(HsLoadedModel *loaded, const Arguments *arguments)
+{
+    const HsConfig *config = &loaded->config;
+    HsChoiceScores scores;
+    HsProgram program;
+    const size_t tokens = (size_t)(config->training.batch_size * config->training.max_length);
+    int32_t *buffer = calloc(2 * tokens, sizeof *buffer);
+    if (!buffer)
+        return hs_fail(HS_ENOMEM, "no memory for a batch of %zu tokens", tokens);
+    HsStatus status = hs_program_create(&loaded->model, &loaded->engine.context, config->training.batch_size,
+                                        config->training.max_length, false, HS_RECOMPUTE_NONE, 1, &program);
+    if (status == HS_OK) {
+        const HsEvaluator evaluator = { &program, &loaded->engine.context, loaded->engine.comm, buffer,
+                                        buffer + tokens };
+        status = hs_program_commit(&program, &loaded->engine.context);
+        if (status == HS_OK)
+            status = hs_score_choices(&evaluator, loaded->tokenizer, arguments->choices, &scores);
+        hs_program_destroy(&program);
+    }
+    free(buffer);
+    return status == HS_OK ? print_choices(loaded, &scores, arguments->json) : status;
+}
+
 static HsStatus evaluate(HsLoadedModel *loaded, const Arguments *arguments)
 {
     HS_TRY(hs_argument_load_model(&arguments->checkpoint, &arguments->overrides, loaded));
+    if (arguments->choices)
+        return score_choices(loaded, arguments);
+    if (arguments->file)
+        HS_TRY(hs_config_only_task(&loaded->config, arguments->file, arguments->file));
     HsTaskData data;
     HsTokenizer *tokenizer = loaded->tokenizer;
     loaded->tokenizer = NULL; /* the data own it from here */

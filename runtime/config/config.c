@@ -300,6 +300,26 @@ HsStatus hs_config_override(HsConfig *config, const char *text)
     return status;
 }
 
+HsStatus hs_config_only_task(HsConfig *config, const char *name, const char *source)
+{
+    const int first = hs_config_key_count - hs_config_section_key_count("tasks");
+    const struct {
+        const char *key, *value;
+    } given[] = { { "name", name }, { "train", source }, { "validation", source } };
+    for (int i = first; i < hs_config_key_count; i++)
+        for (int task = 0; task < config->task_count; task++)
+            hs_config_value_release(&hs_config_key_table[i], &config->tasks[task]);
+    memset(config->tasks, 0, (size_t)config->task_count * sizeof *config->tasks);
+    config->task_count = 1;
+    for (int i = first; i < hs_config_key_count; i++)
+        HS_TRY(hs_config_value_set_default(&hs_config_key_table[i], &config->tasks[0]));
+    for (size_t i = 0; i < sizeof given / sizeof given[0]; i++) {
+        const HsYaml node = { .kind = HS_YAML_SCALAR, .text = (char *)(uintptr_t)given[i].value };
+        HS_TRY(hs_config_value_set(hs_config_key_find("tasks", given[i].key), NULL, &node, &config->tasks[0]));
+    }
+    return HS_OK;
+}
+
 static HsStatus check_utf8(const char *name, const char *text, size_t length)
 {
     size_t valid = hs_utf8_valid_prefix(text, length);

@@ -78,6 +78,9 @@ void hs_config_deinit(HsConfig *config);
  * rounded and at least 1.  Divisor 1: none.  The caller deinits the list.  errors: HS_ENOMEM (shorten.c) */
 HsStatus hs_config_shorten(const HsConfig *config, int64_t divisor, HsStringList *overrides);
 
+/* One task named `name` in place of all, of this source and in full, for training and validation.  errors: HS_ENOMEM */
+HsStatus hs_config_only_task(HsConfig *config, const char *name, const char *source);
+
 /* Was "section.key" (or a top-level "key") given by the user? */
 bool hs_config_is_set(const HsConfig *config, const char *dotted_key);
 

@@ -86,6 +86,28 @@ says err "GGUF is written for Llama and Qwen models"
 expect 2 "$trainer" export --checkpoint "$models/llama" --dtype q8_0 --output q8
 says err "--dtype must be f32, bf16 or f16"
 
+# Multiple choice, against transformers in float64; of any text the loss.
+for name in gpt2 llama3 qwen3; do
+    expect 0 "$trainer" eval --checkpoint "$models/$name" --choices "$models/choices.jsonl" precision.mode=fp32 batch_size=3
+    shares=$(for by in "likelihood\$" "likelihood a token" "likelihood a byte"; do sed -nE "s/.* ([0-9.]+) by $by.*/\1/p" out; done)
+    [ "$(echo $shares)" = "$(tail -n 1 "$models/$name/bound.txt")" ] ||
+        fail "$name: right answers $(tr '\n' ' ' <out), transformers $(tail -n 1 "$models/$name/bound.txt")"
+    expect 0 "$trainer" eval --checkpoint "$models/$name" --choices "$models/choices.jsonl" --json
+    says out '"questions":40'
+    expect 0 "$trainer" eval --checkpoint "$models/$name" --file text.txt max_length=32
+    says out "bits per byte"
+done
+echo '{"ctx": "a", "endings": ["b", "c"], "label": 2}' >wrong.jsonl
+expect 1 "$trainer" eval --checkpoint "$models/llama" --choices wrong.jsonl
+says err "wrong.jsonl:1: the label must name one of the 2 endings, from 0 (or A) on"
+echo '{"ctx": "a", "endings": ["b"], "label": 0}' >wrong.jsonl
+expect 1 "$trainer" eval --checkpoint "$models/llama" --choices wrong.jsonl
+says err "wrong.jsonl:1: no list of 2 to 26 endings"
+: >wrong.jsonl
+expect 1 "$trainer" eval --checkpoint "$models/llama" --choices wrong.jsonl
+says err "wrong.jsonl: no question in it"
+expect 2 "$trainer" eval --checkpoint "$models/llama" --choices wrong.jsonl --file text.txt
+
 # Folders that hold something else than config.json says.
 cp -r "$models/llama" folder
 expect 2 "$trainer" --config tune.yaml init_from=folder out_dir=other model.layers=3

@@ -6,9 +6,12 @@
     FOLDER/NAME/expected.bin   after each of TOKENS the logits in float64, rounded to f32, one row a token
     FOLDER/NAME/bound.txt      twice the largest distance of transformers' own f32 logits from them, and the greedy
                                continuation of the first PROMPT tokens
+                               and its shares of right answers to choices.jsonl: by likelihood, a token, a byte
     FOLDER/tokens.bin          the tokens, i32
+    FOLDER/choices.jsonl       questions whose words are drawn
 """
 
+import json
 import os
 import random
 import sys
@@ -18,7 +21,7 @@ import torch
 import transformers
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-VOCABULARY, TOKENS, PROMPT, CONTINUATION = 272, 48, 12, 16
+VOCABULARY, TOKENS, PROMPT, CONTINUATION, QUESTIONS = 272, 48, 12, 16, 40
 BASE = dict(vocab_size=VOCABULARY, hidden_size=16, intermediate_size=24, num_hidden_layers=2, num_attention_heads=4,
             max_position_embeddings=64, bos_token_id=0, eos_token_id=0)
 GPT2 = dict(vocab_size=VOCABULARY, n_embd=16, n_layer=2, n_head=2, n_positions=64, bos_token_id=0, eos_token_id=0)
@@ -71,12 +74,43 @@ def greedy(model, prompt):
     return tokens[len(prompt):]
 
 
+def write_questions(path, chooser):
+    words = "the and that in hour another on there when of a were hand ring then".split()
+    questions = []
+    for number in range(QUESTIONS):
+        count = chooser.choice([2, 3, 4])
+        endings = [" ".join(chooser.choices(words, k=chooser.randrange(1, 5))) for _ in range(count)]
+        label = chooser.randrange(count)
+        questions.append({"ctx": " ".join(chooser.choices(words, k=chooser.randrange(1, 7))), "endings": endings,
+                          "label": label if number % 3 else str(label)})
+    with open(path, "w") as file:
+        file.writelines(json.dumps(question) + "\n" for question in questions)
+    return questions
+
+
+def right_answers(model, words, questions):
+    right = [0, 0, 0]
+    for question in questions:
+        context = words(question["ctx"])["input_ids"]
+        scores = []
+        for ending in question["endings"]:
+            tokens = words(" " + ending)["input_ids"]
+            with torch.no_grad():
+                logits = model(torch.tensor([context + tokens])).logits[0].log_softmax(-1)
+            total = sum(logits[len(context) + i - 1, token].item() for i, token in enumerate(tokens))
+            scores.append((total, total / len(tokens), total / len(ending)))
+        for k in range(3):
+            right[k] += max(range(len(scores)), key=lambda i: scores[i][k]) == int(question["label"])
+    return [count / len(questions) for count in right]
+
+
 def main():
     folder = sys.argv[1]
     os.makedirs(folder, exist_ok=True)
     chooser = random.Random(20)
     tokens = [chooser.randrange(1, VOCABULARY) for _ in range(TOKENS)]
     numpy.array(tokens, dtype="<i4").tofile(os.path.join(folder, "tokens.bin"))
+    questions = write_questions(os.path.join(folder, "choices.jsonl"), chooser)
     for seed, (name, kind, settings, dtype, shard) in enumerate(MODELS):
         torch.manual_seed(seed)
         model = getattr(transformers, kind + ("LMHeadModel" if kind == "GPT2" else "ForCausalLM"))(
@@ -97,6 +131,7 @@ def main():
         with open(os.path.join(place, "bound.txt"), "w") as file:
             file.write("%.3g\n" % (2 * abs(single - exact).max()))
             file.write(" ".join(map(str, greedy(model, tokens[:PROMPT]))) + "\n")
+            file.write(" ".join("%.4f" % share for share in right_answers(model, tokenizer(), questions)) + "\n")
 
 
 main()
