@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Rotary position embedding (Su et al. 2021, eq. 34), halves layout: the pair (x[i], x[i + D/2]) of every q and k head
- * is rotated by position * w_i and multiplied by the rule's amplitude (kernels/ops/rope_rule.h).  A rotation's transpose is
- * its inverse, so backward rotates by the negative angle.
+ * is rotated by position * w_i and multiplied by the rule's amplitude (kernels/ops/rope_rule.h).  A rotation's
+ * transpose is its inverse, so backward rotates by the negative angle.
  */
 #include "kernels/ref/ref.h"
 

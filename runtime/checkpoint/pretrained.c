@@ -97,13 +97,18 @@ void hs_pretrained_close(HsPretrained *pretrained)
     *pretrained = (HsPretrained){ 0 };
 }
 
+/* The name without "model." or "transformer."; NULL where it has neither. */
+static const char *bare_name(const char *name)
+{
+    const bool prefixed = strncmp(name, "model.", 6) == 0 || strncmp(name, "transformer.", 12) == 0;
+    return prefixed ? strchr(name, '.') + 1 : NULL;
+}
+
 const HsNamedTensor *hs_pretrained_find(const HsPretrained *pretrained, const char *name, const char **path)
 {
-    const char *const dot = strchr(name, '.');
-    const bool prefixed = strncmp(name, "model.", 6) == 0 || strncmp(name, "transformer.", 12) == 0;
-    for (int form = 0; form < (prefixed ? 2 : 1); form++) {
+    for (const char *form = name; form; form = form == name ? bare_name(name) : NULL) {
         for (int i = 0; i < pretrained->count; i++) {
-            const HsNamedTensor *found = hs_safetensors_find(&pretrained->files[i], form == 0 ? name : dot + 1);
+            const HsNamedTensor *found = hs_safetensors_find(&pretrained->files[i], form);
             *path = pretrained->paths[i];
             if (found)
                 return found;
@@ -141,9 +146,8 @@ static bool is_known(const HsWeights *weights, bool tied, const char *name)
     if (is_buffer(name) || (tied && strcmp(name, head_name) == 0))
         return true;
     for (int i = 0; i < weights->count; i++) {
-        const char *const own = weights->items[i].name, *const dot = strchr(own, '.');
-        const bool prefixed = strncmp(own, "model.", 6) == 0 || strncmp(own, "transformer.", 12) == 0;
-        if (strcmp(own, name) == 0 || (prefixed && strcmp(dot + 1, name) == 0))
+        const char *const own = weights->items[i].name, *const bare = bare_name(own);
+        if (strcmp(own, name) == 0 || (bare && strcmp(bare, name) == 0))
             return true;
     }
     return false;

@@ -8,16 +8,7 @@
 #include <stdlib.h>
 
 #include "runtime/checkpoint/checkpoint.h"
-
-/* Rows [first, first + count) of a tensor, or so many elements of a vector. */
-static HsTensor rows_of(HsTensor tensor, int64_t first, int64_t count)
-{
-    const int64_t row = tensor.rank > 1 ? tensor.shape[1] : 1;
-    if (tensor.data)
-        tensor.data = (unsigned char *)tensor.data + (size_t)(first * row) * hs_dtype_bytes(tensor.dtype);
-    tensor.shape[0] = count;
-    return tensor;
-}
+#include "runtime/model/layer.h"
 
 static void add_parts(const HsParam *param, HsTensor tensor, HsContext *context, HsNaming naming, HsWeights *weights)
 {
@@ -27,7 +18,7 @@ static void add_parts(const HsParam *param, HsTensor tensor, HsContext *context,
         const int64_t rows = stacked ? param->shape[0] : param->part_rows[part];
         HsNamedTensor *item = &weights->items[weights->count++];
         snprintf(item->name, sizeof item->name, "%s", stacked ? param->name : param->part_names[part]);
-        item->tensor = rows_of(tensor, first, rows);
+        item->tensor = hs_tensor_rows(tensor, first, rows);
         item->context = context;
         item->transposed = naming == HS_NAMING_PUBLISHED && param->published_transposed;
         first += rows;

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/data/tokenizer/map.h"
 #include "runtime/io/files.h"
 #include "runtime/io/json.h"
 
@@ -35,7 +36,8 @@ typedef struct Scorer {
     int64_t row_count;
     float *losses;
     Question *questions;
-    int64_t question_count, question_capacity;
+    int64_t question_count;
+    size_t question_capacity;
 } Scorer;
 
 static const HsJson *member(const HsJson *object, const char *const *names)
@@ -167,14 +169,8 @@ static HsStatus add_question(Scorer *scorer, const char *place, const HsJson *ro
     if (count < 2 || count > MOST_ENDINGS)
         return hs_fail(HS_EFORMAT, "%s: no list of 2 to %d endings (named endings, choices or options)", place,
                        MOST_ENDINGS);
-    if (scorer->question_count == scorer->question_capacity) {
-        const int64_t capacity = scorer->question_capacity ? 2 * scorer->question_capacity : 256;
-        Question *grown = realloc(scorer->questions, (size_t)capacity * sizeof *grown);
-        if (!grown)
-            return hs_fail(HS_ENOMEM, "%s: no memory for %lld questions", place, (long long)capacity);
-        scorer->questions = grown;
-        scorer->question_capacity = capacity;
-    }
+    HS_TRY(hs_array_grow(&scorer->questions, sizeof *scorer->questions, (size_t)scorer->question_count + 1,
+                         &scorer->question_capacity));
     Question *question = &scorer->questions[scorer->question_count];
     *question = (Question){ .count = count };
     HS_TRY(read_label(place, member(root, labels), count, &question->label));

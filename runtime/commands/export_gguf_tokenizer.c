@@ -30,10 +30,9 @@ static const char *name_of_cut(const HsJson *root, bool merges)
         { "llama-bpe", "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
                        "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+" },
     };
-    const HsJson *cut = hs_json_get(root, "pre_tokenizer"), *stages = hs_json_get(cut, "pretokenizers");
-    const HsJson *first = hs_json_is_array(stages) ? hs_json_first(stages) : cut;
+    const HsJson *first = hs_published_cut(root);
     const char *const type = hs_json_string(hs_json_get(first, "type"));
-    const char *const expression = hs_json_string(hs_json_get(hs_json_get(first, "pattern"), "Regex"));
+    const char *const expression = hs_published_expression(root);
     if (!merges) /* nothing to keep apart */
         return "gpt-2";
     for (size_t i = 0; expression && i < sizeof rows / sizeof rows[0]; i++)

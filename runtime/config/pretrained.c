@@ -13,15 +13,6 @@
 #include "runtime/io/files.h"
 #include "runtime/io/storage.h"
 
-static HsStatus has(const char *folder, const char *name, bool *exists)
-{
-    char *path = NULL;
-    HS_TRY(hs_storage_join(folder, name, &path));
-    HsStatus status = hs_path_exists(path, exists);
-    free(path);
-    return status;
-}
-
 HsStatus hs_pretrained_kind(const char *path, HsPretrainedKind *kind)
 {
     struct stat about;
@@ -34,8 +25,8 @@ HsStatus hs_pretrained_kind(const char *path, HsPretrainedKind *kind)
         *kind = HS_PRETRAINED_CHECKPOINT;
         return HS_OK;
     }
-    HS_TRY(has(path, "config.json", &huggingface));
-    HS_TRY(has(path, "config.yaml", &own));
+    HS_TRY(hs_storage_has(path, "config.json", &huggingface));
+    HS_TRY(hs_storage_has(path, "config.yaml", &own));
     *kind = huggingface ? HS_PRETRAINED_HUGGINGFACE : own ? HS_PRETRAINED_CHECKPOINT : HS_PRETRAINED_NONE;
     return HS_OK;
 }

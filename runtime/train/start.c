@@ -64,6 +64,5 @@ HsStatus hs_trainer_start(HsTrainer *trainer)
                                    config->model.init_std, trainer->spans, trainer->span_count);
     HS_TRY(hs_pretrained_kind(from, &kind));
     HS_TRY(kind == HS_PRETRAINED_HUGGINGFACE ? start_from_folder(trainer, from) : start_from_checkpoint(trainer, from));
-    HS_TRY(hs_optimizer_round_weights(&trainer->engine.context, trainer->spans, trainer->span_count));
-    return hs_model_pack(&trainer->model, &trainer->engine.context);
+    return hs_optimizer_round_weights(&trainer->engine.context, trainer->spans, trainer->span_count);
 }

@@ -354,7 +354,7 @@ HsStatus hs_trainer_consolidate_stream(HsTrainer *trainer);
 /* The tokenizer that comes with the weights, so that the vocabulary cannot drift: of the checkpoint `folder` to go on
  * from, else of the checkpoint that init_from names; NULL where neither is. */
 HsStatus hs_trainer_given_tokenizer(const HsConfig *config, const char *folder, HsTokenizer **tokenizer);
-/* The weights that a run begins with, and their packed copies: from init_from, else drawn. */
+/* The weights that a run begins with: from init_from, else drawn.  Whoever reads them by products packs them before. */
 HsStatus hs_trainer_start(HsTrainer *trainer);
 
 /* --- checkpoint.c, checkpoint_continual.c --- */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * Rotary position embedding (Su et al. 2021, eq. 34), halves layout: pairs (i, i + D/2) of every q and k head turn by
- * position * w_i (kernels/ops/rope_rule.h).  Angles are computed in double, since position * frequency loses its fraction in f32 for
- * long sequences, and once for each position: all heads and all sequences of the batch share them.
+ * position * w_i (kernels/ops/rope_rule.h).  Angles are computed in double, since position * frequency loses its
+ * fraction in f32 for long sequences, and once for each position: all heads and all sequences of the batch share them.
  */
 #include "kernels/cpu/isa/attention_tile.h"
 

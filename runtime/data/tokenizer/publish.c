@@ -109,14 +109,23 @@ HsStatus hs_tokenizer_published(const HsTokenizer *tokenizer, HsJson **root)
     return status;
 }
 
+const HsJson *hs_published_cut(const HsJson *root)
+{
+    const HsJson *cut = hs_json_get(root, "pre_tokenizer"), *stages = hs_json_get(cut, "pretokenizers");
+    return hs_json_is_array(stages) ? hs_json_first(stages) : cut;
+}
+
+const char *hs_published_expression(const HsJson *root)
+{
+    return hs_json_string(hs_json_get(hs_json_get(hs_published_cut(root), "pattern"), "Regex"));
+}
+
 HsStatus hs_tokenizer_is_qwen(const HsTokenizer *tokenizer, bool *is_qwen)
 {
     HsJson *root = NULL;
     *is_qwen = false;
     HS_TRY(hs_tokenizer_published(tokenizer, &root));
-    const HsJson *cut = hs_json_get(root, "pre_tokenizer"), *stages = hs_json_get(cut, "pretokenizers");
-    const HsJson *first = hs_json_is_array(stages) ? hs_json_first(stages) : cut;
-    const char *const found = hs_json_string(hs_json_get(hs_json_get(first, "pattern"), "Regex"));
+    const char *const found = hs_published_expression(root);
     *is_qwen = found && strcmp(found, HS_QWEN_EXPRESSION) == 0;
     hs_json_destroy(root);
     return HS_OK;

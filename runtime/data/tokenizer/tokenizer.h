@@ -36,6 +36,10 @@ HsStatus hs_tokenizer_save(const HsTokenizer *tokenizer, const char *path);
  * destroys.  errors: HS_EIO, HS_ENOMEM */
 HsStatus hs_tokenizer_publish(const HsTokenizer *tokenizer, const char *path);
 HsStatus hs_tokenizer_published(const HsTokenizer *tokenizer, HsJson **root);
+/* The first way in which such a tree cuts text into pieces: its pre-tokenizer, or the first stage of it; and the
+ * expression by which that does; NULL where there is none. */
+const HsJson *hs_published_cut(const HsJson *root);
+const char *hs_published_expression(const HsJson *root);
 /* The expression by which Qwen's tokenizers cut text into pieces. */
 #define HS_QWEN_EXPRESSION                                                                     \
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[" \
