@@ -298,6 +298,49 @@ void hs_safetensors_load(const HsTensor *tensor, int64_t first, int64_t stride, 
     }
 }
 
+/* values += s B A, along a row from `first` on, or down a column. */
+static void add_change(const HsNamedTensor *named, int64_t first, bool down, int64_t count, double *values)
+{
+    enum { CHUNK = 512 };
+    const HsLowRank *change = &named->change;
+    const int64_t columns = named->tensor.shape[1], rank = change->b.shape[1];
+    const int64_t row = first / columns, column = first % columns;
+    for (int64_t at = 0; at < count; at += CHUNK) {
+        const int64_t here = count - at < CHUNK ? count - at : CHUNK;
+        double sums[CHUNK] = { 0 }, factors[CHUNK], factor;
+        for (int64_t j = 0; j < rank; j++) {
+            if (down) {
+                hs_safetensors_load(&change->a, j * columns + column, 1, 1, &factor);
+                hs_safetensors_load(&change->b, (row + at) * rank + j, rank, here, factors);
+            } else {
+                hs_safetensors_load(&change->b, row * rank + j, 1, 1, &factor);
+                hs_safetensors_load(&change->a, j * columns + column + at, 1, here, factors);
+            }
+            for (int64_t i = 0; i < here; i++)
+                sums[i] += factor * factors[i];
+        }
+        for (int64_t i = 0; i < here; i++)
+            values[at + i] += change->scale * sums[i];
+    }
+}
+
+void hs_named_load(const HsNamedTensor *named, int64_t first, int64_t stride, int64_t count, double *values)
+{
+    hs_safetensors_load(&named->tensor, first, stride, count, values);
+    if (!hs_tensor_present(&named->change.a))
+        return;
+    const int64_t columns = named->tensor.shape[1];
+    if (stride == columns) {
+        add_change(named, first, true, count, values);
+        return;
+    }
+    for (int64_t done = 0; done < count;) { /* one row after another */
+        const int64_t left = columns - (first + done) % columns, here = left < count - done ? left : count - done;
+        add_change(named, first + done, false, here, values + done);
+        done += here;
+    }
+}
+
 const HsNamedTensor *hs_safetensors_find(const HsSafetensors *file, const char *name)
 {
     for (int i = 0; i < file->count; i++) {

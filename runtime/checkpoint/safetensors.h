@@ -7,6 +7,12 @@
 
 #include "kernels/ops/backend.h"
 
+/* A change s B A to a matrix, added where it is read: B [rows, r], A [r, columns]. */
+typedef struct HsLowRank {
+    HsTensor a, b; /* rank 0: none */
+    double scale;
+} HsLowRank;
+
 typedef struct HsNamedTensor {
     char name[96];
     HsTensor tensor;    /* data NULL: zeros, to be written */
@@ -14,6 +20,7 @@ typedef struct HsNamedTensor {
     bool transposed;    /* the file holds this matrix's transpose */
     bool converted;     /* the file holds it as `stored`, rounded to nearest even */
     HsDtype stored;
+    HsLowRank change; /* only of what is converted, in host memory */
 } HsNamedTensor;
 
 /* Writes to exactly `path` and fsyncs (atomic renaming is the checkpoint's business).  metadata: NULL-terminated
@@ -34,6 +41,8 @@ HsStatus hs_safetensors_open(const char *path, HsSafetensors *file);
 HsStatus hs_safetensors_parse(const char *name, const void *bytes, size_t size, HsSafetensors *file);
 /* Elements first, first + stride, ... of a tensor, `count` of them, as exact doubles; its data may lie unaligned. */
 void hs_safetensors_load(const HsTensor *tensor, int64_t first, int64_t stride, int64_t count, double *values);
+/* The same with the tensor's low-rank change, in double; stride 1, or a changed matrix's columns. */
+void hs_named_load(const HsNamedTensor *named, int64_t first, int64_t stride, int64_t count, double *values);
 const HsNamedTensor *hs_safetensors_find(const HsSafetensors *file, const char *name);
 void hs_safetensors_close(HsSafetensors *file);
 

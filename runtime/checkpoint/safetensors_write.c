@@ -147,7 +147,7 @@ static HsStatus put_run(int descriptor, const char *path, XXH3_state_t *hash, co
     for (int64_t at = 0; at < count; at += CHUNK) {
         const int64_t here = count - at < CHUNK ? count - at : CHUNK;
         if (named->tensor.data)
-            hs_safetensors_load(&named->tensor, first + at * stride, stride, here, values);
+            hs_named_load(named, first + at * stride, stride, here, values);
         for (int64_t i = 0; i < here; i++) {
             hs_dtype_store(dtype, rounded, i, values[i]);
             if (isfinite(values[i]) && !isfinite(hs_dtype_load(dtype, rounded, i)))

@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/model/layer.h"
@@ -20,7 +21,7 @@ static void add_parts(const HsParam *param, HsTensor tensor, HsContext *context,
         snprintf(item->name, sizeof item->name, "%s", stacked ? param->name : param->part_names[part]);
         item->tensor = hs_tensor_rows(tensor, first, rows);
         item->context = context;
-        item->transposed = naming == HS_NAMING_PUBLISHED && param->published_transposed;
+        item->transposed = naming >= HS_NAMING_PUBLISHED && param->published_transposed;
         first += rows;
     }
 }
@@ -32,6 +33,8 @@ HsStatus hs_weights_list(const HsModel *model, const HsSpan *spans, int span_cou
     if (!weights->items)
         return hs_fail(HS_ENOMEM, "no memory to list the tensors of %d parameters", model->param_count);
     for (int i = 0, span = 0; i < model->param_count; i++) {
+        if (naming == HS_NAMING_PUBLISHED && model->params[i].role == HS_PARAM_ADAPTER)
+            continue; /* they have files of their own (adapter_file.h) */
         while (span < span_count && spans[span].parameter < i)
             span++;
         const bool mastered = span < span_count && spans[span].parameter == i && hs_tensor_present(&spans[span].master);
@@ -54,11 +57,40 @@ HsNaming hs_weights_naming(const HsModel *model, const HsSafetensors *file)
     return HS_NAMING_OWN;
 }
 
+bool hs_weights_have_adapters(const HsSafetensors *file)
+{
+    for (int i = 0; i < file->count; i++)
+        if (strstr(file->tensors[i].name, ".lora_A."))
+            return true;
+    return false;
+}
+
+/* Adapters of a model whose file has none keep what they were drawn with. */
+static void drop_adapters(HsWeights *weights)
+{
+    int kept = 0;
+    for (int i = 0; i < weights->count; i++)
+        if (!strstr(weights->items[i].name, ".lora_"))
+            weights->items[kept++] = weights->items[i];
+    weights->count = kept;
+}
+
 HsStatus hs_weights_restore(const char *file_name, const HsSafetensors *file, const HsModel *model, const HsSpan *spans,
                             int span_count, HsContext *context)
 {
     HsWeights weights;
+    bool wanted = false;
+    for (int i = 0; i < model->param_count; i++)
+        wanted = wanted || model->params[i].role == HS_PARAM_ADAPTER;
+    const bool there = hs_weights_have_adapters(file);
+    if (there && !wanted)
+        return hs_fail(HS_ECONFIG,
+                       "%s has adapters and this configuration has none: give it the section adapter of that run, or "
+                       "start from what `trainer export --merge` writes",
+                       file_name);
     HsStatus status = hs_weights_list(model, spans, span_count, context, hs_weights_naming(model, file), &weights);
+    if (status == HS_OK && wanted && !there)
+        drop_adapters(&weights);
     if (status == HS_OK)
         status = hs_checkpoint_restore(file_name, file, weights.items, weights.count);
     hs_weights_deinit(&weights);

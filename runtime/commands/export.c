@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * trainer export --checkpoint DIR --format hf|gguf --output DIR|FILE: a trained model as others read it.
+ * trainer export --checkpoint DIR --format hf|gguf|peft --output DIR|FILE: a trained model as others read it.
  */
 #include <argp.h>
 #include <stdio.h>
@@ -10,25 +10,33 @@
 #include "kernels/base/log.h"
 #include "runtime/commands/arguments.h"
 #include "runtime/commands/command.h"
+#include "runtime/commands/export_adapter.h"
 #include "runtime/commands/export_gguf.h"
 #include "runtime/config/huggingface.h"
 #include "runtime/io/files.h"
 #include "runtime/io/storage.h"
+#include "runtime/model/adapter.h"
 
-enum { OPTION_FORMAT = 0x500, OPTION_DTYPE, OPTION_SHARD };
+enum { OPTION_FORMAT = 0x500, OPTION_DTYPE, OPTION_SHARD, OPTION_MERGE, OPTION_BASE };
+
+typedef enum Kind { TO_HF, TO_GGUF, TO_PEFT } Kind;
 
 typedef struct Arguments {
     HsCheckpointArgument checkpoint;
-    bool gguf;
-    const char *output, *dtype;
+    Kind kind;
+    bool merge;
+    const char *output, *dtype, *base;
     int64_t shard_bytes;
 } Arguments;
 
 static const struct argp_option options[] = {
     HS_CHECKPOINT_OPTIONS,
     { "format", OPTION_FORMAT, "FORMAT", 0,
-      "hf: a folder that Hugging Face's transformers loads; gguf: a file for llama.cpp, of Llama and Qwen models (hf)",
+      "hf: a folder that Hugging Face's transformers loads; gguf: a file for llama.cpp, of Llama and Qwen models; "
+      "peft: adapters alone, as PEFT loads them (hf)",
       0 },
+    { "merge", OPTION_MERGE, NULL, 0, "hf and gguf: add adapters to the matrices that they change", 0 },
+    { "base", OPTION_BASE, "NAME", 0, "peft: the base model's name or folder (init_from's of the run)", 0 },
     { "output", 'o', "PATH", 0, "where it goes: a folder that is not there yet, or is empty; of gguf a new file", 0 },
     { "dtype", OPTION_DTYPE, "FORMAT", 0, "of the weights: f32, bf16, f16; of gguf also q8_0 (f32)", 0 },
     { "shard-size", OPTION_SHARD, "SIZE", 0, "hf: largest file of weights, such as 5GB (5GB)", 0 },
@@ -50,7 +58,7 @@ static const struct Format {
 static const struct Format *format_of(const Arguments *arguments)
 {
     for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++)
-        if (strcmp(formats[i].name, arguments->dtype) == 0 && (formats[i].torch || arguments->gguf))
+        if (strcmp(formats[i].name, arguments->dtype) == 0 && (formats[i].torch || arguments->kind == TO_GGUF))
             return &formats[i];
     return NULL;
 }
@@ -62,15 +70,21 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         if (key == ARGP_KEY_END && !arguments->output)
             argp_error(state, "--output PATH is missing");
         if (key == ARGP_KEY_END && !format_of(arguments))
-            argp_error(state, "--dtype must be f32, bf16%s (got %s)", arguments->gguf ? ", f16 or q8_0" : " or f16",
+            argp_error(state, "--dtype must be f32, bf16%s (got %s)", arguments->kind == TO_GGUF ? ", f16 or q8_0" : " or f16",
                        arguments->dtype);
         return 0;
     }
     switch (key) {
     case OPTION_FORMAT:
-        arguments->gguf = strcmp(argument, "gguf") == 0;
-        if (!arguments->gguf && strcmp(argument, "hf") != 0)
-            argp_error(state, "--format must be hf or gguf (got %s)", argument);
+        arguments->kind = strcmp(argument, "gguf") == 0 ? TO_GGUF : strcmp(argument, "peft") == 0 ? TO_PEFT : TO_HF;
+        if (arguments->kind == TO_HF && strcmp(argument, "hf") != 0)
+            argp_error(state, "--format must be hf, gguf or peft (got %s)", argument);
+        return 0;
+    case OPTION_MERGE:
+        arguments->merge = true;
+        return 0;
+    case OPTION_BASE:
+        arguments->base = argument;
         return 0;
     case 'o':
         arguments->output = argument;
@@ -234,6 +248,58 @@ static HsStatus export_folder(const HsExportSource *source, const Arguments *arg
     return status;
 }
 
+static HsStatus write_adapter_config(const HsExportSource *source, const Arguments *arguments)
+{
+    HsAdapterNames names;
+    HsStatus status = hs_adapter_names_init(source, &names);
+    const HsPeftNames listed = { .base = arguments->base ? arguments->base : source->config.training.init_from,
+                                 .targets = (const char *const *)names.targets,
+                                 .target_count = names.target_count,
+                                 .saved = (const char *const *)names.saved,
+                                 .saved_count = names.saved_count };
+    if (status == HS_OK)
+        status = write_json(arguments->output, "adapter_config.json", hs_peft_config(&source->config, &listed));
+    hs_adapter_names_deinit(&names);
+    return status;
+}
+
+static HsStatus export_adapters(const HsExportSource *source, const Arguments *arguments)
+{
+    HsNamedTensor *items = NULL;
+    int count = 0;
+    int64_t parameters = 0;
+    HsStatus status = hs_export_source_adapters(source, &items, &count);
+    for (int i = 0; i < count; i++) {
+        items[i].converted = true;
+        items[i].stored = format_of(arguments)->dtype;
+        parameters += hs_tensor_count(&items[i].tensor);
+    }
+    if (status == HS_OK)
+        status = make_folder(arguments->output);
+    if (status == HS_OK)
+        status = write_adapter_config(source, arguments);
+    if (status == HS_OK)
+        status = write_file(arguments->output, "adapter_model.safetensors", items, count);
+    free(items);
+    if (status == HS_OK)
+        hs_info("%s: %d tensors of adapters, %.3f million numbers in %s", arguments->output, count,
+                1e-6 * (double)parameters, arguments->dtype);
+    return status;
+}
+
+/* Whether what was asked for is there to be written. */
+static HsStatus check_adapters(const HsExportSource *source, const Arguments *arguments)
+{
+    const bool adapted = hs_adapter_wanted(&source->config);
+    if (adapted && arguments->kind != TO_PEFT && !arguments->merge)
+        return hs_fail(HS_ECONFIG, "this model has adapters: --merge adds them to its matrices, --format peft writes "
+                                   "them alone");
+    if (!adapted && (arguments->kind == TO_PEFT || arguments->merge))
+        return hs_fail(HS_ECONFIG, "this model has no adapters: leave %s out",
+                       arguments->merge ? "--merge" : "--format peft");
+    return HS_OK;
+}
+
 static HsStatus export_file(const HsExportSource *source, const Arguments *arguments)
 {
     bool exists;
@@ -254,7 +320,11 @@ HsStatus hs_command_export(int argc, char **argv)
     HS_TRY(hs_argument_checkpoint_path(&arguments.checkpoint, &path));
     HsStatus status = hs_export_source_init(&source, path);
     if (status == HS_OK)
-        status = arguments.gguf ? export_file(&source, &arguments) : export_folder(&source, &arguments);
+        status = check_adapters(&source, &arguments);
+    if (status == HS_OK)
+        status = arguments.kind == TO_PEFT   ? export_adapters(&source, &arguments)
+                 : arguments.kind == TO_GGUF ? export_file(&source, &arguments)
+                                             : export_folder(&source, &arguments);
     hs_export_source_deinit(&source);
     free(path);
     return status;

@@ -176,6 +176,7 @@ static int list_tensors(const Writer *writer, const HsNamedTensor *items, int co
         if (!name_of(items[i].name, tensor->name, sizeof tensor->name))
             continue;
         tensor->source = items[i].tensor;
+        tensor->change = items[i].change;
         tensor->type = type_of(&items[i].tensor, type, &narrow);
         const bool turned = strstr(tensor->name, "attn_q.weight") || strstr(tensor->name, "attn_k.weight");
         tensor->pair_rows = pairs && turned ? writer->source->model.head_dim : 0;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/checkpoint/adapter_file.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/config/pretrained.h"
 
@@ -124,6 +125,31 @@ static int64_t rows_written(const HsExportSource *source, const HsParam *param, 
     return by_token && rows > source->vocabulary ? source->vocabulary : rows;
 }
 
+/* The adapter's factors for rows [first, first + rows) of a matrix; none where these have none. */
+static HsStatus find_change(const HsExportSource *source, const HsParam *param, int64_t first, int64_t rows,
+                            HsLowRank *change)
+{
+    const HsModel *model = &source->model;
+    *change = (HsLowRank){ 0 };
+    for (int n = 0; n < model->node_count; n++) {
+        const HsNode *node = &model->nodes[n];
+        const HsAdapterShape *shape = &node->attributes.adapter;
+        if (shape->rank == 0 || &model->params[node->params[0]] != param)
+            continue;
+        for (int block = 0; block < shape->blocks; block++) {
+            const HsParam *a = &model->params[node->params[2]], *b = &model->params[node->params[3]];
+            const bool whole = a->part_names[0][0] == '\0';
+            bool transposed;
+            if (shape->first_row[block] != first || shape->rows[block] != rows)
+                continue;
+            HS_TRY(find_part(source, a, whole ? a->name : a->part_names[block], 0, shape->rank, &change->a, &transposed));
+            HS_TRY(find_part(source, b, whole ? b->name : b->part_names[block], 0, rows, &change->b, &transposed));
+            change->scale = (double)shape->scale;
+        }
+    }
+    return HS_OK;
+}
+
 static HsStatus add_param(const HsExportSource *source, const HsParam *param, HsNamedTensor *items, int *count)
 {
     const bool whole = param->part_names[0][0] == '\0';
@@ -135,10 +161,33 @@ static HsStatus add_param(const HsExportSource *source, const HsParam *param, Hs
         snprintf(item->name, sizeof item->name, "%s", whole ? param->name : param->part_names[part]);
         HS_TRY(find_part(source, param, item->name, first, rows, &item->tensor, &transposed));
         item->transposed = transposed != param->published_transposed;
+        HS_TRY(find_change(source, param, first, rows, &item->change));
         if (!transposed)
             item->tensor.shape[0] = rows_written(source, param, rows);
         first += rows;
         *count += 1;
+    }
+    return HS_OK;
+}
+
+HsStatus hs_export_source_adapters(const HsExportSource *source, HsNamedTensor **items, int *count)
+{
+    const HsModel *model = &source->model;
+    *count = 0;
+    *items = calloc((size_t)model->param_count * HS_PARAM_MOST_PARTS, sizeof **items);
+    if (!*items)
+        return hs_fail(HS_ENOMEM, "no memory to list the tensors of %d parameters", model->param_count);
+    for (int i = 0; i < model->param_count; i++) {
+        const int first = *count;
+        if (model->params[i].beside_adapters)
+            continue;
+        HS_TRY(add_param(source, &model->params[i], *items, count));
+        for (int item = first; item < *count; item++) {
+            char name[sizeof(*items)->name];
+            snprintf(name, sizeof name, HS_PEFT_PREFIX "%.*s", (int)(sizeof name - sizeof HS_PEFT_PREFIX),
+                     (*items)[item].name);
+            snprintf((*items)[item].name, sizeof name, "%s", name);
+        }
     }
     return HS_OK;
 }
@@ -173,6 +222,8 @@ HsStatus hs_export_source_tensors(const HsExportSource *source, HsNamedTensor **
     if (!*items)
         return hs_fail(HS_ENOMEM, "no memory to list the tensors of %d parameters", model->param_count);
     for (int i = 0; i < model->param_count; i++) {
+        if (model->params[i].role == HS_PARAM_ADAPTER)
+            continue;
         HS_TRY(add_param(source, &model->params[i], *items, count));
         if (biases)
             add_zero_bias(&model->params[i], *items, count);

@@ -211,13 +211,14 @@ static int64_t source_row(const HsGgufTensor *tensor, int64_t row)
 static HsStatus put_tensor(int descriptor, const char *path, const HsGgufTensor *tensor)
 {
     static const unsigned char zeros[ALIGNMENT] = { 0 };
+    const HsNamedTensor source = { .tensor = tensor->source, .change = tensor->change };
     const int64_t columns = columns_of(tensor), rows = tensor->source.rank == 2 ? tensor->source.shape[0] : 1;
     const size_t bytes = (size_t)row_bytes(tensor);
     double *values = malloc((size_t)columns * sizeof *values);
     unsigned char *row_data = malloc(bytes);
     HsStatus status = values && row_data ? HS_OK : hs_fail(HS_ENOMEM, "%s: no memory for a row", path);
     for (int64_t row = 0; row < rows && status == HS_OK; row++) {
-        hs_safetensors_load(&tensor->source, source_row(tensor, row) * columns, 1, columns, values);
+        hs_named_load(&source, source_row(tensor, row) * columns, 1, columns, values);
         status = encode_row(tensor, path, values, row_data);
         if (status == HS_OK)
             status = hs_storage_write_all(descriptor, path, row_data, bytes);

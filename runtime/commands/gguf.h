@@ -21,6 +21,7 @@ typedef struct HsGgufTensor {
     char name[64];
     HsTensor
         source; /* any floating-point format, perhaps unaligned: a view of a mapped file; [rows, columns] or [size] */
+    HsLowRank change; /* added to it */
     HsGgufType type;
     /* Rows of heads of this size go from halves to pairs: row 2i + j of a head is its row j * size / 2 + i; 0: as they
      * are. */

@@ -424,6 +424,31 @@ static HsStatus check_groups(const HsConfig *config)
     return HS_OK;
 }
 
+static HsStatus check_adapter(const HsConfig *config)
+{
+    static const char *const keys[] = { "rank",    "alpha",   "rank_stabilized", "dropout",
+                                        "targets", "also_train" };
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0] && is(config->adapter.kind, "none"); i++) {
+        char dotted[HS_DOTTED_BYTES];
+        snprintf(dotted, sizeof dotted, "adapter.%s", keys[i]);
+        if (hs_config_is_set(config, dotted))
+            return hs_config_relation_fail(config, dotted, "adapter.kind",
+                                           "%s is set, but adapter.kind is none: set adapter.kind: lora, or remove it",
+                                           dotted);
+    }
+    if (is(config->adapter.kind, "none"))
+        return HS_OK;
+    if (config->adapter.targets.count == 0 || config->adapter.targets.items[0][0] == '\0')
+        return hs_config_relation_fail(config, "adapter.targets", NULL,
+                                       "adapter.targets is empty: say which matrices are adapted, such as all-linear");
+    if (is(config->ewc.curvature, "kronecker"))
+        return hs_config_relation_fail(config, "ewc.curvature", "adapter.kind",
+                                       "ewc.curvature: kronecker needs the matrices themselves to be trained, and "
+                                       "adapter.kind is %s: set diagonal, or auto",
+                                       config->adapter.kind);
+    return HS_OK;
+}
+
 HsStatus hs_config_check(HsConfig *config)
 {
     HS_TRY(check_recompute(config));
@@ -448,6 +473,7 @@ HsStatus hs_config_check(HsConfig *config)
                                        "optimizer.nesterov: true needs optimizer.momentum above 0");
     HS_TRY(check_continual(config));
     HS_TRY(check_groups(config));
+    HS_TRY(check_adapter(config));
     for (int task = 0; task < config->task_count; task++)
         HS_TRY(check_task(config, task));
     return HS_OK;

@@ -353,8 +353,10 @@ static HsStatus parse_into(HsConfig *config, const char *name, const char *text,
     }
     for (int i = 0; i < override_count; i++)
         HS_TRY(hs_config_override(config, overrides[i]));
-    if (!saved)
+    if (!saved) {
         HS_TRY(hs_config_adopt(config));
+        HS_TRY(hs_config_adopt_adapter(config));
+    }
     return hs_config_check(config);
 }
 

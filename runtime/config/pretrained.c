@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "runtime/config/peft.h"
 #include "runtime/config/table.h"
 #include "runtime/io/files.h"
 #include "runtime/io/storage.h"
@@ -34,12 +35,17 @@ HsStatus hs_pretrained_kind(const char *path, HsPretrainedKind *kind)
 HsStatus hs_adoption_add(HsAdoption *adoption, const char *section, const char *key, const char *text, const char *from)
 {
     const HsConfigKey *row = hs_config_key_find(section, key);
-    const HsYaml node = { .kind = HS_YAML_SCALAR,
-                          .text = (char *)(uintptr_t)text,
-                          .plain = row->type != HS_KEY_STRING };
+    const HsYaml scalar = { .kind = HS_YAML_SCALAR,
+                            .text = (char *)(uintptr_t)text,
+                            .plain = row->type != HS_KEY_STRING };
+    HsYaml *list = NULL;
     char place[512];
     snprintf(place, sizeof place, "%s: %s", adoption->path, from);
-    HS_TRY(hs_config_value_set(row, place, &node, &adoption->made));
+    if (row->type == HS_KEY_STRINGS)
+        HS_TRY(hs_yaml_parse_value(text, &list));
+    HsStatus status = hs_config_value_set(row, place, list ? list : &scalar, &adoption->made);
+    hs_yaml_destroy(list);
+    HS_TRY(status);
     adoption->items[adoption->count].key = row;
     snprintf(adoption->items[adoption->count].from, sizeof adoption->items[0].from, "%s", from);
     adoption->count++;
@@ -57,7 +63,8 @@ static HsStatus text_of(const HsConfigKey *key, const HsConfig *config, char **t
     return hs_close_text(stream, text);
 }
 
-static HsStatus take(HsConfig *config, const HsAdoption *adoption, int item)
+/* by: the key that named the place */
+static HsStatus take(HsConfig *config, const HsAdoption *adoption, const char *by, int item)
 {
     const HsConfigKey *const key = adoption->items[item].key;
     char dotted[HS_DOTTED_BYTES], *theirs = NULL, *ours = NULL;
@@ -67,7 +74,7 @@ static HsStatus take(HsConfig *config, const HsAdoption *adoption, int item)
     if (status == HS_OK && hs_config_is_set(config, dotted)) {
         status = text_of(key, config, &ours);
         if (status == HS_OK && !hs_config_value_equal(key, config, &adoption->made))
-            status = hs_config_relation_fail(config, dotted, "init_from",
+            status = hs_config_relation_fail(config, dotted, by,
                                              "%s: %s contradicts %s, where %s is %s; leave the key out", dotted, ours,
                                              adoption->path, adoption->items[item].from, theirs);
     } else if (status == HS_OK) {
@@ -144,6 +151,39 @@ static HsStatus take_tokenizer(const HsConfig *config, const char *folder, HsAdo
     return status;
 }
 
+HsStatus hs_config_adopt_adapter(HsConfig *config)
+{
+    const char *const from = config->adapter.init_from;
+    bool there = false;
+    char *file = NULL;
+    if (from[0] == '\0')
+        return HS_OK;
+    HS_TRY(hs_storage_has(from, "adapter_config.json", &there));
+    if (!there)
+        return hs_config_relation_fail(config, "adapter.init_from", NULL,
+                                       "adapter.init_from: %s is no folder with an adapter_config.json", from);
+    if (config->training.init_from[0] == '\0')
+        return hs_config_relation_fail(
+            config, "adapter.init_from", NULL,
+            "adapter.init_from: the model that these adapters change is not named: set init_from");
+    HsAdoption *adoption = calloc(1, sizeof *adoption);
+    HsStatus status = adoption ? hs_storage_join(from, "adapter_config.json", &file)
+                               : hs_fail(HS_ENOMEM, "no memory to read %s", from);
+    if (status == HS_OK)
+        status = hs_config_init(&adoption->made);
+    if (status == HS_OK) {
+        adoption->path = file;
+        status = hs_peft_read(file, adoption);
+    }
+    for (int i = 0; status == HS_OK && i < adoption->count; i++)
+        status = take(config, adoption, "adapter.init_from", i);
+    if (adoption)
+        hs_config_deinit(&adoption->made);
+    free(adoption);
+    free(file);
+    return status;
+}
+
 HsStatus hs_config_adopt(HsConfig *config)
 {
     const char *const from = config->training.init_from;
@@ -173,7 +213,7 @@ HsStatus hs_config_adopt(HsConfig *config)
     if (status == HS_OK && huggingface)
         status = take_tokenizer(config, from, adoption);
     for (int i = 0; status == HS_OK && i < adoption->count; i++)
-        status = take(config, adoption, i);
+        status = take(config, adoption, "init_from", i);
     const int64_t positions = config->model.max_positions;
     if (!hs_config_is_set(config, "max_length") && positions > 0 && config->training.max_length > positions)
         config->training.max_length = positions;

@@ -38,5 +38,7 @@ HsStatus hs_huggingface_read(const char *path, int64_t max_length, HsAdoption *a
 /* Fills `config` in from what init_from names; nothing where it is empty.  A key that the configuration gives otherwise
  * is an error at its line. */
 HsStatus hs_config_adopt(HsConfig *config);
+/* The same of the section adapter and adapter.init_from. */
+HsStatus hs_config_adopt_adapter(HsConfig *config);
 
 #endif

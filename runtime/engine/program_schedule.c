@@ -45,8 +45,11 @@ static int append_read(const int *places, int count, unsigned read, int *slots, 
 unsigned hs_node_reads_inputs(const HsModel *model, const HsNode *node)
 {
     const HsLayer *layer = node->layer;
-    const bool weight_only = layer->reads_for_weight && !model->params[node->params[0]].trainable;
-    return layer->reads_inputs & ~(weight_only ? layer->reads_for_weight : 0u);
+    bool trained = false; /* a matrix that multiplies those inputs */
+    for (int i = 0; i < HS_NODE_PARAMS; i++)
+        if (node->params[i] != HS_NONE && (layer->weights >> i & 1u))
+            trained = trained || model->params[node->params[i]].trainable;
+    return layer->reads_inputs & ~(trained ? 0u : layer->reads_for_weight);
 }
 
 int hs_node_backward_slots(const HsModel *model, const HsNode *node, int slots[HS_NODE_SLOTS])

@@ -152,20 +152,34 @@ static HsNode *add_step(HsBuilder *builder, const HsLayer *layer, const char *na
     return node;
 }
 
-/* Give the latest node an output or a saved slot. */
-static int add_result(HsBuilder *builder, int *place, const char *suffix, int rank, int64_t columns, HsDtype dtype,
-                      bool needs_gradient)
+/* Give a node an output or a saved slot. */
+static int add_result_of(HsBuilder *builder, int node, int *place, const char *suffix, int rank, int64_t columns,
+                         HsDtype dtype, bool needs_gradient)
 {
     HsModel *model = builder->model;
     char name[64];
-    snprintf(name, sizeof name, "%s%s", model->nodes[model->node_count - 1].name, suffix);
+    snprintf(name, sizeof name, "%s%s", model->nodes[node].name, suffix);
     int block = builder->block;
     builder->block = HS_NONE; /* the node's name has the block already */
     *place = add_slot(builder, name, rank, columns, dtype, needs_gradient);
     builder->block = block;
     if (*place != HS_NONE)
-        model->slots[*place].producer = model->node_count - 1;
+        model->slots[*place].producer = node;
     return *place;
+}
+
+/* The same of the latest node. */
+static int add_result(HsBuilder *builder, int *place, const char *suffix, int rank, int64_t columns, HsDtype dtype,
+                      bool needs_gradient)
+{
+    return add_result_of(builder, builder->model->node_count - 1, place, suffix, rank, columns, dtype, needs_gradient);
+}
+
+int hs_builder_saved(HsBuilder *builder, int node, const char *suffix, int64_t columns)
+{
+    HsModel *model = builder->model;
+    return add_result_of(builder, node, &model->nodes[node].saved[0], suffix, 2, columns, model->precision.activation,
+                         false);
 }
 
 int hs_builder_inputs(HsBuilder *builder)

@@ -46,6 +46,9 @@ typedef struct HsPart {
 } HsPart;
 void hs_builder_stack(HsBuilder *builder, int param, const char *prefix, int count, const HsPart *parts);
 
+/* An activation that an earlier node keeps for its backward, its saved[0]. */
+int hs_builder_saved(HsBuilder *builder, int node, const char *suffix, int64_t columns);
+
 int hs_builder_inputs(HsBuilder *builder); /* the slots of tokens and targets; returns tokens' */
 int hs_builder_embedding(HsBuilder *builder, int tokens, int token_table, int position_table);
 int hs_builder_norm(HsBuilder *builder, const char *name, HsNormKind kind, int input, int weight, int bias);

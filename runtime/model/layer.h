@@ -51,7 +51,8 @@ struct HsLayer {
     void (*scratch)(const HsNode *node, const HsTensor *outputs, bool backward, HsTensor scratch[HS_NODE_SCRATCH]);
     /* Bit i: backward reads inputs[i], outputs[i], saved[i]. */
     unsigned reads_inputs, reads_outputs, reads_saved;
-    unsigned reads_for_weight; /* those of reads_inputs that only the gradient of params[0] needs */
+    unsigned reads_for_weight; /* those of reads_inputs that only the gradients of `weights` need */
+    unsigned weights;          /* bit i: params[i] multiplies them */
     /* This input's gradient is output 0's, unchanged: the program hands the same buffer on; HS_NONE: no such input. */
     int passes_gradient;
     bool in_place;    /* output 0 may overwrite input 0, and in backward the other way round */

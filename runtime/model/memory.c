@@ -12,10 +12,25 @@
 /* Sites of initial weights, apart from those of dropout masks, which count from 1. */
 #define INITIAL_SITE 0x80000000u
 
-/* Bytes of a packed copy; 0 when this parameter has none. */
-static size_t packed_bytes(const HsContext *context, const HsParam *param, const HsPacked *packed)
+/* U(-bound, bound): element 4i+j from word j of draw i. */
+static void fill_uniform(const HsTensor *tensor, uint64_t seed, uint32_t site, double bound)
 {
-    if (!hs_param_multiplies(param) || context->backend->packed_bytes == NULL)
+    HsRng rng = { .seed = seed, .site = site };
+    int64_t count = hs_tensor_count(tensor);
+    for (int64_t first = 0; first < count; first += 4) {
+        HsPhilox bits = hs_rng_draw(&rng, (uint64_t)(first / 4));
+        for (int64_t j = 0; j < 4 && first + j < count; j++)
+            hs_dtype_store(tensor->dtype, tensor->data, first + j,
+                           bound * (2.0 * (double)hs_rng_uniform(bits.word[j]) - 1.0));
+    }
+}
+
+/* Bytes of a packed copy; 0 when this parameter has none.  Beside adapters the model has none in training: it would
+ * stand in memory three times, and to pack it anew for each product takes one part in as many as a product has rows. */
+static size_t packed_bytes(const HsContext *context, const HsParam *param, const HsPacked *packed, bool training)
+{
+    const bool stays = training && param->beside_adapters;
+    if (!hs_param_multiplies(param) || stays || context->backend->packed_bytes == NULL)
         return 0;
     return context->backend->packed_bytes(context, packed->dtype, packed->k, packed->n);
 }
@@ -23,13 +38,13 @@ static size_t packed_bytes(const HsContext *context, const HsParam *param, const
 /* The same of the copy for dy w, which only training reads, and only where it is computed. */
 static size_t packed_backward_bytes(const HsContext *context, const HsParam *param, bool training)
 {
-    return training && param->passes_gradient ? packed_bytes(context, param, &param->packed_backward) : 0;
+    return training && param->passes_gradient ? packed_bytes(context, param, &param->packed_backward, training) : 0;
 }
 
 static void reserve_param(HsModel *model, const HsContext *context, HsParam *param, bool training)
 {
     param->offset_weight = hs_arena_reserve(&model->weights, hs_tensor_bytes(&param->weight));
-    size_t forward = packed_bytes(context, param, &param->packed_forward);
+    size_t forward = packed_bytes(context, param, &param->packed_forward, training);
     size_t backward = packed_backward_bytes(context, param, training);
     if (forward > 0)
         param->offset_packed[0] = hs_arena_reserve(&model->packed, forward);
@@ -43,7 +58,7 @@ static void reserve_param(HsModel *model, const HsContext *context, HsParam *par
 static void place_param(HsModel *model, const HsContext *context, HsParam *param, bool training)
 {
     param->weight.data = hs_arena_at(&model->weights, param->offset_weight);
-    if (packed_bytes(context, param, &param->packed_forward) > 0)
+    if (packed_bytes(context, param, &param->packed_forward, training) > 0)
         param->packed_forward.data = hs_arena_at(&model->packed, param->offset_packed[0]);
     if (packed_backward_bytes(context, param, training) > 0)
         param->packed_backward.data = hs_arena_at(&model->packed, param->offset_packed[1]);
@@ -104,7 +119,9 @@ static void draw_values(const HsModel *model, int index, uint64_t seed, double i
     /* Each branch adds to the stream: 2 a layer, so its variance stays 1 when each is divided by sqrt(2 layers). */
     const bool residual = param->start == HS_START_RESIDUAL;
     const double deviation = residual ? init_std / sqrt(2.0 * (double)model->layers) : init_std;
-    if (residual || param->start == HS_START_NORMAL)
+    if (param->start == HS_START_UNIFORM)
+        fill_uniform(values, seed, INITIAL_SITE | (uint32_t)index, 1.0 / sqrt((double)param->shape[1]));
+    else if (residual || param->start == HS_START_NORMAL)
         fill_normal(values, seed, INITIAL_SITE | (uint32_t)index, deviation);
     else
         fill_constant(values, param->start == HS_START_ONE ? 1.0 : 0.0);
@@ -122,21 +139,27 @@ static HsDtype wider(HsDtype a, HsDtype b)
     return hs_dtype_bytes(a) > hs_dtype_bytes(b) ? a : b;
 }
 
-HsStatus hs_model_initialize(HsModel *model, HsContext *context, uint64_t seed, double init_std, const HsSpan *spans,
-                             int span_count)
+/* The first values of some parameters: of all, or of adapters alone. */
+static HsStatus draw(HsModel *model, HsContext *context, uint64_t seed, double init_std, const HsSpan *spans,
+                     int span_count, bool adapters_only)
 {
     HsStatus status = HS_OK;
     int64_t largest = 0;
     for (int i = 0; i < model->param_count; i++) {
-        const int64_t count = hs_tensor_count(&model->params[i].weight);
+        const bool drawn = !adapters_only || model->params[i].role == HS_PARAM_ADAPTER;
+        const int64_t count = drawn ? hs_tensor_count(&model->params[i].weight) : 0;
         largest = count > largest ? count : largest;
     }
+    if (largest == 0)
+        return HS_OK;
     void *staging = malloc((size_t)largest * sizeof(double));
     if (staging == NULL)
         return hs_fail(HS_ENOMEM, "model: no memory for the initial values of %lld numbers", (long long)largest);
     for (int i = 0, span = 0; i < model->param_count; i++) {
         const HsTensor *weight = &model->params[i].weight;
         HsTensor values = *weight, rounded = *weight;
+        if (adapters_only && model->params[i].role != HS_PARAM_ADAPTER)
+            continue;
         values.dtype = wider(model->precision.master, weight->dtype);
         values.data = rounded.data = staging;
         draw_values(model, i, seed, init_std, &values);
@@ -148,10 +171,22 @@ HsStatus hs_model_initialize(HsModel *model, HsContext *context, uint64_t seed, 
             hs_dtype_store(rounded.dtype, staging, e, hs_dtype_load(values.dtype, staging, e));
         HS_TRY_GOTO(status, send(context, weight, staging), done);
     }
-    status = hs_model_pack(model, context);
 done:
     free(staging);
     return status;
+}
+
+HsStatus hs_model_initialize(HsModel *model, HsContext *context, uint64_t seed, double init_std, const HsSpan *spans,
+                             int span_count)
+{
+    HS_TRY(draw(model, context, seed, init_std, spans, span_count, false));
+    return hs_model_pack(model, context);
+}
+
+HsStatus hs_model_initialize_adapters(HsModel *model, HsContext *context, uint64_t seed, const HsSpan *spans,
+                                      int span_count)
+{
+    return draw(model, context, seed, 0, spans, span_count, true);
 }
 
 static HsStatus pack(HsContext *context, HsParam *param, HsPacked *packed, bool transposed)
@@ -179,6 +214,7 @@ static unsigned uses_of(const HsParam *param)
         [HS_PARAM_VECTOR] = 0,
         [HS_PARAM_EMBEDDING] = HS_SPAN_IS_LOOKED_UP,
         [HS_PARAM_HEAD] = HS_SPAN_MAKES_LOGITS,
+        [HS_PARAM_ADAPTER] = 0,
     };
     return uses[param->role] | (param->tied ? HS_SPAN_MAKES_LOGITS : 0u);
 }

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/model/adapter.h"
 #include "runtime/model/builder.h"
 #include "runtime/model/head_work.h"
 #include "runtime/model/selector.h"
@@ -149,12 +150,27 @@ static void derive_backward(HsModel *model)
     }
 }
 
-static HsStatus freeze(HsModel *model, const HsStringList *patterns)
+/* What an adapter changes stays as it is, and so does all else that adapter.also_train does not name. */
+static HsStatus freeze_base(HsModel *model, const HsConfig *config, bool *frozen)
+{
+    if (!hs_adapter_wanted(config))
+        return HS_OK;
+    HS_TRY(hs_params_select(model, "adapter.also_train", &config->adapter.also_train, frozen));
+    for (int i = 0; i < model->param_count; i++) {
+        frozen[i] = !frozen[i] && model->params[i].role != HS_PARAM_ADAPTER;
+        model->params[i].beside_adapters = frozen[i];
+    }
+    return HS_OK;
+}
+
+static HsStatus freeze(HsModel *model, const HsConfig *config)
 {
     bool *frozen = calloc((size_t)model->param_count, sizeof *frozen);
     if (!frozen)
         return hs_fail(HS_ENOMEM, "no memory to mark %d parameters", model->param_count);
-    HsStatus status = hs_params_select(model, "train.freeze", patterns, frozen);
+    HsStatus status = freeze_base(model, config, frozen);
+    if (status == HS_OK)
+        status = hs_params_select(model, "train.freeze", &config->train.freeze, frozen);
     for (int i = 0; i < model->param_count; i++) {
         model->params[i].trainable = !frozen[i];
         if (frozen[i])
@@ -182,8 +198,10 @@ HsStatus hs_model_create(const HsConfig *config, const HsPrecision *precision, i
     HsBuilder builder = { .model = model, .config = config, .status = HS_OK, .block = HS_NONE };
     family->build(&builder);
     HsStatus status = builder.status;
+    if (status == HS_OK && hs_adapter_wanted(config))
+        status = hs_model_add_adapters(&builder);
     if (status == HS_OK)
-        status = freeze(model, &config->train.freeze);
+        status = freeze(model, config);
     if (status != HS_OK)
         hs_model_destroy(model);
     return status;
@@ -238,6 +256,8 @@ double hs_model_flops_per_token(const HsModel *model, int64_t sequence_length)
             continue;
         const HsParam *matrix = &model->params[node->params[0]];
         flops += (2.0 + 2.0 * inputs + (matrix->trainable ? 2.0 : 0.0)) * (double)hs_tensor_count(&matrix->weight);
+        for (int i = 2; i < HS_NODE_PARAMS && node->params[i] != HS_NONE; i++)
+            flops += 6.0 * (double)hs_tensor_count(&model->params[node->params[i]].weight);
     }
     return flops;
 }

@@ -22,8 +22,8 @@ enum {
     HS_NODE_INPUTS = 3,
     HS_NODE_OUTPUTS = 2,
     HS_NODE_SAVED = 2,
-    HS_NODE_PARAMS = 2,
-    HS_NODE_SCRATCH = 3,
+    HS_NODE_PARAMS = 4,
+    HS_NODE_SCRATCH = 7,
     HS_NONE = -1
 };
 
@@ -35,7 +35,8 @@ typedef enum HsParamRole {
     HS_PARAM_MATRIX, /* of a linear layer inside the blocks */
     HS_PARAM_VECTOR, /* norm gain or bias */
     HS_PARAM_EMBEDDING,
-    HS_PARAM_HEAD
+    HS_PARAM_HEAD,
+    HS_PARAM_ADAPTER /* one of the two factors of a low-rank change to a frozen matrix */
 } HsParamRole;
 
 /* How its first values are drawn. */
@@ -43,7 +44,8 @@ typedef enum HsParamStart {
     HS_START_ZERO,    /* biases */
     HS_START_ONE,     /* norm gains */
     HS_START_NORMAL,  /* N(0, init_std) */
-    HS_START_RESIDUAL /* projections into the residual stream: std / sqrt(2 layers) */
+    HS_START_RESIDUAL, /* projections into the residual stream: std / sqrt(2 layers) */
+    HS_START_UNIFORM   /* U(-1/sqrt(columns), 1/sqrt(columns)): what He et al. 2015 give for a slope of sqrt 5 */
 } HsParamStart;
 
 enum { HS_PARAM_MOST_PARTS = 3 };
@@ -61,7 +63,9 @@ typedef struct HsParam {
     int64_t part_rows[HS_PARAM_MOST_PARTS];
     char part_names[HS_PARAM_MOST_PARTS][64]; /* where files hold each part under a name of its own; else empty */
     bool published_transposed;                /* Hugging Face's files hold it as [in, out] */
+    bool spread; /* an adapter's B that its layer lays out anew before it multiplies (adapter.c) */
     bool trainable;                           /* not named by train.freeze */
+    bool beside_adapters;                     /* frozen, because adapters are trained instead */
     bool passes_gradient;                     /* something that it multiplies has a gradient: dy w is computed */
     /* shapes from the start (for dry runs), pointers when the memory is committed; absent ones have rank 0 */
     HsTensor weight, gradient;                /* no gradient where it is frozen */
@@ -72,7 +76,8 @@ typedef struct HsParam {
 /* The right operand of products: packed after every update. */
 static inline bool hs_param_multiplies(const HsParam *param)
 {
-    return param->role == HS_PARAM_MATRIX || param->role == HS_PARAM_HEAD || param->tied;
+    return param->role == HS_PARAM_MATRIX || param->role == HS_PARAM_HEAD || param->tied ||
+           (param->role == HS_PARAM_ADAPTER && !param->spread);
 }
 
 typedef struct HsSlot {
@@ -85,6 +90,19 @@ typedef struct HsSlot {
 } HsSlot;
 
 typedef struct HsLayer HsLayer;
+
+/* A low-rank change to a linear layer's matrix [outputs, inputs], one of `rank` to each of its parts that is adapted (Hu
+ * et al. 2021, eq. 3).  A [blocks rank, inputs] stacks the parts' first factors, B their second ones. */
+typedef struct HsAdapterShape {
+    int64_t rank; /* 0: none */
+    int64_t inputs, outputs;
+    float scale; /* alpha / rank, or alpha / sqrt(rank) */
+    float dropout;
+    HsDtype sum; /* of B's gradient before its blocks are taken out */
+    int blocks;  /* adapted parts */
+    bool spread; /* B has to be laid out along a diagonal: not all rows are of one part */
+    int64_t first_row[HS_PARAM_MOST_PARTS], rows[HS_PARAM_MOST_PARTS]; /* of each in the matrix */
+} HsAdapterShape;
 
 /* Attributes of any layer; a layer reads its own. */
 typedef struct HsAttributes {
@@ -99,6 +117,7 @@ typedef struct HsAttributes {
     int64_t vocabulary, head_chunk;
     HsDtype logit, logit_gradient;
     bool own_logit_gradient, teacher_logits; /* the head needs memory of their own for them (head_work.h) */
+    HsAdapterShape adapter;
 } HsAttributes;
 
 typedef struct HsNode {
@@ -150,6 +169,9 @@ HsStatus hs_model_commit(HsModel *model, HsContext *context, bool training);
  * of `spans` (none where span_count is 0) get them as they are, weights are rounded from them. */
 HsStatus hs_model_initialize(HsModel *model, HsContext *context, uint64_t seed, double init_std, const HsSpan *spans,
                              int span_count);
+/* Of adapters alone, the same numbers; packed copies are left as they are. */
+HsStatus hs_model_initialize_adapters(HsModel *model, HsContext *context, uint64_t seed, const HsSpan *spans,
+                                      int span_count);
 /* After any change of weights: every packed copy anew. */
 HsStatus hs_model_pack(HsModel *model, HsContext *context);
 /* The optimizer's view: a span for each trainable parameter, in their order; spans[param_count] with model lifetime of

@@ -30,6 +30,7 @@ static const char *const roles[] = {
     [HS_PARAM_VECTOR] = "vector",
     [HS_PARAM_EMBEDDING] = "embedding",
     [HS_PARAM_HEAD] = "head",
+    [HS_PARAM_ADAPTER] = "adapter",
 };
 
 const char *hs_param_role_name(HsParamRole role)
@@ -131,7 +132,7 @@ HsStatus hs_params_select(const HsModel *model, const char *key, const HsStringL
         list_nearest(model, pattern, near, sizeof near);
         return hs_fail(HS_ECONFIG,
                        "%s: `%.80s` names no parameter of this model; nearest: %s. It takes matrix, vector, embedding, "
-                       "head, norm, bias, or a pattern of names such as *.mlp.*",
+                       "head, adapter, norm, bias, or a pattern of names such as *.mlp.*",
                        key, pattern, near);
     }
     return HS_OK;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels/base/log.h"
+#include "runtime/checkpoint/adapter_file.h"
 #include "runtime/checkpoint/pretrained.h"
 #include "runtime/config/pretrained.h"
 #include "runtime/train/trainer.h"
@@ -63,6 +64,11 @@ HsStatus hs_trainer_start(HsTrainer *trainer)
         return hs_model_initialize(&trainer->model, &trainer->engine.context, (uint64_t)config->training.seed,
                                    config->model.init_std, trainer->spans, trainer->span_count);
     HS_TRY(hs_pretrained_kind(from, &kind));
+    HS_TRY(hs_model_initialize_adapters(&trainer->model, &trainer->engine.context, (uint64_t)config->training.seed,
+                                        trainer->spans, trainer->span_count));
     HS_TRY(kind == HS_PRETRAINED_HUGGINGFACE ? start_from_folder(trainer, from) : start_from_checkpoint(trainer, from));
+    if (config->adapter.init_from[0] != '\0')
+        HS_TRY(hs_adapter_load(config->adapter.init_from, &trainer->model, trainer->spans, trainer->span_count,
+                               &trainer->engine.context));
     return hs_optimizer_round_weights(&trainer->engine.context, trainer->spans, trainer->span_count);
 }

@@ -24,6 +24,12 @@ typedef struct TinySpec {
     bool gradients_in_16_bits;
     HsStringList freeze;
     bool head_work; /* the head expects it, a teacher's included */
+    struct {
+        int64_t rank; /* 0: no adapters */
+        double alpha, dropout;
+        bool stabilized;
+        HsStringList targets, also_train;
+    } adapter;
 } TinySpec;
 
 typedef struct TinyModel {
@@ -61,6 +67,13 @@ static inline void tiny_config(const TinySpec *spec, HsConfig *config)
     config->model.rope_scaling = "none";
     config->model.z_loss = spec->z_loss;
     config->train.freeze = spec->freeze;
+    config->adapter.kind = spec->adapter.rank > 0 ? "lora" : "none";
+    config->adapter.rank = spec->adapter.rank;
+    config->adapter.alpha = spec->adapter.alpha;
+    config->adapter.dropout = spec->adapter.dropout;
+    config->adapter.rank_stabilized = spec->adapter.stabilized;
+    config->adapter.targets = spec->adapter.targets;
+    config->adapter.also_train = spec->adapter.also_train;
     config->memory.head_chunk = spec->head_chunk ? spec->head_chunk : 5;
 }
 

@@ -14,8 +14,10 @@
  *
  * dy of a sum into the residual stream has the stream's wider format; the products want their operand's, so dy is
  * rounded once into scratch.  The bias sums the unrounded dy.
+ *
+ * With an adapter (adapter.c) both products have its branch as their addend.
  */
-#include "runtime/model/layer.h"
+#include "runtime/model/layers/adapter.h"
 
 enum { INPUT_X = 0, INPUT_RESIDUAL = 1, INPUT_PRE = 2, OUTPUT_Y = 0, OUTPUT_PRE = 1 };
 
@@ -28,17 +30,25 @@ static const HsPacked *packed_or_null(const HsPacked *packed)
 static void linear_scratch(const HsNode *node, const HsTensor *outputs, bool backward,
                            HsTensor scratch[HS_NODE_SCRATCH])
 {
-    if (backward && node->attributes.convert_gradient)
-        scratch[0] = hs_tensor_2d(NULL, node->attributes.operand, outputs[0].shape[0], outputs[0].shape[1]);
+    const HsAttributes *attributes = &node->attributes;
+    const int64_t rows = outputs[0].shape[0];
+    if (backward && attributes->convert_gradient)
+        scratch[HS_SCRATCH_DY] = hs_tensor_2d(NULL, attributes->operand, rows, outputs[0].shape[1]);
+    if (attributes->adapter.rank > 0)
+        hs_adapter_scratch(node, rows, attributes->operand, backward, scratch);
 }
 
 static HsStatus linear_forward(const HsLayerCall *call, const HsNode *node)
 {
+    HsTensor branch = { 0 };
+    if (node->attributes.adapter.rank > 0)
+        HS_TRY(hs_adapter_forward(call, node, &branch));
     HsMatmulArgs args = {
         .a = call->inputs[INPUT_X],
         .b = hs_run_weight(call, 0),
         .transpose_b = true,
         .b_packed = packed_or_null(&call->params[0]->packed_forward),
+        .addend = branch,
         .bias = hs_run_weight(call, 1),
         .residual = call->inputs[INPUT_RESIDUAL],
         .pre = call->outputs[OUTPUT_PRE],
@@ -56,10 +66,10 @@ static HsStatus linear_backward(const HsLayerCall *call, const HsNode *node)
     HsBiasBackwardArgs bias = { .dy = dy, .dbias = hs_run_gradient(call, 1) };
     if (hs_tensor_present(&bias.dbias))
         HS_TRY(hs_op_bias_backward(call->context, &bias));
-    if (hs_tensor_present(&call->scratch[0])) {
-        HsConvertArgs convert = { .x = dy, .y = call->scratch[0] };
+    if (hs_tensor_present(&call->scratch[HS_SCRATCH_DY])) {
+        HsConvertArgs convert = { .x = dy, .y = call->scratch[HS_SCRATCH_DY] };
         HS_TRY(hs_op_convert(call->context, &convert));
-        dy = call->scratch[0];
+        dy = convert.y;
     }
     if (call->factors[0]) {
         const HsFactorPair *pair = &call->factors[0]->use[HS_FACTOR_PRODUCT];
@@ -78,11 +88,15 @@ static HsStatus linear_backward(const HsLayerCall *call, const HsNode *node)
     if (hs_tensor_present(&weight_gradient.c))
         HS_TRY(hs_op_matmul(call->context, &weight_gradient));
 
-    int target = node->attributes.backward_epilogue != HS_EPILOGUE_NONE ? INPUT_PRE : INPUT_X;
+    const int target = node->attributes.backward_epilogue != HS_EPILOGUE_NONE ? INPUT_PRE : INPUT_X;
+    HsTensor branch = { 0 };
+    if (node->attributes.adapter.rank > 0)
+        HS_TRY(hs_adapter_backward(call, node, dy, hs_tensor_present(&call->d_inputs[target]), &branch));
     HsMatmulArgs data_gradient = {
         .a = dy,
         .b = hs_run_weight(call, 0),
         .b_packed = packed_or_null(&call->params[0]->packed_backward),
+        .addend = branch,
         .pre = call->inputs[INPUT_PRE],
         .epilogue = node->attributes.backward_epilogue,
         .accumulate = call->accumulate[target],
@@ -99,7 +113,9 @@ const HsLayer hs_layer_linear = {
     .backward = linear_backward,
     .scratch = linear_scratch,
     .reads_inputs = 1u << INPUT_X | 1u << INPUT_PRE,
+    .reads_saved = 1u << 0,
     .reads_for_weight = 1u << INPUT_X,
+    .weights = 1u << 0 | 1u << 2,
     .passes_gradient = INPUT_RESIDUAL,
     .accumulates = true,
 };

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Which modules an adapter belongs to.  PEFT takes a name for every module that ends in it, so a short one serves where
+ * all of them are adapted.
+ */
+#include "runtime/commands/export_adapter.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/model/adapter.h"
+
+enum { NAME_BYTES = sizeof ((HsParam *)NULL)->name };
+
+static HsStatus add_name(char **names, int *count, const char *name)
+{
+    for (int i = 0; i < *count; i++)
+        if (strcmp(names[i], name) == 0)
+            return HS_OK;
+    names[*count] = strdup(name);
+    if (!names[*count])
+        return hs_fail(HS_ENOMEM, "no memory for a list of names");
+    *count += 1;
+    return HS_OK;
+}
+
+static const char *last_of(const char *module)
+{
+    const char *const dot = strrchr(module, '.');
+    return dot ? dot + 1 : module;
+}
+
+/* "h.0.attn.c_proj" -> "attn.c_proj"; the whole where there is no more. */
+static const char *last_two_of(const char *module)
+{
+    const char *const last = last_of(module);
+    for (const char *place = last - 2; place > module; place--)
+        if (*place == '.')
+            return place + 1;
+    return module;
+}
+
+typedef struct Module {
+    char name[NAME_BYTES];
+    bool adapted;
+} Module;
+
+/* Every part of every linear layer. */
+static int list_modules(const HsModel *model, Module *modules)
+{
+    int count = 0;
+    for (int n = 0; n < model->node_count; n++) {
+        const HsNode *node = &model->nodes[n];
+        if (node->layer != &hs_layer_linear)
+            continue;
+        const HsParam *weight = &model->params[node->params[0]];
+        const HsAdapterShape *shape = &node->attributes.adapter;
+        const bool whole = weight->part_names[0][0] == '\0';
+        int64_t first = 0;
+        for (int part = 0; part < (whole ? 1 : weight->part_count); part++) {
+            Module *module = &modules[count++];
+            hs_adapter_module(whole ? weight->name : weight->part_names[part], module->name, sizeof module->name);
+            module->adapted = false;
+            for (int block = 0; shape->rank > 0 && block < shape->blocks; block++)
+                module->adapted = module->adapted || shape->first_row[block] == first;
+            first += weight->part_rows[part];
+        }
+    }
+    return count;
+}
+
+/* Are all modules adapted whose last part, or last two, are `end`? */
+static bool serves(const Module *modules, int count, const char *end, const char *(*of)(const char *))
+{
+    bool all = true;
+    for (int i = 0; i < count; i++)
+        all = all && (modules[i].adapted || strcmp(of(modules[i].name), end) != 0);
+    return all;
+}
+
+static HsStatus add_targets(const Module *modules, int count, HsAdapterNames *names)
+{
+    for (int i = 0; i < count; i++) {
+        const char *const name = modules[i].name;
+        if (!modules[i].adapted)
+            continue;
+        const char *const shortest = serves(modules, count, last_of(name), last_of)           ? last_of(name)
+                                     : serves(modules, count, last_two_of(name), last_two_of) ? last_two_of(name)
+                                                                                              : name;
+        HS_TRY(add_name(names->targets, &names->target_count, shortest));
+    }
+    return HS_OK;
+}
+
+static bool is_of(const HsParam *param, const char *module)
+{
+    const size_t length = strlen(module);
+    return strncmp(param->name, module, length) == 0 && param->name[length] == '.' &&
+           !strchr(param->name + length + 1, '.');
+}
+
+static HsStatus add_saved(const HsModel *model, HsAdapterNames *names)
+{
+    for (int i = 0; i < model->param_count; i++) {
+        const HsParam *param = &model->params[i];
+        char module[NAME_BYTES];
+        if (param->role == HS_PARAM_ADAPTER || param->beside_adapters)
+            continue;
+        const char *const dot = strrchr(param->name, '.');
+        snprintf(module, sizeof module, "%.*s", (int)(dot ? dot - param->name : 0), param->name);
+        for (int k = 0; k < model->param_count; k++)
+            if (is_of(&model->params[k], module) && model->params[k].beside_adapters)
+                return hs_fail(HS_EUNSUPPORTED,
+                               "%s is trained and %s is not: PEFT saves whole modules; --format hf --merge writes the "
+                               "model with all its changes",
+                               param->name, model->params[k].name);
+        HS_TRY(add_name(names->saved, &names->saved_count, last_of(module)));
+    }
+    return HS_OK;
+}
+
+HsStatus hs_adapter_names_init(const HsExportSource *source, HsAdapterNames *names)
+{
+    const HsModel *model = &source->model;
+    const size_t most = (size_t)model->param_count * HS_PARAM_MOST_PARTS;
+    Module *modules = calloc(most, sizeof *modules);
+    *names = (HsAdapterNames){ .targets = calloc(most, sizeof(char *)), .saved = calloc(most, sizeof(char *)) };
+    HsStatus status = modules && names->targets && names->saved ? HS_OK : hs_fail(HS_ENOMEM, "no memory for a list of names");
+    if (status == HS_OK)
+        status = add_targets(modules, list_modules(model, modules), names);
+    if (status == HS_OK)
+        status = add_saved(model, names);
+    free(modules);
+    return status;
+}
+
+void hs_adapter_names_deinit(HsAdapterNames *names)
+{
+    for (int i = 0; i < names->target_count; i++)
+        free(names->targets[i]);
+    for (int i = 0; i < names->saved_count; i++)
+        free(names->saved[i]);
+    free(names->targets);
+    free(names->saved);
+    *names = (HsAdapterNames){ 0 };
+}
