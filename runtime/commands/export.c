@@ -70,8 +70,8 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         if (key == ARGP_KEY_END && !arguments->output)
             argp_error(state, "--output PATH is missing");
         if (key == ARGP_KEY_END && !format_of(arguments))
-            argp_error(state, "--dtype must be f32, bf16%s (got %s)", arguments->kind == TO_GGUF ? ", f16 or q8_0" : " or f16",
-                       arguments->dtype);
+            argp_error(state, "--dtype must be f32, bf16%s (got %s)",
+                       arguments->kind == TO_GGUF ? ", f16 or q8_0" : " or f16", arguments->dtype);
         return 0;
     }
     switch (key) {

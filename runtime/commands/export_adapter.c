@@ -10,7 +10,7 @@
 
 #include "runtime/model/adapter.h"
 
-enum { NAME_BYTES = sizeof ((HsParam *)NULL)->name };
+enum { NAME_BYTES = sizeof((HsParam *)NULL)->name };
 
 static HsStatus add_name(char **names, int *count, const char *name)
 {
@@ -125,7 +125,8 @@ HsStatus hs_adapter_names_init(const HsExportSource *source, HsAdapterNames *nam
     const size_t most = (size_t)model->param_count * HS_PARAM_MOST_PARTS;
     Module *modules = calloc(most, sizeof *modules);
     *names = (HsAdapterNames){ .targets = calloc(most, sizeof(char *)), .saved = calloc(most, sizeof(char *)) };
-    HsStatus status = modules && names->targets && names->saved ? HS_OK : hs_fail(HS_ENOMEM, "no memory for a list of names");
+    HsStatus status =
+        modules && names->targets && names->saved ? HS_OK : hs_fail(HS_ENOMEM, "no memory for a list of names");
     if (status == HS_OK)
         status = add_targets(modules, list_modules(model, modules), names);
     if (status == HS_OK)

@@ -142,7 +142,8 @@ static HsStatus find_change(const HsExportSource *source, const HsParam *param, 
             bool transposed;
             if (shape->first_row[block] != first || shape->rows[block] != rows)
                 continue;
-            HS_TRY(find_part(source, a, whole ? a->name : a->part_names[block], 0, shape->rank, &change->a, &transposed));
+            HS_TRY(
+                find_part(source, a, whole ? a->name : a->part_names[block], 0, shape->rank, &change->a, &transposed));
             HS_TRY(find_part(source, b, whole ? b->name : b->part_names[block], 0, rows, &change->b, &transposed));
             change->scale = (double)shape->scale;
         }

@@ -426,16 +426,21 @@ static HsStatus check_groups(const HsConfig *config)
 
 static HsStatus check_adapter(const HsConfig *config)
 {
-    static const char *const keys[] = { "rank",    "alpha",   "rank_stabilized", "dropout",
-                                        "targets", "also_train" };
-    for (size_t i = 0; i < sizeof keys / sizeof keys[0] && is(config->adapter.kind, "none"); i++) {
-        char dotted[HS_DOTTED_BYTES];
-        snprintf(dotted, sizeof dotted, "adapter.%s", keys[i]);
-        if (hs_config_is_set(config, dotted))
-            return hs_config_relation_fail(config, dotted, "adapter.kind",
+    const struct {
+        const char *key;
+        bool used; /* another value than the default, which a resolved configuration names too */
+    } rules[] = {
+        { "adapter.rank", config->adapter.rank != 16 },
+        { "adapter.alpha", config->adapter.alpha != 32 },
+        { "adapter.rank_stabilized", config->adapter.rank_stabilized },
+        { "adapter.dropout", config->adapter.dropout > 0 },
+        { "adapter.also_train", config->adapter.also_train.count > 0 && config->adapter.also_train.items[0][0] },
+    };
+    for (size_t i = 0; i < sizeof rules / sizeof rules[0] && is(config->adapter.kind, "none"); i++)
+        if (rules[i].used)
+            return hs_config_relation_fail(config, rules[i].key, "adapter.kind",
                                            "%s is set, but adapter.kind is none: set adapter.kind: lora, or remove it",
-                                           dotted);
-    }
+                                           rules[i].key);
     if (is(config->adapter.kind, "none"))
         return HS_OK;
     if (config->adapter.targets.count == 0 || config->adapter.targets.items[0][0] == '\0')

@@ -38,10 +38,25 @@ static bool is_nothing(const HsJson *value)
 static HsStatus check_refused(const char *path, const HsJson *root)
 {
     static const char *const refused[] = {
-        "use_dora",      "rank_pattern",     "alpha_pattern",     "layers_to_transform",      "layers_pattern",
-        "lora_bias",     "target_parameters", "trainable_token_indices", "exclude_modules", "layer_replication",
-        "alora_invocation_tokens", "use_qalora", "use_bdlora", "arrow_config", "loftq_config", "eva_config",
-        "corda_config", "lora_ga_config", "megatron_config",
+        "use_dora",
+        "rank_pattern",
+        "alpha_pattern",
+        "layers_to_transform",
+        "layers_pattern",
+        "lora_bias",
+        "target_parameters",
+        "trainable_token_indices",
+        "exclude_modules",
+        "layer_replication",
+        "alora_invocation_tokens",
+        "use_qalora",
+        "use_bdlora",
+        "arrow_config",
+        "loftq_config",
+        "eva_config",
+        "corda_config",
+        "lora_ga_config",
+        "megatron_config",
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         const HsJson *value = hs_json_get(root, refused[i]);
@@ -51,13 +66,15 @@ static HsStatus check_refused(const char *path, const HsJson *root)
     const HsJson *type = hs_json_get(root, "peft_type"), *bias = hs_json_get(root, "bias");
     const HsJson *task = hs_json_get(root, "task_type"), *start = hs_json_get(root, "init_lora_weights");
     if (!type || !hs_json_string(type) || strcmp(hs_json_string(type), "LORA") != 0)
-        return type ? unsupported(path, "peft_type", type, "LORA") : hs_fail(HS_EFORMAT, "%s: peft_type is missing", path);
+        return type ? unsupported(path, "peft_type", type, "LORA")
+                    : hs_fail(HS_EFORMAT, "%s: peft_type is missing", path);
     if (bias && hs_json_string(bias) && strcmp(hs_json_string(bias), "none") != 0)
         return unsupported(path, "bias", bias, "none; adapter.also_train: bias trains biases whole");
     if (task && hs_json_string(task) && strcmp(hs_json_string(task), "CAUSAL_LM") != 0)
         return unsupported(path, "task_type", task, "CAUSAL_LM");
     if (start && hs_json_string(start) && strcmp(hs_json_string(start), "gaussian") != 0)
-        return unsupported(path, "init_lora_weights", start, "true, false and gaussian: others change the base model too");
+        return unsupported(path, "init_lora_weights", start,
+                           "true, false and gaussian: others change the base model too");
     return HS_OK;
 }
 

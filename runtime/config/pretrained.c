@@ -74,9 +74,9 @@ static HsStatus take(HsConfig *config, const HsAdoption *adoption, const char *b
     if (status == HS_OK && hs_config_is_set(config, dotted)) {
         status = text_of(key, config, &ours);
         if (status == HS_OK && !hs_config_value_equal(key, config, &adoption->made))
-            status = hs_config_relation_fail(config, dotted, by,
-                                             "%s: %s contradicts %s, where %s is %s; leave the key out", dotted, ours,
-                                             adoption->path, adoption->items[item].from, theirs);
+            status =
+                hs_config_relation_fail(config, dotted, by, "%s: %s contradicts %s, where %s is %s; leave the key out",
+                                        dotted, ours, adoption->path, adoption->items[item].from, theirs);
     } else if (status == HS_OK) {
         status = hs_yaml_parse_value(theirs, &node);
         if (status == HS_OK)

@@ -132,8 +132,10 @@ static void list_modules(const HsModel *model, char *text, size_t size)
         for (int part = 0; part < part_count(weight); part++) {
             char module[sizeof weight->name];
             hs_adapter_module(part_name(weight, part), module, sizeof module);
-            const int written =
-                snprintf(text + length, size - length, "%s%s", length ? ", " : "", strrchr(module, '.') + 1);
+            const char *const last = strrchr(module, '.') + 1;
+            if (strstr(text, last))
+                continue;
+            const int written = snprintf(text + length, size - length, "%s%s", length ? ", " : "", last);
             length += written > 0 && (size_t)written < size - length ? (size_t)written : 0;
         }
     }
@@ -145,7 +147,8 @@ HsStatus hs_model_add_adapters(HsBuilder *builder)
     const HsStringList *targets = &builder->config->adapter.targets;
     bool used[MOST_TARGETS] = { false };
     if (targets->count > MOST_TARGETS)
-        return hs_fail(HS_ECONFIG, "adapter.targets: %d names, at most %d: use a pattern", targets->count, MOST_TARGETS);
+        return hs_fail(HS_ECONFIG, "adapter.targets: %d names, at most %d: use a pattern", targets->count,
+                       MOST_TARGETS);
     for (int n = 0; n < builder->model->node_count; n++)
         if (builder->model->nodes[n].layer == &hs_layer_linear)
             adapt(builder, n, targets, used);

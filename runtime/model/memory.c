@@ -210,11 +210,8 @@ HsStatus hs_model_pack(HsModel *model, HsContext *context)
 static unsigned uses_of(const HsParam *param)
 {
     static const unsigned uses[] = {
-        [HS_PARAM_MATRIX] = HS_SPAN_MULTIPLIES,
-        [HS_PARAM_VECTOR] = 0,
-        [HS_PARAM_EMBEDDING] = HS_SPAN_IS_LOOKED_UP,
-        [HS_PARAM_HEAD] = HS_SPAN_MAKES_LOGITS,
-        [HS_PARAM_ADAPTER] = 0,
+        [HS_PARAM_MATRIX] = HS_SPAN_MULTIPLIES, [HS_PARAM_VECTOR] = 0,  [HS_PARAM_EMBEDDING] = HS_SPAN_IS_LOOKED_UP,
+        [HS_PARAM_HEAD] = HS_SPAN_MAKES_LOGITS, [HS_PARAM_ADAPTER] = 0,
     };
     return uses[param->role] | (param->tied ? HS_SPAN_MAKES_LOGITS : 0u);
 }

@@ -41,9 +41,9 @@ typedef enum HsParamRole {
 
 /* How its first values are drawn. */
 typedef enum HsParamStart {
-    HS_START_ZERO,    /* biases */
-    HS_START_ONE,     /* norm gains */
-    HS_START_NORMAL,  /* N(0, init_std) */
+    HS_START_ZERO,     /* biases */
+    HS_START_ONE,      /* norm gains */
+    HS_START_NORMAL,   /* N(0, init_std) */
     HS_START_RESIDUAL, /* projections into the residual stream: std / sqrt(2 layers) */
     HS_START_UNIFORM   /* U(-1/sqrt(columns), 1/sqrt(columns)): what He et al. 2015 give for a slope of sqrt 5 */
 } HsParamStart;
@@ -63,10 +63,10 @@ typedef struct HsParam {
     int64_t part_rows[HS_PARAM_MOST_PARTS];
     char part_names[HS_PARAM_MOST_PARTS][64]; /* where files hold each part under a name of its own; else empty */
     bool published_transposed;                /* Hugging Face's files hold it as [in, out] */
-    bool spread; /* an adapter's B that its layer lays out anew before it multiplies (adapter.c) */
-    bool trainable;                           /* not named by train.freeze */
-    bool beside_adapters;                     /* frozen, because adapters are trained instead */
-    bool passes_gradient;                     /* something that it multiplies has a gradient: dy w is computed */
+    bool spread;          /* an adapter's B that its layer lays out anew before it multiplies (adapter.c) */
+    bool trainable;       /* not named by train.freeze */
+    bool beside_adapters; /* frozen, because adapters are trained instead */
+    bool passes_gradient; /* something that it multiplies has a gradient: dy w is computed */
     /* shapes from the start (for dry runs), pointers when the memory is committed; absent ones have rank 0 */
     HsTensor weight, gradient;                /* no gradient where it is frozen */
     HsPacked packed_forward, packed_backward; /* x w^T and dy w */

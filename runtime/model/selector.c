@@ -26,11 +26,8 @@ static const struct {
 } kinds[] = { { "norm", is_norm }, { "bias", is_bias } };
 
 static const char *const roles[] = {
-    [HS_PARAM_MATRIX] = "matrix",
-    [HS_PARAM_VECTOR] = "vector",
-    [HS_PARAM_EMBEDDING] = "embedding",
-    [HS_PARAM_HEAD] = "head",
-    [HS_PARAM_ADAPTER] = "adapter",
+    [HS_PARAM_MATRIX] = "matrix", [HS_PARAM_VECTOR] = "vector",   [HS_PARAM_EMBEDDING] = "embedding",
+    [HS_PARAM_HEAD] = "head",     [HS_PARAM_ADAPTER] = "adapter",
 };
 
 const char *hs_param_role_name(HsParamRole role)

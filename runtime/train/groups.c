@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/model/adapter.h"
 #include "runtime/model/selector.h"
 #include "runtime/train/trainer.h"
 
@@ -98,8 +99,9 @@ void hs_trainer_describe_rules(const HsTrainer *trainer, HsTextLine line, void *
     const int64_t all = hs_model_parameter_count(&trainer->model), trained = hs_model_trainable_count(&trainer->model);
     if (trained < all) {
         char text[128];
-        snprintf(text, sizeof text, "parameters: %" PRId64 " trainable, %" PRId64 " frozen (train.freeze)", trained,
-                 all - trained);
+        const bool adapted = hs_adapter_wanted(config), frozen = config->train.freeze.count > 0;
+        snprintf(text, sizeof text, "parameters: %" PRId64 " trainable, %" PRId64 " frozen (%s%s%s)", trained,
+                 all - trained, adapted ? "adapter" : "", adapted && frozen ? ", " : "", frozen ? "train.freeze" : "");
         line(user, text);
     }
     if (config->group_count == 0 && trainer->optimizer.config.kind != HS_OPTIMIZER_MUON)

@@ -11,14 +11,20 @@
 #include "runtime/model/layer.h"
 #include "tests/support/differences.h"
 
-#define LIST(...) { .count = sizeof((char *[]){ __VA_ARGS__ }) / sizeof(char *), .items = (char *[]){ __VA_ARGS__ } }
+#define LIST(...)                                                                        \
+    {                                                                                    \
+        .count = sizeof((char *[]){ __VA_ARGS__ }) / sizeof(char *), .items = (char *[]) \
+        {                                                                                \
+            __VA_ARGS__                                                                  \
+        }                                                                                \
+    }
 
 /* family, features of the table, adapter */
-#define GPT2                                                                                                    \
+#define GPT2                                                                                                          \
     .family = "gpt2", .mode = "fp64", .layers = 2, .heads = 2, .width = 8, .vocabulary = 11, .batch = 2, .length = 5, \
     .bias = true
-#define LLAMA                                                                                                     \
-    .family = "llama", .mode = "fp64", .layers = 2, .heads = 4, .kv_heads = 2, .width = 8, .mlp_width = 12,       \
+#define LLAMA                                                                                               \
+    .family = "llama", .mode = "fp64", .layers = 2, .heads = 4, .kv_heads = 2, .width = 8, .mlp_width = 12, \
     .vocabulary = 11, .batch = 2, .length = 5
 
 static const TinySpec specs[] = {
@@ -26,9 +32,7 @@ static const TinySpec specs[] = {
     { GPT2, .adapter = { .rank = 2, .alpha = 4, .dropout = 0.3, .targets = LIST("c_attn", "mlp") } },
     { LLAMA, .adapter = { .rank = 2, .alpha = 3, .targets = LIST("all-linear") } },
     { LLAMA, .qkv_bias = true, .adapter = { .rank = 3, .alpha = 3, .targets = LIST("q_proj", "v_proj", "up_proj") } },
-    { LLAMA,
-      .dropout = 0.2,
-      .policy = HS_RECOMPUTE_BLOCK,
+    { LLAMA, .dropout = 0.2, .policy = HS_RECOMPUTE_BLOCK,
       .adapter = { .rank = 2,
                    .alpha = 3,
                    .dropout = 0.4,

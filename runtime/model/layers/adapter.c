@@ -50,10 +50,9 @@ static HsStatus drop(const HsLayerCall *call, const HsNode *node, HsTensor *x)
     *x = call->inputs[0];
     if (!(probability > 0))
         return HS_OK;
-    HsDropoutArgs args = { .probability = probability,
-                           .rng = call->rng,
-                           .x = *x,
-                           .y = scratch_rows(call, HS_SCRATCH_DROPPED, x->shape[0]) };
+    HsDropoutArgs args = {
+        .probability = probability, .rng = call->rng, .x = *x, .y = scratch_rows(call, HS_SCRATCH_DROPPED, x->shape[0])
+    };
     *x = args.y;
     return hs_op_dropout_forward(call->context, &args);
 }
@@ -132,10 +131,9 @@ static HsStatus second_gradient(const HsLayerCall *call, const HsNode *node, HsT
                                    .from = block * shape->rank,
                                    .columns = shape->rank,
                                    .y = narrow };
-        HsCombineArgs add = { .x = narrow,
-                              .y = hs_tensor_rows(gradient, row, shape->rows[block]),
-                              .alpha = 1.0f,
-                              .beta = 1.0f };
+        HsCombineArgs add = {
+            .x = narrow, .y = hs_tensor_rows(gradient, row, shape->rows[block]), .alpha = 1.0f, .beta = 1.0f
+        };
         HS_TRY(hs_op_copy_columns(call->context, &copy));
         HS_TRY(hs_op_combine(call->context, &add));
     }
@@ -158,9 +156,12 @@ HsStatus hs_adapter_backward(const HsLayerCall *call, const HsNode *node, HsTens
                           .c = scratch_rows(call, HS_SCRATCH_P, rows) };
     HS_TRY(hs_op_matmul(call->context, &back));
     if (hs_tensor_present(&gradient)) {
-        HsMatmulArgs product = {
-            .a = back.c, .transpose_a = true, .accumulate = true, .policy = call->precision->wgrad, .alpha = 1.0f, .c = gradient
-        };
+        HsMatmulArgs product = { .a = back.c,
+                                 .transpose_a = true,
+                                 .accumulate = true,
+                                 .policy = call->precision->wgrad,
+                                 .alpha = 1.0f,
+                                 .c = gradient };
         HS_TRY(drop(call, node, &product.b));
         HS_TRY(hs_op_matmul(call->context, &product));
     }

@@ -77,7 +77,8 @@ static char *printed(const HsConfigKey *key, const void *object)
 static HsStatus load_shipped(HsConfig *config, const char *path)
 {
     static const char *const given[] = { "init_from=tests/huggingface/models/gpt2" };
-    return hs_config_load(config, path, strcmp(path, "configs/finetune.yaml") == 0, given);
+    const bool starts = strcmp(path, "configs/finetune.yaml") == 0 || strcmp(path, "configs/lora.yaml") == 0;
+    return hs_config_load(config, path, starts, given);
 }
 
 Test(config_yaml, every_number_of_every_configuration)
