@@ -86,6 +86,35 @@ says err "adapter.rank is set, but adapter.kind is none"
 expect 2 "$trainer" --config tune.yaml out_dir=other adapter.targets=c_attn
 says err "adapter.targets: \`c_attn\` names no matrix of this model"
 
+# PEFT's own adapters, trained on as PEFT does (tests/huggingface/adapters.py): losses off f64 by twice what its f32 is.
+for name in llama gpt2 qwen2; do
+    given=$root/tests/huggingface/adapters/$name
+    cat >theirs.yaml <<YAML
+init_from: $models/$name
+adapter: {init_from: $given}
+out_dir: theirs
+batch_size: 1
+max_length: 48
+max_steps: 20
+learning_rate: 1e-2
+weight_decay: 0.1
+optimizer: {betas: [0.9, 0.95], epsilon: 1e-8, clip_norm: 1.0}
+schedule: {kind: constant, warmup_steps: 0}
+precision: {mode: fp32}
+tasks: [{name: text, train: $given/text.txt, validation: $given/text.txt}]
+evaluation: {every: 0, sample_tokens: 0}
+logging: {every: 1}
+YAML
+    rm -rf theirs
+    expect 0 "$trainer" --config theirs.yaml
+    grep -oE '"loss":[0-9.e-]+' theirs/metrics.jsonl | cut -d: -f2 >ours
+    awk -v name="$name" '
+        NR == FNR { if (FNR == 1) bound = $1; else wanted[FNR - 1] = $1; next }
+        { off = $1 - wanted[FNR]; if (off < 0) off = -off; if (off > largest) largest = off; count++ }
+        END { if (count != 20 || largest > bound) { print name ": " count " losses, off by " largest ", bound " bound; exit 1 } }
+    ' "$given/losses.txt" ours || fail "$name: another training than PEFT's"
+done
+
 # Accumulated micro-batches are one batch.
 rm -rf one two
 expect 0 "$trainer" --config tune.yaml out_dir=one adapter.dropout=0 max_steps=24
