@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * trainer tokenizer train  --vocabulary N --output FILE SOURCE...      (what tasks.N.train takes)
+ * trainer tokenizer train  --vocabulary N [--special TEXT ...] --output FILE SOURCE...      (what tasks.N.train takes)
  * trainer tokenizer encode (--tokenizer FILE | --config FILE) [--output FILE.bin] SOURCE...
  * trainer tokenizer decode (--tokenizer FILE | --config FILE) IDS...
  * trainer tokenizer count  (--tokenizer FILE | --config FILE) [--json] SOURCE...
@@ -17,12 +17,23 @@
 #include "runtime/commands/arguments.h"
 #include "runtime/commands/command.h"
 #include "runtime/commands/tokenizer_text.h"
+#include "runtime/config/chat_template.h"
 #include "runtime/config/table.h"
 #include "runtime/data/dataset.h"
 #include "runtime/data/tokenizer_train.h"
 
 enum { MAX_FILES = 4096 };
-enum { TEXT_FIELD = 0x100, PROMPT_FIELD, COMPLETION_FIELD, END_OF_TEXT, SKIP_END, TEXT, JSON }; /* without a letter */
+enum {
+    TEXT_FIELD = 0x100,
+    PROMPT_FIELD,
+    COMPLETION_FIELD,
+    END_OF_TEXT,
+    SKIP_END,
+    TEXT,
+    JSON,
+    SPECIAL,
+    CHAT_TEMPLATE
+}; /* without a letter */
 
 /* What the first word may be. */
 enum { TRAIN = 1, ENCODE = 2, DECODE = 4, COUNT = 8, READ = TRAIN | ENCODE | COUNT, USE = ENCODE | DECODE | COUNT };
@@ -32,6 +43,9 @@ typedef struct Arguments {
     const char *output, *tokenizer, *config_path, *end_of_text, *text;
     const char *format; /* NULL, as the next: the configuration's */
     const char *text_field, *prompt_field, *completion_field;
+    const char *chat_template;
+    const char *special[HS_MAX_SPECIAL];
+    int special_count;
     bool skip_end, json;
     uint64_t given; /* bit i: options[i] */
     char *words[MAX_FILES];
@@ -53,6 +67,8 @@ static const struct argp_option options[] = {
     { "prompt-field", PROMPT_FIELD, "NAME", 0, "train, encode, count: as tasks.N.prompt_field (prompt)", 0 },
     { "completion-field", COMPLETION_FIELD, "NAME", 0, "train, encode, count: as tasks.N.completion_field (completion)",
       0 },
+    { "special", SPECIAL, "TEXT", 0, "train: one more special token, such as <|im_start|>; may be repeated", 0 },
+    { "chat-template", CHAT_TEMPLATE, "NAME", 0, "encode, count: as tokenizer.chat_template (auto)", 0 },
     { "text", TEXT, "TEXT", 0, "encode: this text instead of files, a token a line with its bytes", 0 },
     { "skip-end-of-text", SKIP_END, NULL, 0, "decode: a token file's documents without end-of-text between them", 0 },
     { "json", JSON, NULL, 0, "count: one JSON object on the standard output", 0 },
@@ -60,9 +76,8 @@ static const struct argp_option options[] = {
 };
 
 /* Which actions take an option, in the order of `options`. */
-static const unsigned taken_by[] = {
-    TRAIN, TRAIN | ENCODE, USE, USE, USE, READ, READ, READ, READ, ENCODE, DECODE, COUNT
-};
+static const unsigned taken_by[] = { TRAIN, TRAIN | ENCODE, USE,    USE,    USE,  READ, READ, READ, READ,
+                                     TRAIN, ENCODE | COUNT, ENCODE, DECODE, COUNT };
 enum { OPTION_COUNT = sizeof taken_by / sizeof *taken_by };
 _Static_assert(sizeof options / sizeof *options == OPTION_COUNT + 1, "each option says who takes it");
 
@@ -84,6 +99,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         { TEXT, &arguments->text },
         { COMPLETION_FIELD, &arguments->completion_field },
         { END_OF_TEXT, &arguments->end_of_text },
+        { CHAT_TEMPLATE, &arguments->chat_template },
     };
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
         if (texts[i].key == key) {
@@ -93,6 +109,11 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     switch (key) {
     case 'v':
         arguments->vocabulary = hs_argument_integer(state, "--vocabulary", argument, 257, 16777216);
+        return 0;
+    case SPECIAL:
+        if (arguments->special_count == HS_MAX_SPECIAL)
+            argp_error(state, "more than %d special tokens", HS_MAX_SPECIAL);
+        arguments->special[arguments->special_count++] = argument;
         return 0;
     case SKIP_END:
         arguments->skip_end = true;
@@ -114,12 +135,16 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 static HsStatus load_config(const Arguments *arguments, char **words, int *count, HsConfig *config)
 {
     static HsOverrides overrides;
-    char format[128];
+    char format[128], chat_template[128];
     overrides.count = 0;
     *count = 0;
     if (arguments->format) {
         snprintf(format, sizeof format, "tasks.0.format=%.100s", arguments->format);
         overrides.items[overrides.count++] = format;
+    }
+    if (arguments->chat_template) {
+        snprintf(chat_template, sizeof chat_template, "tokenizer.chat_template=%.90s", arguments->chat_template);
+        overrides.items[overrides.count++] = chat_template;
     }
     for (int i = 1; i < arguments->word_count; i++) {
         char *word = arguments->words[i];
@@ -157,7 +182,7 @@ static HsStatus train(const Arguments *arguments, const HsConfig *config, char *
         return hs_fail(HS_ECONFIG, "tokenizer train needs at least one file, folder or glob of text");
     HsTaskConfig task = task_of(arguments, config);
     task.train = (HsStringList){ .count = count, .items = words };
-    HS_TRY(hs_tokenizer_train(&task, arguments->vocabulary, output));
+    HS_TRY(hs_tokenizer_train(&task, arguments->vocabulary, arguments->special, arguments->special_count, output));
     printf("wrote %s\n", output);
     return HS_OK;
 }
@@ -236,6 +261,11 @@ static HsStatus use(const Arguments *arguments, unsigned action, const HsConfig 
     HS_TRY(open_tokenizer(arguments, config, &tokenizer));
     const HsTaskConfig task = task_of(arguments, config);
     HsSourceOptions reading = hs_source_options(&task);
+    reading.chat_template = config->tokenizer.chat_template;
+    reading.tokenizer_path = arguments->tokenizer ? arguments->tokenizer : config->tokenizer.path;
+    if (strcmp(reading.chat_template, HS_CHAT_TEMPLATE_AUTO) == 0)
+        reading.chat_template = hs_chat_template_beside(reading.tokenizer_path);
+    reading.tokenizer = tokenizer;
     reading.needs_utf8 = strcmp(hs_tokenizer_kind(tokenizer), "byte") != 0;
     reading.raw16 = strcmp(config->data.token_file, "raw16") == 0;
     reading.vocabulary = hs_tokenizer_vocabulary(tokenizer);

@@ -3,6 +3,7 @@
  * Loading a configuration: defaults, then the file, then the command line, then relations between keys.
  * Each key remembers where its value came from, so that a relation found broken at the end can point at a line.
  */
+#include "runtime/config/chat_template.h"
 #include "runtime/config/pretrained.h"
 #include "runtime/config/table.h"
 #include "runtime/io/files.h"
@@ -356,6 +357,7 @@ static HsStatus parse_into(HsConfig *config, const char *name, const char *text,
     if (!saved) {
         HS_TRY(hs_config_adopt(config));
         HS_TRY(hs_config_adopt_adapter(config));
+        HS_TRY(hs_config_adopt_chat_template(config));
     }
     return hs_config_check(config);
 }

@@ -102,7 +102,10 @@
       "bpe: a Hugging Face tokenizer.json, byte-level or with spaces as U+2581; refused with other kinds") \
     X(S, STRING, end_of_text, "", 0, 0, NULL, "",                                                          \
       "the token that ends a document, as its text, such as <|im_end|>; empty: found by its usual names "  \
-      "(<|endoftext|>, <|end_of_text|>, </s>, <eos>)")
+      "(<|endoftext|>, <|end_of_text|>, </s>, <eos>)")                                                     \
+    X(S, STRING, chat_template, "auto", 0, 0, "auto|chatml|qwen2|qwen2.5|llama3|llama3.1|alpaca", "",      \
+      "how conversations become text, in training and for generate --chat; auto: by the chat template "    \
+      "beside the tokenizer where that is one of these; llama3.1: with its fixed date, 26 Jul 2024")
 
 /* One entry of the list `tasks`. */
 #define HS_KEYS_TASK(X, S)                                                                                           \

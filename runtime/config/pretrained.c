@@ -108,9 +108,11 @@ static HsStatus own_config_path(const char *path, char **file)
 }
 
 /* A checkpoint of ours: its model section, but for what only says how to train, and its tokenizer. */
-static HsStatus read_own(const char *file, HsAdoption *adoption)
+static HsStatus read_own(const HsConfig *config, const char *file, HsAdoption *adoption)
 {
     static const char *const free_keys[] = { "dropout", "init_std", "z_loss" };
+    /* Conversations may begin with this run, or be written otherwise from here on. */
+    const bool own_template = hs_config_is_set(config, "tokenizer.chat_template");
     HS_TRY(hs_config_load_saved(&adoption->made, file, 0, NULL));
     HsConfig *made = &adoption->made;
     if (made->model.max_positions == 0 && strcmp(made->model.family, "gpt2") == 0)
@@ -120,7 +122,7 @@ static HsStatus read_own(const char *file, HsAdoption *adoption)
         bool taken = strcmp(key->section, "model") == 0 || strcmp(key->section, "tokenizer") == 0;
         for (size_t k = 0; k < sizeof free_keys / sizeof *free_keys; k++)
             taken = taken && strcmp(key->name, free_keys[k]) != 0;
-        if (!taken)
+        if (!taken || (own_template && strcmp(key->name, "chat_template") == 0))
             continue;
         adoption->items[adoption->count].key = key;
         hs_config_key_dotted(key, adoption->items[adoption->count].from);
@@ -207,8 +209,8 @@ HsStatus hs_config_adopt(HsConfig *config)
         status = hs_config_init(&adoption->made);
     if (status == HS_OK) {
         adoption->path = file;
-        status =
-            huggingface ? hs_huggingface_read(file, config->training.max_length, adoption) : read_own(file, adoption);
+        status = huggingface ? hs_huggingface_read(file, config->training.max_length, adoption)
+                             : read_own(config, file, adoption);
     }
     if (status == HS_OK && huggingface)
         status = take_tokenizer(config, from, adoption);

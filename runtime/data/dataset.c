@@ -124,6 +124,9 @@ static HsStatus read_sources(HsDatasetBuild *building)
     const HsTaskConfig *task = building->task;
     HsCorpus *corpus = &building->corpus;
     HsSourceOptions options = hs_source_options(task);
+    options.chat_template = building->config->tokenizer.chat_template;
+    options.tokenizer_path = building->config->tokenizer.path;
+    options.tokenizer = building->tokenizer;
     options.needs_utf8 = strcmp(building->config->tokenizer.kind, "byte") != 0;
     options.raw16 = strcmp(building->config->data.token_file, "raw16") == 0;
     options.vocabulary = building->tokenizer ? hs_tokenizer_vocabulary(building->tokenizer) : 0;
@@ -180,9 +183,21 @@ static int64_t count_documents(const HsDatasetBuild *building, int64_t first, in
     int64_t documents = 0;
     for (int64_t i = first; i < last; i++) {
         const HsPiece *piece = &building->corpus.pieces[i];
-        documents += piece->ends_document && building->sources.items[piece->source].kind;
+        documents += piece->ends_document && !piece->chat && building->sources.items[piece->source].kind;
     }
     return documents;
+}
+
+static void warn_long_chats(const HsDatasetBuild *building)
+{
+    const HsChatLengths *lengths = &building->chats;
+    if (lengths->longer == 0)
+        return;
+    hs_warn("task %s: %" PRId64 " of %" PRId64 " conversations are longer than max_length, %" PRId64
+            " tokens; the longest has %" PRId64 ". Windows cut them: %" PRId64 " tokens of answers stand beyond the "
+            "first %" PRId64 " of their conversation, and are learned without its beginning",
+            building->task->name, lengths->longer, lengths->count, building->config->training.max_length,
+            lengths->longest, lengths->answers_beyond, building->config->training.max_length);
 }
 
 /* Once for all tasks. */
@@ -208,6 +223,7 @@ static HsStatus finish(HsDatasetBuild *building, HsTokenizer *tokenizer, HsDatas
     int64_t train = count_documents(building, 0, building->train_pieces);
     int64_t validation = count_documents(building, building->train_pieces, building->corpus.piece_count);
     building->joined = train > validation ? train : validation;
+    warn_long_chats(building);
     hs_corpus_deinit(&building->corpus);
     HS_TRY(check_length(building, dataset, &dataset->train, "train"));
     return check_length(building, dataset, &dataset->validation, "validation");

@@ -9,6 +9,12 @@
 #include "runtime/data/dataset.h"
 #include "runtime/data/source/source.h"
 
+/* Conversations, in tokens. */
+typedef struct HsChatLengths {
+    int64_t count, longer, longest; /* longer: than max_length */
+    int64_t answers_beyond;         /* tokens of answers behind the first max_length of theirs */
+} HsChatLengths;
+
 /* Everything that exists only while the streams are made. */
 typedef struct HsDatasetBuild {
     const HsConfig *config;
@@ -22,6 +28,7 @@ typedef struct HsDatasetBuild {
     int64_t train_pieces;
     int64_t joined;  /* documents of files in one stream, the most; they run together where no token ends them */
     int64_t *starts; /* [pieces + 1] first token of every piece within its stream; scratch of encode */
+    HsChatLengths chats;
 } HsDatasetBuild;
 
 /* Puts the piece's file, and line where it has one, before the message; returns `status`. */

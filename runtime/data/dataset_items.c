@@ -61,8 +61,8 @@ static bool next_line(Walk *walk, const HsPiece *piece, char separator, TextItem
 /* A document of two pieces, of which the second alone counts. */
 static bool is_pair(const HsPiece *piece, bool followed)
 {
-    return followed && !piece[0].counted && !piece[0].is_tokens && piece[1].counted && !piece[1].is_tokens &&
-           !piece[0].ends_document && piece[0].length > 0 && piece[1].length > 0;
+    return followed && !piece[0].chat && !piece[0].counted && !piece[0].is_tokens && piece[1].counted &&
+           !piece[1].is_tokens && !piece[0].ends_document && piece[0].length > 0 && piece[1].length > 0;
 }
 
 static bool next_item(Walk *walk, TextItem *item)

@@ -7,6 +7,7 @@
  *     mask     [ 1 .. 1 1  0 .. 0  1 .. 1  1    1 ...
  */
 #include "runtime/data/dataset_build.h"
+#include "runtime/data/source/chat.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -48,6 +49,39 @@ static HsStatus encode_piece(const HsDatasetBuild *building, const HsPiece *piec
     return HS_OK;
 }
 
+/* Before the first conversation: the tokenizer has what its template writes. */
+static HsStatus check_chat(const HsDatasetBuild *building)
+{
+    int32_t end;
+    return hs_chat_end_token(hs_chat_template_get(building->config->tokenizer.chat_template), building->tokenizer,
+                             &end);
+}
+
+/* The conversation that begins with pieces[0], of `count`; starts as hs_chat_encode has them. */
+static HsStatus encode_chat(HsDatasetBuild *building, const HsPiece *pieces, int64_t count, HsTokens *tokens,
+                            int64_t *starts)
+{
+    HsChatLengths *lengths = &building->chats;
+    const int64_t first = tokens->count, most = building->config->training.max_length;
+    if (lengths->count++ == 0)
+        HS_TRY(check_chat(building));
+    HsStatus status = hs_chat_encode(building->tokenizer, building->corpus.text, pieces, count, tokens, starts);
+    if (status != HS_OK)
+        return hs_dataset_blame(building, pieces, status);
+    const int64_t length = tokens->count - first;
+    if (length <= most)
+        return HS_OK;
+    lengths->longer++;
+    if (length > lengths->longest)
+        lengths->longest = length;
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t end = (i + 1 < count ? starts[i + 1] : tokens->count) - first, begin = starts[i] - first;
+        if (pieces[i].counted && end > most)
+            lengths->answers_beyond += end - (begin > most ? begin : most);
+    }
+    return HS_OK;
+}
+
 /* The loss mask of pieces whose first tokens are `starts`; NULL when every token counts. */
 static HsStatus make_mask(const HsPiece *pieces, int64_t count, const int64_t *starts, uint8_t **mask)
 {
@@ -72,9 +106,11 @@ static HsStatus encode(HsDatasetBuild *building, int64_t first, int64_t last, Hs
     int64_t *starts = building->starts;
     HsTokens tokens = { 0 };
     HsStatus status = HS_OK;
-    for (int64_t i = first; status == HS_OK && i < last; i++) {
+    for (int64_t i = first, count; status == HS_OK && i < last; i += count) {
+        count = pieces[i].chat ? hs_chat_piece_count(pieces + i, last - i) : 1;
         starts[i - first] = tokens.count;
-        status = encode_piece(building, &pieces[i], &tokens);
+        status = pieces[i].chat ? encode_chat(building, pieces + i, count, &tokens, starts + (i - first))
+                                : encode_piece(building, &pieces[i], &tokens);
     }
     starts[last - first] = tokens.count;
     if (status == HS_OK)
@@ -119,6 +155,19 @@ static HsStatus move_tail(HsDataset *dataset, int64_t cut)
     return HS_OK;
 }
 
+/* Of a conversation none is cut in two: the nearer end, but for the very first and last. */
+static void cut_between_chats(const HsPiece *pieces, int64_t count, const int64_t *starts, int64_t *piece, int64_t *cut)
+{
+    int64_t begin = *piece, end = *piece + 1;
+    while (begin > 0 && !pieces[begin - 1].ends_document)
+        begin--;
+    while (end < count && !pieces[end - 1].ends_document)
+        end++;
+    const bool at_end = begin == 0 || (end<count && * cut - starts[begin]> starts[end] - *cut);
+    *piece = at_end ? end : begin;
+    *cut = starts[*piece];
+}
+
 /* Cuts the share off the end.  train keeps floor(count * (100 - share) / 100) tokens: of characters, nanoGPT's split.
  */
 static HsStatus split(HsDatasetBuild *building, HsDataset *dataset)
@@ -135,6 +184,8 @@ static HsStatus split(HsDatasetBuild *building, HsDataset *dataset)
             piece++;
         cut = starts[piece];
     }
+    if (pieces[piece].chat)
+        cut_between_chats(pieces, count, starts, &piece, &cut);
     /* A document that is cut in two is counted once, with train; its nats are NAN, which makes both floors NAN. */
     bool inside = cut > starts[piece];
     HS_TRY(move_tail(dataset, cut));

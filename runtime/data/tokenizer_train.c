@@ -90,7 +90,7 @@ static HsStatus count_sources(const HsSourceList *sources, const HsTaskConfig *t
 {
     HsSourceOptions options = hs_source_options(task);
     HsPretokenizer *pretokenizer;
-    options.needs_utf8 = true;
+    options.needs_utf8 = options.contents_only = true;
     HS_TRY(hs_pretokenizer_create_gpt2(&pretokenizer));
     HsStatus status = HS_OK;
     for (int i = 0; status == HS_OK && i < sources->count; i++) {
@@ -273,8 +273,9 @@ static HsStatus merge_pair(Trainer *trainer, uint32_t index)
 
 static HsStatus learn(Trainer *trainer, int64_t vocabulary)
 {
-    /* One id is the end-of-text token's. */
-    while (hs_bpe_learned_count(&trainer->learned) + 1 < vocabulary && trainer->heap_count > 0) {
+    /* One id is the end-of-text token's, the last ones the special tokens'. */
+    const int others = 1 + trainer->learned.special_count;
+    while (hs_bpe_learned_count(&trainer->learned) + others < vocabulary && trainer->heap_count > 0) {
         int64_t count;
         uint32_t pair;
         heap_pop(trainer, &count, &pair);
@@ -282,25 +283,31 @@ static HsStatus learn(Trainer *trainer, int64_t vocabulary)
             continue;
         HS_TRY(trainer->pairs[pair].count == count ? merge_pair(trainer, pair) : heap_push(trainer, pair));
     }
-    if (hs_bpe_learned_count(&trainer->learned) + 1 < vocabulary)
+    if (hs_bpe_learned_count(&trainer->learned) + others < vocabulary)
         hs_warn("no further pair occurs twice: the vocabulary has %d tokens instead of %lld",
-                hs_bpe_learned_count(&trainer->learned) + 1, (long long)vocabulary);
+                hs_bpe_learned_count(&trainer->learned) + others, (long long)vocabulary);
     return HS_OK;
 }
 
-HsStatus hs_tokenizer_train(const HsTaskConfig *task, int64_t vocabulary, const char *output_path)
+HsStatus hs_tokenizer_train(const HsTaskConfig *task, int64_t vocabulary, const char *const *special, int special_count,
+                            const char *output_path)
 {
-    if (vocabulary < BPE_LEAST_VOCABULARY || vocabulary > 1 << 24)
-        return hs_fail(HS_EINVAL, "a byte-level vocabulary needs at least %d tokens, and at most %d (got %lld)",
-                       BPE_LEAST_VOCABULARY, 1 << 24, (long long)vocabulary);
+    const int least = BPE_LEAST_VOCABULARY + special_count;
+    if (vocabulary < least || vocabulary > 1 << 24)
+        return hs_fail(HS_EINVAL, "a byte-level vocabulary needs at least %d tokens, and at most %d (got %lld)", least,
+                       1 << 24, (long long)vocabulary);
     Trainer trainer = { .round = 1 };
     HsStatus status = hs_bpe_learned_init(&trainer.learned);
+    trainer.learned.special = special;
+    trainer.learned.special_count = special_count;
     if (status == HS_OK)
         status = count_pieces(task, &trainer.pieces);
     if (status == HS_OK)
         status = build_words(&trainer);
     if (status == HS_OK)
         status = learn(&trainer, vocabulary);
+    if (status == HS_OK)
+        status = hs_bpe_learned_check_special(&trainer.learned);
     if (status == HS_OK)
         status = hs_bpe_learned_write(&trainer.learned, output_path);
     for (size_t i = 0; i < trainer.pair_count; i++)

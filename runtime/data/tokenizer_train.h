@@ -8,8 +8,12 @@
 #include "runtime/config/config.h"
 
 /* Learn byte-level BPE merges (Sennrich et al. 2016; GPT-2's pre-tokenizer) from a task's training sources, as training
- * reads them, and write tokenizer.json.  Deterministic: ties go to the pair that comes first in byte order.
- * errors: the sources', and HS_ECONFIG for token files and where there is no text */
-HsStatus hs_tokenizer_train(const HsTaskConfig *task, int64_t vocabulary, const char *output_path);
+ * reads them, and write tokenizer.json.  Deterministic: ties go to the pair that comes first in byte order.  Of
+ * conversations the messages' words are learned from.  special: texts that become one token each, the last ids; the
+ * vocabulary counts them.
+ * errors: the sources', and HS_ECONFIG for token files, for special tokens that cannot be, and where there is no text */
+enum { HS_MAX_SPECIAL = 64 };
+HsStatus hs_tokenizer_train(const HsTaskConfig *task, int64_t vocabulary, const char *const *special, int special_count,
+                            const char *output_path);
 
 #endif

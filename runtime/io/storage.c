@@ -86,6 +86,11 @@ HsStatus hs_storage_sync(const char *path)
     return status;
 }
 
+uint64_t hs_storage_hash(const void *bytes, size_t size)
+{
+    return XXH3_64bits(bytes, size);
+}
+
 HsStatus hs_storage_checksum(const char *path, uint64_t *checksum, int64_t *size)
 {
     HsStatus status = HS_OK;

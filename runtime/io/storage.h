@@ -29,6 +29,9 @@ HsStatus hs_storage_write_file(const char *path, const void *bytes, size_t size)
 /* fsync of a file or folder by path. */
 HsStatus hs_storage_sync(const char *path);
 
+/* XXH3-64 of bytes in memory. */
+uint64_t hs_storage_hash(const void *bytes, size_t size);
+
 /* XXH3-64 of the file's bytes, and how many there are. */
 HsStatus hs_storage_checksum(const char *path, uint64_t *checksum, int64_t *size);
 

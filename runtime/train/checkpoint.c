@@ -19,6 +19,7 @@
 
 #include "kernels/base/log.h"
 #include "runtime/checkpoint/weights.h"
+#include "runtime/config/chat_template.h"
 #include "runtime/io/storage.h"
 #include "runtime/train/trainer.h"
 
@@ -207,6 +208,9 @@ static HsStatus refuse_differences(const HsConfig *whole, const HsConfig *saved,
 {
     HsConfig shorter = *whole;
     shorter.task_count = saved->task_count;
+    /* Nothing was rendered then. */
+    if (strcmp(saved->tokenizer.chat_template, HS_CHAT_TEMPLATE_AUTO) == 0)
+        shorter.tokenizer.chat_template = saved->tokenizer.chat_template;
     const HsConfig *config = &shorter;
     const char *allowed[FREE_KEYS + FUTURE_KEYS + 1] = { 0 };
     char differing[1024], untrue[1024];

@@ -49,6 +49,7 @@ static inline void data_fixture_init(DataFixture *fixture)
     config->tokenizer.kind = "byte";
     config->tokenizer.path = "";
     config->tokenizer.end_of_text = "";
+    config->tokenizer.chat_template = "auto";
     config->data.sampling = "epoch";
     config->data.token_file = "auto";
 }

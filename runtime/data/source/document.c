@@ -4,6 +4,7 @@
  *
  *     text                    every token is a target
  *     prompt and completion   only the completion's tokens, and the end-of-text after it, are targets
+ *     a conversation          only the assistant's messages with their end tokens are targets (chat_document.c); JSON
  *
  * Prompt and completion are separate pieces and are tokenized apart, so that no token straddles the border at which
  * the loss begins.
@@ -12,6 +13,7 @@
 
 #include <string.h>
 
+#include "runtime/data/source/chat.h"
 #include "runtime/io/json.h"
 
 HsStatus hs_document_check_fields(const char *place, bool text, bool prompt, bool completion,
@@ -84,6 +86,14 @@ static HsStatus add_value(const char *place, const HsJson *value, int64_t line, 
     HS_TRY(get_field(place, value, options->text_field, &document.text));
     HS_TRY(get_field(place, value, options->prompt_field, &document.prompt));
     HS_TRY(get_field(place, value, options->completion_field, &document.completion));
+    const char *const form = hs_chat_form(value);
+    const bool pair = document.prompt.bytes && document.completion.bytes;
+    if (form && (document.text.bytes || pair))
+        return hs_fail(HS_EFORMAT, "%s: has `%s` and also `%s`: leave one out, or name another field as the task's %s",
+                       place, form, pair ? options->completion_field : options->text_field,
+                       pair ? "completion_field" : "text_field");
+    if (form)
+        return hs_chat_document_add(place, value, line, options, corpus);
     HS_TRY(hs_document_check_fields(place, document.text.bytes, document.prompt.bytes, document.completion.bytes,
                                     options));
     return hs_document_add(&document, line, corpus);

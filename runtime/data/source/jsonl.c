@@ -4,6 +4,7 @@
  *
  *     {"text": "..."}                          every token is a target
  *     {"prompt": "...", "completion": "..."}   only the completion's tokens, and the end-of-text after it, are targets
+ *     {"messages": [...]}                      a conversation, and its other forms: chat_document.c
  */
 #include "runtime/data/source/source.h"
 

@@ -66,7 +66,8 @@ typedef struct HsPiece {
     int64_t line; /* JSONL, JSON, CSV; 0: none */
     bool is_tokens;
     bool counted;       /* its tokens are targets */
-    bool ends_document; /* an end-of-text token follows, where the tokenizer has one */
+    bool ends_document; /* an end-of-text token follows, where the tokenizer has one; not behind a conversation */
+    bool chat;          /* of a conversation, which is tokenized as one text (chat.h) */
 } HsPiece;
 
 typedef struct HsCorpus {
@@ -80,10 +81,14 @@ typedef struct HsCorpus {
 
 typedef struct HsSourceOptions {
     const char *text_field, *prompt_field, *completion_field; /* JSONL, JSON, CSV */
-    bool needs_utf8;                                          /* the tokenizer is one of characters */
-    bool raw16;                                               /* token files without a header */
-    int64_t vocabulary;                                       /* token files: tokens must be below it */
-    uint64_t seed;                                            /* synthetic sources */
+    const char *chat_template;                                /* tokenizer.chat_template */
+    const char *tokenizer_path;                               /* where to look for what it is about */
+    const HsTokenizer *tokenizer; /* whose tokens it may write; NULL: made from the text later */
+    bool contents_only;           /* of conversations each message as it is: to learn a tokenizer from */
+    bool needs_utf8;              /* the tokenizer is one of characters */
+    bool raw16;                   /* token files without a header */
+    int64_t vocabulary;           /* token files: tokens must be below it */
+    uint64_t seed;                /* synthetic sources */
     int64_t synthetic_bytes;
 } HsSourceOptions;
 

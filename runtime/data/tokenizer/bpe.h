@@ -121,6 +121,8 @@ HsStatus hs_bpe_read_id(const HsBpeLoading *loading, const HsJson *node, const c
 
 /* bpe_added.c: tokenizer.json's added_tokens. */
 HsStatus hs_bpe_load_added(HsBpeLoading *loading, const HsJson *list);
+/* bpe_around.c: tokenizer.json's post_processor -> tokenizer->around. */
+HsStatus hs_bpe_load_around(HsBpeLoading *loading, const HsJson *node);
 /* A part of the text: an added token, or (NULL) what lies between two. */
 typedef HsStatus HsBpePartFunction(void *context, const HsBpeAdded *added, size_t begin, size_t end);
 /* Hand every part to `take`, in order.  normalized: which of the tokens are looked for. */

@@ -77,6 +77,44 @@ static void write_mapped(const HsBpeLearned *learned, int32_t id, FILE *stream)
     }
 }
 
+HsStatus hs_bpe_learned_check_special(const HsBpeLearned *learned)
+{
+    enum { LONGEST = 128 };
+    char bytes[LONGEST + 1];
+    int64_t known;
+    for (int i = 0; i < learned->special_count; i++) {
+        const char *const text = learned->special[i];
+        const size_t length = strlen(text);
+        if (length == 0 || length > LONGEST || hs_utf8_valid_prefix(text, length) < length)
+            return hs_fail(HS_ECONFIG, "--special `%.60s`: a special token is 1 to %d bytes of UTF-8", text, LONGEST);
+        bool there = strcmp(text, HS_END_OF_TEXT) == 0;
+        for (int k = 0; k < i; k++)
+            there = there || strcmp(text, learned->special[k]) == 0;
+        const long mapped = hs_byte_map_decode(text, length, bytes);
+        there = there || (mapped >= 0 && hs_map_get(&learned->tokens, bytes, (size_t)mapped, &known));
+        if (there)
+            return hs_fail(HS_ECONFIG, "--special `%.60s`: the vocabulary has this token already; leave it out", text);
+    }
+    return HS_OK;
+}
+
+static HsStatus print_special(const HsBpeLearned *learned, int32_t first, FILE *stream)
+{
+    for (int i = 0; i < learned->special_count; i++) {
+        HsJson *string = hs_json_new_string(learned->special[i]);
+        char *text = hs_json_write(string, false);
+        hs_json_destroy(string);
+        if (!text)
+            return hs_fail(HS_ENOMEM, "no memory for a special token");
+        fprintf(stream,
+                ",\n    {\"id\": %d, \"content\": %s, \"single_word\": false, \"lstrip\": false, \"rstrip\": false, "
+                "\"normalized\": false, \"special\": true}",
+                first + i, text);
+        free(text);
+    }
+    return HS_OK;
+}
+
 static HsStatus print_json(FILE *stream, const void *user)
 {
     const HsBpeLearned *learned = user;
@@ -88,8 +126,11 @@ static HsStatus print_json(FILE *stream, const void *user)
             "  \"padding\": null,\n"
             "  \"added_tokens\": [\n"
             "    {\"id\": %d, \"content\": \"%s\", \"single_word\": false, \"lstrip\": false, \"rstrip\": false, "
-            "\"normalized\": false, \"special\": true}\n"
-            "  ],\n"
+            "\"normalized\": false, \"special\": true}",
+            end, HS_END_OF_TEXT);
+    HS_TRY(print_special(learned, end + 1, stream));
+    fprintf(stream,
+            "\n  ],\n"
             "  \"normalizer\": null,\n"
             "  \"pre_tokenizer\": {\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, "
             "\"use_regex\": true},\n"
@@ -105,8 +146,7 @@ static HsStatus print_json(FILE *stream, const void *user)
             "    \"fuse_unk\": false,\n"
             "    \"byte_fallback\": false,\n"
             "    \"ignore_merges\": false,\n"
-            "    \"vocab\": {\n",
-            end, HS_END_OF_TEXT);
+            "    \"vocab\": {\n");
     for (int32_t id = 0; id < end; id++) {
         fputs("      \"", stream);
         write_mapped(learned, id, stream);

@@ -17,6 +17,8 @@ typedef struct HsBpeLearned {
     int32_t (*merges)[2];
     size_t merge_count, merge_capacity;
     int32_t byte_ids[256];
+    const char *const *special; /* texts of further tokens, the last ids; borrowed */
+    int special_count;
 } HsBpeLearned;
 
 HsStatus hs_bpe_learned_init(HsBpeLearned *learned);
@@ -28,7 +30,9 @@ static inline int32_t hs_bpe_learned_count(const HsBpeLearned *learned)
 }
 /* Order of two tokens' bytes: negative, zero, positive. */
 int hs_bpe_learned_compare(const HsBpeLearned *learned, int32_t a, int32_t b);
-/* tokenizer.json with these tokens and <|endoftext|> as the last. */
+/* Each special token's text is UTF-8, there once, and no token's already.  errors: HS_ECONFIG */
+HsStatus hs_bpe_learned_check_special(const HsBpeLearned *learned);
+/* tokenizer.json with these tokens, then <|endoftext|>, then the special ones. */
 HsStatus hs_bpe_learned_write(const HsBpeLearned *learned, const char *path);
 void hs_bpe_learned_deinit(HsBpeLearned *learned);
 

@@ -2,8 +2,6 @@
  *
  * A Hugging Face tokenizer.json -> HsBpe.
  * Whatever would make that library's tokens differ from ours is refused by name, and so is a member that is not known.
- * Not honoured on purpose: the post-processor, which adds special tokens around a text (here that is the data's
- * business), as with add_special_tokens=False there.
  */
 #include "runtime/data/tokenizer/bpe.h"
 
@@ -254,25 +252,6 @@ static HsStatus check_model(const char *name, const HsJson *model)
     return hs_fail(HS_EUNSUPPORTED, "%s.dropout is not supported", where);
 }
 
-/* Special tokens around a text are not added here, whatever this says; it must still be what it claims to be. */
-static HsStatus check_post_processor(const char *name, const HsJson *node)
-{
-    static const char *const types[] = { "TemplateProcessing", "ByteLevel", "BertProcessing", "RobertaProcessing",
-                                         "Sequence" };
-    char where[256];
-    const char *type;
-    bool present;
-    snprintf(where, sizeof where, "%.200s: post_processor", name);
-    HS_TRY(hs_members_present(where, node, &present));
-    if (!present)
-        return HS_OK;
-    HS_TRY(hs_members_type(where, node, &type));
-    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
-        if (strcmp(types[i], type) == 0)
-            return HS_OK;
-    return hs_fail(HS_EUNSUPPORTED, "%s %.40s is not supported", where, type);
-}
-
 static HsStatus check_root(const char *name, const HsJson *root)
 {
     static const char *const off[] = { "truncation", "padding" };
@@ -288,7 +267,6 @@ static HsStatus check_root(const char *name, const HsJson *root)
         if (member && !hs_json_is_null(member))
             return hs_fail(HS_EUNSUPPORTED, "%s: %s is not supported; set it to null", name, off[i]);
     }
-    HS_TRY(check_post_processor(name, hs_json_get(root, "post_processor")));
     return check_model(name, hs_json_get(root, "model"));
 }
 
@@ -332,6 +310,7 @@ static HsStatus load(HsBpeLoading *loading, const HsJson *root)
     HS_TRY(hs_detokenizer_create(name, hs_json_get(root, "decoder"), bpe->byte_level, &bpe->detokenizer));
     HS_TRY(load_model(loading, hs_json_get(root, "model")));
     HS_TRY(hs_bpe_load_added(loading, hs_json_get(root, "added_tokens")));
+    HS_TRY(hs_bpe_load_around(loading, hs_json_get(root, "post_processor")));
     return decode_tokens(loading);
 }
 

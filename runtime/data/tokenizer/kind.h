@@ -23,11 +23,18 @@ typedef struct HsTokenizerKind {
     void (*destroy)(HsTokenizer *tokenizer); /* a state half made, or NULL, too */
 } HsTokenizerKind;
 
+enum { HS_AROUND_MOST = 8 };
+
 struct HsTokenizer {
     const HsTokenizerKind *kind;
     void *state;
     int64_t vocabulary;
     int32_t end_of_text; /* -1: none */
+    /* Tokens that stand in front of a whole text, and behind it. */
+    struct HsAround {
+        int32_t ids[HS_AROUND_MOST];
+        int count;
+    } around[2];
 };
 
 extern const HsTokenizerKind hs_tokenizer_byte, hs_tokenizer_char, hs_tokenizer_bpe;

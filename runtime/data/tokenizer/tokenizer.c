@@ -167,6 +167,27 @@ HsStatus hs_tokenizer_encode(const HsTokenizer *tokenizer, const char *text, siz
     return tokenizer->kind->encode(tokenizer, text, length, tokens);
 }
 
+static HsStatus append_around(const HsTokenizer *tokenizer, bool behind, HsTokens *tokens)
+{
+    const struct HsAround *around = &tokenizer->around[behind];
+    HS_TRY(hs_tokens_reserve(tokens, around->count));
+    for (int i = 0; i < around->count; i++)
+        tokens->items[tokens->count++] = around->ids[i];
+    return HS_OK;
+}
+
+HsStatus hs_tokenizer_encode_whole(const HsTokenizer *tokenizer, const char *text, size_t length, HsTokens *tokens)
+{
+    HS_TRY(append_around(tokenizer, false, tokens));
+    HS_TRY(hs_tokenizer_encode(tokenizer, text, length, tokens));
+    return append_around(tokenizer, true, tokens);
+}
+
+int32_t hs_tokenizer_begin_of_text(const HsTokenizer *tokenizer)
+{
+    return tokenizer->around[0].count > 0 ? tokenizer->around[0].ids[0] : -1;
+}
+
 const char *hs_tokenizer_bytes(const HsTokenizer *tokenizer, int32_t token, size_t *length)
 {
     /* Ids beyond the vocabulary exist where the model pads its embedding: they stand for nothing. */

@@ -33,7 +33,7 @@ static HsStatus train_from(char *path, int64_t vocabulary, const char *output)
                                 .text_field = "text",
                                 .prompt_field = "prompt",
                                 .completion_field = "completion" };
-    return hs_tokenizer_train(&task, vocabulary, output);
+    return hs_tokenizer_train(&task, vocabulary, NULL, 0, output);
 }
 
 /* Train on one text -> the file's content; caller frees. */

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The table of chat templates, and the one way in which all of them render.
+ */
+#include "runtime/data/source/chat.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/data/tokenizer/unicode.h"
+
+enum { TEMPLATE_TOKENS = 4 };
+
+struct HsChatTemplate {
+    const char *name;
+    const char *tokens[TEMPLATE_TOKENS + 1]; /* special ones in its text, beside the tokenizer's own; NULL-terminated */
+    const char *begin;                       /* in front of everything; NULL: the tokenizer's begin-of-text */
+    const char *before[HS_CHAT_ROLES];       /* a message's content */
+    const char *end[HS_CHAT_ROLES];          /* behind it; NULL: the tokenizer's end-of-text */
+    const char *after[HS_CHAT_ROLES];        /* behind that; not counted */
+    const char *system;                      /* its content where none comes first; NULL: there is none then */
+    const char *system_start;                /* how the first one's content begins */
+    bool trims;                              /* white space around a content, as Python's strip() */
+    bool in_turns;                           /* one system message at most, first; then user and assistant in turns */
+};
+
+#define CHATML_TOKENS                \
+    {                                \
+        "<|im_start|>", "<|im_end|>" \
+    }
+#define CHATML_BEFORE                                                           \
+    {                                                                           \
+        "<|im_start|>system\n", "<|im_start|>user\n", "<|im_start|>assistant\n" \
+    }
+#define CHATML_END                               \
+    {                                            \
+        "<|im_end|>", "<|im_end|>", "<|im_end|>" \
+    }
+#define CHATML_AFTER     \
+    {                    \
+        "\n", "\n", "\n" \
+    }
+#define LLAMA3_TOKENS                                                                 \
+    {                                                                                 \
+        "<|begin_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>" \
+    }
+#define LLAMA3_BEFORE                                                                                     \
+    {                                                                                                     \
+        "<|start_header_id|>system<|end_header_id|>\n\n", "<|start_header_id|>user<|end_header_id|>\n\n", \
+            "<|start_header_id|>assistant<|end_header_id|>\n\n"                                           \
+    }
+#define LLAMA3_END                               \
+    {                                            \
+        "<|eot_id|>", "<|eot_id|>", "<|eot_id|>" \
+    }
+#define LLAMA3_AFTER \
+    {                \
+        "", "", ""   \
+    }
+
+static const HsChatTemplate templates[] = {
+    { "chatml", CHATML_TOKENS, "", CHATML_BEFORE, CHATML_END, CHATML_AFTER, NULL, "", false, false },
+    { "qwen2", CHATML_TOKENS, "", CHATML_BEFORE, CHATML_END, CHATML_AFTER, "You are a helpful assistant.", "", false,
+      false },
+    { "qwen2.5", CHATML_TOKENS, "", CHATML_BEFORE, CHATML_END, CHATML_AFTER,
+      "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.", "", false, false },
+    { "llama3", LLAMA3_TOKENS, "<|begin_of_text|>", LLAMA3_BEFORE, LLAMA3_END, LLAMA3_AFTER, NULL, "", true, false },
+    { "llama3.1", LLAMA3_TOKENS, "<|begin_of_text|>", LLAMA3_BEFORE, LLAMA3_END, LLAMA3_AFTER, "",
+      "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n", true, false },
+    { "alpaca",
+      { NULL },
+      NULL,
+      { "", "### Instruction:\n", "### Response:\n" },
+      { "", "", NULL },
+      { "\n\n", "\n\n", "\n\n" },
+      NULL,
+      "",
+      true,
+      true },
+};
+
+const HsChatTemplate *hs_chat_template_get(const char *name)
+{
+    for (size_t i = 0; name && i < sizeof templates / sizeof *templates; i++)
+        if (strcmp(templates[i].name, name) == 0)
+            return &templates[i];
+    return NULL;
+}
+
+void hs_chat_text_deinit(HsChatText *text)
+{
+    hs_bytes_deinit(&text->text);
+    free(text->answers);
+    *text = (HsChatText){ 0 };
+}
+
+/* What Python's str.strip() takes off: Unicode's white space, and the four separators of ASCII. */
+static bool is_blank(uint32_t character)
+{
+    return hs_unicode_is_space(character) || (character >= 0x1C && character <= 0x1F);
+}
+
+static void strip(const char **text, size_t *length)
+{
+    uint32_t character;
+    size_t size;
+    while (*length > 0 && (size = hs_utf8_decode(*text, *length, &character)) > 0 && is_blank(character)) {
+        *text += size;
+        *length -= size;
+    }
+    while (*length > 0) {
+        size_t begin = *length - 1;
+        while (begin > 0 && *length - begin < HS_UTF8_MAX_BYTES && ((unsigned char)(*text)[begin] & 0xC0) == 0x80)
+            begin--;
+        if (hs_utf8_decode(*text + begin, *length - begin, &character) != *length - begin || !is_blank(character))
+            return;
+        *length = begin;
+    }
+}
+
+static HsStatus put(HsChatText *text, const char *more)
+{
+    return hs_bytes_append(&text->text, more, strlen(more));
+}
+
+static HsStatus put_message(const HsChatTemplate *made_by, const HsChatTokens *tokens, const HsChatMessage *message,
+                            const char *start, HsChatText *text)
+{
+    const char *content = message->text, *end = made_by->end[message->role];
+    size_t length = message->length;
+    if (made_by->trims)
+        strip(&content, &length);
+    HS_TRY(put(text, made_by->before[message->role]));
+    const size_t begin = text->text.count;
+    HS_TRY(put(text, start));
+    HS_TRY(hs_bytes_append(&text->text, content, length));
+    HS_TRY(put(text, end ? end : tokens->end));
+    if (message->role == HS_CHAT_ASSISTANT) {
+        HS_TRY(hs_array_grow(&text->answers, sizeof *text->answers, text->answer_count + 1, &text->answer_capacity));
+        text->answers[text->answer_count++] = (struct HsChatSpan){ begin, text->text.count };
+    }
+    return put(text, made_by->after[message->role]);
+}
+
+static HsStatus check_turns(const HsChatTemplate *made_by, const HsChatMessage *messages, int64_t count)
+{
+    const int64_t first = count > 0 && messages[0].role == HS_CHAT_SYSTEM;
+    for (int64_t i = first; made_by->in_turns && i < count; i++)
+        if (messages[i].role != ((i - first) % 2 == 0 ? HS_CHAT_USER : HS_CHAT_ASSISTANT))
+            return hs_fail(HS_EFORMAT,
+                           "message %lld: the template %s has user and assistant in turns, after one system message "
+                           "at most",
+                           (long long)i + 1, made_by->name);
+    return HS_OK;
+}
+
+HsStatus hs_chat_render(const HsChatTemplate *made_by, const HsChatTokens *tokens, const HsChatMessage *messages,
+                        int64_t count, bool answer_next, HsChatText *text)
+{
+    HS_TRY(check_turns(made_by, messages, count));
+    HS_TRY(put(text, made_by->begin ? made_by->begin : tokens->begin));
+    const bool has_system = count > 0 && messages[0].role == HS_CHAT_SYSTEM;
+    if (!has_system && made_by->system) {
+        const HsChatMessage message = { HS_CHAT_SYSTEM, made_by->system, strlen(made_by->system) };
+        HS_TRY(put_message(made_by, tokens, &message, made_by->system_start, text));
+    }
+    for (int64_t i = 0; i < count; i++)
+        HS_TRY(put_message(made_by, tokens, &messages[i], i == 0 && has_system ? made_by->system_start : "", text));
+    return answer_next ? put(text, made_by->before[HS_CHAT_ASSISTANT]) : HS_OK;
+}
+
+/* ---- tokens ---- */
+
+static void read_text(const HsTokenizer *tokenizer, int32_t token, char text[HS_CHAT_TOKEN_BYTES])
+{
+    size_t length = 0;
+    const char *const bytes = hs_tokenizer_bytes(tokenizer, token, &length);
+    snprintf(text, HS_CHAT_TOKEN_BYTES, "%.*s", length < HS_CHAT_TOKEN_BYTES ? (int)length : 0, bytes);
+}
+
+void hs_chat_tokens_read(const HsTokenizer *tokenizer, HsChatTokens *tokens)
+{
+    read_text(tokenizer, hs_tokenizer_begin_of_text(tokenizer), tokens->begin);
+    read_text(tokenizer, hs_tokenizer_end_of_text(tokenizer), tokens->end);
+}
+
+/* The one token that the text becomes; -1: it becomes several, or none. */
+static HsStatus token_of(const HsTokenizer *tokenizer, const char *text, int32_t *token)
+{
+    HsTokens tokens = { 0 };
+    size_t length = 0;
+    *token = -1;
+    HsStatus status = text[0] ? hs_tokenizer_encode(tokenizer, text, strlen(text), &tokens) : HS_OK;
+    if (status == HS_EFORMAT) /* has not even the characters */
+        status = HS_OK;
+    else if (status == HS_OK && tokens.count == 1) {
+        const char *const bytes = hs_tokenizer_bytes(tokenizer, tokens.items[0], &length);
+        if (length == strlen(text) && memcmp(bytes, text, length) == 0)
+            *token = tokens.items[0];
+    }
+    hs_tokens_deinit(&tokens);
+    return status;
+}
+
+HsStatus hs_chat_end_token(const HsChatTemplate *made_by, const HsTokenizer *tokenizer, int32_t *end)
+{
+    char missing[256] = "", options[256] = "";
+    HsChatTokens own;
+    hs_chat_tokens_read(tokenizer, &own);
+    const char *const last = made_by->end[HS_CHAT_ASSISTANT] ? made_by->end[HS_CHAT_ASSISTANT] : own.end;
+    for (const char *const *text = made_by->tokens; *text; text++) {
+        int32_t token;
+        HS_TRY(token_of(tokenizer, *text, &token));
+        if (token >= 0)
+            continue;
+        const size_t named = strlen(missing), given = strlen(options);
+        snprintf(missing + named, sizeof missing - named, "%s%s", named > 0 ? ", " : "", *text);
+        snprintf(options + given, sizeof options - given, " --special '%s'", *text);
+    }
+    if (missing[0])
+        return hs_fail(
+            HS_ECONFIG,
+            "tokenizer.chat_template: %s writes the tokens %s, which this tokenizer (kind %s) does not have: "
+            "take the one of a model that was made for it, or learn one that has them: trainer tokenizer "
+            "train%s SOURCE",
+            made_by->name, missing, hs_tokenizer_kind(tokenizer), options);
+    HS_TRY(token_of(tokenizer, last, end));
+    if (*end < 0)
+        return hs_fail(HS_ECONFIG,
+                       "tokenizer.chat_template: %s ends an answer with the end-of-text token, which this tokenizer "
+                       "(kind %s) %s: name the token that ends a document as tokenizer.end_of_text, or learn a "
+                       "tokenizer: trainer tokenizer train SOURCE",
+                       made_by->name, hs_tokenizer_kind(tokenizer),
+                       last[0] ? "does not find in text" : "does not have");
+    return HS_OK;
+}
+
+/* ---- borders ---- */
+
+int64_t hs_chat_piece_count(const HsPiece *pieces, int64_t most)
+{
+    int64_t count = 1;
+    while (count < most && !pieces[count - 1].ends_document)
+        count++;
+    return count;
+}
+
+/* Bytes of the tokens from `first` on; *same: whether they are those of the text. */
+static size_t length_of(const HsTokenizer *tokenizer, const HsTokens *tokens, int64_t first, const char *text,
+                        size_t text_length, bool *same)
+{
+    size_t length = 0, size;
+    *same = true;
+    for (int64_t i = first; i < tokens->count; i++, length += size) {
+        const char *const bytes = hs_tokenizer_bytes(tokenizer, tokens->items[i], &size);
+        *same = *same && length + size <= text_length && memcmp(bytes, text + length, size) == 0;
+    }
+    *same = *same && length == text_length;
+    return length;
+}
+
+/* Where byte `border` of the text stands among the bytes that the tokens read as.  Where these are other bytes (a
+ * normalizer, a space in front), what is in front of the border is tokenized by itself: it reads as long. */
+static HsStatus place_border(const HsTokenizer *tokenizer, const char *text, size_t border, bool same, size_t *place)
+{
+    HsTokens before = { 0 };
+    *place = border;
+    if (same)
+        return HS_OK;
+    HsStatus status = hs_tokenizer_encode(tokenizer, text, border, &before);
+    if (status == HS_OK)
+        *place = length_of(tokenizer, &before, 0, text, border, &same);
+    hs_tokens_deinit(&before);
+    return status;
+}
+
+HsStatus hs_chat_encode(const HsTokenizer *tokenizer, const char *corpus_text, const HsPiece *pieces, int64_t count,
+                        HsTokens *tokens, int64_t *starts)
+{
+    const char *const text = corpus_text + pieces[0].start;
+    const size_t whole = pieces[count - 1].start + pieces[count - 1].length - pieces[0].start;
+    const int64_t first = tokens->count;
+    bool same;
+    HS_TRY(hs_tokenizer_encode(tokenizer, text, whole, tokens));
+    length_of(tokenizer, tokens, first, text, whole, &same);
+    starts[0] = first;
+    int64_t at = first;
+    size_t begin = 0; /* of token `at` */
+    for (int64_t i = 1; i < count; i++) {
+        size_t place, size;
+        HS_TRY(place_border(tokenizer, text, pieces[i].start - pieces[0].start, same, &place));
+        for (; at < tokens->count; at++, begin += size) {
+            (void)hs_tokenizer_bytes(tokenizer, tokens->items[at], &size);
+            if (begin >= place || (pieces[i].counted && begin + size > place))
+                break;
+        }
+        starts[i] = at;
+    }
+    return HS_OK;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Conversations as text, by named templates that render to the byte what transformers renders from the published ones.
+ *
+ *     messages -> [frame] [answer + end token] [frame] [answer + end token] ...      the loss counts answers alone
+ *
+ *     chatml     <|im_start|>ROLE\nCONTENT<|im_end|>\n                                 content as it is
+ *     qwen2      the same, after "You are a helpful assistant." where no system message comes first
+ *     qwen2.5    the same, after "You are Qwen, ..." there
+ *     llama3     <|begin_of_text|>, then <|start_header_id|>ROLE<|end_header_id|>\n\nCONTENT<|eot_id|>   content trimmed
+ *     llama3.1   the same, with a system message first whatever comes, which begins with two fixed dates
+ *     alpaca     SYSTEM\n\n### Instruction:\nUSER\n\n### Response:\nASSISTANT</s>\n\n  content trimmed, roles in turns
+ */
+#ifndef HS_RUNTIME_DATA_SOURCE_CHAT_H
+#define HS_RUNTIME_DATA_SOURCE_CHAT_H
+
+#include "runtime/data/source/source.h"
+#include "runtime/data/tokenizer/bytes.h"
+
+typedef enum HsChatRole { HS_CHAT_SYSTEM, HS_CHAT_USER, HS_CHAT_ASSISTANT, HS_CHAT_ROLES } HsChatRole;
+
+typedef struct HsChatMessage {
+    HsChatRole role;
+    const char *text;
+    size_t length;
+} HsChatMessage;
+
+typedef struct HsChatTemplate HsChatTemplate;
+enum { HS_CHAT_TOKEN_BYTES = 128 };
+/* NULL: there is none of that name (auto is none). */
+const HsChatTemplate *hs_chat_template_get(const char *name);
+
+/* Texts of the tokenizer's own tokens, which some templates write; "" where it has none. */
+typedef struct HsChatTokens {
+    char begin[HS_CHAT_TOKEN_BYTES], end[HS_CHAT_TOKEN_BYTES];
+} HsChatTokens;
+
+typedef struct HsChatText {
+    HsBytes text;
+    struct HsChatSpan {
+        size_t begin, end;
+    } * answers; /* with their end tokens */
+    size_t answer_count, answer_capacity;
+} HsChatText;
+void hs_chat_text_deinit(HsChatText *text);
+
+/* Appends to an empty *text.  answer_next: with the frame that an answer comes after (add_generation_prompt).
+ * errors: HS_EFORMAT where the template has no such order of roles, HS_ENOMEM */
+HsStatus hs_chat_render(const HsChatTemplate *made_by, const HsChatTokens *tokens, const HsChatMessage *messages,
+                        int64_t count, bool answer_next, HsChatText *text);
+
+/* The token that ends an answer.  errors: HS_ECONFIG naming the template's tokens that the tokenizer lacks, and the
+ * mend */
+HsStatus hs_chat_end_token(const HsChatTemplate *made_by, const HsTokenizer *tokenizer, int32_t *end);
+/* What hs_chat_render takes. */
+void hs_chat_tokens_read(const HsTokenizer *tokenizer, HsChatTokens *tokens);
+
+/* A JSON object that holds a conversation.  NULL: it has none of the fields. */
+const char *hs_chat_form(const HsJson *object);
+/* Its pieces.  errors: HS_EFORMAT, HS_ECONFIG beginning with the place */
+HsStatus hs_chat_document_add(const char *place, const HsJson *object, int64_t line, const HsSourceOptions *options,
+                              HsCorpus *corpus);
+
+/* Pieces [0, count) of a corpus, one conversation, tokenized as one text -> appended.  starts[i]: piece i's first
+ * token; a token across a border belongs to the answer.  errors: the tokenizer's */
+HsStatus hs_chat_encode(const HsTokenizer *tokenizer, const char *corpus_text, const HsPiece *pieces, int64_t count,
+                        HsTokens *tokens, int64_t *starts);
+/* How many pieces the conversation has that begins with pieces[0]. */
+int64_t hs_chat_piece_count(const HsPiece *pieces, int64_t most);
+
+#endif

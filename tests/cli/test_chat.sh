@@ -1,0 +1,112 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# Conversations from the command line: tokens as transformers has them, training on answers, whose template it is, and
+# what is refused.
+. "$(dirname "$0")/lib.sh"
+golden=$root/tests/chat
+command -v python3 >/dev/null || { echo "skipped: no python3"; exit 0; }
+
+# ids TEMPLATE: what is expected, as tokenizer encode prints it.
+ids() {
+    python3 -c 'import json, sys
+for line in open(sys.argv[1]): print(*json.loads(line)["tokens"])' "$golden/$1.jsonl"
+}
+for name in chatml llama3 alpaca; do
+    expect 0 "$trainer" tokenizer encode --tokenizer "$golden/tokenizer.json" --chat-template $name "$golden/conversations.jsonl"
+    ids $name >expected
+    same expected out
+done
+expect 0 "$trainer" tokenizer encode --tokenizer "$golden/spaces.json" --chat-template chatml "$golden/conversations.jsonl"
+ids chatml.spaces >expected
+same expected out
+
+# A tokenizer of one's own: words are learned from, special tokens are the last ids.
+special=(--special '<|im_start|>' --special '<|im_end|>')
+expect 0 "$trainer" tokenizer train --vocabulary 400 "${special[@]}" --output own.json "$golden/conversations.jsonl"
+python3 - <<'PYTHON' || fail "own.json"
+import json
+made = json.load(open("own.json"))
+added = {t["content"]: t["id"] for t in made["added_tokens"]}
+assert added == {"<|endoftext|>": 397, "<|im_start|>": 398, "<|im_end|>": 399}, added
+assert not [t for t in made["model"]["vocab"] if "im_" in t]
+PYTHON
+expect 2 "$trainer" tokenizer train --vocabulary 400 --special a --output x.json "$golden/conversations.jsonl"
+says err 'error: --special `a`: the vocabulary has this token already'
+expect 2 "$trainer" tokenizer train --vocabulary 400 --special X --special X --output x.json "$golden/conversations.jsonl"
+says err 'the vocabulary has this token already'
+[ -e x.json ] && fail "a tokenizer although it was refused"
+expect 2 "$trainer" tokenizer count --tokenizer own.json "${special[@]}" "$golden/conversations.jsonl"
+says err 'tokenizer count takes no --special'
+
+# Training, and what is said of conversations that are long.
+cp "$golden/conversations.jsonl" talks.jsonl
+cat >chat.yaml <<'YAML'
+seed: 7
+out_dir: run
+batch_size: 4
+max_length: 64
+max_steps: 6
+checkpoint_freq: 3
+learning_rate: 1e-3
+model: {family: llama, layers: 1, heads: 2, width: 32}
+tokenizer: {kind: bpe, path: own.json, chat_template: chatml}
+tasks: [{name: t, train: talks.jsonl}]
+evaluation: {every: 3, batches: 2}
+logging: {every: 1}
+YAML
+expect 0 "$trainer" --config chat.yaml
+says err "conversations are longer than max_length, 64 tokens; the longest has"
+grep -q "no end-of-text" err && fail "a border is asked for that the template has"
+expect 0 "$trainer" eval --checkpoint run
+# Killed and gone on from: the same bits.
+expect 0 "$trainer" --config chat.yaml out_dir=whole
+bits whole >whole.bits
+goes_on_from whole/checkpoints/step-00000003 "$trainer" --config chat.yaml
+# Another template would be another text; a run from before there was the key goes on.
+expect 2 "$trainer" --config chat.yaml max_steps=8 tokenizer.chat_template=qwen2
+says err "differing: tokenizer.chat_template"
+awk '{print "{\"text\": \"some words of line " NR " and more of them\"}"}' talks.jsonl >text.jsonl
+expect 0 "$trainer" --config chat.yaml out_dir=before tasks.0.train=text.jsonl tokenizer.chat_template=auto
+expect 0 "$trainer" --config chat.yaml out_dir=before tasks.0.train=text.jsonl max_steps=8
+# A model of ours that knew no conversations is trained on with a template.
+expect 0 "$trainer" --config chat.yaml out_dir=after init_from=before tokenizer.chat_template=chatml tokenizer.path=own.json model.layers=1
+
+# Whose template: the folder's, by its text.
+mkdir folder
+cp own.json folder/tokenizer.json
+folder=(--config chat.yaml out_dir=auto tokenizer.path=folder/tokenizer.json tokenizer.chat_template=auto)
+expect 2 "$trainer" "${folder[@]}"
+says err "talks.jsonl:1: a conversation, and no chat template is beside the tokenizer: name one as tokenizer.chat_template"
+echo '{{ messages }}' >folder/chat_template.jinja
+expect 2 "$trainer" "${folder[@]}"
+says err "the chat template of folder/chat_template.jinja (XXH3 "
+echo '{}' >folder/tokenizer_config.json
+rm folder/chat_template.jinja
+python3 - <<'PYTHON'
+import json
+program = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}"
+           "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+json.dump({"chat_template": [{"name": "default", "template": program}]}, open("folder/tokenizer_config.json", "w"))
+PYTHON
+expect 0 "$trainer" "${folder[@]}"
+says auto/config.yaml "chat_template: chatml"
+record run >run.record
+record auto >auto.record
+same run.record auto.record
+expect 0 "$trainer" tokenizer encode --tokenizer folder/tokenizer.json talks.jsonl
+mv out first
+expect 0 "$trainer" tokenizer encode --tokenizer own.json --chat-template chatml talks.jsonl
+same first out
+
+# What is refused names file, line and mend.
+expect 2 "$trainer" --config chat.yaml out_dir=x tokenizer.chat_template=llama3
+says err "llama3 writes the tokens <|begin_of_text|>, <|start_header_id|>, <|end_header_id|>, <|eot_id|>, which this tokenizer (kind bpe) does not have"
+expect 2 "$trainer" --config chat.yaml out_dir=x tokenizer.kind=byte tokenizer.path=
+says err "train --special '<|im_start|>' --special '<|im_end|>' SOURCE"
+expect 2 "$trainer" --config chat.yaml out_dir=x tokenizer.kind=char tokenizer.path= tokenizer.chat_template=alpaca
+says err "which this tokenizer (kind char) does not have"
+(cat talks.jsonl; echo '{"messages": [{"role": "judge", "content": "guilty"}]}') >broken.jsonl
+expect 1 "$trainer" --config chat.yaml out_dir=x tasks.0.train=broken.jsonl
+says err 'broken.jsonl:201: messages[0]: `judge` is no role that templates have here'
+[ -e x/checkpoints ] && fail "a checkpoint of a run that was refused"
+finish

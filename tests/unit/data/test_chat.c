@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Conversations: each template to the byte, each token and each target as transformers has them (tests/chat/make.py wrote
+ * what is expected); the forms in which they are written; what is refused.
+ */
+#include <criterion/criterion.h>
+
+#include "runtime/config/chat_template.h"
+#include "runtime/data/source/chat.h"
+#include "runtime/io/files.h"
+#include "runtime/io/json.h"
+#include "tests/support/data_fixture.h"
+
+#define FOLDER "tests/chat/"
+enum { CONVERSATIONS = 200, GOLDEN_MAX_BYTES = 4 << 20 };
+
+static char *read_golden(const char *name, const char *extension, size_t *length)
+{
+    char path[256], *text = NULL;
+    snprintf(path, sizeof path, FOLDER "%s%s", name, extension);
+    cr_assert_eq(hs_read_file(path, GOLDEN_MAX_BYTES, &text, length), HS_OK, "%s", hs_error_message());
+    return text;
+}
+
+static HsTokenizer *load(const char *name)
+{
+    char path[256];
+    HsTokenizer *tokenizer = NULL;
+    snprintf(path, sizeof path, FOLDER "%s.json", name);
+    cr_assert_eq(hs_tokenizer_load(path, &tokenizer), HS_OK, "%s", hs_error_message());
+    return tokenizer;
+}
+
+static HsSourceOptions options_for(const char *made_by, const HsTokenizer *tokenizer)
+{
+    return (HsSourceOptions){ .text_field = "text",
+                              .prompt_field = "prompt",
+                              .completion_field = "completion",
+                              .chat_template = made_by,
+                              .tokenizer_path = "",
+                              .tokenizer = tokenizer };
+}
+
+/* One conversation of the corpus against its line. */
+static void check_one(const char *name, const HsTokenizer *tokenizer, const HsCorpus *corpus, const HsPiece *pieces,
+                      int64_t count, const HsJson *line)
+{
+    const char *const text = hs_json_string(hs_json_get(line, "text"));
+    const char *const mask = hs_json_string(hs_json_get(line, "mask"));
+    const HsJson *list = hs_json_get(line, "tokens");
+    const size_t length = pieces[count - 1].start + pieces[count - 1].length - pieces[0].start;
+    HsTokens tokens = { 0 };
+    int64_t starts[64];
+    cr_assert_leq(count, 64);
+    if (text)
+        cr_expect(strlen(text) == length && memcmp(text, corpus->text + pieces[0].start, length) == 0,
+                  "%s: `%.*s` instead of `%s`", name, (int)length, corpus->text + pieces[0].start, text);
+    cr_assert_eq(hs_chat_encode(tokenizer, corpus->text, pieces, count, &tokens, starts), HS_OK);
+    cr_assert_eq(tokens.count, (int64_t)strlen(mask), "%s: %lld tokens, not %zu, of `%.*s`", name,
+                 (long long)tokens.count, strlen(mask), (int)length, corpus->text + pieces[0].start);
+    const HsJson *item = hs_json_first(list);
+    for (int64_t t = 0, piece = 0; t < tokens.count; t++, item = item ? hs_json_next(item) : NULL) {
+        while (piece + 1 < count && starts[piece + 1] <= t)
+            piece++;
+        if (item)
+            cr_expect_eq(tokens.items[t], (int32_t)hs_json_number(item), "%s: token %lld", name, (long long)t);
+        cr_expect_eq(pieces[piece].counted, mask[t] == '1', "%s: token %lld of `%.*s`: %d", name, (long long)t,
+                     (int)length, corpus->text + pieces[0].start, pieces[piece].counted);
+    }
+    hs_tokens_deinit(&tokens);
+}
+
+static void check_template(const char *golden, const char *made_by, const char *tokenizer_name)
+{
+    size_t length;
+    HsTokenizer *tokenizer = load(tokenizer_name);
+    const HsSourceOptions options = options_for(made_by, tokenizer);
+    HsCorpus corpus = { 0 };
+    char *source = read_golden("conversations", ".jsonl", &length);
+    cr_assert_eq(hs_jsonl_parse("c.jsonl", source, length, &options, &corpus), HS_OK, "%s", hs_error_message());
+    free(source);
+    char *lines = read_golden(golden, ".jsonl", &length), *line = lines;
+    int found = 0;
+    for (int64_t i = 0; i < corpus.piece_count; found++) {
+        const int64_t count = hs_chat_piece_count(corpus.pieces + i, corpus.piece_count - i);
+        char *end = strchr(line, '\n');
+        HsJson *root;
+        cr_assert_eq(hs_json_parse(golden, line, (size_t)(end - line), &root), HS_OK);
+        check_one(golden, tokenizer, &corpus, corpus.pieces + i, count, root);
+        hs_json_destroy(root);
+        line = end + 1;
+        i += count;
+    }
+    cr_expect_eq(found, CONVERSATIONS);
+    free(lines);
+    hs_corpus_deinit(&corpus);
+    hs_tokenizer_destroy(tokenizer);
+}
+
+Test(chat, every_template_agrees_with_transformers)
+{
+    static const char *const names[] = { "chatml", "qwen2", "qwen2.5", "llama3", "llama3.1", "alpaca" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        check_template(names[i], names[i], "tokenizer");
+}
+
+/* Its normalizer and decoder make other bytes of the text: borders are found by what stands in front of them. */
+Test(chat, answers_are_found_where_the_tokenizer_changes_the_text)
+{
+    check_template("chatml.spaces", "chatml", "spaces");
+    check_template("alpaca.spaces", "alpaca", "spaces");
+}
+
+static HsChatRole role_of(const char *name)
+{
+    return *name == 's' ? HS_CHAT_SYSTEM : *name == 'u' ? HS_CHAT_USER : HS_CHAT_ASSISTANT;
+}
+
+/* With the frame of the answer that is to come. */
+static void check_prompts(const char *name)
+{
+    size_t length;
+    HsTokenizer *tokenizer = load("tokenizer");
+    HsChatTokens tokens;
+    int found = 0;
+    char *talks = read_golden("conversations", ".jsonl", &length), *lines = read_golden(name, ".jsonl", &length);
+    hs_chat_tokens_read(tokenizer, &tokens);
+    for (char *talk = talks, *line = lines, *next; *talk; talk = next, line = strchr(line, '\n') + 1) {
+        HsJson *said, *expected;
+        HsChatMessage messages[16];
+        HsChatText text = { 0 };
+        int count = 0;
+        next = strchr(talk, '\n') + 1;
+        cr_assert_eq(hs_json_parse(name, talk, (size_t)(next - talk), &said), HS_OK);
+        cr_assert_eq(hs_json_parse(name, line, (size_t)(strchr(line, '\n') - line), &expected), HS_OK);
+        const char *const prompt = hs_json_string(hs_json_get(expected, "prompt"));
+        for (const HsJson *m = hs_json_first(hs_json_get(said, "messages")); m; m = hs_json_next(m)) {
+            const char *const content = hs_json_string(hs_json_get(m, "content"));
+            messages[count++] =
+                (HsChatMessage){ role_of(hs_json_string(hs_json_get(m, "role"))), content, strlen(content) };
+        }
+        count -= messages[count - 1].role == HS_CHAT_ASSISTANT;
+        cr_assert_eq(hs_chat_render(hs_chat_template_get(name), &tokens, messages, count, true, &text), HS_OK);
+        if (prompt) {
+            found++;
+            cr_expect(text.text.count == strlen(prompt) && memcmp(text.text.items, prompt, text.text.count) == 0,
+                      "%s: `%.*s` instead of `%s`", name, (int)text.text.count, text.text.items, prompt);
+        }
+        hs_chat_text_deinit(&text);
+        hs_json_destroy(said);
+        hs_json_destroy(expected);
+    }
+    cr_expect_eq(found, CONVERSATIONS / 5);
+    free(talks);
+    free(lines);
+    hs_tokenizer_destroy(tokenizer);
+}
+
+Test(chat, the_frame_of_an_answer_agrees_with_transformers)
+{
+    check_prompts("chatml");
+    check_prompts("qwen2.5");
+    check_prompts("llama3");
+    check_prompts("llama3.1");
+    check_prompts("alpaca");
+}
+
+static HsStatus parse(const char *line, const char *made_by, bool list, HsCorpus *corpus)
+{
+    const HsSourceOptions options = options_for(made_by, NULL);
+    return (list ? hs_json_list_parse : hs_jsonl_parse)("x.jsonl", line, strlen(line), &options, corpus);
+}
+
+static void expect_text(const char *line, const char *made_by, bool list, const char *expected)
+{
+    HsCorpus corpus = { 0 };
+    cr_assert_eq(parse(line, made_by, list, &corpus), HS_OK, "%s: %s", line, hs_error_message());
+    cr_expect(corpus.text_length == strlen(expected) && memcmp(corpus.text, expected, corpus.text_length) == 0,
+              "%s: `%.*s` instead of `%s`", line, (int)corpus.text_length, corpus.text, expected);
+    hs_corpus_deinit(&corpus);
+}
+
+Test(chat, every_form_is_known_by_its_fields)
+{
+#define TURN   "<|im_start|>user\nq<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n"
+#define SYSTEM "<|im_start|>system\ns<|im_end|>\n"
+    expect_text("{\"messages\":[{\"role\":\"user\",\"content\":\"q\"},{\"role\":\"assistant\",\"content\":\"a\"}]}",
+                "chatml", false, TURN);
+    expect_text("{\"id\":1,\"system\":\"s\",\"conversations\":[{\"from\":\"human\",\"value\":\"q\"},{\"from\":\"gpt\","
+                "\"value\":"
+                "\"a\"}]}",
+                "chatml", false, SYSTEM TURN);
+    expect_text(
+        "[{\"conversations\":[{\"from\":\"system\",\"value\":\"s\"},{\"role\":\"user\",\"content\":\"q\"},{\"from\":"
+        "\"gpt\",\"value\":\"a\"}]}, {\"instruction\":\"q\",\"input\":null,\"output\":\"a\"}]",
+        "chatml", true, SYSTEM TURN TURN);
+    expect_text("{\"instruction\":\"q\",\"input\":\"i\",\"output\":\"a\"}", "chatml", false,
+                "<|im_start|>user\nq\ni<|im_end|>\n<|im_start|>assistant\na<|im_end|>\n");
+    expect_text("{\"instruction\":\"q\",\"input\":\"i\",\"output\":\"a\",\"system\":\"s\"}", "alpaca", false,
+                "s\n\n### Instruction:\nq\n\n### Input:\ni\n\n### Response:\na\n\n");
+    expect_text("{\"messages\":[{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[]}]}", "llama3", false,
+                "<|begin_of_text|><|start_header_id|>assistant<|end_header_id|>\n\n<|eot_id|>");
+}
+
+Test(chat, what_cannot_be_rendered_is_an_error_with_its_place)
+{
+#define MESSAGES(M) "{\"messages\":[" M "]}"
+#define USER        "{\"role\":\"user\",\"content\":\"q\"}"
+#define ANSWER      "{\"role\":\"assistant\",\"content\":\"a\"}"
+    static const struct {
+        const char *line, *made_by, *message;
+    } cases[] = {
+        { MESSAGES(""), "chatml", "x.jsonl:1: `messages` must be a list of messages that is not empty" },
+        { "{\"messages\":\"hello\"}", "chatml", "x.jsonl:1: `messages` must be a list of messages that is not empty" },
+        { MESSAGES("7"), "chatml", "x.jsonl:1: messages[0]: must be an object such as {\"role\": \"user\"" },
+        { MESSAGES(USER ",{\"role\":\"robot\",\"content\":\"a\"}"), "chatml",
+          "x.jsonl:1: messages[1]: `robot` is no role that templates have here" },
+        { MESSAGES("{\"role\":\"tool\",\"content\":\"a\"}," ANSWER), "chatml", "messages[0]: `tool` is no role" },
+        { MESSAGES("{\"content\":\"a\"}"), "chatml", "messages[0]: `role` is missing" },
+        { MESSAGES("{\"role\":\"user\"}"), "chatml", "messages[0]: `content` is missing" },
+        { MESSAGES("{\"role\":3,\"content\":\"a\"}"), "chatml", "messages[0]: `role` must be a string" },
+        { MESSAGES("{\"role\":\"user\",\"content\":null}"), "chatml", "messages[0]: `content` must be a string" },
+        { MESSAGES("{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"}]}"), "chatml",
+          "`content` must be a string; contents of several parts are not supported" },
+        { MESSAGES(USER ",{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{}]}"), "chatml",
+          "messages[1]: `tool_calls`: calls of tools are not supported" },
+        { MESSAGES(USER), "chatml", "x.jsonl:1: no message is the assistant's" },
+        { "{\"conversations\":[{\"from\":\"bing\",\"value\":\"\"}]}", "chatml", "conversations[0]: `bing` is no role" },
+        { "{\"conversations\":[{\"value\":\"\"}]}", "chatml", "conversations[0]: `from` is missing" },
+        { "{\"instruction\":1,\"output\":\"a\"}", "chatml", "x.jsonl:1: `instruction` must be a string" },
+        { "{\"instruction\":\"q\",\"output\":\"a\",\"history\":[[\"q\",\"a\"]]}", "chatml", "`history` is not read" },
+        { "{\"instruction\":\"q\"}", "chatml", "x.jsonl:1: has neither `text` nor both" },
+        { "{\"text\":\"t\",\"messages\":[" ANSWER "]}", "chatml",
+          "x.jsonl:1: has `messages` and also `text`: leave one out" },
+        { "{\"prompt\":\"t\",\"completion\":\"c\",\"messages\":[" ANSWER "]}", "chatml", "and also `completion`" },
+        { MESSAGES(ANSWER "," USER), "alpaca",
+          "x.jsonl:1: message 1: the template alpaca has user and assistant in turns" },
+        { MESSAGES(USER "," ANSWER), "auto",
+          "x.jsonl:1: a conversation, and no chat template is beside the tokenizer: name one as "
+          "tokenizer.chat_template" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        HsCorpus corpus = { 0 };
+        const HsStatus status = parse(cases[i].line, cases[i].made_by, false, &corpus);
+        cr_expect_neq(status, HS_OK, "%s", cases[i].line);
+        cr_expect(status != HS_OK && strstr(hs_error_message(), cases[i].message), "%s: `%s` instead of `%s`",
+                  cases[i].line, hs_error_message(), cases[i].message);
+        hs_corpus_deinit(&corpus);
+    }
+}
+
+Test(chat, a_folder_s_template_is_known_by_its_text)
+{
+    DataFixture fixture;
+    char path[300];
+    data_fixture_init(&fixture);
+    snprintf(path, sizeof path, "%s/tokenizer.json", fixture.folder);
+    cr_expect_str_eq(hs_chat_template_beside(path), "auto");
+    /* The shortest program for ChatML, as many folders have it. */
+    data_fixture_write_text(&fixture, "tokenizer_config.json",
+                            "{\"chat_template\": \"{% for message in messages %}{{'<|im_start|>' + message['role'] + "
+                            "'\\n' + message['content'] + '<|im_end|>' + '\\n'}}{% endfor %}{% if "
+                            "add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}\"}");
+    cr_expect_str_eq(hs_chat_template_beside(path), "chatml");
+    /* chat_template.jinja comes before it. */
+    data_fixture_write_text(&fixture, "chat_template.jinja", "{{ messages }}");
+    cr_expect_str_eq(hs_chat_template_beside(path), "auto");
+    cr_expect_eq(hs_chat_template_explain("x.jsonl:1", path), HS_ECONFIG);
+    cr_expect(strstr(hs_error_message(), "chat_template.jinja (XXH3 ") != NULL, "%s", hs_error_message());
+    data_fixture_deinit(&fixture);
+}
+
+enum { LENGTH = 16 };
+
+static void chat_fixture(DataFixture *fixture)
+{
+    data_fixture_init(fixture);
+    fixture->config.training.max_length = LENGTH;
+    fixture->config.tokenizer.kind = "bpe";
+    fixture->config.tokenizer.path = FOLDER "tokenizer.json";
+    fixture->config.tokenizer.chat_template = "chatml";
+}
+
+Test(chat, a_dataset_counts_answers_and_cuts_between_conversations)
+{
+    DataFixture fixture;
+    HsDataset dataset;
+    size_t length;
+    char *talks = read_golden("conversations", ".jsonl", &length);
+    chat_fixture(&fixture);
+    data_fixture_write(&fixture, "c.jsonl", talks, length);
+    data_fixture_train(&fixture, "c.jsonl");
+    fixture.task.validation = "30%";
+    cr_assert_eq(data_fixture_create(&fixture, &dataset), HS_OK, "%s", hs_error_message());
+    cr_expect_eq(dataset.train.documents + dataset.validation.documents, CONVERSATIONS);
+    /* Whole conversations on both sides, without a token between them: line for line what is expected. */
+    char *lines = read_golden("chatml", ".jsonl", &length);
+    int64_t at = 0;
+    const HsStreamTokens *stream = &dataset.train;
+    for (char *line = lines, *end; *line; line = end + 1) {
+        HsJson *root;
+        end = strchr(line, '\n');
+        cr_assert_eq(hs_json_parse("chatml", line, (size_t)(end - line), &root), HS_OK);
+        const char *mask = hs_json_string(hs_json_get(root, "mask"));
+        if (at == stream->count && stream == &dataset.train) {
+            stream = &dataset.validation;
+            at = 0;
+        }
+        const HsJson *item = hs_json_first(hs_json_get(root, "tokens"));
+        for (; item && at < stream->count; item = hs_json_next(item), at++, mask++) {
+            cr_expect_eq(stream->tokens[at], (int32_t)hs_json_number(item));
+            cr_expect_eq(stream->loss_mask[at], *mask == '1');
+        }
+        cr_expect(item == NULL, "a conversation is cut in two");
+        hs_json_destroy(root);
+    }
+    cr_expect(stream == &dataset.validation && at == stream->count);
+    free(lines);
+    free(talks);
+    hs_dataset_deinit(&dataset);
+    data_fixture_deinit(&fixture);
+}
+
+Test(chat, a_tokenizer_without_the_tokens_is_refused_with_the_mend)
+{
+    DataFixture fixture;
+    HsDataset dataset;
+    chat_fixture(&fixture);
+    fixture.config.tokenizer.kind = "byte";
+    fixture.config.tokenizer.path = "";
+    data_fixture_write_text(&fixture, "c.jsonl", "{\"messages\":[" USER "," ANSWER "]}\n");
+    data_fixture_train(&fixture, "c.jsonl");
+    cr_assert_eq(data_fixture_create(&fixture, &dataset), HS_ECONFIG);
+    cr_expect(strstr(hs_error_message(),
+                     "chatml writes the tokens <|im_start|>, <|im_end|>, which this tokenizer (kind "
+                     "byte) does not have") != NULL,
+              "%s", hs_error_message());
+    cr_expect(strstr(hs_error_message(), "train --special '<|im_start|>' --special '<|im_end|>' SOURCE") != NULL);
+    data_fixture_deinit(&fixture);
+}
