@@ -128,7 +128,9 @@ static HsStatus add_endings(Scorer *scorer, const char *place, const char *conte
 {
     HsTokens tokens = { 0 };
     const int32_t end = hs_tokenizer_end_of_text(scorer->tokenizer);
-    HsStatus status = hs_tokenizer_encode(scorer->tokenizer, context, strlen(context), &tokens);
+    HsStatus status = hs_tokenizer_append_begin(scorer->tokenizer, &tokens);
+    if (status == HS_OK)
+        status = hs_tokenizer_encode(scorer->tokenizer, context, strlen(context), &tokens);
     /* A first token needs one before it. */
     if (status == HS_OK && tokens.count == 0 && end >= 0) {
         status = hs_tokens_reserve(&tokens, 1);

@@ -127,17 +127,15 @@ static HsStatus add_merges(const Tables *tables, HsGguf *file)
     return HS_OK;
 }
 
-static void add_special(const HsExportSource *source, const HsJson *root, HsGguf *file)
+static void add_special(const HsExportSource *source, HsGguf *file)
 {
     const int32_t end = hs_tokenizer_end_of_text(source->tokenizer);
-    /* Whether texts begin with a token that the file's post-processor puts there. */
-    const HsJson *single = hs_json_get(hs_json_get(root, "post_processor"), "single");
-    const HsJson *special = hs_json_get(hs_json_first(single), "SpecialToken");
-    if (end >= 0) {
-        hs_gguf_add_u32(file, "tokenizer.ggml.bos_token_id", (uint32_t)end);
+    const int32_t begin = hs_tokenizer_begin_of_text(source->tokenizer);
+    if (begin >= 0 || end >= 0)
+        hs_gguf_add_u32(file, "tokenizer.ggml.bos_token_id", (uint32_t)(begin >= 0 ? begin : end));
+    if (end >= 0)
         hs_gguf_add_u32(file, "tokenizer.ggml.eos_token_id", (uint32_t)end);
-    }
-    hs_gguf_add_bool(file, "tokenizer.ggml.add_bos_token", special != NULL && end >= 0);
+    hs_gguf_add_bool(file, "tokenizer.ggml.add_bos_token", begin >= 0);
     hs_gguf_add_bool(file, "tokenizer.ggml.add_eos_token", false);
 }
 
@@ -158,7 +156,7 @@ static HsStatus add_tables(const HsExportSource *source, const HsJson *root, Tab
     hs_gguf_add_texts(file, "tokenizer.ggml.tokens", tables->texts, (uint64_t)tables->count);
     hs_gguf_add_i32s(file, "tokenizer.ggml.token_type", tables->types, (uint64_t)tables->count);
     HS_TRY(add_merges(tables, file));
-    add_special(source, root, file);
+    add_special(source, file);
     return HS_OK;
 }
 

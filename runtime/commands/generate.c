@@ -8,26 +8,33 @@
  *
  *     {"checkpoint": "...", "step": 200, "prompt": "a",
  *      "samples": [{"seed": 1337, "text": "...", "tokens": [12, 7]}]}       text and tokens without the prompt
+ *
+ * With --chat the prompt is what a user says, and samples are answers to it; without one, each line of the standard
+ * input is, and the conversation goes on.
  */
 #include <argp.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "kernels/base/rng.h"
 #include "runtime/commands/arguments.h"
+#include "runtime/commands/chat.h"
 #include "runtime/commands/command.h"
 #include "runtime/commands/loaded_model.h"
+#include "runtime/commands/stops.h"
 #include "runtime/engine/generate.h"
 #include "runtime/io/files.h"
 
-enum { OPTION_PROMPT_FILE = 0x100, OPTION_SAMPLES, OPTION_JSON };
+enum { OPTION_PROMPT_FILE = 0x100, OPTION_SAMPLES, OPTION_JSON, OPTION_CHAT, OPTION_SYSTEM };
 enum { PROMPT_MAX_BYTES = 1 << 24 };
 
 typedef struct Arguments {
     HsCheckpointArgument checkpoint;
     const char *prompt, *prompt_file; /* one of them, or none */
+    const char *system;               /* NULL: not given */
     int64_t samples;
-    bool json;
+    bool json, chat;
     HsGeneration generation;
     HsOverrides overrides;
 } Arguments;
@@ -37,6 +44,11 @@ static const struct argp_option options[] = {
     { "prompt", 'p', "TEXT", 0, "how the text begins", 0 },
     { "prompt-file", OPTION_PROMPT_FILE, "FILE", 0, "the same from a file, every byte of it; -: the standard input",
       0 },
+    { "chat", OPTION_CHAT, NULL, 0,
+      "a conversation, by the template tokenizer.chat_template names: an answer to the prompt, or to each line of the "
+      "standard input in turn",
+      0 },
+    { "system", OPTION_SYSTEM, "TEXT", 0, "with --chat: the system message", 0 },
     { "tokens", 'n', "N", 0, "how many tokens to add (200)", 0 },
     { "samples", OPTION_SAMPLES, "N", 0, "how many continuations, each of a seed of its own (1)", 0 },
     { "temperature", 't', "X", 0, "0: always the likeliest token (0.8)", 0 },
@@ -75,6 +87,11 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     Arguments *arguments = state->input;
     if (key == ARGP_KEY_END && arguments->prompt && arguments->prompt_file)
         argp_error(state, "--prompt and --prompt-file both say how the text begins; leave one out");
+    const bool prompted = arguments->prompt || arguments->prompt_file;
+    if (key == ARGP_KEY_END && arguments->system && !arguments->chat)
+        argp_error(state, "--system is the message before a conversation: give --chat too");
+    if (key == ARGP_KEY_END && arguments->chat && !prompted && (arguments->json || arguments->samples > 1))
+        argp_error(state, "--json and --samples are for one answer: give --chat a prompt");
     if (hs_argument_checkpoint(state, key, argument, &arguments->checkpoint))
         return 0;
     switch (key) {
@@ -86,6 +103,12 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case OPTION_SAMPLES:
         arguments->samples = hs_argument_integer(state, "--samples", argument, 1, 1000000);
+        return 0;
+    case OPTION_CHAT:
+        arguments->chat = true;
+        return 0;
+    case OPTION_SYSTEM:
+        arguments->system = argument;
         return 0;
     case OPTION_JSON:
         arguments->json = true;
@@ -106,12 +129,19 @@ static uint64_t sample_seed(uint64_t seed, int64_t index)
     return index == 0 ? seed : ((uint64_t)bits.word[1] << 32 | bits.word[0]) >> 11;
 }
 
-static HsStatus generate_one(HsLoadedModel *loaded, const HsGeneration *generation, FILE *out, HsTokens *added)
+/* A continuation of the prompt, or (chat not NULL) an answer to it. */
+static HsStatus generate_one(HsLoadedModel *loaded, const HsGeneration *generation, HsChat *chat, FILE *out,
+                             HsTokens *added)
 {
+    if (chat) {
+        hs_chat_restart(chat);
+        return hs_chat_answer(chat, generation->prompt, generation->prompt_length, generation->sampling.seed, out,
+                              added);
+    }
     return hs_generate_text(&loaded->model, &loaded->engine.context, loaded->tokenizer, generation, out, added);
 }
 
-static HsStatus print_samples(HsLoadedModel *loaded, const Arguments *arguments)
+static HsStatus print_samples(HsLoadedModel *loaded, const Arguments *arguments, HsChat *chat)
 {
     HsGeneration generation = arguments->generation;
     for (int64_t i = 0; i < arguments->samples; i++) {
@@ -119,7 +149,7 @@ static HsStatus print_samples(HsLoadedModel *loaded, const Arguments *arguments)
         if (arguments->samples > 1)
             printf("%s--- sample %lld of %lld, seed %lld ---\n", i > 0 ? "\n" : "", (long long)i + 1,
                    (long long)arguments->samples, (long long)generation.sampling.seed);
-        HS_TRY(generate_one(loaded, &generation, stdout, NULL));
+        HS_TRY(generate_one(loaded, &generation, chat, stdout, NULL));
     }
     return HS_OK;
 }
@@ -148,7 +178,7 @@ static HsStatus sample_json(const HsTokenizer *tokenizer, uint64_t seed, const H
     return HS_OK;
 }
 
-static HsStatus print_json(HsLoadedModel *loaded, const Arguments *arguments)
+static HsStatus print_json(HsLoadedModel *loaded, const Arguments *arguments, HsChat *chat)
 {
     HsGeneration generation = arguments->generation;
     HsStatus status = HS_OK;
@@ -160,7 +190,7 @@ static HsStatus print_json(HsLoadedModel *loaded, const Arguments *arguments)
     for (int64_t i = 0; status == HS_OK && i < arguments->samples; i++) {
         generation.sampling.seed = sample_seed(arguments->generation.sampling.seed, i);
         added.count = 0;
-        status = generate_one(loaded, &generation, NULL, &added);
+        status = generate_one(loaded, &generation, chat, NULL, &added);
         if (status == HS_OK)
             status = sample_json(loaded->tokenizer, generation.sampling.seed, &added, samples);
     }
@@ -187,10 +217,23 @@ static HsStatus read_prompt(Arguments *arguments, char **owned)
     return HS_OK;
 }
 
-static HsStatus generate(HsLoadedModel *loaded, const Arguments *arguments)
+static HsStatus generate(HsLoadedModel *loaded, Arguments *arguments)
 {
+    HsTokens stops = { 0 };
+    HsChat *chat = NULL;
     HS_TRY(hs_argument_load_model(&arguments->checkpoint, &arguments->overrides, loaded));
-    return arguments->json ? print_json(loaded, arguments) : print_samples(loaded, arguments);
+    HsStatus status = hs_stops_read(loaded, &stops);
+    arguments->generation.stops = stops.items;
+    arguments->generation.stop_count = stops.count;
+    if (status == HS_OK && arguments->chat)
+        status = hs_chat_create(loaded, &arguments->generation, arguments->system, &chat);
+    if (status == HS_OK && chat && !arguments->prompt && !arguments->prompt_file)
+        status = hs_chat_talk(chat, stdin, stdout, isatty(STDIN_FILENO) == 1, sample_seed);
+    else if (status == HS_OK)
+        status = arguments->json ? print_json(loaded, arguments, chat) : print_samples(loaded, arguments, chat);
+    hs_chat_destroy(chat);
+    hs_tokens_deinit(&stops);
+    return status;
 }
 
 const struct argp hs_argp_generate = {

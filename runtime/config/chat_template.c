@@ -103,12 +103,9 @@ static HsStatus look(const char *folder, const char *name, bool is_json, Found *
 /* transformers takes chat_template.jinja before the key. */
 static HsStatus find(const char *tokenizer_path, Found *found)
 {
-    const char *const slash = strrchr(tokenizer_path, '/');
-    char *folder =
-        slash ? strndup(tokenizer_path, (size_t)(slash - tokenizer_path) + (slash == tokenizer_path)) : strdup(".");
+    char *folder;
     *found = (Found){ 0 };
-    if (!folder)
-        return hs_fail(HS_ENOMEM, "no memory for the path %s", tokenizer_path);
+    HS_TRY(hs_storage_folder(tokenizer_path, &folder));
     HsStatus status = look(folder, "chat_template.jinja", false, found);
     if (status == HS_OK && !found->path)
         status = look(folder, "tokenizer_config.json", true, found);

@@ -152,8 +152,14 @@ void hs_decoder_destroy(HsDecoder *decoder)
 
 void hs_decoder_reset(HsDecoder *decoder)
 {
+    hs_decoder_rewind(decoder, 0);
+}
+
+void hs_decoder_rewind(HsDecoder *decoder, int64_t tokens)
+{
     /* What the caches hold beyond the position is never read. */
-    decoder->position = 0;
+    assert(tokens >= 0 && tokens <= decoder->position);
+    decoder->position = tokens;
 }
 
 static HsStatus check_tokens(const HsDecoder *decoder, const int32_t *tokens, int64_t count)

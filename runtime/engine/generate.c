@@ -7,20 +7,154 @@
 
 #include "runtime/engine/generate.h"
 
+/* `tokens` is prompt and continuation so far; the decoder holds `held` of them, from `first` on. */
+struct HsGenerator {
+    HsModel *model;
+    HsContext *context;
+    const HsTokenizer *tokenizer;
+    HsDecoder *decoder;
+    HsTokens tokens;
+    int64_t capacity, room; /* of the decoder, and at first */
+    int64_t first, held, reused;
+    float *scratch;
+};
+
+HsStatus hs_generator_create(HsModel *model, HsContext *context, const HsTokenizer *tokenizer, int64_t room,
+                             HsGenerator **generator)
+{
+    const int64_t vocabulary = hs_tokenizer_vocabulary(tokenizer);
+    *generator = calloc(1, sizeof **generator);
+    float *scratch = malloc(sizeof(float) * 2 * (size_t)vocabulary);
+    if (!*generator || !scratch) {
+        free(*generator);
+        free(scratch);
+        *generator = NULL;
+        return hs_fail(HS_ENOMEM, "no memory to sample from %lld tokens", (long long)vocabulary);
+    }
+    **generator =
+        (HsGenerator){ .model = model, .context = context, .tokenizer = tokenizer, .room = room, .scratch = scratch };
+    return HS_OK;
+}
+
+void hs_generator_destroy(HsGenerator *generator)
+{
+    if (!generator)
+        return;
+    hs_decoder_destroy(generator->decoder);
+    hs_tokens_deinit(&generator->tokens);
+    free(generator->scratch);
+    free(generator);
+}
+
+int64_t hs_generator_reused(const HsGenerator *generator)
+{
+    return generator->reused;
+}
+
+/* A decoder for so many tokens, or for all positions that the model has learned. */
+static HsStatus reserve(HsGenerator *generator, int64_t tokens)
+{
+    const int64_t positions = generator->model->max_positions;
+    int64_t capacity = generator->capacity == 0 ? generator->room : 2 * generator->capacity;
+    if (capacity < tokens)
+        capacity = tokens;
+    if (positions > 0 && capacity > positions)
+        capacity = positions;
+    if (generator->capacity >= tokens || generator->capacity == capacity)
+        return HS_OK;
+    hs_decoder_destroy(generator->decoder);
+    generator->decoder = NULL;
+    generator->held = generator->capacity = 0;
+    HS_TRY(hs_decoder_create(generator->model, generator->context, 1, capacity, &generator->decoder));
+    generator->capacity = capacity;
+    return HS_OK;
+}
+
+/* The prompt in place of the text so far; of what the decoder holds stays what the prompt begins with. */
+static HsStatus take_prompt(HsGenerator *generator, const HsTokens *prompt, int64_t more)
+{
+    HsTokens *tokens = &generator->tokens;
+    int64_t same = 0;
+    while (generator->first == 0 && same < generator->held && same + 1 < prompt->count &&
+           tokens->items[same] == prompt->items[same])
+        same++;
+    tokens->count = 0;
+    HS_TRY(hs_tokens_reserve(tokens, prompt->count + more));
+    memcpy(tokens->items, prompt->items, (size_t)prompt->count * sizeof *tokens->items);
+    tokens->count = prompt->count;
+    if (prompt->count > generator->capacity)
+        same = 0;
+    hs_decoder_rewind(generator->decoder, same);
+    generator->held = generator->reused = same;
+    generator->first = 0;
+    return HS_OK;
+}
+
+/* Feed what the decoder has not seen.  A model with learned positions knows only `capacity` of them: when they are used
+ * up it starts again from the second half of what it held, so that a text may be of any length. */
+static HsStatus feed(HsGenerator *generator, const float **logits)
+{
+    const int64_t count = generator->tokens.count, capacity = generator->capacity;
+    if (count - generator->first > capacity) {
+        const int64_t keep = generator->held == 0 ? capacity : (capacity + 1) / 2;
+        generator->first = count > keep ? count - keep : 0;
+        generator->held = 0;
+        hs_decoder_reset(generator->decoder);
+    }
+    const int64_t begin = generator->first + generator->held;
+    generator->held += count - begin;
+    return hs_decoder_feed(generator->decoder, generator->context, generator->tokens.items + begin, count - begin,
+                           logits);
+}
+
 static void write_token(const HsTokenizer *tokenizer, int32_t token, FILE *out)
 {
     size_t length = 0;
     const char *bytes = hs_tokenizer_bytes(tokenizer, token, &length);
     fwrite(bytes, 1, length, out);
+    fflush(out);
+}
+
+static bool stops(const HsGenerator *generator, const HsGeneration *wanted, int32_t token)
+{
+    bool found = token == hs_tokenizer_end_of_text(generator->tokenizer);
+    for (int64_t i = 0; !found && i < wanted->stop_count; i++)
+        found = token == wanted->stops[i];
+    return found;
+}
+
+HsStatus hs_generator_run(HsGenerator *generator, const HsTokens *prompt, const HsGeneration *generation, FILE *out,
+                          HsTokens *added)
+{
+    const int64_t vocabulary = hs_tokenizer_vocabulary(generator->tokenizer);
+    HsTokens *tokens = &generator->tokens;
+    HS_TRY(reserve(generator, prompt->count + generation->tokens));
+    HS_TRY(take_prompt(generator, prompt, generation->tokens));
+    if (added)
+        HS_TRY(hs_tokens_reserve(added, generation->tokens));
+    for (int64_t i = 0; i < generation->tokens; i++) {
+        const float *logits = NULL;
+        HS_TRY(feed(generator, &logits));
+        int32_t token = hs_sample(&generation->sampling, logits, vocabulary, (uint64_t)i, generator->scratch);
+        if (stops(generator, generation, token))
+            break;
+        if (out)
+            write_token(generator->tokenizer, token, out);
+        tokens->items[tokens->count++] = token;
+        if (added)
+            added->items[added->count++] = token;
+    }
+    return HS_OK;
 }
 
 /* A model needs at least one token to go on from. */
 static HsStatus encode_prompt(const HsTokenizer *tokenizer, const HsGeneration *wanted, HsTokens *tokens)
 {
-    if (wanted->prompt_length > 0) {
-        HsStatus status = hs_tokenizer_encode(tokenizer, wanted->prompt, wanted->prompt_length, tokens);
-        return status == HS_OK ? HS_OK : hs_error_prefix(status, "the prompt");
-    }
+    HsStatus status = hs_tokenizer_encode_whole(tokenizer, wanted->prompt, wanted->prompt_length, tokens);
+    if (status != HS_OK)
+        return hs_error_prefix(status, "the prompt");
+    if (tokens->count > 0)
+        return HS_OK;
     int32_t end = hs_tokenizer_end_of_text(tokenizer);
     if (end < 0)
         return hs_tokenizer_encode(tokenizer, "\n", 1, tokens);
@@ -29,87 +163,22 @@ static HsStatus encode_prompt(const HsTokenizer *tokenizer, const HsGeneration *
     return HS_OK;
 }
 
-/* What the loop carries: `tokens` is prompt and continuation so far; `capacity` is what the decoder can hold. */
-typedef struct Loop {
-    HsDecoder *decoder;
-    HsContext *context;
-    HsTokens tokens;
-    int64_t capacity;
-    int64_t held; /* tokens in the decoder */
-} Loop;
-
-/* Feed what the decoder has not seen.  A model with learned positions knows only `capacity` of them: when they are used
- * up it starts again from the second half of what it held, so that a text may be of any length. */
-static HsStatus feed(Loop *loop, const float **logits)
-{
-    int64_t first = loop->tokens.count - 1;
-    if (loop->held == 0 || loop->held == loop->capacity) {
-        int64_t keep = loop->held == 0 ? loop->capacity : (loop->capacity + 1) / 2;
-        first = loop->tokens.count > keep ? loop->tokens.count - keep : 0;
-        hs_decoder_reset(loop->decoder);
-        loop->held = 0;
-    }
-    int64_t count = loop->tokens.count - first;
-    loop->held += count;
-    return hs_decoder_feed(loop->decoder, loop->context, loop->tokens.items + first, count, logits);
-}
-
-static HsStatus generate_loop(Loop *loop, const HsTokenizer *tokenizer, const HsGeneration *wanted, float *scratch,
-                              FILE *out)
-{
-    int64_t vocabulary = hs_tokenizer_vocabulary(tokenizer);
-    int32_t end = hs_tokenizer_end_of_text(tokenizer);
-    for (int64_t i = 0; i < wanted->tokens; i++) {
-        const float *logits = NULL;
-        HS_TRY(feed(loop, &logits));
-        int32_t token = hs_sample(&wanted->sampling, logits, vocabulary, (uint64_t)i, scratch);
-        if (token == end)
-            break;
-        if (out) {
-            write_token(tokenizer, token, out);
-            fflush(out);
-        }
-        loop->tokens.items[loop->tokens.count++] = token; /* reserved by the caller */
-    }
-    return HS_OK;
-}
-
-static HsStatus append(const HsTokens *tokens, int64_t first, HsTokens *added)
-{
-    if (!added)
-        return HS_OK;
-    HS_TRY(hs_tokens_reserve(added, tokens->count - first));
-    for (int64_t i = first; i < tokens->count; i++)
-        added->items[added->count++] = tokens->items[i];
-    return HS_OK;
-}
-
 HsStatus hs_generate_text(HsModel *model, HsContext *context, const HsTokenizer *tokenizer,
                           const HsGeneration *generation, FILE *out, HsTokens *added)
 {
-    HsStatus status = HS_OK;
-    Loop loop = { .context = context };
-    float *scratch = malloc(sizeof(float) * 2 * (size_t)hs_tokenizer_vocabulary(tokenizer));
-    if (!scratch)
-        return hs_fail(HS_ENOMEM, "no memory to sample from %lld tokens",
-                       (long long)hs_tokenizer_vocabulary(tokenizer));
-    HS_TRY_GOTO(status, encode_prompt(tokenizer, generation, &loop.tokens), done);
-    HS_TRY_GOTO(status, hs_tokens_reserve(&loop.tokens, generation->tokens), done);
-    const int64_t given = loop.tokens.count;
-    loop.capacity = given + generation->tokens;
-    if (model->max_positions > 0 && loop.capacity > model->max_positions)
-        loop.capacity = model->max_positions;
-    HS_TRY_GOTO(status, hs_decoder_create(model, context, 1, loop.capacity, &loop.decoder), done);
-    if (out)
-        fwrite(generation->prompt, 1, generation->prompt_length, out);
-    status = generate_loop(&loop, tokenizer, generation, scratch, out);
-    if (out)
-        fputc('\n', out);
+    HsTokens prompt = { 0 };
+    HsGenerator *generator = NULL;
+    HsStatus status = encode_prompt(tokenizer, generation, &prompt);
     if (status == HS_OK)
-        status = append(&loop.tokens, given, added);
-done:
-    hs_decoder_destroy(loop.decoder);
-    hs_tokens_deinit(&loop.tokens);
-    free(scratch);
+        status = hs_generator_create(model, context, tokenizer, 0, &generator);
+    if (status == HS_OK && out)
+        fwrite(generation->prompt, 1, generation->prompt_length, out);
+    if (status == HS_OK) {
+        status = hs_generator_run(generator, &prompt, generation, out, added);
+        if (out)
+            fputc('\n', out);
+    }
+    hs_generator_destroy(generator);
+    hs_tokens_deinit(&prompt);
     return status;
 }

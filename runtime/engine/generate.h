@@ -12,15 +12,32 @@
 
 /* What is to be continued, and how. */
 typedef struct HsGeneration {
-    const char *prompt; /* may be empty: then the text starts from end-of-text, or a newline where there is none */
+    const char *prompt; /* may be empty: then the text starts from what the tokenizer puts in front of a text, else from
+                           end-of-text, or a newline where there is none */
     size_t prompt_length;
-    int64_t tokens; /* to add at most; less where end-of-text comes before */
+    int64_t tokens; /* to add at most; less where a token that ends comes before */
     HsSampling sampling;
+    const int32_t *stops; /* tokens that end besides end-of-text */
+    int64_t stop_count;
 } HsGeneration;
 
-/* Writes prompt and continuation to `out` as they come (NULL: does not), and appends the continuation's tokens to
- * `added` (may be NULL).  Longer texts than the model has positions go on from the latest half of them. errors: the
- * tokenizer's for the prompt, HS_ENOMEM */
+/* What generates, and keeps what the model has read: a prompt that begins as the last text did is not read again. */
+typedef struct HsGenerator HsGenerator;
+/* room: tokens that its cache is made for at first; a longer text needs another, and is read anew. */
+HsStatus hs_generator_create(HsModel *model, HsContext *context, const HsTokenizer *tokenizer, int64_t room,
+                             HsGenerator **generator);
+void hs_generator_destroy(HsGenerator *generator);
+/* Continues `prompt` (at least one token), not the generation's own: writes the continuation to `out` as it comes (NULL:
+ * does not), and appends its tokens to `added` (may be NULL).  Longer texts than the model has positions go on from the
+ * latest half of them.  Where only a part of the prompt was read anew, sums run in another order than for the whole: the
+ * same up to rounding.  errors: HS_ENOMEM */
+HsStatus hs_generator_run(HsGenerator *generator, const HsTokens *prompt, const HsGeneration *generation, FILE *out,
+                          HsTokens *added);
+/* Tokens of the last prompt that were there already. */
+int64_t hs_generator_reused(const HsGenerator *generator);
+
+/* Writes prompt and continuation to `out` (NULL: does not), and appends the continuation's tokens to `added` (may be
+ * NULL).  errors: the tokenizer's for the prompt, HS_ENOMEM */
 HsStatus hs_generate_text(HsModel *model, HsContext *context, const HsTokenizer *tokenizer,
                           const HsGeneration *generation, FILE *out, HsTokens *added);
 

@@ -33,6 +33,13 @@ HsStatus hs_storage_join(const char *folder, const char *name, char **path)
     return HS_OK;
 }
 
+HsStatus hs_storage_folder(const char *path, char **folder)
+{
+    const char *const slash = strrchr(path, '/');
+    *folder = slash ? strndup(path, slash == path ? 1 : (size_t)(slash - path)) : strdup(".");
+    return *folder ? HS_OK : hs_fail(HS_ENOMEM, "no memory for the path %s", path);
+}
+
 HsStatus hs_storage_write_all(int descriptor, const char *path, const void *bytes, size_t size)
 {
     const char *rest = bytes;

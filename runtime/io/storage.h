@@ -16,6 +16,9 @@
 /* "folder/name" on the heap; the caller frees.  errors: HS_ENOMEM */
 HsStatus hs_storage_join(const char *folder, const char *name, char **path);
 
+/* The folder that a path's file lies in, "." where it names none; the caller frees.  errors: HS_ENOMEM */
+HsStatus hs_storage_folder(const char *path, char **folder);
+
 /* All bytes to an open file, however many calls it takes.  errors: HS_EIO naming `path` */
 HsStatus hs_storage_write_all(int descriptor, const char *path, const void *bytes, size_t size);
 

@@ -183,6 +183,11 @@ HsStatus hs_tokenizer_encode_whole(const HsTokenizer *tokenizer, const char *tex
     return append_around(tokenizer, true, tokens);
 }
 
+HsStatus hs_tokenizer_append_begin(const HsTokenizer *tokenizer, HsTokens *tokens)
+{
+    return append_around(tokenizer, false, tokens);
+}
+
 int32_t hs_tokenizer_begin_of_text(const HsTokenizer *tokenizer)
 {
     return tokenizer->around[0].count > 0 ? tokenizer->around[0].ids[0] : -1;

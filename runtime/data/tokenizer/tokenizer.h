@@ -69,7 +69,9 @@ HsStatus hs_tokenizer_decode(const HsTokenizer *tokenizer, const int32_t *tokens
 /* With the special tokens that its file puts around a text (a tokenizer.json's post_processor, as for one sequence with
  * add_special_tokens=True there): Llama's and Mistral's begin with one.  errors: as encode's */
 HsStatus hs_tokenizer_encode_whole(const HsTokenizer *tokenizer, const char *text, size_t length, HsTokens *tokens);
-/* The first of those in front; -1: there is none. */
+/* Those in front alone. */
+HsStatus hs_tokenizer_append_begin(const HsTokenizer *tokenizer, HsTokens *tokens);
+/* The first of them; -1: there is none. */
 int32_t hs_tokenizer_begin_of_text(const HsTokenizer *tokenizer);
 /* UTF-8 bytes of one token in the middle of a text: borrowed, may be a partial character. */
 const char *hs_tokenizer_bytes(const HsTokenizer *tokenizer, int32_t token, size_t *length);
