@@ -129,12 +129,16 @@
       "its length in passes over its training data; 0: max_steps, else max_epochs")                                  \
     X(S, REAL, learning_rate, 0, 0, 1000, NULL, "", "its peak learning rate; 0: the top level's")
 
-#define HS_KEYS_DATA(X, S)                                                                 \
-    X(S, STRING, sampling, "epoch", 0, 0, "epoch|random", "",                              \
-      "epoch: every window once, shuffled; random: windows at random offsets, as nanoGPT") \
-    X(S, INT, prefetch, 4, 1, 1024, NULL, "batches", "effective batches prepared ahead")   \
-    X(S, INT, workers, 1, 1, 64, NULL, "threads", "prefetching threads")                   \
-    X(S, STRING, token_file, "auto", 0, 0, "auto|raw16", "",                               \
+#define HS_KEYS_DATA(X, S)                                                                                           \
+    X(S, STRING, sampling, "epoch", 0, 0, "epoch|random", "",                                                        \
+      "epoch: every window once, shuffled; random: windows at random offsets, as nanoGPT")                           \
+    X(S, STRING, packing, "stream", 0, 0, "stream|none", "",                                                         \
+      "stream: documents one behind the other, cut into windows of max_length; none: each document in a row of its " \
+      "own, "                                                                                                        \
+      "cut at max_length, and padding behind it, which the loss does not count")                                     \
+    X(S, INT, prefetch, 4, 1, 1024, NULL, "batches", "effective batches prepared ahead")                             \
+    X(S, INT, workers, 1, 1, 64, NULL, "threads", "prefetching threads")                                             \
+    X(S, STRING, token_file, "auto", 0, 0, "auto|raw16", "",                                                         \
       ".bin files: auto: llm.c header required; raw16: nanoGPT's headerless u16")
 
 #define HS_KEYS_PRECISION(X, S)                                                                                      \

@@ -160,6 +160,13 @@ static HsStatus check_length(const HsDatasetBuild *building, const HsDataset *da
 {
     int64_t length = dataset->sequence_length;
     const char *name = building->task->name;
+    if (stream->rows && stream->row_count == 0)
+        return hs_fail(HS_ECONFIG,
+                       "task %s: no document of %s has a token that the loss counts among its first %" PRId64
+                       " (data.packing: none): raise max_length, or give more data",
+                       name, key, length + 1);
+    if (stream->rows)
+        return HS_OK;
     if (stream->count <= length && stream == &dataset->validation && building->share > 0)
         return hs_fail(HS_ECONFIG,
                        "task %s: validation, %g%% of %" PRId64 " tokens, has %" PRId64
@@ -191,7 +198,7 @@ static int64_t count_documents(const HsDatasetBuild *building, int64_t first, in
 static void warn_long_chats(const HsDatasetBuild *building)
 {
     const HsChatLengths *lengths = &building->chats;
-    if (lengths->longer == 0)
+    if (lengths->longer == 0 || strcmp(building->config->data.packing, "none") == 0)
         return;
     hs_warn("task %s: %" PRId64 " of %" PRId64 " conversations are longer than max_length, %" PRId64
             " tokens; the longest has %" PRId64 ". Windows cut them: %" PRId64 " tokens of answers stand beyond the "
@@ -200,10 +207,25 @@ static void warn_long_chats(const HsDatasetBuild *building)
             lengths->longest, lengths->answers_beyond, building->config->training.max_length);
 }
 
+static void warn_cut_rows(const HsDatasetBuild *building)
+{
+    const HsRowCounts *rows = &building->rows;
+    const char *const name = building->task->name;
+    if (rows->cut > 0)
+        hs_warn("task %s: %" PRId64 " of %" PRId64 " documents are cut at max_length: %" PRId64
+                " tokens at their ends are lost, %" PRId64 " of which the loss would count",
+                name, rows->cut, rows->documents, rows->lost, rows->lost_targets);
+    if (rows->without_target > 0)
+        hs_warn("task %s: %" PRId64 " of %" PRId64
+                " documents are left out: they have no token that the loss counts, or none before max_length",
+                name, rows->without_target, rows->documents);
+}
+
 /* Once for all tasks. */
 static void warn_joined(const HsDatasetBuild *buildings, int count, const HsTokenizer *tokenizer)
 {
-    for (int i = 0; i < count && hs_tokenizer_end_of_text(tokenizer) < 0; i++)
+    const bool joined = strcmp(buildings->config->data.packing, "stream") == 0;
+    for (int i = 0; joined && i < count && hs_tokenizer_end_of_text(tokenizer) < 0; i++)
         if (buildings[i].joined > 1) {
             hs_warn("task %s: no end-of-text token is known: its %" PRId64 " documents run together without a border; "
                     "set tokenizer.end_of_text to the token that ends a document",
@@ -224,6 +246,7 @@ static HsStatus finish(HsDatasetBuild *building, HsTokenizer *tokenizer, HsDatas
     int64_t validation = count_documents(building, building->train_pieces, building->corpus.piece_count);
     building->joined = train > validation ? train : validation;
     warn_long_chats(building);
+    warn_cut_rows(building);
     hs_corpus_deinit(&building->corpus);
     HS_TRY(check_length(building, dataset, &dataset->train, "train"));
     return check_length(building, dataset, &dataset->validation, "validation");
@@ -306,6 +329,7 @@ void hs_dataset_deinit(HsDataset *dataset)
     for (int i = 0; i < 2; i++) {
         free(streams[i]->tokens);
         free(streams[i]->loss_mask);
+        free(streams[i]->rows);
     }
     for (int i = 0; i < HS_ITEM_SET_COUNT; i++)
         hs_item_set_deinit(&dataset->items[i]);

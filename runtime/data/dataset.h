@@ -7,6 +7,7 @@
  * Which window is sample `index` is a pure function of (seed, index): a resumed run goes on at the same sample.
  *   epoch:  epoch e = index / n, window = permute(seed, e, index mod n); windows start at shift(e) + i*T, with a shift
  *           in [0,T) per epoch, so that boundaries move (less where the stream is too short for it)
+ *   epoch, rows (data.packing: none): each document once, in an order drawn for the epoch
  *   random: start uniform in [0, tokens - T), by Philox of (seed, index)
  */
 #ifndef HS_RUNTIME_DATA_DATASET_H
@@ -17,10 +18,17 @@
 #include "runtime/config/config.h"
 #include "runtime/data/tokenizer/tokenizer.h"
 
+/* A document that is a row of its own (data.packing: none). */
+typedef struct HsRow {
+    int64_t start, count; /* tokens, at least 2 and at most T + 1 */
+} HsRow;
+
 typedef struct HsStreamTokens {
     int64_t count;
     int32_t *tokens;
     uint8_t *loss_mask; /* 1: counts as a target; NULL: all do */
+    HsRow *rows;        /* NULL: windows are cut from the whole */
+    int64_t row_count;
     int64_t documents;
     double entropy_floor; /* nats a token that no model can beat; NAN when unknown */
 } HsStreamTokens;
@@ -64,12 +72,12 @@ HsStatus hs_dataset_create(const HsConfig *config, const HsTaskConfig *task, HsT
                            HsDataset *dataset);
 void hs_dataset_deinit(HsDataset *dataset);
 
-/* Windows in an epoch (for random: tokens / T). */
+/* Windows, or rows of their own, in an epoch (for random windows: tokens / T). */
 int64_t hs_dataset_windows(const HsDataset *dataset);
 /* The share of the places where a training window can begin at which it holds no target that counts; 0 without a mask.
  */
 double hs_dataset_empty_share(const HsDataset *dataset);
-/* Row `index`: tokens [T], targets [T] (-1 where ignored). */
+/* Row `index`: tokens [T], targets [T] (-1 where ignored).  Padding is end-of-text, or token 0 where there is none. */
 void hs_dataset_sample(const HsDataset *dataset, int64_t index, int32_t *tokens, int32_t *targets);
 /* Validation row `index` of `of` in the fixed order: `of` windows spread evenly over the validation stream.
  * `of` is at least 1 and at most hs_dataset_validation_windows. */

@@ -15,6 +15,12 @@ typedef struct HsChatLengths {
     int64_t answers_beyond;         /* tokens of answers behind the first max_length of theirs */
 } HsChatLengths;
 
+/* data.packing: none. */
+typedef struct HsRowCounts {
+    int64_t documents, cut, without_target;
+    int64_t lost, lost_targets; /* tokens behind max_length */
+} HsRowCounts;
+
 /* Everything that exists only while the streams are made. */
 typedef struct HsDatasetBuild {
     const HsConfig *config;
@@ -29,6 +35,7 @@ typedef struct HsDatasetBuild {
     int64_t joined;  /* documents of files in one stream, the most; they run together where no token ends them */
     int64_t *starts; /* [pieces + 1] first token of every piece within its stream; scratch of encode */
     HsChatLengths chats;
+    HsRowCounts rows;
 } HsDatasetBuild;
 
 /* Puts the piece's file, and line where it has one, before the message; returns `status`. */
@@ -50,6 +57,10 @@ HsStatus hs_dataset_explain_characters(const HsDatasetBuild *building, HsStatus 
  * errors: HS_ENOMEM, and the tokenizer's with the file's name */
 HsStatus hs_dataset_encode(HsDatasetBuild *building, HsDataset *dataset);
 
+/* data.packing: none: the rows of a stream, which begins `offset` tokens behind where `starts` counts from; nothing
+ * otherwise.  errors: HS_ENOMEM, HS_ECONFIG for token files (dataset_rows.c) */
+HsStatus hs_dataset_make_rows(HsDatasetBuild *building, const HsPiece *pieces, int64_t count, const int64_t *starts,
+                              int64_t offset, HsStreamTokens *stream);
 /* Pieces [0, train_end) and [validation_begin, pieces) to dataset->items.  errors: HS_ENOMEM, the tokenizer's */
 HsStatus hs_dataset_collect_items(const HsDatasetBuild *building, int64_t train_end, int64_t validation_begin,
                                   HsDataset *dataset);

@@ -37,6 +37,8 @@ static int64_t windows_per_epoch(int64_t count, int64_t length)
 int64_t hs_dataset_windows(const HsDataset *dataset)
 {
     int64_t count = dataset->train.count, length = dataset->sequence_length;
+    if (dataset->train.rows)
+        return dataset->train.row_count;
     return dataset->random_windows ? count / length : windows_per_epoch(count, length);
 }
 
@@ -44,7 +46,7 @@ double hs_dataset_empty_share(const HsDataset *dataset)
 {
     const HsStreamTokens *stream = &dataset->train;
     const int64_t length = dataset->sequence_length, starts = stream->count - length;
-    if (!stream->loss_mask || starts <= 0)
+    if (!stream->loss_mask || stream->rows || starts <= 0)
         return 0;
     int64_t empty = 0, ignored = 0; /* targets since the last that counts, the window's T among them */
     for (int64_t target = 1; target < stream->count; target++) {
@@ -65,6 +67,31 @@ static void copy_window(const HsStreamTokens *stream, int64_t start, int64_t len
     for (int64_t t = 0; t < length; t++)
         if (!stream->loss_mask[start + 1 + t])
             targets[t] = -1;
+}
+
+/* A document from its first token, and padding. */
+static void copy_row(const HsDataset *dataset, const HsStreamTokens *stream, int64_t row, int32_t *tokens,
+                     int32_t *targets)
+{
+    const HsRow *place = &stream->rows[row];
+    const int32_t *from = stream->tokens + place->start, end = hs_tokenizer_end_of_text(dataset->tokenizer);
+    for (int64_t t = 0; t < dataset->sequence_length; t++) {
+        const bool there = t + 1 < place->count;
+        tokens[t] = there ? from[t] : end >= 0 ? end : 0;
+        targets[t] = there && stream->loss_mask[place->start + t + 1] ? from[t + 1] : -1;
+    }
+}
+
+/* Which document is sample `index`. */
+static int64_t row_of(const HsDataset *dataset, int64_t index)
+{
+    const int64_t count = dataset->train.row_count;
+    if (dataset->random_windows) {
+        HsPhilox bits = draw(dataset, index, SITE_RANDOM);
+        return (int64_t)(join(bits.word[0], bits.word[1]) % (uint64_t)count);
+    }
+    HsPhilox bits = draw(dataset, index / count, SITE_EPOCH);
+    return hs_rng_permute(join(bits.word[0], bits.word[1]), index % count, count);
 }
 
 static int64_t epoch_start(const HsDataset *dataset, int64_t index)
@@ -89,6 +116,10 @@ static int64_t random_start(const HsDataset *dataset, int64_t index)
 
 void hs_dataset_sample(const HsDataset *dataset, int64_t index, int32_t *tokens, int32_t *targets)
 {
+    if (dataset->train.rows) {
+        copy_row(dataset, &dataset->train, row_of(dataset, index), tokens, targets);
+        return;
+    }
     int64_t start = dataset->random_windows ? random_start(dataset, index) : epoch_start(dataset, index);
     copy_window(&dataset->train, start, dataset->sequence_length, tokens, targets);
 }
@@ -105,7 +136,8 @@ HsSampler hs_dataset_sampler(const HsDataset *dataset)
 
 int64_t hs_dataset_validation_windows(const HsDataset *dataset)
 {
-    return (dataset->validation.count - 1) / dataset->sequence_length;
+    const HsStreamTokens *stream = &dataset->validation;
+    return stream->rows ? stream->row_count : (stream->count - 1) / dataset->sequence_length;
 }
 
 void hs_dataset_validation_sample(const HsDataset *dataset, int64_t index, int64_t of, int32_t *tokens,
@@ -115,5 +147,9 @@ void hs_dataset_validation_sample(const HsDataset *dataset, int64_t index, int64
     assert(index >= 0 && index < of && of <= windows);
     /* index * windows / of without overflow: whole steps, then the rest. */
     int64_t window = index * (windows / of) + index * (windows % of) / of;
+    if (dataset->validation.rows) {
+        copy_row(dataset, &dataset->validation, window, tokens, targets);
+        return;
+    }
     copy_window(&dataset->validation, window * length, length, tokens, targets);
 }

@@ -155,16 +155,17 @@ static HsStatus move_tail(HsDataset *dataset, int64_t cut)
     return HS_OK;
 }
 
-/* Of a conversation none is cut in two: the nearer end, but for the very first and last. */
-static void cut_between_chats(const HsPiece *pieces, int64_t count, const int64_t *starts, int64_t *piece, int64_t *cut)
+/* Where none is cut in two, a conversation or a row of its own: the nearer end, but for the very first and last. */
+static void cut_between_documents(const HsPiece *pieces, int64_t count, const int64_t *starts, int64_t *piece,
+                                  int64_t *cut)
 {
     int64_t begin = *piece, end = *piece + 1;
     while (begin > 0 && !pieces[begin - 1].ends_document)
         begin--;
     while (end < count && !pieces[end - 1].ends_document)
         end++;
-    const bool at_end = begin == 0 || (end<count && * cut - starts[begin]> starts[end] - *cut);
-    *piece = at_end ? end : begin;
+    const int64_t before = *cut - starts[begin], behind = starts[end] - *cut;
+    *piece = begin == 0 || (end < count && before > behind) ? end : begin;
     *cut = starts[*piece];
 }
 
@@ -178,19 +179,21 @@ static HsStatus split(HsDatasetBuild *building, HsDataset *dataset)
     int64_t cut = (int64_t)floor((double)dataset->train.count * (100 - building->share) / 100);
     while (piece + 1 < count && starts[piece + 1] <= cut)
         piece++;
-    /* Inside synthetic text: to the nearer end of the document.  A part's information content is not known. */
-    if (!isnan(pieces[piece].nats)) {
+    if (pieces[piece].chat || strcmp(building->config->data.packing, "none") == 0) {
+        cut_between_documents(pieces, count, starts, &piece, &cut);
+    } else if (!isnan(pieces[piece].nats)) {
+        /* Inside synthetic text: to the nearer end of the document.  A part's information content is not known. */
         if (cut - starts[piece] > starts[piece + 1] - cut)
             piece++;
         cut = starts[piece];
     }
-    if (pieces[piece].chat)
-        cut_between_chats(pieces, count, starts, &piece, &cut);
     /* A document that is cut in two is counted once, with train; its nats are NAN, which makes both floors NAN. */
     bool inside = cut > starts[piece];
     HS_TRY(move_tail(dataset, cut));
     describe(pieces, inside ? piece + 1 : piece, &dataset->train);
     describe(pieces + piece, count - piece, &dataset->validation);
+    HS_TRY(hs_dataset_make_rows(building, pieces, piece, starts, 0, &dataset->train));
+    HS_TRY(hs_dataset_make_rows(building, pieces + piece, count - piece, starts + piece, cut, &dataset->validation));
     if (inside)
         dataset->validation.documents -= pieces[piece].ends_document || pieces[piece].is_tokens;
     return hs_dataset_collect_items(building, piece, inside ? piece + 1 : piece, dataset);
@@ -205,8 +208,11 @@ static HsStatus encode_all(HsDatasetBuild *building, HsDataset *dataset)
     if (building->share > 0)
         return split(building, dataset);
     describe(pieces, train_count, &dataset->train);
+    HS_TRY(hs_dataset_make_rows(building, pieces, train_count, building->starts, 0, &dataset->train));
     HS_TRY(encode(building, train_count, count, &dataset->validation));
     describe(pieces + train_count, count - train_count, &dataset->validation);
+    HS_TRY(hs_dataset_make_rows(building, pieces + train_count, count - train_count, building->starts, 0,
+                                &dataset->validation));
     return hs_dataset_collect_items(building, train_count, train_count, dataset);
 }
 

@@ -98,6 +98,27 @@ mv out first
 expect 0 "$trainer" tokenizer encode --tokenizer own.json --chat-template chatml talks.jsonl
 same first out
 
+# A conversation a row: what is cut is counted, by an oracle that has their lengths; resumed, and with replay, the same bits.
+read -r cut lost answers <<<"$(python3 - "$golden/chatml.jsonl" <<'PYTHON'
+import json, sys
+masks = [json.loads(line)["mask"] for line in open(sys.argv[1])]
+ends = [mask[49:] for mask in masks if len(mask) > 49]
+print(len(ends), sum(map(len, ends)), sum(end.count("1") for end in ends))
+PYTHON
+)"
+rows=(--config chat.yaml tokenizer.path="$golden/tokenizer.json" data.packing=none max_length=48)
+expect 0 "$trainer" "${rows[@]}" out_dir=rows tasks.0.validation=talks.jsonl
+says err "of 400 documents are cut at max_length: $((2 * lost)) tokens at their ends are lost, $((2 * answers)) of which the loss would count"
+says err "task t: $((2 * cut)) of 400"
+rm -r whole
+expect 0 "$trainer" "${rows[@]}" out_dir=whole continual.strategy=er replay.buffer_size=16
+bits whole >whole.bits
+goes_on_from whole/checkpoints/step-00000003 "$trainer" "${rows[@]}" continual.strategy=er replay.buffer_size=16
+expect 2 "$trainer" "${rows[@]}" out_dir=rows tasks.0.validation=talks.jsonl data.packing=stream max_steps=8
+says err "differing: data.packing"
+expect 2 "$trainer" --config chat.yaml out_dir=x data.packing=none max_length=4
+says err "has a token that the loss counts among its first 5 (data.packing: none): raise max_length"
+
 # What is refused names file, line and mend.
 expect 2 "$trainer" --config chat.yaml out_dir=x tokenizer.chat_template=llama3
 says err "llama3 writes the tokens <|begin_of_text|>, <|start_header_id|>, <|end_header_id|>, <|eot_id|>, which this tokenizer (kind bpe) does not have"

@@ -51,6 +51,7 @@ static inline void data_fixture_init(DataFixture *fixture)
     config->tokenizer.end_of_text = "";
     config->tokenizer.chat_template = "auto";
     config->data.sampling = "epoch";
+    config->data.packing = "stream";
     config->data.token_file = "auto";
 }
 

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * data.packing: none: which documents are rows of their own, and how much of each.
+ *
+ *     stream   | doc 0 | doc 1 ................... | d | doc 3 ....|
+ *     rows     | doc 0 | doc 1: its first T + 1    | - | doc 3 ....|     d: nothing of it would be a target
+ *
+ * A row begins at its document's first token, so that positions count from there and nothing else is in sight; the first
+ * token is no target.  Behind the last one is padding, which no target is and, attention being causal, no target sees.
+ */
+#include "runtime/data/dataset_build.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Tokens [first, last) that the loss counts. */
+static int64_t count_targets(const HsStreamTokens *stream, int64_t first, int64_t last)
+{
+    int64_t targets = 0;
+    for (int64_t t = first; t < last; t++)
+        targets += stream->loss_mask[t];
+    return targets;
+}
+
+/* Padding is ignored by way of the mask: there is always one. */
+static HsStatus need_mask(HsStreamTokens *stream)
+{
+    if (stream->loss_mask)
+        return HS_OK;
+    stream->loss_mask = malloc((size_t)stream->count + 1);
+    if (!stream->loss_mask)
+        return hs_fail(HS_ENOMEM, "no memory for the loss mask of %" PRId64 " tokens", stream->count);
+    memset(stream->loss_mask, 1, (size_t)stream->count + 1);
+    return HS_OK;
+}
+
+static HsStatus refuse_tokens(const HsDatasetBuild *building, const HsPiece *piece)
+{
+    return hs_dataset_blame(building, piece,
+                            hs_fail(HS_ECONFIG, "a token file does not say where its documents end, and "
+                                                "data.packing: none gives each a row of its own: leave it out, give "
+                                                "the text, or set data.packing: stream"));
+}
+
+HsStatus hs_dataset_make_rows(HsDatasetBuild *building, const HsPiece *pieces, int64_t count, const int64_t *starts,
+                              int64_t offset, HsStreamTokens *stream)
+{
+    const int64_t most = building->config->training.max_length + 1;
+    HsRowCounts *counts = &building->rows;
+    if (strcmp(building->config->data.packing, "none") != 0)
+        return HS_OK;
+    HS_TRY(need_mask(stream));
+    stream->rows = malloc((size_t)(count + 1) * sizeof *stream->rows);
+    if (!stream->rows)
+        return hs_fail(HS_ENOMEM, "no memory for the bounds of %" PRId64 " documents", count);
+    stream->entropy_floor = NAN; /* first tokens are no targets */
+    for (int64_t i = 0, begin = 0; i < count; i++) {
+        if (pieces[i].is_tokens)
+            return refuse_tokens(building, &pieces[i]);
+        if (!pieces[i].ends_document)
+            continue;
+        const int64_t first = starts[begin] - offset, length = starts[i + 1] - starts[begin];
+        const int64_t kept = length < most ? length : most;
+        begin = i + 1;
+        counts->documents++;
+        counts->cut += kept < length;
+        counts->lost += length - kept;
+        counts->lost_targets += count_targets(stream, first + kept, first + length);
+        if (kept > 1 && count_targets(stream, first + 1, first + kept) > 0)
+            stream->rows[stream->row_count++] = (HsRow){ first, kept };
+        else
+            counts->without_target++;
+    }
+    return HS_OK;
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * data.packing: none: each document once an epoch, in a row of its own, from its first token, with padding that is no
+ * target; what is cut or left out is counted; and padding changes nothing of what a model computes.
+ */
+#include <criterion/criterion.h>
+
+#include "tests/support/data_fixture.h"
+#include "tests/support/tiny_model.h"
+
+enum { LENGTH = 6 };
+
+static void rows_fixture(DataFixture *fixture)
+{
+    data_fixture_init(fixture);
+    fixture->config.training.max_length = LENGTH;
+    fixture->config.data.packing = "none";
+}
+
+/* A row's inputs and targets as text: end-of-text as '|', what is ignored as '.'. */
+static void describe_row(const int32_t *tokens, const int32_t *targets, char text[2 * LENGTH + 2])
+{
+    for (int t = 0; t < LENGTH; t++) {
+        text[t] = (char)(tokens[t] == 256 ? '|' : tokens[t]);
+        text[LENGTH + 1 + t] = (char)(targets[t] == 256 ? '|' : targets[t] < 0 ? '.' : targets[t]);
+    }
+    text[LENGTH] = ' ';
+    text[2 * LENGTH + 1] = '\0';
+}
+
+Test(rows, each_document_is_a_row_from_its_first_token)
+{
+    static const char *const expected[] = { "ab|||| b|....", "cdef|| def|..", "ghijkl hijkl|", "mnopqr nopqrs",
+                                            "PQab|| .ab|.." };
+    enum { ROWS = sizeof expected / sizeof *expected };
+    DataFixture fixture;
+    HsDataset dataset;
+    int32_t tokens[LENGTH], targets[LENGTH];
+    char text[2 * LENGTH + 2];
+    rows_fixture(&fixture);
+    /* Of `mnopqrstu` three tokens are lost and its end; a prompt of seven leaves no target. */
+    data_fixture_write_text(
+        &fixture, "d.jsonl",
+        "{\"text\":\"ab\"}\n{\"text\":\"cdef\"}\n{\"text\":\"ghijkl\"}\n{\"text\":\"mnopqrstu\"}\n"
+        "{\"prompt\":\"PQ\",\"completion\":\"ab\"}\n{\"prompt\":\"PQRSTUV\",\"completion\":\"ab\"}\n");
+    data_fixture_train(&fixture, "d.jsonl");
+    data_fixture_write_text(&fixture, "v.jsonl", "{\"text\":\"xy\"}\n{\"text\":\"z\"}\n");
+    data_fixture_validation(&fixture, "v.jsonl");
+    cr_assert_eq(data_fixture_create(&fixture, &dataset), HS_OK, "%s", hs_error_message());
+    cr_assert_eq(hs_dataset_windows(&dataset), ROWS);
+    bool orders_differ = false;
+    int64_t first[ROWS] = { 0 };
+    for (int epoch = 0; epoch < 6; epoch++) {
+        bool seen[ROWS] = { false };
+        for (int64_t i = 0; i < ROWS; i++) {
+            hs_dataset_sample(&dataset, epoch * ROWS + i, tokens, targets);
+            describe_row(tokens, targets, text);
+            int found = 0;
+            while (found < ROWS && strcmp(text, expected[found]) != 0)
+                found++;
+            cr_assert_lt(found, ROWS, "`%s` is no row that is expected", text);
+            cr_expect(!seen[found], "`%s` twice in an epoch", text);
+            seen[found] = true;
+            orders_differ = orders_differ || (epoch > 0 && first[i] != found);
+            if (epoch == 0)
+                first[i] = found;
+        }
+    }
+    cr_expect(orders_differ, "every epoch has the same order");
+    cr_assert_eq(hs_dataset_validation_windows(&dataset), 2);
+    hs_dataset_validation_sample(&dataset, 1, 2, tokens, targets);
+    describe_row(tokens, targets, text);
+    cr_expect_str_eq(text, "z||||| |.....");
+    cr_expect_eq(hs_dataset_empty_share(&dataset), 0);
+    hs_dataset_deinit(&dataset);
+    data_fixture_deinit(&fixture);
+}
+
+Test(rows, a_share_is_cut_between_documents)
+{
+    DataFixture fixture;
+    HsDataset dataset;
+    rows_fixture(&fixture);
+    data_fixture_write_text(&fixture, "d.jsonl",
+                            "{\"text\":\"aaaa\"}\n{\"text\":\"bbbb\"}\n{\"text\":\"cccc\"}\n{\"text\":\"dddd\"}\n");
+    data_fixture_train(&fixture, "d.jsonl");
+    fixture.task.validation = "40%";
+    cr_assert_eq(data_fixture_create(&fixture, &dataset), HS_OK, "%s", hs_error_message());
+    cr_expect_eq(dataset.train.row_count, 2);
+    cr_expect_eq(dataset.validation.row_count, 2);
+    cr_expect_eq(dataset.train.count, 10);
+    cr_expect_eq(dataset.validation.tokens[0], 'c');
+    cr_expect_eq(dataset.validation.rows[1].start, 5);
+    hs_dataset_deinit(&dataset);
+    data_fixture_deinit(&fixture);
+}
+
+static void expect_refused(const char *name, const void *bytes, size_t size, const char *message)
+{
+    DataFixture fixture;
+    HsDataset dataset;
+    rows_fixture(&fixture);
+    data_fixture_write(&fixture, name, bytes, size);
+    data_fixture_train(&fixture, name);
+    data_fixture_validation(&fixture, name);
+    cr_assert_eq(data_fixture_create(&fixture, &dataset), HS_ECONFIG);
+    cr_expect(strstr(hs_error_message(), message) != NULL, "`%s`", hs_error_message());
+    data_fixture_deinit(&fixture);
+}
+
+Test(rows, what_makes_no_rows_is_refused)
+{
+    unsigned char file[1024 + 8] = { 0 };
+    data_fixture_header(file, 20240520, 1, 4);
+    expect_refused("t.bin", file, sizeof file, "a token file does not say where its documents end");
+    const char prompts[] = "{\"prompt\":\"abcdefgh\",\"completion\":\"x\"}\n";
+    expect_refused("p.jsonl", prompts, sizeof prompts - 1,
+                   "no document of train has a token that the loss counts among its first 7");
+}
+
+/* The losses of a document alone, and with other tokens behind it: bit for bit. */
+Test(rows, padding_changes_nothing_in_front_of_it)
+{
+    static const char *const families[] = { "gpt2", "llama" };
+    for (int f = 0; f < 2; f++) {
+        TinyModel tiny;
+        double losses[2];
+        tiny_create(&tiny, (TinySpec){ .family = families[f],
+                                       .mode = "fp32",
+                                       .layers = 2,
+                                       .heads = 2,
+                                       .width = 16,
+                                       .mlp_width = 12,
+                                       .vocabulary = 13,
+                                       .batch = 2,
+                                       .length = 9 });
+        for (int padding = 0; padding < 2; padding++) {
+            for (int64_t i = 0; i < tiny.rows; i++)
+                if (i % 9 >= 5) {
+                    tiny.tokens[i] = padding == 0 ? 0 : (int32_t)(3 + i % 7);
+                    tiny.targets[i] = -1;
+                }
+            TINY_OK(
+                hs_program_evaluate(&tiny.evaluate, &tiny.context, tiny.tokens, tiny.targets, &losses[padding], NULL));
+        }
+        cr_expect_eq(losses[0], losses[1], "%s: %.17g and %.17g", families[f], losses[0], losses[1]);
+        tiny_destroy(&tiny);
+    }
+}
