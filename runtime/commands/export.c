@@ -13,6 +13,7 @@
 #include "runtime/commands/export_adapter.h"
 #include "runtime/commands/export_gguf.h"
 #include "runtime/config/huggingface.h"
+#include "runtime/data/source/chat.h"
 #include "runtime/io/files.h"
 #include "runtime/io/storage.h"
 #include "runtime/model/adapter.h"
@@ -112,12 +113,37 @@ static HsStatus write_json(const char *folder, const char *name, HsJson *root)
     return status;
 }
 
+static void set_token(HsJson *object, const char *key, const HsTokenizer *tokenizer, int32_t token)
+{
+    size_t length;
+    const char *const text = hs_tokenizer_bytes(tokenizer, token, &length);
+    if (token >= 0)
+        hs_json_set(object, key, hs_json_new_text(text, length));
+}
+
+/* End-of-text, and what ends an answer where the model answers. */
+static void set_ends(HsJson *generation, const HsTokenizer *tokenizer, const HsChatTemplate *chat)
+{
+    const int32_t end = hs_tokenizer_end_of_text(tokenizer);
+    int32_t answered = -1;
+    if (chat && hs_chat_end_token(chat, tokenizer, &answered) != HS_OK)
+        answered = -1;
+    if (end >= 0 && answered >= 0 && answered != end) {
+        HsJson *ends = hs_json_array();
+        hs_json_append(ends, hs_json_new_integer(answered));
+        hs_json_append(ends, hs_json_new_integer(end));
+        hs_json_set(generation, "eos_token_id", ends);
+    } else if (end >= 0 || answered >= 0)
+        hs_json_set_integer(generation, "eos_token_id", answered >= 0 ? answered : end);
+}
+
 static HsStatus write_tokenizer(const HsExportSource *source, const char *folder)
 {
     const int32_t end = hs_tokenizer_end_of_text(source->tokenizer);
+    const int32_t begins = hs_tokenizer_begin_of_text(source->tokenizer), begin = begins >= 0 ? begins : end;
+    const HsChatTemplate *chat = hs_chat_template_get(source->config.tokenizer.chat_template);
     const int64_t positions = source->config.model.max_positions;
     char *path = NULL;
-    size_t length = 0;
     HS_TRY(hs_storage_join(folder, "tokenizer.json", &path));
     HsStatus status = hs_tokenizer_publish(source->tokenizer, path);
     free(path);
@@ -126,17 +152,17 @@ static HsStatus write_tokenizer(const HsExportSource *source, const char *folder
     hs_json_set_string(about, "tokenizer_class", "PreTrainedTokenizerFast");
     hs_json_set_integer(about, "model_max_length", positions ? positions : source->config.training.max_length);
     hs_json_set_bool(about, "clean_up_tokenization_spaces", false);
-    if (end >= 0) {
-        const char *const text = hs_tokenizer_bytes(source->tokenizer, end, &length);
-        hs_json_set(about, "bos_token", hs_json_new_text(text, length));
-        hs_json_set(about, "eos_token", hs_json_new_text(text, length));
-    }
+    set_token(about, "bos_token", source->tokenizer, begin);
+    set_token(about, "eos_token", source->tokenizer, end);
+    char *program = chat ? hs_chat_program(chat, begins >= 0) : NULL;
+    if (program)
+        hs_json_set_string(about, "chat_template", program);
+    free(program);
     HS_TRY(write_json(folder, "tokenizer_config.json", about));
     HsJson *generation = hs_json_object();
-    if (end >= 0) {
-        hs_json_set_integer(generation, "bos_token_id", end);
-        hs_json_set_integer(generation, "eos_token_id", end);
-    }
+    if (begin >= 0)
+        hs_json_set_integer(generation, "bos_token_id", begin);
+    set_ends(generation, source->tokenizer, chat);
     return write_json(folder, "generation_config.json", generation);
 }
 

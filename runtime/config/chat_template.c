@@ -41,6 +41,14 @@ static const struct {
     { UINT64_C(0xc79034a9d5f0ae58), "qwen2", NULL },
     { UINT64_C(0x2469c9508f79506e), "qwen2.5", NULL },
     { UINT64_C(0xd5d943bd0bd9082f), "qwen2", NULL },
+    /* What an export of ours has (runtime/data/source/chat_program.c). */
+    { UINT64_C(0xb2855e7bc0c8d324), "alpaca", NULL },
+    { UINT64_C(0xfd60a58cb59c4aae), "alpaca", NULL },
+    { UINT64_C(0xd9dfe996215b5ff8), "chatml", NULL },
+    { UINT64_C(0x2d603647cf430870), "llama3", NULL },
+    { UINT64_C(0x4bf25383512dae8d), "llama3.1", NULL },
+    { UINT64_C(0x6aad140bda4570fa), "qwen2", NULL },
+    { UINT64_C(0x634542227e27be50), "qwen2.5", NULL },
 };
 
 typedef struct Found {

@@ -119,6 +119,16 @@ says err "differing: data.packing"
 expect 2 "$trainer" --config chat.yaml out_dir=x data.packing=none max_length=4
 says err "has a token that the loss counts among its first 5 (data.packing: none): raise max_length"
 
+# An exported folder answers by the same template, as transformers renders it (where that is there), and is known again.
+for name in chatml qwen2 qwen2.5 llama3 llama3.1 alpaca; do
+    expect 0 "$trainer" --config chat.yaml tokenizer.path="$golden/tokenizer.json" tokenizer.chat_template=$name out_dir="run-$name" max_steps=1
+    expect 0 "$trainer" export --checkpoint "run-$name" --output "hf-$name"
+    expect 0 "${PYTHON:-python3}" "$golden/exported.py" "hf-$name" $name
+    expect 0 "$trainer" --config chat.yaml --print-config tokenizer.path="hf-$name/tokenizer.json" tokenizer.chat_template=auto
+    says out "chat_template: $name"
+    expect 0 "$trainer" generate --checkpoint "hf-$name" --chat --prompt tea --tokens 3
+done
+
 # What is refused names file, line and mend.
 expect 2 "$trainer" --config chat.yaml out_dir=x tokenizer.chat_template=llama3
 says err "llama3 writes the tokens <|begin_of_text|>, <|start_header_id|>, <|end_header_id|>, <|eot_id|>, which this tokenizer (kind bpe) does not have"

@@ -2,27 +2,12 @@
  *
  * The table of chat templates, and the one way in which all of them render.
  */
-#include "runtime/data/source/chat.h"
+#include "runtime/data/source/chat_template.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/data/tokenizer/unicode.h"
-
-enum { TEMPLATE_TOKENS = 4 };
-
-struct HsChatTemplate {
-    const char *name;
-    const char *tokens[TEMPLATE_TOKENS + 1]; /* special ones in its text, beside the tokenizer's own; NULL-terminated */
-    const char *begin;                       /* in front of everything; NULL: the tokenizer's begin-of-text */
-    const char *before[HS_CHAT_ROLES];       /* a message's content */
-    const char *end[HS_CHAT_ROLES];          /* behind it; NULL: the tokenizer's end-of-text */
-    const char *after[HS_CHAT_ROLES];        /* behind that; not counted */
-    const char *system;                      /* its content where none comes first; NULL: there is none then */
-    const char *system_start;                /* how the first one's content begins */
-    bool trims;                              /* white space around a content, as Python's strip() */
-    bool in_turns;                           /* one system message at most, first; then user and assistant in turns */
-};
 
 #define CHATML_TOKENS                \
     {                                \

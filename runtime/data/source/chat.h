@@ -52,6 +52,9 @@ HsStatus hs_chat_render(const HsChatTemplate *made_by, const HsChatTokens *token
 /* The token that ends an answer.  errors: HS_ECONFIG naming the template's tokens that the tokenizer lacks, and the
  * mend */
 HsStatus hs_chat_end_token(const HsChatTemplate *made_by, const HsTokenizer *tokenizer, int32_t *end);
+/* The template as a program of Jinja, for others to render with (chat_program.c); bos_token stands for begin-of-text,
+ * where the tokenizer has one, and eos_token for end-of-text.  NULL without memory; the caller frees. */
+char *hs_chat_program(const HsChatTemplate *made_by, bool has_begin);
 /* What hs_chat_render takes. */
 void hs_chat_tokens_read(const HsTokenizer *tokenizer, HsChatTokens *tokens);
 

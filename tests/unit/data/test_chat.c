@@ -270,6 +270,24 @@ Test(chat, a_folder_s_template_is_known_by_its_text)
     data_fixture_deinit(&fixture);
 }
 
+/* What an export writes is known again. */
+Test(chat, an_exported_template_is_known_by_its_text)
+{
+    static const char *const names[] = { "chatml", "qwen2", "qwen2.5", "llama3", "llama3.1", "alpaca" };
+    DataFixture fixture;
+    char path[300];
+    data_fixture_init(&fixture);
+    snprintf(path, sizeof path, "%s/tokenizer.json", fixture.folder);
+    for (int begins = 0; begins < 2; begins++)
+        for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+            char *program = hs_chat_program(hs_chat_template_get(names[i]), begins == 1);
+            data_fixture_write_text(&fixture, "chat_template.jinja", program);
+            cr_expect_str_eq(hs_chat_template_beside(path), names[i], "%s", program);
+            free(program);
+        }
+    data_fixture_deinit(&fixture);
+}
+
 enum { LENGTH = 16 };
 
 static void chat_fixture(DataFixture *fixture)

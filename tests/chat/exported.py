@@ -1,0 +1,36 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: MIT
+"""exported.py FOLDER NAME: whether transformers renders tests/chat/conversations.jsonl by the template of an exported folder
+as NAME.jsonl has it, and ends a text where an answer ends.  Says "skipped" where there is no transformers."""
+
+import json
+import os
+import sys
+
+try:
+    from transformers import AutoTokenizer, GenerationConfig
+except ImportError:
+    print("skipped: no transformers")
+    sys.exit(0)
+
+folder, name = sys.argv[1:]
+here = os.path.dirname(os.path.abspath(__file__))
+made = AutoTokenizer.from_pretrained(folder)
+talks = [json.loads(line)["messages"] for line in open(os.path.join(here, "conversations.jsonl"), encoding="utf-8")]
+lines = [json.loads(line) for line in open(os.path.join(here, name + ".jsonl"), encoding="utf-8")]
+for messages, line in zip(talks, lines, strict=True):
+    text = made.apply_chat_template(messages, tokenize=False)
+    assert text == line["text"], (text, line["text"])
+    if "prompt" in line:
+        answered = messages if messages[-1]["role"] == "user" else messages[:-1]
+        text = made.apply_chat_template(answered, tokenize=False, add_generation_prompt=True)
+        assert text == line["prompt"], (text, line["prompt"])
+    if "tokens" in line:
+        ids = made.apply_chat_template(messages, return_dict=True)["input_ids"]
+        assert ids == line["tokens"], (ids, line["tokens"])
+ends = GenerationConfig.from_pretrained(folder).eos_token_id
+ends = ends if isinstance(ends, list) else [ends]
+counted = [ids for line in lines if "tokens" in line for ids, mark, after in
+           zip(line["tokens"], line["mask"], line["mask"][1:] + "0") if mark == "1" and after == "0"]
+assert all(token in ends for token in counted), (set(counted), ends)
+print(f"{name}: {len(lines)} conversations")
