@@ -58,6 +58,7 @@ expect 0 "$trainer" --config chat.yaml
 says err "conversations are longer than max_length, 64 tokens; the longest has"
 grep -q "no end-of-text" err && fail "a border is asked for that the template has"
 expect 0 "$trainer" eval --checkpoint run
+expect 0 "$trainer" eval --checkpoint run --file talks.jsonl
 # Killed and gone on from: the same bits.
 expect 0 "$trainer" --config chat.yaml out_dir=whole
 bits whole >whole.bits

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Every command that README.md, configs/*.yaml, examples/*.c, examples/strategies.md and examples/howto/more-tasks.md show in a line of its own runs, in the order of the page;
+# Every command that README.md, configs/*.yaml, examples/*.c, examples/strategies.md, examples/howto/more-tasks.md and examples/howto/conversations.md show in a line of its own runs, in the order of the page;
 # shortened by keys for a small model and two steps, by another device, or to one operation.  Files that a command needs
 # are made first.  Not run: `make demo` and `make test`, which install packages; examples/lessons has its own test.
 . "$(dirname "$0")/lib.sh"
@@ -62,6 +62,7 @@ for config in configs/*.yaml; do run "$config" '#     '; done
 for example in "$root"/examples/*.c; do run "examples/$(basename "$example")" ' \*     '; done
 run examples/strategies.md '    '
 run examples/howto/more-tasks.md '    '
+run examples/howto/conversations.md '    '
 says runs/cl/metrics.jsonl '"keys":"tasks: mine appended"'
 [ "$count" -ge 34 ] || fail "only $count commands were found"
 [ -f runs/cl/report.html ] || fail "no report"

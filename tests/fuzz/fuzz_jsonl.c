@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * JSON Lines of documents, and of prompts with completions.
+ * JSON Lines of documents, of prompts with completions, and of conversations.
  */
 #include <assert.h>
 
@@ -12,7 +12,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
 {
     const HsSourceOptions options = { .text_field = "text",
                                       .prompt_field = "prompt",
-                                      .completion_field = "completion" };
+                                      .completion_field = "completion",
+                                      .chat_template = size % 2 == 0 ? "llama3.1" : "alpaca" };
     HsCorpus corpus = { 0 };
     if (hs_jsonl_parse("fuzz", (const char *)bytes, size, &options, &corpus) == HS_OK) {
         size_t text = 0;

@@ -82,9 +82,10 @@ static HsStatus need_text(const char *place, const HsJson *object, const char *k
     if (!node)
         return hs_fail(HS_EFORMAT, "%s: `%s` is missing", place, key);
     *text = hs_json_string(node);
+    const bool several = strcmp(key, "content") == 0 || strcmp(key, "value") == 0;
     if (!*text)
         return hs_fail(HS_EFORMAT, "%s: `%s` must be a string%s", place, named,
-                       hs_json_is_array(node) ? "; contents of several parts are not supported" : "");
+                       several && hs_json_is_array(node) ? "; contents of several parts are not supported" : "");
     return HS_OK;
 }
 
