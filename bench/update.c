@@ -27,10 +27,12 @@
 enum { COUNT = 1 << 24, COLUMNS = 1 << 10, LEAST_RUNS = 5, MOST_RUNS = 100 };
 
 /* Every tensor that some operation needs. */
-enum { GRAD, M, V, MASTER, WEIGHT, IMPORTANCE, ANCHOR, PATH, TENSOR_COUNT };
+enum { GRAD, M, V, MASTER, WEIGHT, IMPORTANCE, ANCHOR, PATH, M_CODES, V_CODES, M_ABSMAX, V_ABSMAX, TENSOR_COUNT };
 
 static HsDtype dtype_of(int index)
 {
+    if (index == M_CODES || index == V_CODES)
+        return HS_U8;
     return index == WEIGHT ? HS_BF16 : HS_F32;
 }
 
@@ -43,6 +45,8 @@ static void fill(const HsTensor tensors[TENSOR_COUNT])
             const float value = 0.25f + (float)(i % 1021) / 4096.0f;
             if (dtype_of(t) == HS_F32)
                 ((float *)tensors[t].data)[i] = value;
+            else if (dtype_of(t) == HS_U8)
+                ((uint8_t *)tensors[t].data)[i] = (uint8_t)(160 + i % 83);
             else
                 ((uint16_t *)tensors[t].data)[i] = hs_bf16_encode(value);
         }
@@ -95,6 +99,30 @@ static HsStatus adamw(HsContext *context, const HsTensor *t, Guard guard)
                                                 .update.weight = weight_matrix(t),
                                                 .update.protection = protection_of(t, guard),
                                                 .update.epilogue = epilogue });
+}
+
+/* The absmax of each block are the first ones of their tensors. */
+static HsStatus adamw8bit(HsContext *context, const HsTensor *t, Guard guard)
+{
+    const int64_t blocks = hs_dynamic_blocks(COUNT);
+    HsUpdateEpilogue epilogue = { .back_count = 0 };
+    if (guard == PACKING)
+        epilogue.packed_transposed = &packed_transposed, epilogue.packed = &packed;
+    return hs_op_adamw8bit(context, &(HsAdamW8bitArgs){ .update.scalars = &scalars,
+                                                        .beta1 = 0.9f,
+                                                        .beta2 = 0.95f,
+                                                        .epsilon = 1e-8f,
+                                                        .update.weight_decay = 0.01f,
+                                                        .update.learning_rate_scale = 1.0f,
+                                                        .update.grad = t[GRAD],
+                                                        .m = t[M_CODES],
+                                                        .v = t[V_CODES],
+                                                        .m_absmax = hs_tensor_1d(t[M_ABSMAX].data, HS_F32, blocks),
+                                                        .v_absmax = hs_tensor_1d(t[V_ABSMAX].data, HS_F32, blocks),
+                                                        .update.master = t[MASTER],
+                                                        .update.weight = weight_matrix(t),
+                                                        .update.protection = protection_of(t, guard),
+                                                        .update.epilogue = epilogue });
 }
 
 static HsStatus packing(HsContext *context, const HsTensor *t, Guard guard)
@@ -151,6 +179,8 @@ static const struct {
 } rows[] = {
     { "adamw", adamw, PLAIN, 8 + 8 + 8 + 8 + 2 },
     { "adamw and packing", adamw, PACKING, 34 + 2 + 2 },
+    { "adamw8bit", adamw8bit, PLAIN, 8 + 4 + 8 + 2 },
+    { "adamw8bit and packing", adamw8bit, PACKING, 22 + 2 + 2 },
     { "packing alone", packing, PLAIN, 4 + 2 + 2 },
     { "adamw, gradient penalty", adamw, GRADIENT_STEP, 34 + 8 },
     { "adamw, proximal penalty", adamw, PROXIMAL_STEP, 34 + 8 },

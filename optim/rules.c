@@ -38,6 +38,36 @@ static HsStatus adamw_apply(const HsOptimizer *optimizer, HsContext *context, co
                                                 .v = span->state[1] });
 }
 
+/* Few elements save nothing.  Rows of a table that tokens look up are updated seldom and then by much, so that one
+ * outlier's absmax would cost its whole block precision (Dettmers et al. 2022, section 2.3); 4096: bitsandbytes'
+ * min_8bit_size.  The decision is the whole parameter's, so that its parts have the same. */
+enum { LEAST_8BIT_ELEMENTS = 4096 };
+
+static bool adamw8bit_serves(const HsSpan *span)
+{
+    const int64_t count = span->part_of > 0 ? span->part_of : span->count;
+    return count >= LEAST_8BIT_ELEMENTS && !span->part_of_table && !(span->uses & HS_SPAN_IS_LOOKED_UP);
+}
+
+static HsTensor shape_of_absmax(const HsSpan *span)
+{
+    return hs_tensor_1d(NULL, HS_F32, hs_dynamic_blocks(span->count));
+}
+
+static HsStatus adamw8bit_apply(const HsOptimizer *optimizer, HsContext *context, const HsSpan *span,
+                                const HsUpdateArgs *update)
+{
+    const HsOptimizerConfig *config = &optimizer->config;
+    return hs_op_adamw8bit(context, &(HsAdamW8bitArgs){ .update = *update,
+                                                        .beta1 = (float)config->beta1,
+                                                        .beta2 = (float)config->beta2,
+                                                        .epsilon = (float)config->epsilon,
+                                                        .m = span->state[0],
+                                                        .v = span->state[1],
+                                                        .m_absmax = span->state[2],
+                                                        .v_absmax = span->state[3] });
+}
+
 static bool sgd_has_momentum(const HsOptimizerConfig *config)
 {
     return config->momentum != 0;
@@ -71,9 +101,19 @@ static const HsUpdateRule rules[HS_OPTIMIZER_KINDS] = {
     [HS_OPTIMIZER_MUON] = { .name = "muon",
                             .states = { { "momentum", HS_F32, shape_of_weight, NULL } },
                             .serves = hs_muon_serves,
+                            .served = "matrices of the blocks",
                             .check = hs_muon_check,
                             .scratch_bytes = hs_muon_scratch_bytes,
                             .apply = hs_muon_apply },
+    [HS_OPTIMIZER_ADAMW8BIT] = { .name = "adamw8bit",
+                                 .states = { { "m", HS_U8, shape_of_weight, NULL },
+                                             { "v", HS_U8, shape_of_weight, NULL },
+                                             { "m_absmax", HS_F32, shape_of_absmax, NULL },
+                                             { "v_absmax", HS_F32, shape_of_absmax, NULL } },
+                                 .serves = adamw8bit_serves,
+                                 .served = "parameters of 4096 elements and more that are no embeddings",
+                                 .check = adamw_check,
+                                 .apply = adamw8bit_apply },
 };
 
 const HsUpdateRule *hs_rule_get(HsOptimizerKind kind)
@@ -95,6 +135,11 @@ HsStatus hs_optimizer_kind_find(const char *name, HsOptimizerKind *kind)
 const char *hs_optimizer_kind_name(HsOptimizerKind kind)
 {
     return rules[kind].name;
+}
+
+const char *hs_optimizer_kind_serves(HsOptimizerKind kind)
+{
+    return rules[kind].served;
 }
 
 HsOptimizerKind hs_optimizer_kind_of(const HsOptimizerConfig *config, const HsSpan *span)

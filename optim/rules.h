@@ -21,6 +21,7 @@ typedef struct HsUpdateRule {
     const char *name;
     HsRuleState states[HS_SPAN_STATES]; /* without a name: no more */
     bool (*serves)(const HsSpan *span); /* NULL: everything */
+    const char *served;                 /* that in words */
     HsStatus (*check)(const HsOptimizerConfig *config);
     /* Bytes of scratch for a step of this span; NULL: none. */
     size_t (*scratch_bytes)(const HsOptimizerConfig *config, const HsSpan *span);

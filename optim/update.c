@@ -11,6 +11,15 @@
 
 #include "optim/rules.h"
 
+/* The part of a tensor with one element for `elements` of the span's. */
+static void cut_tensor(HsTensor *tensor, int64_t elements, int64_t first, int64_t count)
+{
+    if (hs_tensor_present(tensor))
+        *tensor =
+            hs_tensor_1d((unsigned char *)tensor->data + (size_t)(first / elements) * hs_dtype_bytes(tensor->dtype),
+                         tensor->dtype, (count + elements - 1) / elements);
+}
+
 HsSpan hs_span_cut(const HsSpan *whole, int64_t first, int64_t count)
 {
     assert(first >= 0 && first % HS_SPAN_GRAIN == 0 && count > 0 && first + count <= whole->count);
@@ -18,8 +27,6 @@ HsSpan hs_span_cut(const HsSpan *whole, int64_t first, int64_t count)
     HsTensor *const tensors[] = { &part.weight,
                                   &part.master,
                                   &part.gradient,
-                                  &part.state[0],
-                                  &part.state[1],
                                   &part.protection.importance,
                                   &part.protection.anchor,
                                   &part.protection.path,
@@ -30,13 +37,15 @@ HsSpan hs_span_cut(const HsSpan *whole, int64_t first, int64_t count)
                                   &part.epilogue.snapshots[1] };
     part.first = whole->first + first;
     part.count = count;
+    part.part_of = whole->part_of > 0 ? whole->part_of : whole->count;
+    part.part_of_table = whole->part_of_table || whole->uses & HS_SPAN_IS_LOOKED_UP;
     part.part_count = 0;
     part.uses = 0;
-    for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++) {
-        HsTensor *tensor = tensors[i];
-        if (hs_tensor_present(tensor))
-            *tensor = hs_tensor_1d((unsigned char *)tensor->data + (size_t)first * hs_dtype_bytes(tensor->dtype),
-                                   tensor->dtype, count);
+    for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++)
+        cut_tensor(tensors[i], 1, first, count);
+    for (int s = 0; s < HS_SPAN_STATES; s++) {
+        const bool each = hs_tensor_count(&part.state[s]) == whole->count;
+        cut_tensor(&part.state[s], each ? 1 : HS_DYNAMIC_BLOCK, first, count);
     }
     for (int i = 0; i < part.epilogue.back_count; i++)
         part.epilogue.back[i].rng.row_offset += first;

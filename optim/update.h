@@ -25,6 +25,7 @@ typedef enum HsOptimizerKind {
     HS_OPTIMIZER_ADAMW,
     HS_OPTIMIZER_SGD,
     HS_OPTIMIZER_MUON,
+    HS_OPTIMIZER_ADAMW8BIT,
     HS_OPTIMIZER_KINDS
 } HsOptimizerKind;
 
@@ -35,7 +36,7 @@ typedef struct HsOptimizerGroup {
     double learning_rate_scale; /* its peak rate over the run's */
 } HsOptimizerGroup;
 
-enum { HS_SPAN_STATES = 2 };
+enum { HS_SPAN_STATES = 4 };
 
 /* What a matrix does in the network, bits: y = w x; the same, with a row for each word of the vocabulary; each token
  * looks up a row. */
@@ -48,6 +49,10 @@ typedef struct HsSpan {
     const char *name;
     int parameter; /* which of the model's */
     int64_t first, count;
+    /* of a part, what decides by which rule the whole is updated: its elements (0: this is the whole), and whether each
+     * token looks up a row of it */
+    int64_t part_of;
+    bool part_of_table;
     /* a matrix: how many are stacked along its rows, and the rows of each; 0: none (a table, a vector, a part) */
     int part_count;
     const int64_t *part_rows;
@@ -65,7 +70,7 @@ typedef struct HsSpan {
 } HsSpan;
 
 /* The `count` elements of a whole parameter's span from `first` on, a multiple of HS_SPAN_GRAIN, as a span of its own.
- * Packed layouts are of whole matrices: a part has none. */
+ * A state of fewer elements than the span has one for each block of HS_DYNAMIC_BLOCK: parts begin where blocks do.  Packed layouts are of whole matrices: a part has none. */
 HsSpan hs_span_cut(const HsSpan *whole, int64_t first, int64_t count);
 
 typedef struct HsMuonConfig {
@@ -123,7 +128,9 @@ HsStatus hs_optimizer_kind_find(const char *name, HsOptimizerKind *kind);
 /* The rule that updates a span: its group's or the run's, or AdamW where that one does not serve it. */
 HsOptimizerKind hs_optimizer_kind_of(const HsOptimizerConfig *config, const HsSpan *span);
 const char *hs_optimizer_kind_name(HsOptimizerKind kind);
-/* How many state tensors a span has by its rule (0, 1 or 2), and their names: "m", "v", "momentum". */
+/* Which parameters the rule serves, in words; NULL: all. */
+const char *hs_optimizer_kind_serves(HsOptimizerKind kind);
+/* How many state tensors a span has by its rule, and their names: "m", "v", "momentum", "m_absmax", "v_absmax". */
 int hs_optimizer_state_count(const HsOptimizerConfig *config, const HsSpan *span);
 const char *hs_optimizer_state_name(const HsOptimizerConfig *config, const HsSpan *span, int index);
 

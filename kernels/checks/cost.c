@@ -105,6 +105,12 @@ static double more_of_adamw(const HsAdamWArgs *args)
     return bytes_of_update(&args->update) + twice(&args->m) + twice(&args->v);
 }
 
+static double more_of_adamw8bit(const HsAdamW8bitArgs *args)
+{
+    return bytes_of_update(&args->update) + twice(&args->m) + twice(&args->v) + twice(&args->m_absmax) +
+           twice(&args->v_absmax);
+}
+
 static double more_of_sgd(const HsSgdArgs *args)
 {
     return bytes_of_update(&args->update) + twice(&args->buffer);
@@ -190,6 +196,7 @@ static const struct {
     HS_OPS(MORE_MEMBER)
 } more = {
     .adamw = more_of_adamw,
+    .adamw8bit = more_of_adamw8bit,
     .sgd = more_of_sgd,
     .momentum = more_of_momentum,
     .normalize = more_of_normalize,

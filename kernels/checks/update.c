@@ -70,6 +70,16 @@ HsStatus hs_check_adamw(const HsAdamWArgs *args)
     return hs_rule_count("adamw", "v", HS_DTYPES_WIDE, &args->v, count);
 }
 
+HsStatus hs_check_adamw8bit(const HsAdamW8bitArgs *args)
+{
+    const int64_t count = hs_tensor_count(&args->update.weight), blocks = hs_dynamic_blocks(count);
+    HS_TRY(check_update("adamw8bit", &args->update));
+    HS_TRY(hs_rule_count("adamw8bit", "m", HS_DTYPE_BIT(HS_U8), &args->m, count));
+    HS_TRY(hs_rule_count("adamw8bit", "v", HS_DTYPE_BIT(HS_U8), &args->v, count));
+    HS_TRY(hs_rule_count("adamw8bit", "m_absmax", HS_DTYPES_WIDE, &args->m_absmax, blocks));
+    return hs_rule_count("adamw8bit", "v_absmax", HS_DTYPES_WIDE, &args->v_absmax, blocks);
+}
+
 HsStatus hs_check_sgd(const HsSgdArgs *args)
 {
     HS_TRY(check_update("sgd", &args->update));

@@ -18,6 +18,7 @@
 
 #include "kernels/base/rng.h"
 #include "kernels/base/tensor.h"
+#include "kernels/ops/dynamic_map.h"
 #include "kernels/ops/product_policy.h"
 #include "kernels/ops/rope_rule.h"
 #include "kernels/ops/step.h"
@@ -50,6 +51,7 @@
     X(distill, HsDistillArgs, "loss = a KL(softmax(teacher/t), softmax(logits/t)); dlogits += gs dloss/dlogits")      \
     X(grad_stats, HsGradStatsArgs, "sum of squares and count of non-finite elements, per tensor")                     \
     X(adamw, HsAdamWArgs, "Loshchilov & Hutter 2019, algorithm 2; one pass with unscale, clip, master, copy")         \
+    X(adamw8bit, HsAdamW8bitArgs, "adamw with moments in 8 bits: decode, adamw, encode; kernels/ops/dynamic_map.h")   \
     X(sgd, HsSgdArgs, "buf = momentum buf + g + wd p; p -= lr buf (nesterov: g + momentum buf)")                      \
     X(momentum, HsMomentumArgs, "m = b m + (1 - b) g; direction = m (nesterov: (1 - b) g + b m)")                     \
     X(normalize, HsNormalizeArgs, "y = round(x / (sqrt(sum of squares) + eps))")                                      \
@@ -347,7 +349,7 @@ typedef struct HsUpdateEpilogue {
  * learning_rate_scale.  p is `master` when present, else `weight`; weight = round(p).  grad is set to zero.  A 16-bit
  * weight without a master is rounded stochastically, element rng.row_offset + i by its own bits: tensors may be a part
  * of a whole one that begins at element rng.row_offset, a multiple of HS_SPAN_GRAIN. */
-enum { HS_SPAN_GRAIN = 64 };
+enum { HS_SPAN_GRAIN = HS_DYNAMIC_BLOCK };
 typedef struct HsUpdateArgs {
     const HsStepScalars *scalars; /* device */
     float weight_decay, learning_rate_scale;
@@ -365,6 +367,18 @@ typedef struct HsAdamWArgs {
     float beta1, beta2, epsilon;
     HsTensor m, v; /* f32 */
 } HsAdamWArgs;
+
+/* The same with moments that are kept in 8 bits, by blocks of HS_DYNAMIC_BLOCK elements (kernels/ops/dynamic_map.h).
+ *   decode m, v (f32) -> adamw's m, v, p; p moves by the moments before they are encoded -> absmax of each block, codes
+ * Encoding divides by the absmax as it is stored and takes the nearest code; where absmax is below FLT_MIN the codes
+ * are those of 0, or of the smallest negative value.
+ * A skipped step leaves codes and absmax as they were.  Zeros in all four tensors are moments of 0. */
+typedef struct HsAdamW8bitArgs {
+    HsUpdateArgs update; /* row_offset: a multiple of HS_DYNAMIC_BLOCK */
+    float beta1, beta2, epsilon;
+    HsTensor m, v;               /* u8: codes, signed and unsigned */
+    HsTensor m_absmax, v_absmax; /* [ceil(count / HS_DYNAMIC_BLOCK)] f32 */
+} HsAdamW8bitArgs;
 
 typedef struct HsSgdArgs {
     HsUpdateArgs update; /* the protection's gradient step comes before decay and momentum */

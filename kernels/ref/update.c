@@ -3,6 +3,8 @@
  * Gradient statistics and the update rules.  Both rules unscale, update, refresh the weight from its master and clear
  * the gradient in one pass; a skipped step only clears the gradient.  What HsProtection adds is at the element, too.
  */
+#include <float.h>
+
 #include "kernels/ops/update_epilogue.h"
 #include "kernels/ref/ref.h"
 
@@ -115,6 +117,74 @@ HsStatus hs_ref_adamw(HsContext *context, const HsAdamWArgs *args)
         p -= rate * (m / (double)scalars->bias_correction1) /
              (sqrt(v / (double)scalars->bias_correction2) + (double)args->epsilon);
         finish(update, i, p, rate, grad);
+    }
+    return follow(context, update);
+}
+
+static double decode(bool is_signed, const HsTensor *codes, const HsTensor *absmax, int64_t i)
+{
+    const int code = ((const uint8_t *)codes->data)[i];
+    return (double)hs_dynamic_value(is_signed, code) * hs_ref_load(absmax, i / HS_DYNAMIC_BLOCK);
+}
+
+/* The level of the value nearest to x in [0, 1]; kernels/ops/dynamic_map.h says which at a midpoint. */
+static int nearest_level(bool is_signed, double x)
+{
+    int low = 0, high = hs_dynamic_top(is_signed);
+    while (low < high) {
+        const int middle = (low + high) / 2;
+        const double midpoint = (double)hs_dynamic_midpoint(is_signed, middle);
+        if (x > midpoint || (x == midpoint && hs_dynamic_tie_goes_up(is_signed, middle)))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static void encode(bool is_signed, const double *values, int64_t count, int64_t block, const HsTensor *codes,
+                   const HsTensor *absmax)
+{
+    double largest = 0.0;
+    for (int64_t i = 0; i < count; i++)
+        largest = fmax(largest, fabs(values[i]));
+    largest = hs_ref_store_rounded(absmax, block, largest);
+    for (int64_t i = 0; i < count; i++) {
+        const int level = largest >= (double)FLT_MIN ? nearest_level(is_signed, fabs(values[i]) / largest) : 0;
+        const int code = is_signed ? hs_dynamic_signed_code(values[i] < 0.0, level) : level;
+        ((uint8_t *)codes->data)[block * HS_DYNAMIC_BLOCK + i] = (uint8_t)code;
+    }
+}
+
+/* AdamW with moments in 8 bits (Dettmers et al. 2022).  Decay comes where AdamW has it, before the step. */
+HsStatus hs_ref_adamw8bit(HsContext *context, const HsAdamW8bitArgs *args)
+{
+    const HsUpdateArgs *update = &args->update;
+    const HsStepScalars *scalars = update->scalars;
+    const double rate = rate_of(update), beta1 = (double)args->beta1, beta2 = (double)args->beta2;
+    const int64_t count = hs_tensor_count(&update->weight);
+    for (int64_t block = 0; block < hs_dynamic_blocks(count); block++) {
+        double m[HS_DYNAMIC_BLOCK], v[HS_DYNAMIC_BLOCK];
+        const int64_t begin = block * HS_DYNAMIC_BLOCK;
+        const int64_t length = count - begin < HS_DYNAMIC_BLOCK ? count - begin : HS_DYNAMIC_BLOCK;
+        for (int64_t j = 0; j < length; j++) {
+            const int64_t i = begin + j;
+            const double grad = take_gradient(update, i);
+            if (scalars->skip)
+                continue;
+            double p = hs_ref_load_parameter(&update->master, &update->weight, i);
+            const double g = whole_gradient(update, i, grad, p);
+            p -= rate * (double)update->weight_decay * p;
+            m[j] = beta1 * decode(true, &args->m, &args->m_absmax, i) + (1.0 - beta1) * g;
+            v[j] = beta2 * decode(false, &args->v, &args->v_absmax, i) + (1.0 - beta2) * g * g;
+            p -= rate * (m[j] / (double)scalars->bias_correction1) /
+                 (sqrt(v[j] / (double)scalars->bias_correction2) + (double)args->epsilon);
+            finish(update, i, p, rate, grad);
+        }
+        if (scalars->skip)
+            continue;
+        encode(true, m, length, block, &args->m, &args->m_absmax);
+        encode(false, v, length, block, &args->v, &args->v_absmax);
     }
     return follow(context, update);
 }

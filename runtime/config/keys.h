@@ -179,8 +179,10 @@
     X(S, STRING, init_from, "", 0, 0, NULL, "path", "a folder of PEFT's format whose adapters are gone on with")
 
 #define HS_KEYS_OPTIMIZER(X, S)                                                                                     \
-    X(S, STRING, kind, "adamw", 0, 0, "adamw|sgd|muon", "",                                                         \
-      "update rule; muon: matrices of the blocks by Muon (section muon), all else by AdamW; its step has the size " \
+    X(S, STRING, kind, "adamw", 0, 0, "adamw|adamw8bit|sgd|muon", "",                                               \
+      "update rule; adamw8bit: AdamW with moments of 2.03 bytes a parameter in place of 8 (codes of 8 bits, one "   \
+      "absmax for 256 of them), those of embeddings and of parameters under 4096 elements in f32; muon: matrices "  \
+      "of the blocks by Muon (section muon), all else by AdamW; its step has the size "                             \
       "of AdamW's, 0.2 sqrt(max(rows, columns)) times the orthogonal matrix, so that AdamW's learning rate serves") \
     X(S, REALS2, betas, "[0.9, 0.95]", 0, 0.9999999, NULL, "", "AdamW's decay rates of the two moments")            \
     X(S, REAL, epsilon, 1e-8, 1e-30, 1, NULL, "", "AdamW: added after the bias correction")                         \
@@ -203,7 +205,8 @@
       "its own peak: its rate is this over the top level's learning_rate times the schedule's, warm-up and decay " \
       "alike; 0: the top level's")                                                                                 \
     X(S, REAL, weight_decay, -1, -1, 1000, NULL, "", "its own weight decay; -1: the top level's")                  \
-    X(S, STRING, kind, "inherit", 0, 0, "inherit|adamw|sgd|muon", "", "its own update rule; inherit: optimizer.kind")
+    X(S, STRING, kind, "inherit", 0, 0, "inherit|adamw|adamw8bit|sgd|muon", "",                                    \
+      "its own update rule; inherit: optimizer.kind")
 
 #define HS_KEYS_SCHEDULE(X, S)                                                                                      \
     X(S, STRING, kind, "cosine", 0, 0, "constant|linear|cosine|wsd", "", "shape after the warm-up")                 \

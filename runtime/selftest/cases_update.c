@@ -4,6 +4,7 @@
  */
 #include "runtime/selftest/bounds.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* update rules: weight in dtype, gradient in other */
@@ -249,6 +250,141 @@ static void bound_adamw(HsTrial *trial)
         bound_finish(trial, i, error);
     }
 }
+
+/* Moments of the 8-bit rule before and after the step, exactly; what a correct f32 may be off by. */
+enum { M_ABSMAX = DIRECTION, V_ABSMAX };
+typedef struct Moment {
+    double before, after, error;
+} Moment;
+
+static double decoded(const HsTrial *trial, bool is_signed, int64_t i)
+{
+    const uint8_t *codes = trial->operands[is_signed ? M : V].image;
+    const double absmax = hs_initial(trial, is_signed ? M_ABSMAX : V_ABSMAX)[i / HS_DYNAMIC_BLOCK];
+    return (double)hs_dynamic_value(is_signed, codes[i]) * absmax;
+}
+
+static double exact_gradient(const HsTrial *trial, int64_t i)
+{
+    double g = hs_initial(trial, GRAD)[i] * (double)step_scalars.gradient_multiplier;
+    if (hs_operand_present(trial, PULL))
+        g += (double)strength * hs_initial(trial, PULL)[i];
+    return has_gradient_step(trial) ? g + pull(trial, i) * (parameter_before(trial)[i] - hs_initial(trial, ANCHOR)[i])
+                                    : g;
+}
+
+/* As adamw's, and one rounding more where absmax multiplies. */
+static Moment moment_of(const HsTrial *trial, bool is_signed, int64_t i)
+{
+    const double beta = (double)(is_signed ? beta1 : beta2), power = is_signed ? 1.0 : 2.0;
+    const double g = exact_gradient(trial, i), size = gradient_size(trial, i);
+    const int roundings = gradient_roundings(trial);
+    Moment moment = { .before = decoded(trial, is_signed, i) };
+    moment.after = beta * moment.before + (1.0 - beta) * (is_signed ? g : g * g);
+    moment.error = hs_gamma((is_signed ? 4 : 5) + (int64_t)power * roundings) *
+                   (beta * fabs(moment.before) + (1.0 - beta) * pow(size, power));
+    return moment;
+}
+
+static void declare_adamw8bit(HsTrial *trial)
+{
+    const int64_t count = trial->config->columns, blocks = hs_dynamic_blocks(count);
+    declare_parameter(trial);
+    trial->operands[M] = hs_filled(hs_updated("m", 256.0, hs_tensor_1d(NULL, HS_U8, count)), HS_FILL_INDEX);
+    trial->operands[V] = hs_filled(hs_updated("v", 256.0, hs_tensor_1d(NULL, HS_U8, count)), HS_FILL_INDEX);
+    trial->operands[M_ABSMAX] =
+        hs_filled(hs_updated("m_absmax", 0.1, hs_tensor_1d(NULL, HS_F32, blocks)), HS_FILL_POSITIVE);
+    trial->operands[V_ABSMAX] =
+        hs_filled(hs_updated("v_absmax", 0.01, hs_tensor_1d(NULL, HS_F32, blocks)), HS_FILL_POSITIVE);
+}
+
+static HsStatus call_adamw8bit(HsTrial *trial, HsContext *context, const HsTensor *t)
+{
+    return hs_op_adamw8bit(context, &(HsAdamW8bitArgs){ .update = update_of(trial, t),
+                                                        .beta1 = beta1,
+                                                        .beta2 = beta2,
+                                                        .epsilon = adam_epsilon,
+                                                        .m = t[M],
+                                                        .v = t[V],
+                                                        .m_absmax = t[M_ABSMAX],
+                                                        .v_absmax = t[V_ABSMAX] });
+}
+
+/* absmax is off by no more than the element of its block that is off most. */
+static void bound_adamw8bit(HsTrial *trial)
+{
+    const int roundings = gradient_roundings(trial);
+    for (int64_t i = 0; i < trial->config->columns && !hs_case_has(trial, HS_CASE_SKIP); i++) {
+        const Moment m = moment_of(trial, true, i), v = moment_of(trial, false, i);
+        double *const absmax_error[] = { &trial->operands[M_ABSMAX].error[i / HS_DYNAMIC_BLOCK],
+                                         &trial->operands[V_ABSMAX].error[i / HS_DYNAMIC_BLOCK] };
+        *absmax_error[0] = fmax(*absmax_error[0], m.error);
+        *absmax_error[1] = fmax(*absmax_error[1], v.error);
+        const double p = fabs(parameter_before(trial)[i]), rate = learning_rate();
+        const double m_size = m.error / hs_gamma(4 + roundings);
+        const double step = rate * m_size / (double)step_scalars.bias_correction1 /
+                            (sqrt(v.after / (double)step_scalars.bias_correction2) + (double)adam_epsilon);
+        const double relative = v.error / v.after;
+        const double error =
+            (hs_gamma(4 + roundings + 8 + HS_FUNCTION_ROUNDINGS) + relative / 2) * (1 + relative) * step +
+            hs_gamma(3) * (p * (1.0 + rate * (double)decay) + step);
+        bound_finish(trial, i, error);
+    }
+}
+
+/* Whether a moment of this sign and magnitude, off by `slack` at most, may have the code: x lies between the midpoints
+ * around the code's level.  The first negative level reaches to 0, the last of a sign to the end. */
+static bool may_have_code(bool is_signed, bool is_negative, double x, double slack, int code)
+{
+    const int level = is_signed ? abs(code - HS_DYNAMIC_ZERO) : code;
+    if (is_signed && is_negative != (code < HS_DYNAMIC_ZERO))
+        return false;
+    const int top = is_negative ? HS_DYNAMIC_ZERO : hs_dynamic_top(is_signed);
+    const int least = is_negative ? 1 : 0;
+    const double low = level > least ? (double)hs_dynamic_midpoint(is_signed, level - 1) : 0.0;
+    const double high = level < top ? (double)hs_dynamic_midpoint(is_signed, level) : 1.0;
+    return x >= low - slack && x <= high + slack;
+}
+
+static bool accepts_code(const HsTrial *trial, int operand, int64_t i, double value)
+{
+    if (hs_case_has(trial, HS_CASE_SKIP))
+        return false;
+    const bool is_signed = operand == M;
+    const int absmax_of = is_signed ? M_ABSMAX : V_ABSMAX;
+    const Moment moment = moment_of(trial, is_signed, i);
+    const double absmax = hs_exact(trial, absmax_of)[i / HS_DYNAMIC_BLOCK], x = fabs(moment.after) / absmax;
+    const double absmax_error = trial->operands[absmax_of].error[i / HS_DYNAMIC_BLOCK] / absmax;
+    const double slack = moment.error / absmax + x * (absmax_error + hs_gamma(3));
+    const bool either = fabs(moment.after) <= moment.error, negative = moment.after < 0.0;
+    return may_have_code(is_signed, negative, x, slack, (int)value) ||
+           (either && may_have_code(is_signed, !negative, x, slack, (int)value));
+}
+
+/* Around a block of codes, a warp's quads and a thread block's tiles. */
+static const HsCase adamw8bit_cases[] = {
+    UPDATE(1, 0),    UPDATE(3, 0),    UPDATE(17, 0),    UPDATE(255, 0),    UPDATE(256, 0),
+    UPDATE(257, 0),  UPDATE(1023, 0), UPDATE(4097, 0),  UPDATE(20000, 0),  GUARDED(1, 0),
+    GUARDED(129, 0), GUARDED(300, 0), GUARDED(1025, 0), GUARDED(20000, 0), GUARDED(320, HS_CASE_UNALIGNED),
+};
+
+static const HsCase adamw8bit_timed[] = {
+    { HS_BF16, HS_F32, HS_F32, .columns = 768 * 3072, .options = HS_CASE_MASTER },
+    { HS_F32, HS_F32, HS_F32, .columns = 768 * 3072, .options = 0 },
+    { HS_BF16, HS_F32, HS_F32, .columns = 768 * 3072, .options = HS_CASE_MASTER | HS_CASE_ANCHOR | HS_CASE_IMPORTANCE },
+};
+
+const HsOpTest hs_op_test_adamw8bit = {
+    .cases = adamw8bit_cases,
+    .case_count = HS_COUNT_OF(adamw8bit_cases),
+    .timed = adamw8bit_timed,
+    .timed_count = HS_COUNT_OF(adamw8bit_timed),
+    .declare = declare_adamw8bit,
+    .prepare = prepare_update,
+    .bound = bound_adamw8bit,
+    .accepts = accepts_code,
+    .call = call_adamw8bit,
+};
 
 static const HsCase adamw_timed[] = {
     { HS_BF16, HS_F32, HS_F32, .columns = 768 * 3072, .options = HS_CASE_MASTER },

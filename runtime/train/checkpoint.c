@@ -3,7 +3,7 @@
  * What a checkpoint of a run holds, and the way back.
  *
  *   model.safetensors      every parameter: the FP32 master where there is one, else the weight itself
- *   optimizer.safetensors  "<parameter>.<m|v|momentum>" for every trainable parameter
+ *   optimizer.safetensors  "<parameter>.<m|v|m_absmax|v_absmax|momentum>" for every trainable parameter
  *   trainer.json           HsTrainerState (numbers.c); the strategies' part (checkpoint_continual.c)
  *   continual.safetensors  the strategies' tensors and the replay buffer
  *   config.yaml, tokenizer.json
@@ -38,7 +38,7 @@ static HsStatus list_tensors(HsTrainer *trainer, TensorLists *lists)
     const size_t count = (size_t)model->param_count;
     HS_TRY(hs_weights_list(model, trainer->spans, trainer->span_count, &trainer->engine.context, HS_NAMING_OWN,
                            &lists->model));
-    lists->optimizer = calloc(2 * count, sizeof *lists->optimizer);
+    lists->optimizer = calloc(HS_SPAN_STATES * count, sizeof *lists->optimizer);
     if (!lists->optimizer)
         return hs_fail(HS_ENOMEM, "no memory to list %zu tensors of a checkpoint", count);
     for (int i = 0; i < trainer->span_count; i++) {

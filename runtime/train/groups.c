@@ -38,12 +38,10 @@ static HsStatus join(HsTrainer *trainer, int index, bool *chosen)
             continue;
         span->group = group;
         joined = true;
-        if (strcmp(own->kind, "muon") == 0 && hs_optimizer_kind_of(&trainer->optimizer.config, span) != group->kind)
-            return hs_fail(
-                HS_ECONFIG,
-                "optimizer.groups.%d: muon serves matrices of the blocks only, and %s is none: narrow match, "
-                "or leave kind out",
-                index, span->name);
+        if (strcmp(own->kind, "inherit") != 0 && hs_optimizer_kind_of(&trainer->optimizer.config, span) != group->kind)
+            return hs_fail(HS_ECONFIG,
+                           "optimizer.groups.%d: %s serves %s only, and %s is none: narrow match, or leave kind out",
+                           index, own->kind, hs_optimizer_kind_serves(group->kind), span->name);
     }
     if (!joined)
         return hs_fail(HS_ECONFIG,
@@ -104,7 +102,7 @@ void hs_trainer_describe_rules(const HsTrainer *trainer, HsTextLine line, void *
                  all - trained, adapted ? "adapter" : "", adapted && frozen ? ", " : "", frozen ? "train.freeze" : "");
         line(user, text);
     }
-    if (config->group_count == 0 && trainer->optimizer.config.kind != HS_OPTIMIZER_MUON)
+    if (config->group_count == 0 && hs_optimizer_kind_serves(trainer->optimizer.config.kind) == NULL)
         return;
     for (int g = 0; g <= config->group_count; g++)
         for (int kind = 0; kind < HS_OPTIMIZER_KINDS; kind++)

@@ -17,10 +17,16 @@ resumes() {
     same a b
 }
 
+# In 8 bits: matrices and head; the tables and what is small in f32.
+eight="optimizer.kind=adamw8bit model.width=64"
 for mode in fp32 bf16 fp16; do
+    # shellcheck disable=SC2086
+    resumes eight-$mode $eight precision.mode=$mode model.tie_head=false
     resumes muon-$mode optimizer.kind=muon precision.mode=$mode
     resumes frozen-$mode 'train.freeze=["*.h.0.*", embedding]' model.tie_head=false precision.mode=$mode
 done
+# shellcheck disable=SC2086
+resumes eight-stochastic $eight precision.master_weights=false gradient_accumulation_steps=2
 resumes stochastic optimizer.kind=muon precision.master_weights=false
 resumes groups 'optimizer.groups=[{match: embedding, learning_rate: 1e-4}, {match: vector, kind: sgd, weight_decay: 0}]'
 
@@ -39,11 +45,11 @@ resumes_tasks() {
     done
     rm -rf run
 }
-for what in optimizer.kind=muon train.freeze=matrix; do
-    resumes_tasks $what 'continual.strategy=[ewc,mer]' mer.group_steps=3 mer.groups=2 mer.beta=0.5 precision.mode=bf16
-    resumes_tasks $what 'continual.strategy=[si,er]' precision.mode=fp16 precision.init_scale=1e13
-    resumes_tasks $what 'continual.strategy=[ewc,a-gem]' ewc.mode=separate ewc.step=proximal
-    resumes_tasks $what continual.strategy=l2 precision.mode=fp32
+for what in optimizer.kind=muon "$eight" train.freeze=matrix; do
+    resumes_tasks "$what" 'continual.strategy=[ewc,mer]' mer.group_steps=3 mer.groups=2 mer.beta=0.5 precision.mode=bf16
+    resumes_tasks "$what" 'continual.strategy=[si,er]' precision.mode=fp16 precision.init_scale=1e13
+    resumes_tasks "$what" 'continual.strategy=[ewc,a-gem]' ewc.mode=separate ewc.step=proximal
+    resumes_tasks "$what" continual.strategy=l2 precision.mode=fp32
 done
 
 # What is frozen stays, bit for bit, and has neither moments nor a penalty.
@@ -59,10 +65,39 @@ assert frozen and not [n for n in moments for f in frozen if n.startswith(f + ".
 assert "transformer.h.1.attn.c_attn.weight.m" in moments and "lm_head.weight.v" in moments
 PY
 
+# Codes of one byte and an absmax for 256 of them; embeddings, vectors and matrices under 4096 elements in f32.
+python3 - eight-fp32-a <<'PY' || fail "states in 8 bits"
+import json, struct, sys
+folder = sys.argv[1] + "/checkpoints/" + open(sys.argv[1] + "/checkpoints/latest").read().strip()
+def names(file):
+    data = open(f"{folder}/{file}", "rb").read()
+    return json.loads(data[8:8 + struct.unpack("<Q", data[:8])[0]])
+model, states = names("model.safetensors"), names("optimizer.safetensors")
+eight = 0
+for name, row in model.items():
+    if name == "__metadata__":
+        continue
+    count = 1
+    for extent in row["shape"]:
+        count *= extent
+    small = count < 4096 or "wte" in name or "wpe" in name
+    eight += not small
+    for moment in "mv":
+        assert states[f"{name}.{moment}"]["dtype"] == ("F32" if small else "U8"), name
+        assert states[f"{name}.{moment}"]["shape"] == row["shape"], name
+        assert (f"{name}.{moment}_absmax" in states) == (not small), name
+        assert small or states[f"{name}.{moment}_absmax"]["shape"] == [(count + 255) // 256], name
+assert eight == 9, eight
+PY
+expect 0 "$trainer" inspect --checkpoint eight-fp32-a
+
 expect 0 "$trainer" plan --config tiny.yaml 'train.freeze=[matrix, vector, embedding]' model.tie_head=false
 says out "8224 trainable, 33984 frozen (train.freeze)"
 expect 0 "$trainer" plan --config tiny.yaml optimizer.kind=muon
 says out "optimizer: muon, 0.025 million parameters in 8 tensors, peak learning rate 0.001"
+# shellcheck disable=SC2086
+expect 0 "$trainer" plan --config tiny.yaml $eight
+says out "optimizer: adamw8bit, 0.098 million parameters in 8 tensors, peak learning rate 0.001"
 expect 0 "$trainer" plan --config tiny.yaml 'optimizer.groups=[{match: "*.mlp.*", learning_rate: 2e-3}]'
 says out "group 0: adamw, 0.016 million parameters in 4 tensors, peak learning rate 0.002"
 says out "all others: adamw"
@@ -79,8 +114,14 @@ refused "optimizer.groups.0.match is missing" 'optimizer.groups=[{learning_rate:
 refused 'optimizer.groups.0.match: `nothing`' 'optimizer.groups=[{match: nothing}]'
 refused "belongs to an earlier group" 'optimizer.groups=[{match: matrix}, {match: "*.mlp.*"}]'
 refused "muon serves matrices of the blocks only" 'optimizer.groups=[{match: embedding, kind: muon}]'
+refused "adamw8bit serves parameters of 4096 elements and more that are no embeddings only, and transformer.wte.weight" \
+    'optimizer.groups=[{match: embedding, kind: adamw8bit}]'
 refused "unknown key optimizer.groups.0.rate" 'optimizer.groups=[{match: head, rate: 1}]'
 expect 2 "$trainer" --config tiny.yaml max_steps=14 schedule.decay_steps=12 out_dir=muon-fp32-a optimizer.kind=muon \
     precision.mode=fp32 train.freeze=vector resume=changed
 says err "differing: train.freeze"
+# shellcheck disable=SC2086
+expect 2 "$trainer" --config tiny.yaml max_steps=14 schedule.decay_steps=12 out_dir=eight-fp32-a model.tie_head=false \
+    precision.mode=fp32 model.width=64 resume=changed
+says err "differing: optimizer.kind"
 finish

@@ -18,10 +18,11 @@ typedef struct Case {
     HsDtype dtype;
     bool master;
     int64_t rows, columns;
-    bool back, skip, sgd;
+    bool back, skip;
+    enum { ADAMW, SGD, ADAMW8BIT, RULES } rule;
 } Case;
 
-enum { GRADIENT, MOMENT_1, MOMENT_2, MASTER, WEIGHT, ANCHOR, SNAPSHOT, TRANSPOSED, PACKED, BUFFERS };
+enum { GRADIENT, MOMENT_1, MOMENT_2, MASTER, WEIGHT, ANCHOR, SNAPSHOT, CODES_1, CODES_2, TRANSPOSED, PACKED, BUFFERS };
 
 /* All memory of one way of doing it. */
 typedef struct Parameter {
@@ -43,15 +44,16 @@ static void make_buffer(Parameter *parameter, int index, size_t bytes)
 static void make_parameter(Parameter *parameter, const HsContext *context, const Case *c)
 {
     memset(parameter, 0, sizeof *parameter);
-    for (int i = GRADIENT; i <= SNAPSHOT; i++) {
-        const HsTensor shape = hs_tensor_2d(NULL, i == WEIGHT ? c->dtype : HS_F32, c->rows, c->columns);
+    for (int i = GRADIENT; i <= CODES_2; i++) {
+        const HsDtype dtype = i == WEIGHT ? c->dtype : i >= CODES_1 ? HS_U8 : HS_F32;
+        const HsTensor shape = hs_tensor_2d(NULL, dtype, c->rows, c->columns);
         make_buffer(parameter, i, hs_tensor_bytes(&shape));
         parameter->tensors[i] = shape;
         parameter->tensors[i].data = parameter->memory[i];
         const HsRng rng = { .seed = 11, .site = (uint32_t)i };
         for (int64_t e = 0; e < hs_tensor_count(&shape); e++) {
             const double u = (double)hs_rng_uniform(hs_rng_draw(&rng, (uint64_t)e).word[0]);
-            hs_dtype_store(shape.dtype, parameter->memory[i], e, i == MOMENT_2 ? u : u - 0.5);
+            hs_dtype_store(dtype, parameter->memory[i], e, i >= CODES_1 ? 255.0 * u : i == MOMENT_2 ? u : u - 0.5);
         }
     }
     if (!c->master)
@@ -76,31 +78,33 @@ static void update(HsContext *context, Parameter *parameter, const Case *c, cons
 {
     const HsStepScalars scalars = { 0.01f, 0.5f, 0.2f, 0.1f, 1.0f, c->skip };
     const HsTensor *t = parameter->tensors;
-    const HsRng rng = { .seed = 4, .step = 2, .site = 1 };
-    if (c->sgd)
-        RUN(hs_op_sgd(context, &(HsSgdArgs){ .update.scalars = &scalars,
-                                             .momentum = 0.9f,
-                                             .update.learning_rate_scale = 1.0f,
-                                             .update.rng = rng,
-                                             .update.grad = t[GRADIENT],
-                                             .buffer = t[MOMENT_1],
-                                             .update.master = t[MASTER],
-                                             .update.weight = t[WEIGHT],
-                                             .update.epilogue = *epilogue }));
-    else
-        RUN(hs_op_adamw(context, &(HsAdamWArgs){ .update.scalars = &scalars,
+    const HsUpdateArgs surroundings = { .scalars = &scalars,
+                                        .weight_decay = c->rule == SGD ? 0.0f : 0.1f,
+                                        .learning_rate_scale = 1.0f,
+                                        .rng = { .seed = 4, .step = 2, .site = 1 },
+                                        .grad = t[GRADIENT],
+                                        .master = t[MASTER],
+                                        .weight = t[WEIGHT],
+                                        .epilogue = *epilogue };
+    const int64_t blocks = hs_dynamic_blocks(c->rows * c->columns);
+    if (c->rule == SGD)
+        RUN(hs_op_sgd(context, &(HsSgdArgs){ .update = surroundings, .momentum = 0.9f, .buffer = t[MOMENT_1] }));
+    else if (c->rule == ADAMW)
+        RUN(hs_op_adamw(context, &(HsAdamWArgs){ .update = surroundings,
                                                  .beta1 = 0.9f,
                                                  .beta2 = 0.99f,
                                                  .epsilon = 1e-8f,
-                                                 .update.weight_decay = 0.1f,
-                                                 .update.learning_rate_scale = 1.0f,
-                                                 .update.rng = rng,
-                                                 .update.grad = t[GRADIENT],
                                                  .m = t[MOMENT_1],
-                                                 .v = t[MOMENT_2],
-                                                 .update.master = t[MASTER],
-                                                 .update.weight = t[WEIGHT],
-                                                 .update.epilogue = *epilogue }));
+                                                 .v = t[MOMENT_2] }));
+    else
+        RUN(hs_op_adamw8bit(context, &(HsAdamW8bitArgs){ .update = surroundings,
+                                                         .beta1 = 0.9f,
+                                                         .beta2 = 0.99f,
+                                                         .epsilon = 1e-8f,
+                                                         .m = t[CODES_1],
+                                                         .v = t[CODES_2],
+                                                         .m_absmax = hs_tensor_1d(t[MOMENT_1].data, HS_F32, blocks),
+                                                         .v_absmax = hs_tensor_1d(t[MOMENT_2].data, HS_F32, blocks) }));
 }
 
 static void update_folded(HsContext *context, Parameter *parameter, const Case *c)
@@ -142,9 +146,9 @@ static void compare(const HsBackend *backend, const char *isa, const Case *c)
         update_folded(&context, &folded, c);
         for (int i = 0; i < BUFFERS; i++)
             cr_expect(memcmp(folded.memory[i], apart.memory[i], apart.bytes[i]) == 0,
-                      "%s, %s, %lld x %lld, master %d, back %d, skip %d, sgd %d, %d threads: buffer %d differs", isa,
+                      "%s, %s, %lld x %lld, master %d, back %d, skip %d, rule %d, %d threads: buffer %d differs", isa,
                       hs_dtype_name(c->dtype), (long long)c->rows, (long long)c->columns, c->master, c->back, c->skip,
-                      c->sgd, threads, i);
+                      (int)c->rule, threads, i);
         free_parameter(&folded);
     }
     free_parameter(&apart);
@@ -167,13 +171,13 @@ Test(update_epilogue, has_the_bits_of_the_operations_it_is_made_of)
         for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++) {
             const bool large = shapes[s][0] > 400;
             for (size_t f = 0; f < sizeof formats / sizeof formats[0]; f++)
-                for (int options = 0; options < 8; options += large ? 8 : 1) {
+                for (int options = 0; options < 4 * RULES; options += large ? 8 : 1) {
                     Case c = formats[f];
                     c.rows = shapes[s][0];
                     c.columns = shapes[s][1];
                     c.back = options & 1;
                     c.skip = options & 2;
-                    c.sgd = options & 4;
+                    c.rule = options / 4;
                     compare(backend, isa, &c);
                 }
         }

@@ -9,65 +9,7 @@
  */
 #include <math.h>
 
-#include "kernels/cpu/isa/update_epilogue.h"
-
-#define finish_piece HS_ISA_NAME(hs_update_finish_piece)
-
-/* strength * importance; only called where there is an anchor. */
-HS_SIMD HsF32x16 pull(const HsProtection *protection, int64_t i, int64_t left)
-{
-    const HsF32x16 strength = hs_simd_splat(protection->strength);
-    return hs_tensor_present(&protection->importance)
-               ? strength * hs_simd_load_part(HS_F32, protection->importance.data, i, left)
-               : strength;
-}
-
-/* Gradient step: g + strength importance (p - anchor) + strength pull. */
-HS_SIMD HsF32x16 with_penalty(const HsProtection *protection, HsF32x16 g, HsF32x16 p, int64_t i, int64_t left)
-{
-    if (hs_tensor_present(&protection->pull))
-        g += hs_simd_load_part(HS_F32, protection->pull.data, i, left) * protection->strength;
-    if (protection->proximal || !hs_tensor_present(&protection->anchor))
-        return g;
-    return g + pull(protection, i, left) * (p - hs_simd_load_part(HS_F32, protection->anchor.data, i, left));
-}
-
-/* Proximal step: p - k / (1 + k) (p - anchor), k = rate strength importance. */
-HS_SIMD HsF32x16 after_proximal(const HsProtection *protection, HsF32x16 p, float rate, int64_t i, int64_t left)
-{
-    if (!protection->proximal || !hs_tensor_present(&protection->anchor))
-        return p;
-    /* below infinity, whose quotient would be NaN; the minimum keeps a NaN on its right */
-    const HsF32x16 k = hs_simd_min(hs_simd_splat(0x1p126f), pull(protection, i, left) * rate);
-    return p - k / (k + 1.0f) * (p - hs_simd_load_part(HS_F32, protection->anchor.data, i, left));
-}
-
-/* path -= unscaled gradient * (what is stored now - what was) */
-HS_SIMD void add_to_path(const HsProtection *protection, HsF32x16 gradient, HsF32x16 moved, int64_t i, int64_t left)
-{
-    const HsF32x16 path = hs_simd_load_part(HS_F32, protection->path.data, i, left);
-    hs_simd_store_part(HS_F32, protection->path.data, i, path - gradient * moved, left);
-}
-
-HS_SIMD HsF32x16 load_parameter(const HsUpdateArgs *update, HsDtype copy, int64_t i, int64_t left)
-{
-    return hs_cpu_load_parameter(&update->master, &update->weight, copy, i, left);
-}
-
-/* What every rule ends with: the proximal step, the cleared gradient, the store, the path.  `raw` is the gradient as it
- * was stored, `before` the parameter; `protection` is a constant NULL in the plain copies. */
-HS_SIMD void finish(const HsUpdateArgs *update, const HsProtection *protection, HsDtype gradient, HsDtype copy,
-                    uint32_t word[64], int64_t i, int64_t left, float rate, HsF32x16 raw, HsF32x16 before, HsF32x16 p)
-{
-    if (protection)
-        p = after_proximal(protection, p, rate, i, left);
-    hs_simd_store_part(gradient, update->grad.data, i, hs_simd_splat(0.0f), left);
-    hs_cpu_store_parameter(&update->master, &update->weight, copy, &update->rng, word, i, p, left);
-    if (protection && hs_tensor_present(&protection->path)) {
-        const HsF32x16 stored = load_parameter(update, copy, i, left);
-        add_to_path(protection, raw * update->scalars->unscale, stored - before, i, left);
-    }
-}
+#include "kernels/cpu/isa/update_rule.h"
 
 /* p -= lr wd p;  m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;  p -= lr (m/bc1) / (sqrt(v/bc2) + eps) */
 HS_SIMD void adamw_chunk(const HsAdamWArgs *args, const HsProtection *protection, HsDtype gradient, HsDtype copy,
@@ -83,43 +25,17 @@ HS_SIMD void adamw_chunk(const HsAdamWArgs *args, const HsProtection *protection
     HS_FOR_LANES(i, left, range.begin, range.end)
     {
         const HsF32x16 raw = hs_simd_load_part(gradient, update->grad.data, i, left);
-        const HsF32x16 before = load_parameter(update, copy, i, left);
+        const HsF32x16 before = hs_update_load_parameter(update, copy, i, left);
         HsF32x16 g = raw * multiplier;
         if (protection)
-            g = with_penalty(protection, g, before, i, left);
+            g = hs_update_with_penalty(protection, g, before, i, left);
         HsF32x16 m = hs_simd_load_part(HS_F32, args->m.data, i, left) * beta1 + g * (1.0f - beta1);
         HsF32x16 v = hs_simd_load_part(HS_F32, args->v.data, i, left) * beta2 + g * g * (1.0f - beta2);
         HsF32x16 p = before * keep;
         p -= m * step / (hs_simd_sqrt(v * correction) + args->epsilon);
         hs_simd_store_part(HS_F32, args->m.data, i, m, left);
         hs_simd_store_part(HS_F32, args->v.data, i, v, left);
-        finish(update, protection, gradient, copy, word, i, left, rate, raw, before, p);
-    }
-}
-
-static bool is_protected(const HsProtection *protection)
-{
-    return hs_tensor_present(&protection->anchor) || hs_tensor_present(&protection->path) ||
-           hs_tensor_present(&protection->pull);
-}
-
-/* The rule on every piece, and what follows it. */
-static void update_pieces(const HsContext *context, const HsUpdateArgs *update,
-                          void (*rule)(const void *arguments, HsRowBlock range), const void *arguments)
-{
-    const HsPieces cut = hs_update_pieces(&update->weight, &update->epilogue);
-    const bool skipped = update->scalars->skip;
-#pragma omp parallel for schedule(static) num_threads(hs_cpu_threads(context, cut.count))
-    for (int64_t index = 0; index < cut.count; index++) {
-        const HsPiece piece = hs_update_piece(&cut, index);
-        for (int64_t r = 0; r < hs_piece_ranges(&cut, &piece); r++) {
-            const HsRowBlock range = hs_piece_range(&cut, &piece, r);
-            if (skipped)
-                hs_cpu_clear(&update->grad, range);
-            else
-                rule(arguments, range);
-        }
-        finish_piece(&update->epilogue, &update->master, &update->weight, &cut, &piece, skipped);
+        hs_update_finish(update, protection, gradient, copy, word, i, left, rate, raw, before, p);
     }
 }
 
@@ -127,7 +43,7 @@ static void adamw_range(const void *arguments, HsRowBlock range)
 {
     const HsAdamWArgs *args = arguments;
     const HsProtection *protection = &args->update.protection;
-    const bool guarded = is_protected(protection);
+    const bool guarded = hs_update_is_protected(protection);
     const HsDtype gradient = args->update.grad.dtype, copy = args->update.weight.dtype;
     if (gradient == HS_F32 && copy == HS_BF16 && guarded)
         adamw_chunk(args, protection, HS_F32, HS_BF16, range);
@@ -145,7 +61,7 @@ static void adamw_range(const void *arguments, HsRowBlock range)
 
 HsStatus HS_ISA_NAME(hs_cpu_adamw)(HsContext *context, const HsAdamWArgs *args)
 {
-    update_pieces(context, &args->update, adamw_range, args);
+    hs_update_through_pieces(context, &args->update, HS_PIECE_GRAIN, adamw_range, args);
     return HS_OK;
 }
 
@@ -159,32 +75,33 @@ HS_SIMD void sgd_chunk(const HsSgdArgs *args, const HsProtection *protection, Hs
     uint32_t word[64];
     HS_FOR_LANES(i, left, range.begin, range.end)
     {
-        const HsF32x16 before = load_parameter(update, copy, i, left);
+        const HsF32x16 before = hs_update_load_parameter(update, copy, i, left);
         const HsF32x16 raw = hs_simd_load_part(gradient, update->grad.data, i, left);
         /* the penalty last: at the anchor the sum has the plain copy's bits, whichever product the compiler fused */
         HsF32x16 descent = raw * multiplier;
         descent += before * update->weight_decay;
         if (protection)
-            descent = with_penalty(protection, descent, before, i, left);
+            descent = hs_update_with_penalty(protection, descent, before, i, left);
         HsF32x16 direction = descent;
         if (hs_tensor_present(&args->buffer)) {
             HsF32x16 buffer = hs_simd_load_part(HS_F32, args->buffer.data, i, left) * args->momentum + descent;
             hs_simd_store_part(HS_F32, args->buffer.data, i, buffer, left);
             direction = args->nesterov ? descent + buffer * args->momentum : buffer;
         }
-        finish(update, protection, gradient, copy, word, i, left, rate, raw, before, before - direction * rate);
+        hs_update_finish(update, protection, gradient, copy, word, i, left, rate, raw, before,
+                         before - direction * rate);
     }
 }
 
 static void sgd_range(const void *arguments, HsRowBlock range)
 {
     const HsSgdArgs *args = arguments;
-    sgd_chunk(args, is_protected(&args->update.protection) ? &args->update.protection : NULL, range);
+    sgd_chunk(args, hs_update_is_protected(&args->update.protection) ? &args->update.protection : NULL, range);
 }
 
 HsStatus HS_ISA_NAME(hs_cpu_sgd)(HsContext *context, const HsSgdArgs *args)
 {
-    update_pieces(context, &args->update, sgd_range, args);
+    hs_update_through_pieces(context, &args->update, HS_PIECE_GRAIN, sgd_range, args);
     return HS_OK;
 }
 
@@ -197,7 +114,8 @@ static void momentum_chunk(const HsMomentumArgs *args, HsRowBlock range)
     {
         HsF32x16 g = hs_simd_load_part(update->grad.dtype, update->grad.data, i, left) * multiplier;
         if (hs_tensor_present(&update->protection.anchor) || hs_tensor_present(&update->protection.pull))
-            g = with_penalty(&update->protection, g, load_parameter(update, update->weight.dtype, i, left), i, left);
+            g = hs_update_with_penalty(&update->protection, g,
+                                       hs_update_load_parameter(update, update->weight.dtype, i, left), i, left);
         const HsF32x16 m = hs_simd_load_part(HS_F32, args->m.data, i, left) * keep + g * (1.0f - keep);
         hs_simd_store_part(HS_F32, args->m.data, i, m, left);
         hs_simd_store_part(HS_F32, args->direction.data, i, args->nesterov ? g * (1.0f - keep) + m * keep : m, left);
@@ -247,22 +165,22 @@ HS_SIMD void descend_chunk(const HsDescendArgs *args, const HsProtection *protec
     uint32_t word[64];
     HS_FOR_LANES(i, left, range.begin, range.end)
     {
-        const HsF32x16 before = load_parameter(update, copy, i, left);
+        const HsF32x16 before = hs_update_load_parameter(update, copy, i, left);
         const HsF32x16 raw = hs_simd_load_part(gradient, update->grad.data, i, left);
         HsF32x16 p = before * keep;
         p -= hs_simd_load_part(args->direction.dtype, args->direction.data, i, left) * rate;
-        finish(update, protection, gradient, copy, word, i, left, rate, raw, before, p);
+        hs_update_finish(update, protection, gradient, copy, word, i, left, rate, raw, before, p);
     }
 }
 
 static void descend_range(const void *arguments, HsRowBlock range)
 {
     const HsDescendArgs *args = arguments;
-    descend_chunk(args, is_protected(&args->update.protection) ? &args->update.protection : NULL, range);
+    descend_chunk(args, hs_update_is_protected(&args->update.protection) ? &args->update.protection : NULL, range);
 }
 
 HsStatus HS_ISA_NAME(hs_cpu_descend)(HsContext *context, const HsDescendArgs *args)
 {
-    update_pieces(context, &args->update, descend_range, args);
+    hs_update_through_pieces(context, &args->update, HS_PIECE_GRAIN, descend_range, args);
     return HS_OK;
 }

@@ -13,7 +13,12 @@
 
 #include "kernels/cpu/isa/parameter.h"
 
-enum { HS_PIECE_ROWS = 64, HS_PIECE_COLUMNS = HS_CPU_CHUNK / HS_PIECE_ROWS, HS_PIECES_OF_ROWS = 6 };
+enum {
+    HS_PIECE_ROWS = 64,
+    HS_PIECE_COLUMNS = HS_CPU_CHUNK / HS_PIECE_ROWS,
+    HS_PIECES_OF_ROWS = 6,
+    HS_PIECE_GRAIN = 64 /* at which ranges begin */
+};
 
 typedef struct HsPieces {
     int64_t rows, columns, block_rows, block_columns, count;
@@ -29,13 +34,15 @@ static inline bool hs_update_packs(const HsUpdateEpilogue *epilogue)
            (epilogue->packed && epilogue->packed->data);
 }
 
-static inline HsPieces hs_update_pieces(const HsTensor *weight, const HsUpdateEpilogue *epilogue)
+/* grain: where a rule wants its ranges to begin, HS_PIECE_GRAIN or HS_DYNAMIC_BLOCK. */
+static inline HsPieces hs_update_pieces(const HsTensor *weight, const HsUpdateEpilogue *epilogue, int64_t grain)
 {
     HsPieces cut = { .rows = 1, .columns = hs_tensor_count(weight), .block_rows = 1, .block_columns = HS_CPU_CHUNK };
     if (hs_update_packs(epilogue)) {
         const int64_t columns = weight->shape[1];
-        cut = (HsPieces){ .rows = weight->shape[0], .columns = columns, .block_rows = HS_PIECE_ROWS };
-        const bool across = columns % 64 == 0 && weight->shape[0] < HS_PIECES_OF_ROWS * HS_PIECE_ROWS;
+        const bool even = HS_PIECE_ROWS * columns % grain == 0;
+        cut = (HsPieces){ .rows = weight->shape[0], .columns = columns, .block_rows = even ? HS_PIECE_ROWS : grain };
+        const bool across = columns % grain == 0 && weight->shape[0] < HS_PIECES_OF_ROWS * HS_PIECE_ROWS;
         cut.block_columns = across && columns > HS_PIECE_COLUMNS ? HS_PIECE_COLUMNS : columns;
     }
     cut.count = hs_cpu_block_count(cut.rows, cut.block_rows) * hs_cpu_block_count(cut.columns, cut.block_columns);

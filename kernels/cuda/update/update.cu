@@ -8,81 +8,13 @@
  * Step scalars are read from device memory.  All streams are loaded beside them, before `skip` is looked at: a step
  * that is not skipped, nearly every one, waits for memory once and not twice.
  */
-#include <math.h>
-
-#include "kernels/cuda/toolbox/parameter.cuh"
-#include "kernels/ops/update_epilogue.h"
+#include "kernels/cuda/update/update_rule.cuh"
 
 namespace HS_CUDA_NAMESPACE
 {
 
 namespace
 {
-
-/* HsProtection as kernels see it: absent streams are null. */
-struct Protection {
-    const float *importance, *anchor, *pull;
-    float *path;
-    float strength;
-    bool proximal;
-};
-
-/* The protection's quads of one thread. */
-struct Guard {
-    Pack<float, QUAD> importance, anchor, pull, path;
-};
-
-template <bool whole> HS_DEVICE Guard load_guard(const Protection &protection, int64_t i, int left)
-{
-    Guard guard = {};
-#pragma unroll
-    for (int j = 0; j < QUAD; j++)
-        guard.importance.value[j] = 1.0f; /* absent: 1 */
-    if (protection.importance != nullptr)
-        guard.importance = load_quad<whole>(protection.importance, i, left);
-    if (protection.anchor != nullptr)
-        guard.anchor = load_quad<whole>(protection.anchor, i, left);
-    if (protection.pull != nullptr)
-        guard.pull = load_quad<whole>(protection.pull, i, left);
-    if (protection.path != nullptr)
-        guard.path = load_quad<whole>(protection.path, i, left);
-    return guard;
-}
-
-/* Gradient step: g + strength importance (p - anchor) + strength pull.  The products are fused into the sum, which is
- * therefore g to the bit where p is the anchor.  An absent pull is 0. */
-HS_DEVICE float with_penalty(const Protection &protection, const Guard &guard, int j, float g, float p)
-{
-    if (protection.pull != nullptr)
-        g = fmaf(protection.strength, guard.pull.value[j], g);
-    if (protection.proximal || protection.anchor == nullptr)
-        return g;
-    return fmaf(protection.strength * guard.importance.value[j], p - guard.anchor.value[j], g);
-}
-
-/* Proximal step: p - k / (1 + k) (p - anchor), k = rate strength importance, kept below infinity, whose quotient would
- * be NaN. */
-HS_DEVICE float after_proximal(const Protection &protection, const Guard &guard, int j, float p, float rate)
-{
-    if (!protection.proximal || protection.anchor == nullptr)
-        return p;
-    float k = protection.strength * guard.importance.value[j] * rate;
-    k = k > 0x1p126f ? 0x1p126f : k;
-    return fmaf(-(k / (1.0f + k)), p - guard.anchor.value[j], p);
-}
-
-/* path -= unscaled gradient * (what is stored now - what was) */
-template <bool whole>
-HS_DEVICE void store_path(const Protection &protection, Guard &guard, int64_t i, int left, const float (&raw)[QUAD],
-                          float unscale, const float (&stored)[QUAD], const float (&before)[QUAD])
-{
-    if (protection.path == nullptr)
-        return;
-#pragma unroll
-    for (int j = 0; j < QUAD; j++)
-        guard.path.value[j] = fmaf(-(raw[j] * unscale), stored[j] - before[j], guard.path.value[j]);
-    store_quad<whole>(protection.path, i, left, guard.path);
-}
 
 /* A rule: its settings, the streams that are its own, and what it does with one quad. */
 struct AdamW {
@@ -284,18 +216,9 @@ template <typename Rule>
 HsStatus launch_update(const HsContext *context, const char *name, const Rule &rule, const HsUpdateArgs *args,
                        bool states_aligned)
 {
-    const HsProtection &given = args->protection;
-    const Protection protection = { optional_data<float>(given.importance),
-                                    optional_data<float>(given.anchor),
-                                    optional_data<float>(given.pull),
-                                    optional_data<float>(given.path),
-                                    given.strength,
-                                    given.proximal };
-    const bool guarded =
-        hs_tensor_present(&given.anchor) || hs_tensor_present(&given.path) || hs_tensor_present(&given.pull);
-    const bool aligned = states_aligned && quad_aligned(args->grad) && quad_aligned(args->master) &&
-                         quad_aligned(args->weight) && quad_aligned(given.importance) && quad_aligned(given.anchor) &&
-                         quad_aligned(given.pull) && quad_aligned(given.path);
+    const Protection protection(args->protection);
+    const bool guarded = protection.acts();
+    const bool aligned = states_aligned && update_aligned(*args);
     const int64_t count = hs_tensor_count(&args->weight);
     return dispatch_act(args->grad.dtype, [&](auto gradient) {
         using Gradient = decltype(gradient);
@@ -311,11 +234,6 @@ HsStatus launch_update(const HsContext *context, const char *name, const Rule &r
     });
 }
 
-HsStatus follow(HsContext *context, const HsUpdateArgs *update)
-{
-    return hs_update_epilogue_apart(context, &update->epilogue, &update->master, &update->weight);
-}
-
 } // namespace
 
 HsStatus op::adamw(HsContext *context, const HsAdamWArgs *args)
@@ -329,7 +247,7 @@ HsStatus op::adamw(HsContext *context, const HsAdamWArgs *args)
                          data_of<float>(args->m),
                          data_of<float>(args->v) };
     HS_TRY(launch_update(context, "adamw_kernel", rule, update, quad_aligned(args->m) && quad_aligned(args->v)));
-    return follow(context, update);
+    return update_follow(context, update);
 }
 
 HsStatus op::sgd(HsContext *context, const HsSgdArgs *args)
@@ -338,7 +256,7 @@ HsStatus op::sgd(HsContext *context, const HsSgdArgs *args)
     const Sgd rule = { args->momentum, update->weight_decay, update->learning_rate_scale, args->nesterov,
                        optional_data<float>(args->buffer) };
     HS_TRY(launch_update(context, "sgd_kernel", rule, update, quad_aligned(args->buffer)));
-    return follow(context, update);
+    return update_follow(context, update);
 }
 
 HsStatus op::momentum(HsContext *context, const HsMomentumArgs *args)
@@ -357,7 +275,7 @@ HsStatus op::descend(HsContext *context, const HsDescendArgs *args)
                                         data_of<Element>(args->direction) };
         return launch_update(context, "descend_kernel", rule, update, quad_aligned(args->direction));
     }));
-    return follow(context, update);
+    return update_follow(context, update);
 }
 
 } // namespace HS_CUDA_NAMESPACE

@@ -8,15 +8,15 @@
 #include "kernels/base/rng.h"
 #include "optim/update.h"
 
-enum { COUNT = 1000, PARTS = 3, STEPS = 3 };
-static const int64_t cuts[PARTS + 1] = { 0, 64, 576, COUNT };
+enum { COUNT = 5000, PARTS = 3, STEPS = 3 };
+static const int64_t cuts[PARTS + 1] = { 0, 256, 4352, COUNT };
 
 typedef struct Parameter {
     _Alignas(64) float master[COUNT];
     _Alignas(64) float wide[COUNT];
     _Alignas(64) uint16_t weight[COUNT];
     _Alignas(64) float gradient[COUNT];
-    _Alignas(64) float state[2][COUNT];
+    _Alignas(64) float state[HS_SPAN_STATES][COUNT];
     _Alignas(64) float importance[COUNT];
     _Alignas(64) float anchor[COUNT];
     _Alignas(64) float path[COUNT];
@@ -47,15 +47,18 @@ static HsTensor f32(float *data)
     return hs_tensor_1d(data, HS_F32, COUNT);
 }
 
-static HsSpan span_of(Parameter *p, Kept kept, bool guarded, int states)
+static HsSpan span_of(Parameter *p, Kept kept, bool guarded, const HsOptimizerConfig *config)
 {
     HsSpan span = { .name = "p", .parameter = 4, .count = COUNT, .decay = true, .learning_rate_scale = 1 };
     span.weight = kept == IN_F32 ? f32(p->wide) : hs_tensor_1d(p->weight, HS_BF16, COUNT);
     if (kept == WITH_MASTER)
         span.master = f32(p->master);
     span.gradient = f32(p->gradient);
-    for (int s = 0; s < states; s++)
+    for (int s = 0; s < hs_optimizer_state_count(config, &span); s++) {
         span.state[s] = f32(p->state[s]);
+        if (config->kind == HS_OPTIMIZER_ADAMW8BIT)
+            span.state[s] = hs_tensor_1d(p->state[s], s < 2 ? HS_U8 : HS_F32, s < 2 ? COUNT : hs_dynamic_blocks(COUNT));
+    }
     if (!guarded)
         return span;
     span.protection = (HsProtection){
@@ -73,8 +76,7 @@ static void train(HsContext *context, const HsOptimizerConfig *config, Parameter
     HsOptimizer optimizer;
     HsSchedule schedule;
     const HsScalerConfig scaler = { .kind = HS_SCALER_NONE };
-    const int states = hs_optimizer_state_count(config, &(HsSpan){ 0 });
-    const HsSpan whole = span_of(p, kept, guarded, states);
+    const HsSpan whole = span_of(p, kept, guarded, config);
     HsSpan spans[PARTS] = { whole };
     for (int i = 0; parts > 1 && i < parts; i++)
         spans[i] = hs_span_cut(&whole, cuts[i], cuts[i + 1] - cuts[i]);
@@ -94,12 +96,18 @@ static void compare(HsContext *context, const char *backend)
     static const HsOptimizerConfig rules[] = {
         { .kind = HS_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .weight_decay = 0.1, .seed = 5 },
         { .kind = HS_OPTIMIZER_SGD, .momentum = 0.9, .nesterov = true, .weight_decay = 0.1, .seed = 5 },
+        { .kind = HS_OPTIMIZER_ADAMW8BIT,
+          .beta1 = 0.9,
+          .beta2 = 0.95,
+          .epsilon = 1e-8,
+          .weight_decay = 0.1,
+          .seed = 5 },
     };
-    for (int c = 0; c < 2 * 3 * 2; c++) {
+    for (int c = 0; c < 3 * 3 * 2; c++) {
         static Parameter one, three, start;
-        const HsOptimizerConfig *config = &rules[c & 1];
-        const Kept kept = (Kept)(c / 2 % 3);
-        const bool guarded = c / 6 != 0;
+        const HsOptimizerConfig *config = &rules[c % 3];
+        const Kept kept = (Kept)(c / 3 % 3);
+        const bool guarded = c / 9 != 0;
         fill(&one), fill(&three), fill(&start);
         train(context, config, &one, kept, guarded, 1);
         train(context, config, &three, kept, guarded, PARTS);
@@ -121,6 +129,27 @@ Test(spans, three_parts_have_the_bits_of_the_whole)
     context.threads = 2;
     compare(&context, "cpu");
     cr_expect_eq(device.current_bytes, 0);
+}
+
+/* A part is updated by the rule of the whole, small as it may be. */
+Test(spans, parts_have_the_rule_of_the_whole)
+{
+    const HsOptimizerConfig config = { .kind = HS_OPTIMIZER_ADAMW8BIT };
+    static Parameter p;
+    HsSpan whole = span_of(&p, IN_F32, false, &config);
+    HsSpan part = hs_span_cut(&whole, 256, 512);
+    cr_expect_eq(hs_optimizer_kind_of(&config, &part), HS_OPTIMIZER_ADAMW8BIT);
+    cr_expect_eq(hs_tensor_count(&part.state[2]), 2);
+    cr_expect_eq((float *)part.state[3].data, p.state[3] + 1);
+    part = hs_span_cut(&part, 256, 256);
+    cr_expect_eq(part.part_of, COUNT);
+    whole.uses = HS_SPAN_IS_LOOKED_UP | HS_SPAN_MAKES_LOGITS; /* an embedding */
+    part = hs_span_cut(&whole, 256, 512);
+    cr_expect_eq(hs_optimizer_kind_of(&config, &whole), HS_OPTIMIZER_ADAMW);
+    cr_expect_eq(hs_optimizer_kind_of(&config, &part), HS_OPTIMIZER_ADAMW);
+    whole.uses = HS_SPAN_MULTIPLIES;
+    whole.count = 4095;
+    cr_expect_eq(hs_optimizer_kind_of(&config, &whole), HS_OPTIMIZER_ADAMW);
 }
 
 /* Where the parts of a parameter may begin is checked by every rule. */
