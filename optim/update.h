@@ -56,6 +56,7 @@ typedef struct HsSpan {
     /* a matrix: how many are stacked along its rows, and the rows of each; 0: none (a table, a vector, a part) */
     int part_count;
     const int64_t *part_rows;
+    bool adapts;                   /* the first factor of an adapter, a row a direction of its input */
     unsigned uses;                 /* of a whole matrix; 0: a vector, or a part */
     const HsOptimizerGroup *group; /* NULL: the run's own rule, decay and rate */
     bool decay;                    /* weight decay applies */

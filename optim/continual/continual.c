@@ -122,6 +122,11 @@ static bool mixes_tasks(const HsStrategy *row)
     return row->mixes_tasks;
 }
 
+static bool new_adapters(const HsStrategy *row)
+{
+    return row->new_adapters;
+}
+
 static bool writes_rehearsal(const HsStrategy *row)
 {
     return row->writes_rehearsal;
@@ -173,6 +178,11 @@ const HsStrategy *hs_continual_needs_fisher(const HsContinualConfig *config)
 const HsStrategy *hs_continual_writes_rehearsal(const HsContinualConfig *config)
 {
     return first_that(config, writes_rehearsal);
+}
+
+const HsStrategy *hs_continual_new_adapters(const HsContinualConfig *config)
+{
+    return first_that(config, new_adapters);
 }
 
 const HsStrategy *hs_continual_host_work(const HsContinualConfig *config)

@@ -37,6 +37,7 @@ typedef struct HsContinualConfig {
     uint64_t seed;
     HsOptimizerKind optimizer;           /* of spans without a group */
     int64_t batch_rows;                  /* sequences of a batch, of which a step takes ... */
+    int tasks;                           /* that the run has */
     int64_t accumulation;                /* ... this many, unless a strategy splits them */
     bool unmarked;                       /* nobody says where a task ends: all are one */
     HsSetting settings[HS_SETTINGS_MAX]; /* of the sections that the strategies read; ends with a NULL section */
@@ -123,6 +124,8 @@ typedef struct HsStrategy {
     const char *section; /* of its settings; written by the user, it implies the strategy */
     bool mixes_tasks;    /* all tasks are trained at once */
     const char *needs_boundaries; /* what it has to be told by the beginning of a task; NULL: nothing */
+    /* at the beginning of each later task adapters become part of the model and are drawn anew */
+    bool new_adapters;
     bool writes_rehearsal; /* the model fills the reservoir before each later task; new sequences do not enter it */
     /* after_task takes gradients from a source, as section ewc's estimator and fisher_samples say; NULL: never */
     bool (*needs_fisher)(const HsContinualConfig *config);
@@ -180,6 +183,7 @@ double hs_continual_rate_scale(const HsContinualConfig *config); /* a product */
 /* The first of them with the property; NULL: none has it. */
 const HsStrategy *hs_continual_needs_fisher(const HsContinualConfig *config);
 const HsStrategy *hs_continual_writes_rehearsal(const HsContinualConfig *config);
+const HsStrategy *hs_continual_new_adapters(const HsContinualConfig *config);
 const HsStrategy *hs_continual_host_work(const HsContinualConfig *config);
 const HsStrategy *hs_continual_beside_step(const HsContinualConfig *config);
 const HsStrategy *hs_continual_penalizes(const HsContinualConfig *config);

@@ -12,6 +12,7 @@
 #include "runtime/commands/command.h"
 #include "runtime/commands/export_adapter.h"
 #include "runtime/commands/export_gguf.h"
+#include "runtime/config/continual.h"
 #include "runtime/config/huggingface.h"
 #include "runtime/data/source/chat.h"
 #include "runtime/io/files.h"
@@ -320,6 +321,14 @@ static HsStatus check_adapters(const HsExportSource *source, const Arguments *ar
     if (adapted && arguments->kind != TO_PEFT && !arguments->merge)
         return hs_fail(HS_ECONFIG, "this model has adapters: --merge adds them to its matrices, --format peft writes "
                                    "them alone");
+    HsContinualConfig strategies;
+    HS_TRY(hs_config_continual(&source->config, &strategies));
+    const HsStrategy *renews = hs_continual_new_adapters(&strategies);
+    if (arguments->kind == TO_PEFT && renews && source->config.task_count > 1)
+        return hs_fail(HS_ECONFIG,
+                       "continual.strategy %s has merged the adapters of earlier tasks into the model, which the last "
+                       "one's alone does not hold: --format hf --merge",
+                       renews->name);
     if (!adapted && (arguments->kind == TO_PEFT || arguments->merge))
         return hs_fail(HS_ECONFIG, "this model has no adapters: leave %s out",
                        arguments->merge ? "--merge" : "--format peft");

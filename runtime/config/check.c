@@ -386,6 +386,12 @@ static HsStatus check_continual(HsConfig *config)
             "ewc.normalize: %s contradicts ewc.lambda: auto, which is in units of the Fisher "
             "information itself; leave it out, or set ewc.lambda to a number",
             normalize);
+    const HsStrategy *renews = hs_continual_new_adapters(&strategies);
+    if (renews && is(config->adapter.kind, "none"))
+        return hs_config_relation_fail(config, "continual.strategy", "adapter.kind",
+                                       "continual.strategy: %s gives each task an adapter, and adapter.kind is none: "
+                                       "set adapter.kind: lora",
+                                       renews->name);
     if (strategies.unmarked && config->early_stop.patience > 0)
         return hs_config_relation_fail(
             config, "early_stop.patience", "continual.boundaries",

@@ -27,8 +27,8 @@ static bool section_is_written(const HsConfig *config, const char *section)
 static HsStatus fail_many(int count)
 {
     return hs_fail(HS_ECONFIG,
-                   "continual.strategy lists %d; at most one of l2, ewc, si, one of er, mer, a-gem, der++, generative, "
-                   "and lwf go together",
+                   "continual.strategy lists %d; at most one of l2, ewc, si, inc-lora, o-lora, one of er, mer, a-gem, "
+                   "der++, generative, and lwf go together",
                    count);
 }
 
@@ -114,6 +114,7 @@ HsStatus hs_config_continual(const HsConfig *config, HsContinualConfig *continua
 {
     *continual = (HsContinualConfig){ .seed = (uint64_t)config->training.seed,
                                       .batch_rows = config->training.batch_size,
+                                      .tasks = config->task_count,
                                       .unmarked = is(config->continual.boundaries, "none"),
                                       .accumulation = config->training.gradient_accumulation_steps };
     HS_TRY(hs_optimizer_kind_find(config->optimizer.kind, &continual->optimizer));

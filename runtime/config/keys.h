@@ -276,10 +276,11 @@
       "a gain is a validation loss below that of the latest gain by more than this")
 
 #define HS_KEYS_CONTINUAL(X, S)                                                                                       \
-    X(S, STRINGS, strategy, "auto", 0, 0, "auto|none|joint|er|l2|ewc|mer|a-gem|si|der++|lwf|generative", "",          \
-      "against forgetting; a list, or names joined by + (ewc+er), combines one of l2, ewc, si, one of er, mer, "      \
-      "a-gem, "                                                                                                       \
-      "der++, generative, and lwf; auto: those whose sections the configuration has, else none")                      \
+    X(S, STRINGS, strategy, "auto", 0, 0,                                                                             \
+      "auto|none|joint|er|l2|ewc|mer|a-gem|si|der++|lwf|generative|inc-lora|o-lora", "",                              \
+      "against forgetting; a list, or names joined by + (ewc+er), combines one of l2, ewc, si, inc-lora, "            \
+      "o-lora, one of er, mer, a-gem, der++, generative, and lwf; auto: those whose sections the configuration has, " \
+      "else none")                                                                                                    \
     X(S, STRING, boundaries, "tasks", 0, 0, "tasks|none", "",                                                         \
       "none: all tasks are one stream in their order, and strategies are not told where one ends: one schedule, a "   \
       "reservoir without marks, a penalty that consolidates every consolidate_every steps. Evaluation still knows")   \
@@ -377,6 +378,11 @@
       "their lambda_o, 1)")                                                                                            \
     X(S, REAL, temperature, 2.0, 0.01, 1000, NULL, "", "T of its eq. 3: both sides' logits are divided by it")
 
+#define HS_KEYS_OLORA(X, S)                                                                                           \
+    X(S, REAL, lambda, 0.5, 0, 1e9, NULL, "",                                                                         \
+      "weight of the squared overlaps of an adapter's directions with those of earlier tasks (Wang et al. 2023, eq. " \
+      "8)")
+
 #define HS_KEYS_GENERATIVE(X, S)                                                                                    \
     X(S, REAL, fraction, 0.2, 1e-6, 1000, NULL, "fraction",                                                         \
       "sequences that the model writes before a later task, as a share of that task's (gamma of LAMOL, Sun et al. " \
@@ -410,6 +416,7 @@
     S(agem, HS_KEYS_AGEM, "averaged gradient episodic memory")          \
     S(der, HS_KEYS_DER, "dark experience replay, strategy der++")       \
     S(lwf, HS_KEYS_LWF, "learning without forgetting")                  \
+    S(olora, HS_KEYS_OLORA, "orthogonal adapters, strategy o-lora")     \
     S(generative, HS_KEYS_GENERATIVE, "generative replay")
 
 #endif

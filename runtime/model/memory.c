@@ -227,8 +227,9 @@ int hs_model_spans(HsModel *model, HsSpan *spans)
             .name = param->name,
             .parameter = i,
             .count = hs_tensor_count(&param->weight),
-            .part_count = param->role == HS_PARAM_MATRIX ? param->part_count : 0,
+            .part_count = param->role == HS_PARAM_MATRIX || param->role == HS_PARAM_ADAPTER ? param->part_count : 0,
             .part_rows = param->part_rows,
+            .adapts = param->start == HS_START_UNIFORM,
             .uses = uses_of(param),
             .decay = param->rank == 2, /* gains and biases are not shrunk (GPT-2's recipe) */
             .learning_rate_scale = 1.0f,

@@ -156,6 +156,12 @@ static HsStatus freeze_base(HsModel *model, const HsConfig *config, bool *frozen
     if (!hs_adapter_wanted(config))
         return HS_OK;
     HS_TRY(hs_params_select(model, "adapter.also_train", &config->adapter.also_train, frozen));
+    for (int n = 0; n < model->node_count; n++)
+        if (model->nodes[n].attributes.adapter.rank > 0 && frozen[model->nodes[n].params[0]])
+            return hs_fail(HS_ECONFIG,
+                           "adapter.also_train names %s, which has an adapter: narrow it, or take the matrix out of "
+                           "adapter.targets",
+                           model->params[model->nodes[n].params[0]].name);
     for (int i = 0; i < model->param_count; i++) {
         frozen[i] = !frozen[i] && model->params[i].role != HS_PARAM_ADAPTER;
         model->params[i].beside_adapters = frozen[i];

@@ -83,6 +83,7 @@ static HsStatus create_workspace(HsTrainer *trainer)
     dry.workspace_needed = 0;
     HS_TRY(hs_optimizer_update(&trainer->optimizer, &dry, trainer->spans, trainer->span_count));
     HS_TRY(hs_continual_dry_run(trainer->continual, &dry));
+    HS_TRY(hs_trainer_dry_renew(trainer, &dry));
     hs_arena_init(&trainer->workspace, context->device, HS_MEMORY_WORKSPACE);
     if (dry.workspace_needed == 0)
         return HS_OK;

@@ -136,6 +136,7 @@ HsStatus hs_trainer_begin_task(HsTrainer *trainer)
         HS_TRY(hs_trainer_meet_task(trainer, task));
         HS_TRY(hs_continual_begin_task(trainer->continual, context, task));
         HS_TRY(hs_trainer_take_teacher(trainer, task));
+        HS_TRY(hs_trainer_renew_adapters(trainer, task));
         HS_TRY(hs_trainer_write_rehearsal(trainer, task));
     }
     if (trainer->phase_count > 1)

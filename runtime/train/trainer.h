@@ -297,6 +297,11 @@ void hs_trainer_unplan_teacher(HsTrainer *trainer);
 void hs_trainer_destroy_teacher(HsTrainer *trainer);
 /* Task `task` begins: the teacher becomes what the model is now, unless there is nothing to remember yet. */
 HsStatus hs_trainer_take_teacher(HsTrainer *trainer, int task);
+
+/* Adapters become part of the model and are drawn anew, before a later task of a strategy that gives each its own
+ * (adapters.c); and what scratch that needs. */
+HsStatus hs_trainer_renew_adapters(HsTrainer *trainer, int task);
+HsStatus hs_trainer_dry_renew(HsTrainer *trainer, HsContext *dry);
 /* Before a step is sent: the logits that were kept of its replayed sequences, out of the reservoir. */
 void hs_trainer_load_logits(const HsTrainer *trainer, HsStepSlot *slot, const HsStreamBatch *batch);
 /* After it: its own, of new sequences that entered the reservoir. */

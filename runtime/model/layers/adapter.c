@@ -57,26 +57,30 @@ static HsStatus drop(const HsLayerCall *call, const HsNode *node, HsTensor *x)
     return hs_op_dropout_forward(call->context, &args);
 }
 
-/* B as the products want it. */
-static HsStatus second_factor(const HsLayerCall *call, const HsNode *node, HsTensor *b)
+HsStatus hs_adapter_spread(HsContext *context, const HsAdapterShape *shape, HsTensor stored, HsTensor spread)
 {
-    const HsAdapterShape *shape = &node->attributes.adapter;
-    const HsTensor stored = call->params[PARAM_B]->weight;
-    HsContext *context = call->context;
-    *b = stored;
-    if (!shape->spread)
-        return HS_OK;
-    *b = call->scratch[HS_SCRATCH_SPREAD];
     if (!context->dry_run)
-        HS_TRY(context->device->fill_zero(context->device, context->stream, b->data, hs_tensor_bytes(b)));
+        HS_TRY(context->device->fill_zero(context->device, context->stream, spread.data, hs_tensor_bytes(&spread)));
     for (int64_t block = 0, row = 0; block < shape->blocks; row += shape->rows[block], block++) {
         HsCopyColumnsArgs copy = { .x = hs_tensor_rows(stored, row, shape->rows[block]),
                                    .to = block * shape->rank,
                                    .columns = shape->rank,
-                                   .y = hs_tensor_rows(*b, shape->first_row[block], shape->rows[block]) };
+                                   .y = hs_tensor_rows(spread, shape->first_row[block], shape->rows[block]) };
         HS_TRY(hs_op_copy_columns(context, &copy));
     }
     return HS_OK;
+}
+
+/* B as the products want it. */
+static HsStatus second_factor(const HsLayerCall *call, const HsNode *node, HsTensor *b)
+{
+    const HsAdapterShape *shape = &node->attributes.adapter;
+    *b = call->params[PARAM_B]->weight;
+    if (!shape->spread)
+        return HS_OK;
+    const HsTensor stored = *b;
+    *b = call->scratch[HS_SCRATCH_SPREAD];
+    return hs_adapter_spread(call->context, shape, stored, *b);
 }
 
 static const HsPacked *packed_or_null(const HsPacked *packed)

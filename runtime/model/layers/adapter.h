@@ -22,6 +22,9 @@ enum {
 void hs_adapter_scratch(const HsNode *node, int64_t rows, HsDtype operand, bool backward,
                         HsTensor scratch[HS_NODE_SCRATCH]);
 
+/* B of several parts, laid out along the diagonal of `spread` [out, blocks rank], of B's format. */
+HsStatus hs_adapter_spread(HsContext *context, const HsAdapterShape *shape, HsTensor stored, HsTensor spread);
+
 /* branch: scratch, to be added to x w^T */
 HsStatus hs_adapter_forward(const HsLayerCall *call, const HsNode *node, HsTensor *branch);
 

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Incremental LoRA, the control of Wang et al. 2023: each later task has an adapter of its own, the one before becomes
+ * part of the model.  The training loop does both.
+ */
+#include "optim/continual/internal.h"
+
+const HsStrategy hs_strategy_inclora = {
+    .name = "inc-lora",
+    .doc = "a new adapter for each task; the one before is merged into the model (the control of Wang et al. 2023)",
+    .role = HS_ROLE_PENALIZES,
+    .new_adapters = true,
+    .needs_boundaries = "gives each task an adapter of its own",
+};

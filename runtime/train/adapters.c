@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Between two tasks of a strategy that gives each an adapter of its own: W += s B A, rounded once to the weight's format;
+ * then A is drawn anew and B is zero, so the model is the same function but for that rounding.
+ */
+#include "runtime/model/layers/adapter.h"
+#include "runtime/train/trainer.h"
+
+enum { ALIGNMENT = 256 };
+
+/* | B along the diagonal, where it is of several parts | the product's own |: in the context's workspace */
+static HsStatus merge_node(HsModel *model, const HsNode *node, HsContext *context)
+{
+    const HsAdapterShape *shape = &node->attributes.adapter;
+    HsParam *w = &model->params[node->params[0]];
+    const HsTensor a = model->params[node->params[2]].weight, b = model->params[node->params[3]].weight;
+    HsMatmulArgs product = { .a = b, .b = a, .alpha = shape->scale, .accumulate = true, .c = w->weight };
+    HsContext inner = *context;
+    size_t ahead = 0;
+    if (shape->spread) {
+        product.a = hs_tensor_2d(context->workspace, b.dtype, shape->outputs, shape->blocks * shape->rank);
+        ahead = (hs_tensor_bytes(&product.a) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        HS_TRY(hs_adapter_spread(context, shape, b, product.a));
+    }
+    if (!context->dry_run) {
+        inner.workspace = (unsigned char *)context->workspace + ahead;
+        inner.workspace_bytes = context->workspace_bytes - ahead;
+    }
+    inner.workspace_needed = 0;
+    HS_TRY(hs_op_matmul(&inner, &product));
+    if (context->dry_run && ahead + inner.workspace_needed > context->workspace_needed)
+        context->workspace_needed = ahead + inner.workspace_needed;
+    return HS_OK;
+}
+
+static HsStatus merge(HsTrainer *trainer, HsContext *context)
+{
+    HsModel *model = &trainer->model;
+    for (int n = 0; n < model->node_count; n++)
+        if (model->nodes[n].attributes.adapter.rank > 0)
+            HS_TRY(merge_node(model, &model->nodes[n], context));
+    return HS_OK;
+}
+
+HsStatus hs_trainer_dry_renew(HsTrainer *trainer, HsContext *dry)
+{
+    return hs_continual_new_adapters(&trainer->continual_config) ? merge(trainer, dry) : HS_OK;
+}
+
+HsStatus hs_trainer_renew_adapters(HsTrainer *trainer, int task)
+{
+    HsContext *context = &trainer->engine.context;
+    if (task == 0 || !hs_continual_new_adapters(&trainer->continual_config))
+        return HS_OK;
+    const uint64_t seed = (uint64_t)trainer->config->training.seed + 0x9e3779b97f4a7c15u * (uint64_t)task;
+    HS_TRY(merge(trainer, context));
+    HS_TRY(hs_model_initialize_adapters(&trainer->model, context, seed, trainer->spans, trainer->span_count));
+    return hs_model_pack(&trainer->model, context);
+}
