@@ -152,6 +152,42 @@ for strategy in ewc si l2 mer a-gem er; do
     expect 0 "$trainer" --config tune.yaml out_dir=run continual.strategy=$strategy tasks.1.name=second \
         tasks.1.train=synthetic:facts tasks.1.synthetic_tokens=4000 max_steps=6 ewc.fisher_samples=8
 done
+# An adapter a task: interrupted, appended to, and the same as without the rule of its strength 0.
+sed '/^tasks/d; s/max_steps: 12/max_steps: 6/' tune.yaml >domains.yaml
+cat >>domains.yaml <<'YAML'
+tasks:
+  - {name: text, train: text.txt, validation: 20%}
+  - {name: facts, train: "synthetic:facts", synthetic_tokens: 4000}
+YAML
+cp domains.yaml three.yaml
+echo '  - {name: reversal, train: "synthetic:reversal", synthetic_tokens: 4000}' >>three.yaml
+for strategy in inc-lora o-lora o-lora+er; do
+    rm -rf whole
+    expect 0 "$trainer" --config three.yaml out_dir=whole continual.strategy=$strategy keep_checkpoints=9
+    bits whole >whole.bits
+    for step in whole/checkpoints/step-*; do
+        goes_on_from "$step" "$trainer" --config three.yaml out_dir=run continual.strategy=$strategy keep_checkpoints=9
+    done
+    rm -rf grown
+    expect 0 "$trainer" --config domains.yaml out_dir=grown continual.strategy=$strategy
+    expect 0 "$trainer" --config three.yaml out_dir=grown continual.strategy=$strategy
+    (cd whole/checkpoints/step-00000018 && sha256sum model.safetensors optimizer.safetensors) >whole.hash
+    (cd grown/checkpoints/step-00000018 && sha256sum model.safetensors optimizer.safetensors) >grown.hash
+    same whole.hash grown.hash
+    cp -r whole "whole-$strategy"
+done
+rm -rf zero
+expect 0 "$trainer" --config three.yaml out_dir=zero continual.strategy=o-lora olora.lambda=0
+(cd whole-inc-lora/checkpoints/step-00000018 && sha256sum model.safetensors) >inc.hash
+(cd zero/checkpoints/step-00000018 && sha256sum model.safetensors) >zero.hash
+same inc.hash zero.hash
+expect 2 "$trainer" export --checkpoint whole-o-lora --format peft --output other
+says err "has merged the adapters of earlier tasks into the model"
+expect 0 "$trainer" export --checkpoint whole-o-lora --merge --output merged-o-lora
+expect 2 "$trainer" --config base.yaml continual.strategy=o-lora out_dir=other
+says err "gives each task an adapter, and adapter.kind is none"
+expect 2 "$trainer" --config tune.yaml adapter.also_train=matrix out_dir=other
+says err "which has an adapter"
 expect 2 "$trainer" --config tune.yaml continual.strategy=ewc ewc.curvature=kronecker
 says err "ewc.curvature: kronecker needs the matrices themselves"
 finish
