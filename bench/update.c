@@ -101,6 +101,29 @@ static HsStatus adamw(HsContext *context, const HsTensor *t, Guard guard)
                                                 .update.epilogue = epilogue });
 }
 
+static HsTensor first_half(HsTensor tensor)
+{
+    tensor.dtype = HS_BF16;
+    return tensor;
+}
+
+/* Moments in bf16, in the first half of m's and v's memory. */
+static HsStatus adamw_rounded(HsContext *context, const HsTensor *t, Guard guard)
+{
+    (void)guard;
+    return hs_op_adamw(context, &(HsAdamWArgs){ .update.scalars = &scalars,
+                                                .beta1 = 0.9f,
+                                                .beta2 = 0.95f,
+                                                .epsilon = 1e-8f,
+                                                .update.weight_decay = 0.01f,
+                                                .update.learning_rate_scale = 1.0f,
+                                                .update.grad = t[GRAD],
+                                                .m = first_half(t[M]),
+                                                .v = first_half(t[V]),
+                                                .update.master = t[MASTER],
+                                                .update.weight = weight_matrix(t) });
+}
+
 /* The absmax of each block are the first ones of their tensors. */
 static HsStatus adamw8bit(HsContext *context, const HsTensor *t, Guard guard)
 {
@@ -179,6 +202,7 @@ static const struct {
 } rows[] = {
     { "adamw", adamw, PLAIN, 8 + 8 + 8 + 8 + 2 },
     { "adamw and packing", adamw, PACKING, 34 + 2 + 2 },
+    { "adamw, bf16 moments", adamw_rounded, PLAIN, 8 + 4 + 4 + 8 + 2 },
     { "adamw8bit", adamw8bit, PLAIN, 8 + 4 + 8 + 2 },
     { "adamw8bit and packing", adamw8bit, PACKING, 22 + 2 + 2 },
     { "packing alone", packing, PLAIN, 4 + 2 + 2 },

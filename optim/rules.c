@@ -23,6 +23,8 @@ static HsStatus adamw_check(const HsOptimizerConfig *config)
 {
     HS_TRY(hs_rule_check_setting("beta1", config->beta1, 1));
     HS_TRY(hs_rule_check_setting("beta2", config->beta2, 1));
+    if (config->moments != HS_F32 && config->moments != HS_BF16)
+        return hs_fail(HS_ECONFIG, "optimizer: moments are f32 or bf16, not %s", hs_dtype_name(config->moments));
     return hs_rule_check_setting("epsilon", config->epsilon, INFINITY);
 }
 
@@ -90,26 +92,26 @@ static HsStatus sgd_apply(const HsOptimizer *optimizer, HsContext *context, cons
 
 static const HsUpdateRule rules[HS_OPTIMIZER_KINDS] = {
     [HS_OPTIMIZER_ADAMW] = { .name = "adamw",
-                             .states = { { "m", HS_F32, shape_of_weight, NULL },
-                                         { "v", HS_F32, shape_of_weight, NULL } },
+                             .states = { { "m", HS_F32, true, shape_of_weight, NULL },
+                                         { "v", HS_F32, true, shape_of_weight, NULL } },
                              .check = adamw_check,
                              .apply = adamw_apply },
     [HS_OPTIMIZER_SGD] = { .name = "sgd",
-                           .states = { { "momentum", HS_F32, shape_of_weight, sgd_has_momentum } },
+                           .states = { { "momentum", HS_F32, false, shape_of_weight, sgd_has_momentum } },
                            .check = sgd_check,
                            .apply = sgd_apply },
     [HS_OPTIMIZER_MUON] = { .name = "muon",
-                            .states = { { "momentum", HS_F32, shape_of_weight, NULL } },
+                            .states = { { "momentum", HS_F32, false, shape_of_weight, NULL } },
                             .serves = hs_muon_serves,
                             .served = "matrices of the blocks",
                             .check = hs_muon_check,
                             .scratch_bytes = hs_muon_scratch_bytes,
                             .apply = hs_muon_apply },
     [HS_OPTIMIZER_ADAMW8BIT] = { .name = "adamw8bit",
-                                 .states = { { "m", HS_U8, shape_of_weight, NULL },
-                                             { "v", HS_U8, shape_of_weight, NULL },
-                                             { "m_absmax", HS_F32, shape_of_absmax, NULL },
-                                             { "v_absmax", HS_F32, shape_of_absmax, NULL } },
+                                 .states = { { "m", HS_U8, false, shape_of_weight, NULL },
+                                             { "v", HS_U8, false, shape_of_weight, NULL },
+                                             { "m_absmax", HS_F32, false, shape_of_absmax, NULL },
+                                             { "v_absmax", HS_F32, false, shape_of_absmax, NULL } },
                                  .serves = adamw8bit_serves,
                                  .served = "parameters of 4096 elements and more that are no embeddings",
                                  .check = adamw_check,

@@ -13,6 +13,7 @@
 typedef struct HsRuleState {
     const char *name; /* in checkpoints, after the parameter's */
     HsDtype dtype;
+    bool is_moment;                                  /* HsOptimizerConfig.moments says the dtype */
     HsTensor (*shape)(const HsSpan *span);           /* its rank and extents */
     bool (*needed)(const HsOptimizerConfig *config); /* NULL: always */
 } HsRuleState;

@@ -125,7 +125,7 @@ static HsTensor state_of(const HsOptimizer *optimizer, const HsSpan *span, int i
 {
     const HsRuleState *state = &hs_rule_get(hs_optimizer_kind_of(&optimizer->config, span))->states[index];
     HsTensor tensor = state->shape(span);
-    tensor.dtype = state->dtype;
+    tensor.dtype = state->is_moment ? optimizer->config.moments : state->dtype;
     return tensor;
 }
 

@@ -86,6 +86,7 @@ typedef struct HsOptimizerConfig {
     HsOptimizerKind kind;
     double beta1, beta2, epsilon, momentum, weight_decay, clip_norm; /* clip_norm 0: none */
     bool nesterov;
+    HsDtype moments; /* of AdamW: f32 or bf16, rounded stochastically */
     HsMuonConfig muon;
     uint64_t seed; /* stochastic rounding */
 } HsOptimizerConfig;

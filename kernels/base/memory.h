@@ -16,7 +16,7 @@
     X(MASTERS, "master weights", "f32 copies of 16-bit weights, which updates are added to")                   \
     X(PACKED, "packed weights", "matrices in the order in which this device's products read them")             \
     X(GRADIENTS, "gradients", "of every parameter, accumulated over the micro-batches of a step")              \
-    X(MOMENTS, "optimizer moments", "AdamW's two moments, in f32 or 8 bits; one momentum of SGD or Muon")      \
+    X(MOMENTS, "optimizer moments", "AdamW's two moments, in f32, bf16 or 8 bits; a momentum of SGD or Muon")  \
     X(ACTIVATIONS, "activations", "values and their gradients of one micro-batch, placed by their lifetimes")  \
     X(WORKSPACE, "workspace", "scratch of single operations: attention, split products, reductions")           \
     X(PENALTY, "importance and anchor", "EWC's Fisher and anchor, SI's path, L2's anchor: f32 a parameter")    \

@@ -66,8 +66,9 @@ HsStatus hs_check_adamw(const HsAdamWArgs *args)
 {
     const int64_t count = hs_tensor_count(&args->update.weight);
     HS_TRY(check_update("adamw", &args->update));
-    HS_TRY(hs_rule_count("adamw", "m", HS_DTYPES_WIDE, &args->m, count));
-    return hs_rule_count("adamw", "v", HS_DTYPES_WIDE, &args->v, count);
+    HS_TRY(hs_rule_count("adamw", "m", HS_DTYPES_WIDE | HS_DTYPE_BIT(HS_BF16), &args->m, count));
+    HS_TRY(hs_rule_count("adamw", "v", HS_DTYPES_WIDE | HS_DTYPE_BIT(HS_BF16), &args->v, count));
+    return hs_rule_same_dtype("adamw", "v", &args->v, "m", &args->m);
 }
 
 HsStatus hs_check_adamw8bit(const HsAdamW8bitArgs *args)

@@ -361,11 +361,15 @@ typedef struct HsUpdateArgs {
     HsUpdateEpilogue epilogue;
 } HsUpdateArgs;
 
-/* p -= lr*wd*p; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;  p -= lr * (m/bc1) / (sqrt(v/bc2) + eps) */
+/* p -= lr*wd*p; m = b1 m + (1-b1) g; v = b2 v + (1-b2) g^2;  p -= lr * (m/bc1) / (sqrt(v/bc2) + eps)
+ * p moves by m and v before they are rounded.  bf16 ones are rounded stochastically, element rng.row_offset + i by its
+ * word of update.rng: m by the upper half, which a weight without a master has, too, v by the lower.  To the nearest v
+ * would stand still where it changes by less than half a unit, 1/512 to 1/256 of itself: with beta2 = 0.999 for ever as
+ * it should fall, or rise to up to three times itself. */
 typedef struct HsAdamWArgs {
     HsUpdateArgs update;
     float beta1, beta2, epsilon;
-    HsTensor m, v; /* f32 */
+    HsTensor m, v; /* both f32 or both bf16 */
 } HsAdamWArgs;
 
 /* The same with moments that are kept in 8 bits, by blocks of HS_DYNAMIC_BLOCK elements (kernels/ops/dynamic_map.h).

@@ -58,10 +58,16 @@ static inline double hs_ref_dropout_factor(const HsRng *rng, float probability, 
     return kept ? 1.0 / (1.0 - (double)probability) : 0.0;
 }
 
-/* Stochastic rounding takes element e's bits from the upper half of word[e % 4] of draw e / 4. */
+/* Stochastic rounding takes element e's bits from the upper half of word[e % 4] of draw e / 4, that of AdamW's v from
+ * the lower. */
 static inline uint16_t hs_ref_random_bits(const HsRng *rng, uint64_t element)
 {
     return (uint16_t)(hs_rng_draw(rng, element / 4).word[element % 4] >> 16);
+}
+
+static inline uint16_t hs_ref_random_lower_bits(const HsRng *rng, uint64_t element)
+{
+    return (uint16_t)hs_rng_draw(rng, element / 4).word[element % 4];
 }
 
 /* A parameter is its master where there is one, else its weight. */

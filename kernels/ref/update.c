@@ -96,6 +96,19 @@ static HsStatus follow(HsContext *context, const HsUpdateArgs *update)
     return hs_update_epilogue_apart(context, &update->epilogue, &update->master, &update->weight);
 }
 
+static void store_moments(const HsAdamWArgs *args, int64_t index, double m, double v)
+{
+    if (args->m.dtype != HS_BF16) {
+        hs_ref_store(&args->m, index, m);
+        hs_ref_store(&args->v, index, v);
+        return;
+    }
+    const HsRng *rng = &args->update.rng;
+    const uint64_t element = (uint64_t)(rng->row_offset + index);
+    ((uint16_t *)args->m.data)[index] = hs_bf16_encode_stochastic((float)m, hs_ref_random_bits(rng, element));
+    ((uint16_t *)args->v.data)[index] = hs_bf16_encode_stochastic((float)v, hs_ref_random_lower_bits(rng, element));
+}
+
 /* AdamW (Loshchilov & Hutter 2019, algorithm 2):
  *     p -= lr wd p;  m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;  p -= lr (m/bc1) / (sqrt(v/bc2) + eps) */
 HsStatus hs_ref_adamw(HsContext *context, const HsAdamWArgs *args)
@@ -112,8 +125,7 @@ HsStatus hs_ref_adamw(HsContext *context, const HsAdamWArgs *args)
         p -= rate * (double)update->weight_decay * p;
         const double m = beta1 * hs_ref_load(&args->m, i) + (1.0 - beta1) * g;
         const double v = beta2 * hs_ref_load(&args->v, i) + (1.0 - beta2) * g * g;
-        hs_ref_store(&args->m, i, m);
-        hs_ref_store(&args->v, i, v);
+        store_moments(args, i, m, v);
         p -= rate * (m / (double)scalars->bias_correction1) /
              (sqrt(v / (double)scalars->bias_correction2) + (double)args->epsilon);
         finish(update, i, p, rate, grad);

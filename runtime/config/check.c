@@ -408,6 +408,20 @@ static HsStatus check_continual(HsConfig *config)
     return HS_OK;
 }
 
+/* SGD has no moments; any other rule, of a group too, has or leaves some to AdamW. */
+static HsStatus check_moments(const HsConfig *config)
+{
+    bool has_moments = !is(config->optimizer.kind, "sgd");
+    for (int i = 0; i < config->group_count; i++)
+        has_moments |= !is(config->groups[i].kind, "sgd") && !is(config->groups[i].kind, "inherit");
+    if (has_moments || is(config->optimizer.moments, "f32"))
+        return HS_OK;
+    return hs_config_relation_fail(config, "optimizer.moments", "optimizer.kind",
+                                   "optimizer.moments: %s is of AdamW's moments, and optimizer.kind: sgd has none; "
+                                   "leave it out, or set optimizer.kind: adamw",
+                                   config->optimizer.moments);
+}
+
 static HsStatus check_groups(const HsConfig *config)
 {
     for (int i = 0; i < config->group_count; i++) {
@@ -482,6 +496,7 @@ HsStatus hs_config_check(HsConfig *config)
     if (is(config->optimizer.kind, "sgd") && config->optimizer.nesterov && config->optimizer.momentum == 0)
         return hs_config_relation_fail(config, "optimizer.nesterov", "optimizer.momentum",
                                        "optimizer.nesterov: true needs optimizer.momentum above 0");
+    HS_TRY(check_moments(config));
     HS_TRY(check_continual(config));
     HS_TRY(check_groups(config));
     HS_TRY(check_adapter(config));

@@ -184,6 +184,9 @@
       "absmax for 256 of them), those of embeddings and of parameters under 4096 elements in f32; muon: matrices "  \
       "of the blocks by Muon (section muon), all else by AdamW; its step has the size "                             \
       "of AdamW's, 0.2 sqrt(max(rows, columns)) times the orthogonal matrix, so that AdamW's learning rate serves") \
+    X(S, STRING, moments, "f32", 0, 0, "f32|bf16", "",                                                              \
+      "format of AdamW's two moments; bf16: 4 bytes a parameter in place of 8, rounded stochastically; it serves "  \
+      "what adamw updates, beside adamw8bit and muon what those leave to it; SGD's and Muon's momentum stay f32")   \
     X(S, REALS2, betas, "[0.9, 0.95]", 0, 0.9999999, NULL, "", "AdamW's decay rates of the two moments")            \
     X(S, REAL, epsilon, 1e-8, 1e-30, 1, NULL, "", "AdamW: added after the bias correction")                         \
     X(S, REAL, momentum, 0.9, 0, 0.9999999, NULL, "", "SGD")                                                        \

@@ -29,13 +29,43 @@
         UPDATE(n, (more) | HS_CASE_PULL), UPDATE(n, (more) | HS_CASE_PULL | HS_CASE_ANCHOR | HS_CASE_IMPORTANCE), \
         UPDATE(n, (more) | HS_CASE_PATH | HS_CASE_ANCHOR | HS_CASE_IMPORTANCE | HS_CASE_PROXIMAL)
 
+/* moments in out */
+#define ROUNDED_MOMENTS(n, more)                                                                  \
+    { HS_F32, HS_BF16, HS_F32, .columns = n, .options = (more) },                                 \
+        { HS_BF16, HS_BF16, HS_BF16, .columns = n, .options = (more) | HS_CASE_MASTER },          \
+        { HS_BF16, HS_BF16, HS_F32, .columns = n, .options = (more) | HS_CASE_MASTER },           \
+        { HS_F16, HS_BF16, HS_F16, .columns = n, .options = (more) | HS_CASE_MASTER },            \
+        { HS_BF16, HS_BF16, HS_BF16, .columns = n, .options = (more) },                           \
+    {                                                                                             \
+        HS_BF16, HS_BF16, HS_F32, .columns = n, .options = (more) | HS_CASE_MASTER | HS_CASE_SKIP \
+    }
+
 static const HsCase adamw_cases[] = {
-    UPDATE(1, 0),     UPDATE(2, 0),      UPDATE(3, 0),
-    UPDATE(7, 0),     UPDATE(17, 0),     UPDATE(63, 0),
-    UPDATE(64, 0),    UPDATE(65, 0),     UPDATE(127, 0),
-    UPDATE(129, 0),   UPDATE(5000, 0),   GUARDED(1, 0),
-    GUARDED(17, 0),   GUARDED(65, 0),    GUARDED(129, 0),
-    GUARDED(1023, 0), GUARDED(20000, 0), GUARDED(64, HS_CASE_UNALIGNED),
+    UPDATE(1, 0),
+    UPDATE(2, 0),
+    UPDATE(3, 0),
+    UPDATE(7, 0),
+    UPDATE(17, 0),
+    UPDATE(63, 0),
+    UPDATE(64, 0),
+    UPDATE(65, 0),
+    UPDATE(127, 0),
+    UPDATE(129, 0),
+    UPDATE(5000, 0),
+    GUARDED(1, 0),
+    GUARDED(17, 0),
+    GUARDED(65, 0),
+    GUARDED(129, 0),
+    GUARDED(1023, 0),
+    GUARDED(20000, 0),
+    GUARDED(64, HS_CASE_UNALIGNED),
+    ROUNDED_MOMENTS(1, 0),
+    ROUNDED_MOMENTS(17, 0),
+    ROUNDED_MOMENTS(65, 0),
+    ROUNDED_MOMENTS(5000, 0),
+    ROUNDED_MOMENTS(129, HS_CASE_PATH | HS_CASE_ANCHOR | HS_CASE_IMPORTANCE),
+    ROUNDED_MOMENTS(1023, HS_CASE_PULL | HS_CASE_ANCHOR | HS_CASE_PROXIMAL),
+    ROUNDED_MOMENTS(64, HS_CASE_UNALIGNED),
 };
 
 #define SGD(n)         UPDATE(n, 0), UPDATE(n, HS_CASE_MOMENTUM), UPDATE(n, HS_CASE_MOMENTUM | HS_CASE_NESTEROV)
@@ -148,9 +178,10 @@ static HsStatus prepare_update(HsTrial *trial, HsContext *reference)
 static void declare_adamw(HsTrial *trial)
 {
     declare_parameter(trial);
-    trial->operands[M] = hs_updated("m", 0.1, hs_tensor_1d(NULL, HS_F32, trial->config->columns));
-    trial->operands[V] =
-        hs_filled(hs_updated("v", 0.01, hs_tensor_1d(NULL, HS_F32, trial->config->columns)), HS_FILL_POSITIVE);
+    const HsTensor moment = hs_tensor_1d(NULL, trial->config->out, trial->config->columns);
+    trial->operands[M] = hs_updated("m", 0.1, moment);
+    trial->operands[V] = hs_filled(hs_updated("v", 0.01, moment), HS_FILL_POSITIVE);
+    trial->operands[M].one_sided = trial->operands[V].one_sided = moment.dtype == HS_BF16;
 }
 
 static HsStatus call_adamw(HsTrial *trial, HsContext *context, const HsTensor *t)
@@ -391,6 +422,7 @@ static const HsCase adamw_timed[] = {
     { HS_F32, HS_F32, HS_F32, .columns = 768 * 3072, .options = 0 },
     { HS_F16, HS_F32, HS_F32, .columns = 768 * 3072, .options = HS_CASE_MASTER },
     { HS_BF16, HS_F32, HS_F32, .columns = 768 * 3072, .options = HS_CASE_MASTER | HS_CASE_ANCHOR | HS_CASE_IMPORTANCE },
+    { HS_BF16, HS_BF16, HS_F32, .columns = 768 * 3072, .options = HS_CASE_MASTER },
 };
 
 const HsOpTest hs_op_test_adamw = {

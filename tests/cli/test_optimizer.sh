@@ -22,12 +22,14 @@ eight="optimizer.kind=adamw8bit model.width=64"
 for mode in fp32 bf16 fp16; do
     # shellcheck disable=SC2086
     resumes eight-$mode $eight precision.mode=$mode model.tie_head=false
+    resumes rounded-$mode optimizer.moments=bf16 precision.mode=$mode
     resumes muon-$mode optimizer.kind=muon precision.mode=$mode
     resumes frozen-$mode 'train.freeze=["*.h.0.*", embedding]' model.tie_head=false precision.mode=$mode
 done
 # shellcheck disable=SC2086
 resumes eight-stochastic $eight precision.master_weights=false gradient_accumulation_steps=2
-resumes stochastic optimizer.kind=muon precision.master_weights=false
+resumes rounded-stochastic optimizer.moments=bf16 precision.master_weights=false
+resumes stochastic optimizer.kind=muon optimizer.moments=bf16 precision.master_weights=false
 resumes groups 'optimizer.groups=[{match: embedding, learning_rate: 1e-4}, {match: vector, kind: sgd, weight_decay: 0}]'
 
 # Over tasks, with every strategy, from a checkpoint of the first task and one of the second.
@@ -108,6 +110,8 @@ refused() {
     expect 2 "$trainer" --config tiny.yaml out_dir=refused "$@"
     says err "$text"
 }
+refused "optimizer.moments: bf16 is of AdamW's moments, and optimizer.kind: sgd has none" \
+    optimizer.kind=sgd optimizer.moments=bf16
 refused 'train.freeze: `*.c_atn.*` names no parameter' 'train.freeze="*.c_atn.*"'
 refused "names every parameter" 'train.freeze="*"'
 refused "optimizer.groups.0.match is missing" 'optimizer.groups=[{learning_rate: 1e-3}]'

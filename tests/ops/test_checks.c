@@ -201,6 +201,10 @@ Test(checks, elementwise_and_updates)
                    hs_op_dropout_forward(&context, &dropout));
     HsAdamWArgs adamw = { .update.grad = f32_1d(8), .m = f32_1d(8), .v = f32_1d(7), .update.weight = f32_1d(8) };
     EXPECT_REFUSED(HS_ESHAPE, "adamw: v is [7], expected 8 elements", hs_op_adamw(&context, &adamw));
+    adamw.v = f32_1d(8);
+    adamw.v.dtype = HS_BF16;
+    EXPECT_REFUSED(HS_ESHAPE, "adamw: v is bf16, expected f32 like m", hs_op_adamw(&context, &adamw));
+    adamw.v = f32_1d(8);
     adamw.update.weight.dtype = HS_F16;
     EXPECT_REFUSED(HS_ESHAPE, "adamw: an f16 weight needs a master (stochastic rounding is for bf16)",
                    hs_op_adamw(&context, &adamw));

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "kernels/base/tolerance.h"
+#include "kernels/cpu/cpu.h"
 #include "kernels/ops/backend.h"
 
 #define RUN(call) cr_assert_eq((call), HS_OK, "%s", hs_error_message())
@@ -193,4 +194,43 @@ Test(update, grad_stats_count_what_is_not_finite)
     cr_expect_eq(sum_squares[1], 4.0);
     cr_expect_eq(nonfinite[0], 2);
     cr_expect_eq(nonfinite[1], 1);
+}
+
+enum { DECAYING = 4096 };
+
+/* A gradient of 1 for a step, then of 0: with beta2 = 0.999 v falls by a thousandth a step, less than half a unit of
+ * bf16.  Rounded stochastically its mean over many elements falls as in f32; to the nearest it would stay. */
+Test(update, v_in_bf16_does_not_stand_still)
+{
+    static float p[DECAYING], gradient[DECAYING];
+    static uint16_t m[DECAYING], v[DECAYING];
+    const HsBackend *cpu;
+    RUN(hs_backend_cpu(&cpu));
+    for (int backend = 0; backend < 2; backend++) {
+        HsContext context = { .backend = backend ? cpu : hs_backend_ref(), .threads = 1 };
+        const HsStepScalars scalars = { 0, 1, 1, 1, 1, 0 };
+        for (int i = 0; i < DECAYING; i++)
+            v[i] = hs_bf16_encode(1.0f), m[i] = hs_bf16_encode(1.0f);
+        for (uint32_t step = 0; step < 500; step++)
+            RUN(hs_op_adamw(&context, &(HsAdamWArgs){ .update.scalars = &scalars,
+                                                      .update.rng = { .seed = 9, .step = step },
+                                                      .beta1 = 0.999f,
+                                                      .beta2 = 0.999f,
+                                                      .epsilon = 1e-8f,
+                                                      .update.learning_rate_scale = 1.0f,
+                                                      .update.grad = hs_tensor_1d(gradient, HS_F32, DECAYING),
+                                                      .update.weight = hs_tensor_1d(p, HS_F32, DECAYING),
+                                                      .m = hs_tensor_1d(m, HS_BF16, DECAYING),
+                                                      .v = hs_tensor_1d(v, HS_BF16, DECAYING) }));
+        double mean[2] = { 0 };
+        for (int i = 0; i < DECAYING; i++) {
+            mean[0] += (double)hs_bf16_decode(m[i]) / DECAYING;
+            mean[1] += (double)hs_bf16_decode(v[i]) / DECAYING;
+        }
+        /* A rounding's variance is at most unit^2 / 4, a unit 2^-8 of a value between 1/2 and 1: the mean's deviation is
+         * at most 2^-9 sqrt(500 / 4096); five of those. */
+        for (int k = 0; k < 2; k++)
+            cr_expect_float_eq(mean[k], pow(0.999, 500), 5 * 0x1p-9 * sqrt(500.0 / DECAYING), "%s: mean %d is %g",
+                               context.backend->name, k, mean[k]);
+    }
 }

@@ -11,9 +11,25 @@
 
 #include "kernels/cpu/isa/update_rule.h"
 
+/* Moments in bf16: m by the upper half of each word, v by the lower; `word` keeps the draws of 64 elements. */
+HS_SIMD void store_rounded_moments(const HsAdamWArgs *args, uint32_t word[64], int64_t i, HsF32x16 m, HsF32x16 v,
+                                   int64_t left)
+{
+    const HsRng *rng = &args->update.rng;
+    if (i % 64 == 0) /* chunks begin at multiples of 64 */
+        hs_simd_draw64(rng, (uint64_t)(rng->row_offset + i) / 4, word);
+    HsU32x16 bits;
+    uint32_t lower[HS_LANES];
+    memcpy(&bits, word + i % 64, sizeof bits);
+    bits <<= 16;
+    memcpy(lower, &bits, sizeof bits);
+    hs_simd_store_part_stochastic(args->m.data, i, m, word + i % 64, left);
+    hs_simd_store_part_stochastic(args->v.data, i, v, lower, left);
+}
+
 /* p -= lr wd p;  m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;  p -= lr (m/bc1) / (sqrt(v/bc2) + eps) */
 HS_SIMD void adamw_chunk(const HsAdamWArgs *args, const HsProtection *protection, HsDtype gradient, HsDtype copy,
-                         HsRowBlock range)
+                         HsDtype moments, HsRowBlock range)
 {
     const HsUpdateArgs *update = &args->update;
     const HsStepScalars *scalars = update->scalars;
@@ -29,12 +45,16 @@ HS_SIMD void adamw_chunk(const HsAdamWArgs *args, const HsProtection *protection
         HsF32x16 g = raw * multiplier;
         if (protection)
             g = hs_update_with_penalty(protection, g, before, i, left);
-        HsF32x16 m = hs_simd_load_part(HS_F32, args->m.data, i, left) * beta1 + g * (1.0f - beta1);
-        HsF32x16 v = hs_simd_load_part(HS_F32, args->v.data, i, left) * beta2 + g * g * (1.0f - beta2);
+        HsF32x16 m = hs_simd_load_part(moments, args->m.data, i, left) * beta1 + g * (1.0f - beta1);
+        HsF32x16 v = hs_simd_load_part(moments, args->v.data, i, left) * beta2 + g * g * (1.0f - beta2);
         HsF32x16 p = before * keep;
         p -= m * step / (hs_simd_sqrt(v * correction) + args->epsilon);
-        hs_simd_store_part(HS_F32, args->m.data, i, m, left);
-        hs_simd_store_part(HS_F32, args->v.data, i, v, left);
+        if (moments == HS_BF16) {
+            store_rounded_moments(args, word, i, m, v, left);
+        } else {
+            hs_simd_store_part(HS_F32, args->m.data, i, m, left);
+            hs_simd_store_part(HS_F32, args->v.data, i, v, left);
+        }
         hs_update_finish(update, protection, gradient, copy, word, i, left, rate, raw, before, p);
     }
 }
@@ -45,18 +65,22 @@ static void adamw_range(const void *arguments, HsRowBlock range)
     const HsProtection *protection = &args->update.protection;
     const bool guarded = hs_update_is_protected(protection);
     const HsDtype gradient = args->update.grad.dtype, copy = args->update.weight.dtype;
-    if (gradient == HS_F32 && copy == HS_BF16 && guarded)
-        adamw_chunk(args, protection, HS_F32, HS_BF16, range);
+    if (args->m.dtype == HS_BF16 && gradient == HS_F32 && copy == HS_BF16 && !guarded)
+        adamw_chunk(args, NULL, HS_F32, HS_BF16, HS_BF16, range);
+    else if (args->m.dtype == HS_BF16)
+        adamw_chunk(args, guarded ? protection : NULL, gradient, copy, HS_BF16, range);
+    else if (gradient == HS_F32 && copy == HS_BF16 && guarded)
+        adamw_chunk(args, protection, HS_F32, HS_BF16, HS_F32, range);
     else if (gradient == HS_F32 && copy == HS_BF16)
-        adamw_chunk(args, NULL, HS_F32, HS_BF16, range);
+        adamw_chunk(args, NULL, HS_F32, HS_BF16, HS_F32, range);
     else if (gradient == HS_F32 && copy == HS_F32 && guarded)
-        adamw_chunk(args, protection, HS_F32, HS_F32, range);
+        adamw_chunk(args, protection, HS_F32, HS_F32, HS_F32, range);
     else if (gradient == HS_F32 && copy == HS_F32)
-        adamw_chunk(args, NULL, HS_F32, HS_F32, range);
+        adamw_chunk(args, NULL, HS_F32, HS_F32, HS_F32, range);
     else if (guarded)
-        adamw_chunk(args, protection, gradient, copy, range);
+        adamw_chunk(args, protection, gradient, copy, HS_F32, range);
     else
-        adamw_chunk(args, NULL, gradient, copy, range);
+        adamw_chunk(args, NULL, gradient, copy, HS_F32, range);
 }
 
 HsStatus HS_ISA_NAME(hs_cpu_adamw)(HsContext *context, const HsAdamWArgs *args)

@@ -17,9 +17,34 @@ namespace
 {
 
 /* A rule: its settings, the streams that are its own, and what it does with one quad. */
-struct AdamW {
+template <typename Moment> struct AdamW {
     float beta1, beta2, epsilon, weight_decay, learning_rate_scale;
-    float *m, *v;
+    Moment *m, *v;
+    HsRng rng;
+
+    static __device__ __forceinline__ void round_moments(const HsRng &, int64_t, const float (&m_new)[QUAD],
+                                                         const float (&v_new)[QUAD], Pack<float, QUAD> &m_quad,
+                                                         Pack<float, QUAD> &v_quad)
+    {
+#pragma unroll
+        for (int j = 0; j < QUAD; j++) {
+            m_quad.value[j] = m_new[j];
+            v_quad.value[j] = v_new[j];
+        }
+    }
+
+    /* Stochastically, m by the upper half of each word, v by the lower. */
+    static __device__ __forceinline__ void round_moments(const HsRng &stream, int64_t i, const float (&m_new)[QUAD],
+                                                         const float (&v_new)[QUAD], Pack<Bf16, QUAD> &m_quad,
+                                                         Pack<Bf16, QUAD> &v_quad)
+    {
+        const uint4 draw = rng_draw(stream, (uint64_t)(stream.row_offset + i) / QUAD);
+#pragma unroll
+        for (int j = 0; j < QUAD; j++) {
+            m_quad.value[j] = round_stochastically(m_new[j], rng_word(draw, j) >> 16);
+            v_quad.value[j] = round_stochastically(v_new[j], rng_word(draw, j) & 0xffffu);
+        }
+    }
 
     /* p -= lr wd p;  m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;  p -= lr (m/bc1) / (sqrt(v/bc2) + eps) */
     template <bool whole, bool guarded, typename Gradient, typename Parameter>
@@ -30,7 +55,7 @@ struct AdamW {
         const HsStepScalars scalars = *scalars_pointer;
         const Pack<Gradient, QUAD> raw_quad = load_quad<whole>(grad, i, left);
         const auto before_quad = load_quad<whole>(parameter.kept(), i, left);
-        Pack<float, QUAD> m_quad = load_quad<whole>(m, i, left), v_quad = load_quad<whole>(v, i, left);
+        Pack<Moment, QUAD> m_quad = load_quad<whole>(m, i, left), v_quad = load_quad<whole>(v, i, left);
         Guard guard;
         if constexpr (guarded)
             guard = load_guard<whole>(protection, i, left);
@@ -41,22 +66,23 @@ struct AdamW {
         const float rate = scalars.learning_rate * learning_rate_scale;
         const float keep = 1.0f - rate * weight_decay;
         const float step = rate / scalars.bias_correction1, correction = 1.0f / scalars.bias_correction2;
-        float raw[QUAD], before[QUAD], p[QUAD], stored[QUAD];
+        float raw[QUAD], before[QUAD], p[QUAD], stored[QUAD], m_new[QUAD], v_new[QUAD];
         widen(raw_quad, raw);
         widen(before_quad, before);
+        widen(m_quad, m_new);
+        widen(v_quad, v_new);
 #pragma unroll
         for (int j = 0; j < QUAD; j++) {
             float g = raw[j] * scalars.gradient_multiplier;
             if constexpr (guarded)
                 g = with_penalty(protection, guard, j, g, before[j]);
-            const float m_new = fmaf(1.0f - beta1, g, beta1 * m_quad.value[j]);
-            const float v_new = fmaf((1.0f - beta2) * g, g, beta2 * v_quad.value[j]);
-            m_quad.value[j] = m_new;
-            v_quad.value[j] = v_new;
-            p[j] = fmaf(before[j], keep, -(m_new * step / (sqrtf(v_new * correction) + epsilon)));
+            m_new[j] = fmaf(1.0f - beta1, g, beta1 * m_new[j]);
+            v_new[j] = fmaf((1.0f - beta2) * g, g, beta2 * v_new[j]);
+            p[j] = fmaf(before[j], keep, -(m_new[j] * step / (sqrtf(v_new[j] * correction) + epsilon)));
             if constexpr (guarded)
                 p[j] = after_proximal(protection, guard, j, p[j], rate);
         }
+        round_moments(rng, i, m_new, v_new, m_quad, v_quad);
         store_quad<whole>(m, i, left, m_quad);
         store_quad<whole>(v, i, left, v_quad);
         parameter.template store<whole>(i, left, p, stored);
@@ -236,18 +262,24 @@ HsStatus launch_update(const HsContext *context, const char *name, const Rule &r
 
 } // namespace
 
-HsStatus op::adamw(HsContext *context, const HsAdamWArgs *args)
+template <typename Moment> static HsStatus launch_adamw(const HsContext *context, const HsAdamWArgs *args)
 {
     const HsUpdateArgs *update = &args->update;
-    const AdamW rule = { args->beta1,
-                         args->beta2,
-                         args->epsilon,
-                         update->weight_decay,
-                         update->learning_rate_scale,
-                         data_of<float>(args->m),
-                         data_of<float>(args->v) };
-    HS_TRY(launch_update(context, "adamw_kernel", rule, update, quad_aligned(args->m) && quad_aligned(args->v)));
-    return update_follow(context, update);
+    const AdamW<Moment> rule = { args->beta1,
+                                 args->beta2,
+                                 args->epsilon,
+                                 update->weight_decay,
+                                 update->learning_rate_scale,
+                                 data_of<Moment>(args->m),
+                                 data_of<Moment>(args->v),
+                                 update->rng };
+    return launch_update(context, "adamw_kernel", rule, update, quad_aligned(args->m) && quad_aligned(args->v));
+}
+
+HsStatus op::adamw(HsContext *context, const HsAdamWArgs *args)
+{
+    HS_TRY(args->m.dtype == HS_BF16 ? launch_adamw<Bf16>(context, args) : launch_adamw<float>(context, args));
+    return update_follow(context, &args->update);
 }
 
 HsStatus op::sgd(HsContext *context, const HsSgdArgs *args)

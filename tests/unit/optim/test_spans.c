@@ -55,7 +55,7 @@ static HsSpan span_of(Parameter *p, Kept kept, bool guarded, const HsOptimizerCo
         span.master = f32(p->master);
     span.gradient = f32(p->gradient);
     for (int s = 0; s < hs_optimizer_state_count(config, &span); s++) {
-        span.state[s] = f32(p->state[s]);
+        span.state[s] = hs_tensor_1d(p->state[s], config->moments, COUNT);
         if (config->kind == HS_OPTIMIZER_ADAMW8BIT)
             span.state[s] = hs_tensor_1d(p->state[s], s < 2 ? HS_U8 : HS_F32, s < 2 ? COUNT : hs_dynamic_blocks(COUNT));
     }
@@ -102,12 +102,13 @@ static void compare(HsContext *context, const char *backend)
           .epsilon = 1e-8,
           .weight_decay = 0.1,
           .seed = 5 },
+        { .kind = HS_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .moments = HS_BF16, .seed = 5 },
     };
-    for (int c = 0; c < 3 * 3 * 2; c++) {
+    for (int c = 0; c < 4 * 3 * 2; c++) {
         static Parameter one, three, start;
-        const HsOptimizerConfig *config = &rules[c % 3];
-        const Kept kept = (Kept)(c / 3 % 3);
-        const bool guarded = c / 9 != 0;
+        const HsOptimizerConfig *config = &rules[c % 4];
+        const Kept kept = (Kept)(c / 4 % 3);
+        const bool guarded = c / 12 != 0;
         fill(&one), fill(&three), fill(&start);
         train(context, config, &one, kept, guarded, 1);
         train(context, config, &three, kept, guarded, PARTS);

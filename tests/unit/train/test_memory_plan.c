@@ -134,22 +134,25 @@ Test(memory_plan, equals_what_is_taken_on_emu)
     check_cases("emu");
 }
 
-/* What the table of parameters says by itself: 16 bytes a parameter and the gradient's 2 or 4 in a 16-bit mode. */
+/* What the table of parameters says by itself: 16 bytes a parameter and the gradient's 2 or 4 in a 16-bit mode, 4 less
+ * with moments in bf16. */
 Test(memory_plan, bytes_a_parameter)
 {
     static const struct {
-        const char *mode, *gradients;
-        size_t weight, master, gradient;
-    } rows[] = { { "precision.mode=bf16", "precision.gradients=compute", 2, 4, 2 },
-                 { "precision.mode=fp16", "precision.gradients=fp32", 2, 4, 4 },
-                 { "precision.mode=fp32", "precision.gradients=fp32", 4, 0, 4 } };
+        const char *mode, *gradients, *states;
+        size_t weight, master, gradient, moments;
+    } rows[] = { { "precision.mode=bf16", "precision.gradients=compute", "optimizer.moments=f32", 2, 4, 2, 8 },
+                 { "precision.mode=bf16", "precision.gradients=compute", "optimizer.moments=bf16", 2, 4, 2, 4 },
+                 { "precision.mode=fp16", "precision.gradients=fp32", "optimizer.moments=f32", 2, 4, 4, 8 },
+                 { "precision.mode=fp32", "precision.gradients=fp32", "optimizer.moments=f32", 4, 0, 4, 8 } };
     hs_log_set_level(HS_LOG_ERROR);
     for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
         const Scratch scratch = scratch_make();
-        const char *own[] = { rows[r].mode, rows[r].gradients, "model.layers=1", "model.tie_head=true" };
+        const char *own[] = { rows[r].mode, rows[r].gradients, rows[r].states, "model.layers=1",
+                              "model.tie_head=true" };
         HsConfig config;
         HsTrainer trainer;
-        OK(load(&config, "emu", own, 4, scratch.folder));
+        OK(load(&config, "emu", own, 5, scratch.folder));
         OK(hs_trainer_create(&config, &trainer));
         /* Gains of norms, f32 in every mode, have neither a narrow weight nor a master; arenas round each tensor up. */
         size_t matrix = 0, vector = 0, tensors = (size_t)trainer.model.param_count;
@@ -158,7 +161,7 @@ Test(memory_plan, bytes_a_parameter)
             *(weight->rank == 2 ? &matrix : &vector) += (size_t)hs_tensor_count(weight);
         }
         const size_t expected[] = { matrix * rows[r].weight + vector * 4, matrix * rows[r].master,
-                                    matrix * rows[r].gradient + vector * 4, (matrix + vector) * 8 };
+                                    matrix * rows[r].gradient + vector * 4, (matrix + vector) * rows[r].moments };
         const HsMemoryCategory categories[] = { HS_MEMORY_WEIGHTS, HS_MEMORY_MASTERS, HS_MEMORY_GRADIENTS,
                                                 HS_MEMORY_MOMENTS };
         for (int i = 0; i < 4; i++) {
