@@ -1,6 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Every command that README.md, configs/*.yaml, examples/*.c, examples/strategies.md, examples/howto/more-tasks.md and examples/howto/conversations.md show in a line of its own runs, in the order of the page;
+# Every command that README.md, configs/*.yaml, examples/*.c, examples/strategies.md and three pages of examples/howto show in
+# a line of its own runs, in the order of the page;
 # shortened by keys for a small model and two steps, by another device, or to one operation.  Files that a command needs
 # are made first.  Not run: `make demo` and `make test`, which install packages; examples/lessons has its own test.
 . "$(dirname "$0")/lib.sh"
@@ -63,6 +64,12 @@ for example in "$root"/examples/*.c; do run "examples/$(basename "$example")" ' 
 run examples/strategies.md '    '
 run examples/howto/more-tasks.md '    '
 run examples/howto/conversations.md '    '
+# The page's own model needs transformers; where it is missing, one that it made stands for it.
+python3 "$root/examples/howto/pretrained.py" make models/story >out 2>err || cp -r "$root/tests/huggingface/models/llama" models/story
+run examples/howto/pretrained.md '    '
+python3 "$root/examples/howto/pretrained.py" check models/story models/story-adapter models/story-merged runs/story >out 2>err
+code=$?
+[ $code = 0 ] || [ $code = 77 ] || fail "examples/howto/pretrained.py: $(tail -n 2 err)"
 says runs/cl/metrics.jsonl '"keys":"tasks: mine appended"'
 [ "$count" -ge 34 ] || fail "only $count commands were found"
 [ -f runs/cl/report.html ] || fail "no report"

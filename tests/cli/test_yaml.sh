@@ -25,7 +25,7 @@ import json, sys, yaml
 print(json.dumps(yaml.safe_load(open(sys.argv[1])), ensure_ascii=False))
 PY
 }
-mkdir models # what configs/finetune.yaml and lora.yaml begin with
+mkdir models # what configs/finetune.yaml, lora.yaml and cl-adapters.yaml begin with
 cp -r "$root/tests/huggingface/models/gpt2" models/base
 for config in "$root"/configs/*.yaml words.yaml; do
     expect 0 "$trainer" --config "$config" --print-config

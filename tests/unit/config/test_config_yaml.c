@@ -77,7 +77,8 @@ static char *printed(const HsConfigKey *key, const void *object)
 static HsStatus load_shipped(HsConfig *config, const char *path)
 {
     static const char *const given[] = { "init_from=tests/huggingface/models/gpt2" };
-    const bool starts = strcmp(path, "configs/finetune.yaml") == 0 || strcmp(path, "configs/lora.yaml") == 0;
+    const bool starts = strcmp(path, "configs/finetune.yaml") == 0 || strcmp(path, "configs/lora.yaml") == 0 ||
+                        strcmp(path, "configs/cl-adapters.yaml") == 0;
     return hs_config_load(config, path, starts, given);
 }
 
