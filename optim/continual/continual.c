@@ -71,6 +71,12 @@ static HsStatus check_pair(const HsStrategy *first, const HsStrategy *second)
         return hs_fail(HS_ECONFIG, "continual.strategy: %s stands alone: remove %s, or %s", alone->name, alone->name,
                        other->name);
     }
+    const HsStrategy *renews = first->new_adapters ? first : second->new_adapters ? second : NULL;
+    const HsStrategy *beside = renews == first ? second : first;
+    if (renews && (beside->new_adapters || beside->role == HS_ROLE_PENALIZES))
+        return hs_fail(HS_ECONFIG,
+                       "continual.strategy: %s gives each task a new adapter, and %s acts on adapters too: remove one",
+                       renews->name, beside->name);
     if (first->role != second->role)
         return HS_OK;
     const bool first_goes = first->plain;

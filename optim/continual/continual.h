@@ -63,7 +63,8 @@ typedef enum HsStrategyRole {
     HS_ROLE_ALONE = 0, /* none, joint */
     HS_ROLE_PENALIZES = 1,
     HS_ROLE_REPLAYS = 2,
-    HS_ROLE_TEACHES = 3
+    HS_ROLE_TEACHES = 3,
+    HS_ROLE_ADAPTS = 4 /* gives each task an adapter, and no more */
 } HsStrategyRole;
 
 /* One group of tokens for the Fisher, its gradient left in the spans:  F += weight (multiplier grad)^2.  Where a source

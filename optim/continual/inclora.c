@@ -8,7 +8,7 @@
 const HsStrategy hs_strategy_inclora = {
     .name = "inc-lora",
     .doc = "a new adapter for each task; the one before is merged into the model (the control of Wang et al. 2023)",
-    .role = HS_ROLE_PENALIZES,
+    .role = HS_ROLE_ADAPTS,
     .new_adapters = true,
     .needs_boundaries = "gives each task an adapter of its own",
 };

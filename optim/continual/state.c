@@ -19,7 +19,8 @@ size_t hs_continual_value_bytes(int span_count)
 /* Names may be the caller's; the table's outlive it. */
 static void activate(HsContinual *continual)
 {
-    static const HsStrategyRole order[] = { HS_ROLE_REPLAYS, HS_ROLE_PENALIZES, HS_ROLE_TEACHES, HS_ROLE_ALONE };
+    static const HsStrategyRole order[] = { HS_ROLE_REPLAYS, HS_ROLE_PENALIZES, HS_ROLE_TEACHES, HS_ROLE_ADAPTS,
+                                            HS_ROLE_ALONE };
     HsContinualConfig *config = &continual->config;
     for (int i = 0; i < config->strategy_count; i++)
         config->strategies[i] = hs_strategy_find(config->strategies[i])->name;
