@@ -165,14 +165,15 @@ static HsStatus print_choices(const HsLoadedModel *loaded, const HsChoiceScores 
                  { "accuracy_by_byte", "likelihood a byte", scores->right_by_byte },
                  { "accuracy", "likelihood", scores->right },
                  { "chance", "guessing", scores->chance } };
-    HsJson *root = json ? hs_json_object() : NULL;
-    hs_json_set(root, "checkpoint", json ? hs_json_new_text(loaded->folder, strlen(loaded->folder)) : NULL);
-    hs_json_set_integer(root, "step", loaded->step);
-    hs_json_set_integer(root, "questions", scores->questions);
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        hs_json_set_real(root, rows[i].key, rows[i].value);
-    if (json)
+    if (json) {
+        HsJson *root = hs_json_object();
+        hs_json_set(root, "checkpoint", hs_json_new_text(loaded->folder, strlen(loaded->folder)));
+        hs_json_set_integer(root, "step", loaded->step);
+        hs_json_set_integer(root, "questions", scores->questions);
+        for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+            hs_json_set_real(root, rows[i].key, rows[i].value);
         return hs_argument_print_json(root);
+    }
     printf("checkpoint       %s\nquestions        %lld\n", loaded->folder, (long long)scores->questions);
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         printf("%s %.4f by %s\n", i == 0 ? "right answers   " : "                ", rows[i].value, rows[i].what);
