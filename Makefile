@@ -16,7 +16,7 @@ V        ?=
 
 # Every source under these folders belongs to the library: a new file, or a new folder, needs no line here.
 sources   = $(sort $(shell find kernels optim runtime -name '*.$(1)'))
-ISAS     ?= $(if $(filter x86_64,$(shell uname -m)),portable avx2 avx512 avx512bf16,portable)
+ISAS     ?= $(if $(filter x86_64,$(shell uname -m)),portable avx2 avx512 avx512bf16 amx,portable)
 
 # CUDA: `make NVCC=` knows of none.  The static runtime library needs no CUDA library at start.
 NVCC     ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
@@ -58,6 +58,8 @@ ISA_portable    = $(ISA_COMMON)
 ISA_avx2        = $(ISA_COMMON) -mavx2 -mfma -mf16c -mprfchw
 ISA_avx512      = $(ISA_avx2) -mavx512f -mavx512bw -mavx512vl -mavx512dq -mprefer-vector-width=512
 ISA_avx512bf16  = $(ISA_avx512) -mavx512bf16
+# All of the one before, and its products of bf16 by tiles.
+ISA_amx         = $(ISA_avx512bf16) -DHS_ISA_avx512bf16=1 -mamx-tile -mamx-bf16
 
 MAIN         = runtime/commands/main.c
 SOURCES     := $(filter-out $(MAIN) kernels/cpu/isa/%,$(call sources,c))

@@ -14,6 +14,8 @@
 #include <string.h>
 #ifdef __x86_64__
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
 /* One row per instruction set; the Makefile defines HS_HAS_ISA_x for those it builds. */
@@ -42,6 +44,19 @@ static bool supports_avx512bf16(void)
            __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("fma") && has_f16c();
 }
 #endif
+#ifdef HS_HAS_ISA_amx
+extern const HsBackend hs_cpu_backend_amx;
+/* cpuid's leaf 7: AMX-BF16, AMX-TILE.  The kernel gives a process the tiles' registers only when it asks (Linux,
+ * Documentation/arch/x86/xstate.rst). */
+static bool supports_amx(void)
+{
+    enum { BF16 = 1 << 22, TILE = 1 << 24, ASK_FOR_STATE = 0x1023, TILE_DATA = 18 };
+    unsigned a, b, c, d = 0;
+    if (!supports_avx512bf16() || !__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & BF16) == 0 || (d & TILE) == 0)
+        return false;
+    return syscall(SYS_arch_prctl, ASK_FOR_STATE, TILE_DATA) == 0;
+}
+#endif
 #ifdef HS_HAS_ISA_avx512
 extern const HsBackend hs_cpu_backend_avx512;
 static bool supports_avx512(void)
@@ -66,6 +81,9 @@ static bool supports_portable(void)
 
 /* The most capable first: the first supported row is the default. */
 static const HsIsaRow isa_rows[] = {
+#ifdef HS_HAS_ISA_amx
+    { "amx", &hs_cpu_backend_amx, supports_amx, true },
+#endif
 #ifdef HS_HAS_ISA_avx512bf16
     { "avx512bf16", &hs_cpu_backend_avx512bf16, supports_avx512bf16, true },
 #endif

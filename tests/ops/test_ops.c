@@ -59,6 +59,11 @@ Test(ops, cpu_avx512bf16)
     check_isa("avx512bf16");
 }
 
+Test(ops, cpu_amx)
+{
+    check_isa("amx");
+}
+
 Test(ops, unknown_operation_is_named)
 {
     HsDevice device;

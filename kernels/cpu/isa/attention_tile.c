@@ -16,8 +16,8 @@ void HS_ISA_NAME(hs_attention_multiply)(const HsTileProduct *product)
         const int64_t panel = column / HS_TILE_COLUMNS;
         const float *b = product->b.data + panel * product->b.stride + left;
         float *out = product->out.data + panel * product->out.stride + left;
-        for (int64_t row = 0; row < product->rows; row += HS_TILE_ROWS) {
-            const int64_t rows = product->rows - row < HS_TILE_ROWS ? product->rows - row : HS_TILE_ROWS;
+        for (int64_t row = 0; row < product->rows; row += HS_KERNEL_ROWS) {
+            const int64_t rows = product->rows - row < HS_KERNEL_ROWS ? product->rows - row : HS_KERNEL_ROWS;
             const HsMatmulTile tile = { .depth = product->depth,
                                         .a = (const uint32_t *)(product->a + row * product->a_row),
                                         .a_row = product->a_row,

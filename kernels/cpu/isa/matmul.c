@@ -25,12 +25,17 @@
 #include <omp.h>
 
 #define panel_pack       HS_ISA_NAME(hs_panel_pack)
-#define tile_kernel      HS_ISA_NAME(hs_tile_kernel)
+#define tile_kernel      HS_ISA_NAME(hs_product_kernel)
 #define tile_finish      HS_ISA_NAME(hs_tile_finish)
 #define matmul_workspace HS_ISA_NAME(hs_cpu_matmul_workspace)
 
+/* About as many rows whatever a tile has. */
+#ifdef HS_ISA_amx
+enum { MOST_TILES = 8, FEWEST_TILES = 1 };
+#else
+enum { MOST_TILES = 16, FEWEST_TILES = 4 };
+#endif
 enum {
-    MOST_TILES = 16,
     MOST_PANELS = 256 / HS_TILE_COLUMNS,
     /* A task that packs its own block of A spreads that work over more columns, and takes one group of rows: what it
      * packs next fits the second-level cache beside what it works with. */
@@ -40,7 +45,6 @@ enum {
     /* Small products are cut finer until there are this many tasks, but not below FEWEST_TILES: threads wait for the
      * last one. */
     WANTED_TASKS = 32,
-    FEWEST_TILES = 4,
     BLOCK_DEPTH = 512,
     PACK_DEPTH = 128,         /* words of depth that one piece of packing work covers */
     CHUNK_WORDS = 2 << 20,    /* 8 MiB */
@@ -147,10 +151,11 @@ static HsMatmulPlan make_plan(const HsMatmulArgs *args, int threads)
     plan.depth = hs_panel_depth(format, k);
     plan.split = plan.depth > BLOCK_DEPTH;
     plan.block_depth = hs_cpu_block_count(plan.depth, hs_cpu_block_count(plan.depth, BLOCK_DEPTH)); /* equal blocks */
+    plan.block_depth = hs_cpu_block_count(plan.block_depth, HS_DEPTH_STEP) * HS_DEPTH_STEP;
 
     const bool whole_words = format == HS_PANEL_BF16_PAIRS ? k % 2 == 0 : args->a.dtype == HS_F32;
     plan.pack_a = args->transpose_a || !whole_words;
-    plan.a_width = args->transpose_a ? HS_GROUP_ROWS : 1;
+    plan.a_width = args->transpose_a && !hs_panel_by_rows(format) ? HS_GROUP_ROWS : 1;
     plan.a_panel_words = plan.pack_a ? plan.depth * plan.a_width + PANEL_GAP : plan.depth;
     const int64_t a_words = hs_cpu_block_count(plan.m, plan.a_width) * plan.a_panel_words;
     plan.share_a = plan.pack_a && a_words <= SHARED_A_WORDS;
@@ -389,6 +394,7 @@ static void run_task(const HsMatmulRun *run, const HsMatmulTask *task)
             for (int64_t index = task->tiles.begin; index < task->tiles.end; index++) {
                 const HsRowBlock rows = hs_cpu_block(plan->m, HS_TILE_ROWS, index);
                 const int height = (int)(rows.end - rows.begin);
+                tile.rows = height;
                 aim_at_a(run, task, index, begin, slot_a, &tile);
                 if (end == plan->depth)
                     prefetch_tile(run->args, rows.begin, height, columns.begin, width);

@@ -19,7 +19,8 @@
  * run along k, one row wide: single words of A are read from anywhere.
  *
  * Every element of C is one chain of fused multiply-adds in increasing k, however the work is cut: cuts along K
- * resume the chain from the stored f32 tile.  So bits depend on nothing but the operands and the format.
+ * resume the chain from the stored f32 tile.  So bits depend on nothing but the operands and the format.  (With AMX a
+ * link of the chain is HS_DEPTH_STEP words, and cuts lie between links.)
  */
 #ifndef HS_KERNELS_CPU_ISA_MATMUL_H
 #define HS_KERNELS_CPU_ISA_MATMUL_H
@@ -35,11 +36,17 @@ enum { HS_TILE_LANES = 8, HS_TILE_VECTORS = 2 };
 #else
 enum { HS_TILE_LANES = 4, HS_TILE_VECTORS = 2 };
 #endif
+/* AMX has eight tiles of 16 rows of 64 bytes: two by two of sums, two of A and two of B.  Vector kernels walk so high a
+ * tile HS_KERNEL_ROWS at a time. */
+#ifdef HS_ISA_amx
+enum { HS_TILE_ROWS = 32, HS_GROUP_TILES = 2, HS_DEPTH_STEP = 16 };
+#else
+enum { HS_TILE_ROWS = 6, HS_GROUP_TILES = 8, HS_DEPTH_STEP = 1 };
+#endif
 enum {
-    HS_TILE_ROWS = 6,
+    HS_KERNEL_ROWS = 6,
     HS_TILE_COLUMNS = HS_TILE_LANES * HS_TILE_VECTORS,
     HS_TILE_ELEMENTS = HS_TILE_ROWS * HS_TILE_COLUMNS,
-    HS_GROUP_TILES = 8,
     HS_GROUP_ROWS = HS_GROUP_TILES * HS_TILE_ROWS
 };
 
@@ -52,6 +59,17 @@ static inline HsPanelFormat hs_panel_format(HsDtype dtype)
 #else
     (void)dtype;
     return HS_PANEL_F32;
+#endif
+}
+
+/* Panels of A are one row wide whatever its layout: tiles are loaded by rows. */
+static inline bool hs_panel_by_rows(HsPanelFormat format)
+{
+#ifdef HS_ISA_amx
+    return format == HS_PANEL_BF16_PAIRS;
+#else
+    (void)format;
+    return false;
 #endif
 }
 
@@ -79,7 +97,7 @@ typedef struct HsMatmulOperand {
 
 /* Pack lanes [lane, lane + lanes) over words [begin, end) of the depth: panels of `width` lanes, word p of lane l at
  * out[l / width * panel_stride + (p - begin) * width + l % width], counting l from `lane`.  `width` is HS_TILE_COLUMNS,
- * or HS_GROUP_ROWS where lanes are contiguous, or 1 where they are not. */
+ * or HS_GROUP_ROWS where lanes are contiguous, or 1 where they are not or hs_panel_by_rows. */
 void HS_ISA_NAME(hs_panel_pack)(const HsMatmulOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end,
                                 int64_t width, int64_t panel_stride, uint32_t *out);
 
@@ -90,6 +108,7 @@ void HS_ISA_NAME(hs_pack_weight_block)(const HsTensor *w, bool transposed, HsRow
 
 /* out[rows][HS_TILE_COLUMNS] = (resume ? out : 0) + a b over `depth` words. */
 typedef struct HsMatmulTile {
+    int rows; /* hs_product_kernel's alone read it */
     int64_t depth;
     const uint32_t *a; /* word p of row i at a[i * a_row + p * a_step] */
     int64_t a_row, a_step;
@@ -105,9 +124,14 @@ typedef struct HsMatmulTile {
     int64_t source_step;
 } HsMatmulTile;
 
-/* The micro-kernel for `rows` rows and the first `vectors` vectors of columns. */
+/* The micro-kernel for `rows` rows, at most HS_KERNEL_ROWS, and the first `vectors` vectors of columns. */
 typedef void (*HsTileKernel)(const HsMatmulTile *tile);
 HsTileKernel HS_ISA_NAME(hs_tile_kernel)(HsPanelFormat format, int rows, int vectors);
+/* Of whole panels, for up to HS_TILE_ROWS rows; columns behind the vectors may be computed too. */
+HsTileKernel HS_ISA_NAME(hs_product_kernel)(HsPanelFormat format, int rows, int vectors);
+#ifdef HS_ISA_amx
+HsTileKernel HS_ISA_NAME(hs_tile_kernel_amx)(int vectors); /* of pairs (matmul_amx.c) */
+#endif
 
 /* Turn the finished sums of a tile into rows [row, row + rows), columns [column, column + columns) of c: bias, GELU,
  * residual, accumulation, one rounding (HsMatmulArgs). */

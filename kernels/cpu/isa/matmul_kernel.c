@@ -21,7 +21,7 @@ typedef float TileScalar __attribute__((may_alias, aligned(2)));
  */
 static inline __attribute__((always_inline)) void multiply_f32(int rows, int vectors, const HsMatmulTile *tile)
 {
-    TileVector sums[HS_TILE_ROWS][HS_TILE_VECTORS];
+    TileVector sums[HS_KERNEL_ROWS][HS_TILE_VECTORS];
     TileVector *out = (TileVector *)tile->out;
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
@@ -66,7 +66,7 @@ typedef int32_t TilePair __attribute__((may_alias, aligned(2)));
 /* The same walk; each word holds two values of k. */
 static inline __attribute__((always_inline)) void multiply_bf16(int rows, int vectors, const HsMatmulTile *tile)
 {
-    __m512 sums[HS_TILE_ROWS][HS_TILE_VECTORS];
+    __m512 sums[HS_KERNEL_ROWS][HS_TILE_VECTORS];
     float *out = tile->out;
 #pragma GCC unroll 8
     for (int i = 0; i < rows; i++)
@@ -141,7 +141,7 @@ KERNELS_OF_WIDTH(bf16, 4)
 #endif
 
 /* [format][vectors - 1][rows - 1] */
-static const HsTileKernel kernels[][HS_TILE_VECTORS][HS_TILE_ROWS] = {
+static const HsTileKernel kernels[][HS_TILE_VECTORS][HS_KERNEL_ROWS] = {
     [HS_PANEL_F32] = { ROW_OF_WIDTH(f32, 1), ROW_OF_WIDTH(f32, 2),
 #if defined(HS_ISA_avx512) || defined(HS_ISA_avx512bf16)
                        ROW_OF_WIDTH(f32, 3), ROW_OF_WIDTH(f32, 4)
@@ -157,3 +157,43 @@ HsTileKernel HS_ISA_NAME(hs_tile_kernel)(HsPanelFormat format, int rows, int vec
 {
     return kernels[format][vectors - 1][rows - 1];
 }
+
+#ifdef HS_ISA_amx
+/* A tile of more rows than a kernel has; what is fetched ahead is shared out among the kernels' calls. */
+static inline __attribute__((always_inline)) void multiply_tall(int vectors, const HsMatmulTile *tile)
+{
+    HsMatmulTile part = *tile;
+    part.ahead_step = tile->ahead_step * HS_KERNEL_ROWS / tile->rows;
+    for (int row = 0; row < tile->rows; row += HS_KERNEL_ROWS) {
+        const int rows = tile->rows - row < HS_KERNEL_ROWS ? tile->rows - row : HS_KERNEL_ROWS;
+        kernels[HS_PANEL_F32][vectors - 1][rows - 1](&part);
+        part.a += HS_KERNEL_ROWS * tile->a_row;
+        part.out += HS_KERNEL_ROWS * HS_TILE_COLUMNS;
+        part.ahead += part.ahead ? tile->depth * part.ahead_step : 0;
+        part.source = NULL; /* the first call has fetched it */
+        part.source_step = 0;
+    }
+}
+
+#define TALL(vectors)                                             \
+    static void multiply_tall_##vectors(const HsMatmulTile *tile) \
+    {                                                             \
+        multiply_tall(vectors, tile);                             \
+    }
+TALL(1)
+TALL(2)
+TALL(3)
+TALL(4)
+
+HsTileKernel HS_ISA_NAME(hs_product_kernel)(HsPanelFormat format, int rows, int vectors)
+{
+    static const HsTileKernel tall[] = { multiply_tall_1, multiply_tall_2, multiply_tall_3, multiply_tall_4 };
+    (void)rows;
+    return format == HS_PANEL_BF16_PAIRS ? HS_ISA_NAME(hs_tile_kernel_amx)(vectors) : tall[vectors - 1];
+}
+#else
+HsTileKernel HS_ISA_NAME(hs_product_kernel)(HsPanelFormat format, int rows, int vectors)
+{
+    return HS_ISA_NAME(hs_tile_kernel)(format, rows, vectors);
+}
+#endif

@@ -123,6 +123,12 @@ static void pack_across(const HsMatmulOperand *operand, int64_t lane, int64_t la
 void HS_ISA_NAME(hs_panel_pack)(const HsMatmulOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end,
                                 int64_t width, int64_t panel_stride, uint32_t *out)
 {
+#ifdef HS_ISA_amx
+    if (operand->lanes_contiguous && width == 1) {
+        HS_ISA_NAME(hs_panel_pack_turned)(operand, lane, lanes, begin, end, panel_stride, out);
+        return;
+    }
+#endif
     for (int64_t first = 0; first < lanes; first += width, out += panel_stride) {
         const int64_t used = lanes - first < width ? lanes - first : width;
         if (operand->lanes_contiguous)

@@ -7,12 +7,10 @@
 #include "kernels/cpu/isa/pack.h"
 
 #ifdef __AVX512F__
-/* A square of 16 words of 16 lanes, word d of lane l at rows[l][d], becomes out[d * HS_TILE_COLUMNS + l] for the first
- * `count` words: four rounds of shuffles, of words, pairs, quarters of a register, and those again. */
+/* turned[d][l] = rows[l][d]: four rounds of shuffles, of words, pairs, quarters of a register, and those again. */
 typedef __m512i Square[16];
 
-static inline __attribute__((always_inline)) void store_transposed(Square rows, int64_t count, bool streamed,
-                                                                   uint32_t *out)
+static inline __attribute__((always_inline)) void transpose(const Square rows, Square turned)
 {
     Square words, quads;
 #pragma GCC unroll 8
@@ -40,10 +38,56 @@ static inline __attribute__((always_inline)) void store_transposed(Square rows, 
                                     _mm512_shuffle_i32x4(odd_low, odd_high, 0xdd) };
 #pragma GCC unroll 4
         for (int q = 0; q < 4; q++)
-            if (4 * q + e < count)
-                hs_pack_store(out + (4 * q + e) * HS_TILE_COLUMNS, (HsF32x16)column[q], streamed);
+            turned[4 * q + e] = column[q];
     }
 }
+
+/* A square of 16 words of 16 lanes, word d of lane l at rows[l][d], becomes out[d * HS_TILE_COLUMNS + l] for the first
+ * `count` words. */
+static inline __attribute__((always_inline)) void store_transposed(const Square rows, int64_t count, bool streamed,
+                                                                   uint32_t *out)
+{
+    Square turned;
+    transpose(rows, turned);
+#pragma GCC unroll 16
+    for (int d = 0; d < 16; d++)
+        if (d < count)
+            hs_pack_store(out + d * HS_TILE_COLUMNS, (HsF32x16)turned[d], streamed);
+}
+
+#ifdef HS_ISA_amx
+/* Words p of 16 lanes, `stored` of which there are. */
+static inline __attribute__((always_inline)) __m512i lane_pairs(const HsMatmulOperand *operand, int64_t lane,
+                                                                __mmask16 stored, int64_t p)
+{
+    const __m512i order = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6,
+                                           37, 5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+    const unsigned char *const lower = hs_operand_element(operand, 2 * p, lane);
+    const bool paired = 2 * p + 1 < operand->k;
+    const __m256i low = _mm256_maskz_loadu_epi16(stored, lower);
+    const __m256i high = _mm256_maskz_loadu_epi16(paired ? stored : 0, paired ? lower + operand->stride * 2 : lower);
+    return _mm512_permutex2var_epi16(_mm512_castsi256_si512(low), order, _mm512_castsi256_si512(high));
+}
+
+void HS_ISA_NAME(hs_panel_pack_turned)(const HsMatmulOperand *operand, int64_t lane, int64_t lanes, int64_t begin,
+                                       int64_t end, int64_t panel_stride, uint32_t *out)
+{
+    for (int64_t p = begin; p < end; p += 16) {
+        const int words = end - p < 16 ? (int)(end - p) : 16;
+        const __mmask16 written = (__mmask16)((1u << words) - 1);
+        for (int64_t first = 0; first < lanes; first += 16) {
+            const int left = lanes - first < 16 ? (int)(lanes - first) : 16;
+            const __mmask16 stored = (__mmask16)((1u << left) - 1);
+            Square rows, turned;
+            for (int d = 0; d < 16; d++)
+                rows[d] = d < words ? lane_pairs(operand, lane + first, stored, p + d) : _mm512_setzero_si512();
+            transpose(rows, turned);
+            for (int l = 0; l < left; l++)
+                _mm512_mask_storeu_epi32(out + (first + l) * panel_stride + (p - begin), written, turned[l]);
+        }
+    }
+}
+#endif
 
 /* Straight from the stored rows, `bytes` apart; a line of each is asked for a few squares ahead, since the processor
  * follows fewer streams than there are lanes.  `dtype` is a constant; pairs are moved as if they were f32. */
