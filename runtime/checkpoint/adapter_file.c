@@ -4,44 +4,11 @@
  */
 #include "runtime/checkpoint/adapter_file.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/io/storage.h"
-
-static const HsParam *param_of(const HsModel *model, const char *name)
-{
-    for (int i = 0; i < model->param_count; i++) {
-        const HsParam *param = &model->params[i];
-        if (param->part_names[0][0] == '\0' && strcmp(param->name, name) == 0)
-            return param;
-        for (int part = 0; param->part_names[0][0] != '\0' && part < param->part_count; part++)
-            if (strcmp(param->part_names[part], name) == 0)
-                return param;
-    }
-    return NULL;
-}
-
-HsStatus hs_adapter_weights(const HsModel *model, const HsSpan *spans, int span_count, HsContext *context,
-                            HsWeights *weights)
-{
-    HS_TRY(hs_weights_list(model, spans, span_count, context, HS_NAMING_ADAPTED, weights));
-    int kept = 0;
-    for (int i = 0; i < weights->count; i++) {
-        HsNamedTensor item = weights->items[i];
-        const HsParam *param = param_of(model, item.name);
-        char name[sizeof item.name];
-        if (param->beside_adapters)
-            continue;
-        snprintf(name, sizeof name, HS_PEFT_PREFIX "%.*s", (int)(sizeof name - sizeof HS_PEFT_PREFIX), item.name);
-        memcpy(item.name, name, sizeof name);
-        weights->items[kept++] = item;
-    }
-    weights->count = kept;
-    return HS_OK;
-}
 
 static HsStatus load(const char *path, const HsSafetensors *file, const HsWeights *weights)
 {
@@ -73,7 +40,7 @@ HsStatus hs_adapter_load(const char *folder, const HsModel *model, const HsSpan 
     HS_TRY(hs_storage_join(folder, "adapter_model.safetensors", &path));
     HsStatus status = hs_safetensors_open(path, &file);
     if (status == HS_OK)
-        status = hs_adapter_weights(model, spans, span_count, context, &weights);
+        status = hs_weights_list(model, spans, span_count, context, HS_NAMING_ADAPTED, &weights);
     if (status == HS_OK)
         status = load(path, &file, &weights);
     hs_weights_deinit(&weights);

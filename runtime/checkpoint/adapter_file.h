@@ -7,14 +7,6 @@
 
 #include "runtime/checkpoint/weights.h"
 
-/* What PEFT puts before a module's name. */
-#define HS_PEFT_PREFIX "base_model.model."
-
-/* What is trained beside a frozen model: adapters, and what adapter.also_train names.  As hs_weights_list, under PEFT's
- * names. */
-HsStatus hs_adapter_weights(const HsModel *model, const HsSpan *spans, int span_count, HsContext *context,
-                            HsWeights *weights);
-
 /* folder/adapter_model.safetensors into masters and weights; packed copies are left as they are.  Nothing that the model
  * has may be missing, and nothing may be left over.  errors: HS_EFORMAT, HS_ESHAPE naming file and tensor */
 HsStatus hs_adapter_load(const char *folder, const HsModel *model, const HsSpan *spans, int span_count,

@@ -13,12 +13,13 @@
 
 static void add_parts(const HsParam *param, HsTensor tensor, HsContext *context, HsNaming naming, HsWeights *weights)
 {
-    const bool stacked = naming == HS_NAMING_STACKED || param->part_names[0][0] == '\0';
+    const bool stacked = naming == HS_NAMING_STACKED;
     int64_t first = 0;
-    for (int part = 0; part < (stacked ? 1 : param->part_count); part++) {
-        const int64_t rows = stacked ? param->shape[0] : param->part_rows[part];
+    for (int part = 0; part < (stacked ? 1 : hs_param_stored_parts(param)); part++) {
+        const int64_t rows = stacked ? param->shape[0] : hs_param_stored_rows(param, part);
         HsNamedTensor *item = &weights->items[weights->count++];
-        snprintf(item->name, sizeof item->name, "%s", stacked ? param->name : param->part_names[part]);
+        snprintf(item->name, sizeof item->name, "%s%s", naming == HS_NAMING_ADAPTED ? HS_PEFT_PREFIX : "",
+                 stacked ? param->name : hs_param_stored_name(param, part));
         item->tensor = hs_tensor_rows(tensor, first, rows);
         item->context = context;
         item->transposed = naming >= HS_NAMING_PUBLISHED && param->published_transposed;
@@ -34,7 +35,9 @@ HsStatus hs_weights_list(const HsModel *model, const HsSpan *spans, int span_cou
         return hs_fail(HS_ENOMEM, "no memory to list the tensors of %d parameters", model->param_count);
     for (int i = 0, span = 0; i < model->param_count; i++) {
         if (naming == HS_NAMING_PUBLISHED && model->params[i].role == HS_PARAM_ADAPTER)
-            continue; /* they have files of their own (adapter_file.h) */
+            continue; /* they have files of their own */
+        if (naming == HS_NAMING_ADAPTED && model->params[i].beside_adapters)
+            continue;
         while (span < span_count && spans[span].parameter < i)
             span++;
         const bool mastered = span < span_count && spans[span].parameter == i && hs_tensor_present(&spans[span].master);

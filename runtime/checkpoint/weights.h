@@ -9,11 +9,14 @@
 #include "runtime/checkpoint/safetensors.h"
 #include "runtime/model/model.h"
 
+/* What PEFT puts before a module's name. */
+#define HS_PEFT_PREFIX "base_model.model."
+
 typedef enum HsNaming {
     HS_NAMING_OWN,       /* our checkpoints': parts by name, matrices [out, in] */
     HS_NAMING_STACKED,   /* those of the first releases: parameters as they lie in memory */
     HS_NAMING_PUBLISHED, /* Hugging Face's: parts by name, and GPT-2's matrices [in, out]; adapters have other files */
-    HS_NAMING_ADAPTED,   /* PEFT's: the same, with adapters; before its prefix (adapter_file.h) */
+    HS_NAMING_ADAPTED,   /* PEFT's: what is trained beside a frozen model, the same behind its prefix */
 } HsNaming;
 
 typedef struct HsWeights {

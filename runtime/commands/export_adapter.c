@@ -55,15 +55,14 @@ static int list_modules(const HsModel *model, Module *modules)
             continue;
         const HsParam *weight = &model->params[node->params[0]];
         const HsAdapterShape *shape = &node->attributes.adapter;
-        const bool whole = weight->part_names[0][0] == '\0';
         int64_t first = 0;
-        for (int part = 0; part < (whole ? 1 : weight->part_count); part++) {
+        for (int part = 0; part < hs_param_stored_parts(weight); part++) {
             Module *module = &modules[count++];
-            hs_adapter_module(whole ? weight->name : weight->part_names[part], module->name, sizeof module->name);
+            hs_adapter_module(hs_param_stored_name(weight, part), module->name, sizeof module->name);
             module->adapted = false;
             for (int block = 0; shape->rank > 0 && block < shape->blocks; block++)
                 module->adapted = module->adapted || shape->first_row[block] == first;
-            first += weight->part_rows[part];
+            first += hs_param_stored_rows(weight, part);
         }
     }
     return count;

@@ -138,13 +138,11 @@ static HsStatus find_change(const HsExportSource *source, const HsParam *param, 
             continue;
         for (int block = 0; block < shape->blocks; block++) {
             const HsParam *a = &model->params[node->params[2]], *b = &model->params[node->params[3]];
-            const bool whole = a->part_names[0][0] == '\0';
             bool transposed;
             if (shape->first_row[block] != first || shape->rows[block] != rows)
                 continue;
-            HS_TRY(
-                find_part(source, a, whole ? a->name : a->part_names[block], 0, shape->rank, &change->a, &transposed));
-            HS_TRY(find_part(source, b, whole ? b->name : b->part_names[block], 0, rows, &change->b, &transposed));
+            HS_TRY(find_part(source, a, hs_param_stored_name(a, block), 0, shape->rank, &change->a, &transposed));
+            HS_TRY(find_part(source, b, hs_param_stored_name(b, block), 0, rows, &change->b, &transposed));
             change->scale = (double)shape->scale;
         }
     }
@@ -153,13 +151,12 @@ static HsStatus find_change(const HsExportSource *source, const HsParam *param, 
 
 static HsStatus add_param(const HsExportSource *source, const HsParam *param, HsNamedTensor *items, int *count)
 {
-    const bool whole = param->part_names[0][0] == '\0';
     int64_t first = 0;
-    for (int part = 0; part < (whole ? 1 : param->part_count); part++) {
-        const int64_t rows = whole ? param->shape[0] : param->part_rows[part];
+    for (int part = 0; part < hs_param_stored_parts(param); part++) {
+        const int64_t rows = hs_param_stored_rows(param, part);
         HsNamedTensor *item = &items[*count];
         bool transposed = false;
-        snprintf(item->name, sizeof item->name, "%s", whole ? param->name : param->part_names[part]);
+        snprintf(item->name, sizeof item->name, "%s", hs_param_stored_name(param, part));
         HS_TRY(find_part(source, param, item->name, first, rows, &item->tensor, &transposed));
         item->transposed = transposed != param->published_transposed;
         HS_TRY(find_change(source, param, first, rows, &item->change));

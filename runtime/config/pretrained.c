@@ -108,7 +108,7 @@ static HsStatus own_config_path(const char *path, char **file)
 }
 
 /* A checkpoint of ours: its model section, but for what only says how to train, and its tokenizer. */
-static HsStatus read_own(const HsConfig *config, const char *file, HsAdoption *adoption)
+static HsStatus read_own(const char *file, const HsConfig *config, HsAdoption *adoption)
 {
     static const char *const free_keys[] = { "dropout", "init_std", "z_loss" };
     /* Conversations may begin with this run, or be written otherwise from here on. */
@@ -153,11 +153,46 @@ static HsStatus take_tokenizer(const HsConfig *config, const char *folder, HsAdo
     return status;
 }
 
+/* What a place says is read by `read` and becomes the configuration's; `path`, which this frees, is the file's, and `by`
+ * the key that named the place. */
+typedef HsStatus (*HsPlaceReader)(const char *path, const HsConfig *config, HsAdoption *adoption);
+
+static HsStatus adopt(HsConfig *config, char *path, const char *by, HsPlaceReader read)
+{
+    HsAdoption *adoption = calloc(1, sizeof *adoption);
+    HsStatus status = adoption ? HS_OK : hs_fail(HS_ENOMEM, "no memory to read %s", path);
+    if (status == HS_OK) {
+        adoption->path = path;
+        status = read(path, config, adoption);
+    }
+    for (int i = 0; status == HS_OK && i < adoption->count; i++)
+        status = take(config, adoption, by, i);
+    if (adoption)
+        hs_config_deinit(&adoption->made);
+    free(adoption);
+    free(path);
+    return status;
+}
+
+static HsStatus read_peft(const char *path, const HsConfig *config, HsAdoption *adoption)
+{
+    (void)config;
+    HS_TRY(hs_config_init(&adoption->made));
+    return hs_peft_read(path, adoption);
+}
+
+static HsStatus read_huggingface(const char *path, const HsConfig *config, HsAdoption *adoption)
+{
+    HS_TRY(hs_config_init(&adoption->made));
+    HS_TRY(hs_huggingface_read(path, config->training.max_length, adoption));
+    return take_tokenizer(config, config->training.init_from, adoption);
+}
+
 HsStatus hs_config_adopt_adapter(HsConfig *config)
 {
     const char *const from = config->adapter.init_from;
     bool there = false;
-    char *file = NULL;
+    char *path = NULL;
     if (from[0] == '\0')
         return HS_OK;
     HS_TRY(hs_storage_has(from, "adapter_config.json", &there));
@@ -168,28 +203,15 @@ HsStatus hs_config_adopt_adapter(HsConfig *config)
         return hs_config_relation_fail(
             config, "adapter.init_from", NULL,
             "adapter.init_from: the model that these adapters change is not named: set init_from");
-    HsAdoption *adoption = calloc(1, sizeof *adoption);
-    HsStatus status = adoption ? hs_storage_join(from, "adapter_config.json", &file)
-                               : hs_fail(HS_ENOMEM, "no memory to read %s", from);
-    if (status == HS_OK)
-        status = hs_config_init(&adoption->made);
-    if (status == HS_OK) {
-        adoption->path = file;
-        status = hs_peft_read(file, adoption);
-    }
-    for (int i = 0; status == HS_OK && i < adoption->count; i++)
-        status = take(config, adoption, "adapter.init_from", i);
-    if (adoption)
-        hs_config_deinit(&adoption->made);
-    free(adoption);
-    free(file);
-    return status;
+    HS_TRY(hs_storage_join(from, "adapter_config.json", &path));
+    return adopt(config, path, "adapter.init_from", read_peft);
 }
 
 HsStatus hs_config_adopt(HsConfig *config)
 {
     const char *const from = config->training.init_from;
     HsPretrainedKind kind;
+    char *path = NULL;
     if (from[0] == '\0')
         return HS_OK;
     HS_TRY(hs_pretrained_kind(from, &kind));
@@ -200,28 +222,10 @@ HsStatus hs_config_adopt(HsConfig *config)
             "or a checkpoint of Halfstep",
             from);
     const bool huggingface = kind == HS_PRETRAINED_HUGGINGFACE;
-    char *file = NULL;
-    HsAdoption *adoption = calloc(1, sizeof *adoption);
-    HsStatus status = adoption ? HS_OK : hs_fail(HS_ENOMEM, "no memory to read %s", from);
-    if (status == HS_OK)
-        status = huggingface ? hs_storage_join(from, "config.json", &file) : own_config_path(from, &file);
-    if (status == HS_OK && huggingface)
-        status = hs_config_init(&adoption->made);
-    if (status == HS_OK) {
-        adoption->path = file;
-        status = huggingface ? hs_huggingface_read(file, config->training.max_length, adoption)
-                             : read_own(config, file, adoption);
-    }
-    if (status == HS_OK && huggingface)
-        status = take_tokenizer(config, from, adoption);
-    for (int i = 0; status == HS_OK && i < adoption->count; i++)
-        status = take(config, adoption, "init_from", i);
+    HS_TRY(huggingface ? hs_storage_join(from, "config.json", &path) : own_config_path(from, &path));
+    HS_TRY(adopt(config, path, "init_from", huggingface ? read_huggingface : read_own));
     const int64_t positions = config->model.max_positions;
     if (!hs_config_is_set(config, "max_length") && positions > 0 && config->training.max_length > positions)
         config->training.max_length = positions;
-    if (adoption)
-        hs_config_deinit(&adoption->made);
-    free(adoption);
-    free(file);
-    return status;
+    return HS_OK;
 }

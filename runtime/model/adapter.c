@@ -35,31 +35,21 @@ static bool is_target(const HsNode *node, const char *module, const char *target
     return ends || fnmatch(target, module, 0) == 0;
 }
 
-static const char *part_name(const HsParam *weight, int part)
-{
-    return weight->part_names[0][0] == '\0' ? weight->name : weight->part_names[part];
-}
-
-static int part_count(const HsParam *weight)
-{
-    return weight->part_names[0][0] == '\0' ? 1 : weight->part_count;
-}
-
 /* Which parts of the matrix are adapted; used[t]: target t has named something. */
 static void choose_parts(const HsNode *node, const HsParam *weight, const HsStringList *targets, bool *used,
                          HsAdapterShape *shape, int parts[HS_PARAM_MOST_PARTS])
 {
     int64_t first = 0;
-    for (int part = 0; part < part_count(weight); part++) {
+    for (int part = 0; part < hs_param_stored_parts(weight); part++) {
         char module[sizeof weight->name];
         bool chosen = false;
-        hs_adapter_module(part_name(weight, part), module, sizeof module);
+        hs_adapter_module(hs_param_stored_name(weight, part), module, sizeof module);
         for (int t = 0; t < targets->count; t++) {
             const bool named = is_target(node, module, targets->items[t]);
             used[t] = used[t] || named;
             chosen = chosen || named;
         }
-        const int64_t rows = part_count(weight) == 1 ? weight->shape[0] : weight->part_rows[part];
+        const int64_t rows = hs_param_stored_rows(weight, part);
         if (chosen) {
             parts[shape->blocks] = part;
             shape->first_row[shape->blocks] = first;
@@ -77,7 +67,7 @@ static int add_factor(HsBuilder *builder, const HsParam *weight, const HsAdapter
     HsPart stacked[HS_PARAM_MOST_PARTS];
     int64_t rows = 0;
     for (int i = 0; i < shape->blocks; i++) {
-        hs_adapter_module(part_name(weight, parts[i]), module, sizeof module);
+        hs_adapter_module(hs_param_stored_name(weight, parts[i]), module, sizeof module);
         snprintf(suffix[i], sizeof suffix[i], "%.48s.lora_%c.weight", module, second ? 'B' : 'A');
         stacked[i] = (HsPart){ suffix[i], second ? shape->rows[i] : shape->rank };
         rows += stacked[i].rows;
@@ -86,7 +76,7 @@ static int add_factor(HsBuilder *builder, const HsParam *weight, const HsAdapter
     snprintf(name, sizeof name, "%.48s.lora_%c.weight", module, second ? 'B' : 'A');
     const int param = hs_builder_table(builder, "", name, HS_PARAM_ADAPTER, second ? HS_START_ZERO : HS_START_UNIFORM,
                                        rows, second ? shape->rank : shape->inputs);
-    if (part_count(weight) > 1)
+    if (hs_param_stored_parts(weight) > 1)
         hs_builder_stack(builder, param, "", shape->blocks, stacked);
     return param;
 }
@@ -129,9 +119,9 @@ static void list_modules(const HsModel *model, char *text, size_t size)
         if (model->nodes[n].layer != &hs_layer_linear || model->nodes[n].block > 0)
             continue;
         const HsParam *weight = &model->params[model->nodes[n].params[0]];
-        for (int part = 0; part < part_count(weight); part++) {
+        for (int part = 0; part < hs_param_stored_parts(weight); part++) {
             char module[sizeof weight->name];
-            hs_adapter_module(part_name(weight, part), module, sizeof module);
+            hs_adapter_module(hs_param_stored_name(weight, part), module, sizeof module);
             const char *const last = strrchr(module, '.') + 1;
             if (strstr(text, last))
                 continue;

@@ -94,6 +94,12 @@ static inline HsTensor hs_run_weight(const HsLayerCall *call, int index)
     return call->params[index] ? call->params[index]->weight : (HsTensor){ 0 };
 }
 
+/* The backend's own layout of a weight, when there is one. */
+static inline const HsPacked *hs_run_packed(const HsPacked *packed)
+{
+    return packed->data ? packed : NULL;
+}
+
 /* Absent where the parameter is frozen: backward leaves that gradient out. */
 static inline HsTensor hs_run_gradient(const HsLayerCall *call, int index)
 {

@@ -80,6 +80,22 @@ static inline bool hs_param_multiplies(const HsParam *param)
            (param->role == HS_PARAM_ADAPTER && !param->spread);
 }
 
+/* The tensors that files have for a parameter: its parts, where these have names of their own, else the whole. */
+static inline int hs_param_stored_parts(const HsParam *param)
+{
+    return param->part_names[0][0] == '\0' ? 1 : param->part_count;
+}
+
+static inline const char *hs_param_stored_name(const HsParam *param, int part)
+{
+    return param->part_names[0][0] == '\0' ? param->name : param->part_names[part];
+}
+
+static inline int64_t hs_param_stored_rows(const HsParam *param, int part)
+{
+    return param->part_names[0][0] == '\0' ? param->shape[0] : param->part_rows[part];
+}
+
 typedef struct HsSlot {
     char name[64]; /* "block.3.attention.out" */
     int64_t columns;

@@ -9,7 +9,6 @@
 #include <math.h>
 
 #include "runtime/model/layer.h"
-#include "tests/support/differences.h"
 
 #define LIST(...)                                                                        \
     {                                                                                    \
@@ -63,23 +62,6 @@ static double whole_loss(void *user)
     return loss;
 }
 
-static void check_param(TinyModel *tiny, const HsParam *param, const double *analytic, double rounding)
-{
-    double *weight = param->weight.data;
-    const int64_t count = hs_tensor_count(&param->weight), stride = count > 16 ? count / 16 : 1;
-    double largest = 0, largest_tolerance = 0;
-    for (int64_t i = 0; i < count; i += stride) {
-        const Difference numeric = central_difference(whole_loss, tiny, &weight[i], rounding);
-        cr_assert(fabs(analytic[i] - numeric.derivative) <= numeric.tolerance,
-                  "%s[%lld]: gradient %.12g, difference quotient %.12g, tolerance %.3g", param->name, (long long)i,
-                  analytic[i], numeric.derivative, numeric.tolerance);
-        largest = fmax(largest, fabs(analytic[i]));
-        largest_tolerance = fmax(largest_tolerance, numeric.tolerance);
-    }
-    cr_assert(largest > 50 * largest_tolerance, "%s: gradients up to %g, tolerances up to %g", param->name, largest,
-              largest_tolerance);
-}
-
 Test(adapters, gradients)
 {
     for (int s = 0; s < SPECS; s++) {
@@ -97,7 +79,7 @@ Test(adapters, gradients)
             double *analytic = malloc(hs_tensor_bytes(&param->gradient));
             cr_assert(analytic);
             memcpy(analytic, param->gradient.data, hs_tensor_bytes(&param->gradient));
-            check_param(&tiny, param, analytic, rounding);
+            tiny_check_gradient(whole_loss, &tiny, param, analytic, rounding);
             free(analytic);
             trained++;
         }

@@ -6,10 +6,9 @@
 #include <float.h>
 
 #include "runtime/engine/program_internal.h"
-#include "tests/support/differences.h"
 #include "tests/support/tiny_model.h"
 
-enum { BATCH = 3, LENGTH = 4, ROWS = BATCH * LENGTH, WIDTH = 8, VOCABULARY = 11, KEPT = 4, SAMPLES_PER_PARAM = 10 };
+enum { BATCH = 3, LENGTH = 4, ROWS = BATCH * LENGTH, WIDTH = 8, VOCABULARY = 11, KEPT = 4 };
 
 static const double alpha = 0.5, beta = 0.25, teacher_weight = 0.75, temperature = 2;
 
@@ -161,20 +160,7 @@ static void check_gradients(Distilled *d)
     const double rounding = 300 * DBL_EPSILON * fabs(plain_loss(d));
     for (int p = 0; p < d->tiny.model.param_count; p++) {
         const HsParam *param = &d->tiny.model.params[p];
-        const int64_t count = hs_tensor_count(&param->weight);
-        const int64_t stride = count > SAMPLES_PER_PARAM ? count / SAMPLES_PER_PARAM : 1;
-        double *weight = param->weight.data, largest = 0, largest_tolerance = 0;
-        const double *analytic = param->gradient.data;
-        for (int64_t i = 0; i < count; i += stride) {
-            const Difference numeric = central_difference(plain_loss, d, &weight[i], rounding);
-            cr_assert(fabs(analytic[i] - numeric.derivative) <= numeric.tolerance,
-                      "%s[%lld]: gradient %.12g, difference quotient %.12g, tolerance %.3g", param->name, (long long)i,
-                      analytic[i], numeric.derivative, numeric.tolerance);
-            largest = fmax(largest, fabs(analytic[i]));
-            largest_tolerance = fmax(largest_tolerance, numeric.tolerance);
-        }
-        cr_assert(largest > 50 * largest_tolerance, "%s: gradients up to %g, tolerances up to %g", param->name, largest,
-                  largest_tolerance);
+        tiny_check_gradient(plain_loss, d, param, param->gradient.data, rounding);
     }
 }
 

@@ -9,9 +9,6 @@
 #include <float.h>
 
 #include "runtime/engine/program_internal.h"
-#include "tests/support/differences.h"
-
-enum { SAMPLES_PER_PARAM = 12 };
 
 static const TinySpec specs[] = {
     { .family = "gpt2",
@@ -141,25 +138,6 @@ static double whole_loss(void *user)
     return loss + (tiny->spec.z_loss > 0 ? z_term(tiny) : 0);
 }
 
-static void check_param(TinyModel *tiny, const HsParam *param, const double *analytic, double rounding)
-{
-    double *weight = param->weight.data;
-    int64_t count = hs_tensor_count(&param->weight);
-    int64_t stride = count > SAMPLES_PER_PARAM ? count / SAMPLES_PER_PARAM : 1;
-    double largest = 0, largest_tolerance = 0;
-    for (int64_t i = 0; i < count; i += stride) {
-        Difference numeric = central_difference(whole_loss, tiny, &weight[i], rounding);
-        cr_assert(fabs(analytic[i] - numeric.derivative) <= numeric.tolerance,
-                  "%s[%lld]: gradient %.12g, difference quotient %.12g, tolerance %.3g", param->name, (long long)i,
-                  analytic[i], numeric.derivative, numeric.tolerance);
-        largest = fmax(largest, fabs(analytic[i]));
-        largest_tolerance = fmax(largest_tolerance, numeric.tolerance);
-    }
-    /* The check must be able to fail: gradients are there, and far above their tolerance. */
-    cr_assert(largest > 50 * largest_tolerance, "%s: gradients up to %g, tolerances up to %g", param->name, largest,
-              largest_tolerance);
-}
-
 /* Parameters travel between processes: numbers only, no pointers. */
 ParameterizedTestParameters(models, gradients)
 {
@@ -182,7 +160,7 @@ ParameterizedTest(const int *index, models, gradients)
         double *analytic = malloc(hs_tensor_bytes(&param->gradient));
         cr_assert(analytic);
         memcpy(analytic, param->gradient.data, hs_tensor_bytes(&param->gradient));
-        check_param(&tiny, param, analytic, rounding);
+        tiny_check_gradient(whole_loss, &tiny, param, analytic, rounding);
         free(analytic);
     }
     tiny_destroy(&tiny);

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "runtime/engine/program.h"
+#include "tests/support/differences.h"
 
 typedef struct TinySpec {
     const char *family, *mode;
@@ -149,6 +150,26 @@ static inline void tiny_clear_gradients(TinyModel *tiny)
         if (hs_tensor_present(gradient)) /* not frozen */
             memset(gradient->data, 0, hs_tensor_bytes(gradient));
     }
+}
+
+/* Some sixteen elements of a parameter's gradient, in double, against central differences of `loss`; rounding: of one loss.
+ * The check must be able to fail: gradients are there, and far above their tolerance. */
+static inline void tiny_check_gradient(double (*loss)(void *), void *user, const HsParam *param, const double *analytic,
+                                       double rounding)
+{
+    enum { SAMPLES = 16 };
+    double *weight = param->weight.data, largest = 0, largest_tolerance = 0;
+    const int64_t count = hs_tensor_count(&param->weight), stride = count > SAMPLES ? count / SAMPLES : 1;
+    for (int64_t i = 0; i < count; i += stride) {
+        const Difference numeric = central_difference(loss, user, &weight[i], rounding);
+        cr_assert(fabs(analytic[i] - numeric.derivative) <= numeric.tolerance,
+                  "%s[%lld]: gradient %.12g, difference quotient %.12g, tolerance %.3g", param->name, (long long)i,
+                  analytic[i], numeric.derivative, numeric.tolerance);
+        largest = fmax(largest, fabs(analytic[i]));
+        largest_tolerance = fmax(largest_tolerance, numeric.tolerance);
+    }
+    cr_assert(largest > 50 * largest_tolerance, "%s: gradients up to %g, tolerances up to %g", param->name, largest,
+              largest_tolerance);
 }
 
 /* Loss sum of one training micro-batch over the whole batch; gradients hold its derivative times `scale`. */

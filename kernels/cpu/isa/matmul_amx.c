@@ -116,22 +116,23 @@ static inline __attribute__((always_inline)) void multiply(int vectors, bool low
 
 /* The configuration is the thread's, and others may have left theirs: it is set for each tile, which has some thousand
  * multiply-adds. */
-static void multiply_half(const HsMatmulTile *tile)
+static inline __attribute__((always_inline)) void multiply_rows(int vectors, const HsMatmulTile *tile)
 {
     configure(tile->rows < SIDE ? tile->rows : SIDE, tile->rows < SIDE ? 0 : tile->rows - SIDE);
     if (tile->rows > SIDE)
-        multiply(2, true, tile);
+        multiply(vectors, true, tile);
     else
-        multiply(2, false, tile);
+        multiply(vectors, false, tile);
+}
+
+static void multiply_half(const HsMatmulTile *tile)
+{
+    multiply_rows(2, tile);
 }
 
 static void multiply_whole(const HsMatmulTile *tile)
 {
-    configure(tile->rows < SIDE ? tile->rows : SIDE, tile->rows < SIDE ? 0 : tile->rows - SIDE);
-    if (tile->rows > SIDE)
-        multiply(4, true, tile);
-    else
-        multiply(4, false, tile);
+    multiply_rows(4, tile);
 }
 
 HsTileKernel HS_ISA_NAME(hs_tile_kernel_amx)(int vectors)

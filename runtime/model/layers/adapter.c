@@ -83,11 +83,6 @@ static HsStatus second_factor(const HsLayerCall *call, const HsNode *node, HsTen
     return hs_adapter_spread(call->context, shape, stored, *b);
 }
 
-static const HsPacked *packed_or_null(const HsPacked *packed)
-{
-    return packed->data ? packed : NULL;
-}
-
 HsStatus hs_adapter_forward(const HsLayerCall *call, const HsNode *node, HsTensor *branch)
 {
     const int64_t rows = call->inputs[0].shape[0];
@@ -97,7 +92,7 @@ HsStatus hs_adapter_forward(const HsLayerCall *call, const HsNode *node, HsTenso
     HsMatmulArgs down = { .a = x,
                           .b = hs_run_weight(call, PARAM_A),
                           .transpose_b = true,
-                          .b_packed = packed_or_null(&call->params[PARAM_A]->packed_forward),
+                          .b_packed = hs_run_packed(&call->params[PARAM_A]->packed_forward),
                           .policy = call->precision->forward,
                           .alpha = node->attributes.adapter.scale,
                           .c = call->saved[0] };
@@ -106,7 +101,7 @@ HsStatus hs_adapter_forward(const HsLayerCall *call, const HsNode *node, HsTenso
     HsMatmulArgs up = { .a = call->saved[0],
                         .b = b,
                         .transpose_b = true,
-                        .b_packed = packed_or_null(&call->params[PARAM_B]->packed_forward),
+                        .b_packed = hs_run_packed(&call->params[PARAM_B]->packed_forward),
                         .policy = call->precision->forward,
                         .alpha = 1.0f,
                         .c = *branch };
@@ -154,7 +149,7 @@ HsStatus hs_adapter_backward(const HsLayerCall *call, const HsNode *node, HsTens
     HS_TRY(second_factor(call, node, &b));
     HsMatmulArgs back = { .a = dy,
                           .b = b,
-                          .b_packed = packed_or_null(&call->params[PARAM_B]->packed_backward),
+                          .b_packed = hs_run_packed(&call->params[PARAM_B]->packed_backward),
                           .policy = call->precision->dgrad,
                           .alpha = node->attributes.adapter.scale,
                           .c = scratch_rows(call, HS_SCRATCH_P, rows) };
@@ -174,7 +169,7 @@ HsStatus hs_adapter_backward(const HsLayerCall *call, const HsNode *node, HsTens
     *branch = scratch_rows(call, HS_SCRATCH_BRANCH, rows);
     HsMatmulArgs out = { .a = back.c,
                          .b = hs_run_weight(call, PARAM_A),
-                         .b_packed = packed_or_null(&call->params[PARAM_A]->packed_backward),
+                         .b_packed = hs_run_packed(&call->params[PARAM_A]->packed_backward),
                          .policy = call->precision->dgrad,
                          .alpha = 1.0f,
                          .c = *branch };

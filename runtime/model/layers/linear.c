@@ -21,12 +21,6 @@
 
 enum { INPUT_X = 0, INPUT_RESIDUAL = 1, INPUT_PRE = 2, OUTPUT_Y = 0, OUTPUT_PRE = 1 };
 
-/* The backend's own layout of the weight, when there is one. */
-static const HsPacked *packed_or_null(const HsPacked *packed)
-{
-    return packed->data ? packed : NULL;
-}
-
 static void linear_scratch(const HsNode *node, const HsTensor *outputs, bool backward,
                            HsTensor scratch[HS_NODE_SCRATCH])
 {
@@ -47,7 +41,7 @@ static HsStatus linear_forward(const HsLayerCall *call, const HsNode *node)
         .a = call->inputs[INPUT_X],
         .b = hs_run_weight(call, 0),
         .transpose_b = true,
-        .b_packed = packed_or_null(&call->params[0]->packed_forward),
+        .b_packed = hs_run_packed(&call->params[0]->packed_forward),
         .addend = branch,
         .bias = hs_run_weight(call, 1),
         .residual = call->inputs[INPUT_RESIDUAL],
@@ -95,7 +89,7 @@ static HsStatus linear_backward(const HsLayerCall *call, const HsNode *node)
     HsMatmulArgs data_gradient = {
         .a = dy,
         .b = hs_run_weight(call, 0),
-        .b_packed = packed_or_null(&call->params[0]->packed_backward),
+        .b_packed = hs_run_packed(&call->params[0]->packed_backward),
         .addend = branch,
         .pre = call->inputs[INPUT_PRE],
         .epilogue = node->attributes.backward_epilogue,
