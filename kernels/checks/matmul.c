@@ -20,6 +20,24 @@ static HsStatus check_packed(const HsMatmulArgs *args, int64_t k, int64_t n)
     return HS_OK;
 }
 
+static HsStatus check_quantized(const HsMatmulArgs *args)
+{
+    const HsQuantized *quantized = args->b_quantized;
+    if (quantized == NULL)
+        return HS_OK;
+    if (quantized->count != hs_tensor_count(&args->b))
+        return hs_fail(HS_ESHAPE, "matmul: b_quantized has %" PRId64 " elements, b is [%" PRId64 ",%" PRId64 "]",
+                       quantized->count, args->b.shape[0], args->b.shape[1]);
+    if (args->transpose_a)
+        return hs_fail(HS_EINVAL, "matmul: a transposed a is not multiplied with a quantized b");
+    if (args->b.shape[1] % HS_NF4_RUN != 0)
+        return hs_fail(HS_ESHAPE, "matmul: rows of a quantized b are multiples of %d elements (got %" PRId64 ")",
+                       HS_NF4_RUN, args->b.shape[1]);
+    if (args->b.data != NULL || (args->b_packed != NULL && args->b_packed->data != NULL))
+        return hs_fail(HS_EINVAL, "matmul: b is given twice: quantized, and as it is");
+    return HS_OK;
+}
+
 static bool is_swiglu(HsEpilogue epilogue)
 {
     return epilogue == HS_EPILOGUE_SWIGLU || epilogue == HS_EPILOGUE_SWIGLU_BACKWARD;
@@ -38,6 +56,7 @@ HsStatus hs_check_matmul(const HsMatmulArgs *args)
         return hs_fail(HS_ESHAPE, "matmul: SwiGLU halves its columns, which are %" PRId64, n);
     if (args->epilogue == HS_EPILOGUE_NONE && hs_tensor_present(&args->pre))
         return hs_fail(HS_EINVAL, "matmul: pre is given, but no epilogue uses it");
+    HS_TRY(check_quantized(args));
     return check_packed(args, k, n);
 }
 

@@ -37,3 +37,10 @@ const HsDynamicMaps *hs_cpu_dynamic_maps(void)
     pthread_once(&once, make_maps);
     return &maps;
 }
+
+float hs_cpu_nf4_absmax(const HsQuantized *quantized, int64_t block)
+{
+    const float *const scale = quantized->scales + 2 * (block >> quantized->group_shift);
+    const float unscaled = hs_cpu_dynamic_maps()->with_sign.value[quantized->absmax[block]] * scale[0];
+    return unscaled + scale[1];
+}

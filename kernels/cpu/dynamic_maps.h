@@ -5,6 +5,8 @@
 #ifndef HS_KERNELS_CPU_DYNAMIC_MAPS_H
 #define HS_KERNELS_CPU_DYNAMIC_MAPS_H
 
+#include "kernels/ops/nf4.h"
+
 enum { HS_DYNAMIC_CODES = 256, HS_DYNAMIC_LINES = 16 /* as many as a register has lanes; 7 count */ };
 
 typedef struct HsDynamicMap {
@@ -18,5 +20,8 @@ typedef struct HsDynamicMaps {
 } HsDynamicMaps;
 
 const HsDynamicMaps *hs_cpu_dynamic_maps(void);
+
+/* hs_nf4_absmax by the table.  Here and not beside its caller, whose compilation may fuse the two roundings. */
+float hs_cpu_nf4_absmax(const HsQuantized *quantized, int64_t block);
 
 #endif

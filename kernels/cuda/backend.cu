@@ -9,7 +9,6 @@
 #include "kernels/cuda/product/products.cuh"
 
 extern "C" {
-#include "kernels/checks/checks.h"
 #include "kernels/parts/part.h"
 }
 
@@ -31,7 +30,7 @@ static HsBackend make_backend()
     backend.workspace.op_name = workspace::op_name;
     HS_OPS(HS_CUDA_ROW)
 #undef HS_CUDA_ROW
-    backend.refuse.matmul = hs_refuse_mixed_product;
+    backend.refuse.matmul = refuse_matmul;
     backend.peak_flops = peak_flops;
     backend.peak_bytes = peak_bytes;
     return backend;

@@ -28,6 +28,12 @@ static void adapt_b(const void *arguments, HsOperandRow *b)
         b->like = NULL;
 }
 
+static double bytes_b(const void *arguments, const HsTensor *b)
+{
+    const HsMatmulArgs *args = arguments;
+    return args->b_quantized ? (double)hs_nf4_bytes(args->b_quantized) : bytes_of(b);
+}
+
 /* pre is a result of a product that an activation follows, and an operand where it is gone back through. */
 static void adapt_pre(const void *arguments, HsOperandRow *pre)
 {
@@ -223,7 +229,7 @@ _Static_assert(offsetof(HsHeadNormArgs, heads) == 0 && offsetof(HsHeadNormBackwa
 const HsOperands hs_operands = {
 #define A HsMatmulArgs
     .matmul.rows = { ROW(a, READ, ACT, "M K", .adapt = adapt_a),
-                     ROW(b, READ, ACT, "K N", .like = "a", .adapt = adapt_b),
+                     ROW(b, READ, ACT, "K N", .like = "a", .adapt = adapt_b, .bytes = bytes_b),
                      ROW(addend, READ, ACT, "M N", .optional = true), ROW(bias, READ, WIDE, "N", .optional = true),
                      ROW(c, WRITE, ACT, "M N", .adapt = adapt_c), ROW(residual, READ, ACT, "M N", .optional = true),
                      ROW(pre, WRITE, ACT, "M N", .adapt = adapt_pre) },

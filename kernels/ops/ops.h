@@ -19,6 +19,7 @@
 #include "kernels/base/rng.h"
 #include "kernels/base/tensor.h"
 #include "kernels/ops/dynamic_map.h"
+#include "kernels/ops/nf4.h"
 #include "kernels/ops/product_policy.h"
 #include "kernels/ops/rope_rule.h"
 #include "kernels/ops/step.h"
@@ -99,7 +100,8 @@ typedef struct HsPacked {
  *   wgrad    dw[out,in] += dy^T x           : transpose_a, accumulate
  * alpha: a factor of the sum, not 0.  addend [M,N] act, optional, added before the epilogue.  bias [N] f32.
  * residual [M,N] act, may be c itself.  pre [M,N] act.  SwiGLU takes neither residual nor accumulate.
- * b_packed replaces b's bytes (b keeps its shape).
+ * b_packed replaces b's bytes (b keeps its shape).  b_quantized too: b has no data, its dtype, a's, is what each decoded
+ * element is rounded to; b's columns as stored are a multiple of HS_NF4_RUN, nothing is packed, a is not transposed.
  * policy: the formats to which a and b may be rounded first; sums stay f32.  Under tf32 ref and cpu compute in full
  * precision.  errors: HS_EUNSUPPORTED for a policy that the backend does not have.
  */
@@ -107,6 +109,7 @@ typedef struct HsMatmulArgs {
     HsTensor a, b;
     bool transpose_a, transpose_b;
     const HsPacked *b_packed;
+    const HsQuantized *b_quantized;
     HsProductPolicy policy;
     float alpha;
     HsTensor addend, bias, residual, pre;

@@ -20,15 +20,28 @@ static int64_t smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* tile[r][c] = op(x)[row + r, column + c], zero beyond the edges. */
-static void load_tile(const HsTensor *x, bool transposed, int64_t row, int64_t column, HsSumTile *tile)
+/* A decoded element as the product sees it: rounded to the operand's dtype. */
+static double load_quantized(const HsTensor *x, const HsQuantized *quantized, int64_t index)
+{
+    unsigned char rounded[sizeof(double)];
+    const float value = hs_nf4_value(quantized, index);
+    hs_dtype_store(x->dtype, rounded, 0, (double)value);
+    return hs_dtype_load(x->dtype, rounded, 0);
+}
+
+/* tile[r][c] = op(x)[row + r, column + c], zero beyond the edges.  quantized: NULL, or x's elements. */
+static void load_tile(const HsTensor *x, const HsQuantized *quantized, bool transposed, int64_t row, int64_t column,
+                      HsSumTile *tile)
 {
     const int64_t rows = x->shape[transposed ? 1 : 0], columns = x->shape[transposed ? 0 : 1];
     const int64_t row_count = smaller(TILE, rows - row), column_count = smaller(TILE, columns - column);
     for (int64_t r = 0; r < TILE; r++) {
         for (int64_t c = 0; c < TILE; c++) {
             const int64_t index = transposed ? (column + c) * rows + row + r : (row + r) * columns + column + c;
-            tile->at[r][c] = r < row_count && c < column_count ? hs_ref_load(x, index) : 0.0;
+            if (r >= row_count || c >= column_count)
+                tile->at[r][c] = 0.0;
+            else
+                tile->at[r][c] = quantized ? load_quantized(x, quantized, index) : hs_ref_load(x, index);
         }
     }
 }
@@ -91,8 +104,8 @@ HsStatus hs_ref_matmul(HsContext *context, const HsMatmulArgs *args)
                 for (int64_t c = 0; c < TILE; c++)
                     sum.at[r][c] = 0.0;
             for (int64_t k = 0; k < depth; k += TILE) {
-                load_tile(&args->a, args->transpose_a, row, k, &a);
-                load_tile(&args->b, args->transpose_b, k, column, &b);
+                load_tile(&args->a, NULL, args->transpose_a, row, k, &a);
+                load_tile(&args->b, args->b_quantized, args->transpose_b, k, column, &b);
                 multiply_tiles(&a, &b, smaller(TILE, depth - k), &sum);
             }
             for (int64_t r = 0; r < smaller(TILE, rows - row); r++)

@@ -16,7 +16,7 @@
 #ifndef HS_RUNTIME_CHECKPOINT_CHECKPOINT_H
 #define HS_RUNTIME_CHECKPOINT_CHECKPOINT_H
 
-#include "runtime/checkpoint/safetensors.h"
+#include "runtime/checkpoint/nf4_tensors.h"
 #include "runtime/io/json.h"
 
 #define HS_CHECKPOINT_BEST "best"
@@ -78,8 +78,9 @@ HsStatus hs_checkpoint_hash(const char *folder, uint64_t *hash);
  * f32, bf16, f16 convert to the destination's dtype.  Errors name tensor and shapes; NaN or Inf is an error. */
 HsStatus hs_checkpoint_restore(const char *file_name, const HsSafetensors *file, const HsNamedTensor *destinations,
                                int count);
-/* The same of one tensor, whatever its name in the file. */
-HsStatus hs_checkpoint_restore_tensor(const char *file_name, const HsNamedTensor *source,
+/* The same of one tensor, whatever its name in the file.  A quantized destination takes floats, which are quantized, and
+ * one in floats takes a quantized matrix, whose companions are looked for in `files`. */
+HsStatus hs_checkpoint_restore_tensor(const HsTensorSource *files, const char *file_name, const HsNamedTensor *source,
                                       const HsNamedTensor *destination);
 
 #endif

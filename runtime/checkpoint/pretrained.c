@@ -147,7 +147,8 @@ static bool is_known(const HsWeights *weights, bool tied, const char *name)
         return true;
     for (int i = 0; i < weights->count; i++) {
         const char *const own = weights->items[i].name, *const bare = bare_name(own);
-        if (strcmp(own, name) == 0 || (bare && strcmp(bare, name) == 0))
+        if (strcmp(own, name) == 0 || (bare && strcmp(bare, name) == 0) || hs_nf4_is_companion(name, own) ||
+            (bare && hs_nf4_is_companion(name, bare)))
             return true;
     }
     return false;
@@ -186,6 +187,11 @@ static HsStatus find_tied(const HsPretrained *pretrained, const char *name, cons
     return HS_OK;
 }
 
+static const HsNamedTensor *find_in_files(const void *files, const char *name, const char **path)
+{
+    return hs_pretrained_find(files, name, path);
+}
+
 static HsStatus load_item(const HsPretrained *pretrained, const HsNamedTensor *item, bool tied)
 {
     const char *path = NULL;
@@ -196,7 +202,8 @@ static HsStatus load_item(const HsPretrained *pretrained, const HsNamedTensor *i
         source = hs_pretrained_find(pretrained, item->name, &path);
     if (!source)
         return hs_fail(HS_EFORMAT, "%s: tensor `%s` is missing", pretrained->folder, item->name);
-    return hs_checkpoint_restore_tensor(path, source, item);
+    const HsTensorSource files = { find_in_files, pretrained };
+    return hs_checkpoint_restore_tensor(&files, path, source, item);
 }
 
 static const char *tied_name(const HsModel *model)

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "runtime/checkpoint/checkpoint.h"
+#include "runtime/model/quantized.h"
 
 enum { CHUNK = 1024 };
 
@@ -99,10 +100,74 @@ static HsStatus copy_elements(const char *file_name, const HsNamedTensor *source
     return HS_OK;
 }
 
-HsStatus hs_checkpoint_restore_tensor(const char *file_name, const HsNamedTensor *source,
+/* Floats of a file into four bits: one tensor's f32 values are in memory at a time. */
+static HsStatus quantize_tensor(const char *file_name, const HsNamedTensor *source, const HsNamedTensor *destination)
+{
+    HsTensor values = destination->tensor;
+    values.dtype = HS_F32;
+    values.data = malloc(hs_tensor_bytes(&values));
+    if (!values.data)
+        return hs_fail(HS_ENOMEM, "%s: no memory for tensor `%s`, %zu bytes", file_name, source->name,
+                       hs_tensor_bytes(&values));
+    HsStatus status = copy_elements(file_name, source, &values, destination->transposed);
+    if (status == HS_OK)
+        status = hs_quantized_set(destination->quantized, destination->first, hs_tensor_count(&values), values.data,
+                                  destination->context);
+    free(values.data);
+    return status;
+}
+
+static HsStatus decode(const char *file_name, const char *name, const HsQuantized *view, HsTensor *to)
+{
+    double values[CHUNK];
+    for (int64_t first = 0; first < view->count; first += CHUNK) {
+        const int64_t here = view->count - first < CHUNK ? view->count - first : CHUNK;
+        for (int64_t i = 0; i < here; i++)
+            values[i] = (double)hs_nf4_value(view, first + i);
+        store_run(to, first, here, values);
+        HS_TRY(check_finite(file_name, name, to, first, here, values));
+    }
+    return HS_OK;
+}
+
+static HsStatus take_quantized(const HsTensorSource *files, const char *file_name, const HsNamedTensor *source,
+                               const HsNamedTensor *destination)
+{
+    HsTensor to = destination->tensor;
+    HsQuantized view;
+    HsDtype dtype;
+    if (to.rank != 2 || !hs_dtype_info(to.dtype)->is_float)
+        return hs_fail(HS_ESHAPE, "%s: tensor `%s` is a quantized matrix, and the model has none of that name",
+                       file_name, source->name);
+    HS_TRY(hs_nf4_open(files, source->name, to.shape[0], to.shape[1], &view, &dtype));
+    const HsContext *context = destination->context;
+    const bool in_place = !destination->quantized && (!context || context->device->host_accessible);
+    HsStatus status = HS_OK;
+    if (destination->quantized) {
+        status = hs_quantized_place(destination->quantized, destination->first, &view, context);
+    } else if (in_place) {
+        status = decode(file_name, source->name, &view, &to);
+    } else {
+        to.data = malloc(hs_tensor_bytes(&to));
+        status = to.data ? decode(file_name, source->name, &view, &to)
+                         : hs_fail(HS_ENOMEM, "%s: no memory for tensor `%s`", file_name, source->name);
+        if (status == HS_OK)
+            status = context->device->copy(context->device, context->stream, destination->tensor.data, to.data,
+                                           hs_tensor_bytes(&to));
+        free(to.data);
+    }
+    free(view.scales);
+    return status;
+}
+
+HsStatus hs_checkpoint_restore_tensor(const HsTensorSource *files, const char *file_name, const HsNamedTensor *source,
                                       const HsNamedTensor *destination)
 {
+    if (source->tensor.dtype == HS_U8 && hs_nf4_is_stored(files, source->name))
+        return take_quantized(files, file_name, source, destination);
     HS_TRY(check_match(file_name, source, destination));
+    if (destination->quantized)
+        return quantize_tensor(file_name, source, destination);
     HsTensor to = destination->tensor;
     const HsContext *context = destination->context;
     const size_t bytes = hs_tensor_bytes(&to);
@@ -118,18 +183,26 @@ HsStatus hs_checkpoint_restore_tensor(const char *file_name, const HsNamedTensor
     return status;
 }
 
+static const HsNamedTensor *find_in_file(const void *file, const char *name, const char **path)
+{
+    (void)path;
+    return hs_safetensors_find(file, name);
+}
+
 HsStatus hs_checkpoint_restore(const char *file_name, const HsSafetensors *file, const HsNamedTensor *destinations,
                                int count)
 {
+    const HsTensorSource files = { find_in_file, file };
     /* All of them first: a model that does not fit is left as it was. */
     for (int i = 0; i < count; i++) {
         const HsNamedTensor *source = hs_safetensors_find(file, destinations[i].name);
         if (!source)
             return hs_fail(HS_EFORMAT, "%s: tensor `%s` is missing", file_name, destinations[i].name);
-        HS_TRY(check_match(file_name, source, &destinations[i]));
+        if (source->tensor.dtype != HS_U8 || !hs_nf4_is_stored(&files, source->name))
+            HS_TRY(check_match(file_name, source, &destinations[i]));
     }
     for (int i = 0; i < count; i++)
-        HS_TRY(
-            hs_checkpoint_restore_tensor(file_name, hs_safetensors_find(file, destinations[i].name), &destinations[i]));
+        HS_TRY(hs_checkpoint_restore_tensor(&files, file_name, hs_safetensors_find(file, destinations[i].name),
+                                            &destinations[i]));
     return HS_OK;
 }

@@ -324,9 +324,23 @@ static void add_change(const HsNamedTensor *named, int64_t first, bool down, int
     }
 }
 
+/* What products see: decoded, and rounded to the tensor's format. */
+static void load_quantized(const HsNamedTensor *named, int64_t first, int64_t stride, int64_t count, double *values)
+{
+    _Alignas(8) unsigned char rounded[8];
+    for (int64_t i = 0; i < count; i++) {
+        const float value = hs_nf4_value(named->quantized, named->first + first + i * stride);
+        hs_dtype_store(named->tensor.dtype, rounded, 0, (double)value);
+        values[i] = hs_dtype_load(named->tensor.dtype, rounded, 0);
+    }
+}
+
 void hs_named_load(const HsNamedTensor *named, int64_t first, int64_t stride, int64_t count, double *values)
 {
-    hs_safetensors_load(&named->tensor, first, stride, count, values);
+    if (named->quantized)
+        load_quantized(named, first, stride, count, values);
+    else
+        hs_safetensors_load(&named->tensor, first, stride, count, values);
     if (!hs_tensor_present(&named->change.a))
         return;
     const int64_t columns = named->tensor.shape[1];

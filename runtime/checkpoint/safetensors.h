@@ -21,6 +21,9 @@ typedef struct HsNamedTensor {
     bool converted;     /* the file holds it as `stored`, rounded to nearest even */
     HsDtype stored;
     HsLowRank change; /* only of what is converted, in host memory */
+    /* The tensor, which has no data, is `quantized`'s from element `first` on; to be written: converted, in host memory. */
+    const HsQuantized *quantized;
+    int64_t first;
 } HsNamedTensor;
 
 /* Writes to exactly `path` and fsyncs (atomic renaming is the checkpoint's business).  metadata: NULL-terminated

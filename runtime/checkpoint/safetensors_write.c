@@ -146,7 +146,7 @@ static HsStatus put_run(int descriptor, const char *path, XXH3_state_t *hash, co
     _Alignas(8) unsigned char rounded[CHUNK * 8];
     for (int64_t at = 0; at < count; at += CHUNK) {
         const int64_t here = count - at < CHUNK ? count - at : CHUNK;
-        if (named->tensor.data)
+        if (named->tensor.data || named->quantized)
             hs_named_load(named, first + at * stride, stride, here, values);
         for (int64_t i = 0; i < here; i++) {
             hs_dtype_store(dtype, rounded, i, values[i]);

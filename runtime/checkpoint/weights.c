@@ -13,7 +13,8 @@
 
 static void add_parts(const HsParam *param, HsTensor tensor, HsContext *context, HsNaming naming, HsWeights *weights)
 {
-    const bool stacked = naming == HS_NAMING_STACKED;
+    const bool quantized = param->quantized.count > 0;
+    const bool stacked = naming == HS_NAMING_STACKED && !quantized; /* those files are older than such matrices */
     int64_t first = 0;
     for (int part = 0; part < (stacked ? 1 : hs_param_stored_parts(param)); part++) {
         const int64_t rows = stacked ? param->shape[0] : hs_param_stored_rows(param, part);
@@ -22,6 +23,8 @@ static void add_parts(const HsParam *param, HsTensor tensor, HsContext *context,
                  stacked ? param->name : hs_param_stored_name(param, part));
         item->tensor = hs_tensor_rows(tensor, first, rows);
         item->context = context;
+        item->quantized = quantized ? &param->quantized : NULL;
+        item->first = quantized ? first * param->shape[1] : 0;
         item->transposed = naming >= HS_NAMING_PUBLISHED && param->published_transposed;
         first += rows;
     }
@@ -30,7 +33,7 @@ static void add_parts(const HsParam *param, HsTensor tensor, HsContext *context,
 HsStatus hs_weights_list(const HsModel *model, const HsSpan *spans, int span_count, HsContext *context, HsNaming naming,
                          HsWeights *weights)
 {
-    *weights = (HsWeights){ calloc((size_t)model->param_count * HS_PARAM_MOST_PARTS, sizeof *weights->items), 0 };
+    *weights = (HsWeights){ .items = calloc((size_t)model->param_count * HS_PARAM_MOST_PARTS, sizeof *weights->items) };
     if (!weights->items)
         return hs_fail(HS_ENOMEM, "no memory to list the tensors of %d parameters", model->param_count);
     for (int i = 0, span = 0; i < model->param_count; i++) {
@@ -46,8 +49,42 @@ HsStatus hs_weights_list(const HsModel *model, const HsSpan *spans, int span_cou
     return HS_OK;
 }
 
+HsStatus hs_weights_spell_out(HsWeights *weights)
+{
+    int quantized = 0;
+    for (int i = 0; i < weights->count; i++)
+        quantized += weights->items[i].quantized != NULL;
+    if (quantized == 0)
+        return HS_OK;
+    HsNamedTensor *const all = calloc((size_t)(weights->count + quantized * HS_NF4_TENSORS), sizeof *all);
+    weights->owned = calloc((size_t)quantized, sizeof *weights->owned);
+    HsStatus status = all && weights->owned ? HS_OK : hs_fail(HS_ENOMEM, "no memory to list quantized matrices");
+    int count = 0;
+    for (int i = 0; i < weights->count && status == HS_OK; i++) {
+        const HsNamedTensor *item = &weights->items[i];
+        if (!item->quantized) {
+            all[count++] = *item;
+            continue;
+        }
+        status = hs_nf4_tensors(item->name, item->quantized, item->first, &item->tensor, item->context, all + count,
+                                &weights->owned[weights->owned_count++]);
+        count += HS_NF4_TENSORS;
+    }
+    if (status != HS_OK) {
+        free(all);
+        return status;
+    }
+    free(weights->items);
+    weights->items = all;
+    weights->count = count;
+    return HS_OK;
+}
+
 void hs_weights_deinit(HsWeights *weights)
 {
+    for (int i = 0; i < weights->owned_count; i++)
+        free(weights->owned[i]);
+    free(weights->owned);
     free(weights->items);
     *weights = (HsWeights){ 0 };
 }

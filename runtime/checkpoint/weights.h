@@ -22,11 +22,15 @@ typedef enum HsNaming {
 typedef struct HsWeights {
     HsNamedTensor *items; /* views of the parameters' memory: masters where `spans` have them, else weights */
     int count;
+    void **owned; /* what hs_weights_spell_out made */
+    int owned_count;
 } HsWeights;
 
 /* errors: HS_ENOMEM.  The caller deinits; nothing of it owns a tensor. */
 HsStatus hs_weights_list(const HsModel *model, const HsSpan *spans, int span_count, HsContext *context, HsNaming naming,
                          HsWeights *weights);
+/* To be written: in place of each quantized matrix the tensors that files have for it. */
+HsStatus hs_weights_spell_out(HsWeights *weights);
 void hs_weights_deinit(HsWeights *weights);
 
 /* How a checkpoint of ours names this model's tensors. */

@@ -151,7 +151,8 @@ static HsStatus make_rope_factors(const HsExportSource *source, HsGgufTensor *te
     for (int64_t i = 0; i < pairs; i++)
         factors[i] = (float)(hs_rope_frequency(&plain, source->model.head_dim, i) /
                              hs_rope_frequency(&rule, source->model.head_dim, i));
-    *tensor = (HsGgufTensor){ .name = "rope_freqs.weight", .source = { factors, HS_F32, 1, { pairs, 1, 1, 1 } } };
+    *tensor =
+        (HsGgufTensor){ .name = "rope_freqs.weight", .source.tensor = { factors, HS_F32, 1, { pairs, 1, 1, 1 } } };
     return HS_OK;
 }
 
@@ -175,8 +176,7 @@ static int list_tensors(const Writer *writer, const HsNamedTensor *items, int co
         HsGgufTensor *tensor = &tensors[listed];
         if (!name_of(items[i].name, tensor->name, sizeof tensor->name))
             continue;
-        tensor->source = items[i].tensor;
-        tensor->change = items[i].change;
+        tensor->source = items[i];
         tensor->type = type_of(&items[i].tensor, type, &narrow);
         const bool turned = strstr(tensor->name, "attn_q.weight") || strstr(tensor->name, "attn_k.weight");
         tensor->pair_rows = pairs && turned ? writer->source->model.head_dim : 0;
@@ -219,14 +219,14 @@ HsStatus hs_export_gguf(const HsExportSource *source, HsGgufType type, const cha
         status = make_rope_factors(source, &rope);
     if (status == HS_OK) {
         count = list_tensors(&writer, items, count, type, tensors);
-        if (rope.source.data)
+        if (rope.source.tensor.data)
             tensors[count++] = rope;
         status = hs_gguf_write(&file, tensors, count, path);
     }
     if (status == HS_OK)
         hs_info("%s: %d tensors, architecture %s", path, count, writer.architecture);
     hs_gguf_deinit(&file);
-    free(rope.source.data);
+    free(rope.source.tensor.data);
     free(tensors);
     free(items);
     return status;

@@ -50,7 +50,9 @@ static HsStatus create_model(HsExportSource *source)
     HS_TRY(hs_precision_resolve(&source->config, (HsProducts){ 0 }, &precision, why, sizeof why));
     HS_TRY(hs_model_create(&source->config, &precision, hs_tokenizer_vocabulary(source->tokenizer), &source->model));
     source->has_model = true;
-    return HS_OK;
+    source->views = calloc((size_t)source->model.param_count * HS_PARAM_MOST_PARTS, sizeof *source->views);
+    return source->views ? HS_OK
+                         : hs_fail(HS_ENOMEM, "no memory for the tensors of %d parameters", source->model.param_count);
 }
 
 HsStatus hs_export_source_init(HsExportSource *source, const char *folder)
@@ -72,6 +74,9 @@ HsStatus hs_export_source_init(HsExportSource *source, const char *folder)
 
 void hs_export_source_deinit(HsExportSource *source)
 {
+    for (int i = 0; source->views && i < source->model.param_count * HS_PARAM_MOST_PARTS; i++)
+        free(source->views[i].scales);
+    free(source->views);
     if (source->has_model)
         hs_model_destroy(&source->model);
     hs_pretrained_close(&source->files);
@@ -118,6 +123,26 @@ static HsStatus find_part(const HsExportSource *source, const HsParam *param, co
     return HS_OK;
 }
 
+static const HsNamedTensor *find_in_files(const void *files, const char *name, const char **path)
+{
+    return hs_pretrained_find(files, name, path);
+}
+
+/* A part in four bits, to be decoded as the products of the run that it comes from did. */
+static HsStatus find_quantized(const HsExportSource *source, const HsParam *param, int part, HsNamedTensor *item)
+{
+    const HsTensorSource files = { find_in_files, &source->files };
+    HsQuantized *const view = &source->views[(param - source->model.params) * HS_PARAM_MOST_PARTS + part];
+    const int64_t rows = hs_param_stored_rows(param, part), columns = param->shape[1];
+    HsDtype dtype;
+    free(view->scales);
+    *view = (HsQuantized){ 0 };
+    HS_TRY(hs_nf4_open(&files, item->name, rows, columns, view, &dtype));
+    item->tensor = hs_tensor_2d(NULL, dtype, rows, columns);
+    item->quantized = view;
+    return HS_OK;
+}
+
 /* Of the first embedding, and of the head, only the tokenizer's rows. */
 static int64_t rows_written(const HsExportSource *source, const HsParam *param, int64_t rows)
 {
@@ -157,7 +182,11 @@ static HsStatus add_param(const HsExportSource *source, const HsParam *param, Hs
         HsNamedTensor *item = &items[*count];
         bool transposed = false;
         snprintf(item->name, sizeof item->name, "%s", hs_param_stored_name(param, part));
-        HS_TRY(find_part(source, param, item->name, first, rows, &item->tensor, &transposed));
+        const HsTensorSource files = { find_in_files, &source->files };
+        if (param->rank == 2 && hs_nf4_is_stored(&files, item->name))
+            HS_TRY(find_quantized(source, param, part, item));
+        else
+            HS_TRY(find_part(source, param, item->name, first, rows, &item->tensor, &transposed));
         item->transposed = transposed != param->published_transposed;
         HS_TRY(find_change(source, param, first, rows, &item->change));
         if (!transposed)

@@ -18,6 +18,7 @@ typedef struct HsExportSource {
     int64_t vocabulary;  /* rows of the token table that are written: padding of ours is not */
     bool qwen_tokenizer; /* cuts text as Qwen's do */
     bool has_config, has_model;
+    HsQuantized *views; /* of quantized matrices: HS_PARAM_MOST_PARTS a parameter */
 } HsExportSource;
 
 /* The caller owns the storage; deinit also after a failure. */

@@ -97,7 +97,7 @@ void hs_gguf_deinit(HsGguf *file)
 
 static int64_t columns_of(const HsGgufTensor *tensor)
 {
-    return tensor->source.shape[tensor->source.rank - 1];
+    return tensor->source.tensor.shape[tensor->source.tensor.rank - 1];
 }
 
 static int64_t row_bytes(const HsGgufTensor *tensor)
@@ -122,7 +122,7 @@ static uint64_t padded(uint64_t size)
 
 static uint64_t data_bytes(const HsGgufTensor *tensor)
 {
-    const int64_t rows = tensor->source.rank == 2 ? tensor->source.shape[0] : 1;
+    const int64_t rows = tensor->source.tensor.rank == 2 ? tensor->source.tensor.shape[0] : 1;
     return (uint64_t)(rows * row_bytes(tensor));
 }
 
@@ -134,7 +134,7 @@ static HsStatus make_head(const HsGguf *file, const HsGgufTensor *tensors, int c
     const uint64_t tensor_count = (uint64_t)count;
     uint64_t offset = 0;
     for (int i = 0; i < count; i++) {
-        const HsTensor *source = &tensors[i].source;
+        const HsTensor *source = &tensors[i].source.tensor;
         const uint32_t rank = (uint32_t)source->rank, type = (uint32_t)tensors[i].type;
         put_text(&infos, tensors[i].name);
         put(&infos, &rank, sizeof rank);
@@ -211,14 +211,14 @@ static int64_t source_row(const HsGgufTensor *tensor, int64_t row)
 static HsStatus put_tensor(int descriptor, const char *path, const HsGgufTensor *tensor)
 {
     static const unsigned char zeros[ALIGNMENT] = { 0 };
-    const HsNamedTensor source = { .tensor = tensor->source, .change = tensor->change };
-    const int64_t columns = columns_of(tensor), rows = tensor->source.rank == 2 ? tensor->source.shape[0] : 1;
+    const int64_t columns = columns_of(tensor),
+                  rows = tensor->source.tensor.rank == 2 ? tensor->source.tensor.shape[0] : 1;
     const size_t bytes = (size_t)row_bytes(tensor);
     double *values = malloc((size_t)columns * sizeof *values);
     unsigned char *row_data = malloc(bytes);
     HsStatus status = values && row_data ? HS_OK : hs_fail(HS_ENOMEM, "%s: no memory for a row", path);
     for (int64_t row = 0; row < rows && status == HS_OK; row++) {
-        hs_named_load(&source, source_row(tensor, row) * columns, 1, columns, values);
+        hs_named_load(&tensor->source, source_row(tensor, row) * columns, 1, columns, values);
         status = encode_row(tensor, path, values, row_data);
         if (status == HS_OK)
             status = hs_storage_write_all(descriptor, path, row_data, bytes);

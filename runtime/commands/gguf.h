@@ -19,9 +19,7 @@ enum { HS_GGUF_Q8_BLOCK = 32 };
 
 typedef struct HsGgufTensor {
     char name[64];
-    HsTensor
-        source; /* any floating-point format, perhaps unaligned: a view of a mapped file; [rows, columns] or [size] */
-    HsLowRank change; /* added to it */
+    HsNamedTensor source; /* of any floating-point format or in four bits, with its change; [rows, columns] or [size] */
     HsGgufType type;
     /* Rows of heads of this size go from halves to pairs: row 2i + j of a head is its row j * size / 2 + i; 0: as they
      * are. */

@@ -392,6 +392,12 @@ static HsStatus check_continual(HsConfig *config)
                                        "continual.strategy: %s gives each task an adapter, and adapter.kind is none: "
                                        "set adapter.kind: lora",
                                        renews->name);
+    if (renews && is(config->adapter.base, "nf4"))
+        return hs_config_relation_fail(
+            config, "adapter.base", "continual.strategy",
+            "adapter.base: nf4 contradicts continual.strategy: %s, which adds each task's "
+            "adapter to the matrices, and four bits would round it away: remove adapter.base",
+            renews->name);
     if (strategies.unmarked && config->early_stop.patience > 0)
         return hs_config_relation_fail(
             config, "early_stop.patience", "continual.boundaries",
@@ -454,6 +460,7 @@ static HsStatus check_adapter(const HsConfig *config)
         { "adapter.alpha", config->adapter.alpha != 32 },
         { "adapter.rank_stabilized", config->adapter.rank_stabilized },
         { "adapter.dropout", config->adapter.dropout > 0 },
+        { "adapter.base", !is(config->adapter.base, "unchanged") },
         { "adapter.also_train", config->adapter.also_train.count > 0 && config->adapter.also_train.items[0][0] },
     };
     for (size_t i = 0; i < sizeof rules / sizeof rules[0] && is(config->adapter.kind, "none"); i++)

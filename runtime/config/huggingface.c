@@ -153,6 +153,23 @@ static HsStatus add_member(const Reader *reader, const HsJson *object, const Row
     return row->missing[0] ? add(reader, row->key, row->missing, row->names[0]) : HS_OK;
 }
 
+/* Matrices in four bits are read as bitsandbytes writes them for QLoRA. */
+static HsStatus check_quantization(const Reader *reader)
+{
+    const HsJson *config = member(reader->root, "quantization_config");
+    if (!config)
+        return HS_OK;
+    const char *const method = hs_json_string(hs_json_get(config, "quant_method"));
+    const char *const type = hs_json_string(hs_json_get(config, "bnb_4bit_quant_type"));
+    const HsJson *four = hs_json_get(config, "load_in_4bit"), *twice = hs_json_get(config, "bnb_4bit_use_double_quant");
+    const bool known = method && strcmp(method, "bitsandbytes") == 0 && type && strcmp(type, "nf4") == 0;
+    if (known && hs_json_is_true(four) && hs_json_is_true(twice))
+        return HS_OK;
+    return unsupported(reader, "quantization_config", config,
+                       "weights in f32, bf16 or f16, or bitsandbytes' with load_in_4bit, bnb_4bit_quant_type nf4 and "
+                       "bnb_4bit_use_double_quant");
+}
+
 /* Keys that only one value of is served; absent and null are that value. */
 static HsStatus check_fixed(const Reader *reader)
 {
@@ -168,7 +185,6 @@ static HsStatus check_fixed(const Reader *reader)
         { "final_logit_softcapping", "", "none" },
         { "num_experts", "", "a dense model" },
         { "num_local_experts", "", "a dense model" },
-        { "quantization_config", "", "weights in f32, bf16 or f16" },
         { "auto_map", "", "the model types below, without code of their own" },
     };
     char text[TEXT_BYTES];
@@ -317,6 +333,7 @@ static HsStatus read_model(Reader *reader, int64_t max_length)
         return hs_fail(HS_EFORMAT, "%s: not a JSON object", reader->path);
     HS_TRY(find_type(reader));
     HS_TRY(check_fixed(reader));
+    HS_TRY(check_quantization(reader));
     HS_TRY(check_window(reader, max_length));
     HS_TRY(add(reader, "family", reader->type->family, "model_type"));
     for (const Row *row = reader->type->rows; row->key; row++)

@@ -164,18 +164,21 @@
       "parameters that stay as they are, without gradient, moments or their memory: matrix, vector, embedding, head, " \
       "norm, bias, or patterns of names such as transformer.h.[0-3].*")
 
-#define HS_KEYS_ADAPTER(X, S)                                                                                      \
-    X(S, STRING, kind, "none", 0, 0, "none|lora", "",                                                              \
-      "lora: the model stays as it is, and beside its matrices low-rank changes are trained (Hu et al. 2021)")     \
-    X(S, INT, rank, 16, 1, 4096, NULL, "", "r: columns of A^T and B")                                              \
-    X(S, REAL, alpha, 32, 1e-6, 1e6, NULL, "", "the change is alpha/rank B A")                                     \
-    X(S, BOOL, rank_stabilized, false, 0, 1, NULL, "", "alpha/sqrt(rank) instead (Kalajdzievski 2023)")            \
-    X(S, REAL, dropout, 0, 0, 0.99, NULL, "probability", "on the input of A")                                      \
-    X(S, STRINGS, targets, "all-linear", 0, 0, NULL, "",                                                           \
-      "matrices that are adapted: attention, mlp, all-linear (of the blocks), names such as q_proj or c_attn, or " \
-      "patterns of whole names")                                                                                   \
-    X(S, STRINGS, also_train, "", 0, 0, NULL, "",                                                                  \
-      "parameters that are trained whole beside them, by roles or patterns as in train.freeze")                    \
+#define HS_KEYS_ADAPTER(X, S)                                                                                        \
+    X(S, STRING, kind, "none", 0, 0, "none|lora", "",                                                                \
+      "lora: the model stays as it is, and beside its matrices low-rank changes are trained (Hu et al. 2021)")       \
+    X(S, INT, rank, 16, 1, 4096, NULL, "", "r: columns of A^T and B")                                                \
+    X(S, REAL, alpha, 32, 1e-6, 1e6, NULL, "", "the change is alpha/rank B A")                                       \
+    X(S, BOOL, rank_stabilized, false, 0, 1, NULL, "", "alpha/sqrt(rank) instead (Kalajdzievski 2023)")              \
+    X(S, REAL, dropout, 0, 0, 0.99, NULL, "probability", "on the input of A")                                        \
+    X(S, STRINGS, targets, "all-linear", 0, 0, NULL, "",                                                             \
+      "matrices that are adapted: attention, mlp, all-linear (of the blocks), names such as q_proj or c_attn, or "   \
+      "patterns of whole names")                                                                                     \
+    X(S, STRINGS, also_train, "", 0, 0, NULL, "",                                                                    \
+      "parameters that are trained whole beside them, by roles or patterns as in train.freeze")                      \
+    X(S, STRING, base, "unchanged", 0, 0, "unchanged|nf4", "",                                                       \
+      "how the blocks' frozen matrices are kept; nf4: in 4.13 bits an element, as bitsandbytes quantizes them with " \
+      "blocks of 64 and double quantization, decoded inside each product (QLoRA, Dettmers et al. 2023)")             \
     X(S, STRING, init_from, "", 0, 0, NULL, "path", "a folder of PEFT's format whose adapters are gone on with")
 
 #define HS_KEYS_OPTIMIZER(X, S)                                                                                     \

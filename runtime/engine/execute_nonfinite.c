@@ -106,7 +106,8 @@ static HsStatus look_at_weights(Hunt *hunt)
 {
     const HsModel *model = hunt->program->model;
     for (int i = 0; i < model->param_count; i++)
-        HS_TRY(look_at_param(hunt, &model->params[i], &model->params[i].weight, "weight"));
+        if (model->params[i].quantized.count == 0) /* four bits hold no such number */
+            HS_TRY(look_at_param(hunt, &model->params[i], &model->params[i].weight, "weight"));
     return HS_OK;
 }
 

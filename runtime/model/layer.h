@@ -100,6 +100,12 @@ static inline const HsPacked *hs_run_packed(const HsPacked *packed)
     return packed->data ? packed : NULL;
 }
 
+/* The weight in four bits, where that is what there is. */
+static inline const HsQuantized *hs_run_quantized(const HsLayerCall *call, int index)
+{
+    return call->params[index] && call->params[index]->quantized.count > 0 ? &call->params[index]->quantized : NULL;
+}
+
 /* Absent where the parameter is frozen: backward leaves that gradient out. */
 static inline HsTensor hs_run_gradient(const HsLayerCall *call, int index)
 {

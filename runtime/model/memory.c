@@ -7,7 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "runtime/model/model.h"
+#include "runtime/model/quantized.h"
 
 /* Sites of initial weights, apart from those of dropout masks, which count from 1. */
 #define INITIAL_SITE 0x80000000u
@@ -30,7 +30,8 @@ static void fill_uniform(const HsTensor *tensor, uint64_t seed, uint32_t site, d
 static size_t packed_bytes(const HsContext *context, const HsParam *param, const HsPacked *packed, bool training)
 {
     const bool stays = training && param->beside_adapters;
-    if (!hs_param_multiplies(param) || stays || context->backend->packed_bytes == NULL)
+    const bool quantized = param->quantized.count > 0;
+    if (!hs_param_multiplies(param) || stays || quantized || context->backend->packed_bytes == NULL)
         return 0;
     return context->backend->packed_bytes(context, packed->dtype, packed->k, packed->n);
 }
@@ -43,7 +44,7 @@ static size_t packed_backward_bytes(const HsContext *context, const HsParam *par
 
 static void reserve_param(HsModel *model, const HsContext *context, HsParam *param, bool training)
 {
-    param->offset_weight = hs_arena_reserve(&model->weights, hs_tensor_bytes(&param->weight));
+    param->offset_weight = hs_arena_reserve(&model->weights, hs_param_weight_bytes(param));
     size_t forward = packed_bytes(context, param, &param->packed_forward, training);
     size_t backward = packed_backward_bytes(context, param, training);
     if (forward > 0)
@@ -57,7 +58,11 @@ static void reserve_param(HsModel *model, const HsContext *context, HsParam *par
 /* Offsets become pointers. */
 static void place_param(HsModel *model, const HsContext *context, HsParam *param, bool training)
 {
-    param->weight.data = hs_arena_at(&model->weights, param->offset_weight);
+    void *const weight = hs_arena_at(&model->weights, param->offset_weight);
+    if (param->quantized.count == 0)
+        param->weight.data = weight;
+    else if (weight)
+        hs_nf4_place(&param->quantized, weight);
     if (packed_bytes(context, param, &param->packed_forward, training) > 0)
         param->packed_forward.data = hs_arena_at(&model->packed, param->offset_packed[0]);
     if (packed_backward_bytes(context, param, training) > 0)
@@ -134,6 +139,25 @@ static HsStatus send(HsContext *context, const HsTensor *target, const void *val
     return device->stream_sync(device, context->stream);
 }
 
+/* `values`, as wide as a master, into four bits; their memory is used up. */
+static HsStatus quantize(HsContext *context, const HsParam *param, const HsTensor *values)
+{
+    float *const wide = values->data;
+    int64_t first = 0;
+    const bool grows = hs_dtype_bytes(values->dtype) < sizeof *wide; /* in place: what is unread must not be written */
+    const int64_t count_all = values->dtype == HS_F32 ? 0 : hs_tensor_count(values);
+    for (int64_t i = 0; i < count_all; i++) {
+        const int64_t at = grows ? count_all - 1 - i : i;
+        wide[at] = (float)hs_dtype_load(values->dtype, values->data, at);
+    }
+    for (int part = 0; part < hs_param_stored_parts(param); part++) {
+        const int64_t count = hs_param_stored_rows(param, part) * param->shape[1];
+        HS_TRY(hs_quantized_set(&param->quantized, first, count, wide + first, context));
+        first += count;
+    }
+    return HS_OK;
+}
+
 static HsDtype wider(HsDtype a, HsDtype b)
 {
     return hs_dtype_bytes(a) > hs_dtype_bytes(b) ? a : b;
@@ -167,6 +191,10 @@ static HsStatus draw(HsModel *model, HsContext *context, uint64_t seed, double i
             span++;
         if (span < span_count && spans[span].parameter == i && hs_tensor_present(&spans[span].master))
             HS_TRY_GOTO(status, send(context, &spans[span].master, staging), done);
+        if (model->params[i].quantized.count > 0) {
+            HS_TRY_GOTO(status, quantize(context, &model->params[i], &values), done);
+            continue;
+        }
         for (int64_t e = 0; rounded.dtype != values.dtype && e < hs_tensor_count(weight); e++)
             hs_dtype_store(rounded.dtype, staging, e, hs_dtype_load(values.dtype, staging, e));
         HS_TRY_GOTO(status, send(context, weight, staging), done);

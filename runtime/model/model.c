@@ -12,6 +12,7 @@
 #include "runtime/model/adapter.h"
 #include "runtime/model/builder.h"
 #include "runtime/model/head_work.h"
+#include "runtime/model/quantized.h"
 #include "runtime/model/selector.h"
 
 enum { LARGEST_HEAD = 256 };
@@ -166,7 +167,7 @@ static HsStatus freeze_base(HsModel *model, const HsConfig *config, bool *frozen
         frozen[i] = !frozen[i] && model->params[i].role != HS_PARAM_ADAPTER;
         model->params[i].beside_adapters = frozen[i];
     }
-    return HS_OK;
+    return strcmp(config->adapter.base, "nf4") == 0 ? hs_model_quantize_base(model) : HS_OK;
 }
 
 static HsStatus freeze(HsModel *model, const HsConfig *config)

@@ -69,6 +69,7 @@ typedef struct HsParam {
     bool passes_gradient; /* something that it multiplies has a gradient: dy w is computed */
     /* shapes from the start (for dry runs), pointers when the memory is committed; absent ones have rank 0 */
     HsTensor weight, gradient;                /* no gradient where it is frozen */
+    HsQuantized quantized;                    /* the weight in four bits, which then has no data (quantized.h) */
     HsPacked packed_forward, packed_backward; /* x w^T and dy w */
     size_t offset_weight, offset_gradient, offset_packed[2];
 } HsParam;

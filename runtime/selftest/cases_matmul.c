@@ -2,6 +2,8 @@
  *
  * Cases of the matrix products: every layout, dtype and epilogue at sizes below, at and above the edges of tiles.
  */
+#include <stdlib.h>
+
 #include "runtime/selftest/bounds.h"
 
 enum { A, B, ADDEND, BIAS, RESIDUAL, PRE, C };
@@ -97,6 +99,24 @@ enum { A, B, ADDEND, BIAS, RESIDUAL, PRE, C };
         dtype, HS_F32, dtype, m, n, k, .options = HS_CASE_UNALIGNED | HS_CASE_TRANSPOSE_A | HS_CASE_ACCUMULATE \
     }
 
+/* b in four bits, as one tensor or several, alone and behind the epilogues that layers have. */
+#define NF4_CASE(dtype, out, m, n, k, parts, ...)                            \
+    {                                                                        \
+        dtype, out, out, m, n, k, .quantized = parts, .options = __VA_ARGS__ \
+    }
+#define NF4(dtype, out, m, n, k, parts)                                                                          \
+    NF4_CASE(dtype, out, m, n, k, parts, HS_CASE_TRANSPOSE_B), NF4_CASE(dtype, out, m, n, k, parts, 0),          \
+        NF4_CASE(dtype, out, m, n, k, parts, HS_CASE_TRANSPOSE_B | HS_CASE_ADDEND | HS_CASE_GELU | HS_CASE_PRE), \
+        NF4_CASE(dtype, out, m, n, k, parts, HS_CASE_ADDEND | HS_CASE_ACCUMULATE),                               \
+        NF4_CASE(dtype, out, m, n, k, parts, HS_CASE_TRANSPOSE_B | HS_CASE_ADDEND | HS_CASE_SWIGLU | HS_CASE_PRE)
+#define NF4_DTYPES(m, n, k, parts)                                                                                    \
+    NF4(HS_F32, HS_F32, m, n, k, parts), NF4(HS_BF16, HS_BF16, m, n, k, parts), NF4(HS_BF16, HS_F32, m, n, k, parts), \
+        NF4(HS_F16, HS_F16, m, n, k, parts),                                                                          \
+        { HS_F32, HS_F32, HS_F32, m, n, k, .quantized = parts, .policy = HS_POLICY_TF32 },                            \
+    {                                                                                                                 \
+        HS_F32, HS_F32, HS_F32, m, n, k, .quantized = parts, .policy = HS_POLICY_TF32, .options = HS_CASE_TRANSPOSE_B \
+    }
+
 static const HsCase matmul_cases[] = {
     DTYPES(1, 1, 1),
     DTYPES(2, 3, 7),
@@ -140,6 +160,13 @@ static const HsCase matmul_cases[] = {
     UNALIGNED(HS_F32, 40, 72, 64),
     UNALIGNED(HS_BF16, 40, 72, 64),
     UNALIGNED(HS_F16, 40, 72, 64),
+    NF4_DTYPES(1, 8, 8, 1),
+    NF4_DTYPES(17, 40, 72, 1), /* blocks end within rows */
+    NF4_DTYPES(65, 192, 64, 3),
+    NF4_DTYPES(136, 264, 200, 1),
+    NF4_DTYPES(37, 384, 1344, 2), /* several blocks of depth, several nested ones */
+    { HS_BF16, HS_BF16, HS_BF16, 40, 72, 64, .quantized = 1, .options = HS_CASE_UNALIGNED | HS_CASE_TRANSPOSE_B },
+    { HS_BF16, HS_F32, HS_BF16, 40, 72, 64, .quantized = 1, .options = HS_CASE_UNALIGNED },
 };
 
 #define PACKED(m, n, k)                                                                                          \
@@ -200,6 +227,52 @@ static HsEpilogue epilogue_of(const HsTrial *trial)
     return hs_case_has(trial, HS_CASE_GELU_BACKWARD) ? HS_EPILOGUE_GELU_BACKWARD : HS_EPILOGUE_NONE;
 }
 
+/* b's numbers become what four bits can hold, so that the exact result is that of the decoded matrix. */
+static HsStatus prepare(HsTrial *trial, HsContext *reference)
+{
+    (void)reference;
+    const HsOperand *b = &trial->operands[B];
+    const int parts = trial->config->quantized;
+    const int64_t count = hs_tensor_count(&b->tensor);
+    if (parts == 0)
+        return HS_OK;
+    int64_t counts[3] = { 0 }, first = 0;
+    const int64_t rows = b->tensor.shape[0], share = rows / parts;
+    for (int part = 0; part < parts; part++)
+        counts[part] = (part + 1 < parts ? share : rows - part * share) * b->tensor.shape[1];
+    HsQuantized quantized = hs_nf4_shape(counts, parts);
+    trial->quantized_image = malloc(hs_nf4_bytes(&quantized));
+    float *const values = malloc((size_t)count * sizeof *values);
+    HsStatus status = values && trial->quantized_image && quantized.count == count
+                          ? HS_OK
+                          : hs_fail(HS_ENOMEM, "selftest: no memory for a quantized matrix");
+    for (int64_t i = 0; i < count && status == HS_OK; i++)
+        values[i] = (float)hs_dtype_load(b->tensor.dtype, b->image, i);
+    hs_nf4_place(&quantized, trial->quantized_image);
+    for (int part = 0; part < parts && status == HS_OK; first += counts[part++])
+        status = hs_nf4_quantize(&quantized, first, counts[part], values + first);
+    for (int64_t i = 0; i < count && status == HS_OK; i++)
+        hs_dtype_store(b->tensor.dtype, b->image, i, (double)hs_nf4_value(&quantized, i));
+    trial->quantized = quantized;
+    free(values);
+    return status;
+}
+
+/* The matrix to the device, once a trial; b's own bytes are withheld. */
+static HsStatus upload(HsTrial *trial, HsContext *context, HsTensor *b)
+{
+    HsDevice *const device = context->device;
+    const size_t bytes = hs_nf4_bytes(&trial->quantized);
+    b->data = NULL;
+    if (context->dry_run || trial->quantized_memory != NULL)
+        return HS_OK;
+    HS_TRY(device->alloc(device, bytes, &trial->quantized_memory));
+    HS_TRY(device->copy(device, context->stream, trial->quantized_memory, trial->quantized_image, bytes));
+    HS_TRY(device->stream_sync(device, context->stream));
+    hs_nf4_place(&trial->quantized, trial->quantized_memory);
+    return HS_OK;
+}
+
 /* Bytes of b in the backend's own layout; 0: it has none. */
 static size_t packed_bytes(const HsTrial *trial, const HsContext *context)
 {
@@ -245,12 +318,16 @@ static HsStatus call(HsTrial *trial, HsContext *context, const HsTensor *t)
     const bool packed = hs_case_has(trial, HS_CASE_PACKED) && b.dtype != HS_F64;
     if (packed)
         HS_TRY(pack(trial, context, t, &b));
+    const bool quantized = trial->config->quantized > 0 && b.dtype != HS_F64;
+    if (quantized)
+        HS_TRY(upload(trial, context, &b));
     const bool in_place = hs_case_has(trial, HS_CASE_IN_PLACE);
     return hs_op_matmul(context, &(HsMatmulArgs){ .a = t[A],
                                                   .b = b,
                                                   .transpose_a = hs_case_has(trial, HS_CASE_TRANSPOSE_A),
                                                   .transpose_b = hs_case_has(trial, HS_CASE_TRANSPOSE_B),
                                                   .b_packed = packed ? &trial->packed : NULL,
+                                                  .b_quantized = quantized ? &trial->quantized : NULL,
                                                   .policy = trial->config->policy,
                                                   .alpha = alpha_of(trial),
                                                   .addend = t[ADDEND],
@@ -364,6 +441,8 @@ static const HsCase matmul_timed[] = {
     { HS_F16, HS_F16, HS_F16, 4096, 3072, 768, .options = HS_CASE_TRANSPOSE_B | HS_CASE_PACKED },
     { HS_BF16, HS_BF16, HS_BF16, 4096, 768, 3072, .options = HS_CASE_PACKED },
     { HS_BF16, HS_F32, HS_BF16, 3072, 768, 4096, .options = HS_CASE_TRANSPOSE_A | HS_CASE_ACCUMULATE },
+    { HS_BF16, HS_BF16, HS_BF16, 4096, 3072, 768, .quantized = 1, .options = HS_CASE_TRANSPOSE_B },
+    { HS_BF16, HS_BF16, HS_BF16, 4096, 768, 3072, .quantized = 1 },
 };
 
 const HsOpTest hs_op_test_matmul = {
@@ -372,6 +451,7 @@ const HsOpTest hs_op_test_matmul = {
     .timed = matmul_timed,
     .timed_count = HS_COUNT_OF(matmul_timed),
     .declare = declare,
+    .prepare = prepare,
     .bound = bound,
     .call = call,
 };

@@ -42,6 +42,8 @@ const char *hs_case_describe(const HsCase *config, char *text, size_t bytes)
     }
     if (hs_policy_is_tf32(config->policy) && length < (int)bytes)
         length += snprintf(text + length, bytes - (size_t)length, ", tf32");
+    if (config->quantized > 0 && length < (int)bytes)
+        length += snprintf(text + length, bytes - (size_t)length, ", nf4 of %d", config->quantized);
     if (config->alpha != 0.0f && length < (int)bytes)
         length += snprintf(text + length, bytes - (size_t)length, ", alpha %g", (double)config->alpha);
     if (config->dropout > 0.0f && length < (int)bytes)
@@ -201,6 +203,9 @@ void hs_trial_destroy(HsTrial *trial, HsContext *context)
     }
     if (trial->packed.data)
         context->device->release(context->device, trial->packed.data);
+    if (trial->quantized_memory)
+        context->device->release(context->device, trial->quantized_memory);
+    free(trial->quantized_image);
 }
 
 double hs_operand_bytes(const HsOperand *operand)

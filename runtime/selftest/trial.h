@@ -66,6 +66,7 @@ typedef struct HsCase {
     unsigned options;
     HsProductPolicy policy; /* of a product */
     float alpha;            /* of a product; 0: 1 */
+    int quantized; /* a product's b comes in four bits, as so many tensors stacked along its rows; 0: as it is */
 } HsCase;
 
 typedef enum HsRole { HS_ROLE_INPUT, HS_ROLE_OUTPUT, HS_ROLE_BOTH } HsRole;
@@ -134,7 +135,9 @@ struct HsTrial {
     const HsCase *config; /* the case */
     uint64_t seed;
     HsOperand operands[HS_TRIAL_OPERANDS];
-    HsPacked packed;     /* of a product's right operand, by the backend under test */
+    HsPacked packed;       /* of a product's right operand, by the backend under test */
+    HsQuantized quantized; /* the same in four bits, on the device; its bytes there and here */
+    void *quantized_memory, *quantized_image;
     double worst;        /* largest |difference| / tolerance */
     char complaint[256]; /* empty: passed */
 };

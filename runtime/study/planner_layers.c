@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "runtime/model/layer.h"
+#include "runtime/model/quantized.h"
 #include "runtime/study/planner.h"
 
 typedef struct LayerRow {
@@ -49,7 +50,7 @@ static void count_parameters(const HsTrainer *draft, LayerRow *rows)
         const HsParam *param = &model->params[i];
         LayerRow *row = &rows[parameter_row(model, i)];
         row->parameters += hs_tensor_count(&param->weight);
-        count_tensor(row, &param->weight);
+        row->parameter_bytes += hs_param_weight_bytes(param);
         count_tensor(row, &param->gradient);
     }
     for (int i = 0; i < draft->span_count; i++) {

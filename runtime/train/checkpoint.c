@@ -104,6 +104,7 @@ static HsStatus save(HsTrainer *trainer, const char *out_dir, const char *const 
     hs_json_set(state, "files", hs_trainer_files_json(trainer));
     HS_TRY_GOTO(status, hs_trainer_save_continual(trainer, state), done);
     HS_TRY_GOTO(status, list_tensors(trainer, &lists), done);
+    HS_TRY_GOTO(status, hs_weights_spell_out(&lists.model), done);
     HsCheckpointContent content = {
         .step = trainer->state.counters.applied_steps,
         .model = lists.model.items,

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "runtime/io/files.h"
+#include "runtime/model/quantized.h"
 #include "runtime/train/trainer.h"
 
 #define FILE_NAME "continual.safetensors"
@@ -167,7 +168,8 @@ HsStatus hs_trainer_write_continual(HsTrainer *trainer, const char *folder)
     HsStatus status = hs_continual_visit(trainer->continual, &visitor);
     for (int i = 0; trainer->taught && i < trainer->teacher.param_count && status == HS_OK; i++) {
         const HsParam *param = &trainer->teacher.params[i];
-        status = add_tensor(&list, "teacher", param->name, &param->weight, list.device);
+        if (param->quantized.count == 0) /* else it never changes: the model has it */
+            status = add_tensor(&list, "teacher", param->name, &param->weight, list.device);
     }
     const HsTensor openings = openings_of(trainer);
     if (status == HS_OK && hs_tensor_present(&openings))
@@ -312,6 +314,14 @@ static HsStatus load_replay(HsTrainer *trainer, const Loading *loading)
     return check_logits(trainer, loading->file_name);
 }
 
+static HsStatus copy_quantized(HsTrainer *trainer, int index)
+{
+    HsDevice *device = &trainer->engine.device;
+    const HsParam *param = &trainer->model.params[index];
+    return device->copy(device, trainer->engine.context.stream, hs_param_weight_memory(&trainer->teacher.params[index]),
+                        hs_param_weight_memory(param), hs_param_weight_bytes(param));
+}
+
 static HsStatus load_teacher(HsTrainer *trainer, const Loading *loading)
 {
     int64_t taught;
@@ -319,7 +329,10 @@ static HsStatus load_teacher(HsTrainer *trainer, const Loading *loading)
     trainer->taught = taught != 0;
     for (int i = 0; trainer->taught && i < trainer->teacher.param_count; i++) {
         HsParam *param = &trainer->teacher.params[i];
-        HS_TRY(load_tensor((void *)(uintptr_t)loading, "teacher", param->name, &param->weight));
+        if (param->quantized.count == 0)
+            HS_TRY(load_tensor((void *)(uintptr_t)loading, "teacher", param->name, &param->weight));
+        else
+            HS_TRY(copy_quantized(trainer, i));
     }
     return trainer->taught ? hs_model_pack(&trainer->teacher, &trainer->engine.context) : HS_OK;
 }

@@ -13,6 +13,7 @@
  */
 #include <assert.h>
 
+#include "runtime/model/quantized.h"
 #include "runtime/train/trainer.h"
 
 bool hs_trainer_compares_logits(const HsTrainer *trainer)
@@ -137,9 +138,9 @@ HsStatus hs_trainer_take_teacher(HsTrainer *trainer, int task)
     if (!trainer->taught)
         return HS_OK;
     for (int i = 0; i < trainer->model.param_count; i++) {
-        const HsTensor *weight = &trainer->model.params[i].weight;
-        HS_TRY(device->copy(device, stream, trainer->teacher.params[i].weight.data, weight->data,
-                            hs_tensor_bytes(weight)));
+        const HsParam *param = &trainer->model.params[i];
+        HS_TRY(device->copy(device, stream, hs_param_weight_memory(&trainer->teacher.params[i]),
+                            hs_param_weight_memory(param), hs_param_weight_bytes(param)));
     }
     return hs_model_pack(&trainer->teacher, &trainer->engine.context);
 }

@@ -10,6 +10,7 @@
 
 #include "kernels/base/log.h"
 #include "runtime/record/process_memory.h"
+#include "runtime/model/quantized.h"
 #include "runtime/train/trainer.h"
 
 /* --- from a draft to figures --- */
@@ -238,7 +239,10 @@ int hs_trainer_list_largest(const HsTrainer *trainer, HsTensorUse *uses, int cou
     memset(uses, 0, (size_t)count * sizeof *uses);
     for (int i = 0; i < model->param_count; i++) {
         const HsParam *param = &model->params[i];
-        offer_tensor(uses, count, HS_MEMORY_WEIGHTS, param->name, &param->weight);
+        HsTensor weight = param->weight;
+        if (param->quantized.count > 0)
+            weight = hs_tensor_1d(NULL, HS_U8, (int64_t)hs_param_weight_bytes(param));
+        offer_tensor(uses, count, HS_MEMORY_WEIGHTS, param->name, &weight);
         offer_tensor(uses, count, HS_MEMORY_GRADIENTS, param->name, &param->gradient);
     }
     for (int i = 0; i < trainer->span_count; i++) {

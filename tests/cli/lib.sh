@@ -77,6 +77,15 @@ losses() {
     grep -oE '"(loss|val_loss)":[0-9.e-]+' "$1/metrics.jsonl"
 }
 
+# as_listed DIR FILE: as many training losses as FILE has behind its first line, none off by more than that line says.
+as_listed() {
+    grep -oE '"loss":[0-9.e-]+' "$1/metrics.jsonl" | cut -d: -f2 | awk '
+        NR == FNR { if (FNR == 1) bound = $1; else wanted[FNR - 1] = $1; listed = FNR - 1; next }
+        { off = $1 - wanted[FNR]; if (off < 0) off = -off; if (off > largest) largest = off; count++ }
+        END { if (count != listed || largest > bound) { print count " losses, off by " largest ", " bound " bound"; exit 1 } }
+    ' "$2" -
+}
+
 # near A B MODE [ROWS]: losses of a model of 2 layers, width 32 and length 16 differ by no more than roundings explain;
 # each of the losses is a mean over so many tokens (32 when not given).
 #

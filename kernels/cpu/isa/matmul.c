@@ -27,6 +27,7 @@
 #define panel_pack       HS_ISA_NAME(hs_panel_pack)
 #define tile_kernel      HS_ISA_NAME(hs_product_kernel)
 #define tile_finish      HS_ISA_NAME(hs_tile_finish)
+#define nf4_decode       HS_ISA_NAME(hs_nf4_decode)
 #define matmul_workspace HS_ISA_NAME(hs_cpu_matmul_workspace)
 
 /* About as many rows whatever a tile has. */
@@ -208,6 +209,24 @@ static void pack_a_piece(const HsMatmulRun *run, int64_t piece)
                run->shared_a + rows.begin / plan->a_width * plan->a_panel_words + words.begin * plan->a_width);
 }
 
+/* The elements of a four-bit operand that become words [words.begin, words.end) of some lanes. */
+static HsMatmulOperand decode_piece(const HsMatmulRun *run, HsRowBlock lanes, HsRowBlock words, void *buffer)
+{
+    HsMatmulOperand piece = run->b;
+    const int64_t step = hs_panel_step(piece.format), first = words.begin * step;
+    piece.k = least(words.end * step, run->b.k) - first;
+    piece.data = buffer;
+    const int64_t width = lanes.end - lanes.begin;
+    const bool across = piece.lanes_contiguous;
+    const int64_t rows = across ? piece.k : width, row = across ? first : lanes.begin;
+    const int64_t column = across ? lanes.begin : first, element_bytes = piece.dtype == HS_F32 ? 4 : 2;
+    piece.stride = across ? width : piece.k;
+    for (int64_t i = 0; i < rows; i++)
+        nf4_decode(run->args->b_quantized, (row + i) * run->b.stride + column, piece.stride, piece.dtype,
+                   (unsigned char *)buffer + i * piece.stride * element_bytes);
+    return piece;
+}
+
 /* Pieces count from the chunk's first panel; panels run fastest, so that stored rows are read along. */
 static void pack_b_piece(const HsMatmulRun *run, int64_t first_panel, int64_t panels, int64_t piece)
 {
@@ -215,8 +234,15 @@ static void pack_b_piece(const HsMatmulRun *run, int64_t first_panel, int64_t pa
     const int64_t panel = piece % panels;
     const HsRowBlock columns = hs_cpu_block(plan->n, HS_TILE_COLUMNS, first_panel + panel);
     const HsRowBlock words = hs_cpu_block(plan->depth, PACK_DEPTH, piece / panels);
-    panel_pack(&run->b, columns.begin, columns.end - columns.begin, words.begin, words.end, HS_TILE_COLUMNS,
-               plan->b_panel_words, run->chunk_b + panel * plan->b_panel_words + words.begin * HS_TILE_COLUMNS);
+    const int64_t lanes = columns.end - columns.begin;
+    uint32_t *const out = run->chunk_b + panel * plan->b_panel_words + words.begin * HS_TILE_COLUMNS;
+    if (run->args->b_quantized) {
+        _Alignas(64) uint32_t decoded[PACK_DEPTH * HS_TILE_COLUMNS]; /* a word holds one element, or a pair */
+        const HsMatmulOperand b = decode_piece(run, columns, words, decoded);
+        panel_pack(&b, 0, lanes, 0, words.end - words.begin, HS_TILE_COLUMNS, plan->b_panel_words, out);
+        return;
+    }
+    panel_pack(&run->b, columns.begin, lanes, words.begin, words.end, HS_TILE_COLUMNS, plan->b_panel_words, out);
 }
 
 /* Whether a task can finish SwiGLU: a panel of ups lies whole behind a panel of gates, in the same chunk. */

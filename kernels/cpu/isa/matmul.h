@@ -101,6 +101,9 @@ typedef struct HsMatmulOperand {
 void HS_ISA_NAME(hs_panel_pack)(const HsMatmulOperand *operand, int64_t lane, int64_t lanes, int64_t begin, int64_t end,
                                 int64_t width, int64_t panel_stride, uint32_t *out);
 
+/* Elements first .. first + count - 1 of a four-bit matrix, rounded to `dtype`; both multiples of HS_NF4_RUN. */
+void HS_ISA_NAME(hs_nf4_decode)(const HsQuantized *quantized, int64_t first, int64_t count, HsDtype dtype, void *out);
+
 /* The part of pack_weight's layout `packed` that lanes [lanes.begin, lanes.end), from a panel's first on, have in words
  * [words.begin, words.end) of the depth. */
 void HS_ISA_NAME(hs_pack_weight_block)(const HsTensor *w, bool transposed, HsRowBlock lanes, HsRowBlock words,

@@ -11,6 +11,11 @@
 #include "kernels/cuda/device/device.cuh"
 #include "kernels/cuda/product/cublaslt.cuh"
 #include "kernels/cuda/product/matmul_epilogue.cuh"
+#include "kernels/cuda/product/products.cuh"
+
+extern "C" {
+#include "kernels/checks/checks.h"
+}
 
 namespace HS_CUDA_NAMESPACE
 {
@@ -86,7 +91,7 @@ MatmulOperand operand_of(const HsTensor &tensor, bool k_contiguous)
 
 MatmulShape shape_of(const HsContext *context, const HsMatmulArgs *args)
 {
-    return matmul_shape(hs_product_key(args), limits_of(context));
+    return matmul_shape(hs_product_key(args), limits_of(context), args->b_quantized != NULL);
 }
 
 MatmulChoice choice_for(const HsContext *context, const MatmulShape &shape)
@@ -174,18 +179,39 @@ HsStatus launch_matmul_finish(HsContext *context, const float *sums, int slices,
                      prologue, output);
 }
 
-/* | the product's own | value of SwiGLU's backward | */
+HsStatus refuse_matmul(const HsContext *context, const HsMatmulArgs *args)
+{
+    HS_TRY(hs_refuse_mixed_product(context, args));
+    if (args->b_quantized == NULL || !options_of(context).cublaslt)
+        return HS_OK;
+    return hs_fail(HS_EUNSUPPORTED, "matmul: cuBLASLt has no products of four-bit weights: kernels.matmul: native");
+}
+
+static size_t whole_lines(size_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+/* | sums of slices | absmaxes of b in four bits | and behind them the value of SwiGLU's backward */
+static size_t absmax_offset(const HsContext *context, const HsMatmulArgs *args)
+{
+    const MatmulShape shape = shape_of(context, args);
+    return whole_lines(sums_bytes(args, shape, choice_for(context, shape).slices));
+}
+
 static size_t own_workspace(const HsContext *context, const HsMatmulArgs *args)
 {
     if (options_of(context).cublaslt)
         return cublaslt_workspace(args);
+    if (args->b_quantized != NULL)
+        return absmax_offset(context, args) + (size_t)hs_nf4_blocks(args->b_quantized->count) * sizeof(float);
     const MatmulShape shape = shape_of(context, args);
     return sums_bytes(args, shape, choice_for(context, shape).slices);
 }
 
 static size_t value_offset(const HsContext *context, const HsMatmulArgs *product)
 {
-    return (own_workspace(context, product) + 255) / 256 * 256;
+    return whole_lines(own_workspace(context, product));
 }
 
 size_t workspace::matmul(const HsContext *context, const HsMatmulArgs *args)
@@ -209,6 +235,18 @@ static HsStatus matmul_and_swiglu(HsContext *context, const HsMatmulArgs *args)
     const HsUnaryBackwardArgs swiglu = { product.c, args->pre, args->c };
     HS_TRY(op::matmul(context, &product));
     return op::swiglu_backward(context, &swiglu);
+}
+
+static HsStatus prepare_quantized(HsContext *context, const HsMatmulArgs *args, MatmulParameters *parameters)
+{
+    if (args->b_quantized->count > (int64_t)1 << 34) /* chunks of four elements are counted in 32 bits */
+        return hs_fail(HS_EUNSUPPORTED,
+                       "matmul: a four-bit matrix of %lld elements: the CUDA backend's have up to 2^34",
+                       (long long)args->b_quantized->count);
+    unsigned char *const place = static_cast<unsigned char *>(context->workspace) + absmax_offset(context, args);
+    float *const absmax = reinterpret_cast<float *>(place);
+    parameters->quantized = MatmulQuantized{ args->b_quantized->codes, absmax };
+    return launch_nf4_absmax(context, *args->b_quantized, absmax);
 }
 
 HsStatus op::matmul(HsContext *context, const HsMatmulArgs *args)
@@ -239,10 +277,15 @@ HsStatus op::matmul(HsContext *context, const HsMatmulArgs *args)
         parameters.output.vector = output.columns % 4 == 0;
     }
     /* An address may forbid what the strides allow; the kernel of every layout has the same slices. */
-    const bool misaligned = parameters.a.access < 16 || parameters.b.access < 16;
+    const bool misaligned = parameters.a.access < 16 || (!shape.quantized && parameters.b.access < 16);
     const bool any_layout = shape.any_layout || misaligned;
+    parameters.quantized = MatmulQuantized{};
+    if (shape.quantized)
+        HS_TRY(prepare_quantized(context, args, &parameters));
 
-    if (choice.hopper && !misaligned)
+    if (shape.quantized && shape.family != MATMUL_F32)
+        HS_TRY(launch_matmul_nf4(context, parameters, args->a.dtype, choice, any_layout));
+    else if (choice.hopper && !misaligned)
         HS_TRY(launch_matmul_hopper(context, parameters, args->a.dtype, choice));
     else if (shape.family == MATMUL_F32)
         HS_TRY(launch_matmul_f32(context, parameters, choice, any_layout));

@@ -10,6 +10,7 @@
  *     matmul_hopper.cuh   16-bit products on sm_90a (wgmma + tensor copies), instantiated by matmul_hopper.cu;
  *                         matmul_hopper_epilogue.cuh is how their tiles are written
  *     matmul_f32.cu       exact f32 products (FFMA)
+ *     matmul_nf4.cuh      a right operand in four bits, decoded on its way into shared memory; matmul_nf4.cu
  *     matmul_epilogue.cuh everything after the sum, for all of them
  *     cublaslt.cu         the rival
  *
@@ -56,9 +57,16 @@ struct MatmulOutput {
     bool vector; /* four neighbouring columns may be moved as one everywhere */
 };
 
+/* op(b) in four bits, b.data then being NULL: codes as HsQuantized has them, absmax decoded, one for a block. */
+struct MatmulQuantized {
+    const unsigned char *codes;
+    const float *absmax;
+};
+
 /* A launch's parameters, in constant memory. */
 struct MatmulParameters {
     MatmulOperand a, b;
+    MatmulQuantized quantized;
     MatmulOutput output;
     int depth;       /* K */
     int slice_depth; /* k of one slice, a multiple of SLICE_UNIT; slice s sums k in [s, s + 1) * slice_depth */
@@ -78,6 +86,7 @@ struct MatmulShape {
     int64_t m, n, k;
     bool any_layout; /* strides that are no multiple of 16 bytes, or both operands transposed */
     bool hopper;     /* sm_90, and rows of multiples of 16 bytes: in whatever order */
+    bool quantized;  /* b is in four bits, which wgmma's kernels do not read and no table of measured choices knows */
 };
 
 struct MatmulChoice {
@@ -86,7 +95,7 @@ struct MatmulChoice {
     int slices;  /* blocks that share one tile of c, each with its part of k; at least 1 */
 };
 
-MatmulShape matmul_shape(const HsProductKey &key, const DeviceLimits &limits);
+MatmulShape matmul_shape(const HsProductKey &key, const DeviceLimits &limits, bool quantized = false);
 /* What is prescribed, else the choice of the device's table, else the model's. */
 MatmulChoice choose_matmul(const MatmulShape &shape, const HsDevice *device);
 MatmulChoice choose_by_model(const MatmulShape &shape, const DeviceLimits &limits);
@@ -101,6 +110,12 @@ HsStatus launch_matmul_tf32(HsContext *context, MatmulParameters &parameters, co
                             bool any_layout);
 HsStatus launch_matmul_f32(HsContext *context, MatmulParameters &parameters, const MatmulChoice &choice,
                            bool any_layout);
+
+/* b in four bits, a with k contiguous.  dtype: bf16, f16, or f32, which is rounded to tf32. */
+HsStatus launch_matmul_nf4(HsContext *context, MatmulParameters &parameters, HsDtype dtype, const MatmulChoice &choice,
+                           bool any_layout);
+/* absmax [count / 64] f32 of a matrix in device memory. */
+HsStatus launch_nf4_absmax(HsContext *context, const HsQuantized &matrix, float *absmax);
 
 /* On sm_90: any layout whose rows are multiples of 16 bytes; slices of multiples of 64. */
 HsStatus launch_matmul_hopper(HsContext *context, const MatmulParameters &parameters, HsDtype dtype,

@@ -17,7 +17,7 @@
 namespace HS_CUDA_NAMESPACE
 {
 
-MatmulShape matmul_shape(const HsProductKey &key, const DeviceLimits &limits)
+MatmulShape matmul_shape(const HsProductKey &key, const DeviceLimits &limits, bool quantized)
 {
     MatmulShape shape;
     shape.key = key;
@@ -31,7 +31,8 @@ MatmulShape matmul_shape(const HsProductKey &key, const DeviceLimits &limits)
     const int64_t row_a = key.transpose_a ? key.m : key.k, row_b = key.transpose_b ? key.k : key.n;
     const bool aligned = row_a * element % 16 == 0 && row_b * element % 16 == 0;
     shape.any_layout = (key.transpose_a && key.transpose_b) || !aligned;
-    shape.hopper = shape.family == MATMUL_16BIT && aligned && limits.hopper_products;
+    shape.hopper = shape.family == MATMUL_16BIT && aligned && limits.hopper_products && !quantized;
+    shape.quantized = quantized;
     return shape;
 }
 
@@ -126,7 +127,7 @@ static MatmulChoice make_choice(const MatmulShape &shape, const HsDevice *device
     const Products &products = *device_products(device);
     const MatmulForce &force = products.force;
     const bool forced = force.kernels[0] != '\0' || force.slices > 0;
-    if (products.table != nullptr && !forced)
+    if (products.table != nullptr && !forced && !shape.quantized)
         if (const MatmulChoice *measured = find_choice(*products.table, shape.key))
             return *measured;
     return best_choice(shape, device_limits(device), forced_kernel(shape, force.kernels), force.slices);
@@ -151,8 +152,8 @@ static size_t place_of(const HsProductKey &key)
 MatmulChoice choose_matmul(const MatmulShape &shape, const HsDevice *device)
 {
     ChoiceCache::Place &place = device_products(device)->cache.places[place_of(shape.key)];
-    if (!place.taken || !same_product(place.key, shape.key))
-        place = { true, shape.key, make_choice(shape, device) };
+    if (!place.taken || place.quantized != shape.quantized || !same_product(place.key, shape.key))
+        place = { true, shape.quantized, shape.key, make_choice(shape, device) };
     return place.choice;
 }
 

@@ -11,7 +11,10 @@
  *                  op(a) and 2 halves of k that a warp stores at once fall on 32 different banks.
  * While one step is multiplied the next one travels through registers into the other buffer: one barrier a step.
  */
+#include <type_traits>
+
 #include "kernels/cuda/product/matmul_epilogue.cuh"
+#include "kernels/cuda/product/matmul_nf4.cuh"
 #include "kernels/cuda/product/matmul_tiles.cuh"
 
 namespace HS_CUDA_NAMESPACE
@@ -36,8 +39,33 @@ template <int side_, int thread_rows_, int thread_columns_, int blocks_> struct 
     static_assert(side_ / warp_rows * warps_across * WARP_SIZE == threads, "the warps cover the tile");
 };
 
+/* Where a thread's four elements of a step lie: in the tile, and in shared memory. */
+struct F32Place {
+    int k, outer, target;
+};
+
+template <typename Tile> HS_DEVICE F32Place place_of_thread(bool k_contiguous)
+{
+    const int thread = (int)threadIdx.x;
+    const int k = k_contiguous ? thread % 2 * 4 : thread / (Tile::side / 4);
+    const int outer = k_contiguous ? thread / 2 : thread % (Tile::side / 4) * 4;
+    return { k, outer, k * Tile::stride + outer };
+}
+
+template <typename Tile> HS_DEVICE void store_four(float *target, bool k_contiguous, const Pack<float, 4> &pack)
+{
+    if (!k_contiguous) {
+        store_pack<float, 4>(target, pack);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < 4; i++)
+        target[i * Tile::stride] = pack.value[i];
+}
+
 /* One thread's four elements of an operand, step after step. */
 template <typename Tile> struct F32Loader {
+    typedef Pack<float, 4> Held;
     const float *source;
     int64_t step_stride, element_stride; /* element_stride: always 1 where the four are read as one */
     int outer, outer_end, k, k_end;
@@ -46,15 +74,13 @@ template <typename Tile> struct F32Loader {
 
     __device__ __forceinline__ void init(const MatmulOperand &operand, int tile, int k_begin, int k_stop)
     {
-        const int thread = (int)threadIdx.x;
+        const F32Place place = place_of_thread<Tile>(operand.k_contiguous);
         k_contiguous = operand.k_contiguous;
         vector = operand.access == 16;
-        const int k_inside = k_contiguous ? thread % 2 * 4 : thread / (Tile::side / 4);
-        const int outer_inside = k_contiguous ? thread / 2 : thread % (Tile::side / 4) * 4;
-        target = k_inside * Tile::stride + outer_inside;
-        k = k_begin + k_inside;
+        target = place.target;
+        k = k_begin + place.k;
         k_end = k_stop;
-        outer = tile * Tile::side + outer_inside;
+        outer = tile * Tile::side + place.outer;
         outer_end = operand.extent;
         const int64_t row = k_contiguous ? outer : k, column = k_contiguous ? k : outer;
         source = static_cast<const float *>(operand.data) + row * operand.stride + column;
@@ -82,17 +108,60 @@ template <typename Tile> struct F32Loader {
 
     __device__ __forceinline__ void store_step(float *operand, const Pack<float, 4> &pack) const
     {
-        if (!k_contiguous) {
-            store_pack<float, 4>(operand + target, pack);
-            return;
-        }
-#pragma unroll
-        for (int i = 0; i < 4; i++)
-            operand[target + i * Tile::stride] = pack.value[i];
+        store_four<Tile>(operand + target, k_contiguous, pack);
     }
 };
 
-template <typename Tile>
+/* The same of an operand in four bits, which is decoded when it goes into shared memory. */
+template <typename Tile> struct F32Nf4Loader {
+    struct Held {
+        uint32_t codes;
+        float absmax;
+    };
+    MatmulQuantized matrix;
+    const float *levels;
+    uint32_t chunk, step_stride; /* the next step's four elements */
+    int k, k_end, target;        /* k_end: none are left where row or column lies outside */
+    bool k_contiguous;
+
+    __device__ __forceinline__ void init(const MatmulOperand &operand, const MatmulQuantized &quantized,
+                                         const float *shared_levels, int tile, int k_begin, int k_stop)
+    {
+        const F32Place place = place_of_thread<Tile>(operand.k_contiguous);
+        matrix = quantized;
+        levels = shared_levels;
+        k_contiguous = operand.k_contiguous;
+        target = place.target;
+        const int outer = tile * Tile::side + place.outer;
+        k = k_begin + place.k;
+        k_end = outer < operand.extent ? k_stop : 0;
+        const uint32_t row_chunks = (uint32_t)(operand.stride / 4);
+        chunk = (uint32_t)(k_contiguous ? outer : k) * row_chunks + (uint32_t)(k_contiguous ? k : outer) / 4;
+        step_stride = k_contiguous ? DEPTH / 4 : DEPTH * row_chunks;
+    }
+
+    __device__ __forceinline__ Held load_step()
+    {
+        const bool inside = k < k_end; /* rows are whole fours */
+        const Held held = { inside ? load_nf4_codes<4>(matrix, chunk) : 0u,
+                            inside ? load_nf4_absmax<4>(matrix, chunk) : 0.0f };
+        chunk += step_stride;
+        k += DEPTH;
+        return held;
+    }
+
+    __device__ __forceinline__ void store_step(float *operand, const Held &held) const
+    {
+        Pack<float, 4> pack;
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            pack.value[i] = nf4_element(levels, held.codes, i, held.absmax);
+        store_four<Tile>(operand + target, k_contiguous, pack);
+    }
+};
+
+/* nf4: op(b) comes in four bits. */
+template <typename Tile, bool nf4>
 __global__ void __launch_bounds__(Tile::threads, Tile::blocks) matmul_f32_kernel(const MatmulParameters parameters)
 {
     HS_DYNAMIC_SHARED(float, shared);
@@ -104,9 +173,18 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks) matmul_f32_kernel
     const int k_end = min(parameters.depth, k_begin + parameters.slice_depth);
     const int steps = (k_end - k_begin + DEPTH - 1) / DEPTH;
 
-    F32Loader<Tile> load_a, load_b;
+    typedef std::conditional_t<nf4, F32Nf4Loader<Tile>, F32Loader<Tile>> LoaderB;
+    F32Loader<Tile> load_a;
+    LoaderB load_b;
     load_a.init(parameters.a, position.row, k_begin, k_end);
-    load_b.init(parameters.b, position.column, k_begin, k_end);
+    if constexpr (nf4) {
+        float *const levels = shared + Tile::shared_floats;
+        fill_nf4_levels(levels);
+        load_b.init(parameters.b, parameters.quantized, levels, position.column, k_begin, k_end);
+        __syncthreads();
+    } else {
+        load_b.init(parameters.b, position.column, k_begin, k_end);
+    }
     load_a.store_step(shared, load_a.load_step());
     load_b.store_step(shared + Tile::operand_floats, load_b.load_step());
     __syncthreads();
@@ -114,7 +192,8 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks) matmul_f32_kernel
     float sums[Tile::thread_rows][Tile::thread_columns] = {};
     for (int step = 0; step < steps; step++) {
         /* Past the last step these are zeros that nobody reads. */
-        const Pack<float, 4> next_a = load_a.load_step(), next_b = load_b.load_step();
+        const Pack<float, 4> next_a = load_a.load_step();
+        const typename LoaderB::Held next_b = load_b.load_step();
         const float *const a = shared + step % 2 * Tile::buffer_floats + warp_row + lane / LANES_ACROSS * 4;
         const float *const b =
             shared + step % 2 * Tile::buffer_floats + Tile::operand_floats + warp_column + lane % LANES_ACROSS * 4;
@@ -169,8 +248,12 @@ template <typename Tile> HsStatus launch(HsContext *context, MatmulParameters &p
     parameters.row_tiles = (int)blocks_for(parameters.output.rows, Tile::side);
     parameters.column_tiles = (int)blocks_for(parameters.output.columns, Tile::side);
     const dim3 grid((unsigned)parameters.row_tiles * (unsigned)parameters.column_tiles, (unsigned)slices);
-    return hs_launch(context, HS_KERNEL(matmul_f32_kernel<Tile>), grid, dim3(Tile::threads),
-                     Tile::shared_floats * sizeof(float), parameters);
+    const size_t shared_bytes = Tile::shared_floats * sizeof(float);
+    if (parameters.quantized.codes != NULL)
+        return hs_launch(context, HS_KERNEL((matmul_f32_kernel<Tile, true>)), grid, dim3(Tile::threads),
+                         shared_bytes + NF4_LEVEL_BYTES, parameters);
+    return hs_launch(context, HS_KERNEL((matmul_f32_kernel<Tile, false>)), grid, dim3(Tile::threads), shared_bytes,
+                     parameters);
 }
 
 } // namespace

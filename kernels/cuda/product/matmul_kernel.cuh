@@ -17,7 +17,10 @@
 #ifndef HS_KERNELS_CUDA_PRODUCT_MATMUL_KERNEL_CUH
 #define HS_KERNELS_CUDA_PRODUCT_MATMUL_KERNEL_CUH
 
+#include <type_traits>
+
 #include "kernels/cuda/product/matmul_epilogue.cuh"
+#include "kernels/cuda/product/matmul_nf4.cuh"
 #include "kernels/cuda/product/matmul_shared.cuh"
 #include "kernels/cuda/product/matmul_tiles.cuh"
 
@@ -69,7 +72,8 @@ HS_DEVICE void finish_tile(const MatmulOutput &output, const Accumulators<Tile> 
     }
 }
 
-template <typename Element, typename Tile, bool a_contiguous, bool b_contiguous, bool aligned>
+/* nf4: op(b) comes in four bits. */
+template <typename Element, typename Tile, bool a_contiguous, bool b_contiguous, bool aligned, bool nf4 = false>
 __global__ void __launch_bounds__(Tile::threads, Tile::blocks) matmul_kernel(const MatmulParameters parameters)
 {
     HS_DYNAMIC_SHARED(unsigned char, shared);
@@ -82,9 +86,18 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks) matmul_kernel(con
     const int steps = (k_end - k_begin + step_depth<Element> - 1) / step_depth<Element>;
 
     TileLoader<Element, a_contiguous, Tile::rows, Tile::threads, aligned> load_a;
-    TileLoader<Element, b_contiguous, Tile::columns, Tile::threads, aligned> load_b;
+    std::conditional_t<nf4, Nf4Loader<Element, b_contiguous, Tile::columns, Tile::threads>,
+                       TileLoader<Element, b_contiguous, Tile::columns, Tile::threads, aligned>>
+        load_b;
     load_a.init(parameters.a, position.row, k_begin, k_end);
-    load_b.init(parameters.b, position.column, k_begin, k_end);
+    if constexpr (nf4) {
+        float *const levels = reinterpret_cast<float *>(shared + Tile::shared_bytes);
+        fill_nf4_levels(levels);
+        load_b.init(parameters.b, parameters.quantized, levels, position.column, k_begin, k_end);
+        __syncthreads();
+    } else {
+        load_b.init(parameters.b, position.column, k_begin, k_end);
+    }
     FragmentReader<Element, a_contiguous, Tile::rows, true> read_a;
     FragmentReader<Element, b_contiguous, Tile::columns, false> read_b;
     read_a.init(warp_row);

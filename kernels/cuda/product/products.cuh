@@ -17,7 +17,7 @@ namespace HS_CUDA_NAMESPACE
 struct ChoiceCache {
     enum { PLACES = 256 };
     struct Place {
-        bool taken;
+        bool taken, quantized;
         HsProductKey key;
         MatmulChoice choice;
     };
@@ -35,6 +35,8 @@ struct Products {
 HsStatus open_products(HsDevice *device);
 /* Table or force have changed. */
 void forget_choices(Products *products);
+/* Products that this backend does not compute (HsBackend.refuse). */
+HsStatus refuse_matmul(const HsContext *context, const HsMatmulArgs *args);
 
 } // namespace HS_CUDA_NAMESPACE
 
