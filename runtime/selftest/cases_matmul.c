@@ -193,6 +193,19 @@ static const HsCase pack_cases[] = {
     PACKED(65, 63, 127), PACKED(17, 129, 128), PACKED(5, 1100, 700), PACKED(130, 30, 1300),
 };
 
+enum { MOST_PARTS = 3 };
+
+/* Elements of the tensors that a quantized b stacks; how many these are. */
+static int counts_of_parts(const HsTrial *trial, int64_t counts[MOST_PARTS])
+{
+    const int parts = trial->config->quantized;
+    const HsTensor *b = &trial->operands[B].tensor;
+    const int64_t rows = b->shape[0], share = parts > 0 ? rows / parts : 0;
+    for (int part = 0; part < parts; part++)
+        counts[part] = (part + 1 < parts ? share : rows - part * share) * b->shape[1];
+    return parts;
+}
+
 static void declare(HsTrial *trial)
 {
     const HsCase *config = trial->config;
@@ -214,6 +227,8 @@ static void declare(HsTrial *trial)
     const bool reads_c = hs_case_has(trial, HS_CASE_ACCUMULATE | HS_CASE_IN_PLACE);
     const HsTensor c = hs_tensor_2d(NULL, config->out, m, swiglu ? n / 2 : backward ? 2 * n : n);
     operands[C] = reads_c ? hs_updated("c", 1.0, c) : hs_output("c", c);
+    int64_t counts[MOST_PARTS];
+    trial->quantized = hs_nf4_shape(counts, counts_of_parts(trial, counts));
 }
 
 static HsEpilogue epilogue_of(const HsTrial *trial)
@@ -232,28 +247,22 @@ static HsStatus prepare(HsTrial *trial, HsContext *reference)
 {
     (void)reference;
     const HsOperand *b = &trial->operands[B];
-    const int parts = trial->config->quantized;
-    const int64_t count = hs_tensor_count(&b->tensor);
+    HsQuantized *quantized = &trial->quantized;
+    int64_t counts[MOST_PARTS], first = 0;
+    const int parts = counts_of_parts(trial, counts);
     if (parts == 0)
         return HS_OK;
-    int64_t counts[3] = { 0 }, first = 0;
-    const int64_t rows = b->tensor.shape[0], share = rows / parts;
-    for (int part = 0; part < parts; part++)
-        counts[part] = (part + 1 < parts ? share : rows - part * share) * b->tensor.shape[1];
-    HsQuantized quantized = hs_nf4_shape(counts, parts);
-    trial->quantized_image = malloc(hs_nf4_bytes(&quantized));
-    float *const values = malloc((size_t)count * sizeof *values);
-    HsStatus status = values && trial->quantized_image && quantized.count == count
-                          ? HS_OK
-                          : hs_fail(HS_ENOMEM, "selftest: no memory for a quantized matrix");
-    for (int64_t i = 0; i < count && status == HS_OK; i++)
+    trial->quantized_image = malloc(hs_nf4_bytes(quantized));
+    float *const values = malloc((size_t)quantized->count * sizeof *values);
+    HsStatus status =
+        values && trial->quantized_image ? HS_OK : hs_fail(HS_ENOMEM, "selftest: no memory for a quantized matrix");
+    for (int64_t i = 0; i < quantized->count && status == HS_OK; i++)
         values[i] = (float)hs_dtype_load(b->tensor.dtype, b->image, i);
-    hs_nf4_place(&quantized, trial->quantized_image);
+    hs_nf4_place(quantized, trial->quantized_image);
     for (int part = 0; part < parts && status == HS_OK; first += counts[part++])
-        status = hs_nf4_quantize(&quantized, first, counts[part], values + first);
-    for (int64_t i = 0; i < count && status == HS_OK; i++)
-        hs_dtype_store(b->tensor.dtype, b->image, i, (double)hs_nf4_value(&quantized, i));
-    trial->quantized = quantized;
+        status = hs_nf4_quantize(quantized, first, counts[part], values + first);
+    for (int64_t i = 0; i < quantized->count && status == HS_OK; i++)
+        hs_dtype_store(b->tensor.dtype, b->image, i, (double)hs_nf4_value(quantized, i));
     free(values);
     return status;
 }
