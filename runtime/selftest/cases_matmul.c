@@ -273,7 +273,7 @@ static HsStatus upload(HsTrial *trial, HsContext *context, HsTensor *b)
     HsDevice *const device = context->device;
     const size_t bytes = hs_nf4_bytes(&trial->quantized);
     b->data = NULL;
-    if (context->dry_run || trial->quantized_memory != NULL)
+    if (context->dry_run || trial->quantized_image == NULL || trial->quantized_memory != NULL)
         return HS_OK;
     HS_TRY(device->alloc(device, bytes, &trial->quantized_memory));
     HS_TRY(device->copy(device, context->stream, trial->quantized_memory, trial->quantized_image, bytes));
@@ -314,6 +314,15 @@ static HsStatus pack(HsTrial *trial, HsContext *context, const HsTensor *t, HsTe
     if (trial->packed.data != NULL)
         b->data = NULL;
     return HS_OK;
+}
+
+static double bytes_of(const HsTrial *trial, const HsContext *context)
+{
+    (void)context;
+    const double bytes = hs_trial_bytes(trial);
+    if (trial->quantized.count == 0)
+        return bytes;
+    return bytes - hs_operand_bytes(&trial->operands[B]) + (double)hs_nf4_bytes(&trial->quantized);
 }
 
 static float alpha_of(const HsTrial *trial)
@@ -461,6 +470,7 @@ const HsOpTest hs_op_test_matmul = {
     .timed_count = HS_COUNT_OF(matmul_timed),
     .declare = declare,
     .prepare = prepare,
+    .bytes = bytes_of,
     .bound = bound,
     .call = call,
 };
