@@ -56,4 +56,10 @@ static inline int64_t hs_heads_columns(const HsHeads *heads)
     return (heads->heads + 2 * heads->kv_heads) * heads->head_dim;
 }
 
+/* Where in its sequence the document of row `row` begins. */
+static inline int64_t hs_start_of(const HsTensor *starts, int64_t row)
+{
+    return hs_tensor_present(starts) ? ((const int32_t *)starts->data)[row] : 0;
+}
+
 #endif

@@ -115,6 +115,12 @@ static HsStatus check_positions(const char *op, const char *name, int64_t rows, 
     return HS_OK;
 }
 
+HsStatus hs_check_document_starts(const HsDocumentStartsArgs *args)
+{
+    HS_TRY(hs_check_operands("document_starts", &hs_operands.document_starts, args));
+    return check_positions("document_starts", "", args->tokens.shape[0], args->sequence_length, 0, &(HsTensor){ 0 });
+}
+
 HsStatus hs_check_embedding_forward(const HsEmbeddingArgs *args)
 {
     const char *op = "embedding_forward";

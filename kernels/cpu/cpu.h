@@ -78,6 +78,20 @@ static inline size_t hs_cpu_align(size_t bytes)
     return (bytes + 63) / 64 * 64;
 }
 
+/* Rows of a position within their documents, chained in increasing order: first[p] and next[row], -1: no more.
+ * first: [length]; next: [rows]. */
+static inline void hs_cpu_chain_positions(const int32_t *starts, int64_t rows, int64_t length, int32_t *first,
+                                          int32_t *next)
+{
+    for (int64_t position = 0; position < length; position++)
+        first[position] = -1;
+    for (int64_t row = rows - 1; row >= 0; row--) {
+        const int64_t position = row % length - starts[row];
+        next[row] = first[position];
+        first[position] = (int32_t)row;
+    }
+}
+
 #ifdef HS_ISA
 
 #define HS_ISA_PASTE_(name, isa) name##_##isa
@@ -95,6 +109,7 @@ HS_OPS(HS_CPU_PROTOTYPE)
     X(bias_backward, HsBiasBackwardArgs)           \
     X(embedding_backward, HsEmbeddingBackwardArgs) \
     X(norm_backward, HsNormBackwardArgs)           \
+    X(rope, HsRopeArgs)                            \
     X(head_norm_backward, HsHeadNormBackwardArgs)  \
     X(attention_forward, HsAttentionArgs)          \
     X(attention_backward, HsAttentionBackwardArgs)

@@ -95,6 +95,13 @@ static double bytes_backward_tokens(const void *arguments, const HsTensor *token
     return hs_tensor_present(&args->dtoken_table) ? bytes_of(tokens) : 0.0;
 }
 
+/* ... and for that of positions. */
+static double bytes_backward_starts(const void *arguments, const HsTensor *starts)
+{
+    const HsEmbeddingBackwardArgs *args = arguments;
+    return hs_tensor_present(&args->dposition_table) ? bytes_of(starts) : 0.0;
+}
+
 static double bytes_dtoken_table(const void *arguments, const HsTensor *table)
 {
     const HsEmbeddingBackwardArgs *args = arguments;
@@ -240,14 +247,18 @@ const HsOperands hs_operands = {
 #define A HsBiasBackwardArgs
     .bias_backward.rows = { ROW(dy, READ, ACT, "N C"), ROW(dbias, UPDATE, WIDE, "C") },
 #undef A
+#define A HsDocumentStartsArgs
+    .document_starts.rows = { ROW(tokens, UPDATE, INDEX, "N"), ROW(starts, WRITE, INDEX, "N") },
+#undef A
 #define A HsEmbeddingArgs
-    .embedding_forward.rows = { ROW(tokens, READ, INDEX, "N"),
+    .embedding_forward.rows = { ROW(tokens, READ, INDEX, "N"), ROW(starts, READ, INDEX, "N", .optional = true),
                                 ROW(token_table, READ, ACT, "V C", .bytes = bytes_token_table),
                                 ROW(position_table, READ, ACT, "P C", .optional = true, .bytes = bytes_position_table),
                                 ROW(y, WRITE, ACT, "N C") },
 #undef A
 #define A HsEmbeddingBackwardArgs
     .embedding_backward.rows = { ROW(tokens, READ, INDEX, "N", .bytes = bytes_backward_tokens),
+                                 ROW(starts, READ, INDEX, "N", .optional = true, .bytes = bytes_backward_starts),
                                  ROW(dy, READ, ACT, "N C"),
                                  ROW(dtoken_table, UPDATE, ACT, "V C", .optional = true, .bytes = bytes_dtoken_table),
                                  ROW(dposition_table, UPDATE, ACT, "P C", .optional = true,
@@ -281,19 +292,19 @@ const HsOperands hs_operands = {
 #undef A
 #define A HsRopeArgs
     .rope = { .heads = true,
-              .rows = { ROW(x, READ, ACT, "R W", .bytes = bytes_rope),
+              .rows = { ROW(starts, READ, INDEX, "R", .optional = true), ROW(x, READ, ACT, "R W", .bytes = bytes_rope),
                         ROW(y, WRITE, ACT, "R W", .like = "x", .bytes = bytes_rope) } },
 #undef A
 #define A HsAttentionArgs
     .attention_forward = { .heads = true,
-                           .rows = { ROW(qkv, READ, ACT, "R W"), ROW(out, WRITE, ACT, "R O"),
-                                     ROW(lse, WRITE, WIDE, "R H") } },
+                           .rows = { ROW(starts, READ, INDEX, "R", .optional = true), ROW(qkv, READ, ACT, "R W"),
+                                     ROW(out, WRITE, ACT, "R O"), ROW(lse, WRITE, WIDE, "R H") } },
 #undef A
 #define A HsAttentionBackwardArgs
     .attention_backward = { .heads = true,
-                            .rows = { ROW(dout, READ, ACT, "R O"), ROW(qkv, READ, ACT, "R W"),
-                                      ROW(out, READ, ACT, "R O"), ROW(lse, READ, WIDE, "R H"),
-                                      ROW(dqkv, WRITE, ACT, "R W") } },
+                            .rows = { ROW(starts, READ, INDEX, "R", .optional = true), ROW(dout, READ, ACT, "R O"),
+                                      ROW(qkv, READ, ACT, "R W"), ROW(out, READ, ACT, "R O"),
+                                      ROW(lse, READ, WIDE, "R H"), ROW(dqkv, WRITE, ACT, "R W") } },
 #undef A
 #define A HsAttentionCachedArgs
     .attention_cached = { .heads = true,

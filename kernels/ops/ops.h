@@ -29,15 +29,16 @@
     X(matmul, HsMatmulArgs, "c = epilogue(alpha op(a) op(b) + addend + bias) + residual [+ c]")                       \
     X(pack_weight, HsPackWeightArgs, "packed = the backend's own layout of op(w) as a product's right operand")       \
     X(bias_backward, HsBiasBackwardArgs, "dbias += sum over rows of dy")                                              \
-    X(embedding_forward, HsEmbeddingArgs, "y[n] = token_table[tokens[n]] + position_table[start + n mod T]")          \
+    X(document_starts, HsDocumentStartsArgs, "starts[n] = t of the document's first token; tokens[n] = max(~x, x)")   \
+    X(embedding_forward, HsEmbeddingArgs, "y[n] = token_table[tokens[n]] + position_table[position of n]")            \
     X(embedding_backward, HsEmbeddingBackwardArgs,                                                                    \
-      "dtoken_table[tokens[n]] += dy[n]; dposition_table[n mod T] += dy[n]")                                          \
+      "dtoken_table[tokens[n]] += dy[n]; dposition_table[position of n] += dy[n]")                                    \
     X(norm_forward, HsNormArgs, "y = weight * (x - mean) * rstd + bias; rms: y = weight * x * rstd")                  \
     X(norm_backward, HsNormBackwardArgs, "dx [+]= rstd * (g - mean(g) - xhat * mean(g*xhat)), g = weight * dy")       \
     X(head_norm_forward, HsHeadNormArgs, "per q and k head: y = weight * x * rstd; v is copied")                      \
     X(head_norm_backward, HsHeadNormBackwardArgs, "as norm_backward, rms, per head; dv is copied")                    \
     X(rope, HsRopeArgs, "q, k heads rotated by +-position * w_i, halves paired; w_i: kernels/ops/rope_rule.h")        \
-    X(attention_forward, HsAttentionArgs, "out = dropout(softmax(scale q k^T + causal)) v; lse = log sum exp")        \
+    X(attention_forward, HsAttentionArgs, "out = dropout(softmax(scale q k^T + mask)) v; lse = log sum exp")          \
     X(attention_backward, HsAttentionBackwardArgs, "dqkv from dout, recomputing p = exp(scale q k^T - lse) by tiles") \
     X(attention_cached, HsAttentionCachedArgs, "append k, v to the cache; out = softmax(scale q K^T + causal) V")     \
     X(swiglu_forward, HsUnaryArgs, "y = silu(gate) * up, x = [gate | up]")                                            \
@@ -130,10 +131,23 @@ typedef struct HsBiasBackwardArgs {
     HsTensor dbias; /* [C] f32, accumulated */
 } HsBiasBackwardArgs;
 
+/* Several documents in one sequence.  A token that begins a document, other than the sequence's first, is marked: it is
+ * stored as its bitwise complement, which is negative.  The marks are taken off, and
+ *     starts[n] = the largest t' <= n mod T whose token was marked, else 0
+ * Operations that take `starts` [N] i32 then work within documents: positions count from the document's first token, and
+ * no token attends to another document's.  Absent: a sequence is one document. */
+typedef struct HsDocumentStartsArgs {
+    HsTensor tokens;         /* [N] i32, updated */
+    int64_t sequence_length; /* T; N is a multiple */
+    HsTensor starts;         /* [N] i32 */
+} HsDocumentStartsArgs;
+
+/* The position of n is position_start + n mod T, less starts[n] where there are starts. */
 typedef struct HsEmbeddingArgs {
     HsTensor tokens;         /* [N] i32, each in [0, V): checked when the batch is made */
     HsTensor token_table;    /* [V,C] act */
     HsTensor position_table; /* [maxT,C] act, optional */
+    HsTensor starts;         /* [N] i32, optional */
     int64_t sequence_length; /* T; N is a multiple */
     int64_t position_start;  /* 0 in training */
     HsTensor y;              /* [N,C] act */
@@ -143,6 +157,7 @@ typedef struct HsEmbeddingArgs {
  * it). */
 typedef struct HsEmbeddingBackwardArgs {
     HsTensor tokens, dy;
+    HsTensor starts; /* [N] i32, optional */
     int64_t sequence_length;
     HsTensor dtoken_table;    /* [V,C] f32 or 16, optional, accumulated */
     HsTensor dposition_table; /* [maxT,C], optional, accumulated */
@@ -196,21 +211,24 @@ typedef struct HsRopeArgs {
     HsHeads heads;
     HsRopeRule rule;
     int64_t position_start;
-    bool inverse;  /* backward: rotate by the negative angle */
-    HsTensor x, y; /* [N,(H+2G)D] act, same dtype; v heads are copied */
+    bool inverse;    /* backward: rotate by the negative angle */
+    HsTensor starts; /* [N] i32, optional: positions as the embedding's */
+    HsTensor x, y;   /* [N,(H+2G)D] act, same dtype; v heads are copied */
 } HsRopeArgs;
 
 /* Causal attention with grouped queries (query head h reads kv head h / (H/G)), by tiles with the online softmax
- * (Dao 2023, algorithm 1): no T x T matrix is ever held.  Dropout acts on the probabilities; the mask's element index
+ * (Dao 2023, algorithm 1): no T x T matrix is ever held.  Query i sees the keys j with starts[i] <= j <= i of its
+ * sequence; tiles of keys that none of a tile's queries sees are left out.  Dropout acts on the probabilities; the mask's element index
  * is ((row_offset + n) * H + h) * T + key position. */
 typedef struct HsAttentionArgs {
     HsHeads heads;
     float scale; /* above 0 */
     float dropout;
     HsRng rng;
-    HsTensor qkv; /* [N,(H+2G)D] act */
-    HsTensor out; /* [N,H*D] act */
-    HsTensor lse; /* [N,H] f32 */
+    HsTensor starts; /* [N] i32, optional */
+    HsTensor qkv;    /* [N,(H+2G)D] act */
+    HsTensor out;    /* [N,H*D] act */
+    HsTensor lse;    /* [N,H] f32 */
 } HsAttentionArgs;
 
 typedef struct HsAttentionBackwardArgs {
@@ -218,6 +236,7 @@ typedef struct HsAttentionBackwardArgs {
     float scale; /* above 0 */
     float dropout;
     HsRng rng;
+    HsTensor starts; /* as in forward */
     HsTensor dout, qkv, out, lse;
     HsTensor dqkv;
 } HsAttentionBackwardArgs;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Causal attention with grouped queries (Vaswani et al. 2017, eq. 1; Ainslie et al. 2023).  For query row i of head h,
- * keys j <= i of kv head h / (H/G), and dropout factors f_ij (0 or 1/(1-p)):
+ * keys j <= i of its document and kv head h / (H/G), and dropout factors f_ij (0 or 1/(1-p)):
  *     s_ij = scale q_i.k_j     p_ij = exp(s_ij - lse_i)     lse_i = log sum_j exp(s_ij)     out_i = sum_j f_ij p_ij v_j
  * The sum runs online, with a running maximum (Milakov & Gimelshein 2018, algorithm 3), so nothing of size T is held.
  * Backward (Dao 2023, appendix B.2), with do = dout:
@@ -104,7 +104,7 @@ HsStatus hs_ref_attention_forward(HsContext *context, const HsAttentionArgs *arg
         for (int64_t h = 0; h < heads->heads; h++) {
             load_vector(&args->qkv, query_at(heads, row, h), width, q);
             online_begin(&online, width);
-            for (int64_t key = first; key <= row; key++) {
+            for (int64_t key = first + hs_start_of(&args->starts, row); key <= row; key++) {
                 const double score = (double)args->scale * dot(&args->qkv, key_at(heads, key, h / group), width, q);
                 const double factor = mask_factor(&args->rng, args->dropout, heads, row, h, key - first);
                 online_add(&online, score, factor, &args->qkv, value_at(heads, key, h / group), width);
@@ -148,21 +148,22 @@ static void query_gradient(const HsAttentionBackwardArgs *args, int64_t row, int
     const int64_t width = heads->head_dim, g = h / (heads->heads / heads->kv_heads);
     HsHeadVector q, dout, dq = { 0 };
     const double delta = load_query(args, row, h, q, dout);
-    for (int64_t key = row - row % heads->sequence_length; key <= row; key++) {
+    const int64_t first = row - row % heads->sequence_length + hs_start_of(&args->starts, row);
+    for (int64_t key = first; key <= row; key++) {
         const HsPair pair = pair_of(args, row, key, h, q, dout, delta);
         add_scaled(&args->qkv, key_at(heads, key, g), width, pair.score_gradient, dq);
     }
     store_vector(&args->dqkv, query_at(heads, row, h), width, (double)args->scale, dq);
 }
 
-/* A key head serves every query head of its group, in every later row of the sequence. */
+/* A key head serves every query head of its group, in every later row of the document. */
 static void key_value_gradient(const HsAttentionBackwardArgs *args, int64_t key, int64_t g)
 {
     const HsHeads *heads = &args->heads;
     const int64_t width = heads->head_dim, group = heads->heads / heads->kv_heads;
     const int64_t end = key - key % heads->sequence_length + heads->sequence_length;
     HsHeadVector q, dout, dk = { 0 }, dv = { 0 };
-    for (int64_t row = key; row < end; row++) {
+    for (int64_t row = key; row < end && hs_start_of(&args->starts, row) <= key % heads->sequence_length; row++) {
         for (int64_t h = g * group; h < (g + 1) * group; h++) {
             const double delta = load_query(args, row, h, q, dout);
             const HsPair pair = pair_of(args, row, key, h, q, dout, delta);

@@ -1,17 +1,33 @@
 /* SPDX-License-Identifier: MIT
  *
- * Token and position embeddings (Radford et al. 2019: both learned, added).
+ * Token and position embeddings (Radford et al. 2019: both learned, added), and where documents start.
  */
 #include "kernels/ref/ref.h"
 
-/* y[n,c] = token_table[tokens[n],c] + position_table[start + n mod T, c] */
+#include "kernels/checks/checks.h"
+
+HsStatus hs_ref_document_starts(HsContext *context, const HsDocumentStartsArgs *args)
+{
+    (void)context;
+    int32_t *tokens = args->tokens.data, *starts = args->starts.data;
+    for (int64_t n = 0; n < args->tokens.shape[0]; n++) {
+        const int64_t t = n % args->sequence_length;
+        const bool marked = tokens[n] < 0;
+        tokens[n] = marked ? ~tokens[n] : tokens[n];
+        starts[n] = t == 0 ? 0 : marked ? (int32_t)t : starts[n - 1];
+    }
+    return HS_OK;
+}
+
+/* y[n,c] = token_table[tokens[n],c] + position_table[start + n mod T - starts[n], c] */
 HsStatus hs_ref_embedding_forward(HsContext *context, const HsEmbeddingArgs *args)
 {
     (void)context;
     const int64_t rows = args->y.shape[0], columns = args->y.shape[1];
     const int32_t *tokens = args->tokens.data;
     for (int64_t n = 0; n < rows; n++) {
-        const int64_t token = tokens[n], position = args->position_start + n % args->sequence_length;
+        const int64_t token = tokens[n];
+        const int64_t position = args->position_start + n % args->sequence_length - hs_start_of(&args->starts, n);
         for (int64_t c = 0; c < columns; c++) {
             double value = hs_ref_load(&args->token_table, token * columns + c);
             if (hs_tensor_present(&args->position_table))
@@ -55,6 +71,19 @@ static void add_rows(const HsTensor *dy, const HsTensor *table, int64_t row, int
     }
 }
 
+/* dposition_table[p] += the sum of dy over the rows at position p of their documents, in increasing n. */
+static void add_positions(const HsEmbeddingBackwardArgs *args, int64_t position)
+{
+    const int64_t rows = args->dy.shape[0], columns = args->dy.shape[1];
+    for (int64_t c = 0; c < columns; c++) {
+        double sum = hs_ref_load(&args->dposition_table, position * columns + c);
+        for (int64_t n = 0; n < rows; n++)
+            if (n % args->sequence_length - hs_start_of(&args->starts, n) == position)
+                sum += hs_ref_load(&args->dy, n * columns + c);
+        hs_ref_store(&args->dposition_table, position * columns + c, sum);
+    }
+}
+
 /* The transpose of the lookup: each table row gathers the dy rows that read it, in increasing n. */
 HsStatus hs_ref_embedding_backward(HsContext *context, const HsEmbeddingBackwardArgs *args)
 {
@@ -64,8 +93,11 @@ HsStatus hs_ref_embedding_backward(HsContext *context, const HsEmbeddingBackward
         if (!seen_before(tokens, n))
             add_rows(&args->dy, &args->dtoken_table, tokens[n], n, 1, tokens);
     }
-    if (hs_tensor_present(&args->dposition_table)) {
-        for (int64_t position = 0; position < args->sequence_length; position++)
+    for (int64_t position = 0; hs_tensor_present(&args->dposition_table) && position < args->sequence_length;
+         position++) {
+        if (hs_tensor_present(&args->starts))
+            add_positions(args, position);
+        else
             add_rows(&args->dy, &args->dposition_table, position, position, args->sequence_length, NULL);
     }
     return HS_OK;

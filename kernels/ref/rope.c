@@ -6,6 +6,8 @@
  */
 #include "kernels/ref/ref.h"
 
+#include "kernels/checks/checks.h"
+
 HsStatus hs_ref_rope(HsContext *context, const HsRopeArgs *args)
 {
     (void)context;
@@ -14,7 +16,8 @@ HsStatus hs_ref_rope(HsContext *context, const HsRopeArgs *args)
     const double amplitude = hs_rope_amplitude(&args->rule);
     const int64_t rotated = heads->heads + heads->kv_heads, per_row = rotated + heads->kv_heads;
     for (int64_t n = 0; n < args->x.shape[0]; n++) {
-        const double position = (double)(args->position_start + n % heads->sequence_length);
+        const double position =
+            (double)(args->position_start + n % heads->sequence_length - hs_start_of(&args->starts, n));
         for (int64_t i = 0; i < half; i++) {
             const double frequency = hs_rope_frequency(&args->rule, width, i);
             const double angle = position * frequency * (args->inverse ? -1.0 : 1.0);

@@ -73,6 +73,25 @@ HsStatus hs_reservoir_init(HsReservoir *reservoir, int64_t capacity, int64_t seq
     return HS_OK;
 }
 
+size_t hs_reservoir_mark_bytes(int64_t capacity, int64_t sequence_length)
+{
+    size_t bytes;
+    return __builtin_mul_overflow((size_t)capacity, (size_t)mask_row(sequence_length), &bytes) ? SIZE_MAX : bytes;
+}
+
+HsStatus hs_reservoir_keep_marks(HsReservoir *reservoir)
+{
+    const int64_t row = mask_row(reservoir->sequence_length);
+    void *marks = calloc((size_t)reservoir->capacity, (size_t)row);
+    if (!marks)
+        return hs_fail(HS_ENOMEM,
+                       "no memory for the marks of %lld replayed sequences: lower replay.buffer_size (or "
+                       "mer.buffer_size)",
+                       (long long)reservoir->capacity);
+    reservoir->marks = hs_tensor_2d(marks, HS_U8, reservoir->capacity, row);
+    return HS_OK;
+}
+
 /* One index is set aside for "none". */
 static size_t index_bytes(int64_t vocabulary)
 {
@@ -114,6 +133,7 @@ void hs_reservoir_deinit(HsReservoir *reservoir)
     free(reservoir->kept_value.data);
     free(reservoir->tokens.data);
     free(reservoir->mask.data);
+    free(reservoir->marks.data);
     free(reservoir->task.data);
     *reservoir = (HsReservoir){ 0 };
 }
@@ -147,6 +167,11 @@ static int32_t load_token(const HsReservoir *reservoir, int64_t index)
     return ((const int32_t *)reservoir->tokens.data)[index];
 }
 
+static uint8_t *marks_of(const HsReservoir *reservoir, int64_t slot)
+{
+    return (uint8_t *)reservoir->marks.data + slot * mask_row(reservoir->sequence_length);
+}
+
 static uint8_t *mask_of(const HsReservoir *reservoir, int64_t slot)
 {
     return (uint8_t *)reservoir->mask.data + slot * mask_row(reservoir->sequence_length);
@@ -175,8 +200,15 @@ static void write_slot(HsReservoir *reservoir, int64_t slot, const int32_t *toke
     const bool masked = hs_tensor_present(&reservoir->mask);
     const int32_t last = targets[length - 1];
     assert(masked || last >= 0);
-    for (int64_t t = 0; t < length; t++)
-        store_token(reservoir, first + t, tokens[t]);
+    const bool marked = hs_tensor_present(&reservoir->marks);
+    if (marked)
+        memset(marks_of(reservoir, slot), 0, (size_t)mask_row(length));
+    for (int64_t t = 0; t < length; t++) {
+        assert(tokens[t] >= 0 || marked);
+        if (tokens[t] < 0)
+            marks_of(reservoir, slot)[t / 8] |= (uint8_t)(1u << (t % 8));
+        store_token(reservoir, first + t, tokens[t] < 0 ? ~tokens[t] : tokens[t]);
+    }
     /* Where the last target is ignored its token is unknown, and never read. */
     store_token(reservoir, first + length, last >= 0 ? last : 0);
     if (masked)
@@ -241,8 +273,10 @@ void hs_reservoir_read(const HsReservoir *reservoir, int64_t slot, int32_t *toke
     assert(slot >= 0 && slot < reservoir->count);
     const int64_t length = reservoir->sequence_length, first = slot * (length + 1);
     const uint8_t *mask = hs_tensor_present(&reservoir->mask) ? mask_of(reservoir, slot) : NULL;
+    const uint8_t *marks = hs_tensor_present(&reservoir->marks) ? marks_of(reservoir, slot) : NULL;
     for (int64_t t = 0; t < length; t++) {
-        tokens[t] = load_token(reservoir, first + t);
+        const int32_t token = load_token(reservoir, first + t);
+        tokens[t] = marks && (marks[t / 8] >> (t % 8) & 1) ? ~token : token;
         const bool counts = !mask || (mask[t / 8] >> (t % 8) & 1);
         targets[t] = counts ? load_token(reservoir, first + t + 1) : -1;
     }

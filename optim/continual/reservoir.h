@@ -7,6 +7,7 @@
  *   tokens [capacity, T+1]  u16 where the vocabulary allows, else i32: x and the last target
  *   mask   [capacity, ceil(T/8)]  bit t: target t counts; only where some task masks targets
  *   task   [capacity] i32   which task an item came from
+ *   marks  [capacity, ceil(T/8)]  bit t: token t begins a document; only where sequences hold several
  * and, where logits are kept (hs_reservoir_keep_logits), the K largest of each token's row, which come after the item:
  *   kept_index [capacity, T K]  u16 where the vocabulary allows, else i32; all bits set: there is none
  *   kept_value [capacity, T K]  f16
@@ -25,6 +26,7 @@ typedef struct HsReservoir {
     int64_t count; /* items held: min(seen, capacity) */
     uint64_t seed;
     HsTensor tokens, mask, task; /* host; mask absent when nothing is masked */
+    HsTensor marks;              /* absent where a sequence is one document */
     int64_t kept;                /* K; 0: no logits */
     HsTensor kept_index, kept_value;
 } HsReservoir;
@@ -38,6 +40,11 @@ void hs_reservoir_deinit(HsReservoir *reservoir);
 
 /* Every target of the items held counts, as in a reservoir without a mask: for items that came from one. */
 void hs_reservoir_count_all(HsReservoir *reservoir);
+
+/* Host bytes of the marks of documents' first tokens, which come as complements (hs_op_document_starts); and their
+ * memory, after init. */
+size_t hs_reservoir_mark_bytes(int64_t capacity, int64_t sequence_length);
+HsStatus hs_reservoir_keep_marks(HsReservoir *reservoir);
 
 /* Host bytes of K logits a token, whose indices are below `vocabulary`; and their memory, after init.
  * errors: HS_ENOMEM naming der.top_k */

@@ -132,10 +132,11 @@
 #define HS_KEYS_DATA(X, S)                                                                                           \
     X(S, STRING, sampling, "epoch", 0, 0, "epoch|random", "",                                                        \
       "epoch: every window once, shuffled; random: windows at random offsets, as nanoGPT")                           \
-    X(S, STRING, packing, "stream", 0, 0, "stream|none", "",                                                         \
-      "stream: documents one behind the other, cut into windows of max_length; none: each document in a row of its " \
-      "own, "                                                                                                        \
-      "cut at max_length, and padding behind it, which the loss does not count")                                     \
+    X(S, STRING, packing, "stream", 0, 0, "stream|documents|none", "",                                               \
+      "stream: documents one behind the other, cut into windows of max_length; documents: whole documents, as many " \
+      "as a row has room for; none attends to another, and positions start anew in each; none: each document in a "  \
+      "row of its own, and padding behind it; with both a longer document is cut at max_length, and the loss "       \
+      "counts no padding")                                                                                           \
     X(S, INT, prefetch, 4, 1, 1024, NULL, "batches", "effective batches prepared ahead")                             \
     X(S, INT, workers, 1, 1, 64, NULL, "threads", "prefetching threads")                                             \
     X(S, STRING, token_file, "auto", 0, 0, "auto|raw16", "",                                                         \

@@ -163,8 +163,8 @@ static HsStatus check_length(const HsDatasetBuild *building, const HsDataset *da
     if (stream->rows && stream->row_count == 0)
         return hs_fail(HS_ECONFIG,
                        "task %s: no document of %s has a token that the loss counts among its first %" PRId64
-                       " (data.packing: none): raise max_length, or give more data",
-                       name, key, length + 1);
+                       " (data.packing: %s): raise max_length, or give more data",
+                       name, key, length + 1, building->config->data.packing);
     if (stream->rows)
         return HS_OK;
     if (stream->count <= length && stream == &dataset->validation && building->share > 0)
@@ -198,13 +198,23 @@ static int64_t count_documents(const HsDatasetBuild *building, int64_t first, in
 static void warn_long_chats(const HsDatasetBuild *building)
 {
     const HsChatLengths *lengths = &building->chats;
-    if (lengths->longer == 0 || strcmp(building->config->data.packing, "none") == 0)
+    if (lengths->longer == 0 || hs_dataset_keeps_documents(building->config))
         return;
     hs_warn("task %s: %" PRId64 " of %" PRId64 " conversations are longer than max_length, %" PRId64
             " tokens; the longest has %" PRId64 ". Windows cut them: %" PRId64 " tokens of answers stand beyond the "
             "first %" PRId64 " of their conversation, and are learned without its beginning",
             building->task->name, lengths->longer, lengths->count, building->config->training.max_length,
             lengths->longest, lengths->answers_beyond, building->config->training.max_length);
+}
+
+static void describe_packs(const HsDatasetBuild *building)
+{
+    const HsRowCounts *rows = &building->rows;
+    const double places = (double)rows->packs * (double)(building->config->training.max_length + 1);
+    if (rows->packs > 0)
+        hs_info("task %s: %" PRId64 " documents share %" PRId64 " rows, %.1f%% of which is padding",
+                building->task->name, rows->documents - rows->without_target, rows->packs,
+                100.0 * (1.0 - (double)rows->kept / places));
 }
 
 static void warn_cut_rows(const HsDatasetBuild *building)
@@ -224,7 +234,7 @@ static void warn_cut_rows(const HsDatasetBuild *building)
 /* Once for all tasks. */
 static void warn_joined(const HsDatasetBuild *buildings, int count, const HsTokenizer *tokenizer)
 {
-    const bool joined = strcmp(buildings->config->data.packing, "stream") == 0;
+    const bool joined = !hs_dataset_keeps_documents(buildings->config);
     for (int i = 0; joined && i < count && hs_tokenizer_end_of_text(tokenizer) < 0; i++)
         if (buildings[i].joined > 1) {
             hs_warn("task %s: no end-of-text token is known: its %" PRId64 " documents run together without a border; "
@@ -247,6 +257,7 @@ static HsStatus finish(HsDatasetBuild *building, HsTokenizer *tokenizer, HsDatas
     building->joined = train > validation ? train : validation;
     warn_long_chats(building);
     warn_cut_rows(building);
+    describe_packs(building);
     hs_corpus_deinit(&building->corpus);
     HS_TRY(check_length(building, dataset, &dataset->train, "train"));
     return check_length(building, dataset, &dataset->validation, "validation");
@@ -330,6 +341,7 @@ void hs_dataset_deinit(HsDataset *dataset)
         free(streams[i]->tokens);
         free(streams[i]->loss_mask);
         free(streams[i]->rows);
+        free(streams[i]->packs);
     }
     for (int i = 0; i < HS_ITEM_SET_COUNT; i++)
         hs_item_set_deinit(&dataset->items[i]);

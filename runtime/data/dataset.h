@@ -4,10 +4,13 @@
  *
  *   documents -> [doc end doc end ...] one stream -> windows of T+1 tokens -> (tokens, targets) rows
  *
+ * Where a row may hold several documents (data.packing: documents), the first token of each but the row's first is
+ * marked: it stands in the row as its complement, which is negative (hs_op_document_starts).
+ *
  * Which window is sample `index` is a pure function of (seed, index): a resumed run goes on at the same sample.
  *   epoch:  epoch e = index / n, window = permute(seed, e, index mod n); windows start at shift(e) + i*T, with a shift
  *           in [0,T) per epoch, so that boundaries move (less where the stream is too short for it)
- *   epoch, rows (data.packing: none): each document once, in an order drawn for the epoch
+ *   epoch, rows (data.packing: none, documents): each row once, in an order drawn for the epoch
  *   random: start uniform in [0, tokens - T), by Philox of (seed, index)
  */
 #ifndef HS_RUNTIME_DATA_DATASET_H
@@ -18,17 +21,24 @@
 #include "runtime/config/config.h"
 #include "runtime/data/tokenizer/tokenizer.h"
 
-/* A document that is a row of its own (data.packing: none). */
+/* A document that is a row of its own (data.packing: none), or part of one. */
 typedef struct HsRow {
     int64_t start, count; /* tokens, at least 2 and at most T + 1 */
 } HsRow;
+
+/* Documents [first, first + count) of a list, which share a row; their tokens are at most T + 1. */
+typedef struct HsPack {
+    int64_t first, count;
+} HsPack;
 
 typedef struct HsStreamTokens {
     int64_t count;
     int32_t *tokens;
     uint8_t *loss_mask; /* 1: counts as a target; NULL: all do */
-    HsRow *rows;        /* NULL: windows are cut from the whole */
+    HsRow *rows;        /* documents; NULL: windows are cut from the whole */
     int64_t row_count;
+    HsPack *packs; /* data.packing: documents: which rows share one; NULL: none do */
+    int64_t pack_count;
     int64_t documents;
     double entropy_floor; /* nats a token that no model can beat; NAN when unknown */
 } HsStreamTokens;
@@ -77,7 +87,8 @@ int64_t hs_dataset_windows(const HsDataset *dataset);
 /* The share of the places where a training window can begin at which it holds no target that counts; 0 without a mask.
  */
 double hs_dataset_empty_share(const HsDataset *dataset);
-/* Row `index`: tokens [T], targets [T] (-1 where ignored).  Padding is end-of-text, or token 0 where there is none. */
+/* Row `index`: tokens [T], targets [T] (-1 where ignored).  Padding is end-of-text, or token 0 where there is none; in a
+ * row of several documents each token of it is marked as one of its own, so that it costs no attention. */
 void hs_dataset_sample(const HsDataset *dataset, int64_t index, int32_t *tokens, int32_t *targets);
 /* Validation row `index` of `of` in the fixed order: `of` windows spread evenly over the validation stream.
  * `of` is at least 1 and at most hs_dataset_validation_windows. */

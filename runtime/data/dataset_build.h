@@ -15,9 +15,10 @@ typedef struct HsChatLengths {
     int64_t answers_beyond;         /* tokens of answers behind the first max_length of theirs */
 } HsChatLengths;
 
-/* data.packing: none. */
+/* data.packing: none, documents. */
 typedef struct HsRowCounts {
     int64_t documents, cut, without_target;
+    int64_t packs, kept;        /* rows that documents share, and the tokens in them */
     int64_t lost, lost_targets; /* tokens behind max_length */
 } HsRowCounts;
 
@@ -57,10 +58,15 @@ HsStatus hs_dataset_explain_characters(const HsDatasetBuild *building, HsStatus 
  * errors: HS_ENOMEM, and the tokenizer's with the file's name */
 HsStatus hs_dataset_encode(HsDatasetBuild *building, HsDataset *dataset);
 
-/* data.packing: none: the rows of a stream, which begins `offset` tokens behind where `starts` counts from; nothing
+/* Documents are not cut in windows: data.packing is not stream. */
+bool hs_dataset_keeps_documents(const HsConfig *config);
+/* data.packing: none, documents: the rows of a stream, which begins `offset` tokens behind where `starts` counts from; nothing
  * otherwise.  errors: HS_ENOMEM, HS_ECONFIG for token files (dataset_rows.c) */
 HsStatus hs_dataset_make_rows(HsDatasetBuild *building, const HsPiece *pieces, int64_t count, const int64_t *starts,
                               int64_t offset, HsStreamTokens *stream);
+/* Puts stream->rows together: makes stream->packs, of at most `most` tokens each, and brings the rows in their order.
+ * errors: HS_ENOMEM (dataset_packs.c) */
+HsStatus hs_dataset_pack(HsStreamTokens *stream, int64_t most);
 /* Pieces [0, train_end) and [validation_begin, pieces) to dataset->items.  errors: HS_ENOMEM, the tokenizer's */
 HsStatus hs_dataset_collect_items(const HsDatasetBuild *building, int64_t train_end, int64_t validation_begin,
                                   HsDataset *dataset);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * data.packing: none: which documents are rows of their own, and how much of each.
+ * data.packing: none, documents: which documents are rows of their own, and how much of each.
  *
  *     stream   | doc 0 | doc 1 ................... | d | doc 3 ....|
  *     rows     | doc 0 | doc 1: its first T + 1    | - | doc 3 ....|     d: nothing of it would be a target
  *
  * A row begins at its document's first token, so that positions count from there and nothing else is in sight; the first
  * token is no target.  Behind the last one is padding, which no target is and, attention being causal, no target sees.
+ * data.packing: documents puts such rows together (dataset_packs.c).
  */
 #include "runtime/data/dataset_build.h"
 
@@ -39,9 +40,16 @@ static HsStatus need_mask(HsStreamTokens *stream)
 static HsStatus refuse_tokens(const HsDatasetBuild *building, const HsPiece *piece)
 {
     return hs_dataset_blame(building, piece,
-                            hs_fail(HS_ECONFIG, "a token file does not say where its documents end, and "
-                                                "data.packing: none gives each a row of its own: leave it out, give "
-                                                "the text, or set data.packing: stream"));
+                            hs_fail(HS_ECONFIG,
+                                    "a token file does not say where its documents end, and "
+                                    "data.packing: %s keeps them apart: leave it out, give the text, or "
+                                    "set data.packing: stream",
+                                    building->config->data.packing));
+}
+
+bool hs_dataset_keeps_documents(const HsConfig *config)
+{
+    return strcmp(config->data.packing, "stream") != 0;
 }
 
 HsStatus hs_dataset_make_rows(HsDatasetBuild *building, const HsPiece *pieces, int64_t count, const int64_t *starts,
@@ -49,7 +57,7 @@ HsStatus hs_dataset_make_rows(HsDatasetBuild *building, const HsPiece *pieces, i
 {
     const int64_t most = building->config->training.max_length + 1;
     HsRowCounts *counts = &building->rows;
-    if (strcmp(building->config->data.packing, "none") != 0)
+    if (!hs_dataset_keeps_documents(building->config))
         return HS_OK;
     HS_TRY(need_mask(stream));
     stream->rows = malloc((size_t)(count + 1) * sizeof *stream->rows);
@@ -73,5 +81,11 @@ HsStatus hs_dataset_make_rows(HsDatasetBuild *building, const HsPiece *pieces, i
         else
             counts->without_target++;
     }
+    if (strcmp(building->config->data.packing, "documents") != 0)
+        return HS_OK;
+    HS_TRY(hs_dataset_pack(stream, most));
+    counts->packs += stream->pack_count;
+    for (int64_t i = 0; i < stream->row_count; i++)
+        counts->kept += stream->rows[i].count;
     return HS_OK;
 }

@@ -34,11 +34,17 @@ static int64_t windows_per_epoch(int64_t count, int64_t length)
     return windows > 0 ? windows : 1;
 }
 
+/* Where windows are not cut from the whole. */
+static int64_t rows_of(const HsStreamTokens *stream)
+{
+    return stream->packs ? stream->pack_count : stream->row_count;
+}
+
 int64_t hs_dataset_windows(const HsDataset *dataset)
 {
     int64_t count = dataset->train.count, length = dataset->sequence_length;
     if (dataset->train.rows)
-        return dataset->train.row_count;
+        return rows_of(&dataset->train);
     return dataset->random_windows ? count / length : windows_per_epoch(count, length);
 }
 
@@ -69,10 +75,37 @@ static void copy_window(const HsStreamTokens *stream, int64_t start, int64_t len
             targets[t] = -1;
 }
 
+/* Several documents, each from its first token, marked but for the row's own; padding, each token by itself. */
+static void copy_pack(const HsDataset *dataset, const HsStreamTokens *stream, int64_t index, int32_t *tokens,
+                      int32_t *targets)
+{
+    const HsPack *pack = &stream->packs[index];
+    const int32_t end = hs_tokenizer_end_of_text(dataset->tokenizer), padding = end >= 0 ? end : 0;
+    const int64_t length = dataset->sequence_length;
+    int64_t place = 0;
+    for (int64_t i = pack->first; i < pack->first + pack->count; i++)
+        for (int64_t t = 0; t < stream->rows[i].count; t++, place++) {
+            const int64_t at = stream->rows[i].start + t;
+            if (place > 0)
+                targets[place - 1] = t > 0 && stream->loss_mask[at] ? stream->tokens[at] : -1;
+            if (place < length)
+                tokens[place] = t == 0 && place > 0 ? ~stream->tokens[at] : stream->tokens[at];
+        }
+    for (; place <= length; place++) {
+        targets[place - 1] = -1;
+        if (place < length)
+            tokens[place] = ~padding;
+    }
+}
+
 /* A document from its first token, and padding. */
 static void copy_row(const HsDataset *dataset, const HsStreamTokens *stream, int64_t row, int32_t *tokens,
                      int32_t *targets)
 {
+    if (stream->packs) {
+        copy_pack(dataset, stream, row, tokens, targets);
+        return;
+    }
     const HsRow *place = &stream->rows[row];
     const int32_t *from = stream->tokens + place->start, end = hs_tokenizer_end_of_text(dataset->tokenizer);
     for (int64_t t = 0; t < dataset->sequence_length; t++) {
@@ -82,10 +115,10 @@ static void copy_row(const HsDataset *dataset, const HsStreamTokens *stream, int
     }
 }
 
-/* Which document is sample `index`. */
+/* Which row is sample `index`. */
 static int64_t row_of(const HsDataset *dataset, int64_t index)
 {
-    const int64_t count = dataset->train.row_count;
+    const int64_t count = rows_of(&dataset->train);
     if (dataset->random_windows) {
         HsPhilox bits = draw(dataset, index, SITE_RANDOM);
         return (int64_t)(join(bits.word[0], bits.word[1]) % (uint64_t)count);
@@ -137,7 +170,7 @@ HsSampler hs_dataset_sampler(const HsDataset *dataset)
 int64_t hs_dataset_validation_windows(const HsDataset *dataset)
 {
     const HsStreamTokens *stream = &dataset->validation;
-    return stream->rows ? stream->row_count : (stream->count - 1) / dataset->sequence_length;
+    return stream->rows ? rows_of(stream) : (stream->count - 1) / dataset->sequence_length;
 }
 
 void hs_dataset_validation_sample(const HsDataset *dataset, int64_t index, int64_t of, int32_t *tokens,

@@ -179,7 +179,7 @@ static HsStatus split(HsDatasetBuild *building, HsDataset *dataset)
     int64_t cut = (int64_t)floor((double)dataset->train.count * (100 - building->share) / 100);
     while (piece + 1 < count && starts[piece + 1] <= cut)
         piece++;
-    if (pieces[piece].chat || strcmp(building->config->data.packing, "none") == 0) {
+    if (pieces[piece].chat || hs_dataset_keeps_documents(building->config)) {
         cut_between_documents(pieces, count, starts, &piece, &cut);
     } else if (!isnan(pieces[piece].nats)) {
         /* Inside synthetic text: to the nearer end of the document.  A part's information content is not known. */

@@ -56,6 +56,10 @@ static HsLayerCall make_run(const HsProgram *program, HsContext *context, const 
         call.saved[i] = hs_program_tensor(program, action->saved[i], rows);
     for (int i = 0; i < HS_NODE_SCRATCH; i++)
         call.scratch[i] = hs_program_tensor(program, action->scratch[i], rows);
+    if (program->starts_buffer != HS_NONE && !execution->k_caches) { /* a decoder continues one document */
+        call.starts = hs_program_tensor(program, program->starts_buffer, rows);
+        call.starts.shape[0] = rows;
+    }
     call.pass = program->factors;
     for (int i = 0; i < HS_NODE_PARAMS; i++) {
         const int param = node->params[i];
@@ -97,6 +101,22 @@ HsStatus hs_program_load_inputs(const HsProgram *program, HsContext *context, co
         return HS_OK;
     HsTensor device_targets = hs_program_tensor(program, program->targets_buffer, rows);
     return device->copy(device, context->stream, device_targets.data, targets, hs_tensor_bytes(&device_targets));
+}
+
+HsStatus hs_program_load_sequences(const HsProgram *program, HsContext *context, const int32_t *tokens,
+                                   const int32_t *targets, int64_t batch, int64_t length)
+{
+    const int64_t rows = batch * length;
+    HS_TRY(hs_program_load_inputs(program, context, tokens, targets, rows));
+    if (program->starts_buffer == HS_NONE)
+        return HS_OK;
+    HsDocumentStartsArgs args = {
+        .tokens = hs_program_tensor(program, program->tokens_buffer, rows),
+        .sequence_length = length,
+        .starts = hs_program_tensor(program, program->starts_buffer, rows),
+    };
+    args.starts.shape[0] = rows;
+    return hs_op_document_starts(context, &args);
 }
 
 HsProgramWorkspace hs_program_enter(const HsProgram *program, HsContext *context)
@@ -195,7 +215,7 @@ static HsStatus run_both_ways(HsProgram *program, HsContext *context, const HsEx
     assert(program->training);
     HsDevice *device = context->device;
     HsTensor scale = hs_program_tensor(program, program->scale_buffer, 1);
-    HS_TRY(hs_program_load_inputs(program, context, tokens, targets, program->batch * program->sequence_length));
+    HS_TRY(hs_program_load_sequences(program, context, tokens, targets, program->batch, program->sequence_length));
     HS_TRY(device->copy(device, context->stream, scale.data, &gradient_scale, sizeof gradient_scale));
     HS_TRY(hs_program_run(program, context, execution, NULL, NULL));
     return fetch_losses(program, context, loss_sum, row_losses);
@@ -226,7 +246,8 @@ HsStatus hs_program_train_queued(HsProgram *program, HsContext *context, const H
                               .step_counter = feed->step_counter,
                               .gradient_scale = feed->gradient_scale,
                               .head_work = feed->head_work };
-    HS_TRY(hs_program_load_inputs(program, context, feed->tokens, feed->targets, rows));
+    HS_TRY(hs_program_load_sequences(program, context, feed->tokens, feed->targets, program->batch,
+                                     program->sequence_length));
     HS_TRY(hs_program_run(program, context, &execution, NULL, NULL));
     if (!feed->losses)
         return HS_OK;
@@ -254,7 +275,7 @@ HsStatus hs_program_encode(const HsProgram *program, HsContext *context, const i
     const HsExecution execution = { .batch = program->batch,
                                     .sequence_length = program->sequence_length,
                                     .without_head = true };
-    HS_TRY(hs_program_load_inputs(program, context, tokens, NULL, rows));
+    HS_TRY(hs_program_load_sequences(program, context, tokens, NULL, program->batch, program->sequence_length));
     HS_TRY(hs_program_run(program, context, &execution, NULL, NULL));
     const HsAction *head = &program->actions[program->action_count - 1];
     const HsTensor last = hs_program_tensor(program, head->inputs[0], rows);
@@ -281,7 +302,7 @@ HsStatus hs_program_evaluate(HsProgram *program, HsContext *context, const int32
 {
     assert(!program->training);
     HsExecution execution = { .batch = program->batch, .sequence_length = program->sequence_length };
-    HS_TRY(hs_program_load_inputs(program, context, tokens, targets, program->batch * program->sequence_length));
+    HS_TRY(hs_program_load_sequences(program, context, tokens, targets, program->batch, program->sequence_length));
     HS_TRY(hs_program_run(program, context, &execution, NULL, NULL));
     return fetch_losses(program, context, loss_sum, row_losses);
 }
@@ -309,7 +330,7 @@ HsStatus hs_program_predict(HsProgram *program, HsContext *context, int64_t batc
     const int64_t rows = batch * length;
     for (int64_t row = 0; row < rows; row++) /* no loss is asked for */
         predicted[row] = -1;
-    HS_TRY(hs_program_load_inputs(program, context, tokens, predicted, rows));
+    HS_TRY(hs_program_load_sequences(program, context, tokens, predicted, batch, length));
     HS_TRY(hs_program_run(program, context, &execution, NULL, NULL));
     const HsTensor targets = hs_program_tensor(program, program->targets_buffer, rows);
     HS_TRY(device->copy(device, context->stream, predicted, targets.data, hs_tensor_bytes(&targets)));

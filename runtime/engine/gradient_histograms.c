@@ -158,7 +158,7 @@ static HsStatus run(Walk *walk, const int32_t *tokens, const int32_t *targets, c
     HsDevice *device = context->device;
     HsTensor scale = hs_program_tensor(program, program->scale_buffer, 1);
     HS_TRY(hs_program_clear_gradients(program, context));
-    HS_TRY(hs_program_load_inputs(program, context, tokens, targets, program->batch * program->sequence_length));
+    HS_TRY(hs_program_load_sequences(program, context, tokens, targets, program->batch, program->sequence_length));
     HS_TRY(device->copy(device, context->stream, scale.data, &gradient_scale, sizeof gradient_scale));
     HS_TRY(hs_program_run(program, context, execution, after_action, walk));
     HS_TRY(count_weights(walk));

@@ -179,7 +179,7 @@ static HsStatus bind_all(HsProgram *program)
     const HsModel *model = program->model;
     size_t slots = (size_t)model->slot_count;
     const size_t most =
-        (size_t)program->action_count * (HS_NODE_INPUTS + HS_NODE_OUTPUTS + HS_NODE_SAVED + HS_NODE_SCRATCH) + 3;
+        (size_t)program->action_count * (HS_NODE_INPUTS + HS_NODE_OUTPUTS + HS_NODE_SAVED + HS_NODE_SCRATCH) + 4;
     int *tables = malloc(3 * slots * sizeof *tables);
     program->buffers = calloc(most, sizeof *program->buffers);
     if (tables == NULL || program->buffers == NULL) {
@@ -193,6 +193,8 @@ static HsStatus bind_all(HsProgram *program)
     /* Inputs are there before the first action. */
     program->tokens_buffer = write_value(&walk, model->tokens_slot);
     program->targets_buffer = write_value(&walk, model->targets_slot);
+    program->starts_buffer =
+        model->documents ? new_buffer(&walk, HS_NONE, false, slot_tensor(program, model->tokens_slot)) : HS_NONE;
     program->scale_buffer = new_buffer(&walk, HS_NONE, false, hs_tensor_1d(NULL, HS_F32, 1));
     for (; walk.action < program->action_count; walk.action++) {
         HsAction *action = &program->actions[walk.action];
@@ -201,10 +203,11 @@ static HsStatus bind_all(HsProgram *program)
         else
             bind_forward(&walk, action);
     }
-    /* Losses are read, and the scale must stay, until the end. */
+    /* Losses are read, and the scale and the documents' starts must stay, until the end. */
     walk.action = program->action_count - 1;
     program->losses_buffer = touch(&walk, walk.value[model->nodes[model->loss_node].outputs[0]]);
     touch(&walk, program->scale_buffer);
+    touch(&walk, program->starts_buffer);
     free(tables);
     return HS_OK;
 }

@@ -58,7 +58,8 @@ typedef struct HsProgram {
     bool guest;                         /* the arenas are another program's */
     const struct HsFactorPass *factors; /* probes add factors of curvature (runtime/model/layer.h); NULL: none */
     int tokens_buffer, targets_buffer, losses_buffer, scale_buffer; /* scale: the device scalar gradient_scale */
-    void *host_losses;                                              /* [B*T], where losses arrive */
+    int starts_buffer; /* [B*T] i32 (hs_op_document_starts); HS_NONE: a sequence is one document */
+    void *host_losses; /* [B*T], where losses arrive */
 } HsProgram;
 
 /* Builds the schedule, dry-runs every action (shape errors surface here) and assigns offsets.  Allocates no tensors. */
@@ -75,7 +76,8 @@ void hs_program_destroy(HsProgram *program);
 void hs_program_live_bytes(const HsProgram *program, size_t *live_bytes);
 
 /* One micro-batch forward and backward: gradients are accumulated into the parameters.
- *   tokens, targets [B*T] i32 on the host (-1: ignored);  gradient_scale = loss scale / counted targets of the whole
+ *   tokens, targets [B*T] i32 on the host (-1: ignored); where model->documents, here and below, a token that begins a
+ *   document inside its sequence comes as its complement (hs_op_document_starts);  gradient_scale = loss scale / counted targets of the whole
  *   effective batch;  row_offset: first token row (sequence index * T) of this micro-batch in the effective batch.
  *   loss_sum: sum of the counted targets' losses (nats), summed in double in row order. */
 HsStatus hs_program_train(HsProgram *program, HsContext *context, const int32_t *tokens, const int32_t *targets,

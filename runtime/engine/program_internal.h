@@ -59,6 +59,9 @@ HsStatus hs_execute_forward(const HsProgram *program, HsContext *context, const 
                             const HsExecution *execution);
 HsStatus hs_program_load_inputs(const HsProgram *program, HsContext *context, const int32_t *tokens,
                                 const int32_t *targets, int64_t rows);
+/* The same for whole sequences, and where their documents start. */
+HsStatus hs_program_load_sequences(const HsProgram *program, HsContext *context, const int32_t *tokens,
+                                   const int32_t *targets, int64_t batch, int64_t length);
 
 /* execute_nonfinite.c: zero every parameter's gradient. */
 HsStatus hs_program_clear_gradients(const HsProgram *program, HsContext *context);

@@ -29,6 +29,7 @@ typedef struct HsLayerCall {
     int64_t predict;                /* the head writes the likeliest of so many tokens over each target; 0: not asked */
     int64_t batch, sequence_length; /* rows = batch * sequence_length */
     int64_t position_start;         /* of row 0; 0 except in decoding */
+    HsTensor starts;                /* [rows] i32, where documents begin; absent: one a sequence */
     HsRng rng;                      /* site is the node's */
     const float *gradient_scale;    /* device scalar */
     const HsPrecision *precision;   /* the model's */

@@ -193,7 +193,8 @@ static HsStatus freeze(HsModel *model, const HsConfig *config)
 
 HsStatus hs_model_create(const HsConfig *config, const HsPrecision *precision, int64_t vocabulary, HsModel *model)
 {
-    *model = (HsModel){ .precision = *precision };
+    const char *const packing = config->data.packing;
+    *model = (HsModel){ .precision = *precision, .documents = packing && strcmp(packing, "documents") == 0 };
     const HsFamily *family = family_find(config->model.family);
     if (family == NULL)
         return hs_fail(HS_ECONFIG, "model.family: there is no family %s", config->model.family);

@@ -163,6 +163,7 @@ typedef struct HsModel {
     int param_count;
     int tokens_slot, targets_slot, loss_node;
     int hidden_slot; /* input of the head */
+    bool documents;  /* data.packing: documents: tokens come with marks (hs_op_document_starts) */
     bool teacher;    /* a copy of another model that only teaches: its memory is accounted apart */
     /* memory */
     HsArena weights, gradients, packed;

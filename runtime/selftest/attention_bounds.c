@@ -67,6 +67,12 @@ static const double *key_of(const HsAttentionView *view, int64_t row, int64_t po
     return query_of(view, sequence * heads->sequence_length + position, heads->heads + which * heads->kv_heads + g);
 }
 
+/* The smallest position that a row sees. */
+static int64_t first_of(const HsAttentionView *view, int64_t row)
+{
+    return view->starts ? view->starts[row] : 0;
+}
+
 /* The largest position that a row sees. */
 static int64_t position_of(const HsAttentionView *view, int64_t row)
 {
@@ -110,14 +116,14 @@ static HsRowScores analyse_scores(const HsAttentionView *view, int64_t row, int6
     const int64_t width = heads->head_dim, g = h / (heads->heads / heads->kv_heads);
     const double *q = query_of(view, row, h);
     double largest = 0.0, maximum = -INFINITY, product_error = 0.0, total = 0.0;
-    for (int64_t j = 0; j <= position_of(view, row); j++) {
+    for (int64_t j = first_of(view, row); j <= position_of(view, row); j++) {
         const double *k = key_of(view, row, j, g, 0);
         const double s = view->scale * dot(q, k, width);
         largest = fmax(largest, fabs(s));
         maximum = fmax(maximum, s);
         product_error = fmax(product_error, hs_gamma(width + 3) * view->scale * absolute_dot(q, k, width));
     }
-    for (int64_t j = 0; j <= position_of(view, row); j++)
+    for (int64_t j = first_of(view, row); j <= position_of(view, row); j++)
         total += exp(view->scale * dot(q, key_of(view, row, j, g, 0), width) - maximum);
     const double error = product_error + hs_gamma(2) * largest + hs_gamma(HS_FUNCTION_ROUNDINGS);
     return (HsRowScores){ error, maximum + log(total) };
@@ -136,7 +142,7 @@ void hs_bound_attention_forward(const HsAttentionView *view, double *out_error, 
             if (lse_error)
                 lse_error[at] = scores.error + sums + hs_gamma(HS_FUNCTION_ROUNDINGS) * fabs(scores.lse);
             double *out = out_error + at * width;
-            for (int64_t j = 0; j <= position_of(view, row); j++) {
+            for (int64_t j = first_of(view, row); j <= position_of(view, row); j++) {
                 const double *k = key_of(view, row, j, g, 0), *v = key_of(view, row, j, g, 1);
                 const double p = exp(view->scale * dot(query_of(view, row, h), k, width) - scores.lse);
                 const double weight =
@@ -181,7 +187,7 @@ void hs_bound_attention_backward(const HsAttentionView *view, double *dqkv_error
         for (int64_t h = 0; h < heads->heads; h++) {
             const double *q = query_of(view, row, h), *dout = view->dout + (row * heads->heads + h) * width;
             double *dq = dqkv_error + row * columns + h * width;
-            for (int64_t j = 0; j <= position_of(view, row); j++) {
+            for (int64_t j = first_of(view, row); j <= position_of(view, row); j++) {
                 const HsPairBound pair = analyse_pair(view, row, j, h);
                 const double *k = key_of(view, row, j, h / group, 0);
                 double *dk = dqkv_error + (first + j) * columns + (heads->heads + h / group) * width;

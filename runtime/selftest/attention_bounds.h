@@ -16,6 +16,7 @@ typedef struct HsAttentionView {
     double scale;
     float dropout;
     HsRng rng;
+    const int32_t *starts; /* NULL: one document */
     const double *qkv;
     const double *k_cache, *v_cache; /* keys and values come from here when given, `room` rows per sequence */
     int64_t room, start;

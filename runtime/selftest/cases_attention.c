@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Cases of attention: head dimensions 8 to 256, groups of 1 to 8 query heads, lengths around the edges of tiles,
- * dropout, scores too large for a naive exp.
+ * dropout, scores too large for a naive exp, several documents in a sequence.
  */
 #include "runtime/selftest/attention_bounds.h"
 
@@ -35,15 +35,32 @@
         HS_BF16, HS_BF16, HS_BF16, .heads = { __VA_ARGS__ }, .start = 1, .dropout = 0.1f   \
     }
 
+/* Several documents in a sequence, from one token long to several tiles. */
+#define DOCUMENTS(...)                                                                                      \
+    { HS_F32, HS_F32, HS_F32, .heads = { __VA_ARGS__ }, .documents = true },                                \
+        { HS_BF16, HS_BF16, HS_BF16, .heads = { __VA_ARGS__ }, .documents = true },                         \
+        { HS_F16, HS_F16, HS_F16, .heads = { __VA_ARGS__ }, .documents = true },                            \
+        { HS_F32, HS_F32, HS_F32, .heads = { __VA_ARGS__ }, .dropout = 0.2f, .documents = true },           \
+    {                                                                                                       \
+        HS_BF16, HS_BF16, HS_BF16, .heads = { __VA_ARGS__ }, .start = 5, .dropout = 0.1f, .documents = true \
+    }
+
 static const HsCase attention_cases[] = {
-    DTYPES(1, 1, 1, 1, 8),     DTYPES(2, 2, 2, 1, 16),       DTYPES(1, 3, 3, 3, 32),        DTYPES(3, 7, 4, 2, 64),
-    DTYPES(1, 17, 8, 1, 24),   DTYPES(2, 63, 2, 2, 32),      DTYPES(1, 64, 3, 1, 64),       DTYPES(1, 65, 2, 2, 80),
-    DTYPES(1, 127, 2, 1, 128), DTYPES(1, 129, 2, 2, 8),      DTYPES(1, 33, 2, 1, 256),      DTYPES(1, 150, 1, 1, 17),
-    DTYPES(2, 20, 12, 4, 64),  DTYPES(1, 132, 4, 2, 64),     DTYPES(1, 98, 1, 1, 96),       DTYPES(1, 136, 2, 1, 128),
-    DTYPES(1, 68, 2, 1, 192),  DTYPES(1, 67, 1, 1, 200),     DTYPES(1, 68, 2, 1, 256),      DTYPES(2, 37, 4, 1, 100),
-    MIXED(1, 37, 2, 1, 32),    HUGE_SCORES(1, 70, 2, 1, 32), HUGE_SCORES(1, 130, 1, 1, 64), LONG(1, 257, 2, 1, 128),
-    LONG(3, 300, 2, 2, 40),    LONG(1, 516, 2, 1, 64),       LONG(1, 384, 3, 3, 104),       LONG(1, 516, 1, 1, 96),
-    LONG(1, 772, 1, 1, 32),
+    DTYPES(1, 1, 1, 1, 8),        DTYPES(2, 2, 2, 1, 16),        DTYPES(1, 3, 3, 3, 32),
+    DTYPES(3, 7, 4, 2, 64),       DTYPES(1, 17, 8, 1, 24),       DTYPES(2, 63, 2, 2, 32),
+    DTYPES(1, 64, 3, 1, 64),      DTYPES(1, 65, 2, 2, 80),       DTYPES(1, 127, 2, 1, 128),
+    DTYPES(1, 129, 2, 2, 8),      DTYPES(1, 33, 2, 1, 256),      DTYPES(1, 150, 1, 1, 17),
+    DTYPES(2, 20, 12, 4, 64),     DTYPES(1, 132, 4, 2, 64),      DTYPES(1, 98, 1, 1, 96),
+    DTYPES(1, 136, 2, 1, 128),    DTYPES(1, 68, 2, 1, 192),      DTYPES(1, 67, 1, 1, 200),
+    DTYPES(1, 68, 2, 1, 256),     DTYPES(2, 37, 4, 1, 100),      MIXED(1, 37, 2, 1, 32),
+    HUGE_SCORES(1, 70, 2, 1, 32), HUGE_SCORES(1, 130, 1, 1, 64), LONG(1, 257, 2, 1, 128),
+    LONG(3, 300, 2, 2, 40),       LONG(1, 516, 2, 1, 64),        LONG(1, 384, 3, 3, 104),
+    LONG(1, 516, 1, 1, 96),       LONG(1, 772, 1, 1, 32),        DOCUMENTS(1, 1, 1, 1, 8),
+    DOCUMENTS(2, 17, 8, 1, 24),   DOCUMENTS(2, 63, 2, 2, 32),    DOCUMENTS(1, 64, 3, 1, 64),
+    DOCUMENTS(2, 129, 2, 2, 8),   DOCUMENTS(1, 127, 2, 1, 128),  DOCUMENTS(1, 150, 1, 1, 17),
+    DOCUMENTS(1, 98, 1, 1, 96),   DOCUMENTS(1, 130, 2, 1, 192),  DOCUMENTS(1, 140, 2, 1, 256),
+    DOCUMENTS(3, 300, 4, 2, 64),  DOCUMENTS(1, 516, 2, 1, 40),   DOCUMENTS(1, 257, 2, 1, 128),
+    DOCUMENTS(2, 388, 1, 1, 96),  DOCUMENTS(1, 772, 1, 1, 32),   DOCUMENTS(1, 67, 1, 1, 200),
 };
 
 static float scale_of(const HsTrial *trial)
@@ -79,13 +96,32 @@ static double spread_of(const HsTrial *trial)
     return hs_case_has(trial, HS_CASE_HUGE) ? 12.0 : 1.0;
 }
 
-enum { QKV, OUT, LSE };
+static HsStatus prepare_starts(HsTrial *trial, int operand)
+{
+    if (trial->config->documents)
+        hs_trial_draw_starts(trial, operand);
+    return HS_OK;
+}
+
+static const int32_t *starts_of(const HsTrial *trial, int operand)
+{
+    return trial->config->documents ? trial->operands[operand].exact.data : NULL;
+}
+
+enum { QKV, OUT, LSE, STARTS };
 
 static void declare_forward(HsTrial *trial)
 {
     trial->operands[QKV] = hs_input("qkv", spread_of(trial), projection(trial, trial->config->dtype));
     trial->operands[OUT] = hs_output("out", result(trial, trial->config->out));
     trial->operands[LSE] = hs_output("lse", statistics(trial));
+    trial->operands[STARTS] = hs_starts_operand(trial, hs_heads_rows(&trial->config->heads));
+}
+
+static HsStatus prepare_forward(HsTrial *trial, HsContext *reference)
+{
+    (void)reference;
+    return prepare_starts(trial, STARTS);
 }
 
 static HsStatus call_forward(HsTrial *trial, HsContext *context, const HsTensor *t)
@@ -94,6 +130,7 @@ static HsStatus call_forward(HsTrial *trial, HsContext *context, const HsTensor 
                                                                 .scale = scale_of(trial),
                                                                 .dropout = trial->config->dropout,
                                                                 .rng = rng_of(trial),
+                                                                .starts = t[STARTS],
                                                                 .qkv = t[QKV],
                                                                 .out = t[OUT],
                                                                 .lse = t[LSE] });
@@ -105,6 +142,7 @@ static void bound_forward(HsTrial *trial)
                                    .scale = (double)scale_of(trial),
                                    .dropout = trial->config->dropout,
                                    .rng = rng_of(trial),
+                                   .starts = starts_of(trial, STARTS),
                                    .qkv = hs_initial(trial, QKV),
                                    .lse = hs_exact(trial, LSE),
                                    .weights = trial->config->dtype };
@@ -123,11 +161,12 @@ const HsOpTest hs_op_test_attention_forward = {
     .timed = attention_timed,
     .timed_count = HS_COUNT_OF(attention_timed),
     .declare = declare_forward,
+    .prepare = prepare_forward,
     .bound = bound_forward,
     .call = call_forward,
 };
 
-enum { B_DOUT, B_QKV, B_OUT, B_LSE, B_DQKV };
+enum { B_DOUT, B_QKV, B_OUT, B_LSE, B_DQKV, B_STARTS };
 
 static void declare_backward(HsTrial *trial)
 {
@@ -137,6 +176,7 @@ static void declare_backward(HsTrial *trial)
     trial->operands[B_OUT] = hs_filled(hs_input("out", 1.0, result(trial, config->dtype)), HS_FILL_ZERO);
     trial->operands[B_LSE] = hs_filled(hs_input("lse", 1.0, statistics(trial)), HS_FILL_ZERO);
     trial->operands[B_DQKV] = hs_output("dqkv", projection(trial, config->out));
+    trial->operands[B_STARTS] = hs_starts_operand(trial, hs_heads_rows(&config->heads));
 }
 
 /* For timing: lse as if every score were 0, so that no exponential overflows or vanishes. */
@@ -155,6 +195,9 @@ static HsStatus prepare_backward(HsTrial *trial, HsContext *reference)
         prepare_plausible(trial);
         return HS_OK;
     }
+    HS_TRY(prepare_starts(trial, B_STARTS));
+    HsTensor starts = trial->operands[B_STARTS].tensor;
+    starts.data = trial->operands[B_STARTS].image;
     HsTensor qkv = trial->operands[B_QKV].tensor, out = trial->operands[B_OUT].tensor,
              lse = trial->operands[B_LSE].tensor;
     qkv.data = trial->operands[B_QKV].image;
@@ -164,6 +207,7 @@ static HsStatus prepare_backward(HsTrial *trial, HsContext *reference)
                                                                   .scale = scale_of(trial),
                                                                   .dropout = trial->config->dropout,
                                                                   .rng = rng_of(trial),
+                                                                  .starts = starts,
                                                                   .qkv = qkv,
                                                                   .out = out,
                                                                   .lse = lse });
@@ -175,6 +219,7 @@ static HsStatus call_backward(HsTrial *trial, HsContext *context, const HsTensor
                                                                          .scale = scale_of(trial),
                                                                          .dropout = trial->config->dropout,
                                                                          .rng = rng_of(trial),
+                                                                         .starts = t[B_STARTS],
                                                                          .dout = t[B_DOUT],
                                                                          .qkv = t[B_QKV],
                                                                          .out = t[B_OUT],
@@ -188,6 +233,7 @@ static void bound_backward(HsTrial *trial)
                                    .scale = (double)scale_of(trial),
                                    .dropout = trial->config->dropout,
                                    .rng = rng_of(trial),
+                                   .starts = starts_of(trial, B_STARTS),
                                    .qkv = hs_initial(trial, B_QKV),
                                    .lse = hs_initial(trial, B_LSE),
                                    .out = hs_initial(trial, B_OUT),

@@ -7,9 +7,18 @@
 #include <math.h>
 
 /* embedding: rows N, columns C, depth V; heads.sequence_length T; dtype: tables (forward) or dy (backward). */
-enum { TOKENS, TOKEN_TABLE, POSITION_TABLE, Y };
+enum { TOKENS, TOKEN_TABLE, POSITION_TABLE, Y, STARTS };
 
 enum { EXTRA_POSITIONS = 5 }; /* rows of the position table beyond what the case reads */
+
+/* Several documents in a sequence. */
+#define DOCUMENTS(n, t, c, v)                                                                                      \
+    { HS_F32,           HS_BF16, HS_F32, n, c, v, .heads = { .sequence_length = t }, .options = HS_CASE_POSITIONS, \
+      .documents = true },                                                                                         \
+    {                                                                                                              \
+        HS_BF16, HS_F32, HS_BF16, n, c, v, .heads = { .sequence_length = t }, .options = HS_CASE_POSITIONS,        \
+                                           .documents = true                                                       \
+    }
 
 #define FORWARD(n, t, c, v)                                                                                                 \
     { HS_F32, HS_F32, HS_F32, n, c, v, .heads = { .sequence_length = t } },                                                 \
@@ -27,6 +36,10 @@ static const HsCase forward_cases[] = {
     FORWARD(64, 64, 65, 11),
     FORWARD(130, 65, 128, 3),
     FORWARD(21, 7, 129, 200),
+    DOCUMENTS(1, 1, 1, 1),
+    DOCUMENTS(34, 17, 63, 5),
+    DOCUMENTS(130, 65, 128, 3),
+    DOCUMENTS(600, 300, 20, 9),
     { HS_BF16, HS_F32, HS_BF16, 6, 64, 5, .heads = { .sequence_length = 3 },
       .options = HS_CASE_POSITIONS | HS_CASE_UNALIGNED },
 };
@@ -56,6 +69,15 @@ static void declare_forward(HsTrial *trial)
         operands[POSITION_TABLE] =
             hs_input("position_table", 1.0, hs_tensor_2d(NULL, config->dtype, positions, config->columns));
     operands[Y] = hs_output("y", hs_tensor_2d(NULL, config->out, config->rows, config->columns));
+    operands[STARTS] = hs_starts_operand(trial, config->rows);
+}
+
+static HsStatus prepare_forward(HsTrial *trial, HsContext *reference)
+{
+    (void)reference;
+    if (trial->config->documents)
+        hs_trial_draw_starts(trial, STARTS);
+    return HS_OK;
 }
 
 static HsStatus call_forward(HsTrial *trial, HsContext *context, const HsTensor *t)
@@ -63,6 +85,7 @@ static HsStatus call_forward(HsTrial *trial, HsContext *context, const HsTensor 
     return hs_op_embedding_forward(context, &(HsEmbeddingArgs){ .tokens = t[TOKENS],
                                                                 .token_table = t[TOKEN_TABLE],
                                                                 .position_table = t[POSITION_TABLE],
+                                                                .starts = t[STARTS],
                                                                 .sequence_length = trial->config->heads.sequence_length,
                                                                 .position_start = trial->config->start,
                                                                 .y = t[Y] });
@@ -95,11 +118,12 @@ const HsOpTest hs_op_test_embedding_forward = {
     .timed_count = HS_COUNT_OF(forward_timed),
     .bytes = bytes_forward,
     .declare = declare_forward,
+    .prepare = prepare_forward,
     .bound = bound_forward,
     .call = call_forward,
 };
 
-enum { BACKWARD_TOKENS, DY, DTOKEN_TABLE, DPOSITION_TABLE };
+enum { BACKWARD_TOKENS, DY, DTOKEN_TABLE, DPOSITION_TABLE, BACKWARD_STARTS };
 
 #define BACKWARD(n, t, c, v)                                                                                     \
     { HS_F32, HS_F32, HS_F32, n, c, v, .heads = { .sequence_length = t } },                                      \
@@ -123,6 +147,10 @@ static const HsCase backward_cases[] = {
     BACKWARD(4200, 300, 3, 260),
     BACKWARD(300, 100, 520, 40),
     BACKWARD(700, 7, 4, 66000),
+    DOCUMENTS(1, 1, 1, 1),
+    DOCUMENTS(34, 17, 63, 5),
+    DOCUMENTS(130, 65, 128, 3),
+    DOCUMENTS(1500, 500, 12, 7),
     { HS_BF16, HS_F32, HS_BF16, 150, 64, 2, .heads = { .sequence_length = 3 },
       .options = HS_CASE_POSITIONS | HS_CASE_UNALIGNED },
 };
@@ -140,6 +168,15 @@ static void declare_backward(HsTrial *trial)
     if (hs_case_has(trial, HS_CASE_POSITIONS))
         operands[DPOSITION_TABLE] =
             hs_updated("dposition_table", 1.0, hs_tensor_2d(NULL, config->out, positions, config->columns));
+    operands[BACKWARD_STARTS] = hs_starts_operand(trial, config->rows);
+}
+
+static HsStatus prepare_backward(HsTrial *trial, HsContext *reference)
+{
+    (void)reference;
+    if (trial->config->documents)
+        hs_trial_draw_starts(trial, BACKWARD_STARTS);
+    return HS_OK;
 }
 
 static HsStatus call_backward(HsTrial *trial, HsContext *context, const HsTensor *t)
@@ -147,6 +184,7 @@ static HsStatus call_backward(HsTrial *trial, HsContext *context, const HsTensor
     return hs_op_embedding_backward(context,
                                     &(HsEmbeddingBackwardArgs){ .tokens = t[BACKWARD_TOKENS],
                                                                 .dy = t[DY],
+                                                                .starts = t[BACKWARD_STARTS],
                                                                 .sequence_length = trial->config->heads.sequence_length,
                                                                 .dtoken_table = t[DTOKEN_TABLE],
                                                                 .dposition_table = t[DPOSITION_TABLE] });
@@ -156,7 +194,7 @@ static HsStatus call_backward(HsTrial *trial, HsContext *context, const HsTensor
 static void bound_backward(HsTrial *trial)
 {
     const HsCase *config = trial->config;
-    const HsTensor tokens = trial->operands[BACKWARD_TOKENS].exact;
+    const HsTensor tokens = trial->operands[BACKWARD_TOKENS].exact, starts = trial->operands[BACKWARD_STARTS].exact;
     for (int which = DTOKEN_TABLE; which <= DPOSITION_TABLE; which++) {
         HsOperand *table = &trial->operands[which];
         if (!hs_operand_present(trial, which))
@@ -164,8 +202,9 @@ static void bound_backward(HsTrial *trial)
         for (int64_t i = 0; i < hs_tensor_count(&table->tensor); i++)
             table->error[i] = fabs(table->initial[i]);
         for (int64_t n = 0; n < config->rows; n++) {
+            const int64_t start = config->documents ? ((const int32_t *)starts.data)[n] : 0;
             const int64_t row =
-                which == DTOKEN_TABLE ? ((const int32_t *)tokens.data)[n] : n % config->heads.sequence_length;
+                which == DTOKEN_TABLE ? ((const int32_t *)tokens.data)[n] : n % config->heads.sequence_length - start;
             for (int64_t c = 0; c < config->columns; c++)
                 table->error[row * config->columns + c] += fabs(hs_initial(trial, DY)[n * config->columns + c]);
         }
@@ -195,6 +234,7 @@ const HsOpTest hs_op_test_embedding_backward = {
     .timed_count = HS_COUNT_OF(backward_timed),
     .bytes = bytes_backward,
     .declare = declare_backward,
+    .prepare = prepare_backward,
     .bound = bound_backward,
     .call = call_backward,
 };

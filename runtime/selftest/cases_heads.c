@@ -43,7 +43,7 @@ static int64_t head_at(const HsTrial *trial, int64_t n, int64_t h)
     return n * hs_heads_columns(&trial->config->heads) + h * trial->config->heads.head_dim;
 }
 
-enum { X, Q_WEIGHT, K_WEIGHT, Y, RSTD };
+enum { X, Q_WEIGHT, K_WEIGHT, Y, RSTD, STARTS };
 
 static void declare_forward(HsTrial *trial)
 {
@@ -200,6 +200,16 @@ static const HsCase rope_cases[] = {
     {                                                                                                   \
         type, type, type, .start = begin, .heads = { 1, 9, 3, 1, 64 }, .scaling = kind, .options = bits \
     }
+#define ROPE_OF_DOCUMENTS(...)                                                                \
+    { HS_F32, HS_F32, HS_F32, .heads = { __VA_ARGS__ }, .documents = true },                  \
+        { HS_F16, HS_F16, HS_F16, .start = 40, .heads = { __VA_ARGS__ }, .documents = true }, \
+    {                                                                                         \
+        HS_BF16, HS_BF16, HS_BF16, .heads = { __VA_ARGS__ }, .documents = true,               \
+                                   .options = HS_CASE_IN_PLACE | HS_CASE_INVERSE              \
+    }
+    ROPE_OF_DOCUMENTS(1, 1, 1, 1, 2),
+    ROPE_OF_DOCUMENTS(2, 65, 2, 2, 64),
+    ROPE_OF_DOCUMENTS(3, 200, 3, 1, 16),
     SCALED_ROPE(HS_ROPE_LINEAR, HS_F32, 4000, 0),
     SCALED_ROPE(HS_ROPE_LLAMA3, HS_F32, 4000, 0),
     SCALED_ROPE(HS_ROPE_LLAMA3, HS_BF16, 4000, HS_CASE_IN_PLACE | HS_CASE_INVERSE),
@@ -226,6 +236,15 @@ static void declare_rope(HsTrial *trial)
     trial->operands[X] = in_place ? hs_updated("x", 1.0, x) : hs_input("x", 1.0, x);
     if (!in_place)
         trial->operands[Y] = hs_output("y", x);
+    trial->operands[STARTS] = hs_starts_operand(trial, hs_heads_rows(&trial->config->heads));
+}
+
+static HsStatus prepare_rope(HsTrial *trial, HsContext *reference)
+{
+    (void)reference;
+    if (trial->config->documents)
+        hs_trial_draw_starts(trial, STARTS);
+    return HS_OK;
 }
 
 static HsStatus call_rope(HsTrial *trial, HsContext *context, const HsTensor *t)
@@ -234,6 +253,7 @@ static HsStatus call_rope(HsTrial *trial, HsContext *context, const HsTensor *t)
                                               .rule = rule_of(trial),
                                               .position_start = trial->config->start,
                                               .inverse = hs_case_has(trial, HS_CASE_INVERSE),
+                                              .starts = t[STARTS],
                                               .x = t[X],
                                               .y = t[hs_case_has(trial, HS_CASE_IN_PLACE) ? X : Y] });
 }
@@ -279,6 +299,7 @@ const HsOpTest hs_op_test_rope = {
     .timed_count = HS_COUNT_OF(rope_timed),
     .bytes = bytes_rope,
     .declare = declare_rope,
+    .prepare = prepare_rope,
     .bound = bound_rope,
     .call = call_rope,
 };

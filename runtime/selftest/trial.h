@@ -63,6 +63,7 @@ typedef struct HsCase {
     int64_t start; /* first position; row offset of dropout masks */
     HsRopeScaling scaling;
     float dropout;
+    bool documents; /* several in a sequence */
     unsigned options;
     HsProductPolicy policy; /* of a product */
     float alpha;            /* of a product; 0: 1 */
@@ -156,6 +157,9 @@ HsStatus hs_trial_call(HsTrial *trial, HsContext *context);
 double hs_operand_bytes(const HsOperand *operand);
 /* Of all operands. */
 double hs_trial_bytes(const HsTrial *trial);
+/* Of a case with documents: random numbers become where they start, a few long ones before many short ones. */
+HsOperand hs_starts_operand(const HsTrial *trial, int64_t rows);
+void hs_trial_draw_starts(HsTrial *trial, int operand);
 /* "bf16 -> f32, 17 x 64 x 129, transpose_b" */
 const char *hs_case_describe(const HsCase *config, char *text, size_t bytes);
 

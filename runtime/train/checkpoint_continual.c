@@ -6,8 +6,8 @@
  *                            the matrix so far
  *   continual.safetensors    "family/parameter" f32 for each strategy's tensors; "teacher/parameter" as the model reads it;
  *                            replay.tokens, replay.task,
- *                            replay.mask, replay.logits, replay.logit_index: the rows in use; not written when there
- *                            is none of them; rehearsal.openings [finished tasks, vocabulary]
+ *                            replay.mask, replay.logits, replay.logit_index, replay.marks: the rows in use; not written
+ *                            when there is none of them; rehearsal.openings [finished tasks, vocabulary]
  *
  * Saving and loading are the same walk over the strategies (HsStateVisitor).
  */
@@ -21,7 +21,7 @@
 
 #define FILE_NAME "continual.safetensors"
 #define OPENINGS  "rehearsal.openings"
-enum { REPLAY_MASK = 2, REPLAY_TENSORS = 5 };
+enum { REPLAY_MASK = 2, REPLAY_TENSORS = 6 };
 
 /* Not in the first releases' checkpoints: unknown there. */
 static const char *const accuracy_keys[HS_ITEM_SET_COUNT] = { "matrix_accuracy_seen", "matrix_accuracy_unseen" };
@@ -142,10 +142,10 @@ static HsStatus list_tensor(void *user, const char *family, const char *span, Hs
 static void replay_tensors(const HsReservoir *reservoir, const char *names[REPLAY_TENSORS],
                            HsTensor tensors[REPLAY_TENSORS])
 {
-    const HsTensor whole[REPLAY_TENSORS] = { reservoir->tokens, reservoir->task, reservoir->mask, reservoir->kept_value,
-                                             reservoir->kept_index };
-    static const char *const all[REPLAY_TENSORS] = { "replay.tokens", "replay.task", "replay.mask", "replay.logits",
-                                                     "replay.logit_index" };
+    const HsTensor whole[REPLAY_TENSORS] = { reservoir->tokens,     reservoir->task,       reservoir->mask,
+                                             reservoir->kept_value, reservoir->kept_index, reservoir->marks };
+    static const char *const all[REPLAY_TENSORS] = { "replay.tokens", "replay.task",        "replay.mask",
+                                                     "replay.logits", "replay.logit_index", "replay.marks" };
     for (int i = 0; i < REPLAY_TENSORS; i++) {
         names[i] = all[i];
         tensors[i] = whole[i];

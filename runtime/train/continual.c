@@ -61,9 +61,12 @@ size_t hs_trainer_reservoir_bytes(const HsTrainer *trainer)
         return 0;
     const size_t tokens = hs_reservoir_bytes(hs_config_buffer_size(config), config->training.max_length,
                                              trainer->vocabulary, trainer->masked);
+    const size_t marks = trainer->model.documents
+                             ? hs_reservoir_mark_bytes(hs_config_buffer_size(config), config->training.max_length)
+                             : 0;
     const size_t logits = hs_reservoir_logit_bytes(hs_config_buffer_size(config), config->training.max_length,
                                                    trainer->model.vocabulary, trainer->distillation.kept);
-    return hs_size_add(hs_size_add(tokens, logits), openings_bytes(trainer));
+    return hs_size_add(hs_size_add(hs_size_add(tokens, marks), logits), openings_bytes(trainer));
 }
 
 static void describe(const HsTrainer *trainer)
@@ -140,6 +143,8 @@ HsStatus hs_trainer_create_reservoir(HsTrainer *trainer)
         HS_TRY(hs_reservoir_init(&trainer->reservoir, hs_config_buffer_size(config), config->training.max_length,
                                  trainer->vocabulary, trainer->masked, (uint64_t)config->training.seed));
         trainer->has_reservoir = true;
+        if (trainer->model.documents)
+            HS_TRY(hs_reservoir_keep_marks(&trainer->reservoir));
         if (trainer->distillation.kept > 0)
             HS_TRY(
                 hs_reservoir_keep_logits(&trainer->reservoir, trainer->distillation.kept, trainer->model.vocabulary));

@@ -150,7 +150,14 @@ Test(checks, attention)
     args.dropout = 0.0f;
     EXPECT_REFUSED(HS_EINVAL, "attention_forward: the scale is 0; it must be positive and finite",
                    hs_op_attention_forward(&context, &args));
-    args.scale = 1.0f, args.lse = f32(8, 2);
+    args.scale = 1.0f, args.starts = hs_tensor_1d(NULL, HS_I32, 4);
+    EXPECT_REFUSED(HS_ESHAPE, "attention_forward: starts is [4], expected [8]",
+                   hs_op_attention_forward(&context, &args));
+    args.starts = f32_1d(8);
+    EXPECT_REFUSED(HS_ESHAPE, "attention_forward: starts is f32, expected i32",
+                   hs_op_attention_forward(&context, &args));
+    args.starts = hs_tensor_1d(NULL, HS_I32, 8);
+    args.lse = f32(8, 2);
     EXPECT_REFUSED(HS_ESHAPE, "attention_forward: lse is [8,2], expected [8,4]",
                    hs_op_attention_forward(&context, &args));
 
@@ -180,6 +187,12 @@ Test(checks, embeddings_and_loss)
     embedding.sequence_length = 5;
     EXPECT_REFUSED(HS_ESHAPE, "embedding_forward: tokens is [12], expected a multiple of sequence_length 5",
                    hs_op_embedding_forward(&context, &embedding));
+    HsDocumentStartsArgs marked = { .tokens = embedding.tokens, .sequence_length = 5 };
+    EXPECT_REFUSED(HS_ESHAPE, "document_starts: starts is missing, expected [12]",
+                   hs_op_document_starts(&context, &marked));
+    marked.starts = marked.tokens;
+    EXPECT_REFUSED(HS_ESHAPE, "document_starts: tokens is [12], expected a multiple of sequence_length 5",
+                   hs_op_document_starts(&context, &marked));
     embedding.tokens.dtype = HS_F32;
     EXPECT_REFUSED(HS_ESHAPE, "embedding_forward: tokens is f32, expected i32",
                    hs_op_embedding_forward(&context, &embedding));

@@ -6,10 +6,12 @@
  *     S^T = K Q^T    m' = max(m, max_k c S)    P = 2^(c S - m')    l = l 2^(m - m') + sum_k P,    c = scale log2 e
  *     O^T = O^T 2^(m - m') + V^T (dropout P)^T      at the end  out = O / l,  lse = m ln 2 + log l
  * m need not be the largest score, only near it: a query keeps its m until a score exceeds it by SLACK, which bounds P
- * by 2^SLACK and leaves most tiles without rescaling.  The first m is a score, so that l >= 1 as ever.
+ * by 2^SLACK and leaves most tiles without rescaling.  The first m is a score, so that l >= 1 as ever; before it, while
+ * all keys are hidden, m is finite, so that P of a hidden score of -infinity is 0.
  */
 #include "kernels/cpu/isa/attention_tile.h"
 
+#include <float.h>
 #include <math.h>
 #include <omp.h>
 
@@ -101,6 +103,14 @@ static inline __attribute__((always_inline)) HsF32x16 softmax_group(const HsAtte
                            hs_group_hide(hs_group_load(tile.score, key, group), (int)(key - first),
                                          tile.factor < 0 ? INFINITY : -INFINITY));
 
+    if (hs_attention_cut(place, group)) {
+        const HsI32x16 starts = hs_attention_starts(place, group);
+        for (int key = 0; key < (int)visible; key++)
+            hs_group_store(
+                tile.score, key, group,
+                hs_simd_select(starts > key, (HsF32x16){ 0 } - INFINITY, hs_group_load(tile.score, key, group)));
+    }
+
     HsF32x16 best[4], sums[4];
     for (int chain = 0; chain < 4; chain++) {
         best[chain] = (HsF32x16){ 0 } - INFINITY;
@@ -149,7 +159,7 @@ static void softmax_tile(const HsAttentionArgs *args, const HsAttentionPlace *pl
         const HsF32x16 shrink = softmax_group(place, tile, group, &softmax[group]);
         const HsI32x16 same = hs_simd_equal(shrink, hs_simd_splat(1.0f));
         const float others = hs_simd_sum(hs_simd_select(same, hs_simd_splat(0.0f), hs_simd_splat(1.0f)));
-        if (place->key == 0 || others == 0.0f) /* multiplying by 1 changes no bit */
+        if (place->key == place->first_key || others == 0.0f) /* multiplying by 1 changes no bit */
             continue;
         for (int64_t d = 0; d < args->heads.head_dim; d++)
             hs_group_store(scratch->sum, d, group, hs_group_load(scratch->sum, d, group) * shrink);
@@ -196,6 +206,7 @@ static void query_tile(const HsAttentionArgs *args, HsAttentionPlace place, Scra
     const int64_t width = heads->head_dim, row = place.sequence * heads->sequence_length + place.query;
     const HsHeadRows queries = hs_head_rows(&args->qkv, row, place.queries, place.head * width, width);
     HS_ISA_NAME(hs_attention_load_lanes)(&queries, hs_panel_format(args->qkv.dtype), scratch->query);
+    hs_attention_find_documents(&place, &args->starts, row);
     load_keys(args, &place, scratch);
     const HsHeadRows out = hs_head_rows(&args->out, row, place.queries, place.head * width, width);
     for (int64_t q = 0; q < place.queries; q++) /* there when they are written, many key tiles later */
@@ -203,8 +214,8 @@ static void query_tile(const HsAttentionArgs *args, HsAttentionPlace place, Scra
 
     Softmax softmax[HS_ATTENTION_GROUPS];
     for (int group = 0; group < HS_ATTENTION_GROUPS; group++)
-        softmax[group] = (Softmax){ .maximum = (HsF32x16){ 0 } - INFINITY, .total = (HsF32x16){ 0 } };
-    for (place.key = 0; place.key <= place.query; place.key += HS_ATTENTION_TILE) {
+        softmax[group] = (Softmax){ .maximum = (HsF32x16){ 0 } - FLT_MAX, .total = (HsF32x16){ 0 } };
+    for (place.key = place.first_key; place.key <= place.query; place.key += HS_ATTENTION_TILE) {
         place.diagonal = place.key == place.query;
         place.keys = place.diagonal ? place.queries : HS_ATTENTION_TILE;
         key_tile(args, &place, scratch, softmax);

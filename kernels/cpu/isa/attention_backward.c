@@ -123,9 +123,10 @@ typedef struct KeyGradient {
 /* What the group's keys have in common: local, so that stores through other pointers leave it in registers. */
 typedef struct GroupState {
     HsPanels score, dscore, mask;
-    bool dropout, diagonal;
+    bool dropout, diagonal, cut;
     int group;
-    float factor; /* scale log2 e */
+    float factor;    /* scale log2 e */
+    HsI32x16 starts; /* of documents, where `cut` */
     HsF32x16 exponent, delta;
 } GroupState;
 
@@ -134,6 +135,8 @@ static inline __attribute__((always_inline)) KeyGradient gradient_of(GroupState 
     HsF32x16 p = hs_attention_exp2(hs_group_load(state.score, key, state.group) * state.factor - state.exponent);
     if (state.diagonal && key / HS_LANES == state.group)
         p = hs_group_hide(p, (int)(key % HS_LANES), 0.0f);
+    if (state.cut)
+        p = hs_simd_select(state.starts > (int)key, (HsF32x16){ 0 }, p);
     HsF32x16 dp = hs_group_load(state.dscore, key, state.group), kept = p;
     if (state.dropout) {
         const HsF32x16 factor = hs_group_load(state.mask, key, state.group);
@@ -160,11 +163,14 @@ static void differentiate(const HsAttentionBackwardArgs *args, const HsAttention
     const HsPanels score = scratch->score, dscore = scratch->dscore;
     const HsPanels weight = scratch->weight, dweight = scratch->dweight;
     for (int group = 0; group * HS_LANES < place->queries; group++) {
+        const bool cut = hs_attention_cut(place, group);
         const GroupState common = { .score = score,
                                     .dscore = dscore,
                                     .mask = scratch->mask,
                                     .dropout = args->dropout > 0,
                                     .diagonal = place->diagonal,
+                                    .cut = cut,
+                                    .starts = cut ? hs_attention_starts(place, group) : (HsI32x16){ 0 },
                                     .group = group,
                                     .factor = args->scale * HS_LOG2_E,
                                     .exponent = state->exponent[group],
@@ -273,7 +279,8 @@ static void query_head(const HsAttentionBackwardArgs *args, int64_t sequence, in
         QueryState state;
         load_queries(args, &place, scratch, &state);
         ask_for_next(args, &place);
-        for (place.key = 0; place.key <= place.query; place.key += HS_ATTENTION_TILE) {
+        hs_attention_find_documents(&place, &args->starts, sequence * length + place.query);
+        for (place.key = place.first_key; place.key <= place.query; place.key += HS_ATTENTION_TILE) {
             place.diagonal = place.key == place.query;
             place.keys = place.diagonal ? place.queries : HS_ATTENTION_TILE;
             key_tile(args, &place, scratch, &state);

@@ -66,7 +66,7 @@ void HS_ISA_NAME(hs_attention_sums)(const HsAttentionPlace *place, HsPanelFormat
                                             hs_panel_depth(format, place->keys - key < step ? place->keys - key : step),
                                         .begin = place->diagonal ? key : 0,
                                         .end = place->queries,
-                                        .resume = place->key + key > 0 };
+                                        .resume = place->key > place->first_key || key > 0 };
         HS_ISA_NAME(hs_attention_multiply)(&product);
     }
 }

@@ -10,6 +10,7 @@
  *
  * One task is a chain and a stretch of columns; no two write the same place, so that no order depends on the threads.
  */
+#include "kernels/checks/checks.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/simd.h"
 
@@ -24,9 +25,12 @@ typedef struct Chains {
 size_t HS_ISA_NAME(hs_cpu_embedding_backward_workspace)(const HsContext *context, const HsEmbeddingBackwardArgs *args)
 {
     (void)context;
-    if (!hs_tensor_present(&args->dtoken_table))
-        return 0;
-    return hs_cpu_align((size_t)(args->dtoken_table.shape[0] + 2 * args->dy.shape[0]) * sizeof(int32_t));
+    const int64_t rows = args->dy.shape[0];
+    const bool tokens = hs_tensor_present(&args->dtoken_table);
+    const bool positions = hs_tensor_present(&args->dposition_table) && hs_tensor_present(&args->starts);
+    const int64_t of_tokens = tokens ? args->dtoken_table.shape[0] + 2 * rows : 0;
+    const int64_t of_positions = positions ? args->sequence_length + rows : 0; /* one after the other */
+    return hs_cpu_align((size_t)(of_tokens > of_positions ? of_tokens : of_positions) * sizeof(int32_t));
 }
 
 static Chains chain_rows(const HsEmbeddingBackwardArgs *args, int32_t *workspace)
@@ -105,16 +109,44 @@ static void add_tokens(const HsContext *context, const HsEmbeddingBackwardArgs *
     }
 }
 
+/* Every position's rows: one a sequence, or a chain where documents begin anywhere. */
+static void add_positions(const HsContext *context, const HsEmbeddingBackwardArgs *args)
+{
+    const int64_t width = args->dy.shape[1], rows = args->dy.shape[0], length = args->sequence_length;
+    const bool documents = hs_tensor_present(&args->starts);
+    int32_t *first = context->workspace, *next = documents ? first + length : NULL;
+    if (documents)
+        hs_cpu_chain_positions(args->starts.data, rows, length, first, next);
+#pragma omp parallel for schedule(static) num_threads(hs_cpu_threads(context, length / 8))
+    for (int64_t position = 0; position < length; position++) {
+        const Rows chain = { next, documents ? first[position] : position, length, rows };
+        if (chain.first >= 0)
+            add_columns(&args->dy, chain, &args->dposition_table, position, (HsRowBlock){ 0, width });
+    }
+}
+
 HsStatus HS_ISA_NAME(hs_cpu_embedding_backward)(HsContext *context, const HsEmbeddingBackwardArgs *args)
 {
-    const int64_t width = args->dy.shape[1];
     if (hs_tensor_present(&args->dtoken_table))
         add_tokens(context, args);
-    if (hs_tensor_present(&args->dposition_table)) {
-#pragma omp parallel for schedule(static) num_threads(hs_cpu_threads(context, args->sequence_length / 8))
-        for (int64_t position = 0; position < args->sequence_length; position++)
-            add_columns(&args->dy, (Rows){ NULL, position, args->sequence_length, args->dy.shape[0] },
-                        &args->dposition_table, position, (HsRowBlock){ 0, width });
+    if (hs_tensor_present(&args->dposition_table))
+        add_positions(context, args);
+    return HS_OK;
+}
+
+HsStatus HS_ISA_NAME(hs_cpu_document_starts)(HsContext *context, const HsDocumentStartsArgs *args)
+{
+    const int64_t length = args->sequence_length, sequences = args->tokens.shape[0] / length;
+#pragma omp parallel for schedule(static) num_threads(hs_cpu_threads(context, sequences))
+    for (int64_t sequence = 0; sequence < sequences; sequence++) {
+        int32_t *tokens = (int32_t *)args->tokens.data + sequence * length;
+        int32_t *starts = (int32_t *)args->starts.data + sequence * length;
+        int32_t start = 0;
+        for (int32_t t = 0; t < (int32_t)length; t++) {
+            start = tokens[t] < 0 && t > 0 ? t : start;
+            tokens[t] = tokens[t] < 0 ? ~tokens[t] : tokens[t];
+            starts[t] = start;
+        }
     }
     return HS_OK;
 }
@@ -139,7 +171,8 @@ static void embed_row(const HsEmbeddingArgs *in_memory, int64_t row)
     const HsDtype position_dtype = args.position_table.dtype;
     const int32_t *tokens = args.tokens.data;
     const int64_t from = tokens[row] * width, next = tokens[row < last ? row + 1 : row] * width;
-    const int64_t position = (args.position_start + row % args.sequence_length) * width, to = row * width;
+    const int64_t start = hs_start_of(&args.starts, row), to = row * width;
+    const int64_t position = (args.position_start + row % args.sequence_length - start) * width;
 #define EMBED(table, out)                                                                                          \
     do {                                                                                                           \
         if (!positions)                                                                                            \

@@ -2,7 +2,8 @@
  *
  * Rotary position embedding (Su et al. 2021, eq. 34), halves layout: pairs (i, i + D/2) of every q and k head turn by
  * position * w_i (kernels/ops/rope_rule.h).  Angles are computed in double, since position * frequency loses its
- * fraction in f32 for long sequences, and once for each position: all heads and all sequences of the batch share them.
+ * fraction in f32 for long sequences, and once for each position: all heads, sequences and documents of the batch share
+ * them.
  */
 #include "kernels/cpu/isa/attention_tile.h"
 
@@ -54,6 +55,14 @@ static void rotate_row(const HsRopeArgs *args, int64_t row, const Angles *angles
     }
 }
 
+size_t HS_ISA_NAME(hs_cpu_rope_workspace)(const HsContext *context, const HsRopeArgs *args)
+{
+    (void)context;
+    if (!hs_tensor_present(&args->starts))
+        return 0;
+    return hs_cpu_align((size_t)(hs_heads_rows(&args->heads) + args->heads.sequence_length) * sizeof(int32_t));
+}
+
 HsStatus HS_ISA_NAME(hs_cpu_rope)(HsContext *context, const HsRopeArgs *args)
 {
     const HsTensor *const tensors[] = { &args->x, &args->y };
@@ -61,9 +70,13 @@ HsStatus HS_ISA_NAME(hs_cpu_rope)(HsContext *context, const HsRopeArgs *args)
     const HsHeads *heads = &args->heads;
     const int64_t half = heads->head_dim / 2, length = heads->sequence_length;
     const double amplitude = hs_rope_amplitude(&args->rule);
+    int32_t *first = context->workspace, *next = first ? first + length : NULL; /* of rows, by position */
+    const bool documents = hs_tensor_present(&args->starts);
     double frequency[MOST_PAIRS];
     for (int64_t i = 0; i < half; i++)
         frequency[i] = hs_rope_frequency(&args->rule, heads->head_dim, i) * (args->inverse ? -1.0 : 1.0);
+    if (documents)
+        hs_cpu_chain_positions(args->starts.data, hs_heads_rows(heads), length, first, next);
 
 #pragma omp parallel for num_threads(hs_cpu_threads(context, length)) schedule(static)
     for (int64_t t = 0; t < length; t++) {
@@ -73,8 +86,10 @@ HsStatus HS_ISA_NAME(hs_cpu_rope)(HsContext *context, const HsRopeArgs *args)
             angles.cosine[i] = (float)(amplitude * cos(angle));
             angles.sine[i] = (float)(amplitude * sin(angle));
         }
-        for (int64_t sequence = 0; sequence < heads->batch; sequence++)
+        for (int64_t sequence = 0; !documents && sequence < heads->batch; sequence++)
             rotate_row(args, sequence * length + t, &angles);
+        for (int64_t row = documents ? first[t] : -1; row >= 0; row = next[row])
+            rotate_row(args, row, &angles);
     }
     return HS_OK;
 }

@@ -15,7 +15,7 @@ namespace HS_CUDA_NAMESPACE
 {
 
 HsStatus describe_attention(const char *op, const HsHeads &heads, float scale, float dropout, const HsRng &rng,
-                            Attention *attention)
+                            const HsTensor &starts, Attention *attention)
 {
     const int64_t columns = (heads.heads + 2 * heads.kv_heads) * heads.head_dim;
     if (heads.batch * heads.heads > INT_MAX || heads.sequence_length > INT_MAX / 2 || columns > INT_MAX ||
@@ -34,7 +34,8 @@ HsStatus describe_attention(const char *op, const HsHeads &heads, float scale, f
                    (int)heads.head_dim,
                    scale,
                    (float)((double)scale * 1.4426950408889634),
-                   {} };
+                   {},
+                   hs_tensor_present(&starts) ? data_of<const int32_t>(starts) : nullptr };
     attention->dropout = { rng, (uint32_t)ceil((double)dropout * 0x1p24), (float)(1.0 / (1.0 - (double)dropout)),
                            heads.sequence_length % 4 == 0 };
     return HS_OK;
@@ -43,6 +44,12 @@ HsStatus describe_attention(const char *op, const HsHeads &heads, float scale, f
 bool fits_hopper(const HsContext *context, int64_t head_dim)
 {
     return limits_of(context).hopper_attention && head_dim <= HOPPER_HEAD_DIM;
+}
+
+/* Their schedules know one diagonal only: sequences of several documents are left to the kernels for all GPUs. */
+static bool serves_hopper(const HsContext *context, const Attention &attention)
+{
+    return attention.starts == nullptr && fits_hopper(context, attention.head_dim);
 }
 
 /* Lanes that share a query head; a block has 256 threads. */
@@ -119,10 +126,11 @@ namespace op
 HsStatus attention_forward(HsContext *context, const HsAttentionArgs *args)
 {
     Attention attention;
-    HS_TRY(describe_attention("attention_forward", args->heads, args->scale, args->dropout, args->rng, &attention));
+    HS_TRY(describe_attention("attention_forward", args->heads, args->scale, args->dropout, args->rng, args->starts,
+                              &attention));
     const HsTensor *const tensors[] = { &args->qkv, &args->out };
     HS_TRY(refuse_f64("attention_forward", tensors, 2));
-    if (fits_mma(attention, tensors, 2) && fits_hopper(context, attention.head_dim))
+    if (fits_mma(attention, tensors, 2) && serves_hopper(context, attention))
         return attention_forward_hopper(context, attention, args);
     if (fits_mma(attention, tensors, 2))
         return attention_forward_mma(context, attention, args);
@@ -132,10 +140,11 @@ HsStatus attention_forward(HsContext *context, const HsAttentionArgs *args)
 HsStatus attention_backward(HsContext *context, const HsAttentionBackwardArgs *args)
 {
     Attention attention;
-    HS_TRY(describe_attention("attention_backward", args->heads, args->scale, args->dropout, args->rng, &attention));
+    HS_TRY(describe_attention("attention_backward", args->heads, args->scale, args->dropout, args->rng, args->starts,
+                              &attention));
     const HsTensor *const tensors[] = { &args->qkv, &args->dout, &args->dqkv, &args->out };
     HS_TRY(refuse_f64("attention_backward", tensors, 4));
-    const bool mma = fits_mma(attention, tensors, 3), hopper = mma && fits_hopper(context, attention.head_dim);
+    const bool mma = fits_mma(attention, tensors, 3), hopper = mma && serves_hopper(context, attention);
     QueryStatistics *const statistics = static_cast<QueryStatistics *>(context->workspace);
     Counters counters = { NULL, 0 };
     if (hopper) {

@@ -2,7 +2,8 @@
  *
  * Attention's kernels and who calls whom:
  *
- *     op::attention_forward  -> attention_forward_hopper  sm_90a, by wgmma: 16-bit heads of 8 n columns, up to 128
+ *     op::attention_forward  -> attention_forward_hopper  sm_90a, by wgmma: 16-bit heads of 8 n columns, up to 128;
+ *                                                         one document a sequence
  *                            -> attention_forward_mma     such heads of up to 256 columns, on the tensor cores
  *                            -> attention_forward_exact   anything else, f32 multiply-adds
  *     op::attention_backward -> attention_statistics, then attention_backward_hopper (as forward),
@@ -12,6 +13,10 @@
  * The mathematics is in kernels/ref/attention.c.  Exponentials are powers of two here: with c = scale log2(e),
  *     p = exp(scale s - lse) = 2^(c s - lse log2(e))
  * so that a score takes one fused multiply-add and one ex2.
+ *
+ * Several documents in a sequence (`starts`): walks begin and end at the tiles that a block's rows see, and in tiles
+ * that hold a border keys are hidden one by one.  A running maximum is finite from the start, so that a row whose keys
+ * are all hidden so far has probabilities of 0.
  */
 #ifndef HS_KERNELS_CUDA_ATTENTION_ATTENTION_CUH
 #define HS_KERNELS_CUDA_ATTENTION_ATTENTION_CUH
@@ -29,7 +34,39 @@ struct Attention {
     int batch, length, heads, kv_heads, head_dim;
     float scale, scale_log2; /* scale log2(e): scores in powers of two */
     Dropout dropout;
+    const int32_t *starts; /* [batch length], where documents begin; NULL: one a sequence */
 };
+
+static constexpr float NO_MAXIMUM = -3.402823466e+38f; /* yet; the smallest finite number */
+
+/* Where the document of a sequence's query begins; behind the last query, where the last one's does.  first_row: the
+ * sequence's. */
+HS_DEVICE int document_start(const Attention &attention, int64_t first_row, int query)
+{
+    return attention.starts[first_row + min(query, attention.length - 1)];
+}
+
+/* The first of tiles of `step` keys that a query sees. */
+HS_DEVICE int first_key_tile(const Attention &attention, int64_t first_row, int query, int step)
+{
+    return attention.starts == nullptr ? 0 : document_start(attention, first_row, query) / step * step;
+}
+
+/* Behind the last query that sees some key of [.., last_key]. */
+HS_DEVICE int last_query_end(const Attention &attention, int64_t first_row, int last_key)
+{
+    int end = attention.length;
+    if (attention.starts == nullptr)
+        return end;
+    for (int seeing = min(last_key, end - 1); end - seeing > 1;) {
+        const int middle = (seeing + end) / 2;
+        if (attention.starts[first_row + middle] <= last_key)
+            seeing = middle;
+        else
+            end = middle;
+    }
+    return end;
+}
 
 /* The first element of a head in a row of the packed projection [q heads | k heads | v heads], and a row's length.
  * Elements of one sequence are counted in 32 bits: registers are dear in these kernels. */
@@ -57,7 +94,7 @@ static inline __host__ __device__ uint32_t result_columns(const Attention &atten
 /* errors: HS_EUNSUPPORTED for sizes beyond 32 bits and scales that are not positive (the running maximum is taken of
  * unscaled scores). */
 HsStatus describe_attention(const char *op, const HsHeads &heads, float scale, float dropout, const HsRng &rng,
-                            Attention *attention);
+                            const HsTensor &starts, Attention *attention);
 
 /* What backward needs of a query: lse log2(e), and delta = dout . out. */
 struct QueryStatistics {

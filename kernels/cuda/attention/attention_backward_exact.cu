@@ -54,7 +54,8 @@ __global__ void __launch_bounds__(EXACT_THREADS, 2)
     ExactSum<Shape> dquery;
     set_zero(dquery);
     const int end = min(first_query + Shape::rows, length);
-    for (int key = 0; key < end; key += Shape::step) {
+    const int first_key = first_key_tile(attention, first_row, first_query, Shape::step);
+    for (int key = first_key; key < end; key += Shape::step) {
         __syncthreads(); /* the last tile has been read */
         load_tile_exact<Shape::width, Shape::step>(keys, qkv, first_row + key, key_column(attention, kv_head),
                                                    length - key, head_dim);
@@ -64,6 +65,8 @@ __global__ void __launch_bounds__(EXACT_THREADS, 2)
 
         float score[rows][columns], gradient[rows][columns];
         multiply_rows_exact<Shape>(score, queries, keys, head_dim);
+        if (attention.starts != nullptr)
+            hide_documents_exact<Shape>(score, attention, first_row, first_query, key);
         multiply_rows_exact<Shape>(gradient, douts, values, head_dim);
         uint32_t kept = 0xffffffffu;
         if (attention.dropout.threshold != 0)
@@ -113,6 +116,7 @@ __global__ void __launch_bounds__(EXACT_THREADS, 2)
     load_tile_exact<Shape::width, Shape::rows>(values, qkv, first_row + first_key, value_column(attention, kv_head),
                                                length - first_key, head_dim);
 
+    const int end = last_query_end(attention, first_row, first_key + Shape::rows - 1);
     ExactSum<Shape> dkey, dvalue;
     set_zero(dkey);
     set_zero(dvalue);
@@ -120,7 +124,7 @@ __global__ void __launch_bounds__(EXACT_THREADS, 2)
         const uint32_t column = query_column(attention, head);
         const QueryStatistics *const query_statistics =
             statistics + (int64_t)(sequence * attention.heads + head) * statistics_length(length) + exact_across();
-        for (int query = first_key; query < length; query += Shape::step) {
+        for (int query = first_key; query < end; query += Shape::step) {
             __syncthreads(); /* the last tile has been read */
             load_tile_exact<Shape::width, Shape::step>(queries, qkv, first_row + query, column, length - query,
                                                        head_dim);
@@ -140,9 +144,11 @@ __global__ void __launch_bounds__(EXACT_THREADS, 2)
             for (int j = 0; j < columns; j++) {
                 const QueryStatistics here = query_statistics[query + j * EXACT_ACROSS];
                 const int position = query + exact_across() + j * EXACT_ACROSS;
+                const int start = attention.starts == nullptr ? 0 : document_start(attention, first_row, position);
 #pragma unroll
                 for (int i = 0; i < rows; i++) {
-                    const bool hidden = first_key + exact_down() + i * EXACT_DOWN > position;
+                    const int key = first_key + exact_down() + i * EXACT_DOWN;
+                    const bool hidden = key > position || key < start;
                     const float p = pair_probability(attention, here, score[i][j], hidden);
                     const float factor = (kept >> (columns * i + j) & 1u) != 0 ? attention.dropout.factor : 0.0f;
                     gradient[i][j] = p * fmaf(gradient[i][j], factor, -here.delta);

@@ -74,6 +74,26 @@ HS_DEVICE void column_probabilities(float (&score)[row_tiles][column_tiles][4], 
     }
 }
 
+/* Queries of later documents than a key's get none: columns from `query` on, the warp's keys from `key` on. */
+template <int row_tiles, int column_tiles>
+HS_DEVICE void hide_later_documents(float (&probability)[row_tiles][column_tiles][4], const Attention &attention,
+                                    int64_t first_row, int query, int key)
+{
+    const int lane = (int)threadIdx.x % WARP_SIZE, g = lane / 4, t = lane % 4;
+#pragma unroll
+    for (int n = 0; n < column_tiles; n++)
+#pragma unroll
+        for (int odd = 0; odd < 2; odd++) {
+            const int start = document_start(attention, first_row, query + n * 8 + 2 * t + odd) - key;
+#pragma unroll
+            for (int m = 0; m < row_tiles; m++)
+#pragma unroll
+                for (int half = 0; half < 2; half++)
+                    if (m * 16 + half * 8 + g < start)
+                        probability[m][n][2 * half + odd] = 0.0f;
+        }
+}
+
 /* Dropped probabilities get a minus sign: that remembers the mask at no cost until dS^T wants it. */
 template <int row_tiles, int column_tiles>
 HS_DEVICE void mark_dropped(float (&probability)[row_tiles][column_tiles][4], const Dropout &dropout,
@@ -182,11 +202,12 @@ __global__ void __launch_bounds__(Shape::threads, 2)
     float dkey[want_keys ? row_tiles : 1][width / 8][4], dvalue[want_values ? row_tiles : 1][width / 8][4];
     set_zero(dkey);
     set_zero(dvalue);
+    const int end = last_query_end(attention, first_row, first_key + Shape::rows - 1);
     int query = first_key, buffer = 0;
     for (int member = 0; member < group; buffer ^= 1) {
         const int head = kv_head * group + member, here = query;
         query += step;
-        if (query >= length) {
+        if (query >= end) {
             query = first_key;
             member++;
         }
@@ -194,7 +215,8 @@ __global__ void __launch_bounds__(Shape::threads, 2)
         __syncthreads(); /* this tile is there, and nobody reads the other buffer any more */
         if (member < group)
             load_step(kv_head * group + member, query, buffer ^ 1);
-        if (here + step <= warp_key || warp_key >= length)
+        if (here + step <= warp_key || warp_key >= length ||
+            hidden_by_documents(attention, first_row, here, warp_key + Shape::warp_rows - 1))
             continue; /* no query of the tile sees a key of this warp */
 
         const uint32_t query_tile = keys + (uint32_t)(Layout::queries + buffer * Shape::step_bytes);
@@ -207,6 +229,8 @@ __global__ void __launch_bounds__(Shape::threads, 2)
         multiply_rows<T, width, 2>(probability, key_left, column, 0);
         column_probabilities(probability, queries, attention.scale_log2, here < warp_key + Shape::warp_rows - 1,
                              here - warp_key);
+        if (cut_by_documents(attention, first_row, here + step - 1, warp_key))
+            hide_later_documents(probability, attention, first_row, here, warp_key);
 
         if (attention.dropout.threshold != 0)
             mark_dropped(probability, attention.dropout,

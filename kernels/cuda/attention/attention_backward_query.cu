@@ -116,7 +116,8 @@ __global__ void __launch_bounds__(Shape::threads, 2)
         ptx::copy_async_16(
             queries + (uint32_t)(Layout::statistics + (int)threadIdx.x * 16),
             statistics + (int64_t)blockIdx.x * statistics_length(length) + first_query + (int)threadIdx.x * 2, 16);
-    load_step(0, 0);
+    const int first_key = first_key_tile(attention, first_row, first_query, step);
+    load_step(first_key, 0);
 
     const int warp = (int)threadIdx.x / WARP_SIZE, warp_query = first_query + warp * Shape::warp_rows;
     const uint32_t warp_bytes = (uint32_t)(warp * Shape::warp_rows * width * 2);
@@ -130,12 +131,13 @@ __global__ void __launch_bounds__(Shape::threads, 2)
     float dquery[row_tiles][width / 8][4];
     set_zero(dquery);
     const int end = min(first_query + Shape::rows, length);
-    for (int key = 0, buffer = 0; key < end; key += step, buffer ^= 1) {
+    for (int key = first_key, buffer = 0; key < end; key += step, buffer ^= 1) {
         ptx::copy_async_wait<0>();
         __syncthreads(); /* this tile is there, and nobody reads the other buffer any more */
         if (key + step < end)
             load_step(key + step, buffer ^ 1);
-        if (key >= warp_query + Shape::warp_rows || warp_query >= length)
+        if (key >= warp_query + Shape::warp_rows || warp_query >= length ||
+            hidden_by_documents(attention, first_row, warp_query, key + step - 1))
             continue;
 
         const uint32_t key_tile = keys + (uint32_t)(buffer * Shape::step_bytes);
@@ -144,6 +146,8 @@ __global__ void __launch_bounds__(Shape::threads, 2)
         set_zero(probability);
         multiply_rows<T, width, 2>(probability, query_left, key_lane, 0);
         row_probabilities(probability, rows, attention.scale_log2, key + step - 1 > warp_query, key - warp_query);
+        if (cut_by_documents(attention, first_row, warp_query + Shape::warp_rows - 1, key))
+            hide_documents(probability, attention, first_row, warp_query, key, 0.0f);
         set_zero(gradient);
         multiply_rows<T, width, 2>(gradient, dout_left, key_lane, Layout::values - Layout::keys);
         if (attention.dropout.threshold != 0)

@@ -286,7 +286,8 @@ HsStatus attention_cached(HsContext *context, const HsAttentionCachedArgs *args)
     const HsTensor *const tensors[] = { &args->qkv, &args->out };
     HS_TRY(refuse_f64("attention_cached", tensors, 2));
     CachedCall call = {};
-    HS_TRY(describe_attention("attention_cached", args->heads, args->scale, 0.0f, HsRng{}, &call.attention));
+    HS_TRY(
+        describe_attention("attention_cached", args->heads, args->scale, 0.0f, HsRng{}, HsTensor{}, &call.attention));
     const int keys = (int)(args->position_start + args->heads.sequence_length);
     call.position = (int)args->position_start;
     call.room = (int)args->k_cache.shape[1];

@@ -154,7 +154,8 @@ __global__ void __launch_bounds__(Shape::threads, 2)
     load_tile<width, Shape::rows, Shape::threads>(
         queries, base + ((uint32_t)first_query * stride + query_column(attention, head)), stride, length - first_query,
         attention.head_dim);
-    load_step(0, 0);
+    const int first_key = first_key_tile(attention, first_row, first_query, step);
+    load_step(first_key, 0);
 
     const int warp = (int)threadIdx.x / WARP_SIZE, lane = (int)threadIdx.x % WARP_SIZE;
     const int warp_query = first_query + warp * Shape::warp_rows;
@@ -176,24 +177,25 @@ __global__ void __launch_bounds__(Shape::threads, 2)
 #pragma unroll
     for (int m = 0; m < row_tiles; m++)
         for (int half = 0; half < 2; half++) {
-            softmax.maximum[m][half] = -INFINITY;
+            softmax.maximum[m][half] = NO_MAXIMUM;
             softmax.total[m][half] = 0.0f;
         }
 
     const int end = min(first_query + Shape::rows, length); /* keys that any query of the block sees */
-    for (int key = 0, buffer = 0; key < end; key += step, buffer ^= 1) {
+    for (int key = first_key, buffer = 0; key < end; key += step, buffer ^= 1) {
         ptx::copy_async_wait<0>();
         __syncthreads(); /* this tile is there, and nobody reads the other buffer any more */
         if (key + step < end)
             load_step(key + step, buffer ^ 1);
         if constexpr (resident)
-            if (key == 0)
+            if (key == first_key)
 #pragma unroll
                 for (int m = 0; m < row_tiles; m++)
 #pragma unroll
                     for (int k = 0; k < width / 16; k++)
                         load_left<width>(query_fragments[m][k], query_lane, 0, m, k);
-        if (key >= warp_query + Shape::warp_rows || warp_query >= length)
+        if (key >= warp_query + Shape::warp_rows || warp_query >= length ||
+            hidden_by_documents(attention, first_row, warp_query, key + step - 1))
             continue; /* nothing here that this warp's queries see */
 
         float score[row_tiles][Shape::step_tiles][4];
@@ -202,6 +204,8 @@ __global__ void __launch_bounds__(Shape::threads, 2)
             score, left, column_lane<width>(keys + (uint32_t)(buffer * Shape::step_bytes)), 0);
         if (key + step - 1 > warp_query)
             hide_later_keys(score, key - warp_query);
+        if (cut_by_documents(attention, first_row, warp_query + Shape::warp_rows - 1, key))
+            hide_documents(score, attention, first_row, warp_query, key, -INFINITY);
         softmax_step(score, softmax, output, attention.scale_log2);
         if (attention.dropout.threshold != 0)
             drop(score, attention.dropout, mask, warp_query, key);

@@ -61,11 +61,12 @@ __global__ void __launch_bounds__(EXACT_THREADS, 2)
     float maximum[rows], total[rows];
 #pragma unroll
     for (int i = 0; i < rows; i++) {
-        maximum[i] = -INFINITY;
+        maximum[i] = NO_MAXIMUM;
         total[i] = 0.0f;
     }
     const int end = min(first_query + Shape::rows, length);
-    for (int key = 0; key < end; key += Shape::step) {
+    const int first_key = first_key_tile(attention, first_row, first_query, Shape::step);
+    for (int key = first_key; key < end; key += Shape::step) {
         __syncthreads(); /* the last tile has been read */
         load_tile_exact<Shape::width, Shape::step>(keys, qkv, first_row + key, key_column(attention, kv_head),
                                                    length - key, attention.head_dim);
@@ -75,6 +76,8 @@ __global__ void __launch_bounds__(EXACT_THREADS, 2)
 
         float score[rows][columns];
         multiply_rows_exact<Shape>(score, queries, keys, attention.head_dim);
+        if (attention.starts != nullptr)
+            hide_documents_exact<Shape>(score, attention, first_row, first_query, key);
 #pragma unroll
         for (int i = 0; i < rows; i++) {
             const int query = first_query + exact_down() + i * EXACT_DOWN;

@@ -272,6 +272,36 @@ template <typename Body> HsStatus dispatch_16_bit(HsDtype dtype, Body &&body)
     return dtype == HS_BF16 ? body(Bf16{}) : body(F16{});
 }
 
+/* Keys before their queries' documents: those of a tile with queries down.  query: the warp's first; key: the tile's. */
+template <int row_tiles, int column_tiles>
+HS_DEVICE void hide_documents(float (&value)[row_tiles][column_tiles][4], const Attention &attention, int64_t first_row,
+                              int query, int key, float with)
+{
+    const int lane = (int)threadIdx.x % WARP_SIZE, g = lane / 4, t = lane % 4;
+#pragma unroll
+    for (int m = 0; m < row_tiles; m++)
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            const int start = document_start(attention, first_row, query + m * 16 + half * 8 + g) - key;
+#pragma unroll
+            for (int n = 0; n < column_tiles; n++)
+#pragma unroll
+                for (int i = 2 * half; i < 2 * half + 2; i++)
+                    if (n * 8 + 2 * t + i % 2 < start)
+                        value[m][n][i] = with;
+        }
+}
+
+/* Whether some of the warp's queries do not see the tile's first key, and whether none sees its last. */
+HS_DEVICE bool cut_by_documents(const Attention &attention, int64_t first_row, int last_query, int key)
+{
+    return attention.starts != nullptr && document_start(attention, first_row, last_query) > key;
+}
+HS_DEVICE bool hidden_by_documents(const Attention &attention, int64_t first_row, int first_query, int last_key)
+{
+    return attention.starts != nullptr && document_start(attention, first_row, first_query) > last_key;
+}
+
 } // namespace HS_CUDA_NAMESPACE
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Token and position embeddings (Radford et al. 2019: both learned, added):
- *     y[n,c] = token_table[tokens[n],c] + position_table[start + n mod T, c]
+ *     y[n,c] = token_table[tokens[n],c] + position_table[start + n mod T - starts[n], c]
  * Bound by memory: a table row read, a position row from L2 (sequences share it), a row written.  A thread makes the
  * same four columns of several rows: reading the token and then its table row are two waits, which the rows share.
  */
@@ -18,8 +18,8 @@ enum { ROWS_PER_THREAD = 4 };
 /* Columns column .. column + 3 of rows n .. n + count - 1. */
 template <bool whole, typename Table, typename Position, typename Y>
 HS_DEVICE void embed_quads(const int32_t *tokens, const Table *token_table, const Position *position_table,
-                           uint32_t sequence_length, int64_t position_start, Y *y, int64_t n, int count,
-                           int64_t columns, int64_t column, int left)
+                           const int32_t *starts, uint32_t sequence_length, int64_t position_start, Y *y, int64_t n,
+                           int count, int64_t columns, int64_t column, int left)
 {
     Pack<Table, QUAD> token[ROWS_PER_THREAD];
     Pack<Position, QUAD> position[ROWS_PER_THREAD] = {};
@@ -31,7 +31,9 @@ HS_DEVICE void embed_quads(const int32_t *tokens, const Table *token_table, cons
 #pragma unroll
     for (int r = 0; r < ROWS_PER_THREAD; r++) {
         token[r] = load_quad<whole>(token_table + token_row[r] * columns, column, left);
-        const int64_t position_row = position_start + (uint32_t)(n + (r < count ? r : 0)) % sequence_length;
+        const int64_t row = n + (r < count ? r : 0);
+        const int64_t position_row =
+            position_start + (uint32_t)row % sequence_length - (starts != nullptr ? starts[row] : 0);
         if (position_table != nullptr)
             position[r] = load_quad<whole>(position_table + position_row * columns, column, left);
     }
@@ -52,19 +54,19 @@ HS_DEVICE void embed_quads(const int32_t *tokens, const Table *token_table, cons
 template <typename Table, typename Position, typename Y>
 __global__ void __launch_bounds__(QUAD_THREADS)
     embedding_fwd_kernel(const int32_t *tokens, const Table *token_table, const Position *position_table,
-                         uint32_t sequence_length, int64_t position_start, Y *y, int64_t rows, int64_t columns,
-                         bool aligned)
+                         const int32_t *starts, uint32_t sequence_length, int64_t position_start, Y *y, int64_t rows,
+                         int64_t columns, bool aligned)
 {
     const int64_t n = row_index() * ROWS_PER_THREAD, column = row_column(), left = columns - column;
     const int count = rows - n < ROWS_PER_THREAD ? (int)(rows - n) : (int)ROWS_PER_THREAD;
     if (count <= 0 || left <= 0)
         return;
     if (aligned)
-        embed_quads<true>(tokens, token_table, position_table, sequence_length, position_start, y, n, count, columns,
-                          column, QUAD);
+        embed_quads<true>(tokens, token_table, position_table, starts, sequence_length, position_start, y, n, count,
+                          columns, column, QUAD);
     else
-        embed_quads<false>(tokens, token_table, position_table, sequence_length, position_start, y, n, count, columns,
-                           column, left < QUAD ? (int)left : (int)QUAD);
+        embed_quads<false>(tokens, token_table, position_table, starts, sequence_length, position_start, y, n, count,
+                           columns, column, left < QUAD ? (int)left : (int)QUAD);
 }
 
 } // namespace
@@ -86,11 +88,12 @@ HsStatus op::embedding_forward(HsContext *context, const HsEmbeddingArgs *args)
                 using Table = decltype(token_element);
                 using Position = decltype(position_element);
                 using Y = decltype(out_element);
-                return hs_launch(
-                    context, HS_KERNEL((embedding_fwd_kernel<Table, Position, Y>)), blocks.grid, blocks.block, 0,
-                    (const int32_t *)data_of<int32_t>(args->tokens), (const Table *)data_of<Table>(args->token_table),
-                    (const Position *)optional_data<Position>(args->position_table), (uint32_t)args->sequence_length,
-                    args->position_start, data_of<Y>(args->y), rows, columns, aligned);
+                return hs_launch(context, HS_KERNEL((embedding_fwd_kernel<Table, Position, Y>)), blocks.grid,
+                                 blocks.block, 0, (const int32_t *)data_of<int32_t>(args->tokens),
+                                 (const Table *)data_of<Table>(args->token_table),
+                                 (const Position *)optional_data<Position>(args->position_table),
+                                 (const int32_t *)optional_data<int32_t>(args->starts), (uint32_t)args->sequence_length,
+                                 args->position_start, data_of<Y>(args->y), rows, columns, aligned);
             });
         });
     });

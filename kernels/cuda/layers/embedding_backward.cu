@@ -231,6 +231,14 @@ __global__ void __launch_bounds__(QUAD_THREADS)
                             left < QUAD ? (int)left : (int)QUAD);
 }
 
+__global__ void __launch_bounds__(QUAD_THREADS)
+    document_positions_kernel(const int32_t *starts, int32_t *positions, int64_t sequence_length, int64_t rows)
+{
+    const int64_t n = (int64_t)blockIdx.x * QUAD_THREADS + threadIdx.x;
+    if (n < rows)
+        positions[n] = (int32_t)(n % sequence_length) - starts[n];
+}
+
 template <typename Dy>
 HsStatus add_to_positions(const HsContext *context, const HsEmbeddingBackwardArgs *args, const Dy *dy, bool aligned)
 {
@@ -257,7 +265,13 @@ HsStatus add_to_tokens(const HsContext *context, const OrderedRows &ordered, con
                      RUN_WARPS * WARP_SIZE, 0, ordered, table, strips, aligned);
 }
 
-/* The workspace: partial sums, which are to be aligned, then what the ordering needs. */
+/* The rows of a position are anywhere: they are ordered as tokens are. */
+bool orders_positions(const HsEmbeddingBackwardArgs *args)
+{
+    return hs_tensor_present(&args->dposition_table) && hs_tensor_present(&args->starts);
+}
+
+/* The workspace: partial sums, which are to be aligned, then what the ordering needs, then positions. */
 int64_t partial_elements(const HsEmbeddingBackwardArgs *args)
 {
     const int64_t elements = (int64_t)blocks_for(args->dy.shape[0], TILE_ROWS) * SIDES * args->dy.shape[1];
@@ -268,36 +282,51 @@ int64_t partial_elements(const HsEmbeddingBackwardArgs *args)
 
 size_t workspace::embedding_backward(const HsContext *, const HsEmbeddingBackwardArgs *args)
 {
-    if (!hs_tensor_present(&args->dtoken_table))
+    const int64_t rows = args->dy.shape[0];
+    if (!hs_tensor_present(&args->dtoken_table) && !orders_positions(args))
         return 0;
-    return (size_t)(partial_elements(args) + token_order_elements(args->dy.shape[0])) * sizeof(float);
+    return (size_t)(partial_elements(args) + token_order_elements(rows) + (orders_positions(args) ? rows : 0)) *
+           sizeof(float);
 }
 
-static HsStatus add_to_table(HsContext *context, const HsEmbeddingBackwardArgs *args)
+/* table[names[n]] += dy[n] */
+static HsStatus add_to_table(HsContext *context, const HsEmbeddingBackwardArgs *args, const int32_t *names,
+                             const HsTensor &table)
 {
     static_assert(sizeof(float) == sizeof(int32_t), "the workspace's two parts have elements of one size");
     const int64_t rows = args->dy.shape[0], columns = args->dy.shape[1];
-    const bool aligned = columns % QUAD == 0 && quad_aligned(args->dy) && quad_aligned(args->dtoken_table);
+    const bool aligned = columns % QUAD == 0 && quad_aligned(args->dy) && quad_aligned(table);
     float *partials = static_cast<float *>(context->workspace);
-    OrderedRows ordered = { data_of<int32_t>(args->tokens),       nullptr, rows, columns,
-                            (int64_t)blocks_for(rows, TILE_ROWS), partials };
+    OrderedRows ordered = { names, nullptr, rows, columns, (int64_t)blocks_for(rows, TILE_ROWS), partials };
     if (rows > INT32_MAX)
         return hs_fail(HS_EUNSUPPORTED, "embedding_backward: %lld rows are more than an int32 counts", (long long)rows);
-    HS_TRY(order_tokens(context, ordered.tokens, rows, args->dtoken_table.shape[0],
+    HS_TRY(order_tokens(context, ordered.tokens, rows, table.shape[0],
                         reinterpret_cast<int32_t *>(partials + partial_elements(args)), &ordered.order));
     return dispatch_act(args->dy.dtype, [&](auto element) {
         using Dy = decltype(element);
-        return dispatch_act(args->dtoken_table.dtype, [&](auto table_element) {
+        return dispatch_act(table.dtype, [&](auto table_element) {
             using Table = decltype(table_element);
-            return add_to_tokens(context, ordered, data_of<Dy>(args->dy), data_of<Table>(args->dtoken_table), aligned);
+            return add_to_tokens(context, ordered, data_of<Dy>(args->dy), data_of<Table>(table), aligned);
         });
     });
+}
+
+static HsStatus add_to_document_positions(HsContext *context, const HsEmbeddingBackwardArgs *args)
+{
+    const int64_t rows = args->dy.shape[0];
+    int32_t *positions =
+        static_cast<int32_t *>(context->workspace) + partial_elements(args) + token_order_elements(rows);
+    HS_TRY(hs_launch(context, HS_KERNEL(document_positions_kernel), blocks_for(rows, QUAD_THREADS), QUAD_THREADS, 0,
+                     (const int32_t *)data_of<int32_t>(args->starts), positions, args->sequence_length, rows));
+    return add_to_table(context, args, positions, args->dposition_table);
 }
 
 HsStatus op::embedding_backward(HsContext *context, const HsEmbeddingBackwardArgs *args)
 {
     if (hs_tensor_present(&args->dtoken_table))
-        HS_TRY(add_to_table(context, args));
+        HS_TRY(add_to_table(context, args, data_of<int32_t>(args->tokens), args->dtoken_table));
+    if (orders_positions(args))
+        return add_to_document_positions(context, args);
     if (!hs_tensor_present(&args->dposition_table))
         return HS_OK;
     const bool aligned = args->dy.shape[1] % QUAD == 0 && quad_aligned(args->dy);

@@ -26,6 +26,7 @@ struct Frequencies {
 
 template <typename T> struct Rope {
     View<T> x, y;
+    const int32_t *starts; /* of the rows' documents; NULL: 0 */
     int64_t position_start;
     uint32_t sequence_length;
     int pairs, rotated_heads, row_heads;
@@ -63,7 +64,8 @@ __global__ void __launch_bounds__(THREADS) rope_kernel(const Rope<T> task, const
 {
     HS_SHARED(float, cosines, MOST_PAIRS);
     HS_SHARED(float, sines, MOST_PAIRS);
-    const double position = (double)(task.position_start + blockIdx.x % task.sequence_length);
+    const int start = task.starts != nullptr ? task.starts[blockIdx.x] : 0;
+    const double position = (double)(task.position_start + blockIdx.x % task.sequence_length - start);
     for (int pair = (int)threadIdx.x; pair < task.pairs; pair += THREADS) {
         const Rotation rotation = rotation_of(position * frequencies.quarter_turns[pair]);
         cosines[pair] = frequencies.amplitude * rotation.cosine;
@@ -111,6 +113,7 @@ HsStatus op::rope(HsContext *context, const HsRopeArgs *args)
         using T = decltype(element);
         const Rope<T> task = { view_of<T>(args->x),
                                view_of<T>(args->y),
+                               hs_tensor_present(&args->starts) ? data_of<const int32_t>(args->starts) : nullptr,
                                args->position_start,
                                (uint32_t)heads.sequence_length,
                                pairs,

@@ -3,7 +3,7 @@
  * Token and position embedding, then dropout.
  *   inputs {tokens [N] i32}   outputs {y [N,C]}   params {token table [V,C], position table [P,C] optional}
  *
- * y[n] = mask[n] (E[tokens[n]] + P[start + n mod T]) / (1 - p), so each table row's gradient is the sum of the masked
+ * y[n] = mask[n] (E[tokens[n]] + P[position of n]) / (1 - p), so each table row's gradient is the sum of the masked
  * dy of the rows that looked it up.  When the head is tied its gradient goes to the same table, which accumulates.
  */
 #include "runtime/model/layer.h"
@@ -14,6 +14,7 @@ static HsStatus embedding_forward(const HsLayerCall *call, const HsNode *node)
         .tokens = call->inputs[0],
         .token_table = hs_run_weight(call, 0),
         .position_table = hs_run_weight(call, 1),
+        .starts = call->starts,
         .sequence_length = call->sequence_length,
         .position_start = call->position_start,
         .y = call->outputs[0],
@@ -41,6 +42,7 @@ static HsStatus embedding_backward(const HsLayerCall *call, const HsNode *node)
     HsEmbeddingBackwardArgs args = {
         .tokens = call->inputs[0],
         .dy = call->d_outputs[0],
+        .starts = call->starts,
         .sequence_length = call->sequence_length,
         .dtoken_table = hs_run_gradient(call, 0),
         .dposition_table = hs_run_gradient(call, 1),

@@ -121,6 +121,7 @@ static HsStatus add_lookups(const HsLayerCall *call, HsTensor tokens, HsTensor d
 {
     const HsEmbeddingBackwardArgs count = { .tokens = tokens,
                                             .dy = hs_tensor_rows(call->pass->ones, 0, tokens.shape[0]),
+                                            .starts = call->starts,
                                             .sequence_length = call->sequence_length,
                                             .dtoken_table = counts_of(call->factors[0]),
                                             .dposition_table = counts_of(call->factors[1]) };

@@ -14,6 +14,7 @@ static HsStatus rotate(const HsLayerCall *call, const HsNode *node, bool inverse
         .rule = node->attributes.rope,
         .position_start = call->position_start,
         .inverse = inverse,
+        .starts = call->starts,
         .x = x,
         .y = y,
     };

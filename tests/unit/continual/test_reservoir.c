@@ -187,6 +187,38 @@ Test(reservoir, reads_back_what_was_offered)
     check_storage(1 << 24, HS_I32, true);
 }
 
+/* First tokens of documents come back as complements, and a replaced slot keeps no mark. */
+Test(reservoir, keeps_where_documents_begin)
+{
+    enum { LENGTH = 19, CAPACITY = 3 };
+    int32_t tokens[CAPACITY][LENGTH], targets[CAPACITY][LENGTH], x[LENGTH], y[LENGTH];
+    HsReservoir reservoir;
+    cr_assert_eq(hs_reservoir_init(&reservoir, CAPACITY, LENGTH, 500, true, 1), HS_OK);
+    cr_assert_eq(hs_reservoir_keep_marks(&reservoir), HS_OK);
+    cr_expect_eq(hs_reservoir_mark_bytes(CAPACITY, LENGTH), hs_tensor_bytes(&reservoir.marks));
+    for (int item = 0; item < CAPACITY; item++) {
+        for (int t = 0; t < LENGTH; t++) {
+            const bool first = item > 0 && t > 0 && t % (3 * item) == 0;
+            tokens[item][t] = first ? ~(100 * item + t) : 100 * item + t;
+            targets[item][t] = item > 0 && (t + 1) % (3 * item) == 0 ? -1 : 100 * item + t + 1;
+        }
+        hs_reservoir_add(&reservoir, tokens[item], targets[item], item);
+    }
+    for (int item = 0; item < CAPACITY; item++) {
+        hs_reservoir_read(&reservoir, item, x, y);
+        cr_expect_arr_eq(x, tokens[item], sizeof x, "item %d", item);
+        cr_expect_arr_eq(y, targets[item], sizeof y, "item %d", item);
+    }
+    for (int64_t left = 4000; left > 0; left--)
+        hs_reservoir_add(&reservoir, tokens[0], targets[0], 9);
+    for (int slot = 0; slot < CAPACITY; slot++) {
+        hs_reservoir_read(&reservoir, slot, x, y);
+        cr_expect_arr_eq(x, tokens[0], sizeof x);
+    }
+    hs_reservoir_deinit(&reservoir);
+    cr_expect_null(reservoir.marks.data);
+}
+
 /* `slots` items, those below `earlier` from tasks 0 and 1, the rest from task 2. */
 static void fill(HsReservoir *reservoir, int64_t slots, int64_t earlier)
 {

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
  * data.packing: none: each document once an epoch, in a row of its own, from its first token, with padding that is no
- * target; what is cut or left out is counted; and padding changes nothing of what a model computes.
+ * target; what is cut or left out is counted; and padding changes nothing of what a model computes.  documents: the
+ * same documents, first fit, several in a row, with marks where one begins.
  */
 #include <criterion/criterion.h>
 
+#include "runtime/data/dataset_build.h"
 #include "tests/support/data_fixture.h"
 #include "tests/support/tiny_model.h"
 
@@ -116,6 +118,97 @@ Test(rows, what_makes_no_rows_is_refused)
     const char prompts[] = "{\"prompt\":\"abcdefgh\",\"completion\":\"x\"}\n";
     expect_refused("p.jsonl", prompts, sizeof prompts - 1,
                    "no document of train has a token that the loss counts among its first 7");
+}
+
+/* A row of several documents: their first tokens' marks as capitals, marked padding as '*'. */
+static void describe_pack(const int32_t *tokens, const int32_t *targets, char text[2 * LENGTH + 2])
+{
+    for (int t = 0; t < LENGTH; t++) {
+        const int32_t token = tokens[t] < 0 ? ~tokens[t] : tokens[t];
+        text[t] = (char)(token == 256 ? (tokens[t] < 0 ? '*' : '|') : tokens[t] < 0 ? token - 'a' + 'A' : token);
+        text[LENGTH + 1 + t] = (char)(targets[t] == 256 ? '|' : targets[t] < 0 ? '.' : targets[t]);
+    }
+    text[LENGTH] = ' ';
+    text[2 * LENGTH + 1] = '\0';
+}
+
+/* With its end ab| has 3 tokens, cdef| 5, ghijkl| 7, mz| 3, nopqrstuv| is cut at 7, w| has 2 and xxyy| 5, two of which
+ * are a prompt; rows hold 7.  First fit puts mz| behind ab| and w| behind cdef|. */
+Test(rows, documents_share_rows)
+{
+    static const char *const expected[] = { "ab|Mz| b|.z|.", "cdef|W def|.|", "ghijkl hijkl|", "nopqrs opqrst",
+                                            "xxyy|* .yy|.." };
+    enum { ROWS = sizeof expected / sizeof *expected };
+    DataFixture fixture;
+    HsDataset dataset;
+    int32_t tokens[LENGTH], targets[LENGTH];
+    char text[2 * LENGTH + 2];
+    rows_fixture(&fixture);
+    fixture.config.data.packing = "documents";
+    data_fixture_write_text(&fixture, "d.jsonl",
+                            "{\"text\":\"ab\"}\n{\"text\":\"cdef\"}\n{\"text\":\"ghijkl\"}\n{\"text\":\"mz\"}\n"
+                            "{\"text\":\"nopqrstuv\"}\n{\"text\":\"w\"}\n{\"prompt\":\"xx\",\"completion\":\"yy\"}\n");
+    data_fixture_train(&fixture, "d.jsonl");
+    data_fixture_write_text(&fixture, "v.jsonl", "{\"text\":\"xy\"}\n{\"text\":\"z\"}\n");
+    data_fixture_validation(&fixture, "v.jsonl");
+    cr_assert_eq(data_fixture_create(&fixture, &dataset), HS_OK, "%s", hs_error_message());
+    cr_assert_eq(hs_dataset_windows(&dataset), ROWS);
+    for (int epoch = 0; epoch < 3; epoch++) {
+        bool seen[ROWS] = { false };
+        for (int64_t i = 0; i < ROWS; i++) {
+            hs_dataset_sample(&dataset, epoch * ROWS + i, tokens, targets);
+            describe_pack(tokens, targets, text);
+            int found = 0;
+            while (found < ROWS && strcmp(text, expected[found]) != 0)
+                found++;
+            cr_assert_lt(found, ROWS, "`%s` is no row that is expected", text);
+            cr_expect(!seen[found], "`%s` twice in an epoch", text);
+            seen[found] = true;
+        }
+    }
+    cr_assert_eq(hs_dataset_validation_windows(&dataset), 1);
+    hs_dataset_validation_sample(&dataset, 0, 1, tokens, targets);
+    describe_pack(tokens, targets, text);
+    cr_expect_str_eq(text, "xy|Z|* y|.|..");
+    hs_dataset_deinit(&dataset);
+    data_fixture_deinit(&fixture);
+}
+
+/* Against first fit as it is defined, by looking at every row: 3000 documents, each in its place once. */
+Test(rows, documents_go_to_the_first_row_with_room)
+{
+    enum { DOCUMENTS = 3000, MOST = 65 };
+    static int room[DOCUMENTS];
+    static int64_t place[DOCUMENTS];
+    HsStreamTokens stream = { .rows = malloc(DOCUMENTS * sizeof(HsRow)), .row_count = DOCUMENTS };
+    int64_t rows = 0;
+    cr_assert(stream.rows);
+    for (int64_t i = 0; i < DOCUMENTS; i++) {
+        const HsRng rng = { .seed = 4 };
+        const int count = 2 + (int)(hs_rng_draw(&rng, (uint64_t)i).word[0] % (MOST - 1));
+        stream.rows[i] = (HsRow){ .start = i, .count = count };
+        int64_t row = 0;
+        while (row < rows && room[row] < count)
+            row++;
+        if (row == rows)
+            room[rows++] = MOST;
+        room[row] -= count;
+        place[i] = row;
+    }
+    cr_assert_eq(hs_dataset_pack(&stream, MOST), HS_OK);
+    cr_assert_eq(stream.pack_count, rows);
+    int64_t documents = 0;
+    for (int64_t row = 0; row < rows; row++) {
+        cr_assert_eq(stream.packs[row].first, documents);
+        for (int64_t i = 0; i < stream.packs[row].count; i++, documents++) {
+            const HsRow *document = &stream.rows[documents];
+            cr_expect_eq(place[document->start], row);
+            cr_expect(i == 0 || document->start > (document - 1)->start, "a row's documents keep their order");
+        }
+    }
+    cr_expect_eq(documents, DOCUMENTS);
+    free(stream.rows);
+    free(stream.packs);
 }
 
 /* The losses of a document alone, and with other tokens behind it: bit for bit. */
