@@ -17,7 +17,8 @@ static double flops_of_matmul(const HsMatmulArgs *args)
            (double)k;
 }
 
-/* Two products of T x T x D per head, half of each masked away: 2 * 2 N T H D / 2. */
+/* Two products of T x T x D per head, half of each masked away: 2 * 2 N T H D / 2.  So it is with several documents in a
+ * sequence too: where they begin is known on the device alone. */
 static double flops_of_causal_heads(const HsHeads *heads)
 {
     return 2.0 * (double)hs_heads_rows(heads) * (double)heads->sequence_length *

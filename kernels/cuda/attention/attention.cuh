@@ -22,6 +22,7 @@
 #define HS_KERNELS_CUDA_ATTENTION_ATTENTION_CUH
 
 #include "kernels/cuda/attention/attention_dropout.cuh"
+#include "kernels/cuda/toolbox/documents.cuh"
 #include "kernels/cuda/toolbox/launch.cuh"
 
 namespace HS_CUDA_NAMESPACE
@@ -38,6 +39,13 @@ struct Attention {
 };
 
 static constexpr float NO_MAXIMUM = -3.402823466e+38f; /* yet; the smallest finite number */
+
+/* At the start of a kernel: what is known when compiling. */
+template <bool documents> HS_DEVICE void fix_documents(Attention &attention)
+{
+    if (!documents)
+        attention.starts = nullptr;
+}
 
 /* Where the document of a sequence's query begins; behind the last query, where the last one's does.  first_row: the
  * sequence's. */

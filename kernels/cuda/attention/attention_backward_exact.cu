@@ -28,7 +28,7 @@ HS_DEVICE float pair_probability(const Attention &attention, const QueryStatisti
     return hidden ? 0.0f : ptx::exp2_approximate(fmaf(score, attention.scale_log2, -query.lse_log2));
 }
 
-template <typename Shape>
+template <typename Shape, bool documents>
 __global__ void __launch_bounds__(EXACT_THREADS, 2)
     attention_exact_query_bwd_kernel(Attention attention, ExactSource dout, ExactSource qkv,
                                      const QueryStatistics *__restrict__ statistics, ExactResult dqkv)
@@ -39,6 +39,7 @@ __global__ void __launch_bounds__(EXACT_THREADS, 2)
     float *const values = keys + Shape::step_floats, *const weights = values + Shape::step_floats;
 
     fix_step(attention.dropout);
+    fix_documents<documents>(attention);
     const int head = (int)blockIdx.x % attention.heads, sequence = (int)blockIdx.x / attention.heads;
     const int first_query = (int)(gridDim.y - 1 - blockIdx.y) * Shape::rows, head_dim = attention.head_dim;
     const int kv_head = head / (attention.heads / attention.kv_heads), length = attention.length;
@@ -96,7 +97,7 @@ __global__ void __launch_bounds__(EXACT_THREADS, 2)
     store_rows_exact(dquery, factor, dqkv, first_row + first_query, column, length - first_query, head_dim);
 }
 
-template <typename Shape>
+template <typename Shape, bool documents>
 __global__ void __launch_bounds__(EXACT_THREADS, 2)
     attention_exact_key_value_bwd_kernel(Attention attention, ExactSource dout, ExactSource qkv,
                                          const QueryStatistics *__restrict__ statistics, ExactResult dqkv)
@@ -107,6 +108,7 @@ __global__ void __launch_bounds__(EXACT_THREADS, 2)
     float *const douts = queries + Shape::step_floats, *const weights = douts + Shape::step_floats;
 
     fix_step(attention.dropout);
+    fix_documents<documents>(attention);
     const int kv_head = (int)blockIdx.x % attention.kv_heads, sequence = (int)blockIdx.x / attention.kv_heads;
     const int first_key = (int)blockIdx.y * Shape::rows, head_dim = attention.head_dim;
     const int group = attention.heads / attention.kv_heads, length = attention.length;
@@ -180,10 +182,12 @@ HsStatus attention_backward_query_exact(HsContext *context, const Attention &att
     return dispatch_exact_dim(attention.head_dim, [&](auto dim) {
         using Shape = ExactBackwardShape<decltype(dim)::width>;
         const dim3 grid((unsigned)(attention.batch * attention.heads), blocks_for(attention.length, Shape::rows));
-        return hs_launch(context, HS_KERNEL((attention_exact_query_bwd_kernel<Shape>)), grid, EXACT_THREADS,
-                         exact_backward_shared_bytes<Shape>(), attention, exact_source(tensors.dout, attention),
-                         exact_source(tensors.qkv, attention), tensors.statistics,
-                         exact_tensor(tensors.dqkv, attention));
+        return dispatch_documents(attention.starts != nullptr, [&](auto kind) {
+            return hs_launch(context, HS_KERNEL((attention_exact_query_bwd_kernel<Shape, decltype(kind)::documents>)),
+                             grid, EXACT_THREADS, exact_backward_shared_bytes<Shape>(), attention,
+                             exact_source(tensors.dout, attention), exact_source(tensors.qkv, attention),
+                             tensors.statistics, exact_tensor(tensors.dqkv, attention));
+        });
     });
 }
 
@@ -193,10 +197,12 @@ HsStatus attention_backward_key_value_exact(HsContext *context, const Attention 
     return dispatch_exact_dim(attention.head_dim, [&](auto dim) {
         using Shape = ExactBackwardShape<decltype(dim)::width>;
         const dim3 grid((unsigned)(attention.batch * attention.kv_heads), blocks_for(attention.length, Shape::rows));
-        return hs_launch(context, HS_KERNEL((attention_exact_key_value_bwd_kernel<Shape>)), grid, EXACT_THREADS,
-                         exact_backward_shared_bytes<Shape>(), attention, exact_source(tensors.dout, attention),
-                         exact_source(tensors.qkv, attention), tensors.statistics,
-                         exact_tensor(tensors.dqkv, attention));
+        return dispatch_documents(attention.starts != nullptr, [&](auto kind) {
+            return hs_launch(
+                context, HS_KERNEL((attention_exact_key_value_bwd_kernel<Shape, decltype(kind)::documents>)), grid,
+                EXACT_THREADS, exact_backward_shared_bytes<Shape>(), attention, exact_source(tensors.dout, attention),
+                exact_source(tensors.qkv, attention), tensors.statistics, exact_tensor(tensors.dqkv, attention));
+        });
     });
 }
 

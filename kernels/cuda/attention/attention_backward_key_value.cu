@@ -149,7 +149,7 @@ HS_DEVICE void score_gradients(float (&gradient)[row_tiles][column_tiles][4],
     }
 }
 
-template <typename T, typename Shape, GradientPart part>
+template <typename T, typename Shape, GradientPart part, bool documents>
 __global__ void __launch_bounds__(Shape::threads, 2)
     attention_key_value_bwd_kernel(Attention attention, const T *__restrict__ dout, const T *__restrict__ qkv,
                                    const QueryStatistics *__restrict__ statistics, T *__restrict__ dqkv)
@@ -161,6 +161,7 @@ __global__ void __launch_bounds__(Shape::threads, 2)
     const uint32_t keys = ptx::shared_address(shared), values = keys + Layout::values;
 
     fix_step(attention.dropout);
+    fix_documents<documents>(attention);
     const int kv_head = (int)blockIdx.x % attention.kv_heads, sequence = (int)blockIdx.x / attention.kv_heads;
     const int group = attention.heads / attention.kv_heads, length = attention.length;
     const int first_key = (int)blockIdx.y * Shape::rows; /* the first tiles are seen by the most queries */
@@ -276,9 +277,12 @@ template <typename T, typename Shape, GradientPart part>
 static HsStatus launch(HsContext *context, const Attention &attention, const BackwardTensors &tensors)
 {
     const dim3 grid((unsigned)(attention.batch * attention.kv_heads), blocks_for(attention.length, Shape::rows));
-    return hs_launch(context, HS_KERNEL((attention_key_value_bwd_kernel<T, Shape, part>)), grid, Shape::threads,
-                     KeyValueLayout<Shape>::bytes, attention, data_of<const T>(tensors.dout),
-                     data_of<const T>(tensors.qkv), tensors.statistics, data_of<T>(tensors.dqkv));
+    return dispatch_documents(attention.starts != nullptr, [&](auto kind) {
+        return hs_launch(context,
+                         HS_KERNEL((attention_key_value_bwd_kernel<T, Shape, part, decltype(kind)::documents>)), grid,
+                         Shape::threads, KeyValueLayout<Shape>::bytes, attention, data_of<const T>(tensors.dout),
+                         data_of<const T>(tensors.qkv), tensors.statistics, data_of<T>(tensors.dqkv));
+    });
 }
 
 HsStatus attention_backward_key_value_mma(HsContext *context, const Attention &attention,

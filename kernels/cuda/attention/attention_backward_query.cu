@@ -75,7 +75,7 @@ HS_DEVICE void drop_row_gradients(float (&gradient)[row_tiles][column_tiles][4],
     }
 }
 
-template <typename T, typename Shape>
+template <typename T, typename Shape, bool documents>
 __global__ void __launch_bounds__(Shape::threads, 2)
     attention_query_bwd_kernel(Attention attention, const T *__restrict__ dout, const T *__restrict__ qkv,
                                const QueryStatistics *__restrict__ statistics, T *__restrict__ dqkv)
@@ -87,6 +87,7 @@ __global__ void __launch_bounds__(Shape::threads, 2)
     const uint32_t keys = queries + Layout::keys, values = queries + Layout::values;
 
     fix_step(attention.dropout);
+    fix_documents<documents>(attention);
     const int head = (int)blockIdx.x % attention.heads, sequence = (int)blockIdx.x / attention.heads;
     const int first_query = (int)(gridDim.y - 1 - blockIdx.y) * Shape::rows;
     const int kv_head = head / (attention.heads / attention.kv_heads), length = attention.length;
@@ -184,9 +185,12 @@ HsStatus attention_backward_query_mma(HsContext *context, const Attention &atten
             using T = decltype(element);
             using Shape = QueryGradientShape<decltype(dim)::width>;
             const dim3 grid((unsigned)(attention.batch * attention.heads), blocks_for(attention.length, Shape::rows));
-            return hs_launch(context, HS_KERNEL((attention_query_bwd_kernel<T, Shape>)), grid, Shape::threads,
-                             QueryGradientLayout<Shape>::bytes, attention, data_of<const T>(tensors.dout),
-                             data_of<const T>(tensors.qkv), tensors.statistics, data_of<T>(tensors.dqkv));
+            return dispatch_documents(attention.starts != nullptr, [&](auto kind) {
+                return hs_launch(context, HS_KERNEL((attention_query_bwd_kernel<T, Shape, decltype(kind)::documents>)),
+                                 grid, Shape::threads, QueryGradientLayout<Shape>::bytes, attention,
+                                 data_of<const T>(tensors.dout), data_of<const T>(tensors.qkv), tensors.statistics,
+                                 data_of<T>(tensors.dqkv));
+            });
         });
     });
 }

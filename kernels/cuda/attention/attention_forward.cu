@@ -120,7 +120,7 @@ HS_DEVICE void drop(float (&score)[row_tiles][column_tiles][4], const Dropout &d
     }
 }
 
-template <typename T, typename Shape>
+template <typename T, typename Shape, bool documents>
 __global__ void __launch_bounds__(Shape::threads, 2)
     attention_forward_kernel(Attention attention, const T *__restrict__ qkv, T *__restrict__ out,
                              float *__restrict__ lse)
@@ -133,6 +133,7 @@ __global__ void __launch_bounds__(Shape::threads, 2)
 
     /* The last tiles see the most keys: they start first, so that blocks finish together. */
     fix_step(attention.dropout);
+    fix_documents<documents>(attention);
     const int head = (int)blockIdx.x % attention.heads, sequence = (int)blockIdx.x / attention.heads;
     const int first_query = (int)(gridDim.y - 1 - blockIdx.y) * Shape::rows;
     const int kv_head = head / (attention.heads / attention.kv_heads), length = attention.length;
@@ -243,9 +244,11 @@ HsStatus attention_forward_mma(HsContext *context, const Attention &attention, c
             using T = decltype(element);
             using Shape = ForwardShape<decltype(dim)::width>;
             const dim3 grid((unsigned)(attention.batch * attention.heads), blocks_for(attention.length, Shape::rows));
-            return hs_launch(context, HS_KERNEL((attention_forward_kernel<T, Shape>)), grid, Shape::threads,
-                             forward_shared_bytes<Shape>(), attention, data_of<const T>(args->qkv),
-                             data_of<T>(args->out), data_of<float>(args->lse));
+            return dispatch_documents(attention.starts != nullptr, [&](auto kind) {
+                return hs_launch(context, HS_KERNEL((attention_forward_kernel<T, Shape, decltype(kind)::documents>)),
+                                 grid, Shape::threads, forward_shared_bytes<Shape>(), attention,
+                                 data_of<const T>(args->qkv), data_of<T>(args->out), data_of<float>(args->lse));
+            });
         });
     });
 }

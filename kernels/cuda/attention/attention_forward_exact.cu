@@ -37,7 +37,7 @@ struct SumOf {
     }
 };
 
-template <typename Shape>
+template <typename Shape, bool documents>
 __global__ void __launch_bounds__(EXACT_THREADS, 2)
     attention_exact_fwd_kernel(Attention attention, ExactSource qkv, ExactResult out, float *__restrict__ lse)
 {
@@ -47,6 +47,7 @@ __global__ void __launch_bounds__(EXACT_THREADS, 2)
     float *const weights = values + Shape::step_floats;
 
     fix_step(attention.dropout);
+    fix_documents<documents>(attention);
     const int head = (int)blockIdx.x % attention.heads, sequence = (int)blockIdx.x / attention.heads;
     const int first_query = (int)(gridDim.y - 1 - blockIdx.y) * Shape::rows;
     const int kv_head = head / (attention.heads / attention.kv_heads), length = attention.length;
@@ -136,9 +137,11 @@ HsStatus attention_forward_exact(HsContext *context, const Attention &attention,
         using Shape = ExactForwardShape<decltype(dim)::width>;
         const dim3 grid((unsigned)(attention.batch * attention.heads), blocks_for(attention.length, Shape::rows));
         constexpr int floats = Shape::own_floats + 2 * Shape::step_floats + Shape::weight_floats;
-        return hs_launch(context, HS_KERNEL((attention_exact_fwd_kernel<Shape>)), grid, EXACT_THREADS,
-                         floats * sizeof(float), attention, exact_source(args->qkv, attention),
-                         exact_tensor(args->out, attention), data_of<float>(args->lse));
+        return dispatch_documents(attention.starts != nullptr, [&](auto kind) {
+            return hs_launch(context, HS_KERNEL((attention_exact_fwd_kernel<Shape, decltype(kind)::documents>)), grid,
+                             EXACT_THREADS, floats * sizeof(float), attention, exact_source(args->qkv, attention),
+                             exact_tensor(args->out, attention), data_of<float>(args->lse));
+        });
     });
 }
 

@@ -5,6 +5,7 @@
  * Bound by memory: a table row read, a position row from L2 (sequences share it), a row written.  A thread makes the
  * same four columns of several rows: reading the token and then its table row are two waits, which the rows share.
  */
+#include "kernels/cuda/toolbox/documents.cuh"
 #include "kernels/cuda/toolbox/quad.cuh"
 
 namespace HS_CUDA_NAMESPACE
@@ -50,8 +51,8 @@ HS_DEVICE void embed_quads(const int32_t *tokens, const Table *token_table, cons
     }
 }
 
-/* aligned: all rows begin at whole quads. */
-template <typename Table, typename Position, typename Y>
+/* aligned: all rows begin at whole quads; documents: there are starts. */
+template <typename Table, typename Position, typename Y, bool documents>
 __global__ void __launch_bounds__(QUAD_THREADS)
     embedding_fwd_kernel(const int32_t *tokens, const Table *token_table, const Position *position_table,
                          const int32_t *starts, uint32_t sequence_length, int64_t position_start, Y *y, int64_t rows,
@@ -61,6 +62,8 @@ __global__ void __launch_bounds__(QUAD_THREADS)
     const int count = rows - n < ROWS_PER_THREAD ? (int)(rows - n) : (int)ROWS_PER_THREAD;
     if (count <= 0 || left <= 0)
         return;
+    if (!documents)
+        starts = nullptr; /* known when compiling */
     if (aligned)
         embed_quads<true>(tokens, token_table, position_table, starts, sequence_length, position_start, y, n, count,
                           columns, column, QUAD);
@@ -88,12 +91,15 @@ HsStatus op::embedding_forward(HsContext *context, const HsEmbeddingArgs *args)
                 using Table = decltype(token_element);
                 using Position = decltype(position_element);
                 using Y = decltype(out_element);
-                return hs_launch(context, HS_KERNEL((embedding_fwd_kernel<Table, Position, Y>)), blocks.grid,
-                                 blocks.block, 0, (const int32_t *)data_of<int32_t>(args->tokens),
-                                 (const Table *)data_of<Table>(args->token_table),
-                                 (const Position *)optional_data<Position>(args->position_table),
-                                 (const int32_t *)optional_data<int32_t>(args->starts), (uint32_t)args->sequence_length,
-                                 args->position_start, data_of<Y>(args->y), rows, columns, aligned);
+                return dispatch_documents(hs_tensor_present(&args->starts), [&](auto kind) {
+                    return hs_launch(
+                        context, HS_KERNEL((embedding_fwd_kernel<Table, Position, Y, decltype(kind)::documents>)),
+                        blocks.grid, blocks.block, 0, (const int32_t *)data_of<int32_t>(args->tokens),
+                        (const Table *)data_of<Table>(args->token_table),
+                        (const Position *)optional_data<Position>(args->position_table),
+                        (const int32_t *)optional_data<int32_t>(args->starts), (uint32_t)args->sequence_length,
+                        args->position_start, data_of<Y>(args->y), rows, columns, aligned);
+                });
             });
         });
     });

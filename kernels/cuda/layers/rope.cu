@@ -11,6 +11,7 @@
  */
 #include <math.h>
 
+#include "kernels/cuda/toolbox/documents.cuh"
 #include "kernels/cuda/toolbox/launch.cuh"
 #include "kernels/cuda/toolbox/view.cuh"
 
@@ -26,7 +27,7 @@ struct Frequencies {
 
 template <typename T> struct Rope {
     View<T> x, y;
-    const int32_t *starts; /* of the rows' documents; NULL: 0 */
+    const int32_t *starts; /* of the rows' documents, where there are several in a sequence */
     int64_t position_start;
     uint32_t sequence_length;
     int pairs, rotated_heads, row_heads;
@@ -59,12 +60,12 @@ HS_DEVICE Rotation rotation_of(double turns)
 }
 
 /* One row a block.  An item is a pack of pairs of one head; past the rotated heads, a pack of v to copy. */
-template <int width, typename T>
+template <int width, bool documents, typename T>
 __global__ void __launch_bounds__(THREADS) rope_kernel(const Rope<T> task, const Frequencies frequencies)
 {
     HS_SHARED(float, cosines, MOST_PAIRS);
     HS_SHARED(float, sines, MOST_PAIRS);
-    const int start = task.starts != nullptr ? task.starts[blockIdx.x] : 0;
+    const int start = documents ? task.starts[blockIdx.x] : 0;
     const double position = (double)(task.position_start + blockIdx.x % task.sequence_length - start);
     for (int pair = (int)threadIdx.x; pair < task.pairs; pair += THREADS) {
         const Rotation rotation = rotation_of(position * frequencies.quarter_turns[pair]);
@@ -122,9 +123,13 @@ HsStatus op::rope(HsContext *context, const HsRopeArgs *args)
                                args->x.data != args->y.data };
         const dim3 blocks((unsigned)args->x.shape[0]);
         constexpr int width = access_width<T>;
-        if (packs_fit(pairs, args->x, args->y))
-            return hs_launch(context, HS_KERNEL((rope_kernel<width, T>)), blocks, THREADS, 0, task, frequencies);
-        return hs_launch(context, HS_KERNEL((rope_kernel<1, T>)), blocks, THREADS, 0, task, frequencies);
+        return dispatch_documents(task.starts != nullptr, [&](auto kind) {
+            constexpr bool documents = decltype(kind)::documents;
+            if (packs_fit(pairs, args->x, args->y))
+                return hs_launch(context, HS_KERNEL((rope_kernel<width, documents, T>)), blocks, THREADS, 0, task,
+                                 frequencies);
+            return hs_launch(context, HS_KERNEL((rope_kernel<1, documents, T>)), blocks, THREADS, 0, task, frequencies);
+        });
     });
 }
 
