@@ -283,7 +283,8 @@ static double bytes_rope(const HsTrial *trial, const HsContext *context)
     (void)context;
     const HsHeads *heads = &trial->config->heads;
     const double turned = (double)(heads->heads + heads->kv_heads) / (double)(heads->heads + 2 * heads->kv_heads);
-    return hs_trial_bytes(trial) * (hs_case_has(trial, HS_CASE_IN_PLACE) ? turned : 1.0);
+    const double starts = hs_operand_present(trial, STARTS) ? hs_operand_bytes(&trial->operands[STARTS]) : 0.0;
+    return starts + (hs_trial_bytes(trial) - starts) * (hs_case_has(trial, HS_CASE_IN_PLACE) ? turned : 1.0);
 }
 
 static const HsCase rope_timed[] = {

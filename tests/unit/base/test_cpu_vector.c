@@ -174,7 +174,9 @@ static void run_embedding_backward(HsContext *context, Operands *o, const char *
             size[token * COLUMNS + c] += fabs(load(dy, n * COLUMNS + c));
         }
     }
-    const HsEmbeddingBackwardArgs args = { tokens, dy, PERIOD, table, positions };
+    const HsEmbeddingBackwardArgs args = {
+        .tokens = tokens, .dy = dy, .sequence_length = PERIOD, .dtoken_table = table, .dposition_table = positions
+    };
     cr_assert_eq(hs_op_embedding_backward(context, &args), HS_OK, "%s", hs_error_message());
     for (int64_t i = 0; i < VOCABULARY * COLUMNS; i++)
         EXPECT_NEAR(load(table, i), sum[i],
