@@ -3,13 +3,14 @@
  * trainer plan --config FILE: memory and time of a run, before anything is allocated.
  */
 #include <argp.h>
+#include <stdlib.h>
 
 #include "kernels/base/log.h"
 #include "runtime/commands/arguments.h"
 #include "runtime/commands/command.h"
 #include "runtime/study/planner.h"
 
-enum { OPTION_LAYERS = 1000, OPTION_FIT, OPTION_TABLE };
+enum { OPTION_LAYERS = 1000, OPTION_FIT, OPTION_TABLE, OPTION_LADDER, OPTION_CARD, OPTION_JSON };
 
 typedef struct Arguments {
     const char *config_path;
@@ -26,9 +27,47 @@ static const struct argp_option options[] = {
       "search for the fastest micro-batch, recomputation and gradient format that fit; done by itself when the plan "
       "does not fit",
       0 },
-    { "table", OPTION_TABLE, NULL, 0, "the largest models of this family for 8 to 80 GB, and how they train", 0 },
+    { "card", OPTION_CARD, "NAME", 0,
+      "plan for this GPU, which need not be here: its memory, and times by its datasheet; --help ends with the list",
+      0 },
+    { "table", OPTION_TABLE, NULL, 0,
+      "the largest models of this family for 8 to 80 GB, how they train, and what of this one fits there", 0 },
+    { "ladder", OPTION_LADDER, NULL, 0,
+      "what each memory technique saves: fp32, fp16, bf16, recomputation, attention without T x T scores, an 8-bit "
+      "optimizer, LoRA, each on top of those before it",
+      0 },
+    { "json", OPTION_JSON, NULL, 0, "with --ladder: one JSON object, with the keys that make each rung", 0 },
     { 0 },
 };
+
+/* Options that would leave each other without effect. */
+static void check_options(struct argp_state *state, HsPlannerOptions *asked)
+{
+    if (asked->ladder && (asked->table || asked->layers || asked->fit))
+        argp_error(state, "--ladder and --%s are two tables: ask for one at a time",
+                   asked->table    ? "table"
+                   : asked->layers ? "layers"
+                                   : "fit");
+    if (asked->json && !asked->ladder)
+        argp_error(state, "--json is the ladder's: add --ladder");
+    if (asked->card && asked->device_bytes > 0)
+        argp_error(state, "--card %s has %d GB of memory: leave --device-memory out", asked->card->name,
+                   asked->card->gigabytes);
+    if (asked->card)
+        asked->device_bytes = (size_t)asked->card->gigabytes << 30;
+}
+
+/* The list of cards at the end of --help. */
+static char *filter_help(int key, const char *text, void *input)
+{
+    char *list = key == ARGP_KEY_HELP_POST_DOC ? hs_card_list() : NULL, *line = NULL;
+    (void)input;
+    if (!list)
+        return (char *)(uintptr_t)text;
+    const int length = asprintf(&line, "The cards: %s.", list);
+    free(list);
+    return length < 0 ? (char *)(uintptr_t)text : line;
+}
 
 static error_t parse(int key, char *argument, struct argp_state *state)
 {
@@ -49,12 +88,23 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case OPTION_TABLE:
         arguments->options.table = true;
         return 0;
+    case OPTION_LADDER:
+        arguments->options.ladder = true;
+        return 0;
+    case OPTION_JSON:
+        arguments->options.json = true;
+        return 0;
+    case OPTION_CARD:
+        if (hs_card_find(argument, &arguments->options.card) != HS_OK)
+            argp_error(state, "%s", hs_error_message());
+        return 0;
     case ARGP_KEY_ARG:
         hs_argument_override(state, &arguments->overrides, argument);
         return 0;
     case ARGP_KEY_END:
         if (!arguments->config_path)
             argp_error(state, "--config FILE is missing");
+        check_options(state, &arguments->options);
         return 0;
     default:
         return ARGP_ERR_UNKNOWN;
@@ -67,7 +117,7 @@ const struct argp hs_argp_plan = { options,
                                    "Where the memory of FILE's run goes, what a step costs, and what would fit. "
                                    "Nothing is allocated.",
                                    NULL,
-                                   NULL,
+                                   filter_help,
                                    NULL };
 
 HsStatus hs_command_plan(int argc, char **argv)
@@ -76,6 +126,9 @@ HsStatus hs_command_plan(int argc, char **argv)
     HS_TRY(hs_arguments_parse(&hs_argp_plan, argc, argv, &arguments));
     HsConfig config;
     HS_TRY(hs_config_load(&config, arguments.config_path, arguments.overrides.count, arguments.overrides.items));
+    arguments.options.config_path = arguments.config_path;
+    arguments.options.override_count = arguments.overrides.count;
+    arguments.options.overrides = arguments.overrides.items;
     HsStatus status = hs_planner_run(&config, &arguments.options, stdout);
     hs_config_deinit(&config);
     return status;

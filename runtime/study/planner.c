@@ -14,7 +14,7 @@
 #include "kernels/base/log.h"
 #include "runtime/config/continual.h"
 
-enum { NAME_WIDTH = 22, PROBES = 3 /* neighbours disturb some of them */ };
+enum { NAME_WIDTH = 22 };
 
 /* --- a trainer on paper --- */
 
@@ -87,6 +87,9 @@ static HsStatus open_engine(HsTrainer *trainer, const HsPlannerOptions *options)
 {
     HsEngineOptions engine = hs_engine_options(trainer->config);
     const bool absent = options->device_bytes > 0 && names_gpu(engine.device);
+    if (options->card && !absent)
+        return hs_fail(HS_ECONFIG, "--card %s is a GPU, and the configuration's device is %s: add device=cuda",
+                       options->card->name, engine.device);
     if (absent) { /* the emulator runs the GPU backend's own host code: the same scratch, the same layout */
         engine.device = "emu";
         engine.cublaslt = false;
@@ -97,8 +100,8 @@ static HsStatus open_engine(HsTrainer *trainer, const HsPlannerOptions *options)
         trainer->engine.device.memory_bytes = options->device_bytes;
     if (absent)
         snprintf(trainer->engine.why, sizeof trainer->engine.why,
-                 "a GPU of %.0f MiB that is not here, planned with the GPU kernels' own sizes",
-                 hs_mebibytes((double)options->device_bytes));
+                 "%s of %.0f MiB that is not here, planned with the GPU kernels' own sizes",
+                 options->card ? options->card->name : "a GPU", hs_mebibytes((double)options->device_bytes));
     return HS_OK;
 }
 
@@ -126,11 +129,6 @@ static void print_row(FILE *out, const char *name, double bytes, double paramete
     fprintf(out, "  %s\n", doc);
 }
 
-static bool is_per_parameter(HsMemoryCategory category)
-{
-    return category <= HS_MEMORY_MOMENTS || (category >= HS_MEMORY_PENALTY && category <= HS_MEMORY_REFERENCE);
-}
-
 static void print_activations(const HsMemoryPlan *plan, FILE *out)
 {
     const double all = (double)plan->bytes[HS_MEMORY_ACTIVATIONS];
@@ -151,8 +149,8 @@ static void print_memory(const HsMemoryPlan *plan, FILE *out)
         const HsMemoryRow *row = hs_memory_row(category);
         if (category == HS_MEMORY_CACHES) /* of generated text: not training's */
             continue;
-        print_row(out, row->name, (double)plan->bytes[i], is_per_parameter(category) ? (double)plan->parameters : 0,
-                  row->doc);
+        print_row(out, row->name, (double)plan->bytes[i],
+                  hs_planner_is_per_parameter(category) ? (double)plan->parameters : 0, row->doc);
         if (category == HS_MEMORY_ACTIVATIONS)
             print_activations(plan, out);
     }
@@ -162,42 +160,6 @@ static void print_memory(const HsMemoryPlan *plan, FILE *out)
 }
 
 /* --- what is left --- */
-
-static HsStatus bytes_of(const HsTrainer *trainer, int64_t rows, size_t *bytes)
-{
-    HsConfig config = *trainer->config;
-    HsMemoryPlan plan;
-    config.training.batch_size = config.memory.micro_batch = rows;
-    HS_TRY(hs_trainer_plan(trainer, &config, &plan));
-    *bytes = plan.device_bytes;
-    return HS_OK;
-}
-
-/* The largest micro-batch that fits.  Bytes are nearly a straight line over sequences: two points of it lead to within
- * a few of the answer, and where they don't, halving goes on. */
-static HsStatus find_room(const HsTrainer *trainer, const HsMemoryPlan *planned, size_t limit, int64_t *most)
-{
-    enum { FAR = 1 << 20, GUESSES = 8 };
-    const int64_t from = planned->micro_batch;
-    int64_t low = from, high = FAR + 1, at = from; /* low fits, high does not */
-    double bytes_at = (double)planned->device_bytes, slope = 0;
-    for (int tries = 0; high - low > 1; tries++) {
-        int64_t guess = low + (high - low) / 2;
-        if (tries < GUESSES) {
-            const double ahead = slope > 0 ? ((double)limit - bytes_at) / slope : (double)from;
-            const double wanted = floor((double)at + ahead);
-            guess = wanted <= (double)low ? low + 1 : wanted >= (double)high ? high - 1 : (int64_t)wanted;
-        }
-        size_t bytes;
-        HS_TRY(bytes_of(trainer, guess, &bytes));
-        *(bytes <= limit ? &low : &high) = guess;
-        slope = ((double)bytes - bytes_at) / (double)(guess - at);
-        at = guess;
-        bytes_at = (double)bytes;
-    }
-    *most = low;
-    return HS_OK;
-}
 
 static HsStatus print_room(const HsTrainer *trainer, const HsMemoryPlan *plan, size_t limit, FILE *out)
 {
@@ -214,7 +176,8 @@ static HsStatus print_room(const HsTrainer *trainer, const HsMemoryPlan *plan, s
         fprintf(out, " (mer takes the %" PRId64 " batches of an accumulation as steps of their own)",
                 trainer->config->training.gradient_accumulation_steps);
     if (left >= 0) {
-        HS_TRY(find_room(trainer, plan, limit, &most));
+        HS_TRY(hs_planner_find_most(trainer, &hs_planner_rows, trainer->config, plan->micro_batch, plan->device_bytes,
+                                    limit, HS_PLANNER_FAR, &most));
         fprintf(out, most > plan->micro_batch ? "; it could grow to %" PRId64 "\n" : "; it cannot grow\n", most);
     } else {
         fprintf(out, "\n");
@@ -224,45 +187,25 @@ static HsStatus print_room(const HsTrainer *trainer, const HsMemoryPlan *plan, s
 
 /* --- time --- */
 
-static size_t probe_bytes(const HsMemoryPlan *plan, size_t limit)
-{
-    size_t bytes = 0;
-    for (int i = 0; i < HS_MEMORY_COUNT; i++)
-        bytes = hs_size_add(bytes, is_per_parameter((HsMemoryCategory)i) ? plan->bytes[i] : 0);
-    return bytes < limit / 8 ? bytes : limit / 8;
-}
-
-static HsDeviceRates measure_rates(const HsTrainer *trainer, const HsMemoryPlan *plan, size_t limit)
-{
-    const HsContext *context = &trainer->engine.context;
-    const HsBackend *backend = context->backend;
-    const HsPrecision *precision = &trainer->precision;
-    HsDeviceRates rates = { 0 };
-    for (int probe = 0; probe < PROBES && backend->peak_flops && !trainer->engine.emulated; probe++)
-        rates.flops = fmax(rates.flops, backend->peak_flops(context, precision->weight, precision->forward));
-    /* Over no more memory than the run's own parameters: a small model's may lie in a cache, and a plan takes less than
-     * what it plans. */
-    if (backend->peak_bytes && !trainer->engine.emulated)
-        rates.bytes = backend->peak_bytes(context, probe_bytes(plan, limit));
-    return rates;
-}
-
 /* What does not fit has no time on this device, and nothing is measured for it. */
-static void print_time(const HsTrainer *trainer, const HsMemoryPlan *plan, size_t limit, FILE *out)
+static void print_time(const HsTrainer *trainer, const HsMemoryPlan *plan, const HsPlannerOptions *options,
+                       size_t limit, FILE *out)
 {
     const double flops = plan->forward_flops + plan->backward_flops + plan->recompute_flops;
     if (plan->device_bytes > limit) {
         fprintf(out, "time: none, as the plan does not fit\n");
         return;
     }
-    const HsDeviceRates rates = measure_rates(trainer, plan, limit);
+    const size_t parameters = hs_planner_parameter_bytes(plan);
+    const HsDeviceRates rates =
+        hs_planner_rates(trainer, options, &trainer->precision, parameters < limit / 8 ? parameters : limit / 8);
     if (rates.flops <= 0) {
         fprintf(out, "time: no rate was measured for this device, so none is given\n");
         return;
     }
     const double seconds = hs_memory_plan_seconds(plan, &rates);
-    fprintf(out, "time: %.3g s of products at the measured %.0f GFLOP/s (%s)", flops / rates.flops, rates.flops * 1e-9,
-            trainer->precision.name);
+    fprintf(out, "time: %.3g s of products at %s %.0f GFLOP/s (%s)", flops / rates.flops,
+            options->card ? "the datasheet's" : "the measured", rates.flops * 1e-9, trainer->precision.name);
     if (rates.bytes > 0)
         fprintf(out, ", %.3g s of parameters moved at %.1f GB/s", plan->bytes_moved / rates.bytes, rates.bytes * 1e-9);
     fprintf(out, ": at least %.3g s a step, at most %.0f tokens/s\n", seconds, (double)plan->tokens / seconds);
@@ -271,7 +214,8 @@ static void print_time(const HsTrainer *trainer, const HsMemoryPlan *plan, size_
                 (double)trainer->total_steps * seconds);
 }
 
-static void print_cost(const HsTrainer *trainer, const HsMemoryPlan *plan, size_t limit, FILE *out)
+static void print_cost(const HsTrainer *trainer, const HsMemoryPlan *plan, const HsPlannerOptions *options,
+                       size_t limit, FILE *out)
 {
     fprintf(out,
             "a step: %" PRId64 " tokens; %.3g GFLOP forward, %.3g backward, %.3g recomputed: %.1f MFLOP a token; %.0f "
@@ -279,7 +223,7 @@ static void print_cost(const HsTrainer *trainer, const HsMemoryPlan *plan, size_
             plan->tokens, plan->forward_flops * 1e-9, plan->backward_flops * 1e-9, plan->recompute_flops * 1e-9,
             1e-6 * (plan->forward_flops + plan->backward_flops + plan->recompute_flops) / (double)plan->tokens,
             hs_mebibytes(plan->bytes_moved));
-    print_time(trainer, plan, limit, out);
+    print_time(trainer, plan, options, limit, out);
 }
 
 /* --- what fits --- */
@@ -340,7 +284,7 @@ static HsStatus print_plan(HsTrainer *trainer, const HsPlannerOptions *options, 
     hs_trainer_release(&draft);
     HS_TRY(status);
     HS_TRY(print_room(trainer, &plan, limit, out));
-    print_cost(trainer, &plan, limit, out);
+    print_cost(trainer, &plan, options, limit, out);
     const bool over = plan.device_bytes > limit;
     if (over || options->fit)
         HS_TRY(print_fit(trainer, &plan, limit, out));
@@ -356,7 +300,9 @@ HsStatus hs_planner_run(HsConfig *config, const HsPlannerOptions *options, FILE 
     HsTrainer trainer;
     HsStatus status = hs_planner_open(config, options, &trainer);
     if (status == HS_OK)
-        status = options->table ? hs_planner_print_table(&trainer, out) : print_plan(&trainer, options, out);
+        status = options->ladder  ? hs_planner_print_ladder(&trainer, options, out)
+                 : options->table ? hs_planner_print_table(&trainer, options, out)
+                                  : print_plan(&trainer, options, out);
     hs_trainer_destroy(&trainer);
     return status;
 }

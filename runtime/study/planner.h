@@ -10,11 +10,27 @@
 
 #include "runtime/train/trainer.h"
 
+/* A GPU by its manufacturer's datasheet. */
+typedef struct HsCard {
+    const char *name;
+    int gigabytes; /* of memory, in GiB */
+    /* 1e12 operations a second: f32, products of f32 rounded to tf32, dense products of 16 bits with f32 sums */
+    double f32_teraflops, tf32_teraflops, half_teraflops;
+    double gigabytes_per_second; /* 1e9 */
+} HsCard;
+
 typedef struct HsPlannerOptions {
     size_t device_bytes; /* plan for a GPU of this size that is not here; 0: for the device here */
+    const HsCard *card;  /* whose rates to use; device_bytes is its memory then.  NULL: measure */
     bool layers;         /* a row for each block */
     bool fit;            /* search for the fastest way also when the configuration fits */
     bool table;          /* the largest models for common sizes of memory, instead of this one's plan */
+    bool ladder;         /* the memory techniques one after another, instead of this one's plan */
+    bool json;           /* with ladder: as one JSON object */
+    /* ladder, table: where the configuration came from, as hs_config_load takes it */
+    const char *config_path;
+    int override_count;
+    const char *const *overrides;
 } HsPlannerOptions;
 
 /* A trainer on paper, for hs_trainer_draft: device, vocabulary, precision, with or without the tasks' texts.  The
@@ -25,6 +41,36 @@ HsStatus hs_planner_open(HsConfig *config, const HsPlannerOptions *options, HsTr
  * what would fit */
 HsStatus hs_planner_run(HsConfig *config, const HsPlannerOptions *options, FILE *out);
 
+/* Weights and all that is kept for each, without activations and scratch. */
+bool hs_planner_is_per_parameter(HsMemoryCategory category);
+size_t hs_planner_parameter_bytes(const HsMemoryPlan *plan);
+
+/* --- planner_rates.c --- */
+
+/* By its name, in any case.  errors: HS_ECONFIG with the nearest name and the list */
+HsStatus hs_card_find(const char *name, const HsCard **card);
+/* "RTX 3060 (12 GB), ...": all of them, on the heap; NULL when there is no memory. */
+char *hs_card_list(void);
+/* Of the options' card, else as this device measures them; flops and bytes are 0 where nobody knows.
+ * probe_bytes: of memory that measuring may hold meanwhile */
+HsDeviceRates hs_planner_rates(const HsTrainer *trainer, const HsPlannerOptions *options, const HsPrecision *precision,
+                               size_t probe_bytes);
+
+/* --- planner_room.c --- */
+
+/* What can grow until memory is full. */
+typedef struct HsGrowth {
+    void (*set)(HsConfig *config, int64_t value);
+} HsGrowth;
+/* Sequences of a micro-batch; the length of one sequence. */
+extern const HsGrowth hs_planner_rows, hs_planner_length;
+
+/* The largest value up to `bound` that takes `limit` bytes or less on the trainer's device; `from` takes `from_bytes`
+ * and fits.  `config` is copied, not changed. */
+enum { HS_PLANNER_FAR = 1 << 20 };
+HsStatus hs_planner_find_most(const HsTrainer *trainer, const HsGrowth *growth, const HsConfig *config, int64_t from,
+                              size_t from_bytes, size_t limit, int64_t bound, int64_t *most);
+
 /* --- planner_layers.c --- */
 
 /* Parameters, kept and passing activations and products of each block. */
@@ -32,7 +78,27 @@ HsStatus hs_planner_print_layers(const HsTrainer *draft, FILE *out);
 
 /* --- planner_table.c --- */
 
-/* For 8 to 80 GB: the largest model with the configuration's proportions that trains, and how. */
-HsStatus hs_planner_print_table(const HsTrainer *trainer, FILE *out);
+/* For 8 to 80 GB, and eight of 80: the largest model with the configuration's proportions that trains, and how; then
+ * how much of the configuration itself each kind of training has room for. */
+HsStatus hs_planner_print_table(const HsTrainer *trainer, const HsPlannerOptions *options, FILE *out);
+
+/* --- planner_fits.c --- */
+
+/* A device, or several that hold the whole each (data parallel). */
+typedef struct HsDeviceSize {
+    int gigabytes, devices;
+} HsDeviceSize;
+
+/* Full training, LoRA and the others of hs_rungs that are a kind of training: for each size the most sequences of
+ * max_length at a time, and the longest single sequence; or the bytes that it misses. */
+HsStatus hs_planner_print_fits(const HsTrainer *trainer, const HsPlannerOptions *options, const HsDeviceSize *sizes,
+                               int count, FILE *out);
+
+/* --- planner_ladder.c --- */
+
+/* What each memory technique saves: a line for each of hs_rungs, planned by a dry run of its own.  A rung that the
+ * configuration or the device refuses is shown with the reason.
+ * errors: the first rung's, HS_ENOMEM */
+HsStatus hs_planner_print_ladder(const HsTrainer *trainer, const HsPlannerOptions *options, FILE *out);
 
 #endif

@@ -13,7 +13,8 @@
 #include "runtime/study/planner.h"
 
 enum { MOST_LAYERS = 256 };
-static const int sizes_gb[] = { 8, 12, 16, 24, 40, 80 };
+static const HsDeviceSize sizes[] = { { 8, 1 }, { 12, 1 }, { 16, 1 }, { 24, 1 }, { 40, 1 }, { 80, 1 }, { 80, 8 } };
+enum { SIZES = sizeof sizes / sizeof *sizes };
 
 static int64_t head_size(const HsConfig *config)
 {
@@ -67,7 +68,7 @@ static HsStatus find_layers(const HsTrainer *trainer, size_t limit, int64_t *lay
     return HS_OK;
 }
 
-static HsStatus print_row(const HsTrainer *trainer, int gigabytes, FILE *out)
+static HsStatus print_row(const HsTrainer *trainer, const HsDeviceSize *size, FILE *out)
 {
     HsTrainer sized = *trainer; /* borrows everything; never destroyed */
     HsConfig config;
@@ -75,7 +76,7 @@ static HsStatus print_row(const HsTrainer *trainer, int gigabytes, FILE *out)
     HsMemoryPlan plan;
     int64_t layers;
     bool found = false;
-    sized.engine.device.memory_bytes = (size_t)gigabytes << 30;
+    sized.engine.device.memory_bytes = (size_t)size->gigabytes << 30;
     sized.engine.context.device = &sized.engine.device;
     const size_t limit = hs_trainer_memory_limit(&sized);
     HS_TRY(find_layers(&sized, limit, &layers));
@@ -85,19 +86,19 @@ static HsStatus print_row(const HsTrainer *trainer, int gigabytes, FILE *out)
         HS_TRY(hs_trainer_search(&sized, limit, &fit, &plan, &found));
     }
     if (!found) {
-        fprintf(out, "| %d GB | none | | | | | | |\n", gigabytes);
+        fprintf(out, "| %d GB | none | | | | | | |\n", size->gigabytes);
         return HS_OK;
     }
     fprintf(out,
             "| %d GB | %.0f M | %" PRId64 " x %" PRId64 " | %" PRId64 " of %" PRId64 " | %s%s | %s | %.0f | %.0f |\n",
-            gigabytes, 1e-6 * (double)plan.parameters, config.model.layers, config.model.width, fit.micro_batch,
+            size->gigabytes, 1e-6 * (double)plan.parameters, config.model.layers, config.model.width, fit.micro_batch,
             config.training.batch_size, fit.recompute, fit.recompute_every > 1 ? ", every 2nd" : "",
             fit.narrow_gradients ? hs_dtype_name(trainer->precision.weight) : "f32",
             (double)plan.device_bytes / (1024.0 * 1024.0), (double)limit / (1024.0 * 1024.0));
     return HS_OK;
 }
 
-HsStatus hs_planner_print_table(const HsTrainer *trainer, FILE *out)
+HsStatus hs_planner_print_table(const HsTrainer *trainer, const HsPlannerOptions *options, FILE *out)
 {
     const HsConfig *config = trainer->config;
     fprintf(out,
@@ -109,7 +110,8 @@ HsStatus hs_planner_print_table(const HsTrainer *trainer, FILE *out)
     fprintf(out,
             "| memory | parameters | layers x width | micro-batch | recompute | gradients | MiB planned | MiB allowed "
             "|\n|---|---|---|---|---|---|---|---|\n");
-    for (size_t i = 0; i < sizeof sizes_gb / sizeof *sizes_gb; i++)
-        HS_TRY(print_row(trainer, sizes_gb[i], out));
-    return HS_OK;
+    for (int i = 0; i < SIZES; i++)
+        if (sizes[i].devices == 1) /* of several each holds the whole */
+            HS_TRY(print_row(trainer, &sizes[i], out));
+    return hs_planner_print_fits(trainer, options, sizes, SIZES, out);
 }

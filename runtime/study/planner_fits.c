@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The configuration's own model on common sizes of memory: which kinds of training fit, and with how much.
+ *
+ * Data parallel training holds the whole of weights, gradients and states on each device, so eight devices fit what one
+ * does, and a step has eight times the sequences.
+ */
+#include <inttypes.h>
+
+#include "runtime/study/planner_rungs.h"
+
+/* A kind of training, on its way from small memories to large ones. */
+typedef struct Kind {
+    const HsRung *rung;
+    HsConfig config;
+    int64_t rows, length; /* fit the size before, and take so many bytes */
+    size_t rows_bytes, length_bytes;
+} Kind;
+
+enum { MOST_KINDS = 8 };
+
+static size_t limit_of(const HsTrainer *trainer, const HsDeviceSize *size)
+{
+    HsTrainer sized = *trainer; /* borrows everything; never destroyed */
+    sized.engine.device.memory_bytes = (size_t)size->gigabytes << 30;
+    return hs_trainer_memory_limit(&sized);
+}
+
+static HsStatus load_kind(const HsTrainer *trainer, const HsPlannerOptions *options, int rung, Kind *kind)
+{
+    HsMemoryPlan plan;
+    *kind = (Kind){ .rung = &hs_rungs[rung] };
+    HS_TRY(hs_rung_load(options, rung, &kind->config));
+    kind->config.training.batch_size = kind->config.memory.micro_batch = 1;
+    kind->config.training.gradient_accumulation_steps = 1;
+    HsStatus status = hs_trainer_plan(trainer, &kind->config, &plan);
+    if (status != HS_OK)
+        hs_config_deinit(&kind->config);
+    kind->rows = 1;
+    kind->length = kind->config.training.max_length;
+    kind->rows_bytes = kind->length_bytes = plan.device_bytes;
+    return status;
+}
+
+/* Learned positions end where the configuration says; where it says nothing they grow with the length. */
+static int64_t longest(const HsConfig *config)
+{
+    const int64_t positions = config->model.max_positions;
+    return positions > 0 && positions < HS_PLANNER_FAR ? positions : HS_PLANNER_FAR;
+}
+
+static HsStatus grow(const HsTrainer *trainer, Kind *kind, size_t limit)
+{
+    int64_t rows, length;
+    HsMemoryPlan plan;
+    HsConfig config = kind->config; /* shallow; never released */
+    HS_TRY(hs_planner_find_most(trainer, &hs_planner_rows, &config, kind->rows, kind->rows_bytes, limit, HS_PLANNER_FAR,
+                                &rows));
+    HS_TRY(hs_planner_find_most(trainer, &hs_planner_length, &config, kind->length, kind->length_bytes, limit,
+                                longest(&config), &length));
+    hs_planner_rows.set(&config, rows);
+    HS_TRY(hs_trainer_plan(trainer, &config, &plan));
+    kind->rows = rows;
+    kind->rows_bytes = plan.device_bytes;
+    config = kind->config;
+    hs_planner_length.set(&config, length);
+    HS_TRY(hs_trainer_plan(trainer, &config, &plan));
+    kind->length = length;
+    kind->length_bytes = plan.device_bytes;
+    return HS_OK;
+}
+
+static HsStatus print_cell(const HsTrainer *trainer, Kind *kind, const HsDeviceSize *size, FILE *out)
+{
+    const size_t limit = limit_of(trainer, size);
+    if (kind->rows_bytes > limit) {
+        fprintf(out, " no: %.1f GiB |", hs_mebibytes((double)kind->rows_bytes) / 1024);
+        return HS_OK;
+    }
+    HS_TRY(grow(trainer, kind, limit));
+    if (size->devices > 1)
+        fprintf(out, " %d times %" PRId64 "; %" PRId64 " |", size->devices, kind->rows, kind->length);
+    else
+        fprintf(out, " %" PRId64 "; %" PRId64 " |", kind->rows, kind->length);
+    return HS_OK;
+}
+
+static HsStatus print_size(const HsTrainer *trainer, Kind *kinds, int count, const HsDeviceSize *size, FILE *out)
+{
+    if (size->devices > 1)
+        fprintf(out, "| %d x %d GB |", size->devices, size->gigabytes);
+    else
+        fprintf(out, "| %d GB |", size->gigabytes);
+    for (int i = 0; i < count; i++)
+        HS_TRY(print_cell(trainer, &kinds[i], size, out));
+    fprintf(out, " %.0f |\n", hs_mebibytes((double)limit_of(trainer, size)));
+    return HS_OK;
+}
+
+static HsStatus print_all(const HsTrainer *trainer, Kind *kinds, int count, const HsDeviceSize *sizes, int size_count,
+                          FILE *out)
+{
+    const HsConfig *config = trainer->config;
+    fprintf(out,
+            "\nthis configuration itself, %" PRId64 " layers, width %" PRId64
+            ", with bf16 and each block computed again: the most sequences of %" PRId64
+            " tokens at a time; the longest single sequence.\n"
+            "no: what one sequence of %" PRId64 " tokens needs.  Several devices are data parallel: each holds the "
+            "whole.\n\n| memory |",
+            config->model.layers, config->model.width, config->training.max_length, config->training.max_length);
+    for (int i = 0; i < count; i++)
+        fprintf(out, " %s |", kinds[i].rung->training);
+    fprintf(out, " MiB allowed |\n|---|");
+    for (int i = 0; i <= count; i++)
+        fprintf(out, "---|");
+    fprintf(out, "\n");
+    for (int i = 0; i < size_count; i++)
+        HS_TRY(print_size(trainer, kinds, count, &sizes[i], out));
+    return HS_OK;
+}
+
+HsStatus hs_planner_print_fits(const HsTrainer *trainer, const HsPlannerOptions *options, const HsDeviceSize *sizes,
+                               int count, FILE *out)
+{
+    Kind kinds[MOST_KINDS];
+    int kind_count = 0;
+    HsStatus status = HS_OK;
+    for (int i = 0; i < hs_rung_count && status == HS_OK; i++) {
+        if (!hs_rungs[i].training || kind_count == MOST_KINDS)
+            continue;
+        status = load_kind(trainer, options, i, &kinds[kind_count]);
+        kind_count += status == HS_OK;
+    }
+    if (status == HS_OK)
+        status = print_all(trainer, kinds, kind_count, sizes, count, out);
+    for (int i = 0; i < kind_count; i++)
+        hs_config_deinit(&kinds[i].config);
+    return status;
+}
