@@ -98,7 +98,7 @@ HsStatus hs_planner_print_fits(const HsTrainer *trainer, const HsPlannerOptions 
 
 /* What each memory technique saves: a line for each of hs_rungs, planned by a dry run of its own.  A rung that the
  * configuration or the device refuses is shown with the reason.
- * errors: the first rung's, HS_ENOMEM */
+ * errors: HS_ECONFIG where all are refused, HS_ENOMEM */
 HsStatus hs_planner_print_ladder(const HsTrainer *trainer, const HsPlannerOptions *options, FILE *out);
 
 #endif

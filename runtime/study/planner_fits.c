@@ -12,6 +12,7 @@
 /* A kind of training, on its way from small memories to large ones. */
 typedef struct Kind {
     const HsRung *rung;
+    char refused[512]; /* why the configuration cannot have it; empty: it can */
     HsConfig config;
     int64_t rows, length; /* fit the size before, and take so many bytes */
     size_t rows_bytes, length_bytes;
@@ -26,20 +27,33 @@ static size_t limit_of(const HsTrainer *trainer, const HsDeviceSize *size)
     return hs_trainer_memory_limit(&sized);
 }
 
-static HsStatus load_kind(const HsTrainer *trainer, const HsPlannerOptions *options, int rung, Kind *kind)
+static HsStatus plan_kind(const HsTrainer *trainer, Kind *kind)
 {
     HsMemoryPlan plan;
-    *kind = (Kind){ .rung = &hs_rungs[rung] };
-    HS_TRY(hs_rung_load(options, rung, &kind->config));
     kind->config.training.batch_size = kind->config.memory.micro_batch = 1;
     kind->config.training.gradient_accumulation_steps = 1;
-    HsStatus status = hs_trainer_plan(trainer, &kind->config, &plan);
-    if (status != HS_OK)
-        hs_config_deinit(&kind->config);
+    HS_TRY(hs_trainer_plan(trainer, &kind->config, &plan));
     kind->rows = 1;
     kind->length = kind->config.training.max_length;
     kind->rows_bytes = kind->length_bytes = plan.device_bytes;
-    return status;
+    return HS_OK;
+}
+
+/* What this configuration or this device cannot have is a column without figures.  Of a kind that is refused, or after
+ * an error, nothing need be released. */
+static HsStatus load_kind(const HsTrainer *trainer, const HsPlannerOptions *options, int rung, Kind *kind)
+{
+    *kind = (Kind){ .rung = &hs_rungs[rung] };
+    HsStatus status = hs_rung_load(options, rung, &kind->config);
+    if (status == HS_OK) {
+        status = plan_kind(trainer, kind);
+        if (status != HS_OK)
+            hs_config_deinit(&kind->config);
+    }
+    if (status != HS_ECONFIG && status != HS_EUNSUPPORTED)
+        return status;
+    snprintf(kind->refused, sizeof kind->refused, "%.511s", hs_error_message());
+    return HS_OK;
 }
 
 /* Learned positions end where the configuration says; where it says nothing they grow with the length. */
@@ -73,6 +87,10 @@ static HsStatus grow(const HsTrainer *trainer, Kind *kind, size_t limit)
 static HsStatus print_cell(const HsTrainer *trainer, Kind *kind, const HsDeviceSize *size, FILE *out)
 {
     const size_t limit = limit_of(trainer, size);
+    if (kind->refused[0] != '\0') {
+        fprintf(out, " - |");
+        return HS_OK;
+    }
     if (kind->rows_bytes > limit) {
         fprintf(out, " no: %.1f GiB |", hs_mebibytes((double)kind->rows_bytes) / 1024);
         return HS_OK;
@@ -116,6 +134,9 @@ static HsStatus print_all(const HsTrainer *trainer, Kind *kinds, int count, cons
     fprintf(out, "\n");
     for (int i = 0; i < size_count; i++)
         HS_TRY(print_size(trainer, kinds, count, &sizes[i], out));
+    for (int i = 0; i < count; i++)
+        if (kinds[i].refused[0] != '\0')
+            fprintf(out, "%s: not here: %s\n", kinds[i].rung->training, kinds[i].refused);
     return HS_OK;
 }
 
@@ -134,6 +155,7 @@ HsStatus hs_planner_print_fits(const HsTrainer *trainer, const HsPlannerOptions 
     if (status == HS_OK)
         status = print_all(trainer, kinds, kind_count, sizes, count, out);
     for (int i = 0; i < kind_count; i++)
-        hs_config_deinit(&kinds[i].config);
+        if (kinds[i].refused[0] == '\0')
+            hs_config_deinit(&kinds[i].config);
     return status;
 }

@@ -73,7 +73,7 @@ static HsStatus make_line(HsLadder *ladder, Rates *rates, int rung, HsLadderLine
         status = plan_line(ladder, rates, &config, line);
         hs_config_deinit(&config);
     }
-    if (status == HS_OK || rung == 0 || (status != HS_ECONFIG && status != HS_EUNSUPPORTED))
+    if (status == HS_OK || (status != HS_ECONFIG && status != HS_EUNSUPPORTED))
         return status;
     snprintf(line->refused, sizeof line->refused, "%.511s", hs_error_message());
     return HS_OK;
@@ -86,32 +86,29 @@ static double saved(const HsLadderLine *line, const HsLadderLine *from)
 
 static HsStatus make_lines(HsLadder *ladder, Rates *rates)
 {
-    const HsLadderLine *before = &ladder->lines[0];
+    const HsLadderLine *before = NULL;
     assert(hs_rung_count <= HS_LADDER_LINES);
     for (int i = 0; i < hs_rung_count; i++) {
         HsLadderLine *line = &ladder->lines[ladder->count++];
         HS_TRY(make_line(ladder, rates, i, line));
         if (line->refused[0] != '\0')
             continue;
+        before = before ? before : line;
+        ladder->first = ladder->first ? ladder->first : line;
         line->saved_before = saved(line, before);
-        line->saved_in_all = saved(line, &ladder->lines[0]);
+        line->saved_in_all = saved(line, ladder->first);
         before = line;
     }
-    return HS_OK;
+    return ladder->first ? HS_OK : hs_fail(HS_ECONFIG, "no rung can be planned: %s", ladder->lines[0].refused);
 }
 
 HsStatus hs_planner_print_ladder(const HsTrainer *trainer, const HsPlannerOptions *options, FILE *out)
 {
-    HsConfig ground;
-    HsLadder ladder = { .trainer = trainer, .config = &ground, .limit = hs_trainer_memory_limit(trainer) };
+    HsLadder ladder = { .trainer = trainer, .limit = hs_trainer_memory_limit(trainer) };
     Rates rates = { .trainer = trainer, .options = options };
-    HS_TRY(hs_rung_load(options, 0, &ground));
     ladder.rates = options->card              ? "the card's datasheet"
                    : trainer->engine.emulated ? "nothing: no rate is known of this device"
                                               : "rates measured on this device";
-    HsStatus status = make_lines(&ladder, &rates);
-    if (status == HS_OK)
-        status = options->json ? hs_ladder_print_json(&ladder, out) : hs_ladder_print(&ladder, out);
-    hs_config_deinit(&ground);
-    return status;
+    HS_TRY(make_lines(&ladder, &rates));
+    return options->json ? hs_ladder_print_json(&ladder, out) : hs_ladder_print(&ladder, out);
 }

@@ -22,9 +22,9 @@ typedef struct HsLadderLine {
 
 typedef struct HsLadder {
     const HsTrainer *trainer;
-    const HsConfig *config; /* the first rung's: what all have in common */
-    const char *rates;      /* what the seconds rest on */
+    const char *rates; /* what the seconds rest on */
     size_t limit;
+    const HsLadderLine *first; /* that has a plan */
     int count;
     HsLadderLine lines[HS_LADDER_LINES];
 } HsLadder;

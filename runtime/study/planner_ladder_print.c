@@ -115,16 +115,17 @@ static void print_notes(const HsLadder *ladder, FILE *out)
         "] a layer in the activations' format: of all layers, or where blocks are computed again, of one.\n"
         "s a step: products and parameters moved, at %s; attention that writes scores would take longer.\n"
         "fits: target_gpu_util %g of %.0f MiB = %.0f MiB.\n",
-        ladder->lines[0].plan.micro_batch, ladder->config->model.heads, ladder->config->training.max_length,
-        ladder->config->training.max_length, ladder->rates, ladder->config->training.target_gpu_util,
+        ladder->first->plan.micro_batch, ladder->trainer->config->model.heads,
+        ladder->trainer->config->training.max_length, ladder->trainer->config->training.max_length, ladder->rates,
+        ladder->trainer->config->training.target_gpu_util,
         hs_mebibytes((double)hs_trainer_device_memory(ladder->trainer)), hs_mebibytes((double)ladder->limit));
 }
 
 HsStatus hs_ladder_print(const HsLadder *ladder, FILE *out)
 {
     Column columns[HS_MEMORY_COUNT];
-    const HsConfig *config = ladder->config;
-    const HsMemoryPlan *plan = &ladder->lines[0].plan;
+    const HsConfig *config = ladder->trainer->config;
+    const HsMemoryPlan *plan = &ladder->first->plan;
     const int count = list_columns(ladder, columns);
     fprintf(out,
             "device: %s\nmodel: %s, %" PRId64 " layers, width %" PRId64 ", %.3f million parameters; %" PRId64
@@ -181,9 +182,9 @@ HsStatus hs_ladder_print_json(const HsLadder *ladder, FILE *out)
     hs_json_set_string(root, "format", FORMAT);
     hs_json_set_string(root, "device", ladder->trainer->engine.why);
     hs_json_set_string(root, "step_seconds_by", ladder->rates);
-    hs_json_set_integer(root, "parameters", ladder->lines[0].plan.parameters);
-    hs_json_set_integer(root, "micro_batch", ladder->lines[0].plan.micro_batch);
-    hs_json_set_integer(root, "max_length", ladder->config->training.max_length);
+    hs_json_set_integer(root, "parameters", ladder->first->plan.parameters);
+    hs_json_set_integer(root, "micro_batch", ladder->first->plan.micro_batch);
+    hs_json_set_integer(root, "max_length", ladder->trainer->config->training.max_length);
     hs_json_set_integer(root, "limit_bytes", (int64_t)ladder->limit);
     for (int i = 0; i < ladder->count; i++)
         hs_json_append(rungs, line_json(&ladder->lines[i], i));

@@ -109,8 +109,12 @@ grep -qE "^  \+ 8-bit optimizer .*%" out || fail "the rungs before LoRA are not 
 # shellcheck disable=SC2086
 expect 0 "$trainer" plan --ladder --json --config ladder.yaml $refused
 says out '"refused":"rung + LoRA: '
-expect 2 "$trainer" plan --ladder --config ladder.yaml continual.strategy=inc-lora
-says err "rung fp32: command line: continual.strategy: inc-lora gives each task an adapter"
+expect 0 "$trainer" plan --ladder --config ladder.yaml continual.strategy=inc-lora
+says out "fp32                       not here: rung fp32: command line: continual.strategy: inc-lora gives each task an adapter"
+grep -qE "^  \+ LoRA .* 0\.0% +0\.0% .* yes$" out || fail "LoRA is the first rung that inc-lora has"
+expect 0 "$trainer" plan --table --config ladder.yaml continual.strategy=inc-lora
+grep -qE "^\| 24 GB \| - \| - \| [0-9]+; [0-9]+ \|" out || fail "inc-lora on 24 GB: $(grep '| 24 GB' out | tail -n 1)"
+says out "full, AdamW: not here: rung "
 
 # Cards: memory and times of a GPU that is not here.
 expect 0 "$trainer" plan --ladder --config ladder.yaml --card "rtx 3060" device=auto
