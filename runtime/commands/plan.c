@@ -34,7 +34,7 @@ static const struct argp_option options[] = {
       "the largest models of this family for 8 to 80 GB, how they train, and what of this one fits there", 0 },
     { "ladder", OPTION_LADDER, NULL, 0,
       "what each memory technique saves: fp32, fp16, bf16, recomputation, attention without T x T scores, an 8-bit "
-      "optimizer, LoRA, each on top of those before it",
+      "optimizer, LoRA, QLoRA, each on top of those before it",
       0 },
     { "json", OPTION_JSON, NULL, 0, "with --ladder: one JSON object, with the keys that make each rung", 0 },
     { 0 },

@@ -89,7 +89,7 @@ typedef struct HsDeviceSize {
     int gigabytes, devices;
 } HsDeviceSize;
 
-/* Full training, LoRA and the others of hs_rungs that are a kind of training: for each size the most sequences of
+/* Full training, LoRA, QLoRA and the others of hs_rungs that are a kind of training: for each size the most sequences of
  * max_length at a time, and the longest single sequence; or the bytes that it misses. */
 HsStatus hs_planner_print_fits(const HsTrainer *trainer, const HsPlannerOptions *options, const HsDeviceSize *sizes,
                                int count, FILE *out);

@@ -14,7 +14,7 @@ const HsRung hs_rungs[] = {
       { "precision.mode=fp32", "precision.master_weights=true", "precision.gradients=fp32", "memory.recompute=none",
         "memory.recompute_every=1", "use_gradient_checkpointing=false", "optimizer.kind=adamw", "optimizer.moments=f32",
         "adapter.kind=none", "adapter.rank=16", "adapter.alpha=32", "adapter.rank_stabilized=false",
-        "adapter.dropout=0", "adapter.also_train=\"\"", "adapter.init_from=\"\"" },
+        "adapter.dropout=0", "adapter.also_train=\"\"", "adapter.init_from=\"\"", "adapter.base=unchanged" },
       HS_SCORES_OF_ALL_LAYERS,
       NULL,
       "everything in 32 bits, AdamW, nothing computed again" },
@@ -40,10 +40,11 @@ const HsRung hs_rungs[] = {
       "full, 8-bit AdamW",
       "AdamW's moments as codes of 8 bits" },
     { "+ LoRA",
-      { "adapter.", "adapter.kind=lora" },
+      { "adapter.", "adapter.kind=lora", "adapter.base=unchanged" },
       HS_SCORES_NONE,
       "LoRA",
       "low-rank changes are trained beside frozen matrices; rank and targets as the file says" },
+    { "+ QLoRA", { "adapter.base=nf4" }, HS_SCORES_NONE, "QLoRA", "the blocks' frozen matrices in four bits" },
 };
 const int hs_rung_count = sizeof hs_rungs / sizeof *hs_rungs;
 

@@ -26,7 +26,7 @@ import json, sys
 
 ladder = json.loads(open(sys.argv[1]).read())
 rungs = {rung["name"]: rung for rung in ladder["rungs"]}
-assert list(rungs)[:7] == ["fp32", "fp16", "bf16", "+ recomputation", "+ attention without T x T", "+ 8-bit optimizer", "+ LoRA"], list(rungs)
+assert list(rungs) == ["fp32", "fp16", "bf16", "+ recomputation", "+ attention without T x T", "+ 8-bit optimizer", "+ LoRA", "+ QLoRA"], list(rungs)
 planned = {name: rung.get("planned", {}) for name, rung in rungs.items()}
 C, V, F, L, T, B, H, K = 64, 257, 128, 3, 32, 2, 4, 2
 matrices = L * (C * C + 2 * C * K * C // H + C * C + 3 * C * F)
@@ -55,6 +55,10 @@ near("+ 8-bit optimizer", "optimizer moments", (2 + 8 / 256) * (V * C + matrices
 assert planned["+ LoRA"]["gradients"] == planned["+ LoRA"]["master weights"]
 # A 4-wide branch on q, k, v, o of each layer: A [4, 64], B [64 | 32 | 32 | 64, 4].
 near("+ LoRA", "gradients", 4 * L * 4 * (4 * C + 2 * C + 2 * C * K // H))
+# Codes of four bits, a byte for 64 of them, and an f32 for 256 of those bytes, in place of bf16 (Dettmers et al. 2023).
+assert planned["+ QLoRA"]["gradients"] == planned["+ LoRA"]["gradients"]
+four = (0.5 + 1 / 64 + 4 / 64 / 256) * matrices
+near("+ QLoRA", "weights", planned["+ LoRA"]["weights"] - 2 * matrices + four - 64 * 4 * L * 8)
 # Scores: [B, H, T, T] a layer in the activations' format.
 layer = B * H * T * T
 scores = [rung["computed_score_bytes"] for rung in ladder["rungs"]]
@@ -92,7 +96,7 @@ python3 -c 'import json, sys; rung = json.load(open("cpu.json"))["rungs"][6]; sy
 
 # The text: every rung, what does not fit, and that scores are computed.
 expect 0 "$trainer" plan --ladder --config ladder.yaml memory.limit=3MiB
-for rung in fp32 fp16 bf16 "+ recomputation" "+ attention without T x T" "+ 8-bit optimizer" "+ LoRA"; do
+for rung in fp32 fp16 bf16 "+ recomputation" "+ attention without T x T" "+ 8-bit optimizer" "+ LoRA" "+ QLoRA"; do
     grep -qE "^  ${rung//+/\\+} .*%.*(yes|no)$" out || fail "no line for $rung"
 done
 says out "scores, computed: this runtime's attention never writes its scores"
@@ -156,7 +160,7 @@ sed -n '/full, AdamW/,$p' out >fits
 for size in 8 12 16 24 40 80 "8 x 80"; do
     grep -qE "^\| $size GB \| .*[0-9]+; [0-9]+ \|" fits || fail "no row for $size GB"
 done
-awk -F'|' '/^\| [0-9]+ GB/ { for (i = 3; i <= 5; i++) { split($i, a, ";"); if (a[1] + 0 < most[i]) exit 1; most[i] = a[1] + 0 } }' fits || fail "a larger card holds less"
+awk -F'|' '/^\| [0-9]+ GB/ { for (i = 3; i <= 6; i++) { split($i, a, ";"); if (a[1] + 0 < most[i]) exit 1; most[i] = a[1] + 0 } }' fits || fail "a larger card holds less"
 # A sequence at a time fits and one more does not, by the planner itself.
 most=$(awk -F'|' '/^\| 8 GB/ { split($3, a, ";"); print a[1] + 0 }' fits)
 fits_8gb() {
