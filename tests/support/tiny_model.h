@@ -69,6 +69,7 @@ static inline void tiny_config(const TinySpec *spec, HsConfig *config)
     config->model.z_loss = spec->z_loss;
     config->train.freeze = spec->freeze;
     config->adapter.kind = spec->adapter.rank > 0 ? "lora" : "none";
+    config->adapter.base = "unchanged";
     config->adapter.rank = spec->adapter.rank;
     config->adapter.alpha = spec->adapter.alpha;
     config->adapter.dropout = spec->adapter.dropout;
