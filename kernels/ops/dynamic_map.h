@@ -2,7 +2,7 @@
  *
  * Eight-bit codes of optimizer states: blockwise dynamic quantization (Dettmers et al. 2022, "8-bit Optimizers via
  * Block-wise Quantization", section 2; the map: Dettmers 2016, "8-Bit Approximations for Parallelism in Deep Learning").
- * The values are those of bitsandbytes' create_dynamic_map, to the bit (tests/unit/kernels/test_dynamic_map.c).
+ * The values are those of bitsandbytes' create_dynamic_map, to the bit (tests/ops/test_update_8bit.c).
  *
  * HS_DYNAMIC_BLOCK neighbouring elements share absmax, the largest of their magnitudes; an element is
  * absmax * value(code).  A level is a magnitude: 0, then seven decades of 1, 2, 4 .. 64 levels, the midpoints of as many

@@ -2,7 +2,7 @@
  *
  * Four-bit weights: NormalFloat with double quantization (Dettmers et al. 2023, "QLoRA", section 3; the values:
  * appendix E).  Codes and scales are those of bitsandbytes, and so is every decoded value, to the bit
- * (tests/unit/kernels/test_nf4.c).
+ * (tests/ops/test_nf4.c).
  *
  *     element i   level(code i) absmax(i / 64)                       one product in f32
  *     block b     map(absmax code b) scale(g) + offset(g)            rounded after each step, f32

@@ -192,6 +192,11 @@ static const HsNamedTensor *find_in_files(const void *files, const char *name, c
     return hs_pretrained_find(files, name, path);
 }
 
+HsTensorSource hs_pretrained_source(const HsPretrained *pretrained)
+{
+    return (HsTensorSource){ find_in_files, pretrained };
+}
+
 static HsStatus load_item(const HsPretrained *pretrained, const HsNamedTensor *item, bool tied)
 {
     const char *path = NULL;
@@ -202,7 +207,7 @@ static HsStatus load_item(const HsPretrained *pretrained, const HsNamedTensor *i
         source = hs_pretrained_find(pretrained, item->name, &path);
     if (!source)
         return hs_fail(HS_EFORMAT, "%s: tensor `%s` is missing", pretrained->folder, item->name);
-    const HsTensorSource files = { find_in_files, pretrained };
+    const HsTensorSource files = hs_pretrained_source(pretrained);
     return hs_checkpoint_restore_tensor(&files, path, source, item);
 }
 

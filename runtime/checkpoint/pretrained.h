@@ -5,6 +5,7 @@
 #ifndef HS_RUNTIME_CHECKPOINT_PRETRAINED_H
 #define HS_RUNTIME_CHECKPOINT_PRETRAINED_H
 
+#include "runtime/checkpoint/nf4_tensors.h"
 #include "runtime/checkpoint/weights.h"
 
 typedef struct HsPretrained {
@@ -20,6 +21,9 @@ void hs_pretrained_close(HsPretrained *pretrained);
 
 /* A tensor under its name, or under it without "model." or "transformer."; NULL where there is none.  *path: its file. */
 const HsNamedTensor *hs_pretrained_find(const HsPretrained *pretrained, const char *name, const char **path);
+
+/* The same search as functions of quantized matrices ask for it (nf4_tensors.h); valid as long as `pretrained`. */
+HsTensorSource hs_pretrained_source(const HsPretrained *pretrained);
 
 /* Every parameter of the model from the files: into its master where `spans` has one, else into its weight, converted
  * exactly where the format is as wide.  Each name has to be there, in its shape, and none besides but the buffers that

@@ -130,32 +130,45 @@ static HsStatus decode(const char *file_name, const char *name, const HsQuantize
     return HS_OK;
 }
 
+/* Host memory `to` from the file: decoded where `view` is what it holds, else converted. */
+static HsStatus fill(const char *file_name, const HsNamedTensor *source, const HsQuantized *view,
+                     const HsNamedTensor *destination, HsTensor *to)
+{
+    return view ? decode(file_name, source->name, view, to)
+                : copy_elements(file_name, source, to, destination->transposed);
+}
+
+static HsStatus deliver(const char *file_name, const HsNamedTensor *source, const HsQuantized *view,
+                        const HsNamedTensor *destination)
+{
+    HsTensor to = destination->tensor;
+    const HsContext *context = destination->context;
+    const size_t bytes = hs_tensor_bytes(&to);
+    if (!context || context->device->host_accessible || bytes == 0)
+        return fill(file_name, source, view, destination, &to);
+    to.data = malloc(bytes);
+    if (!to.data)
+        return hs_fail(HS_ENOMEM, "%s: no memory for tensor `%s`, %zu bytes", file_name, source->name, bytes);
+    HsStatus status = fill(file_name, source, view, destination, &to);
+    if (status == HS_OK)
+        status = context->device->copy(context->device, context->stream, destination->tensor.data, to.data, bytes);
+    free(to.data);
+    return status;
+}
+
 static HsStatus take_quantized(const HsTensorSource *files, const char *file_name, const HsNamedTensor *source,
                                const HsNamedTensor *destination)
 {
-    HsTensor to = destination->tensor;
+    const HsTensor to = destination->tensor;
     HsQuantized view;
     HsDtype dtype;
     if (to.rank != 2 || !hs_dtype_info(to.dtype)->is_float)
         return hs_fail(HS_ESHAPE, "%s: tensor `%s` is a quantized matrix, and the model has none of that name",
                        file_name, source->name);
     HS_TRY(hs_nf4_open(files, source->name, to.shape[0], to.shape[1], &view, &dtype));
-    const HsContext *context = destination->context;
-    const bool in_place = !destination->quantized && (!context || context->device->host_accessible);
-    HsStatus status = HS_OK;
-    if (destination->quantized) {
-        status = hs_quantized_place(destination->quantized, destination->first, &view, context);
-    } else if (in_place) {
-        status = decode(file_name, source->name, &view, &to);
-    } else {
-        to.data = malloc(hs_tensor_bytes(&to));
-        status = to.data ? decode(file_name, source->name, &view, &to)
-                         : hs_fail(HS_ENOMEM, "%s: no memory for tensor `%s`", file_name, source->name);
-        if (status == HS_OK)
-            status = context->device->copy(context->device, context->stream, destination->tensor.data, to.data,
-                                           hs_tensor_bytes(&to));
-        free(to.data);
-    }
+    HsStatus status = destination->quantized
+                          ? hs_quantized_place(destination->quantized, destination->first, &view, destination->context)
+                          : deliver(file_name, source, &view, destination);
     free(view.scales);
     return status;
 }
@@ -168,19 +181,7 @@ HsStatus hs_checkpoint_restore_tensor(const HsTensorSource *files, const char *f
     HS_TRY(check_match(file_name, source, destination));
     if (destination->quantized)
         return quantize_tensor(file_name, source, destination);
-    HsTensor to = destination->tensor;
-    const HsContext *context = destination->context;
-    const size_t bytes = hs_tensor_bytes(&to);
-    if (!context || context->device->host_accessible || bytes == 0)
-        return copy_elements(file_name, source, &to, destination->transposed);
-    to.data = malloc(bytes);
-    if (!to.data)
-        return hs_fail(HS_ENOMEM, "%s: no memory for tensor `%s`, %zu bytes", file_name, source->name, bytes);
-    HsStatus status = copy_elements(file_name, source, &to, destination->transposed);
-    if (status == HS_OK)
-        status = context->device->copy(context->device, context->stream, destination->tensor.data, to.data, bytes);
-    free(to.data);
-    return status;
+    return deliver(file_name, source, NULL, destination);
 }
 
 static const HsNamedTensor *find_in_file(const void *file, const char *name, const char **path)

@@ -123,15 +123,10 @@ static HsStatus find_part(const HsExportSource *source, const HsParam *param, co
     return HS_OK;
 }
 
-static const HsNamedTensor *find_in_files(const void *files, const char *name, const char **path)
-{
-    return hs_pretrained_find(files, name, path);
-}
-
 /* A part in four bits, to be decoded as the products of the run that it comes from did. */
 static HsStatus find_quantized(const HsExportSource *source, const HsParam *param, int part, HsNamedTensor *item)
 {
-    const HsTensorSource files = { find_in_files, &source->files };
+    const HsTensorSource files = hs_pretrained_source(&source->files);
     HsQuantized *const view = &source->views[(param - source->model.params) * HS_PARAM_MOST_PARTS + part];
     const int64_t rows = hs_param_stored_rows(param, part), columns = param->shape[1];
     HsDtype dtype;
@@ -182,7 +177,7 @@ static HsStatus add_param(const HsExportSource *source, const HsParam *param, Hs
         HsNamedTensor *item = &items[*count];
         bool transposed = false;
         snprintf(item->name, sizeof item->name, "%s", hs_param_stored_name(param, part));
-        const HsTensorSource files = { find_in_files, &source->files };
+        const HsTensorSource files = hs_pretrained_source(&source->files);
         if (param->rank == 2 && hs_nf4_is_stored(&files, item->name))
             HS_TRY(find_quantized(source, param, part, item));
         else

@@ -16,7 +16,6 @@
 #include <string.h>
 
 #include "runtime/io/files.h"
-#include "runtime/model/quantized.h"
 #include "runtime/train/trainer.h"
 
 #define FILE_NAME "continual.safetensors"
@@ -314,14 +313,6 @@ static HsStatus load_replay(HsTrainer *trainer, const Loading *loading)
     return check_logits(trainer, loading->file_name);
 }
 
-static HsStatus copy_quantized(HsTrainer *trainer, int index)
-{
-    HsDevice *device = &trainer->engine.device;
-    const HsParam *param = &trainer->model.params[index];
-    return device->copy(device, trainer->engine.context.stream, hs_param_weight_memory(&trainer->teacher.params[index]),
-                        hs_param_weight_memory(param), hs_param_weight_bytes(param));
-}
-
 static HsStatus load_teacher(HsTrainer *trainer, const Loading *loading)
 {
     int64_t taught;
@@ -332,7 +323,7 @@ static HsStatus load_teacher(HsTrainer *trainer, const Loading *loading)
         if (param->quantized.count == 0)
             HS_TRY(load_tensor((void *)(uintptr_t)loading, "teacher", param->name, &param->weight));
         else
-            HS_TRY(copy_quantized(trainer, i));
+            HS_TRY(hs_trainer_copy_to_teacher(trainer, i));
     }
     return trainer->taught ? hs_model_pack(&trainer->teacher, &trainer->engine.context) : HS_OK;
 }

@@ -130,18 +130,21 @@ void hs_trainer_destroy_teacher(HsTrainer *trainer)
     trainer->has_teacher = false;
 }
 
-HsStatus hs_trainer_take_teacher(HsTrainer *trainer, int task)
+HsStatus hs_trainer_copy_to_teacher(HsTrainer *trainer, int parameter)
 {
     HsDevice *device = &trainer->engine.device;
-    HsStream *stream = trainer->engine.context.stream;
+    const HsParam *from = &trainer->model.params[parameter], *to = &trainer->teacher.params[parameter];
+    return device->copy(device, trainer->engine.context.stream, hs_param_weight_memory(to),
+                        hs_param_weight_memory(from), hs_param_weight_bytes(from));
+}
+
+HsStatus hs_trainer_take_teacher(HsTrainer *trainer, int task)
+{
     trainer->taught = trainer->has_teacher && task > 0;
     if (!trainer->taught)
         return HS_OK;
-    for (int i = 0; i < trainer->model.param_count; i++) {
-        const HsParam *param = &trainer->model.params[i];
-        HS_TRY(device->copy(device, stream, hs_param_weight_memory(&trainer->teacher.params[i]),
-                            hs_param_weight_memory(param), hs_param_weight_bytes(param)));
-    }
+    for (int i = 0; i < trainer->model.param_count; i++)
+        HS_TRY(hs_trainer_copy_to_teacher(trainer, i));
     return hs_model_pack(&trainer->teacher, &trainer->engine.context);
 }
 

@@ -297,6 +297,8 @@ void hs_trainer_unplan_teacher(HsTrainer *trainer);
 void hs_trainer_destroy_teacher(HsTrainer *trainer);
 /* Task `task` begins: the teacher becomes what the model is now, unless there is nothing to remember yet. */
 HsStatus hs_trainer_take_teacher(HsTrainer *trainer, int task);
+/* One parameter of the model, in whichever form its weight has. */
+HsStatus hs_trainer_copy_to_teacher(HsTrainer *trainer, int parameter);
 
 /* Adapters become part of the model and are drawn anew, before a later task of a strategy that gives each its own
  * (adapters.c); and what scratch that needs. */
