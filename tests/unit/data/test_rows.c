@@ -19,11 +19,13 @@ static void rows_fixture(DataFixture *fixture)
     fixture->config.data.packing = "none";
 }
 
-/* A row's inputs and targets as text: end-of-text as '|', what is ignored as '.'. */
+/* A row's inputs and targets as text: end-of-text as '|', what is ignored as '.'; of several documents in a row the marked
+ * first tokens as capitals, marked padding as '*'. */
 static void describe_row(const int32_t *tokens, const int32_t *targets, char text[2 * LENGTH + 2])
 {
     for (int t = 0; t < LENGTH; t++) {
-        text[t] = (char)(tokens[t] == 256 ? '|' : tokens[t]);
+        const int32_t token = tokens[t] < 0 ? ~tokens[t] : tokens[t];
+        text[t] = (char)(token == 256 ? (tokens[t] < 0 ? '*' : '|') : tokens[t] < 0 ? token - 'a' + 'A' : token);
         text[LENGTH + 1 + t] = (char)(targets[t] == 256 ? '|' : targets[t] < 0 ? '.' : targets[t]);
     }
     text[LENGTH] = ' ';
@@ -120,18 +122,6 @@ Test(rows, what_makes_no_rows_is_refused)
                    "no document of train has a token that the loss counts among its first 7");
 }
 
-/* A row of several documents: their first tokens' marks as capitals, marked padding as '*'. */
-static void describe_pack(const int32_t *tokens, const int32_t *targets, char text[2 * LENGTH + 2])
-{
-    for (int t = 0; t < LENGTH; t++) {
-        const int32_t token = tokens[t] < 0 ? ~tokens[t] : tokens[t];
-        text[t] = (char)(token == 256 ? (tokens[t] < 0 ? '*' : '|') : tokens[t] < 0 ? token - 'a' + 'A' : token);
-        text[LENGTH + 1 + t] = (char)(targets[t] == 256 ? '|' : targets[t] < 0 ? '.' : targets[t]);
-    }
-    text[LENGTH] = ' ';
-    text[2 * LENGTH + 1] = '\0';
-}
-
 /* With its end ab| has 3 tokens, cdef| 5, ghijkl| 7, mz| 3, nopqrstuv| is cut at 7, w| has 2 and xxyy| 5, two of which
  * are a prompt; rows hold 7.  First fit puts mz| behind ab| and w| behind cdef|. */
 Test(rows, documents_share_rows)
@@ -157,7 +147,7 @@ Test(rows, documents_share_rows)
         bool seen[ROWS] = { false };
         for (int64_t i = 0; i < ROWS; i++) {
             hs_dataset_sample(&dataset, epoch * ROWS + i, tokens, targets);
-            describe_pack(tokens, targets, text);
+            describe_row(tokens, targets, text);
             int found = 0;
             while (found < ROWS && strcmp(text, expected[found]) != 0)
                 found++;
@@ -168,7 +158,7 @@ Test(rows, documents_share_rows)
     }
     cr_assert_eq(hs_dataset_validation_windows(&dataset), 1);
     hs_dataset_validation_sample(&dataset, 0, 1, tokens, targets);
-    describe_pack(tokens, targets, text);
+    describe_row(tokens, targets, text);
     cr_expect_str_eq(text, "xy|Z|* y|.|..");
     hs_dataset_deinit(&dataset);
     data_fixture_deinit(&fixture);
