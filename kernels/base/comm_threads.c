@@ -6,8 +6,8 @@
  *     work      read what the others brought, write what is this rank's  | wait for all
  *     return    buffers are the callers' again
  *
- * In a reduction rank r adds up its own share of the elements, over the ranks in their order, and writes the sum to
- * every rank's buffer: nobody else touches that share, no scratch is needed, and all ranks hold the same bits.
+ * In a reduction rank r adds up its own share of the elements along the tree and writes the sum to every rank's buffer:
+ * nobody else touches that share, and all ranks hold the same bits.
  *
  * A rank that gives up does so between two operations, so whoever came to the first meeting comes to the second: only
  * the first can fail, and it fails for every rank or for none.  No buffer is read or written after its owner returned.
@@ -18,22 +18,19 @@
 
 #include <pthread.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-typedef struct Post {
-    const char *operation;
-    const void *send;
-    void *receive;
-    size_t count;
-    HsDtype dtype;
-    int attribute; /* the op, or the root */
-} Post;
+#include "kernels/base/comm_call.h"
+#include "kernels/base/comm_fold.h"
 
 typedef struct Rank {
     HsComm comm; /* first: an HsComm is its Rank */
     HsCommThreads *group;
-    Post post;
+    HsCommCall call;
+    unsigned char *buffer;
 } Rank;
 
 struct HsCommThreads {
@@ -42,7 +39,9 @@ struct HsCommThreads {
     pthread_cond_t all_here;
     int waiting;
     uint64_t meeting; /* how many are over */
-    int aborted_by;   /* rank; -1: none */
+    bool aborted;
+    char reason[512];
+    const void **parts; /* [size] a rank: where its share of each buffer is */
     Rank ranks[];
 };
 
@@ -51,12 +50,12 @@ static bool meet(HsCommThreads *group, bool can_fail)
 {
     pthread_mutex_lock(&group->mutex);
     const uint64_t meeting = group->meeting;
-    if (!(can_fail && group->aborted_by >= 0) && ++group->waiting == group->size) {
+    if (!(can_fail && group->aborted) && ++group->waiting == group->size) {
         group->waiting = 0;
         group->meeting++;
         pthread_cond_broadcast(&group->all_here);
     }
-    while (group->meeting == meeting && !(can_fail && group->aborted_by >= 0))
+    while (group->meeting == meeting && !(can_fail && group->aborted))
         pthread_cond_wait(&group->all_here, &group->mutex);
     /* A meeting that took place counts, even if somebody gave up right after it. */
     const bool met = group->meeting != meeting;
@@ -64,44 +63,41 @@ static bool meet(HsCommThreads *group, bool can_fail)
     return met;
 }
 
-static void threads_abort(HsComm *comm)
+static void threads_abort(HsComm *comm, const char *reason)
 {
     HsCommThreads *group = ((Rank *)comm)->group;
     pthread_mutex_lock(&group->mutex);
-    if (group->aborted_by < 0)
-        group->aborted_by = comm->rank;
+    if (!group->aborted) {
+        char who[256], host[64] = "";
+        gethostname(host, sizeof host - 1);
+        const HsCommPlace place = {
+            .rank = comm->rank, .size = comm->size, .host = host, .process = getpid(), .step = comm->step
+        };
+        hs_comm_describe(&place, who, sizeof who);
+        snprintf(group->reason, sizeof group->reason, "%s gave up: %.240s", who, reason);
+    }
+    group->aborted = true;
     pthread_cond_broadcast(&group->all_here);
     pthread_mutex_unlock(&group->mutex);
-}
-
-static bool same_call(const Post *a, const Post *b)
-{
-    return strcmp(a->operation, b->operation) == 0 && a->count == b->count && a->dtype == b->dtype &&
-           a->attribute == b->attribute;
 }
 
 /* Every rank compares all with rank 0, so that all come to the same end. */
 static HsStatus check_calls(const HsCommThreads *group)
 {
-    const Post *first = &group->ranks[0].post;
-    for (int r = 1; r < group->size; r++) {
-        const Post *post = &group->ranks[r].post;
-        if (!same_call(first, post))
-            return hs_fail(HS_EDEVICE, "ranks do different things: rank 0 %s of %zu %s (%d), rank %d %s of %zu %s (%d)",
-                           first->operation, first->count, hs_dtype_name(first->dtype), first->attribute, r,
-                           post->operation, post->count, hs_dtype_name(post->dtype), post->attribute);
-    }
+    for (int r = 1; r < group->size; r++)
+        if (!hs_comm_same_call(&group->ranks[0].call, &group->ranks[r].call))
+            return hs_comm_fail_calls(&group->ranks[0].call, r, &group->ranks[r].call);
     return HS_OK;
 }
 
-static HsStatus begin(HsComm *comm, Post post)
+static HsStatus begin(HsComm *comm, void *buffer, HsCommCall call)
 {
     Rank *rank = (Rank *)comm;
     HsCommThreads *group = rank->group;
-    rank->post = post;
+    rank->call = call;
+    rank->buffer = buffer;
     if (!meet(group, true))
-        return hs_fail(HS_EDEVICE, "%s: rank %d of %d gave up: its own message says why", post.operation,
-                       group->aborted_by, group->size);
+        return hs_fail(HS_EDEVICE, "%s: %s", call.operation, group->reason);
     HsStatus status = check_calls(group);
     if (status != HS_OK)
         meet(group, false); /* nobody posts anew before all have looked */
@@ -114,135 +110,71 @@ static HsStatus end(HsComm *comm)
     return HS_OK;
 }
 
-/* Elements [first, first + count) that rank r adds up. */
-static void share_of(const HsComm *comm, size_t count, size_t *first, size_t *share)
+/* The sum of elements [first, last) in this rank's own buffer. */
+static void fold_share(HsComm *comm, size_t first, size_t last, HsDtype dtype, HsCommOp op)
 {
-    const size_t size = (size_t)comm->size, rank = (size_t)comm->rank;
-    const size_t base = count / size, extra = count % size;
-    *first = rank * base + (rank < extra ? rank : extra);
-    *share = base + (rank < extra);
-}
-
-static void fold_f32(const Rank *ranks, int size, size_t i, HsCommOp op, float *result)
-{
-    float value = ((const float *)ranks[0].post.send)[i];
-    for (int r = 1; r < size; r++) {
-        const float next = ((const float *)ranks[r].post.send)[i];
-        value = op == HS_COMM_SUM ? value + next : next > value ? next : value;
-    }
-    *result = value;
-}
-
-static void fold_f64(const Rank *ranks, int size, size_t i, HsCommOp op, double *result)
-{
-    double value = ((const double *)ranks[0].post.send)[i];
-    for (int r = 1; r < size; r++) {
-        const double next = ((const double *)ranks[r].post.send)[i];
-        value = op == HS_COMM_SUM ? value + next : next > value ? next : value;
-    }
-    *result = value;
-}
-
-static void fold_i64(const Rank *ranks, int size, size_t i, HsCommOp op, int64_t *result)
-{
-    int64_t value = ((const int64_t *)ranks[0].post.send)[i];
-    for (int r = 1; r < size; r++) {
-        const int64_t next = ((const int64_t *)ranks[r].post.send)[i];
-        value = op == HS_COMM_SUM ? value + next : next > value ? next : value;
-    }
-    *result = value;
-}
-
-/* Exact sums of two, each rounded to the format. */
-static void fold_small(const Rank *ranks, int size, size_t i, HsDtype dtype, HsCommOp op, void *result)
-{
-    hs_dtype_store(dtype, result, 0, hs_dtype_load(dtype, ranks[0].post.send, (int64_t)i));
-    for (int r = 1; r < size; r++) {
-        const double value = hs_dtype_load(dtype, result, 0);
-        const double next = hs_dtype_load(dtype, ranks[r].post.send, (int64_t)i);
-        hs_dtype_store(dtype, result, 0, op == HS_COMM_SUM ? value + next : next > value ? next : value);
-    }
-}
-
-/* Over the ranks in their order. */
-static void fold(const HsCommThreads *group, size_t i, HsDtype dtype, HsCommOp op, void *result)
-{
-    if (dtype == HS_F32)
-        fold_f32(group->ranks, group->size, i, op, result);
-    else if (dtype == HS_F64)
-        fold_f64(group->ranks, group->size, i, op, result);
-    else if (dtype == HS_I64)
-        fold_i64(group->ranks, group->size, i, op, result);
-    else
-        fold_small(group->ranks, group->size, i, dtype, op, result);
-}
-
-static unsigned char *element(void *array, size_t i, size_t bytes)
-{
-    return (unsigned char *)array + i * bytes;
+    HsCommThreads *group = ((Rank *)comm)->group;
+    const size_t offset = first * hs_dtype_bytes(dtype);
+    const void **parts = group->parts + comm->rank * comm->size;
+    if (first == last)
+        return;
+    for (int r = 0; r < comm->size; r++)
+        parts[r] = group->ranks[r].buffer + offset;
+    hs_comm_fold(parts, comm->size, last - first, dtype, op, ((Rank *)comm)->buffer + offset);
 }
 
 static HsStatus threads_all_reduce(HsComm *comm, HsStream *stream, void *buffer, size_t count, HsDtype dtype,
                                    HsCommOp op)
 {
     (void)stream;
-    HsCommThreads *group = ((Rank *)comm)->group;
+    const HsCommThreads *group = ((Rank *)comm)->group;
     const size_t bytes = hs_dtype_bytes(dtype);
-    size_t first, share;
-    HS_TRY(begin(comm, (Post){ "all_reduce", buffer, buffer, count, dtype, (int)op }));
-    share_of(comm, count, &first, &share);
-    for (size_t i = first; i < first + share; i++) {
-        double result; /* room for any type, aligned */
-        fold(group, i, dtype, op, &result);
-        for (int r = 0; r < group->size; r++)
-            memcpy(element(group->ranks[r].post.receive, i, bytes), &result, bytes);
-    }
+    HS_TRY(begin(comm, buffer, hs_comm_call("all_reduce", count, dtype, (int)op)));
+    const size_t first = hs_comm_share_start(count, comm->size, comm->rank);
+    const size_t last = hs_comm_share_start(count, comm->size, comm->rank + 1);
+    fold_share(comm, first, last, dtype, op);
+    for (int r = 0; r < group->size; r++)
+        if (r != comm->rank && last > first)
+            memcpy(group->ranks[r].buffer + first * bytes, (unsigned char *)buffer + first * bytes,
+                   (last - first) * bytes);
     return end(comm);
 }
 
-static HsStatus threads_reduce_scatter(HsComm *comm, HsStream *stream, const void *send, void *receive, size_t count,
+static HsStatus threads_reduce_scatter(HsComm *comm, HsStream *stream, void *buffer, const size_t *starts,
                                        HsDtype dtype)
 {
     (void)stream;
-    HsCommThreads *group = ((Rank *)comm)->group;
-    const size_t bytes = hs_dtype_bytes(dtype);
-    HS_TRY(begin(comm, (Post){ "reduce_scatter", send, receive, count, dtype, 0 }));
-    for (size_t i = 0; i < count; i++) {
-        double result;
-        fold(group, (size_t)comm->rank * count + i, dtype, HS_COMM_SUM, &result);
-        memcpy(element(receive, i, bytes), &result, bytes);
-    }
+    HS_TRY(begin(comm, buffer, hs_comm_call_ranges("reduce_scatter", starts, comm->size, dtype)));
+    fold_share(comm, starts[comm->rank], starts[comm->rank + 1], dtype, HS_COMM_SUM);
     return end(comm);
 }
 
-static HsStatus threads_all_gather(HsComm *comm, HsStream *stream, const void *send, void *receive, size_t count,
-                                   HsDtype dtype)
+static HsStatus threads_all_gather(HsComm *comm, HsStream *stream, void *buffer, const size_t *starts, HsDtype dtype)
 {
     (void)stream;
-    HsCommThreads *group = ((Rank *)comm)->group;
+    const HsCommThreads *group = ((Rank *)comm)->group;
     const size_t bytes = hs_dtype_bytes(dtype);
-    HS_TRY(begin(comm, (Post){ "all_gather", send, receive, count, dtype, 0 }));
-    for (int r = 0; r < group->size; r++) {
-        unsigned char *part = element(receive, (size_t)r * count, bytes);
-        if (count > 0 && part != group->ranks[r].post.send)
-            memcpy(part, group->ranks[r].post.send, count * bytes);
-    }
+    HS_TRY(begin(comm, buffer, hs_comm_call_ranges("all_gather", starts, comm->size, dtype)));
+    for (int r = 0; r < group->size; r++)
+        if (r != comm->rank && starts[r + 1] > starts[r])
+            memcpy((unsigned char *)buffer + starts[r] * bytes, group->ranks[r].buffer + starts[r] * bytes,
+                   (starts[r + 1] - starts[r]) * bytes);
     return end(comm);
 }
 
 static HsStatus threads_broadcast(HsComm *comm, HsStream *stream, void *buffer, size_t count, HsDtype dtype, int root)
 {
     (void)stream;
-    HsCommThreads *group = ((Rank *)comm)->group;
-    HS_TRY(begin(comm, (Post){ "broadcast", buffer, buffer, count, dtype, root }));
+    const HsCommThreads *group = ((Rank *)comm)->group;
+    HS_TRY(begin(comm, buffer, hs_comm_call("broadcast", count, dtype, root)));
     if (comm->rank != root && count > 0)
-        memcpy(buffer, group->ranks[root].post.send, count * hs_dtype_bytes(dtype));
+        memcpy(buffer, group->ranks[root].buffer, count * hs_dtype_bytes(dtype));
     return end(comm);
 }
 
 static HsStatus threads_barrier(HsComm *comm)
 {
-    HS_TRY(begin(comm, (Post){ .operation = "barrier" }));
+    HS_TRY(begin(comm, NULL, hs_comm_call("barrier", 0, HS_U8, 0)));
     return end(comm);
 }
 
@@ -260,12 +192,22 @@ HsStatus hs_comm_threads_create(int size, HsCommThreads **created)
 {
     *created = NULL;
     HsCommThreads *group = calloc(1, sizeof *group + (size_t)size * sizeof group->ranks[0]);
-    if (!group)
+    const void **parts = calloc((size_t)size * (size_t)size, sizeof *parts);
+    if (!group || !parts) {
+        free(group);
+        free(parts);
         return hs_fail(HS_ENOMEM, "no memory for %d ranks", size);
+    }
     group->size = size;
-    group->aborted_by = -1;
+    group->parts = parts;
     for (int r = 0; r < size; r++) {
-        group->ranks[r].comm = (HsComm){ .rank = r, .size = size, .operations = &threads };
+        group->ranks[r].comm = (HsComm){ .rank = r,
+                                         .size = size,
+                                         .local_rank = r,
+                                         .local_size = size,
+                                         .exact = true,
+                                         .step = -1,
+                                         .operations = &threads };
         group->ranks[r].group = group;
     }
     /* With default attributes these take nothing that could be missing. */
@@ -281,6 +223,7 @@ void hs_comm_threads_destroy(HsCommThreads *group)
         return;
     pthread_cond_destroy(&group->all_here);
     pthread_mutex_destroy(&group->mutex);
+    free(group->parts);
     free(group);
 }
 

@@ -372,7 +372,7 @@ HsStatus hs_trainer_run(HsTrainer *trainer)
     if (status == HS_ENUMERIC)
         status = record_divergence(trainer);
     if (status != HS_OK && status != HS_EINTERRUPTED)
-        hs_comm_abort(trainer->engine.comm); /* the others would wait for this rank */
+        hs_comm_abort(trainer->engine.comm, hs_error_message()); /* the others would wait for this rank */
     hs_trainer_report_memory(trainer);
     if (status == HS_ENOMEM)
         hs_trainer_explain_memory(trainer);

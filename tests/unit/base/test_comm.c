@@ -8,6 +8,7 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "kernels/base/comm_fold.h"
 #include "kernels/base/comm_threads.h"
 
 enum { SIZE_MOST = 5, COUNT_MOST = 37, ROUNDS = 3 };
@@ -28,17 +29,33 @@ static void fill(HsDtype dtype, int rank, size_t count, void *array)
         hs_dtype_store(dtype, array, (int64_t)i, value_of(rank, i, dtype));
 }
 
-/* Element i of what all ranks have, folded in their order, each sum rounded to the type. */
-static double folded(HsDtype dtype, int size, size_t i, HsCommOp op)
+static double rounded(HsDtype dtype, double value)
 {
-    double stored, result = 0;
-    for (int r = 0; r < size; r++) {
-        hs_dtype_store(dtype, &stored, 0, value_of(r, i, dtype));
-        const double next = hs_dtype_load(dtype, &stored, 0);
-        hs_dtype_store(dtype, &stored, 0, r == 0 ? next : op == HS_COMM_SUM ? result + next : fmax(result, next));
-        result = hs_dtype_load(dtype, &stored, 0);
-    }
-    return result;
+    double stored;
+    hs_dtype_store(dtype, &stored, 0, value);
+    return hs_dtype_load(dtype, &stored, 0);
+}
+
+/* Element i of what ranks [first, last) have, combined by definition: the left half of the tree is the largest power of
+ * two below their number, each sum rounded to the type. */
+static double folded(HsDtype dtype, int first, int last, size_t i, HsCommOp op)
+{
+    if (last - first == 1)
+        return rounded(dtype, value_of(first, i, dtype));
+    int part = 1;
+    while (2 * part < last - first)
+        part *= 2;
+    const double a = folded(dtype, first, first + part, i, op), b = folded(dtype, first + part, last, i, op);
+    return op == HS_COMM_SUM ? rounded(dtype, a + b) : fmax(a, b);
+}
+
+/* Ranges of unequal length, with elements before the first and after the last that no range holds. */
+static size_t ranges_of(size_t count, int size, size_t starts[SIZE_MOST + 1])
+{
+    starts[0] = 1;
+    for (int r = 0; r < size; r++)
+        starts[r + 1] = starts[r] + (r == 1 ? 0 : count / (size_t)(r + 1));
+    return starts[size] + 2;
 }
 
 typedef struct Job {
@@ -71,42 +88,33 @@ static HsStatus try_type(Job *job, HsDtype dtype, size_t count)
 {
     HsComm *comm = job->comm;
     const int size = comm->size, rank = comm->rank;
-    double small[COUNT_MOST + 1], wide[SIZE_MOST * COUNT_MOST + 1];
+    double small[COUNT_MOST + 1], wide[SIZE_MOST * COUNT_MOST + 3];
     for (HsCommOp op = HS_COMM_SUM; op <= HS_COMM_MAX; op++) {
         fill(dtype, rank, count, small);
         HS_TRY(hs_comm_all_reduce(comm, NULL, small, count, dtype, op));
         for (size_t i = 0; i < count; i++)
-            expect(job, dtype, small, i, folded(dtype, size, i, op), op == HS_COMM_SUM ? "sum" : "max");
+            expect(job, dtype, small, i, folded(dtype, 0, size, i, op), op == HS_COMM_SUM ? "sum" : "max");
     }
-    fill(dtype, rank, (size_t)size * count, wide);
-    HS_TRY(hs_comm_reduce_scatter(comm, NULL, wide, small, count, dtype));
-    for (size_t i = 0; i < count; i++)
-        expect(job, dtype, small, i, folded(dtype, size, (size_t)rank * count + i, HS_COMM_SUM), "reduce_scatter");
-
-    unsigned char *own = (unsigned char *)wide + (size_t)rank * count * hs_dtype_bytes(dtype);
-    HS_TRY(hs_comm_reduce_scatter(comm, NULL, wide, own, count, dtype)); /* in place */
-    for (size_t i = 0; i < count; i++)
-        expect(job, dtype, own, i, folded(dtype, size, (size_t)rank * count + i, HS_COMM_SUM), "scatter in place");
-    HS_TRY(hs_comm_all_gather(comm, NULL, own, wide, count, dtype)); /* in place */
-    for (size_t i = 0; i < (size_t)size * count; i++)
-        expect(job, dtype, wide, i, folded(dtype, size, i, HS_COMM_SUM), "all_gather in place");
-
-    fill(dtype, rank, count, small);
-    HS_TRY(hs_comm_all_gather(comm, NULL, small, wide, count, dtype));
-    for (int r = 0; r < size; r++)
-        for (size_t i = 0; i < count; i++) {
-            double stored;
-            hs_dtype_store(dtype, &stored, 0, value_of(r, i, dtype));
-            expect(job, dtype, wide, (size_t)r * count + i, hs_dtype_load(dtype, &stored, 0), "all_gather");
-        }
+    size_t starts[SIZE_MOST + 1];
+    const size_t all = ranges_of(count, size, starts), own = starts[rank], own_end = starts[rank + 1];
+    fill(dtype, rank, all, wide);
+    HS_TRY(hs_comm_reduce_scatter(comm, NULL, wide, starts, dtype));
+    for (size_t i = 0; i < all; i++)
+        expect(job, dtype, wide, i,
+               i >= own && i < own_end ? folded(dtype, 0, size, i, HS_COMM_SUM)
+                                       : rounded(dtype, value_of(rank, i, dtype)),
+               "reduce_scatter");
+    HS_TRY(hs_comm_all_gather(comm, NULL, wide, starts, dtype));
+    for (size_t i = 0; i < all; i++)
+        expect(job, dtype, wide, i,
+               i >= starts[0] && i < starts[size] ? folded(dtype, 0, size, i, HS_COMM_SUM)
+                                                  : rounded(dtype, value_of(rank, i, dtype)),
+               "all_gather");
     for (int root = 0; root < size; root++) {
-        double stored;
         fill(dtype, rank, count, small);
         HS_TRY(hs_comm_broadcast(comm, NULL, small, count, dtype, root));
-        for (size_t i = 0; i < count; i++) {
-            hs_dtype_store(dtype, &stored, 0, value_of(root, i, dtype));
-            expect(job, dtype, small, i, hs_dtype_load(dtype, &stored, 0), "broadcast");
-        }
+        for (size_t i = 0; i < count; i++)
+            expect(job, dtype, small, i, rounded(dtype, value_of(root, i, dtype)), "broadcast");
     }
     return hs_comm_barrier(comm);
 }
@@ -143,14 +151,15 @@ Test(comm, one_rank_touches_nothing)
     cr_assert_eq(hs_comm_threads_create(1, &group), HS_OK);
     HsComm *const comms[] = { hs_comm_alone(), hs_comm_threads_rank(group, 0) };
     void *const nowhere = (void *)(uintptr_t)64;
+    const size_t starts[] = { 0, 5 };
     for (size_t i = 0; i < 2; i++) {
         cr_expect(comms[i]->rank == 0 && comms[i]->size == 1);
         cr_expect_eq(hs_comm_all_reduce(comms[i], NULL, nowhere, 5, HS_F32, HS_COMM_SUM), HS_OK);
-        cr_expect_eq(hs_comm_reduce_scatter(comms[i], NULL, nowhere, nowhere, 5, HS_F64), HS_OK);
-        cr_expect_eq(hs_comm_all_gather(comms[i], NULL, nowhere, nowhere, 5, HS_I64), HS_OK);
+        cr_expect_eq(hs_comm_reduce_scatter(comms[i], NULL, nowhere, starts, HS_F64), HS_OK);
+        cr_expect_eq(hs_comm_all_gather(comms[i], NULL, nowhere, starts, HS_I64), HS_OK);
         cr_expect_eq(hs_comm_broadcast(comms[i], NULL, nowhere, 5, HS_F32, 0), HS_OK);
         cr_expect_eq(hs_comm_barrier(comms[i]), HS_OK);
-        hs_comm_abort(comms[i]);
+        hs_comm_abort(comms[i], "for a test");
     }
     hs_comm_threads_destroy(group);
 }
@@ -182,11 +191,13 @@ static void *one_gives_up(void *argument)
     double sum = 1;
     job->status = hs_comm_all_reduce(job->comm, NULL, &sum, 1, HS_F64, HS_COMM_SUM);
     if (job->comm->rank == 1) {
-        hs_comm_abort(job->comm);
+        hs_comm_note_step(job->comm, 17);
+        hs_comm_abort(job->comm, "no memory");
         return NULL;
     }
     const HsStatus waited = hs_comm_barrier(job->comm);
-    job->wrong = waited != HS_EDEVICE || strstr(hs_error_message(), "rank 1 of 3 gave up") == NULL;
+    job->wrong = waited != HS_EDEVICE || strstr(hs_error_message(), "barrier: rank 1 of 3 (host ") == NULL ||
+                 strstr(hs_error_message(), ", step 17) gave up: no memory") == NULL;
     job->wrong += hs_comm_all_reduce(job->comm, NULL, &sum, 1, HS_F64, HS_COMM_SUM) != HS_EDEVICE; /* and for good */
     return NULL;
 }
@@ -210,10 +221,34 @@ static void *different_things(void *argument)
     double values[2] = { 1, 2 };
     const size_t count = job->comm->rank == 2 ? 2 : 1;
     job->status = hs_comm_all_reduce(job->comm, NULL, values, count, HS_F64, HS_COMM_SUM);
-    job->wrong = strstr(hs_error_message(), "rank 0 all_reduce of 1 f64 (0), rank 2 all_reduce of 2 f64") == NULL;
+    job->wrong = strstr(hs_error_message(), "rank 0 all_reduce of 1 f64 (sum), rank 2 all_reduce of 2 f64") == NULL;
     /* All know, and may go on together. */
     job->wrong += hs_comm_all_reduce(job->comm, NULL, values, 1, HS_F64, HS_COMM_SUM) != HS_OK || values[0] != 3;
     return NULL;
+}
+
+/* A power of two of equal parts within a rank, added up along the tree, are leaves of one larger tree. */
+Test(comm, trees_within_ranks_and_across_them_are_one_tree)
+{
+    enum { PARTS = 24, ELEMENTS = 3001 };
+    for (int t = 0; t < TYPES; t++)
+        for (int within = 1; within <= 8; within *= 2) {
+            static double parts[PARTS][ELEMENTS], sums[PARTS][ELEMENTS], once[ELEMENTS], twice[ELEMENTS];
+            const void *leaves[PARTS], *ranks[PARTS];
+            for (int p = 0; p < PARTS; p++) {
+                fill(types[t], p, ELEMENTS, parts[p]);
+                leaves[p] = parts[p];
+                ranks[p] = sums[p];
+            }
+            hs_comm_fold(leaves, PARTS, ELEMENTS, types[t], HS_COMM_SUM, once);
+            for (int r = 0; r < PARTS / within; r++)
+                hs_comm_fold(leaves + r * within, within, ELEMENTS, types[t], HS_COMM_SUM, sums[r]);
+            hs_comm_fold(ranks, PARTS / within, ELEMENTS, types[t], HS_COMM_SUM, twice);
+            cr_expect_arr_eq(once, twice, ELEMENTS * hs_dtype_bytes(types[t]), "%s, %d within a rank",
+                             hs_dtype_name(types[t]), within);
+            for (size_t i = 0; i < ELEMENTS; i++)
+                cr_assert_eq(hs_dtype_load(types[t], once, (int64_t)i), folded(types[t], 0, PARTS, i, HS_COMM_SUM));
+        }
 }
 
 Test(comm, ranks_that_do_different_things_are_told, .timeout = 20)

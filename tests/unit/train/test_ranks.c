@@ -156,7 +156,7 @@ static void *train(void *argument)
     Rank *rank = argument;
     for (int i = 0; i < STEPS && rank->status == HS_OK; i++) {
         if (i == 1 && rank->fails) {
-            hs_comm_abort(rank->comm);
+            hs_comm_abort(rank->comm, hs_error_message());
             rank->status = HS_ENOMEM;
         } else {
             rank->status = step(rank, i);
