@@ -236,9 +236,9 @@ gpu-package: $(BUILD)/halfstep-gpu $(BENCH_PARTS) ## build/gpu-package: what ben
 .PHONY: examples bench-programs test-programs
 examples: $(EXAMPLES)
 bench-programs: $(BENCHES) $(BENCH_PARTS)
-test-programs: $(TESTS) $(EMU_TESTS)
+test-programs: $(TESTS) $(EMU_TESTS) $(BUILD)/tests/comm/ranks
 
--include $(patsubst %.o,%.d,$(OBJECTS) $(EMU_OBJECTS) $(CUDA_OBJECTS) $(EMU_FRAGMENTS) $(CUDA_FRAGMENTS)) $(PACKAGE_OBJECTS:.o=.d) $(TEST_SUPPORT:.o=.d) $(MAIN:%.c=$(BUILD)/obj/%.d) $(TESTS:=.d) $(EMU_TESTS:=.d) $(BENCHES:=.d)
+-include $(patsubst %.o,%.d,$(OBJECTS) $(EMU_OBJECTS) $(CUDA_OBJECTS) $(EMU_FRAGMENTS) $(CUDA_FRAGMENTS)) $(PACKAGE_OBJECTS:.o=.d) $(TEST_SUPPORT:.o=.d) $(MAIN:%.c=$(BUILD)/obj/%.d) $(TESTS:=.d) $(BUILD)/tests/comm/ranks.d $(EMU_TESTS:=.d) $(BENCHES:=.d)
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Packages.  Nothing but a C compiler, make and apt is expected of a machine.

@@ -10,7 +10,7 @@
 
 HsComm *hs_comm_alone(void)
 {
-    static HsComm alone = { .rank = 0, .size = 1, .local_rank = 0, .local_size = 1, .exact = true, .step = -1 };
+    static HsComm alone = { .rank = 0, .size = 1, .local_size = 1, .core_size = 1, .exact = true, .step = -1 };
     return &alone;
 }
 

@@ -49,6 +49,7 @@ typedef struct HsCommOperations {
 struct HsComm {
     int rank, size;
     int local_rank, local_size; /* among the processes of this host */
+    int core_rank, core_size;   /* among those of them that may run on the same cores as this one */
     bool exact;                 /* communicators of devices: sums along the tree; else in the library's own order */
     /* Written by the rank's own thread, read by its heartbeat: with __atomic builtins, relaxed. */
     uint64_t sequence;     /* operations begun */

@@ -205,6 +205,8 @@ HsStatus hs_comm_threads_create(int size, HsCommThreads **created)
                                          .size = size,
                                          .local_rank = r,
                                          .local_size = size,
+                                         .core_rank = r,
+                                         .core_size = size,
                                          .exact = true,
                                          .step = -1,
                                          .operations = &threads };

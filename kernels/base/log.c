@@ -19,12 +19,23 @@ static const char *const prefixes[] = {
 };
 
 static HsLogLevel least_level = HS_LOG_INFO;
+static const char *speaker = "";
 static void (*before_line)(void);
 static void (*after_line)(void);
 
 void hs_log_set_level(HsLogLevel least)
 {
     least_level = least;
+}
+
+bool hs_log_shows(HsLogLevel level)
+{
+    return level >= least_level;
+}
+
+void hs_log_set_speaker(const char *name)
+{
+    speaker = name ? name : "";
 }
 
 void hs_log_set_hooks(void (*before)(void), void (*after)(void))
@@ -50,8 +61,7 @@ void hs_log(HsLogLevel level, const char *format, ...)
     if (level < least_level)
         return;
     char line[LINE_BYTES];
-    size_t used = strlen(prefixes[level]);
-    memcpy(line, prefixes[level], used);
+    size_t used = (size_t)snprintf(line, sizeof line / 2, "%s%s%s", prefixes[level], speaker, *speaker ? ": " : "");
 
     /* One byte is kept back for the newline, so that even a cut message ends its line. */
     size_t room = sizeof line - used - 1;

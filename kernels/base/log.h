@@ -6,11 +6,15 @@
 #ifndef HS_KERNELS_BASE_LOG_H
 #define HS_KERNELS_BASE_LOG_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 typedef enum HsLogLevel { HS_LOG_DEBUG, HS_LOG_INFO, HS_LOG_WARNING, HS_LOG_ERROR } HsLogLevel;
 
 void hs_log_set_level(HsLogLevel least);
+bool hs_log_shows(HsLogLevel level);
+/* Stands behind the level in every line: "warning: rank 2: ...".  Borrowed; NULL: nothing. */
+void hs_log_set_speaker(const char *name);
 void hs_log_set_hooks(void (*before)(void), void (*after)(void));
 void hs_log(HsLogLevel level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* What a terminal would obey becomes "?": control characters (ASCII's but tab and newline, and U+0080 to U+009F in

@@ -14,13 +14,15 @@
 #include "runtime/engine/generate.h"
 #include "runtime/io/files.h"
 #include "runtime/io/storage.h"
+#include "runtime/launch/launch.h"
 #include "runtime/train/trainer.h"
 
-enum { OPTION_PRINT_CONFIG = 1000 };
+enum { OPTION_PRINT_CONFIG = 1000, OPTION_PROCESSES, OPTION_RESTART };
 
 typedef struct Arguments {
     const char *config_path;
     bool print_config;
+    int64_t processes, restarts; /* -1: not said */
     HsOverrides overrides;
 } Arguments;
 
@@ -28,6 +30,9 @@ static const struct argp_option options[] = {
     { "config", 'c', "FILE", 0, "the YAML file", 0 },
     { "print-config", OPTION_PRINT_CONFIG, NULL, 0, "print the resolved configuration with its documentation and stop",
       0 },
+    { "processes", OPTION_PROCESSES, "N", 0, "start N processes on this host, which train one model together", 0 },
+    { "restart", OPTION_RESTART, "K", 0,
+      "start all processes again after a failure, up to K times; they go on from the latest checkpoint", 0 },
     { 0 },
 };
 
@@ -40,6 +45,12 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case OPTION_PRINT_CONFIG:
         arguments->print_config = true;
+        return 0;
+    case OPTION_PROCESSES:
+        arguments->processes = hs_argument_integer(state, "processes", argument, 1, 1024);
+        return 0;
+    case OPTION_RESTART:
+        arguments->restarts = hs_argument_integer(state, "restart", argument, 0, 1000000);
         return 0;
     case ARGP_KEY_ARG:
         hs_argument_override(state, &arguments->overrides, argument);
@@ -81,18 +92,37 @@ static HsStatus print_sample(HsTrainer *trainer)
                             NULL);
 }
 
-static HsStatus train(HsConfig *config)
+static HsStatus train_as(HsConfig *config, HsComm *comm)
 {
     HsTrainer trainer;
-    hs_trainer_install_signals(false);
-    HS_TRY(hs_trainer_create(config, &trainer));
-    HsStatus status = write_run_config(config);
+    HS_TRY(hs_trainer_create(config, &trainer, comm));
+    HsStatus status = comm->rank == 0 ? write_run_config(config) : HS_OK;
     if (status == HS_OK)
         status = hs_trainer_run(&trainer);
-    if (status == HS_OK)
+    if (status == HS_OK && comm->rank == 0)
         status = print_sample(&trainer);
     hs_trainer_destroy(&trainer);
     return status;
+}
+
+static HsStatus train(HsConfig *config)
+{
+    HsComm *comm;
+    hs_trainer_install_signals(false);
+    HS_TRY(hs_launch_join(config, &comm));
+    HsStatus status = train_as(config, comm);
+    if (status != HS_OK && status != HS_EINTERRUPTED)
+        hs_comm_abort(comm, hs_error_message()); /* where nobody did so before: the first reason stays */
+    hs_comm_destroy(comm);
+    return status;
+}
+
+/* The command line's word, or the configuration's; those that were started do not start others. */
+static bool starts_others(const Arguments *arguments, const HsConfig *config, HsLaunch *launch)
+{
+    launch->processes = arguments->processes >= 0 ? (int)arguments->processes : (int)config->distributed.processes;
+    launch->restarts = arguments->restarts >= 0 ? (int)arguments->restarts : 0;
+    return !hs_launch_is_child() && (launch->processes > 1 || launch->restarts > 0);
 }
 
 const struct argp hs_argp_train = {
@@ -101,11 +131,18 @@ const struct argp hs_argp_train = {
 
 HsStatus hs_command_train(int argc, char **argv)
 {
-    Arguments arguments = { 0 };
+    Arguments arguments = { .processes = -1, .restarts = -1 };
+    HsLaunch launch = { .count = argc - 1, .arguments = argv + 1 };
     HS_TRY(hs_arguments_parse(&hs_argp_train, argc, argv, &arguments));
     HsConfig config;
     HS_TRY(hs_config_load(&config, arguments.config_path, arguments.overrides.count, arguments.overrides.items));
-    HsStatus status = arguments.print_config ? hs_config_print(&config, stdout, true) : train(&config);
+    HsStatus status;
+    if (arguments.print_config)
+        status = hs_config_print(&config, stdout, true);
+    else if (starts_others(&arguments, &config, &launch))
+        status = hs_launch_processes(&config, &launch);
+    else
+        status = train(&config);
     hs_config_deinit(&config);
     return status;
 }

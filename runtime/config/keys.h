@@ -238,6 +238,14 @@
       "when all processes together use this share of the device's memory, micro_batch is halved at the next step; " \
       "0: never")
 
+#define HS_KEYS_DISTRIBUTED(X, S)                                                                                    \
+    X(S, INT, processes, 0, 0, 1024, NULL, "processes",                                                              \
+      "start so many processes on this host, which train one model together; --processes N wins; 0: this process "   \
+      "alone, or those that a launcher (mpirun, torchrun, srun) started")                                            \
+    X(S, REAL, timeout, 1800, 0, 1e6, NULL, "seconds",                                                               \
+      "a process whose heartbeat goes on, and which the others have waited for so long, ends the run; 0: they wait " \
+      "for ever. One that died, was stopped or has no heartbeat ends it within seconds")
+
 #define HS_KEYS_KERNELS(X, S)                                                                                      \
     X(S, STRING, matmul, "native", 0, 0, "native|cublaslt", "",                                                    \
       "matrix products: this project's, or (cuda) those of cuBLASLt, for comparison")                              \
@@ -410,6 +418,7 @@
     S(muon, HS_KEYS_MUON, "optimizer.kind: muon")                       \
     S(schedule, HS_KEYS_SCHEDULE, "learning rate over applied steps")   \
     S(memory, HS_KEYS_MEMORY, "activations kept, and limits")           \
+    S(distributed, HS_KEYS_DISTRIBUTED, "several processes")            \
     S(kernels, HS_KEYS_KERNELS, "how operations run on a device")       \
     S(logging, HS_KEYS_LOGGING, "what is reported")                     \
     S(evaluation, HS_KEYS_EVALUATION, "validation during training")     \

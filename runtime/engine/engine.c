@@ -48,6 +48,18 @@ static void describe(HsEngine *engine, const char *name, const char *detail)
     snprintf(engine->why, sizeof engine->why, "%s (%s, %s)", name, engine->device.description, detail);
 }
 
+/* Processes of one run share the cores that they may all run on, and the quota. */
+static int own_threads(const HsLimits *limits, int cores, const HsComm *comm)
+{
+    HsLimits own = *limits;
+    if (!comm || comm->local_size == 1)
+        return hs_limits_threads(limits, cores);
+    const int share = (int)(hs_comm_share_start((size_t)cores, comm->core_size, comm->core_rank + 1) -
+                            hs_comm_share_start((size_t)cores, comm->core_size, comm->core_rank));
+    own.processors /= comm->local_size;
+    return hs_limits_threads(&own, share > 0 ? share : 1);
+}
+
 static HsStatus open_cpu(HsEngine *engine, const HsEngineOptions *options, int index)
 {
     (void)index;
@@ -58,10 +70,12 @@ static HsStatus open_cpu(HsEngine *engine, const HsEngineOptions *options, int i
     const HsLimits *limits = &engine->device.limits;
     const int cores = usable_cores();
     /* More threads than the quota has processors would be stopped in turn, and wait for each other at every barrier. */
-    const int threads = options->threads > 0 ? (int)options->threads : hs_limits_threads(limits, cores);
+    const int threads = options->threads > 0 ? (int)options->threads : own_threads(limits, cores, options->comm);
     engine->context.threads = threads;
     snprintf(detail, sizeof detail, "%s, %d thread%s%s", hs_backend_cpu_isa(), threads, threads == 1 ? "" : "s",
-             options->threads == 0 && threads < cores ? " by the group's quota" : "");
+             options->threads > 0 || threads == cores         ? ""
+             : options->comm && options->comm->local_size > 1 ? ", this process's share"
+                                                              : " by the group's quota");
     describe(engine, "cpu", detail);
     return HS_OK;
 }
@@ -184,16 +198,41 @@ static void append_reason(HsEngine *engine, const char *reason)
     snprintf(engine->why + used, sizeof engine->why - used, ": %s", reason);
 }
 
+/* Processes of one host take its GPUs in their order; a launcher may have shown each process one GPU alone. */
+static int own_gpu(const HsComm *comm)
+{
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    return comm && !(visible && *visible && !strchr(visible, ',')) ? comm->local_rank : 0;
+}
+
+/* Whether the processes of a run train on the same kind of device. */
+static HsStatus agree_on_gpus(HsEngine *engine, const HsComm *comm, bool opened, const char *reason)
+{
+    int64_t gpus = opened;
+    HsStatus status = comm ? hs_comm_all_reduce((HsComm *)comm, NULL, &gpus, 1, HS_I64, HS_COMM_SUM) : HS_OK;
+    if (status == HS_OK && comm && gpus > 0 && gpus < comm->size)
+        status = hs_fail(HS_ECONFIG,
+                         "device: auto found a GPU for %lld of %d processes only%s%s: start as many as there "
+                         "are GPUs, or say device: cpu",
+                         (long long)gpus, comm->size, opened ? "" : ", and none for this one: ", opened ? "" : reason);
+    if (status != HS_OK && opened)
+        hs_engine_deinit(engine);
+    return status;
+}
+
 /* The best there is. */
 static HsStatus open_auto(HsEngine *engine, const HsEngineOptions *options)
 {
     int index;
-    if (open_row(engine, find_row("cuda", &index), options, 0) == HS_OK) {
+    const bool opened = open_row(engine, find_row("cuda", &index), options, own_gpu(options->comm)) == HS_OK;
+    char reason[256] = "";
+    if (!opened)
+        snprintf(reason, sizeof reason, "%.255s", hs_error_message());
+    HS_TRY(agree_on_gpus(engine, options->comm, opened, reason));
+    if (opened) {
         append_reason(engine, "auto takes a GPU where there is one");
         return HS_OK;
     }
-    char reason[256];
-    snprintf(reason, sizeof reason, "%.255s", hs_error_message());
     HsStatus status = open_row(engine, find_row("cpu", &index), options, 0);
     if (status != HS_OK)
         return hs_error_prefix(status, "%s", reason);
@@ -207,6 +246,14 @@ static HsStatus open_named(HsEngine *engine, const HsEngineOptions *options)
     const DeviceRow *row = find_row(options->device, &index);
     if (!row)
         return hs_fail(HS_ECONFIG, "device %s is not known: use auto, cpu, cuda, cuda:N, emu or ref", options->device);
+    if (row->numbered && options->comm && options->comm->local_size > 1) {
+        if (strchr(options->device, ':'))
+            return hs_fail(HS_ECONFIG,
+                           "device: %s is one GPU, and %d processes of this host train: say device: %s, and "
+                           "each takes one of its own",
+                           options->device, options->comm->local_size, row->name);
+        index = own_gpu(options->comm);
+    }
     HsStatus status = open_row(engine, row, options, index);
     if (status == HS_ECONFIG)
         return status;
@@ -253,7 +300,7 @@ HsStatus hs_engine_init(HsEngine *engine, const HsEngineOptions *options)
 {
     memset(engine, 0, sizeof *engine);
     HS_TRY(strcmp(options->device, "auto") == 0 ? open_auto(engine, options) : open_named(engine, options));
-    engine->comm = hs_comm_alone();
+    engine->comm = options->comm ? options->comm : hs_comm_alone();
     const HsStatus status = load_tuning(engine, options);
     if (status != HS_OK)
         hs_engine_deinit(engine);

@@ -20,12 +20,13 @@ typedef struct HsEngineOptions {
     bool sync_launch;   /* wait after every kernel; where operations run at once there is nothing to wait for */
     bool cuda_graph;    /* steps will be recorded and replayed */
     const char *tuning; /* a table of measured choices of products; NULL or "": none */
+    HsComm *comm;       /* the run's processes, borrowed; NULL: this one alone */
 } HsEngineOptions;
 
 typedef struct HsEngine {
     HsDevice device;
     HsContext context;
-    HsComm *comm; /* the run's other ranks; alone unless somebody sets it, whose it is then */
+    HsComm *comm; /* the run's processes; borrowed */
     HsProducts products;
     bool cuda_graph;
     bool emulated;        /* times mean nothing */

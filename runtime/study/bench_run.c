@@ -23,7 +23,7 @@ HsStatus hs_bench_runner_start(HsBenchRunner *runner)
 {
     HsTrainer *trainer = &runner->trainer;
     HsBenchRun *run = runner->run;
-    HS_TRY(hs_trainer_create(&runner->config, trainer));
+    HS_TRY(hs_trainer_create(&runner->config, trainer, NULL));
     runner->alive = true;
     HS_TRY(hs_config_text(&runner->config, &run->config)); /* as it was run: memory.auto_fit may have changed it */
     run->losses = calloc((size_t)run->wanted, sizeof *run->losses);

@@ -189,6 +189,8 @@ static const char *const free_keys[] = { "threads",
                                          "evaluation.",
                                          "data.prefetch",
                                          "data.workers",
+                                         "distributed.processes",
+                                         "distributed.timeout",
                                          "kernels.sync_launch",
                                          "kernels.cuda_graph",
                                          "kernels.tuning",      /* its content counts: tuning_hash */

@@ -51,6 +51,8 @@ static void on_signal(int number)
         return;
     }
     stop_signal = number;
+    if (!hs_log_shows(HS_LOG_INFO)) /* the other processes of a run leave the talking to the first */
+        return;
     say("\n");
     say(signal_name(number));
     say(": saving, then leaving; once more: leaving at once\n");
@@ -241,6 +243,7 @@ static HsStatus after_step(HsTrainer *trainer, const HsStepReport *report)
 /* A signal, and a device that fills up, are one rank's own; that no further step is started is everybody's. */
 static HsStatus agree(const HsTrainer *trainer, bool *stop, bool *hold)
 {
+    hs_comm_note_step(trainer->engine.comm, trainer->state.counters.applied_steps + 1);
     int64_t flags[] = { stop_signal != 0, trainer->pressure.halving };
     HS_TRY(hs_comm_all_reduce(trainer->engine.comm, trainer->engine.context.stream, flags, sizeof flags / sizeof *flags,
                               HS_I64, HS_COMM_MAX));

@@ -180,7 +180,8 @@ static HsStatus check_targets(const HsTrainer *trainer)
 static HsStatus prepare(HsTrainer *trainer, const char *folder)
 {
     HsConfig *config = trainer->config;
-    const HsEngineOptions engine = hs_engine_options(config);
+    HsEngineOptions engine = hs_engine_options(config);
+    engine.comm = trainer->engine.comm;
     HS_TRY(hs_engine_init(&trainer->engine, &engine));
     HsTokenizer *tokenizer;
     HS_TRY(hs_trainer_given_tokenizer(config, folder, &tokenizer));
@@ -242,12 +243,13 @@ static HsStatus create(HsTrainer *trainer, const char *folder)
     return create_stream_and_records(trainer);
 }
 
-HsStatus hs_trainer_create(HsConfig *config, HsTrainer *trainer)
+HsStatus hs_trainer_create(HsConfig *config, HsTrainer *trainer, HsComm *comm)
 {
     memset(trainer, 0, sizeof *trainer);
     trainer->config = config;
     trainer->state.evaluated_at = trainer->state.surveyed_at = -1;
     trainer->state.best_validation = NAN;
+    trainer->engine.comm = comm ? comm : hs_comm_alone();
     char *folder = NULL;
     HsStatus status = hs_run_lock_take(config->training.out_dir, &trainer->lock);
     if (status == HS_OK)
@@ -259,8 +261,11 @@ HsStatus hs_trainer_create(HsConfig *config, HsTrainer *trainer)
     free(folder);
     if (status == HS_ENOMEM)
         hs_trainer_explain_memory(trainer);
-    if (status != HS_OK)
+    if (status != HS_OK) {
+        if (comm)
+            hs_comm_abort(comm, hs_error_message());
         hs_trainer_destroy(trainer);
+    }
     return status;
 }
 

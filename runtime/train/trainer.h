@@ -145,7 +145,8 @@ typedef struct HsTrainer {
     HsTrainerTrace *trace; /* NULL: no step of logging.trace has started */
 } HsTrainer;
 
-HsStatus hs_trainer_create(HsConfig *config, HsTrainer *trainer);
+/* comm: the processes of the run, borrowed; NULL: this one alone. */
+HsStatus hs_trainer_create(HsConfig *config, HsTrainer *trainer, HsComm *comm);
 /* Runs to the end, or to a signal (saves, then HS_EINTERRUPTED). */
 HsStatus hs_trainer_run(HsTrainer *trainer);
 void hs_trainer_destroy(HsTrainer *trainer);

@@ -280,7 +280,7 @@ static void train(const Case *test, const Fixture *fixture, const char *out_dir,
     HsConfig config;
     HsTrainer trainer;
     load_config(test, fixture, out_dir, adamw, steps, &config);
-    OK(hs_trainer_create(&config, &trainer));
+    OK(hs_trainer_create(&config, &trainer, NULL));
     OK(hs_trainer_run(&trainer));
     hs_trainer_destroy(&trainer);
     hs_config_deinit(&config);

@@ -51,7 +51,7 @@ static void create(const Scratch *scratch, const char *const *more, int count, H
     scratch_write(scratch_path(scratch, "config.yaml"), base, strlen(base));
     cr_assert_eq(hs_config_load(config, scratch_path(scratch, "config.yaml"), count + 2, overrides), HS_OK, "%s",
                  hs_error_message());
-    cr_assert_eq(hs_trainer_create(config, trainer), HS_OK, "%s", hs_error_message());
+    cr_assert_eq(hs_trainer_create(config, trainer, NULL), HS_OK, "%s", hs_error_message());
 }
 
 /* The prompt's text is continued greedily; are the tokens that come the completion's? */

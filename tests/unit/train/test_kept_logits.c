@@ -76,7 +76,7 @@ static void run(const char *own)
     HsDecoder *decoder;
     hs_log_set_level(HS_LOG_WARNING);
     load(&config, &scratch, own);
-    cr_assert_eq(hs_trainer_create(&config, &trainer), HS_OK, "%s", hs_error_message());
+    cr_assert_eq(hs_trainer_create(&config, &trainer, NULL), HS_OK, "%s", hs_error_message());
     cr_assert_eq(hs_trainer_begin_task(&trainer), HS_OK);
     cr_assert_eq(hs_decoder_create(&trainer.model, &trainer.engine.context, 1, LENGTH, &decoder), HS_OK);
     for (int step = 0; step < STEPS; step++) {

@@ -111,7 +111,7 @@ static void check_cases(const char *device)
         HsConfig config;
         HsTrainer trainer;
         OK(load(&config, device, cases[c], own, scratch.folder));
-        OK(hs_trainer_create(&config, &trainer));
+        OK(hs_trainer_create(&config, &trainer, NULL));
         check_account(&trainer, name, false);
         OK(hs_trainer_run(&trainer));
         check_account(&trainer, name, true);
@@ -153,7 +153,7 @@ Test(memory_plan, bytes_a_parameter)
         HsConfig config;
         HsTrainer trainer;
         OK(load(&config, "emu", own, 5, scratch.folder));
-        OK(hs_trainer_create(&config, &trainer));
+        OK(hs_trainer_create(&config, &trainer, NULL));
         /* Gains of norms, f32 in every mode, have neither a narrow weight nor a master; arenas round each tensor up. */
         size_t matrix = 0, vector = 0, tensors = (size_t)trainer.model.param_count;
         for (int i = 0; i < trainer.model.param_count; i++) {
@@ -215,7 +215,7 @@ Test(memory_plan, search)
     HsConfig config;
     HsTrainer trainer;
     OK(load(&config, "cpu", own, 3, scratch.folder));
-    OK(hs_trainer_create(&config, &trainer));
+    OK(hs_trainer_create(&config, &trainer, NULL));
     const size_t needed = trainer.planned.device_bytes;
     bool found = true;
     double last_seconds = 0;

@@ -59,7 +59,7 @@ static HsStatus count_case(const char *const *overrides, int override_count, lon
     HsConfig config;
     HsTrainer trainer;
     HS_TRY(hs_config_load(&config, NULL, override_count, overrides));
-    HsStatus status = hs_trainer_create(&config, &trainer);
+    HsStatus status = hs_trainer_create(&config, &trainer, NULL);
     if (status == HS_OK) {
         double loss;
         HsStepReport report;

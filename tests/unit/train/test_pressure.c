@@ -171,7 +171,7 @@ static Run train(const Scratch *scratch, const Setup *setup)
     for (int i = 0; i < 3 && setup->more[i]; i++)
         overrides[count++] = setup->more[i];
     cr_assert_eq(hs_config_load(&config, path, count, overrides), HS_OK, "%s", hs_error_message());
-    cr_assert_eq(hs_trainer_create(&config, &trainer), HS_OK, "%s", hs_error_message());
+    cr_assert_eq(hs_trainer_create(&config, &trainer, NULL), HS_OK, "%s", hs_error_message());
     pressing.trainer = &trainer;
     hs_monitor_set_sampler(trainer.monitor, (HsDeviceSampler){ read_pressed, &pressing });
     run.status = hs_trainer_run(&trainer);

@@ -45,7 +45,7 @@ static void make(Fixture *fixture, const char *const settings[2])
                                 "threads=1",
                                 "tasks.0.synthetic_tokens=8000" };
     OK(hs_config_load(&fixture->config, NULL, sizeof overrides / sizeof *overrides, overrides));
-    OK(hs_trainer_create(&fixture->config, &fixture->trainer));
+    OK(hs_trainer_create(&fixture->config, &fixture->trainer, NULL));
     OK(hs_trainer_begin_task(&fixture->trainer));
 }
 

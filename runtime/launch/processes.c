@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The parent of `--processes N`: it makes the shared memory, starts this program N times and waits.  It has no threads,
+ * holds all signals back and takes one after another.
+ *
+ *     a signal that stops    to every process; they agree, save and leave, and a second one ends them at once
+ *     SIGTSTP                stops them all, then this one; SIGCONT lets them go on
+ *     a process that failed  the others are told by the shared memory at once, and have some seconds to leave
+ *
+ * Processes are in groups of their own: what a terminal sends comes to this one alone, and once to each of them.  Should
+ * this one die, the system kills them (PR_SET_PDEATHSIG).
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "kernels/base/clock.h"
+#include "kernels/base/comm_shared.h"
+#include "kernels/base/log.h"
+#include "runtime/launch/launch.h"
+
+/* After the first failure: the others leave by themselves, and are killed if they do not. */
+static const double grace_s = 15;
+
+static int stop_signal;
+
+typedef struct Processes {
+    int size, alive, descriptor;
+    pid_t *ids; /* 0: has ended */
+    int failed; /* rank of the first that failed; -1: none */
+    int failed_status;
+    double failed_s;
+    bool wrong_configuration, killed_rest;
+} Processes;
+
+int hs_launch_stop_signal(void)
+{
+    return stop_signal;
+}
+
+static void set_number(const char *name, int value)
+{
+    char text[16];
+    snprintf(text, sizeof text, "%d", value);
+    setenv(name, text, 1);
+}
+
+/* In the child, up to another start of this program. */
+static void become(const Processes *processes, int rank, pid_t parent, const sigset_t *signals, const char *program,
+                   char **arguments)
+{
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) /* it died before the line above */
+        _exit(1);
+    set_number("HALFSTEP_RANK", rank);
+    set_number("HALFSTEP_PROCESSES", processes->size);
+    set_number("HALFSTEP_SEGMENT", processes->descriptor);
+    fcntl(processes->descriptor, F_SETFD, 0);
+    sigprocmask(SIG_SETMASK, signals, NULL);
+    execv(program, arguments);
+    fprintf(stderr, "error: rank %d: %s cannot be started: %s\n", rank, program, strerror(errno));
+    _exit(1);
+}
+
+static void signal_all(const Processes *processes, int number)
+{
+    for (int r = 0; r < processes->size; r++)
+        if (processes->ids[r] > 0)
+            kill(processes->ids[r], number);
+}
+
+static void describe_end(int status, char *text, size_t bytes)
+{
+    if (WIFSIGNALED(status))
+        snprintf(text, bytes, "was ended by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+    else
+        snprintf(text, bytes, "ended with exit code %d", WEXITSTATUS(status));
+}
+
+static void note_end(Processes *processes, int rank, int status)
+{
+    processes->ids[rank] = 0;
+    processes->alive--;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 2)
+        processes->wrong_configuration = true;
+    if (status == 0 || (stop_signal && WIFEXITED(status) && WEXITSTATUS(status) == 128 + stop_signal))
+        return;
+    char how[96];
+    describe_end(status, how, sizeof how);
+    hs_comm_shared_report(processes->descriptor, rank, how);
+    if (processes->failed >= 0)
+        return;
+    processes->failed = rank;
+    processes->failed_status = status;
+    processes->failed_s = hs_clock_s();
+}
+
+static void collect(Processes *processes)
+{
+    int status;
+    for (pid_t id; (id = waitpid(-1, &status, WNOHANG)) > 0;)
+        for (int r = 0; r < processes->size; r++)
+            if (processes->ids[r] == id)
+                note_end(processes, r, status);
+}
+
+static void pause_all(const Processes *processes)
+{
+    signal_all(processes, SIGSTOP);
+    raise(SIGSTOP);
+    signal_all(processes, SIGCONT);
+}
+
+static void wait_for_all(Processes *processes, const sigset_t *taken)
+{
+    const struct timespec second = { .tv_sec = 1 };
+    while (processes->alive > 0) {
+        const int number = sigtimedwait(taken, NULL, &second);
+        if (number == SIGTSTP)
+            pause_all(processes);
+        else if (number > 0 && number != SIGCHLD) {
+            stop_signal = number;
+            signal_all(processes, number);
+        }
+        collect(processes);
+        if (processes->failed >= 0 && !processes->killed_rest && hs_clock_s() - processes->failed_s > grace_s) {
+            signal_all(processes, SIGKILL);
+            processes->killed_rest = true;
+        }
+    }
+}
+
+static HsStatus start_all(Processes *processes, const sigset_t *signals, char **arguments)
+{
+    char program[4096];
+    const pid_t parent = getpid();
+    const ssize_t length = readlink("/proc/self/exe", program, sizeof program - 1);
+    if (length <= 0)
+        return hs_fail(HS_EIO, "/proc/self/exe does not say which program this is: %s", strerror(errno));
+    program[length] = '\0';
+    for (int r = 0; r < processes->size; r++) {
+        const pid_t id = fork();
+        if (id == 0)
+            become(processes, r, parent, signals, program, arguments);
+        if (id < 0)
+            return hs_fail(HS_EIO, "process %d of %d cannot be started: %s", r, processes->size, strerror(errno));
+        processes->ids[r] = id;
+        processes->alive++;
+    }
+    return HS_OK;
+}
+
+static HsStatus result_of(const Processes *processes)
+{
+    char how[96], reason[512] = "";
+    const int size = processes->size;
+    if (processes->failed < 0)
+        return stop_signal == 0 ? HS_OK
+                                : hs_fail(HS_EINTERRUPTED, "%d processes: asked to stop by signal %d (%s)", size,
+                                          stop_signal, strsignal(stop_signal));
+    if (stop_signal && WIFSIGNALED(processes->failed_status) && WTERMSIG(processes->failed_status) == stop_signal)
+        return hs_fail(HS_EINTERRUPTED, "%d processes: stopped by signal %d (%s)", size, stop_signal,
+                       strsignal(stop_signal));
+    const HsStatus code = processes->wrong_configuration ? HS_ECONFIG : HS_EDEVICE;
+    /* Ends may be seen in another order than failures were. */
+    if (hs_comm_shared_reason(processes->descriptor, reason, sizeof reason) == HS_OK && reason[0])
+        return hs_fail(code, "%d processes: %s", size, reason);
+    describe_end(processes->failed_status, how, sizeof how);
+    return hs_fail(code, "%d processes: rank %d %s", size, processes->failed, how);
+}
+
+/* All processes once, from their start to the end of the last. */
+static HsStatus run_once(const HsLaunch *launch, const sigset_t *taken, const sigset_t *signals, char **arguments)
+{
+    const int size = launch->processes > 0 ? launch->processes : 1;
+    const HsCommSharedOptions options = { 0 };
+    Processes processes = { .size = size, .descriptor = -1, .failed = -1 };
+    processes.ids = calloc((size_t)size, sizeof *processes.ids);
+    if (!processes.ids)
+        return hs_fail(HS_ENOMEM, "no memory for %d processes", size);
+    HsStatus status = hs_comm_shared_make(size, &options, &processes.descriptor);
+    if (status == HS_OK) {
+        status = start_all(&processes, signals, arguments);
+        if (status != HS_OK)
+            signal_all(&processes, SIGKILL);
+        wait_for_all(&processes, taken);
+        if (status == HS_OK)
+            status = result_of(&processes);
+        close(processes.descriptor);
+    }
+    free(processes.ids);
+    return status;
+}
+
+/* The command line again, in its order; `last` behind it, NULL: nothing. */
+static char **make_arguments(const HsLaunch *launch, char *last)
+{
+    static char program[] = "trainer", command[] = "train";
+    char **arguments = calloc((size_t)launch->count + 4, sizeof *arguments);
+    if (arguments) {
+        arguments[0] = program;
+        arguments[1] = command;
+        for (int i = 0; i < launch->count; i++)
+            arguments[i + 2] = launch->arguments[i];
+        arguments[launch->count + 2] = last;
+    }
+    return arguments;
+}
+
+HsStatus hs_launch_processes(const HsConfig *config, const HsLaunch *launch)
+{
+    static char go_on[] = "resume=auto";
+    static const int held[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGTSTP, SIGCHLD };
+    sigset_t taken, before;
+    HsStatus status;
+    sigemptyset(&taken);
+    for (size_t i = 0; i < sizeof held / sizeof *held; i++)
+        sigaddset(&taken, held[i]);
+    signal(SIGCHLD, SIG_DFL); /* ignored, as some parents leave it, ends could not be asked for */
+    sigprocmask(SIG_BLOCK, &taken, &before);
+    for (int failures = 0;; failures++) {
+        /* Where the first start may not find a checkpoint, the later ones do. */
+        const bool refuses = failures > 0 && strcmp(config->training.resume, "never") == 0;
+        char **arguments = make_arguments(launch, refuses ? go_on : NULL);
+        status = arguments ? run_once(launch, &taken, &before, arguments)
+                           : hs_fail(HS_ENOMEM, "no memory for a command line of %d words", launch->count);
+        free(arguments);
+        if (status != HS_EDEVICE || failures == launch->restarts)
+            break;
+        hs_warn("%s; starting all again, %d of %d", hs_error_message(), failures + 1, launch->restarts);
+    }
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return status;
+}
