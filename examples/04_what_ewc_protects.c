@@ -84,7 +84,7 @@ static HsStatus learn_task1(Run *run, const char *strategy, double lambda, bool 
                                                      { "ewc", "mode", .word = "online" },
                                                      { "ewc", "curvature", .word = "diagonal" },
                                                      { "ewc", "step", .word = proximal ? "proximal" : "gradient" } } };
-    HsFisherSource source = { run, next_fisher_sample };
+    HsFisherSource source = { .user = run, .next = next_fisher_sample };
     HS_TRY(hs_device_host_init(&run->device));
     run->context = (HsContext){ .backend = hs_backend_ref(), .device = &run->device, .threads = 1 };
     run->span = (HsSpan){ .name = "theta",

@@ -75,6 +75,7 @@ typedef struct HsFisherSample {
     double count; /* added to the denominator */
     double rows;  /* tokens whose inputs are in the factors */
     bool end;     /* no more: nothing was computed */
+    bool part;    /* nothing was computed: what has been gathered since the last one belongs together, see sum_part */
     bool restart; /* nothing was computed: everything begins anew, what has been gathered is to be cleared */
 } HsFisherSample;
 
@@ -82,7 +83,13 @@ typedef struct HsFisherSample {
 typedef struct HsFisherSource {
     void *user;
     HsStatus (*next)(void *user, HsFisherSample *sample);
+    /* Of a source whose samples come in parts: called at the end of each.  The strategy's tensors of sums (fisher_sums)
+     * and `numbers` hold what the part's samples add up to; they are 0 afterwards, and after the last part the sums of
+     * all parts, those of other processes included.  NULL: there are no parts. */
+    HsStatus (*sum_part)(void *user, double *numbers, int count);
 } HsFisherSource;
+
+enum { HS_FISHER_NUMBERS = 2 }; /* of sum_part, at most */
 
 /* What the penalty weighs, after a task: per tensor and in all.  Of a matrix with factors the elements are the
  * eigenvalues of its curvature: the mean is theirs, the maximum bounds them. */
@@ -157,6 +164,9 @@ typedef struct HsStrategy {
     HsStatus (*after_step)(HsContinual *continual, void *state, HsContext *context, const HsReplayStep *step,
                            bool folded);
     HsStatus (*after_task)(HsContinual *continual, void *state, HsContext *context, int task, HsFisherSource *source);
+    /* The tensors in which after_task gathers squares and factors; returns how many, at most HS_FISHER_SUMS a span;
+     * NULL: it gathers numbers alone. */
+    int (*fisher_sums)(const HsContinual *continual, const void *state, HsTensor *tensors);
     HsStatus (*visit)(HsContinual *continual, void *state, const HsStateVisitor *visitor);
     /* penalties */
     bool (*anchored)(const void *state);
@@ -232,6 +242,9 @@ void hs_continual_fold(HsContinual *continual, const HsReplayStep *step);
  * a group or a window closes, unless that was folded into the update; packed weights are the caller's to refresh
  * then. */
 HsStatus hs_continual_after_step(HsContinual *continual, HsContext *context, const HsReplayStep *step, bool folded);
+/* Where a Fisher is gathered, tensors [HS_FISHER_SUMS * spans]; returns how many. */
+enum { HS_FISHER_SUMS = 1 + 2 * HS_FACTOR_USES };
+int hs_continual_fisher_sums(const HsContinual *continual, HsTensor *tensors);
 /* The task's training is over: closes what is open (a MER group), then measures importance and moves the anchor.
  * Gradients are zero on entry, as a step leaves them, and on return.  `source` may be NULL unless a strategy needs_fisher.
  * errors: HS_ENUMERIC when no parameter would be protected, or importance overflows; the state is unusable then. */

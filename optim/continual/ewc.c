@@ -253,6 +253,15 @@ static HsStatus clear(HsContinual *continual, const EwcState *ewc, HsContext *co
     return ewc->penalty.kronecker ? hs_kronecker_clear(continual, ewc->penalty.kronecker, context) : HS_OK;
 }
 
+static HsStatus sum_part(HsFisherSource *source, Gathered *gathered)
+{
+    double numbers[] = { gathered->count, gathered->rows };
+    HS_TRY(source->sum_part(source->user, numbers, 2));
+    gathered->count = numbers[0];
+    gathered->rows = numbers[1];
+    return HS_OK;
+}
+
 /* All of the source's groups: the sums of squares in `fresh`. */
 static HsStatus gather(HsContinual *continual, const EwcState *ewc, HsContext *context, const HsTensorSet *fresh,
                        HsFisherSource *source, Gathered *gathered)
@@ -264,6 +273,10 @@ static HsStatus gather(HsContinual *continual, const EwcState *ewc, HsContext *c
         HS_TRY(source->next(source->user, &sample));
         if (sample.end)
             return HS_OK;
+        if (sample.part) {
+            HS_TRY(sum_part(source, gathered));
+            continue;
+        }
         if (sample.restart) {
             *gathered = (Gathered){ .multiplier = 1 };
             HS_TRY(clear(continual, ewc, context, fresh));
@@ -378,6 +391,31 @@ static const HsSpanFactors *ewc_factors(const void *state)
     return ewc->penalty.kronecker ? hs_kronecker_fresh(ewc->penalty.kronecker) : NULL;
 }
 
+static const HsTensorSet *fresh_of(const EwcState *ewc)
+{
+    return ewc->separate ? &ewc->fresh : ewc->penalty.kronecker ? &ewc->squares : &ewc->penalty.anchor;
+}
+
+static int ewc_fisher_sums(const HsContinual *continual, const void *state, HsTensor *tensors)
+{
+    const EwcState *ewc = state;
+    const HsSpanFactors *factors = ewc_factors(state);
+    int count = 0;
+    for (int i = 0; i < continual->span_count; i++) {
+        const HsTensor *squares = &fresh_of(ewc)->tensors[i];
+        if (hs_tensor_present(squares))
+            tensors[count++] = *squares;
+        for (int use = 0; factors && use < HS_FACTOR_USES; use++) {
+            const HsFactorPair *pair = &factors[i].use[use];
+            if (hs_factor_present(&pair->left))
+                tensors[count++] = pair->left.values;
+            if (hs_factor_present(&pair->right))
+                tensors[count++] = pair->right.values;
+        }
+    }
+    return count;
+}
+
 static HsStatus ewc_after_task(HsContinual *continual, void *state, HsContext *context, int task,
                                HsFisherSource *source)
 {
@@ -385,7 +423,7 @@ static HsStatus ewc_after_task(HsContinual *continual, void *state, HsContext *c
     EwcState *ewc = state;
     HsDevice *device = continual->device;
     HsKronecker *kronecker = ewc->penalty.kronecker;
-    const HsTensorSet *fresh = ewc->separate ? &ewc->fresh : kronecker ? &ewc->squares : &ewc->penalty.anchor;
+    const HsTensorSet *fresh = fresh_of(ewc);
 
     Gathered gathered;
     HsTensorSetStats stats;
@@ -427,6 +465,7 @@ const HsStrategy hs_strategy_ewc = {
     .dry_run = ewc_dry_run,
     .before_update = ewc_before_update,
     .after_task = ewc_after_task,
+    .fisher_sums = ewc_fisher_sums,
     .visit = hs_penalty_visit,
     .anchored = hs_penalty_acts,
     .is_automatic = hs_penalty_is_automatic,

@@ -92,6 +92,13 @@ static HsStatus mean_fisher(HsContinual *continual, HsContext *context, int task
         HS_TRY(source->next(source->user, &sample));
         if (sample.end)
             break;
+        if (sample.part) {
+            double numbers[] = { sum, count };
+            HS_TRY(source->sum_part(source->user, numbers, 2));
+            sum = numbers[0];
+            count = numbers[1];
+            continue;
+        }
         HS_TRY(add_squares(continual, context, &sample, &sum));
         count += sample.count;
     }

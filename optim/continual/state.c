@@ -203,6 +203,15 @@ HsStatus hs_continual_after_step(HsContinual *continual, HsContext *context, con
     return HS_OK;
 }
 
+int hs_continual_fisher_sums(const HsContinual *continual, HsTensor *tensors)
+{
+    int count = 0;
+    for (int i = 0; i < continual->active_count; i++)
+        if (continual->active[i].row->fisher_sums)
+            count += continual->active[i].row->fisher_sums(continual, continual->active[i].state, tensors + count);
+    return count;
+}
+
 HsStatus hs_continual_after_task(HsContinual *continual, HsContext *context, int task, HsFisherSource *source)
 {
     for (int i = 0; i < continual->active_count; i++)

@@ -140,6 +140,31 @@ int64_t hs_config_rows_per_step(const HsConfig *config)
     return config->training.batch_size * (split ? 1 : config->training.gradient_accumulation_steps);
 }
 
+static int64_t common_divisor(int64_t a, int64_t b)
+{
+    while (b > 0) {
+        const int64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+int64_t hs_config_micro_batch_most(const HsConfig *config)
+{
+    const int64_t parts = config->distributed.virtual_ranks, rows = hs_config_rows_per_step(config);
+    HsContinualConfig continual;
+    if (parts <= 1 || hs_config_continual(config, &continual) != HS_OK)
+        return config->training.batch_size;
+    const int64_t beside = hs_continual_replay_plan(&continual, rows).reference_rows;
+    return common_divisor(common_divisor(config->training.batch_size, rows / parts), beside / parts);
+}
+
+int64_t hs_config_micro_batch(const HsConfig *config)
+{
+    return config->memory.micro_batch > 0 ? config->memory.micro_batch : hs_config_micro_batch_most(config);
+}
+
 const HsStringList *hs_config_excluded(const HsConfig *config, const HsContinualConfig *continual, const char **section)
 {
     for (int i = 0; i < continual->strategy_count; i++) {

@@ -244,7 +244,14 @@
       "alone, or those that a launcher (mpirun, torchrun, srun) started")                                            \
     X(S, REAL, timeout, 1800, 0, 1e6, NULL, "seconds",                                                               \
       "a process whose heartbeat goes on, and which the others have waited for so long, ends the run; 0: they wait " \
-      "for ever. One that died, was stopped or has no heartbeat ends it within seconds")
+      "for ever. One that died, was stopped or has no heartbeat ends it within seconds")                             \
+    X(S, INT, virtual_ranks, 0, 0, 65536, NULL, "parts",                                                             \
+      "parts of an effective batch whose gradients are summed by themselves, then along one tree: with the same "    \
+      "number, any number of processes that divides it into powers of two gives the same bits, one process included" \
+      "; 0: one a process. A run that goes on keeps its own")                                                        \
+    X(S, BOOL, exact, true, 0, 1, NULL, "",                                                                          \
+      "sum along that tree; false: each process adds up its part in one, and processes in the order of the "         \
+      "communication library, which may depend on their number and place")
 
 #define HS_KEYS_KERNELS(X, S)                                                                                      \
     X(S, STRING, matmul, "native", 0, 0, "native|cublaslt", "",                                                    \

@@ -77,6 +77,8 @@ static double wall_time_s(void)
 
 HsStatus hs_metrics_append(HsMetricsLog *log, const void *bytes, size_t size)
 {
+    if (log->descriptor < 0)
+        return HS_OK;
     HsStatus status = hs_storage_write_all(log->descriptor, log->path, bytes, size);
     if (status == HS_OK) {
         log->bytes += (int64_t)size;
@@ -146,6 +148,10 @@ HsStatus hs_metrics_create(const HsMetricsOptions *options, HsMetrics **out)
     if (!metrics)
         return hs_fail(HS_ENOMEM, "no memory for metrics");
     metrics->jsonl.descriptor = metrics->tensorboard.descriptor = -1;
+    if (!options->out_dir) {
+        *out = metrics; /* whose progress shows nothing */
+        return HS_OK;
+    }
     HS_TRY_GOTO(status, hs_make_directories(options->out_dir), failed);
     HS_TRY_GOTO(status,
                 open_log(&metrics->jsonl, options->out_dir, "metrics.jsonl",
@@ -267,8 +273,7 @@ static void print_line(HsMetrics *metrics, const HsMetricsRecord *record)
 HsStatus hs_metrics_record(HsMetrics *metrics, const HsMetricsRecord *record)
 {
     HS_TRY(record_line(metrics, record));
-    if (metrics->tensorboard.descriptor >= 0)
-        HS_TRY(record_scalars(metrics, record));
+    HS_TRY(record_scalars(metrics, record));
     print_line(metrics, record);
     return HS_OK;
 }

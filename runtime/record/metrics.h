@@ -35,7 +35,7 @@ typedef struct HsMetricsRecord {
 } HsMetricsRecord;
 
 typedef struct HsMetricsOptions {
-    const char *out_dir;
+    const char *out_dir; /* NULL: another process of the run records; nothing is written or shown */
     bool tensorboard;
     const char *progress; /* auto | bar | lines | none */
     int64_t total_steps;

@@ -238,7 +238,8 @@ HsStatus hs_monitor_create(const HsMonitorOptions *options, HsMonitor **out)
     monitor->sampler = (HsDeviceSampler){ read_sources, monitor };
     HsStatus status = HS_OK;
     if (monitor->every_s > 0) {
-        HS_TRY_GOTO(status, open_file(monitor, options), failed);
+        if (options->out_dir)
+            HS_TRY_GOTO(status, open_file(monitor, options), failed);
         HS_TRY_GOTO(status, open_nvml(monitor, options), failed);
     }
     *out = monitor;
@@ -274,5 +275,5 @@ HsStatus hs_monitor_poll(HsMonitor *monitor, int64_t step, HsDeviceSample *sampl
     HS_TRY(monitor->sampler.read(monitor->sampler.user, sample));
     monitor->latest_s = now_s;
     *taken = true;
-    return write_line(monitor, now_s - monitor->start_s, step, sample);
+    return monitor->descriptor < 0 ? HS_OK : write_line(monitor, now_s - monitor->start_s, step, sample);
 }

@@ -33,7 +33,7 @@ typedef struct HsMonitorOptions {
     HsDevice *device;         /* borrowed; one with a PCI address is asked through NVML too */
     bool emulated;            /* nothing but this process uses it, and no library knows it */
     double every_s;           /* 0: never, and no file */
-    const char *out_dir;      /* exists */
+    const char *out_dir;      /* exists; NULL: samples are taken and no file is written */
     bool append;              /* a resumed run: go on with its file */
     const char *nvml_library; /* path; NULL: the driver's own */
 } HsMonitorOptions;

@@ -170,7 +170,7 @@ static HsStatus plan_on(HsBenchRunner *runner, HsTrainer *scout, Ground *ground)
     if (hs_continual_mixes_tasks(&scout->continual_config))
         return hs_fail(HS_ECONFIG, "a bench trains the first task, and continual.strategy joint has all in one: set "
                                    "continual.strategy=none");
-    scout->rows_per_step = hs_config_rows_per_step(&runner->config);
+    HS_TRY(hs_trainer_divide(scout));
     HS_TRY(hs_precision_resolve(&runner->config, scout->engine.products, &scout->precision, scout->precision_why,
                                 sizeof scout->precision_why));
     snprintf(runner->run->precision, sizeof runner->run->precision, "%s", scout->precision.name);

@@ -76,6 +76,20 @@ static HsStatus create_optimizer(HsTrainer *trainer)
     return hs_optimizer_commit(&trainer->optimizer, trainer->spans, trainer->span_count, trainer->precision.master);
 }
 
+/* Where gradients of a virtual rank wait for those of others. */
+static HsStatus create_sums(HsTrainer *trainer)
+{
+    HsTensor *gradients = calloc((size_t)trainer->span_count + 1, sizeof *gradients);
+    if (!gradients)
+        return hs_fail(HS_ENOMEM, "no memory to list %d gradients", trainer->span_count);
+    for (int i = 0; i < trainer->span_count; i++)
+        gradients[i] = trainer->spans[i].gradient;
+    const HsStatus status = hs_partial_sums_init(&trainer->sums, &trainer->engine.device, HS_MEMORY_GRADIENTS,
+                                                 gradients, trainer->span_count, trainer->ranks.own);
+    free(gradients);
+    return status;
+}
+
 /* Scratch of what runs outside the programs, which bring their own: statistics, updates, strategies. */
 static HsStatus create_workspace(HsTrainer *trainer)
 {
@@ -84,6 +98,7 @@ static HsStatus create_workspace(HsTrainer *trainer)
     dry.workspace_needed = 0;
     HS_TRY(hs_optimizer_update(&trainer->optimizer, &dry, trainer->spans, trainer->span_count));
     HS_TRY(hs_continual_dry_run(trainer->continual, &dry));
+    HS_TRY(hs_partial_sums_dry_run(&trainer->sums, &dry));
     HS_TRY(hs_trainer_dry_renew(trainer, &dry));
     hs_arena_init(&trainer->workspace, context->device, HS_MEMORY_WORKSPACE);
     if (dry.workspace_needed == 0)
@@ -140,16 +155,24 @@ static void destroy_plans(HsTrainer *trainer)
 static HsStatus try_fisher(HsTrainer *trainer)
 {
     HsDevice *device = &trainer->engine.device;
-    const HsFisher fisher = { .program = &trainer->train_program,
-                              .context = &trainer->engine.context,
-                              .spans = trainer->spans,
-                              .span_count = trainer->span_count,
-                              .factors = hs_continual_factors(trainer->continual) };
+    HsFisher fisher = { .program = &trainer->train_program,
+                        .context = &trainer->engine.context,
+                        .spans = trainer->spans,
+                        .span_count = trainer->span_count,
+                        .factors = hs_continual_factors(trainer->continual),
+                        .ranks = trainer->ranks };
     size_t bytes;
     void *block;
     if (!trainer->engine.context.dry_run || !hs_continual_needs_fisher(&trainer->continual_config))
         return HS_OK;
-    HS_TRY(hs_fisher_device_bytes(&fisher, &bytes));
+    HsTensor *sums = calloc((size_t)trainer->span_count * HS_FISHER_SUMS, sizeof *sums);
+    if (!sums)
+        return hs_fail(HS_ENOMEM, "no memory to list %d tensors of a Fisher", trainer->span_count);
+    fisher.sums = sums;
+    fisher.sum_count = hs_continual_fisher_sums(trainer->continual, sums);
+    const HsStatus status = hs_fisher_device_bytes(&fisher, &bytes);
+    free(sums);
+    HS_TRY(status);
     HS_TRY(hs_memory_alloc(device, HS_MEMORY_STATISTICS, bytes, &block));
     hs_memory_release(device, HS_MEMORY_STATISTICS, bytes, block);
     return HS_OK;
@@ -188,6 +211,7 @@ HsStatus hs_trainer_allocate(HsTrainer *trainer)
     HS_TRY(hs_trainer_create_teacher(trainer));
     HS_TRY(create_plans(trainer, hs_trainer_micro_batch(trainer)));
     HS_TRY(create_optimizer(trainer));
+    HS_TRY(create_sums(trainer));
     HS_TRY(hs_continual_create(&trainer->continual_config, context, trainer->spans, trainer->span_count,
                                &trainer->continual));
     HS_TRY(hs_trainer_create_reservoir(trainer));
@@ -204,6 +228,7 @@ void hs_trainer_release(HsTrainer *trainer)
     hs_continual_destroy(trainer->continual);
     trainer->continual = NULL;
     hs_trainer_destroy_reservoir(trainer);
+    hs_partial_sums_deinit(&trainer->sums);
     if (trainer->has_optimizer)
         hs_optimizer_deinit(&trainer->optimizer);
     trainer->has_optimizer = false;
@@ -223,12 +248,12 @@ int64_t hs_trainer_micro_batch(const HsTrainer *trainer)
     const HsConfig *config = trainer->config;
     if (trainer->state.micro_batch > 0)
         return trainer->state.micro_batch;
-    return config->memory.micro_batch > 0 ? config->memory.micro_batch : config->training.batch_size;
+    return hs_config_micro_batch(config);
 }
 
 HsStatus hs_trainer_set_micro_batch(HsTrainer *trainer, int64_t micro_batch)
 {
-    assert(trainer->queue.count == 0 && trainer->config->training.batch_size % micro_batch == 0);
+    assert(trainer->queue.count == 0 && hs_config_micro_batch_most(trainer->config) % micro_batch == 0);
     HS_TRY(trainer->engine.device.stream_sync(&trainer->engine.device, trainer->engine.context.stream));
     hs_trainer_forget_graph(trainer);
     destroy_plans(trainer);
@@ -252,8 +277,9 @@ HsStatus hs_trainer_draft(const HsTrainer *trainer, const HsConfig *config, HsTr
     HS_TRY(hs_precision_resolve(config, draft->engine.products, &draft->precision, draft->precision_why,
                                 sizeof draft->precision_why));
     HS_TRY(hs_config_continual(config, &draft->continual_config));
-    draft->rows_per_step = hs_config_rows_per_step(config);
-    HsStatus status = hs_trainer_allocate(draft);
+    HsStatus status = hs_trainer_divide(draft);
+    if (status == HS_OK)
+        status = hs_trainer_allocate(draft);
     if (status != HS_OK)
         hs_trainer_release(draft);
     return status;

@@ -20,6 +20,7 @@
 #include "kernels/base/log.h"
 #include "runtime/checkpoint/weights.h"
 #include "runtime/config/chat_template.h"
+#include "runtime/config/continual.h"
 #include "runtime/io/storage.h"
 #include "runtime/train/trainer.h"
 
@@ -98,6 +99,8 @@ static HsStatus save(HsTrainer *trainer, const char *out_dir, const char *const 
         hs_stream_settle(trainer->stream);
         trainer->state.position = hs_stream_position(trainer->stream);
     }
+    if (!hs_trainer_records(trainer)) /* checkpoints hold whole tensors, which every process has */
+        return HS_OK;
     HsStatus status;
     TensorLists lists = { 0 };
     HsJson *state = hs_trainer_numbers_json(&trainer->state);
@@ -198,7 +201,8 @@ static const char *const free_keys[] = { "threads",
                                          NULL };
 
 /* Keys that change only what is to come: they may differ where resume: changed says so. */
-static const char *const future_keys[] = { "learning_rate", "weight_decay", "schedule.", "precision.mode", NULL };
+static const char *const future_keys[] = { "learning_rate",  "weight_decay", "schedule.",
+                                           "precision.mode", "distributed.", NULL };
 /* How far the run goes may change without a word, but not what that does to the learning rate. */
 static const char *const length_keys[] = { "max_steps", "max_epochs", NULL };
 enum {
@@ -309,13 +313,13 @@ HsStatus hs_trainer_peek_micro_batch(HsTrainer *trainer, const char *folder)
 {
     HsCheckpoint checkpoint;
     HsTrainerState state = { 0 };
-    const int64_t batch = trainer->config->training.batch_size;
+    const int64_t batch = hs_config_micro_batch_most(trainer->config);
     HS_TRY(hs_checkpoint_open(folder, false, &checkpoint));
     char name[4096];
     snprintf(name, sizeof name, "%s/trainer.json", checkpoint.folder);
     HsStatus status = hs_trainer_read_numbers(name, checkpoint.state, &state);
     if (status == HS_OK && state.micro_batch > batch)
-        status = hs_fail(HS_EFORMAT, "%s: micro_batch is %lld, and batch_size %lld", name, (long long)state.micro_batch,
+        status = hs_fail(HS_EFORMAT, "%s: micro_batch is %lld, and at most %lld", name, (long long)state.micro_batch,
                          (long long)batch);
     else if (status == HS_OK && state.micro_batch > 0 && batch % state.micro_batch == 0) {
         /* otherwise batch_size was changed, and the comparison of configurations will say so */

@@ -269,15 +269,20 @@ static HsFisher fisher_of(HsTrainer *trainer, int task, int64_t samples, const H
                        .group = config->training.batch_size,
                        .seed = (uint64_t)config->training.seed,
                        .task = (uint32_t)task,
-                       .loss_scale = trainer->optimizer.counters.loss_scale };
+                       .loss_scale = trainer->optimizer.counters.loss_scale,
+                       .ranks = trainer->ranks,
+                       .comm = trainer->engine.comm };
 }
 
-static HsStatus begin_fisher(HsTrainer *trainer, int task, const HsSampler *sampler, HsFisher *fisher)
+/* sums: [HS_FISHER_SUMS * spans], room for a list. */
+static HsStatus begin_fisher(HsTrainer *trainer, int task, const HsSampler *sampler, HsTensor *sums, HsFisher *fisher)
 {
     const HsContinualConfig *config = &trainer->continual_config;
     const char *estimator = hs_continual_word(config, "ewc", "estimator");
     *fisher = fisher_of(trainer, task, (int64_t)hs_continual_number(config, "ewc", "fisher_samples"), sampler);
     fisher->factors = hs_continual_factors(trainer->continual);
+    fisher->sums = sums;
+    fisher->sum_count = hs_continual_fisher_sums(trainer->continual, sums);
     HS_TRY(hs_fisher_estimator_find(estimator, &fisher->estimator));
     HS_TRY(hs_fisher_init(fisher));
     hs_info("%s%s: Fisher information, estimator %s, %lld passes", sampler ? "the stream" : "task ",
@@ -293,13 +298,20 @@ static HsStatus consolidate(HsTrainer *trainer, int round, bool to_the_end)
     HsContext *context = &trainer->engine.context;
     HsStatus status = HS_OK;
     HsFisher fisher;
-    HsFisherSource source = { &fisher, hs_fisher_next };
+    HsFisherSource source = { &fisher, hs_fisher_next, hs_fisher_sum_part };
     const HsSampler sampler = hs_stream_sampler(trainer->stream, trainer->unmarked ? 0 : round);
     const bool measures = hs_continual_needs_fisher(&trainer->continual_config) != NULL;
     HsStatus (*after)(HsContinual *, HsContext *, int, HsFisherSource *) =
         to_the_end ? hs_continual_after_task : hs_continual_consolidate;
+    HsTensor *const sums = measures ? calloc((size_t)trainer->span_count * HS_FISHER_SUMS, sizeof *sums) : NULL;
+    if (measures && !sums)
+        return hs_fail(HS_ENOMEM, "no memory to list %d tensors of a Fisher", trainer->span_count);
     if (measures)
-        HS_TRY(begin_fisher(trainer, round, trainer->unmarked ? &sampler : NULL, &fisher));
+        status = begin_fisher(trainer, round, trainer->unmarked ? &sampler : NULL, sums, &fisher);
+    if (status != HS_OK) {
+        free(sums);
+        return status;
+    }
     HS_TRY_GOTO(status, after(trainer->continual, context, round, measures ? &source : NULL), done);
     HS_TRY_GOTO(status, hs_model_pack(&trainer->model, context), done);
     const HsImportance *importance = hs_continual_importance(trainer->continual);
@@ -314,6 +326,7 @@ static HsStatus consolidate(HsTrainer *trainer, int round, bool to_the_end)
 done:
     if (measures)
         hs_fisher_deinit(&fisher);
+    free(sums);
     return status;
 }
 

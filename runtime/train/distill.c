@@ -14,6 +14,7 @@
 #include <assert.h>
 
 #include "runtime/model/quantized.h"
+#include "runtime/train/reduce.h"
 #include "runtime/train/trainer.h"
 
 bool hs_trainer_compares_logits(const HsTrainer *trainer)
@@ -71,12 +72,17 @@ void hs_trainer_load_logits(const HsTrainer *trainer, HsStepSlot *slot, const Hs
                                      slot->batch.kept_index + row * entries);
 }
 
-void hs_trainer_keep_logits(HsTrainer *trainer, const HsStepSlot *slot)
+HsStatus hs_trainer_keep_logits(HsTrainer *trainer, const HsStepSlot *slot)
 {
     const int64_t entries = trainer->queue.shape.length * trainer->queue.shape.kept;
     int64_t count;
     if (entries == 0)
-        return;
+        return HS_OK;
+    HsComm *comm = trainer->engine.comm;
+    HsStream *stream = trainer->engine.context.stream;
+    const size_t row_bytes = (size_t)entries * sizeof *slot->logits.top_value;
+    HS_TRY(hs_share_rows(comm, stream, slot->logits.top_value, trainer->queue.shape.rows, row_bytes));
+    HS_TRY(hs_share_rows(comm, stream, slot->logits.top_index, trainer->queue.shape.rows, row_bytes));
     hs_stream_settle(trainer->stream);
     const int64_t *taken = hs_stream_taken(trainer->stream, &count);
     /* A batch's new sequences are a window of their own, and stand first. */
@@ -85,6 +91,7 @@ void hs_trainer_keep_logits(HsTrainer *trainer, const HsStepSlot *slot)
         if (taken[row] >= 0)
             hs_reservoir_write_logits(&trainer->reservoir, taken[row], slot->logits.top_value + row * entries,
                                       slot->logits.top_index + row * entries);
+    return HS_OK;
 }
 
 /* --- the teacher --- */

@@ -5,6 +5,7 @@
 #include "runtime/train/evaluate.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "runtime/train/reduce.h"
@@ -24,7 +25,8 @@ typedef struct Counted {
     int64_t targets, bytes;
 } Counted;
 
-static HsStatus evaluate_windows(const HsEvaluator *evaluator, const HsDataset *dataset, int64_t windows,
+/* sums: of each batch, [batches]; those of others are left alone. */
+static HsStatus evaluate_windows(const HsEvaluator *evaluator, const HsDataset *dataset, int64_t windows, double *sums,
                                  Counted *counted)
 {
     const HsProgram *program = evaluator->program;
@@ -47,11 +49,30 @@ static HsStatus evaluate_windows(const HsEvaluator *evaluator, const HsDataset *
                 counted->bytes += (int64_t)bytes_of(dataset->tokenizer, *target);
             }
         }
-        double sum = 0;
-        HS_TRY(hs_program_evaluate(evaluator->program, evaluator->context, tokens, targets, &sum, NULL));
-        counted->loss += sum;
+        HS_TRY(hs_program_evaluate(evaluator->program, evaluator->context, tokens, targets,
+                                   &sums[first / program->batch], NULL));
     }
     return HS_OK;
+}
+
+/* Batches are added up in their order, whoever evaluated them. */
+static HsStatus sum_windows(const HsEvaluator *evaluator, const HsDataset *dataset, int64_t windows, Counted *counted)
+{
+    HsStream *const stream = evaluator->context->stream;
+    const size_t batches = (size_t)((windows + evaluator->program->batch - 1) / evaluator->program->batch);
+    int64_t *const counts[] = { &counted->targets, &counted->bytes };
+    double *sums = calloc(batches + 1, sizeof *sums);
+    if (!sums)
+        return hs_fail(HS_ENOMEM, "no memory for the losses of %zu batches", batches);
+    HsStatus status = evaluate_windows(evaluator, dataset, windows, sums, counted);
+    if (status == HS_OK)
+        status = hs_share_entries(evaluator->comm, stream, sums, batches);
+    for (int i = 0; i < 2 && status == HS_OK; i++)
+        status = hs_comm_all_reduce(evaluator->comm, stream, counts[i], 1, HS_I64, HS_COMM_SUM);
+    for (size_t i = 0; i < batches; i++)
+        counted->loss += sums[i];
+    free(sums);
+    return status;
 }
 
 HsStatus hs_evaluate_text(const HsEvaluator *evaluator, const HsDataset *dataset, int64_t windows,
@@ -59,12 +80,9 @@ HsStatus hs_evaluate_text(const HsEvaluator *evaluator, const HsDataset *dataset
 {
     const int64_t available = hs_dataset_validation_windows(dataset);
     Counted counted = { 0 };
-    HS_TRY(evaluate_windows(evaluator, dataset, windows <= 0 || windows > available ? available : windows, &counted));
-    double sums[2] = { counted.loss, 0 };
-    int64_t counts[2] = { counted.targets, counted.bytes };
-    HS_TRY(hs_reduce_losses(evaluator->comm, evaluator->context->stream, sums, counts, 2));
-    evaluation->loss = counts[0] > 0 ? sums[0] / (double)counts[0] : NAN;
-    evaluation->bytes_per_token = counts[1] > 0 ? (double)counts[1] / (double)counts[0] : NAN;
+    HS_TRY(sum_windows(evaluator, dataset, windows <= 0 || windows > available ? available : windows, &counted));
+    evaluation->loss = counted.targets > 0 ? counted.loss / (double)counted.targets : NAN;
+    evaluation->bytes_per_token = counted.bytes > 0 ? (double)counted.bytes / (double)counted.targets : NAN;
     for (int set = 0; set < HS_ITEM_SET_COUNT; set++) {
         evaluation->items[set] = 0;
         evaluation->accuracy[set] = NAN;
@@ -131,7 +149,7 @@ static HsStatus predict_batch(const HsEvaluator *evaluator, const HsItemSet *set
 HsStatus hs_evaluate_items(const HsEvaluator *evaluator, const HsDataset *dataset, const HsItemSet *set,
                            double *accuracy)
 {
-    const HsComm *comm = evaluator->comm;
+    HsComm *const comm = evaluator->comm;
     const int64_t vocabulary = hs_tokenizer_vocabulary(dataset->tokenizer);
     int64_t longest = 1, batch, length, right = 0;
     *accuracy = NAN;
@@ -142,8 +160,7 @@ HsStatus hs_evaluate_items(const HsEvaluator *evaluator, const HsDataset *datase
     hs_evaluator_shape(evaluator, longest, &batch, &length);
     for (int64_t first = comm->rank * batch; first < set->count; first += comm->size * batch)
         HS_TRY(predict_batch(evaluator, set, vocabulary, first, batch, length, &right));
-    double none = 0;
-    HS_TRY(hs_reduce_losses(evaluator->comm, evaluator->context->stream, &none, &right, 1));
+    HS_TRY(hs_comm_all_reduce(comm, evaluator->context->stream, &right, 1, HS_I64, HS_COMM_SUM));
     *accuracy = (double)right / (double)set->count;
     return HS_OK;
 }

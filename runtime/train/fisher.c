@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "kernels/base/rng.h"
+#include "runtime/train/reduce.h"
 
 /* The draws' purpose, in the last counter word as elsewhere. */
 enum { SITE_FISHER = 0x46495348 };
@@ -181,12 +182,97 @@ static HsStatus probe(HsFisher *fisher, bool sample_labels, int64_t rows)
     }
 }
 
+static int64_t passes_of_groups(const HsFisher *fisher, int64_t vocabulary)
+{
+    (void)vocabulary;
+    return group_count(fisher) * (fisher->group / fisher->program->batch);
+}
+
+static int64_t passes_of_sequences(const HsFisher *fisher, int64_t vocabulary)
+{
+    (void)vocabulary;
+    return sequence_count(fisher);
+}
+
+static int64_t passes_of_labels(const HsFisher *fisher, int64_t vocabulary)
+{
+    return sequence_count(fisher) * fisher->program->sequence_length * vocabulary;
+}
+
+static HsStatus next_sampled(HsFisher *fisher, HsFisherSample *sample);
+static HsStatus next_exact(HsFisher *fisher, HsFisherSample *sample);
+static HsStatus next_empirical(HsFisher *fisher, HsFisherSample *sample);
+static HsStatus next_batched(HsFisher *fisher, HsFisherSample *sample);
+
+/* One row per estimator; its index is HsFisherEstimator. */
+static const struct {
+    const char *name;
+    HsStatus (*next)(HsFisher *fisher, HsFisherSample *sample);
+    int64_t (*passes)(const HsFisher *fisher, int64_t vocabulary);
+    int64_t (*items)(const HsFisher *fisher); /* that are divided among virtual ranks */
+} estimators[] = {
+    [HS_FISHER_SAMPLED] = { "sampled", next_sampled, passes_of_groups, group_count },
+    [HS_FISHER_EXACT] = { "exact", next_exact, passes_of_labels, sequence_count },
+    [HS_FISHER_EMPIRICAL] = { "empirical", next_empirical, passes_of_sequences, sequence_count },
+    [HS_FISHER_BATCHED] = { "batched", next_batched, passes_of_groups, group_count },
+};
+
+/* Items of a part: [first of `part`, first of the next). */
+static int64_t first_item(const HsFisher *fisher, int64_t part)
+{
+    const int64_t items = estimators[fisher->estimator].items(fisher), count = fisher->ranks.count;
+    const int64_t index = fisher->ranks.first + part;
+    return index * (items / count) + index * (items % count) / count;
+}
+
+static void begin_part(HsFisher *fisher, int64_t part)
+{
+    fisher->part = part;
+    fisher->next_position = fisher->next_label = 0;
+    fisher->next = part < fisher->ranks.own ? first_item(fisher, part) : INT64_MAX;
+    if (!fisher->factors)
+        fisher->loss_scale = fisher->first_loss_scale;
+}
+
+static void begin_again(HsFisher *fisher)
+{
+    fisher->overflowed = false;
+    fisher->counted = 0;
+    begin_part(fisher, 0);
+}
+
+/* Something is left of the part. */
+static bool more(const HsFisher *fisher)
+{
+    return fisher->part < fisher->ranks.own && fisher->next < first_item(fisher, fisher->part + 1);
+}
+
+HsStatus hs_fisher_sum_part(void *user, double *numbers, int count)
+{
+    HsFisher *fisher = user;
+    const HsVirtualRanks *ranks = &fisher->ranks;
+    HsStream *stream = fisher->context->stream;
+    assert(count <= HS_FISHER_NUMBERS);
+    for (int i = 0; i < count; i++) {
+        fisher->numbers[(ranks->first + fisher->part) * HS_FISHER_NUMBERS + i] = numbers[i];
+        numbers[i] = 0;
+    }
+    HS_TRY(hs_partial_sums_add(&fisher->partial, fisher->context, fisher->part));
+    begin_part(fisher, fisher->part + 1);
+    if (fisher->part < ranks->own)
+        return HS_OK;
+    HS_TRY(hs_reduce_tensors(fisher->comm, stream, fisher->sums, fisher->sum_count));
+    HS_TRY(hs_share_entries(fisher->comm, stream, fisher->numbers, (size_t)ranks->count * HS_FISHER_NUMBERS));
+    for (int64_t part = 0; part < ranks->count; part++)
+        for (int i = 0; i < count; i++)
+            numbers[i] += fisher->numbers[part * HS_FISHER_NUMBERS + i];
+    return HS_OK;
+}
+
 static HsStatus deliver(HsFisher *fisher, HsFisherSample *sample, double weight, double count)
 {
     if (fisher->overflowed) {
-        fisher->overflowed = false;
-        fisher->next = 0;
-        fisher->counted = 0;
+        begin_again(fisher);
         *sample = (HsFisherSample){ .restart = true };
         return HS_OK;
     }
@@ -200,10 +286,40 @@ static HsStatus deliver(HsFisher *fisher, HsFisherSample *sample, double weight,
     return HS_OK;
 }
 
-/* A task whose every target is ignored would have a penalty of 0, unnoticed. */
-static HsStatus finish(const HsFisher *fisher, HsFisherSample *sample)
+/* Where one process had to halve the loss scale further than others, these begin again with its. */
+static HsStatus agree_on_scale(HsFisher *fisher, bool *restart)
 {
+    *restart = false;
+    while (fisher->comm->size > 1 && fisher->factors) {
+        const int64_t halvings = (int64_t)lrintf(log2f(fisher->first_loss_scale / fisher->loss_scale));
+        int64_t extremes[] = { halvings, -halvings };
+        HS_TRY(hs_comm_all_reduce(fisher->comm, fisher->context->stream, extremes, 2, HS_I64, HS_COMM_MAX));
+        if (extremes[0] == -extremes[1])
+            return HS_OK;
+        if (halvings < extremes[0]) {
+            fisher->loss_scale = ldexpf(fisher->first_loss_scale, -(int)extremes[0]);
+            *restart = true;
+            return HS_OK;
+        }
+    }
+    return HS_OK;
+}
+
+/* A task whose every target is ignored would have a penalty of 0, unnoticed. */
+static HsStatus finish(HsFisher *fisher, HsFisherSample *sample)
+{
+    const bool last = fisher->part == fisher->ranks.own - 1;
+    if (fisher->ranks.count > 1 && fisher->part < fisher->ranks.own) {
+        bool restart = false;
+        if (last)
+            HS_TRY(agree_on_scale(fisher, &restart));
+        if (restart)
+            begin_again(fisher);
+        *sample = (HsFisherSample){ .part = !restart, .restart = restart };
+        return HS_OK;
+    }
     *sample = (HsFisherSample){ .end = true };
+    HS_TRY(hs_comm_all_reduce(fisher->comm, fisher->context->stream, &fisher->counted, 1, HS_F64, HS_COMM_SUM));
     if (fisher->counted > 0)
         return HS_OK;
     return hs_fail(HS_ECONFIG,
@@ -216,7 +332,7 @@ static HsStatus finish(const HsFisher *fisher, HsFisherSample *sample)
 
 static HsStatus next_sampled(HsFisher *fisher, HsFisherSample *sample)
 {
-    for (; fisher->next < group_count(fisher); fisher->next++) {
+    for (; more(fisher); fisher->next++) {
         int64_t counted = load_group(fisher, fisher->next);
         if (counted == 0)
             continue;
@@ -230,7 +346,7 @@ static HsStatus next_sampled(HsFisher *fisher, HsFisherSample *sample)
 /* (1/n sum g)^2 = 1/n^2 (sum g)^2, and each group counts once in the mean. */
 static HsStatus next_batched(HsFisher *fisher, HsFisherSample *sample)
 {
-    for (; fisher->next < group_count(fisher); fisher->next++) {
+    for (; more(fisher); fisher->next++) {
         double counted = (double)load_group(fisher, fisher->next);
         if (counted == 0)
             continue;
@@ -243,7 +359,7 @@ static HsStatus next_batched(HsFisher *fisher, HsFisherSample *sample)
 
 static HsStatus next_empirical(HsFisher *fisher, HsFisherSample *sample)
 {
-    for (; fisher->next < sequence_count(fisher); fisher->next++) {
+    for (; more(fisher); fisher->next++) {
         int64_t counted = load_sequence(fisher, fisher->next);
         if (counted == 0)
             continue;
@@ -271,7 +387,7 @@ static HsStatus probe_label(HsFisher *fisher, HsFisherSample *sample)
 
 static HsStatus next_exact(HsFisher *fisher, HsFisherSample *sample)
 {
-    for (; fisher->next < sequence_count(fisher); fisher->next++) {
+    for (; more(fisher); fisher->next++) {
         load_sequence(fisher, fisher->next);
         for (; fisher->next_position < fisher->program->sequence_length; fisher->next_position++) {
             if (fisher->labels[fisher->next_position] >= 0)
@@ -281,35 +397,6 @@ static HsStatus next_exact(HsFisher *fisher, HsFisherSample *sample)
     }
     return finish(fisher, sample);
 }
-
-static int64_t passes_of_groups(const HsFisher *fisher, int64_t vocabulary)
-{
-    (void)vocabulary;
-    return group_count(fisher) * (fisher->group / fisher->program->batch);
-}
-
-static int64_t passes_of_sequences(const HsFisher *fisher, int64_t vocabulary)
-{
-    (void)vocabulary;
-    return sequence_count(fisher);
-}
-
-static int64_t passes_of_labels(const HsFisher *fisher, int64_t vocabulary)
-{
-    return sequence_count(fisher) * fisher->program->sequence_length * vocabulary;
-}
-
-/* One row per estimator; its index is HsFisherEstimator. */
-static const struct {
-    const char *name;
-    HsStatus (*next)(HsFisher *fisher, HsFisherSample *sample);
-    int64_t (*passes)(const HsFisher *fisher, int64_t vocabulary);
-} estimators[] = {
-    [HS_FISHER_SAMPLED] = { "sampled", next_sampled, passes_of_groups },
-    [HS_FISHER_EXACT] = { "exact", next_exact, passes_of_labels },
-    [HS_FISHER_EMPIRICAL] = { "empirical", next_empirical, passes_of_sequences },
-    [HS_FISHER_BATCHED] = { "batched", next_batched, passes_of_groups },
-};
 
 HsStatus hs_fisher_estimator_find(const char *name, HsFisherEstimator *estimator)
 {
@@ -385,7 +472,8 @@ HsStatus hs_fisher_device_bytes(const HsFisher *fisher, size_t *bytes)
     HsFisher copy = *fisher;
     size_t scratch_bytes;
     HsStatus status = plan_pass(&copy, &scratch_bytes);
-    *bytes = lay_out(&copy, scratch_bytes, NULL);
+    *bytes =
+        lay_out(&copy, scratch_bytes, NULL) + hs_partial_sums_bytes(fisher->sums, fisher->sum_count, fisher->ranks.own);
     free(copy.pass.params);
     return status;
 }
@@ -415,7 +503,8 @@ static HsStatus allocate(HsFisher *fisher)
     fisher->tokens = malloc((2 * rows + length) * sizeof *fisher->tokens);
     fisher->gradients = malloc(spans * sizeof *fisher->gradients);
     fisher->host_nonfinite = malloc(spans * sizeof *fisher->host_nonfinite);
-    if (fisher->tokens == NULL || fisher->gradients == NULL || fisher->host_nonfinite == NULL)
+    fisher->numbers = calloc((size_t)fisher->ranks.count * HS_FISHER_NUMBERS, sizeof *fisher->numbers);
+    if (fisher->tokens == NULL || fisher->gradients == NULL || fisher->host_nonfinite == NULL || !fisher->numbers)
         return hs_fail(HS_ENOMEM, "fisher: no memory for groups of %zu tokens", rows);
     fisher->targets = fisher->tokens + rows;
     fisher->labels = fisher->targets + rows;
@@ -425,6 +514,8 @@ static HsStatus allocate(HsFisher *fisher)
     if (status != HS_OK)
         return hs_error_prefix(status, "fisher: statistics of %zu tensors", spans);
     lay_out(fisher, scratch_bytes, fisher->block);
+    HS_TRY(hs_partial_sums_init(&fisher->partial, device, HS_MEMORY_STATISTICS, fisher->sums, fisher->sum_count,
+                                fisher->ranks.own));
     return fisher->factors ? fill_ones(fisher) : HS_OK;
 }
 
@@ -436,13 +527,18 @@ HsStatus hs_fisher_init(HsFisher *fisher)
     const uint32_t counter[4] = { fisher->task, 0, 0, SITE_FISHER };
     HsPhilox bits = hs_philox(fisher->seed, counter);
     fisher->label_seed = (uint64_t)bits.word[1] << 32 | bits.word[0];
-    fisher->next = fisher->next_position = fisher->next_label = 0;
-    fisher->counted = 0;
+    if (fisher->ranks.count == 0) { /* one process, one part */
+        fisher->ranks = (HsVirtualRanks){ .count = 1, .own = 1 };
+        fisher->comm = hs_comm_alone();
+    }
+    fisher->first_loss_scale = fisher->loss_scale;
+    fisher->numbers = NULL;
+    fisher->partial = (HsPartialSums){ 0 };
+    begin_again(fisher);
     fisher->tokens = NULL;
     fisher->gradients = NULL;
     fisher->host_nonfinite = NULL;
     fisher->block = NULL;
-    fisher->overflowed = false;
     fisher->pass = (HsFactorPass){ 0 };
 
     HsStatus status = HS_OK;
@@ -459,6 +555,8 @@ failed:
 void hs_fisher_deinit(HsFisher *fisher)
 {
     hs_memory_release(fisher->context->device, HS_MEMORY_STATISTICS, fisher->block_bytes, fisher->block);
+    hs_partial_sums_deinit(&fisher->partial);
+    free(fisher->numbers);
     free(fisher->pass.params);
     free(fisher->host_nonfinite);
     free(fisher->gradients);
@@ -467,5 +565,6 @@ void hs_fisher_deinit(HsFisher *fisher)
     fisher->gradients = NULL;
     fisher->host_nonfinite = NULL;
     fisher->block = NULL;
+    fisher->numbers = NULL;
     fisher->pass.params = NULL;
 }

@@ -20,6 +20,7 @@
 #include "runtime/data/dataset.h"
 #include "runtime/engine/program.h"
 #include "runtime/model/layer.h"
+#include "runtime/train/virtual_ranks.h"
 
 typedef enum HsFisherEstimator {
     HS_FISHER_SAMPLED,
@@ -44,19 +45,28 @@ typedef struct HsFisher {
     int64_t group;   /* sequences whose gradients are summed before they are squared: a multiple of its batch */
     uint64_t seed;
     uint32_t task;
-    float loss_scale; /* halved on overflow, and stays so; 1 without scaling */
+    float loss_scale; /* halved on overflow, and stays so, within a part; 1 without scaling */
+    /* Groups (or sequences) are divided among the virtual ranks in their order; sums of a part, and of all. */
+    HsVirtualRanks ranks;
+    HsComm *comm;         /* borrowed */
+    const HsTensor *sums; /* where the strategy gathers; borrowed */
+    int sum_count;
     /* [span_count]: where passes add factors of curvature (sampled and empirical only); NULL: nowhere.  One loss scale
      * then serves all of them: an overflow lets everything begin anew (HsFisherSample.restart). */
     const HsSpanFactors *factors;
     /* private */
+    int64_t part;                            /* of this process's, 0, 1, ... */
     int64_t next, next_position, next_label; /* group or sequence; exact: token and label in it */
-    double counted;                          /* the denominator so far */
-    uint64_t label_seed;                     /* of seed and task */
-    int32_t *tokens, *targets;               /* [group*T] */
-    int32_t *labels;                         /* [T] true targets of the current sequence */
-    double *sum_squares;                     /* device [span_count] */
-    int64_t *nonfinite, *host_nonfinite;     /* device and host [span_count] */
-    HsTensor *gradients;                     /* [span_count] */
+    float first_loss_scale;
+    HsPartialSums partial;
+    double *numbers;                     /* [virtual ranks, HS_FISHER_NUMBERS] */
+    double counted;                      /* the denominator so far */
+    uint64_t label_seed;                 /* of seed and task */
+    int32_t *tokens, *targets;           /* [group*T] */
+    int32_t *labels;                     /* [T] true targets of the current sequence */
+    double *sum_squares;                 /* device [span_count] */
+    int64_t *nonfinite, *host_nonfinite; /* device and host [span_count] */
+    HsTensor *gradients;                 /* [span_count] */
     HsFactorPass pass;
     void *block; /* device: sums, counts; ones, scratch and workspace of the factors */
     size_t block_bytes;
@@ -68,8 +78,11 @@ typedef struct HsFisher {
  * spans' gradients; from then on hs_op_square_accumulate, which squares them, leaves them clear. */
 HsStatus hs_fisher_init(HsFisher *fisher);
 void hs_fisher_deinit(HsFisher *fisher);
-/* Device memory that init takes until deinit; needs program, context, spans and factors.  errors: HS_ENOMEM */
+/* Device memory that init takes until deinit; needs program, context, spans, factors, ranks and sums.
+ * errors: HS_ENOMEM */
 HsStatus hs_fisher_device_bytes(const HsFisher *fisher, size_t *bytes);
+/* As HsFisherSource.sum_part. */
+HsStatus hs_fisher_sum_part(void *fisher, double *numbers, int count);
 /* As HsFisherSource.next with user = HsFisher.  Gradients of excluded spans are cleared: they are not squared.
  * errors: HS_ENUMERIC when gradients stay non-finite at loss scale 2^-10, HS_ECONFIG when no target counts */
 HsStatus hs_fisher_next(void *fisher, HsFisherSample *sample);

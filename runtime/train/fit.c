@@ -9,8 +9,9 @@
 #include <string.h>
 
 #include "kernels/base/log.h"
-#include "runtime/record/process_memory.h"
+#include "runtime/config/continual.h"
 #include "runtime/model/quantized.h"
+#include "runtime/record/process_memory.h"
 #include "runtime/train/trainer.h"
 
 /* --- from a draft to figures --- */
@@ -187,7 +188,7 @@ HsStatus hs_trainer_search(const HsTrainer *trainer, size_t limit, HsFit *fit, H
 {
     Search search = { .trainer = trainer, .limit = limit };
     const bool narrow = hs_fit_of(trainer->config).narrow_gradients;
-    list_divisors(&search, trainer->config->training.batch_size);
+    list_divisors(&search, hs_config_micro_batch_most(trainer->config));
     HS_TRY(try_all(&search, narrow));
     if (!search.found && !narrow)
         HS_TRY(try_all(&search, true));

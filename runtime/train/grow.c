@@ -152,5 +152,7 @@ HsStatus hs_trainer_grow_state(HsTrainer *trainer)
     hs_trainer_warn_appended(trainer);
     /* With one task its best checkpoint had no name but the run's, which is the next task's soon. */
     const bool one = trainer->data.count - trainer->appended == 1;
-    return one ? hs_checkpoint_name_best(trainer->config->training.out_dir, HS_CHECKPOINT_BEST "-1") : HS_OK;
+    return one && hs_trainer_records(trainer)
+               ? hs_checkpoint_name_best(trainer->config->training.out_dir, HS_CHECKPOINT_BEST "-1")
+               : HS_OK;
 }

@@ -168,6 +168,8 @@ static void show_progress(HsTrainer *trainer, double loss)
 
 static HsStatus finish(HsTrainer *trainer)
 {
+    if (!hs_trainer_records(trainer)) /* nothing is summed any more */
+        return HS_OK;
     HS_TRY(hs_trainer_show_samples(trainer));
     HsMetricsRecord record = hs_trainer_record(trainer, "end");
     record.task = -1;
@@ -240,15 +242,18 @@ static HsStatus after_step(HsTrainer *trainer, const HsStepReport *report)
     return HS_OK;
 }
 
-/* A signal, and a device that fills up, are one rank's own; that no further step is started is everybody's. */
-static HsStatus agree(const HsTrainer *trainer, bool *stop, bool *hold)
+/* A signal, and a device that fills up, are one rank's own; that no further step is started, and that the micro-batch is
+ * halved, is everybody's. */
+static HsStatus agree(HsTrainer *trainer, bool *stop, bool *hold)
 {
     hs_comm_note_step(trainer->engine.comm, trainer->state.counters.applied_steps + 1);
-    int64_t flags[] = { stop_signal != 0, trainer->pressure.halving };
+    int64_t flags[] = { stop_signal, trainer->pressure.halving };
     HS_TRY(hs_comm_all_reduce(trainer->engine.comm, trainer->engine.context.stream, flags, sizeof flags / sizeof *flags,
                               HS_I64, HS_COMM_MAX));
     *stop = flags[0] != 0;
-    *hold = flags[1] != 0;
+    if (*stop && !stop_signal)
+        stop_signal = (sig_atomic_t)flags[0];
+    trainer->pressure.halving = *hold = flags[1] != 0;
     return HS_OK;
 }
 

@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "runtime/config/continual.h"
+
 HsDeviceRates hs_nominal_rates(const HsDevice *device)
 {
     /* A core or two with AVX-512; a GPU of the Ampere generation. */
@@ -26,7 +28,7 @@ double hs_memory_plan_seconds(const HsMemoryPlan *plan, const HsDeviceRates *rat
 HsFit hs_fit_of(const HsConfig *config)
 {
     return (HsFit){
-        .micro_batch = config->memory.micro_batch > 0 ? config->memory.micro_batch : config->training.batch_size,
+        .micro_batch = hs_config_micro_batch(config),
         .recompute = config->memory.recompute,
         .recompute_every = config->memory.recompute_every,
         .narrow_gradients = strcmp(config->precision.gradients, "compute") == 0,

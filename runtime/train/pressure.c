@@ -23,6 +23,8 @@ static bool is_pressed(const HsTrainer *trainer, const HsDeviceSample *sample)
 /* "13901 of emu:0's 14000 MiB are in use, memory.pressure is 0.97" */
 static const char *describe(const HsTrainer *trainer, const HsDeviceSample *sample, char text[160])
 {
+    if (sample->total_bytes == 0)
+        return "another process of the run asks for it";
     snprintf(text, 160, "%.0f of %.40s's %.0f MiB are in use, memory.pressure is %g",
              hs_mebibytes((double)sample->used_bytes), trainer->engine.device.name,
              hs_mebibytes((double)sample->total_bytes), trainer->config->memory.pressure);
@@ -79,6 +81,7 @@ static HsStatus halve(HsTrainer *trainer)
     hs_warn("memory pressure: %s: after step %lld the micro-batch is %lld instead of %lld; the effective batch and the "
             "order of the data stay",
             describe(trainer, sample, text), (long long)event.step, (long long)event.after, (long long)event.before);
+    trainer->pressure.sample = (HsDeviceSample){ 0 };
     HS_TRY(hs_metrics_pressure(trainer->metrics, &event));
     HsStatus status = hs_trainer_set_micro_batch(trainer, event.after);
     return status == HS_ENOMEM ? save_and_stop(trainer, status) : status;

@@ -1,28 +1,33 @@
 /* SPDX-License-Identifier: MIT
  *
- * What the ranks of a run add up in an optimizer step (kernels/base/comm.h).  Alone, each of these is one comparison.
+ * What the processes of a run add up (kernels/base/comm.h).  Alone, each of these is one comparison.
  *
- *     counted targets -> loss scale / their sum over all ranks -> each rank's micro-batches, accumulated locally
- *     -> sum of the gradients -> norm, verdict, update: the same on every rank -> sums of the losses
+ *     loss scale / counted targets of the whole effective batch -> each process's virtual ranks (virtual_ranks.h)
+ *     -> sum of the gradients -> norm, verdict, update: the same everywhere -> losses, micro-batch by micro-batch
  *
- * A rank divides by the targets of all ranks before its backward, so that gradients are summed and not averaged: a mean
- * of the ranks' means would weigh a rank with few targets too much, and a rank without any takes part like the others.
+ * Every process reads the whole batch, and so knows how many targets count before its backward: gradients are summed
+ * and not averaged.  A mean of the processes' means would weigh one with few targets too much; one without any takes
+ * part like the others.
  *
- * Nobody branches on a rank's own gradients.  A NaN or an infinity of one rank is in every rank's sum, in the same
+ * Nobody branches on a process's own gradients.  A NaN or an infinity of one is in everybody's sum, in the same
  * element, so all of them count the same non-finite elements, come to the same verdict and lower the same loss scale.
  */
 #ifndef HS_RUNTIME_TRAIN_REDUCE_H
 #define HS_RUNTIME_TRAIN_REDUCE_H
 
 #include "kernels/base/comm.h"
-#include "kernels/ops/step.h"
 #include "optim/update.h"
 
-/* Of the step that is about to start. */
-HsStatus hs_reduce_counted(HsComm *comm, HsStream *stream, int64_t counted[HS_STEP_ROWS]);
-/* After a step's last micro-batch, span by span in the order in which backward finished them: from the last. */
+/* After a step's last micro-batch. */
 HsStatus hs_reduce_gradients(HsComm *comm, HsStream *stream, const HsSpan *spans, int count);
-/* Sums of losses and how many targets each is of; host memory. */
-HsStatus hs_reduce_losses(HsComm *comm, HsStream *stream, double *sums, int64_t *counts, size_t count);
+/* The same of a list of tensors. */
+HsStatus hs_reduce_tensors(HsComm *comm, HsStream *stream, const HsTensor *tensors, int count);
+/* Entries that one process each worked out, and that are 0 in the others: all have all of them, and may fold them in
+ * their order, whoever made them.  Host memory. */
+HsStatus hs_share_entries(HsComm *comm, HsStream *stream, double *entries, size_t count);
+/* rows [count, row_bytes] of host memory, of which process r made the r-th of `size` equal parts: all have all. */
+HsStatus hs_share_rows(HsComm *comm, HsStream *stream, void *rows, int64_t count, size_t row_bytes);
+/* Process 0's text becomes everybody's: the others' is NULL before, and to be freed afterwards.  errors: HS_ENOMEM */
+HsStatus hs_share_text(HsComm *comm, char **text);
 
 #endif

@@ -24,25 +24,34 @@
 
 /* --- on the device --- */
 
-/* A task's own memory on the device, micro-batch after micro-batch. */
-static HsStatus run_micro_batches(HsTrainer *trainer, const int32_t *tokens, const int32_t *targets, int64_t rows,
-                                  int64_t first_row, const float *gradient_scale, void *losses)
+/* Rows of a step and what comes of them, in device memory. */
+typedef struct Rows {
+    const int32_t *tokens, *targets;
+    int64_t count;
+    int64_t first_row; /* of the first of them, for random numbers */
+    const float *gradient_scale;
+    void *losses; /* NULL: not wanted */
+} Rows;
+
+/* The rows of one virtual rank, micro-batch after micro-batch. */
+static HsStatus run_part(HsTrainer *trainer, const Rows *rows, int64_t part)
 {
-    const bool compares = losses != NULL && hs_trainer_compares_logits(trainer);
+    const bool compares = rows->losses != NULL && hs_trainer_compares_logits(trainer);
     const HsConfig *config = trainer->config;
     const int64_t length = config->training.max_length;
     const size_t loss_bytes = hs_dtype_bytes(trainer->precision.statistic);
-    for (int64_t row = 0; row < rows; row += trainer->train_program.batch) {
+    const int64_t part_rows = rows->count / trainer->ranks.count, first = part * part_rows;
+    for (int64_t row = first; row < first + part_rows; row += trainer->train_program.batch) {
         const int64_t offset = row * length;
         const HsHeadWork head_work = compares ? hs_trainer_head_work(trainer, row) : (HsHeadWork){ 0 };
         const HsProgramFeed feed = {
-            .tokens = tokens + offset,
-            .targets = targets + offset,
+            .tokens = rows->tokens + offset,
+            .targets = rows->targets + offset,
             .seed = (uint64_t)config->training.seed,
             .step_counter = &trainer->optimizer.state->attempt,
-            .gradient_scale = gradient_scale,
-            .row_offset = first_row * length + offset,
-            .losses = losses ? (unsigned char *)losses + (size_t)offset * loss_bytes : NULL,
+            .gradient_scale = rows->gradient_scale,
+            .row_offset = rows->first_row * length + offset,
+            .losses = rows->losses ? (unsigned char *)rows->losses + (size_t)offset * loss_bytes : NULL,
             .head_work = compares ? &head_work : NULL,
         };
         if (compares)
@@ -52,10 +61,16 @@ static HsStatus run_micro_batches(HsTrainer *trainer, const int32_t *tokens, con
     return HS_OK;
 }
 
-static HsStatus reduce_gradients(HsTrainer *trainer)
+/* The gradients of all rows: of this process's virtual ranks, then of all processes. */
+static HsStatus run_rows(HsTrainer *trainer, const Rows *rows)
 {
-    return hs_reduce_gradients(trainer->engine.comm, trainer->engine.context.stream, trainer->spans,
-                               trainer->span_count);
+    const HsVirtualRanks *ranks = &trainer->ranks;
+    HsContext *context = &trainer->engine.context;
+    for (int64_t i = 0; i < ranks->own; i++) {
+        HS_TRY(run_part(trainer, rows, ranks->first + i));
+        HS_TRY(hs_partial_sums_add(&trainer->sums, context, i));
+    }
+    return hs_reduce_gradients(trainer->engine.comm, context->stream, trainer->spans, trainer->span_count);
 }
 
 /* The gradient on sequences of earlier tasks, handed over to the strategy that wants it. */
@@ -63,9 +78,12 @@ static HsStatus run_reference(HsTrainer *trainer, int64_t rows)
 {
     const HsStepQueue *queue = &trainer->queue;
     /* Behind the batch's own rows, so that dropout masks are other ones. */
-    HS_TRY(run_micro_batches(trainer, queue->batch.reference_tokens, queue->batch.reference_targets, rows,
-                             queue->shape.rows, &trainer->optimizer.gradient_scales[HS_ROWS_REFERENCE], NULL));
-    HS_TRY(reduce_gradients(trainer));
+    const Rows reference = { .tokens = queue->batch.reference_tokens,
+                             .targets = queue->batch.reference_targets,
+                             .count = rows,
+                             .first_row = queue->shape.rows,
+                             .gradient_scale = &trainer->optimizer.gradient_scales[HS_ROWS_REFERENCE] };
+    HS_TRY(run_rows(trainer, &reference));
     return hs_continual_take_reference(trainer->continual, &trainer->engine.context);
 }
 
@@ -86,9 +104,12 @@ static HsStatus run_step(HsTrainer *trainer, int64_t reference_rows)
     HS_TRY(hs_optimizer_begin(optimizer, context));
     if (reference_rows > 0)
         HS_TRY(run_reference(trainer, reference_rows));
-    HS_TRY(run_micro_batches(trainer, queue->batch.tokens, queue->batch.targets, queue->shape.rows, 0,
-                             &optimizer->gradient_scales[HS_ROWS_TRAINED], queue->losses));
-    HS_TRY(reduce_gradients(trainer));
+    const Rows trained = { .tokens = queue->batch.tokens,
+                           .targets = queue->batch.targets,
+                           .count = queue->shape.rows,
+                           .gradient_scale = &optimizer->gradient_scales[HS_ROWS_TRAINED],
+                           .losses = queue->losses };
+    HS_TRY(run_rows(trainer, &trained));
     accept_batch(trainer);
     hs_range_begin(context, HS_RANGE_STRATEGY, "strategies, on gradients");
     HsStatus looked = hs_continual_before_update(trainer->continual, context);
@@ -174,12 +195,7 @@ static HsStatus enqueue(HsTrainer *trainer, HsStepSlot *slot)
     const bool wanted = hs_continual_wants_reference(trainer->continual, (int)trainer->state.task);
     optimizer->learning_rate_scale =
         slot->step.learning_rate_scale * hs_continual_rate_scale(&trainer->continual_config);
-    int64_t counted[HS_STEP_ROWS] = {
-        [HS_ROWS_TRAINED] = slot->counted, [HS_ROWS_REFERENCE] = slot->reference_counted
-    };
-    HS_TRY(hs_reduce_counted(trainer->engine.comm, context->stream, counted));
-    slot->counted = counted[HS_ROWS_TRAINED];
-    HS_TRY(hs_optimizer_announce(optimizer, context, slot->counted, counted[HS_ROWS_REFERENCE], slot->input));
+    HS_TRY(hs_optimizer_announce(optimizer, context, slot->counted, slot->reference_counted, slot->input));
     HS_TRY(hs_step_queue_send(&trainer->queue, slot, optimizer->input));
     /* A recording is replayed as it was made: what changes from step to step cannot be part of its update.  Observed
      * steps run eagerly, as a recording has no ranges, and fold no more than the others, so that the bits are the
@@ -224,36 +240,49 @@ HsStatus hs_trainer_start_step(HsTrainer *trainer)
 
 /* Sums over the counted targets of an optimizer step, in row order: the losses of new rows, and of replayed ones; what
  * comparing logits adds to the loss, over the rows in which they are compared. */
-enum { NEW_ROWS, REPLAYED_ROWS, COMPARED_ROWS, ROW_KINDS };
+enum { NEW_ROWS, REPLAYED_ROWS, COMPARED_ROWS, ROW_KINDS = HS_TRAINER_LOSS_KINDS };
 typedef struct StepLoss {
     double sums[ROW_KINDS];
     int64_t counts[ROW_KINDS];
 } StepLoss;
 
-/* One micro-batch, sequence by sequence.  Each micro-batch is summed by itself first. */
-static void split_losses(const HsTrainer *trainer, const HsStepSlot *slot, int64_t first_row, StepLoss *loss)
+/* One micro-batch, sequence by sequence: its own sums, for this process's rows, and how many targets they are of, for
+ * everybody's. */
+static void split_losses(const HsTrainer *trainer, const HsStepSlot *slot, int64_t first_row, bool own, double *sums,
+                         int64_t *counts)
 {
     const int64_t length = trainer->config->training.max_length;
-    double sums[ROW_KINDS] = { 0 };
-    int64_t counts[ROW_KINDS] = { 0 };
     const bool compared[] = { [NEW_ROWS] = trainer->taught, [REPLAYED_ROWS] = trainer->distillation.kept > 0 };
     for (int64_t row = first_row; row < first_row + trainer->train_program.batch; row++) {
         const int kind = slot->replayed[row] ? REPLAYED_ROWS : NEW_ROWS;
         for (int64_t i = row * length; i < (row + 1) * length; i++) {
             if (slot->batch.targets[i] < 0)
                 continue;
-            sums[kind] += hs_dtype_load(trainer->queue.shape.loss, slot->losses, i);
             counts[kind]++;
-            if (!compared[kind])
-                continue;
-            sums[COMPARED_ROWS] += hs_dtype_load(trainer->queue.shape.loss, slot->logits.terms, i);
-            counts[COMPARED_ROWS]++;
+            counts[COMPARED_ROWS] += compared[kind];
+            if (own)
+                sums[kind] += hs_dtype_load(trainer->queue.shape.loss, slot->losses, i);
+            if (own && compared[kind])
+                sums[COMPARED_ROWS] += hs_dtype_load(trainer->queue.shape.loss, slot->logits.terms, i);
         }
     }
-    for (int kind = 0; kind < ROW_KINDS; kind++) {
-        loss->sums[kind] += sums[kind];
-        loss->counts[kind] += counts[kind];
-    }
+}
+
+/* Micro-batches are summed by themselves first, then in their order, whichever process had them. */
+static HsStatus sum_losses(HsTrainer *trainer, const HsStepSlot *slot, StepLoss *loss)
+{
+    const HsVirtualRanks *ranks = &trainer->ranks;
+    const int64_t rows = trainer->queue.shape.rows, batch = trainer->train_program.batch;
+    const int64_t part_rows = rows / ranks->count, first = ranks->first * part_rows, own = ranks->own * part_rows;
+    memset(trainer->loss_sums, 0, (size_t)(rows / batch * ROW_KINDS) * sizeof *trainer->loss_sums);
+    for (int64_t row = 0; row < rows; row += batch)
+        split_losses(trainer, slot, row, row >= first && row < first + own,
+                     trainer->loss_sums + row / batch * ROW_KINDS, loss->counts);
+    HS_TRY(hs_share_entries(trainer->engine.comm, trainer->engine.context.stream, trainer->loss_sums,
+                            (size_t)(rows / batch * ROW_KINDS)));
+    for (int64_t i = 0; i < rows / batch * ROW_KINDS; i++)
+        loss->sums[i % ROW_KINDS] += trainer->loss_sums[i];
+    return HS_OK;
 }
 
 /* NAN where there is no such target. */
@@ -350,10 +379,8 @@ HsStatus hs_trainer_collect_step(HsTrainer *trainer, double *mean_loss, HsStepRe
     HsStepSlot *slot;
     HsTrainerState *state = &trainer->state;
     HS_TRY(take_report(trainer, &slot, report));
-    hs_trainer_keep_logits(trainer, slot);
-    for (int64_t row = 0; row < trainer->queue.shape.rows; row += trainer->train_program.batch)
-        split_losses(trainer, slot, row, &loss);
-    HS_TRY(hs_reduce_losses(trainer->engine.comm, trainer->engine.context.stream, loss.sums, loss.counts, ROW_KINDS));
+    HS_TRY(hs_trainer_keep_logits(trainer, slot));
+    HS_TRY(sum_losses(trainer, slot, &loss));
     *mean_loss = mean_of(&loss, NEW_ROWS);
     if (report->verdict == HS_SCALER_HOPELESS)
         return diagnose(trainer, slot, report);

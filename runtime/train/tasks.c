@@ -58,7 +58,6 @@ static HsStatus fail_short(const HsTrainer *trainer, int task)
 HsStatus hs_trainer_count_steps(HsTrainer *trainer)
 {
     const HsConfig *config = trainer->config;
-    trainer->rows_per_step = hs_config_rows_per_step(config);
     trainer->joint = hs_continual_mixes_tasks(&trainer->continual_config);
     trainer->unmarked = trainer->continual_config.unmarked;
     trainer->one_phase = trainer->joint || trainer->unmarked;

@@ -34,10 +34,11 @@ static int64_t next_step(const HsTrainer *trainer)
     return trainer->state.counters.applied_steps + trainer->state.counters.skipped_steps + trainer->queue.count + 1;
 }
 
+/* Of several processes one's steps are shown. */
 static bool in_range(const HsTrainer *trainer, int64_t step)
 {
     const HsTraceSteps steps = hs_config_trace_steps(trainer->config);
-    return steps.first > 0 && step >= steps.first && step <= steps.last;
+    return hs_trainer_records(trainer) && steps.first > 0 && step >= steps.first && step <= steps.last;
 }
 
 bool hs_trainer_trace_admits(const HsTrainer *trainer)

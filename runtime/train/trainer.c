@@ -12,6 +12,7 @@
 #include "kernels/base/log.h"
 #include "runtime/config/continual.h"
 #include "runtime/io/files.h"
+#include "runtime/train/reduce.h"
 
 static void log_line(void *user, const char *text)
 {
@@ -50,6 +51,8 @@ static HsStatus write_run_info(HsTrainer *trainer)
 {
     const HsConfig *config = trainer->config;
     char strategy[128] = "", model[160];
+    if (!hs_trainer_records(trainer))
+        return HS_OK;
     size_t used = 0;
     const HsContinualConfig *continual = &trainer->continual_config;
     for (int i = 0; i < continual->strategy_count && used < sizeof strategy; i++)
@@ -85,7 +88,7 @@ static HsStatus write_run_info(HsTrainer *trainer)
 static HsStatus own_folder(HsTrainer *trainer)
 {
     const char *out_dir = trainer->config->training.out_dir;
-    if (trainer->lock)
+    if (trainer->lock || !hs_trainer_records(trainer))
         return HS_OK;
     HS_TRY(hs_make_directories(out_dir));
     HS_TRY(hs_run_lock_take(out_dir, &trainer->lock));
@@ -130,8 +133,9 @@ static HsStatus create_stream_and_records(HsTrainer *trainer)
     HS_TRY(status);
     HS_TRY(own_folder(trainer));
     HsMetricsPosition position = { trainer->state.jsonl_bytes, trainer->state.tensorboard_bytes };
+    const char *const out_dir = hs_trainer_records(trainer) ? config->training.out_dir : NULL;
     HsMetricsOptions options = {
-        .out_dir = config->training.out_dir,
+        .out_dir = out_dir,
         .tensorboard = config->logging.tensorboard,
         .progress = config->logging.progress,
         .total_steps = trainer->total_steps,
@@ -144,7 +148,7 @@ static HsStatus create_stream_and_records(HsTrainer *trainer)
         .device = &trainer->engine.device,
         .emulated = trainer->engine.emulated,
         .every_s = config->logging.device_seconds,
-        .out_dir = config->training.out_dir,
+        .out_dir = out_dir,
         .append = trainer->resumed,
     };
     HS_TRY(hs_monitor_create(&monitor, &trainer->monitor));
@@ -192,6 +196,8 @@ static HsStatus prepare(HsTrainer *trainer, const char *folder)
     trainer->masked = hs_task_data_masked(&trainer->data);
     HS_TRY(check_targets(trainer));
     HS_TRY(hs_config_continual(config, &trainer->continual_config));
+    HS_TRY(hs_trainer_keep_virtual_ranks(trainer, folder));
+    HS_TRY(hs_trainer_divide(trainer));
     return hs_trainer_count_steps(trainer);
 }
 
@@ -210,7 +216,8 @@ static HsStatus take_memory(HsTrainer *trainer, const char *folder)
     const size_t rows = (size_t)(trainer->train_program.batch * config->training.max_length);
     trainer->evaluation_tokens = calloc(rows, sizeof(int32_t));
     trainer->evaluation_targets = calloc(rows, sizeof(int32_t));
-    if (!trainer->evaluation_tokens || !trainer->evaluation_targets)
+    trainer->loss_sums = calloc((size_t)trainer->rows_per_step * HS_TRAINER_LOSS_KINDS, sizeof(double));
+    if (!trainer->evaluation_tokens || !trainer->evaluation_targets || !trainer->loss_sums)
         return hs_fail(HS_ENOMEM, "no memory for an evaluation batch of %zu tokens", rows);
     return HS_OK;
 }
@@ -243,6 +250,18 @@ static HsStatus create(HsTrainer *trainer, const char *folder)
     return create_stream_and_records(trainer);
 }
 
+/* The folder is one process's; where the run goes on from is everybody's.  *folder: NULL: a run begins. */
+static HsStatus find_start(HsTrainer *trainer, char **folder)
+{
+    const HsConfig *config = trainer->config;
+    if (hs_trainer_records(trainer)) {
+        HS_TRY(hs_run_lock_take(config->training.out_dir, &trainer->lock));
+        HS_TRY(hs_trainer_find_checkpoint(config, folder));
+        HS_TRY(hs_checkpoint_clean(config->training.out_dir)); /* what a killed run left half written */
+    }
+    return hs_share_text(trainer->engine.comm, folder);
+}
+
 HsStatus hs_trainer_create(HsConfig *config, HsTrainer *trainer, HsComm *comm)
 {
     memset(trainer, 0, sizeof *trainer);
@@ -251,11 +270,7 @@ HsStatus hs_trainer_create(HsConfig *config, HsTrainer *trainer, HsComm *comm)
     trainer->state.best_validation = NAN;
     trainer->engine.comm = comm ? comm : hs_comm_alone();
     char *folder = NULL;
-    HsStatus status = hs_run_lock_take(config->training.out_dir, &trainer->lock);
-    if (status == HS_OK)
-        status = hs_trainer_find_checkpoint(config, &folder);
-    if (status == HS_OK)
-        status = hs_checkpoint_clean(config->training.out_dir); /* what a killed run left half written */
+    HsStatus status = find_start(trainer, &folder);
     if (status == HS_OK)
         status = create(trainer, folder);
     free(folder);
@@ -287,6 +302,7 @@ void hs_trainer_destroy(HsTrainer *trainer)
     free(trainer->task_ends);
     free(trainer->evaluation_tokens);
     free(trainer->evaluation_targets);
+    free(trainer->loss_sums);
     hs_engine_deinit(&trainer->engine);
     hs_trainer_forget_files(trainer);
     hs_run_lock_release(trainer->lock);

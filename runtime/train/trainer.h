@@ -4,6 +4,7 @@
  * bit-identical to one that was never disturbed.
  *
  *   trainer.c             create and destroy
+ *   divide.c, virtual_ranks.c  an optimizer step in parts, and their sums
  *   allocate.c            what is allocated: model, programs, optimizer, strategies; the same on paper
  *   groups.c              optimizer.groups: rule, rate and decay of each parameter
  *   tasks.c               one task after another: lengths, schedules, boundaries, the matrix
@@ -38,6 +39,7 @@
 #include "runtime/train/memory_plan.h"
 #include "runtime/train/run_lock.h"
 #include "runtime/train/step_queue.h"
+#include "runtime/train/virtual_ranks.h"
 
 typedef struct HsTrainerTrace HsTrainerTrace; /* trace_steps.c   */
 
@@ -79,6 +81,9 @@ typedef struct HsTrainerPressure {
 
 typedef struct HsReadFiles HsReadFiles;
 
+/* New rows, replayed ones, and what comparing logits adds. */
+enum { HS_TRAINER_LOSS_KINDS = 3 };
+
 typedef struct HsTrainer {
     HsConfig *config; /* borrowed */
     HsEngine engine;
@@ -101,6 +106,8 @@ typedef struct HsTrainer {
     HsOptimizerGroup groups[HS_CONFIG_MOST_GROUPS];
     HsSpan *spans;
     int span_count;
+    HsVirtualRanks ranks;
+    HsPartialSums sums; /* of this process's virtual ranks */
     HsContinualConfig continual_config;
     HsContinual *continual;
     HsDistillation distillation; /* at most as many logits as the model has */
@@ -134,6 +141,7 @@ typedef struct HsTrainer {
     int64_t total_steps;
     int64_t rows_per_step;                           /* sequences of an optimizer step */
     int32_t *evaluation_tokens, *evaluation_targets; /* [micro-batch, T] */
+    double *loss_sums;                               /* [rows_per_step, HS_TRAINER_LOSS_KINDS]: room for a step's */
     /* timing, not part of the state */
     double start_s, window_start_s;
     double peak_flops; /* of the device in this precision; 0: unknown */
@@ -147,14 +155,19 @@ typedef struct HsTrainer {
 
 /* comm: the processes of the run, borrowed; NULL: this one alone. */
 HsStatus hs_trainer_create(HsConfig *config, HsTrainer *trainer, HsComm *comm);
+/* One process of a run writes its files and tells what it does. */
+static inline bool hs_trainer_records(const HsTrainer *trainer)
+{
+    return trainer->engine.comm->rank == 0;
+}
 /* Runs to the end, or to a signal (saves, then HS_EINTERRUPTED). */
 HsStatus hs_trainer_run(HsTrainer *trainer);
 void hs_trainer_destroy(HsTrainer *trainer);
 
 /* --- allocate.c         --- */
 
-/* Everything that a run takes of its device: config, engine, precision, vocabulary, strategies and rows_per_step come
- * first.  Release is safe after a failure, and on what never allocated. */
+/* Everything that a run takes of its device: config, engine, precision, vocabulary, strategies, rows_per_step and ranks
+ * come first.  Release is safe after a failure, and on what never allocated. */
 HsStatus hs_trainer_allocate(HsTrainer *trainer);
 void hs_trainer_release(HsTrainer *trainer);
 /* A run with another configuration on this one's device, allocated on paper: draft->engine.device.account says what it
@@ -165,6 +178,14 @@ int64_t hs_trainer_micro_batch(const HsTrainer *trainer);
 /* From the next step on, which must be none under way; a divisor of batch_size.  The effective batch and the order of
  * the data stay, sums are rounded in other places. */
 HsStatus hs_trainer_set_micro_batch(HsTrainer *trainer, int64_t micro_batch);
+
+/* --- divide.c --- */
+
+/* rows_per_step and ranks, from config, strategies and engine; the virtual ranks become part of the configuration.
+ * errors: HS_ECONFIG where a step cannot be divided so */
+HsStatus hs_trainer_divide(HsTrainer *trainer);
+/* Before: those of the checkpoint (folder; NULL: none) where the configuration does not say any. */
+HsStatus hs_trainer_keep_virtual_ranks(HsTrainer *trainer, const char *folder);
 
 /* --- fit.c: nothing is allocated --- */
 
@@ -308,7 +329,7 @@ HsStatus hs_trainer_dry_renew(HsTrainer *trainer, HsContext *dry);
 /* Before a step is sent: the logits that were kept of its replayed sequences, out of the reservoir. */
 void hs_trainer_load_logits(const HsTrainer *trainer, HsStepSlot *slot, const HsStreamBatch *batch);
 /* After it: its own, of new sequences that entered the reservoir. */
-void hs_trainer_keep_logits(HsTrainer *trainer, const HsStepSlot *slot);
+HsStatus hs_trainer_keep_logits(HsTrainer *trainer, const HsStepSlot *slot);
 
 /* --- rehearsal.c     --- */
 

@@ -184,7 +184,7 @@ static void end_task(FisherBench *bench, HsContinual *continual, Truth *truth, i
     truth->rows = truth->count = truth->passes = truth->restarts = 0;
     memset(truth->sums, 0, sizeof truth->sums);
     TINY_OK(hs_fisher_init(&truth->fisher));
-    HsFisherSource source = { truth, next };
+    HsFisherSource source = { .user = truth, .next = next };
     TINY_OK(hs_continual_after_task(continual, &bench->tiny.context, task, &source));
     hs_fisher_deinit(&truth->fisher);
 }

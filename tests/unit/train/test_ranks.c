@@ -121,7 +121,7 @@ static HsStatus step(Rank *rank, int index)
     HsOptimizer *optimizer = &rank->optimizer;
     float losses[BATCH * LENGTH];
     int64_t counted[HS_STEP_ROWS] = { [HS_ROWS_TRAINED] = tiny->counted };
-    HS_TRY(hs_reduce_counted(rank->comm, NULL, counted));
+    HS_TRY(hs_comm_all_reduce(rank->comm, NULL, counted, HS_STEP_ROWS, HS_I64, HS_COMM_SUM));
     HS_TRY(hs_optimizer_announce(optimizer, context, counted[HS_ROWS_TRAINED], 0, optimizer->input));
     HS_TRY(hs_optimizer_begin(optimizer, context));
     const HsProgramFeed feed = { .tokens = tiny->tokens,
@@ -146,7 +146,8 @@ static HsStatus step(Rank *rank, int index)
     rank->loss[index] = 0;
     for (int64_t row = 0; row < tiny->rows; row++)
         rank->loss[index] += tiny->targets[row] >= 0 ? (double)losses[row] : 0;
-    HS_TRY(hs_reduce_losses(rank->comm, NULL, &rank->loss[index], &count, 1));
+    HS_TRY(hs_comm_all_reduce(rank->comm, NULL, &rank->loss[index], 1, HS_F64, HS_COMM_SUM));
+    HS_TRY(hs_comm_all_reduce(rank->comm, NULL, &count, 1, HS_I64, HS_COMM_SUM));
     rank->counted = count;
     return HS_OK;
 }

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * How an optimizer step is divided: its sequences into virtual ranks (virtual_ranks.h), those among processes, each
+ * into micro-batches.
+ */
+#include <string.h>
+
+#include "kernels/base/log.h"
+#include "runtime/config/continual.h"
+#include "runtime/train/trainer.h"
+
+/* The rows of a batch, or those that are drawn beside it, in equal parts of whole micro-batches. */
+static HsStatus check_rows(const HsTrainer *trainer, int64_t rows, const char *what)
+{
+    const int64_t count = trainer->ranks.count, micro_batch = hs_config_micro_batch(trainer->config);
+    const int processes = trainer->engine.comm->size;
+    if (rows % count == 0 && rows / count % micro_batch == 0)
+        return HS_OK;
+    return hs_fail(HS_ECONFIG,
+                   "%lld sequences of %s cannot be cut into %lld equal parts (distributed.virtual_ranks%s) of whole "
+                   "micro-batches (%lld sequences): change batch_size, gradient_accumulation_steps%s or the number of "
+                   "processes",
+                   (long long)rows, what, (long long)count, processes > 1 ? ", or one a process" : "",
+                   (long long)micro_batch, trainer->config->memory.micro_batch > 0 ? ", memory.micro_batch" : "");
+}
+
+HsStatus hs_trainer_divide(HsTrainer *trainer)
+{
+    HsConfig *config = trainer->config;
+    const HsComm *comm = trainer->engine.comm;
+    trainer->rows_per_step = hs_config_rows_per_step(config);
+    if (!config->distributed.exact && config->distributed.virtual_ranks > 0)
+        return hs_fail(HS_ECONFIG,
+                       "distributed.virtual_ranks: %lld is what distributed.exact: true sums by: leave one "
+                       "of them out",
+                       (long long)config->distributed.virtual_ranks);
+    HS_TRY(hs_virtual_ranks_divide(config->distributed.virtual_ranks, comm, &trainer->ranks));
+    if (trainer->ranks.count == 1)
+        return HS_OK;
+    /* As it is from now on, also for a checkpoint that another number of processes goes on from. */
+    if (config->distributed.exact)
+        config->distributed.virtual_ranks = trainer->ranks.count;
+    const HsReplayPlan plan = hs_continual_replay_plan(&trainer->continual_config, trainer->rows_per_step);
+    HS_TRY(check_rows(trainer, trainer->rows_per_step, "an optimizer step"));
+    return plan.reference_rows > 0 ? check_rows(trainer, plan.reference_rows, "the reference gradient") : HS_OK;
+}
+
+/* One that says nothing about them goes on with the virtual ranks that it was begun with. */
+HsStatus hs_trainer_keep_virtual_ranks(HsTrainer *trainer, const char *folder)
+{
+    HsConfig *config = trainer->config, saved;
+    static const char *const without_limit[] = { "memory.limit=0" };
+    char path[4096];
+    if (!folder || config->distributed.virtual_ranks > 0 || !config->distributed.exact)
+        return HS_OK;
+    snprintf(path, sizeof path, "%s/config.yaml", folder);
+    HS_TRY(hs_config_load_saved(&saved, path, 1, without_limit));
+    const int64_t kept = saved.distributed.virtual_ranks;
+    hs_config_deinit(&saved);
+    config->distributed.virtual_ranks = kept > 0 ? kept : 1;
+    if (kept > 0 || trainer->engine.comm->size == 1)
+        return HS_OK;
+    if (strcmp(config->training.resume, "changed") == 0) {
+        config->distributed.virtual_ranks = 0;
+        return HS_OK;
+    }
+    return hs_fail(
+        HS_ECONFIG,
+        "%s was made by one process whose batches are one piece (distributed.virtual_ranks: 1). To go on with "
+        "%d processes, whose sums are rounded elsewhere: resume=changed",
+        folder, trainer->engine.comm->size);
+}
