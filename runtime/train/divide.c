@@ -35,11 +35,11 @@ HsStatus hs_trainer_divide(HsTrainer *trainer)
                        "of them out",
                        (long long)config->distributed.virtual_ranks);
     HS_TRY(hs_virtual_ranks_divide(config->distributed.virtual_ranks, comm, &trainer->ranks));
+    /* As it is from now on, also for a checkpoint that another number of processes goes on from.  0 says one piece. */
+    if (config->distributed.exact)
+        config->distributed.virtual_ranks = trainer->ranks.count > 1 ? trainer->ranks.count : 0;
     if (trainer->ranks.count == 1)
         return HS_OK;
-    /* As it is from now on, also for a checkpoint that another number of processes goes on from. */
-    if (config->distributed.exact)
-        config->distributed.virtual_ranks = trainer->ranks.count;
     const HsReplayPlan plan = hs_continual_replay_plan(&trainer->continual_config, trainer->rows_per_step);
     HS_TRY(check_rows(trainer, trainer->rows_per_step, "an optimizer step"));
     return plan.reference_rows > 0 ? check_rows(trainer, plan.reference_rows, "the reference gradient") : HS_OK;
@@ -57,13 +57,9 @@ HsStatus hs_trainer_keep_virtual_ranks(HsTrainer *trainer, const char *folder)
     HS_TRY(hs_config_load_saved(&saved, path, 1, without_limit));
     const int64_t kept = saved.distributed.virtual_ranks;
     hs_config_deinit(&saved);
-    config->distributed.virtual_ranks = kept > 0 ? kept : 1;
-    if (kept > 0 || trainer->engine.comm->size == 1)
+    config->distributed.virtual_ranks = kept;
+    if (kept > 0 || trainer->engine.comm->size == 1 || strcmp(config->training.resume, "changed") == 0)
         return HS_OK;
-    if (strcmp(config->training.resume, "changed") == 0) {
-        config->distributed.virtual_ranks = 0;
-        return HS_OK;
-    }
     return hs_fail(
         HS_ECONFIG,
         "%s was made by one process whose batches are one piece (distributed.virtual_ranks: 1). To go on with "
