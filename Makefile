@@ -62,7 +62,7 @@ ISA_avx512bf16  = $(ISA_avx512) -mavx512bf16
 ISA_amx         = $(ISA_avx512bf16) -DHS_ISA_avx512bf16=1 -mamx-tile -mamx-bf16
 
 MAIN         = runtime/commands/main.c
-SOURCES     := $(filter-out $(MAIN) kernels/cpu/isa/%,$(call sources,c))
+SOURCES     := $(filter-out $(MAIN) kernels/cpu/isa/% kernels/mpi/%,$(call sources,c))
 ISA_SOURCES := $(wildcard kernels/cpu/isa/*.c)
 # kernels/cuda is compiled twice: for the emulator by the host's C++ compiler, and for GPUs where there is an nvcc.
 CUDA_SOURCES := $(call sources,cu)
@@ -74,6 +74,9 @@ OBJECTS      = $(foreach i,$(ISAS),$(ISA_SOURCES:%.c=$(BUILD)/obj/%.$(i).o)) $(S
 LIBRARY      = $(BUILD)/libhalfstep.a
 EMU_PART     = $(BUILD)/libhalfstep-emu.so
 CUDA_PART    = $(BUILD)/libhalfstep-cuda.so
+# Ranks over MPI: built with the compiler of the site's MPI, which knows its headers and libraries.
+MPICC       ?= $(shell command -v mpicc)
+MPI_PART     = $(BUILD)/libhalfstep-mpi.so
 
 TEST_SOURCES := $(sort $(shell find tests -name 'test_*.c'))
 TEST_SUPPORT = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/support/*.c))
@@ -87,11 +90,14 @@ C_FILES      = $(shell git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' '*
 
 Q = $(if $(V),,@)
 
-.PHONY: all cuda emu
+.PHONY: all cuda emu mpi
 all: $(BUILD)/trainer examples $(if $(GPU),cuda) ## build the trainer and the examples, and for an NVIDIA GPU that is here its kernels
 cuda: $(if $(NVCC),$(CUDA_PART)) ## build the kernels for NVIDIA GPUs (device: cuda), also where there is no GPU; needs nvcc
 	$(if $(NVCC),,@echo "make cuda needs nvcc, which was not found: install the CUDA toolkit, or say make cuda NVCC=/path/to/nvcc" >&2; exit 1)
 emu: $(EMU_PART) ## build the emulator (device: emu), which runs the same kernels on the CPU for tests
+
+mpi: $(if $(MPICC),$(MPI_PART)) ## build the part for training over MPI; needs the mpicc of the MPI that mpirun is of
+	$(if $(MPICC),,@echo "make mpi needs mpicc, which was not found: install or load an MPI, or say make mpi MPICC=/path/to/mpicc" >&2; exit 1)
 
 # A program lends the parts its hs_* functions, and looks for them in $(1).  An RPATH and not a RUNPATH: AddressSanitizer
 # opens files in a program's place, and only the former counts then.
@@ -110,6 +116,13 @@ $(BUILD)/trainer: $(MAIN:%.c=$(BUILD)/obj/%.o) $(OBJECTS)
 $(EMU_PART): $(EMU_OBJECTS)
 	@echo "  CXX $@"
 	$(Q)$(CXX) $(LINK_PART) -o $@ $^
+
+$(MPI_PART): kernels/mpi/comm_mpi.c kernels/mpi/exports.map
+	@mkdir -p $(@D)
+	@echo "  MPICC $@"
+	$(Q)$(MPICC) $(CFLAGS) -Wno-pedantic -fPIC -fvisibility=hidden $(LDFLAGS) -shared -Wl,-soname,$(@F) \
+	    -Wl,--version-script=kernels/mpi/exports.map -MMD -MP -MF $@.d -o $@ $<
+-include $(MPI_PART).d
 
 $(CUDA_PART): $(CUDA_OBJECTS)
 	@echo "  CXX $@"
@@ -243,7 +256,7 @@ test-programs: $(TESTS) $(EMU_TESTS) $(BUILD)/tests/comm/ranks
 # ---------------------------------------------------------------------------------------------------------------------
 # Packages.  Nothing but a C compiler, make and apt is expected of a machine.
 APT_BUILD = gcc g++ libc6-dev make pkg-config libyaml-dev libcjson-dev libpcre2-dev libutf8proc-dev libxxhash-dev zlib1g-dev libzstd-dev
-APT_TEST  = libcriterion-dev zstd python3
+APT_TEST  = libcriterion-dev zstd python3 openmpi-bin libopenmpi-dev
 APT_CHECK = git clang clang-format libclang-rt-14-dev libomp-dev python3-yaml
 # One job a core, unless the caller already said how many.
 JOBS      = $(if $(findstring j,$(firstword $(MAKEFLAGS))),,-j$(shell nproc))
@@ -267,13 +280,13 @@ demo: packages ## install, build, train configs/cl.yaml, show what was learned a
 
 # The parts that were built go along.
 ROOT        = $(DESTDIR)$(PREFIX)
-INSTALLED   = bin/trainer $(addprefix lib/halfstep/,$(notdir $(EMU_PART) $(CUDA_PART))) share/man/man1/trainer.1 \
+INSTALLED   = bin/trainer $(addprefix lib/halfstep/,$(notdir $(EMU_PART) $(CUDA_PART) $(MPI_PART))) share/man/man1/trainer.1 \
               share/bash-completion/completions/trainer
 .PHONY: install uninstall
 install: $(BUILD)/trainer ## install under PREFIX (/usr/local): the trainer, parts that were built, manual page, completion
 	install -d $(addprefix $(ROOT)/,$(sort $(dir $(INSTALLED))))
 	install -s -m 755 $(BUILD)/trainer $(ROOT)/bin/trainer
-	$(foreach part,$(wildcard $(EMU_PART) $(CUDA_PART)),install -s -m 755 $(part) $(ROOT)/lib/halfstep;)
+	$(foreach part,$(wildcard $(EMU_PART) $(CUDA_PART) $(MPI_PART)),install -s -m 755 $(part) $(ROOT)/lib/halfstep;)
 	$(BUILD)/trainer reference --man >$(ROOT)/share/man/man1/trainer.1
 	$(BUILD)/trainer reference --completion bash >$(ROOT)/share/bash-completion/completions/trainer
 	chmod 644 $(ROOT)/share/man/man1/trainer.1 $(ROOT)/share/bash-completion/completions/trainer
@@ -285,7 +298,7 @@ uninstall: ## remove what install put there
 .PHONY: test run-tests
 test: packages-test ## every test, under ten minutes on two cores
 	+$(MAKE) $(JOBS) run-tests
-run-tests: $(BUILD)/trainer $(EMU_PART) $(BUILD)/faults/shim.so test-programs examples $(BUILD)/bench/profile $(BUILD)/bench/fragments $(BUILD)/halfstep-gpu
+run-tests: $(BUILD)/trainer $(EMU_PART) $(if $(MPICC),$(MPI_PART)) $(BUILD)/faults/shim.so test-programs examples $(BUILD)/bench/profile $(BUILD)/bench/fragments $(BUILD)/halfstep-gpu
 	@BUILD=$(BUILD) tests/run.sh $(TESTS) $(EMU_TESTS)
 
 # gcc's analyzer looks at every path through the C sources.  Three of its questions it cannot answer here: who owns what was put

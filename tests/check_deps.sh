@@ -102,4 +102,5 @@ done
 names_in '\bnvml[A-Z]' runtime/record/nvml.c NVML
 names_in '\bdnnl_' bench/onednn.h oneDNN
 names_in '\b(cblas|openblas_set)_' bench/openblas.h OpenBLAS
+names_in '\bMPI_[A-Z][a-z]+[a-z_]*\(' kernels/mpi/comm_mpi.c MPI
 exit $status

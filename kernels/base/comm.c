@@ -95,6 +95,11 @@ HsStatus hs_comm_barrier(HsComm *comm)
     return comm->operations->barrier(comm);
 }
 
+HsStatus hs_comm_check(HsComm *comm)
+{
+    return comm->size == 1 ? HS_OK : comm->operations->check(comm);
+}
+
 void hs_comm_abort(HsComm *comm, const char *reason)
 {
     if (comm->size > 1)

@@ -43,6 +43,8 @@ typedef struct HsCommOperations {
     HsStatus (*broadcast)(HsComm *comm, HsStream *stream, void *buffer, size_t count, HsDtype dtype, int root);
     HsStatus (*barrier)(HsComm *comm);
     void (*abort)(HsComm *comm, const char *reason);
+    /* HS_OK, or the failure that every operation would have from now on; never waits */
+    HsStatus (*check)(HsComm *comm);
     void (*destroy)(HsComm *comm); /* NULL where its owner destroys it in another way */
 } HsCommOperations;
 
@@ -75,6 +77,9 @@ HsStatus hs_comm_reduce_scatter(HsComm *comm, HsStream *stream, void *buffer, co
 HsStatus hs_comm_all_gather(HsComm *comm, HsStream *stream, void *buffer, const size_t *starts, HsDtype dtype);
 HsStatus hs_comm_broadcast(HsComm *comm, HsStream *stream, void *buffer, size_t count, HsDtype dtype, int root);
 HsStatus hs_comm_barrier(HsComm *comm);
+
+/* Whether somebody failed meanwhile, for who waits elsewhere: HS_OK or what operations would fail with.  Never waits. */
+HsStatus hs_comm_check(HsComm *comm);
 
 /* This rank cannot go on, and why.  No rank's later operation succeeds; the first reason reaches all of them. */
 void hs_comm_abort(HsComm *comm, const char *reason);

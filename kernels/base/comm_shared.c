@@ -263,6 +263,12 @@ static void shared_abort(HsComm *comm, const char *reason)
     hs_segment_abort(shared->segment, text);
 }
 
+static HsStatus shared_check(HsComm *comm)
+{
+    const HsCommSegment *segment = ((HsCommShared *)comm)->segment;
+    return atomic_load(&segment->aborted) ? hs_segment_fail(segment) : HS_OK;
+}
+
 static void shared_destroy(HsComm *comm)
 {
     HsCommShared *shared = (HsCommShared *)comm;
@@ -282,6 +288,7 @@ static const HsCommOperations shared_memory = {
     .broadcast = shared_broadcast,
     .barrier = shared_barrier,
     .abort = shared_abort,
+    .check = shared_check,
     .destroy = shared_destroy,
 };
 

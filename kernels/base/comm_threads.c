@@ -178,6 +178,15 @@ static HsStatus threads_barrier(HsComm *comm)
     return end(comm);
 }
 
+static HsStatus threads_check(HsComm *comm)
+{
+    HsCommThreads *group = ((Rank *)comm)->group;
+    pthread_mutex_lock(&group->mutex);
+    const HsStatus status = group->aborted ? hs_fail(HS_EDEVICE, "%s", group->reason) : HS_OK;
+    pthread_mutex_unlock(&group->mutex);
+    return status;
+}
+
 static const HsCommOperations threads = {
     .name = "threads",
     .all_reduce = threads_all_reduce,
@@ -186,6 +195,7 @@ static const HsCommOperations threads = {
     .broadcast = threads_broadcast,
     .barrier = threads_barrier,
     .abort = threads_abort,
+    .check = threads_check,
 };
 
 HsStatus hs_comm_threads_create(int size, HsCommThreads **created)

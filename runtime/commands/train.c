@@ -111,18 +111,26 @@ static HsStatus train(HsConfig *config)
     hs_trainer_install_signals(false);
     HS_TRY(hs_launch_join(config, &comm));
     HsStatus status = train_as(config, comm);
-    if (status != HS_OK && status != HS_EINTERRUPTED)
-        hs_comm_abort(comm, hs_error_message()); /* where nobody did so before: the first reason stays */
-    hs_comm_destroy(comm);
+    hs_launch_leave(status);
     return status;
 }
 
 /* The command line's word, or the configuration's; those that were started do not start others. */
-static bool starts_others(const Arguments *arguments, const HsConfig *config, HsLaunch *launch)
+static HsStatus plan_launch(const Arguments *arguments, const HsConfig *config, HsLaunch *launch, bool *starts_others)
 {
+    int launched;
     launch->processes = arguments->processes >= 0 ? (int)arguments->processes : (int)config->distributed.processes;
     launch->restarts = arguments->restarts >= 0 ? (int)arguments->restarts : 0;
-    return !hs_launch_is_child() && (launch->processes > 1 || launch->restarts > 0);
+    *starts_others = !hs_launch_is_child() && (launch->processes > 1 || launch->restarts > 0);
+    if (!*starts_others)
+        return HS_OK;
+    HS_TRY(hs_launch_count(config, &launched));
+    return launched == 1
+               ? HS_OK
+               : hs_fail(HS_ECONFIG,
+                         "this is one of %d processes that a launcher started, and is to start %d itself: leave "
+                         "out --processes, --restart and distributed.processes, or say distributed.launch=none",
+                         launched, launch->processes);
 }
 
 const struct argp hs_argp_train = {
@@ -136,12 +144,13 @@ HsStatus hs_command_train(int argc, char **argv)
     HS_TRY(hs_arguments_parse(&hs_argp_train, argc, argv, &arguments));
     HsConfig config;
     HS_TRY(hs_config_load(&config, arguments.config_path, arguments.overrides.count, arguments.overrides.items));
-    HsStatus status;
+    bool starts_others = false;
+    HsStatus status = plan_launch(&arguments, &config, &launch, &starts_others);
     if (arguments.print_config)
         status = hs_config_print(&config, stdout, true);
-    else if (starts_others(&arguments, &config, &launch))
+    else if (status == HS_OK && starts_others)
         status = hs_launch_processes(&config, &launch);
-    else
+    else if (status == HS_OK)
         status = train(&config);
     hs_config_deinit(&config);
     return status;

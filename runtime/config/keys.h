@@ -242,6 +242,16 @@
     X(S, INT, processes, 0, 0, 1024, NULL, "processes",                                                              \
       "start so many processes on this host, which train one model together; --processes N wins; 0: this process "   \
       "alone, or those that a launcher (mpirun, torchrun, srun) started")                                            \
+    X(S, STRING, launch, "auto", 0, 0, "auto|none|mpi|torchrun|slurm", "",                                           \
+      "whose environment says which of several processes this is: auto: mpirun's, or torchrun's; slurm: srun's "     \
+      "(batch shells have the same variables, so it has to be asked for); none: this process trains alone")          \
+    X(S, STRING, address, "", 0, 0, NULL, "host:port",                                                               \
+      "torchrun, slurm: where process 0 waits for the others, on this port or one of the 15 after it; default: "     \
+      "MASTER_ADDR, and MASTER_PORT plus 1 where torchrun's own store is there; under Slurm without those the "      \
+      "job's first host, port 20000 plus the job's number modulo 20000")                                             \
+    X(S, STRING, transport, "auto", 0, 0, "auto|shared|mpi", "",                                                     \
+      "auto: shared memory where all processes run on one host, else MPI")                                           \
+    X(S, REAL, join, 120, 1, 1e6, NULL, "seconds", "how long processes wait for each other at the start")            \
     X(S, REAL, timeout, 1800, 0, 1e6, NULL, "seconds",                                                               \
       "a process whose heartbeat goes on, and which the others have waited for so long, ends the run; 0: they wait " \
       "for ever. One that died, was stopped or has no heartbeat ends it within seconds")                             \

@@ -1,34 +1,40 @@
 /* SPDX-License-Identifier: MIT
  *
- * Who this process is among those that were started together, and its communicator.
+ * From who this process is to its communicator:
+ *
+ *     --processes        the shared memory that the parent made
+ *     torchrun, srun     rank 0's hub; on one host then shared memory that rank 0 makes
+ *     mpirun             MPI tells where rank 0's hub is; on one host then shared memory, else MPI, with heartbeats over
+ *                        the hub
  */
 #include "runtime/launch/launch.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "kernels/base/comm_shared.h"
 #include "kernels/base/log.h"
+#include "kernels/parts/mpi.h"
+#include "runtime/launch/environment.h"
+#include "runtime/launch/hub.h"
 
-/* How long those started on one host may take to come: each reads the configuration before. */
-static const double join_s = 120;
+/* What lives as long as the communicator. */
+typedef struct Joined {
+    HsComm *comm; /* what the run uses */
+    HsComm *mpi;  /* NULL: not started */
+    HsHub *hub;   /* NULL: not needed any more */
+} Joined;
+
+static Joined joined;
 
 bool hs_launch_is_child(void)
 {
     return getenv("HALFSTEP_RANK") && getenv("HALFSTEP_SEGMENT");
-}
-
-static HsStatus number_of(const char *name, int least, int most, int *number)
-{
-    const char *text = getenv(name);
-    char *end = NULL;
-    const long value = text ? strtol(text, &end, 10) : -1;
-    if (!text || end == text || *end != '\0' || value < least || value > most)
-        return hs_fail(HS_ECONFIG, "the environment variable %s is %s, and should be a number from %d to %d", name,
-                       text ? text : "not set", least, most);
-    *number = (int)value;
-    return HS_OK;
 }
 
 /* One voice. */
@@ -44,30 +50,229 @@ static void lower_voice(int rank)
         hs_warn("the standard output cannot be closed: it shows all ranks' lines");
 }
 
-static HsStatus join_as_child(const HsConfig *config, HsComm **comm)
+static HsCommSharedOptions shared_options(const HsConfig *config)
 {
-    int rank, size, descriptor;
-    HS_TRY(number_of("HALFSTEP_PROCESSES", 1, 1024, &size));
-    HS_TRY(number_of("HALFSTEP_RANK", 0, size - 1, &rank));
-    HS_TRY(number_of("HALFSTEP_SEGMENT", 0, 1 << 20, &descriptor));
-    lower_voice(rank);
-    if (size == 1)
+    return (HsCommSharedOptions){ .join_s = config->distributed.join, .timeout_s = config->distributed.timeout };
+}
+
+static HsStatus join_as_child(const HsConfig *config, const HsLaunched *launched)
+{
+    const char *text = getenv("HALFSTEP_SEGMENT");
+    char *end;
+    const long descriptor = strtol(text, &end, 10);
+    const HsCommSharedOptions options = shared_options(config);
+    if (end == text || *end != '\0' || descriptor < 0 || descriptor > 1 << 20)
+        return hs_fail(HS_ECONFIG, "the environment variable HALFSTEP_SEGMENT is %s, and should be a descriptor", text);
+    if (launched->size == 1)
         return HS_OK;
-    const HsCommSharedOptions options = { .join_s = join_s, .timeout_s = config->distributed.timeout };
-    HS_TRY(hs_comm_shared_join(descriptor, rank, &options, comm));
-    close(descriptor);
+    HS_TRY(hs_comm_shared_join((int)descriptor, launched->rank, &options, &joined.comm));
+    close((int)descriptor);
     return HS_OK;
+}
+
+static HsStatus hash_configuration(const HsConfig *config, uint64_t *hash)
+{
+    char *text;
+    HS_TRY(hs_config_text(config, &text));
+    *hash = 0xcbf29ce484222325u; /* FNV-1a */
+    for (const char *at = text; *at; at++)
+        *hash = (*hash ^ (unsigned char)*at) * 0x100000001b3u;
+    free(text);
+    return HS_OK;
+}
+
+static bool on_one_host(const HsHub *hub, int size)
+{
+    for (int r = 1; r < size; r++)
+        if (hs_hub_member(hub, r)->machine != hs_hub_member(hub, 0)->machine)
+            return false;
+    return true;
+}
+
+/* Rank 0 makes a segment, the others open it among rank 0's files. */
+static HsStatus share_segment(const HsConfig *config, HsHub *hub, int rank, int size)
+{
+    const HsCommSharedOptions options = shared_options(config);
+    int descriptor = -1;
+    HsStatus status = rank == 0 ? hs_comm_shared_make(size, &options, &descriptor) : HS_OK;
+    int64_t number = descriptor; /* -1: there is none */
+    const HsStatus told = hs_hub_broadcast(hub, &number, sizeof number);
+    if (status == HS_OK)
+        status = told;
+    if (status == HS_OK && number < 0)
+        status = hs_fail(HS_EDEVICE, "rank 0 has no shared memory for the others");
+    if (status == HS_OK && rank != 0) {
+        char path[64];
+        snprintf(path, sizeof path, "/proc/%lld/fd/%lld", (long long)hs_hub_member(hub, 0)->process, (long long)number);
+        descriptor = open(path, O_RDWR | O_CLOEXEC);
+        if (descriptor < 0)
+            status = hs_fail(HS_EIO, "%s, rank 0's shared memory, cannot be opened: %s", path, strerror(errno));
+    }
+    if (status == HS_OK)
+        status = hs_comm_shared_join(descriptor, rank, &options, &joined.comm);
+    if (descriptor >= 0)
+        close(descriptor); /* rank 0: all others have it by now */
+    return status;
+}
+
+static HsStatus fail_hosts(const HsHub *hub, int size)
+{
+    const char *first = hs_hub_member(hub, 0)->host, *other = first;
+    for (int r = 1; r < size; r++)
+        if (hs_hub_member(hub, r)->machine != hs_hub_member(hub, 0)->machine)
+            other = hs_hub_member(hub, r)->host;
+    return hs_fail(HS_ECONFIG,
+                   "these %d processes run on several hosts (%s, %s) and share no memory: across hosts start "
+                   "them with mpirun, and build the part for MPI (make mpi)",
+                   size, first, other);
+}
+
+static HsStatus use_hub(const HsConfig *config, const HsLaunched *launched)
+{
+    HsHubOptions options = { .rank = launched->rank,
+                             .size = launched->size,
+                             .addresses = launched->addresses,
+                             .port = launched->port,
+                             .ports = launched->ports,
+                             .run = launched->run,
+                             .join_s = config->distributed.join };
+    HS_TRY(hash_configuration(config, &options.configuration));
+    HS_TRY(hs_hub_join(&options, &joined.hub));
+    if (strcmp(config->distributed.transport, "mpi") == 0)
+        return hs_fail(HS_ECONFIG, "distributed.transport is mpi: start the processes with mpirun");
+    if (!on_one_host(joined.hub, launched->size))
+        return fail_hosts(joined.hub, launched->size);
+    return share_segment(config, joined.hub, launched->rank, launched->size);
+}
+
+/* Who shares this host and its cores. */
+static void count_neighbours(HsComm *comm, const HsHub *hub)
+{
+    const HsHubMember *own = hs_hub_member(hub, comm->rank);
+    comm->local_rank = comm->local_size = comm->core_rank = comm->core_size = 0;
+    for (int r = 0; r < comm->size; r++) {
+        const HsHubMember *other = hs_hub_member(hub, r);
+        const bool local = other->machine == own->machine, cores = local && other->cores == own->cores;
+        comm->local_size += local;
+        comm->local_rank += local && r < comm->rank;
+        comm->core_size += cores;
+        comm->core_rank += cores && r < comm->rank;
+    }
+}
+
+/* Where rank 0 is, which MPI itself tells. */
+typedef struct Meeting {
+    int64_t port, number;
+    char addresses[240];
+} Meeting;
+
+static HsStatus meet_by_mpi(const HsConfig *config)
+{
+    HsComm *mpi = joined.mpi;
+    Meeting meeting = { 0 };
+    HsHubOptions options = { .rank = mpi->rank, .size = mpi->size, .ports = 1, .join_s = config->distributed.join };
+    char run[64];
+    HS_TRY(hash_configuration(config, &options.configuration));
+    HsStatus status = HS_OK;
+    if (mpi->rank == 0) {
+        int port = 0;
+        status = hs_hub_listen(&options, &joined.hub, &port);
+        meeting.port = port;
+        meeting.number = (int64_t)getpid() << 32 ^ (int64_t)time(NULL);
+        hs_hub_own_addresses(meeting.addresses, sizeof meeting.addresses);
+    }
+    const HsStatus told = hs_comm_broadcast(mpi, NULL, &meeting, sizeof meeting, HS_U8, 0);
+    HS_TRY(status);
+    HS_TRY(told);
+    snprintf(run, sizeof run, "mpi.%llx", (unsigned long long)meeting.number);
+    if (joined.hub) /* made before its name was known */
+        hs_hub_rename(joined.hub, run);
+    options.run = run;
+    options.port = (int)meeting.port;
+    options.addresses = meeting.addresses;
+    return hs_hub_join(&options, &joined.hub);
+}
+
+static HsStatus use_mpi(const HsConfig *config, const HsLaunched *launched)
+{
+    const HsMpiPart *part;
+    HS_TRY(hs_mpi_part_open(&part));
+    HS_TRY(part->init(&joined.mpi));
+    HsComm *mpi = joined.mpi;
+    if (mpi->size != launched->size || mpi->rank != launched->rank)
+        return hs_fail(
+            HS_ECONFIG,
+            "%s makes this process %d of %d, and the MPI that make mpi found %d of %d: it is not the MPI of this "
+            "mpirun; build the part with its own mpicc (make mpi MPICC=...)",
+            launched->rank_from, launched->rank, launched->size, mpi->rank, mpi->size);
+    HS_TRY(meet_by_mpi(config));
+    const bool one_host = on_one_host(joined.hub, mpi->size);
+    if (one_host && strcmp(config->distributed.transport, "mpi") != 0)
+        return share_segment(config, joined.hub, mpi->rank, mpi->size);
+    if (strcmp(config->distributed.transport, "shared") == 0)
+        return fail_hosts(joined.hub, mpi->size);
+    const HsCommGuard guard = {
+        .user = joined.hub,
+        .check = hs_hub_check,
+        .abort = hs_hub_abort,
+        .timeout_s = config->distributed.timeout,
+        .late = hs_hub_late,
+    };
+    count_neighbours(mpi, joined.hub);
+    part->set_guard(mpi, &guard);
+    joined.comm = mpi;
+    return hs_hub_watch(joined.hub, mpi);
 }
 
 HsStatus hs_launch_join(const HsConfig *config, HsComm **comm)
 {
-    *comm = hs_comm_alone();
-    if (!hs_launch_is_child())
-        return HS_OK;
-    const HsStatus status = join_as_child(config, comm);
-    if (status != HS_OK)
+    HsLaunched launched;
+    HsStatus status = HS_OK;
+    *comm = joined.comm = hs_comm_alone();
+    HS_TRY(hs_launched_find(config->distributed.launch, config->distributed.address, &launched));
+    lower_voice(launched.rank);
+    if (launched.launcher == HS_LAUNCHER_PROCESSES)
+        status = join_as_child(config, &launched);
+    else if (launched.size > 1 && launched.launcher == HS_LAUNCHER_MPI)
+        status = use_mpi(config, &launched);
+    else if (launched.size > 1)
+        status = use_hub(config, &launched);
+    if (status != HS_OK) {
+        hs_launch_leave(status);
         return status;
+    }
+    *comm = joined.comm;
     if ((*comm)->size > 1)
         hs_info("processes: %d, by %s", (*comm)->size, hs_comm_name(*comm));
+    /* Shared memory has heartbeats of its own. */
+    if (joined.hub && joined.comm != joined.mpi) {
+        hs_hub_destroy(joined.hub);
+        joined.hub = NULL;
+    }
     return HS_OK;
+}
+
+HsStatus hs_launch_count(const HsConfig *config, int *size)
+{
+    HsLaunched launched;
+    HS_TRY(hs_launched_find(config->distributed.launch, config->distributed.address, &launched));
+    *size = launched.size;
+    return HS_OK;
+}
+
+void hs_launch_leave(HsStatus status)
+{
+    const bool failed = status != HS_OK && status != HS_EINTERRUPTED;
+    if (failed && joined.comm)
+        hs_comm_abort(joined.comm, hs_error_message());
+    if (joined.comm != joined.mpi)
+        hs_comm_destroy(joined.comm);
+    /* mpirun ends the others as soon as one has failed: this long they have for their messages. */
+    const struct timespec moment = { .tv_sec = 1 };
+    if (failed && joined.mpi)
+        nanosleep(&moment, NULL);
+    else
+        hs_comm_destroy(joined.mpi);
+    hs_hub_destroy(joined.hub);
+    joined = (Joined){ 0 };
 }

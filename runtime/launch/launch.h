@@ -26,9 +26,14 @@ int hs_launch_stop_signal(void);
 /* Whether hs_launch_processes of another process started this one. */
 bool hs_launch_is_child(void);
 
-/* The communicator of this process: of those that were launched together, or alone.  From here on all but rank 0 show
- * warnings and errors only, with their rank, and write nothing to the standard output.  hs_comm_destroy leaves.
+/* The communicator of this process: of those that were launched together, or alone; hs_launch_leave destroys it.  From
+ * here on all but rank 0 show warnings and errors only, with their rank, and write nothing to the standard output.
  * errors: HS_ECONFIG for an environment that makes no sense, HS_EDEVICE where others do not come */
 HsStatus hs_launch_join(const HsConfig *config, HsComm **comm);
+
+/* At the end, and what of: a failure is told to the others, with its message, unless they know of another one. */
+void hs_launch_leave(HsStatus status);
+/* How many processes a launcher started, this one included.  errors: those of its environment */
+HsStatus hs_launch_count(const HsConfig *config, int *size);
 
 #endif

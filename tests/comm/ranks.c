@@ -3,7 +3,8 @@
  * Communicators between processes: every operation over all types and odd counts against a tree of sums worked out here
  * element by element; ranks that call different things; ranks that fail, die, are stopped, leave or do not come.
  *
- *     ranks shared N CASE     N processes of this host, made here
+ *     ranks shared N CASE                        N processes of this host, made here
+ *     ranks launched CASE [section.key=value]    one of the processes that mpirun, torchrun or srun started
  *
  * Exit code 0 if every rank saw what it should have.
  */
@@ -17,6 +18,7 @@
 
 #include "kernels/base/clock.h"
 #include "kernels/base/comm_shared.h"
+#include "runtime/launch/launch.h"
 
 enum { COUNT_MOST = 40000, FAULTY = 1, RANKS_MOST = 16 };
 static const HsDtype types[] = { HS_F32, HS_F64, HS_I64, HS_BF16, HS_F16, HS_U8 };
@@ -127,7 +129,7 @@ static void case_values(HsComm *comm)
                 check_sums(comm, types[t], counts[c], array);
             check_moves(comm, types[t], counts[c], array);
         }
-    EXPECT(array && hs_comm_barrier(comm) == HS_OK, "at the end");
+    EXPECT(array && hs_comm_barrier(comm) == HS_OK && hs_comm_check(comm) == HS_OK, "at the end");
     EXPECT(comm->size == 1 || comm->sent_bytes > 0, "bytes");
     float values[2] = { comm->rank == 0 ? NAN : 1.0f, comm->rank == comm->size - 1 ? INFINITY : 1.0f };
     EXPECT(hs_comm_all_reduce(comm, NULL, values, 2, HS_F32, HS_COMM_SUM) == HS_OK, "what is not finite");
@@ -197,6 +199,7 @@ static void expect_failure(HsComm *comm, double most_s, const char *text, const 
     EXPECT(status == HS_EDEVICE && says(text) && says(text_too), "after %.1f s", waited_s);
     EXPECT(waited_s < most_s, "%.1f s", waited_s);
     EXPECT(hs_comm_barrier(comm) == HS_EDEVICE && says(text), "and for good");
+    EXPECT(hs_comm_check(comm) == HS_EDEVICE && says(text), "when asked");
 }
 
 static void together(HsComm *comm, int operations)
@@ -207,12 +210,20 @@ static void together(HsComm *comm, int operations)
         EXPECT(hs_comm_all_reduce(comm, NULL, &value, 1, HS_F64, HS_COMM_MAX) == HS_OK, "%d", i);
 }
 
+/* Over MPI what others know of a rank is as old as its last heartbeat, and it has talked before. */
+static void expect_place(HsComm *comm, double most_s, const char *what)
+{
+    char text[256];
+    snprintf(text, sizeof text, "%s%s", strcmp(hs_comm_name(comm), "MPI") == 0 ? "" : ", step 17, all_reduce 5", what);
+    expect_failure(comm, most_s, "rank 1 of ", text);
+}
+
 static void case_kill(HsComm *comm)
 {
     together(comm, 5);
     if (comm->rank == FAULTY)
         raise(SIGKILL);
-    expect_failure(comm, 5, "rank 1 of ", "step 17, all_reduce 5) died: its process has ended");
+    expect_place(comm, 5, ") died: its ");
 }
 
 static void case_stop(HsComm *comm)
@@ -221,7 +232,7 @@ static void case_stop(HsComm *comm)
     if (comm->rank == FAULTY)
         raise(SIGSTOP);
     else
-        expect_failure(comm, 10, "step 17, all_reduce 5) has been without a heartbeat for", "stopped or hangs");
+        expect_place(comm, 10, ") has been without a heartbeat for");
 }
 
 static void case_abort(HsComm *comm)
@@ -229,14 +240,14 @@ static void case_abort(HsComm *comm)
     together(comm, 5);
     if (comm->rank == FAULTY)
         hs_comm_abort(comm, "no memory for 7 tensors");
-    expect_failure(comm, 1, "rank 1 of ", ", step 17, all_reduce 5) gave up: no memory for 7 tensors");
+    expect_place(comm, 1, ") gave up: no memory for 7 tensors");
 }
 
 static void case_leave(HsComm *comm)
 {
     together(comm, 5);
     if (comm->rank != FAULTY)
-        expect_failure(comm, 2, "rank 1 of ", "all_reduce 5) has ended, and rank ");
+        expect_place(comm, 2, ") has ended, and rank ");
 }
 
 /* Its heart beats, and it does not come: options.timeout_s is 2 in this case. */
@@ -245,7 +256,7 @@ static void case_late(HsComm *comm)
     together(comm, 5);
     if (comm->rank == FAULTY)
         sleep(4);
-    expect_failure(comm, 3.5, "rank 1 of ", "all_reduce 5) is alive and has not come for 2 s (distributed.timeout)");
+    expect_place(comm, 3.5, ") is alive and has not come for 2 s (distributed.timeout)");
 }
 
 static const struct {
@@ -258,11 +269,16 @@ static const struct {
     { "leave", case_leave, 0 },   { "late", case_late, 0 },  { "absent", NULL, 0 },
 };
 
-static int work(HsComm *comm, const char *name)
+static void run_case(HsComm *comm, const char *name)
 {
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         if (strcmp(cases[i].name, name) == 0 && cases[i].run)
             cases[i].run(comm);
+}
+
+static int work(HsComm *comm, const char *name)
+{
+    run_case(comm, name);
     hs_comm_destroy(comm);
     return wrong > 0;
 }
@@ -318,10 +334,32 @@ static int run_shared(int size, const char *name)
     return failures > 0;
 }
 
+static int run_launched(const char *name, int count, char **overrides)
+{
+    HsConfig config;
+    HsComm *comm;
+    HsStatus status = hs_config_load(&config, NULL, count, (const char *const *)overrides);
+    if (status == HS_OK)
+        status = hs_launch_join(&config, &comm);
+    if (status != HS_OK) {
+        fprintf(stderr, "error: %s\n", hs_error_message());
+        return status == HS_ECONFIG ? 2 : 1;
+    }
+    printf("%d ranks by %s, %d on this host, %d on these cores\n", comm->size, hs_comm_name(comm), comm->local_size,
+           comm->core_size);
+    run_case(comm, name);
+    const bool over = hs_comm_check(comm) != HS_OK;
+    hs_launch_leave(over ? HS_EDEVICE : HS_OK);
+    hs_config_deinit(&config);
+    return wrong > 0;
+}
+
 int main(int argc, char **argv)
 {
+    if (argc >= 3 && strcmp(argv[1], "launched") == 0)
+        return run_launched(argv[2], argc - 3, argv + 3);
     if (argc == 4 && strcmp(argv[1], "shared") == 0 && atoi(argv[2]) >= 1 && atoi(argv[2]) <= RANKS_MOST)
         return run_shared(atoi(argv[2]), argv[3]);
-    fprintf(stderr, "usage: ranks shared N CASE\n");
+    fprintf(stderr, "usage: ranks shared N CASE | ranks launched CASE [section.key=value ...]\n");
     return 2;
 }
