@@ -8,6 +8,8 @@
 #include <assert.h>
 #include <stdio.h>
 
+#include "kernels/base/comm_fault.h"
+
 HsComm *hs_comm_alone(void)
 {
     static HsComm alone = { .rank = 0, .size = 1, .local_size = 1, .core_size = 1, .exact = true, .step = -1 };
@@ -108,8 +110,12 @@ void hs_comm_abort(HsComm *comm, const char *reason)
 
 void hs_comm_note_step(HsComm *comm, int64_t step)
 {
-    if (comm->size > 1)
+    if (comm->size > 1) {
         __atomic_store_n(&comm->step, step, __ATOMIC_RELAXED);
+        if (comm->operations->note_step)
+            comm->operations->note_step(comm);
+    }
+    hs_comm_fault_strike(comm, step);
 }
 
 void hs_comm_destroy(HsComm *comm)

@@ -45,7 +45,8 @@ typedef struct HsCommOperations {
     void (*abort)(HsComm *comm, const char *reason);
     /* HS_OK, or the failure that every operation would have from now on; never waits */
     HsStatus (*check)(HsComm *comm);
-    void (*destroy)(HsComm *comm); /* NULL where its owner destroys it in another way */
+    void (*note_step)(HsComm *comm); /* comm->step has changed; NULL: nobody is told before the next operation */
+    void (*destroy)(HsComm *comm);   /* NULL where its owner destroys it in another way */
 } HsCommOperations;
 
 struct HsComm {

@@ -263,6 +263,11 @@ static void shared_abort(HsComm *comm, const char *reason)
     hs_segment_abort(shared->segment, text);
 }
 
+static void shared_note_step(HsComm *comm)
+{
+    atomic_store(&((HsCommShared *)comm)->segment->members[comm->rank].step, comm->step);
+}
+
 static HsStatus shared_check(HsComm *comm)
 {
     const HsCommSegment *segment = ((HsCommShared *)comm)->segment;
@@ -289,6 +294,7 @@ static const HsCommOperations shared_memory = {
     .barrier = shared_barrier,
     .abort = shared_abort,
     .check = shared_check,
+    .note_step = shared_note_step,
     .destroy = shared_destroy,
 };
 

@@ -23,6 +23,8 @@
     X(HALFSTEP_EMU_THREADS, "1 to 256", "one a core, at most 8", "device: emu: host threads that run blocks")       \
     X(HALFSTEP_EMU_SHARED, "48 to 1024 (KiB)", "227",                                                               \
       "device: emu: shared memory of a block, and so which GPU it is: 227 compute capability 9.0, 163 8.0, 99 8.9") \
+    X(HALFSTEP_FAULT, "rank=R,step=S,do=kill, stop, exit or delay:SECONDS", "none",                                 \
+      "for tests: what happens to one process of several as it comes to a step")                                    \
     X(HALFSTEP_RANK, "0 to 1023", "none", "set by --processes for those it starts: which of them this is")          \
     X(HALFSTEP_PROCESSES, "1 to 1024", "none", "set by --processes for those it starts: how many there are")        \
     X(HALFSTEP_SEGMENT, "a descriptor", "none", "set by --processes for those it starts: their shared memory")

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "kernels/base/comm_fault.h"
 #include "kernels/base/comm_shared.h"
 #include "kernels/base/log.h"
 #include "kernels/parts/mpi.h"
@@ -229,6 +230,7 @@ HsStatus hs_launch_join(const HsConfig *config, HsComm **comm)
     HsLaunched launched;
     HsStatus status = HS_OK;
     *comm = joined.comm = hs_comm_alone();
+    HS_TRY(hs_comm_fault_read());
     HS_TRY(hs_launched_find(config->distributed.launch, config->distributed.address, &launched));
     lower_voice(launched.rank);
     if (launched.launcher == HS_LAUNCHER_PROCESSES)

@@ -235,6 +235,7 @@ HsStatus hs_launch_processes(const HsConfig *config, const HsLaunch *launch)
         if (status != HS_EDEVICE || failures == launch->restarts)
             break;
         hs_warn("%s; starting all again, %d of %d", hs_error_message(), failures + 1, launch->restarts);
+        unsetenv("HALFSTEP_FAULT"); /* it has struck */
     }
     sigprocmask(SIG_SETMASK, &before, NULL);
     return status;

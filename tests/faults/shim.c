@@ -8,6 +8,7 @@
  *   FAULT_COUNT    how many calls fail in a row (1); 0: all from there on
  *   FAULT_ERROR    the errno that they fail with, by name (ENOMEM)
  *   FAULT_HOW      fail; short: reads and writes move half of their bytes; kill: SIGKILL before the call
+ *   FAULT_RANK     of the processes of one run (--processes N) that one alone, by its rank
  *   FAULT_SECONDS  SIGALRM after so long: what waits for ever counts as a crash
  *   FAULT_REPORT   a file for the counts of a run that came to its end: "kind count" a line
  *   FAULT_TRACE    1: the first failure's call stack on standard error
@@ -170,7 +171,8 @@ __attribute__((constructor)) static void prepare(void)
     const char *list = getenv("FAULT_KINDS"), *error = getenv("FAULT_ERROR"), *way = getenv("FAULT_HOW");
     void *frame;
     chosen = kinds_of(list ? list : "");
-    first_failing = number_of("FAULT_AT", 0);
+    const char *rank = getenv("FAULT_RANK"), *own_rank = getenv("HALFSTEP_RANK");
+    first_failing = rank && !(own_rank && strcmp(rank, own_rank) == 0) ? 0 : number_of("FAULT_AT", 0);
     failing_count = number_of("FAULT_COUNT", 1);
     traced = number_of("FAULT_TRACE", 0) > 0;
     how = way && strcmp(way, "short") == 0 ? SHORT : way && strcmp(way, "kill") == 0 ? KILL : FAIL;
