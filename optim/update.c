@@ -75,7 +75,9 @@ HsStatus hs_optimizer_init(HsOptimizer *optimizer, HsDevice *device, const HsOpt
 
     /* One device block, each record 64-byte aligned:
      * | scalars | gradient scales | input | state | outcome | sums of squares | counts of non-finite elements | */
-    const size_t spans = (size_t)span_count, statistics = spans * (sizeof(double) + sizeof(int64_t));
+    optimizer->first = config->share ? config->share->first : 0;
+    optimizer->all_count = config->share ? config->share->all_count : span_count;
+    const size_t spans = (size_t)optimizer->all_count, statistics = spans * (sizeof(double) + sizeof(int64_t));
     size_t offsets[RECORDS + 1] = { 0 };
     for (int i = 0; i < RECORDS; i++)
         offsets[i + 1] = offsets[i] + (record_bytes[i] + ALIGNMENT_BYTES - 1) / ALIGNMENT_BYTES * ALIGNMENT_BYTES;
@@ -142,17 +144,21 @@ static void place(const HsArena *arena, HsTensor *tensor)
         tensor->data = hs_arena_at(arena, (size_t)(uintptr_t)tensor->data);
 }
 
-static void reserve_span(HsOptimizer *optimizer, HsSpan *span, HsDtype master, size_t *scratch)
+/* Of one parameter. */
+static void reserve_spans(HsOptimizer *optimizer, HsSpan *spans, int count, HsDtype master, size_t *scratch)
 {
     const HsOptimizerConfig *config = &optimizer->config;
-    const HsUpdateRule *rule = hs_rule_get(hs_optimizer_kind_of(config, span));
-    span->master = master_of(span, master);
-    reserve(&optimizer->masters, &span->master);
-    for (int s = 0; s < hs_optimizer_state_count(config, span); s++) {
-        span->state[s] = state_of(optimizer, span, s);
-        reserve(&optimizer->states, &span->state[s]);
+    const HsUpdateRule *rule = hs_rule_get(hs_optimizer_kind_of(config, spans));
+    for (int i = 0; i < count; i++) {
+        spans[i].master = master_of(&spans[i], master);
+        reserve(&optimizer->masters, &spans[i].master);
     }
-    const size_t bytes = rule->scratch_bytes ? rule->scratch_bytes(config, span) : 0;
+    for (int s = 0; s < hs_optimizer_state_count(config, spans); s++)
+        for (int i = 0; i < count; i++) {
+            spans[i].state[s] = state_of(optimizer, &spans[i], s);
+            reserve(&optimizer->states, &spans[i].state[s]);
+        }
+    const size_t bytes = rule->scratch_bytes ? rule->scratch_bytes(config, spans) : 0;
     *scratch = bytes > *scratch ? bytes : *scratch;
 }
 
@@ -162,10 +168,12 @@ HsStatus hs_optimizer_commit(HsOptimizer *optimizer, HsSpan *spans, int count, H
     hs_arena_init(&optimizer->masters, optimizer->device, HS_MEMORY_MASTERS);
     hs_arena_init(&optimizer->states, optimizer->device, HS_MEMORY_MOMENTS);
     hs_arena_init(&optimizer->scratch, optimizer->device, HS_MEMORY_WORKSPACE);
-    for (int i = 0; i < count; i++) {
+    for (int i = 0, end; i < count; i = end) {
+        for (end = i + 1; end < count && spans[end].parameter == spans[i].parameter;)
+            end++;
         if (spans[i].group)
             HS_TRY(hs_rule_get(spans[i].group->kind)->check(&optimizer->config));
-        reserve_span(optimizer, &spans[i], master, &scratch);
+        reserve_spans(optimizer, spans + i, end - i, master, &scratch);
     }
     if (scratch > 0)
         hs_arena_reserve(&optimizer->scratch, scratch);
@@ -179,6 +187,16 @@ HsStatus hs_optimizer_commit(HsOptimizer *optimizer, HsSpan *spans, int count, H
             place(&optimizer->states, &spans[i].state[s]);
     }
     return HS_OK;
+}
+
+void hs_optimizer_view(const HsOptimizer *optimizer, const HsSpan *own, HsDtype master, HsSpan *whole)
+{
+    whole->master = master_of(whole, master);
+    whole->master.data = own ? own->master.data : NULL;
+    for (int s = 0; s < hs_optimizer_state_count(&optimizer->config, whole); s++) {
+        whole->state[s] = state_of(optimizer, whole, s);
+        whole->state[s].data = own ? own->state[s].data : NULL;
+    }
 }
 
 HsStatus hs_optimizer_round_weights(HsContext *context, const HsSpan *spans, int count)
@@ -224,6 +242,29 @@ HsStatus hs_optimizer_begin(HsOptimizer *optimizer, HsContext *context)
     return hs_op_begin_step(context, &args);
 }
 
+HsStatus hs_span_share_values(const HsSpanShare *share, HsStream *stream, double *values, int kinds)
+{
+    return share->comm ? hs_comm_all_reduce(share->comm, stream, values, (size_t)kinds * (size_t)share->all_count,
+                                            HS_F64, HS_COMM_SUM)
+                       : HS_OK;
+}
+
+/* Each span's own, then those of the others: a sum in which all but one are 0 is exact. */
+static HsStatus measure_gradients(const HsOptimizer *optimizer, HsContext *context, const HsGradStatsArgs *own)
+{
+    HsComm *comm = optimizer->config.share ? optimizer->config.share->comm : NULL;
+    const size_t all = (size_t)optimizer->all_count;
+    HsDevice *device = optimizer->device;
+    if (!comm || context->dry_run)
+        return hs_op_grad_stats(context, own);
+    HS_TRY(device->fill_zero(device, context->stream, optimizer->sum_squares, all * sizeof *optimizer->sum_squares));
+    HS_TRY(device->fill_zero(device, context->stream, optimizer->nonfinite, all * sizeof *optimizer->nonfinite));
+    if (own->count > 0)
+        HS_TRY(hs_op_grad_stats(context, own));
+    HS_TRY(hs_comm_all_reduce(comm, context->stream, optimizer->sum_squares, all, HS_F64, HS_COMM_SUM));
+    return hs_comm_all_reduce(comm, context->stream, optimizer->nonfinite, all, HS_I64, HS_COMM_SUM);
+}
+
 /* Norm and non-finite elements of the gradients, and what follows from them. */
 static HsStatus prepare(HsOptimizer *optimizer, HsContext *context, const HsSpan *spans)
 {
@@ -231,13 +272,13 @@ static HsStatus prepare(HsOptimizer *optimizer, HsContext *context, const HsSpan
         optimizer->gradients[i] = spans[i].gradient;
     const HsGradStatsArgs statistics = { .tensors = optimizer->gradients,
                                          .count = optimizer->span_count,
-                                         .sum_squares = optimizer->sum_squares,
-                                         .nonfinite = optimizer->nonfinite };
-    HS_TRY(hs_op_grad_stats(context, &statistics));
+                                         .sum_squares = optimizer->sum_squares + optimizer->first,
+                                         .nonfinite = optimizer->nonfinite + optimizer->first };
+    HS_TRY(measure_gradients(optimizer, context, &statistics));
     const HsOptimizerConfig *config = &optimizer->config;
     const HsPrepareStepArgs args = { .sum_squares = optimizer->sum_squares,
                                      .nonfinite = optimizer->nonfinite,
-                                     .count = optimizer->span_count,
+                                     .count = optimizer->all_count,
                                      .input = optimizer->input,
                                      .beta1 = config->beta1,
                                      .beta2 = config->beta2,

@@ -17,6 +17,7 @@
 #include <stdbool.h>
 
 #include "kernels/base/arena.h"
+#include "kernels/base/comm.h"
 #include "kernels/ops/backend.h"
 #include "optim/scaler.h"
 #include "optim/schedule.h"
@@ -65,10 +66,23 @@ typedef struct HsSpan {
     HsTensor master;               /* f32, absent when weight is f32 or trained by stochastic rounding */
     HsTensor gradient;             /* f32 or 16-bit, scaled; cleared by the step */
     HsTensor state[HS_SPAN_STATES];
-    bool excluded;             /* from penalties */
+    HsTensorShare share; /* of master and states, in a span that stands for a whole parameter: whose ranges are whose */
+    bool excluded;       /* from penalties */
     HsProtection protection;   /* set by the continual strategies; all absent: none */
     HsUpdateEpilogue epilogue; /* packed layouts are the model's, the rest is set by the continual strategies */
 } HsSpan;
+
+/* Several processes keep the states of one model: each of some consecutive spans of a list that all of them have. */
+typedef struct HsSpanShare {
+    HsSpan *all; /* in order of parameters and elements; borrowed */
+    int all_count;
+    int first, count; /* this process's */
+    HsComm *comm;     /* of those that share; NULL: this process has all */
+} HsSpanShare;
+
+/* values [kinds, all]: this process filled in those of its own spans, and 0 stands elsewhere; afterwards all processes
+ * have all of them.  Host memory. */
+HsStatus hs_span_share_values(const HsSpanShare *share, HsStream *stream, double *values, int kinds);
 
 /* The `count` elements of a whole parameter's span from `first` on, a multiple of HS_SPAN_GRAIN, as a span of its own.
  * A state of fewer elements than the span has one for each block of HS_DYNAMIC_BLOCK: parts begin where blocks do.  Packed layouts are of whole matrices: a part has none. */
@@ -88,7 +102,8 @@ typedef struct HsOptimizerConfig {
     bool nesterov;
     HsDtype moments; /* of AdamW: f32 or bf16, rounded stochastically */
     HsMuonConfig muon;
-    uint64_t seed; /* stochastic rounding */
+    uint64_t seed;            /* stochastic rounding */
+    const HsSpanShare *share; /* the optimizer's spans are its own ones; NULL: nothing is shared.  Borrowed */
 } HsOptimizerConfig;
 
 typedef struct HsOptimizer {
@@ -109,7 +124,8 @@ typedef struct HsOptimizer {
     int64_t *nonfinite;
     HsTensor *gradients;
     int span_count;
-    int in_flight; /* announced and not collected */
+    int first, all_count; /* of all that share, whose statistics decide together */
+    int in_flight;        /* announced and not collected */
     HsDevice *device;
     HsArena masters, states; /* of the spans */
     HsArena scratch;         /* of the rule that needs most of it on one span */
@@ -121,7 +137,7 @@ typedef struct HsStepReport {
     double clip_coefficient;
     double learning_rate;
     float loss_scale;    /* the one this step's gradients were made with */
-    int first_nonfinite; /* index of the first span with non-finite elements, -1 if none */
+    int first_nonfinite; /* index of the first span (of all) with non-finite elements, -1 if none */
     int64_t nonfinite_elements;
 } HsStepReport;
 
@@ -141,8 +157,11 @@ HsStatus hs_optimizer_init(HsOptimizer *optimizer, HsDevice *device, const HsOpt
 void hs_optimizer_deinit(HsOptimizer *optimizer);
 
 /* Allocates what the rules keep, and gives it to the spans: a master of `master` where the weight is narrower, states
- * filled with zeros, and scratch.  Callers that bring tensors of their own need none of it. */
+ * filled with zeros, and scratch.  What spans of one parameter keep of a kind lies in one piece.  Callers that bring tensors of their own need none of it. */
 HsStatus hs_optimizer_commit(HsOptimizer *optimizer, HsSpan *spans, int count, HsDtype master);
+/* Master and states of a whole parameter, as this process has them: `own` is the first of its spans there, NULL: it has
+ * none, and the tensors no data.  After commit. */
+void hs_optimizer_view(const HsOptimizer *optimizer, const HsSpan *own, HsDtype master, HsSpan *whole);
 /* weight = round(master), wherever there is a master. */
 HsStatus hs_optimizer_round_weights(HsContext *context, const HsSpan *spans, int count);
 

@@ -65,6 +65,14 @@ struct HsComm {
     const HsCommOperations *operations; /* NULL: alone */
 };
 
+/* Several processes have one tensor: each the elements of its own range, whose memory the tensor's data is. */
+typedef struct HsTensorShare {
+    HsComm *comm;          /* NULL: this process has all of it */
+    const int64_t *starts; /* [processes + 1]: where in the parameter each one's begins; borrowed */
+    int64_t elements;      /* of the parameter, that one of the tensor stands for */
+    int64_t offset;        /* of the tensor in the parameter, in elements of the parameter */
+} HsTensorShare;
+
 /* The communicator of a run in one process.  Shared, and nothing in it changes. */
 HsComm *hs_comm_alone(void);
 /* "alone", "threads", "shared memory", ... */

@@ -85,7 +85,6 @@ static HsStatus add_reference(HsContinual *continual, const AgemState *agem, HsC
 /* products[0] = g.r, products[1] = |r|^2; summed over spans in their order, so that no device's scheduling shows. */
 static HsStatus measure(HsContinual *continual, const AgemState *agem, HsContext *context, double products[2])
 {
-    HsDevice *device = continual->device;
     const int spans = continual->span_count;
     double *values = continual->device_values;
     const HsTensor *reference = agem->reference.tensors;
@@ -94,15 +93,15 @@ static HsStatus measure(HsContinual *continual, const AgemState *agem, HsContext
         gradients[i] = continual->spans[i].gradient;
     const HsDotArgs mixed = { .x = gradients, .y = reference, .count = spans, .values = values };
     const HsDotArgs square = { .x = reference, .y = reference, .count = spans, .values = values + spans };
-    HS_TRY(hs_op_dot(context, &mixed));
-    HS_TRY(hs_op_dot(context, &square));
-    const size_t bytes = 2 * (size_t)spans * sizeof(double);
-    HS_TRY(device->copy(device, context->stream, continual->host_values, values, bytes));
-    HS_TRY(device->stream_sync(device, context->stream)); /* whether to project is the host's decision */
+    if (spans > 0) {
+        HS_TRY(hs_op_dot(context, &mixed));
+        HS_TRY(hs_op_dot(context, &square));
+    }
+    HS_TRY(hs_continual_fetch_values(continual, context, NULL, 2)); /* whether to project is the host's decision */
     products[0] = products[1] = 0;
-    for (int i = 0; i < spans; i++) {
+    for (int i = 0; i < continual->share.all_count; i++) {
         products[0] += continual->host_values[i];
-        products[1] += continual->host_values[spans + i];
+        products[1] += continual->host_values[continual->share.all_count + i];
     }
     return HS_OK;
 }

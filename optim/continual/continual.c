@@ -181,6 +181,16 @@ const HsStrategy *hs_continual_needs_fisher(const HsContinualConfig *config)
     return NULL;
 }
 
+const HsStrategy *hs_continual_whole_matrices(const HsContinualConfig *config)
+{
+    for (int i = 0; i < config->strategy_count; i++) {
+        const HsStrategy *row = row_at(config, i);
+        if (row->whole_matrices && row->whole_matrices(config))
+            return row;
+    }
+    return NULL;
+}
+
 const HsStrategy *hs_continual_writes_rehearsal(const HsContinualConfig *config)
 {
     return first_that(config, writes_rehearsal);

@@ -151,6 +151,8 @@ typedef struct HsStrategy {
     bool (*splits_accumulation)(const HsContinualConfig *config); /* each batch of an accumulation is a step */
     double (*rate_scale)(const HsContinualConfig *config);        /* of the learning rate */
 
+    bool (*whole_matrices)(const HsContinualConfig *config); /* it works on matrices, not on elements; NULL: never */
+
     size_t state_bytes;
     HsStatus (*create)(HsContinual *continual, void *state);
     void (*destroy)(HsContinual *continual, void *state); /* after a failed create, too */
@@ -167,6 +169,9 @@ typedef struct HsStrategy {
     /* The tensors in which after_task gathers squares and factors; returns how many, at most HS_FISHER_SUMS a span;
      * NULL: it gathers numbers alone. */
     int (*fisher_sums)(const HsContinual *continual, const void *state, HsTensor *tensors);
+    /* Around the measurement: room for sums over spans whose states other processes keep; NULL: none is needed. */
+    HsStatus (*begin_fisher)(HsContinual *continual, void *state);
+    void (*end_fisher)(HsContinual *continual, void *state);
     HsStatus (*visit)(HsContinual *continual, void *state, const HsStateVisitor *visitor);
     /* penalties */
     bool (*anchored)(const void *state);
@@ -193,6 +198,8 @@ bool hs_continual_splits_accumulation(const HsContinualConfig *config);
 double hs_continual_rate_scale(const HsContinualConfig *config); /* a product */
 /* The first of them with the property; NULL: none has it. */
 const HsStrategy *hs_continual_needs_fisher(const HsContinualConfig *config);
+/* The one that works on whole matrices, of which no process may have a part alone. */
+const HsStrategy *hs_continual_whole_matrices(const HsContinualConfig *config);
 const HsStrategy *hs_continual_writes_rehearsal(const HsContinualConfig *config);
 const HsStrategy *hs_continual_new_adapters(const HsContinualConfig *config);
 const HsStrategy *hs_continual_host_work(const HsContinualConfig *config);
@@ -213,6 +220,9 @@ size_t hs_continual_device_bytes(const HsContinualConfig *config, const HsSpan *
  * penalty with every span excluded), HS_ENOMEM */
 HsStatus hs_continual_create(const HsContinualConfig *config, HsContext *context, HsSpan *spans, int count,
                              HsContinual **continual);
+/* The same of the spans that this process has of a share; the statistics that strategies decide by are of all. */
+HsStatus hs_continual_create_shared(const HsContinualConfig *config, HsContext *context, const HsSpanShare *share,
+                                    HsContinual **created);
 void hs_continual_destroy(HsContinual *continual);
 
 /* Every operation that a strategy may call, in a dry run: `dry` learns how much scratch they need. */
@@ -245,6 +255,9 @@ HsStatus hs_continual_after_step(HsContinual *continual, HsContext *context, con
 /* Where a Fisher is gathered, tensors [HS_FISHER_SUMS * spans]; returns how many. */
 enum { HS_FISHER_SUMS = 1 + 2 * HS_FACTOR_USES };
 int hs_continual_fisher_sums(const HsContinual *continual, HsTensor *tensors);
+/* Before that, and after after_task.  errors: HS_ENOMEM */
+HsStatus hs_continual_begin_fisher(HsContinual *continual);
+void hs_continual_end_fisher(HsContinual *continual);
 /* The task's training is over: closes what is open (a MER group), then measures importance and moves the anchor.
  * Gradients are zero on entry, as a step leaves them, and on return.  `source` may be NULL unless a strategy needs_fisher.
  * errors: HS_ENUMERIC when no parameter would be protected, or importance overflows; the state is unusable then. */

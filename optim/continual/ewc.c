@@ -47,6 +47,7 @@ typedef struct EwcState {
     HsPenalty penalty;   /* first: the penalties' functions take it for the whole */
     HsTensorSet fresh;   /* separate only */
     HsTensorSet squares; /* kronecker only: a list of the anchor's tensors, without those of matrices */
+    HsTensorSet all;     /* squares of all spans, while they are measured and others keep some of them; else absent */
     bool separate;
     Normalize normalize;
     float gamma;
@@ -144,12 +145,19 @@ static double natural_strength(const EwcState *ewc)
     return ewc->penalty.kronecker ? NATURAL_KRONECKER_STRENGTH : NATURAL_STRENGTH;
 }
 
+static bool has_squares(const HsSpan *span)
+{
+    return !hs_kronecker_serves(span);
+}
+
 /* Squares gather where the anchor is, of those spans alone whose curvature is diagonal. */
 static HsStatus list_squares(const HsContinual *continual, EwcState *ewc)
 {
     ewc->squares.tensors = calloc((size_t)continual->span_count + 1, sizeof *ewc->squares.tensors);
     if (!ewc->squares.tensors)
         return hs_fail(HS_ENOMEM, "ewc: no memory to list %d tensors", continual->span_count);
+    ewc->squares.category = HS_MEMORY_PENALTY;
+    ewc->squares.has = has_squares;
     for (int i = 0; i < continual->span_count; i++)
         if (!hs_kronecker_serves(&continual->spans[i]))
             ewc->squares.tensors[i] = ewc->penalty.anchor.tensors[i];
@@ -190,7 +198,7 @@ static void ewc_destroy(HsContinual *continual, void *state)
 /* On the device, behind the values of all spans. */
 static double *device_offset(const HsContinual *continual)
 {
-    return continual->device_values + hs_continual_value_bytes(continual->span_count) / sizeof(double) - 1;
+    return continual->device_values + hs_continual_value_bytes(continual->share.all_count) / sizeof(double) - 1;
 }
 
 static HsStatus ewc_dry_run(HsContinual *continual, void *state, HsContext *dry)
@@ -213,13 +221,14 @@ static HsStatus ewc_dry_run(HsContinual *continual, void *state, HsContext *dry)
     return hs_penalty_dry_run(continual, state, dry);
 }
 
-/* Squares of one group's gradients; excluded spans only have theirs cleared, as the next group adds to them. */
+/* Squares of one group's gradients, which are of all spans; excluded ones only have theirs cleared, as the next group
+ * adds to them. */
 static HsStatus add_sample(HsContinual *continual, HsContext *context, const HsTensorSet *fresh,
                            const HsFisherSample *sample)
 {
     HsDevice *device = continual->device;
-    for (int i = 0; i < continual->span_count; i++) {
-        const HsTensor *gradient = &continual->spans[i].gradient;
+    for (int i = 0; i < continual->share.all_count; i++) {
+        const HsTensor *gradient = &continual->share.all[i].gradient;
         if (!hs_tensor_present(&fresh->tensors[i])) {
             HS_TRY(device->fill_zero(device, context->stream, gradient->data, hs_tensor_bytes(gradient)));
             continue;
@@ -230,7 +239,7 @@ static HsStatus add_sample(HsContinual *continual, HsContext *context, const HsT
                                               .weight = sample->weight };
         HsStatus status = hs_op_square_accumulate(context, &args);
         if (status != HS_OK)
-            return hs_error_prefix(status, "Fisher, tensor %s", continual->spans[i].name);
+            return hs_error_prefix(status, "Fisher, tensor %s", continual->share.all[i].name);
     }
     return HS_OK;
 }
@@ -245,7 +254,7 @@ typedef struct Gathered {
 static HsStatus clear(HsContinual *continual, const EwcState *ewc, HsContext *context, const HsTensorSet *fresh)
 {
     HsDevice *device = continual->device;
-    for (int i = 0; i < continual->span_count; i++) {
+    for (int i = 0; i < continual->share.all_count; i++) {
         const HsTensor *tensor = &fresh->tensors[i];
         if (hs_tensor_present(tensor))
             HS_TRY(device->fill_zero(device, context->stream, tensor->data, hs_tensor_bytes(tensor)));
@@ -325,14 +334,24 @@ static HsStatus check_fisher(int task, double count, const HsTensorSetStats *sta
     return HS_OK;
 }
 
+/* Of the whole parameter that own span i is of, as hs_tensor_set_measure left them. */
+static double sum_squares_of(const HsContinual *continual, int span)
+{
+    const HsSpanShare *share = &continual->share;
+    const double *sum_squares = continual->host_values + 2 * share->all_count;
+    double sum = 0;
+    for (int i = 0; i < share->all_count; i++)
+        sum += share->all[i].parameter == continual->spans[span].parameter ? sum_squares[i] : 0.0;
+    return sum;
+}
+
 static HsStatus consolidate(HsContinual *continual, const EwcState *ewc, HsContext *context, const HsTensorSet *fresh,
                             double count, const HsTensorSetStats *stats)
 {
-    const double *sum_squares = continual->host_values + 2 * stats->tensors;
-    for (int i = 0, t = 0; i < continual->span_count; i++) {
+    for (int i = 0; i < continual->span_count; i++) {
         if (!hs_tensor_present(&fresh->tensors[i]))
             continue;
-        const double scale = scale_of(ewc->normalize, count, stats, sum_squares[t++]);
+        const double scale = scale_of(ewc->normalize, count, stats, sum_squares_of(continual, i));
         const HsConsolidateArgs args = { .fresh = fresh->tensors[i],
                                          .importance = ewc->penalty.importance.tensors[i],
                                          .anchor = ewc->penalty.anchor.tensors[i],
@@ -391,9 +410,49 @@ static const HsSpanFactors *ewc_factors(const void *state)
     return ewc->penalty.kronecker ? hs_kronecker_fresh(ewc->penalty.kronecker) : NULL;
 }
 
+/* Where the sums of this process's spans are to be. */
 static const HsTensorSet *fresh_of(const EwcState *ewc)
 {
     return ewc->separate ? &ewc->fresh : ewc->penalty.kronecker ? &ewc->squares : &ewc->penalty.anchor;
+}
+
+/* Where they are while they are measured, of all spans. */
+static const HsTensorSet *gathering_of(const EwcState *ewc)
+{
+    return ewc->all.tensors ? &ewc->all : fresh_of(ewc);
+}
+
+static bool is_protected(const HsSpan *span)
+{
+    return !span->excluded;
+}
+
+static HsStatus ewc_begin_fisher(HsContinual *continual, void *state)
+{
+    EwcState *ewc = state;
+    const HsSpanShare *share = &continual->share;
+    if (!share->comm)
+        return HS_OK;
+    return hs_tensor_set_create_over(continual, share->all, share->all_count, HS_MEMORY_STATISTICS, "ewc.squares",
+                                     is_protected, &ewc->all);
+}
+
+static void ewc_end_fisher(HsContinual *continual, void *state)
+{
+    EwcState *ewc = state;
+    hs_tensor_set_destroy(continual, &ewc->all);
+}
+
+/* What is this process's, to its place. */
+static HsStatus take_own(HsContinual *continual, const EwcState *ewc, HsContext *context)
+{
+    const HsTensorSet *fresh = fresh_of(ewc);
+    for (int i = 0; ewc->all.tensors && i < continual->span_count; i++)
+        if (hs_tensor_present(&fresh->tensors[i])) {
+            const HsConvertArgs copy = { .x = ewc->all.tensors[continual->share.first + i], .y = fresh->tensors[i] };
+            HS_TRY(hs_op_convert(context, &copy));
+        }
+    return HS_OK;
 }
 
 static int ewc_fisher_sums(const HsContinual *continual, const void *state, HsTensor *tensors)
@@ -401,8 +460,8 @@ static int ewc_fisher_sums(const HsContinual *continual, const void *state, HsTe
     const EwcState *ewc = state;
     const HsSpanFactors *factors = ewc_factors(state);
     int count = 0;
-    for (int i = 0; i < continual->span_count; i++) {
-        const HsTensor *squares = &fresh_of(ewc)->tensors[i];
+    for (int i = 0; i < continual->share.all_count; i++) {
+        const HsTensor *squares = &gathering_of(ewc)->tensors[i];
         if (hs_tensor_present(squares))
             tensors[count++] = *squares;
         for (int use = 0; factors && use < HS_FACTOR_USES; use++) {
@@ -427,7 +486,8 @@ static HsStatus ewc_after_task(HsContinual *continual, void *state, HsContext *c
 
     Gathered gathered;
     HsTensorSetStats stats;
-    HS_TRY(gather(continual, ewc, context, fresh, source, &gathered));
+    HS_TRY(gather(continual, ewc, context, gathering_of(ewc), source, &gathered));
+    HS_TRY(take_own(continual, ewc, context));
     const double count = gathered.count;
     HsStatus status = hs_tensor_set_measure(continual, context, fresh, &stats);
     if (status != HS_OK)
@@ -465,7 +525,10 @@ const HsStrategy hs_strategy_ewc = {
     .dry_run = ewc_dry_run,
     .before_update = ewc_before_update,
     .after_task = ewc_after_task,
+    .whole_matrices = is_kronecker,
     .fisher_sums = ewc_fisher_sums,
+    .begin_fisher = ewc_begin_fisher,
+    .end_fisher = ewc_end_fisher,
     .visit = hs_penalty_visit,
     .anchored = hs_penalty_acts,
     .is_automatic = hs_penalty_is_automatic,

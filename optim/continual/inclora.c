@@ -5,10 +5,17 @@
  */
 #include "optim/continual/internal.h"
 
+static bool works_on_matrices(const HsContinualConfig *config)
+{
+    (void)config;
+    return true;
+}
+
 const HsStrategy hs_strategy_inclora = {
     .name = "inc-lora",
     .doc = "a new adapter for each task; the one before is merged into the model (the control of Wang et al. 2023)",
     .role = HS_ROLE_ADAPTS,
+    .whole_matrices = works_on_matrices,
     .new_adapters = true,
     .needs_boundaries = "gives each task an adapter of its own",
 };

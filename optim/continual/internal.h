@@ -13,7 +13,8 @@ typedef struct HsTensorSet {
     void *block;
     size_t bytes;
     HsMemoryCategory category;
-    HsTensor *tensors; /* [span_count]; rank 0: this span has none */
+    HsTensor *tensors;               /* [span_count]; rank 0: this span has none */
+    bool (*has)(const HsSpan *span); /* which spans have one; NULL: all that are not excluded */
 } HsTensorSet;
 
 struct HsContinual {
@@ -22,12 +23,14 @@ struct HsContinual {
     HsDevice *device;
     HsSpan *spans; /* borrowed */
     int span_count;
+    HsSpanShare share; /* of which spans these are, and whose the others */
     struct {
         const HsStrategy *row;
         void *state; /* row->state_bytes */
     } active[HS_STRATEGIES_MAX];
     int active_count;
-    /* Room within one call, absent where no strategy has tensors: for sums that come back, [4 * span_count + 1], */
+    /* Room within one call, absent where no strategy has tensors: for sums that come back, [4 * span_count + 1], and
+     * those of all spans that are shared */
     double *device_values, *host_values;
     HsTensor *arguments; /* and for the lists that operations take, on the host, [3 * span_count] */
 };
@@ -41,8 +44,12 @@ HsStatus hs_tensor_set_create(HsContinual *continual, HsMemoryCategory category,
 /* The same for those spans alone that `has` says; NULL: all. */
 HsStatus hs_tensor_set_create_for(HsContinual *continual, HsMemoryCategory category, const char *what,
                                   bool (*has)(const HsSpan *span), HsTensorSet *set);
+/* The same over another list of spans, whose tensors the set then has: of those that are shared, all. */
+HsStatus hs_tensor_set_create_over(HsContinual *continual, const HsSpan *spans, int count, HsMemoryCategory category,
+                                   const char *what, bool (*has)(const HsSpan *span), HsTensorSet *set);
 /* Bytes of one tensor as a set holds it. */
 size_t hs_tensor_set_span_bytes(const HsSpan *span);
+bool hs_tensor_set_has(const HsTensorSet *set, const HsSpan *span);
 void hs_tensor_set_destroy(HsContinual *continual, HsTensorSet *set);
 HsStatus hs_tensor_set_visit(HsContinual *continual, HsTensorSet *set, const char *name, const HsStateVisitor *visitor);
 /* Copies the parameters (master where there is one, else weight) into a family. */
@@ -50,10 +57,15 @@ HsStatus hs_tensor_set_copy_parameters(HsContinual *continual, HsContext *contex
 /* The f32 master, or the weight that stands for it. */
 HsTensor hs_span_parameter(const HsSpan *span);
 
-/* What an importance-like family amounts to.  Per tensor, in span order without absent ones, host_values holds
- * maximum [tensors], sum [tensors], sum of squares [tensors]. */
+/* device_values holds `kinds` values for each of some own spans, one after another: those that are not excluded, or all.
+ * host_values [kinds, all spans] has them afterwards, with those of other processes; 0 of excluded spans.
+ * Waits for the device. */
+HsStatus hs_continual_fetch_values(HsContinual *continual, HsContext *context, const HsTensor *tensors, int kinds);
+
+/* What an importance-like family amounts to.  Of all spans, 0 where there is no tensor, host_values holds maximum,
+ * sum, sum of squares [3, all spans]. */
 typedef struct HsTensorSetStats {
-    int tensors;
+    int tensors; /* of this process */
     int64_t elements;
     double maximum, sum;
 } HsTensorSetStats;

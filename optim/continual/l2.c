@@ -62,11 +62,12 @@ static HsStatus l2_visit(HsContinual *continual, void *state, const HsStateVisit
 static HsStatus add_squares(HsContinual *continual, HsContext *context, const HsFisherSample *sample, double *sum)
 {
     HsDevice *device = continual->device;
-    const size_t spans = (size_t)continual->span_count;
+    const HsSpan *all = continual->share.all; /* gradients of samples are of all spans */
+    const size_t spans = (size_t)continual->share.all_count;
     for (size_t i = 0; i < spans; i++)
-        continual->arguments[i] = continual->spans[i].gradient;
+        continual->arguments[i] = all[i].gradient;
     const HsGradStatsArgs args = { .tensors = continual->arguments,
-                                   .count = continual->span_count,
+                                   .count = continual->share.all_count,
                                    .sum_squares = continual->device_values,
                                    .nonfinite = (int64_t *)(void *)(continual->device_values + spans) };
     HS_TRY(hs_op_grad_stats(context, &args));
@@ -75,8 +76,8 @@ static HsStatus add_squares(HsContinual *continual, HsContext *context, const Hs
     HS_TRY(device->stream_sync(device, context->stream));
     const double multiplier = (double)sample->multiplier;
     for (size_t i = 0; i < spans; i++) {
-        const HsTensor *gradient = &continual->spans[i].gradient;
-        if (!continual->spans[i].excluded)
+        const HsTensor *gradient = &all[i].gradient;
+        if (!all[i].excluded)
             *sum += (double)sample->weight * multiplier * multiplier * host[i];
         HS_TRY(device->fill_zero(device, context->stream, gradient->data, hs_tensor_bytes(gradient)));
     }
@@ -102,8 +103,8 @@ static HsStatus mean_fisher(HsContinual *continual, HsContext *context, int task
         HS_TRY(add_squares(continual, context, &sample, &sum));
         count += sample.count;
     }
-    for (int i = 0; i < continual->span_count; i++)
-        elements += continual->spans[i].excluded ? 0.0 : (double)hs_tensor_count(&continual->spans[i].gradient);
+    for (int i = 0; i < continual->share.all_count; i++)
+        elements += continual->share.all[i].excluded ? 0.0 : (double)continual->share.all[i].count;
     *mean = sum / (count * elements);
     if (isfinite(*mean) && *mean > 0)
         return HS_OK;

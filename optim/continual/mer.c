@@ -313,7 +313,8 @@ static HsRng draws_of(const HsContinual *continual, const MerState *mer, int ind
 {
     return (HsRng){ .seed = continual->config.seed,
                     .step = (uint32_t)(mer->interpolations + index),
-                    .site = (uint32_t)(MER_SITE + continual->spans[span].parameter) };
+                    .site = (uint32_t)(MER_SITE + continual->spans[span].parameter),
+                    .row_offset = continual->spans[span].first };
 }
 
 static HsStatus apply(HsContinual *continual, const MerState *mer, HsContext *context, const Closing *closing)

@@ -200,11 +200,18 @@ static HsStatus olora_visit(HsContinual *continual, void *state, const HsStateVi
     return HS_OK;
 }
 
+static bool works_on_matrices(const HsContinualConfig *config)
+{
+    (void)config;
+    return true;
+}
+
 const HsStrategy hs_strategy_olora = {
     .name = "o-lora",
     .doc = "a new adapter for each task, kept orthogonal to those of the tasks before, which are merged into the model "
            "(Wang et al. 2023, eq. 7 and 8)",
     .role = HS_ROLE_PENALIZES,
+    .whole_matrices = works_on_matrices,
     .section = "olora",
     .new_adapters = true,
     .needs_boundaries = "gives each task an adapter of its own",

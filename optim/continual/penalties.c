@@ -72,8 +72,8 @@ HsStatus hs_penalty_create(HsContinual *continual, HsPenalty *penalty, const HsP
     if (penalty->automatic)
         penalty->settings.strength = 0; /* until the first anchor: nothing pulls */
     int protected_spans = 0;
-    for (int i = 0; i < continual->span_count; i++) {
-        const HsSpan *span = &continual->spans[i];
+    for (int i = 0; i < continual->share.all_count; i++) {
+        const HsSpan *span = &continual->share.all[i];
         protected_spans += !span->excluded;
         penalty->parameters += span->excluded ? 0.0 : (double)span->count;
     }
@@ -118,13 +118,12 @@ void hs_penalty_destroy(HsContinual *continual, void *state)
 HsStatus hs_tensor_set_measure(HsContinual *continual, HsContext *context, const HsTensorSet *set,
                                HsTensorSetStats *stats)
 {
-    HsDevice *device = continual->device;
     *stats = (HsTensorSetStats){ 0 };
     for (int i = 0; i < continual->span_count; i++)
-        if (hs_tensor_present(&set->tensors[i])) {
+        if (hs_tensor_present(&set->tensors[i]))
             continual->arguments[stats->tensors++] = set->tensors[i];
-            stats->elements += hs_tensor_count(&set->tensors[i]);
-        }
+    for (int i = 0; i < continual->share.all_count; i++)
+        stats->elements += hs_tensor_set_has(set, &continual->share.all[i]) ? continual->share.all[i].count : 0;
     const size_t tensors = (size_t)stats->tensors;
     double *values = continual->device_values;
     const HsImportanceStatsArgs args = { .tensors = continual->arguments,
@@ -132,13 +131,13 @@ HsStatus hs_tensor_set_measure(HsContinual *continual, HsContext *context, const
                                          .maximum = values,
                                          .sum = values + tensors,
                                          .sum_squares = values + 2 * tensors };
-    HS_TRY(hs_op_importance_stats(context, &args));
-    double *host = continual->host_values;
-    HS_TRY(device->copy(device, context->stream, host, values, 3 * tensors * sizeof *host));
-    HS_TRY(device->stream_sync(device, context->stream));
-    for (size_t t = 0; t < tensors; t++) {
-        stats->maximum = fmax(stats->maximum, host[t]);
-        stats->sum += host[tensors + t];
+    if (tensors > 0)
+        HS_TRY(hs_op_importance_stats(context, &args));
+    HS_TRY(hs_continual_fetch_values(continual, context, set->tensors, 3));
+    const double *host = continual->host_values;
+    for (int i = 0; i < continual->share.all_count; i++) {
+        stats->maximum = fmax(stats->maximum, host[i]);
+        stats->sum += host[continual->share.all_count + i];
     }
     if (!isfinite(stats->maximum) || !isfinite(stats->sum))
         return hs_fail(HS_ENUMERIC, "importance is not finite: squared gradients left the range of f32");
@@ -165,16 +164,22 @@ static HsStatus update_stats(HsContinual *continual, HsPenalty *penalty, HsConte
         return HS_OK;
     HsTensorSetStats stats;
     HS_TRY(hs_tensor_set_measure(continual, context, &penalty->importance, &stats));
-    const double *maximum = continual->host_values, *sum = maximum + stats.tensors;
-    for (int i = 0; i < continual->span_count; i++) {
-        const HsTensor *tensor = &penalty->importance.tensors[i];
-        if (!hs_tensor_present(tensor))
-            continue;
-        const int t = importance->count++;
-        importance->tensors[t] = (HsImportanceTensor){ .name = continual->spans[i].name,
-                                                       .maximum = maximum[t],
-                                                       .mean = sum[t] / (double)hs_tensor_count(tensor),
-                                                       .share = stats.sum > 0 ? sum[t] / stats.sum : 0.0 };
+    const int all = continual->share.all_count;
+    const double *maximum = continual->host_values, *sum = maximum + all;
+    for (int i = 0, end; i < all; i = end) { /* parts of one parameter are one tensor to whoever reads this */
+        const HsSpan *span = &continual->share.all[i];
+        double largest = 0, total = 0, elements = 0;
+        for (end = i; end < all && continual->share.all[end].parameter == span->parameter; end++) {
+            largest = fmax(largest, maximum[end]);
+            total += sum[end];
+            elements += (double)continual->share.all[end].count;
+        }
+        if (hs_tensor_set_has(&penalty->importance, span))
+            importance->tensors[importance->count++] =
+                (HsImportanceTensor){ .name = span->name,
+                                      .maximum = largest,
+                                      .mean = total / elements,
+                                      .share = stats.sum > 0 ? total / stats.sum : 0.0 };
     }
     importance->maximum = stats.maximum;
     importance->strength = (double)penalty->settings.strength;
@@ -290,7 +295,6 @@ HsStatus hs_penalty_value(HsContinual *continual, void *state, HsContext *contex
     *value = 0.0;
     if (!penalty->anchored)
         return HS_OK;
-    HsDevice *device = continual->device;
     const size_t spans = (size_t)continual->span_count;
     HsTensor *importance = continual->arguments, *anchor = importance + spans, *parameter = anchor + spans;
     for (size_t i = 0; i < spans; i++) {
@@ -303,13 +307,13 @@ HsStatus hs_penalty_value(HsContinual *continual, void *state, HsContext *contex
                                  .parameter = parameter,
                                  .count = continual->span_count,
                                  .values = continual->device_values };
-    HS_TRY(hs_op_penalty(context, &args));
-    double *host = continual->host_values;
-    HS_TRY(device->copy(device, context->stream, host, continual->device_values, spans * sizeof *host));
-    HS_TRY(device->stream_sync(device, context->stream));
+    if (spans > 0)
+        HS_TRY(hs_op_penalty(context, &args));
+    HS_TRY(hs_continual_fetch_values(continual, context, NULL, 1));
+    const double *host = continual->host_values;
     /* Summed here in span order, so that the value does not depend on how a device schedules its work. */
     double sum = penalty->offset;
-    for (size_t i = 0; i < spans; i++)
+    for (int i = 0; i < continual->share.all_count; i++)
         sum += host[i];
     if (penalty->kronecker) {
         double factored;

@@ -54,7 +54,9 @@ static void destroy_state(HsContinual *continual, int i)
 /* Room for sums that come back from the device, and for lists of tensors: steps allocate nothing. */
 static HsStatus create_values(HsContinual *continual)
 {
-    const size_t spans = (size_t)continual->span_count, bytes = hs_continual_value_bytes(continual->span_count);
+    /* Of all that are shared, too: a sample's gradients are of all. */
+    const size_t spans = (size_t)continual->share.all_count,
+                 bytes = hs_continual_value_bytes(continual->share.all_count);
     void *block = NULL;
     HS_TRY(hs_memory_alloc(continual->device, HS_MEMORY_STATISTICS, bytes, &block));
     continual->device_values = block;
@@ -69,6 +71,14 @@ static HsStatus create_values(HsContinual *continual)
 HsStatus hs_continual_create(const HsContinualConfig *config, HsContext *context, HsSpan *spans, int count,
                              HsContinual **created)
 {
+    return hs_continual_create_shared(config, context, &(HsSpanShare){ spans, count, 0, count, NULL }, created);
+}
+
+HsStatus hs_continual_create_shared(const HsContinualConfig *config, HsContext *context, const HsSpanShare *share,
+                                    HsContinual **created)
+{
+    HsSpan *const spans = share->all + share->first;
+    const int count = share->count;
     *created = NULL;
     HS_TRY(hs_continual_check(config));
     HsContinual *continual = calloc(1, sizeof *continual);
@@ -79,12 +89,13 @@ HsStatus hs_continual_create(const HsContinualConfig *config, HsContext *context
     continual->device = context->device;
     continual->spans = spans;
     continual->span_count = count;
+    continual->share = *share;
     activate(continual);
     for (int i = 0; i < count; i++)
         spans[i].protection = (HsProtection){ 0 };
 
     HsStatus status = HS_OK;
-    if (hs_continual_device_bytes(config, spans, count) > 0)
+    if (hs_continual_device_bytes(config, share->all, share->all_count) > 0)
         HS_TRY_GOTO(status, create_values(continual), failed);
     for (int i = 0; i < continual->active_count; i++)
         HS_TRY_GOTO(status, create_state(continual, i), failed);
@@ -103,7 +114,7 @@ void hs_continual_destroy(HsContinual *continual)
         continual->spans[i].protection = (HsProtection){ 0 };
     for (int i = 0; i < continual->active_count; i++)
         destroy_state(continual, i);
-    hs_memory_release(continual->device, HS_MEMORY_STATISTICS, hs_continual_value_bytes(continual->span_count),
+    hs_memory_release(continual->device, HS_MEMORY_STATISTICS, hs_continual_value_bytes(continual->share.all_count),
                       continual->device_values);
     free(continual->host_values);
     free(continual->arguments);
@@ -201,6 +212,21 @@ HsStatus hs_continual_after_step(HsContinual *continual, HsContext *context, con
     if (folded)
         unfold(continual);
     return HS_OK;
+}
+
+HsStatus hs_continual_begin_fisher(HsContinual *continual)
+{
+    for (int i = 0; i < continual->active_count; i++)
+        if (continual->active[i].row->begin_fisher)
+            HS_TRY(continual->active[i].row->begin_fisher(continual, continual->active[i].state));
+    return HS_OK;
+}
+
+void hs_continual_end_fisher(HsContinual *continual)
+{
+    for (int i = 0; i < continual->active_count; i++)
+        if (continual->active[i].row->end_fisher)
+            continual->active[i].row->end_fisher(continual, continual->active[i].state);
 }
 
 int hs_continual_fisher_sums(const HsContinual *continual, HsTensor *tensors)

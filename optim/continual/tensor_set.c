@@ -54,13 +54,19 @@ HsStatus hs_tensor_set_create(HsContinual *continual, HsMemoryCategory category,
 HsStatus hs_tensor_set_create_for(HsContinual *continual, HsMemoryCategory category, const char *what,
                                   bool (*has)(const HsSpan *span), HsTensorSet *set)
 {
+    return hs_tensor_set_create_over(continual, continual->spans, continual->span_count, category, what, has, set);
+}
+
+HsStatus hs_tensor_set_create_over(HsContinual *continual, const HsSpan *spans, int count, HsMemoryCategory category,
+                                   const char *what, bool (*has)(const HsSpan *span), HsTensorSet *set)
+{
     HsDevice *device = continual->device;
     const bool excludable = category == HS_MEMORY_PENALTY;
-    const size_t bytes = bytes_for(continual->spans, continual->span_count, excludable, has);
-    *set = (HsTensorSet){ .category = category, .bytes = bytes };
-    set->tensors = calloc((size_t)continual->span_count + 1, sizeof *set->tensors);
+    const size_t bytes = bytes_for(spans, count, excludable, has);
+    *set = (HsTensorSet){ .category = category, .bytes = bytes, .has = has };
+    set->tensors = calloc((size_t)count + 1, sizeof *set->tensors);
     if (!set->tensors)
-        return hs_fail(HS_ENOMEM, "%s: no memory for the list of %d tensors", what, continual->span_count);
+        return hs_fail(HS_ENOMEM, "%s: no memory for the list of %d tensors", what, count);
     HsStatus status = hs_memory_alloc(device, category, bytes, &set->block);
     if (status != HS_OK) {
         hs_tensor_set_destroy(continual, set);
@@ -71,8 +77,8 @@ HsStatus hs_tensor_set_create_for(HsContinual *continual, HsMemoryCategory categ
     HS_TRY_GOTO(status, device->stream_sync(device, NULL), failed);
 
     unsigned char *next = set->block;
-    for (int i = 0; i < continual->span_count; i++) {
-        const HsSpan *span = &continual->spans[i];
+    for (int i = 0; i < count; i++) {
+        const HsSpan *span = &spans[i];
         if (!has_tensor(span, excludable, has))
             continue;
         set->tensors[i] = hs_span_wide(span);
@@ -92,12 +98,47 @@ void hs_tensor_set_destroy(HsContinual *continual, HsTensorSet *set)
     *set = (HsTensorSet){ 0 };
 }
 
+bool hs_tensor_set_has(const HsTensorSet *set, const HsSpan *span)
+{
+    return has_tensor(span, set->category == HS_MEMORY_PENALTY, set->has);
+}
+
 HsStatus hs_tensor_set_visit(HsContinual *continual, HsTensorSet *set, const char *name, const HsStateVisitor *visitor)
 {
-    for (int i = 0; set->tensors && i < continual->span_count; i++)
-        if (hs_tensor_present(&set->tensors[i]))
-            HS_TRY(visitor->tensor(visitor->user, name, continual->spans[i].name, &set->tensors[i]));
+    const HsSpanShare *share = &continual->share;
+    for (int i = 0; set->tensors && i < share->all_count; i++) {
+        const HsSpan *span = &share->all[i];
+        const bool own = i >= share->first && i < share->first + share->count;
+        HsTensor elsewhere = hs_span_wide(span), *tensor = own ? &set->tensors[i - share->first] : &elsewhere;
+        elsewhere.data = NULL;
+        if (hs_tensor_set_has(set, span))
+            HS_TRY(visitor->tensor(visitor->user, name, span->name, tensor));
+    }
     return HS_OK;
+}
+
+HsStatus hs_continual_fetch_values(HsContinual *continual, HsContext *context, const HsTensor *tensors, int kinds)
+{
+    HsDevice *device = continual->device;
+    const HsSpanShare *share = &continual->share;
+    const size_t all = (size_t)share->all_count, own = (size_t)continual->span_count;
+    double *host = continual->host_values;
+    size_t there = 0;
+    for (size_t i = 0; i < own; i++)
+        there += !tensors || hs_tensor_present(&tensors[i]);
+    HS_TRY(device->copy(device, context->stream, host, continual->device_values, (size_t)kinds * there * sizeof *host));
+    HS_TRY(device->stream_sync(device, context->stream));
+    /* To their places, from the last on: each moves up. */
+    for (int kind = kinds - 1; kind >= 0; kind--) {
+        size_t at = (size_t)(kind + 1) * there;
+        double *row = host + (size_t)kind * all;
+        for (size_t i = all; i-- > 0;) {
+            const bool mine = i >= (size_t)share->first && i < (size_t)share->first + own;
+            const bool has = mine && (!tensors || hs_tensor_present(&tensors[i - (size_t)share->first]));
+            row[i] = has ? host[--at] : 0.0;
+        }
+    }
+    return hs_span_share_values(share, context->stream, host, kinds);
 }
 
 HsStatus hs_tensor_set_copy_parameters(HsContinual *continual, HsContext *context, HsTensorSet *set)

@@ -138,12 +138,40 @@ static HsStatus fill(const char *file_name, const HsNamedTensor *source, const H
                 : copy_elements(file_name, source, to, destination->transposed);
 }
 
+/* Of a tensor that several processes have the range of this one. */
+static HsStatus deliver_share(const char *file_name, const HsNamedTensor *source, const HsQuantized *view,
+                              const HsNamedTensor *destination)
+{
+    HsTensor to = destination->tensor;
+    const HsContext *context = destination->context;
+    const size_t element = hs_dtype_bytes(to.dtype);
+    int64_t first;
+    const int64_t own =
+        hs_tensor_share_of(&destination->share, hs_tensor_count(&to), destination->share.comm->rank, &first);
+    if (own == 0)
+        return HS_OK;
+    to.data = malloc(hs_tensor_bytes(&to));
+    if (!to.data)
+        return hs_fail(HS_ENOMEM, "%s: no memory for tensor `%s`, %zu bytes", file_name, source->name,
+                       hs_tensor_bytes(&to));
+    HsStatus status = fill(file_name, source, view, destination, &to);
+    if (status == HS_OK)
+        status = context->device->copy(context->device, context->stream, destination->tensor.data,
+                                       (unsigned char *)to.data + (size_t)first * element, (size_t)own * element);
+    if (status == HS_OK)
+        status = context->device->stream_sync(context->device, context->stream);
+    free(to.data);
+    return status;
+}
+
 static HsStatus deliver(const char *file_name, const HsNamedTensor *source, const HsQuantized *view,
                         const HsNamedTensor *destination)
 {
     HsTensor to = destination->tensor;
     const HsContext *context = destination->context;
     const size_t bytes = hs_tensor_bytes(&to);
+    if (destination->share.comm)
+        return deliver_share(file_name, source, view, destination);
     if (!context || context->device->host_accessible || bytes == 0)
         return fill(file_name, source, view, destination, &to);
     to.data = malloc(bytes);

@@ -5,6 +5,7 @@
 #ifndef HS_RUNTIME_CHECKPOINT_SAFETENSORS_H
 #define HS_RUNTIME_CHECKPOINT_SAFETENSORS_H
 
+#include "kernels/base/comm.h"
 #include "kernels/ops/backend.h"
 
 /* A change s B A to a matrix, added where it is read: B [rows, r], A [r, columns]. */
@@ -12,6 +13,9 @@ typedef struct HsLowRank {
     HsTensor a, b; /* rank 0: none */
     double scale;
 } HsLowRank;
+
+/* Elements of a tensor of `count` that process `rank` has: [*first, *first + returned). */
+int64_t hs_tensor_share_of(const HsTensorShare *share, int64_t count, int rank, int64_t *first);
 
 typedef struct HsNamedTensor {
     char name[96];
@@ -24,9 +28,11 @@ typedef struct HsNamedTensor {
     /* The tensor, which has no data, is `quantized`'s from element `first` on; to be written: converted, in host memory. */
     const HsQuantized *quantized;
     int64_t first;
+    HsTensorShare share;
 } HsNamedTensor;
 
-/* Writes to exactly `path` and fsyncs (atomic renaming is the checkpoint's business).  metadata: NULL-terminated
+/* Writes to exactly `path` and fsyncs (atomic renaming is the checkpoint's business).  Of tensors that are shared every
+ * process calls it, with the same names and shapes; those with path NULL write nothing.  metadata: NULL-terminated
  * key, value, key, value ... or NULL.  checksum (XXH3-64 of the file's bytes) may be NULL. */
 HsStatus hs_safetensors_write(const char *path, const HsNamedTensor *tensors, int count, const char *const *metadata,
                               uint64_t *checksum);

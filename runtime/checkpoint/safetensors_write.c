@@ -93,8 +93,8 @@ static HsStatus make_header(const char *path, const HsNamedTensor *const *order,
 /* One piece of the file, into the checksum and onto the disk. */
 static HsStatus put(int descriptor, const char *path, XXH3_state_t *hash, const void *bytes, size_t size)
 {
-    if (size == 0)
-        return HS_OK; /* empty tensors may have no address */
+    if (size == 0 || descriptor < 0)
+        return HS_OK; /* empty tensors may have no address; another process writes */
     XXH3_64bits_update(hash, bytes, size);
     return hs_storage_write_all(descriptor, path, bytes, size);
 }
@@ -161,12 +161,66 @@ static HsStatus put_run(int descriptor, const char *path, XXH3_state_t *hash, co
     return HS_OK;
 }
 
+int64_t hs_tensor_share_of(const HsTensorShare *share, int64_t count, int rank, int64_t *first)
+{
+    int64_t bounds[2];
+    for (int i = 0; i < 2; i++) {
+        /* A tensor of fewer elements has one for each block of the parameter, which ranges begin with. */
+        const int64_t at = (share->starts[rank + i] - share->offset + share->elements - 1) / share->elements;
+        bounds[i] = at < 0 ? 0 : at > count ? count : at;
+    }
+    *first = bounds[0];
+    return bounds[1] - bounds[0];
+}
+
+/* Elements [at, at + count) of a shared tensor into `piece`, on every process. */
+static HsStatus assemble(const HsNamedTensor *named, int64_t at, int64_t count, unsigned char *piece, size_t *starts)
+{
+    const HsTensorShare *share = &named->share;
+    const HsContext *context = named->context;
+    const size_t bytes = hs_dtype_bytes(named->tensor.dtype);
+    for (int r = 0; r < share->comm->size; r++) {
+        int64_t first, own = hs_tensor_share_of(share, hs_tensor_count(&named->tensor), r, &first);
+        int64_t from = first > at ? first : at, to = first + own < at + count ? first + own : at + count;
+        from = from < at + count ? from : at + count;
+        to = to > from ? to : from;
+        starts[r] = (size_t)(from - at) * bytes;
+        starts[r + 1] = (size_t)(to - at) * bytes;
+        if (r == share->comm->rank && to > from)
+            HS_TRY(context->device->copy(context->device, context->stream, piece + starts[r],
+                                         (const unsigned char *)named->tensor.data + (size_t)(from - first) * bytes,
+                                         (size_t)(to - from) * bytes));
+    }
+    HS_TRY(context->device->stream_sync(context->device, context->stream));
+    return hs_comm_all_gather(share->comm, context->stream, piece, starts, HS_U8);
+}
+
+static HsStatus put_shared(int descriptor, const char *path, XXH3_state_t *hash, const HsNamedTensor *named)
+{
+    const size_t bytes = hs_dtype_bytes(named->tensor.dtype);
+    const int64_t count = hs_tensor_count(&named->tensor), most = PIECE_BYTES / (int64_t)bytes;
+    unsigned char *piece = malloc(PIECE_BYTES);
+    size_t *starts = calloc((size_t)named->share.comm->size + 1, sizeof *starts);
+    HsStatus status = piece && starts ? HS_OK : hs_fail(HS_ENOMEM, "%s: no memory to assemble %s", path, named->name);
+    for (int64_t at = 0; at < count && status == HS_OK; at += most) {
+        const int64_t here = count - at < most ? count - at : most;
+        status = assemble(named, at, here, piece, starts);
+        if (status == HS_OK)
+            status = put(descriptor, path, hash, piece, (size_t)here * bytes);
+    }
+    free(starts);
+    free(piece);
+    return status;
+}
+
 static HsStatus put_tensor(int descriptor, const char *path, XXH3_state_t *hash, const HsNamedTensor *named)
 {
     HsNamedTensor host = *named;
     const int64_t count = hs_tensor_count(&named->tensor);
     const bool turned = named->transposed && named->tensor.rank == 2;
     void *bytes = NULL;
+    if (named->share.comm)
+        return put_shared(descriptor, path, hash, named);
     if (!turned && !named->converted && named->tensor.data)
         return put_bytes(descriptor, path, hash, named);
     if (!is_on_host(named) && count > 0) {
@@ -188,6 +242,8 @@ HsStatus hs_safetensors_write(const char *path, const HsNamedTensor *tensors, in
     char *header = NULL;
     size_t header_size = 0;
     int descriptor = -1;
+    const bool writes = path != NULL;
+    path = writes ? path : "a checkpoint that another process writes";
     const HsNamedTensor **order = malloc((size_t)(count + 1) * sizeof *order);
     XXH3_state_t *hash = XXH3_createState();
     if (!order || !hash) {
@@ -200,8 +256,8 @@ HsStatus hs_safetensors_write(const char *path, const HsNamedTensor *tensors, in
     HS_TRY_GOTO(status, check_names(path, order, count), done);
     HS_TRY_GOTO(status, make_header(path, order, count, metadata, &header, &header_size), done);
 
-    descriptor = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (descriptor < 0) {
+    descriptor = writes ? open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666) : -1;
+    if (writes && descriptor < 0) {
         status = hs_fail(HS_EIO, "cannot create %s: %s", path, strerror(errno));
         goto done;
     }
@@ -211,7 +267,7 @@ HsStatus hs_safetensors_write(const char *path, const HsNamedTensor *tensors, in
     HS_TRY_GOTO(status, put(descriptor, path, hash, header, header_size), done);
     for (int i = 0; i < count; i++)
         HS_TRY_GOTO(status, put_tensor(descriptor, path, hash, order[i]), done);
-    if (fsync(descriptor) != 0)
+    if (writes && fsync(descriptor) != 0)
         status = hs_fail(HS_EIO, "cannot flush %s: %s", path, strerror(errno));
     if (checksum)
         *checksum = XXH3_64bits_digest(hash);

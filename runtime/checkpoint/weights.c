@@ -11,7 +11,18 @@
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/model/layer.h"
 
-static void add_parts(const HsParam *param, HsTensor tensor, HsContext *context, HsNaming naming, HsWeights *weights)
+/* Where this process's range of a part lies in its range of the whole. */
+static void *own_part(const HsTensor *part, const HsTensorShare *share, void *own)
+{
+    int64_t first;
+    if (hs_tensor_share_of(share, hs_tensor_count(part), share->comm->rank, &first) == 0 || !own)
+        return NULL;
+    const int64_t before = share->offset + first - share->starts[share->comm->rank];
+    return (unsigned char *)own + (size_t)before * hs_dtype_bytes(part->dtype);
+}
+
+static void add_parts(const HsParam *param, HsTensor tensor, const HsTensorShare *share, HsContext *context,
+                      HsNaming naming, HsWeights *weights)
 {
     const bool quantized = param->quantized.count > 0;
     const bool stacked = naming == HS_NAMING_STACKED && !quantized; /* those files are older than such matrices */
@@ -22,6 +33,11 @@ static void add_parts(const HsParam *param, HsTensor tensor, HsContext *context,
         snprintf(item->name, sizeof item->name, "%s%s", naming == HS_NAMING_ADAPTED ? HS_PEFT_PREFIX : "",
                  stacked ? param->name : hs_param_stored_name(param, part));
         item->tensor = hs_tensor_rows(tensor, first, rows);
+        if (share && share->comm) {
+            item->share = *share;
+            item->share.offset = first * param->shape[1];
+            item->tensor.data = own_part(&item->tensor, &item->share, tensor.data);
+        }
         item->context = context;
         item->quantized = quantized ? &param->quantized : NULL;
         item->first = quantized ? first * param->shape[1] : 0;
@@ -44,7 +60,8 @@ HsStatus hs_weights_list(const HsModel *model, const HsSpan *spans, int span_cou
         while (span < span_count && spans[span].parameter < i)
             span++;
         const bool mastered = span < span_count && spans[span].parameter == i && hs_tensor_present(&spans[span].master);
-        add_parts(&model->params[i], mastered ? spans[span].master : model->params[i].weight, context, naming, weights);
+        add_parts(&model->params[i], mastered ? spans[span].master : model->params[i].weight,
+                  mastered ? &spans[span].share : NULL, context, naming, weights);
     }
     return HS_OK;
 }

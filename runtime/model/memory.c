@@ -189,8 +189,12 @@ static HsStatus draw(HsModel *model, HsContext *context, uint64_t seed, double i
         draw_values(model, i, seed, init_std, &values);
         while (span < span_count && spans[span].parameter < i)
             span++;
-        if (span < span_count && spans[span].parameter == i && hs_tensor_present(&spans[span].master))
-            HS_TRY_GOTO(status, send(context, &spans[span].master, staging), done);
+        for (; span < span_count && spans[span].parameter == i; span++)
+            if (hs_tensor_present(&spans[span].master))
+                HS_TRY_GOTO(status,
+                            send(context, &spans[span].master,
+                                 (unsigned char *)staging + (size_t)spans[span].first * hs_dtype_bytes(values.dtype)),
+                            done);
         if (model->params[i].quantized.count > 0) {
             HS_TRY_GOTO(status, quantize(context, &model->params[i], &values), done);
             continue;

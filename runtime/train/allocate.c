@@ -47,6 +47,55 @@ static HsStatus optimizer_config(const HsConfig *config, const HsPrecision *prec
     return hs_optimizer_kind_find(config->optimizer.kind, &rules->kind);
 }
 
+/* What is not updated element by element is one process's. */
+static bool stays_whole(const HsSpan *span, const void *user)
+{
+    const HsTrainer *trainer = user;
+    return (hs_continual_whole_matrices(&trainer->continual_config) && span->uses != 0) ||
+           hs_optimizer_kind_of(&trainer->optimizer.config, span) == HS_OPTIMIZER_MUON;
+}
+
+/* Every trainable parameter with its group, then those whose states are this process's. */
+static HsStatus divide_states(HsTrainer *trainer, const HsOptimizerConfig *rules)
+{
+    const HsStrategy *matrices = hs_continual_whole_matrices(&trainer->continual_config);
+    const bool shared = trainer->config->distributed.zero > 0;
+    if (shared && matrices)
+        return hs_fail(HS_ECONFIG,
+                       "distributed.zero: %lld divides parameters among processes, and strategy %s works on whole "
+                       "matrices: set zero to 0%s",
+                       (long long)trainer->config->distributed.zero, matrices->name,
+                       strcmp(matrices->name, "ewc") == 0 ? ", or ewc.curvature: diagonal" : "");
+    HsSpan *whole = calloc((size_t)trainer->model.param_count + 1, sizeof *whole);
+    if (!whole)
+        return hs_fail(HS_ENOMEM, "no memory for %d parameter spans", trainer->model.param_count);
+    const int count = hs_model_spans(&trainer->model, whole);
+    trainer->shards.whole = whole;
+    trainer->shards.whole_count = count;
+    trainer->optimizer.config = *rules;
+    HS_TRY(hs_trainer_mark_excluded(trainer, whole, count));
+    HS_TRY(hs_trainer_join_groups(trainer));
+    HS_TRY(hs_shards_create(whole, count, trainer->ranks.count > 1, stays_whole, trainer, shared, trainer->engine.comm,
+                            &trainer->shards));
+    trainer->share = hs_shards_share(&trainer->shards, trainer->engine.comm);
+    trainer->spans = trainer->share.all + trainer->share.first;
+    trainer->span_count = trainer->share.count;
+    return HS_OK;
+}
+
+/* Masters and states of whole parameters, for checkpoints. */
+static void view_states(HsTrainer *trainer)
+{
+    for (int w = 0, s = 0; w < trainer->shards.whole_count; w++) {
+        HsSpan *whole = &trainer->shards.whole[w];
+        while (s < trainer->span_count && trainer->spans[s].parameter < whole->parameter)
+            s++;
+        const bool own = s < trainer->span_count && trainer->spans[s].parameter == whole->parameter;
+        hs_optimizer_view(&trainer->optimizer, own ? &trainer->spans[s] : NULL, trainer->precision.master, whole);
+        whole->share = hs_shards_share_of(&trainer->shards, w, 1);
+    }
+}
+
 static HsStatus create_optimizer(HsTrainer *trainer)
 {
     const HsConfig *config = trainer->config;
@@ -64,28 +113,27 @@ static HsStatus create_optimizer(HsTrainer *trainer)
         .growth_interval = config->precision.growth_interval,
         .hysteresis = config->precision.hysteresis,
     };
-    trainer->spans = calloc((size_t)trainer->model.param_count, sizeof *trainer->spans);
-    if (!trainer->spans)
-        return hs_fail(HS_ENOMEM, "no memory for %d parameter spans", trainer->model.param_count);
-    trainer->span_count = hs_model_spans(&trainer->model, trainer->spans);
-    HS_TRY(hs_trainer_mark_excluded(trainer, trainer->spans, trainer->span_count));
+    HS_TRY(divide_states(trainer, &rules));
+    rules.share = &trainer->share;
     HS_TRY(hs_optimizer_init(&trainer->optimizer, &trainer->engine.device, &rules, &schedule, &scaler,
                              trainer->span_count));
     trainer->has_optimizer = true;
-    HS_TRY(hs_trainer_join_groups(trainer));
-    return hs_optimizer_commit(&trainer->optimizer, trainer->spans, trainer->span_count, trainer->precision.master);
+    HS_TRY(hs_optimizer_commit(&trainer->optimizer, trainer->spans, trainer->span_count, trainer->precision.master));
+    view_states(trainer);
+    return HS_OK;
 }
 
 /* Where gradients of a virtual rank wait for those of others. */
 static HsStatus create_sums(HsTrainer *trainer)
 {
-    HsTensor *gradients = calloc((size_t)trainer->span_count + 1, sizeof *gradients);
+    const HsShards *shards = &trainer->shards;
+    HsTensor *gradients = calloc((size_t)shards->whole_count + 1, sizeof *gradients);
     if (!gradients)
-        return hs_fail(HS_ENOMEM, "no memory to list %d gradients", trainer->span_count);
-    for (int i = 0; i < trainer->span_count; i++)
-        gradients[i] = trainer->spans[i].gradient;
+        return hs_fail(HS_ENOMEM, "no memory to list %d gradients", shards->whole_count);
+    for (int i = 0; i < shards->whole_count; i++)
+        gradients[i] = shards->whole[i].gradient;
     const HsStatus status = hs_partial_sums_init(&trainer->sums, &trainer->engine.device, HS_MEMORY_GRADIENTS,
-                                                 gradients, trainer->span_count, trainer->ranks.own);
+                                                 gradients, shards->whole_count, trainer->ranks.own);
     free(gradients);
     return status;
 }
@@ -157,25 +205,29 @@ static HsStatus try_fisher(HsTrainer *trainer)
     HsDevice *device = &trainer->engine.device;
     HsFisher fisher = { .program = &trainer->train_program,
                         .context = &trainer->engine.context,
-                        .spans = trainer->spans,
-                        .span_count = trainer->span_count,
+                        .spans = trainer->share.all,
+                        .span_count = trainer->share.all_count,
                         .factors = hs_continual_factors(trainer->continual),
                         .ranks = trainer->ranks };
     size_t bytes;
     void *block;
     if (!trainer->engine.context.dry_run || !hs_continual_needs_fisher(&trainer->continual_config))
         return HS_OK;
-    HsTensor *sums = calloc((size_t)trainer->span_count * HS_FISHER_SUMS, sizeof *sums);
+    HsTensor *sums = calloc((size_t)trainer->share.all_count * HS_FISHER_SUMS, sizeof *sums);
     if (!sums)
-        return hs_fail(HS_ENOMEM, "no memory to list %d tensors of a Fisher", trainer->span_count);
+        return hs_fail(HS_ENOMEM, "no memory to list %d tensors of a Fisher", trainer->share.all_count);
+    HsStatus status = hs_continual_begin_fisher(trainer->continual);
     fisher.sums = sums;
-    fisher.sum_count = hs_continual_fisher_sums(trainer->continual, sums);
-    const HsStatus status = hs_fisher_device_bytes(&fisher, &bytes);
+    fisher.sum_count = status == HS_OK ? hs_continual_fisher_sums(trainer->continual, sums) : 0;
+    if (status == HS_OK)
+        status = hs_fisher_device_bytes(&fisher, &bytes);
+    if (status == HS_OK)
+        status = hs_memory_alloc(device, HS_MEMORY_STATISTICS, bytes, &block);
+    if (status == HS_OK)
+        hs_memory_release(device, HS_MEMORY_STATISTICS, bytes, block);
+    hs_continual_end_fisher(trainer->continual);
     free(sums);
-    HS_TRY(status);
-    HS_TRY(hs_memory_alloc(device, HS_MEMORY_STATISTICS, bytes, &block));
-    hs_memory_release(device, HS_MEMORY_STATISTICS, bytes, block);
-    return HS_OK;
+    return status;
 }
 
 /* Tokens, targets and losses are some 16 bytes a token, and a few batches are on their way; MER keeps the sequences of
@@ -212,8 +264,7 @@ HsStatus hs_trainer_allocate(HsTrainer *trainer)
     HS_TRY(create_plans(trainer, hs_trainer_micro_batch(trainer)));
     HS_TRY(create_optimizer(trainer));
     HS_TRY(create_sums(trainer));
-    HS_TRY(hs_continual_create(&trainer->continual_config, context, trainer->spans, trainer->span_count,
-                               &trainer->continual));
+    HS_TRY(hs_continual_create_shared(&trainer->continual_config, context, &trainer->share, &trainer->continual));
     HS_TRY(hs_trainer_create_reservoir(trainer));
     HS_TRY(create_workspace(trainer));
     HS_TRY(try_fisher(trainer));
@@ -239,7 +290,7 @@ void hs_trainer_release(HsTrainer *trainer)
     if (trainer->has_model)
         hs_model_destroy(&trainer->model);
     trainer->has_model = false;
-    free(trainer->spans);
+    hs_shards_destroy(&trainer->shards);
     trainer->spans = NULL;
 }
 

@@ -37,18 +37,21 @@ static HsStatus list_tensors(HsTrainer *trainer, TensorLists *lists)
     const HsModel *model = &trainer->model;
     const HsOptimizerConfig *rules = &trainer->optimizer.config;
     const size_t count = (size_t)model->param_count;
-    HS_TRY(hs_weights_list(model, trainer->spans, trainer->span_count, &trainer->engine.context, HS_NAMING_OWN,
+    const HsShards *shards = &trainer->shards;
+    HS_TRY(hs_weights_list(model, shards->whole, shards->whole_count, &trainer->engine.context, HS_NAMING_OWN,
                            &lists->model));
     lists->optimizer = calloc(HS_SPAN_STATES * count, sizeof *lists->optimizer);
     if (!lists->optimizer)
         return hs_fail(HS_ENOMEM, "no memory to list %zu tensors of a checkpoint", count);
-    for (int i = 0; i < trainer->span_count; i++) {
-        const HsSpan *span = &trainer->spans[i];
+    for (int i = 0; i < shards->whole_count; i++) {
+        const HsSpan *span = &shards->whole[i];
         for (int s = 0; s < hs_optimizer_state_count(rules, span); s++) {
             HsNamedTensor *entry = &lists->optimizer[lists->optimizer_count++];
             snprintf(entry->name, sizeof entry->name, "%.80s.%s", span->name, hs_optimizer_state_name(rules, span, s));
             entry->tensor = span->state[s];
             entry->context = &trainer->engine.context;
+            const bool blocks = hs_tensor_count(&span->state[s]) < span->count;
+            entry->share = hs_shards_share_of(shards, i, blocks ? HS_DYNAMIC_BLOCK : 1);
         }
     }
     return HS_OK;
@@ -76,6 +79,27 @@ static HsStatus write_extra(void *user, const char *folder)
     return status;
 }
 
+/* Checkpoints hold whole tensors: what another process writes wants this one's ranges of them, and its share of the
+ * strategies' statistics, in the order of `save`. */
+static HsStatus hand_over(HsTrainer *trainer)
+{
+    HsStatus status;
+    TensorLists lists = { 0 };
+    if (!trainer->shards.comm)
+        return HS_OK;
+    HsJson *state = hs_json_object();
+    HS_TRY_GOTO(status, hs_trainer_save_continual(trainer, state), done);
+    HS_TRY_GOTO(status, list_tensors(trainer, &lists), done);
+    HS_TRY_GOTO(status, hs_weights_spell_out(&lists.model), done);
+    HS_TRY_GOTO(status, hs_safetensors_write(NULL, lists.model.items, lists.model.count, NULL, NULL), done);
+    HS_TRY_GOTO(status, hs_safetensors_write(NULL, lists.optimizer, lists.optimizer_count, NULL, NULL), done);
+    status = hs_trainer_write_continual(trainer, NULL);
+done:
+    hs_json_destroy(state);
+    free_lists(&lists);
+    return status;
+}
+
 /* names: further ones of the checkpoint, beside `latest`. */
 static HsStatus save(HsTrainer *trainer, const char *out_dir, const char *const *names, int name_count)
 {
@@ -99,8 +123,8 @@ static HsStatus save(HsTrainer *trainer, const char *out_dir, const char *const 
         hs_stream_settle(trainer->stream);
         trainer->state.position = hs_stream_position(trainer->stream);
     }
-    if (!hs_trainer_records(trainer)) /* checkpoints hold whole tensors, which every process has */
-        return HS_OK;
+    if (!hs_trainer_records(trainer))
+        return hand_over(trainer);
     HsStatus status;
     TensorLists lists = { 0 };
     HsJson *state = hs_trainer_numbers_json(&trainer->state);
@@ -198,6 +222,7 @@ static const char *const free_keys[] = { "threads",
                                          "distributed.transport",
                                          "distributed.join",
                                          "distributed.timeout",
+                                         "distributed.zero",
                                          "kernels.sync_launch",
                                          "kernels.cuda_graph",
                                          "kernels.tuning",      /* its content counts: tuning_hash */
@@ -277,8 +302,8 @@ static HsStatus restore(HsTrainer *trainer, const HsCheckpoint *checkpoint)
     HS_TRY_GOTO(status, list_tensors(trainer, &lists), done);
     snprintf(name, sizeof name, "%s/model.safetensors", checkpoint->folder);
     HS_TRY_GOTO(status,
-                hs_weights_restore(name, &checkpoint->model, &trainer->model, trainer->spans, trainer->span_count,
-                                   &trainer->engine.context),
+                hs_weights_restore(name, &checkpoint->model, &trainer->model, trainer->shards.whole,
+                                   trainer->shards.whole_count, &trainer->engine.context),
                 done);
     snprintf(name, sizeof name, "%s/optimizer.safetensors", checkpoint->folder);
     HS_TRY_GOTO(status, hs_checkpoint_restore(name, &checkpoint->optimizer, lists.optimizer, lists.optimizer_count),

@@ -92,6 +92,7 @@ typedef struct TensorList {
     HsNamedTensor *items;
     int count, capacity;
     HsContext *device; /* of the strategies' tensors */
+    const HsShards *shards;
 } TensorList;
 
 /* context: NULL: host memory */
@@ -131,10 +132,26 @@ static HsStatus pass_real(void *user, const char *name, double *value)
     return HS_OK;
 }
 
+/* Tensors of a parameter's spans follow each other, in memory too: they are one in the file. */
 static HsStatus list_tensor(void *user, const char *family, const char *span, HsTensor *tensor)
 {
     TensorList *list = user;
-    return add_tensor(list, family, span, tensor, list->device);
+    HsNamedTensor *const last = list->count > 0 ? &list->items[list->count - 1] : NULL;
+    const int whole = hs_shards_find(list->shards, span);
+    char name[sizeof last->name];
+    snprintf(name, sizeof name, "%s/%s", family, span);
+    if (last && strcmp(last->name, name) == 0) {
+        last->tensor.data = last->tensor.data ? last->tensor.data : tensor->data;
+        return HS_OK;
+    }
+    HsTensor all = whole < 0 ? *tensor : list->shards->whole[whole].weight;
+    all.dtype = tensor->dtype;
+    all.data = tensor->data;
+    const bool is_part = whole >= 0 && hs_tensor_count(tensor) < hs_tensor_count(&all);
+    HS_TRY(add_tensor(list, family, span, is_part || !tensor->data ? &all : tensor, list->device));
+    if (whole >= 0)
+        list->items[list->count - 1].share = hs_shards_share_of(list->shards, whole, 1);
+    return HS_OK;
 }
 
 /* The reservoir's tensors with the rows in use; rank 0 where there is none. */
@@ -162,7 +179,7 @@ static HsTensor openings_of(const HsTrainer *trainer)
 
 HsStatus hs_trainer_write_continual(HsTrainer *trainer, const char *folder)
 {
-    TensorList list = { .device = &trainer->engine.context };
+    TensorList list = { .device = &trainer->engine.context, .shards = &trainer->shards };
     HsStateVisitor visitor = { &list, pass_integer, pass_real, list_tensor };
     HsStatus status = hs_continual_visit(trainer->continual, &visitor);
     for (int i = 0; trainer->taught && i < trainer->teacher.param_count && status == HS_OK; i++) {
@@ -183,8 +200,8 @@ HsStatus hs_trainer_write_continual(HsTrainer *trainer, const char *folder)
     }
     if (status == HS_OK && list.count > 0) {
         char path[4096];
-        snprintf(path, sizeof path, "%s/" FILE_NAME, folder);
-        status = hs_safetensors_write(path, list.items, list.count, NULL, NULL);
+        snprintf(path, sizeof path, "%s/" FILE_NAME, folder ? folder : "");
+        status = hs_safetensors_write(folder ? path : NULL, list.items, list.count, NULL, NULL);
     }
     free(list.items);
     return status;
@@ -197,6 +214,11 @@ typedef struct Loading {
     const HsJson *object;
     const HsSafetensors *file; /* NULL: this checkpoint has none */
     HsContext *device;         /* of the strategies' tensors */
+    const HsShards *shards;
+    /* of a parameter that is several spans: all of its tensor, and how much of it has been passed */
+    char whole_name[sizeof((HsNamedTensor *)0)->name];
+    float *whole;
+    int64_t passed;
 } Loading;
 
 static HsStatus load_integer(void *user, const char *name, int64_t *value, int64_t most)
@@ -211,14 +233,44 @@ static HsStatus load_real(void *user, const char *name, double *value)
     return hs_json_need_real(loading->json_name, loading->object, name, value);
 }
 
+/* The next elements of a tensor of `whole`, which is read when its first part comes. */
+static HsStatus load_part(Loading *loading, const HsNamedTensor *part, const HsSpan *whole)
+{
+    const HsDevice *device = loading->device->device;
+    const int64_t count = hs_tensor_count(&part->tensor);
+    if (strcmp(loading->whole_name, part->name) != 0) {
+        HsNamedTensor all = { .tensor = whole->weight };
+        free(loading->whole);
+        loading->passed = 0;
+        loading->whole = malloc((size_t)whole->count * sizeof *loading->whole);
+        if (!loading->whole)
+            return hs_fail(HS_ENOMEM, "no memory to read %s", part->name);
+        snprintf(all.name, sizeof all.name, "%s", part->name);
+        snprintf(loading->whole_name, sizeof loading->whole_name, "%s", part->name);
+        all.tensor.dtype = HS_F32;
+        all.tensor.data = loading->whole;
+        HS_TRY(hs_checkpoint_restore(loading->file_name, loading->file, &all, 1));
+    }
+    const float *from = loading->whole + loading->passed;
+    loading->passed += count;
+    if (!part->tensor.data) /* another process's */
+        return HS_OK;
+    HS_TRY(device->copy((HsDevice *)(uintptr_t)device, loading->device->stream, part->tensor.data, from,
+                        (size_t)count * sizeof *from));
+    return device->stream_sync((HsDevice *)(uintptr_t)device, loading->device->stream);
+}
+
 static HsStatus load_tensor(void *user, const char *family, const char *span, HsTensor *tensor)
 {
-    const Loading *loading = user;
+    Loading *loading = user;
     if (!loading->file)
         return hs_fail(HS_EFORMAT, "%s is missing from this checkpoint", loading->file_name);
     HsNamedTensor destination = { .tensor = *tensor, .context = loading->device };
     snprintf(destination.name, sizeof destination.name, "%s/%s", family, span);
-    return hs_checkpoint_restore(loading->file_name, loading->file, &destination, 1);
+    const int whole = hs_shards_find(loading->shards, span);
+    if (whole >= 0 && hs_tensor_count(tensor) < loading->shards->whole[whole].count)
+        return load_part(loading, &destination, &loading->shards->whole[whole]);
+    return tensor->data ? hs_checkpoint_restore(loading->file_name, loading->file, &destination, 1) : HS_OK;
 }
 
 static HsStatus load_reals(const Loading *loading, const char *name, double *values, int count)
@@ -410,7 +462,11 @@ HsStatus hs_trainer_restore_continual(HsTrainer *trainer, const char *folder, co
     char json_name[4096], file_name[4096];
     snprintf(json_name, sizeof json_name, "%s/trainer.json", folder);
     snprintf(file_name, sizeof file_name, "%s/" FILE_NAME, folder);
-    Loading loading = { json_name, file_name, hs_json_get(state, "continual"), NULL, &trainer->engine.context };
+    Loading loading = { .json_name = json_name,
+                        .file_name = file_name,
+                        .object = hs_json_get(state, "continual"),
+                        .device = &trainer->engine.context,
+                        .shards = &trainer->shards };
     if (!loading.object || !hs_json_is_object(loading.object))
         return hs_fail(HS_EFORMAT, "%s: member `continual` is missing", json_name);
     HsSafetensors file;
@@ -420,6 +476,7 @@ HsStatus hs_trainer_restore_continual(HsTrainer *trainer, const char *folder, co
         HS_TRY(hs_safetensors_open(file_name, &file));
     loading.file = exists ? &file : NULL;
     HsStatus status = restore(trainer, &loading);
+    free(loading.whole);
     if (exists)
         hs_safetensors_close(&file);
     return status;

@@ -263,8 +263,8 @@ static HsFisher fisher_of(HsTrainer *trainer, int task, int64_t samples, const H
                        .program = &trainer->train_program,
                        .context = &trainer->engine.context,
                        .dataset = &trainer->data.tasks[sampler ? 0 : task],
-                       .spans = trainer->spans,
-                       .span_count = trainer->span_count,
+                       .spans = trainer->share.all,
+                       .span_count = trainer->share.all_count,
                        .samples = samples,
                        .group = config->training.batch_size,
                        .seed = (uint64_t)config->training.seed,
@@ -281,6 +281,7 @@ static HsStatus begin_fisher(HsTrainer *trainer, int task, const HsSampler *samp
     const char *estimator = hs_continual_word(config, "ewc", "estimator");
     *fisher = fisher_of(trainer, task, (int64_t)hs_continual_number(config, "ewc", "fisher_samples"), sampler);
     fisher->factors = hs_continual_factors(trainer->continual);
+    HS_TRY(hs_continual_begin_fisher(trainer->continual));
     fisher->sums = sums;
     fisher->sum_count = hs_continual_fisher_sums(trainer->continual, sums);
     HS_TRY(hs_fisher_estimator_find(estimator, &fisher->estimator));
@@ -303,16 +304,18 @@ static HsStatus consolidate(HsTrainer *trainer, int round, bool to_the_end)
     const bool measures = hs_continual_needs_fisher(&trainer->continual_config) != NULL;
     HsStatus (*after)(HsContinual *, HsContext *, int, HsFisherSource *) =
         to_the_end ? hs_continual_after_task : hs_continual_consolidate;
-    HsTensor *const sums = measures ? calloc((size_t)trainer->span_count * HS_FISHER_SUMS, sizeof *sums) : NULL;
+    HsTensor *const sums = measures ? calloc((size_t)trainer->share.all_count * HS_FISHER_SUMS, sizeof *sums) : NULL;
     if (measures && !sums)
-        return hs_fail(HS_ENOMEM, "no memory to list %d tensors of a Fisher", trainer->span_count);
+        return hs_fail(HS_ENOMEM, "no memory to list %d tensors of a Fisher", trainer->share.all_count);
     if (measures)
         status = begin_fisher(trainer, round, trainer->unmarked ? &sampler : NULL, sums, &fisher);
     if (status != HS_OK) {
+        hs_continual_end_fisher(trainer->continual);
         free(sums);
         return status;
     }
     HS_TRY_GOTO(status, after(trainer->continual, context, round, measures ? &source : NULL), done);
+    HS_TRY_GOTO(status, hs_shards_gather_weights(&trainer->shards, context), done);
     HS_TRY_GOTO(status, hs_model_pack(&trainer->model, context), done);
     const HsImportance *importance = hs_continual_importance(trainer->continual);
     if (importance->count > 0) {
@@ -326,6 +329,7 @@ static HsStatus consolidate(HsTrainer *trainer, int round, bool to_the_end)
 done:
     if (measures)
         hs_fisher_deinit(&fisher);
+    hs_continual_end_fisher(trainer->continual);
     free(sums);
     return status;
 }

@@ -32,8 +32,8 @@ static HsStatus join(HsTrainer *trainer, int index, bool *chosen)
     memset(chosen, 0, (size_t)trainer->model.param_count * sizeof *chosen);
     HS_TRY(hs_params_select(&trainer->model, key, &own->match, chosen));
     bool joined = false;
-    for (int i = 0; i < trainer->span_count; i++) {
-        HsSpan *span = &trainer->spans[i];
+    for (int i = 0; i < trainer->shards.whole_count; i++) {
+        HsSpan *span = &trainer->shards.whole[i];
         if (!chosen[span->parameter] || span->group)
             continue;
         span->group = group;
@@ -71,8 +71,8 @@ static void describe_share(const HsTrainer *trainer, const HsOptimizerGroup *gro
     const HsConfig *config = trainer->config;
     int64_t elements = 0;
     int tensors = 0;
-    for (int i = 0; i < trainer->span_count; i++) {
-        const HsSpan *span = &trainer->spans[i];
+    for (int i = 0; i < trainer->shards.whole_count; i++) {
+        const HsSpan *span = &trainer->shards.whole[i];
         const bool counts = span->group == group && hs_optimizer_kind_of(&trainer->optimizer.config, span) == kind;
         elements += counts ? span->count : 0;
         tensors += counts;

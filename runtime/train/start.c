@@ -35,8 +35,8 @@ static HsStatus start_from_checkpoint(HsTrainer *trainer, const char *from)
     char name[4096];
     HS_TRY(hs_checkpoint_open(from, false, &checkpoint));
     snprintf(name, sizeof name, "%s/model.safetensors", checkpoint.folder);
-    HsStatus status = hs_weights_restore(name, &checkpoint.model, &trainer->model, trainer->spans, trainer->span_count,
-                                         &trainer->engine.context);
+    HsStatus status = hs_weights_restore(name, &checkpoint.model, &trainer->model, trainer->shards.whole,
+                                         trainer->shards.whole_count, &trainer->engine.context);
     if (status == HS_OK)
         hs_info("weights: %s", checkpoint.folder);
     hs_checkpoint_close(&checkpoint);
@@ -47,8 +47,8 @@ static HsStatus start_from_folder(HsTrainer *trainer, const char *from)
 {
     HsPretrained pretrained;
     HS_TRY(hs_pretrained_open(from, &pretrained));
-    HsStatus status =
-        hs_pretrained_load(&pretrained, &trainer->model, trainer->spans, trainer->span_count, &trainer->engine.context);
+    HsStatus status = hs_pretrained_load(&pretrained, &trainer->model, trainer->shards.whole,
+                                         trainer->shards.whole_count, &trainer->engine.context);
     if (status == HS_OK)
         hs_info("weights: %s, %d %s", from, pretrained.count, pretrained.count > 1 ? "files" : "file");
     hs_pretrained_close(&pretrained);
@@ -68,7 +68,7 @@ HsStatus hs_trainer_start(HsTrainer *trainer)
                                         trainer->spans, trainer->span_count));
     HS_TRY(kind == HS_PRETRAINED_HUGGINGFACE ? start_from_folder(trainer, from) : start_from_checkpoint(trainer, from));
     if (config->adapter.init_from[0] != '\0')
-        HS_TRY(hs_adapter_load(config->adapter.init_from, &trainer->model, trainer->spans, trainer->span_count,
-                               &trainer->engine.context));
+        HS_TRY(hs_adapter_load(config->adapter.init_from, &trainer->model, trainer->shards.whole,
+                               trainer->shards.whole_count, &trainer->engine.context));
     return hs_optimizer_round_weights(&trainer->engine.context, trainer->spans, trainer->span_count);
 }

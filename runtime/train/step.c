@@ -70,7 +70,7 @@ static HsStatus run_rows(HsTrainer *trainer, const Rows *rows)
         HS_TRY(run_part(trainer, rows, ranks->first + i));
         HS_TRY(hs_partial_sums_add(&trainer->sums, context, i));
     }
-    return hs_reduce_gradients(trainer->engine.comm, context->stream, trainer->spans, trainer->span_count);
+    return hs_shards_reduce(&trainer->shards, trainer->engine.comm, context);
 }
 
 /* The gradient on sequences of earlier tasks, handed over to the strategy that wants it. */
@@ -119,6 +119,14 @@ static HsStatus run_step(HsTrainer *trainer, int64_t reference_rows)
     HsStatus status = hs_optimizer_update(optimizer, context, trainer->spans, trainer->span_count);
     hs_range_end(context);
     return status;
+}
+
+/* An update packs the whole parameters that it writes; not what came in parts. */
+HsStatus hs_trainer_publish_weights(HsTrainer *trainer)
+{
+    HsContext *context = &trainer->engine.context;
+    HS_TRY(hs_shards_gather_weights(&trainer->shards, context));
+    return trainer->shards.cut || trainer->shards.comm ? hs_model_pack(&trainer->model, context) : HS_OK;
 }
 
 /* --- recorded steps --- */
@@ -212,6 +220,8 @@ static HsStatus enqueue(HsTrainer *trainer, HsStepSlot *slot)
      * recording, but are not waited for either.  A backend that records packs no weights, which would be stale now. */
     hs_range_begin(context, HS_RANGE_STRATEGY, "strategies, on weights");
     HsStatus looked = hs_continual_after_step(trainer->continual, context, &slot->step, folded);
+    if (looked == HS_OK)
+        looked = hs_trainer_publish_weights(trainer);
     hs_range_end(context);
     HS_TRY(looked);
     return hs_step_queue_receive(&trainer->queue, slot, optimizer->outcome);
@@ -367,7 +377,7 @@ static HsStatus diagnose(HsTrainer *trainer, const HsStepSlot *slot, const HsSte
     }
     if (where[0] == '\0')
         snprintf(where, sizeof where, "the gradient of %s, in its accumulation",
-                 report->first_nonfinite >= 0 ? trainer->spans[report->first_nonfinite].name : "a parameter");
+                 report->first_nonfinite >= 0 ? trainer->share.all[report->first_nonfinite].name : "a parameter");
     snprintf(kept, sizeof kept, "%s/diverged", config->training.out_dir);
     HS_TRY(hs_trainer_save_aside(trainer, kept));
     return explain(trainer, report, where, kept);

@@ -245,6 +245,7 @@ HsStatus hs_trainer_measure_untrained(HsTrainer *trainer, int first)
 {
     HsContext *context = &trainer->engine.context;
     HS_TRY(hs_optimizer_round_weights(context, trainer->spans, trainer->span_count));
+    HS_TRY(hs_shards_gather_weights(&trainer->shards, context));
     HS_TRY(hs_model_pack(&trainer->model, context));
     for (int task = first; task < trainer->matrix.tasks; task++)
         HS_TRY(evaluate_cell(trainer, -1, task));

@@ -243,6 +243,7 @@ static HsStatus create(HsTrainer *trainer, const char *folder)
     if (folder)
         HS_TRY(hs_trainer_resume(trainer, folder));
     HS_TRY(hs_optimizer_round_weights(context, trainer->spans, trainer->span_count));
+    HS_TRY(hs_shards_gather_weights(&trainer->shards, context));
     HS_TRY(hs_model_pack(&trainer->model, context));
     hs_trainer_probe_peak(trainer);
     trainer->flops_per_token = hs_model_flops_per_token(&trainer->model, config->training.max_length);

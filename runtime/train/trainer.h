@@ -38,6 +38,7 @@
 #include "runtime/train/evaluate.h"
 #include "runtime/train/memory_plan.h"
 #include "runtime/train/run_lock.h"
+#include "runtime/train/shards.h"
 #include "runtime/train/step_queue.h"
 #include "runtime/train/virtual_ranks.h"
 
@@ -104,7 +105,9 @@ typedef struct HsTrainer {
     bool has_data, has_model, has_train_plan, has_evaluation_plan, has_optimizer, has_matrix, has_reservoir;
     HsOptimizer optimizer;
     HsOptimizerGroup groups[HS_CONFIG_MOST_GROUPS];
-    HsSpan *spans;
+    HsShards shards;   /* all trainable parameters, and whose states are whose */
+    HsSpanShare share; /* as optimizer and strategies are told */
+    HsSpan *spans;     /* of those whose states this process has; in shards */
     int span_count;
     HsVirtualRanks ranks;
     HsPartialSums sums; /* of this process's virtual ranks */
@@ -225,6 +228,9 @@ HsStatus hs_trainer_collect_step(HsTrainer *trainer, double *loss, HsStepReport 
 void hs_trainer_describe_graph(const HsTrainer *trainer);
 /* What steps do is about to change (a task begins or ends): a recorded one is not theirs any more. */
 void hs_trainer_forget_graph(HsTrainer *trainer);
+
+/* After own spans' weights changed by other ways than a whole parameter's update: all processes have them, packed. */
+HsStatus hs_trainer_publish_weights(HsTrainer *trainer);
 
 /* From now on SIGINT, SIGTERM, SIGHUP and SIGUSR1 ask the loop to save and stop, within a step; a line on the standard
  * error says so at once.  A second one ends the process at once, and so does the first before hs_trainer_run, when
