@@ -195,12 +195,6 @@ static void ewc_destroy(HsContinual *continual, void *state)
     hs_penalty_destroy(continual, &ewc->penalty);
 }
 
-/* On the device, behind the values of all spans. */
-static double *device_offset(const HsContinual *continual)
-{
-    return continual->device_values + hs_continual_value_bytes(continual->share.all_count) / sizeof(double) - 1;
-}
-
 static HsStatus ewc_dry_run(HsContinual *continual, void *state, HsContext *dry)
 {
     for (int i = 0; i < continual->span_count; i++) {
@@ -214,7 +208,7 @@ static HsStatus ewc_dry_run(HsContinual *continual, void *state, HsContext *dry)
                                                 .anchor = wide,
                                                 .parameter = hs_span_parameter(span),
                                                 .merge = true,
-                                                .offset = device_offset(continual) };
+                                                .offset = continual->device_values };
         HS_TRY(hs_op_square_accumulate(dry, &square));
         HS_TRY(hs_op_consolidate(dry, &consolidate));
     }
@@ -348,6 +342,10 @@ static double sum_squares_of(const HsContinual *continual, int span)
 static HsStatus consolidate(HsContinual *continual, const EwcState *ewc, HsContext *context, const HsTensorSet *fresh,
                             double count, const HsTensorSetStats *stats)
 {
+    double *offset = continual->device_values; /* what each tensor adds, one after another */
+    if (ewc->separate)
+        HS_TRY(continual->device->fill_zero(continual->device, context->stream, offset,
+                                            (size_t)continual->span_count * sizeof *offset));
     for (int i = 0; i < continual->span_count; i++) {
         if (!hs_tensor_present(&fresh->tensors[i]))
             continue;
@@ -359,7 +357,7 @@ static HsStatus consolidate(HsContinual *continual, const EwcState *ewc, HsConte
                                          .decay = ewc->gamma,
                                          .scale = (float)scale,
                                          .merge = ewc->separate,
-                                         .offset = ewc->separate ? device_offset(continual) : NULL };
+                                         .offset = ewc->separate ? offset++ : NULL };
         HsStatus status = hs_op_consolidate(context, &args);
         if (status != HS_OK)
             return hs_error_prefix(status, "ewc, tensor %s", continual->spans[i].name);
@@ -480,7 +478,6 @@ static HsStatus ewc_after_task(HsContinual *continual, void *state, HsContext *c
 {
     assert(source && "ewc needs a source of gradients");
     EwcState *ewc = state;
-    HsDevice *device = continual->device;
     HsKronecker *kronecker = ewc->penalty.kronecker;
     const HsTensorSet *fresh = fresh_of(ewc);
 
@@ -496,12 +493,12 @@ static HsStatus ewc_after_task(HsContinual *continual, void *state, HsContext *c
     if (kronecker)
         HS_TRY(merge_factors(continual, ewc, context, &gathered));
 
-    /* The host's copy is the one that is saved and restored; the device's lives for this call. */
-    double *offset = &ewc->penalty.offset, *on_device = device_offset(continual);
-    HS_TRY(device->copy(device, context->stream, on_device, offset, sizeof *offset));
     HS_TRY(consolidate(continual, ewc, context, fresh, count, &stats));
-    HS_TRY(device->copy(device, context->stream, offset, on_device, sizeof *offset));
-    HS_TRY(device->stream_sync(device, context->stream));
+    if (ewc->separate) {
+        HS_TRY(hs_continual_fetch_values(continual, context, fresh->tensors, 1));
+        for (int i = 0; i < continual->share.all_count; i++)
+            ewc->penalty.offset += continual->host_values[i];
+    }
     hs_penalty_choose(continual, &ewc->penalty, natural_strength(ewc), 1.0);
     warn_strength(continual, ewc, count, &stats);
     return hs_penalty_anchored(continual, &ewc->penalty, context, task);

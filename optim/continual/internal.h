@@ -29,7 +29,7 @@ struct HsContinual {
         void *state; /* row->state_bytes */
     } active[HS_STRATEGIES_MAX];
     int active_count;
-    /* Room within one call, absent where no strategy has tensors: for sums that come back, [4 * span_count + 1], and
+    /* Room within one call, absent where no strategy has tensors: for sums that come back, [4 * span_count], and
      * those of all spans that are shared */
     double *device_values, *host_values;
     HsTensor *arguments; /* and for the lists that operations take, on the host, [3 * span_count] */

@@ -13,7 +13,7 @@ enum { VALUES_PER_SPAN = 4, LISTS = 3 };
 
 size_t hs_continual_value_bytes(int span_count)
 {
-    return ((size_t)span_count * VALUES_PER_SPAN + 1) * sizeof(double);
+    return (size_t)span_count * VALUES_PER_SPAN * sizeof(double);
 }
 
 /* Names may be the caller's; the table's outlive it. */
