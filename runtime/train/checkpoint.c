@@ -230,8 +230,13 @@ static const char *const free_keys[] = { "threads",
                                          NULL };
 
 /* Keys that change only what is to come: they may differ where resume: changed says so. */
-static const char *const future_keys[] = { "learning_rate",  "weight_decay", "schedule.",
-                                           "precision.mode", "distributed.", NULL };
+static const char *const future_keys[] = { "learning_rate",
+                                           "weight_decay",
+                                           "schedule.",
+                                           "precision.mode",
+                                           "distributed.virtual_ranks",
+                                           "distributed.exact",
+                                           NULL };
 /* How far the run goes may change without a word, but not what that does to the learning rate. */
 static const char *const length_keys[] = { "max_steps", "max_epochs", NULL };
 enum {
