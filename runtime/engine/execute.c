@@ -166,6 +166,16 @@ static HsStatus run_ranged(const HsProgram *program, HsContext *context, int a, 
     return status;
 }
 
+static HsStatus run_exchanged(const HsProgram *program, HsContext *context, int a, int count,
+                              const HsExecution *execution)
+{
+    const HsProgramExchange *exchange = context->dry_run ? NULL : program->exchange;
+    if (exchange)
+        HS_TRY(exchange->before(exchange->user, context, a));
+    HS_TRY(run_ranged(program, context, a, count, execution));
+    return exchange ? exchange->after(exchange->user, context, a) : HS_OK;
+}
+
 static bool stop_asked(const HsContext *context)
 {
     return context->stop_asked && context->stop_asked();
@@ -180,7 +190,7 @@ HsStatus hs_program_run(const HsProgram *program, HsContext *context, const HsEx
     bool enough = false;
     for (int a = 0; a < count && status == HS_OK && !enough; a++) {
         status = stop_asked(context) ? hs_fail(HS_EINTERRUPTED, "a pass was given up")
-                                     : run_ranged(program, context, a, count, execution);
+                                     : run_exchanged(program, context, a, count, execution);
         if (status == HS_OK && after_action)
             status = after_action(user, a, &enough);
     }

@@ -41,6 +41,13 @@ typedef struct HsBuffer {
     size_t bytes, offset;
 } HsBuffer;
 
+/* Called around each action of a training pass: what has to be there, and what is ready. */
+typedef struct HsProgramExchange {
+    HsStatus (*before)(void *user, HsContext *context, int action);
+    HsStatus (*after)(void *user, HsContext *context, int action);
+    void *user;
+} HsProgramExchange;
+
 typedef struct HsProgram {
     HsModel *model;
     int64_t batch, sequence_length; /* of a micro-batch */
@@ -55,6 +62,7 @@ typedef struct HsProgram {
     size_t head_bytes;                                     /* logits chunk and its gradient */
     double forward_flops, backward_flops, recompute_flops; /* per micro-batch */
     HsArena activations, workspace;
+    const HsProgramExchange *exchange;  /* NULL: none */
     bool guest;                         /* the arenas are another program's */
     const struct HsFactorPass *factors; /* probes add factors of curvature (runtime/model/layer.h); NULL: none */
     int tokens_buffer, targets_buffer, losses_buffer, scale_buffer; /* scale: the device scalar gradient_scale */

@@ -51,7 +51,7 @@ static void reserve_param(HsModel *model, const HsContext *context, HsParam *par
         param->offset_packed[0] = hs_arena_reserve(&model->packed, forward);
     if (backward > 0)
         param->offset_packed[1] = hs_arena_reserve(&model->packed, backward);
-    if (training && param->trainable)
+    if (training && param->trainable && !model->passing)
         param->offset_gradient = hs_arena_reserve(&model->gradients, hs_tensor_bytes(&param->gradient));
 }
 
@@ -67,7 +67,7 @@ static void place_param(HsModel *model, const HsContext *context, HsParam *param
         param->packed_forward.data = hs_arena_at(&model->packed, param->offset_packed[0]);
     if (packed_backward_bytes(context, param, training) > 0)
         param->packed_backward.data = hs_arena_at(&model->packed, param->offset_packed[1]);
-    if (training && param->trainable)
+    if (training && param->trainable && !model->passing)
         param->gradient.data = hs_arena_at(&model->gradients, param->offset_gradient);
 }
 

@@ -165,6 +165,7 @@ typedef struct HsModel {
     int hidden_slot; /* input of the head */
     bool documents;  /* data.packing: documents: tokens come with marks (hs_op_document_starts) */
     bool teacher;    /* a copy of another model that only teaches: its memory is accounted apart */
+    bool passing;    /* gradients are given their memory by who passes them on (runtime/train/passing.h) */
     /* memory */
     HsArena weights, gradients, packed;
 } HsModel;

@@ -80,7 +80,10 @@ static HsStatus divide_states(HsTrainer *trainer, const HsOptimizerConfig *rules
     trainer->share = hs_shards_share(&trainer->shards, trainer->engine.comm);
     trainer->spans = trainer->share.all + trainer->share.first;
     trainer->span_count = trainer->share.count;
-    return HS_OK;
+    if (!hs_trainer_passes_gradients(trainer))
+        return HS_OK;
+    return hs_passing_create(&trainer->model, &trainer->train_program, &trainer->shards, &trainer->share,
+                             &trainer->engine.context, &trainer->passing);
 }
 
 /* Masters and states of whole parameters, for checkpoints. */
@@ -126,14 +129,16 @@ static HsStatus create_optimizer(HsTrainer *trainer)
 /* Where gradients of a virtual rank wait for those of others. */
 static HsStatus create_sums(HsTrainer *trainer)
 {
-    const HsShards *shards = &trainer->shards;
-    HsTensor *gradients = calloc((size_t)shards->whole_count + 1, sizeof *gradients);
+    const bool passing = hs_trainer_passes_gradients(trainer);
+    const HsSpan *spans = passing ? trainer->spans : trainer->shards.whole;
+    const int count = passing ? trainer->span_count : trainer->shards.whole_count;
+    HsTensor *gradients = calloc((size_t)count + 1, sizeof *gradients);
     if (!gradients)
-        return hs_fail(HS_ENOMEM, "no memory to list %d gradients", shards->whole_count);
-    for (int i = 0; i < shards->whole_count; i++)
-        gradients[i] = shards->whole[i].gradient;
+        return hs_fail(HS_ENOMEM, "no memory to list %d gradients", count);
+    for (int i = 0; i < count; i++)
+        gradients[i] = spans[i].gradient;
     const HsStatus status = hs_partial_sums_init(&trainer->sums, &trainer->engine.device, HS_MEMORY_GRADIENTS,
-                                                 gradients, shards->whole_count, trainer->ranks.own);
+                                                 gradients, count, trainer->ranks.own);
     free(gradients);
     return status;
 }
@@ -199,6 +204,20 @@ static void destroy_plans(HsTrainer *trainer)
     trainer->has_train_plan = trainer->has_evaluation_plan = false;
 }
 
+HsStatus hs_trainer_lend_gradients(HsTrainer *trainer)
+{
+    if (!hs_trainer_passes_gradients(trainer))
+        return HS_OK;
+    trainer->train_program.exchange = NULL;
+    return hs_passing_lend(&trainer->passing, &trainer->engine.context, &trainer->lent);
+}
+
+void hs_trainer_take_back_gradients(HsTrainer *trainer)
+{
+    if (hs_trainer_passes_gradients(trainer))
+        hs_passing_take_back(&trainer->passing, &trainer->lent);
+}
+
 /* The Fisher's statistics are there only while it is measured. */
 static HsStatus try_fisher(HsTrainer *trainer)
 {
@@ -216,7 +235,9 @@ static HsStatus try_fisher(HsTrainer *trainer)
     HsTensor *sums = calloc((size_t)trainer->share.all_count * HS_FISHER_SUMS, sizeof *sums);
     if (!sums)
         return hs_fail(HS_ENOMEM, "no memory to list %d tensors of a Fisher", trainer->share.all_count);
-    HsStatus status = hs_continual_begin_fisher(trainer->continual);
+    HsStatus status = hs_trainer_lend_gradients(trainer);
+    if (status == HS_OK)
+        status = hs_continual_begin_fisher(trainer->continual);
     fisher.sums = sums;
     fisher.sum_count = status == HS_OK ? hs_continual_fisher_sums(trainer->continual, sums) : 0;
     if (status == HS_OK)
@@ -226,6 +247,7 @@ static HsStatus try_fisher(HsTrainer *trainer)
     if (status == HS_OK)
         hs_memory_release(device, HS_MEMORY_STATISTICS, bytes, block);
     hs_continual_end_fisher(trainer->continual);
+    hs_trainer_take_back_gradients(trainer);
     free(sums);
     return status;
 }
@@ -258,6 +280,7 @@ HsStatus hs_trainer_allocate(HsTrainer *trainer)
     HS_TRY(check_batches(trainer));
     HS_TRY(hs_model_create(config, &trainer->precision, trainer->vocabulary, &trainer->model));
     trainer->has_model = true;
+    trainer->model.passing = hs_trainer_passes_gradients(trainer);
     hs_trainer_expect_logits(trainer);
     HS_TRY(hs_model_commit(&trainer->model, context, true));
     HS_TRY(hs_trainer_create_teacher(trainer));
@@ -290,6 +313,7 @@ void hs_trainer_release(HsTrainer *trainer)
     if (trainer->has_model)
         hs_model_destroy(&trainer->model);
     trainer->has_model = false;
+    hs_passing_destroy(&trainer->passing);
     hs_shards_destroy(&trainer->shards);
     trainer->spans = NULL;
 }

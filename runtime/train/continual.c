@@ -308,9 +308,12 @@ static HsStatus consolidate(HsTrainer *trainer, int round, bool to_the_end)
     if (measures && !sums)
         return hs_fail(HS_ENOMEM, "no memory to list %d tensors of a Fisher", trainer->share.all_count);
     if (measures)
+        status = hs_trainer_lend_gradients(trainer);
+    if (measures && status == HS_OK)
         status = begin_fisher(trainer, round, trainer->unmarked ? &sampler : NULL, sums, &fisher);
     if (status != HS_OK) {
         hs_continual_end_fisher(trainer->continual);
+        hs_trainer_take_back_gradients(trainer);
         free(sums);
         return status;
     }
@@ -330,6 +333,8 @@ done:
     if (measures)
         hs_fisher_deinit(&fisher);
     hs_continual_end_fisher(trainer->continual);
+    if (measures)
+        hs_trainer_take_back_gradients(trainer);
     free(sums);
     return status;
 }

@@ -24,6 +24,33 @@ static HsStatus check_rows(const HsTrainer *trainer, int64_t rows, const char *w
                    (long long)micro_batch, trainer->config->memory.micro_batch > 0 ? ", memory.micro_batch" : "");
 }
 
+static bool is_power_of_two(int64_t count)
+{
+    return (count & (count - 1)) == 0;
+}
+
+/* Gradients that pass are summed once a micro-batch, and consecutive virtual ranks by consecutive processes: so that the
+ * sums are those of the other stages, each virtual rank is one micro-batch, and rounds are subtrees. */
+static HsStatus check_passing(const HsTrainer *trainer)
+{
+    const HsConfig *config = trainer->config;
+    const int64_t part = trainer->rows_per_step / trainer->ranks.count, batch = hs_config_micro_batch(config);
+    const int processes = trainer->engine.comm->size;
+    if (config->distributed.exact && part != batch)
+        return hs_fail(
+            HS_ECONFIG,
+            "distributed.zero: 2 sums gradients of each micro-batch (%lld sequences), and a virtual rank has "
+            "%lld: set distributed.virtual_ranks to %lld, or exact to false",
+            (long long)batch, (long long)part, (long long)(trainer->rows_per_step / batch));
+    if (trainer->ranks.own > 1 && !is_power_of_two(processes))
+        return hs_fail(
+            HS_ECONFIG,
+            "distributed.zero: 2 needs a number of processes that is a power of two, or as many virtual ranks "
+            "as processes (%d): there are %lld",
+            processes, (long long)trainer->ranks.count);
+    return HS_OK;
+}
+
 HsStatus hs_trainer_divide(HsTrainer *trainer)
 {
     HsConfig *config = trainer->config;
@@ -39,7 +66,9 @@ HsStatus hs_trainer_divide(HsTrainer *trainer)
     if (config->distributed.exact)
         config->distributed.virtual_ranks = trainer->ranks.count > 1 ? trainer->ranks.count : 0;
     if (trainer->ranks.count == 1)
-        return HS_OK;
+        return hs_trainer_passes_gradients(trainer) ? check_passing(trainer) : HS_OK;
+    if (hs_trainer_passes_gradients(trainer))
+        HS_TRY(check_passing(trainer));
     const HsReplayPlan plan = hs_continual_replay_plan(&trainer->continual_config, trainer->rows_per_step);
     HS_TRY(check_rows(trainer, trainer->rows_per_step, "an optimizer step"));
     return plan.reference_rows > 0 ? check_rows(trainer, plan.reference_rows, "the reference gradient") : HS_OK;

@@ -61,11 +61,26 @@ static HsStatus run_part(HsTrainer *trainer, const Rows *rows, int64_t part)
     return HS_OK;
 }
 
+/* The same where gradients pass: in each round every process has one of N consecutive virtual ranks, whose sum is made
+ * while they pass.  Rounds are added along the tree as parts are. */
+static HsStatus run_rounds(HsTrainer *trainer, const Rows *rows)
+{
+    const HsComm *comm = trainer->engine.comm;
+    trainer->train_program.exchange = &trainer->passing.exchange;
+    for (int64_t i = 0; i < trainer->ranks.own; i++) {
+        HS_TRY(run_part(trainer, rows, i * comm->size + comm->rank));
+        HS_TRY(hs_partial_sums_add(&trainer->sums, &trainer->engine.context, i));
+    }
+    return HS_OK;
+}
+
 /* The gradients of all rows: of this process's virtual ranks, then of all processes. */
 static HsStatus run_rows(HsTrainer *trainer, const Rows *rows)
 {
     const HsVirtualRanks *ranks = &trainer->ranks;
     HsContext *context = &trainer->engine.context;
+    if (hs_trainer_passes_gradients(trainer))
+        return run_rounds(trainer, rows);
     for (int64_t i = 0; i < ranks->own; i++) {
         HS_TRY(run_part(trainer, rows, ranks->first + i));
         HS_TRY(hs_partial_sums_add(&trainer->sums, context, i));
@@ -278,16 +293,25 @@ static void split_losses(const HsTrainer *trainer, const HsStepSlot *slot, int64
     }
 }
 
+/* Whether this process ran the micro-batch that begins with the row. */
+static bool is_own_row(const HsTrainer *trainer, int64_t row)
+{
+    const HsVirtualRanks *ranks = &trainer->ranks;
+    const HsComm *comm = trainer->engine.comm;
+    const int64_t part = row / (trainer->queue.shape.rows / ranks->count);
+    if (hs_trainer_passes_gradients(trainer))
+        return part % comm->size == comm->rank;
+    return part >= ranks->first && part < ranks->first + ranks->own;
+}
+
 /* Micro-batches are summed by themselves first, then in their order, whichever process had them. */
 static HsStatus sum_losses(HsTrainer *trainer, const HsStepSlot *slot, StepLoss *loss)
 {
-    const HsVirtualRanks *ranks = &trainer->ranks;
     const int64_t rows = trainer->queue.shape.rows, batch = trainer->train_program.batch;
-    const int64_t part_rows = rows / ranks->count, first = ranks->first * part_rows, own = ranks->own * part_rows;
     memset(trainer->loss_sums, 0, (size_t)(rows / batch * ROW_KINDS) * sizeof *trainer->loss_sums);
     for (int64_t row = 0; row < rows; row += batch)
-        split_losses(trainer, slot, row, row >= first && row < first + own,
-                     trainer->loss_sums + row / batch * ROW_KINDS, loss->counts);
+        split_losses(trainer, slot, row, is_own_row(trainer, row), trainer->loss_sums + row / batch * ROW_KINDS,
+                     loss->counts);
     HS_TRY(hs_share_entries(trainer->engine.comm, trainer->engine.context.stream, trainer->loss_sums,
                             (size_t)(rows / batch * ROW_KINDS)));
     for (int64_t i = 0; i < rows / batch * ROW_KINDS; i++)
@@ -369,6 +393,7 @@ static HsStatus diagnose(HsTrainer *trainer, const HsStepSlot *slot, const HsSte
     /* A step's worth of work, and the reason why the run ends: a signal waits for it. */
     HsContext undisturbed = trainer->engine.context;
     undisturbed.stop_asked = NULL;
+    HS_TRY(hs_trainer_lend_gradients(trainer));
     for (int64_t row = 0; row < trainer->queue.shape.rows && where[0] == '\0'; row += trainer->train_program.batch) {
         const int64_t offset = row * config->training.max_length;
         HS_TRY(hs_program_find_nonfinite(&trainer->train_program, &undisturbed, slot->batch.tokens + offset,

@@ -37,6 +37,7 @@
 #include "runtime/record/monitor.h"
 #include "runtime/train/evaluate.h"
 #include "runtime/train/memory_plan.h"
+#include "runtime/train/passing.h"
 #include "runtime/train/run_lock.h"
 #include "runtime/train/shards.h"
 #include "runtime/train/step_queue.h"
@@ -106,6 +107,8 @@ typedef struct HsTrainer {
     HsOptimizer optimizer;
     HsOptimizerGroup groups[HS_CONFIG_MOST_GROUPS];
     HsShards shards;   /* all trainable parameters, and whose states are whose */
+    HsPassing passing; /* zero 2 */
+    HsArena lent;      /* whole gradients, while they are needed */
     HsSpanShare share; /* as optimizer and strategies are told */
     HsSpan *spans;     /* of those whose states this process has; in shards */
     int span_count;
@@ -158,6 +161,10 @@ typedef struct HsTrainer {
 
 /* comm: the processes of the run, borrowed; NULL: this one alone. */
 HsStatus hs_trainer_create(HsConfig *config, HsTrainer *trainer, HsComm *comm);
+static inline bool hs_trainer_passes_gradients(const HsTrainer *trainer)
+{
+    return trainer->config->distributed.zero >= 2;
+}
 /* One process of a run writes its files and tells what it does. */
 static inline bool hs_trainer_records(const HsTrainer *trainer)
 {
@@ -229,6 +236,9 @@ void hs_trainer_describe_graph(const HsTrainer *trainer);
 /* What steps do is about to change (a task begins or ends): a recorded one is not theirs any more. */
 void hs_trainer_forget_graph(HsTrainer *trainer);
 
+/* Whole gradients, for passes that need those of all parameters at once; where they are there anyway, nothing. */
+HsStatus hs_trainer_lend_gradients(HsTrainer *trainer);
+void hs_trainer_take_back_gradients(HsTrainer *trainer);
 /* After own spans' weights changed by other ways than a whole parameter's update: all processes have them, packed. */
 HsStatus hs_trainer_publish_weights(HsTrainer *trainer);
 
