@@ -40,7 +40,7 @@ static size_t windows_offset(int size)
 HsStatus hs_comm_shared_make(int size, const HsCommSharedOptions *options, int *descriptor)
 {
     *descriptor = -1;
-    const size_t window = options->window_bytes > 0 ? options->window_bytes : (size_t)256 << 10;
+    const size_t window = options->window_bytes > 0 ? options->window_bytes : (size_t)512 << 10;
     if (size < 1 || size > HS_SEGMENT_RANKS_MOST || window % 4096 != 0)
         return hs_fail(HS_EINVAL, "a segment of %d ranks with windows of %zu bytes: 1 to %d, whole pages", size, window,
                        HS_SEGMENT_RANKS_MOST);

@@ -21,7 +21,7 @@ typedef struct HsCommSharedOptions {
     double join_s;       /* how long to wait for ranks that have not joined yet */
     double timeout_s;    /* how long an operation may wait for a rank that is alive; 0: for ever */
     double silence_s;    /* a process without a heartbeat for so long counts as lost; 0: 6 */
-    size_t window_bytes; /* read by hs_comm_shared_make; 0: 256 KiB */
+    size_t window_bytes; /* read by hs_comm_shared_make; 0: 512 KiB */
 } HsCommSharedOptions;
 
 /* A segment for `size` ranks, nobody in it yet; the descriptor is closed on exec.

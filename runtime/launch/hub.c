@@ -267,6 +267,8 @@ static HsStatus receive_ranks(HsHub *hub, const HsHubOptions *options)
     HsStatus status = gather(hub, newcomers, &count, deadline_s);
     for (int i = 0; i < count; i++)
         close(newcomers[i].socket);
+    close(hub->listener); /* who comes now is told by nobody being there */
+    hub->listener = -1;
     if (status != HS_OK)
         return give_up(hub, status, hs_clock_s() - start_s);
     for (int r = 1; r < hub->size; r++)
