@@ -249,8 +249,9 @@
       "torchrun, slurm: where process 0 waits for the others, on this port or one of the 15 after it; default: "     \
       "MASTER_ADDR, and MASTER_PORT plus 1 where torchrun's own store is there; under Slurm without those the "      \
       "job's first host, port 20000 plus the job's number modulo 20000")                                             \
-    X(S, STRING, transport, "auto", 0, 0, "auto|shared|mpi", "",                                                     \
-      "auto: shared memory where all processes run on one host, else MPI")                                           \
+    X(S, STRING, transport, "auto", 0, 0, "auto|shared|mpi|tcp", "",                                                 \
+      "auto: shared memory where all processes run on one host, else MPI where mpirun started them, else tcp: "      \
+      "through process 0, slow for gradients")                                                                       \
     X(S, REAL, join, 120, 1, 1e6, NULL, "seconds", "how long processes wait for each other at the start")            \
     X(S, REAL, timeout, 1800, 0, 1e6, NULL, "seconds",                                                               \
       "a process whose heartbeat goes on, and which the others have waited for so long, ends the run; 0: they wait " \

@@ -3,7 +3,8 @@
  * From who this process is to its communicator:
  *
  *     --processes        the shared memory that the parent made
- *     torchrun, srun     rank 0's hub; on one host then shared memory that rank 0 makes
+ *     torchrun, srun     rank 0's hub; on one host then shared memory that rank 0 makes, else TCP through rank 0, with
+ *                        heartbeats over the hub
  *     mpirun             MPI tells where rank 0's hub is; on one host then shared memory, else MPI, with heartbeats over
  *                        the hub
  */
@@ -21,6 +22,7 @@
 #include "kernels/base/comm_shared.h"
 #include "kernels/base/log.h"
 #include "kernels/parts/mpi.h"
+#include "runtime/launch/comm_hub.h"
 #include "runtime/launch/environment.h"
 #include "runtime/launch/hub.h"
 
@@ -29,6 +31,7 @@ typedef struct Joined {
     HsComm *comm; /* what the run uses */
     HsComm *mpi;  /* NULL: not started */
     HsHub *hub;   /* NULL: not needed any more */
+    bool guarded; /* the hub has the heartbeats of comm */
 } Joined;
 
 static Joined joined;
@@ -123,27 +126,9 @@ static HsStatus fail_hosts(const HsHub *hub, int size)
         if (hs_hub_member(hub, r)->machine != hs_hub_member(hub, 0)->machine)
             other = hs_hub_member(hub, r)->host;
     return hs_fail(HS_ECONFIG,
-                   "these %d processes run on several hosts (%s, %s) and share no memory: across hosts start "
-                   "them with mpirun, and build the part for MPI (make mpi)",
+                   "distributed.transport is shared, and these %d processes run on several hosts (%s, %s), "
+                   "which share no memory: set it to auto",
                    size, first, other);
-}
-
-static HsStatus use_hub(const HsConfig *config, const HsLaunched *launched)
-{
-    HsHubOptions options = { .rank = launched->rank,
-                             .size = launched->size,
-                             .addresses = launched->addresses,
-                             .port = launched->port,
-                             .ports = launched->ports,
-                             .run = launched->run,
-                             .join_s = config->distributed.join };
-    HS_TRY(hash_configuration(config, &options.configuration));
-    HS_TRY(hs_hub_join(&options, &joined.hub));
-    if (strcmp(config->distributed.transport, "mpi") == 0)
-        return hs_fail(HS_ECONFIG, "distributed.transport is mpi: start the processes with mpirun");
-    if (!on_one_host(joined.hub, launched->size))
-        return fail_hosts(joined.hub, launched->size);
-    return share_segment(config, joined.hub, launched->rank, launched->size);
 }
 
 /* Who shares this host and its cores. */
@@ -159,6 +144,54 @@ static void count_neighbours(HsComm *comm, const HsHub *hub)
         comm->core_size += cores;
         comm->core_rank += cores && r < comm->rank;
     }
+}
+
+/* Heartbeats over the hub, for a communicator that has none. */
+static HsCommGuard guard_by_hub(const HsConfig *config)
+{
+    return (HsCommGuard){ .user = joined.hub,
+                          .check = hs_hub_check,
+                          .abort = hs_hub_abort,
+                          .timeout_s = config->distributed.timeout,
+                          .late = hs_hub_late };
+}
+
+/* Data have connections of their own, made in the same way. */
+static HsStatus use_tcp(const HsConfig *config, const HsHubOptions *met)
+{
+    HsHubOptions options = *met;
+    HsHub *links = NULL;
+    char run[64];
+    const HsCommGuard guard = guard_by_hub(config);
+    snprintf(run, sizeof run, "%.58s.data", met->run);
+    options.run = run;
+    HS_TRY(hs_hub_join(&options, &links));
+    HS_TRY(hs_comm_hub_create(links, &guard, &joined.comm));
+    count_neighbours(joined.comm, joined.hub);
+    joined.guarded = true;
+    return hs_hub_watch(joined.hub, joined.comm);
+}
+
+static HsStatus use_hub(const HsConfig *config, const HsLaunched *launched)
+{
+    const char *transport = config->distributed.transport;
+    HsHubOptions options = { .rank = launched->rank,
+                             .size = launched->size,
+                             .addresses = launched->addresses,
+                             .port = launched->port,
+                             .ports = launched->ports,
+                             .run = launched->run,
+                             .join_s = config->distributed.join };
+    if (strcmp(transport, "mpi") == 0)
+        return hs_fail(HS_ECONFIG, "distributed.transport is mpi: start the processes with mpirun");
+    HS_TRY(hash_configuration(config, &options.configuration));
+    HS_TRY(hs_hub_join(&options, &joined.hub));
+    const bool one_host = on_one_host(joined.hub, launched->size);
+    if (strcmp(transport, "tcp") == 0 || (!one_host && strcmp(transport, "auto") == 0))
+        return use_tcp(config, &options);
+    if (!one_host)
+        return fail_hosts(joined.hub, launched->size);
+    return share_segment(config, joined.hub, launched->rank, launched->size);
 }
 
 /* Where rank 0 is, which MPI itself tells. */
@@ -207,21 +240,19 @@ static HsStatus use_mpi(const HsConfig *config, const HsLaunched *launched)
             "mpirun; build the part with its own mpicc (make mpi MPICC=...)",
             launched->rank_from, launched->rank, launched->size, mpi->rank, mpi->size);
     HS_TRY(meet_by_mpi(config));
+    const char *transport = config->distributed.transport;
     const bool one_host = on_one_host(joined.hub, mpi->size);
-    if (one_host && strcmp(config->distributed.transport, "mpi") != 0)
+    if (strcmp(transport, "tcp") == 0)
+        return hs_fail(HS_ECONFIG, "distributed.transport is tcp, and mpirun started this: use mpi, shared or auto");
+    if (one_host && strcmp(transport, "mpi") != 0)
         return share_segment(config, joined.hub, mpi->rank, mpi->size);
-    if (strcmp(config->distributed.transport, "shared") == 0)
+    if (strcmp(transport, "shared") == 0)
         return fail_hosts(joined.hub, mpi->size);
-    const HsCommGuard guard = {
-        .user = joined.hub,
-        .check = hs_hub_check,
-        .abort = hs_hub_abort,
-        .timeout_s = config->distributed.timeout,
-        .late = hs_hub_late,
-    };
+    const HsCommGuard guard = guard_by_hub(config);
     count_neighbours(mpi, joined.hub);
     part->set_guard(mpi, &guard);
     joined.comm = mpi;
+    joined.guarded = true;
     return hs_hub_watch(joined.hub, mpi);
 }
 
@@ -247,7 +278,7 @@ HsStatus hs_launch_join(const HsConfig *config, HsComm **comm)
     if ((*comm)->size > 1)
         hs_info("processes: %d, by %s", (*comm)->size, hs_comm_name(*comm));
     /* Shared memory has heartbeats of its own. */
-    if (joined.hub && joined.comm != joined.mpi) {
+    if (joined.hub && !joined.guarded) {
         hs_hub_destroy(joined.hub);
         joined.hub = NULL;
     }

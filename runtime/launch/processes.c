@@ -56,6 +56,7 @@ static void become(const Processes *processes, int rank, pid_t parent, const sig
                    char **arguments)
 {
     setpgid(0, 0);
+    signal(SIGTTOU, SIG_IGN); /* a progress bar is drawn although another group has the terminal */
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) /* it died before the line above */
         _exit(1);

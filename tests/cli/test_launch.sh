@@ -36,6 +36,24 @@ export TORCHELASTIC_USE_AGENT_STORE=True TORCHELASTIC_RUN_ID=job
 each 0 "$ranks" launched mismatch
 unset TORCHELASTIC_USE_AGENT_STORE TORCHELASTIC_RUN_ID
 
+# By TCP alone, as across hosts.
+for case in values busy mismatch; do
+    each 0 "$ranks" launched $case distributed.transport=tcp
+    says out.0 "3 ranks by TCP through rank 0, 3 on this host"
+done
+for case in kill stop abort late; do
+    for rank in 0 1 2; do
+        as $rank 3 "$ranks" launched $case distributed.transport=tcp distributed.timeout=$([ $case = late ] && echo 2 || echo 60) \
+            >out.$rank 2>err.$rank &
+        echo $! >pid.$rank
+    done
+    for rank in 0 2; do wait "$(cat pid.$rank)"; done
+    pkill -KILL -P "$(cat pid.1)" 2>/dev/null # the stopped one
+    wait
+    ! grep -E '^rank [0-9], line' err.0 err.1 err.2 || fail "tcp: $case"
+    says out.0 "3 ranks by TCP"
+done
+
 as 0 3 "$ranks" launched values distributed.join=2 2>err.0 >out.0 &
 expect 2 as 1 3 "$ranks" launched values distributed.join=2
 says err "refused: after 2 s these ranks of 3 are still absent: 2"

@@ -137,14 +137,17 @@ wait $parent
 gone
 
 # Started by others, the same bits.
-rm -rf run
 port=$((20000 + $$ % 20000))
-RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "${several[@]}" >out.1 2>err.1 &
-RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port expect 0 "${several[@]}"
-wait $! || fail "rank 1: $(cat err.1)"
-bits run >run.bits
-same whole.bits run.bits
-[ ! -s out.1 ] && [ ! -s err.1 ] || fail "rank 1 says something"
+for transport in auto tcp; do
+    rm -rf run
+    RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "${several[@]}" distributed.transport=$transport >out.1 2>err.1 &
+    RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port expect 0 "${several[@]}" distributed.transport=$transport
+    wait $! || fail "rank 1: $(cat err.1)"
+    bits run >run.bits
+    same whole.bits run.bits
+    [ ! -s out.1 ] && [ ! -s err.1 ] || fail "rank 1 says something"
+done
+says err "processes: 2, by TCP through rank 0"
 if [ -e "$(dirname "$trainer")/libhalfstep-mpi.so" ]; then
     for transport in auto mpi; do
         rm -rf run

@@ -210,11 +210,12 @@ static void together(HsComm *comm, int operations)
         EXPECT(hs_comm_all_reduce(comm, NULL, &value, 1, HS_F64, HS_COMM_MAX) == HS_OK, "%d", i);
 }
 
-/* Over MPI what others know of a rank is as old as its last heartbeat, and it has talked before. */
+/* Over networks what others know of a rank is as old as its last heartbeat, and it has talked before. */
 static void expect_place(HsComm *comm, double most_s, const char *what)
 {
     char text[256];
-    snprintf(text, sizeof text, "%s%s", strcmp(hs_comm_name(comm), "MPI") == 0 ? "" : ", step 17, all_reduce 5", what);
+    snprintf(text, sizeof text, "%s%s",
+             strcmp(hs_comm_name(comm), "shared memory") != 0 ? "" : ", step 17, all_reduce 5", what);
     expect_failure(comm, most_s, "rank 1 of ", text);
 }
 
