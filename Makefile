@@ -77,6 +77,9 @@ CUDA_PART    = $(BUILD)/libhalfstep-cuda.so
 # Ranks over MPI: built with the compiler of the site's MPI, which knows its headers and libraries.
 MPICC       ?= $(shell command -v mpicc)
 MPI_PART     = $(BUILD)/libhalfstep-mpi.so
+# In place of libnccl.so.2 on the emulator: for tests, and not installed.
+STANDIN      = $(BUILD)/libhalfstep-nccl-standin.so
+STANDIN_OBJECTS = $(patsubst %.cpp,$(BUILD)/obj/%.emu.o,$(wildcard tests/nccl/*.cpp))
 
 TEST_SOURCES := $(sort $(shell find tests -name 'test_*.c'))
 TEST_SUPPORT = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/support/*.c))
@@ -94,7 +97,7 @@ Q = $(if $(V),,@)
 all: $(BUILD)/trainer examples $(if $(GPU),cuda) ## build the trainer and the examples, and for an NVIDIA GPU that is here its kernels
 cuda: $(if $(NVCC),$(CUDA_PART)) ## build the kernels for NVIDIA GPUs (device: cuda), also where there is no GPU; needs nvcc
 	$(if $(NVCC),,@echo "make cuda needs nvcc, which was not found: install the CUDA toolkit, or say make cuda NVCC=/path/to/nvcc" >&2; exit 1)
-emu: $(EMU_PART) ## build the emulator (device: emu), which runs the same kernels on the CPU for tests
+emu: $(EMU_PART) $(STANDIN) ## build the emulator (device: emu), which runs the same kernels on the CPU for tests
 
 mpi: $(if $(MPICC),$(MPI_PART)) ## build the part for training over MPI; needs the mpicc of the MPI that mpirun is of
 	$(if $(MPICC),,@echo "make mpi needs mpicc, which was not found: install or load an MPI, or say make mpi MPICC=/path/to/mpicc" >&2; exit 1)
@@ -123,6 +126,9 @@ $(MPI_PART): kernels/mpi/comm_mpi.c kernels/mpi/exports.map
 	$(Q)$(MPICC) $(CFLAGS) -Wno-pedantic -fPIC -fvisibility=hidden $(LDFLAGS) -shared -Wl,-soname,$(@F) \
 	    -Wl,--version-script=kernels/mpi/exports.map -MMD -MP -MF $@.d -o $@ $<
 -include $(MPI_PART).d
+$(STANDIN): $(STANDIN_OBJECTS)
+	@echo "  CXX $@"
+	$(Q)$(CXX) $(LDFLAGS) -shared -Wl,-soname,$(@F) -o $@ $^ -lrt
 
 $(CUDA_PART): $(CUDA_OBJECTS)
 	@echo "  CXX $@"
@@ -251,7 +257,7 @@ examples: $(EXAMPLES)
 bench-programs: $(BENCHES) $(BENCH_PARTS)
 test-programs: $(TESTS) $(EMU_TESTS) $(BUILD)/tests/comm/ranks
 
--include $(patsubst %.o,%.d,$(OBJECTS) $(EMU_OBJECTS) $(CUDA_OBJECTS) $(EMU_FRAGMENTS) $(CUDA_FRAGMENTS)) $(PACKAGE_OBJECTS:.o=.d) $(TEST_SUPPORT:.o=.d) $(MAIN:%.c=$(BUILD)/obj/%.d) $(TESTS:=.d) $(BUILD)/tests/comm/ranks.d $(EMU_TESTS:=.d) $(BENCHES:=.d)
+-include $(patsubst %.o,%.d,$(OBJECTS) $(EMU_OBJECTS) $(STANDIN_OBJECTS) $(CUDA_OBJECTS) $(EMU_FRAGMENTS) $(CUDA_FRAGMENTS)) $(PACKAGE_OBJECTS:.o=.d) $(TEST_SUPPORT:.o=.d) $(MAIN:%.c=$(BUILD)/obj/%.d) $(TESTS:=.d) $(BUILD)/tests/comm/ranks.d $(EMU_TESTS:=.d) $(BENCHES:=.d)
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Packages.  Nothing but a C compiler, make and apt is expected of a machine.
@@ -298,7 +304,7 @@ uninstall: ## remove what install put there
 .PHONY: test run-tests
 test: packages-test ## every test, under ten minutes on two cores
 	+$(MAKE) $(JOBS) run-tests
-run-tests: $(BUILD)/trainer $(EMU_PART) $(if $(MPICC),$(MPI_PART)) $(BUILD)/faults/shim.so test-programs examples $(BUILD)/bench/profile $(BUILD)/bench/fragments $(BUILD)/halfstep-gpu
+run-tests: $(BUILD)/trainer $(EMU_PART) $(STANDIN) $(if $(MPICC),$(MPI_PART)) $(BUILD)/faults/shim.so test-programs examples $(BUILD)/bench/profile $(BUILD)/bench/fragments $(BUILD)/halfstep-gpu
 	@BUILD=$(BUILD) tests/run.sh $(TESTS) $(EMU_TESTS)
 
 # gcc's analyzer looks at every path through the C sources.  Three of its questions it cannot answer here: who owns what was put

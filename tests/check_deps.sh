@@ -100,6 +100,7 @@ for variable in $(grep -rhoE '"HALFSTEP_[A-Z_]+"' kernels optim runtime --includ
         complain "$variable is not in runtime/config/environment.h, and is read in: $(grep -rl "\"$variable\"" kernels optim runtime | tr '\n' ' ')"
 done
 names_in '\bnvml[A-Z]' runtime/record/nvml.c NVML
+names_in '\bnccl[A-Z]' kernels/cuda/comm/library.cu NCCL
 names_in '\bdnnl_' bench/onednn.h oneDNN
 names_in '\b(cblas|openblas_set)_' bench/openblas.h OpenBLAS
 names_in '\bMPI_[A-Z][a-z]+[a-z_]*\(' kernels/mpi/comm_mpi.c MPI

@@ -3,6 +3,7 @@
  * The backend's table, and the part that it is.  It has no operation of any other backend to fall back on: each row is a
  * kernel of this folder.
  */
+#include "kernels/cuda/comm/nccl.cuh"
 #include "kernels/cuda/device/device.cuh"
 #include "kernels/cuda/device/peak.cuh"
 #include "kernels/cuda/product/predicted.cuh"
@@ -56,6 +57,8 @@ static HsBackendPart make_part()
     part.backend = &backend;
     part.tuner = &matmul_tuner;
     part.write_predictions = write_predicted;
+    part.comm_id = make_comm_id;
+    part.comm_create = make_comm;
     return part;
 }
 

@@ -43,6 +43,7 @@
  *   memory.*        device memory                      copy.cpp        cp.async
  *   stream.*        streams, events                    transfer.cpp    copies and fills by the host
  *   graph.cpp       capture and graphs                 fault.*         reports
+ *   attach.*        for libraries that add work to streams
  *                                                      redzone.h       bytes around arrays that must not change
  */
 #ifndef HS_KERNELS_EMU_EMU_H

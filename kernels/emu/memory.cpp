@@ -225,6 +225,17 @@ cudaError_t cudaMalloc(void **pointer, size_t bytes)
 {
     return emulator::allocate(pointer, bytes, false);
 }
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *attributes, const void *pointer)
+{
+    const emulator::MemoryKind kind = emulator::memory_kind(pointer);
+    void *const address = const_cast<void *>(pointer);
+    *attributes = cudaPointerAttributes{ cudaMemoryTypeUnregistered, -1, nullptr, address };
+    if (kind == emulator::MemoryKind::PINNED)
+        *attributes = cudaPointerAttributes{ cudaMemoryTypeHost, 0, address, address };
+    else if (kind == emulator::MemoryKind::DEVICE)
+        *attributes = cudaPointerAttributes{ cudaMemoryTypeDevice, 0, address, nullptr };
+    return cudaSuccess;
+}
 cudaError_t cudaFree(void *pointer)
 {
     return emulator::release(pointer, false, "cudaFree");

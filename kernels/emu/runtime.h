@@ -106,6 +106,19 @@ template <typename T> static inline cudaError_t cudaMallocHost(T **pointer, size
     return cudaMallocHost(reinterpret_cast<void **>(pointer), bytes);
 }
 
+enum cudaMemoryType {
+    cudaMemoryTypeUnregistered = 0,
+    cudaMemoryTypeHost = 1,
+    cudaMemoryTypeDevice = 2,
+    cudaMemoryTypeManaged = 3
+};
+struct cudaPointerAttributes {
+    cudaMemoryType type;
+    int device;
+    void *devicePointer, *hostPointer;
+};
+cudaError_t cudaPointerGetAttributes(cudaPointerAttributes *attributes, const void *pointer);
+
 /* Streams and events. */
 namespace emulator
 {

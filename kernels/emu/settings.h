@@ -44,7 +44,8 @@ struct Settings {
      * read shared memory when they are waited for, and the registers of wgmma's sums are spoilt until then.  Early: all
      * of it at once. */
     bool late_copies = true;
-    /* Streams do nothing until something waits for them.  Early: everything is done when it is issued. */
+    /* Streams do nothing until something waits for them.  Early: everything is done when it is issued, as
+     * far as it needs no other process. */
     bool late_streams = true;
     bool guard = true;
     int threads = 1;

@@ -42,17 +42,20 @@ Stream &stream_of(cudaStream_t stream)
     return stream == nullptr ? *streams()[0] : *stream;
 }
 
-/* The oldest operation of a stream, after what it waits for.  Waits name recordings issued before them, so this cannot
- * turn in a circle. */
-static void run_one(Stream &stream)
+/* One step towards the oldest operation of a stream: it, or what it waits for.  False: nothing moved, as that needs
+ * another process.  Waits name recordings issued before them, so this cannot turn in a circle. */
+static bool try_one(Stream &stream, bool wait)
 {
-    Operation operation = std::move(stream.pending.front());
+    Operation &oldest = stream.pending.front();
+    if (oldest.event != nullptr && oldest.event->done < oldest.recording)
+        return try_one(*oldest.event->stream, wait);
+    if (oldest.advance && !oldest.advance(wait))
+        return false;
+    const Operation operation = std::move(oldest);
     stream.pending.pop_front();
-    if (operation.event != nullptr)
-        while (operation.event->done < operation.recording)
-            run_one(*operation.event->stream);
     if (operation.run)
         operation.run();
+    return true;
 }
 
 static void run_all(Stream &stream, size_t rest)
@@ -61,7 +64,15 @@ static void run_all(Stream &stream, size_t rest)
         return;
     memory_open();
     while (stream.pending.size() > rest)
-        run_one(stream);
+        try_one(stream, true);
+    memory_close();
+}
+
+/* One step, for who asks whether a stream is done. */
+static void nudge(Stream &stream)
+{
+    memory_open();
+    try_one(stream, false);
     memory_close();
 }
 
@@ -77,7 +88,20 @@ static void run_everything()
                 busy.push_back(stream);
         if (busy.empty())
             break;
-        run_one(*busy[random_bits(random) % busy.size()]);
+        Stream &chosen = *busy[random_bits(random) % busy.size()];
+        bool moved = try_one(chosen, false);
+        for (Stream *stream : busy)
+            moved = moved || (!stream->pending.empty() && try_one(*stream, false));
+        if (!moved)
+            try_one(chosen, true);
+    }
+    memory_close();
+}
+
+void progress(Stream &stream)
+{
+    memory_open();
+    while (!stream.pending.empty() && try_one(stream, false)) {
     }
     memory_close();
 }
@@ -85,7 +109,9 @@ static void run_everything()
 static void add(Stream &stream, Operation operation)
 {
     stream.pending.push_back(std::move(operation));
-    run_all(stream, settings().late_streams ? MOST_PENDING : 0);
+    if (!settings().late_streams)
+        progress(stream);
+    run_all(stream, MOST_PENDING);
 }
 
 void enqueue(Stream &stream, std::function<void()> run)
@@ -94,8 +120,13 @@ void enqueue(Stream &stream, std::function<void()> run)
         stream.capture->operations.push_back(std::move(run));
         stream.captured++;
     } else {
-        add(stream, Operation{ std::move(run), nullptr, 0 });
+        add(stream, Operation{ std::move(run), nullptr, 0, nullptr });
     }
+}
+
+void enqueue_advancing(Stream &stream, std::function<bool(bool wait)> advance)
+{
+    add(stream, Operation{ nullptr, nullptr, 0, std::move(advance) });
 }
 
 } // namespace emulator
@@ -149,7 +180,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
     Stream &asked = stream_of(stream);
     if (asked.pending.empty())
         return cudaSuccess;
-    run_all(asked, asked.pending.size() - 1);
+    nudge(asked);
     return cudaErrorNotReady;
 }
 
@@ -172,7 +203,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     if (waiting.capture != nullptr || event->capture_id != 0)
         return capture_wait(waiting, *event);
     if (event->state->recorded > 0)
-        add(waiting, Operation{ nullptr, event->state, event->state->recorded });
+        add(waiting, Operation{ nullptr, event->state, event->state->recorded, nullptr });
     return cudaSuccess;
 }
 
@@ -210,7 +241,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
                                 state->done = recording;
                                 state->time = std::chrono::steady_clock::now();
                             },
-                             nullptr, 0 });
+                             nullptr, 0, nullptr });
     return cudaSuccess;
 }
 
@@ -222,7 +253,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event)
     EventState &state = *event->state;
     memory_open();
     while (state.done < state.recorded)
-        run_one(*state.stream);
+        try_one(*state.stream, true);
     memory_close();
     return cudaSuccess;
 }
@@ -235,7 +266,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event)
     EventState &state = *event->state;
     if (state.done == state.recorded)
         return cudaSuccess;
-    run_all(*state.stream, state.stream->pending.size() - 1);
+    nudge(*state.stream);
     return cudaErrorNotReady;
 }
 

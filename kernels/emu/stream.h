@@ -26,11 +26,14 @@ struct EventState {
     std::chrono::steady_clock::time_point time;
 };
 
-/* One step of a stream: first wait (if `event`) until the event's recording `recording` is done, then run. */
+/* One step of a stream: first wait (if `event`) until the event's recording `recording` is done, then run.  What needs
+ * other processes has `advance` instead: it is called until it returns true, and may sleep for a moment if it is told
+ * to wait. */
 struct Operation {
     std::function<void()> run;
     std::shared_ptr<EventState> event;
     long recording;
+    std::function<bool(bool wait)> advance;
 };
 
 /* A capture in progress, then a graph.  The order of capture is one order that the dependences allow. */
@@ -66,6 +69,10 @@ const std::vector<Stream *> &all_streams();
 Stream &stream_of(cudaStream_t stream);
 /* Add to the stream (or run at once: settings.late_streams), or to the graph that it captures. */
 void enqueue(Stream &stream, std::function<void()> run);
+/* The same for what needs other processes; not in a capture. */
+void enqueue_advancing(Stream &stream, std::function<bool(bool wait)> advance);
+/* Does what can be done of the stream's work without waiting for other processes. */
+void progress(Stream &stream);
 /* Note the error for cudaGetLastError, and return it. */
 cudaError_t remember(cudaError_t error);
 

@@ -10,6 +10,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
+#include "kernels/base/comm_nccl.h"
 #include "kernels/ops/backend.h"
 #include "kernels/tuning/tuning.h"
 
@@ -26,10 +27,17 @@ typedef struct HsBackendPart {
     const HsTuner *tuner;
     /* Predicted times of the GPU kernels, as Markdown (kernels/cuda/PREDICTED.md).  errors: HS_EIO */
     HsStatus (*write_predictions)(FILE *out);
+    /* Between GPUs (kernels/base/comm_nccl.h): an id for a new communicator, and this rank's end of one, which works on
+     * buffers of `device` and watches its waits, is destroyed before it (hs_comm_destroy), and returns when all ranks
+     * have come.  One communicator a device.
+     * errors: HS_EUNSUPPORTED where NCCL is not there or too old, saying what to install; HS_EINVAL: the options;
+     * HS_EDEVICE: NCCL's, with its words; another rank's failure, with that one's; timeout_s is over */
+    HsStatus (*comm_id)(unsigned char id[HS_COMM_NCCL_ID_BYTES]);
+    HsStatus (*comm_create)(HsDevice *device, const HsCommNcclOptions *options, HsComm **comm);
 } HsBackendPart;
 
 /* Raised when a member changes its meaning but not its size. */
-enum { HS_PART_VERSION = 1 };
+enum { HS_PART_VERSION = 2 };
 
 static inline uint64_t hs_part_fold(uint64_t layout, size_t bytes)
 {
@@ -46,6 +54,9 @@ static inline uint64_t hs_part_layout(void)
     layout = hs_part_fold(layout, sizeof(HsContext));
     layout = hs_part_fold(layout, sizeof(HsTensor));
     layout = hs_part_fold(layout, sizeof(HsCudaOptions));
+    layout = hs_part_fold(layout, sizeof(HsComm));
+    layout = hs_part_fold(layout, sizeof(HsCommOperations));
+    layout = hs_part_fold(layout, sizeof(HsCommNcclOptions));
     layout = hs_part_fold(layout, sizeof(HsTuner));
     layout = hs_part_fold(layout, sizeof(HsTuningTable));
     layout = hs_part_fold(layout, sizeof(HsTuningRow));

@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "kernels/emu/attach.h"
+
 namespace hs_emu
 {
 
@@ -198,6 +200,47 @@ static bool blocks()
     return true;
 }
 
+/* Work that another process has to finish: questions and copies of other streams pass it by, and who waits goes on until
+ * it is done. */
+static bool advancing()
+{
+    cudaStream_t a, b;
+    cudaEvent_t reached;
+    cudaPointerAttributes attributes;
+    int *log = test::to_device(std::vector<int>{ 1, 0, 0, 0 });
+    int asked = 0, waited = 0, number = 0, *pinned = nullptr;
+    cudaStreamCreateWithFlags(&a, cudaStreamNonBlocking);
+    cudaStreamCreateWithFlags(&b, cudaStreamNonBlocking);
+    cudaEventCreateWithFlags(&reached, cudaEventDefault);
+    cudaMallocHost(&pinned, sizeof *pinned);
+    launch_append(log, 10, a);
+    stream_access()->enqueue(a, [&](bool wait) {
+        asked++;
+        waited += wait;
+        return waited == 3;
+    });
+    launch_append(log, 20, a);
+    stream_access()->follow(b, a);
+    cudaEventRecord(reached, a);
+    stream_access()->progress(a);
+    for (int i = 0; i < 5; i++)
+        EXPECT(cudaStreamQuery(b) == cudaErrorNotReady && cudaEventQuery(reached) == cudaErrorNotReady);
+    EXPECT(asked >= 10 && waited == 0);
+    EXPECT(test::to_host(log, 3) == (std::vector<int>{ 2, 10, 0 }));
+    EXPECT(cudaStreamSynchronize(b) == cudaSuccess && waited == 3);
+    EXPECT(cudaEventQuery(reached) == cudaErrorNotReady && cudaEventQuery(reached) == cudaSuccess);
+    EXPECT(test::to_host(log, 3) == (std::vector<int>{ 3, 10, 20 }));
+    EXPECT(cudaPointerGetAttributes(&attributes, log + 1) == cudaSuccess && attributes.type == cudaMemoryTypeDevice);
+    EXPECT(cudaPointerGetAttributes(&attributes, pinned) == cudaSuccess && attributes.type == cudaMemoryTypeHost);
+    EXPECT(cudaPointerGetAttributes(&attributes, &number) == cudaSuccess);
+    EXPECT(attributes.type == cudaMemoryTypeUnregistered);
+    EXPECT(stream_access()->holds(log, 4 * sizeof *log) && !stream_access()->holds(log, 5 * sizeof *log));
+    cudaFreeHost(pinned);
+    cudaStreamDestroy(a);
+    cudaStreamDestroy(b);
+    return true;
+}
+
 } // namespace hs_emu
 
 int main()
@@ -209,6 +252,7 @@ int main()
     test::finds("copy past the end", "past the end", copy_range<0>, copy_range<1>);
     test::finds("freed twice", "freed twice", free_twice<1>, free_twice<2>);
     test::holds("limits of launches", limits);
+    test::holds("work of other processes", advancing);
     test::holds("blocks over host threads", blocks);
     return test::result();
 }

@@ -183,6 +183,17 @@ static HsStatus launch_tiles(HsContext *context)
     return status == HS_OK ? freed : status;
 }
 
+/* kernels/cuda/comm/fold.cu */
+HsStatus hs_emu_launch_fold(const HsContext *context, void *own, const void *others, HsDtype dtype);
+
+static HsStatus launch_folds(HsContext *context)
+{
+    static const HsDtype types[] = { HS_F32, HS_F64, HS_BF16, HS_F16 };
+    for (int t = 0; t < HS_COUNT_OF(types); t++)
+        HS_TRY(hs_emu_launch_fold(context, untouched(0), untouched(1), types[t]));
+    return HS_OK;
+}
+
 /* The probes of the device's peak. */
 static void launch_probes(HsContext *context)
 {
@@ -219,6 +230,8 @@ int main(void)
         status = launch_models(&context);
     if (status == HS_OK)
         status = launch_tiles(&context);
+    if (status == HS_OK)
+        status = launch_folds(&context);
     if (status == HS_OK)
         launch_probes(&context);
     if (status != HS_OK)

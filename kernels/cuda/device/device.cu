@@ -10,8 +10,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "kernels/cuda/toolbox/launch.cuh"
+
+extern "C" {
+#include "kernels/base/clock.h"
+}
 
 #ifndef HS_EMU
 #include <nvtx3/nvToolsExt.h>
@@ -37,6 +42,7 @@ struct Implementation {
     DeviceLimits limits;
     Products *products;
     void (*release_products)(Products *products);
+    Watch watch;
     char name[16];
     Allocation *allocations; /* cudaFree does not tell how much it gave back */
 };
@@ -113,10 +119,49 @@ HsStatus device_free_memory(const HsDevice *, size_t *free_bytes)
     return check(cudaMemGetInfo(free_bytes, &total), "asking for free memory");
 }
 
-HsStatus device_copy(HsDevice *, HsStream *stream, void *destination, const void *source, size_t bytes)
+/* With a watch the host asks, and sleeps for a moment between two questions; else the driver waits. */
+template <typename Ask, typename Wait> HsStatus wait_watched(const Watch &watch, const char *what, Ask ask, Wait wait)
+{
+    if (watch.look == nullptr)
+        return check(wait(), what);
+    const double start = hs_clock_s();
+    for (int turn = 0;; turn++) {
+        const cudaError_t error = ask();
+        if (error != cudaErrorNotReady)
+            return check(error, what);
+        cudaGetLastError(); /* which is no error: the next launch must not find it */
+        HS_TRY(watch.look(watch.watcher, hs_clock_s() - start));
+        if (turn >= 16)
+            usleep(20);
+    }
+}
+
+HsStatus wait_for_event(const HsDevice *device, HsEvent *event)
+{
+    return wait_watched(
+        implementation_of(device).watch, "waiting for an event", [=] { return cudaEventQuery(event_from(event)); },
+        [=] { return cudaEventSynchronize(event_from(event)); });
+}
+
+/* Copies from and to pageable memory wait for the stream in the driver, where no watch is. */
+HsStatus wait_before_copy(const HsDevice *device, HsStream *stream, const void *destination, const void *source)
+{
+    if (implementation_of(device).watch.look == nullptr)
+        return HS_OK;
+    for (const void *pointer : { destination, source }) {
+        cudaPointerAttributes attributes;
+        HS_TRY(check(cudaPointerGetAttributes(&attributes, pointer), "asking whose memory a pointer is"));
+        if (attributes.type == cudaMemoryTypeUnregistered)
+            return wait_for_stream(device, stream_from(stream));
+    }
+    return HS_OK;
+}
+
+HsStatus device_copy(HsDevice *device, HsStream *stream, void *destination, const void *source, size_t bytes)
 {
     if (bytes == 0)
         return HS_OK;
+    HS_TRY(wait_before_copy(device, stream, destination, source));
     return check(cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDefault, stream_from(stream)), "copy");
 }
 
@@ -139,9 +184,9 @@ void device_stream_destroy(HsDevice *, HsStream *stream)
         cudaStreamDestroy(stream_from(stream));
 }
 
-HsStatus device_stream_sync(HsDevice *, HsStream *stream)
+HsStatus device_stream_sync(HsDevice *device, HsStream *stream)
 {
-    return check(cudaStreamSynchronize(stream_from(stream)), "waiting for the device");
+    return wait_for_stream(device, stream_from(stream));
 }
 
 HsStatus device_event_create(HsDevice *, HsEvent **event)
@@ -163,18 +208,18 @@ HsStatus device_event_record(HsDevice *, HsEvent *event, HsStream *stream)
     return check(cudaEventRecord(event_from(event), stream_from(stream)), "recording an event");
 }
 
-HsStatus device_event_elapsed_ms(HsDevice *, HsEvent *start, HsEvent *stop, double *milliseconds)
+HsStatus device_event_elapsed_ms(HsDevice *device, HsEvent *start, HsEvent *stop, double *milliseconds)
 {
     float elapsed = 0.0f;
-    HS_TRY(check(cudaEventSynchronize(event_from(stop)), "waiting for an event"));
+    HS_TRY(wait_for_event(device, stop));
     HS_TRY(check(cudaEventElapsedTime(&elapsed, event_from(start), event_from(stop)), "reading events"));
     *milliseconds = (double)elapsed;
     return HS_OK;
 }
 
-HsStatus device_event_sync(HsDevice *, HsEvent *event)
+HsStatus device_event_sync(HsDevice *device, HsEvent *event)
 {
-    return check(cudaEventSynchronize(event_from(event)), "waiting for an event");
+    return wait_for_event(device, event);
 }
 
 HsStatus device_stream_wait(HsDevice *, HsStream *stream, HsEvent *event)
@@ -422,6 +467,26 @@ void hang_products(HsDevice *device, Products *products, void (*release)(Product
 {
     implementation_of(device).products = products;
     implementation_of(device).release_products = release;
+}
+
+void hang_watch(HsDevice *device, Watch watch)
+{
+    implementation_of(device).watch = watch;
+}
+
+HsStatus wait_for_stream(const HsDevice *device, cudaStream_t stream)
+{
+    return wait_watched(
+        implementation_of(device).watch, "waiting for the device", [=] { return cudaStreamQuery(stream); },
+        [=] { return cudaStreamSynchronize(stream); });
+}
+
+HsStatus is_on_device(const void *pointer, bool *on_device)
+{
+    cudaPointerAttributes attributes;
+    HS_TRY(check(cudaPointerGetAttributes(&attributes, pointer), "asking whose memory a pointer is"));
+    *on_device = attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged;
+    return HS_OK;
 }
 
 const HsCudaOptions &device_options(const HsDevice *device)

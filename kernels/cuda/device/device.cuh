@@ -27,6 +27,18 @@ HsStatus open_device(HsDevice *device, const HsCudaOptions *options, const char 
 /* What products keep on a device (product/products.cuh), which knows no more of it than how to give it back. */
 struct Products;
 
+/* Who looks after the device while the host waits for it (comm/nccl.cu): asked again and again, with the seconds that
+ * this wait has lasted; an error ends the wait.  NULL: nobody does. */
+struct Watch {
+    HsStatus (*look)(void *watcher, double waited_s);
+    void *watcher;
+};
+void hang_watch(HsDevice *device, Watch watch);
+/* Waits for the stream, watched. */
+HsStatus wait_for_stream(const HsDevice *device, cudaStream_t stream);
+/* Whether a pointer is of memory that kernels may access, or the host's. */
+HsStatus is_on_device(const void *pointer, bool *on_device);
+
 const DeviceLimits &limits_of(const HsContext *context);
 const DeviceLimits &device_limits(const HsDevice *device);
 Products *device_products(const HsDevice *device);
