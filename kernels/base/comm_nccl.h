@@ -37,11 +37,12 @@ typedef struct HsCommNcclOptions {
     unsigned char id[HS_COMM_NCCL_ID_BYTES]; /* made by one rank, the same for all; serves one communicator */
     size_t scratch_bytes;                    /* of exact sums; 0: 32 MiB */
     double timeout_s;                        /* for each wait; 0: none */
-    /* How this rank's process hears of the others, for instance by a host's communicator; NULL: it does not.
+    /* How this rank's process hears of the others (kernels/parts/comm.h: by the host's communicator); NULL: it does not.
      * others_failed is asked while a rank waits, by its own thread and about every 10 ms: true when another rank gave
-     * up or died, with its message.  tell_others gets the reason for which this rank gives up, once. */
-    bool (*others_failed)(void *host, char *message, size_t bytes);
-    void (*tell_others)(void *host, const char *reason);
+     * up or died, with its message.  tell_others gets the reason for which this rank gives up, once, in any thread.
+     * comm: this communicator, for its step. */
+    bool (*others_failed)(void *host, const HsComm *comm, char *message, size_t bytes);
+    void (*tell_others)(void *host, const HsComm *comm, const char *reason);
     void *host;
 } HsCommNcclOptions;
 

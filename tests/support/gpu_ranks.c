@@ -9,68 +9,37 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "kernels/base/clock.h"
+#include "kernels/base/comm_shared.h"
 
-static bool others_failed(void *host, char *message, size_t bytes)
-{
-    Shared *shared = host;
-    if (atomic_load(&shared->failed) < 2)
-        return false;
-    snprintf(message, bytes, "%s", shared->reason);
-    return true;
-}
-
-static void tell_others(void *host, const char *reason)
-{
-    Shared *shared = host;
-    int none = 0;
-    if (!atomic_compare_exchange_strong(&shared->failed, &none, 1))
-        return;
-    snprintf(shared->reason, sizeof shared->reason, "heard: %.200s", reason);
-    atomic_store(&shared->failed, 2);
-}
-
-static HsStatus join(Rank *rank, const Scene *scene)
+static HsStatus join(Rank *rank, const Scene *scene, int descriptor)
 {
     const HsBackendPart *part;
-    HsCommNcclOptions options = { .rank = rank->rank,
-                                  .size = rank->size,
-                                  .local_rank = rank->rank,
-                                  .local_size = rank->size,
-                                  .exact = scene->exact,
-                                  .scratch_bytes = scene->scratch_bytes,
-                                  .timeout_s = scene->timeout_s,
-                                  .others_failed = others_failed,
-                                  .tell_others = tell_others,
-                                  .host = rank->shared };
+    const HsCommSharedOptions shared = { .join_s = 20 };
+    const HsPartCommOptions options = { .exact = scene->exact,
+                                        .scratch_bytes = scene->scratch_bytes,
+                                        .timeout_s = scene->timeout_s };
+    HS_TRY(hs_comm_shared_join(descriptor, rank->rank, &shared, &rank->host));
     HS_TRY(hs_part_open("emu", &part));
     HS_TRY(part->device_init(&rank->device, &(HsCudaOptions){ .index = 0 }));
     HS_TRY(rank->device.stream_create(&rank->device, &rank->stream));
-    if (rank->rank == 0) {
-        HS_TRY(part->comm_id(rank->shared->id));
-        atomic_store(&rank->shared->id_made, 1);
-    }
-    while (!atomic_load(&rank->shared->id_made))
-        usleep(1000);
-    memcpy(options.id, rank->shared->id, sizeof options.id);
-    return part->comm_create(&rank->device, &options, &rank->comm);
+    return hs_part_comm_create(part, &rank->device, rank->host, &options, &rank->comm);
 }
 
-static int live(const Scene *scene, Shared *shared, int number)
+static int live(const Scene *scene, int descriptor, int number)
 {
     char seed[16];
-    Rank rank = { .rank = number, .size = scene->size, .shared = shared };
+    Rank rank = { .rank = number, .size = scene->size };
     snprintf(seed, sizeof seed, "%d", scene->seed > 0 ? scene->seed : 1);
     setenv("HALFSTEP_NCCL_SEED", seed, 1);
     setenv("HALFSTEP_EMU_SEED", seed, 1);
     setenv("HALFSTEP_EMU_THREADS", "1", 1);
     if (scene->fault)
         setenv("HALFSTEP_NCCL_FAULT", scene->fault, 1);
-    if (join(&rank, scene) != HS_OK) {
+    if (join(&rank, scene, descriptor) != HS_OK) {
         fprintf(stderr, "rank %d: %s\n", number, hs_error_message());
         return 2;
     }
@@ -82,6 +51,7 @@ static int live(const Scene *scene, Shared *shared, int number)
         return 1;
     }
     hs_device_deinit(&rank.device);
+    hs_comm_destroy(rank.host);
     return right ? 0 : 1;
 }
 
@@ -93,17 +63,17 @@ static void read_report(FILE *file, char report[REPORT_BYTES])
 }
 
 /* One rank has ended: if not as it should, the others hear of it. */
-static void note_end(Shared *shared, Outcome *outcome, int rank, int status)
+static void note_end(int descriptor, Outcome *outcome, int rank, int status)
 {
     outcome->codes[rank] = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     if (outcome->codes[rank] == 0)
         return;
     char reason[64];
     if (WIFEXITED(status))
-        snprintf(reason, sizeof reason, "rank %d ended with code %d", rank, WEXITSTATUS(status));
+        snprintf(reason, sizeof reason, "ended with code %d", WEXITSTATUS(status));
     else
-        snprintf(reason, sizeof reason, "rank %d died of signal %d", rank, WTERMSIG(status));
-    tell_others(shared, reason);
+        snprintf(reason, sizeof reason, "died of signal %d", WTERMSIG(status));
+    cr_expect_eq(hs_comm_shared_report(descriptor, rank, reason), HS_OK);
 }
 
 Outcome run_ranks(const Scene *scene)
@@ -112,15 +82,15 @@ Outcome run_ranks(const Scene *scene)
     FILE *files[RANKS_MOST];
     pid_t children[RANKS_MOST];
     const double start = hs_clock_s();
-    Shared *shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    cr_assert_neq(shared, MAP_FAILED);
+    int descriptor;
+    cr_assert_eq(hs_comm_shared_make(scene->size, &(HsCommSharedOptions){ .join_s = 20 }, &descriptor), HS_OK);
     for (int r = 0; r < scene->size; r++) {
         files[r] = tmpfile();
         cr_assert_not_null(files[r]);
         children[r] = fork();
         if (children[r] == 0) {
             dup2(fileno(files[r]), STDERR_FILENO);
-            _exit(live(scene, shared, r));
+            _exit(live(scene, descriptor, r));
         }
     }
     for (int left = scene->size; left > 0;) {
@@ -128,7 +98,7 @@ Outcome run_ranks(const Scene *scene)
             int status;
             if (outcome.codes[r] >= 0 || waitpid(children[r], &status, WNOHANG) != children[r])
                 continue;
-            note_end(shared, &outcome, r, status);
+            note_end(descriptor, &outcome, r, status);
             left--;
         }
         if (hs_clock_s() - start > 20.0)
@@ -139,7 +109,7 @@ Outcome run_ranks(const Scene *scene)
     }
     for (int r = 0; r < scene->size; r++)
         read_report(files[r], outcome.reports[r]);
-    munmap(shared, sizeof *shared);
+    close(descriptor);
     outcome.seconds = hs_clock_s() - start;
     return outcome;
 }

@@ -6,26 +6,15 @@
 #ifndef HS_TESTS_SUPPORT_GPU_RANKS_H
 #define HS_TESTS_SUPPORT_GPU_RANKS_H
 
-#include <stdatomic.h>
-
-#include "kernels/base/comm_nccl.h"
-#include "kernels/parts/part.h"
+#include "kernels/parts/comm.h"
 
 enum { RANKS_MOST = 4, REPORT_BYTES = 4096 };
 
-/* Memory of all ranks: how they get the id, and how they hear of each other's failures. */
-typedef struct Shared {
-    atomic_int id_made, failed;
-    unsigned char id[HS_COMM_NCCL_ID_BYTES];
-    char reason[256];
-} Shared;
-
 typedef struct Rank {
     int rank, size;
-    Shared *shared;
     HsDevice device;
     HsStream *stream;
-    HsComm *comm;
+    HsComm *host, *comm; /* of the processes, and of their devices */
 } Rank;
 
 typedef struct Scene {
@@ -39,7 +28,7 @@ typedef struct Scene {
 } Scene;
 
 typedef struct Outcome {
-    int codes[RANKS_MOST]; /* 0: the body returned true; 1: false; 2: no communicator; 128 + signal */
+    int codes[RANKS_MOST]; /* 0: the body returned true; 1: false; 2: no communicator, 3: a copy failed; 128 + signal */
     char reports[RANKS_MOST][REPORT_BYTES];
     double seconds;
 } Outcome;

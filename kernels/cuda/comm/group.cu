@@ -82,7 +82,8 @@ HsStatus look_around(Group *group, double waited_s)
     if (has_failed(group))
         return group_failure(group);
     const HsCommNcclOptions &options = group->options;
-    if (options.others_failed != nullptr && options.others_failed(options.host, message, sizeof message)) {
+    if (options.others_failed != nullptr &&
+        options.others_failed(options.host, &group->comm, message, sizeof message)) {
         group_abort(group, message, false);
         return group_failure(group);
     }
@@ -128,11 +129,18 @@ void group_abort(Group *group, const char *reason, bool own)
         group->failed = true;
     }
     if (first && own && group->options.tell_others != nullptr)
-        group->options.tell_others(group->options.host, reason);
+        group->options.tell_others(group->options.host, &group->comm, reason);
     if (group->inside.try_lock()) { /* else who is inside finds out */
         abort_handle(group);
         group->inside.unlock();
     }
+}
+
+HsStatus group_is_well(Group *group, double waited_s)
+{
+    HS_TRY(look_around(group, waited_s));
+    const int result = async_result(group);
+    return result == NCCL_SUCCESS || result == NCCL_IN_PROGRESS ? HS_OK : fail_library(group, result);
 }
 
 HsStatus group_look(void *watcher, double waited_s)
@@ -142,9 +150,7 @@ HsStatus group_look(void *watcher, double waited_s)
     if (now - group->last_look < LOOK_S)
         return HS_OK;
     group->last_look = now;
-    HS_TRY(look_around(group, waited_s));
-    const int result = async_result(group);
-    return result == NCCL_SUCCESS || result == NCCL_IN_PROGRESS ? HS_OK : fail_library(group, result);
+    return group_is_well(group, waited_s);
 }
 
 HsStatus group_settle(Group *group, int result)

@@ -53,6 +53,8 @@ HsStatus group_end(Group *group, cudaStream_t stream);
 HsStatus group_look(void *group, double waited_s);
 /* Gives up; the reason goes to the others if it is this rank's own.  Callable from any thread. */
 void group_abort(Group *group, const char *reason, bool own);
+/* Whether nobody failed so far, by what this process knows; never waits itself. */
+HsStatus group_is_well(Group *group, double waited_s);
 /* The error of a communicator that was aborted. */
 HsStatus group_failure(Group *group);
 void group_leave(Group *group);

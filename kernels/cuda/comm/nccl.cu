@@ -328,6 +328,11 @@ void nccl_abort(HsComm *comm, const char *reason)
     group_abort(reinterpret_cast<Group *>(comm), reason, true);
 }
 
+HsStatus nccl_check(HsComm *comm)
+{
+    return group_is_well(reinterpret_cast<Group *>(comm), 0.0);
+}
+
 void nccl_destroy(HsComm *comm)
 {
     Group *const group = reinterpret_cast<Group *>(comm);
@@ -345,8 +350,9 @@ void nccl_destroy(HsComm *comm)
     delete group;
 }
 
-const HsCommOperations operations = { "NCCL",         nccl_all_reduce, nccl_reduce_scatter, nccl_all_gather,
-                                      nccl_broadcast, nccl_barrier,    nccl_abort,          nccl_destroy };
+const HsCommOperations operations = { "NCCL",          nccl_all_reduce, nccl_reduce_scatter,
+                                      nccl_all_gather, nccl_broadcast,  nccl_barrier,
+                                      nccl_abort,      nccl_check,      nccl_destroy };
 
 HsStatus check_options(const HsCommNcclOptions *options)
 {
