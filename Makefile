@@ -232,8 +232,10 @@ $(BUILD)/bench/fragments: bench/fragments.c $(LIBRARY) | $(BUILD)/bench/parts/li
 	@echo "  CC $@"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -MMD -MP -MF $@.d -o $@ $< $(call link_parts,$$ORIGIN/parts) $(WHOLE) $(LDLIBS)
 
+$(BUILD)/bench/collectives: | $(STANDIN)
+
 # The programs of bench/gpu.sh as one, so that the library is there once: each source with another name for main.
-PACKAGE_PROGRAMS = trainer fragments agreement products attention bandwidth ops
+PACKAGE_PROGRAMS = trainer fragments agreement products attention bandwidth ops collectives
 PACKAGE_OBJECTS  = $(PACKAGE_PROGRAMS:%=$(BUILD)/obj/package/%.o)
 PACKAGE_TABLE    = -DHS_PACKAGE_PROGRAMS(X)=$(foreach program,$(PACKAGE_PROGRAMS),X($(program)))
 PACKAGE_DEFINES  = -Dmain=hs_main_$(*F) -Wno-missing-prototypes
@@ -249,7 +251,7 @@ $(BUILD)/halfstep-gpu: bench/package/multicall.c $(PACKAGE_OBJECTS) $(LIBRARY) |
 	@echo "  CC $@"
 	$(Q)$(CC) $(CFLAGS) '$(PACKAGE_TABLE)' $(LDFLAGS) -o $@ $< $(PACKAGE_OBJECTS) $(call link_parts,$$ORIGIN/parts:$$ORIGIN/bench/parts) $(WHOLE) $(LDLIBS)
 .PHONY: gpu-package
-gpu-package: $(BUILD)/halfstep-gpu $(BENCH_PARTS) ## build/gpu-package: what bench/gpu.sh needs on a machine with a GPU and nothing else
+gpu-package: $(BUILD)/halfstep-gpu $(BENCH_PARTS) $(STANDIN) ## build/gpu-package: what bench/gpu.sh needs on a machine with a GPU and nothing else
 	@bench/package/make.sh $(BUILD) $(BUILD)/gpu-package
 
 .PHONY: examples bench-programs test-programs
@@ -424,7 +426,7 @@ test-tokenizers: $(BUILD)/trainer $(BUILD)/tests/tokenize ## tokenizers token fo
 	@BUILD=$(BUILD) tests/tokenizers/run.sh
 
 .PHONY: test-gpu-script
-test-gpu-script: $(BUILD)/halfstep-gpu $(BENCH_PARTS) ## bench/gpu.sh's three calls on the emulator, and faults that must not hide other results
+test-gpu-script: $(BUILD)/halfstep-gpu $(BENCH_PARTS) $(STANDIN) ## bench/gpu.sh's three calls on the emulator, and faults that must not hide other results
 	@BUILD=$(BUILD) CXX="$(CXX)" CXXFLAGS="$(CXXFLAGS)" LDFLAGS="$(LDFLAGS)" OBJECTS="$(EMU_OBJECTS) $(EMU_FRAGMENTS)" tests/gpu_faults.sh
 
 .PHONY: test-agreement

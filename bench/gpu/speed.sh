@@ -248,6 +248,28 @@ phase_attention() {
     program 60 attention --seconds "$measure_s" ${rival:+"$rival"}
 }
 
+# Needs two GPUs and NCCL; where there is one GPU it says that nothing was run.  PyTorch brings the library, too.
+phase_collectives() {
+    local gpus found=''
+    gpus=$([ "$device" = emu ] && echo 2 || nvidia-smi -L 2>/dev/null | grep -c '^GPU')
+    if [ "$gpus" -lt 2 ]; then
+        echo "Not run: this machine has $gpus GPU, and two are needed."
+        return 0
+    fi
+    if [ "$device" = cuda ] && ! ldconfig -p | grep -q 'libnccl\.so\.2'; then
+        found=$(python3 -c 'import glob, os, torch
+root = os.path.dirname(os.path.dirname(torch.__file__))
+print((glob.glob(root + "/nvidia/**/libnccl.so.2", recursive=True) + [""])[0])' 2>/dev/null)
+        if [ -z "$found" ]; then
+            echo "Not run: $gpus GPUs, and no libnccl.so.2."
+            return 0
+        fi
+    fi
+    echo "$gpus GPUs, a process each."
+    echo
+    HALFSTEP_NCCL=$found program 60 collectives --ranks "$((gpus < 16 ? gpus : 16))" --seconds "$measure_s"
+}
+
 phase_bandwidth() {
     program 40 bandwidth --seconds "$measure_s"
 }

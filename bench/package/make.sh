@@ -16,6 +16,8 @@ strip -o "$folder/halfstep-gpu" "$build/halfstep-gpu"
 for part in "$build"/bench/parts/*.so; do
     strip -o "$folder/parts/${part##*/}" "$part"
 done
+# For the same script on the emulator.
+strip -o "$folder/parts/libhalfstep-nccl-standin.so" "$build/libhalfstep-nccl-standin.so"
 # Of the C library's own parts a second copy does harm: the loader belongs to the machine's.
 ldd "$build/halfstep-gpu" "$build"/bench/parts/*.so | awk '$2 == "=>" && $3 ~ /^\// { print $3 }' | sort -u |
     grep -vE '/(libc|libm|libdl|librt|libpthread)\.so' | xargs -r cp -Lt "$folder/lib"

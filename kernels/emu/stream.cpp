@@ -48,7 +48,7 @@ static bool try_one(Stream &stream, bool wait)
 {
     Operation &oldest = stream.pending.front();
     if (oldest.event != nullptr && oldest.event->done < oldest.recording)
-        return try_one(*oldest.event->stream, wait);
+        return try_one(*oldest.recorder, wait);
     if (oldest.advance && !oldest.advance(wait))
         return false;
     const Operation operation = std::move(oldest);
@@ -120,13 +120,13 @@ void enqueue(Stream &stream, std::function<void()> run)
         stream.capture->operations.push_back(std::move(run));
         stream.captured++;
     } else {
-        add(stream, Operation{ std::move(run), nullptr, 0, nullptr });
+        add(stream, Operation{ std::move(run), nullptr, 0, nullptr, nullptr });
     }
 }
 
 void enqueue_advancing(Stream &stream, std::function<bool(bool wait)> advance)
 {
-    add(stream, Operation{ nullptr, nullptr, 0, std::move(advance) });
+    add(stream, Operation{ nullptr, nullptr, 0, nullptr, std::move(advance) });
 }
 
 } // namespace emulator
@@ -203,7 +203,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     if (waiting.capture != nullptr || event->capture_id != 0)
         return capture_wait(waiting, *event);
     if (event->state->recorded > 0)
-        add(waiting, Operation{ nullptr, event->state, event->state->recorded, nullptr });
+        add(waiting, Operation{ nullptr, event->state, event->state->recorded, event->state->stream, nullptr });
     return cudaSuccess;
 }
 
@@ -241,7 +241,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
                                 state->done = recording;
                                 state->time = std::chrono::steady_clock::now();
                             },
-                             nullptr, 0, nullptr });
+                             nullptr, 0, nullptr, nullptr });
     return cudaSuccess;
 }
 

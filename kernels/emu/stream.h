@@ -33,6 +33,7 @@ struct Operation {
     std::function<void()> run;
     std::shared_ptr<EventState> event;
     long recording;
+    Stream *recorder; /* on which it was recorded: the event may have been recorded elsewhere since */
     std::function<bool(bool wait)> advance;
 };
 

@@ -34,7 +34,7 @@ chmod +x tools/*
 
 mkdir empty && cd empty || exit 1
 PATH=$scratch/tools:$PATH expect 1 "$scratch/package/gpu.sh" --device emu --out results \
-    --phases fragments,agreement,selftest,parity,sanitizer,losses,products,tuning,gpt2,attention,trace,counters --ops matmul,combine
+    --phases fragments,agreement,selftest,parity,sanitizer,losses,products,tuning,gpt2,attention,trace,counters,collectives --ops matmul,combine
 page=results/README.md
 says err "results: results (1 phases failed"
 says $page "| wgmma n256, both across | exact | 16384 of 16384 | holds |"
@@ -54,6 +54,8 @@ says $page "choices in results/tuning.txt: set kernels.tuning to it"
 says $page "| bf16 | tuned | "
 says $page "| matmul_hopper_kernel | 96.5 us |  |  | 41.2 % |  |  |"
 says $page "| update_kernel | 12.0 us |"
+says $page "| all_reduce | tree | f32 | 100003 | 0.0 |"
+says results/results.json '"operation":"all_gather","exact":false,"ranks":2'
 says results/trace.json '"name":"matmul"'
 python3 -c 'import json; assert len(json.load(open("results/results.json"))) > 60' 2>err || fail "results.json is no JSON: $(cat err)"
 [ "$(find results -type f | wc -l)" -le 8 ] || fail "more than eight files: $(ls results)"

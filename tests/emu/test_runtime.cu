@@ -54,7 +54,8 @@ static bool events_and_order()
     cudaEventRecord(second, b);
     cudaStreamWaitEvent(a, second);
     launch_append(log, 30, a);
-    cudaEventRecord(first, a); /* a new recording: the earlier wait is for the old one */
+    cudaEventRecord(first, a);  /* a new recording: the earlier wait is for the old one */
+    cudaEventRecord(second, a); /* even on the stream that waits for the old one */
     cudaEventRecord(stop, a);
     cudaEventDestroy(second); /* work that waits for it keeps it */
     EXPECT(cudaEventSynchronize(stop) == cudaSuccess);
