@@ -10,8 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/comm_nccl.h"
 #include "kernels/base/log.h"
-#include "kernels/parts/part.h"
+#include "kernels/parts/comm.h"
 
 /* A device under its name; `index` is what follows a colon. */
 typedef struct DeviceRow {
@@ -100,6 +101,7 @@ static HsStatus open_part(HsEngine *engine, const char *name, const HsEngineOpti
     const HsBackendPart *part;
     HS_TRY(hs_part_open(name, &part));
     HS_TRY(part->device_init(&engine->device, &cuda));
+    engine->part = part;
     engine->tuner = part->tuner;
     engine->context.backend = part->backend;
     engine->context.threads = 1;
@@ -149,6 +151,11 @@ static HsStatus check_graphs(HsEngine *engine, const DeviceRow *row, const HsEng
                        "kernels.cuda_graph: true needs a device that records work, and %s does not: set it to false, "
                        "or device: cuda",
                        row->name);
+    if (options->cuda_graph && options->comm && !hs_comm_can_be_recorded(options->comm))
+        return hs_fail(HS_ECONFIG,
+                       "kernels.cuda_graph: true records steps of one process, and %d train here: what they exchange "
+                       "cannot be recorded; set it to false",
+                       options->comm->size);
     engine->cuda_graph = options->cuda_graph;
     return HS_OK;
 }
@@ -283,6 +290,20 @@ static HsStatus load_tuning(HsEngine *engine, const HsEngineOptions *options)
     return hs_error_prefix(status == HS_EFORMAT || status == HS_EIO ? HS_ECONFIG : status, "kernels.tuning");
 }
 
+/* Devices with memory of their own exchange directly. */
+static HsStatus join_devices(HsEngine *engine, const HsEngineOptions *options)
+{
+    const HsPartCommOptions wanted = { .exact = !options->library_sums, .timeout_s = options->timeout_s };
+    engine->comm = options->comm ? options->comm : hs_comm_alone();
+    if (engine->comm->size == 1 || !engine->part)
+        return HS_OK;
+    HS_TRY(hs_part_comm_create(engine->part, &engine->device, options->comm, &wanted, &engine->devices));
+    engine->comm = engine->devices;
+    hs_info("between devices: %s, sums %s", hs_comm_name(engine->devices),
+            engine->devices->exact ? "along the tree of processes" : "in its own order");
+    return HS_OK;
+}
+
 HsEngineOptions hs_engine_options(const HsConfig *config)
 {
     return (HsEngineOptions){
@@ -293,6 +314,8 @@ HsEngineOptions hs_engine_options(const HsConfig *config)
         .sync_launch = config->kernels.sync_launch,
         .cuda_graph = config->kernels.cuda_graph,
         .tuning = config->kernels.tuning,
+        .library_sums = !config->distributed.exact,
+        .timeout_s = config->distributed.timeout,
     };
 }
 
@@ -300,8 +323,9 @@ HsStatus hs_engine_init(HsEngine *engine, const HsEngineOptions *options)
 {
     memset(engine, 0, sizeof *engine);
     HS_TRY(strcmp(options->device, "auto") == 0 ? open_auto(engine, options) : open_named(engine, options));
-    engine->comm = options->comm ? options->comm : hs_comm_alone();
-    const HsStatus status = load_tuning(engine, options);
+    HsStatus status = load_tuning(engine, options);
+    if (status == HS_OK)
+        status = join_devices(engine, options);
     if (status != HS_OK)
         hs_engine_deinit(engine);
     return status;
@@ -309,6 +333,10 @@ HsStatus hs_engine_init(HsEngine *engine, const HsEngineOptions *options)
 
 void hs_engine_deinit(HsEngine *engine)
 {
+    if (engine->devices)
+        engine->comm = hs_comm_alone();
+    hs_comm_destroy(engine->devices);
+    engine->devices = NULL;
     if (engine->context.stream)
         engine->device.stream_destroy(&engine->device, engine->context.stream);
     engine->context.stream = NULL;

@@ -8,6 +8,7 @@
 
 #include "kernels/base/comm.h"
 #include "kernels/ops/backend.h"
+#include "kernels/parts/part.h"
 #include "kernels/tuning/tuning.h"
 #include "runtime/config/config.h"
 #include "runtime/model/precision.h"
@@ -21,12 +22,16 @@ typedef struct HsEngineOptions {
     bool cuda_graph;    /* steps will be recorded and replayed */
     const char *tuning; /* a table of measured choices of products; NULL or "": none */
     HsComm *comm;       /* the run's processes, borrowed; NULL: this one alone */
+    bool library_sums;  /* GPUs add up in the order of their library, not along the tree */
+    double timeout_s;   /* of GPUs' waits for each other; 0: none */
 } HsEngineOptions;
 
 typedef struct HsEngine {
     HsDevice device;
     HsContext context;
-    HsComm *comm; /* the run's processes; borrowed */
+    HsComm *comm;              /* the run's processes: borrowed, or `devices` */
+    HsComm *devices;           /* between the processes' devices; NULL: they have none of their own, or are one */
+    const HsBackendPart *part; /* NULL: the device's backend is the program's own */
     HsProducts products;
     bool cuda_graph;
     bool emulated;        /* times mean nothing */

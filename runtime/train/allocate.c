@@ -343,6 +343,9 @@ HsStatus hs_trainer_draft(const HsTrainer *trainer, const HsConfig *config, HsTr
     draft->config = (HsConfig *)(uintptr_t)config;
     draft->engine = trainer->engine;
     hs_device_counting_init(&draft->engine.device, &trainer->engine.device);
+    /* Was there before the trainer, and stays. */
+    hs_memory_add(&draft->engine.device.account, HS_MEMORY_COMMUNICATION,
+                  trainer->engine.device.account.current[HS_MEMORY_COMMUNICATION]);
     draft->engine.context.device = &draft->engine.device;
     draft->engine.context.dry_run = true;
     draft->engine.context.observer = NULL;
