@@ -47,7 +47,6 @@ typedef struct HsCommOperations {
     HsStatus (*check)(HsComm *comm);
     void (*note_step)(HsComm *comm); /* comm->step has changed; NULL: nobody is told before the next operation */
     void (*destroy)(HsComm *comm);   /* NULL where its owner destroys it in another way */
-    void (*destroy)(HsComm *comm); /* NULL where its owner destroys it in another way */
 } HsCommOperations;
 
 struct HsComm {

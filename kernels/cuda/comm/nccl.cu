@@ -350,9 +350,9 @@ void nccl_destroy(HsComm *comm)
     delete group;
 }
 
-const HsCommOperations operations = { "NCCL",          nccl_all_reduce, nccl_reduce_scatter,
-                                      nccl_all_gather, nccl_broadcast,  nccl_barrier,
-                                      nccl_abort,      nccl_check,      nccl_destroy };
+const HsCommOperations operations = { "NCCL",         nccl_all_reduce, nccl_reduce_scatter, nccl_all_gather,
+                                      nccl_broadcast, nccl_barrier,    nccl_abort,          nccl_check,
+                                      nullptr,        nccl_destroy };
 
 HsStatus check_options(const HsCommNcclOptions *options)
 {
