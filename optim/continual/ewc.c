@@ -212,6 +212,7 @@ static HsStatus ewc_dry_run(HsContinual *continual, void *state, HsContext *dry)
         HS_TRY(hs_op_square_accumulate(dry, &square));
         HS_TRY(hs_op_consolidate(dry, &consolidate));
     }
+    HS_TRY(hs_continual_dry_statistics(continual, dry));
     return hs_penalty_dry_run(continual, state, dry);
 }
 

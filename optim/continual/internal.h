@@ -57,6 +57,9 @@ HsStatus hs_tensor_set_copy_parameters(HsContinual *continual, HsContext *contex
 /* The f32 master, or the weight that stands for it. */
 HsTensor hs_span_parameter(const HsSpan *span);
 
+/* What a Fisher's source measures of each sample's gradients, which are of all spans. */
+HsStatus hs_continual_dry_statistics(HsContinual *continual, HsContext *dry);
+
 /* device_values holds `kinds` values for each of some own spans, one after another: those that are not excluded, or all.
  * host_values [kinds, all spans] has them afterwards, with those of other processes; 0 of excluded spans.
  * Waits for the device. */

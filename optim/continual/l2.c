@@ -39,14 +39,8 @@ static HsStatus l2_create(HsContinual *continual, void *state)
 static HsStatus l2_dry_run(HsContinual *continual, void *state, HsContext *dry)
 {
     const HsPenalty *penalty = state;
-    const HsGradStatsArgs args = { .tensors = continual->arguments,
-                                   .count = continual->span_count,
-                                   .sum_squares = continual->device_values,
-                                   .nonfinite = (int64_t *)(void *)continual->device_values };
-    for (int i = 0; i < continual->span_count; i++)
-        continual->arguments[i] = continual->spans[i].gradient;
     if (penalty->automatic)
-        HS_TRY(hs_op_grad_stats(dry, &args));
+        HS_TRY(hs_continual_dry_statistics(continual, dry));
     return hs_penalty_dry_run(continual, state, dry);
 }
 

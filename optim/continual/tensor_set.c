@@ -117,6 +117,18 @@ HsStatus hs_tensor_set_visit(HsContinual *continual, HsTensorSet *set, const cha
     return HS_OK;
 }
 
+HsStatus hs_continual_dry_statistics(HsContinual *continual, HsContext *dry)
+{
+    const HsSpanShare *share = &continual->share;
+    const HsGradStatsArgs args = { .tensors = continual->arguments,
+                                   .count = share->all_count,
+                                   .sum_squares = continual->device_values,
+                                   .nonfinite = (int64_t *)(void *)continual->device_values };
+    for (int i = 0; i < share->all_count; i++)
+        continual->arguments[i] = share->all[i].gradient;
+    return hs_op_grad_stats(dry, &args);
+}
+
 HsStatus hs_continual_fetch_values(HsContinual *continual, HsContext *context, const HsTensor *tensors, int kinds)
 {
     HsDevice *device = continual->device;

@@ -254,6 +254,14 @@ static int64_t samples_passed(const HsTrainer *trainer)
     return position.window_first > 0 ? position.window_first : trainer->rows_per_step;
 }
 
+/* MER closed its group at the task's end: passes see the weights that it left. */
+static HsStatus read_weights(void *user)
+{
+    HsTrainer *trainer = user;
+    HS_TRY(hs_shards_gather_weights(&trainer->shards, &trainer->engine.context));
+    return hs_model_pack(&trainer->model, &trainer->engine.context);
+}
+
 /* Everything of the Fisher's source but its estimator.  sampler: of an unmarked stream, else NULL. */
 static HsFisher fisher_of(HsTrainer *trainer, int task, int64_t samples, const HsSampler *sampler)
 {
@@ -270,6 +278,8 @@ static HsFisher fisher_of(HsTrainer *trainer, int task, int64_t samples, const H
                        .seed = (uint64_t)config->training.seed,
                        .task = (uint32_t)task,
                        .loss_scale = trainer->optimizer.counters.loss_scale,
+                       .prepare = read_weights,
+                       .user = trainer,
                        .ranks = trainer->ranks,
                        .comm = trainer->engine.comm };
 }

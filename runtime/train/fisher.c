@@ -413,6 +413,9 @@ HsStatus hs_fisher_estimator_find(const char *name, HsFisherEstimator *estimator
 HsStatus hs_fisher_next(void *fisher, HsFisherSample *sample)
 {
     HsFisher *source = fisher;
+    if (!source->prepared && source->prepare)
+        HS_TRY(source->prepare(source->user));
+    source->prepared = true;
     return estimators[source->estimator].next(source, sample);
 }
 
@@ -532,6 +535,7 @@ HsStatus hs_fisher_init(HsFisher *fisher)
         fisher->comm = hs_comm_alone();
     }
     fisher->first_loss_scale = fisher->loss_scale;
+    fisher->prepared = false;
     fisher->numbers = NULL;
     fisher->partial = (HsPartialSums){ 0 };
     begin_again(fisher);

@@ -54,7 +54,11 @@ typedef struct HsFisher {
     /* [span_count]: where passes add factors of curvature (sampled and empirical only); NULL: nowhere.  One loss scale
      * then serves all of them: an overflow lets everything begin anew (HsFisherSample.restart). */
     const HsSpanFactors *factors;
+    /* Called before the first pass, when strategies that end the task by changing weights have done so; NULL: nothing. */
+    HsStatus (*prepare)(void *user);
+    void *user;
     /* private */
+    bool prepared;
     int64_t part;                            /* of this process's, 0, 1, ... */
     int64_t next, next_position, next_label; /* group or sequence; exact: token and label in it */
     float first_loss_scale;
