@@ -104,8 +104,12 @@ HsStatus hs_comm_check(HsComm *comm)
 
 void hs_comm_abort(HsComm *comm, const char *reason)
 {
-    if (comm->size > 1)
-        comm->operations->abort(comm, reason);
+    char message[1024];
+    if (comm->size == 1)
+        return;
+    snprintf(message, sizeof message, "%s", hs_error_message());
+    comm->operations->abort(comm, reason);
+    (void)hs_fail(HS_EDEVICE, "%s", message); /* whatever failed while telling the others */
 }
 
 void hs_comm_note_step(HsComm *comm, int64_t step)

@@ -90,7 +90,8 @@ HsStatus hs_comm_barrier(HsComm *comm);
 /* Whether somebody failed meanwhile, for who waits elsewhere: HS_OK or what operations would fail with.  Never waits. */
 HsStatus hs_comm_check(HsComm *comm);
 
-/* This rank cannot go on, and why.  No rank's later operation succeeds; the first reason reaches all of them. */
+/* This rank cannot go on, and why.  No rank's later operation succeeds; the first reason reaches all of them.  This
+ * thread's error message stays. */
 void hs_comm_abort(HsComm *comm, const char *reason);
 /* The optimizer step that this rank is in, for messages of the others. */
 void hs_comm_note_step(HsComm *comm, int64_t step);

@@ -308,6 +308,12 @@ static HsStatus fail_absent(const HsCommSegment *segment, double waited_s)
     return hs_fail(HS_EDEVICE, "after %.0f s these ranks of %u are still absent: %s", waited_s, segment->size, list);
 }
 
+static int usable_cores(void)
+{
+    cpu_set_t cores;
+    return sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
+}
+
 static uint64_t own_cores(void)
 {
     cpu_set_t cores;
@@ -392,7 +398,7 @@ HsStatus hs_comm_shared_join(int descriptor, int rank, const HsCommSharedOptions
         shared->segment = segment;
         shared->options = *options;
         shared->options.silence_s = options->silence_s > 0 ? options->silence_s : 6;
-        shared->spins = sysconf(_SC_NPROCESSORS_ONLN) >= size;
+        shared->spins = usable_cores() >= size;
         status = enter(shared);
     }
     if (status == HS_OK)

@@ -259,6 +259,16 @@ static HsStatus give_up(HsHub *hub, HsStatus status, double waited_s)
     return hs_fail(status, "%s", why);
 }
 
+/* A connection that fails between the ranks' arrival and their start. */
+static HsStatus name_rank(const HsHub *hub, int rank, HsStatus status)
+{
+    char who[256];
+    if (status == HS_OK)
+        return HS_OK;
+    hs_hub_describe(&hub->members[rank], NULL, who, sizeof who);
+    return hs_error_prefix(HS_EDEVICE, "%s", who);
+}
+
 static HsStatus receive_ranks(HsHub *hub, const HsHubOptions *options)
 {
     Newcomer newcomers[NEWCOMERS];
@@ -272,8 +282,9 @@ static HsStatus receive_ranks(HsHub *hub, const HsHubOptions *options)
     if (status != HS_OK)
         return give_up(hub, status, hs_clock_s() - start_s);
     for (int r = 1; r < hub->size; r++)
-        HS_TRY(hs_wire_send(hub->links[r].socket, HS_FRAME_TABLE, hub->members,
-                            (size_t)hub->size * sizeof *hub->members, deadline_s + 10));
+        HS_TRY(name_rank(hub, r,
+                         hs_wire_send(hub->links[r].socket, HS_FRAME_TABLE, hub->members,
+                                      (size_t)hub->size * sizeof *hub->members, deadline_s + 10)));
     return HS_OK;
 }
 
@@ -374,13 +385,13 @@ HsStatus hs_hub_broadcast(HsHub *hub, void *bytes, size_t count)
     const double deadline_s = hs_clock_s() + 60;
     HsFrame frame;
     for (int r = 1; hub->rank == 0 && r < hub->size; r++)
-        HS_TRY(hs_wire_send(hub->links[r].socket, HS_FRAME_BYTES, bytes, count, deadline_s));
+        HS_TRY(name_rank(hub, r, hs_wire_send(hub->links[r].socket, HS_FRAME_BYTES, bytes, count, deadline_s)));
     if (hub->rank == 0)
         return HS_OK;
-    HS_TRY(hs_wire_receive(hub->links[0].socket, &frame, deadline_s));
+    HS_TRY(name_rank(hub, 0, hs_wire_receive(hub->links[0].socket, &frame, deadline_s)));
     if (frame.kind != HS_FRAME_BYTES || frame.bytes != count)
         return hs_fail(HS_EDEVICE, "rank 0 sent something else than %zu bytes", count);
-    return hs_wire_read(hub->links[0].socket, bytes, count, deadline_s);
+    return name_rank(hub, 0, hs_wire_read(hub->links[0].socket, bytes, count, deadline_s));
 }
 
 void hs_hub_own_addresses(char *text, size_t bytes)

@@ -296,6 +296,8 @@ HsStatus hs_launch_count(const HsConfig *config, int *size)
 void hs_launch_leave(HsStatus status)
 {
     const bool failed = status != HS_OK && status != HS_EINTERRUPTED;
+    char message[1024]; /* of `status`: what fails while leaving says less */
+    snprintf(message, sizeof message, "%s", hs_error_message());
     if (failed && joined.comm)
         hs_comm_abort(joined.comm, hs_error_message());
     if (joined.comm != joined.mpi)
@@ -308,4 +310,6 @@ void hs_launch_leave(HsStatus status)
         hs_comm_destroy(joined.mpi);
     hs_hub_destroy(joined.hub);
     joined = (Joined){ 0 };
+    if (status != HS_OK)
+        (void)hs_fail(status, "%s", message);
 }

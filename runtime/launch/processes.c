@@ -25,8 +25,9 @@
 #include "kernels/base/log.h"
 #include "runtime/launch/launch.h"
 
-/* After the first failure: the others leave by themselves, and are killed if they do not. */
-static const double grace_s = 15;
+/* After the first failure the others leave by themselves; there is nothing that they would save.  Who is stopped, or in
+ * the middle of a long computation, is killed after so long. */
+static const double grace_s = 5;
 
 static int stop_signal;
 

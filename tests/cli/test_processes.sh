@@ -54,7 +54,7 @@ says err "HALFSTEP_FAULT=nonsense should be"
 for fault in kill:"died: its process has ended|was ended by signal 9" exit:"died: its process has ended|ended with exit code 3" \
     stop:"has been without a heartbeat for"; do
     rm -rf run
-    HALFSTEP_FAULT="rank=1,step=15,do=${fault%%:*}" within 30 1 "${several[@]}" --processes 2
+    HALFSTEP_FAULT="rank=1,step=15,do=${fault%%:*}" within 20 1 "${several[@]}" --processes 2
     grep -qE "rank 1 of 2 \(host .*, process [0-9]+, step 15, .*\) (${fault#*:})" err || { fail "$fault is not named"; cat err; }
     [ "$(cat run/checkpoints/latest)" = step-00000012 ] || fail "${fault%%:*}: the checkpoint is $(cat run/checkpoints/latest)"
     gone
@@ -95,7 +95,7 @@ if [ -e "$shim" ]; then
         set -- $fault
         rm -rf run
         LD_PRELOAD=$shim FAULT_KINDS=$1 FAULT_ERROR=$2 FAULT_RANK=$3 FAULT_AT=$4 FAULT_COUNT=0 \
-            within 30 1 "${several[@]}" --processes 2
+            within 20 1 "${several[@]}" --processes 2
         says err "rank $3 of 2"
         gone
     done
@@ -148,16 +148,24 @@ for transport in auto tcp; do
     [ ! -s out.1 ] && [ ! -s err.1 ] || fail "rank 1 says something"
 done
 says err "processes: 2, by TCP through rank 0"
+# Rank 0, through which all goes, dies: the other knows.
+rm -rf run
+export HALFSTEP_FAULT="rank=0,step=15,do=kill"
+RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port "${several[@]}" distributed.transport=tcp >out.0 2>err.0 &
+RANK=1 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port within 10 1 "${several[@]}" distributed.transport=tcp
+wait
+unset HALFSTEP_FAULT
+grep -qE "rank 1: [a-z_]+: rank 0 of 2 \(host .*\) died: its connection is closed" err || fail "rank 0 is not named: $(cat err)"
 if [ -e "$(dirname "$trainer")/libhalfstep-mpi.so" ]; then
     for transport in auto mpi; do
         rm -rf run
-        expect 0 timeout 100 mpirun --allow-run-as-root --map-by :OVERSUBSCRIBE -n 2 "${several[@]}" distributed.transport=$transport
+        expect 0 env ASAN_OPTIONS=detect_leaks=0 timeout 100 mpirun --allow-run-as-root --map-by :OVERSUBSCRIBE -n 2 "${several[@]}" distributed.transport=$transport
         bits run >run.bits
         same whole.bits run.bits
     done
     says err "processes: 2, by MPI"
     rm -rf run
-    HALFSTEP_FAULT="rank=1,step=15,do=exit" expect 3 timeout 100 mpirun --allow-run-as-root --map-by :OVERSUBSCRIBE -n 2 \
+    HALFSTEP_FAULT="rank=1,step=15,do=exit" expect 3 env ASAN_OPTIONS=detect_leaks=0 timeout 100 mpirun --allow-run-as-root --map-by :OVERSUBSCRIBE -n 2 \
         "${several[@]}" distributed.transport=mpi
     says err "died: its connection is closed"
 fi
