@@ -111,8 +111,8 @@ HsStatus hs_planner_open(HsConfig *config, const HsPlannerOptions *options, HsTr
     trainer->config = config;
     HS_TRY(open_engine(trainer, options));
     HS_TRY(hs_config_continual(config, &trainer->continual_config));
+    HS_TRY(hs_trainer_divide(trainer)); /* steps are counted in its rows */
     HS_TRY(look_at_data(trainer));
-    HS_TRY(hs_trainer_divide(trainer));
     return hs_precision_resolve(config, trainer->engine.products, &trainer->precision, trainer->precision_why,
                                 sizeof trainer->precision_why);
 }
