@@ -60,8 +60,12 @@ HsStatus hs_weights_list(const HsModel *model, const HsSpan *spans, int span_cou
         while (span < span_count && spans[span].parameter < i)
             span++;
         const bool mastered = span < span_count && spans[span].parameter == i && hs_tensor_present(&spans[span].master);
-        add_parts(&model->params[i], mastered ? spans[span].master : model->params[i].weight,
-                  mastered ? &spans[span].share : NULL, context, naming, weights);
+        const bool streamed = model->streams && span < span_count && spans[span].parameter == i;
+        add_parts(&model->params[i],
+                  mastered   ? spans[span].master
+                  : streamed ? spans[span].weight
+                             : model->params[i].weight,
+                  mastered || streamed ? &spans[span].share : NULL, context, naming, weights);
     }
     return HS_OK;
 }

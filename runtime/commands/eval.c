@@ -125,7 +125,11 @@ static HsStatus measure(HsLoadedModel *loaded, HsProgram *program, const HsTaskD
     if (!buffer)
         return hs_fail(HS_ENOMEM, "no memory for a batch of %zu tokens", tokens);
     HsStatus status = hs_program_commit(program, &loaded->engine.context);
-    const HsEvaluator evaluator = { program, &loaded->engine.context, loaded->engine.comm, buffer, buffer + tokens };
+    const HsEvaluator evaluator = { .program = program,
+                                    .context = &loaded->engine.context,
+                                    .comm = loaded->engine.comm,
+                                    .tokens = buffer,
+                                    .targets = buffer + tokens };
     for (int i = 0; status == HS_OK && i < data->count; i++)
         status = hs_evaluate(&evaluator, &data->tasks[i], windows, &found[i]);
     free(buffer);
@@ -192,8 +196,11 @@ static HsStatus score_choices(HsLoadedModel *loaded, const Arguments *arguments)
     HsStatus status = hs_program_create(&loaded->model, &loaded->engine.context, config->training.batch_size,
                                         config->training.max_length, false, HS_RECOMPUTE_NONE, 1, &program);
     if (status == HS_OK) {
-        const HsEvaluator evaluator = { &program, &loaded->engine.context, loaded->engine.comm, buffer,
-                                        buffer + tokens };
+        const HsEvaluator evaluator = { .program = &program,
+                                        .context = &loaded->engine.context,
+                                        .comm = loaded->engine.comm,
+                                        .tokens = buffer,
+                                        .targets = buffer + tokens };
         status = hs_program_commit(&program, &loaded->engine.context);
         if (status == HS_OK)
             status = hs_score_choices(&evaluator, loaded->tokenizer, arguments->choices, &scores);

@@ -260,9 +260,9 @@
       "parts of an effective batch whose gradients are summed by themselves, then along one tree: with the same "    \
       "number, any number of processes that divides it into powers of two gives the same bits, one process included" \
       "; 0: one a process. A run that goes on keeps its own")                                                        \
-    X(S, INT, zero, 0, 0, 2, NULL, "",                                                                               \
+    X(S, INT, zero, 0, 0, 3, NULL, "",                                                                               \
       "what processes share instead of each having all of it (ZeRO): 0: nothing; 1: masters, moments and the "       \
-      "strategies' tensors; 2: gradients, too. Same bits")                                                           \
+      "strategies' tensors; 2: gradients, too; 3: weights, too. Same bits")                                          \
     X(S, BOOL, exact, true, 0, 1, NULL, "",                                                                          \
       "sum along that tree; false: each process adds up its part in one, and processes in the order of the "         \
       "communication library, which may depend on their number and place")

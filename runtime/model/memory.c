@@ -29,7 +29,7 @@ static void fill_uniform(const HsTensor *tensor, uint64_t seed, uint32_t site, d
  * stand in memory three times, and to pack it anew for each product takes one part in as many as a product has rows. */
 static size_t packed_bytes(const HsContext *context, const HsParam *param, const HsPacked *packed, bool training)
 {
-    const bool stays = training && param->beside_adapters;
+    const bool stays = training && (param->beside_adapters || (param->streams && param->trainable));
     const bool quantized = param->quantized.count > 0;
     if (!hs_param_multiplies(param) || stays || quantized || context->backend->packed_bytes == NULL)
         return 0;
@@ -42,9 +42,16 @@ static size_t packed_backward_bytes(const HsContext *context, const HsParam *par
     return training && param->passes_gradient ? packed_bytes(context, param, &param->packed_backward, training) : 0;
 }
 
+static bool comes_later(const HsModel *model, const HsParam *param, bool training)
+{
+    return model->streams && training && param->trainable;
+}
+
 static void reserve_param(HsModel *model, const HsContext *context, HsParam *param, bool training)
 {
-    param->offset_weight = hs_arena_reserve(&model->weights, hs_param_weight_bytes(param));
+    param->streams = model->streams;
+    if (!comes_later(model, param, training))
+        param->offset_weight = hs_arena_reserve(&model->weights, hs_param_weight_bytes(param));
     size_t forward = packed_bytes(context, param, &param->packed_forward, training);
     size_t backward = packed_backward_bytes(context, param, training);
     if (forward > 0)
@@ -58,7 +65,8 @@ static void reserve_param(HsModel *model, const HsContext *context, HsParam *par
 /* Offsets become pointers. */
 static void place_param(HsModel *model, const HsContext *context, HsParam *param, bool training)
 {
-    void *const weight = hs_arena_at(&model->weights, param->offset_weight);
+    void *const weight =
+        comes_later(model, param, training) ? NULL : hs_arena_at(&model->weights, param->offset_weight);
     if (param->quantized.count == 0)
         param->weight.data = weight;
     else if (weight)
@@ -189,6 +197,7 @@ static HsStatus draw(HsModel *model, HsContext *context, uint64_t seed, double i
         draw_values(model, i, seed, init_std, &values);
         while (span < span_count && spans[span].parameter < i)
             span++;
+        const int first_span = span;
         for (; span < span_count && spans[span].parameter == i; span++)
             if (hs_tensor_present(&spans[span].master))
                 HS_TRY_GOTO(status,
@@ -201,7 +210,13 @@ static HsStatus draw(HsModel *model, HsContext *context, uint64_t seed, double i
         }
         for (int64_t e = 0; rounded.dtype != values.dtype && e < hs_tensor_count(weight); e++)
             hs_dtype_store(rounded.dtype, staging, e, hs_dtype_load(values.dtype, staging, e));
-        HS_TRY_GOTO(status, send(context, weight, staging), done);
+        if (weight->data || !model->streams)
+            HS_TRY_GOTO(status, send(context, weight, staging), done);
+        for (int s = first_span; s < span && model->streams; s++)
+            HS_TRY_GOTO(status,
+                        send(context, &spans[s].weight,
+                             (unsigned char *)staging + (size_t)spans[s].first * hs_dtype_bytes(rounded.dtype)),
+                        done);
     }
 done:
     free(staging);

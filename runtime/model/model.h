@@ -66,6 +66,7 @@ typedef struct HsParam {
     bool spread;          /* an adapter's B that its layer lays out anew before it multiplies (adapter.c) */
     bool trainable;       /* not named by train.freeze */
     bool beside_adapters; /* frozen, because adapters are trained instead */
+    bool streams;         /* the model's; no copy is kept packed */
     bool passes_gradient; /* something that it multiplies has a gradient: dy w is computed */
     /* shapes from the start (for dry runs), pointers when the memory is committed; absent ones have rank 0 */
     HsTensor weight, gradient;                /* no gradient where it is frozen */
@@ -165,6 +166,7 @@ typedef struct HsModel {
     int hidden_slot; /* input of the head */
     bool documents;  /* data.packing: documents: tokens come with marks (hs_op_document_starts) */
     bool teacher;    /* a copy of another model that only teaches: its memory is accounted apart */
+    bool streams;    /* weights of what is trained, too, in training (runtime/train/weight_stream.h) */
     bool passing;    /* gradients are given their memory by who passes them on (runtime/train/passing.h) */
     /* memory */
     HsArena weights, gradients, packed;

@@ -80,10 +80,8 @@ static HsStatus divide_states(HsTrainer *trainer, const HsOptimizerConfig *rules
     trainer->share = hs_shards_share(&trainer->shards, trainer->engine.comm);
     trainer->spans = trainer->share.all + trainer->share.first;
     trainer->span_count = trainer->share.count;
-    if (!hs_trainer_passes_gradients(trainer))
-        return HS_OK;
-    return hs_passing_create(&trainer->model, &trainer->train_program, &trainer->shards, &trainer->share,
-                             &trainer->engine.context, &trainer->passing);
+    trainer->shards.streams = hs_trainer_streams_weights(trainer);
+    return hs_trainer_create_exchange(trainer);
 }
 
 /* Masters and states of whole parameters, for checkpoints. */
@@ -95,6 +93,8 @@ static void view_states(HsTrainer *trainer)
             s++;
         const bool own = s < trainer->span_count && trainer->spans[s].parameter == whole->parameter;
         hs_optimizer_view(&trainer->optimizer, own ? &trainer->spans[s] : NULL, trainer->precision.master, whole);
+        if (hs_trainer_streams_weights(trainer))
+            whole->weight.data = own ? trainer->spans[s].weight.data : NULL;
         whole->share = hs_shards_share_of(&trainer->shards, w, 1);
     }
 }
@@ -204,20 +204,6 @@ static void destroy_plans(HsTrainer *trainer)
     trainer->has_train_plan = trainer->has_evaluation_plan = false;
 }
 
-HsStatus hs_trainer_lend_gradients(HsTrainer *trainer)
-{
-    if (!hs_trainer_passes_gradients(trainer))
-        return HS_OK;
-    trainer->train_program.exchange = NULL;
-    return hs_passing_lend(&trainer->passing, &trainer->engine.context, &trainer->lent);
-}
-
-void hs_trainer_take_back_gradients(HsTrainer *trainer)
-{
-    if (hs_trainer_passes_gradients(trainer))
-        hs_passing_take_back(&trainer->passing, &trainer->lent);
-}
-
 /* The Fisher's statistics are there only while it is measured. */
 static HsStatus try_fisher(HsTrainer *trainer)
 {
@@ -237,6 +223,8 @@ static HsStatus try_fisher(HsTrainer *trainer)
         return hs_fail(HS_ENOMEM, "no memory to list %d tensors of a Fisher", trainer->share.all_count);
     HsStatus status = hs_trainer_lend_gradients(trainer);
     if (status == HS_OK)
+        status = hs_trainer_lend_weights(trainer);
+    if (status == HS_OK)
         status = hs_continual_begin_fisher(trainer->continual);
     fisher.sums = sums;
     fisher.sum_count = status == HS_OK ? hs_continual_fisher_sums(trainer->continual, sums) : 0;
@@ -247,6 +235,7 @@ static HsStatus try_fisher(HsTrainer *trainer)
     if (status == HS_OK)
         hs_memory_release(device, HS_MEMORY_STATISTICS, bytes, block);
     hs_continual_end_fisher(trainer->continual);
+    hs_trainer_take_back_weights(trainer);
     hs_trainer_take_back_gradients(trainer);
     free(sums);
     return status;
@@ -281,6 +270,7 @@ HsStatus hs_trainer_allocate(HsTrainer *trainer)
     HS_TRY(hs_model_create(config, &trainer->precision, trainer->vocabulary, &trainer->model));
     trainer->has_model = true;
     trainer->model.passing = hs_trainer_passes_gradients(trainer);
+    trainer->model.streams = hs_trainer_streams_weights(trainer);
     hs_trainer_expect_logits(trainer);
     HS_TRY(hs_model_commit(&trainer->model, context, true));
     HS_TRY(hs_trainer_create_teacher(trainer));
@@ -313,7 +303,7 @@ void hs_trainer_release(HsTrainer *trainer)
     if (trainer->has_model)
         hs_model_destroy(&trainer->model);
     trainer->has_model = false;
-    hs_passing_destroy(&trainer->passing);
+    hs_trainer_destroy_exchange(trainer);
     hs_shards_destroy(&trainer->shards);
     trainer->spans = NULL;
 }

@@ -259,6 +259,7 @@ static HsStatus read_weights(void *user)
 {
     HsTrainer *trainer = user;
     HS_TRY(hs_shards_gather_weights(&trainer->shards, &trainer->engine.context));
+    HS_TRY(hs_trainer_lend_weights(trainer));
     return hs_model_pack(&trainer->model, &trainer->engine.context);
 }
 
@@ -343,8 +344,10 @@ done:
     if (measures)
         hs_fisher_deinit(&fisher);
     hs_continual_end_fisher(trainer->continual);
-    if (measures)
+    if (measures) {
         hs_trainer_take_back_gradients(trainer);
+        hs_trainer_take_back_weights(trainer);
+    }
     free(sums);
     return status;
 }

@@ -150,8 +150,11 @@ HsStatus hs_trainer_take_teacher(HsTrainer *trainer, int task)
     trainer->taught = trainer->has_teacher && task > 0;
     if (!trainer->taught)
         return HS_OK;
-    for (int i = 0; i < trainer->model.param_count; i++)
-        HS_TRY(hs_trainer_copy_to_teacher(trainer, i));
+    HsStatus status = hs_trainer_lend_weights(trainer);
+    for (int i = 0; i < trainer->model.param_count && status == HS_OK; i++)
+        status = hs_trainer_copy_to_teacher(trainer, i);
+    hs_trainer_take_back_weights(trainer);
+    HS_TRY(status);
     return hs_model_pack(&trainer->teacher, &trainer->engine.context);
 }
 

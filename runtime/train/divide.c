@@ -39,15 +39,16 @@ static HsStatus check_passing(const HsTrainer *trainer)
     if (config->distributed.exact && part != batch)
         return hs_fail(
             HS_ECONFIG,
-            "distributed.zero: 2 sums gradients of each micro-batch (%lld sequences), and a virtual rank has "
+            "distributed.zero: %lld sums gradients of each micro-batch (%lld sequences), and a virtual rank has "
             "%lld: set distributed.virtual_ranks to %lld, or exact to false",
-            (long long)batch, (long long)part, (long long)(trainer->rows_per_step / batch));
+            (long long)config->distributed.zero, (long long)batch, (long long)part,
+            (long long)(trainer->rows_per_step / batch));
     if (trainer->ranks.own > 1 && !is_power_of_two(processes))
         return hs_fail(
             HS_ECONFIG,
-            "distributed.zero: 2 needs a number of processes that is a power of two, or as many virtual ranks "
+            "distributed.zero: %lld needs a number of processes that is a power of two, or as many virtual ranks "
             "as processes (%d): there are %lld",
-            processes, (long long)trainer->ranks.count);
+            (long long)config->distributed.zero, processes, (long long)trainer->ranks.count);
     return HS_OK;
 }
 

@@ -34,7 +34,10 @@ static HsStatus evaluate_windows(const HsEvaluator *evaluator, const HsDataset *
     int32_t *tokens = evaluator->tokens, *targets = evaluator->targets;
     const int64_t length = dataset->sequence_length;
     /* Ranks take batches in turn. */
-    for (int64_t first = comm->rank * program->batch; first < windows; first += comm->size * program->batch) {
+    const int64_t stride = comm->size * program->batch;
+    const int64_t end = evaluator->in_step ? (windows + stride - 1) / stride * stride : windows;
+    for (int64_t first = comm->rank * program->batch; first < end; first += stride) {
+        double nothing, *sum = first < windows ? &sums[first / program->batch] : &nothing;
         for (int64_t row = 0; row < program->batch; row++) {
             /* The program's batch is fixed: rows beyond the last window repeat it with every target ignored. */
             int64_t index = first + row < windows ? first + row : windows - 1;
@@ -49,8 +52,7 @@ static HsStatus evaluate_windows(const HsEvaluator *evaluator, const HsDataset *
                 counted->bytes += (int64_t)bytes_of(dataset->tokenizer, *target);
             }
         }
-        HS_TRY(hs_program_evaluate(evaluator->program, evaluator->context, tokens, targets,
-                                   &sums[first / program->batch], NULL));
+        HS_TRY(hs_program_evaluate(evaluator->program, evaluator->context, tokens, targets, sum, NULL));
     }
     return HS_OK;
 }
@@ -158,7 +160,9 @@ HsStatus hs_evaluate_items(const HsEvaluator *evaluator, const HsDataset *datase
     for (int64_t i = 0; i < set->count; i++)
         longest = item_inputs(&set->items[i]) > longest ? item_inputs(&set->items[i]) : longest;
     hs_evaluator_shape(evaluator, longest, &batch, &length);
-    for (int64_t first = comm->rank * batch; first < set->count; first += comm->size * batch)
+    const int64_t stride = comm->size * batch;
+    const int64_t end = evaluator->in_step ? (set->count + stride - 1) / stride * stride : set->count;
+    for (int64_t first = comm->rank * batch; first < end; first += stride)
         HS_TRY(predict_batch(evaluator, set, vocabulary, first, batch, length, &right));
     HS_TRY(hs_comm_all_reduce(comm, evaluator->context->stream, &right, 1, HS_I64, HS_COMM_SUM));
     *accuracy = (double)right / (double)set->count;

@@ -14,6 +14,7 @@ typedef struct HsEvaluator {
     HsProgram *program;
     HsContext *context;
     HsComm *comm;
+    bool in_step; /* processes make as many passes each: those without a batch left make empty ones */
     int32_t *tokens, *targets;
 } HsEvaluator;
 

@@ -168,7 +168,8 @@ static void show_progress(HsTrainer *trainer, double loss)
 
 static HsStatus finish(HsTrainer *trainer)
 {
-    if (!hs_trainer_records(trainer)) /* nothing is summed any more */
+    HS_TRY(hs_trainer_lend_weights(trainer)); /* what follows is one process's */
+    if (!hs_trainer_records(trainer))
         return HS_OK;
     HS_TRY(hs_trainer_show_samples(trainer));
     HsMetricsRecord record = hs_trainer_record(trainer, "end");

@@ -226,7 +226,9 @@ HsStatus hs_trainer_write_rehearsal(HsTrainer *trainer, int task)
     char *path = NULL;
     trainer->consolidating = true; /* a signal now: the checkpoint before it is the one to go on from */
     hs_reservoir_clear(&trainer->reservoir);
-    HsStatus status = begin_writing(&writing);
+    HsStatus status = hs_trainer_lend_weights(trainer);
+    if (status == HS_OK)
+        status = begin_writing(&writing);
     if (status == HS_OK)
         status = write_all(&writing, &path);
     if (status == HS_OK) {
@@ -235,6 +237,7 @@ HsStatus hs_trainer_write_rehearsal(HsTrainer *trainer, int task)
                 (long long)writing.length, hs_clock_s() - began_s, path);
     }
     end_writing(&writing);
+    hs_trainer_take_back_weights(trainer);
     free(path);
     return status;
 }

@@ -110,17 +110,14 @@ HsSpanShare hs_shards_share(const HsShards *shards, const HsComm *comm)
 
 /* --- exchange --- */
 
-/* Which of a span's tensors. */
-typedef enum SpanTensor { SPAN_GRADIENT, SPAN_WEIGHT } SpanTensor;
-
-static HsTensor tensor_of(const HsSpan *span, SpanTensor which)
+static HsTensor tensor_of(const HsSpan *span, HsSpanTensor which)
 {
-    return which == SPAN_GRADIENT ? span->gradient : span->weight;
+    return which == HS_SPAN_GRADIENT ? span->gradient : span->weight;
 }
 
 /* Calls `exchange` with each stretch of memory in which tensors of `all` follow each other, and where in it each
  * process's begin. */
-static HsStatus each_run(const HsShards *shards, SpanTensor which,
+static HsStatus each_run(const HsShards *shards, HsSpanTensor which,
                          HsStatus (*exchange)(const HsShards *shards, HsContext *context, const HsTensor *run,
                                               const size_t *starts),
                          HsContext *context)
@@ -168,7 +165,7 @@ static HsStatus scatter(const HsShards *shards, HsContext *context, const HsTens
 HsStatus hs_shards_reduce(const HsShards *shards, HsComm *comm, HsContext *context)
 {
     if (shards->comm)
-        return each_run(shards, SPAN_GRADIENT, scatter, context);
+        return each_run(shards, HS_SPAN_GRADIENT, scatter, context);
     return hs_reduce_gradients(comm, context->stream, shards->whole, shards->whole_count);
 }
 
@@ -179,7 +176,7 @@ static HsStatus gather(const HsShards *shards, HsContext *context, const HsTenso
 
 HsStatus hs_shards_gather_weights(const HsShards *shards, HsContext *context)
 {
-    return shards->comm ? each_run(shards, SPAN_WEIGHT, gather, context) : HS_OK;
+    return shards->comm && !shards->streams ? each_run(shards, HS_SPAN_WEIGHT, gather, context) : HS_OK;
 }
 
 /* --- checkpoints --- */

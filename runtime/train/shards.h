@@ -9,11 +9,16 @@
  *
  *     zero: 0   everybody keeps all states; gradients are summed to everybody
  *     zero: 1   gradients are summed to who keeps the states, which updates its part of the weights; then all get them
+ *     zero: 2   the same, block by block: nobody has all gradients (passing.h)
+ *     zero: 3   weights, too, are where the states are, and come when they are needed (weight_stream.h)
  */
 #ifndef HS_RUNTIME_TRAIN_SHARDS_H
 #define HS_RUNTIME_TRAIN_SHARDS_H
 
 #include "optim/update.h"
+
+/* Which of a span's tensors. */
+typedef enum HsSpanTensor { HS_SPAN_GRADIENT, HS_SPAN_WEIGHT } HsSpanTensor;
 
 typedef struct HsShards {
     HsSpan *whole; /* every trainable parameter, without master and states */
@@ -24,6 +29,7 @@ typedef struct HsShards {
     int64_t *starts; /* [whole_count, processes + 1]: the first element of each in every parameter */
     HsComm *comm;    /* of those that share; NULL: every process keeps all */
     bool cut;        /* some parameter is more than one span */
+    bool streams;    /* nobody has all weights */
 } HsShards;
 
 /* Takes `whole` over.  cuts: parameters of many elements become several spans, but for those that `stays` (NULL: none)
@@ -37,7 +43,7 @@ HsSpanShare hs_shards_share(const HsShards *shards, const HsComm *comm);
 
 /* Gradients of all processes: to everybody, or each to who keeps the states, and 0 elsewhere. */
 HsStatus hs_shards_reduce(const HsShards *shards, HsComm *comm, HsContext *context);
-/* After the weights of the own spans changed: everybody has all. */
+/* After the weights of the own spans changed: everybody has all, where weights are not streamed. */
 HsStatus hs_shards_gather_weights(const HsShards *shards, HsContext *context);
 
 /* Whose ranges of parameter `whole` are whose, for a tensor one element of which stands for `elements` of it. */

@@ -66,7 +66,7 @@ static HsStatus run_part(HsTrainer *trainer, const Rows *rows, int64_t part)
 static HsStatus run_rounds(HsTrainer *trainer, const Rows *rows)
 {
     const HsComm *comm = trainer->engine.comm;
-    trainer->train_program.exchange = &trainer->passing.exchange;
+    hs_trainer_exchange(trainer);
     for (int64_t i = 0; i < trainer->ranks.own; i++) {
         HS_TRY(run_part(trainer, rows, i * comm->size + comm->rank));
         HS_TRY(hs_partial_sums_add(&trainer->sums, &trainer->engine.context, i));
@@ -394,6 +394,7 @@ static HsStatus diagnose(HsTrainer *trainer, const HsStepSlot *slot, const HsSte
     HsContext undisturbed = trainer->engine.context;
     undisturbed.stop_asked = NULL;
     HS_TRY(hs_trainer_lend_gradients(trainer));
+    HS_TRY(hs_trainer_lend_weights(trainer));
     for (int64_t row = 0; row < trainer->queue.shape.rows && where[0] == '\0'; row += trainer->train_program.batch) {
         const int64_t offset = row * config->training.max_length;
         HS_TRY(hs_program_find_nonfinite(&trainer->train_program, &undisturbed, slot->batch.tokens + offset,

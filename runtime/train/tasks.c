@@ -146,9 +146,11 @@ HsStatus hs_trainer_begin_task(HsTrainer *trainer)
 
 HsEvaluator hs_trainer_evaluator(HsTrainer *trainer)
 {
+    hs_trainer_exchange(trainer);
     return (HsEvaluator){ .program = &trainer->evaluation_program,
                           .context = &trainer->engine.context,
                           .comm = trainer->engine.comm,
+                          .in_step = trainer->evaluation_program.exchange != NULL,
                           .tokens = trainer->evaluation_tokens,
                           .targets = trainer->evaluation_targets };
 }

@@ -5,6 +5,7 @@
  *
  *   trainer.c             create and destroy
  *   divide.c, virtual_ranks.c  an optimizer step in parts, and their sums
+ *   shards.c, param_groups.c, passing.c, weight_stream.c, exchange.c   what processes share (distributed.zero)
  *   allocate.c            what is allocated: model, programs, optimizer, strategies; the same on paper
  *   groups.c              optimizer.groups: rule, rate and decay of each parameter
  *   tasks.c               one task after another: lengths, schedules, boundaries, the matrix
@@ -42,6 +43,7 @@
 #include "runtime/train/shards.h"
 #include "runtime/train/step_queue.h"
 #include "runtime/train/virtual_ranks.h"
+#include "runtime/train/weight_stream.h"
 
 typedef struct HsTrainerTrace HsTrainerTrace; /* trace_steps.c   */
 
@@ -106,11 +108,14 @@ typedef struct HsTrainer {
     bool has_data, has_model, has_train_plan, has_evaluation_plan, has_optimizer, has_matrix, has_reservoir;
     HsOptimizer optimizer;
     HsOptimizerGroup groups[HS_CONFIG_MOST_GROUPS];
-    HsShards shards;   /* all trainable parameters, and whose states are whose */
-    HsPassing passing; /* zero 2 */
-    HsArena lent;      /* whole gradients, while they are needed */
-    HsSpanShare share; /* as optimizer and strategies are told */
-    HsSpan *spans;     /* of those whose states this process has; in shards */
+    HsShards shards;              /* all trainable parameters, and whose states are whose */
+    HsPassing passing;            /* zero 2 */
+    HsWeightStream weight_stream; /* zero 3 */
+    HsWeightVisits train_visits, evaluation_visits;
+    HsProgramExchange train_exchange, evaluation_exchange;
+    HsArena lent_gradients, lent_weights; /* whole ones, while they are needed */
+    HsSpanShare share;                    /* as optimizer and strategies are told */
+    HsSpan *spans;                        /* of those whose states this process has; in shards */
     int span_count;
     HsVirtualRanks ranks;
     HsPartialSums sums; /* of this process's virtual ranks */
@@ -164,6 +169,10 @@ HsStatus hs_trainer_create(HsConfig *config, HsTrainer *trainer, HsComm *comm);
 static inline bool hs_trainer_passes_gradients(const HsTrainer *trainer)
 {
     return trainer->config->distributed.zero >= 2;
+}
+static inline bool hs_trainer_streams_weights(const HsTrainer *trainer)
+{
+    return trainer->config->distributed.zero >= 3;
 }
 /* One process of a run writes its files and tells what it does. */
 static inline bool hs_trainer_records(const HsTrainer *trainer)
@@ -236,9 +245,20 @@ void hs_trainer_describe_graph(const HsTrainer *trainer);
 /* What steps do is about to change (a task begins or ends): a recorded one is not theirs any more. */
 void hs_trainer_forget_graph(HsTrainer *trainer);
 
-/* Whole gradients, for passes that need those of all parameters at once; where they are there anyway, nothing. */
+/* --- exchange.c --- */
+
+/* After shards, share and programs. */
+HsStatus hs_trainer_create_exchange(HsTrainer *trainer);
+void hs_trainer_destroy_exchange(HsTrainer *trainer);
+/* From now on the programs' passes go in step with the other processes'. */
+void hs_trainer_exchange(HsTrainer *trainer);
+/* Whole gradients and weights, for what needs those of all parameters at once; where they are there anyway, nothing.
+ * Every process calls it. */
 HsStatus hs_trainer_lend_gradients(HsTrainer *trainer);
 void hs_trainer_take_back_gradients(HsTrainer *trainer);
+HsStatus hs_trainer_lend_weights(HsTrainer *trainer);
+void hs_trainer_take_back_weights(HsTrainer *trainer);
+
 /* After own spans' weights changed by other ways than a whole parameter's update: all processes have them, packed. */
 HsStatus hs_trainer_publish_weights(HsTrainer *trainer);
 

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+#include "runtime/train/param_groups.h"
+
+#include <stdlib.h>
+
+#include "kernels/base/arena.h"
+
+HsTensor hs_param_groups_tensor(const HsParamGroups *groups, int parameter)
+{
+    const HsParam *param = &groups->model->params[parameter];
+    return groups->which == HS_SPAN_GRADIENT ? param->gradient : param->weight;
+}
+
+/* The block of the first node that reads it; -1: outside blocks, or in several. */
+static int block_of(const HsModel *model, int parameter)
+{
+    int block = -2;
+    for (int n = 0; n < model->node_count; n++)
+        for (int i = 0; i < HS_NODE_PARAMS; i++)
+            if (model->nodes[n].params[i] == parameter)
+                block = block == -2 || block == model->nodes[n].block ? model->nodes[n].block : -1;
+    return block == -2 ? -1 : block;
+}
+
+static int find_group(HsParamGroups *groups, int parameter)
+{
+    const HsParamGroup wanted = { .block = block_of(groups->model, parameter),
+                                  .dtype = hs_param_groups_tensor(groups, parameter).dtype };
+    const int alone = wanted.block < 0 ? parameter : -1;
+    for (int g = 0; g < groups->count; g++) {
+        const HsParamGroup *group = &groups->groups[g];
+        if (group->parameter == alone && group->block == wanted.block && group->dtype == wanted.dtype)
+            return g;
+    }
+    groups->groups[groups->count] = wanted;
+    groups->groups[groups->count].parameter = alone;
+    return groups->count++;
+}
+
+HsStatus hs_param_groups_create(const HsModel *model, const HsShards *shards, HsSpanTensor which, HsParamGroups *groups)
+{
+    HsComm *comm = shards->comm ? shards->comm : hs_comm_alone();
+    const size_t params = (size_t)model->param_count;
+    *groups = (HsParamGroups){ .model = model, .shards = shards, .comm = comm, .which = which };
+    groups->groups = calloc(params + 1, sizeof *groups->groups);
+    groups->group_of = calloc(params + 1, sizeof *groups->group_of);
+    groups->offset_of = calloc(params + 1, sizeof *groups->offset_of);
+    groups->starts = calloc((size_t)comm->size + 1, sizeof *groups->starts);
+    if (!groups->groups || !groups->group_of || !groups->offset_of || !groups->starts)
+        return hs_fail(HS_ENOMEM, "no memory to group %d parameters", model->param_count);
+    for (int p = 0; p < model->param_count; p++) {
+        groups->group_of[p] = -1;
+        if (!model->params[p].trainable)
+            continue;
+        const HsTensor tensor = hs_param_groups_tensor(groups, p);
+        const int g = groups->group_of[p] = find_group(groups, p);
+        groups->offset_of[p] = groups->groups[g].bytes;
+        groups->groups[g].bytes += hs_size_align(hs_tensor_bytes(&tensor), HS_ARENA_ALIGNMENT);
+    }
+    return HS_OK;
+}
+
+void hs_param_groups_destroy(HsParamGroups *groups)
+{
+    free(groups->groups);
+    free(groups->group_of);
+    free(groups->offset_of);
+    free(groups->starts);
+    *groups = (HsParamGroups){ 0 };
+}
+
+void hs_param_groups_start(const HsParamGroups *groups, int g)
+{
+    const HsShards *shards = groups->shards;
+    const size_t element = hs_dtype_bytes(groups->groups[g].dtype);
+    const int size = groups->comm->size;
+    for (int r = 0; r <= size; r++) {
+        size_t at = 0;
+        for (int w = 0; w < shards->whole_count; w++) {
+            const int parameter = shards->whole[w].parameter;
+            const int64_t start = shards->starts[w * (size + 1) + r];
+            const size_t bytes = (size_t)start * element;
+            if (groups->group_of[parameter] == g && start > 0)
+                at = groups->offset_of[parameter] +
+                     (start == shards->whole[w].count ? hs_size_align(bytes, HS_ARENA_ALIGNMENT) : bytes);
+        }
+        groups->starts[r] = at / element;
+    }
+}
+
+static bool overlap(const HsVisit *a, const HsVisit *b)
+{
+    return a->first_action <= b->last_action && b->first_action <= a->last_action;
+}
+
+/* Each at the lowest offset that no visit of its time has. */
+size_t hs_visits_place(const HsParamGroups *groups, HsVisit *visits, int count)
+{
+    size_t end = 0;
+    for (int v = 0; v < count; v++) {
+        HsVisit *visit = &visits[v];
+        const size_t bytes = groups->groups[visit->group].bytes;
+        visit->offset = 0;
+        for (int other = 0; other < v;) {
+            const HsVisit *there = &visits[other];
+            const size_t there_end = there->offset + groups->groups[there->group].bytes;
+            if (overlap(visit, there) && visit->offset < there_end && there->offset < visit->offset + bytes) {
+                visit->offset = there_end;
+                other = 0; /* those that were passed may be met now */
+            } else {
+                other++;
+            }
+        }
+        end = visit->offset + bytes > end ? visit->offset + bytes : end;
+    }
+    return end;
+}

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Trainable parameters in groups whose tensors come and go together: those of a block, or one outside blocks; of one
+ * format.  A group's tensors lie in the order of parameters, each aligned; each process has one range of them.
+ *
+ *     visit     the actions of a program from the first to the last in which a group has to be there
+ *     place     groups whose visits do not overlap share memory
+ */
+#ifndef HS_RUNTIME_TRAIN_PARAM_GROUPS_H
+#define HS_RUNTIME_TRAIN_PARAM_GROUPS_H
+
+#include "runtime/engine/program.h"
+#include "runtime/train/shards.h"
+
+typedef struct HsParamGroup {
+    int block, parameter; /* parameter: outside blocks; else -1 */
+    HsDtype dtype;
+    size_t bytes;
+} HsParamGroup;
+
+typedef struct HsParamGroups {
+    const HsModel *model; /* borrowed, as shards and comm */
+    const HsShards *shards;
+    HsComm *comm;
+    HsSpanTensor which;
+    HsParamGroup *groups;
+    int count;
+    int *group_of;     /* [parameters]; -1: frozen */
+    size_t *offset_of; /* [parameters] in its group, bytes */
+    size_t *starts;    /* [processes + 1]: where in a group each process's range begins, elements; room */
+} HsParamGroups;
+
+typedef struct HsVisit {
+    int group, first_action, last_action;
+    size_t offset;
+} HsVisit;
+
+/* which: gradients or weights.  errors: HS_ENOMEM */
+HsStatus hs_param_groups_create(const HsModel *model, const HsShards *shards, HsSpanTensor which,
+                                HsParamGroups *groups);
+void hs_param_groups_destroy(HsParamGroups *groups);
+/* Fills starts for a group. */
+void hs_param_groups_start(const HsParamGroups *groups, int group);
+HsTensor hs_param_groups_tensor(const HsParamGroups *groups, int parameter);
+
+/* Offsets of visits; returns the bytes that all of them need. */
+size_t hs_visits_place(const HsParamGroups *groups, HsVisit *visits, int count);
+
+#endif

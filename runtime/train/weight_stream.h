@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Weights that come when they are needed (distributed.zero: 3): each process keeps those whose states it keeps.
+ *
+ *     before block 5's first action: own range -> its place in the group's memory -> gathered from all -> block 5
+ *
+ * A group (param_groups.h) has memory from the first action that reads one of its weights to the last, once on the way
+ * forward and once on the way back.  Processes run the same actions at the same time.
+ */
+#ifndef HS_RUNTIME_TRAIN_WEIGHT_STREAM_H
+#define HS_RUNTIME_TRAIN_WEIGHT_STREAM_H
+
+#include "runtime/train/param_groups.h"
+
+typedef struct HsWeightStream {
+    HsModel *model; /* borrowed, as the share */
+    const HsSpanShare *share;
+    HsParamGroups groups;
+    HsArena own;    /* weights of the own spans */
+    HsArena memory; /* of the groups that are there */
+} HsWeightStream;
+
+/* Of one program, whose actions they are. */
+typedef struct HsWeightVisits {
+    const HsWeightStream *stream;
+    HsVisit *items;
+    int count;
+} HsWeightVisits;
+
+/* Gives the share's own spans their weights.  The model was committed without those that are trained.
+ * errors: HS_ENOMEM */
+HsStatus hs_weight_stream_create(HsModel *model, const HsShards *shards, const HsSpanShare *share, HsContext *context,
+                                 HsWeightStream *stream);
+/* Memory for the visits of all programs that use it. */
+HsStatus hs_weight_stream_commit(HsWeightStream *stream, size_t bytes);
+/* Safe on a zeroed one. */
+void hs_weight_stream_destroy(HsWeightStream *stream);
+
+HsStatus hs_weight_visits_find(const HsWeightStream *stream, const HsProgram *program, HsWeightVisits *visits,
+                               size_t *bytes);
+HsStatus hs_weight_visits_before(const HsWeightVisits *visits, HsContext *context, int action);
+
+/* All weights at once, for what does not go from action to action in step with the others. */
+HsStatus hs_weight_stream_lend(HsWeightStream *stream, HsContext *context, HsArena *weights);
+void hs_weight_stream_take_back(HsWeightStream *stream, HsArena *weights);
+
+#endif
