@@ -72,17 +72,28 @@ void hs_trainer_load_logits(const HsTrainer *trainer, HsStepSlot *slot, const Hs
                                      slot->batch.kept_index + row * entries);
 }
 
+/* Rows that other processes had; where gradients pass, round by round (step.c). */
+static HsStatus share_logits(const HsTrainer *trainer, const HsStepSlot *slot, int64_t entries)
+{
+    HsComm *comm = trainer->engine.comm;
+    HsStream *stream = trainer->engine.context.stream;
+    const int64_t rounds = hs_trainer_passes_gradients(trainer) ? trainer->ranks.own : 1;
+    const int64_t rows = trainer->queue.shape.rows / rounds;
+    const size_t bytes = (size_t)entries * sizeof *slot->logits.top_value;
+    for (int64_t row = 0; row < rounds * rows; row += rows) {
+        HS_TRY(hs_share_rows(comm, stream, slot->logits.top_value + row * entries, rows, bytes));
+        HS_TRY(hs_share_rows(comm, stream, slot->logits.top_index + row * entries, rows, bytes));
+    }
+    return HS_OK;
+}
+
 HsStatus hs_trainer_keep_logits(HsTrainer *trainer, const HsStepSlot *slot)
 {
     const int64_t entries = trainer->queue.shape.length * trainer->queue.shape.kept;
     int64_t count;
     if (entries == 0)
         return HS_OK;
-    HsComm *comm = trainer->engine.comm;
-    HsStream *stream = trainer->engine.context.stream;
-    const size_t row_bytes = (size_t)entries * sizeof *slot->logits.top_value;
-    HS_TRY(hs_share_rows(comm, stream, slot->logits.top_value, trainer->queue.shape.rows, row_bytes));
-    HS_TRY(hs_share_rows(comm, stream, slot->logits.top_index, trainer->queue.shape.rows, row_bytes));
+    HS_TRY(share_logits(trainer, slot, entries));
     hs_stream_settle(trainer->stream);
     const int64_t *taken = hs_stream_taken(trainer->stream, &count);
     /* A batch's new sequences are a window of their own, and stand first. */
