@@ -31,18 +31,17 @@ static bool is_power_of_two(int64_t count)
 
 /* Gradients that pass are summed once a micro-batch, and consecutive virtual ranks by consecutive processes: so that the
  * sums are those of the other stages, each virtual rank is one micro-batch, and rounds are subtrees. */
-static HsStatus check_passing(const HsTrainer *trainer)
+static HsStatus check_passing(const HsTrainer *trainer, int64_t rows)
 {
     const HsConfig *config = trainer->config;
-    const int64_t part = trainer->rows_per_step / trainer->ranks.count, batch = hs_config_micro_batch(config);
+    const int64_t part = rows / trainer->ranks.count, batch = hs_config_micro_batch(config);
     const int processes = trainer->engine.comm->size;
     if (config->distributed.exact && part != batch)
         return hs_fail(
             HS_ECONFIG,
             "distributed.zero: %lld sums gradients of each micro-batch (%lld sequences), and a virtual rank has "
             "%lld: set distributed.virtual_ranks to %lld, or exact to false",
-            (long long)config->distributed.zero, (long long)batch, (long long)part,
-            (long long)(trainer->rows_per_step / batch));
+            (long long)config->distributed.zero, (long long)batch, (long long)part, (long long)(rows / batch));
     if (trainer->ranks.own > 1 && !is_power_of_two(processes))
         return hs_fail(
             HS_ECONFIG,
@@ -67,12 +66,18 @@ HsStatus hs_trainer_divide(HsTrainer *trainer)
     if (config->distributed.exact)
         config->distributed.virtual_ranks = trainer->ranks.count > 1 ? trainer->ranks.count : 0;
     if (trainer->ranks.count == 1)
-        return hs_trainer_passes_gradients(trainer) ? check_passing(trainer) : HS_OK;
-    if (hs_trainer_passes_gradients(trainer))
-        HS_TRY(check_passing(trainer));
+        return hs_trainer_passes_gradients(trainer) ? check_passing(trainer, trainer->rows_per_step) : HS_OK;
     const HsReplayPlan plan = hs_continual_replay_plan(&trainer->continual_config, trainer->rows_per_step);
-    HS_TRY(check_rows(trainer, trainer->rows_per_step, "an optimizer step"));
-    return plan.reference_rows > 0 ? check_rows(trainer, plan.reference_rows, "the reference gradient") : HS_OK;
+    const struct {
+        int64_t rows;
+        const char *what;
+    } passes[] = { { trainer->rows_per_step, "an optimizer step" }, { plan.reference_rows, "the reference gradient" } };
+    for (int i = 0; i < 2 && passes[i].rows > 0; i++) {
+        HS_TRY(check_rows(trainer, passes[i].rows, passes[i].what));
+        if (hs_trainer_passes_gradients(trainer))
+            HS_TRY(check_passing(trainer, passes[i].rows));
+    }
+    return HS_OK;
 }
 
 /* One that says nothing about them goes on with the virtual ranks that it was begun with. */
