@@ -19,6 +19,8 @@ static HsStatus before_training(void *user, HsContext *context, int action)
 static HsStatus after_training(void *user, HsContext *context, int action)
 {
     const HsTrainer *trainer = user;
+    if (trainer->buckets.count > 0)
+        return hs_buckets_after(&trainer->buckets, context, action);
     return hs_passing_after(&trainer->passing, context, action);
 }
 
@@ -41,11 +43,14 @@ HsStatus hs_trainer_create_exchange(HsTrainer *trainer)
     HsContext *context = &trainer->engine.context;
     HsWeightStream *stream = &trainer->weight_stream;
     size_t training, evaluation;
+    trainer->train_exchange = (HsProgramExchange){ before_training, after_training, trainer };
     if (!hs_trainer_passes_gradients(trainer))
-        return HS_OK;
+        return trainer->engine.comm->size > 1
+                   ? hs_buckets_create(&trainer->train_program, &trainer->shards, &trainer->sums, trainer->engine.comm,
+                                       context, &trainer->buckets)
+                   : HS_OK;
     HS_TRY(hs_passing_create(&trainer->model, &trainer->train_program, &trainer->shards, &trainer->share, context,
                              &trainer->passing));
-    trainer->train_exchange = (HsProgramExchange){ before_training, after_training, trainer };
     if (!hs_trainer_streams_weights(trainer))
         return HS_OK;
     HS_TRY(hs_weight_stream_create(&trainer->model, &trainer->shards, &trainer->share, context, stream));
@@ -61,6 +66,7 @@ void hs_trainer_destroy_exchange(HsTrainer *trainer)
     for (int i = 0; i < 2; i++)
         if (lent[i]->device)
             hs_arena_deinit(lent[i]);
+    hs_buckets_destroy(&trainer->buckets);
     free(trainer->train_visits.items);
     free(trainer->evaluation_visits.items);
     hs_weight_stream_destroy(&trainer->weight_stream);
@@ -70,7 +76,8 @@ void hs_trainer_destroy_exchange(HsTrainer *trainer)
 void hs_trainer_exchange(HsTrainer *trainer)
 {
     const bool lent = trainer->lent_weights.device != NULL;
-    trainer->train_program.exchange = hs_trainer_passes_gradients(trainer) ? &trainer->train_exchange : NULL;
+    const bool exchanges = hs_trainer_passes_gradients(trainer) || trainer->buckets.count > 0;
+    trainer->train_program.exchange = exchanges ? &trainer->train_exchange : NULL;
     trainer->evaluation_program.exchange =
         hs_trainer_streams_weights(trainer) && !lent ? &trainer->evaluation_exchange : NULL;
 }

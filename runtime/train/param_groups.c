@@ -11,8 +11,7 @@ HsTensor hs_param_groups_tensor(const HsParamGroups *groups, int parameter)
     return groups->which == HS_SPAN_GRADIENT ? param->gradient : param->weight;
 }
 
-/* The block of the first node that reads it; -1: outside blocks, or in several. */
-static int block_of(const HsModel *model, int parameter)
+int hs_param_block(const HsModel *model, int parameter)
 {
     int block = -2;
     for (int n = 0; n < model->node_count; n++)
@@ -24,7 +23,7 @@ static int block_of(const HsModel *model, int parameter)
 
 static int find_group(HsParamGroups *groups, int parameter)
 {
-    const HsParamGroup wanted = { .block = block_of(groups->model, parameter),
+    const HsParamGroup wanted = { .block = hs_param_block(groups->model, parameter),
                                   .dtype = hs_param_groups_tensor(groups, parameter).dtype };
     const int alone = wanted.block < 0 ? parameter : -1;
     for (int g = 0; g < groups->count; g++) {

@@ -39,6 +39,8 @@ typedef struct HsVisit {
 HsStatus hs_param_groups_create(const HsModel *model, const HsShards *shards, HsSpanTensor which,
                                 HsParamGroups *groups);
 void hs_param_groups_destroy(HsParamGroups *groups);
+/* The block whose nodes read it; -1: outside blocks, or in several. */
+int hs_param_block(const HsModel *model, int parameter);
 /* Fills starts for a group. */
 void hs_param_groups_start(const HsParamGroups *groups, int group);
 HsTensor hs_param_groups_tensor(const HsParamGroups *groups, int parameter);

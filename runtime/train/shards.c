@@ -76,11 +76,14 @@ HsStatus hs_shards_create(HsSpan *whole, int count, bool cuts, bool (*stays)(con
     shards->all = calloc(spans + 1, sizeof *shards->all);
     shards->first = calloc((size_t)size + 1, sizeof *shards->first);
     shards->starts = calloc((size_t)(count + 1) * ((size_t)size + 1), sizeof *shards->starts);
-    if (!shards->all || !shards->first || !shards->starts)
+    shards->span_of = calloc((size_t)count + 1, sizeof *shards->span_of);
+    shards->room = calloc((size_t)size + 1, sizeof *shards->room);
+    if (!shards->all || !shards->first || !shards->starts || !shards->span_of || !shards->room)
         return hs_fail(HS_ENOMEM, "no memory to list %zu spans of parameters", spans);
     for (int i = 0; i < count; i++) {
         const bool whole_it_stays = !cuts || (stays && stays(&whole[i], user));
         shards->all_count += cut_span(&whole[i], whole_it_stays ? INT64_MAX : most, shards->all + shards->all_count);
+        shards->span_of[i + 1] = shards->all_count;
     }
     shards->cut = shards->all_count > count;
     divide(shards, size);
@@ -94,6 +97,8 @@ void hs_shards_destroy(HsShards *shards)
     free(shards->all);
     free(shards->first);
     free(shards->starts);
+    free(shards->span_of);
+    free(shards->room);
     *shards = (HsShards){ 0 };
 }
 
@@ -115,37 +120,33 @@ static HsTensor tensor_of(const HsSpan *span, HsSpanTensor which)
     return which == HS_SPAN_GRADIENT ? span->gradient : span->weight;
 }
 
-/* Calls `exchange` with each stretch of memory in which tensors of `all` follow each other, and where in it each
- * process's begin. */
-static HsStatus each_run(const HsShards *shards, HsSpanTensor which,
+/* Calls `exchange` with each stretch of memory in which tensors of spans [first, last) follow each other, and where in it
+ * each process's begin. */
+static HsStatus each_run(const HsShards *shards, HsSpanTensor which, int from, int last,
                          HsStatus (*exchange)(const HsShards *shards, HsContext *context, const HsTensor *run,
                                               const size_t *starts),
                          HsContext *context)
 {
-    const int size = shards->comm->size;
-    size_t *starts = calloc((size_t)size + 1, sizeof *starts);
-    HsStatus status = starts ? HS_OK : hs_fail(HS_ENOMEM, "no memory to divide gradients among %d processes", size);
-    for (int i = 0, end; i < shards->all_count && status == HS_OK; i = end) {
+    for (int i = from, end; i < last; i = end) {
         HsTensor pair[2], run = tensor_of(&shards->all[i], which);
         run = hs_tensor_1d(run.data, run.dtype, hs_tensor_count(&run));
-        for (end = i + 1; end < shards->all_count; end++) {
+        for (end = i + 1; end < last; end++) {
             pair[0] = run;
             pair[1] = tensor_of(&shards->all[end], which);
             if (hs_tensors_join(pair, 2, pair) > 1)
                 break;
             run = pair[0];
         }
-        for (int r = 0; r <= size; r++) {
+        for (int r = 0; r <= shards->comm->size; r++) {
             const int first = shards->first[r];
             const HsTensor at = tensor_of(&shards->all[first < end ? (first > i ? first : i) : i], which);
-            starts[r] = first >= end ? (size_t)run.shape[0]
-                                     : (size_t)((unsigned char *)at.data - (unsigned char *)run.data) /
-                                           hs_dtype_bytes(run.dtype);
+            shards->room[r] = first >= end ? (size_t)run.shape[0]
+                                           : (size_t)((unsigned char *)at.data - (unsigned char *)run.data) /
+                                                 hs_dtype_bytes(run.dtype);
         }
-        status = exchange(shards, context, &run, starts);
+        HS_TRY(exchange(shards, context, &run, shards->room));
     }
-    free(starts);
-    return status;
+    return HS_OK;
 }
 
 static HsStatus scatter(const HsShards *shards, HsContext *context, const HsTensor *run, const size_t *starts)
@@ -162,11 +163,12 @@ static HsStatus scatter(const HsShards *shards, HsContext *context, const HsTens
     return HS_OK;
 }
 
-HsStatus hs_shards_reduce(const HsShards *shards, HsComm *comm, HsContext *context)
+HsStatus hs_shards_reduce(const HsShards *shards, HsComm *comm, HsContext *context, int first, int count)
 {
     if (shards->comm)
-        return each_run(shards, HS_SPAN_GRADIENT, scatter, context);
-    return hs_reduce_gradients(comm, context->stream, shards->whole, shards->whole_count);
+        return each_run(shards, HS_SPAN_GRADIENT, shards->span_of[first], shards->span_of[first + count], scatter,
+                        context);
+    return hs_reduce_gradients(comm, context->stream, shards->whole + first, count);
 }
 
 static HsStatus gather(const HsShards *shards, HsContext *context, const HsTensor *run, const size_t *starts)
@@ -176,7 +178,8 @@ static HsStatus gather(const HsShards *shards, HsContext *context, const HsTenso
 
 HsStatus hs_shards_gather_weights(const HsShards *shards, HsContext *context)
 {
-    return shards->comm && !shards->streams ? each_run(shards, HS_SPAN_WEIGHT, gather, context) : HS_OK;
+    return shards->comm && !shards->streams ? each_run(shards, HS_SPAN_WEIGHT, 0, shards->all_count, gather, context)
+                                            : HS_OK;
 }
 
 /* --- checkpoints --- */

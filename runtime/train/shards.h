@@ -26,6 +26,8 @@ typedef struct HsShards {
     HsSpan *all; /* the same, cut */
     int all_count;
     int *first;      /* [processes + 1]: the first span of each in `all` */
+    int *span_of;    /* [whole_count + 1]: the first span of each parameter */
+    size_t *room;    /* [processes + 1] */
     int64_t *starts; /* [whole_count, processes + 1]: the first element of each in every parameter */
     HsComm *comm;    /* of those that share; NULL: every process keeps all */
     bool cut;        /* some parameter is more than one span */
@@ -41,8 +43,8 @@ void hs_shards_destroy(HsShards *shards);
 /* What an optimizer and strategies are told. */
 HsSpanShare hs_shards_share(const HsShards *shards, const HsComm *comm);
 
-/* Gradients of all processes: to everybody, or each to who keeps the states, and 0 elsewhere. */
-HsStatus hs_shards_reduce(const HsShards *shards, HsComm *comm, HsContext *context);
+/* Gradients of `count` whole parameters from `first` on, of all processes: to everybody, or each to who keeps the states, and 0 elsewhere. */
+HsStatus hs_shards_reduce(const HsShards *shards, HsComm *comm, HsContext *context, int first, int count);
 /* After the weights of the own spans changed: everybody has all, where weights are not streamed. */
 HsStatus hs_shards_gather_weights(const HsShards *shards, HsContext *context);
 

@@ -33,8 +33,9 @@ typedef struct Rows {
     void *losses; /* NULL: not wanted */
 } Rows;
 
-/* The rows of one virtual rank, micro-batch after micro-batch. */
-static HsStatus run_part(HsTrainer *trainer, const Rows *rows, int64_t part)
+/* The rows of one virtual rank, micro-batch after micro-batch; after the last one of the last, sums are made while it goes
+ * on. */
+static HsStatus run_part(HsTrainer *trainer, const Rows *rows, int64_t part, bool last)
 {
     const bool compares = rows->losses != NULL && hs_trainer_compares_logits(trainer);
     const HsConfig *config = trainer->config;
@@ -56,6 +57,7 @@ static HsStatus run_part(HsTrainer *trainer, const Rows *rows, int64_t part)
         };
         if (compares)
             HS_TRY(hs_trainer_ask_teacher(trainer, row));
+        trainer->buckets.open = last && row + trainer->train_program.batch >= first + part_rows;
         HS_TRY(hs_program_train_queued(&trainer->train_program, &trainer->engine.context, &feed));
     }
     return HS_OK;
@@ -68,7 +70,7 @@ static HsStatus run_rounds(HsTrainer *trainer, const Rows *rows)
     const HsComm *comm = trainer->engine.comm;
     hs_trainer_exchange(trainer);
     for (int64_t i = 0; i < trainer->ranks.own; i++) {
-        HS_TRY(run_part(trainer, rows, i * comm->size + comm->rank));
+        HS_TRY(run_part(trainer, rows, i * comm->size + comm->rank, false));
         HS_TRY(hs_partial_sums_add(&trainer->sums, &trainer->engine.context, i));
     }
     return HS_OK;
@@ -81,11 +83,15 @@ static HsStatus run_rows(HsTrainer *trainer, const Rows *rows)
     HsContext *context = &trainer->engine.context;
     if (hs_trainer_passes_gradients(trainer))
         return run_rounds(trainer, rows);
+    const bool several = trainer->buckets.count > 0;
+    hs_trainer_exchange(trainer);
     for (int64_t i = 0; i < ranks->own; i++) {
-        HS_TRY(run_part(trainer, rows, ranks->first + i));
-        HS_TRY(hs_partial_sums_add(&trainer->sums, context, i));
+        const bool last = several && i == ranks->own - 1;
+        HS_TRY(run_part(trainer, rows, ranks->first + i, last));
+        if (!last)
+            HS_TRY(hs_partial_sums_add(&trainer->sums, context, i));
     }
-    return hs_shards_reduce(&trainer->shards, trainer->engine.comm, context);
+    return several ? hs_buckets_join(&trainer->buckets, context) : HS_OK;
 }
 
 /* The gradient on sequences of earlier tasks, handed over to the strategy that wants it. */

@@ -5,6 +5,7 @@
  *
  *   trainer.c             create and destroy
  *   divide.c, virtual_ranks.c  an optimizer step in parts, and their sums
+ *   buckets.c             gradients are summed while backward goes on
  *   shards.c, param_groups.c, passing.c, weight_stream.c, exchange.c   what processes share (distributed.zero)
  *   allocate.c            what is allocated: model, programs, optimizer, strategies; the same on paper
  *   groups.c              optimizer.groups: rule, rate and decay of each parameter
@@ -37,6 +38,7 @@
 #include "runtime/record/metrics.h"
 #include "runtime/record/monitor.h"
 #include "runtime/train/evaluate.h"
+#include "runtime/train/buckets.h"
 #include "runtime/train/memory_plan.h"
 #include "runtime/train/passing.h"
 #include "runtime/train/run_lock.h"
@@ -109,6 +111,7 @@ typedef struct HsTrainer {
     HsOptimizer optimizer;
     HsOptimizerGroup groups[HS_CONFIG_MOST_GROUPS];
     HsShards shards;              /* all trainable parameters, and whose states are whose */
+    HsBuckets buckets;            /* of several processes, where gradients do not pass */
     HsPassing passing;            /* zero 2 */
     HsWeightStream weight_stream; /* zero 3 */
     HsWeightVisits train_visits, evaluation_visits;

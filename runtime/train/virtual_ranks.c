@@ -80,11 +80,17 @@ HsStatus hs_partial_sums_init(HsPartialSums *sums, HsDevice *device, HsMemoryCat
     *sums = (HsPartialSums){ .parts = parts };
     if (parts == 1)
         return HS_OK;
-    sums->runs = calloc((size_t)count + 1, sizeof *sums->runs);
-    if (!sums->runs)
+    sums->tensors = calloc((size_t)count + 1, sizeof *sums->tensors);
+    sums->offsets = calloc((size_t)count + 1, sizeof *sums->offsets);
+    if (!sums->tensors || !sums->offsets)
         return hs_fail(HS_ENOMEM, "no memory to list %d tensors of partial sums", count);
-    sums->run_count = hs_tensors_join(tensors, count, sums->runs);
-    sums->level_bytes = level_bytes(tensors, count);
+    sums->count = count;
+    for (int i = 0; i < count; i++) {
+        sums->tensors[i] = tensors[i];
+        sums->offsets[i] = sums->level_bytes;
+        if (hs_tensor_present(&tensors[i]))
+            sums->level_bytes += hs_size_align(hs_tensor_bytes(&tensors[i]), HS_ARENA_ALIGNMENT);
+    }
     hs_arena_init(&sums->arena, device, category);
     hs_arena_reserve(&sums->arena, hs_partial_sums_bytes(tensors, count, parts));
     return hs_arena_commit(&sums->arena);
@@ -94,57 +100,73 @@ void hs_partial_sums_deinit(HsPartialSums *sums)
 {
     if (sums->arena.device)
         hs_arena_deinit(&sums->arena);
-    free(sums->runs);
+    free(sums->tensors);
+    free(sums->offsets);
     *sums = (HsPartialSums){ 0 };
 }
 
-/* The tensors' places in a level. */
-static HsTensor kept_at(const HsPartialSums *sums, int level, int run, size_t *offset)
+/* Tensors from `first` on, before `end`, that lie one behind the other, as one, and where it is kept; the next tensor. */
+static int next_run(const HsPartialSums *sums, int level, int first, int end, HsTensor *run, HsTensor *kept)
 {
-    HsTensor kept = sums->runs[run];
-    kept.data = hs_arena_at(&sums->arena, (size_t)level * sums->level_bytes + *offset);
-    *offset += hs_size_align(hs_tensor_bytes(&kept), HS_ARENA_ALIGNMENT);
-    return kept;
+    HsTensor pair[2];
+    int next = first + 1;
+    *run = hs_tensor_1d(sums->tensors[first].data, sums->tensors[first].dtype, hs_tensor_count(&sums->tensors[first]));
+    for (; next < end; next++) {
+        pair[0] = *run;
+        pair[1] = sums->tensors[next];
+        if (hs_tensors_join(pair, 2, pair) > 1)
+            break;
+        *run = pair[0];
+    }
+    *kept = *run;
+    kept->data = hs_arena_at(&sums->arena, (size_t)level * sums->level_bytes + sums->offsets[first]);
+    return next;
 }
 
 /* kept + tensors, rounded once: both factors are 1. */
-static HsStatus merge(HsPartialSums *sums, HsContext *context, int level)
+static HsStatus merge(const HsPartialSums *sums, HsContext *context, int level, int first, int end)
 {
-    size_t offset = 0;
-    for (int i = 0; i < sums->run_count; i++) {
-        const HsCombineArgs args = { .x = kept_at(sums, level, i, &offset), .y = sums->runs[i], .alpha = 1, .beta = 1 };
+    while (first < end) {
+        HsTensor run, kept;
+        first = next_run(sums, level, first, end, &run, &kept);
+        const HsCombineArgs args = { .x = kept, .y = run, .alpha = 1, .beta = 1 };
         HS_TRY(hs_op_combine(context, &args));
     }
     return HS_OK;
 }
 
-static HsStatus keep(HsPartialSums *sums, HsContext *context, int level)
+static HsStatus keep(const HsPartialSums *sums, HsContext *context, int level, int first, int end)
 {
     HsDevice *device = context->device;
-    size_t offset = 0;
-    for (int i = 0; i < sums->run_count; i++) {
-        const HsTensor *const run = &sums->runs[i], kept = kept_at(sums, level, i, &offset);
-        HS_TRY(device->copy(device, context->stream, kept.data, run->data, hs_tensor_bytes(run)));
-        HS_TRY(device->fill_zero(device, context->stream, run->data, hs_tensor_bytes(run)));
+    while (first < end) {
+        HsTensor run, kept;
+        first = next_run(sums, level, first, end, &run, &kept);
+        HS_TRY(device->copy(device, context->stream, kept.data, run.data, hs_tensor_bytes(&run)));
+        HS_TRY(device->fill_zero(device, context->stream, run.data, hs_tensor_bytes(&run)));
     }
     return HS_OK;
 }
 
 /* Levels in use before part p are the bits of p that are set. */
-HsStatus hs_partial_sums_add(HsPartialSums *sums, HsContext *context, int64_t part)
+HsStatus hs_partial_sums_add_some(const HsPartialSums *sums, HsContext *context, int64_t part, int first, int count)
 {
     const bool last = part == sums->parts - 1;
     int level = 0;
     for (; part >> level > 0; level++) {
         if (part >> level & 1)
-            HS_TRY(merge(sums, context, level));
+            HS_TRY(merge(sums, context, level, first, first + count));
         else if (!last)
             break;
     }
-    return last ? HS_OK : keep(sums, context, level);
+    return last ? HS_OK : keep(sums, context, level, first, first + count);
+}
+
+HsStatus hs_partial_sums_add(HsPartialSums *sums, HsContext *context, int64_t part)
+{
+    return hs_partial_sums_add_some(sums, context, part, 0, sums->count);
 }
 
 HsStatus hs_partial_sums_dry_run(HsPartialSums *sums, HsContext *dry)
 {
-    return sums->parts > 1 ? merge(sums, dry, 0) : HS_OK;
+    return sums->parts > 1 ? merge(sums, dry, 0, 0, sums->count) : HS_OK;
 }

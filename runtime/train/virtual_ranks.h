@@ -35,8 +35,9 @@ HsStatus hs_virtual_ranks_divide(int64_t count, const HsComm *comm, HsVirtualRan
 int hs_tensors_join(const HsTensor *tensors, int count, HsTensor *runs);
 
 typedef struct HsPartialSums {
-    HsTensor *runs; /* what is summed, joined */
-    int run_count;
+    HsTensor *tensors; /* what is summed */
+    int count;
+    size_t *offsets; /* [count] of each in a level */
     int64_t parts;
     size_t level_bytes;
     HsArena arena; /* level after level */
@@ -52,6 +53,8 @@ void hs_partial_sums_deinit(HsPartialSums *sums);
 /* The tensors hold the sum of this process's part `part` (0, 1, ...).  Before the last part: it is kept, and they are
  * cleared for the next one; after it they hold the sum of all. */
 HsStatus hs_partial_sums_add(HsPartialSums *sums, HsContext *context, int64_t part);
+/* The same of `count` tensors from `first` on alone. */
+HsStatus hs_partial_sums_add_some(const HsPartialSums *sums, HsContext *context, int64_t part, int first, int count);
 /* What the operations of the sums need of a workspace; a dry context. */
 HsStatus hs_partial_sums_dry_run(HsPartialSums *sums, HsContext *dry);
 
