@@ -8,6 +8,7 @@
 #include <assert.h>
 #include <stdio.h>
 
+#include "kernels/base/clock.h"
 #include "kernels/base/comm_fault.h"
 
 HsComm *hs_comm_alone(void)
@@ -39,11 +40,19 @@ static HsStatus check_starts(const HsComm *comm, const char *operation, const si
     return HS_OK;
 }
 
-static void begin(HsComm *comm, const char *operation, size_t sent_bytes)
+/* When it began. */
+static double begin(HsComm *comm, const char *operation, size_t sent_bytes)
 {
     __atomic_store_n(&comm->operation, operation, __ATOMIC_RELAXED);
     __atomic_store_n(&comm->sequence, comm->sequence + 1, __ATOMIC_RELAXED);
     comm->sent_bytes += sent_bytes;
+    return hs_clock_s();
+}
+
+static HsStatus end(HsComm *comm, double began_s, HsStatus status)
+{
+    comm->exchange_s += hs_clock_s() - began_s;
+    return status;
 }
 
 HsStatus hs_comm_all_reduce(HsComm *comm, HsStream *stream, void *buffer, size_t count, HsDtype dtype, HsCommOp op)
@@ -53,8 +62,9 @@ HsStatus hs_comm_all_reduce(HsComm *comm, HsStream *stream, void *buffer, size_t
     HS_TRY(check_type(comm, "all_reduce", dtype, false));
     const size_t own =
         hs_comm_share_start(count, comm->size, comm->rank + 1) - hs_comm_share_start(count, comm->size, comm->rank);
-    begin(comm, "all_reduce", (count - own + own * (size_t)(comm->size - 1)) * hs_dtype_bytes(dtype));
-    return comm->operations->all_reduce(comm, stream, buffer, count, dtype, op);
+    const double began_s =
+        begin(comm, "all_reduce", (count - own + own * (size_t)(comm->size - 1)) * hs_dtype_bytes(dtype));
+    return end(comm, began_s, comm->operations->all_reduce(comm, stream, buffer, count, dtype, op));
 }
 
 HsStatus hs_comm_reduce_scatter(HsComm *comm, HsStream *stream, void *buffer, const size_t *starts, HsDtype dtype)
@@ -64,8 +74,9 @@ HsStatus hs_comm_reduce_scatter(HsComm *comm, HsStream *stream, void *buffer, co
     HS_TRY(check_type(comm, "reduce_scatter", dtype, false));
     HS_TRY(check_starts(comm, "reduce_scatter", starts));
     const size_t own = starts[comm->rank + 1] - starts[comm->rank];
-    begin(comm, "reduce_scatter", (starts[comm->size] - starts[0] - own) * hs_dtype_bytes(dtype));
-    return comm->operations->reduce_scatter(comm, stream, buffer, starts, dtype);
+    const double began_s =
+        begin(comm, "reduce_scatter", (starts[comm->size] - starts[0] - own) * hs_dtype_bytes(dtype));
+    return end(comm, began_s, comm->operations->reduce_scatter(comm, stream, buffer, starts, dtype));
 }
 
 HsStatus hs_comm_all_gather(HsComm *comm, HsStream *stream, void *buffer, const size_t *starts, HsDtype dtype)
@@ -75,8 +86,8 @@ HsStatus hs_comm_all_gather(HsComm *comm, HsStream *stream, void *buffer, const 
     HS_TRY(check_type(comm, "all_gather", dtype, true));
     HS_TRY(check_starts(comm, "all_gather", starts));
     const size_t own = starts[comm->rank + 1] - starts[comm->rank];
-    begin(comm, "all_gather", own * (size_t)(comm->size - 1) * hs_dtype_bytes(dtype));
-    return comm->operations->all_gather(comm, stream, buffer, starts, dtype);
+    const double began_s = begin(comm, "all_gather", own * (size_t)(comm->size - 1) * hs_dtype_bytes(dtype));
+    return end(comm, began_s, comm->operations->all_gather(comm, stream, buffer, starts, dtype));
 }
 
 HsStatus hs_comm_broadcast(HsComm *comm, HsStream *stream, void *buffer, size_t count, HsDtype dtype, int root)
@@ -85,16 +96,16 @@ HsStatus hs_comm_broadcast(HsComm *comm, HsStream *stream, void *buffer, size_t 
     if (comm->size == 1)
         return HS_OK;
     HS_TRY(check_type(comm, "broadcast", dtype, true));
-    begin(comm, "broadcast", comm->rank == root ? count * hs_dtype_bytes(dtype) : 0);
-    return comm->operations->broadcast(comm, stream, buffer, count, dtype, root);
+    const double began_s = begin(comm, "broadcast", comm->rank == root ? count * hs_dtype_bytes(dtype) : 0);
+    return end(comm, began_s, comm->operations->broadcast(comm, stream, buffer, count, dtype, root));
 }
 
 HsStatus hs_comm_barrier(HsComm *comm)
 {
     if (comm->size == 1)
         return HS_OK;
-    begin(comm, "barrier", 0);
-    return comm->operations->barrier(comm);
+    const double began_s = begin(comm, "barrier", 0);
+    return end(comm, began_s, comm->operations->barrier(comm));
 }
 
 HsStatus hs_comm_check(HsComm *comm)

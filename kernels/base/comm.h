@@ -62,6 +62,8 @@ struct HsComm {
      * 2 S (N - 1) / N; reduce_scatter S less its own range; all_gather its own range (N - 1) times; broadcast S of the
      * root; barrier 0. */
     uint64_t sent_bytes;
+    double
+        exchange_s; /* of this thread in operations: waiting for others, and moving and adding; on a device, enqueueing */
     const HsCommOperations *operations; /* NULL: alone */
 };
 

@@ -10,7 +10,7 @@
 #include "runtime/commands/command.h"
 #include "runtime/study/planner.h"
 
-enum { OPTION_LAYERS = 1000, OPTION_FIT, OPTION_TABLE, OPTION_LADDER, OPTION_CARD, OPTION_JSON };
+enum { OPTION_LAYERS = 1000, OPTION_FIT, OPTION_TABLE, OPTION_LADDER, OPTION_CARD, OPTION_JSON, OPTION_SCALING };
 
 typedef struct Arguments {
     const char *config_path;
@@ -36,6 +36,10 @@ static const struct argp_option options[] = {
       "what each memory technique saves: fp32, fp16, bf16, recomputation, attention without T x T scores, an 8-bit "
       "optimizer, LoRA, QLoRA, each on top of those before it",
       0 },
+    { "scaling", OPTION_SCALING, NULL, 0,
+      "with --card: how fast 1 to 64 of them would be, by a model of products, memory and links (see "
+      "runtime/study/planner_processes.c)",
+      0 },
     { "json", OPTION_JSON, NULL, 0, "with --ladder: one JSON object, with the keys that make each rung", 0 },
     { 0 },
 };
@@ -48,6 +52,9 @@ static void check_options(struct argp_state *state, HsPlannerOptions *asked)
                    asked->table    ? "table"
                    : asked->layers ? "layers"
                                    : "fit");
+    if (asked->scaling && (!asked->card || asked->ladder || asked->table || asked->layers || asked->fit))
+        argp_error(state, asked->card ? "--scaling is a table of its own: ask for one at a time"
+                                      : "--scaling needs a card: add --card NAME");
     if (asked->json && !asked->ladder)
         argp_error(state, "--json is the ladder's: add --ladder");
     if (asked->card && asked->device_bytes > 0)
@@ -90,6 +97,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case OPTION_LADDER:
         arguments->options.ladder = true;
+        return 0;
+    case OPTION_SCALING:
+        arguments->options.scaling = true;
         return 0;
     case OPTION_JSON:
         arguments->options.json = true;

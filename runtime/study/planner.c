@@ -83,6 +83,14 @@ static bool names_gpu(const char *device)
     return strcmp(device, "auto") == 0 || strncmp(device, "cuda", 4) == 0;
 }
 
+/* The first of so many, which nobody is beside: a plan exchanges nothing. */
+static HsComm *paper_rank(int processes)
+{
+    static HsComm comm;
+    comm = (HsComm){ .size = processes > 1 ? processes : 1, .local_size = processes > 1 ? processes : 1 };
+    return &comm;
+}
+
 static HsStatus open_engine(HsTrainer *trainer, const HsPlannerOptions *options)
 {
     HsEngineOptions engine = hs_engine_options(trainer->config);
@@ -96,6 +104,7 @@ static HsStatus open_engine(HsTrainer *trainer, const HsPlannerOptions *options)
         engine.tuning = NULL; /* measured on that GPU */
     }
     HS_TRY(hs_engine_init(&trainer->engine, &engine));
+    trainer->engine.comm = paper_rank((int)trainer->config->distributed.processes);
     if (options->device_bytes > 0)
         trainer->engine.device.memory_bytes = options->device_bytes;
     if (absent)
@@ -283,6 +292,7 @@ static HsStatus print_plan(HsTrainer *trainer, const HsPlannerOptions *options, 
         status = hs_planner_print_layers(&draft, out);
     hs_trainer_release(&draft);
     HS_TRY(status);
+    HS_TRY(hs_planner_print_processes(trainer, out));
     HS_TRY(print_room(trainer, &plan, limit, out));
     print_cost(trainer, &plan, options, limit, out);
     const bool over = plan.device_bytes > limit;
@@ -300,9 +310,10 @@ HsStatus hs_planner_run(HsConfig *config, const HsPlannerOptions *options, FILE 
     HsTrainer trainer;
     HsStatus status = hs_planner_open(config, options, &trainer);
     if (status == HS_OK)
-        status = options->ladder  ? hs_planner_print_ladder(&trainer, options, out)
-                 : options->table ? hs_planner_print_table(&trainer, options, out)
-                                  : print_plan(&trainer, options, out);
+        status = options->ladder    ? hs_planner_print_ladder(&trainer, options, out)
+                 : options->table   ? hs_planner_print_table(&trainer, options, out)
+                 : options->scaling ? hs_planner_print_scaling(&trainer, options, out)
+                                    : print_plan(&trainer, options, out);
     hs_trainer_destroy(&trainer);
     return status;
 }

@@ -16,7 +16,8 @@ typedef struct HsCard {
     int gigabytes; /* of memory, in GiB */
     /* 1e12 operations a second: f32, products of f32 rounded to tf32, dense products of 16 bits with f32 sums */
     double f32_teraflops, tf32_teraflops, half_teraflops;
-    double gigabytes_per_second; /* 1e9 */
+    double gigabytes_per_second;      /* 1e9 */
+    double link_gigabytes_per_second; /* to other GPUs of the host, each way: NVLink's, else PCI Express's */
 } HsCard;
 
 typedef struct HsPlannerOptions {
@@ -26,6 +27,7 @@ typedef struct HsPlannerOptions {
     bool fit;            /* search for the fastest way also when the configuration fits */
     bool table;          /* the largest models for common sizes of memory, instead of this one's plan */
     bool ladder;         /* the memory techniques one after another, instead of this one's plan */
+    bool scaling;        /* 1 to 64 of the card, instead of this one's plan */
     bool json;           /* with ladder: as one JSON object */
     /* ladder, table: where the configuration came from, as hs_config_load takes it */
     const char *config_path;
@@ -70,6 +72,13 @@ extern const HsGrowth hs_planner_rows, hs_planner_length;
 enum { HS_PLANNER_FAR = 1 << 20 };
 HsStatus hs_planner_find_most(const HsTrainer *trainer, const HsGrowth *growth, const HsConfig *config, int64_t from,
                               size_t from_bytes, size_t limit, int64_t bound, int64_t *most);
+
+/* --- planner_processes.c --- */
+
+/* Where the configuration has several processes: memory by stage of distributed.zero and rank, and what is sent. */
+HsStatus hs_planner_print_processes(const HsTrainer *trainer, FILE *out);
+/* How fast more of the options' card would be. */
+HsStatus hs_planner_print_scaling(const HsTrainer *trainer, const HsPlannerOptions *options, FILE *out);
 
 /* --- planner_layers.c --- */
 

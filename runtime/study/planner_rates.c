@@ -17,11 +17,11 @@ enum { PROBES = 3 /* neighbours disturb some of them */ };
 /* From the manufacturer's datasheets and architecture papers, at boost clocks, without sparsity.  GeForce cards sum
  * 16-bit products in f32 at half the rate of 16-bit sums; what trains needs f32 sums. */
 static const HsCard cards[] = {
-    { "RTX 4060", 8, 15.1, 15.1, 30.2, 272 },      { "RTX 3060", 12, 12.7, 12.7, 25.5, 360 },
-    { "RTX 4060 Ti", 16, 22.1, 22.1, 44.1, 288 },  { "RTX 3090", 24, 35.6, 35.6, 71.2, 936 },
-    { "RTX 4090", 24, 82.6, 82.6, 165.2, 1008 },   { "A100 40GB", 40, 19.5, 156, 312, 1555 },
-    { "A100 80GB", 80, 19.5, 156, 312, 2039 },     { "H100 SXM", 80, 66.9, 494.7, 989.4, 3350 },
-    { "H200 SXM", 141, 66.9, 494.7, 989.4, 4800 },
+    { "RTX 4060", 8, 15.1, 15.1, 30.2, 272, 16 },       { "RTX 3060", 12, 12.7, 12.7, 25.5, 360, 32 },
+    { "RTX 4060 Ti", 16, 22.1, 22.1, 44.1, 288, 16 },   { "RTX 3090", 24, 35.6, 35.6, 71.2, 936, 32 },
+    { "RTX 4090", 24, 82.6, 82.6, 165.2, 1008, 32 },    { "A100 40GB", 40, 19.5, 156, 312, 1555, 300 },
+    { "A100 80GB", 80, 19.5, 156, 312, 2039, 300 },     { "H100 SXM", 80, 66.9, 494.7, 989.4, 3350, 450 },
+    { "H200 SXM", 141, 66.9, 494.7, 989.4, 4800, 450 },
 };
 enum { CARDS = sizeof cards / sizeof *cards };
 

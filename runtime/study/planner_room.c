@@ -9,7 +9,9 @@
 
 static void set_rows(HsConfig *config, int64_t value)
 {
-    config->training.batch_size = config->memory.micro_batch = value;
+    const int64_t parts = config->distributed.virtual_ranks; /* each has to have as many */
+    config->training.batch_size = value * (parts > 1 ? parts : 1);
+    config->memory.micro_batch = value;
 }
 
 static void set_length(HsConfig *config, int64_t value)

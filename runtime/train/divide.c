@@ -51,6 +51,19 @@ static HsStatus check_passing(const HsTrainer *trainer, int64_t rows)
     return HS_OK;
 }
 
+/* As configured; where gradients pass each micro-batch is one, unless it is said otherwise. */
+static int64_t virtual_ranks(const HsTrainer *trainer)
+{
+    const HsConfig *config = trainer->config;
+    const int64_t own = trainer->rows_per_step / trainer->engine.comm->size;
+    int64_t batch = hs_config_micro_batch(config);
+    if (config->distributed.virtual_ranks > 0 || !config->distributed.exact || !hs_trainer_passes_gradients(trainer))
+        return config->distributed.virtual_ranks;
+    while (batch > 1 && (own % batch != 0 || config->training.batch_size % batch != 0))
+        batch--;
+    return trainer->rows_per_step / batch;
+}
+
 HsStatus hs_trainer_divide(HsTrainer *trainer)
 {
     HsConfig *config = trainer->config;
@@ -61,7 +74,9 @@ HsStatus hs_trainer_divide(HsTrainer *trainer)
                        "distributed.virtual_ranks: %lld is what distributed.exact: true sums by: leave one "
                        "of them out",
                        (long long)config->distributed.virtual_ranks);
-    HS_TRY(hs_virtual_ranks_divide(config->distributed.virtual_ranks, comm, &trainer->ranks));
+    const int64_t asked = config->distributed.virtual_ranks;
+    HS_TRY(hs_virtual_ranks_divide(virtual_ranks(trainer), comm, &trainer->ranks));
+    trainer->ranks.asked = asked;
     /* As it is from now on, also for a checkpoint that another number of processes goes on from.  0 says one piece. */
     if (config->distributed.exact)
         config->distributed.virtual_ranks = trainer->ranks.count > 1 ? trainer->ranks.count : 0;

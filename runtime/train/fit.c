@@ -38,15 +38,16 @@ void hs_trainer_measure_plan(const HsTrainer *trainer, HsMemoryPlan *plan)
 {
     const HsProgram *pass = &trainer->train_program;
     const HsDevice *device = &trainer->engine.device;
-    const double passes = (double)(trainer->rows_per_step / pass->batch);
+    const int64_t own = trainer->rows_per_step / trainer->engine.comm->size / pass->batch; /* of this process */
+    const double passes = (double)own;
     *plan = (HsMemoryPlan){
         .kept_bytes = pass->kept_bytes,
         .head_bytes = pass->head_bytes,
         .parameters = hs_model_parameter_count(&trainer->model),
         .micro_batch = pass->batch,
-        .micro_batches = trainer->rows_per_step / pass->batch,
+        .micro_batches = own,
         .tokens = trainer->rows_per_step * pass->sequence_length,
-        .actions = trainer->rows_per_step / pass->batch * pass->action_count,
+        .actions = own * pass->action_count,
         .forward_flops = passes * pass->forward_flops,
         .backward_flops = passes * pass->backward_flops,
         .recompute_flops = passes * pass->recompute_flops,

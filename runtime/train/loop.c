@@ -168,6 +168,7 @@ static void show_progress(HsTrainer *trainer, double loss)
 
 static HsStatus finish(HsTrainer *trainer)
 {
+    HS_TRY(hs_trainer_report_processes(trainer));
     HS_TRY(hs_trainer_lend_weights(trainer)); /* what follows is one process's */
     if (!hs_trainer_records(trainer))
         return HS_OK;
@@ -316,13 +317,14 @@ static HsStatus train_task(HsTrainer *trainer)
         double loss;
         HsStepReport report;
         HS_TRY(stop_if_asked(trainer));
-        double began_s = hs_clock_s();
+        const double began_s = hs_clock_s(), exchanged_s = trainer->engine.comm->exchange_s;
         HS_TRY(start_steps(trainer));
         if (trainer->queue.count == 0) /* the signal came just now, or during the step */
             continue;
         HS_TRY(hs_trainer_collect_step(trainer, &loss, &report));
         HS_TRY(hs_trainer_trace_end(trainer));
         trainer->trained_s += hs_clock_s() - began_s;
+        trainer->exchanged_s += trainer->engine.comm->exchange_s - exchanged_s;
         trainer->trained_tokens += trainer->rows_per_step * trainer->config->training.max_length;
         show_progress(trainer, loss);
         if (report.verdict == HS_SCALER_APPLY)

@@ -16,6 +16,7 @@
  *   rehearsal.c           generative replay: what the model writes before a later task
  *   trace_steps.c         logging.trace: the timeline of a few steps
  *   loop.c                one optimizer step after another; logging, evaluation, saving, signals
+ *   processes.c           what the processes of a run did, side by side
  *   pressure.c            a smaller micro-batch in mid-run, when the device's memory fills up
  *   checkpoint.c          save and restore; numbers.c, checkpoint_continual.c: the run's numbers, the strategies' part
  *   grow.c                tasks appended to the list of a run that began
@@ -160,7 +161,8 @@ typedef struct HsTrainer {
     double start_s, window_start_s;
     double peak_flops; /* of the device in this precision; 0: unknown */
     double flops_per_token;
-    double trained_s; /* spent in optimizer steps, and how many tokens they saw */
+    double trained_s;   /* spent in optimizer steps, and how many tokens they saw */
+    double exchanged_s; /* of that, with other processes */
     int64_t trained_tokens;
     int64_t window_tokens;
     bool resumed;
@@ -287,6 +289,11 @@ void hs_trainer_start_losses(HsTrainerState *state);
 
 /* What the optimizer counts, and the loss scale, into the state. */
 void hs_trainer_copy_optimizer_state(HsTrainer *trainer);
+
+/* --- processes.c --- */
+
+/* At the end of a run of several processes: what each did, told and into run.json. */
+HsStatus hs_trainer_report_processes(HsTrainer *trainer);
 
 /* --- pressure.c         --- */
 

@@ -23,6 +23,7 @@
 
 typedef struct HsVirtualRanks {
     int64_t count;      /* G; 1: the batch is one */
+    int64_t asked;      /* what the configuration said; 0: nothing */
     int64_t first, own; /* this process's parts */
 } HsVirtualRanks;
 
