@@ -254,6 +254,21 @@ $(BUILD)/halfstep-gpu: bench/package/multicall.c $(PACKAGE_OBJECTS) $(LIBRARY) |
 gpu-package: $(BUILD)/halfstep-gpu $(BENCH_PARTS) $(STANDIN) ## build/gpu-package: what bench/gpu.sh needs on a machine with a GPU and nothing else
 	@bench/package/make.sh $(BUILD) $(BUILD)/gpu-package
 
+# AMD's compiler, on the kernels that need neither tensor cores nor other instructions of NVIDIA's alone.
+HIPCC           ?= hipcc
+HIP_ARCHITECTURE ?= gfx90a
+HIP_SOURCES      = $(wildcard kernels/cuda/layers/*.cu kernels/cuda/update/*.cu kernels/cuda/attention/*_exact.cu) \
+                   kernels/cuda/attention/attention_cached.cu kernels/cuda/product/matmul_bias_backward.cu kernels/cuda/comm/fold.cu
+HIP_OBJECTS      = $(HIP_SOURCES:%.cu=$(BUILD)/obj/%.hip.o)
+$(BUILD)/obj/%.hip.o: %.cu
+	@mkdir -p $(@D)
+	@echo "  HIPCC $@"
+	$(Q)$(HIPCC) -x hip --offload-arch=$(HIP_ARCHITECTURE) -std=c++17 -O3 -fPIC -I. -MMD -MP -c -o $@ $<
+-include $(HIP_OBJECTS:.o=.d)
+.PHONY: hip
+hip: $(HIP_OBJECTS) ## compile for AMD GPUs what needs no tensor cores; untried on hardware, and no part of a trainer
+	@echo "compiled for $(HIP_ARCHITECTURE): $(words $(HIP_OBJECTS)) sources; never run on such a GPU, and products and the device are missing: nothing trains with them yet"
+
 .PHONY: examples bench-programs test-programs
 examples: $(EXAMPLES)
 bench-programs: $(BENCHES) $(BENCH_PARTS)

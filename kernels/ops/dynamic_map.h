@@ -20,7 +20,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#ifdef __CUDACC__
+#if defined(__CUDACC__) || defined(__HIP__)
 #define HS_DYNAMIC_FUNCTION static __host__ __device__ __forceinline__
 #else
 #define HS_DYNAMIC_FUNCTION static inline

@@ -15,7 +15,7 @@
 
 #include "kernels/ops/ops.h"
 
-#ifdef __CUDACC__
+#if defined(__CUDACC__) || defined(__HIP__)
 #define HS_STEP_FUNCTION static __device__ __forceinline__
 #else
 #define HS_STEP_FUNCTION static inline

@@ -72,6 +72,7 @@ static inline cudaError_t allow_shared_bytes(const void *kernel, size_t shared_b
     return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes);
 }
 
+#ifndef __HIP__
 template <typename... Parameters, typename... Arguments>
 HsStatus hs_launch_clusters(const HsContext *context, const char *name, void (*kernel)(Parameters...), unsigned cluster,
                             dim3 grid, dim3 block, size_t shared_bytes, Arguments... arguments)
@@ -93,6 +94,7 @@ HsStatus hs_launch_clusters(const HsContext *context, const char *name, void (*k
     error = cudaLaunchKernelEx(&configuration, kernel, static_cast<Parameters>(arguments)...);
     return check_launch(context, name, grid, block, shared_bytes, error);
 }
+#endif
 
 template <typename... Parameters, typename... Arguments>
 HsStatus hs_launch(const HsContext *context, const char *name, void (*kernel)(Parameters...), dim3 grid, dim3 block,

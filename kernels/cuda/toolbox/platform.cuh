@@ -19,8 +19,13 @@
 #include "kernels/emu/emu.h"
 #define HS_CUDA_NAMESPACE hs_emu
 #else
+#ifdef __HIP__
+#include "kernels/cuda/toolbox/hip_names.cuh"
+#define HS_CUDA_NAMESPACE hs_hip
+#else
 #include <cuda_runtime.h>
 #define HS_CUDA_NAMESPACE hs_cuda
+#endif
 /* name: pointer to `count` elements of shared memory. */
 #define HS_SHARED(type, name, count)                     \
     __shared__ __align__(16) type name##_storage[count]; \
@@ -50,7 +55,7 @@ namespace ptx
  * of a long loop to the next. */
 HS_DEVICE int thread_anew()
 {
-#ifdef HS_EMU
+#if defined(HS_EMU) || defined(__HIP__)
     return (int)threadIdx.x;
 #else
     uint32_t thread;

@@ -15,11 +15,22 @@ namespace HS_CUDA_NAMESPACE
 namespace ptx
 {
 
+#ifdef __HIP__
+/* To nearest even, as cvt.rn.bf16x2 rounds; every NaN becomes one. */
+HS_DEVICE uint16_t round_bf16(float value)
+{
+    const uint32_t bits = __float_as_uint(value);
+    return (bits & 0x7fffffffu) > 0x7f800000u ? 0x7fff : (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
+}
+#endif
+
 /* Two floats to nearest even bf16: `low` in the lower half. */
 HS_DEVICE uint32_t pack_bf16(float low, float high)
 {
 #ifdef HS_EMU
     return (uint32_t)hs_bf16_encode(low) | (uint32_t)hs_bf16_encode(high) << 16;
+#elif defined(__HIP__)
+    return (uint32_t)round_bf16(low) | (uint32_t)round_bf16(high) << 16;
 #else
     uint32_t packed;
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
@@ -32,6 +43,9 @@ HS_DEVICE uint32_t pack_f16(float low, float high)
 {
 #ifdef HS_EMU
     return (uint32_t)hs_f16_encode(low) | (uint32_t)hs_f16_encode(high) << 16;
+#elif defined(__HIP__)
+    const uint16_t a = __builtin_bit_cast(uint16_t, (_Float16)low), b = __builtin_bit_cast(uint16_t, (_Float16)high);
+    return (uint32_t)a | (uint32_t)b << 16;
 #else
     uint32_t packed;
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
@@ -53,6 +67,8 @@ HS_DEVICE float decode_f16(uint16_t bits)
 {
 #ifdef HS_EMU
     return hs_f16_decode(bits);
+#elif defined(__HIP__)
+    return (float)__builtin_bit_cast(_Float16, bits);
 #else
     float value;
     asm("cvt.f32.f16 %0, %1;" : "=f"(value) : "h"(bits));
@@ -63,7 +79,7 @@ HS_DEVICE float decode_f16(uint16_t bits)
 /* f32 to tf32 (10 mantissa bits), to nearest, ties away from zero, as mma's tf32 operands want it. */
 HS_DEVICE uint32_t encode_tf32(float value)
 {
-#ifdef HS_EMU
+#if defined(HS_EMU) || defined(__HIP__)
     uint32_t bits = __float_as_uint(value);
     if ((bits & 0x7f800000u) == 0x7f800000u)
         return (bits & 0x007fffffu) != 0 ? 0x7fffffffu : bits;
@@ -78,7 +94,7 @@ HS_DEVICE uint32_t encode_tf32(float value)
 /* 2^x, relative error about 2^-22; subnormal results are flushed. */
 HS_DEVICE float exp2_approximate(float x)
 {
-#ifdef HS_EMU
+#if defined(HS_EMU) || defined(__HIP__)
     const float value = exp2f(x);
     return value < 0x1p-126f ? 0.0f : value;
 #else

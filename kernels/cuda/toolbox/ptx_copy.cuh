@@ -12,11 +12,23 @@ namespace HS_CUDA_NAMESPACE
 namespace ptx
 {
 
+#ifdef __HIP__
+typedef __attribute__((address_space(3))) unsigned char SharedBytes;
+
+HS_DEVICE void copy_at_once(uint32_t destination, const void *source, int bytes, int valid)
+{
+    for (int i = 0; i < bytes; i++)
+        ((SharedBytes *)(uintptr_t)destination)[i] = i < valid ? static_cast<const unsigned char *>(source)[i] : 0;
+}
+#endif
+
 /* The 32-bit address of shared memory that cp.async and ldmatrix take. */
 HS_DEVICE uint32_t shared_address(const void *pointer)
 {
 #ifdef HS_EMU
     return emulated_shared_address(pointer);
+#elif defined(__HIP__)
+    return (uint32_t)(uintptr_t)(SharedBytes *)pointer;
 #else
     return (uint32_t)__cvta_generic_to_shared(pointer);
 #endif
@@ -28,6 +40,8 @@ HS_DEVICE void copy_async_16(uint32_t destination, const void *source, int valid
 {
 #ifdef HS_EMU
     emulated_copy_async(destination, source, 16, valid);
+#elif defined(__HIP__)
+    copy_at_once(destination, source, 16, valid);
 #else
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(destination), "l"(source), "r"(valid)
                  : "memory");
@@ -39,6 +53,8 @@ HS_DEVICE void copy_async_4(uint32_t destination, const void *source, int valid)
 {
 #ifdef HS_EMU
     emulated_copy_async(destination, source, 4, valid);
+#elif defined(__HIP__)
+    copy_at_once(destination, source, 4, valid);
 #else
     asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(destination), "l"(source), "r"(valid) : "memory");
 #endif
@@ -47,7 +63,7 @@ HS_DEVICE void copy_async_4(uint32_t destination, const void *source, int valid)
 /* Asks for the line of device memory that holds `address` to come to L2. */
 HS_DEVICE void prefetch_to_l2(const void *address)
 {
-#ifdef HS_EMU
+#if defined(HS_EMU) || defined(__HIP__)
     (void)address;
 #else
     asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
@@ -59,6 +75,8 @@ HS_DEVICE void copy_async_commit()
 {
 #ifdef HS_EMU
     emulated_copy_async_commit();
+#elif defined(__HIP__)
+    /* was done at once */
 #else
     asm volatile("cp.async.commit_group;" ::: "memory");
 #endif
@@ -69,6 +87,8 @@ template <int pending> HS_DEVICE void copy_async_wait()
 {
 #ifdef HS_EMU
     emulated_copy_async_wait(pending);
+#elif defined(__HIP__)
+    /* was done at once */
 #else
     asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 #endif
