@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Every command that README.md, configs/*.yaml, examples/*.c, examples/strategies.md and three pages of examples/howto show in
+# Every command that README.md, configs/*.yaml, examples/*.c, examples/strategies.md and four pages of examples/howto show in
 # a line of its own runs, in the order of the page;
 # shortened by keys for a small model and two steps, by another device, or to one operation.  Files that a command needs
 # are made first.  Not run: `make demo` and `make test`, which install packages; examples/lessons has its own test.
@@ -64,6 +64,7 @@ for example in "$root"/examples/*.c; do run "examples/$(basename "$example")" ' 
 run examples/strategies.md '    '
 run examples/howto/more-tasks.md '    '
 run examples/howto/conversations.md '    '
+run examples/howto/memory.md '    '
 # The page's own model needs transformers; where it is missing, one that it made stands for it.
 python3 "$root/examples/howto/pretrained.py" make models/story >out 2>err || cp -r "$root/tests/huggingface/models/llama" models/story
 run examples/howto/pretrained.md '    '
