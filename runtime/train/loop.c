@@ -317,14 +317,16 @@ static HsStatus train_task(HsTrainer *trainer)
         double loss;
         HsStepReport report;
         HS_TRY(stop_if_asked(trainer));
-        const double began_s = hs_clock_s(), exchanged_s = trainer->engine.comm->exchange_s;
+        const HsComm *comm = trainer->engine.comm;
+        const double began_s = hs_clock_s(), exchanged_s = comm->exchange_s, sent = (double)comm->sent_bytes;
         HS_TRY(start_steps(trainer));
         if (trainer->queue.count == 0) /* the signal came just now, or during the step */
             continue;
         HS_TRY(hs_trainer_collect_step(trainer, &loss, &report));
         HS_TRY(hs_trainer_trace_end(trainer));
         trainer->trained_s += hs_clock_s() - began_s;
-        trainer->exchanged_s += trainer->engine.comm->exchange_s - exchanged_s;
+        trainer->exchanged_s += comm->exchange_s - exchanged_s;
+        trainer->sent_bytes += (double)comm->sent_bytes - sent;
         trainer->trained_tokens += trainer->rows_per_step * trainer->config->training.max_length;
         show_progress(trainer, loss);
         if (report.verdict == HS_SCALER_APPLY)

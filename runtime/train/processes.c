@@ -40,7 +40,7 @@ HsStatus hs_trainer_report_processes(HsTrainer *trainer)
     Row *rows = calloc((size_t)comm->size, sizeof *rows);
     if (!rows)
         return hs_fail(HS_ENOMEM, "no memory for the figures of %d processes", comm->size);
-    rows[comm->rank] = (Row){ trainer->trained_s, trainer->exchanged_s, (double)comm->sent_bytes,
+    rows[comm->rank] = (Row){ trainer->trained_s, trainer->exchanged_s, trainer->sent_bytes,
                               (double)trainer->engine.device.peak_bytes };
     HsStatus status =
         hs_share_entries(comm, trainer->engine.context.stream, &rows->trained_s, (size_t)comm->size * NUMBERS);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/io/storage.h"
 #include "runtime/train/virtual_ranks.h"
 
 enum { PROCESSES_MOST = 1024 };
@@ -66,4 +67,20 @@ HsStatus hs_share_text(HsComm *comm, char **text)
     if (!*text)
         return hs_fail(HS_ENOMEM, "no memory for a text of %lld bytes", (long long)bytes);
     return hs_comm_broadcast(comm, NULL, *text, (size_t)bytes, HS_U8, 0);
+}
+
+HsStatus hs_check_same(HsComm *comm, const char *text, const char *what)
+{
+    if (comm->size == 1)
+        return HS_OK;
+    double *hashes = calloc((size_t)comm->size, sizeof *hashes);
+    if (!hashes)
+        return hs_fail(HS_ENOMEM, "no memory to compare %d processes", comm->size);
+    hashes[comm->rank] = (double)(hs_storage_hash(text, strlen(text)) >> 12); /* what a double holds */
+    HsStatus status = hs_share_entries(comm, NULL, hashes, (size_t)comm->size);
+    for (int r = 1; r < comm->size && status == HS_OK; r++)
+        if (hashes[r] != hashes[0])
+            status = hs_fail(HS_ECONFIG, "rank %d has %s other than rank 0's: all hosts need the same", r, what);
+    free(hashes);
+    return status;
 }

@@ -27,6 +27,9 @@ HsStatus hs_reduce_tensors(HsComm *comm, HsStream *stream, const HsTensor *tenso
 HsStatus hs_share_entries(HsComm *comm, HsStream *stream, double *entries, size_t count);
 /* rows [count, row_bytes] of host memory, of which process r made the r-th of `size` equal parts: all have all. */
 HsStatus hs_share_rows(HsComm *comm, HsStream *stream, void *rows, int64_t count, size_t row_bytes);
+/* Whether all processes have the same text, which says what a run is made of; `what` is for the message, which names the
+ * first process that has another.  errors: HS_ECONFIG, the same on all */
+HsStatus hs_check_same(HsComm *comm, const char *text, const char *what);
 /* Process 0's text becomes everybody's: the others' is NULL before, and to be freed afterwards.  errors: HS_ENOMEM */
 HsStatus hs_share_text(HsComm *comm, char **text);
 

@@ -180,6 +180,18 @@ static HsStatus check_targets(const HsTrainer *trainer)
     return HS_OK;
 }
 
+/* Every process reads the whole batch: their files have to be the same. */
+static HsStatus compare_data(const HsTrainer *trainer)
+{
+    HsJson *files = hs_trainer_files_json(trainer);
+    char *text = hs_json_write(files, false);
+    HsStatus status = text ? hs_check_same(trainer->engine.comm, text, "data files")
+                           : hs_fail(HS_ENOMEM, "no memory for a list of files");
+    free(text);
+    hs_json_destroy(files);
+    return status;
+}
+
 /* What must be known before anything is planned: device, data, strategies, lengths. */
 static HsStatus prepare(HsTrainer *trainer, const char *folder)
 {
@@ -192,6 +204,7 @@ static HsStatus prepare(HsTrainer *trainer, const char *folder)
     HS_TRY(hs_task_data_create(config, tokenizer, &trainer->data));
     trainer->has_data = true;
     HS_TRY(hs_trainer_list_files(trainer));
+    HS_TRY(compare_data(trainer));
     trainer->vocabulary = hs_tokenizer_vocabulary(trainer->data.tokenizer);
     trainer->masked = hs_task_data_masked(&trainer->data);
     HS_TRY(check_targets(trainer));

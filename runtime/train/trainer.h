@@ -162,7 +162,8 @@ typedef struct HsTrainer {
     double peak_flops; /* of the device in this precision; 0: unknown */
     double flops_per_token;
     double trained_s;   /* spent in optimizer steps, and how many tokens they saw */
-    double exchanged_s; /* of that, with other processes */
+    double exchanged_s; /* of that, with other processes, */
+    double sent_bytes;  /* and what they were sent */
     int64_t trained_tokens;
     int64_t window_tokens;
     bool resumed;
