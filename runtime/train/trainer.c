@@ -284,7 +284,14 @@ HsStatus hs_trainer_create(HsConfig *config, HsTrainer *trainer, HsComm *comm)
     trainer->state.best_validation = NAN;
     trainer->engine.comm = comm ? comm : hs_comm_alone();
     char *folder = NULL;
-    HsStatus status = find_start(trainer, &folder);
+    HsStatus status = comm || config->distributed.processes <= 1
+                          ? HS_OK
+                          : hs_fail(HS_ECONFIG,
+                                    "distributed.processes: %lld is for training, and this command trains in one "
+                                    "process: set it to 0",
+                                    (long long)config->distributed.processes);
+    if (status == HS_OK)
+        status = find_start(trainer, &folder);
     if (status == HS_OK)
         status = create(trainer, folder);
     free(folder);
