@@ -114,9 +114,11 @@ static HsStatus write_head(const HsReport *report, FILE *stream)
 {
     static const struct {
         const char *key, *label;
-    } facts[] = {
-        { "model", "model" }, { "device", "device" }, { "precision", "precision" }, { "strategy", "strategy" }
-    };
+    } facts[] = { { "model", "model" },
+                  { "device", "device" },
+                  { "precision", "precision" },
+                  { "strategy", "strategy" },
+                  { "processes", "processes" } };
     char text[96], figure[HS_HTML_FIGURE_BYTES];
     const char *name = hs_json_string(hs_json_get(report->run, "name"));
     double total = hs_json_number(hs_json_get(report->run, "total_steps"));

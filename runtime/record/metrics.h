@@ -103,6 +103,7 @@ HsStatus hs_metrics_changed(HsMetrics *metrics, int64_t step, const char *keys);
  * in metrics.jsonl, which is the same however a run is interrupted, does not hold them. */
 typedef struct HsMetricsRun {
     const char *name, *device, *precision, *strategy, *model;
+    const char *processes; /* how many, and at the end what each did; NULL: one */
     int64_t parameters, total_steps;
     struct {
         const char *what; /* "weights", "masters", ... */

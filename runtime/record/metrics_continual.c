@@ -241,11 +241,8 @@ HsStatus hs_metrics_run(const char *out_dir, const HsMetricsRun *run)
 {
     const struct {
         const char *key, *text;
-    } texts[] = { { "name", run->name },
-                  { "model", run->model },
-                  { "device", run->device },
-                  { "precision", run->precision },
-                  { "strategy", run->strategy } };
+    } texts[] = { { "name", run->name },           { "model", run->model },       { "device", run->device },
+                  { "precision", run->precision }, { "strategy", run->strategy }, { "processes", run->processes } };
     HsJson *line = event_line("run", 0, -1), *memory = hs_json_array(), *tasks = hs_json_array();
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         if (texts[i].text)

@@ -14,22 +14,30 @@ typedef struct Row {
 } Row;
 enum { NUMBERS = sizeof(Row) / sizeof(double), ROWS_TOLD = 16 };
 
-static void tell(const HsTrainer *trainer, const Row *rows)
+static HsStatus tell(const HsTrainer *trainer, const Row *rows)
 {
     const HsComm *comm = trainer->engine.comm;
     const double steps = (double)(trainer->trained_tokens > 0 ? trainer->trained_tokens : 1) /
                          (double)(trainer->rows_per_step * trainer->config->training.max_length);
+    char page[160 + 24 * ROWS_TOLD];
     int slowest = 0; /* whoever waits least is waited for */
     for (int r = 1; r < comm->size; r++)
-        slowest = rows[r].exchange_s < rows[slowest].exchange_s ? r : slowest;
-    hs_info(
-        "processes: %d over %s; in exchange (waiting for the slowest, moving, adding) %.0f%% of the time of rank %d, "
-        "which the others waited for",
-        comm->size, hs_comm_name(comm), 100 * rows[slowest].exchange_s / rows[slowest].trained_s, slowest);
-    for (int r = 0; r < comm->size && r < ROWS_TOLD; r++)
-        hs_info("  rank %d: %.1f s of training, %.1f%% in exchange, %.3f MiB sent a step, %.1f MiB at most", r,
-                rows[r].trained_s, 100 * rows[r].exchange_s / rows[r].trained_s,
-                hs_mebibytes(rows[r].sent_bytes / steps), hs_mebibytes(rows[r].peak_bytes));
+        slowest =
+            rows[r].exchange_s / rows[r].trained_s < rows[slowest].exchange_s / rows[slowest].trained_s ? r : slowest;
+    size_t used = (size_t)snprintf(
+        page, sizeof page, "%d over %s; %.2f MiB sent a step; share of the time in exchange, by rank:", comm->size,
+        hs_comm_name(comm), hs_mebibytes(rows[0].sent_bytes / steps));
+    hs_info("processes: %d over %s; the others waited for rank %d", comm->size, hs_comm_name(comm), slowest);
+    for (int r = 0; r < comm->size && r < ROWS_TOLD; r++) {
+        const double share = 100 * rows[r].exchange_s / rows[r].trained_s;
+        used += (size_t)snprintf(page + used, sizeof page - used, " %.1f%%", share);
+        hs_info("  rank %d: %.1f s of training, %.1f%% of them waiting for others, moving and adding; %.3f MiB sent a "
+                "step, "
+                "%.1f MiB of memory at most",
+                r, rows[r].trained_s, share, hs_mebibytes(rows[r].sent_bytes / steps),
+                hs_mebibytes(rows[r].peak_bytes));
+    }
+    return hs_trainer_write_run_info(trainer, page);
 }
 
 HsStatus hs_trainer_report_processes(HsTrainer *trainer)
@@ -45,7 +53,7 @@ HsStatus hs_trainer_report_processes(HsTrainer *trainer)
     HsStatus status =
         hs_share_entries(comm, trainer->engine.context.stream, &rows->trained_s, (size_t)comm->size * NUMBERS);
     if (status == HS_OK && hs_trainer_records(trainer))
-        tell(trainer, rows);
+        status = tell(trainer, rows);
     free(rows);
     return status;
 }

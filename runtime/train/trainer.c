@@ -47,7 +47,7 @@ static void describe(const HsTrainer *trainer)
     hs_trainer_describe_graph(trainer);
 }
 
-static HsStatus write_run_info(HsTrainer *trainer)
+HsStatus hs_trainer_write_run_info(const HsTrainer *trainer, const char *processes)
 {
     const HsConfig *config = trainer->config;
     char strategy[128] = "", model[160];
@@ -70,6 +70,7 @@ static HsStatus write_run_info(HsTrainer *trainer)
         .device = trainer->engine.device.description,
         .precision = trainer->precision.name,
         .strategy = strategy,
+        .processes = processes,
         .model = model,
         .parameters = hs_model_parameter_count(&trainer->model),
         .total_steps = trainer->total_steps,
@@ -152,7 +153,9 @@ static HsStatus create_stream_and_records(HsTrainer *trainer)
         .append = trainer->resumed,
     };
     HS_TRY(hs_monitor_create(&monitor, &trainer->monitor));
-    return write_run_info(trainer);
+    char processes[64];
+    snprintf(processes, sizeof processes, "%d over %s", trainer->engine.comm->size, hs_comm_name(trainer->engine.comm));
+    return hs_trainer_write_run_info(trainer, trainer->engine.comm->size > 1 ? processes : NULL);
 }
 
 /* Steps without a target that counts teach nothing, and say nothing: where they would be most of a task's, a run makes

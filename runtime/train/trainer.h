@@ -291,6 +291,9 @@ void hs_trainer_start_losses(HsTrainerState *state);
 /* What the optimizer counts, and the loss scale, into the state. */
 void hs_trainer_copy_optimizer_state(HsTrainer *trainer);
 
+/* run.json, by the process that records; processes: NULL: this one alone. */
+HsStatus hs_trainer_write_run_info(const HsTrainer *trainer, const char *processes);
+
 /* --- processes.c --- */
 
 /* At the end of a run of several processes: what each did, told and into run.json. */
