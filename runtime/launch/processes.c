@@ -29,6 +29,7 @@
  * the middle of a long computation, is killed after so long. */
 static const double grace_s = 5;
 
+/* Taken by this process, or by one of the others, which told the rest. */
 static int stop_signal;
 
 typedef struct Processes {
@@ -86,13 +87,26 @@ static void describe_end(int status, char *text, size_t bytes)
         snprintf(text, bytes, "ended with exit code %d", WEXITSTATUS(status));
 }
 
+/* By a signal after which all save and leave, whoever had it; 0: it ended otherwise. */
+static int left_by(int status)
+{
+    static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1 };
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
+        if (WIFEXITED(status) && WEXITSTATUS(status) == 128 + signals[i])
+            return signals[i];
+    return 0;
+}
+
 static void note_end(Processes *processes, int rank, int status)
 {
+    const int signal_of_it = left_by(status);
     processes->ids[rank] = 0;
     processes->alive--;
     if (WIFEXITED(status) && WEXITSTATUS(status) == 2)
         processes->wrong_configuration = true;
-    if (status == 0 || (stop_signal && WIFEXITED(status) && WEXITSTATUS(status) == 128 + stop_signal))
+    if (!stop_signal)
+        stop_signal = signal_of_it;
+    if (status == 0 || signal_of_it)
         return;
     char how[96];
     describe_end(status, how, sizeof how);
@@ -234,7 +248,7 @@ HsStatus hs_launch_processes(const HsConfig *config, const HsLaunch *launch)
         status = arguments ? run_once(launch, &taken, &before, arguments)
                            : hs_fail(HS_ENOMEM, "no memory for a command line of %d words", launch->count);
         free(arguments);
-        if (status != HS_EDEVICE || failures == launch->restarts)
+        if (status != HS_EDEVICE || failures == launch->restarts || stop_signal)
             break;
         hs_warn("%s; starting all again, %d of %d", hs_error_message(), failures + 1, launch->restarts);
         unsetenv("HALFSTEP_FAULT"); /* it has struck */

@@ -26,6 +26,8 @@ static const struct {
 enum { STOP_SIGNALS = sizeof stop_signals / sizeof *stop_signals };
 
 static volatile sig_atomic_t stop_signal;
+/* This process had one itself: stop_signal may be another's, of the same run, and its own may come later. */
+static volatile sig_atomic_t received;
 /* Whether there is something to save: before, and the second time, a signal ends the process as it does by default. */
 static volatile sig_atomic_t stops_in_order;
 
@@ -45,13 +47,16 @@ static void say(const char *text)
 
 static void on_signal(int number)
 {
-    if (stop_signal || !stops_in_order) {
+    const bool known = stop_signal != 0;
+    if (received || !stops_in_order) {
         signal(number, SIG_DFL);
         raise(number);
         return;
     }
-    stop_signal = number;
-    if (!hs_log_shows(HS_LOG_INFO)) /* the other processes of a run leave the talking to the first */
+    received = 1;
+    if (!known)
+        stop_signal = number;
+    if (known || !hs_log_shows(HS_LOG_INFO)) /* the other processes of a run leave the talking to the first */
         return;
     say("\n");
     say(signal_name(number));
@@ -253,8 +258,10 @@ static HsStatus agree(HsTrainer *trainer, bool *stop, bool *hold)
     HS_TRY(hs_comm_all_reduce(trainer->engine.comm, trainer->engine.context.stream, flags, sizeof flags / sizeof *flags,
                               HS_I64, HS_COMM_MAX));
     *stop = flags[0] != 0;
-    if (*stop && !stop_signal)
+    if (*stop && !stop_signal) {
         stop_signal = (sig_atomic_t)flags[0];
+        hs_info("%s to another process of this run: saving, then leaving", signal_name((int)stop_signal));
+    }
     trainer->pressure.halving = *hold = flags[1] != 0;
     return HS_OK;
 }
