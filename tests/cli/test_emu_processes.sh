@@ -72,3 +72,4 @@ says err "NCCL cannot be opened: /nowhere"
 expect 2 "$trainer" --config emu.yaml out_dir=graph kernels.cuda_graph=true --processes 2
 says err "what they exchange cannot be recorded; set it to false"
 [ "$(find /dev/shm -name 'halfstep-nccl-*' -newer emu.yaml 2>/dev/null | wc -l)" = 0 ] || fail "segments were left in /dev/shm"
+finish
