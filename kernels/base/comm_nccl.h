@@ -40,9 +40,10 @@ typedef struct HsCommNcclOptions {
     /* How this rank's process hears of the others (kernels/parts/comm.h: by the host's communicator); NULL: it does not.
      * others_failed is asked while a rank waits, by its own thread and about every 10 ms: true when another rank gave
      * up or died, with its message.  tell_others gets the reason for which this rank gives up, once, in any thread.
-     * comm: this communicator, for its step. */
-    bool (*others_failed)(void *host, const HsComm *comm, char *message, size_t bytes);
-    void (*tell_others)(void *host, const HsComm *comm, const char *reason);
+     * note_step gets each new step, for others' messages about this rank. */
+    bool (*others_failed)(void *host, char *message, size_t bytes);
+    void (*tell_others)(void *host, const char *reason);
+    void (*note_step)(void *host, int64_t step);
     void *host;
 } HsCommNcclOptions;
 

@@ -6,20 +6,22 @@
 
 #include <stdio.h>
 
-/* The step is noted with the communicator that is in use; messages of the host's name it, too. */
-static bool host_failed(void *host, const HsComm *comm, char *message, size_t bytes)
+static bool host_failed(void *host, char *message, size_t bytes)
 {
-    hs_comm_note_step(host, comm->step);
     if (hs_comm_check(host) == HS_OK)
         return false;
     snprintf(message, bytes, "%s", hs_error_message());
     return true;
 }
 
-static void abort_host(void *host, const HsComm *comm, const char *reason)
+static void abort_host(void *host, const char *reason)
 {
-    hs_comm_note_step(host, comm->step);
     hs_comm_abort(host, reason);
+}
+
+static void note_on_host(void *host, int64_t step)
+{
+    hs_comm_note_step(host, step);
 }
 
 HsStatus hs_part_comm_create(const HsBackendPart *part, HsDevice *device, HsComm *host,
@@ -35,6 +37,7 @@ HsStatus hs_part_comm_create(const HsBackendPart *part, HsDevice *device, HsComm
         .timeout_s = options->timeout_s,
         .others_failed = host_failed,
         .tell_others = abort_host,
+        .note_step = note_on_host,
         .host = host,
     };
     *comm = NULL;

@@ -57,8 +57,11 @@ losses own >own.txt
 python3 - one.txt own.txt <<'PY' || fail "the library's sums: $(paste one.txt own.txt)"
 import sys
 one, own = ([float(line.split(":")[1]) for line in open(name)] for name in sys.argv[1:])
-assert len(one) == len(own) and all(abs(a - b) < 0.02 for a, b in zip(one, own)) and one != own
+assert len(one) == len(own) and all(abs(a - b) < 0.02 for a, b in zip(one, own))
 PY
+# Losses may round to the same numbers; of all weights some differ.
+cmp -s one/checkpoints/step-00000006/model.safetensors own/checkpoints/step-00000006/model.safetensors &&
+    fail "the library's sums are the tree's"
 
 HALFSTEP_NCCL_FAULT=1,30,async expect 1 "$trainer" --config emu.yaml out_dir=async --processes 2
 says err "gave up: NCCL: remote process exited or there was a network error"

@@ -82,8 +82,7 @@ HsStatus look_around(Group *group, double waited_s)
     if (has_failed(group))
         return group_failure(group);
     const HsCommNcclOptions &options = group->options;
-    if (options.others_failed != nullptr &&
-        options.others_failed(options.host, &group->comm, message, sizeof message)) {
+    if (options.others_failed != nullptr && options.others_failed(options.host, message, sizeof message)) {
         group_abort(group, message, false);
         return group_failure(group);
     }
@@ -129,7 +128,7 @@ void group_abort(Group *group, const char *reason, bool own)
         group->failed = true;
     }
     if (first && own && group->options.tell_others != nullptr)
-        group->options.tell_others(group->options.host, &group->comm, reason);
+        group->options.tell_others(group->options.host, reason);
     if (group->inside.try_lock()) { /* else who is inside finds out */
         abort_handle(group);
         group->inside.unlock();

@@ -328,6 +328,13 @@ void nccl_abort(HsComm *comm, const char *reason)
     group_abort(reinterpret_cast<Group *>(comm), reason, true);
 }
 
+void nccl_note_step(HsComm *comm)
+{
+    const HsCommNcclOptions &options = reinterpret_cast<Group *>(comm)->options;
+    if (options.note_step != nullptr)
+        options.note_step(options.host, comm->step);
+}
+
 HsStatus nccl_check(HsComm *comm)
 {
     return group_is_well(reinterpret_cast<Group *>(comm), 0.0);
@@ -352,7 +359,7 @@ void nccl_destroy(HsComm *comm)
 
 const HsCommOperations operations = { "NCCL",         nccl_all_reduce, nccl_reduce_scatter, nccl_all_gather,
                                       nccl_broadcast, nccl_barrier,    nccl_abort,          nccl_check,
-                                      nullptr,        nccl_destroy };
+                                      nccl_note_step, nccl_destroy };
 
 HsStatus check_options(const HsCommNcclOptions *options)
 {
