@@ -132,6 +132,16 @@ static HsStatus pass_real(void *user, const char *name, double *value)
     return HS_OK;
 }
 
+/* Whether a parameter is several spans: tensors of its name may be parts then.  Factors of a matrix are smaller than it,
+ * too, and belong to a whole one. */
+static bool is_cut(const HsShards *shards, int whole)
+{
+    for (int i = 0; whole >= 0 && i < shards->all_count; i++)
+        if (shards->all[i].parameter == shards->whole[whole].parameter)
+            return shards->all[i].count < shards->whole[whole].count;
+    return false;
+}
+
 /* Tensors of a parameter's spans follow each other, in memory too: they are one in the file. */
 static HsStatus list_tensor(void *user, const char *family, const char *span, HsTensor *tensor)
 {
@@ -147,7 +157,7 @@ static HsStatus list_tensor(void *user, const char *family, const char *span, Hs
     HsTensor all = whole < 0 ? *tensor : list->shards->whole[whole].weight;
     all.dtype = tensor->dtype;
     all.data = tensor->data;
-    const bool is_part = whole >= 0 && hs_tensor_count(tensor) < hs_tensor_count(&all);
+    const bool is_part = is_cut(list->shards, whole) && hs_tensor_count(tensor) < hs_tensor_count(&all);
     HS_TRY(add_tensor(list, family, span, is_part || !tensor->data ? &all : tensor, list->device));
     if (whole >= 0)
         list->items[list->count - 1].share = hs_shards_share_of(list->shards, whole, 1);
@@ -268,7 +278,7 @@ static HsStatus load_tensor(void *user, const char *family, const char *span, Hs
     HsNamedTensor destination = { .tensor = *tensor, .context = loading->device };
     snprintf(destination.name, sizeof destination.name, "%s/%s", family, span);
     const int whole = hs_shards_find(loading->shards, span);
-    if (whole >= 0 && hs_tensor_count(tensor) < loading->shards->whole[whole].count)
+    if (is_cut(loading->shards, whole) && hs_tensor_count(tensor) < loading->shards->whole[whole].count)
         return load_part(loading, &destination, &loading->shards->whole[whole]);
     return tensor->data ? hs_checkpoint_restore(loading->file_name, loading->file, &destination, 1) : HS_OK;
 }
