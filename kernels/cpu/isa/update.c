@@ -34,7 +34,7 @@ HS_SIMD void adamw_chunk(const HsAdamWArgs *args, const HsProtection *protection
     const HsUpdateArgs *update = &args->update;
     const HsStepScalars *scalars = update->scalars;
     const float rate = scalars->learning_rate * update->learning_rate_scale;
-    const float keep = 1.0f - rate * update->weight_decay;
+    const float keep = HS_RULE_KEEP(hs_cpu_fma, rate, update->weight_decay);
     const float step = rate / scalars->bias_correction1, correction = 1.0f / scalars->bias_correction2;
     const float beta1 = args->beta1, beta2 = args->beta2, multiplier = scalars->gradient_multiplier;
     uint32_t word[64];
@@ -45,10 +45,12 @@ HS_SIMD void adamw_chunk(const HsAdamWArgs *args, const HsProtection *protection
         HsF32x16 g = raw * multiplier;
         if (protection)
             g = hs_update_with_penalty(protection, g, before, i, left);
-        HsF32x16 m = hs_simd_load_part(moments, args->m.data, i, left) * beta1 + g * (1.0f - beta1);
-        HsF32x16 v = hs_simd_load_part(moments, args->v.data, i, left) * beta2 + g * g * (1.0f - beta2);
-        HsF32x16 p = before * keep;
-        p -= m * step / (hs_simd_sqrt(v * correction) + args->epsilon);
+        const HsF32x16 m_old = hs_simd_load_part(moments, args->m.data, i, left);
+        const HsF32x16 v_old = hs_simd_load_part(moments, args->v.data, i, left);
+        const HsF32x16 m = HS_RULE_ADAMW_M(hs_simd_fma, m_old, g, beta1, 1.0f - beta1);
+        const HsF32x16 v = HS_RULE_ADAMW_V(hs_simd_fma, v_old, g, beta2, 1.0f - beta2);
+        const HsF32x16 p =
+            HS_RULE_ADAMW_P(hs_simd_fma, hs_simd_sqrt, before, keep, m, v, step, correction, args->epsilon);
         if (moments == HS_BF16) {
             store_rounded_moments(args, word, i, m, v, left);
         } else {
@@ -101,19 +103,19 @@ HS_SIMD void sgd_chunk(const HsSgdArgs *args, const HsProtection *protection, Hs
     {
         const HsF32x16 before = hs_update_load_parameter(update, copy, i, left);
         const HsF32x16 raw = hs_simd_load_part(gradient, update->grad.data, i, left);
-        /* the penalty last: at the anchor the sum has the plain copy's bits, whichever product the compiler fused */
-        HsF32x16 descent = raw * multiplier;
-        descent += before * update->weight_decay;
+        /* the penalty last: at the anchor the sum has the plain copy's bits */
+        HsF32x16 descent = HS_RULE_SGD_DESCENT(hs_simd_fma, raw, multiplier, before, update->weight_decay);
         if (protection)
             descent = hs_update_with_penalty(protection, descent, before, i, left);
         HsF32x16 direction = descent;
         if (hs_tensor_present(&args->buffer)) {
-            HsF32x16 buffer = hs_simd_load_part(HS_F32, args->buffer.data, i, left) * args->momentum + descent;
+            HsF32x16 buffer = hs_simd_load_part(HS_F32, args->buffer.data, i, left);
+            buffer = HS_RULE_SGD_MOVE(hs_simd_fma, buffer, args->momentum, descent);
             hs_simd_store_part(HS_F32, args->buffer.data, i, buffer, left);
-            direction = args->nesterov ? descent + buffer * args->momentum : buffer;
+            direction = args->nesterov ? HS_RULE_SGD_MOVE(hs_simd_fma, buffer, args->momentum, descent) : buffer;
         }
         hs_update_finish(update, protection, gradient, copy, word, i, left, rate, raw, before,
-                         before - direction * rate);
+                         HS_RULE_SGD_P(hs_simd_fma, before, rate, direction));
     }
 }
 

@@ -163,7 +163,7 @@ HS_SIMD void adamw8bit_block(const HsAdamW8bitArgs *args, const HsDynamicMaps *m
     const HsUpdateArgs *update = &args->update;
     const HsStepScalars *scalars = update->scalars;
     const float rate = scalars->learning_rate * update->learning_rate_scale;
-    const float keep = 1.0f - rate * update->weight_decay;
+    const float keep = HS_RULE_KEEP(hs_cpu_fma, rate, update->weight_decay);
     const float step = rate / scalars->bias_correction1, correction = 1.0f / scalars->bias_correction2;
     const float beta1 = args->beta1, beta2 = args->beta2, multiplier = scalars->gradient_multiplier;
     uint8_t *const m_codes = args->m.data, *const v_codes = args->v.data;
@@ -181,10 +181,10 @@ HS_SIMD void adamw8bit_block(const HsAdamW8bitArgs *args, const HsDynamicMaps *m
             g = hs_update_with_penalty(protection, g, before, i, left);
         const HsF32x16 m_value = look_up_wide(maps->with_sign.value, load_codes(m_codes + i, left));
         const HsF32x16 v_value = look_up_wide(maps->without_sign.value, load_codes(v_codes + i, left));
-        const HsF32x16 m = m_value * m_scale * beta1 + g * (1.0f - beta1);
-        const HsF32x16 v = v_value * v_scale * beta2 + g * g * (1.0f - beta2);
-        HsF32x16 p = before * keep;
-        p -= m * step / (hs_simd_sqrt(v * correction) + args->epsilon);
+        const HsF32x16 m = HS_RULE_ADAMW_M(hs_simd_fma, m_value * m_scale, g, beta1, 1.0f - beta1);
+        const HsF32x16 v = HS_RULE_ADAMW_V(hs_simd_fma, v_value * v_scale, g, beta2, 1.0f - beta2);
+        const HsF32x16 p =
+            HS_RULE_ADAMW_P(hs_simd_fma, hs_simd_sqrt, before, keep, m, v, step, correction, args->epsilon);
         hs_simd_store_f32(m_new + (i - range.begin), m);
         hs_simd_store_f32(v_new + (i - range.begin), v);
         m_largest = hs_simd_max(m_largest, hs_simd_keep_first(absolute(m), left));

@@ -7,6 +7,17 @@
 #define HS_KERNELS_CPU_ISA_UPDATE_RULE_H
 
 #include "kernels/cpu/isa/update_epilogue.h"
+#include "kernels/ops/update_rule.h"
+
+/* hs_simd_fma, of scalars. */
+static inline float hs_cpu_fma(float a, float b, float c)
+{
+#if defined(__FMA__) || defined(__FP_FAST_FMAF)
+    return __builtin_fmaf(a, b, c);
+#else
+    return a * b + c;
+#endif
+}
 
 /* strength * importance; only called where there is an anchor. */
 HS_SIMD HsF32x16 hs_update_pull(const HsProtection *protection, int64_t i, int64_t left)

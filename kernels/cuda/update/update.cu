@@ -64,7 +64,7 @@ template <typename Moment> struct AdamW {
         if (scalars.skip)
             return;
         const float rate = scalars.learning_rate * learning_rate_scale;
-        const float keep = 1.0f - rate * weight_decay;
+        const float keep = HS_RULE_KEEP(fmaf, rate, weight_decay);
         const float step = rate / scalars.bias_correction1, correction = 1.0f / scalars.bias_correction2;
         float raw[QUAD], before[QUAD], p[QUAD], stored[QUAD], m_new[QUAD], v_new[QUAD];
         widen(raw_quad, raw);
@@ -76,9 +76,9 @@ template <typename Moment> struct AdamW {
             float g = raw[j] * scalars.gradient_multiplier;
             if constexpr (guarded)
                 g = with_penalty(protection, guard, j, g, before[j]);
-            m_new[j] = fmaf(1.0f - beta1, g, beta1 * m_new[j]);
-            v_new[j] = fmaf((1.0f - beta2) * g, g, beta2 * v_new[j]);
-            p[j] = fmaf(before[j], keep, -(m_new[j] * step / (sqrtf(v_new[j] * correction) + epsilon)));
+            m_new[j] = HS_RULE_ADAMW_M(fmaf, m_new[j], g, beta1, 1.0f - beta1);
+            v_new[j] = HS_RULE_ADAMW_V(fmaf, v_new[j], g, beta2, 1.0f - beta2);
+            p[j] = HS_RULE_ADAMW_P(fmaf, sqrtf, before[j], keep, m_new[j], v_new[j], step, correction, epsilon);
             if constexpr (guarded)
                 p[j] = after_proximal(protection, guard, j, p[j], rate);
         }
@@ -121,16 +121,16 @@ struct Sgd {
         widen(before_quad, before);
 #pragma unroll
         for (int j = 0; j < QUAD; j++) {
-            float descent = fmaf(raw[j], scalars.gradient_multiplier, before[j] * weight_decay);
+            float descent = HS_RULE_SGD_DESCENT(fmaf, raw[j], scalars.gradient_multiplier, before[j], weight_decay);
             if constexpr (guarded)
                 descent = with_penalty(protection, guard, j, descent, before[j]);
             float direction = descent;
             if (buffer != nullptr) {
-                const float moving = fmaf(buffer_quad.value[j], momentum, descent);
+                const float moving = HS_RULE_SGD_MOVE(fmaf, buffer_quad.value[j], momentum, descent);
                 buffer_quad.value[j] = moving;
-                direction = nesterov ? fmaf(moving, momentum, descent) : moving;
+                direction = nesterov ? HS_RULE_SGD_MOVE(fmaf, moving, momentum, descent) : moving;
             }
-            p[j] = fmaf(-direction, rate, before[j]);
+            p[j] = HS_RULE_SGD_P(fmaf, before[j], rate, direction);
             if constexpr (guarded)
                 p[j] = after_proximal(protection, guard, j, p[j], rate);
         }

@@ -83,7 +83,7 @@ HS_DEVICE Moments update_quad(const AdamW8bit &rule, const HsStepScalars *scalar
     if (scalars.skip)
         return moments;
     const float rate = scalars.learning_rate * rule.learning_rate_scale;
-    const float keep = 1.0f - rate * rule.weight_decay;
+    const float keep = HS_RULE_KEEP(fmaf, rate, rule.weight_decay);
     const float step = rate / scalars.bias_correction1, correction = 1.0f / scalars.bias_correction2;
     float raw[QUAD], before[QUAD], p[QUAD], stored[QUAD];
     widen(raw_quad, raw);
@@ -95,11 +95,11 @@ HS_DEVICE Moments update_quad(const AdamW8bit &rule, const HsStepScalars *scalar
             g = with_penalty(protection, guard, j, g, before[j]);
         const float m = decode_signed(shared.with_sign, m_quad.value[j]) * m_absmax;
         const float v = shared.without_sign[v_quad.value[j]] * v_absmax;
-        const float m_new = fmaf(1.0f - rule.beta1, g, rule.beta1 * m);
-        const float v_new = fmaf((1.0f - rule.beta2) * g, g, rule.beta2 * v);
+        const float m_new = HS_RULE_ADAMW_M(fmaf, m, g, rule.beta1, 1.0f - rule.beta1);
+        const float v_new = HS_RULE_ADAMW_V(fmaf, v, g, rule.beta2, 1.0f - rule.beta2);
         moments.m[j] = j < left ? m_new : 0.0f;
         moments.v[j] = j < left ? v_new : 0.0f;
-        p[j] = fmaf(before[j], keep, -(m_new * step / (sqrtf(v_new * correction) + rule.epsilon)));
+        p[j] = HS_RULE_ADAMW_P(fmaf, sqrtf, before[j], keep, m_new, v_new, step, correction, rule.epsilon);
         if constexpr (guarded)
             p[j] = after_proximal(protection, guard, j, p[j], rate);
     }

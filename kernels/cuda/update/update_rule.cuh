@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/toolbox/parameter.cuh"
 #include "kernels/ops/update_epilogue.h"
+#include "kernels/ops/update_rule.h"
 
 namespace HS_CUDA_NAMESPACE
 {

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The arithmetic of the update rules at one element, with its roundings: one order of operations, and the multiply-adds
+ * that are fused spelled out, so that a GPU's kernels and the CPU's vectors give the same bits, whatever else a compiler
+ * would fuse.  A step of either may then be done by the other (optim/offload.h).
+ *
+ * Macros, as elements are floats on one side and vectors on the other.  fma(a, b, c): a b + c, rounded once; b is a
+ * float.  The CPU's copy for machines without such an instruction rounds twice, and its bits are others.
+ *
+ * errors: none; all values f32.
+ */
+#ifndef HS_KERNELS_OPS_UPDATE_RULE_H
+#define HS_KERNELS_OPS_UPDATE_RULE_H
+
+/* 1 - lr wd, of scalars */
+#define HS_RULE_KEEP(fma, rate, decay) fma(-(rate), decay, 1.0f)
+
+/* AdamW: m = b1 m + (1-b1) g;  v = b2 v + (1-b2) g^2;  p = keep p - (lr/bc1) m / (sqrt(v/bc2) + eps)
+ * rest: 1 - beta; step: lr / bc1; correction: 1 / bc2 */
+#define HS_RULE_ADAMW_M(fma, m, g, beta, rest) fma(m, beta, (g) * (rest))
+#define HS_RULE_ADAMW_V(fma, v, g, beta, rest) fma(v, beta, (g) * (g) * (rest))
+#define HS_RULE_ADAMW_P(fma, root, p, keep, m, v, step, correction, epsilon) \
+    fma(p, keep, -((m) * (step) / (root((v) * (correction)) + (epsilon))))
+
+/* SGD: d = g + wd p;  buffer = momentum buffer + d, and with Nesterov d + momentum buffer;  p - lr d */
+#define HS_RULE_SGD_DESCENT(fma, raw, multiplier, p, decay) fma(raw, multiplier, (p) * (decay))
+#define HS_RULE_SGD_MOVE(fma, buffer, momentum, descent)    fma(buffer, momentum, descent)
+#define HS_RULE_SGD_P(fma, p, rate, direction)              fma(-(direction), rate, p)
+
+#endif
