@@ -30,6 +30,8 @@ typedef struct HsUpdateRule {
 } HsUpdateRule;
 
 const HsUpdateRule *hs_rule_get(HsOptimizerKind kind);
+/* What surrounds the rule of a span (update.c). */
+HsUpdateArgs hs_rule_update(const HsOptimizer *optimizer, const HsSpan *span);
 
 /* 0 <= value < limit, of a setting called `name`.  errors: HS_ECONFIG */
 HsStatus hs_rule_check_setting(const char *name, double value, double limit);

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "optim/offload.h"
 #include "optim/rules.h"
 
 /* The part of a tensor with one element for `elements` of the span's. */
@@ -109,7 +110,9 @@ void hs_optimizer_deinit(HsOptimizer *optimizer)
     for (size_t i = 0; i < sizeof arenas / sizeof arenas[0]; i++)
         if (arenas[i]->device)
             hs_arena_deinit(arenas[i]);
+    hs_offload_destroy(optimizer->offload);
     free(optimizer->gradients);
+    optimizer->offload = NULL;
     optimizer->scalars = NULL;
     optimizer->gradients = NULL;
 }
@@ -165,8 +168,12 @@ static void reserve_spans(HsOptimizer *optimizer, HsSpan *spans, int count, HsDt
 HsStatus hs_optimizer_commit(HsOptimizer *optimizer, HsSpan *spans, int count, HsDtype master)
 {
     size_t scratch = 0;
-    hs_arena_init(&optimizer->masters, optimizer->device, HS_MEMORY_MASTERS);
-    hs_arena_init(&optimizer->states, optimizer->device, HS_MEMORY_MOMENTS);
+    const bool offload = optimizer->config.offload;
+    hs_arena_init(&optimizer->masters, optimizer->device, offload ? HS_MEMORY_OFFLOADED : HS_MEMORY_MASTERS);
+    hs_arena_init(&optimizer->states, optimizer->device, offload ? HS_MEMORY_OFFLOADED : HS_MEMORY_MOMENTS);
+    optimizer->masters.on_host = optimizer->states.on_host = offload;
+    if (offload)
+        HS_TRY(hs_offload_create(optimizer->device, &optimizer->config, spans, count, &optimizer->offload));
     hs_arena_init(&optimizer->scratch, optimizer->device, HS_MEMORY_WORKSPACE);
     for (int i = 0, end; i < count; i = end) {
         for (end = i + 1; end < count && spans[end].parameter == spans[i].parameter;)
@@ -199,8 +206,10 @@ void hs_optimizer_view(const HsOptimizer *optimizer, const HsSpan *own, HsDtype 
     }
 }
 
-HsStatus hs_optimizer_round_weights(HsContext *context, const HsSpan *spans, int count)
+HsStatus hs_optimizer_round_weights(const HsOptimizer *optimizer, HsContext *context, const HsSpan *spans, int count)
 {
+    if (optimizer->offload)
+        return hs_offload_round_weights(optimizer->offload, context, spans, count);
     for (int i = 0; i < count; i++)
         if (hs_tensor_present(&spans[i].master))
             HS_TRY(hs_op_convert(context, &(HsConvertArgs){ .x = spans[i].master, .y = spans[i].weight }));
@@ -291,7 +300,7 @@ static HsStatus prepare(HsOptimizer *optimizer, HsContext *context, const HsSpan
 }
 
 /* What surrounds the rule.  Biases, norm weights and other vectors are not decayed: the span says so. */
-static HsUpdateArgs update_of(const HsOptimizer *optimizer, const HsSpan *span)
+HsUpdateArgs hs_rule_update(const HsOptimizer *optimizer, const HsSpan *span)
 {
     const HsOptimizerGroup *group = span->group;
     const double decay = group ? group->weight_decay : optimizer->config.weight_decay;
@@ -316,8 +325,10 @@ HsStatus hs_optimizer_update(HsOptimizer *optimizer, HsContext *context, const H
     if (count != optimizer->span_count)
         return hs_fail(HS_EINVAL, "optimizer: made for %d tensors, called with %d", optimizer->span_count, count);
     HS_TRY(prepare(optimizer, context, spans));
+    if (optimizer->offload)
+        return hs_offload_update(optimizer->offload, optimizer, context, spans, count);
     for (int i = 0; i < count; i++) {
-        const HsUpdateArgs update = update_of(optimizer, &spans[i]);
+        const HsUpdateArgs update = hs_rule_update(optimizer, &spans[i]);
         const HsUpdateRule *rule = hs_rule_get(hs_optimizer_kind_of(&optimizer->config, &spans[i]));
         HsStatus status = rule->apply(optimizer, context, &spans[i], &update);
         if (status != HS_OK)

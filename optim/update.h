@@ -103,6 +103,8 @@ typedef struct HsOptimizerConfig {
     HsDtype moments; /* of AdamW: f32 or bf16, rounded stochastically */
     HsMuonConfig muon;
     uint64_t seed;            /* stochastic rounding */
+    bool offload;             /* masters and states lie on the host, which updates them (optim/offload.h) */
+    int host_threads;         /* of that */
     const HsSpanShare *share; /* the optimizer's spans are its own ones; NULL: nothing is shared.  Borrowed */
 } HsOptimizerConfig;
 
@@ -127,8 +129,9 @@ typedef struct HsOptimizer {
     int first, all_count; /* of all that share, whose statistics decide together */
     int in_flight;        /* announced and not collected */
     HsDevice *device;
-    HsArena masters, states; /* of the spans */
-    HsArena scratch;         /* of the rule that needs most of it on one span */
+    HsArena masters, states;   /* of the spans */
+    HsArena scratch;           /* of the rule that needs most of it on one span */
+    struct HsOffload *offload; /* NULL: the device updates */
 } HsOptimizer;
 
 typedef struct HsStepReport {
@@ -163,7 +166,7 @@ HsStatus hs_optimizer_commit(HsOptimizer *optimizer, HsSpan *spans, int count, H
  * none, and the tensors no data.  After commit. */
 void hs_optimizer_view(const HsOptimizer *optimizer, const HsSpan *own, HsDtype master, HsSpan *whole);
 /* weight = round(master), wherever there is a master. */
-HsStatus hs_optimizer_round_weights(HsContext *context, const HsSpan *spans, int count);
+HsStatus hs_optimizer_round_weights(const HsOptimizer *optimizer, HsContext *context, const HsSpan *spans, int count);
 
 /* Zero moments or momentum, as at the start; the next step is AdamW's first again. */
 HsStatus hs_optimizer_reset_state(HsOptimizer *optimizer, HsContext *context, const HsSpan *spans, int count);

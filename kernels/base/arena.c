@@ -22,20 +22,29 @@ size_t hs_arena_reserve(HsArena *arena, size_t bytes)
     return offset;
 }
 
+static void give_back(const HsArena *arena, size_t bytes, void *base)
+{
+    if (arena->on_host)
+        hs_memory_host_release(arena->device, arena->category, bytes, base);
+    else
+        hs_memory_release(arena->device, arena->category, bytes, base);
+}
+
 HsStatus hs_arena_commit(HsArena *arena)
 {
     assert(!arena->base && "an arena is committed once");
     if (arena->used == 0)
         return HS_OK;
     void *base = NULL;
-    HS_TRY(hs_memory_alloc(arena->device, arena->category, arena->used, &base));
+    HS_TRY(arena->on_host ? hs_memory_host_alloc(arena->device, arena->category, arena->used, &base)
+                          : hs_memory_alloc(arena->device, arena->category, arena->used, &base));
     HsStatus status;
     /* Zeroing here also makes the operating system give the pages now, not in the middle of the first step. */
     status = arena->device->fill_zero(arena->device, NULL, base, arena->used);
     if (status == HS_OK) /* it may be used on another stream */
         status = arena->device->stream_sync(arena->device, NULL);
     if (status != HS_OK) {
-        hs_memory_release(arena->device, arena->category, arena->used, base);
+        give_back(arena, arena->used, base);
         return hs_error_prefix(status, "%s", hs_memory_row(arena->category)->name);
     }
     arena->base = base;
@@ -45,6 +54,6 @@ HsStatus hs_arena_commit(HsArena *arena)
 
 void hs_arena_deinit(HsArena *arena)
 {
-    hs_memory_release(arena->device, arena->category, arena->capacity, arena->base);
+    give_back(arena, arena->capacity, arena->base);
     *arena = (HsArena){ .category = arena->category, .device = arena->device };
 }

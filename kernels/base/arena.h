@@ -11,6 +11,8 @@
 #ifndef HS_KERNELS_BASE_ARENA_H
 #define HS_KERNELS_BASE_ARENA_H
 
+#include <stdbool.h>
+
 #include "kernels/base/device.h"
 
 enum { HS_ARENA_ALIGNMENT = 64 };
@@ -21,6 +23,7 @@ typedef struct HsArena {
     unsigned char *base; /* NULL until committed */
     size_t used;         /* bytes reserved */
     size_t capacity;     /* bytes committed */
+    bool on_host;        /* in pinned memory of the host; set before the commit */
 } HsArena;
 
 void hs_arena_init(HsArena *arena, HsDevice *device, HsMemoryCategory category);

@@ -60,6 +60,30 @@ void hs_memory_release(HsDevice *device, HsMemoryCategory category, size_t bytes
     hs_memory_subtract(&device->account, category, bytes);
 }
 
+HsStatus hs_memory_host_alloc(HsDevice *device, HsMemoryCategory category, size_t bytes, void **pointer)
+{
+    if (bytes > HS_SIZE_MOST)
+        return hs_fail(HS_ENOMEM, "%s: %zu bytes or more, which no machine has", rows[category].name, bytes);
+    HsStatus status = device->host_alloc(device, bytes, pointer);
+    if (status != HS_OK)
+        return hs_error_prefix(status, "%s, %zu bytes", rows[category].name, bytes);
+    hs_memory_add(&device->account, category, bytes);
+    return HS_OK;
+}
+
+void hs_memory_host_release(HsDevice *device, HsMemoryCategory category, size_t bytes, void *pointer)
+{
+    if (!pointer)
+        return;
+    device->host_release(device, pointer);
+    hs_memory_subtract(&device->account, category, bytes);
+}
+
+size_t hs_memory_on_host(const size_t bytes[HS_MEMORY_COUNT])
+{
+    return hs_size_add(bytes[HS_MEMORY_REPLAY], bytes[HS_MEMORY_OFFLOADED]);
+}
+
 /* --- the counting device --- */
 
 /* Where no machine has memory: an access to it faults. */

@@ -11,22 +11,23 @@
 #include "kernels/base/status.h"
 
 /* X(enumerator, name, what it holds) */
-#define HS_MEMORY_CATEGORIES(X)                                                                                \
-    X(WEIGHTS, "weights", "parameters as forward and backward read them")                                      \
-    X(MASTERS, "master weights", "f32 copies of 16-bit weights, which updates are added to")                   \
-    X(PACKED, "packed weights", "matrices in the order in which this device's products read them")             \
-    X(GRADIENTS, "gradients", "of every parameter, accumulated over the micro-batches of a step")              \
-    X(MOMENTS, "optimizer moments", "AdamW's two moments, in f32, bf16 or 8 bits; a momentum of SGD or Muon")  \
-    X(ACTIVATIONS, "activations", "values and their gradients of one micro-batch, placed by their lifetimes")  \
-    X(WORKSPACE, "workspace", "scratch of single operations: attention, split products, reductions")           \
-    X(PENALTY, "importance and anchor", "EWC's Fisher and anchor, SI's path, L2's anchor: f32 a parameter")    \
-    X(SNAPSHOTS, "MER snapshots", "f32 copies of the parameters that interpolation goes back towards")         \
-    X(REFERENCE, "reference gradient", "the f32 gradient on earlier tasks")                                    \
-    X(TEACHER, "teacher", "LwF's copy of the model before the task: its weights and what it leaves of a text") \
-    X(REPLAY, "replay buffer", "the reservoir's tokens, and the logits kept of them, in the host's memory")    \
-    X(BATCHES, "batches", "tokens, targets and losses of the steps under way")                                 \
-    X(STATISTICS, "statistics", "loss scale, norms, sums: what decides a step")                                \
-    X(COMMUNICATION, "communication", "what processes exchange; nothing in a run of one")                      \
+#define HS_MEMORY_CATEGORIES(X)                                                                                      \
+    X(WEIGHTS, "weights", "parameters as forward and backward read them")                                            \
+    X(MASTERS, "master weights", "f32 copies of 16-bit weights, which updates are added to")                         \
+    X(PACKED, "packed weights", "matrices in the order in which this device's products read them")                   \
+    X(GRADIENTS, "gradients", "of every parameter, accumulated over the micro-batches of a step")                    \
+    X(MOMENTS, "optimizer moments", "AdamW's two moments, in f32, bf16 or 8 bits; a momentum of SGD or Muon")        \
+    X(OFFLOADED, "offloaded states", "in the host's memory: masters, moments, and buffers to exchange them through") \
+    X(ACTIVATIONS, "activations", "values and their gradients of one micro-batch, placed by their lifetimes")        \
+    X(WORKSPACE, "workspace", "scratch of single operations: attention, split products, reductions")                 \
+    X(PENALTY, "importance and anchor", "EWC's Fisher and anchor, SI's path, L2's anchor: f32 a parameter")          \
+    X(SNAPSHOTS, "MER snapshots", "f32 copies of the parameters that interpolation goes back towards")               \
+    X(REFERENCE, "reference gradient", "the f32 gradient on earlier tasks")                                          \
+    X(TEACHER, "teacher", "LwF's copy of the model before the task: its weights and what it leaves of a text")       \
+    X(REPLAY, "replay buffer", "the reservoir's tokens, and the logits kept of them, in the host's memory")          \
+    X(BATCHES, "batches", "tokens, targets and losses of the steps under way")                                       \
+    X(STATISTICS, "statistics", "loss scale, norms, sums: what decides a step")                                      \
+    X(COMMUNICATION, "communication", "what processes exchange; nothing in a run of one")                            \
     X(CACHES, "key and value caches", "of generated text")
 
 typedef enum HsMemoryCategory {
@@ -56,6 +57,11 @@ struct HsDevice;
  * errors: those of alloc, with the category's name in front */
 HsStatus hs_memory_alloc(struct HsDevice *device, HsMemoryCategory category, size_t bytes, void **pointer);
 void hs_memory_release(struct HsDevice *device, HsMemoryCategory category, size_t bytes, void *pointer);
+/* The same of device->host_alloc: memory of the host that the device's account names, too. */
+HsStatus hs_memory_host_alloc(struct HsDevice *device, HsMemoryCategory category, size_t bytes, void **pointer);
+void hs_memory_host_release(struct HsDevice *device, HsMemoryCategory category, size_t bytes, void *pointer);
+/* What a device with memory of its own has of these uses in the host's: the replay buffer, offloaded states. */
+size_t hs_memory_on_host(const size_t bytes[HS_MEMORY_COUNT]);
 
 /* A device that counts: everything `real` has, but allocations only enter the account (their pointers are not to be
  * touched), and copies and fills do nothing.  What a run would allocate is what the same code allocates here, in a dry

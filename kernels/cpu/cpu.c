@@ -165,6 +165,16 @@ const char *hs_backend_cpu_isa(void)
     return chosen ? chosen->name : forced_isa;
 }
 
+bool hs_backend_cpu_fuses(void)
+{
+    pthread_once(&choice_once, choose);
+#ifdef __FP_FAST_FMAF
+    return chosen != NULL;
+#else
+    return chosen && chosen->backend != &hs_cpu_backend_portable;
+#endif
+}
+
 bool hs_backend_cpu_has_bf16(void)
 {
     pthread_once(&choice_once, choose);

@@ -113,6 +113,7 @@ const HsBackend *hs_backend_ref(void);
 HsStatus hs_backend_cpu(const HsBackend **backend);
 const char *hs_backend_cpu_isa(void); /* "avx512bf16" ... */
 bool hs_backend_cpu_has_bf16(void);   /* bf16 products in hardware */
+bool hs_backend_cpu_fuses(void);      /* multiply-adds round once (kernels/ops/update_rule.h) */
 
 /* kernels/cuda is compiled twice: by nvcc for GPUs (`cuda`, where there is an nvcc), and by the host compiler against
  * an emulation of CUDA (`emu`).  Each is a part of its own (kernels/parts/part.h). */

@@ -164,7 +164,7 @@ static void print_memory(const HsMemoryPlan *plan, FILE *out)
             print_activations(plan, out);
     }
     print_row(out, "total", (double)plan->device_bytes, (double)plan->parameters,
-              plan->device_bytes < hs_memory_sum(plan->bytes) ? "in the device's memory: without the replay buffer"
+              plan->device_bytes < hs_memory_sum(plan->bytes) ? "in the device's memory: without what lies on the host"
                                                               : "");
 }
 
@@ -223,6 +223,17 @@ static void print_time(const HsTrainer *trainer, const HsMemoryPlan *plan, const
                 (double)trainer->total_steps * seconds);
 }
 
+static void print_offload(const HsMemoryPlan *plan, FILE *out)
+{
+    if (plan->offload_down <= 0)
+        return;
+    fprintf(out,
+            "memory.offload: a step moves %.1f MiB to the host and %.1f back, at %.0f GB/s each way, and the host's "
+            "update %.1f MiB at %.0f GB/s (nominal rates), beside each other: %.3g s\n",
+            hs_mebibytes(plan->offload_down), hs_mebibytes(plan->offload_up), HS_LINK_BYTES_A_SECOND * 1e-9,
+            hs_mebibytes(plan->offload_host), HS_HOST_BYTES_A_SECOND * 1e-9, hs_memory_plan_offload_seconds(plan));
+}
+
 static void print_cost(const HsTrainer *trainer, const HsMemoryPlan *plan, const HsPlannerOptions *options,
                        size_t limit, FILE *out)
 {
@@ -232,6 +243,7 @@ static void print_cost(const HsTrainer *trainer, const HsMemoryPlan *plan, const
             plan->tokens, plan->forward_flops * 1e-9, plan->backward_flops * 1e-9, plan->recompute_flops * 1e-9,
             1e-6 * (plan->forward_flops + plan->backward_flops + plan->recompute_flops) / (double)plan->tokens,
             hs_mebibytes(plan->bytes_moved));
+    print_offload(plan, out);
     print_time(trainer, plan, options, limit, out);
 }
 

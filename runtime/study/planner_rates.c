@@ -100,7 +100,7 @@ HsDeviceRates hs_planner_rates(const HsTrainer *trainer, const HsPlannerOptions 
 
 bool hs_planner_is_per_parameter(HsMemoryCategory category)
 {
-    return category <= HS_MEMORY_MOMENTS || (category >= HS_MEMORY_PENALTY && category <= HS_MEMORY_REFERENCE);
+    return category <= HS_MEMORY_OFFLOADED || (category >= HS_MEMORY_PENALTY && category <= HS_MEMORY_REFERENCE);
 }
 
 size_t hs_planner_parameter_bytes(const HsMemoryPlan *plan)

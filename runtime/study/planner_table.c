@@ -44,7 +44,7 @@ static HsConfig scaled(const HsConfig *config, int64_t layers)
 
 static HsStatus trains(const HsTrainer *trainer, int64_t layers, size_t limit, bool *does)
 {
-    const HsFit least = { 1, "block", 1, true };
+    const HsFit least = { 1, "block", 1, true, "none" };
     const HsConfig model = scaled(trainer->config, layers);
     HsConfig config;
     HsMemoryPlan plan;

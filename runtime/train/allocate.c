@@ -116,6 +116,7 @@ static HsStatus create_optimizer(HsTrainer *trainer)
         .growth_interval = config->precision.growth_interval,
         .hysteresis = config->precision.hysteresis,
     };
+    HS_TRY(hs_trainer_choose_offload(trainer, &rules));
     HS_TRY(divide_states(trainer, &rules));
     rules.share = &trainer->share;
     HS_TRY(hs_optimizer_init(&trainer->optimizer, &trainer->engine.device, &rules, &schedule, &scaler,

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "kernels/base/log.h"
+#include "optim/offload.h"
 #include "runtime/config/continual.h"
 #include "runtime/model/quantized.h"
 #include "runtime/record/process_memory.h"
@@ -27,10 +28,12 @@ static double bytes_moved(const HsMemoryPlan *plan)
 {
     const double parameters =
         as_bytes(plan, HS_MEMORY_MASTERS) > 0 ? as_bytes(plan, HS_MEMORY_MASTERS) : as_bytes(plan, HS_MEMORY_WEIGHTS);
+    const double pass = 2 * as_bytes(plan, HS_MEMORY_GRADIENTS) + 2 * as_bytes(plan, HS_MEMORY_WEIGHTS);
+    if (plan->bytes[HS_MEMORY_OFFLOADED] > 0) /* read for the norm and by the copy, and cleared; weights come */
+        return 3 * as_bytes(plan, HS_MEMORY_GRADIENTS) + plan->offload_up + (double)plan->micro_batches * pass;
     const double update = 2 * parameters + 2 * as_bytes(plan, HS_MEMORY_MOMENTS) +
                           3 * as_bytes(plan, HS_MEMORY_GRADIENTS) + as_bytes(plan, HS_MEMORY_WEIGHTS) +
                           as_bytes(plan, HS_MEMORY_PENALTY) + 2 * as_bytes(plan, HS_MEMORY_PACKED);
-    const double pass = 2 * as_bytes(plan, HS_MEMORY_GRADIENTS) + 2 * as_bytes(plan, HS_MEMORY_WEIGHTS);
     return update + (double)plan->micro_batches * pass;
 }
 
@@ -55,7 +58,13 @@ void hs_trainer_measure_plan(const HsTrainer *trainer, HsMemoryPlan *plan)
     memcpy(plan->bytes, device->account.peak, sizeof plan->bytes);
     plan->device_bytes = hs_memory_sum(plan->bytes);
     if (!device->host_accessible)
-        plan->device_bytes -= plan->bytes[HS_MEMORY_REPLAY];
+        plan->device_bytes -= hs_memory_on_host(plan->bytes);
+    if (trainer->optimizer.config.offload) {
+        const HsOffloadTraffic traffic = hs_offload_traffic(trainer->spans, trainer->span_count);
+        plan->offload_down = traffic.down;
+        plan->offload_up = traffic.up;
+        plan->offload_host = traffic.host;
+    }
     plan->bytes_moved = bytes_moved(plan);
 }
 
@@ -150,9 +159,11 @@ static int guess_between(const Search *search, const Tried *low, const Tried *hi
 
 /* The largest micro-batch of a policy that fits is its fastest: fewer sequences at a time need less memory, and read
  * the weights and add to the gradients more often.  So the largest of all says how fast the policy can be. */
-static HsStatus try_policy(Search *search, int policy, bool narrow_gradients)
+static HsStatus try_policy(Search *search, int policy, const HsFit *rest)
 {
-    HsFit fit = { 0, policies[policy].recompute, policies[policy].every, narrow_gradients };
+    HsFit fit = *rest;
+    fit.recompute = policies[policy].recompute;
+    fit.recompute_every = policies[policy].every;
     const HsDeviceRates rates = hs_nominal_rates(&search->trainer->engine.device);
     Tried low = { -1, 0 }, high = { search->count, 0 }; /* low does not fit, high does */
     while (high.at - low.at > 1) {
@@ -173,26 +184,36 @@ static HsStatus try_policy(Search *search, int policy, bool narrow_gradients)
     return HS_OK;
 }
 
-static HsStatus try_all(Search *search, bool narrow_gradients)
+/* All micro-batches and policies, with the rest of a fit as it is. */
+static HsStatus try_all(Search *search, const HsFit *rest)
 {
-    const HsFit least = { 1, "block", 1, narrow_gradients };
+    HsFit least = *rest;
+    least.micro_batch = least.recompute_every = 1;
+    least.recompute = "block";
     HsMemoryPlan plan;
     HS_TRY(plan_fit(search, &least, &plan));
     if (fixed_bytes(&plan) > search->limit)
         return HS_OK;
     for (int p = 0; p < POLICIES; p++)
-        HS_TRY(try_policy(search, p, narrow_gradients));
+        HS_TRY(try_policy(search, p, rest));
     return HS_OK;
 }
 
 HsStatus hs_trainer_search(const HsTrainer *trainer, size_t limit, HsFit *fit, HsMemoryPlan *plan, bool *found)
 {
     Search search = { .trainer = trainer, .limit = limit };
-    const bool narrow = hs_fit_of(trainer->config).narrow_gradients;
     list_divisors(&search, hs_config_micro_batch_most(trainer->config));
-    HS_TRY(try_all(&search, narrow));
-    if (!search.found && !narrow)
-        HS_TRY(try_all(&search, true));
+    /* In this order: as configured, states on the host, narrow gradients, both. */
+    const HsFit now = hs_fit_of(trainer->config);
+    const bool offloads = hs_trainer_may_offload(trainer);
+    for (int way = 0; way < 4 && !search.found; way++) {
+        HsFit rest = now;
+        if ((way & 1 && !offloads) || (way & 2 && now.narrow_gradients))
+            continue;
+        rest.offload = way & 1 ? "optimizer" : now.offload;
+        rest.narrow_gradients = now.narrow_gradients || way & 2;
+        HS_TRY(try_all(&search, &rest));
+    }
     *found = search.found;
     *fit = search.fit;
     *plan = search.plan;
@@ -372,6 +393,18 @@ static HsStatus fit(HsTrainer *trainer, size_t limit, const char *limit_text)
     return HS_OK;
 }
 
+/* Pinned memory cannot be swapped out. */
+static HsStatus check_host(const HsTrainer *trainer)
+{
+    const size_t wanted = trainer->planned.bytes[HS_MEMORY_OFFLOADED], had = hs_limits_available("");
+    if (wanted == 0 || had == 0 || wanted <= had)
+        return HS_OK;
+    return hs_fail(HS_ENOMEM,
+                   "memory.offload: the states need %.0f MiB of the host's memory, and %.0f can be had: end other "
+                   "programs, choose optimizer.moments: bf16 or adamw8bit, or set memory.offload to none",
+                   hs_mebibytes((double)wanted), hs_mebibytes((double)had));
+}
+
 HsStatus hs_trainer_fit(HsTrainer *trainer)
 {
     size_t limit;
@@ -385,9 +418,9 @@ HsStatus hs_trainer_fit(HsTrainer *trainer)
         trainer->state.micro_batch = 0;
         HS_TRY(hs_trainer_plan(trainer, trainer->config, &trainer->planned));
     }
-    if (trainer->planned.device_bytes <= limit)
-        return HS_OK;
-    return trainer->config->memory.auto_fit ? fit(trainer, limit, limit_text) : refuse(trainer, limit, limit_text);
+    if (trainer->planned.device_bytes > limit)
+        HS_TRY(trainer->config->memory.auto_fit ? fit(trainer, limit, limit_text) : refuse(trainer, limit, limit_text));
+    return check_host(trainer);
 }
 
 /* --- said at the end --- */

@@ -4,6 +4,7 @@
  */
 #include "runtime/train/memory_plan.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,9 +16,15 @@ HsDeviceRates hs_nominal_rates(const HsDevice *device)
     return device->host_accessible ? (HsDeviceRates){ 2e11, 2e10, 2e-6 } : (HsDeviceRates){ 1e14, 1e12, 5e-6 };
 }
 
+double hs_memory_plan_offload_seconds(const HsMemoryPlan *plan)
+{
+    const double copies = fmax(plan->offload_down, plan->offload_up) / HS_LINK_BYTES_A_SECOND;
+    return fmax(copies, plan->offload_host / HS_HOST_BYTES_A_SECOND);
+}
+
 double hs_memory_plan_seconds(const HsMemoryPlan *plan, const HsDeviceRates *rates)
 {
-    double seconds = (double)plan->actions * rates->launch_s;
+    double seconds = (double)plan->actions * rates->launch_s + hs_memory_plan_offload_seconds(plan);
     if (rates->flops > 0)
         seconds += (plan->forward_flops + plan->backward_flops + plan->recompute_flops) / rates->flops;
     if (rates->bytes > 0)
@@ -32,6 +39,7 @@ HsFit hs_fit_of(const HsConfig *config)
         .recompute = config->memory.recompute,
         .recompute_every = config->memory.recompute_every,
         .narrow_gradients = strcmp(config->precision.gradients, "compute") == 0,
+        .offload = config->memory.offload,
     };
 }
 
@@ -43,6 +51,7 @@ void hs_fit_apply(const HsConfig *config, const HsFit *fit, HsConfig *changed)
     changed->memory.micro_batch = fit->micro_batch;
     changed->memory.recompute = (char *)(uintptr_t)fit->recompute;
     changed->memory.recompute_every = fit->recompute_every;
+    changed->memory.offload = (char *)(uintptr_t)fit->offload;
     changed->precision.gradients = fit->narrow_gradients ? narrow : wide;
 }
 
@@ -53,7 +62,7 @@ typedef struct FitLine {
     bool differs;
 } FitLine;
 
-enum { FIT_LINES = 5 };
+enum { FIT_LINES = 6 };
 
 static void list_lines(const HsConfig *config, const HsFit *fit, FitLine lines[FIT_LINES])
 {
@@ -68,8 +77,10 @@ static void list_lines(const HsConfig *config, const HsFit *fit, FitLine lines[F
     snprintf(lines[2].value, sizeof lines[2].value, "%s", fit->recompute);
     lines[3] = (FitLine){ "memory", "recompute_every", "", now.recompute_every != fit->recompute_every };
     snprintf(lines[3].value, sizeof lines[3].value, "%lld", (long long)fit->recompute_every);
-    lines[4] = (FitLine){ "precision", "gradients", "", now.narrow_gradients != fit->narrow_gradients };
-    snprintf(lines[4].value, sizeof lines[4].value, "%s", fit->narrow_gradients ? "compute" : "fp32");
+    lines[4] = (FitLine){ "memory", "offload", "", strcmp(now.offload, fit->offload) != 0 };
+    snprintf(lines[4].value, sizeof lines[4].value, "%s", fit->offload);
+    lines[5] = (FitLine){ "precision", "gradients", "", now.narrow_gradients != fit->narrow_gradients };
+    snprintf(lines[5].value, sizeof lines[5].value, "%s", fit->narrow_gradients ? "compute" : "fp32");
 }
 
 const char *hs_fit_lines(const HsConfig *config, const HsFit *fit, char text[HS_FIT_TEXT])

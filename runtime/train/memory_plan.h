@@ -3,10 +3,11 @@
  * Memory known before it is used: what a configuration takes by category, what a step costs, what would fit instead.
  *
  * A plan is the run's own allocations made on paper (hs_trainer_draft), so planned and measured bytes are equal.
- * The search for what fits varies three things that leave the effective batch as it is:
+ * The search for what fits varies four things that leave the effective batch as it is:
  *     memory.micro_batch   divisors of batch_size     sums are rounded in other places
  *     memory.recompute     all policies               changes no bit
- *     precision.gradients  fp32, then the mode's own  changes the arithmetic: only where nothing else fits
+ *     memory.offload       optimizer, on a GPU         changes no bit: only where nothing else fits
+ *     precision.gradients  fp32, then the mode's own  changes the arithmetic: only where that is not enough either
  */
 #ifndef HS_RUNTIME_TRAIN_MEMORY_PLAN_H
 #define HS_RUNTIME_TRAIN_MEMORY_PLAN_H
@@ -27,7 +28,7 @@ static inline double hs_mebibytes(double bytes)
 /* What one way of running a configuration takes. */
 typedef struct HsMemoryPlan {
     size_t bytes[HS_MEMORY_COUNT]; /* at most, by category */
-    size_t device_bytes;           /* their sum; without the replay buffer where the device has its own memory */
+    size_t device_bytes;           /* their sum; without what lies on the host where the device has its own memory */
     /* of the activations: alive between forward and backward; logits and their gradient */
     size_t kept_bytes, head_bytes;
     int64_t parameters;
@@ -35,6 +36,8 @@ typedef struct HsMemoryPlan {
     int64_t tokens;                                        /* of a step */
     int64_t actions;                                       /* calls of layers in a step */
     double forward_flops, backward_flops, recompute_flops; /* of a step */
+    /* memory.offload, of a step: bytes down to the host, up again, and read and written by the host */
+    double offload_down, offload_up, offload_host;
     double bytes_moved; /* of a step, by what grows with parameters and micro-batches: gradients, weights, update */
 } HsMemoryPlan;
 
@@ -44,6 +47,7 @@ typedef struct HsFit {
     const char *recompute; /* borrowed: a choice of memory.recompute */
     int64_t recompute_every;
     bool narrow_gradients; /* precision.gradients: compute */
+    const char *offload;   /* borrowed: a choice of memory.offload */
 } HsFit;
 
 /* What a device does in a second; `launch_s`: what an operation costs beside its work. */
@@ -54,6 +58,11 @@ typedef struct HsDeviceRates {
 /* Nominal balance of host and GPU: the search ranks by it and not by measured rates, so that the same configuration on
  * the same device always fits in the same way. */
 HsDeviceRates hs_nominal_rates(const HsDevice *device);
+/* What states on the host cost a step: copies both ways and the host's work run beside each other, the slowest decides.
+ * By nominal rates: PCIe 4.0 with 16 lanes, and the memory of a host that two channels serve. */
+#define HS_LINK_BYTES_A_SECOND 2e10
+#define HS_HOST_BYTES_A_SECOND 2e10
+double hs_memory_plan_offload_seconds(const HsMemoryPlan *plan);
 /* Seconds of a step whose products run at the peak, and whose memory traffic does not overlap with them. */
 double hs_memory_plan_seconds(const HsMemoryPlan *plan, const HsDeviceRates *rates);
 

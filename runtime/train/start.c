@@ -70,5 +70,6 @@ HsStatus hs_trainer_start(HsTrainer *trainer)
     if (config->adapter.init_from[0] != '\0')
         HS_TRY(hs_adapter_load(config->adapter.init_from, &trainer->model, trainer->shards.whole,
                                trainer->shards.whole_count, &trainer->engine.context));
-    return hs_optimizer_round_weights(&trainer->engine.context, trainer->spans, trainer->span_count);
+    return hs_optimizer_round_weights(&trainer->optimizer, &trainer->engine.context, trainer->spans,
+                                      trainer->span_count);
 }

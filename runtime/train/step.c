@@ -155,7 +155,8 @@ HsStatus hs_trainer_publish_weights(HsTrainer *trainer)
 /* A host that works in the middle of a step is no part of a recording. */
 static bool can_record(const HsTrainer *trainer)
 {
-    return trainer->engine.cuda_graph && !hs_continual_host_work(&trainer->continual_config);
+    return trainer->engine.cuda_graph && !hs_continual_host_work(&trainer->continual_config) &&
+           !trainer->optimizer.config.offload;
 }
 
 void hs_trainer_describe_graph(const HsTrainer *trainer)
@@ -167,7 +168,9 @@ void hs_trainer_describe_graph(const HsTrainer *trainer)
     char also[96] = "";
     if (beside)
         snprintf(also, sizeof also, "; %s's %s run beside it", beside->name, beside->beside_step);
-    if (host)
+    if (trainer->optimizer.config.offload)
+        hs_info("cuda_graph: no step is recorded, as the host updates the states (memory.offload)");
+    else if (host)
         hs_info("cuda_graph: no step is recorded, as %s %s", host->name, host->host_work);
     else
         hs_info("cuda_graph: from a task's second step on, steps are replays of one recording%s", also);

@@ -246,7 +246,7 @@ static HsStatus evaluate_cell(HsTrainer *trainer, int row, int task)
 HsStatus hs_trainer_measure_untrained(HsTrainer *trainer, int first)
 {
     HsContext *context = &trainer->engine.context;
-    HS_TRY(hs_optimizer_round_weights(context, trainer->spans, trainer->span_count));
+    HS_TRY(hs_optimizer_round_weights(&trainer->optimizer, context, trainer->spans, trainer->span_count));
     HS_TRY(hs_shards_gather_weights(&trainer->shards, context));
     HS_TRY(hs_model_pack(&trainer->model, context));
     for (int task = first; task < trainer->matrix.tasks; task++)

@@ -258,7 +258,7 @@ static HsStatus create(HsTrainer *trainer, const char *folder)
     HS_TRY(hs_trainer_begin_continual(trainer));
     if (folder)
         HS_TRY(hs_trainer_resume(trainer, folder));
-    HS_TRY(hs_optimizer_round_weights(context, trainer->spans, trainer->span_count));
+    HS_TRY(hs_optimizer_round_weights(&trainer->optimizer, context, trainer->spans, trainer->span_count));
     HS_TRY(hs_shards_gather_weights(&trainer->shards, context));
     HS_TRY(hs_model_pack(&trainer->model, context));
     hs_trainer_probe_peak(trainer);

@@ -7,6 +7,7 @@
  *   divide.c, virtual_ranks.c  an optimizer step in parts, and their sums
  *   buckets.c             gradients are summed while backward goes on
  *   shards.c, param_groups.c, passing.c, weight_stream.c, exchange.c   what processes share (distributed.zero)
+ *   offload.c             states on the host
  *   allocate.c            what is allocated: model, programs, optimizer, strategies; the same on paper
  *   groups.c              optimizer.groups: rule, rate and decay of each parameter
  *   tasks.c               one task after another: lengths, schedules, boundaries, the matrix
@@ -203,6 +204,14 @@ int64_t hs_trainer_micro_batch(const HsTrainer *trainer);
 /* From the next step on, which must be none under way; a divisor of batch_size.  The effective batch and the order of
  * the data stay, sums are rounded in other places. */
 HsStatus hs_trainer_set_micro_batch(HsTrainer *trainer, int64_t micro_batch);
+
+/* --- offload.c --- */
+
+/* What memory.offload says, into the optimizer's settings.  errors: HS_ECONFIG where nothing can be offloaded, or a
+ * strategy reads masters on the device */
+HsStatus hs_trainer_choose_offload(const HsTrainer *trainer, HsOptimizerConfig *rules);
+/* Whether memory.offload could be optimizer, and is not yet. */
+bool hs_trainer_may_offload(const HsTrainer *trainer);
 
 /* --- divide.c --- */
 

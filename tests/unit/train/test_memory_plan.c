@@ -57,7 +57,10 @@ static const char *const cases[][6] = {
     { "precision.mode=fp32", "continual.strategy=[ewc, der++]", "memory.micro_batch=2" },
     { "precision.mode=bf16", "continual.strategy=[lwf, er]", "model.tie_head=false" },
     { "precision.mode=fp16", "continual.strategy=generative", "replay.buffer_size=40" },
+    { "precision.mode=bf16", "memory.offload=optimizer", "continual.strategy=a-gem" },
+    { "precision.mode=fp32", "memory.offload=optimizer", "optimizer.kind=adamw8bit", "model.family=llama" },
 };
+enum { OFFLOADED = 2 };
 enum { CASES = sizeof cases / sizeof *cases };
 
 static HsStatus load(HsConfig *config, const char *device, const char *const *own, int own_count, const char *out_dir)
@@ -95,13 +98,14 @@ static void check_account(const HsTrainer *trainer, const char *what, bool ran)
                          device->account.peak[i]);
     /* Nothing was allocated beside the accounts: the device counts by itself.  The replay buffer is the host's. */
     cr_expect_eq(device->current_bytes,
-                 hs_memory_sum(device->account.current) - device->account.current[HS_MEMORY_REPLAY],
+                 hs_memory_sum(device->account.current) - hs_memory_on_host(device->account.current),
                  "%s: the device holds %zu bytes", what, device->current_bytes);
 }
 
 static void check_cases(const char *device)
 {
-    for (int c = 0; c < CASES; c++) {
+    /* The last ones are of devices with memory of their own. */
+    for (int c = 0; c < CASES - (strcmp(device, "cpu") == 0 ? OFFLOADED : 0); c++) {
         char name[64];
         const Scratch scratch = scratch_make();
         int own = 0;
@@ -180,8 +184,8 @@ Test(memory_plan, bytes_a_parameter)
 static bool search_all(const HsTrainer *trainer, size_t limit, bool narrow, HsFit *fit)
 {
     static const HsFit policies[] = {
-        { 0, "none", 1, false },  { 0, "mlp", 1, false },   { 0, "attention", 1, false },
-        { 0, "block", 2, false }, { 0, "block", 1, false },
+        { 0, "none", 1, false, "none" },  { 0, "mlp", 1, false, "none" },   { 0, "attention", 1, false, "none" },
+        { 0, "block", 2, false, "none" }, { 0, "block", 1, false, "none" },
     };
     const HsDeviceRates rates = hs_nominal_rates(&trainer->engine.device);
     const int64_t batch = trainer->config->training.batch_size;
@@ -268,14 +272,14 @@ Test(memory_plan, fit_lines)
     HsFit now = hs_fit_of(&config);
     cr_expect_str_eq(now.recompute, "block");
     cr_expect_str_eq(hs_fit_lines(&config, &now, text), "");
-    const HsFit other = { 2, "mlp", 2, true };
+    const HsFit other = { 2, "mlp", 2, true, "optimizer" };
     cr_expect_str_eq(hs_fit_lines(&config, &other, text),
                      "    use_gradient_checkpointing: false\n    memory:\n      micro_batch: 2\n      recompute: mlp\n"
-                     "      recompute_every: 2\n    precision:\n      gradients: compute\n");
+                     "      recompute_every: 2\n      offload: optimizer\n    precision:\n      gradients: compute\n");
     OK(hs_fit_write(&config, &other));
     now = hs_fit_of(&config);
     cr_expect(now.micro_batch == 2 && strcmp(now.recompute, "mlp") == 0 && now.recompute_every == 2 &&
-              now.narrow_gradients);
+              now.narrow_gradients && strcmp(now.offload, "optimizer") == 0);
     cr_expect_str_eq(hs_fit_lines(&config, &other, text), "");
     hs_config_deinit(&config);
 }
