@@ -4,7 +4,6 @@
 #include <stdlib.h>
 
 #include "runtime/model/layer.h"
-#include "runtime/train/param_groups.h"
 
 /* The last action that adds to the parameter's gradient. */
 static int last_action(const HsProgram *program, int parameter)
@@ -51,19 +50,15 @@ HsStatus hs_buckets_create(const HsProgram *program, const HsShards *shards, HsP
     if (context->dry_run)
         return HS_OK;
     buckets->device = device;
-    if (!device->host_accessible)
-        HS_TRY(device->stream_create(device, &buckets->stream));
-    HS_TRY(device->event_create(device, &buckets->ready));
+    HS_TRY(hs_beside_create(context, &buckets->beside));
     return device->event_create(device, &buckets->done);
 }
 
 void hs_buckets_destroy(HsBuckets *buckets)
 {
     HsDevice *device = buckets->device;
-    if (device && buckets->stream)
-        device->stream_destroy(device, buckets->stream);
-    if (device && buckets->ready)
-        device->event_destroy(device, buckets->ready);
+    if (device)
+        hs_beside_destroy(device, &buckets->beside);
     if (device && buckets->done)
         device->event_destroy(device, buckets->done);
     free(buckets->items);
@@ -73,15 +68,8 @@ void hs_buckets_destroy(HsBuckets *buckets)
 /* On the sums' stream, behind what the compute stream has done so far. */
 static HsStatus sum(const HsBuckets *buckets, HsContext *context, const HsBucket *bucket)
 {
-    HsDevice *device = context->device;
-    HsContext beside = *context;
-    if (buckets->stream) {
-        beside.stream = buckets->stream;
-        beside.workspace = NULL; /* the compute stream's */
-        beside.workspace_bytes = 0;
-        HS_TRY(device->event_record(device, buckets->ready, context->stream));
-        HS_TRY(device->stream_wait(device, buckets->stream, buckets->ready));
-    }
+    HsContext beside;
+    HS_TRY(hs_beside_follow(&buckets->beside, context, &beside));
     HS_TRY(hs_partial_sums_add_some(buckets->sums, &beside, buckets->sums->parts - 1, bucket->first, bucket->count));
     return hs_shards_reduce(buckets->shards, buckets->comm, &beside, bucket->first, bucket->count);
 }
@@ -98,8 +86,8 @@ HsStatus hs_buckets_join(HsBuckets *buckets, HsContext *context)
 {
     HsDevice *device = context->device;
     buckets->open = false;
-    if (!buckets->stream)
+    if (!buckets->beside.stream)
         return HS_OK;
-    HS_TRY(device->event_record(device, buckets->done, buckets->stream));
+    HS_TRY(device->event_record(device, buckets->done, buckets->beside.stream));
     return device->stream_wait(device, context->stream, buckets->done);
 }

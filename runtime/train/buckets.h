@@ -12,8 +12,7 @@
 #ifndef HS_RUNTIME_TRAIN_BUCKETS_H
 #define HS_RUNTIME_TRAIN_BUCKETS_H
 
-#include "runtime/engine/program.h"
-#include "runtime/train/shards.h"
+#include "runtime/train/param_groups.h"
 #include "runtime/train/virtual_ranks.h"
 
 typedef struct HsBucket {
@@ -27,8 +26,8 @@ typedef struct HsBuckets {
     HsComm *comm;
     HsBucket *items;
     int count;
-    HsStream *stream;
-    HsEvent *ready, *done;
+    HsBeside beside;
+    HsEvent *done;
     HsDevice *device;
     bool open; /* the pass under way is the last of its step */
 } HsBuckets;

@@ -10,7 +10,7 @@
 
 static HsStatus before_training(void *user, HsContext *context, int action)
 {
-    const HsTrainer *trainer = user;
+    HsTrainer *trainer = user;
     if (hs_trainer_streams_weights(trainer))
         HS_TRY(hs_weight_visits_before(&trainer->train_visits, context, action));
     return hs_passing_before(&trainer->passing, context, action);
@@ -21,12 +21,13 @@ static HsStatus after_training(void *user, HsContext *context, int action)
     const HsTrainer *trainer = user;
     if (trainer->buckets.count > 0)
         return hs_buckets_after(&trainer->buckets, context, action);
-    return hs_passing_after(&trainer->passing, context, action);
+    HS_TRY(hs_passing_after(&trainer->passing, context, action));
+    return action == trainer->train_program.action_count - 1 ? hs_passing_join(&trainer->passing, context) : HS_OK;
 }
 
 static HsStatus before_evaluation(void *user, HsContext *context, int action)
 {
-    const HsTrainer *trainer = user;
+    HsTrainer *trainer = user;
     return hs_weight_visits_before(&trainer->evaluation_visits, context, action);
 }
 
@@ -49,13 +50,16 @@ HsStatus hs_trainer_create_exchange(HsTrainer *trainer)
                    ? hs_buckets_create(&trainer->train_program, &trainer->shards, &trainer->sums, trainer->engine.comm,
                                        context, &trainer->buckets)
                    : HS_OK;
-    HS_TRY(hs_passing_create(&trainer->model, &trainer->train_program, &trainer->shards, &trainer->share, context,
-                             &trainer->passing));
+    HS_TRY(hs_beside_create(context, &trainer->beside));
+    HS_TRY(hs_passing_create(&trainer->model, &trainer->train_program, &trainer->shards, &trainer->share,
+                             &trainer->beside, context, &trainer->passing));
     if (!hs_trainer_streams_weights(trainer))
         return HS_OK;
-    HS_TRY(hs_weight_stream_create(&trainer->model, &trainer->shards, &trainer->share, context, stream));
-    HS_TRY(hs_weight_visits_find(stream, &trainer->train_program, &trainer->train_visits, &training));
-    HS_TRY(hs_weight_visits_find(stream, &trainer->evaluation_program, &trainer->evaluation_visits, &evaluation));
+    HS_TRY(
+        hs_weight_stream_create(&trainer->model, &trainer->shards, &trainer->share, &trainer->beside, context, stream));
+    HS_TRY(hs_weight_visits_find(stream, &trainer->train_program, context, &trainer->train_visits, &training));
+    HS_TRY(
+        hs_weight_visits_find(stream, &trainer->evaluation_program, context, &trainer->evaluation_visits, &evaluation));
     trainer->evaluation_exchange = (HsProgramExchange){ before_evaluation, after_evaluation, trainer };
     return hs_weight_stream_commit(stream, training > evaluation ? training : evaluation);
 }
@@ -67,10 +71,11 @@ void hs_trainer_destroy_exchange(HsTrainer *trainer)
         if (lent[i]->device)
             hs_arena_deinit(lent[i]);
     hs_buckets_destroy(&trainer->buckets);
-    free(trainer->train_visits.items);
-    free(trainer->evaluation_visits.items);
+    hs_weight_visits_destroy(&trainer->train_visits);
+    hs_weight_visits_destroy(&trainer->evaluation_visits);
     hs_weight_stream_destroy(&trainer->weight_stream);
     hs_passing_destroy(&trainer->passing);
+    hs_beside_destroy(&trainer->engine.device, &trainer->beside);
 }
 
 void hs_trainer_exchange(HsTrainer *trainer)

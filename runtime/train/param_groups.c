@@ -87,9 +87,59 @@ void hs_param_groups_start(const HsParamGroups *groups, int g)
     }
 }
 
+HsStatus hs_beside_create(HsContext *context, HsBeside *beside)
+{
+    HsDevice *device = context->device;
+    *beside = (HsBeside){ 0 };
+    if (context->dry_run || device->host_accessible)
+        return HS_OK;
+    HS_TRY(device->stream_create(device, &beside->stream));
+    return device->event_create(device, &beside->reached);
+}
+
+void hs_beside_destroy(HsDevice *device, HsBeside *beside)
+{
+    if (beside->stream)
+        device->stream_destroy(device, beside->stream);
+    if (beside->reached)
+        device->event_destroy(device, beside->reached);
+    *beside = (HsBeside){ 0 };
+}
+
+HsStatus hs_beside_follow(const HsBeside *beside, HsContext *context, HsContext *own)
+{
+    HsDevice *device = context->device;
+    *own = *context;
+    if (!beside->stream)
+        return HS_OK;
+    own->stream = beside->stream;
+    own->workspace = NULL; /* the computing stream's */
+    own->workspace_bytes = 0;
+    HS_TRY(device->event_record(device, beside->reached, context->stream));
+    return device->stream_wait(device, beside->stream, beside->reached);
+}
+
+static int by_first_action(const void *a, const void *b)
+{
+    const HsVisit *left = a, *right = b;
+    return left->first_action != right->first_action ? (left->first_action > right->first_action ? 1 : -1)
+                                                     : left->group - right->group;
+}
+
+void hs_visits_order(HsVisit *visits, int count, bool ahead, bool behind)
+{
+    qsort(visits, (size_t)count, sizeof *visits, by_first_action);
+    for (int v = 0; v < count; v++) {
+        visits[v].from = ahead && v > 0 ? visits[v - 1].first_action : visits[v].first_action;
+        visits[v].to = visits[v].last_action;
+        if (behind && v + 1 < count && visits[v + 1].last_action > visits[v].to)
+            visits[v].to = visits[v + 1].last_action;
+    }
+}
+
 static bool overlap(const HsVisit *a, const HsVisit *b)
 {
-    return a->first_action <= b->last_action && b->first_action <= a->last_action;
+    return a->from <= b->to && b->from <= a->to;
 }
 
 /* Each at the lowest offset that no visit of its time has. */

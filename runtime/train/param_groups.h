@@ -32,8 +32,21 @@ typedef struct HsParamGroups {
 
 typedef struct HsVisit {
     int group, first_action, last_action;
+    int from, to; /* its memory is its own from the first of these actions to the last: as above, or longer */
     size_t offset;
 } HsVisit;
+
+/* Where a device exchanges beside its computing: a stream of its own; NULL: it does not. */
+typedef struct HsBeside {
+    HsStream *stream;
+    HsEvent *reached; /* of the computing stream */
+} HsBeside;
+
+/* errors: HS_EDEVICE */
+HsStatus hs_beside_create(HsContext *context, HsBeside *beside);
+void hs_beside_destroy(HsDevice *device, HsBeside *beside);
+/* The stream's context, for what follows all that was enqueued so far. */
+HsStatus hs_beside_follow(const HsBeside *beside, HsContext *context, HsContext *own);
 
 /* which: gradients or weights.  errors: HS_ENOMEM */
 HsStatus hs_param_groups_create(const HsModel *model, const HsShards *shards, HsSpanTensor which,
@@ -45,6 +58,9 @@ int hs_param_block(const HsModel *model, int parameter);
 void hs_param_groups_start(const HsParamGroups *groups, int group);
 HsTensor hs_param_groups_tensor(const HsParamGroups *groups, int parameter);
 
+/* In the order of their first actions.  ahead: of neighbours in it, the later one's memory is its own from the earlier one's
+ * first action on; behind: the earlier one's up to the later one's last. */
+void hs_visits_order(HsVisit *visits, int count, bool ahead, bool behind);
 /* Offsets of visits; returns the bytes that all of them need. */
 size_t hs_visits_place(const HsParamGroups *groups, HsVisit *visits, int count);
 

@@ -45,9 +45,13 @@ HsStatus hs_passing_before(const HsPassing *passing, HsContext *context, int act
     HsDevice *device = context->device;
     for (int v = 0; v < passing->visit_count; v++) {
         const HsVisit *visit = &passing->visits[v];
-        if (visit->first_action == action)
-            HS_TRY(device->fill_zero(device, context->stream, memory_of(passing, visit),
-                                     passing->groups.groups[visit->group].bytes));
+        if (visit->first_action != action)
+            continue;
+        for (int before = 0; passing->beside->stream && before < v; before++) /* whose memory it may have */
+            if (passing->visits[before].to < visit->from)
+                HS_TRY(device->stream_wait(device, context->stream, passing->summed[before]));
+        HS_TRY(device->fill_zero(device, context->stream, memory_of(passing, visit),
+                                 passing->groups.groups[visit->group].bytes));
     }
     return HS_OK;
 }
@@ -79,12 +83,23 @@ HsStatus hs_passing_after(const HsPassing *passing, HsContext *context, int acti
         const HsVisit *visit = &passing->visits[v];
         if (visit->last_action != action)
             continue;
+        HsContext beside;
+        HS_TRY(hs_beside_follow(passing->beside, context, &beside));
         hs_param_groups_start(groups, visit->group);
         if (groups->comm->size > 1)
-            HS_TRY(hs_comm_reduce_scatter(groups->comm, context->stream, memory_of(passing, visit), groups->starts,
+            HS_TRY(hs_comm_reduce_scatter(groups->comm, beside.stream, memory_of(passing, visit), groups->starts,
                                           groups->groups[visit->group].dtype));
-        HS_TRY(keep_own(passing, visit, context));
+        HS_TRY(keep_own(passing, visit, &beside));
+        if (passing->beside->stream)
+            HS_TRY(context->device->event_record(context->device, passing->summed[v], beside.stream));
     }
+    return HS_OK;
+}
+
+HsStatus hs_passing_join(const HsPassing *passing, HsContext *context)
+{
+    for (int v = 0; passing->beside->stream && v < passing->visit_count; v++)
+        HS_TRY(context->device->stream_wait(context->device, context->stream, passing->summed[v]));
     return HS_OK;
 }
 
@@ -113,15 +128,30 @@ static void point_to_own(HsPassing *passing)
     }
 }
 
-HsStatus hs_passing_create(HsModel *model, const HsProgram *program, const HsShards *shards, const HsSpanShare *share,
-                           HsContext *context, HsPassing *passing)
+static HsStatus create_events(HsPassing *passing, const HsContext *context)
 {
-    *passing = (HsPassing){ .model = model, .share = share };
+    if (!passing->beside->stream)
+        return HS_OK;
+    passing->device = context->device;
+    passing->summed = calloc((size_t)passing->visit_count + 1, sizeof(HsEvent *));
+    if (!passing->summed)
+        return hs_fail(HS_ENOMEM, "no memory for %d events", passing->visit_count);
+    for (int v = 0; v < passing->visit_count; v++)
+        HS_TRY(context->device->event_create(context->device, &passing->summed[v]));
+    return HS_OK;
+}
+
+HsStatus hs_passing_create(HsModel *model, const HsProgram *program, const HsShards *shards, const HsSpanShare *share,
+                           const HsBeside *beside, HsContext *context, HsPassing *passing)
+{
+    *passing = (HsPassing){ .model = model, .share = share, .beside = beside };
     HS_TRY(hs_param_groups_create(model, shards, HS_SPAN_GRADIENT, &passing->groups));
     passing->visits = calloc((size_t)passing->groups.count + 1, sizeof *passing->visits);
     if (!passing->visits)
         return hs_fail(HS_ENOMEM, "no memory to list the gradients of %d parameters", model->param_count);
     find_visits(passing, program);
+    hs_visits_order(passing->visits, passing->visit_count, false, !context->device->host_accessible);
+    HS_TRY(create_events(passing, context));
     hs_arena_init(&passing->memory, context->device, HS_MEMORY_GRADIENTS);
     hs_arena_init(&passing->own, context->device, HS_MEMORY_GRADIENTS);
     hs_arena_reserve(&passing->memory, hs_visits_place(&passing->groups, passing->visits, passing->visit_count));
@@ -141,6 +171,10 @@ void hs_passing_destroy(HsPassing *passing)
         hs_arena_deinit(&passing->memory);
     if (passing->own.device)
         hs_arena_deinit(&passing->own);
+    for (int v = 0; passing->summed && v < passing->visit_count; v++)
+        if (passing->summed[v])
+            passing->device->event_destroy(passing->device, passing->summed[v]);
+    free((void *)passing->summed);
     hs_param_groups_destroy(&passing->groups);
     free(passing->visits);
     *passing = (HsPassing){ 0 };

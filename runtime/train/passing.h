@@ -4,6 +4,8 @@
  *
  *     backward of block 5 -> its gradients, in memory that block 6's had -> summed to who keeps the states -> block 4
  *
+ * On a device a group is summed beside the next one's backward, which therefore has other memory.
+ *
  * A group (param_groups.h) has memory from the first action of backward that adds to one of its gradients to the last.
  * What is summed to this process goes to the gradients of its own spans, which stay.
  */
@@ -18,6 +20,9 @@ typedef struct HsPassing {
     HsParamGroups groups;
     HsVisit *visits; /* one a group */
     int visit_count;
+    const HsBeside *beside; /* borrowed */
+    HsEvent **summed;       /* [visits]: the group's sum is made, and its memory free */
+    HsDevice *device;
     HsArena memory;
     HsArena own; /* gradients of the own spans */
 } HsPassing;
@@ -25,13 +30,15 @@ typedef struct HsPassing {
 /* For the schedule of `program`; gives the share's own spans their gradients.  The model was committed without any.
  * errors: HS_ENOMEM */
 HsStatus hs_passing_create(HsModel *model, const HsProgram *program, const HsShards *shards, const HsSpanShare *share,
-                           HsContext *context, HsPassing *passing);
+                           const HsBeside *beside, HsContext *context, HsPassing *passing);
 /* Safe on a zeroed one. */
 void hs_passing_destroy(HsPassing *passing);
 
 /* Around an action of a training pass. */
 HsStatus hs_passing_before(const HsPassing *passing, HsContext *context, int action);
 HsStatus hs_passing_after(const HsPassing *passing, HsContext *context, int action);
+/* What is enqueued after a pass finds its sums. */
+HsStatus hs_passing_join(const HsPassing *passing, HsContext *context);
 
 /* For what needs the gradients of all parameters at once (a Fisher, a search for non-finite ones): memory for them, until
  * they are given back; the spans of the share have them.  errors: HS_ENOMEM */

@@ -114,6 +114,7 @@ typedef struct HsTrainer {
     HsOptimizerGroup groups[HS_CONFIG_MOST_GROUPS];
     HsShards shards;              /* all trainable parameters, and whose states are whose */
     HsBuckets buckets;            /* of several processes, where gradients do not pass */
+    HsBeside beside;              /* what passes and comes, on a device */
     HsPassing passing;            /* zero 2 */
     HsWeightStream weight_stream; /* zero 3 */
     HsWeightVisits train_visits, evaluation_visits;

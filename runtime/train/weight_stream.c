@@ -24,8 +24,31 @@ static bool stays(const HsProgram *program, const HsParamGroup *group, int from,
     return true;
 }
 
-HsStatus hs_weight_visits_find(const HsWeightStream *stream, const HsProgram *program, HsWeightVisits *visits,
-                               size_t *bytes)
+static HsStatus create_events(HsWeightVisits *visits, const HsContext *context)
+{
+    if (!visits->stream->beside->stream)
+        return HS_OK;
+    visits->there = calloc((size_t)visits->count + 1, sizeof(HsEvent *));
+    if (!visits->there)
+        return hs_fail(HS_ENOMEM, "no memory for %d events", visits->count);
+    for (int v = 0; v < visits->count; v++)
+        HS_TRY(context->device->event_create(context->device, &visits->there[v]));
+    return HS_OK;
+}
+
+void hs_weight_visits_destroy(HsWeightVisits *visits)
+{
+    HsDevice *device = visits->there ? visits->stream->own.device : NULL;
+    for (int v = 0; device && v < visits->count; v++)
+        if (visits->there[v])
+            device->event_destroy(device, visits->there[v]);
+    free((void *)visits->there);
+    free(visits->items);
+    *visits = (HsWeightVisits){ 0 };
+}
+
+HsStatus hs_weight_visits_find(const HsWeightStream *stream, const HsProgram *program, const HsContext *context,
+                               HsWeightVisits *visits, size_t *bytes)
 {
     const HsParamGroups *groups = &stream->groups;
     *visits = (HsWeightVisits){ .stream = stream };
@@ -45,8 +68,9 @@ HsStatus hs_weight_visits_find(const HsWeightStream *stream, const HsProgram *pr
             *last = (HsVisit){ .group = g, .first_action = a, .last_action = a };
         }
     }
+    hs_visits_order(visits->items, visits->count, !context->device->host_accessible, false);
     *bytes = hs_visits_place(groups, visits->items, visits->count);
-    return HS_OK;
+    return create_events(visits, context);
 }
 
 /* --- bringing them --- */
@@ -67,6 +91,13 @@ static HsStatus copy_own(const HsWeightStream *stream, HsContext *context, int g
     return HS_OK;
 }
 
+static void point_to(const HsWeightStream *stream, int group, unsigned char *memory)
+{
+    for (int p = 0; p < stream->model->param_count; p++)
+        if (stream->groups.group_of[p] == group)
+            stream->model->params[p].weight.data = memory + stream->groups.offset_of[p];
+}
+
 static HsStatus bring(const HsWeightStream *stream, HsContext *context, int group, unsigned char *memory)
 {
     const HsParamGroups *groups = &stream->groups;
@@ -75,18 +106,37 @@ static HsStatus bring(const HsWeightStream *stream, HsContext *context, int grou
         hs_param_groups_start(groups, group);
         HS_TRY(hs_comm_all_gather(groups->comm, context->stream, memory, groups->starts, groups->groups[group].dtype));
     }
-    for (int p = 0; p < stream->model->param_count; p++)
-        if (groups->group_of[p] == group)
-            stream->model->params[p].weight.data = memory + groups->offset_of[p];
     return HS_OK;
 }
 
-HsStatus hs_weight_visits_before(const HsWeightVisits *visits, HsContext *context, int action)
+/* Visits up to the `last`-th, whose memory is free by now, are on their way, one behind the other. */
+static HsStatus ask(HsWeightVisits *visits, HsContext *context, int last)
 {
+    const HsWeightStream *stream = visits->stream;
+    for (; visits->asked <= last && visits->asked < visits->count; visits->asked++) {
+        const HsVisit *visit = &visits->items[visits->asked];
+        HsContext beside;
+        HS_TRY(hs_beside_follow(stream->beside, context, &beside));
+        HS_TRY(bring(stream, &beside, visit->group, hs_arena_at(&stream->memory, visit->offset)));
+        if (visits->there)
+            HS_TRY(context->device->event_record(context->device, visits->there[visits->asked], beside.stream));
+    }
+    return HS_OK;
+}
+
+HsStatus hs_weight_visits_before(HsWeightVisits *visits, HsContext *context, int action)
+{
+    const HsWeightStream *stream = visits->stream;
+    if (action == 0)
+        visits->asked = 0;
     for (int v = 0; v < visits->count; v++) {
         const HsVisit *visit = &visits->items[v];
-        if (visit->first_action == action)
-            HS_TRY(bring(visits->stream, context, visit->group, hs_arena_at(&visits->stream->memory, visit->offset)));
+        if (visit->first_action != action)
+            continue;
+        HS_TRY(ask(visits, context, visits->there ? v + 1 : v));
+        if (visits->there)
+            HS_TRY(context->device->stream_wait(context->device, context->stream, visits->there[v]));
+        point_to(stream, visit->group, hs_arena_at(&stream->memory, visit->offset));
     }
     return HS_OK;
 }
@@ -100,10 +150,10 @@ static void forget(const HsWeightStream *stream)
             stream->model->params[p].weight.data = NULL;
 }
 
-HsStatus hs_weight_stream_create(HsModel *model, const HsShards *shards, const HsSpanShare *share, HsContext *context,
-                                 HsWeightStream *stream)
+HsStatus hs_weight_stream_create(HsModel *model, const HsShards *shards, const HsSpanShare *share,
+                                 const HsBeside *beside, HsContext *context, HsWeightStream *stream)
 {
-    *stream = (HsWeightStream){ .model = model, .share = share };
+    *stream = (HsWeightStream){ .model = model, .share = share, .beside = beside };
     HS_TRY(hs_param_groups_create(model, shards, HS_SPAN_WEIGHT, &stream->groups));
     hs_arena_init(&stream->own, context->device, HS_MEMORY_WEIGHTS);
     hs_arena_init(&stream->memory, context->device, HS_MEMORY_WEIGHTS);
@@ -149,6 +199,7 @@ HsStatus hs_weight_stream_lend(HsWeightStream *stream, HsContext *context, HsAre
     size_t offset = 0;
     for (int g = 0; g < groups->count; g++) {
         HS_TRY(bring(stream, context, g, hs_arena_at(weights, offset)));
+        point_to(stream, g, hs_arena_at(weights, offset));
         offset += hs_size_align(groups->groups[g].bytes, HS_ARENA_ALIGNMENT);
     }
     return HS_OK;

@@ -4,6 +4,8 @@
  *
  *     before block 5's first action: own range -> its place in the group's memory -> gathered from all -> block 5
  *
+ * On a device the next group comes while one is worked with.
+ *
  * A group (param_groups.h) has memory from the first action that reads one of its weights to the last, once on the way
  * forward and once on the way back.  Processes run the same actions at the same time.
  */
@@ -16,29 +18,33 @@ typedef struct HsWeightStream {
     HsModel *model; /* borrowed, as the share */
     const HsSpanShare *share;
     HsParamGroups groups;
-    HsArena own;    /* weights of the own spans */
-    HsArena memory; /* of the groups that are there */
+    const HsBeside *beside; /* borrowed */
+    HsArena own;            /* weights of the own spans */
+    HsArena memory;         /* of the groups that are there */
 } HsWeightStream;
 
 /* Of one program, whose actions they are. */
 typedef struct HsWeightVisits {
     const HsWeightStream *stream;
-    HsVisit *items;
+    HsVisit *items; /* in the order of their first actions */
     int count;
+    HsEvent **there; /* [count], on a device: the weights have come */
+    int asked;       /* of a pass: so many are on their way or there */
 } HsWeightVisits;
 
 /* Gives the share's own spans their weights.  The model was committed without those that are trained.
  * errors: HS_ENOMEM */
-HsStatus hs_weight_stream_create(HsModel *model, const HsShards *shards, const HsSpanShare *share, HsContext *context,
-                                 HsWeightStream *stream);
+HsStatus hs_weight_stream_create(HsModel *model, const HsShards *shards, const HsSpanShare *share,
+                                 const HsBeside *beside, HsContext *context, HsWeightStream *stream);
 /* Memory for the visits of all programs that use it. */
 HsStatus hs_weight_stream_commit(HsWeightStream *stream, size_t bytes);
 /* Safe on a zeroed one. */
 void hs_weight_stream_destroy(HsWeightStream *stream);
 
-HsStatus hs_weight_visits_find(const HsWeightStream *stream, const HsProgram *program, HsWeightVisits *visits,
-                               size_t *bytes);
-HsStatus hs_weight_visits_before(const HsWeightVisits *visits, HsContext *context, int action);
+HsStatus hs_weight_visits_find(const HsWeightStream *stream, const HsProgram *program, const HsContext *context,
+                               HsWeightVisits *visits, size_t *bytes);
+HsStatus hs_weight_visits_before(HsWeightVisits *visits, HsContext *context, int action);
+void hs_weight_visits_destroy(HsWeightVisits *visits);
 
 /* All weights at once, for what does not go from action to action in step with the others. */
 HsStatus hs_weight_stream_lend(HsWeightStream *stream, HsContext *context, HsArena *weights);
