@@ -164,6 +164,58 @@ logging: {every: 4}
 YAML
 }
 
+# What several processes have to agree on: two tasks, parameters that are cut (above 65,536 elements).
+base_config() {
+    cat >base.yaml <<'YAML'
+seed: 3
+out_dir: run
+device: cpu
+threads: 1
+batch_size: 8
+gradient_accumulation_steps: 2
+max_length: 16
+max_steps: 4
+checkpoint_freq: 3
+keep_checkpoints: 9
+learning_rate: 2e-3
+model: {family: llama, layers: 2, heads: 2, width: 144, dropout: 0.1}
+tokenizer: {kind: byte}
+tasks:
+  - {name: a, train: "synthetic:arithmetic", synthetic_tokens: 4000}
+  - {name: b, train: "synthetic:english", synthetic_tokens: 4000}
+evaluation: {every: 4, batches: 2, items: 0, sample_tokens: 0}
+logging: {every: 1, progress: lines}
+continual: {strategy: [ewc, mer]}
+ewc: {fisher_samples: 8}
+mer: {buffer_size: 16}
+distributed: {virtual_ranks: 4}
+YAML
+}
+
+# same_as FOLDER WHAT: what `run` has is what one process left.
+same_as() {
+    bits run >run.bits
+    cmp -s "$1.bits" run.bits || { fail "$2: another end"; diff "$1.bits" run.bits | head -n 5; }
+    rm -rf run
+}
+
+# equal NAME PROCESSES:ZERO... -- [OPTION...]: each ends as one process does, which leaves the folder NAME and NAME.bits.
+equal() {
+    local name=$1 pairs=() pair
+    shift
+    while [ "$1" != -- ]; do
+        pairs+=("$1")
+        shift
+    done
+    shift
+    expect 0 "$trainer" --config base.yaml out_dir="$name" "$@"
+    bits "$name" >"$name.bits"
+    for pair in "${pairs[@]}"; do
+        expect 0 "$trainer" --config base.yaml --processes "${pair%:*}" distributed.zero="${pair#*:}" "$@"
+        same_as "$name" "$name, processes:zero $pair"
+    done
+}
+
 finish() {
     [ "$failures" = 0 ] || exit 1
     exit 0

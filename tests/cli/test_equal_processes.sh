@@ -6,59 +6,12 @@
 . "$(dirname "$0")/lib.sh"
 ulimit -c 0
 export HALFSTEP_EMU_GUARD=off # test_emu.sh has it
-cat >base.yaml <<'YAML'
-seed: 3
-out_dir: run
-device: cpu
-threads: 1
-batch_size: 8
-gradient_accumulation_steps: 2
-max_length: 16
-max_steps: 4
-checkpoint_freq: 3
-keep_checkpoints: 9
-learning_rate: 2e-3
-model: {family: llama, layers: 2, heads: 2, width: 144, dropout: 0.1}
-tokenizer: {kind: byte}
-tasks:
-  - {name: a, train: "synthetic:arithmetic", synthetic_tokens: 4000}
-  - {name: b, train: "synthetic:english", synthetic_tokens: 4000}
-evaluation: {every: 4, batches: 2, items: 0, sample_tokens: 0}
-logging: {every: 1, progress: lines}
-continual: {strategy: [ewc, mer]}
-ewc: {fisher_samples: 8}
-mer: {buffer_size: 16}
-distributed: {virtual_ranks: 4}
-YAML
+base_config
 # The loss counts a letter or two of a hundred: most sequences have no target.
 for ((i = 0; i < 150; i++)); do
     printf '{"prompt": "%0*d?", "completion": "%d"}\n' $((110 + i * 7 % 40)) $i $((i % 10))
 done >masked.jsonl
 masked="tasks.0.train=masked.jsonl tasks.1.train=masked.jsonl"
-
-# same_as FOLDER WHAT: what `run` has is what one process left.
-same_as() {
-    bits run >run.bits
-    cmp -s "$1.bits" run.bits || { fail "$2: another end"; diff "$1.bits" run.bits | head -n 5; }
-    rm -rf run
-}
-
-# equal NAME PROCESSES:ZERO... -- [OPTION...]: each ends as one process does, which leaves the folder NAME and NAME.bits.
-equal() {
-    local name=$1 pairs=() pair
-    shift
-    while [ "$1" != -- ]; do
-        pairs+=("$1")
-        shift
-    done
-    shift
-    expect 0 "$trainer" --config base.yaml out_dir="$name" "$@"
-    bits "$name" >"$name.bits"
-    for pair in "${pairs[@]}"; do
-        expect 0 "$trainer" --config base.yaml --processes "${pair%:*}" distributed.zero="${pair#*:}" "$@"
-        same_as "$name" "$name, processes:zero $pair"
-    done
-}
 
 # counter FOLDER NAME: of the latest checkpoint's trainer.json.
 counter() {

@@ -1,0 +1,51 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# equal_processes.sh: what tests/cli/test_equal_processes.sh compares, for every strategy and update rule and for what
+# changes the order in which weights are read and gradients are made: one process, and 2 and 4 in each stage.
+. "$(dirname "$0")/cli/lib.sh"
+base_config
+every="2:0 4:0 2:1 4:1 2:2 4:2 2:3 4:3"
+shown=0
+
+# matrix NAME STAGES [OPTION...]
+matrix() {
+    local name=$1 stages=$2 start=$SECONDS
+    shift 2
+    # shellcheck disable=SC2086
+    equal alone $stages -- "$@"
+    echo "$name: $((failures - shown)) differences ($((SECONDS - start)) s)"
+    shown=$failures
+    rm -rf alone
+}
+
+for strategy in none er l2 ewc si mer a-gem der++ lwf generative joint "[ewc, er]" "[si, er]" "[lwf, er]"; do
+    matrix "$strategy" "$every" "continual.strategy=$strategy" ewc.curvature=diagonal replay.buffer_size=16
+done
+matrix "ewc, separate" "$every" continual.strategy=ewc ewc.curvature=diagonal ewc.mode=separate
+matrix "ewc, proximal" "$every" continual.strategy=ewc ewc.curvature=diagonal ewc.step=proximal
+matrix "ewc, kronecker" "2:0 4:0" continual.strategy=ewc ewc.curvature=kronecker
+matrix "mer, groups" "$every" mer.group_steps=2 mer.groups=2 mer.beta=0.5
+matrix "a-gem, accumulated" "2:0 4:0 2:1 4:1" continual.strategy=a-gem replay.buffer_size=16 memory.micro_batch=2
+for rule in sgd adamw8bit muon; do
+    matrix "$rule" "$every" optimizer.kind=$rule
+    matrix "$rule, fp16" "$every" optimizer.kind=$rule precision.mode=fp16 precision.init_scale=1e8
+done
+for precision in fp32 fp16 bf16; do
+    matrix "$precision, no strategy" "$every" continual.strategy=none precision.mode=$precision
+done
+matrix "moments in bf16" "$every" optimizer.moments=bf16
+matrix "16-bit gradients" "$every" precision.gradients=compute
+matrix "no masters" "$every" precision.master_weights=false
+for policy in attention mlp block; do
+    matrix "recomputed: $policy" "$every" memory.recompute=$policy
+done
+matrix "every second block" "$every" memory.recompute=block memory.recompute_every=2 model.layers=4
+matrix "gpt2" "$every" model.family=gpt2
+matrix "untied, chunks" "$every" model.tie_head=false memory.head_chunk=24
+matrix "frozen" "$every" 'train.freeze=[embedding, "*.0.*"]'
+matrix "adapters" "$every" adapter.kind=lora adapter.rank=4 continual.strategy=none
+matrix "documents" "$every" data.packing=documents
+matrix "two threads" "2:3 4:1" threads=2
+matrix "best" "2:3 4:1" keep_best=true
+echo "processes: $failures differences"
+finish
