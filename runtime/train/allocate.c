@@ -242,6 +242,18 @@ static HsStatus try_fisher(HsTrainer *trainer)
     return status;
 }
 
+/* Whole weights are there only while a text is written, or a teacher takes them. */
+static HsStatus try_whole_weights(HsTrainer *trainer)
+{
+    const bool later = trainer->has_teacher || hs_continual_writes_rehearsal(&trainer->continual_config);
+    if (!trainer->engine.context.dry_run ||
+        (hs_trainer_samples_wanted(trainer) == 0 && (!later || trainer->config->task_count < 2)))
+        return HS_OK;
+    HS_TRY(hs_trainer_lend_weights(trainer));
+    hs_trainer_take_back_weights(trainer);
+    return HS_OK;
+}
+
 /* Tokens, targets and losses are some 16 bytes a token, and a few batches are on their way; MER keeps the sequences of
  * a whole group. */
 static HsStatus check_batches(const HsTrainer *trainer)
@@ -282,6 +294,7 @@ HsStatus hs_trainer_allocate(HsTrainer *trainer)
     HS_TRY(hs_trainer_create_reservoir(trainer));
     HS_TRY(create_workspace(trainer));
     HS_TRY(try_fisher(trainer));
+    HS_TRY(try_whole_weights(trainer));
     HS_TRY(hs_trainer_try_rehearsal(trainer));
     const HsStepShape shape = step_shape(trainer);
     return hs_step_queue_init(&trainer->queue, context, &shape);

@@ -353,11 +353,12 @@ HsStatus hs_trainer_peek_micro_batch(HsTrainer *trainer, const char *folder)
     char name[4096];
     snprintf(name, sizeof name, "%s/trainer.json", checkpoint.folder);
     HsStatus status = hs_trainer_read_numbers(name, checkpoint.state, &state);
-    if (status == HS_OK && state.micro_batch > batch)
+    const int64_t most = trainer->config->training.batch_size;
+    if (status == HS_OK && state.micro_batch > most)
         status = hs_fail(HS_EFORMAT, "%s: micro_batch is %lld, and at most %lld", name, (long long)state.micro_batch,
-                         (long long)batch);
+                         (long long)most);
     else if (status == HS_OK && state.micro_batch > 0 && batch % state.micro_batch == 0) {
-        /* otherwise batch_size was changed, and the comparison of configurations will say so */
+        /* otherwise batch_size or virtual_ranks was changed, and the comparison of configurations will say so */
         const int64_t configured = hs_trainer_micro_batch(trainer);
         trainer->state.micro_batch = state.micro_batch;
         if (state.micro_batch != configured)

@@ -174,7 +174,8 @@ static void show_progress(HsTrainer *trainer, double loss)
 static HsStatus finish(HsTrainer *trainer)
 {
     HS_TRY(hs_trainer_report_processes(trainer));
-    HS_TRY(hs_trainer_lend_weights(trainer)); /* what follows is one process's */
+    if (hs_trainer_samples_wanted(trainer) > 0) /* one process writes them */
+        HS_TRY(hs_trainer_lend_weights(trainer));
     if (!hs_trainer_records(trainer))
         return HS_OK;
     HS_TRY(hs_trainer_show_samples(trainer));

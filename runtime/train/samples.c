@@ -281,10 +281,15 @@ static HsStatus show(const Samples *samples)
     return status;
 }
 
-HsStatus hs_trainer_show_samples(HsTrainer *trainer)
+int64_t hs_trainer_samples_wanted(const HsTrainer *trainer)
 {
     const int64_t asked = trainer->config->evaluation.show;
-    const int64_t wanted = asked >= 0 ? asked : trainer->data.count > 1 ? TASK_PROMPTS : 0;
+    return asked >= 0 ? asked : trainer->config->task_count > 1 ? TASK_PROMPTS : 0;
+}
+
+HsStatus hs_trainer_show_samples(HsTrainer *trainer)
+{
+    const int64_t wanted = hs_trainer_samples_wanted(trainer);
     const HsEvaluator evaluator = hs_trainer_evaluator(trainer);
     Samples samples = { .trainer = trainer, .tokenizer = trainer->data.tokenizer };
     if (wanted == 0)

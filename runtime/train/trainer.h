@@ -358,6 +358,8 @@ HsStatus hs_trainer_record_stall(HsTrainer *trainer);
 
 /* --- samples.c         --- */
 
+/* Of each task; 0: none. */
+int64_t hs_trainer_samples_wanted(const HsTrainer *trainer);
 /* evaluation.show prompts of each task with greedy continuations: a "samples" record, and lines of the log. */
 HsStatus hs_trainer_show_samples(HsTrainer *trainer);
 
