@@ -401,6 +401,10 @@ $(BUILD)/faults/shim.so: tests/faults/shim.c
 	@echo "  CC $@"
 	$(Q)$(CC) -std=c11 -D_GNU_SOURCE -g -O1 -fno-builtin -fPIC -shared $(WARNINGS) -o $@ $< -ldl -pthread
 
+.PHONY: test-equal
+test-equal: $(BUILD)/trainer ## the same bits by 1, 2 and 4 processes in every stage of distributed.zero, for every strategy and update rule
+	@BUILD=$(BUILD) tests/equal_processes.sh
+
 .PHONY: faults
 faults: $(BUILD)/trainer $(EMU_PART) $(BUILD)/faults/shim.so ## allocations, system calls and disks that fail, kills, hostile files: every part of tests/faults
 	@BUILD=$(BUILD) tests/faults/run.sh
@@ -451,7 +455,7 @@ test-agreement: $(BUILD)/bench/agreement $(EMU_PART) ## large products and atten
 	HALFSTEP_MULTIPROCESSORS=4 $(BUILD)/bench/agreement --device emu "products:GELU's derivative"
 
 # What takes too long for every change.
-NIGHTLY = asan ubsan analyze clang-build test-layouts test-tokenizers test-gpu-script test-agreement test-schedules test-planted faults fuzz
+NIGHTLY = asan ubsan analyze clang-build test-layouts test-tokenizers test-gpu-script test-agreement test-schedules test-planted test-equal faults fuzz
 .PHONY: nightly
 nightly: packages-check ## the long campaigns, one after another (hours); NIGHTLY='faults fuzz' chooses
 	+@failed=; for part in $(NIGHTLY); do echo "== $$part"; $(MAKE) $(JOBS) $$part || failed="$$failed $$part"; done; \

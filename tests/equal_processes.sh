@@ -18,13 +18,14 @@ matrix() {
     rm -rf alone
 }
 
-for strategy in none er l2 ewc si mer a-gem der++ lwf generative joint "[ewc, er]" "[si, er]" "[lwf, er]"; do
+for strategy in none er l2 ewc si mer der++ lwf generative joint "[ewc, er]" "[si, er]" "[lwf, er]"; do
     matrix "$strategy" "$every" "continual.strategy=$strategy" ewc.curvature=diagonal replay.buffer_size=16
 done
 matrix "ewc, separate" "$every" continual.strategy=ewc ewc.curvature=diagonal ewc.mode=separate
 matrix "ewc, proximal" "$every" continual.strategy=ewc ewc.curvature=diagonal ewc.step=proximal
 matrix "ewc, kronecker" "2:0 4:0" continual.strategy=ewc ewc.curvature=kronecker
 matrix "mer, groups" "$every" mer.group_steps=2 mer.groups=2 mer.beta=0.5
+matrix "a-gem" "$every" continual.strategy=a-gem replay.buffer_size=16 gradient_accumulation_steps=1
 matrix "a-gem, accumulated" "2:0 4:0 2:1 4:1" continual.strategy=a-gem replay.buffer_size=16 memory.micro_batch=2
 for rule in sgd adamw8bit muon; do
     matrix "$rule" "$every" optimizer.kind=$rule

@@ -192,6 +192,14 @@ distributed: {virtual_ranks: 4}
 YAML
 }
 
+# planned: process 0 had the planned memory, category by category, but for what copies host memory to other devices.
+planned() {
+    awk '$2 == "memory" && $NF == "peak" { table = 1; next }
+         $2 == "total" { table = 0 }
+         table && $2 != "communication" { rows++; if ($(NF - 2) != $NF) { bad = 1; print } }
+         END { exit rows < 5 || bad }' err
+}
+
 # same_as FOLDER WHAT: what `run` has is what one process left.
 same_as() {
     bits run >run.bits
@@ -213,6 +221,7 @@ equal() {
     for pair in "${pairs[@]}"; do
         expect 0 "$trainer" --config base.yaml --processes "${pair%:*}" distributed.zero="${pair#*:}" "$@"
         same_as "$name" "$name, processes:zero $pair"
+        planned || fail "$name, processes:zero $pair: other memory than planned"
     done
 }
 

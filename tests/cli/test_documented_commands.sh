@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Every command that README.md, configs/*.yaml, examples/*.c, examples/strategies.md and four pages of examples/howto show in
+# Every command that README.md, configs/*.yaml, examples/*.c, examples/strategies.md and five pages of examples/howto show in
 # a line of its own runs, in the order of the page;
 # shortened by keys for a small model and two steps, by another device, or to one operation.  Files that a command needs
 # are made first.  Not run: `make demo` and `make test`, which install packages; examples/lessons has its own test.
@@ -17,12 +17,13 @@ cp "$root/tests/chat/conversations.jsonl" data/talks.jsonl
 "$trainer" tokenizer train --vocabulary 300 --output data/gpt2/tokenizer.json data/first 2>/dev/null >/dev/null || fail "no tokenizer"
 
 small="model.layers=1 model.heads=2 model.width=32 batch_size=4 max_length=32"
-quick="$small max_steps=2 checkpoint_freq=0 evaluation.every=0 evaluation.batches=1 evaluation.sample_tokens=4 ewc.fisher_samples=4"
+quick="$small max_steps=2 checkpoint_freq=0 evaluation.every=0 evaluation.batches=1 evaluation.sample_tokens=4"
 
 # keys FILE: what makes a run with this configuration short.
 keys() {
     local task tasks
     tasks=$(grep -cE '^  - [{]?name:' "$1")
+    ! grep -qE '^(  )?[^#]*ewc' "$1" || printf 'ewc.fisher_samples=4 ' # a section turns its strategy on
     # A model that exists has its own shape.
     if grep -q '^init_from:' "$1"; then
         printf '%s ' "$(sed -E 's/model\.[a-z]+=[0-9]+//g' <<<"$quick")"
@@ -47,16 +48,39 @@ shorten() {
     esac
 }
 
+# Launchers that are not here are imitated: so many processes, with what they set.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+mkdir launchers
+cat >launchers/torchrun <<'LAUNCHER'
+#!/bin/bash
+# LAUNCHER [OPTION...] --nproc-per-node|--ntasks N COMMAND...
+until [[ $1 == --n[pt]* ]]; do shift; done
+export WORLD_SIZE=$2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 20000)) code=0
+[ "${0##*/}" = torchrun ] || export SLURM_NTASKS=$2
+shift 2
+for ((rank = WORLD_SIZE - 1; rank >= 0; rank--)); do
+    if [ "${0##*/}" = torchrun ]; then RANK=$rank "$@" & else WORLD_SIZE= SLURM_PROCID=$rank "$@" & fi
+done
+for job in $(jobs -p); do wait "$job" || code=$?; done
+exit $code
+LAUNCHER
+cp launchers/torchrun launchers/srun
+chmod +x launchers/*
+PATH=$PWD/launchers:$PATH
+
 operation=convert # the whole takes a minute
 count=0
 # run FILE PATTERN: its commands are the lines that the pattern takes its prefix off.
 run() {
     local line
     while IFS= read -r line; do
-        case $line in make\ *) continue ;; esac
+        case $line in
+        make\ *) continue ;;
+        mpirun\ *) [ -e build/libhalfstep-mpi.so ] && command -v mpirun >/dev/null || continue ;;
+        esac
         count=$((count + 1))
-        expect 0 bash -c "$(shorten "$line")"
-    done < <(sed -nE "s@^$2((build/|mkdir |make ).*)@\1@p" "$root/$1")
+        expect 0 bash -c "$(shorten "$line")" </dev/null
+    done < <(sed -nE "s@^$2((build/|mkdir |make |mpirun |torchrun |srun ).*)@\1@p" "$root/$1")
 }
 run README.md '    '
 for config in configs/*.yaml; do run "$config" '#     '; done
@@ -65,6 +89,12 @@ run examples/strategies.md '    '
 run examples/howto/more-tasks.md '    '
 run examples/howto/conversations.md '    '
 run examples/howto/memory.md '    '
+run examples/howto/processes.md '    '
+for other in one two four zero restart mpi torchrun slurm; do
+    [ $other != mpi ] || [ -d runs/cl-mpi ] || continue
+    tensors runs/cl-$other | grep -v trainer.json >$other.sums
+    [ "$(wc -l <$other.sums)" = 3 ] && cmp -s one.sums $other.sums || fail "examples/howto/processes.md: $other ends otherwise"
+done
 # The page's own model needs transformers; where it is missing, one that it made stands for it.
 python3 "$root/examples/howto/pretrained.py" make models/story >out 2>err || cp -r "$root/tests/huggingface/models/llama" models/story
 run examples/howto/pretrained.md '    '

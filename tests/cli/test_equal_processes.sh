@@ -83,4 +83,6 @@ refused "distributed.virtual_ranks: 4 is what distributed.exact: true sums by" -
 expect 0 "$trainer" --config base.yaml out_dir=piece distributed.virtual_ranks=0
 expect 2 "$trainer" --config base.yaml out_dir=piece distributed.virtual_ranks=0 max_steps=8 --processes 2
 says err "was made by one process whose batches are one piece"
+expect 2 "$trainer" --config base.yaml out_dir=piece distributed.virtual_ranks=4 max_steps=8 --processes 2
+says err "differing: distributed.virtual_ranks"
 finish
