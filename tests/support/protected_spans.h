@@ -74,6 +74,8 @@ static inline void spans_init(ProtectedSpans *fixture, const HsOptimizerConfig *
     for (int s = 0; s < SPANS; s++) {
         HsSpan *span = &fixture->spans[s];
         *span = (HsSpan){ .name = names[s],
+                          .parameter = s,
+                          .count = COUNT,
                           .decay = s == 0,
                           .learning_rate_scale = s == 1 ? 0.5f : 1.0f,
                           .weight = hs_tensor_1d(fixture->weight[s], HS_F32, COUNT),

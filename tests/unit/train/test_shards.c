@@ -230,21 +230,22 @@ static void check_model(TinySpec spec, int size)
     HsSpanShare share = hs_shards_share(&shards, &comm);
 
     const HsProgram *const programs[] = { &tiny.train, &tiny.evaluate };
-    HsWeightStream stream = { .model = &tiny.model, .share = &share };
+    HsBeside beside = { 0 };
+    HsWeightStream stream = { .model = &tiny.model, .share = &share, .beside = &beside };
     TINY_OK(hs_param_groups_create(&tiny.model, &shards, HS_SPAN_WEIGHT, &stream.groups));
     check_groups(&stream.groups, &shards, size);
     for (int i = 0; i < 2; i++) {
         HsWeightVisits visits;
         size_t bytes;
-        TINY_OK(hs_weight_visits_find(&stream, programs[i], &visits, &bytes));
+        TINY_OK(hs_weight_visits_find(&stream, programs[i], &tiny.context, &visits, &bytes));
         check_visits(&stream.groups, programs[i], visits.items, visits.count, bytes, false);
         cr_assert_lt(bytes, bytes_of_all(&stream.groups));
-        free(visits.items);
+        hs_weight_visits_destroy(&visits);
     }
     hs_param_groups_destroy(&stream.groups);
 
     HsPassing passing;
-    TINY_OK(hs_passing_create(&tiny.model, &tiny.train, &shards, &share, &tiny.context, &passing));
+    TINY_OK(hs_passing_create(&tiny.model, &tiny.train, &shards, &share, &beside, &tiny.context, &passing));
     check_groups(&passing.groups, &shards, size);
     check_visits(&passing.groups, &tiny.train, passing.visits, passing.visit_count, passing.memory.used, true);
     cr_assert_lt(passing.memory.used, bytes_of_all(&passing.groups));
