@@ -47,8 +47,7 @@ static HsStatus create_buffers(HsOffload *offload, int64_t elements)
 {
     const size_t bytes = (size_t)elements * sizeof(float);
     size_t gradient[HS_OFFLOAD_BUFFERS], weight[HS_OFFLOAD_BUFFERS];
-    hs_arena_init(&offload->pinned, offload->device, HS_MEMORY_OFFLOADED);
-    offload->pinned.on_host = true;
+    hs_arena_init_at(&offload->pinned, offload->device, HS_MEMORY_OFFLOADED, true);
     const size_t scalars = hs_arena_reserve(&offload->pinned, sizeof *offload->scalars);
     const size_t state = hs_arena_reserve(&offload->pinned, sizeof *offload->state);
     for (int i = 0; i < HS_OFFLOAD_BUFFERS; i++) {
@@ -88,9 +87,10 @@ HsStatus hs_offload_create(HsDevice *device, const HsOptimizerConfig *config, co
     if (!made)
         return hs_fail(HS_ENOMEM, "no memory for %zu bytes", sizeof *made);
     made->device = device;
+    made->level = config->offload;
     HsStatus status = open_host(made, config->host_threads);
-    if (status == HS_OK)
-        status = create_buffers(made, longest_piece(spans, count));
+    if (status == HS_OK) /* where all is on the host, the buffers are of nothing */
+        status = create_buffers(made, made->level < HS_OFFLOAD_WEIGHTS ? longest_piece(spans, count) : 0);
     if (status == HS_OK)
         status = create_streams(made);
     if (status == HS_OK)
@@ -125,6 +125,7 @@ typedef struct Pieces {
     int count, span;
     int64_t first;
     int taken;
+    bool stepping_back; /* of a skipped step: of what a strategy steps back alone */
 } Pieces;
 
 typedef struct Piece {
@@ -133,8 +134,15 @@ typedef struct Piece {
     bool there;
 } Piece;
 
+static bool is_followed(const HsSpan *span)
+{
+    return span->epilogue.back_count + span->epilogue.snapshot_count > 0;
+}
+
 static Piece next_piece(Pieces *pieces)
 {
+    while (pieces->stepping_back && pieces->span < pieces->count && !is_followed(&pieces->spans[pieces->span]))
+        pieces->span++;
     if (pieces->span == pieces->count)
         return (Piece){ .there = false };
     const HsSpan *span = &pieces->spans[pieces->span];
@@ -163,10 +171,13 @@ static HsStatus fetch(HsOffload *offload, const Piece *piece)
     HsDevice *device = offload->device;
     HsOffloadBuffer *buffer = &offload->buffers[piece->buffer];
     const HsSpan *span = &piece->span;
+    if (offload->level >= HS_OFFLOAD_WEIGHTS)
+        return HS_OK;
     if (buffer->in_use)
         HS_TRY(device->stream_wait(device, offload->down, buffer->sent));
-    HS_TRY(
-        device->copy(device, offload->down, buffer->gradient, span->gradient.data, hs_tensor_bytes(&span->gradient)));
+    if (offload->level < HS_OFFLOAD_GRADIENTS)
+        HS_TRY(device->copy(device, offload->down, buffer->gradient, span->gradient.data,
+                            hs_tensor_bytes(&span->gradient)));
     if (!hs_tensor_present(&span->master))
         HS_TRY(device->copy(device, offload->down, buffer->weight, span->weight.data, hs_tensor_bytes(&span->weight)));
     return device->event_record(device, buffer->arrived, offload->down);
@@ -176,6 +187,8 @@ static HsStatus send(HsOffload *offload, const Piece *piece)
 {
     HsDevice *device = offload->device;
     HsOffloadBuffer *buffer = &offload->buffers[piece->buffer];
+    if (offload->level >= HS_OFFLOAD_WEIGHTS)
+        return HS_OK;
     HS_TRY(device->copy(device, offload->up, piece->span.weight.data, buffer->weight,
                         hs_tensor_bytes(&piece->span.weight)));
     HS_TRY(device->event_record(device, buffer->sent, offload->up));
@@ -187,8 +200,10 @@ static HsStatus update_piece(HsOffload *offload, const HsOptimizer *optimizer, c
 {
     const HsOffloadBuffer *buffer = &offload->buffers[piece->buffer];
     HsSpan span = piece->span;
-    span.gradient = at(&span.gradient, buffer->gradient);
-    span.weight = at(&span.weight, buffer->weight);
+    if (offload->level < HS_OFFLOAD_GRADIENTS)
+        span.gradient = at(&span.gradient, buffer->gradient);
+    if (offload->level < HS_OFFLOAD_WEIGHTS)
+        span.weight = at(&span.weight, buffer->weight);
     HsUpdateArgs update = hs_rule_update(optimizer, &span);
     update.scalars = offload->scalars;
     update.rng.step_counter = &offload->state->update_step;
@@ -222,7 +237,7 @@ static HsStatus begin(HsOffload *offload)
 static HsStatus move_pieces(HsOffload *offload, const HsOptimizer *optimizer, const HsSpan *spans, int count)
 {
     HsDevice *device = offload->device;
-    Pieces pieces = { .spans = spans, .count = count };
+    Pieces pieces = { .spans = spans, .count = count, .stepping_back = offload->scalars->skip };
     Piece now = next_piece(&pieces), next;
     if (now.there)
         HS_TRY(fetch(offload, &now));
@@ -230,7 +245,8 @@ static HsStatus move_pieces(HsOffload *offload, const HsOptimizer *optimizer, co
         next = next_piece(&pieces);
         if (next.there)
             HS_TRY(fetch(offload, &next));
-        HS_TRY(device->event_sync(device, offload->buffers[now.buffer].arrived));
+        if (offload->level < HS_OFFLOAD_WEIGHTS)
+            HS_TRY(device->event_sync(device, offload->buffers[now.buffer].arrived));
         HS_TRY(update_piece(offload, optimizer, &now));
         HS_TRY(send(offload, &now));
     }
@@ -256,10 +272,10 @@ HsStatus hs_offload_update(HsOffload *offload, const HsOptimizer *optimizer, HsC
         return HS_OK;
     HS_TRY(begin(offload));
     HS_TRY(hear_decision(offload, optimizer, context));
-    if (!offload->scalars->skip) {
-        HS_TRY(move_pieces(offload, optimizer, spans, count));
-        HS_TRY(join(offload, context));
-    }
+    HS_TRY(move_pieces(offload, optimizer, spans, count));
+    HS_TRY(join(offload, context));
+    if (offload->level >= HS_OFFLOAD_GRADIENTS && !offload->scalars->skip)
+        return HS_OK;               /* the rule cleared them */
     for (int i = 0; i < count; i++) /* all have come down */
         HS_TRY(device->fill_zero(device, context->stream, spans[i].gradient.data, hs_tensor_bytes(&spans[i].gradient)));
     return HS_OK;
@@ -279,7 +295,9 @@ HsStatus hs_offload_round_weights(HsOffload *offload, HsContext *context, const 
             continue;
         if (buffer->in_use)
             HS_TRY(device->event_sync(device, buffer->sent));
-        const HsConvertArgs convert = { .x = piece.span.master, .y = at(&piece.span.weight, buffer->weight) };
+        const bool here = offload->level >= HS_OFFLOAD_WEIGHTS;
+        const HsConvertArgs convert = { .x = piece.span.master,
+                                        .y = here ? piece.span.weight : at(&piece.span.weight, buffer->weight) };
         HS_TRY(hs_op_convert(&offload->host, &convert));
         HS_TRY(send(offload, &piece));
     }
@@ -288,9 +306,10 @@ HsStatus hs_offload_round_weights(HsOffload *offload, HsContext *context, const 
 
 /* --- in a plan --- */
 
-HsOffloadTraffic hs_offload_traffic(const HsSpan *spans, int count)
+HsOffloadTraffic hs_offload_traffic(HsOffloadLevel level, const HsSpan *spans, int count)
 {
     HsOffloadTraffic traffic = { 0 };
+    const bool gradients = level >= HS_OFFLOAD_GRADIENTS, weights = level >= HS_OFFLOAD_WEIGHTS;
     for (int i = 0; i < count; i++) {
         const HsSpan *span = &spans[i];
         const double gradient = (double)hs_tensor_bytes(&span->gradient),
@@ -299,10 +318,25 @@ HsOffloadTraffic hs_offload_traffic(const HsSpan *spans, int count)
         double kept = mastered ? (double)hs_tensor_bytes(&span->master) : weight;
         for (int s = 0; s < HS_SPAN_STATES; s++)
             kept += hs_tensor_present(&span->state[s]) ? (double)hs_tensor_bytes(&span->state[s]) : 0;
-        traffic.down += gradient + (mastered ? 0 : weight);
-        traffic.up += weight;
+        const double comes = (gradients ? 0 : gradient) + (mastered || weights ? 0 : weight);
+        const double goes = weights ? 0 : weight;
+        const double norm = gradients ? gradient : 0; /* the device reads them there */
+        traffic.down += comes;
+        traffic.up += goes + norm;
         /* the copies' own accesses counted in: they share the host's memory */
-        traffic.host += 2 * kept + 3 * gradient + (mastered ? 2 : 1) * weight + (mastered ? 0 : weight);
+        traffic.host += 2 * kept + 2 * gradient + (mastered ? weight : 0) + comes + goes + norm;
     }
     return traffic;
+}
+
+HsOffloadTraffic hs_offload_pass_traffic(HsOffloadLevel level, const HsSpan *spans, int count, double passes,
+                                         double parts, double weight_bytes)
+{
+    double gradients = 0, added = 0;
+    for (int i = 0; level >= HS_OFFLOAD_GRADIENTS && i < count; i++)
+        gradients += (double)hs_tensor_bytes(&spans[i].gradient);
+    /* each pass adds to the sum; all but the last part of it are kept, or added to what was, along the tree */
+    added = gradients * (passes + 2 * (parts - 1));
+    const double weights = level >= HS_OFFLOAD_WEIGHTS ? passes * weight_bytes : 0;
+    return (HsOffloadTraffic){ .down = added, .up = added + weights, .host = 2 * added + weights };
 }

@@ -7,9 +7,11 @@
  *     host                       v                        |
  *              two buffers: [gradient, weight] -> rule: master, moments in place -> [weight]
  *
+ * Gradients or weights that lie on the host, too, are used where they are: nothing of them comes down or goes up here.
+ *
  * A piece is up to HS_OFFLOAD_PIECE elements of one span.  While the host updates one piece, the next one's gradient
  * comes down and the one before goes up.  The decisions of the step (norm, clipping, skip) are the device's, as without
- * offload, and the host waits for them.  Of a skipped step nothing is moved.
+ * offload, and the host waits for them.  Of a skipped step nothing is moved, but where a strategy steps back.
  *
  * The bits are those of the same step on the device: kernels/ops/update_rule.h is the arithmetic of both.
  */
@@ -28,6 +30,7 @@ typedef struct HsOffloadBuffer {
 
 typedef struct HsOffload {
     HsDevice *device;
+    HsOffloadLevel level;
     HsDevice memory; /* the host */
     HsContext host;  /* the CPU backend on it */
     HsStream *down, *up;
@@ -38,7 +41,7 @@ typedef struct HsOffload {
     HsStepState *state;
 } HsOffload;
 
-/* What a step moves: bytes down to the host and up again, and what the host's kernel reads and writes. */
+/* What a step moves: bytes down to the host and up again, and what all of them read and write in the host's memory. */
 typedef struct HsOffloadTraffic {
     double down, up, host;
 } HsOffloadTraffic;
@@ -55,6 +58,10 @@ HsStatus hs_offload_update(HsOffload *offload, const HsOptimizer *optimizer, HsC
 /* weight = round(master), wherever there is a master. */
 HsStatus hs_offload_round_weights(HsOffload *offload, HsContext *context, const HsSpan *spans, int count);
 
-HsOffloadTraffic hs_offload_traffic(const HsSpan *spans, int count);
+/* Of the update.  What passes before it brings and takes is hs_offload_pass_traffic's. */
+HsOffloadTraffic hs_offload_traffic(HsOffloadLevel level, const HsSpan *spans, int count);
+/* Of `passes` micro-batches, each of which reads `weight_bytes` of weights; parts: of the sums of gradients. */
+HsOffloadTraffic hs_offload_pass_traffic(HsOffloadLevel level, const HsSpan *spans, int count, double passes,
+                                         double parts, double weight_bytes);
 
 #endif

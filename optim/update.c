@@ -168,10 +168,9 @@ static void reserve_spans(HsOptimizer *optimizer, HsSpan *spans, int count, HsDt
 HsStatus hs_optimizer_commit(HsOptimizer *optimizer, HsSpan *spans, int count, HsDtype master)
 {
     size_t scratch = 0;
-    const bool offload = optimizer->config.offload;
-    hs_arena_init(&optimizer->masters, optimizer->device, offload ? HS_MEMORY_OFFLOADED : HS_MEMORY_MASTERS);
-    hs_arena_init(&optimizer->states, optimizer->device, offload ? HS_MEMORY_OFFLOADED : HS_MEMORY_MOMENTS);
-    optimizer->masters.on_host = optimizer->states.on_host = offload;
+    const bool offload = optimizer->config.offload != HS_OFFLOAD_NONE;
+    hs_arena_init_at(&optimizer->masters, optimizer->device, HS_MEMORY_MASTERS, offload);
+    hs_arena_init_at(&optimizer->states, optimizer->device, HS_MEMORY_MOMENTS, offload);
     if (offload)
         HS_TRY(hs_offload_create(optimizer->device, &optimizer->config, spans, count, &optimizer->offload));
     hs_arena_init(&optimizer->scratch, optimizer->device, HS_MEMORY_WORKSPACE);

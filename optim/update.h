@@ -30,6 +30,16 @@ typedef enum HsOptimizerKind {
     HS_OPTIMIZER_KINDS
 } HsOptimizerKind;
 
+/* What lies in the host's memory and not in the device's; each level has what those before it have.
+ *   optimizer: masters and states, and what strategies keep of each parameter; gradients: also the sums of gradients;
+ *   weights: also what forward reads */
+typedef enum HsOffloadLevel {
+    HS_OFFLOAD_NONE,
+    HS_OFFLOAD_OPTIMIZER,
+    HS_OFFLOAD_GRADIENTS,
+    HS_OFFLOAD_WEIGHTS
+} HsOffloadLevel;
+
 /* What a group of parameters has of its own. */
 typedef struct HsOptimizerGroup {
     HsOptimizerKind kind;
@@ -78,6 +88,7 @@ typedef struct HsSpanShare {
     int all_count;
     int first, count; /* this process's */
     HsComm *comm;     /* of those that share; NULL: this process has all */
+    bool on_host;     /* what strategies keep of them lies in the host's memory */
 } HsSpanShare;
 
 /* values [kinds, all]: this process filled in those of its own spans, and 0 stands elsewhere; afterwards all processes
@@ -103,7 +114,7 @@ typedef struct HsOptimizerConfig {
     HsDtype moments; /* of AdamW: f32 or bf16, rounded stochastically */
     HsMuonConfig muon;
     uint64_t seed;            /* stochastic rounding */
-    bool offload;             /* masters and states lie on the host, which updates them (optim/offload.h) */
+    HsOffloadLevel offload;   /* what lies on the host, which updates it (optim/offload.h) */
     int host_threads;         /* of that */
     const HsSpanShare *share; /* the optimizer's spans are its own ones; NULL: nothing is shared.  Borrowed */
 } HsOptimizerConfig;

@@ -13,6 +13,12 @@ void hs_arena_init(HsArena *arena, HsDevice *device, HsMemoryCategory category)
     *arena = (HsArena){ .category = category, .device = device };
 }
 
+void hs_arena_init_at(HsArena *arena, HsDevice *device, HsMemoryCategory category, bool on_host)
+{
+    hs_arena_init(arena, device, on_host ? HS_MEMORY_OFFLOADED : category);
+    arena->on_host = on_host;
+}
+
 size_t hs_arena_reserve(HsArena *arena, size_t bytes)
 {
     assert(!arena->base && "reservations come before the commit");

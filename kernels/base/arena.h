@@ -27,6 +27,8 @@ typedef struct HsArena {
 } HsArena;
 
 void hs_arena_init(HsArena *arena, HsDevice *device, HsMemoryCategory category);
+/* on_host: in pinned memory of the host, which the device may use, and accounted as offloaded. */
+void hs_arena_init_at(HsArena *arena, HsDevice *device, HsMemoryCategory category, bool on_host);
 /* Reserve aligned bytes; returns the offset. */
 size_t hs_arena_reserve(HsArena *arena, size_t bytes);
 /* Allocate everything reserved so far, zero-filled; errors: HS_ENOMEM with category and bytes. */

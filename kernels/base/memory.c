@@ -123,15 +123,6 @@ static HsStatus count_fill_zero(HsDevice *device, HsStream *stream, void *pointe
     return HS_OK;
 }
 
-/* Pinned memory is the host's, and in no account. */
-static HsStatus count_host_alloc(HsDevice *device, size_t bytes, void **pointer)
-{
-    (void)device;
-    (void)bytes;
-    *pointer = (void *)nowhere;
-    return HS_OK;
-}
-
 void hs_device_counting_init(HsDevice *device, const HsDevice *real)
 {
     *device = *real;
@@ -141,7 +132,7 @@ void hs_device_counting_init(HsDevice *device, const HsDevice *real)
     device->release = count_release;
     device->copy = count_copy;
     device->fill_zero = count_fill_zero;
-    device->host_alloc = count_host_alloc;
+    device->host_alloc = count_alloc;
     device->host_release = count_release;
     device->deinit = NULL;
 }

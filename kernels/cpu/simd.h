@@ -445,18 +445,23 @@ HS_SIMD HsF32x16 hs_simd_exp(HsF32x16 x)
 }
 
 /* a b + c, rounded once where the instruction set can. */
-HS_SIMD HsF32x16 hs_simd_fma(HsF32x16 a, float b, HsF32x16 c)
+HS_SIMD HsF32x16 hs_simd_fma_each(HsF32x16 a, HsF32x16 b, HsF32x16 c)
 {
 #if defined(__AVX512F__)
-    return (HsF32x16)_mm512_fmadd_ps((__m512)a, _mm512_set1_ps(b), (__m512)c);
+    return (HsF32x16)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
 #elif defined(__AVX2__)
-    HsF32Parts x = { .whole = a }, z = { .whole = c };
+    HsF32Parts x = { .whole = a }, y = { .whole = b }, z = { .whole = c };
     for (int i = 0; i < HS_PARTS; i++)
-        x.part[i] = (HsF32Part)_mm256_fmadd_ps((__m256)x.part[i], _mm256_set1_ps(b), (__m256)z.part[i]);
+        x.part[i] = (HsF32Part)_mm256_fmadd_ps((__m256)x.part[i], (__m256)y.part[i], (__m256)z.part[i]);
     return x.whole;
 #else
     return a * b + c; /* contracted by compilers whose target has the instruction */
 #endif
+}
+
+HS_SIMD HsF32x16 hs_simd_fma(HsF32x16 a, float b, HsF32x16 c)
+{
+    return hs_simd_fma_each(a, hs_simd_splat(b), c);
 }
 
 HS_SIMD HsF32x16 hs_simd_sqrt(HsF32x16 v)

@@ -5,7 +5,7 @@
  * would fuse.  A step of either may then be done by the other (optim/offload.h).
  *
  * Macros, as elements are floats on one side and vectors on the other.  fma(a, b, c): a b + c, rounded once; b is a
- * float.  The CPU's copy for machines without such an instruction rounds twice, and its bits are others.
+ * float, or a vector.  The CPU's copy for machines without such an instruction rounds twice, and its bits are others.
  *
  * errors: none; all values f32.
  */
@@ -21,6 +21,17 @@
 #define HS_RULE_ADAMW_V(fma, v, g, beta, rest) fma(v, beta, (g) * (g) * (rest))
 #define HS_RULE_ADAMW_P(fma, root, p, keep, m, v, step, correction, epsilon) \
     fma(p, keep, -((m) * (step) / (root((v) * (correction)) + (epsilon))))
+
+/* What continual learning adds (HsProtection), pull and weight: strength, and strength importance.
+ *   gradient step:  g + pull' gradient strength;  g + weight (p - anchor)
+ *   proximal step:  p - k / (1 + k) (p - anchor), k = lr weight, kept below infinity
+ *   path:           path - unscaled gradient * (stored - before)
+ *   step back:      anchor + rate (p - anchor) */
+#define HS_RULE_PULL(fma, g, strength, pull)              fma(pull, strength, g)
+#define HS_RULE_PENALTY(fma, g, weight, p, anchor)        fma((p) - (anchor), weight, g)
+#define HS_RULE_PROXIMAL(fma, p, k, anchor)               fma(-((k) / ((k) + 1.0f)), (p) - (anchor), p)
+#define HS_RULE_PATH(fma, path, gradient, stored, before) fma(-(gradient), (stored) - (before), path)
+#define HS_RULE_BACK(fma, p, rate, anchor)                fma((p) - (anchor), rate, anchor)
 
 /* SGD: d = g + wd p;  buffer = momentum buffer + d, and with Nesterov d + momentum buffer;  p - lr d */
 #define HS_RULE_SGD_DESCENT(fma, raw, multiplier, p, decay) fma(raw, multiplier, (p) * (decay))

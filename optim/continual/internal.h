@@ -8,11 +8,13 @@
 
 #include "optim/continual/continual.h"
 
-/* One f32 tensor a parameter (data NULL for spans without one), in one device block. */
+/* One f32 tensor a parameter (data NULL for spans without one), in one block of the device's memory, or of the host's
+ * where the share says so: then it counts as offloaded. */
 typedef struct HsTensorSet {
     void *block;
     size_t bytes;
     HsMemoryCategory category;
+    bool excludable;                 /* spans marked excluded have none */
     HsTensor *tensors;               /* [span_count]; rank 0: this span has none */
     bool (*has)(const HsSpan *span); /* which spans have one; NULL: all that are not excluded */
 } HsTensorSet;

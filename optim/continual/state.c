@@ -71,7 +71,7 @@ static HsStatus create_values(HsContinual *continual)
 HsStatus hs_continual_create(const HsContinualConfig *config, HsContext *context, HsSpan *spans, int count,
                              HsContinual **created)
 {
-    return hs_continual_create_shared(config, context, &(HsSpanShare){ spans, count, 0, count, NULL }, created);
+    return hs_continual_create_shared(config, context, &(HsSpanShare){ spans, count, 0, count, NULL, false }, created);
 }
 
 HsStatus hs_continual_create_shared(const HsContinualConfig *config, HsContext *context, const HsSpanShare *share,

@@ -63,11 +63,15 @@ HsStatus hs_tensor_set_create_over(HsContinual *continual, const HsSpan *spans, 
     HsDevice *device = continual->device;
     const bool excludable = category == HS_MEMORY_PENALTY;
     const size_t bytes = bytes_for(spans, count, excludable, has);
-    *set = (HsTensorSet){ .category = category, .bytes = bytes, .has = has };
+    *set = (HsTensorSet){ .category = continual->share.on_host ? HS_MEMORY_OFFLOADED : category,
+                          .excludable = excludable,
+                          .bytes = bytes,
+                          .has = has };
     set->tensors = calloc((size_t)count + 1, sizeof *set->tensors);
     if (!set->tensors)
         return hs_fail(HS_ENOMEM, "%s: no memory for the list of %d tensors", what, count);
-    HsStatus status = hs_memory_alloc(device, category, bytes, &set->block);
+    HsStatus status = continual->share.on_host ? hs_memory_host_alloc(device, set->category, bytes, &set->block)
+                                               : hs_memory_alloc(device, set->category, bytes, &set->block);
     if (status != HS_OK) {
         hs_tensor_set_destroy(continual, set);
         return hs_error_prefix(status, "%s, one f32 a parameter", what);
@@ -93,14 +97,17 @@ failed:
 
 void hs_tensor_set_destroy(HsContinual *continual, HsTensorSet *set)
 {
-    hs_memory_release(continual->device, set->category, set->bytes, set->block);
+    if (continual->share.on_host)
+        hs_memory_host_release(continual->device, set->category, set->bytes, set->block);
+    else
+        hs_memory_release(continual->device, set->category, set->bytes, set->block);
     free(set->tensors);
     *set = (HsTensorSet){ 0 };
 }
 
 bool hs_tensor_set_has(const HsTensorSet *set, const HsSpan *span)
 {
-    return has_tensor(span, set->category == HS_MEMORY_PENALTY, set->has);
+    return has_tensor(span, set->excludable, set->has);
 }
 
 HsStatus hs_tensor_set_visit(HsContinual *continual, HsTensorSet *set, const char *name, const HsStateVisitor *visitor)

@@ -230,9 +230,10 @@
     X(S, INT, micro_batch, 0, 0, 1048576, NULL, "sequences",                                                        \
       "how many of the batch_size sequences go through the model at a time, a divisor of it; 0: all. Fewer need "   \
       "less memory for activations and change roundings only: optimizer steps and the order of the data stay")      \
-    X(S, STRING, offload, "none", 0, 0, "none|optimizer", "",                                                       \
-      "optimizer: masters and moments lie in the host's pinned memory, and the host updates them, with the bits "   \
-      "that the device would give; for devices with memory of their own")                                           \
+    X(S, STRING, offload, "none", 0, 0, "none|optimizer|gradients|weights", "",                                     \
+      "what lies in the host's pinned memory, with the bits that it has on the device; for devices with memory of " \
+      "their own. optimizer: masters, moments and what strategies keep, which the host updates; gradients: also "   \
+      "their sums, block by block; weights: also what forward and backward read, which comes block by block")       \
     X(S, BYTES, limit, 0, 0, HS_NO_BOUND, NULL, "bytes",                                                            \
       "device memory that this run may count on, such as 10GiB; 0: all. target_gpu_util is a share of this")        \
     X(S, BOOL, auto_fit, false, 0, 1, NULL, "",                                                                     \

@@ -225,13 +225,18 @@ static void print_time(const HsTrainer *trainer, const HsMemoryPlan *plan, const
 
 static void print_offload(const HsMemoryPlan *plan, FILE *out)
 {
-    if (plan->offload_down <= 0)
+    if (plan->offload_host <= 0)
         return;
     fprintf(out,
-            "memory.offload: a step moves %.1f MiB to the host and %.1f back, at %.0f GB/s each way, and the host's "
-            "update %.1f MiB at %.0f GB/s (nominal rates), beside each other: %.3g s\n",
+            "memory.offload: the update moves %.1f MiB to the host and %.1f back, at %.0f GB/s each way, and reads and "
+            "writes %.1f MiB there at %.0f GB/s (nominal rates), beside each other: %.3g s\n",
             hs_mebibytes(plan->offload_down), hs_mebibytes(plan->offload_up), HS_LINK_BYTES_A_SECOND * 1e-9,
             hs_mebibytes(plan->offload_host), HS_HOST_BYTES_A_SECOND * 1e-9, hs_memory_plan_offload_seconds(plan));
+    if (plan->passes_host > 0)
+        fprintf(
+            out,
+            "  passes move %.1f MiB to the host and %.1f from it, beside computing: at least %.3g s at these rates\n",
+            hs_mebibytes(plan->passes_down), hs_mebibytes(plan->passes_up), hs_memory_plan_passes_seconds(plan));
 }
 
 static void print_cost(const HsTrainer *trainer, const HsMemoryPlan *plan, const HsPlannerOptions *options,

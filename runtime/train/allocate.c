@@ -78,6 +78,7 @@ static HsStatus divide_states(HsTrainer *trainer, const HsOptimizerConfig *rules
     HS_TRY(hs_shards_create(whole, count, trainer->ranks.count > 1, stays_whole, trainer, shared, trainer->engine.comm,
                             &trainer->shards));
     trainer->share = hs_shards_share(&trainer->shards, trainer->engine.comm);
+    trainer->share.on_host = hs_trainer_offload_level(trainer) != HS_OFFLOAD_NONE;
     trainer->spans = trainer->share.all + trainer->share.first;
     trainer->span_count = trainer->share.count;
     trainer->shards.streams = hs_trainer_streams_weights(trainer);
@@ -116,7 +117,7 @@ static HsStatus create_optimizer(HsTrainer *trainer)
         .growth_interval = config->precision.growth_interval,
         .hysteresis = config->precision.hysteresis,
     };
-    HS_TRY(hs_trainer_choose_offload(trainer, &rules));
+    hs_trainer_choose_offload(trainer, &rules);
     HS_TRY(divide_states(trainer, &rules));
     rules.share = &trainer->share;
     HS_TRY(hs_optimizer_init(&trainer->optimizer, &trainer->engine.device, &rules, &schedule, &scaler,
@@ -138,7 +139,8 @@ static HsStatus create_sums(HsTrainer *trainer)
         return hs_fail(HS_ENOMEM, "no memory to list %d gradients", count);
     for (int i = 0; i < count; i++)
         gradients[i] = spans[i].gradient;
-    const HsStatus status = hs_partial_sums_init(&trainer->sums, &trainer->engine.device, HS_MEMORY_GRADIENTS,
+    const bool on_host = hs_trainer_offload_level(trainer) >= HS_OFFLOAD_GRADIENTS;
+    const HsStatus status = hs_partial_sums_init(&trainer->sums, &trainer->engine.device, HS_MEMORY_GRADIENTS, on_host,
                                                  gradients, count, trainer->ranks.own);
     free(gradients);
     return status;
@@ -214,6 +216,7 @@ static HsStatus try_fisher(HsTrainer *trainer)
                         .spans = trainer->share.all,
                         .span_count = trainer->share.all_count,
                         .factors = hs_continual_factors(trainer->continual),
+                        .on_host = trainer->share.on_host,
                         .ranks = trainer->ranks };
     size_t bytes;
     void *block;

@@ -267,7 +267,8 @@ static HsStatus read_weights(void *user)
 static HsFisher fisher_of(HsTrainer *trainer, int task, int64_t samples, const HsSampler *sampler)
 {
     const HsConfig *config = trainer->config;
-    return (HsFisher){ .stream = sampler,
+    return (HsFisher){ .on_host = trainer->share.on_host,
+                       .stream = sampler,
                        .stream_end = sampler ? samples_passed(trainer) : 0,
                        .program = &trainer->train_program,
                        .context = &trainer->engine.context,

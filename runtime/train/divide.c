@@ -3,6 +3,7 @@
  * How an optimizer step is divided: its sequences into virtual ranks (virtual_ranks.h), those among processes, each
  * into micro-batches.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "kernels/base/log.h"
@@ -36,18 +37,22 @@ static HsStatus check_passing(const HsTrainer *trainer, int64_t rows)
     const HsConfig *config = trainer->config;
     const int64_t part = rows / trainer->ranks.count, batch = hs_config_micro_batch(config);
     const int processes = trainer->engine.comm->size;
+    char cause[64];
+    if (config->distributed.zero >= 2)
+        snprintf(cause, sizeof cause, "distributed.zero: %lld", (long long)config->distributed.zero);
+    else
+        snprintf(cause, sizeof cause, "memory.offload: %s", config->memory.offload);
     if (config->distributed.exact && part != batch)
-        return hs_fail(
-            HS_ECONFIG,
-            "distributed.zero: %lld sums gradients of each micro-batch (%lld sequences), and a virtual rank has "
-            "%lld: set distributed.virtual_ranks to %lld, or exact to false",
-            (long long)config->distributed.zero, (long long)batch, (long long)part, (long long)(rows / batch));
+        return hs_fail(HS_ECONFIG,
+                       "%s sums gradients of each micro-batch (%lld sequences), and a virtual rank has %lld: set "
+                       "distributed.virtual_ranks to %lld, or exact to false",
+                       cause, (long long)batch, (long long)part, (long long)(rows / batch));
     if (trainer->ranks.own > 1 && !is_power_of_two(processes))
         return hs_fail(
             HS_ECONFIG,
-            "distributed.zero: %lld needs a number of processes that is a power of two, or as many virtual ranks "
-            "as processes (%d): there are %lld",
-            (long long)config->distributed.zero, processes, (long long)trainer->ranks.count);
+            "%s needs a number of processes that is a power of two, or as many virtual ranks as processes (%d): there "
+            "are %lld",
+            cause, processes, (long long)trainer->ranks.count);
     return HS_OK;
 }
 
@@ -68,6 +73,7 @@ HsStatus hs_trainer_divide(HsTrainer *trainer)
 {
     HsConfig *config = trainer->config;
     const HsComm *comm = trainer->engine.comm;
+    HS_TRY(hs_trainer_check_offload(trainer));
     trainer->rows_per_step = hs_config_rows_per_step(config);
     if (!config->distributed.exact && config->distributed.virtual_ranks > 0)
         return hs_fail(HS_ECONFIG,

@@ -43,6 +43,7 @@ HsStatus hs_trainer_create_exchange(HsTrainer *trainer)
 {
     HsContext *context = &trainer->engine.context;
     HsWeightStream *stream = &trainer->weight_stream;
+    const HsOffloadLevel level = hs_trainer_offload_level(trainer);
     size_t training, evaluation;
     trainer->train_exchange = (HsProgramExchange){ before_training, after_training, trainer };
     if (!hs_trainer_passes_gradients(trainer))
@@ -52,11 +53,11 @@ HsStatus hs_trainer_create_exchange(HsTrainer *trainer)
                    : HS_OK;
     HS_TRY(hs_beside_create(context, &trainer->beside));
     HS_TRY(hs_passing_create(&trainer->model, &trainer->train_program, &trainer->shards, &trainer->share,
-                             &trainer->beside, context, &trainer->passing));
+                             &trainer->beside, level >= HS_OFFLOAD_GRADIENTS, context, &trainer->passing));
     if (!hs_trainer_streams_weights(trainer))
         return HS_OK;
-    HS_TRY(
-        hs_weight_stream_create(&trainer->model, &trainer->shards, &trainer->share, &trainer->beside, context, stream));
+    HS_TRY(hs_weight_stream_create(&trainer->model, &trainer->shards, &trainer->share, &trainer->beside,
+                                   level >= HS_OFFLOAD_WEIGHTS, context, stream));
     HS_TRY(hs_weight_visits_find(stream, &trainer->train_program, context, &trainer->train_visits, &training));
     HS_TRY(
         hs_weight_visits_find(stream, &trainer->evaluation_program, context, &trainer->evaluation_visits, &evaluation));

@@ -517,8 +517,8 @@ static HsStatus allocate(HsFisher *fisher)
     if (status != HS_OK)
         return hs_error_prefix(status, "fisher: statistics of %zu tensors", spans);
     lay_out(fisher, scratch_bytes, fisher->block);
-    HS_TRY(hs_partial_sums_init(&fisher->partial, device, HS_MEMORY_STATISTICS, fisher->sums, fisher->sum_count,
-                                fisher->ranks.own));
+    HS_TRY(hs_partial_sums_init(&fisher->partial, device, HS_MEMORY_STATISTICS, fisher->on_host, fisher->sums,
+                                fisher->sum_count, fisher->ranks.own));
     return fisher->factors ? fill_ones(fisher) : HS_OK;
 }
 

@@ -51,6 +51,7 @@ typedef struct HsFisher {
     HsComm *comm;         /* borrowed */
     const HsTensor *sums; /* where the strategy gathers; borrowed */
     int sum_count;
+    bool on_host; /* they are in the host's memory: so are their sums over virtual ranks */
     /* [span_count]: where passes add factors of curvature (sampled and empirical only); NULL: nowhere.  One loss scale
      * then serves all of them: an overflow lets everything begin anew (HsFisherSample.restart). */
     const HsSpanFactors *factors;

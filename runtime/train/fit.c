@@ -37,6 +37,28 @@ static double bytes_moved(const HsMemoryPlan *plan)
     return update + (double)plan->micro_batches * pass;
 }
 
+/* The update's moves wait for the last gradient; those of passes run beside them. */
+static void measure_offload(const HsTrainer *trainer, HsMemoryPlan *plan)
+{
+    const HsOffloadLevel level = trainer->optimizer.config.offload;
+    const HsSpan *spans = trainer->spans;
+    double weights = 0;
+    if (level == HS_OFFLOAD_NONE)
+        return;
+    for (int v = 0; v < trainer->train_visits.count; v++)
+        weights += (double)trainer->weight_stream.groups.groups[trainer->train_visits.items[v].group].bytes;
+    const HsOffloadTraffic update = hs_offload_traffic(level, spans, trainer->span_count);
+    const HsOffloadTraffic passes =
+        hs_offload_pass_traffic(level, spans, trainer->span_count, (double)plan->micro_batches,
+                                (double)trainer->ranks.own, weights / trainer->engine.comm->size);
+    plan->offload_down = update.down;
+    plan->offload_up = update.up;
+    plan->offload_host = update.host;
+    plan->passes_down = passes.down;
+    plan->passes_up = passes.up;
+    plan->passes_host = passes.host;
+}
+
 void hs_trainer_measure_plan(const HsTrainer *trainer, HsMemoryPlan *plan)
 {
     const HsProgram *pass = &trainer->train_program;
@@ -59,12 +81,7 @@ void hs_trainer_measure_plan(const HsTrainer *trainer, HsMemoryPlan *plan)
     plan->device_bytes = hs_memory_sum(plan->bytes);
     if (!device->host_accessible)
         plan->device_bytes -= hs_memory_on_host(plan->bytes);
-    if (trainer->optimizer.config.offload) {
-        const HsOffloadTraffic traffic = hs_offload_traffic(trainer->spans, trainer->span_count);
-        plan->offload_down = traffic.down;
-        plan->offload_up = traffic.up;
-        plan->offload_host = traffic.host;
-    }
+    measure_offload(trainer, plan);
     plan->bytes_moved = bytes_moved(plan);
 }
 
@@ -116,6 +133,7 @@ static HsStatus plan_fit(const Search *search, const HsFit *fit, HsMemoryPlan *p
 {
     HsConfig config;
     hs_fit_apply(search->trainer->config, fit, &config);
+    config.distributed.virtual_ranks = search->trainer->ranks.asked; /* not what followed from another fit */
     return hs_trainer_plan(search->trainer, &config, plan);
 }
 
@@ -203,17 +221,16 @@ HsStatus hs_trainer_search(const HsTrainer *trainer, size_t limit, HsFit *fit, H
 {
     Search search = { .trainer = trainer, .limit = limit };
     list_divisors(&search, hs_config_micro_batch_most(trainer->config));
-    /* In this order: as configured, states on the host, narrow gradients, both. */
     const HsFit now = hs_fit_of(trainer->config);
-    const bool offloads = hs_trainer_may_offload(trainer);
-    for (int way = 0; way < 4 && !search.found; way++) {
-        HsFit rest = now;
-        if ((way & 1 && !offloads) || (way & 2 && now.narrow_gradients))
-            continue;
-        rest.offload = way & 1 ? "optimizer" : now.offload;
-        rest.narrow_gradients = now.narrow_gradients || way & 2;
-        HS_TRY(try_all(&search, &rest));
-    }
+    const int first = (int)hs_trainer_offload_level(trainer), most = (int)hs_trainer_offload_most(trainer);
+    /* In this order: as configured, more and more on the host; then the same with narrow gradients. */
+    for (int narrow = now.narrow_gradients; narrow <= 1; narrow++)
+        for (int level = first; (level == first || level <= most) && !search.found; level++) {
+            HsFit rest = now;
+            rest.offload = hs_offload_name((HsOffloadLevel)level);
+            rest.narrow_gradients = narrow;
+            HS_TRY(try_all(&search, &rest));
+        }
     *found = search.found;
     *fit = search.fit;
     *plan = search.plan;
@@ -390,7 +407,8 @@ static HsStatus fit(HsTrainer *trainer, size_t limit, const char *limit_text)
             hs_fit_lines(trainer->config, &chosen, lines));
     HS_TRY(hs_fit_write(trainer->config, &chosen));
     trainer->planned = plan;
-    return HS_OK;
+    trainer->config->distributed.virtual_ranks = trainer->ranks.asked;
+    return hs_trainer_divide(trainer); /* how a step is divided follows from the micro-batch, too */
 }
 
 /* Pinned memory cannot be swapped out. */

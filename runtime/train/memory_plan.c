@@ -16,20 +16,29 @@ HsDeviceRates hs_nominal_rates(const HsDevice *device)
     return device->host_accessible ? (HsDeviceRates){ 2e11, 2e10, 2e-6 } : (HsDeviceRates){ 1e14, 1e12, 5e-6 };
 }
 
+static double host_seconds(double down, double up, double host)
+{
+    return fmax(fmax(down, up) / HS_LINK_BYTES_A_SECOND, host / HS_HOST_BYTES_A_SECOND);
+}
+
 double hs_memory_plan_offload_seconds(const HsMemoryPlan *plan)
 {
-    const double copies = fmax(plan->offload_down, plan->offload_up) / HS_LINK_BYTES_A_SECOND;
-    return fmax(copies, plan->offload_host / HS_HOST_BYTES_A_SECOND);
+    return host_seconds(plan->offload_down, plan->offload_up, plan->offload_host);
+}
+
+double hs_memory_plan_passes_seconds(const HsMemoryPlan *plan)
+{
+    return host_seconds(plan->passes_down, plan->passes_up, plan->passes_host);
 }
 
 double hs_memory_plan_seconds(const HsMemoryPlan *plan, const HsDeviceRates *rates)
 {
-    double seconds = (double)plan->actions * rates->launch_s + hs_memory_plan_offload_seconds(plan);
+    double seconds = (double)plan->actions * rates->launch_s;
     if (rates->flops > 0)
         seconds += (plan->forward_flops + plan->backward_flops + plan->recompute_flops) / rates->flops;
     if (rates->bytes > 0)
         seconds += plan->bytes_moved / rates->bytes;
-    return seconds;
+    return fmax(seconds, hs_memory_plan_passes_seconds(plan)) + hs_memory_plan_offload_seconds(plan);
 }
 
 HsFit hs_fit_of(const HsConfig *config)

@@ -6,7 +6,7 @@
  * The search for what fits varies four things that leave the effective batch as it is:
  *     memory.micro_batch   divisors of batch_size     sums are rounded in other places
  *     memory.recompute     all policies               changes no bit
- *     memory.offload       optimizer, on a GPU         changes no bit: only where nothing else fits
+ *     memory.offload       more and more, on a GPU     changes no bit: only where nothing else fits
  *     precision.gradients  fp32, then the mode's own  changes the arithmetic: only where that is not enough either
  */
 #ifndef HS_RUNTIME_TRAIN_MEMORY_PLAN_H
@@ -36,8 +36,10 @@ typedef struct HsMemoryPlan {
     int64_t tokens;                                        /* of a step */
     int64_t actions;                                       /* calls of layers in a step */
     double forward_flops, backward_flops, recompute_flops; /* of a step */
-    /* memory.offload, of a step: bytes down to the host, up again, and read and written by the host */
+    /* memory.offload, of a step: bytes down to the host, up again, and read and written there; of the update, and of
+     * the passes before it, beside which they move */
     double offload_down, offload_up, offload_host;
+    double passes_down, passes_up, passes_host;
     double bytes_moved; /* of a step, by what grows with parameters and micro-batches: gradients, weights, update */
 } HsMemoryPlan;
 
@@ -58,12 +60,15 @@ typedef struct HsDeviceRates {
 /* Nominal balance of host and GPU: the search ranks by it and not by measured rates, so that the same configuration on
  * the same device always fits in the same way. */
 HsDeviceRates hs_nominal_rates(const HsDevice *device);
-/* What states on the host cost a step: copies both ways and the host's work run beside each other, the slowest decides.
+/* What states on the host cost a step's update, and passes: copies both ways and the host's work run beside each other,
+ * the slowest decides.
  * By nominal rates: PCIe 4.0 with 16 lanes, and the memory of a host that two channels serve. */
 #define HS_LINK_BYTES_A_SECOND 2e10
 #define HS_HOST_BYTES_A_SECOND 2e10
 double hs_memory_plan_offload_seconds(const HsMemoryPlan *plan);
-/* Seconds of a step whose products run at the peak, and whose memory traffic does not overlap with them. */
+double hs_memory_plan_passes_seconds(const HsMemoryPlan *plan);
+/* Seconds of a step whose products run at the peak, and whose memory traffic does not overlap with them; what comes and
+ * goes over the link in passes does. */
 double hs_memory_plan_seconds(const HsMemoryPlan *plan, const HsDeviceRates *rates);
 
 /* The configuration as it is. */

@@ -1,48 +1,79 @@
 /* SPDX-License-Identifier: MIT
  *
- * memory.offload: whether a run can have its states on the host.
+ * memory.offload: what of a run may lie on the host.
  */
 #include <omp.h>
 #include <string.h>
 
 #include "runtime/train/trainer.h"
 
-/* Penalties and interpolations read masters on the device, in passes of their own. */
-static const HsStrategy *reads_masters(const HsContinualConfig *config)
+static const char *const names[] = { "none", "optimizer", "gradients", "weights" };
+
+const char *hs_offload_name(HsOffloadLevel level)
 {
-    const HsStrategy *penalty = hs_continual_penalizes(config);
-    return penalty ? penalty : hs_continual_beside_step(config);
+    return names[level];
 }
 
-HsStatus hs_trainer_choose_offload(const HsTrainer *trainer, HsOptimizerConfig *rules)
+HsOffloadLevel hs_trainer_offload_level(const HsTrainer *trainer)
 {
-    const HsConfig *config = trainer->config;
+    int level = HS_OFFLOAD_WEIGHTS;
+    while (level > HS_OFFLOAD_NONE && strcmp(trainer->config->memory.offload, names[level]) != 0)
+        level--;
+    return (HsOffloadLevel)level;
+}
+
+/* What several processes do not sum block by block, or do not bring block by block, is in every device's memory. */
+static HsOffloadLevel most_of_processes(const HsTrainer *trainer)
+{
+    const int64_t zero = trainer->config->distributed.zero;
+    if (trainer->engine.comm->size == 1 || zero >= 3)
+        return HS_OFFLOAD_WEIGHTS;
+    return zero == 2 ? HS_OFFLOAD_GRADIENTS : HS_OFFLOAD_OPTIMIZER;
+}
+
+HsStatus hs_trainer_check_offload(const HsTrainer *trainer)
+{
+    const HsOffloadLevel level = hs_trainer_offload_level(trainer);
     const HsDevice *device = &trainer->engine.device;
-    const HsStrategy *strategy = reads_masters(&trainer->continual_config);
-    rules->offload = strcmp(config->memory.offload, "none") != 0;
-    rules->host_threads = config->training.threads > 0 ? (int)config->training.threads : omp_get_num_procs();
-    if (!rules->offload)
+    const HsStrategy *matrices = hs_continual_whole_matrices(&trainer->continual_config);
+    if (level == HS_OFFLOAD_NONE)
         return HS_OK;
     if (device->host_accessible)
         return hs_fail(HS_ECONFIG,
                        "memory.offload: %s moves states from a device's memory to the host's, and on %s they are there "
                        "already: set it to none",
-                       config->memory.offload, device->name);
-    if (strategy)
+                       names[level], device->name);
+    if (matrices)
         return hs_fail(HS_ECONFIG,
-                       "memory.offload: %s leaves no master on the device, and strategy %s reads them there: set it to "
-                       "none, or choose another continual.strategy",
-                       config->memory.offload, strategy->name);
+                       "memory.offload: %s leaves the device no whole matrices, and strategy %s works on them: set it "
+                       "to none%s",
+                       names[level], matrices->name,
+                       strcmp(matrices->name, "ewc") == 0 ? ", or ewc.curvature: diagonal" : "");
+    if (level > most_of_processes(trainer))
+        return hs_fail(
+            HS_ECONFIG,
+            "memory.offload: %s of %d processes need distributed.zero: %d, which has them block by block; it "
+            "is %lld",
+            names[level], trainer->engine.comm->size, level == HS_OFFLOAD_WEIGHTS ? 3 : 2,
+            (long long)trainer->config->distributed.zero);
     return HS_OK;
 }
 
-bool hs_trainer_may_offload(const HsTrainer *trainer)
+void hs_trainer_choose_offload(const HsTrainer *trainer, HsOptimizerConfig *rules)
+{
+    const HsConfig *config = trainer->config;
+    rules->offload = hs_trainer_offload_level(trainer);
+    rules->host_threads = config->training.threads > 0 ? (int)config->training.threads : omp_get_num_procs();
+}
+
+HsOffloadLevel hs_trainer_offload_most(const HsTrainer *trainer)
 {
     const HsConfig *config = trainer->config;
     HsOptimizerKind kind = HS_OPTIMIZER_ADAMW;
     bool whole = hs_optimizer_kind_find(config->optimizer.kind, &kind) != HS_OK || kind == HS_OPTIMIZER_MUON;
     for (int i = 0; i < config->group_count; i++)
         whole = whole || strcmp(config->groups[i].kind, "muon") == 0;
-    return strcmp(config->memory.offload, "none") == 0 && !whole && !trainer->engine.device.host_accessible &&
-           hs_backend_cpu_fuses() && !reads_masters(&trainer->continual_config);
+    const bool may = !whole && !trainer->engine.device.host_accessible && hs_backend_cpu_fuses() &&
+                     !hs_continual_whole_matrices(&trainer->continual_config);
+    return may ? most_of_processes(trainer) : HS_OFFLOAD_NONE;
 }

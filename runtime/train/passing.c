@@ -142,9 +142,9 @@ static HsStatus create_events(HsPassing *passing, const HsContext *context)
 }
 
 HsStatus hs_passing_create(HsModel *model, const HsProgram *program, const HsShards *shards, const HsSpanShare *share,
-                           const HsBeside *beside, HsContext *context, HsPassing *passing)
+                           const HsBeside *beside, bool on_host, HsContext *context, HsPassing *passing)
 {
-    *passing = (HsPassing){ .model = model, .share = share, .beside = beside };
+    *passing = (HsPassing){ .model = model, .share = share, .beside = beside, .on_host = on_host };
     HS_TRY(hs_param_groups_create(model, shards, HS_SPAN_GRADIENT, &passing->groups));
     passing->visits = calloc((size_t)passing->groups.count + 1, sizeof *passing->visits);
     if (!passing->visits)
@@ -153,7 +153,7 @@ HsStatus hs_passing_create(HsModel *model, const HsProgram *program, const HsSha
     hs_visits_order(passing->visits, passing->visit_count, false, !context->device->host_accessible);
     HS_TRY(create_events(passing, context));
     hs_arena_init(&passing->memory, context->device, HS_MEMORY_GRADIENTS);
-    hs_arena_init(&passing->own, context->device, HS_MEMORY_GRADIENTS);
+    hs_arena_init_at(&passing->own, context->device, HS_MEMORY_GRADIENTS, on_host);
     hs_arena_reserve(&passing->memory, hs_visits_place(&passing->groups, passing->visits, passing->visit_count));
     for (int i = share->first; i < share->first + share->count; i++)
         hs_arena_reserve(&passing->own, hs_tensor_bytes(&share->all[i].gradient));
@@ -183,7 +183,7 @@ void hs_passing_destroy(HsPassing *passing)
 HsStatus hs_passing_lend(HsPassing *passing, HsContext *context, HsArena *gradients)
 {
     HsModel *model = passing->model;
-    hs_arena_init(gradients, context->device, HS_MEMORY_GRADIENTS);
+    hs_arena_init_at(gradients, context->device, HS_MEMORY_GRADIENTS, passing->on_host);
     for (int p = 0; p < model->param_count; p++)
         if (passing->groups.group_of[p] >= 0)
             hs_arena_reserve(gradients, hs_tensor_bytes(&model->params[p].gradient));

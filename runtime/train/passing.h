@@ -7,7 +7,8 @@
  * On a device a group is summed beside the next one's backward, which therefore has other memory.
  *
  * A group (param_groups.h) has memory from the first action of backward that adds to one of its gradients to the last.
- * What is summed to this process goes to the gradients of its own spans, which stay.
+ * What is summed to this process goes to the gradients of its own spans, which stay: on the device, or with
+ * memory.offload: gradients in the host's memory, to which the device adds.
  */
 #ifndef HS_RUNTIME_TRAIN_PASSING_H
 #define HS_RUNTIME_TRAIN_PASSING_H
@@ -25,12 +26,13 @@ typedef struct HsPassing {
     HsDevice *device;
     HsArena memory;
     HsArena own; /* gradients of the own spans */
+    bool on_host;
 } HsPassing;
 
-/* For the schedule of `program`; gives the share's own spans their gradients.  The model was committed without any.
+/* For the schedule of `program`; gives the share's own spans their gradients, on_host: in pinned memory of the host.  The model was committed without any.
  * errors: HS_ENOMEM */
 HsStatus hs_passing_create(HsModel *model, const HsProgram *program, const HsShards *shards, const HsSpanShare *share,
-                           const HsBeside *beside, HsContext *context, HsPassing *passing);
+                           const HsBeside *beside, bool on_host, HsContext *context, HsPassing *passing);
 /* Safe on a zeroed one. */
 void hs_passing_destroy(HsPassing *passing);
 

@@ -174,13 +174,15 @@ typedef struct HsTrainer {
 
 /* comm: the processes of the run, borrowed; NULL: this one alone. */
 HsStatus hs_trainer_create(HsConfig *config, HsTrainer *trainer, HsComm *comm);
+/* What memory.offload says. */
+HsOffloadLevel hs_trainer_offload_level(const HsTrainer *trainer);
 static inline bool hs_trainer_passes_gradients(const HsTrainer *trainer)
 {
-    return trainer->config->distributed.zero >= 2;
+    return trainer->config->distributed.zero >= 2 || hs_trainer_offload_level(trainer) >= HS_OFFLOAD_GRADIENTS;
 }
 static inline bool hs_trainer_streams_weights(const HsTrainer *trainer)
 {
-    return trainer->config->distributed.zero >= 3;
+    return trainer->config->distributed.zero >= 3 || hs_trainer_offload_level(trainer) >= HS_OFFLOAD_WEIGHTS;
 }
 /* One process of a run writes its files and tells what it does. */
 static inline bool hs_trainer_records(const HsTrainer *trainer)
@@ -208,11 +210,13 @@ HsStatus hs_trainer_set_micro_batch(HsTrainer *trainer, int64_t micro_batch);
 
 /* --- offload.c --- */
 
-/* What memory.offload says, into the optimizer's settings.  errors: HS_ECONFIG where nothing can be offloaded, or a
- * strategy reads masters on the device */
-HsStatus hs_trainer_choose_offload(const HsTrainer *trainer, HsOptimizerConfig *rules);
-/* Whether memory.offload could be optimizer, and is not yet. */
-bool hs_trainer_may_offload(const HsTrainer *trainer);
+/* errors: HS_ECONFIG where what memory.offload says cannot be had */
+HsStatus hs_trainer_check_offload(const HsTrainer *trainer);
+/* What it says, into the optimizer's settings. */
+void hs_trainer_choose_offload(const HsTrainer *trainer, HsOptimizerConfig *rules);
+/* The most that memory.offload could be. */
+HsOffloadLevel hs_trainer_offload_most(const HsTrainer *trainer);
+const char *hs_offload_name(HsOffloadLevel level);
 
 /* --- divide.c --- */
 

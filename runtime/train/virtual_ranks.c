@@ -74,8 +74,8 @@ size_t hs_partial_sums_bytes(const HsTensor *tensors, int count, int64_t parts)
     return parts > 1 ? (size_t)levels_of(parts) * level_bytes(tensors, count) : 0;
 }
 
-HsStatus hs_partial_sums_init(HsPartialSums *sums, HsDevice *device, HsMemoryCategory category, const HsTensor *tensors,
-                              int count, int64_t parts)
+HsStatus hs_partial_sums_init(HsPartialSums *sums, HsDevice *device, HsMemoryCategory category, bool on_host,
+                              const HsTensor *tensors, int count, int64_t parts)
 {
     *sums = (HsPartialSums){ .parts = parts };
     if (parts == 1)
@@ -91,7 +91,7 @@ HsStatus hs_partial_sums_init(HsPartialSums *sums, HsDevice *device, HsMemoryCat
         if (hs_tensor_present(&tensors[i]))
             sums->level_bytes += hs_size_align(hs_tensor_bytes(&tensors[i]), HS_ARENA_ALIGNMENT);
     }
-    hs_arena_init(&sums->arena, device, category);
+    hs_arena_init_at(&sums->arena, device, category, on_host);
     hs_arena_reserve(&sums->arena, hs_partial_sums_bytes(tensors, count, parts));
     return hs_arena_commit(&sums->arena);
 }

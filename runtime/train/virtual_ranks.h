@@ -47,8 +47,8 @@ typedef struct HsPartialSums {
 /* Device memory that init takes. */
 size_t hs_partial_sums_bytes(const HsTensor *tensors, int count, int64_t parts);
 /* tensors: what a part leaves its sum in; borrowed memory.  One part needs no memory.  errors: HS_ENOMEM */
-HsStatus hs_partial_sums_init(HsPartialSums *sums, HsDevice *device, HsMemoryCategory category, const HsTensor *tensors,
-                              int count, int64_t parts);
+HsStatus hs_partial_sums_init(HsPartialSums *sums, HsDevice *device, HsMemoryCategory category, bool on_host,
+                              const HsTensor *tensors, int count, int64_t parts);
 /* Safe on a zeroed one. */
 void hs_partial_sums_deinit(HsPartialSums *sums);
 /* The tensors hold the sum of this process's part `part` (0, 1, ...).  Before the last part: it is kept, and they are

@@ -151,11 +151,11 @@ static void forget(const HsWeightStream *stream)
 }
 
 HsStatus hs_weight_stream_create(HsModel *model, const HsShards *shards, const HsSpanShare *share,
-                                 const HsBeside *beside, HsContext *context, HsWeightStream *stream)
+                                 const HsBeside *beside, bool on_host, HsContext *context, HsWeightStream *stream)
 {
     *stream = (HsWeightStream){ .model = model, .share = share, .beside = beside };
     HS_TRY(hs_param_groups_create(model, shards, HS_SPAN_WEIGHT, &stream->groups));
-    hs_arena_init(&stream->own, context->device, HS_MEMORY_WEIGHTS);
+    hs_arena_init_at(&stream->own, context->device, HS_MEMORY_WEIGHTS, on_host);
     hs_arena_init(&stream->memory, context->device, HS_MEMORY_WEIGHTS);
     for (int i = share->first; i < share->first + share->count; i++)
         hs_arena_reserve(&stream->own, hs_tensor_bytes(&share->all[i].weight));
@@ -187,10 +187,24 @@ void hs_weight_stream_destroy(HsWeightStream *stream)
     *stream = (HsWeightStream){ 0 };
 }
 
+/* A parameter's spans lie one behind the other. */
+static void point_to_own(const HsWeightStream *stream)
+{
+    for (int i = 0; i < stream->share->all_count; i++) {
+        const HsSpan *span = &stream->share->all[i];
+        if (span->first == 0)
+            stream->model->params[span->parameter].weight.data = span->weight.data;
+    }
+}
+
 HsStatus hs_weight_stream_lend(HsWeightStream *stream, HsContext *context, HsArena *weights)
 {
     const HsParamGroups *groups = &stream->groups;
     hs_arena_init(weights, context->device, HS_MEMORY_WEIGHTS);
+    if (stream->own.on_host && groups->comm->size == 1) {
+        point_to_own(stream);
+        return HS_OK;
+    }
     for (int g = 0; g < groups->count; g++)
         hs_arena_reserve(weights, groups->groups[g].bytes);
     HS_TRY(hs_arena_commit(weights));

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Weights that come when they are needed (distributed.zero: 3): each process keeps those whose states it keeps.
+ * Weights that come when they are needed (distributed.zero: 3): each process keeps those whose states it keeps, with
+ * memory.offload: weights in the host's memory.
  *
  *     before block 5's first action: own range -> its place in the group's memory -> gathered from all -> block 5
  *
@@ -19,7 +20,7 @@ typedef struct HsWeightStream {
     const HsSpanShare *share;
     HsParamGroups groups;
     const HsBeside *beside; /* borrowed */
-    HsArena own;            /* weights of the own spans */
+    HsArena own;            /* weights of the own spans; they may be on the host */
     HsArena memory;         /* of the groups that are there */
 } HsWeightStream;
 
@@ -32,10 +33,10 @@ typedef struct HsWeightVisits {
     int asked;       /* of a pass: so many are on their way or there */
 } HsWeightVisits;
 
-/* Gives the share's own spans their weights.  The model was committed without those that are trained.
+/* Gives the share's own spans their weights, on_host: in pinned memory of the host.  The model was committed without those that are trained.
  * errors: HS_ENOMEM */
 HsStatus hs_weight_stream_create(HsModel *model, const HsShards *shards, const HsSpanShare *share,
-                                 const HsBeside *beside, HsContext *context, HsWeightStream *stream);
+                                 const HsBeside *beside, bool on_host, HsContext *context, HsWeightStream *stream);
 /* Memory for the visits of all programs that use it. */
 HsStatus hs_weight_stream_commit(HsWeightStream *stream, size_t bytes);
 /* Safe on a zeroed one. */
@@ -46,7 +47,8 @@ HsStatus hs_weight_visits_find(const HsWeightStream *stream, const HsProgram *pr
 HsStatus hs_weight_visits_before(HsWeightVisits *visits, HsContext *context, int action);
 void hs_weight_visits_destroy(HsWeightVisits *visits);
 
-/* All weights at once, for what does not go from action to action in step with the others. */
+/* All weights at once, for what does not go from action to action in step with the others: where one process has them
+ * on the host, from there. */
 HsStatus hs_weight_stream_lend(HsWeightStream *stream, HsContext *context, HsArena *weights);
 void hs_weight_stream_take_back(HsWeightStream *stream, HsArena *weights);
 

@@ -6,6 +6,7 @@
 #include "kernels/cpu/isa/update_epilogue.h"
 
 #include "kernels/cpu/isa/matmul.h"
+#include "kernels/ops/update_rule.h"
 
 /* anchor + rate (p - anchor); at rate 1 rounding could miss p, so p is kept */
 HS_SIMD void step_back(const HsStepBack *back, const HsTensor *master, const HsTensor *weight, HsDtype copy,
@@ -18,7 +19,7 @@ HS_SIMD void step_back(const HsStepBack *back, const HsTensor *master, const HsT
         HsF32x16 p = hs_cpu_load_parameter(master, weight, copy, i, left);
         if (rate != 1.0f) {
             const HsF32x16 anchor = hs_simd_load_part(HS_F32, back->anchor.data, i, left);
-            p = anchor + (p - anchor) * rate;
+            p = HS_RULE_BACK(hs_simd_fma, p, rate, anchor);
         }
         hs_cpu_store_parameter(master, weight, copy, &back->rng, word, i, p, left);
     }

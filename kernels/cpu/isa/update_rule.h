@@ -32,10 +32,12 @@ HS_SIMD HsF32x16 hs_update_pull(const HsProtection *protection, int64_t i, int64
 HS_SIMD HsF32x16 hs_update_with_penalty(const HsProtection *protection, HsF32x16 g, HsF32x16 p, int64_t i, int64_t left)
 {
     if (hs_tensor_present(&protection->pull))
-        g += hs_simd_load_part(HS_F32, protection->pull.data, i, left) * protection->strength;
+        g = HS_RULE_PULL(hs_simd_fma, g, protection->strength,
+                         hs_simd_load_part(HS_F32, protection->pull.data, i, left));
     if (protection->proximal || !hs_tensor_present(&protection->anchor))
         return g;
-    return g + hs_update_pull(protection, i, left) * (p - hs_simd_load_part(HS_F32, protection->anchor.data, i, left));
+    return HS_RULE_PENALTY(hs_simd_fma_each, g, hs_update_pull(protection, i, left), p,
+                           hs_simd_load_part(HS_F32, protection->anchor.data, i, left));
 }
 
 /* Proximal step: p - k / (1 + k) (p - anchor), k = rate strength importance. */
@@ -46,15 +48,16 @@ HS_SIMD HsF32x16 hs_update_after_proximal(const HsProtection *protection, HsF32x
         return p;
     /* below infinity, whose quotient would be NaN; the minimum keeps a NaN on its right */
     const HsF32x16 k = hs_simd_min(hs_simd_splat(0x1p126f), hs_update_pull(protection, i, left) * rate);
-    return p - k / (k + 1.0f) * (p - hs_simd_load_part(HS_F32, protection->anchor.data, i, left));
+    return HS_RULE_PROXIMAL(hs_simd_fma_each, p, k, hs_simd_load_part(HS_F32, protection->anchor.data, i, left));
 }
 
 /* path -= unscaled gradient * (what is stored now - what was) */
-HS_SIMD void hs_update_add_to_path(const HsProtection *protection, HsF32x16 gradient, HsF32x16 moved, int64_t i,
-                                   int64_t left)
+HS_SIMD void hs_update_add_to_path(const HsProtection *protection, HsF32x16 gradient, HsF32x16 stored, HsF32x16 before,
+                                   int64_t i, int64_t left)
 {
     const HsF32x16 path = hs_simd_load_part(HS_F32, protection->path.data, i, left);
-    hs_simd_store_part(HS_F32, protection->path.data, i, path - gradient * moved, left);
+    hs_simd_store_part(HS_F32, protection->path.data, i, HS_RULE_PATH(hs_simd_fma_each, path, gradient, stored, before),
+                       left);
 }
 
 HS_SIMD HsF32x16 hs_update_load_parameter(const HsUpdateArgs *update, HsDtype copy, int64_t i, int64_t left)
@@ -74,7 +77,7 @@ HS_SIMD void hs_update_finish(const HsUpdateArgs *update, const HsProtection *pr
     hs_cpu_store_parameter(&update->master, &update->weight, copy, &update->rng, word, i, p, left);
     if (protection && hs_tensor_present(&protection->path)) {
         const HsF32x16 stored = hs_update_load_parameter(update, copy, i, left);
-        hs_update_add_to_path(protection, raw * update->scalars->unscale, stored - before, i, left);
+        hs_update_add_to_path(protection, raw * update->scalars->unscale, stored, before, i, left);
     }
 }
 

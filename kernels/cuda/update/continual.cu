@@ -7,6 +7,7 @@
 #include "kernels/cuda/toolbox/parameter.cuh"
 #include "kernels/cuda/toolbox/reduce.cuh"
 #include "kernels/cuda/toolbox/view.cuh"
+#include "kernels/ops/update_rule.h"
 
 namespace HS_CUDA_NAMESPACE
 {
@@ -105,7 +106,7 @@ template <typename Parameter> struct Interpolate {
 #pragma unroll
         for (int j = 0; j < QUAD; j++)
             if (rate != 1.0f)
-                p[j] = fmaf(rate, p[j] - anchor_quad.value[j], anchor_quad.value[j]);
+                p[j] = HS_RULE_BACK(fmaf, p[j], rate, anchor_quad.value[j]);
         parameter.template store<whole>(i, left, p, stored);
     }
 };

@@ -77,10 +77,10 @@ template <bool whole> HS_DEVICE Guard load_guard(const Protection &protection, i
 HS_DEVICE float with_penalty(const Protection &protection, const Guard &guard, int j, float g, float p)
 {
     if (protection.pull != nullptr)
-        g = fmaf(protection.strength, guard.pull.value[j], g);
+        g = HS_RULE_PULL(fmaf, g, protection.strength, guard.pull.value[j]);
     if (protection.proximal || protection.anchor == nullptr)
         return g;
-    return fmaf(protection.strength * guard.importance.value[j], p - guard.anchor.value[j], g);
+    return HS_RULE_PENALTY(fmaf, g, protection.strength * guard.importance.value[j], p, guard.anchor.value[j]);
 }
 
 /* Proximal step: p - k / (1 + k) (p - anchor), k = rate strength importance, kept below infinity, whose quotient would
@@ -91,7 +91,7 @@ HS_DEVICE float after_proximal(const Protection &protection, const Guard &guard,
         return p;
     float k = protection.strength * guard.importance.value[j] * rate;
     k = k > 0x1p126f ? 0x1p126f : k;
-    return fmaf(-(k / (1.0f + k)), p - guard.anchor.value[j], p);
+    return HS_RULE_PROXIMAL(fmaf, p, k, guard.anchor.value[j]);
 }
 
 /* path -= unscaled gradient * (what is stored now - what was) */
@@ -103,7 +103,7 @@ HS_DEVICE void store_path(const Protection &protection, Guard &guard, int64_t i,
         return;
 #pragma unroll
     for (int j = 0; j < QUAD; j++)
-        guard.path.value[j] = fmaf(-(raw[j] * unscale), stored[j] - before[j], guard.path.value[j]);
+        guard.path.value[j] = HS_RULE_PATH(fmaf, guard.path.value[j], raw[j] * unscale, stored[j], before[j]);
     store_quad<whole>(protection.path, i, left, guard.path);
 }
 

@@ -245,7 +245,7 @@ static void check_model(TinySpec spec, int size)
     hs_param_groups_destroy(&stream.groups);
 
     HsPassing passing;
-    TINY_OK(hs_passing_create(&tiny.model, &tiny.train, &shards, &share, &beside, &tiny.context, &passing));
+    TINY_OK(hs_passing_create(&tiny.model, &tiny.train, &shards, &share, &beside, false, &tiny.context, &passing));
     check_groups(&passing.groups, &shards, size);
     check_visits(&passing.groups, &tiny.train, passing.visits, passing.visit_count, passing.memory.used, true);
     cr_assert_lt(passing.memory.used, bytes_of_all(&passing.groups));

@@ -69,7 +69,7 @@ static void add_up(const HsBackend *backend, HsDtype dtype, int64_t first, int64
     for (int t = 0; t < TENSORS; t++)
         tensors[t] = hs_tensor_1d(hs_arena_at(&arena, offsets[t]), dtype, sizes[t]);
     const size_t before = device.account.current[HS_MEMORY_STATISTICS];
-    cr_assert_eq(hs_partial_sums_init(&sums, &device, HS_MEMORY_STATISTICS, tensors, TENSORS + 1, own), HS_OK);
+    cr_assert_eq(hs_partial_sums_init(&sums, &device, HS_MEMORY_STATISTICS, false, tensors, TENSORS + 1, own), HS_OK);
     cr_assert_eq(device.account.current[HS_MEMORY_STATISTICS] - before,
                  hs_partial_sums_bytes(tensors, TENSORS + 1, own), "takes other memory than it says");
     for (int64_t part = 0; part < own; part++) {
