@@ -137,8 +137,11 @@ static HsStatus apply_section(HsConfig *config, const char *section, int item, c
                             section);
     for (const HsYaml *member = node->first; member; member = member->next) {
         const HsConfigKey *key = hs_config_key_find(section, member->key);
-        if (strcmp(section, "optimizer") == 0 && strcmp(member->key, "groups") == 0) {
-            HS_TRY(apply_groups(config, name, member));
+        char inner[HS_DOTTED_BYTES * 2];
+        snprintf(inner, sizeof inner, "%s.%.96s", section, member->key);
+        if (hs_config_section_exists(inner)) {
+            HS_TRY(strcmp(inner, HS_CONFIG_GROUPS) == 0 ? apply_groups(config, name, member)
+                                                        : apply_section(config, inner, 0, name, member));
             continue;
         }
         if (!key) {
@@ -219,7 +222,7 @@ static HsStatus apply_file(HsConfig *config, const char *name, const HsYaml *roo
         if (strcmp(member->key, "training") == 0)
             return hs_yaml_fail(name, member->line, member->column,
                                 "training is no section: its keys stand at the top level");
-        if (!hs_config_section_exists(member->key))
+        if (hs_config_section_is_inner(member->key) || !hs_config_section_exists(member->key))
             return unknown_key(name, member, member->key);
         for (const HsYaml *earlier = root->first; earlier != member; earlier = earlier->next)
             if (strcmp(earlier->key, member->key) == 0)
@@ -259,7 +262,7 @@ static HsStatus find_override(const HsConfig *config, const char *dotted, const 
     *key = hs_config_key_find(section, last_dot ? last_dot + 1 : dotted);
     if (*key && (!last_dot || !hs_config_key_is_top_level(*key)))
         return HS_OK;
-    if (!last_dot && strcmp(dotted, "training") != 0 && hs_config_section_exists(dotted))
+    if (strcmp(dotted, "training") != 0 && hs_config_section_exists(dotted))
         return hs_yaml_fail(NULL, 0, 0, "%s is a section: set its keys one at a time, as %s.key=value", dotted,
                             strcmp(dotted, "tasks") == 0 ? "tasks.0" : dotted);
     return unknown_key(NULL, &nowhere, dotted);

@@ -44,8 +44,11 @@ enum { HS_CONFIG_MOST_GROUPS = 16 };
         KEYS(HS_FIELD, section)               \
     } section;
 
+#define HS_INNER_SECTION_MEMBER(member, name, KEYS, doc) HS_SECTION_MEMBER(member, KEYS, doc)
+
 typedef struct HsConfig {
     HS_CONFIG_SECTIONS(HS_SECTION_MEMBER)
+    HS_CONFIG_INNER_SECTIONS(HS_INNER_SECTION_MEMBER)
     int task_count; /* at least 1 after loading */
     HsTaskConfig *tasks;
     int group_count; /* of optimizer.groups */

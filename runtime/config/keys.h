@@ -242,6 +242,17 @@
       "when all processes together use this share of the device's memory, micro_batch is halved at the next step; " \
       "0: never")
 
+#define HS_KEYS_MEMORY_PLACE(X, S)                                                                                     \
+    X(S, BYTES, gpu, 0, 0, HS_NO_BOUND, NULL, "bytes",                                                                 \
+      "device memory that a process may count on, like memory.limit; and if the plan exceeds it, memory.offload goes " \
+      "on to the first level that fits; 0: nothing of both. A CPU has no such place")                                  \
+    X(S, BYTES, cpu, 0, 0, HS_NO_BOUND, NULL, "bytes",                                                                 \
+      "the host's memory that a process may take for what is offloaded, on a CPU for all; 0: what can be had. What "   \
+      "exceeds it goes to disk")                                                                                       \
+    X(S, STRING, disk, "", 0, 0, NULL, "path",                                                                         \
+      "a folder on a fast drive. Files without a name hold the moments there, and then the masters, for which "        \
+      "place.cpu has no room. Same bits; each step reads and writes them")
+
 #define HS_KEYS_DISTRIBUTED(X, S)                                                                                    \
     X(S, INT, processes, 0, 0, 1024, NULL, "processes",                                                              \
       "start so many processes on this host, which train one model together; --processes N wins; 0: this process "   \
@@ -459,5 +470,9 @@
     S(lwf, HS_KEYS_LWF, "learning without forgetting")                  \
     S(olora, HS_KEYS_OLORA, "orthogonal adapters, strategy o-lora")     \
     S(generative, HS_KEYS_GENERATIVE, "generative replay")
+
+/* Sections within sections: their member of HsConfig, their name, key table, doc */
+#define HS_CONFIG_INNER_SECTIONS(S) \
+    S(memory_place, "memory.place", HS_KEYS_MEMORY_PLACE, "how much of a run lies where")
 
 #endif

@@ -127,7 +127,10 @@ static void print_section(const HsConfig *config, const HsConfigSection *section
 {
     bool top = strcmp(section->name, "training") == 0, is_task = strcmp(section->name, "tasks") == 0, first = true;
     const bool is_group = strcmp(section->name, HS_CONFIG_GROUPS) == 0;
-    const char *indent = top ? "" : is_task ? "    " : is_group ? "      " : "  ";
+    const char *indent = top                                                    ? ""
+                         : is_group                                             ? "      "
+                         : is_task || hs_config_section_is_inner(section->name) ? "    "
+                                                                                : "  ";
     const char *item_indent = is_task ? "  - " : "    - ";
     for (int i = 0; i < hs_config_key_count; i++) {
         const HsConfigKey *key = &hs_config_key_table[i];
@@ -149,13 +152,38 @@ static void print_groups(const HsConfig *config, FILE *stream, bool with_docs)
         print_section(config, &groups, group, stream, with_docs && group == 0);
 }
 
+/* "place" of "memory.place" where that is within `section`; else NULL. */
+static const char *name_within(const char *inner, const char *section)
+{
+    const size_t length = strlen(section);
+    return strncmp(inner, section, length) == 0 && inner[length] == '.' ? inner + length + 1 : NULL;
+}
+
+static void print_inner_sections(const HsConfig *config, const HsConfigSection *outer, FILE *stream, bool with_docs)
+{
+    for (int s = 0; s < hs_config_section_count; s++) {
+        const HsConfigSection *section = &hs_config_section_table[s];
+        const char *name = name_within(section->name, outer->name);
+        if (!name)
+            continue;
+        if (strcmp(section->name, HS_CONFIG_GROUPS) == 0) {
+            print_groups(config, stream, with_docs);
+            continue;
+        }
+        if (with_docs)
+            fprintf(stream, "  # %s\n", section->doc);
+        fprintf(stream, "  %s:\n", name);
+        print_section(config, section, 0, stream, with_docs);
+    }
+}
+
 HsStatus hs_config_print(const HsConfig *config, FILE *stream, bool with_docs)
 {
     for (int s = 0; s < hs_config_section_count; s++) {
         const HsConfigSection *section = &hs_config_section_table[s];
         bool top = strcmp(section->name, "training") == 0;
         int places = strcmp(section->name, "tasks") == 0 ? config->task_count : 1;
-        if (strcmp(section->name, HS_CONFIG_GROUPS) == 0) /* stands within its section */
+        if (hs_config_section_is_inner(section->name))
             continue;
         if (!top && with_docs)
             fprintf(stream, "\n# %s\n", section->doc);
@@ -163,8 +191,7 @@ HsStatus hs_config_print(const HsConfig *config, FILE *stream, bool with_docs)
             fprintf(stream, "%s:\n", section->name);
         for (int task = 0; task < places; task++)
             print_section(config, section, task, stream, with_docs && task == 0);
-        if (strcmp(section->name, "optimizer") == 0)
-            print_groups(config, stream, with_docs);
+        print_inner_sections(config, section, stream, with_docs);
     }
     return ferror(stream) ? hs_fail(HS_EIO, "the configuration cannot be written: %s", strerror(errno)) : HS_OK;
 }
@@ -181,20 +208,33 @@ static bool is_among(const char *dotted, const char *const *keys)
     return false;
 }
 
-HsStatus hs_config_print_keys(const HsConfig *config, const char *const *keys, FILE *stream)
+/* Of one section and those within it. */
+static void print_listed(const HsConfig *config, const char *const *keys, const char *outer, FILE *stream)
 {
-    const char *section = "training"; /* whose line is printed already */
+    const char *section = "training"; /* whose line is printed already, as the top level has none */
+    bool opened = strcmp(outer, section) == 0;
     for (int i = 0; i < hs_config_key_count; i++) {
         const HsConfigKey *key = &hs_config_key_table[i];
+        const char *inner = name_within(key->section, outer);
         char dotted[HS_DOTTED_BYTES];
-        if (hs_config_key_is_task(key) || hs_config_key_is_group(key) ||
+        if ((!inner && strcmp(key->section, outer) != 0) || hs_config_key_is_task(key) || hs_config_key_is_group(key) ||
             !is_among(hs_config_key_dotted(key, dotted), keys))
             continue;
-        if (strcmp(key->section, section) != 0)
-            fprintf(stream, "%s:\n", key->section);
+        if (!opened)
+            fprintf(stream, "%s:\n", outer);
+        if (inner && strcmp(key->section, section) != 0)
+            fprintf(stream, "  %s:\n", inner);
+        opened = true;
         section = key->section;
-        print_key(config, key, "", hs_config_key_is_top_level(key) ? "" : "  ", stream, false);
+        print_key(config, key, "", hs_config_key_is_top_level(key) ? "" : inner ? "    " : "  ", stream, false);
     }
+}
+
+HsStatus hs_config_print_keys(const HsConfig *config, const char *const *keys, FILE *stream)
+{
+    for (int s = 0; s < hs_config_section_count; s++)
+        if (!hs_config_section_is_inner(hs_config_section_table[s].name))
+            print_listed(config, keys, hs_config_section_table[s].name, stream);
     return ferror(stream) ? hs_fail(HS_EIO, "the configuration cannot be written: %s", strerror(errno)) : HS_OK;
 }
 

@@ -20,14 +20,32 @@
 #define ROW(section, type, key, fallback, low, high, choices, unit, doc) \
     { HS_KEY_##type, #section, #key, #fallback, low, high, choices, unit, doc, offsetof(HsConfig, section.key), 0 },
 #define ROWS(section, KEYS, doc) KEYS(ROW, section)
+/* Their `section` is (member of HsConfig, name). */
+#define INNER_MEMBER(member, name) member
+#define INNER_NAME(member, name)   name
+#define INNER_ROW(section, type, key, fallback, low, high, choices, unit, doc) \
+    { HS_KEY_##type,                                                           \
+      INNER_NAME section,                                                      \
+      #key,                                                                    \
+      #fallback,                                                               \
+      low,                                                                     \
+      high,                                                                    \
+      choices,                                                                 \
+      unit,                                                                    \
+      doc,                                                                     \
+      offsetof(HsConfig, INNER_MEMBER section.key),                            \
+      0 },
+#define INNER_ROWS(member, name, KEYS, doc) KEYS(INNER_ROW, (member, name))
 
-const HsConfigKey hs_config_key_table[] = { HS_CONFIG_SECTIONS(ROWS) HS_KEYS_GROUP(GROUP_ROW, groups)
-                                                HS_KEYS_TASK(TASK_ROW, tasks) };
+const HsConfigKey hs_config_key_table[] = { HS_CONFIG_SECTIONS(ROWS) HS_CONFIG_INNER_SECTIONS(INNER_ROWS)
+                                                HS_KEYS_GROUP(GROUP_ROW, groups) HS_KEYS_TASK(TASK_ROW, tasks) };
 const int hs_config_key_count = (int)(sizeof hs_config_key_table / sizeof hs_config_key_table[0]);
 
-#define SECTION(section, KEYS, doc) { #section, doc },
+#define SECTION(section, KEYS, doc)            { #section, doc },
+#define INNER_SECTION(member, name, KEYS, doc) { name, doc },
 const HsConfigSection hs_config_section_table[] = {
-    HS_CONFIG_SECTIONS(SECTION){ HS_CONFIG_GROUPS, "a list of parameters with settings of their own" },
+    HS_CONFIG_SECTIONS(SECTION)
+        HS_CONFIG_INNER_SECTIONS(INNER_SECTION){ HS_CONFIG_GROUPS, "a list of parameters with settings of their own" },
     { "tasks", "a list of what to train on, one after another; one task is plain training; a run that has begun, or "
                "ended, goes on when tasks are appended" }
 };
@@ -100,11 +118,13 @@ const HsConfigKey *hs_config_key_find(const char *section, const char *name)
     return NULL;
 }
 
-/* Of those that stand at the file's top level. */
+bool hs_config_section_is_inner(const char *name)
+{
+    return strchr(name, '.') != NULL;
+}
+
 bool hs_config_section_exists(const char *name)
 {
-    if (strchr(name, '.'))
-        return false;
     for (int i = 0; i < hs_config_section_count; i++)
         if (strcmp(hs_config_section_table[i].name, name) == 0)
             return true;

@@ -21,7 +21,8 @@ typedef enum HsKeyType {
 
 typedef struct HsConfigKey {
     HsKeyType type;
-    const char *section; /* "training": top level; "tasks", "optimizer.groups": one entry of the list */
+    const char *section; /* "training": top level; "memory.place": within section memory; "tasks", "optimizer.groups":
+                            one entry of the list */
     const char *name;
     const char *fallback; /* as written in keys.h, a string with its quotes */
     double low, high;
@@ -54,6 +55,8 @@ const char *hs_config_key_dotted(const HsConfigKey *key, char *buffer);
 /* The row of a key within a section; NULL when there is none. */
 const HsConfigKey *hs_config_key_find(const char *section, const char *name);
 bool hs_config_section_exists(const char *name);
+/* It stands within the section before its dot, as memory.place and optimizer.groups do. */
+bool hs_config_section_is_inner(const char *name);
 
 /* The dotted key most like an unknown one (edit distance, or the same word elsewhere) -> buffer[HS_DOTTED_BYTES];
  * returns false when nothing is near. */
