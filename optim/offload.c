@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "kernels/base/file_memory.h"
 #include "optim/rules.h"
 
 /* --- what is there --- */
@@ -196,6 +197,16 @@ static HsStatus send(HsOffload *offload, const Piece *piece)
     return HS_OK;
 }
 
+/* What of a piece is in files: its states, and its master. */
+static void advise(const HsOptimizer *optimizer, const HsSpan *span, void (*advice)(void *pointer, size_t bytes))
+{
+    for (int s = 0; optimizer->config.disk && s < HS_SPAN_STATES; s++)
+        if (hs_tensor_present(&span->state[s]))
+            advice(span->state[s].data, hs_tensor_bytes(&span->state[s]));
+    if (optimizer->config.masters_on_disk && hs_tensor_present(&span->master))
+        advice(span->master.data, hs_tensor_bytes(&span->master));
+}
+
 static HsStatus update_piece(HsOffload *offload, const HsOptimizer *optimizer, const Piece *piece)
 {
     const HsOffloadBuffer *buffer = &offload->buffers[piece->buffer];
@@ -247,7 +258,10 @@ static HsStatus move_pieces(HsOffload *offload, const HsOptimizer *optimizer, co
             HS_TRY(fetch(offload, &next));
         if (offload->level < HS_OFFLOAD_WEIGHTS)
             HS_TRY(device->event_sync(device, offload->buffers[now.buffer].arrived));
+        if (next.there)
+            advise(optimizer, &next.span, hs_file_memory_ahead);
         HS_TRY(update_piece(offload, optimizer, &now));
+        advise(optimizer, &now.span, hs_file_memory_behind);
         HS_TRY(send(offload, &now));
     }
     return HS_OK;

@@ -8,6 +8,7 @@
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "optim/offload.h"
 #include "optim/rules.h"
@@ -168,9 +169,14 @@ static void reserve_spans(HsOptimizer *optimizer, HsSpan *spans, int count, HsDt
 HsStatus hs_optimizer_commit(HsOptimizer *optimizer, HsSpan *spans, int count, HsDtype master)
 {
     size_t scratch = 0;
+    const char *disk = optimizer->config.disk;
     const bool offload = optimizer->config.offload != HS_OFFLOAD_NONE;
     hs_arena_init_at(&optimizer->masters, optimizer->device, HS_MEMORY_MASTERS, offload);
     hs_arena_init_at(&optimizer->states, optimizer->device, HS_MEMORY_MOMENTS, offload);
+    if (disk)
+        hs_arena_init_in(&optimizer->states, optimizer->device, disk);
+    if (disk && optimizer->config.masters_on_disk)
+        hs_arena_init_in(&optimizer->masters, optimizer->device, disk);
     if (offload)
         HS_TRY(hs_offload_create(optimizer->device, &optimizer->config, spans, count, &optimizer->offload));
     hs_arena_init(&optimizer->scratch, optimizer->device, HS_MEMORY_WORKSPACE);
@@ -374,9 +380,13 @@ HsStatus hs_optimizer_reset_state(HsOptimizer *optimizer, HsContext *context, co
     HsDevice *device = optimizer->device;
     assert(optimizer->in_flight == 0);
     for (int i = 0; i < count; i++)
-        for (int s = 0; s < hs_optimizer_state_count(&optimizer->config, &spans[i]); s++)
-            HS_TRY(device->fill_zero(device, context->stream, spans[i].state[s].data,
-                                     hs_tensor_bytes(&spans[i].state[s])));
+        for (int s = 0; s < hs_optimizer_state_count(&optimizer->config, &spans[i]); s++) {
+            const HsTensor *state = &spans[i].state[s];
+            if (optimizer->config.disk) /* the host's alone */
+                memset(state->data, 0, hs_tensor_bytes(state));
+            else
+                HS_TRY(device->fill_zero(device, context->stream, state->data, hs_tensor_bytes(state)));
+        }
     optimizer->counters.moment_steps = 0;
     return HS_OK;
 }

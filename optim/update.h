@@ -113,9 +113,11 @@ typedef struct HsOptimizerConfig {
     bool nesterov;
     HsDtype moments; /* of AdamW: f32 or bf16, rounded stochastically */
     HsMuonConfig muon;
-    uint64_t seed;            /* stochastic rounding */
-    HsOffloadLevel offload;   /* what lies on the host, which updates it (optim/offload.h) */
-    int host_threads;         /* of that */
+    uint64_t seed;          /* stochastic rounding */
+    HsOffloadLevel offload; /* what lies on the host, which updates it (optim/offload.h) */
+    int host_threads;       /* of that */
+    const char *disk;       /* a folder for states, and with masters_on_disk for masters; NULL: none.  Borrowed */
+    bool masters_on_disk;
     const HsSpanShare *share; /* the optimizer's spans are its own ones; NULL: nothing is shared.  Borrowed */
 } HsOptimizerConfig;
 

@@ -19,6 +19,12 @@ void hs_arena_init_at(HsArena *arena, HsDevice *device, HsMemoryCategory categor
     arena->on_host = on_host;
 }
 
+void hs_arena_init_in(HsArena *arena, HsDevice *device, const char *folder)
+{
+    hs_arena_init(arena, device, HS_MEMORY_ON_DISK);
+    arena->folder = folder;
+}
+
 size_t hs_arena_reserve(HsArena *arena, size_t bytes)
 {
     assert(!arena->base && "reservations come before the commit");
@@ -30,7 +36,9 @@ size_t hs_arena_reserve(HsArena *arena, size_t bytes)
 
 static void give_back(const HsArena *arena, size_t bytes, void *base)
 {
-    if (arena->on_host)
+    if (arena->folder)
+        hs_memory_file_release(arena->device, arena->category, bytes, base);
+    else if (arena->on_host)
         hs_memory_host_release(arena->device, arena->category, bytes, base);
     else
         hs_memory_release(arena->device, arena->category, bytes, base);
@@ -41,14 +49,18 @@ HsStatus hs_arena_commit(HsArena *arena)
     assert(!arena->base && "an arena is committed once");
     if (arena->used == 0)
         return HS_OK;
+    HsDevice *device = arena->device;
     void *base = NULL;
-    HS_TRY(arena->on_host ? hs_memory_host_alloc(arena->device, arena->category, arena->used, &base)
-                          : hs_memory_alloc(arena->device, arena->category, arena->used, &base));
-    HsStatus status;
-    /* Zeroing here also makes the operating system give the pages now, not in the middle of the first step. */
-    status = arena->device->fill_zero(arena->device, NULL, base, arena->used);
+    HS_TRY(arena->folder    ? hs_memory_file_alloc(device, arena->category, arena->folder, arena->used, &base)
+           : arena->on_host ? hs_memory_host_alloc(device, arena->category, arena->used, &base)
+                            : hs_memory_alloc(device, arena->category, arena->used, &base));
+    HsStatus status = HS_OK;
+    /* Zeroing here also makes the operating system give the pages now, not in the middle of the first step.  A file is
+     * zeros, and not to be brought into memory. */
+    if (!arena->folder)
+        status = device->fill_zero(device, NULL, base, arena->used);
     if (status == HS_OK) /* it may be used on another stream */
-        status = arena->device->stream_sync(arena->device, NULL);
+        status = device->stream_sync(device, NULL);
     if (status != HS_OK) {
         give_back(arena, arena->used, base);
         return hs_error_prefix(status, "%s", hs_memory_row(arena->category)->name);

@@ -7,6 +7,7 @@
 #ifndef HS_KERNELS_BASE_DEVICE_H
 #define HS_KERNELS_BASE_DEVICE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,6 +27,7 @@ struct HsDevice {
     size_t memory_bytes;   /* total memory of the device */
     HsLimits limits;       /* of the host: what control groups leave of it; zero on devices with their own memory */
     int host_accessible;   /* 1 when the CPU may dereference device pointers */
+    bool counts;           /* it only keeps an account: hs_device_counting_init */
 
     /* 64-byte aligned, zero-filled on request only.  HS_ENOMEM names the bytes asked for. */
     HsStatus (*alloc)(HsDevice *device, size_t bytes, void **pointer);

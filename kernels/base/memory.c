@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "kernels/base/device.h"
+#include "kernels/base/file_memory.h"
 #include "kernels/base/size.h"
 
 static const HsMemoryRow rows[HS_MEMORY_COUNT] = {
@@ -79,9 +80,32 @@ void hs_memory_host_release(HsDevice *device, HsMemoryCategory category, size_t 
     hs_memory_subtract(&device->account, category, bytes);
 }
 
-size_t hs_memory_on_host(const size_t bytes[HS_MEMORY_COUNT])
+HsStatus hs_memory_file_alloc(HsDevice *device, HsMemoryCategory category, const char *folder, size_t bytes,
+                              void **pointer)
 {
-    return hs_size_add(bytes[HS_MEMORY_REPLAY], bytes[HS_MEMORY_OFFLOADED]);
+    if (bytes > HS_SIZE_MOST)
+        return hs_fail(HS_ENOMEM, "%s: %zu bytes or more, which no drive has", rows[category].name, bytes);
+    const HsStatus status =
+        device->counts ? device->alloc(device, bytes, pointer) : hs_file_memory_map(folder, bytes, pointer);
+    if (status != HS_OK)
+        return hs_error_prefix(status, "%s", rows[category].name);
+    hs_memory_add(&device->account, category, bytes);
+    return HS_OK;
+}
+
+void hs_memory_file_release(HsDevice *device, HsMemoryCategory category, size_t bytes, void *pointer)
+{
+    if (!pointer)
+        return;
+    if (!device->counts)
+        hs_file_memory_unmap(pointer, bytes);
+    hs_memory_subtract(&device->account, category, bytes);
+}
+
+size_t hs_memory_elsewhere(const HsDevice *device, const size_t bytes[HS_MEMORY_COUNT])
+{
+    const size_t host = device->host_accessible ? 0 : hs_size_add(bytes[HS_MEMORY_REPLAY], bytes[HS_MEMORY_OFFLOADED]);
+    return hs_size_add(bytes[HS_MEMORY_ON_DISK], host);
 }
 
 /* --- the counting device --- */
@@ -126,6 +150,7 @@ static HsStatus count_fill_zero(HsDevice *device, HsStream *stream, void *pointe
 void hs_device_counting_init(HsDevice *device, const HsDevice *real)
 {
     *device = *real;
+    device->counts = true;
     device->account = (HsMemoryAccount){ 0 };
     device->current_bytes = device->peak_bytes = 0;
     device->alloc = count_alloc;

@@ -18,6 +18,8 @@
     X(GRADIENTS, "gradients", "of every parameter, accumulated over the micro-batches of a step")                    \
     X(MOMENTS, "optimizer moments", "AdamW's two moments, in f32, bf16 or 8 bits; a momentum of SGD or Muon")        \
     X(OFFLOADED, "offloaded states", "in the host's memory: masters, moments, and buffers to exchange them through") \
+    X(ON_DISK, "states on disk",                                                                                     \
+      "in files that memory.place.disk holds: moments, and masters where they have no room")                         \
     X(ACTIVATIONS, "activations", "values and their gradients of one micro-batch, placed by their lifetimes")        \
     X(WORKSPACE, "workspace", "scratch of single operations: attention, split products, reductions")                 \
     X(PENALTY, "importance and anchor", "EWC's Fisher and anchor, SI's path, L2's anchor: f32 a parameter")          \
@@ -60,8 +62,13 @@ void hs_memory_release(struct HsDevice *device, HsMemoryCategory category, size_
 /* The same of device->host_alloc: memory of the host that the device's account names, too. */
 HsStatus hs_memory_host_alloc(struct HsDevice *device, HsMemoryCategory category, size_t bytes, void **pointer);
 void hs_memory_host_release(struct HsDevice *device, HsMemoryCategory category, size_t bytes, void *pointer);
-/* What a device with memory of its own has of these uses in the host's: the replay buffer, offloaded states. */
-size_t hs_memory_on_host(const size_t bytes[HS_MEMORY_COUNT]);
+/* Zeros in a file of `folder` (file_memory.h), which the device's account names, too. */
+HsStatus hs_memory_file_alloc(struct HsDevice *device, HsMemoryCategory category, const char *folder, size_t bytes,
+                              void **pointer);
+void hs_memory_file_release(struct HsDevice *device, HsMemoryCategory category, size_t bytes, void *pointer);
+/* What is not in a device's memory, where that is its own: the replay buffer, offloaded states, states on disk.  Where
+ * it is the host's, only the last. */
+size_t hs_memory_elsewhere(const struct HsDevice *device, const size_t bytes[HS_MEMORY_COUNT]);
 
 /* A device that counts: everything `real` has, but allocations only enter the account (their pointers are not to be
  * touched), and copies and fills do nothing.  What a run would allocate is what the same code allocates here, in a dry

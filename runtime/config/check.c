@@ -122,13 +122,18 @@ static HsStatus check_precision(const HsConfig *config)
 
 static HsStatus check_memory(const HsConfig *config)
 {
-    const int64_t limit = config->memory.limit;
-    if (limit > 0 && limit < HS_MEMORY_LEAST_BYTES)
-        return hs_config_relation_fail(
-            config, "memory.limit", NULL,
-            "memory.limit must be 0 or at least 1MiB, and a number without a unit is in bytes (got "
-            "%lld): write %lldMiB",
-            (long long)limit, (long long)limit);
+    const struct {
+        const char *key;
+        int64_t bytes;
+    } sizes[] = { { "memory.limit", config->memory.limit },
+                  { "memory.place.gpu", config->memory_place.gpu },
+                  { "memory.place.cpu", config->memory_place.cpu } };
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (sizes[i].bytes > 0 && sizes[i].bytes < HS_MEMORY_LEAST_BYTES)
+            return hs_config_relation_fail(
+                config, sizes[i].key, NULL,
+                "%s must be 0 or at least 1MiB, and a number without a unit is in bytes (got %lld): write %lldMiB",
+                sizes[i].key, (long long)sizes[i].bytes, (long long)sizes[i].bytes);
     return HS_OK;
 }
 

@@ -225,6 +225,10 @@ static void print_time(const HsTrainer *trainer, const HsMemoryPlan *plan, const
 
 static void print_offload(const HsMemoryPlan *plan, FILE *out)
 {
+    if (plan->disk_bytes > 0)
+        fprintf(out, "memory.place.disk: a step reads and writes %.1f MiB, at %.0f GB/s (nominal): %.3g s\n",
+                hs_mebibytes(plan->disk_bytes), HS_DISK_BYTES_A_SECOND * 1e-9,
+                plan->disk_bytes / HS_DISK_BYTES_A_SECOND);
     if (plan->offload_host <= 0)
         return;
     fprintf(out,
@@ -291,6 +295,7 @@ static HsStatus print_plan(HsTrainer *trainer, const HsPlannerOptions *options, 
     HsMemoryPlan plan;
     char limits[HS_LIMITS_TEXT];
     const size_t limit = hs_trainer_memory_limit(trainer);
+    HS_TRY(hs_trainer_place(trainer, limit));
     HS_TRY(hs_trainer_draft(trainer, trainer->config, &draft));
     hs_trainer_measure_plan(&draft, &plan);
     fprintf(out, "device: %s\n", trainer->engine.why);

@@ -359,6 +359,7 @@ HsStatus hs_trainer_draft(const HsTrainer *trainer, const HsConfig *config, HsTr
     draft->vocabulary = trainer->vocabulary;
     draft->masked = trainer->masked;
     draft->state.micro_batch = trainer->state.micro_batch;
+    draft->on_disk = trainer->on_disk;
     HS_TRY(hs_precision_resolve(config, draft->engine.products, &draft->precision, draft->precision_why,
                                 sizeof draft->precision_why));
     HS_TRY(hs_config_continual(config, &draft->continual_config));

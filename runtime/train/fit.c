@@ -78,9 +78,8 @@ void hs_trainer_measure_plan(const HsTrainer *trainer, HsMemoryPlan *plan)
         .recompute_flops = passes * pass->recompute_flops,
     };
     memcpy(plan->bytes, device->account.peak, sizeof plan->bytes);
-    plan->device_bytes = hs_memory_sum(plan->bytes);
-    if (!device->host_accessible)
-        plan->device_bytes -= hs_memory_on_host(plan->bytes);
+    plan->device_bytes = hs_memory_sum(plan->bytes) - hs_memory_elsewhere(device, plan->bytes);
+    plan->disk_bytes = 2.0 * (double)plan->bytes[HS_MEMORY_ON_DISK];
     measure_offload(trainer, plan);
     plan->bytes_moved = bytes_moved(plan);
 }
@@ -237,10 +236,32 @@ HsStatus hs_trainer_search(const HsTrainer *trainer, size_t limit, HsFit *fit, H
     return HS_OK;
 }
 
+/* Whose is `bytes`: the device's, or a key's where that is less. */
+static const char *least_memory(const HsTrainer *trainer, size_t *bytes)
+{
+    const HsConfig *config = trainer->config;
+    const HsDevice *device = &trainer->engine.device;
+    const struct {
+        const char *name;
+        int64_t bytes;
+    } asked[] = { { "memory.limit", config->memory.limit },
+                  { device->host_accessible ? "memory.place.cpu" : "memory.place.gpu",
+                    device->host_accessible ? config->memory_place.cpu : config->memory_place.gpu } };
+    const char *name = device->name;
+    *bytes = device->memory_bytes;
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++)
+        if (asked[i].bytes > 0 && (size_t)asked[i].bytes < *bytes) {
+            *bytes = (size_t)asked[i].bytes;
+            name = asked[i].name;
+        }
+    return name;
+}
+
 size_t hs_trainer_device_memory(const HsTrainer *trainer)
 {
-    const size_t own = trainer->engine.device.memory_bytes, asked = (size_t)trainer->config->memory.limit;
-    return asked > 0 && asked < own ? asked : own;
+    size_t bytes;
+    least_memory(trainer, &bytes);
+    return bytes;
 }
 
 size_t hs_trainer_memory_limit(const HsTrainer *trainer)
@@ -377,11 +398,11 @@ static HsStatus refuse(const HsTrainer *trainer, size_t limit, const char *limit
 static HsStatus find_limit(const HsTrainer *trainer, size_t *limit, char text[LINE])
 {
     const HsDevice *device = &trainer->engine.device;
-    size_t free_bytes = device->memory_bytes;
+    size_t free_bytes = device->memory_bytes, whole;
+    const char *whose = least_memory(trainer, &whole);
     *limit = hs_trainer_memory_limit(trainer);
     snprintf(text, LINE, "target_gpu_util %g of %s's %.0f MiB allows %.0f", trainer->config->training.target_gpu_util,
-             trainer->config->memory.limit > 0 ? "memory.limit" : device->name,
-             hs_mebibytes((double)hs_trainer_device_memory(trainer)), hs_mebibytes((double)*limit));
+             whose, hs_mebibytes((double)whole), hs_mebibytes((double)*limit));
     if (device->host_accessible || !device->free_memory || trainer->engine.emulated)
         return HS_OK;
     HS_TRY(device->free_memory(device, &free_bytes));
@@ -411,16 +432,88 @@ static HsStatus fit(HsTrainer *trainer, size_t limit, const char *limit_text)
     return hs_trainer_divide(trainer); /* how a step is divided follows from the micro-batch, too */
 }
 
-/* Pinned memory cannot be swapped out. */
-static HsStatus check_host(const HsTrainer *trainer)
+/* --- memory.place --- */
+
+/* The first level of memory.offload, from the configured one on, with which the plan fits; none: as it was. */
+static HsStatus place_on_host(HsTrainer *trainer, size_t limit)
 {
-    const size_t wanted = trainer->planned.bytes[HS_MEMORY_OFFLOADED], had = hs_limits_available("");
-    if (wanted == 0 || had == 0 || wanted <= had)
+    const int now = (int)hs_trainer_offload_level(trainer), most = (int)hs_trainer_offload_most(trainer);
+    HsFit fit = hs_fit_of(trainer->config);
+    for (int level = now + 1; level <= most && trainer->planned.device_bytes > limit; level++) {
+        HsConfig config;
+        HsMemoryPlan plan;
+        fit.offload = hs_offload_name((HsOffloadLevel)level);
+        hs_fit_apply(trainer->config, &fit, &config);
+        config.distributed.virtual_ranks = trainer->ranks.asked;
+        HS_TRY(hs_trainer_plan(trainer, &config, &plan));
+        if (plan.device_bytes > limit)
+            continue;
+        hs_info("memory.place.gpu: the plan needs %.0f MiB, and %.0f with memory.offload: %s, which is taken",
+                hs_mebibytes((double)trainer->planned.device_bytes), hs_mebibytes((double)plan.device_bytes),
+                fit.offload);
+        HS_TRY(hs_fit_write(trainer->config, &fit));
+        trainer->planned = plan;
+        trainer->config->distributed.virtual_ranks = trainer->ranks.asked;
+        return hs_trainer_divide(trainer);
+    }
+    return HS_OK;
+}
+
+/* What of the host's memory the plan takes and cannot be swapped out, and what it may take; 0: nobody knows. */
+static void measure_host(const HsTrainer *trainer, size_t limit, size_t *wanted, size_t *had)
+{
+    const size_t asked = (size_t)trainer->config->memory_place.cpu, available = hs_limits_available("");
+    if (trainer->engine.device.host_accessible) {
+        *wanted = trainer->planned.device_bytes;
+        *had = limit;
+        return;
+    }
+    *wanted = trainer->planned.bytes[HS_MEMORY_OFFLOADED];
+    *had = asked > 0 && (available == 0 || asked < available) ? asked : available;
+}
+
+/* Moments, then masters, where the host has no room. */
+static HsStatus place_on_disk(HsTrainer *trainer, size_t limit)
+{
+    static const char *const what[] = { "nothing", "moments", "moments and masters" };
+    const HsDiskLevel most = hs_trainer_disk_most(trainer), before = trainer->on_disk;
+    size_t wanted, had;
+    measure_host(trainer, limit, &wanted, &had);
+    for (int level = (int)trainer->on_disk + 1; level <= (int)most && had > 0 && wanted > had; level++) {
+        trainer->on_disk = (HsDiskLevel)level;
+        HS_TRY(hs_trainer_plan(trainer, trainer->config, &trainer->planned));
+        measure_host(trainer, limit, &wanted, &had);
+    }
+    if (trainer->on_disk != before)
+        hs_info("memory.place: %s go to %s, %.0f MiB: %.0f stay in the host's memory, of %.0f allowed",
+                what[trainer->on_disk], trainer->config->memory_place.disk,
+                hs_mebibytes((double)trainer->planned.bytes[HS_MEMORY_ON_DISK]), hs_mebibytes((double)wanted),
+                hs_mebibytes((double)had));
+    return HS_OK;
+}
+
+HsStatus hs_trainer_place(HsTrainer *trainer, size_t limit)
+{
+    HS_TRY(hs_trainer_plan(trainer, trainer->config, &trainer->planned));
+    if (trainer->config->memory_place.gpu > 0)
+        HS_TRY(place_on_host(trainer, limit));
+    return place_on_disk(trainer, limit);
+}
+
+static HsStatus check_host(const HsTrainer *trainer, size_t limit)
+{
+    const HsConfig *config = trainer->config;
+    size_t wanted, had;
+    measure_host(trainer, limit, &wanted, &had);
+    if (had == 0 || wanted <= had)
         return HS_OK;
     return hs_fail(HS_ENOMEM,
-                   "memory.offload: the states need %.0f MiB of the host's memory, and %.0f can be had: end other "
-                   "programs, choose optimizer.moments: bf16 or adamw8bit, or set memory.offload to none",
-                   hs_mebibytes((double)wanted), hs_mebibytes((double)had));
+                   "memory.offload: %s needs %.0f MiB of the host's memory, and %s %.0f: %s, choose optimizer.moments: "
+                   "bf16 or adamw8bit, or less of memory.offload",
+                   config->memory.offload, hs_mebibytes((double)wanted),
+                   config->memory_place.cpu > 0 ? "memory.place.cpu allows" : "can be had are",
+                   hs_mebibytes((double)had),
+                   config->memory_place.disk[0] ? "allow more" : "name a folder for the rest as memory.place.disk");
 }
 
 HsStatus hs_trainer_fit(HsTrainer *trainer)
@@ -428,17 +521,18 @@ HsStatus hs_trainer_fit(HsTrainer *trainer)
     size_t limit;
     char limit_text[LINE];
     HS_TRY(find_limit(trainer, &limit, limit_text));
-    HS_TRY(hs_trainer_plan(trainer, trainer->config, &trainer->planned));
+    HS_TRY(hs_trainer_place(trainer, limit));
     if (trainer->planned.device_bytes > limit && trainer->state.micro_batch > 0) {
         hs_warn("the micro-batch of %lld that this run had does not fit any more: as configured, sums will be rounded "
                 "in other places",
                 (long long)trainer->state.micro_batch);
         trainer->state.micro_batch = 0;
-        HS_TRY(hs_trainer_plan(trainer, trainer->config, &trainer->planned));
+        HS_TRY(hs_trainer_place(trainer, limit));
     }
     if (trainer->planned.device_bytes > limit)
         HS_TRY(trainer->config->memory.auto_fit ? fit(trainer, limit, limit_text) : refuse(trainer, limit, limit_text));
-    return check_host(trainer);
+    HS_TRY(place_on_disk(trainer, limit)); /* a fit may have moved more to the host */
+    return check_host(trainer, limit);
 }
 
 /* --- said at the end --- */

@@ -23,7 +23,8 @@ static double host_seconds(double down, double up, double host)
 
 double hs_memory_plan_offload_seconds(const HsMemoryPlan *plan)
 {
-    return host_seconds(plan->offload_down, plan->offload_up, plan->offload_host);
+    return fmax(host_seconds(plan->offload_down, plan->offload_up, plan->offload_host),
+                plan->disk_bytes / HS_DISK_BYTES_A_SECOND);
 }
 
 double hs_memory_plan_passes_seconds(const HsMemoryPlan *plan)

@@ -40,6 +40,7 @@ typedef struct HsMemoryPlan {
      * the passes before it, beside which they move */
     double offload_down, offload_up, offload_host;
     double passes_down, passes_up, passes_host;
+    double disk_bytes;  /* memory.place.disk, of a step: read and written by the update */
     double bytes_moved; /* of a step, by what grows with parameters and micro-batches: gradients, weights, update */
 } HsMemoryPlan;
 
@@ -61,10 +62,12 @@ typedef struct HsDeviceRates {
  * the same device always fits in the same way. */
 HsDeviceRates hs_nominal_rates(const HsDevice *device);
 /* What states on the host cost a step's update, and passes: copies both ways and the host's work run beside each other,
- * the slowest decides.
+ * the slowest decides.  States on disk are read ahead and written behind.
  * By nominal rates: PCIe 4.0 with 16 lanes, and the memory of a host that two channels serve. */
 #define HS_LINK_BYTES_A_SECOND 2e10
 #define HS_HOST_BYTES_A_SECOND 2e10
+/* An NVMe drive on four lanes, reading and writing. */
+#define HS_DISK_BYTES_A_SECOND 2e9
 double hs_memory_plan_offload_seconds(const HsMemoryPlan *plan);
 double hs_memory_plan_passes_seconds(const HsMemoryPlan *plan);
 /* Seconds of a step whose products run at the peak, and whose memory traffic does not overlap with them; what comes and

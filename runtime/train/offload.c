@@ -64,6 +64,21 @@ void hs_trainer_choose_offload(const HsTrainer *trainer, HsOptimizerConfig *rule
     const HsConfig *config = trainer->config;
     rules->offload = hs_trainer_offload_level(trainer);
     rules->host_threads = config->training.threads > 0 ? (int)config->training.threads : omp_get_num_procs();
+    rules->disk = trainer->on_disk > HS_DISK_NOTHING ? config->memory_place.disk : NULL;
+    rules->masters_on_disk = trainer->on_disk == HS_DISK_MASTERS;
+}
+
+/* Penalties and interpolations have passes of their own on a device, which cannot read a file. */
+HsDiskLevel hs_trainer_disk_most(const HsTrainer *trainer)
+{
+    const HsContinualConfig *continual = &trainer->continual_config;
+    if (trainer->config->memory_place.disk[0] == '\0')
+        return HS_DISK_NOTHING;
+    if (trainer->engine.device.host_accessible)
+        return HS_DISK_MASTERS;
+    if (hs_trainer_offload_level(trainer) == HS_OFFLOAD_NONE)
+        return HS_DISK_NOTHING;
+    return hs_continual_penalizes(continual) || hs_continual_beside_step(continual) ? HS_DISK_MOMENTS : HS_DISK_MASTERS;
 }
 
 HsOffloadLevel hs_trainer_offload_most(const HsTrainer *trainer)

@@ -92,6 +92,9 @@ typedef struct HsReadFiles HsReadFiles;
 /* New rows, replayed ones, and what comparing logits adds. */
 enum { HS_TRAINER_LOSS_KINDS = 3 };
 
+/* What lies in files of memory.place.disk. */
+typedef enum HsDiskLevel { HS_DISK_NOTHING, HS_DISK_MOMENTS, HS_DISK_MASTERS } HsDiskLevel;
+
 typedef struct HsTrainer {
     HsConfig *config; /* borrowed */
     HsEngine engine;
@@ -106,7 +109,8 @@ typedef struct HsTrainer {
     int64_t vocabulary; /* the tokenizer's */
     bool masked;        /* some task ignores targets */
     HsMemoryPlan planned;
-    size_t free_before; /* of a GPU's memory, before the run took any; 0: not asked */
+    HsDiskLevel on_disk; /* what memory.place sends there */
+    size_t free_before;  /* of a GPU's memory, before the run took any; 0: not asked */
     HsModel model;
     HsProgram train_program, evaluation_program;
     bool has_data, has_model, has_train_plan, has_evaluation_plan, has_optimizer, has_matrix, has_reservoir;
@@ -214,6 +218,8 @@ HsStatus hs_trainer_set_micro_batch(HsTrainer *trainer, int64_t micro_batch);
 HsStatus hs_trainer_check_offload(const HsTrainer *trainer);
 /* What it says, into the optimizer's settings. */
 void hs_trainer_choose_offload(const HsTrainer *trainer, HsOptimizerConfig *rules);
+/* The most that memory.place.disk could hold. */
+HsDiskLevel hs_trainer_disk_most(const HsTrainer *trainer);
 /* The most that memory.offload could be. */
 HsOffloadLevel hs_trainer_offload_most(const HsTrainer *trainer);
 const char *hs_offload_name(HsOffloadLevel level);
@@ -232,7 +238,7 @@ HsStatus hs_trainer_keep_virtual_ranks(HsTrainer *trainer, const char *folder);
 HsStatus hs_trainer_plan(const HsTrainer *trainer, const HsConfig *config, HsMemoryPlan *plan);
 /* The figures of an allocated trainer or a draft; bytes are the account's peaks. */
 void hs_trainer_measure_plan(const HsTrainer *trainer, HsMemoryPlan *plan);
-/* The device's, or memory.limit where that is less; and what target_gpu_util allows of it. */
+/* The device's, or memory.limit or memory.place where that is less; and what target_gpu_util allows of it. */
 size_t hs_trainer_device_memory(const HsTrainer *trainer);
 size_t hs_trainer_memory_limit(const HsTrainer *trainer);
 /* The fastest way to run trainer->config in `limit` bytes, with the effective batch as it is. */
@@ -245,6 +251,8 @@ int hs_trainer_list_largest(const HsTrainer *trainer, HsTensorUse *uses, int cou
 /* Fills trainer->planned.  A plan over the limit is refused, with what takes the memory and what would fit; with
  * memory.auto_fit the configuration is changed to that.  errors: HS_ENOMEM */
 HsStatus hs_trainer_fit(HsTrainer *trainer);
+/* What memory.place asks for, of which fit is the rest: memory.offload, and what goes to disk; fills `planned`. */
+HsStatus hs_trainer_place(HsTrainer *trainer, size_t limit);
 /* Planned, current and peak bytes by category, and the process's own, as log lines. */
 void hs_trainer_report_memory(const HsTrainer *trainer);
 /* After memory ran out: totals, the largest tensors, and what would fit into what the device has. */

@@ -119,6 +119,42 @@ expect 2 "$trainer" --config emu.yaml out_dir=no distributed.virtual_ranks=2 mem
     memory.offload=gradients --processes 2
 says err "need distributed.zero: 2"
 
+# memory.place: the first level that fits the device, then moments and masters in files where the host has no room.
+mkdir disk
+placed=(--config emu.yaml out_dir=placed memory.place.gpu=1500KiB memory.place.disk=disk)
+expect 0 "$trainer" "${placed[@]}"
+says err "with memory.offload: optimizer, which is taken"
+equal device placed
+[ -z "$(grep 'on disk' err)" ] || fail "states are on disk, though the host has room"
+rm -rf placed
+expect 0 "$trainer" "${placed[@]}" memory.place.cpu=1300KiB
+says err "memory.place: moments go to disk"
+equal device placed
+wide=(model.width=128 memory.place.gpu=4MiB memory.place.cpu=2MiB)
+rm -rf placed
+expect 0 "$trainer" "${placed[@]}" "${wide[@]}" memory.place.gpu=0 memory.place.cpu=0 out_dir=wide
+expect 0 "$trainer" "${placed[@]}" "${wide[@]}"
+says err "memory.place: moments and masters go to disk"
+equal wide placed
+awk '/memory \(MiB\) +planned/ { on = 1; next } on && /total/ { exit } on && $(NF - 2) != $NF' err >unequal
+[ ! -s unequal ] || fail "place: planned is not taken: $(cat unequal)"
+[ -z "$(ls disk)" ] || fail "files are left on disk: $(ls disk)"
+rm -rf placed
+expect 1 "$trainer" "${placed[@]}" memory.place.cpu=1MiB memory.place.disk=
+says err "memory.place.cpu allows 1: name a folder for the rest as memory.place.disk"
+expect 1 "$trainer" "${placed[@]}" memory.place.cpu=1MiB memory.place.disk=/nowhere
+says err "states on disk: no file can be made in /nowhere: No such file or directory"
+expect 2 "$trainer" "${placed[@]}" memory.place.cpu=10
+says err "memory.place.cpu must be 0 or at least 1MiB"
+# On a CPU all is in place.cpu.
+on_cpu=(--config emu.yaml device=cpu model.width=128)
+expect 0 "$trainer" "${on_cpu[@]}" out_dir=cpu
+expect 1 "$trainer" "${on_cpu[@]}" out_dir=cpu-disk memory.place.cpu=7MiB
+says err "memory.place.cpu's 7 MiB"
+expect 0 "$trainer" "${on_cpu[@]}" out_dir=cpu-disk memory.place.cpu=7MiB memory.place.disk=disk
+says err "memory.place: moments go to disk"
+equal cpu cpu-disk
+
 # The plan: what lies where, and what it costs.
 expect 0 "$trainer" plan --config emu.yaml memory.offload=optimizer
 says out "without what lies on the host"
