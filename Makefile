@@ -285,13 +285,15 @@ APT_CHECK = git clang clang-format libclang-rt-14-dev libomp-dev python3-yaml
 JOBS      = $(if $(findstring j,$(firstword $(MAKEFLAGS))),,-j$(shell nproc))
 SUDO      = $(if $(filter 0,$(shell id -u)),,sudo)
 
-.PHONY: packages packages-test packages-check
+.PHONY: packages packages-test packages-check packages-hip
 packages: ## install what building needs (apt)
 	@tests/packages.sh "$(SUDO)" $(APT_BUILD)
 packages-test: ## install what the tests need besides
 	@tests/packages.sh "$(SUDO)" $(APT_BUILD) $(APT_TEST)
 packages-check: ## install what `make check` and `make fuzz` need besides
 	@tests/packages.sh "$(SUDO)" $(APT_BUILD) $(APT_TEST) $(APT_CHECK)
+packages-hip: ## install AMD's compiler for `make hip`, where the system has it as a package
+	@tests/packages.sh "$(SUDO)" hipcc
 
 .PHONY: demo
 demo: packages ## install, build, train configs/cl.yaml, show what was learned and forgotten

@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
 # equal_processes.sh: what tests/cli/test_equal_processes.sh compares, for every strategy and update rule and for what
-# changes the order in which weights are read and gradients are made: one process, and 2 and 4 in each stage.
+# changes the order in which weights are read and gradients are made: one process, and 2 and 4 in each stage.  Then two to
+# four over MPI, and as emulated GPUs over the stand-in for NCCL, in each stage and mode.
 . "$(dirname "$0")/cli/lib.sh"
 base_config
 every="2:0 4:0 2:1 4:1 2:2 4:2 2:3 4:3"
@@ -48,5 +49,59 @@ matrix "adapters" "$every" adapter.kind=lora adapter.rank=4 continual.strategy=n
 matrix "documents" "$every" data.packing=documents
 matrix "two threads" "2:3 4:1" threads=2
 matrix "best" "2:3 4:1" keep_best=true
+three="3:0 3:1 3:2 3:3"
+overflow="precision.mode=fp16 precision.init_scale=1e6 distributed.virtual_ranks=8"
+masked_data
+
+# over_mpi NAME PROCESSES... -- [OPTION...]: in each stage.
+over_mpi() {
+    local name=$1 processes=() count zero start=$SECONDS
+    shift
+    while [ "$1" != -- ]; do
+        processes+=("$1")
+        shift
+    done
+    shift
+    expect 0 "$trainer" --config base.yaml out_dir=alone "$@"
+    bits alone >alone.bits
+    for count in "${processes[@]}"; do
+        for zero in 0 1 2 3; do
+            expect 0 env ASAN_OPTIONS=detect_leaks=0 timeout 100 mpirun --allow-run-as-root --map-by :OVERSUBSCRIBE -n "$count" \
+                "$trainer" --config base.yaml distributed.transport=mpi distributed.zero=$zero "$@"
+            says err "by MPI"
+            same_as alone "MPI, $name, $count processes, zero $zero"
+            planned || fail "MPI, $name, $count processes, zero $zero: other memory than planned"
+        done
+    done
+    echo "MPI, $name: $((failures - shown)) differences ($((SECONDS - start)) s)"
+    shown=$failures
+    rm -rf alone
+}
+if command -v mpirun >/dev/null && [ -e "$(dirname "$trainer")/libhalfstep-mpi.so" ]; then
+    # shellcheck disable=SC2086
+    {
+        over_mpi bf16 2 4 -- precision.mode=bf16
+        over_mpi fp32 2 4 -- precision.mode=fp32
+        over_mpi "fp16, overflow on some" 2 4 -- $overflow $masked ewc.fisher_samples=32
+        over_mpi three 3 -- distributed.virtual_ranks=3 batch_size=6
+    }
+else
+    echo "MPI: skipped, no mpirun or no MPI part"
+fi
+
+emulated="device=emu ewc.curvature=diagonal model.layers=1 max_steps=2 ewc.fisher_samples=8 evaluation.batches=1 checkpoint_freq=0"
+export HALFSTEP_EMU_GUARD=off
+# shellcheck disable=SC2086
+{
+    for precision in bf16 fp32 fp16; do
+        matrix "emu, $precision" "$every" $emulated precision.mode=$precision
+    done
+    matrix "emu, fp16, overflow on some" "$every" $emulated $overflow $masked max_steps=4
+    matrix "emu, accumulated" "2:0 2:1 4:0 4:1" $emulated continual.strategy=ewc memory.micro_batch=2
+    matrix "emu, three" "$three" $emulated distributed.virtual_ranks=3 batch_size=6
+    matrix "emu, offload" "$every" $emulated memory.offload=optimizer
+    matrix "emu, gradients on the host" "2:2 4:2" $emulated distributed.zero=2 memory.offload=gradients
+    matrix "emu, weights on the host" "2:3 4:3" $emulated distributed.zero=3 memory.offload=weights
+}
 echo "processes: $failures differences"
 finish

@@ -192,6 +192,15 @@ distributed: {virtual_ranks: 4}
 YAML
 }
 
+# masked_data: the loss counts a letter or two of a hundred, most sequences have no target; $masked are the options.
+masked_data() {
+    local i
+    for ((i = 0; i < 150; i++)); do
+        printf '{"prompt": "%0*d?", "completion": "%d"}\n' $((110 + i * 7 % 40)) $i $((i % 10))
+    done >masked.jsonl
+    masked="tasks.0.train=masked.jsonl tasks.1.train=masked.jsonl"
+}
+
 # planned: process 0 had the planned memory, category by category, but for what copies host memory to other devices.
 planned() {
     awk '$2 == "memory" && $NF == "peak" { table = 1; next }

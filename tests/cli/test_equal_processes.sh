@@ -7,11 +7,7 @@
 ulimit -c 0
 export HALFSTEP_EMU_GUARD=off # test_emu.sh has it
 base_config
-# The loss counts a letter or two of a hundred: most sequences have no target.
-for ((i = 0; i < 150; i++)); do
-    printf '{"prompt": "%0*d?", "completion": "%d"}\n' $((110 + i * 7 % 40)) $i $((i % 10))
-done >masked.jsonl
-masked="tasks.0.train=masked.jsonl tasks.1.train=masked.jsonl"
+masked_data
 
 # counter FOLDER NAME: of the latest checkpoint's trainer.json.
 counter() {
