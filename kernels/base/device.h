@@ -13,6 +13,7 @@
 
 #include "kernels/base/limits.h"
 #include "kernels/base/memory.h"
+#include "kernels/base/memory_hooks.h"
 #include "kernels/base/status.h"
 
 typedef struct HsStream HsStream; /* opaque; NULL is the device's default stream */
@@ -63,6 +64,10 @@ struct HsDevice {
     size_t current_bytes;
     size_t peak_bytes;
     HsMemoryAccount account;
+    /* Who serves hs_memory_alloc and hs_memory_host_alloc; NULL: alloc and host_alloc above.  Borrowed, and set before
+     * anything is allocated. */
+    const HsMemoryHooks *hooks;
+    size_t cap_bytes;     /* hs_memory_alloc refuses what goes beyond it; 0: none */
     void *implementation; /* the device's own */
 };
 

@@ -55,11 +55,17 @@ size_t hs_memory_sum(const size_t bytes[HS_MEMORY_COUNT]);
 
 struct HsDevice;
 
-/* device->alloc and device->release, entered in device->account.  `bytes` of a release: what was asked for.
- * errors: those of alloc, with the category's name in front */
+/* Memory of the device, entered in device->account: device->alloc's, or that of device->hooks (memory_hooks.h), which
+ * device->current_bytes then counts, too.  What is in use for all uses but communication stays within device->cap_bytes,
+ * where that is not 0; memory of the host counts on devices alone that have no other.
+ * `bytes` of a release: what was asked for.
+ * errors: HS_ENOMEM beyond the cap, with what is in use and the key; those of alloc, with the category's name in front;
+ * of hooks HS_ENOMEM for no memory or NULL, HS_EDEVICE for a failure or an address that is not aligned, with the
+ * allocator's name, the category's and the bytes */
 HsStatus hs_memory_alloc(struct HsDevice *device, HsMemoryCategory category, size_t bytes, void **pointer);
 void hs_memory_release(struct HsDevice *device, HsMemoryCategory category, size_t bytes, void *pointer);
-/* The same of device->host_alloc: memory of the host that the device's account names, too. */
+/* The same of device->host_alloc or the hooks' pinned: memory of the host that the device's account names, too, but
+ * not device->current_bytes. */
 HsStatus hs_memory_host_alloc(struct HsDevice *device, HsMemoryCategory category, size_t bytes, void **pointer);
 void hs_memory_host_release(struct HsDevice *device, HsMemoryCategory category, size_t bytes, void *pointer);
 /* Zeros in a file of `folder` (file_memory.h), which the device's account names, too. */
@@ -72,7 +78,7 @@ size_t hs_memory_elsewhere(const struct HsDevice *device, const size_t bytes[HS_
 
 /* A device that counts: everything `real` has, but allocations only enter the account (their pointers are not to be
  * touched), and copies and fills do nothing.  What a run would allocate is what the same code allocates here, in a dry
- * context.  Borrows `real`'s implementation; needs no deinit. */
+ * context.  Has neither hooks nor a cap.  Borrows `real`'s implementation; needs no deinit. */
 void hs_device_counting_init(struct HsDevice *device, const struct HsDevice *real);
 
 #endif

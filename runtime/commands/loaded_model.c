@@ -37,6 +37,23 @@ static HsStatus open_parts(HsLoadedModel *loaded, const char *tokenizer_folder)
     return hs_model_commit(&loaded->model, &loaded->engine.context, false);
 }
 
+/* What a run could have on its machine says nothing about this one, and weights that come from elsewhere must not name
+ * code to be run: these keys count only where the command line has them. */
+static HsStatus load_saved(HsConfig *config, const char *name, int override_count, const char *const *overrides)
+{
+    static const char *const of_machine[] = { "memory.limit=0", "memory.allocator=" };
+    enum { OF_MACHINE = sizeof of_machine / sizeof *of_machine };
+    const char **all = calloc((size_t)override_count + OF_MACHINE, sizeof *all);
+    if (!all)
+        return hs_fail(HS_ENOMEM, "no memory for %d keys", override_count);
+    memcpy(all, of_machine, sizeof of_machine);
+    if (override_count > 0)
+        memcpy(all + OF_MACHINE, overrides, (size_t)override_count * sizeof *all);
+    const HsStatus status = hs_config_load_saved(config, name, override_count + OF_MACHINE, all);
+    free(all);
+    return status;
+}
+
 static HsStatus open_checkpoint(HsLoadedModel *loaded, const HsCheckpoint *checkpoint, int override_count,
                                 const char *const *overrides)
 {
@@ -44,7 +61,7 @@ static HsStatus open_checkpoint(HsLoadedModel *loaded, const HsCheckpoint *check
     snprintf(name, sizeof name, "%s/trainer.json", checkpoint->folder);
     HS_TRY(hs_json_need_integer(name, checkpoint->state, "applied_steps", &loaded->step));
     snprintf(name, sizeof name, "%s/config.yaml", checkpoint->folder);
-    HS_TRY(hs_config_load_saved(&loaded->config, name, override_count, overrides));
+    HS_TRY(load_saved(&loaded->config, name, override_count, overrides));
     loaded->has_config = true;
     HS_TRY(open_parts(loaded, checkpoint->folder));
     return restore_weights(loaded, checkpoint);

@@ -13,6 +13,7 @@
 #include "kernels/base/comm_nccl.h"
 #include "kernels/base/log.h"
 #include "kernels/parts/comm.h"
+#include "runtime/engine/allocator.h"
 
 /* A device under its name; `index` is what follows a colon. */
 typedef struct DeviceRow {
@@ -290,6 +291,21 @@ static HsStatus load_tuning(HsEngine *engine, const HsEngineOptions *options)
     return hs_error_prefix(status == HS_EFORMAT || status == HS_EIO ? HS_ECONFIG : status, "kernels.tuning");
 }
 
+/* Before anything is allocated, as whoever gave memory takes it back. */
+static HsStatus set_memory(HsEngine *engine, const HsEngineOptions *options)
+{
+    HsDevice *const device = &engine->device;
+    device->cap_bytes = options->cap_bytes;
+    if (!options->allocator || options->allocator[0] == '\0')
+        return HS_OK;
+    HS_TRY(hs_allocator_open(options->allocator, device->name, &device->hooks));
+    static const char *const served[2][2] = { { "", "pinned" }, { "device", "device and pinned" } };
+    hs_info("%s memory of %s is the allocator's: %s (%s)",
+            served[device->hooks->alloc != NULL][device->hooks->pinned != NULL], device->name, device->hooks->name,
+            options->allocator);
+    return HS_OK;
+}
+
 /* Devices with memory of their own exchange directly. */
 static HsStatus join_devices(HsEngine *engine, const HsEngineOptions *options)
 {
@@ -314,6 +330,8 @@ HsEngineOptions hs_engine_options(const HsConfig *config)
         .sync_launch = config->kernels.sync_launch,
         .cuda_graph = config->kernels.cuda_graph,
         .tuning = config->kernels.tuning,
+        .allocator = config->memory.allocator,
+        .cap_bytes = (size_t)config->memory.limit,
         .library_sums = !config->distributed.exact,
         .timeout_s = config->distributed.timeout,
     };
@@ -323,7 +341,9 @@ HsStatus hs_engine_init(HsEngine *engine, const HsEngineOptions *options)
 {
     memset(engine, 0, sizeof *engine);
     HS_TRY(strcmp(options->device, "auto") == 0 ? open_auto(engine, options) : open_named(engine, options));
-    HsStatus status = load_tuning(engine, options);
+    HsStatus status = set_memory(engine, options);
+    if (status == HS_OK)
+        status = load_tuning(engine, options);
     if (status == HS_OK)
         status = join_devices(engine, options);
     if (status != HS_OK)

@@ -14,16 +14,18 @@
 #include "runtime/model/precision.h"
 
 typedef struct HsEngineOptions {
-    const char *device; /* "auto", "cpu", "cuda", "cuda:1", "emu" or "ref" */
-    int64_t threads;    /* 0: one a core this process may run on, as its CPU quota allows */
-    bool cublaslt;      /* matrix products by cuBLASLt */
-    HsHopperUse hopper; /* what Hopper's kernels serve */
-    bool sync_launch;   /* wait after every kernel; where operations run at once there is nothing to wait for */
-    bool cuda_graph;    /* steps will be recorded and replayed */
-    const char *tuning; /* a table of measured choices of products; NULL or "": none */
-    HsComm *comm;       /* the run's processes, borrowed; NULL: this one alone */
-    bool library_sums;  /* GPUs add up in the order of their library, not along the tree */
-    double timeout_s;   /* of GPUs' waits for each other; 0: none */
+    const char *device;    /* "auto", "cpu", "cuda", "cuda:1", "emu" or "ref" */
+    int64_t threads;       /* 0: one a core this process may run on, as its CPU quota allows */
+    bool cublaslt;         /* matrix products by cuBLASLt */
+    HsHopperUse hopper;    /* what Hopper's kernels serve */
+    bool sync_launch;      /* wait after every kernel; where operations run at once there is nothing to wait for */
+    bool cuda_graph;       /* steps will be recorded and replayed */
+    const char *tuning;    /* a table of measured choices of products; NULL or "": none */
+    const char *allocator; /* a shared object that serves the device's memory (memory_hooks.h); NULL or "": none */
+    size_t cap_bytes;      /* of the device's memory, for this process; 0: none */
+    HsComm *comm;          /* the run's processes, borrowed; NULL: this one alone */
+    bool library_sums;     /* GPUs add up in the order of their library, not along the tree */
+    double timeout_s;      /* of GPUs' waits for each other; 0: none */
 } HsEngineOptions;
 
 typedef struct HsEngine {

@@ -94,6 +94,7 @@ static HsComm *paper_rank(int processes)
 static HsStatus open_engine(HsTrainer *trainer, const HsPlannerOptions *options)
 {
     HsEngineOptions engine = hs_engine_options(trainer->config);
+    engine.allocator = NULL; /* a plan allocates nothing, and is the same with all of them */
     const bool absent = options->device_bytes > 0 && names_gpu(engine.device);
     if (options->card && !absent)
         return hs_fail(HS_ECONFIG, "--card %s is a GPU, and the configuration's device is %s: add device=cuda",

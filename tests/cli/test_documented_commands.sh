@@ -76,11 +76,12 @@ run() {
     while IFS= read -r line; do
         case $line in
         make\ *) continue ;;
+        cc\ *) line=${CC:-cc}${line#cc} ;;
         mpirun\ *) [ -e build/libhalfstep-mpi.so ] && command -v mpirun >/dev/null || continue ;;
         esac
         count=$((count + 1))
         expect 0 bash -c "$(shorten "$line")" </dev/null
-    done < <(sed -nE "s@^$2((build/|mkdir |make |mpirun |torchrun |srun ).*)@\1@p" "$root/$1")
+    done < <(sed -nE "s@^$2((build/|mkdir |make |cc |mpirun |torchrun |srun ).*)@\1@p" "$root/$1")
 }
 run README.md '    '
 for config in configs/*.yaml; do run "$config" '#     '; done
@@ -88,7 +89,10 @@ for example in "$root"/examples/*.c; do run "examples/$(basename "$example")" ' 
 run examples/strategies.md '    '
 run examples/howto/more-tasks.md '    '
 run examples/howto/conversations.md '    '
+ln -s "$root/kernels" kernels # a header
+sed -n '/^```c$/,/^```$/{/^```/!p}' "$root/examples/howto/memory.md" >pages.c
 run examples/howto/memory.md '    '
+says err "MiB for weights of host"
 run examples/howto/processes.md '    '
 for other in one two four zero restart mpi torchrun slurm; do
     [ $other != mpi ] || [ -d runs/cl-mpi ] || continue

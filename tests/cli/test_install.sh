@@ -37,6 +37,11 @@ C
     mkdir other && cp "$installed" other/ && cc -shared -fPIC -o other/libhalfstep-emu.so other.c
     expect 1 other/trainer selftest --device emu --no-speed --op combine
     says err "libhalfstep-emu.so comes from another build than this program"
+    # The header for allocators needs no other, in C and in C++.
+    echo '#include <halfstep/memory_hooks.h>' >header.c
+    for language in c c++; do
+        expect 0 cc -x $language -Wall -Wextra -Wpedantic -Werror -fsyntax-only -I"$prefix/include" header.c
+    done
 fi
 
 page=$prefix/share/man/man1/trainer.1

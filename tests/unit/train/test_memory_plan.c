@@ -118,6 +118,8 @@ static void check_cases(const char *device)
         OK(load(&config, device, cases[c], own, scratch.folder));
         OK(hs_trainer_create(&config, &trainer, NULL));
         check_account(&trainer, name, false);
+        /* What is yet to be allocated goes on within what was planned. */
+        trainer.engine.device.cap_bytes = trainer.planned.device_bytes;
         OK(hs_trainer_run(&trainer));
         check_account(&trainer, name, true);
         cr_expect_gt(trainer.planned.bytes[HS_MEMORY_ACTIVATIONS], trainer.planned.kept_bytes);
@@ -300,4 +302,37 @@ Test(memory_plan, counting_device)
     cr_expect_eq(counting.account.peak[HS_MEMORY_WEIGHTS], ((size_t)1 << 50) + 100);
     cr_expect_eq(real.account.peak[HS_MEMORY_WEIGHTS], 0);
     cr_expect_eq(real.current_bytes, 0);
+}
+
+/* A run that its plan fits to the last byte passes the device's cap, which the same limit sets. */
+Test(memory_plan, a_limit_of_what_is_planned_is_enough)
+{
+    static const struct {
+        const char *device;
+        int index;
+    } runs[] = { { "cpu", 4 }, { "emu", 15 } };
+    hs_log_set_level(HS_LOG_ERROR);
+    for (int i = 0; i < 2; i++) {
+        const int c = runs[i].index;
+        const Scratch scratch = scratch_make();
+        int own = 0;
+        HsConfig config;
+        HsTrainer trainer;
+        while (own < 6 && cases[c][own])
+            own++;
+        OK(load(&config, runs[i].device, cases[c], own, scratch.folder));
+        config.training.target_gpu_util = 1;
+        OK(hs_trainer_create(&config, &trainer, NULL));
+        cr_expect_eq(trainer.engine.device.cap_bytes, 0);
+        config.memory.limit = (int64_t)trainer.planned.device_bytes;
+        hs_trainer_destroy(&trainer);
+        OK(hs_trainer_create(&config, &trainer, NULL));
+        cr_expect_eq(trainer.engine.device.cap_bytes, trainer.planned.device_bytes);
+        OK(hs_trainer_run(&trainer));
+        hs_trainer_destroy(&trainer);
+        config.memory.limit--;
+        cr_expect_eq(hs_trainer_create(&config, &trainer, NULL), HS_ENOMEM);
+        hs_config_deinit(&config);
+        scratch_remove(&scratch);
+    }
 }
