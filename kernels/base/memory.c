@@ -52,9 +52,8 @@ static HsStatus check_cap(const HsDevice *device, HsMemoryCategory category, siz
     const size_t *const current = device->account.current;
     if (device->cap_bytes == 0 || category == HS_MEMORY_COMMUNICATION)
         return HS_OK;
-    size_t used = hs_memory_sum(current) - current[HS_MEMORY_COMMUNICATION];
-    if (!device->host_accessible)
-        used -= hs_memory_on_host(current);
+    const size_t used =
+        hs_memory_sum(current) - current[HS_MEMORY_COMMUNICATION] - hs_memory_elsewhere(device, current);
     if (used <= device->cap_bytes && bytes <= device->cap_bytes - used)
         return HS_OK;
     return hs_fail(HS_ENOMEM,

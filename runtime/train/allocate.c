@@ -215,11 +215,10 @@ static HsStatus try_fisher(HsTrainer *trainer)
                         .context = &trainer->engine.context,
                         .spans = trainer->share.all,
                         .span_count = trainer->share.all_count,
-                        .factors = hs_continual_factors(trainer->continual),
-                        .on_host = trainer->share.on_host,
-                        .ranks = trainer->ranks };
+                        .factors = hs_continual_factors(trainer->continual) };
     size_t bytes;
     void *block;
+    HsPartialSums partial = { 0 };
     if (!trainer->engine.context.dry_run || !hs_continual_needs_fisher(&trainer->continual_config))
         return HS_OK;
     HsTensor *sums = calloc((size_t)trainer->share.all_count * HS_FISHER_SUMS, sizeof *sums);
@@ -230,14 +229,17 @@ static HsStatus try_fisher(HsTrainer *trainer)
         status = hs_trainer_lend_weights(trainer);
     if (status == HS_OK)
         status = hs_continual_begin_fisher(trainer->continual);
-    fisher.sums = sums;
-    fisher.sum_count = status == HS_OK ? hs_continual_fisher_sums(trainer->continual, sums) : 0;
+    const int count = status == HS_OK ? hs_continual_fisher_sums(trainer->continual, sums) : 0;
     if (status == HS_OK)
         status = hs_fisher_device_bytes(&fisher, &bytes);
+    if (status == HS_OK)
+        status = hs_partial_sums_init(&partial, device, HS_MEMORY_STATISTICS, trainer->share.on_host, sums, count,
+                                      trainer->ranks.own);
     if (status == HS_OK)
         status = hs_memory_alloc(device, HS_MEMORY_STATISTICS, bytes, &block);
     if (status == HS_OK)
         hs_memory_release(device, HS_MEMORY_STATISTICS, bytes, block);
+    hs_partial_sums_deinit(&partial);
     hs_continual_end_fisher(trainer->continual);
     hs_trainer_take_back_weights(trainer);
     hs_trainer_take_back_gradients(trainer);

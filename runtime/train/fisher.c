@@ -475,8 +475,7 @@ HsStatus hs_fisher_device_bytes(const HsFisher *fisher, size_t *bytes)
     HsFisher copy = *fisher;
     size_t scratch_bytes;
     HsStatus status = plan_pass(&copy, &scratch_bytes);
-    *bytes =
-        lay_out(&copy, scratch_bytes, NULL) + hs_partial_sums_bytes(fisher->sums, fisher->sum_count, fisher->ranks.own);
+    *bytes = lay_out(&copy, scratch_bytes, NULL);
     free(copy.pass.params);
     return status;
 }

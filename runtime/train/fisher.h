@@ -83,7 +83,7 @@ typedef struct HsFisher {
  * spans' gradients; from then on hs_op_square_accumulate, which squares them, leaves them clear. */
 HsStatus hs_fisher_init(HsFisher *fisher);
 void hs_fisher_deinit(HsFisher *fisher);
-/* Device memory that init takes until deinit; needs program, context, spans, factors, ranks and sums.
+/* Device memory that init takes until deinit, beside partial sums of `sums`; needs program, context, spans and factors.
  * errors: HS_ENOMEM */
 HsStatus hs_fisher_device_bytes(const HsFisher *fisher, size_t *bytes);
 /* As HsFisherSource.sum_part. */

@@ -220,6 +220,8 @@ HsStatus run_broadcast(const Operation &o)
 
 /* --- buffers of the host --- */
 
+constexpr size_t HOST_SUM_BYTES = size_t(16) << 20; /* of a sum: at a time */
+
 void release_bounce(Group *group)
 {
     group->device->host_release(group->device, group->pinned);
@@ -250,6 +252,7 @@ HsStatus through_bounce(Operation operation, size_t bytes, Body *body)
     Group *const group = operation.group;
     unsigned char *const host = operation.buffer;
     HS_TRY(reserve_bounce(group, bytes));
+    HS_TRY(wait_for_stream(group->device, operation.stream)); /* kernels may write pinned memory themselves */
     memcpy(group->pinned, host, bytes);
     HS_TRY(copy(group, operation.stream, group->bounce, group->pinned, bytes));
     operation.buffer = static_cast<unsigned char *>(group->bounce);
@@ -280,11 +283,21 @@ HsStatus run(HsComm *comm, HsStream *stream, void *buffer, size_t elements, Oper
 
 HsStatus nccl_all_reduce(HsComm *comm, HsStream *stream, void *buffer, size_t count, HsDtype dtype, HsCommOp op)
 {
-    Operation operation = {};
-    operation.count = count;
-    operation.dtype = dtype;
-    operation.op = op;
-    return run(comm, stream, buffer, count, operation, run_all_reduce);
+    bool on_device = false;
+    HS_TRY(is_on_device(buffer, &on_device));
+    /* What lies on the host for want of room on the device is not to take as much there. */
+    const size_t most = on_device ? count : HOST_SUM_BYTES / hs_dtype_bytes(dtype);
+    size_t done = 0;
+    do {
+        Operation operation = {};
+        operation.count = count - done < most ? count - done : most;
+        operation.dtype = dtype;
+        operation.op = op;
+        unsigned char *const part = static_cast<unsigned char *>(buffer) + done * hs_dtype_bytes(dtype);
+        HS_TRY(run(comm, stream, part, operation.count, operation, run_all_reduce));
+        done += operation.count;
+    } while (done < count);
+    return HS_OK;
 }
 
 HsStatus nccl_reduce_scatter(HsComm *comm, HsStream *stream, void *buffer, const size_t *starts, HsDtype dtype)
