@@ -6,13 +6,14 @@
 #include <criterion/criterion.h>
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/base/log.h"
 #include "runtime/train/trainer.h"
 #include "tests/support/scratch.h"
 
-enum { MOST = 40 };
+enum { MOST = 48 };
 
 /* A run of two tasks, a few steps each, with evaluations and checkpoints. */
 static const char *const common[] = {
@@ -34,9 +35,11 @@ static const char *const common[] = {
     "mer.gamma=0.5",
     "evaluation.every=2",
     "evaluation.batches=1",
+    "evaluation.items=1",
+    "evaluation.show=1",
     "logging.progress=none",
     "logging.tensorboard=false",
-    "threads=2",
+    "threads=1",
 };
 
 static const char *const cases[][6] = {
@@ -138,6 +141,7 @@ Test(memory_plan, equals_what_is_taken_on_cpu)
 Test(memory_plan, equals_what_is_taken_on_emu)
 {
     hs_log_set_level(HS_LOG_ERROR);
+    setenv("HALFSTEP_EMU_GUARD", "off", 1); /* tests/cli/test_emu.sh has it */
     check_cases("emu");
 }
 
@@ -216,12 +220,12 @@ static bool search_all(const HsTrainer *trainer, size_t limit, bool narrow, HsFi
  * is what a run with those lines takes. */
 Test(memory_plan, search)
 {
-    static const char *const own[] = { "precision.mode=bf16", "batch_size=32", "model.layers=4" };
+    static const char *const own[] = { "precision.mode=bf16", "batch_size=32", "model.layers=4", "threads=2" };
     const Scratch scratch = scratch_make();
     hs_log_set_level(HS_LOG_ERROR);
     HsConfig config;
     HsTrainer trainer;
-    OK(load(&config, "cpu", own, 3, scratch.folder));
+    OK(load(&config, "cpu", own, 4, scratch.folder));
     OK(hs_trainer_create(&config, &trainer, NULL));
     const size_t needed = trainer.planned.device_bytes;
     bool found = true;
