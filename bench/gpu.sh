@@ -6,7 +6,7 @@
 #     gpu.sh --phases correct      the emulator's assumptions, every kernel against the reference, the cpu's losses
 #     gpu.sh --phases speed        products, GPT-2 124M and attention beside cuBLASLt and PyTorch in the same run
 #     gpu.sh --phases counters     the hardware's counters of eight kernels (ncu)
-#     gpu.sh --phases more         where time is left: what GPUs exchange, the other modes, every operation's speed
+#     gpu.sh --phases more         where time is left: memory.offload, what GPUs exchange, the other modes, every operation's speed
 #
 # LIST names groups (these; the first three when nothing is said) or single phases, with commas: see `groups` below.
 # The programs are those beside this file (a package made by `make gpu-package`), else those of DIR (../build), else the
@@ -30,7 +30,7 @@ declare -A groups=(
     [correct]='fragments forced agreement rounds selftest parity sanitizer'
     [speed]='losses products tuning gpt2 attention trace'
     [counters]='counters'
-    [more]='collectives bandwidth modes operations'
+    [more]='offload collectives bandwidth modes operations'
 )
 declare -A titles=(
     [fragments]="The emulator's assumptions"
@@ -46,6 +46,7 @@ declare -A titles=(
     [gpt2]='GPT-2 124M in bf16'
     [attention]='Attention'
     [trace]='A step, operation by operation'
+    [offload]="States, gradients and weights in the host's memory"
     [collectives]='Between GPUs, by NCCL'
     [bandwidth]='Memory-bound operations'
     [modes]='GPT-2 124M in the other modes'

@@ -28,7 +28,8 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 cd "$scratch"
 
-common=(device=cpu "tasks.0.train=$text" tokenizer.kind=char precision.mode=bf16 distributed.virtual_ranks=4
+echo "seed: 1337" >base.yaml
+common=(--config base.yaml device=cpu "tasks.0.train=$text" tokenizer.kind=char precision.mode=bf16 distributed.virtual_ranks=4
     "max_steps=$steps" checkpoint_freq=0 evaluation.every=0 evaluation.sample_tokens=0 logging.every=1 logging.tensorboard=false
     logging.progress=lines memory.limit=0 distributed.exact=true schedule.warmup_steps=4)
 small=(model.family=gpt2 model.layers=4 model.heads=4 model.width=128 batch_size=12 max_length=64 learning_rate=1e-3)
@@ -72,7 +73,7 @@ measure_speed() { # NAME OPTION...
     done
 }
 
-echo "| model | processes | threads of each | batch | tokens/s | share of one process |"
+echo "| model | processes | threads of each | division | tokens/s | share of the first line |"
 echo "|---|---|---|---|---|---|"
 measure_speed small "${small[@]}"
 measure_speed large "${large[@]}"

@@ -221,6 +221,39 @@ phase_modes() {
     return $code
 }
 
+# Predicted from the plan's nominal rates and the measured step without: passes beside it, then the update.
+phase_offload() {
+    local level result rate base='' device_mib predicted same code=0 tool
+    tool trainer
+    echo "GPT-2 124M in bf16 with more and more in the host's memory: the same losses are asked for."
+    echo
+    echo "| offload | tokens/s | share | predicted share | device MiB, planned | same losses |"
+    echo "|---|---|---|---|---|---|"
+    for level in none optimizer gradients weights; do
+        local setting=(precision.mode=bf16 kernels.cuda_graph=false memory.offload=$level)
+        if ! result=$(own_run offload_$level "$(steps_of bf16)" "${setting[@]}"); then
+            echo "| $level | it failed: $(tail -n 1 "$work/errors") | | | | |"
+            code=1
+            continue
+        fi
+        rate=${result% *}
+        base=${base:-$rate}
+        limited 60 "${tool[@]}" plan --config "$work/gpt2.yaml" "${setting[@]}" >"$work/offload.plan" || code=1
+        device_mib=$(awk '$1 == "total" { print $2 }' "$work/offload.plan")
+        predicted=$(awk -v tokens=$((batch * length)) -v base="$base" '
+            /^memory.offload: the update moves/ { update = $(NF - 1) }
+            /^  passes move/ { for (i = 1; i < NF; i++) if ($i == "least") passes = $(i + 1) }
+            END { step = tokens / base; printf "%.2f", step / ((step > passes ? step : passes) + update) }' "$work/offload.plan")
+        same=yes
+        cmp -s "$work/offload_none.losses" "$work/offload_$level.losses" || { same=NO && code=1; }
+        awk -v level=$level -v rate="$rate" -v base="$base" -v predicted="$predicted" -v mib="$device_mib" -v same=$same \
+            'BEGIN { printf "| %s | %.0f | %.2f | %s | %s | %s |\n", level, rate, rate / base, predicted, mib, same }'
+        json '{"bench":"offload","level":"%s","tokens_per_second":%s,"predicted_share":%s,"device_mib":%s,"same_losses":"%s"}' \
+            $level "$rate" "$predicted" "$device_mib" $same
+    done
+    return $code
+}
+
 phase_trace() {
     own_run trace "$(steps_of bf16)" precision.mode=bf16 kernels.cuda_graph=false logging.trace=3-3 >/dev/null || return 1
     cp "$work/gpt2/trace.json" "$out/trace.json" || return 1

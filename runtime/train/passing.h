@@ -29,7 +29,8 @@ typedef struct HsPassing {
     bool on_host;
 } HsPassing;
 
-/* For the schedule of `program`; gives the share's own spans their gradients, on_host: in pinned memory of the host.  The model was committed without any.
+/* For the schedule of `program`; gives the share's own spans their gradients, on_host: in pinned memory of the host.
+ * The model was committed without any.
  * errors: HS_ENOMEM */
 HsStatus hs_passing_create(HsModel *model, const HsProgram *program, const HsShards *shards, const HsSpanShare *share,
                            const HsBeside *beside, bool on_host, HsContext *context, HsPassing *passing);

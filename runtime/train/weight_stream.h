@@ -33,7 +33,8 @@ typedef struct HsWeightVisits {
     int asked;       /* of a pass: so many are on their way or there */
 } HsWeightVisits;
 
-/* Gives the share's own spans their weights, on_host: in pinned memory of the host.  The model was committed without those that are trained.
+/* Gives the share's own spans their weights, on_host: in pinned memory of the host.  The model was committed without
+ * those that are trained.
  * errors: HS_ENOMEM */
 HsStatus hs_weight_stream_create(HsModel *model, const HsShards *shards, const HsSpanShare *share,
                                  const HsBeside *beside, bool on_host, HsContext *context, HsWeightStream *stream);
