@@ -165,8 +165,9 @@ static void print_memory(const HsMemoryPlan *plan, FILE *out)
             print_activations(plan, out);
     }
     print_row(out, "total", (double)plan->device_bytes, (double)plan->parameters,
-              plan->device_bytes < hs_memory_sum(plan->bytes) ? "in the device's memory: without what lies on the host"
-                                                              : "");
+              plan->device_bytes < hs_memory_sum(plan->bytes)
+                  ? "in the device's memory: without what lies on the host or on disk"
+                  : "");
 }
 
 /* --- what is left --- */

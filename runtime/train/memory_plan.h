@@ -28,7 +28,7 @@ static inline double hs_mebibytes(double bytes)
 /* What one way of running a configuration takes. */
 typedef struct HsMemoryPlan {
     size_t bytes[HS_MEMORY_COUNT]; /* at most, by category */
-    size_t device_bytes;           /* their sum; without what lies on the host where the device has its own memory */
+    size_t device_bytes;           /* their sum; without what lies elsewhere (hs_memory_elsewhere) */
     /* of the activations: alive between forward and backward; logits and their gradient */
     size_t kept_bytes, head_bytes;
     int64_t parameters;
