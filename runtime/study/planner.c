@@ -322,9 +322,10 @@ static HsStatus print_plan(HsTrainer *trainer, const HsPlannerOptions *options, 
     const bool over = plan.device_bytes > limit;
     if (over || options->fit)
         HS_TRY(print_fit(trainer, &plan, limit, out));
-    if (!over)
-        return HS_OK;
     fflush(out);
+    /* A machine that is not here may have another host. */
+    if (!over)
+        return trainer->config->memory_place.cpu > 0 ? hs_trainer_check_host(trainer, limit) : HS_OK;
     return hs_fail(HS_ENOMEM, "the plan needs %.0f MiB and the limit is %.0f: training would refuse to start",
                    hs_mebibytes((double)plan.device_bytes), hs_mebibytes((double)limit));
 }

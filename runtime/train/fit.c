@@ -500,7 +500,7 @@ HsStatus hs_trainer_place(HsTrainer *trainer, size_t limit)
     return place_on_disk(trainer, limit);
 }
 
-static HsStatus check_host(const HsTrainer *trainer, size_t limit)
+HsStatus hs_trainer_check_host(const HsTrainer *trainer, size_t limit)
 {
     const HsConfig *config = trainer->config;
     size_t wanted, had;
@@ -532,7 +532,7 @@ HsStatus hs_trainer_fit(HsTrainer *trainer)
     if (trainer->planned.device_bytes > limit)
         HS_TRY(trainer->config->memory.auto_fit ? fit(trainer, limit, limit_text) : refuse(trainer, limit, limit_text));
     HS_TRY(place_on_disk(trainer, limit)); /* a fit may have moved more to the host */
-    return check_host(trainer, limit);
+    return hs_trainer_check_host(trainer, limit);
 }
 
 /* --- said at the end --- */

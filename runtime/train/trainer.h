@@ -253,6 +253,8 @@ int hs_trainer_list_largest(const HsTrainer *trainer, HsTensorUse *uses, int cou
 HsStatus hs_trainer_fit(HsTrainer *trainer);
 /* What memory.place asks for, of which fit is the rest: memory.offload, and what goes to disk; fills `planned`. */
 HsStatus hs_trainer_place(HsTrainer *trainer, size_t limit);
+/* errors: HS_ENOMEM where the host has no room for what `planned` keeps there */
+HsStatus hs_trainer_check_host(const HsTrainer *trainer, size_t limit);
 /* Planned, current and peak bytes by category, and the process's own, as log lines. */
 void hs_trainer_report_memory(const HsTrainer *trainer);
 /* After memory ran out: totals, the largest tensors, and what would fit into what the device has. */

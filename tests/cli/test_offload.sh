@@ -146,6 +146,8 @@ planned >unequal || fail "place: planned is not taken: $(cat unequal)"
 rm -rf placed
 expect 1 "$trainer" "${placed[@]}" memory.place.cpu=1MiB memory.place.disk=
 says err "memory.place.cpu allows 1: name a folder for the rest as memory.place.disk"
+expect 1 "$trainer" plan "${placed[@]}" memory.place.cpu=1MiB memory.place.disk=
+says err "memory.place.cpu allows 1: name a folder for the rest as memory.place.disk"
 expect 1 "$trainer" "${placed[@]}" memory.place.cpu=1MiB memory.place.disk=/nowhere
 says err "states on disk: no file can be made in /nowhere: No such file or directory"
 expect 2 "$trainer" "${placed[@]}" memory.place.cpu=10
