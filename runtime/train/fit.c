@@ -201,18 +201,43 @@ static HsStatus try_policy(Search *search, int policy, const HsFit *rest)
     return HS_OK;
 }
 
+/* Where gradients pass, and the number of virtual ranks is given, a micro-batch is one of them. */
+static void leave_possible(Search *search, const HsFit *rest)
+{
+    const HsTrainer *trainer = search->trainer;
+    const bool passes = trainer->config->distributed.zero >= 2 || strcmp(rest->offload, "gradients") == 0 ||
+                        strcmp(rest->offload, "weights") == 0;
+    if (!passes || !trainer->config->distributed.exact || trainer->ranks.asked == 0)
+        return;
+    const int64_t part = trainer->rows_per_step / trainer->ranks.asked;
+    int kept = 0;
+    for (int i = 0; i < search->count; i++)
+        if (search->rows[i] == part)
+            search->rows[kept++] = part;
+    search->count = kept;
+}
+
 /* All micro-batches and policies, with the rest of a fit as it is. */
 static HsStatus try_all(Search *search, const HsFit *rest)
 {
+    Search own = *search;
     HsFit least = *rest;
-    least.micro_batch = least.recompute_every = 1;
+    leave_possible(&own, rest);
+    if (own.count == 0)
+        return HS_OK;
+    least.micro_batch = own.rows[own.count - 1];
+    least.recompute_every = 1;
     least.recompute = "block";
     HsMemoryPlan plan;
-    HS_TRY(plan_fit(search, &least, &plan));
-    if (fixed_bytes(&plan) > search->limit)
+    HS_TRY(plan_fit(&own, &least, &plan));
+    if (fixed_bytes(&plan) > own.limit)
         return HS_OK;
     for (int p = 0; p < POLICIES; p++)
-        HS_TRY(try_policy(search, p, rest));
+        HS_TRY(try_policy(&own, p, rest));
+    search->fit = own.fit;
+    search->plan = own.plan;
+    search->seconds = own.seconds;
+    search->found = own.found;
     return HS_OK;
 }
 
@@ -516,11 +541,61 @@ HsStatus hs_trainer_check_host(const HsTrainer *trainer, size_t limit)
                    config->memory_place.disk[0] ? "allow more" : "name a folder for the rest as memory.place.disk");
 }
 
+/* The process with the least room, by what the configuration as it stands would take: the lowest of equals. */
+static HsStatus find_fullest(HsComm *comm, int64_t excess, int *fullest)
+{
+    int64_t most = excess, rank;
+    HS_TRY(hs_comm_all_reduce(comm, NULL, &most, 1, HS_I64, HS_COMM_MAX));
+    rank = excess == most ? -comm->rank : -comm->size;
+    HS_TRY(hs_comm_all_reduce(comm, NULL, &rank, 1, HS_I64, HS_COMM_MAX));
+    *fullest = (int)-rank;
+    return HS_OK;
+}
+
+/* Processes plan their own parts, which are unequal, and a step is divided alike for all: they do as the fullest does.
+ * excess: bytes of the configuration beyond the limit, before anything was changed. */
+static HsStatus agree(HsTrainer *trainer, int64_t excess)
+{
+    static const char *const recompute[] = { [HS_RECOMPUTE_NONE] = "none",
+                                             [HS_RECOMPUTE_ATTENTION] = "attention",
+                                             [HS_RECOMPUTE_MLP] = "mlp",
+                                             [HS_RECOMPUTE_BLOCK] = "block" };
+    HsComm *comm = trainer->engine.comm;
+    HsFit fit = hs_fit_of(trainer->config);
+    int fullest;
+    HsRecompute policy;
+    HS_TRY(hs_recompute_find(fit.recompute, &policy));
+    int64_t choice[] = { fit.micro_batch,      policy,
+                         fit.recompute_every,  hs_trainer_offload_level(trainer),
+                         fit.narrow_gradients, trainer->state.micro_batch };
+    HS_TRY(find_fullest(comm, excess, &fullest));
+    HS_TRY(hs_comm_broadcast(comm, NULL, choice, sizeof choice / sizeof *choice, HS_I64, fullest));
+    fit = (HsFit){ .micro_batch = choice[0],
+                   .recompute = recompute[choice[1]],
+                   .recompute_every = choice[2],
+                   .offload = hs_offload_name((HsOffloadLevel)choice[3]),
+                   .narrow_gradients = choice[4] != 0 };
+    trainer->state.micro_batch = choice[5];
+    if (comm->rank == fullest)
+        return HS_OK;
+    char lines[HS_FIT_TEXT];
+    if (hs_fit_lines(trainer->config, &fit, lines)[0] != '\0')
+        hs_info("memory: process %d has the least room; all train as if the configuration said\n%s", fullest, lines);
+    HS_TRY(hs_fit_write(trainer->config, &fit));
+    trainer->config->distributed.virtual_ranks = trainer->ranks.asked;
+    HS_TRY(hs_trainer_divide(trainer));
+    return hs_trainer_plan(trainer, trainer->config, &trainer->planned);
+}
+
 HsStatus hs_trainer_fit(HsTrainer *trainer)
 {
+    const HsConfig *config = trainer->config;
+    const bool adapts = config->memory.auto_fit || config->memory_place.gpu > 0 || trainer->state.micro_batch > 0;
     size_t limit;
     char limit_text[LINE];
     HS_TRY(find_limit(trainer, &limit, limit_text));
+    HS_TRY(hs_trainer_plan(trainer, config, &trainer->planned));
+    const int64_t excess = (int64_t)trainer->planned.device_bytes - (int64_t)limit;
     HS_TRY(hs_trainer_place(trainer, limit));
     if (trainer->planned.device_bytes > limit && trainer->state.micro_batch > 0) {
         hs_warn("the micro-batch of %lld that this run had does not fit any more: as configured, sums will be rounded "
@@ -529,8 +604,12 @@ HsStatus hs_trainer_fit(HsTrainer *trainer)
         trainer->state.micro_batch = 0;
         HS_TRY(hs_trainer_place(trainer, limit));
     }
+    if (trainer->planned.device_bytes > limit && config->memory.auto_fit)
+        HS_TRY(fit(trainer, limit, limit_text));
+    if (adapts && trainer->engine.comm->size > 1)
+        HS_TRY(agree(trainer, excess));
     if (trainer->planned.device_bytes > limit)
-        HS_TRY(trainer->config->memory.auto_fit ? fit(trainer, limit, limit_text) : refuse(trainer, limit, limit_text));
+        HS_TRY(refuse(trainer, limit, limit_text));
     HS_TRY(place_on_disk(trainer, limit)); /* a fit may have moved more to the host */
     return hs_trainer_check_host(trainer, limit);
 }

@@ -63,6 +63,19 @@ done
 expect 0 "$trainer" --config base.yaml
 same_as whole "four kinds of processes"
 
+# Parts are unequal: where one process has no room, all do as it does.
+fits=(--config base.yaml ewc.curvature=diagonal target_gpu_util=1)
+expect 0 "$trainer" plan "${fits[@]}" distributed.processes=4
+between=$(awk '$1 == 1 { low = high = $NF; for (i = NF - 3; i < NF; i++) { if ($i < low) low = $i; if ($i > high) high = $i } }
+    END { printf "%d", (low + high) * 512 }' out)
+rm -rf run
+expect 0 "$trainer" "${fits[@]}" --processes 4 distributed.zero=1 memory.limit="${between}KiB" memory.auto_fit=true
+grep -qE "has the least room|memory.auto_fit: the plan needs" err || fail "nothing was fitted into $between KiB: $(cat out)"
+micro_batch=$(sed -n 's/^ *micro_batch: //p' run/config.yaml) gradients=$(sed -n 's/^ *gradients: //p' run/config.yaml)
+expect 0 "$trainer" "${fits[@]}" out_dir=fitted memory.micro_batch="$micro_batch" precision.gradients="$gradients"
+bits fitted >fitted.bits
+same_as fitted "four processes, one of which had no room"
+
 # What is refused says what to do.
 refused() { # MESSAGE COMMAND...
     local message=$1
