@@ -43,7 +43,8 @@ static HsStatus require_workspace(const HsContext *context, const char *op, size
         assert(backend->op != NULL);                                                            \
         if (!context->observer)                                                                 \
             return backend->op(context, args);                                                  \
-        const HsOpCost cost = hs_cost_##op(args);                                               \
+        HsOpCost cost = hs_cost_##op(args);                                                     \
+        cost.predicted_s = backend->seconds.op ? backend->seconds.op(context, args) : 0.0;      \
         context->observer->begin(context->observer, context, HS_RANGE_OPERATION, #op, &cost);   \
         const HsStatus status = backend->op(context, args);                                     \
         context->observer->end(context->observer, context);                                     \

@@ -7,7 +7,9 @@
 #include "kernels/cuda/device/device.cuh"
 #include "kernels/cuda/device/peak.cuh"
 #include "kernels/cuda/product/predicted.cuh"
+#include "kernels/cuda/product/predicted_operations.cuh"
 #include "kernels/cuda/product/products.cuh"
+#include "kernels/cuda/toolbox/launch.cuh"
 
 extern "C" {
 #include "kernels/parts/part.h"
@@ -32,10 +34,20 @@ static HsBackend make_backend()
     HS_OPS(HS_CUDA_ROW)
 #undef HS_CUDA_ROW
     backend.refuse.matmul = refuse_matmul;
+    backend.seconds.matmul = predicted::matmul;
+    backend.seconds.attention_forward = predicted::attention_forward;
+    backend.seconds.attention_backward = predicted::attention_backward;
     backend.peak_flops = peak_flops;
     backend.peak_bytes = peak_bytes;
     return backend;
 }
+
+#ifdef HS_EMU
+static void observe_launches(HsLaunchObserver *observer)
+{
+    hs_emu_launch_observer = observer;
+}
+#endif
 
 static HsStatus init_device(HsDevice *device, const HsCudaOptions *options)
 {
@@ -57,6 +69,9 @@ static HsBackendPart make_part()
     part.backend = &backend;
     part.tuner = &matmul_tuner;
     part.write_predictions = write_predicted;
+#ifdef HS_EMU
+    part.observe_launches = observe_launches;
+#endif
     part.comm_id = make_comm_id;
     part.comm_create = make_comm;
     return part;

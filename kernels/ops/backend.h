@@ -6,6 +6,7 @@
 #ifndef HS_KERNELS_OPS_BACKEND_H
 #define HS_KERNELS_OPS_BACKEND_H
 
+#include "kernels/base/cards.h"
 #include "kernels/base/device.h"
 #include "kernels/base/status.h"
 #include "kernels/ops/cost.h"
@@ -16,6 +17,7 @@ typedef struct HsContext HsContext;
 #define HS_OP_MEMBER(name, Args, formula)           HsStatus (*name)(HsContext *, const Args *);
 #define HS_OP_WORKSPACE_MEMBER(name, Args, formula) size_t (*name)(const HsContext *, const Args *);
 #define HS_OP_REFUSE_MEMBER(name, Args, formula)    HsStatus (*name)(const HsContext *, const Args *);
+#define HS_OP_SECONDS_MEMBER(name, Args, formula)   double (*name)(const HsContext *, const Args *);
 
 #define HS_UNCACHED_BYTES ((size_t)1 << 40)
 
@@ -31,6 +33,11 @@ typedef struct HsBackend {
     struct {
         HS_OPS(HS_OP_REFUSE_MEMBER)
     } refuse;
+    /* Seconds by the backend's model of its device, for what more than the bytes of its operands decides; a NULL member:
+     * there is no model.  Reads shapes, never data. */
+    struct {
+        HS_OPS(HS_OP_SECONDS_MEMBER)
+    } seconds;
     /* Bytes of a packed k x n right operand; 0: this backend does not pack. */
     size_t (*packed_bytes)(const HsContext *context, HsDtype dtype, int64_t k, int64_t n);
     /* Measured peak of products of `dtype`, rounded as the policy says, in operations a second; NULL or 0: unknown. */
@@ -118,6 +125,17 @@ bool hs_backend_cpu_fuses(void);      /* multiply-adds round once (kernels/ops/u
 /* kernels/cuda is compiled twice: by nvcc for GPUs (`cuda`, where there is an nvcc), and by the host compiler against
  * an emulation of CUDA (`emu`).  Each is a part of its own (kernels/parts/part.h). */
 
+/* A kernel's launch on the emulator, as an observer is told of it; when the observer returns false the kernel does not
+ * run. */
+typedef struct HsKernelLaunch {
+    const char *name;   /* "matmul_hopper_kernel<Element, Tile, true, true>" as it stands in the source */
+    const void *kernel; /* its address */
+    int64_t blocks;
+    unsigned block_threads;
+    size_t shared_bytes; /* dynamic */
+} HsKernelLaunch;
+typedef bool HsLaunchObserver(const HsKernelLaunch *launch);
+
 /* Which operations the kernels for compute capability 9.0 (wgmma, tensor copies) serve where the GPU has it; the
  * kernels for all GPUs serve the others. */
 typedef enum HsHopperUse { HS_HOPPER_ALL, HS_HOPPER_PRODUCTS, HS_HOPPER_ATTENTION, HS_HOPPER_NONE } HsHopperUse;
@@ -127,6 +145,7 @@ typedef struct HsCudaOptions {
     bool sync_launch; /* wait after every launch, and name the kernel that failed */
     bool cublaslt;    /* products by cuBLASLt, the rival, opened at run time */
     HsHopperUse hopper;
+    const HsCard *card; /* work is laid out as for this GPU, for plans on the emulator; NULL: as for the one there is */
 } HsCudaOptions;
 
 #endif

@@ -18,6 +18,7 @@
 
 typedef struct HsOpCost {
     double flops, bytes;
+    double predicted_s;     /* by the backend's own model; 0: it has none for this operation */
     HsDtype dtype;          /* of the operands of the products that the flops are; any, where flops is 0 */
     HsProductPolicy policy; /* to what they may be rounded */
     const char *transposes; /* of a and b of a matmul: "nt" forward, "nn" dgrad, "tn" wgrad, "tt"; else NULL */

@@ -27,6 +27,8 @@ typedef struct HsBackendPart {
     const HsTuner *tuner;
     /* Predicted times of the GPU kernels, as Markdown (kernels/cuda/PREDICTED.md).  errors: HS_EIO */
     HsStatus (*write_predictions)(FILE *out);
+    /* From now on `observer` is told of every launch (NULL: nobody is); not a member of parts for GPUs (NULL). */
+    void (*observe_launches)(HsLaunchObserver *observer);
     /* Between GPUs (kernels/base/comm_nccl.h): an id for a new communicator, and this rank's end of one, which works on
      * buffers of `device` and watches its waits, is destroyed before it (hs_comm_destroy), and returns when all ranks
      * have come.  One communicator a device.
@@ -37,7 +39,7 @@ typedef struct HsBackendPart {
 } HsBackendPart;
 
 /* Raised when a member changes its meaning but not its size. */
-enum { HS_PART_VERSION = 2 };
+enum { HS_PART_VERSION = 3 };
 
 static inline uint64_t hs_part_fold(uint64_t layout, size_t bytes)
 {

@@ -10,7 +10,7 @@
 #include "runtime/commands/command.h"
 #include "runtime/study/planner.h"
 
-enum { OPTION_LAYERS = 1000, OPTION_FIT, OPTION_TABLE, OPTION_LADDER, OPTION_CARD, OPTION_JSON, OPTION_SCALING };
+enum { OPTION_LAYERS = 1000, OPTION_FIT, OPTION_TABLE, OPTION_LADDER, OPTION_CARD, OPTION_JSON, OPTION_SCALING, OPTION_STEP, OPTION_LAUNCHES };
 
 typedef struct Arguments {
     const char *config_path;
@@ -40,6 +40,11 @@ static const struct argp_option options[] = {
       "with --card: how fast 1 to 64 of them would be, by a model of products, memory and links (see "
       "runtime/study/planner_processes.c)",
       0 },
+    { "step", OPTION_STEP, NULL, 0,
+      "with --card: the kernel launches of a step, its bytes and predicted time by part and operation (see "
+      "runtime/study/planner_step.c)",
+      0 },
+    { "launches", OPTION_LAUNCHES, NULL, 0, "with --card: the same, every launch in its order", 0 },
     { "json", OPTION_JSON, NULL, 0, "with --ladder: one JSON object, with the keys that make each rung", 0 },
     { 0 },
 };
@@ -55,6 +60,9 @@ static void check_options(struct argp_state *state, HsPlannerOptions *asked)
     if (asked->scaling && (!asked->card || asked->ladder || asked->table || asked->layers || asked->fit))
         argp_error(state, asked->card ? "--scaling is a table of its own: ask for one at a time"
                                       : "--scaling needs a card: add --card NAME");
+    if (asked->step && (!asked->card || asked->scaling || asked->ladder || asked->table || asked->layers || asked->fit))
+        argp_error(state, asked->card ? "--step and --launches are tables of their own: ask for one at a time"
+                                      : "--step and --launches need a card: add --card NAME");
     if (asked->json && !asked->ladder)
         argp_error(state, "--json is the ladder's: add --ladder");
     if (asked->card && asked->device_bytes > 0)
@@ -100,6 +108,12 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case OPTION_SCALING:
         arguments->options.scaling = true;
+        return 0;
+    case OPTION_STEP:
+        arguments->options.step = true;
+        return 0;
+    case OPTION_LAUNCHES:
+        arguments->options.step = arguments->options.launches = true;
         return 0;
     case OPTION_JSON:
         arguments->options.json = true;

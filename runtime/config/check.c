@@ -139,7 +139,7 @@ static HsStatus check_memory(const HsConfig *config)
 
 static HsStatus check_kernels(const HsConfig *config)
 {
-    if (config->kernels.cuda_graph && config->kernels.sync_launch)
+    if (strcmp(config->kernels.cuda_graph, "true") == 0 && config->kernels.sync_launch)
         return hs_config_relation_fail(
             config, "kernels.cuda_graph", "kernels.sync_launch",
             "kernels.cuda_graph records kernels without running them, and kernels.sync_launch waits "

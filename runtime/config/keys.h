@@ -296,8 +296,9 @@
       "which operations use the kernels for compute capability 9.0 (wgmma, tensor copies) on such a GPU; the "     \
       "others use the kernels for all GPUs (cuda, emu). They round differently")                                   \
     X(S, BOOL, sync_launch, false, 0, 1, NULL, "", "wait after every kernel, so that an error names the kernel")   \
-    X(S, BOOL, cuda_graph, false, 0, 1, NULL, "",                                                                  \
-      "record an optimizer step once, then replay it (cuda, emu); same bits")
+    X(S, STRING, cuda_graph, "auto", 0, 0, "auto|true|false", "",                                                  \
+      "record an optimizer step once, then replay it (cuda, emu), which costs the host one launch; same bits. auto: " \
+      "where it can be: one process, and no host that works in the middle of a step")
 
 #define HS_KEYS_LOGGING(X, S)                                                                                      \
     X(S, INT, every, 10, 1, HS_NO_BOUND, NULL, "optimizer steps", "print and record a step line this often")       \

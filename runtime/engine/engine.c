@@ -38,6 +38,13 @@ static HsHopperUse hopper_use(const char *name)
     return (HsHopperUse)use;
 }
 
+static HsGraphUse graph_use(const char *name)
+{
+    return strcmp(name, "true") == 0    ? HS_GRAPH_ALWAYS
+           : strcmp(name, "false") == 0 ? HS_GRAPH_NEVER
+                                        : HS_GRAPH_WHERE_POSSIBLE;
+}
+
 /* Cores this process may run on: fewer than the machine's under taskset or with a control group's cpuset.  OpenMP knows
  * them from the start of the process; under OMP_PROC_BIND this thread's own mask is down to one of them by now. */
 static int usable_cores(void)
@@ -96,9 +103,11 @@ static HsStatus open_ref(HsEngine *engine, const HsEngineOptions *options, int i
 /* GPUs and their emulation: parts of their own, with the same kernels. */
 static HsStatus open_part(HsEngine *engine, const char *name, const HsEngineOptions *options, int index)
 {
-    const HsCudaOptions cuda = {
-        .index = index, .sync_launch = options->sync_launch, .cublaslt = options->cublaslt, .hopper = options->hopper
-    };
+    const HsCudaOptions cuda = { .index = index,
+                                 .sync_launch = options->sync_launch,
+                                 .cublaslt = options->cublaslt,
+                                 .hopper = options->hopper,
+                                 .card = options->card };
     const HsBackendPart *part;
     HS_TRY(hs_part_open(name, &part));
     HS_TRY(part->device_init(&engine->device, &cuda));
@@ -147,17 +156,21 @@ static const DeviceRow *find_row(const char *device, int *index)
 /* `kernels` asks for more than some devices have. */
 static HsStatus check_graphs(HsEngine *engine, const DeviceRow *row, const HsEngineOptions *options)
 {
-    if (options->cuda_graph && !engine->device.graph_begin)
+    const bool records = engine->device.graph_begin != NULL;
+    const bool exchanges = options->comm && !hs_comm_can_be_recorded(options->comm);
+    engine->cuda_graph = options->cuda_graph != HS_GRAPH_NEVER && records && !exchanges && !options->sync_launch;
+    if (options->cuda_graph != HS_GRAPH_ALWAYS)
+        return HS_OK;
+    if (!records)
         return hs_fail(HS_ECONFIG,
                        "kernels.cuda_graph: true needs a device that records work, and %s does not: set it to false, "
                        "or device: cuda",
                        row->name);
-    if (options->cuda_graph && options->comm && !hs_comm_can_be_recorded(options->comm))
+    if (exchanges)
         return hs_fail(HS_ECONFIG,
                        "kernels.cuda_graph: true records steps of one process, and %d train here: what they exchange "
                        "cannot be recorded; set it to false",
                        options->comm->size);
-    engine->cuda_graph = options->cuda_graph;
     return HS_OK;
 }
 
@@ -328,7 +341,7 @@ HsEngineOptions hs_engine_options(const HsConfig *config)
         .cublaslt = strcmp(config->kernels.matmul, "cublaslt") == 0,
         .hopper = hopper_use(config->kernels.hopper),
         .sync_launch = config->kernels.sync_launch,
-        .cuda_graph = config->kernels.cuda_graph,
+        .cuda_graph = graph_use(config->kernels.cuda_graph),
         .tuning = config->kernels.tuning,
         .allocator = config->memory.allocator,
         .cap_bytes = (size_t)config->memory.limit,

@@ -13,15 +13,19 @@
 #include "runtime/config/config.h"
 #include "runtime/model/precision.h"
 
+/* kernels.cuda_graph: false, true, auto. */
+typedef enum HsGraphUse { HS_GRAPH_NEVER, HS_GRAPH_ALWAYS, HS_GRAPH_WHERE_POSSIBLE } HsGraphUse;
+
 typedef struct HsEngineOptions {
     const char *device;    /* "auto", "cpu", "cuda", "cuda:1", "emu" or "ref" */
     int64_t threads;       /* 0: one a core this process may run on, as its CPU quota allows */
     bool cublaslt;         /* matrix products by cuBLASLt */
     HsHopperUse hopper;    /* what Hopper's kernels serve */
     bool sync_launch;      /* wait after every kernel; where operations run at once there is nothing to wait for */
-    bool cuda_graph;       /* steps will be recorded and replayed */
+    HsGraphUse cuda_graph; /* whether steps will be recorded and replayed */
     const char *tuning;    /* a table of measured choices of products; NULL or "": none */
     const char *allocator; /* a shared object that serves the device's memory (memory_hooks.h); NULL or "": none */
+    const HsCard *card;    /* the emulator lays work out as for it; NULL: as for itself */
     size_t cap_bytes;      /* of the device's memory, for this process; 0: none */
     HsComm *comm;          /* the run's processes, borrowed; NULL: this one alone */
     bool library_sums;     /* GPUs add up in the order of their library, not along the tree */

@@ -39,6 +39,7 @@ const HsBenchWord hs_bench_words[] = {
     { "native", { "kernels.matmul=native" }, "this project's matrix products" },
     { "cublaslt", { "kernels.matmul=cublaslt" }, "cuBLASLt's (GPUs)" },
     { "graph", { "kernels.cuda_graph=true" }, "steps recorded once and replayed (GPUs)" },
+    { "eager", { "kernels.cuda_graph=false" }, "every kernel of a step launched by itself" },
 };
 const int hs_bench_word_count = sizeof hs_bench_words / sizeof *hs_bench_words;
 

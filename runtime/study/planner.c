@@ -103,6 +103,7 @@ static HsStatus open_engine(HsTrainer *trainer, const HsPlannerOptions *options)
         engine.device = "emu";
         engine.cublaslt = false;
         engine.tuning = NULL; /* measured on that GPU */
+        engine.card = options->card;
     }
     HS_TRY(hs_engine_init(&trainer->engine, &engine));
     trainer->engine.comm = paper_rank((int)trainer->config->distributed.processes);
@@ -338,6 +339,7 @@ HsStatus hs_planner_run(HsConfig *config, const HsPlannerOptions *options, FILE 
         status = options->ladder    ? hs_planner_print_ladder(&trainer, options, out)
                  : options->table   ? hs_planner_print_table(&trainer, options, out)
                  : options->scaling ? hs_planner_print_scaling(&trainer, options, out)
+                 : options->step    ? hs_planner_print_step(&trainer, options, out)
                                     : print_plan(&trainer, options, out);
     hs_trainer_destroy(&trainer);
     return status;

@@ -8,17 +8,8 @@
 
 #include <stdio.h>
 
+#include "kernels/base/cards.h"
 #include "runtime/train/trainer.h"
-
-/* A GPU by its manufacturer's datasheet. */
-typedef struct HsCard {
-    const char *name;
-    int gigabytes; /* of memory, in GiB */
-    /* 1e12 operations a second: f32, products of f32 rounded to tf32, dense products of 16 bits with f32 sums */
-    double f32_teraflops, tf32_teraflops, half_teraflops;
-    double gigabytes_per_second;      /* 1e9 */
-    double link_gigabytes_per_second; /* to other GPUs of the host, each way: NVLink's, else PCI Express's */
-} HsCard;
 
 typedef struct HsPlannerOptions {
     size_t device_bytes; /* plan for a GPU of this size that is not here; 0: for the device here */
@@ -28,6 +19,8 @@ typedef struct HsPlannerOptions {
     bool table;          /* the largest models for common sizes of memory, instead of this one's plan */
     bool ladder;         /* the memory techniques one after another, instead of this one's plan */
     bool scaling;        /* 1 to 64 of the card, instead of this one's plan */
+    bool step;           /* the launches of a step on the card and their times, instead of this one's plan */
+    bool launches;       /* the same, every launch */
     bool json;           /* with ladder: as one JSON object */
     /* ladder, table: where the configuration came from, as hs_config_load takes it */
     const char *config_path;
@@ -79,6 +72,11 @@ HsStatus hs_planner_find_most(const HsTrainer *trainer, const HsGrowth *growth, 
 HsStatus hs_planner_print_processes(const HsTrainer *trainer, FILE *out);
 /* How fast more of the options' card would be. */
 HsStatus hs_planner_print_scaling(const HsTrainer *trainer, const HsPlannerOptions *options, FILE *out);
+
+/* --- planner_step.c --- */
+
+/* A step on the options' card, by part and operation, or launch by launch; predicted. */
+HsStatus hs_planner_print_step(const HsTrainer *trainer, const HsPlannerOptions *options, FILE *out);
 
 /* --- planner_layers.c --- */
 

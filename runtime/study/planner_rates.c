@@ -14,17 +14,6 @@
 
 enum { PROBES = 3 /* neighbours disturb some of them */ };
 
-/* From the manufacturer's datasheets and architecture papers, at boost clocks, without sparsity.  GeForce cards sum
- * 16-bit products in f32 at half the rate of 16-bit sums; what trains needs f32 sums. */
-static const HsCard cards[] = {
-    { "RTX 4060", 8, 15.1, 15.1, 30.2, 272, 16 },       { "RTX 3060", 12, 12.7, 12.7, 25.5, 360, 32 },
-    { "RTX 4060 Ti", 16, 22.1, 22.1, 44.1, 288, 16 },   { "RTX 3090", 24, 35.6, 35.6, 71.2, 936, 32 },
-    { "RTX 4090", 24, 82.6, 82.6, 165.2, 1008, 32 },    { "A100 40GB", 40, 19.5, 156, 312, 1555, 300 },
-    { "A100 80GB", 80, 19.5, 156, 312, 2039, 300 },     { "H100 SXM", 80, 66.9, 494.7, 989.4, 3350, 450 },
-    { "H200 SXM", 141, 66.9, 494.7, 989.4, 4800, 450 },
-};
-enum { CARDS = sizeof cards / sizeof *cards };
-
 /* "RTX 3060 (12 GB), ..." or, for suggestions, "RTX 3060|RTX 4090|...". */
 static char *list_cards(const char *separator, bool sizes)
 {
@@ -33,10 +22,10 @@ static char *list_cards(const char *separator, bool sizes)
     FILE *out = open_memstream(&text, &bytes);
     if (!out)
         return NULL;
-    for (int i = 0; i < CARDS; i++) {
-        fprintf(out, "%s%s", i > 0 ? separator : "", cards[i].name);
+    for (int i = 0; i < hs_card_count; i++) {
+        fprintf(out, "%s%s", i > 0 ? separator : "", hs_cards[i].name);
         if (sizes)
-            fprintf(out, " (%d GB)", cards[i].gigabytes);
+            fprintf(out, " (%d GB)", hs_cards[i].gigabytes);
     }
     if (fclose(out) != 0) {
         free(text);
@@ -53,9 +42,9 @@ char *hs_card_list(void)
 HsStatus hs_card_find(const char *name, const HsCard **card)
 {
     char near[HS_DOTTED_BYTES];
-    for (int i = 0; i < CARDS; i++) {
-        *card = &cards[i];
-        if (strcasecmp(cards[i].name, name) == 0)
+    for (int i = 0; i < hs_card_count; i++) {
+        *card = &hs_cards[i];
+        if (strcasecmp(hs_cards[i].name, name) == 0)
             return HS_OK;
     }
     *card = NULL;

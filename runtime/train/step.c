@@ -142,6 +142,11 @@ static HsStatus run_step(HsTrainer *trainer, int64_t reference_rows)
     return status;
 }
 
+HsStatus hs_trainer_walk_step(HsTrainer *draft)
+{
+    return run_step(draft, 0);
+}
+
 /* An update packs the whole parameters that it writes; not what came in parts. */
 HsStatus hs_trainer_publish_weights(HsTrainer *trainer)
 {

@@ -270,6 +270,9 @@ HsStatus hs_trainer_step(HsTrainer *trainer, double *loss, HsStepReport *report)
  * errors of collecting: HS_ENUMERIC for gradients that are not finite at the smallest loss scale, after saving */
 HsStatus hs_trainer_start_step(HsTrainer *trainer);
 HsStatus hs_trainer_collect_step(HsTrainer *trainer, double *loss, HsStepReport *report);
+/* Calls everything that a step calls, on a draft whose context was told to run: its device only counts, and whoever
+ * observes sees what a step consists of. */
+HsStatus hs_trainer_walk_step(HsTrainer *draft);
 /* Says which steps will be recorded, where kernels.cuda_graph asks for it. */
 void hs_trainer_describe_graph(const HsTrainer *trainer);
 /* What steps do is about to change (a task begins or ends): a recorded one is not theirs any more. */

@@ -70,7 +70,7 @@ for config in emu emu_tasks; do
     done <<'TWINS'
 none memory.recompute=attention
 none memory.recompute=block
-none kernels.cuda_graph=true
+none kernels.cuda_graph=false
 none kernels.sync_launch=true
 HALFSTEP_EMU_SEED=2
 HALFSTEP_EMU_SCHEDULE=reverse
@@ -87,8 +87,8 @@ for run in ahead behind; do
 done
 same ahead.hash behind.hash
 
-# A step is recorded, where that was asked for and can be; the log says which.
-train emu.yaml graph device=emu kernels.cuda_graph=true
+# A step is recorded where it can be; the log says which.
+train emu.yaml graph device=emu
 says err "cuda_graph: from a task's second step on"
 train emu_tasks.yaml agem device=emu kernels.cuda_graph=true continual.strategy=a-gem
 says err "cuda_graph: no step is recorded"
@@ -96,7 +96,7 @@ says err "cuda_graph: no step is recorded"
 # Logits that are kept and a teacher stand in the recording: the same bits.
 for strategy in der++ '[lwf,der++]'; do
     rm -rf eager recorded
-    train emu_tasks.yaml eager device=emu continual.strategy=$strategy
+    train emu_tasks.yaml eager device=emu kernels.cuda_graph=false continual.strategy=$strategy
     train emu_tasks.yaml recorded device=emu kernels.cuda_graph=true continual.strategy=$strategy
     says err "cuda_graph: from a task's second step on"
     bits eager >eager.bits
@@ -109,7 +109,7 @@ setting="precision.mode=bf16 continual.strategy=ewc ewc.curvature=kronecker ewc.
 # shellcheck disable=SC2086
 train emu_tasks.yaml cpu device=cpu $setting
 # shellcheck disable=SC2086
-train emu_tasks.yaml emu device=emu $setting
+train emu_tasks.yaml emu device=emu kernels.cuda_graph=false $setting
 near cpu emu bf16
 # shellcheck disable=SC2086
 train emu_tasks.yaml recorded device=emu kernels.cuda_graph=true $setting

@@ -16,12 +16,9 @@
 #include "kernels/parts/part.h"
 #include "runtime/selftest/trial.h"
 
-/* kernels/cuda/toolbox/launch.cuh */
-extern bool (*hs_emu_launch_observer)(const void *kernel, unsigned block_threads, size_t shared_bytes);
-
-static bool list_launch(const void *kernel, unsigned block_threads, size_t shared_bytes)
+static bool list_launch(const HsKernelLaunch *launch)
 {
-    printf("%016" PRIxPTR " %u %zu\n", (uintptr_t)kernel, block_threads, shared_bytes);
+    printf("%016" PRIxPTR " %u %zu\n", (uintptr_t)launch->kernel, launch->block_threads, launch->shared_bytes);
     return false;
 }
 

@@ -357,6 +357,18 @@ HsStatus lay_out(int multiprocessors, DeviceLimits *limits)
     return HS_OK;
 }
 
+/* As that card would be found, but for its memory, which a plan knows itself. */
+void play_card(const HsCard &card, DeviceLimits *limits)
+{
+    snprintf(limits->name, sizeof limits->name, "%s", card.name);
+    limits->compute_capability = card.compute_capability;
+    limits->multiprocessors = card.multiprocessors;
+    limits->clock_hz = 1e9 * card.clock_ghz;
+    limits->bytes_per_second = 1e9 * card.gigabytes_per_second;
+    limits->block_shared_bytes = (size_t)hs_card_shared_kib(card.compute_capability) * 1024;
+    limits->multiprocessor_shared_bytes = limits->block_shared_bytes + 1024;
+}
+
 HsStatus allow_hopper(HsHopperUse use, DeviceLimits *limits)
 {
     const bool hopper = limits->compute_capability == 90;
@@ -385,10 +397,12 @@ HsStatus read_properties(HsDevice *device, Implementation *implementation)
     snprintf(limits.name, sizeof limits.name, "%.63s", properties.name);
     limits.compute_capability = capability;
     HS_TRY(lay_out(properties.multiProcessorCount, &limits));
-    HS_TRY(allow_hopper(implementation->options.hopper, &limits));
     limits.block_shared_bytes = properties.sharedMemPerBlockOptin;
     limits.multiprocessor_shared_bytes = properties.sharedMemPerMultiprocessor;
     HS_TRY(read_rates(index, &limits));
+    if (implementation->options.card != nullptr)
+        play_card(*implementation->options.card, &limits);
+    HS_TRY(allow_hopper(implementation->options.hopper, &limits));
     HS_TRY(
         check(cudaDeviceGetPCIBusId(device->bus_id, sizeof device->bus_id, index), "asking for the GPU's PCI address"));
     device->memory_bytes = properties.totalGlobalMem;

@@ -159,6 +159,14 @@ const char introduction[] =
 
 } // namespace
 
+const AttentionWay &attention_way(bool backward, bool wgmma)
+{
+    for (const AttentionWay &way : ways)
+        if (way.backward == backward && way.wgmma == wgmma)
+            return way;
+    return ways[0];
+}
+
 double attention_seconds(const AttentionShape &shape, const AttentionWay &way, const DeviceLimits &limits)
 {
     const GpuRates &rates = rates_of(limits.compute_capability);

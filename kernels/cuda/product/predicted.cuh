@@ -42,6 +42,8 @@ struct AttentionWay {
     int tile;             /* queries by keys on the diagonal */
 };
 
+/* The kernels of 16 bits. */
+const AttentionWay &attention_way(bool backward, bool wgmma);
 double attention_seconds(const AttentionShape &shape, const AttentionWay &way, const DeviceLimits &limits);
 /* 4 T^2/2 H D a sequence forward, two and a half times that backward: what is usually quoted. */
 double attention_flops(const AttentionShape &shape, bool backward);

@@ -32,18 +32,26 @@ static inline unsigned blocks_for(int64_t count, int64_t size)
 }
 
 #ifdef HS_EMU
-/* Where set, sees every launch of the emulator; when it returns false the kernel does not run.  For tools that list
- * which kernels are launched with which blocks (tests/kernels/launches.c). */
+/* Where set, sees every launch of the emulator; when it returns false the kernel does not run.  For whoever lists
+ * launches: tests/kernels/launches.c, plans. */
 extern "C" {
-inline bool (*hs_emu_launch_observer)(const void *kernel, unsigned block_threads, size_t shared_bytes) = nullptr;
+inline HsLaunchObserver *hs_emu_launch_observer = nullptr;
+}
+
+static inline bool is_observed(const char *name, const void *kernel, dim3 grid, dim3 block, size_t shared_bytes)
+{
+    if (hs_emu_launch_observer == nullptr)
+        return false;
+    const HsKernelLaunch launch = { name, kernel, (int64_t)grid.x * grid.y * grid.z, block.x * block.y * block.z,
+                              shared_bytes };
+    return !hs_emu_launch_observer(&launch);
 }
 
 template <typename... Parameters, typename... Arguments>
 HsStatus hs_launch(const HsContext *context, const char *name, void (*kernel)(Parameters...), dim3 grid, dim3 block,
                    size_t shared_bytes, Arguments... arguments)
 {
-    if (hs_emu_launch_observer != nullptr &&
-        !hs_emu_launch_observer(reinterpret_cast<const void *>(kernel), block.x * block.y * block.z, shared_bytes))
+    if (is_observed(name, reinterpret_cast<const void *>(kernel), grid, block, shared_bytes))
         return HS_OK;
     cudaError_t error = emulate_launch(name, grid, block, shared_bytes, stream_of(context),
                                        [=]() { kernel(static_cast<Parameters>(arguments)...); });
@@ -55,8 +63,7 @@ template <typename... Parameters, typename... Arguments>
 HsStatus hs_launch_clusters(const HsContext *context, const char *name, void (*kernel)(Parameters...), unsigned cluster,
                             dim3 grid, dim3 block, size_t shared_bytes, Arguments... arguments)
 {
-    if (hs_emu_launch_observer != nullptr &&
-        !hs_emu_launch_observer(reinterpret_cast<const void *>(kernel), block.x * block.y * block.z, shared_bytes))
+    if (is_observed(name, reinterpret_cast<const void *>(kernel), grid, block, shared_bytes))
         return HS_OK;
     cudaError_t error = emulate_launch(
         name, grid, block, shared_bytes, stream_of(context), [=]() { kernel(static_cast<Parameters>(arguments)...); },

@@ -61,8 +61,8 @@ Test(engine, what_a_device_cannot_do_is_refused_with_the_mend)
     } cases[] = {
         { { .device = "gpu" }, HS_ECONFIG, "use auto, cpu, cuda, cuda:N, emu or ref" },
         { { .device = "cpu:1" }, HS_ECONFIG, "is not known" },
-        { { .device = "cpu", .cuda_graph = true }, HS_ECONFIG, "kernels.cuda_graph" },
-        { { .device = "ref", .cuda_graph = true }, HS_ECONFIG, "set it to false" },
+        { { .device = "cpu", .cuda_graph = HS_GRAPH_ALWAYS }, HS_ECONFIG, "kernels.cuda_graph" },
+        { { .device = "ref", .cuda_graph = HS_GRAPH_ALWAYS }, HS_ECONFIG, "set it to false" },
         { { .device = "cpu", .cublaslt = true }, HS_ECONFIG, "set it to native" },
         { { .device = "emu", .cublaslt = true }, HS_ECONFIG, "kernels.matmul" },
         { { .device = "cuda:4096" }, HS_EUNSUPPORTED, "device: cuda:4096" },
@@ -78,7 +78,7 @@ Test(engine, what_a_device_cannot_do_is_refused_with_the_mend)
 Test(engine, graphs_and_synchronous_launches_are_honoured)
 {
     HsEngine engine;
-    const HsEngineOptions recorded = { .device = "emu", .cuda_graph = true };
+    const HsEngineOptions recorded = { .device = "emu", .cuda_graph = HS_GRAPH_ALWAYS };
     cr_assert_eq(hs_engine_init(&engine, &recorded), HS_OK, "%s", hs_error_message());
     cr_expect(engine.cuda_graph);
     hs_engine_deinit(&engine);

@@ -219,7 +219,7 @@ static void expect_same_bits(const char *const settings[2])
             OK(hs_trace_read(trace, &spans, &count));
             cr_expect_gt(count_kind(spans, count, HS_RANGE_LAYER), 0, "a replayed step has no ranges");
         }
-        cr_expect_eq(fixture.trainer.graph != NULL, fixture.config.kernels.cuda_graph);
+        cr_expect_eq(fixture.trainer.graph != NULL, fixture.trainer.engine.cuda_graph);
         masters[traced] = copy_masters(&fixture.trainer, &bytes);
         hs_trace_destroy(trace);
         unmake(&fixture);

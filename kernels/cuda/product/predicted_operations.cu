@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Predicted seconds of a call, by the kernel that would serve it.
+ */
+#include "kernels/cuda/product/predicted_operations.cuh"
+
+#include "kernels/cuda/product/matmul_model.cuh"
+
+namespace HS_CUDA_NAMESPACE
+{
+
+namespace
+{
+
+/* Exact f32 attention multiplies and adds on the general cores; its loads and exponentials take turns with them. */
+const double EXACT_SHARE = 0.5;
+
+double attention(const HsContext *context, const HsHeads &heads, HsDtype dtype, bool documents, bool backward)
+{
+    const DeviceLimits &limits = limits_of(context);
+    const AttentionShape shape = { "", heads.batch, heads.sequence_length, heads.heads, heads.head_dim };
+    if (dtype == HS_F32) {
+        const double peak = 2.0 * rates_of(limits.compute_capability).mma[MATMUL_F32] * limits.multiprocessors;
+        return attention_flops(shape, backward) / (EXACT_SHARE * peak * limits.clock_hz);
+    }
+    const bool wgmma = limits.hopper_attention && !documents && heads.head_dim <= 128;
+    return attention_seconds(shape, attention_way(backward, wgmma), limits);
+}
+
+} // namespace
+
+/* SwiGLU's pass of its own reads and writes what the operation does; the product alone, what it passes on. */
+double predicted::matmul(const HsContext *context, const HsMatmulArgs *args)
+{
+    const DeviceLimits &limits = limits_of(context);
+    const MatmulShape shape = matmul_shape(hs_product_key(args), limits, args->b_quantized != NULL);
+    const MatmulChoice choice = choose_matmul(shape, context->device);
+    const double bytes = hs_cost_matmul(args).bytes;
+    const double seconds = product_seconds(shape, limits, kernel_of(shape, choice), choice.slices, bytes);
+    const bool swiglu = args->epilogue == HS_EPILOGUE_SWIGLU || args->epilogue == HS_EPILOGUE_SWIGLU_BACKWARD;
+    if (!swiglu || limits.bytes_per_second <= 0.0)
+        return seconds;
+    const double passed = (double)hs_tensor_bytes(&args->c) + (double)hs_tensor_bytes(&args->pre);
+    return seconds + passed / limits.bytes_per_second;
+}
+
+double predicted::attention_forward(const HsContext *context, const HsAttentionArgs *args)
+{
+    return attention(context, args->heads, args->qkv.dtype, hs_tensor_present(&args->starts), false);
+}
+
+double predicted::attention_backward(const HsContext *context, const HsAttentionBackwardArgs *args)
+{
+    return attention(context, args->heads, args->qkv.dtype, hs_tensor_present(&args->starts), true);
+}
+
+} // namespace HS_CUDA_NAMESPACE
