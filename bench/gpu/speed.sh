@@ -16,8 +16,6 @@ learning_rate: 6e-4
 schedule: {kind: constant, warmup_steps: 10}
 target_gpu_util: 0.9
 optimizer: {betas: [0.9, 0.95], clip_norm: 1.0}
-memory: {head_chunk: $((batch * length < 8192 ? batch * length : 8192))}
-kernels: {cuda_graph: true}
 checkpoint_freq: 0
 resume: never
 evaluation: {every: 0, batches: 1}

@@ -226,7 +226,9 @@
     X(S, STRING, recompute, "none", 0, 0, "none|attention|mlp|block", "",                                            \
       "which activations backward computes again instead of keeping them")                                           \
     X(S, INT, recompute_every, 1, 1, 1024, NULL, "blocks", "apply the policy to every N-th block")                   \
-    X(S, INT, head_chunk, 256, 1, 1048576, NULL, "tokens", "rows of logits that are in memory at a time")            \
+    X(S, INT, head_chunk, 0, 0, 1048576, NULL, "tokens",                                                             \
+      "rows of logits that are in memory at a time; 0: 256 on the CPU, whose caches hold them, and on a GPU as many "  \
+      "as a thirty-second of its memory holds, from 256 to 8192 (each chunk reads and writes the head's gradient)")    \
     X(S, INT, micro_batch, 0, 0, 1048576, NULL, "sequences",                                                         \
       "how many of the batch_size sequences go through the model at a time, a divisor of it; 0: all. Fewer need "    \
       "less memory for activations and change roundings only: optimizer steps and the order of the data stay")       \

@@ -322,7 +322,8 @@ void hs_builder_head(HsBuilder *builder, int hidden, int weight)
     node->inputs[1] = model->targets_slot;
     node->params[0] = weight;
     node->attributes.vocabulary = model->vocabulary;
-    node->attributes.head_chunk = builder->config->memory.head_chunk;
+    node->attributes.head_chunk =
+        builder->config->memory.head_chunk > 0 ? builder->config->memory.head_chunk : HS_LEAST_HEAD_CHUNK;
     node->attributes.z_loss = (float)builder->config->model.z_loss;
     node->attributes.logit = model->precision.statistic;
     node->attributes.logit_gradient = model->precision.logit_gradient;

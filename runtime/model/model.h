@@ -174,6 +174,7 @@ typedef struct HsModel {
 
 /* Build the table of config->model.family.  vocabulary: the tokenizer's.  Parameters that train.freeze names are not
  * trainable; what only they would need of backward is left out.  errors: HS_ECONFIG naming the key. */
+enum { HS_LEAST_HEAD_CHUNK = 256, HS_MOST_HEAD_CHUNK = 8192 };
 HsStatus hs_model_create(const HsConfig *config, const HsPrecision *precision, int64_t vocabulary, HsModel *model);
 void hs_model_destroy(HsModel *model);
 

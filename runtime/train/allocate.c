@@ -280,6 +280,21 @@ static HsStatus check_batches(const HsTrainer *trainer)
                    shape.reference_rows > 0 ? ", agem.reference_batches" : "", (long long)shape.length, bytes / 0x1p30);
 }
 
+/* The head's gradient [V,C] is read and written once a chunk: on a GPU, where no cache holds a chunk anyway, few large
+ * ones are faster.  From the device's memory alone, so that no limit changes a sum's order. */
+void hs_trainer_choose_head_chunk(const HsTrainer *trainer, HsModel *model)
+{
+    const HsDevice *device = &trainer->engine.device;
+    HsAttributes *head = &model->nodes[model->loss_node].attributes;
+    if (trainer->config->memory.head_chunk > 0 || device->host_accessible)
+        return;
+    const size_t row_bytes =
+        (size_t)head->vocabulary * (hs_dtype_bytes(head->logit) + hs_dtype_bytes(head->logit_gradient));
+    while (head->head_chunk < HS_MOST_HEAD_CHUNK &&
+           (size_t)head->head_chunk * 2 * row_bytes <= device->memory_bytes / 32)
+        head->head_chunk *= 2;
+}
+
 HsStatus hs_trainer_allocate(HsTrainer *trainer)
 {
     const HsConfig *config = trainer->config;
@@ -287,6 +302,7 @@ HsStatus hs_trainer_allocate(HsTrainer *trainer)
     HS_TRY(check_batches(trainer));
     HS_TRY(hs_model_create(config, &trainer->precision, trainer->vocabulary, &trainer->model));
     trainer->has_model = true;
+    hs_trainer_choose_head_chunk(trainer, &trainer->model);
     trainer->model.passing = hs_trainer_passes_gradients(trainer);
     trainer->model.streams = hs_trainer_streams_weights(trainer);
     hs_trainer_expect_logits(trainer);

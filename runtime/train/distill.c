@@ -113,6 +113,7 @@ HsStatus hs_trainer_create_teacher(HsTrainer *trainer)
         return HS_OK;
     HS_TRY(hs_model_create(trainer->config, &trainer->precision, trainer->vocabulary, &trainer->teacher));
     trainer->has_teacher = true;
+    hs_trainer_choose_head_chunk(trainer, &trainer->teacher);
     trainer->teacher.teacher = true;
     return hs_model_commit(&trainer->teacher, &trainer->engine.context, false);
 }

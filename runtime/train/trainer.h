@@ -203,6 +203,8 @@ void hs_trainer_destroy(HsTrainer *trainer);
  * come first.  Release is safe after a failure, and on what never allocated. */
 HsStatus hs_trainer_allocate(HsTrainer *trainer);
 void hs_trainer_release(HsTrainer *trainer);
+/* memory.head_chunk, where it is left to the device. */
+void hs_trainer_choose_head_chunk(const HsTrainer *trainer, HsModel *model);
 /* A run with another configuration on this one's device, allocated on paper: draft->engine.device.account says what it
  * would take, its model and programs are there.  Borrows from `trainer`; hs_trainer_release ends it. */
 HsStatus hs_trainer_draft(const HsTrainer *trainer, const HsConfig *config, HsTrainer *draft);
