@@ -143,8 +143,27 @@ static HsRangeKind range_of(const HsProgram *program, const HsAction *action)
     return program->model->nodes[action->node].layer->turns ? HS_RANGE_HEAD : kinds[action->kind];
 }
 
-/* One range for each run of actions of a kind, and in it one for each node. */
-static HsStatus run_ranged(const HsProgram *program, HsContext *context, int a, int count, const HsExecution *execution)
+/* A range for each node, in that of its kind (hs_program_run). */
+static HsStatus run_ranged(const HsProgram *program, HsContext *context, int a, const HsExecution *execution)
+{
+    const HsAction *action = &program->actions[a];
+    hs_range_begin(context, HS_RANGE_LAYER, program->model->nodes[action->node].name);
+    const HsStatus status = hs_execute_action(program, context, action, execution);
+    hs_range_end(context);
+    return status;
+}
+
+static HsStatus run_exchanged(const HsProgram *program, HsContext *context, int a, const HsExecution *execution)
+{
+    const HsProgramExchange *exchange = context->dry_run ? NULL : program->exchange;
+    if (exchange)
+        HS_TRY(exchange->before(exchange->user, context, a));
+    HS_TRY(run_ranged(program, context, a, execution));
+    return exchange ? exchange->after(exchange->user, context, a) : HS_OK;
+}
+
+/* One range for each run of actions of a kind; `open`: the one that there is, HS_RANGE_STEP for none. */
+static HsRangeKind change_range(HsContext *context, HsRangeKind open, HsRangeKind next)
 {
     static const char *const names[] = {
         [HS_RANGE_FORWARD] = "forward",
@@ -152,28 +171,13 @@ static HsStatus run_ranged(const HsProgram *program, HsContext *context, int a, 
         [HS_RANGE_RECOMPUTE] = "recompute",
         [HS_RANGE_BACKWARD] = "backward",
     };
-    const HsAction *action = &program->actions[a];
-    const HsRangeKind kind = range_of(program, action);
-    const bool first = a == 0 || range_of(program, action - 1) != kind;
-    const bool last = a + 1 == count || range_of(program, action + 1) != kind;
-    if (first)
-        hs_range_begin(context, kind, names[kind]);
-    hs_range_begin(context, HS_RANGE_LAYER, program->model->nodes[action->node].name);
-    HsStatus status = hs_execute_action(program, context, action, execution);
-    hs_range_end(context);
-    if (last || status != HS_OK)
+    if (open == next)
+        return open;
+    if (open != HS_RANGE_STEP)
         hs_range_end(context);
-    return status;
-}
-
-static HsStatus run_exchanged(const HsProgram *program, HsContext *context, int a, int count,
-                              const HsExecution *execution)
-{
-    const HsProgramExchange *exchange = context->dry_run ? NULL : program->exchange;
-    if (exchange)
-        HS_TRY(exchange->before(exchange->user, context, a));
-    HS_TRY(run_ranged(program, context, a, count, execution));
-    return exchange ? exchange->after(exchange->user, context, a) : HS_OK;
+    if (next != HS_RANGE_STEP)
+        hs_range_begin(context, next, names[next]);
+    return next;
 }
 
 static bool stop_asked(const HsContext *context)
@@ -187,13 +191,16 @@ HsStatus hs_program_run(const HsProgram *program, HsContext *context, const HsEx
     const int count = program->action_count - (execution->without_head ? 1 : 0);
     HsProgramWorkspace outer = hs_program_enter(program, context);
     HsStatus status = HS_OK;
+    HsRangeKind open = HS_RANGE_STEP;
     bool enough = false;
     for (int a = 0; a < count && status == HS_OK && !enough; a++) {
+        open = change_range(context, open, range_of(program, &program->actions[a]));
         status = stop_asked(context) ? hs_fail(HS_EINTERRUPTED, "a pass was given up")
-                                     : run_exchanged(program, context, a, count, execution);
+                                     : run_exchanged(program, context, a, execution);
         if (status == HS_OK && after_action)
             status = after_action(user, a, &enough);
     }
+    change_range(context, open, HS_RANGE_STEP);
     hs_program_leave(context, outer);
     return status;
 }
