@@ -360,7 +360,7 @@ check-warnings: ## no file, tests included, compiles with a warning
 	+@$(MAKE) $(JOBS) --no-print-directory WERROR=1 $(if $(WERROR),,BUILD=$(BUILD)/warnings NVCC=) all emu test-programs bench-programs
 check-docs: $(BUILD)/trainer $(EMU_PART) ## the generated reference, predictions and reading order are fresh
 	@$(BUILD)/trainer reference | diff -u configs/REFERENCE.md - || { echo "run: make docs"; exit 1; }
-	@$(BUILD)/trainer reference --predicted | diff -u kernels/cuda/PREDICTED.md - || { echo "run: make docs"; exit 1; }
+	@BUILD=$(BUILD) tests/predicted.sh | diff -u kernels/cuda/PREDICTED.md - || { echo "run: make docs"; exit 1; }
 	@tests/check_spine.sh
 .PHONY: check-kernels docs
 check-kernels: $(CUDA_OBJECTS) $(BUILD)/tests/launches ## kernels: no spills, tensor cores where they belong, a fresh table
@@ -368,7 +368,7 @@ check-kernels: $(CUDA_OBJECTS) $(BUILD)/tests/launches ## kernels: no spills, te
 	@BUILD=$(BUILD) NVCC=$(NVCC) tests/check_kernels.sh
 docs: $(BUILD)/trainer $(EMU_PART) $(if $(NVCC),$(CUDA_OBJECTS) $(BUILD)/tests/launches) ## generate configs/REFERENCE.md, kernels/cuda/PREDICTED.md and KERNELS.md
 	$(BUILD)/trainer reference > configs/REFERENCE.md
-	$(BUILD)/trainer reference --predicted > kernels/cuda/PREDICTED.md
+	BUILD=$(BUILD) tests/predicted.sh > kernels/cuda/PREDICTED.md
 	tests/check_spine.sh --write
 	$(if $(NVCC),BUILD=$(BUILD) NVCC=$(NVCC) tests/check_kernels.sh --write,@echo "kernels/cuda/KERNELS.md needs nvcc: left as it is")
 format: ## format every C file

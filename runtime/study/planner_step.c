@@ -170,12 +170,27 @@ static HsStatus see_fill(HsDevice *device, HsStream *stream, void *pointer, size
     return HS_OK;
 }
 
+/* What works on data on the way cannot be walked without any. */
+static HsStatus check_walk(const HsTrainer *trainer)
+{
+    const HsBackendPart *part = trainer->engine.part;
+    const HsConfig *config = trainer->config;
+    if (!part || !part->observe_launches)
+        return hs_fail(HS_ECONFIG, "--step walks the launches of a GPU that is not here: say device: cuda or auto");
+    if (hs_trainer_offload_level(trainer) != HS_OFFLOAD_NONE)
+        return hs_fail(HS_ECONFIG, "--step: with memory.offload: %s the host updates in the middle of a step, which is "
+                                   "not walked; trainer plan without --step says what it costs",
+                       config->memory.offload);
+    if (config->distributed.processes > 1)
+        return hs_fail(HS_ECONFIG, "--step is one GPU's: leave distributed.processes out; --scaling has more of them");
+    return HS_OK;
+}
+
 static HsStatus walk_step(const HsTrainer *trainer, StepWalk *walk, HsMemoryPlan *plan)
 {
     HsTrainer draft;
     const HsBackendPart *part = trainer->engine.part;
-    if (!part || !part->observe_launches)
-        return hs_fail(HS_ECONFIG, "--step walks the launches of a GPU that is not here: say device: cuda or auto");
+    HS_TRY(check_walk(trainer));
     HS_TRY(hs_trainer_draft(trainer, trainer->config, &draft));
     hs_trainer_measure_plan(&draft, plan);
     HsEngine *engine = &draft.engine;
