@@ -256,6 +256,25 @@ phase_trace() {
     own_run trace "$(steps_of bf16)" precision.mode=bf16 kernels.cuda_graph=false logging.trace=3-3 >/dev/null || return 1
     cp "$work/gpt2/trace.json" "$out/trace.json" || return 1
     echo "One step of GPT-2 with the time, operations and bytes of each operation: trace.json (chrome://tracing, Perfetto)."
+    echo "Operations that the model of the GPU predicts, each launched by itself:"
+    echo
+    awk '
+        function number(key) { return match($0, "\"" key "\":[0-9.]+") ? substr($0, RSTART + length(key) + 3, RLENGTH - length(key) - 3) : 0 }
+        /"cat":"operation"/ && /"predicted_us":/ {
+            match($0, /"name":"[a-z_]+"/); name = substr($0, RSTART + 8, RLENGTH - 9)
+            if (match($0, /"transposes":"[nt]+"/)) name = name " " substr($0, RSTART + 14, RLENGTH - 15)
+            name = name ", " sprintf("%.4g", number("flops") * 1e-9) " GFLOP"
+            if (!(name in calls)) order[++count] = name
+            calls[name]++; measured[name] += number("dur"); predicted[name] += number("predicted_us")
+        }
+        END {
+            print "| operation | calls | measured us | predicted us | ratio |\n|---|---|---|---|---|"
+            for (i = 1; i <= count; i++) {
+                name = order[i]; n = calls[name]
+                printf "| %s | %d | %.1f | %.1f | %.2f |\n", name, n, measured[name] / n, predicted[name] / n,
+                    measured[name] / predicted[name]
+            }
+        }' "$out/trace.json"
 }
 
 # --- Parts ------------------------------------------------------------------------------------------------------

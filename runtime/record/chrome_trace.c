@@ -119,6 +119,8 @@ static void put_operation(FILE *file, const char *formula, const HsOpCost *cost)
                 hs_policy_is_tf32(cost->policy) && cost->dtype == HS_F32 ? "tf32" : hs_dtype_name(cost->dtype));
     if (cost->transposes)
         fprintf(file, ",\"transposes\":\"%s\"", cost->transposes);
+    if (cost->predicted_s > 0)
+        fprintf(file, ",\"predicted_us\":%.3f", 1e6 * cost->predicted_s);
     putc('}', file);
 }
 

@@ -90,4 +90,28 @@ for mode in fp32 bf16; do
     [ "$(tensors two | head -n 1)" = "$(tensors fitted-$mode | head -n 1)" ] || fail "$mode: stopped and gone on with, the fitted run is another"
     rm -r two
 done
+
+# A step on a card that is not here: its launches by part add up, and every one is listed.
+step="--config $root/configs/shakespeare-small.yaml device=cuda precision.mode=bf16 model.vocabulary=65"
+# shellcheck disable=SC2086
+expect 0 "$trainer" plan $step --card "H200 SXM" --step
+says out "PREDICTED, NOT MEASURED"
+launches=$(awk -F ' *[|] *' '$3 == "**all**" { parts += $5 } $2 == "**step**" { step = $5 } END { if (parts == step) print step }' out)
+[ "${launches:-0}" -gt 50 ] || fail "the parts' launches do not add up to the step's"
+# shellcheck disable=SC2086
+expect 0 "$trainer" plan $step --card "H200 SXM" --launches
+[ "$(grep -cE '^ *[0-9]+  [a-z_]+ +[0-9]+ x [0-9]+ ' out)" = "$launches" ] || fail "not $launches launches are listed"
+says out "attention_forward_hopper_kernel"
+# shellcheck disable=SC2086
+expect 0 "$trainer" plan $step --card "RTX 3060" --launches
+! grep -q hopper out || fail "a card without them has no kernels for Hopper"
+# shellcheck disable=SC2086
+expect 2 "$trainer" plan $step --step
+says err "--step and --launches need a card"
+# shellcheck disable=SC2086
+expect 2 "$trainer" plan $step --card "H200 SXM" --step memory.offload=optimizer
+says err "the host updates in the middle of a step"
+# shellcheck disable=SC2086
+expect 2 "$trainer" plan $step --card "H200 SXM" --step distributed.processes=2
+says err "--scaling has more of them"
 finish
