@@ -57,8 +57,8 @@ Test(chrome_trace, spans_and_counters_are_read_back)
         { HS_RANGE_STEP, "optimizer step", 0, 0.75, 2.0, none },
         { HS_RANGE_FORWARD, "forward", 1, 0.75, 1.0, none },
         { HS_RANGE_LAYER, "block.0.mlp", 2, 1.0, 0.75000001, none }, /* stands out by 10 ns, as a rounding might */
-        { HS_RANGE_OPERATION, "matmul", 3, 1.0, 0.80000000, { 0x1p60, 512, HS_BF16, HS_POLICY_AS_IS, "tn" } },
-        { HS_RANGE_OPERATION, "combine", 1, 2.0, 0.25, { 0, 96, HS_F32, HS_POLICY_AS_IS, NULL } },
+        { HS_RANGE_OPERATION, "matmul", 3, 1.0, 0.80000000, { 0x1p60, 512, 2.5e-6, HS_BF16, HS_POLICY_AS_IS, "tn" } },
+        { HS_RANGE_OPERATION, "combine", 1, 2.0, 0.25, { 0, 96, 0, HS_F32, HS_POLICY_AS_IS, NULL } },
     };
     const HsTraceSeries series[] = { { "weights", 1000 }, { "moments", (size_t)5 << 33 } };
     const double origin_s = hs_clock_s() + 1;
@@ -92,10 +92,12 @@ Test(chrome_trace, spans_and_counters_are_read_back)
     cr_expect_eq(number_of(hs_json_get(matmul, "args"), "bytes"), 512);
     cr_expect_str_eq(text_of(hs_json_get(matmul, "args"), "format"), "bf16");
     cr_expect_str_eq(text_of(hs_json_get(matmul, "args"), "transposes"), "tn");
+    cr_expect_eq(number_of(hs_json_get(matmul, "args"), "predicted_us"), 2.5);
     const HsJson *add = hs_json_get(find(root, "X", "combine"), "args");
     cr_expect_eq(number_of(add, "flops"), 0);
     cr_expect_eq(number_of(add, "bytes"), 96);
-    cr_expect(!hs_json_get(add, "format") && !hs_json_get(add, "transposes"), "of products only");
+    cr_expect(!hs_json_get(add, "format") && !hs_json_get(add, "transposes") && !hs_json_get(add, "predicted_us"),
+              "of products only");
     const HsJson *counter = find(root, "C", "memory");
     cr_expect(fabs(number_of(counter, "ts") - number_of(data, "ts")) <= nanosecond);
     cr_expect_eq(number_of(hs_json_get(counter, "args"), "weights"), 1000);
