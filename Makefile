@@ -22,15 +22,15 @@ ISAS     ?= $(if $(filter x86_64,$(shell uname -m)),portable avx2 avx512 avx512b
 NVCC     ?= $(firstword $(shell command -v nvcc) $(wildcard /usr/local/cuda/bin/nvcc))
 CUDA_LIBRARIES = $(firstword $(foreach d,lib64 targets/x86_64-linux/lib targets/sbsa-linux/lib,\
                    $(patsubst %/libcudart_static.a,%,$(wildcard $(dir $(realpath $(NVCC)))../$(d)/libcudart_static.a))))
-# Machine code for Ampere, Ada (which runs Ampere's) and Hopper, for Blackwell (10.0, 12.0) where this nvcc knows it, and
-# PTX that the driver translates for what comes after.  For one GPU alone, in a third of the time:
-# make CUDA_ARCHITECTURES='-gencode arch=compute_90,code=sm_90'
+# Machine code for Ampere (8.0; 8.6, GeForce RTX 30), Ada (8.9, RTX 40) and Hopper, for Blackwell (10.0; 12.0, RTX 50)
+# where this nvcc knows it, and PTX that the driver translates for what comes after.  For one GPU alone, in a fifth of the
+# time: make CUDA_ARCHITECTURES='-gencode arch=compute_90,code=sm_90'
 # Whether there is a GPU to build for without being asked.
 GPU      := $(if $(NVCC),$(or $(wildcard /proc/driver/nvidia/version),$(shell nvidia-smi -L 2>/dev/null)))
 , := ,
 CUDA_CODES          := $(if $(NVCC),$(shell $(NVCC) --list-gpu-code 2>/dev/null))
 CUDA_ARCHITECTURES  ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=[sm_90,compute_90] \
-                       $(foreach c,100 120,$(if $(filter sm_$(c),$(CUDA_CODES)),-gencode arch=compute_$(c)$(,)code=sm_$(c)))
+                       $(foreach c,86 89 100 120,$(if $(filter sm_$(c),$(CUDA_CODES)),-gencode arch=compute_$(c)$(,)code=sm_$(c)))
 # Sources that only Hopper runs: its own instructions are in none of the others.
 HOPPER_SOURCES      = $(filter %_hopper.cu,$(call sources,cu)) $(wildcard bench/*_hopper.cu)
 HOPPER_ARCHITECTURE = -gencode arch=compute_90a,code=sm_90a

@@ -99,9 +99,9 @@ MD
     echo "Compiler: $(nvcc_version)."
     cat <<'MD'
 
-Where the machine code for compute capability 8.0 and 9.0 differs, both figures are given, 8.0 first; 8.6 and 8.9 run the code
-for 8.0. Spilled bytes are the sum over both, and none may be spilled there; then those of the machine code for 10.0 and 12.0, where this
-compiler makes it. Occupancy is the share of a multiprocessor's warps that the blocks which fit
+Where the machine code for compute capability 8.0 and 9.0 differs, both figures are given, 8.0 first. Spilled bytes are the sum over
+8.0, 8.6, 8.9 and 9.0 (9.0a where a kernel is Hopper's own), and none may be spilled there; then those of the machine code for 10.0 and
+12.0, where this compiler makes it. Occupancy is the share of a multiprocessor's warps that the blocks which fit
 can fill, from registers, shared memory and the largest block among the launches of the selftest's cases and of common
 models' layers. "-": no case launches this combination of number formats, or not there.
 

@@ -29,7 +29,7 @@ $1 == "report" {
     source[name] = $2
     registers[name, $3 == "sm_90a" ? "sm_90" : $3] = $4
     static_shared[name] = $5
-    if ($3 ~ /^sm_(80|90a?)$/)
+    if ($3 ~ /^sm_(8[069]|90a?)$/)
         spilled[name] += $7 + $8
     else
         spilled_later[name] += $7 + $8
@@ -78,12 +78,14 @@ function kib_of(sm) {
     return sm == 80 ? 163 : sm == 90 ? 227 : 99
 }
 
-# 8.6 and 8.9 run the machine code of 8.0.  Some combinations of number formats are launched by no case: "-".
-function occupied(sm, name,    kib) {
+# Where there is no machine code of its own, 8.6 and 8.9 run that of 8.0.  Some combinations of number formats are launched
+# by no case: "-".
+function occupied(sm, name,    kib, own) {
     kib = kib_of(sm)
     if (threads[name, kib] + 0 == 0)
         return "-"
-    return occupancy(sm, threads[name, kib], registers[name, sm == 90 ? "sm_90" : "sm_80"],
+    own = (name, "sm_" sm) in registers ? "sm_" sm : "sm_80"
+    return occupancy(sm, threads[name, kib], registers[name, own],
         static_shared[name] + dynamic_shared[name, kib])
 }
 
