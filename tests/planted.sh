@@ -74,6 +74,10 @@ plant() {
 
 op=attention_backward unit=attention_backward_hopper.cu
 plant 'backward: a turn is given before the part is in memory' $unit $unit 'ptx::store_tile_wait_written<0>();' ''
+plant 'backward: a turn is not waited for' $unit $unit 'ptx::load_acquire(parameters.turns + index) != turn' 'false'
+plant 'backward: late heads take turns as early ones do' $unit $unit 'late ? key_block : tile' 'tile'
+plant 'backward: early heads take turns as late ones do' $unit $unit \
+    '(late ? key_block : tile * step / GRADIENT_KEYS - key_block)' 'key_block'
 plant 'backward: parts are written over others on their way' $unit $unit \
     'ptx::mbarrier_wait(base + Shape::parts_empty, parts_parity);' ''
 plant 'backward: a stage is read before it is full' $unit $unit \

@@ -11,13 +11,26 @@
  * One warpgroup serves them: a thread copies tiles into a ring, another takes dQ away.
  *
  * dQ of a query tile is a sum over blocks of keys.  Each block adds its part to f32 sums in memory (L2), as a copy that
- * reduces, and always in the same order: from the tile's diagonal block down to the first.  A block waits for its turn,
- * a counter for each tile.  Since all start at their diagonal, the next block in order comes to a tile just when the
- * one before has left it, and hardly ever waits.  So the same bits come out every time, without the two further
- * products that a pass of its own for dQ would take.
+ * reduces, and always in the same order.  A block waits for its turn, a counter for each tile.  So the same bits come
+ * out every time, without the two further products that a pass of its own for dQ would take.
  *
- * Work goes by ticket: what a block waits for has a smaller one, and so is done or under way, however blocks are
- * scheduled.  A dQ part travels in the order of its registers; the sums are put in order when they are rounded
+ * Work goes by ticket, a block of keys each, and a tile's turns are in the order of its tickets.  Heads have one of two
+ * orders (GradientWork):
+ *     early heads, one after the other      from the last block of keys to the first.  All start at their diagonal, so
+ *                                           the next in order comes to a tile just when the one before has left it,
+ *                                           and hardly ever waits; a head's tiles are read by all while they are in L2.
+ *     late heads, interleaved               from the first block of keys, which has the most steps, to the last: the
+ *                                           kernel ends with its shortest tickets, and multiprocessors end together.
+ *                                           In a head by itself each block would wait for the one before; but the next
+ *                                           ticket of a head comes `late` tickets later, when its tiles are summed.
+ *
+ * No block waits for ever, however blocks are scheduled.  Tickets are drawn in order, and a block works on its tickets
+ * in order.  Consider the smallest ticket that is not done.  It has been drawn, or will be by the next block that is
+ * through with its own; whoever has it works on it, since what that block drew before is smaller and done.  It waits
+ * only for parts of smaller tickets: in both orders a tile's turn counts the tickets of its head that see the tile and
+ * are smaller.  Those are done, so it gets on.
+ *
+ * A dQ part travels in the order of its registers; the sums are put in order when they are rounded
  * (attention_query_gradient.cu).
  *
  * Two buffers of dS^T make one barrier a step enough: who writes a buffer again has met the other consumer since it was
@@ -35,17 +48,26 @@ namespace
 
 enum { CONSUMERS_BARRIER = 1, CONSUMER_BARRIER = 2 }; /* the second: one for each */
 
-/* A block of keys, and what it walks over. */
+/* A ticket: a block of keys, and what it walks over. */
 struct GradientWork {
     int sequence, kv_head, key_block, first_tile;
+    bool late;
 
     __device__ __forceinline__ GradientWork(const GradientParameters &parameters, int ticket, int step)
     {
-        const int head = ticket / parameters.key_blocks;
-        key_block = parameters.key_blocks - 1 - ticket % parameters.key_blocks;
+        const int blocks = parameters.key_blocks, of_late = ticket - parameters.early_heads * blocks;
+        late = of_late >= 0;
+        const int head = late ? parameters.early_heads + of_late % parameters.late_heads : ticket / blocks;
+        key_block = late ? of_late / parameters.late_heads : blocks - 1 - ticket % blocks;
         sequence = head / parameters.attention.kv_heads;
         kv_head = head % parameters.attention.kv_heads;
         first_tile = key_block * GRADIENT_KEYS / step;
+    }
+
+    /* How many smaller tickets add to the tile. */
+    __device__ __forceinline__ unsigned turn(int tile, int step) const
+    {
+        return (unsigned)(late ? key_block : tile * step / GRADIENT_KEYS - key_block);
     }
 };
 
@@ -116,7 +138,7 @@ template <typename Shape> HS_DEVICE void add_query_parts(const GradientParameter
         const GradientWork work(parameters, ticket, Shape::step);
         for_each_step(parameters, work, [&](int head, int tile) {
             const int index = (work.sequence * attention.heads + head) * parameters.query_tiles + tile;
-            const unsigned turn = (unsigned)(tile * Shape::step / GRADIENT_KEYS - work.key_block);
+            const unsigned turn = work.turn(tile, Shape::step);
             ptx::mbarrier_wait(base + Shape::parts_full, parity);
             parity ^= 1;
             while (ptx::load_acquire(parameters.turns + index) != turn) {
@@ -443,6 +465,8 @@ HsStatus launch(HsContext *context, const Attention &attention, const BackwardTe
     parameters.ticket = parameters.turns + workspace.counters - 1;
     const int works = attention.batch * attention.kv_heads * parameters.key_blocks;
     const int most = limits_of(context).multiprocessors;
+    parameters.late_heads = late_heads(attention.batch * attention.kv_heads, parameters.key_blocks, most);
+    parameters.early_heads = attention.batch * attention.kv_heads - parameters.late_heads;
     HS_TRY(hs_launch(context, HS_KERNEL((attention_backward_hopper_kernel<T, Shape>)), dim3(min(works, most)),
                      dim3(GRADIENT_THREADS), (size_t)Shape::shared_bytes, parameters));
     return attention_backward_finish_queries(context, attention, tensors.dqkv, reinterpret_cast<const float *>(sums),

@@ -62,10 +62,20 @@ struct GradientParameters {
     TensorMap statistics;           /* rows of lse and delta, a row for each head */
     TensorMap dquery, dqkv;         /* parts of dQ; 64 tokens of a head of dqkv */
     Attention attention;
-    int key_blocks, query_tiles;
+    int key_blocks, query_tiles, early_heads, late_heads; /* heads of keys, of all sequences */
     unsigned *turns; /* [batch heads][query_tiles]: blocks of keys whose part of dQ has been added */
     unsigned *ticket;
 };
+
+/* Heads whose tickets go longest first.  `blocks` at work hold blocks / late tickets of a head at once, and each begins
+ * as many steps late as there are before it: few beside the steps of a ticket, of which there are up to key_blocks.  Too
+ * many heads at once would not stay in L2, and with fewer than half of the heads the others keep that order full. */
+static inline int late_heads(int heads, int key_blocks, int blocks)
+{
+    const int few_waits = (4 * blocks + key_blocks - 1) / key_blocks, few_rereads = blocks / 8;
+    const int wanted = few_waits > few_rereads ? few_waits : few_rereads;
+    return wanted < heads / 2 ? wanted : heads / 2;
+}
 
 /* Backward's workspace with these kernels: statistics, then f32 sums of dQ, then turns and the ticket. */
 struct GradientWorkspace {
