@@ -97,6 +97,8 @@ template <FragmentKernel kernel> HS_DEVICE uint32_t convert_word(uint32_t word)
         return __float_as_uint(ptx::decode_f16((uint16_t)word));
     else if constexpr (kernel == FRAGMENT_EXP2_APPROXIMATE)
         return __float_as_uint(ptx::exp2_approximate(value));
+    else if constexpr (kernel == FRAGMENT_RECIPROCAL_APPROXIMATE)
+        return __float_as_uint(ptx::reciprocal_approximate(value));
     else
         return __float_as_uint(rsqrtf(value));
 }
@@ -160,6 +162,7 @@ const Kernel kernels[] = {
     convert_fragment_kernel<FRAGMENT_DECODE_F16>,
     convert_fragment_kernel<FRAGMENT_EXP2_APPROXIMATE>,
     convert_fragment_kernel<FRAGMENT_RSQRT>,
+    convert_fragment_kernel<FRAGMENT_RECIPROCAL_APPROXIMATE>,
     shuffle_fragment_kernel,
     ballot_fragment_kernel,
     named_barriers_fragment_kernel,

@@ -37,6 +37,7 @@
     X(DECODE_F16, 0, 32, 0, 256, 256)                                     \
     X(EXP2_APPROXIMATE, 0, 32, 0, 256, 256)                               \
     X(RSQRT, 0, 32, 0, 256, 256)                                          \
+    X(RECIPROCAL_APPROXIMATE, 0, 32, 0, 256, 256)                         \
     X(SHUFFLE_XOR, 0, 32, 0, 32, 160)                                     \
     X(BALLOT, 0, 32, 0, 32, 32)                                           \
     X(NAMED_BARRIERS, 0, 128, 0, 128, 512)                                \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * CUDA's arithmetic that the C library lacks: bit casts, integer tricks, approximate functions (here: exact ones).
+ * CUDA's arithmetic that the C library lacks: bit casts, integer tricks, fast functions (here: exact ones).
  */
 #ifndef HS_KERNELS_EMU_ARITHMETIC_H
 #define HS_KERNELS_EMU_ARITHMETIC_H

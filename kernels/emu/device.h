@@ -177,6 +177,10 @@ HS_EMU_STORE(__stcs)
 HS_EMU_STORE(__stwt)
 #undef HS_EMU_STORE
 
+/* ex2.approx.ftz and rcp.approx.ftz, off as settings() say (approximate.cpp). */
+float emulated_exp2_approximate(float x);
+float emulated_reciprocal_approximate(float x);
+
 /* cp.async (copy.cpp): shared addresses are 32-bit offsets in the block's window. */
 uint32_t emulated_shared_address(const void *pointer);
 void emulated_copy_async(uint32_t destination, const void *source, int bytes, int valid,

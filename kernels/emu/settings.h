@@ -3,16 +3,18 @@
  * How the emulator runs: which of the many legal orders of events a GPU could take.  A correct program gives the same
  * results in all of them; a race does not.
  *
- * Environment variable      field          values (the first is the default)
- *   HALFSTEP_EMU_SCHEDULE   schedule       pct | forward | reverse | random
- *   HALFSTEP_EMU_SEED       seed           1, 2, ...: other choices of pct and random, and another order of streams
- *   HALFSTEP_EMU_COPIES     late_copies    late | early
- *   HALFSTEP_EMU_STREAMS    late_streams   late | early
- *   HALFSTEP_EMU_GUARD      guard          on | off: with late streams, only kernels and copies can access
- *                                         device memory: not the host
- *   HALFSTEP_EMU_THREADS    threads        host threads that blocks are spread over; results never depend on it
- *   HALFSTEP_EMU_SHARED     shared_limit   shared memory of a block in KiB, and so which GPU it is:
- *                                         227 (sm_90), 163 (sm_80), 99 (sm_86, sm_89)
+ * Environment variable        field          values (the first is the default)
+ *   HALFSTEP_EMU_SCHEDULE     schedule       pct | forward | reverse | random
+ *   HALFSTEP_EMU_SEED         seed           1, 2, ...: other choices of pct and random, and another order of streams
+ *   HALFSTEP_EMU_COPIES       late_copies    late | early
+ *   HALFSTEP_EMU_STREAMS      late_streams   late | early
+ *   HALFSTEP_EMU_GUARD        guard          on | off: with late streams, only kernels and copies can access
+ *                                            device memory: not the host
+ *   HALFSTEP_EMU_APPROXIMATE  approximate    exact | above | below | mixed: how ex2.approx and rcp.approx are off, by all
+ *                                            that is documented
+ *   HALFSTEP_EMU_THREADS      threads        host threads that blocks are spread over; results never depend on it
+ *   HALFSTEP_EMU_SHARED       shared_limit   shared memory of a block in KiB, and so which GPU it is:
+ *                                            227 (sm_90), 163 (sm_80), 99 (sm_86, sm_89)
  */
 #ifndef HS_KERNELS_EMU_SETTINGS_H
 #define HS_KERNELS_EMU_SETTINGS_H
@@ -36,6 +38,9 @@ enum class Schedule {
     RANDOM   /* another warp and lane every time */
 };
 
+/* Errors of approximate instructions: none, always up, always down, or up and down by the operand's bits. */
+enum class Approximate { EXACT, ABOVE, BELOW, MIXED };
+
 struct Settings {
     Schedule schedule = Schedule::PCT;
     uint64_t seed = 1;
@@ -48,6 +53,7 @@ struct Settings {
      * far as it needs no other process. */
     bool late_streams = true;
     bool guard = true;
+    Approximate approximate = Approximate::EXACT;
     int threads = 1;
     size_t shared_limit = 227 * 1024;
 };

@@ -9,20 +9,17 @@
 
 #include "runtime/selftest/trial.h"
 
-/* gelu(x) = x/2 (1 + tanh v) computed in f32 from an x that is off by `error`.
- *   passed on: |gelu'| <= 1.13 everywhere;
- *   made here: 1 + tanh cancels where tanh nears -1, so its error is of the size of 1, times |x|; the argument v takes
- *   five roundings, and |v| tanh'(v) < 1/2, so they count at most once each. */
+/* gelu(x) of an x that is off by `error` and of either sign: |gelu'| <= 1.13 everywhere, and hs_tolerance_gelu rises. */
 static inline double hs_bound_gelu(double x, double error)
 {
-    return 1.13 * error + hs_gamma(HS_FUNCTION_ROUNDINGS + 8) * (fabs(x) + error);
+    return 1.13 * error + hs_tolerance_gelu(fabs(x) + error);
 }
 
-/* What each rounding in gelu'(x) = (1 + t)/2 + x/2 (1 - t^2) v' scales with: 1 - t^2 cancels, so 1 + t^2 stands in. */
+/* gelu'(x), and the reference's own error in double, where 1 - tanh^2 cancels and 1 + tanh^2 stands in. */
 static inline double hs_bound_gelu_derivative(double x)
 {
     const double slope = 0.7978845608028654 * (1.0 + 3.0 * 0.044715 * x * x);
-    return hs_gamma(HS_FUNCTION_ROUNDINGS + 12) * (1.0 + fabs(x) * slope);
+    return hs_tolerance_gelu_derivative(x) + 16.0 * 0x1p-53 * (1.0 + fabs(x) * slope);
 }
 
 /* Sums of f32 products in double, by the reference and by a backend in another order: each may be off by this bound. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * PTX wrappers: conversions and approximate functions.  PTX ISA 8.x, sections on cvt, ex2 and lg2.
+ * PTX wrappers: conversions and approximate functions.  PTX ISA 8.x, sections on cvt, ex2, rcp, min and max.
  */
 #ifndef HS_KERNELS_CUDA_TOOLBOX_PTX_CONVERT_CUH
 #define HS_KERNELS_CUDA_TOOLBOX_PTX_CONVERT_CUH
@@ -91,16 +91,46 @@ HS_DEVICE uint32_t encode_tf32(float value)
 #endif
 }
 
-/* 2^x, relative error about 2^-22; subnormal results are flushed. */
+/* 2^x, at most 2 units in the last place from the correctly rounded value (PTX ISA 9.1, ex2); subnormal results are
+ * flushed. */
 HS_DEVICE float exp2_approximate(float x)
 {
-#if defined(HS_EMU) || defined(__HIP__)
+#if defined(HS_EMU)
+    return emulated_exp2_approximate(x);
+#elif defined(__HIP__)
     const float value = exp2f(x);
     return value < 0x1p-126f ? 0.0f : value;
 #else
     float value;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(x));
     return value;
+#endif
+}
+
+/* 1 / x, at most 1 unit in the last place off (PTX ISA 9.1, rcp); subnormal operands and results are flushed. */
+HS_DEVICE float reciprocal_approximate(float x)
+{
+#if defined(HS_EMU)
+    return emulated_reciprocal_approximate(x);
+#elif defined(__HIP__)
+    const float value = 1.0f / x;
+    return fabsf(value) < 0x1p-126f ? 0.0f : value;
+#else
+    float value;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(value) : "f"(x));
+    return value;
+#endif
+}
+
+/* x, or the nearer end of [low, high].  A NaN stays one: fminf and fmaxf would drop it. */
+HS_DEVICE float clamp(float x, float low, float high)
+{
+#if defined(HS_EMU) || defined(__HIP__)
+    return x < low ? low : x > high ? high : x;
+#else
+    asm("max.NaN.f32 %0, %0, %1;" : "+f"(x) : "f"(low));
+    asm("min.NaN.f32 %0, %0, %1;" : "+f"(x) : "f"(high));
+    return x;
 #endif
 }
 

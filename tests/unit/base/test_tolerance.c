@@ -41,3 +41,22 @@ Test(tolerance, float_sums_stay_within_and_errors_do_not)
         cr_expect_gt((double)largest, bound, "the bound would not notice a missing term");
     }
 }
+
+/* What the selftest relies on: x that is known by size only, or too large, has the larger bound. */
+Test(tolerance, gelu_rises_with_the_size_of_x)
+{
+    double before = 0.0, largest = 0.0;
+    for (int i = 1; i <= 4000; i++) {
+        const double x = i / 200.0, bound = hs_tolerance_gelu(x);
+        cr_assert_gt(bound, before);
+        cr_assert_leq(hs_tolerance_gelu(-x), bound);
+        largest = fmax(largest, bound / x);
+        before = bound;
+    }
+    cr_expect(largest > 5.7 * 0x1p-24 && largest < 5.8 * 0x1p-24, "%g", largest * 0x1p24);
+    cr_expect_lt(hs_tolerance_gelu(1e6), 5.01e6 * 0x1p-24);
+    largest = 0.0;
+    for (int i = -4000; i <= 4000; i++)
+        largest = fmax(largest, hs_tolerance_gelu_derivative(i / 200.0));
+    cr_expect(largest > 16.3 * 0x1p-24 && largest < 16.4 * 0x1p-24, "%g", largest * 0x1p24);
+}
