@@ -43,6 +43,17 @@ static bool is_swiglu(HsEpilogue epilogue)
     return epilogue == HS_EPILOGUE_SWIGLU || epilogue == HS_EPILOGUE_SWIGLU_BACKWARD;
 }
 
+static HsStatus check_row_sums(const HsMatmulArgs *args)
+{
+    if (!hs_tensor_present(&args->row_sums))
+        return HS_OK;
+    if (!args->transpose_a)
+        return hs_fail(HS_EINVAL, "matmul: row_sums are those of a transposed a, as a weight's gradient has it");
+    if (is_swiglu(args->epilogue))
+        return hs_fail(HS_EINVAL, "matmul: row_sums are not taken beside SwiGLU");
+    return HS_OK;
+}
+
 HsStatus hs_check_matmul(const HsMatmulArgs *args)
 {
     if (args->alpha == 0.0f || !isfinite(args->alpha))
@@ -57,6 +68,7 @@ HsStatus hs_check_matmul(const HsMatmulArgs *args)
     if (args->epilogue == HS_EPILOGUE_NONE && hs_tensor_present(&args->pre))
         return hs_fail(HS_EINVAL, "matmul: pre is given, but no epilogue uses it");
     HS_TRY(check_quantized(args));
+    HS_TRY(check_row_sums(args));
     return check_packed(args, k, n);
 }
 

@@ -239,7 +239,8 @@ const HsOperands hs_operands = {
                      ROW(b, READ, ACT, "K N", .like = "a", .adapt = adapt_b, .bytes = bytes_b),
                      ROW(addend, READ, ACT, "M N", .optional = true), ROW(bias, READ, WIDE, "N", .optional = true),
                      ROW(c, WRITE, ACT, "M N", .adapt = adapt_c), ROW(residual, READ, ACT, "M N", .optional = true),
-                     ROW(pre, WRITE, ACT, "M N", .adapt = adapt_pre) },
+                     ROW(pre, WRITE, ACT, "M N", .adapt = adapt_pre),
+                     ROW(row_sums, UPDATE, WIDE, "M", .optional = true) },
 #undef A
 #define A HsPackWeightArgs
     .pack_weight.rows = { ROW(w, READ, ACT, "X Y", .bytes = bytes_packed) },

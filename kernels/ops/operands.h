@@ -46,7 +46,7 @@ struct HsOperandRow {
     double (*bytes)(const void *args, const HsTensor *tensor);
 };
 
-enum { HS_MOST_OPERANDS = 9 };
+enum { HS_MOST_OPERANDS = 10 };
 
 typedef struct HsOperandTable {
     bool heads;  /* the arguments begin with HsHeads */

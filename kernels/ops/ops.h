@@ -26,7 +26,8 @@
 
 /* name, argument struct, formula */
 #define HS_OPS(X)                                                                                                     \
-    X(matmul, HsMatmulArgs, "c = epilogue(alpha op(a) op(b) + addend + bias) + residual [+ c]")                       \
+    X(matmul, HsMatmulArgs,                                                                                           \
+      "c = epilogue(alpha op(a) op(b) + addend + bias) + residual [+ c]; row_sums += sum over k of op(a)")            \
     X(pack_weight, HsPackWeightArgs, "packed = the backend's own layout of op(w) as a product's right operand")       \
     X(bias_backward, HsBiasBackwardArgs, "dbias += sum over rows of dy")                                              \
     X(document_starts, HsDocumentStartsArgs, "starts[n] = t of the document's first token; tokens[n] = max(~x, x)")   \
@@ -101,6 +102,8 @@ typedef struct HsPacked {
  *   wgrad    dw[out,in] += dy^T x           : transpose_a, accumulate
  * alpha: a factor of the sum, not 0.  addend [M,N] act, optional, added before the epilogue.  bias [N] f32.
  * residual [M,N] act, may be c itself.  pre [M,N] act.  SwiGLU takes neither residual nor accumulate.
+ * row_sums [M] f32, optional, accumulated: row_sums[m] += sum over k of op(a)[m,k], of a as it is stored, whatever alpha
+ * and policy say.  With transpose_a only, and not with SwiGLU: it is the bias's gradient beside the weight's.
  * b_packed replaces b's bytes (b keeps its shape).  b_quantized too: b has no data, its dtype, a's, is what each decoded
  * element is rounded to; b's columns as stored are a multiple of HS_NF4_RUN, nothing is packed, a is not transposed.
  * policy: the formats to which a and b may be rounded first; sums stay f32.  Under tf32 ref and cpu compute in full
@@ -116,7 +119,7 @@ typedef struct HsMatmulArgs {
     HsTensor addend, bias, residual, pre;
     HsEpilogue epilogue;
     bool accumulate;
-    HsTensor c;
+    HsTensor c, row_sums;
 } HsMatmulArgs;
 
 /* w act [rows, columns]; transposed: op(b) = w^T, so k = columns, n = rows; else k = rows, n = columns. */

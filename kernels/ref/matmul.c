@@ -3,6 +3,7 @@
  * Matrix products with their epilogues, and the weight "packing" that the reference does not need.
  *     value = alpha sum_k op(a)[m,k] op(b)[k,n] + addend[m,n] + bias[n]
  *     c     = epilogue(value) + residual [+ c]
+ *     row_sums[m] += sum_k op(a)[m,k]: of a stored [K,M], what bias_backward makes
  * tf32 is a permission to round, which is not taken.
  */
 #include "kernels/ref/ref.h"
@@ -113,7 +114,10 @@ HsStatus hs_ref_matmul(HsContext *context, const HsMatmulArgs *args)
                     finish_element(args, row + r, column + c, sum.at[r][c]);
         }
     }
-    return HS_OK;
+    if (!hs_tensor_present(&args->row_sums))
+        return HS_OK;
+    const HsBiasBackwardArgs sums = { .dy = args->a, .dbias = args->row_sums };
+    return hs_ref_bias_backward(context, &sums);
 }
 
 /* Nothing is packed: packed_bytes is 0, data stays NULL, and matmul reads b.  The description is filled all the same,

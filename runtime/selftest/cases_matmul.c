@@ -6,7 +6,7 @@
 
 #include "runtime/selftest/bounds.h"
 
-enum { A, B, ADDEND, BIAS, RESIDUAL, PRE, C };
+enum { A, B, ADDEND, BIAS, RESIDUAL, PRE, C, ROW_SUMS };
 
 /* rows M, columns N, depth K */
 #define LAYOUTS(dtype, out, m, n, k)                                                                          \
@@ -99,6 +99,21 @@ enum { A, B, ADDEND, BIAS, RESIDUAL, PRE, C };
         dtype, HS_F32, dtype, m, n, k, .options = HS_CASE_UNALIGNED | HS_CASE_TRANSPOSE_A | HS_CASE_ACCUMULATE \
     }
 
+/* A weight's gradient with the bias's beside it: in either layout of b, behind a factor, and misaligned. */
+#define SUMS_CASE(dtype, out, m, n, k, ...)                            \
+    {                                                                  \
+        dtype, out, out, m, n, k, .sums = true, .options = __VA_ARGS__ \
+    }
+#define SUMS(dtype, out, m, n, k)                                                                 \
+    SUMS_CASE(dtype, out, m, n, k, HS_CASE_TRANSPOSE_A | HS_CASE_ACCUMULATE),                     \
+        SUMS_CASE(dtype, out, m, n, k, HS_CASE_TRANSPOSE_A | HS_CASE_TRANSPOSE_B),                \
+        SUMS_CASE(dtype, out, m, n, k, HS_CASE_TRANSPOSE_A | HS_CASE_ACCUMULATE, .alpha = -1.7f), \
+        SUMS_CASE(dtype, out, m, n, k, HS_CASE_TRANSPOSE_A | HS_CASE_ACCUMULATE | HS_CASE_UNALIGNED)
+#define SUMS_DTYPES(m, n, k)                                                                        \
+    SUMS(HS_F32, HS_F32, m, n, k), SUMS(HS_BF16, HS_BF16, m, n, k), SUMS(HS_BF16, HS_F32, m, n, k), \
+        SUMS(HS_F16, HS_F32, m, n, k),                                                              \
+        SUMS_CASE(HS_F32, HS_F32, m, n, k, HS_CASE_TRANSPOSE_A | HS_CASE_ACCUMULATE, .policy = HS_POLICY_TF32)
+
 /* b in four bits, as one tensor or several, alone and behind the epilogues that layers have. */
 #define NF4_CASE(dtype, out, m, n, k, parts, ...)                            \
     {                                                                        \
@@ -160,6 +175,11 @@ static const HsCase matmul_cases[] = {
     UNALIGNED(HS_F32, 40, 72, 64),
     UNALIGNED(HS_BF16, 40, 72, 64),
     UNALIGNED(HS_F16, 40, 72, 64),
+    SUMS_DTYPES(1, 1, 1),
+    SUMS_DTYPES(17, 63, 65),
+    SUMS_DTYPES(72, 136, 200),
+    SUMS_DTYPES(136, 264, 40), /* rows and columns of several tiles: one column of tiles sums */
+    SUMS_DTYPES(200, 72, 648), /* several slices of k */
     NF4_DTYPES(1, 8, 8, 1),
     NF4_DTYPES(17, 40, 72, 1), /* blocks end within rows */
     NF4_DTYPES(65, 192, 64, 3),
@@ -227,6 +247,8 @@ static void declare(HsTrial *trial)
     const bool reads_c = hs_case_has(trial, HS_CASE_ACCUMULATE | HS_CASE_IN_PLACE);
     const HsTensor c = hs_tensor_2d(NULL, config->out, m, swiglu ? n / 2 : backward ? 2 * n : n);
     operands[C] = reads_c ? hs_updated("c", 1.0, c) : hs_output("c", c);
+    if (config->sums)
+        operands[ROW_SUMS] = hs_updated("row_sums", 1.0, hs_tensor_1d(NULL, HS_F32, m));
     int64_t counts[MOST_PARTS];
     trial->quantized = hs_nf4_shape(counts, counts_of_parts(trial, counts));
 }
@@ -354,7 +376,8 @@ static HsStatus call(HsTrial *trial, HsContext *context, const HsTensor *t)
                                                   .pre = t[PRE],
                                                   .epilogue = epilogue_of(trial),
                                                   .accumulate = hs_case_has(trial, HS_CASE_ACCUMULATE),
-                                                  .c = t[C] });
+                                                  .c = t[C],
+                                                  .row_sums = t[ROW_SUMS] });
 }
 
 /* sum_k |a| |b| of one element: what the rounding errors of its sum scale with. */
@@ -401,12 +424,25 @@ static void bound_swiglu_backward(HsTrial *trial, int64_t row, int64_t column, d
     c->error[up_at] = (error + unit * magnitude) * fabs(gate) * s;
 }
 
+/* K terms, as the sums of c; a is stored [K,M]. */
+static void bound_row_sums(HsTrial *trial)
+{
+    const int64_t rows = trial->config->rows, depth = trial->config->depth;
+    for (int64_t m = 0; hs_operand_present(trial, ROW_SUMS) && m < rows; m++) {
+        double magnitude = fabs(hs_initial(trial, ROW_SUMS)[m]);
+        for (int64_t k = 0; k < depth; k++)
+            magnitude += fabs(hs_initial(trial, A)[k * rows + m]);
+        trial->operands[ROW_SUMS].error[m] = hs_gamma(depth + 4) * magnitude;
+    }
+}
+
 /* value = alpha sum + addend + bias: K terms of one product each, a factor and two additions; then what the epilogue passes on and adds; then
  * the additions of residual and c. */
 static void bound(HsTrial *trial)
 {
     const int64_t columns = trial->config->columns, count = trial->config->rows * columns;
     HsOperand *pre = &trial->operands[PRE];
+    bound_row_sums(trial);
     for (int64_t i = 0; i < count; i++) {
         double magnitude = fabs((double)alpha_of(trial)) * absolute_product(trial, i / columns, i % columns);
         const double rounded = hs_policy_is_tf32(trial->config->policy) ? tf32_product_error * magnitude : 0.0;
@@ -458,7 +494,7 @@ static const HsCase matmul_timed[] = {
     { HS_F32, HS_F32, HS_F32, 4096, 3072, 768, .options = HS_CASE_TRANSPOSE_B | HS_CASE_PACKED },
     { HS_F16, HS_F16, HS_F16, 4096, 3072, 768, .options = HS_CASE_TRANSPOSE_B | HS_CASE_PACKED },
     { HS_BF16, HS_BF16, HS_BF16, 4096, 768, 3072, .options = HS_CASE_PACKED },
-    { HS_BF16, HS_F32, HS_BF16, 3072, 768, 4096, .options = HS_CASE_TRANSPOSE_A | HS_CASE_ACCUMULATE },
+    { HS_BF16, HS_F32, HS_BF16, 3072, 768, 4096, .sums = true, .options = HS_CASE_TRANSPOSE_A | HS_CASE_ACCUMULATE },
     { HS_BF16, HS_BF16, HS_BF16, 4096, 3072, 768, .quantized = 1, .options = HS_CASE_TRANSPOSE_B },
     { HS_BF16, HS_BF16, HS_BF16, 4096, 768, 3072, .quantized = 1 },
 };

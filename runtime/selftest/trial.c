@@ -42,6 +42,8 @@ const char *hs_case_describe(const HsCase *config, char *text, size_t bytes)
     }
     if (config->documents && length < (int)bytes)
         length += snprintf(text + length, bytes - (size_t)length, ", documents");
+    if (config->sums && length < (int)bytes)
+        length += snprintf(text + length, bytes - (size_t)length, ", sums");
     if (hs_policy_is_tf32(config->policy) && length < (int)bytes)
         length += snprintf(text + length, bytes - (size_t)length, ", tf32");
     if (config->quantized > 0 && length < (int)bytes)

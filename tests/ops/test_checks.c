@@ -82,6 +82,30 @@ Test(checks, matmul)
     EXPECT_REFUSED(HS_ESHAPE, "matmul: a is [0,16], expected [any,any]", hs_op_matmul(&context, &args));
 }
 
+/* Row sums are of what a product takes transposed, one a row of c. */
+Test(checks, row_sums_of_products)
+{
+    HsContext ref = dry();
+    HsMatmulArgs args = product();
+    args.a = f32(16, 8);
+    args.transpose_a = true;
+    args.row_sums = f32_1d(8);
+    cr_expect_eq(hs_op_matmul(&ref, &args), HS_OK, "%s", hs_error_message());
+    args.row_sums = f32_1d(256);
+    EXPECT_REFUSED(HS_ESHAPE, "matmul: row_sums is [256], expected [8]", hs_op_matmul(&context, &args));
+    args.row_sums = hs_tensor_1d(NULL, HS_BF16, 8);
+    EXPECT_REFUSED(HS_ESHAPE, "matmul: row_sums is bf16, expected f32", hs_op_matmul(&context, &args));
+    args.row_sums = f32_1d(8);
+    args.epilogue = HS_EPILOGUE_SWIGLU;
+    args.pre = f32(8, 256);
+    args.c = f32(8, 128);
+    EXPECT_REFUSED(HS_EINVAL, "matmul: row_sums are not taken beside SwiGLU", hs_op_matmul(&context, &args));
+    args = product();
+    args.row_sums = f32_1d(8);
+    EXPECT_REFUSED(HS_EINVAL, "matmul: row_sums are those of a transposed a, as a weight's gradient has it",
+                   hs_op_matmul(&context, &args));
+}
+
 /* A policy that rounds both operands says what they become; one that a backend does not have is refused, in a dry run
  * too. */
 Test(checks, policies_of_products)

@@ -55,6 +55,9 @@ Test(cost, product_gradients)
     const HsMatmulArgs wgrad = { .a = dy, .b = x, .transpose_a = true, .accumulate = true, .alpha = 1.0f, .c = w };
     EXPECT_COST(hs_cost_matmul(&dgrad), 30720.0, 4.0 * (480 + 1536 + 320));
     EXPECT_COST(hs_cost_matmul(&wgrad), 30720.0, 4.0 * (480 + 320 + 2 * 1536));
+    HsMatmulArgs both = wgrad; /* the bias's gradient: 48 numbers, read and written */
+    both.row_sums = vector(HS_F32, 48);
+    EXPECT_COST(hs_cost_matmul(&both), 30720.0, 4.0 * (480 + 320 + 2 * 1536 + 2 * 48));
     cr_expect_str_eq(hs_cost_matmul(&dgrad).transposes, "nn");
     cr_expect_str_eq(hs_cost_matmul(&wgrad).transposes, "tn");
     cr_expect(hs_policy_is_tf32(hs_cost_matmul(&dgrad).policy) && !hs_policy_rounds(hs_cost_matmul(&wgrad).policy));

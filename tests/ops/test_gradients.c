@@ -119,8 +119,8 @@ Test(gradients, matmul_with_epilogues)
                                                 .transpose_a = true,
                                                 .accumulate = true,
                                                 .alpha = 1.0f,
-                                                .c = matrix(dw2, WIDTH, HIDDEN) }));
-    RUN(hs_op_bias_backward(&context, &(HsBiasBackwardArgs){ dy, vector(db2, WIDTH) }));
+                                                .c = matrix(dw2, WIDTH, HIDDEN),
+                                                .row_sums = vector(db2, WIDTH) }));
     RUN(hs_op_matmul(&context, &(HsMatmulArgs){ .a = hidden_gradient,
                                                 .b = matrix(b.x, ROWS, WIDTH),
                                                 .transpose_a = true,

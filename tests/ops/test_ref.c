@@ -53,6 +53,21 @@ Test(ref, matmul_layouts)
     }
 }
 
+Test(ref, matmul_adds_the_sums_of_a_as_it_is_stored)
+{
+    float a[] = { 1, 2, 3, 4, 5, 6 }, b[] = { 1, 1 }, c[3], row_sums[] = { 100, 200, 300 };
+    const float expected[] = { 105, 207, 309 }, products[] = { -10, -14, -18 };
+    HsContext context = reference();
+    RUN(hs_op_matmul(&context, &(HsMatmulArgs){ .a = f32_matrix(a, 2, 3),
+                                                .b = f32_matrix(b, 2, 1),
+                                                .transpose_a = true,
+                                                .alpha = -2.0f,
+                                                .c = f32_matrix(c, 3, 1),
+                                                .row_sums = f32_vector(row_sums, 3) }));
+    cr_expect_arr_eq(row_sums, expected, sizeof row_sums);
+    cr_expect_arr_eq(c, products, sizeof c);
+}
+
 Test(ref, matmul_bias_residual_accumulate_in_place)
 {
     float a[] = { 2 }, b[] = { 3, 5 }, bias[] = { 100, 200 }, c[] = { 1000, 2000 };

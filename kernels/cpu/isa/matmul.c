@@ -191,7 +191,13 @@ static HsMatmulPlan make_plan(const HsMatmulArgs *args, int threads)
 size_t matmul_workspace(const HsContext *context, const HsMatmulArgs *args)
 {
     const HsMatmulPlan plan = make_plan(args, hs_cpu_thread_slots(context));
-    return (size_t)hs_cpu_thread_slots(context) * plan.slot_bytes + plan.shared_a_bytes + plan.chunk_b_bytes;
+    const size_t product =
+        (size_t)hs_cpu_thread_slots(context) * plan.slot_bytes + plan.shared_a_bytes + plan.chunk_b_bytes;
+    if (!hs_tensor_present(&args->row_sums))
+        return product;
+    const HsBiasBackwardArgs sums = { .dy = args->a, .dbias = args->row_sums }; /* once the product is done */
+    const size_t after = HS_ISA_NAME(hs_cpu_bias_backward_workspace)(context, &sums);
+    return after > product ? after : product;
 }
 
 /* Packing is cut in pieces of PACK_DEPTH words. */
@@ -506,6 +512,10 @@ HsStatus HS_ISA_NAME(hs_cpu_matmul)(HsContext *context, const HsMatmulArgs *args
     const bool serial = plan->m * plan->n * k < SERIAL_PRODUCTS;
 #pragma omp parallel num_threads(serial ? 1 : hs_cpu_threads(context, tasks))
     multiply(&run);
+    if (hs_tensor_present(&args->row_sums)) {
+        const HsBiasBackwardArgs sums = { .dy = args->a, .dbias = args->row_sums };
+        return HS_ISA_NAME(hs_cpu_bias_backward)(context, &sums);
+    }
     if (run.args == args)
         return HS_OK;
     const HsUnaryArgs swiglu = { .x = args->pre, .y = args->c };

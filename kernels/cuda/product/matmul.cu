@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT
  *
  * The matrix product: which kernel runs, its workspace, and the addition of slices.
- *     c = epilogue(alpha op(a) op(b) + addend + bias) + residual [+ c]
+ *     c = epilogue(alpha op(a) op(b) + addend + bias) + residual [+ c],   row_sums += sum over k of op(a)
  *
  * Workspace: nothing, or f32 sums [slices, M, N] where k is cut (matmul_choice.cu), or where a factor or an addend comes
- * before the epilogue.  Their addition in the order of the slices keeps the result the same in every run.
+ * before the epilogue, and behind those of a cut k its row sums [slices, M].  Their addition in the order of the slices
+ * keeps the result the same in every run.
  */
 #include "kernels/cuda/product/matmul.cuh"
 
@@ -57,6 +58,16 @@ HS_DEVICE void add_slices(const float *sums, int slices, const MatmulPrologue &p
     finish_groups(output, place, total);
 }
 
+/* A thread a row, slices in order. */
+HS_DEVICE void add_row_slices(const float *partials, int slices, int rows, int row, float *row_sums)
+{
+    float total = 0.0f;
+#pragma unroll 4
+    for (int slice = 0; slice < slices; slice++)
+        total += partials[(int64_t)slice * rows + row];
+    row_sums[row] += total;
+}
+
 /* A warp takes FINISH_ROWS rows of FINISH_COLUMNS columns.  Bound by memory: (slices + 1) * 4 bytes an element. */
 __global__ void __launch_bounds__(FINISH_WARPS *WARP_SIZE)
     matmul_finish_kernel(const float *sums, int slices, const MatmulPrologue prologue, const MatmulOutput output)
@@ -71,6 +82,10 @@ __global__ void __launch_bounds__(FINISH_WARPS *WARP_SIZE)
         for (int i = lane; i < FINISH_COLUMNS; i += WARP_SIZE)
             add_slices<1>(sums, slices, prologue, output, MatmulPlace{ row, 1, column + i });
     }
+    const int summed = (int)blockIdx.x * FINISH_WARPS * FINISH_ROWS + (int)threadIdx.x;
+    if (output.row_sums != NULL && blockIdx.y == 0 && threadIdx.x < FINISH_WARPS * FINISH_ROWS && summed < output.rows)
+        add_row_slices(sums + (int64_t)slices * output.rows * output.columns, slices, output.rows, summed,
+                       output.row_sums);
 }
 
 /* The widest load, in bytes, for which every row starts aligned. */
@@ -143,9 +158,33 @@ bool is_finished_apart(const HsMatmulArgs *args, int slices)
     return slices > 1 || args->alpha != 1.0f || hs_tensor_present(&args->addend);
 }
 
-size_t sums_bytes(const HsMatmulArgs *args, const MatmulShape &shape, int slices)
+/* Whether the kernel that multiplies sums the rows of a too.  As it is stored a is not what tf32 multiplies, and wgmma's
+ * kernel, also where an address makes mma.sync's take its place, leaves it to bias_backward's. */
+bool sums_rows(const MatmulShape &shape, const MatmulChoice &choice)
 {
-    return is_finished_apart(args, slices) ? (size_t)slices * (size_t)shape.m * (size_t)shape.n * sizeof(float) : 0;
+    return shape.family == MATMUL_16BIT && !choice.hopper;
+}
+
+size_t sums_bytes(const HsMatmulArgs *args, const MatmulShape &shape, const MatmulChoice &choice)
+{
+    if (!is_finished_apart(args, choice.slices))
+        return 0;
+    const bool with_rows = hs_tensor_present(&args->row_sums) && sums_rows(shape, choice) && choice.slices > 1;
+    return (size_t)choice.slices * (size_t)shape.m * ((size_t)shape.n + (with_rows ? 1 : 0)) * sizeof(float);
+}
+
+HsBiasBackwardArgs row_sums_apart(const HsMatmulArgs *args)
+{
+    return HsBiasBackwardArgs{ args->a, args->row_sums };
+}
+
+/* Whether a call's row sums take bias_backward's kernels, behind the product and in the same workspace. */
+bool are_rows_summed_apart(const HsContext *context, const HsMatmulArgs *args)
+{
+    if (!hs_tensor_present(&args->row_sums))
+        return false;
+    const MatmulShape shape = shape_of(context, args);
+    return options_of(context).cublaslt || !sums_rows(shape, choice_for(context, shape));
 }
 
 } // namespace
@@ -161,6 +200,7 @@ MatmulOutput matmul_output_of(const HsMatmulArgs *args)
     output.columns = (int)args->c.shape[1];
     output.epilogue = args->epilogue;
     output.accumulate = args->accumulate;
+    output.row_sums = NULL;
     output.vector = output.columns % 4 == 0 && fours_aligned(args->c) && fours_aligned(args->addend) &&
                     fours_aligned(args->residual) && fours_aligned(args->pre) && fours_aligned(args->bias);
     return output;
@@ -196,17 +236,27 @@ static size_t whole_lines(size_t bytes)
 static size_t absmax_offset(const HsContext *context, const HsMatmulArgs *args)
 {
     const MatmulShape shape = shape_of(context, args);
-    return whole_lines(sums_bytes(args, shape, choice_for(context, shape).slices));
+    return whole_lines(sums_bytes(args, shape, choice_for(context, shape)));
 }
 
-static size_t own_workspace(const HsContext *context, const HsMatmulArgs *args)
+static size_t product_workspace(const HsContext *context, const HsMatmulArgs *args)
 {
     if (options_of(context).cublaslt)
         return cublaslt_workspace(args);
     if (args->b_quantized != NULL)
         return absmax_offset(context, args) + (size_t)hs_nf4_blocks(args->b_quantized->count) * sizeof(float);
     const MatmulShape shape = shape_of(context, args);
-    return sums_bytes(args, shape, choice_for(context, shape).slices);
+    return sums_bytes(args, shape, choice_for(context, shape));
+}
+
+static size_t own_workspace(const HsContext *context, const HsMatmulArgs *args)
+{
+    const size_t product = product_workspace(context, args);
+    if (!are_rows_summed_apart(context, args))
+        return product;
+    const HsBiasBackwardArgs sums = row_sums_apart(args);
+    const size_t after = workspace::bias_backward(context, &sums);
+    return after > product ? after : product;
 }
 
 static size_t value_offset(const HsContext *context, const HsMatmulArgs *product)
@@ -249,16 +299,14 @@ static HsStatus prepare_quantized(HsContext *context, const HsMatmulArgs *args, 
     return launch_nf4_absmax(context, *args->b_quantized, absmax);
 }
 
-HsStatus op::matmul(HsContext *context, const HsMatmulArgs *args)
+static HsStatus native_matmul(HsContext *context, const HsMatmulArgs *args)
 {
-    if (is_swiglu(args))
-        return matmul_and_swiglu(context, args);
-    if (options_of(context).cublaslt)
-        return cublaslt_matmul(context, args);
     const MatmulShape shape = shape_of(context, args);
     HS_TRY(check_size(shape));
     const MatmulChoice choice = choice_for(context, shape);
-    const MatmulOutput output = matmul_output_of(args);
+    MatmulOutput output = matmul_output_of(args);
+    if (hs_tensor_present(&args->row_sums) && sums_rows(shape, choice))
+        output.row_sums = data_of<float>(args->row_sums);
 
     MatmulParameters parameters;
     parameters.a = operand_of(args->a, !args->transpose_a);
@@ -275,7 +323,12 @@ HsStatus op::matmul(HsContext *context, const HsMatmulArgs *args)
         parameters.output.rows = output.rows;
         parameters.output.columns = output.columns;
         parameters.output.vector = output.columns % 4 == 0;
+        parameters.output.row_sums = output.row_sums;
     }
+    if (choice.slices == 1) /* the product adds its own row sums to what there is */
+        output.row_sums = NULL;
+    else if (output.row_sums != NULL)
+        parameters.output.row_sums = sums + (int64_t)choice.slices * output.rows * output.columns;
     /* An address may forbid what the strides allow; the kernel of every layout has the same slices. */
     const bool misaligned = parameters.a.access < 16 || (!shape.quantized && parameters.b.access < 16);
     const bool any_layout = shape.any_layout || misaligned;
@@ -296,6 +349,17 @@ HsStatus op::matmul(HsContext *context, const HsMatmulArgs *args)
     else
         HS_TRY(launch_matmul_f16(context, parameters, choice, any_layout));
     return apart ? launch_matmul_finish(context, sums, choice.slices, matmul_prologue_of(args), output) : HS_OK;
+}
+
+HsStatus op::matmul(HsContext *context, const HsMatmulArgs *args)
+{
+    if (is_swiglu(args))
+        return matmul_and_swiglu(context, args);
+    HS_TRY(options_of(context).cublaslt ? cublaslt_matmul(context, args) : native_matmul(context, args));
+    if (!are_rows_summed_apart(context, args))
+        return HS_OK;
+    const HsBiasBackwardArgs sums = row_sums_apart(args);
+    return op::bias_backward(context, &sums);
 }
 
 /* Nothing is packed: both operands' layouts are read as they are (matmul_shared.cuh).  The description is filled all

@@ -55,6 +55,8 @@ struct MatmulOutput {
     HsEpilogue epilogue;
     bool accumulate;
     bool vector; /* four neighbouring columns may be moved as one everywhere */
+    /* NULL: absent.  [rows], added to; of a product in slices, behind its sums, [slices, rows], written. */
+    float *row_sums;
 };
 
 /* op(b) in four bits, b.data then being NULL: codes as HsQuantized has them, absmax decoded, one for a block. */
@@ -101,7 +103,7 @@ MatmulChoice choose_matmul(const MatmulShape &shape, const HsDevice *device);
 MatmulChoice choose_by_model(const MatmulShape &shape, const DeviceLimits &limits);
 
 /* Launch `choice.slices` x tiles blocks.  With more than one slice, or a product finished apart, parameters.output is the plain f32 sums' buffer
- * [slices, M, N].  any_layout: the kernel that takes every layout and alignment. */
+ * [slices, M, N].  any_layout: the kernel that takes every layout and alignment.  The 16-bit ones make row_sums. */
 HsStatus launch_matmul_bf16(HsContext *context, MatmulParameters &parameters, const MatmulChoice &choice,
                             bool any_layout);
 HsStatus launch_matmul_f16(HsContext *context, MatmulParameters &parameters, const MatmulChoice &choice,
@@ -129,7 +131,8 @@ struct MatmulPrologue {
 
 MatmulPrologue matmul_prologue_of(const HsMatmulArgs *args);
 
-/* c = epilogue(alpha (sum over slices of sums[s]) + addend), slices added in order; sums is [slices, M, N] f32. */
+/* c = epilogue(alpha (sum over slices of sums[s]) + addend), slices added in order; sums is [slices, M, N] f32.  Likewise
+ * output.row_sums from [slices, M] behind them. */
 HsStatus launch_matmul_finish(HsContext *context, const float *sums, int slices, const MatmulPrologue &prologue,
                               const MatmulOutput &output);
 

@@ -72,8 +72,74 @@ HS_DEVICE void finish_tile(const MatmulOutput &output, const Accumulators<Tile> 
     }
 }
 
-/* nf4: op(b) comes in four bits. */
-template <typename Element, typename Tile, bool a_contiguous, bool b_contiguous, bool aligned, bool nf4 = false>
+HS_DEVICE uint32_t pair_of_ones(Bf16)
+{
+    return 0x3f803f80u;
+}
+HS_DEVICE uint32_t pair_of_ones(F16)
+{
+    return 0x3c003c00u;
+}
+
+/* The sums of op(a)'s rows: one more product a fragment, with ones, whose columns are all the same.  Every tile of a row
+ * of tiles has these rows of a, and every warp of a row of warps: those of column 0 sum. */
+template <typename Element, typename Tile> struct RowSums {
+    float sums[Tile::row_blocks][4];
+    bool here;
+
+    __device__ __forceinline__ void init(int tile_column)
+    {
+        here = tile_column == 0 && (int)threadIdx.x / WARP_SIZE % Tile::warps_across == 0;
+#pragma unroll
+        for (int i = 0; i < Tile::row_blocks; i++)
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                sums[i][j] = 0.0f;
+    }
+
+    __device__ __forceinline__ void add(const uint32_t (&a)[Tile::row_blocks][4])
+    {
+        if (!here)
+            return;
+        const uint32_t ones[2] = { pair_of_ones(Element{}), pair_of_ones(Element{}) };
+#pragma unroll
+        for (int i = 0; i < Tile::row_blocks; i++)
+            multiply_add(Element{}, sums[i], a[i], ones);
+    }
+
+    /* Whole sums are added to what there is; those of a slice have a place of their own. */
+    __device__ __forceinline__ void finish(const MatmulOutput &output, int first_row) const
+    {
+        const int lane = (int)threadIdx.x % WARP_SIZE;
+        if (!here || lane % 4 != 0)
+            return;
+        float *const destination = output.row_sums + (int64_t)blockIdx.y * output.rows;
+#pragma unroll
+        for (int i = 0; i < Tile::row_blocks; i++)
+#pragma unroll
+            for (int half = 0; half < 2; half++) {
+                const int row = first_row + i * 16 + half * 8 + lane / 4;
+                if (row < output.rows)
+                    destination[row] = sums[i][half * 2] + (gridDim.y > 1 ? 0.0f : destination[row]);
+            }
+    }
+};
+
+struct NoRowSums {
+    __device__ __forceinline__ void init(int)
+    {
+    }
+    template <typename Fragments> __device__ __forceinline__ void add(const Fragments &)
+    {
+    }
+    __device__ __forceinline__ void finish(const MatmulOutput &, int) const
+    {
+    }
+};
+
+/* nf4: op(b) comes in four bits.  with_sums: output.row_sums is there. */
+template <typename Element, typename Tile, bool a_contiguous, bool b_contiguous, bool aligned, bool nf4 = false,
+          bool with_sums = false>
 __global__ void __launch_bounds__(Tile::threads, Tile::blocks) matmul_kernel(const MatmulParameters parameters)
 {
     HS_DYNAMIC_SHARED(unsigned char, shared);
@@ -104,6 +170,8 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks) matmul_kernel(con
     read_b.init(warp_column);
 
     Accumulators<Tile> sums = {};
+    std::conditional_t<with_sums, RowSums<Element, Tile>, NoRowSums> row_sums;
+    row_sums.init(position.column);
     uint32_t a[2][Tile::row_blocks][4], b[2][Tile::column_blocks][4];
 
     /* Steps past the last are copied as zeros: one code path, and the same number of groups always. */
@@ -152,11 +220,13 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks) matmul_kernel(con
                                                       b[fragment][j / 2][j % 2 * 2 + 1] };
                     multiply_add(Element{}, sums[i][j], a[fragment][i], column_pair);
                 }
+            row_sums.add(a[fragment]);
         }
     }
     ptx::copy_async_wait<0>();
     __syncthreads();
 
+    row_sums.finish(parameters.output, position.row * Tile::rows + warp_row);
     MatmulOutput output = parameters.output;
     if (gridDim.y > 1) /* one slice of k: its sums go to its own part of the workspace */
         output.c.data = static_cast<float *>(output.c.data) + (int64_t)blockIdx.y * output.rows * output.columns;
@@ -179,10 +249,27 @@ HsStatus launch_tile(HsContext *context, MatmulParameters &parameters, int slice
                 HS_KERNEL((matmul_kernel<Element, Tile, a_contiguous, b_contiguous, aligned>)), Tile::rows, \
                 Tile::columns, Tile::threads, Tile::shared_bytes)
 
+/* Those that sum the rows of a, of 16 bits: a weight's gradient in whatever layout of b. */
+template <typename Element, typename Tile, bool aligned>
+HsStatus launch_with_sums(HsContext *context, MatmulParameters &parameters, int slices)
+{
+    if constexpr (!aligned)
+        if (parameters.b.k_contiguous)
+            return launch_tile(context, parameters, slices,
+                               HS_KERNEL((matmul_kernel<Element, Tile, false, true, aligned, false, true>)), Tile::rows,
+                               Tile::columns, Tile::threads, Tile::shared_bytes);
+    return launch_tile(context, parameters, slices,
+                       HS_KERNEL((matmul_kernel<Element, Tile, false, false, aligned, false, true>)), Tile::rows,
+                       Tile::columns, Tile::threads, Tile::shared_bytes);
+}
+
 /* The three layouts of training, rows of whole chunks. */
 template <typename Element, typename Tile>
 HsStatus launch_aligned(HsContext *context, MatmulParameters &parameters, int slices)
 {
+    if constexpr (sizeof(Element) == 2)
+        if (parameters.output.row_sums != NULL)
+            return launch_with_sums<Element, Tile, true>(context, parameters, slices);
     if (!parameters.a.k_contiguous)
         return HS_LAUNCH_TILE(false, false, true);
     return parameters.b.k_contiguous ? HS_LAUNCH_TILE(true, true, true) : HS_LAUNCH_TILE(true, false, true);
@@ -192,6 +279,9 @@ HsStatus launch_aligned(HsContext *context, MatmulParameters &parameters, int sl
 template <typename Element, typename Tile>
 HsStatus launch_any(HsContext *context, MatmulParameters &parameters, int slices)
 {
+    if constexpr (sizeof(Element) == 2)
+        if (parameters.output.row_sums != NULL)
+            return launch_with_sums<Element, Tile, false>(context, parameters, slices);
     if (parameters.a.k_contiguous)
         return parameters.b.k_contiguous ? HS_LAUNCH_TILE(true, true, false) : HS_LAUNCH_TILE(true, false, false);
     return parameters.b.k_contiguous ? HS_LAUNCH_TILE(false, true, false) : HS_LAUNCH_TILE(false, false, false);

@@ -13,7 +13,7 @@
  * dpre = f'(pre) applied to dy w from its product's epilogue, so that dx itself never exists.
  *
  * dy of a sum into the residual stream has the stream's wider format; the products want their operand's, so dy is
- * rounded once into scratch.  The bias sums the unrounded dy.
+ * rounded once into scratch.  The bias sums the unrounded dy: where none is rounded, in the product that makes dw.
  *
  * With an adapter (adapter.c) both products have its branch as their addend.
  */
@@ -58,10 +58,13 @@ static HsStatus linear_forward(const HsLayerCall *call, const HsNode *node)
 static HsStatus linear_backward(const HsLayerCall *call, const HsNode *node)
 {
     HsTensor dy = call->d_outputs[node->attributes.epilogue != HS_EPILOGUE_NONE ? OUTPUT_PRE : OUTPUT_Y];
+    const HsTensor dw = hs_run_gradient(call, 0);
+    const bool converted = hs_tensor_present(&call->scratch[HS_SCRATCH_DY]);
+    const bool summed_by_product = !converted && hs_tensor_present(&dw);
     HsBiasBackwardArgs bias = { .dy = dy, .dbias = hs_run_gradient(call, 1) };
-    if (hs_tensor_present(&bias.dbias))
+    if (hs_tensor_present(&bias.dbias) && !summed_by_product)
         HS_TRY(hs_op_bias_backward(call->context, &bias));
-    if (hs_tensor_present(&call->scratch[HS_SCRATCH_DY])) {
+    if (converted) {
         HsConvertArgs convert = { .x = dy, .y = call->scratch[HS_SCRATCH_DY] };
         HS_TRY(hs_op_convert(call->context, &convert));
         dy = convert.y;
@@ -78,9 +81,10 @@ static HsStatus linear_backward(const HsLayerCall *call, const HsNode *node)
         .accumulate = true,
         .policy = call->precision->wgrad,
         .alpha = 1.0f,
-        .c = hs_run_gradient(call, 0),
+        .c = dw,
+        .row_sums = summed_by_product ? bias.dbias : (HsTensor){ 0 },
     };
-    if (hs_tensor_present(&weight_gradient.c))
+    if (hs_tensor_present(&dw))
         HS_TRY(hs_op_matmul(call->context, &weight_gradient));
 
     const int target = node->attributes.backward_epilogue != HS_EPILOGUE_NONE ? INPUT_PRE : INPUT_X;

@@ -283,6 +283,50 @@ Test(matmul, weight_gradient)
         }
 }
 
+/* The sums of a's rows are bias_backward's, to the bit, and leave the product as it is without them. */
+static void check_row_sums(const HsBackend *backend, HsDtype dtype, int64_t m, int64_t n, int64_t k)
+{
+    const HsTensor first = make_tensor(HS_F32, 1, m, 3), c = make_tensor(HS_F32, m, n, 4);
+    const HsTensor expected = copy_tensor(&first), sums = copy_tensor(&first), with_sums = copy_tensor(&c);
+    HsMatmulArgs args = { .a = make_tensor(dtype, k, m, 1),
+                          .b = make_tensor(dtype, k, n, 2),
+                          .transpose_a = true,
+                          .alpha = 1.0f,
+                          .accumulate = true,
+                          .c = c };
+    run(backend, 2, &args);
+    args.c = with_sums;
+    args.row_sums = hs_tensor_1d(sums.data, HS_F32, m);
+    run(backend, 2, &args);
+    cr_expect_eq(memcmp(with_sums.data, c.data, hs_tensor_bytes(&c)), 0);
+
+    const HsBiasBackwardArgs bias = { .dy = args.a, .dbias = hs_tensor_1d(expected.data, HS_F32, m) };
+    HsContext context = { .backend = backend, .threads = 2 };
+    context.workspace_bytes = backend->workspace.bias_backward(&context, &bias);
+    context.workspace = aligned_alloc(64, hs_cpu_align(context.workspace_bytes));
+    cr_assert_not_null(context.workspace);
+    cr_assert_eq(backend->bias_backward(&context, &bias), HS_OK, "%s", hs_error_message());
+    cr_expect_eq(memcmp(sums.data, expected.data, hs_tensor_bytes(&first)), 0, "%s, %ld x %ld x %ld",
+                 hs_dtype_name(dtype), (long)m, (long)n, (long)k);
+    free(context.workspace), free(args.a.data), free(args.b.data), free(first.data), free(c.data);
+    free(expected.data), free(sums.data), free(with_sums.data);
+}
+
+Test(matmul, row_sums)
+{
+    const char *isa;
+    const HsBackend *backend;
+    for (int i = 0; (isa = hs_backend_cpu_isa_name(i)); i++) {
+        if (hs_backend_cpu_for_isa(isa, &backend) != HS_OK)
+            continue;
+        for (int d = 0; d < 3; d++) {
+            check_row_sums(backend, act[d], 1, 1, 1);
+            check_row_sums(backend, act[d], 67, 3, 35);
+            check_row_sums(backend, act[d], 128, 64, 700);
+        }
+    }
+}
+
 /* A non-finite number spoils its row and column of c, and nothing else: padding must not let it spread. */
 Test(matmul, nan_and_infinity)
 {
