@@ -28,7 +28,7 @@ usage() {
 # group: its phases, in order.
 declare -A groups=(
     [correct]='fragments forced agreement rounds selftest parity sanitizer'
-    [speed]='losses products tuning gpt2 attention trace'
+    [speed]='losses products tuning gpt2 small attention trace'
     [counters]='counters'
     [more]='offload collectives bandwidth modes operations'
 )
@@ -44,6 +44,7 @@ declare -A titles=(
     [products]='Products beside cuBLASLt'
     [tuning]='Tuning'
     [gpt2]='GPT-2 124M in bf16'
+    [small]='A small model: what launches cost'
     [attention]='Attention'
     [trace]='A step, operation by operation'
     [offload]="States, gradients and weights in the host's memory"

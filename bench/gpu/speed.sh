@@ -252,6 +252,51 @@ phase_offload() {
     return $code
 }
 
+# The card of `plan --card` that this GPU is; nothing where the list has none.
+planned_card() {
+    local found
+    [ "$device" = cuda ] || { echo 'H200 SXM'; return; }
+    found=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1)
+    case $found in
+    *H200*) echo 'H200 SXM' ;;
+    *H100*) echo 'H100 SXM' ;;
+    *A100*80*) echo 'A100 80GB' ;;
+    *A100*) echo 'A100 40GB' ;;
+    *RTX\ [0-9]*) grep -oE 'RTX [0-9]+( Ti)?' <<<"$found" ;;
+    esac
+}
+
+# The small Shakespeare recipe's model on another text: a step is some 150 launches of a few microseconds.
+phase_small() {
+    local graph result code=0 tool predicted='' card
+    local setting=(precision.mode=bf16 model.layers=4 model.heads=4 model.width=128 model.bias=false model.vocabulary=264
+        batch_size=12 max_length=64 logging.every=$([ "$device" = emu ] && echo 1 || echo 100))
+    [ "$device" = emu ] && setting+=(model.layers=1 model.width=32 batch_size=2 max_length=16)
+    card=$(planned_card)
+    tool trainer
+    if [ -n "$card" ]; then
+        limited 60 "${tool[@]}" plan --config "$work/gpt2.yaml" "${setting[@]}" device=cuda --card "$card" --step \
+            >"$work/small.plan" || code=1
+        predicted=$(grep -oE '[0-9.]+ ms' "$work/small.plan" | head -n 1)
+    fi
+    echo "Predicted for ${card:-a card that is not in the list}, recorded: ${predicted:-nothing}."
+    echo
+    echo "| steps | tokens/s | ms a step |"
+    echo "|---|---|---|"
+    for graph in true false; do
+        if ! result=$(own_run small_$graph "$([ "$device" = emu ] && echo 4 || echo 1000)" "${setting[@]}" kernels.cuda_graph=$graph); then
+            echo "| graph $graph | it failed: $(tail -n 1 "$work/errors") | |"
+            code=1
+            continue
+        fi
+        awk -v rate="${result% *}" -v graph=$graph -v emu="$device" \
+            'BEGIN { tokens = emu == "emu" ? 32 : 768; printf "| %s | %.0f | %.3f |\n", graph == "true" ? "recorded" : "launched one by one", rate, 1e3 * tokens / rate }'
+        json '{"bench":"small","graph":"%s","tokens_per_second":%s,"predicted":"%s"}' $graph "${result% *}" "$predicted"
+    done
+    cmp -s "$work/small_true.losses" "$work/small_false.losses" || { echo; echo "The two have different losses."; code=1; }
+    return $code
+}
+
 phase_trace() {
     own_run trace "$(steps_of bf16)" precision.mode=bf16 kernels.cuda_graph=false logging.trace=3-3 >/dev/null || return 1
     cp "$work/gpt2/trace.json" "$out/trace.json" || return 1
