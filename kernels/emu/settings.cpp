@@ -51,6 +51,7 @@ static Settings from_environment()
     static const char *const schedules[] = { "pct", "forward", "reverse", "random" };
     static const char *const times[] = { "late", "early" };
     static const char *const switches[] = { "on", "off" };
+    static const char *const sums[] = { "exact", "truncate" };
     static const char *const errors[] = { "exact", "above", "below", "mixed" };
     const unsigned cores = std::thread::hardware_concurrency();
     Settings read;
@@ -60,6 +61,7 @@ static Settings from_environment()
     read.late_streams = choice("HALFSTEP_EMU_STREAMS", times) == 0;
     read.guard = choice("HALFSTEP_EMU_GUARD", switches) == 0;
     read.approximate = static_cast<Approximate>(choice("HALFSTEP_EMU_APPROXIMATE", errors));
+    read.truncated_sums = choice("HALFSTEP_EMU_SUMS", sums) == 1;
     read.threads = (int)number("HALFSTEP_EMU_THREADS", cores == 0 ? 1 : cores > 8 ? 8 : cores, 1, 256);
     read.shared_limit = number("HALFSTEP_EMU_SHARED", 227, 48, 1024) * 1024;
     return read;

@@ -2,8 +2,9 @@
  *
  * mma.sync and ldmatrix (PTX ISA, "Warp-level matrix instructions"); the fragments are drawn in ptx_mma.cuh.
  * Products of two 16-bit or tf32 numbers are exact in f32; sums are taken in f32, over k upwards.  Hardware adds in an
- * order and with a rounding of its own, so that results agree within tolerances only.
+ * order and with a rounding of its own, so that results agree within tolerances only; truncated.h imitates it on demand.
  */
+#include "kernels/emu/truncated.h"
 #include "kernels/emu/worker.h"
 
 namespace hs_emu
@@ -79,8 +80,17 @@ __attribute__((target("avx2"))) static void multiply_avx2(Row (&d)[16], const fl
 static const bool has_avx2 = __builtin_cpu_supports("avx2");
 #endif
 
-template <int depth> static void multiply(Row (&d)[16], const float (&a)[16][depth], const Row (&b)[depth])
+/* least_exponent: of the operands' format.  Eight products deep: tf32. */
+template <int depth>
+static void multiply(Row (&d)[16], const float (&a)[16][depth], const Row (&b)[depth], int least_exponent)
 {
+    if (settings().truncated_sums) {
+        const TensorAdder adder = adder_of_mma(depth == 8);
+        for (int row = 0; row < 16; row++)
+            truncated_sums(adder, least_exponent, a[row], depth, reinterpret_cast<const float *>(b), 8, 8,
+                           reinterpret_cast<float *>(&d[row]));
+        return;
+    }
 #if defined(__x86_64__)
     if (has_avx2)
         return multiply_avx2(d, a, b);
@@ -136,7 +146,7 @@ template <float (*decode)(uint32_t)> static void multiply_16(Warp &warp, const M
                 b[pair + i * 8 + half][group] = decode(fragments.b[i] >> 16 * half & 0xffffu);
     }
     load_sums(warp, d);
-    multiply<16>(d, a, b);
+    multiply<16>(d, a, b, decode == decode_f16 ? -14 : -126);
     store_sums(warp, d);
 }
 
@@ -155,7 +165,7 @@ static void multiply_tf32(Warp &warp, const Meeting &meeting)
             b[place + i * 4][group] = decode_tf32(fragments.b[i]);
     }
     load_sums(warp, d);
-    multiply<8>(d, a, b);
+    multiply<8>(d, a, b, -126);
     store_sums(warp, d);
 }
 

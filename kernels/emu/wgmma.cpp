@@ -2,7 +2,7 @@
  *
  * The arithmetic of wgmma.m64nNk16: how matrix descriptors lead to elements of shared memory (PTX ISA, "Strides" and
  * "Matrix Descriptor Format" of wgmma), and the product.  As in mma.sync (tensor.cpp), products are exact and sums are
- * taken in f32, over k upwards.
+ * taken in f32, over k upwards, or as truncated.h says.
  *
  * A descriptor: start address / 16 in bits 0 - 13, leading byte offset / 16 in 16 - 29, stride byte offset / 16 in
  * 32 - 45, swizzle in 62 - 63 (0: none, 1: 128 bytes, 2: 64, 3: 32).  Shared addresses of the emulator are longer than
@@ -20,6 +20,7 @@
 #include <memory>
 
 #include "kernels/emu/tensor_map.h"
+#include "kernels/emu/truncated.h"
 #include "kernels/emu/wgmma.h"
 #include "kernels/emu/worker.h"
 
@@ -146,6 +147,11 @@ void wgmma_multiply(const WgmmaOperands &operands, int warp, float *registers)
             sums[row_of(lane, r / 2 % 2)][r / 4 * 8 + lane % 4 * 2 + r % 2] =
                 product.add ? own[lane * count + r] : 0.0f;
     for (int row = 0; row < ROWS; row++) {
+        if (settings().truncated_sums) {
+            truncated_sums(adder_of_wgmma(), product.f16 ? -14 : -126, a[row], DEPTH, b[0], MOST_COLUMNS,
+                           product.columns, sums[row]);
+            continue;
+        }
 #if defined(__x86_64__)
         if (has_avx2) {
             multiply_row_avx2(a[row], b, product.columns, sums[row]);

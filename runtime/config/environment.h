@@ -24,6 +24,8 @@
     X(HALFSTEP_EMU_GUARD, "on, off", "on", "device: emu: the host cannot touch device memory")                      \
     X(HALFSTEP_EMU_APPROXIMATE, "exact, above, below, mixed", "exact",                                              \
       "device: emu: how approximate instructions are off, by all that is documented")                               \
+    X(HALFSTEP_EMU_SUMS, "exact, truncate", "exact",                                                                \
+      "device: emu: tensor cores add in f32, or cut each term to the largest one's exponent as published")          \
     X(HALFSTEP_EMU_THREADS, "1 to 256", "one a core, at most 8", "device: emu: host threads that run blocks")       \
     X(HALFSTEP_EMU_SHARED, "48 to 1024 (KiB)", "227",                                                               \
       "device: emu: shared memory of a block, and so which GPU it is: 227 compute capability 9.0, 163 8.0, 99 8.9") \
