@@ -31,16 +31,27 @@ static HsStatus adamw_check(const HsOptimizerConfig *config)
 /* Moments in bf16 are rounded stochastically (Zamirai et al. 2020, "Revisiting BFloat16 Training", section 4, do so with
  * weights).  Measured on 4096 elements with beta2 = 0.999, 3000 steps after their gradients fell tenfold: v's mean is
  * right to 0.1%, and 22 times too large where it is rounded to the nearest; with beta2 = 0.99 both are within 0.4%. */
+static HsAdamWArgs adamw_args(const HsOptimizer *optimizer, const HsSpan *span, const HsUpdateArgs *update)
+{
+    const HsOptimizerConfig *config = &optimizer->config;
+    return (HsAdamWArgs){ .update = *update,
+                          .beta1 = (float)config->beta1,
+                          .beta2 = (float)config->beta2,
+                          .epsilon = (float)config->epsilon,
+                          .m = span->state[0],
+                          .v = span->state[1] };
+}
+
 static HsStatus adamw_apply(const HsOptimizer *optimizer, HsContext *context, const HsSpan *span,
                             const HsUpdateArgs *update)
 {
-    const HsOptimizerConfig *config = &optimizer->config;
-    return hs_op_adamw(context, &(HsAdamWArgs){ .update = *update,
-                                                .beta1 = (float)config->beta1,
-                                                .beta2 = (float)config->beta2,
-                                                .epsilon = (float)config->epsilon,
-                                                .m = span->state[0],
-                                                .v = span->state[1] });
+    const HsAdamWArgs args = adamw_args(optimizer, span, update);
+    return hs_op_adamw(context, &args);
+}
+
+static void adamw_append(HsOptimizer *optimizer, const HsSpan *span, const HsUpdateArgs *update)
+{
+    optimizer->adamw[optimizer->list.adamw_count++] = adamw_args(optimizer, span, update);
 }
 
 /* Few elements save nothing.  Rows of a table that tokens look up are updated seldom and then by much, so that one
@@ -59,18 +70,29 @@ static HsTensor shape_of_absmax(const HsSpan *span)
     return hs_tensor_1d(NULL, HS_F32, hs_dynamic_blocks(span->count));
 }
 
+static HsAdamW8bitArgs adamw8bit_args(const HsOptimizer *optimizer, const HsSpan *span, const HsUpdateArgs *update)
+{
+    const HsOptimizerConfig *config = &optimizer->config;
+    return (HsAdamW8bitArgs){ .update = *update,
+                              .beta1 = (float)config->beta1,
+                              .beta2 = (float)config->beta2,
+                              .epsilon = (float)config->epsilon,
+                              .m = span->state[0],
+                              .v = span->state[1],
+                              .m_absmax = span->state[2],
+                              .v_absmax = span->state[3] };
+}
+
 static HsStatus adamw8bit_apply(const HsOptimizer *optimizer, HsContext *context, const HsSpan *span,
                                 const HsUpdateArgs *update)
 {
-    const HsOptimizerConfig *config = &optimizer->config;
-    return hs_op_adamw8bit(context, &(HsAdamW8bitArgs){ .update = *update,
-                                                        .beta1 = (float)config->beta1,
-                                                        .beta2 = (float)config->beta2,
-                                                        .epsilon = (float)config->epsilon,
-                                                        .m = span->state[0],
-                                                        .v = span->state[1],
-                                                        .m_absmax = span->state[2],
-                                                        .v_absmax = span->state[3] });
+    const HsAdamW8bitArgs args = adamw8bit_args(optimizer, span, update);
+    return hs_op_adamw8bit(context, &args);
+}
+
+static void adamw8bit_append(HsOptimizer *optimizer, const HsSpan *span, const HsUpdateArgs *update)
+{
+    optimizer->adamw8bit[optimizer->list.adamw8bit_count++] = adamw8bit_args(optimizer, span, update);
 }
 
 static bool sgd_has_momentum(const HsOptimizerConfig *config)
@@ -83,14 +105,25 @@ static HsStatus sgd_check(const HsOptimizerConfig *config)
     return hs_rule_check_setting("momentum", config->momentum, 1);
 }
 
+static HsSgdArgs sgd_args(const HsOptimizer *optimizer, const HsSpan *span, const HsUpdateArgs *update)
+{
+    const HsOptimizerConfig *config = &optimizer->config;
+    return (HsSgdArgs){ .update = *update,
+                        .momentum = (float)config->momentum,
+                        .nesterov = config->nesterov,
+                        .buffer = span->state[0] };
+}
+
 static HsStatus sgd_apply(const HsOptimizer *optimizer, HsContext *context, const HsSpan *span,
                           const HsUpdateArgs *update)
 {
-    const HsOptimizerConfig *config = &optimizer->config;
-    return hs_op_sgd(context, &(HsSgdArgs){ .update = *update,
-                                            .momentum = (float)config->momentum,
-                                            .nesterov = config->nesterov,
-                                            .buffer = span->state[0] });
+    const HsSgdArgs args = sgd_args(optimizer, span, update);
+    return hs_op_sgd(context, &args);
+}
+
+static void sgd_append(HsOptimizer *optimizer, const HsSpan *span, const HsUpdateArgs *update)
+{
+    optimizer->sgd[optimizer->list.sgd_count++] = sgd_args(optimizer, span, update);
 }
 
 static const HsUpdateRule rules[HS_OPTIMIZER_KINDS] = {
@@ -98,11 +131,13 @@ static const HsUpdateRule rules[HS_OPTIMIZER_KINDS] = {
                              .states = { { "m", HS_F32, true, shape_of_weight, NULL },
                                          { "v", HS_F32, true, shape_of_weight, NULL } },
                              .check = adamw_check,
-                             .apply = adamw_apply },
+                             .apply = adamw_apply,
+                             .append = adamw_append },
     [HS_OPTIMIZER_SGD] = { .name = "sgd",
                            .states = { { "momentum", HS_F32, false, shape_of_weight, sgd_has_momentum } },
                            .check = sgd_check,
-                           .apply = sgd_apply },
+                           .apply = sgd_apply,
+                           .append = sgd_append },
     [HS_OPTIMIZER_MUON] = { .name = "muon",
                             .states = { { "momentum", HS_F32, false, shape_of_weight, NULL } },
                             .serves = hs_muon_serves,
@@ -118,7 +153,8 @@ static const HsUpdateRule rules[HS_OPTIMIZER_KINDS] = {
                                  .serves = adamw8bit_serves,
                                  .served = "parameters of 4096 elements and more that are no embeddings",
                                  .check = adamw_check,
-                                 .apply = adamw8bit_apply },
+                                 .apply = adamw8bit_apply,
+                                 .append = adamw8bit_append },
 };
 
 const HsUpdateRule *hs_rule_get(HsOptimizerKind kind)

@@ -27,6 +27,8 @@ typedef struct HsUpdateRule {
     /* Bytes of scratch for a step of this span; NULL: none. */
     size_t (*scratch_bytes)(const HsOptimizerConfig *config, const HsSpan *span);
     HsStatus (*apply)(const HsOptimizer *optimizer, HsContext *context, const HsSpan *span, const HsUpdateArgs *update);
+    /* The same in the step's list (HsUpdateListArgs), in which all such spans are updated together; NULL: by apply. */
+    void (*append)(HsOptimizer *optimizer, const HsSpan *span, const HsUpdateArgs *update);
 } HsUpdateRule;
 
 const HsUpdateRule *hs_rule_get(HsOptimizerKind kind);

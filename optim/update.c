@@ -61,6 +61,16 @@ static const size_t record_bytes[] = { sizeof(HsStepScalars), HS_STEP_ROWS * siz
                                        sizeof(HsStepState), sizeof(HsStepOutcome) };
 enum { RECORDS = sizeof record_bytes / sizeof record_bytes[0] };
 
+/* Of the arrays only those of the rules that a run has are ever touched, and cost memory. */
+static bool create_lists(HsOptimizer *optimizer, size_t spans)
+{
+    optimizer->gradients = malloc(spans * sizeof *optimizer->gradients);
+    optimizer->list.adamw = optimizer->adamw = malloc(spans * sizeof *optimizer->adamw);
+    optimizer->list.adamw8bit = optimizer->adamw8bit = malloc(spans * sizeof *optimizer->adamw8bit);
+    optimizer->list.sgd = optimizer->sgd = malloc(spans * sizeof *optimizer->sgd);
+    return optimizer->gradients && optimizer->adamw && optimizer->adamw8bit && optimizer->sgd;
+}
+
 HsStatus hs_optimizer_init(HsOptimizer *optimizer, HsDevice *device, const HsOptimizerConfig *config,
                            const HsSchedule *schedule, const HsScalerConfig *scaler, int span_count)
 {
@@ -95,12 +105,10 @@ HsStatus hs_optimizer_init(HsOptimizer *optimizer, HsDevice *device, const HsOpt
     optimizer->sum_squares = (double *)(bytes + offsets[RECORDS]);
     optimizer->nonfinite = (int64_t *)(optimizer->sum_squares + spans);
 
-    optimizer->gradients = malloc((spans > 0 ? spans : 1) * sizeof *optimizer->gradients);
-    if (!optimizer->gradients) {
-        hs_optimizer_deinit(optimizer);
-        return hs_fail(HS_ENOMEM, "optimizer: no memory for the list of %d tensors", span_count);
-    }
-    return HS_OK;
+    if (create_lists(optimizer, spans > 0 ? spans : 1))
+        return HS_OK;
+    hs_optimizer_deinit(optimizer);
+    return hs_fail(HS_ENOMEM, "optimizer: no memory for the list of %d tensors", span_count);
 }
 
 void hs_optimizer_deinit(HsOptimizer *optimizer)
@@ -113,9 +121,15 @@ void hs_optimizer_deinit(HsOptimizer *optimizer)
             hs_arena_deinit(arenas[i]);
     hs_offload_destroy(optimizer->offload);
     free(optimizer->gradients);
+    free(optimizer->adamw);
+    free(optimizer->adamw8bit);
+    free(optimizer->sgd);
     optimizer->offload = NULL;
     optimizer->scalars = NULL;
     optimizer->gradients = NULL;
+    optimizer->adamw = NULL;
+    optimizer->adamw8bit = NULL;
+    optimizer->sgd = NULL;
 }
 
 /* --- what the rules keep --- */
@@ -325,6 +339,26 @@ HsUpdateArgs hs_rule_update(const HsOptimizer *optimizer, const HsSpan *span)
     };
 }
 
+/* Those that stand in the list are updated together, after the others. */
+static HsStatus update_spans(HsOptimizer *optimizer, HsContext *context, const HsSpan *spans, int count)
+{
+    HsUpdateListArgs *list = &optimizer->list;
+    list->adamw_count = list->adamw8bit_count = list->sgd_count = 0;
+    for (int i = 0; i < count; i++) {
+        const HsUpdateArgs update = hs_rule_update(optimizer, &spans[i]);
+        const HsUpdateRule *rule = hs_rule_get(hs_optimizer_kind_of(&optimizer->config, &spans[i]));
+        HsStatus status = HS_OK;
+        if (rule->append)
+            rule->append(optimizer, &spans[i], &update);
+        else
+            status = rule->apply(optimizer, context, &spans[i], &update);
+        if (status != HS_OK)
+            return hs_error_prefix(status, "optimizer, tensor %s", spans[i].name);
+    }
+    const HsStatus status = hs_op_update_list(context, list);
+    return status == HS_OK ? HS_OK : hs_error_prefix(status, "optimizer");
+}
+
 HsStatus hs_optimizer_update(HsOptimizer *optimizer, HsContext *context, const HsSpan *spans, int count)
 {
     if (count != optimizer->span_count)
@@ -332,14 +366,7 @@ HsStatus hs_optimizer_update(HsOptimizer *optimizer, HsContext *context, const H
     HS_TRY(prepare(optimizer, context, spans));
     if (optimizer->offload)
         return hs_offload_update(optimizer->offload, optimizer, context, spans, count);
-    for (int i = 0; i < count; i++) {
-        const HsUpdateArgs update = hs_rule_update(optimizer, &spans[i]);
-        const HsUpdateRule *rule = hs_rule_get(hs_optimizer_kind_of(&optimizer->config, &spans[i]));
-        HsStatus status = rule->apply(optimizer, context, &spans[i], &update);
-        if (status != HS_OK)
-            return hs_error_prefix(status, "optimizer, tensor %s", spans[i].name);
-    }
-    return HS_OK;
+    return update_spans(optimizer, context, spans, count);
 }
 
 void hs_optimizer_collect(HsOptimizer *optimizer, const HsStepOutcome *outcome, HsStepReport *report)

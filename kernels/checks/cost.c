@@ -117,6 +117,20 @@ static double more_of_sgd(const HsSgdArgs *args)
     return bytes_of_update(&args->update) + twice(&args->buffer);
 }
 
+/* The scalars are one record for all. */
+static double more_of_update_list(const HsUpdateListArgs *args)
+{
+    const int count = args->adamw_count + args->adamw8bit_count + args->sgd_count;
+    double bytes = count > 0 ? (1.0 - count) * (double)sizeof(HsStepScalars) : 0.0;
+    for (int i = 0; i < args->adamw_count; i++)
+        bytes += more_of_adamw(&args->adamw[i]);
+    for (int i = 0; i < args->adamw8bit_count; i++)
+        bytes += more_of_adamw8bit(&args->adamw8bit[i]);
+    for (int i = 0; i < args->sgd_count; i++)
+        bytes += more_of_sgd(&args->sgd[i]);
+    return bytes;
+}
+
 /* Where a penalty acts on the gradient, the parameter is read. */
 static double more_of_momentum(const HsMomentumArgs *args)
 {
@@ -199,6 +213,7 @@ static const struct {
     .adamw = more_of_adamw,
     .adamw8bit = more_of_adamw8bit,
     .sgd = more_of_sgd,
+    .update_list = more_of_update_list,
     .momentum = more_of_momentum,
     .normalize = more_of_normalize,
     .descend = more_of_descend,

@@ -89,6 +89,23 @@ HsStatus hs_check_sgd(const HsSgdArgs *args)
     return HS_OK;
 }
 
+static HsStatus name_tensor(HsStatus status, int index)
+{
+    return status == HS_OK ? HS_OK : hs_error_prefix(status, "update_list, tensor %d", index);
+}
+
+/* A refused tensor is named by its place in its rule's array. */
+HsStatus hs_check_update_list(const HsUpdateListArgs *args)
+{
+    for (int i = 0; i < args->adamw_count; i++)
+        HS_TRY(name_tensor(hs_check_adamw(&args->adamw[i]), i));
+    for (int i = 0; i < args->adamw8bit_count; i++)
+        HS_TRY(name_tensor(hs_check_adamw8bit(&args->adamw8bit[i]), i));
+    for (int i = 0; i < args->sgd_count; i++)
+        HS_TRY(name_tensor(hs_check_sgd(&args->sgd[i]), i));
+    return HS_OK;
+}
+
 HsStatus hs_check_momentum(const HsMomentumArgs *args)
 {
     const int64_t count = hs_tensor_count(&args->update.weight);

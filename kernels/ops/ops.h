@@ -56,6 +56,7 @@
     X(adamw, HsAdamWArgs, "Loshchilov & Hutter 2019, algorithm 2; one pass with unscale, clip, master, copy")         \
     X(adamw8bit, HsAdamW8bitArgs, "adamw with moments in 8 bits: decode, adamw, encode; kernels/ops/dynamic_map.h")   \
     X(sgd, HsSgdArgs, "buf = momentum buf + g + wd p; p -= lr buf (nesterov: g + momentum buf)")                      \
+    X(update_list, HsUpdateListArgs, "adamw, adamw8bit and sgd of many tensors, with the bits of one after another")  \
     X(momentum, HsMomentumArgs, "m = b m + (1 - b) g; direction = m (nesterov: (1 - b) g + b m)")                     \
     X(normalize, HsNormalizeArgs, "y = round(x / (sqrt(sum of squares) + eps))")                                      \
     X(descend, HsDescendArgs, "p -= lr (wd p + direction)")                                                           \
@@ -415,6 +416,14 @@ typedef struct HsSgdArgs {
     bool nesterov;
     HsTensor buffer; /* f32, absent when momentum is 0 */
 } HsSgdArgs;
+
+/* A step's updates, as the operations of these names do them one after another.  No two write the same memory. */
+typedef struct HsUpdateListArgs {
+    const HsAdamWArgs *adamw; /* host arrays */
+    const HsAdamW8bitArgs *adamw8bit;
+    const HsSgdArgs *sgd;
+    int adamw_count, adamw8bit_count, sgd_count;
+} HsUpdateListArgs;
 
 /* The first operation of rules that make their direction from the momentum of a whole matrix; `descend` is the last.
  * Of `update` it reads scalars, grad and the protection's gradient step; it changes nothing but m and direction.  A

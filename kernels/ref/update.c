@@ -224,6 +224,17 @@ HsStatus hs_ref_sgd(HsContext *context, const HsSgdArgs *args)
     return follow(context, update);
 }
 
+HsStatus hs_ref_update_list(HsContext *context, const HsUpdateListArgs *args)
+{
+    for (int i = 0; i < args->adamw_count; i++)
+        HS_TRY(hs_ref_adamw(context, &args->adamw[i]));
+    for (int i = 0; i < args->adamw8bit_count; i++)
+        HS_TRY(hs_ref_adamw8bit(context, &args->adamw8bit[i]));
+    for (int i = 0; i < args->sgd_count; i++)
+        HS_TRY(hs_ref_sgd(context, &args->sgd[i]));
+    return HS_OK;
+}
+
 HsStatus hs_ref_momentum(HsContext *context, const HsMomentumArgs *args)
 {
     (void)context;

@@ -486,6 +486,89 @@ const HsOpTest hs_op_test_sgd = {
     .call = call_sgd,
 };
 
+/* The same as lists of LIST_MOST tensors at most, parts of the whole one: more than a launch takes. */
+enum { LIST_MOST = 80 };
+static const HsCase update_list_cases[] = {
+    UPDATE(1, 0),
+    UPDATE(257, 0),
+    UPDATE(257, HS_CASE_MOMENTUM),
+    UPDATE(2000, 0),
+    UPDATE(20000, 0),
+    UPDATE(20000, HS_CASE_MOMENTUM),
+    ROUNDED_MOMENTS(5000, 0),
+    GUARDED(600, 0),
+    GUARDED(600, HS_CASE_MOMENTUM | HS_CASE_NESTEROV),
+    GUARDED(20000, 0),
+    UPDATE(1500, HS_CASE_UNALIGNED),
+};
+
+static HsTensor part_of(const HsTensor *whole, int64_t first, int64_t count)
+{
+    if (!hs_tensor_present(whole))
+        return *whole;
+    return hs_tensor_1d((unsigned char *)whole->data + (size_t)first * hs_dtype_bytes(whole->dtype), whole->dtype,
+                        count);
+}
+
+/* Elements [first, first + count) of every operand but the scalars. */
+static HsUpdateArgs part_of_update(const HsTrial *trial, const HsTensor *t, int64_t first, int64_t count)
+{
+    HsTensor part[HS_TRIAL_OPERANDS];
+    for (int i = 0; i < HS_TRIAL_OPERANDS; i++)
+        part[i] = i == SCALARS ? t[i] : part_of(&t[i], first, count);
+    HsUpdateArgs update = update_of(trial, part);
+    update.rng.row_offset = first;
+    return update;
+}
+
+static HsStatus call_update_list(HsTrial *trial, HsContext *context, const HsTensor *t)
+{
+    const int64_t grains = (trial->config->columns + HS_SPAN_GRAIN - 1) / HS_SPAN_GRAIN;
+    const int64_t length = (grains + LIST_MOST - 1) / LIST_MOST * HS_SPAN_GRAIN;
+    HsAdamWArgs adamw[LIST_MOST];
+    HsSgdArgs sgd[LIST_MOST];
+    HsUpdateListArgs list = { .adamw = adamw, .sgd = sgd };
+    const bool moving = hs_case_has(trial, HS_CASE_MOMENTUM);
+    for (int64_t first = 0; first < trial->config->columns; first += length) {
+        const int64_t left = trial->config->columns - first, count = left < length ? left : length;
+        const HsUpdateArgs update = part_of_update(trial, t, first, count);
+        if (moving)
+            sgd[list.sgd_count++] = (HsSgdArgs){ .update = update,
+                                                 .momentum = momentum,
+                                                 .nesterov = hs_case_has(trial, HS_CASE_NESTEROV),
+                                                 .buffer = part_of(&t[BUFFER], first, count) };
+        else
+            adamw[list.adamw_count++] = (HsAdamWArgs){ .update = update,
+                                                       .beta1 = beta1,
+                                                       .beta2 = beta2,
+                                                       .epsilon = adam_epsilon,
+                                                       .m = part_of(&t[M], first, count),
+                                                       .v = part_of(&t[V], first, count) };
+    }
+    return hs_op_update_list(context, &list);
+}
+
+static void declare_update_list(HsTrial *trial)
+{
+    (hs_case_has(trial, HS_CASE_MOMENTUM) ? declare_sgd : declare_adamw)(trial);
+}
+
+static void bound_update_list(HsTrial *trial)
+{
+    (hs_case_has(trial, HS_CASE_MOMENTUM) ? bound_sgd : bound_adamw)(trial);
+}
+
+const HsOpTest hs_op_test_update_list = {
+    .cases = update_list_cases,
+    .case_count = HS_COUNT_OF(update_list_cases),
+    .timed = adamw_timed,
+    .timed_count = HS_COUNT_OF(adamw_timed),
+    .declare = declare_update_list,
+    .prepare = prepare_update,
+    .bound = bound_update_list,
+    .call = call_update_list,
+};
+
 /* It reads what the other rules update. */
 static void declare_momentum(HsTrial *trial)
 {

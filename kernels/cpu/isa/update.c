@@ -131,6 +131,18 @@ HsStatus HS_ISA_NAME(hs_cpu_sgd)(HsContext *context, const HsSgdArgs *args)
     return HS_OK;
 }
 
+/* One after another: all threads work on each, and its pieces are packed while a cache holds them. */
+HsStatus HS_ISA_NAME(hs_cpu_update_list)(HsContext *context, const HsUpdateListArgs *args)
+{
+    for (int i = 0; i < args->adamw_count; i++)
+        HS_TRY(HS_ISA_NAME(hs_cpu_adamw)(context, &args->adamw[i]));
+    for (int i = 0; i < args->adamw8bit_count; i++)
+        HS_TRY(HS_ISA_NAME(hs_cpu_adamw8bit)(context, &args->adamw8bit[i]));
+    for (int i = 0; i < args->sgd_count; i++)
+        HS_TRY(HS_ISA_NAME(hs_cpu_sgd)(context, &args->sgd[i]));
+    return HS_OK;
+}
+
 /* m = b m + (1 - b) g;  direction = m, or (1 - b) g + b m */
 static void momentum_chunk(const HsMomentumArgs *args, HsRowBlock range)
 {

@@ -56,7 +56,7 @@ template <int streams> static inline void set_stream(TensorEntry<streams> &entry
 }
 
 /* The tensor that a part is of: the last one that begins at it or before. */
-template <int streams> HS_DEVICE int find_entry(const TensorList<streams> &list, uint32_t part)
+template <typename List> HS_DEVICE int find_entry(const List &list, uint32_t part)
 {
     int low = 0, high = list.count;
     while (high - low > 1) {

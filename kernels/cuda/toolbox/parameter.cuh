@@ -32,6 +32,11 @@ template <typename Copy> struct MasteredParameter {
     {
     }
 
+    __device__ MasteredParameter(void *master_data, void *weight_data, const HsRng &)
+        : master(static_cast<float *>(master_data)), weight(static_cast<Copy *>(weight_data))
+    {
+    }
+
     __device__ const Kept *kept() const
     {
         return master;
@@ -61,6 +66,11 @@ template <typename Weight> struct LoneParameter {
 
     LoneParameter(const HsTensor &, const HsTensor &weight_tensor, const HsRng &stream)
         : weight(data_of<Weight>(weight_tensor)), rng(stream)
+    {
+    }
+
+    __device__ LoneParameter(void *, void *weight_data, const HsRng &stream)
+        : weight(static_cast<Weight *>(weight_data)), rng(stream)
     {
     }
 

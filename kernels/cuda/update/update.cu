@@ -5,10 +5,12 @@
  * adds is fused: importance and anchor are two more streams to read (8 bytes), a pull one (4 bytes), the path integral one
  * to update (8 bytes); each kernel exists with and without it, so that plain training pays nothing.
  *
+ * A launch serves many tensors (update_list.cuh): a model of 148 takes three.
+ *
  * Step scalars are read from device memory.  All streams are loaded beside them, before `skip` is looked at: a step
  * that is not skipped, nearly every one, waits for memory once and not twice.
  */
-#include "kernels/cuda/update/update_rule.cuh"
+#include "kernels/cuda/update/update_list.cuh"
 
 namespace HS_CUDA_NAMESPACE
 {
@@ -16,11 +18,35 @@ namespace HS_CUDA_NAMESPACE
 namespace
 {
 
+struct AdamWSettings {
+    float beta1, beta2, epsilon;
+
+    bool operator==(const AdamWSettings &other) const
+    {
+        return beta1 == other.beta1 && beta2 == other.beta2 && epsilon == other.epsilon;
+    }
+};
+
 /* A rule: its settings, the streams that are its own, and what it does with one quad. */
 template <typename Moment> struct AdamW {
+    using Settings = AdamWSettings;
+    static constexpr int states = 2, part_elements = QUAD_BLOCK_ELEMENTS;
     float beta1, beta2, epsilon, weight_decay, learning_rate_scale;
     Moment *m, *v;
     HsRng rng;
+
+    static __device__ __forceinline__ AdamW of(const Settings &settings, const UpdateEntry<states> &entry,
+                                               const HsRng &rng)
+    {
+        return AdamW{ settings.beta1,
+                      settings.beta2,
+                      settings.epsilon,
+                      entry.weight_decay,
+                      entry.learning_rate_scale,
+                      static_cast<Moment *>(entry.state[0]),
+                      static_cast<Moment *>(entry.state[1]),
+                      rng };
+    }
 
     static __device__ __forceinline__ void round_moments(const HsRng &, int64_t, const float (&m_new)[QUAD],
                                                          const float (&v_new)[QUAD], Pack<float, QUAD> &m_quad,
@@ -91,10 +117,28 @@ template <typename Moment> struct AdamW {
     }
 };
 
+struct MomentumSettings {
+    float momentum;
+    bool nesterov;
+
+    bool operator==(const MomentumSettings &other) const
+    {
+        return momentum == other.momentum && nesterov == other.nesterov;
+    }
+};
+
 struct Sgd {
+    using Settings = MomentumSettings;
+    static constexpr int states = 1, part_elements = QUAD_BLOCK_ELEMENTS;
     float momentum, weight_decay, learning_rate_scale;
     bool nesterov;
     float *buffer; /* null: no momentum */
+
+    static __device__ __forceinline__ Sgd of(const Settings &settings, const UpdateEntry<states> &entry, const HsRng &)
+    {
+        return Sgd{ settings.momentum, entry.weight_decay, entry.learning_rate_scale, settings.nesterov,
+                    static_cast<float *>(entry.state[0]) };
+    }
 
     /* d = g + wd p;  buffer = momentum buffer + d;  p -= lr buffer   (nesterov: p -= lr (d + momentum buffer)) */
     template <bool whole, bool guarded, typename Gradient, typename Parameter>
@@ -144,9 +188,18 @@ struct Sgd {
 
 /* m = b m + (1 - b) g;  direction = m, or (1 - b) g + b m.  The parameter, its gradient and the path stay. */
 struct Momentum {
+    using Settings = MomentumSettings;
+    static constexpr int states = 2, part_elements = QUAD_BLOCK_ELEMENTS;
     float momentum;
     bool nesterov;
     float *m, *direction;
+
+    static __device__ __forceinline__ Momentum of(const Settings &settings, const UpdateEntry<states> &entry,
+                                                  const HsRng &)
+    {
+        return Momentum{ settings.momentum, settings.nesterov, static_cast<float *>(entry.state[0]),
+                         static_cast<float *>(entry.state[1]) };
+    }
 
     template <bool whole, bool guarded, typename Gradient, typename Parameter>
     __device__ __forceinline__ void update(const HsStepScalars *scalars_pointer, Gradient *grad,
@@ -186,10 +239,24 @@ struct Momentum {
     }
 };
 
+struct NoSettings {
+    bool operator==(const NoSettings &) const
+    {
+        return true;
+    }
+};
+
 /* p -= lr (wd p + direction) */
 template <typename Element> struct Descend {
+    using Settings = NoSettings;
+    static constexpr int states = 1, part_elements = QUAD_BLOCK_ELEMENTS;
     float weight_decay, learning_rate_scale;
     const Element *direction;
+
+    static __device__ __forceinline__ Descend of(const Settings &, const UpdateEntry<states> &entry, const HsRng &)
+    {
+        return Descend{ entry.weight_decay, entry.learning_rate_scale, static_cast<const Element *>(entry.state[0]) };
+    }
 
     template <bool whole, bool guarded, typename Gradient, typename Parameter>
     __device__ __forceinline__ void update(const HsStepScalars *scalars_pointer, Gradient *grad,
@@ -225,89 +292,136 @@ template <typename Element> struct Descend {
     }
 };
 
-/* adamw_kernel, sgd_kernel, momentum_kernel, descend_kernel.  aligned: all streams allow whole quads. */
+/* adamw_kernel, sgd_kernel, momentum_kernel, descend_kernel.  A quad a thread and no loop: what a launch has of a tensor
+ * stays in the constant bank until it is used, and takes no registers.  To find the tensor takes some 300 clocks, while
+ * other blocks move memory. */
 template <typename Rule, bool guarded, typename Gradient, typename Parameter>
-__global__ void __launch_bounds__(QUAD_THREADS)
-    update_kernel(const Rule rule, const HsStepScalars *scalars, Gradient *grad, const Parameter parameter,
-                  const Protection protection, int64_t count, bool aligned)
+__global__ void __launch_bounds__(QUAD_THREADS) update_kernel(const __grid_constant__ UpdateList<Rule, guarded> list)
 {
-    const int64_t i = quad_index(), left = count - i;
-    if (aligned && left >= QUAD)
-        rule.template update<true, guarded>(scalars, grad, parameter, protection, i, QUAD);
+    const auto &entry = list.entry[find_entry(list, blockIdx.x)];
+    const HsRng rng = list.rng_of(entry);
+    const Rule rule = Rule::of(list.settings, entry, rng);
+    const Parameter parameter(entry.master, entry.weight, rng);
+    const Protection protection = protection_of(entry);
+    Gradient *const grad = static_cast<Gradient *>(entry.grad);
+    const int64_t i = (int64_t)(blockIdx.x - entry.first_part) * Rule::part_elements + (int64_t)threadIdx.x * QUAD;
+    const int64_t left = entry.count - i;
+    if (entry.aligned && left >= QUAD)
+        rule.template update<true, guarded>(list.scalars, grad, parameter, protection, i, QUAD);
     else if (left > 0)
-        rule.template update<false, guarded>(scalars, grad, parameter, protection, i, left < QUAD ? (int)left : QUAD);
+        rule.template update<false, guarded>(list.scalars, grad, parameter, protection, i,
+                                             left < QUAD ? (int)left : (int)QUAD);
 }
 
-template <typename Rule>
-HsStatus launch_update(const HsContext *context, const char *name, const Rule &rule, const HsUpdateArgs *args,
-                       bool states_aligned)
+/* What update_list.cuh asks. */
+struct UpdateRules {
+    template <typename Rule, bool guarded, typename Gradient, typename Parameter> static auto kernel()
+    {
+        return update_kernel<Rule, guarded, Gradient, Parameter>;
+    }
+
+    static AdamWSettings settings_of(const HsAdamWArgs &args)
+    {
+        return AdamWSettings{ args.beta1, args.beta2, args.epsilon };
+    }
+
+    static MomentumSettings settings_of(const HsSgdArgs &args)
+    {
+        return MomentumSettings{ args.momentum, args.nesterov };
+    }
+
+    static MomentumSettings settings_of(const HsMomentumArgs &args)
+    {
+        return MomentumSettings{ args.momentum, args.nesterov };
+    }
+
+    static NoSettings settings_of(const HsDescendArgs &)
+    {
+        return NoSettings{};
+    }
+
+    static UpdateStates<2> states_of(const HsAdamWArgs &args)
+    {
+        return UpdateStates<2>{ { &args.m, &args.v } };
+    }
+
+    static UpdateStates<1> states_of(const HsSgdArgs &args)
+    {
+        return UpdateStates<1>{ { &args.buffer } };
+    }
+
+    static UpdateStates<2> states_of(const HsMomentumArgs &args)
+    {
+        return UpdateStates<2>{ { &args.m, &args.direction } };
+    }
+
+    static UpdateStates<1> states_of(const HsDescendArgs &args)
+    {
+        return UpdateStates<1>{ { &args.direction } };
+    }
+
+    template <typename Body> static HsStatus dispatch(const HsAdamWArgs &args, Body &&body)
+    {
+        return args.m.dtype == HS_BF16 ? body(RuleTag<AdamW<Bf16>>{}) : body(RuleTag<AdamW<float>>{});
+    }
+
+    template <typename Body> static HsStatus dispatch(const HsSgdArgs &, Body &&body)
+    {
+        return body(RuleTag<Sgd>{});
+    }
+
+    template <typename Body> static HsStatus dispatch(const HsMomentumArgs &, Body &&body)
+    {
+        return body(RuleTag<Momentum>{});
+    }
+
+    template <typename Body> static HsStatus dispatch(const HsDescendArgs &args, Body &&body)
+    {
+        return dispatch_act(args.direction.dtype,
+                            [&](auto element) { return body(RuleTag<Descend<decltype(element)>>{}); });
+    }
+};
+
+HsStatus update_adamw(HsContext *context, const HsAdamWArgs *items, int count)
 {
-    const Protection protection(args->protection);
-    const bool guarded = protection.acts();
-    const bool aligned = states_aligned && update_aligned(*args);
-    const int64_t count = hs_tensor_count(&args->weight);
-    return dispatch_act(args->grad.dtype, [&](auto gradient) {
-        using Gradient = decltype(gradient);
-        Gradient *grad = data_of<Gradient>(args->grad);
-        return dispatch_parameter(args->master, args->weight, args->rng, [&](auto parameter) {
-            using Parameter = decltype(parameter);
-            if (guarded)
-                return hs_launch(context, name, update_kernel<Rule, true, Gradient, Parameter>, quad_blocks(count),
-                                 QUAD_THREADS, 0, rule, args->scalars, grad, parameter, protection, count, aligned);
-            return hs_launch(context, name, update_kernel<Rule, false, Gradient, Parameter>, quad_blocks(count),
-                             QUAD_THREADS, 0, rule, args->scalars, grad, parameter, protection, count, aligned);
-        });
-    });
+    HS_TRY(update_tensors<UpdateRules>(context, "adamw_kernel", items, count));
+    return follow_updates(context, items, count);
+}
+
+HsStatus update_sgd(HsContext *context, const HsSgdArgs *items, int count)
+{
+    HS_TRY(update_tensors<UpdateRules>(context, "sgd_kernel", items, count));
+    return follow_updates(context, items, count);
 }
 
 } // namespace
 
-template <typename Moment> static HsStatus launch_adamw(const HsContext *context, const HsAdamWArgs *args)
-{
-    const HsUpdateArgs *update = &args->update;
-    const AdamW<Moment> rule = { args->beta1,
-                                 args->beta2,
-                                 args->epsilon,
-                                 update->weight_decay,
-                                 update->learning_rate_scale,
-                                 data_of<Moment>(args->m),
-                                 data_of<Moment>(args->v),
-                                 update->rng };
-    return launch_update(context, "adamw_kernel", rule, update, quad_aligned(args->m) && quad_aligned(args->v));
-}
-
 HsStatus op::adamw(HsContext *context, const HsAdamWArgs *args)
 {
-    HS_TRY(args->m.dtype == HS_BF16 ? launch_adamw<Bf16>(context, args) : launch_adamw<float>(context, args));
-    return update_follow(context, &args->update);
+    return update_adamw(context, args, 1);
 }
 
 HsStatus op::sgd(HsContext *context, const HsSgdArgs *args)
 {
-    const HsUpdateArgs *update = &args->update;
-    const Sgd rule = { args->momentum, update->weight_decay, update->learning_rate_scale, args->nesterov,
-                       optional_data<float>(args->buffer) };
-    HS_TRY(launch_update(context, "sgd_kernel", rule, update, quad_aligned(args->buffer)));
-    return update_follow(context, update);
+    return update_sgd(context, args, 1);
 }
 
 HsStatus op::momentum(HsContext *context, const HsMomentumArgs *args)
 {
-    const Momentum rule = { args->momentum, args->nesterov, data_of<float>(args->m), data_of<float>(args->direction) };
-    return launch_update(context, "momentum_kernel", rule, &args->update,
-                         quad_aligned(args->m) && quad_aligned(args->direction));
+    return update_tensors<UpdateRules>(context, "momentum_kernel", args, 1);
 }
 
 HsStatus op::descend(HsContext *context, const HsDescendArgs *args)
 {
-    const HsUpdateArgs *update = &args->update;
-    HS_TRY(dispatch_act(args->direction.dtype, [&](auto element) {
-        using Element = decltype(element);
-        const Descend<Element> rule = { update->weight_decay, update->learning_rate_scale,
-                                        data_of<Element>(args->direction) };
-        return launch_update(context, "descend_kernel", rule, update, quad_aligned(args->direction));
-    }));
-    return update_follow(context, update);
+    HS_TRY(update_tensors<UpdateRules>(context, "descend_kernel", args, 1));
+    return update_follow(context, &args->update);
+}
+
+HsStatus op::update_list(HsContext *context, const HsUpdateListArgs *args)
+{
+    HS_TRY(update_adamw(context, args->adamw, args->adamw_count));
+    HS_TRY(update_adamw8bit(context, args->adamw8bit, args->adamw8bit_count));
+    return update_sgd(context, args->sgd, args->sgd_count);
 }
 
 } // namespace HS_CUDA_NAMESPACE

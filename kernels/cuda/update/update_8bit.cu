@@ -10,7 +10,7 @@
 #include <float.h>
 
 #include "kernels/cuda/toolbox/reduce.cuh"
-#include "kernels/cuda/update/update_rule.cuh"
+#include "kernels/cuda/update/update_list.cuh"
 #include "kernels/ops/dynamic_map.h"
 
 namespace HS_CUDA_NAMESPACE
@@ -29,9 +29,31 @@ struct Shared {
 };
 
 struct AdamW8bit {
+    struct Settings {
+        float beta1, beta2, epsilon;
+
+        bool operator==(const Settings &other) const
+        {
+            return beta1 == other.beta1 && beta2 == other.beta2 && epsilon == other.epsilon;
+        }
+    };
+    static constexpr int states = 4, part_elements = TILES * QUAD_BLOCK_ELEMENTS;
     float beta1, beta2, epsilon, weight_decay, learning_rate_scale;
     uint8_t *m, *v;
     float *m_absmax, *v_absmax;
+
+    static __device__ __forceinline__ AdamW8bit of(const Settings &settings, const UpdateEntry<states> &entry)
+    {
+        return AdamW8bit{ settings.beta1,
+                          settings.beta2,
+                          settings.epsilon,
+                          entry.weight_decay,
+                          entry.learning_rate_scale,
+                          static_cast<uint8_t *>(entry.state[0]),
+                          static_cast<uint8_t *>(entry.state[1]),
+                          static_cast<float *>(entry.state[2]),
+                          static_cast<float *>(entry.state[3]) };
+    }
 };
 
 HS_DEVICE float decode_signed(const float *level, int code)
@@ -142,25 +164,30 @@ HS_DEVICE void make_maps(Shared *shared)
         shared->without_sign[level] = hs_dynamic_level(false, level);
 }
 
-/* aligned: all streams allow whole quads.  Barriers: maps made; magnitudes there; magnitudes read, and the old absmax
- * by all before it is written. */
+/* Barriers: maps made; magnitudes there; magnitudes read, and the old absmax by all before it is written. */
 template <bool guarded, typename Gradient, typename Parameter>
 __global__ void __launch_bounds__(QUAD_THREADS)
-    adamw8bit_kernel(const AdamW8bit rule, const HsStepScalars *scalars, Gradient *grad, const Parameter parameter,
-                     const Protection protection, int64_t count, bool aligned)
+    adamw8bit_kernel(const __grid_constant__ UpdateList<AdamW8bit, guarded> list)
 {
     HS_SHARED(Shared, shared, 1);
     const int warp = (int)threadIdx.x / WARP_SIZE;
+    const HsStepScalars *const scalars = list.scalars;
     const bool skip = scalars->skip;
     make_maps(shared);
+    const auto &entry = list.entry[find_entry(list, blockIdx.x)];
+    const AdamW8bit rule = AdamW8bit::of(list.settings, entry);
+    const Parameter parameter(entry.master, entry.weight, list.rng_of(entry));
+    const Protection protection = protection_of(entry);
+    Gradient *const grad = static_cast<Gradient *>(entry.grad);
+    const int64_t count = entry.count, first = (int64_t)(blockIdx.x - entry.first_part) * AdamW8bit::part_elements;
     __syncthreads();
     for (int tile = 0; tile < TILES; tile++) {
-        const int64_t begin = ((int64_t)blockIdx.x * TILES + tile) * QUAD_BLOCK_ELEMENTS;
+        const int64_t begin = first + (int64_t)tile * QUAD_BLOCK_ELEMENTS;
         if (begin >= count)
             return;
         const int64_t i = begin + (int64_t)threadIdx.x * QUAD;
         const int left = i >= count ? 0 : count - i < QUAD ? (int)(count - i) : (int)QUAD;
-        const bool whole = aligned && left == QUAD;
+        const bool whole = entry.aligned && left == QUAD;
         Moments moments = {};
         if (whole)
             moments = update_quad<true, guarded>(rule, scalars, grad, parameter, protection, *shared, i, left);
@@ -189,36 +216,40 @@ __global__ void __launch_bounds__(QUAD_THREADS)
     }
 }
 
+/* What update_list.cuh asks. */
+struct UpdateRules {
+    template <typename Rule, bool guarded, typename Gradient, typename Parameter> static auto kernel()
+    {
+        return adamw8bit_kernel<guarded, Gradient, Parameter>;
+    }
+
+    static AdamW8bit::Settings settings_of(const HsAdamW8bitArgs &args)
+    {
+        return AdamW8bit::Settings{ args.beta1, args.beta2, args.epsilon };
+    }
+
+    static UpdateStates<4> states_of(const HsAdamW8bitArgs &args)
+    {
+        return UpdateStates<4>{ { &args.m, &args.v, &args.m_absmax, &args.v_absmax } };
+    }
+
+    template <typename Body> static HsStatus dispatch(const HsAdamW8bitArgs &, Body &&body)
+    {
+        return body(RuleTag<AdamW8bit>{});
+    }
+};
+
 } // namespace
+
+HsStatus update_adamw8bit(HsContext *context, const HsAdamW8bitArgs *items, int count)
+{
+    HS_TRY(update_tensors<UpdateRules>(context, "adamw8bit_kernel", items, count));
+    return follow_updates(context, items, count);
+}
 
 HsStatus op::adamw8bit(HsContext *context, const HsAdamW8bitArgs *args)
 {
-    const HsUpdateArgs *update = &args->update;
-    const AdamW8bit rule = { args->beta1,
-                             args->beta2,
-                             args->epsilon,
-                             update->weight_decay,
-                             update->learning_rate_scale,
-                             data_of<uint8_t>(args->m),
-                             data_of<uint8_t>(args->v),
-                             data_of<float>(args->m_absmax),
-                             data_of<float>(args->v_absmax) };
-    const Protection protection(update->protection);
-    const bool aligned = update_aligned(*update) && quad_aligned(args->m) && quad_aligned(args->v);
-    const int64_t count = hs_tensor_count(&update->weight);
-    const unsigned blocks = blocks_for(count, (int64_t)TILES * QUAD_BLOCK_ELEMENTS);
-    HS_TRY(dispatch_act(update->grad.dtype, [&](auto gradient) {
-        using Gradient = decltype(gradient);
-        Gradient *grad = data_of<Gradient>(update->grad);
-        return dispatch_parameter(update->master, update->weight, update->rng, [&](auto parameter) {
-            using Parameter = decltype(parameter);
-            const auto kernel = protection.acts() ? adamw8bit_kernel<true, Gradient, Parameter>
-                                                  : adamw8bit_kernel<false, Gradient, Parameter>;
-            return hs_launch(context, "adamw8bit_kernel", kernel, blocks, QUAD_THREADS, 0, rule, update->scalars, grad,
-                             parameter, protection, count, aligned);
-        });
-    }));
-    return update_follow(context, update);
+    return update_adamw8bit(context, args, 1);
 }
 
 } // namespace HS_CUDA_NAMESPACE

@@ -21,19 +21,21 @@ struct Protection {
     float strength;
     bool proximal;
 
+    Protection() = default;
+
     explicit Protection(const HsProtection &given)
         : importance(optional_data<float>(given.importance)), anchor(optional_data<float>(given.anchor)),
           pull(optional_data<float>(given.pull)), path(optional_data<float>(given.path)), strength(given.strength),
           proximal(given.proximal)
     {
     }
-
-    /* Whether there is anything beside plain training. */
-    bool acts() const
-    {
-        return anchor != nullptr || path != nullptr || pull != nullptr;
-    }
 };
+
+/* Whether there is anything beside plain training. */
+static inline bool is_guarded(const HsProtection &given)
+{
+    return hs_tensor_present(&given.anchor) || hs_tensor_present(&given.path) || hs_tensor_present(&given.pull);
+}
 
 /* Whether all streams that rules share can be moved by quads. */
 static inline bool update_aligned(const HsUpdateArgs &args)
