@@ -109,11 +109,15 @@ plant 'forward: no fence before results are stored' $unit $unit 'ptx::fence_shar
 
 op=tiles unit=matmul_hopper.cu header=matmul_hopper.cuh
 plant 'product: a stage is read before it is full' $unit $header \
-    'ptx::mbarrier_wait(ring.full(place.stage), place.parity);' ''
+    $'ptx::mbarrier_wait(ring.full(place.stage), place.parity);\n                hopper_multiply' 'hopper_multiply'
 plant 'product: a stage is filled before it is empty' $unit $header \
-    'ptx::mbarrier_wait(ring.empty(place.stage), place.parity ^ 1);' ''
+    $'ptx::mbarrier_wait(ring.empty(place.stage), place.parity ^ 1);\n                    hopper_copy' 'hopper_copy'
 plant 'product: a stage is released before its products are done' $unit $header \
     $'ptx::wgmma_wait<1>();\n                    release(before);' $'release(before);\n                    ptx::wgmma_wait<1>();'
+plant 'product: the first consumer does not say that it is ahead' $unit $header \
+    'ptx::barrier_arrive(HOPPER_LAG_BARRIER, 128 * HOPPER_CONSUMERS);' ''
+plant 'product: the second waits in tiles of few steps' $unit $header 'work.steps >= Tile::stages' 'work.steps > 0'
+plant 'product: further behind than the ring allows' $unit $header 'lag = stages_ / 2;' 'lag = stages_;'
 plant 'product: the wrong transpose bit' $unit $header '!a_contiguous, !b_contiguous>' '!b_contiguous, !a_contiguous>'
 plant 'product: half of the bytes are expected' $unit $header 'arrive_expect(full, Tile::stage_bytes)' \
     'arrive_expect(full, Tile::stage_bytes / 2)'
@@ -155,8 +159,25 @@ plant 'next tile: the ring begins anew' $unit $header \
     $'            float sums[Tile::columns / 2];\n            int before = 0;' \
     $'            float sums[Tile::columns / 2];\n            int before = 0;\n            place = RingPlace<Tile::stages>();'
 plant 'next tile: a buffer that is still read' $unit $header \
-    $'store_sums<Tile::columns>(output, sums, bias, staging, origin);' \
-    $'store_sums<Tile::columns>(output, sums, bias, staging, origin), staging.next = 0;'
+    $'wait_input,\n                                          input_done);' \
+    $'wait_input,\n                                          input_done), staging.next = 0;'
+plant 'inputs: read before they are there' $unit $header \
+    $'ptx::mbarrier_wait(ring.full(place.stage), place.parity);\n            return' 'return'
+plant 'inputs: over a stage that is still read' $unit $header \
+    $'ptx::mbarrier_wait(ring.empty(place.stage), place.parity ^ 1);\n            ptx::mbarrier_arrive_expect' \
+    'ptx::mbarrier_arrive_expect'
+plant 'inputs: released before all lanes have read' $unit $header '__syncwarp(); /* all lanes have read */' ''
+plant 'inputs: never released' $unit $header $'release(place.stage);\n            place.next();' 'place.next();'
+plant 'inputs: released after each part' $unit matmul_hopper_epilogue.cuh \
+    'if (behind == output.stage_parts - 1 || part == parts - 1)' ''
+plant 'inputs: one part everywhere' $unit matmul_hopper_epilogue.cuh 'wait() + behind * part_lines * next' 'wait()'
+plant 'inputs: rows of the first consumer' $unit $header '/ WARP_SIZE - 4) * HopperStaging::rows' \
+    '/ WARP_SIZE % 4) * HopperStaging::rows'
+plant 'inputs: odd lines of f32 as even ones' $unit matmul_hopper_epilogue.cuh 'odd ? found[i ^ 8] : found[i]' 'found[i]'
+plant 'inputs: halves of 16 bits change places' $unit matmul_hopper_epilogue.cuh '((half * 4 + j) * 16)' \
+    '(((half ^ 1) * 4 + j) * 16)'
+plant 'inputs: c by the derivative too' $unit matmul_hopper_epilogue.cuh 'input == 0 && matmul.epilogue' 'matmul.epilogue'
+plant 'inputs: several with more than a part each' $unit $unit 'output->input_count > 0 ? 1 : lines' 'lines'
 
 echo "$count planted, $failures failures"
 [ $failures -eq 0 ]

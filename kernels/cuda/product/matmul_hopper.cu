@@ -28,8 +28,8 @@ HsStatus map_operand(const MatmulOperand &operand, HsDtype dtype, int64_t depth,
     return encode_tensor_map(shape, map);
 }
 
-/* Of a tensor of c's shape: boxes of one of a warp's buffers. */
-HsStatus map_output(const MatmulView &view, const MatmulOutput &output, int slices, TensorMap *map)
+/* Of a tensor of c's shape: boxes of lines of `rows` rows. */
+HsStatus map_output(const MatmulView &view, const MatmulOutput &output, int slices, int rows, TensorMap *map)
 {
     const int64_t size = (int64_t)hs_dtype_bytes(view.dtype), row_bytes = output.columns * size;
     const TensorMapShape shape = { view.data,
@@ -37,30 +37,46 @@ HsStatus map_output(const MatmulView &view, const MatmulOutput &output, int slic
                                    3,
                                    { output.columns, output.rows, slices },
                                    { size, row_bytes, output.rows * row_bytes },
-                                   { HopperStaging::line / (int)size, HopperStaging::rows, 1 },
+                                   { HopperStaging::line / (int)size, rows, 1 },
                                    HopperStaging::line };
     return encode_tensor_map(shape, map);
 }
 
 bool can_be_mapped(const MatmulView &view, const MatmulOutput &output)
 {
-    return aligned_to(view.data, 16) && (size_t)output.columns * hs_dtype_bytes(view.dtype) % 16 == 0;
+    return view.data == NULL ||
+           (aligned_to(view.data, 16) && (size_t)output.columns * hs_dtype_bytes(view.dtype) % 16 == 0);
+}
+
+/* What is read, in the order of use.  rows: of a block; lines: of 128 bytes that a stage has room for in each row.
+ * Several inputs take turns with a part each. */
+HsStatus describe_inputs(const MatmulOutput &given, int rows, int lines, HopperOutput *output)
+{
+    const MatmulView absent = {};
+    const MatmulView reads[] = { given.epilogue == HS_EPILOGUE_GELU_BACKWARD ? given.pre : absent, given.residual,
+                                 given.accumulate && given.c.dtype != HS_F32 ? given.c : absent };
+    for (const MatmulView &view : reads) {
+        if (view.data == NULL)
+            continue;
+        output->stage_parts = output->input_count > 0 ? 1 : lines / (view.dtype == HS_F32 ? 2 : 1);
+        output->input_dtypes[output->input_count] = view.dtype;
+        HS_TRY(map_output(view, given, 1, rows, &output->inputs[output->input_count++]));
+    }
+    return HS_OK;
 }
 
 /* The rule of matmul_hopper_epilogue.cuh. */
-HsStatus describe_output(const MatmulOutput &given, int slices, HopperOutput *output)
+HsStatus describe_output(const MatmulOutput &given, int slices, int rows, int lines, HopperOutput *output)
 {
-    const bool reads = given.residual.data != NULL || given.epilogue == HS_EPILOGUE_GELU_BACKWARD ||
-                       (given.accumulate && given.c.dtype != HS_F32);
-    const bool writes_pre = given.epilogue == HS_EPILOGUE_GELU && given.pre.data != NULL;
     output->matmul = given;
-    output->tensor_stores =
-        !reads && given.vector && can_be_mapped(given.c, given) && (!writes_pre || can_be_mapped(given.pre, given));
-    if (!output->tensor_stores)
+    output->tensor_copies = given.vector && can_be_mapped(given.c, given) && can_be_mapped(given.pre, given) &&
+                            can_be_mapped(given.residual, given);
+    if (!output->tensor_copies)
         return HS_OK;
-    if (writes_pre)
-        HS_TRY(map_output(given.pre, given, slices, &output->pre));
-    return map_output(given.c, given, slices, &output->c);
+    if (given.epilogue == HS_EPILOGUE_GELU && given.pre.data != NULL)
+        HS_TRY(map_output(given.pre, given, slices, HopperStaging::rows, &output->pre));
+    HS_TRY(describe_inputs(given, rows, lines, output));
+    return map_output(given.c, given, slices, HopperStaging::rows, &output->c);
 }
 
 template <typename Element, typename Tile>
@@ -69,7 +85,7 @@ HsStatus launch_tile(HsContext *context, const MatmulParameters &given, HsDtype 
     HopperParameters parameters = {};
     HS_TRY(map_operand(given.a, dtype, given.depth, HOPPER_ROWS, &parameters.a));
     HS_TRY(map_operand(given.b, dtype, given.depth, Tile::columns / HOPPER_CLUSTER, &parameters.b));
-    HS_TRY(describe_output(given.output, slices, &parameters.output));
+    HS_TRY(describe_output(given.output, slices, HOPPER_ROWS, Tile::input_lines, &parameters.output));
     parameters.depth = given.depth;
     parameters.slice_depth = given.slice_depth;
     parameters.row_pairs = (int)blocks_for(given.output.rows, HOPPER_ROWS * HOPPER_CLUSTER);

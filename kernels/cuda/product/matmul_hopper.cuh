@@ -14,6 +14,14 @@
  * next tile's first stages fill while the consumers finish this one (matmul_hopper_epilogue.cuh), whose last stores run
  * beside the next one's products.
  *
+ * The second consumer runs `lag` steps behind the first, so that the tensor cores multiply for one of them while the
+ * other finishes its part of the tile.  It begins a tile when the first has issued `lag` steps of it (a named barrier
+ * at which the first only arrives).  What that needs:
+ *     - lag < stages: the first must get through `lag` steps while the second has released none of this tile's stages.
+ *     - at least `stages` steps in the tile.  The first can be ahead by the ring's stages, so with fewer steps it could
+ *       arrive for the next tile before the second has waited for this one.  Nobody waits in such a tile.
+ * Half of the ring stays for copies on their way.
+ *
  * Blocks work in clusters of two on neighbouring rows of tiles, which need the same part of B: each brings half of it
  * to both (multicast), which halves B's traffic from L2.  A stage may therefore be overwritten only when the consumers
  * of both blocks have released it.  As many clusters as the GPU has room for go on from tile to tile.
@@ -45,16 +53,20 @@ enum {
     HOPPER_ROWS = 64 * HOPPER_CONSUMERS,
     HOPPER_THREADS = 128 * (1 + HOPPER_CONSUMERS),
     HOPPER_CLUSTER = 2,
+    HOPPER_LAG_BARRIER = 1, /* 0 is the block's */
     HOPPER_PRODUCER_REGISTERS = 40,
     HOPPER_CONSUMER_REGISTERS = 232
 };
 
 template <int columns_, int stages_> struct HopperTile {
     static constexpr int columns = columns_, stages = stages_;
+    static constexpr int lag = stages_ / 2; /* steps that the second consumer is behind */
     static constexpr int a_bytes = HOPPER_ROWS * HOPPER_LINE, b_bytes = columns_ * HOPPER_LINE;
     static constexpr int stage_bytes = a_bytes + b_bytes;
+    static constexpr int line_bytes = HOPPER_ROWS * HOPPER_LINE; /* a line of each row, of an input */
+    static constexpr int input_lines = stage_bytes / line_bytes < 4 ? 2 : 4;
     /* of four sums that a lane finishes at once: beside 128 registers of sums there is room for fewer */
-    static constexpr int groups = columns_ <= 128 ? 8 : 4;
+    static constexpr int groups = columns_ <= 128 ? 8 : 1;
     static constexpr int staging_offset = stages_ * stage_bytes;
     static constexpr int barrier_offset = staging_offset + 4 * HOPPER_CONSUMERS * HopperStaging::bytes;
     static constexpr int shared_bytes = barrier_offset + 2 * stages_ * 8;
@@ -143,6 +155,26 @@ HS_DEVICE void hopper_copy(const HopperParameters &parameters, const HopperRing<
     }
 }
 
+/* The epilogue's inputs of a tile, in as many stages as they take.  Returns the place behind them. */
+template <typename Tile>
+HS_DEVICE RingPlace<Tile::stages> hopper_copy_inputs(const HopperOutput &output, const HopperRing<Tile> &ring,
+                                                     RingPlace<Tile::stages> place, int row, int column)
+{
+    const int parts = hopper_parts<Tile::columns>(output, column);
+    for (int part = 0; part < parts; part += output.stage_parts)
+        for (int input = 0; input < output.input_count; input++, place.next()) {
+            const int size = output.input_dtypes[input] == HS_F32 ? 4 : 2;
+            const int lines = min(parts - part, output.stage_parts) * (size / 2);
+            const uint32_t full = ring.full(place.stage);
+            ptx::mbarrier_wait(ring.empty(place.stage), place.parity ^ 1);
+            ptx::mbarrier_arrive_expect(full, lines * Tile::line_bytes);
+            for (int line = 0; line < lines; line++)
+                ptx::load_tile(ring.a(place.stage) + (uint32_t)(line * Tile::line_bytes), &output.inputs[input], full,
+                               column + part * HopperStaging::columns + line * (HOPPER_LINE / size), row, 0);
+        }
+    return place;
+}
+
 /* The products of one step: 64 rows of this consumer. */
 template <typename Element, typename Tile, bool a_contiguous, bool b_contiguous>
 HS_DEVICE void hopper_multiply(const HopperRing<Tile> &ring, int stage, int consumer, float (&sums)[Tile::columns / 2],
@@ -179,10 +211,10 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1)
     }
     ptx::cluster_sync();
 
-    RingPlace<Tile::stages> place;
     if (warpgroup == 0) {
         ptx::fewer_registers<HOPPER_PRODUCER_REGISTERS>();
         if (threadIdx.x == 0) {
+            RingPlace<Tile::stages> place;
             for (int index = cluster; index < count; index += clusters) {
                 const HopperWork work = hopper_work(parameters, index);
                 const int row = (work.position.row * HOPPER_CLUSTER + rank) * HOPPER_ROWS;
@@ -192,6 +224,9 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1)
                                                                   work.position.column * Tile::columns,
                                                                   work.k_begin + step * HOPPER_STEP);
                 }
+                if (parameters.output.input_count > 0)
+                    place =
+                        hopper_copy_inputs(parameters.output, ring, place, row, work.position.column * Tile::columns);
             }
         }
     } else {
@@ -199,20 +234,35 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1)
         const int consumer = warpgroup - 1, warp = (int)threadIdx.x / WARP_SIZE - 4;
         const HopperOutput &output = parameters.output;
         HopperStaging staging = { shared + Tile::staging_offset, 0 };
+        RingPlace<Tile::stages> place;
         auto release = [&](int stage) {
             const int block = ptx::thread_anew() % WARP_SIZE;
             if (block < HOPPER_CLUSTER)
                 ptx::mbarrier_arrive_cluster(ptx::map_shared(ring.empty(stage), block));
         };
+        auto wait_input = [&] {
+            const int first = (ptx::thread_anew() / WARP_SIZE - 4) * HopperStaging::rows;
+            ptx::mbarrier_wait(ring.full(place.stage), place.parity);
+            return shared + place.stage * Tile::stage_bytes + first * HOPPER_LINE;
+        };
+        auto input_done = [&] {
+            __syncwarp(); /* all lanes have read */
+            release(place.stage);
+            place.next();
+        };
         for (int index = cluster; index < count; index += clusters) {
             const HopperWork work = hopper_work(parameters, index);
             const int row = (work.position.row * HOPPER_CLUSTER + rank) * HOPPER_ROWS + consumer * 64 + warp % 4 * 16;
             const HopperPlace origin = { work.position.column * Tile::columns, row, work.slice };
-            if (!output.tensor_stores)
+            if (!output.tensor_copies || output.input_count > 0)
                 prefetch_inputs(output.matmul, origin, Tile::columns);
+            if (work.steps >= Tile::stages && consumer == 1)
+                ptx::barrier_sync(HOPPER_LAG_BARRIER, 128 * HOPPER_CONSUMERS);
             float sums[Tile::columns / 2];
             int before = 0;
             for (int step = 0; step < work.steps; step++, place.next()) {
+                if (step == Tile::lag && work.steps >= Tile::stages && ptx::thread_anew() / 128 == 1)
+                    ptx::barrier_arrive(HOPPER_LAG_BARRIER, 128 * HOPPER_CONSUMERS);
                 ptx::mbarrier_wait(ring.full(place.stage), place.parity);
                 hopper_multiply<Element, Tile, a_contiguous, b_contiguous>(ring, place.stage, consumer, sums, step > 0);
                 if (step > 0) {
@@ -222,13 +272,14 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1)
                 before = place.stage;
             }
             HopperBias bias = {};
-            if (output.tensor_stores && output.matmul.bias != NULL)
+            if (output.tensor_copies && output.matmul.bias != NULL)
                 bias.load(output.matmul, origin.column);
             ptx::wgmma_wait<0>();
             ptx::wgmma_settle(sums);
             release(before);
-            if (output.tensor_stores)
-                store_sums<Tile::columns>(output, sums, bias, staging, origin);
+            if (output.tensor_copies)
+                store_sums<Tile::columns>(output, sums, bias, staging, origin, Tile::line_bytes, wait_input,
+                                          input_done);
             else if (parameters.slices > 1)
                 write_sums<Tile::columns>(output.matmul, sums, origin);
             else

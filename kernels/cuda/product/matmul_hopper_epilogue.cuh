@@ -3,24 +3,31 @@
  * How a Hopper product leaves the registers.  Each consumer warp has 16 rows of sums and 4 KiB of staging of its own,
  * so that warps wait for nobody but themselves.  There are two ways, and the launch decides which:
  *
- * By tensor stores, where the epilogue reads nothing of c's shape and every tensor that it writes has an address and
- * rows of multiples of 16 bytes.  The epilogue (bias, GELU, rounding) is done in registers, 64 columns at a time;
- * finished elements go to one of two buffers of 16 lines of 128 bytes, and one lane has the buffer stored.  A buffer is
- * waited for only before it is written again, so that the last stores of a tile run beside the next tile's products:
+ * By tensor copies, where every tensor of c's shape has an address and rows of multiples of 16 bytes.  The epilogue is
+ * done in registers, a part of 64 columns at a time; finished elements go to one of two buffers of 16 lines of 128
+ * bytes, and one lane has the buffer stored.  A buffer is waited for only before it is written again, so that the last
+ * stores of a tile run beside the next tile's products:
  *
  *     lane 0: until the store before the last has read its buffer      warp barrier
  *     all:    write the buffer, fence_shared_to_async                  warp barrier
  *     lane 0: store the buffer, close the group                        the other buffer is next
+ *
+ * What is read (the pre-activation of GELU's gradient, a residual, a 16-bit c that accumulates) comes through the ring:
+ * behind the tile's steps of k the producer fills stages with parts of these tensors, as lines of 128 bytes like an
+ * operand's.  So they are on their way while the last products run, and traffic goes on while consumers compute.  A
+ * consumer reads its elements in the registers' layout and releases the stage.
+ *
+ *     inputs of a tile: for each stage_parts parts: pre, residual, c, those that there are, a stage each
  *
  * Rows and columns outside c are cut off by the tensor map, which has three dimensions (columns, rows, slices), so that
  * what is below one slice's rows does not go into the next slice.  f32 sums that accumulate (weight gradients) are
  * added by the store itself: each element once a launch, so the result is the same in every run, and what a load, an
  * addition and a store would give, but that subnormal addends and sums become zeros.
  *
- * Directly, otherwise.  What is read (residual, the pre-activation of GELU's gradient, a 16-bit c that accumulates) is
- * wanted in whole sectors, which the registers' layout does not give (four lanes hold eight neighbours of a row).  The
- * buffers then hold 64 columns of f32 sums for finish_staged, whose loads and stores are ordinary ones.  What it will
- * read is asked to come to L2 before the tile's products begin.
+ * Directly, otherwise.  The buffers then hold 64 columns of f32 sums for finish_staged, whose loads and stores are
+ * ordinary ones.
+ *
+ * What either way will read is asked to come to L2 before the tile's products begin.
  *
  * Bank conflicts.  A line is 128 bytes, all banks once; piece q (16 bytes) of line r lies at q ^ (r % 8), as the
  * swizzle of the tensor map has it.  Lane (g, p) = (lane / 4, lane % 4) holds columns 2 p and 2 p + 1 of each block of
@@ -30,7 +37,7 @@
  *     f32: 8 bytes a lane, half a warp at once: 4 lines, of each the two pieces 2 j and 2 j + 1, permuted by g, which
  *     for g and g ^ 1 are the same two.  So odd lines write block j ^ 2 while even ones write j: then the four lines'
  *     pairs of pieces are all different.  That costs a selection a value, a quarter of the conflict's clocks.
- *     finish_staged reads 16 bytes a lane: eight lanes a whole line.
+ *     finish_staged reads 16 bytes a lane: eight lanes a whole line.  Inputs lie likewise and are read likewise.
  */
 #ifndef HS_KERNELS_CUDA_PRODUCT_MATMUL_HOPPER_EPILOGUE_CUH
 #define HS_KERNELS_CUDA_PRODUCT_MATMUL_HOPPER_EPILOGUE_CUH
@@ -42,11 +49,22 @@
 namespace HS_CUDA_NAMESPACE
 {
 
+enum { HOPPER_MOST_INPUTS = 3 };
+
 struct HopperOutput {
-    TensorMap c, pre; /* boxes of a buffer; where tensor stores are used, pre only where it is written */
+    TensorMap c, pre;                     /* boxes of a buffer; pre only where it is written */
+    TensorMap inputs[HOPPER_MOST_INPUTS]; /* what is read, in the order of use: boxes of a block's rows */
+    HsDtype input_dtypes[HOPPER_MOST_INPUTS];
+    int input_count, stage_parts;
     MatmulOutput matmul;
-    bool tensor_stores;
+    bool tensor_copies;
 };
+
+/* Parts of a tile that lie in c; the tile begins at `column`. */
+template <int columns> HS_DEVICE int hopper_parts(const HopperOutput &output, int column)
+{
+    return (min(columns, output.matmul.columns - column) + 63) / 64;
+}
 
 /* A warp's two buffers.  As f32 staging of finish_staged, each has 32 of the 64 columns. */
 struct HopperStaging {
@@ -98,6 +116,78 @@ template <typename T> HS_DEVICE void stage_blocks(T, unsigned char *buffer, cons
         target[0] = pack_pair<T>(blocks[j * 4], blocks[j * 4 + 1]);
         target[8 * HopperStaging::line / 4] = pack_pair<T>(blocks[j * 4 + 2], blocks[j * 4 + 3]);
     }
+}
+
+/* Four blocks of a line, as stage_blocks would have written them: the first half of 16-bit ones, or with `half` 1 the
+ * second. */
+HS_DEVICE void read_blocks(float, const unsigned char *lines, int, float (&blocks)[16])
+{
+    const int lane = ptx::thread_anew() % WARP_SIZE, g = lane / 4, p = lane % 4;
+    const bool odd = g % 2 != 0;
+    const int offset = g * HopperStaging::line + (p / 2 ^ g ^ (odd ? 4 : 0)) * 16 + p % 2 * 8;
+    float found[16];
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        const float *const source = reinterpret_cast<const float *>(lines + (offset ^ (j * 32)));
+        const Pack<float, 2> upper = load_pack<float, 2>(source);
+        const Pack<float, 2> lower = load_pack<float, 2>(source + 8 * HopperStaging::line / 4);
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            found[j * 4 + i] = upper.value[i];
+            found[j * 4 + 2 + i] = lower.value[i];
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < 16; i++)
+        blocks[i] = odd ? found[i ^ 8] : found[i];
+}
+
+template <typename T> HS_DEVICE void read_blocks(T, const unsigned char *lines, int half, float (&blocks)[16])
+{
+    const int lane = ptx::thread_anew() % WARP_SIZE, g = lane / 4, p = lane % 4;
+    const int offset = g * HopperStaging::line + g * 16 + p * 4;
+#pragma unroll
+    for (int j = 0; j < 4; j++) {
+        const T *const source = reinterpret_cast<const T *>(lines + (offset ^ ((half * 4 + j) * 16)));
+        const Pack<T, 2> upper = load_pack<T, 2>(source), lower = load_pack<T, 2>(source + 8 * HopperStaging::line / 2);
+#pragma unroll
+        for (int i = 0; i < 2; i++) {
+            blocks[j * 4 + i] = to_float(upper.value[i]);
+            blocks[j * 4 + 2 + i] = to_float(lower.value[i]);
+        }
+    }
+}
+
+/* One input of a part.  lines: the warp's first, of the part's first columns; `next` bytes behind it the columns after
+ * the line's.  derivative: it is pre, and the values are GELU's gradient's; otherwise it is added. */
+template <typename T>
+HS_DEVICE void apply_input_as(const unsigned char *lines, int next, bool derivative, HopperPart &values)
+{
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        float others[16];
+        read_blocks(T{}, lines + (sizeof(T) == 4 ? half * next : 0), half, others);
+        if (derivative) {
+#pragma unroll
+            for (int i = 0; i < 16; i++)
+                values[half * 16 + i] *= gelu_derivative(others[i]);
+        } else {
+#pragma unroll
+            for (int i = 0; i < 16; i++)
+                values[half * 16 + i] += others[i];
+        }
+        ptx::wgmma_settle(values);
+    }
+}
+
+HS_DEVICE void apply_input(HsDtype dtype, const unsigned char *lines, int next, bool derivative, HopperPart &values)
+{
+    if (dtype == HS_F32)
+        apply_input_as<float>(lines, next, derivative, values);
+    else if (dtype == HS_BF16)
+        apply_input_as<Bf16>(lines, next, derivative, values);
+    else
+        apply_input_as<F16>(lines, next, derivative, values);
 }
 
 /* Where a part lies in c. */
@@ -174,17 +264,18 @@ template <int columns> HS_DEVICE void take_part(const float (&sums)[columns / 2]
     }
 }
 
-/* By tensor stores.  place: of the warp's first sum.  bias: of the first part, where there is one. */
-template <int columns>
+/* By tensor copies.  place: of the warp's first sum.  bias: of the first part, where there is one.  wait() returns
+ * the warp's first line in the ring's stage at hand when that is full, done() releases the stage and goes on to the
+ * next; `next` bytes lie between a line and the one with the columns behind it. */
+template <int columns, typename Wait, typename Done>
 HS_DEVICE void store_sums(const HopperOutput &output, const float (&sums)[columns / 2], HopperBias &bias,
-                          HopperStaging &staging, HopperPlace place)
+                          HopperStaging &staging, HopperPlace place, int next, const Wait &wait, const Done &done)
 {
     const MatmulOutput &matmul = output.matmul;
-    if (place.row >= matmul.rows)
-        return;
-        /* A loop in time, not in code. */
+    const int parts = hopper_parts<columns>(output, place.column);
+    /* A loop in time, not in code. */
 #pragma unroll 1
-    for (int part = 0; part < columns / HopperStaging::columns && place.column < matmul.columns; part++) {
+    for (int part = 0; part < parts; part++) {
         HopperPart values;
         take_part<columns>(sums, part, values);
         if (matmul.bias != NULL) {
@@ -197,8 +288,21 @@ HS_DEVICE void store_sums(const HopperOutput &output, const float (&sums)[column
             if (matmul.pre.data != NULL)
                 store_part(staging, &output.pre, matmul.pre.dtype, values, false, place);
 #pragma unroll
-            for (int i = 0; i < 32; i++)
-                values[i] = gelu(as_stored(matmul.pre, values[i]));
+            for (int first = 0; first < 32; first += 16) {
+#pragma unroll
+                for (int i = first; i < first + 16; i++)
+                    values[i] = gelu(as_stored(matmul.pre, values[i]));
+                ptx::wgmma_settle(values); /* the halves one after the other: registers are scarce */
+            }
+        }
+#pragma unroll 1
+        for (int input = 0; input < output.input_count; input++) {
+            const HsDtype dtype = output.input_dtypes[input];
+            const int part_lines = dtype == HS_F32 ? 2 : 1, behind = part % output.stage_parts;
+            const bool derivative = input == 0 && matmul.epilogue == HS_EPILOGUE_GELU_BACKWARD;
+            apply_input(dtype, wait() + behind * part_lines * next, next, derivative, values);
+            if (behind == output.stage_parts - 1 || part == parts - 1)
+                done();
         }
         store_part(staging, &output.c, matmul.c.dtype, values, matmul.accumulate, place);
         place.column += HopperStaging::columns;
