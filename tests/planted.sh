@@ -126,6 +126,8 @@ plant 'forward: keys are released before their product is done' $unit $unit \
     $'ptx::wgmma_wait<1>();\n            ptx::wgmma_settle(score);\n            rings.keys.release(use + 1);' \
     'rings.keys.release(use + 1); ptx::wgmma_wait<1>(); ptx::wgmma_settle(score);'
 plant 'forward: scores are read before they are there' $unit $unit 'ptx::wgmma_wait<1>();' ''
+plant 'forward: half of the keys on the diagonal for both' $unit $unit 'if (consumer == 0) {' 'if (consumer <= 1) {'
+plant 'forward: what is left out on the diagonal has weight' $unit $unit 'score[i] = 0.0f;' 'score[i] = 1.0f;'
 plant 'forward: the wrong parity' $unit $unit '(use / stages & 1) ^ 1' 'use / stages & 1'
 plant 'forward: results are written over others on their way' $unit $unit \
     'ptx::store_tile_wait<0>(); /* the tile before has left */' '(void)0;'
