@@ -14,7 +14,7 @@ trap 'rm -rf "$work"' EXIT
 settings=('1 pct late 1' '2 random late 1' '3 pct early 2' '4 random late 2' '5 pct late 2' '6 random late 1')
 
 # Programs that find mistakes: the self-test of an operation, or of products by each of Hopper's tiles, or the agreement
-# of products at sizes at which blocks go round.  Copies take the emulator that lies beside them.
+# of products or attention at sizes at which blocks go round.  Copies take the emulator that lies beside them.
 cp "$build/trainer" "$build/tests/ops/test_matmul_tiles" "$build/bench/agreement" "$work" || exit 2
 
 # link: the emulator, with $work/planted.o in the place of the source's object; `program` is what asks it.
@@ -28,6 +28,8 @@ link() {
         program=("$work/test_matmul_tiles" --filter 'matmul_tiles/hopper*')
     elif [ "$op" = agreement ]; then
         program=("$work/agreement" --device emu --tiny products)
+    elif [ "$op" = agreement_attention ]; then
+        program=("$work/agreement" --device emu --tiny attention)
     else
         program=("$work/trainer" selftest --device emu --no-speed --op "$op")
     fi
@@ -77,23 +79,46 @@ plant 'backward: a turn is given before the part is in memory' $unit $unit 'ptx:
 plant 'backward: a turn is not waited for' $unit $unit 'ptx::load_acquire(parameters.turns + index) != turn' 'false'
 plant 'backward: late heads take turns as early ones do' $unit $unit 'late ? key_block : tile' 'tile'
 plant 'backward: early heads take turns as late ones do' $unit $unit \
-    '(late ? key_block : tile * step / GRADIENT_KEYS - key_block)' 'key_block'
+    '(late ? key_block : tile * Shape::step / GRADIENT_KEYS - key_block)' 'key_block'
 plant 'backward: parts are written over others on their way' $unit $unit \
-    'ptx::mbarrier_wait(base + Shape::parts_empty, parts_parity);' ''
+    'wait_empty<1>(base + Shape::parts_empty, sent);' ''
 plant 'backward: a stage is read before it is full' $unit $unit \
-    'ptx::mbarrier_wait(base + Shape::full + 8 * place.stage, place.parity);' ''
-plant 'backward: the wrong parity' $unit $unit 'Shape::empty + 8 * place.stage, place.parity ^ 1)' \
-    'Shape::empty + 8 * place.stage, place.parity)'
+    'wait_full<GRADIENT_STAGES>(base + Shape::full, count.steps);' ''
+plant 'backward: the wrong parity' $unit $unit 'wait_empty<GRADIENT_STAGES>(base + Shape::empty, step);' \
+    'wait_empty<GRADIENT_STAGES>(base + Shape::empty, step + GRADIENT_STAGES);'
 plant 'backward: dS is read before all have written it' $unit $unit \
-    'ptx::barrier_sync(CONSUMERS_BARRIER, 128 * GRADIENT_CONSUMERS); /* all of dS' '/* all of dS'
-plant 'backward: one buffer of dS' $unit $unit 'buffer ^= 1;' ''
+    'wait_full<GRADIENT_BUFFERS>(base + Shape::scores_full, step);' ''
+plant 'backward: dS is written while it is read' $unit $unit \
+    'wait_empty<GRADIENT_BUFFERS>(base + Shape::scores_empty, count.steps);' ''
+plant 'backward: dQ from dS of this step' $unit $unit 'stage_of<GRADIENT_BUFFERS>(step) * Shape::score_bytes' \
+    'stage_of<GRADIENT_BUFFERS>(step + 1) * Shape::score_bytes'
 plant 'backward: another swizzle of dS' $unit $unit '(2 * k + i / 2) % 8 ^ g' '(2 * k + i / 2) % 8 ^ g / 2'
 plant 'backward: the wrong transpose bit' $unit $unit 'ptx::wgmma<T, true, true>(part' 'ptx::wgmma<T, false, true>(part'
+plant 'backward: dV before P is rounded' $unit $unit \
+    $'round_kept<T>(kept[part], probability + 32 * part);\n        ptx::wgmma_fence();\n        begin_weights<T, HeadTile<Shape::width, 64>>(dvalue, kept[part], douts + part * 64 * HEAD_LINE, true);\n        ptx::wgmma_commit();' \
+    'ptx::wgmma_fence(); begin_weights<T, HeadTile<Shape::width, 64>>(dvalue, kept[part], douts + part * 64 * HEAD_LINE, true); ptx::wgmma_commit(); round_kept<T>(kept[part], probability + 32 * part);'
 plant 'backward: a stage is released before its products are done' $unit $unit \
-    $'ptx::wgmma_wait<0>();\n            ptx::wgmma_settle(dkey);\n            ptx::wgmma_settle(dvalue);\n            arrive(base + Shape::empty + 8 * place.stage);' \
-    'arrive(base + Shape::empty + 8 * place.stage); ptx::wgmma_wait<0>(); ptx::wgmma_settle(dkey); ptx::wgmma_settle(dvalue);'
-plant 'backward: no wait for dP' $unit $unit $'ptx::wgmma_wait<0>();\n            ptx::wgmma_settle(gradient);' ''
-plant 'backward: keys are never released' $unit $unit $'\n        arrive(base + Shape::keys_empty);' ''
+    $'ptx::wgmma_wait<0>();\n    ptx::wgmma_settle(dkey);\n    ptx::wgmma_settle(dvalue);\n    arrive_warp(mbarrier_of<GRADIENT_STAGES>(base + Shape::empty, count.steps));' \
+    'arrive_warp(mbarrier_of<GRADIENT_STAGES>(base + Shape::empty, count.steps)); ptx::wgmma_wait<0>(); ptx::wgmma_settle(dkey); ptx::wgmma_settle(dvalue);'
+plant 'backward: no wait for dP' $unit $unit 'ptx::wgmma_wait<1>(); /* for dP^T */' ''
+plant 'backward: keys are never released' $unit $unit \
+    'arrive_warp(mbarrier_of<GRADIENT_BUFFERS>(base + Shape::keys_empty, count.tickets));' ''
+
+# Blocks of three tickets and more, which go round the buffers of keys and values.
+op=agreement_attention
+plant 'backward, next ticket: its keys over those that are read' $unit $unit \
+    'wait_empty<GRADIENT_BUFFERS>(base + Shape::keys_empty, n);' ''
+plant 'backward, next ticket: its values over those that are read' $unit $unit \
+    'wait_empty<Shape::value_buffers>(base + Shape::values_empty, n);' ''
+plant 'backward, next ticket: keys are released before dQ is done' $unit $unit \
+    $'ptx::wgmma_wait<0>();\n        ptx::wgmma_settle(part);\n        arrive_warp(mbarrier_of<GRADIENT_BUFFERS>(base + Shape::keys_empty, count.tickets));' \
+    'arrive_warp(mbarrier_of<GRADIENT_BUFFERS>(base + Shape::keys_empty, count.tickets)); ptx::wgmma_wait<0>(); ptx::wgmma_settle(part);'
+plant 'backward, next ticket: values are not waited for' $unit $unit \
+    'wait_full<Shape::value_buffers>(base + Shape::values_full, count.tickets);' ''
+plant 'backward, next ticket: the values of the one before' $unit $unit \
+    'stage_of<Shape::value_buffers>(count.tickets) * KeyTile::bytes, consumer' '0, consumer'
+plant 'backward, next ticket: results over parts on their way' $unit $unit \
+    $'wait_empty<1>(base + Shape::parts_empty, sent);\n    stage_results' 'stage_results'
 
 op=attention_forward unit=attention_forward_hopper.cu
 plant 'forward: values are read before they are there' $unit $unit 'rings.values.wait_full(use);' ''
@@ -101,6 +126,8 @@ plant 'forward: keys are released before their product is done' $unit $unit \
     $'ptx::wgmma_wait<1>();\n            ptx::wgmma_settle(score);\n            rings.keys.release(use + 1);' \
     'rings.keys.release(use + 1); ptx::wgmma_wait<1>(); ptx::wgmma_settle(score);'
 plant 'forward: scores are read before they are there' $unit $unit 'ptx::wgmma_wait<1>();' ''
+plant 'forward: half of the keys on the diagonal for both' $unit $unit 'if (consumer == 0) {' 'if (consumer <= 1) {'
+plant 'forward: what is left out on the diagonal has weight' $unit $unit 'score[i] = 0.0f;' 'score[i] = 1.0f;'
 plant 'forward: the wrong parity' $unit $unit '(use / stages & 1) ^ 1' 'use / stages & 1'
 plant 'forward: results are written over others on their way' $unit $unit \
     'ptx::store_tile_wait<0>(); /* the tile before has left */' '(void)0;'

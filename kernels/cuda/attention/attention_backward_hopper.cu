@@ -33,8 +33,19 @@
  * A dQ part travels in the order of its registers; the sums are put in order when they are rounded
  * (attention_query_gradient.cu).
  *
- * Two buffers of dS^T make one barrier a step enough: who writes a buffer again has met the other consumer since it was
- * read.
+ * A consumer's step j, and what the tensor cores have to do meanwhile:
+ *     issue S_j, dP_j
+ *     P_j                                  dP_j
+ *     issue dV_j += P_j dO, by 64 queries
+ *     dS_j, also to shared memory          dV_j
+ *     issue dQ_(j-1) = dS_(j-1) K, a step late, and dK_j += dS_j Q
+ *     dQ_(j-1) on its way                  dK_j
+ * Since dQ comes a step late, and dS^T has two buffers with mbarriers, no consumer waits for the other's dS^T of this
+ * step: they may be a step apart.  They take turns at issuing S and dP (named barriers, as in the forward pass), so that
+ * one has its exponentials while the other's products run.
+ *
+ * Keys and values of the next ticket are loaded while this one's steps run; at width 128, where values have one buffer,
+ * they come as soon as both consumers have the last dP.  dV and dK leave by the place of dQ's parts.
  */
 #include "kernels/cuda/attention/attention_backward_hopper.cuh"
 #include "kernels/cuda/attention/attention_hopper_softmax.cuh"
@@ -46,44 +57,81 @@ namespace HS_CUDA_NAMESPACE
 namespace
 {
 
-enum { CONSUMERS_BARRIER = 1, CONSUMER_BARRIER = 2 }; /* the second: one for each */
+enum { TURN_BARRIER = 1 }; /* one for each consumer */
 
-/* A ticket: a block of keys, and what it walks over. */
+/* A ticket: a block of keys, of a head early or late in the order of tickets.  Beside each buffer of keys in shared
+ * memory, where the thread that loads them writes it. */
 struct GradientWork {
-    int sequence, kv_head, key_block, first_tile;
-    bool late;
+    int sequence, kv_head, key_block, late; /* key_block < 0: no more tickets */
 
-    __device__ __forceinline__ GradientWork(const GradientParameters &parameters, int ticket, int step)
+    template <typename Shape> __device__ __forceinline__ int first_tile() const
     {
-        const int blocks = parameters.key_blocks, of_late = ticket - parameters.early_heads * blocks;
-        late = of_late >= 0;
-        const int head = late ? parameters.early_heads + of_late % parameters.late_heads : ticket / blocks;
-        key_block = late ? of_late / parameters.late_heads : blocks - 1 - ticket % blocks;
-        sequence = head / parameters.attention.kv_heads;
-        kv_head = head % parameters.attention.kv_heads;
-        first_tile = key_block * GRADIENT_KEYS / step;
+        return key_block * (GRADIENT_KEYS / Shape::step);
     }
-
     /* How many smaller tickets add to the tile. */
-    __device__ __forceinline__ unsigned turn(int tile, int step) const
+    template <typename Shape> __device__ __forceinline__ unsigned turn(int tile) const
     {
-        return (unsigned)(late ? key_block : tile * step / GRADIENT_KEYS - key_block);
+        return (unsigned)(late ? key_block : tile * Shape::step / GRADIENT_KEYS - key_block);
     }
 };
 
-/* Body(head, query tile) for all of a block's steps. */
-template <typename Body>
-HS_DEVICE void for_each_step(const GradientParameters &parameters, const GradientWork &work, Body &&body)
+HS_DEVICE GradientWork work_of(const GradientParameters &parameters, int ticket)
 {
-    const int group = parameters.attention.heads / parameters.attention.kv_heads;
-#pragma unroll 1
-    for (int member = 0; member < group; member++)
-#pragma unroll 1
-        for (int tile = work.first_tile; tile < parameters.query_tiles; tile++)
-            body(work.kv_head * group + member, tile);
+    const int blocks = parameters.key_blocks, kv_heads = parameters.attention.kv_heads;
+    const int of_late = ticket - parameters.early_heads * blocks;
+    if (of_late < 0) {
+        const int head = ticket / blocks;
+        return { head / kv_heads, head % kv_heads, blocks - 1 - ticket % blocks, 0 };
+    }
+    const int head = parameters.early_heads + of_late % parameters.late_heads;
+    return { head / kv_heads, head % kv_heads, of_late / parameters.late_heads, 1 };
 }
 
-/* The thread that fills the ring. */
+/* The steps of a ticket: in each query head of the group, the query tiles from the diagonal on. */
+template <typename Shape> struct GradientSteps {
+    int tile, head, left; /* left: this one included */
+
+    __device__ __forceinline__ GradientSteps(const GradientParameters &parameters, const GradientWork &work)
+    {
+        const int group = parameters.attention.heads / parameters.attention.kv_heads;
+        tile = work.template first_tile<Shape>();
+        head = work.kv_head * group;
+        left = group * (parameters.query_tiles - work.template first_tile<Shape>());
+    }
+    __device__ __forceinline__ void next(const GradientParameters &parameters, const GradientWork &work)
+    {
+        left--;
+        if (++tile == parameters.query_tiles) {
+            tile = work.template first_tile<Shape>();
+            head++;
+        }
+    }
+};
+
+/* Use n of a ring of `count` is in stage n % count and in phase n / count of its mbarriers. */
+template <int count> HS_DEVICE uint32_t stage_of(unsigned use)
+{
+    return use % count;
+}
+template <int count> HS_DEVICE unsigned parity_of(unsigned use)
+{
+    return use / count & 1;
+}
+template <int count> HS_DEVICE uint32_t mbarrier_of(uint32_t barriers, unsigned use)
+{
+    return barriers + 8 * stage_of<count>(use);
+}
+/* Until use n is full; until it is empty again after use n - count. */
+template <int count> HS_DEVICE void wait_full(uint32_t barriers, unsigned use)
+{
+    ptx::mbarrier_wait(mbarrier_of<count>(barriers, use), parity_of<count>(use));
+}
+template <int count> HS_DEVICE void wait_empty(uint32_t barriers, unsigned use)
+{
+    ptx::mbarrier_wait(mbarrier_of<count>(barriers, use), parity_of<count>(use) ^ 1);
+}
+
+/* The thread that fills the rings. */
 template <typename Shape>
 HS_DEVICE void load_gradient_tiles(const GradientParameters &parameters, unsigned char *shared)
 {
@@ -92,53 +140,88 @@ HS_DEVICE void load_gradient_tiles(const GradientParameters &parameters, unsigne
     const Attention &attention = parameters.attention;
     const uint32_t base = ptx::shared_address(shared);
     const int tickets = attention.batch * attention.kv_heads * parameters.key_blocks;
-    RingPlace<GRADIENT_STAGES> place;
-    for (unsigned round = 0;; round ^= 1) {
+    unsigned step = 0;
+    for (unsigned n = 0;; n++) {
         const int ticket = (int)atomicAdd(parameters.ticket, 1u);
-        ptx::mbarrier_wait(base + Shape::keys_empty, round ^ 1);
-        *reinterpret_cast<int *>(shared + Shape::ticket) = ticket < tickets ? ticket : -1;
-        if (ticket >= tickets) {
-            ptx::mbarrier_arrive(base + Shape::keys_full);
+        const uint32_t keys_full = mbarrier_of<GRADIENT_BUFFERS>(base + Shape::keys_full, n);
+        wait_empty<GRADIENT_BUFFERS>(base + Shape::keys_empty, n);
+        GradientWork work = { 0, 0, -1, 0 };
+        if (ticket < tickets)
+            work = work_of(parameters, ticket);
+        reinterpret_cast<GradientWork *>(shared + Shape::works)[stage_of<GRADIENT_BUFFERS>(n)] = work;
+        if (work.key_block < 0) {
+            ptx::mbarrier_arrive(keys_full);
             return;
         }
-        const GradientWork work(parameters, ticket, Shape::step);
-        const int first_key = work.key_block * GRADIENT_KEYS;
-        ptx::mbarrier_arrive_expect(base + Shape::keys_full, 2 * KeyTile::bytes);
-        load_head<KeyTile>(base, &parameters.keys, base + Shape::keys_full, attention.heads + work.kv_head, first_key,
-                           work.sequence);
-        load_head<KeyTile>(base + Shape::values, &parameters.keys, base + Shape::keys_full,
-                           attention.heads + attention.kv_heads + work.kv_head, first_key, work.sequence);
-        for_each_step(parameters, work, [&](int head, int tile) {
-            const uint32_t full = base + Shape::full + 8 * place.stage;
-            const uint32_t queries = base + Shape::stages + place.stage * Shape::stage_bytes;
-            ptx::mbarrier_wait(base + Shape::empty + 8 * place.stage, place.parity ^ 1);
+        const int first_key = work.key_block * GRADIENT_KEYS, key_head = attention.heads + work.kv_head;
+        ptx::mbarrier_arrive_expect(keys_full, KeyTile::bytes);
+        load_head<KeyTile>(base + stage_of<GRADIENT_BUFFERS>(n) * KeyTile::bytes, &parameters.keys, keys_full, key_head,
+                           first_key, work.sequence);
+        const uint32_t values_full = mbarrier_of<Shape::value_buffers>(base + Shape::values_full, n);
+        wait_empty<Shape::value_buffers>(base + Shape::values_empty, n);
+        ptx::mbarrier_arrive_expect(values_full, KeyTile::bytes);
+        load_head<KeyTile>(base + Shape::values + stage_of<Shape::value_buffers>(n) * KeyTile::bytes, &parameters.keys,
+                           values_full, key_head + attention.kv_heads, first_key, work.sequence);
+#pragma unroll 1
+        for (GradientSteps<Shape> at(parameters, work); at.left > 0; at.next(parameters, work), step++) {
+            const uint32_t full = mbarrier_of<GRADIENT_STAGES>(base + Shape::full, step);
+            const uint32_t stage = stage_of<GRADIENT_STAGES>(step);
+            const uint32_t queries = base + Shape::stages + stage * Shape::stage_bytes;
+            wait_empty<GRADIENT_STAGES>(base + Shape::empty, step);
             ptx::mbarrier_arrive_expect(full, Shape::stage_bytes + Shape::statistics_bytes);
-            load_head<QueryTile>(queries, &parameters.queries, full, head, tile * Shape::step, work.sequence);
-            load_head<QueryTile>(queries + QueryTile::bytes, &parameters.douts, full, head, tile * Shape::step,
+            load_head<QueryTile>(queries, &parameters.queries, full, at.head, at.tile * Shape::step, work.sequence);
+            load_head<QueryTile>(queries + QueryTile::bytes, &parameters.douts, full, at.head, at.tile * Shape::step,
                                  work.sequence);
-            ptx::load_tile(base + Shape::statistics + place.stage * Shape::statistics_bytes, &parameters.statistics,
-                           full, 2 * tile * Shape::step, work.sequence * attention.heads + head);
-            place.next();
-        });
+            ptx::load_tile(base + Shape::statistics + stage * Shape::statistics_bytes, &parameters.statistics, full,
+                           2 * at.tile * Shape::step, work.sequence * attention.heads + at.head);
+        }
     }
 }
 
-/* The thread that adds parts of dQ to the sums, each at its turn. */
-template <typename Shape> HS_DEVICE void add_query_parts(const GradientParameters &parameters, unsigned char *shared)
+/* A ticket's dV and dK, from the consumers' places of parts to rows of dqkv. */
+template <typename Shape>
+HS_DEVICE void store_results(const GradientParameters &parameters, const GradientWork &work, uint32_t base,
+                             unsigned &parity)
+{
+    typedef typename Shape::Result Result;
+    const Attention &attention = parameters.attention;
+    const int key_head = attention.heads + work.kv_head;
+#pragma unroll
+    for (int result = 0; result < 2; result += Shape::results_at_once) {
+        ptx::mbarrier_wait(base + Shape::parts_full, parity);
+#pragma unroll
+        for (int tile = 0; tile < GRADIENT_CONSUMERS * Shape::results_at_once; tile++) {
+            const int consumer = tile % GRADIENT_CONSUMERS, place = tile / GRADIENT_CONSUMERS;
+            const uint32_t source = base + Shape::parts + consumer * GRADIENT_PART_BYTES + place * Result::bytes;
+            for (int box = 0; box < Result::boxes; box++)
+                ptx::store_tile(source + box * Result::box_bytes, &parameters.dqkv, box * HEAD_BOX,
+                                result + place == 0 ? key_head + attention.kv_heads : key_head,
+                                work.key_block * GRADIENT_KEYS + consumer * 64, work.sequence);
+        }
+        ptx::store_tile_commit();
+        ptx::store_tile_wait<0>();
+        ptx::mbarrier_arrive(base + Shape::parts_empty);
+        parity ^= 1;
+    }
+}
+
+/* The thread that takes results away: adds parts of dQ to the sums, each at its turn, and stores dV and dK. */
+template <typename Shape> HS_DEVICE void take_results(const GradientParameters &parameters, unsigned char *shared)
 {
     const Attention &attention = parameters.attention;
     const uint32_t base = ptx::shared_address(shared);
     unsigned parity = 0;
-    for (unsigned round = 0;; round ^= 1) {
-        ptx::mbarrier_wait(base + Shape::keys_full, round);
-        const int ticket = *reinterpret_cast<const int *>(shared + Shape::ticket);
-        ptx::mbarrier_arrive(base + Shape::keys_empty);
-        if (ticket < 0)
+    for (unsigned n = 0;; n++) {
+        wait_full<GRADIENT_BUFFERS>(base + Shape::keys_full, n);
+        const GradientWork work =
+            reinterpret_cast<const GradientWork *>(shared + Shape::works)[stage_of<GRADIENT_BUFFERS>(n)];
+        ptx::mbarrier_arrive(mbarrier_of<GRADIENT_BUFFERS>(base + Shape::keys_empty, n));
+        if (work.key_block < 0)
             return;
-        const GradientWork work(parameters, ticket, Shape::step);
-        for_each_step(parameters, work, [&](int head, int tile) {
-            const int index = (work.sequence * attention.heads + head) * parameters.query_tiles + tile;
-            const unsigned turn = work.turn(tile, Shape::step);
+#pragma unroll 1
+        for (GradientSteps<Shape> at(parameters, work); at.left > 0; at.next(parameters, work)) {
+            const int index = (work.sequence * attention.heads + at.head) * parameters.query_tiles + at.tile;
+            const unsigned turn = work.template turn<Shape>(at.tile);
             ptx::mbarrier_wait(base + Shape::parts_full, parity);
             parity ^= 1;
             while (ptx::load_acquire(parameters.turns + index) != turn) {
@@ -153,7 +236,8 @@ template <typename Shape> HS_DEVICE void add_query_parts(const GradientParameter
             ptx::mbarrier_arrive(base + Shape::parts_empty);
             ptx::store_tile_wait_written<0>();
             ptx::store_release(parameters.turns + index, turn + 1);
-        });
+        }
+        store_results<Shape>(parameters, work, base, parity);
     }
 }
 
@@ -203,18 +287,17 @@ HS_DEVICE void mark_dropped(float (&probability)[count], const Dropout &dropout,
     }
 }
 
-/* dP^T becomes dS^T. */
-template <int count>
-HS_DEVICE void score_gradients(float (&gradient)[count], const float (&probability)[count],
-                               const unsigned char *statistics, const Dropout &dropout)
+/* dP^T of 64 queries becomes dS^T. */
+HS_DEVICE void score_gradients(float *gradient, const float *probability, const unsigned char *statistics,
+                               const Dropout &dropout)
 {
     if (dropout.threshold != 0) {
 #pragma unroll
-        for (int i = 0; i < count; i++)
+        for (int i = 0; i < 32; i++)
             gradient[i] = probability[i] < 0.0f ? 0.0f : gradient[i] * dropout.factor;
     }
 #pragma unroll
-    for (int j = 0; j < count / 4; j++) {
+    for (int j = 0; j < 8; j++) {
         const Pack<float, 4> query = statistics_of(statistics, j);
 #pragma unroll
         for (int i = 0; i < 4; i++)
@@ -222,12 +305,11 @@ HS_DEVICE void score_gradients(float (&gradient)[count], const float (&probabili
     }
 }
 
-/* (F P)^T without the factor 1 / (1 - p), rounded. */
-template <typename T, int count>
-HS_DEVICE void round_kept(uint32_t (&weights)[count / 8][4], const float (&probability)[count])
+/* (F P)^T of 64 queries without the factor 1 / (1 - p), rounded. */
+template <typename T> HS_DEVICE void round_kept(uint32_t (&weights)[4][4], const float *probability)
 {
 #pragma unroll
-    for (int k = 0; k < count / 8; k++)
+    for (int k = 0; k < 4; k++)
 #pragma unroll
         for (int i = 0; i < 4; i++)
             weights[k][i] =
@@ -251,148 +333,220 @@ HS_DEVICE void store_scores(const uint32_t (&weights)[pairs][4], unsigned char *
         }
 }
 
-/* This consumer's 64 x 64 of dQ = dS K: a half of the queries, or of the columns. */
+/* A warp says that it is through. */
+HS_DEVICE void arrive_warp(uint32_t mbarrier)
+{
+    __syncwarp();
+    if (threadIdx.x % WARP_SIZE == 0)
+        ptx::mbarrier_arrive(mbarrier);
+}
+
+/* How far a consumer is.  A step's part of dQ and a ticket's results go by one place, one after the other. */
+template <typename Shape> struct ConsumerCount {
+    unsigned steps, tickets; /* done */
+
+    __device__ __forceinline__ unsigned sent() const
+    {
+        return steps + tickets * (2 / Shape::results_at_once);
+    }
+};
+
+/* This consumer's 64 x 64 of dQ = dS K: a half of the queries, or of the columns.  Once both have written dS^T. */
 template <typename T, typename Shape>
-HS_DEVICE void begin_query_part(float (&part)[32], uint32_t scores, uint32_t keys, int consumer)
+HS_DEVICE void begin_query_part(float (&part)[32], unsigned step, unsigned ticket, uint32_t base)
 {
     const bool halves_of_queries = Shape::step == 128;
+    const int consumer = ptx::thread_anew() / 128 - 1;
+    const uint32_t scores = base + Shape::scores + stage_of<GRADIENT_BUFFERS>(step) * Shape::score_bytes;
+    const uint32_t keys = base + stage_of<GRADIENT_BUFFERS>(ticket) * Shape::KeyTile::bytes;
     const uint64_t a = ptx::wgmma_descriptor(scores + (halves_of_queries ? consumer * Shape::score_box : 0), 1024, 16);
     const uint64_t b =
         ptx::wgmma_descriptor(keys + (halves_of_queries ? 0 : consumer * Shape::KeyTile::box_bytes), 1024, 16);
+    wait_full<GRADIENT_BUFFERS>(base + Shape::scores_full, step);
+    ptx::wgmma_fence();
 #pragma unroll
     for (int k = 0; k < GRADIENT_KEYS; k += 16)
         ptx::wgmma<T, true, true>(part, ptx::advance_descriptor(a, (uint32_t)(k * HEAD_LINE)),
                                   ptx::advance_descriptor(b, (uint32_t)(k * HEAD_LINE)), k > 0);
+    ptx::wgmma_commit();
 }
 
-/* 64 rows, times a factor and rounded, to a head of dqkv by way of shared memory. */
-template <typename T, int width>
-HS_DEVICE void store_result(const float (&sum)[width / 2], float factor, unsigned char *staging, const TensorMap *map,
-                            int head, int token, int sequence, int barrier)
+/* dQ's part of a step, whose product is done, in the order of its registers: no two lanes of a store share a bank. */
+template <typename Shape>
+HS_DEVICE void send_query_part(const float (&part)[32], unsigned step, unsigned sent, unsigned char *shared)
 {
-    const int thread = ptx::thread_anew() % 128;
-    const float factors[2] = { factor, factor };
-    stage_results<T, HeadTile<width, 64>>(sum, factors, staging, thread / WARP_SIZE * 16 + thread % WARP_SIZE / 4);
+    const uint32_t base = ptx::shared_address(shared);
+    arrive_warp(mbarrier_of<GRADIENT_BUFFERS>(base + Shape::scores_empty, step));
+    const int thread = ptx::thread_anew() - 128; /* a part is 4,096 floats: 1,024 a warp */
+    float *const mine =
+        reinterpret_cast<float *>(shared + Shape::parts) + (thread / WARP_SIZE * 256 + thread % WARP_SIZE) * 4;
+    wait_empty<1>(base + Shape::parts_empty, sent);
+#pragma unroll
+    for (int j = 0; j < 8; j++)
+        store_pack<float, 4>(mine + j * WARP_SIZE * 4,
+                             { { part[4 * j], part[4 * j + 1], part[4 * j + 2], part[4 * j + 3] } });
     ptx::fence_shared_to_async();
-    ptx::barrier_sync(barrier, 128);
-    if (thread == 0) {
-        for (int box = 0; box < width / HEAD_BOX; box++)
-            ptx::store_tile(ptx::shared_address(staging) + (uint32_t)(box * 64 * HEAD_LINE), map, box * HEAD_BOX, head,
-                            token, sequence);
-        ptx::store_tile_commit();
-        ptx::store_tile_wait<0>();
+    arrive_warp(base + Shape::parts_full);
+}
+
+/* This consumer's 64 keys of dV and dK, each times its factor, by the places of parts of dQ. */
+template <typename T, typename Shape>
+HS_DEVICE void send_results(const float (&dvalue)[Shape::width / 2], float value_factor,
+                            const float (&dkey)[Shape::width / 2], float key_factor, unsigned sent,
+                            unsigned char *shared)
+{
+    typedef typename Shape::Result Result;
+    const uint32_t base = ptx::shared_address(shared);
+    const int thread = ptx::thread_anew(), row = thread % 128 / WARP_SIZE * 16 + thread % WARP_SIZE / 4;
+    unsigned char *const mine = shared + Shape::parts + (thread / 128 - 1) * GRADIENT_PART_BYTES;
+    const float value_factors[2] = { value_factor, value_factor }, key_factors[2] = { key_factor, key_factor };
+    const auto send = [&] {
+        ptx::fence_shared_to_async();
+        arrive_warp(base + Shape::parts_full);
+        sent++;
+    };
+    wait_empty<1>(base + Shape::parts_empty, sent);
+    stage_results<T, Result>(dvalue, value_factors, mine, row);
+    if (Shape::results_at_once == 1) {
+        send();
+        wait_empty<1>(base + Shape::parts_empty, sent);
     }
-    ptx::barrier_sync(barrier, 128); /* staging may be written again */
+    stage_results<T, Result>(dkey, key_factors, mine + (Shape::results_at_once - 1) * Result::bytes, row);
+    send();
+}
+
+/* P^T of a step, from S^T.  The state of dropout is read anew each time: registers are for products. */
+template <typename Shape>
+HS_DEVICE void step_probabilities(float (&probability)[Shape::step / 2], const Attention &attention,
+                                  const GradientWork &work, const GradientSteps<Shape> &at,
+                                  const unsigned char *statistics, const unsigned char *shared)
+{
+    const int thread = ptx::thread_anew(), query = at.tile * Shape::step, first_key = work.key_block * GRADIENT_KEYS;
+    const int consumer_key = first_key + thread / 128 * 64 - 64,
+              warp_key = consumer_key + thread % 128 / WARP_SIZE * 16;
+    transposed_probabilities(probability, statistics, attention.scale_log2, query < consumer_key + 63,
+                             query - warp_key - thread % WARP_SIZE / 4);
+    if (attention.dropout.threshold != 0) {
+        const Dropout dropout = *reinterpret_cast<const Dropout *>(shared + Shape::dropout);
+        mark_dropped(probability, dropout,
+                     dropout_head(dropout, (int64_t)work.sequence * attention.length, attention.heads, at.head,
+                                  attention.length),
+                     query, warp_key);
+    }
+}
+
+/* A step of a consumer.  first: of a ticket, without a part of dQ from the step before. */
+template <typename T, typename Shape, bool first>
+HS_DEVICE void gradient_step(float (&dkey)[Shape::width / 2], float (&dvalue)[Shape::width / 2],
+                             const Attention &attention, const GradientWork &work, const GradientSteps<Shape> &at,
+                             ConsumerCount<Shape> &count, unsigned char *shared)
+{
+    typedef typename Shape::KeyTile KeyTile;
+    typedef typename Shape::QueryTile QueryTile;
+    constexpr int step = Shape::step;
+    const int consumer = ptx::thread_anew() / 128 - 1;
+    const uint32_t base = ptx::shared_address(shared), stage = stage_of<GRADIENT_STAGES>(count.steps);
+    const uint32_t queries = base + Shape::stages + stage * Shape::stage_bytes, douts = queries + QueryTile::bytes;
+    const unsigned char *const statistics = shared + Shape::statistics + stage * Shape::statistics_bytes;
+
+    wait_full<GRADIENT_STAGES>(base + Shape::full, count.steps);
+    ptx::barrier_sync(TURN_BARRIER + consumer, 128 * GRADIENT_CONSUMERS);
+    float probability[step / 2], gradient[step / 2];
+    ptx::wgmma_fence();
+    begin_rows<T, KeyTile, QueryTile>(probability, base + stage_of<GRADIENT_BUFFERS>(count.tickets) * KeyTile::bytes,
+                                      consumer * 64, queries);
+    ptx::wgmma_commit();
+    begin_rows<T, KeyTile, QueryTile>(
+        gradient, base + Shape::values + stage_of<Shape::value_buffers>(count.tickets) * KeyTile::bytes, consumer * 64,
+        douts);
+    ptx::wgmma_commit();
+    ptx::barrier_arrive(TURN_BARRIER + 1 - consumer, 128 * GRADIENT_CONSUMERS);
+    ptx::wgmma_wait<1>();
+    ptx::wgmma_settle(probability);
+    step_probabilities<Shape>(probability, attention, work, at, statistics, shared);
+    /* By 64 queries: rounded probabilities of all of them, beside what dS^T is made of, would be too many registers. */
+    uint32_t kept[step / 64][4][4], rounded[step / 16][4];
+#pragma unroll
+    for (int part = 0; part < step / 64; part++) {
+        if (part > 0) {
+            ptx::wgmma_wait<0>(); /* two such products at once, ptxas finds, are too many registers as well */
+            ptx::wgmma_settle(dvalue);
+        }
+        round_kept<T>(kept[part], probability + 32 * part);
+        ptx::wgmma_fence();
+        begin_weights<T, HeadTile<Shape::width, 64>>(dvalue, kept[part], douts + part * 64 * HEAD_LINE, true);
+        ptx::wgmma_commit();
+        if (part == 0) {
+            ptx::wgmma_wait<1>(); /* for dP^T */
+            ptx::wgmma_settle(gradient);
+        }
+        score_gradients(gradient + 32 * part, probability + 32 * part,
+                        statistics + part * 64 * (int)sizeof(QueryStatistics), attention.dropout);
+    }
+    round_sums<T>(rounded, gradient); /* in place of the floats */
+    if (at.left == 1)
+        arrive_warp(mbarrier_of<Shape::value_buffers>(base + Shape::values_empty, count.tickets));
+    wait_empty<GRADIENT_BUFFERS>(base + Shape::scores_empty, count.steps);
+    store_scores(rounded, shared + Shape::scores + stage_of<GRADIENT_BUFFERS>(count.steps) * Shape::score_bytes,
+                 Shape::score_box, (ptx::thread_anew() / WARP_SIZE - 4) * 16);
+    ptx::fence_shared_to_async();
+    arrive_warp(mbarrier_of<GRADIENT_BUFFERS>(base + Shape::scores_full, count.steps));
+
+    float part[32];
+    if constexpr (!first)
+        begin_query_part<T, Shape>(part, count.steps - 1, count.tickets, base);
+    ptx::wgmma_fence();
+    begin_weights<T, QueryTile>(dkey, rounded, queries, true);
+    ptx::wgmma_commit();
+    if constexpr (!first) {
+        ptx::wgmma_wait<1>();
+        ptx::wgmma_settle(part);
+        send_query_part<Shape>(part, count.steps - 1, count.sent() - 1, shared);
+    }
+    ptx::wgmma_wait<0>();
+    ptx::wgmma_settle(dkey);
+    ptx::wgmma_settle(dvalue);
+    arrive_warp(mbarrier_of<GRADIENT_STAGES>(base + Shape::empty, count.steps));
+    count.steps++;
 }
 
 /* A warpgroup of consumers. */
 template <typename T, typename Shape>
 HS_DEVICE void consume_gradient_tiles(const GradientParameters &parameters, unsigned char *shared)
 {
-    typedef typename Shape::KeyTile KeyTile;
-    typedef typename Shape::QueryTile QueryTile;
-    constexpr int width = Shape::width, step = Shape::step;
+    constexpr int width = Shape::width;
     const Attention &attention = parameters.attention;
-    Dropout dropout = attention.dropout;
-    fix_step(dropout);
     const uint32_t base = ptx::shared_address(shared);
-    RingPlace<GRADIENT_STAGES> place;
-    unsigned parts_parity = 1, buffer = 0;
-    const auto arrive = [&](uint32_t mbarrier) {
-        __syncwarp();
-        if (threadIdx.x % WARP_SIZE == 0)
-            ptx::mbarrier_arrive(mbarrier);
-    };
-    for (unsigned round = 0;; round ^= 1) {
-        ptx::mbarrier_wait(base + Shape::keys_full, round);
-        const int ticket = *reinterpret_cast<const int *>(shared + Shape::ticket);
-        if (ticket < 0)
-            return;
-        const GradientWork work(parameters, ticket, step);
-        const int first_key = work.key_block * GRADIENT_KEYS;
+    ConsumerCount<Shape> count = { 0, 0 };
+    if (threadIdx.x >= 256)
+        ptx::barrier_arrive(TURN_BARRIER, 128 * GRADIENT_CONSUMERS); /* the first turn is consumer 0's */
+    for (;; count.tickets++) {
+        wait_full<GRADIENT_BUFFERS>(base + Shape::keys_full, count.tickets);
+        const GradientWork work =
+            reinterpret_cast<const GradientWork *>(shared + Shape::works)[stage_of<GRADIENT_BUFFERS>(count.tickets)];
+        if (work.key_block < 0)
+            break;
         float dkey[width / 2], dvalue[width / 2];
 #pragma unroll
         for (int i = 0; i < width / 2; i++)
             dkey[i] = dvalue[i] = 0.0f;
-        for_each_step(parameters, work, [&](int head, int tile) {
-            const uint32_t queries = base + Shape::stages + place.stage * Shape::stage_bytes;
-            const uint32_t douts = queries + QueryTile::bytes;
-            const unsigned char *const statistics = shared + Shape::statistics + place.stage * Shape::statistics_bytes;
-            const int query = tile * step, thread = ptx::thread_anew();
-            const int lane = thread % WARP_SIZE, warp = thread % 128 / WARP_SIZE, consumer = thread / 128 - 1;
-            const int warp_line = consumer * 64 + warp * 16; /* of the block's keys */
+        wait_full<Shape::value_buffers>(base + Shape::values_full, count.tickets);
+        GradientSteps<Shape> at(parameters, work);
+        gradient_step<T, Shape, true>(dkey, dvalue, attention, work, at, count, shared);
+#pragma unroll 1
+        for (at.next(parameters, work); at.left > 0; at.next(parameters, work))
+            gradient_step<T, Shape, false>(dkey, dvalue, attention, work, at, count, shared);
 
-            ptx::mbarrier_wait(base + Shape::full + 8 * place.stage, place.parity);
-            float probability[step / 2], gradient[step / 2];
-            ptx::wgmma_fence();
-            begin_rows<T, KeyTile, QueryTile>(probability, base, consumer * 64, queries);
-            ptx::wgmma_commit();
-            begin_rows<T, KeyTile, QueryTile>(gradient, base + Shape::values, consumer * 64, douts);
-            ptx::wgmma_commit();
-            ptx::wgmma_wait<1>();
-            ptx::wgmma_settle(probability);
-            transposed_probabilities(probability, statistics, attention.scale_log2,
-                                     query < first_key + consumer * 64 + 63, query - first_key - warp_line - lane / 4);
-            if (dropout.threshold != 0)
-                mark_dropped(probability, dropout,
-                             dropout_head(dropout, (int64_t)work.sequence * attention.length, attention.heads, head,
-                                          attention.length),
-                             query, first_key + warp_line);
-            ptx::wgmma_wait<0>();
-            ptx::wgmma_settle(gradient);
-            score_gradients(gradient, probability, statistics, dropout);
-            uint32_t kept[step / 16][4], rounded[step / 16][4]; /* in place of the floats: not earlier */
-            round_kept<T>(kept, probability);
-            round_sums<T>(rounded, gradient);
-            unsigned char *const scores = shared + Shape::scores + buffer * Shape::score_bytes;
-            store_scores(rounded, scores, Shape::score_box, warp_line);
-            ptx::fence_shared_to_async();
-
-            ptx::wgmma_fence();
-            begin_weights<T, QueryTile>(dvalue, kept, douts, true);
-            ptx::wgmma_commit();
-            ptx::barrier_sync(CONSUMERS_BARRIER, 128 * GRADIENT_CONSUMERS); /* all of dS^T is there */
-            float part[32];
-            ptx::wgmma_fence();
-            begin_query_part<T, Shape>(part, ptx::shared_address(scores), base, consumer);
-            ptx::wgmma_commit();
-            begin_weights<T, QueryTile>(dkey, rounded, queries, true);
-            ptx::wgmma_commit();
-            ptx::wgmma_wait<1>();
-            ptx::wgmma_settle(part);
-
-            /* dQ's part, in the order of its registers: no two lanes of a store share a bank. */
-            ptx::mbarrier_wait(base + Shape::parts_empty, parts_parity);
-            float *const mine =
-                reinterpret_cast<float *>(shared + Shape::parts + consumer * GRADIENT_PART_BYTES) + warp * 1024;
-#pragma unroll
-            for (int j = 0; j < 8; j++)
-                store_pack<float, 4>(mine + (j * WARP_SIZE + lane) * 4,
-                                     { { part[4 * j], part[4 * j + 1], part[4 * j + 2], part[4 * j + 3] } });
-            ptx::fence_shared_to_async();
-            arrive(base + Shape::parts_full);
-            parts_parity ^= 1;
-
-            ptx::wgmma_wait<0>();
-            ptx::wgmma_settle(dkey);
-            ptx::wgmma_settle(dvalue);
-            arrive(base + Shape::empty + 8 * place.stage);
-            place.next();
-            buffer ^= 1;
-        });
-        arrive(base + Shape::keys_empty);
-
-        /* Nobody reads dS^T any more: results leave by its buffers. */
-        ptx::barrier_sync(CONSUMERS_BARRIER, 128 * GRADIENT_CONSUMERS);
-        const int consumer = ptx::thread_anew() / 128 - 1;
-        unsigned char *const staging = shared + Shape::scores + consumer * Shape::result_bytes;
-        const int token = first_key + consumer * 64, barrier = CONSUMER_BARRIER + consumer;
-        store_result<T, width>(dvalue, dropout.factor, staging, &parameters.dqkv,
-                               attention.heads + attention.kv_heads + work.kv_head, token, work.sequence, barrier);
-        store_result<T, width>(dkey, attention.scale, staging, &parameters.dqkv, attention.heads + work.kv_head, token,
-                               work.sequence, barrier);
-        ptx::barrier_sync(CONSUMERS_BARRIER, 128 * GRADIENT_CONSUMERS);
+        float part[32];
+        begin_query_part<T, Shape>(part, count.steps - 1, count.tickets, base);
+        ptx::wgmma_wait<0>();
+        ptx::wgmma_settle(part);
+        arrive_warp(mbarrier_of<GRADIENT_BUFFERS>(base + Shape::keys_empty, count.tickets));
+        send_query_part<Shape>(part, count.steps - 1, count.sent() - 1, shared);
+        send_results<T, Shape>(dvalue, attention.dropout.factor, dkey, attention.scale, count.sent(), shared);
     }
+    if (threadIdx.x < 256)
+        ptx::barrier_sync(TURN_BARRIER, 128 * GRADIENT_CONSUMERS); /* the turn that nobody takes */
 }
 
 template <typename T, typename Shape>
@@ -404,14 +558,23 @@ __global__ void __launch_bounds__(GRADIENT_THREADS, 1)
     const int warpgroup = (int)threadIdx.x / 128;
     if (threadIdx.x == 0) {
         const int consumer_warps = 4 * GRADIENT_CONSUMERS;
-        ptx::mbarrier_init(base + Shape::keys_full, 1);
-        ptx::mbarrier_init(base + Shape::keys_empty, consumer_warps + 1);
-        ptx::mbarrier_init(base + Shape::parts_full, consumer_warps);
-        ptx::mbarrier_init(base + Shape::parts_empty, 1);
+        for (int buffer = 0; buffer < GRADIENT_BUFFERS; buffer++) {
+            ptx::mbarrier_init(base + Shape::keys_full + 8 * buffer, 1);
+            ptx::mbarrier_init(base + Shape::keys_empty + 8 * buffer, consumer_warps + 1);
+            ptx::mbarrier_init(base + Shape::values_full + 8 * buffer, 1);
+            ptx::mbarrier_init(base + Shape::values_empty + 8 * buffer, consumer_warps);
+            ptx::mbarrier_init(base + Shape::scores_full + 8 * buffer, consumer_warps);
+            ptx::mbarrier_init(base + Shape::scores_empty + 8 * buffer, consumer_warps);
+        }
         for (int stage = 0; stage < GRADIENT_STAGES; stage++) {
             ptx::mbarrier_init(base + Shape::full + 8 * stage, 1);
             ptx::mbarrier_init(base + Shape::empty + 8 * stage, consumer_warps);
         }
+        ptx::mbarrier_init(base + Shape::parts_full, consumer_warps);
+        ptx::mbarrier_init(base + Shape::parts_empty, 1);
+        Dropout *const dropout = reinterpret_cast<Dropout *>(shared + Shape::dropout);
+        *dropout = parameters.attention.dropout;
+        fix_step(*dropout);
         ptx::fence_mbarrier_init();
     }
     __syncthreads();
@@ -420,7 +583,7 @@ __global__ void __launch_bounds__(GRADIENT_THREADS, 1)
         if (threadIdx.x == 0)
             load_gradient_tiles<Shape>(parameters, shared);
         else if (threadIdx.x == WARP_SIZE)
-            add_query_parts<Shape>(parameters, shared);
+            take_results<Shape>(parameters, shared);
     } else {
         ptx::more_registers<GRADIENT_CONSUMER_REGISTERS>();
         consume_gradient_tiles<T, Shape>(parameters, shared);

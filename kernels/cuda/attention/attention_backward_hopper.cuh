@@ -16,6 +16,7 @@ enum {
     GRADIENT_CONSUMERS = 2,
     GRADIENT_THREADS = 128 * (1 + GRADIENT_CONSUMERS),
     GRADIENT_STAGES = 2,
+    GRADIENT_BUFFERS = 2, /* of keys, and of dS^T */
     GRADIENT_PRODUCER_REGISTERS = 24,
     GRADIENT_CONSUMER_REGISTERS = 240,
     /* A consumer's part of dQ is 64 x 64 floats. */
@@ -42,19 +43,26 @@ template <int width_> struct GradientShape {
     static constexpr int score_bytes = step / 64 * score_box;
     static constexpr int statistics_bytes = step * (int)sizeof(QueryStatistics);
     static constexpr int stage_bytes = 2 * QueryTile::bytes;
-    static constexpr int values = KeyTile::bytes, stages = 2 * KeyTile::bytes;
-    static constexpr int scores = stages + GRADIENT_STAGES * stage_bytes; /* two buffers */
-    static constexpr int parts = scores + 2 * score_bytes;
+    /* At width 128 there is room for one buffer of values beside two of keys. */
+    static constexpr int value_buffers = width_ == 64 ? 2 : 1;
+    static constexpr int values = GRADIENT_BUFFERS * KeyTile::bytes, stages = values + value_buffers * KeyTile::bytes;
+    static constexpr int scores = stages + GRADIENT_STAGES * stage_bytes;
+    static constexpr int parts = scores + GRADIENT_BUFFERS * score_bytes;
     static constexpr int statistics = parts + GRADIENT_PARTS_BYTES;
-    static constexpr int barriers = statistics + GRADIENT_STAGES * statistics_bytes;
-    static constexpr int keys_full = barriers, keys_empty = barriers + 8, parts_full = barriers + 16;
-    static constexpr int parts_empty = barriers + 24, full = barriers + 32, empty = full + 8 * GRADIENT_STAGES;
-    static constexpr int ticket = empty + 8 * GRADIENT_STAGES;
-    static constexpr int shared_bytes = ticket + 8;
+    /* mbarriers, where there are two: one for each buffer or stage */
+    static constexpr int keys_full = statistics + GRADIENT_STAGES * statistics_bytes, keys_empty = keys_full + 16;
+    static constexpr int values_full = keys_empty + 16, values_empty = values_full + 16;
+    static constexpr int scores_full = values_empty + 16, scores_empty = scores_full + 16;
+    static constexpr int full = scores_empty + 16, empty = full + 8 * GRADIENT_STAGES;
+    static constexpr int parts_full = empty + 8 * GRADIENT_STAGES, parts_empty = parts_full + 8;
+    static constexpr int works = parts_empty + 8; /* a GradientWork for each buffer of keys */
+    static constexpr int dropout = works + 32;
+    static constexpr int shared_bytes = dropout + (int)sizeof(Dropout);
     static_assert(shared_bytes <= 227 * 1024, "what a block may have");
-    /* Results leave by the buffers of dS^T, 64 keys a consumer. */
-    static constexpr int result_bytes = 64 * width_ * 2;
-    static_assert(GRADIENT_CONSUMERS * result_bytes <= 2 * score_bytes, "room for results");
+    /* 64 keys of dV and dK leave by the place of a consumer's part of dQ: both at once or one after the other. */
+    typedef HeadTile<width_, 64> Result;
+    static constexpr int results_at_once = GRADIENT_PART_BYTES / Result::bytes;
+    static_assert(results_at_once == 1 || results_at_once == 2, "room for results");
 };
 
 struct GradientParameters {

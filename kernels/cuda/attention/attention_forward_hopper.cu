@@ -162,6 +162,23 @@ HS_DEVICE void forward_produce(const ForwardHopperParameters &parameters, const 
     });
 }
 
+/* The probabilities of a tile's first step, on the diagonal, of 64 queries and the keys that any of them may see: all of
+ * them for the second consumer, half of them (count 32) for the first. */
+template <typename T, typename Tile, typename Rings, int count>
+HS_DEVICE void first_scores(float (&score)[count], RunningSoftmax &rows, uint32_t queries, const Rings &rings,
+                            unsigned use, int row, float scale_log2)
+{
+    float shrink[2];
+    ptx::wgmma_fence();
+    begin_rows<T, Tile, Tile>(score, queries, 0, rings.keys.tile(use));
+    ptx::wgmma_commit();
+    ptx::wgmma_wait<0>();
+    ptx::wgmma_settle(score);
+    rings.keys.release(use);
+    hide_later_columns(score, row);
+    softmax_step(score, rows, shrink, scale_log2);
+}
+
 template <typename T, typename Shape, bool dropped>
 HS_DEVICE void forward_consume(const ForwardHopperParameters &parameters, const ForwardRings<Shape> &rings,
                                unsigned char *shared)
@@ -191,14 +208,16 @@ HS_DEVICE void forward_consume(const ForwardHopperParameters &parameters, const 
             draw_mask(keep, dropout, attention, sequence, head, query, tile * STEP_KEYS);
         rings.queries.wait_full(tiles);
         rings.keys.wait_full(use);
-        ptx::wgmma_fence();
-        begin_rows<T, Tile, Tile>(score, queries, consumer * CONSUMER_ROWS, rings.keys.tile(use));
-        ptx::wgmma_commit();
-        ptx::wgmma_wait<0>();
-        ptx::wgmma_settle(score);
-        rings.keys.release(use);
-        hide_later_columns(score, row);
-        softmax_step(score, rows, shrink, attention.scale_log2);
+        if (consumer == 0) {
+            first_scores<T, Tile>(reinterpret_cast<float(&)[STEP_KEYS / 4]>(score), rows, queries, rings, use, row,
+                                  attention.scale_log2);
+#pragma unroll
+            for (int i = STEP_KEYS / 4; i < STEP_KEYS / 2; i++)
+                score[i] = 0.0f;
+        } else {
+            first_scores<T, Tile>(score, rows, queries + CONSUMER_ROWS * HEAD_LINE, rings, use, row,
+                                  attention.scale_log2);
+        }
         if (dropped)
             drop_columns(score, keep);
 

@@ -56,11 +56,11 @@ HS_DEVICE void load_head(uint32_t tile, const TensorMap *map, uint32_t full, int
         ptx::load_tile(tile + (uint32_t)(box * Tile::box_bytes), map, full, box * HEAD_BOX, head, token, sequence);
 }
 
-/* sum (+)= A B^T over the width: 64 rows of A from `first_row` on; all rows of B. */
-template <typename T, typename ATile, typename BTile>
-HS_DEVICE void begin_rows(float (&sum)[BTile::rows / 2], uint32_t a, int first_row, uint32_t b)
+/* sum (+)= A B^T over the width: 64 rows of A from `first_row` on; the first 2 count rows of B, all or half of them. */
+template <typename T, typename ATile, typename BTile, int count>
+HS_DEVICE void begin_rows(float (&sum)[count], uint32_t a, int first_row, uint32_t b)
 {
-    static_assert(ATile::width == BTile::width, "the products' depth");
+    static_assert(ATile::width == BTile::width && 2 * count <= BTile::rows, "the products' depth, and rows");
 #pragma unroll
     for (int k = 0; k < ATile::width; k += 16) {
         const uint32_t box = (uint32_t)(k / HEAD_BOX), along = (uint32_t)(k % HEAD_BOX * 2);
