@@ -140,7 +140,6 @@ HsStatus hs_check_operands(const char *op, const HsOperandTable *table, const vo
     }
 PLAIN_CHECK(bias_backward, HsBiasBackwardArgs)
 PLAIN_CHECK(norm_forward, HsNormArgs)
-PLAIN_CHECK(norm_backward, HsNormBackwardArgs)
 PLAIN_CHECK(head_norm_forward, HsHeadNormArgs)
 PLAIN_CHECK(head_norm_backward, HsHeadNormBackwardArgs)
 PLAIN_CHECK(swiglu_forward, HsUnaryArgs)
@@ -153,6 +152,16 @@ PLAIN_CHECK(sample_labels, HsSampleLabelsArgs)
 PLAIN_CHECK(square_accumulate, HsSquareAccumulateArgs)
 PLAIN_CHECK(importance_stats, HsImportanceStatsArgs)
 PLAIN_CHECK(penalty, HsPenaltyArgs)
+
+HsStatus hs_check_norm_backward(const HsNormBackwardArgs *args)
+{
+    HS_TRY(hs_check_operands("norm_backward", &hs_operands.norm_backward, args));
+    const bool more = hs_tensor_present(&args->dx_rounded) || hs_tensor_present(&args->dx_sums);
+    if (more && hs_dtype_bytes(args->dx.dtype) == 2)
+        return hs_fail(HS_EINVAL, "norm_backward: dx_rounded and dx_sums are of an f32 dx (it is %s)",
+                       hs_dtype_name(args->dx.dtype));
+    return HS_OK;
+}
 
 HsStatus hs_check_argmax(const HsArgmaxArgs *args)
 {

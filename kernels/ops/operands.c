@@ -275,7 +275,9 @@ const HsOperands hs_operands = {
                             ROW(mean, READ, WIDE, "N", .adapt = adapt_backward_mean), ROW(rstd, READ, WIDE, "N"),
                             ROW(dx, WRITE, ACT, "N C", .adapt = adapt_norm_dx),
                             ROW(dweight, UPDATE, WIDE, "C", .optional = true),
-                            ROW(dbias, UPDATE, WIDE, "C", .optional = true) },
+                            ROW(dbias, UPDATE, WIDE, "C", .optional = true),
+                            ROW(dx_rounded, WRITE, HS_DTYPES_16, "N C", .optional = true),
+                            ROW(dx_sums, UPDATE, WIDE, "C", .optional = true) },
 #undef A
 #define A HsHeadNormArgs
     .head_norm_forward = { .heads = true,

@@ -35,7 +35,8 @@
     X(embedding_backward, HsEmbeddingBackwardArgs,                                                                    \
       "dtoken_table[tokens[n]] += dy[n]; dposition_table[position of n] += dy[n]")                                    \
     X(norm_forward, HsNormArgs, "y = weight * (x - mean) * rstd + bias; rms: y = weight * x * rstd")                  \
-    X(norm_backward, HsNormBackwardArgs, "dx [+]= rstd * (g - mean(g) - xhat * mean(g*xhat)), g = weight * dy")       \
+    X(norm_backward, HsNormBackwardArgs,                                                                              \
+      "dx [+]= rstd * (g - mean(g) - xhat * mean(g*xhat)), g = weight * dy; dx_sums += sum over rows of dx")          \
     X(head_norm_forward, HsHeadNormArgs, "per q and k head: y = weight * x * rstd; v is copied")                      \
     X(head_norm_backward, HsHeadNormBackwardArgs, "as norm_backward, rms, per head; dv is copied")                    \
     X(rope, HsRopeArgs, "q, k heads rotated by +-position * w_i, halves paired; w_i: kernels/ops/rope_rule.h")        \
@@ -185,6 +186,10 @@ typedef struct HsNormBackwardArgs {
     bool accumulate;         /* dx += (the residual stream's second consumer) */
     HsTensor dx;             /* [N,C] act */
     HsTensor dweight, dbias; /* [C] f32, accumulated; each optional */
+    /* What a product wants of an f32 dx, each optional: the numbers that convert and bias_backward make of it as it is
+     * stored.  ref and cpu give their very bits, the others those of dx_rounded; their sums have an order of their own. */
+    HsTensor dx_rounded; /* [N,C] 16 */
+    HsTensor dx_sums;    /* [C] f32, accumulated: += sum over rows of dx */
 } HsNormBackwardArgs;
 
 /* The packed projection: row n = [q heads (H*D) | k heads (G*D) | v heads (G*D)]. */

@@ -86,7 +86,6 @@ static void normalize_backward(const HsNormGradient *with, HsStretch at, double 
 
 HsStatus hs_ref_norm_backward(HsContext *context, const HsNormBackwardArgs *args)
 {
-    (void)context;
     const int64_t rows = args->x.shape[0], columns = args->x.shape[1];
     const bool layer = args->kind == HS_NORM_LAYER;
     /* Parameter gradients first, one column at a time: the rows' statistics are all there already. */
@@ -109,7 +108,10 @@ HsStatus hs_ref_norm_backward(HsContext *context, const HsNormBackwardArgs *args
     for (int64_t n = 0; n < rows; n++)
         normalize_backward(&with, (HsStretch){ n * columns, columns }, layer ? hs_ref_load(&args->mean, n) : 0.0,
                            hs_ref_load(&args->rstd, n));
-    return HS_OK;
+    for (int64_t i = 0; hs_tensor_present(&args->dx_rounded) && i < rows * columns; i++)
+        hs_ref_store(&args->dx_rounded, i, hs_ref_load(&args->dx, i));
+    const HsBiasBackwardArgs sums = { .dy = args->dx, .dbias = args->dx_sums };
+    return hs_tensor_present(&args->dx_sums) ? hs_ref_bias_backward(context, &sums) : HS_OK;
 }
 
 static void copy_stretch(const HsTensor *x, HsStretch at, const HsTensor *y)

@@ -19,6 +19,22 @@ HsTensor hs_program_tensor(const HsProgram *program, int buffer, int64_t rows)
     return tensor;
 }
 
+/* A norm's sums go to the bias's gradient of the layer below, unless they wait in memory of their own. */
+static void bind_rounded(const HsProgram *program, const HsAction *action, int64_t rows, HsLayerCall *call)
+{
+    const HsModel *model = program->model;
+    const HsNode *node = &model->nodes[action->node];
+    call->d_rounded = hs_program_tensor(program, action->d_rounded, rows);
+    call->d_sums = hs_program_tensor(program, action->d_sums, rows);
+    call->sums_apart = action->d_sums != HS_NONE;
+    if (call->sums_apart || action->d_rounded == HS_NONE || node->rounds_for == HS_NONE)
+        return;
+    const HsNode *below = &model->nodes[node->rounds_for];
+    const int bias = below->params[below->layer->bias];
+    if (bias != HS_NONE)
+        call->d_sums = model->params[bias].gradient;
+}
+
 static HsLayerCall make_run(const HsProgram *program, HsContext *context, const HsAction *action,
                             const HsExecution *execution)
 {
@@ -60,6 +76,7 @@ static HsLayerCall make_run(const HsProgram *program, HsContext *context, const 
         call.starts = hs_program_tensor(program, program->starts_buffer, rows);
         call.starts.shape[0] = rows;
     }
+    bind_rounded(program, action, rows, &call);
     call.pass = program->factors;
     for (int i = 0; i < HS_NODE_PARAMS; i++) {
         const int param = node->params[i];

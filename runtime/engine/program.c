@@ -5,6 +5,9 @@
  *
  * Gradients: the first backward action that reaches a slot makes the gradient's buffer and writes it, later ones add.
  * The gradient of a sum's residual input is the sum's own, so the table just gets a second name for the buffer.
+ * A norm that completes the gradient of a sum leaves a rounded copy of it to the linear layer that made the sum, and adds
+ * its rows to the bias's gradient: where gradients pass, which has memory then for the time of its own layer alone, the
+ * sums wait in a buffer.
  */
 #include "runtime/engine/program.h"
 
@@ -19,6 +22,7 @@ typedef struct Walk {
     int action;    /* now */
     int *value;    /* per slot */
     int *gradient; /* per slot */
+    int *rounded;  /* per slot: the gradient's copy in the products' format, and behind these its sums */
     int *readers;  /* per slot: nodes that read it forward; more than one when backward does */
 } Walk;
 
@@ -113,6 +117,28 @@ static void bind_scratch(Walk *walk, HsAction *action, bool backward)
         action->scratch[i] = hs_tensor_present(&scratch[i]) ? new_buffer(walk, HS_NONE, false, scratch[i]) : HS_NONE;
 }
 
+/* A norm makes what the linear layer below it takes. */
+static void bind_rounded(Walk *walk, HsAction *action)
+{
+    const HsModel *model = walk->program->model;
+    const HsNode *node = &model->nodes[action->node];
+    if (node->attributes.rounded_above) {
+        action->d_rounded = touch(walk, walk->rounded[node->outputs[0]]);
+        action->d_sums = touch(walk, walk->rounded[model->slot_count + node->outputs[0]]);
+    } else if (node->rounds_for != HS_NONE) {
+        const HsNode *below = &model->nodes[node->rounds_for];
+        const int slot = node->inputs[0], bias = below->params[below->layer->bias];
+        HsTensor copy = slot_tensor(walk->program, slot);
+        copy.dtype = below->attributes.operand;
+        action->d_rounded = walk->rounded[slot] = new_buffer(walk, slot, true, copy);
+        if (model->passing && bias != HS_NONE && hs_tensor_present(&model->params[bias].gradient)) {
+            const HsTensor sums = model->params[bias].gradient;
+            action->d_sums = new_buffer(walk, HS_NONE, false, hs_tensor_1d(NULL, sums.dtype, sums.shape[0]));
+        }
+        walk->rounded[model->slot_count + slot] = action->d_sums;
+    }
+}
+
 static void bind_forward(Walk *walk, HsAction *action)
 {
     const HsNode *node = &walk->program->model->nodes[action->node];
@@ -170,6 +196,7 @@ static void bind_backward(Walk *walk, HsAction *action)
         action->d_outputs[i] = node->outputs[i] == HS_NONE ? HS_NONE : touch(walk, walk->gradient[node->outputs[i]]);
     for (int i = 0; i < HS_NODE_INPUTS; i++)
         action->d_inputs[i] = bind_input_gradient(walk, action, i);
+    bind_rounded(walk, action);
     bind_scratch(walk, action, true);
 }
 
@@ -179,16 +206,20 @@ static HsStatus bind_all(HsProgram *program)
     const HsModel *model = program->model;
     size_t slots = (size_t)model->slot_count;
     const size_t most =
-        (size_t)program->action_count * (HS_NODE_INPUTS + HS_NODE_OUTPUTS + HS_NODE_SAVED + HS_NODE_SCRATCH) + 4;
-    int *tables = malloc(3 * slots * sizeof *tables);
+        (size_t)program->action_count * (HS_NODE_INPUTS + HS_NODE_OUTPUTS + HS_NODE_SAVED + HS_NODE_SCRATCH + 2) + 4;
+    int *tables = malloc(5 * slots * sizeof *tables);
     program->buffers = calloc(most, sizeof *program->buffers);
     if (tables == NULL || program->buffers == NULL) {
         free(tables);
         return hs_fail(HS_ENOMEM, "program: no memory for %zu buffers", most);
     }
-    for (size_t i = 0; i < 2 * slots; i++)
+    for (size_t i = 0; i < 4 * slots; i++)
         tables[i] = HS_NONE;
-    Walk walk = { .program = program, .value = tables, .gradient = tables + slots, .readers = tables + 2 * slots };
+    Walk walk = { .program = program,
+                  .value = tables,
+                  .gradient = tables + slots,
+                  .rounded = tables + 2 * slots,
+                  .readers = tables + 4 * slots };
     count_readers(model, walk.readers);
     /* Inputs are there before the first action. */
     program->tokens_buffer = write_value(&walk, model->tokens_slot);
@@ -198,6 +229,7 @@ static HsStatus bind_all(HsProgram *program)
     program->scale_buffer = new_buffer(&walk, HS_NONE, false, hs_tensor_1d(NULL, HS_F32, 1));
     for (; walk.action < program->action_count; walk.action++) {
         HsAction *action = &program->actions[walk.action];
+        action->d_rounded = action->d_sums = HS_NONE;
         if (action->kind == HS_ACTION_BACKWARD)
             bind_backward(&walk, action);
         else

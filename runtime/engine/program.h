@@ -30,12 +30,13 @@ typedef struct HsAction {
     int inputs[HS_NODE_INPUTS], outputs[HS_NODE_OUTPUTS], saved[HS_NODE_SAVED], scratch[HS_NODE_SCRATCH];
     int d_inputs[HS_NODE_INPUTS], d_outputs[HS_NODE_OUTPUTS];
     bool accumulate[HS_NODE_INPUTS]; /* d_inputs[i] holds another consumer's share already */
+    int d_rounded, d_sums;           /* of a norm and of the linear layer below it (runtime/model/layer.h) */
     double flops;
 } HsAction;
 
 typedef struct HsBuffer {
-    int slot; /* HS_NONE: scratch of one action */
-    bool gradient;
+    int slot;                      /* HS_NONE: scratch of one action, or sums that one leaves to another */
+    bool gradient;                 /* the slot's, or its copy in the products' format */
     int first_action, last_action; /* lifetime, inclusive */
     HsTensor tensor;               /* shape and dtype; data stays NULL */
     size_t bytes, offset;

@@ -151,6 +151,34 @@ static void derive_backward(HsModel *model)
     }
 }
 
+/* The first of a value's readers is the last whose backward adds to its gradient. */
+static bool is_first_reader(const HsModel *model, int reader, int slot)
+{
+    for (int n = 0; n < reader; n++)
+        for (int i = 0; i < HS_NODE_INPUTS; i++)
+            if (model->nodes[n].inputs[i] == slot)
+                return false;
+    return true;
+}
+
+/* Where a norm reads the sum that a linear layer has made, the stream's gradient is whole behind the norm's backward,
+ * and that layer is the next to read it: the norm rounds it for the products, and sums it for the bias, on the way. */
+static void derive_rounding(HsModel *model)
+{
+    for (int n = 0; n < model->node_count; n++) {
+        HsNode *node = &model->nodes[n];
+        const int slot = node->inputs[0], producer = slot == HS_NONE ? HS_NONE : model->slots[slot].producer;
+        if (!node->layer->rounds_gradient || !node->trains || producer == HS_NONE || !is_first_reader(model, n, slot))
+            continue;
+        HsNode *below = &model->nodes[producer];
+        if (!below->trains || !below->attributes.convert_gradient ||
+            below->attributes.epilogue != HS_EPILOGUE_NONE) /* then dy is that of the value before it */
+            continue;
+        node->rounds_for = producer;
+        below->attributes.rounded_above = true;
+    }
+}
+
 /* What an adapter changes stays as it is, and so does all else that adapter.also_train does not name. */
 static HsStatus freeze_base(HsModel *model, const HsConfig *config, bool *frozen)
 {
@@ -188,6 +216,7 @@ static HsStatus freeze(HsModel *model, const HsConfig *config)
     if (hs_model_trainable_count(model) == 0)
         return hs_fail(HS_ECONFIG, "train.freeze names every parameter: nothing would be trained; shorten it");
     derive_backward(model);
+    derive_rounding(model);
     return HS_OK;
 }
 

@@ -130,6 +130,7 @@ typedef struct HsAttributes {
     HsRopeRule rope;
     HsEpilogue epilogue, backward_epilogue; /* of a linear layer: its own activation; its input's, backward */
     bool convert_gradient; /* the output's gradient must be rounded to the product's operand format first */
+    bool rounded_above;    /* ... and is, by the norm that makes it (HsNode.rounds_for), which makes its sums too */
     HsDtype operand;       /* that format */
     uint32_t site;         /* RNG site, unique in the model */
     int64_t vocabulary, head_chunk;
@@ -149,6 +150,8 @@ typedef struct HsNode {
     int params[HS_NODE_PARAMS];
     unsigned recompute_group; /* HS_GROUP_* bits: which policies drop what this node makes */
     bool trains; /* a parameter of this node, or of one that it reads from, is trainable: it has a backward */
+    /* Of a norm: the linear layer whose dy its backward completes, and makes as the products want it; HS_NONE: none. */
+    int rounds_for;
 } HsNode;
 
 typedef struct HsModel {

@@ -64,7 +64,7 @@ typedef struct HsCase {
     HsRopeScaling scaling;
     float dropout;
     bool documents; /* several in a sequence */
-    bool sums;      /* of a product: row_sums */
+    bool sums;      /* of a product: row_sums; of norm_backward: dx_rounded and dx_sums */
     unsigned options;
     HsProductPolicy policy; /* of a product */
     float alpha;            /* of a product; 0: 1 */

@@ -151,6 +151,27 @@ Test(checks, norms_and_heads)
     norm.mean = f32_1d(8);
     EXPECT_REFUSED(HS_ESHAPE, "norm_forward: mean is [8], expected [4]", hs_op_norm_forward(&context, &norm));
 
+    HsNormBackwardArgs back = { .kind = HS_NORM_RMS,
+                                .dy = bf16(4, 8),
+                                .x = f32(4, 8),
+                                .weight = f32_1d(8),
+                                .rstd = f32_1d(4),
+                                .dx = f32(4, 8),
+                                .dx_rounded = f32(4, 8),
+                                .dx_sums = f32_1d(8) };
+    EXPECT_REFUSED(HS_ESHAPE, "norm_backward: dx_rounded is f32, expected f16 or bf16",
+                   hs_op_norm_backward(&context, &back));
+    back.dx_rounded = bf16(4, 16);
+    EXPECT_REFUSED(HS_ESHAPE, "norm_backward: dx_rounded is [4,16], expected [4,8]",
+                   hs_op_norm_backward(&context, &back));
+    back.dx_rounded = bf16(4, 8);
+    back.dx_sums = f32_1d(4);
+    EXPECT_REFUSED(HS_ESHAPE, "norm_backward: dx_sums is [4], expected [8]", hs_op_norm_backward(&context, &back));
+    back.dx_sums = f32_1d(8);
+    back.x = back.dx = bf16(4, 8);
+    EXPECT_REFUSED(HS_EINVAL, "norm_backward: dx_rounded and dx_sums are of an f32 dx (it is bf16)",
+                   hs_op_norm_backward(&context, &back));
+
     HsRopeArgs rope = { .heads = { 1, 4, 3, 2, 8 }, .rule.theta = 1e4, .x = f32(4, 56), .y = f32(4, 56) };
     EXPECT_REFUSED(HS_EINVAL, "rope: 3 query heads cannot be shared evenly by 2 kv heads", hs_op_rope(&context, &rope));
     rope.heads.heads = 4, rope.heads.head_dim = 7;

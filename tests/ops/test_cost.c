@@ -102,6 +102,9 @@ Test(cost, what_memory_binds)
     EXPECT_COST(hs_cost_norm_backward(&back), 0.0, 2.0 * 1024 + 4.0 * (2 * 1024 + 64 + 2 * 16 + 2 * 64));
     back.accumulate = true;
     EXPECT_COST(hs_cost_norm_backward(&back), 0.0, 2.0 * 1024 + 4.0 * (3 * 1024 + 64 + 2 * 16 + 2 * 64));
+    back.dx_rounded = y;
+    back.dx_sums = gain;
+    EXPECT_COST(hs_cost_norm_backward(&back), 0.0, 4.0 * 1024 + 4.0 * (3 * 1024 + 64 + 2 * 16 + 4 * 64));
     const HsCombineArgs add = { .x = y, .y = x, .alpha = 1.0f, .beta = 1.0f };
     EXPECT_COST(hs_cost_combine(&add), 0.0, 2.0 * 1024 + 8.0 * 1024);
     HsPacked packed = { .dtype = HS_BF16 };

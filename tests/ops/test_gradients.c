@@ -144,6 +144,7 @@ Test(gradients, matmul_with_epilogues)
 typedef struct Norm {
     HsNormKind kind;
     double x[ROWS * HIDDEN], weight[HIDDEN], bias[HIDDEN], r[ROWS * HIDDEN], y[ROWS * HIDDEN], mean[ROWS], rstd[ROWS];
+    double below[HIDDEN]; /* the bias of the layer that made x */
 } Norm;
 
 static double norm_loss(void *user)
@@ -152,9 +153,12 @@ static double norm_loss(void *user)
     HsContext context = reference();
     const bool layer = n->kind == HS_NORM_LAYER;
     const HsTensor absent = { 0 };
+    double x[ROWS * HIDDEN];
+    for (int64_t i = 0; i < COUNT(x); i++)
+        x[i] = n->x[i] + n->below[i % HIDDEN];
     RUN(hs_op_norm_forward(&context, &(HsNormArgs){ .kind = n->kind,
                                                     .epsilon = 1e-3f,
-                                                    .x = matrix(n->x, ROWS, HIDDEN),
+                                                    .x = matrix(x, ROWS, HIDDEN),
                                                     .weight = vector(n->weight, HIDDEN),
                                                     .bias = layer ? vector(n->bias, HIDDEN) : absent,
                                                     .y = matrix(n->y, ROWS, HIDDEN),
@@ -166,7 +170,7 @@ static double norm_loss(void *user)
 static void check_norm(HsNormKind kind)
 {
     static Norm n;
-    static double dx[ROWS * HIDDEN], dweight[HIDDEN], dbias[HIDDEN];
+    static double dx[ROWS * HIDDEN], dweight[HIDDEN], dbias[HIDDEN], dbelow[HIDDEN], copy[ROWS * HIDDEN];
     n.kind = kind;
     fill(n.x, COUNT(n.x), 0), fill(n.weight, COUNT(n.weight), 1), fill(n.bias, COUNT(n.bias), 2);
     fill(n.r, COUNT(n.r), 3);
@@ -174,23 +178,29 @@ static void check_norm(HsNormKind kind)
     HsContext context = reference();
     const bool layer = kind == HS_NORM_LAYER;
     const HsTensor absent = { 0 };
-    /* dx starts at 0 and is accumulated twice by halves of dy: accumulation is checked on the way */
+    /* dx starts at 0 and is accumulated twice by halves of dy: accumulation is checked on the way.  The whole is copied
+     * and summed. */
     for (int64_t i = 0; i < COUNT(n.r); i++)
         n.r[i] /= 2.0;
     for (int half = 0; half < 2; half++)
-        RUN(hs_op_norm_backward(&context, &(HsNormBackwardArgs){ .kind = kind,
-                                                                 .dy = matrix(n.r, ROWS, HIDDEN),
-                                                                 .x = matrix(n.x, ROWS, HIDDEN),
-                                                                 .weight = vector(n.weight, HIDDEN),
-                                                                 .mean = layer ? vector(n.mean, ROWS) : absent,
-                                                                 .rstd = vector(n.rstd, ROWS),
-                                                                 .accumulate = true,
-                                                                 .dx = matrix(dx, ROWS, HIDDEN),
-                                                                 .dweight = vector(dweight, HIDDEN),
-                                                                 .dbias = layer ? vector(dbias, HIDDEN) : absent }));
+        RUN(hs_op_norm_backward(&context,
+                                &(HsNormBackwardArgs){ .kind = kind,
+                                                       .dy = matrix(n.r, ROWS, HIDDEN),
+                                                       .x = matrix(n.x, ROWS, HIDDEN),
+                                                       .weight = vector(n.weight, HIDDEN),
+                                                       .mean = layer ? vector(n.mean, ROWS) : absent,
+                                                       .rstd = vector(n.rstd, ROWS),
+                                                       .accumulate = true,
+                                                       .dx = matrix(dx, ROWS, HIDDEN),
+                                                       .dweight = vector(dweight, HIDDEN),
+                                                       .dbias = layer ? vector(dbias, HIDDEN) : absent,
+                                                       .dx_rounded = half ? matrix(copy, ROWS, HIDDEN) : absent,
+                                                       .dx_sums = half ? vector(dbelow, HIDDEN) : absent }));
     for (int64_t i = 0; i < COUNT(n.r); i++)
         n.r[i] *= 2.0;
     check("x", norm_loss, &n, n.x, dx, COUNT(dx));
+    check("a copy for x", norm_loss, &n, n.x, copy, COUNT(copy));
+    check("the bias below", norm_loss, &n, n.below, dbelow, COUNT(dbelow));
     check("weight", norm_loss, &n, n.weight, dweight, COUNT(dweight));
     if (layer)
         check("bias", norm_loss, &n, n.bias, dbias, COUNT(dbias));

@@ -4,13 +4,15 @@
  * parallel. A row is read twice for its statistics (mean first, so that a common offset does not cancel) and once for
  * its result; from the second time on it lies in the first-level cache. dweight and dbias are sums over rows: one
  * partial sum per block of rows, blocks cut by shape, added in their order.
+ * So is dx_sums: to the bit what bias_backward makes of dx.
  */
 #include <math.h>
 
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/simd.h"
 
-enum { ROW_CHUNK = 8 };
+/* FINISHED_ROWS: of dx, 16 KiB at a width of 1024, that are gone through again while a cache holds them. */
+enum { ROW_CHUNK = 8, FINISHED_ROWS = 4 };
 
 /* for each group of lanes of a row: index i, lane count `left`, which a constant `whole` (the width is a multiple of
  * HS_LANES) makes the constant HS_LANES */
@@ -69,17 +71,19 @@ HsStatus HS_ISA_NAME(hs_cpu_norm_forward)(HsContext *context, const HsNormArgs *
     return HS_OK;
 }
 
-/* Partial sums of block b: dweight at [2b], dbias at [2b + 1], each a row of `width` floats. */
+/* Partial sums of block b, each a row of `width` floats: dweight's first, dbias's, dx_sums'. */
+enum { PARTIALS = 3 };
 static float *partial(float *workspace, int64_t block, int64_t which, int64_t width)
 {
-    return workspace + (2 * block + which) * (int64_t)(hs_cpu_align((size_t)width * sizeof(float)) / sizeof(float));
+    const int64_t row = (int64_t)(hs_cpu_align((size_t)width * sizeof(float)) / sizeof(float));
+    return workspace + (PARTIALS * block + which) * row;
 }
 
 size_t HS_ISA_NAME(hs_cpu_norm_backward_workspace)(const HsContext *context, const HsNormBackwardArgs *args)
 {
     (void)context;
     const int64_t blocks = hs_cpu_block_count(args->x.shape[0], hs_cpu_partial_rows(args->x.shape[0]));
-    return (size_t)(2 * blocks) * hs_cpu_align((size_t)args->x.shape[1] * sizeof(float));
+    return (size_t)(PARTIALS * blocks) * hs_cpu_align((size_t)args->x.shape[1] * sizeof(float));
 }
 
 /* g = weight dy;  dx [+]= rstd (g - mean(g) - xhat mean(g xhat));  rms without mean(g) */
@@ -127,41 +131,6 @@ static void add_partials(float *workspace, int64_t blocks, int64_t which, int64_
     }
 }
 
-HsStatus HS_ISA_NAME(hs_cpu_norm_backward)(HsContext *context, const HsNormBackwardArgs *args)
-{
-    const int64_t rows = args->x.shape[0], width = args->x.shape[1];
-    const int64_t block_rows = hs_cpu_partial_rows(rows), blocks = hs_cpu_block_count(rows, block_rows);
-    const HsDtype gradient = args->dy.dtype, stream = args->x.dtype, out = args->dx.dtype;
-#pragma omp parallel for schedule(static) num_threads(hs_cpu_threads(context, blocks))
-    for (int64_t block = 0; block < blocks; block++) {
-        const HsRowBlock range = hs_cpu_block(rows, block_rows, block);
-        float *dweight = partial(context->workspace, block, 0, width);
-        float *dbias = partial(context->workspace, block, 1, width);
-        memset(dweight, 0, (size_t)width * sizeof(float));
-        memset(dbias, 0, (size_t)width * sizeof(float));
-        for (int64_t row = range.begin; row < range.end; row++) {
-#define BACKWARD(gradient, stream) backward_row(args, gradient, stream, stream, true, row, dweight, dbias)
-            if (width % HS_LANES == 0 && out == stream)
-                HS_FOR_DTYPES(gradient, stream, BACKWARD);
-            else
-                backward_row(args, gradient, stream, out, false, row, dweight, dbias);
-#undef BACKWARD
-        }
-    }
-    if (hs_tensor_present(&args->dweight))
-        add_partials(context->workspace, blocks, 0, width, &args->dweight);
-    if (hs_tensor_present(&args->dbias))
-        add_partials(context->workspace, blocks, 1, width, &args->dbias);
-    return HS_OK;
-}
-
-size_t HS_ISA_NAME(hs_cpu_bias_backward_workspace)(const HsContext *context, const HsBiasBackwardArgs *args)
-{
-    (void)context;
-    const int64_t blocks = hs_cpu_block_count(args->dy.shape[0], hs_cpu_partial_rows(args->dy.shape[0]));
-    return (size_t)(2 * blocks) * hs_cpu_align((size_t)args->dy.shape[1] * sizeof(float));
-}
-
 /* sum[i] += four rows of dy, one after the other: the sums pass through the cache once in four rows. */
 HS_SIMD void add_row_vector(HsDtype dtype, const void *dy, int64_t at, int64_t width, int rows, float *sum, int64_t i,
                             int64_t left)
@@ -179,6 +148,68 @@ HS_SIMD void add_rows(HsDtype dtype, const void *dy, HsRowBlock range, int64_t w
         HS_FOR_VECTORS(i, left, 0, width, add_row_vector(dtype, dy, row * width, width, 4, sum, i, left));
     for (; row < range.end; row++)
         HS_FOR_VECTORS(i, left, 0, width, add_row_vector(dtype, dy, row * width, width, 1, sum, i, left));
+}
+
+/* What a product wants of dx while the first-level cache holds these rows: convert's and bias_backward's own loops. */
+static void finish_rows(const HsNormBackwardArgs *args, HsRowBlock range, float *sums)
+{
+    const int64_t width = args->dx.shape[1];
+    const void *dx = args->dx.data;
+    void *rounded = args->dx_rounded.data;
+#define ROUND(out)                                                \
+    HS_FOR_VECTORS(i, left, range.begin *width, range.end *width, \
+                   hs_simd_store_part(out, rounded, i, hs_simd_load_part(HS_F32, dx, i, left), left))
+    if (hs_tensor_present(&args->dx_rounded) && args->dx_rounded.dtype == HS_BF16)
+        ROUND(HS_BF16);
+    else if (hs_tensor_present(&args->dx_rounded))
+        ROUND(HS_F16);
+#undef ROUND
+    if (hs_tensor_present(&args->dx_sums))
+        add_rows(HS_F32, dx, range, width, sums);
+}
+
+HsStatus HS_ISA_NAME(hs_cpu_norm_backward)(HsContext *context, const HsNormBackwardArgs *args)
+{
+    const int64_t rows = args->x.shape[0], width = args->x.shape[1];
+    const int64_t block_rows = hs_cpu_partial_rows(rows), blocks = hs_cpu_block_count(rows, block_rows);
+    const HsDtype gradient = args->dy.dtype, stream = args->x.dtype, out = args->dx.dtype;
+#pragma omp parallel for schedule(static) num_threads(hs_cpu_threads(context, blocks))
+    for (int64_t block = 0; block < blocks; block++) {
+        const HsRowBlock range = hs_cpu_block(rows, block_rows, block);
+        float *dweight = partial(context->workspace, block, 0, width);
+        float *dbias = partial(context->workspace, block, 1, width);
+        float *sums = partial(context->workspace, block, 2, width);
+        memset(dweight, 0, (size_t)width * sizeof(float));
+        memset(dbias, 0, (size_t)width * sizeof(float));
+        memset(sums, 0, (size_t)width * sizeof(float));
+        for (int64_t row = range.begin; row < range.end; row++) {
+#define BACKWARD(gradient, stream) backward_row(args, gradient, stream, stream, true, row, dweight, dbias)
+            if (width % HS_LANES == 0 && out == stream)
+                HS_FOR_DTYPES(gradient, stream, BACKWARD);
+            else
+                backward_row(args, gradient, stream, out, false, row, dweight, dbias);
+#undef BACKWARD
+            const int64_t done = row + 1 - range.begin;
+            if (done % FINISHED_ROWS == 0)
+                finish_rows(args, (HsRowBlock){ row + 1 - FINISHED_ROWS, row + 1 }, sums);
+            else if (row + 1 == range.end)
+                finish_rows(args, (HsRowBlock){ row + 1 - done % FINISHED_ROWS, row + 1 }, sums);
+        }
+    }
+    if (hs_tensor_present(&args->dweight))
+        add_partials(context->workspace, blocks, 0, width, &args->dweight);
+    if (hs_tensor_present(&args->dbias))
+        add_partials(context->workspace, blocks, 1, width, &args->dbias);
+    if (hs_tensor_present(&args->dx_sums))
+        add_partials(context->workspace, blocks, 2, width, &args->dx_sums);
+    return HS_OK;
+}
+
+size_t HS_ISA_NAME(hs_cpu_bias_backward_workspace)(const HsContext *context, const HsBiasBackwardArgs *args)
+{
+    (void)context;
+    const int64_t blocks = hs_cpu_block_count(args->dy.shape[0], hs_cpu_partial_rows(args->dy.shape[0]));
+    return (size_t)(PARTIALS * blocks) * hs_cpu_align((size_t)args->dy.shape[1] * sizeof(float));
 }
 
 /* dbias += sum over rows of dy, by the same partial sums */

@@ -259,8 +259,8 @@ static HsStatus launch_backward_by_dtype(const HsContext *context, const HsHeadN
 HsStatus op::head_norm_backward(HsContext *context, const HsHeadNormBackwardArgs *args)
 {
     HS_TRY(launch_backward_by_dtype(context, args));
-    return add_partial_sums(context, backward_sums(args), 2, args->heads.head_dim, data_of<float>(args->dq_weight),
-                            data_of<float>(args->dk_weight));
+    const PartialTotals totals = { { data_of<float>(args->dq_weight), data_of<float>(args->dk_weight) }, 2 };
+    return add_partial_sums(context, backward_sums(args), totals, args->heads.head_dim);
 }
 
 } // namespace HS_CUDA_NAMESPACE

@@ -111,10 +111,14 @@ static inline PartialSums partial_sums(int64_t rows, int rows_at_once)
     return { per_block, (int)((rows + per_block - 1) / per_block) };
 }
 
-/* first[c] += sum over blocks of partials[block][0][c], second[c] the same of partials[block][1][c].
- * Defined in norm_backward.cu; arrays is 1 or 2. */
-HsStatus add_partial_sums(HsContext *context, PartialSums sums, int arrays, int64_t columns, float *first,
-                          float *second);
+/* Where the sums of each array go; NULL: nowhere. */
+struct PartialTotals {
+    float *to[3];
+    int count;
+};
+
+/* to[a][c] += sum over blocks of partials[block][a][c].  Defined in norm_backward.cu. */
+HsStatus add_partial_sums(HsContext *context, PartialSums sums, const PartialTotals &totals, int64_t columns);
 
 } // namespace HS_CUDA_NAMESPACE
 

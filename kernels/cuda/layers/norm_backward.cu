@@ -2,41 +2,108 @@
  *
  * Norms, backward (derivation in kernels/ref/norm.c).  With g = weight dy and xhat = (x - mean) rstd
  *     dx [+]= rstd (g - mean(g) - xhat mean(g xhat)),   dweight += sum_n dy xhat,   dbias += sum_n dy
- * where rms lacks the mean(g) term.
+ * where rms lacks the mean(g) term; and of dx as it is stored, where they are wanted, a rounded copy and
+ *     dx_sums += sum_n dx.
  *
  * Bound by memory: dy and x are read once, dx written once (and read once when it accumulates).  A block walks over its
  * rows and keeps the sums of its columns in registers; PartialSums (norm.cuh) says how the blocks' sums come together.
- * A tile of 16 elements takes four arrays of 16 registers: that is what bounds the occupancy, and each thread still has
- * 100 to 160 bytes in flight.
+ *
+ * A row that one warp holds (up to 768 columns, 24 a lane) needs no barrier, and the loads of a warp's next row are under
+ * way while it works on this one.  Packed as they come, the next row's take 60 registers of 24 elements in mixed
+ * precision, beside 60 of this row's and 72 of three sums: room for the eight warps of one block, which have 60 KiB in
+ * flight, twice what a multiprocessor of an H100 needs to cover memory's latency.  Longer rows have several warps, whose
+ * blocks have no registers for a second row: all loads of one come before the first use.
  */
 #include "kernels/cuda/layers/norm.cuh"
 
 namespace HS_CUDA_NAMESPACE
 {
 
-template <typename Gradient, typename Stream> struct NormBackward {
+/* finishes: dx is rounded and summed too. */
+template <typename Gradient, typename Stream, bool finishes_> struct NormBackward {
+    static constexpr bool finishes = finishes_;
     Gradient dy;
     Stream x, dx;
+    Gradient rounded; /* data may be NULL */
     View<float> weight;
     const float *mean, *rstd; /* mean: NULL for rms */
-    float *partials;
+    float *partials; /* [blocks][arrays][columns]: dweight's, dbias's where it is wanted, dx's where dx is finished */
     int64_t rows, block_rows;
-    int columns, arrays; /* arrays 1: no dbias */
-    bool accumulate;
+    int columns, arrays;
+    bool biased, accumulate;
 };
 
-/* A pack of dx from g and xhat; `means` of g and of g xhat. */
-template <int width, typename Task>
-HS_DEVICE void store_gradient(const Task &task, int64_t at, const float (&g)[width], const float (&xhat)[width],
-                              float rstd, const float (&means)[2])
+/* Neighbours as they lie in memory, so that they take few registers while they wait. */
+template <int width, typename T> HS_DEVICE Pack<T, width> fetch(const View<T> &view, int64_t index)
 {
-    float dx[width], previous[width] = {};
-    if (task.accumulate)
-        task.dx.load(at, previous);
+    return load_pack<T, width>(view.data + index);
+}
+template <int width> HS_DEVICE Pack<float, 1> fetch(const AnyView &view, int64_t index)
+{
+    float value[1];
+    view.load(index, value);
+    return { { value[0] } };
+}
+
+template <typename T, int width> HS_DEVICE void unpack(const Pack<T, width> &pack, float (&values)[width])
+{
 #pragma unroll
     for (int i = 0; i < width; i++)
-        dx[i] = fmaf(rstd, g[i] - means[0] - xhat[i] * means[1], previous[i]);
+        values[i] = to_float(pack.value[i]);
+}
+
+/* What a thread needs of one row.  Outside of the row, or of all rows: zeros. */
+template <int width, int packs, bool one_warp, typename Task> struct RowPart {
+    decltype(fetch<width>(Task{}.dy, 0)) dy[packs];
+    decltype(fetch<width>(Task{}.x, 0)) x[packs], dx[packs]; /* dx: what was there, where it is added to */
+    float mean, rstd;
+    /* Single elements' addresses leave no registers to wait in. */
+    static constexpr bool loads_previous = width > 1;
+
+    HS_MEMBER void load(const Task &task, int64_t row, int64_t end)
+    {
+        const int columns = row < end ? task.columns : 0;
+#pragma unroll
+        for (int pack = 0; pack < packs; pack++) {
+            const int column = column_of<width, one_warp>(pack);
+            dy[pack] = {};
+            x[pack] = {};
+            dx[pack] = {};
+            if (column < columns) {
+                const int64_t at = row * task.columns + column;
+                dy[pack] = fetch<width>(task.dy, at);
+                x[pack] = fetch<width>(task.x, at);
+                if (loads_previous && task.accumulate)
+                    dx[pack] = fetch<width>(task.dx, at);
+            }
+        }
+        mean = task.mean && row < end ? task.mean[row] : 0.0f;
+        rstd = row < end ? task.rstd[row] : 0.0f;
+    }
+
+    HS_MEMBER void unpack_previous(const Task &task, int64_t at, int pack, float (&values)[width]) const
+    {
+        if (loads_previous)
+            unpack(dx[pack], values);
+        else if (task.accumulate)
+            task.dx.load(at, values);
+        else
+            values[0] = 0.0f;
+    }
+};
+
+/* A pack of dx from g and xhat; `means` of g and of g xhat.  dx: what there was, then what is stored. */
+template <int width, typename Task>
+HS_DEVICE void store_gradient(const Task &task, int64_t at, const float (&g)[width], const float (&xhat)[width],
+                              float rstd, const float (&means)[2], float (&dx)[width])
+{
+#pragma unroll
+    for (int i = 0; i < width; i++)
+        dx[i] = fmaf(rstd, g[i] - means[0] - xhat[i] * means[1], dx[i]);
     task.dx.store(at, dx);
+    if constexpr (Task::finishes)
+        if (task.rounded.data)
+            task.rounded.store(at, dx);
 }
 
 /* The block's sums of one array: those of its row slots, added in the order of the slots. */
@@ -66,43 +133,42 @@ __global__ void __launch_bounds__(most_threads<one_warp>) norm_backward_kernel(c
     HS_SHARED(float, scratch, 2 * NORM_MOST_WARPS);
     HS_DYNAMIC_SHARED(float, slots); /* [rows at once][columns] */
     constexpr int packs = tile / width;
+    constexpr bool prefetches = one_warp && width > 1;
     float dweight[packs][width] = {}, dbias[packs][width] = {};
+    float dx_sums[Task::finishes ? packs : 1][width] = {};
     const int64_t first = (int64_t)blockIdx.x * task.block_rows;
     const int64_t end = first + task.block_rows < task.rows ? first + task.block_rows : task.rows;
+    RowPart<width, packs, one_warp, Task> part, next;
+    if (prefetches)
+        next.load(task, first + threadIdx.y, end);
     for (int64_t slot_row = first; slot_row < end; slot_row += blockDim.y) {
         const int64_t row = slot_row + threadIdx.y;
         const int columns = row < end ? task.columns : 0;
-        float g[packs][width], xhat[packs][width];
-        /* All loads of the row before the first use. */
-#pragma unroll
-        for (int pack = 0; pack < packs; pack++) {
-            const int column = column_of<width, one_warp>(pack);
-            if (column < columns) {
-                task.dy.load(row * task.columns + column, g[pack]);
-                task.x.load(row * task.columns + column, xhat[pack]);
-            } else {
-#pragma unroll
-                for (int i = 0; i < width; i++)
-                    g[pack][i] = xhat[pack][i] = 0.0f;
-            }
+        if (prefetches) {
+            part = next;
+            next.load(task, row + blockDim.y, end);
+        } else {
+            part.load(task, row, end);
         }
-        const float mean = task.mean && row < end ? task.mean[row] : 0.0f;
-        const float rstd = row < end ? task.rstd[row] : 0.0f;
+        const float mean = part.mean, rstd = part.rstd;
+        float xhat[packs][width];
         float sums[2] = { 0.0f, 0.0f };
 #pragma unroll
         for (int pack = 0; pack < packs; pack++) {
             const int column = column_of<width, one_warp>(pack);
-            float weight[width] = {};
+            float weight[width] = {}, g[width];
             if (column < columns)
                 task.weight.load(column, weight);
+            unpack(part.dy[pack], g);
+            unpack(part.x[pack], xhat[pack]);
 #pragma unroll
             for (int i = 0; i < width; i++) {
                 xhat[pack][i] = (xhat[pack][i] - mean) * rstd; /* outside the row: g is 0 */
-                dweight[pack][i] = fmaf(g[pack][i], xhat[pack][i], dweight[pack][i]);
-                dbias[pack][i] += g[pack][i];
-                g[pack][i] *= weight[i];
-                sums[0] += g[pack][i];
-                sums[1] = fmaf(g[pack][i], xhat[pack][i], sums[1]);
+                dweight[pack][i] = fmaf(g[i], xhat[pack][i], dweight[pack][i]);
+                dbias[pack][i] += g[i];
+                g[i] *= weight[i];
+                sums[0] += g[i];
+                sums[1] = fmaf(g[i], xhat[pack][i], sums[1]);
             }
         }
         row_sums<one_warp>(sums, scratch);
@@ -110,14 +176,30 @@ __global__ void __launch_bounds__(most_threads<one_warp>) norm_backward_kernel(c
 #pragma unroll
         for (int pack = 0; pack < packs; pack++) {
             const int column = column_of<width, one_warp>(pack);
-            if (column < columns)
-                store_gradient(task, row * task.columns + column, g[pack], xhat[pack], rstd, means);
+            if (column >= columns)
+                continue;
+            /* g again: dy takes half the registers, and the weight's first-level cache is near. */
+            float weight[width], g[width], dx[width];
+            task.weight.load(column, weight);
+            unpack(part.dy[pack], g);
+#pragma unroll
+            for (int i = 0; i < width; i++)
+                g[i] *= weight[i];
+            part.unpack_previous(task, row * task.columns + column, pack, dx);
+            store_gradient(task, row * task.columns + column, g, xhat[pack], rstd, means, dx);
+            if constexpr (Task::finishes) {
+#pragma unroll
+                for (int i = 0; i < width; i++)
+                    dx_sums[pack][i] += dx[i];
+            }
         }
     }
     float *destination = task.partials + (int64_t)blockIdx.x * task.arrays * task.columns;
     store_partials<one_warp>(dweight, task.columns, slots, destination);
-    if (task.arrays == 2)
+    if (task.biased)
         store_partials<one_warp>(dbias, task.columns, slots, destination + task.columns);
+    if constexpr (Task::finishes)
+        store_partials<one_warp>(dx_sums, task.columns, slots, destination + (task.arrays - 1) * task.columns);
 }
 
 /* Rows that registers do not hold: read twice, the second time mostly from L2; the sums live in the workspace, each
@@ -128,6 +210,7 @@ __global__ void __launch_bounds__(NORM_MOST_THREADS) norm_backward_long_kernel(c
     HS_SHARED(float, scratch, 2 * NORM_MOST_WARPS);
     const View<float> dweight = { task.partials + (int64_t)blockIdx.x * task.arrays * task.columns };
     const View<float> dbias = { dweight.data + task.columns };
+    const View<float> dx_sums = { dweight.data + (task.arrays - 1) * task.columns };
     const int start = (int)threadIdx.x * width, stride = (int)blockDim.x * width;
     const int64_t first = (int64_t)blockIdx.x * task.block_rows;
     const int64_t end = first + task.block_rows < task.rows ? first + task.block_rows : task.rows;
@@ -142,7 +225,7 @@ __global__ void __launch_bounds__(NORM_MOST_THREADS) norm_backward_long_kernel(c
             task.weight.load(column, weight);
             if (row > first) {
                 dweight.load(column, dweight_sum);
-                if (task.arrays == 2)
+                if (task.biased)
                     dbias.load(column, dbias_sum);
             }
 #pragma unroll
@@ -155,7 +238,7 @@ __global__ void __launch_bounds__(NORM_MOST_THREADS) norm_backward_long_kernel(c
                 sums[1] = fmaf(g[i], xhat[i], sums[1]);
             }
             dweight.store(column, dweight_sum);
-            if (task.arrays == 2)
+            if (task.biased)
                 dbias.store(column, dbias_sum);
         }
         row_sums<false>(sums, scratch);
@@ -169,7 +252,19 @@ __global__ void __launch_bounds__(NORM_MOST_THREADS) norm_backward_long_kernel(c
                 xhat[i] = (xhat[i] - mean) * rstd;
                 g[i] *= weight[i];
             }
-            store_gradient(task, row * task.columns + column, g, xhat, rstd, means);
+            float dx[width] = {};
+            if (task.accumulate)
+                task.dx.load(row * task.columns + column, dx);
+            store_gradient(task, row * task.columns + column, g, xhat, rstd, means, dx);
+            if constexpr (Task::finishes) {
+                float sum[width] = {};
+                if (row > first)
+                    dx_sums.load(column, sum);
+#pragma unroll
+                for (int i = 0; i < width; i++)
+                    sum[i] += dx[i];
+                dx_sums.store(column, sum);
+            }
         }
     }
 }
@@ -177,10 +272,10 @@ __global__ void __launch_bounds__(NORM_MOST_THREADS) norm_backward_long_kernel(c
 /* A warp's lanes read 32 neighbouring columns of one block's sums; warp w takes blocks w, w + 32, ...; the 32 results
  * of a column are added in order. */
 __global__ void __launch_bounds__(WARP_SIZE *WARP_SIZE)
-    partial_sums_kernel(const float *partials, int blocks, int arrays, int64_t columns, float *first, float *second)
+    partial_sums_kernel(const float *partials, int blocks, const PartialTotals totals, int64_t columns)
 {
     HS_SHARED(float, sums, WARP_SIZE *WARP_SIZE);
-    const int64_t total = arrays * columns, column = (int64_t)blockIdx.x * WARP_SIZE + threadIdx.x;
+    const int64_t total = totals.count * columns, column = (int64_t)blockIdx.x * WARP_SIZE + threadIdx.x;
     float sum = 0.0f;
     if (column < total) {
         for (int block = (int)threadIdx.y; block < blocks; block += WARP_SIZE)
@@ -188,51 +283,70 @@ __global__ void __launch_bounds__(WARP_SIZE *WARP_SIZE)
     }
     sums[threadIdx.y * WARP_SIZE + threadIdx.x] = sum;
     __syncthreads();
-    float *const destination = column < columns ? first + column : second + (column - columns);
-    const bool wanted = column < columns ? first != nullptr : second != nullptr;
-    if (threadIdx.y != 0 || column >= total || !wanted)
+    if (threadIdx.y != 0 || column >= total)
+        return;
+    const int array = (int)(column / columns);
+    float *const destination = totals.to[array];
+    if (destination == nullptr)
         return;
     sum = 0.0f;
     for (int warp = 0; warp < WARP_SIZE; warp++)
         sum += sums[warp * WARP_SIZE + (int)threadIdx.x];
-    *destination += sum;
+    destination[column - array * columns] += sum;
 }
 
-HsStatus add_partial_sums(HsContext *context, PartialSums sums, int arrays, int64_t columns, float *first,
-                          float *second)
+HsStatus add_partial_sums(HsContext *context, PartialSums sums, const PartialTotals &totals, int64_t columns)
 {
-    return hs_launch(context, HS_KERNEL(partial_sums_kernel), blocks_for(arrays * columns, WARP_SIZE),
-                     dim3(WARP_SIZE, WARP_SIZE), 0, static_cast<const float *>(context->workspace), sums.blocks, arrays,
-                     columns, first, second);
+    return hs_launch(context, HS_KERNEL(partial_sums_kernel), blocks_for(totals.count * columns, WARP_SIZE),
+                     dim3(WARP_SIZE, WARP_SIZE), 0, static_cast<const float *>(context->workspace), sums.blocks, totals,
+                     columns);
 }
+
+/* The tile of rows that one warp holds but not with 16 elements a lane. */
+enum { WIDEST_TILE = 24 };
 
 /* Layout and partition follow from the shape alone: the dry run must find the same as the run. */
 static RowLayout backward_layout(const HsNormBackwardArgs *args)
 {
-    return row_layout(args->x.shape[1], 16);
+    const RowLayout layout = row_layout(args->x.shape[1], 16);
+    if (layout.one_warp() || args->x.shape[1] > WIDEST_TILE * WARP_SIZE)
+        return layout;
+    return { WIDEST_TILE, WARP_SIZE, NORM_BLOCK_WARPS };
 }
 
-static int array_count(const HsNormBackwardArgs *args)
+static bool finishes(const HsNormBackwardArgs *args)
 {
-    return hs_tensor_present(&args->dbias) ? 2 : 1;
+    return hs_tensor_present(&args->dx_rounded) || hs_tensor_present(&args->dx_sums);
+}
+
+/* In the order of the partial sums' arrays. */
+static PartialTotals totals_of(const HsNormBackwardArgs *args)
+{
+    PartialTotals totals = { { data_of<float>(args->dweight) }, 1 };
+    if (hs_tensor_present(&args->dbias))
+        totals.to[totals.count++] = data_of<float>(args->dbias);
+    if (finishes(args))
+        totals.to[totals.count++] = data_of<float>(args->dx_sums);
+    return totals;
 }
 
 size_t workspace::norm_backward(const HsContext *, const HsNormBackwardArgs *args)
 {
     return partial_sums(args->x.shape[0], backward_layout(args).rows_at_once)
-        .bytes(args->x.shape[1], array_count(args));
+        .bytes(args->x.shape[1], totals_of(args).count);
 }
 
-template <int width, typename Gradient, typename Stream>
+template <int width, bool finishes, typename Gradient, typename Stream>
 static HsStatus launch_backward(const HsContext *context, const HsNormBackwardArgs *args, Gradient dy, Stream x,
-                                Stream dx)
+                                Stream dx, Gradient rounded)
 {
-    using Task = NormBackward<Gradient, Stream>;
+    using Task = NormBackward<Gradient, Stream, finishes>;
     const RowLayout layout = backward_layout(args);
     const PartialSums sums = partial_sums(args->x.shape[0], layout.rows_at_once);
     const Task task = { dy,
                         x,
                         dx,
+                        rounded,
                         view_of<float>(args->weight),
                         args->kind == HS_NORM_LAYER ? data_of<float>(args->mean) : nullptr,
                         data_of<float>(args->rstd),
@@ -240,7 +354,8 @@ static HsStatus launch_backward(const HsContext *context, const HsNormBackwardAr
                         args->x.shape[0],
                         sums.rows,
                         (int)args->x.shape[1],
-                        array_count(args),
+                        totals_of(args).count,
+                        hs_tensor_present(&args->dbias),
                         args->accumulate };
     const dim3 blocks((unsigned)sums.blocks), block = layout.block();
     const size_t shared_bytes = (size_t)layout.rows_at_once * (size_t)task.columns * sizeof(float);
@@ -249,6 +364,9 @@ static HsStatus launch_backward(const HsContext *context, const HsNormBackwardAr
                          task);
     /* Single elements' addresses leave no registers for 16 of them. */
     if constexpr (width > 1) {
+        if (layout.tile == WIDEST_TILE)
+            return hs_launch(context, HS_KERNEL((norm_backward_kernel<width, WIDEST_TILE, true, Task>)), blocks, block,
+                             shared_bytes, task);
         if (layout.tile == 16 && layout.one_warp())
             return hs_launch(context, HS_KERNEL((norm_backward_kernel<width, 16, true, Task>)), blocks, block,
                              shared_bytes, task);
@@ -260,17 +378,35 @@ static HsStatus launch_backward(const HsContext *context, const HsNormBackwardAr
                      task);
 }
 
+/* The rounded copy has dy's format, as precision modes have it, or nothing is packed. */
+static bool is_packed(const HsNormBackwardArgs *args)
+{
+    const bool copied = hs_tensor_present(&args->dx_rounded);
+    if (copied && args->dx_rounded.dtype != args->dy.dtype)
+        return false;
+    return args->x.dtype == args->dx.dtype && is_stream_pair(args->dy.dtype, args->x.dtype) &&
+           (!finishes(args) || args->dy.dtype != HS_F32) && packs_fit(args->x.shape[1], args->dy, args->x, args->dx) &&
+           aligned_to(args->weight.data, 16) && (!copied || aligned_to(args->dx_rounded.data, 16));
+}
+
 static HsStatus launch_backward_by_dtype(const HsContext *context, const HsNormBackwardArgs *args)
 {
-    const bool packed = args->x.dtype == args->dx.dtype && is_stream_pair(args->dy.dtype, args->x.dtype) &&
-                        packs_fit(args->x.shape[1], args->dy, args->x, args->dx) && aligned_to(args->weight.data, 16);
-    if (!packed)
-        return launch_backward<1>(context, args, any_view_of(args->dy), any_view_of(args->x), any_view_of(args->dx));
+    if (!is_packed(args)) {
+        const AnyView dy = any_view_of(args->dy), rounded = any_view_of(args->dx_rounded);
+        const AnyView x = any_view_of(args->x), dx = any_view_of(args->dx);
+        return finishes(args) ? launch_backward<1, true>(context, args, dy, x, dx, rounded)
+                              : launch_backward<1, false>(context, args, dy, x, dx, rounded);
+    }
     return dispatch_stream_pair(args->dy.dtype, args->x.dtype, [&](auto compute, auto stream) {
         using Compute = decltype(compute);
         using Stream = decltype(stream);
-        return launch_backward<access_width<Compute, Stream>>(context, args, view_of<Compute>(args->dy),
-                                                              view_of<Stream>(args->x), view_of<Stream>(args->dx));
+        constexpr int width = access_width<Compute, Stream>;
+        const View<Compute> dy = view_of<Compute>(args->dy), rounded = view_of<Compute>(args->dx_rounded);
+        const View<Stream> x = view_of<Stream>(args->x), dx = view_of<Stream>(args->dx);
+        if constexpr (sizeof(Compute) < sizeof(Stream))
+            if (finishes(args))
+                return launch_backward<width, true>(context, args, dy, x, dx, rounded);
+        return launch_backward<width, false>(context, args, dy, x, dx, rounded);
     });
 }
 
@@ -278,8 +414,7 @@ HsStatus op::norm_backward(HsContext *context, const HsNormBackwardArgs *args)
 {
     HS_TRY(launch_backward_by_dtype(context, args));
     const PartialSums sums = partial_sums(args->x.shape[0], backward_layout(args).rows_at_once);
-    return add_partial_sums(context, sums, array_count(args), args->x.shape[1], data_of<float>(args->dweight),
-                            data_of<float>(args->dbias));
+    return add_partial_sums(context, sums, totals_of(args), args->x.shape[1]);
 }
 
 } // namespace HS_CUDA_NAMESPACE

@@ -13,20 +13,21 @@
  * dpre = f'(pre) applied to dy w from its product's epilogue, so that dx itself never exists.
  *
  * dy of a sum into the residual stream has the stream's wider format; the products want their operand's, so dy is
- * rounded once into scratch.  The bias sums the unrounded dy: where none is rounded, in the product that makes dw.
+ * rounded once: by the norm above, whose backward is the last to add to the stream's gradient, or into scratch.  The
+ * bias sums the unrounded dy: that norm does, or, where nothing is rounded, the product that makes dw.
  *
  * With an adapter (adapter.c) both products have its branch as their addend.
  */
 #include "runtime/model/layers/adapter.h"
 
-enum { INPUT_X = 0, INPUT_RESIDUAL = 1, INPUT_PRE = 2, OUTPUT_Y = 0, OUTPUT_PRE = 1 };
+enum { INPUT_X = 0, INPUT_RESIDUAL = 1, INPUT_PRE = 2, OUTPUT_Y = 0, OUTPUT_PRE = 1, PARAM_BIAS = 1 };
 
 static void linear_scratch(const HsNode *node, const HsTensor *outputs, bool backward,
                            HsTensor scratch[HS_NODE_SCRATCH])
 {
     const HsAttributes *attributes = &node->attributes;
     const int64_t rows = outputs[0].shape[0];
-    if (backward && attributes->convert_gradient)
+    if (backward && attributes->convert_gradient && !attributes->rounded_above)
         scratch[HS_SCRATCH_DY] = hs_tensor_2d(NULL, attributes->operand, rows, outputs[0].shape[1]);
     if (attributes->adapter.rank > 0)
         hs_adapter_scratch(node, rows, attributes->operand, backward, scratch);
@@ -55,20 +56,36 @@ static HsStatus linear_forward(const HsLayerCall *call, const HsNode *node)
     return hs_op_matmul(call->context, &args);
 }
 
+/* dy in the products' format, and the bias's gradient.  *row_sums: what is left of that to the product that makes dw. */
+static HsStatus take_gradient(const HsLayerCall *call, bool weighted, HsTensor *dy, HsTensor *row_sums)
+{
+    const HsTensor whole = *dy, dbias = hs_run_gradient(call, PARAM_BIAS);
+    const bool biased = hs_tensor_present(&dbias);
+    *row_sums = (HsTensor){ 0 };
+    if (hs_tensor_present(&call->d_rounded)) {
+        const HsCombineArgs add = { .x = call->d_sums, .y = dbias, .alpha = 1.0f, .beta = 1.0f };
+        *dy = call->d_rounded;
+        return biased && call->sums_apart ? hs_op_combine(call->context, &add) : HS_OK;
+    }
+    const HsTensor converted = call->scratch[HS_SCRATCH_DY];
+    const HsBiasBackwardArgs bias = { .dy = whole, .dbias = dbias };
+    if (!hs_tensor_present(&converted) && weighted)
+        *row_sums = dbias;
+    else if (biased)
+        HS_TRY(hs_op_bias_backward(call->context, &bias));
+    if (!hs_tensor_present(&converted))
+        return HS_OK;
+    const HsConvertArgs convert = { .x = whole, .y = converted };
+    *dy = converted;
+    return hs_op_convert(call->context, &convert);
+}
+
 static HsStatus linear_backward(const HsLayerCall *call, const HsNode *node)
 {
     HsTensor dy = call->d_outputs[node->attributes.epilogue != HS_EPILOGUE_NONE ? OUTPUT_PRE : OUTPUT_Y];
     const HsTensor dw = hs_run_gradient(call, 0);
-    const bool converted = hs_tensor_present(&call->scratch[HS_SCRATCH_DY]);
-    const bool summed_by_product = !converted && hs_tensor_present(&dw);
-    HsBiasBackwardArgs bias = { .dy = dy, .dbias = hs_run_gradient(call, 1) };
-    if (hs_tensor_present(&bias.dbias) && !summed_by_product)
-        HS_TRY(hs_op_bias_backward(call->context, &bias));
-    if (converted) {
-        HsConvertArgs convert = { .x = dy, .y = call->scratch[HS_SCRATCH_DY] };
-        HS_TRY(hs_op_convert(call->context, &convert));
-        dy = convert.y;
-    }
+    HsTensor row_sums;
+    HS_TRY(take_gradient(call, hs_tensor_present(&dw), &dy, &row_sums));
     if (call->factors[0]) {
         const HsFactorPair *pair = &call->factors[0]->use[HS_FACTOR_PRODUCT];
         HS_TRY(hs_layer_add_moment(call, &pair->left, dy));
@@ -82,7 +99,7 @@ static HsStatus linear_backward(const HsLayerCall *call, const HsNode *node)
         .policy = call->precision->wgrad,
         .alpha = 1.0f,
         .c = dw,
-        .row_sums = summed_by_product ? bias.dbias : (HsTensor){ 0 },
+        .row_sums = row_sums,
     };
     if (hs_tensor_present(&dw))
         HS_TRY(hs_op_matmul(call->context, &weight_gradient));
@@ -117,5 +134,6 @@ const HsLayer hs_layer_linear = {
     .reads_for_weight = 1u << INPUT_X,
     .weights = 1u << 0 | 1u << 2,
     .passes_gradient = INPUT_RESIDUAL,
+    .bias = PARAM_BIAS,
     .accumulates = true,
 };

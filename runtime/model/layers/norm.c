@@ -6,7 +6,8 @@
  * With xhat = (x - mean) rstd and g = gain * dy, the mean and the variance depend on every x of the row, hence
  *   dx = rstd (g - mean(g) - xhat mean(g xhat))      (rms: without mean(g), and xhat = x rstd)
  *   dgain += sum over rows of dy xhat;  dbias += sum over rows of dy.
- * x is the residual stream, whose other consumer is the sum after the branch: dx adds to what that one left.
+ * x is the residual stream, whose other consumer is the sum after the branch: dx adds to what that one left.  Whole by
+ * now, it is the dy of the linear layer that made x, and goes there rounded to the products' format, too, and summed.
  */
 #include "runtime/model/layer.h"
 
@@ -27,6 +28,10 @@ static HsStatus norm_forward(const HsLayerCall *call, const HsNode *node)
 
 static HsStatus norm_backward(const HsLayerCall *call, const HsNode *node)
 {
+    HsContext *context = call->context;
+    HsDevice *device = context->device;
+    if (call->sums_apart && hs_tensor_present(&call->d_sums) && !context->dry_run)
+        HS_TRY(device->fill_zero(device, context->stream, call->d_sums.data, hs_tensor_bytes(&call->d_sums)));
     HsNormBackwardArgs args = {
         .kind = node->attributes.norm,
         .dy = call->d_outputs[0],
@@ -38,8 +43,10 @@ static HsStatus norm_backward(const HsLayerCall *call, const HsNode *node)
         .dx = call->d_inputs[0],
         .dweight = hs_run_gradient(call, 0),
         .dbias = hs_run_gradient(call, 1),
+        .dx_rounded = call->d_rounded,
+        .dx_sums = call->d_sums,
     };
-    return hs_op_norm_backward(call->context, &args);
+    return hs_op_norm_backward(context, &args);
 }
 
 const HsLayer hs_layer_norm = {
@@ -50,5 +57,6 @@ const HsLayer hs_layer_norm = {
     .reads_saved = 3u,
     .passes_gradient = HS_NONE,
     .accumulates = true,
+    .rounds_gradient = true,
     .joint = true,
 };

@@ -127,8 +127,19 @@ static void run_norm_backward(HsContext *context, Operands *o, const char *isa)
         weight_sum[c] = load(dweight, c), weight_size[c] = fabs(weight_sum[c]);
         bias_sum[c] = load(dbias, c), bias_size[c] = fabs(bias_sum[c]);
     }
-    const HsNormBackwardArgs args = { HS_NORM_LAYER, dy, x, weight, mean, rstd, true, dx, dweight, dbias };
+    const HsTensor rounded = tensor(o, HS_BF16, ROWS, COLUMNS), sums = tensor(o, HS_F32, 1, COLUMNS);
+    const HsTensor converted = tensor(o, HS_BF16, ROWS, COLUMNS), summed = tensor(o, HS_F32, 1, COLUMNS);
+    memcpy(summed.data, sums.data, hs_tensor_bytes(&sums));
+    const HsNormBackwardArgs args = {
+        HS_NORM_LAYER, dy, x, weight, mean, rstd, true, dx, dweight, dbias, rounded, sums
+    };
     cr_assert_eq(hs_op_norm_backward(context, &args), HS_OK, "%s", hs_error_message());
+    /* What two more operations make of dx, to the bit. */
+    const HsConvertArgs convert = { .x = dx, .y = converted };
+    cr_assert_eq(hs_op_convert(context, &convert), HS_OK, "%s", hs_error_message());
+    cr_assert_eq(hs_op_bias_backward(context, &(HsBiasBackwardArgs){ dx, summed }), HS_OK, "%s", hs_error_message());
+    cr_assert_eq(memcmp(rounded.data, converted.data, hs_tensor_bytes(&rounded)), 0, "%s: dx_rounded", isa);
+    cr_assert_eq(memcmp(sums.data, summed.data, hs_tensor_bytes(&sums)), 0, "%s: dx_sums", isa);
     for (int64_t n = 0; n < ROWS; n++) {
         /* The statistics are operands here, so they are exact, whatever they would be for this x. */
         const double m = load(mean, n), r = load(rstd, n);
