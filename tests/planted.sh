@@ -74,6 +74,7 @@ plant() {
 
 op=attention_backward unit=attention_backward_hopper.cu
 plant 'backward: a turn is given before the part is in memory' $unit $unit 'ptx::store_tile_wait_written<0>();' ''
+plant 'backward: begins with the kernel before' $unit $unit 'begin_after_kernel_before();' ''
 plant 'backward: parts are written over others on their way' $unit $unit \
     'ptx::mbarrier_wait(base + Shape::parts_empty, parts_parity);' ''
 plant 'backward: a stage is read before it is full' $unit $unit \
@@ -93,6 +94,7 @@ plant 'backward: keys are never released' $unit $unit $'\n        arrive(base + 
 
 op=attention_forward unit=attention_forward_hopper.cu
 plant 'forward: values are read before they are there' $unit $unit 'rings.values.wait_full(use);' ''
+plant 'forward: begins with the kernel before' $unit $unit 'begin_after_kernel_before();' ''
 plant 'forward: keys are released before their product is done' $unit $unit \
     $'ptx::wgmma_wait<1>();\n            ptx::wgmma_settle(score);\n            rings.keys.release(use + 1);' \
     'rings.keys.release(use + 1); ptx::wgmma_wait<1>(); ptx::wgmma_settle(score);'
@@ -111,6 +113,7 @@ plant 'product: a stage is filled before it is empty' $unit $header \
 plant 'product: a stage is released before its products are done' $unit $header \
     $'ptx::wgmma_wait<1>();\n                    release(before);' $'release(before);\n                    ptx::wgmma_wait<1>();'
 plant 'product: the wrong transpose bit' $unit $header '!a_contiguous, !b_contiguous>' '!b_contiguous, !a_contiguous>'
+plant 'product: begins with the kernel before' $unit $header 'begin_after_kernel_before();' ''
 plant 'product: half of the bytes are expected' $unit $header 'arrive_expect(full, Tile::stage_bytes)' \
     'arrive_expect(full, Tile::stage_bytes / 2)'
 plant 'product: sums are read before they are there' $unit $header \

@@ -178,6 +178,7 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1)
         ptx::fence_mbarrier_init();
     }
     ptx::cluster_sync();
+    begin_after_kernel_before();
 
     RingPlace<Tile::stages> place;
     if (warpgroup == 0) {

@@ -231,6 +231,7 @@ __global__ void __launch_bounds__(QUAD_THREADS)
     update_kernel(const Rule rule, const HsStepScalars *scalars, Gradient *grad, const Parameter parameter,
                   const Protection protection, int64_t count, bool aligned)
 {
+    begin_after_kernel_before();
     const int64_t i = quad_index(), left = count - i;
     if (aligned && left >= QUAD)
         rule.template update<true, guarded>(scalars, grad, parameter, protection, i, QUAD);
@@ -252,10 +253,11 @@ HsStatus launch_update(const HsContext *context, const char *name, const Rule &r
         return dispatch_parameter(args->master, args->weight, args->rng, [&](auto parameter) {
             using Parameter = decltype(parameter);
             if (guarded)
-                return hs_launch(context, name, update_kernel<Rule, true, Gradient, Parameter>, quad_blocks(count),
-                                 QUAD_THREADS, 0, rule, args->scalars, grad, parameter, protection, count, aligned);
-            return hs_launch(context, name, update_kernel<Rule, false, Gradient, Parameter>, quad_blocks(count),
-                             QUAD_THREADS, 0, rule, args->scalars, grad, parameter, protection, count, aligned);
+                return hs_launch_after(context, name, update_kernel<Rule, true, Gradient, Parameter>,
+                                       quad_blocks(count), QUAD_THREADS, 0, rule, args->scalars, grad, parameter,
+                                       protection, count, aligned);
+            return hs_launch_after(context, name, update_kernel<Rule, false, Gradient, Parameter>, quad_blocks(count),
+                                   QUAD_THREADS, 0, rule, args->scalars, grad, parameter, protection, count, aligned);
         });
     });
 }

@@ -150,6 +150,7 @@ __global__ void __launch_bounds__(QUAD_THREADS)
                      const Protection protection, int64_t count, bool aligned)
 {
     HS_SHARED(Shared, shared, 1);
+    begin_after_kernel_before();
     const int warp = (int)threadIdx.x / WARP_SIZE;
     const bool skip = scalars->skip;
     make_maps(shared);
@@ -214,8 +215,8 @@ HsStatus op::adamw8bit(HsContext *context, const HsAdamW8bitArgs *args)
             using Parameter = decltype(parameter);
             const auto kernel = protection.acts() ? adamw8bit_kernel<true, Gradient, Parameter>
                                                   : adamw8bit_kernel<false, Gradient, Parameter>;
-            return hs_launch(context, "adamw8bit_kernel", kernel, blocks, QUAD_THREADS, 0, rule, update->scalars, grad,
-                             parameter, protection, count, aligned);
+            return hs_launch_after(context, "adamw8bit_kernel", kernel, blocks, QUAD_THREADS, 0, rule, update->scalars,
+                                   grad, parameter, protection, count, aligned);
         });
     }));
     return update_follow(context, update);
