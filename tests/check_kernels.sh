@@ -58,17 +58,21 @@ reports() {
     done
 }
 
-# Machine code: an instruction is 16 bytes, its opcode the low 12 bits.  Numbers counted against probes with a known
-# count of each instruction.
+# Machine code: a line a kernel, of its name, its instructions and how often the opcodes of `needs` occur; then, of kernels
+# that wait for the kernel before (82e), "early" and their name for each access to device memory that stands in front of
+# the wait: compilers may move loads of what they take for constant.  An instruction is 16 bytes, its opcode the low 12
+# bits.  Numbers counted against probes with a known count of each instruction.
 machine_code() {
     local cubin name offset size
     for cubin in "$build"/obj/kernels/cuda/*/*.cubin; do
         readelf -SW "$cubin" 2>/dev/null | sed -nE 's/^ *\[ *[0-9]+\] (\.text\.[^ ]*) +[A-Z]+ +[0-9a-f]+ ([0-9a-f]+) ([0-9a-f]+) .*/\1 \2 \3/p' |
             while read -r name offset size; do
                 od -An -v -tx8 -w16 -j $((16#$offset)) -N $((16#$size)) "$cubin" | awk -v name="${name#.text.}" '
-                    { count[substr($1, 14)]++ }
+                    { opcode = substr($1, 14); count[opcode]++ }
+                    opcode ~ /^(980|981|985|986|98e|9a3|9a8|3a9|fae|3b4|5b4)$/ && !("82e" in count) { accesses++ }
                     END { print "code", NR, count["23c"] + 0, count["83b"] + 0, count["fae"] + 0, count["387"] + 0,
-                                count["983"] + 0, count["9f0"] + 0, count["5b4"] + 0, name }'
+                                count["983"] + 0, count["9f0"] + 0, count["5b4"] + 0, name
+                          if (accesses > 0 && "82e" in count) print "early", name }'
             done
     done
 }
@@ -135,6 +139,7 @@ nvcc_version() {
     awk 'NF { print "needs", $0 }' <<<"$needs"
 } | awk -v table="$work/rows" -v families="$work/families" -f tests/kernels/occupancy.awk -f tests/kernels/tables.awk | sort >"$work/complaints"
 remarks >>"$work/complaints" || true
+sed -n 's/^early \(.*\)/\1: touches device memory before it waits for the kernel before/p' "$work/facts" >>"$work/complaints"
 table >"$work/document"
 if [ "${1:-}" = --write ]; then
     cp "$work/document" "$document"

@@ -80,6 +80,7 @@ plant 'backward: a turn is not waited for' $unit $unit 'ptx::load_acquire(parame
 plant 'backward: late heads take turns as early ones do' $unit $unit 'late ? key_block : tile' 'tile'
 plant 'backward: early heads take turns as late ones do' $unit $unit \
     '(late ? key_block : tile * Shape::step / GRADIENT_KEYS - key_block)' 'key_block'
+plant 'backward: begins with the kernel before' $unit $unit 'begin_after_kernel_before();' ''
 plant 'backward: parts are written over others on their way' $unit $unit \
     'wait_empty<1>(base + Shape::parts_empty, sent);' ''
 plant 'backward: a stage is read before it is full' $unit $unit \
@@ -122,6 +123,7 @@ plant 'backward, next ticket: results over parts on their way' $unit $unit \
 
 op=attention_forward unit=attention_forward_hopper.cu
 plant 'forward: values are read before they are there' $unit $unit 'rings.values.wait_full(use);' ''
+plant 'forward: begins with the kernel before' $unit $unit 'begin_after_kernel_before();' ''
 plant 'forward: keys are released before their product is done' $unit $unit \
     $'ptx::wgmma_wait<1>();\n            ptx::wgmma_settle(score);\n            rings.keys.release(use + 1);' \
     'rings.keys.release(use + 1); ptx::wgmma_wait<1>(); ptx::wgmma_settle(score);'
@@ -146,6 +148,7 @@ plant 'product: the first consumer does not say that it is ahead' $unit $header 
 plant 'product: the second waits in tiles of few steps' $unit $header 'work.steps >= Tile::stages' 'work.steps > 0'
 plant 'product: further behind than the ring allows' $unit $header 'lag = stages_ / 2;' 'lag = stages_;'
 plant 'product: the wrong transpose bit' $unit $header '!a_contiguous, !b_contiguous>' '!b_contiguous, !a_contiguous>'
+plant 'product: begins with the kernel before' $unit $header 'begin_after_kernel_before();' ''
 plant 'product: half of the bytes are expected' $unit $header 'arrive_expect(full, Tile::stage_bytes)' \
     'arrive_expect(full, Tile::stage_bytes / 2)'
 plant 'product: sums are read before they are there' $unit $header \

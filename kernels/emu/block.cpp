@@ -122,13 +122,36 @@ static void resume(Worker &self, Thread *thread)
     fiber_switch(from, thread->fiber);
 }
 
+/* The kernel before has ended, since nobody can go on without that. */
+static bool open_memory(Worker &self)
+{
+    bool waits = false;
+    for (int w = 0; w < self.warp_count; w++)
+        for (unsigned rest = ~(self.warps[w].ready | self.warps[w].exited); rest != 0; rest &= rest - 1)
+            waits = waits || self.warps[w].threads[__builtin_ctz(rest)].waits_on == &self.closed;
+    if (!self.closed || !waits)
+        return false;
+    self.closed = false;
+    memory_show();
+    wake(&self.closed);
+    return true;
+}
+
+/* The thread to go on with; there are some that have not returned. */
+static Thread *next_thread(Worker &self)
+{
+    Thread *next = choose_next(self);
+    if (next == nullptr && open_memory(self))
+        next = choose_next(self);
+    if (next == nullptr)
+        fault_deadlock();
+    return next;
+}
+
 void switch_away()
 {
     Worker &self = *worker;
-    Thread *next = choose_next(self);
-    if (next == nullptr)
-        fault_deadlock();
-    resume(self, next);
+    resume(self, next_thread(self));
 }
 
 void wait_on(const void *key, const char *kind, Site site)
@@ -214,7 +237,7 @@ static void fiber_main()
         Fiber *mine = self.running;
         (*self.launch->body)();
         finish_thread(self);
-        Thread *next = self.live > 0 ? choose_next(self) : nullptr;
+        Thread *next = self.live > 0 ? next_thread(self) : nullptr;
         if (next != nullptr && next->fiber == nullptr) {
             next->fiber = mine;
             set_current(self, next);
@@ -224,8 +247,6 @@ static void fiber_main()
         if (next != nullptr) {
             resume(self, next);
         } else {
-            if (self.live > 0)
-                fault_deadlock();
             self.running = self.host;
             fiber_switch(mine, self.host);
         }
@@ -316,9 +337,16 @@ static void start_block(Worker &self, Block &block, const Launch &launch, uint3 
     self.live += block.live;
 }
 
-void run_cluster(Worker &self, const Launch &launch, uint3 index)
+void check_open(const char *what, Site site)
+{
+    if (worker->closed)
+        fault("%s (%s:%d) before griddepcontrol.wait: the kernel before may still run", what, site.file, site.line);
+}
+
+void run_cluster(Worker &self, const Launch &launch, uint3 index, bool closed)
 {
     self.launch = &launch;
+    self.closed = closed;
     blockDim = uint3{ launch.block.x, launch.block.y, launch.block.z };
     gridDim = uint3{ launch.grid.x, launch.grid.y, launch.grid.z };
     self.block_count = (int)launch.cluster;
@@ -330,6 +358,9 @@ void run_cluster(Worker &self, const Launch &launch, uint3 index)
     shared_start(self);
     self.current = &self.warps[0].threads[0];
     resume(self, choose_next(self));
+    if (self.closed)
+        fault("the kernel was launched to begin before the one before it has ended, and no thread of a block waits for "
+              "that");
     if (!self.deferred.empty())
         fault("all threads have returned, and a %s (%s:%d) into their shared memory is still under way",
               self.deferred[0].kind, self.deferred[0].site.file, self.deferred[0].site.line);
@@ -338,4 +369,12 @@ void run_cluster(Worker &self, const Launch &launch, uint3 index)
 }
 
 } // namespace emulator
+
+void emulated_wait_for_kernel_before(emulator::Site site)
+{
+    emulator::Worker &self = *emulator::worker;
+    if (self.closed)
+        emulator::wait_on(&self.closed, "griddepcontrol.wait", site);
+}
+
 } // namespace hs_emu

@@ -34,6 +34,7 @@ void emulated_copy_async(uint32_t destination, const void *source, int bytes, in
 {
     Worker &self = *worker;
     Thread &thread = *self.current;
+    check_open("cp.async", site);
     if (valid < 0 || valid > bytes)
         fault("cp.async (%s:%d): %d of %d bytes are valid", site.file, site.line, valid, bytes);
     if ((uintptr_t)source % (uintptr_t)bytes != 0)

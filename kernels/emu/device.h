@@ -181,6 +181,9 @@ HS_EMU_STORE(__stwt)
 float emulated_exp2_approximate(float x);
 float emulated_reciprocal_approximate(float x);
 
+/* griddepcontrol.wait (block.cpp). */
+void emulated_wait_for_kernel_before(emulator::Site site = HS_EMU_HERE);
+
 /* cp.async (copy.cpp): shared addresses are 32-bit offsets in the block's window. */
 uint32_t emulated_shared_address(const void *pointer);
 void emulated_copy_async(uint32_t destination, const void *source, int bytes, int valid,

@@ -122,6 +122,20 @@ void memory_close()
         protect_all(PROT_NONE);
 }
 
+void memory_hide()
+{
+    std::lock_guard<std::recursive_mutex> hold(memory_lock);
+    if (is_guarded())
+        protect_all(PROT_NONE);
+}
+
+void memory_show()
+{
+    std::lock_guard<std::recursive_mutex> hold(memory_lock);
+    if (is_guarded())
+        protect_all(PROT_READ | PROT_WRITE);
+}
+
 void memory_check(const char *after)
 {
     std::lock_guard<std::recursive_mutex> hold(memory_lock);
@@ -154,6 +168,10 @@ bool memory_describe(const void *address, char *text, size_t size)
                  (long)(place - (found->data + found->bytes)), found->bytes);
     else if (found != nullptr && open_count == 0)
         snprintf(text, size, "the host touches device memory (byte %ld of %zu): copy it, and wait for the copy",
+                 (long)(place - found->data), found->bytes);
+    else if (found != nullptr && worker != nullptr && worker->closed)
+        snprintf(text, size,
+                 "device memory (byte %ld of %zu) before griddepcontrol.wait: the kernel before may still run",
                  (long)(place - found->data), found->bytes);
     else
         found = nullptr;

@@ -173,6 +173,7 @@ void emulated_tensor_load(uint32_t destination, const TensorMap *map, uint32_t m
 {
     Worker &self = *worker;
     const char *what = "tensor load";
+    check_open(what, site);
     const int own = block_of(*self.current).rank;
     const Tile tile = tile_at(what, destination, map, place, site);
     shared_pointer(destination, tile_bytes(tile), 128, what);
@@ -201,6 +202,7 @@ void emulated_tensor_store(uint32_t source, const TensorMap *map, const int *pla
     Worker &self = *worker;
     Thread &thread = *self.current;
     const char *what = "tensor store";
+    check_open(what, site);
     const Tile tile = tile_at(what, source, map, place, site);
     char *shared = shared_pointer(source, tile_bytes(tile), 128, what);
     if (add && tile.map.element_bytes != 4)

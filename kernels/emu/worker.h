@@ -189,7 +189,8 @@ struct SharedSlot {
 struct Launch {
     const char *name;
     dim3 grid, block;
-    unsigned cluster; /* blocks, neighbours in x */
+    unsigned cluster;  /* blocks, neighbours in x */
+    bool begins_early; /* before the kernel before it has ended */
     size_t shared_bytes;
     const std::function<void()> *body;
     Settings settings;
@@ -209,6 +210,7 @@ struct Worker {
     const Launch *launch;
     int block_count, warp_count; /* warps of all blocks, gaps between them included */
     int live;                    /* threads that have not returned */
+    bool closed;                 /* device memory: the kernel before this one has not ended yet */
     Block blocks[MAX_BLOCKS];
     Warp warps[MAX_WARPS];
     Warpgroup warpgroups[MAX_WARPS / WARPGROUP];
@@ -238,8 +240,11 @@ extern __thread Worker *worker;
 Worker *worker_of_host_thread();
 
 /* block.cpp */
-/* The blocks of the cluster whose first one is `index`. */
-void run_cluster(Worker &self, const Launch &launch, uint3 index);
+/* The blocks of the cluster whose first one is `index`.  closed: they begin while device memory is hidden, and it is
+ * shown when none of their threads can go on but by the end of the kernel before. */
+void run_cluster(Worker &self, const Launch &launch, uint3 index, bool closed);
+/* Reports what asks for device memory while it is closed. */
+void check_open(const char *what, Site site);
 /* Go on with another thread; returns when this one was made ready and chosen again. */
 void switch_away();
 /* Wait until somebody wakes those who wait on `key`. */

@@ -133,6 +133,7 @@ typedef struct HsKernelLaunch {
     int64_t blocks;
     unsigned block_threads;
     size_t shared_bytes; /* dynamic */
+    bool early;          /* begins beside the kernel before */
 } HsKernelLaunch;
 typedef bool HsLaunchObserver(const HsKernelLaunch *launch);
 

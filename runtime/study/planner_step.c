@@ -9,7 +9,8 @@
  *     products and attention   the backend's own (kernels/cuda/product/matmul_model.cuh, predicted.cuh)
  *     everything else          launches * LAUNCH_CLOCKS / clock + bytes / (SHARE * bandwidth)
  * where bytes are those that no implementation can avoid (kernels/ops/cost.h), each from memory, although a small model's
- * come from L2.  SHARE is what well-made kernels reach of the datasheet's bandwidth.  Kernels of one stream run one
+ * come from L2.  A kernel that begins beside the one before it (compute capability 9.0) has EARLY_CLOCKS of its start
+ * behind it when that one ends: an assumption.  SHARE is what well-made kernels reach of the datasheet's bandwidth.  Kernels of one stream run one
  * after another; the host needs HOST_LAUNCH_S for each launch, beside the GPU, or one replay for all (a recorded graph).
  */
 #include <assert.h>
@@ -20,13 +21,13 @@
 
 #include "runtime/study/planner.h"
 
-static const double LAUNCH_CLOCKS = 3000.0, SHARE = 0.9, HOST_LAUNCH_S = 3e-6;
+static const double LAUNCH_CLOCKS = 3000.0, EARLY_CLOCKS = 1000.0, SHARE = 0.9, HOST_LAUNCH_S = 3e-6;
 
 /* What an operation, or a copy or memset of the runtime's own, comes to in a part of the step. */
 typedef struct StepRow {
     HsRangeKind part;
     const char *operation;
-    int64_t calls, launches;
+    int64_t calls, launches, early; /* early: begin beside the kernel before */
     double bytes, flops, seconds;
 } StepRow;
 
@@ -89,6 +90,7 @@ static void add_row(StepWalk *walk, const StepRow *added)
     }
     row->calls += added->calls;
     row->launches += added->launches;
+    row->early += added->early;
     row->bytes += added->bytes;
     row->flops += added->flops;
     row->seconds += added->seconds;
@@ -120,6 +122,7 @@ static void end(HsObserver *observer, HsContext *context)
     open->seconds = walk->cost.predicted_s > 0
                         ? walk->cost.predicted_s
                         : (double)open->launches * launch_seconds(walk->card) + moving_seconds(walk->card, open->bytes);
+    open->seconds -= (double)open->early * EARLY_CLOCKS / (1e9 * walk->card->clock_ghz);
     add_row(walk, open);
     if (walk->list)
         fprintf(walk->list, "%48s %-22s %8.2f us\n", "", open->operation, 1e6 * open->seconds);
@@ -138,6 +141,7 @@ static void list_launch(StepWalk *walk, const char *kernel, int64_t blocks, unsi
 static bool see_launch(const HsKernelLaunch *launch)
 {
     walking->open.launches++;
+    walking->open.early += launch->early;
     list_launch(walking, launch->name, launch->blocks, launch->block_threads, launch->shared_bytes);
     return false;
 }
@@ -235,6 +239,7 @@ static StepRow sum_rows(const StepWalk *walk, int part)
             continue;
         sum.calls += row->calls;
         sum.launches += row->launches;
+        sum.early += row->early;
         sum.bytes += row->bytes;
         sum.flops += row->flops;
         sum.seconds += row->seconds;

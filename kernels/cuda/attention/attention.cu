@@ -67,6 +67,7 @@ template <typename Result, int chunk>
 __global__ void attention_statistics_kernel(Attention attention, Result dout, Result out, const float *__restrict__ lse,
                                             QueryStatistics *__restrict__ statistics, Counters counters)
 {
+    begin_after_kernel_before();
     const int64_t counter = (int64_t)blockIdx.x * STATISTICS_THREADS + threadIdx.x;
     if (counter < counters.count)
         counters.values[counter] = 0;
@@ -100,10 +101,10 @@ static HsStatus launch_statistics(HsContext *context, const Attention &attention
                                   QueryStatistics *statistics, Counters counters)
 {
     const int64_t groups = (int64_t)attention.batch * statistics_length(attention.length) * attention.heads;
-    return hs_launch(context, HS_KERNEL((attention_statistics_kernel<Result, chunk>)),
-                     blocks_for(groups, STATISTICS_THREADS / STATISTICS_LANES), STATISTICS_THREADS, 0, attention,
-                     Result{ args->dout.data, args->dout.dtype }, Result{ args->out.data, args->out.dtype },
-                     data_of<const float>(args->lse), statistics, counters);
+    return hs_launch_after(context, HS_KERNEL((attention_statistics_kernel<Result, chunk>)),
+                           blocks_for(groups, STATISTICS_THREADS / STATISTICS_LANES), STATISTICS_THREADS, 0, attention,
+                           Result{ args->dout.data, args->dout.dtype }, Result{ args->out.data, args->out.dtype },
+                           data_of<const float>(args->lse), statistics, counters);
 }
 
 static HsStatus compute_statistics(HsContext *context, const Attention &attention, const HsAttentionBackwardArgs *args,

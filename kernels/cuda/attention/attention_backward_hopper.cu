@@ -578,6 +578,7 @@ __global__ void __launch_bounds__(GRADIENT_THREADS, 1)
         ptx::fence_mbarrier_init();
     }
     __syncthreads();
+    begin_after_kernel_before();
     if (warpgroup == 0) {
         ptx::fewer_registers<GRADIENT_PRODUCER_REGISTERS>();
         if (threadIdx.x == 0)
@@ -630,8 +631,8 @@ HsStatus launch(HsContext *context, const Attention &attention, const BackwardTe
     const int most = limits_of(context).multiprocessors;
     parameters.late_heads = late_heads(attention.batch * attention.kv_heads, parameters.key_blocks, most);
     parameters.early_heads = attention.batch * attention.kv_heads - parameters.late_heads;
-    HS_TRY(hs_launch(context, HS_KERNEL((attention_backward_hopper_kernel<T, Shape>)), dim3(min(works, most)),
-                     dim3(GRADIENT_THREADS), (size_t)Shape::shared_bytes, parameters));
+    HS_TRY(hs_launch_after(context, HS_KERNEL((attention_backward_hopper_kernel<T, Shape>)), dim3(min(works, most)),
+                           dim3(GRADIENT_THREADS), (size_t)Shape::shared_bytes, parameters));
     return attention_backward_finish_queries(context, attention, tensors.dqkv, reinterpret_cast<const float *>(sums),
                                              workspace.query_tiles);
 }

@@ -311,6 +311,7 @@ __global__ void __launch_bounds__(FORWARD_THREADS, 1)
         rings.keys.init();
         rings.values.init();
         if (dropped) {
+            ptx::wait_for_kernel_before(); /* the step's number is in device memory */
             Dropout *const dropout = reinterpret_cast<Dropout *>(shared + Shape::dropout);
             *dropout = parameters.attention.dropout;
             fix_step(*dropout);
@@ -318,6 +319,7 @@ __global__ void __launch_bounds__(FORWARD_THREADS, 1)
         ptx::fence_mbarrier_init();
     }
     __syncthreads();
+    begin_after_kernel_before();
     if (threadIdx.x < WARPGROUP_THREADS) {
         ptx::fewer_registers<PRODUCER_REGISTERS>();
         if (threadIdx.x == 0)
@@ -342,10 +344,10 @@ static HsStatus launch_forward(HsContext *context, const Attention &attention, c
     const int64_t items = (int64_t)attention.batch * attention.heads * pairs;
     const int64_t blocks = items < limits_of(context).multiprocessors ? items : limits_of(context).multiprocessors;
     if (attention.dropout.threshold != 0)
-        return hs_launch(context, HS_KERNEL((attention_forward_hopper_kernel<T, Shape, true>)), (unsigned)blocks,
-                         FORWARD_THREADS, (size_t)Shape::shared_bytes, parameters);
-    return hs_launch(context, HS_KERNEL((attention_forward_hopper_kernel<T, Shape, false>)), (unsigned)blocks,
-                     FORWARD_THREADS, (size_t)Shape::shared_bytes, parameters);
+        return hs_launch_after(context, HS_KERNEL((attention_forward_hopper_kernel<T, Shape, true>)), (unsigned)blocks,
+                               FORWARD_THREADS, (size_t)Shape::shared_bytes, parameters);
+    return hs_launch_after(context, HS_KERNEL((attention_forward_hopper_kernel<T, Shape, false>)), (unsigned)blocks,
+                           FORWARD_THREADS, (size_t)Shape::shared_bytes, parameters);
 }
 
 HsStatus attention_forward_hopper(HsContext *context, const Attention &attention, const HsAttentionArgs *args)

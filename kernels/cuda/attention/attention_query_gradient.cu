@@ -21,6 +21,7 @@ template <typename T, int width>
 __global__ void attention_query_gradient_kernel(Attention attention, const float *__restrict__ sums, int query_tiles,
                                                 T *__restrict__ dqkv)
 {
+    begin_after_kernel_before();
     constexpr int step = gradient_step(width), chunks = width / 8;
     const int64_t index = (int64_t)blockIdx.x * FINISH_THREADS + threadIdx.x;
     const int chunk = (int)(index % chunks), g = (int)(index / chunks % 8);
@@ -62,9 +63,9 @@ HsStatus attention_backward_finish_queries(HsContext *context, const Attention &
         constexpr int columns = decltype(width)::value;
         const int64_t threads =
             (int64_t)attention.batch * attention.heads * query_tiles * gradient_step(columns) / 2 * (columns / 8);
-        return hs_launch(context, HS_KERNEL((attention_query_gradient_kernel<T, columns>)),
-                         blocks_for(threads, FINISH_THREADS), FINISH_THREADS, 0, attention, sums, (int)query_tiles,
-                         data_of<T>(dqkv));
+        return hs_launch_after(context, HS_KERNEL((attention_query_gradient_kernel<T, columns>)),
+                               blocks_for(threads, FINISH_THREADS), FINISH_THREADS, 0, attention, sums,
+                               (int)query_tiles, data_of<T>(dqkv));
     };
     const std::integral_constant<int, 64> half_width;
     const std::integral_constant<int, 128> full_width;

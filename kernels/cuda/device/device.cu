@@ -513,6 +513,11 @@ const HsCudaOptions &options_of(const HsContext *context)
     return device_options(context->device);
 }
 
+bool kernels_may_overlap(const HsContext *context)
+{
+    return limits_of(context).compute_capability >= 90 && !options_of(context).sync_launch;
+}
+
 HsStatus check_launch(const HsContext *context, const char *name, dim3 grid, dim3 block, size_t shared_bytes,
                       cudaError_t error)
 {

@@ -219,6 +219,7 @@ __global__ void __launch_bounds__(MOST_THREADS)
                          float *losses, Out *dlogits, int64_t rows, int vocabulary, int cached, bool packs)
 {
     HS_DYNAMIC_SHARED(unsigned char, shared);
+    begin_after_kernel_before();
     Scores *scratch = reinterpret_cast<Scores *>(shared);
     const float *cache = reinterpret_cast<const float *>(shared + SCRATCH_BYTES);
     const uint32_t cache_address = ptx::shared_address(cache);
@@ -300,9 +301,9 @@ HsStatus op::cross_entropy(HsContext *context, const HsCrossEntropyArgs *args)
         Out *dlogits = optional_data<Out>(args->dlogits);
         const uintptr_t logits_phase = reinterpret_cast<uintptr_t>(logits) / sizeof(float) % QUAD;
         const bool packs = reinterpret_cast<uintptr_t>(dlogits) / sizeof(Out) % QUAD == logits_phase;
-        return hs_launch(context, HS_KERNEL(cross_entropy_kernel<Out>), grid, threads, shared_bytes, logits,
-                         data_of<int32_t>(args->targets), args->z_loss, args->gradient_scale,
-                         data_of<float>(args->losses), dlogits, rows, (int)vocabulary, cached, packs);
+        return hs_launch_after(context, HS_KERNEL(cross_entropy_kernel<Out>), grid, threads, shared_bytes, logits,
+                               data_of<int32_t>(args->targets), args->z_loss, args->gradient_scale,
+                               data_of<float>(args->losses), dlogits, rows, (int)vocabulary, cached, packs);
     });
 }
 

@@ -43,6 +43,7 @@ HS_DEVICE void load_operands(const Task &task, int64_t i, float (&x)[width], flo
 template <int width, typename Rule, typename X, typename Y>
 __global__ void __launch_bounds__(THREADS) elementwise_kernel(const Elementwise<width, Rule, X, Y> task)
 {
+    begin_after_kernel_before();
     const int64_t first = ((int64_t)blockIdx.x * (PACKS * THREADS) + threadIdx.x) * width;
     float x[PACKS][width], z[PACKS][width], y[width];
 #pragma unroll
@@ -73,8 +74,8 @@ template <int width, typename Rule, typename X, typename Y>
 static HsStatus launch_elementwise(const HsContext *context, const Rule &rule, X x, Y z, Y y, int64_t count)
 {
     const Elementwise<width, Rule, X, Y> task = { rule, x, z, y, count };
-    return hs_launch(context, HS_KERNEL((elementwise_kernel<width, Rule, X, Y>)),
-                     blocks_for(count, PACKS * THREADS * width), THREADS, 0, task);
+    return hs_launch_after(context, HS_KERNEL((elementwise_kernel<width, Rule, X, Y>)),
+                           blocks_for(count, PACKS * THREADS * width), THREADS, 0, task);
 }
 
 /* The mixes with packed kernels: one dtype, or f32 on either side. */

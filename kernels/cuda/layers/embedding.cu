@@ -58,6 +58,7 @@ __global__ void __launch_bounds__(QUAD_THREADS)
                          const int32_t *starts, uint32_t sequence_length, int64_t position_start, Y *y, int64_t rows,
                          int64_t columns, bool aligned)
 {
+    begin_after_kernel_before();
     const int64_t n = row_index() * ROWS_PER_THREAD, column = row_column(), left = columns - column;
     const int count = rows - n < ROWS_PER_THREAD ? (int)(rows - n) : (int)ROWS_PER_THREAD;
     if (count <= 0 || left <= 0)
@@ -92,7 +93,7 @@ HsStatus op::embedding_forward(HsContext *context, const HsEmbeddingArgs *args)
                 using Position = decltype(position_element);
                 using Y = decltype(out_element);
                 return dispatch_documents(hs_tensor_present(&args->starts), [&](auto kind) {
-                    return hs_launch(
+                    return hs_launch_after(
                         context, HS_KERNEL((embedding_fwd_kernel<Table, Position, Y, decltype(kind)::documents>)),
                         blocks.grid, blocks.block, 0, (const int32_t *)data_of<int32_t>(args->tokens),
                         (const Table *)data_of<Table>(args->token_table),

@@ -49,6 +49,7 @@ template <int width, int tile, bool one_warp, typename Task>
 __global__ void __launch_bounds__(most_threads<one_warp>) norm_forward_kernel(const Task task)
 {
     HS_SHARED(float, scratch, NORM_MOST_WARPS);
+    begin_after_kernel_before();
     constexpr int packs = tile / width;
     const int64_t row = (int64_t)blockIdx.x * blockDim.y + threadIdx.y;
     /* Threads without a row or a column hold zeros and stay for the barriers. */
@@ -102,6 +103,7 @@ template <int width, typename Task>
 __global__ void __launch_bounds__(NORM_MOST_THREADS) norm_forward_long_kernel(const Task task)
 {
     HS_SHARED(float, scratch, NORM_MOST_WARPS);
+    begin_after_kernel_before();
     const int64_t row = blockIdx.x;
     const int first = (int)threadIdx.x * width, stride = (int)blockDim.x * width;
     float x[width];
@@ -154,15 +156,18 @@ static HsStatus launch_forward(const HsContext *context, const HsNormArgs *args,
     const dim3 block = layout.block();
     switch (layout.tile) {
     case 8:
-        return hs_launch(context, HS_KERNEL((norm_forward_kernel<width, 8, true, Task>)), blocks, block, 0, task);
+        return hs_launch_after(context, HS_KERNEL((norm_forward_kernel<width, 8, true, Task>)), blocks, block, 0, task);
     case 16:
-        return hs_launch(context, HS_KERNEL((norm_forward_kernel<width, 16, true, Task>)), blocks, block, 0, task);
+        return hs_launch_after(context, HS_KERNEL((norm_forward_kernel<width, 16, true, Task>)), blocks, block, 0,
+                               task);
     case 32:
         if (layout.one_warp())
-            return hs_launch(context, HS_KERNEL((norm_forward_kernel<width, 32, true, Task>)), blocks, block, 0, task);
-        return hs_launch(context, HS_KERNEL((norm_forward_kernel<width, 32, false, Task>)), blocks, block, 0, task);
+            return hs_launch_after(context, HS_KERNEL((norm_forward_kernel<width, 32, true, Task>)), blocks, block, 0,
+                                   task);
+        return hs_launch_after(context, HS_KERNEL((norm_forward_kernel<width, 32, false, Task>)), blocks, block, 0,
+                               task);
     default:
-        return hs_launch(context, HS_KERNEL((norm_forward_long_kernel<width, Task>)), blocks, block, 0, task);
+        return hs_launch_after(context, HS_KERNEL((norm_forward_long_kernel<width, Task>)), blocks, block, 0, task);
     }
 }
 

@@ -132,6 +132,7 @@ __global__ void __launch_bounds__(most_threads<one_warp>) norm_backward_kernel(c
 {
     HS_SHARED(float, scratch, 2 * NORM_MOST_WARPS);
     HS_DYNAMIC_SHARED(float, slots); /* [rows at once][columns] */
+    begin_after_kernel_before();
     constexpr int packs = tile / width;
     constexpr bool prefetches = one_warp && width > 1;
     float dweight[packs][width] = {}, dbias[packs][width] = {};
@@ -208,6 +209,7 @@ template <int width, typename Task>
 __global__ void __launch_bounds__(NORM_MOST_THREADS) norm_backward_long_kernel(const Task task)
 {
     HS_SHARED(float, scratch, 2 * NORM_MOST_WARPS);
+    begin_after_kernel_before();
     const View<float> dweight = { task.partials + (int64_t)blockIdx.x * task.arrays * task.columns };
     const View<float> dbias = { dweight.data + task.columns };
     const View<float> dx_sums = { dweight.data + (task.arrays - 1) * task.columns };
@@ -275,6 +277,7 @@ __global__ void __launch_bounds__(WARP_SIZE *WARP_SIZE)
     partial_sums_kernel(const float *partials, int blocks, const PartialTotals totals, int64_t columns)
 {
     HS_SHARED(float, sums, WARP_SIZE *WARP_SIZE);
+    begin_after_kernel_before();
     const int64_t total = totals.count * columns, column = (int64_t)blockIdx.x * WARP_SIZE + threadIdx.x;
     float sum = 0.0f;
     if (column < total) {
@@ -297,9 +300,9 @@ __global__ void __launch_bounds__(WARP_SIZE *WARP_SIZE)
 
 HsStatus add_partial_sums(HsContext *context, PartialSums sums, const PartialTotals &totals, int64_t columns)
 {
-    return hs_launch(context, HS_KERNEL(partial_sums_kernel), blocks_for(totals.count * columns, WARP_SIZE),
-                     dim3(WARP_SIZE, WARP_SIZE), 0, static_cast<const float *>(context->workspace), sums.blocks, totals,
-                     columns);
+    return hs_launch_after(context, HS_KERNEL(partial_sums_kernel), blocks_for(totals.count * columns, WARP_SIZE),
+                           dim3(WARP_SIZE, WARP_SIZE), 0, static_cast<const float *>(context->workspace), sums.blocks,
+                           totals, columns);
 }
 
 /* The tile of rows that one warp holds but not with 16 elements a lane. */
@@ -360,22 +363,22 @@ static HsStatus launch_backward(const HsContext *context, const HsNormBackwardAr
     const dim3 blocks((unsigned)sums.blocks), block = layout.block();
     const size_t shared_bytes = (size_t)layout.rows_at_once * (size_t)task.columns * sizeof(float);
     if (layout.tile == 8)
-        return hs_launch(context, HS_KERNEL((norm_backward_kernel<width, 8, true, Task>)), blocks, block, shared_bytes,
-                         task);
+        return hs_launch_after(context, HS_KERNEL((norm_backward_kernel<width, 8, true, Task>)), blocks, block,
+                               shared_bytes, task);
     /* Single elements' addresses leave no registers for 16 of them. */
     if constexpr (width > 1) {
         if (layout.tile == WIDEST_TILE)
-            return hs_launch(context, HS_KERNEL((norm_backward_kernel<width, WIDEST_TILE, true, Task>)), blocks, block,
-                             shared_bytes, task);
+            return hs_launch_after(context, HS_KERNEL((norm_backward_kernel<width, WIDEST_TILE, true, Task>)), blocks,
+                                   block, shared_bytes, task);
         if (layout.tile == 16 && layout.one_warp())
-            return hs_launch(context, HS_KERNEL((norm_backward_kernel<width, 16, true, Task>)), blocks, block,
-                             shared_bytes, task);
+            return hs_launch_after(context, HS_KERNEL((norm_backward_kernel<width, 16, true, Task>)), blocks, block,
+                                   shared_bytes, task);
         if (layout.tile == 16)
-            return hs_launch(context, HS_KERNEL((norm_backward_kernel<width, 16, false, Task>)), blocks, block,
-                             shared_bytes, task);
+            return hs_launch_after(context, HS_KERNEL((norm_backward_kernel<width, 16, false, Task>)), blocks, block,
+                                   shared_bytes, task);
     }
-    return hs_launch(context, HS_KERNEL((norm_backward_long_kernel<width, Task>)), blocks, dim3(NORM_MOST_THREADS), 0,
-                     task);
+    return hs_launch_after(context, HS_KERNEL((norm_backward_long_kernel<width, Task>)), blocks,
+                           dim3(NORM_MOST_THREADS), 0, task);
 }
 
 /* The rounded copy has dy's format, as precision modes have it, or nothing is packed. */

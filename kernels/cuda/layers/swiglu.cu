@@ -39,6 +39,7 @@ template <typename X, typename Y> struct SwigluForward {
 
 template <int width, typename Task> __global__ void __launch_bounds__(THREADS) swiglu_forward_kernel(const Task task)
 {
+    begin_after_kernel_before();
     const int64_t pack = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (pack >= task.packs)
         return;
@@ -61,6 +62,7 @@ template <typename Gradient, typename X> struct SwigluBackward {
 
 template <int width, typename Task> __global__ void __launch_bounds__(THREADS) swiglu_backward_kernel(const Task task)
 {
+    begin_after_kernel_before();
     const int64_t pack = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (pack >= task.packs)
         return;
@@ -85,8 +87,8 @@ static HsStatus launch_forward(const HsContext *context, const HsUnaryArgs *args
 {
     using Task = SwigluForward<X, Y>;
     const Task task = { x, y, hs_tensor_count(&args->y) / width, (uint32_t)(args->y.shape[1] / width) };
-    return hs_launch(context, HS_KERNEL((swiglu_forward_kernel<width, Task>)), blocks_for(task.packs, THREADS), THREADS,
-                     0, task);
+    return hs_launch_after(context, HS_KERNEL((swiglu_forward_kernel<width, Task>)), blocks_for(task.packs, THREADS),
+                           THREADS, 0, task);
 }
 
 template <int width, typename Gradient, typename X>
@@ -94,8 +96,8 @@ static HsStatus launch_backward(const HsContext *context, const HsUnaryBackwardA
 {
     using Task = SwigluBackward<Gradient, X>;
     const Task task = { dy, x, dx, hs_tensor_count(&args->dy) / width, (uint32_t)(args->dy.shape[1] / width) };
-    return hs_launch(context, HS_KERNEL((swiglu_backward_kernel<width, Task>)), blocks_for(task.packs, THREADS),
-                     THREADS, 0, task);
+    return hs_launch_after(context, HS_KERNEL((swiglu_backward_kernel<width, Task>)), blocks_for(task.packs, THREADS),
+                           THREADS, 0, task);
 }
 
 /* The precision modes give every operand one dtype. */

@@ -72,6 +72,7 @@ HS_DEVICE void add_row_slices(const float *partials, int slices, int rows, int r
 __global__ void __launch_bounds__(FINISH_WARPS *WARP_SIZE)
     matmul_finish_kernel(const float *sums, int slices, const MatmulPrologue prologue, const MatmulOutput output)
 {
+    begin_after_kernel_before();
     const int warp = (int)threadIdx.x / WARP_SIZE, lane = (int)threadIdx.x % WARP_SIZE;
     const int row = ((int)blockIdx.x * FINISH_WARPS + warp) * FINISH_ROWS;
     const int column = (int)blockIdx.y * FINISH_COLUMNS;
@@ -215,8 +216,8 @@ HsStatus launch_matmul_finish(HsContext *context, const float *sums, int slices,
                               const MatmulOutput &output)
 {
     const dim3 grid(blocks_for(output.rows, FINISH_WARPS * FINISH_ROWS), blocks_for(output.columns, FINISH_COLUMNS));
-    return hs_launch(context, HS_KERNEL(matmul_finish_kernel), grid, dim3(FINISH_WARPS * WARP_SIZE), 0, sums, slices,
-                     prologue, output);
+    return hs_launch_after(context, HS_KERNEL(matmul_finish_kernel), grid, dim3(FINISH_WARPS * WARP_SIZE), 0, sums,
+                           slices, prologue, output);
 }
 
 HsStatus refuse_matmul(const HsContext *context, const HsMatmulArgs *args)

@@ -46,6 +46,7 @@ __global__ void __launch_bounds__(WARPS *WARP_SIZE)
     bias_bwd_stripe_kernel(const T *dy, int64_t rows, int64_t columns, int64_t stripe_rows, float *partials)
 {
     HS_SHARED(float, scratch, WARPS *width *WARP_SIZE);
+    begin_after_kernel_before();
     const int lane = (int)threadIdx.x % WARP_SIZE, warp = (int)threadIdx.x / WARP_SIZE;
     const int64_t column = ((int64_t)blockIdx.x * WARP_SIZE + lane) * width;
     const int64_t begin = (int64_t)blockIdx.y * stripe_rows, end = min(rows, begin + stripe_rows);
@@ -72,6 +73,7 @@ __global__ void __launch_bounds__(WARPS *WARP_SIZE)
     bias_bwd_kernel(const float *partials, int stripes, int64_t columns, float *dbias)
 {
     HS_SHARED(float, scratch, WARPS *WARP_SIZE);
+    begin_after_kernel_before();
     const int lane = (int)threadIdx.x % WARP_SIZE, warp = (int)threadIdx.x / WARP_SIZE;
     const int64_t column = (int64_t)blockIdx.x * WARP_SIZE + lane;
     float sums[1] = {};
@@ -107,8 +109,8 @@ HsStatus launch_stripes(HsContext *context, const HsBiasBackwardArgs *args, cons
 {
     const int64_t rows = args->dy.shape[0], columns = args->dy.shape[1];
     const dim3 grid(blocks_for(columns, WARP_SIZE * width), (unsigned)stripes.count);
-    return hs_launch(context, HS_KERNEL((bias_bwd_stripe_kernel<T, width>)), grid, dim3(WARPS * WARP_SIZE), 0,
-                     data_of<T>(args->dy), rows, columns, stripes.rows, partials);
+    return hs_launch_after(context, HS_KERNEL((bias_bwd_stripe_kernel<T, width>)), grid, dim3(WARPS * WARP_SIZE), 0,
+                           data_of<T>(args->dy), rows, columns, stripes.rows, partials);
 }
 
 } // namespace
@@ -130,8 +132,8 @@ HsStatus op::bias_backward(HsContext *context, const HsBiasBackwardArgs *args)
         return packed ? launch_stripes<T, width>(context, args, stripes, partials)
                       : launch_stripes<T, 1>(context, args, stripes, partials);
     }));
-    return hs_launch(context, HS_KERNEL(bias_bwd_kernel), dim3(blocks_for(columns, WARP_SIZE)), dim3(WARPS * WARP_SIZE),
-                     0, partials, stripes.count, columns, data_of<float>(args->dbias));
+    return hs_launch_after(context, HS_KERNEL(bias_bwd_kernel), dim3(blocks_for(columns, WARP_SIZE)),
+                           dim3(WARPS * WARP_SIZE), 0, partials, stripes.count, columns, data_of<float>(args->dbias));
 }
 
 } // namespace HS_CUDA_NAMESPACE

@@ -94,9 +94,9 @@ HsStatus launch_tile(HsContext *context, const MatmulParameters &given, HsDtype 
     const int most = limits_of(context).multiprocessors / HOPPER_CLUSTER;
     const int clusters = min(parameters.row_pairs * parameters.column_tiles * slices, most > 0 ? most : 1);
     const dim3 grid((unsigned)(clusters * HOPPER_CLUSTER));
-#define HS_LAUNCH(a_contiguous, b_contiguous)                                                                 \
-    hs_launch_clusters(context, HS_KERNEL((matmul_hopper_kernel<Element, Tile, a_contiguous, b_contiguous>)), \
-                       HOPPER_CLUSTER, grid, dim3(HOPPER_THREADS), (size_t)Tile::shared_bytes, parameters)
+#define HS_LAUNCH(a_contiguous, b_contiguous)                                                                       \
+    hs_launch_clusters_after(context, HS_KERNEL((matmul_hopper_kernel<Element, Tile, a_contiguous, b_contiguous>)), \
+                             HOPPER_CLUSTER, grid, dim3(HOPPER_THREADS), (size_t)Tile::shared_bytes, parameters)
     if (given.a.k_contiguous)
         return given.b.k_contiguous ? HS_LAUNCH(true, true) : HS_LAUNCH(true, false);
     return given.b.k_contiguous ? HS_LAUNCH(false, true) : HS_LAUNCH(false, false);

@@ -210,6 +210,7 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1)
         ptx::fence_mbarrier_init();
     }
     ptx::cluster_sync();
+    begin_after_kernel_before();
 
     if (warpgroup == 0) {
         ptx::fewer_registers<HOPPER_PRODUCER_REGISTERS>();

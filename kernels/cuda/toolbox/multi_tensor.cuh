@@ -98,6 +98,7 @@ __global__ void __launch_bounds__(QUAD_THREADS)
     tensor_parts_kernel(const __grid_constant__ TensorList<Rule::streams> list, typename Rule::Value *partials)
 {
     HS_SHARED(double, scratch, WARP_SIZE);
+    begin_after_kernel_before();
     const TensorEntry<Rule::streams> &entry = list.entry[find_entry(list, blockIdx.x)];
     const int64_t begin = (int64_t)(blockIdx.x - entry.first_part) * PART_ELEMENTS;
     const int64_t end = begin + PART_ELEMENTS < entry.count ? begin + PART_ELEMENTS : entry.count;
@@ -112,6 +113,7 @@ __global__ void __launch_bounds__(QUAD_THREADS)
                        const typename Rule::Output output, int first)
 {
     HS_SHARED(double, scratch, WARP_SIZE);
+    begin_after_kernel_before();
     const int tensor = (int)blockIdx.x;
     const uint32_t end = tensor + 1 < list.count ? list.entry[tensor + 1].first_part : list.parts;
     typename Rule::Value value = {};
@@ -146,10 +148,10 @@ HsStatus tensor_sums(HsContext *context, int count, const typename Rule::Output 
             list.entry[list.count] = entry;
         }
         if (list.parts > 0)
-            HS_TRY(hs_launch(context, Rule::names[0], tensor_parts_kernel<Rule>, list.parts, QUAD_THREADS, 0, list,
-                             partials));
-        HS_TRY(hs_launch(context, Rule::names[1], tensor_sums_kernel<Rule>, (unsigned)list.count, QUAD_THREADS, 0, list,
-                         (const typename Rule::Value *)partials, output, first));
+            HS_TRY(hs_launch_after(context, Rule::names[0], tensor_parts_kernel<Rule>, list.parts, QUAD_THREADS, 0,
+                                   list, partials));
+        HS_TRY(hs_launch_after(context, Rule::names[1], tensor_sums_kernel<Rule>, (unsigned)list.count, QUAD_THREADS, 0,
+                               list, (const typename Rule::Value *)partials, output, first));
     }
     return HS_OK;
 }

@@ -21,6 +21,7 @@ enum { THREADS = 256 };
 
 __global__ void begin_step_kernel(HsBeginStepArgs args)
 {
+    begin_after_kernel_before();
     hs_step_begin(&args);
 }
 
@@ -28,6 +29,7 @@ __global__ void prepare_step_kernel(HsPrepareStepArgs args)
 {
     HS_SHARED(double, sum_squares, THREADS);
     HS_SHARED(int64_t, nonfinite, THREADS);
+    begin_after_kernel_before();
     HsStepGradients gradients = { 0.0, 0, -1 };
     for (int first = 0; first < args.count; first += THREADS) {
         const int mine = first + (int)threadIdx.x;
@@ -50,12 +52,12 @@ __global__ void prepare_step_kernel(HsPrepareStepArgs args)
 
 HsStatus op::begin_step(HsContext *context, const HsBeginStepArgs *args)
 {
-    return hs_launch(context, HS_KERNEL(begin_step_kernel), dim3(1), dim3(1), 0, *args);
+    return hs_launch_after(context, HS_KERNEL(begin_step_kernel), dim3(1), dim3(1), 0, *args);
 }
 
 HsStatus op::prepare_step(HsContext *context, const HsPrepareStepArgs *args)
 {
-    return hs_launch(context, HS_KERNEL(prepare_step_kernel), dim3(1), dim3(THREADS), 0, *args);
+    return hs_launch_after(context, HS_KERNEL(prepare_step_kernel), dim3(1), dim3(THREADS), 0, *args);
 }
 
 } // namespace HS_CUDA_NAMESPACE

@@ -298,6 +298,7 @@ template <typename Element> struct Descend {
 template <typename Rule, bool guarded, typename Gradient, typename Parameter>
 __global__ void __launch_bounds__(QUAD_THREADS) update_kernel(const __grid_constant__ UpdateList<Rule, guarded> list)
 {
+    begin_after_kernel_before();
     const auto &entry = list.entry[find_entry(list, blockIdx.x)];
     const HsRng rng = list.rng_of(entry);
     const Rule rule = Rule::of(list.settings, entry, rng);

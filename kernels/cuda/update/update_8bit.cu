@@ -170,6 +170,7 @@ __global__ void __launch_bounds__(QUAD_THREADS)
     adamw8bit_kernel(const __grid_constant__ UpdateList<AdamW8bit, guarded> list)
 {
     HS_SHARED(Shared, shared, 1);
+    begin_after_kernel_before();
     const int warp = (int)threadIdx.x / WARP_SIZE;
     const HsStepScalars *const scalars = list.scalars;
     const bool skip = scalars->skip;

@@ -132,7 +132,7 @@ HsStatus launch_mates(const HsContext *context, const char *name, Kernel kernel,
         if (!are_mates<Rules>(items[first], items[i]))
             continue;
         if (list.count == List::CAPACITY) {
-            HS_TRY(hs_launch(context, name, kernel, list.parts, QUAD_THREADS, 0, list));
+            HS_TRY(hs_launch_after(context, name, kernel, list.parts, QUAD_THREADS, 0, list));
             list.count = 0;
             list.parts = 0;
         }
@@ -141,7 +141,7 @@ HsStatus launch_mates(const HsContext *context, const char *name, Kernel kernel,
         entry.first_part = list.parts & 0x7fffffffu;
         list.parts += blocks_for(entry.count, Rule::part_elements);
     }
-    return hs_launch(context, name, kernel, list.parts, QUAD_THREADS, 0, list);
+    return hs_launch_after(context, name, kernel, list.parts, QUAD_THREADS, 0, list);
 }
 
 /* Each of the items. */
