@@ -65,6 +65,8 @@ __global__ void __launch_bounds__(THREADS) rope_kernel(const Rope<T> task, const
 {
     HS_SHARED(float, cosines, MOST_PAIRS);
     HS_SHARED(float, sines, MOST_PAIRS);
+    if (documents)
+        begin_after_kernel_before();
     const int start = documents ? task.starts[blockIdx.x] : 0;
     const double position = (double)(task.position_start + blockIdx.x % task.sequence_length - start);
     for (int pair = (int)threadIdx.x; pair < task.pairs; pair += THREADS) {
@@ -72,6 +74,8 @@ __global__ void __launch_bounds__(THREADS) rope_kernel(const Rope<T> task, const
         cosines[pair] = frequencies.amplitude * rotation.cosine;
         sines[pair] = frequencies.amplitude * rotation.sine;
     }
+    if (!documents) /* angles need no memory */
+        begin_after_kernel_before();
     __syncthreads();
     const int head_width = 2 * task.pairs;
     const int64_t row = (int64_t)blockIdx.x * task.row_heads * head_width;
@@ -126,9 +130,10 @@ HsStatus op::rope(HsContext *context, const HsRopeArgs *args)
         return dispatch_documents(task.starts != nullptr, [&](auto kind) {
             constexpr bool documents = decltype(kind)::documents;
             if (packs_fit(pairs, args->x, args->y))
-                return hs_launch(context, HS_KERNEL((rope_kernel<width, documents, T>)), blocks, THREADS, 0, task,
-                                 frequencies);
-            return hs_launch(context, HS_KERNEL((rope_kernel<1, documents, T>)), blocks, THREADS, 0, task, frequencies);
+                return hs_launch_after(context, HS_KERNEL((rope_kernel<width, documents, T>)), blocks, THREADS, 0, task,
+                                       frequencies);
+            return hs_launch_after(context, HS_KERNEL((rope_kernel<1, documents, T>)), blocks, THREADS, 0, task,
+                                   frequencies);
         });
     });
 }

@@ -143,6 +143,7 @@ template <typename Element, typename Tile, bool a_contiguous, bool b_contiguous,
 __global__ void __launch_bounds__(Tile::threads, Tile::blocks) matmul_kernel(const MatmulParameters parameters)
 {
     HS_DYNAMIC_SHARED(unsigned char, shared);
+    begin_after_kernel_before();
     const MatmulTilePosition position = tile_of_block((int)blockIdx.x, parameters.row_tiles, parameters.column_tiles);
     const int warp = (int)threadIdx.x / WARP_SIZE;
     const int warp_row = warp / Tile::warps_across * (Tile::row_blocks * 16);
@@ -241,7 +242,7 @@ HsStatus launch_tile(HsContext *context, MatmulParameters &parameters, int slice
     parameters.row_tiles = (int)blocks_for(parameters.output.rows, rows);
     parameters.column_tiles = (int)blocks_for(parameters.output.columns, columns);
     const dim3 grid((unsigned)parameters.row_tiles * (unsigned)parameters.column_tiles, (unsigned)slices);
-    return hs_launch(context, name, kernel, grid, dim3((unsigned)threads), (size_t)shared_bytes, parameters);
+    return hs_launch_after(context, name, kernel, grid, dim3((unsigned)threads), (size_t)shared_bytes, parameters);
 }
 
 #define HS_LAUNCH_TILE(a_contiguous, b_contiguous, aligned)                                                 \
