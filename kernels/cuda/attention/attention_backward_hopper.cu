@@ -382,6 +382,10 @@ __global__ void __launch_bounds__(GRADIENT_THREADS, 1)
     const int warpgroup = (int)threadIdx.x / 128;
     if (threadIdx.x == 0) {
         const int consumer_warps = 4 * GRADIENT_CONSUMERS;
+        ptx::prefetch_tensor_map(&parameters.keys);
+        ptx::prefetch_tensor_map(&parameters.queries);
+        ptx::prefetch_tensor_map(&parameters.douts);
+        ptx::prefetch_tensor_map(&parameters.statistics);
         ptx::mbarrier_init(base + Shape::keys_full, 1);
         ptx::mbarrier_init(base + Shape::keys_empty, consumer_warps + 1);
         ptx::mbarrier_init(base + Shape::parts_full, consumer_warps);
