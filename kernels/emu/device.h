@@ -209,6 +209,7 @@ void emulated_mbarrier_wait(uint32_t address, unsigned parity, emulator::Site si
 
 /* Tiles of tensors, from and to shared memory (tensor_copy.cpp). */
 struct TensorMap;
+void emulated_prefetch_tensor_map(const TensorMap *map, emulator::Site site = HS_EMU_HERE);
 /* blocks: a bit for each block of the cluster that receives the tile; 0: this one. */
 void emulated_tensor_load(uint32_t destination, const TensorMap *map, uint32_t mbarrier, const int *place,
                           unsigned blocks, emulator::Site site = HS_EMU_HERE);

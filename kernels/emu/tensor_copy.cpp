@@ -28,12 +28,17 @@ struct Tile {
     int row_bytes, rows;
 };
 
+static void check_encoded(const char *what, const TensorMap &map, Site site)
+{
+    if (map.rank < 1 || map.rank > TENSOR_MAP_RANKS)
+        fault("%s (%s:%d): the tensor map is not encoded", what, site.file, site.line);
+}
+
 static Tile tile_at(const char *what, uint32_t address, const TensorMap *map, const int *place, Site site)
 {
     Tile tile = { *map, { 0 }, address, 0, 1 };
     const TensorMap &m = tile.map;
-    if (m.rank < 1 || m.rank > TENSOR_MAP_RANKS)
-        fault("%s (%s:%d): the tensor map is not encoded", what, site.file, site.line);
+    check_encoded(what, m, site);
     tile.row_bytes = m.box[0] * m.element_bytes;
     for (int d = 0; d < m.rank; d++)
         tile.place[d] = place[d];
@@ -167,6 +172,11 @@ void tensor_stores_at_exit(Thread &thread)
 } // namespace emulator
 
 using namespace emulator;
+
+void emulated_prefetch_tensor_map(const TensorMap *map, Site site)
+{
+    check_encoded("prefetch.tensormap", *map, site);
+}
 
 void emulated_tensor_load(uint32_t destination, const TensorMap *map, uint32_t mbarrier, const int *place,
                           unsigned blocks, Site site)

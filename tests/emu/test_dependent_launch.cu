@@ -109,12 +109,12 @@ template <bool waits> static __global__ void tile_kernel(const TensorMap map, fl
     y[threadIdx.x] = tile[threadIdx.x];
 }
 
-template <bool waits> static bool tile_is_copied()
+template <bool waits, bool encoded> static bool tile_is_copied()
 {
     float *x = test::to_device(std::vector<float>(32, 3.0f)), *y = test::to_device(std::vector<float>(32));
     TensorMapShape shape = { x, HS_F32, 2, { 32, 1 }, { 4, 128 }, { 32, 1 }, 0 };
     TensorMap map = {};
-    if (encode_tensor_map(shape, &map) != HS_OK)
+    if (encoded && encode_tensor_map(shape, &map) != HS_OK)
         return false;
     emulate_launch(
         "tile", 1, 32, 1024, nullptr, [=] { tile_kernel<waits>(map, y); }, 1, true);
@@ -133,6 +133,8 @@ int main()
     test::catches("a warp that does not wait", early, doubled<ONE_WARP_BEFORE>);
     test::catches("a kernel that does not wait", "no thread of a block waits", doubled<NEVER_WAITS>);
     test::holds("one warp waits for all", [] { return chain(one_waits_kernel, THREADS + WARP_SIZE); });
-    test::finds("a tensor load before the wait", "tensor load (", tile_is_copied<true>, tile_is_copied<false>);
+    test::finds("a tensor load before the wait", "tensor load (", tile_is_copied<true, true>,
+                tile_is_copied<false, true>);
+    test::catches("a map that is not encoded", "prefetch.tensormap", tile_is_copied<true, false>);
     return test::result();
 }

@@ -558,6 +558,10 @@ __global__ void __launch_bounds__(GRADIENT_THREADS, 1)
     const int warpgroup = (int)threadIdx.x / 128;
     if (threadIdx.x == 0) {
         const int consumer_warps = 4 * GRADIENT_CONSUMERS;
+        ptx::prefetch_tensor_map(&parameters.keys);
+        ptx::prefetch_tensor_map(&parameters.queries);
+        ptx::prefetch_tensor_map(&parameters.douts);
+        ptx::prefetch_tensor_map(&parameters.statistics);
         for (int buffer = 0; buffer < GRADIENT_BUFFERS; buffer++) {
             ptx::mbarrier_init(base + Shape::keys_full + 8 * buffer, 1);
             ptx::mbarrier_init(base + Shape::keys_empty + 8 * buffer, consumer_warps + 1);

@@ -203,6 +203,8 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1)
     const int clusters = (int)gridDim.x / HOPPER_CLUSTER, cluster = (int)blockIdx.x / HOPPER_CLUSTER;
     const int count = parameters.row_pairs * parameters.column_tiles * parameters.slices;
     if (threadIdx.x == 0) {
+        ptx::prefetch_tensor_map(&parameters.a);
+        ptx::prefetch_tensor_map(&parameters.b);
         for (int stage = 0; stage < Tile::stages; stage++) {
             ptx::mbarrier_init(ring.full(stage), 1);
             ptx::mbarrier_init(ring.empty(stage), 4 * HOPPER_CONSUMERS * HOPPER_CLUSTER);

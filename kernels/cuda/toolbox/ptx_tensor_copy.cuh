@@ -15,10 +15,11 @@ namespace HS_CUDA_NAMESPACE
 namespace ptx
 {
 
+/* The map itself, which is a kernel's parameter, to where the first copy finds it. */
 HS_DEVICE void prefetch_tensor_map(const TensorMap *map)
 {
 #ifdef HS_EMU
-    (void)map;
+    emulated_prefetch_tensor_map(map);
 #else
     HS_SM90A(asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory"));
 #endif
