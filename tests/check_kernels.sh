@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: MIT
 # check_kernels.sh [--write]: what the compiler made of every CUDA kernel.  Fails where a kernel spills registers, where
 # one that should use tensor cores, ldmatrix and asynchronous copies (or wgmma and tensor copies) does not, where the
-# compiler serialises wgmma or ignores setmaxnreg, where none of the selftest's cases launches a kernel, or where the
+# compiler serialises wgmma or ignores setmaxnreg, where none of the selftest's cases launches a kernel, where a launch asks
+# for more shared memory than a block of the GPU has, or where the
 # table kernels/cuda/KERNELS.md is stale; --write makes the table anew.  BUILD says where `make check-kernels` put the
 # objects, with ptxas's reports and the machine code for sm_80 or sm_90a beside them, and tests/launches.
 set -euo pipefail
@@ -140,6 +141,9 @@ nvcc_version() {
 } | awk -v table="$work/rows" -v families="$work/families" -f tests/kernels/occupancy.awk -f tests/kernels/tables.awk | sort >"$work/complaints"
 remarks >>"$work/complaints" || true
 sed -n 's/^early \(.*\)/\1: touches device memory before it waits for the kernel before/p' "$work/facts" >>"$work/complaints"
+# KiB of a block, threads, bytes and the kernel of each launch.
+awk '$1 == "launch" && $4 > $2 * 1024 { $1 = $3 = ""; print "more shared memory than KiB that a block has:" $0 }' \
+    "$work/facts" >>"$work/complaints"
 table >"$work/document"
 if [ "${1:-}" = --write ]; then
     cp "$work/document" "$document"

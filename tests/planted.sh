@@ -31,7 +31,7 @@ link() {
     elif [ "$op" = agreement_attention ]; then
         program=("$work/agreement" --device emu --tiny attention)
     else
-        program=("$work/trainer" selftest --device emu --no-speed --op "$op")
+        program=(env HALFSTEP_EMU_SHARED=$card "$work/trainer" selftest --device emu --no-speed --op "$op")
     fi
     # shellcheck disable=SC2086
     $CXX $LDFLAGS -shared -Wl,-soname,libhalfstep-emu.so -o "$work/libhalfstep-emu.so" "$work/planted.o" "${objects[@]}"
@@ -74,6 +74,7 @@ plant() {
     failures=$((failures + 1))
 }
 
+card=227 # KiB of shared memory a block, by which the emulator is one GPU or another
 op=attention_backward unit=attention_backward_hopper.cu
 plant 'backward: a turn is given before the part is in memory' $unit $unit 'ptx::store_tile_wait_written<0>();' ''
 plant 'backward: a turn is not waited for' $unit $unit 'ptx::load_acquire(parameters.turns + index) != turn' 'false'
@@ -135,6 +136,17 @@ plant 'forward: results are written over others on their way' $unit $unit \
     'ptx::store_tile_wait<0>(); /* the tile before has left */' '(void)0;'
 plant 'forward: another swizzle of results' $unit attention_hopper_softmax.cuh '(n % 8 ^ row % 8)' '(n % 8)'
 plant 'forward: no fence before results are stored' $unit $unit 'ptx::fence_shared_to_async();' ''
+
+# The kernels for all GPUs, in the tiles of one with 100 KiB a multiprocessor.
+card=99
+plant 'forward, 100 KiB: the next keys over those that are read' attention_forward.cu attention_forward.cu \
+    '__syncthreads(); /* this tile is there' '/* this tile is there'
+op=attention_backward
+for unit in attention_backward_query.cu attention_backward_key_value.cu; do
+    plant "backward, 100 KiB: the next tile over one that is read ($unit)" $unit $unit \
+        '__syncthreads(); /* this tile is there' '/* this tile is there'
+done
+card=227
 
 op=tiles unit=matmul_hopper.cu header=matmul_hopper.cuh
 plant 'product: a stage is read before it is full' $unit $header \

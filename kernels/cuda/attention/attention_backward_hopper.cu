@@ -8,14 +8,14 @@
  *     S^T = K Q^T        P^T = 2^(c S^T - lse log2(e))             dV += (F P)^T dO
  *     dP^T = V dO^T      dS^T = P^T (F dP^T - delta)               dK += dS^T Q
  *     dQ = dS K          with dS read across the lines of dS^T in shared memory, by both consumers
- * One warpgroup serves them: a thread copies tiles into a ring, another takes dQ away.
+ * One warpgroup serves them: a thread copies tiles into rings, another takes dQ and the results away.
  *
  * dQ of a query tile is a sum over blocks of keys.  Each block adds its part to f32 sums in memory (L2), as a copy that
  * reduces, and always in the same order.  A block waits for its turn, a counter for each tile.  So the same bits come
  * out every time, without the two further products that a pass of its own for dQ would take.
  *
  * Work goes by ticket, a block of keys each, and a tile's turns are in the order of its tickets.  Heads have one of two
- * orders (GradientWork):
+ * orders (work_of):
  *     early heads, one after the other      from the last block of keys to the first.  All start at their diagonal, so
  *                                           the next in order comes to a tile just when the one before has left it,
  *                                           and hardly ever waits; a head's tiles are read by all while they are in L2.

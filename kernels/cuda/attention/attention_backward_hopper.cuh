@@ -75,9 +75,10 @@ struct GradientParameters {
     unsigned *ticket;
 };
 
-/* Heads whose tickets go longest first.  `blocks` at work hold blocks / late tickets of a head at once, and each begins
- * as many steps late as there are before it: few beside the steps of a ticket, of which there are up to key_blocks.  Too
- * many heads at once would not stay in L2, and with fewer than half of the heads the others keep that order full. */
+/* Heads whose tickets go longest first, at the end.  `blocks` at work hold blocks / late tickets of a head at once, and
+ * each begins as many steps late as there are before it: with 4 blocks / key_blocks such heads that is little beside a
+ * ticket's steps, of which there are up to key_blocks.  An eighth of `blocks` is enough for long sequences; more heads
+ * would not stay in L2.  At most half of the heads: the kernel needs the others' tickets first, which do not wait. */
 static inline int late_heads(int heads, int key_blocks, int blocks)
 {
     const int few_waits = (4 * blocks + key_blocks - 1) / key_blocks, few_rereads = blocks / 8;

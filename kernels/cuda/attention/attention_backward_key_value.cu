@@ -12,24 +12,10 @@
  * above, one launch makes dK and another dV, and the scores are computed in both: five products instead of four.
  */
 #include "kernels/cuda/attention/attention.cuh"
-#include "kernels/cuda/attention/attention_tile.cuh"
+#include "kernels/cuda/attention/attention_tiles.cuh"
 
 namespace HS_CUDA_NAMESPACE
 {
-
-template <int width> struct KeyValueGradientShape;
-template <> struct KeyValueGradientShape<32> : TileShape<32, 4, 2, 32> {
-};
-template <> struct KeyValueGradientShape<64> : TileShape<64, 4, 2, 32> {
-};
-template <> struct KeyValueGradientShape<96> : TileShape<96, 4, 1, 32> {
-};
-template <> struct KeyValueGradientShape<128> : TileShape<128, 4, 1, 32> {
-};
-template <> struct KeyValueGradientShape<192> : TileShape<192, 4, 1, 32> {
-};
-template <> struct KeyValueGradientShape<256> : TileShape<256, 4, 1, 16> {
-};
 
 /* What a launch computes. */
 enum GradientPart { KEYS_AND_VALUES, KEYS_ALONE, VALUES_ALONE };
@@ -41,6 +27,11 @@ template <typename Shape> struct KeyValueLayout {
     static constexpr int statistics_bytes = Shape::step * (int)sizeof(QueryStatistics);
     static constexpr int bytes = statistics + 2 * statistics_bytes;
 };
+
+template <int width>
+constexpr int key_value_bytes_100 = KeyValueLayout<AttentionShape<KEY_VALUE_KERNEL, ROOM_100, width>>::bytes;
+static_assert(key_value_bytes_100<64> <= TWO_BLOCKS_100 && key_value_bytes_100<128> <= TWO_BLOCKS_100, "two blocks");
+static_assert(key_value_bytes_100<192> <= MOST_BLOCK_100 && key_value_bytes_100<256> <= MOST_BLOCK_100, "one block");
 
 /* Statistics of a lane's two queries, 2t and 2t + 1 of a column tile. */
 HS_DEVICE void load_pair(QueryStatistics (&pair)[2], const QueryStatistics *statistics, int column_tile)
@@ -289,9 +280,9 @@ HsStatus attention_backward_key_value_mma(HsContext *context, const Attention &a
                                           const BackwardTensors &tensors)
 {
     return dispatch_16_bit(tensors.qkv.dtype, [&](auto element) {
-        return dispatch_head_dim(attention.head_dim, [&](auto dim) {
+        return dispatch_attention_tile<KEY_VALUE_KERNEL>(context, attention.head_dim, [&](auto shape) {
             using T = decltype(element);
-            using Shape = KeyValueGradientShape<decltype(dim)::width>;
+            using Shape = decltype(shape);
             if constexpr (Shape::width > 128) {
                 HS_TRY((launch<T, Shape, KEYS_ALONE>(context, attention, tensors)));
                 return launch<T, Shape, VALUES_ALONE>(context, attention, tensors);

@@ -11,24 +11,10 @@
  * keys would spill.
  */
 #include "kernels/cuda/attention/attention.cuh"
-#include "kernels/cuda/attention/attention_tile.cuh"
+#include "kernels/cuda/attention/attention_tiles.cuh"
 
 namespace HS_CUDA_NAMESPACE
 {
-
-template <int width> struct QueryGradientShape;
-template <> struct QueryGradientShape<32> : TileShape<32, 4, 2, 32> {
-};
-template <> struct QueryGradientShape<64> : TileShape<64, 4, 2, 32> {
-};
-template <> struct QueryGradientShape<96> : TileShape<96, 4, 2, 32> {
-};
-template <> struct QueryGradientShape<128> : TileShape<128, 4, 2, 16> {
-};
-template <> struct QueryGradientShape<192> : TileShape<192, 4, 1, 32> {
-};
-template <> struct QueryGradientShape<256> : TileShape<256, 4, 1, 16> {
-};
 
 /* Shared memory: queries, output gradients, two buffers of keys, two of values, statistics of the queries. */
 template <typename Shape> struct QueryGradientLayout {
@@ -36,6 +22,11 @@ template <typename Shape> struct QueryGradientLayout {
     static constexpr int values = keys + 2 * Shape::step_bytes, statistics = values + 2 * Shape::step_bytes;
     static constexpr int bytes = statistics + Shape::rows * (int)sizeof(QueryStatistics);
 };
+
+template <int width>
+constexpr int query_bytes_100 = QueryGradientLayout<AttentionShape<QUERY_KERNEL, ROOM_100, width>>::bytes;
+static_assert(query_bytes_100<64> <= TWO_BLOCKS_100 && query_bytes_100<128> <= TWO_BLOCKS_100, "two blocks");
+static_assert(query_bytes_100<192> <= MOST_BLOCK_100 && query_bytes_100<256> <= MOST_BLOCK_100, "one block");
 
 /* Scores become probabilities; keys after a query get none.  key_less_query: the tile's first key less the warp's first
  * query; `diagonal`: some pair of the tile is hidden; statistics: of the warp's queries. */
@@ -181,9 +172,9 @@ __global__ void __launch_bounds__(Shape::threads, 2)
 HsStatus attention_backward_query_mma(HsContext *context, const Attention &attention, const BackwardTensors &tensors)
 {
     return dispatch_16_bit(tensors.qkv.dtype, [&](auto element) {
-        return dispatch_head_dim(attention.head_dim, [&](auto dim) {
+        return dispatch_attention_tile<QUERY_KERNEL>(context, attention.head_dim, [&](auto shape) {
             using T = decltype(element);
-            using Shape = QueryGradientShape<decltype(dim)::width>;
+            using Shape = decltype(shape);
             const dim3 grid((unsigned)(attention.batch * attention.heads), blocks_for(attention.length, Shape::rows));
             return dispatch_documents(attention.starts != nullptr, [&](auto kind) {
                 return hs_launch(context, HS_KERNEL((attention_query_bwd_kernel<T, Shape, decltype(kind)::documents>)),

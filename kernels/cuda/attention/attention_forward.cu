@@ -14,30 +14,20 @@
  * Keys and values of the next tile are copied (cp.async) while this one is worked on: two buffers, one barrier a tile.
  */
 #include "kernels/cuda/attention/attention.cuh"
-#include "kernels/cuda/attention/attention_tile.cuh"
+#include "kernels/cuda/attention/attention_tiles.cuh"
 
 namespace HS_CUDA_NAMESPACE
 {
-
-template <int width> struct ForwardShape;
-template <> struct ForwardShape<32> : TileShape<32, 4, 2, 64> {
-};
-template <> struct ForwardShape<64> : TileShape<64, 4, 2, 64> {
-};
-template <> struct ForwardShape<96> : TileShape<96, 4, 2, 64> {
-};
-template <> struct ForwardShape<128> : TileShape<128, 4, 2, 32> {
-};
-template <> struct ForwardShape<192> : TileShape<192, 4, 1, 32> {
-};
-template <> struct ForwardShape<256> : TileShape<256, 4, 1, 32> {
-};
 
 /* Shared memory: queries, then two buffers of keys, then two of values. */
 template <typename Shape> constexpr int forward_shared_bytes()
 {
     return Shape::own_bytes + 4 * Shape::step_bytes;
 }
+template <int width>
+constexpr int forward_bytes_100 = forward_shared_bytes<AttentionShape<FORWARD_KERNEL, ROOM_100, width>>();
+static_assert(forward_bytes_100<64> <= TWO_BLOCKS_100 && forward_bytes_100<128> <= TWO_BLOCKS_100, "two blocks");
+static_assert(forward_bytes_100<192> <= MOST_BLOCK_100 && forward_bytes_100<256> <= MOST_BLOCK_100, "one block");
 
 /* The running softmax of a thread's rows, 16 m + 8 half + lane / 4 of the warp: c times the maximum, the same in the
  * four lanes of a row, and the sum over this lane's own columns. */
@@ -240,9 +230,9 @@ __global__ void __launch_bounds__(Shape::threads, 2)
 HsStatus attention_forward_mma(HsContext *context, const Attention &attention, const HsAttentionArgs *args)
 {
     return dispatch_16_bit(args->qkv.dtype, [&](auto element) {
-        return dispatch_head_dim(attention.head_dim, [&](auto dim) {
+        return dispatch_attention_tile<FORWARD_KERNEL>(context, attention.head_dim, [&](auto shape) {
             using T = decltype(element);
-            using Shape = ForwardShape<decltype(dim)::width>;
+            using Shape = decltype(shape);
             const dim3 grid((unsigned)(attention.batch * attention.heads), blocks_for(attention.length, Shape::rows));
             return dispatch_documents(attention.starts != nullptr, [&](auto kind) {
                 return hs_launch(context, HS_KERNEL((attention_forward_kernel<T, Shape, decltype(kind)::documents>)),

@@ -5,6 +5,7 @@
  */
 #include "kernels/cuda/product/predicted.cuh"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,7 +16,7 @@ namespace
 {
 
 const double LAUNCH_CLOCKS = 3000.0, EXP2_RATE = 16.0, LANES = 128.0;
-const double MMA_RATE = 0.85, WGMMA_RATE = 0.9, OVERLAP = 0.5;
+const double MMA_RATE = 0.85, WGMMA_RATE = 0.9;
 
 /* From the manufacturer's datasheets; clocks are those that matrix products are quoted at or, for the H100 and H200,
  * the lower end of 1.755 to 1.98 GHz. */
@@ -28,6 +29,7 @@ const Gpu gpus[] = {
     { "H200 SXM", 132, 90, 1.755, 4.8 },
     { "H100 SXM", 132, 90, 1.755, 3.35 },
     { "RTX 3060 12 GB", 28, 86, 1.777, 0.36 },
+    { "RTX 4090", 128, 89, 2.52, 1.008 },
 };
 
 const AttentionShape attentions[] = {
@@ -35,11 +37,13 @@ const AttentionShape attentions[] = {
     { "long", 4, 8192, 16, 128 },
 };
 
+/* Starts: forward, a tile's first scores and exponentials, which nothing overlaps; backward, a ticket's first step and
+ * last dQ.  Ends: forward, half an item; backward, a simulation of tickets. */
 const AttentionWay ways[] = {
-    { "mma forward", false, false, 2, 1, 4.0, 64 },
-    { "wgmma forward", false, true, 2, 1, 4.0, 128 },
-    { "mma backward, two kernels", true, false, 7, 2, 12.0, 64 },
-    { "wgmma backward, one pass", true, true, 5, 1, 12.0, 128 },
+    { "mma forward", false, false, 2, 1, 4.0, 64, 64, 0.5, 128, 0.0, 0.0, 1, 0.0 },
+    { "wgmma forward", false, true, 2, 1, 4.0, 96, 64, 0.5, 128, 800.0, 0.5, 1, 0.0 },
+    { "mma backward, two kernels", true, false, 7, 2, 12.0, 64, 64, 0.5, 64, 0.0, 0.0, 3, 4.0 },
+    { "wgmma backward, one pass", true, true, 5, 1, 12.0, 128, 128, 0.75, 128, 600.0, 0.125, 3, 10.0 },
 };
 
 DeviceLimits limits_from(const Gpu &gpu)
@@ -171,18 +175,21 @@ double attention_seconds(const AttentionShape &shape, const AttentionWay &way, c
 {
     const GpuRates &rates = rates_of(limits.compute_capability);
     const double peak = way.wgmma ? WGMMA_RATE * rates.wgmma : MMA_RATE * rates.mma[MATMUL_16BIT];
-    const double products = way.products * (double)shape.head_dim / peak;
-    const double softmax = way.passes / EXP2_RATE + way.other / LANES;
-    const double longer = products > softmax ? products : softmax, shorter = products + softmax - longer;
-    const double clocks = longer + (1.0 - OVERLAP) * shorter;
     const double length = (double)shape.length, sequences = (double)(shape.batch * shape.heads);
-    const double scores = sequences * 0.5 * length * (length + way.tile);
-    const double busy = (LAUNCH_CLOCKS + clocks * scores / limits.multiprocessors) / limits.clock_hz;
-    /* forward q, k, v, out; backward q, k, v, dout in each of two kernels, dq, dk, dv once, and out for its sums; one
-     * pass reads its inputs once, and moves f32 sums of dq instead */
-    const double bytes = (way.backward ? 12.0 : 4.0) * 2.0 * sequences * length * (double)shape.head_dim;
-    const double moving = bytes / limits.bytes_per_second;
-    return busy > moving ? busy : moving;
+    const double elements = sequences * length * (double)shape.head_dim;
+    /* clocks for all scores of a sequence's head */
+    const double products = way.products * (double)shape.head_dim / peak * 0.5 * length * (length + way.product_tile);
+    const double softmax = (way.passes / EXP2_RATE + way.other / LANES) * 0.5 * length * (length + way.softmax_tile);
+    const double longer = products > softmax ? products : softmax, shorter = products + softmax - longer;
+    const double clocks = longer + (1.0 - way.overlap) * shorter;
+    const double tiles = ceil(length / way.rows), longest = 2.0 * clocks / tiles;
+    const double busy = (LAUNCH_CLOCKS * way.launches +
+                         sequences * (clocks + way.start * tiles) / limits.multiprocessors + way.end * longest) /
+                        limits.clock_hz;
+    /* forward q, k, v, out; backward q, k, v, dout in each of two kernels and dq, dk, dv once; one pass reads its inputs
+     * once, and moves f32 sums of dq instead */
+    const double moving = (way.backward ? 11.0 : 4.0) * 2.0 * elements / limits.bytes_per_second;
+    return (busy > moving ? busy : moving) + way.bytes_apart * elements / limits.bytes_per_second;
 }
 
 double attention_flops(const AttentionShape &shape, bool backward)

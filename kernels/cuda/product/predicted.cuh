@@ -10,12 +10,19 @@
  *
  * with two products forward and, backward, five (S, dP, dQ, dK, dV); kernels apart for dQ and for dK and dV make S, dP
  * and the exponentials twice: seven products, two passes.  rate is the share of the peak that products by themselves
- * reach, OVERLAP how much of the shorter part hides behind the longer: two warpgroups in turns hide about half.  Other
- * work is counted in instructions a score: scale and subtract, maximum, sum, half a conversion; backward scale and
- * subtract, the gradient's subtract and multiply, a conversion.  Causal tiles on the diagonal are computed whole.  The
- * kernel takes
+ * reach, OVERLAP how much of the shorter part hides behind the longer: about half, where two blocks share a
+ * multiprocessor, or two warpgroups take turns within a tile.  A simulation of backward's products, exponentials and
+ * waits on ideal tensor cores and lanes says 0.57 for consumers that meet in each step and 1 for those that may be a step
+ * apart; 0.5 and 0.75 leave room for latencies.  Other work is counted in instructions a score: scale and subtract,
+ * maximum, sum, half a conversion; backward scale and subtract, the gradient's subtract and multiply, a conversion.
+ * Causal tiles on the diagonal are computed whole, but for what a way leaves out.  The kernels take
  *
- *     seconds = max((LAUNCH_CLOCKS + clocks * scores / multiprocessors) / clock, bytes / bandwidth)
+ *     seconds = max((LAUNCH_CLOCKS * launches + clocks * scores / multiprocessors + start + end) / clock,
+ *                   bytes / bandwidth) + bytes of passes apart / bandwidth
+ *
+ * start: a tile's or ticket's clocks before its products flow, once for each that a multiprocessor has.  end: what the
+ * last of them takes while other multiprocessors have none, a share of the longest.  Passes apart read dout and out for
+ * delta, and put f32 sums of dq in order.
  */
 #ifndef HS_KERNELS_CUDA_PRODUCT_PREDICTED_CUH
 #define HS_KERNELS_CUDA_PRODUCT_PREDICTED_CUH
@@ -37,9 +44,14 @@ struct AttentionShape {
 struct AttentionWay {
     const char *name;
     bool backward, wgmma;
-    int products, passes; /* a score; backward: of both kernels */
-    double other;         /* instructions a score */
-    int tile;             /* queries by keys on the diagonal */
+    int products, passes;           /* a score; backward: of both kernels */
+    double other;                   /* instructions a score */
+    int product_tile, softmax_tile; /* queries by keys on the diagonal */
+    double overlap;
+    int rows;          /* of a tile or ticket, and ... */
+    double start, end; /* ... its clocks without products; the share of the longest that others wait for */
+    int launches;
+    double bytes_apart; /* an element of q */
 };
 
 /* The kernels of 16 bits. */
