@@ -108,10 +108,9 @@ static HsStatus sgd_check(const HsOptimizerConfig *config)
 static HsSgdArgs sgd_args(const HsOptimizer *optimizer, const HsSpan *span, const HsUpdateArgs *update)
 {
     const HsOptimizerConfig *config = &optimizer->config;
-    return (HsSgdArgs){ .update = *update,
-                        .momentum = (float)config->momentum,
-                        .nesterov = config->nesterov,
-                        .buffer = span->state[0] };
+    return (HsSgdArgs){
+        .update = *update, .momentum = (float)config->momentum, .nesterov = config->nesterov, .buffer = span->state[0]
+    };
 }
 
 static HsStatus sgd_apply(const HsOptimizer *optimizer, HsContext *context, const HsSpan *span,

@@ -151,6 +151,15 @@ static double bytes_cache(const void *arguments, const HsTensor *cache)
     return (double)rows * (double)(args->heads.kv_heads * args->heads.head_dim) * (double)hs_dtype_bytes(cache->dtype);
 }
 
+/* --- loss --- */
+
+static void adapt_dlogits(const void *arguments, HsOperandRow *dlogits)
+{
+    const HsCrossEntropyArgs *args = arguments;
+    if (hs_dtype_bytes(args->logits.dtype) == 2)
+        dlogits->like = "logits";
+}
+
 /* --- distillation --- */
 
 /* One element of each kept entry. */
@@ -328,8 +337,9 @@ const HsOperands hs_operands = {
     .dropout_backward.rows = { ROW(x, READ, ACT, "N C"), ROW(y, WRITE, ACT, "N C") },
 #undef A
 #define A HsCrossEntropyArgs
-    .cross_entropy.rows = { ROW(logits, READ, WIDE, "N V"), ROW(targets, READ, INDEX, "N"),
-                            ROW(losses, WRITE, WIDE, "N"), ROW(dlogits, WRITE, ACT, "N V", .optional = true) },
+    .cross_entropy.rows = { ROW(logits, READ, ACT, "N V"), ROW(targets, READ, INDEX, "N"),
+                            ROW(losses, WRITE, WIDE, "N"),
+                            ROW(dlogits, WRITE, ACT, "N V", .optional = true, .adapt = adapt_dlogits) },
 #undef A
 #define A HsTopLogitsArgs
     .top_logits.rows = { ROW(logits, READ, WIDE, "N V"), ROW(value, WRITE, WIDE, "N K"),
@@ -368,7 +378,7 @@ const HsOperands hs_operands = {
     .dot = { .arrays = true, .count_at = offsetof(A, count), .rows = { ROW(x, READ, ACT, ""), ROW(y, READ, ACT, "") } },
 #undef A
 #define A HsSampleLabelsArgs
-    .sample_labels.rows = { ROW(logits, READ, WIDE, "N V"), ROW(targets, UPDATE, INDEX, "N") },
+    .sample_labels.rows = { ROW(logits, READ, ACT, "N V"), ROW(targets, UPDATE, INDEX, "N") },
 #undef A
 #define A HsArgmaxArgs
     .argmax.rows = { ROW(logits, READ, WIDE, "N V"), ROW(index, WRITE, INDEX, "N") },

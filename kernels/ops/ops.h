@@ -281,12 +281,12 @@ typedef struct HsDropoutArgs {
 /* Softmax cross-entropy over rows, loss in nats, with the gradient in the same pass.  A target of -1 is ignored: loss
  * 0, gradient row 0.  z-loss: PaLM (Chowdhery et al. 2022, section 5). */
 typedef struct HsCrossEntropyArgs {
-    HsTensor logits;             /* [N,V] f32 */
+    HsTensor logits;             /* [N,V] act */
     HsTensor targets;            /* [N] i32, -1 or in [0, V) */
     float z_loss;                /* coefficient z, 0 for none */
     const float *gradient_scale; /* device scalar gs: loss scale / number of counted targets */
     HsTensor losses;             /* [N] f32: the cross-entropy, without the z term */
-    HsTensor dlogits;            /* [N,V] act, optional; f32 may be logits itself */
+    HsTensor dlogits;            /* [N,V] act, of 16-bit logits their own; optional; may be logits itself */
 } HsCrossEntropyArgs;
 
 /* What dark experience replay keeps of a row (Buzzega et al. 2020, section 3).  Of equal logits the first comes first;
@@ -487,7 +487,7 @@ typedef struct HsDotArgs {
  * row n is word 0 of draw row_offset + n, so it does not depend on how a batch is split. */
 typedef struct HsSampleLabelsArgs {
     HsRng rng;
-    HsTensor logits;  /* [N,V] f32 */
+    HsTensor logits;  /* [N,V] act */
     HsTensor targets; /* [N] i32; -1 stays, anything else is replaced */
 } HsSampleLabelsArgs;
 

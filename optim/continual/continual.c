@@ -123,6 +123,11 @@ static bool penalizes(const HsStrategy *row)
     return row->role == HS_ROLE_PENALIZES;
 }
 
+static bool compares_logits(const HsStrategy *row)
+{
+    return row->plan_distillation != NULL;
+}
+
 static bool mixes_tasks(const HsStrategy *row)
 {
     return row->mixes_tasks;
@@ -214,6 +219,11 @@ const HsStrategy *hs_continual_beside_step(const HsContinualConfig *config)
 const HsStrategy *hs_continual_penalizes(const HsContinualConfig *config)
 {
     return first_that(config, penalizes);
+}
+
+const HsStrategy *hs_continual_compares_logits(const HsContinualConfig *config)
+{
+    return first_that(config, compares_logits);
 }
 
 const HsStrategy *hs_continual_keeps_state(const HsContinualConfig *config)

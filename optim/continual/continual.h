@@ -205,6 +205,7 @@ const HsStrategy *hs_continual_new_adapters(const HsContinualConfig *config);
 const HsStrategy *hs_continual_host_work(const HsContinualConfig *config);
 const HsStrategy *hs_continual_beside_step(const HsContinualConfig *config);
 const HsStrategy *hs_continual_penalizes(const HsContinualConfig *config);
+const HsStrategy *hs_continual_compares_logits(const HsContinualConfig *config);
 /* One with a state of its own: what it did at a finished task's end cannot be taken back. */
 const HsStrategy *hs_continual_keeps_state(const HsContinualConfig *config);
 /* The strategies' lines at a run's start. */

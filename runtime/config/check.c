@@ -391,6 +391,12 @@ static HsStatus check_continual(HsConfig *config)
             "ewc.normalize: %s contradicts ewc.lambda: auto, which is in units of the Fisher "
             "information itself; leave it out, or set ewc.lambda to a number",
             normalize);
+    const HsStrategy *compares = hs_continual_compares_logits(&strategies);
+    if (compares && is(config->precision.logits, "compute"))
+        return hs_config_relation_fail(config, "precision.logits", "continual.strategy",
+                                       "precision.logits: compute rounds the logits, and strategy %s compares them in "
+                                       "f32: set precision.logits: f32",
+                                       compares->name);
     const HsStrategy *renews = hs_continual_new_adapters(&strategies);
     if (renews && is(config->adapter.kind, "none"))
         return hs_config_relation_fail(config, "continual.strategy", "adapter.kind",

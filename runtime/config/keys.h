@@ -149,6 +149,11 @@
       "keep FP32 masters of 16-bit weights; false: bf16 only, stochastic rounding")                                  \
     X(S, STRING, gradients, "fp32", 0, 0, "fp32|compute", "",                                                        \
       "weight gradients accumulate in fp32, or in the mode's 16-bit format")                                         \
+    X(S, STRING, logits, "f32", 0, 0, "f32|compute", "",                                                             \
+      "training's logits as the head's product stores them; compute: in the mode's 16-bit format, so that 6 bytes "  \
+      "of each move in place of 10 and its gradient takes its memory (2 bytes in place of 6); softmax and loss are " \
+      "computed in f32 from them. Evaluation and generation have f32 logits. Not with der++ and lwf, which compare " \
+      "logits")                                                                                                      \
     X(S, STRING, loss_scale, "auto", 0, 0, "auto|dynamic|static|none", "", "auto: dynamic in fp16, none otherwise")  \
     X(S, REAL, init_scale, 65536, 1e-30, 1e30, NULL, "", "first loss scale, and the static one")                     \
     X(S, REAL, growth_factor, 2.0, 1.0000001, 1e6, NULL, "",                                                         \

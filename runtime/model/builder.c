@@ -327,6 +327,7 @@ void hs_builder_head(HsBuilder *builder, int hidden, int weight)
         builder->config->memory.head_chunk > 0 ? builder->config->memory.head_chunk : HS_LEAST_HEAD_CHUNK;
     node->attributes.z_loss = (float)builder->config->model.z_loss;
     node->attributes.logit = model->precision.statistic;
+    node->attributes.trained_logit = model->precision.logit;
     node->attributes.logit_gradient = model->precision.logit_gradient;
     model->hidden_slot = hidden;
     model->loss_node = model->node_count - 1;

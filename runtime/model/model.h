@@ -134,8 +134,8 @@ typedef struct HsAttributes {
     HsDtype operand;       /* that format */
     uint32_t site;         /* RNG site, unique in the model */
     int64_t vocabulary, head_chunk;
-    HsDtype logit, logit_gradient;
-    bool own_logit_gradient, teacher_logits; /* the head needs memory of their own for them (head_work.h) */
+    HsDtype logit, trained_logit, logit_gradient; /* trained_logit: where a gradient is made of them */
+    bool own_logit_gradient, teacher_logits;      /* the head needs memory of their own for them (head_work.h) */
     HsAdapterShape adapter;
 } HsAttributes;
 

@@ -8,18 +8,19 @@
 #include <string.h>
 
 /* Both 16-bit modes have one shape; only the format and its need for loss scaling differ. */
-#define HALF_MODE(mode_name, half, scaled)                                                                        \
-    {                                                                                                             \
-        .name = mode_name, .weight = half, .vector = HS_F32, .activation = half, .residual = HS_F32,              \
-        .statistic = HS_F32, .logit_gradient = half, .master = HS_F32, .gradient = HS_F32, .loss_scaling = scaled \
+#define HALF_MODE(mode_name, half, scaled)                                                                  \
+    {                                                                                                       \
+        .name = mode_name, .weight = half, .vector = HS_F32, .activation = half, .residual = HS_F32,        \
+        .statistic = HS_F32, .logit = HS_F32, .logit_gradient = half, .master = HS_F32, .gradient = HS_F32, \
+        .loss_scaling = scaled                                                                              \
     }
 
 /* One dtype everywhere; `policy`: how products round it. */
 #define UNIFORM_MODE(mode_name, wide, policy)                                                                   \
     {                                                                                                           \
         .name = mode_name, .forward = policy, .dgrad = policy, .wgrad = policy, .weight = wide, .vector = wide, \
-        .activation = wide, .residual = wide, .statistic = wide, .logit_gradient = wide, .master = wide,        \
-        .gradient = wide, .loss_scaling = false                                                                 \
+        .activation = wide, .residual = wide, .statistic = wide, .logit = wide, .logit_gradient = wide,         \
+        .master = wide, .gradient = wide, .loss_scaling = false                                                 \
     }
 
 static const HsPrecision modes[] = {
@@ -79,6 +80,8 @@ HsStatus hs_precision_resolve(const HsConfig *config, HsProducts products, HsPre
 
     if (strcmp(config->precision.gradients, "compute") == 0)
         precision->gradient = row->weight;
+    if (strcmp(config->precision.logits, "compute") == 0)
+        precision->logit = row->logit_gradient;
     if (automatic && !mixed && config->training.use_amp && !config->precision.master_weights)
         return hs_fail(HS_ECONFIG,
                        "precision.master_weights: false needs bf16, but the mode is %s (auto: %s): set "

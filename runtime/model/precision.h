@@ -25,6 +25,7 @@ typedef struct HsPrecision {
     HsDtype activation; /* outputs of linear layers, attention, norms, activations, and their gradients */
     HsDtype residual;   /* the residual stream and its gradient */
     HsDtype statistic;  /* norm statistics, log-sum-exp, losses */
+    HsDtype logit;      /* of training, where their gradient is made; without a gradient they are of `statistic` */
     HsDtype logit_gradient;
     HsDtype master;    /* of weights narrower than it */
     HsDtype gradient;  /* of weights */

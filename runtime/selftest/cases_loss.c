@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT
  *
- * Cases of the cross-entropy: odd vocabularies, ignored targets, z-loss, gradient in place, logits too large for exp.
+ * Cases of the cross-entropy: odd vocabularies, ignored targets, z-loss, gradient in place, logits too large for exp,
+ * logits of 16 bits.
  */
 #include "runtime/selftest/trial.h"
 
 #include <math.h>
 
-/* rows N, columns V; out: dlogits */
+/* rows N, columns V; dtype: logits; out: dlogits */
 #define LOSS(n, v)                                                                                                 \
     { HS_F32, HS_F32, HS_F32, n, v, .options = 0 }, { HS_F32, HS_F32, HS_F32, n, v, .options = HS_CASE_GRADIENT }, \
         { HS_F32, HS_BF16, HS_F32, n, v, .options = HS_CASE_GRADIENT },                                            \
@@ -15,6 +16,14 @@
     {                                                                                                              \
         HS_F32, HS_BF16, HS_F32, n, v, .options = HS_CASE_GRADIENT | HS_CASE_HUGE                                  \
     }
+
+#define NARROW_LOSS(half, n, v)                                                                        \
+    { half, half, half, n, v, .options = 0 }, { half, half, half, n, v, .options = HS_CASE_GRADIENT }, \
+        { half, half, half, n, v, .options = HS_CASE_GRADIENT | HS_CASE_IN_PLACE | HS_CASE_Z_LOSS },   \
+    {                                                                                                  \
+        half, half, half, n, v, .options = HS_CASE_GRADIENT | HS_CASE_IN_PLACE | HS_CASE_HUGE          \
+    }
+#define NARROW_LOSSES(n, v) NARROW_LOSS(HS_BF16, n, v), NARROW_LOSS(HS_F16, n, v)
 
 static const HsCase loss_cases[] = {
     LOSS(1, 1),
@@ -37,6 +46,17 @@ static const HsCase loss_cases[] = {
     { HS_F32, HS_F32, HS_F32, 5, 66, .options = HS_CASE_GRADIENT | HS_CASE_UNALIGNED },
     { HS_F32, HS_BF16, HS_F32, 5, 64, .options = HS_CASE_GRADIENT | HS_CASE_UNALIGNED },
     { HS_F32, HS_F32, HS_F32, 5, 67, .options = HS_CASE_GRADIENT | HS_CASE_IN_PLACE | HS_CASE_UNALIGNED },
+    NARROW_LOSSES(1, 1),
+    NARROW_LOSSES(3, 7),
+    NARROW_LOSSES(7, 17),
+    NARROW_LOSSES(5, 64),
+    NARROW_LOSSES(70, 300),
+    NARROW_LOSSES(4, 5003),
+    /* more than one group a thread, and a row that no GPU's shared memory holds */
+    NARROW_LOSSES(13, 33001),
+    NARROW_LOSS(HS_BF16, 2, 120003),
+    { HS_BF16, HS_BF16, HS_BF16, 5, 67, .options = HS_CASE_GRADIENT | HS_CASE_UNALIGNED },
+    { HS_F16, HS_F16, HS_F16, 5, 72, .options = HS_CASE_GRADIENT | HS_CASE_IN_PLACE | HS_CASE_UNALIGNED },
 };
 
 enum { LOGITS, TARGETS, SCALE, LOSSES, DLOGITS };
@@ -57,7 +77,7 @@ static void declare(HsTrial *trial)
 {
     const HsCase *config = trial->config;
     const bool wants = hs_case_has(trial, HS_CASE_GRADIENT), in_place = hs_case_has(trial, HS_CASE_IN_PLACE);
-    const HsTensor logits = hs_tensor_2d(NULL, HS_F32, config->rows, config->columns);
+    const HsTensor logits = hs_tensor_2d(NULL, config->dtype, config->rows, config->columns);
     const double spread = hs_case_has(trial, HS_CASE_HUGE) ? 200.0 : 3.0;
     HsOperand *operands = trial->operands;
     operands[LOGITS] = in_place ? hs_updated("logits", spread, logits) : hs_input("logits", spread, logits);
@@ -132,6 +152,7 @@ static const HsCase loss_timed[] = {
     { HS_F32, HS_BF16, HS_F32, 512, 50304, .options = HS_CASE_GRADIENT },
     { HS_F32, HS_F32, HS_F32, 512, 50304, .options = HS_CASE_GRADIENT },
     { HS_F32, HS_F16, HS_F32, 512, 50304, .options = HS_CASE_GRADIENT },
+    { HS_BF16, HS_BF16, HS_BF16, 512, 50304, .options = HS_CASE_GRADIENT | HS_CASE_IN_PLACE },
 };
 
 const HsOpTest hs_op_test_cross_entropy = {

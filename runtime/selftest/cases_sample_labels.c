@@ -27,6 +27,11 @@ static const HsCase sample_cases[] = {
     SAMPLE(40, 5003),
     SAMPLE(3, 60001),
     { HS_F32, HS_I32, HS_F32, 9, 260, .options = HS_CASE_UNALIGNED },
+    { HS_BF16, HS_I32, HS_F32, 90, 7 },
+    { HS_BF16, HS_I32, HS_F32, 70, 300 },
+    { HS_F16, HS_I32, HS_F32, 90, 513 },
+    { HS_F16, HS_I32, HS_F32, 40, 5003, .options = HS_CASE_HUGE },
+    { HS_BF16, HS_I32, HS_F32, 9, 260, .options = HS_CASE_UNALIGNED },
 };
 
 enum { LOGITS, TARGETS };
@@ -40,7 +45,8 @@ static void declare(HsTrial *trial)
 {
     const HsCase *config = trial->config;
     const double spread = hs_case_has(trial, HS_CASE_HUGE) ? 200.0 : 2.0;
-    trial->operands[LOGITS] = hs_input("logits", spread, hs_tensor_2d(NULL, HS_F32, config->rows, config->columns));
+    trial->operands[LOGITS] =
+        hs_input("logits", spread, hs_tensor_2d(NULL, config->dtype, config->rows, config->columns));
     trial->operands[TARGETS] = hs_filled(
         hs_updated("targets", (double)config->columns, hs_tensor_1d(NULL, HS_I32, config->rows)), HS_FILL_TARGET);
 }

@@ -65,6 +65,7 @@ static void start(Bench *bench, const HsLayer *layer)
                                              .site = 3,
                                              .operand = HS_F64,
                                              .logit = HS_F64,
+                                             .trained_logit = HS_F64,
                                              .logit_gradient = HS_F64,
                                              .vocabulary = V,
                                              .head_chunk = 3 };

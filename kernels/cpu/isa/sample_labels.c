@@ -14,30 +14,34 @@
 /* Exponentials of one block, `count` of them, the other lanes zero; their sum. */
 enum { BLOCK = 512 };
 
-HS_SIMD HsF32x16 exponentials_vector(const float *logits, float maximum, float *exponentials, int64_t i, int64_t left)
+HS_SIMD HsF32x16 exponentials_vector(HsDtype in, const void *logits, int64_t begin, float maximum, float *exponentials,
+                                     int64_t i, int64_t left)
 {
-    const HsF32x16 e = hs_simd_keep_first(hs_simd_exp(hs_simd_load_part(HS_F32, logits, i, left) - maximum), left);
+    const HsF32x16 x = hs_simd_load_part(in, logits, begin + i, left);
+    const HsF32x16 e = hs_simd_keep_first(hs_simd_exp(x - maximum), left);
     hs_simd_store_f32(exponentials + i, e);
     return e;
 }
 
-static float block_exponentials(const float *logits, int64_t count, float maximum, float exponentials[BLOCK])
+HS_SIMD float block_exponentials(HsDtype in, const void *logits, int64_t begin, int64_t count, float maximum,
+                                 float exponentials[BLOCK])
 {
     HsF32Parts sum = { 0 };
     HS_FOR_VECTORS(i, left, 0, count,
-                   hs_simd_accumulate(&sum, exponentials_vector(logits, maximum, exponentials, i, left)));
+                   hs_simd_accumulate(&sum, exponentials_vector(in, logits, begin, maximum, exponentials, i, left)));
     return hs_simd_sum(sum.whole);
 }
 
-static float largest(const float *logits, int64_t count)
+HS_SIMD float largest(HsDtype in, const void *logits, int64_t first, int64_t count)
 {
     const int64_t whole = count / HS_LANES * HS_LANES;
     HsF32x16 most = hs_simd_splat(-INFINITY);
     for (int64_t i = 0; i < whole; i += HS_LANES)
-        most = hs_simd_max(hs_simd_load_f32(logits + i), most);
+        most = hs_simd_max(hs_simd_load(in, logits, first + i), most);
     float maximum = hs_simd_largest(most);
-    for (int64_t i = whole; i < count; i++)
-        maximum = logits[i] > maximum ? logits[i] : maximum;
+    const HsF32x16 rest = hs_simd_load_part(in, logits, first + whole, count - whole);
+    for (int64_t i = 0; i < count - whole; i++)
+        maximum = rest[i] > maximum ? rest[i] : maximum;
     return maximum;
 }
 
@@ -56,38 +60,48 @@ static int64_t label_in_block(const float exponentials[BLOCK], int64_t count, do
     return last;
 }
 
-static int32_t sample_row(const float *logits, int64_t vocabulary, float uniform)
+HS_SIMD int32_t sample_row(HsDtype in, const void *logits, int64_t first, int64_t vocabulary, float uniform)
 {
-    const float maximum = largest(logits, vocabulary);
+    const float maximum = largest(in, logits, first, vocabulary);
     float exponentials[BLOCK];
     double total = 0.0, sum = 0.0;
     for (int64_t begin = 0; begin < vocabulary; begin += BLOCK) {
         const int64_t left = vocabulary - begin;
-        total += (double)block_exponentials(logits + begin, left < BLOCK ? left : BLOCK, maximum, exponentials);
+        const int64_t count = left < BLOCK ? left : BLOCK;
+        total += (double)block_exponentials(in, logits, first + begin, count, maximum, exponentials);
     }
     const double limit = (double)uniform * total;
     /* The same sums in the same order: the last block's reaches `total`, which exceeds the limit. */
     for (int64_t begin = 0; begin < vocabulary; begin += BLOCK) {
         const int64_t left = vocabulary - begin, count = left < BLOCK ? left : BLOCK;
         const double before = sum;
-        sum += (double)block_exponentials(logits + begin, count, maximum, exponentials);
+        sum += (double)block_exponentials(in, logits, first + begin, count, maximum, exponentials);
         if (sum > limit)
             return (int32_t)(begin + label_in_block(exponentials, count, before, limit));
     }
     return (int32_t)(vocabulary - 1); /* only with NaN: its gradient will tell */
 }
 
+static int32_t sample_any_row(const HsTensor *logits, int64_t row, float uniform)
+{
+    const int64_t vocabulary = logits->shape[1], first = row * vocabulary;
+    if (logits->dtype == HS_BF16)
+        return sample_row(HS_BF16, logits->data, first, vocabulary, uniform);
+    if (logits->dtype == HS_F16)
+        return sample_row(HS_F16, logits->data, first, vocabulary, uniform);
+    return sample_row(HS_F32, logits->data, first, vocabulary, uniform);
+}
+
 HsStatus HS_ISA_NAME(hs_cpu_sample_labels)(HsContext *context, const HsSampleLabelsArgs *args)
 {
-    const int64_t rows = args->logits.shape[0], vocabulary = args->logits.shape[1];
+    const int64_t rows = args->logits.shape[0];
     int32_t *targets = args->targets.data;
 #pragma omp parallel for schedule(static) num_threads(hs_cpu_threads(context, rows))
     for (int64_t row = 0; row < rows; row++) {
         if (targets[row] < 0)
             continue;
         const HsPhilox draw = hs_rng_draw(&args->rng, (uint64_t)(args->rng.row_offset + row));
-        targets[row] =
-            sample_row((const float *)args->logits.data + row * vocabulary, vocabulary, hs_rng_uniform(draw.word[0]));
+        targets[row] = sample_any_row(&args->logits, row, hs_rng_uniform(draw.word[0]));
     }
     return HS_OK;
 }

@@ -26,20 +26,21 @@ namespace
 enum { TILE = WARP_SIZE * QUAD, MOST_THREADS = 512, MOST_WARPS = MOST_THREADS / WARP_SIZE };
 
 /* This lane's elements of the tile at `begin`; beyond `end` they are -infinity.  packs: the row is aligned. */
-HS_DEVICE void load_lane(const float *row, int begin, int end, bool packs, float (&x)[QUAD])
+template <typename In> HS_DEVICE void load_lane(const In *row, int begin, int end, bool packs, float (&x)[QUAD])
 {
     const int first = begin + (int)threadIdx.x % WARP_SIZE * QUAD;
     if (packs && first + QUAD <= end) {
-        widen(load_pack<float, QUAD>(row + first), x);
+        widen(load_pack<In, QUAD>(row + first), x);
         return;
     }
 #pragma unroll
     for (int j = 0; j < QUAD; j++)
-        x[j] = first + j < end ? row[first + j] : -INFINITY;
+        x[j] = first + j < end ? to_float(row[first + j]) : -INFINITY;
 }
 
 /* The exponentials of this lane's elements, and their sum added to those of the lanes before it. */
-HS_DEVICE double running_sum(const float *row, int begin, int end, bool packs, float maximum, float (&e)[QUAD])
+template <typename In>
+HS_DEVICE double running_sum(const In *row, int begin, int end, bool packs, float maximum, float (&e)[QUAD])
 {
     const int lane = (int)threadIdx.x % WARP_SIZE;
     load_lane(row, begin, end, packs, e);
@@ -75,7 +76,8 @@ HS_DEVICE int label_of_lane(const float (&e)[QUAD], int first, double sum, doubl
 }
 
 /* Called by the whole warp whose strip [begin, end) takes the running sum from `before` past the limit. */
-HS_DEVICE void find_label(const float *row, int begin, int end, bool packs, float maximum, double before, double limit,
+template <typename In>
+HS_DEVICE void find_label(const In *row, int begin, int end, bool packs, float maximum, double before, double limit,
                           int32_t *target)
 {
     const int lane = (int)threadIdx.x % WARP_SIZE;
@@ -96,8 +98,9 @@ HS_DEVICE void find_label(const float *row, int begin, int end, bool packs, floa
     }
 }
 
+template <typename In>
 __global__ void __launch_bounds__(MOST_THREADS)
-    sample_labels_kernel(const HsRng rng, const float *logits, int32_t *targets, int vocabulary)
+    sample_labels_kernel(const HsRng rng, const In *logits, int32_t *targets, int vocabulary)
 {
     HS_SHARED(float, largest, WARP_SIZE);
     HS_SHARED(double, sums, WARP_SIZE);
@@ -106,8 +109,8 @@ __global__ void __launch_bounds__(MOST_THREADS)
         return;
     const int warp = (int)threadIdx.x / WARP_SIZE, lane = (int)threadIdx.x % WARP_SIZE;
     const int warps = (int)blockDim.x / WARP_SIZE;
-    const float *row = logits + n * vocabulary;
-    const bool packs = reinterpret_cast<uintptr_t>(row) % (QUAD * sizeof(float)) == 0;
+    const In *row = logits + n * vocabulary;
+    const bool packs = reinterpret_cast<uintptr_t>(row) % (QUAD * sizeof(In)) == 0;
     /* strips of whole tiles */
     const int tiles = (vocabulary + TILE - 1) / TILE, strip_tiles = (tiles + warps - 1) / warps;
     const int begin = min(warp * strip_tiles * TILE, vocabulary), end = min(begin + strip_tiles * TILE, vocabulary);
@@ -156,8 +159,11 @@ HsStatus op::sample_labels(HsContext *context, const HsSampleLabelsArgs *args)
                        (long long)vocabulary, INT32_MAX / 2);
     const unsigned tiles = blocks_for(vocabulary, TILE);
     const unsigned threads = (tiles < MOST_WARPS ? tiles : (unsigned)MOST_WARPS) * (unsigned)WARP_SIZE;
-    return hs_launch(context, HS_KERNEL(sample_labels_kernel), (unsigned)rows, threads, 0, args->rng,
-                     (const float *)data_of<float>(args->logits), data_of<int32_t>(args->targets), (int)vocabulary);
+    return dispatch_act(args->logits.dtype, [&](auto in) {
+        using In = decltype(in);
+        return hs_launch(context, HS_KERNEL(sample_labels_kernel<In>), (unsigned)rows, threads, 0, args->rng,
+                         (const In *)data_of<In>(args->logits), data_of<int32_t>(args->targets), (int)vocabulary);
+    });
 }
 
 } // namespace HS_CUDA_NAMESPACE

@@ -8,7 +8,9 @@
  *   and in training at once
  *     dlogits = gs ((1 + 2 z lse) softmax - onehot)        dhidden = dlogits w        dw += dlogits^T hidden
  * The loss is a sum over rows, so the chunks are independent, and the gradient needs nothing but the chunk's logits:
- * training does forward and backward in one call (`turns`).  dlogits takes the logits' memory when the formats agree and nothing
+ * training does forward and backward in one call (`turns`).  With precision.logits: compute its logits are rounded to the
+ * gradient's format, and 10 bytes that move for each of them (4 written, 4 read, 2 written) become 6; without a gradient
+ * they are f32 always.  dlogits takes the logits' memory when the formats agree and nothing
  * else reads them (head_work.h).
  *
  * A probe may draw the targets from the model instead of reading them: label n ~ softmax(logits[n]), written over the
@@ -33,9 +35,10 @@ static void head_loss_scratch(const HsNode *node, const HsTensor *outputs, bool 
                               HsTensor scratch[HS_NODE_SCRATCH])
 {
     const HsAttributes *attributes = &node->attributes;
-    int64_t rows = chunk_rows(node, outputs[0].shape[0]);
-    scratch[0] = hs_tensor_2d(NULL, attributes->logit, rows, attributes->vocabulary);
-    if (backward && (attributes->logit_gradient != attributes->logit || attributes->own_logit_gradient))
+    const int64_t rows = chunk_rows(node, outputs[0].shape[0]);
+    const HsDtype logit = backward ? attributes->trained_logit : attributes->logit;
+    scratch[0] = hs_tensor_2d(NULL, logit, rows, attributes->vocabulary);
+    if (backward && (attributes->logit_gradient != logit || attributes->own_logit_gradient))
         scratch[1] = hs_tensor_2d(NULL, attributes->logit_gradient, rows, attributes->vocabulary);
     if (backward && attributes->teacher_logits)
         scratch[2] = hs_tensor_2d(NULL, attributes->logit, rows, attributes->vocabulary);

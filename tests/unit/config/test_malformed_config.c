@@ -121,6 +121,13 @@ static const Case files[] = {
       "t.yaml:2:13: precision.master_weights: false needs precision.mode bf16 (it is auto with use_amp: false, which "
       "means "
       "fp32)" },
+    { "precision: {logits: bf16}\n", "t.yaml:1:13: precision.logits must be f32 or compute (got bf16)" },
+    { "precision: {logits: compute}\ncontinual: {strategy: lwf}\n",
+      "t.yaml:1:13: precision.logits: compute rounds the logits, and strategy lwf compares them in f32: set "
+      "precision.logits: f32" },
+    { "precision: {logits: compute}\ncontinual: {strategy: [ewc, der++]}\n",
+      "t.yaml:1:13: precision.logits: compute rounds the logits, and strategy der++ compares them in f32: set "
+      "precision.logits: f32" },
     { "model: {kv_heads: 2}\n", "t.yaml:1:9: model.kv_heads needs model.family llama (it is gpt2)" },
     { "model: {qk_norm: true}\n", "t.yaml:1:9: model.qk_norm needs model.family llama (it is gpt2)" },
     { "model: {head_dim: 32}\n", "t.yaml:1:9: model.head_dim needs model.family llama (it is gpt2)" },

@@ -14,6 +14,7 @@ static HsConfig make_config(const char *mode, bool use_amp, const char *gradient
     config.training.use_amp = use_amp;
     config.precision.mode = (char *)(uintptr_t)mode;
     config.precision.gradients = (char *)(uintptr_t)gradients;
+    config.precision.logits = (char *)(uintptr_t) "f32";
     config.precision.master_weights = masters;
     return config;
 }
