@@ -101,8 +101,8 @@ else
     layers=12 width=768 heads=12 vocabulary=50304 length=1024 batch=32 rounds=3 loss_steps=15
     parity_layers=2 parity_width=64 parity_length=64 parity_steps=20 parity_modes='bf16 fp16 tf32 fp32'
     parity_families='gpt2 llama'
-    forced_list='wgmma-256x256:1 wgmma-256x128:1 wgmma-256x256:3 wgmma-256x128:3 mma-128x256,ffma-128x128:1'
-    forced_list+=' mma-128x128,ffma-64x64:3 mma-128x64,mma-64x64:1' large='' # its own number of multiprocessors
+    forced_list='wgmma-256x256:1 wgmma-256x128:1 wgmma-128x256:1 wgmma-256x256:3 wgmma-256x128:3'
+    forced_list+=' wgmma-128x256:3 mma-128x256,ffma-128x128:1 mma-128x128,ffma-64x64:3 mma-128x64,mma-64x64:1' large='' # its own number of multiprocessors
     op_seconds=${op_seconds:-20}
 fi
 # Steps of one turn, so that every mode's turn takes a few seconds.

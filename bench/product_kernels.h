@@ -19,8 +19,8 @@ typedef struct ProductKernel {
     bool hopper;
 } ProductKernel;
 
-#define MMA_KERNEL(rows, columns, ...) { "mma-" #rows "x" #columns, columns, (rows) * (columns) >= 128 * 128, false },
-#define HOPPER_KERNEL(columns, ...)    { "wgmma-256x" #columns, columns, true, true },
+#define MMA_KERNEL(rows, columns, ...)    { "mma-" #rows "x" #columns, columns, (rows) * (columns) >= 128 * 128, false },
+#define HOPPER_KERNEL(rows, columns, ...) { "wgmma-" #rows "x" #columns, columns, true, true },
 static const ProductKernel product_kernels[] = { HS_MATMUL_TILES_16BIT(MMA_KERNEL)
                                                      HS_MATMUL_TILES_HOPPER(HOPPER_KERNEL) };
 #undef MMA_KERNEL

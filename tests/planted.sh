@@ -203,6 +203,14 @@ plant 'next tile: the ring begins anew' $unit $header \
 plant 'next tile: a buffer that is still read' $unit $header \
     $'wait_input,\n                                          input_done);' \
     $'wait_input,\n                                          input_done), staging.next = 0;'
+plant 'turns: a consumer does not wait for its turn' $unit $header \
+    'ptx::barrier_sync(HOPPER_TURN_BARRIER + consumer, 128 * HOPPER_CONSUMERS);' '(void)0;'
+plant 'turns: given before inputs are there' $unit $header 'ptx::mbarrier_wait(ring.full(ahead.stage), ahead.parity);' '(void)0;'
+plant 'turns: from the place of the tile before' $unit $header 'place.skip(work.steps + inputs);' '(void)0;'
+plant 'turns: inputs of the other tile are forgotten' $unit $header 'place.skip(work.steps + inputs);' 'place.skip(work.steps);'
+plant 'turns: both consumers are waited for' $unit $header '4 * Tile::readers' '4 * HOPPER_CONSUMERS'
+plant 'turns: the same consumer for each tile' $unit $header '(turn ^= 1) == consumer' 'consumer == 1'
+plant 'turns: rounds are not counted' $unit ptx_mbarrier.cuh 'parity ^= (unsigned)rounds & 1;' ''
 plant 'inputs: read before they are there' $unit $header \
     $'ptx::mbarrier_wait(ring.full(place.stage), place.parity);\n            return' 'return'
 plant 'inputs: over a stage that is still read' $unit $header \

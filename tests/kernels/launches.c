@@ -167,7 +167,8 @@ static HsStatus launch_tiles(HsContext *context)
                                          "mma-128x64",
                                          "mma-64x64",
                                          "wgmma-256x256",
-                                         "wgmma-256x128" };
+                                         "wgmma-256x128",
+                                         "wgmma-128x256" };
     const HsTuner *tuner = hs_backend_part()->tuner;
     HsStatus status = HS_OK;
     for (int tile = 0; status == HS_OK && tile < HS_COUNT_OF(tiles); tile++) {

@@ -52,3 +52,8 @@ Test(matmul_tiles, hopper_narrow_in_slices)
 {
     run_products("wgmma-256x128,mma-64x64", 3);
 }
+
+Test(matmul_tiles, hopper_in_turns)
+{
+    run_products("wgmma-128x256,mma-128x64", 1);
+}

@@ -107,7 +107,7 @@ MatmulOperand operand_of(const HsTensor &tensor, bool k_contiguous)
 
 MatmulShape shape_of(const HsContext *context, const HsMatmulArgs *args)
 {
-    return matmul_shape(hs_product_key(args), limits_of(context), args->b_quantized != NULL);
+    return matmul_shape(args, limits_of(context));
 }
 
 MatmulChoice choice_for(const HsContext *context, const MatmulShape &shape)

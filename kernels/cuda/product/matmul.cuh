@@ -81,10 +81,18 @@ enum { MATMUL_SLICE_UNIT = 64 };
 /* The kernel families; each has its own rows in the table of tiles. */
 enum MatmulFamily { MATMUL_F32, MATMUL_TF32, MATMUL_16BIT, MATMUL_FAMILIES };
 
+/* What an epilogue does to each element of c, as far as it costs time. */
+struct MatmulWork {
+    HsEpilogue function; /* GELU or its gradient; others are passes of their own */
+    bool bias;
+    int read, written; /* bytes: residual, pre and c; an f32 c that accumulates is added to in memory */
+};
+
 /* Shape alone decides, so that planning (without addresses) and running agree on the workspace. */
 struct MatmulShape {
     HsProductKey key;
     MatmulFamily family;
+    MatmulWork work;
     int64_t m, n, k;
     bool any_layout; /* strides that are no multiple of 16 bytes, or both operands transposed */
     bool hopper;     /* sm_90, and rows of multiples of 16 bytes: in whatever order */
@@ -97,7 +105,9 @@ struct MatmulChoice {
     int slices;  /* blocks that share one tile of c, each with its part of k; at least 1 */
 };
 
-MatmulShape matmul_shape(const HsProductKey &key, const DeviceLimits &limits, bool quantized = false);
+/* Of a key alone: with a plain epilogue and c in 16 bits (or f32, where the operands are). */
+MatmulShape matmul_shape(const HsProductKey &key, const DeviceLimits &limits);
+MatmulShape matmul_shape(const HsMatmulArgs *args, const DeviceLimits &limits);
 /* What is prescribed, else the choice of the device's table, else the model's. */
 MatmulChoice choose_matmul(const MatmulShape &shape, const HsDevice *device);
 MatmulChoice choose_by_model(const MatmulShape &shape, const DeviceLimits &limits);

@@ -17,7 +17,7 @@
 namespace HS_CUDA_NAMESPACE
 {
 
-MatmulShape matmul_shape(const HsProductKey &key, const DeviceLimits &limits, bool quantized)
+MatmulShape matmul_shape(const HsProductKey &key, const DeviceLimits &limits)
 {
     MatmulShape shape;
     shape.key = key;
@@ -31,8 +31,28 @@ MatmulShape matmul_shape(const HsProductKey &key, const DeviceLimits &limits, bo
     const int64_t row_a = key.transpose_a ? key.m : key.k, row_b = key.transpose_b ? key.k : key.n;
     const bool aligned = row_a * element % 16 == 0 && row_b * element % 16 == 0;
     shape.any_layout = (key.transpose_a && key.transpose_b) || !aligned;
-    shape.hopper = shape.family == MATMUL_16BIT && aligned && limits.hopper_products && !quantized;
-    shape.quantized = quantized;
+    shape.hopper = shape.family == MATMUL_16BIT && aligned && limits.hopper_products;
+    shape.quantized = false;
+    shape.work = MatmulWork{ HS_EPILOGUE_NONE, false, 0, (int)element };
+    return shape;
+}
+
+static int bytes_of(const HsTensor &tensor)
+{
+    return hs_tensor_present(&tensor) ? (int)hs_dtype_bytes(tensor.dtype) : 0;
+}
+
+MatmulShape matmul_shape(const HsMatmulArgs *args, const DeviceLimits &limits)
+{
+    MatmulShape shape = matmul_shape(hs_product_key(args), limits);
+    const bool gelu = args->epilogue == HS_EPILOGUE_GELU, derivative = args->epilogue == HS_EPILOGUE_GELU_BACKWARD;
+    shape.quantized = args->b_quantized != nullptr;
+    shape.hopper = shape.hopper && !shape.quantized;
+    shape.work.function = gelu || derivative ? args->epilogue : HS_EPILOGUE_NONE;
+    shape.work.bias = hs_tensor_present(&args->bias);
+    shape.work.written = bytes_of(args->c) + (gelu ? bytes_of(args->pre) : 0);
+    shape.work.read = bytes_of(args->residual) + (derivative ? bytes_of(args->pre) : 0) +
+                      (args->accumulate && args->c.dtype != HS_F32 ? bytes_of(args->c) : 0);
     return shape;
 }
 
@@ -139,6 +159,11 @@ static bool same_product(const HsProductKey &a, const HsProductKey &b)
            a.format == b.format;
 }
 
+static bool same_work(const MatmulWork &a, const MatmulWork &b)
+{
+    return a.function == b.function && a.bias == b.bias && a.read == b.read && a.written == b.written;
+}
+
 /* Multiplicative hashing: the high bits of a product with an odd number. */
 static size_t place_of(const HsProductKey &key)
 {
@@ -152,8 +177,9 @@ static size_t place_of(const HsProductKey &key)
 MatmulChoice choose_matmul(const MatmulShape &shape, const HsDevice *device)
 {
     ChoiceCache::Place &place = device_products(device)->cache.places[place_of(shape.key)];
-    if (!place.taken || place.quantized != shape.quantized || !same_product(place.key, shape.key))
-        place = { true, shape.quantized, shape.key, make_choice(shape, device) };
+    if (!place.taken || place.quantized != shape.quantized || !same_product(place.key, shape.key) ||
+        !same_work(place.work, shape.work))
+        place = { true, shape.quantized, shape.key, shape.work, make_choice(shape, device) };
     return place.choice;
 }
 

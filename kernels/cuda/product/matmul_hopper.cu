@@ -83,12 +83,12 @@ template <typename Element, typename Tile>
 HsStatus launch_tile(HsContext *context, const MatmulParameters &given, HsDtype dtype, int slices)
 {
     HopperParameters parameters = {};
-    HS_TRY(map_operand(given.a, dtype, given.depth, HOPPER_ROWS, &parameters.a));
+    HS_TRY(map_operand(given.a, dtype, given.depth, Tile::rows, &parameters.a));
     HS_TRY(map_operand(given.b, dtype, given.depth, Tile::columns / HOPPER_CLUSTER, &parameters.b));
-    HS_TRY(describe_output(given.output, slices, HOPPER_ROWS, Tile::input_lines, &parameters.output));
+    HS_TRY(describe_output(given.output, slices, Tile::rows, Tile::input_lines, &parameters.output));
     parameters.depth = given.depth;
     parameters.slice_depth = given.slice_depth;
-    parameters.row_pairs = (int)blocks_for(given.output.rows, HOPPER_ROWS * HOPPER_CLUSTER);
+    parameters.row_pairs = (int)blocks_for(given.output.rows, Tile::rows * HOPPER_CLUSTER);
     parameters.column_tiles = (int)blocks_for(given.output.columns, Tile::columns);
     parameters.slices = slices;
     const int most = limits_of(context).multiprocessors / HOPPER_CLUSTER;
@@ -108,8 +108,8 @@ HsStatus launch_tile(HsContext *context, const MatmulParameters &given, HsDtype 
 HsStatus launch_matmul_hopper(HsContext *context, const MatmulParameters &parameters, HsDtype dtype,
                               const MatmulChoice &choice)
 {
-#define HS_BF16_ROW(columns, stages, rate, rate_alone) launch_tile<Bf16, HopperTile<columns, stages>>,
-#define HS_F16_ROW(columns, stages, rate, rate_alone)  launch_tile<F16, HopperTile<columns, stages>>,
+#define HS_BF16_ROW(rows, columns, stages, ...) launch_tile<Bf16, HopperTile<(rows) / 2, columns, stages>>,
+#define HS_F16_ROW(rows, columns, stages, ...)  launch_tile<F16, HopperTile<(rows) / 2, columns, stages>>,
     static HsStatus (*const bf16[])(HsContext *, const MatmulParameters &, HsDtype,
                                     int) = { HS_MATMUL_TILES_HOPPER(HS_BF16_ROW) };
     static HsStatus (*const f16[])(HsContext *, const MatmulParameters &, HsDtype,

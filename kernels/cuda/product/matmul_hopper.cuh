@@ -3,9 +3,8 @@
  * 16-bit products on Hopper (sm_90a): tensor copies, wgmma, warpgroups with roles.
  *
  * A block has three warpgroups.  One thread of the first, the producer, copies steps of k (64 elements) of A and B into
- * a ring of stages; the other two, the consumers, multiply 64 rows each and finish their part of the tile.  Nobody
- * meets at a barrier: a stage is `full` when its bytes have come, and `empty` when every consumer warp has done with
- * it.
+ * a ring of stages; the other two, the consumers, multiply 64 rows each and finish what they multiplied.  Nobody meets
+ * at a barrier: a stage is `full` when its bytes have come, and `empty` when every warp that reads it has done with it.
  *
  *     producer:  wait empty[s]   expect the bytes   ask for A and B of the step            next stage
  *     consumer:  wait full[s]    four wgmma         wait for the step before, release it   next stage
@@ -14,13 +13,21 @@
  * next tile's first stages fill while the consumers finish this one (matmul_hopper_epilogue.cuh), whose last stores run
  * beside the next one's products.
  *
- * The second consumer runs `lag` steps behind the first, so that the tensor cores multiply for one of them while the
- * other finishes its part of the tile.  It begins a tile when the first has issued `lag` steps of it (a named barrier
- * at which the first only arrives).  What that needs:
+ * The tensor cores should multiply for one consumer while the other finishes its part.  There are two ways, a tile's
+ * rows say which:
+ *
+ * 128 rows, shared: both consumers work on one tile, and the second runs `lag` steps behind the first.  It begins a
+ * tile when the first has issued `lag` steps of it (a named barrier at which the first only arrives).  What that needs:
  *     - lag < stages: the first must get through `lag` steps while the second has released none of this tile's stages.
  *     - at least `stages` steps in the tile.  The first can be ahead by the ring's stages, so with fewer steps it could
  *       arrive for the next tile before the second has waited for this one.  Nobody waits in such a tile.
  * Half of the ring stays for copies on their way.
+ *
+ * 64 rows, in turns: the block's tiles go to the consumers alternately, and a stage belongs to one of them.  Stages are
+ * filled in the order of tiles.  A consumer begins when the other has seen all stages of the tile before full (a named
+ * barrier for each): it could not tell a stage's next round from the one before the last, both having the same parity.
+ * So each tile's epilogue has the time of the other's products.  But B is read for half as many rows: 24 KiB from L2
+ * for each 512 clocks of products, where shared tiles take 32 for 1,024.
  *
  * Blocks work in clusters of two on neighbouring rows of tiles, which need the same part of B: each brings half of it
  * to both (multicast), which halves B's traffic from L2.  A stage may therefore be overwritten only when the consumers
@@ -50,27 +57,31 @@ enum {
     HOPPER_LINE = 128,     /* bytes; the swizzle's */
     HOPPER_BOX = 64 * 128, /* bytes of 64 lines */
     HOPPER_CONSUMERS = 2,  /* warpgroups of 64 rows */
-    HOPPER_ROWS = 64 * HOPPER_CONSUMERS,
     HOPPER_THREADS = 128 * (1 + HOPPER_CONSUMERS),
     HOPPER_CLUSTER = 2,
-    HOPPER_LAG_BARRIER = 1, /* 0 is the block's */
+    HOPPER_LAG_BARRIER = 1,  /* 0 is the block's */
+    HOPPER_TURN_BARRIER = 2, /* and 3: one for each consumer */
     HOPPER_PRODUCER_REGISTERS = 40,
     HOPPER_CONSUMER_REGISTERS = 232
 };
 
-template <int columns_, int stages_> struct HopperTile {
-    static constexpr int columns = columns_, stages = stages_;
-    static constexpr int lag = stages_ / 2; /* steps that the second consumer is behind */
-    static constexpr int a_bytes = HOPPER_ROWS * HOPPER_LINE, b_bytes = columns_ * HOPPER_LINE;
+/* Of a block: 128 rows are shared by its consumers, 64 are the one's or the other's. */
+template <int rows_, int columns_, int stages_> struct HopperTile {
+    static constexpr int rows = rows_, columns = columns_, stages = stages_;
+    static constexpr bool shared = rows_ == 64 * HOPPER_CONSUMERS;
+    static constexpr int readers = shared ? HOPPER_CONSUMERS : 1; /* consumers of a stage */
+    static constexpr int lag = stages_ / 2;                       /* steps that the second consumer is behind */
+    static constexpr int a_bytes = rows_ * HOPPER_LINE, b_bytes = columns_ * HOPPER_LINE;
     static constexpr int stage_bytes = a_bytes + b_bytes;
-    static constexpr int line_bytes = HOPPER_ROWS * HOPPER_LINE; /* a line of each row, of an input */
+    static constexpr int line_bytes = rows_ * HOPPER_LINE; /* a line of each row, of an input */
     static constexpr int input_lines = stage_bytes / line_bytes < 4 ? 2 : 4;
-    /* of four sums that a lane finishes at once: beside 128 registers of sums there is room for fewer */
+    /* of four sums that a lane finishes at once: beside 128 registers of sums there is room for few */
     static constexpr int groups = columns_ <= 128 ? 8 : 1;
     static constexpr int staging_offset = stages_ * stage_bytes;
     static constexpr int barrier_offset = staging_offset + 4 * HOPPER_CONSUMERS * HopperStaging::bytes;
     static constexpr int shared_bytes = barrier_offset + 2 * stages_ * 8;
     static_assert(shared_bytes <= 227 * 1024, "what a block may have");
+    static_assert(shared || rows_ == 64, "a consumer multiplies 64 rows");
     static_assert(columns_ % 128 == 0, "each block of a cluster brings whole boxes of B");
 };
 
@@ -143,7 +154,7 @@ HS_DEVICE void hopper_copy(const HopperParameters &parameters, const HopperRing<
         ptx::load_tile(a, &parameters.a, full, k, row);
     } else {
 #pragma unroll
-        for (int box = 0; box < HOPPER_CONSUMERS; box++)
+        for (int box = 0; box < Tile::rows / 64; box++)
             ptx::load_tile(a + box * HOPPER_BOX, &parameters.a, full, row + box * 64, k);
     }
     if (b_contiguous) {
@@ -175,12 +186,21 @@ HS_DEVICE RingPlace<Tile::stages> hopper_copy_inputs(const HopperOutput &output,
     return place;
 }
 
-/* The products of one step: 64 rows of this consumer. */
+/* Stages that the inputs of a tile take. */
+template <typename Tile> HS_DEVICE int hopper_input_stages(const HopperOutput &output, const HopperWork &work)
+{
+    if (output.input_count == 0)
+        return 0;
+    const int parts = hopper_parts<Tile::columns>(output, work.position.column * Tile::columns);
+    return (parts + output.stage_parts - 1) / output.stage_parts * output.input_count;
+}
+
+/* The products of one step: 64 rows of A, `box` boxes behind the stage's first. */
 template <typename Element, typename Tile, bool a_contiguous, bool b_contiguous>
-HS_DEVICE void hopper_multiply(const HopperRing<Tile> &ring, int stage, int consumer, float (&sums)[Tile::columns / 2],
+HS_DEVICE void hopper_multiply(const HopperRing<Tile> &ring, int stage, int box, float (&sums)[Tile::columns / 2],
                                bool add)
 {
-    const uint64_t a = ptx::wgmma_descriptor(ring.a(stage) + (uint32_t)(consumer * HOPPER_BOX), 1024, HOPPER_BOX);
+    const uint64_t a = ptx::wgmma_descriptor(ring.a(stage) + (uint32_t)(box * HOPPER_BOX), 1024, HOPPER_BOX);
     const uint64_t b = ptx::wgmma_descriptor(ring.b(stage), 1024, HOPPER_BOX);
     ptx::wgmma_fence();
 #pragma unroll
@@ -207,7 +227,7 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1)
         ptx::prefetch_tensor_map(&parameters.b);
         for (int stage = 0; stage < Tile::stages; stage++) {
             ptx::mbarrier_init(ring.full(stage), 1);
-            ptx::mbarrier_init(ring.empty(stage), 4 * HOPPER_CONSUMERS * HOPPER_CLUSTER);
+            ptx::mbarrier_init(ring.empty(stage), 4 * Tile::readers * HOPPER_CLUSTER);
         }
         ptx::fence_mbarrier_init();
     }
@@ -220,7 +240,7 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1)
             RingPlace<Tile::stages> place;
             for (int index = cluster; index < count; index += clusters) {
                 const HopperWork work = hopper_work(parameters, index);
-                const int row = (work.position.row * HOPPER_CLUSTER + rank) * HOPPER_ROWS;
+                const int row = (work.position.row * HOPPER_CLUSTER + rank) * Tile::rows;
                 for (int step = 0; step < work.steps; step++, place.next()) {
                     ptx::mbarrier_wait(ring.empty(place.stage), place.parity ^ 1);
                     hopper_copy<Tile, a_contiguous, b_contiguous>(parameters, ring, place.stage, rank, row,
@@ -234,7 +254,8 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1)
         }
     } else {
         ptx::more_registers<HOPPER_CONSUMER_REGISTERS>();
-        const int consumer = warpgroup - 1, warp = (int)threadIdx.x / WARP_SIZE - 4;
+        const int consumer = warpgroup - 1, box = Tile::shared ? consumer : 0;
+        int turn = 0; /* whose tile is next, where they have their own */
         const HopperOutput &output = parameters.output;
         HopperStaging staging = { shared + Tile::staging_offset, 0 };
         RingPlace<Tile::stages> place;
@@ -244,7 +265,7 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1)
                 ptx::mbarrier_arrive_cluster(ptx::map_shared(ring.empty(stage), block));
         };
         auto wait_input = [&] {
-            const int first = (ptx::thread_anew() / WARP_SIZE - 4) * HopperStaging::rows;
+            const int first = (ptx::thread_anew() / WARP_SIZE - 4) % (Tile::rows / 16) * HopperStaging::rows;
             ptx::mbarrier_wait(ring.full(place.stage), place.parity);
             return shared + place.stage * Tile::stage_bytes + first * HOPPER_LINE;
         };
@@ -253,33 +274,54 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1)
             release(place.stage);
             place.next();
         };
+        /* Where the tile's stages have all been full. */
+        auto pass_turn = [&](int index) {
+            if (!Tile::shared && index + clusters < count)
+                ptx::barrier_arrive(HOPPER_TURN_BARRIER + 1 - consumer, 128 * HOPPER_CONSUMERS);
+        };
         for (int index = cluster; index < count; index += clusters) {
             const HopperWork work = hopper_work(parameters, index);
-            const int row = (work.position.row * HOPPER_CLUSTER + rank) * HOPPER_ROWS + consumer * 64 + warp % 4 * 16;
+            const int inputs = hopper_input_stages<Tile>(output, work);
+            if (!Tile::shared && (turn ^= 1) == consumer) {
+                place.skip(work.steps + inputs);
+                continue;
+            }
+            if (!Tile::shared && index != cluster)
+                ptx::barrier_sync(HOPPER_TURN_BARRIER + consumer, 128 * HOPPER_CONSUMERS);
+            const int warp = ptx::thread_anew() / WARP_SIZE % 4;
+            const int row = (work.position.row * HOPPER_CLUSTER + rank) * Tile::rows + box * 64 + warp * 16;
             const HopperPlace origin = { work.position.column * Tile::columns, row, work.slice };
             if (!output.tensor_copies || output.input_count > 0)
                 prefetch_inputs(output.matmul, origin, Tile::columns);
-            if (work.steps >= Tile::stages && consumer == 1)
+            if (Tile::shared && work.steps >= Tile::stages && consumer == 1)
                 ptx::barrier_sync(HOPPER_LAG_BARRIER, 128 * HOPPER_CONSUMERS);
             float sums[Tile::columns / 2];
             int before = 0;
             for (int step = 0; step < work.steps; step++, place.next()) {
-                if (step == Tile::lag && work.steps >= Tile::stages && ptx::thread_anew() / 128 == 1)
+                if (Tile::shared && step == Tile::lag && work.steps >= Tile::stages && ptx::thread_anew() / 128 == 1)
                     ptx::barrier_arrive(HOPPER_LAG_BARRIER, 128 * HOPPER_CONSUMERS);
                 ptx::mbarrier_wait(ring.full(place.stage), place.parity);
-                hopper_multiply<Element, Tile, a_contiguous, b_contiguous>(ring, place.stage, consumer, sums, step > 0);
+                hopper_multiply<Element, Tile, a_contiguous, b_contiguous>(ring, place.stage, box, sums, step > 0);
                 if (step > 0) {
                     ptx::wgmma_wait<1>();
                     release(before);
                 }
                 before = place.stage;
             }
+            if (inputs == 0)
+                pass_turn(index);
             HopperBias bias = {};
             if (output.tensor_copies && output.matmul.bias != NULL)
                 bias.load(output.matmul, origin.column);
             ptx::wgmma_wait<0>();
             ptx::wgmma_settle(sums);
             release(before);
+            if (!Tile::shared && inputs > 0 && inputs <= Tile::stages) {
+                RingPlace<Tile::stages> ahead = place;
+                for (int input = 0; input < inputs; input++, ahead.next())
+                    ptx::mbarrier_wait(ring.full(ahead.stage), ahead.parity);
+                pass_turn(index);
+            }
             if (output.tensor_copies)
                 store_sums<Tile::columns>(output, sums, bias, staging, origin, Tile::line_bytes, wait_input,
                                           input_done);
@@ -287,6 +329,8 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1)
                 write_sums<Tile::columns>(output.matmul, sums, origin);
             else
                 finish_sums<Tile::columns, Tile::groups>(output.matmul, sums, staging, origin);
+            if (inputs > Tile::stages)
+                pass_turn(index);
         }
         if (ptx::thread_anew() % WARP_SIZE == 0)
             ptx::store_tile_wait<0>(); /* shared memory is theirs to read until then */

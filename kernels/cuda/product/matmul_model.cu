@@ -15,14 +15,15 @@ namespace
 {
 
 struct TileRow {
-    int rows, columns, blocks_per_sm, rate, rate_alone;
+    int rows, columns, blocks_per_sm, rate, rate_alone, stages; /* stages: Hopper's */
 };
 
 #define TENSOR_ROW(rows, columns, warp_rows, warp_columns, stages, blocks, rate, rate_alone) \
-    { rows, columns, blocks, rate, rate_alone },
-#define F32_ROW(side, thread_rows, thread_columns, blocks, rate, rate_alone) { side, side, blocks, rate, rate_alone },
-/* A cluster counts as one multiprocessor of twice the rate. */
-#define HOPPER_ROW(columns, stages, rate, rate_alone) { 256, columns, 1, rate, rate_alone },
+    { rows, columns, blocks, rate, rate_alone, stages },
+#define F32_ROW(side, thread_rows, thread_columns, blocks, rate, rate_alone) \
+    { side, side, blocks, rate, rate_alone, 0 },
+/* A cluster counts as one multiprocessor. */
+#define HOPPER_ROW(rows, columns, stages, rate) { rows, columns, 1, rate, rate, stages },
 
 const TileRow tiles_f32[] = { HS_MATMUL_TILES_F32(F32_ROW) };
 const TileRow tiles_tf32[] = { HS_MATMUL_TILES_TF32(TENSOR_ROW) };
@@ -56,7 +57,11 @@ const GpuRates all_rates[] = {
     { 120, { 128.0, 128.0, 256.0 }, 0.0 },
 };
 
-const double FIXED_CLOCKS = 1000.0, STORE_RATE = 16.0;
+const double FIXED_CLOCKS = 1000.0, LANES = 128.0;
+/* Instructions for each element of an epilogue. */
+const double STORE_BYTE = 2.5, STAGED = 8.0, READ_BYTE = 1.5, BIAS = 1.0, GELU = 25.0, GELU_DERIVATIVE = 40.0;
+/* Bytes a clock of one multiprocessor. */
+const double L2_RATE = 30.0, SHARED_RATE = 128.0;
 /* A kernel's start, and the bytes a clock that one multiprocessor moves to and from the workspace. */
 const double LAUNCH_CLOCKS = 3000.0, WORKSPACE_RATE = 16.0;
 /* Finer slices fill the last wave better, but only few waves make it worth the workspace. */
@@ -144,19 +149,63 @@ bool worth_cutting(const MatmulShape &shape, const DeviceLimits &limits, int ker
     return !full && shape.k >= (int64_t)(slices + 1) * LEAST_SLICE_UNITS * MATMUL_SLICE_UNIT;
 }
 
+static double larger(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+/* sums: plain f32 ones of slices, whose epilogue comes later. */
+static double instructions_of(const MatmulWork &work, bool hopper, bool sums)
+{
+    if (sums)
+        return hopper ? STORE_BYTE * 4.0 : STAGED;
+    const double store = hopper ? STORE_BYTE * work.written : STAGED;
+    const double function = work.function == HS_EPILOGUE_GELU            ? GELU
+                            : work.function == HS_EPILOGUE_GELU_BACKWARD ? GELU_DERIVATIVE
+                                                                         : 0.0;
+    return store + READ_BYTE * work.read + (work.bias ? BIAS : 0.0) + function;
+}
+
+/* busiest: tiles of the cluster that has most.  A block has half of a tile's rows. */
+static double hopper_clocks(const MatmulShape &shape, const GpuRates &rates, const TileRow &tile, double busiest,
+                            int slices)
+{
+    enum { STEP = 64, CONSUMER_ROWS = 64 };
+    const double rows = tile.rows / 2, columns = tile.columns, line = 2.0 * STEP;
+    const double steps = (double)divided(divided(shape.k, slices), STEP);
+    const double issue = rows * columns * STEP / (rates.wgmma * 0.01 * tile.rate);
+    const double moved = (rows / CONSUMER_ROWS * (STEP + columns) + rows + columns) * line;
+    const double step = larger(issue, moved / SHARED_RATE), products = steps * step;
+    const double own = CONSUMER_ROWS * columns * instructions_of(shape.work, true, slices > 1) / LANES;
+    const bool shared = tile.rows / 2 > CONSUMER_ROWS;
+    const double hidden = shared && steps >= tile.stages ? tile.stages / 2 * step : 0.0;
+    const double compute =
+        shared ? products + larger(0.0, 2.0 * own - hidden) : larger(larger(products, (products + own) / 2.0), own);
+    const double read = slices > 1 ? 0.0 : shape.work.read;
+    const double traffic = (steps * (rows + columns / 2.0) * line + rows * columns * read) / L2_RATE;
+    const double last = shared && own > hidden / 2.0 ? hidden / 2.0 : own;
+    return FIXED_CLOCKS + busiest * larger(compute, traffic) + last;
+}
+
+/* busiest: blocks of the multiprocessor that has most. */
+static double block_clocks(const MatmulShape &shape, const GpuRates &rates, const TileRow &tile, double busiest,
+                           int slices)
+{
+    const double peak = rates.mma[shape.family], area = (double)tile.rows * tile.columns;
+    const double work = area * (double)divided(shape.k, slices);
+    const double multiply = work / (peak * 0.01 * tile.rate), alone = work / (peak * 0.01 * tile.rate_alone);
+    const double fixed = FIXED_CLOCKS + area * instructions_of(shape.work, false, slices > 1) / LANES;
+    return larger(alone + fixed, busiest * (multiply + fixed / tile.blocks_per_sm));
+}
+
 double product_clocks(const MatmulShape &shape, const DeviceLimits &limits, int kernel, int slices)
 {
     const TileRow &tile = tile_of(shape, kernel);
     const GpuRates &rates = rates_of(limits.compute_capability);
-    const double peak = is_hopper(shape, kernel) ? 2.0 * rates.wgmma : rates.mma[shape.family];
     const int64_t blocks = divided(shape.m, tile.rows) * divided(shape.n, tile.columns) * slices;
     const double busiest = (double)divided(blocks, processors_of(shape, limits, kernel));
-    const double area = (double)tile.rows * tile.columns;
-    const double work = area * (double)divided(shape.k, slices);
-    const double multiply = work / (peak * 0.01 * tile.rate), alone = work / (peak * 0.01 * tile.rate_alone);
-    const double fixed = FIXED_CLOCKS + area / STORE_RATE;
-    const double together = busiest * (multiply + fixed / tile.blocks_per_sm);
-    const double clocks = alone + fixed > together ? alone + fixed : together;
+    const double clocks = is_hopper(shape, kernel) ? hopper_clocks(shape, rates, tile, busiest, slices)
+                                                   : block_clocks(shape, rates, tile, busiest, slices);
     if (slices == 1)
         return clocks;
     const double moved = 4.0 * (2.0 * slices) * (double)shape.m * (double)shape.n;

@@ -4,19 +4,45 @@
  * nothing was measured (matmul_choice.cu), and the seconds are the predictions that measurements are held against
  * (predicted.cu, trainer selftest --tune).
  *
- * All parts but the last are in clocks:
+ * Kernels of mma.sync and FFMA; all parts but the last are in clocks:
  *
  *     multiply = tile's multiply-adds / (peak * rate)           what a block costs a full multiprocessor
- *     fixed    = FIXED_CLOCKS + tile's elements / STORE_RATE    filling the pipeline, writing the tile
+ *     fixed    = FIXED_CLOCKS + finish                          filling the pipeline, the epilogue
  *     busiest  = blocks of the multiprocessor that has most of them: whole waves, the last one not full
  *     clocks   = max(one block by itself, busiest * (multiply + fixed / blocks_per_sm)) [+ adding the slices]
  *     seconds  = max((LAUNCH_CLOCKS + clocks) / clock, bytes / bandwidth)
  *
  * since the fixed part hides behind other blocks of the same multiprocessor.  peak is multiply-adds a clock of one
  * multiprocessor (rates_of), rate a kernel's share of it (matmul_tiles.cuh: from what its fragments ask of shared
- * memory), bytes are those of operands and results, each once.  The model is coarse, but its effects are large: waste
- * in the last wave, small tiles' lower rate, and memory where K is short.  It knows nothing of power, which lowers the
- * clock of large GPUs in long products, nor of operands that fall out of L2.
+ * memory), bytes are those of operands and results, each once.
+ *
+ * finish is the epilogue's instructions over the 128 lanes of a multiprocessor.  Instructions for each element, counted
+ * in the kernels' code and rounded: each byte stored 2.5, or 8 for all where sums go through shared memory in f32 first;
+ * each byte read 1.5; bias 1; GELU 25, its gradient 40.
+ *
+ * Hopper's blocks go on from tile to tile, their copies never pause, and epilogues run beside the other consumer's
+ * products (matmul_hopper.cuh).  A tile of a block has `steps` of 64 k:
+ *
+ *     step     = max(multiply-adds / (peak * rate), bytes of shared memory / 128)
+ *     own      = a consumer's epilogue by itself: its instructions, a warp on each of four schedulers
+ *     compute  = steps * step + max(0, 2 own - lag * step)      shared by both consumers: a lag of half a ring hides
+ *                                                               lag / 2 steps' time of each one's epilogue
+ *              = max(p, (p + own) / 2, own), p = steps * step   consumers in turns
+ *     traffic  = bytes of operands and inputs / L2_RATE         what a block asks for; B for half of the cluster
+ *     clocks   = FIXED_CLOCKS + busiest * max(compute, traffic) + the last tile's epilogue [+ adding the slices]
+ *
+ * Shared memory: wgmma reads (64 + columns) * 128 bytes for each step of 64 rows, copies write the stage; 128 bytes a
+ * clock.  Both tiles of 256 columns and the narrow one compare so, in bytes a clock at full rate:
+ *
+ *     256 x 256: shared 128, L2 32      256 x 128: shared 160, L2 48      128 x 256 in turns: shared 160, L2 48
+ *
+ * L2_RATE: published microbenchmarks of an H100 read 5.5 to 7 TB/s from L2 (PCIe and SXM cards): 24 to 30 bytes a clock
+ * for each of 132 multiprocessors at 1.755 GHz.  The upper end is taken, because products of libraries reach 80% of the
+ * peak with tiles of 256 x 256, which is 26 bytes a clock.
+ *
+ * The model is coarse, but its effects are large: waste in the last wave, small tiles' lower rate, epilogues, and memory
+ * where K is short.  It knows nothing of power, which lowers the clock of large GPUs in long products, nor of operands
+ * that fall out of L2.
  *
  * Clocks, and so choices, depend on compute capability and number of multiprocessors only.
  */

@@ -161,9 +161,7 @@ void offer_kernel(Weighing *weighing, int kernel)
 int list_choices(const HsContext *context, const HsMatmulArgs *args, HsProductChoice *choices, int most)
 {
     const DeviceLimits &limits = limits_of(context);
-    Weighing weighing = {
-        matmul_shape(hs_product_key(args), limits), &limits, hs_cost_matmul(args).bytes, choices, 0, most
-    };
+    Weighing weighing = { matmul_shape(args, limits), &limits, hs_cost_matmul(args).bytes, choices, 0, most };
     const MatmulChoice modelled = choose_by_model(weighing.shape, limits);
     choices[weighing.count++] = weigh(weighing, kernel_of(weighing.shape, modelled), modelled.slices);
     for (int kernel = 0; kernel < count_kernels(weighing.shape); kernel++)

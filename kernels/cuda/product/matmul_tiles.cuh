@@ -32,15 +32,17 @@
 #define HS_MATMUL_TILE_ANY_16BIT(X) X(128, 64, 2, 2, 3, 3, 40, 25)
 #define HS_MATMUL_TILE_ANY_TF32(X)  X(64, 64, 2, 2, 4, 4, 40, 20)
 
-/* sm_90a (matmul_hopper.cuh): a cluster of two blocks computes 256 rows of so many columns of c, each block with a ring
- * of so many stages: as many as there is room for beside 32 KiB for the epilogue.  Rates are shares of the tensor
- * cores' rate by wgmma, which on Hopper is half as much again as mma.sync's: narrow tiles read more of shared memory
- * for each product.
+/* sm_90a (matmul_hopper.cuh): a cluster of two blocks computes rows x columns of c, each block half of the rows with a
+ * ring of so many stages: as many as there is room for beside 32 KiB for the epilogue.  256 rows: a block's two
+ * consumers share its 128; 128: they take turns with tiles of 64.  rate: share of the tensor cores' rate by wgmma that
+ * is left after what the model counts by itself (matmul_model.cuh); on Hopper that rate is half as much again as
+ * mma.sync's.
  *
- * columns, stages, rate, rate_alone */
+ * rows, columns, stages, rate */
 #define HS_MATMUL_TILES_HOPPER(X) \
-    X(256, 4, 90, 90)             \
-    X(128, 6, 75, 75)
+    X(256, 256, 4, 90)            \
+    X(256, 128, 6, 90)            \
+    X(128, 256, 4, 90)
 
 /* Exact f32 runs on the general cores: side x side tiles of c, 2 * side threads, each thread_rows x thread_columns.
  * side, thread_rows, thread_columns, blocks_per_sm, rate, rate_alone */

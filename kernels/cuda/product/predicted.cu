@@ -74,15 +74,15 @@ int best_slices(const MatmulShape &shape, const DeviceLimits &limits, int kernel
     return best;
 }
 
-void write_product(FILE *out, const HsTrainingLayer &layer, HsTrainingPass pass, const HsMatmulArgs &args,
+void write_product(FILE *out, const HsTrainingLayer &layer, const char *pass, const HsMatmulArgs &args,
                    const DeviceLimits &limits)
 {
-    const MatmulShape shape = matmul_shape(hs_product_key(&args), limits);
+    const MatmulShape shape = matmul_shape(&args, limits);
     const MatmulChoice choice = choose_by_model(shape, limits);
     const int chosen = kernel_of(shape, choice);
     const double bytes = hs_cost_matmul(&args).bytes;
-    fprintf(out, "| %s | %s | %s | %lld x %lld x %lld |", layer.model, layer.name, hs_training_pass_name(pass),
-            (long long)shape.m, (long long)shape.n, (long long)shape.k);
+    fprintf(out, "| %s | %s | %s | %lld x %lld x %lld |", layer.model, layer.name, pass, (long long)shape.m,
+            (long long)shape.n, (long long)shape.k);
     for (int kernel = 0; kernel < count_kernels(shape); kernel++) {
         const int slices = kernel == chosen ? choice.slices : best_slices(shape, limits, kernel);
         const char *const mark = kernel == chosen ? "**" : "";
@@ -97,6 +97,20 @@ void write_product(FILE *out, const HsTrainingLayer &layer, HsTrainingPass pass,
             memory ? "memory" : "issue");
 }
 
+void write_heading(FILE *out, const char *format, const MatmulShape &shape)
+{
+    char name[HS_TUNING_KERNEL];
+    fprintf(out, "\n### Products in %s\n\n| model | layer | pass | M x N x K |", format);
+    for (int kernel = 0; kernel < count_kernels(shape); kernel++) {
+        name_kernel(shape, kernel, name, sizeof name);
+        fprintf(out, " %s |", name);
+    }
+    fprintf(out, " TFLOP/s | bound |\n|---|---|---|---|");
+    for (int kernel = 0; kernel < count_kernels(shape); kernel++)
+        fprintf(out, "---|");
+    fprintf(out, "---|---|\n");
+}
+
 void write_products(FILE *out, const DeviceLimits &limits, const char *format, HsDtype dtype, HsProductPolicy policy,
                     bool all)
 {
@@ -106,22 +120,51 @@ void write_products(FILE *out, const DeviceLimits &limits, const char *format, H
             continue;
         for (int pass = 0; pass < HS_TRAINING_PASSES; pass++) {
             const HsMatmulArgs args = hs_training_product(&layer, (HsTrainingPass)pass, dtype, policy);
-            const MatmulShape shape = matmul_shape(hs_product_key(&args), limits);
-            if (i == 0 && pass == 0) {
-                char name[HS_TUNING_KERNEL];
-                fprintf(out, "\n### Products in %s\n\n| model | layer | pass | M x N x K |", format);
-                for (int kernel = 0; kernel < count_kernels(shape); kernel++) {
-                    name_kernel(shape, kernel, name, sizeof name);
-                    fprintf(out, " %s |", name);
-                }
-                fprintf(out, " TFLOP/s | bound |\n|---|---|---|---|");
-                for (int kernel = 0; kernel < count_kernels(shape); kernel++)
-                    fprintf(out, "---|");
-                fprintf(out, "---|---|\n");
-            }
-            write_product(out, layer, (HsTrainingPass)pass, args, limits);
+            const MatmulShape shape = matmul_shape(&args, limits);
+            if (i == 0 && pass == 0)
+                write_heading(out, format, shape);
+            write_product(out, layer, hs_training_pass_name((HsTrainingPass)pass), args, limits);
         }
     }
+}
+
+/* GPT-2's products that are not plain, as a step of training in mixed precision has them. */
+const struct FusedProduct {
+    const char *layer, *name;
+    HsTrainingPass pass;
+    HsEpilogue function;
+    bool bias, residual; /* a residual and its sum are f32 */
+} fused_products[] = {
+    { "qkv", "forward, bias", HS_PASS_FORWARD, HS_EPILOGUE_NONE, true, false },
+    { "attention out", "forward, bias, residual", HS_PASS_FORWARD, HS_EPILOGUE_NONE, true, true },
+    { "mlp up", "forward, bias, GELU", HS_PASS_FORWARD, HS_EPILOGUE_GELU, true, false },
+    { "mlp down", "forward, bias, residual", HS_PASS_FORWARD, HS_EPILOGUE_NONE, true, true },
+    { "mlp down", "dgrad, GELU's gradient", HS_PASS_DGRAD, HS_EPILOGUE_GELU_BACKWARD, false, false },
+};
+
+void write_fused_products(FILE *out, const DeviceLimits &limits)
+{
+    bool first = true;
+    for (const FusedProduct &product : fused_products)
+        for (int i = 0; i < hs_training_layer_count; i++) {
+            const HsTrainingLayer &layer = hs_training_layers[i];
+            if (strcmp(layer.model, hs_training_layers[0].model) != 0 || strcmp(layer.name, product.layer) != 0)
+                continue;
+            HsMatmulArgs args = hs_training_product(&layer, product.pass, HS_BF16, HS_POLICY_AS_IS);
+            args.epilogue = product.function;
+            if (product.residual)
+                args.c.dtype = HS_F32;
+            if (product.residual)
+                args.residual = args.c;
+            if (product.function != HS_EPILOGUE_NONE)
+                args.pre = args.c;
+            if (product.bias)
+                args.bias = hs_tensor_1d(NULL, HS_F32, args.c.shape[1]);
+            if (first)
+                write_heading(out, "16 bits with their epilogues", matmul_shape(&args, limits));
+            first = false;
+            write_product(out, layer, product.name, args, limits);
+        }
 }
 
 /* --- attention --- */
@@ -150,7 +193,7 @@ const char introduction[] =
     "down to be held against the first measurement (`trainer selftest --tune`, `bench/gpu.sh`).\n\n"
     "The models are stated in [matmul_model.cuh](matmul_model.cuh) and [predicted.cuh](predicted.cuh): multiply-adds "
     "over\n"
-    "issue rate in whole waves of tiles, fixed costs of a block and of a launch, slices of k added by a second kernel; "
+    "issue rate in whole waves of tiles, epilogues, L2 and shared memory, slices of k added by a second kernel; "
     "or\n"
     "bytes over bandwidth, whichever takes longer. Rates of kernels are in [matmul_tiles.cuh](matmul_tiles.cuh). Left\n"
     "out: the power limit, which lowers the clock of large GPUs in long products of random numbers (an H200 was seen "
@@ -159,7 +202,7 @@ const char introduction[] =
     "L2.\n\n"
     "Cells are microseconds, `/4` the slices of k where it is cut; the choice of the model is bold, and TFLOP/s and "
     "bound\n"
-    "are its. Residuals, biases and activations are not counted.\n";
+    "are its. Where nothing is said of them, products have no bias, residual or activation.\n";
 
 } // namespace
 
@@ -214,6 +257,7 @@ HsStatus write_predicted(FILE *out)
             fprintf(out, ", wgmma %.0f", rates.wgmma);
         fprintf(out, ".\n");
         write_products(out, limits, "16 bits", HS_BF16, HS_POLICY_AS_IS, true);
+        write_fused_products(out, limits);
         write_products(out, limits, "tf32", HS_F32, HS_POLICY_TF32, false);
         write_products(out, limits, "exact f32", HS_F32, HS_POLICY_AS_IS, false);
         write_attention(out, limits);

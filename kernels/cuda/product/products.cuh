@@ -19,6 +19,7 @@ struct ChoiceCache {
     struct Place {
         bool taken, quantized;
         HsProductKey key;
+        MatmulWork work;
         MatmulChoice choice;
     };
     Place places[PLACES];

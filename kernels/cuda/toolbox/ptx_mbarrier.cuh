@@ -229,6 +229,13 @@ template <int stages> struct RingPlace {
             parity ^= 1;
         }
     }
+    /* Past `count` stages. */
+    __device__ __forceinline__ void skip(int count)
+    {
+        const int rounds = (stage + count) / stages;
+        stage += count - rounds * stages;
+        parity ^= (unsigned)rounds & 1;
+    }
 };
 
 } // namespace HS_CUDA_NAMESPACE

@@ -11,7 +11,7 @@
 #include "tests/support/emulator.h"
 
 #define HEADER \
-    "halfstep-tuning\t1\nkernels\t1\ndevice\temulated\nmultiprocessors\t4\ncompute_capability\t9.0\n# columns\n"
+    "halfstep-tuning\t1\nkernels\t2\ndevice\temulated\nmultiprocessors\t4\ncompute_capability\t9.0\n# columns\n"
 
 static HsStatus parse(const char *text, HsTuningTable *table)
 {
@@ -60,11 +60,11 @@ Test(tuning, what_is_wrong_is_named_with_file_line_and_mend)
         { "halfstep-tuning\t2\n", "t.txt:1: a table of version 2; this build reads version 1" },
         { "halfstep-tuning\t1\nkernels\t999\n", "t.txt:2: measured with revision 999 of the kernels" },
         { "halfstep-tuning\t1\nkernels\tx\n", "t.txt:2: kernels must be a whole number" },
-        { "halfstep-tuning\t1\nkernels\t1\ndevice\t\n", "t.txt:3: `device` and its value" },
-        { "halfstep-tuning\t1\nkernels\t1\ndevice\tG\nmultiprocessors\t0\n", "t.txt:4: multiprocessors must be" },
-        { "halfstep-tuning\t1\nkernels\t1\ndevice\tG\nmultiprocessors\t4\ncompute_capability\t9\n",
+        { "halfstep-tuning\t1\nkernels\t2\ndevice\t\n", "t.txt:3: `device` and its value" },
+        { "halfstep-tuning\t1\nkernels\t2\ndevice\tG\nmultiprocessors\t0\n", "t.txt:4: multiprocessors must be" },
+        { "halfstep-tuning\t1\nkernels\t2\ndevice\tG\nmultiprocessors\t4\ncompute_capability\t9\n",
           "t.txt:5: compute_capability must be a number such as 9.0 (got 9)" },
-        { "halfstep-tuning\t1\nkernels\t1\ndevice\tG\nmultiprocessors\t4\ncompute_capability\t-.1\n", "t.txt:5:" },
+        { "halfstep-tuning\t1\nkernels\t2\ndevice\tG\nmultiprocessors\t4\ncompute_capability\t-.1\n", "t.txt:5:" },
         { HEADER "1 2 3 nn 16bit mma-64x64 1\n", "t.txt:7: a row has 8 fields" },
         { HEADER "1 2 3 nn 16bit mma-64x64 1 1 1\n", "t.txt:7: a row has 8 fields" },
         { HEADER "0 2 3 nn 16bit mma-64x64 1 1\n", "t.txt:7: M must be a whole number from 1" },
@@ -207,8 +207,8 @@ Test(tuning, choices_begin_with_the_models_and_name_each_kernel)
     enum { MOST = 24 };
     HsProductChoice choices[MOST];
     const int count = emulator()->tuner->choices(&fixture.context, &fixture.args, choices, MOST);
-    const char *const kernels[] = { "mma-128x256", "mma-128x128",   "mma-128x64",
-                                    "mma-64x64",   "wgmma-256x256", "wgmma-256x128" };
+    const char *const kernels[] = { "mma-128x256",   "mma-128x128",   "mma-128x64",   "mma-64x64",
+                                    "wgmma-256x256", "wgmma-256x128", "wgmma-128x256" };
     for (size_t k = 0; k < sizeof kernels / sizeof *kernels; k++) {
         bool named = false;
         for (int i = 0; i < count; i++)
