@@ -152,7 +152,7 @@ op=tiles unit=matmul_hopper.cu header=matmul_hopper.cuh
 plant 'product: a stage is read before it is full' $unit $header \
     $'ptx::mbarrier_wait(ring.full(place.stage), place.parity);\n                hopper_multiply' 'hopper_multiply'
 plant 'product: a stage is filled before it is empty' $unit $header \
-    $'ptx::mbarrier_wait(ring.empty(place.stage), place.parity ^ 1);\n                    hopper_copy' 'hopper_copy'
+    $'ptx::mbarrier_wait(ring.empty(place.stage), place.parity ^ 1);\n            hopper_copy' 'hopper_copy'
 plant 'product: a stage is released before its products are done' $unit $header \
     $'ptx::wgmma_wait<1>();\n                    release(before);' $'release(before);\n                    ptx::wgmma_wait<1>();'
 plant 'product: the first consumer does not say that it is ahead' $unit $header \
@@ -167,6 +167,11 @@ plant 'product: sums are read before they are there' $unit $header \
     $'ptx::wgmma_wait<0>();\n            ptx::wgmma_settle(sums);' ''
 plant 'product: no fence before sums are stored' $unit matmul_hopper_epilogue.cuh 'ptx::fence_shared_to_async();' ''
 plant 'product: a buffer is written while it is stored' $unit matmul_hopper_epilogue.cuh 'ptx::store_tile_wait<1>();' '(void)0;'
+plant 'row sums: a stage is read before it is full' $unit $header \
+    $'ptx::mbarrier_wait(ring.full(place.stage), place.parity);\n            const unsigned char' 'const unsigned char'
+plant 'row sums: nobody waits for those who read' $unit $header 'HOPPER_CLUSTER + summing_warps' 'HOPPER_CLUSTER'
+plant 'row sums: another swizzle' $unit $header 'lane / 4 ^ k % 8;' 'lane / 4;'
+plant 'row sums: all slices in one place' $unit $header '(int64_t)work.slice * output.rows + row' 'row'
 
 op=agreement
 plant 'epilogue: every second column of the bias' $unit matmul_hopper_epilogue.cuh 'bias.pairs[i / 4].value[i % 2]' \

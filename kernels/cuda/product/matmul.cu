@@ -159,11 +159,11 @@ bool is_finished_apart(const HsMatmulArgs *args, int slices)
     return slices > 1 || args->alpha != 1.0f || hs_tensor_present(&args->addend);
 }
 
-/* Whether the kernel that multiplies sums the rows of a too.  As it is stored a is not what tf32 multiplies, and wgmma's
- * kernel, also where an address makes mma.sync's take its place, leaves it to bias_backward's. */
+/* Whether the kernel that multiplies sums the rows of a too.  As it is stored a is not what tf32 multiplies; wgmma's
+ * kernel sums those of an a with k across, as weights' gradients have it. */
 bool sums_rows(const MatmulShape &shape, const MatmulChoice &choice)
 {
-    return shape.family == MATMUL_16BIT && !choice.hopper;
+    return shape.family == MATMUL_16BIT && (!choice.hopper || shape.key.transpose_a);
 }
 
 size_t sums_bytes(const HsMatmulArgs *args, const MatmulShape &shape, const MatmulChoice &choice)
@@ -179,7 +179,8 @@ HsBiasBackwardArgs row_sums_apart(const HsMatmulArgs *args)
     return HsBiasBackwardArgs{ args->a, args->row_sums };
 }
 
-/* Whether a call's row sums take bias_backward's kernels, behind the product and in the same workspace. */
+} // namespace
+
 bool are_rows_summed_apart(const HsContext *context, const HsMatmulArgs *args)
 {
     if (!hs_tensor_present(&args->row_sums))
@@ -187,8 +188,6 @@ bool are_rows_summed_apart(const HsContext *context, const HsMatmulArgs *args)
     const MatmulShape shape = shape_of(context, args);
     return options_of(context).cublaslt || !sums_rows(shape, choice_for(context, shape));
 }
-
-} // namespace
 
 MatmulOutput matmul_output_of(const HsMatmulArgs *args)
 {

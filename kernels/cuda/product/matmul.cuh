@@ -146,6 +146,9 @@ MatmulPrologue matmul_prologue_of(const HsMatmulArgs *args);
 HsStatus launch_matmul_finish(HsContext *context, const float *sums, int slices, const MatmulPrologue &prologue,
                               const MatmulOutput &output);
 
+/* Whether a call's row sums take bias_backward's kernels, behind the product and in the same workspace. */
+bool are_rows_summed_apart(const HsContext *context, const HsMatmulArgs *args);
+
 /* The epilogue of a call. */
 MatmulOutput matmul_output_of(const HsMatmulArgs *args);
 

@@ -213,6 +213,71 @@ HS_DEVICE void hopper_multiply(const HopperRing<Tile> &ring, int stage, int box,
     ptx::wgmma_commit();
 }
 
+/* The producer: every step of every tile of this block, as stages become empty. */
+template <typename Tile, bool a_contiguous, bool b_contiguous>
+HS_DEVICE void hopper_fill(const HopperParameters &parameters, const HopperRing<Tile> &ring, int rank, int count)
+{
+    const int clusters = (int)gridDim.x / HOPPER_CLUSTER;
+    RingPlace<Tile::stages> place;
+    for (int index = (int)blockIdx.x / HOPPER_CLUSTER; index < count; index += clusters) {
+        const HopperWork work = hopper_work(parameters, index);
+        const int row = (work.position.row * HOPPER_CLUSTER + rank) * Tile::rows;
+        const int column = work.position.column * Tile::columns;
+        for (int step = 0; step < work.steps; step++, place.next()) {
+            ptx::mbarrier_wait(ring.empty(place.stage), place.parity ^ 1);
+            hopper_copy<Tile, a_contiguous, b_contiguous>(parameters, ring, place.stage, rank, row, column,
+                                                          work.k_begin + step * HOPPER_STEP);
+        }
+        if (parameters.output.input_count > 0)
+            place = hopper_copy_inputs(parameters.output, ring, place, row, column);
+    }
+}
+
+/* Row sums of A, stored with k across (a weight's gradient has the bias's beside it), by warps of the producer's
+ * warpgroup that have nothing else to do.  A warp reads one box of each stage, a lane two neighbouring rows of it: 64
+ * loads of 4 bytes, of which each takes all banks once, and 128 additions in the order of k, while the tensor cores take
+ * 512 clocks and more for the step.  Such a warp is a reader of every stage of its block; it sums in tiles of column 0.
+ */
+template <typename Element, typename Tile>
+HS_DEVICE void hopper_sum_rows(const HopperParameters &parameters, const HopperRing<Tile> &ring,
+                               const unsigned char *stages, int rank, int count)
+{
+    const MatmulOutput &output = parameters.output.matmul;
+    const int clusters = (int)gridDim.x / HOPPER_CLUSTER, lane = (int)threadIdx.x % WARP_SIZE;
+    const int box = (int)threadIdx.x / WARP_SIZE - 1;
+    RingPlace<Tile::stages> place;
+    for (int index = (int)blockIdx.x / HOPPER_CLUSTER; index < count; index += clusters) {
+        const HopperWork work = hopper_work(parameters, index);
+        const int inputs = hopper_input_stages<Tile>(parameters.output, work);
+        const bool wanted = work.position.column == 0;
+        float sums[2] = { 0.0f, 0.0f };
+        for (int step = 0; step < work.steps + inputs; step++, place.next()) {
+            ptx::mbarrier_wait(ring.full(place.stage), place.parity);
+            const unsigned char *const lines = stages + place.stage * Tile::stage_bytes + box * HOPPER_BOX;
+#pragma unroll 8
+            for (int k = 0; k < (wanted && step < work.steps ? (int)HOPPER_STEP : 0); k++) {
+                const int piece = lane / 4 ^ k % 8; /* the tensor map's swizzle */
+                const Pack<Element, 2> pair = load_pack<Element, 2>(
+                    reinterpret_cast<const Element *>(lines + k * HOPPER_LINE + piece * 16 + lane % 4 * 4));
+                sums[0] += to_float(pair.value[0]);
+                sums[1] += to_float(pair.value[1]);
+            }
+            __syncwarp(); /* all lanes have read */
+            if (lane == 0)
+                ptx::mbarrier_arrive(ring.empty(place.stage));
+        }
+        for (int i = 0; i < (wanted ? 2 : 0); i++) {
+            const int row = (work.position.row * HOPPER_CLUSTER + rank) * Tile::rows + box * 64 + lane * 2 + i;
+            if (row >= output.rows)
+                continue;
+            if (parameters.slices > 1)
+                output.row_sums[(int64_t)work.slice * output.rows + row] = sums[i];
+            else
+                output.row_sums[row] += sums[i];
+        }
+    }
+}
+
 template <typename Element, typename Tile, bool a_contiguous, bool b_contiguous>
 __global__ void __launch_bounds__(HOPPER_THREADS, 1)
     matmul_hopper_kernel(const __grid_constant__ HopperParameters parameters)
@@ -222,12 +287,13 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1)
     const int rank = ptx::cluster_rank(), warpgroup = (int)threadIdx.x / 128;
     const int clusters = (int)gridDim.x / HOPPER_CLUSTER, cluster = (int)blockIdx.x / HOPPER_CLUSTER;
     const int count = parameters.row_pairs * parameters.column_tiles * parameters.slices;
+    const int summing_warps = !a_contiguous && parameters.output.matmul.row_sums != NULL ? Tile::rows / 64 : 0;
     if (threadIdx.x == 0) {
         ptx::prefetch_tensor_map(&parameters.a);
         ptx::prefetch_tensor_map(&parameters.b);
         for (int stage = 0; stage < Tile::stages; stage++) {
             ptx::mbarrier_init(ring.full(stage), 1);
-            ptx::mbarrier_init(ring.empty(stage), 4 * Tile::readers * HOPPER_CLUSTER);
+            ptx::mbarrier_init(ring.empty(stage), 4 * Tile::readers * HOPPER_CLUSTER + summing_warps);
         }
         ptx::fence_mbarrier_init();
     }
@@ -236,22 +302,10 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1)
 
     if (warpgroup == 0) {
         ptx::fewer_registers<HOPPER_PRODUCER_REGISTERS>();
-        if (threadIdx.x == 0) {
-            RingPlace<Tile::stages> place;
-            for (int index = cluster; index < count; index += clusters) {
-                const HopperWork work = hopper_work(parameters, index);
-                const int row = (work.position.row * HOPPER_CLUSTER + rank) * Tile::rows;
-                for (int step = 0; step < work.steps; step++, place.next()) {
-                    ptx::mbarrier_wait(ring.empty(place.stage), place.parity ^ 1);
-                    hopper_copy<Tile, a_contiguous, b_contiguous>(parameters, ring, place.stage, rank, row,
-                                                                  work.position.column * Tile::columns,
-                                                                  work.k_begin + step * HOPPER_STEP);
-                }
-                if (parameters.output.input_count > 0)
-                    place =
-                        hopper_copy_inputs(parameters.output, ring, place, row, work.position.column * Tile::columns);
-            }
-        }
+        if (threadIdx.x == 0)
+            hopper_fill<Tile, a_contiguous, b_contiguous>(parameters, ring, rank, count);
+        else if ((int)threadIdx.x / WARP_SIZE > 0 && (int)threadIdx.x / WARP_SIZE <= summing_warps)
+            hopper_sum_rows<Element, Tile>(parameters, ring, shared, rank, count);
     } else {
         ptx::more_registers<HOPPER_CONSUMER_REGISTERS>();
         const int consumer = warpgroup - 1, box = Tile::shared ? consumer : 0;

@@ -29,14 +29,17 @@ double attention(const HsContext *context, const HsHeads &heads, HsDtype dtype, 
 
 } // namespace
 
-/* SwiGLU's pass of its own reads and writes what the operation does; the product alone, what it passes on. */
+/* SwiGLU's pass of its own reads and writes what the operation does; the product alone, what it passes on.  Row sums
+ * apart read a once more. */
 double predicted::matmul(const HsContext *context, const HsMatmulArgs *args)
 {
     const DeviceLimits &limits = limits_of(context);
-    const MatmulShape shape = matmul_shape(hs_product_key(args), limits, args->b_quantized != NULL);
+    const MatmulShape shape = matmul_shape(args, limits);
     const MatmulChoice choice = choose_matmul(shape, context->device);
     const double bytes = hs_cost_matmul(args).bytes;
-    const double seconds = product_seconds(shape, limits, kernel_of(shape, choice), choice.slices, bytes);
+    double seconds = product_seconds(shape, limits, kernel_of(shape, choice), choice.slices, bytes);
+    if (are_rows_summed_apart(context, args) && limits.bytes_per_second > 0.0)
+        seconds += (double)hs_tensor_bytes(&args->a) / limits.bytes_per_second;
     const bool swiglu = args->epilogue == HS_EPILOGUE_SWIGLU || args->epilogue == HS_EPILOGUE_SWIGLU_BACKWARD;
     if (!swiglu || limits.bytes_per_second <= 0.0)
         return seconds;
