@@ -226,8 +226,8 @@ plant 'inputs: never released' $unit $header $'release(place.stage);\n          
 plant 'inputs: released after each part' $unit matmul_hopper_epilogue.cuh \
     'if (behind == output.stage_parts - 1 || part == parts - 1)' ''
 plant 'inputs: one part everywhere' $unit matmul_hopper_epilogue.cuh 'wait() + behind * part_lines * next' 'wait()'
-plant 'inputs: rows of the first consumer' $unit $header '/ WARP_SIZE - 4) * HopperStaging::rows' \
-    '/ WARP_SIZE % 4) * HopperStaging::rows'
+plant 'inputs: rows of the first consumer' $unit $header '% (Tile::rows / 16) * HopperStaging::rows' \
+    '% 4 * HopperStaging::rows'
 plant 'inputs: odd lines of f32 as even ones' $unit matmul_hopper_epilogue.cuh 'odd ? found[i ^ 8] : found[i]' 'found[i]'
 plant 'inputs: halves of 16 bits change places' $unit matmul_hopper_epilogue.cuh '((half * 4 + j) * 16)' \
     '(((half ^ 1) * 4 + j) * 16)'
