@@ -351,23 +351,29 @@ template <typename Shape> struct ConsumerCount {
     }
 };
 
-/* This consumer's 64 x 64 of dQ = dS K: a half of the queries, or of the columns.  Once both have written dS^T. */
+/* This consumer's 64 x 64 of dQ = dS K: a half of the queries, or of the columns. */
 template <typename T, typename Shape>
-HS_DEVICE void begin_query_part(float (&part)[32], unsigned step, unsigned ticket, uint32_t base)
+HS_DEVICE void begin_query_part(float (&part)[32], uint32_t scores, uint32_t keys, int consumer)
 {
     const bool halves_of_queries = Shape::step == 128;
-    const int consumer = ptx::thread_anew() / 128 - 1;
-    const uint32_t scores = base + Shape::scores + stage_of<GRADIENT_BUFFERS>(step) * Shape::score_bytes;
-    const uint32_t keys = base + stage_of<GRADIENT_BUFFERS>(ticket) * Shape::KeyTile::bytes;
     const uint64_t a = ptx::wgmma_descriptor(scores + (halves_of_queries ? consumer * Shape::score_box : 0), 1024, 16);
     const uint64_t b =
         ptx::wgmma_descriptor(keys + (halves_of_queries ? 0 : consumer * Shape::KeyTile::box_bytes), 1024, 16);
-    wait_full<GRADIENT_BUFFERS>(base + Shape::scores_full, step);
-    ptx::wgmma_fence();
 #pragma unroll
     for (int k = 0; k < GRADIENT_KEYS; k += 16)
         ptx::wgmma<T, true, true>(part, ptx::advance_descriptor(a, (uint32_t)(k * HEAD_LINE)),
                                   ptx::advance_descriptor(b, (uint32_t)(k * HEAD_LINE)), k > 0);
+}
+
+/* The same for a step of a ticket, once both consumers have written its dS^T. */
+template <typename T, typename Shape>
+HS_DEVICE void begin_query_part_of(float (&part)[32], unsigned step, unsigned ticket, uint32_t base)
+{
+    wait_full<GRADIENT_BUFFERS>(base + Shape::scores_full, step);
+    ptx::wgmma_fence();
+    begin_query_part<T, Shape>(part, base + Shape::scores + stage_of<GRADIENT_BUFFERS>(step) * Shape::score_bytes,
+                               base + stage_of<GRADIENT_BUFFERS>(ticket) * Shape::KeyTile::bytes,
+                               ptx::thread_anew() / 128 - 1);
     ptx::wgmma_commit();
 }
 
@@ -494,7 +500,7 @@ HS_DEVICE void gradient_step(float (&dkey)[Shape::width / 2], float (&dvalue)[Sh
 
     float part[32];
     if constexpr (!first)
-        begin_query_part<T, Shape>(part, count.steps - 1, count.tickets, base);
+        begin_query_part_of<T, Shape>(part, count.steps - 1, count.tickets, base);
     ptx::wgmma_fence();
     begin_weights<T, QueryTile>(dkey, rounded, queries, true);
     ptx::wgmma_commit();
@@ -538,7 +544,7 @@ HS_DEVICE void consume_gradient_tiles(const GradientParameters &parameters, unsi
             gradient_step<T, Shape, false>(dkey, dvalue, attention, work, at, count, shared);
 
         float part[32];
-        begin_query_part<T, Shape>(part, count.steps - 1, count.tickets, base);
+        begin_query_part_of<T, Shape>(part, count.steps - 1, count.tickets, base);
         ptx::wgmma_wait<0>();
         ptx::wgmma_settle(part);
         arrive_warp(mbarrier_of<GRADIENT_BUFFERS>(base + Shape::keys_empty, count.tickets));
