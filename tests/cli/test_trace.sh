@@ -59,7 +59,7 @@ counters=$(grep -c '"live activations (bytes)"' traced/trace.json)
 most=$(grep -oE '"alive":[0-9]+' traced/trace.json | grep -oE '[0-9]+' | sort -n | tail -n 1)
 arena=$(grep -oE '"activations":[0-9]+' traced/trace.json | head -n 1 | grep -oE '[0-9]+')
 [ "$most" -gt 0 ] && [ "$most" -le "$arena" ] || fail "$most bytes alive in an arena of $arena"
-for name in '"forward"' '"head and loss"' '"backward"' '"update"' '"block.1.mlp.down"' '"adamw"'; do
+for name in '"forward"' '"head and loss"' '"backward"' '"update"' '"block.1.mlp.down"' '"update_list"'; do
     says traced/trace.json "\"name\":$name"
 done
 
