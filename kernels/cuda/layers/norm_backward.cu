@@ -289,7 +289,7 @@ __global__ void __launch_bounds__(WARP_SIZE *WARP_SIZE)
     if (threadIdx.y != 0 || column >= total)
         return;
     const int array = (int)(column / columns);
-    float *const destination = totals.to[array];
+    float *const destination = array == 0 ? totals.to[0] : array == 1 ? totals.to[1] : totals.to[2];
     if (destination == nullptr)
         return;
     sum = 0.0f;

@@ -159,18 +159,24 @@ bool is_finished_apart(const HsMatmulArgs *args, int slices)
     return slices > 1 || args->alpha != 1.0f || hs_tensor_present(&args->addend);
 }
 
-/* Whether the kernel that multiplies sums the rows of a too.  As it is stored a is not what tf32 multiplies; wgmma's
- * kernel sums those of an a with k across, as weights' gradients have it. */
-bool sums_rows(const MatmulShape &shape, const MatmulChoice &choice)
+/* The kernel of every layout, whose slices are those of the one for whole chunks. */
+bool takes_any_layout(const MatmulShape &shape, const HsMatmulArgs *args)
 {
-    return shape.family == MATMUL_16BIT && (!choice.hopper || shape.key.transpose_a);
+    return shape.any_layout || access_of(args->a) < 16 || (!shape.quantized && access_of(args->b) < 16);
+}
+
+/* Whether the kernel that multiplies sums the rows of a too.  As it is stored a is not what tf32 multiplies, the kernel
+ * of every layout has no registers left, and wgmma's sums those of an a with k across, as weights' gradients have it. */
+bool sums_rows(const MatmulShape &shape, const MatmulChoice &choice, const HsMatmulArgs *args)
+{
+    return shape.family == MATMUL_16BIT && !takes_any_layout(shape, args) && (!choice.hopper || shape.key.transpose_a);
 }
 
 size_t sums_bytes(const HsMatmulArgs *args, const MatmulShape &shape, const MatmulChoice &choice)
 {
     if (!is_finished_apart(args, choice.slices))
         return 0;
-    const bool with_rows = hs_tensor_present(&args->row_sums) && sums_rows(shape, choice) && choice.slices > 1;
+    const bool with_rows = hs_tensor_present(&args->row_sums) && choice.slices > 1;
     return (size_t)choice.slices * (size_t)shape.m * ((size_t)shape.n + (with_rows ? 1 : 0)) * sizeof(float);
 }
 
@@ -186,7 +192,7 @@ bool are_rows_summed_apart(const HsContext *context, const HsMatmulArgs *args)
     if (!hs_tensor_present(&args->row_sums))
         return false;
     const MatmulShape shape = shape_of(context, args);
-    return options_of(context).cublaslt || !sums_rows(shape, choice_for(context, shape));
+    return options_of(context).cublaslt || !sums_rows(shape, choice_for(context, shape), args);
 }
 
 MatmulOutput matmul_output_of(const HsMatmulArgs *args)
@@ -252,7 +258,7 @@ static size_t product_workspace(const HsContext *context, const HsMatmulArgs *ar
 static size_t own_workspace(const HsContext *context, const HsMatmulArgs *args)
 {
     const size_t product = product_workspace(context, args);
-    if (!are_rows_summed_apart(context, args))
+    if (!hs_tensor_present(&args->row_sums)) /* the address decides who sums: there is room for both */
         return product;
     const HsBiasBackwardArgs sums = row_sums_apart(args);
     const size_t after = workspace::bias_backward(context, &sums);
@@ -305,7 +311,7 @@ static HsStatus native_matmul(HsContext *context, const HsMatmulArgs *args)
     HS_TRY(check_size(shape));
     const MatmulChoice choice = choice_for(context, shape);
     MatmulOutput output = matmul_output_of(args);
-    if (hs_tensor_present(&args->row_sums) && sums_rows(shape, choice))
+    if (hs_tensor_present(&args->row_sums) && sums_rows(shape, choice, args))
         output.row_sums = data_of<float>(args->row_sums);
 
     MatmulParameters parameters;
@@ -329,9 +335,9 @@ static HsStatus native_matmul(HsContext *context, const HsMatmulArgs *args)
         output.row_sums = NULL;
     else if (output.row_sums != NULL)
         parameters.output.row_sums = sums + (int64_t)choice.slices * output.rows * output.columns;
-    /* An address may forbid what the strides allow; the kernel of every layout has the same slices. */
+    /* An address may forbid what the strides allow. */
     const bool misaligned = parameters.a.access < 16 || (!shape.quantized && parameters.b.access < 16);
-    const bool any_layout = shape.any_layout || misaligned;
+    const bool any_layout = takes_any_layout(shape, args);
     parameters.quantized = MatmulQuantized{};
     if (shape.quantized)
         HS_TRY(prepare_quantized(context, args, &parameters));

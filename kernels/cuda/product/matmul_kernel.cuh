@@ -250,27 +250,15 @@ HsStatus launch_tile(HsContext *context, MatmulParameters &parameters, int slice
                 HS_KERNEL((matmul_kernel<Element, Tile, a_contiguous, b_contiguous, aligned>)), Tile::rows, \
                 Tile::columns, Tile::threads, Tile::shared_bytes)
 
-/* Those that sum the rows of a, of 16 bits: a weight's gradient in whatever layout of b. */
-template <typename Element, typename Tile, bool aligned>
-HsStatus launch_with_sums(HsContext *context, MatmulParameters &parameters, int slices)
-{
-    if constexpr (!aligned)
-        if (parameters.b.k_contiguous)
-            return launch_tile(context, parameters, slices,
-                               HS_KERNEL((matmul_kernel<Element, Tile, false, true, aligned, false, true>)), Tile::rows,
-                               Tile::columns, Tile::threads, Tile::shared_bytes);
-    return launch_tile(context, parameters, slices,
-                       HS_KERNEL((matmul_kernel<Element, Tile, false, false, aligned, false, true>)), Tile::rows,
-                       Tile::columns, Tile::threads, Tile::shared_bytes);
-}
-
-/* The three layouts of training, rows of whole chunks. */
+/* The three layouts of training, rows of whole chunks; of 16 bits, a weight's gradient with row sums. */
 template <typename Element, typename Tile>
 HsStatus launch_aligned(HsContext *context, MatmulParameters &parameters, int slices)
 {
     if constexpr (sizeof(Element) == 2)
         if (parameters.output.row_sums != NULL)
-            return launch_with_sums<Element, Tile, true>(context, parameters, slices);
+            return launch_tile(context, parameters, slices,
+                               HS_KERNEL((matmul_kernel<Element, Tile, false, false, true, false, true>)), Tile::rows,
+                               Tile::columns, Tile::threads, Tile::shared_bytes);
     if (!parameters.a.k_contiguous)
         return HS_LAUNCH_TILE(false, false, true);
     return parameters.b.k_contiguous ? HS_LAUNCH_TILE(true, true, true) : HS_LAUNCH_TILE(true, false, true);
@@ -280,9 +268,6 @@ HsStatus launch_aligned(HsContext *context, MatmulParameters &parameters, int sl
 template <typename Element, typename Tile>
 HsStatus launch_any(HsContext *context, MatmulParameters &parameters, int slices)
 {
-    if constexpr (sizeof(Element) == 2)
-        if (parameters.output.row_sums != NULL)
-            return launch_with_sums<Element, Tile, false>(context, parameters, slices);
     if (parameters.a.k_contiguous)
         return parameters.b.k_contiguous ? HS_LAUNCH_TILE(true, true, false) : HS_LAUNCH_TILE(true, false, false);
     return parameters.b.k_contiguous ? HS_LAUNCH_TILE(false, true, false) : HS_LAUNCH_TILE(false, false, false);
