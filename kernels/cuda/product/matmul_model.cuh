@@ -14,7 +14,8 @@
  *
  * since the fixed part hides behind other blocks of the same multiprocessor.  peak is multiply-adds a clock of one
  * multiprocessor (rates_of), rate a kernel's share of it (matmul_tiles.cuh: from what its fragments ask of shared
- * memory), bytes are those of operands and results, each once.  The model is coarse, but its effects are large: waste
+ * memory; between that of one block and that of all where a multiprocessor has no shared memory for all), bytes are
+ * those of operands and results, each once.  The model is coarse, but its effects are large: waste
  * in the last wave, small tiles' lower rate, and memory where K is short.  It knows nothing of power, which lowers the
  * clock of large GPUs in long products, nor of operands that fall out of L2.
  *
@@ -34,6 +35,7 @@ struct GpuRates {
     int capability;              /* from this compute capability on */
     double mma[MATMUL_FAMILIES]; /* f32: general cores; tf32 and 16-bit: mma.sync */
     double wgmma;                /* 16-bit; 0: there is none */
+    int shared_kib;              /* shared memory of a multiprocessor, for all its blocks */
 };
 
 const GpuRates &rates_of(int compute_capability);
