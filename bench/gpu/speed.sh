@@ -14,13 +14,27 @@ batch_size: $batch
 max_length: $length
 learning_rate: 6e-4
 schedule: {kind: constant, warmup_steps: 10}
-target_gpu_util: 0.9
+target_gpu_util: 0.9 # of the card, or of what --memory says
 optimizer: {betas: [0.9, 0.95], clip_norm: 1.0}
+memory: {limit: $card_memory, auto_fit: true}
 checkpoint_freq: 0
 resume: never
 evaluation: {every: 0, batches: 1}
 logging: {every: 1, tensorboard: false, progress: none}
 YAML
+}
+
+# The largest batch, halved from $batch, whose plan in bf16 fits this card; PyTorch, which has all logits at a time, needs two
+# to three times as much.  Runs of wider formats that do not fit take smaller micro-batches (auto_fit).
+fit_batch() {
+    local share=0.9 tool
+    [ -n "$torch_missing" ] || share=0.4
+    tool trainer
+    while write_gpt2 && ! limited 60 "${tool[@]}" plan --config "$work/gpt2.yaml" precision.mode=bf16 \
+        memory.auto_fit=false target_gpu_util=$share >"$work/plan" 2>&1 && grep -q 'the plan exceeds' "$work/plan" &&
+        [ "$batch" -gt 1 ]; do
+        batch=$((batch / 2))
+    done
 }
 
 # own_run NAME STEPS SETTING...: one run of the trainer; its losses to $work/NAME.losses, "TOKENS_PER_SECOND MIB" to the

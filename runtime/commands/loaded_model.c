@@ -25,7 +25,7 @@ static HsStatus open_parts(HsLoadedModel *loaded, const char *tokenizer_folder)
     char path[4096], why[256];
     HsEngineOptions engine = hs_engine_options(&loaded->config);
     engine.cuda_graph = HS_GRAPH_NEVER; /* for training steps only */
-    engine.tuning = NULL;      /* measured on the GPU that trained, for its shapes; this may be another */
+    engine.tuning = NULL;               /* measured on the GPU that trained, for its shapes; this may be another */
     HS_TRY(hs_engine_init(&loaded->engine, &engine));
     HS_TRY(hs_precision_resolve(&loaded->config, loaded->engine.products, &loaded->precision, why, sizeof why));
     snprintf(path, sizeof path, "%s/tokenizer.json", tokenizer_folder);

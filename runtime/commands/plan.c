@@ -10,7 +10,17 @@
 #include "runtime/commands/command.h"
 #include "runtime/study/planner.h"
 
-enum { OPTION_LAYERS = 1000, OPTION_FIT, OPTION_TABLE, OPTION_LADDER, OPTION_CARD, OPTION_JSON, OPTION_SCALING, OPTION_STEP, OPTION_LAUNCHES };
+enum {
+    OPTION_LAYERS = 1000,
+    OPTION_FIT,
+    OPTION_TABLE,
+    OPTION_LADDER,
+    OPTION_CARD,
+    OPTION_JSON,
+    OPTION_SCALING,
+    OPTION_STEP,
+    OPTION_LAUNCHES
+};
 
 typedef struct Arguments {
     const char *config_path;

@@ -227,30 +227,30 @@
     X(S, REAL, min_learning_rate, 0, 0, 1000, NULL, "", "where the decay ends")                                     \
     X(S, REAL, wsd_decay_fraction, 0.2, 0, 1, NULL, "fraction", "wsd: the last part, in which the rate falls")
 
-#define HS_KEYS_MEMORY(X, S)                                                                                         \
-    X(S, STRING, recompute, "none", 0, 0, "none|attention|mlp|block", "",                                            \
-      "which activations backward computes again instead of keeping them")                                           \
-    X(S, INT, recompute_every, 1, 1, 1024, NULL, "blocks", "apply the policy to every N-th block")                   \
-    X(S, INT, head_chunk, 0, 0, 1048576, NULL, "tokens",                                                             \
-      "rows of logits that are in memory at a time; 0: 256 on the CPU, whose caches hold them, and on a GPU as many "  \
-      "as a thirty-second of its memory holds, from 256 to 8192 (each chunk reads and writes the head's gradient)")    \
-    X(S, INT, micro_batch, 0, 0, 1048576, NULL, "sequences",                                                         \
-      "how many of the batch_size sequences go through the model at a time, a divisor of it; 0: all. Fewer need "    \
-      "less memory for activations and change roundings only: optimizer steps and the order of the data stay")       \
-    X(S, STRING, offload, "none", 0, 0, "none|optimizer|gradients|weights", "",                                      \
-      "what lies in the host's pinned memory, with the bits that it has on the device; for devices with memory of "  \
-      "their own. optimizer: masters, moments and what strategies keep, which the host updates; gradients: also "    \
-      "their sums, block by block; weights: also what forward and backward read, which comes block by block")        \
-    X(S, BYTES, limit, 0, 0, HS_NO_BOUND, NULL, "bytes",                                                             \
-      "device memory that this run may count on, such as 10GiB; 0: all. target_gpu_util is a share of this, and no " \
-      "allocation goes beyond it")                                                                                   \
-    X(S, STRING, allocator, "", 0, 0, NULL, "path",                                                                  \
-      "a shared object whose allocator serves the device's and pinned memory (kernels/base/memory_hooks.h); empty: " \
-      "the device's own. A checkpoint's is not taken for eval and generate: name it again")                          \
-    X(S, BOOL, auto_fit, false, 0, 1, NULL, "",                                                                      \
-      "if the plan exceeds target_gpu_util, take the fastest micro_batch, recompute and gradients that fit")         \
-    X(S, REAL, pressure, 0.97, 0, 1, NULL, "fraction",                                                               \
-      "when all processes together use this share of the device's memory, micro_batch is halved at the next step; "  \
+#define HS_KEYS_MEMORY(X, S)                                                                                          \
+    X(S, STRING, recompute, "none", 0, 0, "none|attention|mlp|block", "",                                             \
+      "which activations backward computes again instead of keeping them")                                            \
+    X(S, INT, recompute_every, 1, 1, 1024, NULL, "blocks", "apply the policy to every N-th block")                    \
+    X(S, INT, head_chunk, 0, 0, 1048576, NULL, "tokens",                                                              \
+      "rows of logits that are in memory at a time; 0: 256 on the CPU, whose caches hold them, and on a GPU as many " \
+      "as a thirty-second of its memory holds, from 256 to 8192 (each chunk reads and writes the head's gradient)")   \
+    X(S, INT, micro_batch, 0, 0, 1048576, NULL, "sequences",                                                          \
+      "how many of the batch_size sequences go through the model at a time, a divisor of it; 0: all. Fewer need "     \
+      "less memory for activations and change roundings only: optimizer steps and the order of the data stay")        \
+    X(S, STRING, offload, "none", 0, 0, "none|optimizer|gradients|weights", "",                                       \
+      "what lies in the host's pinned memory, with the bits that it has on the device; for devices with memory of "   \
+      "their own. optimizer: masters, moments and what strategies keep, which the host updates; gradients: also "     \
+      "their sums, block by block; weights: also what forward and backward read, which comes block by block")         \
+    X(S, BYTES, limit, 0, 0, HS_NO_BOUND, NULL, "bytes",                                                              \
+      "device memory that this run may count on, such as 10GiB; 0: all. target_gpu_util is a share of this, and no "  \
+      "allocation goes beyond it")                                                                                    \
+    X(S, STRING, allocator, "", 0, 0, NULL, "path",                                                                   \
+      "a shared object whose allocator serves the device's and pinned memory (kernels/base/memory_hooks.h); empty: "  \
+      "the device's own. A checkpoint's is not taken for eval and generate: name it again")                           \
+    X(S, BOOL, auto_fit, false, 0, 1, NULL, "",                                                                       \
+      "if the plan exceeds target_gpu_util, take the fastest micro_batch, recompute and gradients that fit")          \
+    X(S, REAL, pressure, 0.97, 0, 1, NULL, "fraction",                                                                \
+      "when all processes together use this share of the device's memory, micro_batch is halved at the next step; "   \
       "0: never")
 
 #define HS_KEYS_MEMORY_PLACE(X, S)                                                                                     \
@@ -293,17 +293,17 @@
       "sum along that tree; false: each process adds up its part in one, and processes in the order of the "         \
       "communication library, which may depend on their number and place")
 
-#define HS_KEYS_KERNELS(X, S)                                                                                      \
-    X(S, STRING, matmul, "native", 0, 0, "native|cublaslt", "",                                                    \
-      "matrix products: this project's, or (cuda) those of cuBLASLt, for comparison")                              \
-    X(S, STRING, tuning, "", 0, 0, NULL, "path",                                                                   \
-      "table of the fastest kernel of each product, measured on this GPU by trainer selftest --tune (cuda, emu); " \
-      "empty: a model of the GPU chooses. Another table rounds differently")                                       \
-    X(S, STRING, hopper, "all", 0, 0, "all|products|attention|none", "",                                           \
-      "which operations use the kernels for compute capability 9.0 (wgmma, tensor copies) on such a GPU; the "     \
-      "others use the kernels for all GPUs (cuda, emu). They round differently")                                   \
-    X(S, BOOL, sync_launch, false, 0, 1, NULL, "", "wait after every kernel, so that an error names the kernel")   \
-    X(S, STRING, cuda_graph, "auto", 0, 0, "auto|true|false", "",                                                  \
+#define HS_KEYS_KERNELS(X, S)                                                                                         \
+    X(S, STRING, matmul, "native", 0, 0, "native|cublaslt", "",                                                       \
+      "matrix products: this project's, or (cuda) those of cuBLASLt, for comparison")                                 \
+    X(S, STRING, tuning, "", 0, 0, NULL, "path",                                                                      \
+      "table of the fastest kernel of each product, measured on this GPU by trainer selftest --tune (cuda, emu); "    \
+      "empty: a model of the GPU chooses. Another table rounds differently")                                          \
+    X(S, STRING, hopper, "all", 0, 0, "all|products|attention|none", "",                                              \
+      "which operations use the kernels for compute capability 9.0 (wgmma, tensor copies) on such a GPU; the "        \
+      "others use the kernels for all GPUs (cuda, emu). They round differently")                                      \
+    X(S, BOOL, sync_launch, false, 0, 1, NULL, "", "wait after every kernel, so that an error names the kernel")      \
+    X(S, STRING, cuda_graph, "auto", 0, 0, "auto|true|false", "",                                                     \
       "record an optimizer step once, then replay it (cuda, emu), which costs the host one launch; same bits. auto: " \
       "where it can be: one process, and no host that works in the middle of a step")
 

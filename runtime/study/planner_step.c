@@ -182,8 +182,9 @@ static HsStatus check_walk(const HsTrainer *trainer)
     if (!part || !part->observe_launches)
         return hs_fail(HS_ECONFIG, "--step walks the launches of a GPU that is not here: say device: cuda or auto");
     if (hs_trainer_offload_level(trainer) != HS_OFFLOAD_NONE)
-        return hs_fail(HS_ECONFIG, "--step: with memory.offload: %s the host updates in the middle of a step, which is "
-                                   "not walked; trainer plan without --step says what it costs",
+        return hs_fail(HS_ECONFIG,
+                       "--step: with memory.offload: %s the host updates in the middle of a step, which is "
+                       "not walked; trainer plan without --step says what it costs",
                        config->memory.offload);
     if (config->distributed.processes > 1)
         return hs_fail(HS_ECONFIG, "--step is one GPU's: leave distributed.processes out; --scaling has more of them");
@@ -214,14 +215,9 @@ static HsStatus walk_step(const HsTrainer *trainer, StepWalk *walk, HsMemoryPlan
 /* --- the tables --- */
 
 static const char *const part_names[] = {
-    [HS_RANGE_STEP] = "around it",
-    [HS_RANGE_DATA] = "data",
-    [HS_RANGE_FORWARD] = "forward",
-    [HS_RANGE_HEAD] = "head and loss",
-    [HS_RANGE_RECOMPUTE] = "recompute",
-    [HS_RANGE_BACKWARD] = "backward",
-    [HS_RANGE_UPDATE] = "update",
-    [HS_RANGE_STRATEGY] = "strategies",
+    [HS_RANGE_STEP] = "around it",     [HS_RANGE_DATA] = "data",           [HS_RANGE_FORWARD] = "forward",
+    [HS_RANGE_HEAD] = "head and loss", [HS_RANGE_RECOMPUTE] = "recompute", [HS_RANGE_BACKWARD] = "backward",
+    [HS_RANGE_UPDATE] = "update",      [HS_RANGE_STRATEGY] = "strategies",
 };
 
 static void print_line(FILE *out, const char *part, const char *operation, const StepRow *row, double all)
@@ -285,8 +281,9 @@ static void print_total(const StepWalk *walk, const HsTrainer *trainer, const Hs
         fprintf(out, ", %.1f%% of the datasheet's peak in products", 100.0 * whole.flops / (whole.seconds * peak));
     fprintf(out, " (PREDICTED, NOT MEASURED)\n");
     if (host > whole.seconds)
-        fprintf(out, "Launched one by one, at %.0f us each, the host would be the slower: %.3f ms, %.0f tokens/s; "
-                     "steps are replays of one recording where they can be (kernels.cuda_graph)\n",
+        fprintf(out,
+                "Launched one by one, at %.0f us each, the host would be the slower: %.3f ms, %.0f tokens/s; "
+                "steps are replays of one recording where they can be (kernels.cuda_graph)\n",
                 1e6 * HOST_LAUNCH_S, 1e3 * host, tokens / host);
     if (plan->offload_host > 0 || plan->disk_bytes > 0)
         fprintf(out, "memory.offload and memory.place.disk add at least %.3f ms (nominal rates)\n",

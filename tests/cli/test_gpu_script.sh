@@ -10,6 +10,21 @@ if ! ldd "$build/halfstep-gpu" | grep -qE 'lib(asan|ubsan)'; then
     [ "$(du -sm package | cut -f 1)" -le 32 ] || fail "the package has $(du -sm package | cut -f 1) MiB, more than 32"
 fi
 
+# fits SIZE: GPT-2 124M's batch on a card of that size, by the plan: nothing is allocated.
+fits() (
+    device=emu layers=12 width=768 heads=12 vocabulary=50304 length=1024 batch=32 card_memory=$1 torch_missing=${2:-} work=$scratch
+    limited() { shift && "$@"; }
+    tool() { tool=("$trainer"); }
+    . "$root/bench/gpu/speed.sh"
+    fit_batch
+    echo "$batch"
+)
+for case in '20GiB none 32' '12GiB none 16' '8GiB none 8' '12GiB peer 4' '1GiB none 1'; do
+    read -r size peer expected <<<"$case"
+    got=$(fits "$size" "${peer/peer/}")
+    [ "$got" = "$expected" ] || fail "GPT-2 on $size ($peer): a batch of $got, expected $expected"
+done
+
 # Stand-ins: they run what they are asked to watch, and print what the real ones would.
 mkdir tools
 cat >tools/compute-sanitizer <<'SH'

@@ -16,14 +16,23 @@ namespace
 
 struct TileRow {
     int rows, columns, blocks_per_sm, rate, rate_alone, stages; /* stages: Hopper's */
+    int shared_bytes;                                           /* of a block; 0 where they bound nothing */
 };
 
 #define TENSOR_ROW(rows, columns, warp_rows, warp_columns, stages, blocks, rate, rate_alone) \
-    { rows, columns, blocks, rate, rate_alone, stages },
+    { rows, columns, blocks, rate, rate_alone, stages, stages * (rows + columns) * 64 },
 #define F32_ROW(side, thread_rows, thread_columns, blocks, rate, rate_alone) \
-    { side, side, blocks, rate, rate_alone, 0 },
+    { side, side, blocks, rate, rate_alone, 0, 0 },
 /* A cluster counts as one multiprocessor. */
-#define HOPPER_ROW(rows, columns, stages, rate) { rows, columns, 1, rate, rate, stages },
+#define HOPPER_ROW(rows, columns, stages, rate) { rows, columns, 1, rate, rate, stages, 0 },
+
+/* What the smallest devices give a block. */
+#define FITS_EVERYWHERE(rows, columns, warp_rows, warp_columns, stages, blocks, rate, rate_alone) \
+    static_assert(stages * (rows + columns) * 64 <= 99 * 1024, "a block's shared memory");
+HS_MATMUL_TILES_TF32(FITS_EVERYWHERE)
+HS_MATMUL_TILES_16BIT(FITS_EVERYWHERE)
+HS_MATMUL_TILE_ANY_TF32(FITS_EVERYWHERE)
+HS_MATMUL_TILE_ANY_16BIT(FITS_EVERYWHERE)
 
 const TileRow tiles_f32[] = { HS_MATMUL_TILES_F32(F32_ROW) };
 const TileRow tiles_tf32[] = { HS_MATMUL_TILES_TF32(TENSOR_ROW) };
@@ -52,14 +61,14 @@ const struct Family {
  * f32 sums.  A100 312 TFLOP/s, 108 multiprocessors, 1.41 GHz; RTX 3060 25.5, 28, 1.777; RTX 4090 165, 128, 2.52; H100
  * SXM 989, 132, 1.83.  On Hopper mma.sync issues about 65% of what wgmma does. */
 const GpuRates all_rates[] = {
-    { 80, { 64.0, 512.0, 1024.0 }, 0.0 },     { 86, { 128.0, 128.0, 256.0 }, 0.0 },
-    { 90, { 128.0, 666.0, 1331.0 }, 2048.0 }, { 100, { 128.0, 512.0, 1024.0 }, 0.0 },
-    { 120, { 128.0, 128.0, 256.0 }, 0.0 },
+    { 80, { 64.0, 512.0, 1024.0 }, 0.0, 164 },     { 86, { 128.0, 128.0, 256.0 }, 0.0, 100 },
+    { 90, { 128.0, 666.0, 1331.0 }, 2048.0, 228 }, { 100, { 128.0, 512.0, 1024.0 }, 0.0, 228 },
+    { 120, { 128.0, 128.0, 256.0 }, 0.0, 100 },
 };
 
 const double FIXED_CLOCKS = 1000.0, LANES = 128.0;
 /* Instructions for each element of an epilogue. */
-const double STORE_BYTE = 2.5, STAGED = 8.0, READ_BYTE = 1.5, BIAS = 1.0, GELU = 25.0, GELU_DERIVATIVE = 40.0;
+const double STORE_BYTE = 2.5, STAGED = 8.0, READ_BYTE = 1.5, BIAS = 1.0, GELU = 16.0;
 /* Bytes a clock of one multiprocessor. */
 const double L2_RATE = 30.0, SHARED_RATE = 128.0;
 /* A kernel's start, and the bytes a clock that one multiprocessor moves to and from the workspace. */
@@ -89,6 +98,20 @@ const TileRow &tile_of(const MatmulShape &shape, int kernel)
     if (is_hopper(shape, kernel))
         return tiles_hopper[kernel - own_kernels(shape)];
     return (shape.any_layout ? family.any : family.tiles)[kernel];
+}
+
+/* Blocks of a tile that are on a multiprocessor at a time; the driver keeps 1 KiB more for each. */
+int resident_blocks(const TileRow &tile, const GpuRates &rates)
+{
+    const int room = rates.shared_kib * 1024 / (tile.shared_bytes + 1024);
+    return room < tile.blocks_per_sm ? room : tile.blocks_per_sm;
+}
+
+double rate_of(const TileRow &tile, int resident)
+{
+    if (resident == tile.blocks_per_sm)
+        return tile.rate;
+    return tile.rate_alone + (double)(tile.rate - tile.rate_alone) * (resident - 1) / (tile.blocks_per_sm - 1);
 }
 
 /* Multiprocessors, or clusters of two. */
@@ -144,7 +167,8 @@ bool worth_cutting(const MatmulShape &shape, const DeviceLimits &limits, int ker
 {
     const TileRow &tile = tile_of(shape, kernel);
     const int64_t blocks = divided(shape.m, tile.rows) * divided(shape.n, tile.columns);
-    const int64_t room = (int64_t)processors_of(shape, limits, kernel) * tile.blocks_per_sm;
+    const int64_t room =
+        (int64_t)processors_of(shape, limits, kernel) * resident_blocks(tile, rates_of(limits.compute_capability));
     const bool full = blocks * slices >= MOST_WAVES * room;
     return !full && shape.k >= (int64_t)(slices + 1) * LEAST_SLICE_UNITS * MATMUL_SLICE_UNIT;
 }
@@ -160,9 +184,7 @@ static double instructions_of(const MatmulWork &work, bool hopper, bool sums)
     if (sums)
         return hopper ? STORE_BYTE * 4.0 : STAGED;
     const double store = hopper ? STORE_BYTE * work.written : STAGED;
-    const double function = work.function == HS_EPILOGUE_GELU            ? GELU
-                            : work.function == HS_EPILOGUE_GELU_BACKWARD ? GELU_DERIVATIVE
-                                                                         : 0.0;
+    const double function = work.function == HS_EPILOGUE_NONE ? 0.0 : GELU;
     return store + READ_BYTE * work.read + (work.bias ? BIAS : 0.0) + function;
 }
 
@@ -193,9 +215,11 @@ static double block_clocks(const MatmulShape &shape, const GpuRates &rates, cons
 {
     const double peak = rates.mma[shape.family], area = (double)tile.rows * tile.columns;
     const double work = area * (double)divided(shape.k, slices);
-    const double multiply = work / (peak * 0.01 * tile.rate), alone = work / (peak * 0.01 * tile.rate_alone);
+    const int resident = resident_blocks(tile, rates);
+    const double multiply = work / (peak * 0.01 * rate_of(tile, resident));
+    const double alone = work / (peak * 0.01 * tile.rate_alone);
     const double fixed = FIXED_CLOCKS + area * instructions_of(shape.work, false, slices > 1) / LANES;
-    return larger(alone + fixed, busiest * (multiply + fixed / tile.blocks_per_sm));
+    return larger(alone + fixed, busiest * (multiply + fixed / resident));
 }
 
 double product_clocks(const MatmulShape &shape, const DeviceLimits &limits, int kernel, int slices)

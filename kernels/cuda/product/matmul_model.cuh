@@ -14,11 +14,12 @@
  *
  * since the fixed part hides behind other blocks of the same multiprocessor.  peak is multiply-adds a clock of one
  * multiprocessor (rates_of), rate a kernel's share of it (matmul_tiles.cuh: from what its fragments ask of shared
- * memory), bytes are those of operands and results, each once.
+ * memory; between that of one block and that of all where a multiprocessor has no shared memory for all), bytes are
+ * those of operands and results, each once.
  *
  * finish is the epilogue's instructions over the 128 lanes of a multiprocessor.  Instructions for each element, counted
  * in the kernels' code and rounded: each byte stored 2.5, or 8 for all where sums go through shared memory in f32 first;
- * each byte read 1.5; bias 1; GELU 25, its gradient 40.
+ * each byte read 1.5; bias 1; GELU and its gradient 16, for their two special functions (16 a clock) hide the other 5 and 10.
  *
  * Hopper's blocks go on from tile to tile, their copies never pause, and epilogues run beside the other consumer's
  * products (matmul_hopper.cuh).  A tile of a block has `steps` of 64 k:
@@ -60,6 +61,7 @@ struct GpuRates {
     int capability;              /* from this compute capability on */
     double mma[MATMUL_FAMILIES]; /* f32: general cores; tf32 and 16-bit: mma.sync */
     double wgmma;                /* 16-bit; 0: there is none */
+    int shared_kib;              /* shared memory of a multiprocessor, for all its blocks */
 };
 
 const GpuRates &rates_of(int compute_capability);

@@ -8,7 +8,9 @@
  * What a step costs: each warp reads (wm + wn) * 64 bytes of fragments for wm * wn * step multiply-adds, so large warp
  * tiles put less load on shared memory: 64 x 64 has half the traffic of 32 x 32.  The accumulators bound it from
  * above: 64 x 64 takes 128 of a thread's 255 registers.  All rows fit in the 99 KiB that the smallest of the devices
- * we target gives a block, those with more than one block a multiprocessor so that all of them do.
+ * we target (8.6, 8.9, 12.0) give a block.  Of the 100 KiB that their multiprocessors have, with 1 KiB more a block, the
+ * two large tiles leave nothing unused (97 and 2 x 49 KiB); of 128 x 64 two of three blocks fit there, of 64 x 64 three
+ * of four, and the model counts with those.
  *
  * rate: expected share (percent) of the tensor cores' rate with blocks_per_sm blocks on a multiprocessor, from the
  * shared-memory traffic above; rate_alone: with one block only, whose few warps can't hide every latency.  Only their

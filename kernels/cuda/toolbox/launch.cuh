@@ -56,10 +56,12 @@ static inline bool is_observed(const char *name, const void *kernel, const Launc
 {
     if (hs_emu_launch_observer == nullptr)
         return false;
-    const HsKernelLaunch launch = {
-        name, kernel, (int64_t)form.grid.x * form.grid.y * form.grid.z, form.block.x * form.block.y * form.block.z,
-        form.shared_bytes, early
-    };
+    const HsKernelLaunch launch = { name,
+                                    kernel,
+                                    (int64_t)form.grid.x * form.grid.y * form.grid.z,
+                                    form.block.x * form.block.y * form.block.z,
+                                    form.shared_bytes,
+                                    early };
     return !hs_emu_launch_observer(&launch);
 }
 

@@ -37,10 +37,9 @@ static bool see(const HsKernelLaunch *launch)
 /* The plan's lines, without number, shared memory and layer; copies and memsets are no kernels. */
 static char *planned_launches(HsConfig *config, const HsCard *card)
 {
-    const HsPlannerOptions options = { .card = card,
-                                       .device_bytes = (size_t)card->gigabytes << 30,
-                                       .step = true,
-                                       .launches = true };
+    const HsPlannerOptions options = {
+        .card = card, .device_bytes = (size_t)card->gigabytes << 30, .step = true, .launches = true
+    };
     char *text = NULL, line[512], kernel[128];
     size_t bytes = 0;
     FILE *out = open_memstream(&text, &bytes);
@@ -64,13 +63,20 @@ static void load(HsConfig *config, const char *folder, const char *device, const
 {
     char out_dir[300];
     snprintf(out_dir, sizeof out_dir, "out_dir=%s", folder);
-    const char *overrides[] = { out_dir,          device,
-                                "max_length=16",  "batch_size=2",
-                                "max_steps=4",    "model.width=32",
-                                "model.heads=2",  "model.layers=2",
-                                settings[0],      settings[1],
-                                settings[2],      settings[3],
-                                "logging.progress=none", "tasks.0.synthetic_tokens=8000" };
+    const char *overrides[] = { out_dir,
+                                device,
+                                "max_length=16",
+                                "batch_size=2",
+                                "max_steps=4",
+                                "model.width=32",
+                                "model.heads=2",
+                                "model.layers=2",
+                                settings[0],
+                                settings[1],
+                                settings[2],
+                                settings[3],
+                                "logging.progress=none",
+                                "tasks.0.synthetic_tokens=8000" };
     OK(hs_config_load(config, NULL, sizeof overrides / sizeof *overrides, overrides));
 }
 
