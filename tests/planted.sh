@@ -193,7 +193,7 @@ plant 'epilogue, direct: one part everywhere' $unit matmul_hopper_epilogue.cuh \
     $'place.row,\n                                             place.column + part * HopperStaging::columns);' \
     $'place.row,\n                                             place.column);'
 plant 'epilogue, direct: residual in the format of c' $unit matmul_epilogue.cuh \
-    'added == 0 ? output.residual.dtype : output.c.dtype' 'added == 0 ? HS_F32 : output.c.dtype'
+    'added == 0 ? output.residual.dtype : output.c.dtype' 'output.c.dtype'
 plant 'epilogue, direct: nothing is added in 16 bits' $unit matmul_epilogue.cuh 'added < 2;' 'added < 1;'
 plant 'epilogue, direct: GELU for its derivative' $unit matmul_epilogue.cuh 'gelu_derivative(others[g][i])' 'gelu(others[g][i])'
 plant 'epilogue, direct: rows of odd length' $unit matmul_epilogue.cuh \
