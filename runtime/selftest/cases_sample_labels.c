@@ -27,9 +27,9 @@ static const HsCase sample_cases[] = {
     SAMPLE(40, 5003),
     SAMPLE(3, 60001),
     { HS_F32, HS_I32, HS_F32, 9, 260, .options = HS_CASE_UNALIGNED },
-    { HS_BF16, HS_I32, HS_F32, 90, 7 },
-    { HS_BF16, HS_I32, HS_F32, 70, 300 },
-    { HS_F16, HS_I32, HS_F32, 90, 513 },
+    { HS_BF16, HS_I32, HS_F32, 90, 7, .options = 0 },
+    { HS_BF16, HS_I32, HS_F32, 70, 300, .options = 0 },
+    { HS_F16, HS_I32, HS_F32, 90, 513, .options = 0 },
     { HS_F16, HS_I32, HS_F32, 40, 5003, .options = HS_CASE_HUGE },
     { HS_BF16, HS_I32, HS_F32, 9, 260, .options = HS_CASE_UNALIGNED },
 };
