@@ -584,6 +584,8 @@ __global__ void __launch_bounds__(GRADIENT_THREADS, 1)
         ptx::mbarrier_init(base + Shape::parts_empty, 1);
         Dropout *const dropout = reinterpret_cast<Dropout *>(shared + Shape::dropout);
         *dropout = parameters.attention.dropout;
+        if (dropout->threshold != 0)
+            ptx::wait_for_kernel_before(); /* the step's number is in device memory */
         fix_step(*dropout);
         ptx::fence_mbarrier_init();
     }

@@ -101,7 +101,7 @@ Test(bench_modes, refusals)
     refuses("bf61", "did you mean bf16?");
     refuses("recompute-mpl", "did you mean recompute-mlp?");
     refuses("quantum", "the words are fp32, tf32, bf16");
-    refuses("quantum", "graph, accumulateN");
+    refuses("quantum", "graph, eager, accumulateN");
     refuses("+bf16", "extends the mode before it");
     refuses("fp32+bf16", "set the same key");
     refuses("keep+recompute", "set the same key");
