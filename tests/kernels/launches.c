@@ -16,6 +16,9 @@
 #include "kernels/parts/part.h"
 #include "runtime/selftest/trial.h"
 
+/* kernels/cuda/toolbox/launch.cuh */
+extern HsLaunchObserver *hs_emu_launch_observer;
+
 static bool list_launch(const HsKernelLaunch *launch)
 {
     printf("%016" PRIxPTR " %u %zu\n", (uintptr_t)launch->kernel, launch->block_threads, launch->shared_bytes);

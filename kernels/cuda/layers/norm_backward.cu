@@ -362,10 +362,12 @@ static HsStatus launch_backward(const HsContext *context, const HsNormBackwardAr
                         args->accumulate };
     const dim3 blocks((unsigned)sums.blocks), block = layout.block();
     const size_t shared_bytes = (size_t)layout.rows_at_once * (size_t)task.columns * sizeof(float);
-    if (layout.tile == 8)
-        return hs_launch_after(context, HS_KERNEL((norm_backward_kernel<width, 8, true, Task>)), blocks, block,
-                               shared_bytes, task);
-    /* Single elements' addresses leave no registers for 16 of them. */
+    /* Single elements' addresses leave no registers for 16 of them, and none for 8 beside the sums of dx. */
+    if constexpr (width > 1 || !Task::finishes) {
+        if (layout.tile == 8)
+            return hs_launch_after(context, HS_KERNEL((norm_backward_kernel<width, 8, true, Task>)), blocks, block,
+                                   shared_bytes, task);
+    }
     if constexpr (width > 1) {
         if (layout.tile == WIDEST_TILE)
             return hs_launch_after(context, HS_KERNEL((norm_backward_kernel<width, WIDEST_TILE, true, Task>)), blocks,
