@@ -49,7 +49,7 @@ chmod +x tools/*
 
 mkdir empty && cd empty || exit 1
 PATH=$scratch/tools:$PATH expect 1 "$scratch/package/gpu.sh" --device emu --out results \
-    --phases fragments,agreement,selftest,parity,sanitizer,losses,products,tuning,gpt2,attention,trace,counters,collectives --ops matmul,combine
+    --phases fragments,agreement,selftest,parity,sanitizer,losses,products,tuning,gpt2,small,attention,trace,counters,collectives --ops matmul,combine
 page=results/README.md
 says err "results: results (1 phases failed"
 says $page "| wgmma n256, both across | exact | 16384 of 16384 | holds |"
