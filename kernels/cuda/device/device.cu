@@ -357,18 +357,6 @@ HsStatus lay_out(int multiprocessors, DeviceLimits *limits)
     return HS_OK;
 }
 
-/* As that card would be found, but for its memory, which a plan knows itself. */
-void play_card(const HsCard &card, DeviceLimits *limits)
-{
-    snprintf(limits->name, sizeof limits->name, "%s", card.name);
-    limits->compute_capability = card.compute_capability;
-    limits->multiprocessors = card.multiprocessors;
-    limits->clock_hz = 1e9 * card.clock_ghz;
-    limits->bytes_per_second = 1e9 * card.gigabytes_per_second;
-    limits->block_shared_bytes = (size_t)hs_card_shared_kib(card.compute_capability) * 1024;
-    limits->multiprocessor_shared_bytes = limits->block_shared_bytes + 1024;
-}
-
 HsStatus allow_hopper(HsHopperUse use, DeviceLimits *limits)
 {
     const bool hopper = limits->compute_capability == 90;
@@ -418,6 +406,17 @@ HsStatus read_properties(HsDevice *device, Implementation *implementation)
 }
 
 } // namespace
+
+void play_card(const HsCard &card, DeviceLimits *limits)
+{
+    snprintf(limits->name, sizeof limits->name, "%s", card.name);
+    limits->compute_capability = card.compute_capability;
+    limits->multiprocessors = card.multiprocessors;
+    limits->clock_hz = 1e9 * card.clock_ghz;
+    limits->bytes_per_second = 1e9 * card.gigabytes_per_second;
+    limits->block_shared_bytes = (size_t)hs_card_shared_kib(card.compute_capability) * 1024;
+    limits->multiprocessor_shared_bytes = limits->block_shared_bytes + 1024;
+}
 
 HsStatus open_device(HsDevice *device, const HsCudaOptions *options, const char *kind)
 {

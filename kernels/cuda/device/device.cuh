@@ -21,6 +21,9 @@ struct DeviceLimits {
     bool hopper_products, hopper_attention; /* the kernels for sm_90a serve these */
 };
 
+/* As that card would be found, but for its memory and for what Hopper's kernels serve. */
+void play_card(const HsCard &card, DeviceLimits *limits);
+
 /* Opens the GPU of options->index: memory, copies, streams, events, graphs.  kind: the name before its number. */
 HsStatus open_device(HsDevice *device, const HsCudaOptions *options, const char *kind);
 

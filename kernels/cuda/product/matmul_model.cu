@@ -61,9 +61,9 @@ const struct Family {
  * f32 sums.  A100 312 TFLOP/s, 108 multiprocessors, 1.41 GHz; RTX 3060 25.5, 28, 1.777; RTX 4090 165, 128, 2.52; H100
  * SXM 989, 132, 1.83.  On Hopper mma.sync issues about 65% of what wgmma does. */
 const GpuRates all_rates[] = {
-    { 80, { 64.0, 512.0, 1024.0 }, 0.0, 164 },     { 86, { 128.0, 128.0, 256.0 }, 0.0, 100 },
-    { 90, { 128.0, 666.0, 1331.0 }, 2048.0, 228 }, { 100, { 128.0, 512.0, 1024.0 }, 0.0, 228 },
-    { 120, { 128.0, 128.0, 256.0 }, 0.0, 100 },
+    { 80, { 64.0, 512.0, 1024.0 }, 0.0 },     { 86, { 128.0, 128.0, 256.0 }, 0.0 },
+    { 90, { 128.0, 666.0, 1331.0 }, 2048.0 }, { 100, { 128.0, 512.0, 1024.0 }, 0.0 },
+    { 120, { 128.0, 128.0, 256.0 }, 0.0 },
 };
 
 const double FIXED_CLOCKS = 1000.0, LANES = 128.0;
@@ -103,7 +103,7 @@ const TileRow &tile_of(const MatmulShape &shape, int kernel)
 /* Blocks of a tile that are on a multiprocessor at a time; the driver keeps 1 KiB more for each. */
 int resident_blocks(const TileRow &tile, const GpuRates &rates)
 {
-    const int room = rates.shared_kib * 1024 / (tile.shared_bytes + 1024);
+    const int room = (hs_card_shared_kib(rates.capability) + 1) * 1024 / (tile.shared_bytes + 1024);
     return room < tile.blocks_per_sm ? room : tile.blocks_per_sm;
 }
 

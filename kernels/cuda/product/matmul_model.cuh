@@ -61,7 +61,6 @@ struct GpuRates {
     int capability;              /* from this compute capability on */
     double mma[MATMUL_FAMILIES]; /* f32: general cores; tf32 and 16-bit: mma.sync */
     double wgmma;                /* 16-bit; 0: there is none */
-    int shared_kib;              /* shared memory of a multiprocessor, for all its blocks */
 };
 
 const GpuRates &rates_of(int compute_capability);

@@ -18,19 +18,8 @@ namespace
 const double LAUNCH_CLOCKS = 3000.0, EXP2_RATE = 16.0, LANES = 128.0;
 const double MMA_RATE = 0.85, WGMMA_RATE = 0.9;
 
-/* From the manufacturer's datasheets; clocks are those that matrix products are quoted at or, for the H100 and H200,
- * the lower end of 1.755 to 1.98 GHz. */
-struct Gpu {
-    const char *name;
-    int multiprocessors, compute_capability;
-    double clock_ghz, terabytes_per_second;
-};
-const Gpu gpus[] = {
-    { "H200 SXM", 132, 90, 1.755, 4.8 },
-    { "H100 SXM", 132, 90, 1.755, 3.35 },
-    { "RTX 3060 12 GB", 28, 86, 1.777, 0.36 },
-    { "RTX 4090", 128, 89, 2.52, 1.008 },
-};
+/* Of hs_cards (kernels/base/cards.h). */
+const char *const shown_cards[] = { "H200 SXM", "H100 SXM", "RTX 3060", "RTX 4090" };
 
 const AttentionShape attentions[] = {
     { "GPT-2 124M", 32, 1024, 12, 64 },
@@ -46,15 +35,13 @@ const AttentionWay ways[] = {
     { "wgmma backward, one pass", true, true, 5, 1, 12.0, 128, 128, 0.75, 128, 600.0, 0.125, 3, 10.0 },
 };
 
-DeviceLimits limits_from(const Gpu &gpu)
+DeviceLimits limits_from(const char *name)
 {
     DeviceLimits limits = {};
-    snprintf(limits.name, sizeof limits.name, "%s", gpu.name);
-    limits.clock_hz = 1e9 * gpu.clock_ghz;
-    limits.bytes_per_second = 1e12 * gpu.terabytes_per_second;
-    limits.multiprocessors = gpu.multiprocessors;
-    limits.compute_capability = gpu.compute_capability;
-    limits.hopper_products = limits.hopper_attention = gpu.compute_capability == 90;
+    for (int i = 0; i < hs_card_count; i++)
+        if (strcmp(hs_cards[i].name, name) == 0)
+            play_card(hs_cards[i], &limits);
+    limits.hopper_products = limits.hopper_attention = limits.compute_capability == 90;
     return limits;
 }
 
@@ -244,15 +231,15 @@ double attention_flops(const AttentionShape &shape, bool backward)
 HsStatus write_predicted(FILE *out)
 {
     fputs(introduction, out);
-    for (const Gpu &gpu : gpus) {
-        const DeviceLimits limits = limits_from(gpu);
-        const GpuRates &rates = rates_of(gpu.compute_capability);
+    for (const char *name : shown_cards) {
+        const DeviceLimits limits = limits_from(name);
+        const GpuRates &rates = rates_of(limits.compute_capability);
         fprintf(out,
                 "\n## %s (predicted)\n\n%d multiprocessors at %.3f GHz, %.3g TB/s. Multiply-adds a clock of each: f32 "
                 "%.0f, "
                 "mma.sync tf32 %.0f, 16 bits %.0f",
-                gpu.name, gpu.multiprocessors, gpu.clock_ghz, gpu.terabytes_per_second, rates.mma[MATMUL_F32],
-                rates.mma[MATMUL_TF32], rates.mma[MATMUL_16BIT]);
+                name, limits.multiprocessors, 1e-9 * limits.clock_hz, 1e-12 * limits.bytes_per_second,
+                rates.mma[MATMUL_F32], rates.mma[MATMUL_TF32], rates.mma[MATMUL_16BIT]);
         if (rates.wgmma > 0.0)
             fprintf(out, ", wgmma %.0f", rates.wgmma);
         fprintf(out, ".\n");
