@@ -372,7 +372,16 @@ static inline HsStatus agreement_run(Bench *bench, const ProductCase *config, co
     return status;
 }
 
-/* A row of the table: a case by every large kernel that there is, k whole and in three slices. */
+/* How a kernel goes along k: whole, in three slices, or, of Hopper's, where the case allows it, with joint tiles. */
+enum { AGREEMENT_WHOLE, AGREEMENT_SLICES, AGREEMENT_JOINT, AGREEMENT_WAYS };
+
+static inline bool agreement_joint(const ProductCase *config, const ProductKernel *kernel)
+{
+    return kernel->hopper && config->out == HS_F32 && !config->odd &&
+           (config->options & ~(unsigned)HS_CASE_ACCUMULATE) == 0;
+}
+
+/* A row of the table: a case by every large kernel that there is, in each way along k. */
 static inline HsStatus agreement_row(Bench *bench, const ProductCase *config, const AgreementPass *pass, int64_t odd,
                                      int *failed)
 {
@@ -385,20 +394,28 @@ static inline HsStatus agreement_row(Bench *bench, const ProductCase *config, co
         const ProductKernel *row = &product_kernels[kernel];
         if (!row->large || !has_kernel(bench, row))
             continue;
-        int64_t wrong[2] = { 0, 0 };
-        for (int cut = 0; status == HS_OK && cut < 2; cut++)
-            status = agreement_run(bench, config, pass, &made, row->name, cut == 0 ? 1 : 3, &wrong[cut]);
+        int64_t wrong[AGREEMENT_WAYS] = { 0 };
+        const int ways = agreement_joint(config, row) ? AGREEMENT_WAYS : AGREEMENT_JOINT;
+        char joint[HS_TUNING_KERNEL];
+        snprintf(joint, sizeof joint, "%s-joint", row->name);
+        for (int way = 0; status == HS_OK && way < ways; way++)
+            status = agreement_run(bench, config, pass, &made, way == AGREEMENT_JOINT ? joint : row->name,
+                                   way == AGREEMENT_SLICES ? 3 : 1, &wrong[way]);
         if (status != HS_OK)
             break;
-        printf(" %" PRId64 ", %" PRId64 " |", wrong[0], wrong[1]);
+        for (int way = 0; way < ways; way++)
+            printf("%s%" PRId64, way == 0 ? " " : ", ", wrong[way]);
+        printf(" |");
         bench_json(
             bench,
             "{\"bench\":\"agreement\",\"m\":%" PRId64 ",\"n\":%" PRId64 ",\"k\":%" PRId64
             ",\"pass\":\"%s\",\"case\":\"%s\",\"dtype\":\"%s\",\"out\":\"%s\",\"kernel\":\"%s\",\"wrong\":%" PRId64
-            ",\"wrong_in_slices\":%" PRId64 "}",
+            ",\"wrong_in_slices\":%" PRId64 ",\"wrong_joint\":%" PRId64 "}",
             pass->m, made.columns, pass->k, pass_names[config->pass], config->name, hs_dtype_name(pass->dtype),
-            hs_dtype_name(config->out), row->name, wrong[0], wrong[1]);
-        *failed += (wrong[0] > 0) + (wrong[1] > 0);
+            hs_dtype_name(config->out), row->name, wrong[AGREEMENT_WHOLE], wrong[AGREEMENT_SLICES],
+            wrong[AGREEMENT_JOINT]);
+        for (int way = 0; way < ways; way++)
+            *failed += wrong[way] > 0;
     }
     printf("\n");
     fflush(stdout);
@@ -436,7 +453,8 @@ static inline HsStatus agreement_products(Bench *bench, const char *epilogue)
     const ProductSize *sizes = bench->tiny ? tiny_product_sizes : product_sizes;
     const int count = (int)((bench->tiny ? sizeof tiny_product_sizes : sizeof product_sizes) / sizeof *sizes);
     int failed = 0;
-    printf("### Products\n\nNumbers that are wrong where one answer is right; k whole, then in three slices.\n\n"
+    printf("### Products\n\nNumbers that are wrong where one answer is right; k whole, then in three slices, then with "
+           "joint tiles.\n\n"
            "| M x N x K | pass | epilogue | format |");
     for (int kernel = 0; kernel < PRODUCT_KERNELS; kernel++)
         if (product_kernels[kernel].large && has_kernel(bench, &product_kernels[kernel]))

@@ -94,7 +94,7 @@ if [ "$device" = emu ]; then
     tiny=--tiny measure_s=0 patience=10
     layers=1 width=32 heads=2 vocabulary=264 length=16 batch=2 rounds=1 loss_steps=3
     parity_layers=1 parity_width=32 parity_length=16 parity_steps=3 parity_modes='bf16 fp32' parity_families=gpt2
-    forced_list='wgmma-256x256:1 wgmma-256x128:3' large=132 # as a large GPU
+    forced_list='wgmma-256x256:1 wgmma-256x128:3 wgmma-256x256-joint:1' large=132 # as a large GPU
     op_seconds=${op_seconds:-120}
     # All operations take minutes when emulated: these stand for them.
     only_ops=${only_ops:-'matmul combine norm_forward'}
@@ -104,7 +104,8 @@ else
     parity_layers=2 parity_width=64 parity_length=64 parity_steps=20 parity_modes='bf16 fp16 tf32 fp32'
     parity_families='gpt2 llama'
     forced_list='wgmma-256x256:1 wgmma-256x128:1 wgmma-128x256:1 wgmma-256x256:3 wgmma-256x128:3'
-    forced_list+=' wgmma-128x256:3 mma-128x256,ffma-128x128:1 mma-128x128,ffma-64x64:3 mma-128x64,mma-64x64:1' large='' # its own number of multiprocessors
+    forced_list+=' wgmma-128x256:3 wgmma-256x256-joint:1 wgmma-256x128-joint:1 wgmma-128x256-joint:1'
+    forced_list+=' mma-128x256,ffma-128x128:1 mma-128x128,ffma-64x64:3 mma-128x64,mma-64x64:1' large='' # its own number of multiprocessors
     op_seconds=${op_seconds:-20}
 fi
 # Steps of one turn, so that every mode's turn takes a few seconds.

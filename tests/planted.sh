@@ -40,6 +40,10 @@ link() {
         program=("$work/agreement" --device emu --tiny products)
     elif [ "$op" = agreement_attention ]; then
         program=("$work/agreement" --device emu --tiny attention)
+    elif [ "$op" = tiles_joint ]; then
+        program=("$work/test_matmul_tiles" --filter 'matmul_tiles/hopper_joint_wide')
+    elif [ "$op" = agreement_joint ]; then
+        program=(env HALFSTEP_MULTIPROCESSORS=10 "$work/agreement" --device emu --tiny products:plain)
     else
         program=(env HALFSTEP_EMU_SHARED=$card "$work/trainer" selftest --device emu --no-speed --op "$op")
     fi
@@ -182,6 +186,8 @@ plant 'row sums: a stage is read before it is full' $unit $header \
     $'ptx::mbarrier_wait(ring.full(place.stage), place.parity);\n            const unsigned char' 'const unsigned char'
 plant 'row sums: nobody waits for those who read' $unit $header 'HOPPER_CLUSTER + summing_warps' 'HOPPER_CLUSTER'
 plant 'row sums: another swizzle' $unit $header 'lane / 4 ^ k % 8;' 'lane / 4;'
+plant 'row sums: a stage is released before all lanes have read' $unit $header \
+    $'__syncwarp(); /* all lanes have read */\n            if' 'if'
 plant 'row sums: all slices in one place' $unit $header '(int64_t)work.slice * output.rows + row' 'row'
 
 op=agreement
@@ -193,8 +199,8 @@ plant 'epilogue: GELU of what is not stored' $unit matmul_hopper_epilogue.cuh 'g
     'gelu(values[i])'
 plant 'epilogue: pre is not stored' $unit matmul_hopper_epilogue.cuh \
     'store_part(staging, &output.pre, matmul.pre.dtype, values, false, place);' '(void)0;'
-plant 'epilogue: sums are stored, not added' $unit matmul_hopper_epilogue.cuh 'values, matmul.accumulate, place);' \
-    'values, false, place);'
+plant 'epilogue: sums are stored, not added' $unit matmul_hopper_epilogue.cuh 'matmul.accumulate || staging.adds()' \
+    'staging.adds()'
 plant 'epilogue: pairs change places' $unit matmul_hopper_epilogue.cuh \
     'pack_pair<T>(blocks[j * 4], blocks[j * 4 + 1])' 'pack_pair<T>(blocks[j * 4 + 1], blocks[j * 4])'
 plant 'epilogue: odd lines of f32 as even ones' $unit matmul_hopper_epilogue.cuh 'blocks[(j ^ 2) * 4 + i]' 'blocks[j * 4 + i]'
@@ -225,14 +231,15 @@ plant 'turns: given before inputs are there' $unit $header 'ptx::mbarrier_wait(r
 plant 'turns: from the place of the tile before' $unit $header 'place.skip(work.steps + inputs);' '(void)0;'
 plant 'turns: inputs of the other tile are forgotten' $unit $header 'place.skip(work.steps + inputs);' 'place.skip(work.steps);'
 plant 'turns: both consumers are waited for' $unit $header '4 * Tile::readers' '4 * HOPPER_CONSUMERS'
-plant 'turns: the same consumer for each tile' $unit $header '(turn ^= 1) == consumer' 'consumer == 1'
+plant 'turns: the same consumer for each tile' $unit $header 'item % 2 != consumer' 'consumer == 1'
 plant 'turns: rounds are not counted' $unit ptx_mbarrier.cuh 'parity ^= (unsigned)rounds & 1;' ''
 plant 'inputs: read before they are there' $unit $header \
     $'ptx::mbarrier_wait(ring.full(place.stage), place.parity);\n            return' 'return'
 plant 'inputs: over a stage that is still read' $unit $header \
     $'ptx::mbarrier_wait(ring.empty(place.stage), place.parity ^ 1);\n            ptx::mbarrier_arrive_expect' \
     'ptx::mbarrier_arrive_expect'
-plant 'inputs: released before all lanes have read' $unit $header '__syncwarp(); /* all lanes have read */' ''
+plant 'inputs: released before all lanes have read' $unit $header \
+    $'__syncwarp(); /* all lanes have read */\n            release' 'release'
 plant 'inputs: never released' $unit $header $'release(place.stage);\n            place.next();' 'place.next();'
 plant 'inputs: released after each part' $unit matmul_hopper_epilogue.cuh \
     'if (behind == output.stage_parts - 1 || part == parts - 1)' ''
@@ -244,6 +251,27 @@ plant 'inputs: halves of 16 bits change places' $unit matmul_hopper_epilogue.cuh
     '(((half ^ 1) * 4 + j) * 16)'
 plant 'inputs: c by the derivative too' $unit matmul_hopper_epilogue.cuh 'input == 0 && matmul.epilogue' 'matmul.epilogue'
 plant 'inputs: several with more than a part each' $unit $unit 'output->input_count > 0 ? 1 : lines' 'lines'
+
+work_header=matmul_hopper_work.cuh
+op=agreement_joint
+plant 'joint: a turn is not waited for' $unit $work_header 'ptx::load_acquire(counter) != (unsigned)turn' 'false'
+plant 'joint: a turn is given before the part is in memory' $unit $work_header 'ptx::store_tile_wait_written<0>();' ''
+plant 'joint: parts are stored, not added' $unit matmul_hopper_epilogue.cuh 'matmul.accumulate || staging.adds()' \
+    'matmul.accumulate'
+plant 'joint: turns are left as they are' $unit $work_header 'turn == last ? 0 : (unsigned)turn + 1' '(unsigned)turn + 1'
+plant 'joint: clusters are counted on and on' $unit $work_header 'clusters - 1); /* 0' '~0u); /* 0'
+plant 'joint: numbers by place, not as clusters begin' $unit $work_header \
+    '(int)blockIdx.x / HOPPER_CLUSTER : *reinterpret_cast<const volatile int *>(place)' \
+    '(int)blockIdx.x / HOPPER_CLUSTER : hopper_clusters() - 1 - (int)blockIdx.x / HOPPER_CLUSTER'
+plant 'joint: a block does not learn the number' $unit $work_header 'ptx::map_shared(ptx::shared_address(place), block)' \
+    'ptx::shared_address(place)'
+plant 'joint: the first range is early' $unit $work_header 'work.turn == work.last_turn ? work.late : 0' '0'
+plant 'joint: nobody counts the last range' $unit $work_header 'turn - 1 + (time < early ? 1 : 0)' 'turn - 1'
+plant 'joint: one turn for all warps' $unit $header 'rank * (Tile::rows / 16) + box * 4 + warp' '0'
+plant 'joint: the turns of another tile' $unit $work_header 'work.counters = first;' 'work.counters = 0;'
+op=tiles_joint
+plant 'joint: row sums take the turns of sums' $unit $header 'HOPPER_ROW_TURNS + rank' 'rank'
+plant 'joint: row sums are never passed on' $unit $header 'turn.pass(lane);' ''
 
 echo "$count planted, $failures failures"
 [ $failures -eq 0 ]

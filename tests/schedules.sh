@@ -39,6 +39,7 @@ for ((seed = first; seed <= last; seed++)); do
     done
     expect_right products "$build/tests/ops/test_matmul_tiles" --filter 'matmul_tiles/hopper*'
     expect_right agreement "$build/bench/agreement" --device emu --tiny
+    expect_right 'joint tiles' env HALFSTEP_MULTIPROCESSORS=10 "$build/bench/agreement" --device emu --tiny products:plain
     echo "done  $settings"
 done
 [ $failures -eq 0 ]

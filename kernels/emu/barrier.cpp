@@ -3,6 +3,8 @@
  * Barriers: of the whole block (__syncthreads), of a number of its threads (bar.sync and bar.arrive with a name), of
  * the cluster (barrier.cluster).
  */
+#include <string.h>
+
 #include "kernels/emu/worker.h"
 
 namespace hs_emu
@@ -135,6 +137,11 @@ uint32_t emulated_map_shared(uint32_t address, int rank)
     if (rank < 0 || rank >= emulated_cluster_size())
         emulator::fault("mapa: block %d of a cluster of %d", rank, emulated_cluster_size());
     return emulator::shared_address_in(address, from, rank, "mapa");
+}
+void emulated_store_shared_cluster(uint32_t address, unsigned value)
+{
+    memcpy(emulator::cluster_pointer(address, 4, 4, "st.shared::cluster"), &value, 4);
+    emulator::preemption_point();
 }
 
 } // namespace hs_emu

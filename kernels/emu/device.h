@@ -199,6 +199,7 @@ int emulated_cluster_rank();
 int emulated_cluster_size();
 /* Shared memory of block `rank` of the cluster, where this block has `address`. */
 uint32_t emulated_map_shared(uint32_t address, int rank);
+void emulated_store_shared_cluster(uint32_t address, unsigned value);
 
 /* mbarrier (mbarrier.cpp). */
 void emulated_mbarrier_init(uint32_t address, int count, emulator::Site site = HS_EMU_HERE);

@@ -57,3 +57,18 @@ Test(matmul_tiles, hopper_in_turns)
 {
     run_products("wgmma-128x256,mma-128x64", 1);
 }
+
+Test(matmul_tiles, hopper_joint_wide)
+{
+    run_products("wgmma-256x256-joint,mma-128x128", 1);
+}
+
+Test(matmul_tiles, hopper_joint_narrow)
+{
+    run_products("wgmma-256x128-joint,mma-128x128", 1);
+}
+
+Test(matmul_tiles, hopper_joint_in_turns)
+{
+    run_products("wgmma-128x256-joint,mma-128x128", 1);
+}

@@ -339,6 +339,9 @@ static HsStatus native_matmul(HsContext *context, const HsMatmulArgs *args)
     const bool misaligned = parameters.a.access < 16 || (!shape.quantized && parameters.b.access < 16);
     const bool any_layout = takes_any_layout(shape, args);
     parameters.quantized = MatmulQuantized{};
+    parameters.joint_turns = NULL;
+    if (choice.joint && aligned_to(args->c.data, 16))
+        HS_TRY(take_turns(context, &parameters.joint_turns));
     if (shape.quantized)
         HS_TRY(prepare_quantized(context, args, &parameters));
 

@@ -8,7 +8,8 @@
  *     matmul_model.cu     the model of the GPU
  *     matmul_kernel.cuh   tensor-core products (mma.sync + cp.async), instantiated by matmul_{bf16,f16,tf32}.cu
  *     matmul_hopper.cuh   16-bit products on sm_90a (wgmma + tensor copies), instantiated by matmul_hopper.cu;
- *                         matmul_hopper_epilogue.cuh is how their tiles are written
+ *                         matmul_hopper_work.cuh is which tiles a cluster has, and how several share one,
+ *                         matmul_hopper_epilogue.cuh how they are written
  *     matmul_f32.cu       exact f32 products (FFMA)
  *     matmul_nf4.cuh      a right operand in four bits, decoded on its way into shared memory; matmul_nf4.cu
  *     matmul_epilogue.cuh everything after the sum, for all of them
@@ -73,10 +74,14 @@ struct MatmulParameters {
     int depth;       /* K */
     int slice_depth; /* k of one slice, a multiple of SLICE_UNIT; slice s sums k in [s, s + 1) * slice_depth */
     int row_tiles, column_tiles;
+    unsigned *joint_turns; /* zeros, where clusters share tiles (matmul_hopper_work.cuh); else NULL */
 };
 
 /* Slices of k end at multiples of this, whatever the kernel: a multiple of every kernel's step. */
 enum { MATMUL_SLICE_UNIT = 64 };
+
+/* Of Hopper's products: so many turns are kept (products.cuh). */
+enum { MATMUL_MOST_CLUSTERS = 128 };
 
 /* The kernel families; each has its own rows in the table of tiles. */
 enum MatmulFamily { MATMUL_F32, MATMUL_TF32, MATMUL_16BIT, MATMUL_FAMILIES };
@@ -96,6 +101,7 @@ struct MatmulShape {
     int64_t m, n, k;
     bool any_layout; /* strides that are no multiple of 16 bytes, or both operands transposed */
     bool hopper;     /* sm_90, and rows of multiples of 16 bytes: in whatever order */
+    bool joint;      /* c is the plain sum, in f32: clusters may share tiles */
     bool quantized;  /* b is in four bits, which wgmma's kernels do not read and no table of measured choices knows */
 };
 
@@ -103,6 +109,7 @@ struct MatmulChoice {
     bool hopper; /* by matmul_hopper.cuh */
     int tile;    /* row of the family's table, or of Hopper's */
     int slices;  /* blocks that share one tile of c, each with its part of k; at least 1 */
+    bool joint;  /* Hopper: clusters share tiles where there is not one for each; then slices is 1 */
 };
 
 /* Of a key alone: with a plain epilogue and c in 16 bits (or f32, where the operands are). */
@@ -128,6 +135,13 @@ HsStatus launch_matmul_nf4(HsContext *context, MatmulParameters &parameters, HsD
                            bool any_layout);
 /* absmax [count / 64] f32 of a matrix in device memory. */
 HsStatus launch_nf4_absmax(HsContext *context, const HsQuantized &matrix, float *absmax);
+
+/* Clusters of two that work at a time. */
+inline int joint_clusters(int multiprocessors)
+{
+    const int clusters = multiprocessors / 2;
+    return clusters < 1 ? 1 : clusters > MATMUL_MOST_CLUSTERS ? (int)MATMUL_MOST_CLUSTERS : clusters;
+}
 
 /* On sm_90: any layout whose rows are multiples of 16 bytes; slices of multiples of 64. */
 HsStatus launch_matmul_hopper(HsContext *context, const MatmulParameters &parameters, HsDtype dtype,

@@ -4,8 +4,9 @@
  * (matmul_table.cuh), else the pair that the model of the GPU finds fastest (matmul_model.cuh); unless one is
  * prescribed (matmul_choice.cuh).
  *
- * A product whose tiles of c do not fill the multiprocessors (weight gradients: a small c, a long k) is cut along k:
- * each slice's sums go to the workspace, and a second kernel adds them in order.
+ * A product whose tiles of c do not fill the multiprocessors (weight gradients: a small c, a long k) is cut along k.
+ * Where c is the plain sum in f32, Hopper's clusters share tiles and add their parts to c in turn
+ * (matmul_hopper_work.cuh); else each slice's sums go to the workspace, and a second kernel adds them in order.
  */
 #include "kernels/cuda/product/products.cuh"
 
@@ -32,6 +33,7 @@ MatmulShape matmul_shape(const HsProductKey &key, const DeviceLimits &limits)
     const bool aligned = row_a * element % 16 == 0 && row_b * element % 16 == 0;
     shape.any_layout = (key.transpose_a && key.transpose_b) || !aligned;
     shape.hopper = shape.family == MATMUL_16BIT && aligned && limits.hopper_products;
+    shape.joint = shape.hopper && key.transpose_a && key.n % 4 == 0; /* as weights' gradients are */
     shape.quantized = false;
     shape.work = MatmulWork{ HS_EPILOGUE_NONE, false, 0, (int)element };
     return shape;
@@ -42,12 +44,21 @@ static int bytes_of(const HsTensor &tensor)
     return hs_tensor_present(&tensor) ? (int)hs_dtype_bytes(tensor.dtype) : 0;
 }
 
+/* c (+)= op(a) op(b) in f32, by rows that tensor copies can store. */
+static bool is_plain_sum(const HsMatmulArgs *args)
+{
+    return args->c.dtype == HS_F32 && args->c.shape[1] % 4 == 0 && args->epilogue == HS_EPILOGUE_NONE &&
+           args->alpha == 1.0f && !hs_tensor_present(&args->addend) && !hs_tensor_present(&args->bias) &&
+           !hs_tensor_present(&args->residual);
+}
+
 MatmulShape matmul_shape(const HsMatmulArgs *args, const DeviceLimits &limits)
 {
     MatmulShape shape = matmul_shape(hs_product_key(args), limits);
     const bool gelu = args->epilogue == HS_EPILOGUE_GELU, derivative = args->epilogue == HS_EPILOGUE_GELU_BACKWARD;
     shape.quantized = args->b_quantized != nullptr;
     shape.hopper = shape.hopper && !shape.quantized;
+    shape.joint = shape.hopper && is_plain_sum(args);
     shape.work.function = gelu || derivative ? args->epilogue : HS_EPILOGUE_NONE;
     shape.work.bias = hs_tensor_present(&args->bias);
     shape.work.written = bytes_of(args->c) + (gelu ? bytes_of(args->pre) : 0);
@@ -65,7 +76,7 @@ const int ANY_KERNEL = -1;
 MatmulChoice best_choice(const MatmulShape &shape, const DeviceLimits &limits, int kernel, int slices)
 {
     const int first = kernel == ANY_KERNEL ? 0 : kernel, end = kernel == ANY_KERNEL ? count_kernels(shape) : kernel + 1;
-    MatmulChoice best = { false, 0, 1 };
+    MatmulChoice best = { false, 0, 1, false };
     double best_clocks = 0.0;
     for (int candidate = first; candidate < end; candidate++) {
         for (int wanted = 1; wanted <= MATMUL_MOST_SLICES; wanted++) {
@@ -147,9 +158,11 @@ static MatmulChoice make_choice(const MatmulShape &shape, const HsDevice *device
     const Products &products = *device_products(device);
     const MatmulForce &force = products.force;
     const bool forced = force.kernels[0] != '\0' || force.slices > 0;
-    if (products.table != nullptr && !forced && !shape.quantized)
-        if (const MatmulChoice *measured = find_choice(*products.table, shape.key))
+    if (products.table != nullptr && !forced && !shape.quantized) {
+        const MatmulChoice *const measured = find_choice(*products.table, shape.key);
+        if (measured != nullptr && (!measured->joint || shape.joint))
             return *measured;
+    }
     return best_choice(shape, device_limits(device), forced_kernel(shape, force.kernels), force.slices);
 }
 
@@ -177,9 +190,9 @@ static size_t place_of(const HsProductKey &key)
 MatmulChoice choose_matmul(const MatmulShape &shape, const HsDevice *device)
 {
     ChoiceCache::Place &place = device_products(device)->cache.places[place_of(shape.key)];
-    if (!place.taken || place.quantized != shape.quantized || !same_product(place.key, shape.key) ||
-        !same_work(place.work, shape.work))
-        place = { true, shape.quantized, shape.key, shape.work, make_choice(shape, device) };
+    if (!place.taken || place.quantized != shape.quantized || place.joint != shape.joint ||
+        !same_product(place.key, shape.key) || !same_work(place.work, shape.work))
+        place = { true, shape.quantized, shape.joint, shape.key, shape.work, make_choice(shape, device) };
     return place.choice;
 }
 

@@ -79,6 +79,25 @@ HsStatus describe_output(const MatmulOutput &given, int slices, int rows, int li
     return map_output(given.c, given, slices, HopperStaging::rows, &output->c);
 }
 
+/* Clusters of a launch, and what each has to do. */
+int deal_tiles(const MatmulParameters &given, int tile_rows, int tile_columns, int slices, int most, HopperDeal *deal)
+{
+    deal->depth = given.depth;
+    deal->slice_depth = given.slice_depth;
+    deal->row_pairs = (int)blocks_for(given.output.rows, tile_rows * HOPPER_CLUSTER);
+    deal->column_tiles = (int)blocks_for(given.output.columns, tile_columns);
+    deal->slices = slices;
+    const int64_t tiles = (int64_t)deal->row_pairs * deal->column_tiles;
+    const int64_t steps = blocks_for(given.depth, HOPPER_STEP);
+    const int64_t pieces = tiles * (given.joint_turns != NULL ? steps : slices);
+    const int clusters = (int)min(pieces, (int64_t)most);
+    if (given.joint_turns == NULL)
+        return clusters;
+    deal->range = (int)blocks_for(tiles % clusters * steps, clusters);
+    deal->turns = given.joint_turns;
+    return clusters;
+}
+
 template <typename Element, typename Tile>
 HsStatus launch_tile(HsContext *context, const MatmulParameters &given, HsDtype dtype, int slices)
 {
@@ -86,13 +105,8 @@ HsStatus launch_tile(HsContext *context, const MatmulParameters &given, HsDtype 
     HS_TRY(map_operand(given.a, dtype, given.depth, Tile::rows, &parameters.a));
     HS_TRY(map_operand(given.b, dtype, given.depth, Tile::columns / HOPPER_CLUSTER, &parameters.b));
     HS_TRY(describe_output(given.output, slices, Tile::rows, Tile::input_lines, &parameters.output));
-    parameters.depth = given.depth;
-    parameters.slice_depth = given.slice_depth;
-    parameters.row_pairs = (int)blocks_for(given.output.rows, Tile::rows * HOPPER_CLUSTER);
-    parameters.column_tiles = (int)blocks_for(given.output.columns, Tile::columns);
-    parameters.slices = slices;
-    const int most = limits_of(context).multiprocessors / HOPPER_CLUSTER;
-    const int clusters = min(parameters.row_pairs * parameters.column_tiles * slices, most > 0 ? most : 1);
+    const int most = joint_clusters(limits_of(context).multiprocessors);
+    const int clusters = deal_tiles(given, Tile::rows, Tile::columns, slices, most, &parameters.deal);
     const dim3 grid((unsigned)(clusters * HOPPER_CLUSTER));
 #define HS_LAUNCH(a_contiguous, b_contiguous)                                                                       \
     hs_launch_clusters_after(context, HS_KERNEL((matmul_hopper_kernel<Element, Tile, a_contiguous, b_contiguous>)), \

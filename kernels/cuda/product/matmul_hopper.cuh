@@ -41,24 +41,22 @@
 #define HS_KERNELS_CUDA_PRODUCT_MATMUL_HOPPER_CUH
 
 #include "kernels/cuda/product/matmul_hopper_epilogue.cuh"
+#include "kernels/cuda/product/matmul_hopper_work.cuh"
 
 namespace HS_CUDA_NAMESPACE
 {
 
 struct HopperParameters {
     TensorMap a, b;
-    HopperOutput output;                 /* with slices: the plain f32 sums' buffer [slices, M, N] */
-    int depth, slice_depth;              /* k, and of one slice: a multiple of HOPPER_STEP */
-    int row_pairs, column_tiles, slices; /* clusters' rows of tiles */
+    HopperOutput output; /* with slices: the plain f32 sums' buffer [slices, M, N] */
+    HopperDeal deal;
 };
 
 enum {
-    HOPPER_STEP = 64,      /* of k: lines of 128 bytes */
     HOPPER_LINE = 128,     /* bytes; the swizzle's */
     HOPPER_BOX = 64 * 128, /* bytes of 64 lines */
     HOPPER_CONSUMERS = 2,  /* warpgroups of 64 rows */
     HOPPER_THREADS = 128 * (1 + HOPPER_CONSUMERS),
-    HOPPER_CLUSTER = 2,
     HOPPER_LAG_BARRIER = 1,  /* 0 is the block's */
     HOPPER_TURN_BARRIER = 2, /* and 3: one for each consumer */
     HOPPER_PRODUCER_REGISTERS = 40,
@@ -78,45 +76,13 @@ template <int rows_, int columns_, int stages_> struct HopperTile {
     /* of four sums that a lane finishes at once: beside 128 registers of sums there is room for few */
     static constexpr int groups = columns_ <= 128 ? 8 : 1;
     static constexpr int staging_offset = stages_ * stage_bytes;
-    static constexpr int barrier_offset = staging_offset + 4 * HOPPER_CONSUMERS * HopperStaging::bytes;
-    static constexpr int shared_bytes = barrier_offset + 2 * stages_ * 8;
+    static constexpr int barrier_offset = staging_offset + HopperStaging::all_bytes;
+    static constexpr int number_offset = barrier_offset + 2 * stages_ * 8;
+    static constexpr int shared_bytes = number_offset + 8;
     static_assert(shared_bytes <= 227 * 1024, "what a block may have");
     static_assert(shared || rows_ == 64, "a consumer multiplies 64 rows");
     static_assert(columns_ % 128 == 0, "each block of a cluster brings whole boxes of B");
 };
-
-/* The k-th cluster's work in the order of tile_of_block, slice by slice: groups of eight rows of pairs of tiles, column
- * by column.
- *
- * Is that order good?  With tiles of 256 columns, the H200's 66 clusters work on 8 rows and 8.25 columns of 256 x 256
- * tiles at once.  They need 16.25 * 256 rows and columns of operands; no patch of 66 tiles needs fewer (2 sqrt(66) =
- * 16.25).  They advance along k side by side, so that L2 (50 MB) has to hold only what they are at, and each line comes
- * from HBM once a wave.  Predicted traffic with HBM, bf16:
- *     8192^3                      15.5 waves of 68 MB and c, 134 MB: 1.2 GB; in the 1.4 ms that the product takes at
- *                                 800 TFLOP/s, HBM could move 6.6 GB
- *     32768 x 768..3072, k 768    a group's rows of A (3 MB) and all of B (1 to 5 MB) stay in L2: A, B and c once,
- *                                 50 + 1 + 50 to 50 + 5 + 201 MB, which is the least possible
- *     32768 x 768, k 3072         likewise (13 + 5 MB in L2): 201 + 5 + 50 MB
- *     32768 x 50304, k 768        B (77 MB) once for each of 16 groups: 1.2 GB beside c's 3.3 GB.  Higher groups would
- *                                 save 0.9 GB of 4.6, but in 3.2 ms HBM could move 15 GB
- * Tiles of 128 columns: 8 x 8.25 tiles of 256 x 128 need 3104 rows and columns, the best patch 2941.  Other orders have
- * nothing to win. */
-struct HopperWork {
-    MatmulTilePosition position; /* row: of a pair of tiles */
-    int slice, k_begin, steps;
-};
-
-HS_DEVICE HopperWork hopper_work(const HopperParameters &parameters, int index)
-{
-    const int tiles = parameters.row_pairs * parameters.column_tiles;
-    HopperWork work;
-    work.slice = index / tiles;
-    work.position = tile_of_block(index % tiles, parameters.row_pairs, parameters.column_tiles);
-    work.k_begin = work.slice * parameters.slice_depth;
-    const int k_end = min(parameters.depth, work.k_begin + parameters.slice_depth);
-    work.steps = (k_end - work.k_begin + HOPPER_STEP - 1) / HOPPER_STEP;
-    return work;
-}
 
 template <typename Tile> struct HopperRing {
     uint32_t base; /* shared address of the first stage */
@@ -215,22 +181,43 @@ HS_DEVICE void hopper_multiply(const HopperRing<Tile> &ring, int stage, int box,
 
 /* The producer: every step of every tile of this block, as stages become empty. */
 template <typename Tile, bool a_contiguous, bool b_contiguous>
-HS_DEVICE void hopper_fill(const HopperParameters &parameters, const HopperRing<Tile> &ring, int rank, int count)
+HS_DEVICE void hopper_fill(const HopperParameters &parameters, const HopperRing<Tile> &ring, int rank, int number)
 {
-    const int clusters = (int)gridDim.x / HOPPER_CLUSTER;
+    const int count = hopper_count(parameters.deal, number);
     RingPlace<Tile::stages> place;
-    for (int index = (int)blockIdx.x / HOPPER_CLUSTER; index < count; index += clusters) {
-        const HopperWork work = hopper_work(parameters, index);
+    for (int i = 0; i < count; i++) {
+        const HopperWork work = hopper_work(parameters.deal, number, i);
         const int row = (work.position.row * HOPPER_CLUSTER + rank) * Tile::rows;
         const int column = work.position.column * Tile::columns;
         for (int step = 0; step < work.steps; step++, place.next()) {
             ptx::mbarrier_wait(ring.empty(place.stage), place.parity ^ 1);
             hopper_copy<Tile, a_contiguous, b_contiguous>(parameters, ring, place.stage, rank, row, column,
-                                                          work.k_begin + step * HOPPER_STEP);
+                                                          work.k_of(step));
         }
         if (parameters.output.input_count > 0)
             place = hopper_copy_inputs(parameters.output, ring, place, row, column);
     }
+}
+
+/* A summing warp's two rows a lane, at its turn. */
+template <typename Tile>
+HS_DEVICE void hopper_add_row_sums(const HopperParameters &parameters, const HopperWork &work, const float (&sums)[2],
+                                   int rank, int box, int lane)
+{
+    const MatmulOutput &output = parameters.output.matmul;
+    const HopperTurn turn = hopper_turn(parameters.deal, work, HOPPER_ROW_TURNS + rank * (Tile::rows / 64) + box);
+    turn.wait(lane);
+    for (int i = 0; i < 2; i++) {
+        const int row = (work.position.row * HOPPER_CLUSTER + rank) * Tile::rows + box * 64 + lane * 2 + i;
+        if (row >= output.rows)
+            continue;
+        if (parameters.deal.slices > 1)
+            output.row_sums[(int64_t)work.slice * output.rows + row] = sums[i];
+        else
+            output.row_sums[row] += sums[i];
+    }
+    __syncwarp(); /* all lanes have added */
+    turn.pass(lane);
 }
 
 /* Row sums of A, stored with k across (a weight's gradient has the bias's beside it), by warps of the producer's
@@ -239,23 +226,23 @@ HS_DEVICE void hopper_fill(const HopperParameters &parameters, const HopperRing<
  * 512 clocks and more for the step.  Such a warp is a reader of every stage of its block; it sums in tiles of column 0.
  */
 template <typename Element, typename Tile>
-HS_DEVICE void hopper_sum_rows(const HopperParameters &parameters, const HopperRing<Tile> &ring,
-                               const unsigned char *stages, int rank, int count)
+HS_DEVICE void hopper_sum_rows(const HopperParameters &parameters, const HopperRing<Tile> &ring, unsigned char *shared,
+                               int rank)
 {
-    const MatmulOutput &output = parameters.output.matmul;
-    const int clusters = (int)gridDim.x / HOPPER_CLUSTER, lane = (int)threadIdx.x % WARP_SIZE;
-    const int box = (int)threadIdx.x / WARP_SIZE - 1;
+    const int lane = (int)threadIdx.x % WARP_SIZE, box = (int)threadIdx.x / WARP_SIZE - 1;
+    /* Reckoned anew after a tile's steps: the producer's warps have few registers. */
+    auto number = [&] { return hopper_number(parameters.deal, shared + Tile::number_offset); };
     RingPlace<Tile::stages> place;
-    for (int index = (int)blockIdx.x / HOPPER_CLUSTER; index < count; index += clusters) {
-        const HopperWork work = hopper_work(parameters, index);
-        const int inputs = hopper_input_stages<Tile>(parameters.output, work);
-        const bool wanted = work.position.column == 0;
+    for (int item = 0; item < hopper_count(parameters.deal, number()); item++) {
+        const HopperWork work = hopper_work(parameters.deal, number(), item);
+        const int steps = work.steps + hopper_input_stages<Tile>(parameters.output, work);
+        const int summed = work.position.column == 0 ? work.steps : 0;
         float sums[2] = { 0.0f, 0.0f };
-        for (int step = 0; step < work.steps + inputs; step++, place.next()) {
+        for (int step = 0; step < steps; step++, place.next()) {
             ptx::mbarrier_wait(ring.full(place.stage), place.parity);
-            const unsigned char *const lines = stages + place.stage * Tile::stage_bytes + box * HOPPER_BOX;
+            const unsigned char *const lines = shared + place.stage * Tile::stage_bytes + box * HOPPER_BOX;
 #pragma unroll 8
-            for (int k = 0; k < (wanted && step < work.steps ? (int)HOPPER_STEP : 0); k++) {
+            for (int k = 0; k < (step < summed ? (int)HOPPER_STEP : 0); k++) {
                 const int piece = lane / 4 ^ k % 8; /* the tensor map's swizzle */
                 const Pack<Element, 2> pair = load_pack<Element, 2>(
                     reinterpret_cast<const Element *>(lines + k * HOPPER_LINE + piece * 16 + lane % 4 * 4));
@@ -266,15 +253,8 @@ HS_DEVICE void hopper_sum_rows(const HopperParameters &parameters, const HopperR
             if (lane == 0)
                 ptx::mbarrier_arrive(ring.empty(place.stage));
         }
-        for (int i = 0; i < (wanted ? 2 : 0); i++) {
-            const int row = (work.position.row * HOPPER_CLUSTER + rank) * Tile::rows + box * 64 + lane * 2 + i;
-            if (row >= output.rows)
-                continue;
-            if (parameters.slices > 1)
-                output.row_sums[(int64_t)work.slice * output.rows + row] = sums[i];
-            else
-                output.row_sums[row] += sums[i];
-        }
+        if (summed > 0)
+            hopper_add_row_sums<Tile>(parameters, hopper_work(parameters.deal, number(), item), sums, rank, box, lane);
     }
 }
 
@@ -285,8 +265,6 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1)
     HS_DYNAMIC_SHARED(unsigned char, shared);
     const HopperRing<Tile> ring = { ptx::shared_address(shared) };
     const int rank = ptx::cluster_rank(), warpgroup = (int)threadIdx.x / 128;
-    const int clusters = (int)gridDim.x / HOPPER_CLUSTER, cluster = (int)blockIdx.x / HOPPER_CLUSTER;
-    const int count = parameters.row_pairs * parameters.column_tiles * parameters.slices;
     const int summing_warps = !a_contiguous && parameters.output.matmul.row_sums != NULL ? Tile::rows / 64 : 0;
     if (threadIdx.x == 0) {
         ptx::prefetch_tensor_map(&parameters.a);
@@ -299,17 +277,19 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1)
     }
     ptx::cluster_sync();
     begin_after_kernel_before();
+    unsigned char *const number_place = shared + Tile::number_offset;
+    hopper_draw_number(parameters.deal, number_place, rank);
 
     if (warpgroup == 0) {
         ptx::fewer_registers<HOPPER_PRODUCER_REGISTERS>();
         if (threadIdx.x == 0)
-            hopper_fill<Tile, a_contiguous, b_contiguous>(parameters, ring, rank, count);
+            hopper_fill<Tile, a_contiguous, b_contiguous>(parameters, ring, rank,
+                                                          hopper_number(parameters.deal, number_place));
         else if ((int)threadIdx.x / WARP_SIZE > 0 && (int)threadIdx.x / WARP_SIZE <= summing_warps)
-            hopper_sum_rows<Element, Tile>(parameters, ring, shared, rank, count);
+            hopper_sum_rows<Element, Tile>(parameters, ring, shared, rank);
     } else {
         ptx::more_registers<HOPPER_CONSUMER_REGISTERS>();
         const int consumer = warpgroup - 1, box = Tile::shared ? consumer : 0;
-        int turn = 0; /* whose tile is next, where they have their own */
         const HopperOutput &output = parameters.output;
         HopperStaging staging = { shared + Tile::staging_offset, 0 };
         RingPlace<Tile::stages> place;
@@ -328,22 +308,25 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1)
             release(place.stage);
             place.next();
         };
+        auto number = [&] { return hopper_number(parameters.deal, number_place); };
         /* Where the tile's stages have all been full. */
-        auto pass_turn = [&](int index) {
-            if (!Tile::shared && index + clusters < count)
+        auto pass_turn = [&](int item) {
+            if (!Tile::shared && item + 1 < hopper_count(parameters.deal, number()))
                 ptx::barrier_arrive(HOPPER_TURN_BARRIER + 1 - consumer, 128 * HOPPER_CONSUMERS);
         };
-        for (int index = cluster; index < count; index += clusters) {
-            const HopperWork work = hopper_work(parameters, index);
+        /* What only a tile's end needs is read or reckoned anew then. */
+        for (int item = 0; item < hopper_count(parameters.deal, number()); item++) {
+            const HopperWork work = hopper_work(parameters.deal, number(), item);
             const int inputs = hopper_input_stages<Tile>(output, work);
-            if (!Tile::shared && (turn ^= 1) == consumer) {
+            if (!Tile::shared && item % 2 != consumer) {
                 place.skip(work.steps + inputs);
                 continue;
             }
-            if (!Tile::shared && index != cluster)
+            if (!Tile::shared && item > 0)
                 ptx::barrier_sync(HOPPER_TURN_BARRIER + consumer, 128 * HOPPER_CONSUMERS);
             const int warp = ptx::thread_anew() / WARP_SIZE % 4;
             const int row = (work.position.row * HOPPER_CLUSTER + rank) * Tile::rows + box * 64 + warp * 16;
+            staging.note(hopper_turn(parameters.deal, work, rank * (Tile::rows / 16) + box * 4 + warp));
             const HopperPlace origin = { work.position.column * Tile::columns, row, work.slice };
             if (!output.tensor_copies || output.input_count > 0)
                 prefetch_inputs(output.matmul, origin, Tile::columns);
@@ -363,7 +346,7 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1)
                 before = place.stage;
             }
             if (inputs == 0)
-                pass_turn(index);
+                pass_turn(item);
             HopperBias bias = {};
             if (output.tensor_copies && output.matmul.bias != NULL)
                 bias.load(output.matmul, origin.column);
@@ -374,17 +357,17 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1)
                 RingPlace<Tile::stages> ahead = place;
                 for (int input = 0; input < inputs; input++, ahead.next())
                     ptx::mbarrier_wait(ring.full(ahead.stage), ahead.parity);
-                pass_turn(index);
+                pass_turn(item);
             }
             if (output.tensor_copies)
                 store_sums<Tile::columns>(output, sums, bias, staging, origin, Tile::line_bytes, wait_input,
                                           input_done);
-            else if (parameters.slices > 1)
+            else if (parameters.deal.slices > 1)
                 write_sums<Tile::columns>(output.matmul, sums, origin);
             else
                 finish_sums<Tile::columns, Tile::groups>(output.matmul, sums, staging, origin);
             if (inputs > Tile::stages)
-                pass_turn(index);
+                pass_turn(item);
         }
         if (ptx::thread_anew() % WARP_SIZE == 0)
             ptx::store_tile_wait<0>(); /* shared memory is theirs to read until then */

@@ -43,6 +43,7 @@
 #define HS_KERNELS_CUDA_PRODUCT_MATMUL_HOPPER_EPILOGUE_CUH
 
 #include "kernels/cuda/product/matmul_epilogue.cuh"
+#include "kernels/cuda/product/matmul_hopper_work.cuh"
 #include "kernels/cuda/toolbox/ptx_tensor_copy.cuh"
 #include "kernels/cuda/toolbox/ptx_wgmma.cuh"
 
@@ -66,9 +67,10 @@ template <int columns> HS_DEVICE int hopper_parts(const HopperOutput &output, in
     return (min(columns, output.matmul.columns - column) + 63) / 64;
 }
 
-/* A warp's two buffers.  As f32 staging of finish_staged, each has 32 of the 64 columns. */
+/* A warp's two buffers, and its turn.  As f32 staging of finish_staged, each has 32 of the 64 columns. */
 struct HopperStaging {
     static constexpr int columns = 64, rows = 16, line = 128, buffer_bytes = rows * line, bytes = 2 * buffer_bytes;
+    static constexpr int warps = 8, all_bytes = warps * (bytes + (int)sizeof(HopperTurn));
 
     unsigned char *all; /* of all warps of the consumers, which come after the first four */
     int next;           /* the buffer that the next store takes */
@@ -77,6 +79,30 @@ struct HopperStaging {
     __device__ __forceinline__ unsigned char *buffer(int number) const
     {
         return all + (ptx::thread_anew() / WARP_SIZE - 4) * bytes + number * buffer_bytes;
+    }
+
+    /* The warp's turn in the tile at hand, behind the buffers: registers are scarce. */
+    __device__ __forceinline__ volatile HopperTurn *noted() const
+    {
+        const int warp = ptx::thread_anew() / WARP_SIZE - 4;
+        return reinterpret_cast<volatile HopperTurn *>(all + warps * bytes) + warp;
+    }
+    __device__ __forceinline__ void note(const HopperTurn &turn) const
+    {
+        if (ptx::thread_anew() % WARP_SIZE == 0) {
+            noted()->counter = turn.counter;
+            noted()->turn = turn.turn;
+            noted()->last = turn.last;
+        }
+        __syncwarp();
+    }
+    __device__ __forceinline__ HopperTurn turn() const
+    {
+        return { noted()->counter, noted()->turn, noted()->last };
+    }
+    __device__ __forceinline__ bool adds() const
+    {
+        return noted()->turn > 0;
     }
 
     static __device__ __forceinline__ int place(int row, int column)
@@ -273,6 +299,7 @@ HS_DEVICE void store_sums(const HopperOutput &output, const float (&sums)[column
 {
     const MatmulOutput &matmul = output.matmul;
     const int parts = hopper_parts<columns>(output, place.column);
+    staging.turn().wait(ptx::thread_anew() % WARP_SIZE);
     /* A loop in time, not in code. */
 #pragma unroll 1
     for (int part = 0; part < parts; part++) {
@@ -304,9 +331,10 @@ HS_DEVICE void store_sums(const HopperOutput &output, const float (&sums)[column
             if (behind == output.stage_parts - 1 || part == parts - 1)
                 done();
         }
-        store_part(staging, &output.c, matmul.c.dtype, values, matmul.accumulate, place);
+        store_part(staging, &output.c, matmul.c.dtype, values, matmul.accumulate || staging.adds(), place);
         place.column += HopperStaging::columns;
     }
+    staging.turn().pass(ptx::thread_anew() % WARP_SIZE);
     __syncwarp();
 }
 

@@ -73,6 +73,9 @@ const double STORE_BYTE = 2.5, STAGED = 8.0, READ_BYTE = 1.5, BIAS = 1.0, GELU =
 const double L2_RATE = 30.0, SHARED_RATE = 128.0;
 /* A kernel's start, and the bytes a clock that one multiprocessor moves to and from the workspace. */
 const double LAUNCH_CLOCKS = 3000.0, WORKSPACE_RATE = 16.0;
+/* Of a joint tile's turn, beside a warp's stores: they have to be written before the next warp sees that it may go on,
+ * two ways through L2 of some 600 clocks and two of its answers.  And for a cluster's number. */
+const double TURN_CLOCKS = 2500.0, NUMBER_CLOCKS = 1500.0;
 /* Finer slices fill the last wave better, but only few waves make it worth the workspace. */
 enum { LEAST_SLICE_UNITS = 4, MOST_WAVES = 4 };
 
@@ -96,7 +99,7 @@ const TileRow &tile_of(const MatmulShape &shape, int kernel)
 {
     const Family &family = families[shape.family];
     if (is_hopper(shape, kernel))
-        return tiles_hopper[kernel - own_kernels(shape)];
+        return tiles_hopper[(kernel - own_kernels(shape)) % HOPPER_TILES];
     return (shape.any_layout ? family.any : family.tiles)[kernel];
 }
 
@@ -119,7 +122,7 @@ int processors_of(const MatmulShape &shape, const DeviceLimits &limits, int kern
 {
     if (!is_hopper(shape, kernel))
         return limits.multiprocessors;
-    return limits.multiprocessors > 1 ? limits.multiprocessors / 2 : 1;
+    return joint_clusters(limits.multiprocessors);
 }
 
 } // namespace
@@ -133,9 +136,19 @@ const GpuRates &rates_of(int compute_capability)
     return all_rates[row];
 }
 
+bool is_joint(const MatmulShape &shape, int kernel)
+{
+    return kernel >= own_kernels(shape) + HOPPER_TILES;
+}
+
+int joint_kernel(const MatmulShape &shape, int kernel)
+{
+    return shape.joint && is_hopper(shape, kernel) ? kernel + HOPPER_TILES : kernel;
+}
+
 int count_kernels(const MatmulShape &shape)
 {
-    return own_kernels(shape) + (shape.hopper ? HOPPER_TILES : 0);
+    return own_kernels(shape) + (shape.hopper ? HOPPER_TILES : 0) + (shape.joint ? HOPPER_TILES : 0);
 }
 
 void name_kernel(const MatmulShape &shape, int kernel, char *name, size_t bytes)
@@ -143,18 +156,19 @@ void name_kernel(const MatmulShape &shape, int kernel, char *name, size_t bytes)
     const Family &family = families[shape.family];
     const TileRow &tile = tile_of(shape, kernel);
     const char *const what = is_hopper(shape, kernel) ? "wgmma" : shape.any_layout ? family.any_name : family.name;
-    snprintf(name, bytes, "%s-%dx%d", what, tile.rows, tile.columns);
+    snprintf(name, bytes, "%s-%dx%d%s", what, tile.rows, tile.columns, is_joint(shape, kernel) ? "-joint" : "");
 }
 
 MatmulChoice choice_of(const MatmulShape &shape, int kernel, int slices)
 {
-    const bool hopper = is_hopper(shape, kernel);
-    return MatmulChoice{ hopper, hopper ? kernel - own_kernels(shape) : kernel, slices };
+    const bool hopper = is_hopper(shape, kernel), joint = is_joint(shape, kernel);
+    const int tile = hopper ? (kernel - own_kernels(shape)) % HOPPER_TILES : kernel;
+    return MatmulChoice{ hopper, tile, joint ? 1 : slices, joint };
 }
 
 int kernel_of(const MatmulShape &shape, const MatmulChoice &choice)
 {
-    return choice.hopper ? own_kernels(shape) + choice.tile : choice.tile;
+    return choice.tile + (choice.hopper ? own_kernels(shape) : 0) + (choice.joint ? HOPPER_TILES : 0);
 }
 
 int real_slices(int64_t k, int64_t wanted)
@@ -165,6 +179,8 @@ int real_slices(int64_t k, int64_t wanted)
 
 bool worth_cutting(const MatmulShape &shape, const DeviceLimits &limits, int kernel, int slices)
 {
+    if (is_joint(shape, kernel))
+        return false;
     const TileRow &tile = tile_of(shape, kernel);
     const int64_t blocks = divided(shape.m, tile.rows) * divided(shape.n, tile.columns);
     const int64_t room =
@@ -188,25 +204,49 @@ static double instructions_of(const MatmulWork &work, bool hopper, bool sums)
     return store + READ_BYTE * work.read + (work.bias ? BIAS : 0.0) + function;
 }
 
-/* busiest: tiles of the cluster that has most.  A block has half of a tile's rows. */
-static double hopper_clocks(const MatmulShape &shape, const GpuRates &rates, const TileRow &tile, double busiest,
-                            int slices)
+/* A tile of a cluster, of which a block has half of the rows, with so many steps of k. */
+struct HopperClocks {
+    double tile, last; /* with its epilogue beside other tiles' products; what the epilogue of the last one takes */
+};
+
+static HopperClocks hopper_clocks(const MatmulShape &shape, const GpuRates &rates, const TileRow &tile, double steps,
+                                  bool sums)
 {
     enum { STEP = 64, CONSUMER_ROWS = 64 };
     const double rows = tile.rows / 2, columns = tile.columns, line = 2.0 * STEP;
-    const double steps = (double)divided(divided(shape.k, slices), STEP);
     const double issue = rows * columns * STEP / (rates.wgmma * 0.01 * tile.rate);
     const double moved = (rows / CONSUMER_ROWS * (STEP + columns) + rows + columns) * line;
     const double step = larger(issue, moved / SHARED_RATE), products = steps * step;
-    const double own = CONSUMER_ROWS * columns * instructions_of(shape.work, true, slices > 1) / LANES;
+    const double own = CONSUMER_ROWS * columns * instructions_of(shape.work, true, sums) / LANES;
     const bool shared = tile.rows / 2 > CONSUMER_ROWS;
     const double hidden = shared && steps >= tile.stages ? tile.stages / 2 * step : 0.0;
     const double compute =
         shared ? products + larger(0.0, 2.0 * own - hidden) : larger(larger(products, (products + own) / 2.0), own);
-    const double read = slices > 1 ? 0.0 : shape.work.read;
+    const double read = sums ? 0.0 : shape.work.read;
     const double traffic = (steps * (rows + columns / 2.0) * line + rows * columns * read) / L2_RATE;
-    const double last = shared && own > hidden / 2.0 ? hidden / 2.0 : own;
-    return FIXED_CLOCKS + busiest * larger(compute, traffic) + last;
+    return { larger(compute, traffic), shared && own > hidden / 2.0 ? hidden / 2.0 : own };
+}
+
+static double whole_clocks(const MatmulShape &shape, const GpuRates &rates, const TileRow &tile, double busiest,
+                           int slices)
+{
+    const double steps = (double)divided(divided(shape.k, slices), 64);
+    const HopperClocks clocks = hopper_clocks(shape, rates, tile, steps, slices > 1);
+    return FIXED_CLOCKS + busiest * clocks.tile + clocks.last;
+}
+
+/* Whole rounds, then a range each of the tiles that are left, and the turns of those that end together. */
+static double joint_clocks(const MatmulShape &shape, const GpuRates &rates, const TileRow &tile, int64_t tiles,
+                           int clusters)
+{
+    const int64_t rest = tiles % clusters, steps = divided(shape.k, 64);
+    const HopperClocks whole = hopper_clocks(shape, rates, tile, (double)steps, false);
+    const double rounds = (double)(tiles / clusters) * whole.tile;
+    if (rest == 0)
+        return FIXED_CLOCKS + rounds + whole.last;
+    const HopperClocks range = hopper_clocks(shape, rates, tile, (double)divided(rest * steps, clusters), false);
+    const double turns = (double)divided(clusters, rest) * (TURN_CLOCKS + range.last);
+    return FIXED_CLOCKS + NUMBER_CLOCKS + rounds + range.tile + range.last + turns;
 }
 
 /* busiest: blocks of the multiprocessor that has most. */
@@ -226,9 +266,12 @@ double product_clocks(const MatmulShape &shape, const DeviceLimits &limits, int 
 {
     const TileRow &tile = tile_of(shape, kernel);
     const GpuRates &rates = rates_of(limits.compute_capability);
-    const int64_t blocks = divided(shape.m, tile.rows) * divided(shape.n, tile.columns) * slices;
-    const double busiest = (double)divided(blocks, processors_of(shape, limits, kernel));
-    const double clocks = is_hopper(shape, kernel) ? hopper_clocks(shape, rates, tile, busiest, slices)
+    const int64_t tiles = divided(shape.m, tile.rows) * divided(shape.n, tile.columns);
+    const int processors = processors_of(shape, limits, kernel);
+    if (is_joint(shape, kernel))
+        return joint_clocks(shape, rates, tile, tiles, processors);
+    const double busiest = (double)divided(tiles * slices, processors);
+    const double clocks = is_hopper(shape, kernel) ? whole_clocks(shape, rates, tile, busiest, slices)
                                                    : block_clocks(shape, rates, tile, busiest, slices);
     if (slices == 1)
         return clocks;

@@ -32,6 +32,11 @@
  *     traffic  = bytes of operands and inputs / L2_RATE         what a block asks for; B for half of the cluster
  *     clocks   = FIXED_CLOCKS + busiest * max(compute, traffic) + the last tile's epilogue [+ adding the slices]
  *
+ * Joint tiles (matmul_hopper_work.cuh) are whole rounds of tiles and then, of the `rest`, a range for each cluster:
+ *
+ *     clocks   = FIXED_CLOCKS + NUMBER_CLOCKS + rounds * max(compute, traffic) + the same of a range + its epilogue
+ *              + ceil(clusters / rest) * (TURN_CLOCKS + epilogue)         those that end together add one after another
+ *
  * Shared memory: wgmma reads (64 + columns) * 128 bytes for each step of 64 rows, copies write the stage; 128 bytes a
  * clock.  Both tiles of 256 columns and the narrow one compare so, in bytes a clock at full rate:
  *
@@ -65,9 +70,12 @@ struct GpuRates {
 
 const GpuRates &rates_of(int compute_capability);
 
-/* Kernels (a tile's row each) that can serve a product: its family's, then Hopper's. */
+/* Kernels (a tile's row each) that can serve a product: its family's, Hopper's, Hopper's with joint tiles. */
 int count_kernels(const MatmulShape &shape);
-/* "mma-128x128", "mma-any-128x64" (every layout), "wgmma-256x256", "ffma-64x64". */
+bool is_joint(const MatmulShape &shape, int kernel);
+/* The same with joint tiles; where there is none, itself. */
+int joint_kernel(const MatmulShape &shape, int kernel);
+/* "mma-128x128", "mma-any-128x64" (every layout), "wgmma-256x256", "wgmma-256x256-joint", "ffma-64x64". */
 void name_kernel(const MatmulShape &shape, int kernel, char *name, size_t bytes);
 MatmulChoice choice_of(const MatmulShape &shape, int kernel, int slices);
 int kernel_of(const MatmulShape &shape, const MatmulChoice &choice);

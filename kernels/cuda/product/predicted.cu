@@ -61,6 +61,24 @@ int best_slices(const MatmulShape &shape, const DeviceLimits &limits, int kernel
     return best;
 }
 
+/* A tile's cell: k whole, in slices or with joint tiles, whichever is faster. */
+void write_tile(FILE *out, const MatmulShape &shape, const DeviceLimits &limits, int kernel, const MatmulChoice &choice,
+                double bytes)
+{
+    const int joint = joint_kernel(shape, kernel), chosen = kernel_of(shape, choice);
+    const int slices = kernel == chosen ? choice.slices : best_slices(shape, limits, kernel);
+    const double clocks = product_clocks(shape, limits, kernel, slices);
+    const bool together = joint != kernel && product_clocks(shape, limits, joint, 1) < clocks;
+    const int shown = together ? joint : kernel, cut = together ? 1 : slices;
+    const char *const mark = shown == chosen ? "**" : "";
+    fprintf(out, " %s%.0f%s", mark, 1e6 * product_seconds(shape, limits, shown, cut, bytes), mark);
+    if (together)
+        fprintf(out, " /j");
+    else if (cut > 1)
+        fprintf(out, " /%d", cut);
+    fprintf(out, " |");
+}
+
 void write_product(FILE *out, const HsTrainingLayer &layer, const char *pass, const HsMatmulArgs &args,
                    const DeviceLimits &limits)
 {
@@ -70,14 +88,9 @@ void write_product(FILE *out, const HsTrainingLayer &layer, const char *pass, co
     const double bytes = hs_cost_matmul(&args).bytes;
     fprintf(out, "| %s | %s | %s | %lld x %lld x %lld |", layer.model, layer.name, pass, (long long)shape.m,
             (long long)shape.n, (long long)shape.k);
-    for (int kernel = 0; kernel < count_kernels(shape); kernel++) {
-        const int slices = kernel == chosen ? choice.slices : best_slices(shape, limits, kernel);
-        const char *const mark = kernel == chosen ? "**" : "";
-        fprintf(out, " %s%.0f%s", mark, 1e6 * product_seconds(shape, limits, kernel, slices, bytes), mark);
-        if (slices > 1)
-            fprintf(out, " /%d", slices);
-        fprintf(out, " |");
-    }
+    for (int kernel = 0; kernel < count_kernels(shape); kernel++)
+        if (!is_joint(shape, kernel))
+            write_tile(out, shape, limits, kernel, choice, bytes);
     const double seconds = product_seconds(shape, limits, chosen, choice.slices, bytes);
     const bool memory = limits.bytes_per_second * seconds <= bytes * 1.000001;
     fprintf(out, " %.0f | %s |\n", 2e-12 * (double)shape.m * (double)shape.n * (double)shape.k / seconds,
@@ -88,12 +101,16 @@ void write_heading(FILE *out, const char *format, const MatmulShape &shape)
 {
     char name[HS_TUNING_KERNEL];
     fprintf(out, "\n### Products in %s\n\n| model | layer | pass | M x N x K |", format);
+    int columns = 0;
     for (int kernel = 0; kernel < count_kernels(shape); kernel++) {
+        if (is_joint(shape, kernel))
+            continue;
         name_kernel(shape, kernel, name, sizeof name);
         fprintf(out, " %s |", name);
+        columns++;
     }
     fprintf(out, " TFLOP/s | bound |\n|---|---|---|---|");
-    for (int kernel = 0; kernel < count_kernels(shape); kernel++)
+    for (int column = 0; column < columns; column++)
         fprintf(out, "---|");
     fprintf(out, "---|---|\n");
 }
@@ -180,16 +197,18 @@ const char introduction[] =
     "down to be held against the first measurement (`trainer selftest --tune`, `bench/gpu.sh`).\n\n"
     "The models are stated in [matmul_model.cuh](matmul_model.cuh) and [predicted.cuh](predicted.cuh): multiply-adds "
     "over\n"
-    "issue rate in whole waves of tiles, epilogues, L2 and shared memory, slices of k added by a second kernel; "
-    "or\n"
-    "bytes over bandwidth, whichever takes longer. Rates of kernels are in [matmul_tiles.cuh](matmul_tiles.cuh). Left\n"
+    "issue rate in whole waves of tiles, epilogues, L2 and shared memory, slices of k added by a second kernel or "
+    "tiles\n"
+    "that clusters share; or bytes over bandwidth, whichever takes longer. Rates of kernels are in "
+    "[matmul_tiles.cuh](matmul_tiles.cuh). Left\n"
     "out: the power limit, which lowers the clock of large GPUs in long products of random numbers (an H200 was seen "
     "at\n"
     "about 790 TFLOP/s at 8192^3 with the vendor's library, whatever its clock allows), and operands that fall out of "
     "L2.\n\n"
-    "Cells are microseconds, `/4` the slices of k where it is cut; the choice of the model is bold, and TFLOP/s and "
-    "bound\n"
-    "are its. Where nothing is said of them, products have no bias, residual or activation.\n";
+    "Cells are microseconds, `/4` the slices of k where it is cut, `/j` where clusters share tiles; the choice of the "
+    "model\n"
+    "is bold, and TFLOP/s and bound are its. Where nothing is said of them, products have no bias, residual or "
+    "activation.\n";
 
 } // namespace
 

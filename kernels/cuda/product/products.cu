@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/device/device.cuh"
 #include "kernels/cuda/product/cublaslt.cuh"
+#include "kernels/cuda/product/matmul_hopper_work.cuh"
 
 namespace HS_CUDA_NAMESPACE
 {
@@ -18,8 +19,24 @@ namespace
 
 void release(Products *products)
 {
+    cudaFree(products->turns);
     destroy_table(products->table);
     free(products);
+}
+
+/* The counter of clusters stands behind the last cluster's. */
+const size_t TURNS_BYTES = (MATMUL_MOST_CLUSTERS + 1) * HOPPER_TURNS * sizeof(unsigned);
+
+HsStatus make_turns(unsigned **turns)
+{
+    void *made = nullptr;
+    cudaError_t error = cudaMalloc(&made, TURNS_BYTES);
+    if (error == cudaSuccess)
+        error = cudaMemset(made, 0, TURNS_BYTES);
+    *turns = static_cast<unsigned *>(made);
+    return error == cudaSuccess
+               ? HS_OK
+               : hs_fail(HS_EDEVICE, "%zu bytes for the turns of products: %s", TURNS_BYTES, cudaGetErrorString(error));
 }
 
 } // namespace
@@ -30,7 +47,22 @@ HsStatus open_products(HsDevice *device)
     if (products == nullptr)
         return hs_fail(HS_ENOMEM, "no memory for a device's products, %zu bytes", sizeof *products);
     hang_products(device, products, release);
+    if (device_limits(device).hopper_products)
+        HS_TRY(make_turns(&products->turns));
     return device_options(device).cublaslt ? cublaslt_open() : HS_OK;
+}
+
+HsStatus take_turns(const HsContext *context, unsigned **turns)
+{
+    Products &products = *device_products(context->device);
+    *turns = products.turns;
+    if (stream_of(context) != products.stream) {
+        const cudaError_t error = cudaDeviceSynchronize();
+        if (error != cudaSuccess)
+            return hs_fail(HS_EDEVICE, "waiting for products of another stream: %s", cudaGetErrorString(error));
+        products.stream = stream_of(context);
+    }
+    return HS_OK;
 }
 
 void forget_choices(Products *products)

@@ -17,7 +17,7 @@ namespace HS_CUDA_NAMESPACE
 struct ChoiceCache {
     enum { PLACES = 256 };
     struct Place {
-        bool taken, quantized;
+        bool taken, quantized, joint;
         HsProductKey key;
         MatmulWork work;
         MatmulChoice choice;
@@ -29,7 +29,14 @@ struct Products {
     MatmulTable *table; /* NULL: nothing was measured */
     MatmulForce force;  /* empty: nothing is prescribed */
     ChoiceCache cache;  /* of this table, this force and this device */
+    /* On the GPU, by cudaMalloc, 16 KiB: the turns of joint tiles (matmul_hopper_work.cuh), which are zeros whenever no
+     * product is under way; NULL: no kernel has such tiles. */
+    unsigned *turns;
+    cudaStream_t stream; /* of the last product that took turns */
 };
+
+/* The turns, for a product in the context's stream: one at a time.  Another stream waits for the GPU first. */
+HsStatus take_turns(const HsContext *context, unsigned **turns);
 
 /* Hangs them on an open device, and opens cuBLASLt where the device's options ask for it: now, and not at the first
  * product.  On failure the device is left to its own deinit. */

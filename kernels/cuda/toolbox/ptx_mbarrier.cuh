@@ -195,6 +195,16 @@ HS_DEVICE uint32_t map_shared(uint32_t address, int rank)
 #endif
 }
 
+/* A word to an address of map_shared: seen by that block's threads behind the next cluster_sync. */
+HS_DEVICE void store_shared_cluster(uint32_t address, unsigned value)
+{
+#ifdef HS_EMU
+    emulated_store_shared_cluster(address, value);
+#else
+    HS_SM90A(asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(address), "r"(value) : "memory"));
+#endif
+}
+
 /* Registers a thread of this warpgroup may have from here on: 24 to 256, a multiple of 8.  What `fewer` gives back,
  * `more` waits for. */
 template <int count> HS_DEVICE void fewer_registers()

@@ -11,7 +11,7 @@
 #include "tests/support/emulator.h"
 
 #define HEADER \
-    "halfstep-tuning\t1\nkernels\t2\ndevice\temulated\nmultiprocessors\t4\ncompute_capability\t9.0\n# columns\n"
+    "halfstep-tuning\t1\nkernels\t3\ndevice\temulated\nmultiprocessors\t4\ncompute_capability\t9.0\n# columns\n"
 
 static HsStatus parse(const char *text, HsTuningTable *table)
 {
@@ -60,11 +60,11 @@ Test(tuning, what_is_wrong_is_named_with_file_line_and_mend)
         { "halfstep-tuning\t2\n", "t.txt:1: a table of version 2; this build reads version 1" },
         { "halfstep-tuning\t1\nkernels\t999\n", "t.txt:2: measured with revision 999 of the kernels" },
         { "halfstep-tuning\t1\nkernels\tx\n", "t.txt:2: kernels must be a whole number" },
-        { "halfstep-tuning\t1\nkernels\t2\ndevice\t\n", "t.txt:3: `device` and its value" },
-        { "halfstep-tuning\t1\nkernels\t2\ndevice\tG\nmultiprocessors\t0\n", "t.txt:4: multiprocessors must be" },
-        { "halfstep-tuning\t1\nkernels\t2\ndevice\tG\nmultiprocessors\t4\ncompute_capability\t9\n",
+        { "halfstep-tuning\t1\nkernels\t3\ndevice\t\n", "t.txt:3: `device` and its value" },
+        { "halfstep-tuning\t1\nkernels\t3\ndevice\tG\nmultiprocessors\t0\n", "t.txt:4: multiprocessors must be" },
+        { "halfstep-tuning\t1\nkernels\t3\ndevice\tG\nmultiprocessors\t4\ncompute_capability\t9\n",
           "t.txt:5: compute_capability must be a number such as 9.0 (got 9)" },
-        { "halfstep-tuning\t1\nkernels\t2\ndevice\tG\nmultiprocessors\t4\ncompute_capability\t-.1\n", "t.txt:5:" },
+        { "halfstep-tuning\t1\nkernels\t3\ndevice\tG\nmultiprocessors\t4\ncompute_capability\t-.1\n", "t.txt:5:" },
         { HEADER "1 2 3 nn 16bit mma-64x64 1\n", "t.txt:7: a row has 8 fields" },
         { HEADER "1 2 3 nn 16bit mma-64x64 1 1 1\n", "t.txt:7: a row has 8 fields" },
         { HEADER "0 2 3 nn 16bit mma-64x64 1 1\n", "t.txt:7: M must be a whole number from 1" },
