@@ -55,13 +55,21 @@ HsStatus open_products(HsDevice *device)
 HsStatus take_turns(const HsContext *context, unsigned **turns)
 {
     Products &products = *device_products(context->device);
-    *turns = products.turns;
-    if (stream_of(context) != products.stream) {
-        const cudaError_t error = cudaDeviceSynchronize();
+    const cudaStream_t stream = stream_of(context);
+    if (products.turns_taken && products.stream != stream) {
+        cudaStreamCaptureStatus capture;
+        cudaError_t error = cudaStreamIsCapturing(stream, &capture);
+        if (error == cudaSuccess && capture != cudaStreamCaptureStatusNone)
+            return hs_fail(HS_EDEVICE, "a product is recorded in a stream other than that of the products before it: "
+                                       "run one there first");
+        if (error == cudaSuccess)
+            error = cudaDeviceSynchronize();
         if (error != cudaSuccess)
             return hs_fail(HS_EDEVICE, "waiting for products of another stream: %s", cudaGetErrorString(error));
-        products.stream = stream_of(context);
     }
+    products.turns_taken = true;
+    products.stream = stream;
+    *turns = products.turns;
     return HS_OK;
 }
 

@@ -32,10 +32,12 @@ struct Products {
     /* On the GPU, by cudaMalloc, 16 KiB: the turns of joint tiles (matmul_hopper_work.cuh), which are zeros whenever no
      * product is under way; NULL: no kernel has such tiles. */
     unsigned *turns;
+    bool turns_taken;
     cudaStream_t stream; /* of the last product that took turns */
 };
 
-/* The turns, for a product in the context's stream: one at a time.  Another stream waits for the GPU first. */
+/* The turns, for a product in the context's stream: one at a time.  Another stream than before waits for the GPU first,
+ * and so cannot be one that is recorded. */
 HsStatus take_turns(const HsContext *context, unsigned **turns);
 
 /* Hangs them on an open device, and opens cuBLASLt where the device's options ask for it: now, and not at the first
