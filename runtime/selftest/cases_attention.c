@@ -68,9 +68,20 @@ static float scale_of(const HsTrial *trial)
     return 1.0f / sqrtf((float)trial->config->heads.head_dim);
 }
 
-static HsRng rng_of(const HsTrial *trial)
+/* The optimizer step, of which masks are drawn, is counted in the device's memory. */
+static HsOperand step_operand(const HsTrial *trial)
 {
-    return (HsRng){ .seed = trial->seed, .step = 7, .site = 3, .row_offset = trial->config->start };
+    if (trial->config->dropout == 0.0f)
+        return (HsOperand){ 0 };
+    return hs_filled(hs_input("step", 1000.0, hs_tensor_1d(NULL, HS_I32, 1)), HS_FILL_INDEX);
+}
+
+/* counter: where the code that draws finds it */
+static HsRng rng_of(const HsTrial *trial, const void *counter)
+{
+    return (HsRng){
+        .seed = trial->seed, .step = 7, .site = 3, .row_offset = trial->config->start, .step_counter = counter
+    };
 }
 
 static HsTensor projection(const HsTrial *trial, HsDtype dtype)
@@ -108,7 +119,7 @@ static const int32_t *starts_of(const HsTrial *trial, int operand)
     return trial->config->documents ? trial->operands[operand].exact.data : NULL;
 }
 
-enum { QKV, OUT, LSE, STARTS };
+enum { QKV, OUT, LSE, STARTS, STEP };
 
 static void declare_forward(HsTrial *trial)
 {
@@ -116,6 +127,7 @@ static void declare_forward(HsTrial *trial)
     trial->operands[OUT] = hs_output("out", result(trial, trial->config->out));
     trial->operands[LSE] = hs_output("lse", statistics(trial));
     trial->operands[STARTS] = hs_starts_operand(trial, hs_heads_rows(&trial->config->heads));
+    trial->operands[STEP] = step_operand(trial);
 }
 
 static HsStatus prepare_forward(HsTrial *trial, HsContext *reference)
@@ -129,7 +141,7 @@ static HsStatus call_forward(HsTrial *trial, HsContext *context, const HsTensor 
     return hs_op_attention_forward(context, &(HsAttentionArgs){ .heads = trial->config->heads,
                                                                 .scale = scale_of(trial),
                                                                 .dropout = trial->config->dropout,
-                                                                .rng = rng_of(trial),
+                                                                .rng = rng_of(trial, t[STEP].data),
                                                                 .starts = t[STARTS],
                                                                 .qkv = t[QKV],
                                                                 .out = t[OUT],
@@ -141,7 +153,7 @@ static void bound_forward(HsTrial *trial)
     const HsAttentionView view = { .heads = trial->config->heads,
                                    .scale = (double)scale_of(trial),
                                    .dropout = trial->config->dropout,
-                                   .rng = rng_of(trial),
+                                   .rng = rng_of(trial, trial->operands[STEP].image),
                                    .starts = starts_of(trial, STARTS),
                                    .qkv = hs_initial(trial, QKV),
                                    .lse = hs_exact(trial, LSE),
@@ -166,7 +178,7 @@ const HsOpTest hs_op_test_attention_forward = {
     .call = call_forward,
 };
 
-enum { B_DOUT, B_QKV, B_OUT, B_LSE, B_DQKV, B_STARTS };
+enum { B_DOUT, B_QKV, B_OUT, B_LSE, B_DQKV, B_STARTS, B_STEP };
 
 static void declare_backward(HsTrial *trial)
 {
@@ -177,6 +189,7 @@ static void declare_backward(HsTrial *trial)
     trial->operands[B_LSE] = hs_filled(hs_input("lse", 1.0, statistics(trial)), HS_FILL_ZERO);
     trial->operands[B_DQKV] = hs_output("dqkv", projection(trial, config->out));
     trial->operands[B_STARTS] = hs_starts_operand(trial, hs_heads_rows(&config->heads));
+    trial->operands[B_STEP] = step_operand(trial);
 }
 
 /* For timing: lse as if every score were 0, so that no exponential overflows or vanishes. */
@@ -206,7 +219,7 @@ static HsStatus prepare_backward(HsTrial *trial, HsContext *reference)
     return hs_op_attention_forward(reference, &(HsAttentionArgs){ .heads = trial->config->heads,
                                                                   .scale = scale_of(trial),
                                                                   .dropout = trial->config->dropout,
-                                                                  .rng = rng_of(trial),
+                                                                  .rng = rng_of(trial, trial->operands[B_STEP].image),
                                                                   .starts = starts,
                                                                   .qkv = qkv,
                                                                   .out = out,
@@ -218,7 +231,7 @@ static HsStatus call_backward(HsTrial *trial, HsContext *context, const HsTensor
     return hs_op_attention_backward(context, &(HsAttentionBackwardArgs){ .heads = trial->config->heads,
                                                                          .scale = scale_of(trial),
                                                                          .dropout = trial->config->dropout,
-                                                                         .rng = rng_of(trial),
+                                                                         .rng = rng_of(trial, t[B_STEP].data),
                                                                          .starts = t[B_STARTS],
                                                                          .dout = t[B_DOUT],
                                                                          .qkv = t[B_QKV],
@@ -232,7 +245,7 @@ static void bound_backward(HsTrial *trial)
     const HsAttentionView view = { .heads = trial->config->heads,
                                    .scale = (double)scale_of(trial),
                                    .dropout = trial->config->dropout,
-                                   .rng = rng_of(trial),
+                                   .rng = rng_of(trial, trial->operands[B_STEP].image),
                                    .starts = starts_of(trial, B_STARTS),
                                    .qkv = hs_initial(trial, B_QKV),
                                    .lse = hs_initial(trial, B_LSE),
