@@ -73,7 +73,9 @@ static HsOperand step_operand(const HsTrial *trial)
 {
     if (trial->config->dropout == 0.0f)
         return (HsOperand){ 0 };
-    return hs_filled(hs_input("step", 1000.0, hs_tensor_1d(NULL, HS_I32, 1)), HS_FILL_INDEX);
+    HsOperand step = hs_filled(hs_input("step", 1000.0, hs_tensor_1d(NULL, HS_I32, 1)), HS_FILL_INDEX);
+    step.parameter = true;
+    return step;
 }
 
 /* counter: where the code that draws finds it */

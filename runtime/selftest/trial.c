@@ -222,7 +222,7 @@ double hs_trial_bytes(const HsTrial *trial)
 {
     double bytes = 0.0;
     for (int i = 0; i < HS_TRIAL_OPERANDS; i++) {
-        if (hs_operand_present(trial, i))
+        if (hs_operand_present(trial, i) && !trial->operands[i].parameter)
             bytes += hs_operand_bytes(&trial->operands[i]);
     }
     return bytes;

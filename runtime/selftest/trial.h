@@ -92,6 +92,7 @@ typedef struct HsOperand {
     bool one_sided;   /* rounded stochastically: off by up to a whole unit in the last place, not half */
     bool as_is;       /* never widened to f64: scalars that a kernel reads as float, statistics */
     bool overwritten; /* of role both, but what was there is not read: it counts once among the bytes that move */
+    bool parameter;   /* of the operation, in the device's memory: not counted among them */
     /* made by the trial */
     void *image;     /* host copy of the initial bytes */
     HsTensor exact;  /* what the reference reads and writes: f64 where `tensor` is floating-point */
