@@ -42,6 +42,8 @@ link() {
         program=("$work/agreement" --device emu --tiny attention)
     elif [ "$op" = tiles_joint ]; then
         program=("$work/test_matmul_tiles" --filter 'matmul_tiles/hopper_joint_wide')
+    elif [ "$op" = joint_bits ]; then
+        program=("$work/test_matmul_tiles" --filter 'matmul_tiles/joint*')
     elif [ "$op" = agreement_joint ]; then
         program=(env HALFSTEP_MULTIPROCESSORS=10 "$work/agreement" --device emu --tiny products:plain)
     else
@@ -272,6 +274,9 @@ plant 'joint: the turns of another tile' $unit $work_header 'work.counters = fir
 op=tiles_joint
 plant 'joint: row sums take the turns of sums' $unit $header 'HOPPER_ROW_TURNS + rank' 'rank'
 plant 'joint: row sums are never passed on' $unit $header 'turn.pass(lane);' ''
+op=joint_bits
+plant 'joint: parts are added as they come' $unit $work_header 'ptx::load_acquire(counter) != (unsigned)turn' \
+    'turn > 0 && ptx::load_acquire(counter) == 0'
 
 echo "$count planted, $failures failures"
 [ $failures -eq 0 ]
