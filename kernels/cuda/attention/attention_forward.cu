@@ -15,6 +15,7 @@
  */
 #include "kernels/cuda/attention/attention.cuh"
 #include "kernels/cuda/attention/attention_tiles.cuh"
+#include "kernels/cuda/toolbox/ptx_settle.cuh"
 
 namespace HS_CUDA_NAMESPACE
 {
@@ -39,7 +40,7 @@ template <int row_tiles> struct OnlineSoftmax {
 template <int row_tiles, int column_tiles>
 HS_DEVICE void hide_later_keys(float (&score)[row_tiles][column_tiles][4], int key_less_query)
 {
-    const int lane = (int)threadIdx.x % WARP_SIZE, g = lane / 4, t = lane % 4;
+    const int lane = ptx::thread_anew() % WARP_SIZE, g = lane / 4, t = lane % 4;
 #pragma unroll
     for (int m = 0; m < row_tiles; m++)
 #pragma unroll
@@ -80,6 +81,7 @@ HS_DEVICE void softmax_step(float (&score)[row_tiles][column_tiles][4], OnlineSo
                     total += score[m][n][i];
                 }
             softmax.total[m][half] = fmaf(softmax.total[m][half], shrink[m][half], total);
+            ptx::settle(softmax.total[m][half]); /* else all scores stay, unrounded, beside the product with V */
         }
     if (!__any_sync(FULL_WARP, grown))
         return;
@@ -99,7 +101,7 @@ HS_DEVICE void drop(float (&score)[row_tiles][column_tiles][4], const Dropout &d
 {
 #pragma unroll
     for (int m = 0; m < row_tiles; m++) {
-        const int g = (int)threadIdx.x % WARP_SIZE / 4;
+        const int g = ptx::thread_anew() % WARP_SIZE / 4;
         const uint32_t keep = keep_query_rows<column_tiles>(dropout, head, query + m * 16 + g, key);
 #pragma unroll
         for (int n = 0; n < column_tiles; n++)
@@ -145,15 +147,26 @@ __global__ void __launch_bounds__(Shape::threads, 2)
     load_tile<width, Shape::rows, Shape::threads>(
         queries, base + ((uint32_t)first_query * stride + query_column(attention, head)), stride, length - first_query,
         attention.head_dim);
+    if constexpr (resident)
+        ptx::copy_async_commit(); /* a group of their own: they are waited for alone */
     const int first_key = first_key_tile(attention, first_row, first_query, step);
     load_step(first_key, 0);
 
-    const int warp = (int)threadIdx.x / WARP_SIZE, lane = (int)threadIdx.x % WARP_SIZE;
+    const int warp = warp_number();
     const int warp_query = first_query + warp * Shape::warp_rows;
     const uint32_t query_lane = row_lane<width>(queries + (uint32_t)(warp * Shape::warp_rows * width * 2));
     const DropoutHead mask = dropout_head(attention.dropout, first_row, attention.heads, head, length);
 
     uint32_t query_fragments[resident ? row_tiles : 1][resident ? width / 16 : 1][4];
+    if constexpr (resident) { /* while the first keys are on their way */
+        ptx::copy_async_wait<1>();
+        __syncthreads();
+#pragma unroll
+        for (int m = 0; m < row_tiles; m++)
+#pragma unroll
+            for (int k = 0; k < width / 16; k++)
+                load_left<width>(query_fragments[m][k], query_lane, 0, m, k);
+    }
     const auto left = [&](uint32_t(&a)[4], int m, int k) {
         if constexpr (resident)
             for (int i = 0; i < 4; i++)
@@ -178,13 +191,6 @@ __global__ void __launch_bounds__(Shape::threads, 2)
         __syncthreads(); /* this tile is there, and nobody reads the other buffer any more */
         if (key + step < end)
             load_step(key + step, buffer ^ 1);
-        if constexpr (resident)
-            if (key == first_key)
-#pragma unroll
-                for (int m = 0; m < row_tiles; m++)
-#pragma unroll
-                    for (int k = 0; k < width / 16; k++)
-                        load_left<width>(query_fragments[m][k], query_lane, 0, m, k);
         if (key >= warp_query + Shape::warp_rows || warp_query >= length ||
             hidden_by_documents(attention, first_row, warp_query, key + step - 1))
             continue; /* nothing here that this warp's queries see */
@@ -208,6 +214,7 @@ __global__ void __launch_bounds__(Shape::threads, 2)
                                    0);
     }
 
+    const int lane = ptx::thread_anew() % WARP_SIZE;
     float factors[row_tiles][2];
 #pragma unroll
     for (int m = 0; m < row_tiles; m++)

@@ -104,6 +104,13 @@ HS_DEVICE void load_tile(uint32_t tile, const T *source, uint32_t stride, int va
     }
 }
 
+/* The number of this warp in its block.  Compilers know that a shuffle from one lane gives all lanes the same: what
+ * follows from it takes uniform registers, which are not scarce. */
+HS_DEVICE int warp_number()
+{
+    return __shfl_sync(FULL_WARP, (int)threadIdx.x / WARP_SIZE, 0);
+}
+
 /* Where a lane's addresses for ldmatrix begin: 16 x 16 elements as a left operand, or as a transposed right one ...  A
  * second tile of the same width that lies a constant number of bytes further on is reached from the same addresses:
  * that constant, `displacement` below, is part of the instruction and costs no register. */

@@ -40,8 +40,12 @@ HS_DEVICE void load_operands(const Task &task, int64_t i, float (&x)[width], flo
     }
 }
 
+/* Blocks that a multiprocessor holds at least; 0: the compiler's choice. */
+template <typename Rule, typename X> static constexpr int least_blocks = 0;
+
 template <int width, typename Rule, typename X, typename Y>
-__global__ void __launch_bounds__(THREADS) elementwise_kernel(const Elementwise<width, Rule, X, Y> task)
+__global__ void __launch_bounds__(THREADS, (least_blocks<Rule, X>))
+    elementwise_kernel(const Elementwise<width, Rule, X, Y> task)
 {
     begin_after_kernel_before();
     const int64_t first = ((int64_t)blockIdx.x * (PACKS * THREADS) + threadIdx.x) * width;
@@ -217,6 +221,10 @@ struct CombineRule {
             y[i] = alpha * x[i] + beta * z[i];
     }
 };
+
+/* Two packs of x and of z are 32 numbers beside their addresses: for six blocks on 12.0, which it tries by itself, the
+ * compiler would spill some. */
+template <> constexpr int least_blocks<CombineRule, View<Bf16>> = 5;
 
 /* x / (sqrt(sum of squares) + epsilon): of a whole matrix, whose sum is in device memory */
 struct NormalizeRule {

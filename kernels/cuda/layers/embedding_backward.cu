@@ -31,6 +31,7 @@ enum {
     BATCH_ROWS = 8,                   /* rows whose loads are in flight together */
     STRIP_COLUMNS = WARP_SIZE * QUAD, /* columns of a warp */
     TILE_WARPS = 4,                   /* neighbouring strips of a tile */
+    TILE_BLOCKS = 6,                  /* that a multiprocessor holds at least; for 7, 10.0 and 12.0 would spill */
     RUN_WARPS = 8,                    /* share the sums of a long run */
     RUN_STRETCH = 4                   /* of which each has some in flight */
 };
@@ -74,12 +75,11 @@ HS_DEVICE void add_tile(const OrderedRows &ordered, const Dy *dy, Table *table, 
     const int32_t row_low = lane < count ? ordered.order[begin + lane] : 0;
     const int32_t row_high = lane + WARP_SIZE < count ? ordered.order[begin + WARP_SIZE + lane] : 0;
     const int32_t token_low = ordered.tokens[row_low], token_high = ordered.tokens[row_high];
-    const int32_t token_before = begin > 0 ? token_at(ordered, begin - 1) : -1;
+    int32_t token_before = begin > 0 ? token_at(ordered, begin - 1) : -1;
     const int32_t token_after = begin + count < ordered.rows ? token_at(ordered, begin + count) : -1;
 
     float sum[QUAD] = {};
     int32_t current = __shfl_sync(FULL_WARP, token_low, 0);
-    bool first_run = true;
     for (int base = 0; base < count; base += BATCH_ROWS) {
         int32_t token[BATCH_ROWS];
         Pack<Dy, QUAD> quad[BATCH_ROWS];
@@ -97,12 +97,12 @@ HS_DEVICE void add_tile(const OrderedRows &ordered, const Dy *dy, Table *table, 
             if (base + k >= count)
                 break;
             if (token[k] != current) { /* a run ends inside the tile */
-                if (left > 0 && first_run && current == token_before)
+                if (left > 0 && current == token_before)
                     store_quad<whole>(partial(ordered, tile, HEAD), column, left,
                                       Pack<float, QUAD>{ { sum[0], sum[1], sum[2], sum[3] } });
                 else if (left > 0)
                     add_quad<whole>(table + current * ordered.columns, column, left, sum);
-                first_run = false;
+                token_before = -1; /* what follows begins here */
                 current = token[k];
 #pragma unroll
                 for (int j = 0; j < QUAD; j++)
@@ -115,7 +115,7 @@ HS_DEVICE void add_tile(const OrderedRows &ordered, const Dy *dy, Table *table, 
     }
     if (left <= 0)
         return;
-    const bool came = first_run && current == token_before, goes_on = current == token_after;
+    const bool came = current == token_before, goes_on = current == token_after;
     if (came || goes_on)
         store_quad<whole>(partial(ordered, tile, came ? HEAD : TAIL), column, left,
                           Pack<float, QUAD>{ { sum[0], sum[1], sum[2], sum[3] } });
@@ -125,7 +125,7 @@ HS_DEVICE void add_tile(const OrderedRows &ordered, const Dy *dy, Table *table, 
 
 /* aligned: rows of dy, table and partials begin at whole quads, and columns are a multiple of four. */
 template <typename Dy, typename Table>
-__global__ void __launch_bounds__(TILE_WARPS *WARP_SIZE)
+__global__ void __launch_bounds__(TILE_WARPS *WARP_SIZE, TILE_BLOCKS)
     embedding_bwd_tile_kernel(const OrderedRows ordered, const Dy *dy, Table *table, unsigned strip_groups,
                               bool aligned)
 {

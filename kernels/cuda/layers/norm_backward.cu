@@ -33,10 +33,13 @@ template <typename Gradient, typename Stream, bool finishes_> struct NormBackwar
     bool biased, accumulate;
 };
 
-/* Neighbours as they lie in memory, so that they take few registers while they wait. */
-template <int width, typename T> HS_DEVICE Pack<T, width> fetch(const View<T> &view, int64_t index)
+/* Neighbours as they lie in memory, so that they take few registers while they wait.  Words, as compilers may keep two
+ * 16-bit elements in two registers. */
+template <int width, typename T> using Words = Pack<uint32_t, width *(int)sizeof(T) / 4>;
+
+template <int width, typename T> HS_DEVICE Words<width, T> fetch(const View<T> &view, int64_t index)
 {
-    return load_pack<T, width>(view.data + index);
+    return load_pack<uint32_t, width *(int)sizeof(T) / 4>(reinterpret_cast<const uint32_t *>(view.data + index));
 }
 template <int width> HS_DEVICE Pack<float, 1> fetch(const AnyView &view, int64_t index)
 {
@@ -45,11 +48,32 @@ template <int width> HS_DEVICE Pack<float, 1> fetch(const AnyView &view, int64_t
     return { { value[0] } };
 }
 
-template <typename T, int width> HS_DEVICE void unpack(const Pack<T, width> &pack, float (&values)[width])
+template <typename T, int width>
+HS_DEVICE void unpack(const View<T> &, const Words<width, T> &words, float (&values)[width])
 {
+    Pack<T, width> pack;
+    memcpy(&pack, &words, sizeof pack);
 #pragma unroll
     for (int i = 0; i < width; i++)
         values[i] = to_float(pack.value[i]);
+}
+HS_DEVICE void unpack(const AnyView &, const Pack<float, 1> &pack, float (&values)[1])
+{
+    values[0] = pack.value[0];
+}
+
+/* A thread's place in its row, and the first column of its packs.  Where several warps hold a row and dx is summed too,
+ * there are no registers for columns from one pass over the packs to the next: each finds them anew. */
+template <bool one_warp, typename Task> HS_DEVICE int row_thread()
+{
+    if constexpr (!one_warp && Task::finishes)
+        return ptx::thread_anew();
+    else
+        return (int)threadIdx.x;
+}
+template <int width, bool one_warp> HS_DEVICE int column_of(int pack, int thread)
+{
+    return (pack * row_threads<one_warp>() + thread) * width;
 }
 
 /* What a thread needs of one row.  Outside of the row, or of all rows: zeros. */
@@ -63,9 +87,10 @@ template <int width, int packs, bool one_warp, typename Task> struct RowPart {
     HS_MEMBER void load(const Task &task, int64_t row, int64_t end)
     {
         const int columns = row < end ? task.columns : 0;
+        const int thread = row_thread<one_warp, Task>();
 #pragma unroll
         for (int pack = 0; pack < packs; pack++) {
-            const int column = column_of<width, one_warp>(pack);
+            const int column = column_of<width, one_warp>(pack, thread);
             dy[pack] = {};
             x[pack] = {};
             dx[pack] = {};
@@ -84,7 +109,7 @@ template <int width, int packs, bool one_warp, typename Task> struct RowPart {
     HS_MEMBER void unpack_previous(const Task &task, int64_t at, int pack, float (&values)[width]) const
     {
         if (loads_previous)
-            unpack(dx[pack], values);
+            unpack(task.dx, dx[pack], values);
         else if (task.accumulate)
             task.dx.load(at, values);
         else
@@ -160,8 +185,8 @@ __global__ void __launch_bounds__(most_threads<one_warp>) norm_backward_kernel(c
             float weight[width] = {}, g[width];
             if (column < columns)
                 task.weight.load(column, weight);
-            unpack(part.dy[pack], g);
-            unpack(part.x[pack], xhat[pack]);
+            unpack(task.dy, part.dy[pack], g);
+            unpack(task.x, part.x[pack], xhat[pack]);
 #pragma unroll
             for (int i = 0; i < width; i++) {
                 xhat[pack][i] = (xhat[pack][i] - mean) * rstd; /* outside the row: g is 0 */
@@ -174,15 +199,16 @@ __global__ void __launch_bounds__(most_threads<one_warp>) norm_backward_kernel(c
         }
         row_sums<one_warp>(sums, scratch);
         const float means[2] = { task.mean ? sums[0] / (float)task.columns : 0.0f, sums[1] / (float)task.columns };
+        const int thread = row_thread<one_warp, Task>();
 #pragma unroll
         for (int pack = 0; pack < packs; pack++) {
-            const int column = column_of<width, one_warp>(pack);
+            const int column = column_of<width, one_warp>(pack, thread);
             if (column >= columns)
                 continue;
             /* g again: dy takes half the registers, and the weight's first-level cache is near. */
             float weight[width], g[width], dx[width];
             task.weight.load(column, weight);
-            unpack(part.dy[pack], g);
+            unpack(task.dy, part.dy[pack], g);
 #pragma unroll
             for (int i = 0; i < width; i++)
                 g[i] *= weight[i];
