@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# check_kernels.sh [--write]: what the compiler made of every CUDA kernel.  Fails where a kernel spills registers, where
-# one that should use tensor cores, ldmatrix and asynchronous copies (or wgmma and tensor copies) does not, where the
-# compiler serialises wgmma or ignores setmaxnreg, where none of the selftest's cases launches a kernel, where a launch asks
-# for more shared memory than a block of the GPU has, or where the
-# table kernels/cuda/KERNELS.md is stale; --write makes the table anew.  BUILD says where `make check-kernels` put the
-# objects, with ptxas's reports and the machine code for sm_80 or sm_90a beside them, and tests/launches.
+# check_kernels.sh [--write]: what the compiler made of every CUDA kernel.  Fails where a kernel spills registers, on
+# whatever architecture, where one that should use tensor cores, ldmatrix and asynchronous copies (or wgmma and tensor
+# copies) does not, where the compiler serialises wgmma or ignores setmaxnreg, where none of the selftest's cases launches
+# a kernel, where a launch asks for more shared memory than a block of the GPU has, or where the table
+# kernels/cuda/KERNELS.md is stale; --write makes the table anew.  BUILD says where `make check-kernels` put the objects,
+# with ptxas's reports and the machine code for sm_80 or sm_90a beside them, and tests/launches.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/.."
@@ -105,23 +105,23 @@ MD
     cat <<'MD'
 
 Where the machine code for compute capability 8.0 and 9.0 differs, both figures are given, 8.0 first. Spilled bytes are the sum over
-8.0, 8.6, 8.9 and 9.0 (9.0a where a kernel is Hopper's own), and none may be spilled there; then those of the machine code for 10.0 and
-12.0, where this compiler makes it. Occupancy is the share of a multiprocessor's warps that the blocks which fit
-can fill, from registers, shared memory and the largest block among the launches of the selftest's cases and of common
-models' layers. "-": no case launches this combination of number formats, or not there.
+8.0, 8.6, 8.9 and 9.0 (9.0a where a kernel is Hopper's own), and 10.0 and 12.0 where this compiler makes their machine code; none may
+be spilled. Occupancy is the share of a multiprocessor's warps that the blocks which fit can fill, from registers, shared memory
+and the largest block among the launches of the selftest's cases and of common models' layers. "-": no case launches this combination of
+number formats, or not there.
 
 ## Families: the worst of all instantiations
 
-| source | kernel | instantiations | registers | spilled bytes | later | tensor cores | occupancy 8.0 | occupancy 9.0 |
-|---|---|---|---|---|---|---|---|---|
+| source | kernel | instantiations | registers | spilled bytes | tensor cores | occupancy 8.0 | occupancy 9.0 |
+|---|---|---|---|---|---|---|---|
 MD
     sort "$work/families"
     cat <<'MD'
 
 ## Every kernel
 
-| source | kernel | threads | registers | shared bytes, static + dynamic | spilled bytes | later | instructions | occupancy 8.0 | 8.6 | 8.9 | 9.0 |
-|---|---|---|---|---|---|---|---|---|---|---|---|
+| source | kernel | threads | registers | shared bytes, static + dynamic | spilled bytes | instructions | occupancy 8.0 | 8.6 | 8.9 | 9.0 |
+|---|---|---|---|---|---|---|---|---|---|---|
 MD
     sort "$work/rows"
 }

@@ -29,10 +29,7 @@ $1 == "report" {
     source[name] = $2
     registers[name, $3 == "sm_90a" ? "sm_90" : $3] = $4
     static_shared[name] = $5
-    if ($3 ~ /^sm_(8[069]|90a?)$/)
-        spilled[name] += $7 + $8
-    else
-        spilled_later[name] += $7 + $8
+    spilled[name] += $7 + $8
 }
 $1 == "code" {
     name = rest(10)
@@ -98,8 +95,8 @@ function row(name,    block, shared) {
     block = pair(threads[name, 163], threads[name, 227])
     shared = static_shared[name] + 0
     shared = shared " + " pair(dynamic_shared[name, 163] + 0, dynamic_shared[name, 227] + 0)
-    printf "| %s | `%s` | %s | %s | %s | %d | %d | %d | %s | %s | %s | %s |\n", source[name], name, block == "" ? "-" : block,
-        pair(registers[name, "sm_80"], registers[name, "sm_90"]), shared, spilled[name], spilled_later[name], instructions[name],
+    printf "| %s | `%s` | %s | %s | %s | %d | %d | %s | %s | %s | %s |\n", source[name], name, block == "" ? "-" : block,
+        pair(registers[name, "sm_80"], registers[name, "sm_90"]), shared, spilled[name], instructions[name],
         occupied(80, name), occupied(86, name), occupied(89, name), occupied(90, name) >table
 }
 
@@ -116,7 +113,6 @@ function gather(name,    family, share) {
         most80[family] = larger(most80[family] + 0, registers[name, "sm_80"] + 0)
     most90[family] = larger(most90[family] + 0, registers[name, "sm_90"] + 0)
     all_spilled[family] += spilled[name]
-    all_spilled_later[family] += spilled_later[name]
     mma[family] += found[name, "HMMA"] + found[name, "HGMMA"]
     share = occupied(80, name)
     if (share != "-" && (!(family in least80) || share + 0 < least80[family]))
@@ -133,8 +129,8 @@ END {
         gather(name)
     }
     for (family in members)
-        printf "| %s | `%s` | %d | %s | %d | %d | %s | %s | %s |\n", home[family], family, members[family],
-            pair(most80[family], most90[family]), all_spilled[family], all_spilled_later[family], mma[family] ? "yes" : "", (family in least80) ? least80[family] "%" : "-",
+        printf "| %s | `%s` | %d | %s | %d | %s | %s | %s |\n", home[family], family, members[family],
+            pair(most80[family], most90[family]), all_spilled[family], mma[family] ? "yes" : "", (family in least80) ? least80[family] "%" : "-",
             (family in least90) ? least90[family] "%" : "-" >families
     for (pattern in needs)
         if (!(pattern in used))
