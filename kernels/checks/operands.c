@@ -139,7 +139,6 @@ HsStatus hs_check_operands(const char *op, const HsOperandTable *table, const vo
         return hs_check_operands(#op, &hs_operands.op, args); \
     }
 PLAIN_CHECK(bias_backward, HsBiasBackwardArgs)
-PLAIN_CHECK(norm_forward, HsNormArgs)
 PLAIN_CHECK(head_norm_forward, HsHeadNormArgs)
 PLAIN_CHECK(head_norm_backward, HsHeadNormBackwardArgs)
 PLAIN_CHECK(swiglu_forward, HsUnaryArgs)
@@ -153,6 +152,16 @@ PLAIN_CHECK(square_accumulate, HsSquareAccumulateArgs)
 PLAIN_CHECK(importance_stats, HsImportanceStatsArgs)
 PLAIN_CHECK(penalty, HsPenaltyArgs)
 
+HsStatus hs_check_norm_forward(const HsNormArgs *args)
+{
+    HS_TRY(hs_check_operands("norm_forward", &hs_operands.norm_forward, args));
+    if (hs_tensor_present(&args->branch))
+        return hs_rule_probability("norm_forward", args->probability);
+    if (hs_tensor_present(&args->residual))
+        return hs_fail(HS_EINVAL, "norm_forward: residual is given without a branch: leave it out, or give both");
+    return HS_OK;
+}
+
 HsStatus hs_check_norm_backward(const HsNormBackwardArgs *args)
 {
     HS_TRY(hs_check_operands("norm_backward", &hs_operands.norm_backward, args));
@@ -160,6 +169,12 @@ HsStatus hs_check_norm_backward(const HsNormBackwardArgs *args)
     if (more && hs_dtype_bytes(args->dx.dtype) == 2)
         return hs_fail(HS_EINVAL, "norm_backward: dx_rounded and dx_sums are of an f32 dx (it is %s)",
                        hs_dtype_name(args->dx.dtype));
+    if (more && hs_tensor_present(&args->dx_masked))
+        return hs_fail(HS_EINVAL,
+                       "norm_backward: dx_masked is for a branch with dropout, dx_rounded and dx_sums for one "
+                       "without: leave out the one or the others");
+    if (hs_tensor_present(&args->dx_masked))
+        return hs_rule_probability("norm_backward", args->probability);
     return HS_OK;
 }
 

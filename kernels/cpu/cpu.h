@@ -118,6 +118,9 @@ HS_OPS(HS_CPU_PROTOTYPE)
     size_t HS_ISA_NAME(hs_cpu_##name##_workspace)(const HsContext *context, const Args *args);
 HS_CPU_WORKSPACE_OPS(HS_CPU_WORKSPACE_PROTOTYPE)
 
+/* Elements `range` of dropout_forward, with the same bits however all are cut (isa/elementwise.c). */
+void HS_ISA_NAME(hs_cpu_dropout_elements)(const HsDropoutArgs *args, HsRowBlock range);
+
 /* Bytes of a weight packed by pack_weight (isa/pack.c). */
 size_t HS_ISA_NAME(hs_cpu_packed_bytes)(const HsContext *context, HsDtype dtype, int64_t k, int64_t n);
 

@@ -122,6 +122,18 @@ static void adapt_mean(const void *arguments, HsOperandRow *mean)
     mean->optional = args->kind == HS_NORM_RMS;
 }
 
+static void adapt_norm_x(const void *arguments, HsOperandRow *x)
+{
+    const HsNormArgs *args = arguments;
+    x->use = hs_tensor_present(&args->branch) ? HS_WRITTEN : HS_READ;
+}
+
+static void adapt_norm_residual(const void *arguments, HsOperandRow *residual)
+{
+    const HsNormArgs *args = arguments;
+    residual->optional = !hs_tensor_present(&args->branch);
+}
+
 static void adapt_backward_mean(const void *arguments, HsOperandRow *mean)
 {
     const HsNormBackwardArgs *args = arguments;
@@ -275,9 +287,11 @@ const HsOperands hs_operands = {
                                      .bytes = bytes_dposition_table) },
 #undef A
 #define A HsNormArgs
-    .norm_forward.rows = { ROW(x, READ, ACT, "N C"), ROW(weight, READ, WIDE, "C"),
+    .norm_forward.rows = { ROW(x, READ, ACT, "N C", .adapt = adapt_norm_x), ROW(weight, READ, WIDE, "C"),
                            ROW(bias, READ, WIDE, "C", .optional = true), ROW(y, WRITE, ACT, "N C"),
-                           ROW(mean, WRITE, WIDE, "N", .adapt = adapt_mean), ROW(rstd, WRITE, WIDE, "N") },
+                           ROW(mean, WRITE, WIDE, "N", .adapt = adapt_mean), ROW(rstd, WRITE, WIDE, "N"),
+                           ROW(branch, READ, ACT, "N C", .optional = true),
+                           ROW(residual, READ, ACT, "N C", .adapt = adapt_norm_residual) },
 #undef A
 #define A HsNormBackwardArgs
     .norm_backward.rows = { ROW(x, READ, ACT, "N C"), ROW(dy, READ, ACT, "N C"), ROW(weight, READ, WIDE, "C"),
@@ -286,7 +300,8 @@ const HsOperands hs_operands = {
                             ROW(dweight, UPDATE, WIDE, "C", .optional = true),
                             ROW(dbias, UPDATE, WIDE, "C", .optional = true),
                             ROW(dx_rounded, WRITE, HS_DTYPES_16, "N C", .optional = true),
-                            ROW(dx_sums, UPDATE, WIDE, "C", .optional = true) },
+                            ROW(dx_sums, UPDATE, WIDE, "C", .optional = true),
+                            ROW(dx_masked, WRITE, ACT, "N C", .optional = true) },
 #undef A
 #define A HsHeadNormArgs
     .head_norm_forward = { .heads = true,

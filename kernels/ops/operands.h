@@ -47,7 +47,7 @@ struct HsOperandRow {
     double (*bytes)(const void *args, const HsTensor *tensor);
 };
 
-enum { HS_MOST_OPERANDS = 10 };
+enum { HS_MOST_OPERANDS = 11 };
 
 typedef struct HsOperandTable {
     bool heads;  /* the arguments begin with HsHeads */

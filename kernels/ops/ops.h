@@ -34,9 +34,11 @@
     X(embedding_forward, HsEmbeddingArgs, "y[n] = token_table[tokens[n]] + position_table[position of n]")            \
     X(embedding_backward, HsEmbeddingBackwardArgs,                                                                    \
       "dtoken_table[tokens[n]] += dy[n]; dposition_table[position of n] += dy[n]")                                    \
-    X(norm_forward, HsNormArgs, "y = weight * (x - mean) * rstd + bias; rms: y = weight * x * rstd")                  \
+    X(norm_forward, HsNormArgs,                                                                                       \
+      "[x = residual + mask(branch) / (1 - p);] y = weight * (x - mean) * rstd + bias; rms: y = weight * x * rstd")   \
     X(norm_backward, HsNormBackwardArgs,                                                                              \
-      "dx [+]= rstd * (g - mean(g) - xhat * mean(g*xhat)), g = weight * dy; dx_sums += sum over rows of dx")          \
+      "dx [+]= rstd * (g - mean(g) - xhat * mean(g*xhat)), g = weight * dy; dx_sums += sum over rows of dx; "         \
+      "dx_masked = mask(dx) / (1 - p)")                                                                               \
     X(head_norm_forward, HsHeadNormArgs, "per q and k head: y = weight * x * rstd; v is copied")                      \
     X(head_norm_backward, HsHeadNormBackwardArgs, "as norm_backward, rms, per head; dv is copied")                    \
     X(rope, HsRopeArgs, "q, k heads rotated by +-position * w_i, halves paired; w_i: kernels/ops/rope_rule.h")        \
@@ -176,8 +178,13 @@ typedef struct HsNormArgs {
     float epsilon;
     HsTensor x;            /* [N,C] act */
     HsTensor weight, bias; /* [C] f32; bias optional */
-    HsTensor y;            /* [N,C] act; may be x when the dtypes agree */
+    HsTensor y;            /* [N,C] act; may be x when the dtypes agree and there is no branch */
     HsTensor mean, rstd;   /* [N] f32, saved for backward; mean absent for rms */
+    /* Where there is a branch, x is an output, too: first it gets what dropout_forward makes of branch and residual, to
+     * the bit, and the norm reads what is stored there.  x may be residual. */
+    HsTensor branch, residual; /* [N,C] act, both or none */
+    float probability;
+    HsRng rng;
 } HsNormArgs;
 
 typedef struct HsNormBackwardArgs {
@@ -190,6 +197,11 @@ typedef struct HsNormBackwardArgs {
      * stored.  ref and cpu give their very bits, the others those of dx_rounded; their sums have an order of their own. */
     HsTensor dx_rounded; /* [N,C] 16 */
     HsTensor dx_sums;    /* [C] f32, accumulated: += sum over rows of dx */
+    /* What dropout_backward makes of dx as it is stored, to the bit: the gradient of the branch below, whose sum with a
+     * residual x is.  Optional, and not beside the two above. */
+    HsTensor dx_masked; /* [N,C] act */
+    float probability;
+    HsRng rng;
 } HsNormBackwardArgs;
 
 /* The packed projection: row n = [q heads (H*D) | k heads (G*D) | v heads (G*D)]. */

@@ -46,8 +46,15 @@ static void normalize(const HsTensor *x, HsStretch at, double mean, double rstd,
 
 HsStatus hs_ref_norm_forward(HsContext *context, const HsNormArgs *args)
 {
-    (void)context;
     const int64_t columns = args->x.shape[1];
+    if (hs_tensor_present(&args->branch)) {
+        const HsDropoutArgs sum = { .probability = args->probability,
+                                    .rng = args->rng,
+                                    .x = args->branch,
+                                    .residual = args->residual,
+                                    .y = args->x };
+        HS_TRY(hs_ref_dropout_forward(context, &sum));
+    }
     for (int64_t n = 0; n < args->x.shape[0]; n++) {
         const HsStretch row = { n * columns, columns };
         const double mean = args->kind == HS_NORM_LAYER ? mean_of(&args->x, row) : 0.0;
@@ -108,6 +115,11 @@ HsStatus hs_ref_norm_backward(HsContext *context, const HsNormBackwardArgs *args
     for (int64_t n = 0; n < rows; n++)
         normalize_backward(&with, (HsStretch){ n * columns, columns }, layer ? hs_ref_load(&args->mean, n) : 0.0,
                            hs_ref_load(&args->rstd, n));
+    const HsDropoutArgs mask = {
+        .probability = args->probability, .rng = args->rng, .x = args->dx, .y = args->dx_masked
+    };
+    if (hs_tensor_present(&args->dx_masked))
+        HS_TRY(hs_ref_dropout_backward(context, &mask));
     for (int64_t i = 0; hs_tensor_present(&args->dx_rounded) && i < rows * columns; i++)
         hs_ref_store(&args->dx_rounded, i, hs_ref_load(&args->dx, i));
     const HsBiasBackwardArgs sums = { .dy = args->dx, .dbias = args->dx_sums };

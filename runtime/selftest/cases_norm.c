@@ -6,9 +6,10 @@
 #include "runtime/selftest/trial.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 /* rows N, columns C */
-enum { X, WEIGHT, BIAS, Y, MEAN, RSTD };
+enum { X, WEIGHT, BIAS, Y, MEAN, RSTD, BRANCH, RESIDUAL };
 
 static const float epsilon = 1e-5f;
 
@@ -24,13 +25,39 @@ static const float epsilon = 1e-5f;
         HS_F16, HS_F16, HS_F32, n, c, .options = 0                                                       \
     }
 
+/* x is made of a residual like it and of a branch in `other`, by dropout, which may be 0. */
+#define SUMMED(n, c, ...)                                                                                       \
+    { HS_F32, HS_BF16, HS_BF16, n, c, .start = 3, .dropout = 0.2f, .options = HS_CASE_RESIDUAL | __VA_ARGS__ }, \
+        { HS_F32, HS_F16, HS_F16, n, c, .dropout = 0.5f, .options = HS_CASE_RESIDUAL | __VA_ARGS__ },           \
+    {                                                                                                           \
+        HS_F32, HS_F32, HS_F32, n, c, .start = 5, .dropout = 0.1f, .options = HS_CASE_RESIDUAL | __VA_ARGS__    \
+    }
+#define SUMMED_ALL(n, c)                                                                                    \
+    SUMMED(n, c, HS_CASE_LAYER | HS_CASE_BIAS), SUMMED(n, c, HS_CASE_IN_PLACE),                             \
+        { HS_F32, HS_BF16, HS_F16, n, c, .dropout = 0.3f, .options = HS_CASE_RESIDUAL | HS_CASE_LAYER },    \
+        { HS_F32, HS_BF16, HS_BF16, n, c, .options = HS_CASE_RESIDUAL | HS_CASE_LAYER | HS_CASE_IN_PLACE }, \
+    {                                                                                                       \
+        HS_F32, HS_BF16, HS_BF16, n, c, .dropout = 0.3f,                                                    \
+                                        .options = HS_CASE_RESIDUAL | HS_CASE_LAYER | HS_CASE_UNALIGNED     \
+    }
+/* A stream in 16 bits, whose rounding is passed on: not where rows are so short that nothing else is left of them. */
+#define SUMMED_NARROW(n, c)                                                                                       \
+    { HS_BF16, HS_BF16, HS_BF16, n, c, .dropout = 0.2f, .options = HS_CASE_RESIDUAL | HS_CASE_LAYER },            \
+    {                                                                                                             \
+        HS_F16, HS_F16, HS_F16, n, c, .start = 2, .dropout = 0.2f, .options = HS_CASE_RESIDUAL | HS_CASE_IN_PLACE \
+    }
+
 /* The wider rows are for backends that keep a row in registers: a tile just full or just not, one warp or several, a
  * row that no registers hold, each in steps of 8 elements, of 4 (100) and of one (513). */
 static const HsCase forward_cases[] = {
-    FORWARD(1, 1),    FORWARD(2, 2),    FORWARD(3, 7),     FORWARD(7, 17),    FORWARD(17, 63),   FORWARD(64, 64),
-    FORWARD(65, 127), FORWARD(3, 129),  FORWARD(2, 768),   FORWARD(5, 1030),  FORWARD(9, 100),   FORWARD(9, 256),
-    FORWARD(3, 264),  FORWARD(3, 513),  FORWARD(9, 1024),  FORWARD(9, 1032),  FORWARD(2, 1025),  FORWARD(3, 4104),
-    FORWARD(1, 9001), FORWARD(2, 9008), FORWARD(1, 16384), FORWARD(2, 16392), FORWARD(1, 16385),
+    FORWARD(1, 1),         FORWARD(2, 2),         FORWARD(3, 7),           FORWARD(7, 17),      FORWARD(17, 63),
+    FORWARD(64, 64),       FORWARD(65, 127),      FORWARD(3, 129),         FORWARD(2, 768),     FORWARD(5, 1030),
+    FORWARD(9, 100),       FORWARD(9, 256),       FORWARD(3, 264),         FORWARD(3, 513),     FORWARD(9, 1024),
+    FORWARD(9, 1032),      FORWARD(2, 1025),      FORWARD(3, 4104),        FORWARD(1, 9001),    FORWARD(2, 9008),
+    FORWARD(1, 16384),     FORWARD(2, 16392),     FORWARD(1, 16385),       SUMMED_ALL(1, 4),    SUMMED_ALL(3, 7),
+    SUMMED_ALL(17, 63),    SUMMED_ALL(65, 128),   SUMMED_ALL(9, 100),      SUMMED_ALL(9, 256),  SUMMED_ALL(3, 264),
+    SUMMED_ALL(2, 768),    SUMMED_ALL(9, 1024),   SUMMED_ALL(9, 1032),     SUMMED_ALL(3, 4104), SUMMED_ALL(2, 16392),
+    SUMMED_NARROW(17, 63), SUMMED_NARROW(9, 256), SUMMED_NARROW(2, 16392),
 };
 
 static void declare_forward(HsTrial *trial)
@@ -40,33 +67,50 @@ static void declare_forward(HsTrial *trial)
     const HsTensor columns = hs_tensor_1d(NULL, HS_F32, config->columns);
     HsOperand *operands = trial->operands;
     const HsTensor x = hs_tensor_2d(NULL, config->dtype, config->rows, config->columns);
-    operands[X] = hs_case_has(trial, HS_CASE_IN_PLACE) ? hs_updated("x", 2.0, x) : hs_input("x", 2.0, x);
+    const bool summed = hs_case_has(trial, HS_CASE_RESIDUAL), in_place = hs_case_has(trial, HS_CASE_IN_PLACE);
+    operands[X] = in_place ? hs_updated("x", 2.0, x) : summed ? hs_output("x", x) : hs_input("x", 2.0, x);
+    if (summed)
+        operands[BRANCH] = hs_input("branch", 1.0, hs_tensor_2d(NULL, config->other, config->rows, config->columns));
+    if (summed && !in_place)
+        operands[RESIDUAL] = hs_input("residual", 2.0, x);
     operands[WEIGHT] = hs_input("weight", 1.0, columns);
     if (hs_case_has(trial, HS_CASE_BIAS))
         operands[BIAS] = hs_input("bias", 1.0, columns);
-    if (!hs_case_has(trial, HS_CASE_IN_PLACE))
+    if (!in_place || summed)
         operands[Y] = hs_output("y", hs_tensor_2d(NULL, config->out, config->rows, config->columns));
     if (hs_case_has(trial, HS_CASE_LAYER))
         operands[MEAN] = hs_output("mean", rows);
     operands[RSTD] = hs_output("rstd", rows);
 }
 
+/* In place: y is x; with a branch the residual is. */
 static int output_of(const HsTrial *trial)
 {
-    return hs_case_has(trial, HS_CASE_IN_PLACE) ? X : Y;
+    return hs_operand_present(trial, Y) ? Y : X;
+}
+
+static int residual_of(const HsTrial *trial)
+{
+    return hs_operand_present(trial, RESIDUAL) ? RESIDUAL : X;
 }
 
 static HsStatus call_forward(HsTrial *trial, HsContext *context, const HsTensor *t)
 {
-    const HsNormKind kind = hs_case_has(trial, HS_CASE_LAYER) ? HS_NORM_LAYER : HS_NORM_RMS;
-    return hs_op_norm_forward(context, &(HsNormArgs){ .kind = kind,
-                                                      .epsilon = epsilon,
-                                                      .x = t[X],
-                                                      .weight = t[WEIGHT],
-                                                      .bias = t[BIAS],
-                                                      .y = t[output_of(trial)],
-                                                      .mean = t[MEAN],
-                                                      .rstd = t[RSTD] });
+    HsNormArgs args = { .kind = hs_case_has(trial, HS_CASE_LAYER) ? HS_NORM_LAYER : HS_NORM_RMS,
+                        .epsilon = epsilon,
+                        .x = t[X],
+                        .weight = t[WEIGHT],
+                        .bias = t[BIAS],
+                        .y = t[output_of(trial)],
+                        .mean = t[MEAN],
+                        .rstd = t[RSTD] };
+    if (hs_case_has(trial, HS_CASE_RESIDUAL)) {
+        args.branch = t[BRANCH];
+        args.residual = t[residual_of(trial)];
+        args.probability = trial->config->dropout;
+        args.rng = (HsRng){ trial->seed, 11, 5, trial->config->start, NULL };
+    }
+    return hs_op_norm_forward(context, &args);
 }
 
 /* What the statistics of one row are, and how far off. */
@@ -74,24 +118,27 @@ typedef struct HsRowStatistics {
     double mean, mean_error, rstd, rstd_error;
 } HsRowStatistics;
 
-/*  mean = sum x / C:        gamma(C+1) mean|x|
- *  d = x - mean:            e_d = mean_error + u (|x| + |mean|)
+/* x is off by e, which is 0 where it is given:
+ *  mean = sum x / C:        mean(e) + gamma(C+1) mean(|x| + e)
+ *  d = x - mean:            e_d = e + mean_error + u (|x| + e + |mean|)
  *  var = sum d^2 / C:       mean(2|d| e_d + e_d^2) + gamma(C+2) var
  *  rstd = (var + eps)^-1/2: relative error half of var's, plus the root and the division */
-static HsRowStatistics analyse_row(const double *x, int64_t count, bool layer)
+static HsRowStatistics analyse_row(const double *x, const double *e, int64_t count, bool layer)
 {
     HsRowStatistics row = { 0 };
-    double sum = 0.0, absolute = 0.0;
+    double sum = 0.0, absolute = 0.0, off = 0.0;
     for (int64_t c = 0; layer && c < count; c++) {
         sum += x[c];
-        absolute += fabs(x[c]);
+        absolute += fabs(x[c]) + e[c];
+        off += e[c];
     }
     row.mean = sum / (double)count;
-    row.mean_error = hs_gamma(count + 1) * absolute / (double)count;
+    row.mean_error = off / (double)count + hs_gamma(count + 1) * absolute / (double)count;
     double variance = 0.0, passed_on = 0.0;
     for (int64_t c = 0; c < count; c++) {
         const double d = x[c] - row.mean;
-        const double error = layer ? row.mean_error + hs_gamma(1) * (fabs(x[c]) + fabs(row.mean)) : 0.0;
+        const double rounded = layer ? row.mean_error + hs_gamma(1) * (fabs(x[c]) + e[c] + fabs(row.mean)) : 0.0;
+        const double error = e[c] + rounded;
         variance += d * d / (double)count;
         passed_on += (2.0 * fabs(d) * error + error * error) / (double)count;
     }
@@ -102,31 +149,52 @@ static HsRowStatistics analyse_row(const double *x, int64_t count, bool layer)
     return row;
 }
 
+/* What the norm reads is off by, where it is made: dropout's chain (cases_elementwise.c) and the store. */
+static void bound_sum(HsTrial *trial, double *stored)
+{
+    const double factor = 1.0 / (1.0 - (double)trial->config->dropout);
+    HsOperand *x = &trial->operands[X];
+    for (int64_t i = 0; hs_case_has(trial, HS_CASE_RESIDUAL) && i < hs_tensor_count(&x->tensor); i++) {
+        x->error[i] = hs_gamma(4) *
+                      (factor * fabs(hs_initial(trial, BRANCH)[i]) + fabs(hs_initial(trial, residual_of(trial))[i]));
+        const double size = fabs(hs_exact(trial, X)[i]) + x->error[i];
+        stored[i] = x->error[i] + hs_tolerance(0, 0, HS_F32, x->tensor.dtype, 0.0, size);
+    }
+}
+
 static void bound_forward(HsTrial *trial)
 {
     const int64_t columns = trial->config->columns;
-    const bool layer = hs_case_has(trial, HS_CASE_LAYER);
+    const bool layer = hs_case_has(trial, HS_CASE_LAYER), summed = hs_case_has(trial, HS_CASE_RESIDUAL);
     HsOperand *y = &trial->operands[output_of(trial)];
+    double *stored = calloc((size_t)hs_tensor_count(&trial->operands[X].tensor), sizeof *stored);
+    if (stored == NULL)
+        return; /* bounds of 0: the case fails */
+    bound_sum(trial, stored);
     for (int64_t n = 0; n < trial->config->rows; n++) {
-        const double *x = hs_initial(trial, X) + n * columns;
-        const HsRowStatistics row = analyse_row(x, columns, layer);
+        const double *x = (summed ? hs_exact(trial, X) : hs_initial(trial, X)) + n * columns, *e = stored + n * columns;
+        const HsRowStatistics row = analyse_row(x, e, columns, layer);
         if (layer)
             trial->operands[MEAN].error[n] = row.mean_error;
         trial->operands[RSTD].error[n] = row.rstd_error;
         for (int64_t c = 0; c < columns; c++) {
             const double weight = fabs(hs_initial(trial, WEIGHT)[c]), d = fabs(x[c] - row.mean);
-            const double spread = fabs(x[c]) + fabs(row.mean); /* also when y = x (w rstd) - mean (w rstd) */
+            const double spread = fabs(x[c]) + e[c] + fabs(row.mean); /* also when y = x (w rstd) - mean (w rstd) */
             const double bias = hs_operand_present(trial, BIAS) ? fabs(hs_initial(trial, BIAS)[c]) : 0.0;
-            y->error[n * columns + c] = weight * ((row.rstd + row.rstd_error) * row.mean_error + d * row.rstd_error) +
-                                        hs_gamma(5) * (weight * spread * row.rstd + bias);
+            y->error[n * columns + c] =
+                weight * ((row.rstd + row.rstd_error) * (row.mean_error + e[c]) + d * row.rstd_error) +
+                hs_gamma(5) * (weight * spread * row.rstd + bias);
         }
     }
+    free(stored);
 }
 
 static const HsCase forward_timed[] = {
     { HS_F32, HS_BF16, HS_F32, 4096, 768, .options = HS_CASE_LAYER | HS_CASE_BIAS },
     { HS_F32, HS_F32, HS_F32, 4096, 768, .options = HS_CASE_LAYER | HS_CASE_BIAS },
     { HS_F16, HS_F16, HS_F32, 4096, 768, .options = HS_CASE_LAYER | HS_CASE_BIAS },
+    { HS_F32, HS_BF16, HS_BF16, 4096, 768, .dropout = 0.1f,
+      .options = HS_CASE_LAYER | HS_CASE_BIAS | HS_CASE_RESIDUAL },
 };
 
 const HsOpTest hs_op_test_norm_forward = {
@@ -139,7 +207,7 @@ const HsOpTest hs_op_test_norm_forward = {
     .call = call_forward,
 };
 
-enum { B_DY, B_X, B_WEIGHT, B_MEAN, B_RSTD, B_DX, B_DWEIGHT, B_DBIAS, B_DX_ROUNDED, B_DX_SUMS };
+enum { B_DY, B_X, B_WEIGHT, B_MEAN, B_RSTD, B_DX, B_DWEIGHT, B_DBIAS, B_DX_ROUNDED, B_DX_SUMS, B_DX_MASKED };
 
 #define BACKWARD(n, c)                                                                                   \
     { HS_F32, HS_F32, HS_F32, n, c, .options = HS_CASE_LAYER | HS_CASE_BIAS },                           \
@@ -164,6 +232,16 @@ enum { B_DY, B_X, B_WEIGHT, B_MEAN, B_RSTD, B_DX, B_DWEIGHT, B_DBIAS, B_DX_ROUND
         HS_F32, HS_F32, HS_F32, n, c, .sums = true, .options = HS_CASE_LAYER | HS_CASE_ACCUMULATE                           \
     }
 
+/* The branch's gradient beside dx, in dy's format, with dropout or, as evaluation has it, none. */
+#define MASKED(n, c)                                                                                               \
+    { HS_F32, HS_F32, HS_BF16, n, c, .start = 3, .dropout = 0.2f, .options = HS_CASE_LAYER | HS_CASE_ACCUMULATE }, \
+        { HS_F32, HS_F32, HS_F16, n, c, .dropout = 0.5f, .options = HS_CASE_LAYER | HS_CASE_BIAS },                \
+        { HS_F32, HS_F32, HS_F32, n, c, .start = 5, .dropout = 0.1f, .options = HS_CASE_ACCUMULATE },              \
+        { HS_F32, HS_F32, HS_BF16, n, c, .dropout = 0.3f, .options = HS_CASE_ACCUMULATE | HS_CASE_UNALIGNED },     \
+    {                                                                                                              \
+        HS_BF16, HS_BF16, HS_BF16, n, c, .dropout = 0.2f, .options = HS_CASE_LAYER | HS_CASE_BIAS                  \
+    }
+
 static const HsCase backward_cases[] = {
     BACKWARD(1, 1),     BACKWARD(2, 2),     BACKWARD(3, 7),     BACKWARD(7, 17),    BACKWARD(17, 63),
     BACKWARD(64, 64),   BACKWARD(65, 127),  BACKWARD(3, 129),   BACKWARD(700, 33),  BACKWARD(5, 1030),
@@ -171,7 +249,9 @@ static const HsCase backward_cases[] = {
     BACKWARD(18, 1032), BACKWARD(17, 2056), BACKWARD(1, 8192),  BACKWARD(18, 8200), BACKWARD(2, 8193),
     BACKWARD(35, 768),  FINISHED(1, 1),     FINISHED(3, 7),     FINISHED(65, 127),  FINISHED(700, 33),
     FINISHED(21, 100),  FINISHED(37, 256),  FINISHED(19, 512),  FINISHED(37, 520),  FINISHED(530, 768),
-    FINISHED(18, 1032), FINISHED(17, 2056), FINISHED(18, 8200),
+    FINISHED(18, 1032), FINISHED(17, 2056), FINISHED(18, 8200), MASKED(1, 4),       MASKED(3, 7),
+    MASKED(65, 127),    MASKED(700, 36),    MASKED(21, 100),    MASKED(37, 256),    MASKED(19, 512),
+    MASKED(37, 520),    MASKED(530, 768),   MASKED(18, 1032),   MASKED(17, 2056),   MASKED(18, 8200),
 };
 
 /* Statistics need not belong to x: the formula takes them as given. */
@@ -192,6 +272,9 @@ static void declare_backward(HsTrial *trial)
     operands[B_DWEIGHT] = hs_updated("dweight", 1.0, columns);
     if (hs_case_has(trial, HS_CASE_BIAS))
         operands[B_DBIAS] = hs_updated("dbias", 1.0, columns);
+    if (config->dropout > 0.0f)
+        operands[B_DX_MASKED] =
+            hs_output("dx_masked", hs_tensor_2d(NULL, config->other, config->rows, config->columns));
     if (!config->sums)
         return;
     const HsDtype rounded = config->other == HS_F32 ? HS_BF16 : config->other;
@@ -202,18 +285,22 @@ static void declare_backward(HsTrial *trial)
 static HsStatus call_backward(HsTrial *trial, HsContext *context, const HsTensor *t)
 {
     const HsNormKind kind = hs_case_has(trial, HS_CASE_LAYER) ? HS_NORM_LAYER : HS_NORM_RMS;
-    return hs_op_norm_backward(context, &(HsNormBackwardArgs){ .kind = kind,
-                                                               .dy = t[B_DY],
-                                                               .x = t[B_X],
-                                                               .weight = t[B_WEIGHT],
-                                                               .mean = t[B_MEAN],
-                                                               .rstd = t[B_RSTD],
-                                                               .accumulate = hs_case_has(trial, HS_CASE_ACCUMULATE),
-                                                               .dx = t[B_DX],
-                                                               .dweight = t[B_DWEIGHT],
-                                                               .dbias = t[B_DBIAS],
-                                                               .dx_rounded = t[B_DX_ROUNDED],
-                                                               .dx_sums = t[B_DX_SUMS] });
+    return hs_op_norm_backward(context,
+                               &(HsNormBackwardArgs){ .kind = kind,
+                                                      .dy = t[B_DY],
+                                                      .x = t[B_X],
+                                                      .weight = t[B_WEIGHT],
+                                                      .mean = t[B_MEAN],
+                                                      .rstd = t[B_RSTD],
+                                                      .accumulate = hs_case_has(trial, HS_CASE_ACCUMULATE),
+                                                      .dx = t[B_DX],
+                                                      .dweight = t[B_DWEIGHT],
+                                                      .dbias = t[B_DBIAS],
+                                                      .dx_rounded = t[B_DX_ROUNDED],
+                                                      .dx_sums = t[B_DX_SUMS],
+                                                      .dx_masked = t[B_DX_MASKED],
+                                                      .probability = trial->config->dropout,
+                                                      .rng = { trial->seed, 11, 5, trial->config->start, NULL } });
 }
 
 /* |xhat| without cancellation. */
@@ -240,6 +327,18 @@ static void bound_finished(HsTrial *trial)
             magnitude += exact + error;
         }
         trial->operands[B_DX_SUMS].error[c] = passed_on + hs_gamma(rows) * magnitude;
+    }
+}
+
+/* dx as it is stored, times 1 / (1 - p) or 0: three roundings more. */
+static void bound_masked(HsTrial *trial)
+{
+    const HsOperand *dx = &trial->operands[B_DX];
+    const double factor = 1.0 / (1.0 - (double)trial->config->dropout);
+    for (int64_t i = 0; hs_operand_present(trial, B_DX_MASKED) && i < hs_tensor_count(&dx->tensor); i++) {
+        const double exact = fabs(hs_exact(trial, B_DX)[i]);
+        const double error = dx->error[i] + hs_tolerance(0, 0, HS_F32, dx->tensor.dtype, 0.0, exact + dx->error[i]);
+        trial->operands[B_DX_MASKED].error[i] = factor * (error + hs_gamma(3) * (exact + error));
     }
 }
 
@@ -275,6 +374,7 @@ static void bound_backward(HsTrial *trial)
             trial->operands[B_DBIAS].error[c] = hs_gamma(rows) * (dbias + fabs(hs_initial(trial, B_DBIAS)[c]));
     }
     bound_finished(trial);
+    bound_masked(trial);
 }
 
 static const HsCase backward_timed[] = {
@@ -282,6 +382,8 @@ static const HsCase backward_timed[] = {
     { HS_F32, HS_F32, HS_BF16, 4096, 768, .sums = true, .options = HS_CASE_LAYER | HS_CASE_BIAS | HS_CASE_ACCUMULATE },
     { HS_F32, HS_F32, HS_F32, 4096, 768, .options = HS_CASE_LAYER | HS_CASE_BIAS | HS_CASE_ACCUMULATE },
     { HS_F16, HS_F16, HS_F16, 4096, 768, .options = HS_CASE_LAYER | HS_CASE_BIAS | HS_CASE_ACCUMULATE },
+    { HS_F32, HS_F32, HS_BF16, 4096, 768, .dropout = 0.1f,
+      .options = HS_CASE_LAYER | HS_CASE_BIAS | HS_CASE_ACCUMULATE },
 };
 
 const HsOpTest hs_op_test_norm_backward = {

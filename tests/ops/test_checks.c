@@ -151,6 +151,20 @@ Test(checks, norms_and_heads)
     norm.mean = f32_1d(8);
     EXPECT_REFUSED(HS_ESHAPE, "norm_forward: mean is [8], expected [4]", hs_op_norm_forward(&context, &norm));
 
+    norm.mean = f32_1d(4);
+    norm.residual = f32(4, 8);
+    EXPECT_REFUSED(HS_EINVAL, "norm_forward: residual is given without a branch: leave it out, or give both",
+                   hs_op_norm_forward(&context, &norm));
+    norm.branch = bf16(4, 16);
+    EXPECT_REFUSED(HS_ESHAPE, "norm_forward: branch is [4,16], expected [4,8]", hs_op_norm_forward(&context, &norm));
+    norm.branch = bf16(4, 8);
+    norm.probability = 1.0f;
+    EXPECT_REFUSED(HS_EINVAL, "norm_forward: dropout probability must be in [0, 1) (got 1)",
+                   hs_op_norm_forward(&context, &norm));
+    norm.probability = 0.5f;
+    norm.residual = (HsTensor){ 0 };
+    EXPECT_REFUSED(HS_ESHAPE, "norm_forward: residual is missing, expected [4,8]", hs_op_norm_forward(&context, &norm));
+
     HsNormBackwardArgs back = { .kind = HS_NORM_RMS,
                                 .dy = bf16(4, 8),
                                 .x = f32(4, 8),
@@ -168,6 +182,18 @@ Test(checks, norms_and_heads)
     back.dx_sums = f32_1d(4);
     EXPECT_REFUSED(HS_ESHAPE, "norm_backward: dx_sums is [4], expected [8]", hs_op_norm_backward(&context, &back));
     back.dx_sums = f32_1d(8);
+    back.dx_masked = bf16(4, 8);
+    EXPECT_REFUSED(
+        HS_EINVAL,
+        "norm_backward: dx_masked is for a branch with dropout, dx_rounded and dx_sums for one without: leave "
+        "out the one or the others",
+        hs_op_norm_backward(&context, &back));
+    HsNormBackwardArgs masked = back;
+    masked.dx_rounded = masked.dx_sums = (HsTensor){ 0 };
+    masked.probability = -0.5f;
+    EXPECT_REFUSED(HS_EINVAL, "norm_backward: dropout probability must be in [0, 1) (got -0.5)",
+                   hs_op_norm_backward(&context, &masked));
+    back.dx_masked = (HsTensor){ 0 };
     back.x = back.dx = bf16(4, 8);
     EXPECT_REFUSED(HS_EINVAL, "norm_backward: dx_rounded and dx_sums are of an f32 dx (it is bf16)",
                    hs_op_norm_backward(&context, &back));

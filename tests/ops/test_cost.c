@@ -98,10 +98,17 @@ Test(cost, what_memory_binds)
     const HsTensor rows = vector(HS_F32, 16);
     const HsNormArgs norm = { .x = x, .weight = gain, .y = y, .mean = rows, .rstd = rows };
     EXPECT_COST(hs_cost_norm_forward(&norm), 0.0, 4.0 * 1024 + 2.0 * 1024 + 4.0 * 64 + 2 * 4.0 * 16);
+    HsNormArgs summed = norm;
+    summed.branch = y;
+    summed.residual = x;
+    EXPECT_COST(hs_cost_norm_forward(&summed), 0.0, 8.0 * 1024 + 4.0 * 1024 + 4.0 * 64 + 2 * 4.0 * 16);
     HsNormBackwardArgs back = { .dy = y, .x = x, .weight = gain, .mean = rows, .rstd = rows, .dx = x, .dweight = gain };
     EXPECT_COST(hs_cost_norm_backward(&back), 0.0, 2.0 * 1024 + 4.0 * (2 * 1024 + 64 + 2 * 16 + 2 * 64));
     back.accumulate = true;
     EXPECT_COST(hs_cost_norm_backward(&back), 0.0, 2.0 * 1024 + 4.0 * (3 * 1024 + 64 + 2 * 16 + 2 * 64));
+    back.dx_masked = y;
+    EXPECT_COST(hs_cost_norm_backward(&back), 0.0, 4.0 * 1024 + 4.0 * (3 * 1024 + 64 + 2 * 16 + 2 * 64));
+    back.dx_masked = (HsTensor){ 0 };
     back.dx_rounded = y;
     back.dx_sums = gain;
     EXPECT_COST(hs_cost_norm_backward(&back), 0.0, 4.0 * 1024 + 4.0 * (3 * 1024 + 64 + 2 * 16 + 4 * 64));

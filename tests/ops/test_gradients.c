@@ -145,7 +145,12 @@ typedef struct Norm {
     HsNormKind kind;
     double x[ROWS * HIDDEN], weight[HIDDEN], bias[HIDDEN], r[ROWS * HIDDEN], y[ROWS * HIDDEN], mean[ROWS], rstd[ROWS];
     double below[HIDDEN]; /* the bias of the layer that made x */
+    bool summed;          /* x is made of a branch and x as the residual */
+    double branch[ROWS * HIDDEN];
 } Norm;
+
+static const float dropped = 0.4f;
+static const HsRng norm_rng = { .seed = 6, .step = 2, .site = 3, .row_offset = 5 };
 
 static double norm_loss(void *user)
 {
@@ -163,7 +168,11 @@ static double norm_loss(void *user)
                                                     .bias = layer ? vector(n->bias, HIDDEN) : absent,
                                                     .y = matrix(n->y, ROWS, HIDDEN),
                                                     .mean = layer ? vector(n->mean, ROWS) : absent,
-                                                    .rstd = vector(n->rstd, ROWS) }));
+                                                    .rstd = vector(n->rstd, ROWS),
+                                                    .branch = n->summed ? matrix(n->branch, ROWS, HIDDEN) : absent,
+                                                    .residual = n->summed ? matrix(x, ROWS, HIDDEN) : absent,
+                                                    .probability = dropped,
+                                                    .rng = norm_rng }));
     return dot(n->y, n->r, COUNT(n->y));
 }
 
@@ -206,14 +215,48 @@ static void check_norm(HsNormKind kind)
         check("bias", norm_loss, &n, n.bias, dbias, COUNT(dbias));
 }
 
+/* x = residual + mask(branch) / (1 - p): the residual's gradient is dx, the branch's comes beside it. */
+static void check_summed_norm(HsNormKind kind)
+{
+    static Norm n;
+    static double dx[ROWS * HIDDEN], dbranch[ROWS * HIDDEN], x[ROWS * HIDDEN];
+    n.kind = kind;
+    n.summed = true;
+    fill(n.x, COUNT(n.x), 0), fill(n.weight, COUNT(n.weight), 1), fill(n.bias, COUNT(n.bias), 2);
+    fill(n.r, COUNT(n.r), 3), fill(n.branch, COUNT(n.branch), 4);
+    norm_loss(&n);
+    HsContext context = reference();
+    const bool layer = kind == HS_NORM_LAYER;
+    const HsTensor absent = { 0 };
+    RUN(hs_op_dropout_forward(&context, &(HsDropoutArgs){ .probability = dropped,
+                                                          .rng = norm_rng,
+                                                          .x = matrix(n.branch, ROWS, HIDDEN),
+                                                          .residual = matrix(n.x, ROWS, HIDDEN),
+                                                          .y = matrix(x, ROWS, HIDDEN) }));
+    RUN(hs_op_norm_backward(&context, &(HsNormBackwardArgs){ .kind = kind,
+                                                             .dy = matrix(n.r, ROWS, HIDDEN),
+                                                             .x = matrix(x, ROWS, HIDDEN),
+                                                             .weight = vector(n.weight, HIDDEN),
+                                                             .mean = layer ? vector(n.mean, ROWS) : absent,
+                                                             .rstd = vector(n.rstd, ROWS),
+                                                             .dx = matrix(dx, ROWS, HIDDEN),
+                                                             .dx_masked = matrix(dbranch, ROWS, HIDDEN),
+                                                             .probability = dropped,
+                                                             .rng = norm_rng }));
+    check("the residual", norm_loss, &n, n.x, dx, COUNT(dx));
+    check("the branch", norm_loss, &n, n.branch, dbranch, COUNT(dbranch));
+}
+
 Test(gradients, layer_norm)
 {
     check_norm(HS_NORM_LAYER);
+    check_summed_norm(HS_NORM_LAYER);
 }
 
 Test(gradients, rms_norm)
 {
     check_norm(HS_NORM_RMS);
+    check_summed_norm(HS_NORM_RMS);
 }
 
 /* Packed projections: two sequences of four, four query heads on two kv heads of four. */

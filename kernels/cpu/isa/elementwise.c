@@ -122,7 +122,7 @@ HS_SIMD void dropout_pair(HsDtype in, HsDtype stream, HsDtype out, const HsDropo
 }
 
 /* The mask's element index counts from the effective batch's start. */
-static void dropout_chunk(const HsDropoutArgs *in_memory, HsRowBlock range)
+void HS_ISA_NAME(hs_cpu_dropout_elements)(const HsDropoutArgs *in_memory, HsRowBlock range)
 {
     const HsDropoutArgs args = *in_memory; /* so that its pointers may stay in registers */
     const bool residual = hs_tensor_present(&args.residual);
@@ -145,7 +145,7 @@ HsStatus HS_ISA_NAME(hs_cpu_dropout_forward)(HsContext *context, const HsDropout
     const int64_t count = hs_tensor_count(&args->x);
 #pragma omp parallel for schedule(static) num_threads(threads_for(context, count))
     for (int64_t block = 0; block < hs_cpu_block_count(count, CHUNK); block++)
-        dropout_chunk(args, hs_cpu_block(count, CHUNK, block));
+        HS_ISA_NAME(hs_cpu_dropout_elements)(args, hs_cpu_block(count, CHUNK, block));
     return HS_OK;
 }
 

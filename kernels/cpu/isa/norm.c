@@ -52,6 +52,17 @@ HS_SIMD void forward_row(const HsNormArgs *args, HsDtype in, HsDtype out, bool w
         ((float *)args->mean.data)[row] = mean;
 }
 
+/* The rows of x that a branch is added to: dropout_forward's own loop, while a cache holds them. */
+static void sum_rows(const HsNormArgs *args, HsRowBlock range)
+{
+    const int64_t width = args->x.shape[1];
+    const HsDropoutArgs sum = {
+        .probability = args->probability, .rng = args->rng, .x = args->branch, .residual = args->residual, .y = args->x
+    };
+    if (hs_tensor_present(&args->branch))
+        HS_ISA_NAME(hs_cpu_dropout_elements)(&sum, (HsRowBlock){ range.begin * width, range.end * width });
+}
+
 HsStatus HS_ISA_NAME(hs_cpu_norm_forward)(HsContext *context, const HsNormArgs *args)
 {
     const int64_t rows = args->x.shape[0], blocks = hs_cpu_block_count(rows, ROW_CHUNK);
@@ -59,6 +70,7 @@ HsStatus HS_ISA_NAME(hs_cpu_norm_forward)(HsContext *context, const HsNormArgs *
 #pragma omp parallel for schedule(static) num_threads(hs_cpu_threads(context, blocks))
     for (int64_t block = 0; block < blocks; block++) {
         const HsRowBlock range = hs_cpu_block(rows, ROW_CHUNK, block);
+        sum_rows(args, range);
         for (int64_t row = range.begin; row < range.end; row++) {
 #define FORWARD(in, out) forward_row(args, in, out, true, row)
             if (args->x.shape[1] % HS_LANES == 0)
@@ -150,7 +162,8 @@ HS_SIMD void add_rows(HsDtype dtype, const void *dy, HsRowBlock range, int64_t w
         HS_FOR_VECTORS(i, left, 0, width, add_row_vector(dtype, dy, row * width, width, 1, sum, i, left));
 }
 
-/* What a product wants of dx while the first-level cache holds these rows: convert's and bias_backward's own loops. */
+/* What is wanted of dx while the first-level cache holds these rows: the own loops of convert, bias_backward and
+ * dropout_backward. */
 static void finish_rows(const HsNormBackwardArgs *args, HsRowBlock range, float *sums)
 {
     const int64_t width = args->dx.shape[1];
@@ -166,6 +179,11 @@ static void finish_rows(const HsNormBackwardArgs *args, HsRowBlock range, float 
 #undef ROUND
     if (hs_tensor_present(&args->dx_sums))
         add_rows(HS_F32, dx, range, width, sums);
+    const HsDropoutArgs mask = {
+        .probability = args->probability, .rng = args->rng, .x = args->dx, .y = args->dx_masked
+    };
+    if (hs_tensor_present(&args->dx_masked))
+        HS_ISA_NAME(hs_cpu_dropout_elements)(&mask, (HsRowBlock){ range.begin * width, range.end * width });
 }
 
 HsStatus HS_ISA_NAME(hs_cpu_norm_backward)(HsContext *context, const HsNormBackwardArgs *args)

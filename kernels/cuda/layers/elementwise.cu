@@ -8,11 +8,10 @@
  *     rule.apply(index, x, z, y)   y[i] from x[i] and, where there is one, a second operand z[i]
  * with `index` the first element's.  Either operand may be the output itself: a thread stores only where it has loaded.
  */
+#include "kernels/cuda/layers/dropout.cuh"
 #include "kernels/cuda/toolbox/activation.cuh"
 #include "kernels/cuda/toolbox/launch.cuh"
 #include "kernels/cuda/toolbox/parameter.cuh"
-#include "kernels/cuda/toolbox/rng.cuh"
-#include "kernels/cuda/toolbox/view.cuh"
 
 namespace HS_CUDA_NAMESPACE
 {
@@ -110,48 +109,9 @@ static HsStatus run_elementwise(const HsContext *context, const Rule &rule, cons
 
 static constexpr HsTensor ABSENT = {};
 
-/* y = residual + mask(x) / (1 - p) (Srivastava et al. 2014, scaled at training time).  z is the residual. */
-struct DropoutRule {
-    HsRng rng;
-    uint64_t offset; /* of element 0 within the effective batch */
-    float probability, scale;
-
-    /* Bit i: whether element first + i is kept.  Four elements share a draw; a pack that does not begin with a draw's
-     * first word needs one draw more. */
-    template <int width> HS_MEMBER uint32_t keep_mask(uint64_t first) const
-    {
-        constexpr int draws = (width + 3) / 4;
-        const int phase = (int)(first % 4);
-        uint32_t mask = 0;
-#pragma unroll
-        for (int draw = 0; draw < draws + (width > 1); draw++) {
-            if (draw < draws || phase != 0) {
-                const uint4 words = rng_draw(rng, first / 4 + (uint64_t)draw);
-#pragma unroll
-                for (int word = 0; word < 4; word++)
-                    mask |= (uint32_t)(rng_uniform(rng_word(words, word)) >= probability) << (4 * draw + word);
-            }
-        }
-        return mask >> phase;
-    }
-
-    template <int width>
-    HS_MEMBER void apply(int64_t index, const float (&x)[width], const float (&residual)[width],
-                         float (&y)[width]) const
-    {
-        const uint32_t mask = probability > 0.0f ? keep_mask<width>(offset + (uint64_t)index) : ~0u;
-        /* A dropped element is 0 even where x is infinite: select, do not multiply. */
-#pragma unroll
-        for (int i = 0; i < width; i++)
-            y[i] = residual[i] + (mask >> i & 1u ? x[i] * scale : 0.0f);
-    }
-};
-
 static HsStatus run_dropout(const HsContext *context, const HsDropoutArgs *args, const HsTensor &residual)
 {
-    const uint64_t offset = (uint64_t)(args->rng.row_offset * args->x.shape[1]);
-    const float scale = (float)(1.0 / (1.0 - (double)args->probability));
-    const DropoutRule rule = { args->rng, offset, args->probability, scale };
+    const DropoutRule rule = dropout_rule(args->rng, args->probability, args->x.shape[1]);
     return run_elementwise(context, rule, args->x, residual, args->y);
 }
 

@@ -5,13 +5,18 @@
  *
  * Bound by memory: x is read once, y written once.  The row stays in registers between the passes over it, so the
  * variance is taken of centred values at no cost in bytes.  weight and bias come from the L1 cache.
+ *
+ * Where there is a branch, x = residual + mask(branch) / (1 - p) is made on the way into those registers, and written.
+ * Only the residual stream's own format, f32, is made so: what is stored is what the registers hold.
  */
+#include "kernels/cuda/layers/dropout.cuh"
 #include "kernels/cuda/layers/norm.cuh"
 
 namespace HS_CUDA_NAMESPACE
 {
 
 template <typename X, typename Y> struct NormForward {
+    static constexpr bool sums = false;
     X x;
     Y y;
     View<float> weight, bias; /* bias.data may be NULL */
@@ -21,6 +26,81 @@ template <typename X, typename Y> struct NormForward {
     float epsilon;
     bool centre;
 };
+
+/* x is made of branch and residual first. */
+template <typename Branch> struct SumNormForward : NormForward<View<float>, View<Branch>> {
+    static constexpr bool sums = true;
+    View<Branch> branch;
+    View<float> residual;
+    DropoutRule rule;
+};
+
+/* Neighbours of the branch as they lie in memory. */
+template <int width, typename Branch>
+HS_DEVICE Pack<Branch, width> load_branch(const SumNormForward<Branch> &task, int64_t at)
+{
+    return load_pack<Branch, width>(task.branch.data + at);
+}
+
+/* A pack of x, written; x: the residual, then the sum. */
+template <int width, typename Branch>
+HS_DEVICE void make_sum(const SumNormForward<Branch> &task, const DropoutRule &rule, int64_t at,
+                        const Pack<Branch, width> &branch, float (&x)[width])
+{
+    float addend[width], sum[width];
+#pragma unroll
+    for (int i = 0; i < width; i++)
+        addend[i] = to_float(branch.value[i]);
+    /* Rows are whole packs of four, as many as a draw has words. */
+    rule.template apply<width, true>(at, addend, x, sum);
+    task.x.store(at, sum);
+#pragma unroll
+    for (int i = 0; i < width; i++)
+        x[i] = sum[i];
+}
+
+/* This thread's packs of a row as they are; outside of the row zeros. */
+template <bool one_warp, int width, int packs, typename Task>
+HS_DEVICE void load_row(const Task &task, int64_t row, int columns, float (&x)[packs][width])
+{
+#pragma unroll
+    for (int pack = 0; pack < packs; pack++) {
+        const int column = column_of<width, one_warp>(pack);
+        if (column < columns) {
+            task.x.load(row * task.columns + column, x[pack]);
+        } else {
+#pragma unroll
+            for (int i = 0; i < width; i++)
+                x[pack][i] = 0.0f;
+        }
+    }
+}
+
+/* The same, made and written.  All loads come before the first use, the branch's as they lie in memory. */
+template <bool one_warp, int width, int packs, typename Branch>
+HS_DEVICE void load_row(const SumNormForward<Branch> &task, int64_t row, int columns, float (&x)[packs][width])
+{
+    Pack<Branch, width> branch[packs];
+#pragma unroll
+    for (int pack = 0; pack < packs; pack++) {
+        const int column = column_of<width, one_warp>(pack);
+        branch[pack] = {};
+#pragma unroll
+        for (int i = 0; i < width; i++)
+            x[pack][i] = 0.0f;
+        if (column < columns) {
+            branch[pack] = load_branch<width>(task, row * task.columns + column);
+            task.residual.load(row * task.columns + column, x[pack]);
+        }
+    }
+    const DropoutRule rule = task.rule.at_step();
+#pragma unroll
+    for (int pack = 0; pack < packs; pack++) {
+        const int column = column_of<width, one_warp>(pack);
+        if (column < columns)
+            make_sum(task, rule, row * task.columns + column, branch[pack], x[pack]);
+    }
+}
 
 /* One pack of y from x - mean. */
 template <int width, typename Task>
@@ -56,17 +136,7 @@ __global__ void __launch_bounds__(most_threads<one_warp>) norm_forward_kernel(co
     const int columns = row < task.rows ? task.columns : 0;
     float x[packs][width];
     float sum[1] = { 0.0f }, squares[1] = { 0.0f };
-#pragma unroll
-    for (int pack = 0; pack < packs; pack++) {
-        const int column = column_of<width, one_warp>(pack);
-        if (column < columns) {
-            task.x.load(row * task.columns + column, x[pack]);
-        } else {
-#pragma unroll
-            for (int i = 0; i < width; i++)
-                x[pack][i] = 0.0f;
-        }
-    }
+    load_row<one_warp>(task, row, columns, x);
     float mean = 0.0f;
     if (task.centre) {
 #pragma unroll
@@ -109,6 +179,14 @@ __global__ void __launch_bounds__(NORM_MOST_THREADS) norm_forward_long_kernel(co
     float x[width];
     float sum[1] = { 0.0f }, squares[1] = { 0.0f };
     float mean = 0.0f;
+    if constexpr (Task::sums) { /* each thread makes what it reads below */
+        const DropoutRule rule = task.rule.at_step();
+        for (int column = first; column < task.columns; column += stride) {
+            const int64_t at = row * task.columns + column;
+            task.residual.load(at, x);
+            make_sum(task, rule, at, load_branch<width>(task, at), x);
+        }
+    }
     if (task.centre) {
         for (int column = first; column < task.columns; column += stride) {
             task.x.load(row * task.columns + column, x);
@@ -137,20 +215,23 @@ __global__ void __launch_bounds__(NORM_MOST_THREADS) norm_forward_long_kernel(co
     store_statistics(task, row, mean, rstd);
 }
 
-template <int width, typename X, typename Y>
-static HsStatus launch_forward(const HsContext *context, const HsNormArgs *args, X x, Y y)
+template <typename X, typename Y> static NormForward<X, Y> forward_task(const HsNormArgs *args, X x, Y y)
 {
-    using Task = NormForward<X, Y>;
-    const Task task = { x,
-                        y,
-                        view_of<float>(args->weight),
-                        view_of<float>(args->bias),
-                        data_of<float>(args->mean),
-                        data_of<float>(args->rstd),
-                        args->x.shape[0],
-                        (int)args->x.shape[1],
-                        args->epsilon,
-                        args->kind == HS_NORM_LAYER };
+    return { x,
+             y,
+             view_of<float>(args->weight),
+             view_of<float>(args->bias),
+             data_of<float>(args->mean),
+             data_of<float>(args->rstd),
+             args->x.shape[0],
+             (int)args->x.shape[1],
+             args->epsilon,
+             args->kind == HS_NORM_LAYER };
+}
+
+/* The layout, and with it the order of sums, is the same with a branch and without. */
+template <int width, typename Task> static HsStatus launch_forward(const HsContext *context, const Task &task)
+{
     const RowLayout layout = row_layout(task.columns, 32);
     const unsigned blocks = blocks_for(task.rows, layout.rows_at_once);
     const dim3 block = layout.block();
@@ -171,17 +252,46 @@ static HsStatus launch_forward(const HsContext *context, const HsNormArgs *args,
     }
 }
 
+/* Whether x is made in the norm's own pass: where all move in packs and the formats are those of a precision mode. */
+static bool sums_in_one_pass(const HsNormArgs *args)
+{
+    return args->x.dtype == HS_F32 && args->residual.dtype == HS_F32 && args->branch.dtype == args->y.dtype &&
+           packs_fit(args->x.shape[1], args->x, args->y, args->branch, args->residual) &&
+           aligned_to(args->weight.data, 16) && aligned_to(args->bias.data, 16);
+}
+
+static HsStatus launch_with_sum(const HsContext *context, const HsNormArgs *args)
+{
+    return dispatch_act(args->y.dtype, [&](auto compute) {
+        using Compute = decltype(compute);
+        SumNormForward<Compute> task;
+        static_cast<NormForward<View<float>, View<Compute>> &>(task) =
+            forward_task(args, view_of<float>(args->x), view_of<Compute>(args->y));
+        task.branch = view_of<Compute>(args->branch);
+        task.residual = view_of<float>(args->residual);
+        task.rule = dropout_rule(args->rng, args->probability, args->x.shape[1]);
+        return launch_forward<4>(context, task);
+    });
+}
+
 HsStatus op::norm_forward(HsContext *context, const HsNormArgs *args)
 {
+    if (hs_tensor_present(&args->branch)) {
+        if (sums_in_one_pass(args))
+            return launch_with_sum(context, args);
+        const HsDropoutArgs sum = { args->probability, args->rng, args->branch, args->residual, args->x };
+        HS_TRY(op::dropout_forward(context, &sum));
+    }
     const bool packed = is_stream_pair(args->y.dtype, args->x.dtype) && packs_fit(args->x.shape[1], args->x, args->y) &&
                         aligned_to(args->weight.data, 16) && aligned_to(args->bias.data, 16);
     if (!packed)
-        return launch_forward<1>(context, args, any_view_of(args->x), any_view_of(args->y));
+        return launch_forward<1>(context, forward_task(args, any_view_of(args->x), any_view_of(args->y)));
     return dispatch_stream_pair(args->y.dtype, args->x.dtype, [&](auto compute, auto stream) {
         using Compute = decltype(compute);
         using Stream = decltype(stream);
-        return launch_forward<access_width<Compute, Stream>>(context, args, view_of<Stream>(args->x),
-                                                             view_of<Compute>(args->y));
+        const NormForward<View<Stream>, View<Compute>> task =
+            forward_task(args, view_of<Stream>(args->x), view_of<Compute>(args->y));
+        return launch_forward<access_width<Compute, Stream>>(context, task);
     });
 }
 

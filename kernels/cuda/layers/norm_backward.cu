@@ -3,7 +3,7 @@
  * Norms, backward (derivation in kernels/ref/norm.c).  With g = weight dy and xhat = (x - mean) rstd
  *     dx [+]= rstd (g - mean(g) - xhat mean(g xhat)),   dweight += sum_n dy xhat,   dbias += sum_n dy
  * where rms lacks the mean(g) term; and of dx as it is stored, where they are wanted, a rounded copy and
- *     dx_sums += sum_n dx.
+ *     dx_sums += sum_n dx,   or   dx_masked = mask(dx) / (1 - p).
  *
  * Bound by memory: dy and x are read once, dx written once (and read once when it accumulates).  A block walks over its
  * rows and keeps the sums of its columns in registers; PartialSums (norm.cuh) says how the blocks' sums come together.
@@ -14,23 +14,49 @@
  * flight, twice what a multiprocessor of an H100 needs to cover memory's latency.  Longer rows have several warps, whose
  * blocks have no registers for a second row: all loads of one come before the first use.
  */
+#include "kernels/cuda/layers/dropout.cuh"
 #include "kernels/cuda/layers/norm.cuh"
 
 namespace HS_CUDA_NAMESPACE
 {
 
-/* finishes: dx is rounded and summed too. */
-template <typename Gradient, typename Stream, bool finishes_> struct NormBackward {
-    static constexpr bool finishes = finishes_;
+/* What is made of dx beside it. */
+enum class Beside { NOTHING, ROUNDED_AND_SUMS, MASKED };
+
+/* Nothing where nothing is masked: registers are scarce. */
+template <Beside beside> struct Mask {
+    static Mask of(const HsNormBackwardArgs *)
+    {
+        return {};
+    }
+    HS_MEMBER Mask at_step() const
+    {
+        return {};
+    }
+};
+template <> struct Mask<Beside::MASKED> : DropoutRule {
+    static Mask of(const HsNormBackwardArgs *args)
+    {
+        return { dropout_rule(args->rng, args->probability, args->x.shape[1]) };
+    }
+    HS_MEMBER Mask at_step() const
+    {
+        return { DropoutRule::at_step() };
+    }
+};
+
+template <typename Gradient, typename Stream, Beside beside> struct NormBackward {
+    static constexpr bool finishes = beside == Beside::ROUNDED_AND_SUMS, masks = beside == Beside::MASKED;
     Gradient dy;
     Stream x, dx;
-    Gradient rounded; /* data may be NULL */
+    Gradient copy; /* rounded, where data is not NULL, or masked */
     View<float> weight;
     const float *mean, *rstd; /* mean: NULL for rms */
     float *partials; /* [blocks][arrays][columns]: dweight's, dbias's where it is wanted, dx's where dx is finished */
     int64_t rows, block_rows;
     int columns, arrays;
     bool biased, accumulate;
+    Mask<beside> mask;
 };
 
 /* Neighbours as they lie in memory, so that they take few registers while they wait.  Words, as compilers may keep two
@@ -118,17 +144,23 @@ template <int width, int packs, bool one_warp, typename Task> struct RowPart {
 };
 
 /* A pack of dx from g and xhat; `means` of g and of g xhat.  dx: what there was, then what is stored. */
-template <int width, typename Task>
-HS_DEVICE void store_gradient(const Task &task, int64_t at, const float (&g)[width], const float (&xhat)[width],
-                              float rstd, const float (&means)[2], float (&dx)[width])
+template <int width, typename Task, typename Rule>
+HS_DEVICE void store_gradient(const Task &task, const Rule &mask, int64_t at, const float (&g)[width],
+                              const float (&xhat)[width], float rstd, const float (&means)[2], float (&dx)[width])
 {
 #pragma unroll
     for (int i = 0; i < width; i++)
         dx[i] = fmaf(rstd, g[i] - means[0] - xhat[i] * means[1], dx[i]);
     task.dx.store(at, dx);
     if constexpr (Task::finishes)
-        if (task.rounded.data)
-            task.rounded.store(at, dx);
+        if (task.copy.data)
+            task.copy.store(at, dx);
+    if constexpr (Task::masks) {
+        const float nothing[width] = {};
+        float masked[width];
+        mask.template apply<width, true>(at, dx, nothing, masked); /* rows are whole packs of four */
+        task.copy.store(at, masked);
+    }
 }
 
 /* The block's sums of one array: those of its row slots, added in the order of the slots. */
@@ -164,6 +196,7 @@ __global__ void __launch_bounds__(most_threads<one_warp>) norm_backward_kernel(c
     float dx_sums[Task::finishes ? packs : 1][width] = {};
     const int64_t first = (int64_t)blockIdx.x * task.block_rows;
     const int64_t end = first + task.block_rows < task.rows ? first + task.block_rows : task.rows;
+    const auto mask = task.mask.at_step();
     RowPart<width, packs, one_warp, Task> part, next;
     if (prefetches)
         next.load(task, first + threadIdx.y, end);
@@ -213,7 +246,7 @@ __global__ void __launch_bounds__(most_threads<one_warp>) norm_backward_kernel(c
             for (int i = 0; i < width; i++)
                 g[i] *= weight[i];
             part.unpack_previous(task, row * task.columns + column, pack, dx);
-            store_gradient(task, row * task.columns + column, g, xhat[pack], rstd, means, dx);
+            store_gradient(task, mask, row * task.columns + column, g, xhat[pack], rstd, means, dx);
             if constexpr (Task::finishes) {
 #pragma unroll
                 for (int i = 0; i < width; i++)
@@ -239,6 +272,7 @@ __global__ void __launch_bounds__(NORM_MOST_THREADS) norm_backward_long_kernel(c
     const View<float> dweight = { task.partials + (int64_t)blockIdx.x * task.arrays * task.columns };
     const View<float> dbias = { dweight.data + task.columns };
     const View<float> dx_sums = { dweight.data + (task.arrays - 1) * task.columns };
+    const auto mask = task.mask.at_step();
     const int start = (int)threadIdx.x * width, stride = (int)blockDim.x * width;
     const int64_t first = (int64_t)blockIdx.x * task.block_rows;
     const int64_t end = first + task.block_rows < task.rows ? first + task.block_rows : task.rows;
@@ -283,7 +317,7 @@ __global__ void __launch_bounds__(NORM_MOST_THREADS) norm_backward_long_kernel(c
             float dx[width] = {};
             if (task.accumulate)
                 task.dx.load(row * task.columns + column, dx);
-            store_gradient(task, row * task.columns + column, g, xhat, rstd, means, dx);
+            store_gradient(task, mask, row * task.columns + column, g, xhat, rstd, means, dx);
             if constexpr (Task::finishes) {
                 float sum[width] = {};
                 if (row > first)
@@ -365,17 +399,17 @@ size_t workspace::norm_backward(const HsContext *, const HsNormBackwardArgs *arg
         .bytes(args->x.shape[1], totals_of(args).count);
 }
 
-template <int width, bool finishes, typename Gradient, typename Stream>
+template <int width, Beside beside, typename Gradient, typename Stream>
 static HsStatus launch_backward(const HsContext *context, const HsNormBackwardArgs *args, Gradient dy, Stream x,
-                                Stream dx, Gradient rounded)
+                                Stream dx, Gradient copy)
 {
-    using Task = NormBackward<Gradient, Stream, finishes>;
+    using Task = NormBackward<Gradient, Stream, beside>;
     const RowLayout layout = backward_layout(args);
     const PartialSums sums = partial_sums(args->x.shape[0], layout.rows_at_once);
     const Task task = { dy,
                         x,
                         dx,
-                        rounded,
+                        copy,
                         view_of<float>(args->weight),
                         args->kind == HS_NORM_LAYER ? data_of<float>(args->mean) : nullptr,
                         data_of<float>(args->rstd),
@@ -385,7 +419,8 @@ static HsStatus launch_backward(const HsContext *context, const HsNormBackwardAr
                         (int)args->x.shape[1],
                         totals_of(args).count,
                         hs_tensor_present(&args->dbias),
-                        args->accumulate };
+                        args->accumulate,
+                        Mask<beside>::of(args) };
     const dim3 blocks((unsigned)sums.blocks), block = layout.block();
     const size_t shared_bytes = (size_t)layout.rows_at_once * (size_t)task.columns * sizeof(float);
     /* Single elements' addresses leave no registers for 16 of them, and none for 8 beside the sums of dx. */
@@ -409,35 +444,49 @@ static HsStatus launch_backward(const HsContext *context, const HsNormBackwardAr
                            dim3(NORM_MOST_THREADS), 0, task);
 }
 
-/* The rounded copy has dy's format, as precision modes have it, or nothing is packed. */
-static bool is_packed(const HsNormBackwardArgs *args)
+/* Where all moves in packs.  A copy has dy's format then, as precision modes have it. */
+static bool is_packed(const HsNormBackwardArgs *args, const HsTensor &copy)
 {
-    const bool copied = hs_tensor_present(&args->dx_rounded);
-    if (copied && args->dx_rounded.dtype != args->dy.dtype)
+    if (hs_tensor_present(&copy) && copy.dtype != args->dy.dtype)
         return false;
     return args->x.dtype == args->dx.dtype && is_stream_pair(args->dy.dtype, args->x.dtype) &&
            (!finishes(args) || args->dy.dtype != HS_F32) && packs_fit(args->x.shape[1], args->dy, args->x, args->dx) &&
-           aligned_to(args->weight.data, 16) && (!copied || aligned_to(args->dx_rounded.data, 16));
+           aligned_to(args->weight.data, 16) && aligned_to(copy.data, 16);
+}
+
+/* Whether dx is masked in the norm's own pass: what is stored must be what registers hold, in f32. */
+static bool masks_in_one_pass(const HsNormBackwardArgs *args)
+{
+    return hs_tensor_present(&args->dx_masked) && args->x.dtype == HS_F32 && is_packed(args, args->dx_masked);
+}
+
+static HsStatus launch_unpacked(const HsContext *context, const HsNormBackwardArgs *args)
+{
+    const AnyView dy = any_view_of(args->dy), copy = any_view_of(args->dx_rounded);
+    const AnyView x = any_view_of(args->x), dx = any_view_of(args->dx);
+    return finishes(args) ? launch_backward<1, Beside::ROUNDED_AND_SUMS>(context, args, dy, x, dx, copy)
+                          : launch_backward<1, Beside::NOTHING>(context, args, dy, x, dx, copy);
 }
 
 static HsStatus launch_backward_by_dtype(const HsContext *context, const HsNormBackwardArgs *args)
 {
-    if (!is_packed(args)) {
-        const AnyView dy = any_view_of(args->dy), rounded = any_view_of(args->dx_rounded);
-        const AnyView x = any_view_of(args->x), dx = any_view_of(args->dx);
-        return finishes(args) ? launch_backward<1, true>(context, args, dy, x, dx, rounded)
-                              : launch_backward<1, false>(context, args, dy, x, dx, rounded);
-    }
+    const bool masks = masks_in_one_pass(args);
+    const HsTensor &copy = masks ? args->dx_masked : args->dx_rounded;
+    if (!is_packed(args, copy))
+        return launch_unpacked(context, args);
     return dispatch_stream_pair(args->dy.dtype, args->x.dtype, [&](auto compute, auto stream) {
         using Compute = decltype(compute);
         using Stream = decltype(stream);
         constexpr int width = access_width<Compute, Stream>;
-        const View<Compute> dy = view_of<Compute>(args->dy), rounded = view_of<Compute>(args->dx_rounded);
+        const View<Compute> dy = view_of<Compute>(args->dy), beside = view_of<Compute>(copy);
         const View<Stream> x = view_of<Stream>(args->x), dx = view_of<Stream>(args->dx);
+        if constexpr (sizeof(Stream) == sizeof(float))
+            if (masks)
+                return launch_backward<width, Beside::MASKED>(context, args, dy, x, dx, beside);
         if constexpr (sizeof(Compute) < sizeof(Stream))
             if (finishes(args))
-                return launch_backward<width, true>(context, args, dy, x, dx, rounded);
-        return launch_backward<width, false>(context, args, dy, x, dx, rounded);
+                return launch_backward<width, Beside::ROUNDED_AND_SUMS>(context, args, dy, x, dx, beside);
+        return launch_backward<width, Beside::NOTHING>(context, args, dy, x, dx, beside);
     });
 }
 
@@ -445,7 +494,11 @@ HsStatus op::norm_backward(HsContext *context, const HsNormBackwardArgs *args)
 {
     HS_TRY(launch_backward_by_dtype(context, args));
     const PartialSums sums = partial_sums(args->x.shape[0], backward_layout(args).rows_at_once);
-    return add_partial_sums(context, sums, totals_of(args), args->x.shape[1]);
+    HS_TRY(add_partial_sums(context, sums, totals_of(args), args->x.shape[1]));
+    if (!hs_tensor_present(&args->dx_masked) || masks_in_one_pass(args))
+        return HS_OK;
+    const HsDropoutArgs mask = { args->probability, args->rng, args->dx, {}, args->dx_masked };
+    return op::dropout_backward(context, &mask);
 }
 
 } // namespace HS_CUDA_NAMESPACE

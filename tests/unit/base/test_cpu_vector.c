@@ -88,7 +88,14 @@ static void run_norm_forward(HsContext *context, Operands *o, const char *isa)
     const HsTensor x = tensor(o, HS_F32, ROWS, COLUMNS), weight = tensor(o, HS_F32, 1, COLUMNS);
     const HsTensor bias = tensor(o, HS_F32, 1, COLUMNS), y = tensor(o, HS_BF16, ROWS, COLUMNS);
     const HsTensor mean = tensor(o, HS_F32, 1, ROWS), rstd = tensor(o, HS_F32, 1, ROWS);
-    const HsNormArgs args = { HS_NORM_LAYER, 1e-5f, x, weight, bias, y, mean, rstd };
+    const HsNormArgs args = { .kind = HS_NORM_LAYER,
+                              .epsilon = 1e-5f,
+                              .x = x,
+                              .weight = weight,
+                              .bias = bias,
+                              .y = y,
+                              .mean = mean,
+                              .rstd = rstd };
     cr_assert_eq(hs_op_norm_forward(context, &args), HS_OK, "%s", hs_error_message());
     for (int64_t n = 0; n < ROWS; n++) {
         double sum = 0, size = 0, squares = 0;
@@ -130,9 +137,18 @@ static void run_norm_backward(HsContext *context, Operands *o, const char *isa)
     const HsTensor rounded = tensor(o, HS_BF16, ROWS, COLUMNS), sums = tensor(o, HS_F32, 1, COLUMNS);
     const HsTensor converted = tensor(o, HS_BF16, ROWS, COLUMNS), summed = tensor(o, HS_F32, 1, COLUMNS);
     memcpy(summed.data, sums.data, hs_tensor_bytes(&sums));
-    const HsNormBackwardArgs args = {
-        HS_NORM_LAYER, dy, x, weight, mean, rstd, true, dx, dweight, dbias, rounded, sums
-    };
+    const HsNormBackwardArgs args = { .kind = HS_NORM_LAYER,
+                                      .dy = dy,
+                                      .x = x,
+                                      .weight = weight,
+                                      .mean = mean,
+                                      .rstd = rstd,
+                                      .accumulate = true,
+                                      .dx = dx,
+                                      .dweight = dweight,
+                                      .dbias = dbias,
+                                      .dx_rounded = rounded,
+                                      .dx_sums = sums };
     cr_assert_eq(hs_op_norm_backward(context, &args), HS_OK, "%s", hs_error_message());
     /* What two more operations make of dx, to the bit. */
     const HsConvertArgs convert = { .x = dx, .y = converted };
