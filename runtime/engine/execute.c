@@ -62,8 +62,11 @@ static HsLayerCall make_run(const HsProgram *program, HsContext *context, const 
     for (int i = 0; i < HS_NODE_INPUTS; i++) {
         call.inputs[i] = hs_program_tensor(program, action->inputs[i], rows);
         call.d_inputs[i] = hs_program_tensor(program, action->d_inputs[i], rows);
+        call.joined_inputs[i] = hs_program_tensor(program, action->joined_inputs[i], rows);
+        call.joined_d_inputs[i] = hs_program_tensor(program, action->joined_d_inputs[i], rows);
         call.accumulate[i] = action->accumulate[i];
     }
+    call.joined = action->joined == HS_NONE ? NULL : &model->nodes[action->joined];
     for (int i = 0; i < HS_NODE_OUTPUTS; i++) {
         call.outputs[i] = hs_program_tensor(program, action->outputs[i], rows);
         call.d_outputs[i] = hs_program_tensor(program, action->d_outputs[i], rows);

@@ -76,6 +76,8 @@ static void find_last_writers(Walk *walk)
         for (int i = 0; i < HS_NODE_INPUTS; i++) {
             if (action->d_inputs[i] != HS_NONE)
                 walk->last_writer[node->inputs[i]] = a;
+            if (action->joined_d_inputs[i] != HS_NONE)
+                walk->last_writer[model->nodes[action->joined].inputs[i]] = a;
         }
         for (int i = 0; i < HS_NODE_PARAMS; i++) {
             if (node->params[i] != HS_NONE)
@@ -101,20 +103,27 @@ static HsStatus count_tensor(HsContext *context, HsTensor tensor, HsHistogram *h
     return HS_OK;
 }
 
-static HsStatus count_activations(Walk *walk, int a)
+/* The gradients of a node's inputs, in the buffers `d_inputs`, that action a has completed. */
+static HsStatus count_inputs(Walk *walk, int a, int step, const int d_inputs[HS_NODE_INPUTS])
 {
     const HsProgram *program = walk->program;
-    const HsAction *action = &program->actions[a];
-    const HsNode *node = &program->model->nodes[action->node];
-    HsSurveyRow *row = &walk->survey->rows[walk->row_of_step[action->node]];
+    const HsNode *node = &program->model->nodes[step];
+    HsSurveyRow *row = &walk->survey->rows[walk->row_of_step[step]];
     for (int i = 0; i < HS_NODE_INPUTS; i++) {
-        if (action->d_inputs[i] == HS_NONE || walk->last_writer[node->inputs[i]] != a)
+        if (d_inputs[i] == HS_NONE || walk->last_writer[node->inputs[i]] != a)
             continue;
-        HsTensor tensor = hs_program_tensor(program, action->d_inputs[i], program->batch * program->sequence_length);
+        HsTensor tensor = hs_program_tensor(program, d_inputs[i], program->batch * program->sequence_length);
         HS_TRY(count_tensor(walk->context, tensor, &row->activations));
         walk->by_format[tensor.dtype] += hs_tensor_count(&tensor);
     }
     return HS_OK;
+}
+
+static HsStatus count_activations(Walk *walk, int a)
+{
+    const HsAction *action = &walk->program->actions[a];
+    HS_TRY(count_inputs(walk, a, action->node, action->d_inputs));
+    return action->joined == HS_NONE ? HS_OK : count_inputs(walk, a, action->joined, action->joined_d_inputs);
 }
 
 static HsStatus count_weights(Walk *walk)

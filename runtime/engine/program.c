@@ -139,9 +139,21 @@ static void bind_rounded(Walk *walk, HsAction *action)
     }
 }
 
+/* The joined sum first: its result is what the node reads. */
+static void bind_joined_forward(Walk *walk, HsAction *action)
+{
+    if (action->joined == HS_NONE)
+        return;
+    const HsNode *sum = &walk->program->model->nodes[action->joined];
+    for (int i = 0; i < HS_NODE_INPUTS; i++)
+        action->joined_inputs[i] = read_value(walk, sum->inputs[i]);
+    write_value(walk, sum->outputs[0]);
+}
+
 static void bind_forward(Walk *walk, HsAction *action)
 {
     const HsNode *node = &walk->program->model->nodes[action->node];
+    bind_joined_forward(walk, action);
     for (int i = 0; i < HS_NODE_INPUTS; i++) {
         action->inputs[i] = read_value(walk, node->inputs[i]);
         action->d_inputs[i] = HS_NONE;
@@ -152,11 +164,10 @@ static void bind_forward(Walk *walk, HsAction *action)
     bind_scratch(walk, action, false);
 }
 
-/* Where the gradient of input i goes; HS_NONE when the layer has nothing to do for it. */
-static int bind_input_gradient(Walk *walk, HsAction *action, int i)
+/* Where the gradient of the node's input i goes; HS_NONE when the layer has nothing to do for it. */
+static int bind_input_gradient(Walk *walk, const HsNode *node, int i, bool *accumulate)
 {
     const HsModel *model = walk->program->model;
-    const HsNode *node = &model->nodes[action->node];
     int slot = node->inputs[i];
     if (slot == HS_NONE || !model->slots[slot].needs_gradient)
         return HS_NONE;
@@ -172,8 +183,19 @@ static int bind_input_gradient(Walk *walk, HsAction *action, int i)
     else if (first)
         walk->gradient[slot] = new_buffer(walk, slot, true, slot_tensor(walk->program, slot));
     assert(first || node->layer->accumulates);
-    action->accumulate[i] = !first;
+    *accumulate = !first;
     return touch(walk, walk->gradient[slot]);
+}
+
+/* The node's backward completes the gradient of the joined sum. */
+static void bind_joined_backward(Walk *walk, HsAction *action)
+{
+    if (action->joined == HS_NONE)
+        return;
+    const HsNode *sum = &walk->program->model->nodes[action->joined];
+    bool accumulate;
+    for (int i = 0; i < HS_NODE_INPUTS; i++)
+        action->joined_d_inputs[i] = bind_input_gradient(walk, sum, i, &accumulate);
 }
 
 static void bind_backward(Walk *walk, HsAction *action)
@@ -195,7 +217,8 @@ static void bind_backward(Walk *walk, HsAction *action)
     for (int i = 0; i < HS_NODE_OUTPUTS; i++)
         action->d_outputs[i] = node->outputs[i] == HS_NONE ? HS_NONE : touch(walk, walk->gradient[node->outputs[i]]);
     for (int i = 0; i < HS_NODE_INPUTS; i++)
-        action->d_inputs[i] = bind_input_gradient(walk, action, i);
+        action->d_inputs[i] = bind_input_gradient(walk, node, i, &action->accumulate[i]);
+    bind_joined_backward(walk, action);
     bind_rounded(walk, action);
     bind_scratch(walk, action, true);
 }
@@ -230,6 +253,8 @@ static HsStatus bind_all(HsProgram *program)
     for (; walk.action < program->action_count; walk.action++) {
         HsAction *action = &program->actions[walk.action];
         action->d_rounded = action->d_sums = HS_NONE;
+        for (int i = 0; i < HS_NODE_INPUTS; i++)
+            action->joined_inputs[i] = action->joined_d_inputs[i] = HS_NONE;
         if (action->kind == HS_ACTION_BACKWARD)
             bind_backward(&walk, action);
         else

@@ -22,7 +22,7 @@ typedef enum HsRecompute {
 
 typedef enum HsActionKind { HS_ACTION_FORWARD, HS_ACTION_RECOMPUTE, HS_ACTION_BACKWARD } HsActionKind;
 
-/* One call of a layer, with the buffer (index into program->buffers) of everything it touches; HS_NONE: not touched.
+/* One call of a layer, perhaps with the work of the layer before it (HsNode.joins), with the buffer (index into program->buffers) of everything it touches; HS_NONE: not touched.
  * Backward sees only those values that its layer declares, so that lifetimes cannot be wrong unnoticed. */
 typedef struct HsAction {
     HsActionKind kind;
@@ -30,7 +30,9 @@ typedef struct HsAction {
     int inputs[HS_NODE_INPUTS], outputs[HS_NODE_OUTPUTS], saved[HS_NODE_SAVED], scratch[HS_NODE_SCRATCH];
     int d_inputs[HS_NODE_INPUTS], d_outputs[HS_NODE_OUTPUTS];
     bool accumulate[HS_NODE_INPUTS]; /* d_inputs[i] holds another consumer's share already */
-    int d_rounded, d_sums;           /* of a norm and of the linear layer below it (runtime/model/layer.h) */
+    int joined; /* the node before, whose result is inputs[0] and whose work the same call does, too; HS_NONE */
+    int joined_inputs[HS_NODE_INPUTS], joined_d_inputs[HS_NODE_INPUTS];
+    int d_rounded, d_sums; /* of a norm and of the linear layer below it (runtime/model/layer.h) */
     double flops;
 } HsAction;
 

@@ -79,9 +79,20 @@ typedef struct Schedule {
     bool *again;   /* per node: run again */
 } Schedule;
 
+/* A norm and the sum that it joins are one action where they follow each other: both forward, both again or, the other
+ * way round, both backward. */
 static void append(HsProgram *program, HsActionKind kind, int step)
 {
-    program->actions[program->action_count++] = (HsAction){ .kind = kind, .node = step };
+    const HsNode *nodes = program->model->nodes;
+    HsAction *last = program->action_count > 0 ? &program->actions[program->action_count - 1] : NULL;
+    if (last == NULL || last->kind != kind || last->joined != HS_NONE)
+        last = NULL;
+    if (last && kind != HS_ACTION_BACKWARD && nodes[step].joins == last->node)
+        *last = (HsAction){ .kind = kind, .node = step, .joined = last->node };
+    else if (last && kind == HS_ACTION_BACKWARD && nodes[last->node].joins == step)
+        last->joined = step;
+    else
+        program->actions[program->action_count++] = (HsAction){ .kind = kind, .node = step, .joined = HS_NONE };
 }
 
 static void mark_dropped(Schedule *schedule, unsigned group, int64_t every)

@@ -146,6 +146,7 @@ static HsNode *add_step(HsBuilder *builder, const HsLayer *layer, const char *na
         node->params[i] = HS_NONE;
     node->inputs[0] = input;
     node->rounds_for = HS_NONE;
+    node->joins = HS_NONE;
     node->attributes.heads = (HsHeads){ 0, 0, model->heads, model->kv_heads, model->head_dim };
     node->attributes.epsilon = (float)builder->config->model.norm_epsilon;
     node->attributes.dropout = (float)builder->config->model.dropout;

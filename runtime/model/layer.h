@@ -36,6 +36,10 @@ typedef struct HsLayerCall {
     HsTensor inputs[HS_NODE_INPUTS], outputs[HS_NODE_OUTPUTS], saved[HS_NODE_SAVED], scratch[HS_NODE_SCRATCH];
     HsTensor d_inputs[HS_NODE_INPUTS]; /* absent: not needed, or it is the output's gradient itself */
     HsTensor d_outputs[HS_NODE_OUTPUTS];
+    /* The node before, whose work this call does, too: forward it makes inputs[0] first, backward the gradients of that
+     * node's inputs of d_inputs[0].  NULL: there is none. */
+    const HsNode *joined;
+    HsTensor joined_inputs[HS_NODE_INPUTS], joined_d_inputs[HS_NODE_INPUTS];
     /* Of a norm's backward: what it makes of d_inputs[0] for the linear layer below, a copy rounded to the products'
      * format and its sums over rows, added to the bias's gradient.  Of that layer's: the copy.  sums_apart: the sums go
      * to memory of their own, which the norm clears and the linear layer adds to its bias's gradient. */
@@ -64,9 +68,11 @@ struct HsLayer {
     bool in_place;        /* output 0 may overwrite input 0, and in backward the other way round */
     bool accumulates;     /* backward obeys `accumulate` */
     bool rounds_gradient; /* backward makes d_rounded and d_sums where they are asked for */
-    int bias;   /* of a layer whose gradient may be converted: params[bias]'s gradient is the sum of dy's rows */
-    bool joint; /* backward makes the gradients of input 0 and of the weights in one pass, never one alone */
-    bool turns; /* training calls backward only, which does the work of forward too */
+    int bias;       /* of a layer whose gradient may be converted: params[bias]'s gradient is the sum of dy's rows */
+    bool joins_sum; /* does the work of call->joined, too, where there is one */
+    bool is_joined; /* ... and that can be this layer's */
+    bool joint;     /* backward makes the gradients of input 0 and of the weights in one pass, never one alone */
+    bool turns;     /* training calls backward only, which does the work of forward too */
 };
 
 extern const HsLayer hs_layer_embedding, hs_layer_norm, hs_layer_linear, hs_layer_head_norm, hs_layer_rope,

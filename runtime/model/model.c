@@ -179,6 +179,18 @@ static void derive_rounding(HsModel *model)
     }
 }
 
+/* A norm right behind the sum that it reads does that sum's work in its own pass.  Nobody reads it before the norm, so
+ * that its gradient is whole behind the norm's backward. */
+static void derive_joins(HsModel *model)
+{
+    for (int n = 1; n < model->node_count; n++) {
+        HsNode *node = &model->nodes[n];
+        const HsNode *before = &model->nodes[n - 1];
+        if (node->layer->joins_sum && before->layer->is_joined && node->inputs[0] == before->outputs[0])
+            node->joins = n - 1;
+    }
+}
+
 /* What an adapter changes stays as it is, and so does all else that adapter.also_train does not name. */
 static HsStatus freeze_base(HsModel *model, const HsConfig *config, bool *frozen)
 {
@@ -217,6 +229,7 @@ static HsStatus freeze(HsModel *model, const HsConfig *config)
         return hs_fail(HS_ECONFIG, "train.freeze names every parameter: nothing would be trained; shorten it");
     derive_backward(model);
     derive_rounding(model);
+    derive_joins(model);
     return HS_OK;
 }
 

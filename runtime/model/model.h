@@ -152,6 +152,9 @@ typedef struct HsNode {
     bool trains; /* a parameter of this node, or of one that it reads from, is trainable: it has a backward */
     /* Of a norm: the linear layer whose dy its backward completes, and makes as the products want it; HS_NONE: none. */
     int rounds_for;
+    /* Of a norm: the sum with dropout right before it in the table, whose result it reads.  Where one runs right after the
+     * other, forward, again or backward, the norm's call does the work of both. */
+    int joins;
 } HsNode;
 
 typedef struct HsModel {

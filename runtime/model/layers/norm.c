@@ -8,8 +8,17 @@
  *   dgain += sum over rows of dy xhat;  dbias += sum over rows of dy.
  * x is the residual stream, whose other consumer is the sum after the branch: dx adds to what that one left.  Whole by
  * now, it is the dy of the linear layer that made x, and goes there rounded to the products' format, too, and summed.
+ * Where dropout made x (dropout_residual.c), its work is done here both ways: x is made on the way in, dbranch of dx.
  */
 #include "runtime/model/layer.h"
+
+/* The random numbers of the joined sum with dropout (dropout_residual.c). */
+static HsRng joined_rng(const HsLayerCall *call)
+{
+    HsRng rng = call->rng;
+    rng.site = call->joined->attributes.site;
+    return rng;
+}
 
 static HsStatus norm_forward(const HsLayerCall *call, const HsNode *node)
 {
@@ -23,6 +32,12 @@ static HsStatus norm_forward(const HsLayerCall *call, const HsNode *node)
         .rstd = call->saved[0],
         .mean = call->saved[1],
     };
+    if (call->joined) { /* x is made first */
+        args.branch = call->joined_inputs[0];
+        args.residual = call->joined_inputs[1];
+        args.probability = hs_run_dropout(call, call->joined);
+        args.rng = joined_rng(call);
+    }
     return hs_op_norm_forward(call->context, &args);
 }
 
@@ -46,6 +61,11 @@ static HsStatus norm_backward(const HsLayerCall *call, const HsNode *node)
         .dx_rounded = call->d_rounded,
         .dx_sums = call->d_sums,
     };
+    if (call->joined) { /* dx, whole by now, goes on to the branch */
+        args.dx_masked = call->joined_d_inputs[0];
+        args.probability = hs_run_dropout(call, call->joined);
+        args.rng = joined_rng(call);
+    }
     return hs_op_norm_backward(context, &args);
 }
 
@@ -58,5 +78,6 @@ const HsLayer hs_layer_norm = {
     .passes_gradient = HS_NONE,
     .accumulates = true,
     .rounds_gradient = true,
+    .joins_sum = true,
     .joint = true,
 };

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A norm does the work of the sum with dropout right before it (HsNode.joins).  On ref and cpu the loss and every
+ * gradient have the very bits that they have where both are actions of their own: forward, again and backward, whatever
+ * is recomputed, frozen or adapted, and when micro-batches add up.
+ */
+#include "tests/support/tiny_model.h"
+
+static char *patterns[] = { NULL };
+
+static TinySpec spec_of(const char *family, const char *mode, HsRecompute policy, int64_t width, const char *frozen)
+{
+    patterns[0] = (char *)(uintptr_t)frozen;
+    return (TinySpec){ .family = family,
+                       .mode = mode,
+                       .layers = 3,
+                       .heads = 2,
+                       .width = width,
+                       .vocabulary = 19,
+                       .batch = 3,
+                       .length = 7,
+                       .bias = strcmp(family, "gpt2") == 0,
+                       .qkv_bias = true,
+                       .dropout = 0.2,
+                       .policy = policy,
+                       .freeze = { .count = frozen ? 1 : 0, .items = patterns } };
+}
+
+/* Both programs anew, for a model in which nothing is joined. */
+static void take_apart(TinyModel *tiny)
+{
+    HsModel *model = &tiny->model;
+    hs_program_destroy(&tiny->train);
+    hs_program_destroy(&tiny->evaluate);
+    for (int n = 0; n < model->node_count; n++)
+        model->nodes[n].joins = HS_NONE;
+    TINY_OK(hs_program_create(model, &tiny->context, tiny->spec.batch, tiny->spec.length, true, tiny->spec.policy, 1,
+                              &tiny->train));
+    TINY_OK(hs_program_create(model, &tiny->context, tiny->spec.batch, tiny->spec.length, false, HS_RECOMPUTE_NONE, 1,
+                              &tiny->evaluate));
+    TINY_OK(hs_program_commit(&tiny->train, &tiny->context));
+    TINY_OK(hs_program_commit(&tiny->evaluate, &tiny->context));
+}
+
+static int count_joined(const HsProgram *program, HsActionKind kind)
+{
+    int joined = 0;
+    for (int a = 0; a < program->action_count; a++)
+        joined += program->actions[a].kind == kind && program->actions[a].joined != HS_NONE;
+    return joined;
+}
+
+static void expect_equal(const TinyModel *a, const TinyModel *b, const char *what)
+{
+    for (int p = 0; p < a->model.param_count; p++) {
+        const HsParam *one = &a->model.params[p], *other = &b->model.params[p];
+        if (hs_tensor_present(&one->gradient))
+            cr_expect(memcmp(one->gradient.data, other->gradient.data, hs_tensor_bytes(&one->gradient)) == 0,
+                      "%s: the gradient of %s differs", what, one->name);
+    }
+}
+
+/* A second micro-batch's gradients, added. */
+static double train_more(TinyModel *tiny)
+{
+    double loss;
+    TINY_OK(hs_program_train(&tiny->train, &tiny->context, tiny->tokens, tiny->targets, 11, 3, 21, 1.25f, &loss));
+    return loss;
+}
+
+static double evaluate(TinyModel *tiny)
+{
+    double loss;
+    TINY_OK(hs_program_evaluate(&tiny->evaluate, &tiny->context, tiny->tokens, tiny->targets, &loss, NULL));
+    return loss;
+}
+
+static void compare_ways(TinySpec spec, const char *what)
+{
+    TinyModel joined, apart;
+    tiny_create(&joined, spec);
+    tiny_create(&apart, spec);
+    take_apart(&apart);
+    cr_expect_eq(count_joined(&apart.train, HS_ACTION_FORWARD), 0);
+    cr_expect_eq(count_joined(&joined.train, HS_ACTION_FORWARD), 2 * 3, "the sums of three blocks");
+    cr_expect_eq(count_joined(&joined.train, HS_ACTION_RECOMPUTE), spec.policy == HS_RECOMPUTE_BLOCK ? 3 : 0,
+                 "%s: of a block that is made again the first sum; the second is kept", what);
+    cr_expect_eq(tiny_train(&joined, 0.5f), tiny_train(&apart, 0.5f), "%s", what);
+    expect_equal(&joined, &apart, what);
+    cr_expect_eq(train_more(&joined), train_more(&apart), "%s", what);
+    expect_equal(&joined, &apart, what);
+    cr_expect_eq(evaluate(&joined), evaluate(&apart), "%s", what);
+    tiny_destroy(&joined);
+    tiny_destroy(&apart);
+}
+
+static void compare_everywhere(TinySpec spec, const char *what)
+{
+    compare_ways(spec, what);
+    TINY_OK(hs_backend_cpu(&spec.backend));
+    spec.threads = 2;
+    compare_ways(spec, what);
+}
+
+Test(joined_dropout, has_the_same_bits)
+{
+    static const HsRecompute policies[] = { HS_RECOMPUTE_NONE, HS_RECOMPUTE_ATTENTION, HS_RECOMPUTE_MLP,
+                                            HS_RECOMPUTE_BLOCK };
+    for (int k = 0; k < 4; k++) {
+        compare_everywhere(spec_of("gpt2", "bf16", policies[k], 20, NULL), "gpt2 bf16");
+        compare_everywhere(spec_of("gpt2", "fp16", policies[k], 34, NULL), "gpt2 fp16");
+        compare_everywhere(spec_of("gpt2", "fp32", policies[k], 20, NULL), "gpt2 fp32");
+        compare_everywhere(spec_of("llama", "bf16", policies[k], 20, NULL), "llama bf16");
+    }
+}
+
+/* What nobody trains has no gradient; that of the branch may be all that is left of a block's. */
+Test(joined_dropout, where_much_is_frozen)
+{
+    static const char *const frozen[] = { "*bias", "*ln_*", "embedding", "*c_proj.weight", "matrix" };
+    for (size_t i = 0; i < sizeof frozen / sizeof frozen[0]; i++)
+        compare_everywhere(spec_of("gpt2", "bf16", HS_RECOMPUTE_NONE, 20, frozen[i]), frozen[i]);
+}
+
+/* A step with recomputation equals one without. */
+Test(joined_dropout, recomputed_or_not)
+{
+    TinyModel kept, again;
+    tiny_create(&kept, spec_of("gpt2", "bf16", HS_RECOMPUTE_NONE, 20, NULL));
+    for (int policy = HS_RECOMPUTE_ATTENTION; policy <= HS_RECOMPUTE_BLOCK; policy++) {
+        tiny_create(&again, spec_of("gpt2", "bf16", (HsRecompute)policy, 20, NULL));
+        cr_expect_eq(tiny_train(&kept, 0.5f), tiny_train(&again, 0.5f));
+        expect_equal(&kept, &again, "recomputed");
+        tiny_destroy(&again);
+    }
+    tiny_destroy(&kept);
+}
+
+/* Counts the operations of a training pass by name. */
+typedef struct Counter {
+    HsObserver observer; /* first: the context holds its address */
+    int forward, backward;
+} Counter;
+
+static void count(HsObserver *observer, HsContext *context, HsRangeKind kind, const char *name, const HsOpCost *cost)
+{
+    (void)context, (void)cost;
+    ((Counter *)observer)->forward += kind == HS_RANGE_OPERATION && strcmp(name, "dropout_forward") == 0;
+    ((Counter *)observer)->backward += kind == HS_RANGE_OPERATION && strcmp(name, "dropout_backward") == 0;
+}
+
+static void ignore(HsObserver *observer, HsContext *context)
+{
+    (void)observer, (void)context;
+}
+
+Test(joined_dropout, leaves_the_embedding_alone_an_operation)
+{
+    TinyModel tiny;
+    Counter counter = { .observer = { count, ignore } };
+    tiny_create(&tiny, spec_of("gpt2", "bf16", HS_RECOMPUTE_BLOCK, 20, NULL));
+    tiny.context.observer = &counter.observer;
+    tiny_train(&tiny, 1);
+    cr_expect_eq(counter.forward, 1);
+    cr_expect_eq(counter.backward, 1);
+    tiny_destroy(&tiny);
+}
