@@ -165,3 +165,20 @@ Test(joined_dropout, leaves_the_embedding_alone_an_operation)
     cr_expect_eq(counter.backward, 1);
     tiny_destroy(&tiny);
 }
+
+/* What is not finite is laid to the layer whose work it is: 3e38 / (1 - 0.2) is infinite, 3e38 is not. */
+Test(joined_dropout, is_named_where_it_overflows)
+{
+    TinyModel tiny;
+    char where[128];
+    tiny_create(&tiny, spec_of("gpt2", "fp32", HS_RECOMPUTE_NONE, 20, NULL));
+    for (int p = 0; p < tiny.model.param_count; p++) {
+        HsParam *param = &tiny.model.params[p];
+        if (strcmp(param->name, "transformer.h.1.mlp.c_proj.bias") == 0)
+            ((float *)param->weight.data)[3] = 3e38f;
+    }
+    TINY_OK(hs_program_find_nonfinite(&tiny.train, &tiny.context, tiny.tokens, tiny.targets, 11, 3, 0, 1, where,
+                                      sizeof where));
+    cr_expect_str_eq(where, "block.1.mlp.down.dropout.out (forward, dropout_residual)");
+    tiny_destroy(&tiny);
+}

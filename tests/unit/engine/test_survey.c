@@ -92,7 +92,11 @@ static HsStatus watched_backward(const HsLayerCall *call, const HsNode *node)
         if (hs_tensor_present(gradient))
             hs_histogram_add(&witness.seen, gradient->dtype, gradient->data, hs_tensor_count(gradient));
     }
-    return witness.layers[node - witness.model->nodes]->backward(call, node);
+    const HsStatus status = witness.layers[node - witness.model->nodes]->backward(call, node);
+    const HsTensor *sum = &call->d_inputs[0]; /* of a joined sum, whose backward is not called; whole now */
+    if (call->joined)
+        hs_histogram_add(&witness.seen, sum->dtype, sum->data, hs_tensor_count(sum));
+    return status;
 }
 
 static void watch(TinyModel *tiny)
