@@ -20,33 +20,39 @@
 namespace HS_CUDA_NAMESPACE
 {
 
-/* What is made of dx beside it. */
-enum class Beside { NOTHING, ROUNDED_AND_SUMS, MASKED };
+/* What is made of dx beside it: nothing; a rounded copy and sums; a copy under dropout's mask.  Only the last has members,
+ * for the others have no registers to spare. */
+struct Alone {
+    static constexpr bool finishes = false, masks = false;
 
-/* Nothing where nothing is masked: registers are scarce. */
-template <Beside beside> struct Mask {
-    static Mask of(const HsNormBackwardArgs *)
+    static Alone of(const HsNormBackwardArgs *)
     {
         return {};
     }
-    HS_MEMBER Mask at_step() const
+    HS_MEMBER Alone at_step() const
     {
         return {};
     }
 };
-template <> struct Mask<Beside::MASKED> : DropoutRule {
-    static Mask of(const HsNormBackwardArgs *args)
+struct Finished : Alone {
+    static constexpr bool finishes = true;
+
+    static Finished of(const HsNormBackwardArgs *)
+    {
+        return {};
+    }
+};
+struct Masked : DropoutRule {
+    static constexpr bool finishes = false, masks = true;
+
+    static Masked of(const HsNormBackwardArgs *args)
     {
         return { dropout_rule(args->rng, args->probability, args->x.shape[1]) };
     }
-    HS_MEMBER Mask at_step() const
-    {
-        return { DropoutRule::at_step() };
-    }
 };
 
-template <typename Gradient, typename Stream, Beside beside> struct NormBackward {
-    static constexpr bool finishes = beside == Beside::ROUNDED_AND_SUMS, masks = beside == Beside::MASKED;
+template <typename Gradient, typename Stream, typename Beside> struct NormBackward {
+    static constexpr bool finishes = Beside::finishes, masks = Beside::masks;
     Gradient dy;
     Stream x, dx;
     Gradient copy; /* rounded, where data is not NULL, or masked */
@@ -56,7 +62,7 @@ template <typename Gradient, typename Stream, Beside beside> struct NormBackward
     int64_t rows, block_rows;
     int columns, arrays;
     bool biased, accumulate;
-    Mask<beside> mask;
+    Beside beside;
 };
 
 /* Neighbours as they lie in memory, so that they take few registers while they wait.  Words, as compilers may keep two
@@ -144,8 +150,8 @@ template <int width, int packs, bool one_warp, typename Task> struct RowPart {
 };
 
 /* A pack of dx from g and xhat; `means` of g and of g xhat.  dx: what there was, then what is stored. */
-template <int width, typename Task, typename Rule>
-HS_DEVICE void store_gradient(const Task &task, const Rule &mask, int64_t at, const float (&g)[width],
+template <int width, typename Task, typename Beside>
+HS_DEVICE void store_gradient(const Task &task, const Beside &beside, int64_t at, const float (&g)[width],
                               const float (&xhat)[width], float rstd, const float (&means)[2], float (&dx)[width])
 {
 #pragma unroll
@@ -158,7 +164,7 @@ HS_DEVICE void store_gradient(const Task &task, const Rule &mask, int64_t at, co
     if constexpr (Task::masks) {
         const float nothing[width] = {};
         float masked[width];
-        mask.template apply<width, true>(at, dx, nothing, masked); /* rows are whole packs of four */
+        beside.template apply<width, true>(at, dx, nothing, masked); /* rows are whole packs of four */
         task.copy.store(at, masked);
     }
 }
@@ -196,7 +202,7 @@ __global__ void __launch_bounds__(most_threads<one_warp>) norm_backward_kernel(c
     float dx_sums[Task::finishes ? packs : 1][width] = {};
     const int64_t first = (int64_t)blockIdx.x * task.block_rows;
     const int64_t end = first + task.block_rows < task.rows ? first + task.block_rows : task.rows;
-    const auto mask = task.mask.at_step();
+    const auto beside = task.beside.at_step();
     RowPart<width, packs, one_warp, Task> part, next;
     if (prefetches)
         next.load(task, first + threadIdx.y, end);
@@ -246,7 +252,7 @@ __global__ void __launch_bounds__(most_threads<one_warp>) norm_backward_kernel(c
             for (int i = 0; i < width; i++)
                 g[i] *= weight[i];
             part.unpack_previous(task, row * task.columns + column, pack, dx);
-            store_gradient(task, mask, row * task.columns + column, g, xhat[pack], rstd, means, dx);
+            store_gradient(task, beside, row * task.columns + column, g, xhat[pack], rstd, means, dx);
             if constexpr (Task::finishes) {
 #pragma unroll
                 for (int i = 0; i < width; i++)
@@ -272,7 +278,7 @@ __global__ void __launch_bounds__(NORM_MOST_THREADS) norm_backward_long_kernel(c
     const View<float> dweight = { task.partials + (int64_t)blockIdx.x * task.arrays * task.columns };
     const View<float> dbias = { dweight.data + task.columns };
     const View<float> dx_sums = { dweight.data + (task.arrays - 1) * task.columns };
-    const auto mask = task.mask.at_step();
+    const auto beside = task.beside.at_step();
     const int start = (int)threadIdx.x * width, stride = (int)blockDim.x * width;
     const int64_t first = (int64_t)blockIdx.x * task.block_rows;
     const int64_t end = first + task.block_rows < task.rows ? first + task.block_rows : task.rows;
@@ -317,7 +323,7 @@ __global__ void __launch_bounds__(NORM_MOST_THREADS) norm_backward_long_kernel(c
             float dx[width] = {};
             if (task.accumulate)
                 task.dx.load(row * task.columns + column, dx);
-            store_gradient(task, mask, row * task.columns + column, g, xhat, rstd, means, dx);
+            store_gradient(task, beside, row * task.columns + column, g, xhat, rstd, means, dx);
             if constexpr (Task::finishes) {
                 float sum[width] = {};
                 if (row > first)
@@ -399,11 +405,11 @@ size_t workspace::norm_backward(const HsContext *, const HsNormBackwardArgs *arg
         .bytes(args->x.shape[1], totals_of(args).count);
 }
 
-template <int width, Beside beside, typename Gradient, typename Stream>
+template <int width, typename Beside, typename Gradient, typename Stream>
 static HsStatus launch_backward(const HsContext *context, const HsNormBackwardArgs *args, Gradient dy, Stream x,
                                 Stream dx, Gradient copy)
 {
-    using Task = NormBackward<Gradient, Stream, beside>;
+    using Task = NormBackward<Gradient, Stream, Beside>;
     const RowLayout layout = backward_layout(args);
     const PartialSums sums = partial_sums(args->x.shape[0], layout.rows_at_once);
     const Task task = { dy,
@@ -420,7 +426,7 @@ static HsStatus launch_backward(const HsContext *context, const HsNormBackwardAr
                         totals_of(args).count,
                         hs_tensor_present(&args->dbias),
                         args->accumulate,
-                        Mask<beside>::of(args) };
+                        Beside::of(args) };
     const dim3 blocks((unsigned)sums.blocks), block = layout.block();
     const size_t shared_bytes = (size_t)layout.rows_at_once * (size_t)task.columns * sizeof(float);
     /* Single elements' addresses leave no registers for 16 of them, and none for 8 beside the sums of dx. */
@@ -464,8 +470,8 @@ static HsStatus launch_unpacked(const HsContext *context, const HsNormBackwardAr
 {
     const AnyView dy = any_view_of(args->dy), copy = any_view_of(args->dx_rounded);
     const AnyView x = any_view_of(args->x), dx = any_view_of(args->dx);
-    return finishes(args) ? launch_backward<1, Beside::ROUNDED_AND_SUMS>(context, args, dy, x, dx, copy)
-                          : launch_backward<1, Beside::NOTHING>(context, args, dy, x, dx, copy);
+    return finishes(args) ? launch_backward<1, Finished>(context, args, dy, x, dx, copy)
+                          : launch_backward<1, Alone>(context, args, dy, x, dx, copy);
 }
 
 static HsStatus launch_backward_by_dtype(const HsContext *context, const HsNormBackwardArgs *args)
@@ -478,15 +484,15 @@ static HsStatus launch_backward_by_dtype(const HsContext *context, const HsNormB
         using Compute = decltype(compute);
         using Stream = decltype(stream);
         constexpr int width = access_width<Compute, Stream>;
-        const View<Compute> dy = view_of<Compute>(args->dy), beside = view_of<Compute>(copy);
+        const View<Compute> dy = view_of<Compute>(args->dy), rounded = view_of<Compute>(copy);
         const View<Stream> x = view_of<Stream>(args->x), dx = view_of<Stream>(args->dx);
         if constexpr (sizeof(Stream) == sizeof(float))
             if (masks)
-                return launch_backward<width, Beside::MASKED>(context, args, dy, x, dx, beside);
+                return launch_backward<width, Masked>(context, args, dy, x, dx, rounded);
         if constexpr (sizeof(Compute) < sizeof(Stream))
             if (finishes(args))
-                return launch_backward<width, Beside::ROUNDED_AND_SUMS>(context, args, dy, x, dx, beside);
-        return launch_backward<width, Beside::NOTHING>(context, args, dy, x, dx, beside);
+                return launch_backward<width, Finished>(context, args, dy, x, dx, rounded);
+        return launch_backward<width, Alone>(context, args, dy, x, dx, rounded);
     });
 }
 
