@@ -33,6 +33,7 @@ __global__ void __launch_bounds__(EXACT_THREADS, 2)
     attention_exact_query_bwd_kernel(Attention attention, ExactSource dout, ExactSource qkv,
                                      const QueryStatistics *__restrict__ statistics, ExactResult dqkv)
 {
+    begin_after_kernel_before();
     constexpr int rows = Shape::row_count, columns = Shape::column_count;
     HS_DYNAMIC_SHARED(float, queries);
     float *const douts = queries + Shape::own_floats, *const keys = douts + Shape::own_floats;
@@ -102,6 +103,7 @@ __global__ void __launch_bounds__(EXACT_THREADS, 2)
     attention_exact_key_value_bwd_kernel(Attention attention, ExactSource dout, ExactSource qkv,
                                          const QueryStatistics *__restrict__ statistics, ExactResult dqkv)
 {
+    begin_after_kernel_before();
     constexpr int rows = Shape::row_count, columns = Shape::column_count;
     HS_DYNAMIC_SHARED(float, keys);
     float *const values = keys + Shape::own_floats, *const queries = values + Shape::own_floats;
@@ -183,10 +185,10 @@ HsStatus attention_backward_query_exact(HsContext *context, const Attention &att
         using Shape = ExactBackwardShape<decltype(dim)::width>;
         const dim3 grid((unsigned)(attention.batch * attention.heads), blocks_for(attention.length, Shape::rows));
         return dispatch_documents(attention.starts != nullptr, [&](auto kind) {
-            return hs_launch(context, HS_KERNEL((attention_exact_query_bwd_kernel<Shape, decltype(kind)::documents>)),
-                             grid, EXACT_THREADS, exact_backward_shared_bytes<Shape>(), attention,
-                             exact_source(tensors.dout, attention), exact_source(tensors.qkv, attention),
-                             tensors.statistics, exact_tensor(tensors.dqkv, attention));
+            return hs_launch_after(
+                context, HS_KERNEL((attention_exact_query_bwd_kernel<Shape, decltype(kind)::documents>)), grid,
+                EXACT_THREADS, exact_backward_shared_bytes<Shape>(), attention, exact_source(tensors.dout, attention),
+                exact_source(tensors.qkv, attention), tensors.statistics, exact_tensor(tensors.dqkv, attention));
         });
     });
 }
@@ -198,7 +200,7 @@ HsStatus attention_backward_key_value_exact(HsContext *context, const Attention 
         using Shape = ExactBackwardShape<decltype(dim)::width>;
         const dim3 grid((unsigned)(attention.batch * attention.kv_heads), blocks_for(attention.length, Shape::rows));
         return dispatch_documents(attention.starts != nullptr, [&](auto kind) {
-            return hs_launch(
+            return hs_launch_after(
                 context, HS_KERNEL((attention_exact_key_value_bwd_kernel<Shape, decltype(kind)::documents>)), grid,
                 EXACT_THREADS, exact_backward_shared_bytes<Shape>(), attention, exact_source(tensors.dout, attention),
                 exact_source(tensors.qkv, attention), tensors.statistics, exact_tensor(tensors.dqkv, attention));

@@ -145,6 +145,7 @@ __global__ void __launch_bounds__(Shape::threads, 2)
     attention_key_value_bwd_kernel(Attention attention, const T *__restrict__ dout, const T *__restrict__ qkv,
                                    const QueryStatistics *__restrict__ statistics, T *__restrict__ dqkv)
 {
+    begin_after_kernel_before();
     constexpr int width = Shape::width, step = Shape::step, row_tiles = Shape::row_tiles;
     constexpr bool want_keys = part != VALUES_ALONE, want_values = part != KEYS_ALONE;
     using Layout = KeyValueLayout<Shape>;
@@ -269,10 +270,10 @@ static HsStatus launch(HsContext *context, const Attention &attention, const Bac
 {
     const dim3 grid((unsigned)(attention.batch * attention.kv_heads), blocks_for(attention.length, Shape::rows));
     return dispatch_documents(attention.starts != nullptr, [&](auto kind) {
-        return hs_launch(context,
-                         HS_KERNEL((attention_key_value_bwd_kernel<T, Shape, part, decltype(kind)::documents>)), grid,
-                         Shape::threads, KeyValueLayout<Shape>::bytes, attention, data_of<const T>(tensors.dout),
-                         data_of<const T>(tensors.qkv), tensors.statistics, data_of<T>(tensors.dqkv));
+        return hs_launch_after(
+            context, HS_KERNEL((attention_key_value_bwd_kernel<T, Shape, part, decltype(kind)::documents>)), grid,
+            Shape::threads, KeyValueLayout<Shape>::bytes, attention, data_of<const T>(tensors.dout),
+            data_of<const T>(tensors.qkv), tensors.statistics, data_of<T>(tensors.dqkv));
     });
 }
 

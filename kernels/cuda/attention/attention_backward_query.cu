@@ -71,6 +71,7 @@ __global__ void __launch_bounds__(Shape::threads, 2)
     attention_query_bwd_kernel(Attention attention, const T *__restrict__ dout, const T *__restrict__ qkv,
                                const QueryStatistics *__restrict__ statistics, T *__restrict__ dqkv)
 {
+    begin_after_kernel_before();
     constexpr int width = Shape::width, step = Shape::step, row_tiles = Shape::row_tiles;
     HS_DYNAMIC_SHARED(unsigned char, shared);
     using Layout = QueryGradientLayout<Shape>;
@@ -177,10 +178,10 @@ HsStatus attention_backward_query_mma(HsContext *context, const Attention &atten
             using Shape = decltype(shape);
             const dim3 grid((unsigned)(attention.batch * attention.heads), blocks_for(attention.length, Shape::rows));
             return dispatch_documents(attention.starts != nullptr, [&](auto kind) {
-                return hs_launch(context, HS_KERNEL((attention_query_bwd_kernel<T, Shape, decltype(kind)::documents>)),
-                                 grid, Shape::threads, QueryGradientLayout<Shape>::bytes, attention,
-                                 data_of<const T>(tensors.dout), data_of<const T>(tensors.qkv), tensors.statistics,
-                                 data_of<T>(tensors.dqkv));
+                return hs_launch_after(
+                    context, HS_KERNEL((attention_query_bwd_kernel<T, Shape, decltype(kind)::documents>)), grid,
+                    Shape::threads, QueryGradientLayout<Shape>::bytes, attention, data_of<const T>(tensors.dout),
+                    data_of<const T>(tensors.qkv), tensors.statistics, data_of<T>(tensors.dqkv));
             });
         });
     });

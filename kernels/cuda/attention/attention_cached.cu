@@ -32,6 +32,7 @@ struct CachedCall {
 
 template <typename T, int chunk> __global__ void cache_append_kernel(CachedCall call)
 {
+    begin_after_kernel_before();
     const Attention &attention = call.attention;
     const int64_t width = (int64_t)attention.kv_heads * attention.head_dim, row = blockIdx.x;
     const int64_t sequence = row / attention.length, position = call.position + row % attention.length;
@@ -112,6 +113,7 @@ HS_DEVICE void join_groups(const CachedCall &call, const Partial<chunk * chunks>
 template <typename T, int chunk, int chunks, int heads>
 __global__ void __launch_bounds__(CACHED_THREADS, 3) attention_cached_kernel(CachedCall call)
 {
+    begin_after_kernel_before();
     constexpr int count = chunk * chunks;
     HS_SHARED(float, shared_maximum, heads *CACHED_THREADS);
     HS_SHARED(float, shared_total, heads *CACHED_THREADS);
@@ -220,6 +222,7 @@ __global__ void __launch_bounds__(CACHED_THREADS, 3) attention_cached_kernel(Cac
 /* Join the ranges of keys, in order: a block a query head, a thread an element. */
 __global__ void attention_cached_join_kernel(CachedCall call)
 {
+    begin_after_kernel_before();
     const int head_dim = call.attention.head_dim, pitch = 2 + head_dim;
     const int64_t head = blockIdx.x;
     const float *const partial = call.partial + head * call.splits * pitch;
@@ -254,12 +257,13 @@ static int count_splits(const HsAttentionCachedArgs *args)
 template <typename T, int chunk, int chunks, int heads> static HsStatus launch(HsContext *context, CachedCall call)
 {
     const int64_t rows = (int64_t)call.attention.batch * call.attention.length;
-    HS_TRY(hs_launch(context, HS_KERNEL((cache_append_kernel<T, chunk>)), (unsigned)rows, CACHED_THREADS, 0, call));
+    HS_TRY(
+        hs_launch_after(context, HS_KERNEL((cache_append_kernel<T, chunk>)), (unsigned)rows, CACHED_THREADS, 0, call));
     for (call.lanes = 1; call.lanes < WARP_SIZE && call.lanes * chunk < call.attention.head_dim;)
         call.lanes *= 2;
     const dim3 grid((unsigned)(rows * (call.attention.heads / heads)), (unsigned)call.splits);
-    return hs_launch(context, HS_KERNEL((attention_cached_kernel<T, chunk, chunks, heads>)), grid, CACHED_THREADS,
-                     CACHED_THREADS * chunk * chunks * sizeof(float), call);
+    return hs_launch_after(context, HS_KERNEL((attention_cached_kernel<T, chunk, chunks, heads>)), grid, CACHED_THREADS,
+                           CACHED_THREADS * chunk * chunks * sizeof(float), call);
 }
 
 template <typename T>
@@ -303,7 +307,7 @@ HsStatus attention_cached(HsContext *context, const HsAttentionCachedArgs *args)
     if (call.splits == 1)
         return HS_OK;
     const int64_t heads = args->heads.batch * args->heads.sequence_length * args->heads.heads;
-    return hs_launch(context, HS_KERNEL(attention_cached_join_kernel), (unsigned)heads, CACHED_THREADS, 0, call);
+    return hs_launch_after(context, HS_KERNEL(attention_cached_join_kernel), (unsigned)heads, CACHED_THREADS, 0, call);
 }
 
 } // namespace op

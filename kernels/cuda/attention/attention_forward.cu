@@ -117,6 +117,7 @@ __global__ void __launch_bounds__(Shape::threads, 2)
     attention_forward_kernel(Attention attention, const T *__restrict__ qkv, T *__restrict__ out,
                              float *__restrict__ lse)
 {
+    begin_after_kernel_before();
     constexpr int width = Shape::width, step = Shape::step, row_tiles = Shape::row_tiles;
     constexpr bool resident = width <= 64;
     HS_DYNAMIC_SHARED(unsigned char, shared);
@@ -242,9 +243,10 @@ HsStatus attention_forward_mma(HsContext *context, const Attention &attention, c
             using Shape = decltype(shape);
             const dim3 grid((unsigned)(attention.batch * attention.heads), blocks_for(attention.length, Shape::rows));
             return dispatch_documents(attention.starts != nullptr, [&](auto kind) {
-                return hs_launch(context, HS_KERNEL((attention_forward_kernel<T, Shape, decltype(kind)::documents>)),
-                                 grid, Shape::threads, forward_shared_bytes<Shape>(), attention,
-                                 data_of<const T>(args->qkv), data_of<T>(args->out), data_of<float>(args->lse));
+                return hs_launch_after(context,
+                                       HS_KERNEL((attention_forward_kernel<T, Shape, decltype(kind)::documents>)), grid,
+                                       Shape::threads, forward_shared_bytes<Shape>(), attention,
+                                       data_of<const T>(args->qkv), data_of<T>(args->out), data_of<float>(args->lse));
             });
         });
     });

@@ -41,6 +41,7 @@ template <typename Shape, bool documents>
 __global__ void __launch_bounds__(EXACT_THREADS, 2)
     attention_exact_fwd_kernel(Attention attention, ExactSource qkv, ExactResult out, float *__restrict__ lse)
 {
+    begin_after_kernel_before();
     constexpr int rows = Shape::row_count, columns = Shape::column_count;
     HS_DYNAMIC_SHARED(float, queries);
     float *const keys = queries + Shape::own_floats, *const values = keys + Shape::step_floats;
@@ -138,9 +139,10 @@ HsStatus attention_forward_exact(HsContext *context, const Attention &attention,
         const dim3 grid((unsigned)(attention.batch * attention.heads), blocks_for(attention.length, Shape::rows));
         constexpr int floats = Shape::own_floats + 2 * Shape::step_floats + Shape::weight_floats;
         return dispatch_documents(attention.starts != nullptr, [&](auto kind) {
-            return hs_launch(context, HS_KERNEL((attention_exact_fwd_kernel<Shape, decltype(kind)::documents>)), grid,
-                             EXACT_THREADS, floats * sizeof(float), attention, exact_source(args->qkv, attention),
-                             exact_tensor(args->out, attention), data_of<float>(args->lse));
+            return hs_launch_after(context, HS_KERNEL((attention_exact_fwd_kernel<Shape, decltype(kind)::documents>)),
+                                   grid, EXACT_THREADS, floats * sizeof(float), attention,
+                                   exact_source(args->qkv, attention), exact_tensor(args->out, attention),
+                                   data_of<float>(args->lse));
         });
     });
 }

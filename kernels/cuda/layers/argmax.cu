@@ -23,6 +23,7 @@ __global__ void __launch_bounds__(MOST_THREADS)
 {
     HS_SHARED(float, largest, WARP_SIZE);
     HS_SHARED(int, places, WARP_SIZE);
+    begin_after_kernel_before();
     const float *row = logits + (int64_t)blockIdx.x * vocabulary;
     float mine = -INFINITY;
     int place = 0;
@@ -50,9 +51,9 @@ HsStatus op::argmax(HsContext *context, const HsArgmaxArgs *args)
                        (long long)vocabulary, INT32_MAX / 2);
     const unsigned wanted = blocks_for(args->count, 4 * WARP_SIZE) * (unsigned)WARP_SIZE;
     const unsigned threads = wanted < MOST_THREADS ? wanted : (unsigned)MOST_THREADS;
-    return hs_launch(context, HS_KERNEL(argmax_kernel), (unsigned)rows, threads, 0,
-                     (const float *)data_of<float>(args->logits), data_of<int32_t>(args->index), (int)vocabulary,
-                     (int)args->count);
+    return hs_launch_after(context, HS_KERNEL(argmax_kernel), (unsigned)rows, threads, 0,
+                           (const float *)data_of<float>(args->logits), data_of<int32_t>(args->index), (int)vocabulary,
+                           (int)args->count);
 }
 
 } // namespace HS_CUDA_NAMESPACE

@@ -49,6 +49,7 @@ __global__ void __launch_bounds__(THREADS)
     top_logits_kernel(const float *logits, float *value, int32_t *index, int vocabulary, int kept)
 {
     HS_SHARED(unsigned long long, scratch, WARP_SIZE);
+    begin_after_kernel_before();
     const int64_t n = blockIdx.x;
     const float *row = logits + n * vocabulary;
     unsigned long long mine = best_below(row, vocabulary, ~0ull);
@@ -73,6 +74,7 @@ __global__ void __launch_bounds__(THREADS)
                         float *losses, Out *dlogits, int vocabulary, int kept)
 {
     HS_SHARED(float, scratch, WARP_SIZE);
+    begin_after_kernel_before();
     const int64_t n = blockIdx.x;
     if (replayed[n] == 0 || targets[n] < 0) {
         if (threadIdx.x == 0)
@@ -123,6 +125,7 @@ __global__ void __launch_bounds__(THREADS)
                    int vocabulary)
 {
     HS_SHARED(float, scratch, WARP_SIZE);
+    begin_after_kernel_before();
     const int64_t n = blockIdx.x;
     if (replayed != nullptr && replayed[n] != 0)
         return;
@@ -162,9 +165,9 @@ HsStatus op::top_logits(HsContext *context, const HsTopLogitsArgs *args)
 {
     const int64_t vocabulary = args->logits.shape[1];
     HS_TRY(check_vocabulary("top_logits", vocabulary));
-    return hs_launch(context, HS_KERNEL(top_logits_kernel), (unsigned)args->logits.shape[0], (unsigned)THREADS, 0,
-                     (const float *)data_of<float>(args->logits), data_of<float>(args->value),
-                     data_of<int32_t>(args->index), (int)vocabulary, (int)args->index.shape[1]);
+    return hs_launch_after(context, HS_KERNEL(top_logits_kernel), (unsigned)args->logits.shape[0], (unsigned)THREADS, 0,
+                           (const float *)data_of<float>(args->logits), data_of<float>(args->value),
+                           data_of<int32_t>(args->index), (int)vocabulary, (int)args->index.shape[1]);
 }
 
 HsStatus op::match_logits(HsContext *context, const HsMatchLogitsArgs *args)
@@ -173,7 +176,7 @@ HsStatus op::match_logits(HsContext *context, const HsMatchLogitsArgs *args)
     HS_TRY(check_vocabulary("match_logits", vocabulary));
     return dispatch_act(args->dlogits.dtype, [&](auto out) {
         using Out = decltype(out);
-        return hs_launch(
+        return hs_launch_after(
             context, HS_KERNEL(match_logits_kernel<Out>), (unsigned)args->logits.shape[0], (unsigned)THREADS, 0,
             (const float *)data_of<float>(args->logits), (const int32_t *)data_of<int32_t>(args->targets),
             (const int32_t *)data_of<int32_t>(args->replayed), (const float *)data_of<float>(args->value),
@@ -188,12 +191,12 @@ HsStatus op::distill(HsContext *context, const HsDistillArgs *args)
     HS_TRY(check_vocabulary("distill", vocabulary));
     return dispatch_act(args->dlogits.dtype, [&](auto out) {
         using Out = decltype(out);
-        return hs_launch(context, HS_KERNEL(distill_kernel<Out>), (unsigned)args->logits.shape[0], (unsigned)THREADS, 0,
-                         (const float *)data_of<float>(args->logits), (const float *)data_of<float>(args->teacher),
-                         (const int32_t *)data_of<int32_t>(args->targets),
-                         (const int32_t *)optional_data<int32_t>(args->replayed), args->weight, args->temperature,
-                         args->gradient_scale, data_of<float>(args->losses), data_of<Out>(args->dlogits),
-                         (int)vocabulary);
+        return hs_launch_after(
+            context, HS_KERNEL(distill_kernel<Out>), (unsigned)args->logits.shape[0], (unsigned)THREADS, 0,
+            (const float *)data_of<float>(args->logits), (const float *)data_of<float>(args->teacher),
+            (const int32_t *)data_of<int32_t>(args->targets), (const int32_t *)optional_data<int32_t>(args->replayed),
+            args->weight, args->temperature, args->gradient_scale, data_of<float>(args->losses),
+            data_of<Out>(args->dlogits), (int)vocabulary);
     });
 }
 

@@ -14,6 +14,7 @@ namespace
 
 __global__ void __launch_bounds__(WARP_SIZE) document_starts_kernel(int32_t *tokens, int32_t *starts, int length)
 {
+    begin_after_kernel_before();
     const int lane = (int)threadIdx.x;
     tokens += (int64_t)blockIdx.x * length;
     starts += (int64_t)blockIdx.x * length;
@@ -41,8 +42,8 @@ HsStatus op::document_starts(HsContext *context, const HsDocumentStartsArgs *arg
     if (args->tokens.shape[0] > INT32_MAX)
         return hs_fail(HS_EUNSUPPORTED, "document_starts: %lld rows are more than an int32 counts",
                        (long long)args->tokens.shape[0]);
-    return hs_launch(context, HS_KERNEL(document_starts_kernel), (unsigned)sequences, WARP_SIZE, 0,
-                     data_of<int32_t>(args->tokens), data_of<int32_t>(args->starts), (int)args->sequence_length);
+    return hs_launch_after(context, HS_KERNEL(document_starts_kernel), (unsigned)sequences, WARP_SIZE, 0,
+                           data_of<int32_t>(args->tokens), data_of<int32_t>(args->starts), (int)args->sequence_length);
 }
 
 } // namespace HS_CUDA_NAMESPACE

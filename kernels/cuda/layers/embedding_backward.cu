@@ -129,6 +129,7 @@ __global__ void __launch_bounds__(TILE_WARPS *WARP_SIZE, TILE_BLOCKS)
     embedding_bwd_tile_kernel(const OrderedRows ordered, const Dy *dy, Table *table, unsigned strip_groups,
                               bool aligned)
 {
+    begin_after_kernel_before();
     const int64_t tile = blockIdx.x / strip_groups;
     const int64_t column =
         (int64_t)(blockIdx.x % strip_groups) * TILE_WARPS * STRIP_COLUMNS + (int64_t)threadIdx.x * QUAD;
@@ -191,6 +192,7 @@ __global__ void __launch_bounds__(RUN_WARPS *WARP_SIZE)
     embedding_bwd_run_kernel(const OrderedRows ordered, Table *table, unsigned strips, bool aligned)
 {
     HS_SHARED(float, scratch, RUN_WARPS *STRIP_COLUMNS);
+    begin_after_kernel_before();
     const int64_t tile = blockIdx.x / strips;
     const int64_t column = (int64_t)(blockIdx.x % strips) * STRIP_COLUMNS + (int64_t)(threadIdx.x % WARP_SIZE) * QUAD;
     const int64_t left = ordered.columns - column;
@@ -221,6 +223,7 @@ __global__ void __launch_bounds__(QUAD_THREADS)
     embedding_bwd_position_kernel(const Dy *dy, Table *table, int64_t sequence_length, int64_t rows, int64_t columns,
                                   bool aligned)
 {
+    begin_after_kernel_before();
     const int64_t position = row_index(), column = row_column(), left = columns - column;
     if (position >= sequence_length || left <= 0)
         return;
@@ -234,6 +237,7 @@ __global__ void __launch_bounds__(QUAD_THREADS)
 __global__ void __launch_bounds__(QUAD_THREADS)
     document_positions_kernel(const int32_t *starts, int32_t *positions, int64_t sequence_length, int64_t rows)
 {
+    begin_after_kernel_before();
     const int64_t n = (int64_t)blockIdx.x * QUAD_THREADS + threadIdx.x;
     if (n < rows)
         positions[n] = (int32_t)(n % sequence_length) - starts[n];
@@ -246,9 +250,9 @@ HsStatus add_to_positions(const HsContext *context, const HsEmbeddingBackwardArg
     const RowBlocks blocks = row_blocks(args->sequence_length, columns);
     return dispatch_act(args->dposition_table.dtype, [&](auto element) {
         using Table = decltype(element);
-        return hs_launch(context, HS_KERNEL((embedding_bwd_position_kernel<Dy, Table>)), blocks.grid, blocks.block, 0,
-                         dy, data_of<Table>(args->dposition_table), args->sequence_length, rows, columns,
-                         aligned && quad_aligned(args->dposition_table));
+        return hs_launch_after(context, HS_KERNEL((embedding_bwd_position_kernel<Dy, Table>)), blocks.grid,
+                               blocks.block, 0, dy, data_of<Table>(args->dposition_table), args->sequence_length, rows,
+                               columns, aligned && quad_aligned(args->dposition_table));
     });
 }
 
@@ -256,13 +260,14 @@ template <typename Dy, typename Table>
 HsStatus add_to_tokens(const HsContext *context, const OrderedRows &ordered, const Dy *dy, Table *table, bool aligned)
 {
     const unsigned strips = blocks_for(ordered.columns, STRIP_COLUMNS), strip_groups = blocks_for(strips, TILE_WARPS);
-    HS_TRY(hs_launch(context, HS_KERNEL((embedding_bwd_tile_kernel<Dy, Table>)), (unsigned)ordered.tiles * strip_groups,
-                     TILE_WARPS * WARP_SIZE, 0, ordered, dy, table, strip_groups, aligned));
+    HS_TRY(hs_launch_after(context, HS_KERNEL((embedding_bwd_tile_kernel<Dy, Table>)),
+                           (unsigned)ordered.tiles * strip_groups, TILE_WARPS * WARP_SIZE, 0, ordered, dy, table,
+                           strip_groups, aligned));
     if (ordered.tiles == 1)
         return HS_OK;
     /* no run leaves the last tile */
-    return hs_launch(context, HS_KERNEL(embedding_bwd_run_kernel<Table>), (unsigned)(ordered.tiles - 1) * strips,
-                     RUN_WARPS * WARP_SIZE, 0, ordered, table, strips, aligned);
+    return hs_launch_after(context, HS_KERNEL(embedding_bwd_run_kernel<Table>), (unsigned)(ordered.tiles - 1) * strips,
+                           RUN_WARPS * WARP_SIZE, 0, ordered, table, strips, aligned);
 }
 
 /* The rows of a position are anywhere: they are ordered as tokens are. */
@@ -316,8 +321,8 @@ static HsStatus add_to_document_positions(HsContext *context, const HsEmbeddingB
     const int64_t rows = args->dy.shape[0];
     int32_t *positions =
         static_cast<int32_t *>(context->workspace) + partial_elements(args) + token_order_elements(rows);
-    HS_TRY(hs_launch(context, HS_KERNEL(document_positions_kernel), blocks_for(rows, QUAD_THREADS), QUAD_THREADS, 0,
-                     (const int32_t *)data_of<int32_t>(args->starts), positions, args->sequence_length, rows));
+    HS_TRY(hs_launch_after(context, HS_KERNEL(document_positions_kernel), blocks_for(rows, QUAD_THREADS), QUAD_THREADS,
+                           0, (const int32_t *)data_of<int32_t>(args->starts), positions, args->sequence_length, rows));
     return add_to_table(context, args, positions, args->dposition_table);
 }
 

@@ -81,6 +81,7 @@ template <typename X> struct HeadNormForward {
 
 template <int width, typename Task> __global__ void __launch_bounds__(THREADS) head_norm_forward_kernel(const Task task)
 {
+    begin_after_kernel_before();
     const HeadLayout &layout = task.layout;
     const int groups = THREADS / layout.lanes;
     const int64_t index = (int64_t)blockIdx.x * groups + (int)threadIdx.x / layout.lanes;
@@ -144,6 +145,7 @@ template <int width, typename Task>
 __global__ void __launch_bounds__(THREADS) head_norm_backward_kernel(const Task task)
 {
     HS_SHARED(float, slots, THREADS *TILE); /* [groups][head width] */
+    begin_after_kernel_before();
     const HeadLayout &layout = task.layout;
     const int groups = THREADS / layout.lanes;
     const int64_t first = (int64_t)blockIdx.x * task.block_rows;
@@ -200,7 +202,7 @@ static HsStatus launch_forward(const HsContext *context, const HsHeadNormArgs *a
         args->epsilon
     };
     const unsigned blocks = blocks_for(layout.rows * layout.row_heads, THREADS / layout.lanes);
-    return hs_launch(context, HS_KERNEL((head_norm_forward_kernel<width, Task>)), blocks, THREADS, 0, task);
+    return hs_launch_after(context, HS_KERNEL((head_norm_forward_kernel<width, Task>)), blocks, THREADS, 0, task);
 }
 
 HsStatus op::head_norm_forward(HsContext *context, const HsHeadNormArgs *args)
@@ -239,8 +241,8 @@ static HsStatus launch_backward(const HsContext *context, const HsHeadNormBackwa
                         data_of<float>(args->rstd),
                         static_cast<float *>(context->workspace),
                         sums.rows };
-    return hs_launch(context, HS_KERNEL((head_norm_backward_kernel<width, Task>)), (unsigned)sums.blocks, THREADS, 0,
-                     task);
+    return hs_launch_after(context, HS_KERNEL((head_norm_backward_kernel<width, Task>)), (unsigned)sums.blocks, THREADS,
+                           0, task);
 }
 
 static HsStatus launch_backward_by_dtype(const HsContext *context, const HsHeadNormBackwardArgs *args)

@@ -104,6 +104,7 @@ __global__ void __launch_bounds__(MOST_THREADS)
 {
     HS_SHARED(float, largest, WARP_SIZE);
     HS_SHARED(double, sums, WARP_SIZE);
+    begin_after_kernel_before();
     const int64_t n = blockIdx.x;
     if (targets[n] < 0)
         return;
@@ -161,8 +162,8 @@ HsStatus op::sample_labels(HsContext *context, const HsSampleLabelsArgs *args)
     const unsigned threads = (tiles < MOST_WARPS ? tiles : (unsigned)MOST_WARPS) * (unsigned)WARP_SIZE;
     return dispatch_act(args->logits.dtype, [&](auto in) {
         using In = decltype(in);
-        return hs_launch(context, HS_KERNEL(sample_labels_kernel<In>), (unsigned)rows, threads, 0, args->rng,
-                         (const In *)data_of<In>(args->logits), data_of<int32_t>(args->targets), (int)vocabulary);
+        return hs_launch_after(context, HS_KERNEL(sample_labels_kernel<In>), (unsigned)rows, threads, 0, args->rng,
+                               (const In *)data_of<In>(args->logits), data_of<int32_t>(args->targets), (int)vocabulary);
     });
 }
 

@@ -42,6 +42,7 @@ static __global__ void __launch_bounds__(ORDER_THREADS)
     token_count_kernel(const int32_t *tokens, const int32_t *order, int64_t rows, int shift, int32_t *counts)
 {
     HS_SHARED(int32_t, count, DIGITS);
+    begin_after_kernel_before();
     count[threadIdx.x] = 0;
     __syncthreads();
     const int64_t begin = (int64_t)blockIdx.x * STRETCH;
@@ -94,6 +95,7 @@ static __global__ void __launch_bounds__(ORDER_THREADS)
 {
     HS_SHARED(int32_t, scratch, ORDER_WARPS);
     HS_SHARED(int32_t, next, ORDER_WARPS * DIGITS); /* of each warp: where its next row with a digit goes */
+    begin_after_kernel_before();
     const int lane = (int)threadIdx.x % WARP_SIZE, warp = (int)threadIdx.x / WARP_SIZE;
     const int64_t begin = (int64_t)blockIdx.x * STRETCH + warp * WARP_ROWS;
     for (int w = 0; w < ORDER_WARPS; w++)
@@ -159,10 +161,10 @@ static inline HsStatus order_tokens(const HsContext *context, const int32_t *tok
     for (int digit = 0; digit < digits_of(vocabulary); digit++) {
         const int shift = digit * DIGIT_BITS;
         int32_t *const new_order = orders[digit % 2];
-        HS_TRY(hs_launch(context, HS_KERNEL(token_count_kernel), blocks, ORDER_THREADS, 0, tokens, *order, rows, shift,
-                         counts));
-        HS_TRY(hs_launch(context, HS_KERNEL(token_place_kernel), blocks, ORDER_THREADS, 0, tokens, *order, rows, shift,
-                         (const int32_t *)counts, new_order));
+        HS_TRY(hs_launch_after(context, HS_KERNEL(token_count_kernel), blocks, ORDER_THREADS, 0, tokens, *order, rows,
+                               shift, counts));
+        HS_TRY(hs_launch_after(context, HS_KERNEL(token_place_kernel), blocks, ORDER_THREADS, 0, tokens, *order, rows,
+                               shift, (const int32_t *)counts, new_order));
         *order = new_order;
     }
     return HS_OK;

@@ -165,6 +165,7 @@ template <typename Tile, bool nf4>
 __global__ void __launch_bounds__(Tile::threads, Tile::blocks) matmul_f32_kernel(const MatmulParameters parameters)
 {
     HS_DYNAMIC_SHARED(float, shared);
+    begin_after_kernel_before();
     const MatmulTilePosition position = tile_of_block((int)blockIdx.x, parameters.row_tiles, parameters.column_tiles);
     const int warp = (int)threadIdx.x / WARP_SIZE, lane = (int)threadIdx.x % WARP_SIZE;
     const int warp_row = warp / Tile::warps_across * Tile::warp_rows;
@@ -250,10 +251,10 @@ template <typename Tile> HsStatus launch(HsContext *context, MatmulParameters &p
     const dim3 grid((unsigned)parameters.row_tiles * (unsigned)parameters.column_tiles, (unsigned)slices);
     const size_t shared_bytes = Tile::shared_floats * sizeof(float);
     if (parameters.quantized.codes != NULL)
-        return hs_launch(context, HS_KERNEL((matmul_f32_kernel<Tile, true>)), grid, dim3(Tile::threads),
-                         shared_bytes + NF4_LEVEL_BYTES, parameters);
-    return hs_launch(context, HS_KERNEL((matmul_f32_kernel<Tile, false>)), grid, dim3(Tile::threads), shared_bytes,
-                     parameters);
+        return hs_launch_after(context, HS_KERNEL((matmul_f32_kernel<Tile, true>)), grid, dim3(Tile::threads),
+                               shared_bytes + NF4_LEVEL_BYTES, parameters);
+    return hs_launch_after(context, HS_KERNEL((matmul_f32_kernel<Tile, false>)), grid, dim3(Tile::threads),
+                           shared_bytes, parameters);
 }
 
 } // namespace

@@ -16,6 +16,7 @@ enum { THREADS = 256 };
 __global__ void __launch_bounds__(THREADS)
     nf4_absmax_kernel(const unsigned char *codes, const float *scales, int group_shift, int64_t blocks, float *absmax)
 {
+    begin_after_kernel_before();
     const int64_t block = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (block >= blocks)
         return;
@@ -60,8 +61,8 @@ HsStatus launch_32bit(HsContext *context, MatmulParameters &parameters, const Ma
 HsStatus launch_nf4_absmax(HsContext *context, const HsQuantized &matrix, float *absmax)
 {
     const int64_t blocks = hs_nf4_blocks(matrix.count);
-    return hs_launch(context, HS_KERNEL(nf4_absmax_kernel), dim3(blocks_for(blocks, THREADS)), dim3(THREADS), 0,
-                     matrix.absmax, matrix.scales, matrix.group_shift, blocks, absmax);
+    return hs_launch_after(context, HS_KERNEL(nf4_absmax_kernel), dim3(blocks_for(blocks, THREADS)), dim3(THREADS), 0,
+                           matrix.absmax, matrix.scales, matrix.group_shift, blocks, absmax);
 }
 
 HsStatus launch_matmul_nf4(HsContext *context, MatmulParameters &parameters, HsDtype dtype, const MatmulChoice &choice,

@@ -19,6 +19,7 @@ namespace
 template <typename Operation>
 __global__ void __launch_bounds__(QUAD_THREADS) quad_kernel(const Operation operation, int64_t count, bool aligned)
 {
+    begin_after_kernel_before();
     const int64_t i = quad_index(), left = count - i;
     if (aligned && left >= QUAD)
         operation.template quad<true>(i, QUAD);
@@ -154,6 +155,7 @@ __global__ void __launch_bounds__(QUAD_THREADS)
     consolidate_merge_kernel(const Merge<Weight> merge, int64_t count, bool aligned, double *partials)
 {
     HS_SHARED(double, scratch, WARP_SIZE);
+    begin_after_kernel_before();
     double offset = 0.0;
     int64_t i = (int64_t)blockIdx.x * MERGE_ELEMENTS + (int64_t)threadIdx.x * QUAD;
     for (int pass = 0; pass < MERGE_ELEMENTS / QUAD_BLOCK_ELEMENTS; pass++, i += QUAD_BLOCK_ELEMENTS) {
@@ -173,6 +175,7 @@ __global__ void __launch_bounds__(MERGE_SUM_THREADS)
     consolidate_offset_kernel(const double *partials, int64_t count, double *offset)
 {
     HS_SHARED(double, scratch, WARP_SIZE);
+    begin_after_kernel_before();
     double sum = 0.0;
     for (int64_t i = threadIdx.x; i < count; i += MERGE_SUM_THREADS)
         sum += partials[i];
@@ -185,8 +188,8 @@ template <typename Operation>
 HsStatus launch_quads(const HsContext *context, const char *name, const Operation &operation, int64_t count,
                       bool aligned)
 {
-    return hs_launch(context, name, quad_kernel<Operation>, quad_blocks(count), QUAD_THREADS, 0, operation, count,
-                     aligned);
+    return hs_launch_after(context, name, quad_kernel<Operation>, quad_blocks(count), QUAD_THREADS, 0, operation, count,
+                           aligned);
 }
 
 HsStatus merge(HsContext *context, const HsConsolidateArgs *args, bool aligned)
@@ -198,11 +201,11 @@ HsStatus merge(HsContext *context, const HsConsolidateArgs *args, bool aligned)
         using Weight = decltype(weight);
         const Merge<Weight> operation = { data_of<float>(args->fresh), data_of<float>(args->importance),
                                           data_of<float>(args->anchor), data_of<Weight>(args->parameter), args->scale };
-        return hs_launch(context, HS_KERNEL(consolidate_merge_kernel<Weight>), blocks, QUAD_THREADS, 0, operation,
-                         count, aligned, partials);
+        return hs_launch_after(context, HS_KERNEL(consolidate_merge_kernel<Weight>), blocks, QUAD_THREADS, 0, operation,
+                               count, aligned, partials);
     }));
-    return hs_launch(context, HS_KERNEL(consolidate_offset_kernel), 1, MERGE_SUM_THREADS, 0, partials, (int64_t)blocks,
-                     args->offset);
+    return hs_launch_after(context, HS_KERNEL(consolidate_offset_kernel), 1, MERGE_SUM_THREADS, 0, partials,
+                           (int64_t)blocks, args->offset);
 }
 
 /* copy_columns: a row of threads on a row; lane after lane a column, STRIPES apart. */
@@ -216,6 +219,7 @@ struct ColumnCopy {
 
 __global__ void __launch_bounds__(COLUMN_ROWS *WARP_SIZE) copy_columns_kernel(const ColumnCopy copy)
 {
+    begin_after_kernel_before();
     const int64_t row = (int64_t)blockIdx.x * COLUMN_ROWS + threadIdx.y;
     const int64_t first = (int64_t)blockIdx.y * (COLUMN_STRIPES * WARP_SIZE) + threadIdx.x;
     if (row >= copy.rows)
@@ -250,7 +254,7 @@ HsStatus op::copy_columns(HsContext *context, const HsCopyColumnsArgs *args)
                               args->from,
                               args->to };
     const dim3 grid(blocks_for(copy.rows, COLUMN_ROWS), blocks_for(copy.columns, COLUMN_STRIPES * WARP_SIZE));
-    return hs_launch(context, HS_KERNEL(copy_columns_kernel), grid, dim3(WARP_SIZE, COLUMN_ROWS), 0, copy);
+    return hs_launch_after(context, HS_KERNEL(copy_columns_kernel), grid, dim3(WARP_SIZE, COLUMN_ROWS), 0, copy);
 }
 
 HsStatus op::square_accumulate(HsContext *context, const HsSquareAccumulateArgs *args)
