@@ -147,6 +147,8 @@ void offer_kernel(Weighing *weighing, int kernel)
     HsProductChoice tried[sizeof tried_slices / sizeof *tried_slices];
     int count = 0, best = 0;
     for (int wanted : tried_slices) {
+        if (is_joint(weighing->shape, kernel) && wanted > 1)
+            break; /* clusters that share tiles cut k by themselves */
         const int slices = real_slices(weighing->shape.k, wanted);
         if (slices == wanted)
             tried[count++] = weigh(*weighing, kernel, slices);
