@@ -33,7 +33,7 @@ MatmulShape matmul_shape(const HsProductKey &key, const DeviceLimits &limits)
     const bool aligned = row_a * element % 16 == 0 && row_b * element % 16 == 0;
     shape.any_layout = (key.transpose_a && key.transpose_b) || !aligned;
     shape.hopper = shape.family == MATMUL_16BIT && aligned && limits.hopper_products;
-    shape.joint = shape.hopper && key.transpose_a && key.n % 4 == 0; /* as weights' gradients are */
+    shape.joint = shape.hopper && key.n % 4 == 0; /* if its c is a plain sum in f32 */
     shape.quantized = false;
     shape.work = MatmulWork{ HS_EPILOGUE_NONE, false, 0, (int)element };
     return shape;
