@@ -22,7 +22,8 @@ typedef enum HsRecompute {
 
 typedef enum HsActionKind { HS_ACTION_FORWARD, HS_ACTION_RECOMPUTE, HS_ACTION_BACKWARD } HsActionKind;
 
-/* One call of a layer, perhaps with the work of the layer before it (HsNode.joins), with the buffer (index into program->buffers) of everything it touches; HS_NONE: not touched.
+/* One call of a layer, perhaps with the work of the layer before it (HsNode.joins), with the buffer (index into
+ * program->buffers) of everything it touches; HS_NONE: not touched.
  * Backward sees only those values that its layer declares, so that lifetimes cannot be wrong unnoticed. */
 typedef struct HsAction {
     HsActionKind kind;

@@ -182,4 +182,33 @@ static inline double tiny_train(TinyModel *tiny, float scale)
     return loss;
 }
 
+/* A second micro-batch's gradients, added.  Returns its loss. */
+static inline double tiny_train_more(TinyModel *tiny)
+{
+    double loss;
+    TINY_OK(hs_program_train(&tiny->train, &tiny->context, tiny->tokens, tiny->targets, 11, 3, 21, 1.25f, &loss));
+    return loss;
+}
+
+/* To the bit. */
+static inline void tiny_expect_equal_gradients(const TinyModel *a, const TinyModel *b, const char *what)
+{
+    for (int p = 0; p < a->model.param_count; p++) {
+        const HsParam *one = &a->model.params[p], *other = &b->model.params[p];
+        if (hs_tensor_present(&one->gradient))
+            cr_expect(memcmp(one->gradient.data, other->gradient.data, hs_tensor_bytes(&one->gradient)) == 0,
+                      "%s: the gradient of %s differs", what, one->name);
+    }
+}
+
+/* A comparison on the spec's backend, ref, and on cpu with two threads. */
+static inline void tiny_on_ref_and_cpu(void (*compare)(TinySpec spec, const char *what), TinySpec spec,
+                                       const char *what)
+{
+    compare(spec, what);
+    TINY_OK(hs_backend_cpu(&spec.backend));
+    spec.threads = 2;
+    compare(spec, what);
+}
+
 #endif

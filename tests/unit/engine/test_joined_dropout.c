@@ -50,24 +50,6 @@ static int count_joined(const HsProgram *program, HsActionKind kind)
     return joined;
 }
 
-static void expect_equal(const TinyModel *a, const TinyModel *b, const char *what)
-{
-    for (int p = 0; p < a->model.param_count; p++) {
-        const HsParam *one = &a->model.params[p], *other = &b->model.params[p];
-        if (hs_tensor_present(&one->gradient))
-            cr_expect(memcmp(one->gradient.data, other->gradient.data, hs_tensor_bytes(&one->gradient)) == 0,
-                      "%s: the gradient of %s differs", what, one->name);
-    }
-}
-
-/* A second micro-batch's gradients, added. */
-static double train_more(TinyModel *tiny)
-{
-    double loss;
-    TINY_OK(hs_program_train(&tiny->train, &tiny->context, tiny->tokens, tiny->targets, 11, 3, 21, 1.25f, &loss));
-    return loss;
-}
-
 static double evaluate(TinyModel *tiny)
 {
     double loss;
@@ -86,20 +68,12 @@ static void compare_ways(TinySpec spec, const char *what)
     cr_expect_eq(count_joined(&joined.train, HS_ACTION_RECOMPUTE), spec.policy == HS_RECOMPUTE_BLOCK ? 3 : 0,
                  "%s: of a block that is made again the first sum; the second is kept", what);
     cr_expect_eq(tiny_train(&joined, 0.5f), tiny_train(&apart, 0.5f), "%s", what);
-    expect_equal(&joined, &apart, what);
-    cr_expect_eq(train_more(&joined), train_more(&apart), "%s", what);
-    expect_equal(&joined, &apart, what);
+    tiny_expect_equal_gradients(&joined, &apart, what);
+    cr_expect_eq(tiny_train_more(&joined), tiny_train_more(&apart), "%s", what);
+    tiny_expect_equal_gradients(&joined, &apart, what);
     cr_expect_eq(evaluate(&joined), evaluate(&apart), "%s", what);
     tiny_destroy(&joined);
     tiny_destroy(&apart);
-}
-
-static void compare_everywhere(TinySpec spec, const char *what)
-{
-    compare_ways(spec, what);
-    TINY_OK(hs_backend_cpu(&spec.backend));
-    spec.threads = 2;
-    compare_ways(spec, what);
 }
 
 Test(joined_dropout, has_the_same_bits)
@@ -107,10 +81,10 @@ Test(joined_dropout, has_the_same_bits)
     static const HsRecompute policies[] = { HS_RECOMPUTE_NONE, HS_RECOMPUTE_ATTENTION, HS_RECOMPUTE_MLP,
                                             HS_RECOMPUTE_BLOCK };
     for (int k = 0; k < 4; k++) {
-        compare_everywhere(spec_of("gpt2", "bf16", policies[k], 20, NULL), "gpt2 bf16");
-        compare_everywhere(spec_of("gpt2", "fp16", policies[k], 34, NULL), "gpt2 fp16");
-        compare_everywhere(spec_of("gpt2", "fp32", policies[k], 20, NULL), "gpt2 fp32");
-        compare_everywhere(spec_of("llama", "bf16", policies[k], 20, NULL), "llama bf16");
+        tiny_on_ref_and_cpu(compare_ways, spec_of("gpt2", "bf16", policies[k], 20, NULL), "gpt2 bf16");
+        tiny_on_ref_and_cpu(compare_ways, spec_of("gpt2", "fp16", policies[k], 34, NULL), "gpt2 fp16");
+        tiny_on_ref_and_cpu(compare_ways, spec_of("gpt2", "fp32", policies[k], 20, NULL), "gpt2 fp32");
+        tiny_on_ref_and_cpu(compare_ways, spec_of("llama", "bf16", policies[k], 20, NULL), "llama bf16");
     }
 }
 
@@ -119,7 +93,7 @@ Test(joined_dropout, where_much_is_frozen)
 {
     static const char *const frozen[] = { "*bias", "*ln_*", "embedding", "*c_proj.weight", "matrix" };
     for (size_t i = 0; i < sizeof frozen / sizeof frozen[0]; i++)
-        compare_everywhere(spec_of("gpt2", "bf16", HS_RECOMPUTE_NONE, 20, frozen[i]), frozen[i]);
+        tiny_on_ref_and_cpu(compare_ways, spec_of("gpt2", "bf16", HS_RECOMPUTE_NONE, 20, frozen[i]), frozen[i]);
 }
 
 /* A step with recomputation equals one without. */
@@ -130,7 +104,7 @@ Test(joined_dropout, recomputed_or_not)
     for (int policy = HS_RECOMPUTE_ATTENTION; policy <= HS_RECOMPUTE_BLOCK; policy++) {
         tiny_create(&again, spec_of("gpt2", "bf16", (HsRecompute)policy, 20, NULL));
         cr_expect_eq(tiny_train(&kept, 0.5f), tiny_train(&again, 0.5f));
-        expect_equal(&kept, &again, "recomputed");
+        tiny_expect_equal_gradients(&kept, &again, "recomputed");
         tiny_destroy(&again);
     }
     tiny_destroy(&kept);

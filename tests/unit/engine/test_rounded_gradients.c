@@ -55,23 +55,6 @@ static void take_way(TinyModel *tiny, Way way)
     TINY_OK(hs_program_commit(&tiny->train, &tiny->context));
 }
 
-/* A second micro-batch's gradients, added. */
-static void train_more(TinyModel *tiny)
-{
-    double loss;
-    TINY_OK(hs_program_train(&tiny->train, &tiny->context, tiny->tokens, tiny->targets, 11, 3, 21, 1.25f, &loss));
-}
-
-static void expect_equal(const TinyModel *a, const TinyModel *b, const char *what)
-{
-    for (int p = 0; p < a->model.param_count; p++) {
-        const HsParam *one = &a->model.params[p], *other = &b->model.params[p];
-        if (hs_tensor_present(&one->gradient))
-            cr_expect(memcmp(one->gradient.data, other->gradient.data, hs_tensor_bytes(&one->gradient)) == 0,
-                      "%s: the gradient of %s differs", what, one->name);
-    }
-}
-
 static void compare_ways(TinySpec spec, const char *what)
 {
     TinyModel tiny[3];
@@ -80,31 +63,23 @@ static void compare_ways(TinySpec spec, const char *what)
         take_way(&tiny[way], (Way)way);
         tiny_train(&tiny[way], 0.5f);
     }
-    expect_equal(&tiny[ITSELF], &tiny[ABOVE], what);
-    expect_equal(&tiny[ITSELF], &tiny[APART], what); /* gradients that pass are of one micro-batch */
-    train_more(&tiny[ITSELF]);
-    train_more(&tiny[ABOVE]);
-    expect_equal(&tiny[ITSELF], &tiny[ABOVE], what);
+    tiny_expect_equal_gradients(&tiny[ITSELF], &tiny[ABOVE], what);
+    tiny_expect_equal_gradients(&tiny[ITSELF], &tiny[APART], what); /* gradients that pass are of one micro-batch */
+    tiny_train_more(&tiny[ITSELF]);
+    tiny_train_more(&tiny[ABOVE]);
+    tiny_expect_equal_gradients(&tiny[ITSELF], &tiny[ABOVE], what);
     for (int way = ITSELF; way <= APART; way++)
         tiny_destroy(&tiny[way]);
-}
-
-static void compare_everywhere(TinySpec spec, const char *what)
-{
-    compare_ways(spec, what);
-    TINY_OK(hs_backend_cpu(&spec.backend));
-    spec.threads = 2;
-    compare_ways(spec, what);
 }
 
 Test(rounded_gradients, have_the_same_bits)
 {
     static const HsRecompute policies[] = { HS_RECOMPUTE_NONE, HS_RECOMPUTE_MLP, HS_RECOMPUTE_BLOCK };
     for (int k = 0; k < 3; k++) {
-        compare_everywhere(spec_of("gpt2", "bf16", policies[k], NULL, 0), "gpt2 bf16");
-        compare_everywhere(spec_of("gpt2", "fp16", policies[k], NULL, 0), "gpt2 fp16");
-        compare_everywhere(spec_of("gpt2", "fp32", policies[k], NULL, 0), "gpt2 fp32");
-        compare_everywhere(spec_of("llama", "bf16", policies[k], NULL, 0), "llama bf16");
+        tiny_on_ref_and_cpu(compare_ways, spec_of("gpt2", "bf16", policies[k], NULL, 0), "gpt2 bf16");
+        tiny_on_ref_and_cpu(compare_ways, spec_of("gpt2", "fp16", policies[k], NULL, 0), "gpt2 fp16");
+        tiny_on_ref_and_cpu(compare_ways, spec_of("gpt2", "fp32", policies[k], NULL, 0), "gpt2 fp32");
+        tiny_on_ref_and_cpu(compare_ways, spec_of("llama", "bf16", policies[k], NULL, 0), "llama bf16");
     }
 }
 
@@ -112,9 +87,9 @@ Test(rounded_gradients, where_much_is_frozen_or_adapted)
 {
     static const char *const frozen[] = { "*bias", "*ln_*", "embedding", "*c_proj.weight", "*.1.*", "matrix" };
     for (size_t i = 0; i < sizeof frozen / sizeof frozen[0]; i++)
-        compare_everywhere(spec_of("gpt2", "bf16", HS_RECOMPUTE_BLOCK, frozen[i], 0), frozen[i]);
-    compare_everywhere(spec_of("gpt2", "bf16", HS_RECOMPUTE_NONE, NULL, 2), "adapters");
-    compare_everywhere(spec_of("gpt2", "bf16", HS_RECOMPUTE_NONE, "*bias", 2), "adapters and biases");
+        tiny_on_ref_and_cpu(compare_ways, spec_of("gpt2", "bf16", HS_RECOMPUTE_BLOCK, frozen[i], 0), frozen[i]);
+    tiny_on_ref_and_cpu(compare_ways, spec_of("gpt2", "bf16", HS_RECOMPUTE_NONE, NULL, 2), "adapters");
+    tiny_on_ref_and_cpu(compare_ways, spec_of("gpt2", "bf16", HS_RECOMPUTE_NONE, "*bias", 2), "adapters and biases");
 }
 
 /* Counts the operations that only go over dy again. */
