@@ -136,8 +136,8 @@ HsStatus launch_matmul_nf4(HsContext *context, MatmulParameters &parameters, HsD
 /* absmax [count / 64] f32 of a matrix in device memory. */
 HsStatus launch_nf4_absmax(HsContext *context, const HsQuantized &matrix, float *absmax);
 
-/* Clusters of two that work at a time. */
-inline int joint_clusters(int multiprocessors)
+/* Clusters of two blocks that Hopper's products work with at a time. */
+inline int clusters_at_once(int multiprocessors)
 {
     const int clusters = multiprocessors / 2;
     return clusters < 1 ? 1 : clusters > MATMUL_MOST_CLUSTERS ? (int)MATMUL_MOST_CLUSTERS : clusters;

@@ -90,8 +90,7 @@ HS_DEVICE int hopper_tile_steps(const HopperDeal &deal)
     return (deal.depth + HOPPER_STEP - 1) / HOPPER_STEP;
 }
 
-/* The order of tile_of_block: groups of eight rows of pairs of tiles, column
- * by column.
+/* The order of tile_of_block: groups of eight rows of pairs of tiles, column by column.
  *
  * Is that order good?  With tiles of 256 columns, the H200's 66 clusters work on 8 rows and 8.25 columns of 256 x 256
  * tiles at once.  They need 16.25 * 256 rows and columns of operands; no patch of 66 tiles needs fewer (2 sqrt(66) =

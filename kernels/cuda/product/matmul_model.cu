@@ -76,6 +76,7 @@ const double LAUNCH_CLOCKS = 3000.0, WORKSPACE_RATE = 16.0;
 /* Of a joint tile's turn, beside a warp's stores: they have to be written before the next warp sees that it may go on,
  * two ways through L2 of some 600 clocks and two of its answers.  And for a cluster's number. */
 const double TURN_CLOCKS = 2500.0, NUMBER_CLOCKS = 1500.0;
+enum { HOPPER_STEP_DEPTH = 64 }; /* k of a step (matmul_hopper_work.cuh) */
 /* Finer slices fill the last wave better, but only few waves make it worth the workspace. */
 enum { LEAST_SLICE_UNITS = 4, MOST_WAVES = 4 };
 
@@ -122,7 +123,7 @@ int processors_of(const MatmulShape &shape, const DeviceLimits &limits, int kern
 {
     if (!is_hopper(shape, kernel))
         return limits.multiprocessors;
-    return joint_clusters(limits.multiprocessors);
+    return clusters_at_once(limits.multiprocessors);
 }
 
 } // namespace
@@ -212,10 +213,10 @@ struct HopperClocks {
 static HopperClocks hopper_clocks(const MatmulShape &shape, const GpuRates &rates, const TileRow &tile, double steps,
                                   bool sums)
 {
-    enum { STEP = 64, CONSUMER_ROWS = 64 };
-    const double rows = tile.rows / 2, columns = tile.columns, line = 2.0 * STEP;
-    const double issue = rows * columns * STEP / (rates.wgmma * 0.01 * tile.rate);
-    const double moved = (rows / CONSUMER_ROWS * (STEP + columns) + rows + columns) * line;
+    enum { CONSUMER_ROWS = 64 };
+    const double rows = tile.rows / 2, columns = tile.columns, line = 2.0 * HOPPER_STEP_DEPTH;
+    const double issue = rows * columns * HOPPER_STEP_DEPTH / (rates.wgmma * 0.01 * tile.rate);
+    const double moved = (rows / CONSUMER_ROWS * (HOPPER_STEP_DEPTH + columns) + rows + columns) * line;
     const double step = larger(issue, moved / SHARED_RATE), products = steps * step;
     const double own = CONSUMER_ROWS * columns * instructions_of(shape.work, true, sums) / LANES;
     const bool shared = tile.rows / 2 > CONSUMER_ROWS;
@@ -230,7 +231,7 @@ static HopperClocks hopper_clocks(const MatmulShape &shape, const GpuRates &rate
 static double whole_clocks(const MatmulShape &shape, const GpuRates &rates, const TileRow &tile, double busiest,
                            int slices)
 {
-    const double steps = (double)divided(divided(shape.k, slices), 64);
+    const double steps = (double)divided(divided(shape.k, slices), HOPPER_STEP_DEPTH);
     const HopperClocks clocks = hopper_clocks(shape, rates, tile, steps, slices > 1);
     return FIXED_CLOCKS + busiest * clocks.tile + clocks.last;
 }
@@ -239,7 +240,7 @@ static double whole_clocks(const MatmulShape &shape, const GpuRates &rates, cons
 static double joint_clocks(const MatmulShape &shape, const GpuRates &rates, const TileRow &tile, int64_t tiles,
                            int clusters)
 {
-    const int64_t rest = tiles % clusters, steps = divided(shape.k, 64);
+    const int64_t rest = tiles % clusters, steps = divided(shape.k, HOPPER_STEP_DEPTH);
     const HopperClocks whole = hopper_clocks(shape, rates, tile, (double)steps, false);
     const double rounds = (double)(tiles / clusters) * whole.tile;
     if (rest == 0)
