@@ -47,6 +47,9 @@ static const Layout bf16_layout = { 8, 7, 0x7F80, 0x7FC0 };
 static const Layout e4m3_layout = { 4, 3, 0x7F, 0x7F };
 static const Layout e5m2_layout = { 5, 2, 0x7C, 0x7E };
 
+/* The one NaN that GPUs' saturating conversions make, of either sign and format. */
+enum { FP8_NAN = 0x7F };
+
 /* Round to nearest, ties to even; always inlined, so that each caller's layout is a constant. */
 __attribute__((always_inline)) static inline uint32_t encode(Layout layout, double value, bool saturate)
 {
@@ -137,7 +140,7 @@ uint8_t hs_e4m3_encode(float value)
 
 uint8_t hs_e4m3_encode_saturate(float value)
 {
-    return (uint8_t)encode(e4m3_layout, value, true);
+    return isnan(value) ? FP8_NAN : (uint8_t)encode(e4m3_layout, value, true);
 }
 
 float hs_e4m3_decode(uint8_t bits)
@@ -152,7 +155,7 @@ uint8_t hs_e5m2_encode(float value)
 
 uint8_t hs_e5m2_encode_saturate(float value)
 {
-    return (uint8_t)encode(e5m2_layout, value, true);
+    return isnan(value) ? FP8_NAN : (uint8_t)encode(e5m2_layout, value, true);
 }
 
 float hs_e5m2_decode(uint8_t bits)

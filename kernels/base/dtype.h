@@ -51,7 +51,8 @@ const HsDtypeInfo *hs_dtype_info(HsDtype dtype);
 bool hs_dtype_find(const char *name, HsDtype *dtype);
 
 /* Scalar encode (round to nearest even) and decode.  Overflow: f16, bf16, e5m2 to infinity; e4m3 to NaN.
- * The *_saturate forms clamp finite and infinite overflow to the largest finite value (FP8 training's rule). */
+ * The *_saturate forms clamp finite and infinite overflow to the largest finite value (FP8 training's rule), and a NaN of
+ * whatever sign becomes 0x7F, as GPUs convert; an overflow has to be looked for before. */
 uint16_t hs_bf16_encode(float value);
 float hs_bf16_decode(uint16_t bits);
 uint16_t hs_f16_encode(float value);
