@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
- * To which formats the operands of a product may be rounded before they are multiplied, and how they are scaled then.
- * It is a permission, given by a row of the precision table: a backend rounds as it says, or refuses the product
- * (HS_EUNSUPPORTED), but for tf32, which a backend that multiplies f32 in full precision may leave untaken.
+ * In which formats the operands of a product are multiplied, and how they are scaled then, by a row of the precision
+ * table.  Of tf32 it is a permission, which a backend that multiplies f32 in full precision may leave untaken.  What is
+ * below 16 bits comes in codes (kernels/ops/codes.h), of just these formats.
  */
 #ifndef HS_KERNELS_OPS_PRODUCT_POLICY_H
 #define HS_KERNELS_OPS_PRODUCT_POLICY_H
@@ -14,14 +14,18 @@ typedef enum HsOperandFormat {
     HS_OPERAND_TF32,      /* f32 with 10 bits of mantissa */
     HS_OPERAND_E4M3,
     HS_OPERAND_E5M2,
+    HS_OPERAND_E2M1,
     HS_OPERAND_FORMATS
 } HsOperandFormat;
 
-/* One scale for how many elements of an operand. */
+/* One scale for how many elements of an operand (kernels/ops/codes.h). */
 typedef enum HsScaleGranularity {
     HS_SCALE_NONE = 0,
     HS_SCALE_TENSOR,
-    HS_SCALE_BLOCK /* of neighbours along k */
+    HS_SCALE_BLOCK, /* 128 neighbours along k; of weights 128 x 128 */
+    HS_SCALE_MX,    /* 32 neighbours along k */
+    HS_SCALE_NV,    /* 16 neighbours along k, of weights 16 x 16; and one a tensor */
+    HS_SCALE_GRANULARITIES
 } HsScaleGranularity;
 
 /* All zero: operands are multiplied as they are. */
