@@ -111,10 +111,8 @@ float hs_e8m0_decode(uint8_t code)
 
 uint8_t hs_e8m0_scale_up(float amax, float largest)
 {
-    if (isnan(amax))
+    if (!isfinite(amax))
         return F32_TOP;
-    if (isinf(amax))
-        return F32_TOP - 1;
     const uint32_t bits = bits_of(amax * (1.0f / largest)), mantissa = bits & ((1u << F32_MANTISSA) - 1);
     const uint32_t exponent = bits >> F32_MANTISSA;
     /* Code 0 is 2^-127, half of the smallest normal number. */
@@ -124,10 +122,8 @@ uint8_t hs_e8m0_scale_up(float amax, float largest)
 
 uint8_t hs_e8m0_scale_floor(float amax, float largest)
 {
-    if (isnan(amax))
+    if (!isfinite(amax))
         return F32_TOP;
-    if (isinf(amax))
-        return F32_TOP - 1;
     if (amax == 0.0f)
         return 0;
     const int exponent = ilogbf(amax) - ilogbf(largest) + F32_BIAS;

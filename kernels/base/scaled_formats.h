@@ -34,7 +34,7 @@ float hs_e8m0_decode(uint8_t code);
 /* The E8M0 scale that a block's elements are divided by, from its largest magnitude.
  *   up     the exponent of amax / `largest`, rounded up: nothing saturates.  largest: of the elements' format
  *   floor  OCP's: floor(log2(amax)) - floor(log2(largest)): what is above `largest` * 2^k saturates
- * A NaN gives 255 and an infinity 254; 0 gives 0. */
+ * What is not finite gives 255, NaN, so that it stays visible; 0 gives 0. */
 uint8_t hs_e8m0_scale_up(float amax, float largest);
 uint8_t hs_e8m0_scale_floor(float amax, float largest);
 

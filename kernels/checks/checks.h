@@ -40,6 +40,9 @@ HsStatus hs_rule_parameter(const char *op, const HsTensor *master, const HsTenso
 /* Probability in [0, 1). */
 HsStatus hs_rule_probability(const char *op, float probability);
 
+/* For messages. */
+extern const char *const hs_operand_format_names[HS_OPERAND_FORMATS], *const hs_scale_names[HS_SCALE_GRANULARITIES];
+
 /* For a backend's refusals of matmul.  Of the first: every policy but as it is and tf32.  Of the second: operands of two
  * dtypes as well. */
 HsStatus hs_refuse_policy(const HsContext *context, const HsMatmulArgs *args);

@@ -194,6 +194,12 @@ static double more_of_penalty(const HsPenaltyArgs *args)
     return (double)args->count * (double)sizeof *args->values;
 }
 
+/* Every scaling is read and set back, and written to the report. */
+static double more_of_roll_scales(const HsRollScalesArgs *args)
+{
+    return (args->report ? 3.0 : 2.0) * (double)args->count * (double)sizeof *args->scalings;
+}
+
 static double more_of_begin_step(const HsBeginStepArgs *args)
 {
     return (double)(sizeof *args->input + sizeof *args->state + HS_STEP_ROWS * sizeof *args->gradient_scales);
@@ -225,6 +231,7 @@ static const struct {
     .consolidate = more_of_consolidate,
     .importance_stats = more_of_importance_stats,
     .penalty = more_of_penalty,
+    .roll_scales = more_of_roll_scales,
     .begin_step = more_of_begin_step,
     .prepare_step = more_of_prepare_step,
 };

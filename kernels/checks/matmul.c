@@ -54,6 +54,39 @@ static HsStatus check_row_sums(const HsMatmulArgs *args)
     return HS_OK;
 }
 
+/* Codes stand for the operand, and are what the policy says. */
+static HsStatus check_codes_of(const char *name, const HsCodes *codes, const HsTensor *x, HsOperandFormat format,
+                               HsScaleGranularity granularity)
+{
+    if (codes->rows != x->shape[0] || codes->depth != x->shape[1])
+        return hs_fail(HS_ESHAPE, "matmul: %s_codes is [%" PRId64 ",%" PRId64 "], %s is [%" PRId64 ",%" PRId64 "]",
+                       name, codes->rows, codes->depth, name, x->shape[0], x->shape[1]);
+    if (codes->format != format || codes->granularity != granularity)
+        return hs_fail(HS_EINVAL, "matmul: %s_codes is %s with %s, the policy says %s with %s", name,
+                       hs_operand_format_names[codes->format], hs_scale_names[codes->granularity],
+                       hs_operand_format_names[format], hs_scale_names[granularity]);
+    if (x->data != NULL)
+        return hs_fail(HS_EINVAL, "matmul: %s is given twice: in codes, and as it is", name);
+    return HS_OK;
+}
+
+static HsStatus check_codes(const HsMatmulArgs *args)
+{
+    const HsProductPolicy policy = args->policy;
+    if (args->a_codes == NULL && args->b_codes == NULL)
+        return HS_OK;
+    if (args->a_codes == NULL || args->b_codes == NULL)
+        return hs_fail(HS_EINVAL, "matmul: %s is in codes, the other operand is not", args->a_codes ? "a" : "b");
+    if (args->transpose_a || !args->transpose_b || args->b_quantized != NULL || args->b_packed != NULL)
+        return hs_fail(HS_EINVAL, "matmul: codes are of a as it is and of a transposed b, neither packed nor in four "
+                                  "bits");
+    if (args->a.dtype != HS_BF16 || args->b.dtype != HS_BF16)
+        return hs_fail(HS_ESHAPE, "matmul: operands in codes are bf16, not %s and %s", hs_dtype_name(args->a.dtype),
+                       hs_dtype_name(args->b.dtype));
+    HS_TRY(check_codes_of("a", args->a_codes, &args->a, policy.a, policy.granularity));
+    return check_codes_of("b", args->b_codes, &args->b, policy.b, policy.granularity);
+}
+
 HsStatus hs_check_matmul(const HsMatmulArgs *args)
 {
     if (args->alpha == 0.0f || !isfinite(args->alpha))
@@ -68,22 +101,22 @@ HsStatus hs_check_matmul(const HsMatmulArgs *args)
     if (args->epilogue == HS_EPILOGUE_NONE && hs_tensor_present(&args->pre))
         return hs_fail(HS_EINVAL, "matmul: pre is given, but no epilogue uses it");
     HS_TRY(check_quantized(args));
+    HS_TRY(check_codes(args));
     HS_TRY(check_row_sums(args));
     return check_packed(args, k, n);
 }
 
 HsStatus hs_refuse_policy(const HsContext *context, const HsMatmulArgs *args)
 {
-    static const char *const formats[HS_OPERAND_FORMATS] = { "as it is", "tf32", "e4m3", "e5m2" };
-    static const char *const scales[] = { "no scales", "a scale a tensor", "a scale a block" };
     const HsProductPolicy policy = args->policy;
     const bool as_is = !hs_policy_rounds(policy) && policy.granularity == HS_SCALE_NONE;
-    if (as_is || hs_policy_is_tf32(policy))
+    if (as_is || hs_policy_is_tf32(policy) || args->a_codes != NULL)
         return HS_OK;
     return hs_fail(HS_EUNSUPPORTED,
-                   "matmul: the %s backend has no products of a %s and b %s with %s; it has operands as they are, or "
-                   "both in tf32 without scales",
-                   context->backend->name, formats[policy.a], formats[policy.b], scales[policy.granularity]);
+                   "matmul: the %s backend has no products of a %s and b %s with %s; it has operands as they are, "
+                   "both in tf32 without scales, or both in codes",
+                   context->backend->name, hs_operand_format_names[policy.a], hs_operand_format_names[policy.b],
+                   hs_scale_names[policy.granularity]);
 }
 
 HsStatus hs_refuse_mixed_product(const HsContext *context, const HsMatmulArgs *args)

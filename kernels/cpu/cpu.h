@@ -106,6 +106,7 @@ HS_OPS(HS_CPU_PROTOTYPE)
 /* The operations that need scratch; each defines HS_ISA_NAME(hs_cpu_<name>_workspace). */
 #define HS_CPU_WORKSPACE_OPS(X)                    \
     X(matmul, HsMatmulArgs)                        \
+    X(quantize, HsQuantizeArgs)                    \
     X(bias_backward, HsBiasBackwardArgs)           \
     X(embedding_backward, HsEmbeddingBackwardArgs) \
     X(norm_backward, HsNormBackwardArgs)           \

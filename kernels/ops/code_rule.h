@@ -143,11 +143,12 @@ HS_CODE_FUNCTION float hs_code_decode(HsOperandFormat format, uint8_t code)
     return hs_code_float(bits | sign);
 }
 
-/* E8M0 of a block, from the bits of its largest magnitude: the exponent of amax / largest, rounded up. */
+/* E8M0 of a block, from the bits of its largest magnitude: the exponent of amax / largest, rounded up; NaN where a number
+ * of the block is not finite. */
 HS_CODE_FUNCTION uint32_t hs_code_block_exponent(HsOperandFormat format, uint32_t amax_bits)
 {
     if (amax_bits >= 0x7F800000u)
-        return amax_bits == 0x7F800000u ? 254u : 255u;
+        return 255u;
     const uint32_t bits = hs_code_bits(hs_code_product(hs_code_float(amax_bits), 1.0f / hs_code_largest(format)));
     const uint32_t exponent = bits >> 23, mantissa = bits & 0x7FFFFFu;
     const bool more = exponent == 0 ? mantissa > 0x400000u : mantissa > 0;
@@ -231,6 +232,33 @@ HS_CODE_FUNCTION void hs_code_rotate(float x[HS_CODES_RUN])
     }
     for (int i = 0; i < HS_CODES_RUN; i++)
         x[i] *= 0.25f;
+}
+
+/* The end of a step for one scaling (HsRollScalesArgs), in two halves between which the history's maximum is found.
+ * ring: [length]; NULL: no delayed scaling.  headroom: 2^-margin. */
+HS_CODE_FUNCTION void hs_code_roll_in(HsScaling *scaling, HsScaling *report, float *ring, int64_t length)
+{
+    const uint32_t bits = hs_code_bits(scaling->amax);
+    if (report)
+        *report = *scaling;
+    if (ring && bits != 0 && bits < 0x7F800000u)
+        ring[scaling->recorded++ % (uint64_t)length] = scaling->amax;
+    scaling->amax = 0.0f;
+    scaling->elements = scaling->saturated = scaling->zeroed = 0;
+}
+
+/* Entries of a ring that there are. */
+HS_CODE_FUNCTION int64_t hs_code_filled(const HsScaling *scaling, int64_t length)
+{
+    return (int64_t)scaling->recorded < length ? (int64_t)scaling->recorded : length;
+}
+
+HS_CODE_FUNCTION void hs_code_keep(HsScaling *scaling, float amax, float headroom)
+{
+    if (!(amax > 0.0f))
+        return;
+    const uint32_t kept = hs_code_bits(hs_code_product(scaling->largest, headroom) / amax);
+    scaling->kept = hs_code_float(kept >= 0x7F800000u ? 0x7F7FFFFFu : kept);
 }
 
 #endif

@@ -38,7 +38,7 @@ enum {
 /* What is kept of a tensor that is quantized, in memory of the device. */
 typedef struct HsScaling {
     float scale;   /* what its elements were multiplied by in the latest cast */
-    float inverse; /* 1 / scale; NaN where there was an infinity or NaN among them */
+    float inverse; /* 1 / scale; NaN where it follows from a tensor in which not all is finite */
     float kept;    /* delayed scaling: the scale of this step; 0: none yet */
     float largest; /* number of the format, for roll_scales; set once */
     /* Of all recorded casts of this step: the largest magnitude, of which a NaN is larger than infinity; elements; those
@@ -48,8 +48,8 @@ typedef struct HsScaling {
     uint64_t elements, saturated, zeroed;
 } HsScaling;
 
-/* The product's factor for an operand: NaN where the cast met what is not finite, in this cast or, with kept scales, in
- * this step: so the overflow that saturation hides is found where gradients are looked at. */
+/* The product's factor for an operand: NaN where what is not finite was cast by it, or in this step was recorded: so the
+ * overflow that saturation hides is found where gradients are looked at.  (A block's own scale is NaN then.) */
 #define HS_SCALING_FACTOR(scaling) ((scaling)->inverse + ((scaling)->amax - (scaling)->amax))
 
 typedef struct HsCodes {
@@ -68,6 +68,12 @@ static inline int hs_scale_block(HsScaleGranularity granularity)
            : granularity == HS_SCALE_MX  ? HS_SCALE_MX_ELEMENTS
            : granularity == HS_SCALE_NV  ? HS_SCALE_NV_ELEMENTS
                                          : 0;
+}
+
+/* Whether a scale follows from the whole tensor. */
+static inline bool hs_scale_is_of_tensor(HsScaleGranularity granularity)
+{
+    return granularity == HS_SCALE_TENSOR || granularity == HS_SCALE_NV;
 }
 
 static inline int64_t hs_codes_blocks(const HsCodes *codes)

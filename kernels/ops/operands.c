@@ -28,10 +28,33 @@ static void adapt_b(const void *arguments, HsOperandRow *b)
         b->like = NULL;
 }
 
+static double bytes_of_codes(const HsCodes *codes)
+{
+    return (double)(codes->rows * (hs_codes_row_bytes(codes) + hs_codes_blocks(codes)));
+}
+
+static double bytes_a(const void *arguments, const HsTensor *a)
+{
+    const HsMatmulArgs *args = arguments;
+    return args->a_codes ? bytes_of_codes(args->a_codes) : bytes_of(a);
+}
+
 static double bytes_b(const void *arguments, const HsTensor *b)
 {
     const HsMatmulArgs *args = arguments;
-    return args->b_quantized ? (double)hs_nf4_bytes(args->b_quantized) : bytes_of(b);
+    return args->b_codes       ? bytes_of_codes(args->b_codes)
+           : args->b_quantized ? (double)hs_nf4_bytes(args->b_quantized)
+                               : bytes_of(b);
+}
+
+/* Read once for the largest magnitude that a scale of its own follows from, and once for the codes; these are written. */
+static double bytes_quantized(const void *arguments, const HsTensor *x)
+{
+    const HsQuantizeArgs *args = arguments;
+    const HsCodes *const one = hs_codes_present(&args->along) ? &args->along : &args->across;
+    const bool twice =
+        args->source == HS_SCALE_OWN && (one->granularity == HS_SCALE_TENSOR || one->granularity == HS_SCALE_NV);
+    return (twice ? 2.0 : 1.0) * bytes_of(x) + bytes_of_codes(&args->along) + bytes_of_codes(&args->across);
 }
 
 /* pre is a result of a product that an activation follows, and an operand where it is gone back through. */
@@ -256,7 +279,7 @@ _Static_assert(offsetof(HsHeadNormArgs, heads) == 0 && offsetof(HsHeadNormBackwa
 
 const HsOperands hs_operands = {
 #define A HsMatmulArgs
-    .matmul.rows = { ROW(a, READ, ACT, "M K", .adapt = adapt_a),
+    .matmul.rows = { ROW(a, READ, ACT, "M K", .adapt = adapt_a, .bytes = bytes_a),
                      ROW(b, READ, ACT, "K N", .like = "a", .adapt = adapt_b, .bytes = bytes_b),
                      ROW(addend, READ, ACT, "M N", .optional = true), ROW(bias, READ, WIDE, "N", .optional = true),
                      ROW(c, WRITE, ACT, "M N", .adapt = adapt_c), ROW(residual, READ, ACT, "M N", .optional = true),
@@ -265,6 +288,12 @@ const HsOperands hs_operands = {
 #undef A
 #define A HsPackWeightArgs
     .pack_weight.rows = { ROW(w, READ, ACT, "X Y", .bytes = bytes_packed) },
+#undef A
+#define A HsQuantizeArgs
+    .quantize.rows = { ROW(x, READ, ACT, "N C", .bytes = bytes_quantized) },
+#undef A
+#define A HsRollScalesArgs
+    .roll_scales.rows = { ROW(history, UPDATE, WIDE, "X Y", .optional = true) },
 #undef A
 #define A HsBiasBackwardArgs
     .bias_backward.rows = { ROW(dy, READ, ACT, "N C"), ROW(dbias, UPDATE, WIDE, "C") },

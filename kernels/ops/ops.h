@@ -18,6 +18,7 @@
 
 #include "kernels/base/rng.h"
 #include "kernels/base/tensor.h"
+#include "kernels/ops/codes.h"
 #include "kernels/ops/dynamic_map.h"
 #include "kernels/ops/nf4.h"
 #include "kernels/ops/product_policy.h"
@@ -29,6 +30,8 @@
     X(matmul, HsMatmulArgs,                                                                                           \
       "c = epilogue(alpha op(a) op(b) + addend + bias) + residual [+ c]; row_sums += sum over k of op(a)")            \
     X(pack_weight, HsPackWeightArgs, "packed = the backend's own layout of op(w) as a product's right operand")       \
+    X(quantize, HsQuantizeArgs, "codes = round(x scale), scales from the largest magnitudes: kernels/ops/codes.h")    \
+    X(roll_scales, HsRollScalesArgs, "history = amax of this step, kept = largest / the history's maximum; amax = 0") \
     X(bias_backward, HsBiasBackwardArgs, "dbias += sum over rows of dy")                                              \
     X(document_starts, HsDocumentStartsArgs, "starts[n] = t of the document's first token; tokens[n] = max(~x, x)")   \
     X(embedding_forward, HsEmbeddingArgs, "y[n] = token_table[tokens[n]] + position_table[position of n]")            \
@@ -110,14 +113,18 @@ typedef struct HsPacked {
  * and policy say.  With transpose_a only, and not with SwiGLU: it is the bias's gradient beside the weight's.
  * b_packed replaces b's bytes (b keeps its shape).  b_quantized too: b has no data, its dtype, a's, is what each decoded
  * element is rounded to; b's columns as stored are a multiple of HS_NF4_RUN, nothing is packed, a is not transposed.
- * policy: the formats to which a and b may be rounded first; sums stay f32.  Under tf32 ref and cpu compute in full
- * precision.  errors: HS_EUNSUPPORTED for a policy that the backend does not have.
+ * a_codes and b_codes, both or none, replace the bytes of a, which is not transposed, and of b, which is: a and b have no
+ * data and the dtype bf16, in which code times block scale is exact; alpha is also multiplied by both scalings' factors,
+ * alpha * (a's * b's) in f32.
+ * policy: the formats of a_codes and b_codes, or tf32, to which operands may be rounded: ref and cpu compute in full
+ * precision then.  Sums stay f32.  errors: HS_EUNSUPPORTED for a policy that the backend does not have.
  */
 typedef struct HsMatmulArgs {
     HsTensor a, b;
     bool transpose_a, transpose_b;
     const HsPacked *b_packed;
     const HsQuantized *b_quantized;
+    const HsCodes *a_codes, *b_codes;
     HsProductPolicy policy;
     float alpha;
     HsTensor addend, bias, residual, pre;
@@ -132,6 +139,41 @@ typedef struct HsPackWeightArgs {
     bool transposed;
     HsPacked *packed;
 } HsPackWeightArgs;
+
+/* From which magnitudes a tensor's scale follows. */
+typedef enum HsScaleSource {
+    HS_SCALE_OWN,   /* x's own: current scaling */
+    HS_SCALE_KEPT,  /* scaling->kept: delayed scaling; of granularity tensor alone */
+    HS_SCALE_LATEST /* the scale of the cast before, of the same numbers */
+} HsScaleSource;
+
+/* x [N,C] in codes: of itself, and of its transpose.  Each number times its scale is rounded to f32, then to the format:
+ * to nearest even, or by random bits, word e % 4 of draw e / 4 for element e = (row_offset + n) C + c; what is beyond the
+ * largest number becomes that.  Every backend gives the same codes, scales and counts. */
+typedef struct HsQuantizeArgs {
+    HsTensor x; /* [N,C] act */
+    HsCodes along,
+        across;   /* [N,C], [C,N]; each optional; of one format and granularity, and one scaling unless rotated */
+    bool squares; /* a block scale serves a square: as many rows as it has elements */
+    HsScaleSource source;
+    bool power_of_two; /* granularity tensor: the scale's mantissa is cleared */
+    bool records;      /* adds to the scaling's amax and counts: along's, or across's where it is alone */
+    bool rotates; /* across, of granularity nv: runs of HS_CODES_RUN along N are rotated first (code_rule.h), but not
+                        * what is left of N behind them; then it has a scaling of its own */
+    bool stochastic;
+    HsRng rng;
+} HsQuantizeArgs;
+
+/* The end of a step, for `count` scalings: each one's amax becomes the newest entry of its history, a ring of L, unless it
+ * is 0 (nothing was quantized) or not finite; kept = largest 2^-margin / amax, the history's maximum or its newest entry;
+ * what was recorded goes to report, and is 0 for the next step (Micikevicius et al. 2022, section 3.3). */
+typedef struct HsRollScalesArgs {
+    HsScaling *scalings, *report; /* [count], memory of the device; report may be NULL */
+    int64_t count;
+    HsTensor history; /* [count,L] f32; optional: no delayed scaling, kept stays */
+    bool most_recent; /* kept follows from the newest amax alone */
+    float margin;     /* at least 0 */
+} HsRollScalesArgs;
 
 typedef struct HsBiasBackwardArgs {
     HsTensor dy;    /* [N,C] act */

@@ -6,6 +6,7 @@
  *     row_sums[m] += sum_k op(a)[m,k]: of a stored [K,M], what bias_backward makes
  * tf32 is a permission to round, which is not taken.
  */
+#include "kernels/base/scaled_formats.h"
 #include "kernels/ref/ref.h"
 
 /* Work proceeds in square tiles, copied to double, so that each element is decoded TILE times less often; k still
@@ -30,10 +31,42 @@ static double load_quantized(const HsTensor *x, const HsQuantized *quantized, in
     return hs_dtype_load(x->dtype, rounded, 0);
 }
 
-/* tile[r][c] = op(x)[row + r, column + c], zero beyond the edges.  quantized: NULL, or x's elements. */
-static void load_tile(const HsTensor *x, const HsQuantized *quantized, bool transposed, int64_t row, int64_t column,
-                      HsSumTile *tile)
+/* Number times block scale of an element that comes in codes, which are stored as the operand is. */
+static double load_code(const HsCodes *codes, int64_t index)
 {
+    const int64_t row = index / codes->depth, k = index % codes->depth;
+    const unsigned char *const line = codes->data + row * hs_codes_row_bytes(codes);
+    const int size = hs_scale_block(codes->granularity);
+    double number = 0.0, worth = 1.0;
+    if (codes->format == HS_OPERAND_E2M1)
+        number = (double)hs_e2m1_decode((uint8_t)(k % 2 == 0 ? line[k / 2] & 15 : line[k / 2] >> 4));
+    else
+        number = hs_dtype_load(codes->format == HS_OPERAND_E4M3 ? HS_E4M3 : HS_E5M2, line, k);
+    if (size > 0) {
+        const uint8_t block = codes->block_scales[row * hs_codes_blocks(codes) + k / size];
+        worth = (double)(codes->granularity == HS_SCALE_NV ? hs_e4m3_decode(block) : hs_e8m0_decode(block));
+    }
+    return number * worth;
+}
+
+/* An operand's bytes: its own, or what stands for them. */
+typedef struct HsSource {
+    const HsTensor *x;
+    const HsQuantized *quantized;
+    const HsCodes *codes;
+} HsSource;
+
+static double load_element(const HsSource *source, int64_t index)
+{
+    return source->codes       ? load_code(source->codes, index)
+           : source->quantized ? load_quantized(source->x, source->quantized, index)
+                               : hs_ref_load(source->x, index);
+}
+
+/* tile[r][c] = op(x)[row + r, column + c], zero beyond the edges. */
+static void load_tile(const HsSource *source, bool transposed, int64_t row, int64_t column, HsSumTile *tile)
+{
+    const HsTensor *const x = source->x;
     const int64_t rows = x->shape[transposed ? 1 : 0], columns = x->shape[transposed ? 0 : 1];
     const int64_t row_count = smaller(TILE, rows - row), column_count = smaller(TILE, columns - column);
     for (int64_t r = 0; r < TILE; r++) {
@@ -42,7 +75,7 @@ static void load_tile(const HsTensor *x, const HsQuantized *quantized, bool tran
             if (r >= row_count || c >= column_count)
                 tile->at[r][c] = 0.0;
             else
-                tile->at[r][c] = quantized ? load_quantized(x, quantized, index) : hs_ref_load(x, index);
+                tile->at[r][c] = load_element(source, index);
         }
     }
 }
@@ -85,19 +118,31 @@ static void finish_element(const HsMatmulArgs *args, int64_t row, int64_t column
     hs_ref_store(&args->c, index, value);
 }
 
-HsStatus hs_ref_matmul(HsContext *context, const HsMatmulArgs *args)
+/* The same call with the scales of its codes in alpha. */
+static HsMatmulArgs with_scales(const HsMatmulArgs *args)
 {
+    HsMatmulArgs scaled = *args;
+    if (args->a_codes)
+        scaled.alpha *= HS_SCALING_FACTOR(args->a_codes->scaling) * HS_SCALING_FACTOR(args->b_codes->scaling);
+    return scaled;
+}
+
+HsStatus hs_ref_matmul(HsContext *context, const HsMatmulArgs *given)
+{
+    const HsMatmulArgs scaled = with_scales(given), *const args = &scaled;
     if (args->epilogue == HS_EPILOGUE_SWIGLU) { /* of pre as stored: backward will read the same numbers */
         HsMatmulArgs product = *args;
         product.epilogue = HS_EPILOGUE_NONE;
         product.c = args->pre;
         product.pre = (HsTensor){ 0 };
         const HsUnaryArgs swiglu = { .x = args->pre, .y = args->c };
+        product.alpha = given->alpha;
         HS_TRY(hs_ref_matmul(context, &product));
         return hs_ref_swiglu_forward(context, &swiglu);
     }
     const int64_t rows = args->c.shape[0], columns = args->b.shape[args->transpose_b ? 0 : 1];
     const int64_t depth = args->a.shape[args->transpose_a ? 0 : 1];
+    const HsSource from_a = { &args->a, NULL, args->a_codes }, from_b = { &args->b, args->b_quantized, args->b_codes };
     HsSumTile a, b, sum;
     for (int64_t row = 0; row < rows; row += TILE) {
         for (int64_t column = 0; column < columns; column += TILE) {
@@ -105,8 +150,8 @@ HsStatus hs_ref_matmul(HsContext *context, const HsMatmulArgs *args)
                 for (int64_t c = 0; c < TILE; c++)
                     sum.at[r][c] = 0.0;
             for (int64_t k = 0; k < depth; k += TILE) {
-                load_tile(&args->a, NULL, args->transpose_a, row, k, &a);
-                load_tile(&args->b, args->b_quantized, args->transpose_b, k, column, &b);
+                load_tile(&from_a, args->transpose_a, row, k, &a);
+                load_tile(&from_b, args->transpose_b, k, column, &b);
                 multiply_tiles(&a, &b, smaller(TILE, depth - k), &sum);
             }
             for (int64_t r = 0; r < smaller(TILE, rows - row); r++)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "runtime/selftest/bounds.h"
+#include "runtime/selftest/coded.h"
 
 enum { A, B, ADDEND, BIAS, RESIDUAL, PRE, C, ROW_SUMS };
 
@@ -132,6 +133,60 @@ enum { A, B, ADDEND, BIAS, RESIDUAL, PRE, C, ROW_SUMS };
         HS_F32, HS_F32, HS_F32, m, n, k, .quantized = parts, .policy = HS_POLICY_TF32, .options = HS_CASE_TRANSPOSE_B \
     }
 
+/* Operands in codes: with everything that may follow a product. */
+#define CODED(m, n, k, a, b, scale)                                                                                \
+    { HS_BF16, HS_BF16, HS_BF16, m, n, k, .policy = { a, b, scale }, .options = HS_CASE_TRANSPOSE_B },             \
+        { HS_BF16,                                                                                                 \
+          HS_F32,                                                                                                  \
+          HS_BF16,                                                                                                 \
+          m,                                                                                                       \
+          n,                                                                                                       \
+          k,                                                                                                       \
+          .policy = { a, b, scale },                                                                               \
+          .options = HS_CASE_TRANSPOSE_B | HS_CASE_ACCUMULATE },                                                   \
+        { HS_BF16,                                                                                                 \
+          HS_BF16,                                                                                                 \
+          HS_BF16,                                                                                                 \
+          m,                                                                                                       \
+          n,                                                                                                       \
+          k,                                                                                                       \
+          .policy = { a, b, scale },                                                                               \
+          .options = HS_CASE_TRANSPOSE_B | HS_CASE_BIAS | HS_CASE_GELU | HS_CASE_PRE },                            \
+        { HS_BF16,                                                                                                 \
+          HS_F32,                                                                                                  \
+          HS_F32,                                                                                                  \
+          m,                                                                                                       \
+          n,                                                                                                       \
+          k,                                                                                                       \
+          .policy = { a, b, scale },                                                                               \
+          .options = HS_CASE_TRANSPOSE_B | HS_CASE_BIAS | HS_CASE_RESIDUAL },                                      \
+        { HS_BF16,                                                                                                 \
+          HS_BF16,                                                                                                 \
+          HS_BF16,                                                                                                 \
+          m,                                                                                                       \
+          n,                                                                                                       \
+          k,                                                                                                       \
+          .policy = { a, b, scale },                                                                               \
+          .options = HS_CASE_TRANSPOSE_B | HS_CASE_GELU_BACKWARD | HS_CASE_PRE },                                  \
+        { HS_BF16,                                                                                                 \
+          HS_BF16,                                                                                                 \
+          HS_BF16,                                                                                                 \
+          m,                                                                                                       \
+          2 * (n),                                                                                                 \
+          k,                                                                                                       \
+          .policy = { a, b, scale },                                                                               \
+          .options = HS_CASE_TRANSPOSE_B | HS_CASE_SWIGLU | HS_CASE_PRE },                                         \
+    {                                                                                                              \
+        HS_BF16, HS_BF16, HS_BF16, m, n, k, .policy = { a, b, scale },                                             \
+                                            .options = HS_CASE_TRANSPOSE_B | HS_CASE_SWIGLU_BACKWARD | HS_CASE_PRE \
+    }
+#define CODED_SIZES(m, n, k)                                               \
+    CODED(m, n, k, HS_OPERAND_E4M3, HS_OPERAND_E4M3, HS_SCALE_TENSOR),     \
+        CODED(m, n, k, HS_OPERAND_E5M2, HS_OPERAND_E4M3, HS_SCALE_TENSOR), \
+        CODED(m, n, k, HS_OPERAND_E4M3, HS_OPERAND_E4M3, HS_SCALE_BLOCK),  \
+        CODED(m, n, k, HS_OPERAND_E4M3, HS_OPERAND_E4M3, HS_SCALE_MX),     \
+        CODED(m, n, k, HS_OPERAND_E2M1, HS_OPERAND_E2M1, HS_SCALE_NV)
+
 static const HsCase matmul_cases[] = {
     DTYPES(1, 1, 1),
     DTYPES(2, 3, 7),
@@ -187,6 +242,11 @@ static const HsCase matmul_cases[] = {
     NF4_DTYPES(37, 384, 1344, 2), /* several blocks of depth, several nested ones */
     { HS_BF16, HS_BF16, HS_BF16, 40, 72, 64, .quantized = 1, .options = HS_CASE_UNALIGNED | HS_CASE_TRANSPOSE_B },
     { HS_BF16, HS_F32, HS_BF16, 40, 72, 64, .quantized = 1, .options = HS_CASE_UNALIGNED },
+    CODED_SIZES(1, 1, 1),
+    CODED_SIZES(17, 63, 65),
+    CODED_SIZES(72, 136, 200),
+    CODED_SIZES(136, 264, 40),
+    CODED_SIZES(130, 72, 656), /* several slices of k, several blocks of scales */
 };
 
 #define PACKED(m, n, k)                                                                                          \
@@ -264,10 +324,12 @@ static HsEpilogue epilogue_of(const HsTrial *trial)
     return hs_case_has(trial, HS_CASE_GELU_BACKWARD) ? HS_EPILOGUE_GELU_BACKWARD : HS_EPILOGUE_NONE;
 }
 
-/* b's numbers become what four bits can hold, so that the exact result is that of the decoded matrix. */
+/* b's numbers become what four bits can hold, so that the exact result is that of the decoded matrix; or both operands'
+ * what codes can. */
 static HsStatus prepare(HsTrial *trial, HsContext *reference)
 {
-    (void)reference;
+    if (hs_case_coded(trial->config))
+        return hs_trial_encode(trial, reference, &trial->operands[A], &trial->operands[B]);
     const HsOperand *b = &trial->operands[B];
     HsQuantized *quantized = &trial->quantized;
     int64_t counts[MOST_PARTS], first = 0;
@@ -342,6 +404,9 @@ static double bytes_of(const HsTrial *trial, const HsContext *context)
 {
     (void)context;
     const double bytes = hs_trial_bytes(trial);
+    if (hs_case_coded(trial->config))
+        return bytes - hs_operand_bytes(&trial->operands[A]) - hs_operand_bytes(&trial->operands[B]) +
+               hs_trial_coded_bytes(trial);
     if (trial->quantized.count == 0)
         return bytes;
     return bytes - hs_operand_bytes(&trial->operands[B]) + (double)hs_nf4_bytes(&trial->quantized);
@@ -354,6 +419,7 @@ static float alpha_of(const HsTrial *trial)
 
 static HsStatus call(HsTrial *trial, HsContext *context, const HsTensor *t)
 {
+    const HsProductPolicy as_is = HS_POLICY_AS_IS;
     HsTensor b = t[B];
     const bool packed = hs_case_has(trial, HS_CASE_PACKED) && b.dtype != HS_F64;
     if (packed)
@@ -362,22 +428,30 @@ static HsStatus call(HsTrial *trial, HsContext *context, const HsTensor *t)
     if (quantized)
         HS_TRY(upload(trial, context, &b));
     const bool in_place = hs_case_has(trial, HS_CASE_IN_PLACE);
-    return hs_op_matmul(context, &(HsMatmulArgs){ .a = t[A],
-                                                  .b = b,
-                                                  .transpose_a = hs_case_has(trial, HS_CASE_TRANSPOSE_A),
-                                                  .transpose_b = hs_case_has(trial, HS_CASE_TRANSPOSE_B),
-                                                  .b_packed = packed ? &trial->packed : NULL,
-                                                  .b_quantized = quantized ? &trial->quantized : NULL,
-                                                  .policy = trial->config->policy,
-                                                  .alpha = alpha_of(trial),
-                                                  .addend = t[ADDEND],
-                                                  .bias = t[BIAS],
-                                                  .residual = in_place ? t[C] : t[RESIDUAL],
-                                                  .pre = t[PRE],
-                                                  .epilogue = epilogue_of(trial),
-                                                  .accumulate = hs_case_has(trial, HS_CASE_ACCUMULATE),
-                                                  .c = t[C],
-                                                  .row_sums = t[ROW_SUMS] });
+    HsCodes codes[2];
+    HsTensor a = t[A];
+    const bool coded = hs_case_coded(trial->config), decoded = coded && a.dtype == HS_F64;
+    if (coded && !decoded)
+        HS_TRY(hs_trial_upload_codes(trial, context, &a, &b, codes));
+    return hs_op_matmul(context,
+                        &(HsMatmulArgs){ .a = a,
+                                         .b = b,
+                                         .transpose_a = hs_case_has(trial, HS_CASE_TRANSPOSE_A),
+                                         .transpose_b = hs_case_has(trial, HS_CASE_TRANSPOSE_B),
+                                         .b_packed = packed ? &trial->packed : NULL,
+                                         .b_quantized = quantized ? &trial->quantized : NULL,
+                                         .a_codes = coded && !decoded ? &codes[0] : NULL,
+                                         .b_codes = coded && !decoded ? &codes[1] : NULL,
+                                         .policy = decoded ? as_is : trial->config->policy,
+                                         .alpha = alpha_of(trial) * (decoded ? hs_trial_coded_factor(trial) : 1.0f),
+                                         .addend = t[ADDEND],
+                                         .bias = t[BIAS],
+                                         .residual = in_place ? t[C] : t[RESIDUAL],
+                                         .pre = t[PRE],
+                                         .epilogue = epilogue_of(trial),
+                                         .accumulate = hs_case_has(trial, HS_CASE_ACCUMULATE),
+                                         .c = t[C],
+                                         .row_sums = t[ROW_SUMS] });
 }
 
 /* sum_k |a| |b| of one element: what the rounding errors of its sum scale with. */
@@ -444,7 +518,8 @@ static void bound(HsTrial *trial)
     HsOperand *pre = &trial->operands[PRE];
     bound_row_sums(trial);
     for (int64_t i = 0; i < count; i++) {
-        double magnitude = fabs((double)alpha_of(trial)) * absolute_product(trial, i / columns, i % columns);
+        const double factor = fabs((double)(alpha_of(trial) * hs_trial_coded_factor(trial)));
+        double magnitude = factor * absolute_product(trial, i / columns, i % columns);
         const double rounded = hs_policy_is_tf32(trial->config->policy) ? tf32_product_error * magnitude : 0.0;
         if (hs_operand_present(trial, ADDEND))
             magnitude += fabs(hs_initial(trial, ADDEND)[i]);
@@ -497,6 +572,14 @@ static const HsCase matmul_timed[] = {
     { HS_BF16, HS_F32, HS_BF16, 3072, 768, 4096, .sums = true, .options = HS_CASE_TRANSPOSE_A | HS_CASE_ACCUMULATE },
     { HS_BF16, HS_BF16, HS_BF16, 4096, 3072, 768, .quantized = 1, .options = HS_CASE_TRANSPOSE_B },
     { HS_BF16, HS_BF16, HS_BF16, 4096, 768, 3072, .quantized = 1 },
+    { HS_BF16, HS_BF16, HS_BF16, 4096, 3072, 768, .policy = { HS_OPERAND_E4M3, HS_OPERAND_E4M3, HS_SCALE_TENSOR },
+      .options = HS_CASE_TRANSPOSE_B },
+    { HS_BF16, HS_BF16, HS_BF16, 4096, 768, 3072, .policy = { HS_OPERAND_E5M2, HS_OPERAND_E4M3, HS_SCALE_TENSOR },
+      .options = HS_CASE_TRANSPOSE_B },
+    { HS_BF16, HS_F32, HS_BF16, 3072, 768, 4096, .policy = { HS_OPERAND_E5M2, HS_OPERAND_E4M3, HS_SCALE_TENSOR },
+      .options = HS_CASE_TRANSPOSE_B | HS_CASE_ACCUMULATE },
+    { HS_BF16, HS_BF16, HS_BF16, 4096, 3072, 768, .policy = { HS_OPERAND_E4M3, HS_OPERAND_E4M3, HS_SCALE_BLOCK },
+      .options = HS_CASE_TRANSPOSE_B },
 };
 
 const HsOpTest hs_op_test_matmul = {

@@ -17,6 +17,9 @@ static const char *const option_names[] = {
     "proximal",    "path",        "merge",     "unaligned",  "addend",     "swiglu",   "swiglu'"
 };
 
+static const char *const format_names[HS_OPERAND_FORMATS] = { "as it is", "tf32", "e4m3", "e5m2", "e2m1" };
+static const char *const scale_names[HS_SCALE_GRANULARITIES] = { "no scales", "tensor", "block", "mx", "nv" };
+
 const char *hs_case_describe(const HsCase *config, char *text, size_t bytes)
 {
     int length = snprintf(text, bytes, "%s -> %s", hs_dtype_name(config->dtype), hs_dtype_name(config->out));
@@ -46,6 +49,9 @@ const char *hs_case_describe(const HsCase *config, char *text, size_t bytes)
         length += snprintf(text + length, bytes - (size_t)length, ", sums");
     if (hs_policy_is_tf32(config->policy) && length < (int)bytes)
         length += snprintf(text + length, bytes - (size_t)length, ", tf32");
+    if (config->policy.granularity != HS_SCALE_NONE && length < (int)bytes)
+        length += snprintf(text + length, bytes - (size_t)length, ", %s x %s, %s", format_names[config->policy.a],
+                           format_names[config->policy.b], scale_names[config->policy.granularity]);
     if (config->quantized > 0 && length < (int)bytes)
         length += snprintf(text + length, bytes - (size_t)length, ", nf4 of %d", config->quantized);
     if (config->alpha != 0.0f && length < (int)bytes)
@@ -210,6 +216,9 @@ void hs_trial_destroy(HsTrial *trial, HsContext *context)
     if (trial->quantized_memory)
         context->device->release(context->device, trial->quantized_memory);
     free(trial->quantized_image);
+    if (trial->coded_memory)
+        context->device->release(context->device, trial->coded_memory);
+    free(trial->coded_image);
 }
 
 double hs_operand_bytes(const HsOperand *operand)

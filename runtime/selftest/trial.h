@@ -141,8 +141,9 @@ struct HsTrial {
     HsPacked packed;       /* of a product's right operand, by the backend under test */
     HsQuantized quantized; /* the same in four bits, on the device; its bytes there and here */
     void *quantized_memory, *quantized_image;
-    double worst;        /* largest |difference| / tolerance */
-    char complaint[256]; /* empty: passed */
+    void *coded_memory, *coded_image; /* both operands of a product in codes (coded.h), likewise */
+    double worst;                     /* largest |difference| / tolerance */
+    char complaint[256];              /* empty: passed */
 };
 
 /* Make operands and the exact result.  for_timing: operands only, of one random block repeated. */

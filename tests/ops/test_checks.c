@@ -122,7 +122,7 @@ Test(checks, policies_of_products)
     EXPECT_REFUSED(
         HS_EUNSUPPORTED,
         "matmul: the ref backend has no products of a e5m2 and b e4m3 with a scale a tensor; it has operands "
-        "as they are, or both in tf32 without scales",
+        "as they are, both in tf32 without scales, or both in codes",
         hs_op_matmul(&context, &args));
 
     cr_assert_eq(hs_backend_cpu(&cpu.backend), HS_OK);

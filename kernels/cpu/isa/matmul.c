@@ -19,6 +19,7 @@
  * Scratch (context->workspace), parts absent where not needed:
  *     | thread 0: packed block of A, f32 tiles | thread 1: ... | ... | packed A, shared | packed chunk of B, shared |
  */
+#include "kernels/cpu/isa/codes.h"
 #include "kernels/cpu/isa/matmul.h"
 
 #include <assert.h>
@@ -188,7 +189,22 @@ static HsMatmulPlan make_plan(const HsMatmulArgs *args, int threads)
     return plan;
 }
 
-size_t matmul_workspace(const HsContext *context, const HsMatmulArgs *args)
+/* Operands that come in codes are decoded in front of what their product needs: | a | b | the product's |.  Code times
+ * block scale is a bf16 number, so that this product is the one of the codes, rounded nowhere but in its sums. */
+static size_t decoded_bytes(const HsCodes *codes)
+{
+    return codes ? hs_cpu_align((size_t)(codes->rows * codes->depth) * sizeof(uint16_t)) : 0;
+}
+
+/* The product of what the codes stand for; its operands still lack their data and the scales. */
+static HsMatmulArgs without_codes(const HsMatmulArgs *args)
+{
+    HsMatmulArgs product = *args;
+    product.a_codes = product.b_codes = NULL;
+    return product;
+}
+
+static size_t product_workspace(const HsContext *context, const HsMatmulArgs *args)
 {
     const HsMatmulPlan plan = make_plan(args, hs_cpu_thread_slots(context));
     const size_t product =
@@ -198,6 +214,12 @@ size_t matmul_workspace(const HsContext *context, const HsMatmulArgs *args)
     const HsBiasBackwardArgs sums = { .dy = args->a, .dbias = args->row_sums }; /* once the product is done */
     const size_t after = HS_ISA_NAME(hs_cpu_bias_backward_workspace)(context, &sums);
     return after > product ? after : product;
+}
+
+size_t matmul_workspace(const HsContext *context, const HsMatmulArgs *args)
+{
+    const HsMatmulArgs product = without_codes(args);
+    return decoded_bytes(args->a_codes) + decoded_bytes(args->b_codes) + product_workspace(context, &product);
 }
 
 /* Packing is cut in pieces of PACK_DEPTH words. */
@@ -481,11 +503,28 @@ static void multiply(const HsMatmulRun *run)
     }
 }
 
+static HsStatus multiply_codes(HsContext *context, const HsMatmulArgs *args)
+{
+    HsContext inner = *context;
+    HsMatmulArgs product = without_codes(args);
+    const size_t a_bytes = decoded_bytes(args->a_codes), b_bytes = decoded_bytes(args->b_codes);
+    product.a.data = context->workspace;
+    product.b.data = (unsigned char *)context->workspace + a_bytes;
+    inner.workspace = (unsigned char *)product.b.data + b_bytes;
+    inner.workspace_bytes -= a_bytes + b_bytes;
+    HS_ISA_NAME(hs_codes_decode)(context, args->a_codes, product.a.data);
+    HS_ISA_NAME(hs_codes_decode)(context, args->b_codes, product.b.data);
+    product.alpha *= HS_SCALING_FACTOR(args->a_codes->scaling) * HS_SCALING_FACTOR(args->b_codes->scaling);
+    return HS_ISA_NAME(hs_cpu_matmul)(&inner, &product);
+}
+
 HsStatus HS_ISA_NAME(hs_cpu_matmul)(HsContext *context, const HsMatmulArgs *args)
 {
+    if (args->a_codes)
+        return multiply_codes(context, args);
     if (args->a.dtype == HS_F64)
         return hs_fail(HS_EUNSUPPORTED, "matmul: the cpu backend has no f64 products; use the ref backend");
-    assert(context->workspace_bytes >= matmul_workspace(context, args));
+    assert(context->workspace_bytes >= product_workspace(context, args));
     HsMatmulRun run = { .args = args,
                         .plan = make_plan(args, hs_cpu_thread_slots(context)),
                         .slots = context->workspace };

@@ -10,6 +10,7 @@
 #include "kernels/cuda/product/matmul.cuh"
 
 #include "kernels/cuda/device/device.cuh"
+#include "kernels/cuda/product/codes.cuh"
 #include "kernels/cuda/product/cublaslt.cuh"
 #include "kernels/cuda/product/matmul_epilogue.cuh"
 #include "kernels/cuda/product/products.cuh"
@@ -32,6 +33,10 @@ HS_DEVICE void add_slices(const float *sums, int slices, const MatmulPrologue &p
                           const MatmulPlace &place)
 {
     float total[FINISH_ROWS][width] = {}, sum[FINISH_ROWS][width];
+    const float alpha =
+        prologue.a_scaling == NULL
+            ? prologue.alpha
+            : prologue.alpha * (HS_SCALING_FACTOR(prologue.a_scaling) * HS_SCALING_FACTOR(prologue.b_scaling));
     const int64_t slice_stride = (int64_t)output.rows * output.columns;
 #pragma unroll 4
     for (int slice = 0; slice < slices; slice++) {
@@ -46,7 +51,7 @@ HS_DEVICE void add_slices(const float *sums, int slices, const MatmulPrologue &p
     for (int g = 0; g < FINISH_ROWS; g++)
 #pragma unroll
         for (int i = 0; i < width; i++)
-            total[g][i] *= prologue.alpha;
+            total[g][i] *= alpha;
     if (prologue.addend.data != NULL) {
         load_groups(prologue.addend.data, prologue.addend.dtype, output, place, sum);
 #pragma unroll
@@ -156,7 +161,7 @@ HsMatmulArgs without_swiglu(const HsMatmulArgs *args, void *value)
 /* Plain f32 sums go to the workspace, and launch_matmul_finish does the rest. */
 bool is_finished_apart(const HsMatmulArgs *args, int slices)
 {
-    return slices > 1 || args->alpha != 1.0f || hs_tensor_present(&args->addend);
+    return slices > 1 || args->alpha != 1.0f || hs_tensor_present(&args->addend) || args->a_codes != NULL;
 }
 
 /* The kernel of every layout, whose slices are those of the one for whole chunks. */
@@ -214,7 +219,8 @@ MatmulOutput matmul_output_of(const HsMatmulArgs *args)
 
 MatmulPrologue matmul_prologue_of(const HsMatmulArgs *args)
 {
-    return MatmulPrologue{ args->alpha, view_of(args->addend) };
+    return MatmulPrologue{ args->alpha, view_of(args->addend), args->a_codes ? args->a_codes->scaling : NULL,
+                           args->b_codes ? args->b_codes->scaling : NULL };
 }
 
 HsStatus launch_matmul_finish(HsContext *context, const float *sums, int slices, const MatmulPrologue &prologue,
@@ -228,6 +234,8 @@ HsStatus launch_matmul_finish(HsContext *context, const float *sums, int slices,
 HsStatus refuse_matmul(const HsContext *context, const HsMatmulArgs *args)
 {
     HS_TRY(hs_refuse_mixed_product(context, args));
+    if (args->a_codes != NULL && options_of(context).cublaslt)
+        return hs_fail(HS_EUNSUPPORTED, "matmul: operands in codes are this project's: kernels.matmul: native");
     if (args->b_quantized == NULL || !options_of(context).cublaslt)
         return HS_OK;
     return hs_fail(HS_EUNSUPPORTED, "matmul: cuBLASLt has no products of four-bit weights: kernels.matmul: native");
@@ -270,7 +278,13 @@ static size_t value_offset(const HsContext *context, const HsMatmulArgs *product
     return whole_lines(own_workspace(context, product));
 }
 
-size_t workspace::matmul(const HsContext *context, const HsMatmulArgs *args)
+/* | a and b in bf16, of operands in codes | what their product needs */
+static size_t decoded_bytes(const HsCodes *codes)
+{
+    return codes ? whole_lines((size_t)(codes->rows * codes->depth) * sizeof(uint16_t)) : 0;
+}
+
+static size_t product_and_swiglu_workspace(const HsContext *context, const HsMatmulArgs *args)
 {
     if (!is_swiglu(args))
         return own_workspace(context, args);
@@ -279,17 +293,24 @@ size_t workspace::matmul(const HsContext *context, const HsMatmulArgs *args)
                                                 : value_offset(context, &product) + hs_tensor_bytes(&product.c);
 }
 
+size_t workspace::matmul(const HsContext *context, const HsMatmulArgs *args)
+{
+    return decoded_bytes(args->a_codes) + decoded_bytes(args->b_codes) + product_and_swiglu_workspace(context, args);
+}
+
+static HsStatus multiply(HsContext *context, const HsMatmulArgs *args);
+
 static HsStatus matmul_and_swiglu(HsContext *context, const HsMatmulArgs *args)
 {
     HsMatmulArgs product = without_swiglu(args, NULL);
     if (args->epilogue == HS_EPILOGUE_SWIGLU) {
         const HsUnaryArgs swiglu = { args->pre, args->c };
-        HS_TRY(op::matmul(context, &product));
+        HS_TRY(multiply(context, &product));
         return op::swiglu_forward(context, &swiglu);
     }
     product.c.data = static_cast<unsigned char *>(context->workspace) + value_offset(context, &product);
     const HsUnaryBackwardArgs swiglu = { product.c, args->pre, args->c };
-    HS_TRY(op::matmul(context, &product));
+    HS_TRY(multiply(context, &product));
     return op::swiglu_backward(context, &swiglu);
 }
 
@@ -360,7 +381,7 @@ static HsStatus native_matmul(HsContext *context, const HsMatmulArgs *args)
     return apart ? launch_matmul_finish(context, sums, choice.slices, matmul_prologue_of(args), output) : HS_OK;
 }
 
-HsStatus op::matmul(HsContext *context, const HsMatmulArgs *args)
+static HsStatus multiply(HsContext *context, const HsMatmulArgs *args)
 {
     if (is_swiglu(args))
         return matmul_and_swiglu(context, args);
@@ -369,6 +390,22 @@ HsStatus op::matmul(HsContext *context, const HsMatmulArgs *args)
         return HS_OK;
     const HsBiasBackwardArgs sums = row_sums_apart(args);
     return op::bias_backward(context, &sums);
+}
+
+HsStatus op::matmul(HsContext *context, const HsMatmulArgs *args)
+{
+    if (args->a_codes == NULL)
+        return multiply(context, args);
+    HsContext inner = *context;
+    HsMatmulArgs product = *args;
+    const size_t a_bytes = decoded_bytes(args->a_codes), b_bytes = decoded_bytes(args->b_codes);
+    product.a.data = context->workspace;
+    product.b.data = static_cast<unsigned char *>(context->workspace) + a_bytes;
+    inner.workspace = static_cast<unsigned char *>(product.b.data) + b_bytes;
+    inner.workspace_bytes -= a_bytes + b_bytes;
+    HS_TRY(launch_decode_codes(context, *args->a_codes, product.a.data));
+    HS_TRY(launch_decode_codes(context, *args->b_codes, product.b.data));
+    return multiply(&inner, &product);
 }
 
 /* Nothing is packed: both operands' layouts are read as they are (matmul_shared.cuh).  The description is filled all

@@ -151,6 +151,7 @@ HsStatus launch_matmul_hopper(HsContext *context, const MatmulParameters &parame
 struct MatmulPrologue {
     float alpha;
     MatmulView addend;
+    const HsScaling *a_scaling, *b_scaling; /* of operands in codes, whose factors alpha is multiplied by; else NULL */
 };
 
 MatmulPrologue matmul_prologue_of(const HsMatmulArgs *args);

@@ -175,7 +175,7 @@ Test(scaled_formats, scales_of_blocks)
         float amax;
         uint8_t up, floor;
     } vectors[] = { { 448.0f, 127, 127 }, { 449.0f, 128, 127 },  { 512.0f, 128, 128 },     { 1.0f, 119, 119 },
-                    { 1.75f, 119, 119 },  { 0.0f, 0, 0 },        { 1.7500001f, 120, 119 }, { INFINITY, 254, 254 },
+                    { 1.75f, 119, 119 },  { 0.0f, 0, 0 },        { 1.7500001f, 120, 119 }, { INFINITY, 255, 255 },
                     { NAN, 255, 255 },    { FLT_MAX, 247, 246 }, { 0x1p-149f, 0, 0 } };
     for (size_t i = 0; i < sizeof vectors / sizeof *vectors; i++) {
         const float amax = vectors[i].amax;

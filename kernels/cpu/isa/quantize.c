@@ -1,0 +1,497 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Codes of less than 16 bits (kernels/ops/codes.h), made and read.
+ *
+ * A tensor is cut in square tiles of TILE, a multiple of every block of scales, so that a tile has all that its codes
+ * depend on, but for the tensor's own scale, whose largest magnitude is a pass of its own.  A tile is loaded once, as f32,
+ * and cast along its rows and along its columns: the latter in lanes of columns, into a tile of bytes that is then
+ * transposed.  Counts and maxima are integers, so that their order does not matter.
+ *
+ * Loops over elements are plain C that compilers turn into vectors: kernels/ops/code_rule.h has no branches.
+ */
+#include <omp.h>
+
+#include "kernels/cpu/cpu.h"
+#include "kernels/cpu/isa/codes.h"
+#include "kernels/cpu/simd.h"
+#include "kernels/cpu/simd_random.h"
+#include "kernels/ops/code_rule.h"
+
+enum { TILE = 128, SEGMENT = 64, CHUNK = 16384 };
+#define INLINE static inline __attribute__((always_inline))
+
+/* What a thread works in. */
+typedef struct Tile {
+    float x[TILE][TILE];
+    float turned[TILE][TILE]; /* columns as across has them, where runs are rotated; else unused */
+    uint32_t random[TILE][TILE];
+    uint8_t codes[TILE][TILE];
+    uint32_t amax[TILE]; /* bits: of a column or row of a block */
+    float factor[TILE];  /* hs_code_scaled's, by column or row */
+    int64_t row, column; /* of x[0][0] in the tensor */
+    int64_t rows, columns;
+    uint64_t saturated, zeroed;
+} Tile;
+
+INLINE int64_t least(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Elements index .. index + count - 1 of a tensor. */
+static void load_row(const HsTensor *x, int64_t index, int64_t count, float *out)
+{
+    const unsigned char *const first = (const unsigned char *)x->data + (size_t)index * hs_dtype_bytes(x->dtype);
+    if (x->dtype == HS_BF16)
+        hs_simd_row_to_f32(HS_BF16, first, count, out);
+    else if (x->dtype == HS_F32)
+        hs_simd_row_to_f32(HS_F32, first, count, out);
+    else
+        hs_simd_row_to_f32(HS_F16, first, count, out);
+}
+
+INLINE uint32_t magnitude_of(float x)
+{
+    return hs_code_bits(x) & 0x7FFFFFFFu;
+}
+
+/* --- largest magnitudes --- */
+
+static uint32_t amax_of_chunk(const HsTensor *x, HsRowBlock range)
+{
+    float buffer[SEGMENT];
+    uint32_t most = 0;
+    for (int64_t i = range.begin; i < range.end; i += SEGMENT) {
+        const int64_t count = least(SEGMENT, range.end - i);
+        load_row(x, i, count, buffer);
+        for (int64_t j = 0; j < count; j++)
+            most = magnitude_of(buffer[j]) > most ? magnitude_of(buffer[j]) : most;
+    }
+    return most;
+}
+
+static uint32_t amax_of(const HsContext *context, const HsTensor *x)
+{
+    const int64_t count = hs_tensor_count(x), chunks = hs_cpu_block_count(count, CHUNK);
+    uint32_t most = 0;
+#pragma omp parallel for schedule(static) reduction(max : most) num_threads(hs_cpu_threads(context, chunks))
+    for (int64_t chunk = 0; chunk < chunks; chunk++) {
+        const uint32_t found = amax_of_chunk(x, hs_cpu_block(count, CHUNK, chunk));
+        most = found > most ? found : most;
+    }
+    return most;
+}
+
+/* --- tiles --- */
+
+static void load_tile(const HsTensor *x, Tile *tile)
+{
+    for (int64_t r = 0; r < tile->rows; r++)
+        load_row(x, (tile->row + r) * x->shape[1] + tile->column, tile->columns, tile->x[r]);
+}
+
+/* Runs along the tensor's rows, in lanes of columns: hs_code_rotate for each. */
+static void rotate_tile(Tile *tile)
+{
+    for (int64_t run = 0; run < tile->rows; run += HS_CODES_RUN) {
+        const bool whole = run + HS_CODES_RUN <= tile->rows;
+        for (int64_t c = 0; c < tile->columns; c++) {
+            float x[HS_CODES_RUN];
+            const int64_t count = whole ? HS_CODES_RUN : tile->rows - run;
+            for (int64_t i = 0; i < count; i++)
+                x[i] = tile->x[run + i][c];
+            if (whole)
+                hs_code_rotate(x);
+            for (int64_t i = 0; i < count; i++)
+                tile->turned[run + i][c] = x[i];
+        }
+    }
+}
+
+static void draw_tile(const HsQuantizeArgs *args, Tile *tile)
+{
+    uint32_t words[64 + 4 * HS_DRAW_LANES] = { 0 };
+    for (int64_t r = 0; r < tile->rows; r++) {
+        const int64_t first = (args->rng.row_offset + tile->row + r) * args->x.shape[1] + tile->column;
+        for (int64_t c = 0; c < tile->columns; c += 64) {
+            const uint32_t *word = hs_simd_draw_elements(&args->rng, (uint64_t)(first + c), words);
+            memcpy(&tile->random[r][c], word, 64 * sizeof *word);
+        }
+    }
+}
+
+/* Codes of a row of the tile; factors: one for each column, or one for all. */
+INLINE void cast_row(HsOperandFormat format, HsScaleGranularity granularity, bool stochastic, const float *x,
+                     const float *factors, bool one_factor, const uint32_t *random, int64_t count, uint8_t *codes)
+{
+    const float only = factors[0];
+    for (int64_t c = 0; c < count; c++) {
+        const float scaled = hs_code_scaled(granularity, x[c], one_factor ? only : factors[c]);
+        codes[c] = stochastic ? hs_code_encode_stochastic(format, scaled, random[c]) : hs_code_encode(format, scaled);
+    }
+}
+
+INLINE void count_row(HsOperandFormat format, HsScaleGranularity granularity, const float *x, const float *factors,
+                      bool one_factor, const uint8_t *codes, int64_t count, Tile *tile)
+{
+    const float largest = hs_code_largest(format), only = factors[0];
+    const uint8_t magnitude = format == HS_OPERAND_E2M1 ? 7 : 0x7F;
+    uint32_t saturated = 0, zeroed = 0;
+    for (int64_t c = 0; c < count; c++) {
+        const float scaled = hs_code_scaled(granularity, x[c], one_factor ? only : factors[c]);
+        saturated += fabsf(scaled) > largest;
+        zeroed += (x[c] != 0.0f) & ((codes[c] & magnitude) == 0);
+    }
+    tile->saturated += saturated;
+    tile->zeroed += zeroed;
+}
+
+INLINE void cast_and_count(HsOperandFormat format, HsScaleGranularity granularity, bool stochastic, bool records,
+                           const float *x, const float *factors, bool one_factor, const uint32_t *random, int64_t count,
+                           uint8_t *codes, Tile *tile)
+{
+    cast_row(format, granularity, stochastic, x, factors, one_factor, random, count, codes);
+    if (records)
+        count_row(format, granularity, x, factors, one_factor, codes, count, tile);
+}
+
+/* The combinations that there are, each with its constants. */
+static void cast_line(const HsQuantizeArgs *args, const HsCodes *codes, bool records, const float *x,
+                      const float *factors, bool one_factor, const uint32_t *random, int64_t count, uint8_t *out,
+                      Tile *tile)
+{
+#define CAST(format, granularity)                                                                                 \
+    do {                                                                                                          \
+        if (args->stochastic)                                                                                     \
+            cast_and_count(format, granularity, true, records, x, factors, one_factor, random, count, out, tile); \
+        else if (records)                                                                                         \
+            cast_and_count(format, granularity, false, true, x, factors, one_factor, NULL, count, out, tile);     \
+        else                                                                                                      \
+            cast_and_count(format, granularity, false, false, x, factors, one_factor, NULL, count, out, tile);    \
+    } while (0)
+    if (codes->format == HS_OPERAND_E4M3)
+        CAST(HS_OPERAND_E4M3, HS_SCALE_TENSOR);
+    else if (codes->format == HS_OPERAND_E5M2)
+        CAST(HS_OPERAND_E5M2, HS_SCALE_TENSOR);
+    else
+        CAST(HS_OPERAND_E2M1, HS_SCALE_NV);
+#undef CAST
+}
+
+/* A block's scale from its largest magnitude's bits, and the factor of its elements. */
+INLINE uint8_t block_scale(const HsCodes *codes, uint32_t amax, float *factor)
+{
+    if (codes->granularity == HS_SCALE_NV) {
+        const uint8_t scale = hs_code_nv_block(amax, codes->scaling->inverse);
+        *factor = hs_code_nv_worth(scale, codes->scaling->inverse);
+        return scale;
+    }
+    const uint32_t scale = hs_code_block_exponent(codes->format, amax);
+    *factor = hs_code_inverse_power(scale);
+    return (uint8_t)scale;
+}
+
+static void store_line(const HsCodes *codes, int64_t row, int64_t k, const uint8_t *line, int64_t count)
+{
+    unsigned char *const out = codes->data + row * hs_codes_row_bytes(codes);
+    if (codes->format != HS_OPERAND_E2M1) {
+        memcpy(out + k, line, (size_t)count);
+        return;
+    }
+    for (int64_t i = 0; i < count; i += 2) /* tiles begin at even places */
+        out[(k + i) / 2] = (unsigned char)(line[i] | (i + 1 < count ? line[i + 1] << 4 : 0));
+}
+
+/* tile->codes, which is as x lies, into the rows of across: 16 x 16 at a time, so that neither side leaves the cache. */
+static void store_transposed(const HsCodes *codes, const Tile *tile)
+{
+    enum { SIDE = 16 };
+    uint8_t lines[SIDE][TILE];
+    for (int64_t c = 0; c < tile->columns; c += SIDE) {
+        const int64_t lanes = least(SIDE, tile->columns - c);
+        for (int64_t r = 0; r < tile->rows; r++)
+            for (int64_t i = 0; i < SIDE; i++)
+                lines[i][r] = tile->codes[r][c + i];
+        for (int64_t i = 0; i < lanes; i++)
+            store_line(codes, tile->column + c + i, tile->row, lines[i], tile->rows);
+    }
+}
+
+/* --- scales --- */
+
+/* One factor for all: codes along, and the same across. */
+static void cast_tensor(const HsQuantizeArgs *args, Tile *tile)
+{
+    const HsCodes *const one = hs_codes_present(&args->along) ? &args->along : &args->across;
+    for (int64_t r = 0; r < tile->rows; r++) {
+        cast_line(args, one, args->records, tile->x[r], &one->scaling->scale, true, tile->random[r], tile->columns,
+                  tile->codes[r], tile);
+        if (hs_codes_present(&args->along))
+            store_line(&args->along, tile->row + r, tile->column, tile->codes[r], tile->columns);
+    }
+    if (hs_codes_present(&args->across))
+        store_transposed(&args->across, tile);
+}
+
+INLINE uint32_t amax_of_row(const float *x, int64_t count)
+{
+    uint32_t most = 0;
+    for (int64_t c = 0; c < count; c++)
+        most = magnitude_of(x[c]) > most ? magnitude_of(x[c]) : most;
+    return most;
+}
+
+/* Squares: scales of both directions are the same, and so are codes. */
+static void cast_squares(const HsQuantizeArgs *args, Tile *tile)
+{
+    const HsCodes *const along = &args->along, *const across = &args->across;
+    const HsCodes *const one = hs_codes_present(along) ? along : across;
+    const int64_t size = hs_scale_block(one->granularity);
+    for (int64_t top = 0; top < tile->rows; top += size) {
+        const int64_t rows = least(size, tile->rows - top);
+        for (int64_t left = 0; left < tile->columns; left += size) {
+            const int64_t columns = least(size, tile->columns - left);
+            uint32_t most = 0;
+            for (int64_t r = top; r < top + rows; r++) {
+                const uint32_t found = amax_of_row(tile->x[r] + left, columns);
+                most = found > most ? found : most;
+            }
+            float factor;
+            const uint8_t scale = block_scale(one, most, &factor);
+            const int64_t down = (tile->row + top) / size, right = (tile->column + left) / size;
+            for (int64_t r = top; r < top + rows; r++) {
+                cast_line(args, one, args->records, tile->x[r] + left, &factor, true, tile->random[r] + left, columns,
+                          tile->codes[r] + left, tile);
+                if (hs_codes_present(along))
+                    along->block_scales[(tile->row + r) * hs_codes_blocks(along) + right] = scale;
+            }
+            for (int64_t c = left; c < left + columns && hs_codes_present(across); c++)
+                across->block_scales[(tile->column + c) * hs_codes_blocks(across) + down] = scale;
+        }
+    }
+    for (int64_t r = 0; r < tile->rows && hs_codes_present(along); r++)
+        store_line(along, tile->row + r, tile->column, tile->codes[r], tile->columns);
+    if (hs_codes_present(across))
+        store_transposed(across, tile);
+}
+
+static void cast_along(const HsQuantizeArgs *args, Tile *tile)
+{
+    const HsCodes *const along = &args->along;
+    const int64_t size = hs_scale_block(along->granularity), blocks = hs_codes_blocks(along);
+    for (int64_t r = 0; r < tile->rows; r++) {
+        for (int64_t c = 0; c < tile->columns; c += size) {
+            const int64_t count = least(size, tile->columns - c);
+            float factor;
+            along->block_scales[(tile->row + r) * blocks + (tile->column + c) / size] =
+                block_scale(along, amax_of_row(tile->x[r] + c, count), &factor);
+            cast_line(args, along, args->records, tile->x[r] + c, &factor, true, tile->random[r] + c, count,
+                      tile->codes[r] + c, tile);
+        }
+        store_line(along, tile->row + r, tile->column, tile->codes[r], tile->columns);
+    }
+}
+
+/* In lanes of columns. */
+static void cast_across(const HsQuantizeArgs *args, bool records, Tile *tile)
+{
+    const HsCodes *const across = &args->across;
+    const int64_t size = hs_scale_block(across->granularity), blocks = hs_codes_blocks(across);
+    float(*const x)[TILE] = args->rotates ? tile->turned : tile->x;
+    for (int64_t top = 0; top < tile->rows; top += size) {
+        const int64_t end = least(top + size, tile->rows);
+        memset(tile->amax, 0, sizeof tile->amax);
+        for (int64_t r = top; r < end; r++)
+            for (int64_t c = 0; c < tile->columns; c++)
+                tile->amax[c] = magnitude_of(x[r][c]) > tile->amax[c] ? magnitude_of(x[r][c]) : tile->amax[c];
+        for (int64_t c = 0; c < tile->columns; c++)
+            across->block_scales[(tile->column + c) * blocks + (tile->row + top) / size] =
+                block_scale(across, tile->amax[c], &tile->factor[c]);
+        for (int64_t r = top; r < end; r++)
+            cast_line(args, across, records, x[r], tile->factor, false, tile->random[r], tile->columns, tile->codes[r],
+                      tile);
+    }
+    store_transposed(across, tile);
+}
+
+static void cast_tile(const HsQuantizeArgs *args, Tile *tile)
+{
+    const bool along = hs_codes_present(&args->along), across = hs_codes_present(&args->across);
+    const HsCodes *const one = along ? &args->along : &args->across;
+    load_tile(&args->x, tile);
+    if (args->stochastic)
+        draw_tile(args, tile);
+    if (one->granularity == HS_SCALE_TENSOR) {
+        cast_tensor(args, tile);
+        return;
+    }
+    if (args->squares) {
+        cast_squares(args, tile);
+        return;
+    }
+    if (along)
+        cast_along(args, tile);
+    if (across && args->rotates)
+        rotate_tile(tile);
+    if (across)
+        cast_across(args, args->records && !along, tile);
+}
+
+/* --- the operation --- */
+
+/* The largest magnitude of what is rotated, by tiles. */
+static uint32_t amax_rotated(const HsContext *context, const HsQuantizeArgs *args, Tile *tiles)
+{
+    const int64_t rows = args->x.shape[0], columns = args->x.shape[1];
+    const int64_t down = hs_cpu_block_count(rows, TILE), right = hs_cpu_block_count(columns, TILE);
+    uint32_t most = 0;
+#pragma omp parallel for schedule(static) reduction(max : most) num_threads(hs_cpu_threads(context, down *right))
+    for (int64_t index = 0; index < down * right; index++) {
+        Tile *const tile = &tiles[omp_get_thread_num()];
+        const HsRowBlock r = hs_cpu_block(rows, TILE, index / right), c = hs_cpu_block(columns, TILE, index % right);
+        tile->row = r.begin;
+        tile->rows = r.end - r.begin;
+        tile->column = c.begin;
+        tile->columns = c.end - c.begin;
+        load_tile(&args->x, tile);
+        rotate_tile(tile);
+        for (int64_t i = 0; i < tile->rows; i++) {
+            const uint32_t found = amax_of_row(tile->turned[i], tile->columns);
+            most = found > most ? found : most;
+        }
+    }
+    return most;
+}
+
+/* hs_ref_quantize's choose_scale. */
+static void choose_scale(const HsQuantizeArgs *args, const HsCodes *codes, uint32_t amax)
+{
+    HsScaling *const scaling = codes->scaling;
+    if (args->source == HS_SCALE_LATEST)
+        return;
+    scaling->scale = scaling->inverse = 1.0f;
+    if (args->source == HS_SCALE_KEPT) {
+        scaling->scale = scaling->kept;
+        scaling->inverse = 1.0f / scaling->kept;
+        return;
+    }
+    if (codes->granularity == HS_SCALE_TENSOR) {
+        scaling->scale = hs_code_tensor_scale(codes->format, amax, args->power_of_two);
+        scaling->inverse = 1.0f / scaling->scale;
+    } else if (codes->granularity == HS_SCALE_NV) {
+        scaling->inverse = hs_code_nv_inverse(amax);
+        scaling->scale = 1.0f / scaling->inverse;
+    }
+    if (amax >= 0x7F800000u && hs_scale_is_of_tensor(codes->granularity))
+        scaling->inverse = NAN;
+}
+
+size_t HS_ISA_NAME(hs_cpu_quantize_workspace)(const HsContext *context, const HsQuantizeArgs *args)
+{
+    (void)args;
+    return (size_t)hs_cpu_thread_slots(context) * hs_cpu_align(sizeof(Tile));
+}
+
+HsStatus HS_ISA_NAME(hs_cpu_quantize)(HsContext *context, const HsQuantizeArgs *args)
+{
+    Tile *const tiles = context->workspace;
+    const HsCodes *const one = hs_codes_present(&args->along) ? &args->along : &args->across;
+    const int64_t rows = args->x.shape[0], columns = args->x.shape[1];
+    const int64_t down = hs_cpu_block_count(rows, TILE), right = hs_cpu_block_count(columns, TILE);
+    uint64_t saturated = 0, zeroed = 0;
+    const uint32_t amax = args->source != HS_SCALE_LATEST || args->records ? amax_of(context, &args->x) : 0;
+    choose_scale(args, one, amax);
+    if (args->rotates && hs_codes_present(&args->across))
+        choose_scale(args, &args->across, amax_rotated(context, args, tiles));
+#pragma omp parallel for schedule(static) reduction(+ : saturated, zeroed) \
+    num_threads(hs_cpu_threads(context, down *right))
+    for (int64_t index = 0; index < down * right; index++) {
+        Tile *const tile = &tiles[omp_get_thread_num()];
+        const HsRowBlock r = hs_cpu_block(rows, TILE, index / right), c = hs_cpu_block(columns, TILE, index % right);
+        tile->row = r.begin;
+        tile->rows = r.end - r.begin;
+        tile->column = c.begin;
+        tile->columns = c.end - c.begin;
+        tile->saturated = tile->zeroed = 0;
+        cast_tile(args, tile);
+        saturated += tile->saturated;
+        zeroed += tile->zeroed;
+    }
+    if (!args->records)
+        return HS_OK;
+    HsScaling *const scaling = one->scaling;
+    scaling->amax = hs_code_float(amax > magnitude_of(scaling->amax) ? amax : magnitude_of(scaling->amax));
+    scaling->elements += (uint64_t)(rows * columns);
+    scaling->saturated += saturated;
+    scaling->zeroed += zeroed;
+    return HS_OK;
+}
+
+static void roll(const HsRollScalesArgs *args, int64_t index)
+{
+    const bool remembers = hs_tensor_present(&args->history);
+    const int64_t length = remembers ? args->history.shape[1] : 0;
+    float *const ring = remembers ? (float *)args->history.data + index * length : NULL;
+    HsScaling *const scaling = &args->scalings[index];
+    hs_code_roll_in(scaling, args->report ? &args->report[index] : NULL, ring, length);
+    const int64_t filled = hs_code_filled(scaling, length);
+    float amax = 0.0f;
+    if (args->most_recent && filled > 0)
+        amax = ring[(scaling->recorded - 1) % (uint64_t)length];
+    for (int64_t i = 0; i < filled && !args->most_recent; i++)
+        amax = ring[i] > amax ? ring[i] : amax;
+    hs_code_keep(scaling, amax, exp2f(-args->margin));
+}
+
+HsStatus HS_ISA_NAME(hs_cpu_roll_scales)(HsContext *context, const HsRollScalesArgs *args)
+{
+    (void)context;
+    for (int64_t i = 0; i < args->count; i++)
+        roll(args, i);
+    return HS_OK;
+}
+
+/* --- reading them --- */
+
+INLINE uint16_t to_bf16(float value)
+{
+    const uint32_t bits = hs_code_bits(value);
+    return (uint16_t)((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
+}
+
+INLINE void decode_bytes(HsOperandFormat format, const unsigned char *codes, float worth, int64_t count, uint16_t *out)
+{
+    for (int64_t i = 0; i < count; i++)
+        out[i] = to_bf16(hs_code_decode(format, codes[i]) * worth);
+}
+
+static void decode_nibbles(const unsigned char *codes, float worth, int64_t count, uint16_t *out)
+{
+    for (int64_t i = 0; i < count; i++)
+        out[i] = to_bf16(hs_code_decode(HS_OPERAND_E2M1, i % 2 == 0 ? codes[i / 2] & 15 : codes[i / 2] >> 4) * worth);
+}
+
+static void decode_row(const HsCodes *codes, int64_t row, uint16_t *out)
+{
+    const unsigned char *const line = codes->data + row * hs_codes_row_bytes(codes);
+    const int64_t blocks = hs_codes_blocks(codes),
+                  size = blocks > 0 ? hs_scale_block(codes->granularity) : codes->depth;
+    for (int64_t k = 0; k < codes->depth; k += size) {
+        const int64_t count = least(size, codes->depth - k);
+        const float worth =
+            blocks > 0 ? hs_code_block_worth(codes->granularity, codes->block_scales[row * blocks + k / size]) : 1.0f;
+        if (codes->format == HS_OPERAND_E4M3)
+            decode_bytes(HS_OPERAND_E4M3, line + k, worth, count, out + k);
+        else if (codes->format == HS_OPERAND_E5M2)
+            decode_bytes(HS_OPERAND_E5M2, line + k, worth, count, out + k);
+        else
+            decode_nibbles(line + k / 2, worth, count, out + k);
+    }
+}
+
+void HS_ISA_NAME(hs_codes_decode)(const HsContext *context, const HsCodes *codes, uint16_t *out)
+{
+#pragma omp parallel for schedule(static) num_threads(hs_cpu_threads(context, codes->rows * codes->depth / CHUNK))
+    for (int64_t row = 0; row < codes->rows; row++)
+        decode_row(codes, row, out + row * codes->depth);
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: MIT */
+#include "runtime/selftest/coded.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { SCALINGS_BYTES = 128 };
+
+/* In one piece of memory: | both scalings | codes of a | codes of b | */
+static size_t place_codes(HsCodes codes[2], unsigned char *memory)
+{
+    size_t at = SCALINGS_BYTES;
+    for (int i = 0; i < 2; i++) {
+        hs_codes_place(&codes[i], memory ? memory + at : NULL);
+        codes[i].scaling = memory ? (HsScaling *)(void *)memory + i : NULL;
+        at += (hs_codes_bytes(&codes[i]) + HS_CODES_ALIGNMENT - 1) / HS_CODES_ALIGNMENT * HS_CODES_ALIGNMENT;
+    }
+    return at;
+}
+
+static void shape_codes(const HsTrial *trial, HsCodes codes[2])
+{
+    const HsCase *config = trial->config;
+    const HsProductPolicy policy = config->policy;
+    codes[0] = (HsCodes){ policy.a, policy.granularity, config->rows, config->depth, NULL, NULL, NULL };
+    codes[1] = (HsCodes){ policy.b, policy.granularity, config->columns, config->depth, NULL, NULL, NULL };
+}
+
+/* Number times block scale of every element: the product with an identity, to the reference. */
+static HsStatus decode(HsContext *reference, const HsCodes *codes, const HsOperand *operand)
+{
+    const int64_t depth = codes->depth;
+    HsScaling unit = { .scale = 1.0f, .inverse = 1.0f };
+    HsCodes numbers = *codes, identity = { HS_OPERAND_E4M3, codes->granularity, depth, depth, NULL, NULL, &unit };
+    if (codes->format == HS_OPERAND_E2M1)
+        identity.format = HS_OPERAND_E2M1;
+    void *memory = calloc(1, hs_codes_bytes(&identity));
+    float *const ones = calloc((size_t)(depth * depth), sizeof *ones);
+    HsStatus status = memory && ones ? HS_OK : hs_fail(HS_ENOMEM, "selftest: no memory for an identity");
+    numbers.scaling = &unit;
+    for (int64_t i = 0; i < depth && status == HS_OK; i++)
+        ones[i * depth + i] = 1.0f;
+    hs_codes_place(&identity, memory);
+    if (status == HS_OK)
+        status = hs_op_quantize(reference,
+                                &(HsQuantizeArgs){ .x = hs_tensor_2d(ones, HS_F32, depth, depth), .along = identity });
+    const float factor = unit.inverse;
+    unit = (HsScaling){ .scale = 1.0f, .inverse = 1.0f };
+    const HsMatmulArgs product = {
+        .a = hs_tensor_2d(NULL, HS_BF16, codes->rows, depth),
+        .b = hs_tensor_2d(NULL, HS_BF16, depth, depth),
+        .transpose_b = true,
+        .a_codes = &numbers,
+        .b_codes = &identity,
+        .policy = { codes->format, identity.format, codes->granularity },
+        .alpha = factor,
+        .c = hs_tensor_2d(operand->image, HS_BF16, codes->rows, depth),
+    };
+    if (status == HS_OK)
+        status = hs_op_matmul(reference, &product);
+    free(memory);
+    free(ones);
+    return status;
+}
+
+/* Plausible bytes, for timing: numbers below 1 of either sign, block scales of 1. */
+static void fill_codes(HsCodes codes[2])
+{
+    for (int i = 0; i < 2; i++) {
+        const size_t bytes = (size_t)(codes[i].rows * hs_codes_row_bytes(&codes[i]));
+        for (size_t at = 0; at < bytes; at++)
+            codes[i].data[at] = (unsigned char)(((uint32_t)at * 2654435761u >> 24) & 0xB7u);
+        if (codes[i].block_scales)
+            memset(codes[i].block_scales, codes[i].granularity == HS_SCALE_NV ? 0x38 : 127,
+                   (size_t)(codes[i].rows * hs_codes_blocks(&codes[i])));
+        *codes[i].scaling = (HsScaling){ .scale = 1.0f, .inverse = 1.0f };
+    }
+}
+
+HsStatus hs_trial_encode(HsTrial *trial, HsContext *reference, HsOperand *a, HsOperand *b)
+{
+    const HsOperand *const operands[] = { a, b };
+    HsCodes codes[2];
+    shape_codes(trial, codes);
+    trial->coded_image = calloc(1, place_codes(codes, NULL));
+    if (trial->coded_image == NULL)
+        return hs_fail(HS_ENOMEM, "selftest: no memory for codes");
+    place_codes(codes, trial->coded_image);
+    if (reference == NULL)
+        fill_codes(codes);
+    for (int i = 0; i < 2 && reference; i++) {
+        HsTensor x = operands[i]->tensor;
+        x.data = operands[i]->image;
+        HS_TRY(hs_op_quantize(reference, &(HsQuantizeArgs){ .x = x, .along = codes[i] }));
+        HS_TRY(decode(reference, &codes[i], operands[i]));
+    }
+    return HS_OK;
+}
+
+HsStatus hs_trial_upload_codes(HsTrial *trial, HsContext *context, HsTensor *a, HsTensor *b, HsCodes codes[2])
+{
+    HsDevice *const device = context->device;
+    shape_codes(trial, codes);
+    const size_t bytes = place_codes(codes, NULL);
+    a->data = b->data = NULL;
+    if (context->dry_run)
+        return HS_OK;
+    if (trial->coded_memory == NULL) {
+        HS_TRY(device->alloc(device, bytes, &trial->coded_memory));
+        HS_TRY(device->copy(device, context->stream, trial->coded_memory, trial->coded_image, bytes));
+        HS_TRY(device->stream_sync(device, context->stream));
+    }
+    place_codes(codes, trial->coded_memory);
+    return HS_OK;
+}
+
+float hs_trial_coded_factor(const HsTrial *trial)
+{
+    const HsScaling *const scalings = trial->coded_image;
+    return scalings ? HS_SCALING_FACTOR(&scalings[0]) * HS_SCALING_FACTOR(&scalings[1]) : 1.0f;
+}
+
+double hs_trial_coded_bytes(const HsTrial *trial)
+{
+    HsCodes codes[2];
+    double bytes = 0.0;
+    shape_codes(trial, codes);
+    for (int i = 0; i < 2; i++)
+        bytes += (double)(codes[i].rows * (hs_codes_row_bytes(&codes[i]) + hs_codes_blocks(&codes[i])));
+    return bytes;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Operands of a product in codes below 16 bits: made here by the reference from a's and b's random numbers, which become
+ * what the codes stand for; the backend under test gets the codes alone.
+ */
+#ifndef HS_RUNTIME_SELFTEST_CODED_H
+#define HS_RUNTIME_SELFTEST_CODED_H
+
+#include "runtime/selftest/trial.h"
+
+static inline bool hs_case_coded(const HsCase *config)
+{
+    return config->policy.granularity != HS_SCALE_NONE;
+}
+
+/* The images of operands `a` and `b` become exact numbers, and trial->codes what they are in codes.  reference: NULL for
+ * timing, when any codes will do.  errors: HS_ENOMEM */
+HsStatus hs_trial_encode(HsTrial *trial, HsContext *reference, HsOperand *a, HsOperand *b);
+/* The codes on the device, once a trial, with a's and b's own bytes withheld; in a dry run their shapes. */
+HsStatus hs_trial_upload_codes(HsTrial *trial, HsContext *context, HsTensor *a, HsTensor *b, HsCodes codes[2]);
+/* What the tensors' scales multiply the product by. */
+float hs_trial_coded_factor(const HsTrial *trial);
+
+/* Bytes of both operands' codes and block scales. */
+double hs_trial_coded_bytes(const HsTrial *trial);
+
+#endif
