@@ -143,8 +143,9 @@
       ".bin files: auto: llm.c header required; raw16: nanoGPT's headerless u16")
 
 #define HS_KEYS_PRECISION(X, S)                                                                                      \
-    X(S, STRING, mode, "auto", 0, 0, "auto|fp32|tf32|bf16|fp16", "",                                                 \
-      "auto follows use_amp; tf32 is fp32 with products on a GPU's tensor cores")                                    \
+    X(S, STRING, mode, "auto", 0, 0, "auto|fp32|tf32|bf16|fp16|fp8", "",                                             \
+      "auto follows use_amp; tf32 is fp32 with products on a GPU's tensor cores; fp8 is bf16 with the blocks' "      \
+      "products in codes below 16 bits (precision.fp8), whose numbers are the same on every device")                 \
     X(S, BOOL, master_weights, true, 0, 1, NULL, "",                                                                 \
       "keep FP32 masters of 16-bit weights; false: bf16 only, stochastic rounding")                                  \
     X(S, STRING, gradients, "fp32", 0, 0, "fp32|compute", "",                                                        \
@@ -164,6 +165,22 @@
     X(S, INT, hysteresis, 1, 1, 1000, NULL, "overflows", "overflows before the scale falls; refilled when it grows") \
     X(S, REAL, min_scale, 1.0, 1e-30, 1e30, NULL, "", "lower bound of the scale; an overflow there stops the run")   \
     X(S, REAL, max_scale, 1e30, 1e-30, 3e38, NULL, "", "upper bound of the scale")
+
+#define HS_KEYS_FP8(X, S)                                                                                             \
+    X(S, STRING, recipe, "current", 0, 0, "current|delayed|block|mxfp8|nvfp4", "",                                    \
+      "precision.mode fp8: how numbers are scaled before they are cast. current: a tensor by its own largest "        \
+      "magnitude; delayed: by those of earlier steps; block: 128 neighbours, of weights 128 x 128; mxfp8: 32 "        \
+      "neighbours; nvfp4: 4 bits, 16 neighbours and the tensor, gradients rounded stochastically")                    \
+    X(S, STRING, format, "hybrid", 0, 0, "hybrid|e4m3", "",                                                           \
+      "current, delayed: hybrid: gradients in E5M2, the rest in E4M3; e4m3: all in E4M3, as block and mxfp8 have it") \
+    X(S, BOOL, power_of_two, false, 0, 1, NULL, "", "current: scales are powers of two")                              \
+    X(S, INT, history, 1024, 1, 65536, NULL, "optimizer steps", "delayed: whose largest magnitudes are kept")         \
+    X(S, STRING, amax, "max", 0, 0, "max|most_recent", "", "delayed: which of them a scale follows from")             \
+    X(S, REAL, margin, 0, 0, 16, NULL, "powers of two", "delayed: room above it: scales are divided by 2^margin")     \
+    X(S, STRINGS, keep, "auto", 0, 0, NULL, "",                                                                       \
+      "linear layers whose products stay in 16 bits: first or last (block), all blocks' patterns of the weights' "    \
+      "names such as *.mlp.*; auto: of nvfp4 the first 2 and last 8 of 62 blocks, or such a share, else none; none. " \
+      "Embedding, norms, attention and head always do")
 
 #define HS_KEYS_TRAIN(X, S)                                                                                            \
     X(S, STRINGS, freeze, "", 0, 0, NULL, "",                                                                          \
@@ -484,7 +501,8 @@
     S(generative, HS_KEYS_GENERATIVE, "generative replay")
 
 /* Sections within sections: their member of HsConfig, their name, key table, doc */
-#define HS_CONFIG_INNER_SECTIONS(S) \
+#define HS_CONFIG_INNER_SECTIONS(S)                                                            \
+    S(precision_fp8, "precision.fp8", HS_KEYS_FP8, "scales and formats of precision.mode fp8") \
     S(memory_place, "memory.place", HS_KEYS_MEMORY_PLACE, "how much of a run lies where")
 
 #endif

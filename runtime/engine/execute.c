@@ -14,7 +14,9 @@ HsTensor hs_program_tensor(const HsProgram *program, int buffer, int64_t rows)
         return (HsTensor){ 0 };
     HsTensor tensor = program->buffers[buffer].tensor;
     tensor.data = hs_arena_at(&program->activations, program->buffers[buffer].offset);
-    if (program->buffers[buffer].slot != HS_NONE)
+    const int slot = program->buffers[buffer].slot;
+    if (slot != HS_NONE &&
+        (program->model->slots[slot].format == HS_OPERAND_AS_IS || program->buffers[buffer].gradient))
         tensor.shape[0] = rows;
     return tensor;
 }
@@ -55,6 +57,8 @@ static HsLayerCall make_run(const HsProgram *program, HsContext *context, const 
                  .row_offset = execution->row_offset,
                  .step_counter = execution->step_counter },
         .precision = &model->precision,
+        .model = model,
+        .again = action->kind == HS_ACTION_RECOMPUTE,
         .head_work = execution->head_work,
         .gradient_scale = execution->gradient_scale ? execution->gradient_scale
                                                     : hs_program_tensor(program, program->scale_buffer, 1).data,
@@ -210,7 +214,7 @@ HsStatus hs_program_run(const HsProgram *program, HsContext *context, const HsEx
 {
     const int count = program->action_count - (execution->without_head ? 1 : 0);
     HsProgramWorkspace outer = hs_program_enter(program, context);
-    HsStatus status = HS_OK;
+    HsStatus status = hs_model_cast(program->model, context, execution->training);
     HsRangeKind open = HS_RANGE_STEP;
     bool enough = false;
     for (int a = 0; a < count && status == HS_OK && !enough; a++) {

@@ -44,6 +44,8 @@ static HsStatus look_at_buffer(Hunt *hunt, const HsAction *action, int maker, in
     if (buffer == HS_NONE || hunt->found)
         return HS_OK;
     const HsModel *model = hunt->program->model;
+    if (!gradient && model->slots[slot].format != HS_OPERAND_AS_IS) /* codes of what was looked at */
+        return HS_OK;
     bool finite = true;
     int64_t rows = hunt->program->batch * hunt->program->sequence_length;
     HS_TRY(all_finite(hunt->context, hs_program_tensor(hunt->program, buffer, rows), &finite));

@@ -51,6 +51,10 @@ static HsTensor slot_tensor(const HsProgram *program, int slot)
 {
     const HsSlot *info = &program->model->slots[slot];
     int64_t rows = program->batch * program->sequence_length;
+    if (info->format != HS_OPERAND_AS_IS) {
+        const HsCodes codes = { info->format, info->granularity, info->columns, rows, NULL, NULL, NULL };
+        return hs_tensor_1d(NULL, HS_U8, (int64_t)hs_codes_bytes(&codes));
+    }
     return (HsTensor){ NULL, info->dtype, info->rank, { rows, info->columns, 1, 1 } };
 }
 
@@ -100,7 +104,7 @@ static void bind_results(Walk *walk, HsAction *action)
             action->outputs[i] = write_value(walk, node->outputs[i]);
     }
     for (int i = 0; i < HS_NODE_SAVED; i++)
-        action->saved[i] = write_value(walk, node->saved[i]);
+        action->saved[i] = hs_node_saves(model, node, i) ? write_value(walk, node->saved[i]) : HS_NONE;
 }
 
 static void bind_scratch(Walk *walk, HsAction *action, bool backward)
@@ -212,7 +216,9 @@ static void bind_backward(Walk *walk, HsAction *action)
         for (int i = 0; i < HS_NODE_OUTPUTS; i++)
             action->outputs[i] = layer->reads_outputs >> i & 1u ? read_value(walk, node->outputs[i]) : HS_NONE;
         for (int i = 0; i < HS_NODE_SAVED; i++)
-            action->saved[i] = layer->reads_saved >> i & 1u ? read_value(walk, node->saved[i]) : HS_NONE;
+            action->saved[i] = (layer->reads_saved >> i & 1u) && hs_node_saves(model, node, i)
+                                   ? read_value(walk, node->saved[i])
+                                   : HS_NONE;
     }
     for (int i = 0; i < HS_NODE_OUTPUTS; i++)
         action->d_outputs[i] = node->outputs[i] == HS_NONE ? HS_NONE : touch(walk, walk->gradient[node->outputs[i]]);
@@ -291,6 +297,7 @@ static HsStatus dry_run(HsProgram *program, const HsContext *context)
     HsContext dry = *context;
     dry.dry_run = true;
     dry.workspace_needed = 0;
+    HS_TRY(hs_model_cast(program->model, &dry, program->training));
     /* Drawing labels is counted too: a probe runs in the same scratch. */
     HsExecution execution = { .training = program->training,
                               .sample_labels = program->training,

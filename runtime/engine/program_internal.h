@@ -15,6 +15,8 @@ enum { HS_NODE_SLOTS = HS_NODE_INPUTS + HS_NODE_OUTPUTS + HS_NODE_SAVED };
 int hs_node_backward_slots(const HsModel *model, const HsNode *node, int slots[HS_NODE_SLOTS]);
 /* Bit i: its backward reads inputs[i]. */
 unsigned hs_node_reads_inputs(const HsModel *model, const HsNode *node);
+/* Whether forward writes saved[i]: codes for backward only where the program keeps them. */
+bool hs_node_saves(const HsModel *model, const HsNode *node, int i);
 
 /* program_offsets.c: offsets in one arena so that buffers alive at once never overlap; sets activation_bytes. */
 HsStatus hs_program_place(HsProgram *program);

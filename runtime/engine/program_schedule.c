@@ -49,7 +49,13 @@ unsigned hs_node_reads_inputs(const HsModel *model, const HsNode *node)
     for (int i = 0; i < HS_NODE_PARAMS; i++)
         if (node->params[i] != HS_NONE && (layer->weights >> i & 1u))
             trained = trained || model->params[node->params[i]].trainable;
-    return layer->reads_inputs & ~(trained ? 0u : layer->reads_for_weight);
+    return layer->reads_inputs & ~(trained && !node->keeps_codes ? 0u : layer->reads_for_weight);
+}
+
+bool hs_node_saves(const HsModel *model, const HsNode *node, int i)
+{
+    const int slot = node->saved[i];
+    return slot != HS_NONE && (model->slots[slot].format == HS_OPERAND_AS_IS || node->keeps_codes);
 }
 
 int hs_node_backward_slots(const HsModel *model, const HsNode *node, int slots[HS_NODE_SLOTS])
@@ -59,7 +65,10 @@ int hs_node_backward_slots(const HsModel *model, const HsNode *node, int slots[H
         return 0;
     int used = append_read(node->inputs, HS_NODE_INPUTS, hs_node_reads_inputs(model, node), slots, 0);
     used = append_read(node->outputs, HS_NODE_OUTPUTS, layer->reads_outputs, slots, used);
-    return append_read(node->saved, HS_NODE_SAVED, layer->reads_saved, slots, used);
+    unsigned saved = 0;
+    for (int i = 0; i < HS_NODE_SAVED; i++)
+        saved |= hs_node_saves(model, node, i) ? 1u << i : 0u;
+    return append_read(node->saved, HS_NODE_SAVED, layer->reads_saved & saved, slots, used);
 }
 
 static bool step_makes(const HsNode *node, const bool *wanted)
@@ -166,6 +175,33 @@ static void append_backward(Schedule *schedule)
     }
 }
 
+/* Whether backward of another node reads the slot. */
+static bool is_read_backward(const HsModel *model, int node, int slot)
+{
+    for (int s = 0; s < model->node_count; s++) {
+        int read[HS_NODE_SLOTS];
+        for (int i = 0, count = s == node ? 0 : hs_node_backward_slots(model, &model->nodes[s], read); i < count; i++)
+            if (read[i] == slot)
+                return true;
+    }
+    return false;
+}
+
+/* Codes of x are kept in place of x, which is twice as large, but where x is there for another reason or is made again
+ * anyway. */
+static void choose_codes(Schedule *schedule)
+{
+    const HsModel *model = schedule->program->model;
+    for (int s = 0; s < model->node_count; s++)
+        model->nodes[s].keeps_codes = false;
+    for (int s = 0; s < model->node_count && schedule->program->training; s++) {
+        HsNode *node = &model->nodes[s];
+        node->keeps_codes = node->attributes.coded && node->trains && model->params[node->params[0]].trainable &&
+                            !model->looks_at_inputs && node->attributes.adapter.rank == 0 &&
+                            !schedule->dropped[node->inputs[0]] && !is_read_backward(model, s, node->inputs[0]);
+    }
+}
+
 HsStatus hs_program_schedule(HsProgram *program, HsRecompute policy, int64_t recompute_every, int *turn)
 {
     const HsModel *model = program->model;
@@ -183,8 +219,10 @@ HsStatus hs_program_schedule(HsProgram *program, HsRecompute policy, int64_t rec
             append(program, HS_ACTION_FORWARD, s);
     }
     *turn = program->action_count;
-    if (program->training) {
+    if (program->training)
         mark_dropped(&schedule, policies[policy].group, recompute_every);
+    choose_codes(&schedule);
+    if (program->training) {
         mark_needed(&schedule);
         append_backward(&schedule);
     }

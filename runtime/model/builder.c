@@ -184,6 +184,18 @@ int hs_builder_saved(HsBuilder *builder, int node, const char *suffix, int64_t c
                          false);
 }
 
+void hs_builder_codes(HsBuilder *builder, int node)
+{
+    HsModel *model = builder->model;
+    const HsProductPolicy policy = model->precision.wgrad;
+    const int slot = add_result_of(builder, node, &model->nodes[node].saved[HS_SAVED_CODES], ".x_codes", 2,
+                                   model->nodes[node].attributes.inputs, HS_U8, false);
+    if (slot == HS_NONE)
+        return;
+    model->slots[slot].format = policy.b;
+    model->slots[slot].granularity = policy.granularity;
+}
+
 int hs_builder_inputs(HsBuilder *builder)
 {
     HsModel *model = builder->model;
@@ -234,6 +246,7 @@ int hs_builder_linear(HsBuilder *builder, const HsLinearSpec *spec, int *pre)
                                          : spec->input_activation == HS_EPILOGUE_GELU ? HS_EPILOGUE_GELU_BACKWARD
                                                                                       : HS_EPILOGUE_SWIGLU_BACKWARD;
     node->attributes.operand = precision->weight;
+    node->attributes.inputs = builder->model->slots[spec->input].columns;
     node->attributes.convert_gradient = result != precision->weight;
     /* Through a fused activation the gradient belongs to the value before it; the value after has none (linear.c). */
     const bool activated = spec->activation != HS_EPILOGUE_NONE;

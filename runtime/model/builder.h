@@ -49,6 +49,9 @@ void hs_builder_stack(HsBuilder *builder, int param, const char *prefix, int cou
 /* An activation that an earlier node keeps for its backward, its saved[0]. */
 int hs_builder_saved(HsBuilder *builder, int node, const char *suffix, int64_t columns);
 
+/* A linear node's place for the codes of x that backward multiplies. */
+void hs_builder_codes(HsBuilder *builder, int node);
+
 int hs_builder_inputs(HsBuilder *builder); /* the slots of tokens and targets; returns tokens' */
 int hs_builder_embedding(HsBuilder *builder, int tokens, int token_table, int position_table);
 int hs_builder_norm(HsBuilder *builder, const char *name, HsNormKind kind, int input, int weight, int bias);

@@ -33,6 +33,8 @@ typedef struct HsLayerCall {
     HsRng rng;                      /* site is the node's */
     const float *gradient_scale;    /* device scalar */
     const HsPrecision *precision;   /* the model's */
+    const HsModel *model;
+    bool again; /* forward for the second time: nothing is recorded twice */
     HsTensor inputs[HS_NODE_INPUTS], outputs[HS_NODE_OUTPUTS], saved[HS_NODE_SAVED], scratch[HS_NODE_SCRATCH];
     HsTensor d_inputs[HS_NODE_INPUTS]; /* absent: not needed, or it is the output's gradient itself */
     HsTensor d_outputs[HS_NODE_OUTPUTS];

@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "runtime/model/coded.h"
 #include "runtime/model/quantized.h"
 
 /* Sites of initial weights, apart from those of dropout masks, which count from 1. */
@@ -30,7 +31,7 @@ static void fill_uniform(const HsTensor *tensor, uint64_t seed, uint32_t site, d
 static size_t packed_bytes(const HsContext *context, const HsParam *param, const HsPacked *packed, bool training)
 {
     const bool stays = training && (param->beside_adapters || (param->streams && param->trainable));
-    const bool quantized = param->quantized.count > 0;
+    const bool quantized = param->quantized.count > 0 || hs_param_coded(param);
     if (!hs_param_multiplies(param) || stays || quantized || context->backend->packed_bytes == NULL)
         return 0;
     return context->backend->packed_bytes(context, packed->dtype, packed->k, packed->n);
@@ -94,13 +95,15 @@ HsStatus hs_model_commit(HsModel *model, HsContext *context, bool training)
         hs_arena_init(rows[i].arena, context->device, rows[i].category);
     for (int i = 0; i < model->param_count; i++)
         reserve_param(model, context, &model->params[i], training);
+    hs_coded_reserve(model, context, training);
     for (int i = 0; i < ARENAS; i++) {
         if (rows[i].arena->used > 0)
             HS_TRY(hs_arena_commit(rows[i].arena));
     }
     for (int i = 0; i < model->param_count; i++)
         place_param(model, context, &model->params[i], training);
-    return HS_OK;
+    hs_coded_place(model, training);
+    return hs_coded_begin(model, context);
 }
 
 /* Element 4i+j of a parameter comes from word pair j/2 of draw i: four normal numbers a draw. */
@@ -251,6 +254,7 @@ HsStatus hs_model_pack(HsModel *model, HsContext *context)
         HS_TRY(pack(context, param, &param->packed_forward, true));
         HS_TRY(pack(context, param, &param->packed_backward, false));
     }
+    model->scalings.stale = true;
     return HS_OK;
 }
 

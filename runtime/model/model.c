@@ -11,6 +11,7 @@
 
 #include "runtime/model/adapter.h"
 #include "runtime/model/builder.h"
+#include "runtime/model/coded.h"
 #include "runtime/model/head_work.h"
 #include "runtime/model/quantized.h"
 #include "runtime/model/selector.h"
@@ -252,6 +253,8 @@ HsStatus hs_model_create(const HsConfig *config, const HsPrecision *precision, i
         status = hs_model_add_adapters(&builder);
     if (status == HS_OK)
         status = freeze(model, config);
+    if (status == HS_OK)
+        status = hs_model_mark_coded(&builder);
     if (status != HS_OK)
         hs_model_destroy(model);
     return status;

@@ -22,8 +22,9 @@ enum {
     HS_NODE_INPUTS = 3,
     HS_NODE_OUTPUTS = 2,
     HS_NODE_SAVED = 2,
+    HS_SAVED_CODES = 1, /* of a linear layer; the other one is its adapter's */
     HS_NODE_PARAMS = 4,
-    HS_NODE_SCRATCH = 7,
+    HS_NODE_SCRATCH = 10,
     HS_NONE = -1
 };
 
@@ -72,7 +73,8 @@ typedef struct HsParam {
     HsTensor weight, gradient;                /* no gradient where it is frozen */
     HsQuantized quantized;                    /* the weight in four bits, which then has no data (quantized.h) */
     HsPacked packed_forward, packed_backward; /* x w^T and dy w */
-    size_t offset_weight, offset_gradient, offset_packed[2];
+    HsCodes codes_forward, codes_backward;    /* the same where the products are of codes: w, and its transpose */
+    size_t offset_weight, offset_gradient, offset_packed[2], offset_codes[2];
 } HsParam;
 
 /* The right operand of products: packed after every update. */
@@ -105,9 +107,32 @@ typedef struct HsSlot {
     HsDtype dtype;
     int producer;        /* node, or HS_NONE for tokens and targets */
     bool needs_gradient; /* backward makes a gradient of the same shape and dtype: something trainable lies below */
+    /* Codes of another slot's transpose, [columns, rows], which backward multiplies: bytes, as many as they are. */
+    HsOperandFormat format;
+    HsScaleGranularity granularity;
 } HsSlot;
 
 typedef struct HsLayer HsLayer;
+
+/* What a linear layer's products quantize, by index from its first scaling; the last two only where runs are rotated. */
+typedef enum HsScalingRole {
+    HS_SCALING_X,
+    HS_SCALING_WEIGHT,
+    HS_SCALING_DY,
+    HS_SCALING_X_TURNED,
+    HS_SCALING_DY_TURNED,
+    HS_SCALING_ROLES
+} HsScalingRole;
+
+/* The scalings of a model's linear layers, in memory of the device. */
+typedef struct HsModelScalings {
+    int count, per_node;
+    HsScaling *now, *report; /* [count]; report: of the latest step */
+    HsTensor history;        /* [count, L] f32; absent without delayed scaling */
+    bool begun;              /* kept scales follow from a history */
+    bool stale;              /* weights have changed since they were cast */
+    size_t offset_now, offset_report, offset_history;
+} HsModelScalings;
 
 /* A low-rank change to a linear layer's matrix [outputs, inputs], one of `rank` to each of its parts that is adapted (Hu
  * et al. 2021, eq. 3).  A [blocks rank, inputs] stacks the parts' first factors, B their second ones. */
@@ -137,6 +162,10 @@ typedef struct HsAttributes {
     HsDtype logit, trained_logit, logit_gradient; /* trained_logit: where a gradient is made of them */
     bool own_logit_gradient, teacher_logits;      /* the head needs memory of their own for them (head_work.h) */
     HsAdapterShape adapter;
+    bool coded;                  /* a linear layer's products are of codes */
+    HsProductPolicy code_policy; /* of its forward product */
+    int scaling;                 /* its first in HsModel.scalings */
+    int64_t inputs;              /* columns of x */
 } HsAttributes;
 
 typedef struct HsNode {
@@ -155,6 +184,9 @@ typedef struct HsNode {
     /* Of a norm: the sum with dropout right before it in the table, whose result it reads.  Where one runs right after the
      * other, forward, again or backward, the norm's call does the work of both. */
     int joins;
+    /* Of a linear layer in codes, for the program that is being made: forward keeps those of x for the weight's gradient
+     * (saved[HS_SAVED_CODES]), so that x is not kept for it; else backward makes them again from x. */
+    bool keeps_codes;
 } HsNode;
 
 typedef struct HsModel {
@@ -169,11 +201,13 @@ typedef struct HsModel {
     HsParam *params;
     int param_count;
     int tokens_slot, targets_slot, loss_node;
-    int hidden_slot; /* input of the head */
-    bool documents;  /* data.packing: documents: tokens come with marks (hs_op_document_starts) */
-    bool teacher;    /* a copy of another model that only teaches: its memory is accounted apart */
-    bool streams;    /* weights of what is trained, too, in training (runtime/train/weight_stream.h) */
-    bool passing;    /* gradients are given their memory by who passes them on (runtime/train/passing.h) */
+    int hidden_slot;      /* input of the head */
+    bool documents;       /* data.packing: documents: tokens come with marks (hs_op_document_starts) */
+    bool teacher;         /* a copy of another model that only teaches: its memory is accounted apart */
+    bool streams;         /* weights of what is trained, too, in training (runtime/train/weight_stream.h) */
+    bool passing;         /* gradients are given their memory by who passes them on (runtime/train/passing.h) */
+    bool looks_at_inputs; /* something beside the layers reads x of linear layers backward: it is kept as it is */
+    HsModelScalings scalings;
     /* memory */
     HsArena weights, gradients, packed;
 } HsModel;
@@ -200,8 +234,19 @@ HsStatus hs_model_initialize(HsModel *model, HsContext *context, uint64_t seed, 
 /* Of adapters alone, the same numbers; packed copies are left as they are. */
 HsStatus hs_model_initialize_adapters(HsModel *model, HsContext *context, uint64_t seed, const HsSpan *spans,
                                       int span_count);
-/* After any change of weights: every packed copy anew. */
+/* After any change of weights: every packed copy anew; codes are made when a pass begins. */
 HsStatus hs_model_pack(HsModel *model, HsContext *context);
+/* Codes of what is stale, before a pass.  training: one whose magnitudes are recorded, and which kept scales are for. */
+HsStatus hs_model_cast(HsModel *model, HsContext *context, bool training);
+/* The end of an optimizer step's passes: scales of the next one. */
+HsStatus hs_model_roll_scales(HsModel *model, HsContext *context);
+/* The scale source of a cast. */
+HsScaleSource hs_model_scale_source(const HsModel *model, bool training);
+/* A node's scaling. */
+static inline HsScaling *hs_model_scaling(const HsModel *model, const HsNode *node, HsScalingRole role)
+{
+    return model->scalings.now ? model->scalings.now + node->attributes.scaling + role : NULL;
+}
 /* The optimizer's view: a span for each trainable parameter, in their order; spans[param_count] with model lifetime of
  * the pointers.  Returns how many. */
 int hs_model_spans(HsModel *model, HsSpan *spans);

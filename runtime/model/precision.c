@@ -15,6 +15,15 @@
         .loss_scaling = scaled                                                                              \
     }
 
+/* bf16 with linear layers in codes: forward x w^T, dgrad dy w, wgrad dy^T x. */
+#define CODE_MODE(mode_name, numbers, gradients, scale, ...)                                                        \
+    {                                                                                                               \
+        .name = mode_name, .forward = { numbers, numbers, scale }, .dgrad = { gradients, numbers, scale },          \
+        .wgrad = { gradients, numbers, scale }, .scaling = { __VA_ARGS__ }, .weight = HS_BF16, .vector = HS_F32,    \
+        .activation = HS_BF16, .residual = HS_F32, .statistic = HS_F32, .logit = HS_F32, .logit_gradient = HS_BF16, \
+        .master = HS_F32, .gradient = HS_F32, .loss_scaling = false                                                 \
+    }
+
 /* One dtype everywhere; `policy`: how products round it. */
 #define UNIFORM_MODE(mode_name, wide, policy)                                                                   \
     {                                                                                                           \
@@ -29,6 +38,14 @@ static const HsPrecision modes[] = {
     UNIFORM_MODE("tf32", HS_F32, HS_POLICY_TF32),
     HALF_MODE("bf16", HS_BF16, false),
     HALF_MODE("fp16", HS_F16, true),
+    /* precision.mode fp8, by recipe: Micikevicius et al. 2022 (the first two), DeepSeek-AI 2024, section 3.3, OCP
+     * Microscaling Formats 1.0, NVIDIA 2025, "Pretraining Large Language Models with NVFP4", section 4. */
+    CODE_MODE("fp8", HS_OPERAND_E4M3, HS_OPERAND_E5M2, HS_SCALE_TENSOR, .delayed = false),
+    CODE_MODE("fp8-delayed", HS_OPERAND_E4M3, HS_OPERAND_E5M2, HS_SCALE_TENSOR, .delayed = true),
+    CODE_MODE("fp8-block", HS_OPERAND_E4M3, HS_OPERAND_E4M3, HS_SCALE_BLOCK, .square_weights = true),
+    CODE_MODE("mxfp8", HS_OPERAND_E4M3, HS_OPERAND_E4M3, HS_SCALE_MX, .delayed = false),
+    CODE_MODE("nvfp4", HS_OPERAND_E2M1, HS_OPERAND_E2M1, HS_SCALE_NV, .square_weights = true,
+              .stochastic_gradients = true, .rotates = true),
     /* Gradient checks only: the ref backend computes it, no configuration can choose it. */
     UNIFORM_MODE("fp64", HS_F64, HS_POLICY_AS_IS),
 };
@@ -42,8 +59,36 @@ const HsPrecision *hs_precision_find(const char *mode)
     return NULL;
 }
 
+/* The row of a recipe, with what its keys say. */
+static HsStatus resolve_codes(const HsConfig *config, HsPrecision *precision)
+{
+    static const char *const rows[][2] = { { "current", "fp8" },
+                                           { "delayed", "fp8-delayed" },
+                                           { "block", "fp8-block" },
+                                           { "mxfp8", "mxfp8" },
+                                           { "nvfp4", "nvfp4" } };
+    const char *const recipe = config->precision_fp8.recipe;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        if (strcmp(rows[i][0], recipe) == 0)
+            *precision = *hs_precision_find(rows[i][1]);
+    HsScalingRecipe *const scaling = &precision->scaling;
+    const bool of_tensor = precision->forward.granularity == HS_SCALE_TENSOR;
+    if (config->precision_fp8.power_of_two && (!of_tensor || scaling->delayed))
+        return hs_fail(HS_ECONFIG, "precision.fp8.power_of_two is recipe current's, but the recipe is %s: leave it out",
+                       recipe);
+    scaling->power_of_two = config->precision_fp8.power_of_two;
+    scaling->history = scaling->delayed ? config->precision_fp8.history : 0;
+    scaling->most_recent = strcmp(config->precision_fp8.amax, "most_recent") == 0;
+    scaling->margin = (float)config->precision_fp8.margin;
+    if (of_tensor && strcmp(config->precision_fp8.format, "e4m3") == 0)
+        precision->dgrad.a = precision->wgrad.a = HS_OPERAND_E4M3;
+    return HS_OK;
+}
+
 static bool can_multiply(const HsProducts *products, HsProductPolicy policy)
 {
+    if (policy.granularity != HS_SCALE_NONE) /* every backend multiplies codes, as the bf16 numbers that they are */
+        return true;
     return (policy.a == HS_OPERAND_AS_IS || products->rounds_to[policy.a]) &&
            (policy.b == HS_OPERAND_AS_IS || products->rounds_to[policy.b]);
 }
@@ -66,7 +111,8 @@ HsStatus hs_precision_resolve(const HsConfig *config, HsProducts products, HsPre
     }
     const HsPrecision *row = hs_precision_find(mode);
     if (row == NULL)
-        return hs_fail(HS_ECONFIG, "precision.mode: there is no mode %s; take fp32, tf32, bf16, fp16 or auto", mode);
+        return hs_fail(HS_ECONFIG, "precision.mode: there is no mode %s; take fp32, tf32, bf16, fp16, fp8 or auto",
+                       mode);
     bool mixed = hs_dtype_bytes(row->weight) < hs_dtype_bytes(row->master);
     if (mixed && !config->training.use_amp)
         return hs_fail(HS_ECONFIG, "precision.mode is %s but use_amp is false: remove one of the two", mode);
@@ -77,6 +123,9 @@ HsStatus hs_precision_resolve(const HsConfig *config, HsProducts products, HsPre
                        "products: set precision.mode: fp32",
                        mode);
     *precision = *row;
+    if (strcmp(mode, "fp8") == 0)
+        HS_TRY(resolve_codes(config, precision));
+    row = precision;
 
     if (strcmp(config->precision.gradients, "compute") == 0)
         precision->gradient = row->weight;
@@ -97,6 +146,10 @@ HsStatus hs_precision_resolve(const HsConfig *config, HsProducts products, HsPre
                 mode, automatic ? " (auto)" : "");
         precision->master = row->weight;
     }
-    snprintf(why, why_size, "%s: %s", mode, reason);
+    if (hs_precision_codes(precision))
+        snprintf(why, why_size, "%s, %s: %s; exact numbers, multiplied in bf16: for accuracy, not for speed",
+                 precision->name, config->precision_fp8.recipe, reason);
+    else
+        snprintf(why, why_size, "%s: %s", mode, reason);
     return HS_OK;
 }

@@ -17,9 +17,21 @@ typedef struct HsProducts {
     bool rounds_to[HS_OPERAND_FORMATS];
 } HsProducts;
 
+/* How tensors are scaled that products multiply in codes (kernels/ops/codes.h). */
+typedef struct HsScalingRecipe {
+    bool delayed, power_of_two, most_recent;
+    bool square_weights;       /* block scales of weights serve squares, so that both layouts have the same codes */
+    bool stochastic_gradients; /* dy is rounded by random bits */
+    bool rotates;              /* both operands of a weight's gradient are rotated along tokens */
+    int64_t history;
+    float margin;
+} HsScalingRecipe;
+
 typedef struct HsPrecision {
     const char *name;
+    /* Of linear layers in the blocks.  Where these are in codes, all others' operands are as they are. */
     HsProductPolicy forward, dgrad, wgrad;
+    HsScalingRecipe scaling;
     HsDtype weight;     /* matrices and embeddings as forward reads them, and the other operands of products */
     HsDtype vector;     /* biases and norm gains */
     HsDtype activation; /* outputs of linear layers, attention, norms, activations, and their gradients */
@@ -31,6 +43,19 @@ typedef struct HsPrecision {
     HsDtype gradient;  /* of weights */
     bool loss_scaling; /* dynamic by default */
 } HsPrecision;
+
+/* Whether linear layers multiply codes. */
+static inline bool hs_precision_codes(const HsPrecision *precision)
+{
+    return precision->forward.granularity != HS_SCALE_NONE;
+}
+
+/* A policy of products outside them. */
+static inline HsProductPolicy hs_policy_outside(HsProductPolicy policy)
+{
+    const HsProductPolicy as_is = HS_POLICY_AS_IS;
+    return policy.granularity == HS_SCALE_NONE ? policy : as_is;
+}
 
 /* The const row of a mode; NULL when there is none. */
 const HsPrecision *hs_precision_find(const char *mode);

@@ -41,7 +41,7 @@ static HsStatus optimizer_config(const HsConfig *config, const HsPrecision *prec
                   .nesterov = config->muon.nesterov,
                   .steps = config->muon.steps,
                   .product = precision->weight,
-                  .policy = precision->forward },
+                  .policy = hs_policy_outside(precision->forward) },
         .seed = (uint64_t)config->training.seed,
     };
     return hs_optimizer_kind_find(config->optimizer.kind, &rules->kind);
@@ -259,6 +259,22 @@ static HsStatus try_whole_weights(HsTrainer *trainer)
     return HS_OK;
 }
 
+/* Weights are cast whole; kept scales are one process's. */
+static HsStatus check_codes(const HsTrainer *trainer)
+{
+    if (!hs_precision_codes(&trainer->precision))
+        return HS_OK;
+    if (hs_trainer_streams_weights(trainer))
+        return hs_fail(HS_ECONFIG, "precision.mode fp8 casts whole weights, which memory.offload: weights and "
+                                   "distributed.zero: 3 never have: lower those, or set precision.mode: bf16");
+    if (trainer->precision.scaling.delayed && trainer->engine.comm && trainer->engine.comm->size > 1)
+        return hs_fail(HS_ECONFIG,
+                       "precision.fp8.recipe delayed is one process's, and here are %d: take current, "
+                       "whose scales are each micro-batch's own",
+                       (int)trainer->engine.comm->size);
+    return HS_OK;
+}
+
 /* Tokens, targets and losses are some 16 bytes a token, and a few batches are on their way; MER keeps the sequences of
  * a whole group. */
 static HsStatus check_batches(const HsTrainer *trainer)
@@ -305,6 +321,9 @@ HsStatus hs_trainer_allocate(HsTrainer *trainer)
     hs_trainer_choose_head_chunk(trainer, &trainer->model);
     trainer->model.passing = hs_trainer_passes_gradients(trainer);
     trainer->model.streams = hs_trainer_streams_weights(trainer);
+    HS_TRY(check_codes(trainer));
+    /* A Fisher may have factors, which are sums over what linear layers read. */
+    trainer->model.looks_at_inputs = hs_continual_needs_fisher(&trainer->continual_config) != NULL;
     hs_trainer_expect_logits(trainer);
     HS_TRY(hs_model_commit(&trainer->model, context, true));
     HS_TRY(hs_trainer_create_teacher(trainer));

@@ -4,6 +4,7 @@
  *
  *   model.safetensors      every parameter: the FP32 master where there is one, else the weight itself
  *   optimizer.safetensors  "<parameter>.<m|v|m_absmax|v_absmax|momentum>" for every trainable parameter
+ *                          of delayed scaling (precision.fp8) also fp8.history, fp8.kept and fp8.recorded
  *   trainer.json           HsTrainerState (numbers.c); the strategies' part (checkpoint_continual.c)
  *   continual.safetensors  the strategies' tensors and the replay buffer
  *   config.yaml, tokenizer.json
@@ -22,6 +23,7 @@
 #include "runtime/config/chat_template.h"
 #include "runtime/config/continual.h"
 #include "runtime/io/storage.h"
+#include "runtime/model/coded.h"
 #include "runtime/train/trainer.h"
 
 /* The tensors a checkpoint names, pointing at the run's memory. */
@@ -29,7 +31,25 @@ typedef struct TensorLists {
     HsWeights model;
     HsNamedTensor *optimizer;
     int optimizer_count;
+    HsDelayedScales scales; /* in host memory; none without delayed scaling */
 } TensorLists;
+
+/* Delayed scaling's state: what the scales of the next step follow from.  A new mode begins without. */
+static HsStatus list_scales(HsTrainer *trainer, TensorLists *lists)
+{
+    HsModelScalings *const scalings = &trainer->model.scalings;
+    if (!hs_tensor_present(&scalings->history) || trainer->new_mode)
+        return HS_OK;
+    HS_TRY(hs_delayed_scales_read(&trainer->model, &trainer->engine.context, &lists->scales));
+    const HsNamedTensor entries[] = {
+        { .name = "fp8.history", .tensor = scalings->history, .context = &trainer->engine.context },
+        { .name = "fp8.kept", .tensor = hs_tensor_1d(lists->scales.kept, HS_F32, scalings->count) },
+        { .name = "fp8.recorded", .tensor = hs_tensor_1d(lists->scales.recorded, HS_I32, scalings->count) },
+    };
+    for (size_t i = 0; i < sizeof entries / sizeof entries[0]; i++)
+        lists->optimizer[lists->optimizer_count++] = entries[i];
+    return HS_OK;
+}
 
 static HsStatus list_tensors(HsTrainer *trainer, TensorLists *lists)
 {
@@ -40,7 +60,8 @@ static HsStatus list_tensors(HsTrainer *trainer, TensorLists *lists)
     const HsShards *shards = &trainer->shards;
     HS_TRY(hs_weights_list(model, shards->whole, shards->whole_count, &trainer->engine.context, HS_NAMING_OWN,
                            &lists->model));
-    lists->optimizer = calloc(HS_SPAN_STATES * count, sizeof *lists->optimizer);
+    enum { SCALES = 3 };
+    lists->optimizer = calloc(HS_SPAN_STATES * count + SCALES, sizeof *lists->optimizer);
     if (!lists->optimizer)
         return hs_fail(HS_ENOMEM, "no memory to list %zu tensors of a checkpoint", count);
     for (int i = 0; i < shards->whole_count; i++) {
@@ -54,13 +75,14 @@ static HsStatus list_tensors(HsTrainer *trainer, TensorLists *lists)
             entry->share = hs_shards_share_of(shards, i, blocks ? HS_DYNAMIC_BLOCK : 1);
         }
     }
-    return HS_OK;
+    return list_scales(trainer, lists);
 }
 
 static void free_lists(TensorLists *lists)
 {
     hs_weights_deinit(&lists->model);
     free(lists->optimizer);
+    hs_delayed_scales_free(&lists->scales);
 }
 
 static HsStatus write_extra(void *user, const char *folder)
@@ -233,13 +255,10 @@ static const char *const free_keys[] = { "threads",
                                          NULL };
 
 /* Keys that change only what is to come: they may differ where resume: changed says so. */
-static const char *const future_keys[] = { "learning_rate",
-                                           "weight_decay",
-                                           "schedule.",
-                                           "precision.mode",
-                                           "distributed.virtual_ranks",
-                                           "distributed.exact",
-                                           NULL };
+static const char *const future_keys[] = { "learning_rate",     "weight_decay",
+                                           "schedule.",         "precision.mode",
+                                           "precision.fp8.",    "distributed.virtual_ranks",
+                                           "distributed.exact", NULL };
 /* How far the run goes may change without a word, but not what that does to the learning rate. */
 static const char *const length_keys[] = { "max_steps", "max_epochs", NULL };
 enum {
@@ -295,7 +314,9 @@ static HsStatus compare_config(HsTrainer *trainer, const char *folder)
         status = hs_config_changes(&saved, config, length_keys, longer, sizeof longer);
     if (status == HS_OK && trainer->changes[0])
         hs_info("changed from here on: %s", trainer->changes);
-    trainer->new_mode = strcmp(config->precision.mode, saved.precision.mode) != 0;
+    trainer->new_mode = strcmp(config->precision.mode, saved.precision.mode) != 0 ||
+                        strcmp(config->precision_fp8.recipe, saved.precision_fp8.recipe) != 0 ||
+                        config->precision_fp8.history != saved.precision_fp8.history;
     trainer->new_length =
         longer[0] && strcmp(config->schedule.kind, "constant") != 0 && config->schedule.decay_steps == 0;
     hs_config_deinit(&saved);
@@ -316,6 +337,8 @@ static HsStatus restore(HsTrainer *trainer, const HsCheckpoint *checkpoint)
     snprintf(name, sizeof name, "%s/optimizer.safetensors", checkpoint->folder);
     HS_TRY_GOTO(status, hs_checkpoint_restore(name, &checkpoint->optimizer, lists.optimizer, lists.optimizer_count),
                 done);
+    if (lists.scales.kept)
+        HS_TRY_GOTO(status, hs_delayed_scales_write(&trainer->model, &trainer->engine.context, &lists.scales), done);
     snprintf(name, sizeof name, "%s/trainer.json", checkpoint->folder);
     HsTrainerState *state = &trainer->state;
     HS_TRY_GOTO(status, hs_trainer_read_numbers(name, checkpoint->state, state), done);

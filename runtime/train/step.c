@@ -123,6 +123,7 @@ static HsStatus run_step(HsTrainer *trainer, int64_t reference_rows)
     HsOptimizer *optimizer = &trainer->optimizer;
     const HsStepQueue *queue = &trainer->queue;
     HS_TRY(hs_optimizer_begin(optimizer, context));
+    trainer->model.scalings.stale = true; /* in a recording, too: weights are cast once in every step */
     if (reference_rows > 0)
         HS_TRY(run_reference(trainer, reference_rows));
     const Rows trained = { .tokens = queue->batch.tokens,
@@ -138,6 +139,9 @@ static HsStatus run_step(HsTrainer *trainer, int64_t reference_rows)
     HS_TRY(looked);
     hs_range_begin(context, HS_RANGE_UPDATE, "update");
     HsStatus status = hs_optimizer_update(optimizer, context, trainer->spans, trainer->span_count);
+    if (status == HS_OK)
+        status = hs_model_roll_scales(&trainer->model, context);
+    trainer->model.scalings.begun = trainer->model.scalings.stale = true;
     hs_range_end(context);
     return status;
 }
@@ -253,6 +257,7 @@ static HsStatus enqueue(HsTrainer *trainer, HsStepSlot *slot)
         looked = hs_trainer_publish_weights(trainer);
     hs_range_end(context);
     HS_TRY(looked);
+    trainer->model.scalings.stale = true;
     return hs_step_queue_receive(&trainer->queue, slot, optimizer->outcome);
 }
 
@@ -379,6 +384,7 @@ static HsStatus explain(const HsTrainer *trainer, const HsStepReport *report, co
     const HsConfig *config = trainer->config;
     const char *const out_dir = config->training.out_dir;
     const char *const wider = strcmp(trainer->precision.name, "fp16") == 0   ? " precision.mode=bf16, or"
+                              : hs_precision_codes(&trainer->precision)      ? " precision.mode=bf16, or"
                               : strcmp(trainer->precision.name, "bf16") == 0 ? " precision.mode=fp32, or"
                                                                              : "";
     bool saved;

@@ -15,7 +15,11 @@ enum {
     HS_SCRATCH_SPREAD,   /* [out, blocks rank]: B along the diagonal */
     HS_SCRATCH_P,        /* [rows, blocks rank] */
     HS_SCRATCH_GRADIENT, /* [out, blocks rank]: of the spread B */
-    HS_SCRATCH_NARROW    /* [out, rank]: of one block of it */
+    HS_SCRATCH_NARROW,   /* [out, rank]: of one block of it */
+    /* In codes: of x or dy, of dy's transpose, and of x's where forward has kept none. */
+    HS_SCRATCH_ALONG,
+    HS_SCRATCH_ACROSS,
+    HS_SCRATCH_X_ACROSS
 };
 
 /* operand: format of the products' operands */

@@ -17,8 +17,12 @@
  * bias sums the unrounded dy: that norm does, or, where nothing is rounded, the product that makes dw.
  *
  * With an adapter (adapter.c) both products have its branch as their addend.
+ *
+ * In codes (precision.mode: fp8; kernels/ops/codes.h) x, w and dy are cast first, and each product reads two of the
+ * four layouts: x and w, dy and w's transpose, the transposes of dy and x.  The weight's are made once a step.
  */
 #include "runtime/model/layers/adapter.h"
+#include "runtime/model/layers/coded.h"
 
 enum { INPUT_X = 0, INPUT_RESIDUAL = 1, INPUT_PRE = 2, OUTPUT_Y = 0, OUTPUT_PRE = 1, PARAM_BIAS = 1 };
 
@@ -31,6 +35,9 @@ static void linear_scratch(const HsNode *node, const HsTensor *outputs, bool bac
         scratch[HS_SCRATCH_DY] = hs_tensor_2d(NULL, attributes->operand, rows, outputs[0].shape[1]);
     if (attributes->adapter.rank > 0)
         hs_adapter_scratch(node, rows, attributes->operand, backward, scratch);
+    if (attributes->coded)
+        hs_coded_scratch(node, rows, outputs[0].shape[1] * (attributes->epilogue == HS_EPILOGUE_SWIGLU ? 2 : 1),
+                         backward, scratch);
 }
 
 static HsStatus linear_forward(const HsLayerCall *call, const HsNode *node)
@@ -49,10 +56,13 @@ static HsStatus linear_forward(const HsLayerCall *call, const HsNode *node)
         .residual = call->inputs[INPUT_RESIDUAL],
         .pre = call->outputs[OUTPUT_PRE],
         .epilogue = node->attributes.epilogue,
-        .policy = call->precision->forward,
+        .policy = hs_policy_outside(call->precision->forward),
         .alpha = 1.0f,
         .c = call->outputs[OUTPUT_Y],
     };
+    HsCodes x;
+    if (node->attributes.coded)
+        HS_TRY(hs_coded_forward(call, node, &args, &x));
     return hs_op_matmul(call->context, &args);
 }
 
@@ -85,7 +95,8 @@ static HsStatus linear_backward(const HsLayerCall *call, const HsNode *node)
     HsTensor dy = call->d_outputs[node->attributes.epilogue != HS_EPILOGUE_NONE ? OUTPUT_PRE : OUTPUT_Y];
     const HsTensor dw = hs_run_gradient(call, 0);
     HsTensor row_sums;
-    HS_TRY(take_gradient(call, hs_tensor_present(&dw), &dy, &row_sums));
+    const bool coded = node->attributes.coded;
+    HS_TRY(take_gradient(call, hs_tensor_present(&dw) && !coded, &dy, &row_sums));
     if (call->factors[0]) {
         const HsFactorPair *pair = &call->factors[0]->use[HS_FACTOR_PRODUCT];
         HS_TRY(hs_layer_add_moment(call, &pair->left, dy));
@@ -96,18 +107,24 @@ static HsStatus linear_backward(const HsLayerCall *call, const HsNode *node)
         .b = call->inputs[INPUT_X],
         .transpose_a = true,
         .accumulate = true,
-        .policy = call->precision->wgrad,
+        .policy = hs_policy_outside(call->precision->wgrad),
         .alpha = 1.0f,
         .c = dw,
         .row_sums = row_sums,
     };
+    HsCodedGradient codes;
+    const int target = node->attributes.backward_epilogue != HS_EPILOGUE_NONE ? INPUT_PRE : INPUT_X;
+    const bool wanted = hs_tensor_present(&call->d_inputs[target]);
+    if (coded)
+        HS_TRY(hs_coded_backward(call, node, dy, wanted, hs_tensor_present(&dw), &codes));
+    if (coded && hs_tensor_present(&dw))
+        hs_coded_weight_gradient(call, &codes, &weight_gradient);
     if (hs_tensor_present(&dw))
         HS_TRY(hs_op_matmul(call->context, &weight_gradient));
 
-    const int target = node->attributes.backward_epilogue != HS_EPILOGUE_NONE ? INPUT_PRE : INPUT_X;
     HsTensor branch = { 0 };
     if (node->attributes.adapter.rank > 0)
-        HS_TRY(hs_adapter_backward(call, node, dy, hs_tensor_present(&call->d_inputs[target]), &branch));
+        HS_TRY(hs_adapter_backward(call, node, dy, wanted, &branch));
     HsMatmulArgs data_gradient = {
         .a = dy,
         .b = hs_run_weight(call, 0),
@@ -117,11 +134,13 @@ static HsStatus linear_backward(const HsLayerCall *call, const HsNode *node)
         .pre = call->inputs[INPUT_PRE],
         .epilogue = node->attributes.backward_epilogue,
         .accumulate = call->accumulate[target],
-        .policy = call->precision->dgrad,
+        .policy = hs_policy_outside(call->precision->dgrad),
         .alpha = 1.0f,
         .c = call->d_inputs[target],
     };
-    return hs_tensor_present(&data_gradient.c) ? hs_op_matmul(call->context, &data_gradient) : HS_OK;
+    if (coded)
+        hs_coded_data_gradient(call, &codes, &data_gradient);
+    return wanted ? hs_op_matmul(call->context, &data_gradient) : HS_OK;
 }
 
 const HsLayer hs_layer_linear = {
@@ -130,7 +149,7 @@ const HsLayer hs_layer_linear = {
     .backward = linear_backward,
     .scratch = linear_scratch,
     .reads_inputs = 1u << INPUT_X | 1u << INPUT_PRE,
-    .reads_saved = 1u << 0,
+    .reads_saved = 1u << 0 | 1u << HS_SAVED_CODES,
     .reads_for_weight = 1u << INPUT_X,
     .weights = 1u << 0 | 1u << 2,
     .passes_gradient = INPUT_RESIDUAL,

@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: MIT */
+#include "runtime/model/coded.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels/ops/code_rule.h"
+#include "runtime/model/selector.h"
+
+/* Of the authors' 62 blocks those that stay in 16 bits. */
+enum { NVFP4_BLOCKS = 62, NVFP4_FIRST = 2, NVFP4_LAST = 8 };
+
+/* To the nearest block. */
+static int64_t share_of(int64_t layers, int64_t part)
+{
+    return (layers * part + NVFP4_BLOCKS / 2) / NVFP4_BLOCKS;
+}
+
+/* Whether a word or pattern names the node. */
+static bool names(const HsModel *model, const HsNode *node, const char *pattern)
+{
+    const int64_t last = model->layers - 1, block = node->block;
+    if (strcmp(pattern, "first") == 0)
+        return block == 0;
+    if (strcmp(pattern, "last") == 0)
+        return block == last;
+    if (strcmp(pattern, "auto") == 0)
+        return model->precision.forward.granularity == HS_SCALE_NV &&
+               (block < share_of(model->layers, NVFP4_FIRST) || block > last - share_of(model->layers, NVFP4_LAST));
+    return hs_param_matches(&model->params[node->params[0]], pattern);
+}
+
+static bool is_linear(const HsNode *node)
+{
+    return node->layer == &hs_layer_linear && node->block >= 0;
+}
+
+/* Every pattern has to name a layer: a misspelt one would leave in codes what was to be kept. */
+static HsStatus check_patterns(const HsModel *model, const HsStringList *keep)
+{
+    for (int i = 0; i < keep->count; i++) {
+        const char *const pattern = keep->items[i];
+        bool known = strcmp(pattern, "auto") == 0 || strcmp(pattern, "none") == 0;
+        for (int n = 0; n < model->node_count && !known; n++)
+            known = is_linear(&model->nodes[n]) && names(model, &model->nodes[n], pattern);
+        if (!known)
+            return hs_fail(HS_ECONFIG,
+                           "precision.fp8.keep: `%.60s` names no linear layer of the blocks: take first, last, none, "
+                           "auto, or a pattern of weights' names such as *.mlp.*",
+                           pattern);
+    }
+    return HS_OK;
+}
+
+static bool is_kept(const HsModel *model, const HsNode *node, const HsStringList *keep)
+{
+    for (int i = 0; i < keep->count; i++)
+        if (names(model, node, keep->items[i]))
+            return true;
+    return false;
+}
+
+HsStatus hs_model_mark_coded(HsBuilder *builder)
+{
+    HsModel *const model = builder->model;
+    const HsStringList *const keep = &builder->config->precision_fp8.keep;
+    if (!hs_precision_codes(&model->precision))
+        return HS_OK;
+    HS_TRY(check_patterns(model, keep));
+    HsModelScalings *const scalings = &model->scalings;
+    scalings->per_node = model->precision.scaling.rotates ? HS_SCALING_ROLES : HS_SCALING_X_TURNED;
+    for (int n = 0; n < model->node_count; n++) {
+        HsNode *const node = &model->nodes[n];
+        if (!is_linear(node) || is_kept(model, node, keep) || model->params[node->params[0]].quantized.count > 0)
+            continue;
+        HsParam *const param = &model->params[node->params[0]];
+        const HsProductPolicy forward = model->precision.forward, dgrad = model->precision.dgrad;
+        node->attributes.coded = true;
+        node->attributes.code_policy = forward;
+        node->attributes.scaling = scalings->count;
+        scalings->count += scalings->per_node;
+        param->codes_forward =
+            (HsCodes){ forward.b, forward.granularity, param->shape[0], param->shape[1], NULL, NULL, NULL };
+        param->codes_backward =
+            (HsCodes){ dgrad.b, dgrad.granularity, param->shape[1], param->shape[0], NULL, NULL, NULL };
+        hs_builder_codes(builder, n);
+    }
+    if (builder->status == HS_OK && scalings->count == 0)
+        return hs_fail(HS_ECONFIG, "precision.fp8.keep leaves no linear layer in codes: shorten it, or set "
+                                   "precision.mode: bf16");
+    return builder->status;
+}
+
+bool hs_param_coded(const HsParam *param)
+{
+    return hs_codes_present(&param->codes_forward);
+}
+
+/* The transpose is read backward, where dy w is computed. */
+static bool has_backward(const HsParam *param, bool training)
+{
+    return training && param->passes_gradient;
+}
+
+void hs_coded_reserve(HsModel *model, const HsContext *context, bool training)
+{
+    (void)context;
+    HsModelScalings *const scalings = &model->scalings;
+    const size_t records = (size_t)scalings->count * sizeof(HsScaling);
+    if (scalings->count == 0)
+        return;
+    scalings->offset_now = hs_arena_reserve(&model->packed, records);
+    if (training)
+        scalings->offset_report = hs_arena_reserve(&model->packed, records);
+    const int64_t length = model->precision.scaling.history;
+    scalings->history = (HsTensor){ 0 };
+    if (training && model->precision.scaling.delayed) {
+        scalings->history = hs_tensor_2d(NULL, HS_F32, scalings->count, length);
+        scalings->offset_history = hs_arena_reserve(&model->packed, hs_tensor_bytes(&scalings->history));
+    }
+    for (int i = 0; i < model->param_count; i++) {
+        HsParam *const param = &model->params[i];
+        if (!hs_param_coded(param))
+            continue;
+        param->offset_codes[0] = hs_arena_reserve(&model->packed, hs_codes_bytes(&param->codes_forward));
+        if (has_backward(param, training))
+            param->offset_codes[1] = hs_arena_reserve(&model->packed, hs_codes_bytes(&param->codes_backward));
+    }
+}
+
+void hs_coded_place(HsModel *model, bool training)
+{
+    HsModelScalings *const scalings = &model->scalings;
+    if (scalings->count == 0)
+        return;
+    scalings->now = hs_arena_at(&model->packed, scalings->offset_now);
+    if (training)
+        scalings->report = hs_arena_at(&model->packed, scalings->offset_report);
+    if (hs_tensor_present(&scalings->history))
+        scalings->history.data = hs_arena_at(&model->packed, scalings->offset_history);
+    for (int n = 0; n < model->node_count; n++) {
+        const HsNode *const node = &model->nodes[n];
+        if (!node->attributes.coded)
+            continue;
+        HsParam *const param = &model->params[node->params[0]];
+        param->codes_forward.scaling = param->codes_backward.scaling = hs_model_scaling(model, node, HS_SCALING_WEIGHT);
+        hs_codes_place(&param->codes_forward, hs_arena_at(&model->packed, param->offset_codes[0]));
+        if (has_backward(param, training))
+            hs_codes_place(&param->codes_backward, hs_arena_at(&model->packed, param->offset_codes[1]));
+    }
+}
+
+/* The format that a role's scale is for. */
+static HsOperandFormat format_of(const HsPrecision *precision, int role)
+{
+    return role == HS_SCALING_DY || role == HS_SCALING_DY_TURNED ? precision->dgrad.a : precision->forward.a;
+}
+
+HsStatus hs_coded_begin(HsModel *model, HsContext *context)
+{
+    HsModelScalings *const scalings = &model->scalings;
+    HsDevice *const device = context->device;
+    if (scalings->count == 0 || context->dry_run)
+        return HS_OK;
+    HsScaling *const first = calloc((size_t)scalings->count, sizeof *first);
+    if (first == NULL)
+        return hs_fail(HS_ENOMEM, "no memory for %d scales", scalings->count);
+    for (int i = 0; i < scalings->count; i++)
+        first[i] = (HsScaling){ .scale = 1.0f,
+                                .inverse = 1.0f,
+                                .kept = 1.0f,
+                                .largest = hs_code_largest(format_of(&model->precision, i % scalings->per_node)) };
+    const size_t bytes = (size_t)scalings->count * sizeof *first;
+    HsStatus status = device->copy(device, context->stream, scalings->now, first, bytes);
+    if (status == HS_OK && scalings->report)
+        status = device->copy(device, context->stream, scalings->report, first, bytes);
+    if (status == HS_OK && scalings->history.data)
+        status =
+            device->fill_zero(device, context->stream, scalings->history.data, hs_tensor_bytes(&scalings->history));
+    if (status == HS_OK)
+        status = device->stream_sync(device, context->stream);
+    scalings->stale = true;
+    scalings->begun = false;
+    free(first);
+    return status;
+}
+
+HsScaleSource hs_model_scale_source(const HsModel *model, bool training)
+{
+    return training && model->precision.scaling.delayed && model->scalings.begun ? HS_SCALE_KEPT : HS_SCALE_OWN;
+}
+
+HsStatus hs_model_cast(HsModel *model, HsContext *context, bool training)
+{
+    const HsScalingRecipe *const recipe = &model->precision.scaling;
+    if (model->scalings.count == 0 || !(model->scalings.stale || context->dry_run))
+        return HS_OK;
+    for (int i = 0; i < model->param_count; i++) {
+        const HsParam *const param = &model->params[i];
+        if (!hs_param_coded(param))
+            continue;
+        HsQuantizeArgs args = { .x = param->weight,
+                                .along = param->codes_forward,
+                                .squares = recipe->square_weights,
+                                .source = hs_model_scale_source(model, training),
+                                .power_of_two = recipe->power_of_two,
+                                .records = training };
+        if (param->codes_backward.data)
+            args.across = param->codes_backward;
+        HS_TRY(hs_op_quantize(context, &args));
+    }
+    model->scalings.stale = model->scalings.stale && context->dry_run;
+    return HS_OK;
+}
+
+HsStatus hs_model_roll_scales(HsModel *model, HsContext *context)
+{
+    HsModelScalings *const scalings = &model->scalings;
+    if (scalings->count == 0)
+        return HS_OK;
+    const HsRollScalesArgs args = { .scalings = scalings->now,
+                                    .report = scalings->report,
+                                    .count = scalings->count,
+                                    .history = scalings->history,
+                                    .most_recent = model->precision.scaling.most_recent,
+                                    .margin = model->precision.scaling.margin };
+    return hs_op_roll_scales(context, &args);
+}
+
+/* The records to the host, and back. */
+static HsStatus copy_scalings(const HsModel *model, HsContext *context, HsScaling *host, bool back)
+{
+    HsDevice *const device = context->device;
+    const HsModelScalings *const scalings = &model->scalings;
+    const size_t bytes = (size_t)scalings->count * sizeof *host;
+    HS_TRY(device->copy(device, context->stream, back ? (void *)scalings->now : (void *)host,
+                        back ? (const void *)host : (const void *)scalings->now, bytes));
+    return device->stream_sync(device, context->stream);
+}
+
+HsStatus hs_delayed_scales_read(const HsModel *model, HsContext *context, HsDelayedScales *scales)
+{
+    const size_t count = (size_t)model->scalings.count;
+    HsScaling *const host = calloc(count, sizeof *host);
+    scales->kept = calloc(count, sizeof *scales->kept);
+    scales->recorded = calloc(count, sizeof *scales->recorded);
+    HsStatus status = host && scales->kept && scales->recorded
+                          ? copy_scalings(model, context, host, false)
+                          : hs_fail(HS_ENOMEM, "no memory for %zu scales of a checkpoint", count);
+    for (size_t i = 0; i < count && status == HS_OK; i++) {
+        scales->kept[i] = host[i].kept;
+        scales->recorded[i] = (int32_t)host[i].recorded;
+    }
+    free(host);
+    return status;
+}
+
+HsStatus hs_delayed_scales_write(HsModel *model, HsContext *context, const HsDelayedScales *scales)
+{
+    const size_t count = (size_t)model->scalings.count;
+    HsScaling *const host = calloc(count, sizeof *host);
+    HsStatus status = host ? copy_scalings(model, context, host, false)
+                           : hs_fail(HS_ENOMEM, "no memory for %zu scales of a checkpoint", count);
+    model->scalings.begun = false;
+    for (size_t i = 0; i < count && status == HS_OK; i++) {
+        if (!(scales->kept[i] > 0.0f) || isinf(scales->kept[i]) || scales->recorded[i] < 0)
+            status = hs_fail(HS_EFORMAT, "fp8.kept[%zu] is %g after %d steps: a scale is finite and above 0", i,
+                             (double)scales->kept[i], scales->recorded[i]);
+        host[i].kept = scales->kept[i];
+        host[i].recorded = (uint32_t)scales->recorded[i];
+        model->scalings.begun = model->scalings.begun || scales->recorded[i] > 0;
+    }
+    if (status == HS_OK)
+        status = copy_scalings(model, context, host, true);
+    free(host);
+    return status;
+}
+
+void hs_delayed_scales_free(HsDelayedScales *scales)
+{
+    free(scales->kept);
+    free(scales->recorded);
+    *scales = (HsDelayedScales){ 0 };
+}

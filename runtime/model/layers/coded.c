@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: MIT */
+#include "runtime/model/layers/coded.h"
+
+/* Sites of stochastic rounding, apart from those of dropout masks and initial weights. */
+#define ROUNDING_SITE 0x40000000u
+
+static HsCodes shape_of(HsOperandFormat format, HsScaleGranularity granularity, int64_t rows, int64_t depth)
+{
+    return (HsCodes){ format, granularity, rows, depth, NULL, NULL, NULL };
+}
+
+static HsTensor bytes_of(HsCodes codes)
+{
+    return hs_tensor_1d(NULL, HS_U8, (int64_t)hs_codes_bytes(&codes));
+}
+
+/* The formats do not matter to the bytes but for E2M1, which all operands of a recipe have or none. */
+void hs_coded_scratch(const HsNode *node, int64_t rows, int64_t columns, bool backward,
+                      HsTensor scratch[HS_NODE_SCRATCH])
+{
+    const HsOperandFormat format = node->attributes.code_policy.a;
+    const HsScaleGranularity granularity = node->attributes.code_policy.granularity;
+    const int64_t inputs = node->attributes.inputs;
+    scratch[HS_SCRATCH_ALONG] = bytes_of(shape_of(format, granularity, rows, backward ? columns : inputs));
+    if (!backward)
+        return;
+    scratch[HS_SCRATCH_ACROSS] = bytes_of(shape_of(format, granularity, columns, rows));
+    if (!node->keeps_codes)
+        scratch[HS_SCRATCH_X_ACROSS] = bytes_of(shape_of(format, granularity, inputs, rows));
+}
+
+static HsCodes codes_in(HsOperandFormat format, HsScaleGranularity granularity, int64_t rows, int64_t depth,
+                        const HsTensor *memory, HsScaling *scaling)
+{
+    HsCodes codes = shape_of(format, granularity, rows, depth);
+    hs_codes_place(&codes, memory->data);
+    codes.scaling = scaling;
+    return codes;
+}
+
+/* The scaling of a role, or of its transpose where that has its own. */
+static HsScaling *scaling_of(const HsLayerCall *call, const HsNode *node, HsScalingRole role, bool turned)
+{
+    const bool own = turned && call->precision->scaling.rotates;
+    return hs_model_scaling(call->model, node,
+                            !own                   ? role
+                            : role == HS_SCALING_X ? HS_SCALING_X_TURNED
+                                                   : HS_SCALING_DY_TURNED);
+}
+
+static HsQuantizeArgs cast_of(const HsLayerCall *call, HsTensor x)
+{
+    const HsScalingRecipe *const recipe = &call->precision->scaling;
+    return (HsQuantizeArgs){ .x = x,
+                             .source = hs_model_scale_source(call->model, call->training),
+                             .power_of_two = recipe->power_of_two,
+                             .records = call->training && !call->again,
+                             .rotates = recipe->rotates };
+}
+
+static HsTensor without_data(HsTensor tensor, int64_t rows, int64_t columns)
+{
+    return hs_tensor_2d(NULL, tensor.dtype, rows, columns);
+}
+
+HsStatus hs_coded_forward(const HsLayerCall *call, const HsNode *node, HsMatmulArgs *product, HsCodes *x)
+{
+    const HsProductPolicy policy = call->precision->forward, later = call->precision->wgrad;
+    const int64_t rows = product->a.shape[0], columns = product->a.shape[1];
+    const HsTensor *const kept = &call->saved[HS_SAVED_CODES];
+    HsQuantizeArgs cast = cast_of(call, product->a);
+    *x = codes_in(policy.a, policy.granularity, rows, columns, &call->scratch[HS_SCRATCH_ALONG],
+                  scaling_of(call, node, HS_SCALING_X, false));
+    cast.along = *x;
+    if (hs_tensor_present(kept))
+        cast.across =
+            codes_in(later.b, later.granularity, columns, rows, kept, scaling_of(call, node, HS_SCALING_X, true));
+    cast.rotates = cast.rotates && hs_codes_present(&cast.across);
+    HS_TRY(hs_op_quantize(call->context, &cast));
+    product->a = without_data(product->a, rows, columns);
+    product->b = without_data(product->b, product->b.shape[0], product->b.shape[1]);
+    product->a_codes = x;
+    product->b_codes = &call->params[0]->codes_forward;
+    product->policy = policy;
+    return HS_OK;
+}
+
+/* x's transpose: as forward left it, or made again with the scale that it had. */
+static HsStatus cast_x(const HsLayerCall *call, const HsNode *node, HsCodes *across)
+{
+    const HsProductPolicy policy = call->precision->wgrad;
+    const HsTensor *const kept = &call->saved[HS_SAVED_CODES];
+    const int64_t rows = call->batch * call->sequence_length, columns = node->attributes.inputs;
+    const bool present = hs_tensor_present(kept);
+    *across =
+        codes_in(policy.b, policy.granularity, columns, rows, present ? kept : &call->scratch[HS_SCRATCH_X_ACROSS],
+                 scaling_of(call, node, HS_SCALING_X, true));
+    if (present)
+        return HS_OK;
+    HsQuantizeArgs cast = cast_of(call, call->inputs[0]);
+    cast.across = *across;
+    cast.records = false;
+    if (!cast.rotates) /* a scale of what is rotated was not needed before */
+        cast.source = HS_SCALE_LATEST;
+    return hs_op_quantize(call->context, &cast);
+}
+
+HsStatus hs_coded_backward(const HsLayerCall *call, const HsNode *node, HsTensor dy, bool data, bool weight,
+                           HsCodedGradient *codes)
+{
+    const HsProductPolicy to_data = call->precision->dgrad, to_weight = call->precision->wgrad;
+    const int64_t rows = dy.shape[0], columns = dy.shape[1];
+    HsQuantizeArgs cast = cast_of(call, dy);
+    codes->dy = codes_in(to_data.a, to_data.granularity, rows, columns, &call->scratch[HS_SCRATCH_ALONG],
+                         scaling_of(call, node, HS_SCALING_DY, false));
+    codes->dy_across = codes_in(to_weight.a, to_weight.granularity, columns, rows, &call->scratch[HS_SCRATCH_ACROSS],
+                                scaling_of(call, node, HS_SCALING_DY, true));
+    cast.stochastic = call->precision->scaling.stochastic_gradients;
+    cast.rng = call->rng;
+    cast.rng.site |= ROUNDING_SITE;
+    if (data)
+        cast.along = codes->dy;
+    if (weight)
+        cast.across = codes->dy_across;
+    cast.rotates = cast.rotates && weight;
+    if (data || weight)
+        HS_TRY(hs_op_quantize(call->context, &cast));
+    return weight ? cast_x(call, node, &codes->x_across) : HS_OK;
+}
+
+void hs_coded_weight_gradient(const HsLayerCall *call, const HsCodedGradient *codes, HsMatmulArgs *product)
+{
+    product->a = without_data(product->a, codes->dy_across.rows, codes->dy_across.depth);
+    product->b = hs_tensor_2d(NULL, product->a.dtype, codes->x_across.rows, codes->x_across.depth);
+    product->transpose_a = false;
+    product->transpose_b = true;
+    product->a_codes = &codes->dy_across;
+    product->b_codes = &codes->x_across;
+    product->policy = call->precision->wgrad;
+}
+
+void hs_coded_data_gradient(const HsLayerCall *call, const HsCodedGradient *codes, HsMatmulArgs *product)
+{
+    const HsCodes *const w = &call->params[0]->codes_backward;
+    product->a = without_data(product->a, codes->dy.rows, codes->dy.depth);
+    product->b = hs_tensor_2d(NULL, product->a.dtype, w->rows, w->depth);
+    product->transpose_b = true;
+    product->b_packed = NULL;
+    product->a_codes = &codes->dy;
+    product->b_codes = w;
+    product->policy = call->precision->dgrad;
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A linear layer's products of codes (linear.c): what is cast, and where it lies.
+ */
+#ifndef HS_RUNTIME_MODEL_LAYERS_CODED_H
+#define HS_RUNTIME_MODEL_LAYERS_CODED_H
+
+#include "runtime/model/layers/adapter.h"
+
+/* columns: of dy */
+void hs_coded_scratch(const HsNode *node, int64_t rows, int64_t columns, bool backward,
+                      HsTensor scratch[HS_NODE_SCRATCH]);
+
+/* Casts x, and its transpose where the program keeps that for backward; the product becomes one of codes.  *x: scratch for
+ * what the product points at. */
+HsStatus hs_coded_forward(const HsLayerCall *call, const HsNode *node, HsMatmulArgs *product, HsCodes *x);
+
+typedef struct HsCodedGradient {
+    HsCodes dy, dy_across, x_across;
+} HsCodedGradient;
+
+/* Casts dy, and x where forward's codes were not kept.  data, weight: which of the two products follow. */
+HsStatus hs_coded_backward(const HsLayerCall *call, const HsNode *node, HsTensor dy, bool data, bool weight,
+                           HsCodedGradient *codes);
+/* dw = (dy^T) (x^T)^T and dx = dy (w^T)^T of codes. */
+void hs_coded_weight_gradient(const HsLayerCall *call, const HsCodedGradient *codes, HsMatmulArgs *product);
+void hs_coded_data_gradient(const HsLayerCall *call, const HsCodedGradient *codes, HsMatmulArgs *product);
+
+#endif
