@@ -14,12 +14,6 @@
 
 #include "kernels/ops/codes.h"
 
-#if defined(__CUDACC__) || defined(__HIP__)
-#define HS_CODE_FUNCTION static __host__ __device__ __forceinline__
-#else
-#define HS_CODE_FUNCTION static inline __attribute__((always_inline))
-#endif
-
 HS_CODE_FUNCTION uint32_t hs_code_bits(float value)
 {
     uint32_t bits;

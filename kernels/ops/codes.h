@@ -27,6 +27,12 @@
 
 #include "kernels/ops/product_policy.h"
 
+#if defined(__CUDACC__) || defined(__HIP__)
+#define HS_CODE_FUNCTION static __host__ __device__ __forceinline__
+#else
+#define HS_CODE_FUNCTION static inline __attribute__((always_inline))
+#endif
+
 enum {
     HS_SCALE_BLOCK_ELEMENTS = 128,
     HS_SCALE_MX_ELEMENTS = 32,
@@ -62,7 +68,7 @@ typedef struct HsCodes {
 } HsCodes;
 
 /* Elements along k that a block scale serves; 0: there are none. */
-static inline int hs_scale_block(HsScaleGranularity granularity)
+HS_CODE_FUNCTION int hs_scale_block(HsScaleGranularity granularity)
 {
     return granularity == HS_SCALE_BLOCK ? HS_SCALE_BLOCK_ELEMENTS
            : granularity == HS_SCALE_MX  ? HS_SCALE_MX_ELEMENTS
@@ -71,44 +77,44 @@ static inline int hs_scale_block(HsScaleGranularity granularity)
 }
 
 /* Whether a scale follows from the whole tensor. */
-static inline bool hs_scale_is_of_tensor(HsScaleGranularity granularity)
+HS_CODE_FUNCTION bool hs_scale_is_of_tensor(HsScaleGranularity granularity)
 {
     return granularity == HS_SCALE_TENSOR || granularity == HS_SCALE_NV;
 }
 
-static inline int64_t hs_codes_blocks(const HsCodes *codes)
+HS_CODE_FUNCTION int64_t hs_codes_blocks(const HsCodes *codes)
 {
     const int block = hs_scale_block(codes->granularity);
     return block == 0 ? 0 : (codes->depth + block - 1) / block;
 }
 
 /* Bytes of a row's codes. */
-static inline int64_t hs_codes_row_bytes(const HsCodes *codes)
+HS_CODE_FUNCTION int64_t hs_codes_row_bytes(const HsCodes *codes)
 {
     return codes->format == HS_OPERAND_E2M1 ? (codes->depth + 1) / 2 : codes->depth;
 }
 
 /* Bytes of codes alone, and of both arrays in one piece of memory. */
-static inline size_t hs_codes_data_bytes(const HsCodes *codes)
+HS_CODE_FUNCTION size_t hs_codes_data_bytes(const HsCodes *codes)
 {
     const size_t bytes = (size_t)(codes->rows * hs_codes_row_bytes(codes));
     return (bytes + HS_CODES_ALIGNMENT - 1) / HS_CODES_ALIGNMENT * HS_CODES_ALIGNMENT;
 }
 
-static inline size_t hs_codes_bytes(const HsCodes *codes)
+HS_CODE_FUNCTION size_t hs_codes_bytes(const HsCodes *codes)
 {
     return hs_codes_data_bytes(codes) + (size_t)(codes->rows * hs_codes_blocks(codes));
 }
 
 /* Both arrays in `memory`, 64-byte aligned; NULL: nowhere yet. */
-static inline void hs_codes_place(HsCodes *codes, void *memory)
+HS_CODE_FUNCTION void hs_codes_place(HsCodes *codes, void *memory)
 {
     codes->data = (unsigned char *)memory;
     codes->block_scales =
         memory && hs_scale_block(codes->granularity) > 0 ? codes->data + hs_codes_data_bytes(codes) : NULL;
 }
 
-static inline bool hs_codes_present(const HsCodes *codes)
+HS_CODE_FUNCTION bool hs_codes_present(const HsCodes *codes)
 {
     return codes->format != HS_OPERAND_AS_IS;
 }

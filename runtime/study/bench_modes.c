@@ -23,11 +23,19 @@ enum { LIST_BYTES = 512 };
 #define AMP     "use_amp=true"
 #define NO_FLAG "use_gradient_checkpointing=false"
 
+/* The first sets the key that all of these modes share. */
+#define CODES(recipe) "precision.mode=fp8", "precision.fp8.recipe=" recipe
+
 const HsBenchWord hs_bench_words[] = {
     { "fp32", { "precision.mode=fp32" }, "everything in 32 bits" },
     { "tf32", { "precision.mode=tf32" }, "fp32 with products on a GPU's tensor cores" },
     { "bf16", { "precision.mode=bf16", AMP }, "products and activations in bf16" },
     { "fp16", { "precision.mode=fp16", AMP }, "products and activations in fp16, with loss scaling" },
+    { "fp8", { CODES("current"), AMP }, "bf16 with the blocks' products in FP8, each tensor scaled by itself" },
+    { "fp8-delayed", { CODES("delayed"), AMP }, "... by the largest magnitudes of earlier steps" },
+    { "fp8-block", { CODES("block"), AMP }, "... in blocks of 128, of weights 128 x 128" },
+    { "mxfp8", { CODES("mxfp8"), AMP }, "... in blocks of 32" },
+    { "nvfp4", { CODES("nvfp4"), AMP }, "... in 4 bits, blocks of 16 and the tensor" },
     { "masters", { "precision.master_weights=true" }, "fp32 masters of 16-bit weights" },
     { "no-masters", { "precision.master_weights=false" }, "none: stochastic rounding into the weights (bf16)" },
     { "wide-gradients", { "precision.gradients=fp32" }, "weight gradients in fp32" },
