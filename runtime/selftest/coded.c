@@ -103,7 +103,7 @@ HsStatus hs_trial_upload_codes(HsTrial *trial, HsContext *context, HsTensor *a, 
     shape_codes(trial, codes);
     const size_t bytes = place_codes(codes, NULL);
     a->data = b->data = NULL;
-    if (context->dry_run)
+    if (context->dry_run || trial->coded_image == NULL)
         return HS_OK;
     if (trial->coded_memory == NULL) {
         HS_TRY(device->alloc(device, bytes, &trial->coded_memory));

@@ -55,7 +55,8 @@ static const Case files[] = {
     { "schedule: {kind: cosinus}\n",
       "t.yaml:1:12: schedule.kind must be constant, linear, cosine or wsd (got cosinus); "
       "did you mean cosine?" },
-    { "precision: {mode: int4}\n", "t.yaml:1:13: precision.mode must be auto, fp32, tf32, bf16, fp16 or fp8 (got int4)" },
+    { "precision: {mode: int4}\n",
+      "t.yaml:1:13: precision.mode must be auto, fp32, tf32, bf16, fp16 or fp8 (got int4)" },
     /* unknown and doubled keys */
     { "bach_size: 8\n", "t.yaml:1:1: unknown key bach_size; did you mean batch_size?" },
     { "mer:\n  bufer_size: 8\n", "t.yaml:2:3: unknown key mer.bufer_size; did you mean mer.buffer_size?" },
