@@ -14,6 +14,13 @@
 
 #include "kernels/ops/codes.h"
 
+/* Loops over a run, whose elements a kernel has in registers. */
+#if defined(__CUDACC__) || defined(__HIP__)
+#define HS_CODE_UNROLL _Pragma("unroll")
+#else
+#define HS_CODE_UNROLL
+#endif
+
 HS_CODE_FUNCTION uint32_t hs_code_bits(float value)
 {
     uint32_t bits;
@@ -213,9 +220,12 @@ enum { HS_CODE_SIGNS = 0x9D34 };
 
 HS_CODE_FUNCTION void hs_code_rotate(float x[HS_CODES_RUN])
 {
+    HS_CODE_UNROLL
     for (int i = 0; i < HS_CODES_RUN; i++)
         x[i] = (HS_CODE_SIGNS >> i & 1) != 0 ? -x[i] : x[i];
+    HS_CODE_UNROLL
     for (int half = 1; half < HS_CODES_RUN; half *= 2) {
+        HS_CODE_UNROLL
         for (int i = 0; i < HS_CODES_RUN; i++) {
             if ((i & half) != 0)
                 continue;
@@ -224,6 +234,7 @@ HS_CODE_FUNCTION void hs_code_rotate(float x[HS_CODES_RUN])
             x[i + half] = a - b;
         }
     }
+    HS_CODE_UNROLL
     for (int i = 0; i < HS_CODES_RUN; i++)
         x[i] *= 0.25f;
 }

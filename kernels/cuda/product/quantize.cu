@@ -74,14 +74,17 @@ __global__ void __launch_bounds__(THREADS)
     for (int64_t item = (int64_t)blockIdx.x * THREADS + threadIdx.x; item < runs * columns;
          item += (int64_t)gridDim.x * THREADS) {
         const int64_t row = item / columns * RUN, column = item % columns;
-        float values[RUN] = {};
-        for (int i = 0; i < RUN && row + i < rows; i++) {
-            float one[1];
-            x.load((row + i) * columns + column, one);
+        float values[RUN];
+#pragma unroll
+        for (int i = 0; i < RUN; i++) {
+            float one[1] = { 0.0f };
+            if (row + i < rows)
+                x.load((row + i) * columns + column, one);
             values[i] = one[0];
         }
         if (row + RUN <= rows)
             hs_code_rotate(values);
+#pragma unroll
         for (int i = 0; i < RUN; i++)
             most = larger(most, magnitude_of(values[i]));
     }
@@ -155,10 +158,15 @@ HS_DEVICE CastScale find_scale(const CodesOut &out, HsScaleSource source, bool p
     return found;
 }
 
-/* Codes of a run, as they lie in memory; E2M1's in the first half. */
+/* Codes of a run, a byte each, four in a word, the first in its lowest: in registers. */
 struct RunCodes {
-    uint8_t code[RUN];
+    uint32_t word[RUN / 4];
 };
+
+HS_DEVICE uint8_t code_at(const RunCodes &codes, int i)
+{
+    return (uint8_t)(codes.word[i / 4] >> (8 * (i % 4)));
+}
 
 struct RunPlace {
     int64_t row, k; /* of the direction's codes */
@@ -168,22 +176,22 @@ struct RunPlace {
 template <HsOperandFormat format>
 HS_DEVICE void store_run(const CodesOut &out, const RunPlace &place, const RunCodes &codes)
 {
-    if (place.count == 0)
-        return;
     if constexpr (format == HS_OPERAND_E2M1) {
         unsigned char *const to = out.data + place.row * out.row_bytes + place.k / 2;
-        for (int i = 0; i < place.count; i += 2)
-            to[i / 2] = (unsigned char)(codes.code[i] | (i + 1 < place.count ? codes.code[i + 1] << 4 : 0));
+#pragma unroll
+        for (int i = 0; i < RUN; i += 2)
+            if (i < place.count)
+                to[i / 2] = (unsigned char)(code_at(codes, i) | (i + 1 < place.count ? code_at(codes, i + 1) << 4 : 0));
     } else {
         unsigned char *const to = out.data + place.row * out.row_bytes + place.k;
         if (place.count == RUN && (reinterpret_cast<uintptr_t>(to) & 15) == 0) {
-            uint4 packed;
-            memcpy(&packed, codes.code, sizeof packed);
-            *reinterpret_cast<uint4 *>(to) = packed;
-        } else {
-            for (int i = 0; i < place.count; i++)
-                to[i] = codes.code[i];
+            *reinterpret_cast<uint4 *>(to) = make_uint4(codes.word[0], codes.word[1], codes.word[2], codes.word[3]);
+            return;
         }
+#pragma unroll
+        for (int i = 0; i < RUN; i++)
+            if (i < place.count)
+                to[i] = code_at(codes, i);
     }
 }
 
@@ -196,21 +204,21 @@ template <HsOperandFormat format, HsScaleGranularity granularity>
 HS_DEVICE RunCodes cast_run(const float (&x)[RUN], float factor, const HsRng *rng, int64_t first, int64_t stride,
                             int count, RunCounts &counts)
 {
-    RunCodes codes;
+    RunCodes codes = {};
     constexpr uint8_t magnitude = format == HS_OPERAND_E2M1 ? 7 : 0x7F;
 #pragma unroll
     for (int i = 0; i < RUN; i++) {
         const float scaled = hs_code_scaled(granularity, x[i], factor);
+        uint8_t code;
         if (rng != nullptr) {
             const uint64_t element = (uint64_t)(first + i * stride);
-            codes.code[i] = i < count ? hs_code_encode_stochastic(
-                                            format, scaled, rng_word(rng_draw(*rng, element / 4), (int)(element % 4)))
-                                      : 0;
+            code = hs_code_encode_stochastic(format, scaled, rng_word(rng_draw(*rng, element / 4), (int)(element % 4)));
         } else {
-            codes.code[i] = hs_code_encode(format, scaled);
+            code = hs_code_encode(format, scaled);
         }
+        codes.word[i / 4] |= (uint32_t)code << (8 * (i % 4));
         counts.saturated += i < count && fabsf(scaled) > hs_code_largest(format);
-        counts.zeroed += i < count && x[i] != 0.0f && (codes.code[i] & magnitude) == 0;
+        counts.zeroed += i < count && x[i] != 0.0f && (code & magnitude) == 0;
     }
     return codes;
 }
@@ -385,12 +393,14 @@ __global__ void __launch_bounds__(THREADS) quantize_kernel(const QuantizeParamet
     __syncthreads();
     if (granularity != HS_SCALE_TENSOR && parameters.squares)
         find_squares<granularity>(tile);
-    RunCounts counts = {}, ignored = {};
+    RunCounts counts = {}, of_across = {};
     if (along)
         cast_side<format, granularity, side, false>(parameters, parameters.along, scale, top, left, tile, counts);
     if (across)
         cast_side<format, granularity, side, true>(parameters, parameters.across, across_scale, top, left, tile,
-                                                   along ? ignored : counts);
+                                                   of_across);
+    if (!along)
+        counts = of_across;
     if (!parameters.records)
         return;
     const int64_t rows = parameters.rows - top < side ? parameters.rows - top : side;
