@@ -178,7 +178,7 @@
     X(S, STRING, amax, "max", 0, 0, "max|most_recent", "", "delayed: which of them a scale follows from")             \
     X(S, REAL, margin, 0, 0, 16, NULL, "powers of two", "delayed: room above it: scales are divided by 2^margin")     \
     X(S, STRINGS, keep, "auto", 0, 0, NULL, "",                                                                       \
-      "linear layers whose products stay in 16 bits: first or last (block), all blocks' patterns of the weights' "    \
+      "linear layers whose products stay in 16 bits: first or last (all of that block), or patterns of the weights' " \
       "names such as *.mlp.*; auto: of nvfp4 the first 2 and last 8 of 62 blocks, or such a share, else none; none. " \
       "Embedding, norms, attention and head always do")
 

@@ -175,30 +175,23 @@ static void append_backward(Schedule *schedule)
     }
 }
 
-/* Whether backward of another node reads the slot. */
-static bool is_read_backward(const HsModel *model, int node, int slot)
-{
-    for (int s = 0; s < model->node_count; s++) {
-        int read[HS_NODE_SLOTS];
-        for (int i = 0, count = s == node ? 0 : hs_node_backward_slots(model, &model->nodes[s], read); i < count; i++)
-            if (read[i] == slot)
-                return true;
-    }
-    return false;
-}
-
-/* Codes of x are kept in place of x, which is twice as large, but where x is there for another reason or is made again
- * anyway. */
-static void choose_codes(Schedule *schedule)
+/* Codes of x are kept in place of x, which is twice as large, but where x is there for another node's backward or is made
+ * again anyway.  readers: room for a number a slot. */
+static void choose_codes(Schedule *schedule, int *readers)
 {
     const HsModel *model = schedule->program->model;
     for (int s = 0; s < model->node_count; s++)
         model->nodes[s].keeps_codes = false;
+    for (int s = 0; s < model->node_count; s++) {
+        int read[HS_NODE_SLOTS];
+        for (int i = 0, count = hs_node_backward_slots(model, &model->nodes[s], read); i < count; i++)
+            readers[read[i]]++;
+    }
     for (int s = 0; s < model->node_count && schedule->program->training; s++) {
         HsNode *node = &model->nodes[s];
-        node->keeps_codes = node->attributes.coded && node->trains && model->params[node->params[0]].trainable &&
+        node->keeps_codes = hs_node_coded(node) && node->trains && model->params[node->params[0]].trainable &&
                             !model->looks_at_inputs && node->attributes.adapter.rank == 0 &&
-                            !schedule->dropped[node->inputs[0]] && !is_read_backward(model, s, node->inputs[0]);
+                            !schedule->dropped[node->inputs[0]] && readers[node->inputs[0]] == 1;
     }
 }
 
@@ -208,9 +201,11 @@ HsStatus hs_program_schedule(HsProgram *program, HsRecompute policy, int64_t rec
     size_t steps = (size_t)model->node_count, slots = (size_t)model->slot_count;
     assert(model->loss_node == model->node_count - 1);
     bool *marks = calloc(2 * slots + steps, sizeof *marks);
+    int *readers = calloc(slots, sizeof *readers);
     program->actions = calloc(3 * steps, sizeof *program->actions);
-    if (marks == NULL || program->actions == NULL) {
+    if (marks == NULL || readers == NULL || program->actions == NULL) {
         free(marks);
+        free(readers);
         return hs_fail(HS_ENOMEM, "program: no memory for a schedule of %zu actions", steps);
     }
     Schedule schedule = { .program = program, .dropped = marks, .needed = marks + slots, .again = marks + 2 * slots };
@@ -221,11 +216,12 @@ HsStatus hs_program_schedule(HsProgram *program, HsRecompute policy, int64_t rec
     *turn = program->action_count;
     if (program->training)
         mark_dropped(&schedule, policies[policy].group, recompute_every);
-    choose_codes(&schedule);
+    choose_codes(&schedule, readers);
     if (program->training) {
         mark_needed(&schedule);
         append_backward(&schedule);
     }
     free(marks);
+    free(readers);
     return HS_OK;
 }

@@ -187,7 +187,7 @@ int hs_builder_saved(HsBuilder *builder, int node, const char *suffix, int64_t c
 void hs_builder_codes(HsBuilder *builder, int node)
 {
     HsModel *model = builder->model;
-    const HsProductPolicy policy = model->precision.wgrad;
+    const HsProductPolicy policy = model->precision.scaling.wgrad;
     const int slot = add_result_of(builder, node, &model->nodes[node].saved[HS_SAVED_CODES], ".x_codes", 2,
                                    model->nodes[node].attributes.inputs, HS_U8, false);
     if (slot == HS_NONE)

@@ -26,7 +26,7 @@ static bool names(const HsModel *model, const HsNode *node, const char *pattern)
     if (strcmp(pattern, "last") == 0)
         return block == last;
     if (strcmp(pattern, "auto") == 0)
-        return model->precision.forward.granularity == HS_SCALE_NV &&
+        return model->precision.scaling.forward.granularity == HS_SCALE_NV &&
                (block < share_of(model->layers, NVFP4_FIRST) || block > last - share_of(model->layers, NVFP4_LAST));
     return hs_param_matches(&model->params[node->params[0]], pattern);
 }
@@ -69,14 +69,14 @@ HsStatus hs_model_mark_coded(HsBuilder *builder)
         return HS_OK;
     HS_TRY(check_patterns(model, keep));
     HsModelScalings *const scalings = &model->scalings;
-    scalings->per_node = model->precision.scaling.rotates ? HS_SCALING_ROLES : HS_SCALING_X_TURNED;
+    const HsScalingRecipe *const recipe = &model->precision.scaling;
+    scalings->per_node = recipe->rotates ? HS_SCALING_ROLES : HS_SCALING_X_TURNED;
     for (int n = 0; n < model->node_count; n++) {
         HsNode *const node = &model->nodes[n];
         if (!is_linear(node) || is_kept(model, node, keep) || model->params[node->params[0]].quantized.count > 0)
             continue;
         HsParam *const param = &model->params[node->params[0]];
-        const HsProductPolicy forward = model->precision.forward, dgrad = model->precision.dgrad;
-        node->attributes.coded = true;
+        const HsProductPolicy forward = recipe->forward, dgrad = recipe->dgrad;
         node->attributes.code_policy = forward;
         node->attributes.scaling = scalings->count;
         scalings->count += scalings->per_node;
@@ -87,8 +87,9 @@ HsStatus hs_model_mark_coded(HsBuilder *builder)
         hs_builder_codes(builder, n);
     }
     if (builder->status == HS_OK && scalings->count == 0)
-        return hs_fail(HS_ECONFIG, "precision.fp8.keep leaves no linear layer in codes: shorten it, or set "
-                                   "precision.mode: bf16");
+        return hs_fail(HS_ECONFIG,
+                       "precision.fp8.keep leaves no linear layer in codes, or adapter.base: nf4 has them in "
+                       "four bits: shorten the one, or set precision.mode: bf16");
     return builder->status;
 }
 
@@ -103,9 +104,8 @@ static bool has_backward(const HsParam *param, bool training)
     return training && param->passes_gradient;
 }
 
-void hs_coded_reserve(HsModel *model, const HsContext *context, bool training)
+void hs_coded_reserve(HsModel *model, bool training)
 {
-    (void)context;
     HsModelScalings *const scalings = &model->scalings;
     const size_t records = (size_t)scalings->count * sizeof(HsScaling);
     if (scalings->count == 0)
@@ -141,7 +141,7 @@ void hs_coded_place(HsModel *model, bool training)
         scalings->history.data = hs_arena_at(&model->packed, scalings->offset_history);
     for (int n = 0; n < model->node_count; n++) {
         const HsNode *const node = &model->nodes[n];
-        if (!node->attributes.coded)
+        if (!hs_node_coded(node))
             continue;
         HsParam *const param = &model->params[node->params[0]];
         param->codes_forward.scaling = param->codes_backward.scaling = hs_model_scaling(model, node, HS_SCALING_WEIGHT);
@@ -152,9 +152,9 @@ void hs_coded_place(HsModel *model, bool training)
 }
 
 /* The format that a role's scale is for. */
-static HsOperandFormat format_of(const HsPrecision *precision, int role)
+static HsOperandFormat format_of(const HsScalingRecipe *recipe, int role)
 {
-    return role == HS_SCALING_DY || role == HS_SCALING_DY_TURNED ? precision->dgrad.a : precision->forward.a;
+    return role == HS_SCALING_DY || role == HS_SCALING_DY_TURNED ? recipe->dgrad.a : recipe->forward.a;
 }
 
 HsStatus hs_coded_begin(HsModel *model, HsContext *context)
@@ -167,10 +167,11 @@ HsStatus hs_coded_begin(HsModel *model, HsContext *context)
     if (first == NULL)
         return hs_fail(HS_ENOMEM, "no memory for %d scales", scalings->count);
     for (int i = 0; i < scalings->count; i++)
-        first[i] = (HsScaling){ .scale = 1.0f,
-                                .inverse = 1.0f,
-                                .kept = 1.0f,
-                                .largest = hs_code_largest(format_of(&model->precision, i % scalings->per_node)) };
+        first[i] =
+            (HsScaling){ .scale = 1.0f,
+                         .inverse = 1.0f,
+                         .kept = 1.0f,
+                         .largest = hs_code_largest(format_of(&model->precision.scaling, i % scalings->per_node)) };
     const size_t bytes = (size_t)scalings->count * sizeof *first;
     HsStatus status = device->copy(device, context->stream, scalings->now, first, bytes);
     if (status == HS_OK && scalings->report)
@@ -210,7 +211,8 @@ HsStatus hs_model_cast(HsModel *model, HsContext *context, bool training)
             args.across = param->codes_backward;
         HS_TRY(hs_op_quantize(context, &args));
     }
-    model->scalings.stale = model->scalings.stale && context->dry_run;
+    if (!context->dry_run)
+        model->scalings.stale = false;
     return HS_OK;
 }
 

@@ -15,10 +15,11 @@
 HsStatus hs_model_mark_coded(HsBuilder *builder);
 
 /* Memory of a committed model: codes stand with the packed copies. */
-void hs_coded_reserve(HsModel *model, const HsContext *context, bool training);
+void hs_coded_reserve(HsModel *model, bool training);
 void hs_coded_place(HsModel *model, bool training);
 /* The scalings' first values.  errors: the device's */
 HsStatus hs_coded_begin(HsModel *model, HsContext *context);
+
 /* What of delayed scaling's state no tensor has; in host memory, [scalings.count]. */
 typedef struct HsDelayedScales {
     float *kept;

@@ -95,7 +95,7 @@ HsStatus hs_model_commit(HsModel *model, HsContext *context, bool training)
         hs_arena_init(rows[i].arena, context->device, rows[i].category);
     for (int i = 0; i < model->param_count; i++)
         reserve_param(model, context, &model->params[i], training);
-    hs_coded_reserve(model, context, training);
+    hs_coded_reserve(model, training);
     for (int i = 0; i < ARENAS; i++) {
         if (rows[i].arena->used > 0)
             HS_TRY(hs_arena_commit(rows[i].arena));

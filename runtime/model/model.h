@@ -162,8 +162,7 @@ typedef struct HsAttributes {
     HsDtype logit, trained_logit, logit_gradient; /* trained_logit: where a gradient is made of them */
     bool own_logit_gradient, teacher_logits;      /* the head needs memory of their own for them (head_work.h) */
     HsAdapterShape adapter;
-    bool coded;                  /* a linear layer's products are of codes */
-    HsProductPolicy code_policy; /* of its forward product */
+    HsProductPolicy code_policy; /* of a linear layer's forward product of codes; else there are none */
     int scaling;                 /* its first in HsModel.scalings */
     int64_t inputs;              /* columns of x */
 } HsAttributes;
@@ -188,6 +187,12 @@ typedef struct HsNode {
      * (saved[HS_SAVED_CODES]), so that x is not kept for it; else backward makes them again from x. */
     bool keeps_codes;
 } HsNode;
+
+/* Whether a linear layer's products are of codes. */
+static inline bool hs_node_coded(const HsNode *node)
+{
+    return node->attributes.code_policy.granularity != HS_SCALE_NONE;
+}
 
 typedef struct HsModel {
     const char *family;

@@ -7,21 +7,27 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Autocast's formats around a 16-bit one. */
+#define HALF_FORMATS(half)                                                                                          \
+    .weight = half, .vector = HS_F32, .activation = half, .residual = HS_F32, .statistic = HS_F32, .logit = HS_F32, \
+    .logit_gradient = half, .master = HS_F32, .gradient = HS_F32
+
 /* Both 16-bit modes have one shape; only the format and its need for loss scaling differ. */
-#define HALF_MODE(mode_name, half, scaled)                                                                  \
-    {                                                                                                       \
-        .name = mode_name, .weight = half, .vector = HS_F32, .activation = half, .residual = HS_F32,        \
-        .statistic = HS_F32, .logit = HS_F32, .logit_gradient = half, .master = HS_F32, .gradient = HS_F32, \
-        .loss_scaling = scaled                                                                              \
+#define HALF_MODE(mode_name, half, scaled)                            \
+    {                                                                 \
+        .name = mode_name, HALF_FORMATS(half), .loss_scaling = scaled \
     }
 
-/* bf16 with linear layers in codes: forward x w^T, dgrad dy w, wgrad dy^T x. */
-#define CODE_MODE(mode_name, numbers, gradients, scale, ...)                                                        \
-    {                                                                                                               \
-        .name = mode_name, .forward = { numbers, numbers, scale }, .dgrad = { gradients, numbers, scale },          \
-        .wgrad = { gradients, numbers, scale }, .scaling = { __VA_ARGS__ }, .weight = HS_BF16, .vector = HS_F32,    \
-        .activation = HS_BF16, .residual = HS_F32, .statistic = HS_F32, .logit = HS_F32, .logit_gradient = HS_BF16, \
-        .master = HS_F32, .gradient = HS_F32, .loss_scaling = false                                                 \
+/* bf16 with linear layers in codes: `numbers` are x and w, `gradients` dy. */
+#define CODE_MODE(mode_name, recipe, numbers, gradients, scale, ...) \
+    {                                                                \
+        .name = mode_name, HALF_FORMATS(HS_BF16), .scaling = {       \
+            .name = recipe,                                          \
+            .forward = { numbers, numbers, scale },                  \
+            .dgrad = { gradients, numbers, scale },                  \
+            .wgrad = { gradients, numbers, scale },                  \
+            __VA_ARGS__                                              \
+        }                                                            \
     }
 
 /* One dtype everywhere; `policy`: how products round it. */
@@ -40,11 +46,11 @@ static const HsPrecision modes[] = {
     HALF_MODE("fp16", HS_F16, true),
     /* precision.mode fp8, by recipe: Micikevicius et al. 2022 (the first two), DeepSeek-AI 2024, section 3.3, OCP
      * Microscaling Formats 1.0, NVIDIA 2025, "Pretraining Large Language Models with NVFP4", section 4. */
-    CODE_MODE("fp8", HS_OPERAND_E4M3, HS_OPERAND_E5M2, HS_SCALE_TENSOR, .delayed = false),
-    CODE_MODE("fp8-delayed", HS_OPERAND_E4M3, HS_OPERAND_E5M2, HS_SCALE_TENSOR, .delayed = true),
-    CODE_MODE("fp8-block", HS_OPERAND_E4M3, HS_OPERAND_E4M3, HS_SCALE_BLOCK, .square_weights = true),
-    CODE_MODE("mxfp8", HS_OPERAND_E4M3, HS_OPERAND_E4M3, HS_SCALE_MX, .delayed = false),
-    CODE_MODE("nvfp4", HS_OPERAND_E2M1, HS_OPERAND_E2M1, HS_SCALE_NV, .square_weights = true,
+    CODE_MODE("fp8", "current", HS_OPERAND_E4M3, HS_OPERAND_E5M2, HS_SCALE_TENSOR, .delayed = false),
+    CODE_MODE("fp8-delayed", "delayed", HS_OPERAND_E4M3, HS_OPERAND_E5M2, HS_SCALE_TENSOR, .delayed = true),
+    CODE_MODE("fp8-block", "block", HS_OPERAND_E4M3, HS_OPERAND_E4M3, HS_SCALE_BLOCK, .square_weights = true),
+    CODE_MODE("mxfp8", "mxfp8", HS_OPERAND_E4M3, HS_OPERAND_E4M3, HS_SCALE_MX, .delayed = false),
+    CODE_MODE("nvfp4", "nvfp4", HS_OPERAND_E2M1, HS_OPERAND_E2M1, HS_SCALE_NV, .square_weights = true,
               .stochastic_gradients = true, .rotates = true),
     /* Gradient checks only: the ref backend computes it, no configuration can choose it. */
     UNIFORM_MODE("fp64", HS_F64, HS_POLICY_AS_IS),
@@ -59,20 +65,25 @@ const HsPrecision *hs_precision_find(const char *mode)
     return NULL;
 }
 
-/* The row of a recipe, with what its keys say. */
+static const HsPrecision *find_recipe(const char *recipe)
+{
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+        if (modes[i].scaling.name && strcmp(modes[i].scaling.name, recipe) == 0)
+            return &modes[i];
+    }
+    return NULL;
+}
+
+/* The row of the configuration's recipe, with what its keys say. */
 static HsStatus resolve_codes(const HsConfig *config, HsPrecision *precision)
 {
-    static const char *const rows[][2] = { { "current", "fp8" },
-                                           { "delayed", "fp8-delayed" },
-                                           { "block", "fp8-block" },
-                                           { "mxfp8", "mxfp8" },
-                                           { "nvfp4", "nvfp4" } };
     const char *const recipe = config->precision_fp8.recipe;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (strcmp(rows[i][0], recipe) == 0)
-            *precision = *hs_precision_find(rows[i][1]);
+    const HsPrecision *const row = find_recipe(recipe);
+    if (row == NULL)
+        return hs_fail(HS_ECONFIG, "precision.fp8.recipe: there is no recipe %s", recipe);
+    *precision = *row;
     HsScalingRecipe *const scaling = &precision->scaling;
-    const bool of_tensor = precision->forward.granularity == HS_SCALE_TENSOR;
+    const bool of_tensor = scaling->forward.granularity == HS_SCALE_TENSOR;
     if (config->precision_fp8.power_of_two && (!of_tensor || scaling->delayed))
         return hs_fail(HS_ECONFIG, "precision.fp8.power_of_two is recipe current's, but the recipe is %s: leave it out",
                        recipe);
@@ -81,14 +92,12 @@ static HsStatus resolve_codes(const HsConfig *config, HsPrecision *precision)
     scaling->most_recent = strcmp(config->precision_fp8.amax, "most_recent") == 0;
     scaling->margin = (float)config->precision_fp8.margin;
     if (of_tensor && strcmp(config->precision_fp8.format, "e4m3") == 0)
-        precision->dgrad.a = precision->wgrad.a = HS_OPERAND_E4M3;
+        scaling->dgrad.a = scaling->wgrad.a = HS_OPERAND_E4M3;
     return HS_OK;
 }
 
 static bool can_multiply(const HsProducts *products, HsProductPolicy policy)
 {
-    if (policy.granularity != HS_SCALE_NONE) /* every backend multiplies codes, as the bf16 numbers that they are */
-        return true;
     return (policy.a == HS_OPERAND_AS_IS || products->rounds_to[policy.a]) &&
            (policy.b == HS_OPERAND_AS_IS || products->rounds_to[policy.b]);
 }
@@ -123,9 +132,8 @@ HsStatus hs_precision_resolve(const HsConfig *config, HsProducts products, HsPre
                        "products: set precision.mode: fp32",
                        mode);
     *precision = *row;
-    if (strcmp(mode, "fp8") == 0)
+    if (hs_precision_codes(row))
         HS_TRY(resolve_codes(config, precision));
-    row = precision;
 
     if (strcmp(config->precision.gradients, "compute") == 0)
         precision->gradient = row->weight;
@@ -148,7 +156,7 @@ HsStatus hs_precision_resolve(const HsConfig *config, HsProducts products, HsPre
     }
     if (hs_precision_codes(precision))
         snprintf(why, why_size, "%s, %s: %s; exact numbers, multiplied in bf16: for accuracy, not for speed",
-                 precision->name, config->precision_fp8.recipe, reason);
+                 precision->name, precision->scaling.name, reason);
     else
         snprintf(why, why_size, "%s: %s", mode, reason);
     return HS_OK;

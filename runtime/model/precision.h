@@ -17,8 +17,10 @@ typedef struct HsProducts {
     bool rounds_to[HS_OPERAND_FORMATS];
 } HsProducts;
 
-/* How tensors are scaled that products multiply in codes (kernels/ops/codes.h). */
+/* Linear layers of the blocks in codes (kernels/ops/codes.h): what their products multiply, and how it is scaled. */
 typedef struct HsScalingRecipe {
+    const char *name;                      /* of precision.fp8.recipe; NULL: there are none */
+    HsProductPolicy forward, dgrad, wgrad; /* in place of the mode's own, which all other products have */
     bool delayed, power_of_two, most_recent;
     bool square_weights;       /* block scales of weights serve squares, so that both layouts have the same codes */
     bool stochastic_gradients; /* dy is rounded by random bits */
@@ -29,7 +31,6 @@ typedef struct HsScalingRecipe {
 
 typedef struct HsPrecision {
     const char *name;
-    /* Of linear layers in the blocks.  Where these are in codes, all others' operands are as they are. */
     HsProductPolicy forward, dgrad, wgrad;
     HsScalingRecipe scaling;
     HsDtype weight;     /* matrices and embeddings as forward reads them, and the other operands of products */
@@ -47,14 +48,7 @@ typedef struct HsPrecision {
 /* Whether linear layers multiply codes. */
 static inline bool hs_precision_codes(const HsPrecision *precision)
 {
-    return precision->forward.granularity != HS_SCALE_NONE;
-}
-
-/* A policy of products outside them. */
-static inline HsProductPolicy hs_policy_outside(HsProductPolicy policy)
-{
-    const HsProductPolicy as_is = HS_POLICY_AS_IS;
-    return policy.granularity == HS_SCALE_NONE ? policy : as_is;
+    return precision->scaling.name != NULL;
 }
 
 /* The const row of a mode; NULL when there is none. */

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/checks/checks.h"
+
 static const char *const option_names[] = {
     "transpose_a", "transpose_b", "bias",      "residual",   "in place",   "gelu",     "gelu'",  "pre",
     "accumulate",  "packed",      "positions", "layer",      "inverse",    "gradient", "z-loss", "master",
@@ -17,7 +19,6 @@ static const char *const option_names[] = {
     "proximal",    "path",        "merge",     "unaligned",  "addend",     "swiglu",   "swiglu'"
 };
 
-static const char *const format_names[HS_OPERAND_FORMATS] = { "as it is", "tf32", "e4m3", "e5m2", "e2m1" };
 static const char *const scale_names[HS_SCALE_GRANULARITIES] = { "no scales", "tensor", "block", "mx", "nv" };
 
 const char *hs_case_describe(const HsCase *config, char *text, size_t bytes)
@@ -50,8 +51,9 @@ const char *hs_case_describe(const HsCase *config, char *text, size_t bytes)
     if (hs_policy_is_tf32(config->policy) && length < (int)bytes)
         length += snprintf(text + length, bytes - (size_t)length, ", tf32");
     if (config->policy.granularity != HS_SCALE_NONE && length < (int)bytes)
-        length += snprintf(text + length, bytes - (size_t)length, ", %s x %s, %s", format_names[config->policy.a],
-                           format_names[config->policy.b], scale_names[config->policy.granularity]);
+        length +=
+            snprintf(text + length, bytes - (size_t)length, ", %s x %s, %s", hs_operand_format_names[config->policy.a],
+                     hs_operand_format_names[config->policy.b], scale_names[config->policy.granularity]);
     if (config->quantized > 0 && length < (int)bytes)
         length += snprintf(text + length, bytes - (size_t)length, ", nf4 of %d", config->quantized);
     if (config->alpha != 0.0f && length < (int)bytes)

@@ -79,8 +79,7 @@ HsDeviceRates hs_planner_rates(const HsTrainer *trainer, const HsPlannerOptions 
     if (options->card)
         return card_rates(trainer, options->card, precision);
     for (int probe = 0; probe < PROBES && backend->peak_flops && !trainer->engine.emulated; probe++)
-        rates.flops =
-            fmax(rates.flops, backend->peak_flops(context, precision->weight, hs_policy_outside(precision->forward)));
+        rates.flops = fmax(rates.flops, backend->peak_flops(context, precision->weight, precision->forward));
     /* Over no more memory than the run's own parameters: a small model's may lie in a cache, and a plan takes less than
      * what it plans. */
     if (backend->peak_bytes && !trainer->engine.emulated)

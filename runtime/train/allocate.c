@@ -41,7 +41,7 @@ static HsStatus optimizer_config(const HsConfig *config, const HsPrecision *prec
                   .nesterov = config->muon.nesterov,
                   .steps = config->muon.steps,
                   .product = precision->weight,
-                  .policy = hs_policy_outside(precision->forward) },
+                  .policy = precision->forward },
         .seed = (uint64_t)config->training.seed,
     };
     return hs_optimizer_kind_find(config->optimizer.kind, &rules->kind);

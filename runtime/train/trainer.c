@@ -244,8 +244,7 @@ void hs_trainer_probe_peak(HsTrainer *trainer)
     const HsPrecision *precision = &trainer->precision;
     if (context->backend->peak_flops)
         trainer->peak_flops =
-            fmax(trainer->peak_flops,
-                 context->backend->peak_flops(context, precision->weight, hs_policy_outside(precision->forward)));
+            fmax(trainer->peak_flops, context->backend->peak_flops(context, precision->weight, precision->forward));
 }
 
 static HsStatus create(HsTrainer *trainer, const char *folder)

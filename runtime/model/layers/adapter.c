@@ -93,7 +93,7 @@ HsStatus hs_adapter_forward(const HsLayerCall *call, const HsNode *node, HsTenso
                           .b = hs_run_weight(call, PARAM_A),
                           .transpose_b = true,
                           .b_packed = hs_run_packed(&call->params[PARAM_A]->packed_forward),
-                          .policy = hs_policy_outside(call->precision->forward),
+                          .policy = call->precision->forward,
                           .alpha = node->attributes.adapter.scale,
                           .c = call->saved[0] };
     HS_TRY(hs_op_matmul(call->context, &down));
@@ -102,7 +102,7 @@ HsStatus hs_adapter_forward(const HsLayerCall *call, const HsNode *node, HsTenso
                         .b = b,
                         .transpose_b = true,
                         .b_packed = hs_run_packed(&call->params[PARAM_B]->packed_forward),
-                        .policy = hs_policy_outside(call->precision->forward),
+                        .policy = call->precision->forward,
                         .alpha = 1.0f,
                         .c = *branch };
     return hs_op_matmul(call->context, &up);
@@ -119,7 +119,7 @@ static HsStatus second_gradient(const HsLayerCall *call, const HsNode *node, HsT
                              .b = call->saved[0],
                              .transpose_a = true,
                              .accumulate = !shape->spread,
-                             .policy = hs_policy_outside(call->precision->wgrad),
+                             .policy = call->precision->wgrad,
                              .alpha = 1.0f,
                              .c = shape->spread ? call->scratch[HS_SCRATCH_GRADIENT] : gradient };
     HS_TRY(hs_op_matmul(call->context, &product));
@@ -150,7 +150,7 @@ HsStatus hs_adapter_backward(const HsLayerCall *call, const HsNode *node, HsTens
     HsMatmulArgs back = { .a = dy,
                           .b = b,
                           .b_packed = hs_run_packed(&call->params[PARAM_B]->packed_backward),
-                          .policy = hs_policy_outside(call->precision->dgrad),
+                          .policy = call->precision->dgrad,
                           .alpha = node->attributes.adapter.scale,
                           .c = scratch_rows(call, HS_SCRATCH_P, rows) };
     HS_TRY(hs_op_matmul(call->context, &back));
@@ -158,7 +158,7 @@ HsStatus hs_adapter_backward(const HsLayerCall *call, const HsNode *node, HsTens
         HsMatmulArgs product = { .a = back.c,
                                  .transpose_a = true,
                                  .accumulate = true,
-                                 .policy = hs_policy_outside(call->precision->wgrad),
+                                 .policy = call->precision->wgrad,
                                  .alpha = 1.0f,
                                  .c = gradient };
         HS_TRY(drop(call, node, &product.b));
@@ -170,7 +170,7 @@ HsStatus hs_adapter_backward(const HsLayerCall *call, const HsNode *node, HsTens
     HsMatmulArgs out = { .a = back.c,
                          .b = hs_run_weight(call, PARAM_A),
                          .b_packed = hs_run_packed(&call->params[PARAM_A]->packed_backward),
-                         .policy = hs_policy_outside(call->precision->dgrad),
+                         .policy = call->precision->dgrad,
                          .alpha = 1.0f,
                          .c = *branch };
     HS_TRY(hs_op_matmul(call->context, &out));

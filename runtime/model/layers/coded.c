@@ -65,7 +65,7 @@ static HsTensor without_data(HsTensor tensor, int64_t rows, int64_t columns)
 
 HsStatus hs_coded_forward(const HsLayerCall *call, const HsNode *node, HsMatmulArgs *product, HsCodes *x)
 {
-    const HsProductPolicy policy = call->precision->forward, later = call->precision->wgrad;
+    const HsProductPolicy policy = call->precision->scaling.forward, later = call->precision->scaling.wgrad;
     const int64_t rows = product->a.shape[0], columns = product->a.shape[1];
     const HsTensor *const kept = &call->saved[HS_SAVED_CODES];
     HsQuantizeArgs cast = cast_of(call, product->a);
@@ -88,7 +88,7 @@ HsStatus hs_coded_forward(const HsLayerCall *call, const HsNode *node, HsMatmulA
 /* x's transpose: as forward left it, or made again with the scale that it had. */
 static HsStatus cast_x(const HsLayerCall *call, const HsNode *node, HsCodes *across)
 {
-    const HsProductPolicy policy = call->precision->wgrad;
+    const HsProductPolicy policy = call->precision->scaling.wgrad;
     const HsTensor *const kept = &call->saved[HS_SAVED_CODES];
     const int64_t rows = call->batch * call->sequence_length, columns = node->attributes.inputs;
     const bool present = hs_tensor_present(kept);
@@ -108,7 +108,7 @@ static HsStatus cast_x(const HsLayerCall *call, const HsNode *node, HsCodes *acr
 HsStatus hs_coded_backward(const HsLayerCall *call, const HsNode *node, HsTensor dy, bool data, bool weight,
                            HsCodedGradient *codes)
 {
-    const HsProductPolicy to_data = call->precision->dgrad, to_weight = call->precision->wgrad;
+    const HsProductPolicy to_data = call->precision->scaling.dgrad, to_weight = call->precision->scaling.wgrad;
     const int64_t rows = dy.shape[0], columns = dy.shape[1];
     HsQuantizeArgs cast = cast_of(call, dy);
     codes->dy = codes_in(to_data.a, to_data.granularity, rows, columns, &call->scratch[HS_SCRATCH_ALONG],
@@ -136,7 +136,7 @@ void hs_coded_weight_gradient(const HsLayerCall *call, const HsCodedGradient *co
     product->transpose_b = true;
     product->a_codes = &codes->dy_across;
     product->b_codes = &codes->x_across;
-    product->policy = call->precision->wgrad;
+    product->policy = call->precision->scaling.wgrad;
 }
 
 void hs_coded_data_gradient(const HsLayerCall *call, const HsCodedGradient *codes, HsMatmulArgs *product)
@@ -148,5 +148,5 @@ void hs_coded_data_gradient(const HsLayerCall *call, const HsCodedGradient *code
     product->b_packed = NULL;
     product->a_codes = &codes->dy;
     product->b_codes = w;
-    product->policy = call->precision->dgrad;
+    product->policy = call->precision->scaling.dgrad;
 }

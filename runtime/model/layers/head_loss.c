@@ -52,7 +52,7 @@ HsStatus hs_layer_head_logits(HsContext *context, const HsPrecision *precision, 
         .b = weight->weight,
         .transpose_b = true,
         .b_packed = weight->packed_forward.data ? &weight->packed_forward : NULL,
-        .policy = hs_policy_outside(precision->forward),
+        .policy = precision->forward,
         .alpha = 1.0f,
         .c = logits,
     };
@@ -68,7 +68,7 @@ static HsStatus chunk_backward(const HsLayerCall *call, HsTensor hidden, HsTenso
         .b = weight->weight,
         .b_packed = weight->packed_backward.data ? &weight->packed_backward : NULL,
         .accumulate = call->accumulate[0],
-        .policy = hs_policy_outside(call->precision->dgrad),
+        .policy = call->precision->dgrad,
         .alpha = 1.0f,
         .c = dhidden,
     };
@@ -79,7 +79,7 @@ static HsStatus chunk_backward(const HsLayerCall *call, HsTensor hidden, HsTenso
         .b = hidden,
         .transpose_a = true,
         .accumulate = true,
-        .policy = hs_policy_outside(call->precision->wgrad),
+        .policy = call->precision->wgrad,
         .alpha = 1.0f,
         .c = weight->gradient,
     };

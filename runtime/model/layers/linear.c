@@ -35,7 +35,7 @@ static void linear_scratch(const HsNode *node, const HsTensor *outputs, bool bac
         scratch[HS_SCRATCH_DY] = hs_tensor_2d(NULL, attributes->operand, rows, outputs[0].shape[1]);
     if (attributes->adapter.rank > 0)
         hs_adapter_scratch(node, rows, attributes->operand, backward, scratch);
-    if (attributes->coded)
+    if (hs_node_coded(node))
         hs_coded_scratch(node, rows, outputs[0].shape[1] * (attributes->epilogue == HS_EPILOGUE_SWIGLU ? 2 : 1),
                          backward, scratch);
 }
@@ -56,12 +56,12 @@ static HsStatus linear_forward(const HsLayerCall *call, const HsNode *node)
         .residual = call->inputs[INPUT_RESIDUAL],
         .pre = call->outputs[OUTPUT_PRE],
         .epilogue = node->attributes.epilogue,
-        .policy = hs_policy_outside(call->precision->forward),
+        .policy = call->precision->forward,
         .alpha = 1.0f,
         .c = call->outputs[OUTPUT_Y],
     };
     HsCodes x;
-    if (node->attributes.coded)
+    if (hs_node_coded(node))
         HS_TRY(hs_coded_forward(call, node, &args, &x));
     return hs_op_matmul(call->context, &args);
 }
@@ -95,7 +95,7 @@ static HsStatus linear_backward(const HsLayerCall *call, const HsNode *node)
     HsTensor dy = call->d_outputs[node->attributes.epilogue != HS_EPILOGUE_NONE ? OUTPUT_PRE : OUTPUT_Y];
     const HsTensor dw = hs_run_gradient(call, 0);
     HsTensor row_sums;
-    const bool coded = node->attributes.coded;
+    const bool coded = hs_node_coded(node);
     HS_TRY(take_gradient(call, hs_tensor_present(&dw) && !coded, &dy, &row_sums));
     if (call->factors[0]) {
         const HsFactorPair *pair = &call->factors[0]->use[HS_FACTOR_PRODUCT];
@@ -107,7 +107,7 @@ static HsStatus linear_backward(const HsLayerCall *call, const HsNode *node)
         .b = call->inputs[INPUT_X],
         .transpose_a = true,
         .accumulate = true,
-        .policy = hs_policy_outside(call->precision->wgrad),
+        .policy = call->precision->wgrad,
         .alpha = 1.0f,
         .c = dw,
         .row_sums = row_sums,
@@ -134,7 +134,7 @@ static HsStatus linear_backward(const HsLayerCall *call, const HsNode *node)
         .pre = call->inputs[INPUT_PRE],
         .epilogue = node->attributes.backward_epilogue,
         .accumulate = call->accumulate[target],
-        .policy = hs_policy_outside(call->precision->dgrad),
+        .policy = call->precision->dgrad,
         .alpha = 1.0f,
         .c = call->d_inputs[target],
     };
