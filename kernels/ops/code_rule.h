@@ -14,8 +14,8 @@
 
 #include "kernels/ops/codes.h"
 
-/* Loops over a run, whose elements a kernel has in registers. */
-#if defined(__CUDACC__) || defined(__HIP__)
+/* Loops over a run, whose elements a kernel has in registers.  The host's compiler does not know the pragma. */
+#if defined(__CUDA_ARCH__) || defined(__HIP_DEVICE_COMPILE__)
 #define HS_CODE_UNROLL _Pragma("unroll")
 #else
 #define HS_CODE_UNROLL
