@@ -4,6 +4,7 @@
  *
  *     [ fp16 subnormal |          fp16          ]       one lane a format: what it represents
  *     [                  bf16                   ]
+ *          [ |     e5m2    ]   [|  e4m3  ]
  *     |        :       .-.                      :
  *     |        :    .-'   '-.                   :       fp16's lane is shaded down through the plot
  *     |________:__.-'________'--._______________:____   2^-24 ... 2^16
@@ -19,7 +20,7 @@
 
 #include "runtime/pages/html.h"
 
-enum { WIDTH = 760, HEIGHT = 340, LEFT = 58, RIGHT = 16, TOP = 74, BOTTOM = 44 };
+enum { WIDTH = 760, HEIGHT = 384, LEFT = 58, RIGHT = 16, TOP = 118, BOTTOM = 44 };
 enum { LANE_TOP = 24, LANE_STEP = 22, LANE_HEIGHT = 18, COLOURS = 8, TICKS_MOST = 16, FILLED_MOST = 2 };
 /* fp16's range is always in sight; tails beyond are drawn as far as a series has this share of its elements there. */
 enum { LOWEST_SHOWN = -28, HIGHEST_SHOWN = 18 };
@@ -39,6 +40,8 @@ static const struct {
 } lanes[] = {
     { HS_F16, "fp16", "fp16 subnormal" },
     { HS_BF16, "bf16", "bf16 subnormal" },
+    { HS_E5M2, "e5m2", "e5m2 subnormal" },
+    { HS_E4M3, "e4m3", "e4m3 subnormal" },
 };
 enum { LANES = sizeof lanes / sizeof *lanes };
 

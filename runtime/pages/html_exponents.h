@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A chart of how numbers spread over binary exponents, with the ranges of the 16-bit formats drawn in.
+ * A chart of how numbers spread over binary exponents, with the ranges of the 16-bit formats and of FP8 drawn in.
  *
  *     hs_html_exponent_chart(stream, "Gradients of activations",
  *                            (HsExponentSeries[]){ { .name = "fp32", .histogram = &first },

@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * A run as its metrics.jsonl tells it, between report_read.c, report_page.c and report_items.c.
+ * A run as its metrics.jsonl tells it, between report_read.c, which reads it, and the files that write sections of
+ * the page.
  */
 #ifndef HS_RUNTIME_PAGES_REPORT_INTERNAL_H
 #define HS_RUNTIME_PAGES_REPORT_INTERNAL_H
 
 #include "runtime/io/json.h"
+#include "runtime/model/model.h"
 #include "runtime/pages/html.h"
 #include "runtime/record/matrix.h"
+
+enum { HS_REPORT_NAME_BYTES = 80, HS_REPORT_ROLE_BYTES = 32 };
 
 typedef struct HsReportSeries { /* y at optimizer step x */
     double *x, *y;
@@ -19,15 +23,23 @@ typedef struct HsReportTask {
     HsReportSeries validation, accuracy[HS_ITEM_SET_COUNT];
 } HsReportTask;
 
+/* What casts into codes did to one role of tensors, over the steps of the record. */
+typedef struct HsReportRole {
+    char name[HS_REPORT_ROLE_BYTES];
+    HsReportSeries exponent, saturated, zeroed; /* log2 of the largest magnitude; shares in percent */
+} HsReportRole;
+
 typedef struct HsReport {
-    HsJson *run, *importance, *samples; /* the latest event of each, its members checked; NULL: none */
-    HsMatrix matrix;                    /* of the latest matrix event; tasks 0: none */
+    HsJson *run, *importance, *samples, *scales; /* the latest event of each, its members checked; NULL: none */
+    HsMatrix matrix;                             /* of the latest matrix event; tasks 0: none */
     HsReportSeries train, replay, distillation, penalty, speed;
     HsReportSeries overall; /* evaluations that name no task: of the only one, or of all */
     HsReportSeries overall_accuracy[HS_ITEM_SET_COUNT];
     double bits_per_byte; /* of the latest evaluation; NAN: not known */
     HsReportTask *tasks;
     int task_count;
+    HsReportRole roles[HS_SCALING_ROLES];
+    int role_count;
     HsReportSeries task_ends; /* x: step of a matrix event, y: its task */
     HsReportSeries pressures; /* x: step of a pressure event, y: the micro-batch from there on */
     char changes[1024];       /* "at step N: KEYS; ..." of changed events */
@@ -44,7 +56,6 @@ int64_t hs_report_memory_bytes(const HsReport *report); /* sum of the run event'
 
 /* --- report_page.c, for the files that write sections --- */
 
-enum { HS_REPORT_NAME_BYTES = 80 };
 void hs_report_begin_section(FILE *stream, const char *title, const char *text);
 void hs_report_end_section(FILE *stream);
 /* From the matrix, else the run event, else a number. */
@@ -56,5 +67,9 @@ int hs_report_task_marks(const HsReport *report, HsChartMark *marks, char (*name
 
 HsStatus hs_report_write_accuracy(const HsReport *report, FILE *stream);
 HsStatus hs_report_write_samples(const HsReport *report, FILE *stream);
+
+/* --- report_scales.c --- */
+
+HsStatus hs_report_write_scales(const HsReport *report, FILE *stream);
 
 #endif

@@ -448,8 +448,8 @@ static HsStatus write_memory(const HsReport *report, FILE *stream)
 /* --- the page --- */
 
 static HsStatus (*const sections[])(const HsReport *report, FILE *stream) = {
-    write_head,       write_matrix, hs_report_write_accuracy, write_curves, hs_report_write_samples, write_forgetting,
-    write_importance, write_memory,
+    write_head,       write_matrix,     hs_report_write_accuracy, write_curves, hs_report_write_samples,
+    write_forgetting, write_importance, hs_report_write_scales,   write_memory,
 };
 
 static HsStatus write_body(FILE *stream, const void *user)

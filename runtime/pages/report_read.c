@@ -220,6 +220,54 @@ static HsStatus read_samples(HsReport *report, const char *name, HsJson *line)
     return HS_OK;
 }
 
+/* The curves of a role, made where the file names it first. */
+static HsStatus find_role(HsReport *report, const char *name, const char *role, HsReportRole **found)
+{
+    for (int i = 0; i < report->role_count; i++)
+        if (strcmp(report->roles[i].name, role) == 0) {
+            *found = &report->roles[i];
+            return HS_OK;
+        }
+    if (report->role_count == HS_SCALING_ROLES || strlen(role) >= HS_REPORT_ROLE_BYTES)
+        return hs_fail(HS_EFORMAT, "%s: a run has at most %d roles, with names of fewer than %d bytes (got `%.60s`)",
+                       name, HS_SCALING_ROLES, HS_REPORT_ROLE_BYTES, role);
+    *found = &report->roles[report->role_count++];
+    snprintf((*found)->name, sizeof(*found)->name, "%s", role);
+    return HS_OK;
+}
+
+static HsStatus read_role(HsReport *report, const char *name, const HsJson *role)
+{
+    static const char *const scales[] = { "scale_lowest", "scale_highest", "layer_lost" };
+    const char *text;
+    double amax, saturated, zeroed, value;
+    bool there;
+    HsReportRole *curves_of_role = NULL;
+    HS_TRY(hs_json_need_string(name, role, "role", &text));
+    HS_TRY(hs_json_need_real(name, role, "saturated", &saturated));
+    HS_TRY(hs_json_need_real(name, role, "zeroed", &zeroed));
+    HS_TRY(optional_real(name, role, "amax", &there, &amax));
+    for (size_t i = 0; i < sizeof scales / sizeof *scales; i++)
+        HS_TRY(optional_real(name, role, scales[i], &there, &value));
+    HS_TRY(find_role(report, name, text, &curves_of_role));
+    if (hs_json_get(role, "layer"))
+        HS_TRY(hs_json_need_string(name, role, "layer", &text));
+    const double step = (double)report->steps;
+    HS_TRY(add_point(&curves_of_role->exponent, step, amax > 0 ? log2(amax) : NAN));
+    HS_TRY(add_point(&curves_of_role->saturated, step, 100 * saturated));
+    return add_point(&curves_of_role->zeroed, step, 100 * zeroed);
+}
+
+static HsStatus read_scales(HsReport *report, const char *name, HsJson *line)
+{
+    const HsJson *list = hs_json_get(line, "roles");
+    if (!hs_json_is_array(list))
+        return hs_fail(HS_EFORMAT, "%s: member `roles` must be an array", name);
+    for (const HsJson *role = hs_json_first(list); role; role = hs_json_next(role))
+        HS_TRY(read_role(report, name, role));
+    return HS_OK;
+}
+
 static HsStatus read_step(HsReport *report, const char *name, HsJson *line)
 {
     for (size_t i = 0; i < sizeof curves / sizeof *curves; i++) {
@@ -323,6 +371,7 @@ static const struct {
     { "matrix", read_matrix, NOT_KEPT },
     { "tasks", read_tasks, NOT_KEPT },
     { "samples", read_samples, (int)offsetof(HsReport, samples) },
+    { "scales", read_scales, (int)offsetof(HsReport, scales) },
     { "importance", read_importance, (int)offsetof(HsReport, importance) },
     { "pressure", read_pressure, NOT_KEPT },
     { "changed", read_changed, NOT_KEPT },
@@ -428,7 +477,13 @@ void hs_report_deinit(HsReport *report)
             free_series(&report->tasks[i].accuracy[set]);
     }
     free(report->tasks);
+    for (int i = 0; i < report->role_count; i++) {
+        free_series(&report->roles[i].exponent);
+        free_series(&report->roles[i].saturated);
+        free_series(&report->roles[i].zeroed);
+    }
     hs_json_destroy(report->run);
+    hs_json_destroy(report->scales);
     hs_json_destroy(report->samples);
     hs_json_destroy(report->importance);
     hs_matrix_deinit(&report->matrix);

@@ -9,6 +9,7 @@
 
 #include "optim/continual/continual.h"
 #include "runtime/io/json.h"
+#include "runtime/model/coded_figures.h"
 #include "runtime/record/matrix.h"
 
 typedef struct HsMetrics HsMetrics;
@@ -78,6 +79,12 @@ HsStatus hs_metrics_samples(HsMetrics *metrics, int64_t step, const HsMetricsSam
  * tensor name, maximum, mean, share.  Prints the totals and the tensors that hold most. */
 HsStatus hs_metrics_importance(HsMetrics *metrics, int64_t step, int task, double learning_rate,
                                const HsImportance *importance);
+/* Event "scales", beside a step's record in a mode of codes: `roles`, a list with each role's members role, amax,
+ * scale_lowest, scale_highest (null: the recipe scales blocks), saturated, zeroed (shares, 0 to 1), layer and layer_lost
+ * where anything was lost; TensorBoard: "scales/ROLE/amax", ".../scale" (the lowest), ".../saturated", ".../zeroed".
+ * Nothing is written of no roles. */
+HsStatus hs_metrics_scales(HsMetrics *metrics, int64_t step, const HsScalingFigures *roles, int count);
+HsJson *hs_metrics_roles_json(const HsScalingFigures *roles, int count); /* the list alone */
 /* The micro-batch was halved. */
 typedef struct HsMetricsPressure {
     int64_t step;                   /* after which */

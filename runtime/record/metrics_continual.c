@@ -20,8 +20,7 @@
 
 enum { PLAIN_COLUMNS = 110, TOP_TENSORS = 5 };
 
-/* Appends the tree as one line and destroys it. */
-static HsStatus append_line(HsMetrics *metrics, HsJson *line)
+HsStatus hs_metrics_append_line(HsMetrics *metrics, HsJson *line)
 {
     char *text = hs_json_write(line, false);
     hs_json_destroy(line);
@@ -37,7 +36,7 @@ static HsStatus append_line(HsMetrics *metrics, HsJson *line)
     return status;
 }
 
-static HsJson *event_line(const char *event, int64_t step, int task)
+HsJson *hs_metrics_event_line(const char *event, int64_t step, int task)
 {
     HsJson *line = hs_json_object();
     hs_json_set_string(line, "event", event);
@@ -49,16 +48,16 @@ static HsJson *event_line(const char *event, int64_t step, int task)
 
 HsStatus hs_metrics_changed(HsMetrics *metrics, int64_t step, const char *keys)
 {
-    HsJson *line = event_line("changed", step, -1);
+    HsJson *line = hs_metrics_event_line("changed", step, -1);
     hs_json_set_string(line, "keys", keys);
-    return append_line(metrics, line);
+    return hs_metrics_append_line(metrics, line);
 }
 
 HsStatus hs_metrics_diverged(HsMetrics *metrics, int64_t step, const char *reason)
 {
-    HsJson *line = event_line("diverged", step, -1);
+    HsJson *line = hs_metrics_event_line("diverged", step, -1);
     hs_json_set(line, "reason", hs_json_new_text(reason, strlen(reason)));
-    return append_line(metrics, line);
+    return hs_metrics_append_line(metrics, line);
 }
 
 static HsStatus task_scalars(HsMetrics *metrics, int64_t step, const HsMetricsTask *task)
@@ -121,17 +120,17 @@ static HsStatus print_matrix(HsMetrics *metrics, const HsMatrix *matrix)
 
 HsStatus hs_metrics_matrix(HsMetrics *metrics, int64_t step, int task, const HsMatrix *matrix, bool print)
 {
-    HsJson *line = event_line("matrix", step, task);
+    HsJson *line = hs_metrics_event_line("matrix", step, task);
     hs_matrix_to_json(matrix, task + 1, line);
     hs_json_set(line, "summary", hs_matrix_summary_json(matrix));
-    HS_TRY(append_line(metrics, line));
+    HS_TRY(hs_metrics_append_line(metrics, line));
     HS_TRY(matrix_scalars(metrics, step, task, matrix));
     return print ? print_matrix(metrics, matrix) : HS_OK;
 }
 
 HsStatus hs_metrics_tasks(HsMetrics *metrics, int64_t step, const HsMetricsTask *tasks, int count)
 {
-    HsJson *line = event_line("tasks", step, -1), *names = hs_json_array(), *losses = hs_json_array();
+    HsJson *line = hs_metrics_event_line("tasks", step, -1), *names = hs_json_array(), *losses = hs_json_array();
     HsJson *seen = hs_json_array(), *unseen = hs_json_array();
     for (int i = 0; i < count; i++) {
         hs_json_append(names, hs_json_new_text(tasks[i].name, strlen(tasks[i].name)));
@@ -143,7 +142,7 @@ HsStatus hs_metrics_tasks(HsMetrics *metrics, int64_t step, const HsMetricsTask 
     hs_json_set(line, "losses", losses);
     hs_json_set(line, "accuracy_seen", seen);
     hs_json_set(line, "accuracy_unseen", unseen);
-    HS_TRY(append_line(metrics, line));
+    HS_TRY(hs_metrics_append_line(metrics, line));
     for (int i = 0; i < count; i++)
         HS_TRY(task_scalars(metrics, step, &tasks[i]));
     return HS_OK;
@@ -153,7 +152,7 @@ HsStatus hs_metrics_tasks(HsMetrics *metrics, int64_t step, const HsMetricsTask 
 
 HsStatus hs_metrics_samples(HsMetrics *metrics, int64_t step, const HsMetricsSample *samples, int count)
 {
-    HsJson *line = event_line("samples", step, -1), *list = hs_json_array();
+    HsJson *line = hs_metrics_event_line("samples", step, -1), *list = hs_json_array();
     for (int i = 0; i < count; i++) {
         const HsMetricsSample *sample = &samples[i];
         HsJson *object = hs_json_object();
@@ -167,7 +166,7 @@ HsStatus hs_metrics_samples(HsMetrics *metrics, int64_t step, const HsMetricsSam
         hs_json_append(list, object);
     }
     hs_json_set(line, "samples", list);
-    return append_line(metrics, line);
+    return hs_metrics_append_line(metrics, line);
 }
 
 /* ---- importance ---- */
@@ -216,7 +215,7 @@ HsStatus hs_metrics_importance(HsMetrics *metrics, int64_t step, int task, doubl
     if (!importance || importance->count == 0)
         return HS_OK;
     double stability = learning_rate * importance->strength * importance->maximum;
-    HsJson *line = event_line("importance", step, task), *tensors = hs_json_array();
+    HsJson *line = hs_metrics_event_line("importance", step, task), *tensors = hs_json_array();
     hs_json_set_real(line, "strength", importance->strength);
     hs_json_set_real(line, "maximum", importance->maximum);
     hs_json_set_real(line, "mean", importance->mean);
@@ -231,7 +230,7 @@ HsStatus hs_metrics_importance(HsMetrics *metrics, int64_t step, int task, doubl
         hs_json_append(tensors, tensor);
     }
     hs_json_set(line, "tensors", tensors);
-    HS_TRY(append_line(metrics, line));
+    HS_TRY(hs_metrics_append_line(metrics, line));
     return print_importance(metrics, task, stability, importance);
 }
 
@@ -243,7 +242,7 @@ HsStatus hs_metrics_run(const char *out_dir, const HsMetricsRun *run)
         const char *key, *text;
     } texts[] = { { "name", run->name },           { "model", run->model },       { "device", run->device },
                   { "precision", run->precision }, { "strategy", run->strategy }, { "processes", run->processes } };
-    HsJson *line = event_line("run", 0, -1), *memory = hs_json_array(), *tasks = hs_json_array();
+    HsJson *line = hs_metrics_event_line("run", 0, -1), *memory = hs_json_array(), *tasks = hs_json_array();
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         if (texts[i].text)
             hs_json_set_string(line, texts[i].key, texts[i].text);

@@ -19,6 +19,7 @@
 #include <stdbool.h>
 
 #include "runtime/engine/gradient_histograms.h"
+#include "runtime/model/coded_figures.h"
 #include "runtime/record/trace.h"
 #include "runtime/study/bench_modes.h"
 
@@ -52,9 +53,11 @@ typedef struct HsBenchRun {
     size_t planned[HS_MEMORY_COUNT], peak[HS_MEMORY_COUNT];
     bool finished; /* what follows is known */
     double validation_loss;
-    double parts[HS_PART_COUNT]; /* seconds of a step */
-    HsSurvey survey;             /* gradients of the trained model, times loss_scale */
-    HsDtype gradient_format;     /* of weights */
+    double parts[HS_PART_COUNT];              /* seconds of a step */
+    HsSurvey survey;                          /* gradients of the trained model, times loss_scale */
+    HsDtype gradient_format;                  /* of weights */
+    HsScalingFigures casts[HS_SCALING_ROLES]; /* of the last step, in modes below 16 bits */
+    int cast_count;
 } HsBenchRun;
 
 typedef struct HsBenchResults {
@@ -94,6 +97,8 @@ typedef struct HsBenchLoss {
     double zero, subnormal, overflow; /* zero: underflow, with what was zero anyway */
 } HsBenchLoss;
 HsBenchLoss hs_bench_loss(const HsHistogram *histogram, HsDtype format);
+/* What the casts of the mode's last step did to a HsScalingRole; NULL: the mode casts none. */
+const HsScalingFigures *hs_bench_casts(const HsBenchRun *run, int role);
 
 /* --- the outputs --- */
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * The charts of bench.html, a section a question: do the modes learn the same, what do they cost, what becomes of their
- * gradients.
+ * gradients, what do casts into codes lose.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -236,21 +236,32 @@ static const struct {
     const char *name;
     HsDtype format;
     int shift;
-} narrow_formats[] = { { "fp16", HS_F16, 0 }, { "fp16, times 65536", HS_F16, 16 }, { "bf16", HS_BF16, 0 } };
+    bool fits; /* shifted so that the layer's largest gradient is in the format's last binade */
+} narrow_formats[] = {
+    { "fp16", HS_F16, 0, false },  { "fp16, times 65536", HS_F16, 16, false }, { "bf16", HS_BF16, 0, false },
+    { "e5m2", HS_E5M2, 0, false }, { "e5m2, scaled", HS_E5M2, 0, true },       { "e4m3, scaled", HS_E4M3, 0, true },
+};
 enum { NARROW_FORMATS = sizeof narrow_formats / sizeof *narrow_formats };
 
 static double lost_in_format(const void *user, int row, int column)
 {
     const HsSurvey *survey = user;
-    const HsFormatLoss loss =
-        hs_histogram_loss(&survey->rows[row].activations, narrow_formats[column].format, narrow_formats[column].shift);
+    const HsHistogram *histogram = &survey->rows[row].activations;
+    const HsDtype format = narrow_formats[column].format;
+    int shift = narrow_formats[column].shift, highest = HS_HISTOGRAM_GROUPS - 1;
+    while (highest > 0 && histogram->groups[highest] == 0)
+        highest--;
+    if (narrow_formats[column].fits)
+        shift = ilogb(hs_dtype_info(format)->max) - hs_histogram_exponent(highest);
+    const HsFormatLoss loss = hs_histogram_loss(histogram, format, shift);
     return 100 * (loss.vanished + loss.subnormal);
 }
 
-/* What 16-bit formats would make of gradients that were computed in f32. */
+/* What narrower formats would make of gradients that were computed in f32.  Scaled: by a power of two for each layer. */
 static HsStatus draw_formats(const HsBenchRun *run, FILE *stream)
 {
-    Layers layers = { .title = "Of fp32's gradients, what another format would lose or blunt, %: vanished or subnormal",
+    Layers layers = { .title = "Of fp32's gradients, what another format would lose or blunt, %: vanished or subnormal "
+                               "(scaled: each layer up to the format's largest)",
                       .survey = &run->survey,
                       .count = NARROW_FORMATS,
                       .value = lost_in_format,
@@ -305,9 +316,68 @@ static HsStatus write_gradients(const HsBenchResults *results, FILE *stream)
     return HS_OK;
 }
 
+/* ---- casts ---- */
+
+static double zeroed_of(const HsScalingFigures *casts)
+{
+    return casts->zeroed;
+}
+
+static double saturated_of(const HsScalingFigures *casts)
+{
+    return casts->saturated;
+}
+
+/* A column for each mode that casts, a row for each role that one of them has. */
+static void draw_casts(const HsBenchResults *results, const char *title, double (*share)(const HsScalingFigures *casts),
+                       FILE *stream)
+{
+    double values[HS_SCALING_ROLES * HS_BENCH_MODES], high = 0;
+    const char *rows[HS_SCALING_ROLES], *columns[HS_BENCH_MODES];
+    int used = 0, modes = 0, of_mode[HS_BENCH_MODES];
+    for (int i = 0; i < results->count; i++)
+        if (results->runs[i].cast_count > 0) {
+            columns[modes] = results->runs[i].mode->name;
+            of_mode[modes++] = i;
+        }
+    for (int role = 0; role < HS_SCALING_ROLES; role++) {
+        bool any = false;
+        for (int i = 0; i < modes; i++) {
+            const HsScalingFigures *casts = hs_bench_casts(&results->runs[of_mode[i]], role);
+            const double value = casts ? 100 * share(casts) : NAN;
+            values[used * modes + i] = value;
+            any = any || casts;
+            high = casts ? fmax(high, value) : high;
+        }
+        rows[used] = hs_scaling_role_name(role);
+        used += any;
+    }
+    fputs("<figure>\n", stream);
+    hs_html_heat_map(stream, &(HsHeatMap){ title, rows, columns, values, used, modes, -1, 0, high > 0 ? high : 1 });
+    fputs("</figure>\n", stream);
+}
+
+static void write_casts(const HsBenchResults *results, FILE *stream)
+{
+    bool any = false;
+    for (int i = 0; i < results->count; i++)
+        any = any || results->runs[i].cast_count > 0;
+    if (!any)
+        return;
+    begin_section(
+        stream, "What do casts into codes lose?",
+        "Of the last step, by what was cast: x, what a layer reads; its weight; dy, what its backward reads. "
+        "Zeroed: not 0 before the cast, 0 after. Saturated: beyond the format's largest number after scaling.");
+    draw_casts(results, "Zeroed, %", zeroed_of, stream);
+    draw_casts(results, "Saturated, %", saturated_of, stream);
+    end_section(stream);
+}
+
 HsStatus hs_bench_write_charts(const HsBenchResults *results, FILE *stream)
 {
     HS_TRY(write_losses(results, stream));
     HS_TRY(write_costs(results, stream));
-    return write_gradients(results, stream);
+    HS_TRY(write_gradients(results, stream));
+    write_casts(results, stream);
+    return HS_OK;
 }

@@ -127,3 +127,11 @@ HsBenchLoss hs_bench_loss(const HsHistogram *histogram, HsDtype format)
     const HsFormatLoss loss = hs_histogram_loss(histogram, format, 0);
     return (HsBenchLoss){ loss.zero + loss.vanished, loss.subnormal, loss.overflow };
 }
+
+const HsScalingFigures *hs_bench_casts(const HsBenchRun *run, int role)
+{
+    for (int i = 0; i < run->cast_count; i++)
+        if (strcmp(run->casts[i].role, hs_scaling_role_name(role)) == 0)
+            return &run->casts[i];
+    return NULL;
+}

@@ -4,7 +4,7 @@
  *
  *   { format, complete, interrupted, config_path, device, emulated, interleaved, steps, reference,
  *     modes: [ { label, name, folder, overrides, config (YAML), figures, memory, split_seconds, losses, seconds,
- *                distances, gradients: { layers, all }, ... } ] }
+ *                distances, gradients: { layers, all }, casts, ... } ] }
  *
  * Histograms list counts from the lowest exponent that occurs to the highest.
  */
@@ -16,6 +16,7 @@
 #include "runtime/io/files.h"
 #include "runtime/io/json.h"
 #include "runtime/io/storage.h"
+#include "runtime/record/metrics.h"
 #include "runtime/study/bench.h"
 
 #define FORMAT "halfstep bench 1"
@@ -167,6 +168,8 @@ static HsJson *run_json(const HsBenchResults *results, int index)
     if (run->finished) {
         hs_json_set(object, "split_seconds", split_json(run));
         hs_json_set(object, "gradients", gradients_json(run));
+        if (run->cast_count > 0)
+            hs_json_set(object, "casts", hs_metrics_roles_json(run->casts, run->cast_count));
     }
     return object;
 }

@@ -150,6 +150,10 @@ static HsStatus record_step(HsTrainer *trainer, const HsStepReport *report)
     record.loss_scale = (double)report->loss_scale;
     record.tokens_per_second = window_rate(trainer);
     HS_TRY(hs_metrics_record(trainer->metrics, &record));
+    HsScalingFigures roles[HS_SCALING_ROLES];
+    int role_count;
+    HS_TRY(hs_scaling_figures(&trainer->model, &trainer->engine.context, roles, &role_count));
+    HS_TRY(hs_metrics_scales(trainer->metrics, record.step, roles, role_count));
     hs_trainer_start_losses(state);
     start_window(trainer);
     return HS_OK;

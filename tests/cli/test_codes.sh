@@ -20,6 +20,13 @@ for recipe in current delayed block mxfp8 nvfp4; do
     run_as halves precision.fp8.recipe=$recipe precision.fp8.keep=$keep max_steps=11
     run_as halves precision.fp8.recipe=$recipe precision.fp8.keep=$keep
     [ "$(weights whole)" = "$(weights halves)" ] || fail "$recipe: a resumed run leaves other weights"
+    # What is recorded of casts: each role, and after a resumption the same as without.
+    for role in x weight dy; do
+        grep -q "\"event\":\"scales\".*\"role\":\"$role\",\"amax\":[0-9]" whole/metrics.jsonl || fail "$recipe: no $role"
+    done
+    [ "$(grep '"scales"' whole/metrics.jsonl | tail -1)" = "$(grep '"scales"' halves/metrics.jsonl | tail -1)" ] ||
+        fail "$recipe: a resumed run records other casts"
+    grep -q 'What the casts did' whole/report.html || fail "$recipe: the page shows no casts"
     # Of bf16's loss: 0.5%; of four bits, which have no such claim, 5%.
     awk -v a="$(loss bf16)" -v b="$(loss whole)" -v most=$([ $recipe = nvfp4 ] && echo 0.05 || echo 0.005) \
         'BEGIN { exit !(a > 0 && b > 0 && (b - a) / a < most) }' || fail "$recipe: loss $(loss whole), bf16 $(loss bf16)"

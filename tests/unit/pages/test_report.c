@@ -393,7 +393,9 @@ Test(report, bad_lines_are_named)
 {
 #define GOOD   "{\"event\":\"step\",\"step\":1,\"loss\":1}\n"
 #define MATRIX "{\"event\":\"matrix\",\"step\":1,\"task\":0,\"names\":[\"a\",\"b\"],"
-#define ROWS   "\"untrained\":[1,2],\"floor\":[1,2],\"joint\":[1,null]}"
+#define ROLE(name, lowest) \
+    "{\"role\":\"" name "\",\"saturated\":0,\"zeroed\":0,\"amax\":null,\"scale_lowest\":" lowest "}"
+#define ROWS "\"untrained\":[1,2],\"floor\":[1,2],\"joint\":[1,null]}"
     static const struct {
         const char *text, *message;
     } cases[] = {
@@ -428,12 +430,51 @@ Test(report, bad_lines_are_named)
           "`accuracy_seen` must hold numbers or null" },
         { "{\"event\":\"eval\",\"step\":1,\"val_loss\":1,\"accuracy_seen\":\"x\"}",
           "`accuracy_seen` must be a number" },
+        { "{\"event\":\"scales\",\"step\":1}", "`roles` must be an array" },
+        { "{\"event\":\"scales\",\"step\":1,\"roles\":[7]}", "`role` is missing" },
+        { "{\"event\":\"scales\",\"step\":1,\"roles\":[{\"role\":\"x\",\"zeroed\":0}]}", "`saturated` is missing" },
+        { "{\"event\":\"scales\",\"step\":1,\"roles\":[" ROLE("x", "\"y\"") "]}", "`scale_lowest` must be a number" },
+        { "{\"event\":\"scales\",\"step\":1,\"roles\":[" ROLE("a", "1") "," ROLE("b", "1") "," ROLE("c", "1") "," ROLE(
+              "d", "1") "," ROLE("e", "1") "," ROLE("f", "1") "]}",
+          "at most 5 roles" },
+        { "{\"event\":\"scales\",\"step\":1,\"roles\":[" ROLE("a name that is longer than any role of a run is",
+                                                              "1") "]}",
+          "fewer than 32 bytes" },
         { "{\"event\":\"samples\",\"step\":1}", "`samples` must be an array" },
         { "{\"event\":\"samples\",\"step\":1,\"samples\":[{\"task\":\"a\",\"prompt\":1}]}",
           "`prompt` must be a string" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         expect_refused(cases[i].text, strlen(cases[i].text), cases[i].message);
+}
+
+/* Casts of two recorded steps: the table is the last one's, a name of the file is no markup. */
+Test(report, casts_by_role)
+{
+    Scratch scratch = scratch_make();
+    static const char text[] =
+        "{\"event\":\"step\",\"step\":10,\"loss\":1}\n"
+        "{\"event\":\"scales\",\"step\":10,\"roles\":[{\"role\":\"x\",\"amax\":4,\"scale_lowest\":0.5,"
+        "\"scale_highest\":96,\"saturated\":0.25,\"zeroed\":0,\"layer\":\"first\",\"layer_lost\":0.5}]}\n"
+        "{\"event\":\"scales\",\"step\":20,\"roles\":[{\"role\":\"x\",\"amax\":8,\"scale_lowest\":2,"
+        "\"scale_highest\":128,\"saturated\":0,\"zeroed\":0.0625,\"layer\":\"<second>\",\"layer_lost\":0.125},"
+        "{\"role\":\"dy\",\"amax\":null,\"scale_lowest\":null,\"scale_highest\":null,\"saturated\":0,"
+        "\"zeroed\":1e-9}]}\n";
+    scratch_write(scratch_path(&scratch, "metrics.jsonl"), text, sizeof text - 1);
+    char *page = page_of(&scratch);
+    page_expect_sound(page);
+    static const char *const held[] = {
+        "What the casts did",
+        "<th scope=\"row\">x</th><td>8</td><td>2 to 128</td><td>0</td><td>6.25%</td>",
+        "&lt;second&gt;",
+        ">12.50%</div>",
+        "<th scope=\"row\">dy</th><td>\u2013</td><td>of blocks</td><td>0</td><td>under 0.0001%</td><td>\u2013</td>",
+    };
+    for (size_t i = 0; i < sizeof held / sizeof *held; i++)
+        cr_expect(strstr(page, held[i]), "%s", held[i]);
+    cr_expect_null(strstr(page, ">first<"));
+    free(page);
+    scratch_remove(&scratch);
 }
 
 /* Cut anywhere, the file is refused or, cut between lines, drawn: nothing crashes.  Every cut of the interesting part.

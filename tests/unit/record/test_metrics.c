@@ -108,6 +108,34 @@ Test(metrics, a_task_its_penalty_and_its_replay_are_recorded)
 }
 
 /* Equal runs at different speeds must leave files of equal length: the length is part of a checkpoint. */
+Test(metrics, casts_are_recorded_by_role)
+{
+    Scratch scratch = scratch_make();
+    HsMetrics *metrics = create(&scratch, false, NULL);
+    const HsScalingFigures roles[] = {
+        { .role = "x",
+          .amax = 4.5,
+          .lowest = 64,
+          .highest = 96.5,
+          .saturated = 0.25,
+          .zeroed = 0.5,
+          .layer = "block.0.up",
+          .layer_lost = 1 },
+        { .role = "dy", .amax = (double)NAN, .lowest = (double)NAN, .highest = (double)NAN },
+    };
+    cr_assert_eq(hs_metrics_scales(metrics, 7, roles, 2), HS_OK, "%s", hs_error_message());
+    cr_assert_eq(hs_metrics_scales(metrics, 8, roles, 0), HS_OK, "of no role nothing is written");
+    cr_assert_eq(hs_metrics_destroy(metrics), HS_OK);
+    size_t size = 0;
+    char *text = scratch_read(scratch_path(&scratch, "metrics.jsonl"), &size);
+    cr_expect_str_eq(text, "{\"event\":\"scales\",\"step\":7,\"roles\":[{\"role\":\"x\",\"amax\":4.5,"
+                           "\"scale_lowest\":64,\"scale_highest\":96.5,\"saturated\":0.25,\"zeroed\":0.5,"
+                           "\"layer\":\"block.0.up\",\"layer_lost\":1},{\"role\":\"dy\",\"amax\":null,"
+                           "\"scale_lowest\":null,\"scale_highest\":null,\"saturated\":0,\"zeroed\":0}]}\n");
+    free(text);
+    scratch_remove(&scratch);
+}
+
 Test(metrics, the_clock_does_not_change_the_length)
 {
     Scratch scratch = scratch_make();
