@@ -133,6 +133,7 @@ static HsStatus look(HsInspection *inspection)
     const HsCheckpoint *checkpoint = &inspection->checkpoint;
     HS_TRY(hs_checkpoint_hash(checkpoint->folder, &inspection->hash));
     HS_TRY(look_at_file(inspection, "model", &checkpoint->model, false));
+    HS_TRY(hs_inspect_codes(inspection, &inspection->files[0]));
     HS_TRY(look_at_file(inspection, "optimizer", &checkpoint->optimizer, true));
     return look_at_continual(inspection);
 }
@@ -170,6 +171,7 @@ HsStatus hs_inspect_checkpoint_page(const char *folder, FILE *out, const char *p
 done:
     for (int i = 0; i < inspection->file_count; i++)
         free(inspection->files[i].tensors);
+    free(inspection->codes);
     hs_safetensors_close(&inspection->continual);
     hs_checkpoint_close(&inspection->checkpoint);
     free(inspection);

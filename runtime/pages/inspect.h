@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What a checkpoint holds, for people: tensors with their statistics, how many of their values a 16-bit format would
- * lose, and where the exponents lie.
+ * lose, what casts into codes would make of matrices, and where the exponents lie.
  */
 #ifndef HS_RUNTIME_PAGES_INSPECT_H
 #define HS_RUNTIME_PAGES_INSPECT_H

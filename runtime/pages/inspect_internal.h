@@ -6,6 +6,7 @@
 #define HS_RUNTIME_PAGES_INSPECT_INTERNAL_H
 
 #include "runtime/checkpoint/checkpoint.h"
+#include "runtime/engine/cast_loss.h"
 #include "runtime/engine/histogram.h"
 #include "runtime/pages/inspect.h"
 
@@ -33,6 +34,19 @@ typedef struct HsInspectedHistogram {
     HsHistogram histogram;
 } HsInspectedHistogram;
 
+/* Casts into codes that are tried on every matrix of the model. */
+enum { HS_INSPECT_RULES = 4 };
+typedef struct HsInspectedRule {
+    const char *name;
+    HsCastRule rule;
+} HsInspectedRule;
+extern const HsInspectedRule hs_inspect_rules[HS_INSPECT_RULES];
+
+typedef struct HsInspectedCodes {
+    const char *name; /* of the matrix; borrowed */
+    HsCastLoss losses[HS_INSPECT_RULES];
+} HsInspectedCodes;
+
 typedef struct HsInspection {
     HsCheckpoint checkpoint;
     HsSafetensors continual; /* count 0: the run has none */
@@ -41,7 +55,14 @@ typedef struct HsInspection {
     int file_count;
     HsInspectedHistogram histograms[HS_INSPECT_HISTOGRAMS];
     int histogram_count;
+    HsInspectedCodes *codes; /* [code_count]: the model's matrices in which all is finite */
+    int code_count;
 } HsInspection;
+
+/* inspect_codes.c; file: the model's, whose tensors have been looked at.  errors: HS_ENOMEM */
+HsStatus hs_inspect_codes(HsInspection *inspection, const HsInspectedFile *file);
+/* "2.31% (0.01%)": relative error, and the share of elements that the cast makes 0. */
+const char *hs_inspect_cast(const HsCastLoss *loss, char text[HS_INSPECT_TEXT_BYTES]);
 
 /* inspect_print.c */
 HsStatus hs_inspection_print(const HsInspection *inspection, FILE *out);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * What was found in a checkpoint, as a page: what 16-bit formats would make of each kind of tensor, exponent charts
- * with the formats' ranges, and every tensor's figures.
+ * What was found in a checkpoint, as a page: what 16-bit formats would make of each kind of tensor and codes of each
+ * matrix, exponent charts with the formats' ranges, and every tensor's figures.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -122,11 +122,35 @@ static void write_losses(const HsInspection *inspection, FILE *stream)
     fputs("</section>\n", stream);
 }
 
+static void write_codes(const HsInspection *inspection, FILE *stream)
+{
+    char text[HS_INSPECT_TEXT_BYTES];
+    if (inspection->code_count == 0)
+        return;
+    begin_section(stream, "What codes below 16 bits would make of it",
+                  "Relative error of the cast, the root of its squares over the matrix's, and in brackets the share of "
+                  "the elements that it makes zero. One scale for the tensor; one for 128 x 128 elements; one for 32 "
+                  "neighbours of a row (MXFP8); one for 16 x 16 and one for the tensor (NVFP4).");
+    begin_table(stream, "casts by matrix");
+    write_heading(stream, "name");
+    for (int rule = 0; rule < HS_INSPECT_RULES; rule++)
+        write_heading(stream, hs_inspect_rules[rule].name);
+    fputs("</tr></thead>\n<tbody>\n", stream);
+    for (int i = 0; i < inspection->code_count; i++) {
+        write_name(stream, inspection->codes[i].name);
+        for (int rule = 0; rule < HS_INSPECT_RULES; rule++)
+            write_cell(stream, hs_inspect_cast(&inspection->codes[i].losses[rule], text));
+        fputs("</tr>\n", stream);
+    }
+    end_table(stream);
+    fputs("</section>\n", stream);
+}
+
 static void write_exponents(const HsInspection *inspection, FILE *stream)
 {
     begin_section(stream, "Exponents",
                   "How the magnitudes spread over binades, from each power of two to the next, and which of them the "
-                  "16-bit formats hold.");
+                  "narrower formats hold.");
     for (int i = 0; i < inspection->histogram_count; i++) {
         const HsInspectedHistogram *named = &inspection->histograms[i];
         char title[64];
@@ -200,6 +224,7 @@ static HsStatus write_body(FILE *stream, const void *user)
     fputs("</p>\n", stream);
     write_facts(inspection, stream);
     write_losses(inspection, stream);
+    write_codes(inspection, stream);
     write_exponents(inspection, stream);
     for (int i = 0; i < inspection->file_count; i++)
         write_file(&inspection->files[i], stream);

@@ -149,6 +149,29 @@ static void print_histogram(FILE *out, const HsInspectedHistogram *named)
     }
 }
 
+static void print_codes(const HsInspection *inspection, FILE *out)
+{
+    char text[HS_INSPECT_TEXT_BYTES];
+    int width = 8;
+    for (int i = 0; i < inspection->code_count; i++) {
+        const int length = (int)strlen(inspection->codes[i].name);
+        width = length > width ? length : width;
+    }
+    if (inspection->code_count == 0)
+        return;
+    fprintf(out, "\nmatrices in codes below 16 bits: relative error of the cast (share that it makes zero)\n  %-*s",
+            width, "name");
+    for (int rule = 0; rule < HS_INSPECT_RULES; rule++)
+        fprintf(out, " %18s", hs_inspect_rules[rule].name);
+    fputc('\n', out);
+    for (int i = 0; i < inspection->code_count; i++) {
+        fprintf(out, "  %-*s", width, inspection->codes[i].name);
+        for (int rule = 0; rule < HS_INSPECT_RULES; rule++)
+            fprintf(out, " %18s", hs_inspect_cast(&inspection->codes[i].losses[rule], text));
+        fputc('\n', out);
+    }
+}
+
 static void print_state(FILE *out, const HsJson *state)
 {
     char text[HS_INSPECT_TEXT_BYTES];
@@ -164,6 +187,7 @@ HsStatus hs_inspection_print(const HsInspection *inspection, FILE *out)
     print_state(out, inspection->checkpoint.state);
     for (int i = 0; i < inspection->file_count; i++)
         print_file(out, &inspection->files[i]);
+    print_codes(inspection, out);
     for (int i = 0; i < inspection->histogram_count; i++)
         print_histogram(out, &inspection->histograms[i]);
     if (fflush(out) != 0 || ferror(out))

@@ -138,6 +138,39 @@ Test(inspect, prints_what_is_there)
     scratch_remove(&scratch);
 }
 
+/* 448 has a code in every format's scale; beside it 1 is a code of E4M3 and nothing to E2M1 (1 / 448 of 6), 2^-11 is
+ * below half of E4M3's smallest number. */
+Test(inspect, casts_of_matrices)
+{
+    Scratch scratch = scratch_make();
+    float matrix[8] = { 448, 1, 0x1p-11f }, vector[4] = { 1, 2, 3, 4 }, broken[2] = { 1, INFINITY };
+    const HsNamedTensor model[] = { { .name = "matrix", .tensor = hs_tensor_2d(matrix, HS_F32, 2, 4) },
+                                    { .name = "vector", .tensor = hs_tensor_1d(vector, HS_F32, 4) },
+                                    { .name = "broken", .tensor = hs_tensor_2d(broken, HS_F32, 1, 2) } };
+    HsJson *state = hs_json_object();
+    const HsCheckpointContent content = { .step = 1, .model = model, .model_count = 3, .state = state };
+    cr_assert_eq(hs_checkpoint_save(scratch.folder, &content, 1), HS_OK, "%s", hs_error_message());
+    hs_json_destroy(state);
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    cr_assert_not_null(out);
+    const char *path = scratch_path(&scratch, "page.html");
+    cr_assert_eq(hs_inspect_checkpoint_page(scratch.folder, out, path), HS_OK, "%s", hs_error_message());
+    fclose(out);
+    cr_expect(strstr(text, "matrices in codes below 16 bits: relative error of the cast (share that it makes zero)\n"
+                           "  name           e4m3, tensor      e4m3, 128x128              mxfp8       nvfp4, 16x16\n"
+                           "  matrix       0.00% (12.50%)     0.00% (12.50%)     0.00% (12.50%)     0.22% (25.00%)\n"
+                           "\n"),
+              "%s", text);
+    char *page = scratch_read(path, &size);
+    cr_expect(strstr(page, "<th scope=\"row\">matrix</th><td>0.00% (12.50%)</td><td>0.00% (12.50%)</td>"
+                           "<td>0.00% (12.50%)</td><td>0.22% (25.00%)</td>"));
+    free(page);
+    free(text);
+    scratch_remove(&scratch);
+}
+
 static void expect_once(const char *page, const char *part)
 {
     cr_expect_eq(page_count(page, part), 1, "%d times: %s", page_count(page, part), part);
