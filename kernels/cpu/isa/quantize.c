@@ -90,22 +90,33 @@ static void load_tile(const HsTensor *x, Tile *tile)
         load_row(x, (tile->row + r) * x->shape[1] + tile->column, tile->columns, tile->x[r]);
 }
 
-/* Runs along the tensor's rows, in lanes of columns: hs_code_rotate for each. */
+/* hs_code_rotate of each column's run, whose elements are rows here: in lanes of columns. */
+static void rotate_run(float (*const x)[TILE], int64_t columns)
+{
+    for (int i = 0; i < HS_CODES_RUN; i++)
+        for (int64_t c = 0; c < columns && (HS_CODE_SIGNS >> i & 1) != 0; c++)
+            x[i][c] = -x[i][c];
+    for (int half = 1; half < HS_CODES_RUN; half *= 2)
+        for (int i = 0; i < HS_CODES_RUN; i++) {
+            float *const first = x[i], *const second = x[i | half];
+            for (int64_t c = 0; c < columns && (i & half) == 0; c++) {
+                const float a = first[c], b = second[c];
+                first[c] = a + b;
+                second[c] = a - b;
+            }
+        }
+    for (int i = 0; i < HS_CODES_RUN; i++)
+        for (int64_t c = 0; c < columns; c++)
+            x[i][c] *= 0.25f;
+}
+
+/* What is left of the tensor's rows behind whole runs stays as it is. */
 static void rotate_tile(Tile *tile)
 {
-    for (int64_t run = 0; run < tile->rows; run += HS_CODES_RUN) {
-        const bool whole = run + HS_CODES_RUN <= tile->rows;
-        for (int64_t c = 0; c < tile->columns; c++) {
-            float x[HS_CODES_RUN];
-            const int64_t count = whole ? HS_CODES_RUN : tile->rows - run;
-            for (int64_t i = 0; i < count; i++)
-                x[i] = tile->x[run + i][c];
-            if (whole)
-                hs_code_rotate(x);
-            for (int64_t i = 0; i < count; i++)
-                tile->turned[run + i][c] = x[i];
-        }
-    }
+    for (int64_t r = 0; r < tile->rows; r++)
+        memcpy(tile->turned[r], tile->x[r], (size_t)tile->columns * sizeof tile->x[r][0]);
+    for (int64_t run = 0; run + HS_CODES_RUN <= tile->rows; run += HS_CODES_RUN)
+        rotate_run(tile->turned + run, tile->columns);
 }
 
 static void draw_tile(const HsQuantizeArgs *args, Tile *tile)
@@ -241,33 +252,70 @@ INLINE uint32_t amax_of_row(const float *x, int64_t count)
     return most;
 }
 
+/* Largest magnitudes' bits of a row's blocks: of `size`, a constant, but for the last of a tensor's columns. */
+INLINE void amax_of_blocks(const float *x, int64_t size, int64_t columns, uint32_t *amax)
+{
+    const int64_t whole = columns / size;
+    for (int64_t block = 0; block < whole; block++) {
+        uint32_t most = 0;
+        for (int64_t c = 0; c < size; c++)
+            most = magnitude_of(x[block * size + c]) > most ? magnitude_of(x[block * size + c]) : most;
+        amax[block] = most;
+    }
+    if (whole * size < columns)
+        amax[whole] = amax_of_row(x + whole * size, columns - whole * size);
+}
+
+static void find_amaxes(const HsCodes *codes, const float *x, int64_t columns, uint32_t *amax)
+{
+    if (codes->granularity == HS_SCALE_NV)
+        amax_of_blocks(x, HS_SCALE_NV_ELEMENTS, columns, amax);
+    else if (codes->granularity == HS_SCALE_MX)
+        amax_of_blocks(x, HS_SCALE_MX_ELEMENTS, columns, amax);
+    else
+        amax_of_blocks(x, HS_SCALE_BLOCK_ELEMENTS, columns, amax);
+}
+
+/* The scales of the tile's blocks in a row, and in tile->factor each column's. */
+static void scale_blocks(const HsCodes *codes, const uint32_t *amax, Tile *tile, uint8_t *scales)
+{
+    const int64_t size = hs_scale_block(codes->granularity);
+    for (int64_t left = 0; left < tile->columns; left += size) {
+        float factor;
+        scales[left / size] = block_scale(codes, amax[left / size], &factor);
+        for (int64_t c = left; c < left + least(size, tile->columns - left); c++)
+            tile->factor[c] = factor;
+    }
+}
+
+enum { BLOCKS = TILE / HS_SCALE_NV_ELEMENTS };
+
 /* Squares: scales of both directions are the same, and so are codes. */
 static void cast_squares(const HsQuantizeArgs *args, Tile *tile)
 {
     const HsCodes *const along = &args->along, *const across = &args->across;
     const HsCodes *const one = hs_codes_present(along) ? along : across;
-    const int64_t size = hs_scale_block(one->granularity);
+    const int64_t size = hs_scale_block(one->granularity), right = tile->column / size;
+    const int64_t blocks = (tile->columns + size - 1) / size;
     for (int64_t top = 0; top < tile->rows; top += size) {
-        const int64_t rows = least(size, tile->rows - top);
-        for (int64_t left = 0; left < tile->columns; left += size) {
-            const int64_t columns = least(size, tile->columns - left);
-            uint32_t most = 0;
-            for (int64_t r = top; r < top + rows; r++) {
-                const uint32_t found = amax_of_row(tile->x[r] + left, columns);
-                most = found > most ? found : most;
-            }
-            float factor;
-            const uint8_t scale = block_scale(one, most, &factor);
-            const int64_t down = (tile->row + top) / size, right = (tile->column + left) / size;
-            for (int64_t r = top; r < top + rows; r++) {
-                cast_line(args, one, args->records, tile->x[r] + left, &factor, true, tile->random[r] + left, columns,
-                          tile->codes[r] + left, tile);
-                if (hs_codes_present(along))
-                    along->block_scales[(tile->row + r) * hs_codes_blocks(along) + right] = scale;
-            }
-            for (int64_t c = left; c < left + columns && hs_codes_present(across); c++)
-                across->block_scales[(tile->column + c) * hs_codes_blocks(across) + down] = scale;
+        const int64_t end = least(top + size, tile->rows);
+        uint32_t most[BLOCKS] = { 0 }, found[BLOCKS];
+        uint8_t scales[BLOCKS];
+        for (int64_t r = top; r < end; r++) {
+            find_amaxes(one, tile->x[r], tile->columns, found);
+            for (int64_t i = 0; i < blocks; i++)
+                most[i] = found[i] > most[i] ? found[i] : most[i];
         }
+        scale_blocks(one, most, tile, scales);
+        for (int64_t r = top; r < end; r++) {
+            cast_line(args, one, args->records, tile->x[r], tile->factor, false, tile->random[r], tile->columns,
+                      tile->codes[r], tile);
+            if (hs_codes_present(along))
+                memcpy(along->block_scales + (tile->row + r) * hs_codes_blocks(along) + right, scales, (size_t)blocks);
+        }
+        for (int64_t c = 0; c < tile->columns && hs_codes_present(across); c++)
+            across->block_scales[(tile->column + c) * hs_codes_blocks(across) + (tile->row + top) / size] =
+                scales[c / size];
     }
     for (int64_t r = 0; r < tile->rows && hs_codes_present(along); r++)
         store_line(along, tile->row + r, tile->column, tile->codes[r], tile->columns);
@@ -278,16 +326,13 @@ static void cast_squares(const HsQuantizeArgs *args, Tile *tile)
 static void cast_along(const HsQuantizeArgs *args, Tile *tile)
 {
     const HsCodes *const along = &args->along;
-    const int64_t size = hs_scale_block(along->granularity), blocks = hs_codes_blocks(along);
+    const int64_t blocks = hs_codes_blocks(along), right = tile->column / hs_scale_block(along->granularity);
     for (int64_t r = 0; r < tile->rows; r++) {
-        for (int64_t c = 0; c < tile->columns; c += size) {
-            const int64_t count = least(size, tile->columns - c);
-            float factor;
-            along->block_scales[(tile->row + r) * blocks + (tile->column + c) / size] =
-                block_scale(along, amax_of_row(tile->x[r] + c, count), &factor);
-            cast_line(args, along, args->records, tile->x[r] + c, &factor, true, tile->random[r] + c, count,
-                      tile->codes[r] + c, tile);
-        }
+        uint32_t amax[BLOCKS];
+        find_amaxes(along, tile->x[r], tile->columns, amax);
+        scale_blocks(along, amax, tile, along->block_scales + (tile->row + r) * blocks + right);
+        cast_line(args, along, args->records, tile->x[r], tile->factor, false, tile->random[r], tile->columns,
+                  tile->codes[r], tile);
         store_line(along, tile->row + r, tile->column, tile->codes[r], tile->columns);
     }
 }
@@ -465,28 +510,64 @@ INLINE void decode_bytes(HsOperandFormat format, const unsigned char *codes, flo
         out[i] = to_bf16(hs_code_decode(format, codes[i]) * worth);
 }
 
-static void decode_nibbles(const unsigned char *codes, float worth, int64_t count, uint16_t *out)
+/* Codes of a row, a byte each; count: even, but for a row's last. */
+INLINE void spread_nibbles(const unsigned char *codes, int64_t count, unsigned char *out)
 {
-    for (int64_t i = 0; i < count; i++)
-        out[i] = to_bf16(hs_code_decode(HS_OPERAND_E2M1, i % 2 == 0 ? codes[i / 2] & 15 : codes[i / 2] >> 4) * worth);
+    for (int64_t i = 0; i < count / 2; i++) {
+        out[2 * i] = codes[i] & 15;
+        out[2 * i + 1] = codes[i] >> 4;
+    }
+    if (count % 2 != 0)
+        out[count - 1] = codes[count / 2] & 15;
+}
+
+/* Blocks of `size`, a constant. */
+INLINE void decode_blocks(HsOperandFormat format, HsScaleGranularity granularity, const unsigned char *codes,
+                          const unsigned char *scales, int64_t size, int64_t count, uint16_t *out)
+{
+    const int64_t whole = count / size;
+    for (int64_t block = 0; block < whole; block++)
+        decode_bytes(format, codes + block * size, hs_code_block_worth(granularity, scales[block]), size,
+                     out + block * size);
+    if (whole * size < count)
+        decode_bytes(format, codes + whole * size, hs_code_block_worth(granularity, scales[whole]),
+                     count - whole * size, out + whole * size);
+}
+
+/* Bytes of a row, each with its own constants. */
+INLINE void decode_eights(HsOperandFormat format, const HsCodes *codes, const unsigned char *line,
+                          const unsigned char *scales, uint16_t *out)
+{
+    if (codes->granularity == HS_SCALE_MX)
+        decode_blocks(format, HS_SCALE_MX, line, scales, HS_SCALE_MX_ELEMENTS, codes->depth, out);
+    else if (codes->granularity == HS_SCALE_BLOCK)
+        decode_blocks(format, HS_SCALE_BLOCK, line, scales, HS_SCALE_BLOCK_ELEMENTS, codes->depth, out);
+    else
+        decode_bytes(format, line, 1.0f, codes->depth, out);
+}
+
+static void decode_fours(const HsCodes *codes, const unsigned char *line, const unsigned char *scales, uint16_t *out)
+{
+    for (int64_t k = 0; k < codes->depth; k += SEGMENT) {
+        unsigned char spread[SEGMENT];
+        const int64_t count = least(SEGMENT, codes->depth - k);
+        spread_nibbles(line + k / 2, count, spread);
+        decode_blocks(HS_OPERAND_E2M1, HS_SCALE_NV, spread, scales + k / HS_SCALE_NV_ELEMENTS, HS_SCALE_NV_ELEMENTS,
+                      count, out + k);
+    }
 }
 
 static void decode_row(const HsCodes *codes, int64_t row, uint16_t *out)
 {
     const unsigned char *const line = codes->data + row * hs_codes_row_bytes(codes);
-    const int64_t blocks = hs_codes_blocks(codes),
-                  size = blocks > 0 ? hs_scale_block(codes->granularity) : codes->depth;
-    for (int64_t k = 0; k < codes->depth; k += size) {
-        const int64_t count = least(size, codes->depth - k);
-        const float worth =
-            blocks > 0 ? hs_code_block_worth(codes->granularity, codes->block_scales[row * blocks + k / size]) : 1.0f;
-        if (codes->format == HS_OPERAND_E4M3)
-            decode_bytes(HS_OPERAND_E4M3, line + k, worth, count, out + k);
-        else if (codes->format == HS_OPERAND_E5M2)
-            decode_bytes(HS_OPERAND_E5M2, line + k, worth, count, out + k);
-        else
-            decode_nibbles(line + k / 2, worth, count, out + k);
-    }
+    const int64_t blocks = hs_codes_blocks(codes);
+    const unsigned char *const scales = blocks > 0 ? codes->block_scales + row * blocks : NULL;
+    if (codes->format == HS_OPERAND_E2M1)
+        decode_fours(codes, line, scales, out);
+    else if (codes->format == HS_OPERAND_E4M3)
+        decode_eights(HS_OPERAND_E4M3, codes, line, scales, out);
+    else
+        decode_eights(HS_OPERAND_E5M2, codes, line, scales, out);
 }
 
 void HS_ISA_NAME(hs_codes_decode)(const HsContext *context, const HsCodes *codes, uint16_t *out)
