@@ -252,6 +252,16 @@ INLINE uint32_t amax_of_row(const float *x, int64_t count)
     return most;
 }
 
+static uint32_t amax_of_tile(const Tile *tile)
+{
+    uint32_t most = 0;
+    for (int64_t r = 0; r < tile->rows; r++) {
+        const uint32_t found = amax_of_row(tile->x[r], tile->columns);
+        most = found > most ? found : most;
+    }
+    return most;
+}
+
 /* Largest magnitudes' bits of a row's blocks: of `size`, a constant, but for the last of a tensor's columns. */
 INLINE void amax_of_blocks(const float *x, int64_t size, int64_t columns, uint32_t *amax)
 {
@@ -444,11 +454,12 @@ HsStatus HS_ISA_NAME(hs_cpu_quantize)(HsContext *context, const HsQuantizeArgs *
     const int64_t rows = args->x.shape[0], columns = args->x.shape[1];
     const int64_t down = hs_cpu_block_count(rows, TILE), right = hs_cpu_block_count(columns, TILE);
     uint64_t saturated = 0, zeroed = 0;
-    const uint32_t amax = args->source != HS_SCALE_LATEST || args->records ? amax_of(context, &args->x) : 0;
+    /* A pass of its own where the scale follows from it; else the tiles find it on the way. */
+    uint32_t amax = args->source == HS_SCALE_OWN ? amax_of(context, &args->x) : 0;
     choose_scale(args, one, amax);
     if (args->rotates && hs_codes_present(&args->across))
         choose_scale(args, &args->across, amax_rotated(context, args, tiles));
-#pragma omp parallel for schedule(static) reduction(+ : saturated, zeroed) \
+#pragma omp parallel for schedule(static) reduction(+ : saturated, zeroed) reduction(max : amax) \
     num_threads(hs_cpu_threads(context, down *right))
     for (int64_t index = 0; index < down * right; index++) {
         Tile *const tile = &tiles[omp_get_thread_num()];
@@ -459,6 +470,10 @@ HsStatus HS_ISA_NAME(hs_cpu_quantize)(HsContext *context, const HsQuantizeArgs *
         tile->columns = c.end - c.begin;
         tile->saturated = tile->zeroed = 0;
         cast_tile(args, tile);
+        if (args->records && args->source != HS_SCALE_OWN) {
+            const uint32_t found = amax_of_tile(tile);
+            amax = found > amax ? found : amax;
+        }
         saturated += tile->saturated;
         zeroed += tile->zeroed;
     }
