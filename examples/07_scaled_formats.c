@@ -111,8 +111,7 @@ static void show_delay(void)
         const float back = cast / scaling.kept;
         printf("  %6d %12g %12g %24.3f%s\n", step + 1, (double)amax[step], (double)scaling.kept, (double)back,
                amax[step] * scaling.kept > 464 ? "   saturated" : "");
-        scaling.amax = amax[step];
-        hs_code_roll_in(&scaling, NULL, ring, HISTORY);
+        hs_code_roll_in(&scaling, NULL, amax[step], ring, HISTORY);
         float most = 0;
         for (int i = 0; i < HISTORY; i++)
             most = fmaxf(most, ring[i]);

@@ -35,6 +35,9 @@ done
 for precision in fp32 fp16 bf16; do
     matrix "$precision, no strategy" "$every" continual.strategy=none precision.mode=$precision
 done
+for recipe in current delayed block mxfp8 nvfp4; do
+    matrix "fp8, $recipe" "2:0 2:1 2:2 4:0 4:1 4:2" precision.mode=fp8 precision.fp8.recipe=$recipe precision.fp8.keep=none
+done
 matrix "moments in bf16" "$every" optimizer.moments=bf16
 matrix "16-bit gradients" "$every" precision.gradients=compute
 matrix "no masters" "$every" precision.master_weights=false

@@ -53,6 +53,11 @@ HsStatus hs_check_roll_scales(const HsRollScalesArgs *args)
     if (hs_tensor_present(&args->history) && args->history.shape[0] != args->count)
         return hs_fail(HS_ESHAPE, "roll_scales: history is of %" PRId64 " scalings, there are %" PRId64,
                        args->history.shape[0], args->count);
+    if (hs_tensor_present(&args->maxima) && args->maxima.shape[0] != args->count)
+        return hs_fail(HS_ESHAPE, "roll_scales: maxima are of %" PRId64 " scalings, there are %" PRId64,
+                       args->maxima.shape[0], args->count);
+    if (args->gathers && !hs_tensor_present(&args->maxima))
+        return hs_fail(HS_EINVAL, "roll_scales: what is gathered has no place: maxima are missing");
     if (!(args->margin >= 0.0f) || !isfinite(args->margin))
         return hs_fail(HS_EINVAL, "roll_scales: margin must be at least 0 (got %g)", (double)args->margin);
     return HS_OK;

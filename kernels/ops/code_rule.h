@@ -239,15 +239,21 @@ HS_CODE_FUNCTION void hs_code_rotate(float x[HS_CODES_RUN])
         x[i] *= 0.25f;
 }
 
-/* The end of a step for one scaling (HsRollScalesArgs), in two halves between which the history's maximum is found.
- * ring: [length]; NULL: no delayed scaling.  headroom: 2^-margin. */
-HS_CODE_FUNCTION void hs_code_roll_in(HsScaling *scaling, HsScaling *report, float *ring, int64_t length)
+/* What a process tells others of a scaling's amax. */
+HS_CODE_FUNCTION float hs_code_maximum(const HsScaling *scaling)
 {
-    const uint32_t bits = hs_code_bits(scaling->amax);
+    return hs_code_bits(scaling->amax) < 0x7F800000u ? scaling->amax : hs_code_float(0x7F800000u);
+}
+
+/* The end of a step for one scaling (HsRollScalesArgs), in two halves between which the history's maximum is found.
+ * amax: the scaling's, or the largest of all processes'.  ring: [length]; NULL: no delayed scaling.  headroom: 2^-margin. */
+HS_CODE_FUNCTION void hs_code_roll_in(HsScaling *scaling, HsScaling *report, float amax, float *ring, int64_t length)
+{
+    const uint32_t bits = hs_code_bits(amax);
     if (report)
         *report = *scaling;
     if (ring && bits != 0 && bits < 0x7F800000u)
-        ring[scaling->recorded++ % (uint64_t)length] = scaling->amax;
+        ring[scaling->recorded++ % (uint64_t)length] = amax;
     scaling->amax = 0.0f;
     scaling->elements = scaling->saturated = scaling->zeroed = 0;
 }

@@ -293,7 +293,8 @@ const HsOperands hs_operands = {
     .quantize.rows = { ROW(x, READ, ACT, "N C", .bytes = bytes_quantized) },
 #undef A
 #define A HsRollScalesArgs
-    .roll_scales.rows = { ROW(history, UPDATE, WIDE, "X Y", .optional = true) },
+    .roll_scales.rows = { ROW(history, UPDATE, WIDE, "X Y", .optional = true),
+                          ROW(maxima, UPDATE, WIDE, "X", .optional = true) },
 #undef A
 #define A HsBiasBackwardArgs
     .bias_backward.rows = { ROW(dy, READ, ACT, "N C"), ROW(dbias, UPDATE, WIDE, "C") },

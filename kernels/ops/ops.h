@@ -166,11 +166,15 @@ typedef struct HsQuantizeArgs {
 
 /* The end of a step, for `count` scalings: each one's amax becomes the newest entry of its history, a ring of L, unless it
  * is 0 (nothing was quantized) or not finite; kept = largest 2^-margin / amax, the history's maximum or its newest entry;
- * what was recorded goes to report, and is 0 for the next step (Micikevicius et al. 2022, section 3.3). */
+ * what was recorded goes to report, and is 0 for the next step (Micikevicius et al. 2022, section 3.3).
+ * Several processes that share histories agree on maxima in between: one call with `gathers`, which only writes
+ * maxima = amax, infinity for what is not finite; and one that reads what is the largest of all in place of its own. */
 typedef struct HsRollScalesArgs {
     HsScaling *scalings, *report; /* [count], memory of the device; report may be NULL */
     int64_t count;
     HsTensor history; /* [count,L] f32; optional: no delayed scaling, kept stays */
+    HsTensor maxima;  /* [count] f32; optional */
+    bool gathers;
     bool most_recent; /* kept follows from the newest amax alone */
     float margin;     /* at least 0 */
 } HsRollScalesArgs;

@@ -195,10 +195,16 @@ HsStatus hs_ref_roll_scales(HsContext *context, const HsRollScalesArgs *args)
     for (int64_t i = 0; i < args->count; i++) {
         HsScaling *const scaling = &args->scalings[i];
         float *const ring = remembers ? (float *)args->history.data + i * length : NULL;
+        float *const maximum = hs_tensor_present(&args->maxima) ? (float *)args->maxima.data + i : NULL;
+        const float amax = maximum ? *maximum : scaling->amax;
+        if (args->gathers) {
+            *maximum = isfinite(scaling->amax) ? scaling->amax : INFINITY;
+            continue;
+        }
         if (args->report)
             args->report[i] = *scaling;
-        if (remembers && isfinite(scaling->amax) && scaling->amax != 0.0f)
-            ring[scaling->recorded++ % length] = scaling->amax;
+        if (remembers && isfinite(amax) && amax != 0.0f)
+            ring[scaling->recorded++ % length] = amax;
         if (remembers)
             choose_kept(args, scaling, ring, length);
         scaling->amax = 0.0f;

@@ -114,10 +114,12 @@ void hs_coded_reserve(HsModel *model, bool training)
     if (training)
         scalings->offset_report = hs_arena_reserve(&model->packed, records);
     const int64_t length = model->precision.scaling.history;
-    scalings->history = (HsTensor){ 0 };
+    scalings->history = scalings->maxima = (HsTensor){ 0 };
     if (training && model->precision.scaling.delayed) {
         scalings->history = hs_tensor_2d(NULL, HS_F32, scalings->count, length);
         scalings->offset_history = hs_arena_reserve(&model->packed, hs_tensor_bytes(&scalings->history));
+        scalings->maxima = hs_tensor_1d(NULL, HS_F32, scalings->count);
+        scalings->offset_maxima = hs_arena_reserve(&model->packed, hs_tensor_bytes(&scalings->maxima));
     }
     for (int i = 0; i < model->param_count; i++) {
         HsParam *const param = &model->params[i];
@@ -139,6 +141,8 @@ void hs_coded_place(HsModel *model, bool training)
         scalings->report = hs_arena_at(&model->packed, scalings->offset_report);
     if (hs_tensor_present(&scalings->history))
         scalings->history.data = hs_arena_at(&model->packed, scalings->offset_history);
+    if (hs_tensor_present(&scalings->maxima))
+        scalings->maxima.data = hs_arena_at(&model->packed, scalings->offset_maxima);
     for (int n = 0; n < model->node_count; n++) {
         const HsNode *const node = &model->nodes[n];
         if (!hs_node_coded(node))
@@ -216,15 +220,30 @@ HsStatus hs_model_cast(HsModel *model, HsContext *context, bool training)
     return HS_OK;
 }
 
-HsStatus hs_model_roll_scales(HsModel *model, HsContext *context)
+/* With kept scales of their own, processes would train different models. */
+static HsStatus agree_on_maxima(const HsModelScalings *scalings, HsContext *context, HsComm *comm)
+{
+    HS_TRY(hs_op_roll_scales(context, &(HsRollScalesArgs){ .scalings = scalings->now,
+                                                           .count = scalings->count,
+                                                           .maxima = scalings->maxima,
+                                                           .gathers = true }));
+    return hs_comm_all_reduce(comm, context->stream, scalings->maxima.data, (size_t)scalings->count, HS_F32,
+                              HS_COMM_MAX);
+}
+
+HsStatus hs_model_roll_scales(HsModel *model, HsContext *context, HsComm *comm)
 {
     HsModelScalings *const scalings = &model->scalings;
+    const bool agrees = comm && comm->size > 1 && hs_tensor_present(&scalings->history);
     if (scalings->count == 0)
         return HS_OK;
+    if (agrees && !context->dry_run)
+        HS_TRY(agree_on_maxima(scalings, context, comm));
     const HsRollScalesArgs args = { .scalings = scalings->now,
                                     .report = scalings->report,
                                     .count = scalings->count,
                                     .history = scalings->history,
+                                    .maxima = agrees ? scalings->maxima : (HsTensor){ 0 },
                                     .most_recent = model->precision.scaling.most_recent,
                                     .margin = model->precision.scaling.margin };
     return hs_op_roll_scales(context, &args);

@@ -129,9 +129,10 @@ typedef struct HsModelScalings {
     int count, per_node;
     HsScaling *now, *report; /* [count]; report: of the latest step */
     HsTensor history;        /* [count, L] f32; absent without delayed scaling */
+    HsTensor maxima;         /* [count] f32, what processes agree on; with the history */
     bool begun;              /* kept scales follow from a history */
     bool stale;              /* weights have changed since they were cast */
-    size_t offset_now, offset_report, offset_history;
+    size_t offset_now, offset_report, offset_history, offset_maxima;
 } HsModelScalings;
 
 /* A low-rank change to a linear layer's matrix [outputs, inputs], one of `rank` to each of its parts that is adapted (Hu
@@ -243,8 +244,8 @@ HsStatus hs_model_initialize_adapters(HsModel *model, HsContext *context, uint64
 HsStatus hs_model_pack(HsModel *model, HsContext *context);
 /* Codes of what is stale, before a pass.  training: one whose magnitudes are recorded, and which kept scales are for. */
 HsStatus hs_model_cast(HsModel *model, HsContext *context, bool training);
-/* The end of an optimizer step's passes: scales of the next one. */
-HsStatus hs_model_roll_scales(HsModel *model, HsContext *context);
+/* The end of an optimizer step's passes: scales of the next one, which follow from what all processes have seen. */
+HsStatus hs_model_roll_scales(HsModel *model, HsContext *context, HsComm *comm);
 /* The scale source of a cast. */
 HsScaleSource hs_model_scale_source(const HsModel *model, bool training);
 /* A node's scaling. */

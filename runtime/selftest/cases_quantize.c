@@ -172,8 +172,8 @@ const HsOpTest hs_op_test_quantize = {
 
 /* --- from step to step --- */
 
-enum { SCALINGS, REPORT, HISTORY };
-enum { HAS_HISTORY = HS_CASE_MOMENTUM, NEWEST = HS_CASE_NESTEROV };
+enum { SCALINGS, REPORT, HISTORY, MAXIMA };
+enum { HAS_HISTORY = HS_CASE_MOMENTUM, NEWEST = HS_CASE_NESTEROV, AGREED = HS_CASE_MERGE, GATHERS = HS_CASE_SKIP };
 
 /* rows: scalings; columns: entries of a history; alpha: the margin */
 #define ROLL(n, length, more)                                                \
@@ -182,15 +182,27 @@ enum { HAS_HISTORY = HS_CASE_MOMENTUM, NEWEST = HS_CASE_NESTEROV };
     }
 
 static const HsCase roll_cases[] = {
-    ROLL(1, 1, HAS_HISTORY),     ROLL(1, 1, 0),
-    ROLL(7, 3, HAS_HISTORY),     ROLL(7, 3, HAS_HISTORY | NEWEST),
-    ROLL(48, 1024, HAS_HISTORY), ROLL(5, 40, HAS_HISTORY),
+    ROLL(1, 1, HAS_HISTORY),
+    ROLL(1, 1, 0),
+    ROLL(7, 3, HAS_HISTORY),
+    ROLL(7, 3, HAS_HISTORY | NEWEST),
+    ROLL(48, 1024, HAS_HISTORY),
+    ROLL(5, 40, HAS_HISTORY),
+    ROLL(48, 40, HAS_HISTORY | AGREED),
+    ROLL(300, 3, AGREED | GATHERS),
 };
 
 static void declare_roll(HsTrial *trial)
 {
     const int64_t count = trial->config->rows, words = count * (int64_t)(sizeof(HsScaling) / sizeof(int32_t));
     trial->operands[SCALINGS] = hs_filled(hs_updated("scalings", 0.0, hs_tensor_1d(NULL, HS_I32, words)), HS_FILL_ZERO);
+    if (hs_case_has(trial, AGREED)) {
+        trial->operands[MAXIMA] =
+            hs_filled(hs_updated("maxima", 2.0, hs_tensor_1d(NULL, HS_F32, count)), HS_FILL_POSITIVE);
+        trial->operands[MAXIMA].as_is = true;
+    }
+    if (hs_case_has(trial, GATHERS))
+        return;
     trial->operands[REPORT] = hs_output("report", hs_tensor_1d(NULL, HS_I32, words));
     if (!hs_case_has(trial, HAS_HISTORY))
         return;
@@ -216,6 +228,9 @@ static HsStatus prepare_roll(HsTrial *trial, HsContext *reference)
                                    .elements = (uint64_t)i,
                                    .saturated = 1,
                                    .zeroed = 2 };
+    float *const maxima = trial->operands[MAXIMA].image;
+    for (int64_t i = 0; i < trial->config->rows && hs_case_has(trial, AGREED); i++)
+        maxima[i] = i % 7 == 6 ? INFINITY : i % 7 == 5 ? 0.0f : maxima[i];
     return HS_OK;
 }
 
@@ -225,6 +240,8 @@ static HsStatus call_roll(HsTrial *trial, HsContext *context, const HsTensor *t)
                                                            .report = t[REPORT].data,
                                                            .count = trial->config->rows,
                                                            .history = t[HISTORY],
+                                                           .maxima = t[MAXIMA],
+                                                           .gathers = hs_case_has(trial, GATHERS),
                                                            .most_recent = hs_case_has(trial, NEWEST),
                                                            .margin = trial->config->alpha });
 }

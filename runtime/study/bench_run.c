@@ -151,8 +151,8 @@ static HsStatus run_watched(HsBenchRunner *runner)
 
 HsStatus hs_bench_runner_finish(HsBenchRunner *runner)
 {
-    HS_TRY(hs_scaling_figures(&runner->trainer.model, &runner->trainer.engine.context, runner->run->casts,
-                              &runner->run->cast_count));
+    HS_TRY(hs_scaling_figures(&runner->trainer.model, &runner->trainer.engine.context, runner->trainer.engine.comm,
+                              runner->run->casts, &runner->run->cast_count));
     HS_TRY(evaluate(runner));
     hs_trainer_probe_peak(&runner->trainer);
     runner->run->peak_flops = runner->trainer.peak_flops;

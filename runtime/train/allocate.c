@@ -259,7 +259,7 @@ static HsStatus try_whole_weights(HsTrainer *trainer)
     return HS_OK;
 }
 
-/* Weights are cast whole; kept scales are one process's. */
+/* Weights are cast whole. */
 static HsStatus check_codes(const HsTrainer *trainer)
 {
     if (!hs_precision_codes(&trainer->precision))
@@ -267,11 +267,6 @@ static HsStatus check_codes(const HsTrainer *trainer)
     if (hs_trainer_streams_weights(trainer))
         return hs_fail(HS_ECONFIG, "precision.mode fp8 casts whole weights, which memory.offload: weights and "
                                    "distributed.zero: 3 never have: lower those, or set precision.mode: bf16");
-    if (trainer->precision.scaling.delayed && trainer->engine.comm && trainer->engine.comm->size > 1)
-        return hs_fail(HS_ECONFIG,
-                       "precision.fp8.recipe delayed is one process's, and here are %d: take current, "
-                       "whose scales are each micro-batch's own",
-                       (int)trainer->engine.comm->size);
     return HS_OK;
 }
 

@@ -152,7 +152,7 @@ static HsStatus record_step(HsTrainer *trainer, const HsStepReport *report)
     HS_TRY(hs_metrics_record(trainer->metrics, &record));
     HsScalingFigures roles[HS_SCALING_ROLES];
     int role_count;
-    HS_TRY(hs_scaling_figures(&trainer->model, &trainer->engine.context, roles, &role_count));
+    HS_TRY(hs_scaling_figures(&trainer->model, &trainer->engine.context, trainer->engine.comm, roles, &role_count));
     HS_TRY(hs_metrics_scales(trainer->metrics, record.step, roles, role_count));
     hs_trainer_start_losses(state);
     start_window(trainer);

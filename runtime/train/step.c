@@ -140,7 +140,7 @@ static HsStatus run_step(HsTrainer *trainer, int64_t reference_rows)
     hs_range_begin(context, HS_RANGE_UPDATE, "update");
     HsStatus status = hs_optimizer_update(optimizer, context, trainer->spans, trainer->span_count);
     if (status == HS_OK)
-        status = hs_model_roll_scales(&trainer->model, context);
+        status = hs_model_roll_scales(&trainer->model, context, trainer->engine.comm);
     trainer->model.scalings.begun = trainer->model.scalings.stale = true;
     hs_range_end(context);
     return status;

@@ -21,6 +21,9 @@ all="1:3 2:0 2:1 2:2 2:3 4:0 4:1 4:2 4:3"
     equal bf16 $all -- precision.mode=bf16
     # Gradients overflow in the few sequences that have targets, and so on few processes.
     equal fp16 1:3 2:1 2:3 4:0 4:2 4:3 -- precision.mode=fp16 precision.init_scale=1e6 ewc.fisher_samples=32 distributed.virtual_ranks=8 $masked
+    # Scales: each micro-batch's own; what all processes have seen, in the history too.
+    equal fp8 2:0 4:1 -- precision.mode=fp8 precision.fp8.keep=none
+    equal delayed 2:0 2:2 4:1 -- precision.mode=fp8 precision.fp8.recipe=delayed precision.fp8.keep=none
     equal three 3:0 3:1 3:2 3:3 -- distributed.virtual_ranks=3 batch_size=6
     equal accumulated 2:0 2:1 4:0 4:1 -- continual.strategy=ewc ewc.curvature=diagonal memory.micro_batch=2
     equal documents 2:3 4:1 -- $masked data.packing=none max_length=160 max_steps=2

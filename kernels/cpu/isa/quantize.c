@@ -493,7 +493,13 @@ static void roll(const HsRollScalesArgs *args, int64_t index)
     const int64_t length = remembers ? args->history.shape[1] : 0;
     float *const ring = remembers ? (float *)args->history.data + index * length : NULL;
     HsScaling *const scaling = &args->scalings[index];
-    hs_code_roll_in(scaling, args->report ? &args->report[index] : NULL, ring, length);
+    float *const maximum = hs_tensor_present(&args->maxima) ? (float *)args->maxima.data + index : NULL;
+    if (args->gathers) {
+        *maximum = hs_code_maximum(scaling);
+        return;
+    }
+    hs_code_roll_in(scaling, args->report ? &args->report[index] : NULL, maximum ? *maximum : scaling->amax, ring,
+                    length);
     const int64_t filled = hs_code_filled(scaling, length);
     float amax = 0.0f;
     if (args->most_recent && filled > 0)

@@ -522,15 +522,28 @@ HsStatus op::quantize(HsContext *context, const HsQuantizeArgs *args)
 namespace
 {
 
-/* A warp a scaling. */
-__global__ void __launch_bounds__(WARP_SIZE) roll_scales_kernel(HsScaling *scalings, HsScaling *report, float *history,
-                                                                int64_t length, bool most_recent, float headroom)
+constexpr int GATHER_THREADS = 128;
+
+__global__ void __launch_bounds__(GATHER_THREADS)
+    gather_maxima_kernel(const HsScaling *scalings, float *maxima, int64_t count)
+{
+    begin_after_kernel_before();
+    const int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < count)
+        maxima[i] = hs_code_maximum(scalings + i);
+}
+
+/* A warp a scaling.  maxima: nullptr for those of this process alone. */
+__global__ void __launch_bounds__(WARP_SIZE)
+    roll_scales_kernel(HsScaling *scalings, HsScaling *report, const float *maxima, float *history, int64_t length,
+                       bool most_recent, float headroom)
 {
     begin_after_kernel_before();
     HsScaling *const scaling = scalings + blockIdx.x;
     float *const ring = history != nullptr ? history + blockIdx.x * length : nullptr;
     if (threadIdx.x == 0)
-        hs_code_roll_in(scaling, report != nullptr ? report + blockIdx.x : nullptr, ring, length);
+        hs_code_roll_in(scaling, report != nullptr ? report + blockIdx.x : nullptr,
+                        maxima != nullptr ? maxima[blockIdx.x] : scaling->amax, ring, length);
     __syncwarp();
     const int64_t filled = hs_code_filled(scaling, length);
     float amax = 0.0f;
@@ -548,10 +561,16 @@ __global__ void __launch_bounds__(WARP_SIZE) roll_scales_kernel(HsScaling *scali
 HsStatus op::roll_scales(HsContext *context, const HsRollScalesArgs *args)
 {
     const bool remembers = hs_tensor_present(&args->history);
+    float *const maxima = hs_tensor_present(&args->maxima) ? data_of<float>(args->maxima) : nullptr;
     if (args->count == 0)
         return HS_OK;
+    if (args->gathers)
+        return hs_launch_after(context, HS_KERNEL(gather_maxima_kernel),
+                               dim3((unsigned)((args->count + GATHER_THREADS - 1) / GATHER_THREADS)),
+                               dim3(GATHER_THREADS), 0, (const HsScaling *)args->scalings, maxima, args->count);
     return hs_launch_after(context, HS_KERNEL(roll_scales_kernel), dim3((unsigned)args->count), dim3(WARP_SIZE), 0,
-                           args->scalings, args->report, remembers ? data_of<float>(args->history) : nullptr,
+                           args->scalings, args->report, (const float *)maxima,
+                           remembers ? data_of<float>(args->history) : nullptr,
                            remembers ? args->history.shape[1] : (int64_t)0, args->most_recent, exp2f(-args->margin));
 }
 

@@ -5,6 +5,7 @@
 #include <criterion/criterion.h>
 #include <math.h>
 
+#include "kernels/base/comm.h"
 #include "kernels/ops/backend.h"
 #include "kernels/ops/codes.h"
 #include "runtime/model/coded_figures.h"
@@ -48,10 +49,12 @@ Test(coded_figures, shares_are_of_all_layers_elements)
     HsScalingFigures figures[HS_SCALING_ROLES];
     int count;
     make(&made, HS_SCALE_TENSOR);
-    made.report[HS_SCALING_X] = (HsScaling){ .amax = 4, .scale = 112, .elements = 1000, .saturated = 10, .zeroed = 20 };
-    made.report[PER_NODE + HS_SCALING_X] = (HsScaling){ .amax = 7, .scale = 64, .elements = 3000, .zeroed = 180 };
-    made.report[PER_NODE + HS_SCALING_DY] = (HsScaling){ .amax = 0.5f, .scale = 2, .elements = 8 };
-    cr_assert_eq(hs_scaling_figures(&made.model, &context, figures, &count), HS_OK, "%s", hs_error_message());
+    made.report[HS_SCALING_X] =
+        (HsScaling){ .amax = 4, .largest = 448, .elements = 1000, .saturated = 10, .zeroed = 20 };
+    made.report[PER_NODE + HS_SCALING_X] = (HsScaling){ .amax = 7, .largest = 448, .elements = 3000, .zeroed = 180 };
+    made.report[PER_NODE + HS_SCALING_DY] = (HsScaling){ .amax = 0.5f, .largest = 57344, .elements = 8 };
+    cr_assert_eq(hs_scaling_figures(&made.model, &context, hs_comm_alone(), figures, &count), HS_OK, "%s",
+                 hs_error_message());
     cr_assert_eq(count, 2, "nothing was cast of weights");
     cr_expect_str_eq(figures[0].role, "x");
     cr_expect_eq(figures[0].amax, 7);
@@ -63,6 +66,12 @@ Test(coded_figures, shares_are_of_all_layers_elements)
     cr_expect_eq(figures[0].layer_lost, 180.0 / 3000);
     cr_expect_str_eq(figures[1].role, "dy");
     cr_expect_str_eq(figures[1].layer, "", "nothing was lost");
+    cr_expect_eq(figures[1].lowest, 57344 / 0.5);
+    made.model.precision.scaling.delayed = true; /* what was kept, once there is a history */
+    made.report[PER_NODE + HS_SCALING_DY].recorded = 1;
+    made.report[PER_NODE + HS_SCALING_DY].scale = 2;
+    cr_assert_eq(hs_scaling_figures(&made.model, &context, hs_comm_alone(), figures, &count), HS_OK);
+    cr_expect_eq(figures[1].lowest, 2);
 }
 
 Test(coded_figures, what_is_not_finite_stays_visible)
@@ -75,7 +84,8 @@ Test(coded_figures, what_is_not_finite_stays_visible)
         make(&made, HS_SCALE_MX);
         made.report[HS_SCALING_WEIGHT] = (HsScaling){ .amax = amaxes[i], .scale = 1, .elements = 4 };
         made.report[PER_NODE + HS_SCALING_WEIGHT] = (HsScaling){ .amax = 9, .scale = 1, .elements = 4 };
-        cr_assert_eq(hs_scaling_figures(&made.model, &context, figures, &count), HS_OK, "%s", hs_error_message());
+        cr_assert_eq(hs_scaling_figures(&made.model, &context, hs_comm_alone(), figures, &count), HS_OK, "%s",
+                     hs_error_message());
         cr_assert_eq(count, 1);
         cr_expect(isnan(figures[0].amax));
         cr_expect(isnan(figures[0].lowest) && isnan(figures[0].highest), "blocks have no scale of a tensor");
@@ -89,6 +99,6 @@ Test(coded_figures, models_without_codes_have_none)
     int count = 7;
     make(&made, HS_SCALE_TENSOR);
     made.model.scalings = (HsModelScalings){ 0 };
-    cr_assert_eq(hs_scaling_figures(&made.model, &context, figures, &count), HS_OK);
+    cr_assert_eq(hs_scaling_figures(&made.model, &context, hs_comm_alone(), figures, &count), HS_OK);
     cr_expect_eq(count, 0);
 }
