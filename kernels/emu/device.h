@@ -223,14 +223,17 @@ void emulated_tensor_store_commit();
 /* Until they have read shared memory; written: and are in device memory. */
 void emulated_tensor_store_wait(int pending, bool written, emulator::Site site = HS_EMU_HERE);
 
+/* What tensor cores multiply. */
+enum class TensorFormat { BF16, F16, TF32, E4M3, E5M2 };
+
 /* What a warpgroup does together (warpgroup.cpp). */
 struct WarpgroupProduct {
     float *sums;       /* columns / 2 registers of this thread */
     const uint32_t *a; /* four registers, or NULL: from shared memory */
     uint64_t a_descriptor, b_descriptor;
     int columns;
-    bool f16; /* else bf16 */
-    bool add; /* to the sums; else in their place */
+    TensorFormat a_format, b_format; /* the same one of 16 bits, or of 8 bits any two */
+    bool add;                        /* to the sums; else in their place */
     bool a_transposed, b_transposed;
 };
 void emulated_wgmma(const WarpgroupProduct &product, emulator::Site site = HS_EMU_HERE);
@@ -245,6 +248,8 @@ void emulated_mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b
 void emulated_mma_f16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], emulator::Site site = HS_EMU_HERE);
 void emulated_mma_tf32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2],
                        emulator::Site site = HS_EMU_HERE);
+void emulated_mma_fp8(TensorFormat a_format, TensorFormat b_format, float (&d)[4], const uint32_t (&a)[4],
+                      const uint32_t (&b)[2], emulator::Site site = HS_EMU_HERE);
 void emulated_load_matrix(uint32_t *result, int matrices, bool transposed, uint32_t address,
                           emulator::Site site = HS_EMU_HERE);
 

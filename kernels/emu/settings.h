@@ -12,7 +12,8 @@
  *                                            device memory: not the host
  *   HALFSTEP_EMU_APPROXIMATE  approximate    exact | above | below | mixed: how ex2.approx and rcp.approx are off, by all
  *                                            that is documented
- *   HALFSTEP_EMU_SUMS         truncated_sums exact | truncate: tensor cores add each product in f32, or as truncated.h says
+ *   HALFSTEP_EMU_SUMS         truncated_sums exact | truncate: tensor cores add each product in f32, or as truncated.h says:
+ *                                            FP8 operands' with 14 significant bits
  *   HALFSTEP_EMU_THREADS      threads        host threads that blocks are spread over; results never depend on it
  *   HALFSTEP_EMU_SHARED       shared_limit   shared memory of a block in KiB, and so which GPU it is:
  *                                            227 (sm_90), 163 (sm_80), 99 (sm_86, sm_89)

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
  * mma.sync and ldmatrix (PTX ISA, "Warp-level matrix instructions"); the fragments are drawn in ptx_mma.cuh.
- * Products of two 16-bit or tf32 numbers are exact in f32; sums are taken in f32, over k upwards.  Hardware adds in an
+ * Products of two numbers of at most 16 bits, or of tf32, are exact in f32; sums are taken in f32, over k upwards.  Hardware adds in an
  * order and with a rounding of its own, so that results agree within tolerances only; truncated.h imitates it on demand.
  */
 #include "kernels/emu/truncated.h"
 #include "kernels/emu/worker.h"
+
+extern "C" {
+#include "kernels/base/dtype.h"
+}
 
 namespace hs_emu
 {
@@ -80,14 +84,14 @@ __attribute__((target("avx2"))) static void multiply_avx2(Row (&d)[16], const fl
 static const bool has_avx2 = __builtin_cpu_supports("avx2");
 #endif
 
-/* least_exponent: of the operands' format.  Eight products deep: tf32. */
+/* Eight products deep: tf32; 32: FP8. */
 template <int depth>
-static void multiply(Row (&d)[16], const float (&a)[16][depth], const Row (&b)[depth], int least_exponent)
+static void multiply(Row (&d)[16], const float (&a)[16][depth], const Row (&b)[depth], LeastExponents least)
 {
     if (settings().truncated_sums) {
-        const TensorAdder adder = adder_of_mma(depth == 8);
+        const TensorAdder adder = depth == 32 ? adder_of_fp8() : adder_of_mma(depth == 8);
         for (int row = 0; row < 16; row++)
-            truncated_sums(adder, least_exponent, a[row], depth, reinterpret_cast<const float *>(b), 8, 8,
+            truncated_sums(adder, least, a[row], depth, reinterpret_cast<const float *>(b), 8, 8,
                            reinterpret_cast<float *>(&d[row]));
         return;
     }
@@ -169,6 +173,33 @@ static void multiply_tf32(Warp &warp, const Meeting &meeting)
     store_sums(warp, d);
 }
 
+template <TensorFormat format> static float decode_code(uint32_t bits)
+{
+    const uint8_t code = (uint8_t)(bits & 0xffu);
+    return format == TensorFormat::E4M3 ? hs_e4m3_decode(code) : hs_e5m2_decode(code);
+}
+
+/* m16n8k32: four FP8 elements a register. */
+template <TensorFormat a_format, TensorFormat b_format> static void multiply_fp8(Warp &warp, const Meeting &meeting)
+{
+    float a[16][32];
+    Row b[32], d[16];
+    check_whole_warp(meeting);
+    for (int lane = 0; lane < LANES; lane++) {
+        const Fragments fragments = fragments_of(warp, lane);
+        const int group = lane / 4, first = lane % 4 * 4;
+        for (int i = 0; i < 4; i++)
+            for (int byte = 0; byte < 4; byte++)
+                a[group + i % 2 * 8][first + i / 2 * 16 + byte] = decode_code<a_format>(fragments.a[i] >> 8 * byte);
+        for (int i = 0; i < 2; i++)
+            for (int byte = 0; byte < 4; byte++)
+                b[first + i * 16 + byte][group] = decode_code<b_format>(fragments.b[i] >> 8 * byte);
+    }
+    load_sums(warp, d);
+    multiply<32>(d, a, b, LeastExponents(a_format, b_format));
+    store_sums(warp, d);
+}
+
 static void mma(const char *kind, float *d, const uint32_t *a, const uint32_t *b, Site site, Perform perform)
 {
     Thread &thread = *worker->current;
@@ -212,6 +243,19 @@ void emulated_mma_f16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)
 void emulated_mma_tf32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], emulator::Site site)
 {
     emulator::mma("mma.sync tf32", d, a, b, site, emulator::multiply_tf32);
+}
+
+void emulated_mma_fp8(TensorFormat a_format, TensorFormat b_format, float (&d)[4], const uint32_t (&a)[4],
+                      const uint32_t (&b)[2], emulator::Site site)
+{
+    using emulator::multiply_fp8;
+    constexpr TensorFormat e4m3 = TensorFormat::E4M3, e5m2 = TensorFormat::E5M2;
+    const bool a_e4m3 = a_format == e4m3, b_e4m3 = b_format == e4m3;
+    emulator::mma("mma.sync fp8", d, a, b, site,
+                  a_e4m3 && b_e4m3 ? multiply_fp8<e4m3, e4m3>
+                  : a_e4m3         ? multiply_fp8<e4m3, e5m2>
+                  : b_e4m3         ? multiply_fp8<e5m2, e4m3>
+                                   : multiply_fp8<e5m2, e5m2>);
 }
 
 void emulated_load_matrix(uint32_t *result, int matrices, bool transposed, uint32_t address, emulator::Site site)

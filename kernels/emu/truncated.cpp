@@ -22,6 +22,31 @@ TensorAdder adder_of_wgmma()
     return TensorAdder{ 16, 25 };
 }
 
+TensorAdder adder_of_fp8()
+{
+    return TensorAdder{ 32, 13, 13 };
+}
+
+static int least_exponent(TensorFormat format)
+{
+    switch (format) {
+    case TensorFormat::F16:
+    case TensorFormat::E5M2:
+        return -14;
+    case TensorFormat::E4M3:
+        return -6;
+    case TensorFormat::BF16:
+    case TensorFormat::TF32:
+        break;
+    }
+    return -126;
+}
+
+LeastExponents::LeastExponents(TensorFormat a_format, TensorFormat b_format)
+    : a(least_exponent(a_format)), b(least_exponent(b_format))
+{
+}
+
 TensorAdder adder_of_mma(bool tf32)
 {
     const bool hopper = settings().shared_limit >= 227 * 1024;
@@ -44,33 +69,35 @@ static inline double power_of_two(int exponent)
     return __longlong_as_double((long long)(exponent + 1023) << 52);
 }
 
-/* To f32, towards zero; from 2^128 on infinite. */
-static inline float cut_to_f32(double x)
+/* To f32 with `kept` bits after the point, towards zero; from 2^128 on infinite. */
+static inline float cut_to_f32(double x, int kept)
 {
     const float nearest = (float)x;
+    const unsigned keep = 0xffffffffu << (23 - kept), bits = __float_as_uint(nearest);
     if (!(fabs((double)nearest) > fabs(x)) || fabs(x) >= 0x1p128)
-        return nearest;
-    return __uint_as_float(__float_as_uint(nearest) - 1);
+        return nearest != nearest ? nearest : __uint_as_float(bits & keep);
+    return __uint_as_float((bits - 1) & keep);
 }
 
 /* One group: k up to `depth`. */
-static inline __attribute__((always_inline)) void add_group(int bits, int least_exponent, const float *a, int depth,
-                                                            const float *b, int stride, int columns, float *sums)
+static inline __attribute__((always_inline)) void add_group(TensorAdder adder, LeastExponents least, const float *a,
+                                                            int depth, const float *b, int stride, int columns,
+                                                            float *sums)
 {
     int largest[MOST_COLUMNS];
     double scale[MOST_COLUMNS], total[MOST_COLUMNS];
     for (int n = 0; n < columns; n++)
         largest[n] = exponent_of(sums[n], -126);
     for (int k = 0; k < depth; k++) {
-        const int own = exponent_of(a[k], least_exponent);
+        const int own = exponent_of(a[k], least.a);
         for (int n = 0; n < columns; n++) {
-            const int exponent = own + exponent_of(b[k * stride + n], least_exponent);
+            const int exponent = own + exponent_of(b[k * stride + n], least.b);
             largest[n] = exponent > largest[n] ? exponent : largest[n];
         }
     }
     for (int n = 0; n < columns; n++) {
         const bool usable = largest[n] > NOTHING / 2 && largest[n] < NOT_FINITE / 2;
-        scale[n] = power_of_two(usable ? bits - largest[n] : 0);
+        scale[n] = power_of_two(usable ? adder.bits - largest[n] : 0);
         total[n] = trunc((double)sums[n] * scale[n]);
     }
     for (int k = 0; k < depth; k++) {
@@ -79,31 +106,31 @@ static inline __attribute__((always_inline)) void add_group(int bits, int least_
             total[n] += trunc(factor * (double)b[k * stride + n] * scale[n]);
     }
     for (int n = 0; n < columns; n++)
-        sums[n] = cut_to_f32(total[n] / scale[n]);
+        sums[n] = cut_to_f32(total[n] / scale[n], adder.kept);
 }
 
 #if defined(__x86_64__)
-__attribute__((target("avx2"), optimize("O3"))) static void add_group_avx2(int bits, int least_exponent, const float *a,
-                                                                           int depth, const float *b, int stride,
-                                                                           int columns, float *sums)
+__attribute__((target("avx2"), optimize("O3"))) static void add_group_avx2(TensorAdder adder, LeastExponents least,
+                                                                           const float *a, int depth, const float *b,
+                                                                           int stride, int columns, float *sums)
 {
-    add_group(bits, least_exponent, a, depth, b, stride, columns, sums);
+    add_group(adder, least, a, depth, b, stride, columns, sums);
 }
 static const bool has_avx2 = __builtin_cpu_supports("avx2");
 #endif
 
-void truncated_sums(TensorAdder adder, int least_exponent, const float *a, int depth, const float *b, int stride,
+void truncated_sums(TensorAdder adder, LeastExponents least, const float *a, int depth, const float *b, int stride,
                     int columns, float *sums)
 {
     for (int k = 0; k < depth; k += adder.group) {
         const int count = depth - k < adder.group ? depth - k : adder.group;
 #if defined(__x86_64__)
         if (has_avx2) {
-            add_group_avx2(adder.bits, least_exponent, a + k, count, b + k * stride, stride, columns, sums);
+            add_group_avx2(adder, least, a + k, count, b + k * stride, stride, columns, sums);
             continue;
         }
 #endif
-        add_group(adder.bits, least_exponent, a + k, count, b + k * stride, stride, columns, sums);
+        add_group(adder, least, a + k, count, b + k * stride, stride, columns, sums);
     }
 }
 

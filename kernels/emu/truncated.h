@@ -13,6 +13,11 @@
  *
  * They measured wmma and mma; that wgmma adds alike is assumed here.  Nothing here was measured by this project.
  *
+ * FP8 operands on 8.9 and 9.0: bits is 13, and the sum is cut to 14 significant bits, though it comes as f32 (DeepSeek-AI
+ * 2024, "DeepSeek-V3 Technical Report", section 3.5.2).  Of the group only the instruction's k is known: 32 is assumed.
+ * So a sum that has grown to 2^14 times its terms stands still: kernels add such sums to others in f32, by FFMA, every
+ * 128 of k.
+ *
  * What it costs: with u = 2^-24 and S the sum of the terms' sizes, a group of n products loses less than n 2^-bits S by
  * alignment and 2^-23 S by the last cut: on 9.0 10 u S for 16 products, less than the 16 u S that a sum of single f32
  * additions may lose; on 8.0 10 u S for 8.  All losses have the sign that makes sums smaller: where all terms are of one
@@ -21,23 +26,35 @@
 #ifndef HS_KERNELS_EMU_TRUNCATED_H
 #define HS_KERNELS_EMU_TRUNCATED_H
 
+#include "kernels/emu/device.h"
+
 namespace hs_emu
 {
 namespace emulator
 {
 
 struct TensorAdder {
-    int group; /* products that are added at once */
-    int bits;  /* kept after the point of the largest term */
+    int group;     /* products that are added at once */
+    int bits;      /* kept after the point of the largest term */
+    int kept = 23; /* after the point of the sum */
 };
 
-/* How this device's mma.sync adds 16-bit (or tf32) operands, and how wgmma does. */
+/* How this device's mma.sync adds 16-bit (or tf32) operands, and how wgmma does; FP8 operands, by both. */
 TensorAdder adder_of_mma(bool tf32);
 TensorAdder adder_of_wgmma();
+TensorAdder adder_of_fp8();
 
-/* One row: sums[n] += a[k] b[k * stride + n], k up to `depth`, n up to `columns` (at most 256).
- * least_exponent: of the operands' normal numbers; subnormal ones have it too. */
-void truncated_sums(TensorAdder adder, int least_exponent, const float *a, int depth, const float *b, int stride,
+/* The exponents of both operands' smallest normal numbers; subnormal ones have them too. */
+struct LeastExponents {
+    int a, b;
+    LeastExponents(int both) : a(both), b(both)
+    {
+    }
+    LeastExponents(TensorFormat a_format, TensorFormat b_format);
+};
+
+/* One row: sums[n] += a[k] b[k * stride + n], k up to `depth`, n up to `columns` (at most 256). */
+void truncated_sums(TensorAdder adder, LeastExponents least, const float *a, int depth, const float *b, int stride,
                     int columns, float *sums);
 
 } // namespace emulator

@@ -143,6 +143,8 @@ static void check_product(const WarpgroupProduct &product, const WarpgroupProduc
     if (product.a_descriptor != first.a_descriptor || product.b_descriptor != first.b_descriptor ||
         product.add != first.add || product.columns != first.columns)
         fault("wgmma (%s:%d): descriptors or scale differ within the warpgroup", site.file, site.line);
+    if (product.a_format != first.a_format || product.b_format != first.b_format)
+        fault("wgmma (%s:%d): formats differ within the warpgroup", site.file, site.line);
     if (product.columns < 8 || product.columns > 256 || product.columns % 8 != 0)
         fault("wgmma (%s:%d): %d columns", site.file, site.line, product.columns);
 }

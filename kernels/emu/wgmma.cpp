@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The arithmetic of wgmma.m64nNk16: how matrix descriptors lead to elements of shared memory (PTX ISA, "Strides" and
+ * The arithmetic of wgmma, m64nNk16 of 16-bit operands and m64nNk32 of FP8: how matrix descriptors lead to elements of shared memory (PTX ISA, "Strides" and
  * "Matrix Descriptor Format" of wgmma), and the product.  As in mma.sync (tensor.cpp), products are exact and sums are
  * taken in f32, over k upwards, or as truncated.h says.
  *
@@ -9,13 +9,15 @@
  * 18 bits; the rest is in bits 52 - 61, which hardware wants zero, and what advancing a descriptor carries in 14
  * and 15.
  *
- * With span = the swizzle's bytes and "outer" the index that survives in the product, element (outer, k) of an operand
- * lies at start + ..., then swizzled by its address:
+ * With span = the swizzle's bytes and "outer" the index that survives in the product, element (outer, k) of a 16-bit
+ * operand lies at start + ..., then swizzled by its address:
  *
  *     K-major            (outer / 8) stride + (outer % 8) span + 2 k
  *     K-major, none      (outer / 8) stride + (outer % 8) 16 + (k / 8) leading + 2 (k % 8)
  *     outer-major        (outer / s) leading + 2 (outer % s) + (k / 8) stride + (k % 8) span,  s = span / 2 elements
  *     outer-major, none  (outer / 8) stride + 2 (outer % 8) + (k / 8) leading + (k % 8) 16
+ *
+ * FP8 operands are K-major, and lie as if two neighbours along k were one element of 16 bits.
  */
 #include <memory>
 
@@ -33,7 +35,7 @@ namespace hs_emu
 namespace emulator
 {
 
-enum { ROWS = 16, DEPTH = 16, MOST_COLUMNS = 256, CHUNK = 16 };
+enum { ROWS = 16, PAIRS = 16, DEPTH = 32, MOST_COLUMNS = 256, CHUNK = 16 };
 
 struct Descriptor {
     uint32_t start, leading, stride;
@@ -63,23 +65,48 @@ static uint32_t chunk_address(const Descriptor &d, bool transposed, int outer, i
     return d.start + o / 8 * d.stride + depth / 8 * d.leading + depth % 8 * CHUNK;
 }
 
-static float decode_element(uint16_t bits, bool f16)
+static bool is_fp8(TensorFormat format)
 {
-    return f16 ? hs_f16_decode(bits) : hs_bf16_decode(bits);
+    return format == TensorFormat::E4M3 || format == TensorFormat::E5M2;
 }
 
-/* element(outer - first, k) for `count` of an operand's rows or columns, a chunk of eight at a time. */
+static int depth_of(const WarpgroupProduct &product)
+{
+    return is_fp8(product.a_format) ? DEPTH : DEPTH / 2;
+}
+
+static float decode_element(uint16_t bits, TensorFormat format)
+{
+    return format == TensorFormat::F16 ? hs_f16_decode(bits) : hs_bf16_decode(bits);
+}
+
+static float decode_code(uint8_t code, TensorFormat format)
+{
+    return format == TensorFormat::E4M3 ? hs_e4m3_decode(code) : hs_e5m2_decode(code);
+}
+
+/* element(outer - first, k) for `count` of an operand's rows or columns, a chunk of eight, or of sixteen codes, at a
+ * time. */
 template <typename Element>
-static void read_operand(uint64_t bits, bool transposed, int first, int count, bool f16, Site site, Element element)
+static void read_operand(uint64_t bits, bool transposed, int first, int count, TensorFormat format, Site site,
+                         Element element)
 {
     const Descriptor d = decode(bits, site);
+    const bool fp8 = is_fp8(format);
+    if (fp8 && transposed)
+        fault("wgmma (%s:%d): operands in FP8 are K-major", site.file, site.line);
     for (int outer = first; outer < first + count; outer += transposed ? 8 : 1)
-        for (int k = 0; k < DEPTH; k += transposed ? 1 : 8) {
+        for (int k = 0; k < PAIRS; k += transposed ? 1 : 8) {
             const uint32_t address = swizzled(chunk_address(d, transposed, outer, k), d.span);
             uint16_t chunk[8];
+            uint8_t codes[CHUNK];
             memcpy(chunk, cluster_pointer(address, CHUNK, CHUNK, "wgmma"), sizeof chunk);
-            for (int i = 0; i < 8; i++)
-                element(outer - first + (transposed ? i : 0), k + (transposed ? 0 : i)) = decode_element(chunk[i], f16);
+            memcpy(codes, chunk, sizeof codes);
+            for (int i = 0; i < CHUNK && fp8; i++)
+                element(outer - first, k * 2 + i) = decode_code(codes[i], format);
+            for (int i = 0; i < 8 && !fp8; i++)
+                element(outer - first + (transposed ? i : 0), k + (transposed ? 0 : i)) =
+                    decode_element(chunk[i], format);
         }
 }
 
@@ -89,21 +116,21 @@ static int row_of(int lane, int i)
     return lane / 4 + i * 8;
 }
 
-static void registers_of_a(const uint32_t *registers, bool f16, float (&a)[ROWS][DEPTH])
+static void registers_of_a(const uint32_t *registers, TensorFormat format, float (&a)[ROWS][DEPTH])
 {
     for (int lane = 0; lane < LANES; lane++)
         for (int r = 0; r < 4; r++)
             for (int half = 0; half < 2; half++) {
                 const uint32_t pair = registers[lane * 4 + r];
                 a[row_of(lane, r % 2)][lane % 4 * 2 + r / 2 * 8 + half] =
-                    decode_element((uint16_t)(pair >> 16 * half), f16);
+                    decode_element((uint16_t)(pair >> 16 * half), format);
             }
 }
 
 static inline __attribute__((always_inline)) void
-multiply_row(const float (&a)[DEPTH], const float (&b)[DEPTH][MOST_COLUMNS], int columns, float *sums)
+multiply_row(const float (&a)[DEPTH], const float (&b)[DEPTH][MOST_COLUMNS], int depth, int columns, float *sums)
 {
-    for (int k = 0; k < DEPTH; k++) {
+    for (int k = 0; k < depth; k++) {
         const float factor = a[k];
         for (int n = 0; n < columns; n++)
             sums[n] += factor * b[k][n];
@@ -113,9 +140,9 @@ multiply_row(const float (&a)[DEPTH], const float (&b)[DEPTH][MOST_COLUMNS], int
 /* With the same bits on every machine: neither version fuses multiplication and addition. */
 #if defined(__x86_64__)
 __attribute__((target("avx2"))) static void
-multiply_row_avx2(const float (&a)[DEPTH], const float (&b)[DEPTH][MOST_COLUMNS], int columns, float *sums)
+multiply_row_avx2(const float (&a)[DEPTH], const float (&b)[DEPTH][MOST_COLUMNS], int depth, int columns, float *sums)
 {
-    multiply_row(a, b, columns, sums);
+    multiply_row(a, b, depth, columns, sums);
 }
 static const bool has_avx2 = __builtin_cpu_supports("avx2");
 #endif
@@ -133,11 +160,11 @@ void wgmma_multiply(const WgmmaOperands &operands, int warp, float *registers)
     auto &b = numbers->b;
     auto &sums = numbers->sums;
     if (!operands.a_registers.empty())
-        registers_of_a(operands.a_registers.data() + warp * LANES * 4, product.f16, a);
+        registers_of_a(operands.a_registers.data() + warp * LANES * 4, product.a_format, a);
     else
-        read_operand(product.a_descriptor, product.a_transposed, warp * ROWS, ROWS, product.f16, operands.site,
+        read_operand(product.a_descriptor, product.a_transposed, warp * ROWS, ROWS, product.a_format, operands.site,
                      [](int outer, int k) -> float & { return numbers->a[outer][k]; });
-    read_operand(product.b_descriptor, product.b_transposed, 0, product.columns, product.f16, operands.site,
+    read_operand(product.b_descriptor, product.b_transposed, 0, product.columns, product.b_format, operands.site,
                  [](int outer, int k) -> float & { return numbers->b[k][outer]; });
     /* Register 4 j + 2 i + e of a thread: row i, column 8 j + 2 (t % 4) + e. */
     const int count = product.columns / 2;
@@ -146,19 +173,21 @@ void wgmma_multiply(const WgmmaOperands &operands, int warp, float *registers)
         for (int r = 0; r < count; r++)
             sums[row_of(lane, r / 2 % 2)][r / 4 * 8 + lane % 4 * 2 + r % 2] =
                 product.add ? own[lane * count + r] : 0.0f;
+    const int depth = depth_of(product);
     for (int row = 0; row < ROWS; row++) {
         if (settings().truncated_sums) {
-            truncated_sums(adder_of_wgmma(), product.f16 ? -14 : -126, a[row], DEPTH, b[0], MOST_COLUMNS,
+            truncated_sums(is_fp8(product.a_format) ? adder_of_fp8() : adder_of_wgmma(),
+                           LeastExponents(product.a_format, product.b_format), a[row], depth, b[0], MOST_COLUMNS,
                            product.columns, sums[row]);
             continue;
         }
 #if defined(__x86_64__)
         if (has_avx2) {
-            multiply_row_avx2(a[row], b, product.columns, sums[row]);
+            multiply_row_avx2(a[row], b, depth, product.columns, sums[row]);
             continue;
         }
 #endif
-        multiply_row(a[row], b, product.columns, sums[row]);
+        multiply_row(a[row], b, depth, product.columns, sums[row]);
     }
     for (int lane = 0; lane < LANES; lane++)
         for (int r = 0; r < count; r++)

@@ -72,8 +72,8 @@ static void read_descriptors(Experiments &experiments, const std::string &name, 
         stride.numbers[place] = (int64_t)(bits >> 32 & 0x3fff) * 16 + planted("stride", 1024);
         type.numbers[place] = (int64_t)(bits >> 49 & 7) * 4 + (int64_t)(bits >> 62 ^ (uint64_t)planted("type", 3));
         const bool transposed = is_a ? product.a_transposed : product.b_transposed;
-        instruction.numbers[place] =
-            (product.columns * 2 + product.f16) * 2 + (transposed != (planted("instruction", 1) != 0));
+        instruction.numbers[place] = (product.columns * 2 + (product.a_format == TensorFormat::F16)) * 2 +
+                                     (transposed != (planted("instruction", 1) != 0));
     }
 }
 
@@ -87,7 +87,7 @@ static void record_hopper_multiply(Experiments &experiments, const char *type)
     for (int consumer = 0; consumer < CONSUMERS_OF_A_BLOCK; consumer++) {
         float sums[Tile::columns / 2] = {};
         recorded.clear();
-        hopper_multiply<T, Tile, a_contiguous, b_contiguous>(ring, 0, consumer, sums, false);
+        HopperMultiply<T, Tile, a_contiguous, b_contiguous>::issue(ring, 0, consumer, sums, false);
         read_descriptors(experiments, name + "A", consumer, true);
         read_descriptors(experiments, name + "B", consumer, false);
     }

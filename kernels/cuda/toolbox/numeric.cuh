@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Number formats in kernels: bf16 and f16 as plain storage, arithmetic always in float, one rounding to nearest even
- * when a value is stored.  Packs are what one thread moves in one access.
+ * when a value is stored; of FP8, whose numbers only tensor cores take, the names.  Packs are what one thread moves in one access.
  */
 #ifndef HS_KERNELS_CUDA_TOOLBOX_NUMERIC_CUH
 #define HS_KERNELS_CUDA_TOOLBOX_NUMERIC_CUH
@@ -17,6 +17,20 @@ struct Bf16 {
 struct F16 {
     uint16_t bits;
 };
+struct E4m3 {
+    uint8_t bits;
+};
+struct E5m2 {
+    uint8_t bits;
+};
+
+#ifdef HS_EMU
+/* What the emulator calls a format. */
+template <typename Element> static constexpr TensorFormat tensor_format = TensorFormat::BF16;
+template <> inline constexpr TensorFormat tensor_format<F16> = TensorFormat::F16;
+template <> inline constexpr TensorFormat tensor_format<E4m3> = TensorFormat::E4M3;
+template <> inline constexpr TensorFormat tensor_format<E5m2> = TensorFormat::E5M2;
+#endif
 
 HS_DEVICE float to_float(float value)
 {

@@ -10,11 +10,14 @@
  *
  *     a[0]: A[g][t]   a[1]: A[g + 8][t]   a[2]: A[g][t + 4]   a[3]: A[g + 8][t + 4]
  *     b[0]: B[t][g]   b[1]: B[t + 4][g]                       d as above
+ *
+ * and of a 16 x 8 x 32 product in FP8 (sm_89) four codes a register: the first, with each element of 16 bits two
+ * neighbours along k.
  */
 #ifndef HS_KERNELS_CUDA_TOOLBOX_PTX_MMA_CUH
 #define HS_KERNELS_CUDA_TOOLBOX_PTX_MMA_CUH
 
-#include "kernels/cuda/toolbox/platform.cuh"
+#include "kernels/cuda/toolbox/numeric.cuh"
 
 namespace HS_CUDA_NAMESPACE
 {
@@ -46,6 +49,39 @@ HS_DEVICE void mma_tf32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&
     HS_MMA("m16n8k8.row.col.f32.tf32.tf32.f32", emulated_mma_tf32);
 }
 #undef HS_MMA
+
+/* Likewise of codes, which tensor cores of 8.9 and 9.0 add with 14 significant bits: whoever adds many products of k has
+ * them added to other sums in between.  On a GPU before 8.9 it traps. */
+#ifndef HS_EMU
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 890
+#define HS_MMA_FP8(a_type, b_type)                                          \
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.f32." a_type "." b_type \
+                 ".f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},{%0,%1,%2,%3};"  \
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])           \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]))
+#else
+#define HS_MMA_FP8(a_type, b_type) asm volatile("trap;")
+#endif
+HS_DEVICE void mma_issue(E4m3, E4m3, float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+{
+    HS_MMA_FP8("e4m3", "e4m3");
+}
+HS_DEVICE void mma_issue(E5m2, E4m3, float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+{
+    HS_MMA_FP8("e5m2", "e4m3");
+}
+#undef HS_MMA_FP8
+#endif
+
+/* A: E4m3 or E5m2; B: E4m3. */
+template <typename A, typename B> HS_DEVICE void mma_fp8(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+{
+#ifdef HS_EMU
+    emulated_mma_fp8(tensor_format<A>, tensor_format<B>, d, a, b);
+#else
+    mma_issue(A{}, B{}, d, a, b);
+#endif
+}
 
 /* Matrices of 8 x 8 16-bit elements from shared memory: lane 8 i + r gives the address (16-byte aligned) of row r of
  * matrix i; lane 4 r + t receives elements 2t, 2t+1 of row r (trans: of column r). */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * PTX wrappers of sm_90a: products of a whole warpgroup (128 threads), D[64, N] = A[64, 16] B[16, N] or +=, 16-bit
- * operands, f32 sums.  B, and A unless it is given in registers, are read from shared memory by way of matrix
+ * operands, f32 sums; and of FP8 codes, A[64, 32] B[32, N], whose sums have 14 significant bits (mma_fp8).  B, and A unless it is given in registers, are read from shared memory by way of matrix
  * descriptors.
  *
  * Sums: thread t of the warpgroup, with warp w = t / 32, g = t % 32 / 4 and p = t % 4, holds
@@ -26,7 +26,7 @@ namespace ptx
 {
 
 /* A tile of 16-bit elements in shared memory as a tensor copy with the 128-byte swizzle leaves it: lines of 64
- * elements, eight lines a block of 1024 bytes. K-major (lines run along k): `groups` = bytes between blocks of eight
+ * elements, or of 128 codes (K-major alone), eight lines a block of 1024 bytes. K-major (lines run along k): `groups` = bytes between blocks of eight
  * rows, 1024 where they follow each other. outer-major (lines run along rows of A or columns of B, one line for each
  * k): `groups` = bytes from one block of eight k to the next, `lines` = bytes from 64 rows or columns to the next 64.
  */
@@ -165,6 +165,26 @@ template <> inline constexpr bool is_f16<F16> = true;
     }
 HS_WGMMA_OVERLOADS(Bf16, "bf16")
 HS_WGMMA_OVERLOADS(F16, "f16")
+
+/* Codes: both operands K-major, from shared memory. */
+#define HS_WGMMA_FP8(columns, types, sums, a0, a1, a2)                                                                 \
+    asm volatile("{\n.reg .pred add;\nsetp.ne.b32 add, %" a2 ", 0;\n"                                                  \
+                 "wgmma.mma_async.sync.aligned.m64n" #columns "k32.f32." types " {" HS_PLACES_##sums "}, "             \
+                                                                                                     "%" a0 ", %" a1   \
+                                                                                                     ", add, 1, 1;\n}" \
+                 : HS_SUMS_##sums(0)                                                                                   \
+                 : "l"(a), "l"(b), "r"((int)add))
+#define HS_WGMMA_FP8_OVERLOADS(A, B, types)                                            \
+    HS_DEVICE void wgmma_issue(A, B, float(&d)[64], uint64_t a, uint64_t b, bool add)  \
+    {                                                                                  \
+        HS_SM90A(HS_WGMMA_FP8(128, types, 64, "64", "65", "66"));                      \
+    }                                                                                  \
+    HS_DEVICE void wgmma_issue(A, B, float(&d)[128], uint64_t a, uint64_t b, bool add) \
+    {                                                                                  \
+        HS_SM90A(HS_WGMMA_FP8(256, types, 128, "128", "129", "130"));                  \
+    }
+HS_WGMMA_FP8_OVERLOADS(E4m3, E4m3, "e4m3.e4m3")
+HS_WGMMA_FP8_OVERLOADS(E5m2, E4m3, "e5m2.e4m3")
 #endif
 
 /* d = a b, or += where `add`; N = 2 count: 64, 128, 192, 256.  transposed: outer-major, else K-major. */
@@ -172,7 +192,8 @@ template <typename Element, bool a_transposed, bool b_transposed, int count>
 HS_DEVICE void wgmma(float (&d)[count], uint64_t a, uint64_t b, bool add)
 {
 #ifdef HS_EMU
-    emulated_wgmma(WarpgroupProduct{ d, nullptr, a, b, 2 * count, is_f16<Element>, add, a_transposed, b_transposed });
+    emulated_wgmma(WarpgroupProduct{ d, nullptr, a, b, 2 * count, tensor_format<Element>, tensor_format<Element>, add,
+                                     a_transposed, b_transposed });
 #else
     wgmma_issue<a_transposed, b_transposed>(Element{}, d, a, b, add);
 #endif
@@ -183,9 +204,22 @@ template <typename Element, bool b_transposed, int count>
 HS_DEVICE void wgmma(float (&d)[count], const uint32_t (&a)[4], uint64_t b, bool add)
 {
 #ifdef HS_EMU
-    emulated_wgmma(WarpgroupProduct{ d, a, 0, b, 2 * count, is_f16<Element>, add, false, b_transposed });
+    emulated_wgmma(WarpgroupProduct{ d, a, 0, b, 2 * count, tensor_format<Element>, tensor_format<Element>, add, false,
+                                     b_transposed });
 #else
     wgmma_issue<b_transposed>(Element{}, d, a, b, add);
+#endif
+}
+
+/* The same of codes, 32 deep, both K-major.  A: E4m3 or E5m2, B: E4m3; N = 128 or 256. */
+template <typename A, typename B, int count>
+HS_DEVICE void wgmma_fp8(float (&d)[count], uint64_t a, uint64_t b, bool add)
+{
+#ifdef HS_EMU
+    emulated_wgmma(
+        WarpgroupProduct{ d, nullptr, a, b, 2 * count, tensor_format<A>, tensor_format<B>, add, false, false });
+#else
+    wgmma_issue(A{}, B{}, d, a, b, add);
 #endif
 }
 
