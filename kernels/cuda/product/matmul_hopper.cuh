@@ -162,22 +162,55 @@ template <typename Tile> HS_DEVICE int hopper_input_stages(const HopperOutput &o
 }
 
 /* The products of one step: 64 rows of A, `box` boxes behind the stage's first. */
-template <typename Element, typename Tile, bool a_contiguous, bool b_contiguous>
-HS_DEVICE void hopper_multiply(const HopperRing<Tile> &ring, int stage, int box, float (&sums)[Tile::columns / 2],
-                               bool add)
-{
-    const uint64_t a = ptx::wgmma_descriptor(ring.a(stage) + (uint32_t)(box * HOPPER_BOX), 1024, HOPPER_BOX);
-    const uint64_t b = ptx::wgmma_descriptor(ring.b(stage), 1024, HOPPER_BOX);
-    ptx::wgmma_fence();
+template <typename Element, typename Tile, bool a_contiguous, bool b_contiguous> struct HopperMultiply {
+    static __device__ __forceinline__ void issue(const HopperRing<Tile> &ring, int stage, int box,
+                                                 float (&sums)[Tile::columns / 2], bool add)
+    {
+        const uint64_t a = ptx::wgmma_descriptor(ring.a(stage) + (uint32_t)(box * HOPPER_BOX), 1024, HOPPER_BOX);
+        const uint64_t b = ptx::wgmma_descriptor(ring.b(stage), 1024, HOPPER_BOX);
+        ptx::wgmma_fence();
 #pragma unroll
-    for (int k = 0; k < HOPPER_STEP; k += 16) {
-        const uint32_t along = (uint32_t)k * 2, across = (uint32_t)(k * HOPPER_LINE);
-        ptx::wgmma<Element, !a_contiguous, !b_contiguous>(
-            sums, ptx::advance_descriptor(a, a_contiguous ? along : across),
-            ptx::advance_descriptor(b, b_contiguous ? along : across), add || k > 0);
+        for (int k = 0; k < HOPPER_STEP; k += 16) {
+            const uint32_t along = (uint32_t)k * 2, across = (uint32_t)(k * HOPPER_LINE);
+            ptx::wgmma<Element, !a_contiguous, !b_contiguous>(
+                sums, ptx::advance_descriptor(a, a_contiguous ? along : across),
+                ptx::advance_descriptor(b, b_contiguous ? along : across), add || k > 0);
+        }
+        ptx::wgmma_commit();
     }
-    ptx::wgmma_commit();
-}
+};
+
+/* A consumer's products of a tile.  A step is issued before the one before it is waited for and its stage released;
+ * finish() does both for the last one.  lead(step) comes before each step. */
+template <typename Multiply, typename Tile> struct HopperProducts {
+    HopperRing<Tile> ring;
+    int before;
+
+    template <typename Release, typename Lead>
+    __device__ __forceinline__ void run(const HopperWork &work, RingPlace<Tile::stages> &place, int box,
+                                        float (&sums)[Tile::columns / 2], const Release &release, const Lead &lead)
+    {
+        before = 0;
+        for (int step = 0; step < work.steps; step++, place.next()) {
+            lead(step);
+            ptx::mbarrier_wait(ring.full(place.stage), place.parity);
+            Multiply::issue(ring, place.stage, box, sums, step > 0);
+            if (step > 0) {
+                ptx::wgmma_wait<1>();
+                release(before);
+            }
+            before = place.stage;
+        }
+    }
+
+    template <typename Release>
+    __device__ __forceinline__ void finish(float (&sums)[Tile::columns / 2], const Release &release)
+    {
+        ptx::wgmma_wait<0>();
+        ptx::wgmma_settle(sums);
+        release(before);
+    }
+};
 
 /* The producer: every step of every tile of this block, as stages become empty. */
 template <typename Tile, bool a_contiguous, bool b_contiguous>
@@ -258,6 +291,99 @@ HS_DEVICE void hopper_sum_rows(const HopperParameters &parameters, const HopperR
     }
 }
 
+/* By one thread: what the ring needs before anybody uses it.  filling: arrivals that fill a stage, beside its bytes;
+ * more_readers: warps of this block that release a stage beside the consumers'. */
+template <typename Tile>
+HS_DEVICE void hopper_begin(const HopperParameters &parameters, const HopperRing<Tile> &ring, int filling,
+                            int more_readers)
+{
+    ptx::prefetch_tensor_map(&parameters.a);
+    ptx::prefetch_tensor_map(&parameters.b);
+    for (int stage = 0; stage < Tile::stages; stage++) {
+        ptx::mbarrier_init(ring.full(stage), filling);
+        ptx::mbarrier_init(ring.empty(stage), 4 * Tile::readers * HOPPER_CLUSTER + more_readers);
+    }
+    ptx::fence_mbarrier_init();
+}
+
+/* A consumer: all its tiles, from full stages to c.  Products: HopperProducts, or what takes its place. */
+template <typename Tile, typename Products>
+HS_DEVICE void hopper_consume(const HopperParameters &parameters, const HopperRing<Tile> &ring, unsigned char *shared,
+                              int rank, int consumer, Products products)
+{
+    const int box = Tile::shared ? consumer : 0;
+    const HopperOutput &output = parameters.output;
+    HopperStaging staging = { shared + Tile::staging_offset, 0 };
+    RingPlace<Tile::stages> place;
+    auto release = [&](int stage) {
+        const int block = ptx::thread_anew() % WARP_SIZE;
+        if (block < HOPPER_CLUSTER)
+            ptx::mbarrier_arrive_cluster(ptx::map_shared(ring.empty(stage), block));
+    };
+    auto wait_input = [&] {
+        const int first = (ptx::thread_anew() / WARP_SIZE - 4) % (Tile::rows / 16) * HopperStaging::rows;
+        ptx::mbarrier_wait(ring.full(place.stage), place.parity);
+        return shared + place.stage * Tile::stage_bytes + first * HOPPER_LINE;
+    };
+    auto input_done = [&] {
+        __syncwarp(); /* all lanes have read */
+        release(place.stage);
+        place.next();
+    };
+    auto number = [&] { return hopper_number(parameters.deal, shared + Tile::number_offset); };
+    /* Where the tile's stages have all been full. */
+    auto pass_turn = [&](int item) {
+        if (!Tile::shared && item + 1 < hopper_count(parameters.deal, number()))
+            ptx::barrier_arrive(HOPPER_TURN_BARRIER + 1 - consumer, 128 * HOPPER_CONSUMERS);
+    };
+    /* What only a tile's end needs is read or reckoned anew then. */
+    for (int item = 0; item < hopper_count(parameters.deal, number()); item++) {
+        const HopperWork work = hopper_work(parameters.deal, number(), item);
+        const int inputs = hopper_input_stages<Tile>(output, work);
+        if (!Tile::shared && item % 2 != consumer) {
+            place.skip(work.steps + inputs);
+            continue;
+        }
+        if (!Tile::shared && item > 0)
+            ptx::barrier_sync(HOPPER_TURN_BARRIER + consumer, 128 * HOPPER_CONSUMERS);
+        const int warp = ptx::thread_anew() / WARP_SIZE % 4;
+        const int row = (work.position.row * HOPPER_CLUSTER + rank) * Tile::rows + box * 64 + warp * 16;
+        staging.note(hopper_turn(parameters.deal, work, rank * (Tile::rows / 16) + box * 4 + warp));
+        const HopperPlace origin = { work.position.column * Tile::columns, row, work.slice };
+        if (!output.tensor_copies || output.input_count > 0)
+            prefetch_inputs(output.matmul, origin, Tile::columns);
+        if (Tile::shared && work.steps >= Tile::stages && consumer == 1)
+            ptx::barrier_sync(HOPPER_LAG_BARRIER, 128 * HOPPER_CONSUMERS);
+        float sums[Tile::columns / 2];
+        products.run(work, place, box, sums, release, [&](int step) {
+            if (Tile::shared && step == Tile::lag && work.steps >= Tile::stages && ptx::thread_anew() / 128 == 1)
+                ptx::barrier_arrive(HOPPER_LAG_BARRIER, 128 * HOPPER_CONSUMERS);
+        });
+        if (inputs == 0)
+            pass_turn(item);
+        HopperBias bias = {};
+        if (output.tensor_copies && output.matmul.bias != NULL)
+            bias.load(output.matmul, origin.column);
+        products.finish(sums, release);
+        if (!Tile::shared && inputs > 0 && inputs <= Tile::stages) {
+            RingPlace<Tile::stages> ahead = place;
+            for (int input = 0; input < inputs; input++, ahead.next())
+                ptx::mbarrier_wait(ring.full(ahead.stage), ahead.parity);
+            pass_turn(item);
+        }
+        if (output.tensor_copies)
+            store_sums<Tile::columns>(output, sums, bias, staging, origin, Tile::line_bytes, wait_input, input_done);
+        else if (parameters.deal.slices > 1)
+            write_sums<Tile::columns>(output.matmul, sums, origin);
+        else
+            finish_sums<Tile::columns, Tile::groups>(output.matmul, sums, staging, origin);
+        if (inputs > Tile::stages)
+            pass_turn(item);
+    }
+    if (ptx::thread_anew() % WARP_SIZE == 0)
+        ptx::store_tile_wait<0>(); /* shared memory is theirs to read until then */
+}
+
 template <typename Element, typename Tile, bool a_contiguous, bool b_contiguous>
 __global__ void __launch_bounds__(HOPPER_THREADS, 1)
     matmul_hopper_kernel(const __grid_constant__ HopperParameters parameters)
@@ -266,15 +392,8 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1)
     const HopperRing<Tile> ring = { ptx::shared_address(shared) };
     const int rank = ptx::cluster_rank(), warpgroup = (int)threadIdx.x / 128;
     const int summing_warps = !a_contiguous && parameters.output.matmul.row_sums != NULL ? Tile::rows / 64 : 0;
-    if (threadIdx.x == 0) {
-        ptx::prefetch_tensor_map(&parameters.a);
-        ptx::prefetch_tensor_map(&parameters.b);
-        for (int stage = 0; stage < Tile::stages; stage++) {
-            ptx::mbarrier_init(ring.full(stage), 1);
-            ptx::mbarrier_init(ring.empty(stage), 4 * Tile::readers * HOPPER_CLUSTER + summing_warps);
-        }
-        ptx::fence_mbarrier_init();
-    }
+    if (threadIdx.x == 0)
+        hopper_begin(parameters, ring, 1, summing_warps);
     ptx::cluster_sync();
     begin_after_kernel_before();
     unsigned char *const number_place = shared + Tile::number_offset;
@@ -289,88 +408,8 @@ __global__ void __launch_bounds__(HOPPER_THREADS, 1)
             hopper_sum_rows<Element, Tile>(parameters, ring, shared, rank);
     } else {
         ptx::more_registers<HOPPER_CONSUMER_REGISTERS>();
-        const int consumer = warpgroup - 1, box = Tile::shared ? consumer : 0;
-        const HopperOutput &output = parameters.output;
-        HopperStaging staging = { shared + Tile::staging_offset, 0 };
-        RingPlace<Tile::stages> place;
-        auto release = [&](int stage) {
-            const int block = ptx::thread_anew() % WARP_SIZE;
-            if (block < HOPPER_CLUSTER)
-                ptx::mbarrier_arrive_cluster(ptx::map_shared(ring.empty(stage), block));
-        };
-        auto wait_input = [&] {
-            const int first = (ptx::thread_anew() / WARP_SIZE - 4) % (Tile::rows / 16) * HopperStaging::rows;
-            ptx::mbarrier_wait(ring.full(place.stage), place.parity);
-            return shared + place.stage * Tile::stage_bytes + first * HOPPER_LINE;
-        };
-        auto input_done = [&] {
-            __syncwarp(); /* all lanes have read */
-            release(place.stage);
-            place.next();
-        };
-        auto number = [&] { return hopper_number(parameters.deal, number_place); };
-        /* Where the tile's stages have all been full. */
-        auto pass_turn = [&](int item) {
-            if (!Tile::shared && item + 1 < hopper_count(parameters.deal, number()))
-                ptx::barrier_arrive(HOPPER_TURN_BARRIER + 1 - consumer, 128 * HOPPER_CONSUMERS);
-        };
-        /* What only a tile's end needs is read or reckoned anew then. */
-        for (int item = 0; item < hopper_count(parameters.deal, number()); item++) {
-            const HopperWork work = hopper_work(parameters.deal, number(), item);
-            const int inputs = hopper_input_stages<Tile>(output, work);
-            if (!Tile::shared && item % 2 != consumer) {
-                place.skip(work.steps + inputs);
-                continue;
-            }
-            if (!Tile::shared && item > 0)
-                ptx::barrier_sync(HOPPER_TURN_BARRIER + consumer, 128 * HOPPER_CONSUMERS);
-            const int warp = ptx::thread_anew() / WARP_SIZE % 4;
-            const int row = (work.position.row * HOPPER_CLUSTER + rank) * Tile::rows + box * 64 + warp * 16;
-            staging.note(hopper_turn(parameters.deal, work, rank * (Tile::rows / 16) + box * 4 + warp));
-            const HopperPlace origin = { work.position.column * Tile::columns, row, work.slice };
-            if (!output.tensor_copies || output.input_count > 0)
-                prefetch_inputs(output.matmul, origin, Tile::columns);
-            if (Tile::shared && work.steps >= Tile::stages && consumer == 1)
-                ptx::barrier_sync(HOPPER_LAG_BARRIER, 128 * HOPPER_CONSUMERS);
-            float sums[Tile::columns / 2];
-            int before = 0;
-            for (int step = 0; step < work.steps; step++, place.next()) {
-                if (Tile::shared && step == Tile::lag && work.steps >= Tile::stages && ptx::thread_anew() / 128 == 1)
-                    ptx::barrier_arrive(HOPPER_LAG_BARRIER, 128 * HOPPER_CONSUMERS);
-                ptx::mbarrier_wait(ring.full(place.stage), place.parity);
-                hopper_multiply<Element, Tile, a_contiguous, b_contiguous>(ring, place.stage, box, sums, step > 0);
-                if (step > 0) {
-                    ptx::wgmma_wait<1>();
-                    release(before);
-                }
-                before = place.stage;
-            }
-            if (inputs == 0)
-                pass_turn(item);
-            HopperBias bias = {};
-            if (output.tensor_copies && output.matmul.bias != NULL)
-                bias.load(output.matmul, origin.column);
-            ptx::wgmma_wait<0>();
-            ptx::wgmma_settle(sums);
-            release(before);
-            if (!Tile::shared && inputs > 0 && inputs <= Tile::stages) {
-                RingPlace<Tile::stages> ahead = place;
-                for (int input = 0; input < inputs; input++, ahead.next())
-                    ptx::mbarrier_wait(ring.full(ahead.stage), ahead.parity);
-                pass_turn(item);
-            }
-            if (output.tensor_copies)
-                store_sums<Tile::columns>(output, sums, bias, staging, origin, Tile::line_bytes, wait_input,
-                                          input_done);
-            else if (parameters.deal.slices > 1)
-                write_sums<Tile::columns>(output.matmul, sums, origin);
-            else
-                finish_sums<Tile::columns, Tile::groups>(output.matmul, sums, staging, origin);
-            if (inputs > Tile::stages)
-                pass_turn(item);
-        }
-        if (ptx::thread_anew() % WARP_SIZE == 0)
-            ptx::store_tile_wait<0>(); /* shared memory is theirs to read until then */
+        typedef HopperMultiply<Element, Tile, a_contiguous, b_contiguous> Multiply;
+        hopper_consume<Tile>(parameters, ring, shared, rank, warpgroup - 1, HopperProducts<Multiply, Tile>{ ring, 0 });
     }
     ptx::cluster_sync(); /* nobody leaves while others may still arrive at its mbarriers */
 }
