@@ -46,6 +46,15 @@
     X(256, 128, 6, 90)            \
     X(128, 256, 4, 90)
 
+/* FP8 codes: a step is 64 codes by mma.sync (matmul_fp8.cu), which add to two sets of sums, and so in eight warps.  Hopper
+ * (matmul_fp8_hopper.cuh): first what every product can have, with room for blocks' scales, then what straight sums
+ * can.  A promoted sum's rate is guessed: a consumer multiplies nothing while it adds. */
+#define HS_MATMUL_TILES_FP8(X) X(128, 128, 2, 4, 4, 1, 65, 65)
+#define HS_MATMUL_TILES_FP8_HOPPER(X) \
+    X(256, 128, 5, 75)                \
+    X(256, 256, 4, 90)
+enum { MATMUL_FP8_PROMOTED_TILES = 1 };
+
 /* Exact f32 runs on the general cores: side x side tiles of c, 2 * side threads, each thread_rows x thread_columns.
  * side, thread_rows, thread_columns, blocks_per_sm, rate, rate_alone */
 #define HS_MATMUL_TILES_F32(X) \

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Products of FP8 codes by mma.sync m16n8k32, for GPUs of 8.9 and 12.0 (matmul_fp8.cuh says what is summed how).
+ *
+ * In shared memory a pair of codes is an element of 16 bits: tiles, copies and fragments are those of matmul_kernel.cuh,
+ * and a fragment of 16 such elements is what m16n8k32 takes.  A promoted sum has two sets of registers, so that eight
+ * warps share a tile of 128 x 128, 64 x 32 each.  One barrier a step: the stage that step s - 1 has left is refilled while
+ * step s is multiplied.
+ */
+#include "kernels/cuda/product/matmul_fp8.cuh"
+
+#include "kernels/cuda/product/matmul_kernel.cuh"
+
+namespace HS_CUDA_NAMESPACE
+{
+
+namespace
+{
+
+enum { STEP_PAIRS = STEP_BYTES / 2, PART_STEPS = FP8_PART_PAIRS / STEP_PAIRS };
+
+/* The scales of this lane's rows and columns in one block of k. */
+template <typename Tile> struct BlockScales {
+    float rows[Tile::row_blocks][2], columns[Tile::column_blocks * 2][2];
+
+    __device__ __forceinline__ void load(const Fp8Scales &scales, const MatmulOutput &output, int first_row,
+                                         int first_column, int block)
+    {
+        const int lane = (int)threadIdx.x % WARP_SIZE;
+#pragma unroll
+        for (int i = 0; i < Tile::row_blocks; i++)
+#pragma unroll
+            for (int half = 0; half < 2; half++)
+                rows[i][half] = fp8_block_scale(scales.a_blocks, scales.blocks,
+                                                first_row + i * 16 + half * 8 + lane / 4, output.rows, block);
+#pragma unroll
+        for (int j = 0; j < Tile::column_blocks * 2; j++)
+#pragma unroll
+            for (int e = 0; e < 2; e++)
+                columns[j][e] = fp8_block_scale(scales.b_blocks, scales.blocks, first_column + j * 8 + lane % 4 * 2 + e,
+                                                output.columns, block);
+    }
+};
+
+template <typename Tile> HS_DEVICE void clear(Accumulators<Tile> &sums)
+{
+#pragma unroll
+    for (int i = 0; i < Tile::row_blocks; i++)
+#pragma unroll
+        for (int j = 0; j < Tile::column_blocks * 2; j++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                sums[i][j][e] = 0.0f;
+}
+
+/* sums += part, with its scales where there are blocks; part begins anew. */
+template <typename Tile, bool blocks>
+HS_DEVICE void promote(Accumulators<Tile> &sums, Accumulators<Tile> &part, const BlockScales<Tile> &scales)
+{
+#pragma unroll
+    for (int i = 0; i < Tile::row_blocks; i++)
+#pragma unroll
+        for (int j = 0; j < Tile::column_blocks * 2; j++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                sums[i][j][e] =
+                    blocks ? fmaf(part[i][j][e] * scales.rows[i][e / 2], scales.columns[j][e % 2], sums[i][j][e])
+                           : sums[i][j][e] + part[i][j][e];
+    clear<Tile>(part);
+}
+
+/* A warp's part of one step. */
+template <typename A, typename Tile>
+HS_DEVICE void multiply_step(const FragmentReader<Bf16, true, Tile::rows, true> &read_a,
+                             const FragmentReader<Bf16, true, Tile::columns, false> &read_b, const unsigned char *stage,
+                             Accumulators<Tile> &sums)
+{
+#pragma unroll
+    for (int fragment = 0; fragment < STEP_FRAGMENTS; fragment++) {
+        uint32_t a[Tile::row_blocks][4], b[Tile::column_blocks][4];
+#pragma unroll
+        for (int i = 0; i < Tile::row_blocks; i++)
+            read_a.load(stage, i, fragment, a[i]);
+#pragma unroll
+        for (int j = 0; j < Tile::column_blocks; j++)
+            read_b.load(stage + Tile::rows * STEP_BYTES, j, fragment, b[j]);
+#pragma unroll
+        for (int i = 0; i < Tile::row_blocks; i++)
+#pragma unroll
+            for (int j = 0; j < Tile::column_blocks * 2; j++) {
+                const uint32_t columns[2] = { b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1] };
+                ptx::mma_fp8<A, E4m3>(sums[i][j], a[i], columns);
+            }
+    }
+}
+
+template <typename A, typename Tile, Fp8Sum sum>
+__global__ void __launch_bounds__(Tile::threads, Tile::blocks)
+    matmul_fp8_kernel(const MatmulParameters parameters, const Fp8Scales scales)
+{
+    HS_DYNAMIC_SHARED(unsigned char, shared);
+    begin_after_kernel_before();
+    const MatmulTilePosition position = tile_of_block((int)blockIdx.x, parameters.row_tiles, parameters.column_tiles);
+    const int warp = (int)threadIdx.x / WARP_SIZE;
+    const int warp_row = warp / Tile::warps_across * (Tile::row_blocks * 16);
+    const int warp_column = warp % Tile::warps_across * (Tile::column_blocks * 16);
+    const int first_row = position.row * Tile::rows + warp_row;
+    const int first_column = position.column * Tile::columns + warp_column;
+    const int k_begin = (int)blockIdx.y * parameters.slice_depth;
+    const int k_end = min(parameters.depth, k_begin + parameters.slice_depth);
+    const int steps = (k_end - k_begin + STEP_PAIRS - 1) / STEP_PAIRS;
+
+    TileLoader<Bf16, true, Tile::rows, Tile::threads, true> load_a;
+    TileLoader<Bf16, true, Tile::columns, Tile::threads, true> load_b;
+    load_a.init(parameters.a, position.row, k_begin, k_end);
+    load_b.init(parameters.b, position.column, k_begin, k_end);
+    FragmentReader<Bf16, true, Tile::rows, true> read_a;
+    FragmentReader<Bf16, true, Tile::columns, false> read_b;
+    read_a.init(warp_row);
+    read_b.init(warp_column);
+
+    Accumulators<Tile> sums, part;
+    BlockScales<Tile> block_scales = {};
+    clear<Tile>(sums);
+    clear<Tile>(part);
+    /* Steps past the last are copied as zeros, so that there are as many groups as stages. */
+    auto copy_step = [&](int stage) {
+        unsigned char *const base = shared + stage * Tile::stage_bytes;
+        load_a.load_step(base);
+        load_b.load_step(base + Tile::rows * STEP_BYTES);
+        ptx::copy_async_commit();
+    };
+#pragma unroll
+    for (int stage = 0; stage < Tile::stages - 1; stage++)
+        copy_step(stage);
+    int stage = 0, free_stage = Tile::stages - 1;
+#pragma unroll 1
+    for (int step = 0; step < steps; step++) {
+        if (sum == FP8_BLOCKS && step % PART_STEPS == 0)
+            block_scales.load(scales, parameters.output, first_row, first_column,
+                              k_begin / FP8_PART_PAIRS + step / PART_STEPS);
+        ptx::copy_async_wait<Tile::stages - 2>();
+        __syncthreads(); /* everybody's copies have come, and the stage before has been read */
+        copy_step(free_stage);
+        multiply_step<A, Tile>(read_a, read_b, shared + stage * Tile::stage_bytes, part);
+        free_stage = stage;
+        stage = stage + 1 == Tile::stages ? 0 : stage + 1;
+        if (sum != FP8_STRAIGHT && step % PART_STEPS == PART_STEPS - 1)
+            promote<Tile, sum == FP8_BLOCKS>(sums, part, block_scales);
+    }
+    promote<Tile, sum == FP8_BLOCKS>(sums, part, block_scales);
+    ptx::copy_async_wait<0>();
+    __syncthreads();
+
+    const float factor = fp8_factor(scales);
+#pragma unroll
+    for (int i = 0; i < Tile::row_blocks; i++)
+#pragma unroll
+        for (int j = 0; j < Tile::column_blocks * 2; j++)
+#pragma unroll
+            for (int e = 0; e < 4; e++)
+                sums[i][j][e] *= factor;
+    MatmulOutput output = parameters.output;
+    if (gridDim.y > 1) /* one slice of k: its sums go to its own part of the workspace */
+        output.c.data = static_cast<float *>(output.c.data) + (int64_t)blockIdx.y * output.rows * output.columns;
+    finish_tile<Tile>(output, sums, reinterpret_cast<float *>(shared), first_row, first_column);
+}
+
+template <typename A, Fp8Sum sum>
+HsStatus launch_sum(HsContext *context, MatmulParameters &parameters, const Fp8Scales &scales, int slices)
+{
+#define HS_ROW(...) typedef HS_MATMUL_TILE(__VA_ARGS__) Tile;
+    HS_MATMUL_TILES_FP8(HS_ROW)
+#undef HS_ROW
+    parameters.row_tiles = (int)blocks_for(parameters.output.rows, Tile::rows);
+    parameters.column_tiles = (int)blocks_for(parameters.output.columns, Tile::columns);
+    const dim3 grid((unsigned)parameters.row_tiles * (unsigned)parameters.column_tiles, (unsigned)slices);
+    return hs_launch_after(context, HS_KERNEL((matmul_fp8_kernel<A, Tile, sum>)), grid, dim3(Tile::threads),
+                           (size_t)Tile::shared_bytes, parameters, scales);
+}
+
+} // namespace
+
+HsStatus launch_matmul_fp8(HsContext *context, MatmulParameters &parameters, const Fp8Product &product,
+                           const MatmulChoice &choice)
+{
+    const Fp8Scales &scales = product.scales;
+    const int slices = choice.slices;
+    if (product.sum == FP8_BLOCKS)
+        return product.a_e5m2 ? launch_sum<E5m2, FP8_BLOCKS>(context, parameters, scales, slices)
+                              : launch_sum<E4m3, FP8_BLOCKS>(context, parameters, scales, slices);
+    if (product.sum == FP8_PROMOTED || product.a_e5m2)
+        return product.a_e5m2 ? launch_sum<E5m2, FP8_PROMOTED>(context, parameters, scales, slices)
+                              : launch_sum<E4m3, FP8_PROMOTED>(context, parameters, scales, slices);
+    return launch_sum<E4m3, FP8_STRAIGHT>(context, parameters, scales, slices);
+}
+
+} // namespace HS_CUDA_NAMESPACE

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a launch of Hopper's products describes to its kernel (matmul_hopper.cuh): operands and tensors of c's shape as
+ * tensor maps, and how tiles are dealt to clusters.
+ */
+#ifndef HS_KERNELS_CUDA_PRODUCT_MATMUL_HOPPER_LAUNCH_CUH
+#define HS_KERNELS_CUDA_PRODUCT_MATMUL_HOPPER_LAUNCH_CUH
+
+#include "kernels/cuda/device/device.cuh"
+#include "kernels/cuda/product/matmul_hopper.cuh"
+
+namespace HS_CUDA_NAMESPACE
+{
+
+/* Boxes of an operand: 64 k by `lines` where k is contiguous, else 64 of its rows or columns by a step of k. */
+static inline HsStatus map_operand(const MatmulOperand &operand, HsDtype dtype, int64_t depth, int lines,
+                                   TensorMap *map)
+{
+    const int64_t along = operand.k_contiguous ? depth : operand.extent;
+    const int64_t across = operand.k_contiguous ? operand.extent : depth;
+    const TensorMapShape shape = { const_cast<void *>(operand.data),
+                                   dtype,
+                                   2,
+                                   { along, across },
+                                   { 2, operand.stride * 2 },
+                                   { 64, operand.k_contiguous ? lines : (int)HOPPER_STEP },
+                                   HOPPER_LINE };
+    return encode_tensor_map(shape, map);
+}
+
+/* Of a tensor of c's shape: boxes of lines of `rows` rows. */
+static inline HsStatus map_output(const MatmulView &view, const MatmulOutput &output, int slices, int rows,
+                                  TensorMap *map)
+{
+    const int64_t size = (int64_t)hs_dtype_bytes(view.dtype), row_bytes = output.columns * size;
+    const TensorMapShape shape = { view.data,
+                                   view.dtype,
+                                   3,
+                                   { output.columns, output.rows, slices },
+                                   { size, row_bytes, output.rows * row_bytes },
+                                   { HopperStaging::line / (int)size, rows, 1 },
+                                   HopperStaging::line };
+    return encode_tensor_map(shape, map);
+}
+
+static inline bool can_be_mapped(const MatmulView &view, const MatmulOutput &output)
+{
+    return view.data == NULL ||
+           (aligned_to(view.data, 16) && (size_t)output.columns * hs_dtype_bytes(view.dtype) % 16 == 0);
+}
+
+/* What is read, in the order of use.  rows: of a block; lines: of 128 bytes that a stage has room for in each row.
+ * Several inputs take turns with a part each. */
+static inline HsStatus describe_inputs(const MatmulOutput &given, int rows, int lines, HopperOutput *output)
+{
+    const MatmulView absent = {};
+    const MatmulView reads[] = { given.epilogue == HS_EPILOGUE_GELU_BACKWARD ? given.pre : absent, given.residual,
+                                 given.accumulate && given.c.dtype != HS_F32 ? given.c : absent };
+    for (const MatmulView &view : reads) {
+        if (view.data == NULL)
+            continue;
+        output->stage_parts = output->input_count > 0 ? 1 : lines / (view.dtype == HS_F32 ? 2 : 1);
+        output->input_dtypes[output->input_count] = view.dtype;
+        HS_TRY(map_output(view, given, 1, rows, &output->inputs[output->input_count++]));
+    }
+    return HS_OK;
+}
+
+/* The rule of matmul_hopper_epilogue.cuh. */
+static inline HsStatus describe_output(const MatmulOutput &given, int slices, int rows, int lines, HopperOutput *output)
+{
+    output->matmul = given;
+    output->tensor_copies = given.vector && can_be_mapped(given.c, given) && can_be_mapped(given.pre, given) &&
+                            can_be_mapped(given.residual, given);
+    if (!output->tensor_copies)
+        return HS_OK;
+    if (given.epilogue == HS_EPILOGUE_GELU && given.pre.data != NULL)
+        HS_TRY(map_output(given.pre, given, slices, HopperStaging::rows, &output->pre));
+    HS_TRY(describe_inputs(given, rows, lines, output));
+    return map_output(given.c, given, slices, HopperStaging::rows, &output->c);
+}
+
+/* Clusters of a launch, and what each has to do. */
+static inline int deal_tiles(const MatmulParameters &given, int tile_rows, int tile_columns, int slices, int most,
+                             HopperDeal *deal)
+{
+    deal->depth = given.depth;
+    deal->slice_depth = given.slice_depth;
+    deal->row_pairs = (int)blocks_for(given.output.rows, tile_rows * HOPPER_CLUSTER);
+    deal->column_tiles = (int)blocks_for(given.output.columns, tile_columns);
+    deal->slices = slices;
+    const int64_t tiles = (int64_t)deal->row_pairs * deal->column_tiles;
+    const int64_t steps = blocks_for(given.depth, HOPPER_STEP);
+    const int64_t pieces = tiles * (given.joint_turns != NULL ? steps : slices);
+    const int clusters = (int)min(pieces, (int64_t)most);
+    if (given.joint_turns == NULL)
+        return clusters;
+    deal->range = (int)blocks_for(tiles % clusters * steps, clusters);
+    deal->turns = given.joint_turns;
+    return clusters;
+}
+
+} // namespace HS_CUDA_NAMESPACE
+
+#endif
