@@ -469,6 +469,20 @@ static double absolute_product(const HsTrial *trial, int64_t row, int64_t column
 /* tf32 keeps 10 bits after the leading one: each operand is off by 2^-11 of itself at most. */
 static const double tf32_product_error = 2 * 0x1p-11 + 0x1p-22;
 
+/* What tensor cores of 8.9 and 9.0 may lose of FP8 sums, as a share of the terms' sizes S (kernels/emu/truncated.h).  An
+ * instruction adds 32 products to a sum: each of these 33 is cut by less than 2^-13 of the largest, the result by 2^-13 of
+ * itself: 34 * 2^-13 S.  After four instructions a sum is added to others in f32, or only the last one is (E4M3, up to 2048
+ * of k). */
+static double fp8_sum_error(const HsTrial *trial)
+{
+    const HsProductPolicy policy = trial->config->policy;
+    const bool tensor = policy.granularity == HS_SCALE_TENSOR, straight = tensor && policy.a == HS_OPERAND_E4M3;
+    if (!trial->on_gpu || (!tensor && policy.granularity != HS_SCALE_BLOCK))
+        return 0.0;
+    const int64_t instructions = (trial->config->depth + 31) / 32;
+    return (double)(straight || instructions < 4 ? instructions : 4) * 34.0 * 0x1p-13;
+}
+
 /* Where value's errors go through SwiGLU, |silu'| <= 1.1 and |silu(g)| <= |g|:
  * forward   both halves of pre are off by `error` and their rounding when it is taken of them;
  * backward  value may have been rounded to c's format, and each output is a product of it (cases_elementwise.c). */
@@ -520,7 +534,8 @@ static void bound(HsTrial *trial)
     for (int64_t i = 0; i < count; i++) {
         const double factor = fabs((double)(alpha_of(trial) * hs_trial_coded_factor(trial)));
         double magnitude = factor * absolute_product(trial, i / columns, i % columns);
-        const double rounded = hs_policy_is_tf32(trial->config->policy) ? tf32_product_error * magnitude : 0.0;
+        const double rounded =
+            (hs_policy_is_tf32(trial->config->policy) ? tf32_product_error : fp8_sum_error(trial)) * magnitude;
         if (hs_operand_present(trial, ADDEND))
             magnitude += fabs(hs_initial(trial, ADDEND)[i]);
         if (hs_operand_present(trial, BIAS))

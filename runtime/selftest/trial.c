@@ -186,7 +186,7 @@ static HsStatus make_exact_result(HsTrial *trial, HsContext *reference)
 HsStatus hs_trial_create(HsTrial *trial, const char *op, const HsOpTest *test, const HsCase *config, uint64_t seed,
                          HsDevice *device, bool for_timing)
 {
-    *trial = (HsTrial){ .op = op, .test = test, .config = config, .seed = seed };
+    *trial = (HsTrial){ .op = op, .test = test, .config = config, .seed = seed, .on_gpu = !device->host_accessible };
     test->declare(trial);
     for (int i = 0; i < HS_TRIAL_OPERANDS; i++) {
         if (hs_operand_present(trial, i))

@@ -137,6 +137,7 @@ struct HsTrial {
     const HsOpTest *test;
     const HsCase *config; /* the case */
     uint64_t seed;
+    bool on_gpu; /* a bound may know what tensor cores do */
     HsOperand operands[HS_TRIAL_OPERANDS];
     HsPacked packed;       /* of a product's right operand, by the backend under test */
     HsQuantized quantized; /* the same in four bits, on the device; its bytes there and here */

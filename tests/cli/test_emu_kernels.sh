@@ -17,6 +17,7 @@ export HALFSTEP_MULTIPROCESSORS=4
 kernels SCHEDULE=pct SEED=2 COPIES=early STREAMS=early SHARED=99 APPROXIMATE=above SUMS=truncate
 kernels SCHEDULE=reverse COPIES=late STREAMS=late SHARED=163
 expect 0 env HALFSTEP_EMU_SUMS=truncate "$trainer" selftest --device emu --no-speed --op matmul --force-tile wgmma-256x128
+expect 0 env HALFSTEP_EMU_SUMS=truncate "$trainer" selftest --device emu --no-speed --op matmul --force-tile wgmma-fp8-256x256
 expect 2 env HALFSTEP_EMU_SUMS=rounded "$trainer" selftest --device emu --no-speed --op combine
 says err "HALFSTEP_EMU_SUMS=rounded: give one of exact truncate"
 finish

@@ -75,6 +75,17 @@ Test(matmul_tiles, hopper_joint_in_turns)
     run_products("wgmma-128x256-joint,mma-128x128", 1);
 }
 
+/* Codes that tensor cores multiply as they are; promoted products have the first tile alone. */
+Test(matmul_tiles, hopper_fp8_in_slices)
+{
+    run_products("wgmma-fp8-256x128", 3);
+}
+
+Test(matmul_tiles, hopper_fp8_wide)
+{
+    run_products("wgmma-fp8-256x256,wgmma-fp8-256x128-joint", 1);
+}
+
 /* c [256, 64] = a^T b by joint tiles. */
 enum { JOINT_M = 256, JOINT_N = 64, JOINT_K = 640 };
 

@@ -13,6 +13,7 @@
 #include "kernels/cuda/product/codes.cuh"
 #include "kernels/cuda/product/cublaslt.cuh"
 #include "kernels/cuda/product/matmul_epilogue.cuh"
+#include "kernels/cuda/product/matmul_fp8.cuh"
 #include "kernels/cuda/product/products.cuh"
 
 extern "C" {
@@ -158,15 +159,19 @@ HsMatmulArgs without_swiglu(const HsMatmulArgs *args, void *value)
     return product;
 }
 
-/* Plain f32 sums go to the workspace, and launch_matmul_finish does the rest. */
-bool is_finished_apart(const HsMatmulArgs *args, int slices)
+/* Plain f32 sums go to the workspace, and launch_matmul_finish does the rest.  Kernels that multiply codes apply factors
+ * themselves. */
+bool is_finished_apart(const HsMatmulArgs *args, const MatmulShape &shape, int slices)
 {
-    return slices > 1 || args->alpha != 1.0f || hs_tensor_present(&args->addend) || args->a_codes != NULL;
+    const bool factor = args->alpha != 1.0f || args->a_codes != NULL;
+    return slices > 1 || hs_tensor_present(&args->addend) || (factor && shape.family != MATMUL_FP8);
 }
 
 /* The kernel of every layout, whose slices are those of the one for whole chunks. */
 bool takes_any_layout(const MatmulShape &shape, const HsMatmulArgs *args)
 {
+    if (shape.family == MATMUL_FP8)
+        return false;
     return shape.any_layout || access_of(args->a) < 16 || (!shape.quantized && access_of(args->b) < 16);
 }
 
@@ -179,7 +184,7 @@ bool sums_rows(const MatmulShape &shape, const MatmulChoice &choice, const HsMat
 
 size_t sums_bytes(const HsMatmulArgs *args, const MatmulShape &shape, const MatmulChoice &choice)
 {
-    if (!is_finished_apart(args, choice.slices))
+    if (!is_finished_apart(args, shape, choice.slices))
         return 0;
     const bool with_rows = hs_tensor_present(&args->row_sums) && choice.slices > 1;
     return (size_t)choice.slices * (size_t)shape.m * ((size_t)shape.n + (with_rows ? 1 : 0)) * sizeof(float);
@@ -295,6 +300,8 @@ static size_t product_and_swiglu_workspace(const HsContext *context, const HsMat
 
 size_t workspace::matmul(const HsContext *context, const HsMatmulArgs *args)
 {
+    if (args->a_codes == NULL || multiplies_codes(args, limits_of(context)))
+        return product_and_swiglu_workspace(context, args);
     return decoded_bytes(args->a_codes) + decoded_bytes(args->b_codes) + product_and_swiglu_workspace(context, args);
 }
 
@@ -326,6 +333,14 @@ static HsStatus prepare_quantized(HsContext *context, const HsMatmulArgs *args, 
     return launch_nf4_absmax(context, *args->b_quantized, absmax);
 }
 
+static HsStatus launch_codes(HsContext *context, const HsMatmulArgs *args, MatmulParameters &parameters,
+                             const MatmulChoice &choice)
+{
+    const Fp8Product product = fp8_product_of(args);
+    return choice.hopper ? launch_matmul_fp8_hopper(context, parameters, product, choice)
+                         : launch_matmul_fp8(context, parameters, product, choice);
+}
+
 static HsStatus native_matmul(HsContext *context, const HsMatmulArgs *args)
 {
     const MatmulShape shape = shape_of(context, args);
@@ -336,14 +351,15 @@ static HsStatus native_matmul(HsContext *context, const HsMatmulArgs *args)
         output.row_sums = data_of<float>(args->row_sums);
 
     MatmulParameters parameters;
-    parameters.a = operand_of(args->a, !args->transpose_a);
-    parameters.b = operand_of(args->b, args->transpose_b);
+    const bool fp8 = shape.family == MATMUL_FP8;
+    parameters.a = fp8 ? fp8_operand_of(*args->a_codes) : operand_of(args->a, !args->transpose_a);
+    parameters.b = fp8 ? fp8_operand_of(*args->b_codes) : operand_of(args->b, args->transpose_b);
     parameters.output = output;
     parameters.depth = (int)shape.k;
     const int64_t units = (shape.k + MATMUL_SLICE_UNIT - 1) / MATMUL_SLICE_UNIT;
     parameters.slice_depth = (int)((units + choice.slices - 1) / choice.slices) * MATMUL_SLICE_UNIT;
     float *const sums = static_cast<float *>(context->workspace);
-    const bool apart = is_finished_apart(args, choice.slices);
+    const bool apart = is_finished_apart(args, shape, choice.slices);
     if (apart) {
         parameters.output = MatmulOutput{};
         parameters.output.c = MatmulView{ sums, HS_F32 };
@@ -366,7 +382,9 @@ static HsStatus native_matmul(HsContext *context, const HsMatmulArgs *args)
     if (shape.quantized)
         HS_TRY(prepare_quantized(context, args, &parameters));
 
-    if (shape.quantized && shape.family != MATMUL_F32)
+    if (fp8)
+        HS_TRY(launch_codes(context, args, parameters, choice));
+    else if (shape.quantized && shape.family != MATMUL_F32)
         HS_TRY(launch_matmul_nf4(context, parameters, args->a.dtype, choice, any_layout));
     else if (choice.hopper && !misaligned)
         HS_TRY(launch_matmul_hopper(context, parameters, args->a.dtype, choice));
@@ -378,7 +396,12 @@ static HsStatus native_matmul(HsContext *context, const HsMatmulArgs *args)
         HS_TRY(launch_matmul_bf16(context, parameters, choice, any_layout));
     else
         HS_TRY(launch_matmul_f16(context, parameters, choice, any_layout));
-    return apart ? launch_matmul_finish(context, sums, choice.slices, matmul_prologue_of(args), output) : HS_OK;
+    if (!apart)
+        return HS_OK;
+    MatmulPrologue prologue = matmul_prologue_of(args);
+    if (fp8) /* the kernel has applied them */
+        prologue = MatmulPrologue{ 1.0f, prologue.addend, NULL, NULL };
+    return launch_matmul_finish(context, sums, choice.slices, prologue, output);
 }
 
 static HsStatus multiply(HsContext *context, const HsMatmulArgs *args)
@@ -394,7 +417,7 @@ static HsStatus multiply(HsContext *context, const HsMatmulArgs *args)
 
 HsStatus op::matmul(HsContext *context, const HsMatmulArgs *args)
 {
-    if (args->a_codes == NULL)
+    if (args->a_codes == NULL || multiplies_codes(args, limits_of(context)))
         return multiply(context, args);
     HsContext inner = *context;
     HsMatmulArgs product = *args;

@@ -10,6 +10,8 @@
  *     matmul_hopper.cuh   16-bit products on sm_90a (wgmma + tensor copies), instantiated by matmul_hopper.cu;
  *                         matmul_hopper_work.cuh is which tiles a cluster has, and how several share one,
  *                         matmul_hopper_epilogue.cuh how they are written
+ *     matmul_fp8.cuh      operands in FP8 codes: what is summed how; matmul_fp8.cu (mma.sync) and
+ *                         matmul_fp8_hopper.cuh (wgmma), instantiated by matmul_fp8_hopper.cu
  *     matmul_f32.cu       exact f32 products (FFMA)
  *     matmul_nf4.cuh      a right operand in four bits, decoded on its way into shared memory; matmul_nf4.cu
  *     matmul_epilogue.cuh everything after the sum, for all of them
@@ -84,7 +86,7 @@ enum { MATMUL_SLICE_UNIT = 64 };
 enum { MATMUL_MOST_CLUSTERS = 128 };
 
 /* The kernel families; each has its own rows in the table of tiles. */
-enum MatmulFamily { MATMUL_F32, MATMUL_TF32, MATMUL_16BIT, MATMUL_FAMILIES };
+enum MatmulFamily { MATMUL_F32, MATMUL_TF32, MATMUL_16BIT, MATMUL_FP8, MATMUL_FAMILIES };
 
 /* What an epilogue does to each element of c, as far as it costs time. */
 struct MatmulWork {
@@ -98,10 +100,11 @@ struct MatmulShape {
     HsProductKey key;
     MatmulFamily family;
     MatmulWork work;
-    int64_t m, n, k;
+    int64_t m, n, k; /* k of MATMUL_FP8: pairs of codes */
     bool any_layout; /* strides that are no multiple of 16 bytes, or both operands transposed */
     bool hopper;     /* sm_90, and rows of multiples of 16 bytes: in whatever order */
     bool joint;      /* c is the plain sum, in f32: clusters may share tiles */
+    bool promoted;   /* MATMUL_FP8: sums are added to others every 128 of k (matmul_fp8.cuh) */
     bool quantized;  /* b is in four bits, which wgmma's kernels do not read and no table of measured choices knows */
 };
 
@@ -115,6 +118,8 @@ struct MatmulChoice {
 /* Of a key alone: with a plain epilogue and c in 16 bits (or f32, where the operands are). */
 MatmulShape matmul_shape(const HsProductKey &key, const DeviceLimits &limits);
 MatmulShape matmul_shape(const HsMatmulArgs *args, const DeviceLimits &limits);
+/* A 16-bit product's, with operands in FP8 codes that tensor cores multiply as they are. */
+MatmulShape fp8_shape(MatmulShape shape, bool promoted, const DeviceLimits &limits);
 /* What is prescribed, else the choice of the device's table, else the model's. */
 MatmulChoice choose_matmul(const MatmulShape &shape, const HsDevice *device);
 MatmulChoice choose_by_model(const MatmulShape &shape, const DeviceLimits &limits);
@@ -147,7 +152,7 @@ inline int clusters_at_once(int multiprocessors)
 HsStatus launch_matmul_hopper(HsContext *context, const MatmulParameters &parameters, HsDtype dtype,
                               const MatmulChoice &choice);
 
-/* What comes before the output's own part: value = alpha sum + addend. */
+/* What comes before the output's own part: value = alpha sum + addend.  Products of codes have alpha in their sums. */
 struct MatmulPrologue {
     float alpha;
     MatmulView addend;

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "kernels/cuda/device/device.cuh"
+#include "kernels/cuda/product/matmul_fp8.cuh"
 
 namespace HS_CUDA_NAMESPACE
 {
@@ -34,7 +35,7 @@ MatmulShape matmul_shape(const HsProductKey &key, const DeviceLimits &limits)
     shape.any_layout = (key.transpose_a && key.transpose_b) || !aligned;
     shape.hopper = shape.family == MATMUL_16BIT && aligned && limits.hopper_products;
     shape.joint = shape.hopper && key.n % 4 == 0; /* if its c is a plain sum in f32 */
-    shape.quantized = false;
+    shape.quantized = shape.promoted = false;
     shape.work = MatmulWork{ HS_EPILOGUE_NONE, false, 0, (int)element };
     return shape;
 }
@@ -44,21 +45,34 @@ static int bytes_of(const HsTensor &tensor)
     return hs_tensor_present(&tensor) ? (int)hs_dtype_bytes(tensor.dtype) : 0;
 }
 
-/* c (+)= op(a) op(b) in f32, by rows that tensor copies can store. */
-static bool is_plain_sum(const HsMatmulArgs *args)
+/* c (+)= op(a) op(b) in f32, by rows that tensor copies can store.  factor_is_free: the kernel has it in its sums. */
+static bool is_plain_sum(const HsMatmulArgs *args, bool factor_is_free)
 {
     return args->c.dtype == HS_F32 && args->c.shape[1] % 4 == 0 && args->epilogue == HS_EPILOGUE_NONE &&
-           args->alpha == 1.0f && !hs_tensor_present(&args->addend) && !hs_tensor_present(&args->bias) &&
-           !hs_tensor_present(&args->residual);
+           (factor_is_free || args->alpha == 1.0f) && !hs_tensor_present(&args->addend) &&
+           !hs_tensor_present(&args->bias) && !hs_tensor_present(&args->residual);
+}
+
+MatmulShape fp8_shape(MatmulShape shape, bool promoted, const DeviceLimits &limits)
+{
+    shape.family = MATMUL_FP8;
+    shape.k /= 2;
+    shape.any_layout = false;
+    shape.hopper = limits.hopper_products;
+    shape.promoted = promoted;
+    return shape;
 }
 
 MatmulShape matmul_shape(const HsMatmulArgs *args, const DeviceLimits &limits)
 {
     MatmulShape shape = matmul_shape(hs_product_key(args), limits);
+    const bool codes = multiplies_codes(args, limits);
+    if (codes)
+        shape = fp8_shape(shape, fp8_product_of(args).sum != FP8_STRAIGHT, limits);
     const bool gelu = args->epilogue == HS_EPILOGUE_GELU, derivative = args->epilogue == HS_EPILOGUE_GELU_BACKWARD;
     shape.quantized = args->b_quantized != nullptr;
     shape.hopper = shape.hopper && !shape.quantized;
-    shape.joint = shape.hopper && is_plain_sum(args);
+    shape.joint = shape.hopper && is_plain_sum(args, codes);
     shape.work.function = gelu || derivative ? args->epilogue : HS_EPILOGUE_NONE;
     shape.work.bias = hs_tensor_present(&args->bias);
     shape.work.written = bytes_of(args->c) + (gelu ? bytes_of(args->pre) : 0);
@@ -129,11 +143,12 @@ bool is_kernel(const char *list, const DeviceLimits &limits, char *names, size_t
 {
     bool found = false;
     names[0] = '\0';
-    for (int format = 0; format < HS_PRODUCT_FORMATS; format++)
+    for (int format = 0; format <= HS_PRODUCT_FORMATS; format++) /* the last: FP8 */
         for (int layout = 0; layout < 2; layout++) {
-            const bool transposed = layout == 1;
-            const HsProductKey key = { 64, 64, 64, transposed, transposed, (HsProductFormat)format };
-            const MatmulShape shape = matmul_shape(key, limits);
+            const bool transposed = layout == 1, fp8 = format == HS_PRODUCT_FORMATS;
+            const HsProductKey key = { 64,         64,         64,
+                                       transposed, transposed, fp8 ? HS_PRODUCT_16BIT : (HsProductFormat)format };
+            const MatmulShape own = matmul_shape(key, limits), shape = fp8 ? fp8_shape(own, false, limits) : own;
             for (int kernel = 0; kernel < count_kernels(shape); kernel++) {
                 char name[HS_TUNING_KERNEL];
                 name_kernel(shape, kernel, name, sizeof name);
@@ -158,7 +173,7 @@ static MatmulChoice make_choice(const MatmulShape &shape, const HsDevice *device
     const Products &products = *device_products(device);
     const MatmulForce &force = products.force;
     const bool forced = force.kernels[0] != '\0' || force.slices > 0;
-    if (products.table != nullptr && !forced && !shape.quantized) {
+    if (products.table != nullptr && !forced && !shape.quantized && shape.family != MATMUL_FP8) {
         const MatmulChoice *const measured = find_choice(*products.table, shape.key);
         if (measured != nullptr && (!measured->joint || shape.joint))
             return *measured;
@@ -191,8 +206,10 @@ MatmulChoice choose_matmul(const MatmulShape &shape, const HsDevice *device)
 {
     ChoiceCache::Place &place = device_products(device)->cache.places[place_of(shape.key)];
     if (!place.taken || place.quantized != shape.quantized || place.joint != shape.joint ||
-        !same_product(place.key, shape.key) || !same_work(place.work, shape.work))
-        place = { true, shape.quantized, shape.joint, shape.key, shape.work, make_choice(shape, device) };
+        place.family != shape.family || place.promoted != shape.promoted || !same_product(place.key, shape.key) ||
+        !same_work(place.work, shape.work))
+        place = { true,         shape.quantized, shape.joint, shape.promoted,
+                  shape.family, shape.key,       shape.work,  make_choice(shape, device) };
     return place.choice;
 }
 

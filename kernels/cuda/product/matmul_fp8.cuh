@@ -60,6 +60,16 @@ struct Fp8Product {
     Fp8Scales scales;
 };
 
+/* Whether tensor cores of the GPU multiply the codes of a call as they are.  Others are decoded to bf16 first: every call
+ * with scales for 32 or 16 elements (mx, nv), whose products GPUs up to 9.0 do not have; rows that are no multiples of 16
+ * bytes; two operands in E5M2; and all codes where the GPU has only 16-bit products (matmul_fp8.cu), or
+ * where kernels.hopper leaves it those. */
+bool multiplies_codes(const HsMatmulArgs *args, const DeviceLimits &limits);
+/* Forward products of k up to 2048 are straight, and so are gradients for which a recipe has E4M3 and one scale a tensor:
+ * nothing tells them apart.  What accumulates, or comes in f32, is a weight's gradient. */
+Fp8Product fp8_product_of(const HsMatmulArgs *args);
+MatmulOperand fp8_operand_of(const HsCodes &codes);
+
 /* On 8.9 and 12.0, by mma.sync; on sm_90, by wgmma. */
 HsStatus launch_matmul_fp8(HsContext *context, MatmulParameters &parameters, const Fp8Product &product,
                            const MatmulChoice &choice);

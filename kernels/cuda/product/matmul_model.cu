@@ -31,18 +31,20 @@ struct TileRow {
     static_assert(stages * (rows + columns) * 64 <= 99 * 1024, "a block's shared memory");
 HS_MATMUL_TILES_TF32(FITS_EVERYWHERE)
 HS_MATMUL_TILES_16BIT(FITS_EVERYWHERE)
+HS_MATMUL_TILES_FP8(FITS_EVERYWHERE)
 HS_MATMUL_TILE_ANY_TF32(FITS_EVERYWHERE)
 HS_MATMUL_TILE_ANY_16BIT(FITS_EVERYWHERE)
 
 const TileRow tiles_f32[] = { HS_MATMUL_TILES_F32(F32_ROW) };
 const TileRow tiles_tf32[] = { HS_MATMUL_TILES_TF32(TENSOR_ROW) };
 const TileRow tiles_16bit[] = { HS_MATMUL_TILES_16BIT(TENSOR_ROW) };
+const TileRow tiles_fp8[] = { HS_MATMUL_TILES_FP8(TENSOR_ROW) };
 const TileRow any_tf32[] = { HS_MATMUL_TILE_ANY_TF32(TENSOR_ROW) };
 const TileRow any_16bit[] = { HS_MATMUL_TILE_ANY_16BIT(TENSOR_ROW) };
 const TileRow tiles_hopper[] = { HS_MATMUL_TILES_HOPPER(HOPPER_ROW) };
+const TileRow tiles_fp8_hopper[] = { HS_MATMUL_TILES_FP8_HOPPER(HOPPER_ROW) };
 
 #define ROWS_OF(table) table, (int)(sizeof(table) / sizeof((table)[0]))
-const int HOPPER_TILES = sizeof tiles_hopper / sizeof *tiles_hopper;
 
 /* By family; `any` is the kernel of every layout, which exact f32 has no need of. */
 const struct Family {
@@ -55,7 +57,23 @@ const struct Family {
     { "ffma", "ffma", ROWS_OF(tiles_f32), ROWS_OF(tiles_f32) },
     { "mma", "mma-any", ROWS_OF(tiles_tf32), ROWS_OF(any_tf32) },
     { "mma", "mma-any", ROWS_OF(tiles_16bit), ROWS_OF(any_16bit) },
+    { "mma-fp8", "mma-fp8", ROWS_OF(tiles_fp8), ROWS_OF(tiles_fp8) },
 };
+
+/* Hopper's for a product. */
+struct TileRows {
+    const TileRow *rows;
+    int count;
+};
+
+TileRows hopper_tiles(const MatmulShape &shape)
+{
+    if (shape.family != MATMUL_FP8)
+        return { ROWS_OF(tiles_hopper) };
+    TileRows all = { ROWS_OF(tiles_fp8_hopper) };
+    all.count = shape.promoted ? (int)MATMUL_FP8_PROMOTED_TILES : all.count;
+    return all;
+}
 
 /* From the manufacturer's datasheets: dense operations a second / (2 * multiprocessors * boost clock), for 16 bits with
  * f32 sums.  A100 312 TFLOP/s, 108 multiprocessors, 1.41 GHz; RTX 3060 25.5, 28, 1.777; RTX 4090 165, 128, 2.52; H100
@@ -87,6 +105,8 @@ int64_t divided(int64_t count, int64_t size)
 
 int own_kernels(const MatmulShape &shape)
 {
+    if (shape.family == MATMUL_FP8 && shape.hopper) /* 9.0 multiplies FP8 by wgmma alone */
+        return 0;
     const Family &family = families[shape.family];
     return shape.any_layout ? family.any_count : family.tile_count;
 }
@@ -100,7 +120,7 @@ const TileRow &tile_of(const MatmulShape &shape, int kernel)
 {
     const Family &family = families[shape.family];
     if (is_hopper(shape, kernel))
-        return tiles_hopper[(kernel - own_kernels(shape)) % HOPPER_TILES];
+        return hopper_tiles(shape).rows[(kernel - own_kernels(shape)) % hopper_tiles(shape).count];
     return (shape.any_layout ? family.any : family.tiles)[kernel];
 }
 
@@ -139,37 +159,39 @@ const GpuRates &rates_of(int compute_capability)
 
 bool is_joint(const MatmulShape &shape, int kernel)
 {
-    return kernel >= own_kernels(shape) + HOPPER_TILES;
+    return kernel >= own_kernels(shape) + hopper_tiles(shape).count;
 }
 
 int joint_kernel(const MatmulShape &shape, int kernel)
 {
-    return shape.joint && is_hopper(shape, kernel) ? kernel + HOPPER_TILES : kernel;
+    return shape.joint && is_hopper(shape, kernel) ? kernel + hopper_tiles(shape).count : kernel;
 }
 
 int count_kernels(const MatmulShape &shape)
 {
-    return own_kernels(shape) + (shape.hopper ? HOPPER_TILES : 0) + (shape.joint ? HOPPER_TILES : 0);
+    const int tiles = hopper_tiles(shape).count;
+    return own_kernels(shape) + (shape.hopper ? tiles : 0) + (shape.joint ? tiles : 0);
 }
 
 void name_kernel(const MatmulShape &shape, int kernel, char *name, size_t bytes)
 {
     const Family &family = families[shape.family];
     const TileRow &tile = tile_of(shape, kernel);
-    const char *const what = is_hopper(shape, kernel) ? "wgmma" : shape.any_layout ? family.any_name : family.name;
+    const char *const wgmma = shape.family == MATMUL_FP8 ? "wgmma-fp8" : "wgmma";
+    const char *const what = is_hopper(shape, kernel) ? wgmma : shape.any_layout ? family.any_name : family.name;
     snprintf(name, bytes, "%s-%dx%d%s", what, tile.rows, tile.columns, is_joint(shape, kernel) ? "-joint" : "");
 }
 
 MatmulChoice choice_of(const MatmulShape &shape, int kernel, int slices)
 {
     const bool hopper = is_hopper(shape, kernel), joint = is_joint(shape, kernel);
-    const int tile = hopper ? (kernel - own_kernels(shape)) % HOPPER_TILES : kernel;
+    const int tile = hopper ? (kernel - own_kernels(shape)) % hopper_tiles(shape).count : kernel;
     return MatmulChoice{ hopper, tile, joint ? 1 : slices, joint };
 }
 
 int kernel_of(const MatmulShape &shape, const MatmulChoice &choice)
 {
-    return choice.tile + (choice.hopper ? own_kernels(shape) : 0) + (choice.joint ? HOPPER_TILES : 0);
+    return choice.tile + (choice.hopper ? own_kernels(shape) : 0) + (choice.joint ? hopper_tiles(shape).count : 0);
 }
 
 int real_slices(int64_t k, int64_t wanted)
@@ -254,7 +276,8 @@ static double joint_clocks(const MatmulShape &shape, const GpuRates &rates, cons
 static double block_clocks(const MatmulShape &shape, const GpuRates &rates, const TileRow &tile, double busiest,
                            int slices)
 {
-    const double peak = rates.mma[shape.family], area = (double)tile.rows * tile.columns;
+    const double peak = rates.mma[shape.family == MATMUL_FP8 ? MATMUL_16BIT : shape.family],
+                 area = (double)tile.rows * tile.columns;
     const double work = area * (double)divided(shape.k, slices);
     const int resident = resident_blocks(tile, rates);
     const double multiply = work / (peak * 0.01 * rate_of(tile, resident));

@@ -50,6 +50,9 @@
  * where K is short.  It knows nothing of power, which lowers the clock of large GPUs in long products, nor of operands
  * that fall out of L2.
  *
+ * FP8: tensor cores multiply two pairs of codes in the time of two 16-bit elements, which are as many bytes, so that all of
+ * the above holds with k in pairs, and with the tiles and rates of those kernels.
+ *
  * Clocks, and so choices, depend on compute capability and number of multiprocessors only.
  */
 #ifndef HS_KERNELS_CUDA_PRODUCT_MATMUL_MODEL_CUH
@@ -63,9 +66,9 @@ namespace HS_CUDA_NAMESPACE
 
 /* Multiply-adds a clock of one multiprocessor. */
 struct GpuRates {
-    int capability;              /* from this compute capability on */
-    double mma[MATMUL_FAMILIES]; /* f32: general cores; tf32 and 16-bit: mma.sync */
-    double wgmma;                /* 16-bit; 0: there is none */
+    int capability;         /* from this compute capability on */
+    double mma[MATMUL_FP8]; /* f32: general cores; tf32 and 16-bit: mma.sync */
+    double wgmma;           /* 16-bit; 0: there is none */
 };
 
 const GpuRates &rates_of(int compute_capability);

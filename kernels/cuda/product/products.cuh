@@ -17,7 +17,8 @@ namespace HS_CUDA_NAMESPACE
 struct ChoiceCache {
     enum { PLACES = 256 };
     struct Place {
-        bool taken, quantized, joint;
+        bool taken, quantized, joint, promoted;
+        MatmulFamily family;
         HsProductKey key;
         MatmulWork work;
         MatmulChoice choice;
