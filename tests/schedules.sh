@@ -38,6 +38,7 @@ for ((seed = first; seed <= last; seed++)); do
             "$build/trainer" selftest --device emu --no-speed --op $op
     done
     expect_right products "$build/tests/ops/test_matmul_tiles" --filter 'matmul_tiles/hopper*'
+    expect_right 'products of codes' "$build/tests/ops/test_fp8_products"
     expect_right agreement "$build/bench/agreement" --device emu --tiny
     expect_right 'joint tiles' env HALFSTEP_MULTIPROCESSORS=10 "$build/bench/agreement" --device emu --tiny products:plain
     echo "done  $settings"
