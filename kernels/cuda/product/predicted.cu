@@ -266,6 +266,7 @@ HsStatus write_predicted(FILE *out)
         write_fused_products(out, limits);
         write_products(out, limits, "tf32", HS_F32, HS_POLICY_TF32, false);
         write_products(out, limits, "exact f32", HS_F32, HS_POLICY_AS_IS, false);
+        write_fp8(out, limits);
         write_attention(out, limits);
     }
     return ferror(out) ? hs_fail(HS_EIO, "cannot write the page of predictions") : HS_OK;

@@ -60,6 +60,9 @@ double attention_seconds(const AttentionShape &shape, const AttentionWay &way, c
 /* 4 T^2/2 H D a sequence forward, two and a half times that backward: what is usually quoted. */
 double attention_flops(const AttentionShape &shape, bool backward);
 
+/* A section of the page (predicted_fp8.cu), where tensor cores multiply FP8. */
+void write_fp8(FILE *out, const DeviceLimits &limits);
+
 HsStatus write_predicted(FILE *out);
 
 } // namespace HS_CUDA_NAMESPACE
