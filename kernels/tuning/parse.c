@@ -168,7 +168,7 @@ static HsStatus take_format(const Line *line, const char *text, HsProductKey *ke
             key->format = (HsProductFormat)i;
             return HS_OK;
         }
-    return LINE_FAIL(line, "format must be f32, tf32 or 16bit (got %.40s)", text);
+    return LINE_FAIL(line, "format must be f32, tf32, 16bit, fp8, fp8-promoted or fp8-blocks (got %.40s)", text);
 }
 
 static HsStatus take_row(Line *line, HsTuningRow *row)

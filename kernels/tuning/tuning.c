@@ -9,7 +9,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const format_names[HS_PRODUCT_FORMATS] = { "f32", "tf32", "16bit" };
+static const char *const format_names[HS_PRODUCT_FORMATS] = { "f32", "tf32",         "16bit",
+                                                              "fp8", "fp8-promoted", "fp8-blocks" };
 
 const char *hs_product_format_name(HsProductFormat format)
 {
@@ -22,6 +23,23 @@ const char *hs_product_layout_name(const HsProductKey *key)
     return names[(key->transpose_a ? 2 : 0) + (key->transpose_b ? 1 : 0)];
 }
 
+/* A forward product is told by its c: what accumulates, or comes in f32, is a weight's gradient.  Gradients for which a
+ * recipe has E4M3 and one scale a tensor count as forward: nothing tells them apart. */
+static HsProductFormat format_of_codes(const HsMatmulArgs *args)
+{
+    enum { ROW_BYTES = 16, STRAIGHT_DEPTH = 2048 };
+    const HsCodes *const a = args->a_codes, *const b = args->b_codes;
+    const bool e5m2 = a->format == HS_OPERAND_E5M2;
+    if ((!e5m2 && a->format != HS_OPERAND_E4M3) || b->format != HS_OPERAND_E4M3 || a->depth % ROW_BYTES != 0)
+        return HS_PRODUCT_16BIT;
+    if (a->granularity == HS_SCALE_BLOCK)
+        return HS_PRODUCT_FP8_BLOCKS;
+    if (a->granularity != HS_SCALE_TENSOR)
+        return HS_PRODUCT_16BIT;
+    const bool forward = !e5m2 && !args->accumulate && args->c.dtype != HS_F32;
+    return forward && a->depth <= STRAIGHT_DEPTH ? HS_PRODUCT_FP8 : HS_PRODUCT_FP8_PROMOTED;
+}
+
 /* From the operands: c is twice as wide as the product, or half, where SwiGLU follows. */
 HsProductKey hs_product_key(const HsMatmulArgs *args)
 {
@@ -31,7 +49,8 @@ HsProductKey hs_product_key(const HsMatmulArgs *args)
         .k = args->a.shape[args->transpose_a ? 0 : 1],
         .transpose_a = args->transpose_a,
         .transpose_b = args->transpose_b,
-        .format = args->a.dtype != HS_F32           ? HS_PRODUCT_16BIT
+        .format = args->a_codes                     ? format_of_codes(args)
+                  : args->a.dtype != HS_F32         ? HS_PRODUCT_16BIT
                   : hs_policy_is_tf32(args->policy) ? HS_PRODUCT_TF32
                                                     : HS_PRODUCT_F32,
     };

@@ -32,12 +32,22 @@ enum {
     HS_TUNING_MOST_BYTES = 1 << 20,
     HS_TUNING_MOST_SLICES = 32,
     HS_TUNING_NAME = 64,   /* room for a device's name */
-    HS_TUNING_KERNEL = 24, /* and a kernel's: "wgmma-256x256" */
+    HS_TUNING_KERNEL = 28, /* and a kernel's: "bf16-wgmma-256x256-joint" */
     HS_TUNING_FORCED = 128 /* and for a list of them */
 };
 
-/* What the kernels of products differ by; bf16 and f16 take the same time. */
-typedef enum HsProductFormat { HS_PRODUCT_F32, HS_PRODUCT_TF32, HS_PRODUCT_16BIT, HS_PRODUCT_FORMATS } HsProductFormat;
+/* What the kernels of products differ by; bf16 and f16 take the same time.  Operands in codes that GPUs multiply as they
+ * are: E4M3 or E5M2 by E4M3, rows of multiples of 16 bytes, one scale a tensor or blocks of 128; all others are decoded
+ * to bf16 first, and are products in 16 bits. */
+typedef enum HsProductFormat {
+    HS_PRODUCT_F32,
+    HS_PRODUCT_TF32,
+    HS_PRODUCT_16BIT,
+    HS_PRODUCT_FP8,          /* forward, k up to 2048: a sum is left to the tensor cores */
+    HS_PRODUCT_FP8_PROMOTED, /* every 128 of k it is added to another in f32 (kernels/cuda/product/matmul_fp8.cuh) */
+    HS_PRODUCT_FP8_BLOCKS,   /* likewise, with the scales of blocks */
+    HS_PRODUCT_FORMATS
+} HsProductFormat;
 
 /* Which product. */
 typedef struct HsProductKey {
@@ -71,7 +81,7 @@ typedef struct HsTuningTable {
 HsProductKey hs_product_key(const HsMatmulArgs *args);
 /* Ascending m, n, k, layout, format: negative, 0 or positive. */
 int hs_product_compare(const HsProductKey *a, const HsProductKey *b);
-/* "f32", "tf32", "16bit"; "nt". */
+/* "f32", "tf32", "16bit", "fp8", "fp8-promoted", "fp8-blocks"; "nt". */
 const char *hs_product_format_name(HsProductFormat format);
 const char *hs_product_layout_name(const HsProductKey *key);
 

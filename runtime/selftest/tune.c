@@ -4,8 +4,9 @@
  *
  * Each choice becomes a table of one row, which the device takes in: what is measured is exactly what a table will
  * bring. All choices of a product are timed in turn (a, b, c, a, b, c, ...), so that clocks and heat favour none, and
- * the median of the rounds counts.  Operands are random, since zeros let a GPU run faster than training ever does, and
- * there are several sets of them, used in turn, so that no call finds its operands in the L2 cache from the one before.
+ * the median of the rounds counts.  Operands are random, codes too, since zeros let a GPU run faster than training ever
+ * does, and there are several sets of them, used in turn, so that no call finds its operands in the L2 cache from the one
+ * before.  Of codes the casts are no part of the time: every choice has the same.
  */
 #include "runtime/selftest/tune.h"
 
@@ -36,6 +37,7 @@ typedef struct Tuning {
     HsEngine *engine;
     HsTuningDevice device;
     HsMatmulArgs sets[MOST_SETS];
+    HsCodes codes[MOST_SETS][2]; /* of a and b, where the product has such */
     int set_count, next_set;
     Candidate candidates[MOST_CHOICES];
     int count;
@@ -52,20 +54,39 @@ static HsTensor *tensor_of(HsMatmulArgs *args, const HsOperandRow *row)
     return (HsTensor *)(void *)((char *)args + row->at);
 }
 
+/* Whether a call has codes in the place of an operand's numbers. */
+static bool has_numbers(HsMatmulArgs *args, const HsOperandRow *row)
+{
+    const HsTensor *const tensor = tensor_of(args, row);
+    return hs_tensor_present(tensor) && !(args->a_codes && (tensor == &args->a || tensor == &args->b));
+}
+
 static size_t operand_bytes(const HsMatmulArgs *args)
 {
     HsMatmulArgs copy = *args;
-    size_t bytes = 0;
+    size_t bytes = args->a_codes ? hs_codes_bytes(args->a_codes) + hs_codes_bytes(args->b_codes) : 0;
     FOR_OPERANDS(row)
-    bytes += hs_tensor_present(tensor_of(&copy, row)) ? hs_tensor_bytes(tensor_of(&copy, row)) : 0;
+    bytes += has_numbers(&copy, row) ? hs_tensor_bytes(tensor_of(&copy, row)) : 0;
     return bytes;
 }
 
-/* Numbers around zero: one random block, repeated. */
+enum { BLOCK = 1 << 15 }; /* numbers that are drawn; the others are these again */
+
+/* Memory of `bytes`, which begins with a copy of the host's and goes on with it once more. */
+static HsStatus place_repeated(HsContext *context, const void *host, size_t host_bytes, size_t bytes, void **memory)
+{
+    HsDevice *device = context->device;
+    HS_TRY(device->alloc(device, bytes, memory));
+    HS_TRY(device->copy(device, context->stream, *memory, host, host_bytes));
+    for (size_t done = host_bytes; done < bytes; done *= 2)
+        HS_TRY(device->copy(device, context->stream, (char *)*memory + done, *memory,
+                            bytes - done < done ? bytes - done : done));
+    return device->stream_sync(device, context->stream);
+}
+
+/* Numbers around zero. */
 static HsStatus fill(HsContext *context, HsTensor *tensor, uint32_t site)
 {
-    enum { BLOCK = 1 << 15 };
-    HsDevice *device = context->device;
     const int64_t count = hs_tensor_count(tensor);
     const int64_t block = count < BLOCK ? count : BLOCK;
     const size_t bytes = hs_tensor_bytes(tensor), block_bytes = (size_t)block * hs_dtype_bytes(tensor->dtype);
@@ -79,16 +100,32 @@ static HsStatus fill(HsContext *context, HsTensor *tensor, uint32_t site)
         hs_rng_normal(draw.word[0], draw.word[1], normal);
         hs_dtype_store(tensor->dtype, host, i, 0.5 * normal[0]);
     }
-    HsStatus status = device->alloc(device, bytes, &tensor->data);
-    if (status == HS_OK)
-        status = device->copy(device, context->stream, tensor->data, host, block_bytes);
-    for (size_t done = block_bytes; status == HS_OK && done < bytes; done *= 2) /* what is there once more */
-        status = device->copy(device, context->stream, (char *)tensor->data + done, tensor->data,
-                              bytes - done < done ? bytes - done : done);
-    if (status == HS_OK)
-        status = device->stream_sync(device, context->stream);
+    const HsStatus status = place_repeated(context, host, block_bytes, bytes, &tensor->data);
     free(host);
     return status;
+}
+
+/* Codes of both signs below 2, and bytes of block scales that are as good as any other: their speed is the same. */
+static HsStatus fill_codes(HsContext *context, HsCodes *codes, uint32_t site)
+{
+    HsDevice *device = context->device;
+    const HsScaling scaling = { .scale = 1.0f, .inverse = 1.0f };
+    const HsRng rng = { .seed = 1, .site = site };
+    const size_t bytes = hs_codes_bytes(codes), block = bytes < BLOCK ? bytes : BLOCK;
+    unsigned char *const host = malloc(BLOCK);
+    if (!host)
+        return hs_fail(HS_ENOMEM, "no memory for %zu random codes", block);
+    for (size_t i = 0; i < block; i++)
+        host[i] = (unsigned char)(hs_rng_draw(&rng, i).word[0] & 0xB7u);
+    void *memory = NULL;
+    const HsStatus status = place_repeated(context, host, block, bytes, &memory);
+    free(host);
+    hs_codes_place(codes, memory);
+    HS_TRY(status);
+    HS_TRY(device->alloc(device, sizeof scaling, &memory));
+    codes->scaling = memory;
+    HS_TRY(device->copy(device, context->stream, codes->scaling, &scaling, sizeof scaling));
+    return device->stream_sync(device, context->stream);
 }
 
 static HsStatus make_sets(Tuning *tuning, const HsMatmulArgs *args)
@@ -97,18 +134,26 @@ static HsStatus make_sets(Tuning *tuning, const HsMatmulArgs *args)
     tuning->set_count = (int)(wanted < MOST_SETS ? wanted : MOST_SETS);
     tuning->next_set = 0;
     for (int set = 0; set < tuning->set_count; set++) {
-        tuning->sets[set] = *args;
+        HsMatmulArgs *const own = &tuning->sets[set];
+        HsCodes *const codes = tuning->codes[set];
+        *own = *args;
         FOR_OPERANDS(row)
-        tensor_of(&tuning->sets[set], row)->data = NULL; /* a dry run's are places that are not there */
+        tensor_of(own, row)->data = NULL; /* a dry run's are places that are not there */
+        if (args->a_codes) {
+            codes[0] = *args->a_codes;
+            codes[1] = *args->b_codes;
+            own->a_codes = &codes[0];
+            own->b_codes = &codes[1];
+        }
     }
     for (int set = 0; set < tuning->set_count; set++) {
-        uint32_t site = (uint32_t)(set * HS_MOST_OPERANDS);
+        HsContext *const context = &tuning->engine->context;
+        uint32_t site = (uint32_t)(set * (HS_MOST_OPERANDS + 2));
         FOR_OPERANDS(row)
-        {
-            HsTensor *tensor = tensor_of(&tuning->sets[set], row);
-            if (hs_tensor_present(tensor))
-                HS_TRY(fill(&tuning->engine->context, tensor, site++));
-        }
+        if (has_numbers(&tuning->sets[set], row))
+            HS_TRY(fill(context, tensor_of(&tuning->sets[set], row), site++));
+        for (int i = 0; args->a_codes && i < 2; i++)
+            HS_TRY(fill_codes(context, &tuning->codes[set][i], site++));
     }
     return HS_OK;
 }
@@ -122,6 +167,13 @@ static void release_sets(Tuning *tuning)
             HsTensor *tensor = tensor_of(&tuning->sets[set], row);
             if (hs_tensor_present(tensor) && tensor->data)
                 device->release(device, tensor->data);
+        }
+        for (int i = 0; tuning->sets[set].a_codes && i < 2; i++) {
+            HsCodes *const codes = &tuning->codes[set][i];
+            if (codes->data)
+                device->release(device, codes->data);
+            if (codes->scaling)
+                device->release(device, codes->scaling);
         }
     }
     tuning->set_count = 0;

@@ -21,6 +21,29 @@ static HsMatmulArgs without_swiglu(const HsMatmulArgs *args)
     return product;
 }
 
+/* Shapes alone: the caller's do not outlive the call. */
+static HsCodes without_memory(const HsCodes *codes)
+{
+    HsCodes shape = *codes;
+    hs_codes_place(&shape, NULL);
+    shape.scaling = NULL;
+    return shape;
+}
+
+static void append(HsTuneList *list, const HsMatmulArgs *args)
+{
+    HsMatmulArgs *const product = &list->products[list->count];
+    HsCodes *const codes = list->codes[list->count];
+    *product = without_swiglu(args);
+    if (args->a_codes) {
+        codes[0] = without_memory(args->a_codes);
+        codes[1] = without_memory(args->b_codes);
+        product->a_codes = &codes[0];
+        product->b_codes = &codes[1];
+    }
+    list->count++;
+}
+
 void hs_tune_add(HsTuneList *list, const HsMatmulArgs *args)
 {
     const HsProductKey key = hs_product_key(args);
@@ -30,7 +53,7 @@ void hs_tune_add(HsTuneList *list, const HsMatmulArgs *args)
             return;
     }
     if (list->count < HS_TUNE_MOST_PRODUCTS)
-        list->products[list->count++] = without_swiglu(args);
+        append(list, args);
     else
         list->left_out++;
 }

@@ -33,6 +33,24 @@ done
 expect 0 "$trainer" selftest --tune coarse.txt --config emu.yaml precision.mode=tf32 --device emu
 says coarse.txt "32	96	32	nt	tf32"
 
+# Codes: forward, gradients of inputs and of weights; their operands decoded are a choice like any other.
+expect 0 "$trainer" selftest --tune coded.txt --config emu.yaml precision.mode=fp8
+for product in "32	96	32	nt	fp8" "32	32	96	nt	fp8-promoted" "96	32	32	nt	fp8-promoted" "32	13	32	nt	16bit"; do
+    says coded.txt "$product	"
+done
+expect 0 "$trainer" selftest --tune blocks.txt --config emu.yaml precision.mode=fp8 precision.fp8.recipe=block
+says blocks.txt "32	96	32	nt	fp8-blocks"
+awk -F'\t' -v OFS='\t' '$5 ~ /^fp8/ { $6 = $1 > 32 ? "bf16-mma-64x64" : "wgmma-fp8-256x128"; $7 = 1 } { print }' coded.txt >other.txt
+expect 0 "$trainer" --config emu.yaml out_dir=codes precision.mode=fp8
+for table in coded other; do
+    expect 0 "$trainer" --config emu.yaml out_dir=$table precision.mode=fp8 kernels.tuning=$table.txt
+    near codes $table bf16
+    rm -rf $table
+done
+awk -F'\t' -v OFS='\t' '$5 == "fp8-promoted" { $6 = "wgmma-fp8-256x256" } { print }' coded.txt >straight.txt
+expect 2 "$trainer" --config emu.yaml out_dir=refused precision.mode=fp8 kernels.tuning=straight.txt
+says err "no kernel wgmma-fp8-256x256 for this product on this GPU"
+
 # Other tiles and slices than the model's, so that using the table shows: k in two slices, large tiles.
 awk -F'\t' -v OFS='\t' '/^[0-9]/ && $6 ~ /^w?mma-[0-9]/ { $6 = $1 > 32 ? "mma-128x256" : "wgmma-256x128"; $7 = $3 > 64 ? 2 : 1 } { print }' table.txt >other.txt
 expect 0 "$trainer" --config emu.yaml out_dir=model

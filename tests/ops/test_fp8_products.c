@@ -262,6 +262,22 @@ Test(fp8_products, other_depths)
     close_product();
 }
 
+/* The same codes decoded, which is one more way to choose: k in whole steps of those kernels, and not. */
+Test(fp8_products, decoded)
+{
+    open_product(HS_OPERAND_E4M3, HS_SCALE_TENSOR, 656, true, true);
+    expect_exact("bf16-wgmma-256x256", 1, HS_BF16, false);
+    expect_exact("bf16-mma-128x128", 3, HS_F32, true);
+    close_product();
+    open_product(HS_OPERAND_E5M2, HS_SCALE_TENSOR, 400, true, true);
+    expect_exact("bf16-wgmma-256x128-joint", 0, HS_F32, true);
+    expect_exact("bf16-wgmma-256x128", 2, HS_F32, true);
+    close_product();
+    open_product(HS_OPERAND_E4M3, HS_SCALE_BLOCK, 144, true, true);
+    expect_exact("bf16-wgmma-128x256", 1, HS_BF16, false);
+    close_product();
+}
+
 /* A scaling that says of its tensor that not all was finite. */
 Test(fp8_products, not_finite)
 {

@@ -111,14 +111,17 @@ MatmulOperand operand_of(const HsTensor &tensor, bool k_contiguous)
                           k_contiguous };
 }
 
-MatmulShape shape_of(const HsContext *context, const HsMatmulArgs *args)
-{
-    return matmul_shape(args, limits_of(context));
-}
+/* Of codes the shape of the product that is chosen: as they are, or decoded. */
+struct ChosenProduct {
+    MatmulShape shape;
+    MatmulChoice choice;
+};
 
-MatmulChoice choice_for(const HsContext *context, const MatmulShape &shape)
+ChosenProduct choose(const HsContext *context, const HsMatmulArgs *args)
 {
-    return choose_matmul(shape, context->device);
+    const MatmulShape shape = matmul_shape(args, limits_of(context));
+    const MatmulChoice choice = choose_matmul(shape, context->device);
+    return ChosenProduct{ choice.decoded ? decoded_shape(shape) : shape, choice };
 }
 
 HsStatus check_size(const MatmulShape &shape)
@@ -201,8 +204,8 @@ bool are_rows_summed_apart(const HsContext *context, const HsMatmulArgs *args)
 {
     if (!hs_tensor_present(&args->row_sums))
         return false;
-    const MatmulShape shape = shape_of(context, args);
-    return options_of(context).cublaslt || !sums_rows(shape, choice_for(context, shape), args);
+    const ChosenProduct product = choose(context, args);
+    return options_of(context).cublaslt || !sums_rows(product.shape, product.choice, args);
 }
 
 MatmulOutput matmul_output_of(const HsMatmulArgs *args)
@@ -254,8 +257,8 @@ static size_t whole_lines(size_t bytes)
 /* | sums of slices | absmaxes of b in four bits | and behind them the value of SwiGLU's backward */
 static size_t absmax_offset(const HsContext *context, const HsMatmulArgs *args)
 {
-    const MatmulShape shape = shape_of(context, args);
-    return whole_lines(sums_bytes(args, shape, choice_for(context, shape)));
+    const ChosenProduct product = choose(context, args);
+    return whole_lines(sums_bytes(args, product.shape, product.choice));
 }
 
 static size_t product_workspace(const HsContext *context, const HsMatmulArgs *args)
@@ -264,8 +267,8 @@ static size_t product_workspace(const HsContext *context, const HsMatmulArgs *ar
         return cublaslt_workspace(args);
     if (args->b_quantized != NULL)
         return absmax_offset(context, args) + (size_t)hs_nf4_blocks(args->b_quantized->count) * sizeof(float);
-    const MatmulShape shape = shape_of(context, args);
-    return sums_bytes(args, shape, choice_for(context, shape));
+    const ChosenProduct product = choose(context, args);
+    return sums_bytes(args, product.shape, product.choice);
 }
 
 static size_t own_workspace(const HsContext *context, const HsMatmulArgs *args)
@@ -283,10 +286,17 @@ static size_t value_offset(const HsContext *context, const HsMatmulArgs *product
     return whole_lines(own_workspace(context, product));
 }
 
-/* | a and b in bf16, of operands in codes | what their product needs */
 static size_t decoded_bytes(const HsCodes *codes)
 {
-    return codes ? whole_lines((size_t)(codes->rows * codes->depth) * sizeof(uint16_t)) : 0;
+    return whole_lines((size_t)(codes->rows * codes->depth) * sizeof(uint16_t));
+}
+
+static bool is_decoded(const HsContext *context, const HsMatmulArgs *args)
+{
+    if (args->a_codes == NULL)
+        return false;
+    const HsMatmulArgs product = is_swiglu(args) ? without_swiglu(args, NULL) : *args;
+    return choose(context, &product).shape.family != MATMUL_FP8;
 }
 
 static size_t product_and_swiglu_workspace(const HsContext *context, const HsMatmulArgs *args)
@@ -298,9 +308,10 @@ static size_t product_and_swiglu_workspace(const HsContext *context, const HsMat
                                                 : value_offset(context, &product) + hs_tensor_bytes(&product.c);
 }
 
+/* | a and b in bf16, of operands that are decoded | what their product needs */
 size_t workspace::matmul(const HsContext *context, const HsMatmulArgs *args)
 {
-    if (args->a_codes == NULL || multiplies_codes(args, limits_of(context)))
+    if (!is_decoded(context, args))
         return product_and_swiglu_workspace(context, args);
     return decoded_bytes(args->a_codes) + decoded_bytes(args->b_codes) + product_and_swiglu_workspace(context, args);
 }
@@ -343,9 +354,10 @@ static HsStatus launch_codes(HsContext *context, const HsMatmulArgs *args, Matmu
 
 static HsStatus native_matmul(HsContext *context, const HsMatmulArgs *args)
 {
-    const MatmulShape shape = shape_of(context, args);
+    const ChosenProduct product = choose(context, args);
+    const MatmulShape &shape = product.shape;
+    const MatmulChoice &choice = product.choice;
     HS_TRY(check_size(shape));
-    const MatmulChoice choice = choice_for(context, shape);
     MatmulOutput output = matmul_output_of(args);
     if (hs_tensor_present(&args->row_sums) && sums_rows(shape, choice, args))
         output.row_sums = data_of<float>(args->row_sums);
@@ -417,7 +429,7 @@ static HsStatus multiply(HsContext *context, const HsMatmulArgs *args)
 
 HsStatus op::matmul(HsContext *context, const HsMatmulArgs *args)
 {
-    if (args->a_codes == NULL || multiplies_codes(args, limits_of(context)))
+    if (!is_decoded(context, args))
         return multiply(context, args);
     HsContext inner = *context;
     HsMatmulArgs product = *args;

@@ -109,17 +109,18 @@ struct MatmulShape {
 };
 
 struct MatmulChoice {
-    bool hopper; /* by matmul_hopper.cuh */
-    int tile;    /* row of the family's table, or of Hopper's */
-    int slices;  /* blocks that share one tile of c, each with its part of k; at least 1 */
-    bool joint;  /* Hopper: clusters share tiles where there is not one for each; then slices is 1 */
+    bool hopper;  /* by matmul_hopper.cuh */
+    int tile;     /* row of the family's table, or of Hopper's */
+    int slices;   /* blocks that share one tile of c, each with its part of k; at least 1 */
+    bool joint;   /* Hopper: clusters share tiles where there is not one for each; then slices is 1 */
+    bool decoded; /* codes become bf16 first, and the other members speak of that product */
 };
 
 /* Of a key alone: with a plain epilogue and c in 16 bits (or f32, where the operands are). */
 MatmulShape matmul_shape(const HsProductKey &key, const DeviceLimits &limits);
 MatmulShape matmul_shape(const HsMatmulArgs *args, const DeviceLimits &limits);
-/* A 16-bit product's, with operands in FP8 codes that tensor cores multiply as they are. */
-MatmulShape fp8_shape(MatmulShape shape, bool promoted, const DeviceLimits &limits);
+/* MATMUL_FP8's operands decoded to bf16, into plain f32 sums that are finished apart. */
+MatmulShape decoded_shape(const MatmulShape &shape);
 /* What is prescribed, else the choice of the device's table, else the model's. */
 MatmulChoice choose_matmul(const MatmulShape &shape, const HsDevice *device);
 MatmulChoice choose_by_model(const MatmulShape &shape, const DeviceLimits &limits);

@@ -7,6 +7,9 @@
  * A product whose tiles of c do not fill the multiprocessors (weight gradients: a small c, a long k) is cut along k.
  * Where c is the plain sum in f32, Hopper's clusters share tiles and add their parts to c in turn
  * (matmul_hopper_work.cuh); else each slice's sums go to the workspace, and a second kernel adds them in order.
+ *
+ * Codes that tensor cores multiply as they are can also be decoded to bf16 and multiplied by the kernels of 16 bits: these
+ * are weighed and measured like all others.
  */
 #include "kernels/cuda/product/products.cuh"
 
@@ -23,9 +26,9 @@ MatmulShape matmul_shape(const HsProductKey &key, const DeviceLimits &limits)
 {
     MatmulShape shape;
     shape.key = key;
-    shape.family = key.format == HS_PRODUCT_16BIT  ? MATMUL_16BIT
+    shape.family = key.format == HS_PRODUCT_F32    ? MATMUL_F32
                    : key.format == HS_PRODUCT_TF32 ? MATMUL_TF32
-                                                   : MATMUL_F32;
+                                                   : MATMUL_16BIT;
     shape.m = key.m;
     shape.n = key.n;
     shape.k = key.k;
@@ -37,7 +40,24 @@ MatmulShape matmul_shape(const HsProductKey &key, const DeviceLimits &limits)
     shape.joint = shape.hopper && key.n % 4 == 0; /* if its c is a plain sum in f32 */
     shape.quantized = shape.promoted = false;
     shape.work = MatmulWork{ HS_EPILOGUE_NONE, false, 0, (int)element };
+    if (key.format < HS_PRODUCT_FP8 || !has_fp8_products(limits))
+        return shape;
+    shape.family = MATMUL_FP8;
+    shape.k /= 2;
+    shape.any_layout = false;
+    shape.hopper = limits.hopper_products;
+    shape.promoted = key.format != HS_PRODUCT_FP8;
     return shape;
+}
+
+MatmulShape decoded_shape(const MatmulShape &shape)
+{
+    MatmulShape decoded = shape;
+    decoded.family = MATMUL_16BIT;
+    decoded.k = shape.key.k;
+    decoded.promoted = false;
+    decoded.work = MatmulWork{ HS_EPILOGUE_NONE, false, 0, (int)sizeof(float) };
+    return decoded;
 }
 
 static int bytes_of(const HsTensor &tensor)
@@ -53,26 +73,13 @@ static bool is_plain_sum(const HsMatmulArgs *args, bool factor_is_free)
            !hs_tensor_present(&args->bias) && !hs_tensor_present(&args->residual);
 }
 
-MatmulShape fp8_shape(MatmulShape shape, bool promoted, const DeviceLimits &limits)
-{
-    shape.family = MATMUL_FP8;
-    shape.k /= 2;
-    shape.any_layout = false;
-    shape.hopper = limits.hopper_products;
-    shape.promoted = promoted;
-    return shape;
-}
-
 MatmulShape matmul_shape(const HsMatmulArgs *args, const DeviceLimits &limits)
 {
     MatmulShape shape = matmul_shape(hs_product_key(args), limits);
-    const bool codes = multiplies_codes(args, limits);
-    if (codes)
-        shape = fp8_shape(shape, fp8_product_of(args).sum != FP8_STRAIGHT, limits);
     const bool gelu = args->epilogue == HS_EPILOGUE_GELU, derivative = args->epilogue == HS_EPILOGUE_GELU_BACKWARD;
     shape.quantized = args->b_quantized != nullptr;
     shape.hopper = shape.hopper && !shape.quantized;
-    shape.joint = shape.hopper && is_plain_sum(args, codes);
+    shape.joint = shape.hopper && is_plain_sum(args, shape.family == MATMUL_FP8);
     shape.work.function = gelu || derivative ? args->epilogue : HS_EPILOGUE_NONE;
     shape.work.bias = hs_tensor_present(&args->bias);
     shape.work.written = bytes_of(args->c) + (gelu ? bytes_of(args->pre) : 0);
@@ -90,7 +97,7 @@ const int ANY_KERNEL = -1;
 MatmulChoice best_choice(const MatmulShape &shape, const DeviceLimits &limits, int kernel, int slices)
 {
     const int first = kernel == ANY_KERNEL ? 0 : kernel, end = kernel == ANY_KERNEL ? count_kernels(shape) : kernel + 1;
-    MatmulChoice best = { false, 0, 1, false };
+    MatmulChoice best = { false, 0, 1, false, false };
     double best_clocks = 0.0;
     for (int candidate = first; candidate < end; candidate++) {
         for (int wanted = 1; wanted <= MATMUL_MOST_SLICES; wanted++) {
@@ -143,12 +150,11 @@ bool is_kernel(const char *list, const DeviceLimits &limits, char *names, size_t
 {
     bool found = false;
     names[0] = '\0';
-    for (int format = 0; format <= HS_PRODUCT_FORMATS; format++) /* the last: FP8 */
+    for (int format = 0; format < HS_PRODUCT_FORMATS; format++)
         for (int layout = 0; layout < 2; layout++) {
-            const bool transposed = layout == 1, fp8 = format == HS_PRODUCT_FORMATS;
-            const HsProductKey key = { 64,         64,         64,
-                                       transposed, transposed, fp8 ? HS_PRODUCT_16BIT : (HsProductFormat)format };
-            const MatmulShape own = matmul_shape(key, limits), shape = fp8 ? fp8_shape(own, false, limits) : own;
+            const bool transposed = layout == 1;
+            const HsProductKey key = { 64, 64, 64, transposed, transposed, (HsProductFormat)format };
+            const MatmulShape shape = matmul_shape(key, limits);
             for (int kernel = 0; kernel < count_kernels(shape); kernel++) {
                 char name[HS_TUNING_KERNEL];
                 name_kernel(shape, kernel, name, sizeof name);
@@ -173,7 +179,7 @@ static MatmulChoice make_choice(const MatmulShape &shape, const HsDevice *device
     const Products &products = *device_products(device);
     const MatmulForce &force = products.force;
     const bool forced = force.kernels[0] != '\0' || force.slices > 0;
-    if (products.table != nullptr && !forced && !shape.quantized && shape.family != MATMUL_FP8) {
+    if (products.table != nullptr && !forced && !shape.quantized) {
         const MatmulChoice *const measured = find_choice(*products.table, shape.key);
         if (measured != nullptr && (!measured->joint || shape.joint))
             return *measured;
@@ -206,16 +212,14 @@ MatmulChoice choose_matmul(const MatmulShape &shape, const HsDevice *device)
 {
     ChoiceCache::Place &place = device_products(device)->cache.places[place_of(shape.key)];
     if (!place.taken || place.quantized != shape.quantized || place.joint != shape.joint ||
-        place.family != shape.family || place.promoted != shape.promoted || !same_product(place.key, shape.key) ||
-        !same_work(place.work, shape.work))
-        place = { true,         shape.quantized, shape.joint, shape.promoted,
-                  shape.family, shape.key,       shape.work,  make_choice(shape, device) };
+        !same_product(place.key, shape.key) || !same_work(place.work, shape.work))
+        place = { true, shape.quantized, shape.joint, shape.key, shape.work, make_choice(shape, device) };
     return place.choice;
 }
 
 HsStatus force_matmul(HsDevice *device, const char *kernels, int slices)
 {
-    char names[512];
+    char names[768];
     forget_choices(device_products(device));
     MatmulForce &force = device_products(device)->force;
     force = MatmulForce{};

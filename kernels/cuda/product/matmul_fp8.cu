@@ -187,25 +187,18 @@ bool has_fp8_mma(int compute_capability)
 
 } // namespace
 
-bool multiplies_codes(const HsMatmulArgs *args, const DeviceLimits &limits)
+bool has_fp8_products(const DeviceLimits &limits)
 {
-    const HsCodes *const a = args->a_codes, *const b = args->b_codes;
-    if (a == NULL || (a->granularity != HS_SCALE_TENSOR && a->granularity != HS_SCALE_BLOCK))
-        return false;
-    const bool formats = (a->format == HS_OPERAND_E4M3 || a->format == HS_OPERAND_E5M2) && b->format == HS_OPERAND_E4M3;
-    return formats && a->depth % CHUNK_BYTES == 0 && (limits.hopper_products || has_fp8_mma(limits.compute_capability));
+    return limits.hopper_products || has_fp8_mma(limits.compute_capability);
 }
 
 Fp8Product fp8_product_of(const HsMatmulArgs *args)
 {
-    enum { STRAIGHT_DEPTH = 2048 };
     const HsCodes &a = *args->a_codes, &b = *args->b_codes;
+    const HsProductFormat format = hs_product_key(args).format;
     Fp8Product product;
     product.a_e5m2 = a.format == HS_OPERAND_E5M2;
-    const bool forward = !product.a_e5m2 && !args->accumulate && args->c.dtype != HS_F32;
-    product.sum = a.granularity == HS_SCALE_BLOCK        ? FP8_BLOCKS
-                  : forward && a.depth <= STRAIGHT_DEPTH ? FP8_STRAIGHT
-                                                         : FP8_PROMOTED;
+    product.sum = format == HS_PRODUCT_FP8_BLOCKS ? FP8_BLOCKS : format == HS_PRODUCT_FP8 ? FP8_STRAIGHT : FP8_PROMOTED;
     product.scales =
         Fp8Scales{ a.scaling, b.scaling, a.block_scales, b.block_scales, (int)hs_codes_blocks(&a), args->alpha };
     return product;

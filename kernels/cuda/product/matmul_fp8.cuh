@@ -60,13 +60,12 @@ struct Fp8Product {
     Fp8Scales scales;
 };
 
-/* Whether tensor cores of the GPU multiply the codes of a call as they are.  Others are decoded to bf16 first: every call
- * with scales for 32 or 16 elements (mx, nv), whose products GPUs up to 9.0 do not have; rows that are no multiples of 16
- * bytes; two operands in E5M2; and all codes where the GPU has only 16-bit products (matmul_fp8.cu), or
- * where kernels.hopper leaves it those. */
-bool multiplies_codes(const HsMatmulArgs *args, const DeviceLimits &limits);
-/* Forward products of k up to 2048 are straight, and so are gradients for which a recipe has E4M3 and one scale a tensor:
- * nothing tells them apart.  What accumulates, or comes in f32, is a weight's gradient. */
+/* Whether tensor cores of the GPU multiply the codes of HS_PRODUCT_FP8 and so on as they are: not where there are only
+ * 16-bit products (matmul_fp8.cu), or where kernels.hopper leaves the GPU those.  Other codes are decoded to bf16 on every
+ * GPU: with scales for 32 or 16 elements (mx, nv), whose products GPUs up to 9.0 do not have; rows that are no multiples of
+ * 16 bytes; two operands in E5M2.  And these, too, where that is the faster way (matmul_choice.cu): all numbers are exact,
+ * so that results differ by their sums alone. */
+bool has_fp8_products(const DeviceLimits &limits);
 Fp8Product fp8_product_of(const HsMatmulArgs *args);
 MatmulOperand fp8_operand_of(const HsCodes &codes);
 

@@ -138,6 +138,19 @@ double rate_of(const TileRow &tile, int resident)
     return tile.rate_alone + (double)(tile.rate - tile.rate_alone) * (resident - 1) / (tile.blocks_per_sm - 1);
 }
 
+/* Of the family and of Hopper: without those of decoded operands. */
+int tile_kernels(const MatmulShape &shape)
+{
+    const int tiles = hopper_tiles(shape).count;
+    return own_kernels(shape) + (shape.hopper ? tiles : 0) + (shape.joint ? tiles : 0);
+}
+
+/* Whether a kernel multiplies decoded operands; those come last. */
+bool is_decoded(const MatmulShape &shape, int kernel)
+{
+    return shape.family == MATMUL_FP8 && kernel >= tile_kernels(shape);
+}
+
 /* Multiprocessors, or clusters of two. */
 int processors_of(const MatmulShape &shape, const DeviceLimits &limits, int kernel)
 {
@@ -159,22 +172,31 @@ const GpuRates &rates_of(int compute_capability)
 
 bool is_joint(const MatmulShape &shape, int kernel)
 {
+    if (is_decoded(shape, kernel))
+        return is_joint(decoded_shape(shape), kernel - tile_kernels(shape));
     return kernel >= own_kernels(shape) + hopper_tiles(shape).count;
 }
 
 int joint_kernel(const MatmulShape &shape, int kernel)
 {
+    if (is_decoded(shape, kernel))
+        return tile_kernels(shape) + joint_kernel(decoded_shape(shape), kernel - tile_kernels(shape));
     return shape.joint && is_hopper(shape, kernel) ? kernel + hopper_tiles(shape).count : kernel;
 }
 
 int count_kernels(const MatmulShape &shape)
 {
-    const int tiles = hopper_tiles(shape).count;
-    return own_kernels(shape) + (shape.hopper ? tiles : 0) + (shape.joint ? tiles : 0);
+    return tile_kernels(shape) + (shape.family == MATMUL_FP8 ? tile_kernels(decoded_shape(shape)) : 0);
 }
 
 void name_kernel(const MatmulShape &shape, int kernel, char *name, size_t bytes)
 {
+    if (is_decoded(shape, kernel)) {
+        char own[HS_TUNING_KERNEL];
+        name_kernel(decoded_shape(shape), kernel - tile_kernels(shape), own, sizeof own);
+        snprintf(name, bytes, "bf16-%.22s", own);
+        return;
+    }
     const Family &family = families[shape.family];
     const TileRow &tile = tile_of(shape, kernel);
     const char *const wgmma = shape.family == MATMUL_FP8 ? "wgmma-fp8" : "wgmma";
@@ -184,13 +206,20 @@ void name_kernel(const MatmulShape &shape, int kernel, char *name, size_t bytes)
 
 MatmulChoice choice_of(const MatmulShape &shape, int kernel, int slices)
 {
+    if (is_decoded(shape, kernel)) {
+        MatmulChoice choice = choice_of(decoded_shape(shape), kernel - tile_kernels(shape), slices);
+        choice.decoded = true;
+        return choice;
+    }
     const bool hopper = is_hopper(shape, kernel), joint = is_joint(shape, kernel);
     const int tile = hopper ? (kernel - own_kernels(shape)) % hopper_tiles(shape).count : kernel;
-    return MatmulChoice{ hopper, tile, joint ? 1 : slices, joint };
+    return MatmulChoice{ hopper, tile, joint ? 1 : slices, joint, false };
 }
 
 int kernel_of(const MatmulShape &shape, const MatmulChoice &choice)
 {
+    if (choice.decoded && shape.family == MATMUL_FP8)
+        return tile_kernels(shape) + kernel_of(decoded_shape(shape), choice);
     return choice.tile + (choice.hopper ? own_kernels(shape) : 0) + (choice.joint ? hopper_tiles(shape).count : 0);
 }
 
@@ -202,6 +231,8 @@ int real_slices(int64_t k, int64_t wanted)
 
 bool worth_cutting(const MatmulShape &shape, const DeviceLimits &limits, int kernel, int slices)
 {
+    if (is_decoded(shape, kernel))
+        return worth_cutting(decoded_shape(shape), limits, kernel - tile_kernels(shape), slices);
     if (is_joint(shape, kernel))
         return false;
     const TileRow &tile = tile_of(shape, kernel);
@@ -286,8 +317,20 @@ static double block_clocks(const MatmulShape &shape, const GpuRates &rates, cons
     return larger(alone + fixed, busiest * (multiply + fixed / resident));
 }
 
+/* Each code is read and written as bf16; c is finished by a kernel of its own also where k is whole. */
+static double decoded_clocks(const MatmulShape &shape, const DeviceLimits &limits, int kernel, int slices)
+{
+    const double multiply = product_clocks(decoded_shape(shape), limits, kernel - tile_kernels(shape), slices);
+    const double decoded = 3.0 * (double)shape.key.k * (double)(shape.m + shape.n);
+    const double finished = (double)shape.m * (double)shape.n * (4.0 + shape.work.read + shape.work.written);
+    const double moved = decoded + (slices == 1 ? finished : 0.0), launches = slices == 1 ? 3.0 : 2.0;
+    return multiply + launches * LAUNCH_CLOCKS + moved / (WORKSPACE_RATE * limits.multiprocessors);
+}
+
 double product_clocks(const MatmulShape &shape, const DeviceLimits &limits, int kernel, int slices)
 {
+    if (is_decoded(shape, kernel))
+        return decoded_clocks(shape, limits, kernel, slices);
     const TileRow &tile = tile_of(shape, kernel);
     const GpuRates &rates = rates_of(limits.compute_capability);
     const int64_t tiles = divided(shape.m, tile.rows) * divided(shape.n, tile.columns);

@@ -51,7 +51,9 @@
  * that fall out of L2.
  *
  * FP8: tensor cores multiply two pairs of codes in the time of two 16-bit elements, which are as many bytes, so that all of
- * the above holds with k in pairs, and with the tiles and rates of those kernels.
+ * the above holds with k in pairs, and with the tiles and rates of those kernels.  The same codes decoded to bf16 are one
+ * more way: clocks of that product, of decoding, 3 bytes a code, and of finishing c apart, each byte at the workspace's
+ * rate and each kernel with its launch.
  *
  * Clocks, and so choices, depend on compute capability and number of multiprocessors only.
  */
@@ -73,12 +75,14 @@ struct GpuRates {
 
 const GpuRates &rates_of(int compute_capability);
 
-/* Kernels (a tile's row each) that can serve a product: its family's, Hopper's, Hopper's with joint tiles. */
+/* Kernels (a tile's row each) that can serve a product: its family's, Hopper's, Hopper's with joint tiles; then, of codes,
+ * those of the decoded product. */
 int count_kernels(const MatmulShape &shape);
 bool is_joint(const MatmulShape &shape, int kernel);
 /* The same with joint tiles; where there is none, itself. */
 int joint_kernel(const MatmulShape &shape, int kernel);
-/* "mma-128x128", "mma-any-128x64" (every layout), "wgmma-256x256", "wgmma-256x256-joint", "ffma-64x64". */
+/* "mma-128x128", "mma-any-128x64" (every layout), "wgmma-256x256", "wgmma-256x256-joint", "ffma-64x64",
+ * "wgmma-fp8-256x128", and of decoded codes "bf16-wgmma-256x256". */
 void name_kernel(const MatmulShape &shape, int kernel, char *name, size_t bytes);
 MatmulChoice choice_of(const MatmulShape &shape, int kernel, int slices);
 int kernel_of(const MatmulShape &shape, const MatmulChoice &choice);

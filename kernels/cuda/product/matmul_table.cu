@@ -40,15 +40,15 @@ HsStatus check_device(const HsTuningDevice &made, const DeviceLimits &limits, co
 HsStatus look_up(const HsTuningRow &row, const DeviceLimits &limits, const char *name, MatmulChoice *choice)
 {
     const MatmulShape shape = matmul_shape(row.key, limits);
-    char known[256] = "", kernel[HS_TUNING_KERNEL];
+    char known[512] = "", kernel[HS_TUNING_KERNEL];
     for (int i = 0; i < count_kernels(shape); i++) {
         name_kernel(shape, i, kernel, sizeof kernel);
         if (strcmp(kernel, row.kernel) == 0) {
             *choice = choice_of(shape, i, row.slices);
-            if (real_slices(row.key.k, row.slices) == row.slices)
+            if (real_slices(shape.k, row.slices) == row.slices)
                 return HS_OK;
             return hs_fail(HS_ECONFIG, "%.200s:%d: K %lld cannot be cut into %d slices, only into %d", name, row.line,
-                           (long long)row.key.k, row.slices, real_slices(row.key.k, row.slices));
+                           (long long)row.key.k, row.slices, real_slices(shape.k, row.slices));
         }
         const size_t used = strlen(known);
         snprintf(known + used, sizeof known - used, "%s%s", i > 0 ? ", " : "", kernel);

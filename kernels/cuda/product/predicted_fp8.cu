@@ -101,10 +101,7 @@ void write_least_width(FILE *out, const char *what, bool kept, const DeviceLimit
 
 void write_fp8(FILE *out, const DeviceLimits &limits)
 {
-    const HsCodes codes = { HS_OPERAND_E4M3, HS_SCALE_TENSOR, LEAST, LEAST, NULL, NULL, NULL };
-    HsMatmulArgs args = {};
-    args.a_codes = args.b_codes = &codes;
-    if (!multiplies_codes(&args, limits))
+    if (!has_fp8_products(limits))
         return;
     fprintf(out,
             "\n### A linear layer's products in bf16 and in FP8\n\n%d rows, h x h, forward and both gradients. FP8 is "

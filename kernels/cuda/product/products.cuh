@@ -17,8 +17,7 @@ namespace HS_CUDA_NAMESPACE
 struct ChoiceCache {
     enum { PLACES = 256 };
     struct Place {
-        bool taken, quantized, joint, promoted;
-        MatmulFamily family;
+        bool taken, quantized, joint;
         HsProductKey key;
         MatmulWork work;
         MatmulChoice choice;

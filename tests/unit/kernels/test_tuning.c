@@ -71,7 +71,7 @@ Test(tuning, what_is_wrong_is_named_with_file_line_and_mend)
         { HEADER "1 99999999999999999999 3 nn 16bit mma-64x64 1 1\n", "t.txt:7: N must be" },
         { HEADER "1 2 3.5 nn 16bit mma-64x64 1 1\n", "t.txt:7: K must be" },
         { HEADER "1 2 3 nx 16bit mma-64x64 1 1\n", "t.txt:7: layout must be nn, nt, tn or tt (got nx)" },
-        { HEADER "1 2 3 nn fp8 mma-64x64 1 1\n", "t.txt:7: format must be f32, tf32 or 16bit (got fp8)" },
+        { HEADER "1 2 3 nn fp4 mma-64x64 1 1\n", "t.txt:7: format must be f32, tf32, 16bit, fp8, fp8-promoted or" },
         { HEADER "1 2 3 nn 16bit mma-64x64-with-a-very-long-name 1 1\n", "t.txt:7: no kernel has a name as long" },
         { HEADER "1 2 3 nn 16bit mma-64x64 33 1\n", "t.txt:7: slices must be a whole number from 1 to 32 (got 33)" },
         { HEADER "1 2 3 nn 16bit mma-64x64 1 nan\n", "t.txt:7: microseconds must be" },
