@@ -82,6 +82,8 @@ static HsStatus resolve_codes(const HsConfig *config, HsPrecision *precision)
     if (row == NULL)
         return hs_fail(HS_ECONFIG, "precision.fp8.recipe: there is no recipe %s", recipe);
     *precision = *row;
+    if (strcmp(config->kernels.matmul, "cublaslt") == 0)
+        return hs_fail(HS_ECONFIG, "kernels.matmul: cublaslt has no products for precision.mode fp8: set it to native");
     HsScalingRecipe *const scaling = &precision->scaling;
     const bool of_tensor = scaling->forward.granularity == HS_SCALE_TENSOR;
     if (config->precision_fp8.power_of_two && (!of_tensor || scaling->delayed))
@@ -154,9 +156,11 @@ HsStatus hs_precision_resolve(const HsConfig *config, HsProducts products, HsPre
                 mode, automatic ? " (auto)" : "");
         precision->master = row->weight;
     }
+    const HsScaleGranularity granularity = precision->scaling.forward.granularity;
+    const bool fp8 = granularity == HS_SCALE_TENSOR || granularity == HS_SCALE_BLOCK;
     if (hs_precision_codes(precision))
-        snprintf(why, why_size, "%s, %s: %s; exact numbers, multiplied in bf16: for accuracy, not for speed",
-                 precision->name, precision->scaling.name, reason);
+        snprintf(why, why_size, "%s, %s: %s; exact numbers, multiplied in %s", precision->name, precision->scaling.name,
+                 reason, fp8 ? "FP8 on GPUs of 8.9, 9.0 and 12.0, else in bf16" : "bf16: for accuracy, not for speed");
     else
         snprintf(why, why_size, "%s: %s", mode, reason);
     return HS_OK;

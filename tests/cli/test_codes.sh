@@ -43,3 +43,5 @@ expect 2 "$trainer" --config tiny.yaml out_dir=no precision.mode=fp8 precision.f
 says err "leaves no linear layer in codes"
 expect 2 "$trainer" --config tiny.yaml out_dir=no precision.mode=fp8 precision.fp8.recipe=block precision.fp8.power_of_two=true
 says err "precision.fp8.power_of_two is recipe current's"
+expect 2 "$trainer" plan --config tiny.yaml device=cuda --card "H100 SXM" precision.mode=fp8 kernels.matmul=cublaslt
+says err "cublaslt has no products for precision.mode fp8"

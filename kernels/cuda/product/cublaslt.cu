@@ -5,6 +5,10 @@
  * places.  It adds at most one tensor of c's format (residual or c) and, when c is f32, an f32 bias.  What else a call
  * asks for is done by our own epilogue after an f32 product into the workspace, with our rounding rules.
  *
+ * Codes in FP8 with a scale a tensor it multiplies as they are, E4M3 or E5M2 by E4M3, with the scales' inverses from device
+ * memory; fast accumulation where our sums are straight (matmul_fp8.cuh).  For comparison: that not all of a tensor was
+ * finite it does not see, so that no training takes it (hs_precision_resolve).
+ *
  * Workspace: | WORKSPACE_BYTES for the library | f32 product [M,N], only for the second way |
  *
  * The few declarations of its C interface that are used are written out here, from its documentation: the toolkit's
@@ -66,7 +70,9 @@ struct LtHeuristic {
 };
 
 enum { LT_SUCCESS = 0, LT_REAL_F32 = 0, LT_REAL_F16 = 2, LT_REAL_BF16 = 14, LT_COMPUTE_F32 = 68, LT_COMPUTE_TF32 = 77 };
+enum { LT_E4M3 = 28, LT_E5M2 = 29 };
 enum { LT_OPERATION_TRANSPOSE_A = 3, LT_OPERATION_TRANSPOSE_B = 4, LT_OPERATION_EPILOGUE = 7, LT_OPERATION_BIAS = 8 };
+enum { LT_OPERATION_SCALE_A = 17, LT_OPERATION_SCALE_B = 18, LT_OPERATION_FAST_SUMS = 25 };
 enum { LT_PREFERENCE_WORKSPACE = 1, LT_PREFERENCE_ALIGNMENT_A = 5, LT_EPILOGUE_BIAS = 4 };
 
 /* name in the library, result, parameters */
@@ -97,8 +103,8 @@ const size_t WORKSPACE_BYTES = (size_t)32 << 20; /* what the documentation advis
 /* What the choice of an algorithm depends on. */
 struct Key {
     int64_t m, n, k;
-    int type, output_type, compute;
-    int transposed_a, transposed_b, with_bias;
+    int type_a, type_b, output_type, compute; /* of our a and b */
+    int transposed_a, transposed_b, with_bias, with_scales, fast_sums;
     uint32_t alignment[4]; /* of the library's A, B and C, and of the bias */
 };
 
@@ -134,13 +140,25 @@ uint32_t alignment_of(const void *pointer)
     return alignment;
 }
 
-/* Of each call: a pointer is not part of the key. */
-HsStatus set_bias(const Plan &plan, const float *bias)
+/* On the device, of a call; NULL: there is none. */
+struct Pointers {
+    const float *bias, *scale_a, *scale_b; /* of our a and b */
+};
+
+HsStatus set_pointer(const Plan &plan, int attribute, const float *pointer)
 {
-    if (bias == nullptr)
+    if (pointer == nullptr)
         return HS_OK;
-    return check(library.cublasLtMatmulDescSetAttribute(plan.operation, LT_OPERATION_BIAS, &bias, sizeof bias),
-                 "adding a bias");
+    return check(library.cublasLtMatmulDescSetAttribute(plan.operation, attribute, &pointer, sizeof pointer),
+                 "adding a bias or a scale");
+}
+
+/* Of each call: pointers are not part of the key. */
+HsStatus set_pointers(const Plan &plan, const Pointers &pointers)
+{
+    HS_TRY(set_pointer(plan, LT_OPERATION_BIAS, pointers.bias));
+    HS_TRY(set_pointer(plan, LT_OPERATION_SCALE_A, pointers.scale_b));
+    return set_pointer(plan, LT_OPERATION_SCALE_B, pointers.scale_a);
 }
 
 HsStatus describe(Plan &plan)
@@ -159,11 +177,15 @@ HsStatus describe(Plan &plan)
         HS_TRY(check(
             library.cublasLtMatmulDescSetAttribute(plan.operation, LT_OPERATION_EPILOGUE, &epilogue, sizeof epilogue),
             "adding a bias"));
+    const int8_t fast = (int8_t)key.fast_sums;
+    if (key.fast_sums)
+        HS_TRY(check(library.cublasLtMatmulDescSetAttribute(plan.operation, LT_OPERATION_FAST_SUMS, &fast, sizeof fast),
+                     "asking for fast sums"));
     const uint64_t m = (uint64_t)key.m, n = (uint64_t)key.n, k = (uint64_t)key.k;
     const bool ta = key.transposed_a != 0, tb = key.transposed_b != 0;
-    HS_TRY(check(library.cublasLtMatrixLayoutCreate(&plan.a, key.type, tb ? k : n, tb ? n : k, tb ? key.k : key.n),
+    HS_TRY(check(library.cublasLtMatrixLayoutCreate(&plan.a, key.type_b, tb ? k : n, tb ? n : k, tb ? key.k : key.n),
                  "describing b"));
-    HS_TRY(check(library.cublasLtMatrixLayoutCreate(&plan.b, key.type, ta ? m : k, ta ? k : m, ta ? key.m : key.k),
+    HS_TRY(check(library.cublasLtMatrixLayoutCreate(&plan.b, key.type_a, ta ? m : k, ta ? k : m, ta ? key.m : key.k),
                  "describing a"));
     return check(library.cublasLtMatrixLayoutCreate(&plan.c, key.output_type, n, m, key.n), "describing c");
 }
@@ -196,13 +218,13 @@ void forget(Plan &plan)
     plan = Plan{};
 }
 
-/* bias: of the call at hand, which the library sees before it chooses. */
-HsStatus find_plan(const Key &key, const float *bias, Plan **found)
+/* pointers: of the call at hand, which the library sees before it chooses. */
+HsStatus find_plan(const Key &key, const Pointers &pointers, Plan **found)
 {
     for (int i = 0; i < plan_count; i++) {
         if (memcmp(&plans[i].key, &key, sizeof key) == 0) {
             *found = &plans[i];
-            return set_bias(plans[i], bias);
+            return set_pointers(plans[i], pointers);
         }
     }
     Plan &plan = plans[next_plan];
@@ -213,7 +235,7 @@ HsStatus find_plan(const Key &key, const float *bias, Plan **found)
     if (status == HS_OK)
         status = describe(plan);
     if (status == HS_OK)
-        status = set_bias(plan, bias);
+        status = set_pointers(plan, pointers);
     if (status == HS_OK)
         status = choose(plan, preference);
     if (preference)
@@ -228,33 +250,42 @@ HsStatus find_plan(const Key &key, const float *bias, Plan **found)
     return HS_OK;
 }
 
+int type_of(const HsTensor &tensor, const HsCodes *codes)
+{
+    return codes == nullptr ? type_of(tensor.dtype) : codes->format == HS_OPERAND_E4M3 ? LT_E4M3 : LT_E5M2;
+}
+
 /* c = alpha op(a) op(b) + bias + added, c and what is added of one format. */
-HsStatus multiply(HsContext *context, const HsMatmulArgs *args, float alpha, void *c, HsDtype dtype, const float *bias,
-                  const void *added)
+HsStatus multiply(HsContext *context, const HsMatmulArgs *args, float alpha, void *c, HsDtype dtype,
+                  const Pointers &pointers, const void *added)
 {
     Key key;
+    const void *const a = args->a_codes ? args->a_codes->data : args->a.data;
+    const void *const b = args->b_codes ? args->b_codes->data : args->b.data;
     memset(&key, 0, sizeof key); /* compared as bytes */
     key.m = args->c.shape[0];
     key.n = args->c.shape[1];
     key.k = args->a.shape[args->transpose_a ? 0 : 1];
-    key.type = type_of(args->a.dtype);
+    key.type_a = type_of(args->a, args->a_codes);
+    key.type_b = type_of(args->b, args->b_codes);
+    key.fast_sums = hs_product_key(args).format == HS_PRODUCT_FP8;
     key.output_type = type_of(dtype);
     key.compute = args->a.dtype == HS_F32 && hs_policy_is_tf32(args->policy) ? LT_COMPUTE_TF32 : LT_COMPUTE_F32;
     key.transposed_a = args->transpose_a;
     key.transposed_b = args->transpose_b;
-    key.with_bias = bias != nullptr;
-    key.alignment[0] = alignment_of(args->b.data);
-    key.alignment[1] = alignment_of(args->a.data);
+    key.with_bias = pointers.bias != nullptr;
+    key.with_scales = pointers.scale_a != nullptr;
+    key.alignment[0] = alignment_of(b);
+    key.alignment[1] = alignment_of(a);
     const uint32_t of_c = alignment_of(c), of_added = alignment_of(added ? added : c);
     key.alignment[2] = of_c < of_added ? of_c : of_added;
-    key.alignment[3] = bias != nullptr ? alignment_of(bias) : 0;
+    key.alignment[3] = pointers.bias != nullptr ? alignment_of(pointers.bias) : 0;
     Plan *plan = nullptr;
-    HS_TRY(find_plan(key, bias, &plan));
+    HS_TRY(find_plan(key, pointers, &plan));
     const float beta = added != nullptr ? 1.0f : 0.0f;
-    return check(library.cublasLtMatmul(library.handle, plan->operation, &alpha, args->b.data, plan->a, args->a.data,
-                                        plan->b, &beta, added ? added : c, plan->c, c, plan->c,
-                                        &plan->heuristic.algorithm, context->workspace, WORKSPACE_BYTES,
-                                        stream_of(context)),
+    return check(library.cublasLtMatmul(library.handle, plan->operation, &alpha, b, plan->a, a, plan->b, &beta,
+                                        added ? added : c, plan->c, c, plan->c, &plan->heuristic.algorithm,
+                                        context->workspace, WORKSPACE_BYTES, stream_of(context)),
                  "product");
 }
 
@@ -265,7 +296,7 @@ bool is_whole(const HsMatmulArgs *args)
     const bool addend = hs_tensor_present(&args->addend), residual = hs_tensor_present(&args->residual);
     return args->epilogue == HS_EPILOGUE_NONE && (int)addend + (int)residual + (int)args->accumulate <= 1 &&
            (!addend || args->addend.dtype == args->c.dtype) && (!residual || args->residual.dtype == args->c.dtype) &&
-           (!hs_tensor_present(&args->bias) || args->c.dtype == HS_F32);
+           (!hs_tensor_present(&args->bias) || (args->c.dtype == HS_F32 && args->a_codes == nullptr));
 }
 
 } // namespace
@@ -302,12 +333,14 @@ HsStatus cublaslt_matmul(HsContext *context, const HsMatmulArgs *args)
                                   : hs_tensor_present(&args->addend)   ? args->addend.data
                                   : hs_tensor_present(&args->residual) ? args->residual.data
                                                                        : nullptr;
-        const float *const bias = hs_tensor_present(&args->bias) ? data_of<const float>(args->bias) : nullptr;
-        return multiply(context, args, args->alpha, args->c.data, args->c.dtype, bias, added);
+        const Pointers pointers = { hs_tensor_present(&args->bias) ? data_of<const float>(args->bias) : nullptr,
+                                    args->a_codes ? &args->a_codes->scaling->inverse : nullptr,
+                                    args->b_codes ? &args->b_codes->scaling->inverse : nullptr };
+        return multiply(context, args, args->alpha, args->c.data, args->c.dtype, pointers, added);
     }
     float *const product =
         reinterpret_cast<float *>(static_cast<unsigned char *>(context->workspace) + WORKSPACE_BYTES);
-    HS_TRY(multiply(context, args, 1.0f, product, HS_F32, nullptr, nullptr));
+    HS_TRY(multiply(context, args, 1.0f, product, HS_F32, Pointers{}, nullptr));
     return launch_matmul_finish(context, product, 1, matmul_prologue_of(args), matmul_output_of(args));
 }
 

@@ -242,8 +242,12 @@ HsStatus launch_matmul_finish(HsContext *context, const float *sums, int slices,
 HsStatus refuse_matmul(const HsContext *context, const HsMatmulArgs *args)
 {
     HS_TRY(hs_refuse_mixed_product(context, args));
-    if (args->a_codes != NULL && options_of(context).cublaslt)
-        return hs_fail(HS_EUNSUPPORTED, "matmul: operands in codes are this project's: kernels.matmul: native");
+    const HsProductFormat format = hs_product_key(args).format;
+    if (args->a_codes != NULL && options_of(context).cublaslt && format != HS_PRODUCT_FP8 &&
+        format != HS_PRODUCT_FP8_PROMOTED)
+        return hs_fail(HS_EUNSUPPORTED,
+                       "matmul: of operands in codes, cuBLASLt is asked for FP8 with one scale a tensor "
+                       "and rows of multiples of 16 alone: kernels.matmul: native");
     if (args->b_quantized == NULL || !options_of(context).cublaslt)
         return HS_OK;
     return hs_fail(HS_EUNSUPPORTED, "matmul: cuBLASLt has no products of four-bit weights: kernels.matmul: native");
@@ -293,7 +297,7 @@ static size_t decoded_bytes(const HsCodes *codes)
 
 static bool is_decoded(const HsContext *context, const HsMatmulArgs *args)
 {
-    if (args->a_codes == NULL)
+    if (args->a_codes == NULL || options_of(context).cublaslt)
         return false;
     const HsMatmulArgs product = is_swiglu(args) ? without_swiglu(args, NULL) : *args;
     return choose(context, &product).shape.family != MATMUL_FP8;
