@@ -235,7 +235,7 @@ $(BUILD)/bench/fragments: bench/fragments.c $(LIBRARY) | $(BUILD)/bench/parts/li
 $(BUILD)/bench/collectives: | $(STANDIN)
 
 # The programs of bench/gpu.sh as one, so that the library is there once: each source with another name for main.
-PACKAGE_PROGRAMS = trainer fragments agreement products attention bandwidth ops collectives
+PACKAGE_PROGRAMS = trainer fragments agreement products fp8 attention bandwidth ops collectives
 PACKAGE_OBJECTS  = $(PACKAGE_PROGRAMS:%=$(BUILD)/obj/package/%.o)
 PACKAGE_TABLE    = -DHS_PACKAGE_PROGRAMS(X)=$(foreach program,$(PACKAGE_PROGRAMS),X($(program)))
 PACKAGE_DEFINES  = -Dmain=hs_main_$(*F) -Wno-missing-prototypes

@@ -4,7 +4,7 @@
 # [--build DIR]: what a day with a GPU should tell, in calls of at most nine minutes each, with the driver and nothing else:
 #
 #     gpu.sh --phases correct      the emulator's assumptions, every kernel against the reference, the cpu's losses
-#     gpu.sh --phases speed        products, GPT-2 124M and attention beside cuBLASLt and PyTorch in the same run
+#     gpu.sh --phases speed        products (FP8, too), GPT-2 124M and attention beside cuBLASLt and PyTorch in the same run
 #     gpu.sh --phases counters     the hardware's counters of eight kernels (ncu)
 #     gpu.sh --phases more         where time is left: memory.offload, what GPUs exchange, the other modes, every operation's speed
 #
@@ -29,7 +29,7 @@ usage() {
 # group: its phases, in order.
 declare -A groups=(
     [correct]='fragments forced agreement rounds selftest parity sanitizer'
-    [speed]='losses products tuning gpt2 small attention trace'
+    [speed]='losses products fp8 tuning gpt2 small attention trace'
     [counters]='counters'
     [more]='offload collectives bandwidth modes operations'
 )
@@ -43,6 +43,7 @@ declare -A titles=(
     [sanitizer]="compute-sanitizer on Hopper's kernels"
     [losses]='GPT-2 124M: losses by mode and library'
     [products]='Products beside cuBLASLt'
+    [fp8]='Products of FP8 codes beside cuBLASLt'
     [tuning]='Tuning'
     [gpt2]='GPT-2 124M in bf16'
     [small]='A small model: what launches cost'

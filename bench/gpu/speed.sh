@@ -341,6 +341,10 @@ phase_products() {
     program 110 products --seconds "$measure_s"
 }
 
+phase_fp8() {
+    program 110 fp8 --seconds "$measure_s"
+}
+
 phase_tuning() {
     local tool
     tool trainer

@@ -49,7 +49,7 @@ chmod +x tools/*
 
 mkdir empty && cd empty || exit 1
 PATH=$scratch/tools:$PATH expect 1 "$scratch/package/gpu.sh" --device emu --out results \
-    --phases fragments,agreement,selftest,parity,sanitizer,losses,products,tuning,gpt2,small,attention,trace,counters,collectives --ops matmul,combine
+    --phases fragments,agreement,selftest,parity,sanitizer,losses,products,fp8,tuning,gpt2,small,attention,trace,counters,collectives --ops matmul,combine
 page=results/README.md
 says err "results: results (1 phases failed"
 says $page "| wgmma n256, both across | exact | 16384 of 16384 | holds |"
@@ -65,6 +65,7 @@ says $page "| bf16 | 3 | "
 says $page "| no_hopper | 3 | "
 says $page "| cublaslt | 0 | it failed: "
 says $page "| tiny | layer | 96 x 64 x 160 | forward | bf16 |"
+says $page "| tiny | wgrad | 160 x 64 x 272 | E5M2 x E4M3 |"
 says $page "choices in results/tuning.txt: set kernels.tuning to it"
 says $page "| bf16 | tuned | "
 says $page "| matmul_hopper_kernel | 96.5 us |  |  | 41.2 % |  |  |"
