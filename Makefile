@@ -158,14 +158,16 @@ $(BUILD)/obj/%.emu.o: %.cpp
 	@echo "  CXX $@"
 	$(Q)$(CXX) $(CXXFLAGS) -MMD -MP -c -o $@ $<
 
-# What ptxas says (registers, shared memory, spills) and the machine code for sm_80 (or sm_90a) are kept beside the object:
-# tests/check_kernels.sh reads them.
+# What ptxas says (registers, shared memory, spills) and the machine code for sm_80 (sm_90a of Hopper's, sm_89 of what needs
+# mma.sync of FP8) are kept beside the object: tests/check_kernels.sh reads them.
+KEPT_CODE = 80
+$(BUILD)/obj/kernels/cuda/product/matmul_fp8.cuda.o: KEPT_CODE = 89
 $(BUILD)/obj/%.cuda.o: %.cu
 	@mkdir -p $(@D)/keep
 	@echo "  NVCC $@"
 	$(Q)$(NVCC) $(NVCCFLAGS) -keep -keep-dir $(@D)/keep -MMD -MP -c -o $@ $< 2>$(@:.o=.ptxas) || \
 	    { cat $(@:.o=.ptxas); rm -f $@; exit 1; }
-	@find $(@D)/keep \( -name '$(*F).*80*.cubin' -o -name '$(*F).cubin' \) -exec mv {} $(@:.o=.cubin) \;; rm -f $(@D)/keep/$(*F).*
+	@find $(@D)/keep \( -name '$(*F).*$(KEPT_CODE)*.cubin' -o -name '$(*F).cubin' \) -exec mv {} $(@:.o=.cubin) \;; rm -f $(@D)/keep/$(*F).*
 
 $(HOPPER_SOURCES:%.cu=$(BUILD)/obj/%.cuda.o): ARCHITECTURE = $(HOPPER_ARCHITECTURE)
 

@@ -5,7 +5,7 @@
 # copies) does not, where the compiler serialises wgmma or ignores setmaxnreg, where none of the selftest's cases launches
 # a kernel, where a launch asks for more shared memory than a block of the GPU has, or where the table
 # kernels/cuda/KERNELS.md is stale; --write makes the table anew.  BUILD says where `make check-kernels` put the objects,
-# with ptxas's reports and the machine code for sm_80 or sm_90a beside them, and tests/launches.
+# with ptxas's reports and the machine code for sm_80, sm_89 or sm_90a beside them, and tests/launches.
 set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/.."
@@ -20,6 +20,8 @@ needs='
 ^matmul_kernel HMMA LDGSTS
 ^matmul_kernel<(Bf16|F16), HMMA LDSM LDGSTS
 ^matmul_hopper_kernel HGMMA UTMALDG
+^matmul_fp8_hopper_kernel QGMMA UTMALDG
+^matmul_fp8_kernel QMMA LDSM LDGSTS
 ^attention_backward_hopper_kernel HGMMA UTMALDG
 ^peak_wgmma_kernel HGMMA
 ^attention_forward_kernel HMMA LDSM LDGSTS
@@ -72,7 +74,7 @@ machine_code() {
                     { opcode = substr($1, 14); count[opcode]++ }
                     opcode ~ /^(980|981|985|986|98e|9a3|9a8|3a9|fae|3b4|5b4)$/ && !("82e" in count) { accesses++ }
                     END { print "code", NR, count["23c"] + 0, count["83b"] + 0, count["fae"] + 0, count["387"] + 0,
-                                count["983"] + 0, count["9f0"] + 0, count["5b4"] + 0, name
+                                count["983"] + 0, count["9f0"] + 0, count["5b4"] + 0, count["27a"] + 0, count["9f3"] + 0, name
                           if (accesses > 0 && "82e" in count) print "early", name }'
             done
     done
@@ -108,7 +110,7 @@ Where the machine code for compute capability 8.0 and 9.0 differs, both figures 
 8.0, 8.6, 8.9 and 9.0 (9.0a where a kernel is Hopper's own), and 10.0 and 12.0 where this compiler makes their machine code; none may
 be spilled. Occupancy is the share of a multiprocessor's warps that the blocks which fit can fill, from registers, shared memory
 and the largest block among the launches of the selftest's cases and of common models' layers. "-": no case launches this combination of
-number formats, or not there.
+number formats, or not there. Instructions are counted in the code for 8.0, of Hopper's kernels for 9.0a, of `matmul_fp8_kernel` for 8.9.
 
 ## Families: the worst of all instantiations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # Reads, in this order, each line led by its kind:
 #     report SOURCE ARCHITECTURE REGISTERS STATIC_SHARED STACK SPILL_STORES SPILL_LOADS NAME
-#     code INSTRUCTIONS HMMA LDSM LDGSTS STL LDL HGMMA UTMALDG NAME
+#     code INSTRUCTIONS HMMA LDSM LDGSTS STL LDL HGMMA UTMALDG QMMA QGMMA NAME
 #     launch KIB THREADS DYNAMIC_SHARED NAME     on a device whose blocks may have so much shared memory
 #     needs PATTERN OPCODES   kernels whose machine code must hold these
 # and writes the rows of the two tables of KERNELS.md to `families` and `table`, complaints to the standard output.  NAME is
@@ -32,12 +32,13 @@ $1 == "report" {
     spilled[name] += $7 + $8
 }
 $1 == "code" {
-    name = rest(10)
+    name = rest(12)
     coded[name] = 1
     instructions[name] = $2
     found[name, "HMMA"] = $3; found[name, "LDSM"] = $4; found[name, "LDGSTS"] = $5
     found[name, "STL"] = $6; found[name, "LDL"] = $7
     found[name, "HGMMA"] = $8; found[name, "UTMALDG"] = $9
+    found[name, "QMMA"] = $10; found[name, "QGMMA"] = $11
 }
 # Of several launches of a kernel the largest block, then the most shared memory, counts: the least occupancy.
 $1 == "launch" {
@@ -113,7 +114,7 @@ function gather(name,    family, share) {
         most80[family] = larger(most80[family] + 0, registers[name, "sm_80"] + 0)
     most90[family] = larger(most90[family] + 0, registers[name, "sm_90"] + 0)
     all_spilled[family] += spilled[name]
-    mma[family] += found[name, "HMMA"] + found[name, "HGMMA"]
+    mma[family] += found[name, "HMMA"] + found[name, "HGMMA"] + found[name, "QMMA"] + found[name, "QGMMA"]
     share = occupied(80, name)
     if (share != "-" && (!(family in least80) || share + 0 < least80[family]))
         least80[family] = share + 0
