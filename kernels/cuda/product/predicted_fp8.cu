@@ -2,11 +2,11 @@
  *
  * From which width on a linear layer's three products are predicted to be faster in FP8 codes, the casts included.
  *
- * A square layer of width h and T rows, one scale a tensor: products of [T,h] by [h,h], twice, and of [h,T] by [T,h], by the
- * kernels that the model chooses.  Casts of x and dY to codes along and across, and of the weight, are bytes over nine
- * tenths of the bandwidth and a kernel's start each: one kernel that reads 2 bytes and writes 1 + 1, and with scales of
- * their own a second that reads 2 for the largest magnitude.  That all three are cast in each step, the weight too, is one
- * micro-batch a step.
+ * A square layer of width h and T rows: products of [T,h] by [h,h], twice, and of [h,T] by [T,h], by the kernels that the
+ * model chooses, for codes with one scale a tensor (gradients in E5M2) and with scales of blocks.  Casts of x and dY to codes
+ * along and across, and of the weight, are bytes over nine tenths of the bandwidth and a kernel's start each: one kernel that
+ * reads 2 bytes and writes 1 + 1; where a tensor's scale is its own, a second reads 2 for the largest magnitude before.  That
+ * all three are cast in each step, the weight too, is one micro-batch a step.
  */
 #include <initializer_list>
 
@@ -34,13 +34,26 @@ double chosen_seconds(const HsMatmulArgs &args, const DeviceLimits &limits)
     return product_seconds(shape, limits, kernel_of(shape, choice), choice.slices, hs_cost_matmul(&args).bytes);
 }
 
+/* How precision.fp8.recipe scales, as far as it costs time. */
+const struct Recipe {
+    const char *name, *what;
+    HsScaleGranularity granularity;
+    HsOperandFormat gradient;
+    double cast_bytes; /* an element */
+    int cast_kernels;  /* a tensor */
+} recipes[] = {
+    { "current", "scales of each tensor's own", HS_SCALE_TENSOR, HS_OPERAND_E5M2, 6.0, 2 },
+    { "delayed", "delayed scales", HS_SCALE_TENSOR, HS_OPERAND_E5M2, 4.0, 1 },
+    { "block", "scales of blocks", HS_SCALE_BLOCK, HS_OPERAND_E4M3, 4.0, 1 },
+};
+
 /* The same product of codes, along k both. */
-double seconds_in_codes(const HsMatmulArgs &given, bool gradient, const DeviceLimits &limits)
+double seconds_in_codes(const HsMatmulArgs &given, HsOperandFormat format, const Recipe &recipe,
+                        const DeviceLimits &limits)
 {
     const int64_t m = given.c.shape[0], n = given.c.shape[1], k = given.a.shape[given.transpose_a ? 0 : 1];
-    const HsOperandFormat format = gradient ? HS_OPERAND_E5M2 : HS_OPERAND_E4M3;
-    const HsCodes a = { format, HS_SCALE_TENSOR, m, k, NULL, NULL, NULL };
-    const HsCodes b = { HS_OPERAND_E4M3, HS_SCALE_TENSOR, n, k, NULL, NULL, NULL };
+    const HsCodes a = { format, recipe.granularity, m, k, NULL, NULL, NULL };
+    const HsCodes b = { HS_OPERAND_E4M3, recipe.granularity, n, k, NULL, NULL, NULL };
     HsMatmulArgs args = given;
     args.a = hs_tensor_2d(NULL, HS_BF16, m, k);
     args.b = hs_tensor_2d(NULL, HS_BF16, n, k);
@@ -48,53 +61,74 @@ double seconds_in_codes(const HsMatmulArgs &given, bool gradient, const DeviceLi
     args.transpose_b = true;
     args.a_codes = &a;
     args.b_codes = &b;
-    args.policy = HsProductPolicy{ a.format, b.format, HS_SCALE_TENSOR };
+    args.policy = HsProductPolicy{ a.format, b.format, recipe.granularity };
     return chosen_seconds(args, limits);
 }
 
 struct LayerSeconds {
-    double bf16, products, casts, casts_kept; /* kept: delayed scaling, which reads no largest magnitude */
+    double pass[HS_TRAINING_PASSES], casts, all;
 };
 
-LayerSeconds layer_seconds(int64_t width, const DeviceLimits &limits)
+/* recipe: NULL for bf16. */
+LayerSeconds layer_seconds(int64_t width, const Recipe *recipe, const DeviceLimits &limits)
 {
     const HsTrainingLayer layer = { "square", "square", ROWS, width, width, false };
     const HsProductPolicy as_is = HS_POLICY_AS_IS;
     LayerSeconds seconds = {};
     for (int pass = 0; pass < HS_TRAINING_PASSES; pass++) {
         const HsMatmulArgs args = hs_training_product(&layer, (HsTrainingPass)pass, HS_BF16, as_is);
-        seconds.bf16 += chosen_seconds(args, limits);
-        seconds.products += seconds_in_codes(args, pass != HS_PASS_FORWARD, limits);
+        seconds.pass[pass] =
+            recipe == NULL
+                ? chosen_seconds(args, limits)
+                : seconds_in_codes(args, pass == HS_PASS_FORWARD ? HS_OPERAND_E4M3 : recipe->gradient, *recipe, limits);
+        seconds.all += seconds.pass[pass];
     }
+    if (recipe == NULL)
+        return seconds;
     const double elements = 2.0 * ROWS * (double)width + (double)width * (double)width;
-    const double launches = 3.0 * LAUNCH_CLOCKS / limits.clock_hz;
-    seconds.casts_kept = launches + 4.0 * elements / (SHARE * limits.bytes_per_second);
-    seconds.casts = 2.0 * launches + 6.0 * elements / (SHARE * limits.bytes_per_second);
+    seconds.casts = 3.0 * recipe->cast_kernels * LAUNCH_CLOCKS / limits.clock_hz +
+                    recipe->cast_bytes * elements / (SHARE * limits.bytes_per_second);
+    seconds.all += seconds.casts;
     return seconds;
 }
 
-bool wins(int64_t width, bool kept, const DeviceLimits &limits)
+bool wins(int64_t width, const Recipe &recipe, const DeviceLimits &limits)
 {
-    const LayerSeconds seconds = layer_seconds(width, limits);
-    return seconds.products + (kept ? seconds.casts_kept : seconds.casts) < seconds.bf16;
+    return layer_seconds(width, &recipe, limits).all < layer_seconds(width, NULL, limits).all;
 }
 
 /* The width from which on FP8 always wins; more than MOST: it does not. */
-int64_t least_width(bool kept, const DeviceLimits &limits)
+int64_t least_width(const Recipe &recipe, const DeviceLimits &limits)
 {
     int64_t width = MOST + STEP;
-    while (width > LEAST && wins(width - STEP, kept, limits))
+    while (width > LEAST && wins(width - STEP, recipe, limits))
         width -= STEP;
     return width;
 }
 
-void write_least_width(FILE *out, const char *what, bool kept, const DeviceLimits &limits)
+void write_passes(FILE *out, const LayerSeconds &seconds)
 {
-    const int64_t width = least_width(kept, limits);
-    if (width > MOST)
-        fprintf(out, "; %s, not up to h = %d", what, (int)MOST);
+    for (const double pass : seconds.pass)
+        fprintf(out, " %.0f |", 1e6 * pass);
+}
+
+void write_table(FILE *out, const Recipe &recipe, const DeviceLimits &limits)
+{
+    const int64_t least = least_width(recipe, limits);
+    fprintf(out, "\nRecipe %s, %s: FP8 is predicted to win ", recipe.name, recipe.what);
+    if (least > MOST)
+        fprintf(out, "nowhere up to h = %d.\n", (int)MOST);
     else
-        fprintf(out, "; %s, from h = %lld on", what, (long long)width);
+        fprintf(out, "**from h = %lld on** (in steps of %d).\n", (long long)least, (int)STEP);
+    fprintf(out, "\n| h | bf16 forward | dgrad | wgrad | FP8 forward | dgrad | wgrad | casts | bf16 / FP8 |\n"
+                 "|---|---|---|---|---|---|---|---|---|\n");
+    for (const int width : { 512, 768, 1024, 1536, 2048, 4096, 8192 }) {
+        const LayerSeconds plain = layer_seconds(width, NULL, limits), codes = layer_seconds(width, &recipe, limits);
+        fprintf(out, "| %d |", width);
+        write_passes(out, plain);
+        write_passes(out, codes);
+        fprintf(out, " %.0f | %.2f |\n", 1e6 * codes.casts, plain.all / codes.all);
+    }
 }
 
 } // namespace
@@ -104,22 +138,11 @@ void write_fp8(FILE *out, const DeviceLimits &limits)
     if (!has_fp8_products(limits))
         return;
     fprintf(out,
-            "\n### A linear layer's products in bf16 and in FP8\n\n%d rows, h x h, forward and both gradients. FP8 is "
-            "predicted to win with its casts",
+            "\n### A linear layer's products in bf16 and in FP8\n\n%d rows, h x h; casts are of x and dY along and "
+            "across, and of the weight.\n",
             (int)ROWS);
-    write_least_width(out, "with scales of each tensor's own", false, limits);
-    write_least_width(out, "with delayed ones", true, limits);
-    fprintf(out,
-            " (in steps of %d).\n\n| h | bf16 | FP8 products | casts | casts, delayed | bf16 / FP8 | delayed |\n"
-            "|---|---|---|---|---|---|---|\n",
-            (int)STEP);
-    for (const int width : { 512, 768, 1024, 1536, 2048, 4096, 8192 }) {
-        const LayerSeconds seconds = layer_seconds(width, limits);
-        fprintf(out, "| %d | %.0f | %.0f | %.0f | %.0f | %.2f | %.2f |\n", width, 1e6 * seconds.bf16,
-                1e6 * seconds.products, 1e6 * seconds.casts, 1e6 * seconds.casts_kept,
-                seconds.bf16 / (seconds.products + seconds.casts),
-                seconds.bf16 / (seconds.products + seconds.casts_kept));
-    }
+    for (const Recipe &recipe : recipes)
+        write_table(out, recipe, limits);
 }
 
 } // namespace HS_CUDA_NAMESPACE
