@@ -84,6 +84,8 @@ Each line names a figure of `bench/gpu.sh` (in brackets its phase), and the find
 - Products (`products`): the chosen kernel of a product takes more than 1.25 or less than 0.8 of its predicted time, or
   another kernel of its row is faster by more than a tenth. Epilogues are the least sure part: compare a product with
   GELU's gradient or a residual with the plain one of the same size.
+- FP8 (`fp8`): the same factors; the decoded product faster than the chosen kernel by more than a tenth; own / cuBLASLt
+  below 0.8 where sums are promoted, then a step waits longer for its part than the other consumer's products last.
 - Joint tiles (`tuning`, `selftest --tune`): 2304 x 768 x 32768 by `wgmma-256x256-joint` not faster than in 7 slices; then
   a turn costs more than 2,500 clocks beside its stores, or tiles that deal k out among clusters find too little in L2.
 - Attention (`attention`): more than 1.3 or less than 0.75 of the predicted time at either head dimension.
