@@ -415,11 +415,11 @@ faults: $(BUILD)/trainer $(EMU_PART) $(BUILD)/faults/shim.so ## allocations, sys
 	@BUILD=$(BUILD) tests/faults/run.sh
 
 .PHONY: test-schedules
-test-schedules: $(BUILD)/trainer $(EMU_PART) $(BUILD)/tests/ops/test_matmul_tiles $(BUILD)/bench/agreement ## kernels with roles and rings on the emulator, in 16 orders of events
+test-schedules: $(BUILD)/trainer $(EMU_PART) $(BUILD)/tests/ops/test_matmul_tiles $(BUILD)/tests/ops/test_fp8_products $(BUILD)/bench/agreement ## kernels with roles and rings on the emulator, in 16 orders of events
 	BUILD=$(BUILD) tests/schedules.sh
 
 .PHONY: test-planted
-test-planted: $(BUILD)/trainer $(EMU_PART) $(BUILD)/tests/ops/test_matmul_tiles $(BUILD)/bench/agreement ## mistakes planted into the Hopper kernels, each of which the emulator has to find
+test-planted: $(BUILD)/trainer $(EMU_PART) $(BUILD)/tests/ops/test_matmul_tiles $(BUILD)/tests/ops/test_fp8_products $(BUILD)/bench/agreement ## mistakes planted into the Hopper kernels, each of which the emulator has to find
 	@BUILD=$(BUILD) CXX="$(CXX)" CXXFLAGS="$(CXXFLAGS)" LDFLAGS="$(LDFLAGS)" OBJECTS="$(EMU_OBJECTS)" \
 	    tests/planted.sh $(if $(PLANTED),'$(PLANTED)')
 

@@ -13,9 +13,9 @@ trap 'rm -rf "$work"' EXIT
 # Orders of events: seed, schedule, copies, host threads.
 settings=('1 pct late 1' '2 random late 1' '3 pct early 2' '4 random late 2' '5 pct late 2' '6 random late 1')
 
-# Programs that find mistakes: the self-test of an operation, or of products by each of Hopper's tiles, or the agreement
-# of products or attention at sizes at which blocks go round.  Copies take the emulator that lies beside them.
-cp "$build/trainer" "$build/tests/ops/test_matmul_tiles" "$build/bench/agreement" "$work" || exit 2
+# Programs that find mistakes: the self-test of an operation, or of products by each of Hopper's tiles, or exact sums of
+# products of codes, or the agreement of products or attention at sizes at which blocks go round.  Copies take the emulator that lies beside them.
+cp "$build/trainer" "$build/tests/ops/test_matmul_tiles" "$build/tests/ops/test_fp8_products" "$build/bench/agreement" "$work" || exit 2
 
 # How long a program of `op` may take: ten times what it takes without a mistake, so that a busy machine is no finding.
 declare -A limits
@@ -36,6 +36,8 @@ link() {
     done
     if [ "$op" = tiles ]; then
         program=("$work/test_matmul_tiles" --filter 'matmul_tiles/hopper*')
+    elif [ "$op" = codes ]; then
+        program=("$work/test_fp8_products")
     elif [ "$op" = agreement ]; then
         program=("$work/agreement" --device emu --tiny products)
     elif [ "$op" = agreement_attention ]; then
@@ -167,11 +169,11 @@ card=227
 
 op=tiles unit=matmul_hopper.cu header=matmul_hopper.cuh
 plant 'product: a stage is read before it is full' $unit $header \
-    $'ptx::mbarrier_wait(ring.full(place.stage), place.parity);\n                hopper_multiply' 'hopper_multiply'
+    $'ptx::mbarrier_wait(ring.full(place.stage), place.parity);\n            Multiply::issue' 'Multiply::issue'
 plant 'product: a stage is filled before it is empty' $unit $header \
     $'ptx::mbarrier_wait(ring.empty(place.stage), place.parity ^ 1);\n            hopper_copy' 'hopper_copy'
 plant 'product: a stage is released before its products are done' $unit $header \
-    $'ptx::wgmma_wait<1>();\n                    release(before);' $'release(before);\n                    ptx::wgmma_wait<1>();'
+    $'ptx::wgmma_wait<1>();\n                release(before);' $'release(before);\n                ptx::wgmma_wait<1>();'
 plant 'product: the first consumer does not say that it is ahead' $unit $header \
     'ptx::barrier_arrive(HOPPER_LAG_BARRIER, 128 * HOPPER_CONSUMERS);' ''
 plant 'product: the second waits in tiles of few steps' $unit $header 'work.steps >= Tile::stages' 'work.steps > 0'
@@ -181,12 +183,12 @@ plant 'product: begins with the kernel before' $unit $header 'begin_after_kernel
 plant 'product: half of the bytes are expected' $unit $header 'arrive_expect(full, Tile::stage_bytes)' \
     'arrive_expect(full, Tile::stage_bytes / 2)'
 plant 'product: sums are read before they are there' $unit $header \
-    $'ptx::wgmma_wait<0>();\n            ptx::wgmma_settle(sums);' ''
+    $'ptx::wgmma_wait<0>();\n        ptx::wgmma_settle(sums);' '(void)sums;'
 plant 'product: no fence before sums are stored' $unit matmul_hopper_epilogue.cuh 'ptx::fence_shared_to_async();' ''
 plant 'product: a buffer is written while it is stored' $unit matmul_hopper_epilogue.cuh 'ptx::store_tile_wait<1>();' '(void)0;'
 plant 'row sums: a stage is read before it is full' $unit $header \
     $'ptx::mbarrier_wait(ring.full(place.stage), place.parity);\n            const unsigned char' 'const unsigned char'
-plant 'row sums: nobody waits for those who read' $unit $header 'HOPPER_CLUSTER + summing_warps' 'HOPPER_CLUSTER'
+plant 'row sums: nobody waits for those who read' $unit $header 'HOPPER_CLUSTER + more_readers' 'HOPPER_CLUSTER + 0 * more_readers'
 plant 'row sums: another swizzle' $unit $header 'lane / 4 ^ k % 8;' 'lane / 4;'
 plant 'row sums: a stage is released before all lanes have read' $unit $header \
     $'__syncwarp(); /* all lanes have read */\n            if' 'if'
@@ -222,11 +224,10 @@ plant 'epilogue, slices: rows of odd length' $unit matmul_hopper_epilogue.cuh \
 plant 'slices: one is left out' matmul.cu matmul.cu 'for (int slice = 0; slice < slices; slice++)' \
     'for (int slice = 1; slice < slices; slice++)'
 plant 'next tile: the ring begins anew' $unit $header \
-    $'            float sums[Tile::columns / 2];\n            int before = 0;' \
-    $'            float sums[Tile::columns / 2];\n            int before = 0;\n            place = RingPlace<Tile::stages>();'
+    $'float sums[Tile::columns / 2];\n        products.run' \
+    $'float sums[Tile::columns / 2];\n        place = RingPlace<Tile::stages>();\n        products.run'
 plant 'next tile: a buffer that is still read' $unit $header \
-    $'wait_input,\n                                          input_done);' \
-    $'wait_input,\n                                          input_done), staging.next = 0;'
+    'wait_input, input_done);' 'wait_input, input_done), staging.next = 0;'
 plant 'turns: a consumer does not wait for its turn' $unit $header \
     'ptx::barrier_sync(HOPPER_TURN_BARRIER + consumer, 128 * HOPPER_CONSUMERS);' '(void)0;'
 plant 'turns: given before inputs are there' $unit $header 'ptx::mbarrier_wait(ring.full(ahead.stage), ahead.parity);' '(void)0;'
@@ -236,13 +237,13 @@ plant 'turns: both consumers are waited for' $unit $header '4 * Tile::readers' '
 plant 'turns: the same consumer for each tile' $unit $header 'item % 2 != consumer' 'consumer == 1'
 plant 'turns: rounds are not counted' $unit ptx_mbarrier.cuh 'parity ^= (unsigned)rounds & 1;' ''
 plant 'inputs: read before they are there' $unit $header \
-    $'ptx::mbarrier_wait(ring.full(place.stage), place.parity);\n            return' 'return'
+    $'ptx::mbarrier_wait(ring.full(place.stage), place.parity);\n        return' 'return'
 plant 'inputs: over a stage that is still read' $unit $header \
     $'ptx::mbarrier_wait(ring.empty(place.stage), place.parity ^ 1);\n            ptx::mbarrier_arrive_expect' \
     'ptx::mbarrier_arrive_expect'
 plant 'inputs: released before all lanes have read' $unit $header \
-    $'__syncwarp(); /* all lanes have read */\n            release' 'release'
-plant 'inputs: never released' $unit $header $'release(place.stage);\n            place.next();' 'place.next();'
+    $'__syncwarp(); /* all lanes have read */\n        release' 'release'
+plant 'inputs: never released' $unit $header $'release(place.stage);\n        place.next();' 'place.next();'
 plant 'inputs: released after each part' $unit matmul_hopper_epilogue.cuh \
     'if (behind == output.stage_parts - 1 || part == parts - 1)' ''
 plant 'inputs: one part everywhere' $unit matmul_hopper_epilogue.cuh 'wait() + behind * part_lines * next' 'wait()'
@@ -252,7 +253,7 @@ plant 'inputs: odd lines of f32 as even ones' $unit matmul_hopper_epilogue.cuh '
 plant 'inputs: halves of 16 bits change places' $unit matmul_hopper_epilogue.cuh '((half * 4 + j) * 16)' \
     '(((half ^ 1) * 4 + j) * 16)'
 plant 'inputs: c by the derivative too' $unit matmul_hopper_epilogue.cuh 'input == 0 && matmul.epilogue' 'matmul.epilogue'
-plant 'inputs: several with more than a part each' $unit $unit 'output->input_count > 0 ? 1 : lines' 'lines'
+plant 'inputs: several with more than a part each' $unit matmul_hopper_launch.cuh 'output->input_count > 0 ? 1 : lines' 'lines'
 
 work_header=matmul_hopper_work.cuh
 op=agreement_joint
@@ -277,6 +278,31 @@ plant 'joint: row sums are never passed on' $unit $header 'turn.pass(lane);' ''
 op=joint_bits
 plant 'joint: parts are added as they come' $unit $work_header 'ptx::load_acquire(counter) != (unsigned)turn' \
     'turn > 0 && ptx::load_acquire(counter) == 0'
+
+op=codes unit=matmul_fp8_hopper.cu header=matmul_fp8_hopper.cuh
+plant 'codes: a part is added before it is there' $unit $header $'ptx::wgmma_wait<0>();\n            ptx::wgmma_settle(part);' ''
+plant 'codes: a stage is released before its part is there' $unit $header \
+    $'ptx::wgmma_wait<0>();\n            ptx::wgmma_settle(part);\n            if (!blocks)\n                release(place.stage);' \
+    $'if (!blocks)\n                release(place.stage);\n            ptx::wgmma_wait<0>();\n            ptx::wgmma_settle(part);'
+plant 'codes: a stage is released before all lanes have read its scales' $unit $header \
+    '__syncwarp(); /* all lanes have read the scales */' ''
+plant 'codes: scales over those that are read' $unit $header \
+    $'ptx::mbarrier_wait(ring.empty(place.stage), place.parity ^ 1);\n            float' 'float'
+plant 'codes: a stage is full without its scales' $unit $header \
+    $'__syncwarp(); /* all lanes have written */\n            if (lane == 0)\n                ptx::mbarrier_arrive(ring.full(place.stage));' \
+    $'__syncwarp();'
+plant 'codes: scales of other rows' $unit $header 'upper = rows[0], lower = rows[8]' 'upper = rows[8], lower = rows[0]'
+plant 'codes: scales of another block' $unit $header 'work.k_of(step) / HOPPER_STEP' 'work.k_of(step) / HOPPER_STEP / 2'
+plant 'codes: the scales of a for b' $unit $header 'of_a ? parameters.scales.a_blocks : parameters.scales.b_blocks' \
+    'parameters.scales.a_blocks'
+plant 'codes: no scale of b' $unit matmul_fp8.cuh 'HS_SCALING_FACTOR(scales.a) * HS_SCALING_FACTOR(scales.b)' \
+    'HS_SCALING_FACTOR(scales.a)'
+unit=matmul_fp8.cu
+plant 'codes, mma: promoted every 512 of k' $unit $unit 'step % PART_STEPS == PART_STEPS - 1' \
+    'step % (4 * PART_STEPS) == 4 * PART_STEPS - 1'
+plant 'codes, mma: all products are summed straight' $unit $unit 'sum != FP8_STRAIGHT &&' 'false &&'
+plant 'codes, mma: columns of b change places' $unit $unit 'b[j / 2][j % 2 * 2]' 'b[j / 2][(j ^ 1) % 2 * 2]'
+plant 'codes, mma: every slice has the scales of the first' $unit $unit 'k_begin / FP8_PART_PAIRS + step' 'step'
 
 echo "$count planted, $failures failures"
 [ $failures -eq 0 ]
