@@ -75,6 +75,8 @@ HsStatus hs_check_adamw8bit(const HsAdamW8bitArgs *args)
 {
     const int64_t count = hs_tensor_count(&args->update.weight), blocks = hs_dynamic_blocks(count);
     HS_TRY(check_update("adamw8bit", &args->update));
+    if ((unsigned)args->map >= HS_MOMENT_MAPS)
+        return hs_fail(HS_EINVAL, "adamw8bit: there is no map %d of moments", (int)args->map);
     HS_TRY(hs_rule_count("adamw8bit", "m", HS_DTYPE_BIT(HS_U8), &args->m, count));
     HS_TRY(hs_rule_count("adamw8bit", "v", HS_DTYPE_BIT(HS_U8), &args->v, count));
     HS_TRY(hs_rule_count("adamw8bit", "m_absmax", HS_DTYPES_WIDE, &args->m_absmax, blocks));

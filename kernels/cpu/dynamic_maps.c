@@ -3,7 +3,7 @@
 
 #include <pthread.h>
 
-#include "kernels/ops/dynamic_map.h"
+#include "kernels/ops/moment_map.h"
 
 static HsDynamicMaps maps;
 
@@ -29,6 +29,10 @@ static void make_maps(void)
 {
     make_map(true, &maps.with_sign);
     make_map(false, &maps.without_sign);
+    for (int code = 0; code < HS_DYNAMIC_CODES; code++) {
+        maps.e4m3[code] = hs_moment_number(HS_MOMENTS_FP8, true, code);
+        maps.e5m2[code] = hs_moment_number(HS_MOMENTS_FP8, false, code);
+    }
 }
 
 const HsDynamicMaps *hs_cpu_dynamic_maps(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Both maps of 8-bit moments (kernels/ops/dynamic_map.h) as tables, made at their first use.
+ * The maps of 8-bit moments (kernels/ops/moment_map.h) as tables, made at their first use.
  */
 #ifndef HS_KERNELS_CPU_DYNAMIC_MAPS_H
 #define HS_KERNELS_CPU_DYNAMIC_MAPS_H
@@ -17,6 +17,7 @@ typedef struct HsDynamicMap {
 
 typedef struct HsDynamicMaps {
     HsDynamicMap with_sign, without_sign;
+    _Alignas(64) float e4m3[HS_DYNAMIC_CODES], e5m2[HS_DYNAMIC_CODES]; /* numbers of codes */
 } HsDynamicMaps;
 
 const HsDynamicMaps *hs_cpu_dynamic_maps(void);

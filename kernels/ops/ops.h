@@ -60,7 +60,7 @@
     X(distill, HsDistillArgs, "loss = a KL(softmax(teacher/t), softmax(logits/t)); dlogits += gs dloss/dlogits")      \
     X(grad_stats, HsGradStatsArgs, "sum of squares and count of non-finite elements, per tensor")                     \
     X(adamw, HsAdamWArgs, "Loshchilov & Hutter 2019, algorithm 2; one pass with unscale, clip, master, copy")         \
-    X(adamw8bit, HsAdamW8bitArgs, "adamw with moments in 8 bits: decode, adamw, encode; kernels/ops/dynamic_map.h")   \
+    X(adamw8bit, HsAdamW8bitArgs, "adamw with moments in 8 bits: decode, adamw, encode; kernels/ops/moment_map.h")    \
     X(sgd, HsSgdArgs, "buf = momentum buf + g + wd p; p -= lr buf (nesterov: g + momentum buf)")                      \
     X(update_list, HsUpdateListArgs, "adamw, adamw8bit and sgd of many tensors, with the bits of one after another")  \
     X(momentum, HsMomentumArgs, "m = b m + (1 - b) g; direction = m (nesterov: (1 - b) g + b m)")                     \
@@ -461,14 +461,21 @@ typedef struct HsAdamWArgs {
     HsTensor m, v; /* both f32 or both bf16 */
 } HsAdamWArgs;
 
-/* The same with moments that are kept in 8 bits, by blocks of HS_DYNAMIC_BLOCK elements (kernels/ops/dynamic_map.h).
+/* What codes of moments stand for (kernels/ops/moment_map.h).
+ *   dynamic   the signed and the unsigned map of kernels/ops/dynamic_map.h
+ *   fp8       E4M3 and, without a sign, E5M2, as in Fishman et al. 2024, "Scaling FP8 training to trillion-token LLMs" */
+typedef enum HsMomentMap { HS_MOMENTS_DYNAMIC = 0, HS_MOMENTS_FP8, HS_MOMENT_MAPS } HsMomentMap;
+
+/* The same with moments that are kept in 8 bits, by blocks of HS_DYNAMIC_BLOCK elements.
  *   decode m, v (f32) -> adamw's m, v, p; p moves by the moments before they are encoded -> absmax of each block, codes
- * Encoding divides by the absmax as it is stored and takes the nearest code; where absmax is below FLT_MIN the codes
- * are those of 0, or of the smallest negative value.
+ * Encoding scales by the absmax as it is stored and takes the nearest code; where absmax is below FLT_MIN (fp8: times
+ * the format's largest number) the codes are those of 0, or of the smallest negative value.  With fp8, a v above 0 has
+ * at least the code of the smallest number.
  * A skipped step leaves codes and absmax as they were.  Zeros in all four tensors are moments of 0. */
 typedef struct HsAdamW8bitArgs {
     HsUpdateArgs update; /* row_offset: a multiple of HS_DYNAMIC_BLOCK */
     float beta1, beta2, epsilon;
+    HsMomentMap map;
     HsTensor m, v;               /* u8: codes, signed and unsigned */
     HsTensor m_absmax, v_absmax; /* [ceil(count / HS_DYNAMIC_BLOCK)] f32 */
 } HsAdamW8bitArgs;

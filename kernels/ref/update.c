@@ -3,8 +3,7 @@
  * Gradient statistics and the update rules.  Both rules unscale, update, refresh the weight from its master and clear
  * the gradient in one pass; a skipped step only clears the gradient.  What HsProtection adds is at the element, too.
  */
-#include <float.h>
-
+#include "kernels/ops/moment_map.h"
 #include "kernels/ops/update_epilogue.h"
 #include "kernels/ref/ref.h"
 
@@ -133,20 +132,20 @@ HsStatus hs_ref_adamw(HsContext *context, const HsAdamWArgs *args)
     return follow(context, update);
 }
 
-static double decode(bool is_signed, const HsTensor *codes, const HsTensor *absmax, int64_t i)
+static double decode(HsMomentMap map, bool is_signed, const HsTensor *codes, const HsTensor *absmax, int64_t i)
 {
-    const int code = ((const uint8_t *)codes->data)[i];
-    return (double)hs_dynamic_value(is_signed, code) * hs_ref_load(absmax, i / HS_DYNAMIC_BLOCK);
+    const double number = (double)hs_moment_number(map, is_signed, ((const uint8_t *)codes->data)[i]);
+    return number * hs_ref_load(absmax, i / HS_DYNAMIC_BLOCK) / (double)hs_moment_largest(map, is_signed);
 }
 
-/* The level of the value nearest to x in [0, 1]; kernels/ops/dynamic_map.h says which at a midpoint. */
-static int nearest_level(bool is_signed, double x)
+/* The level of the number nearest to x, of 0 and more; the map says which at a midpoint. */
+static int nearest_level(HsMomentMap map, bool is_signed, double x)
 {
-    int low = 0, high = hs_dynamic_top(is_signed);
+    int low = 0, high = hs_moment_top(map, is_signed);
     while (low < high) {
         const int middle = (low + high) / 2;
-        const double midpoint = (double)hs_dynamic_midpoint(is_signed, middle);
-        if (x > midpoint || (x == midpoint && hs_dynamic_tie_goes_up(is_signed, middle)))
+        const double midpoint = (double)hs_moment_midpoint(map, is_signed, middle);
+        if (x > midpoint || (x == midpoint && hs_moment_tie_goes_up(map, is_signed, middle)))
             low = middle + 1;
         else
             high = middle;
@@ -154,17 +153,19 @@ static int nearest_level(bool is_signed, double x)
     return low;
 }
 
-static void encode(bool is_signed, const double *values, int64_t count, int64_t block, const HsTensor *codes,
-                   const HsTensor *absmax)
+static void encode(HsMomentMap map, bool is_signed, const double *values, int64_t count, int64_t block,
+                   const HsTensor *codes, const HsTensor *absmax)
 {
-    double largest = 0.0;
+    const double largest = (double)hs_moment_largest(map, is_signed);
+    double most = 0.0;
     for (int64_t i = 0; i < count; i++)
-        largest = fmax(largest, fabs(values[i]));
-    largest = hs_ref_store_rounded(absmax, block, largest);
+        most = fmax(most, fabs(values[i]));
+    most = hs_ref_store_rounded(absmax, block, most);
     for (int64_t i = 0; i < count; i++) {
-        const int level = largest >= (double)FLT_MIN ? nearest_level(is_signed, fabs(values[i]) / largest) : 0;
-        const int code = is_signed ? hs_dynamic_signed_code(values[i] < 0.0, level) : level;
-        ((uint8_t *)codes->data)[block * HS_DYNAMIC_BLOCK + i] = (uint8_t)code;
+        const bool counts = most >= largest * (double)FLT_MIN;
+        const int level = counts ? nearest_level(map, is_signed, fabs(values[i]) / most * largest) : 0;
+        ((uint8_t *)codes->data)[block * HS_DYNAMIC_BLOCK + i] =
+            (uint8_t)hs_moment_code(map, is_signed, values[i], level);
     }
 }
 
@@ -187,16 +188,16 @@ HsStatus hs_ref_adamw8bit(HsContext *context, const HsAdamW8bitArgs *args)
             double p = hs_ref_load_parameter(&update->master, &update->weight, i);
             const double g = whole_gradient(update, i, grad, p);
             p -= rate * (double)update->weight_decay * p;
-            m[j] = beta1 * decode(true, &args->m, &args->m_absmax, i) + (1.0 - beta1) * g;
-            v[j] = beta2 * decode(false, &args->v, &args->v_absmax, i) + (1.0 - beta2) * g * g;
+            m[j] = beta1 * decode(args->map, true, &args->m, &args->m_absmax, i) + (1.0 - beta1) * g;
+            v[j] = beta2 * decode(args->map, false, &args->v, &args->v_absmax, i) + (1.0 - beta2) * g * g;
             p -= rate * (m[j] / (double)scalars->bias_correction1) /
                  (sqrt(v[j] / (double)scalars->bias_correction2) + (double)args->epsilon);
             finish(update, i, p, rate, grad);
         }
         if (scalars->skip)
             continue;
-        encode(true, m, length, block, &args->m, &args->m_absmax);
-        encode(false, v, length, block, &args->v, &args->v_absmax);
+        encode(args->map, true, m, length, block, &args->m, &args->m_absmax);
+        encode(args->map, false, v, length, block, &args->v, &args->v_absmax);
     }
     return follow(context, update);
 }

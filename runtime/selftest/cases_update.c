@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/ops/moment_map.h"
+
 /* update rules: weight in dtype, gradient in other */
 #define UPDATE(n, more)                                                                          \
     { HS_F32, HS_F32, HS_F32, .columns = n, .options = (more) },                                 \
@@ -290,9 +292,10 @@ typedef struct Moment {
 
 static double decoded(const HsTrial *trial, bool is_signed, int64_t i)
 {
+    const HsMomentMap map = trial->config->map;
     const uint8_t *codes = trial->operands[is_signed ? M : V].image;
     const double absmax = hs_initial(trial, is_signed ? M_ABSMAX : V_ABSMAX)[i / HS_DYNAMIC_BLOCK];
-    return (double)hs_dynamic_value(is_signed, codes[i]) * absmax;
+    return (double)hs_moment_number(map, is_signed, codes[i]) * absmax / (double)hs_moment_largest(map, is_signed);
 }
 
 static double exact_gradient(const HsTrial *trial, int64_t i)
@@ -304,16 +307,21 @@ static double exact_gradient(const HsTrial *trial, int64_t i)
                                     : g;
 }
 
-/* As adamw's, and one rounding more where absmax multiplies. */
+/* Of m, on sizes: adamw's, one more where the unit multiplies, and fp8's where the unit is made. */
+static int moment_roundings(const HsTrial *trial)
+{
+    return trial->config->map == HS_MOMENTS_FP8 ? 5 : 4;
+}
+
 static Moment moment_of(const HsTrial *trial, bool is_signed, int64_t i)
 {
     const double beta = (double)(is_signed ? beta1 : beta2), power = is_signed ? 1.0 : 2.0;
     const double g = exact_gradient(trial, i), size = gradient_size(trial, i);
-    const int roundings = gradient_roundings(trial);
+    const int roundings = gradient_roundings(trial), own = moment_roundings(trial) + (is_signed ? 0 : 1);
     Moment moment = { .before = decoded(trial, is_signed, i) };
     moment.after = beta * moment.before + (1.0 - beta) * (is_signed ? g : g * g);
-    moment.error = hs_gamma((is_signed ? 4 : 5) + (int64_t)power * roundings) *
-                   (beta * fabs(moment.before) + (1.0 - beta) * pow(size, power));
+    moment.error =
+        hs_gamma(own + (int64_t)power * roundings) * (beta * fabs(moment.before) + (1.0 - beta) * pow(size, power));
     return moment;
 }
 
@@ -322,11 +330,21 @@ static void declare_adamw8bit(HsTrial *trial)
     const int64_t count = trial->config->columns, blocks = hs_dynamic_blocks(count);
     declare_parameter(trial);
     trial->operands[M] = hs_filled(hs_updated("m", 256.0, hs_tensor_1d(NULL, HS_U8, count)), HS_FILL_INDEX);
-    trial->operands[V] = hs_filled(hs_updated("v", 256.0, hs_tensor_1d(NULL, HS_U8, count)), HS_FILL_INDEX);
+    const double v_codes = (double)hs_moment_top(trial->config->map, false) + 1.0;
+    trial->operands[V] = hs_filled(hs_updated("v", v_codes, hs_tensor_1d(NULL, HS_U8, count)), HS_FILL_INDEX);
     trial->operands[M_ABSMAX] =
         hs_filled(hs_updated("m_absmax", 0.1, hs_tensor_1d(NULL, HS_F32, blocks)), HS_FILL_POSITIVE);
     trial->operands[V_ABSMAX] =
         hs_filled(hs_updated("v_absmax", 0.01, hs_tensor_1d(NULL, HS_F32, blocks)), HS_FILL_POSITIVE);
+}
+
+/* Codes of NaN become the one below. */
+static HsStatus prepare_adamw8bit(HsTrial *trial, HsContext *reference)
+{
+    uint8_t *codes = trial->operands[M].image;
+    for (int64_t i = 0; i < trial->config->columns && trial->config->map == HS_MOMENTS_FP8; i++)
+        codes[i] = (uint8_t)(codes[i] - ((codes[i] & 0x7F) == 0x7F));
+    return prepare_update(trial, reference);
 }
 
 static HsStatus call_adamw8bit(HsTrial *trial, HsContext *context, const HsTensor *t)
@@ -335,6 +353,7 @@ static HsStatus call_adamw8bit(HsTrial *trial, HsContext *context, const HsTenso
                                                         .beta1 = beta1,
                                                         .beta2 = beta2,
                                                         .epsilon = adam_epsilon,
+                                                        .map = trial->config->map,
                                                         .m = t[M],
                                                         .v = t[V],
                                                         .m_absmax = t[M_ABSMAX],
@@ -344,7 +363,7 @@ static HsStatus call_adamw8bit(HsTrial *trial, HsContext *context, const HsTenso
 /* absmax is off by no more than the element of its block that is off most. */
 static void bound_adamw8bit(HsTrial *trial)
 {
-    const int roundings = gradient_roundings(trial);
+    const int roundings = moment_roundings(trial) + gradient_roundings(trial);
     for (int64_t i = 0; i < trial->config->columns && !hs_case_has(trial, HS_CASE_SKIP); i++) {
         const Moment m = moment_of(trial, true, i), v = moment_of(trial, false, i);
         double *const absmax_error[] = { &trial->operands[M_ABSMAX].error[i / HS_DYNAMIC_BLOCK],
@@ -352,28 +371,32 @@ static void bound_adamw8bit(HsTrial *trial)
         *absmax_error[0] = fmax(*absmax_error[0], m.error);
         *absmax_error[1] = fmax(*absmax_error[1], v.error);
         const double p = fabs(parameter_before(trial)[i]), rate = learning_rate();
-        const double m_size = m.error / hs_gamma(4 + roundings);
+        const double m_size = m.error / hs_gamma(roundings);
         const double step = rate * m_size / (double)step_scalars.bias_correction1 /
                             (sqrt(v.after / (double)step_scalars.bias_correction2) + (double)adam_epsilon);
         const double relative = v.error / v.after;
-        const double error =
-            (hs_gamma(4 + roundings + 8 + HS_FUNCTION_ROUNDINGS) + relative / 2) * (1 + relative) * step +
-            hs_gamma(3) * (p * (1.0 + rate * (double)decay) + step);
+        const double error = (hs_gamma(roundings + 8 + HS_FUNCTION_ROUNDINGS) + relative / 2) * (1 + relative) * step +
+                             hs_gamma(3) * (p * (1.0 + rate * (double)decay) + step);
         bound_finish(trial, i, error);
     }
 }
 
-/* Whether a moment of this sign and magnitude, off by `slack` at most, may have the code: x lies between the midpoints
- * around the code's level.  The first negative level reaches to 0, the last of a sign to the end. */
-static bool may_have_code(bool is_signed, bool is_negative, double x, double slack, int code)
+/* Whether a moment of this sign and of magnitude x, in the map's numbers and off by `slack` at most, may have the code:
+ * x lies between the midpoints around the code's level.  The last level of a sign reaches to the end.  The first negative
+ * level of the dynamic map reaches to 0, and so does the first of fp8's v that is not 0. */
+static bool may_have_code(HsMomentMap map, bool is_signed, bool is_negative, double x, double slack, int code)
 {
-    const int level = is_signed ? abs(code - HS_DYNAMIC_ZERO) : code;
-    if (is_signed && is_negative != (code < HS_DYNAMIC_ZERO))
+    const bool fp8 = map == HS_MOMENTS_FP8;
+    const int zero = is_signed && !fp8 ? HS_DYNAMIC_ZERO : 0;
+    const bool has_sign = is_signed && (fp8 ? code >= 0x80 : code < HS_DYNAMIC_ZERO);
+    const int level = fp8 && has_sign ? code - 0x80 : abs(code - zero);
+    const int top = is_negative && !fp8 ? HS_DYNAMIC_ZERO : hs_moment_top(map, is_signed);
+    const int least = fp8 ? !is_signed : is_negative;
+    if (is_negative != has_sign || level < least || level > top)
         return false;
-    const int top = is_negative ? HS_DYNAMIC_ZERO : hs_dynamic_top(is_signed);
-    const int least = is_negative ? 1 : 0;
-    const double low = level > least ? (double)hs_dynamic_midpoint(is_signed, level - 1) : 0.0;
-    const double high = level < top ? (double)hs_dynamic_midpoint(is_signed, level) : 1.0;
+    const double low = level > least ? (double)hs_moment_midpoint(map, is_signed, level - 1) : 0.0;
+    const double high =
+        (double)(level < top ? hs_moment_midpoint(map, is_signed, level) : hs_moment_largest(map, is_signed));
     return x >= low - slack && x <= high + slack;
 }
 
@@ -382,27 +405,66 @@ static bool accepts_code(const HsTrial *trial, int operand, int64_t i, double va
     if (hs_case_has(trial, HS_CASE_SKIP))
         return false;
     const bool is_signed = operand == M;
+    const HsMomentMap map = trial->config->map;
     const int absmax_of = is_signed ? M_ABSMAX : V_ABSMAX;
     const Moment moment = moment_of(trial, is_signed, i);
-    const double absmax = hs_exact(trial, absmax_of)[i / HS_DYNAMIC_BLOCK], x = fabs(moment.after) / absmax;
+    const double absmax = hs_exact(trial, absmax_of)[i / HS_DYNAMIC_BLOCK];
+    const double factor = (double)hs_moment_largest(map, is_signed) / absmax, x = fabs(moment.after) * factor;
     const double absmax_error = trial->operands[absmax_of].error[i / HS_DYNAMIC_BLOCK] / absmax;
-    const double slack = moment.error / absmax + x * (absmax_error + hs_gamma(3));
+    const double slack = moment.error * factor + x * (absmax_error + hs_gamma(3));
     const bool either = fabs(moment.after) <= moment.error, negative = moment.after < 0.0;
-    return may_have_code(is_signed, negative, x, slack, (int)value) ||
-           (either && may_have_code(is_signed, !negative, x, slack, (int)value));
+    return may_have_code(map, is_signed, negative, x, slack, (int)value) ||
+           (either && may_have_code(map, is_signed, !negative, x, slack, (int)value));
 }
+
+/* Moments in fp8: weights with and without a master, and a skipped step. */
+#define FP8(n, more)                                                                                          \
+    { HS_F32, HS_F32, HS_F32, .columns = n, .map = HS_MOMENTS_FP8, .options = (more) },                       \
+        { HS_BF16, HS_F32, HS_F32, .columns = n, .map = HS_MOMENTS_FP8, .options = (more) | HS_CASE_MASTER }, \
+        { HS_F16, HS_F32, HS_F16, .columns = n, .map = HS_MOMENTS_FP8, .options = (more) | HS_CASE_MASTER },  \
+        { HS_BF16, HS_F32, HS_BF16, .columns = n, .map = HS_MOMENTS_FP8, .options = (more) },                 \
+    {                                                                                                         \
+        HS_BF16, HS_F32, HS_F32, .columns = n, .map = HS_MOMENTS_FP8,                                         \
+                                 .options = (more) | HS_CASE_MASTER | HS_CASE_SKIP                            \
+    }
+#define FP8_GUARDED(n) \
+    FP8(n, HS_CASE_PATH | HS_CASE_ANCHOR | HS_CASE_IMPORTANCE), FP8(n, HS_CASE_PULL | HS_CASE_ANCHOR | HS_CASE_PROXIMAL)
 
 /* Around a block of codes, a warp's quads and a thread block's tiles. */
 static const HsCase adamw8bit_cases[] = {
-    UPDATE(1, 0),    UPDATE(3, 0),    UPDATE(17, 0),    UPDATE(255, 0),    UPDATE(256, 0),
-    UPDATE(257, 0),  UPDATE(1023, 0), UPDATE(4097, 0),  UPDATE(20000, 0),  GUARDED(1, 0),
-    GUARDED(129, 0), GUARDED(300, 0), GUARDED(1025, 0), GUARDED(20000, 0), GUARDED(320, HS_CASE_UNALIGNED),
+    UPDATE(1, 0),
+    UPDATE(3, 0),
+    UPDATE(17, 0),
+    UPDATE(255, 0),
+    UPDATE(256, 0),
+    UPDATE(257, 0),
+    UPDATE(1023, 0),
+    UPDATE(4097, 0),
+    UPDATE(20000, 0),
+    GUARDED(1, 0),
+    GUARDED(129, 0),
+    GUARDED(300, 0),
+    GUARDED(1025, 0),
+    GUARDED(20000, 0),
+    GUARDED(320, HS_CASE_UNALIGNED),
+    FP8(1, 0),
+    FP8(17, 0),
+    FP8(255, 0),
+    FP8(256, 0),
+    FP8(257, 0),
+    FP8(1023, 0),
+    FP8(4097, 0),
+    FP8(20000, 0),
+    FP8_GUARDED(129),
+    FP8_GUARDED(1025),
+    FP8(320, HS_CASE_UNALIGNED),
 };
 
 static const HsCase adamw8bit_timed[] = {
     { HS_BF16, HS_F32, HS_F32, .columns = 768 * 3072, .options = HS_CASE_MASTER },
     { HS_F32, HS_F32, HS_F32, .columns = 768 * 3072, .options = 0 },
     { HS_BF16, HS_F32, HS_F32, .columns = 768 * 3072, .options = HS_CASE_MASTER | HS_CASE_ANCHOR | HS_CASE_IMPORTANCE },
+    { HS_BF16, HS_F32, HS_F32, .columns = 768 * 3072, .map = HS_MOMENTS_FP8, .options = HS_CASE_MASTER },
 };
 
 const HsOpTest hs_op_test_adamw8bit = {
@@ -411,7 +473,7 @@ const HsOpTest hs_op_test_adamw8bit = {
     .timed = adamw8bit_timed,
     .timed_count = HS_COUNT_OF(adamw8bit_timed),
     .declare = declare_adamw8bit,
-    .prepare = prepare_update,
+    .prepare = prepare_adamw8bit,
     .bound = bound_adamw8bit,
     .accepts = accepts_code,
     .call = call_adamw8bit,

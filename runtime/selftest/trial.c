@@ -58,6 +58,8 @@ const char *hs_case_describe(const HsCase *config, char *text, size_t bytes)
         length += snprintf(text + length, bytes - (size_t)length, ", nf4 of %d", config->quantized);
     if (config->alpha != 0.0f && length < (int)bytes)
         length += snprintf(text + length, bytes - (size_t)length, ", alpha %g", (double)config->alpha);
+    if (config->map == HS_MOMENTS_FP8 && length < (int)bytes)
+        length += snprintf(text + length, bytes - (size_t)length, ", fp8");
     if (config->dropout > 0.0f && length < (int)bytes)
         snprintf(text + length, bytes - (size_t)length, ", dropout %g", (double)config->dropout);
     return text;

@@ -68,6 +68,7 @@ typedef struct HsCase {
     unsigned options;
     HsProductPolicy policy; /* of a product */
     float alpha;            /* of a product; 0: 1 */
+    HsMomentMap map;        /* of moments in 8 bits */
     int quantized; /* a product's b comes in four bits, as so many tensors stacked along its rows; 0: as it is */
 } HsCase;
 

@@ -41,6 +41,12 @@ static Rule rule_of(int tensor)
     return tensor % 5 ? ADAMW : (Rule)(tensor / 5 % RULES);
 }
 
+/* Of those with moments in 8 bits every second one. */
+static HsMomentMap map_of(int tensor)
+{
+    return tensor / 5 / RULES % 2 ? HS_MOMENTS_FP8 : HS_MOMENTS_DYNAMIC;
+}
+
 static HsTensor shape_of(int tensor, int stream)
 {
     const int64_t count = size_of(tensor);
@@ -87,7 +93,7 @@ static void fill(Data *data)
             for (int64_t i = 0; hs_tensor_present(tensor) && i < hs_tensor_count(tensor); i++) {
                 const double u = (double)hs_rng_uniform(hs_rng_draw(&rng, draw++).word[0]);
                 hs_dtype_store(tensor->dtype, data->image + (uintptr_t)tensor->data, i,
-                               tensor->dtype == HS_U8                        ? 255.0 * u
+                               tensor->dtype == HS_U8 ? (map_of(t) == HS_MOMENTS_FP8 ? 123.0 : 255.0) * u
                                : s == GRADIENT || s == WEIGHT || s == MASTER ? u - 0.5
                                                                              : u + 0.1);
             }
@@ -134,6 +140,7 @@ static void append(Data *data, int tensor)
                                                                            .beta1 = 0.9f,
                                                                            .beta2 = beta2,
                                                                            .epsilon = 1e-8f,
+                                                                           .map = map_of(tensor),
                                                                            .m = t[MOMENT_1],
                                                                            .v = t[MOMENT_2],
                                                                            .m_absmax = t[ABSMAX_1],

@@ -4,14 +4,12 @@
  * gradient: 22 bytes a parameter and 1/32 for absmax, where adamw moves 34.  A block of 256 elements is updated with
  * its moments in a cache, then encoded from there.
  *
- * Levels are looked up, 128 at a time in eight registers; a level to encode is guessed by a line through its decade and
- * decided by one midpoint (kernels/ops/dynamic_map.h).
+ * Numbers of codes are looked up, 128 at a time in eight registers; a level of the dynamic map is guessed by a line
+ * through its decade and decided by one midpoint (kernels/ops/dynamic_map.h), an fp8 code is computed.
  */
-#include <float.h>
-
 #include "kernels/cpu/dynamic_maps.h"
 #include "kernels/cpu/isa/update_rule.h"
-#include "kernels/ops/dynamic_map.h"
+#include "kernels/ops/moment_map.h"
 
 enum { TABLE = 128 };
 
@@ -135,16 +133,14 @@ HS_SIMD HsI32x16 nearest_level(const HsDynamicMap *map, bool is_signed, HsF32x16
     return count_less(guess, limit, x);
 }
 
-/* The codes of up to 256 values, and their absmax, which is returned.  Below FLT_MIN all are nothing: the reciprocal of
- * a smaller one could be infinite. */
-HS_SIMD float encode(const HsDynamicMap *map, bool is_signed, const float *values, HsF32x16 largest, int64_t count,
-                     uint8_t *codes)
+/* The codes of up to 256 values by the dynamic map. */
+HS_SIMD void encode_dynamic(const HsDynamicMap *map, bool is_signed, const float *values, float factor, int64_t count,
+                            uint8_t *codes)
 {
-    const float absmax = hs_simd_largest(largest), reciprocal = absmax < FLT_MIN ? 0.0f : 1.0f / absmax;
     HS_FOR_LANES(i, left, (int64_t)0, count)
     {
         const HsF32x16 value = hs_simd_load_f32(values + i);
-        HsI32x16 level = nearest_level(map, is_signed, absolute(value) * reciprocal);
+        HsI32x16 level = nearest_level(map, is_signed, absolute(value) * factor);
         if (is_signed) { /* hs_dynamic_signed_code */
             const HsI32x16 negative = hs_simd_less(value, hs_simd_splat(0.0f));
             level = smaller(level, HS_DYNAMIC_SIGNED_TOP + negative);
@@ -153,6 +149,24 @@ HS_SIMD float encode(const HsDynamicMap *map, bool is_signed, const float *value
         }
         store_codes(codes + i, level, left);
     }
+}
+
+/* Likewise in fp8: without branches, so that the compiler makes vectors of it. */
+HS_SIMD void encode_fp8(bool is_signed, const float *values, float factor, int64_t count, uint8_t *codes)
+{
+    for (int64_t i = 0; i < count; i++)
+        codes[i] = hs_moment_encode_fp8(is_signed, values[i], factor);
+}
+
+/* The codes of a block, and its absmax, which is returned. */
+HS_SIMD float encode(const HsDynamicMaps *maps, HsMomentMap map, bool is_signed, const float *values, HsF32x16 largest,
+                     int64_t count, uint8_t *codes)
+{
+    const float absmax = hs_simd_largest(largest), factor = hs_moment_factor(map, is_signed, absmax);
+    if (map == HS_MOMENTS_FP8)
+        encode_fp8(is_signed, values, factor, count, codes);
+    else
+        encode_dynamic(is_signed ? &maps->with_sign : &maps->without_sign, is_signed, values, factor, count, codes);
     return absmax;
 }
 
@@ -169,7 +183,11 @@ HS_SIMD void adamw8bit_block(const HsAdamW8bitArgs *args, const HsDynamicMaps *m
     uint8_t *const m_codes = args->m.data, *const v_codes = args->v.data;
     float *const m_absmax = (float *)args->m_absmax.data + range.begin / HS_DYNAMIC_BLOCK;
     float *const v_absmax = (float *)args->v_absmax.data + range.begin / HS_DYNAMIC_BLOCK;
-    const float m_scale = *m_absmax, v_scale = *v_absmax;
+    const bool is_fp8 = args->map == HS_MOMENTS_FP8;
+    const float *const m_number = is_fp8 ? maps->e4m3 : maps->with_sign.value;
+    const float *const v_number = is_fp8 ? maps->e5m2 : maps->without_sign.value;
+    const float m_unit = hs_moment_unit(args->map, true, *m_absmax);
+    const float v_unit = hs_moment_unit(args->map, false, *v_absmax);
     float m_new[HS_DYNAMIC_BLOCK], v_new[HS_DYNAMIC_BLOCK];
     HsF32x16 m_largest = hs_simd_splat(0.0f), v_largest = m_largest;
     HS_FOR_LANES(i, left, range.begin, range.end)
@@ -179,10 +197,10 @@ HS_SIMD void adamw8bit_block(const HsAdamW8bitArgs *args, const HsDynamicMaps *m
         HsF32x16 g = raw * multiplier;
         if (protection)
             g = hs_update_with_penalty(protection, g, before, i, left);
-        const HsF32x16 m_value = look_up_wide(maps->with_sign.value, load_codes(m_codes + i, left));
-        const HsF32x16 v_value = look_up_wide(maps->without_sign.value, load_codes(v_codes + i, left));
-        const HsF32x16 m = HS_RULE_ADAMW_M(hs_simd_fma, m_value * m_scale, g, beta1, 1.0f - beta1);
-        const HsF32x16 v = HS_RULE_ADAMW_V(hs_simd_fma, v_value * v_scale, g, beta2, 1.0f - beta2);
+        const HsF32x16 m_value = look_up_wide(m_number, load_codes(m_codes + i, left));
+        const HsF32x16 v_value = look_up_wide(v_number, load_codes(v_codes + i, left));
+        const HsF32x16 m = HS_RULE_ADAMW_M(hs_simd_fma, m_value * m_unit, g, beta1, 1.0f - beta1);
+        const HsF32x16 v = HS_RULE_ADAMW_V(hs_simd_fma, v_value * v_unit, g, beta2, 1.0f - beta2);
         const HsF32x16 p =
             HS_RULE_ADAMW_P(hs_simd_fma, hs_simd_sqrt, before, keep, m, v, step, correction, args->epsilon);
         hs_simd_store_f32(m_new + (i - range.begin), m);
@@ -192,8 +210,8 @@ HS_SIMD void adamw8bit_block(const HsAdamW8bitArgs *args, const HsDynamicMaps *m
         hs_update_finish(update, protection, gradient, copy, word, i, left, rate, raw, before, p);
     }
     const int64_t count = range.end - range.begin;
-    *m_absmax = encode(&maps->with_sign, true, m_new, m_largest, count, m_codes + range.begin);
-    *v_absmax = encode(&maps->without_sign, false, v_new, v_largest, count, v_codes + range.begin);
+    *m_absmax = encode(maps, args->map, true, m_new, m_largest, count, m_codes + range.begin);
+    *v_absmax = encode(maps, args->map, false, v_new, v_largest, count, v_codes + range.begin);
 }
 
 typedef struct Call {

@@ -4,14 +4,13 @@
  * weight and the cleared gradient: 22 bytes a parameter and 1/32 for absmax, where adamw moves 34.
  *
  * A block of threads takes TILES tiles of 1024 elements, a quad a thread, so that two neighbouring warps have a block of
- * codes: its absmax is the larger of theirs.  Both maps stand in shared memory, made once a block of threads; a code is
- * a guess by a line through its decade, decided by one midpoint (kernels/ops/dynamic_map.h).
+ * codes: its absmax is the larger of theirs.  The dynamic map's levels stand in shared memory, made once a block of
+ * threads; a code is a guess by a line through its decade, decided by one midpoint (kernels/ops/dynamic_map.h).  Codes of
+ * fp8 are computed.
  */
-#include <float.h>
-
 #include "kernels/cuda/toolbox/reduce.cuh"
 #include "kernels/cuda/update/update_list.cuh"
-#include "kernels/ops/dynamic_map.h"
+#include "kernels/ops/moment_map.h"
 
 namespace HS_CUDA_NAMESPACE
 {
@@ -22,21 +21,30 @@ namespace
 enum { TILES = 4, WARPS = QUAD_THREADS / WARP_SIZE, BLOCK_WARPS = HS_DYNAMIC_BLOCK / (QUAD * WARP_SIZE) };
 static_assert(BLOCK_WARPS == 2, "two warps have a block of codes");
 
-/* Levels, and the largest magnitudes of each warp's elements. */
-struct Shared {
+/* The largest magnitudes of each warp's elements; with the dynamic map its levels, too. */
+template <HsMomentMap map> struct Shared {
+    float m_largest[WARPS], v_largest[WARPS];
+};
+
+template <> struct Shared<HS_MOMENTS_DYNAMIC> {
     float with_sign[HS_DYNAMIC_SIGNED_TOP + 1], without_sign[HS_DYNAMIC_UNSIGNED_TOP + 1];
     float m_largest[WARPS], v_largest[WARPS];
 };
 
-struct AdamW8bit {
-    struct Settings {
-        float beta1, beta2, epsilon;
+/* map chooses the kernel; it stands here, too, so that a launch has tensors of one map only. */
+struct AdamW8bitSettings {
+    float beta1, beta2, epsilon;
+    HsMomentMap map;
 
-        bool operator==(const Settings &other) const
-        {
-            return beta1 == other.beta1 && beta2 == other.beta2 && epsilon == other.epsilon;
-        }
-    };
+    bool operator==(const AdamW8bitSettings &other) const
+    {
+        return beta1 == other.beta1 && beta2 == other.beta2 && epsilon == other.epsilon && map == other.map;
+    }
+};
+
+template <HsMomentMap moment_map> struct AdamW8bit {
+    using Settings = AdamW8bitSettings;
+    static constexpr HsMomentMap map = moment_map;
     static constexpr int states = 4, part_elements = TILES * QUAD_BLOCK_ELEMENTS;
     float beta1, beta2, epsilon, weight_decay, learning_rate_scale;
     uint8_t *m, *v;
@@ -56,10 +64,17 @@ struct AdamW8bit {
     }
 };
 
-HS_DEVICE float decode_signed(const float *level, int code)
+/* The number of a code. */
+template <bool is_signed, HsMomentMap map> HS_DEVICE float number_of(const Shared<map> &shared, uint8_t code)
 {
-    const float magnitude = level[abs(code - HS_DYNAMIC_ZERO)];
-    return code < HS_DYNAMIC_ZERO ? -magnitude : magnitude;
+    if constexpr (map == HS_MOMENTS_FP8) {
+        return hs_moment_number(map, is_signed, code);
+    } else if constexpr (is_signed) {
+        const float magnitude = shared.with_sign[abs(code - HS_DYNAMIC_ZERO)];
+        return code < HS_DYNAMIC_ZERO ? -magnitude : magnitude;
+    } else {
+        return shared.without_sign[code];
+    }
 }
 
 /* The level of the value nearest to x in [0, 1]; a NaN has level 0. */
@@ -80,16 +95,29 @@ template <bool is_signed> HS_DEVICE int nearest_level(const float *level, float 
     return guess + (x > midpoint || tie);
 }
 
+/* The code of a moment. */
+template <bool is_signed, HsMomentMap map>
+HS_DEVICE uint8_t code_of(const Shared<map> &shared, float moment, float factor)
+{
+    if constexpr (map == HS_MOMENTS_FP8)
+        return hs_moment_encode_fp8(is_signed, moment, factor);
+    else if constexpr (is_signed)
+        return (uint8_t)hs_dynamic_signed_code(moment < 0.0f,
+                                               nearest_level<true>(shared.with_sign, fabsf(moment) * factor));
+    else
+        return (uint8_t)nearest_level<false>(shared.without_sign, moment * factor);
+}
+
 /* What one thread keeps of its quad between the two halves of a tile. */
 struct Moments {
     float m[QUAD], v[QUAD];
 };
 
 /* As AdamW of update.cu, in f32 between decoding and encoding. */
-template <bool whole, bool guarded, typename Gradient, typename Parameter>
-HS_DEVICE Moments update_quad(const AdamW8bit &rule, const HsStepScalars *scalars_pointer, Gradient *grad,
-                              const Parameter &parameter, const Protection &protection, const Shared &shared, int64_t i,
-                              int left)
+template <bool whole, bool guarded, HsMomentMap map, typename Gradient, typename Parameter>
+HS_DEVICE Moments update_quad(const AdamW8bit<map> &rule, const HsStepScalars *scalars_pointer, Gradient *grad,
+                              const Parameter &parameter, const Protection &protection, const Shared<map> &shared,
+                              int64_t i, int left)
 {
     const HsStepScalars scalars = *scalars_pointer;
     Moments moments = {};
@@ -107,6 +135,7 @@ HS_DEVICE Moments update_quad(const AdamW8bit &rule, const HsStepScalars *scalar
     const float rate = scalars.learning_rate * rule.learning_rate_scale;
     const float keep = HS_RULE_KEEP(fmaf, rate, rule.weight_decay);
     const float step = rate / scalars.bias_correction1, correction = 1.0f / scalars.bias_correction2;
+    const float m_unit = hs_moment_unit(map, true, m_absmax), v_unit = hs_moment_unit(map, false, v_absmax);
     float raw[QUAD], before[QUAD], p[QUAD], stored[QUAD];
     widen(raw_quad, raw);
     widen(before_quad, before);
@@ -115,8 +144,8 @@ HS_DEVICE Moments update_quad(const AdamW8bit &rule, const HsStepScalars *scalar
         float g = raw[j] * scalars.gradient_multiplier;
         if constexpr (guarded)
             g = with_penalty(protection, guard, j, g, before[j]);
-        const float m = decode_signed(shared.with_sign, m_quad.value[j]) * m_absmax;
-        const float v = shared.without_sign[v_quad.value[j]] * v_absmax;
+        const float m = number_of<true>(shared, m_quad.value[j]) * m_unit;
+        const float v = number_of<false>(shared, v_quad.value[j]) * v_unit;
         const float m_new = HS_RULE_ADAMW_M(fmaf, m, g, rule.beta1, 1.0f - rule.beta1);
         const float v_new = HS_RULE_ADAMW_V(fmaf, v, g, rule.beta2, 1.0f - rule.beta2);
         moments.m[j] = j < left ? m_new : 0.0f;
@@ -132,8 +161,9 @@ HS_DEVICE Moments update_quad(const AdamW8bit &rule, const HsStepScalars *scalar
 }
 
 /* Codes of a quad, and absmax by the first thread of a block of codes. */
-template <bool whole>
-HS_DEVICE void encode_quad(const AdamW8bit &rule, const Shared &shared, const Moments &moments, int64_t i, int left)
+template <bool whole, HsMomentMap map>
+HS_DEVICE void encode_quad(const AdamW8bit<map> &rule, const Shared<map> &shared, const Moments &moments, int64_t i,
+                           int left)
 {
     const int warp = (int)threadIdx.x / WARP_SIZE, first = warp / BLOCK_WARPS * BLOCK_WARPS;
     const float m_absmax = fmaxf(shared.m_largest[first], shared.m_largest[first + 1]);
@@ -142,21 +172,18 @@ HS_DEVICE void encode_quad(const AdamW8bit &rule, const Shared &shared, const Mo
         rule.m_absmax[i / HS_DYNAMIC_BLOCK] = m_absmax;
         rule.v_absmax[i / HS_DYNAMIC_BLOCK] = v_absmax;
     }
-    /* below FLT_MIN all are nothing: the reciprocal of a smaller one could be infinite */
-    const float m_factor = m_absmax < FLT_MIN ? 0.0f : 1.0f / m_absmax;
-    const float v_factor = v_absmax < FLT_MIN ? 0.0f : 1.0f / v_absmax;
+    const float m_factor = hs_moment_factor(map, true, m_absmax), v_factor = hs_moment_factor(map, false, v_absmax);
     Pack<uint8_t, QUAD> m_quad, v_quad;
 #pragma unroll
     for (int j = 0; j < QUAD; j++) {
-        const int level = nearest_level<true>(shared.with_sign, fabsf(moments.m[j]) * m_factor);
-        m_quad.value[j] = (uint8_t)hs_dynamic_signed_code(moments.m[j] < 0.0f, level);
-        v_quad.value[j] = (uint8_t)nearest_level<false>(shared.without_sign, moments.v[j] * v_factor);
+        m_quad.value[j] = code_of<true>(shared, moments.m[j], m_factor);
+        v_quad.value[j] = code_of<false>(shared, moments.v[j], v_factor);
     }
     store_quad<whole>(rule.m, i, left, m_quad);
     store_quad<whole>(rule.v, i, left, v_quad);
 }
 
-HS_DEVICE void make_maps(Shared *shared)
+HS_DEVICE void make_map(Shared<HS_MOMENTS_DYNAMIC> *shared)
 {
     for (int level = (int)threadIdx.x; level <= HS_DYNAMIC_SIGNED_TOP; level += QUAD_THREADS)
         shared->with_sign[level] = hs_dynamic_level(true, level);
@@ -164,23 +191,26 @@ HS_DEVICE void make_maps(Shared *shared)
         shared->without_sign[level] = hs_dynamic_level(false, level);
 }
 
-/* Barriers: maps made; magnitudes there; magnitudes read, and the old absmax by all before it is written. */
-template <bool guarded, typename Gradient, typename Parameter>
-__global__ void __launch_bounds__(QUAD_THREADS)
-    adamw8bit_kernel(const __grid_constant__ UpdateList<AdamW8bit, guarded> list)
+HS_DEVICE void make_map(Shared<HS_MOMENTS_FP8> *)
 {
-    HS_SHARED(Shared, shared, 1);
+}
+
+/* Barriers: map made; magnitudes there; magnitudes read, and the old absmax by all before it is written. */
+template <typename Rule, bool guarded, typename Gradient, typename Parameter>
+__global__ void __launch_bounds__(QUAD_THREADS) adamw8bit_kernel(const __grid_constant__ UpdateList<Rule, guarded> list)
+{
+    HS_SHARED(Shared<Rule::map>, shared, 1);
     begin_after_kernel_before();
     const int warp = (int)threadIdx.x / WARP_SIZE;
     const HsStepScalars *const scalars = list.scalars;
     const bool skip = scalars->skip;
-    make_maps(shared);
+    make_map(shared);
     const auto &entry = list.entry[find_entry(list, blockIdx.x)];
-    const AdamW8bit rule = AdamW8bit::of(list.settings, entry);
+    const Rule rule = Rule::of(list.settings, entry);
     const Parameter parameter(entry.master, entry.weight, list.rng_of(entry));
     const Protection protection = protection_of(entry);
     Gradient *const grad = static_cast<Gradient *>(entry.grad);
-    const int64_t count = entry.count, first = (int64_t)(blockIdx.x - entry.first_part) * AdamW8bit::part_elements;
+    const int64_t count = entry.count, first = (int64_t)(blockIdx.x - entry.first_part) * Rule::part_elements;
     __syncthreads();
     for (int tile = 0; tile < TILES; tile++) {
         const int64_t begin = first + (int64_t)tile * QUAD_BLOCK_ELEMENTS;
@@ -221,12 +251,12 @@ __global__ void __launch_bounds__(QUAD_THREADS)
 struct UpdateRules {
     template <typename Rule, bool guarded, typename Gradient, typename Parameter> static auto kernel()
     {
-        return adamw8bit_kernel<guarded, Gradient, Parameter>;
+        return adamw8bit_kernel<Rule, guarded, Gradient, Parameter>;
     }
 
-    static AdamW8bit::Settings settings_of(const HsAdamW8bitArgs &args)
+    static AdamW8bitSettings settings_of(const HsAdamW8bitArgs &args)
     {
-        return AdamW8bit::Settings{ args.beta1, args.beta2, args.epsilon };
+        return AdamW8bitSettings{ args.beta1, args.beta2, args.epsilon, args.map };
     }
 
     static UpdateStates<4> states_of(const HsAdamW8bitArgs &args)
@@ -234,9 +264,11 @@ struct UpdateRules {
         return UpdateStates<4>{ { &args.m, &args.v, &args.m_absmax, &args.v_absmax } };
     }
 
-    template <typename Body> static HsStatus dispatch(const HsAdamW8bitArgs &, Body &&body)
+    template <typename Body> static HsStatus dispatch(const HsAdamW8bitArgs &args, Body &&body)
     {
-        return body(RuleTag<AdamW8bit>{});
+        if (args.map == HS_MOMENTS_FP8)
+            return body(RuleTag<AdamW8bit<HS_MOMENTS_FP8>>{});
+        return body(RuleTag<AdamW8bit<HS_MOMENTS_DYNAMIC>>{});
     }
 };
 
