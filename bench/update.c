@@ -125,7 +125,7 @@ static HsStatus adamw_rounded(HsContext *context, const HsTensor *t, Guard guard
 }
 
 /* The absmax of each block are the first ones of their tensors. */
-static HsStatus adamw8bit(HsContext *context, const HsTensor *t, Guard guard)
+static HsStatus adamw_codes(HsContext *context, const HsTensor *t, Guard guard, HsMomentMap map)
 {
     const int64_t blocks = hs_dynamic_blocks(COUNT);
     HsUpdateEpilogue epilogue = { .back_count = 0 };
@@ -135,6 +135,7 @@ static HsStatus adamw8bit(HsContext *context, const HsTensor *t, Guard guard)
                                                         .beta1 = 0.9f,
                                                         .beta2 = 0.95f,
                                                         .epsilon = 1e-8f,
+                                                        .map = map,
                                                         .update.weight_decay = 0.01f,
                                                         .update.learning_rate_scale = 1.0f,
                                                         .update.grad = t[GRAD],
@@ -146,6 +147,16 @@ static HsStatus adamw8bit(HsContext *context, const HsTensor *t, Guard guard)
                                                         .update.weight = weight_matrix(t),
                                                         .update.protection = protection_of(t, guard),
                                                         .update.epilogue = epilogue });
+}
+
+static HsStatus adamw8bit(HsContext *context, const HsTensor *t, Guard guard)
+{
+    return adamw_codes(context, t, guard, HS_MOMENTS_DYNAMIC);
+}
+
+static HsStatus adamwfp8(HsContext *context, const HsTensor *t, Guard guard)
+{
+    return adamw_codes(context, t, guard, HS_MOMENTS_FP8);
 }
 
 static HsStatus packing(HsContext *context, const HsTensor *t, Guard guard)
@@ -205,6 +216,7 @@ static const struct {
     { "adamw, bf16 moments", adamw_rounded, PLAIN, 8 + 4 + 4 + 8 + 2 },
     { "adamw8bit", adamw8bit, PLAIN, 8 + 4 + 8 + 2 },
     { "adamw8bit and packing", adamw8bit, PACKING, 22 + 2 + 2 },
+    { "adamwfp8", adamwfp8, PLAIN, 8 + 4 + 8 + 2 },
     { "packing alone", packing, PLAIN, 4 + 2 + 2 },
     { "adamw, gradient penalty", adamw, GRADIENT_STEP, 34 + 8 },
     { "adamw, proximal penalty", adamw, PROXIMAL_STEP, 34 + 8 },

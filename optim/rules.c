@@ -70,13 +70,16 @@ static HsTensor shape_of_absmax(const HsSpan *span)
     return hs_tensor_1d(NULL, HS_F32, hs_dynamic_blocks(span->count));
 }
 
+/* Of both rules: they differ in the map. */
 static HsAdamW8bitArgs adamw8bit_args(const HsOptimizer *optimizer, const HsSpan *span, const HsUpdateArgs *update)
 {
     const HsOptimizerConfig *config = &optimizer->config;
+    const bool fp8 = hs_optimizer_kind_of(config, span) == HS_OPTIMIZER_ADAMWFP8;
     return (HsAdamW8bitArgs){ .update = *update,
                               .beta1 = (float)config->beta1,
                               .beta2 = (float)config->beta2,
                               .epsilon = (float)config->epsilon,
+                              .map = fp8 ? HS_MOMENTS_FP8 : HS_MOMENTS_DYNAMIC,
                               .m = span->state[0],
                               .v = span->state[1],
                               .m_absmax = span->state[2],
@@ -125,6 +128,18 @@ static void sgd_append(HsOptimizer *optimizer, const HsSpan *span, const HsUpdat
     optimizer->sgd[optimizer->list.sgd_count++] = sgd_args(optimizer, span, update);
 }
 
+/* AdamW with moments in 8 bits by either map. */
+#define ADAMW_OF_CODES(rule_name)                                                                            \
+    {                                                                                                        \
+        .name = rule_name,                                                                                   \
+        .states = { { "m", HS_U8, false, shape_of_weight, NULL },                                            \
+                    { "v", HS_U8, false, shape_of_weight, NULL },                                            \
+                    { "m_absmax", HS_F32, false, shape_of_absmax, NULL },                                    \
+                    { "v_absmax", HS_F32, false, shape_of_absmax, NULL } },                                  \
+        .serves = adamw8bit_serves, .served = "parameters of 4096 elements and more that are no embeddings", \
+        .check = adamw_check, .apply = adamw8bit_apply, .append = adamw8bit_append,                          \
+    }
+
 static const HsUpdateRule rules[HS_OPTIMIZER_KINDS] = {
     [HS_OPTIMIZER_ADAMW] = { .name = "adamw",
                              .states = { { "m", HS_F32, true, shape_of_weight, NULL },
@@ -144,16 +159,8 @@ static const HsUpdateRule rules[HS_OPTIMIZER_KINDS] = {
                             .check = hs_muon_check,
                             .scratch_bytes = hs_muon_scratch_bytes,
                             .apply = hs_muon_apply },
-    [HS_OPTIMIZER_ADAMW8BIT] = { .name = "adamw8bit",
-                                 .states = { { "m", HS_U8, false, shape_of_weight, NULL },
-                                             { "v", HS_U8, false, shape_of_weight, NULL },
-                                             { "m_absmax", HS_F32, false, shape_of_absmax, NULL },
-                                             { "v_absmax", HS_F32, false, shape_of_absmax, NULL } },
-                                 .serves = adamw8bit_serves,
-                                 .served = "parameters of 4096 elements and more that are no embeddings",
-                                 .check = adamw_check,
-                                 .apply = adamw8bit_apply,
-                                 .append = adamw8bit_append },
+    [HS_OPTIMIZER_ADAMW8BIT] = ADAMW_OF_CODES("adamw8bit"),
+    [HS_OPTIMIZER_ADAMWFP8] = ADAMW_OF_CODES("adamwfp8"),
 };
 
 const HsUpdateRule *hs_rule_get(HsOptimizerKind kind)

@@ -27,6 +27,7 @@ typedef enum HsOptimizerKind {
     HS_OPTIMIZER_SGD,
     HS_OPTIMIZER_MUON,
     HS_OPTIMIZER_ADAMW8BIT,
+    HS_OPTIMIZER_ADAMWFP8,
     HS_OPTIMIZER_KINDS
 } HsOptimizerKind;
 

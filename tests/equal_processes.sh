@@ -28,7 +28,7 @@ matrix "ewc, kronecker" "2:0 4:0" continual.strategy=ewc ewc.curvature=kronecker
 matrix "mer, groups" "$every" mer.group_steps=2 mer.groups=2 mer.beta=0.5
 matrix "a-gem" "$every" continual.strategy=a-gem replay.buffer_size=16 gradient_accumulation_steps=1
 matrix "a-gem, accumulated" "2:0 4:0 2:1 4:1" continual.strategy=a-gem replay.buffer_size=16 memory.micro_batch=2
-for rule in sgd adamw8bit muon; do
+for rule in sgd adamw8bit adamwfp8 muon; do
     matrix "$rule" "$every" optimizer.kind=$rule
     matrix "$rule, fp16" "$every" optimizer.kind=$rule precision.mode=fp16 precision.init_scale=1e8
 done

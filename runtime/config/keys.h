@@ -205,14 +205,16 @@
     X(S, STRING, init_from, "", 0, 0, NULL, "path", "a folder of PEFT's format whose adapters are gone on with")
 
 #define HS_KEYS_OPTIMIZER(X, S)                                                                                     \
-    X(S, STRING, kind, "adamw", 0, 0, "adamw|adamw8bit|sgd|muon", "",                                               \
+    X(S, STRING, kind, "adamw", 0, 0, "adamw|adamw8bit|adamwfp8|sgd|muon", "",                                      \
       "update rule; adamw8bit: AdamW with moments of 2.03 bytes a parameter in place of 8 (codes of 8 bits, one "   \
-      "absmax for 256 of them), those of embeddings and of parameters under 4096 elements in f32; muon: matrices "  \
+      "absmax for 256 of them), those of embeddings and of parameters under 4096 elements in f32; adamwfp8: the "   \
+      "same with fp8 numbers as codes, m in E4M3 and v in E5M2, coarser near a block's largest; muon: matrices "    \
       "of the blocks by Muon (section muon), all else by AdamW; its step has the size "                             \
       "of AdamW's, 0.2 sqrt(max(rows, columns)) times the orthogonal matrix, so that AdamW's learning rate serves") \
     X(S, STRING, moments, "f32", 0, 0, "f32|bf16", "",                                                              \
       "format of AdamW's two moments; bf16: 4 bytes a parameter in place of 8, rounded stochastically; it serves "  \
-      "what adamw updates, beside adamw8bit and muon what those leave to it; SGD's and Muon's momentum stay f32")   \
+      "what adamw updates, beside adamw8bit, adamwfp8 and muon what those leave to it; SGD's and Muon's momentum "  \
+      "stay f32")                                                                                                   \
     X(S, REALS2, betas, "[0.9, 0.95]", 0, 0.9999999, NULL, "", "AdamW's decay rates of the two moments")            \
     X(S, REAL, epsilon, 1e-8, 1e-30, 1, NULL, "", "AdamW: added after the bias correction")                         \
     X(S, REAL, momentum, 0.9, 0, 0.9999999, NULL, "", "SGD")                                                        \
@@ -234,7 +236,7 @@
       "its own peak: its rate is this over the top level's learning_rate times the schedule's, warm-up and decay " \
       "alike; 0: the top level's")                                                                                 \
     X(S, REAL, weight_decay, -1, -1, 1000, NULL, "", "its own weight decay; -1: the top level's")                  \
-    X(S, STRING, kind, "inherit", 0, 0, "inherit|adamw|adamw8bit|sgd|muon", "",                                    \
+    X(S, STRING, kind, "inherit", 0, 0, "inherit|adamw|adamw8bit|adamwfp8|sgd|muon", "",                           \
       "its own update rule; inherit: optimizer.kind")
 
 #define HS_KEYS_SCHEDULE(X, S)                                                                                      \

@@ -61,7 +61,7 @@ expect 0 "$trainer" --config emu.yaml out_dir=device
 # Rules and formats; more than one step of AdamW in 8 bits; gradients and weights in 16 bits.
 for case in "optimizer:optimizer.moments=bf16" "weights:precision.master_weights=false" "gradients:precision.mode=fp32" \
     "gradients:precision.mode=fp16 precision.gradients=compute" "weights:optimizer.kind=sgd optimizer.nesterov=true" \
-    "weights:optimizer.kind=adamw8bit"; do
+    "weights:optimizer.kind=adamw8bit" "weights:optimizer.kind=adamwfp8"; do
     rm -rf on off
     # shellcheck disable=SC2086
     expect 0 "$trainer" --config emu.yaml out_dir=off ${case#*:}

@@ -19,15 +19,23 @@ resumes() {
 
 # In 8 bits: matrices and head; the tables and what is small in f32.
 eight="optimizer.kind=adamw8bit model.width=64"
+fp8="optimizer.kind=adamwfp8 model.width=64"
 for mode in fp32 bf16 fp16; do
     # shellcheck disable=SC2086
     resumes eight-$mode $eight precision.mode=$mode model.tie_head=false
+    # shellcheck disable=SC2086
+    resumes fp8-$mode $fp8 precision.mode=$mode model.tie_head=false
     resumes rounded-$mode optimizer.moments=bf16 precision.mode=$mode
     resumes muon-$mode optimizer.kind=muon precision.mode=$mode
     resumes frozen-$mode 'train.freeze=["*.h.0.*", embedding]' model.tie_head=false precision.mode=$mode
 done
 # shellcheck disable=SC2086
 resumes eight-stochastic $eight precision.master_weights=false gradient_accumulation_steps=2
+# shellcheck disable=SC2086
+resumes fp8-stochastic $fp8 precision.master_weights=false gradient_accumulation_steps=2
+tensors eight-fp32-a | grep -v trainer.json >a
+tensors fp8-fp32-a | grep -v trainer.json >b
+cmp -s a b && fail "adamw8bit and adamwfp8 train alike"
 resumes rounded-stochastic optimizer.moments=bf16 precision.master_weights=false
 resumes stochastic optimizer.kind=muon optimizer.moments=bf16 precision.master_weights=false
 resumes groups 'optimizer.groups=[{match: embedding, learning_rate: 1e-4}, {match: vector, kind: sgd, weight_decay: 0}]'
@@ -47,7 +55,7 @@ resumes_tasks() {
     done
     rm -rf run
 }
-for what in optimizer.kind=muon "$eight" train.freeze=matrix; do
+for what in optimizer.kind=muon "$eight" "$fp8" train.freeze=matrix; do
     resumes_tasks "$what" 'continual.strategy=[ewc,mer]' mer.group_steps=3 mer.groups=2 mer.beta=0.5 precision.mode=bf16
     resumes_tasks "$what" 'continual.strategy=[si,er]' precision.mode=fp16 precision.init_scale=1e13
     resumes_tasks "$what" 'continual.strategy=[ewc,a-gem]' ewc.mode=separate ewc.step=proximal
@@ -68,7 +76,8 @@ assert "transformer.h.1.attn.c_attn.weight.m" in moments and "lm_head.weight.v" 
 PY
 
 # Codes of one byte and an absmax for 256 of them; embeddings, vectors and matrices under 4096 elements in f32.
-python3 - eight-fp32-a <<'PY' || fail "states in 8 bits"
+for run in eight-fp32-a fp8-fp32-a; do
+    python3 - $run <<'PY' || fail "$run: states in 8 bits"
 import json, struct, sys
 folder = sys.argv[1] + "/checkpoints/" + open(sys.argv[1] + "/checkpoints/latest").read().strip()
 def names(file):
@@ -91,7 +100,8 @@ for name, row in model.items():
         assert small or states[f"{name}.{moment}_absmax"]["shape"] == [(count + 255) // 256], name
 assert eight == 9, eight
 PY
-expect 0 "$trainer" inspect --checkpoint eight-fp32-a
+    expect 0 "$trainer" inspect --checkpoint $run
+done
 
 expect 0 "$trainer" plan --config tiny.yaml 'train.freeze=[matrix, vector, embedding]' model.tie_head=false
 says out "8224 trainable, 33984 frozen (train.freeze)"
@@ -100,6 +110,9 @@ says out "optimizer: muon, 0.025 million parameters in 8 tensors, peak learning 
 # shellcheck disable=SC2086
 expect 0 "$trainer" plan --config tiny.yaml $eight
 says out "optimizer: adamw8bit, 0.098 million parameters in 8 tensors, peak learning rate 0.001"
+# shellcheck disable=SC2086
+expect 0 "$trainer" plan --config tiny.yaml $fp8
+says out "optimizer: adamwfp8, 0.098 million parameters in 8 tensors, peak learning rate 0.001"
 expect 0 "$trainer" plan --config tiny.yaml 'optimizer.groups=[{match: "*.mlp.*", learning_rate: 2e-3}]'
 says out "group 0: adamw, 0.016 million parameters in 4 tensors, peak learning rate 0.002"
 says out "all others: adamw"
@@ -120,6 +133,8 @@ refused "belongs to an earlier group" 'optimizer.groups=[{match: matrix}, {match
 refused "muon serves matrices of the blocks only" 'optimizer.groups=[{match: embedding, kind: muon}]'
 refused "adamw8bit serves parameters of 4096 elements and more that are no embeddings only, and transformer.wte.weight" \
     'optimizer.groups=[{match: embedding, kind: adamw8bit}]'
+refused "adamwfp8 serves parameters of 4096 elements and more that are no embeddings only, and transformer.wte.weight" \
+    'optimizer.groups=[{match: embedding, kind: adamwfp8}]'
 refused "unknown key optimizer.groups.0.rate" 'optimizer.groups=[{match: head, rate: 1}]'
 expect 2 "$trainer" --config tiny.yaml max_steps=14 schedule.decay_steps=12 out_dir=muon-fp32-a optimizer.kind=muon \
     precision.mode=fp32 train.freeze=vector resume=changed
@@ -127,5 +142,10 @@ says err "differing: train.freeze"
 # shellcheck disable=SC2086
 expect 2 "$trainer" --config tiny.yaml max_steps=14 schedule.decay_steps=12 out_dir=eight-fp32-a model.tie_head=false \
     precision.mode=fp32 model.width=64 resume=changed
+says err "differing: optimizer.kind"
+# The same shapes and formats: only the codes' meaning differs.
+# shellcheck disable=SC2086
+expect 2 "$trainer" --config tiny.yaml max_steps=14 schedule.decay_steps=12 out_dir=eight-fp32-a model.tie_head=false \
+    precision.mode=fp32 $fp8 resume=changed
 says err "differing: optimizer.kind"
 finish

@@ -56,7 +56,7 @@ static HsSpan span_of(Parameter *p, Kept kept, bool guarded, const HsOptimizerCo
     span.gradient = f32(p->gradient);
     for (int s = 0; s < hs_optimizer_state_count(config, &span); s++) {
         span.state[s] = hs_tensor_1d(p->state[s], config->moments, COUNT);
-        if (config->kind == HS_OPTIMIZER_ADAMW8BIT)
+        if (config->kind == HS_OPTIMIZER_ADAMW8BIT || config->kind == HS_OPTIMIZER_ADAMWFP8)
             span.state[s] = hs_tensor_1d(p->state[s], s < 2 ? HS_U8 : HS_F32, s < 2 ? COUNT : hs_dynamic_blocks(COUNT));
     }
     if (!guarded)
@@ -103,12 +103,14 @@ static void compare(HsContext *context, const char *backend)
           .weight_decay = 0.1,
           .seed = 5 },
         { .kind = HS_OPTIMIZER_ADAMW, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .moments = HS_BF16, .seed = 5 },
+        { .kind = HS_OPTIMIZER_ADAMWFP8, .beta1 = 0.9, .beta2 = 0.95, .epsilon = 1e-8, .seed = 5 },
     };
-    for (int c = 0; c < 4 * 3 * 2; c++) {
+    enum { RULES = sizeof rules / sizeof *rules };
+    for (int c = 0; c < RULES * 3 * 2; c++) {
         static Parameter one, three, start;
-        const HsOptimizerConfig *config = &rules[c % 4];
-        const Kept kept = (Kept)(c / 4 % 3);
-        const bool guarded = c / 12 != 0;
+        const HsOptimizerConfig *config = &rules[c % RULES];
+        const Kept kept = (Kept)(c / RULES % 3);
+        const bool guarded = c / (3 * RULES) != 0;
         fill(&one), fill(&three), fill(&start);
         train(context, config, &one, kept, guarded, 1);
         train(context, config, &three, kept, guarded, PARTS);

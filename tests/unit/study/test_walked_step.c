@@ -129,6 +129,7 @@ Test(walked_step, lists_what_is_launched)
         { "precision.mode=fp16", "memory.recompute=block", "model.dropout=0.1", "kernels.cuda_graph=false" },
         { "precision.mode=bf16", "model.family=llama", "model.kv_heads=1", "kernels.cuda_graph=false" },
         { "precision.mode=fp32", "memory.head_chunk=8", "optimizer.kind=adamw8bit", "kernels.cuda_graph=false" },
+        { "precision.mode=bf16", "memory.recompute=block", "optimizer.kind=adamwfp8", "kernels.cuda_graph=false" },
     };
     hs_log_set_level(HS_LOG_ERROR);
     /* As many multiprocessors as the card has: slices of k depend on it. */

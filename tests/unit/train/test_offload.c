@@ -158,6 +158,8 @@ static const Case cases[] = {
     { { .kind = HS_OPTIMIZER_ADAMW, RULE }, HS_BF16, HS_BF16, HS_BF16 }, /* without masters: stochastic rounding */
     { { .kind = HS_OPTIMIZER_ADAMW, .moments = HS_BF16, RULE }, HS_F16, HS_F32, HS_F16 },
     { { .kind = HS_OPTIMIZER_ADAMW8BIT, RULE }, HS_BF16, HS_F32, HS_BF16 },
+    { { .kind = HS_OPTIMIZER_ADAMWFP8, RULE }, HS_BF16, HS_F32, HS_F32 },
+    { { .kind = HS_OPTIMIZER_ADAMWFP8, RULE }, HS_F32, HS_F32, HS_F32 },
     { { .kind = HS_OPTIMIZER_SGD, .momentum = 0.9, .nesterov = true, RULE }, HS_BF16, HS_F32, HS_F32 },
     { { .kind = HS_OPTIMIZER_SGD, RULE }, HS_F32, HS_F32, HS_F32 },
 };
