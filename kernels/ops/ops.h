@@ -468,9 +468,10 @@ typedef enum HsMomentMap { HS_MOMENTS_DYNAMIC = 0, HS_MOMENTS_FP8, HS_MOMENT_MAP
 
 /* The same with moments that are kept in 8 bits, by blocks of HS_DYNAMIC_BLOCK elements.
  *   decode m, v (f32) -> adamw's m, v, p; p moves by the moments before they are encoded -> absmax of each block, codes
- * Encoding scales by the absmax as it is stored and takes the nearest code; where absmax is below FLT_MIN (fp8: times
- * the format's largest number) the codes are those of 0, or of the smallest negative value.  With fp8, a v above 0 has
- * at least the code of the smallest number.
+ * Encoding scales by the absmax as it is stored.  The dynamic map takes the nearest code, fp8 rounds stochastically by
+ * the bits that adamw's bf16 moments have; where absmax is below FLT_MIN (fp8: times the format's largest number) the
+ * codes are those of 0, or of the smallest negative value.  With fp8, a v above 0 has at least the code of the smallest
+ * number.
  * A skipped step leaves codes and absmax as they were.  Zeros in all four tensors are moments of 0. */
 typedef struct HsAdamW8bitArgs {
     HsUpdateArgs update; /* row_offset: a multiple of HS_DYNAMIC_BLOCK */

@@ -138,14 +138,14 @@ static double decode(HsMomentMap map, bool is_signed, const HsTensor *codes, con
     return number * hs_ref_load(absmax, i / HS_DYNAMIC_BLOCK) / (double)hs_moment_largest(map, is_signed);
 }
 
-/* The level of the number nearest to x, of 0 and more; the map says which at a midpoint. */
-static int nearest_level(HsMomentMap map, bool is_signed, double x)
+/* The level of the dynamic map's number nearest to x, of 0 and more; the map says which at a midpoint. */
+static int nearest_level(bool is_signed, double x)
 {
-    int low = 0, high = hs_moment_top(map, is_signed);
+    int low = 0, high = hs_dynamic_top(is_signed);
     while (low < high) {
         const int middle = (low + high) / 2;
-        const double midpoint = (double)hs_moment_midpoint(map, is_signed, middle);
-        if (x > midpoint || (x == midpoint && hs_moment_tie_goes_up(map, is_signed, middle)))
+        const double midpoint = (double)hs_dynamic_midpoint(is_signed, middle);
+        if (x > midpoint || (x == midpoint && hs_dynamic_tie_goes_up(is_signed, middle)))
             low = middle + 1;
         else
             high = middle;
@@ -153,19 +153,37 @@ static int nearest_level(HsMomentMap map, bool is_signed, double x)
     return low;
 }
 
-static void encode(HsMomentMap map, bool is_signed, const double *values, int64_t count, int64_t block,
-                   const HsTensor *codes, const HsTensor *absmax)
+/* fp8: the level below x, or the one above it as often as x is near it; `random` is below 2^16. */
+static int random_level(bool is_signed, double x, uint32_t random)
 {
+    int level = 0;
+    while (level < hs_moment_top(HS_MOMENTS_FP8, is_signed) &&
+           x >= (double)hs_moment_number(HS_MOMENTS_FP8, is_signed, level + 1))
+        level++;
+    if (level == hs_moment_top(HS_MOMENTS_FP8, is_signed))
+        return level;
+    const double below = (double)hs_moment_number(HS_MOMENTS_FP8, is_signed, level);
+    const double above = (double)hs_moment_number(HS_MOMENTS_FP8, is_signed, level + 1);
+    return level + (floor((x - below) / (above - below) * 0x1p16) + (double)random >= 0x1p16);
+}
+
+static void encode(const HsAdamW8bitArgs *args, bool is_signed, const double *values, int64_t count, int64_t block)
+{
+    const HsMomentMap map = args->map;
+    const HsRng *rng = &args->update.rng;
     const double largest = (double)hs_moment_largest(map, is_signed);
+    uint8_t *codes = (uint8_t *)(is_signed ? args->m : args->v).data + block * HS_DYNAMIC_BLOCK;
     double most = 0.0;
     for (int64_t i = 0; i < count; i++)
         most = fmax(most, fabs(values[i]));
-    most = hs_ref_store_rounded(absmax, block, most);
+    most = hs_ref_store_rounded(is_signed ? &args->m_absmax : &args->v_absmax, block, most);
+    const bool counts = most >= largest * (double)FLT_MIN;
     for (int64_t i = 0; i < count; i++) {
-        const bool counts = most >= largest * (double)FLT_MIN;
-        const int level = counts ? nearest_level(map, is_signed, fabs(values[i]) / most * largest) : 0;
-        ((uint8_t *)codes->data)[block * HS_DYNAMIC_BLOCK + i] =
-            (uint8_t)hs_moment_code(map, is_signed, values[i], level);
+        const uint64_t element = (uint64_t)(rng->row_offset + block * HS_DYNAMIC_BLOCK + i);
+        const uint32_t random = is_signed ? hs_ref_random_bits(rng, element) : hs_ref_random_lower_bits(rng, element);
+        const double x = counts ? fabs(values[i]) / most * largest : 0.0;
+        const int level = map == HS_MOMENTS_FP8 ? random_level(is_signed, x, random) : nearest_level(is_signed, x);
+        codes[i] = (uint8_t)hs_moment_code(map, is_signed, values[i], level);
     }
 }
 
@@ -196,8 +214,8 @@ HsStatus hs_ref_adamw8bit(HsContext *context, const HsAdamW8bitArgs *args)
         }
         if (scalars->skip)
             continue;
-        encode(args->map, true, m, length, block, &args->m, &args->m_absmax);
-        encode(args->map, false, v, length, block, &args->v, &args->v_absmax);
+        encode(args, true, m, length, block);
+        encode(args, false, v, length, block);
     }
     return follow(context, update);
 }

@@ -208,8 +208,8 @@
     X(S, STRING, kind, "adamw", 0, 0, "adamw|adamw8bit|adamwfp8|sgd|muon", "",                                      \
       "update rule; adamw8bit: AdamW with moments of 2.03 bytes a parameter in place of 8 (codes of 8 bits, one "   \
       "absmax for 256 of them), those of embeddings and of parameters under 4096 elements in f32; adamwfp8: the "   \
-      "same with fp8 numbers as codes, m in E4M3 and v in E5M2, coarser near a block's largest; muon: matrices "    \
-      "of the blocks by Muon (section muon), all else by AdamW; its step has the size "                             \
+      "same with fp8 numbers as codes, rounded stochastically, m in E4M3 and v in E5M2, coarser near a block's "    \
+      "largest; muon: matrices of the blocks by Muon (section muon), all else by AdamW; its step has the size "     \
       "of AdamW's, 0.2 sqrt(max(rows, columns)) times the orthogonal matrix, so that AdamW's learning rate serves") \
     X(S, STRING, moments, "f32", 0, 0, "f32|bf16", "",                                                              \
       "format of AdamW's two moments; bf16: 4 bytes a parameter in place of 8, rounded stochastically; it serves "  \

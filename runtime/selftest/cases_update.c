@@ -382,8 +382,9 @@ static void bound_adamw8bit(HsTrial *trial)
 }
 
 /* Whether a moment of this sign and of magnitude x, in the map's numbers and off by `slack` at most, may have the code:
- * x lies between the midpoints around the code's level.  The last level of a sign reaches to the end.  The first negative
- * level of the dynamic map reaches to 0, and so does the first of fp8's v that is not 0. */
+ * x lies between the midpoints around the code's level, or, where random bits choose, between the numbers beside its own.
+ * The last level of a sign reaches to the end.  The first negative level of the dynamic map reaches to 0, and so does the
+ * first of fp8's v that is not 0. */
 static bool may_have_code(HsMomentMap map, bool is_signed, bool is_negative, double x, double slack, int code)
 {
     const bool fp8 = map == HS_MOMENTS_FP8;
@@ -394,9 +395,11 @@ static bool may_have_code(HsMomentMap map, bool is_signed, bool is_negative, dou
     const int least = fp8 ? !is_signed : is_negative;
     if (is_negative != has_sign || level < least || level > top)
         return false;
-    const double low = level > least ? (double)hs_moment_midpoint(map, is_signed, level - 1) : 0.0;
-    const double high =
-        (double)(level < top ? hs_moment_midpoint(map, is_signed, level) : hs_moment_largest(map, is_signed));
+    double low = 0.0, high = (double)hs_moment_largest(map, is_signed);
+    if (level > least)
+        low = (double)(fp8 ? hs_moment_number(map, is_signed, level - 1) : hs_dynamic_midpoint(is_signed, level - 1));
+    if (level < top)
+        high = (double)(fp8 ? hs_moment_number(map, is_signed, level + 1) : hs_dynamic_midpoint(is_signed, level));
     return x >= low - slack && x <= high + slack;
 }
 

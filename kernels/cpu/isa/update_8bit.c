@@ -152,19 +152,20 @@ HS_SIMD void encode_dynamic(const HsDynamicMap *map, bool is_signed, const float
 }
 
 /* Likewise in fp8: without branches, so that the compiler makes vectors of it. */
-HS_SIMD void encode_fp8(bool is_signed, const float *values, float factor, int64_t count, uint8_t *codes)
+HS_SIMD void encode_fp8(bool is_signed, const float *values, const uint32_t *word, float factor, int64_t count,
+                        uint8_t *codes)
 {
     for (int64_t i = 0; i < count; i++)
-        codes[i] = hs_moment_encode_fp8(is_signed, values[i], factor);
+        codes[i] = hs_moment_encode_fp8(is_signed, values[i], factor, word[i]);
 }
 
 /* The codes of a block, and its absmax, which is returned. */
-HS_SIMD float encode(const HsDynamicMaps *maps, HsMomentMap map, bool is_signed, const float *values, HsF32x16 largest,
-                     int64_t count, uint8_t *codes)
+HS_SIMD float encode(const HsDynamicMaps *maps, HsMomentMap map, bool is_signed, const float *values,
+                     const uint32_t *word, HsF32x16 largest, int64_t count, uint8_t *codes)
 {
     const float absmax = hs_simd_largest(largest), factor = hs_moment_factor(map, is_signed, absmax);
     if (map == HS_MOMENTS_FP8)
-        encode_fp8(is_signed, values, factor, count, codes);
+        encode_fp8(is_signed, values, word, factor, count, codes);
     else
         encode_dynamic(is_signed ? &maps->with_sign : &maps->without_sign, is_signed, values, factor, count, codes);
     return absmax;
@@ -210,8 +211,11 @@ HS_SIMD void adamw8bit_block(const HsAdamW8bitArgs *args, const HsDynamicMaps *m
         hs_update_finish(update, protection, gradient, copy, word, i, left, rate, raw, before, p);
     }
     const int64_t count = range.end - range.begin;
-    *m_absmax = encode(maps, args->map, true, m_new, m_largest, count, m_codes + range.begin);
-    *v_absmax = encode(maps, args->map, false, v_new, v_largest, count, v_codes + range.begin);
+    uint32_t random[HS_DYNAMIC_BLOCK];
+    for (int64_t i = 0; is_fp8 && i < count; i += 64)
+        hs_simd_draw64(&update->rng, (uint64_t)(update->rng.row_offset + range.begin + i) / 4, random + i);
+    *m_absmax = encode(maps, args->map, true, m_new, random, m_largest, count, m_codes + range.begin);
+    *v_absmax = encode(maps, args->map, false, v_new, random, v_largest, count, v_codes + range.begin);
 }
 
 typedef struct Call {

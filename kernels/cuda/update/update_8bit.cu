@@ -95,12 +95,12 @@ template <bool is_signed> HS_DEVICE int nearest_level(const float *level, float 
     return guess + (x > midpoint || tie);
 }
 
-/* The code of a moment. */
+/* The code of a moment; fp8 takes random bits from its element's word. */
 template <bool is_signed, HsMomentMap map>
-HS_DEVICE uint8_t code_of(const Shared<map> &shared, float moment, float factor)
+HS_DEVICE uint8_t code_of(const Shared<map> &shared, float moment, float factor, uint32_t word)
 {
     if constexpr (map == HS_MOMENTS_FP8)
-        return hs_moment_encode_fp8(is_signed, moment, factor);
+        return hs_moment_encode_fp8(is_signed, moment, factor, word);
     else if constexpr (is_signed)
         return (uint8_t)hs_dynamic_signed_code(moment < 0.0f,
                                                nearest_level<true>(shared.with_sign, fabsf(moment) * factor));
@@ -162,8 +162,8 @@ HS_DEVICE Moments update_quad(const AdamW8bit<map> &rule, const HsStepScalars *s
 
 /* Codes of a quad, and absmax by the first thread of a block of codes. */
 template <bool whole, HsMomentMap map>
-HS_DEVICE void encode_quad(const AdamW8bit<map> &rule, const Shared<map> &shared, const Moments &moments, int64_t i,
-                           int left)
+HS_DEVICE void encode_quad(const AdamW8bit<map> &rule, const HsRng &stream, const Shared<map> &shared,
+                           const Moments &moments, int64_t i, int left)
 {
     const int warp = (int)threadIdx.x / WARP_SIZE, first = warp / BLOCK_WARPS * BLOCK_WARPS;
     const float m_absmax = fmaxf(shared.m_largest[first], shared.m_largest[first + 1]);
@@ -173,11 +173,14 @@ HS_DEVICE void encode_quad(const AdamW8bit<map> &rule, const Shared<map> &shared
         rule.v_absmax[i / HS_DYNAMIC_BLOCK] = v_absmax;
     }
     const float m_factor = hs_moment_factor(map, true, m_absmax), v_factor = hs_moment_factor(map, false, v_absmax);
+    uint4 draw = {};
+    if constexpr (map == HS_MOMENTS_FP8)
+        draw = rng_draw(stream, (uint64_t)(stream.row_offset + i) / QUAD);
     Pack<uint8_t, QUAD> m_quad, v_quad;
 #pragma unroll
     for (int j = 0; j < QUAD; j++) {
-        m_quad.value[j] = code_of<true>(shared, moments.m[j], m_factor);
-        v_quad.value[j] = code_of<false>(shared, moments.v[j], v_factor);
+        m_quad.value[j] = code_of<true>(shared, moments.m[j], m_factor, rng_word(draw, j));
+        v_quad.value[j] = code_of<false>(shared, moments.v[j], v_factor, rng_word(draw, j));
     }
     store_quad<whole>(rule.m, i, left, m_quad);
     store_quad<whole>(rule.v, i, left, v_quad);
@@ -207,7 +210,8 @@ __global__ void __launch_bounds__(QUAD_THREADS) adamw8bit_kernel(const __grid_co
     make_map(shared);
     const auto &entry = list.entry[find_entry(list, blockIdx.x)];
     const Rule rule = Rule::of(list.settings, entry);
-    const Parameter parameter(entry.master, entry.weight, list.rng_of(entry));
+    const HsRng stream = list.rng_of(entry);
+    const Parameter parameter(entry.master, entry.weight, stream);
     const Protection protection = protection_of(entry);
     Gradient *const grad = static_cast<Gradient *>(entry.grad);
     const int64_t count = entry.count, first = (int64_t)(blockIdx.x - entry.first_part) * Rule::part_elements;
@@ -240,9 +244,9 @@ __global__ void __launch_bounds__(QUAD_THREADS) adamw8bit_kernel(const __grid_co
         }
         __syncthreads();
         if (whole)
-            encode_quad<true>(rule, *shared, moments, i, left);
+            encode_quad<true>(rule, stream, *shared, moments, i, left);
         else if (left > 0)
-            encode_quad<false>(rule, *shared, moments, i, left);
+            encode_quad<false>(rule, stream, *shared, moments, i, left);
         __syncthreads();
     }
 }
