@@ -99,6 +99,7 @@ export HALFSTEP_EMU_GUARD=off
     for precision in bf16 fp32 fp16; do
         matrix "emu, $precision" "$every" $emulated precision.mode=$precision
     done
+    matrix "emu, fp8, delayed" "2:0 2:1 2:2 4:0 4:1 4:2" $emulated max_steps=3 precision.mode=fp8 precision.fp8.recipe=delayed precision.fp8.keep=none
     matrix "emu, fp16, overflow on some" "$every" $emulated $overflow $masked max_steps=4
     matrix "emu, accumulated" "2:0 2:1 4:0 4:1" $emulated continual.strategy=ewc memory.micro_batch=2
     matrix "emu, three" "$three" $emulated distributed.virtual_ranks=3 batch_size=6

@@ -129,48 +129,48 @@ static void store_sums(const Warp &warp, const Row (&d)[16])
     }
 }
 
-/* m16n8k16: two 16-bit elements a register. */
-template <float (*decode)(uint32_t)> static void multiply_16(Warp &warp, const Meeting &meeting)
+/* m16n8, and k of 8, 16 or 32: of `held` elements a register, the first in the lowest bits, which a decoder is given with
+ * what else lies above. */
+template <int held, float (*decode_a)(uint32_t), float (*decode_b)(uint32_t)>
+static void multiply_fragments(Warp &warp, const Meeting &meeting, LeastExponents least)
 {
-    float a[16][16];
-    Row b[16], d[16];
+    enum { DEPTH = 8 * held, BITS = 32 / held };
+    float a[16][DEPTH];
+    Row b[DEPTH], d[16];
     check_whole_warp(meeting);
     for (int lane = 0; lane < LANES; lane++) {
         const Fragments fragments = fragments_of(warp, lane);
-        const int group = lane / 4, pair = lane % 4 * 2;
+        const int group = lane / 4, first = lane % 4 * held;
 #pragma GCC unroll 4
         for (int i = 0; i < 4; i++)
-#pragma GCC unroll 2
-            for (int half = 0; half < 2; half++)
-                a[group + i % 2 * 8][pair + i / 2 * 8 + half] = decode(fragments.a[i] >> 16 * half & 0xffffu);
+#pragma GCC unroll 4
+            for (int e = 0; e < held; e++)
+                a[group + i % 2 * 8][first + i / 2 * (4 * held) + e] = decode_a(fragments.a[i] >> BITS * e);
 #pragma GCC unroll 2
         for (int i = 0; i < 2; i++)
-#pragma GCC unroll 2
-            for (int half = 0; half < 2; half++)
-                b[pair + i * 8 + half][group] = decode(fragments.b[i] >> 16 * half & 0xffffu);
+#pragma GCC unroll 4
+            for (int e = 0; e < held; e++)
+                b[first + i * (4 * held) + e][group] = decode_b(fragments.b[i] >> BITS * e);
     }
     load_sums(warp, d);
-    multiply<16>(d, a, b, decode == decode_f16 ? -14 : -126);
+    multiply<DEPTH>(d, a, b, least);
     store_sums(warp, d);
 }
 
-/* m16n8k8: one element a register. */
+template <float (*decode)(uint32_t)> static float decode_half(uint32_t bits)
+{
+    return decode(bits & 0xffffu);
+}
+
+/* Two 16-bit elements a register. */
+template <float (*decode)(uint32_t)> static void multiply_16(Warp &warp, const Meeting &meeting)
+{
+    multiply_fragments<2, decode_half<decode>, decode_half<decode>>(warp, meeting, decode == decode_f16 ? -14 : -126);
+}
+
 static void multiply_tf32(Warp &warp, const Meeting &meeting)
 {
-    float a[16][8];
-    Row b[8], d[16];
-    check_whole_warp(meeting);
-    for (int lane = 0; lane < LANES; lane++) {
-        const Fragments fragments = fragments_of(warp, lane);
-        const int group = lane / 4, place = lane % 4;
-        for (int i = 0; i < 4; i++)
-            a[group + i % 2 * 8][place + i / 2 * 4] = decode_tf32(fragments.a[i]);
-        for (int i = 0; i < 2; i++)
-            b[place + i * 4][group] = decode_tf32(fragments.b[i]);
-    }
-    load_sums(warp, d);
-    multiply<8>(d, a, b, -126);
-    store_sums(warp, d);
+    multiply_fragments<1, decode_tf32, decode_tf32>(warp, meeting, -126);
 }
 
 template <TensorFormat format> static float decode_code(uint32_t bits)
@@ -179,25 +179,10 @@ template <TensorFormat format> static float decode_code(uint32_t bits)
     return format == TensorFormat::E4M3 ? hs_e4m3_decode(code) : hs_e5m2_decode(code);
 }
 
-/* m16n8k32: four FP8 elements a register. */
 template <TensorFormat a_format, TensorFormat b_format> static void multiply_fp8(Warp &warp, const Meeting &meeting)
 {
-    float a[16][32];
-    Row b[32], d[16];
-    check_whole_warp(meeting);
-    for (int lane = 0; lane < LANES; lane++) {
-        const Fragments fragments = fragments_of(warp, lane);
-        const int group = lane / 4, first = lane % 4 * 4;
-        for (int i = 0; i < 4; i++)
-            for (int byte = 0; byte < 4; byte++)
-                a[group + i % 2 * 8][first + i / 2 * 16 + byte] = decode_code<a_format>(fragments.a[i] >> 8 * byte);
-        for (int i = 0; i < 2; i++)
-            for (int byte = 0; byte < 4; byte++)
-                b[first + i * 16 + byte][group] = decode_code<b_format>(fragments.b[i] >> 8 * byte);
-    }
-    load_sums(warp, d);
-    multiply<32>(d, a, b, LeastExponents(a_format, b_format));
-    store_sums(warp, d);
+    multiply_fragments<4, decode_code<a_format>, decode_code<b_format>>(warp, meeting,
+                                                                        LeastExponents(a_format, b_format));
 }
 
 static void mma(const char *kind, float *d, const uint32_t *a, const uint32_t *b, Site site, Perform perform)

@@ -234,7 +234,7 @@ static HsStatus agree_on_maxima(const HsModelScalings *scalings, HsContext *cont
 HsStatus hs_model_roll_scales(HsModel *model, HsContext *context, HsComm *comm)
 {
     HsModelScalings *const scalings = &model->scalings;
-    const bool agrees = comm && comm->size > 1 && hs_tensor_present(&scalings->history);
+    const bool agrees = comm->size > 1 && hs_tensor_present(&scalings->history);
     if (scalings->count == 0)
         return HS_OK;
     if (agrees && !context->dry_run)

@@ -3,6 +3,7 @@
  * What the casts of a mode below 16 bits did: by role of the tensors, at the end and over training.
  */
 #include <math.h>
+#include <stddef.h>
 
 #include "runtime/pages/html.h"
 #include "runtime/pages/report_internal.h"
@@ -78,31 +79,16 @@ static void write_table(const HsReport *report, FILE *stream)
     fputs("</tbody>\n</table>\n</div>\n", stream);
 }
 
-typedef const HsReportSeries *(*Pick)(const HsReportRole *role);
-
-static const HsReportSeries *pick_exponent(const HsReportRole *role)
-{
-    return &role->exponent;
-}
-
-static const HsReportSeries *pick_saturated(const HsReportRole *role)
-{
-    return &role->saturated;
-}
-
-static const HsReportSeries *pick_zeroed(const HsReportRole *role)
-{
-    return &role->zeroed;
-}
-
 HsStatus hs_report_write_scales(const HsReport *report, FILE *stream)
 {
     static const struct {
         const char *title, *unit;
-        Pick pick;
-    } charts[] = { { "Zeroed by the cast", "% of the elements", pick_zeroed },
-                   { "Saturated by the cast", "% of the elements", pick_saturated },
-                   { "Largest magnitude before the cast", "power of two", pick_exponent } };
+        size_t offset; /* of the series in HsReportRole */
+    } charts[] = {
+        { "Zeroed by the cast", "% of the elements", offsetof(HsReportRole, zeroed) },
+        { "Saturated by the cast", "% of the elements", offsetof(HsReportRole, saturated) },
+        { "Largest magnitude before the cast", "power of two", offsetof(HsReportRole, exponent) },
+    };
     if (hs_json_count(hs_json_get(report->scales, "roles")) == 0)
         return HS_OK;
     hs_report_begin_section(
@@ -114,7 +100,8 @@ HsStatus hs_report_write_scales(const HsReport *report, FILE *stream)
     for (size_t i = 0; i < sizeof charts / sizeof *charts; i++) {
         HsChartSeries series[HS_SCALING_ROLES];
         for (int role = 0; role < report->role_count; role++) {
-            const HsReportSeries *points = charts[i].pick(&report->roles[role]);
+            const HsReportSeries *points =
+                (const HsReportSeries *)(const void *)((const char *)&report->roles[role] + charts[i].offset);
             series[role] = (HsChartSeries){ report->roles[role].name, points->x, points->y, points->count };
         }
         hs_html_line_chart(stream, charts[i].title, "optimizer step", charts[i].unit, series, report->role_count, NULL,

@@ -206,6 +206,17 @@ HsStatus hs_metrics_append_scalar(HsMetrics *metrics, int64_t step, const char *
     return hs_metrics_append(&metrics->tensorboard, bytes, size);
 }
 
+HsStatus hs_metrics_append_scalars(HsMetrics *metrics, int64_t step, const char *group, const char *owner,
+                                   const HsMetricsScalar *scalars, int count)
+{
+    for (int i = 0; i < count; i++) {
+        char tag[HS_TENSORBOARD_MAX_TAG];
+        snprintf(tag, sizeof tag, "%s/%.63s/%s", group, owner, scalars[i].name);
+        HS_TRY(hs_metrics_append_scalar(metrics, step, tag, scalars[i].value));
+    }
+    return HS_OK;
+}
+
 static HsStatus record_scalars(HsMetrics *metrics, const HsMetricsRecord *record)
 {
     unsigned char bytes[FIELD_TOTAL * HS_TENSORBOARD_RECORD_BYTES];

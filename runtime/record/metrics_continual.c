@@ -62,18 +62,10 @@ HsStatus hs_metrics_diverged(HsMetrics *metrics, int64_t step, const char *reaso
 
 static HsStatus task_scalars(HsMetrics *metrics, int64_t step, const HsMetricsTask *task)
 {
-    const struct {
-        const char *name;
-        double value;
-    } scalars[] = { { "validation", task->loss },
-                    { "accuracy_seen", task->accuracy_seen },
-                    { "accuracy_unseen", task->accuracy_unseen } };
-    for (size_t i = 0; i < sizeof scalars / sizeof *scalars; i++) {
-        char tag[HS_TENSORBOARD_MAX_TAG];
-        snprintf(tag, sizeof tag, "tasks/%.63s/%s", task->name, scalars[i].name);
-        HS_TRY(hs_metrics_append_scalar(metrics, step, tag, scalars[i].value));
-    }
-    return HS_OK;
+    const HsMetricsScalar scalars[] = { { "validation", task->loss },
+                                        { "accuracy_seen", task->accuracy_seen },
+                                        { "accuracy_unseen", task->accuracy_unseen } };
+    return hs_metrics_append_scalars(metrics, step, "tasks", task->name, scalars, sizeof scalars / sizeof *scalars);
 }
 
 static HsStatus matrix_scalars(HsMetrics *metrics, int64_t step, int task, const HsMatrix *matrix)

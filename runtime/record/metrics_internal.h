@@ -28,5 +28,12 @@ HsJson *hs_metrics_event_line(const char *event, int64_t step, int task);
 HsStatus hs_metrics_append_line(HsMetrics *metrics, HsJson *line);
 /* One value under a tag; does nothing for NAN, or when no TensorBoard file is written. */
 HsStatus hs_metrics_append_scalar(HsMetrics *metrics, int64_t step, const char *tag, double value);
+/* Values under "GROUP/OWNER/NAME" each. */
+typedef struct HsMetricsScalar {
+    const char *name;
+    double value;
+} HsMetricsScalar;
+HsStatus hs_metrics_append_scalars(HsMetrics *metrics, int64_t step, const char *group, const char *owner,
+                                   const HsMetricsScalar *scalars, int count);
 
 #endif

@@ -2,10 +2,7 @@
  *
  * What a step's casts into codes did, for the record of a run in a mode below 16 bits.
  */
-#include <stdio.h>
-
 #include "runtime/record/metrics_internal.h"
-#include "runtime/record/tensorboard.h"
 
 static HsJson *role_json(const HsScalingFigures *figures)
 {
@@ -25,19 +22,11 @@ static HsJson *role_json(const HsScalingFigures *figures)
 
 static HsStatus role_scalars(HsMetrics *metrics, int64_t step, const HsScalingFigures *figures)
 {
-    const struct {
-        const char *name;
-        double value;
-    } scalars[] = { { "amax", figures->amax },
-                    { "scale", figures->lowest },
-                    { "saturated", figures->saturated },
-                    { "zeroed", figures->zeroed } };
-    for (size_t i = 0; i < sizeof scalars / sizeof *scalars; i++) {
-        char tag[HS_TENSORBOARD_MAX_TAG];
-        snprintf(tag, sizeof tag, "scales/%s/%s", figures->role, scalars[i].name);
-        HS_TRY(hs_metrics_append_scalar(metrics, step, tag, scalars[i].value));
-    }
-    return HS_OK;
+    const HsMetricsScalar scalars[] = { { "amax", figures->amax },
+                                        { "scale", figures->lowest },
+                                        { "saturated", figures->saturated },
+                                        { "zeroed", figures->zeroed } };
+    return hs_metrics_append_scalars(metrics, step, "scales", figures->role, scalars, sizeof scalars / sizeof *scalars);
 }
 
 HsJson *hs_metrics_roles_json(const HsScalingFigures *roles, int count)

@@ -97,8 +97,9 @@ typedef struct HsBenchLoss {
     double zero, subnormal, overflow; /* zero: underflow, with what was zero anyway */
 } HsBenchLoss;
 HsBenchLoss hs_bench_loss(const HsHistogram *histogram, HsDtype format);
-/* What the casts of the mode's last step did to a HsScalingRole; NULL: the mode casts none. */
-const HsScalingFigures *hs_bench_casts(const HsBenchRun *run, int role);
+/* What the casts of the mode's last step did to a HsScalingRole, in percent of its elements; NAN: the mode casts none. */
+double hs_bench_zeroed(const HsBenchRun *run, int role);
+double hs_bench_saturated(const HsBenchRun *run, int role);
 
 /* --- the outputs --- */
 

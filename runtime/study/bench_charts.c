@@ -318,19 +318,9 @@ static HsStatus write_gradients(const HsBenchResults *results, FILE *stream)
 
 /* ---- casts ---- */
 
-static double zeroed_of(const HsScalingFigures *casts)
-{
-    return casts->zeroed;
-}
-
-static double saturated_of(const HsScalingFigures *casts)
-{
-    return casts->saturated;
-}
-
 /* A column for each mode that casts, a row for each role that one of them has. */
-static void draw_casts(const HsBenchResults *results, const char *title, double (*share)(const HsScalingFigures *casts),
-                       FILE *stream)
+static void draw_casts(const HsBenchResults *results, const char *title,
+                       double (*share)(const HsBenchRun *run, int role), FILE *stream)
 {
     double values[HS_SCALING_ROLES * HS_BENCH_MODES], high = 0;
     const char *rows[HS_SCALING_ROLES], *columns[HS_BENCH_MODES];
@@ -343,11 +333,9 @@ static void draw_casts(const HsBenchResults *results, const char *title, double 
     for (int role = 0; role < HS_SCALING_ROLES; role++) {
         bool any = false;
         for (int i = 0; i < modes; i++) {
-            const HsScalingFigures *casts = hs_bench_casts(&results->runs[of_mode[i]], role);
-            const double value = casts ? 100 * share(casts) : NAN;
-            values[used * modes + i] = value;
-            any = any || casts;
-            high = casts ? fmax(high, value) : high;
+            const double value = values[used * modes + i] = share(&results->runs[of_mode[i]], role);
+            any = any || !isnan(value);
+            high = fmax(high, value); /* which leaves a NAN out */
         }
         rows[used] = hs_scaling_role_name(role);
         used += any;
@@ -368,8 +356,8 @@ static void write_casts(const HsBenchResults *results, FILE *stream)
         stream, "What do casts into codes lose?",
         "Of the last step, by what was cast: x, what a layer reads; its weight; dy, what its backward reads. "
         "Zeroed: not 0 before the cast, 0 after. Saturated: beyond the format's largest number after scaling.");
-    draw_casts(results, "Zeroed, %", zeroed_of, stream);
-    draw_casts(results, "Saturated, %", saturated_of, stream);
+    draw_casts(results, "Zeroed, %", hs_bench_zeroed, stream);
+    draw_casts(results, "Saturated, %", hs_bench_saturated, stream);
     end_section(stream);
 }
 

@@ -128,10 +128,22 @@ HsBenchLoss hs_bench_loss(const HsHistogram *histogram, HsDtype format)
     return (HsBenchLoss){ loss.zero + loss.vanished, loss.subnormal, loss.overflow };
 }
 
-const HsScalingFigures *hs_bench_casts(const HsBenchRun *run, int role)
+static const HsScalingFigures *casts_of(const HsBenchRun *run, int role)
 {
     for (int i = 0; i < run->cast_count; i++)
         if (strcmp(run->casts[i].role, hs_scaling_role_name(role)) == 0)
             return &run->casts[i];
     return NULL;
+}
+
+double hs_bench_zeroed(const HsBenchRun *run, int role)
+{
+    const HsScalingFigures *casts = casts_of(run, role);
+    return casts ? 100 * casts->zeroed : NAN;
+}
+
+double hs_bench_saturated(const HsBenchRun *run, int role)
+{
+    const HsScalingFigures *casts = casts_of(run, role);
+    return casts ? 100 * casts->saturated : NAN;
 }

@@ -263,18 +263,6 @@ static const char *role_name(const HsBenchResults *results, int role)
     return hs_scaling_role_name(role);
 }
 
-static double zeroed(const HsBenchRun *run, int role)
-{
-    const HsScalingFigures *casts = hs_bench_casts(run, role);
-    return casts ? 100 * casts->zeroed : NAN;
-}
-
-static double saturated(const HsBenchRun *run, int role)
-{
-    const HsScalingFigures *casts = hs_bench_casts(run, role);
-    return casts ? 100 * casts->saturated : NAN;
-}
-
 void hs_bench_print(const HsBenchResults *results, FILE *stream)
 {
     const int layers = deepest(results)->survey.row_count;
@@ -283,8 +271,8 @@ void hs_bench_print(const HsBenchResults *results, FILE *stream)
         { "memory at most (MiB)", HS_MEMORY_COUNT, memory_name, memory_mebibytes, "%.3f", 0 },
         { "underflow of gradients (%)", layers, layer_name, underflow, "%.3f", 0 },
         { "overflow of gradients (%)", layers, layer_name, overflow, "%.3f", 0 },
-        { "zeroed by casts (%)", HS_SCALING_ROLES, role_name, zeroed, "%.4f", 0 },
-        { "saturated by casts (%)", HS_SCALING_ROLES, role_name, saturated, "%.4f", 0 },
+        { "zeroed by casts (%)", HS_SCALING_ROLES, role_name, hs_bench_zeroed, "%.4f", 0 },
+        { "saturated by casts (%)", HS_SCALING_ROLES, role_name, hs_bench_saturated, "%.4f", 0 },
     };
     print_modes(results, label_width(results), stream);
     if (results->emulated)

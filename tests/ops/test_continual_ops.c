@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "kernels/base/tolerance.h"
-#include "kernels/cpu/cpu.h"
+#include "tests/support/host_backends.h"
 
 #define RUN(call) cr_assert_eq((call), HS_OK, "%s", hs_error_message())
 
@@ -19,16 +19,13 @@ static HsContext reference(void)
     return (HsContext){ .backend = hs_backend_ref(), .threads = 1 };
 }
 
-/* Context number `index` of the reference and of every instruction set that this machine has; false past the last. */
+/* The next backend of the reference and of every instruction set that this machine has; false past the last. */
 static bool next_context(int *index, HsContext *context)
 {
-    *context = (HsContext){ .backend = hs_backend_ref(), .threads = THREADS };
-    if ((*index)++ == 0)
-        return true;
-    for (; hs_backend_cpu_isa_name(*index - 2); (*index)++)
-        if (hs_backend_cpu_for_isa(hs_backend_cpu_isa_name(*index - 2), &context->backend) == HS_OK)
-            return true;
-    return false;
+    const char *name;
+    const bool there = next_host_backend(index, context, &name);
+    context->threads = THREADS;
+    return there;
 }
 #define FOR_EACH_BACKEND(context) \
     HsContext context;            \

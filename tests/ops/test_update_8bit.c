@@ -13,12 +13,12 @@
 
 #include "kernels/base/rng.h"
 #include "kernels/base/tolerance.h"
-#include "kernels/cpu/cpu.h"
-#include "kernels/ops/backend.h"
+#include "tests/support/host_backends.h"
+#include "tests/support/moments_8bit.h"
 
 #define RUN(call) cr_assert_eq((call), HS_OK, "%s", hs_error_message())
 
-enum { BLOCK = 256, COUNT = 1000, BLOCKS = 4, STEPS = 6 };
+enum { BLOCK = 256, STEPS = 6 };
 
 /* As make.py has written it. */
 typedef struct Step {
@@ -68,45 +68,6 @@ static int nearest_code(bool is_signed, double x)
     return is_signed && x < 0 && map[code] >= 0 ? code - 1 : code;
 }
 
-typedef struct State {
-    float p[COUNT], gradient[COUNT];
-    uint8_t m[COUNT], v[COUNT];
-    float m_absmax[BLOCKS], v_absmax[BLOCKS];
-} State;
-
-static const HsStepScalars one = {
-    .learning_rate = 0.01f, .gradient_multiplier = 1, .bias_correction1 = 1, .bias_correction2 = 1, .unscale = 1
-};
-
-static HsAdamW8bitArgs step_of(State *state, const HsStepScalars *scalars)
-{
-    return (HsAdamW8bitArgs){ .update.scalars = scalars,
-                              .beta1 = 0.9f,
-                              .beta2 = 0.95f,
-                              .epsilon = 1e-8f,
-                              .update.weight_decay = 0.1f,
-                              .update.learning_rate_scale = 1.0f,
-                              .update.grad = hs_tensor_1d(state->gradient, HS_F32, COUNT),
-                              .update.weight = hs_tensor_1d(state->p, HS_F32, COUNT),
-                              .m = hs_tensor_1d(state->m, HS_U8, COUNT),
-                              .v = hs_tensor_1d(state->v, HS_U8, COUNT),
-                              .m_absmax = hs_tensor_1d(state->m_absmax, HS_F32, BLOCKS),
-                              .v_absmax = hs_tensor_1d(state->v_absmax, HS_F32, BLOCKS) };
-}
-
-/* Every backend of this machine, one instruction set after another. */
-static bool next_backend(int *index, HsContext *context, const char **name)
-{
-    for (;; (*index)++) {
-        *name = *index == 0 ? "ref" : hs_backend_cpu_isa_name(*index - 1);
-        if (*name == NULL)
-            return false;
-        *context = (HsContext){ .backend = hs_backend_ref(), .threads = 1 };
-        if (*index == 0 || hs_backend_cpu_for_isa(*name, &context->backend) == HS_OK)
-            return (*index)++, true;
-    }
-}
-
 /* With both decay rates 0 the moments are the gradient and its square; each block's largest is 1, so that nothing is
  * rounded before it is encoded. */
 static void expect_codes(HsContext *context, const char *name, const double *numbers, int count)
@@ -115,7 +76,7 @@ static void expect_codes(HsContext *context, const char *name, const double *num
     memset(&state, 0, sizeof state);
     for (int i = 0; i < COUNT; i++)
         state.gradient[i] = i % BLOCK == 0 ? 1.0f : (float)numbers[i % count];
-    HsAdamW8bitArgs args = step_of(&state, &one);
+    HsAdamW8bitArgs args = step_with(&state, &one);
     args.beta1 = args.beta2 = 0.0f;
     float gradient[COUNT];
     const bool is_exact = context->backend == hs_backend_ref(); /* which rounds nothing before */
@@ -140,7 +101,7 @@ Test(update_8bit, every_number_has_the_nearest_code)
     HsContext context;
     const char *name;
     static double numbers[6 * BLOCK];
-    for (int index = 0; next_backend(&index, &context, &name);) {
+    for (int index = 0; next_host_backend(&index, &context, &name);) {
         for (int u = 0; u < 2; u++)
             for (int code = 0; code + 1 < BLOCK; code += 40) {
                 int count = 0;
@@ -183,7 +144,7 @@ Test(update_8bit, reference_is_the_transcription)
             0.01f, 0.5f, (float)(1 - pow(0.9, s + 1)), (float)(1 - pow(0.95, s + 1)), 2, 0
         };
         memcpy(state.gradient, fixture.steps[s].gradient, sizeof state.gradient);
-        const HsAdamW8bitArgs args = step_of(&state, &scalars);
+        const HsAdamW8bitArgs args = step_with(&state, &scalars);
         RUN(hs_op_adamw8bit(&context, &args));
         const double rate = (double)0.01f, b1 = (double)0.9f, b2 = (double)0.95f, decay = (double)0.1f;
         double m_most[BLOCKS] = { 0 }, v_most[BLOCKS] = { 0 };
@@ -220,7 +181,7 @@ Test(update_8bit, steps_are_those_of_bitsandbytes)
     HsContext context;
     const char *name;
     static State state;
-    for (int index = 0; next_backend(&index, &context, &name);) {
+    for (int index = 0; next_host_backend(&index, &context, &name);) {
         int signs = 0, near_midpoints = 0;
         memset(&state, 0, sizeof state);
         memcpy(state.p, fixture.p, sizeof state.p);
@@ -230,7 +191,7 @@ Test(update_8bit, steps_are_those_of_bitsandbytes)
                 0.01f, 1, (float)(1 - pow(0.9, s + 1)), (float)(1 - pow(0.95, s + 1)), 1, 0
             };
             memcpy(state.gradient, expected->gradient, sizeof state.gradient);
-            const HsAdamW8bitArgs args = step_of(&state, &scalars);
+            const HsAdamW8bitArgs args = step_with(&state, &scalars);
             float before[COUNT], m_before[BLOCKS];
             memcpy(before, state.p, sizeof before);
             memcpy(m_before, state.m_absmax, sizeof m_before);
@@ -273,7 +234,7 @@ Test(update_8bit, skipped_and_empty_steps)
     HsContext context;
     const char *name;
     static State state, before;
-    for (int index = 0; next_backend(&index, &context, &name);) {
+    for (int index = 0; next_host_backend(&index, &context, &name);) {
         memset(&state, 0, sizeof state);
         memset(state.m, 77, sizeof state.m);
         memcpy(state.p, fixture.p, sizeof state.p);
@@ -282,13 +243,13 @@ Test(update_8bit, skipped_and_empty_steps)
         state.gradient[3] = NAN;
         HsStepScalars scalars = one;
         scalars.skip = 1;
-        HsAdamW8bitArgs args = step_of(&state, &scalars);
+        HsAdamW8bitArgs args = step_with(&state, &scalars);
         RUN(hs_op_adamw8bit(&context, &args));
         cr_expect(memcmp(&state, &before, sizeof state) == 0, "%s: a skipped step changed something", name);
 
         memset(&state, 0, sizeof state);
         state.gradient[300] = 1e-30f;
-        args = step_of(&state, &one);
+        args = step_with(&state, &one);
         RUN(hs_op_adamw8bit(&context, &args));
         for (int i = 0; i < COUNT; i++)
             cr_assert(isfinite(state.p[i]), "%s: p[%d]", name, i);
@@ -301,15 +262,15 @@ Test(update_8bit, is_checked)
 {
     static State state;
     HsContext context = { .backend = hs_backend_ref(), .threads = 1 };
-    HsAdamW8bitArgs args = step_of(&state, &one);
+    HsAdamW8bitArgs args = step_with(&state, &one);
     args.m.dtype = HS_F32;
     cr_expect_eq(hs_op_adamw8bit(&context, &args), HS_ESHAPE);
-    args = step_of(&state, &one);
+    args = step_with(&state, &one);
     args.v_absmax.shape[0] = 3;
     cr_expect_eq(hs_op_adamw8bit(&context, &args), HS_ESHAPE);
     cr_expect_not_null(strstr(hs_error_message(), "adamw8bit: v_absmax is [3], expected 4 elements"), "%s",
                        hs_error_message());
-    args = step_of(&state, &one);
+    args = step_with(&state, &one);
     args.update.rng.row_offset = 64; /* within a block */
     cr_expect_eq(hs_op_adamw8bit(&context, &args), HS_EINVAL);
 }

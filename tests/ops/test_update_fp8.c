@@ -10,13 +10,14 @@
 #include <string.h>
 
 #include "kernels/base/rng.h"
-#include "kernels/cpu/cpu.h"
 #include "kernels/ops/moment_map.h"
 #include "tests/support/emulator.h"
+#include "tests/support/host_backends.h"
+#include "tests/support/moments_8bit.h"
 
 #define RUN(call) cr_assert_eq((call), HS_OK, "%s", hs_error_message())
 
-enum { COUNT = 1000, BLOCKS = 4, STEPS = 8 };
+enum { STEPS = 8 };
 
 /* --- the formats, from their definition (Micikevicius et al. 2022, table 1) --- */
 
@@ -110,49 +111,15 @@ Test(update_fp8, codes_are_those_of_the_formats)
 
 /* --- steps --- */
 
-typedef struct State {
-    float p[COUNT], gradient[COUNT];
-    uint8_t m[COUNT], v[COUNT];
-    float m_absmax[BLOCKS], v_absmax[BLOCKS];
-    HsStepScalars scalars;
-} State;
-
-static const HsStepScalars one = {
-    .learning_rate = 0.01f, .gradient_multiplier = 1, .bias_correction1 = 1, .bias_correction2 = 1, .unscale = 1
-};
-
 /* Of a part that begins at the fourth block of codes. */
 static const HsRng stream = { .seed = 3, .step = 5, .site = 2, .row_offset = 3 * HS_DYNAMIC_BLOCK };
 
 static HsAdamW8bitArgs step_of(State *state)
 {
-    return (HsAdamW8bitArgs){ .update.scalars = &state->scalars,
-                              .beta1 = 0.9f,
-                              .beta2 = 0.95f,
-                              .epsilon = 1e-8f,
-                              .map = HS_MOMENTS_FP8,
-                              .update.rng = stream,
-                              .update.weight_decay = 0.1f,
-                              .update.learning_rate_scale = 1.0f,
-                              .update.grad = hs_tensor_1d(state->gradient, HS_F32, COUNT),
-                              .update.weight = hs_tensor_1d(state->p, HS_F32, COUNT),
-                              .m = hs_tensor_1d(state->m, HS_U8, COUNT),
-                              .v = hs_tensor_1d(state->v, HS_U8, COUNT),
-                              .m_absmax = hs_tensor_1d(state->m_absmax, HS_F32, BLOCKS),
-                              .v_absmax = hs_tensor_1d(state->v_absmax, HS_F32, BLOCKS) };
-}
-
-/* Every backend of the host, one instruction set after another; ref first. */
-static bool next_backend(int *index, HsContext *context, const char **name)
-{
-    for (;; (*index)++) {
-        *name = *index == 0 ? "ref" : hs_backend_cpu_isa_name(*index - 1);
-        if (*name == NULL)
-            return false;
-        *context = (HsContext){ .backend = hs_backend_ref(), .threads = 1 };
-        if (*index == 0 || hs_backend_cpu_for_isa(*name, &context->backend) == HS_OK)
-            return (*index)++, true;
-    }
+    HsAdamW8bitArgs args = step_with(state, &state->scalars);
+    args.map = HS_MOMENTS_FP8;
+    args.update.rng = stream;
+    return args;
 }
 
 /* Of sizes that differ by six decades, as those of a block do. */
@@ -218,7 +185,7 @@ Test(update_fp8, steps_are_those_of_the_formulas)
     HsContext context;
     const char *name;
     static State state, expected;
-    for (int index = 0; next_backend(&index, &context, &name);) {
+    for (int index = 0; next_host_backend(&index, &context, &name);) {
         int differing = 0;
         begin(&state);
         for (int s = 0; s < STEPS; s++) {
@@ -250,7 +217,7 @@ Test(update_fp8, a_small_v_is_not_forgotten)
     HsContext context;
     const char *name;
     static State state;
-    for (int index = 0; next_backend(&index, &context, &name);) {
+    for (int index = 0; next_host_backend(&index, &context, &name);) {
         begin(&state);
         state.scalars = one;
         state.gradient[0] = 1e6f;
@@ -280,7 +247,7 @@ Test(update_fp8, v_follows_gradients_that_fall)
     HsContext context;
     const char *name;
     static State state;
-    for (int index = 0; next_backend(&index, &context, &name);) {
+    for (int index = 0; next_host_backend(&index, &context, &name);) {
         double sum = 0.0;
         begin(&state);
         state.scalars = one;
@@ -303,7 +270,7 @@ Test(update_fp8, skipped_steps)
     HsContext context;
     const char *name;
     static State state, before;
-    for (int index = 0; next_backend(&index, &context, &name);) {
+    for (int index = 0; next_host_backend(&index, &context, &name);) {
         begin(&state);
         memset(state.m, 77, sizeof state.m);
         state.m_absmax[1] = 1.0f;
@@ -348,7 +315,7 @@ Test(update_fp8, cpu_and_emulator_have_the_same_bits)
     train(&context, &expected);
     const char *name;
     int compared = 0;
-    for (int index = 1; next_backend(&index, &context, &name);) {
+    for (int index = 1; next_host_backend(&index, &context, &name);) {
         if (strcmp(name, "portable") == 0) /* without fused multiply-adds */
             continue;
         context.device = &host;

@@ -24,6 +24,14 @@ static inline bool page_is_escape(const char *at)
     return false;
 }
 
+/* Each of the parts is there. */
+static inline void page_expect_held(const char *page, const char *const *held, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        cr_expect_not_null(strstr(page, held[i]), "%s", held[i]);
+}
+#define PAGE_EXPECT_HELD(page, held) page_expect_held(page, held, sizeof(held) / sizeof *(held))
+
 /* NULL when well formed, else where it is not. */
 static inline const char *page_fault(const char *text)
 {

@@ -84,6 +84,23 @@ static uint32_t amax_of(const HsContext *context, const HsTensor *x)
 
 /* --- tiles --- */
 
+static int64_t tile_count(const HsTensor *x)
+{
+    return hs_cpu_block_count(x->shape[0], TILE) * hs_cpu_block_count(x->shape[1], TILE);
+}
+
+/* Tile `index` of the tensor's, row by row of them. */
+static void place_tile(const HsTensor *x, int64_t index, Tile *tile)
+{
+    const int64_t right = hs_cpu_block_count(x->shape[1], TILE);
+    const HsRowBlock r = hs_cpu_block(x->shape[0], TILE, index / right);
+    const HsRowBlock c = hs_cpu_block(x->shape[1], TILE, index % right);
+    tile->row = r.begin;
+    tile->rows = r.end - r.begin;
+    tile->column = c.begin;
+    tile->columns = c.end - c.begin;
+}
+
 static void load_tile(const HsTensor *x, Tile *tile)
 {
     for (int64_t r = 0; r < tile->rows; r++)
@@ -252,11 +269,12 @@ INLINE uint32_t amax_of_row(const float *x, int64_t count)
     return most;
 }
 
-static uint32_t amax_of_tile(const Tile *tile)
+/* x: the tile's, or what is turned. */
+static uint32_t amax_of_tile(const Tile *tile, const float (*x)[TILE])
 {
     uint32_t most = 0;
     for (int64_t r = 0; r < tile->rows; r++) {
-        const uint32_t found = amax_of_row(tile->x[r], tile->columns);
+        const uint32_t found = amax_of_row(x[r], tile->columns);
         most = found > most ? found : most;
     }
     return most;
@@ -397,23 +415,16 @@ static void cast_tile(const HsQuantizeArgs *args, Tile *tile)
 /* The largest magnitude of what is rotated, by tiles. */
 static uint32_t amax_rotated(const HsContext *context, const HsQuantizeArgs *args, Tile *tiles)
 {
-    const int64_t rows = args->x.shape[0], columns = args->x.shape[1];
-    const int64_t down = hs_cpu_block_count(rows, TILE), right = hs_cpu_block_count(columns, TILE);
+    const int64_t tiles_there = tile_count(&args->x);
     uint32_t most = 0;
-#pragma omp parallel for schedule(static) reduction(max : most) num_threads(hs_cpu_threads(context, down *right))
-    for (int64_t index = 0; index < down * right; index++) {
+#pragma omp parallel for schedule(static) reduction(max : most) num_threads(hs_cpu_threads(context, tiles_there))
+    for (int64_t index = 0; index < tiles_there; index++) {
         Tile *const tile = &tiles[omp_get_thread_num()];
-        const HsRowBlock r = hs_cpu_block(rows, TILE, index / right), c = hs_cpu_block(columns, TILE, index % right);
-        tile->row = r.begin;
-        tile->rows = r.end - r.begin;
-        tile->column = c.begin;
-        tile->columns = c.end - c.begin;
+        place_tile(&args->x, index, tile);
         load_tile(&args->x, tile);
         rotate_tile(tile);
-        for (int64_t i = 0; i < tile->rows; i++) {
-            const uint32_t found = amax_of_row(tile->turned[i], tile->columns);
-            most = found > most ? found : most;
-        }
+        const uint32_t found = amax_of_tile(tile, (const float(*)[TILE])tile->turned);
+        most = found > most ? found : most;
     }
     return most;
 }
@@ -451,8 +462,7 @@ HsStatus HS_ISA_NAME(hs_cpu_quantize)(HsContext *context, const HsQuantizeArgs *
 {
     Tile *const tiles = context->workspace;
     const HsCodes *const one = hs_codes_present(&args->along) ? &args->along : &args->across;
-    const int64_t rows = args->x.shape[0], columns = args->x.shape[1];
-    const int64_t down = hs_cpu_block_count(rows, TILE), right = hs_cpu_block_count(columns, TILE);
+    const int64_t tiles_there = tile_count(&args->x);
     uint64_t saturated = 0, zeroed = 0;
     /* A pass of its own where the scale follows from it; else the tiles find it on the way. */
     uint32_t amax = args->source == HS_SCALE_OWN ? amax_of(context, &args->x) : 0;
@@ -460,18 +470,14 @@ HsStatus HS_ISA_NAME(hs_cpu_quantize)(HsContext *context, const HsQuantizeArgs *
     if (args->rotates && hs_codes_present(&args->across))
         choose_scale(args, &args->across, amax_rotated(context, args, tiles));
 #pragma omp parallel for schedule(static) reduction(+ : saturated, zeroed) reduction(max : amax) \
-    num_threads(hs_cpu_threads(context, down *right))
-    for (int64_t index = 0; index < down * right; index++) {
+    num_threads(hs_cpu_threads(context, tiles_there))
+    for (int64_t index = 0; index < tiles_there; index++) {
         Tile *const tile = &tiles[omp_get_thread_num()];
-        const HsRowBlock r = hs_cpu_block(rows, TILE, index / right), c = hs_cpu_block(columns, TILE, index % right);
-        tile->row = r.begin;
-        tile->rows = r.end - r.begin;
-        tile->column = c.begin;
-        tile->columns = c.end - c.begin;
+        place_tile(&args->x, index, tile);
         tile->saturated = tile->zeroed = 0;
         cast_tile(args, tile);
         if (args->records && args->source != HS_SCALE_OWN) {
-            const uint32_t found = amax_of_tile(tile);
+            const uint32_t found = amax_of_tile(tile, (const float(*)[TILE])tile->x);
             amax = found > amax ? found : amax;
         }
         saturated += tile->saturated;
@@ -481,7 +487,7 @@ HsStatus HS_ISA_NAME(hs_cpu_quantize)(HsContext *context, const HsQuantizeArgs *
         return HS_OK;
     HsScaling *const scaling = one->scaling;
     scaling->amax = hs_code_float(amax > magnitude_of(scaling->amax) ? amax : magnitude_of(scaling->amax));
-    scaling->elements += (uint64_t)(rows * columns);
+    scaling->elements += (uint64_t)hs_tensor_count(&args->x);
     scaling->saturated += saturated;
     scaling->zeroed += zeroed;
     return HS_OK;

@@ -42,17 +42,6 @@ template <typename Tile> struct BlockScales {
     }
 };
 
-template <typename Tile> HS_DEVICE void clear(Accumulators<Tile> &sums)
-{
-#pragma unroll
-    for (int i = 0; i < Tile::row_blocks; i++)
-#pragma unroll
-        for (int j = 0; j < Tile::column_blocks * 2; j++)
-#pragma unroll
-            for (int e = 0; e < 4; e++)
-                sums[i][j][e] = 0.0f;
-}
-
 /* sums += part, with its scales where there are blocks; part begins anew. */
 template <typename Tile, bool blocks>
 HS_DEVICE void promote(Accumulators<Tile> &sums, Accumulators<Tile> &part, const BlockScales<Tile> &scales)
@@ -62,11 +51,12 @@ HS_DEVICE void promote(Accumulators<Tile> &sums, Accumulators<Tile> &part, const
 #pragma unroll
         for (int j = 0; j < Tile::column_blocks * 2; j++)
 #pragma unroll
-            for (int e = 0; e < 4; e++)
+            for (int e = 0; e < 4; e++) {
                 sums[i][j][e] =
                     blocks ? fmaf(part[i][j][e] * scales.rows[i][e / 2], scales.columns[j][e % 2], sums[i][j][e])
                            : sums[i][j][e] + part[i][j][e];
-    clear<Tile>(part);
+                part[i][j][e] = 0.0f;
+            }
 }
 
 /* A warp's part of one step. */
@@ -119,10 +109,8 @@ __global__ void __launch_bounds__(Tile::threads, Tile::blocks)
     read_a.init(warp_row);
     read_b.init(warp_column);
 
-    Accumulators<Tile> sums, part;
+    Accumulators<Tile> sums = {}, part = {};
     BlockScales<Tile> block_scales = {};
-    clear<Tile>(sums);
-    clear<Tile>(part);
     /* Steps past the last are copied as zeros, so that there are as many groups as stages. */
     auto copy_step = [&](int stage) {
         unsigned char *const base = shared + stage * Tile::stage_bytes;

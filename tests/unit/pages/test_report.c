@@ -130,8 +130,7 @@ Test(report, a_run_of_two_tasks)
         "<title>sums, 50: 2.000</title>",
         "<title>sums, 200: 2.375</title>",
     };
-    for (size_t i = 0; i < sizeof held / sizeof *held; i++)
-        cr_expect_not_null(strstr(page, held[i]), "%s", held[i]);
+    PAGE_EXPECT_HELD(page, held);
     cr_expect_eq(page_count(page, "class=\"own\""), 2); /* the diagonal */
     cr_expect_eq(page_count(page, "<svg"), page_count(page, "role=\"img\"") + page_count(page, "aria-hidden"));
     cr_expect_not_null(strstr(page, "prefers-color-scheme:dark"));
@@ -173,8 +172,7 @@ Test(report, a_run_that_grew)
         "<title>two, 20: 2.000</title>",
         "at step 10: tasks: two appended",
     };
-    for (size_t i = 0; i < sizeof held / sizeof *held; i++)
-        cr_expect_not_null(strstr(page, held[i]), "%s", held[i]);
+    PAGE_EXPECT_HELD(page, held);
     cr_expect_null(strstr(page, "<title>all tasks, "));
     free(page);
     /* Without run.json tasks begin where rows were measured: one that was measured twice ends once. */
@@ -257,8 +255,7 @@ Test(report, what_is_remembered)
             "<td>no</td>",
             "<td>two<span class=\"soft\">\u21b5</span>\nlines</td><td>\xef\xbf\xbd&#xfffd;&amp;</td>",
         };
-        for (size_t i = 0; i < sizeof held / sizeof *held; i++)
-            cr_expect_not_null(strstr(page, held[i]), "%s", held[i]);
+        PAGE_EXPECT_HELD(page, held);
         /* Colours the other way round: all of them right is the calm end, the untrained model's is not. */
         cr_expect_not_null(strstr(page, "background:rgb(var(--cool) / 0.481)\" title=\"after sums | sums: 0.938"));
         cr_expect_not_null(strstr(page, "background:rgb(var(--warm) / 0.481)\" title=\"untrained | sums: 0.062"));
@@ -470,8 +467,7 @@ Test(report, casts_by_role)
         ">12.50%</div>",
         "<th scope=\"row\">dy</th><td>\u2013</td><td>of blocks</td><td>0</td><td>under 0.0001%</td><td>\u2013</td>",
     };
-    for (size_t i = 0; i < sizeof held / sizeof *held; i++)
-        cr_expect(strstr(page, held[i]), "%s", held[i]);
+    PAGE_EXPECT_HELD(page, held);
     cr_expect_null(strstr(page, ">first<"));
     free(page);
     scratch_remove(&scratch);

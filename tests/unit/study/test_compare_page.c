@@ -227,8 +227,7 @@ Test(compare_page, the_page_is_sound)
         "<title>ewc &amp; er: 25.000</title>",
         "after &lt;facts&gt; | sums: 3.000",
     };
-    for (size_t i = 0; i < sizeof held / sizeof *held; i++)
-        cr_expect_not_null(strstr(page, held[i]), "%s", held[i]);
+    PAGE_EXPECT_HELD(page, held);
     cr_expect_eq(page_count(page, "class=\"whisker\""), 2 + 3 + 2);
     cr_expect_eq(page_count(page, "<table class=\"heat\">"), 3);
     cr_expect_eq(page_count(page, "class=\"own\""), 4); /* not in joint's one row */
