@@ -304,5 +304,29 @@ plant 'codes, mma: all products are summed straight' $unit $unit 'sum != FP8_STR
 plant 'codes, mma: columns of b change places' $unit $unit 'b[j / 2][j % 2 * 2]' 'b[j / 2][(j ^ 1) % 2 * 2]'
 plant 'codes, mma: every slice has the scales of the first' $unit $unit 'k_begin / FP8_PART_PAIRS + step' 'step'
 
+# Largest magnitudes of what is stored.
+card=227 op=matmul epilogue=matmul_hopper_epilogue.cuh
+for unit in matmul_hopper.cu matmul_fp8_hopper.cu; do
+    plant "amax, $unit: the lower rows are not looked at" $unit $epilogue '(i < 2 ? upper : lower))' 'i < 2 && upper)'
+    plant "amax, $unit: one part of a tile alone" $unit $epilogue 'if (matmul.amax.to != NULL)' \
+        'if (matmul.amax.to != NULL && part == 0)'
+done
+plant 'amax: before it is rounded' matmul.cu amax.cuh 'if (dtype == HS_F32)' 'if (dtype != HS_I32)'
+plant 'amax: of the first four rows' matmul.cu matmul_epilogue.cuh 'if (place.inside(output, g))
+            most' 'if (g == 0 && place.inside(output, g))
+            most'
+op=norm_forward
+plant 'amax, norm: of the first pack' norm.cu norm.cu 'most = largest_of(y, most);' 'most = column < width * WARP_SIZE ? largest_of(y, most) : most;'
+op=norm_backward
+plant 'amax, norm backward: of dx, not of what is masked' norm_backward.cu norm_backward.cu 'largest_of(masked, most)' 'largest_of(dx, most)'
+op=attention_forward
+plant 'amax, attention: the upper rows alone' attention_forward_hopper.cu attention_hopper_softmax.cuh \
+    'if (row + 8 * half < rows)' 'if (half == 0 && row < rows)'
+op=attention_backward
+plant 'amax, attention: not of dV' attention_backward_hopper.cu attention_backward_hopper.cu \
+    'leave_amax_of_results<T, Result>(attention.amax, mine, row, rows);' ''
+op=rope
+plant 'amax, rope: not of the values' rope.cu rope.cu 'if (task.amax.to)' 'if (task.amax.to && head < task.rotated_heads)'
+
 echo "$count planted, $failures failures"
 [ $failures -eq 0 ]

@@ -94,6 +94,8 @@ HsStatus hs_check_matmul(const HsMatmulArgs *args)
                        (double)args->alpha);
     if (is_swiglu(args->epilogue) && (hs_tensor_present(&args->residual) || args->accumulate))
         return hs_fail(HS_EINVAL, "matmul: nothing is added behind SwiGLU");
+    if (args->accumulate && hs_tensor_present(&args->amax))
+        return hs_fail(HS_EINVAL, "matmul: amax is that of a c that is written, not of one that accumulates");
     HS_TRY(hs_check_operands("matmul", &hs_operands.matmul, args));
     const int64_t k = args->a.shape[args->transpose_a ? 0 : 1], n = args->b.shape[args->transpose_b ? 0 : 1];
     if (args->epilogue == HS_EPILOGUE_SWIGLU && n % 2 != 0)

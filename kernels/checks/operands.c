@@ -9,7 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* One axis of a shape: factor * dimension / divisor. */
+enum { UNIT = 'Z' + 1, LETTERS = UNIT - 'A' + 1 };
+
+/* One axis of a shape: factor * dimension / divisor; a shape without the letter has UNIT's, which is 1. */
 typedef struct Axis {
     char dimension;
     int factor, divisor;
@@ -17,7 +19,7 @@ typedef struct Axis {
 
 /* Extents by letter, 0: not decided yet; elements: of operands of any shape. */
 typedef struct Dimensions {
-    int64_t extents[26];
+    int64_t extents[LETTERS];
     int64_t elements;
 } Dimensions;
 
@@ -29,7 +31,7 @@ static const char *next_axis(const char *shape, Axis *axis)
     if (!*shape)
         return NULL;
     axis->factor = *shape >= '0' && *shape <= '9' ? *shape++ - '0' : 1;
-    axis->dimension = *shape++;
+    axis->dimension = *shape && *shape != ' ' ? *shape++ : (char)UNIT;
     axis->divisor = 1;
     if (*shape == '/') {
         axis->divisor = shape[1] - '0';
@@ -113,7 +115,7 @@ HsStatus hs_check_operands(const char *op, const HsOperandTable *table, const vo
     if (table->arrays)
         HS_TRY(check_arrays(op, table, args, count));
     for (int i = 0; i < count; i++) {
-        Dimensions dimensions = { 0 };
+        Dimensions dimensions = { .extents[UNIT - 'A'] = 1 };
         if (table->heads) {
             HS_TRY(hs_rule_heads(op, args));
             decide_by_heads(args, &dimensions);

@@ -127,14 +127,52 @@ static void registers_of_a(const uint32_t *registers, TensorFormat format, float
             }
 }
 
+/* Eight columns, and as many of them as stay in registers while k goes by. */
+typedef float Eight __attribute__((vector_size(32), aligned(4), may_alias));
+
+template <int eights>
+static inline __attribute__((always_inline)) void
+multiply_columns(const float (&a)[DEPTH], const float (&b)[DEPTH][MOST_COLUMNS], int depth, int first, float *sums)
+{
+    Eight part[eights];
+    for (int i = 0; i < eights; i++)
+        part[i] = reinterpret_cast<const Eight *>(sums + first)[i];
+    for (int k = 0; k < depth; k++)
+        for (int i = 0; i < eights; i++)
+            part[i] += a[k] * reinterpret_cast<const Eight *>(b[k] + first)[i];
+    for (int i = 0; i < eights; i++)
+        reinterpret_cast<Eight *>(sums + first)[i] = part[i];
+}
+
 static inline __attribute__((always_inline)) void
 multiply_row(const float (&a)[DEPTH], const float (&b)[DEPTH][MOST_COLUMNS], int depth, int columns, float *sums)
 {
-    for (int k = 0; k < depth; k++) {
-        const float factor = a[k];
+    int n = 0;
+    for (; n + 64 <= columns; n += 64)
+        multiply_columns<8>(a, b, depth, n, sums);
+    for (; n < columns; n += 8)
+        multiply_columns<1>(a, b, depth, n, sums);
+}
+
+static bool all_finite(const float (&b)[DEPTH][MOST_COLUMNS], int depth, int columns)
+{
+    int more = 0;
+    for (int k = 0; k < depth; k++)
         for (int n = 0; n < columns; n++)
-            sums[n] += factor * b[k][n];
-    }
+            more |= (__float_as_uint(b[k][n]) & 0x7F800000u) == 0x7F800000u;
+    return more == 0;
+}
+
+/* Zeros times finite numbers, added to what is not -0: sums stay what they are.  So it is in most rows of the tiles of small
+ * products. */
+static bool adds_zeros(const float (&a)[DEPTH], int depth, const float *sums, int columns)
+{
+    int more = 0;
+    for (int k = 0; k < depth; k++)
+        more |= a[k] != 0.0f;
+    for (int n = 0; n < columns && more == 0; n++)
+        more |= __float_as_uint(sums[n]) == 0x80000000u;
+    return more == 0;
 }
 
 /* With the same bits on every machine: neither version fuses multiplication and addition. */
@@ -174,7 +212,10 @@ void wgmma_multiply(const WgmmaOperands &operands, int warp, float *registers)
             sums[row_of(lane, r / 2 % 2)][r / 4 * 8 + lane % 4 * 2 + r % 2] =
                 product.add ? own[lane * count + r] : 0.0f;
     const int depth = depth_of(product);
+    const bool finite_b = all_finite(b, depth, product.columns);
     for (int row = 0; row < ROWS; row++) {
+        if (finite_b && adds_zeros(a[row], depth, sums[row], product.columns))
+            continue;
         if (settings().truncated_sums) {
             truncated_sums(is_fp8(product.a_format) ? adder_of_fp8() : adder_of_wgmma(),
                            LeastExponents(product.a_format, product.b_format), a[row], depth, b[0], MOST_COLUMNS,

@@ -47,14 +47,22 @@ static double bytes_b(const void *arguments, const HsTensor *b)
                                : bytes_of(b);
 }
 
-/* Read once for the largest magnitude that a scale of its own follows from, and once for the codes; these are written. */
+/* Read once for the largest magnitude that a scale of its own follows from, where nobody has found it and for what is
+ * rotated, and once for the codes; these are written. */
 static double bytes_quantized(const void *arguments, const HsTensor *x)
 {
     const HsQuantizeArgs *args = arguments;
     const HsCodes *const one = hs_codes_present(&args->along) ? &args->along : &args->across;
-    const bool twice =
-        args->source == HS_SCALE_OWN && (one->granularity == HS_SCALE_TENSOR || one->granularity == HS_SCALE_NV);
+    const bool rotates = args->rotates && hs_codes_present(&args->across);
+    const bool twice = hs_scale_is_of_tensor(one->granularity) &&
+                       (args->source == HS_SCALE_OWN || (args->source == HS_SCALE_FOUND && rotates));
     return (twice ? 2.0 : 1.0) * bytes_of(x) + bytes_of_codes(&args->along) + bytes_of_codes(&args->across);
+}
+
+static void adapt_found(const void *arguments, HsOperandRow *amax)
+{
+    const HsQuantizeArgs *args = arguments;
+    amax->optional = args->source != HS_SCALE_FOUND;
 }
 
 /* pre is a result of a product that an activation follows, and an operand where it is gone back through. */
@@ -169,13 +177,14 @@ static void adapt_norm_dx(const void *arguments, HsOperandRow *dx)
     dx->use = args->accumulate ? HS_UPDATED : HS_WRITTEN;
 }
 
-/* In place the value heads stay where they are. */
+/* In place the value heads stay where they are, unless they are looked at for amax. */
 static double bytes_rope(const void *arguments, const HsTensor *tensor)
 {
     const HsRopeArgs *args = arguments;
     const double turned = (double)(args->heads.heads + args->heads.kv_heads);
     const double all = turned + (double)args->heads.kv_heads;
-    return (args->x.data && args->x.data == args->y.data ? turned / all : 1.0) * bytes_of(tensor);
+    const bool stay = args->x.data && args->x.data == args->y.data && !hs_tensor_present(&args->amax);
+    return (stay ? turned / all : 1.0) * bytes_of(tensor);
 }
 
 /* Earlier rows are read; new ones come from qkv and are written. */
@@ -277,6 +286,9 @@ _Static_assert(offsetof(HsHeadNormArgs, heads) == 0 && offsetof(HsHeadNormBackwa
         .name = #member, .at = offsetof(A, member), .use = used, .dtypes = formats, .shape = __VA_ARGS__ \
     }
 
+/* What every operation that takes it means by it (ops.h). */
+#define AMAX ROW(amax, UPDATE, WIDE, "1", .optional = true)
+
 const HsOperands hs_operands = {
 #define A HsMatmulArgs
     .matmul.rows = { ROW(a, READ, ACT, "M K", .adapt = adapt_a, .bytes = bytes_a),
@@ -284,13 +296,14 @@ const HsOperands hs_operands = {
                      ROW(addend, READ, ACT, "M N", .optional = true), ROW(bias, READ, WIDE, "N", .optional = true),
                      ROW(c, WRITE, ACT, "M N", .adapt = adapt_c), ROW(residual, READ, ACT, "M N", .optional = true),
                      ROW(pre, WRITE, ACT, "M N", .adapt = adapt_pre),
-                     ROW(row_sums, UPDATE, WIDE, "M", .optional = true) },
+                     ROW(row_sums, UPDATE, WIDE, "M", .optional = true), AMAX },
 #undef A
 #define A HsPackWeightArgs
     .pack_weight.rows = { ROW(w, READ, ACT, "X Y", .bytes = bytes_packed) },
 #undef A
 #define A HsQuantizeArgs
-    .quantize.rows = { ROW(x, READ, ACT, "N C", .bytes = bytes_quantized) },
+    .quantize.rows = { ROW(x, READ, ACT, "N C", .bytes = bytes_quantized),
+                       ROW(amax, READ, WIDE, "1", .adapt = adapt_found) },
 #undef A
 #define A HsRollScalesArgs
     .roll_scales.rows = { ROW(history, UPDATE, WIDE, "X Y", .optional = true),
@@ -321,7 +334,7 @@ const HsOperands hs_operands = {
                            ROW(bias, READ, WIDE, "C", .optional = true), ROW(y, WRITE, ACT, "N C"),
                            ROW(mean, WRITE, WIDE, "N", .adapt = adapt_mean), ROW(rstd, WRITE, WIDE, "N"),
                            ROW(branch, READ, ACT, "N C", .optional = true),
-                           ROW(residual, READ, ACT, "N C", .adapt = adapt_norm_residual) },
+                           ROW(residual, READ, ACT, "N C", .adapt = adapt_norm_residual), AMAX },
 #undef A
 #define A HsNormBackwardArgs
     .norm_backward.rows = { ROW(x, READ, ACT, "N C"), ROW(dy, READ, ACT, "N C"), ROW(weight, READ, WIDE, "C"),
@@ -331,7 +344,7 @@ const HsOperands hs_operands = {
                             ROW(dbias, UPDATE, WIDE, "C", .optional = true),
                             ROW(dx_rounded, WRITE, HS_DTYPES_16, "N C", .optional = true),
                             ROW(dx_sums, UPDATE, WIDE, "C", .optional = true),
-                            ROW(dx_masked, WRITE, ACT, "N C", .optional = true) },
+                            ROW(dx_masked, WRITE, ACT, "N C", .optional = true), AMAX },
 #undef A
 #define A HsHeadNormArgs
     .head_norm_forward = { .heads = true,
@@ -345,30 +358,30 @@ const HsOperands hs_operands = {
                                       ROW(q_weight, READ, WIDE, "D"), ROW(k_weight, READ, WIDE, "D"),
                                       ROW(rstd, READ, WIDE, "R S"), ROW(dx, WRITE, ACT, "R W"),
                                       ROW(dq_weight, UPDATE, WIDE, "D", .optional = true),
-                                      ROW(dk_weight, UPDATE, WIDE, "D", .optional = true) } },
+                                      ROW(dk_weight, UPDATE, WIDE, "D", .optional = true), AMAX } },
 #undef A
 #define A HsRopeArgs
     .rope = { .heads = true,
               .rows = { ROW(starts, READ, INDEX, "R", .optional = true), ROW(x, READ, ACT, "R W", .bytes = bytes_rope),
-                        ROW(y, WRITE, ACT, "R W", .like = "x", .bytes = bytes_rope) } },
+                        ROW(y, WRITE, ACT, "R W", .like = "x", .bytes = bytes_rope), AMAX } },
 #undef A
 #define A HsAttentionArgs
     .attention_forward = { .heads = true,
                            .rows = { ROW(starts, READ, INDEX, "R", .optional = true), ROW(qkv, READ, ACT, "R W"),
-                                     ROW(out, WRITE, ACT, "R O"), ROW(lse, WRITE, WIDE, "R H") } },
+                                     ROW(out, WRITE, ACT, "R O"), ROW(lse, WRITE, WIDE, "R H"), AMAX } },
 #undef A
 #define A HsAttentionBackwardArgs
     .attention_backward = { .heads = true,
                             .rows = { ROW(starts, READ, INDEX, "R", .optional = true), ROW(dout, READ, ACT, "R O"),
                                       ROW(qkv, READ, ACT, "R W"), ROW(out, READ, ACT, "R O"),
-                                      ROW(lse, READ, WIDE, "R H"), ROW(dqkv, WRITE, ACT, "R W") } },
+                                      ROW(lse, READ, WIDE, "R H"), ROW(dqkv, WRITE, ACT, "R W"), AMAX } },
 #undef A
 #define A HsAttentionCachedArgs
     .attention_cached = { .heads = true,
                           .rows = { ROW(qkv, READ, ACT, "R W"),
                                     ROW(k_cache, UPDATE, ACT, "B C K", .like = "qkv", .bytes = bytes_cache),
                                     ROW(v_cache, UPDATE, ACT, "B C K", .like = "qkv", .bytes = bytes_cache),
-                                    ROW(out, WRITE, ACT, "R O") } },
+                                    ROW(out, WRITE, ACT, "R O"), AMAX } },
 #undef A
 #define A HsUnaryArgs
     .swiglu_forward.rows = { ROW(y, WRITE, ACT, "N F"), ROW(x, READ, ACT, "N 2F") },
@@ -378,8 +391,8 @@ const HsOperands hs_operands = {
 #undef A
 #define A HsDropoutArgs
     .dropout_forward.rows = { ROW(x, READ, ACT, "N C"), ROW(y, WRITE, ACT, "N C"),
-                              ROW(residual, READ, ACT, "N C", .optional = true) },
-    .dropout_backward.rows = { ROW(x, READ, ACT, "N C"), ROW(y, WRITE, ACT, "N C") },
+                              ROW(residual, READ, ACT, "N C", .optional = true), AMAX },
+    .dropout_backward.rows = { ROW(x, READ, ACT, "N C"), ROW(y, WRITE, ACT, "N C"), AMAX },
 #undef A
 #define A HsCrossEntropyArgs
     .cross_entropy.rows = { ROW(logits, READ, ACT, "N V"), ROW(targets, READ, INDEX, "N"),

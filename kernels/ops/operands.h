@@ -7,6 +7,7 @@
  * names a dimension, with a factor before it or "/2" behind it:
  *     "N C"    the first operand that names a dimension decides it, the later ones must agree
  *     "N 2F"   twice
+ *     "1"      one element
  *     ""       any shape; all such operands of a call have the same number of elements
  * Where the arguments begin with HsHeads, these dimensions are decided by it: B batch, R = B T rows, H heads, S = H + G
  * of query and key, D, and the rows' widths: W = (H + 2 G) D, O = H D, K = G D.
@@ -47,7 +48,7 @@ struct HsOperandRow {
     double (*bytes)(const void *args, const HsTensor *tensor);
 };
 
-enum { HS_MOST_OPERANDS = 11 };
+enum { HS_MOST_OPERANDS = 12 };
 
 typedef struct HsOperandTable {
     bool heads;  /* the arguments begin with HsHeads */

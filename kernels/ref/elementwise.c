@@ -71,6 +71,7 @@ static void dropout(const HsDropoutArgs *args)
             value += hs_ref_load(&args->residual, i);
         hs_ref_store(&args->y, i, value);
     }
+    hs_ref_find_amax(&args->y, &args->amax);
 }
 
 HsStatus hs_ref_dropout_forward(HsContext *context, const HsDropoutArgs *args)

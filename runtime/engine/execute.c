@@ -37,6 +37,23 @@ static void bind_rounded(const HsProgram *program, const HsAction *action, int64
         call->d_sums = model->params[bias].gradient;
 }
 
+/* Which gradient a node's backward completes follows from its layer. */
+static void bind_amaxes(const HsProgram *program, const HsAction *action, HsLayerCall *call)
+{
+    const HsModel *const model = program->model;
+    const HsNode *const node = &model->nodes[action->node], *const last = call->joined ? call->joined : node;
+    if (action->kind != HS_ACTION_BACKWARD) {
+        call->x_amax = hs_model_amax(model, node->inputs[0], false, call->training);
+        call->y_amax = hs_model_amax(model, node->outputs[0], false, call->training);
+        return;
+    }
+    for (int i = 0; i < HS_NODE_INPUTS; i++)
+        if (last->layer->finds_gradient_amax >> i & 1u)
+            call->dx_amax = hs_model_amax(model, last->inputs[i], true, call->training);
+    const bool activated = node->attributes.epilogue != HS_EPILOGUE_NONE;
+    call->dy_amax = hs_model_amax(model, node->outputs[activated ? 1 : 0], true, call->training);
+}
+
 static HsLayerCall make_run(const HsProgram *program, HsContext *context, const HsAction *action,
                             const HsExecution *execution)
 {
@@ -84,6 +101,7 @@ static HsLayerCall make_run(const HsProgram *program, HsContext *context, const 
         call.starts.shape[0] = rows;
     }
     bind_rounded(program, action, rows, &call);
+    bind_amaxes(program, action, &call);
     call.pass = program->factors;
     for (int i = 0; i < HS_NODE_PARAMS; i++) {
         const int param = node->params[i];
@@ -215,6 +233,8 @@ HsStatus hs_program_run(const HsProgram *program, HsContext *context, const HsEx
     const int count = program->action_count - (execution->without_head ? 1 : 0);
     HsProgramWorkspace outer = hs_program_enter(program, context);
     HsStatus status = hs_model_cast(program->model, context, execution->training);
+    if (status == HS_OK)
+        status = hs_model_forget_amax(program->model, context, execution->training);
     HsRangeKind open = HS_RANGE_STEP;
     bool enough = false;
     for (int a = 0; a < count && status == HS_OK && !enough; a++) {

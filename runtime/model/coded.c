@@ -61,6 +61,75 @@ static bool is_kept(const HsModel *model, const HsNode *node, const HsStringList
     return false;
 }
 
+/* The value that a node reads first, where what makes it knows how to look at it. */
+static void ask_for_value(HsModel *model, int slot)
+{
+    const int producer = model->slots[slot].producer;
+    if (producer == HS_NONE || model->nodes[producer].outputs[0] != slot)
+        return;
+    model->slots[slot].amax = model->nodes[producer].layer->finds_amax;
+}
+
+/* The gradient of a linear layer's result.  The first of the result's readers is the last to add to it; a product does not
+ * look at sums that it adds to, so that it has to be the only one. */
+static void ask_for_gradient(HsModel *model, const HsNode *node)
+{
+    const int slot = node->outputs[node->attributes.epilogue == HS_EPILOGUE_NONE ? 0 : 1];
+    const HsNode *first = NULL;
+    int readers = 0, input = 0;
+    for (int n = 0; n < model->node_count; n++)
+        for (int i = 0; i < HS_NODE_INPUTS; i++) {
+            if (model->nodes[n].inputs[i] != slot)
+                continue;
+            if (readers++ == 0) {
+                first = &model->nodes[n];
+                input = i;
+            }
+        }
+    const HsParam *const w = &model->params[node->params[0]];
+    const bool cast = w->trainable || w->passes_gradient; /* dy is an operand of some product */
+    const bool converted = node->attributes.convert_gradient && !node->attributes.rounded_above;
+    if (first == NULL || !cast || converted || !first->trains || (first->layer == &hs_layer_linear && readers > 1))
+        return;
+    model->slots[slot].gradient_amax = (first->layer->finds_gradient_amax >> input & 1u) != 0;
+}
+
+static void ask_for_amaxes(HsModel *model)
+{
+    const HsScalingRecipe *const recipe = &model->precision.scaling;
+    HsModelScalings *const scalings = &model->scalings;
+    if (!hs_scale_is_of_tensor(recipe->forward.granularity) && !hs_scale_is_of_tensor(recipe->dgrad.granularity))
+        return;
+    for (int n = 0; n < model->node_count; n++) {
+        const HsNode *const node = &model->nodes[n];
+        if (!hs_node_coded(node))
+            continue;
+        if (hs_scale_is_of_tensor(recipe->forward.granularity))
+            ask_for_value(model, node->inputs[0]);
+        if (hs_scale_is_of_tensor(recipe->dgrad.granularity) && node->trains)
+            ask_for_gradient(model, node);
+    }
+    scalings->found = hs_tensor_2d(NULL, HS_F32, 2, model->slot_count);
+}
+
+HsTensor hs_model_amax(const HsModel *model, int slot, bool gradient, bool training)
+{
+    const HsTensor *const found = &model->scalings.found;
+    if (slot == HS_NONE || !hs_tensor_present(found) || hs_model_scale_source(model, training) != HS_SCALE_OWN ||
+        !(gradient ? model->slots[slot].gradient_amax : model->slots[slot].amax))
+        return (HsTensor){ 0 };
+    float *const all = found->data;
+    return hs_tensor_1d(all ? all + (gradient ? model->slot_count : 0) + slot : NULL, HS_F32, 1);
+}
+
+HsStatus hs_model_forget_amax(const HsModel *model, HsContext *context, bool training)
+{
+    const HsTensor *const found = &model->scalings.found;
+    if (!hs_tensor_present(found) || context->dry_run || hs_model_scale_source(model, training) != HS_SCALE_OWN)
+        return HS_OK;
+    return context->device->fill_zero(context->device, context->stream, found->data, hs_tensor_bytes(found));
+}
+
 HsStatus hs_model_mark_coded(HsBuilder *builder)
 {
     HsModel *const model = builder->model;
@@ -86,6 +155,8 @@ HsStatus hs_model_mark_coded(HsBuilder *builder)
             (HsCodes){ dgrad.b, dgrad.granularity, param->shape[1], param->shape[0], NULL, NULL, NULL };
         hs_builder_codes(builder, n);
     }
+    if (builder->status == HS_OK)
+        ask_for_amaxes(model);
     if (builder->status == HS_OK && scalings->count == 0)
         return hs_fail(HS_ECONFIG,
                        "precision.fp8.keep leaves no linear layer in codes, or adapter.base: nf4 has them in "
@@ -113,6 +184,8 @@ void hs_coded_reserve(HsModel *model, bool training)
     scalings->offset_now = hs_arena_reserve(&model->packed, records);
     if (training)
         scalings->offset_report = hs_arena_reserve(&model->packed, records);
+    if (hs_tensor_present(&scalings->found))
+        scalings->offset_found = hs_arena_reserve(&model->packed, hs_tensor_bytes(&scalings->found));
     const int64_t length = model->precision.scaling.history;
     scalings->history = scalings->maxima = (HsTensor){ 0 };
     if (training && model->precision.scaling.delayed) {
@@ -139,6 +212,8 @@ void hs_coded_place(HsModel *model, bool training)
     scalings->now = hs_arena_at(&model->packed, scalings->offset_now);
     if (training)
         scalings->report = hs_arena_at(&model->packed, scalings->offset_report);
+    if (hs_tensor_present(&scalings->found))
+        scalings->found.data = hs_arena_at(&model->packed, scalings->offset_found);
     if (hs_tensor_present(&scalings->history))
         scalings->history.data = hs_arena_at(&model->packed, scalings->offset_history);
     if (hs_tensor_present(&scalings->maxima))

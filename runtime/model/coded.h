@@ -4,6 +4,12 @@
  * weights' codes and of their scalings, and when these change.
  *
  *     weight 16-bit --cast, once a step--> codes of w for x w^T, codes of w^T for dy w
+ *
+ * Where the scale of x or dy follows from its largest magnitude, the operation that makes it leaves that on its way out,
+ * so that the cast reads it once:
+ *
+ *     norm, attention, an activation --x, amax--> cast --codes--> x w^T
+ *     norm, rope, QK-norm, attention, an activation's gradient --dy, amax--> cast --codes--> dy w, dy^T x
  */
 #ifndef HS_RUNTIME_MODEL_CODED_H
 #define HS_RUNTIME_MODEL_CODED_H

@@ -110,6 +110,7 @@ typedef struct HsSlot {
     /* Codes of another slot's transpose, [columns, rows], which backward multiplies: bytes, as many as they are. */
     HsOperandFormat format;
     HsScaleGranularity granularity;
+    bool amax, gradient_amax; /* the largest magnitude of it, of its gradient, is found by what makes it (coded.h) */
 } HsSlot;
 
 typedef struct HsLayer HsLayer;
@@ -130,9 +131,11 @@ typedef struct HsModelScalings {
     HsScaling *now, *report; /* [count]; report: of the latest step */
     HsTensor history;        /* [count, L] f32; absent without delayed scaling */
     HsTensor maxima;         /* [count] f32, what processes agree on; with the history */
+    HsTensor found;          /* [2, slots] f32, of this pass: largest magnitudes of values, and of gradients; absent
+                              * where no scale follows from them */
     bool begun;              /* kept scales follow from a history */
     bool stale;              /* weights have changed since they were cast */
-    size_t offset_now, offset_report, offset_history, offset_maxima;
+    size_t offset_now, offset_report, offset_history, offset_maxima, offset_found;
 } HsModelScalings;
 
 /* A low-rank change to a linear layer's matrix [outputs, inputs], one of `rank` to each of its parts that is adapted (Hu
@@ -248,6 +251,11 @@ HsStatus hs_model_cast(HsModel *model, HsContext *context, bool training);
 HsStatus hs_model_roll_scales(HsModel *model, HsContext *context, HsComm *comm);
 /* The scale source of a cast. */
 HsScaleSource hs_model_scale_source(const HsModel *model, bool training);
+
+/* Where the largest magnitude of a slot's value, or of its gradient, is found in this pass; absent: it is not. */
+HsTensor hs_model_amax(const HsModel *model, int slot, bool gradient, bool training);
+/* Before a pass: none is found yet.  errors: the device's */
+HsStatus hs_model_forget_amax(const HsModel *model, HsContext *context, bool training);
 /* A node's scaling. */
 static inline HsScaling *hs_model_scaling(const HsModel *model, const HsNode *node, HsScalingRole role)
 {

@@ -130,6 +130,7 @@ static void declare_forward(HsTrial *trial)
     trial->operands[LSE] = hs_output("lse", statistics(trial));
     trial->operands[STARTS] = hs_starts_operand(trial, hs_heads_rows(&trial->config->heads));
     trial->operands[STEP] = step_operand(trial);
+    hs_trial_ask_amax(trial, OUT);
 }
 
 static HsStatus prepare_forward(HsTrial *trial, HsContext *reference)
@@ -147,7 +148,8 @@ static HsStatus call_forward(HsTrial *trial, HsContext *context, const HsTensor 
                                                                 .starts = t[STARTS],
                                                                 .qkv = t[QKV],
                                                                 .out = t[OUT],
-                                                                .lse = t[LSE] });
+                                                                .lse = t[LSE],
+                                                                .amax = t[HS_TRIAL_AMAX] });
 }
 
 static void bound_forward(HsTrial *trial)
@@ -192,6 +194,7 @@ static void declare_backward(HsTrial *trial)
     trial->operands[B_DQKV] = hs_output("dqkv", projection(trial, config->out));
     trial->operands[B_STARTS] = hs_starts_operand(trial, hs_heads_rows(&config->heads));
     trial->operands[B_STEP] = step_operand(trial);
+    hs_trial_ask_amax(trial, B_DQKV);
 }
 
 /* For timing: lse as if every score were 0, so that no exponential overflows or vanishes. */
@@ -239,7 +242,8 @@ static HsStatus call_backward(HsTrial *trial, HsContext *context, const HsTensor
                                                                          .qkv = t[B_QKV],
                                                                          .out = t[B_OUT],
                                                                          .lse = t[B_LSE],
-                                                                         .dqkv = t[B_DQKV] });
+                                                                         .dqkv = t[B_DQKV],
+                                                                         .amax = t[HS_TRIAL_AMAX] });
 }
 
 static void bound_backward(HsTrial *trial)
@@ -297,6 +301,7 @@ static void declare_cached(HsTrial *trial)
     trial->operands[C_K_CACHE] = hs_updated("k_cache", spread_of(trial), cache);
     trial->operands[C_V_CACHE] = hs_updated("v_cache", 1.0, cache);
     trial->operands[C_OUT] = hs_output("out", result(trial, config->out));
+    hs_trial_ask_amax(trial, C_OUT);
 }
 
 static HsStatus call_cached(HsTrial *trial, HsContext *context, const HsTensor *t)
@@ -307,7 +312,8 @@ static HsStatus call_cached(HsTrial *trial, HsContext *context, const HsTensor *
                                                                      .qkv = t[C_QKV],
                                                                      .k_cache = t[C_K_CACHE],
                                                                      .v_cache = t[C_V_CACHE],
-                                                                     .out = t[C_OUT] });
+                                                                     .out = t[C_OUT],
+                                                                     .amax = t[HS_TRIAL_AMAX] });
 }
 
 static void bound_cached(HsTrial *trial)
@@ -331,8 +337,10 @@ static double bytes_cached(const HsTrial *trial, const HsContext *context)
     const double rows = (double)(config->heads.batch * (config->start + config->heads.sequence_length));
     const double row_bytes =
         (double)(config->heads.kv_heads * config->heads.head_dim) * (double)hs_dtype_bytes(config->dtype);
+    const double amax =
+        hs_operand_present(trial, HS_TRIAL_AMAX) ? hs_operand_bytes(&trial->operands[HS_TRIAL_AMAX]) : 0.0;
     return 2.0 * rows * row_bytes + hs_operand_bytes(&trial->operands[C_QKV]) +
-           hs_operand_bytes(&trial->operands[C_OUT]);
+           hs_operand_bytes(&trial->operands[C_OUT]) + amax;
 }
 
 static const HsCase cached_timed[] = {

@@ -140,6 +140,7 @@ static void declare_dropout(HsTrial *trial)
         trial->operands[D_RESIDUAL] = hs_input("residual", 1.0, matrix(trial, trial->config->other, 1));
     if (!in_place)
         trial->operands[D_Y] = hs_output("y", matrix(trial, trial->config->out, 1));
+    hs_trial_ask_amax(trial, dropout_output(trial));
 }
 
 static HsDropoutArgs dropout_args(const HsTrial *trial, const HsTensor *t)
@@ -148,7 +149,8 @@ static HsDropoutArgs dropout_args(const HsTrial *trial, const HsTensor *t)
                             .rng = { trial->seed, 11, 5, trial->config->start, NULL },
                             .x = t[D_X],
                             .residual = t[D_RESIDUAL],
-                            .y = t[dropout_output(trial)] };
+                            .y = t[dropout_output(trial)],
+                            .amax = t[HS_TRIAL_AMAX] };
 }
 
 static HsStatus call_dropout(HsTrial *trial, HsContext *context, const HsTensor *t)

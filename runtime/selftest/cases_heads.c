@@ -112,6 +112,7 @@ static void declare_backward(HsTrial *trial)
     operands[B_DX] = hs_output("dx", projection(trial, trial->config->out));
     operands[B_DQ_WEIGHT] = hs_updated("dq_weight", 1.0, weight);
     operands[B_DK_WEIGHT] = hs_updated("dk_weight", 1.0, weight);
+    hs_trial_ask_amax(trial, B_DX);
 }
 
 static HsStatus call_backward(HsTrial *trial, HsContext *context, const HsTensor *t)
@@ -124,7 +125,8 @@ static HsStatus call_backward(HsTrial *trial, HsContext *context, const HsTensor
                                                                         .rstd = t[B_RSTD],
                                                                         .dx = t[B_DX],
                                                                         .dq_weight = t[B_DQ_WEIGHT],
-                                                                        .dk_weight = t[B_DK_WEIGHT] });
+                                                                        .dk_weight = t[B_DK_WEIGHT],
+                                                                        .amax = t[HS_TRIAL_AMAX] });
 }
 
 /* As norm_backward without the mean: gamma(D + 10) on dx's terms, gamma(rows * heads + 5) on the weights' sums. */
@@ -237,6 +239,7 @@ static void declare_rope(HsTrial *trial)
     if (!in_place)
         trial->operands[Y] = hs_output("y", x);
     trial->operands[STARTS] = hs_starts_operand(trial, hs_heads_rows(&trial->config->heads));
+    hs_trial_ask_amax(trial, in_place ? X : Y);
 }
 
 static HsStatus prepare_rope(HsTrial *trial, HsContext *reference)
@@ -255,7 +258,8 @@ static HsStatus call_rope(HsTrial *trial, HsContext *context, const HsTensor *t)
                                               .inverse = hs_case_has(trial, HS_CASE_INVERSE),
                                               .starts = t[STARTS],
                                               .x = t[X],
-                                              .y = t[hs_case_has(trial, HS_CASE_IN_PLACE) ? X : Y] });
+                                              .y = t[hs_case_has(trial, HS_CASE_IN_PLACE) ? X : Y],
+                                              .amax = t[HS_TRIAL_AMAX] });
 }
 
 /* a cos - b sin: cosine and sine good to a function's roundings at any position, a product, an addition; where there is
@@ -277,14 +281,15 @@ static void bound_rope(HsTrial *trial)
     }
 }
 
-/* In place, values stay where they are. */
+/* In place, values stay where they are, unless they are looked at. */
 static double bytes_rope(const HsTrial *trial, const HsContext *context)
 {
     (void)context;
     const HsHeads *heads = &trial->config->heads;
     const double turned = (double)(heads->heads + heads->kv_heads) / (double)(heads->heads + 2 * heads->kv_heads);
     const double starts = hs_operand_present(trial, STARTS) ? hs_operand_bytes(&trial->operands[STARTS]) : 0.0;
-    return starts + (hs_trial_bytes(trial) - starts) * (hs_case_has(trial, HS_CASE_IN_PLACE) ? turned : 1.0);
+    const bool stay = hs_case_has(trial, HS_CASE_IN_PLACE) && !hs_operand_present(trial, HS_TRIAL_AMAX);
+    return starts + (hs_trial_bytes(trial) - starts) * (stay ? turned : 1.0);
 }
 
 static const HsCase rope_timed[] = {

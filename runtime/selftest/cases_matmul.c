@@ -309,6 +309,8 @@ static void declare(HsTrial *trial)
     operands[C] = reads_c ? hs_updated("c", 1.0, c) : hs_output("c", c);
     if (config->sums)
         operands[ROW_SUMS] = hs_updated("row_sums", 1.0, hs_tensor_1d(NULL, HS_F32, m));
+    if (!hs_case_has(trial, HS_CASE_ACCUMULATE))
+        hs_trial_ask_amax(trial, C);
     int64_t counts[MOST_PARTS];
     trial->quantized = hs_nf4_shape(counts, counts_of_parts(trial, counts));
 }
@@ -451,7 +453,8 @@ static HsStatus call(HsTrial *trial, HsContext *context, const HsTensor *t)
                                          .epilogue = epilogue_of(trial),
                                          .accumulate = hs_case_has(trial, HS_CASE_ACCUMULATE),
                                          .c = t[C],
-                                         .row_sums = t[ROW_SUMS] });
+                                         .row_sums = t[ROW_SUMS],
+                                         .amax = t[HS_TRIAL_AMAX] });
 }
 
 /* sum_k |a| |b| of one element: what the rounding errors of its sum scale with. */

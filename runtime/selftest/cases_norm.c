@@ -60,6 +60,12 @@ static const HsCase forward_cases[] = {
     SUMMED_NARROW(17, 63), SUMMED_NARROW(9, 256), SUMMED_NARROW(2, 16392),
 };
 
+/* In place: y is x; with a branch the residual is. */
+static int output_of(const HsTrial *trial)
+{
+    return hs_operand_present(trial, Y) ? Y : X;
+}
+
 static void declare_forward(HsTrial *trial)
 {
     const HsCase *config = trial->config;
@@ -81,12 +87,7 @@ static void declare_forward(HsTrial *trial)
     if (hs_case_has(trial, HS_CASE_LAYER))
         operands[MEAN] = hs_output("mean", rows);
     operands[RSTD] = hs_output("rstd", rows);
-}
-
-/* In place: y is x; with a branch the residual is. */
-static int output_of(const HsTrial *trial)
-{
-    return hs_operand_present(trial, Y) ? Y : X;
+    hs_trial_ask_amax(trial, output_of(trial));
 }
 
 static int residual_of(const HsTrial *trial)
@@ -103,7 +104,8 @@ static HsStatus call_forward(HsTrial *trial, HsContext *context, const HsTensor 
                         .bias = t[BIAS],
                         .y = t[output_of(trial)],
                         .mean = t[MEAN],
-                        .rstd = t[RSTD] };
+                        .rstd = t[RSTD],
+                        .amax = t[HS_TRIAL_AMAX] };
     if (hs_case_has(trial, HS_CASE_RESIDUAL)) {
         args.branch = t[BRANCH];
         args.residual = t[residual_of(trial)];
@@ -275,6 +277,7 @@ static void declare_backward(HsTrial *trial)
     if (config->dropout > 0.0f)
         operands[B_DX_MASKED] =
             hs_output("dx_masked", hs_tensor_2d(NULL, config->other, config->rows, config->columns));
+    hs_trial_ask_amax(trial, config->dropout > 0.0f ? B_DX_MASKED : config->sums ? B_DX_ROUNDED : B_DX);
     if (!config->sums)
         return;
     const HsDtype rounded = config->other == HS_F32 ? HS_BF16 : config->other;
@@ -300,7 +303,8 @@ static HsStatus call_backward(HsTrial *trial, HsContext *context, const HsTensor
                                                       .dx_sums = t[B_DX_SUMS],
                                                       .dx_masked = t[B_DX_MASKED],
                                                       .probability = trial->config->dropout,
-                                                      .rng = { trial->seed, 11, 5, trial->config->start, NULL } });
+                                                      .rng = { trial->seed, 11, 5, trial->config->start, NULL },
+                                                      .amax = t[HS_TRIAL_AMAX] });
 }
 
 /* |xhat| without cancellation. */

@@ -7,7 +7,7 @@
 
 #include "runtime/selftest/trial.h"
 
-enum { X, ALONG, ALONG_SCALES, ACROSS, ACROSS_SCALES, SCALING, TURNED_SCALING };
+enum { X, ALONG, ALONG_SCALES, ACROSS, ACROSS_SCALES, SCALING, TURNED_SCALING, AMAX };
 
 /* What options mean here. */
 enum {
@@ -19,6 +19,7 @@ enum {
     POWER_OF_TWO = HS_CASE_SCALE,
     KEPT = HS_CASE_MOMENTUM,
     LATEST = HS_CASE_NESTEROV,
+    FOUND = HS_CASE_MERGE,
     BOTH = IS_ALONG | IS_ACROSS
 };
 
@@ -26,15 +27,18 @@ enum {
     {                                                                                               \
         type, type, type, m, n, 0, .start = 5, .policy = { format, format, scale }, .options = more \
     }
-#define TENSOR(m, n)                                                                                 \
-    CAST(HS_BF16, m, n, HS_OPERAND_E4M3, HS_SCALE_TENSOR, BOTH | RECORDED),                          \
-        CAST(HS_BF16, m, n, HS_OPERAND_E5M2, HS_SCALE_TENSOR, BOTH | RECORDED),                      \
-        CAST(HS_F32, m, n, HS_OPERAND_E4M3, HS_SCALE_TENSOR, IS_ALONG | POWER_OF_TWO),               \
-        CAST(HS_F16, m, n, HS_OPERAND_E5M2, HS_SCALE_TENSOR, IS_ACROSS | RECORDED),                  \
-        CAST(HS_BF16, m, n, HS_OPERAND_E4M3, HS_SCALE_TENSOR, BOTH | RECORDED | KEPT),               \
-        CAST(HS_BF16, m, n, HS_OPERAND_E4M3, HS_SCALE_TENSOR, IS_ACROSS | LATEST),                   \
-        CAST(HS_BF16, m, n, HS_OPERAND_E4M3, HS_SCALE_TENSOR, BOTH | RECORDED | HS_CASE_NONFINITE),  \
-        CAST(HS_BF16, m, n, HS_OPERAND_E5M2, HS_SCALE_TENSOR, BOTH | RECORDED | HS_CASE_STOCHASTIC), \
+#define TENSOR(m, n)                                                                                        \
+    CAST(HS_BF16, m, n, HS_OPERAND_E4M3, HS_SCALE_TENSOR, BOTH | RECORDED),                                 \
+        CAST(HS_BF16, m, n, HS_OPERAND_E5M2, HS_SCALE_TENSOR, BOTH | RECORDED),                             \
+        CAST(HS_F32, m, n, HS_OPERAND_E4M3, HS_SCALE_TENSOR, IS_ALONG | POWER_OF_TWO),                      \
+        CAST(HS_F16, m, n, HS_OPERAND_E5M2, HS_SCALE_TENSOR, IS_ACROSS | RECORDED),                         \
+        CAST(HS_BF16, m, n, HS_OPERAND_E4M3, HS_SCALE_TENSOR, BOTH | RECORDED | KEPT),                      \
+        CAST(HS_BF16, m, n, HS_OPERAND_E4M3, HS_SCALE_TENSOR, IS_ACROSS | LATEST),                          \
+        CAST(HS_BF16, m, n, HS_OPERAND_E4M3, HS_SCALE_TENSOR, BOTH | RECORDED | HS_CASE_NONFINITE),         \
+        CAST(HS_BF16, m, n, HS_OPERAND_E5M2, HS_SCALE_TENSOR, BOTH | RECORDED | HS_CASE_STOCHASTIC),        \
+        CAST(HS_BF16, m, n, HS_OPERAND_E4M3, HS_SCALE_TENSOR, BOTH | RECORDED | FOUND),                     \
+        CAST(HS_F16, m, n, HS_OPERAND_E5M2, HS_SCALE_TENSOR, IS_ACROSS | FOUND | POWER_OF_TWO),             \
+        CAST(HS_BF16, m, n, HS_OPERAND_E4M3, HS_SCALE_TENSOR, BOTH | RECORDED | FOUND | HS_CASE_NONFINITE), \
         CAST(HS_BF16, m, n, HS_OPERAND_E4M3, HS_SCALE_TENSOR, IS_ALONG | RECORDED | HS_CASE_UNALIGNED)
 #define BLOCKS(m, n, scale)                                                                                         \
     CAST(HS_BF16, m, n, HS_OPERAND_E4M3, scale, BOTH | RECORDED), CAST(HS_F32, m, n, HS_OPERAND_E5M2, scale, BOTH), \
@@ -46,6 +50,9 @@ enum {
         CAST(HS_F32, m, n, HS_OPERAND_E2M1, HS_SCALE_NV, BOTH | IN_SQUARES),                               \
         CAST(HS_BF16, m, n, HS_OPERAND_E2M1, HS_SCALE_NV, BOTH | RECORDED | ROTATED | HS_CASE_STOCHASTIC), \
         CAST(HS_BF16, m, n, HS_OPERAND_E2M1, HS_SCALE_NV, IS_ACROSS | ROTATED),                            \
+        CAST(HS_BF16, m, n, HS_OPERAND_E2M1, HS_SCALE_NV, BOTH | RECORDED | ROTATED | FOUND),              \
+        CAST(HS_BF16, m, n, HS_OPERAND_E2M1, HS_SCALE_NV, IS_ACROSS | ROTATED | FOUND),                    \
+        CAST(HS_F32, m, n, HS_OPERAND_E2M1, HS_SCALE_NV, BOTH | IN_SQUARES | FOUND),                       \
         CAST(HS_BF16, m, n, HS_OPERAND_E2M1, HS_SCALE_NV, BOTH | RECORDED | HS_CASE_NONFINITE)
 #define SIZES(m, n) TENSOR(m, n), BLOCKS(m, n, HS_SCALE_BLOCK), BLOCKS(m, n, HS_SCALE_MX), NV(m, n)
 
@@ -86,16 +93,35 @@ static void declare(HsTrial *trial)
         declare_side(trial, false);
     if (hs_case_has(trial, IS_ACROSS))
         declare_side(trial, true);
+    if (hs_case_has(trial, FOUND)) {
+        operands[AMAX] = hs_filled(hs_input("amax", 1.0, hs_tensor_1d(NULL, HS_F32, 1)), HS_FILL_ZERO);
+        operands[AMAX].as_is = true;
+    }
     for (int i = SCALING; i <= TURNED_SCALING; i++) {
         operands[i] = hs_filled(hs_updated("scaling", 0.0, hs_tensor_1d(NULL, HS_U8, sizeof(HsScaling))), HS_FILL_ZERO);
         operands[i].parameter = true;
     }
 }
 
+/* What who made x would have left: as the bits of its magnitude, of which a NaN's are the largest. */
+static void find_amax(const HsOperand *x, float *amax)
+{
+    uint32_t most = 0;
+    for (int64_t i = 0; i < hs_tensor_count(&x->tensor); i++) {
+        const float magnitude = fabsf((float)hs_dtype_load(x->tensor.dtype, x->image, i));
+        uint32_t bits;
+        memcpy(&bits, &magnitude, sizeof bits);
+        most = bits > most ? bits : most;
+    }
+    memcpy(amax, &most, sizeof most);
+}
+
 /* Records that something was kept in. */
 static HsStatus prepare(HsTrial *trial, HsContext *reference)
 {
     (void)reference;
+    if (hs_case_has(trial, FOUND))
+        find_amax(&trial->operands[X], trial->operands[AMAX].image);
     for (int i = SCALING; i <= TURNED_SCALING; i++) {
         const HsScaling start = { .scale = 24.0f,
                                   .inverse = 1.0f / 24.0f,
@@ -128,7 +154,9 @@ static HsStatus call(HsTrial *trial, HsContext *context, const HsTensor *t)
         .squares = hs_case_has(trial, IN_SQUARES),
         .source = hs_case_has(trial, KEPT)     ? HS_SCALE_KEPT
                   : hs_case_has(trial, LATEST) ? HS_SCALE_LATEST
+                  : hs_case_has(trial, FOUND)  ? HS_SCALE_FOUND
                                                : HS_SCALE_OWN,
+        .amax = t[AMAX],
         .power_of_two = hs_case_has(trial, POWER_OF_TWO),
         .records = hs_case_has(trial, RECORDED),
         .rotates = hs_case_has(trial, ROTATED),
@@ -147,13 +175,15 @@ static double bytes(const HsTrial *trial, const HsContext *context)
 {
     (void)context;
     const HsScaleGranularity scale = trial->config->policy.granularity;
-    const bool twice = hs_scale_is_of_tensor(scale) && !hs_case_has(trial, KEPT | LATEST);
+    const bool found = hs_case_has(trial, FOUND) && !hs_case_has(trial, ROTATED);
+    const bool twice = hs_scale_is_of_tensor(scale) && !hs_case_has(trial, KEPT | LATEST) && !found;
     return hs_trial_bytes(trial) + (twice ? hs_operand_bytes(&trial->operands[X]) : 0.0);
 }
 
 static const HsCase quantize_timed[] = {
     CAST(HS_BF16, 4096, 768, HS_OPERAND_E4M3, HS_SCALE_TENSOR, BOTH | RECORDED),
     CAST(HS_BF16, 4096, 3072, HS_OPERAND_E5M2, HS_SCALE_TENSOR, BOTH | RECORDED | KEPT),
+    CAST(HS_BF16, 4096, 3072, HS_OPERAND_E4M3, HS_SCALE_TENSOR, BOTH | RECORDED | FOUND),
     CAST(HS_BF16, 4096, 3072, HS_OPERAND_E4M3, HS_SCALE_BLOCK, BOTH | RECORDED),
     CAST(HS_BF16, 4096, 3072, HS_OPERAND_E4M3, HS_SCALE_MX, BOTH | RECORDED),
     CAST(HS_BF16, 4096, 3072, HS_OPERAND_E2M1, HS_SCALE_NV, BOTH | RECORDED),

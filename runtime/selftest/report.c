@@ -65,52 +65,65 @@ static uint64_t seed_of(int op, int index)
     return (uint64_t)(op + 1) << 32 | (uint32_t)index;
 }
 
-/* One case.  A backend that refuses it fails it; a trial that cannot be made, or memory that runs out, says nothing
- * about the backend and ends the run. */
-static HsStatus run_case(int op, int index, HsContext *given, double *worst, char complaint[HS_COMPLAINT_BYTES])
+static void count_case(const HsTrial *trial, HsOpReport *report)
 {
-    const HsOpTest *test = op_rows[op].test;
-    HsTrial trial;
+    report->cases++;
+    if (trial->worst > report->worst)
+        report->worst = trial->worst;
+    if (trial->complaint[0] == 0)
+        return;
+    if (report->failures < HS_COMPLAINTS_KEPT) {
+        HsComplaint *const kept = &report->complaints[report->failures];
+        kept->config = trial->config;
+        snprintf(kept->text, sizeof kept->text, "%s", trial->complaint);
+    }
+    report->failures++;
+}
+
+/* One case on one backend.  A backend that refuses it fails it; memory that runs out says nothing about the backend and ends
+ * the run. */
+static HsStatus run_case(HsTrial *trial, HsContext *given, HsOpReport *report)
+{
     HsContext context = { 0 };
-    HsStatus status =
-        hs_trial_create(&trial, op_rows[op].name, test, &test->cases[index], seed_of(op, index), given->device, false);
-    if (status == HS_OK)
-        status = context_for(&trial, given, &context, false);
+    HsStatus status = context_for(trial, given, &context, false);
+    hs_trial_begin(trial, &context);
     if (status == HS_OK) {
-        const HsStatus compared = hs_trial_compare(&trial, &context);
+        const HsStatus compared = hs_trial_compare(trial, &context);
         if (compared == HS_ENOMEM)
             status = compared;
         if (compared != HS_OK) {
-            trial.worst = HUGE_VAL;
-            snprintf(trial.complaint, sizeof trial.complaint, "%s", hs_error_message());
+            trial->worst = HUGE_VAL;
+            snprintf(trial->complaint, sizeof trial->complaint, "%s", hs_error_message());
         }
-        if (trial.worst > *worst)
-            *worst = trial.worst;
-        snprintf(complaint, HS_COMPLAINT_BYTES, "%s", trial.complaint);
+        count_case(trial, report);
     }
     release_workspace(&context);
-    hs_trial_destroy(&trial, given);
+    return status;
+}
+
+HsStatus hs_selftest_check_all(HsContext *contexts, int count, int op, HsCaseChoice choice, HsOpReport *reports)
+{
+    const HsOpTest *const test = op_rows[op].test;
+    for (int i = 0; i < count; i++)
+        reports[i] = (HsOpReport){ .name = op_rows[op].name };
+    HsStatus status = HS_OK;
+    int wanted = 0;
+    for (int index = 0; index < test->case_count && status == HS_OK; index++) {
+        HsTrial trial;
+        if ((choice.wanted && !choice.wanted(&test->cases[index])) || wanted++ % choice.stride != 0)
+            continue;
+        status = hs_trial_create(&trial, op_rows[op].name, test, &test->cases[index], seed_of(op, index),
+                                 contexts->device, false);
+        for (int i = 0; i < count && status == HS_OK; i++)
+            status = run_case(&trial, &contexts[i], &reports[i]);
+        hs_trial_destroy(&trial, contexts);
+    }
     return status;
 }
 
 HsStatus hs_selftest_check(HsContext *context, int op, int stride, HsOpReport *report)
 {
-    const HsOpTest *test = op_rows[op].test;
-    *report = (HsOpReport){ .name = op_rows[op].name };
-    for (int i = 0; i < test->case_count; i += stride) {
-        char complaint[HS_COMPLAINT_BYTES];
-        HS_TRY(run_case(op, i, context, &report->worst, complaint));
-        report->cases++;
-        if (complaint[0] == 0)
-            continue;
-        if (report->failures < HS_COMPLAINTS_KEPT) {
-            HsComplaint *kept = &report->complaints[report->failures];
-            kept->config = &test->cases[i];
-            memcpy(kept->text, complaint, sizeof kept->text);
-        }
-        report->failures++;
-    }
-    return HS_OK;
+    return hs_selftest_check_all(context, 1, op, (HsCaseChoice){ .stride = stride }, report);
 }
 
 static HsStatus time_case(HsContext *given, int op, const HsRoofline *roofline, double seconds, HsOpTiming *timing)

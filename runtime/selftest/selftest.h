@@ -29,6 +29,12 @@ typedef struct HsOpReport {
     int timing_count;
 } HsOpReport;
 
+/* Of an operation's cases every stride-th of those that are wanted; NULL: all are. */
+typedef struct HsCaseChoice {
+    int stride;
+    bool (*wanted)(const HsCase *config);
+} HsCaseChoice;
+
 /* Operations, in the order of kernels/ops/ops.h. */
 int hs_selftest_count(void);
 const char *hs_selftest_name(int op);
@@ -38,6 +44,8 @@ HsStatus hs_selftest_find(const char *name, int *op);
 /* Starts a report: cases run and compared.  context->threads > 1: each case also runs with one thread and must give the
  * same bits.  Every stride-th case (1: all).  errors are about the run itself: HS_ENOMEM */
 HsStatus hs_selftest_check(HsContext *context, int op, int stride, HsOpReport *report);
+/* The same on several backends of one device: what a case expects, which takes longer than most operations, is found once. */
+HsStatus hs_selftest_check_all(HsContext *contexts, int count, int op, HsCaseChoice choice, HsOpReport *reports);
 /* Adds timings: of at most `most` of the operation's timed cases. */
 HsStatus hs_selftest_time(HsContext *context, int op, const HsRoofline *roofline, const HsSpeedPlan *plan, int most,
                           HsOpReport *report);

@@ -94,6 +94,7 @@ typedef struct HsOperand {
     bool as_is;       /* never widened to f64: scalars that a kernel reads as float, statistics */
     bool overwritten; /* of role both, but what was there is not read: it counts once among the bytes that move */
     bool parameter;   /* of the operation, in the device's memory: not counted among them */
+    int amax_of; /* this is the largest magnitude of operand amax_of - 1 (ops.h), as the backend stored it; 0: not */
     /* made by the trial */
     void *image;     /* host copy of the initial bytes */
     HsTensor exact;  /* what the reference reads and writes: f64 where `tensor` is floating-point */
@@ -101,7 +102,8 @@ typedef struct HsOperand {
     double *error;   /* outputs: bound on |unrounded - exact|, from `bound` */
 } HsOperand;
 
-enum { HS_TRIAL_OPERANDS = 12 };
+/* HS_TRIAL_AMAX: where amax is, of operations that have it. */
+enum { HS_TRIAL_OPERANDS = 12, HS_TRIAL_AMAX = HS_TRIAL_OPERANDS - 1 };
 
 typedef struct HsTrial HsTrial;
 
@@ -154,6 +156,8 @@ HsStatus hs_trial_create(HsTrial *trial, const char *op, const HsOpTest *test, c
 void hs_trial_destroy(HsTrial *trial, HsContext *context);
 /* Bring the initial bytes of every operand to the device. */
 HsStatus hs_trial_upload(HsTrial *trial, HsContext *context);
+/* Before each backend that the trial is run on: nothing is left of the one before. */
+void hs_trial_begin(HsTrial *trial, HsContext *context);
 /* Run on context's backend; its workspace must be large enough.  Fills worst and complaint. */
 HsStatus hs_trial_compare(HsTrial *trial, HsContext *context);
 /* One run, not compared. */
@@ -162,6 +166,8 @@ HsStatus hs_trial_call(HsTrial *trial, HsContext *context);
 double hs_operand_bytes(const HsOperand *operand);
 /* Of all operands. */
 double hs_trial_bytes(const HsTrial *trial);
+/* In `declare`: most cases, none that is timed, ask for amax, of operand `of`. */
+void hs_trial_ask_amax(HsTrial *trial, int of);
 /* Of a case with documents: random numbers become where they start, a few long ones before many short ones. */
 HsOperand hs_starts_operand(const HsTrial *trial, int64_t rows);
 void hs_trial_draw_starts(HsTrial *trial, int operand);

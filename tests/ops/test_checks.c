@@ -301,6 +301,29 @@ Test(checks, elementwise_and_updates)
     EXPECT_REFUSED(HS_ESHAPE, "sgd: buffer is missing, expected 8 elements", hs_op_sgd(&context, &sgd));
 }
 
+/* Where the largest magnitude of what is made goes: one number, and none of a sum that grows. */
+Test(checks, largest_magnitudes)
+{
+    unsigned char code[64];
+    HsScaling scaling = { .scale = 1.0f };
+    HsQuantizeArgs cast = { .x = bf16(4, 8), .source = HS_SCALE_FOUND };
+    cast.along = (HsCodes){ HS_OPERAND_E4M3, HS_SCALE_TENSOR, 4, 8, code, NULL, &scaling };
+    EXPECT_REFUSED(HS_ESHAPE, "quantize: amax is missing, expected [1]", hs_op_quantize(&context, &cast));
+    cast.amax = f32_1d(2);
+    EXPECT_REFUSED(HS_ESHAPE, "quantize: amax is [2], expected [1]", hs_op_quantize(&context, &cast));
+    cast.amax = f32_1d(1);
+    cast.source = HS_SCALE_OWN;
+    EXPECT_REFUSED(HS_EINVAL, "quantize: amax is given, but the scales do not follow from it",
+                   hs_op_quantize(&context, &cast));
+    HsMatmulArgs product = { .a = bf16(4, 8), .b = bf16(8, 3), .alpha = 1, .c = f32(4, 3), .accumulate = true };
+    product.amax = f32_1d(1);
+    EXPECT_REFUSED(HS_EINVAL, "matmul: amax is that of a c that is written, not of one that accumulates",
+                   hs_op_matmul(&context, &product));
+    product.accumulate = false;
+    product.amax = hs_tensor_1d(NULL, HS_BF16, 1);
+    EXPECT_REFUSED(HS_ESHAPE, "matmul: amax is bf16, expected f32", hs_op_matmul(&context, &product));
+}
+
 Test(checks, protection)
 {
     HsSgdArgs sgd = { .update.grad = f32_1d(8), .update.weight = f32_1d(8), .update.protection.importance = f32_1d(8) };

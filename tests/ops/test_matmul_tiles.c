@@ -11,79 +11,109 @@
 #include "runtime/selftest/selftest.h"
 #include "tests/support/emulator.h"
 
-static void run_products(const char *kernels, int slices)
+/* kernels: forced, each on what it can serve.  wanted: the cases that they are for; the others would be multiplied as in every
+ * other test. */
+static void run_products(const char *kernels, int slices, bool (*wanted)(const HsCase *config), int least)
 {
     HsDevice device;
     const HsCudaOptions options = { 0 };
     cr_assert_eq(emulator()->device_init(&device, &options), HS_OK, "%s", hs_error_message());
     HsContext context = { .backend = emulator()->backend, .device = &device, .threads = 1 };
-    int failures = 0;
+    HsOpReport report;
+    int op = 0;
+    cr_assert_eq(hs_selftest_find("matmul", &op), HS_OK);
     cr_assert_eq(emulator()->tuner->force(&device, kernels, slices), HS_OK, "%s", hs_error_message());
-    cr_expect_eq(hs_selftest_run(&context, "matmul", false, stdout, &failures), HS_OK, "%s", hs_error_message());
-    cr_expect_eq(failures, 0, "%s, %d slices: %d cases fail", kernels, slices, failures);
+    const HsCaseChoice choice = { .stride = 1, .wanted = wanted };
+    cr_expect_eq(hs_selftest_check_all(&context, 1, op, choice, &report), HS_OK, "%s", hs_error_message());
+    cr_expect_geq(report.cases, least, "%s: only %d cases", kernels, report.cases);
+    cr_expect_eq(report.failures, 0, "%s, %d slices: %d of %d cases fail: %s", kernels, slices, report.failures,
+                 report.cases, report.complaints[0].text);
     device.deinit(&device);
 }
 
 /* One kernel of each family at a time. */
 Test(matmul_tiles, largest)
 {
-    run_products("mma-128x256,ffma-128x128", 1);
+    run_products("mma-128x256,ffma-128x128", 1, NULL, 1200);
 }
 
 Test(matmul_tiles, second)
 {
-    run_products("mma-128x128,ffma-64x64", 1);
+    run_products("mma-128x128,ffma-64x64", 1, NULL, 1200);
+}
+
+static bool by_tensor_cores(const HsCase *config)
+{
+    return config->dtype != HS_F32 || config->policy.a == HS_OPERAND_TF32;
+}
+
+static bool in_16_bits(const HsCase *config)
+{
+    return config->dtype != HS_F32 && config->quantized == 0 && config->policy.granularity == HS_SCALE_NONE;
 }
 
 Test(matmul_tiles, third)
 {
-    run_products("mma-128x64,mma-64x64", 1);
+    run_products("mma-128x64,mma-64x64", 1, by_tensor_cores, 800);
 }
 
 Test(matmul_tiles, smallest_in_slices)
 {
-    run_products("mma-64x64,ffma-128x128", 3);
+    run_products("mma-64x64,ffma-128x128", 3, NULL, 1200);
 }
 
 Test(matmul_tiles, hopper_wide)
 {
-    run_products("wgmma-256x256,mma-128x128", 1);
+    run_products("wgmma-256x256,mma-128x128", 1, in_16_bits, 500);
 }
 
 Test(matmul_tiles, hopper_narrow_in_slices)
 {
-    run_products("wgmma-256x128,mma-64x64", 3);
+    run_products("wgmma-256x128,mma-64x64", 3, in_16_bits, 500);
 }
 
 Test(matmul_tiles, hopper_in_turns)
 {
-    run_products("wgmma-128x256,mma-128x64", 1);
+    run_products("wgmma-128x256,mma-128x64", 1, in_16_bits, 500);
+}
+
+/* c is the plain sum, in f32. */
+static bool is_plain_sum(const HsCase *config)
+{
+    const unsigned more = HS_CASE_BIAS | HS_CASE_RESIDUAL | HS_CASE_GELU | HS_CASE_GELU_BACKWARD | HS_CASE_ADDEND |
+                          HS_CASE_SWIGLU | HS_CASE_SWIGLU_BACKWARD;
+    return config->dtype != HS_F32 && config->out == HS_F32 && config->quantized == 0 && (config->options & more) == 0;
 }
 
 Test(matmul_tiles, hopper_joint_wide)
 {
-    run_products("wgmma-256x256-joint,mma-128x128", 1);
+    run_products("wgmma-256x256-joint,mma-128x128", 1, is_plain_sum, 50);
 }
 
 Test(matmul_tiles, hopper_joint_narrow)
 {
-    run_products("wgmma-256x128-joint,mma-128x128", 1);
+    run_products("wgmma-256x128-joint,mma-128x128", 1, is_plain_sum, 50);
 }
 
 Test(matmul_tiles, hopper_joint_in_turns)
 {
-    run_products("wgmma-128x256-joint,mma-128x128", 1);
+    run_products("wgmma-128x256-joint,mma-128x128", 1, is_plain_sum, 50);
+}
+
+static bool in_codes(const HsCase *config)
+{
+    return config->policy.granularity != HS_SCALE_NONE;
 }
 
 /* Codes that tensor cores multiply as they are; promoted products have the first tile alone. */
 Test(matmul_tiles, hopper_fp8_in_slices)
 {
-    run_products("wgmma-fp8-256x128", 3);
+    run_products("wgmma-fp8-256x128", 3, in_codes, 150);
 }
 
 Test(matmul_tiles, hopper_fp8_wide)
 {
-    run_products("wgmma-fp8-256x256,wgmma-fp8-256x128-joint", 1);
+    run_products("wgmma-fp8-256x256,wgmma-fp8-256x128-joint", 1, in_codes, 150);
 }
 
 /* c [256, 64] = a^T b by joint tiles. */

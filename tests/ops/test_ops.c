@@ -12,56 +12,54 @@
 /* An odd number of threads, more than some cases have rows: uneven shares of work, and idle workers. */
 enum { THREADS = 3 };
 
-static int failures_of(const HsBackend *backend, int threads)
+static const char *const isas[] = { "portable", "avx2", "avx512", "avx512bf16", "amx" };
+enum { ISAS = sizeof isas / sizeof *isas };
+
+/* The reference, then the instruction sets that there are.  Returns how many; names: theirs. */
+static int make_contexts(HsDevice *device, HsContext contexts[1 + ISAS], const char *names[1 + ISAS])
+{
+    int count = 0;
+    names[count] = "ref";
+    contexts[count++] = (HsContext){ .backend = hs_backend_ref(), .device = device, .threads = 1 };
+    for (int i = 0; i < ISAS; i++) {
+        const HsBackend *backend = NULL;
+        const HsStatus status = hs_backend_cpu_for_isa(isas[i], &backend);
+        if (status == HS_EUNSUPPORTED || status == HS_EINVAL) {
+            fprintf(stderr, "not tested: %s\n", hs_error_message());
+            continue;
+        }
+        cr_assert_eq(status, HS_OK, "%s", hs_error_message());
+        names[count] = isas[i];
+        contexts[count++] = (HsContext){ .backend = backend, .device = device, .threads = THREADS };
+    }
+    return count;
+}
+
+static void expect_no_failures(const HsOpReport *report, const char *name)
+{
+    char described[HS_COMPLAINT_BYTES];
+    cr_expect_gt(report->cases, 0);
+    for (int i = 0; i < report->failures && i < HS_COMPLAINTS_KEPT; i++)
+        cr_expect_fail("%s on %s: %s: %s", report->name, name,
+                       hs_case_describe(report->complaints[i].config, described, sizeof described),
+                       report->complaints[i].text);
+    cr_expect_eq(report->failures, 0, "%s on %s: %d of %d cases", report->name, name, report->failures, report->cases);
+}
+
+Test(ops, every_case_on_every_backend)
 {
     HsDevice device;
-    int failures = 0;
+    HsContext contexts[1 + ISAS];
+    HsOpReport reports[1 + ISAS];
+    const char *names[1 + ISAS];
     cr_assert_eq(hs_device_host_init(&device), HS_OK, "%s", hs_error_message());
-    HsContext context = { .backend = backend, .device = &device, .threads = threads };
-    cr_assert_eq(hs_selftest_run(&context, NULL, false, stderr, &failures), HS_OK, "%s", hs_error_message());
-    return failures;
-}
-
-Test(ops, reference)
-{
-    cr_assert_eq(failures_of(hs_backend_ref(), 1), 0);
-}
-
-static void check_isa(const char *isa)
-{
-    const HsBackend *backend = NULL;
-    const HsStatus status = hs_backend_cpu_for_isa(isa, &backend);
-    if (status == HS_EUNSUPPORTED || status == HS_EINVAL) {
-        cr_skip("%s", hs_error_message());
-        return;
+    const int count = make_contexts(&device, contexts, names);
+    for (int op = 0; op < hs_selftest_count(); op++) {
+        cr_assert_eq(hs_selftest_check_all(contexts, count, op, (HsCaseChoice){ .stride = 1 }, reports), HS_OK, "%s",
+                     hs_error_message());
+        for (int i = 0; i < count; i++)
+            expect_no_failures(&reports[i], names[i]);
     }
-    cr_assert_eq(status, HS_OK, "%s", hs_error_message());
-    cr_assert_eq(failures_of(backend, THREADS), 0);
-}
-
-Test(ops, cpu_portable)
-{
-    check_isa("portable");
-}
-
-Test(ops, cpu_avx2)
-{
-    check_isa("avx2");
-}
-
-Test(ops, cpu_avx512)
-{
-    check_isa("avx512");
-}
-
-Test(ops, cpu_avx512bf16)
-{
-    check_isa("avx512bf16");
-}
-
-Test(ops, cpu_amx)
-{
-    check_isa("amx");
 }
 
 Test(ops, unknown_operation_is_named)

@@ -146,6 +146,7 @@ HsStatus HS_ISA_NAME(hs_cpu_dropout_forward)(HsContext *context, const HsDropout
 #pragma omp parallel for schedule(static) num_threads(threads_for(context, count))
     for (int64_t block = 0; block < hs_cpu_block_count(count, CHUNK); block++)
         HS_ISA_NAME(hs_cpu_dropout_elements)(args, hs_cpu_block(count, CHUNK, block));
+    HS_ISA_NAME(hs_cpu_find_amax)(context, &args->y, &args->amax);
     return HS_OK;
 }
 

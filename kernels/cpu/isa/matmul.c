@@ -503,25 +503,8 @@ static void multiply(const HsMatmulRun *run)
     }
 }
 
-static HsStatus multiply_codes(HsContext *context, const HsMatmulArgs *args)
+static HsStatus multiply_operands(HsContext *context, const HsMatmulArgs *args)
 {
-    HsContext inner = *context;
-    HsMatmulArgs product = without_codes(args);
-    const size_t a_bytes = decoded_bytes(args->a_codes), b_bytes = decoded_bytes(args->b_codes);
-    product.a.data = context->workspace;
-    product.b.data = (unsigned char *)context->workspace + a_bytes;
-    inner.workspace = (unsigned char *)product.b.data + b_bytes;
-    inner.workspace_bytes -= a_bytes + b_bytes;
-    HS_ISA_NAME(hs_codes_decode)(context, args->a_codes, product.a.data);
-    HS_ISA_NAME(hs_codes_decode)(context, args->b_codes, product.b.data);
-    product.alpha *= HS_SCALING_FACTOR(args->a_codes->scaling) * HS_SCALING_FACTOR(args->b_codes->scaling);
-    return HS_ISA_NAME(hs_cpu_matmul)(&inner, &product);
-}
-
-HsStatus HS_ISA_NAME(hs_cpu_matmul)(HsContext *context, const HsMatmulArgs *args)
-{
-    if (args->a_codes)
-        return multiply_codes(context, args);
     if (args->a.dtype == HS_F64)
         return hs_fail(HS_EUNSUPPORTED, "matmul: the cpu backend has no f64 products; use the ref backend");
     assert(context->workspace_bytes >= product_workspace(context, args));
@@ -559,4 +542,26 @@ HsStatus HS_ISA_NAME(hs_cpu_matmul)(HsContext *context, const HsMatmulArgs *args
         return HS_OK;
     const HsUnaryArgs swiglu = { .x = args->pre, .y = args->c };
     return HS_ISA_NAME(hs_cpu_swiglu_forward)(context, &swiglu);
+}
+
+static HsStatus multiply_codes(HsContext *context, const HsMatmulArgs *args)
+{
+    HsContext inner = *context;
+    HsMatmulArgs product = without_codes(args);
+    const size_t a_bytes = decoded_bytes(args->a_codes), b_bytes = decoded_bytes(args->b_codes);
+    product.a.data = context->workspace;
+    product.b.data = (unsigned char *)context->workspace + a_bytes;
+    inner.workspace = (unsigned char *)product.b.data + b_bytes;
+    inner.workspace_bytes -= a_bytes + b_bytes;
+    HS_ISA_NAME(hs_codes_decode)(context, args->a_codes, product.a.data);
+    HS_ISA_NAME(hs_codes_decode)(context, args->b_codes, product.b.data);
+    product.alpha *= HS_SCALING_FACTOR(args->a_codes->scaling) * HS_SCALING_FACTOR(args->b_codes->scaling);
+    return multiply_operands(&inner, &product);
+}
+
+HsStatus HS_ISA_NAME(hs_cpu_matmul)(HsContext *context, const HsMatmulArgs *args)
+{
+    HS_TRY(args->a_codes ? multiply_codes(context, args) : multiply_operands(context, args));
+    HS_ISA_NAME(hs_cpu_find_amax)(context, &args->c, &args->amax);
+    return HS_OK;
 }

@@ -80,6 +80,7 @@ HsStatus HS_ISA_NAME(hs_cpu_norm_forward)(HsContext *context, const HsNormArgs *
 #undef FORWARD
         }
     }
+    HS_ISA_NAME(hs_cpu_find_amax)(context, &args->y, &args->amax);
     return HS_OK;
 }
 
@@ -220,6 +221,7 @@ HsStatus HS_ISA_NAME(hs_cpu_norm_backward)(HsContext *context, const HsNormBackw
         add_partials(context->workspace, blocks, 1, width, &args->dbias);
     if (hs_tensor_present(&args->dx_sums))
         add_partials(context->workspace, blocks, 2, width, &args->dx_sums);
+    HS_ISA_NAME(hs_cpu_find_amax)(context, hs_norm_handed_on(args), &args->amax);
     return HS_OK;
 }
 

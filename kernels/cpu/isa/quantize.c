@@ -82,6 +82,16 @@ static uint32_t amax_of(const HsContext *context, const HsTensor *x)
     return most;
 }
 
+void HS_ISA_NAME(hs_cpu_find_amax)(const HsContext *context, const HsTensor *tensor, const HsTensor *amax)
+{
+    if (!hs_tensor_present(amax))
+        return;
+    float *const kept = amax->data;
+    const uint32_t found = amax_of(context, tensor);
+    if (found > hs_code_bits(*kept))
+        *kept = hs_code_float(found);
+}
+
 /* --- tiles --- */
 
 static int64_t tile_count(const HsTensor *x)
@@ -464,8 +474,10 @@ HsStatus HS_ISA_NAME(hs_cpu_quantize)(HsContext *context, const HsQuantizeArgs *
     const HsCodes *const one = hs_codes_present(&args->along) ? &args->along : &args->across;
     const int64_t tiles_there = tile_count(&args->x);
     uint64_t saturated = 0, zeroed = 0;
-    /* A pass of its own where the scale follows from it; else the tiles find it on the way. */
-    uint32_t amax = args->source == HS_SCALE_OWN ? amax_of(context, &args->x) : 0;
+    /* A pass of its own where the scale follows from it and nobody has found it; else the tiles do on the way. */
+    const bool reads = args->source == HS_SCALE_OWN && hs_scale_is_of_tensor(one->granularity);
+    const bool found_before = args->source == HS_SCALE_FOUND && hs_scale_is_of_tensor(one->granularity);
+    uint32_t amax = reads ? amax_of(context, &args->x) : found_before ? magnitude_of(*(float *)args->amax.data) : 0;
     choose_scale(args, one, amax);
     if (args->rotates && hs_codes_present(&args->across))
         choose_scale(args, &args->across, amax_rotated(context, args, tiles));
@@ -476,7 +488,7 @@ HsStatus HS_ISA_NAME(hs_cpu_quantize)(HsContext *context, const HsQuantizeArgs *
         place_tile(&args->x, index, tile);
         tile->saturated = tile->zeroed = 0;
         cast_tile(args, tile);
-        if (args->records && args->source != HS_SCALE_OWN) {
+        if (args->records && !reads && !found_before) {
             const uint32_t found = amax_of_tile(tile, (const float(*)[TILE])tile->x);
             amax = found > amax ? found : amax;
         }

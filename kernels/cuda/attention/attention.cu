@@ -35,7 +35,8 @@ HsStatus describe_attention(const char *op, const HsHeads &heads, float scale, f
                    scale,
                    (float)((double)scale * 1.4426950408889634),
                    {},
-                   hs_tensor_present(&starts) ? data_of<const int32_t>(starts) : nullptr };
+                   hs_tensor_present(&starts) ? data_of<const int32_t>(starts) : nullptr,
+                   {} };
     attention->dropout = { rng, (uint32_t)ceil((double)dropout * 0x1p24), (float)(1.0 / (1.0 - (double)dropout)),
                            heads.sequence_length % 4 == 0 };
     return HS_OK;
@@ -131,11 +132,14 @@ HsStatus attention_forward(HsContext *context, const HsAttentionArgs *args)
                               &attention));
     const HsTensor *const tensors[] = { &args->qkv, &args->out };
     HS_TRY(refuse_f64("attention_forward", tensors, 2));
-    if (fits_mma(attention, tensors, 2) && serves_hopper(context, attention))
+    if (!fits_mma(attention, tensors, 2)) {
+        HS_TRY(attention_forward_exact(context, attention, args));
+        return launch_amax(context, args->out, args->amax);
+    }
+    attention.amax = amax_out(args->amax, args->out);
+    if (serves_hopper(context, attention))
         return attention_forward_hopper(context, attention, args);
-    if (fits_mma(attention, tensors, 2))
-        return attention_forward_mma(context, attention, args);
-    return attention_forward_exact(context, attention, args);
+    return attention_forward_mma(context, attention, args);
 }
 
 HsStatus attention_backward(HsContext *context, const HsAttentionBackwardArgs *args)
@@ -156,14 +160,16 @@ HsStatus attention_backward(HsContext *context, const HsAttentionBackwardArgs *a
     }
     HS_TRY(compute_statistics(context, attention, args, statistics, counters));
     const BackwardTensors backward = { args->dout, args->qkv, args->dqkv, statistics };
+    if (!mma) {
+        HS_TRY(attention_backward_query_exact(context, attention, backward));
+        HS_TRY(attention_backward_key_value_exact(context, attention, backward));
+        return launch_amax(context, args->dqkv, args->amax);
+    }
+    attention.amax = amax_out(args->amax, args->dqkv);
     if (hopper)
         return attention_backward_hopper(context, attention, backward);
-    if (mma) {
-        HS_TRY(attention_backward_query_mma(context, attention, backward));
-        return attention_backward_key_value_mma(context, attention, backward);
-    }
-    HS_TRY(attention_backward_query_exact(context, attention, backward));
-    return attention_backward_key_value_exact(context, attention, backward);
+    HS_TRY(attention_backward_query_mma(context, attention, backward));
+    return attention_backward_key_value_mma(context, attention, backward);
 }
 
 } // namespace op

@@ -22,6 +22,7 @@
 #define HS_KERNELS_CUDA_ATTENTION_ATTENTION_CUH
 
 #include "kernels/cuda/attention/attention_dropout.cuh"
+#include "kernels/cuda/toolbox/amax.cuh"
 #include "kernels/cuda/toolbox/documents.cuh"
 #include "kernels/cuda/toolbox/launch.cuh"
 
@@ -36,6 +37,7 @@ struct Attention {
     float scale, scale_log2; /* scale log2(e): scores in powers of two */
     Dropout dropout;
     const int32_t *starts; /* [batch length], where documents begin; NULL: one a sequence */
+    AmaxOut amax;          /* of out, or of dqkv; of 16 bits alone, the others' is found by a pass (attention.cu) */
 };
 
 static constexpr float NO_MAXIMUM = -3.402823466e+38f; /* yet; the smallest finite number */

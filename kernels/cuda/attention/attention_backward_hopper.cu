@@ -395,17 +395,20 @@ HS_DEVICE void send_query_part(const float (&part)[32], unsigned step, unsigned 
     arrive_warp(base + Shape::parts_full);
 }
 
-/* This consumer's 64 keys of dV and dK, each times its factor, by the places of parts of dQ. */
+/* This consumer's 64 keys of dV and dK, each times its factor, by the places of parts of dQ.  keys: of the sequence, from
+ * the block's first. */
 template <typename T, typename Shape>
-HS_DEVICE void send_results(const float (&dvalue)[Shape::width / 2], float value_factor,
-                            const float (&dkey)[Shape::width / 2], float key_factor, unsigned sent,
-                            unsigned char *shared)
+HS_DEVICE void send_results(const float (&dvalue)[Shape::width / 2], const float (&dkey)[Shape::width / 2],
+                            const Attention &attention, int keys, unsigned sent, unsigned char *shared)
 {
     typedef typename Shape::Result Result;
     const uint32_t base = ptx::shared_address(shared);
     const int thread = ptx::thread_anew(), row = thread % 128 / WARP_SIZE * 16 + thread % WARP_SIZE / 4;
     unsigned char *const mine = shared + Shape::parts + (thread / 128 - 1) * GRADIENT_PART_BYTES;
-    const float value_factors[2] = { value_factor, value_factor }, key_factors[2] = { key_factor, key_factor };
+    unsigned char *const behind = mine + (Shape::results_at_once - 1) * Result::bytes;
+    const float value_factors[2] = { attention.dropout.factor, attention.dropout.factor };
+    const float key_factors[2] = { attention.scale, attention.scale };
+    const int rows = keys - (thread / 128 - 1) * 64;
     const auto send = [&] {
         ptx::fence_shared_to_async();
         arrive_warp(base + Shape::parts_full);
@@ -413,11 +416,13 @@ HS_DEVICE void send_results(const float (&dvalue)[Shape::width / 2], float value
     };
     wait_empty<1>(base + Shape::parts_empty, sent);
     stage_results<T, Result>(dvalue, value_factors, mine, row);
+    leave_amax_of_results<T, Result>(attention.amax, mine, row, rows);
     if (Shape::results_at_once == 1) {
         send();
         wait_empty<1>(base + Shape::parts_empty, sent);
     }
-    stage_results<T, Result>(dkey, key_factors, mine + (Shape::results_at_once - 1) * Result::bytes, row);
+    stage_results<T, Result>(dkey, key_factors, behind, row);
+    leave_amax_of_results<T, Result>(attention.amax, behind, row, rows);
     send();
 }
 
@@ -549,7 +554,8 @@ HS_DEVICE void consume_gradient_tiles(const GradientParameters &parameters, unsi
         ptx::wgmma_settle(part);
         arrive_warp(mbarrier_of<GRADIENT_BUFFERS>(base + Shape::keys_empty, count.tickets));
         send_query_part<Shape>(part, count.steps - 1, count.sent() - 1, shared);
-        send_results<T, Shape>(dvalue, attention.dropout.factor, dkey, attention.scale, count.sent(), shared);
+        send_results<T, Shape>(dvalue, dkey, attention, attention.length - work.key_block * GRADIENT_KEYS, count.sent(),
+                               shared);
     }
     if (threadIdx.x < 256)
         ptx::barrier_sync(TURN_BARRIER, 128 * GRADIENT_CONSUMERS); /* the turn that nobody takes */

@@ -253,7 +253,7 @@ __global__ void __launch_bounds__(Shape::threads, 2)
         for (int m = 0; m < row_tiles; m++)
             factors[m][0] = factors[m][1] = attention.dropout.factor;
         store_rows<T, width>(dvalue, factors, shared + warp_bytes, destination + value_column(attention, kv_head),
-                             stride, length - warp_key, attention.head_dim);
+                             stride, length - warp_key, attention.head_dim, attention.amax);
     }
     if constexpr (want_keys) {
 #pragma unroll
@@ -261,7 +261,7 @@ __global__ void __launch_bounds__(Shape::threads, 2)
             factors[m][0] = factors[m][1] = attention.scale;
         store_rows<T, width>(dkey, factors, shared + Layout::values + warp_bytes,
                              destination + key_column(attention, kv_head), stride, length - warp_key,
-                             attention.head_dim);
+                             attention.head_dim, attention.amax);
     }
 }
 

@@ -167,7 +167,7 @@ __global__ void __launch_bounds__(Shape::threads, 2)
         factors[m][0] = factors[m][1] = attention.scale;
     store_rows<T, width>(dquery, factors, shared + warp_bytes,
                          dqkv + (first_row + warp_query) * stride + query_column(attention, head), stride,
-                         length - warp_query, attention.head_dim);
+                         length - warp_query, attention.head_dim, attention.amax);
 }
 
 HsStatus attention_backward_query_mma(HsContext *context, const Attention &attention, const BackwardTensors &tensors)

@@ -304,10 +304,11 @@ HsStatus attention_cached(HsContext *context, const HsAttentionCachedArgs *args)
     call.out_dtype = args->out.dtype;
     call.partial = static_cast<float *>(context->workspace);
     HS_TRY(dispatch_act(args->qkv.dtype, [&](auto element) { return attend<decltype(element)>(context, args, call); }));
-    if (call.splits == 1)
-        return HS_OK;
     const int64_t heads = args->heads.batch * args->heads.sequence_length * args->heads.heads;
-    return hs_launch_after(context, HS_KERNEL(attention_cached_join_kernel), (unsigned)heads, CACHED_THREADS, 0, call);
+    if (call.splits > 1)
+        HS_TRY(hs_launch_after(context, HS_KERNEL(attention_cached_join_kernel), (unsigned)heads, CACHED_THREADS, 0,
+                               call));
+    return launch_amax(context, args->out, args->amax);
 }
 
 } // namespace op

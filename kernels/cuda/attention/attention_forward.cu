@@ -232,7 +232,7 @@ __global__ void __launch_bounds__(Shape::threads, 2)
     const uint32_t out_stride = result_columns(attention);
     store_rows<T, width>(output, factors, shared + warp * Shape::warp_rows * width * 2,
                          out + (first_row + warp_query) * out_stride + query_column(attention, head), out_stride,
-                         length - warp_query, attention.head_dim);
+                         length - warp_query, attention.head_dim, attention.amax);
 }
 
 HsStatus attention_forward_mma(HsContext *context, const Attention &attention, const HsAttentionArgs *args)

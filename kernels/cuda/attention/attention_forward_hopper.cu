@@ -282,6 +282,7 @@ HS_DEVICE void forward_consume(const ForwardHopperParameters &parameters, const 
             ptx::store_tile_wait<0>(); /* the tile before has left */
         ptx::barrier_sync(RESULT_BARRIER + consumer, WARPGROUP_THREADS);
         stage_results<T, Result>(output, factors, result, own_row);
+        leave_amax_of_results<T, Result>(attention.amax, result, own_row, attention.length - (query - own_row));
         ptx::fence_shared_to_async();
         ptx::barrier_sync(RESULT_BARRIER + consumer, WARPGROUP_THREADS);
         if (thread == 0) {

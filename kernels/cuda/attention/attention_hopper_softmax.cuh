@@ -104,6 +104,28 @@ HS_DEVICE void stage_results(const float (&sum)[Result::width / 2], const float 
         }
 }
 
+/* Of what the warp has staged so: each lane reads its own again, as registers are for products.  rows: of the tensor, from
+ * the first of `result`. */
+template <typename T, typename Result>
+HS_DEVICE void leave_amax_of_results(const AmaxOut &amax, const unsigned char *result, int row, int rows)
+{
+    if (amax.to == nullptr)
+        return;
+    const int p = (int)threadIdx.x % 4;
+    uint32_t most = 0;
+#pragma unroll 2
+    for (int n = 0; n < Result::width / 8; n++)
+        for (int half = 0; half < 2; half++) {
+            const int offset =
+                n / 8 * Result::box_bytes + (row + 8 * half) * HEAD_LINE + (n % 8 ^ row % 8) * 16 + p * 4;
+            const Pack<T, 2> pair = load_pack<T, 2>(reinterpret_cast<const T *>(result + offset));
+            if (row + 8 * half < rows)
+                most =
+                    larger(most, larger(magnitude_of(to_float(pair.value[0])), magnitude_of(to_float(pair.value[1]))));
+        }
+    leave_amax(amax, most);
+}
+
 } // namespace HS_CUDA_NAMESPACE
 
 #endif

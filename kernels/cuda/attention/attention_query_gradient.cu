@@ -27,32 +27,38 @@ __global__ void attention_query_gradient_kernel(Attention attention, const float
     const int chunk = (int)(index % chunks), g = (int)(index / chunks % 8);
     const int64_t rows = index / chunks / 8; /* sixteen of them */
     const int sixteens = query_tiles * (step / 16), head_index = (int)(rows / sixteens);
-    if (head_index >= attention.batch * attention.heads)
-        return;
+    const bool inside =
+        head_index < attention.batch * attention.heads; /* else the thread is there for the others' sake */
     const int sequence = head_index / attention.heads, head = head_index % attention.heads;
     const int sixteen = (int)(rows % sixteens), tile = sixteen / (step / 16), of_tile = sixteen % (step / 16);
     const int part = width == 64 ? of_tile / 4 : chunk / 8;
     const float *const source = sums + ((int64_t)head_index * query_tiles + tile) * (GRADIENT_PARTS_BYTES / 4) +
                                 part * (GRADIENT_PART_BYTES / 4) + ((of_tile % 4 * 8 + chunk % 8) * 8 + g) * 16;
-    Pack<float, 16> lanes;
+    Pack<float, 16> lanes = {};
 #pragma unroll
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4 && inside; i++) {
         const Pack<float, 4> four = load_pack<float, 4>(source + 4 * i);
         for (int k = 0; k < 4; k++)
             lanes.value[4 * i + k] = four.value[k];
     }
+    uint32_t most = 0;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         const int query = sixteen * 16 + half * 8 + g;
         Pack<T, 8> row;
+        if (!inside || query >= attention.length || chunk * 8 >= attention.head_dim)
+            continue;
 #pragma unroll
-        for (int i = 0; i < 8; i++)
-            round_to(row.value[i], lanes.value[i / 2 * 4 + half * 2 + i % 2] * attention.scale);
-        if (query < attention.length && chunk * 8 < attention.head_dim)
-            store_pack(dqkv + ((int64_t)sequence * attention.length + query) * projection_columns(attention) +
-                           query_column(attention, head) + (uint32_t)chunk * 8,
-                       row);
+        for (int i = 0; i < 8; i++) {
+            const float value = lanes.value[i / 2 * 4 + half * 2 + i % 2] * attention.scale;
+            round_to(row.value[i], value);
+            most = larger(most, magnitude_of(value));
+        }
+        store_pack(dqkv + ((int64_t)sequence * attention.length + query) * projection_columns(attention) +
+                       query_column(attention, head) + (uint32_t)chunk * 8,
+                   row);
     }
+    leave_amax(attention.amax, most);
 }
 
 HsStatus attention_backward_finish_queries(HsContext *context, const Attention &attention, const HsTensor &dqkv,

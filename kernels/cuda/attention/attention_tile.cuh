@@ -227,7 +227,8 @@ HS_DEVICE float quad_sum(float value)
  * 16 m + 8 half + lane / 4. */
 template <typename T, int width, int row_tiles>
 HS_DEVICE void store_rows(const float (&sum)[row_tiles][width / 8][4], const float (&factors)[row_tiles][2],
-                          unsigned char *tile, T *destination, uint32_t stride, int valid_rows, int columns)
+                          unsigned char *tile, T *destination, uint32_t stride, int valid_rows, int columns,
+                          const AmaxOut &amax)
 {
     constexpr int chunks = width / 8;
     const int lane = (int)threadIdx.x % WARP_SIZE, g = lane / 4, t = lane % 4;
@@ -244,13 +245,20 @@ HS_DEVICE void store_rows(const float (&sum)[row_tiles][width / 8][4], const flo
                     TensorCore<T>::pack(sum[m][n][2 * half] * factor, sum[m][n][2 * half + 1] * factor);
             }
     __syncwarp();
+    uint32_t most = 0;
 #pragma unroll 4
     for (int index = lane; index < 16 * row_tiles * chunks; index += WARP_SIZE) {
         const int row = index / chunks, chunk = index % chunks;
-        if (row < valid_rows && chunk * 8 < columns)
-            store_pack(destination + ((uint32_t)row * stride + (uint32_t)chunk * 8),
-                       load_pack<T, 8>(reinterpret_cast<const T *>(tile + chunk_offset<width>(row, chunk))));
+        if (row >= valid_rows || chunk * 8 >= columns)
+            continue;
+        const Pack<T, 8> eight = load_pack<T, 8>(reinterpret_cast<const T *>(tile + chunk_offset<width>(row, chunk)));
+        store_pack(destination + ((uint32_t)row * stride + (uint32_t)chunk * 8), eight);
+        if (amax.to != nullptr)
+#pragma unroll
+            for (int i = 0; i < 8; i++)
+                most = larger(most, magnitude_of(to_float(eight.value[i])));
     }
+    leave_amax(amax, most);
 }
 
 /* Calls body(HeadDim<w>{}) with the smallest width that holds a head: further columns are zeros. */

@@ -10,6 +10,7 @@
  */
 #include "kernels/cuda/layers/dropout.cuh"
 #include "kernels/cuda/toolbox/activation.cuh"
+#include "kernels/cuda/toolbox/amax.cuh"
 #include "kernels/cuda/toolbox/launch.cuh"
 #include "kernels/cuda/toolbox/parameter.cuh"
 
@@ -109,10 +110,11 @@ static HsStatus run_elementwise(const HsContext *context, const Rule &rule, cons
 
 static constexpr HsTensor ABSENT = {};
 
-static HsStatus run_dropout(const HsContext *context, const HsDropoutArgs *args, const HsTensor &residual)
+static HsStatus run_dropout(HsContext *context, const HsDropoutArgs *args, const HsTensor &residual)
 {
     const DropoutRule rule = dropout_rule(args->rng, args->probability, args->x.shape[1]);
-    return run_elementwise(context, rule, args->x, residual, args->y);
+    HS_TRY(run_elementwise(context, rule, args->x, residual, args->y));
+    return launch_amax(context, args->y, args->amax);
 }
 
 HsStatus op::dropout_forward(HsContext *context, const HsDropoutArgs *args)

@@ -122,6 +122,7 @@ template <typename Gradient, typename X, typename Result> struct HeadNormBackwar
     const float *rstd;
     float *partials;
     int64_t block_rows;
+    AmaxOut amax; /* of dx */
 };
 
 /* The block's sums of one weight: those of its groups, in their order. */
@@ -152,6 +153,7 @@ __global__ void __launch_bounds__(THREADS) head_norm_backward_kernel(const Task 
     const int64_t rows = layout.rows - first < task.block_rows ? layout.rows - first : task.block_rows;
     const unsigned heads = (unsigned)rows * (unsigned)layout.row_heads;
     float dq_weight[TILE / width][width] = {}, dk_weight[TILE / width][width] = {};
+    uint32_t most = 0;
     for (unsigned base = 0; base < heads; base += (unsigned)groups) {
         const unsigned index = base + threadIdx.x / (unsigned)layout.lanes;
         const int row_in_block = (int)(index / (unsigned)layout.row_heads);
@@ -186,7 +188,11 @@ __global__ void __launch_bounds__(THREADS) head_norm_backward_kernel(const Task 
                     dy[pack][i] = rstd * (weight[pack][i] * dy[pack][i] - x[pack][i] * mean);
         }
         store_head<width>(task.dx, start, head_width, layout.lanes, dy);
+#pragma unroll
+        for (int pack = 0; pack < TILE / width && task.amax.to; pack++) /* zeros behind the head */
+            most = largest_of(dy[pack], most);
     }
+    leave_amax(task.amax, most);
     float *destination = task.partials + (int64_t)blockIdx.x * 2 * layout.head_width;
     store_group_sums<width>(layout, dq_weight, slots, destination);
     store_group_sums<width>(layout, dk_weight, slots, destination + layout.head_width);
@@ -240,7 +246,8 @@ static HsStatus launch_backward(const HsContext *context, const HsHeadNormBackwa
                         view_of<float>(args->k_weight),
                         data_of<float>(args->rstd),
                         static_cast<float *>(context->workspace),
-                        sums.rows };
+                        sums.rows,
+                        amax_out(args->amax, args->dx) };
     return hs_launch_after(context, HS_KERNEL((head_norm_backward_kernel<width, Task>)), (unsigned)sums.blocks, THREADS,
                            0, task);
 }

@@ -25,6 +25,10 @@ template <typename X, typename Y> struct NormForward {
     int columns;
     float epsilon;
     bool centre;
+    AmaxOut amax; /* of y */
+
+    /* Whether the kernel looks at what it stores (norm.cuh). */
+    static constexpr bool looks = looks_at<Y>;
 };
 
 /* x is made of branch and residual first. */
@@ -102,9 +106,10 @@ HS_DEVICE void load_row(const SumNormForward<Branch> &task, int64_t row, int col
     }
 }
 
-/* One pack of y from x - mean. */
+/* One pack of y from x - mean; the largest magnitude so far becomes that of y, too. */
 template <int width, typename Task>
-HS_DEVICE void store_normalized(const Task &task, int64_t row, int column, const float (&centred)[width], float rstd)
+HS_DEVICE void store_normalized(const Task &task, int64_t row, int column, const float (&centred)[width], float rstd,
+                                uint32_t &most)
 {
     float weight[width], bias[width] = {}, y[width];
     task.weight.load(column, weight);
@@ -114,6 +119,8 @@ HS_DEVICE void store_normalized(const Task &task, int64_t row, int column, const
     for (int i = 0; i < width; i++)
         y[i] = fmaf(weight[i], centred[i] * rstd, bias[i]);
     task.y.store(row * task.columns + column, y);
+    if (Task::looks && task.amax.to)
+        most = largest_of(y, most);
 }
 
 template <typename Task> HS_DEVICE void store_statistics(const Task &task, int64_t row, float mean, float rstd)
@@ -136,6 +143,7 @@ __global__ void __launch_bounds__(most_threads<one_warp>) norm_forward_kernel(co
     const int columns = row < task.rows ? task.columns : 0;
     float x[packs][width];
     float sum[1] = { 0.0f }, squares[1] = { 0.0f };
+    uint32_t most = 0;
     load_row<one_warp>(task, row, columns, x);
     float mean = 0.0f;
     if (task.centre) {
@@ -162,10 +170,12 @@ __global__ void __launch_bounds__(most_threads<one_warp>) norm_forward_kernel(co
     for (int pack = 0; pack < packs; pack++) {
         const int column = column_of<width, one_warp>(pack);
         if (column < columns)
-            store_normalized(task, row, column, x[pack], rstd);
+            store_normalized(task, row, column, x[pack], rstd, most);
     }
     if (row < task.rows)
         store_statistics(task, row, mean, rstd);
+    if (Task::looks)
+        leave_amax(task.amax, most);
 }
 
 /* A row that registers do not hold: one block a row, read three times, the second and third time mostly from L2. */
@@ -179,6 +189,7 @@ __global__ void __launch_bounds__(NORM_MOST_THREADS) norm_forward_long_kernel(co
     float x[width];
     float sum[1] = { 0.0f }, squares[1] = { 0.0f };
     float mean = 0.0f;
+    uint32_t most = 0;
     if constexpr (Task::sums) { /* each thread makes what it reads below */
         const DropoutRule rule = task.rule.at_step();
         for (int column = first; column < task.columns; column += stride) {
@@ -210,9 +221,11 @@ __global__ void __launch_bounds__(NORM_MOST_THREADS) norm_forward_long_kernel(co
 #pragma unroll
         for (int i = 0; i < width; i++)
             x[i] -= mean;
-        store_normalized(task, row, column, x, rstd);
+        store_normalized(task, row, column, x, rstd, most);
     }
     store_statistics(task, row, mean, rstd);
+    if (Task::looks)
+        leave_amax(task.amax, most);
 }
 
 template <typename X, typename Y> static NormForward<X, Y> forward_task(const HsNormArgs *args, X x, Y y)
@@ -226,7 +239,8 @@ template <typename X, typename Y> static NormForward<X, Y> forward_task(const Hs
              args->x.shape[0],
              (int)args->x.shape[1],
              args->epsilon,
-             args->kind == HS_NORM_LAYER };
+             args->kind == HS_NORM_LAYER,
+             amax_out(args->amax, args->y) };
 }
 
 /* The layout, and with it the order of sums, is the same with a branch and without. */
@@ -274,17 +288,22 @@ static HsStatus launch_with_sum(const HsContext *context, const HsNormArgs *args
     });
 }
 
-HsStatus op::norm_forward(HsContext *context, const HsNormArgs *args)
+/* Where y and x move in packs. */
+static bool is_packed(const HsNormArgs *args)
+{
+    return is_stream_pair(args->y.dtype, args->x.dtype) && packs_fit(args->x.shape[1], args->x, args->y) &&
+           aligned_to(args->weight.data, 16) && aligned_to(args->bias.data, 16);
+}
+
+static HsStatus run_forward(HsContext *context, const HsNormArgs *args)
 {
     if (hs_tensor_present(&args->branch)) {
         if (sums_in_one_pass(args))
             return launch_with_sum(context, args);
-        const HsDropoutArgs sum = { args->probability, args->rng, args->branch, args->residual, args->x };
+        const HsDropoutArgs sum = { args->probability, args->rng, args->branch, args->residual, args->x, {} };
         HS_TRY(op::dropout_forward(context, &sum));
     }
-    const bool packed = is_stream_pair(args->y.dtype, args->x.dtype) && packs_fit(args->x.shape[1], args->x, args->y) &&
-                        aligned_to(args->weight.data, 16) && aligned_to(args->bias.data, 16);
-    if (!packed)
+    if (!is_packed(args))
         return launch_forward<1>(context, forward_task(args, any_view_of(args->x), any_view_of(args->y)));
     return dispatch_stream_pair(args->y.dtype, args->x.dtype, [&](auto compute, auto stream) {
         using Compute = decltype(compute);
@@ -293,6 +312,13 @@ HsStatus op::norm_forward(HsContext *context, const HsNormArgs *args)
             forward_task(args, view_of<Stream>(args->x), view_of<Compute>(args->y));
         return launch_forward<access_width<Compute, Stream>>(context, task);
     });
+}
+
+HsStatus op::norm_forward(HsContext *context, const HsNormArgs *args)
+{
+    HS_TRY(run_forward(context, args));
+    const bool one_pass = hs_tensor_present(&args->branch) && sums_in_one_pass(args);
+    return args->y.dtype != HS_F32 && (one_pass || is_packed(args)) ? HS_OK : launch_amax(context, args->y, args->amax);
 }
 
 } // namespace HS_CUDA_NAMESPACE

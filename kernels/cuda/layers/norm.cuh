@@ -10,8 +10,8 @@
 #ifndef HS_KERNELS_CUDA_LAYERS_NORM_CUH
 #define HS_KERNELS_CUDA_LAYERS_NORM_CUH
 
+#include "kernels/cuda/toolbox/amax.cuh"
 #include "kernels/cuda/toolbox/launch.cuh"
-#include "kernels/cuda/toolbox/reduce.cuh"
 #include "kernels/cuda/toolbox/view.cuh"
 
 namespace HS_CUDA_NAMESPACE
@@ -85,6 +85,12 @@ template <bool one_warp, int count> HS_DEVICE void row_sums(float (&values)[coun
         values[i] = warp_reduce<Sum>(lane < warps ? row[lane * count + i] : 0.0f);
     __syncthreads();
 }
+
+/* Whether kernels that store to such a view look for the largest magnitude (toolbox/amax.cuh): casts follow 16 bits alone,
+ * and single elements' addresses leave no registers.  For the others a pass finds what is asked for. */
+template <typename Y> static constexpr bool looks_at = false;
+template <> inline constexpr bool looks_at<View<Bf16>> = true;
+template <> inline constexpr bool looks_at<View<F16>> = true;
 
 /* Gradients of weights and biases are sums over all rows.  Block b adds up its own `rows` rows and leaves them in
  * workspace[b][array][column]; partial_sums_kernel then adds up the blocks.  The partition follows from the shape

@@ -51,7 +51,24 @@ struct Masked : DropoutRule {
     }
 };
 
-template <typename Gradient, typename Stream, typename Beside> struct NormBackward {
+/* amax of the copy, else of dx; a member where kernels look for it alone, likewise. */
+template <bool looks> struct LookedAt {
+    HS_MEMBER bool asked() const
+    {
+        return false;
+    }
+};
+template <> struct LookedAt<true> {
+    AmaxOut amax;
+
+    HS_MEMBER bool asked() const
+    {
+        return amax.to != nullptr;
+    }
+};
+
+template <typename Gradient, typename Stream, typename Beside> struct NormBackward : LookedAt<looks_at<Gradient>> {
+    static constexpr bool looks = looks_at<Gradient>;
     static constexpr bool finishes = Beside::finishes, masks = Beside::masks;
     Gradient dy;
     Stream x, dx;
@@ -149,10 +166,12 @@ template <int width, int packs, bool one_warp, typename Task> struct RowPart {
     }
 };
 
-/* A pack of dx from g and xhat; `means` of g and of g xhat.  dx: what there was, then what is stored. */
-template <int width, typename Task, typename Beside>
+/* A pack of dx from g and xhat; `means` of g and of g xhat.  dx: what there was, then what is stored.  most: the largest
+ * magnitude so far of what is handed on. */
+template <bool looks, int width, typename Task, typename Beside>
 HS_DEVICE void store_gradient(const Task &task, const Beside &beside, int64_t at, const float (&g)[width],
-                              const float (&xhat)[width], float rstd, const float (&means)[2], float (&dx)[width])
+                              const float (&xhat)[width], float rstd, const float (&means)[2], float (&dx)[width],
+                              uint32_t &most)
 {
 #pragma unroll
     for (int i = 0; i < width; i++)
@@ -166,6 +185,10 @@ HS_DEVICE void store_gradient(const Task &task, const Beside &beside, int64_t at
         float masked[width];
         beside.template apply<width, true>(at, dx, nothing, masked); /* rows are whole packs of four */
         task.copy.store(at, masked);
+        if (looks && task.asked())
+            most = largest_of(masked, most);
+    } else if (looks && task.asked()) {
+        most = largest_of(dx, most);
     }
 }
 
@@ -203,6 +226,7 @@ __global__ void __launch_bounds__(most_threads<one_warp>) norm_backward_kernel(c
     const int64_t first = (int64_t)blockIdx.x * task.block_rows;
     const int64_t end = first + task.block_rows < task.rows ? first + task.block_rows : task.rows;
     const auto beside = task.beside.at_step();
+    uint32_t most = 0;
     RowPart<width, packs, one_warp, Task> part, next;
     if (prefetches)
         next.load(task, first + threadIdx.y, end);
@@ -237,11 +261,13 @@ __global__ void __launch_bounds__(most_threads<one_warp>) norm_backward_kernel(c
             }
         }
         row_sums<one_warp>(sums, scratch);
+        /* Read again where columns are found anew: another register. */
+        constexpr bool again = !one_warp && Task::finishes;
+        const float scale = !again ? rstd : row < end ? task.rstd[row] : 0.0f;
         const float means[2] = { task.mean ? sums[0] / (float)task.columns : 0.0f, sums[1] / (float)task.columns };
-        const int thread = row_thread<one_warp, Task>();
 #pragma unroll
         for (int pack = 0; pack < packs; pack++) {
-            const int column = column_of<width, one_warp>(pack, thread);
+            const int column = column_of<width, one_warp>(pack, row_thread<one_warp, Task>());
             if (column >= columns)
                 continue;
             /* g again: dy takes half the registers, and the weight's first-level cache is near. */
@@ -252,7 +278,8 @@ __global__ void __launch_bounds__(most_threads<one_warp>) norm_backward_kernel(c
             for (int i = 0; i < width; i++)
                 g[i] *= weight[i];
             part.unpack_previous(task, row * task.columns + column, pack, dx);
-            store_gradient(task, beside, row * task.columns + column, g, xhat[pack], rstd, means, dx);
+            store_gradient<Task::looks>(task, beside, row * task.columns + column, g, xhat[pack], scale, means, dx,
+                                        most);
             if constexpr (Task::finishes) {
 #pragma unroll
                 for (int i = 0; i < width; i++)
@@ -260,6 +287,8 @@ __global__ void __launch_bounds__(most_threads<one_warp>) norm_backward_kernel(c
             }
         }
     }
+    if constexpr (Task::looks)
+        leave_amax(task.amax, most);
     float *destination = task.partials + (int64_t)blockIdx.x * task.arrays * task.columns;
     store_partials<one_warp>(dweight, task.columns, slots, destination);
     if (task.biased)
@@ -280,6 +309,7 @@ __global__ void __launch_bounds__(NORM_MOST_THREADS) norm_backward_long_kernel(c
     const View<float> dx_sums = { dweight.data + (task.arrays - 1) * task.columns };
     const auto beside = task.beside.at_step();
     const int start = (int)threadIdx.x * width, stride = (int)blockDim.x * width;
+    uint32_t most = 0;
     const int64_t first = (int64_t)blockIdx.x * task.block_rows;
     const int64_t end = first + task.block_rows < task.rows ? first + task.block_rows : task.rows;
     for (int64_t row = first; row < end; row++) {
@@ -323,7 +353,7 @@ __global__ void __launch_bounds__(NORM_MOST_THREADS) norm_backward_long_kernel(c
             float dx[width] = {};
             if (task.accumulate)
                 task.dx.load(row * task.columns + column, dx);
-            store_gradient(task, beside, row * task.columns + column, g, xhat, rstd, means, dx);
+            store_gradient<false>(task, beside, row * task.columns + column, g, xhat, rstd, means, dx, most);
             if constexpr (Task::finishes) {
                 float sum[width] = {};
                 if (row > first)
@@ -405,6 +435,31 @@ size_t workspace::norm_backward(const HsContext *, const HsNormBackwardArgs *arg
         .bytes(args->x.shape[1], totals_of(args).count);
 }
 
+/* Where all moves in packs.  A copy has dy's format then, as precision modes have it. */
+static bool is_packed(const HsNormBackwardArgs *args, const HsTensor &copy)
+{
+    if (hs_tensor_present(&copy) && copy.dtype != args->dy.dtype)
+        return false;
+    return args->x.dtype == args->dx.dtype && is_stream_pair(args->dy.dtype, args->x.dtype) &&
+           (!finishes(args) || args->dy.dtype != HS_F32) && packs_fit(args->x.shape[1], args->dy, args->x, args->dx) &&
+           aligned_to(args->weight.data, 16) && aligned_to(copy.data, 16);
+}
+
+/* Whether dx is masked in the norm's own pass: what is stored must be what registers hold, in f32. */
+static bool masks_in_one_pass(const HsNormBackwardArgs *args)
+{
+    return hs_tensor_present(&args->dx_masked) && args->x.dtype == HS_F32 && is_packed(args, args->dx_masked);
+}
+
+/* Whether the kernel that serves the call finds amax: those of rows that registers hold, in packs of 16 bits, where no pass
+ * of its own masks dx behind them. */
+static bool looks_on_the_way(const HsNormBackwardArgs *args)
+{
+    const bool masks = hs_tensor_present(&args->dx_masked);
+    return args->dy.dtype != HS_F32 && backward_layout(args).tile > 0 &&
+           (masks ? masks_in_one_pass(args) : is_packed(args, args->dx_rounded));
+}
+
 template <int width, typename Beside, typename Gradient, typename Stream>
 static HsStatus launch_backward(const HsContext *context, const HsNormBackwardArgs *args, Gradient dy, Stream x,
                                 Stream dx, Gradient copy)
@@ -412,21 +467,24 @@ static HsStatus launch_backward(const HsContext *context, const HsNormBackwardAr
     using Task = NormBackward<Gradient, Stream, Beside>;
     const RowLayout layout = backward_layout(args);
     const PartialSums sums = partial_sums(args->x.shape[0], layout.rows_at_once);
-    const Task task = { dy,
-                        x,
-                        dx,
-                        copy,
-                        view_of<float>(args->weight),
-                        args->kind == HS_NORM_LAYER ? data_of<float>(args->mean) : nullptr,
-                        data_of<float>(args->rstd),
-                        static_cast<float *>(context->workspace),
-                        args->x.shape[0],
-                        sums.rows,
-                        (int)args->x.shape[1],
-                        totals_of(args).count,
-                        hs_tensor_present(&args->dbias),
-                        args->accumulate,
-                        Beside::of(args) };
+    Task task = { {},
+                  dy,
+                  x,
+                  dx,
+                  copy,
+                  view_of<float>(args->weight),
+                  args->kind == HS_NORM_LAYER ? data_of<float>(args->mean) : nullptr,
+                  data_of<float>(args->rstd),
+                  static_cast<float *>(context->workspace),
+                  args->x.shape[0],
+                  sums.rows,
+                  (int)args->x.shape[1],
+                  totals_of(args).count,
+                  hs_tensor_present(&args->dbias),
+                  args->accumulate,
+                  Beside::of(args) };
+    if constexpr (Task::looks)
+        task.amax = amax_out(looks_on_the_way(args) ? args->amax : HsTensor{}, *hs_norm_handed_on(args));
     const dim3 blocks((unsigned)sums.blocks), block = layout.block();
     const size_t shared_bytes = (size_t)layout.rows_at_once * (size_t)task.columns * sizeof(float);
     /* Single elements' addresses leave no registers for 16 of them, and none for 8 beside the sums of dx. */
@@ -448,22 +506,6 @@ static HsStatus launch_backward(const HsContext *context, const HsNormBackwardAr
     }
     return hs_launch_after(context, HS_KERNEL((norm_backward_long_kernel<width, Task>)), blocks,
                            dim3(NORM_MOST_THREADS), 0, task);
-}
-
-/* Where all moves in packs.  A copy has dy's format then, as precision modes have it. */
-static bool is_packed(const HsNormBackwardArgs *args, const HsTensor &copy)
-{
-    if (hs_tensor_present(&copy) && copy.dtype != args->dy.dtype)
-        return false;
-    return args->x.dtype == args->dx.dtype && is_stream_pair(args->dy.dtype, args->x.dtype) &&
-           (!finishes(args) || args->dy.dtype != HS_F32) && packs_fit(args->x.shape[1], args->dy, args->x, args->dx) &&
-           aligned_to(args->weight.data, 16) && aligned_to(copy.data, 16);
-}
-
-/* Whether dx is masked in the norm's own pass: what is stored must be what registers hold, in f32. */
-static bool masks_in_one_pass(const HsNormBackwardArgs *args)
-{
-    return hs_tensor_present(&args->dx_masked) && args->x.dtype == HS_F32 && is_packed(args, args->dx_masked);
 }
 
 static HsStatus launch_unpacked(const HsContext *context, const HsNormBackwardArgs *args)
@@ -502,8 +544,8 @@ HsStatus op::norm_backward(HsContext *context, const HsNormBackwardArgs *args)
     const PartialSums sums = partial_sums(args->x.shape[0], backward_layout(args).rows_at_once);
     HS_TRY(add_partial_sums(context, sums, totals_of(args), args->x.shape[1]));
     if (!hs_tensor_present(&args->dx_masked) || masks_in_one_pass(args))
-        return HS_OK;
-    const HsDropoutArgs mask = { args->probability, args->rng, args->dx, {}, args->dx_masked };
+        return looks_on_the_way(args) ? HS_OK : launch_amax(context, *hs_norm_handed_on(args), args->amax);
+    const HsDropoutArgs mask = { args->probability, args->rng, args->dx, {}, args->dx_masked, args->amax };
     return op::dropout_backward(context, &mask);
 }
 

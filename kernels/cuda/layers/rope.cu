@@ -11,6 +11,7 @@
  */
 #include <math.h>
 
+#include "kernels/cuda/toolbox/amax.cuh"
 #include "kernels/cuda/toolbox/documents.cuh"
 #include "kernels/cuda/toolbox/launch.cuh"
 #include "kernels/cuda/toolbox/view.cuh"
@@ -31,7 +32,8 @@ template <typename T> struct Rope {
     int64_t position_start;
     uint32_t sequence_length;
     int pairs, rotated_heads, row_heads;
-    bool copies_values; /* y is not x */
+    bool all; /* values, too: they are copied where y is not x, and looked at for amax */
+    AmaxOut amax;
 };
 
 struct Rotation {
@@ -80,7 +82,8 @@ __global__ void __launch_bounds__(THREADS) rope_kernel(const Rope<T> task, const
     const int head_width = 2 * task.pairs;
     const int64_t row = (int64_t)blockIdx.x * task.row_heads * head_width;
     const unsigned head_packs = (unsigned)(task.pairs / width);
-    const unsigned items = head_packs * (unsigned)(task.copies_values ? task.row_heads : task.rotated_heads);
+    const unsigned items = head_packs * (unsigned)(task.all ? task.row_heads : task.rotated_heads);
+    uint32_t most = 0;
     for (unsigned item = threadIdx.x; item < items; item += THREADS) {
         const int head = (int)(item / head_packs), pair = (int)(item % head_packs) * width;
         const int64_t first = row + head * head_width + pair, second = first + task.pairs;
@@ -101,7 +104,10 @@ __global__ void __launch_bounds__(THREADS) rope_kernel(const Rope<T> task, const
         }
         task.y.store(first, a);
         task.y.store(second, b);
+        if (task.amax.to)
+            most = largest_of(b, largest_of(a, most));
     }
+    leave_amax(task.amax, most);
 }
 
 HsStatus op::rope(HsContext *context, const HsRopeArgs *args)
@@ -124,7 +130,8 @@ HsStatus op::rope(HsContext *context, const HsRopeArgs *args)
                                pairs,
                                rotated,
                                rotated + (int)heads.kv_heads,
-                               args->x.data != args->y.data };
+                               args->x.data != args->y.data || hs_tensor_present(&args->amax),
+                               amax_out(args->amax, args->y) };
         const dim3 blocks((unsigned)args->x.shape[0]);
         constexpr int width = access_width<T>;
         return dispatch_documents(task.starts != nullptr, [&](auto kind) {

@@ -7,7 +7,9 @@
  * Bound by memory: 3 values move for each y forward, 5 backward.  A thread takes a pack of y and the two packs of x
  * that belong to it; threads count through all packs of the matrix, so that no row's end leaves lanes idle.
  */
+#include "kernels/cuda/layers/swiglu.cuh"
 #include "kernels/cuda/toolbox/activation.cuh"
+#include "kernels/cuda/toolbox/amax.cuh"
 #include "kernels/cuda/toolbox/launch.cuh"
 #include "kernels/cuda/toolbox/view.cuh"
 
@@ -35,22 +37,26 @@ template <typename X, typename Y> struct SwigluForward {
     Y y;
     int64_t packs;
     uint32_t packs_in_row;
+    AmaxOut amax; /* of y */
 };
 
 template <int width, typename Task> __global__ void __launch_bounds__(THREADS) swiglu_forward_kernel(const Task task)
 {
     begin_after_kernel_before();
     const int64_t pack = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    if (pack >= task.packs)
-        return;
-    const Place place = place_of<width>((uint64_t)pack, task.packs_in_row);
-    float gate[width], up[width];
-    task.x.load(place.gate, gate);
-    task.x.load(place.up, up);
+    uint32_t most = 0;
+    if (pack < task.packs) {
+        const Place place = place_of<width>((uint64_t)pack, task.packs_in_row);
+        float gate[width], up[width];
+        task.x.load(place.gate, gate);
+        task.x.load(place.up, up);
 #pragma unroll
-    for (int i = 0; i < width; i++)
-        up[i] *= silu(gate[i]);
-    task.y.store(place.y, up);
+        for (int i = 0; i < width; i++)
+            up[i] *= silu(gate[i]);
+        task.y.store(place.y, up);
+        most = largest_of(up, most);
+    }
+    leave_amax(task.amax, most);
 }
 
 template <typename Gradient, typename X> struct SwigluBackward {
@@ -58,69 +64,88 @@ template <typename Gradient, typename X> struct SwigluBackward {
     X x, dx;
     int64_t packs;
     uint32_t packs_in_row;
+    AmaxOut amax; /* of dx */
 };
 
 template <int width, typename Task> __global__ void __launch_bounds__(THREADS) swiglu_backward_kernel(const Task task)
 {
     begin_after_kernel_before();
     const int64_t pack = (int64_t)blockIdx.x * THREADS + threadIdx.x;
-    if (pack >= task.packs)
-        return;
-    const Place place = place_of<width>((uint64_t)pack, task.packs_in_row);
-    float dy[width], gate[width], up[width];
-    task.dy.load(place.y, dy);
-    task.x.load(place.gate, gate);
-    task.x.load(place.up, up);
+    uint32_t most = 0;
+    if (pack < task.packs) {
+        const Place place = place_of<width>((uint64_t)pack, task.packs_in_row);
+        float dy[width], gate[width], up[width];
+        task.dy.load(place.y, dy);
+        task.x.load(place.gate, gate);
+        task.x.load(place.up, up);
 #pragma unroll
-    for (int i = 0; i < width; i++) {
-        const Logistic s = logistic(gate[i]);
-        const float dgate = dy[i] * up[i] * silu_derivative(gate[i], s);
-        up[i] = dy[i] * (gate[i] * s.value);
-        gate[i] = dgate;
+        for (int i = 0; i < width; i++) {
+            const Logistic s = logistic(gate[i]);
+            const float dgate = dy[i] * up[i] * silu_derivative(gate[i], s);
+            up[i] = dy[i] * (gate[i] * s.value);
+            gate[i] = dgate;
+        }
+        task.dx.store(place.gate, gate);
+        task.dx.store(place.up, up);
+        most = largest_of(up, largest_of(gate, most));
     }
-    task.dx.store(place.gate, gate);
-    task.dx.store(place.up, up);
+    leave_amax(task.amax, most);
 }
 
 template <int width, typename X, typename Y>
-static HsStatus launch_forward(const HsContext *context, const HsUnaryArgs *args, X x, Y y)
+static HsStatus launch_forward(const HsContext *context, const HsUnaryArgs *args, const HsTensor &amax, X x, Y y)
 {
     using Task = SwigluForward<X, Y>;
-    const Task task = { x, y, hs_tensor_count(&args->y) / width, (uint32_t)(args->y.shape[1] / width) };
+    const Task task = { x, y, hs_tensor_count(&args->y) / width, (uint32_t)(args->y.shape[1] / width),
+                        amax_out(amax, args->y) };
     return hs_launch_after(context, HS_KERNEL((swiglu_forward_kernel<width, Task>)), blocks_for(task.packs, THREADS),
                            THREADS, 0, task);
 }
 
 template <int width, typename Gradient, typename X>
-static HsStatus launch_backward(const HsContext *context, const HsUnaryBackwardArgs *args, Gradient dy, X x, X dx)
+static HsStatus launch_backward(const HsContext *context, const HsUnaryBackwardArgs *args, const HsTensor &amax,
+                                Gradient dy, X x, X dx)
 {
     using Task = SwigluBackward<Gradient, X>;
-    const Task task = { dy, x, dx, hs_tensor_count(&args->dy) / width, (uint32_t)(args->dy.shape[1] / width) };
+    const Task task = {
+        dy, x, dx, hs_tensor_count(&args->dy) / width, (uint32_t)(args->dy.shape[1] / width), amax_out(amax, args->dx)
+    };
     return hs_launch_after(context, HS_KERNEL((swiglu_backward_kernel<width, Task>)), blocks_for(task.packs, THREADS),
                            THREADS, 0, task);
 }
 
 /* The precision modes give every operand one dtype. */
-HsStatus op::swiglu_forward(HsContext *context, const HsUnaryArgs *args)
+HsStatus swiglu_forward_with_amax(HsContext *context, const HsUnaryArgs *args, const HsTensor &amax)
 {
     if (args->x.dtype != args->y.dtype || !packs_fit(args->y.shape[1], args->x, args->y))
-        return launch_forward<1>(context, args, any_view_of(args->x), any_view_of(args->y));
+        return launch_forward<1>(context, args, amax, any_view_of(args->x), any_view_of(args->y));
     return dispatch_act(args->x.dtype, [&](auto element) {
         using T = decltype(element);
-        return launch_forward<access_width<T>>(context, args, view_of<T>(args->x), view_of<T>(args->y));
+        return launch_forward<access_width<T>>(context, args, amax, view_of<T>(args->x), view_of<T>(args->y));
     });
+}
+
+HsStatus swiglu_backward_with_amax(HsContext *context, const HsUnaryBackwardArgs *args, const HsTensor &amax)
+{
+    const bool one_dtype = args->dy.dtype == args->x.dtype && args->x.dtype == args->dx.dtype;
+    if (!one_dtype || !packs_fit(args->dy.shape[1], args->dy, args->x, args->dx))
+        return launch_backward<1>(context, args, amax, any_view_of(args->dy), any_view_of(args->x),
+                                  any_view_of(args->dx));
+    return dispatch_act(args->x.dtype, [&](auto element) {
+        using T = decltype(element);
+        return launch_backward<access_width<T>>(context, args, amax, view_of<T>(args->dy), view_of<T>(args->x),
+                                                view_of<T>(args->dx));
+    });
+}
+
+HsStatus op::swiglu_forward(HsContext *context, const HsUnaryArgs *args)
+{
+    return swiglu_forward_with_amax(context, args, HsTensor{});
 }
 
 HsStatus op::swiglu_backward(HsContext *context, const HsUnaryBackwardArgs *args)
 {
-    const bool one_dtype = args->dy.dtype == args->x.dtype && args->x.dtype == args->dx.dtype;
-    if (!one_dtype || !packs_fit(args->dy.shape[1], args->dy, args->x, args->dx))
-        return launch_backward<1>(context, args, any_view_of(args->dy), any_view_of(args->x), any_view_of(args->dx));
-    return dispatch_act(args->x.dtype, [&](auto element) {
-        using T = decltype(element);
-        return launch_backward<access_width<T>>(context, args, view_of<T>(args->dy), view_of<T>(args->x),
-                                                view_of<T>(args->dx));
-    });
+    return swiglu_backward_with_amax(context, args, HsTensor{});
 }
 
 } // namespace HS_CUDA_NAMESPACE

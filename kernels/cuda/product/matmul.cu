@@ -10,6 +10,7 @@
 #include "kernels/cuda/product/matmul.cuh"
 
 #include "kernels/cuda/device/device.cuh"
+#include "kernels/cuda/layers/swiglu.cuh"
 #include "kernels/cuda/product/codes.cuh"
 #include "kernels/cuda/product/cublaslt.cuh"
 #include "kernels/cuda/product/matmul_epilogue.cuh"
@@ -28,10 +29,10 @@ namespace
 
 enum { FINISH_WARPS = 4, FINISH_ROWS = 4, FINISH_COLUMNS = 128 };
 
-/* Slices added in order; unrolling keeps several slices' loads in flight. */
+/* Slices added in order; unrolling keeps several slices' loads in flight.  Returns what finish_groups does. */
 template <int width>
-HS_DEVICE void add_slices(const float *sums, int slices, const MatmulPrologue &prologue, const MatmulOutput &output,
-                          const MatmulPlace &place)
+HS_DEVICE uint32_t add_slices(const float *sums, int slices, const MatmulPrologue &prologue, const MatmulOutput &output,
+                              const MatmulPlace &place)
 {
     float total[FINISH_ROWS][width] = {}, sum[FINISH_ROWS][width];
     const float alpha =
@@ -61,7 +62,7 @@ HS_DEVICE void add_slices(const float *sums, int slices, const MatmulPrologue &p
             for (int i = 0; i < width; i++)
                 total[g][i] += sum[g][i];
     }
-    finish_groups(output, place, total);
+    return finish_groups(output, place, total);
 }
 
 /* A thread a row, slices in order. */
@@ -82,13 +83,15 @@ __global__ void __launch_bounds__(FINISH_WARPS *WARP_SIZE)
     const int warp = (int)threadIdx.x / WARP_SIZE, lane = (int)threadIdx.x % WARP_SIZE;
     const int row = ((int)blockIdx.x * FINISH_WARPS + warp) * FINISH_ROWS;
     const int column = (int)blockIdx.y * FINISH_COLUMNS;
+    uint32_t most = 0;
     if (output.vector) {
-        add_slices<4>(sums, slices, prologue, output, MatmulPlace{ row, 1, column + lane * 4 });
+        most = add_slices<4>(sums, slices, prologue, output, MatmulPlace{ row, 1, column + lane * 4 });
     } else {
 #pragma unroll 1
         for (int i = lane; i < FINISH_COLUMNS; i += WARP_SIZE)
-            add_slices<1>(sums, slices, prologue, output, MatmulPlace{ row, 1, column + i });
+            most = larger(most, add_slices<1>(sums, slices, prologue, output, MatmulPlace{ row, 1, column + i }));
     }
+    leave_amax(output.amax, most);
     const int summed = (int)blockIdx.x * FINISH_WARPS * FINISH_ROWS + (int)threadIdx.x;
     if (output.row_sums != NULL && blockIdx.y == 0 && threadIdx.x < FINISH_WARPS * FINISH_ROWS && summed < output.rows)
         add_row_slices(sums + (int64_t)slices * output.rows * output.columns, slices, output.rows, summed,
@@ -155,7 +158,7 @@ HsMatmulArgs without_swiglu(const HsMatmulArgs *args, void *value)
 {
     HsMatmulArgs product = *args;
     product.epilogue = HS_EPILOGUE_NONE;
-    product.pre.rank = 0;
+    product.pre.rank = product.amax.rank = 0;
     product.c = args->epilogue == HS_EPILOGUE_SWIGLU
                     ? args->pre
                     : hs_tensor_2d(value, args->c.dtype, args->c.shape[0], args->c.shape[1] / 2);
@@ -220,6 +223,7 @@ MatmulOutput matmul_output_of(const HsMatmulArgs *args)
     output.epilogue = args->epilogue;
     output.accumulate = args->accumulate;
     output.row_sums = NULL;
+    output.amax = amax_out(args->amax, args->c);
     output.vector = output.columns % 4 == 0 && fours_aligned(args->c) && fours_aligned(args->addend) &&
                     fours_aligned(args->residual) && fours_aligned(args->pre) && fours_aligned(args->bias);
     return output;
@@ -328,12 +332,12 @@ static HsStatus matmul_and_swiglu(HsContext *context, const HsMatmulArgs *args)
     if (args->epilogue == HS_EPILOGUE_SWIGLU) {
         const HsUnaryArgs swiglu = { args->pre, args->c };
         HS_TRY(multiply(context, &product));
-        return op::swiglu_forward(context, &swiglu);
+        return swiglu_forward_with_amax(context, &swiglu, args->amax);
     }
     product.c.data = static_cast<unsigned char *>(context->workspace) + value_offset(context, &product);
     const HsUnaryBackwardArgs swiglu = { product.c, args->pre, args->c };
     HS_TRY(multiply(context, &product));
-    return op::swiglu_backward(context, &swiglu);
+    return swiglu_backward_with_amax(context, &swiglu, args->amax);
 }
 
 static HsStatus prepare_quantized(HsContext *context, const HsMatmulArgs *args, MatmulParameters *parameters)
@@ -413,7 +417,7 @@ static HsStatus native_matmul(HsContext *context, const HsMatmulArgs *args)
     else
         HS_TRY(launch_matmul_f16(context, parameters, choice, any_layout));
     if (!apart)
-        return HS_OK;
+        return shape.family == MATMUL_F32 ? launch_amax(context, args->c, args->amax) : HS_OK;
     MatmulPrologue prologue = matmul_prologue_of(args);
     if (fp8) /* the kernel has applied them */
         prologue = MatmulPrologue{ 1.0f, prologue.addend, NULL, NULL };
@@ -424,7 +428,12 @@ static HsStatus multiply(HsContext *context, const HsMatmulArgs *args)
 {
     if (is_swiglu(args))
         return matmul_and_swiglu(context, args);
-    HS_TRY(options_of(context).cublaslt ? cublaslt_matmul(context, args) : native_matmul(context, args));
+    if (options_of(context).cublaslt) {
+        HS_TRY(cublaslt_matmul(context, args));
+        HS_TRY(launch_amax(context, args->c, args->amax));
+    } else {
+        HS_TRY(native_matmul(context, args));
+    }
     if (!are_rows_summed_apart(context, args))
         return HS_OK;
     const HsBiasBackwardArgs sums = row_sums_apart(args);

@@ -23,8 +23,8 @@
 #define HS_KERNELS_CUDA_PRODUCT_MATMUL_CUH
 
 #include "kernels/cuda/device/device.cuh"
+#include "kernels/cuda/toolbox/amax.cuh"
 #include "kernels/cuda/toolbox/launch.cuh"
-#include "kernels/cuda/toolbox/numeric.cuh"
 
 extern "C" {
 #include "kernels/tuning/tuning.h"
@@ -57,7 +57,8 @@ struct MatmulOutput {
     int rows, columns;
     HsEpilogue epilogue;
     bool accumulate;
-    bool vector; /* four neighbouring columns may be moved as one everywhere */
+    bool vector;  /* four neighbouring columns may be moved as one everywhere */
+    AmaxOut amax; /* of c; of a product that is finished apart, only there */
     /* NULL: absent.  [rows], added to; of a product in slices, behind its sums, [slices, rows], written. */
     float *row_sums;
 };

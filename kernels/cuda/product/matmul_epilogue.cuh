@@ -94,9 +94,22 @@ HS_DEVICE float as_stored(const MatmulView &view, float value)
     return view.dtype == HS_BF16 ? rounded<Bf16>(value) : rounded<F16>(value);
 }
 
-/* values: the sums; used up. */
+/* The largest magnitude of groups that lie in c. */
 template <int count, int width>
-HS_DEVICE void finish_groups(const MatmulOutput &output, const MatmulPlace &place, float (&values)[count][width])
+HS_DEVICE uint32_t largest_of_groups(const MatmulOutput &output, const MatmulPlace &place,
+                                     const float (&values)[count][width])
+{
+    uint32_t most = 0;
+#pragma unroll
+    for (int g = 0; g < count; g++)
+        if (place.inside(output, g))
+            most = largest_of(values[g], most);
+    return most;
+}
+
+/* values: the sums; used up.  Returns what leave_amax wants; 0 where nobody asks. */
+template <int count, int width>
+HS_DEVICE uint32_t finish_groups(const MatmulOutput &output, const MatmulPlace &place, float (&values)[count][width])
 {
     float others[count][width];
     if (output.bias != NULL) {
@@ -139,6 +152,7 @@ HS_DEVICE void finish_groups(const MatmulOutput &output, const MatmulPlace &plac
                 values[g][i] += others[g][i];
     }
     store_groups(output.c, output, place, values);
+    return output.amax.to != NULL ? largest_of_groups(output, place, values) : 0;
 }
 
 /* One warp's staging in shared memory: 16 rows of sums; 8 floats of padding put rows g and g + 1 on different banks
@@ -155,12 +169,14 @@ template <int columns_> struct MatmulStaging {
 /* Finishes the 16 rows that the warp has staged; the first is row `first_row` of c.  Lanes take neighbouring groups, so
  * that a warp reads and writes whole 32-byte sectors of every tensor.  Without vectors: single elements, likewise.
  * Staging: where sums lie; four neighbouring columns lie together.
- * count: groups a lane takes at once; more hide latency better and take more registers. */
+ * count: groups a lane takes at once; more hide latency better and take more registers.
+ * Returns the lane's largest magnitude, as finish_groups. */
 template <typename Staging, int count>
-HS_DEVICE void finish_staged(const MatmulOutput &output, const float *staging, int lane, int first_row,
-                             int first_column)
+HS_DEVICE uint32_t finish_staged(const MatmulOutput &output, const float *staging, int lane, int first_row,
+                                 int first_column)
 {
     constexpr int columns = Staging::columns;
+    uint32_t most = 0;
     if (output.vector) {
         constexpr int row_lanes = columns / 4, row_step = WARP_SIZE / row_lanes;
         static_assert(Staging::rows % (row_step * count) == 0, "whole groups");
@@ -175,7 +191,8 @@ HS_DEVICE void finish_staged(const MatmulOutput &output, const float *staging, i
                 for (int i = 0; i < 4; i++)
                     values[g][i] = pack.value[i];
             }
-            finish_groups(output, MatmulPlace{ first_row + row, row_step, first_column + column }, values);
+            most = larger(
+                most, finish_groups(output, MatmulPlace{ first_row + row, row_step, first_column + column }, values));
         }
     } else {
 #pragma unroll 1
@@ -186,10 +203,12 @@ HS_DEVICE void finish_staged(const MatmulOutput &output, const float *staging, i
 #pragma unroll
                 for (int g = 0; g < 4; g++)
                     values[g][0] = staging[Staging::place(row + g, column)];
-                finish_groups(output, MatmulPlace{ first_row + row, 1, first_column + column }, values);
+                most = larger(most,
+                              finish_groups(output, MatmulPlace{ first_row + row, 1, first_column + column }, values));
             }
         }
     }
+    return most;
 }
 
 } // namespace HS_CUDA_NAMESPACE

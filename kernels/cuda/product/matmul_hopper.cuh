@@ -314,6 +314,8 @@ HS_DEVICE void hopper_consume(const HopperParameters &parameters, const HopperRi
     const int box = Tile::shared ? consumer : 0;
     const HopperOutput &output = parameters.output;
     HopperStaging staging = { shared + Tile::staging_offset, 0 };
+    if (ptx::thread_anew() % WARP_SIZE == 0)
+        *staging.sent() = 0;
     RingPlace<Tile::stages> place;
     auto release = [&](int stage) {
         const int block = ptx::thread_anew() % WARP_SIZE;

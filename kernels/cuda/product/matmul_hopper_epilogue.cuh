@@ -70,7 +70,7 @@ template <int columns> HS_DEVICE int hopper_parts(const HopperOutput &output, in
 /* A warp's two buffers, and its turn.  As f32 staging of finish_staged, each has 32 of the 64 columns. */
 struct HopperStaging {
     static constexpr int columns = 64, rows = 16, line = 128, buffer_bytes = rows * line, bytes = 2 * buffer_bytes;
-    static constexpr int warps = 8, all_bytes = warps * (bytes + (int)sizeof(HopperTurn));
+    static constexpr int warps = 8, all_bytes = warps * (bytes + (int)sizeof(HopperTurn) + (int)sizeof(unsigned));
 
     unsigned char *all; /* of all warps of the consumers, which come after the first four */
     int next;           /* the buffer that the next store takes */
@@ -99,6 +99,20 @@ struct HopperStaging {
     __device__ __forceinline__ HopperTurn turn() const
     {
         return { noted()->counter, noted()->turn, noted()->last };
+    }
+    /* Behind the turns: the largest magnitude that the warp has sent, its first lane's alone. */
+    __device__ __forceinline__ volatile unsigned *sent() const
+    {
+        const int warp = ptx::thread_anew() / WARP_SIZE - 4;
+        return reinterpret_cast<volatile unsigned *>(all + warps * (bytes + (int)sizeof(HopperTurn))) + warp;
+    }
+    __device__ __forceinline__ void send_amax(const AmaxOut &amax, uint32_t most) const
+    {
+        most = warp_reduce<Maximum>(most);
+        if (ptx::thread_anew() % WARP_SIZE != 0 || most <= *sent())
+            return;
+        *sent() = most;
+        atomicMax(amax.to, stored_magnitude(amax.dtype, most));
     }
     __device__ __forceinline__ bool adds() const
     {
@@ -260,6 +274,23 @@ HS_DEVICE void store_part(HopperStaging &staging, const TensorMap *map, HsDtype 
         store_part_as<F16>(staging, map, values, false, place);
 }
 
+/* Of the elements of a part that lie in c, whose rows are whole pairs. */
+HS_DEVICE void send_amax_of_part(const MatmulOutput &output, const HopperStaging &staging, const HopperPart &values,
+                                 const HopperPlace &place)
+{
+    const int lane = ptx::thread_anew() % WARP_SIZE, row = place.row + lane / 4, column = place.column + lane % 4 * 2;
+    const bool upper = row < output.rows, lower = row + 8 < output.rows;
+    uint32_t most = 0;
+#pragma unroll
+    for (int j = 0; j < 8; j++) {
+#pragma unroll
+        for (int i = 0; i < 4; i++)
+            if (column + j * 8 < output.columns && (i < 2 ? upper : lower))
+                most = larger(most, magnitude_of(values[j * 4 + i]));
+    }
+    staging.send_amax(output.amax, most);
+}
+
 /* What this lane adds to a part. */
 struct HopperBias {
     Pack<float, 2> pairs[8];
@@ -331,6 +362,8 @@ HS_DEVICE void store_sums(const HopperOutput &output, const float (&sums)[column
             if (behind == output.stage_parts - 1 || part == parts - 1)
                 done();
         }
+        if (matmul.amax.to != NULL)
+            send_amax_of_part(matmul, staging, values, place);
         store_part(staging, &output.c, matmul.c.dtype, values, matmul.accumulate || staging.adds(), place);
         place.column += HopperStaging::columns;
     }
@@ -353,9 +386,11 @@ HS_DEVICE void finish_sums(const MatmulOutput &output, const float (&sums)[colum
             stage_blocks(0.0f, staging.buffer(1), sums + i * 32 + 16);
         }
         __syncwarp();
-        finish_staged<HopperStaging, groups>(output, reinterpret_cast<const float *>(staging.buffer(0)),
-                                             ptx::thread_anew() % WARP_SIZE, place.row,
-                                             place.column + part * HopperStaging::columns);
+        const uint32_t most = finish_staged<HopperStaging, groups>(
+            output, reinterpret_cast<const float *>(staging.buffer(0)), ptx::thread_anew() % WARP_SIZE, place.row,
+            place.column + part * HopperStaging::columns);
+        if (output.amax.to != NULL)
+            staging.send_amax(output.amax, most);
         __syncwarp();
     }
 }

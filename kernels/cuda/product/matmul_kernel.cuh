@@ -52,6 +52,7 @@ HS_DEVICE void finish_tile(const MatmulOutput &output, const Accumulators<Tile> 
     const int warp = (int)threadIdx.x / WARP_SIZE, lane = (int)threadIdx.x % WARP_SIZE;
     float *const staging = shared + warp * Tile::Staging::floats;
     float *const target = staging + lane / 4 * Tile::Staging::stride + lane % 4 * 2;
+    uint32_t most = 0;
     /* A loop in time, not in code: the epilogue is long.  The inner loop keeps the accumulators' indices constant. */
 #pragma unroll 1
     for (int block = 0; block < Tile::row_blocks; block++) {
@@ -66,10 +67,11 @@ HS_DEVICE void finish_tile(const MatmulOutput &output, const Accumulators<Tile> 
             }
         }
         __syncwarp();
-        finish_staged<typename Tile::Staging, Tile::column_blocks * 2>(output, staging, lane, first_row + block * 16,
-                                                                       first_column);
+        most = larger(most, finish_staged<typename Tile::Staging, Tile::column_blocks * 2>(
+                                output, staging, lane, first_row + block * 16, first_column));
         __syncwarp(); /* read before the next 16 rows overwrite it */
     }
+    leave_amax(output.amax, most);
 }
 
 HS_DEVICE uint32_t pair_of_ones(Bf16)

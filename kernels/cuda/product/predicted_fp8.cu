@@ -39,13 +39,16 @@ const struct Recipe {
     const char *name, *what;
     HsScaleGranularity granularity;
     HsOperandFormat gradient;
-    double cast_bytes; /* an element */
-    int cast_kernels;  /* a tensor */
+    double weight_bytes; /* of its cast, an element: read once more where nobody has found its largest magnitude */
+    int weight_kernels;
 } recipes[] = {
     { "current", "scales of each tensor's own", HS_SCALE_TENSOR, HS_OPERAND_E5M2, 6.0, 2 },
     { "delayed", "delayed scales", HS_SCALE_TENSOR, HS_OPERAND_E5M2, 4.0, 1 },
     { "block", "scales of blocks", HS_SCALE_BLOCK, HS_OPERAND_E4M3, 4.0, 1 },
 };
+
+/* Of x and dY an element: 16 bits read, a code written along and one across. */
+const double CAST_BYTES = 4.0;
 
 /* The same product of codes, along k both. */
 double seconds_in_codes(const HsMatmulArgs &given, HsOperandFormat format, const Recipe &recipe,
@@ -85,9 +88,9 @@ LayerSeconds layer_seconds(int64_t width, const Recipe *recipe, const DeviceLimi
     }
     if (recipe == NULL)
         return seconds;
-    const double elements = 2.0 * ROWS * (double)width + (double)width * (double)width;
-    seconds.casts = 3.0 * recipe->cast_kernels * LAUNCH_CLOCKS / limits.clock_hz +
-                    recipe->cast_bytes * elements / (SHARE * limits.bytes_per_second);
+    const double bytes = CAST_BYTES * 2.0 * ROWS * (double)width + recipe->weight_bytes * (double)width * (double)width;
+    seconds.casts =
+        (2.0 + recipe->weight_kernels) * LAUNCH_CLOCKS / limits.clock_hz + bytes / (SHARE * limits.bytes_per_second);
     seconds.all += seconds.casts;
     return seconds;
 }
@@ -139,7 +142,7 @@ void write_fp8(FILE *out, const DeviceLimits &limits)
         return;
     fprintf(out,
             "\n### A linear layer's products in bf16 and in FP8\n\n%d rows, h x h; casts are of x and dY along and "
-            "across, and of the weight.\n",
+            "across, whose largest magnitude what makes them has left, and of the weight.\n",
             (int)ROWS);
     for (const Recipe &recipe : recipes)
         write_table(out, recipe, limits);

@@ -2,8 +2,9 @@
  *
  * Codes of less than 16 bits (kernels/ops/codes.h): casts, and their scales from step to step.
  *
- * Where a scale follows from the whole tensor a first kernel leaves the largest magnitude of each of its blocks; every
- * block of the second reads them all, which costs less than a kernel between the two.  That one takes square tiles: a tile
+ * Where a scale follows from the whole tensor and what made it has not left its largest magnitude, a first kernel leaves
+ * that of each of its blocks; every block of the second reads them all, which costs less than a kernel between the two.
+ * That one takes square tiles: a tile
  * is read once, and codes of it are written along its rows and, for the transpose, along its columns, 16 at a time by
  * a thread.  Tiles are as wide as the widest block of scales, so that none needs another's numbers.
  *
@@ -11,8 +12,8 @@
  * are integers: their order does not matter.
  */
 #include "kernels/cuda/product/codes.cuh"
+#include "kernels/cuda/toolbox/amax.cuh"
 #include "kernels/cuda/toolbox/launch.cuh"
-#include "kernels/cuda/toolbox/reduce.cuh"
 #include "kernels/cuda/toolbox/rng.cuh"
 #include "kernels/cuda/toolbox/view.cuh"
 
@@ -24,20 +25,11 @@ namespace
 
 enum { THREADS = 256, RUN = HS_CODES_RUN, AMAX_BLOCKS = 512, AMAX_PACKS = 4, LANES_READ = 8 };
 
-HS_DEVICE uint32_t magnitude_of(float x)
-{
-    return hs_code_bits(x) & 0x7FFFFFFFu;
-}
-
-HS_DEVICE uint32_t larger(uint32_t a, uint32_t b)
-{
-    return a > b ? a : b;
-}
-
 /* --- largest magnitudes --- */
 
+/* amax: of each block, or the largest of all and of what was there. */
 template <int width, typename X>
-__global__ void __launch_bounds__(THREADS) amax_kernel(const X x, int64_t count, uint32_t *amax)
+__global__ void __launch_bounds__(THREADS) amax_kernel(const X x, int64_t count, uint32_t *amax, bool together)
 {
     HS_SHARED(uint32_t, scratch, WARP_SIZE);
     begin_after_kernel_before();
@@ -59,7 +51,11 @@ __global__ void __launch_bounds__(THREADS) amax_kernel(const X x, int64_t count,
         most = larger(most, magnitude_of(one[0]));
     }
     most = block_reduce<Maximum>(most, 0u, scratch);
-    if (threadIdx.x == 0)
+    if (threadIdx.x != 0)
+        return;
+    if (together)
+        atomicMax(amax, most);
+    else
         amax[blockIdx.x] = most;
 }
 
@@ -416,10 +412,22 @@ unsigned amax_blocks(int64_t count)
     return (unsigned)(wanted < AMAX_BLOCKS ? wanted : (int64_t)AMAX_BLOCKS);
 }
 
+bool turns_apart(const HsQuantizeArgs *args)
+{
+    return args->rotates && hs_codes_present(&args->across);
+}
+
+/* Whether x, as it is or rotated, is read for its largest magnitude. */
 bool reads_amax(const HsQuantizeArgs *args)
 {
     const HsCodes &one = hs_codes_present(&args->along) ? args->along : args->across;
-    return args->source == HS_SCALE_OWN && hs_scale_is_of_tensor(one.granularity);
+    const bool as_it_is = hs_codes_present(&args->along) || !args->rotates;
+    return args->source == HS_SCALE_OWN && as_it_is && hs_scale_is_of_tensor(one.granularity);
+}
+
+bool reads_rotated(const HsQuantizeArgs *args)
+{
+    return turns_apart(args) && (args->source == HS_SCALE_OWN || args->source == HS_SCALE_FOUND);
 }
 
 CodesOut codes_out(const HsCodes &codes, const uint32_t *amax, unsigned amax_count)
@@ -430,17 +438,17 @@ CodesOut codes_out(const HsCodes &codes, const uint32_t *amax, unsigned amax_cou
                      (int)amax_count, hs_codes_row_bytes(&codes), hs_codes_blocks(&codes) };
 }
 
-HsStatus launch_amax(HsContext *context, const HsTensor &x, uint32_t *amax)
+HsStatus launch_amax_pass(const HsContext *context, const HsTensor &x, uint32_t *amax, bool together)
 {
     const int64_t count = hs_tensor_count(&x);
     const unsigned blocks = amax_blocks(count);
     if (!aligned_to(x.data, 16))
         return hs_launch_after(context, HS_KERNEL((amax_kernel<1, AnyView>)), dim3(blocks), dim3(THREADS), 0,
-                               any_view_of(x), count, amax);
+                               any_view_of(x), count, amax, together);
     return dispatch_act(x.dtype, [&](auto type) {
         using T = decltype(type);
         return hs_launch_after(context, HS_KERNEL((amax_kernel<LANES_READ, View<T>>)), dim3(blocks), dim3(THREADS), 0,
-                               view_of<T>(x), count, amax);
+                               view_of<T>(x), count, amax, together);
     });
 }
 
@@ -473,14 +481,16 @@ template <typename X>
 HsStatus run_cast(HsContext *context, const HsQuantizeArgs *args, X x, bool vector, const uint32_t *amax)
 {
     const unsigned count = amax_blocks(hs_tensor_count(&args->x));
-    const bool apart = args->rotates && hs_codes_present(&args->across);
+    const bool found = args->source == HS_SCALE_FOUND, apart = turns_apart(args);
+    const uint32_t *const own = found ? data_of<const uint32_t>(args->amax) : amax;
+    const unsigned own_count = found ? 1 : count;
     QuantizeParameters<X> parameters = {};
     parameters.x = x;
     parameters.rows = args->x.shape[0];
     parameters.columns = args->x.shape[1];
-    parameters.along = codes_out(args->along, amax, count);
-    parameters.across = codes_out(args->across, apart ? amax + AMAX_BLOCKS : amax, count);
-    parameters.source = args->source;
+    parameters.along = codes_out(args->along, own, own_count);
+    parameters.across = codes_out(args->across, apart ? amax + AMAX_BLOCKS : own, apart ? count : own_count);
+    parameters.source = found ? HS_SCALE_OWN : args->source; /* the kernel reads it either way */
     parameters.squares = args->squares;
     parameters.power_of_two = args->power_of_two;
     parameters.records = args->records;
@@ -493,22 +503,25 @@ HsStatus run_cast(HsContext *context, const HsQuantizeArgs *args, X x, bool vect
 
 } // namespace
 
+HsStatus launch_amax(const HsContext *context, const HsTensor &tensor, const HsTensor &amax)
+{
+    return hs_tensor_present(&amax) ? launch_amax_pass(context, tensor, data_of<uint32_t>(amax), true) : HS_OK;
+}
+
 size_t workspace::quantize(const HsContext *, const HsQuantizeArgs *args)
 {
-    return reads_amax(args) ? 2 * AMAX_BLOCKS * sizeof(uint32_t) : 0;
+    return reads_amax(args) || reads_rotated(args) ? 2 * AMAX_BLOCKS * sizeof(uint32_t) : 0;
 }
 
 HsStatus op::quantize(HsContext *context, const HsQuantizeArgs *args)
 {
     uint32_t *const amax = static_cast<uint32_t *>(context->workspace);
     const HsTensor &x = args->x;
-    if (reads_amax(args)) {
-        if (hs_codes_present(&args->along) || !args->rotates)
-            HS_TRY(launch_amax(context, x, amax));
-        if (args->rotates && hs_codes_present(&args->across))
-            HS_TRY(hs_launch_after(context, HS_KERNEL(rotated_amax_kernel), dim3(amax_blocks(hs_tensor_count(&x))),
-                                   dim3(THREADS), 0, any_view_of(x), x.shape[0], x.shape[1], amax + AMAX_BLOCKS));
-    }
+    if (reads_amax(args))
+        HS_TRY(launch_amax_pass(context, x, amax, false));
+    if (reads_rotated(args))
+        HS_TRY(hs_launch_after(context, HS_KERNEL(rotated_amax_kernel), dim3(amax_blocks(hs_tensor_count(&x))),
+                               dim3(THREADS), 0, any_view_of(x), x.shape[0], x.shape[1], amax + AMAX_BLOCKS));
     if (!aligned_to(x.data, 16) || x.shape[1] % LANES_READ != 0)
         return run_cast(context, args, any_view_of(x), false, amax);
     return dispatch_act(x.dtype, [&](auto type) {

@@ -22,6 +22,7 @@ static HsStatus attention_cached(const HsLayerCall *call, const HsNode *node)
         .k_cache = call->k_cache,
         .v_cache = call->v_cache,
         .out = call->outputs[0],
+        .amax = call->y_amax,
     };
     return hs_op_attention_cached(call->context, &args);
 }
@@ -39,6 +40,7 @@ static HsStatus attention_forward(const HsLayerCall *call, const HsNode *node)
         .qkv = call->inputs[0],
         .out = call->outputs[0],
         .lse = call->saved[0],
+        .amax = call->y_amax,
     };
     return hs_op_attention_forward(call->context, &args);
 }
@@ -56,6 +58,7 @@ static HsStatus attention_backward(const HsLayerCall *call, const HsNode *node)
         .out = call->outputs[0],
         .lse = call->saved[0],
         .dqkv = call->d_inputs[0],
+        .amax = call->dx_amax,
     };
     return hs_op_attention_backward(call->context, &args);
 }
@@ -68,4 +71,6 @@ const HsLayer hs_layer_attention = {
     .reads_outputs = 1u,
     .reads_saved = 1u,
     .passes_gradient = HS_NONE,
+    .finds_amax = true,
+    .finds_gradient_amax = 1u,
 };

@@ -27,6 +27,7 @@ static HsStatus dropout_residual_backward(const HsLayerCall *call, const HsNode 
         .rng = call->rng,
         .x = call->d_outputs[0],
         .y = call->d_inputs[0],
+        .amax = call->dx_amax,
     };
     return hs_op_dropout_backward(call->context, &args);
 }
@@ -37,4 +38,5 @@ const HsLayer hs_layer_dropout_residual = {
     .backward = dropout_residual_backward,
     .passes_gradient = 1,
     .is_joined = true,
+    .finds_gradient_amax = 1u,
 };

@@ -33,6 +33,7 @@ static HsStatus head_norm_backward(const HsLayerCall *call, const HsNode *node)
         .dx = call->d_inputs[0],
         .dq_weight = hs_run_gradient(call, 0),
         .dk_weight = hs_run_gradient(call, 1),
+        .amax = call->dx_amax,
     };
     return hs_op_head_norm_backward(call->context, &args);
 }
@@ -44,5 +45,6 @@ const HsLayer hs_layer_head_norm = {
     .reads_inputs = 1u,
     .reads_saved = 1u,
     .passes_gradient = HS_NONE,
+    .finds_gradient_amax = 1u,
     .joint = true,
 };

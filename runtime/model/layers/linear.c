@@ -59,6 +59,7 @@ static HsStatus linear_forward(const HsLayerCall *call, const HsNode *node)
         .policy = call->precision->forward,
         .alpha = 1.0f,
         .c = call->outputs[OUTPUT_Y],
+        .amax = call->y_amax,
     };
     HsCodes x;
     if (hs_node_coded(node))
@@ -137,6 +138,7 @@ static HsStatus linear_backward(const HsLayerCall *call, const HsNode *node)
         .policy = call->precision->dgrad,
         .alpha = 1.0f,
         .c = call->d_inputs[target],
+        .amax = call->dx_amax,
     };
     if (coded)
         hs_coded_data_gradient(call, &codes, &data_gradient);
@@ -153,6 +155,8 @@ const HsLayer hs_layer_linear = {
     .reads_for_weight = 1u << INPUT_X,
     .weights = 1u << 0 | 1u << 2,
     .passes_gradient = INPUT_RESIDUAL,
+    .finds_amax = true,
+    .finds_gradient_amax = 1u << INPUT_PRE,
     .bias = PARAM_BIAS,
     .accumulates = true,
 };
