@@ -77,7 +77,7 @@ static int depth_of(const WarpgroupProduct &product)
 
 static float decode_element(uint16_t bits, TensorFormat format)
 {
-    return format == TensorFormat::F16 ? hs_f16_decode(bits) : hs_bf16_decode(bits);
+    return format == TensorFormat::F16 ? hs_f16_decode(bits) : __uint_as_float((uint32_t)bits << 16);
 }
 
 static float decode_code(uint8_t code, TensorFormat format)
@@ -156,14 +156,14 @@ multiply_row(const float (&a)[DEPTH], const float (&b)[DEPTH][MOST_COLUMNS], int
 
 static bool all_finite(const float (&b)[DEPTH][MOST_COLUMNS], int depth, int columns)
 {
-    int more = 0;
+    uint32_t carries = 0; /* of one more in the exponent, out of it where it is all ones */
     for (int k = 0; k < depth; k++)
         for (int n = 0; n < columns; n++)
-            more |= (__float_as_uint(b[k][n]) & 0x7F800000u) == 0x7F800000u;
-    return more == 0;
+            carries |= (__float_as_uint(b[k][n]) & 0x7FFFFFFFu) + 0x00800000u;
+    return carries < 0x80000000u;
 }
 
-/* Zeros times finite numbers, added to what is not -0: sums stay what they are.  So it is in most rows of the tiles of small
+/* Zeros times finite numbers, added to zeros, which stay zeros, cut or not.  So it is in most rows of the tiles of small
  * products. */
 static bool adds_zeros(const float (&a)[DEPTH], int depth, const float *sums, int columns)
 {
@@ -171,7 +171,7 @@ static bool adds_zeros(const float (&a)[DEPTH], int depth, const float *sums, in
     for (int k = 0; k < depth; k++)
         more |= a[k] != 0.0f;
     for (int n = 0; n < columns && more == 0; n++)
-        more |= __float_as_uint(sums[n]) == 0x80000000u;
+        more |= __float_as_uint(sums[n]) != 0;
     return more == 0;
 }
 
@@ -184,6 +184,18 @@ multiply_row_avx2(const float (&a)[DEPTH], const float (&b)[DEPTH][MOST_COLUMNS]
 }
 static const bool has_avx2 = __builtin_cpu_supports("avx2");
 #endif
+
+/* Register 4 j + 2 i + e of a thread: row i, column 8 j + 2 (t % 4) + e. */
+template <typename Body>
+static void for_each_pair(float *registers, int count, float (&sums)[ROWS][MOST_COLUMNS], Body body)
+{
+    for (int lane = 0; lane < LANES; lane++)
+        for (int i = 0; i < 2; i++) {
+            float *const pairs = registers + lane * count + 2 * i, *const row = sums[row_of(lane, i)] + lane % 4 * 2;
+            for (int j = 0; j < count / 4; j++)
+                body(pairs + 4 * j, row + 8 * j);
+        }
+}
 
 /* Of one host thread.  Not thread-local themselves: a shared object that is opened late has little room for such. */
 struct Numbers {
@@ -201,20 +213,23 @@ void wgmma_multiply(const WgmmaOperands &operands, int warp, float *registers)
         registers_of_a(operands.a_registers.data() + warp * LANES * 4, product.a_format, a);
     else
         read_operand(product.a_descriptor, product.a_transposed, warp * ROWS, ROWS, product.a_format, operands.site,
-                     [](int outer, int k) -> float & { return numbers->a[outer][k]; });
+                     [&a](int outer, int k) -> float & { return a[outer][k]; });
     read_operand(product.b_descriptor, product.b_transposed, 0, product.columns, product.b_format, operands.site,
-                 [](int outer, int k) -> float & { return numbers->b[k][outer]; });
-    /* Register 4 j + 2 i + e of a thread: row i, column 8 j + 2 (t % 4) + e. */
+                 [&b](int outer, int k) -> float & { return b[k][outer]; });
     const int count = product.columns / 2;
     float *const own = registers + warp * LANES * count;
-    for (int lane = 0; lane < LANES; lane++)
-        for (int r = 0; r < count; r++)
-            sums[row_of(lane, r / 2 % 2)][r / 4 * 8 + lane % 4 * 2 + r % 2] =
-                product.add ? own[lane * count + r] : 0.0f;
+    if (product.add)
+        for_each_pair(own, count, sums, [](float *pair, float *sum) { memcpy(sum, pair, 2 * sizeof *sum); });
+    else
+        for (auto &row : sums)
+            memset(row, 0, (size_t)product.columns * sizeof row[0]);
     const int depth = depth_of(product);
-    const bool finite_b = all_finite(b, depth, product.columns);
+    bool looked = false, finite_b = false;
     for (int row = 0; row < ROWS; row++) {
-        if (finite_b && adds_zeros(a[row], depth, sums[row], product.columns))
+        const bool zeros = adds_zeros(a[row], depth, sums[row], product.columns);
+        finite_b = looked || !zeros ? finite_b : all_finite(b, depth, product.columns);
+        looked = looked || zeros;
+        if (zeros && finite_b)
             continue;
         if (settings().truncated_sums) {
             truncated_sums(is_fp8(product.a_format) ? adder_of_fp8() : adder_of_wgmma(),
@@ -230,9 +245,7 @@ void wgmma_multiply(const WgmmaOperands &operands, int warp, float *registers)
 #endif
         multiply_row(a[row], b, depth, product.columns, sums[row]);
     }
-    for (int lane = 0; lane < LANES; lane++)
-        for (int r = 0; r < count; r++)
-            own[lane * count + r] = sums[row_of(lane, r / 2 % 2)][r / 4 * 8 + lane % 4 * 2 + r % 2];
+    for_each_pair(own, count, sums, [](float *pair, float *sum) { memcpy(pair, sum, 2 * sizeof *sum); });
 }
 
 } // namespace emulator

@@ -15,11 +15,19 @@
 #include "runtime/selftest/tune.h"
 #include "runtime/study/planner.h"
 
-enum { OPTION_NO_SPEED = 1000, OPTION_CUBLASLT, OPTION_TUNE, OPTION_FORCE_TILE, OPTION_SLICES, OPTION_LIST };
+enum {
+    OPTION_NO_SPEED = 1000,
+    OPTION_CUBLASLT,
+    OPTION_TUNE,
+    OPTION_FORCE_TILE,
+    OPTION_SLICES,
+    OPTION_LIST,
+    OPTION_MATCH
+};
 
 typedef struct Arguments {
-    const char *device, *op, *tune, *config_path; /* device NULL: not said */
-    const char *forced;                           /* kernels of products */
+    const char *device, *op, *match, *tune, *config_path; /* device NULL: not said */
+    const char *forced;                                   /* kernels of products */
     int64_t threads, slices;
     bool with_speed, cublaslt, list;
     HsOverrides overrides;
@@ -28,6 +36,7 @@ typedef struct Arguments {
 static const struct argp_option options[] = {
     { "device", 'd', "auto|cpu|cuda|emu|ref", 0, "one of these, or cuda:N (cpu)", 0 },
     { "op", 'o', "NAME", 0, "this operation only", 0 },
+    { "match", OPTION_MATCH, "TEXT", 0, "only cases with TEXT in their description, as failures print it", 0 },
     { "list", OPTION_LIST, NULL, 0, "print the operations' names and test nothing", 0 },
     { "threads", 't', "N", 0, "worker threads; 0: one a core (0)", 0 },
     { "cublaslt", OPTION_CUBLASLT, NULL, 0, "matrix products by cuBLASLt (cuda)", 0 },
@@ -55,6 +64,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case 'o':
         arguments->op = argument;
+        return 0;
+    case OPTION_MATCH:
+        arguments->match = argument;
         return 0;
     case 't':
         arguments->threads = hs_argument_integer(state, "--threads", argument, 0, 1024);
@@ -174,10 +186,12 @@ static HsStatus test(const Arguments *arguments)
     HS_TRY(hs_engine_init(&engine, &chosen));
     printf("device: %s\n", engine.why);
     int failures = 0;
+    const HsSelftestOptions wanted = { .op = arguments->op,
+                                       .match = arguments->match,
+                                       .with_speed = arguments->with_speed && !engine.emulated };
     HsStatus status = force_products(arguments, &engine);
     if (status == HS_OK)
-        status = hs_selftest_run(&engine.context, arguments->op, arguments->with_speed && !engine.emulated, stdout,
-                                 &failures);
+        status = hs_selftest_run(&engine.context, &wanted, stdout, &failures);
     hs_engine_deinit(&engine);
     if (status == HS_OK && failures > 0)
         status = hs_fail(HS_ENUMERIC, "%d case%s outside tolerance", failures, failures == 1 ? "" : "s");

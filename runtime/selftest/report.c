@@ -101,6 +101,14 @@ static HsStatus run_case(HsTrial *trial, HsContext *given, HsOpReport *report)
     return status;
 }
 
+static bool is_wanted(const HsCaseChoice *choice, const HsCase *config)
+{
+    char described[HS_COMPLAINT_BYTES];
+    if (choice->match && !strstr(hs_case_describe(config, described, sizeof described), choice->match))
+        return false;
+    return choice->wanted == NULL || choice->wanted(config);
+}
+
 HsStatus hs_selftest_check_all(HsContext *contexts, int count, int op, HsCaseChoice choice, HsOpReport *reports)
 {
     const HsOpTest *const test = op_rows[op].test;
@@ -110,7 +118,7 @@ HsStatus hs_selftest_check_all(HsContext *contexts, int count, int op, HsCaseCho
     int wanted = 0;
     for (int index = 0; index < test->case_count && status == HS_OK; index++) {
         HsTrial trial;
-        if ((choice.wanted && !choice.wanted(&test->cases[index])) || wanted++ % choice.stride != 0)
+        if (!is_wanted(&choice, &test->cases[index]) || wanted++ % choice.stride != 0)
             continue;
         status = hs_trial_create(&trial, op_rows[op].name, test, &test->cases[index], seed_of(op, index),
                                  contexts->device, false);

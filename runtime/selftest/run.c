@@ -32,25 +32,34 @@ static void print_report(const HsOpReport *report, FILE *out)
     fflush(out);
 }
 
-HsStatus hs_selftest_run(HsContext *context, const char *only_op, bool with_speed, FILE *out, int *failures)
+HsStatus hs_selftest_run(HsContext *context, const HsSelftestOptions *options, FILE *out, int *failures)
 {
-    int first = 0, end = hs_selftest_count();
+    const HsCaseChoice choice = { .stride = 1, .match = options->match };
+    int first = 0, end = hs_selftest_count(), cases = 0;
     *failures = 0;
-    if (only_op) {
-        HS_TRY(hs_selftest_find(only_op, &first));
+    if (options->op) {
+        HS_TRY(hs_selftest_find(options->op, &first));
         end = first + 1;
     }
     const HsSpeedPlan plan = hs_speed_plan(context, false);
     HsRoofline roofline = { 0 };
-    if (with_speed)
+    if (options->with_speed)
         hs_roofline_measure(context, &roofline);
     for (int op = first; op < end; op++) {
         HsOpReport report;
-        HS_TRY(hs_selftest_check(context, op, 1, &report));
-        if (with_speed)
+        HS_TRY(hs_selftest_check_all(context, 1, op, choice, &report));
+        if (options->match && report.cases == 0)
+            continue;
+        cases += report.cases;
+        if (options->with_speed)
             HS_TRY(hs_selftest_time(context, op, &roofline, &plan, 1, &report));
         print_report(&report, out);
         *failures += report.failures;
     }
+    if (cases == 0)
+        return hs_fail(
+            HS_EINVAL,
+            "selftest: no case has `%.60s` in its description, as failures print it: \"bf16 -> f32, rows 3\"",
+            options->match);
     return HS_OK;
 }

@@ -29,10 +29,11 @@ typedef struct HsOpReport {
     int timing_count;
 } HsOpReport;
 
-/* Of an operation's cases every stride-th of those that are wanted; NULL: all are. */
+/* Of an operation's cases every stride-th of those that are wanted, and whose description has a text in it; NULL: all. */
 typedef struct HsCaseChoice {
     int stride;
     bool (*wanted)(const HsCase *config);
+    const char *match;
 } HsCaseChoice;
 
 /* Operations, in the order of kernels/ops/ops.h. */
@@ -50,10 +51,15 @@ HsStatus hs_selftest_check_all(HsContext *contexts, int count, int op, HsCaseCho
 HsStatus hs_selftest_time(HsContext *context, int op, const HsRoofline *roofline, const HsSpeedPlan *plan, int most,
                           HsOpReport *report);
 
-/* Run the cases of `only_op` (NULL: of every operation) on context's backend and print one line per operation to `out`:
- * number of cases, worst error as a fraction of its tolerance, and, with_speed, the rate of one larger case and its
- * share of the limit it is bound by.  Lines below it describe the first failures.  *failures counts the cases out of
- * tolerance or refused; errors: HS_EINVAL for an unknown operation, HS_ENOMEM. */
-HsStatus hs_selftest_run(HsContext *context, const char *only_op, bool with_speed, FILE *out, int *failures);
+typedef struct HsSelftestOptions {
+    const char *op, *match; /* the cases of one operation, those whose description has `match`; NULL: all */
+    bool with_speed;
+} HsSelftestOptions;
+
+/* Run cases on context's backend and print one line per operation that has some to `out`: number of cases, worst error as a
+ * fraction of its tolerance, and, with_speed, the rate of one larger case and its share of the limit it is bound by.
+ * Lines below it describe the first failures.  *failures counts the cases out of tolerance or refused; errors: HS_EINVAL
+ * for an unknown operation, or a text that no case has, HS_ENOMEM. */
+HsStatus hs_selftest_run(HsContext *context, const HsSelftestOptions *options, FILE *out, int *failures);
 
 #endif

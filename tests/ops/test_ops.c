@@ -4,7 +4,9 @@
  * every instruction set that this machine has.  The cases and their tolerances are runtime/selftest's.
  */
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "kernels/cpu/cpu.h"
 #include "runtime/selftest/selftest.h"
@@ -68,6 +70,24 @@ Test(ops, unknown_operation_is_named)
     int failures = 0;
     cr_assert_eq(hs_device_host_init(&device), HS_OK);
     HsContext context = { .backend = hs_backend_ref(), .device = &device, .threads = 1 };
-    cr_assert_eq(hs_selftest_run(&context, "matmull", false, stderr, &failures), HS_EINVAL);
+    cr_assert_eq(hs_selftest_run(&context, &(HsSelftestOptions){ .op = "matmull" }, stderr, &failures), HS_EINVAL);
     cr_assert_str_eq(hs_error_message(), "selftest: no operation is called 'matmull'; kernels/ops/ops.h lists them");
+}
+
+Test(ops, cases_by_their_description)
+{
+    HsDevice device;
+    HsContext context = { .backend = hs_backend_ref(), .device = &device, .threads = 1 };
+    int failures = 0;
+    char *said = NULL;
+    size_t bytes = 0;
+    FILE *const out = open_memstream(&said, &bytes);
+    cr_assert_eq(hs_device_host_init(&device), HS_OK);
+    cr_assert_eq(hs_selftest_run(&context, &(HsSelftestOptions){ .match = "e2m1 x" }, out, &failures), HS_OK, "%s",
+                 hs_error_message());
+    fclose(out);
+    cr_expect(strstr(said, "quantize") && strstr(said, "matmul") && !strstr(said, "adamw"), "%s", said);
+    free(said);
+    cr_expect_eq(hs_selftest_run(&context, &(HsSelftestOptions){ .match = "no such" }, stderr, &failures), HS_EINVAL);
+    cr_expect(strstr(hs_error_message(), "no case has `no such` in its description"), "%s", hs_error_message());
 }
