@@ -307,7 +307,8 @@ plant 'codes, mma: every slice has the scales of the first' $unit $unit 'k_begin
 # Largest magnitudes of what is stored.
 card=227 op=matmul epilogue=matmul_hopper_epilogue.cuh
 for unit in matmul_hopper.cu matmul_fp8_hopper.cu; do
-    plant "amax, $unit: the lower rows are not looked at" $unit $epilogue '(i < 2 ? upper : lower))' 'i < 2 && upper)'
+    plant "amax, $unit: the lower rows are not looked at" $unit $epilogue '(i < 2 ? upper : lower))' \
+        '(i < 2 ? upper : lower && output.rows < 0))'
     plant "amax, $unit: one part of a tile alone" $unit $epilogue 'if (matmul.amax.to != NULL)' \
         'if (matmul.amax.to != NULL && part == 0)'
 done
