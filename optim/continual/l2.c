@@ -113,7 +113,7 @@ static HsStatus l2_after_task(HsContinual *continual, void *state, HsContext *co
     L2State *l2 = state;
     HsPenalty *penalty = &l2->penalty;
     if (penalty->automatic) {
-        double mean;
+        double mean = 0;
         HS_TRY(mean_fisher(continual, context, task, source, &mean));
         l2->fisher += mean;
         hs_penalty_choose(continual, penalty, L2_NATURAL, 1.0 / l2->fisher);
