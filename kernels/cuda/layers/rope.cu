@@ -19,7 +19,8 @@
 namespace HS_CUDA_NAMESPACE
 {
 
-enum { THREADS = 256, MOST_PAIRS = 128 };
+/* LEAST_BLOCKS: on a multiprocessor at once; more would take registers that ptxas then spills. */
+enum { THREADS = 256, LEAST_BLOCKS = 5, MOST_PAIRS = 128 };
 
 struct Frequencies {
     double quarter_turns[MOST_PAIRS];
@@ -63,7 +64,7 @@ HS_DEVICE Rotation rotation_of(double turns)
 
 /* One row a block.  An item is a pack of pairs of one head; past the rotated heads, a pack of v to copy. */
 template <int width, bool documents, typename T>
-__global__ void __launch_bounds__(THREADS) rope_kernel(const Rope<T> task, const Frequencies frequencies)
+__global__ void __launch_bounds__(THREADS, LEAST_BLOCKS) rope_kernel(const Rope<T> task, const Frequencies frequencies)
 {
     HS_SHARED(float, cosines, MOST_PAIRS);
     HS_SHARED(float, sines, MOST_PAIRS);
