@@ -227,8 +227,10 @@ void wgmma_multiply(const WgmmaOperands &operands, int warp, float *registers)
     bool looked = false, finite_b = false;
     for (int row = 0; row < ROWS; row++) {
         const bool zeros = adds_zeros(a[row], depth, sums[row], product.columns);
-        finite_b = looked || !zeros ? finite_b : all_finite(b, depth, product.columns);
-        looked = looked || zeros;
+        if (zeros && !looked) {
+            finite_b = all_finite(b, depth, product.columns);
+            looked = true;
+        }
         if (zeros && finite_b)
             continue;
         if (settings().truncated_sums) {

@@ -75,23 +75,15 @@ static void ask_for_value(HsModel *model, int slot)
 static void ask_for_gradient(HsModel *model, const HsNode *node)
 {
     const int slot = node->outputs[node->attributes.epilogue == HS_EPILOGUE_NONE ? 0 : 1];
-    const HsNode *first = NULL;
-    int readers = 0, input = 0;
-    for (int n = 0; n < model->node_count; n++)
-        for (int i = 0; i < HS_NODE_INPUTS; i++) {
-            if (model->nodes[n].inputs[i] != slot)
-                continue;
-            if (readers++ == 0) {
-                first = &model->nodes[n];
-                input = i;
-            }
-        }
+    const HsReaders readers = hs_model_readers(model, slot);
+    const HsNode *const first = readers.node == HS_NONE ? NULL : &model->nodes[readers.node];
     const HsParam *const w = &model->params[node->params[0]];
     const bool cast = w->trainable || w->passes_gradient; /* dy is an operand of some product */
     const bool converted = node->attributes.convert_gradient && !node->attributes.rounded_above;
-    if (first == NULL || !cast || converted || !first->trains || (first->layer == &hs_layer_linear && readers > 1))
+    if (first == NULL || !cast || converted || !first->trains ||
+        (first->layer == &hs_layer_linear && readers.count > 1))
         return;
-    model->slots[slot].gradient_amax = (first->layer->finds_gradient_amax >> input & 1u) != 0;
+    model->slots[slot].gradient_amax = (first->layer->finds_gradient_amax >> readers.input & 1u) != 0;
 }
 
 static void ask_for_amaxes(HsModel *model)

@@ -152,14 +152,16 @@ static void derive_backward(HsModel *model)
     }
 }
 
-/* The first of a value's readers is the last whose backward adds to its gradient. */
-static bool is_first_reader(const HsModel *model, int reader, int slot)
+HsReaders hs_model_readers(const HsModel *model, int slot)
 {
-    for (int n = 0; n < reader; n++)
+    HsReaders readers = { .node = HS_NONE };
+    for (int n = 0; n < model->node_count; n++)
         for (int i = 0; i < HS_NODE_INPUTS; i++)
-            if (model->nodes[n].inputs[i] == slot)
-                return false;
-    return true;
+            if (model->nodes[n].inputs[i] == slot && readers.count++ == 0) {
+                readers.node = n;
+                readers.input = i;
+            }
+    return readers;
 }
 
 /* Where a norm reads the sum that a linear layer has made, the stream's gradient is whole behind the norm's backward,
@@ -169,7 +171,8 @@ static void derive_rounding(HsModel *model)
     for (int n = 0; n < model->node_count; n++) {
         HsNode *node = &model->nodes[n];
         const int slot = node->inputs[0], producer = slot == HS_NONE ? HS_NONE : model->slots[slot].producer;
-        if (!node->layer->rounds_gradient || !node->trains || producer == HS_NONE || !is_first_reader(model, n, slot))
+        if (!node->layer->rounds_gradient || !node->trains || producer == HS_NONE ||
+            hs_model_readers(model, slot).node != n)
             continue;
         HsNode *below = &model->nodes[producer];
         if (!below->trains || !below->attributes.convert_gradient ||

@@ -252,6 +252,12 @@ HsStatus hs_model_roll_scales(HsModel *model, HsContext *context, HsComm *comm);
 /* The scale source of a cast. */
 HsScaleSource hs_model_scale_source(const HsModel *model, bool training);
 
+/* Inputs that read a slot: the first node's, which is the last whose backward adds to its gradient, and how many. */
+typedef struct HsReaders {
+    int node, input, count; /* node: HS_NONE where nobody reads it */
+} HsReaders;
+HsReaders hs_model_readers(const HsModel *model, int slot);
+
 /* Where the largest magnitude of a slot's value, or of its gradient, is found in this pass; absent: it is not. */
 HsTensor hs_model_amax(const HsModel *model, int slot, bool gradient, bool training);
 /* Before a pass: none is found yet.  errors: the device's */

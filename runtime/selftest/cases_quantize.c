@@ -103,25 +103,13 @@ static void declare(HsTrial *trial)
     }
 }
 
-/* What who made x would have left: as the bits of its magnitude, of which a NaN's are the largest. */
-static void find_amax(const HsOperand *x, float *amax)
-{
-    uint32_t most = 0;
-    for (int64_t i = 0; i < hs_tensor_count(&x->tensor); i++) {
-        const float magnitude = fabsf((float)hs_dtype_load(x->tensor.dtype, x->image, i));
-        uint32_t bits;
-        memcpy(&bits, &magnitude, sizeof bits);
-        most = bits > most ? bits : most;
-    }
-    memcpy(amax, &most, sizeof most);
-}
-
 /* Records that something was kept in. */
 static HsStatus prepare(HsTrial *trial, HsContext *reference)
 {
     (void)reference;
     if (hs_case_has(trial, FOUND))
-        find_amax(&trial->operands[X], trial->operands[AMAX].image);
+        *(float *)trial->operands[AMAX].image =
+            hs_largest_magnitude(&trial->operands[X].tensor, trial->operands[X].image, 0.0f);
     for (int i = SCALING; i <= TURNED_SCALING; i++) {
         const HsScaling start = { .scale = 24.0f,
                                   .inverse = 1.0f / 24.0f,

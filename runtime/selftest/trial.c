@@ -353,24 +353,30 @@ static void compare_operand(HsTrial *trial, const HsOperand *operand, const void
     }
 }
 
-static uint32_t magnitude_of(float value)
+static uint32_t magnitude_of(double value)
 {
+    const float magnitude = fabsf((float)value);
     uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    return bits & 0x7FFFFFFFu;
+    memcpy(&bits, &magnitude, sizeof bits);
+    return bits;
+}
+
+float hs_largest_magnitude(const HsTensor *tensor, const void *bytes, float least)
+{
+    uint32_t most = magnitude_of((double)least);
+    for (int64_t i = 0; i < hs_tensor_count(tensor); i++) {
+        const uint32_t magnitude = magnitude_of(hs_dtype_load(tensor->dtype, bytes, i));
+        most = magnitude > most ? magnitude : most;
+    }
+    memcpy(&least, &most, sizeof least);
+    return least;
 }
 
 /* Of what this backend has stored, however it differs from the reference's: no bit of it may be missed. */
 static void compare_amax(HsTrial *trial, const HsOperand *amax, const HsOperand *of, const float *found,
                          const void *stored)
 {
-    uint32_t most = magnitude_of(*(const float *)amax->image);
-    for (int64_t i = 0; i < hs_tensor_count(&of->tensor); i++) {
-        const uint32_t magnitude = magnitude_of((float)hs_dtype_load(of->tensor.dtype, stored, i));
-        most = magnitude > most ? magnitude : most;
-    }
-    float expected;
-    memcpy(&expected, &most, sizeof expected);
+    const float expected = hs_largest_magnitude(&of->tensor, stored, *(const float *)amax->image);
     if (*found == expected || (isnan(*found) && isnan(expected)))
         return;
     trial->worst = INFINITY;

@@ -168,6 +168,8 @@ double hs_operand_bytes(const HsOperand *operand);
 double hs_trial_bytes(const HsTrial *trial);
 /* In `declare`: most cases, none that is timed, ask for amax, of operand `of`. */
 void hs_trial_ask_amax(HsTrial *trial, int of);
+/* The largest magnitude, by its bits, of which a NaN's are the largest, and of `least`; bytes: the tensor's, on the host. */
+float hs_largest_magnitude(const HsTensor *tensor, const void *bytes, float least);
 /* Of a case with documents: random numbers become where they start, a few long ones before many short ones. */
 HsOperand hs_starts_operand(const HsTrial *trial, int64_t rows);
 void hs_trial_draw_starts(HsTrial *trial, int operand);

@@ -182,6 +182,14 @@ static inline double tiny_train(TinyModel *tiny, float scale)
     return loss;
 }
 
+/* Loss sum of the whole batch, evaluated. */
+static inline double tiny_evaluate(TinyModel *tiny)
+{
+    double loss = 0;
+    TINY_OK(hs_program_evaluate(&tiny->evaluate, &tiny->context, tiny->tokens, tiny->targets, &loss, NULL));
+    return loss;
+}
+
 /* A second micro-batch's gradients, added.  Returns its loss. */
 static inline double tiny_train_more(TinyModel *tiny)
 {

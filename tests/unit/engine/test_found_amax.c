@@ -82,13 +82,6 @@ static void expect_equal_scalings(const TinyModel *a, const TinyModel *b, const 
     cr_expect(memcmp(one->now, other->now, (size_t)one->count * sizeof *one->now) == 0, "%s: scales differ", what);
 }
 
-static double evaluate(TinyModel *tiny)
-{
-    double loss = 0;
-    TINY_OK(hs_program_evaluate(&tiny->evaluate, &tiny->context, tiny->tokens, tiny->targets, &loss, NULL));
-    return loss;
-}
-
 static void compare_ways(TinySpec spec, const char *what)
 {
     TinyModel found, own;
@@ -99,7 +92,7 @@ static void compare_ways(TinySpec spec, const char *what)
     expect_all_found(&found, what);
     tiny_expect_equal_gradients(&found, &own, what);
     expect_equal_scalings(&found, &own, what);
-    cr_expect_eq(evaluate(&found), evaluate(&own), "%s: losses of evaluation differ", what);
+    cr_expect_eq(tiny_evaluate(&found), tiny_evaluate(&own), "%s: losses of evaluation differ", what);
     tiny_train_more(&found); /* magnitudes of the first micro-batch are forgotten, or scales would differ */
     tiny_train_more(&own);
     tiny_expect_equal_gradients(&found, &own, what);
