@@ -5,6 +5,7 @@
  * sees it, and is written here.  An HsJson is a cJSON node.
  */
 #include "runtime/io/json.h"
+#include "runtime/io/files.h"
 #include "runtime/io/json_scan.h"
 #include "runtime/io/utf8.h"
 
@@ -48,34 +49,91 @@ static void install_allocator(void)
     cJSON_InitHooks(&hooks);
 }
 
-HsStatus hs_json_parse(const char *name, const char *text, size_t length, HsJson **root)
+/* Where the text has a number that is not finite, `written` gets one that strtod reads as infinite: reading it as any
+ * other would be silent.  Returns the bytes written, or without `written` only where byte `until` of it came from. */
+static size_t rewrite_nonfinite(const char *text, size_t length, char *written, size_t until)
+{
+    static const char infinite[] = "1e999";
+    size_t used = 0;
+    bool quoted = false;
+    for (size_t at = 0; at < length;) {
+        const char *name = NULL;
+        size_t taken = 1;
+        for (int i = 0; !quoted && !name && hs_json_nonfinite[i]; i++)
+            if (length - at >= strlen(hs_json_nonfinite[i]) &&
+                memcmp(text + at, hs_json_nonfinite[i], strlen(hs_json_nonfinite[i])) == 0)
+                name = hs_json_nonfinite[i];
+        if (name)
+            taken = strlen(name);
+        else if (quoted && text[at] == '\\')
+            taken = 2;
+        else if (text[at] == '"')
+            quoted = !quoted;
+        const size_t made = name ? sizeof infinite - 1 : taken;
+        if (!written && used + made > until)
+            return at;
+        if (written)
+            memcpy(written + used, name ? infinite : text + at, made);
+        used += made;
+        at += taken;
+    }
+    return written ? used : length;
+}
+
+static HsStatus parse(const char *name, const char *text, size_t length, bool python, HsJson **root)
 {
     *root = NULL;
-    size_t offset = 0;
-    const char *wrong = hs_json_scan(text, length, &offset);
+    size_t offset = 0, nonfinite = 0;
+    const char *wrong = hs_json_scan(text, length, python ? &nonfinite : NULL, &offset);
     if (wrong)
         return hs_fail(HS_EFORMAT, "%s: byte %zu: not JSON: %s", name, offset, wrong);
 
     /* A copy with a final NUL: cJSON before 1.7.18 may look one byte past the length it was given. */
-    char *copy = malloc(length + 1);
+    size_t copied = length;
+    char *copy = malloc(length + 2 * nonfinite + 1);
     if (!copy)
         return hs_fail(HS_ENOMEM, "%s: no memory for %zu bytes of JSON", name, length);
-    if (length)
+    if (length && nonfinite == 0)
         memcpy(copy, text, length);
-    copy[length] = '\0';
+    if (nonfinite > 0)
+        copied = rewrite_nonfinite(text, length, copy, 0);
+    copy[copied] = '\0';
     static pthread_once_t installed = PTHREAD_ONCE_INIT;
     pthread_once(&installed, install_allocator);
     memory_ran_out = false;
     const char *end = copy;
-    cJSON *tree = cJSON_ParseWithLengthOpts(copy, length + 1, &end, 1);
+    cJSON *tree = cJSON_ParseWithLengthOpts(copy, copied + 1, &end, 1);
     offset = (size_t)(end - copy);
     free(copy); /* strings of the tree are its own */
     if (!tree && memory_ran_out)
         return hs_fail(HS_ENOMEM, "%s: no memory for the tree of its %zu bytes of JSON", name, length);
+    if (!tree && nonfinite > 0)
+        offset = rewrite_nonfinite(text, length, NULL, offset);
     if (!tree)
         return hs_fail(HS_EFORMAT, "%s: byte %zu: not JSON", name, offset < length ? offset : length);
     *root = (HsJson *)tree;
     return HS_OK;
+}
+
+HsStatus hs_json_parse(const char *name, const char *text, size_t length, HsJson **root)
+{
+    return parse(name, text, length, false, root);
+}
+
+HsStatus hs_json_parse_python(const char *name, const char *text, size_t length, HsJson **root)
+{
+    return parse(name, text, length, true, root);
+}
+
+HsStatus hs_json_read_python(const char *path, size_t limit, HsJson **root)
+{
+    char *text = NULL;
+    size_t length = 0;
+    *root = NULL;
+    HS_TRY(hs_read_file(path, limit, &text, &length));
+    const HsStatus status = hs_json_parse_python(path, text, length, root);
+    free(text);
+    return status;
 }
 
 void hs_json_destroy(HsJson *root)
@@ -87,7 +145,12 @@ void hs_json_destroy(HsJson *root)
 
 const HsJson *hs_json_get(const HsJson *object, const char *key)
 {
-    return (const HsJson *)cJSON_GetObjectItemCaseSensitive(view_of(object), key);
+    const cJSON *found = NULL;
+    if (hs_json_is_object(object))
+        for (const cJSON *member = view_of(object)->child; member; member = member->next)
+            if (strcmp(member->string, key) == 0)
+                found = member;
+    return (const HsJson *)found;
 }
 
 int hs_json_count(const HsJson *node)
@@ -153,6 +216,11 @@ const char *hs_json_string(const HsJson *node)
 double hs_json_number(const HsJson *node)
 {
     return hs_json_is_number(node) ? view_of(node)->valuedouble : (double)NAN;
+}
+
+bool hs_json_is_last(const HsJson *object, const HsJson *member)
+{
+    return hs_json_get(object, hs_json_key(member)) == member;
 }
 
 static HsStatus need(const char *name, const HsJson *object, const char *key, const HsJson **member)

@@ -13,15 +13,22 @@
 
 typedef struct HsJson HsJson; /* a node; the root owns the tree */
 
-/* Strict: no embedded NUL or \u0000, no malformed UTF-8, nothing after the value, 256 levels at most.
- * Errors: HS_EFORMAT "NAME: byte 123: not JSON: what is wrong". */
+/* Strict: no embedded NUL or \u0000, no malformed UTF-8, no half of a surrogate pair, nothing after the value, 256 levels
+ * at most.  Errors: HS_EFORMAT "NAME: byte 123: not JSON: what is wrong". */
 HsStatus hs_json_parse(const char *name, const char *text, size_t length, HsJson **root);
+/* The same as Python's json module reads it: NaN, Infinity and -Infinity are numbers, all infinite here, so that whatever
+ * needs such a number refuses it, and a member that is not looked at may be one. */
+HsStatus hs_json_parse_python(const char *name, const char *text, size_t length, HsJson **root);
+/* A file of at most `limit` bytes so.  errors: also HS_EIO */
+HsStatus hs_json_read_python(const char *path, size_t limit, HsJson **root);
 void hs_json_destroy(HsJson *root);
 
 HsJson *hs_json_object(void);
 HsJson *hs_json_array(void);
-/* NULL when absent or not an object; of doubled keys the first. */
+/* NULL when absent or not an object; of doubled keys the last, as Python and JavaScript take it. */
 const HsJson *hs_json_get(const HsJson *object, const char *key);
+/* Whether no later member of the object has the same key: for those that walk through all. */
+bool hs_json_is_last(const HsJson *object, const HsJson *member);
 int hs_json_count(const HsJson *node);           /* elements or members */
 const HsJson *hs_json_first(const HsJson *node); /* iterate: first, then next; O(1) each */
 const HsJson *hs_json_next(const HsJson *node);

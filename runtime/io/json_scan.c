@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT
  *
  * A strict look at the bytes of a JSON text (RFC 8259): tokens, UTF-8 and nesting.  Constant memory, one pass.  What
- * stands where ("," or ":") is left to the parser behind it.
+ * stands where ("," or ":") is left to the parser behind it.  Python's json module also writes and reads NaN, Infinity
+ * and -Infinity: they are an error with their name, or counted where the caller asks for them.
  */
 #include "runtime/io/json_scan.h"
 
@@ -17,7 +18,44 @@ enum {
 typedef struct Scan {
     const unsigned char *text;
     size_t length, at;
+    size_t *nonfinite; /* counts NaN, Infinity and -Infinity; NULL: they are an error */
 } Scan;
+
+const char *const hs_json_nonfinite[] = { "NaN", "Infinity", "-Infinity", NULL };
+
+/* The name of Python's for a number that is not finite at `at`; NULL: none. */
+static const char *nonfinite_at(const Scan *scan, size_t at)
+{
+    for (int i = 0; hs_json_nonfinite[i]; i++) {
+        const size_t length = strlen(hs_json_nonfinite[i]);
+        if (scan->length - at >= length && memcmp(scan->text + at, hs_json_nonfinite[i], length) == 0)
+            return hs_json_nonfinite[i];
+    }
+    return NULL;
+}
+
+static int hex_digit(unsigned char byte)
+{
+    return byte >= '0' && byte <= '9'   ? byte - '0'
+           : byte >= 'a' && byte <= 'f' ? byte - 'a' + 10
+           : byte >= 'A' && byte <= 'F' ? byte - 'A' + 10
+                                        : -1;
+}
+
+/* The code unit of the escape \\uXXXX at `at`; -1: there is no such escape. */
+static int32_t unit_at(const Scan *scan, size_t at)
+{
+    int32_t unit = 0;
+    if (at > scan->length || scan->length - at < 6 || scan->text[at] != '\\' || scan->text[at + 1] != 'u')
+        return -1;
+    for (size_t i = 2; i < 6; i++) {
+        const int digit = hex_digit(scan->text[at + i]);
+        if (digit < 0)
+            return -1;
+        unit = unit * 16 + digit;
+    }
+    return unit;
+}
 
 static bool is_digit_at(const Scan *scan, size_t at)
 {
@@ -59,10 +97,14 @@ static const char *scan_string(Scan *scan)
         if (byte < 0x20)
             return "control character in a string";
         if (byte == '\\') {
-            size_t rest = scan->length - scan->at;
-            if (rest >= 6 && memcmp(scan->text + scan->at, "\\u0000", 6) == 0)
+            const int32_t unit = unit_at(scan, scan->at);
+            const bool high = unit >= 0xd800 && unit <= 0xdbff;
+            const int32_t low = high ? unit_at(scan, scan->at + 6) : -1;
+            if (unit == 0)
                 return "U+0000 in a string";
-            scan->at += 2; /* cJSON judges the escape itself */
+            if ((high && !(low >= 0xdc00 && low <= 0xdfff)) || (unit >= 0xdc00 && unit <= 0xdfff))
+                return "half of a surrogate pair in a string, which is no character";
+            scan->at += high ? 12 : 2; /* cJSON judges other escapes itself */
             continue;
         }
         size_t length = utf8_length(scan, scan->at);
@@ -115,7 +157,14 @@ static const char *scan_text(Scan *scan)
     while (scan->at < scan->length) {
         unsigned char byte = scan->text[scan->at];
         const char *wrong = NULL;
-        if (byte == '"') {
+        const char *nonfinite = byte == 'N' || byte == 'I' || byte == '-' ? nonfinite_at(scan, scan->at) : NULL;
+        if (nonfinite && !scan->nonfinite)
+            return *nonfinite == 'N' ? "NaN, which Python writes and JSON does not have"
+                                     : "Infinity, which Python writes and JSON does not have";
+        if (nonfinite) {
+            ++*scan->nonfinite;
+            scan->at += strlen(nonfinite);
+        } else if (byte == '"') {
             wrong = scan_string(scan);
         } else if (byte == '-' || is_digit_at(scan, scan->at)) {
             wrong = scan_number(scan);
@@ -133,10 +182,11 @@ static const char *scan_text(Scan *scan)
     return NULL;
 }
 
-const char *hs_json_scan(const char *text, size_t length, size_t *offset)
+const char *hs_json_scan(const char *text, size_t length, size_t *nonfinite, size_t *offset)
 {
-    Scan scan = { (const unsigned char *)text, length, 0 };
-    const char *wrong = scan_text(&scan);
+    Scan scan = { (const unsigned char *)text, length, 0, nonfinite };
+    const bool marked = length >= 3 && memcmp(text, "\xEF\xBB\xBF", 3) == 0;
+    const char *wrong = marked ? "a byte order mark in front" : scan_text(&scan);
     *offset = scan.at;
     return wrong;
 }

@@ -31,7 +31,11 @@ static const BadText bad_texts[] = {
     { "[1e+]", 0, "t: byte 1: not JSON: number without digits in its exponent" },
     { "[-]", 0, "t: byte 1: not JSON: not a number" },
     { "[+1]", 0, "t: byte 1: not JSON" },
-    { "[NaN]", 0, "t: byte 1: not JSON" },
+    { "[NaN]", 0, "t: byte 1: not JSON: NaN, which Python writes and JSON does not have" },
+    { "[1, -Infinity]", 0, "t: byte 4: not JSON: Infinity, which Python writes and JSON does not have" },
+    { "\xEF\xBB\xBF[1]", 0, "t: byte 0: not JSON: a byte order mark in front" },
+    { "[\"a\\ud83dz\"]", 0, "t: byte 3: not JSON: half of a surrogate pair in a string, which is no character" },
+    { "[\"\\udc00\"]", 0, "t: byte 2: not JSON: half of a surrogate pair in a string, which is no character" },
     { "\"abc", 0, "t: byte 4: not JSON: string without an end" },
     { "\"a\nb\"", 0, "t: byte 2: not JSON: control character in a string" },
     { "\"a\\u0000b\"", 0, "t: byte 2: not JSON: U+0000 in a string" },
@@ -94,11 +98,12 @@ static HsJson *parse(const char *text)
     return root;
 }
 
-Test(json, reads_members_in_order_and_the_first_of_doubled_keys)
+Test(json, reads_members_in_order_and_the_last_of_doubled_keys)
 {
     HsJson *root = parse(" {\"b\":1,\"a\":[\"x\",2.5,true,null],\"b\":3}\n");
     cr_expect_eq(hs_json_count(root), 3);
-    cr_expect_eq(hs_json_number(hs_json_get(root, "b")), 1.0);
+    cr_expect_eq(hs_json_number(hs_json_get(root, "b")), 3.0);
+    cr_expect(!hs_json_is_last(root, hs_json_first(root)));
     const HsJson *list = hs_json_get(root, "a"), *item = hs_json_first(list);
     cr_expect(hs_json_is_array(list) && !hs_json_is_object(list));
     cr_expect_str_eq(hs_json_string(item), "x");
@@ -111,6 +116,24 @@ Test(json, reads_members_in_order_and_the_first_of_doubled_keys)
     cr_expect_null(hs_json_get(NULL, "x"));
     cr_expect(isnan(hs_json_number(list)));
     hs_json_destroy(root);
+}
+
+/* As Python's json module, which writes them: numbers, and what needs a finite one refuses them. */
+Test(json, reads_what_python_writes_where_that_is_asked_for)
+{
+    static const char text[] = "{\"a\":NaN,\"NaN\":[Infinity,-Infinity,\"\\\"NaN\"],\"b\":2}";
+    static const char broken[] = "{\"a\":NaN,\"b\":Infinity \"c\":N}";
+    HsJson *root = NULL;
+    double real;
+    cr_assert_eq(hs_json_parse_python("t", text, sizeof text - 1, &root), HS_OK, "%s", hs_error_message());
+    cr_expect_eq(hs_json_number(hs_json_get(root, "b")), 2.0);
+    const HsJson *list = hs_json_get(root, "NaN");
+    cr_expect_eq(hs_json_count(list), 3);
+    cr_expect_str_eq(hs_json_string(hs_json_next(hs_json_next(hs_json_first(list)))), "\"NaN");
+    cr_expect_eq(hs_json_need_real("t", root, "a", &real), HS_EFORMAT);
+    hs_json_destroy(root);
+    cr_expect_eq(hs_json_parse_python("t", broken, sizeof broken - 1, &root), HS_EFORMAT);
+    cr_expect(strstr(hs_error_message(), "byte 22: not JSON"), "%s", hs_error_message());
 }
 
 Test(json, needs_name_what_is_wrong)
