@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
+#include "kernels/base/log.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/io/files.h"
 #include "runtime/io/json.h"
@@ -32,40 +34,102 @@ static HsStatus add_file(HsPretrained *pretrained, const char *name)
     return hs_safetensors_open(pretrained->paths[index], &pretrained->files[index]);
 }
 
-/* {"weight_map": {tensor: file}} */
+static int by_name(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* {"weight_map": {tensor: file}}: the files that it names, in order, for the last of several that have a tensor counts. */
 static HsStatus open_shards(HsPretrained *pretrained, const char *path, const HsJson *root)
 {
     const HsJson *map = hs_json_get(root, "weight_map");
-    if (!hs_json_is_object(map))
+    const int count = hs_json_is_object(map) ? hs_json_count(map) : 0;
+    if (count == 0)
         return hs_fail(HS_EFORMAT, "%s: weight_map is missing", path);
-    for (const HsJson *entry = hs_json_first(map); entry; entry = hs_json_next(entry)) {
-        const char *const file = hs_json_string(entry);
-        if (!file)
-            return hs_fail(HS_EFORMAT, "%s: weight_map: `%.80s` names no file", path, hs_json_key(entry));
-        HS_TRY(add_file(pretrained, file));
+    const char **names = calloc((size_t)count, sizeof *names);
+    HsStatus status = names ? HS_OK : hs_fail(HS_ENOMEM, "no memory for the %d names in %s", count, path);
+    int used = 0;
+    for (const HsJson *entry = hs_json_first(map); entry && status == HS_OK; entry = hs_json_next(entry)) {
+        names[used] = hs_json_string(entry);
+        if (!names[used])
+            status = hs_fail(HS_EFORMAT, "%s: weight_map: `%.80s` names no file", path, hs_json_key(entry));
+        used += hs_json_is_last(map, entry);
     }
-    return HS_OK;
+    if (status == HS_OK)
+        qsort(names, (size_t)used, sizeof *names, by_name);
+    for (int i = 0; i < used && status == HS_OK; i++)
+        status = add_file(pretrained, names[i]);
+    free(names);
+    return status;
 }
 
+static bool is_file(const char *path)
+{
+    struct stat about;
+    return stat(path, &about) == 0 && S_ISREG(about.st_mode);
+}
+
+/* What a folder has in place of weights that can be read, as an error with what to do. */
+static HsStatus explain_absence(const char *folder)
+{
+    static const struct {
+        const char *ending, *what;
+    } others[] = {
+        { ".bin", "PyTorch's own format" },
+        { ".bin.index.json", "PyTorch's own format, in shards" },
+        { ".pt", "PyTorch's own format" },
+        { ".pth", "PyTorch's own format" },
+        { ".gguf", "a GGUF" },
+        { ".h5", "TensorFlow's format" },
+        { ".msgpack", "Flax's format" },
+        { ".safetensors", "weights under another name" },
+        { ".safetensors.index.json", "an index under another name" },
+    };
+    HsFolderListing listing = { 0 };
+    char found[256] = "";
+    const char *what = NULL;
+    HS_TRY(hs_storage_list(folder, &listing));
+    for (size_t k = 0; k < sizeof others / sizeof *others && !what; k++)
+        for (int i = 0; i < listing.count && !what; i++) {
+            const size_t length = strlen(listing.names[i]), tail = strlen(others[k].ending);
+            if (length < tail || strcmp(listing.names[i] + length - tail, others[k].ending) != 0)
+                continue;
+            what = others[k].what;
+            snprintf(found, sizeof found, "%s", listing.names[i]);
+        }
+    hs_storage_list_free(&listing);
+    if (!what)
+        return hs_fail(HS_EFORMAT,
+                       "%s: no weights: neither model.safetensors nor model.safetensors.index.json is there", folder);
+    return hs_fail(HS_EFORMAT,
+                   "%s: no weights that can be read: model.safetensors is not there, %s is %s. Write it with "
+                   "AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(FOLDER) of transformers",
+                   folder, found, what);
+}
+
+/* model.safetensors, and where that is not there the shards of the index. */
 static HsStatus open_files(HsPretrained *pretrained)
 {
-    char *path = NULL, *text = NULL;
-    size_t length = 0;
-    bool sharded = false;
+    char *path = NULL, *single = NULL;
     HsJson *root = NULL;
     HsStatus status = HS_OK;
+    HS_TRY_GOTO(status, hs_storage_join(pretrained->folder, "model.safetensors", &single), done);
     HS_TRY_GOTO(status, hs_storage_join(pretrained->folder, "model.safetensors.index.json", &path), done);
-    HS_TRY_GOTO(status, hs_path_exists(path, &sharded), done);
-    if (!sharded) {
+    if (is_file(single)) {
+        if (is_file(path))
+            hs_warn("%s: both model.safetensors and an index of shards are there: the first is taken, as transformers "
+                    "does",
+                    pretrained->folder);
         status = add_file(pretrained, "model.safetensors");
-        goto done;
+    } else if (is_file(path)) {
+        HS_TRY_GOTO(status, hs_json_read_python(path, INDEX_BYTES, &root), done);
+        status = open_shards(pretrained, path, root);
+    } else {
+        status = explain_absence(pretrained->folder);
     }
-    HS_TRY_GOTO(status, hs_read_file(path, INDEX_BYTES, &text, &length), done);
-    HS_TRY_GOTO(status, hs_json_parse(path, text, length, &root), done);
-    status = open_shards(pretrained, path, root);
 done:
     hs_json_destroy(root);
-    free(text);
+    free(single);
     free(path);
     return status;
 }
@@ -107,7 +171,7 @@ static const char *bare_name(const char *name)
 const HsNamedTensor *hs_pretrained_find(const HsPretrained *pretrained, const char *name, const char **path)
 {
     for (const char *form = name; form; form = form == name ? bare_name(name) : NULL) {
-        for (int i = 0; i < pretrained->count; i++) {
+        for (int i = pretrained->count - 1; i >= 0; i--) {
             const HsNamedTensor *found = hs_safetensors_find(&pretrained->files[i], form);
             *path = pretrained->paths[i];
             if (found)

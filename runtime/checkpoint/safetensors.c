@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "runtime/io/files.h"
 #include "runtime/io/json.h"
 
 #define MAX_HEADER_BYTES 100000000u
@@ -213,6 +214,8 @@ HsStatus hs_safetensors_parse(const char *name, const void *bytes, size_t size, 
     *file = (HsSafetensors){ 0 };
     if (size < LENGTH_BYTES)
         return hs_fail(HS_EFORMAT, "%s: %zu bytes, too short for a safetensors header", name, size);
+    if (hs_is_lfs_pointer(bytes, size))
+        return hs_fail(HS_EFORMAT, "%s: " HS_LFS_POINTER, name);
     uint64_t header = 0;
     memcpy(&header, bytes, LENGTH_BYTES);
     if (header > MAX_HEADER_BYTES)

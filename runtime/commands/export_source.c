@@ -62,7 +62,7 @@ HsStatus hs_export_source_init(HsExportSource *source, const char *folder)
     HS_TRY(hs_pretrained_kind(folder, &kind));
     const bool published = kind == HS_PRETRAINED_HUGGINGFACE;
     HS_TRY(published ? open_folder(source, folder) : open_checkpoint(source, folder));
-    HS_TRY(hs_tokenizer_set_end_of_text(source->tokenizer, source->config.tokenizer.end_of_text));
+    HS_TRY(hs_tokenizer_settle(source->tokenizer, &source->config));
     HS_TRY(hs_tokenizer_is_qwen(source->tokenizer, &source->qwen_tokenizer));
     HS_TRY(create_model(source));
     source->naming = published ? HS_NAMING_PUBLISHED : hs_weights_naming(&source->model, &source->files.files[0]);

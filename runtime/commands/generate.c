@@ -13,6 +13,7 @@
  * input is, and the conversation goes on.
  */
 #include <argp.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -35,6 +36,7 @@ typedef struct Arguments {
     const char *system;               /* NULL: not given */
     int64_t samples;
     bool json, chat;
+    int32_t ended_by; /* the token that ended the last text; -1: none */
     HsGeneration generation;
     HsOverrides overrides;
 } Arguments;
@@ -154,8 +156,9 @@ static HsStatus print_samples(HsLoadedModel *loaded, const Arguments *arguments,
     return HS_OK;
 }
 
-/* Seed, text and tokens of one sample. */
-static HsStatus sample_json(const HsTokenizer *tokenizer, uint64_t seed, const HsTokens *added, HsJson *samples)
+/* Seed, text and tokens of one sample, and the token that ended it, which is not one of them. */
+static HsStatus sample_json(const HsTokenizer *tokenizer, uint64_t seed, const HsTokens *added, int32_t ended_by,
+                            HsJson *samples)
 {
     char *text = NULL;
     size_t length = 0;
@@ -173,6 +176,7 @@ static HsStatus sample_json(const HsTokenizer *tokenizer, uint64_t seed, const H
     hs_json_set(sample, "seed", hs_json_new_integer((int64_t)seed));
     hs_json_set(sample, "text", failed ? NULL : hs_json_new_text(text, length));
     hs_json_set(sample, "tokens", tokens);
+    hs_json_set(sample, "ended_by", ended_by >= 0 ? hs_json_new_integer(ended_by) : hs_json_new_real((double)NAN));
     hs_json_append(samples, sample);
     free(text);
     return HS_OK;
@@ -192,7 +196,7 @@ static HsStatus print_json(HsLoadedModel *loaded, const Arguments *arguments, Hs
         added.count = 0;
         status = generate_one(loaded, &generation, chat, NULL, &added);
         if (status == HS_OK)
-            status = sample_json(loaded->tokenizer, generation.sampling.seed, &added, samples);
+            status = sample_json(loaded->tokenizer, generation.sampling.seed, &added, arguments->ended_by, samples);
     }
     hs_tokens_deinit(&added);
     hs_json_set(root, "samples", samples);
@@ -222,9 +226,10 @@ static HsStatus generate(HsLoadedModel *loaded, Arguments *arguments)
     HsTokens stops = { 0 };
     HsChat *chat = NULL;
     HS_TRY(hs_argument_load_model(&arguments->checkpoint, &arguments->overrides, loaded));
-    HsStatus status = hs_stops_read(loaded, &stops);
+    HsStatus status = hs_stops_read(loaded, arguments->chat, &stops, &arguments->generation.stops_alone);
     arguments->generation.stops = stops.items;
     arguments->generation.stop_count = stops.count;
+    arguments->generation.ended_by = &arguments->ended_by;
     if (status == HS_OK && arguments->chat)
         status = hs_chat_create(loaded, &arguments->generation, arguments->system, &chat);
     if (status == HS_OK && chat && !arguments->prompt && !arguments->prompt_file)

@@ -7,8 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/log.h"
+#include "runtime/checkpoint/adapter_file.h"
 #include "runtime/checkpoint/pretrained.h"
 #include "runtime/config/pretrained.h"
+#include "runtime/io/storage.h"
 
 static HsStatus restore_weights(HsLoadedModel *loaded, const HsCheckpoint *checkpoint)
 {
@@ -30,7 +33,7 @@ static HsStatus open_parts(HsLoadedModel *loaded, const char *tokenizer_folder)
     HS_TRY(hs_precision_resolve(&loaded->config, loaded->engine.products, &loaded->precision, why, sizeof why));
     snprintf(path, sizeof path, "%s/tokenizer.json", tokenizer_folder);
     HS_TRY(hs_tokenizer_load(tokenizer_folder[0] ? path : loaded->config.tokenizer.path, &loaded->tokenizer));
-    HS_TRY(hs_tokenizer_set_end_of_text(loaded->tokenizer, loaded->config.tokenizer.end_of_text));
+    HS_TRY(hs_tokenizer_settle(loaded->tokenizer, &loaded->config));
     HS_TRY(hs_model_create(&loaded->config, &loaded->precision, hs_tokenizer_vocabulary(loaded->tokenizer),
                            &loaded->model));
     loaded->has_model = true;
@@ -67,24 +70,37 @@ static HsStatus open_checkpoint(HsLoadedModel *loaded, const HsCheckpoint *check
     return restore_weights(loaded, checkpoint);
 }
 
+/* Adapters that lie in the folder are part of its model. */
+static HsStatus load_published(HsConfig *config, const char *folder, int override_count, const char *const *overrides)
+{
+    static const char *const keys[] = { "init_from=", "adapter.init_from=" };
+    const size_t room = strlen(folder) + sizeof "adapter.init_from=";
+    const char **all = calloc((size_t)override_count + 2, sizeof *all);
+    char *own[2] = { malloc(room), malloc(room) };
+    bool adapted = false;
+    HsStatus status = all && own[0] && own[1] ? hs_storage_has(folder, "adapter_config.json", &adapted)
+                                              : hs_fail(HS_ENOMEM, "no memory for the path %s", folder);
+    if (status == HS_OK) {
+        for (int i = 0; i < 2; i++) {
+            snprintf(own[i], room, "%s%s", keys[i], folder);
+            all[i] = own[i];
+        }
+        memcpy(all + 1 + adapted, overrides, (size_t)override_count * sizeof *all);
+        status = hs_config_load(config, NULL, 1 + adapted + override_count, all);
+    }
+    free(all);
+    free(own[0]);
+    free(own[1]);
+    return status;
+}
+
 /* With the defaults of everything that config.json does not say, but for the length: what the positions allow. */
 static HsStatus open_huggingface(HsLoadedModel *loaded, const char *folder, int override_count,
                                  const char *const *overrides)
 {
     enum { USUAL_LENGTH = 1024 };
-    const size_t room = strlen(folder) + sizeof "init_from=";
-    const char **all = calloc((size_t)override_count + 1, sizeof *all);
-    char *from = malloc(room);
-    HsStatus status = all && from ? HS_OK : hs_fail(HS_ENOMEM, "no memory for the path %s", folder);
-    if (status == HS_OK) {
-        snprintf(from, room, "init_from=%s", folder);
-        memcpy(all, overrides, (size_t)override_count * sizeof *all);
-        all[override_count] = from;
-        status = hs_config_load(&loaded->config, NULL, override_count + 1, all);
-    }
-    free(all);
-    free(from);
-    HS_TRY(status);
+    HsStatus status;
+    HS_TRY(load_published(&loaded->config, folder, override_count, overrides));
     loaded->has_config = true;
     HsConfig *config = &loaded->config;
     const int64_t positions = config->model.max_positions;
@@ -93,9 +109,16 @@ static HsStatus open_huggingface(HsLoadedModel *loaded, const char *folder, int 
     HS_TRY(open_parts(loaded, ""));
     HsPretrained pretrained;
     HS_TRY(hs_pretrained_open(folder, &pretrained));
-    status = hs_pretrained_load(&pretrained, &loaded->model, NULL, 0, &loaded->engine.context);
+    HsContext *context = &loaded->engine.context;
+    status = hs_model_initialize_adapters(&loaded->model, context, 0, NULL, 0);
+    if (status == HS_OK)
+        status = hs_pretrained_load(&pretrained, &loaded->model, NULL, 0, context);
     hs_pretrained_close(&pretrained);
     HS_TRY(status);
+    if (config->adapter.init_from[0] != '\0') {
+        hs_info("adapters: %s", config->adapter.init_from);
+        HS_TRY(hs_adapter_load(config->adapter.init_from, &loaded->model, NULL, 0, context));
+    }
     return hs_model_pack(&loaded->model, &loaded->engine.context);
 }
 

@@ -7,11 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/config/pretrained.h"
 #include "runtime/data/source/chat.h"
 #include "runtime/io/files.h"
 #include "runtime/io/storage.h"
 
-enum { GENERATION_CONFIG_MAX_BYTES = 1 << 20 };
+enum { CONFIG_MAX_BYTES = 1 << 24 };
 
 static HsStatus add(HsTokens *stops, int32_t token)
 {
@@ -40,38 +41,40 @@ static HsStatus read_eos(const char *path, const HsJson *root, HsTokens *stops)
     return HS_OK;
 }
 
-static HsStatus read_generation_config(const char *tokenizer_path, HsTokens *stops)
+/* folder/name, where it is there. */
+static HsStatus read_config(const char *folder, const char *name, HsTokens *stops, bool *there)
 {
-    char *path = NULL, *text = NULL, *folder = NULL;
-    size_t length = 0;
+    char *path = NULL;
     HsJson *root = NULL;
-    bool there = false;
-    if (tokenizer_path[0] == '\0')
-        return HS_OK;
-    HsStatus status = hs_storage_folder(tokenizer_path, &folder);
-    if (status == HS_OK)
-        status = hs_storage_join(folder, "generation_config.json", &path);
-    if (status == HS_OK)
-        status = hs_path_exists(path, &there);
-    if (status == HS_OK && there)
-        status = hs_read_file(path, GENERATION_CONFIG_MAX_BYTES, &text, &length);
-    if (status == HS_OK && there)
-        status = hs_json_parse(path, text, length, &root);
-    if (status == HS_OK && there)
+    HS_TRY(hs_storage_join(folder, name, &path));
+    HsStatus status = hs_path_exists(path, there);
+    if (status == HS_OK && *there)
+        status = hs_json_read_python(path, CONFIG_MAX_BYTES, &root);
+    if (status == HS_OK && *there)
         status = read_eos(path, root, stops);
     hs_json_destroy(root);
-    free(text);
     free(path);
-    free(folder);
     return status;
 }
 
-HsStatus hs_stops_read(const HsLoadedModel *loaded, HsTokens *stops)
+HsStatus hs_stops_read(const HsLoadedModel *loaded, bool conversation, HsTokens *stops, bool *alone)
 {
+    const char *const tokenizer = loaded->config.tokenizer.path;
     const HsChatTemplate *made_by = hs_chat_template_get(loaded->config.tokenizer.chat_template);
+    HsPretrainedKind kind;
+    char *folder = NULL;
+    bool there = false;
     int32_t end = -1;
-    HS_TRY(read_generation_config(loaded->config.tokenizer.path, stops));
-    if (made_by && hs_chat_end_token(made_by, loaded->tokenizer, &end) == HS_OK)
-        return add(stops, end);
-    return HS_OK;
+    HS_TRY(hs_pretrained_kind(loaded->folder, &kind));
+    *alone = kind == HS_PRETRAINED_HUGGINGFACE;
+    if (tokenizer[0] != '\0')
+        HS_TRY(hs_storage_folder(tokenizer, &folder));
+    HsStatus status = folder ? read_config(folder, "generation_config.json", stops, &there) : HS_OK;
+    free(folder);
+    if (status == HS_OK && *alone && !there)
+        status = read_config(loaded->folder, "config.json", stops, &there);
+    if (status == HS_OK && made_by && (conversation || !*alone) &&
+        hs_chat_end_token(made_by, loaded->tokenizer, &end) == HS_OK)
+        status = add(stops, end);
+    return status;
 }

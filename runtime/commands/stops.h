@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which tokens end a generated text, besides the tokenizer's end-of-text.
+ * Which tokens end a generated text.
  */
 #ifndef HS_RUNTIME_COMMANDS_STOPS_H
 #define HS_RUNTIME_COMMANDS_STOPS_H
 
 #include "runtime/commands/loaded_model.h"
 
-/* eos_token_id of generation_config.json (a number or a list) beside the tokenizer, and the token that ends an answer by
- * the configuration's chat template, where the tokenizer has it.  The caller deinits.
+/* eos_token_id (a number or a list) of generation_config.json next to the tokenizer; a Hugging Face folder without that
+ * file says it in config.json, and these alone end a text there, as with transformers: *alone.  In a checkpoint of ours
+ * the tokenizer's end-of-text does too.  In a conversation also the token that ends an answer by the configuration's chat
+ * template, where the tokenizer has it, and without *alone always.  The caller deinits.
  * errors: HS_EFORMAT naming the file, HS_ENOMEM */
-HsStatus hs_stops_read(const HsLoadedModel *loaded, HsTokens *stops);
+HsStatus hs_stops_read(const HsLoadedModel *loaded, bool conversation, HsTokens *stops, bool *alone);
 
 #endif

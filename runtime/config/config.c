@@ -6,6 +6,7 @@
 #include "runtime/config/chat_template.h"
 #include "runtime/config/pretrained.h"
 #include "runtime/config/table.h"
+#include "runtime/config/tokenizer_folder.h"
 #include "runtime/io/files.h"
 #include "runtime/io/utf8.h"
 
@@ -361,6 +362,7 @@ static HsStatus parse_into(HsConfig *config, const char *name, const char *text,
         HS_TRY(hs_config_adopt(config));
         HS_TRY(hs_config_adopt_adapter(config));
         HS_TRY(hs_config_adopt_chat_template(config));
+        HS_TRY(hs_config_adopt_end_of_text(config));
     }
     return hs_config_check(config);
 }

@@ -11,75 +11,102 @@
 #include "kernels/base/log.h"
 #include "runtime/config/pretrained.h"
 #include "runtime/config/table.h"
-#include "runtime/io/files.h"
 #include "runtime/io/json.h"
 
 enum { CONFIG_JSON_BYTES = 1 << 24, TEXT_BYTES = 64 };
 
 typedef enum RowKind { WHOLE, REAL, YES_NO } RowKind;
 
-/* Our key, their names for it, and what a missing one means: NULL: an error; "": our default; else the value. */
+/* Our key, and their names for it: of two the first goes before the second.  What a missing one means: "": our default;
+ * else the value. */
 typedef struct Row {
     const char *key;
     const char *names[2];
     RowKind kind;
     const char *missing;
+    bool may_be_null; /* null is as missing; else it is refused, as the library refuses it */
 } Row;
 
+/* The older names are attributes of the class, the newer ones are set over them. */
 static const Row gpt2_rows[] = {
-    { "width", { "n_embd", "hidden_size" }, WHOLE, NULL },
-    { "layers", { "n_layer", "num_hidden_layers" }, WHOLE, NULL },
-    { "heads", { "n_head", "num_attention_heads" }, WHOLE, NULL },
-    { "max_positions", { "n_positions", "max_position_embeddings" }, WHOLE, NULL },
-    { "mlp_width", { "n_inner" }, WHOLE, "" },
-    { "vocabulary", { "vocab_size" }, WHOLE, NULL },
-    { "norm_epsilon", { "layer_norm_epsilon" }, REAL, "1e-5" },
-    { "tie_head", { "tie_word_embeddings" }, YES_NO, "true" },
+    { "width", { "hidden_size", "n_embd" }, WHOLE, "768", false },
+    { "layers", { "num_hidden_layers", "n_layer" }, WHOLE, "12", false },
+    { "heads", { "num_attention_heads", "n_head" }, WHOLE, "12", false },
+    { "max_positions", { "max_position_embeddings", "n_positions" }, WHOLE, "1024", false },
+    { "mlp_width", { "n_inner" }, WHOLE, "", true },
+    { "vocabulary", { "vocab_size" }, WHOLE, "50257", false },
+    { "norm_epsilon", { "layer_norm_epsilon" }, REAL, "1e-5", false },
+    { "tie_head", { "tie_word_embeddings" }, YES_NO, "true", false },
     { 0 },
 };
 
-static const Row llama_rows[] = {
-    { "width", { "hidden_size" }, WHOLE, NULL },
-    { "layers", { "num_hidden_layers" }, WHOLE, NULL },
-    { "heads", { "num_attention_heads" }, WHOLE, NULL },
-    { "mlp_width", { "intermediate_size" }, WHOLE, NULL },
-    { "max_positions", { "max_position_embeddings" }, WHOLE, "" },
-    { "vocabulary", { "vocab_size" }, WHOLE, NULL },
-    { "norm_epsilon", { "rms_norm_eps" }, REAL, "1e-6" },
-    { "tie_head", { "tie_word_embeddings" }, YES_NO, "false" },
-    { 0 },
-};
+#define LLAMA_ROWS(mlp_width_missing, positions_missing, vocabulary_missing)                     \
+    {                                                                                            \
+        { "width", { "hidden_size" }, WHOLE, "4096", false },                                    \
+            { "layers", { "num_hidden_layers" }, WHOLE, "32", false },                           \
+            { "heads", { "num_attention_heads" }, WHOLE, "32", false },                          \
+            { "mlp_width", { "intermediate_size" }, WHOLE, mlp_width_missing, false },           \
+            { "max_positions", { "max_position_embeddings" }, WHOLE, positions_missing, false }, \
+            { "vocabulary", { "vocab_size" }, WHOLE, vocabulary_missing, false },                \
+            { "norm_epsilon", { "rms_norm_eps" }, REAL, "1e-6", false },                         \
+            { "tie_head", { "tie_word_embeddings" }, YES_NO, "false", false }, { 0 },            \
+    }
+
+static const Row llama_rows[] = LLAMA_ROWS("11008", "2048", "32000");
+static const Row mistral_rows[] = LLAMA_ROWS("14336", "131072", "32000");
+static const Row qwen_rows[] = LLAMA_ROWS("22016", "32768", "151936");
 
 typedef struct Type {
     const char *name; /* model_type */
     const char *family;
     const Row *rows;
-    const char *kv_heads, *head_dim; /* where the file does not say; "": all heads; width / heads */
+    const char *kv_heads, *head_dim;   /* where the file does not say; "": all heads; width / heads */
+    bool null_kv_heads, null_head_dim; /* may be null, which says the same as "" */
     bool qkv_bias, qk_norm;
-    int64_t window;    /* where the file does not say; 0: none */
-    bool window_asked; /* there is one only where use_sliding_window says so */
+    bool biases;          /* reads attention_bias */
+    bool mlp_biases;      /* reads mlp_bias */
+    bool window;          /* reads sliding_window, 4096 where the file does not say */
+    bool window_by_layer; /* only where use_sliding_window says so, in the layers of layer_types or max_window_layers */
 } Type;
 
 static const Type types[] = {
     { .name = "gpt2", .family = "gpt2", .rows = gpt2_rows },
-    { .name = "llama", .family = "llama", .rows = llama_rows, .kv_heads = "", .head_dim = "" },
-    { .name = "mistral", .family = "llama", .rows = llama_rows, .kv_heads = "8", .head_dim = "", .window = 4096 },
+    { .name = "llama",
+      .family = "llama",
+      .rows = llama_rows,
+      .kv_heads = "",
+      .head_dim = "",
+      .null_kv_heads = true,
+      .null_head_dim = true,
+      .biases = true,
+      .mlp_biases = true },
+    { .name = "mistral",
+      .family = "llama",
+      .rows = mistral_rows,
+      .kv_heads = "8",
+      .head_dim = "",
+      .null_head_dim = true,
+      .window = true },
     { .name = "qwen2",
       .family = "llama",
-      .rows = llama_rows,
+      .rows = qwen_rows,
       .kv_heads = "32",
       .head_dim = "",
+      .null_kv_heads = true,
+      .null_head_dim = true,
       .qkv_bias = true,
-      .window = 4096,
-      .window_asked = true },
+      .window = true,
+      .window_by_layer = true },
     { .name = "qwen3",
       .family = "llama",
-      .rows = llama_rows,
+      .rows = qwen_rows,
       .kv_heads = "32",
       .head_dim = "128",
+      .null_kv_heads = true,
       .qk_norm = true,
-      .window = 4096,
-      .window_asked = true },
+      .biases = true,
+      .window = true,
+      .window_by_layer = true },
 };
 
 typedef struct Reader {
@@ -125,6 +152,11 @@ static HsStatus text_of(const Reader *reader, const char *name, const HsJson *va
     return HS_OK;
 }
 
+static HsStatus refuse_null(const Reader *reader, const char *name)
+{
+    return hs_fail(HS_EFORMAT, "%s: %s is null: give its value, or leave the key out", reader->path, name);
+}
+
 /* NULL where the key is absent or null. */
 static const HsJson *member(const HsJson *object, const char *name)
 {
@@ -141,9 +173,11 @@ static HsStatus add(const Reader *reader, const char *key, const char *text, con
 static HsStatus add_member(const Reader *reader, const HsJson *object, const Row *row)
 {
     char text[TEXT_BYTES];
-    for (int i = 0; i < 2; i++) {
-        const HsJson *value = member(object, row->names[i]);
-        if (!value)
+    for (int i = 0; i < 2 && row->names[i]; i++) {
+        const HsJson *value = hs_json_get(object, row->names[i]);
+        if (value && hs_json_is_null(value) && !row->may_be_null)
+            return refuse_null(reader, row->names[i]);
+        if (!value || hs_json_is_null(value))
             continue;
         HS_TRY(text_of(reader, row->names[i], value, row->kind, text));
         return add(reader, row->key, text, row->names[i]);
@@ -170,55 +204,105 @@ static HsStatus check_quantization(const Reader *reader)
                        "bnb_4bit_use_double_quant");
 }
 
-/* Keys that only one value of is served; absent and null are that value. */
+/* Keys that only one value of is served; absent is that value.  A type does not look at the others' keys. */
 static HsStatus check_fixed(const Reader *reader)
 {
     static const struct {
-        const char *key, *value, *supported;
+        const char *key, *value;
+        bool gpt2, llama; /* which families look at it */
+        const char *supported;
     } rows[] = {
-        { "scale_attn_weights", "true", "scores divided by the root of the head's size" },
-        { "scale_attn_by_inverse_layer_idx", "false", "false" },
-        { "add_cross_attention", "false", "decoders alone" },
-        { "mlp_bias", "false", "an MLP without biases" },
-        { "partial_rotary_factor", "1", "rotation of whole heads" },
-        { "attn_logit_softcapping", "", "none" },
-        { "final_logit_softcapping", "", "none" },
-        { "num_experts", "", "a dense model" },
-        { "num_local_experts", "", "a dense model" },
-        { "auto_map", "", "the model types below, without code of their own" },
+        { "scale_attn_weights", "true", true, false, "scores divided by the root of the head's size" },
+        { "scale_attn_by_inverse_layer_idx", "false", true, false, "false" },
+        { "add_cross_attention", "false", true, false, "decoders alone" },
+        { "attn_logit_softcapping", "null", true, true, "none" },
+        { "final_logit_softcapping", "null", true, true, "none" },
+        { "num_experts", "null", true, true, "a dense model" },
+        { "num_local_experts", "null", true, true, "a dense model" },
+        { "per_layer_config", "null", true, true, "one shape for all layers" },
     };
     char text[TEXT_BYTES];
+    const bool gpt2 = strcmp(reader->type->family, "gpt2") == 0;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        const HsJson *value = member(reader->root, rows[i].key);
-        if (value && strcmp(show(value, text, sizeof text), rows[i].value) != 0)
+        const HsJson *value = hs_json_get(reader->root, rows[i].key);
+        if (value && (gpt2 ? rows[i].gpt2 : rows[i].llama) &&
+            strcmp(show(value, text, sizeof text), rows[i].value) != 0)
             return unsupported(reader, rows[i].key, value, rows[i].supported);
     }
+    const HsJson *weights = member(reader->root, "transformers_weights");
+    const char *const file = hs_json_string(weights);
+    if (weights && !(file && strcmp(file, "model.safetensors") == 0))
+        return unsupported(reader, "transformers_weights", weights, "model.safetensors, or its index without the key");
+    const HsJson *mlp = hs_json_get(reader->root, "mlp_bias"), *biases = hs_json_get(reader->root, "attention_bias");
+    if (mlp && reader->type->mlp_biases && strcmp(show(mlp, text, sizeof text), "false") != 0)
+        return unsupported(reader, "mlp_bias", mlp, "an MLP without biases");
+    if (biases && reader->type->biases && !hs_json_is_bool(biases))
+        return hs_fail(HS_EFORMAT, "%s: attention_bias must be true or false", reader->path);
+    if (biases && reader->type->biases && hs_json_is_true(biases) && reader->type->qk_norm)
+        return unsupported(reader, "attention_bias", biases, "false, or model_type llama with biases of q, k, v alone");
+    if (member(reader->root, "auto_map"))
+        hs_warn("%s: auto_map names code of the folder's own, which is not run: the model is read as %s", reader->path,
+                reader->type->name);
+    return HS_OK;
+}
+
+/* Several names are one function. */
+static HsStatus check_activation(const Reader *reader)
+{
+    static const char *const tanh_gelu[] = { "gelu_new",  "gelu_pytorch_tanh", "gelu_python_tanh",
+                                             "gelu_fast", "gelu_accurate",     NULL };
+    static const char *const silu[] = { "silu", "swish", NULL };
     const bool gpt2 = strcmp(reader->type->family, "gpt2") == 0;
     const char *const key = gpt2 ? "activation_function" : "hidden_act";
-    const HsJson *biases = member(reader->root, "attention_bias");
-    if (biases && hs_json_is_true(biases) && strcmp(reader->type->name, "llama") != 0)
-        return unsupported(reader, "attention_bias", biases, "false, or model_type llama with biases of q, k, v alone");
-    const HsJson *activation = member(reader->root, key);
+    const HsJson *activation = hs_json_get(reader->root, key);
     const char *const name = hs_json_string(activation);
-    const bool known = gpt2 ? name && (strcmp(name, "gelu_new") == 0 || strcmp(name, "gelu_pytorch_tanh") == 0)
-                            : name && strcmp(name, "silu") == 0;
-    return activation && !known ? unsupported(reader, key, activation, gpt2 ? "gelu_new" : "silu") : HS_OK;
+    for (const char *const *known = gpt2 ? tanh_gelu : silu; name && *known; known++)
+        if (strcmp(name, *known) == 0)
+            return HS_OK;
+    return activation ? unsupported(reader, key, activation, gpt2 ? "gelu_new" : "silu") : HS_OK;
+}
+
+/* Whether some layer has the window, where layers may differ. */
+static HsStatus find_windowed_layer(const Reader *reader, bool *windowed)
+{
+    const HsJson *layers = member(reader->root, "layer_types"), *from = hs_json_get(reader->root, "max_window_layers");
+    const HsJson *all = hs_json_get(reader->root, "num_hidden_layers");
+    *windowed = false;
+    if (layers && (!hs_json_is_array(layers) || (all && hs_json_count(layers) != hs_json_number(all))))
+        return hs_fail(HS_EFORMAT, "%s: layer_types must be a list with a kind for each of num_hidden_layers",
+                       reader->path);
+    for (const HsJson *layer = hs_json_first(layers); layer; layer = hs_json_next(layer)) {
+        const char *kind = hs_json_string(layer);
+        if (!kind || (strcmp(kind, "full_attention") != 0 && strcmp(kind, "sliding_attention") != 0))
+            return unsupported(reader, "layer_types", layer, "full_attention, sliding_attention");
+        *windowed = *windowed || strcmp(kind, "sliding_attention") == 0;
+    }
+    if (from && (!hs_json_is_number(from) || floor(hs_json_number(from)) != hs_json_number(from)))
+        return hs_fail(HS_EFORMAT, "%s: max_window_layers must be a whole number", reader->path);
+    if (!layers)
+        *windowed = hs_json_number(all) > (from ? hs_json_number(from) : 28.0);
+    return HS_OK;
 }
 
 /* A window of attention that is as long as the sequences is none. */
 static HsStatus check_window(const Reader *reader, int64_t max_length)
 {
-    const HsJson *window = hs_json_get(reader->root, "sliding_window"), *layers = member(reader->root, "layer_types");
-    const HsJson *asked = member(reader->root, "use_sliding_window");
-    for (const HsJson *layer = hs_json_first(layers); layer; layer = hs_json_next(layer)) {
-        const char *kind = hs_json_string(layer);
-        if (!kind || (strcmp(kind, "full_attention") != 0 && strcmp(kind, "sliding_attention") != 0))
-            return unsupported(reader, "layer_types", layer, "full_attention");
-    }
-    if (reader->type->window == 0 || (reader->type->window_asked && !(asked && hs_json_is_true(asked))) ||
-        (window && hs_json_is_null(window)))
+    const HsJson *window = hs_json_get(reader->root, "sliding_window");
+    const HsJson *asked = hs_json_get(reader->root, "use_sliding_window");
+    bool windowed = reader->type->window;
+    if (!reader->type->window)
         return HS_OK;
-    const double width = window ? hs_json_number(window) : (double)reader->type->window;
+    if (reader->type->window_by_layer) {
+        if (asked && !hs_json_is_bool(asked))
+            return hs_fail(HS_EFORMAT, "%s: use_sliding_window must be true or false", reader->path);
+        HS_TRY(find_windowed_layer(reader, &windowed));
+        windowed = windowed && asked && hs_json_is_true(asked);
+    }
+    if (!windowed || (window && hs_json_is_null(window)))
+        return HS_OK;
+    const double width = window ? hs_json_number(window) : 4096.0;
+    if (!(width >= 1 && floor(width) == width))
+        return unsupported(reader, "sliding_window", window, "a whole number of tokens from 1 on, or null");
     if (width >= (double)max_length) {
         const double positions = hs_json_number(member(reader->root, "max_position_embeddings"));
         if (positions > width)
@@ -232,84 +316,125 @@ static HsStatus check_window(const Reader *reader, int64_t max_length)
                    reader->path, width, (long long)max_length);
 }
 
+/* 0.1 m ln(factor) + 1, as yarn's paper has it for m 1. */
+static double yarn_scale(double factor, double m)
+{
+    return factor <= 1 ? 1.0 : 0.1 * m * log(factor) + 1.0;
+}
+
+/* The factor of cosines and sines: said, or of two coefficients a quotient, or (0) the paper's. */
+static HsStatus add_attention_factor(const Reader *reader, const HsJson *rope, double factor)
+{
+    const HsJson *said = member(rope, "attention_factor");
+    const double one = hs_json_number(member(rope, "mscale")), all = hs_json_number(member(rope, "mscale_all_dim"));
+    char text[TEXT_BYTES];
+    if (said) {
+        HS_TRY(text_of(reader, "attention_factor", said, REAL, text));
+        return hs_json_number(said) > 0 ? add(reader, "rope_attention_factor", text, "attention_factor")
+                                        : unsupported(reader, "attention_factor", said, "a number above 0, or none");
+    }
+    if (!(one != 0 && all != 0 && isfinite(one) && isfinite(all)))
+        return add(reader, "rope_attention_factor", "0", "attention_factor");
+    hs_config_real_text(yarn_scale(factor, one) / yarn_scale(factor, all), text);
+    return add(reader, "rope_attention_factor", text, "mscale");
+}
+
+/* The length before it was made longer: at the top level it goes before the section's. */
+static HsStatus add_original(const Reader *reader, const HsJson *rope, double *length)
+{
+    static const char name[] = "original_max_position_embeddings";
+    static const Row here = { "rope_original_positions", { name }, WHOLE, NULL, false };
+    static const Row all = { "rope_original_positions", { "max_position_embeddings" }, WHOLE, NULL, false };
+    const HsJson *const place = hs_json_get(reader->root, name) ? reader->root : rope;
+    const bool said = hs_json_get(place, name) != NULL;
+    *length = hs_json_number(hs_json_get(said ? place : reader->root, said ? name : all.names[0]));
+    return add_member(reader, said ? place : reader->root, said ? &here : &all);
+}
+
 /* The rules of scaled positions, and what each reads. */
 static HsStatus add_scaling(const Reader *reader, const HsJson *rope, const char *kind)
 {
-    static const Row factor = { "rope_factor", { "factor" }, REAL, NULL };
-    static const Row original = { "rope_original_positions", { "original_max_position_embeddings" }, WHOLE, NULL };
+    static const Row factor_row = { "rope_factor", { "factor" }, REAL, NULL, false };
     static const Row llama3[] = {
-        { "rope_low_freq_factor", { "low_freq_factor" }, REAL, NULL },
-        { "rope_high_freq_factor", { "high_freq_factor" }, REAL, NULL },
+        { "rope_low_freq_factor", { "low_freq_factor" }, REAL, NULL, false },
+        { "rope_high_freq_factor", { "high_freq_factor" }, REAL, NULL, false },
     };
     static const Row yarn[] = {
-        { "rope_beta_fast", { "beta_fast" }, REAL, "32" },
-        { "rope_beta_slow", { "beta_slow" }, REAL, "1" },
-        { "rope_attention_factor", { "attention_factor" }, REAL, "0" },
+        { "rope_beta_fast", { "beta_fast" }, REAL, "32", true },
+        { "rope_beta_slow", { "beta_slow" }, REAL, "1", true },
     };
-    static const char *const refused[] = { "mscale", "mscale_all_dim", "mrope_section", "short_factor", "long_factor" };
+    static const char *const refused[] = { "mrope_section", "short_factor", "long_factor" };
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
         if (member(rope, refused[i]))
             return unsupported(reader, refused[i], member(rope, refused[i]), "linear, llama3 and yarn without it");
-    const HsJson *truncate = member(rope, "truncate");
-    if (truncate && !hs_json_is_true(truncate))
+    const HsJson *truncate = hs_json_get(rope, "truncate");
+    const bool is_yarn = strcmp(kind, "yarn") == 0;
+    double factor = hs_json_number(hs_json_get(rope, "factor")), original = 0;
+    if (is_yarn && truncate && !hs_json_is_true(truncate))
         return unsupported(reader, "truncate", truncate, "true");
     HS_TRY(add(reader, "rope_scaling", kind, "rope_type"));
-    HS_TRY(add_member(reader, rope, &factor));
     if (strcmp(kind, "linear") == 0)
-        return HS_OK;
-    const bool is_yarn = strcmp(kind, "yarn") == 0;
-    const Row all_positions = { "rope_original_positions", { "max_position_embeddings" }, WHOLE, NULL };
-    if (is_yarn && !member(rope, original.names[0]))
-        HS_TRY(add_member(reader, reader->root, &all_positions));
-    else
-        HS_TRY(add_member(reader, rope, &original));
-    for (int i = 0; i < (is_yarn ? 3 : 2); i++)
+        return add_member(reader, rope, &factor_row);
+    HS_TRY(add_original(reader, rope, &original));
+    if (is_yarn && hs_json_is_null(hs_json_get(rope, "factor"))) { /* null: how many times longer it is */
+        char text[TEXT_BYTES];
+        factor = hs_json_number(member(reader->root, "max_position_embeddings")) / original;
+        hs_config_real_text(factor, text);
+        HS_TRY(add(reader, "rope_factor", text, "max_position_embeddings"));
+    } else {
+        HS_TRY(add_member(reader, rope, &factor_row));
+    }
+    for (int i = 0; i < 2; i++)
         HS_TRY(add_member(reader, rope, is_yarn ? &yarn[i] : &llama3[i]));
-    return HS_OK;
+    return is_yarn ? add_attention_factor(reader, rope, factor) : HS_OK;
 }
 
-/* rope_parameters of the library's fifth version, rope_scaling and rope_theta of those before. */
+/* rope_scaling, and where that is absent, null or empty rope_parameters; what neither says stands at the top level. */
 static HsStatus add_rope(const Reader *reader)
 {
-    static const Row theta = { "rope_theta", { "rope_theta" }, REAL, "10000" };
-    const HsJson *rope = member(reader->root, "rope_parameters");
-    if (!rope)
-        rope = member(reader->root, "rope_scaling");
-    if (rope && !hs_json_is_object(rope))
-        return unsupported(reader, "rope_scaling", rope, "a section");
+    static const Row theta = { "rope_theta", { "rope_theta" }, REAL, "10000", false };
+    static const char *const sections[] = { "rope_scaling", "rope_parameters" };
+    const HsJson *rope = NULL;
+    for (int i = 0; i < 2 && hs_json_count(rope) == 0; i++) {
+        rope = member(reader->root, sections[i]);
+        if (rope && !hs_json_is_object(rope))
+            return unsupported(reader, sections[i], rope, "a section");
+    }
     for (const HsJson *part = hs_json_first(rope); part; part = hs_json_next(part))
         if (hs_json_is_object(part))
             return unsupported(reader, hs_json_key(part), part, "one rule for all layers");
-    HS_TRY(add_member(reader, member(rope, "rope_theta") ? rope : reader->root, &theta));
-    const HsJson *kind = member(rope, "rope_type") ? member(rope, "rope_type") : member(rope, "type");
+    HS_TRY(add_member(reader, hs_json_get(rope, "rope_theta") ? rope : reader->root, &theta));
+    const HsJson *kind = hs_json_get(rope, "rope_type") ? hs_json_get(rope, "rope_type") : hs_json_get(rope, "type");
     const char *const name = kind ? hs_json_string(kind) : "default";
-    const HsJson *part = member(rope, "partial_rotary_factor");
-    if (part && !(hs_json_number(part) == 1.0))
-        return unsupported(reader, "partial_rotary_factor", part, "rotation of whole heads");
-    if (name && strcmp(name, "default") == 0)
+    if (name && strcmp(name, "default") == 0) /* which rotates whole heads, whatever share is said */
         return add(reader, "rope_scaling", "none", "rope_type");
     if (!name || (strcmp(name, "linear") != 0 && strcmp(name, "llama3") != 0 && strcmp(name, "yarn") != 0))
         return unsupported(reader, "rope_type", kind, "default, linear, llama3, yarn");
+    const HsJson *part = hs_json_get(rope, "partial_rotary_factor");
+    part = part ? part : member(reader->root, "partial_rotary_factor");
+    if (part && !(hs_json_number(part) == 1.0))
+        return unsupported(reader, "partial_rotary_factor", part, "rotation of whole heads");
     return add_scaling(reader, rope, name);
 }
 
 static HsStatus add_llama(const Reader *reader)
 {
     const Type *type = reader->type;
-    char heads[TEXT_BYTES];
-    const HsJson *kv_heads = hs_json_get(reader->root, "num_key_value_heads"),
-                 *all = member(reader->root, "num_attention_heads");
-    const Row head_dim = { "head_dim", { "head_dim" }, WHOLE, type->head_dim };
+    const Row head_dim = { "head_dim", { "head_dim" }, WHOLE, type->head_dim, type->null_head_dim };
+    const HsJson *kv_heads = hs_json_get(reader->root, "num_key_value_heads");
+    const HsJson *all = hs_json_get(reader->root, "num_attention_heads");
+    char heads[TEXT_BYTES] = "32"; /* the missing one's */
+    if (all)
+        HS_TRY(text_of(reader, "num_attention_heads", all, WHOLE, heads));
     /* null, and absent in a Llama's file: as many as query heads */
-    const bool grouped = kv_heads ? !hs_json_is_null(kv_heads) : type->kv_heads[0] != '\0';
-    HS_TRY(text_of(reader, "num_attention_heads", all, WHOLE, heads));
+    const bool as_many = kv_heads ? hs_json_is_null(kv_heads) : type->kv_heads[0] == '\0';
     const Row groups = {
-        "kv_heads", { grouped ? "num_key_value_heads" : NULL }, WHOLE, grouped ? type->kv_heads : heads
+        "kv_heads", { "num_key_value_heads" }, WHOLE, as_many ? heads : type->kv_heads, type->null_kv_heads
     };
     HS_TRY(add_member(reader, reader->root, &groups));
     HS_TRY(add_member(reader, reader->root, &head_dim));
-    const HsJson *asked = member(reader->root, "attention_bias"); /* the fourth, o_proj's, must be zero: pretrained.c */
-    const bool biases = type->qkv_bias || (asked && hs_json_is_true(asked));
+    const HsJson *asked = hs_json_get(reader->root, "attention_bias"); /* o_proj's must be zero: pretrained.c */
+    const bool biases = type->qkv_bias || (type->biases && asked && hs_json_is_true(asked));
     HS_TRY(add(reader, "qkv_bias", biases ? "true" : "false", type->qkv_bias ? "model_type" : "attention_bias"));
     HS_TRY(add(reader, "qk_norm", type->qk_norm ? "true" : "false", "model_type"));
     return add_rope(reader);
@@ -333,6 +458,7 @@ static HsStatus read_model(Reader *reader, int64_t max_length)
         return hs_fail(HS_EFORMAT, "%s: not a JSON object", reader->path);
     HS_TRY(find_type(reader));
     HS_TRY(check_fixed(reader));
+    HS_TRY(check_activation(reader));
     HS_TRY(check_quantization(reader));
     HS_TRY(check_window(reader, max_length));
     HS_TRY(add(reader, "family", reader->type->family, "model_type"));
@@ -345,15 +471,10 @@ static HsStatus read_model(Reader *reader, int64_t max_length)
 
 HsStatus hs_huggingface_read(const char *path, int64_t max_length, HsAdoption *adoption)
 {
-    char *text = NULL;
-    size_t length = 0;
     HsJson *root = NULL;
-    HS_TRY(hs_read_file(path, CONFIG_JSON_BYTES, &text, &length));
-    HsStatus status = hs_json_parse(path, text, length, &root);
+    HS_TRY(hs_json_read_python(path, CONFIG_JSON_BYTES, &root));
     Reader reader = { .path = path, .root = root, .adoption = adoption };
-    if (status == HS_OK)
-        status = read_model(&reader, max_length);
+    const HsStatus status = read_model(&reader, max_length);
     hs_json_destroy(root);
-    free(text);
     return status;
 }

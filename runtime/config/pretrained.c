@@ -11,8 +11,38 @@
 
 #include "runtime/config/peft.h"
 #include "runtime/config/table.h"
+#include "runtime/config/tokenizer_folder.h"
 #include "runtime/io/files.h"
 #include "runtime/io/storage.h"
+
+/* A file must be one that names a checkpoint, as checkpoints/latest and best do; others lie in the folder that is meant. */
+static HsStatus check_names_checkpoint(const char *path)
+{
+    enum { LONGEST = 256 };
+    static const char start[] = "step-";
+    struct stat about;
+    char *text = NULL, *folder = NULL;
+    size_t length = 0;
+    const char *const dot = strrchr(path, '.');
+    if (stat(path, &about) == 0 && about.st_size <= LONGEST) {
+        HS_TRY(hs_read_file(path, LONGEST, &text, &length));
+        const bool named = strncmp(text, start, sizeof start - 1) == 0;
+        free(text);
+        if (named)
+            return HS_OK;
+    }
+    if (dot && strcmp(dot, ".gguf") == 0)
+        return hs_fail(HS_ECONFIG,
+                       "%s: a GGUF is written here and not read: name the Hugging Face folder that it was made of",
+                       path);
+    HS_TRY(hs_storage_folder(path, &folder));
+    const HsStatus status = hs_fail(HS_ECONFIG,
+                                    "%s is a file: name the folder that holds config.json, weights and tokenizer "
+                                    "(perhaps %s), a run's folder or one of its checkpoints",
+                                    path, folder);
+    free(folder);
+    return status;
+}
 
 HsStatus hs_pretrained_kind(const char *path, HsPretrainedKind *kind)
 {
@@ -24,7 +54,7 @@ HsStatus hs_pretrained_kind(const char *path, HsPretrainedKind *kind)
         return HS_OK;
     if (stat(path, &about) == 0 && S_ISREG(about.st_mode)) { /* checkpoints/best */
         *kind = HS_PRETRAINED_CHECKPOINT;
-        return HS_OK;
+        return check_names_checkpoint(path);
     }
     HS_TRY(hs_storage_has(path, "config.json", &huggingface));
     HS_TRY(hs_storage_has(path, "config.yaml", &own));
@@ -146,6 +176,8 @@ static HsStatus take_tokenizer(const HsConfig *config, const char *folder, HsAdo
             "AutoTokenizer.from_pretrained(FOLDER).save_pretrained(FOLDER)",
             path);
     if (status == HS_OK && exists)
+        status = hs_tokenizer_folder_check(path);
+    if (status == HS_OK && exists)
         status = hs_adoption_add(adoption, "tokenizer", "kind", "bpe", "the tokenizer");
     if (status == HS_OK && exists)
         status = hs_adoption_add(adoption, "tokenizer", "path", path, "the tokenizer");
@@ -181,9 +213,25 @@ static HsStatus read_peft(const char *path, const HsConfig *config, HsAdoption *
     return hs_peft_read(path, adoption);
 }
 
+/* Adapters that lie with the weights are part of the model that transformers makes of the folder. */
+static HsStatus check_adapter_there(const HsConfig *config)
+{
+    const char *const folder = config->training.init_from;
+    bool there = false;
+    HS_TRY(hs_storage_has(folder, "adapter_config.json", &there));
+    if (!there || strcmp(config->adapter.init_from, folder) == 0)
+        return HS_OK;
+    return hs_config_relation_fail(config, "init_from", NULL,
+                                   "init_from: %s holds adapters (adapter_config.json) with its weights, and would not "
+                                   "be the same model without them: set adapter.init_from to the same folder, or "
+                                   "remove the file",
+                                   folder);
+}
+
 static HsStatus read_huggingface(const char *path, const HsConfig *config, HsAdoption *adoption)
 {
     HS_TRY(hs_config_init(&adoption->made));
+    HS_TRY(check_adapter_there(config));
     HS_TRY(hs_huggingface_read(path, config->training.max_length, adoption));
     return take_tokenizer(config, config->training.init_from, adoption);
 }

@@ -263,9 +263,9 @@ static HsStatus finish(HsDatasetBuild *building, HsTokenizer *tokenizer, HsDatas
     return check_length(building, dataset, &dataset->validation, "validation");
 }
 
-static HsStatus set_end_of_text(const HsDatasetBuild *buildings, HsTokenizer *tokenizer)
+static HsStatus settle(const HsDatasetBuild *buildings, HsTokenizer *tokenizer)
 {
-    return hs_tokenizer_set_end_of_text(tokenizer, buildings->config->tokenizer.end_of_text);
+    return hs_tokenizer_settle(tokenizer, buildings->config);
 }
 
 /* All phases; `*tokenizer` may be given, and is made otherwise. */
@@ -279,7 +279,7 @@ static HsStatus build(HsDatasetBuild *buildings, int count, HsTokenizer **tokeni
         HS_TRY(hs_dataset_tokenizer_early(buildings, count, tokenizer));
     bool early = *tokenizer != NULL;
     if (early)
-        HS_TRY(set_end_of_text(buildings, *tokenizer));
+        HS_TRY(settle(buildings, *tokenizer));
     for (int i = 0; i < count; i++) {
         buildings[i].tokenizer = *tokenizer;
         HS_TRY(read_sources(&buildings[i]));
@@ -288,7 +288,7 @@ static HsStatus build(HsDatasetBuild *buildings, int count, HsTokenizer **tokeni
     }
     if (!early) {
         HS_TRY(hs_dataset_tokenizer_from_text(buildings, count, tokenizer));
-        HS_TRY(set_end_of_text(buildings, *tokenizer));
+        HS_TRY(settle(buildings, *tokenizer));
         for (int i = 0; i < count; i++)
             HS_TRY(finish(&buildings[i], *tokenizer, &datasets[i]));
     }

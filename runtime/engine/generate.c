@@ -117,7 +117,7 @@ static void write_token(const HsTokenizer *tokenizer, int32_t token, FILE *out)
 
 static bool stops(const HsGenerator *generator, const HsGeneration *wanted, int32_t token)
 {
-    bool found = token == hs_tokenizer_end_of_text(generator->tokenizer);
+    bool found = !wanted->stops_alone && token == hs_tokenizer_end_of_text(generator->tokenizer);
     for (int64_t i = 0; !found && i < wanted->stop_count; i++)
         found = token == wanted->stops[i];
     return found;
@@ -132,12 +132,17 @@ HsStatus hs_generator_run(HsGenerator *generator, const HsTokens *prompt, const 
     HS_TRY(take_prompt(generator, prompt, generation->tokens));
     if (added)
         HS_TRY(hs_tokens_reserve(added, generation->tokens));
+    if (generation->ended_by)
+        *generation->ended_by = -1;
     for (int64_t i = 0; i < generation->tokens; i++) {
         const float *logits = NULL;
         HS_TRY(feed(generator, &logits));
         int32_t token = hs_sample(&generation->sampling, logits, vocabulary, (uint64_t)i, generator->scratch);
-        if (stops(generator, generation, token))
+        if (stops(generator, generation, token)) {
+            if (generation->ended_by)
+                *generation->ended_by = token;
             break;
+        }
         if (out)
             write_token(generator->tokenizer, token, out);
         tokens->items[tokens->count++] = token;

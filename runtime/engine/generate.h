@@ -19,6 +19,8 @@ typedef struct HsGeneration {
     HsSampling sampling;
     const int32_t *stops; /* tokens that end besides end-of-text */
     int64_t stop_count;
+    bool stops_alone;  /* end-of-text is a token like others, unless it is one of them */
+    int32_t *ended_by; /* NULL, or where the token is written that ended the text, which is not part of it; -1: none */
 } HsGeneration;
 
 /* What generates, and keeps what the model has read: a prompt that begins as the last text did is not read again. */

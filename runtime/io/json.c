@@ -84,6 +84,8 @@ static HsStatus parse(const char *name, const char *text, size_t length, bool py
 {
     *root = NULL;
     size_t offset = 0, nonfinite = 0;
+    if (hs_is_lfs_pointer(text, length))
+        return hs_fail(HS_EFORMAT, "%s: " HS_LFS_POINTER, name);
     const char *wrong = hs_json_scan(text, length, python ? &nonfinite : NULL, &offset);
     if (wrong)
         return hs_fail(HS_EFORMAT, "%s: byte %zu: not JSON: %s", name, offset, wrong);
@@ -343,6 +345,28 @@ void hs_json_set(HsJson *object, const char *key, HsJson *value)
         node_of(object)->type |= INCOMPLETE;
         cJSON_Delete(node_of(value));
     }
+}
+
+HsJson *hs_json_take(HsJson *object, const char *key)
+{
+    cJSON *const last = node_of((HsJson *)(uintptr_t)hs_json_get(object, key));
+    if (!last)
+        return NULL;
+    cJSON_DetachItemViaPointer(node_of(object), last);
+    while (hs_json_get(object, key)) /* earlier ones of the same key stand for nothing */
+        cJSON_DeleteItemFromObjectCaseSensitive(node_of(object), key);
+    return (HsJson *)last;
+}
+
+void hs_json_replace(HsJson *object, const char *key, HsJson *value)
+{
+    hs_json_destroy(hs_json_take(object, key));
+    hs_json_set(object, key, value);
+}
+
+HsJson *hs_json_member(HsJson *object, const char *key)
+{
+    return (HsJson *)(uintptr_t)hs_json_get(object, key);
 }
 
 void hs_json_append(HsJson *array, HsJson *value)

@@ -51,6 +51,11 @@ void hs_json_set_real(HsJson *object, const char *key, double value);
 void hs_json_set_integer(HsJson *object, const char *key, int64_t value);
 void hs_json_set_bool(HsJson *object, const char *key, bool value);
 void hs_json_set(HsJson *object, const char *key, HsJson *value); /* takes ownership */
+/* The same in place of what the key had. */
+void hs_json_replace(HsJson *object, const char *key, HsJson *value);
+/* Out of the object: the caller's.  NULL: it has no such member. */
+HsJson *hs_json_take(HsJson *object, const char *key);
+HsJson *hs_json_member(HsJson *object, const char *key); /* hs_json_get of an object that may be changed */
 void hs_json_append(HsJson *array, HsJson *value);
 HsJson *hs_json_new_integer(int64_t value);
 HsJson *hs_json_new_real(double value);

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "runtime/data/tokenizer/bpe.h"
+#include "runtime/data/tokenizer/folder.h"
 #include "runtime/io/files.h"
 
 enum { BPE_FILE_MAX_BYTES = 256 << 20, CACHED_PIECE_BYTES = 64, CACHE_ENTRIES = 1 << 17, COUNT_BITS = 8 };
@@ -360,6 +361,41 @@ static HsStatus bpe_decode(const HsTokenizer *tokenizer, const int32_t *tokens, 
     return status;
 }
 
+/* The token that ends a document, as the folder names it. */
+static void take_end_of_text(HsTokenizer *tokenizer, const HsTokenizerFolder *folder)
+{
+    const char *fallback;
+    const char *end = hs_token_content(hs_tokenizer_folder_role(folder, "eos_token", &fallback));
+    end = end ? end : fallback;
+    if (end)
+        (void)hs_tokenizer_set_end_of_text(tokenizer, end); /* one without a token is none */
+    else if (folder->end_id >= 0 && folder->end_id < tokenizer->vocabulary)
+        tokenizer->end_of_text = (int32_t)folder->end_id;
+}
+
+/* With what stands next to it, where it has the name under which transformers looks for it. */
+HsStatus hs_bpe_parse_in_folder(HsTokenizer *tokenizer, const char *path, HsJson *root, const char *text, size_t length)
+{
+    static const char file_name[] = "tokenizer.json";
+    const char *const slash = strrchr(path, '/');
+    HsTokenizerFolder folder;
+    bool changed = false;
+    if (strcmp(slash ? slash + 1 : path, file_name) != 0)
+        return hs_bpe_parse(tokenizer, path, root, text, length);
+    HS_TRY(hs_tokenizer_folder_open(path, text, &folder));
+    HsStatus status = hs_tokenizer_folder_apply(&folder, root, &changed);
+    char *const made = status == HS_OK && changed ? hs_json_write(root, true) : NULL;
+    if (status == HS_OK && changed && !made)
+        status = hs_fail(HS_ENOMEM, "%s: out of memory", path);
+    if (status == HS_OK)
+        status = hs_bpe_parse(tokenizer, path, root, made ? made : text, made ? strlen(made) : length);
+    if (status == HS_OK)
+        take_end_of_text(tokenizer, &folder);
+    free(made);
+    hs_tokenizer_folder_close(&folder);
+    return status;
+}
+
 static HsStatus bpe_create(HsTokenizer *tokenizer, const char *path, const char *text, size_t length)
 {
     (void)text, (void)length;
@@ -373,7 +409,7 @@ static HsStatus bpe_create(HsTokenizer *tokenizer, const char *path, const char 
     if (status == HS_OK && !hs_json_get(root, "model"))
         status = hs_fail(HS_EFORMAT, "%s: not a Hugging Face tokenizer.json: member `model` is missing", path);
     if (status == HS_OK)
-        status = hs_bpe_parse(tokenizer, path, root, json, json_length);
+        status = hs_bpe_parse_in_folder(tokenizer, path, root, json, json_length);
     hs_json_destroy(root);
     free(json);
     return status;

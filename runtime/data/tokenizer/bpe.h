@@ -71,6 +71,9 @@ typedef struct HsBpe {
 
 /* Fill tokenizer->state from a parsed tokenizer.json. */
 HsStatus hs_bpe_parse(HsTokenizer *tokenizer, const char *name, const HsJson *root, const char *text, size_t length);
+/* The same of a file, with what the files next to it say of it (folder.h). */
+HsStatus hs_bpe_parse_in_folder(HsTokenizer *tokenizer, const char *path, HsJson *root, const char *text,
+                                size_t length);
 void hs_bpe_destroy(HsTokenizer *tokenizer);
 
 static inline const char *hs_bpe_token_bytes(const HsBpe *bpe, int32_t id, size_t *length)

@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 
+#include "runtime/config/tokenizer_folder.h"
 #include "runtime/data/tokenizer/members.h"
 
 /* Longer ones would make finding them slow where they almost match at every byte. */
@@ -260,10 +261,9 @@ static HsStatus load_one(HsBpeLoading *loading, HsMap *seen, const HsJson *node)
 
 static void find_end_of_text(const HsBpeLoading *loading)
 {
-    /* The token between documents goes by one of a few names. */
-    static const char *const ends[] = { HS_END_OF_TEXT, "<|end_of_text|>", "</s>", "<eos>" };
+    const char *const *const ends = hs_usual_ends_of_text;
     int64_t id;
-    for (size_t i = 0; i < sizeof ends / sizeof ends[0] && loading->tokenizer->end_of_text < 0; i++)
+    for (int i = 0; ends[i] && loading->tokenizer->end_of_text < 0; i++)
         if (hs_map_get(&loading->ids, ends[i], strlen(ends[i]), &id))
             loading->tokenizer->end_of_text = (int32_t)id;
 }

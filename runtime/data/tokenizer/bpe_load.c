@@ -252,9 +252,9 @@ static HsStatus check_model(const char *name, const HsJson *model)
     return hs_fail(HS_EUNSUPPORTED, "%s.dropout is not supported", where);
 }
 
+/* truncation and padding are a caller's, which the last one left in the file: the library sets them anew each time. */
 static HsStatus check_root(const char *name, const HsJson *root)
 {
-    static const char *const off[] = { "truncation", "padding" };
     const HsJson *version = hs_json_get(root, "version");
     const char *number = hs_json_string(version);
     HS_TRY(hs_members_known(name, root,
@@ -262,11 +262,6 @@ static HsStatus check_root(const char *name, const HsJson *root)
                             "model "));
     if (version && (!number || strcmp(number, "1.0") != 0))
         return hs_fail(HS_EUNSUPPORTED, "%s: only version \"1.0\" is supported", name);
-    for (size_t i = 0; i < sizeof off / sizeof off[0]; i++) {
-        const HsJson *member = hs_json_get(root, off[i]);
-        if (member && !hs_json_is_null(member))
-            return hs_fail(HS_EUNSUPPORTED, "%s: %s is not supported; set it to null", name, off[i]);
-    }
     return check_model(name, hs_json_get(root, "model"));
 }
 

@@ -3,10 +3,13 @@
  * The table of tokenizers and what does not depend on the kind.
  * A file says its kind: ours by the member "halfstep_tokenizer", Hugging Face's by "model".
  */
+#include "runtime/data/tokenizer/bpe.h"
 #include "runtime/data/tokenizer/kind.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+#include "kernels/base/log.h"
 
 #include "runtime/io/files.h"
 #include "runtime/io/storage.h"
@@ -83,7 +86,8 @@ static HsStatus kind_of_file(const char *name, const HsJson *root, const HsToken
     return HS_OK;
 }
 
-HsStatus hs_tokenizer_parse(const char *name, const char *json, size_t length, HsTokenizer **tokenizer)
+/* in_folder: `name` is the path of a file, and the files next to it count. */
+static HsStatus parse(const char *name, const char *json, size_t length, bool in_folder, HsTokenizer **tokenizer)
 {
     *tokenizer = NULL;
     HsJson *root;
@@ -93,9 +97,17 @@ HsStatus hs_tokenizer_parse(const char *name, const char *json, size_t length, H
     if (status == HS_OK)
         status = allocate(kind, tokenizer);
     if (status == HS_OK)
-        status = finish(kind->parse(*tokenizer, name, root, json, length), tokenizer);
+        status =
+            finish(in_folder && kind == &hs_tokenizer_bpe ? hs_bpe_parse_in_folder(*tokenizer, name, root, json, length)
+                                                          : kind->parse(*tokenizer, name, root, json, length),
+                   tokenizer);
     hs_json_destroy(root);
     return status;
+}
+
+HsStatus hs_tokenizer_parse(const char *name, const char *json, size_t length, HsTokenizer **tokenizer)
+{
+    return parse(name, json, length, false, tokenizer);
 }
 
 HsStatus hs_tokenizer_load(const char *path, HsTokenizer **tokenizer)
@@ -104,7 +116,7 @@ HsStatus hs_tokenizer_load(const char *path, HsTokenizer **tokenizer)
     char *text;
     size_t length;
     HS_TRY(hs_read_file(path, TOKENIZER_MAX_BYTES, &text, &length));
-    HsStatus status = hs_tokenizer_parse(path, text, length, tokenizer);
+    HsStatus status = parse(path, text, length, true, tokenizer);
     free(text);
     return status;
 }
@@ -135,7 +147,7 @@ const char *hs_tokenizer_kind(const HsTokenizer *tokenizer)
 
 int64_t hs_tokenizer_vocabulary(const HsTokenizer *tokenizer)
 {
-    return tokenizer->vocabulary;
+    return tokenizer->rows > 0 ? tokenizer->rows : tokenizer->vocabulary;
 }
 
 int32_t hs_tokenizer_end_of_text(const HsTokenizer *tokenizer)
@@ -162,9 +174,40 @@ HsStatus hs_tokenizer_set_end_of_text(HsTokenizer *tokenizer, const char *text)
                    text, tokenizer->kind->name);
 }
 
+HsStatus hs_tokenizer_settle(HsTokenizer *tokenizer, const HsConfig *config)
+{
+    const int64_t rows = config->training.init_from[0] != '\0' ? config->model.vocabulary : 0;
+    HS_TRY(hs_tokenizer_set_end_of_text(tokenizer, config->tokenizer.end_of_text));
+    tokenizer->rows = rows > 0 && rows < tokenizer->vocabulary ? rows : 0;
+    if (tokenizer->rows > 0 && tokenizer->end_of_text >= tokenizer->rows) {
+        hs_warn("the token between documents is number %d, but the model has %lld rows: none is put there",
+                tokenizer->end_of_text, (long long)rows);
+        tokenizer->end_of_text = -1;
+    }
+    return HS_OK;
+}
+
+/* The tokens from `from` on have rows. */
+static HsStatus check_rows(const HsTokenizer *tokenizer, const HsTokens *tokens, int64_t from)
+{
+    for (int64_t i = from; tokenizer->rows > 0 && i < tokens->count; i++) {
+        size_t length;
+        if (tokens->items[i] < tokenizer->rows)
+            continue;
+        const char *bytes = hs_tokenizer_bytes(tokenizer, tokens->items[i], &length);
+        return hs_fail(HS_EFORMAT,
+                       "the text makes token %d (`%.*s`), but the model has %lld rows (vocab_size): take it out of the "
+                       "text, or give the model a row for it",
+                       tokens->items[i], (int)(length < 60 ? length : 60), bytes, (long long)tokenizer->rows);
+    }
+    return HS_OK;
+}
+
 HsStatus hs_tokenizer_encode(const HsTokenizer *tokenizer, const char *text, size_t length, HsTokens *tokens)
 {
-    return tokenizer->kind->encode(tokenizer, text, length, tokens);
+    const int64_t before = tokens->count;
+    HS_TRY(tokenizer->kind->encode(tokenizer, text, length, tokens));
+    return check_rows(tokenizer, tokens, before);
 }
 
 static HsStatus append_around(const HsTokenizer *tokenizer, bool behind, HsTokens *tokens)
@@ -173,7 +216,7 @@ static HsStatus append_around(const HsTokenizer *tokenizer, bool behind, HsToken
     HS_TRY(hs_tokens_reserve(tokens, around->count));
     for (int i = 0; i < around->count; i++)
         tokens->items[tokens->count++] = around->ids[i];
-    return HS_OK;
+    return check_rows(tokenizer, tokens, tokens->count - around->count);
 }
 
 HsStatus hs_tokenizer_encode_whole(const HsTokenizer *tokenizer, const char *text, size_t length, HsTokens *tokens)

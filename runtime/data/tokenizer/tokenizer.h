@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "kernels/base/status.h"
+#include "runtime/config/config.h"
 #include "runtime/io/json.h"
 
 typedef struct HsTokenizer HsTokenizer;
@@ -55,6 +56,10 @@ int32_t hs_tokenizer_end_of_text(const HsTokenizer *tokenizer);
 /* Makes the token with this text that one; "" leaves it as it is.  A saved tokenizer does not keep it: the
  * configuration does (tokenizer.end_of_text).  errors: HS_ECONFIG when no token has the text */
 HsStatus hs_tokenizer_set_end_of_text(HsTokenizer *tokenizer, const char *text);
+/* As a configuration has it: its end of text, and where weights were given (init_from) no more tokens than these have
+ * rows: text that makes one beyond them is an error, as many tokenizers have tokens that no text makes.
+ * errors: HS_ECONFIG as above */
+HsStatus hs_tokenizer_settle(HsTokenizer *tokenizer, const HsConfig *config);
 
 /* Appends.  Without special tokens around the text: a tokenizer.json's post_processor is not applied, as with
  * add_special_tokens=False in the library that writes such files.  The text may hold bytes that are not UTF-8.

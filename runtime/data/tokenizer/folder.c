@@ -1,0 +1,394 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What AutoTokenizer does with the files of a folder, in its order:
+ *
+ *  1. The class makes normalizer, pre-tokenizer, decoder and the model's options anew (GPT-2, Llama, Qwen2), or leaves
+ *     them as tokenizer.json has them.  A class that makes them forgets tokenizer.json's added tokens, too, ...
+ *  2. ... but without added_tokens_decoder in tokenizer_config.json they are among those that are added now, with those
+ *     of added_tokens.json, by their ids; with added_tokens_decoder its tokens are.
+ *  3. Special tokens by role that are among none of these follow, then the extra ones.
+ *  4. The library numbers what the vocabulary does not have: on from the vocabulary, or from the last added token.  Ids
+ *     that files give say the order alone.
+ */
+#include "runtime/data/tokenizer/folder.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/data/tokenizer/map.h"
+#include "runtime/data/tokenizer/tokenizer.h"
+
+/* An added token: as JSON writes it, or a name with the flags of a special one. */
+typedef struct Token {
+    const char *content;
+    bool flags[5]; /* single_word, lstrip, rstrip, normalized, special */
+    int64_t id;    /* as a file orders it, then as the library numbers it */
+} Token;
+
+enum { SINGLE_WORD, LSTRIP, RSTRIP, NORMALIZED, SPECIAL };
+static const char *const flag_names[] = { "single_word", "lstrip", "rstrip", "normalized", "special" };
+
+typedef struct List {
+    Token *items;
+    size_t count, capacity;
+} List;
+
+typedef struct Adding {
+    const HsTokenizerFolder *folder;
+    HsJson *root;
+    List added;  /* what the tokenizer has */
+    List wanted; /* what is to be added, in order */
+    HsMap ids;   /* content -> its place in `added` */
+    HsMap names; /* contents of `added` and `wanted` */
+    HsMap vocabulary;
+    bool changed;
+} Adding;
+
+static HsStatus append(List *list, Token token)
+{
+    HS_TRY(hs_array_grow(&list->items, sizeof *list->items, list->count + 1, &list->capacity));
+    list->items[list->count++] = token;
+    return HS_OK;
+}
+
+/* special: a role's, whatever the object says; else as it says. */
+static HsStatus read_token(const Adding *adding, const HsJson *node, bool special, Token *token)
+{
+    *token = (Token){ .content = hs_token_content(node), .id = -1 };
+    if (!token->content)
+        return hs_fail(HS_EFORMAT, "%s: a special token is neither a string nor an object with `content`",
+                       adding->folder->config_path);
+    if (hs_json_is_string(node)) {
+        token->flags[SPECIAL] = true;
+        return HS_OK;
+    }
+    token->flags[SPECIAL] = special || hs_json_is_true(hs_json_get(node, flag_names[SPECIAL]));
+    for (int i = 0; i < SPECIAL; i++) {
+        const HsJson *const flag = hs_json_get(node, flag_names[i]);
+        token->flags[i] = flag ? hs_json_is_true(flag) : i == NORMALIZED && !token->flags[SPECIAL];
+    }
+    return HS_OK;
+}
+
+static HsStatus want(Adding *adding, Token token)
+{
+    HS_TRY(hs_map_put(&adding->names, token.content, strlen(token.content), 1));
+    return append(&adding->wanted, token);
+}
+
+/* A role's, or an extra one: only where no file has added it. */
+static HsStatus want_special(Adding *adding, const HsJson *node)
+{
+    Token token;
+    int64_t known;
+    HS_TRY(read_token(adding, node, true, &token));
+    return hs_map_get(&adding->names, token.content, strlen(token.content), &known) ? HS_OK : want(adding, token);
+}
+
+static int by_id(const void *a, const void *b)
+{
+    const int64_t left = ((const Token *)a)->id, right = ((const Token *)b)->id;
+    return (left > right) - (left < right);
+}
+
+/* One of each id, the last that was said. */
+static HsStatus want_numbered(Adding *adding, List *numbered)
+{
+    HsStatus status = HS_OK;
+    for (size_t i = 0; i < numbered->count; i++)
+        for (size_t k = i + 1; k < numbered->count && numbered->items[i].content; k++)
+            if (numbered->items[k].id == numbered->items[i].id)
+                numbered->items[i].content = NULL;
+    if (numbered->count > 0)
+        qsort(numbered->items, numbered->count, sizeof *numbered->items, by_id);
+    for (size_t i = 0; i < numbered->count && status == HS_OK; i++)
+        if (numbered->items[i].content)
+            status = want(adding, numbered->items[i]);
+    free(numbered->items);
+    return status;
+}
+
+/* {"300": {"content": ...}} */
+static HsStatus read_decoder(const Adding *adding, const HsJson *decoder, List *numbered)
+{
+    for (const HsJson *item = hs_json_first(decoder); item; item = hs_json_next(item)) {
+        Token token;
+        char *end = NULL;
+        const char *const key = hs_json_key(item);
+        HS_TRY(read_token(adding, item, false, &token));
+        token.id = strtoll(key, &end, 10);
+        if (end == key || *end != '\0' || !hs_json_is_object(item))
+            return hs_fail(HS_EFORMAT, "%s: added_tokens_decoder: `%.40s` must be the number of a token and name it",
+                           adding->folder->config_path, key);
+        HS_TRY(append(numbered, token));
+    }
+    return HS_OK;
+}
+
+static bool is_special_name(const Adding *adding, const char *name)
+{
+    const char *fallback;
+    for (int i = 0; hs_token_roles[i]; i++) {
+        const char *const content =
+            hs_token_content(hs_tokenizer_folder_role(adding->folder, hs_token_roles[i], &fallback));
+        if (content && strcmp(content, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* added_tokens.json, then tokenizer.json's own. */
+static HsStatus read_older(const Adding *adding, List *numbered)
+{
+    for (const HsJson *item = hs_json_first(adding->folder->added); item; item = hs_json_next(item)) {
+        const bool special = is_special_name(adding, hs_json_key(item));
+        Token token = { .content = hs_json_key(item), .id = (int64_t)hs_json_number(item) };
+        token.flags[NORMALIZED] = !special;
+        token.flags[SPECIAL] = special;
+        HS_TRY(append(numbered, token));
+    }
+    for (const HsJson *item = hs_json_first(hs_json_get(adding->root, "added_tokens")); item;
+         item = hs_json_next(item)) {
+        Token token;
+        HS_TRY(read_token(adding, item, false, &token));
+        token.id = (int64_t)hs_json_number(hs_json_get(item, "id"));
+        HS_TRY(append(numbered, token));
+    }
+    return HS_OK;
+}
+
+static HsStatus want_extras(Adding *adding, const HsJson *extras)
+{
+    for (const HsJson *item = hs_json_first(extras); item; item = hs_json_next(item))
+        HS_TRY(want_special(adding, item));
+    return HS_OK;
+}
+
+/* All that is to be added. */
+static HsStatus collect(Adding *adding)
+{
+    const HsTokenizerFolder *folder = adding->folder;
+    const HsJson *decoder = hs_json_get(folder->config, "added_tokens_decoder");
+    const char *fallback;
+    List numbered = { 0 };
+    HsStatus status = decoder ? read_decoder(adding, decoder, &numbered) : read_older(adding, &numbered);
+    if (status != HS_OK) {
+        free(numbered.items);
+        return status;
+    }
+    HS_TRY(want_numbered(adding, &numbered));
+    for (int i = 0; hs_token_roles[i]; i++) {
+        const HsJson *const role = hs_tokenizer_folder_role(folder, hs_token_roles[i], &fallback);
+        if (role)
+            HS_TRY(want_special(adding, role));
+        int64_t known;
+        if (!role && fallback && !hs_map_get(&adding->names, fallback, strlen(fallback), &known)) {
+            Token token = { .content = fallback };
+            token.flags[SPECIAL] = true;
+            HS_TRY(want(adding, token));
+        }
+    }
+    /* Two names for one list; special_tokens_map.json's counts where added_tokens_decoder is not there. */
+    const HsJson *extras = hs_json_get(folder->config, "extra_special_tokens");
+    if (hs_json_count(extras) == 0)
+        extras = hs_json_get(folder->config, "additional_special_tokens");
+    HS_TRY(want_extras(adding, extras));
+    if (decoder)
+        return HS_OK;
+    HS_TRY(want_extras(adding, hs_json_get(folder->special, "extra_special_tokens")));
+    return extras ? HS_OK : want_extras(adding, hs_json_get(folder->special, "additional_special_tokens"));
+}
+
+static HsStatus number_vocabulary(Adding *adding, const HsJson *vocabulary)
+{
+    for (const HsJson *item = hs_json_first(vocabulary); item; item = hs_json_next(item))
+        HS_TRY(hs_map_put(&adding->vocabulary, hs_json_key(item), strlen(hs_json_key(item)),
+                          (int64_t)hs_json_number(item)));
+    return HS_OK;
+}
+
+/* The id that the library gives a token which is not an added one yet. */
+static int64_t next_id(const Adding *adding, const Token *token)
+{
+    const int64_t size = (int64_t)adding->vocabulary.count;
+    int64_t id, last = -1;
+    if (hs_map_get(&adding->vocabulary, token->content, strlen(token->content), &id))
+        return id;
+    for (size_t i = 0; i < adding->added.count; i++)
+        if (adding->added.items[i].id > last)
+            last = adding->added.items[i].id;
+    return last >= size ? last + 1 : size;
+}
+
+static HsStatus add(Adding *adding, Token token)
+{
+    int64_t place;
+    const size_t length = strlen(token.content);
+    if (length == 0)
+        return HS_OK;
+    if (hs_map_get(&adding->ids, token.content, length, &place)) {
+        Token *const there = &adding->added.items[place];
+        adding->changed = adding->changed || memcmp(there->flags, token.flags, sizeof token.flags) != 0;
+        memcpy(there->flags, token.flags, sizeof token.flags);
+        return HS_OK;
+    }
+    if (adding->vocabulary.count == 0)
+        HS_TRY(number_vocabulary(adding, hs_json_get(hs_json_get(adding->root, "model"), "vocab")));
+    token.id = next_id(adding, &token);
+    adding->changed = true;
+    HS_TRY(hs_map_put(&adding->ids, token.content, length, (int64_t)adding->added.count));
+    return append(&adding->added, token);
+}
+
+/* What tokenizer.json has, where the class keeps it. */
+static HsStatus keep_own(Adding *adding)
+{
+    for (const HsJson *item = hs_json_first(hs_json_get(adding->root, "added_tokens")); item;
+         item = hs_json_next(item)) {
+        Token token;
+        HS_TRY(read_token(adding, item, false, &token));
+        token.id = (int64_t)hs_json_number(hs_json_get(item, "id"));
+        HS_TRY(hs_map_put(&adding->ids, token.content, strlen(token.content), (int64_t)adding->added.count));
+        HS_TRY(hs_map_put(&adding->names, token.content, strlen(token.content), 1));
+        HS_TRY(append(&adding->added, token));
+    }
+    return HS_OK;
+}
+
+static HsStatus write_added(Adding *adding)
+{
+    HsJson *list = hs_json_array();
+    if (adding->added.count > 0)
+        qsort(adding->added.items, adding->added.count, sizeof(Token), by_id);
+    for (size_t i = 0; i < adding->added.count; i++) {
+        const Token *const token = &adding->added.items[i];
+        HsJson *object = hs_json_object();
+        hs_json_set_integer(object, "id", token->id);
+        hs_json_set_string(object, "content", token->content);
+        for (int flag = 0; flag <= SPECIAL; flag++)
+            hs_json_set_bool(object, flag_names[flag], token->flags[flag]);
+        hs_json_append(list, object);
+    }
+    hs_json_replace(adding->root, "added_tokens", list);
+    return HS_OK;
+}
+
+/* ---- what a class makes itself ---- */
+
+static HsJson *parse_part(const char *text)
+{
+    HsJson *part = NULL;
+    return hs_json_parse("a class's part", text, strlen(text), &part) == HS_OK ? part : NULL;
+}
+
+/* Option of tokenizer_config.json; `absent` where it is not there or null. */
+static bool option(const HsTokenizerFolder *folder, const char *key, bool absent)
+{
+    const HsJson *const node = hs_json_get(folder->config, key);
+    return node && !hs_json_is_null(node) ? hs_json_is_true(node) : absent;
+}
+
+static void replace_model_options(HsJson *root, bool llama)
+{
+    HsJson *const model = hs_json_member(root, "model");
+    hs_json_replace(model, "dropout", parse_part("null"));
+    hs_json_replace(model, "unk_token", parse_part("null"));
+    hs_json_replace(model, "continuing_subword_prefix", parse_part(llama ? "null" : "\"\""));
+    hs_json_replace(model, "end_of_word_suffix", parse_part(llama ? "null" : "\"\""));
+    hs_json_replace(model, "fuse_unk", parse_part(llama ? "true" : "false"));
+    hs_json_replace(model, "byte_fallback", parse_part(llama ? "true" : "false"));
+    hs_json_replace(model, "ignore_merges", parse_part("false"));
+}
+
+static void make_gpt2(const HsTokenizerFolder *folder, HsJson *root)
+{
+    char text[160];
+    snprintf(text, sizeof text,
+             "{\"type\":\"ByteLevel\",\"add_prefix_space\":%s,\"trim_offsets\":true,\"use_regex\":true}",
+             option(folder, "add_prefix_space", false) ? "true" : "false");
+    hs_json_replace(root, "normalizer", parse_part("null"));
+    hs_json_replace(root, "pre_tokenizer", parse_part(text));
+    hs_json_replace(root, "decoder",
+                    parse_part("{\"type\":\"ByteLevel\",\"add_prefix_space\":true,\"trim_offsets\":true,"
+                               "\"use_regex\":true}"));
+    replace_model_options(root, false);
+}
+
+static void make_qwen2(const HsTokenizerFolder *folder, HsJson *root)
+{
+    HsJson *split = parse_part("{\"type\":\"Split\",\"behavior\":\"Isolated\",\"invert\":false}");
+    HsJson *pattern = hs_json_object(), *stages = hs_json_array(), *sequence = hs_json_object();
+    make_gpt2(folder, root);
+    HsJson *const bytes = hs_json_take(root, "pre_tokenizer");
+    hs_json_replace(bytes, "use_regex", parse_part("false"));
+    hs_json_set_string(pattern, "Regex", HS_QWEN_EXPRESSION);
+    hs_json_set(split, "pattern", pattern);
+    hs_json_append(stages, split);
+    hs_json_append(stages, bytes);
+    hs_json_set_string(sequence, "type", "Sequence");
+    hs_json_set(sequence, "pretokenizers", stages);
+    hs_json_replace(root, "pre_tokenizer", sequence);
+    hs_json_replace(root, "normalizer", parse_part("{\"type\":\"NFC\"}"));
+}
+
+/* A space is put in front of the text, with `legacy` in front of each part between special tokens. */
+static void make_llama(const HsTokenizerFolder *folder, HsJson *root)
+{
+    const bool prefix = option(folder, "add_prefix_space", true), legacy = option(folder, "legacy", false);
+    char text[192];
+    snprintf(text, sizeof text,
+             "{\"type\":\"Metaspace\",\"replacement\":\"\xE2\x96\x81\",\"prepend_scheme\":\"%s\",\"split\":false}",
+             !prefix  ? "never"
+             : legacy ? "always"
+                      : "first");
+    hs_json_replace(root, "normalizer", parse_part("null"));
+    hs_json_replace(root, "pre_tokenizer", parse_part(text));
+    hs_json_replace(
+        root, "decoder",
+        parse_part(prefix ? "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":"
+                            "\"\xE2\x96\x81\"},"
+                            "\"content\":\" "
+                            "\"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"},{\"type\":\"Strip\",\"content\":\" "
+                            "\",\"start\":1,\"stop\":0}]}"
+                          : "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":"
+                            "\"\xE2\x96\x81\"},"
+                            "\"content\":\" \"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}]}"));
+    replace_model_options(root, true);
+}
+
+static HsStatus apply(Adding *adding)
+{
+    const HsTokenizerFolder *folder = adding->folder;
+    if (folder->class == HS_TOKENIZER_GPT2)
+        make_gpt2(folder, adding->root);
+    else if (folder->class == HS_TOKENIZER_QWEN2)
+        make_qwen2(folder, adding->root);
+    else if (folder->class == HS_TOKENIZER_LLAMA)
+        make_llama(folder, adding->root);
+    else
+        HS_TRY(keep_own(adding));
+    HS_TRY(collect(adding));
+    for (size_t i = 0; i < adding->wanted.count; i++)
+        HS_TRY(add(adding, adding->wanted.items[i]));
+    return HS_OK;
+}
+
+HsStatus hs_tokenizer_folder_apply(const HsTokenizerFolder *folder, HsJson *root, bool *changed)
+{
+    Adding adding = { .folder = folder, .root = root };
+    *changed = false;
+    if (!hs_json_is_object(hs_json_get(root, "model")))
+        return HS_OK; /* said by what reads the file */
+    HsStatus status = apply(&adding);
+    const bool rebuilt = folder->class != HS_TOKENIZER_AS_WRITTEN && folder->class != HS_TOKENIZER_OTHER;
+    if (status == HS_OK && adding.changed)
+        status = write_added(&adding);
+    *changed = adding.changed || rebuilt;
+    free(adding.added.items);
+    free(adding.wanted.items);
+    hs_map_deinit(&adding.ids);
+    hs_map_deinit(&adding.names);
+    hs_map_deinit(&adding.vocabulary);
+    return status;
+}
