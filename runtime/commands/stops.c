@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/log.h"
 #include "runtime/config/pretrained.h"
 #include "runtime/data/source/chat.h"
 #include "runtime/io/files.h"
@@ -71,6 +72,12 @@ HsStatus hs_stops_read(const HsLoadedModel *loaded, bool conversation, HsTokens 
         HS_TRY(hs_storage_folder(tokenizer, &folder));
     HsStatus status = folder ? read_config(folder, "generation_config.json", stops, &there) : HS_OK;
     free(folder);
+    if (status == HS_EFORMAT && *alone) { /* transformers takes such a file for absent */
+        hs_warn("%s; config.json says where a text ends", hs_error_message());
+        status = HS_OK;
+        stops->count = 0;
+        there = false;
+    }
     if (status == HS_OK && *alone && !there)
         status = read_config(loaded->folder, "config.json", stops, &there);
     if (status == HS_OK && made_by && (conversation || !*alone) &&

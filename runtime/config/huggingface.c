@@ -15,7 +15,7 @@
 
 enum { CONFIG_JSON_BYTES = 1 << 24, TEXT_BYTES = 64 };
 
-typedef enum RowKind { WHOLE, REAL, YES_NO } RowKind;
+typedef enum RowKind { WHOLE, REAL, YES_NO, TEXT } RowKind;
 
 /* Our key, and their names for it: of two the first goes before the second.  What a missing one means: "": our default;
  * else the value. */
@@ -93,7 +93,6 @@ static const Type types[] = {
       .kv_heads = "32",
       .head_dim = "",
       .null_kv_heads = true,
-      .null_head_dim = true,
       .qkv_bias = true,
       .window = true,
       .window_by_layer = true },
@@ -137,7 +136,9 @@ static HsStatus text_of(const Reader *reader, const char *name, const HsJson *va
                         char text[TEXT_BYTES])
 {
     const double number = hs_json_number(value);
-    if (kind == YES_NO && hs_json_is_bool(value))
+    if (kind == TEXT && hs_json_is_string(value))
+        snprintf(text, TEXT_BYTES, "%s", hs_json_string(value));
+    else if (kind == YES_NO && hs_json_is_bool(value))
         snprintf(text, TEXT_BYTES, "%s", hs_json_is_true(value) ? "true" : "false");
     else if (kind == WHOLE && hs_json_is_number(value) && number >= 0 && number <= 1e15 && floor(number) == number)
         snprintf(text, TEXT_BYTES, "%.0f", number);
@@ -147,6 +148,7 @@ static HsStatus text_of(const Reader *reader, const char *name, const HsJson *va
         return hs_fail(HS_EFORMAT, "%s: %s must be %s (got %s)", reader->path, name,
                        kind == YES_NO  ? "true or false"
                        : kind == WHOLE ? "a whole number"
+                       : kind == TEXT  ? "a text"
                                        : "a number",
                        show(value, text, TEXT_BYTES));
     return HS_OK;
@@ -240,9 +242,52 @@ static HsStatus check_fixed(const Reader *reader)
         return hs_fail(HS_EFORMAT, "%s: attention_bias must be true or false", reader->path);
     if (biases && reader->type->biases && hs_json_is_true(biases) && reader->type->qk_norm)
         return unsupported(reader, "attention_bias", biases, "false, or model_type llama with biases of q, k, v alone");
-    if (member(reader->root, "auto_map"))
+    const HsJson *map = hs_json_get(reader->root, "auto_map");
+    if (map && hs_json_is_null(map))
+        return refuse_null(reader, "auto_map");
+    if (map)
         hs_warn("%s: auto_map names code of the folder's own, which is not run: the model is read as %s", reader->path,
                 reader->type->name);
+    return HS_OK;
+}
+
+/* Keys that change nothing here, and that the library refuses where they are of another kind: it would not open the folder
+ * at all.  Of numbers a fraction may be whole. */
+static HsStatus check_unread(const Reader *reader)
+{
+    static const struct {
+        const char *key;
+        RowKind kind;
+        bool may_be_null;
+        bool gpt2, llama;
+    } rows[] = {
+        { "use_cache", YES_NO, false, true, true },
+        { "initializer_range", REAL, false, true, true },
+        { "attention_dropout", REAL, false, false, true },
+        { "pretraining_tp", WHOLE, true, false, true },
+        { "summary_type", TEXT, false, true, false },
+        { "bos_token_id", WHOLE, true, true, true },
+        { "pad_token_id", WHOLE, true, true, true },
+        { "resid_pdrop", REAL, false, true, false },
+        { "embd_pdrop", REAL, false, true, false },
+        { "attn_pdrop", REAL, false, true, false },
+        { "summary_first_dropout", REAL, false, true, false },
+        { "summary_use_proj", YES_NO, false, true, false },
+        { "summary_proj_to_labels", YES_NO, false, true, false },
+        { "reorder_and_upcast_attn", YES_NO, false, true, false },
+    };
+    const bool gpt2 = strcmp(reader->type->family, "gpt2") == 0;
+    char text[TEXT_BYTES];
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const HsJson *value = hs_json_get(reader->root, rows[i].key);
+        if (!value || !(gpt2 ? rows[i].gpt2 : rows[i].llama))
+            continue;
+        const bool llamas = strcmp(rows[i].key, "attention_dropout") == 0 && strcmp(reader->type->name, "llama") == 0;
+        if (hs_json_is_null(value) && !rows[i].may_be_null && !llamas)
+            return refuse_null(reader, rows[i].key);
+        if (!hs_json_is_null(value) && !(rows[i].kind == REAL && hs_json_is_number(value)))
+            HS_TRY(text_of(reader, rows[i].key, value, rows[i].kind, text));
+    }
     return HS_OK;
 }
 
@@ -289,14 +334,26 @@ static HsStatus check_window(const Reader *reader, int64_t max_length)
 {
     const HsJson *window = hs_json_get(reader->root, "sliding_window");
     const HsJson *asked = hs_json_get(reader->root, "use_sliding_window");
-    bool windowed = reader->type->window;
+    const HsJson *layers = member(reader->root, "layer_types");
+    bool windowed = reader->type->window, sliding = false;
+    if (layers && !reader->type->window_by_layer) {
+        HS_TRY(find_windowed_layer(reader, &sliding));
+        if (sliding || windowed) /* Mistral's windows are those of all layers */
+            return unsupported(reader, "layer_types", layers, "layers of one kind: leave the key out");
+    }
+    const double said = hs_json_number(window);
+    if (!reader->type->window && said < (double)max_length)
+        return unsupported(reader, "sliding_window", window, "none for this model_type: leave the key out");
     if (!reader->type->window)
         return HS_OK;
     if (reader->type->window_by_layer) {
         if (asked && !hs_json_is_bool(asked))
             return hs_fail(HS_EFORMAT, "%s: use_sliding_window must be true or false", reader->path);
         HS_TRY(find_windowed_layer(reader, &windowed));
-        windowed = windowed && asked && hs_json_is_true(asked);
+        const bool on = asked && hs_json_is_true(asked) && !(window && hs_json_is_null(window));
+        if (windowed && layers && !on)
+            return unsupported(reader, "layer_types", layers, "full_attention where no window is asked for");
+        windowed = windowed && on;
     }
     if (!windowed || (window && hs_json_is_null(window)))
         return HS_OK;
@@ -315,6 +372,8 @@ static HsStatus check_window(const Reader *reader, int64_t max_length)
                    "supported: lower max_length",
                    reader->path, width, (long long)max_length);
 }
+
+static const char *const rope_sections[] = { "rope_scaling", "rope_parameters" };
 
 /* 0.1 m ln(factor) + 1, as yarn's paper has it for m 1. */
 static double yarn_scale(double factor, double m)
@@ -393,12 +452,11 @@ static HsStatus add_scaling(const Reader *reader, const HsJson *rope, const char
 static HsStatus add_rope(const Reader *reader)
 {
     static const Row theta = { "rope_theta", { "rope_theta" }, REAL, "10000", false };
-    static const char *const sections[] = { "rope_scaling", "rope_parameters" };
     const HsJson *rope = NULL;
     for (int i = 0; i < 2 && hs_json_count(rope) == 0; i++) {
-        rope = member(reader->root, sections[i]);
+        rope = member(reader->root, rope_sections[i]);
         if (rope && !hs_json_is_object(rope))
-            return unsupported(reader, sections[i], rope, "a section");
+            return unsupported(reader, rope_sections[i], rope, "a section");
     }
     for (const HsJson *part = hs_json_first(rope); part; part = hs_json_next(part))
         if (hs_json_is_object(part))
@@ -458,14 +516,20 @@ static HsStatus read_model(Reader *reader, int64_t max_length)
         return hs_fail(HS_EFORMAT, "%s: not a JSON object", reader->path);
     HS_TRY(find_type(reader));
     HS_TRY(check_fixed(reader));
+    HS_TRY(check_unread(reader));
     HS_TRY(check_activation(reader));
     HS_TRY(check_quantization(reader));
     HS_TRY(check_window(reader, max_length));
     HS_TRY(add(reader, "family", reader->type->family, "model_type"));
     for (const Row *row = reader->type->rows; row->key; row++)
         HS_TRY(add_member(reader, reader->root, row));
-    if (strcmp(reader->type->family, "gpt2") == 0)
+    if (strcmp(reader->type->family, "gpt2") == 0) {
+        for (int i = 0; i < 2; i++)
+            if (hs_json_count(hs_json_get(reader->root, rope_sections[i])) > 0)
+                return unsupported(reader, rope_sections[i], hs_json_get(reader->root, rope_sections[i]),
+                                   "none: GPT-2 has learned positions");
         return add(reader, "bias", "true", "model_type");
+    }
     return add_llama(reader);
 }
 

@@ -255,6 +255,7 @@ static HsStatus check_model(const char *name, const HsJson *model)
 /* truncation and padding are a caller's, which the last one left in the file: the library sets them anew each time. */
 static HsStatus check_root(const char *name, const HsJson *root)
 {
+    static const char *const callers[] = { "truncation", "padding" };
     const HsJson *version = hs_json_get(root, "version");
     const char *number = hs_json_string(version);
     HS_TRY(hs_members_known(name, root,
@@ -262,6 +263,12 @@ static HsStatus check_root(const char *name, const HsJson *root)
                             "model "));
     if (version && (!number || strcmp(number, "1.0") != 0))
         return hs_fail(HS_EUNSUPPORTED, "%s: only version \"1.0\" is supported", name);
+    for (int i = 0; i < 2; i++) {
+        char where[256];
+        bool present;
+        snprintf(where, sizeof where, "%.200s: %s", name, callers[i]);
+        HS_TRY(hs_members_present(where, hs_json_get(root, callers[i]), &present));
+    }
     return check_model(name, hs_json_get(root, "model"));
 }
 

@@ -37,10 +37,12 @@ typedef struct List {
 typedef struct Adding {
     const HsTokenizerFolder *folder;
     HsJson *root;
-    List added;  /* what the tokenizer has */
-    List wanted; /* what is to be added, in order */
-    HsMap ids;   /* content -> its place in `added` */
-    HsMap names; /* contents of `added` and `wanted` */
+    List added;   /* what the tokenizer has */
+    List wanted;  /* what is to be added, in order */
+    List special; /* those by role and the extra ones, whether added or there before */
+    HsJson *kept; /* names that no file has */
+    HsMap ids;    /* content -> its place in `added` */
+    HsMap names;  /* contents of `added` and `wanted` */
     HsMap vocabulary;
     bool changed;
 } Adding;
@@ -83,7 +85,17 @@ static HsStatus want_special(Adding *adding, const HsJson *node)
     Token token;
     int64_t known;
     HS_TRY(read_token(adding, node, true, &token));
+    HS_TRY(append(&adding->special, token));
     return hs_map_get(&adding->names, token.content, strlen(token.content), &known) ? HS_OK : want(adding, token);
+}
+
+static HsStatus want_special_name(Adding *adding, const char *name)
+{
+    HsJson *node = hs_json_new_string(name);
+    if (!node)
+        return hs_fail(HS_ENOMEM, "out of memory for the special token %.40s", name);
+    hs_json_append(adding->kept, node);
+    return want_special(adding, node);
 }
 
 static int by_id(const void *a, const void *b)
@@ -165,12 +177,65 @@ static HsStatus want_extras(Adding *adding, const HsJson *extras)
     return HS_OK;
 }
 
+/* A file that padded its last text says with what, where the other files and the class are silent. */
+static const HsJson *padding_of(const Adding *adding)
+{
+    const HsTokenizerClass class = adding->folder->class;
+    const bool by_class = class == HS_TOKENIZER_GPT2 || class == HS_TOKENIZER_QWEN2;
+    return hs_json_get(adding->folder->config, "pad_token") || by_class
+               ? NULL
+               : hs_json_get(hs_json_get(adding->root, "padding"), "pad_token");
+}
+
+static HsStatus want_roles(Adding *adding)
+{
+    const HsJson *const pads = padding_of(adding);
+    const char *fallback;
+    for (int i = 0; hs_token_roles[i]; i++) {
+        const char *const name = hs_token_roles[i];
+        const HsJson *role = hs_tokenizer_folder_role(adding->folder, name, &fallback);
+        if (role && hs_json_is_object(role) && role == hs_json_get(adding->folder->config, name) &&
+            !hs_json_get(role, "__type"))
+            return hs_fail(HS_EFORMAT, "%s: %s must be the token's text, or an object with \"__type\": \"AddedToken\"",
+                           adding->folder->config_path, name);
+        if (!role && pads && strcmp(name, "pad_token") == 0)
+            role = pads;
+        if (role)
+            HS_TRY(want_special(adding, role));
+        else if (fallback)
+            HS_TRY(want_special_name(adding, fallback));
+    }
+    return HS_OK;
+}
+
+static bool is_role(const char *key)
+{
+    for (int i = 0; hs_token_roles[i]; i++)
+        if (strcmp(hs_token_roles[i], key) == 0)
+            return true;
+    return false;
+}
+
+/* Roles that one model has, by any key that ends so: those written as objects come first. */
+static HsStatus want_roles_of_model(Adding *adding, bool objects)
+{
+    static const char ending[] = "_token";
+    for (const HsJson *item = hs_json_first(adding->folder->config); item; item = hs_json_next(item)) {
+        const char *const key = hs_json_key(item);
+        const size_t length = strlen(key), tail = sizeof ending - 1;
+        const bool named = length > tail && strcmp(key + length - tail, ending) == 0 && !is_role(key);
+        const bool token = objects ? hs_json_get(item, "__type") != NULL : hs_json_is_string(item);
+        if (named && token && hs_json_is_last(adding->folder->config, item))
+            HS_TRY(want_special(adding, item));
+    }
+    return HS_OK;
+}
+
 /* All that is to be added. */
 static HsStatus collect(Adding *adding)
 {
     const HsTokenizerFolder *folder = adding->folder;
     const HsJson *decoder = hs_json_get(folder->config, "added_tokens_decoder");
-    const char *fallback;
     List numbered = { 0 };
     HsStatus status = decoder ? read_decoder(adding, decoder, &numbered) : read_older(adding, &numbered);
     if (status != HS_OK) {
@@ -178,17 +243,9 @@ static HsStatus collect(Adding *adding)
         return status;
     }
     HS_TRY(want_numbered(adding, &numbered));
-    for (int i = 0; hs_token_roles[i]; i++) {
-        const HsJson *const role = hs_tokenizer_folder_role(folder, hs_token_roles[i], &fallback);
-        if (role)
-            HS_TRY(want_special(adding, role));
-        int64_t known;
-        if (!role && fallback && !hs_map_get(&adding->names, fallback, strlen(fallback), &known)) {
-            Token token = { .content = fallback };
-            token.flags[SPECIAL] = true;
-            HS_TRY(want(adding, token));
-        }
-    }
+    HS_TRY(want_roles(adding));
+    HS_TRY(want_roles_of_model(adding, true));
+    HS_TRY(want_roles_of_model(adding, false));
     /* Two names for one list; special_tokens_map.json's counts where added_tokens_decoder is not there. */
     const HsJson *extras = hs_json_get(folder->config, "extra_special_tokens");
     if (hs_json_count(extras) == 0)
@@ -371,12 +428,18 @@ static HsStatus apply(Adding *adding)
     HS_TRY(collect(adding));
     for (size_t i = 0; i < adding->wanted.count; i++)
         HS_TRY(add(adding, adding->wanted.items[i]));
+    /* Qwen2's class adds them once more, without what they had said of white space. */
+    for (size_t i = 0; folder->class == HS_TOKENIZER_QWEN2 && i < adding->special.count; i++) {
+        Token token = { .content = adding->special.items[i].content };
+        token.flags[SPECIAL] = true;
+        HS_TRY(add(adding, token));
+    }
     return HS_OK;
 }
 
 HsStatus hs_tokenizer_folder_apply(const HsTokenizerFolder *folder, HsJson *root, bool *changed)
 {
-    Adding adding = { .folder = folder, .root = root };
+    Adding adding = { .folder = folder, .root = root, .kept = hs_json_array() };
     *changed = false;
     if (!hs_json_is_object(hs_json_get(root, "model")))
         return HS_OK; /* said by what reads the file */
@@ -387,6 +450,8 @@ HsStatus hs_tokenizer_folder_apply(const HsTokenizerFolder *folder, HsJson *root
     *changed = adding.changed || rebuilt;
     free(adding.added.items);
     free(adding.wanted.items);
+    free(adding.special.items);
+    hs_json_destroy(adding.kept);
     hs_map_deinit(&adding.ids);
     hs_map_deinit(&adding.names);
     hs_map_deinit(&adding.vocabulary);

@@ -127,17 +127,21 @@ Test(pretrained, what_cannot_be_had_is_refused_by_name)
         { "llama", ", \"mlp_bias\": true", "mlp_bias is true" },
         { "qwen3", ", \"num_key_value_heads\": 2, \"attention_bias\": true", "attention_bias is true" },
         { "llama", ", \"rope_scaling\": {\"rope_type\": \"dynamic\", \"factor\": 2}", "rope_type is \"dynamic\"" },
-        { "llama", ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 2}",
-          "original_max_position_embeddings is missing" },
-        { "llama", ", \"rope_parameters\": {\"rope_type\": \"yarn\", \"factor\": 2, \"mscale\": 1.0}", "mscale is 1" },
-        { "llama", ", \"partial_rotary_factor\": 0.5", "partial_rotary_factor is 0.5" },
+        { "llama", ", \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 2}", "low_freq_factor is missing" },
+        { "llama", ", \"rope_parameters\": {\"rope_type\": \"yarn\", \"factor\": 2, \"truncate\": false}",
+          "truncate is false" },
+        { "llama", ", \"partial_rotary_factor\": 0.5, \"rope_scaling\": {\"rope_type\": \"linear\", \"factor\": 2}",
+          "partial_rotary_factor is 0.5" },
         { "llama", ", \"quantization_config\": {\"quant_method\": \"gptq\"}", "quantization_config is" },
         { "llama", ", \"num_local_experts\": 8", "num_local_experts is 8" },
         { "mistral", ", \"num_key_value_heads\": 2, \"sliding_window\": 100",
           "sliding_window is 100, less than max_length" },
-        { "qwen2", ", \"num_key_value_heads\": 2, \"use_sliding_window\": true, \"sliding_window\": 64",
+        { "qwen2",
+          ", \"num_key_value_heads\": 2, \"use_sliding_window\": true, \"sliding_window\": 64, "
+          "\"max_window_layers\": 1",
           "sliding_window is 64, less than max_length" },
-        { "llama", ", \"layer_types\": [\"linear_attention\"]", "layer_types is \"linear_attention\"" },
+        { "llama", ", \"layer_types\": [\"full_attention\", \"linear_attention\"]",
+          "layer_types is \"linear_attention\"" },
         { "llama", ", \"head_dim\": 512", "head_dim: model.head_dim must be at most 256 (got 512)" },
         { "llama", ", \"rms_norm_eps\": \"small\"", "rms_norm_eps must be a number (got \"small\")" },
     };
@@ -148,8 +152,8 @@ Test(pretrained, what_cannot_be_had_is_refused_by_name)
         make_folder(&scratch, cases[i].type, keys);
         refuses(&scratch, "", cases[i].message);
     }
-    make_folder(&scratch, "llama", "\"hidden_size\": 64");
-    refuses(&scratch, "", "num_hidden_layers is missing");
+    make_folder(&scratch, "llama", "\"hidden_size\": null");
+    refuses(&scratch, "", "hidden_size is null: give its value, or leave the key out");
     scratch_write(scratch_path(&scratch, "config.json"), "[]", 2);
     refuses(&scratch, "", "not a JSON object");
     scratch_write(scratch_path(&scratch, "config.json"), "{", 1);
