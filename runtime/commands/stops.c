@@ -42,8 +42,8 @@ static HsStatus read_eos(const char *path, const HsJson *root, HsTokens *stops)
     return HS_OK;
 }
 
-/* folder/name, where it is there. */
-static HsStatus read_config(const char *folder, const char *name, HsTokens *stops, bool *there)
+/* folder/name, where it is there.  may_be_broken: one that is not JSON counts as absent, as with transformers. */
+static HsStatus read_config(const char *folder, const char *name, bool may_be_broken, HsTokens *stops, bool *there)
 {
     char *path = NULL;
     HsJson *root = NULL;
@@ -51,6 +51,11 @@ static HsStatus read_config(const char *folder, const char *name, HsTokens *stop
     HsStatus status = hs_path_exists(path, there);
     if (status == HS_OK && *there)
         status = hs_json_read_python(path, CONFIG_MAX_BYTES, &root);
+    if (status == HS_EFORMAT && may_be_broken) {
+        hs_warn("%s; config.json says where a text ends", hs_error_message());
+        status = HS_OK;
+        *there = false;
+    }
     if (status == HS_OK && *there)
         status = read_eos(path, root, stops);
     hs_json_destroy(root);
@@ -70,16 +75,10 @@ HsStatus hs_stops_read(const HsLoadedModel *loaded, bool conversation, HsTokens 
     *alone = kind == HS_PRETRAINED_HUGGINGFACE;
     if (tokenizer[0] != '\0')
         HS_TRY(hs_storage_folder(tokenizer, &folder));
-    HsStatus status = folder ? read_config(folder, "generation_config.json", stops, &there) : HS_OK;
+    HsStatus status = folder ? read_config(folder, "generation_config.json", *alone, stops, &there) : HS_OK;
     free(folder);
-    if (status == HS_EFORMAT && *alone) { /* transformers takes such a file for absent */
-        hs_warn("%s; config.json says where a text ends", hs_error_message());
-        status = HS_OK;
-        stops->count = 0;
-        there = false;
-    }
     if (status == HS_OK && *alone && !there)
-        status = read_config(loaded->folder, "config.json", stops, &there);
+        status = read_config(loaded->folder, "config.json", false, stops, &there);
     if (status == HS_OK && made_by && (conversation || !*alone) &&
         hs_chat_end_token(made_by, loaded->tokenizer, &end) == HS_OK)
         status = add(stops, end);

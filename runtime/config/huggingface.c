@@ -533,11 +533,14 @@ static HsStatus read_model(Reader *reader, int64_t max_length)
     return add_llama(reader);
 }
 
-HsStatus hs_huggingface_read(const char *path, int64_t max_length, HsAdoption *adoption)
+HsStatus hs_huggingface_read(const char *path, int64_t max_length, bool is_set, HsAdoption *adoption)
 {
     HsJson *root = NULL;
     HS_TRY(hs_json_read_python(path, CONFIG_JSON_BYTES, &root));
     Reader reader = { .path = path, .root = root, .adoption = adoption };
+    const double positions = hs_json_number(hs_json_get(root, "max_position_embeddings"));
+    if (!is_set && positions >= 1 && positions < (double)max_length)
+        max_length = (int64_t)positions;
     const HsStatus status = read_model(&reader, max_length);
     hs_json_destroy(root);
     return status;

@@ -31,9 +31,10 @@ typedef struct HsAdoption {
 HsStatus hs_adoption_add(HsAdoption *adoption, const char *section, const char *key, const char *text,
                          const char *from);
 
-/* config.json -> adoption.  max_length: a window that reaches so far is none.
+/* config.json -> adoption.  max_length: a window that reaches so far is none; where it is not set, it becomes the model's
+ * positions if these are fewer.
  * errors: HS_EUNSUPPORTED, HS_EFORMAT naming file, key and value, with what is supported */
-HsStatus hs_huggingface_read(const char *path, int64_t max_length, HsAdoption *adoption);
+HsStatus hs_huggingface_read(const char *path, int64_t max_length, bool is_set, HsAdoption *adoption);
 
 /* Fills `config` in from what init_from names; nothing where it is empty.  A key that the configuration gives otherwise
  * is an error at its line. */

@@ -122,6 +122,7 @@ sed -i 's/"num_hidden_layers": 1/"num_hidden_layers": 2/; s/"intermediate_size":
 expect 1 "$trainer" --config tune.yaml init_from=folder out_dir=other
 says err "has shape [24, 16], the model needs [32, 16]"
 cp "$models/qwen2/model.safetensors.index.json" folder
+rm folder/model.safetensors
 expect 1 "$trainer" --config tune.yaml init_from=folder out_dir=other
 says err "cannot open folder/model-0000"
 finish

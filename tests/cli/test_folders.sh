@@ -1,0 +1,82 @@
+#!/bin/bash
+# SPDX-License-Identifier: MIT
+# Folders as other programs leave them: of every property the file and the key that count are those which count for
+# transformers, whose losses and continuations are in tests/huggingface/cases.txt (cases.py makes the folders and says
+# where each file and key stands); what would be another model is refused with its name.
+. "$(dirname "$0")/lib.sh"
+command -v python3 >/dev/null || { echo "skipped: python3 is not there"; exit 0; }
+cases=$root/tests/huggingface/cases.py
+python3 "$cases" text >text.txt
+head -c 24 text.txt >prompt.txt
+
+# shares NAME COUNT LOSS TOKENS...: what the trainer makes of the folder is what transformers made of it
+shares() {
+    local name=$1 count=$2 loss=$3 got
+    shift 3
+    expect 0 "$trainer" eval --checkpoint "folders/$name" --file text.txt --json precision.mode=fp32 batch_size=1 \
+        max_length=$((count - 1))
+    got=$(grep -o '"val_loss":[^,]*' out | cut -d: -f2)
+    awk -v a="$got" -v b="$loss" 'BEGIN { exit !((a - b) ^ 2 < 1e-9 * b ^ 2) }' || fail "$name: loss $got, not $loss"
+    expect 0 "$trainer" generate --checkpoint "folders/$name" --prompt-file prompt.txt --tokens 8 --temperature 0 --json \
+        precision.mode=fp32
+    got=$(sed -E 's/.*"tokens":\[([^]]*)\],"ended_by":([a-z0-9]*).*/\1,\2/; s/,?null//; s/,/ /g' out)
+    [ "$got" = "$*" ] || fail "$name: continued by $got, not $*"
+}
+
+python3 "$cases" make-all folders || fail "not all folders are made"
+tried=0
+while IFS=$'\t' read -r name message; do
+    read -r -a wanted < <(grep "^$name " "$root/tests/huggingface/cases.txt")
+    tried=$((tried + 1))
+    if [ -n "$message" ]; then
+        "$trainer" eval --checkpoint "folders/$name" --file text.txt precision.mode=fp32 batch_size=1 max_length=16 >out 2>err
+        [ $? = 1 ] || [ $? = 2 ] || fail "$name: not refused"
+        says err "$message"
+    elif [ "${wanted[1]:-}" = refused ]; then
+        fail "$name: transformers refuses it, and no message is expected"
+    else
+        shares "${wanted[@]}"
+    fi
+done < <(python3 "$cases" list)
+[ "$tried" -ge 80 ] || fail "$tried folders"
+
+# The page names a case for each property, and only cases that there are.
+page=$root/docs/huggingface-folders.md
+for name in $(grep -o '`case [a-z0-9-]*`' "$page" | tr -d '`' | cut -d' ' -f2); do
+    grep -q "^$name " "$root/tests/huggingface/cases.txt" || fail "$page: there is no case $name"
+done
+for name in $(cut -d' ' -f1 "$root/tests/huggingface/cases.txt"); do
+    case $name in plain*) continue ;; esac
+    grep -q "case $name\`" "$page" || fail "$page does not name the case $name"
+done
+
+# A file in place of the folder, and adapters in it where a run begins.
+for wrong in folders/plain/model.safetensors folders/plain/config.json; do
+    expect 2 "$trainer" --config /dev/null init_from=$wrong out_dir=r
+    says err "$wrong is a file: name the folder that holds config.json, weights and tokenizer (perhaps folders/plain)"
+done
+: >model.gguf
+expect 2 "$trainer" --config /dev/null init_from=model.gguf out_dir=r
+says err "model.gguf: a GGUF is written here and not read"
+expect 2 "$trainer" --config /dev/null init_from=folders/adapter-there out_dir=r
+says err "folders/adapter-there holds adapters (adapter_config.json) with its weights"
+
+# The end of documents is the folder's, also in a run's checkpoint, and there it needs the folder no more.
+python3 "$cases" make plain ends
+python3 - <<'PY'
+import json
+about = json.load(open("ends/tokenizer_config.json"))
+about["eos_token"] = "an"  # no usual name of an end
+json.dump(about, open("ends/tokenizer_config.json", "w"))
+with open("documents.jsonl", "w") as file:
+    for i in range(60):
+        file.write(json.dumps({"text": f"the hour {i}"}) + "\n")
+PY
+expect 0 "$trainer" tokenizer count --tokenizer ends/tokenizer.json documents.jsonl
+says out "with end-of-text"
+expect 0 "$trainer" --config /dev/null init_from=ends 'tasks.0.train=documents.jsonl' max_steps=2 max_length=16 batch_size=2 \
+    precision.mode=fp32 out_dir=r
+grep -qE 'end_of_text: "?an"?$' r/config.yaml || fail "the run does not know the folder's end of text"
+mv ends gone
+expect 0 "$trainer" generate --checkpoint r --prompt the --tokens 3
+finish
