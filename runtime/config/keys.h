@@ -78,7 +78,7 @@
     X(S, BOOL, tie_head, true, 0, 1, NULL, "", "the head shares the embedding's weights")                              \
     X(S, REAL, dropout, 0.0, 0, 0.99, NULL, "probability", "on embeddings, attention probabilities and both branches") \
     X(S, REAL, norm_epsilon, 1e-5, 1e-12, 1, NULL, "", "added to the variance, under the square root")                 \
-    X(S, REAL, rope_theta, 10000, 1, 1e15, NULL, "", "base of the rotary frequencies (llama)")                          \
+    X(S, REAL, rope_theta, 10000, 1, 1e15, NULL, "", "base of the rotary frequencies (llama)")                         \
     X(S, STRING, rope_scaling, "none", 0, 0, "none|linear|llama3|yarn", "",                                            \
       "how the rotary frequencies of a model that was made longer were changed (llama): linear divides all by "        \
       "rope_factor; llama3 and yarn divide the slow ones, by bounds in turns within rope_original_positions")          \

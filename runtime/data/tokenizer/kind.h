@@ -29,7 +29,7 @@ struct HsTokenizer {
     const HsTokenizerKind *kind;
     void *state;
     int64_t vocabulary;
-    int64_t rows; /* of the model, where these are fewer; 0: no limit */
+    int64_t rows;        /* of the model, where these are fewer; 0: no limit */
     int32_t end_of_text; /* -1: none */
     /* Tokens that stand in front of a whole text, and behind it. */
     struct HsAround {
