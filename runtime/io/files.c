@@ -42,6 +42,57 @@ HsStatus hs_path_exists(const char *path, bool *exists)
     return hs_fail(HS_EIO, "%s: cannot be looked at: %s", path, strerror(errno));
 }
 
+bool hs_same_file(const char *one, const char *other)
+{
+    struct stat a, b;
+    return stat(one, &a) == 0 && stat(other, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+HsStatus hs_check_output(const char *path)
+{
+    struct stat about;
+    const char *const slash = strrchr(path, '/');
+    char folder[4096] = ".";
+    if (slash && slash - path >= (ptrdiff_t)sizeof folder)
+        return hs_fail(HS_EIO, "%.60s...: the path is too long", path);
+    if (slash) /* of "/x" the folder is "/" */
+        snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
+    if (path[0] == '\0' || (slash && slash[1] == '\0'))
+        return hs_fail(HS_EIO, "`%s` names no file to write to", path);
+    if (stat(folder, &about) != 0 && errno == ENOENT)
+        return hs_fail(HS_EIO, "%s: cannot be written: there is no folder %s; make it first (mkdir -p)", path, folder);
+    if (access(folder, W_OK | X_OK) != 0)
+        return hs_fail(HS_EIO, "%s: cannot be written: %s: %s", path, folder, strerror(errno));
+    if (stat(folder, &about) == 0 && !S_ISDIR(about.st_mode))
+        return hs_fail(HS_EIO, "%s: cannot be written: %s is not a folder", path, folder);
+    if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
+        return hs_fail(HS_EIO, "%s: cannot be written: it is a folder; name a file", path);
+    return HS_OK;
+}
+
+HsStatus hs_check_fetched(const char *path, const char *bytes, size_t size)
+{
+    /* Each is a short text; a document about them is longer, or has not both parts. */
+    static const struct {
+        const char *begin, *inside, *what, *mend;
+    } notes[] = {
+        { "version https://git-lfs.github.com/spec/", "oid ", "a Git LFS pointer", "git lfs pull" },
+        { "version https://hawser.github.com/spec/", "oid ", "a Git LFS pointer", "git lfs pull" },
+        { "/annex/objects/", "--", "a git-annex pointer", "git annex get" },
+        { "# xet version ", "hash", "a Xet pointer", "git xet checkout" },
+    };
+    enum { LONGEST = 1024 };
+    for (size_t i = 0; size < LONGEST && i < sizeof notes / sizeof *notes; i++) {
+        const size_t begin = strlen(notes[i].begin), inside = strlen(notes[i].inside);
+        if (size > begin && memcmp(bytes, notes[i].begin, begin) == 0 &&
+            memmem(bytes + begin, size - begin, notes[i].inside, inside))
+            return hs_fail(HS_EFORMAT,
+                           "%s: is %s, which stands for a file that was not fetched: `%s` in its folder fetches it",
+                           path, notes[i].what, notes[i].mend);
+    }
+    return HS_OK;
+}
+
 HsStatus hs_open_file(const char *path, FILE **file)
 {
     struct stat info;
@@ -85,6 +136,11 @@ static HsStatus read_all(FILE *file, const char *path, size_t limit, char **text
     if (ferror(file)) {
         free(buffer);
         return hs_fail(HS_EIO, "%s: cannot be read: %s", path, strerror(errno));
+    }
+    const HsStatus fetched = hs_check_fetched(path, buffer, used);
+    if (fetched != HS_OK) {
+        free(buffer);
+        return fetched;
     }
     buffer[used] = '\0';
     *text = buffer;

@@ -18,6 +18,17 @@ HsStatus hs_make_directories(const char *path);
  * at is not taken for absent. */
 HsStatus hs_path_exists(const char *path, bool *exists);
 
+/* Whether two paths lead to one file, by whatever links; false where either cannot be looked at. */
+bool hs_same_file(const char *one, const char *other);
+
+/* That a file can be written at the path later: its folder is there and may be written to, and no folder has its name.
+ * To be asked before work whose result goes there.  errors: HS_EIO naming what is wrong, and the mend */
+HsStatus hs_check_output(const char *path);
+
+/* The bytes are the file, not a note that stands for one which was not fetched (Git LFS, git-annex, Xet).  hs_read_file
+ * and hs_read_input ask this themselves.  errors: HS_EFORMAT with the command that fetches it */
+HsStatus hs_check_fetched(const char *path, const char *bytes, size_t size);
+
 /* Open for reading, which never waits: a FIFO without a writer is empty.  errors: HS_EIO, for a folder too. */
 HsStatus hs_open_file(const char *path, FILE **file);
 

@@ -32,7 +32,8 @@ typedef struct Refused {
 #define TO_JSONL "convert it to JSONL, one {\"text\": \"...\"} a line"
 #define TO_GZIP  "unpack it, or compress it with gzip or zstd"
 #define TO_FILES "unpack it and name the files in it"
-#define TO_UTF8  "convert it to UTF-8 (iconv -f UTF-16 -t UTF-8)"
+#define TO_TEXT  "it holds no text"
+#define TO_UTF8(encoding) "convert it to UTF-8 (iconv -f " encoding " -t UTF-8)"
 
 static const Refused refused[] = {
     { "Parquet", TO_JSONL, ".parquet ", 0, 4, "PAR1", true },
@@ -41,13 +42,29 @@ static const Refused refused[] = {
     { "a zip archive", TO_FILES, ".zip ", 0, 4, "PK\3\4", false },
     { "an empty zip archive", TO_FILES, "", 0, 4, "PK\5\6", false },
     { "a 7z archive", TO_FILES, ".7z ", 0, 6, "7z\xBC\xAF\x27\x1C", false },
-    { "a tar archive", TO_FILES, ".tar .tgz ", 257, 5, "ustar", true },
+    { "a tar archive", TO_FILES, ".tar .tgz .tbz .tbz2 .txz .tzst ", 257, 5, "ustar", true },
     { "bzip2 data", TO_GZIP, ".bz2 ", 4, 6, "1AY&SY", false },
     { "xz data", TO_GZIP, ".xz ", 0, 6, "\3757zXZ\0", false }, /* octal: a digit follows */
     { "lz4 data", TO_GZIP, ".lz4 ", 0, 4, "\4\x22\x4D\x18", false },
     { "PDF", "extract its text (pdftotext)", ".pdf ", 0, 5, "%PDF-", false },
-    { "UTF-16 text", TO_UTF8, "", 0, 2, "\xFF\xFE", false },
-    { "UTF-16 text", TO_UTF8, "", 0, 2, "\xFE\xFF", false },
+    { "a rar archive", TO_FILES, ".rar ", 0, 6, "Rar!\x1A\7", false },
+    { "RTF", "save it as plain text", ".rtf ", 0, 6, "{\\rtf1", false },
+    { "a document of an office program", "save it as plain text or CSV",
+      ".doc .docx .odt .pptx .odp .xls .xlsx .ods .epub ", 0, 8, "\xD0\xCF\x11\xE0\xA1\xB1\x1A\xE1", false },
+    { "ORC", TO_JSONL, ".orc ", 0, 3, "ORC", true },
+    { "Avro", TO_JSONL, ".avro ", 0, 4, "Obj\1", false },
+    { "HDF5", TO_JSONL, ".h5 .hdf5 ", 0, 8, "\x89HDF\r\n\x1A\n", false },
+    { "SQLite", TO_JSONL, ".sqlite .sqlite3 .db ", 0, 16, "SQLite format 3", false },
+    { "a Python pickle", TO_JSONL, ".pkl .pickle .pt .pth ", 0, 2, "\x80\4", true },
+    { "an image", TO_TEXT, ".png ", 0, 4, "\x89PNG", false },
+    { "an image", TO_TEXT, ".jpg .jpeg ", 0, 3, "\xFF\xD8\xFF", false },
+    { "an image", TO_TEXT, ".gif ", 0, 4, "GIF8", true },
+    { "tensors", "that is a model: init_from takes its folder", ".safetensors .gguf ", 0, 4, "GGUF", true },
+    { "a DVC pointer", "`dvc pull` fetches the file that it stands for: name that one", ".dvc ", 0, 0, NULL, false },
+    { "UTF-32 text", TO_UTF8("UTF-32"), "", 0, 4, "\xFF\xFE\0\0", false }, /* before UTF-16, which begins it */
+    { "UTF-32 text", TO_UTF8("UTF-32"), "", 0, 4, "\0\0\xFE\xFF", false },
+    { "UTF-16 text", TO_UTF8("UTF-16"), "", 0, 2, "\xFF\xFE", false },
+    { "UTF-16 text", TO_UTF8("UTF-16"), "", 0, 2, "\xFE\xFF", false },
 };
 enum { REFUSED = sizeof refused / sizeof refused[0] };
 
@@ -98,7 +115,7 @@ static bool name_is(const Refused *row, const char *name, size_t length)
 
 static bool bytes_are(const Refused *row, const char *bytes, size_t size)
 {
-    return size >= row->offset + row->size && memcmp(bytes + row->offset, row->magic, row->size) == 0 &&
+    return row->magic && size >= row->offset + row->size && memcmp(bytes + row->offset, row->magic, row->size) == 0 &&
            (!row->as_text || memchr(bytes, 0, size));
 }
 
@@ -118,6 +135,26 @@ HsStatus hs_source_kind_choose(const char *path, const char *format, const HsSou
     return HS_OK;
 }
 
+/* Which encoding of two or four bytes a character text without a byte order mark has: of Latin letters all but one
+ * byte are zero, always at the same places.  NULL: none, as far as its first bytes show. */
+static const char *wide_encoding(const char *bytes, size_t size)
+{
+    enum { LOOKED_AT = 256, LEAST = 8 };
+    static const struct {
+        const char *name;
+        size_t width, letter; /* which byte of each character may be other than zero */
+    } encodings[] = { { "UTF-32LE", 4, 0 }, { "UTF-32BE", 4, 3 }, { "UTF-16LE", 2, 0 }, { "UTF-16BE", 2, 1 } };
+    const size_t length = size < LOOKED_AT ? size / 4 * 4 : LOOKED_AT;
+    for (size_t i = 0; length >= LEAST && i < sizeof encodings / sizeof *encodings; i++) {
+        size_t right = 0;
+        for (size_t at = 0; at < length; at++)
+            right += (bytes[at] != '\0') == (at % encodings[i].width == encodings[i].letter);
+        if (10 * right >= 9 * length) /* a few characters are beyond Latin letters */
+            return encodings[i].name;
+    }
+    return NULL;
+}
+
 static HsStatus refuse_bytes(const char *name, const char *bytes, size_t size)
 {
     const Packing *packing = packing_of_bytes(bytes, size);
@@ -127,6 +164,12 @@ static HsStatus refuse_bytes(const char *name, const char *bytes, size_t size)
         if (bytes_are(&refused[i], bytes, size))
             return hs_fail(HS_EFORMAT, "%s: is %s by its first bytes, which is not read; %s, or leave it out", name,
                            refused[i].what, refused[i].mend);
+    const char *const wide = wide_encoding(bytes, size);
+    if (wide)
+        return hs_fail(HS_EFORMAT,
+                       "%s: is %s text without a byte order mark, by its first bytes, which is not read; convert it to "
+                       "UTF-8 (iconv -f %s -t UTF-8), or leave it out",
+                       name, wide, wide);
     return HS_OK;
 }
 

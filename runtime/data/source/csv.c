@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
- * Comma-separated values (RFC 4180): a header line that names the columns, then one document a row.
+ * Comma-separated values (RFC 4180), and the same with tabs: a header line that names the columns, then one document a
+ * row.  What is read is what Python's csv module reads (its dialects excel and excel-tab).
  *
- *     record = field *("," field) (LF | CRLF)      field = *byte | <"> *(byte | <"><">) <">
+ *     record = field *("," field) (LF | CRLF | CR)      field = *byte | <"> *(byte | <"><">) <">
  *
- * A field in quotes may hold commas, line ends and, doubled, quotes.  Columns are named like the fields of JSON Lines;
- * other columns are passed over.  What is not clearly one reading is an error with the line: a quote inside a field
- * without quotes, a row with another number of fields than the header.  Empty lines are passed over.
+ * A field in quotes may hold commas, line ends and, doubled, quotes; a quote inside a field without quotes is one of
+ * its bytes.  Columns are named like the fields of JSON Lines; other columns are passed over.  What is not clearly one
+ * reading is an error with the line, where Python takes a guess: something behind a closing quote, a quote that is not
+ * closed, a row with another number of fields than the header.  Empty lines are passed over.
  */
 #include "runtime/data/source/source.h"
 
@@ -20,6 +22,7 @@
 
 typedef struct Reader {
     const char *name, *bytes;
+    char separator;
     size_t size, at;
     int64_t line;     /* of `at`, from 1 */
     int64_t row_line; /* where the row began */
@@ -46,7 +49,12 @@ static HsStatus put(Reader *reader, const char *bytes, size_t length)
 static bool ends_row(const Reader *reader)
 {
     char byte = reader->at < reader->size ? reader->bytes[reader->at] : '\n';
-    return byte == '\n' || (byte == '\r' && reader->at + 1 < reader->size && reader->bytes[reader->at + 1] == '\n');
+    return byte == '\n' || byte == '\r';
+}
+
+static bool is_crlf(const Reader *reader)
+{
+    return reader->at + 1 < reader->size && reader->bytes[reader->at] == '\r' && reader->bytes[reader->at + 1] == '\n';
 }
 
 /* From the opening quote to past the closing one. */
@@ -62,8 +70,8 @@ static HsStatus read_quoted(Reader *reader)
                            "quotes inside",
                            reader->name, opened);
         size_t length = (size_t)(quote - start);
-        for (size_t i = 0; i < length; i++)
-            reader->line += start[i] == '\n';
+        for (size_t i = 0; i < length; i++) /* start[length] is the quote */
+            reader->line += start[i] == '\n' || (start[i] == '\r' && start[i + 1] != '\n');
         HS_TRY(put(reader, start, length));
         reader->at += length + 1;
         if (reader->at == reader->size || reader->bytes[reader->at] != '"')
@@ -71,7 +79,7 @@ static HsStatus read_quoted(Reader *reader)
         HS_TRY(put(reader, "\"", 1));
         reader->at++;
     }
-    if (!ends_row(reader) && reader->bytes[reader->at] != ',')
+    if (!ends_row(reader) && reader->bytes[reader->at] != reader->separator)
         return hs_fail(HS_EFORMAT,
                        "%s:%" PRId64 ": a quoted field goes on behind its closing quote; double the quotes inside a "
                        "field",
@@ -81,20 +89,9 @@ static HsStatus read_quoted(Reader *reader)
 
 static HsStatus read_plain(Reader *reader)
 {
-    size_t start = reader->at;
-    for (; !ends_row(reader) && reader->bytes[reader->at] != ','; reader->at++) {
-        char byte = reader->bytes[reader->at];
-        if (byte == '"')
-            return hs_fail(HS_EFORMAT,
-                           "%s:%" PRId64 ": a quote inside a field that is not in quotes; put the field into quotes "
-                           "and double the quotes inside",
-                           reader->name, reader->line);
-        if (byte == '\r')
-            return hs_fail(HS_EFORMAT,
-                           "%s:%" PRId64 ": a carriage return without a line feed; end lines with LF or CRLF, or put "
-                           "the field into quotes",
-                           reader->name, reader->line);
-    }
+    const size_t start = reader->at;
+    while (!ends_row(reader) && reader->bytes[reader->at] != reader->separator)
+        reader->at++;
     return put(reader, reader->bytes + start, reader->at - start);
 }
 
@@ -103,7 +100,7 @@ static HsStatus read_row(Reader *reader, bool *there)
 {
     reader->pool_used = reader->count = 0;
     while (reader->at < reader->size && ends_row(reader)) { /* empty lines */
-        reader->at += reader->bytes[reader->at] == '\r' ? 2 : 1;
+        reader->at += is_crlf(reader) ? 2 : 1;
         reader->line++;
     }
     reader->row_line = reader->line;
@@ -114,7 +111,7 @@ static HsStatus read_row(Reader *reader, bool *there)
         HS_TRY(hs_array_grow(&reader->ends, sizeof *reader->ends, reader->count + 1, &reader->capacity));
         reader->ends[reader->count++] = reader->pool_used;
         more = !ends_row(reader);
-        reader->at += more; /* the comma */
+        reader->at += more; /* the separator */
     }
     return HS_OK;
 }
@@ -143,6 +140,21 @@ static HsStatus find_column(const Reader *reader, const char *name, int64_t *col
     return HS_OK;
 }
 
+/* A header that is one field because the fields of this file are separated by something else. */
+static HsStatus check_separator(const Reader *reader)
+{
+    static const char others[] = ";\t|,";
+    const HsField field = get_field(reader, 0);
+    for (const char *other = others; reader->count == 1 && *other; other++)
+        if (*other != reader->separator && memchr(field.bytes, *other, field.length))
+            return hs_fail(HS_EFORMAT,
+                           "%s:%" PRId64 ": the header is one field, which holds %s: fields are separated by commas in "
+                           ".csv, by tabs in .tsv; convert the file, or set the task's format to csv or tsv",
+                           reader->name, reader->row_line,
+                           *other == '\t' ? "tabs" : *other == ',' ? "commas" : *other == '|' ? "bars (|)" : "semicolons");
+    return HS_OK;
+}
+
 static HsStatus read_header(const Reader *reader, const HsSourceOptions *options, Columns *columns)
 {
     char place[512];
@@ -150,6 +162,8 @@ static HsStatus read_header(const Reader *reader, const HsSourceOptions *options
     HS_TRY(find_column(reader, options->text_field, &columns->text));
     HS_TRY(find_column(reader, options->prompt_field, &columns->prompt));
     HS_TRY(find_column(reader, options->completion_field, &columns->completion));
+    if (columns->text < 0)
+        HS_TRY(check_separator(reader));
     snprintf(place, sizeof place, "%s:%" PRId64 ": the header", reader->name, reader->row_line);
     return hs_document_check_fields(place, columns->text >= 0, columns->prompt >= 0, columns->completion >= 0, options);
 }
@@ -168,9 +182,10 @@ static HsStatus read_rows(Reader *reader, const HsSourceOptions *options, HsCorp
             return HS_OK;
         if ((int64_t)reader->count != columns.count)
             return hs_fail(HS_EFORMAT,
-                           "%s:%" PRId64 ": %zu fields, but the header has %" PRId64 "; put fields that hold commas or "
+                           "%s:%" PRId64 ": %zu fields, but the header has %" PRId64 "; put fields that hold %s or "
                            "line ends into quotes",
-                           reader->name, reader->row_line, reader->count, columns.count);
+                           reader->name, reader->row_line, reader->count, columns.count,
+                           reader->separator == '\t' ? "tabs" : "commas");
         HsDocument document = { .text = get_field(reader, columns.text) };
         if (columns.text < 0) {
             document.prompt = get_field(reader, columns.prompt);
@@ -180,13 +195,30 @@ static HsStatus read_rows(Reader *reader, const HsSourceOptions *options, HsCorp
     }
 }
 
-HsStatus hs_csv_parse(const char *name, const char *bytes, size_t size, const HsSourceOptions *options,
+static HsStatus parse(const char *name, const char *bytes, size_t size, char separator, const HsSourceOptions *options,
                       HsCorpus *corpus)
 {
     HS_TRY(hs_text_check(name, bytes, size, options));
-    Reader reader = { .name = name, .bytes = bytes, .size = size, .at = hs_utf8_mark_bytes(bytes, size), .line = 1 };
+    Reader reader = { .name = name,
+                      .bytes = bytes,
+                      .separator = separator,
+                      .size = size,
+                      .at = hs_utf8_mark_bytes(bytes, size),
+                      .line = 1 };
     HsStatus status = read_rows(&reader, options, corpus);
     free(reader.pool);
     free(reader.ends);
     return status;
+}
+
+HsStatus hs_csv_parse(const char *name, const char *bytes, size_t size, const HsSourceOptions *options,
+                      HsCorpus *corpus)
+{
+    return parse(name, bytes, size, ',', options, corpus);
+}
+
+HsStatus hs_tsv_parse(const char *name, const char *bytes, size_t size, const HsSourceOptions *options,
+                      HsCorpus *corpus)
+{
+    return parse(name, bytes, size, '\t', options, corpus);
 }

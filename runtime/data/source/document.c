@@ -11,6 +11,8 @@
  */
 #include "runtime/data/source/source.h"
 
+#include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "runtime/data/source/chat.h"
@@ -45,17 +47,52 @@ HsStatus hs_document_add(const HsDocument *document, int64_t line, HsCorpus *cor
 
 /* ---- JSON ---- */
 
-/* Is the escape \u0000 in the text?  A string that ends early inside would lose text without a word. */
-static bool has_escaped_zero(const char *text, size_t length)
+/* Of the escape \uXXXX at the start of `text`; -1: it is none. */
+static int code_unit(const char *text, size_t length)
 {
-    for (size_t i = 0; i + 1 < length; i++) {
-        if (text[i] != '\\')
-            continue;
-        if (length - i >= 6 && memcmp(text + i, "\\u0000", 6) == 0)
-            return true;
-        i++; /* the escaped character, which may be a backslash itself */
+    int unit = 0;
+    if (length < 6 || text[0] != '\\' || text[1] != 'u')
+        return -1;
+    for (int i = 2; i < 6; i++) {
+        const char *const digits = "0123456789abcdef", *digit = strchr(digits, tolower((unsigned char)text[i]));
+        if (!digit || !*digit)
+            return -1;
+        unit = 16 * unit + (int)(digit - digits);
     }
-    return false;
+    return unit;
+}
+
+/* Escapes that stand for no text: U+0000, at which a string would end early, and halves of surrogate pairs, which no
+ * UTF-8 can hold.  Python writes and reads both. */
+static HsStatus check_escapes(const char *place, const char *text, size_t length)
+{
+    const char *const end = text + length;
+    for (const char *at = text; (at = memchr(at, '\\', (size_t)(end - at))) != NULL && at + 1 < end;) {
+        const int unit = code_unit(at, (size_t)(end - at));
+        if (unit == 0)
+            return hs_fail(HS_EFORMAT, "%s: has the escape \\u0000, which text for training must not have", place);
+        if (unit < 0xD800 || unit > 0xDFFF) {
+            at += 2; /* the escaped character may be a backslash itself */
+            continue;
+        }
+        const int second = code_unit(at + 6, (size_t)(end - at - 6));
+        if (unit < 0xDC00 && second >= 0xDC00 && second <= 0xDFFF) {
+            at += 12;
+            continue;
+        }
+        int lines = 0;
+        const char *line = text;
+        for (const char *newline; (newline = memchr(line, '\n', (size_t)(at - line))) != NULL; line = newline + 1)
+            lines++;
+        char where[64] = "";
+        if (lines > 0)
+            snprintf(where, sizeof where, "its line %d, ", lines + 1);
+        return hs_fail(HS_EFORMAT,
+                       "%s: %scolumn %zu: the escape %.6s is one half of a surrogate pair without the other, which is "
+                       "no character: repair the text, or leave the document out",
+                       place, where, (size_t)(at - line) + 1, at);
+    }
+    return HS_OK;
 }
 
 /* The string at `key`; no bytes when the key is not there. */
@@ -105,8 +142,7 @@ HsStatus hs_document_parse_json(const char *place, const char *text, size_t leng
     const char *zero = memchr(text, 0, length);
     if (zero)
         return hs_fail(HS_EFORMAT, "%s: byte %zu: a zero byte, so this is not JSON", place, (size_t)(zero - text));
-    if (has_escaped_zero(text, length))
-        return hs_fail(HS_EFORMAT, "%s: has the escape \\u0000, which text for training must not have", place);
+    HS_TRY(check_escapes(place, text, length));
     HsJson *value = NULL;
     HS_TRY(hs_json_parse(place, text, length, &value));
     HsStatus status = add_value(place, value, line, kind, strings, options, corpus);

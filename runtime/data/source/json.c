@@ -37,34 +37,33 @@ static char next_byte(List *list)
     return to < list->size ? list->bytes[to] : '\0';
 }
 
-/* Past the string that begins at `at`; the size of the file when it does not end. */
-static size_t skip_string(const List *list, size_t at)
+/* Past the string that begins at `at`; beyond the size when it does not end. */
+static size_t skip_string(const char *bytes, size_t size, size_t at)
 {
-    for (at++; at < list->size && list->bytes[at] != '"'; at++)
-        at += list->bytes[at] == '\\';
-    return at < list->size ? at + 1 : list->size;
+    for (at++; at < size && bytes[at] != '"'; at++)
+        at += bytes[at] == '\\';
+    return at < size ? at + 1 : size + 1;
 }
 
-/* Past the element that begins at `at`: a string, what stands between brackets that belong together, or a word. */
-static size_t skip_element(const List *list, size_t at)
+bool hs_json_element_end(const char *bytes, size_t size, size_t *end)
 {
-    size_t depth = 0;
-    while (at < list->size) {
-        char byte = list->bytes[at];
+    size_t depth = 0, at = *end;
+    bool ended = false;
+    while (at < size && !ended) {
+        const char byte = bytes[at];
         if (byte == '"') {
-            at = skip_string(list, at);
-            if (depth == 0)
-                return at;
+            at = skip_string(bytes, size, at);
+            ended = depth == 0 && at <= size;
             continue;
         }
         if (depth == 0 && (byte == ',' || byte == ']' || byte == '}'))
-            return at;
+            break;
         depth += byte == '{' || byte == '[';
         at++;
-        if ((byte == '}' || byte == ']') && --depth == 0)
-            return at;
+        ended = (byte == '}' || byte == ']') && --depth == 0;
     }
-    return at;
+    *end = at < size ? at : size;
+    return ended || (depth == 0 && at <= size);
 }
 
 static HsStatus fail_here(const List *list, const char *what)
@@ -80,8 +79,8 @@ static HsStatus parse_elements(List *list, const HsSourceOptions *options, HsCor
 {
     char place[512];
     for (int64_t element = 1; next_byte(list) != ']' || element > 1; element++) {
-        size_t end = skip_element(list, list->at);
-        if (end == list->at || end == list->size) {
+        size_t end = list->at;
+        if (!hs_json_element_end(list->bytes, list->size, &end) || end == list->at || end == list->size) {
             advance(list, end);
             return fail_here(list, "an element");
         }

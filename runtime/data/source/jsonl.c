@@ -12,29 +12,80 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool is_blank(const char *line, size_t length)
+#include "runtime/io/utf8.h"
+
+static bool is_blank(char byte)
 {
-    for (size_t i = 0; i < length; i++)
-        if (!strchr(" \t\r", line[i]) || line[i] == '\0')
-            return false;
-    return true;
+    return byte == ' ' || byte == '\t' || byte == '\r' || byte == '\n';
+}
+
+/* How many blanks there are from `at` on. */
+static size_t blanks(const char *text, size_t length, size_t at)
+{
+    size_t end = at;
+    while (end < length && is_blank(text[end]))
+        end++;
+    return end - at;
+}
+
+/* What is wrong with a line that could not be read, where it does not hold one object; else `status` with its message.
+ * last: no more text follows, so that an object that does not end was cut off. */
+static HsStatus explain(HsStatus status, const char *place, const char *text, size_t length, bool last)
+{
+    const size_t begin = blanks(text, length, 0);
+    size_t end = begin;
+    if (text[begin] == '[')
+        return hs_fail(HS_EFORMAT,
+                       "%s: a list begins here, and a line of JSON Lines holds one object: if the file is one list of "
+                       "documents, set the task's format: json, or name it .json",
+                       place);
+    if (text[begin] != '{')
+        return status;
+    const bool ended = hs_json_element_end(text, length, &end);
+    if (!ended && last)
+        return hs_fail(HS_EFORMAT, "%s: the file ends within the object that begins here: it is cut off; copy it again",
+                       place);
+    if (!ended)
+        return hs_fail(HS_EFORMAT,
+                       "%s: the object that begins here does not end on its line, and a line of JSON Lines holds one "
+                       "object: write each on one line (jq -c . FILE)",
+                       place);
+    end += blanks(text, length, end);
+    if (end < length && text[end] == ',')
+        return hs_fail(HS_EFORMAT,
+                       "%s: column %zu: a comma behind the object, and lines of JSON Lines have none: take it off, or "
+                       "make the file one list ([...]) and set the task's format: json",
+                       place, end + 1);
+    if (end < length && (text[end] == '{' || text[end] == '['))
+        return hs_fail(HS_EFORMAT,
+                       "%s: column %zu: a second value begins, and a line of JSON Lines holds one object: write each on "
+                       "one line (jq -c . FILE)",
+                       place, end + 1);
+    return status;
 }
 
 HsStatus hs_jsonl_parse(const char *name, const char *bytes, size_t size, const HsSourceOptions *options,
                         HsCorpus *corpus)
 {
+    /* A CR outside of strings is a blank; where no line ends in LF it is the end of one, as for readers of Python's. */
+    const char line_end = size > 0 && !memchr(bytes, '\n', size) ? '\r' : '\n';
     int64_t line = 0;
     char place[512];
-    for (size_t start = 0; start < size;) {
+    for (size_t start = hs_utf8_mark_bytes(bytes, size); start < size;) {
         const char *text = bytes + start;
-        const char *newline = memchr(text, '\n', size - start);
+        const char *newline = memchr(text, line_end, size - start);
         size_t length = newline ? (size_t)(newline - text) : size - start;
         start += length + 1;
         line++;
-        if (is_blank(text, length))
+        if (blanks(text, length, 0) == length)
             continue;
         snprintf(place, sizeof place, "%s:%" PRId64, name, line);
-        HS_TRY(hs_document_parse_json(place, text, length, line, "a line", false, options, corpus));
+        HsStatus status = hs_document_parse_json(place, text, length, line, "a line", false, options, corpus);
+        if (status == HS_EFORMAT) {
+            const bool last = start >= size || start + blanks(bytes, size, start) == size;
+            status = explain(status, place, text, length, last);
+        }
+        HS_TRY(status);
     }
     return HS_OK;
 }

@@ -16,6 +16,7 @@
 const HsSourceKind hs_source_kinds[] = {
     { "jsonl", ".jsonl", false, hs_jsonl_parse },   { "jsonl", ".ndjson", false, hs_jsonl_parse },
     { "json", ".json", false, hs_json_list_parse }, { "csv", ".csv", false, hs_csv_parse },
+    { "tsv", ".tsv", false, hs_tsv_parse },         { "tsv", ".tab", false, hs_tsv_parse },
     { "", ".bin", true, hs_token_file_parse },      { "text", NULL, false, hs_text_parse },
 };
 
@@ -113,10 +114,11 @@ HsStatus hs_text_check(const char *name, const char *bytes, size_t size, const H
 HsStatus hs_text_parse(const char *name, const char *bytes, size_t size, const HsSourceOptions *options,
                        HsCorpus *corpus)
 {
+    const size_t mark = hs_utf8_mark_bytes(bytes, size); /* says how the file is encoded, and is none of its text */
     HS_TRY(hs_text_check(name, bytes, size, options));
-    if (size == 0)
+    if (size == mark)
         return HS_OK; /* an empty file is no document */
-    return hs_corpus_add_text(corpus, bytes, size, true, true, 0, NAN);
+    return hs_corpus_add_text(corpus, bytes + mark, size - mark, true, true, 0, NAN);
 }
 
 /* One piece for each document, so that a share can be cut between two of them. */

@@ -118,8 +118,14 @@ HsStatus hs_json_list_parse(const char *name, const char *bytes, size_t size, co
                             HsCorpus *corpus);
 HsStatus hs_csv_parse(const char *name, const char *bytes, size_t size, const HsSourceOptions *options,
                       HsCorpus *corpus);
+HsStatus hs_tsv_parse(const char *name, const char *bytes, size_t size, const HsSourceOptions *options,
+                      HsCorpus *corpus);
 HsStatus hs_token_file_parse(const char *name, const char *bytes, size_t size, const HsSourceOptions *options,
                              HsCorpus *corpus);
+
+/* Moves *end from where an element of JSON begins to past it: a string, what stands between brackets that belong
+ * together, or a word.  false: it does not end within the bytes. */
+bool hs_json_element_end(const char *bytes, size_t size, size_t *end);
 
 /* No zero byte, and UTF-8 where the tokenizer needs it.  errors: HS_EFORMAT with the byte's offset */
 HsStatus hs_text_check(const char *name, const char *bytes, size_t size, const HsSourceOptions *options);

@@ -132,6 +132,60 @@ Test(formats, csv)
     expect_text_file("x.txt", "csv", "\"text\"\n\"abcdef\"\n", "abcdef|");
 }
 
+/* What Python's csv.reader makes of the same bytes, opened with newline="". */
+Test(formats, csv_is_what_python_reads)
+{
+    expect_text_file("x.csv", "auto", "text,id\nsay \"a\" b,1\na\"\"b, \"2\"\n", "say \"a\" b|a\"\"b|");
+    expect_text_file("x.csv", "auto", "text,id\rabc,1\rdef,2\r", "abc|def|");
+    expect_text_file("x.csv", "auto", "text,id\r\n\"a\rb\r\nc\",1\ndef,2", "a\rb\r\nc|def|");
+    expect_text_file("x.csv", "auto", "text\nab\rcd\n", "ab|cd|");
+}
+
+Test(formats, tsv_is_csv_with_tabs)
+{
+    expect_text_file("x.tsv", "auto", "id\ttext\n1\thello, there\n2\tbye\n", "hello, there|bye|");
+    expect_text_file("x.TAB", "auto", "\xEF\xBB\xBFtext\tid\r\n\"a\tb\"\"c\nd\"\t1\r\nsay \"e\"\t2\r\n",
+                     "a\tb\"c\nd|say \"e\"|");
+    expect_text_file("x.txt", "tsv", "prompt\tcompletion\nab\tcd\n", "abcd|");
+    expect_refused("x.tsv", "auto", "id,text\n1,a\n", 12, "@/x.tsv:1: the header is one field, which holds commas");
+    expect_refused("x.tsv", "auto", "id\ttext\n1\ta\tb\n", 14,
+                   "@/x.tsv:2: 3 fields, but the header has 2; put fields that hold tabs or line ends into quotes");
+    const Bytes packed = gzipped("id\ttext\n1\tabcdef\n", 17);
+    expect_file("x.tsv.gz", "auto", packed.bytes, packed.size, "abcdef|");
+}
+
+/* A byte order mark is none of the text, whatever the format, packed or not. */
+Test(formats, byte_order_marks)
+{
+#define MARK "\xEF\xBB\xBF"
+    static const struct {
+        const char *name, *text, *expected;
+    } cases[] = {
+        { "x.txt", MARK "hello", "hello|" },
+        { "x.md", MARK "a" MARK "bcd", "a" MARK "bcd|" }, /* elsewhere it is a character */
+        { "x.jsonl", MARK "{\"text\":\"hello\"}\n", "hello|" },
+        { "x.jsonl", MARK "\r\n{\"text\":\"hello\"}\r\n", "hello|" },
+        { "x.json", MARK "[\"hello\"]", "hello|" },
+        { "x.csv", MARK "\"text\"\nhello\n", "hello|" },
+        { "x.tsv", MARK "text\nhello\n", "hello|" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char packed_name[32];
+        const Bytes packed = gzipped(cases[i].text, strlen(cases[i].text));
+        expect_text_file(cases[i].name, "auto", cases[i].text, cases[i].expected);
+        snprintf(packed_name, sizeof packed_name, "%s.gz", cases[i].name);
+        expect_file(packed_name, "auto", packed.bytes, packed.size, cases[i].expected);
+    }
+#undef MARK
+}
+
+/* As Python's universal newlines have it: a CR alone ends lines where no LF does. */
+Test(formats, json_lines_that_end_in_cr)
+{
+    expect_text_file("x.jsonl", "auto", "{\"text\":\"abc\"}\r{\"text\":\"def\"}\r", "abc|def|");
+    expect_text_file("x.jsonl", "auto", "{\"text\":\r\"abc\"}\r\n{\"text\":\"def\"}", "abc|def|");
+}
+
 Test(formats, the_loss_is_on_completions_in_all_of_them)
 {
     static const struct {
@@ -278,6 +332,11 @@ Test(formats, what_is_no_text_is_refused_by_name)
         { "x.tar.gz", "task t: train: @/x.tar.gz: is a tar archive by its name" },
         { "x.tgz", "task t: train: @/x.tgz: is a tar archive by its name" },
         { "x.npy", "task t: train: @/x.npy: is NumPy by its name" },
+        { "x.docx", "task t: train: @/x.docx: is a document of an office program by its name, which is not read; save" },
+        { "x.xlsx", "task t: train: @/x.xlsx: is a document of an office program by its name" },
+        { "x.txz", "task t: train: @/x.txz: is a tar archive by its name" },
+        { "x.safetensors", "task t: train: @/x.safetensors: is tensors by its name" },
+        { "x.txt.dvc", "task t: train: @/x.txt.dvc: is a DVC pointer by its name, which is not read; `dvc pull`" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         expect_refused(cases[i].name, "auto", "some text", 9, cases[i].message);
@@ -303,6 +362,18 @@ Test(formats, what_is_no_text_is_refused_by_its_bytes)
         { "\xFF\xFE"
           "a\0b\0",
           6, "@/x.txt: is UTF-16 text by its first bytes, which is not read; convert it to UTF-8" },
+        { "\xFE\xFF\0a", 4, "@/x.txt: is UTF-16 text by its first bytes" },
+        { "\xFF\xFE\0\0a\0\0\0", 8,
+          "@/x.txt: is UTF-32 text by its first bytes, which is not read; convert it to UTF-8 (iconv -f UTF-32 -t" },
+        { "\0\0\xFE\xFF\0\0\0a", 8, "@/x.txt: is UTF-32 text by its first bytes" },
+        { "h\0e\0l\0l\0o\0", 10,
+          "@/x.txt: is UTF-16LE text without a byte order mark, by its first bytes, which is not read; convert it to "
+          "UTF-8 (iconv -f UTF-16LE -t UTF-8), or leave it out" },
+        { "\0h\0e\0l\0l\0o", 10, "@/x.txt: is UTF-16BE text without a byte order mark" },
+        { "h\0\0\0i\0\0\0!\0\0", 12, "@/x.txt: is UTF-32LE text without a byte order mark" },
+        { "\0\0\0h\0\0\0i\0\0\0!", 12, "@/x.txt: is UTF-32BE text without a byte order mark" },
+        { "SQLite format 3\0\1\2", 18, "@/x.txt: is SQLite by its first bytes" },
+        { "{\\rtf1\\ansi hello}", 18, "@/x.txt: is RTF by its first bytes" },
         { tar, sizeof tar, "@/x.txt: is a tar archive by its first bytes" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -315,6 +386,24 @@ Test(formats, what_is_no_text_is_refused_by_its_bytes)
     }
     /* Letters alone are text. */
     expect_text_file("x.txt", "auto", "PAR1 is a word", "PAR1 is a word|");
+}
+
+/* What a checkout without the file has in its place, whatever the file would be. */
+Test(formats, notes_that_stand_for_files_are_refused)
+{
+    static const char lfs[] = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 57176\n";
+    static const char annex[] = "/annex/objects/SHA256E-s5--abc.txt\n";
+    static const char *const names[] = { "x.txt", "x.jsonl", "x.csv", "x.tsv", "x.json", "x.bin", "x.txt.gz", "x" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char expected[128];
+        snprintf(expected, sizeof expected, "@/%s: is a Git LFS pointer, which stands for a file that was not fetched: ",
+                 names[i]);
+        expect_refused(names[i], "auto", lfs, sizeof lfs - 1, expected);
+    }
+    expect_refused("x.txt", "auto", annex, sizeof annex - 1, "@/x.txt: is a git-annex pointer");
+    /* What is about them is text. */
+    expect_text_file("x.txt", "auto", "version https://git-lfs.github.com/spec/v1 is a line",
+                     "version https://git-lfs.github.com/spec/v1 is a line|");
 }
 
 Test(formats, text_must_be_utf8_where_the_tokenizer_reads_characters)
@@ -380,17 +469,16 @@ Test(formats, wrong_csv)
         const char *text, *message;
     } cases[] = {
         { "body\nabc\n", "@/x.csv:1: the header: " FIELDS },
-        { "\r\n\r\ntext;id\nabc;1\n", "@/x.csv:3: the header: " FIELDS },
+        { "\r\n\r\ntext;id\nabc;1\n", "@/x.csv:3: the header is one field, which holds semicolons: fields are separated by commas in .csv, by tabs" },
+        { "a\ttext\n1\tb\n", "@/x.csv:1: the header is one field, which holds tabs: fields are separated by commas" },
         { "text,prompt,completion\na,b,c\n", "@/x.csv:1: the header: has `text` and also `prompt` and `completion`;" },
         { "text,id,text\na,b,c\n", "@/x.csv:1: the header has the column `text` twice; rename one" },
         { "text,id\n\"a\nb\",1\nc, d,2\n",
           "@/x.csv:4: 3 fields, but the header has 2; put fields that hold commas or line ends into quotes" },
         { "text,id\na\n", "@/x.csv:2: 1 fields, but the header has 2" },
-        { "text\nsay \"a\"\n",
-          "@/x.csv:2: a quote inside a field that is not in quotes; put the field into quotes and" },
         { "text\n\"say\"a\n", "@/x.csv:2: a quoted field goes on behind its closing quote; double the quotes inside" },
         { "text\nok\n\"a\nb\nc", "@/x.csv:3: the quoted field that begins here does not end; close it, and double" },
-        { "text\na\rb\n", "@/x.csv:2: a carriage return without a line feed; end lines with LF or CRLF, or put the" },
+        { "text,id\ra,1\rb\r", "@/x.csv:3: 1 fields, but the header has 2" },
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
         expect_refused("x.csv", "auto", cases[i].text, strlen(cases[i].text), cases[i].message);

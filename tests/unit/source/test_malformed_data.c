@@ -65,10 +65,29 @@ static void run_cases(const Case *cases, size_t count, HsStatus status)
 Test(malformed_data, jsonl)
 {
     static const Case cases[] = {
-        { "x.jsonl", "{\"text\":\"a\"}\n\n{\"text\":\"a\"\n", NULL, "@/x.jsonl:3: byte ..." },
+        { "x.jsonl", "{\"text\":\"a\"}\n\n{\"text\":\"a\"\n", NULL,
+          "@/x.jsonl:3: the file ends within the object that begins here: it is cut off; copy it again" },
         { "x.jsonl", "{\"text\":\"a\"}\nnot json\n", NULL, "@/x.jsonl:2: byte 0: not JSON..." },
-        { "x.jsonl", "{\"text\":\"a\"} {\"text\":\"b\"}\n", NULL, "@/x.jsonl:1: byte ..." },
-        { "x.jsonl", "[\"a\"]\n", NULL, "@/x.jsonl:1: a line must be an object such as {\"text\": \"...\"}" },
+        { "x.jsonl", "{\"text\":\"a\"} {\"text\":\"b\"}\n", NULL,
+          "@/x.jsonl:1: column 14: a second value begins, and a line of JSON Lines holds one object: write each on one "
+          "line (jq -c . FILE)" },
+        { "x.jsonl", "{\n  \"text\": \"}\"\n}\n", NULL,
+          "@/x.jsonl:1: the object that begins here does not end on its line, and a line of JSON Lines holds one "
+          "object: write each on one line (jq -c . FILE)" },
+        { "x.jsonl", "{\"text\":\"a\nb\"}\n", NULL, "@/x.jsonl:1: the object that begins here does not end on..." },
+        { "x.jsonl", "{\"text\":\"a\"},\n{\"text\":\"b\"}\n", NULL,
+          "@/x.jsonl:1: column 13: a comma behind the object, and lines of JSON Lines have none: take it off, or make "
+          "the file one list ([...]) and set the task's format: json" },
+        { "x.jsonl", "[\n{\"text\":\"a\"}\n]\n", NULL,
+          "@/x.jsonl:1: a list begins here, and a line of JSON Lines holds one object: if the file is one list of "
+          "documents, set the task's format: json, or name it .json" },
+        { "x.jsonl", "17\n", NULL, "@/x.jsonl:1: a line must be an object such as {\"text\": \"...\"}" },
+        { "x.jsonl", "{\"text\":\"a\"}\n{\"text\":\"\\\\ud800 \\uDBFF\"}\n", NULL,
+          "@/x.jsonl:2: column 18: the escape \\uDBFF is one half of a surrogate pair without the other, which is no "
+          "character: repair the text, or leave the document out" },
+        { "x.jsonl", "{\"text\":\"\\ude00\\ud83d\"}\n", NULL, "@/x.jsonl:1: column 10: the escape \\ude00 is..." },
+        { "x.json", "[{\"text\":\"a\"},\n{\"id\": 1,\n\"text\":\"\\ud83d\\u0041\"}]", NULL,
+          "@/x.json:2: element 2: its line 2, column 9: the escape \\ud83d is..." },
         { "x.jsonl", "\n{\"text\":17}\n", NULL, "@/x.jsonl:2: `text` must be a string" },
         { "x.jsonl", "{\"prompt\":\"a\",\"completion\":null}\n", NULL, "@/x.jsonl:1: `completion` must be a string" },
         { "x.jsonl", "{\"body\":\"a\"}\n", NULL,
