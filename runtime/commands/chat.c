@@ -34,7 +34,7 @@ static HsStatus say(HsChat *chat, HsChatRole role, const char *text, size_t leng
         return hs_fail(HS_ENOMEM, "no memory for a message of %zu bytes", length);
     if (length > 0)
         memcpy(kept, text, length);
-    chat->messages[chat->count++] = (HsChatMessage){ role, kept, length };
+    chat->messages[chat->count++] = (HsChatMessage){ .role = role, .text = kept, .length = length };
     return HS_OK;
 }
 

@@ -10,9 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/data/source/source.h"
 #include "runtime/data/tokenizer/map.h"
 #include "runtime/io/files.h"
 #include "runtime/io/json.h"
+#include "runtime/io/utf8.h"
 
 enum { MOST_ENDINGS = 26 };
 
@@ -183,7 +185,7 @@ static HsStatus add_question(Scorer *scorer, const char *place, const HsJson *ro
 static HsStatus read_questions(Scorer *scorer, const char *path, const char *text, size_t size)
 {
     int64_t line = 0;
-    for (size_t start = 0; start < size;) {
+    for (size_t start = hs_utf8_mark_bytes(text, size); start < size;) {
         const char *newline = memchr(text + start, '\n', size - start);
         const size_t length = newline ? (size_t)(newline - text) - start : size - start;
         char place[512];
@@ -191,8 +193,10 @@ static HsStatus read_questions(Scorer *scorer, const char *path, const char *tex
         line++;
         snprintf(place, sizeof place, "%s:%" PRId64, path, line);
         if (strspn(text + start, " \t\r\n") < length) { /* not blank */
-            HsStatus status = hs_json_parse(place, text + start, length, &root);
-            if (status == HS_OK)
+            HsStatus status = hs_json_parse_python(place, text + start, length, &root);
+            if (status != HS_OK)
+                status = hs_jsonl_explain(status, place, text + start, length, start + length + 1 >= size);
+            else
                 status = add_question(scorer, place, root);
             hs_json_destroy(root);
             HS_TRY(status);

@@ -24,8 +24,10 @@
 #include "runtime/commands/command.h"
 #include "runtime/commands/loaded_model.h"
 #include "runtime/commands/stops.h"
+#include "runtime/data/source/source.h"
 #include "runtime/engine/generate.h"
 #include "runtime/io/files.h"
+#include "runtime/io/utf8.h"
 
 enum { OPTION_PROMPT_FILE = 0x100, OPTION_SAMPLES, OPTION_JSON, OPTION_CHAT, OPTION_SYSTEM };
 enum { PROMPT_MAX_BYTES = 1 << 24 };
@@ -212,8 +214,13 @@ static HsStatus read_prompt(Arguments *arguments, char **owned)
     HsGeneration *generation = &arguments->generation;
     *owned = NULL;
     if (arguments->prompt_file) {
+        const HsSourceKind *kind;
+        HS_TRY(hs_source_kind_choose(arguments->prompt_file, "text", &kind));
         HS_TRY(hs_read_input(arguments->prompt_file, PROMPT_MAX_BYTES, owned, &generation->prompt_length));
-        generation->prompt = *owned;
+        HS_TRY(hs_source_unpack(arguments->prompt_file, kind, owned, &generation->prompt_length));
+        const size_t mark = hs_utf8_mark_bytes(*owned, generation->prompt_length);
+        generation->prompt = *owned + mark;
+        generation->prompt_length -= mark;
         return HS_OK;
     }
     generation->prompt = arguments->prompt ? arguments->prompt : "";
@@ -254,8 +261,9 @@ HsStatus hs_command_generate(int argc, char **argv)
     char *prompt;
     HsLoadedModel loaded = { 0 };
     HS_TRY(hs_arguments_parse(&hs_argp_generate, argc, argv, &arguments));
-    HS_TRY(read_prompt(&arguments, &prompt));
-    HsStatus status = generate(&loaded, &arguments);
+    HsStatus status = read_prompt(&arguments, &prompt);
+    if (status == HS_OK)
+        status = generate(&loaded, &arguments);
     hs_loaded_model_deinit(&loaded);
     free(prompt);
     return status;

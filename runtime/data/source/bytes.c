@@ -29,10 +29,10 @@ typedef struct Refused {
     bool as_text; /* the magic is letters: only with a zero byte somewhere is it that format */
 } Refused;
 
-#define TO_JSONL "convert it to JSONL, one {\"text\": \"...\"} a line"
-#define TO_GZIP  "unpack it, or compress it with gzip or zstd"
-#define TO_FILES "unpack it and name the files in it"
-#define TO_TEXT  "it holds no text"
+#define TO_JSONL          "convert it to JSONL, one {\"text\": \"...\"} a line"
+#define TO_GZIP           "unpack it, or compress it with gzip or zstd"
+#define TO_FILES          "unpack it and name the files in it"
+#define TO_TEXT           "it holds no text"
 #define TO_UTF8(encoding) "convert it to UTF-8 (iconv -f " encoding " -t UTF-8)"
 
 static const Refused refused[] = {

@@ -75,7 +75,7 @@ const HsChatTemplate *hs_chat_template_get(const char *name)
 void hs_chat_text_deinit(HsChatText *text)
 {
     hs_bytes_deinit(&text->text);
-    free(text->answers);
+    free(text->counted);
     *text = (HsChatText){ 0 };
 }
 
@@ -120,9 +120,9 @@ static HsStatus put_message(const HsChatTemplate *made_by, const HsChatTokens *t
     HS_TRY(put(text, start));
     HS_TRY(hs_bytes_append(&text->text, content, length));
     HS_TRY(put(text, end ? end : tokens->end));
-    if (message->role == HS_CHAT_ASSISTANT) {
-        HS_TRY(hs_array_grow(&text->answers, sizeof *text->answers, text->answer_count + 1, &text->answer_capacity));
-        text->answers[text->answer_count++] = (struct HsChatSpan){ begin, text->text.count };
+    if (message->counted) {
+        HS_TRY(hs_array_grow(&text->counted, sizeof *text->counted, text->counted_count + 1, &text->counted_capacity));
+        text->counted[text->counted_count++] = (struct HsChatSpan){ begin, text->text.count };
     }
     return put(text, made_by->after[message->role]);
 }
@@ -146,7 +146,7 @@ HsStatus hs_chat_render(const HsChatTemplate *made_by, const HsChatTokens *token
     HS_TRY(put(text, made_by->begin ? made_by->begin : tokens->begin));
     const bool has_system = count > 0 && messages[0].role == HS_CHAT_SYSTEM;
     if (!has_system && made_by->system) {
-        const HsChatMessage message = { HS_CHAT_SYSTEM, made_by->system, strlen(made_by->system) };
+        const HsChatMessage message = { HS_CHAT_SYSTEM, made_by->system, strlen(made_by->system), false };
         HS_TRY(put_message(made_by, tokens, &message, made_by->system_start, text));
     }
     for (int64_t i = 0; i < count; i++)

@@ -2,7 +2,8 @@
  *
  * Conversations as text, by named templates that render to the byte what transformers renders from the published ones.
  *
- *     messages -> [frame] [answer + end token] [frame] [answer + end token] ...      the loss counts answers alone
+ *     messages -> [frame] [answer + end token] [frame] [answer + end token] ...      the loss counts answers alone,
+ *                                                                     or what the messages' own marks say to count
  *
  *     chatml     <|im_start|>ROLE\nCONTENT<|im_end|>\n                                 content as it is
  *     qwen2      the same, after "You are a helpful assistant." where no system message comes first
@@ -23,6 +24,7 @@ typedef struct HsChatMessage {
     HsChatRole role;
     const char *text;
     size_t length;
+    bool counted; /* by the loss */
 } HsChatMessage;
 
 typedef struct HsChatTemplate HsChatTemplate;
@@ -39,8 +41,8 @@ typedef struct HsChatText {
     HsBytes text;
     struct HsChatSpan {
         size_t begin, end;
-    } * answers; /* with their end tokens */
-    size_t answer_count, answer_capacity;
+    } * counted; /* messages, with their end tokens */
+    size_t counted_count, counted_capacity;
 } HsChatText;
 void hs_chat_text_deinit(HsChatText *text);
 

@@ -6,8 +6,9 @@
  *     {"conversations": [{"from": "human", "value": "..."}, {"from": "gpt", "value": "..."}]}    (ShareGPT)
  *     {"instruction": "...", "input": "...", "output": "..."}                                    (Alpaca)
  *
- * The last two may have a `system` text.  What cannot be rendered as written (tools, parts of other kinds, a history
- * beside the instruction) is an error, not left out.
+ * Each may have a `system` text.  A content is a string, or a list of parts of text, which are joined.  What cannot be
+ * rendered as written (tools, other parts, thoughts, a history beside the instruction) is an error, not left out.
+ * Marks on messages (chat_marks.c) say which of them the loss counts; without any it counts the assistant's.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -15,40 +16,31 @@
 
 #include "runtime/config/chat_template.h"
 #include "runtime/data/source/chat.h"
+#include "runtime/data/source/chat_marks.h"
 
 typedef struct Conversation {
     HsChatMessage *messages;
     size_t count, capacity;
-    HsBytes joined; /* instruction and input */
+    char **owned; /* texts that are joined from several */
+    size_t owned_count, owned_capacity;
 } Conversation;
-
-static bool is_there(const HsJson *node)
-{
-    return node && !hs_json_is_null(node);
-}
-
-/* NULL, null, and what is empty. */
-static bool is_nothing(const HsJson *node)
-{
-    const char *const text = hs_json_string(node);
-    return !is_there(node) || (text ? text[0] == '\0' : hs_json_is_array(node) && hs_json_count(node) == 0);
-}
 
 const char *hs_chat_form(const HsJson *object)
 {
-    if (is_there(hs_json_get(object, "messages")))
+    if (hs_chat_is_there(hs_json_get(object, "messages")))
         return "messages";
-    if (is_there(hs_json_get(object, "conversations")))
+    if (hs_chat_is_there(hs_json_get(object, "conversations")))
         return "conversations";
-    return is_there(hs_json_get(object, "instruction")) && is_there(hs_json_get(object, "output")) ? "instruction"
-                                                                                                   : NULL;
+    return hs_chat_is_there(hs_json_get(object, "instruction")) && hs_chat_is_there(hs_json_get(object, "output"))
+               ? "instruction"
+               : NULL;
 }
 
-static HsStatus add_message(Conversation *conversation, HsChatRole role, const char *text, size_t length)
+static HsStatus add_message(Conversation *conversation, HsChatRole role, const char *text, size_t length, bool counted)
 {
     HS_TRY(hs_array_grow(&conversation->messages, sizeof *conversation->messages, conversation->count + 1,
                          &conversation->capacity));
-    conversation->messages[conversation->count++] = (HsChatMessage){ role, text, length };
+    conversation->messages[conversation->count++] = (HsChatMessage){ role, text, length, counted };
     return HS_OK;
 }
 
@@ -72,39 +64,87 @@ static HsStatus find_role(const char *place, const char *name, HsChatRole *role)
                    name);
 }
 
-/* The string at one of two keys. */
+/* `bytes`, which the conversation owns from here on, as a text that stays where it is. */
+static HsStatus keep(Conversation *conversation, HsBytes *bytes, const char **text)
+{
+    HsStatus status = hs_bytes_append(bytes, "", 1);
+    if (status == HS_OK)
+        status = hs_array_grow(&conversation->owned, sizeof *conversation->owned, conversation->owned_count + 1,
+                               &conversation->owned_capacity);
+    if (status != HS_OK) {
+        hs_bytes_deinit(bytes);
+        return status;
+    }
+    conversation->owned[conversation->owned_count++] = bytes->items;
+    *text = bytes->items;
+    return HS_OK;
+}
+
+/* {"type": "text", "text": "..."}, where the type may be left out. */
+static HsStatus read_part(const char *place, const HsJson *part, HsBytes *joined)
+{
+    const HsJson *type = hs_json_get(part, "type");
+    const char *const kind = hs_json_string(type), *const text = hs_json_string(hs_json_get(part, "text"));
+    if (type && (!kind || strcmp(kind, "text") != 0))
+        return hs_fail(HS_EFORMAT, "%s: a part of type `%.40s` is not supported: only text is", place,
+                       kind ? kind : "?");
+    if (!text)
+        return hs_fail(HS_EFORMAT, "%s: a part of a content must be {\"type\": \"text\", \"text\": \"...\"}", place);
+    return hs_bytes_append(joined, text, strlen(text));
+}
+
+/* One behind the other, as the templates that take several have them. */
+static HsStatus join_parts(const char *place, const char *key, const HsJson *list, Conversation *conversation,
+                           const char **text)
+{
+    HsBytes joined = { 0 };
+    HsStatus status = HS_OK;
+    char where[700];
+    int index = 0;
+    for (const HsJson *part = hs_json_first(list); status == HS_OK && part; part = hs_json_next(part), index++) {
+        snprintf(where, sizeof where, "%s: %s[%d]", place, key, index);
+        status = read_part(where, part, &joined);
+    }
+    if (status == HS_OK)
+        return keep(conversation, &joined, text);
+    hs_bytes_deinit(&joined);
+    return status;
+}
+
+/* The string at one of two keys; of a content also its parts (conversation NULL: it cannot have any). */
 static HsStatus need_text(const char *place, const HsJson *object, const char *key, const char *other,
-                          const char **text)
+                          Conversation *conversation, const char **text)
 {
     const HsJson *node = hs_json_get(object, key);
     const char *const named = node || !hs_json_get(object, other) ? key : other;
     node = hs_json_get(object, named);
     if (!node)
         return hs_fail(HS_EFORMAT, "%s: `%s` is missing", place, key);
+    if (conversation && hs_json_is_array(node))
+        return join_parts(place, named, node, conversation, text);
     *text = hs_json_string(node);
-    const bool several = strcmp(key, "content") == 0 || strcmp(key, "value") == 0;
     if (!*text)
-        return hs_fail(HS_EFORMAT, "%s: `%s` must be a string%s", place, named,
-                       several && hs_json_is_array(node) ? "; contents of several parts are not supported" : "");
+        return hs_fail(HS_EFORMAT, "%s: `%s` %s", place, named,
+                       hs_json_is_null(node) ? "is null: a message without a text cannot be rendered"
+                                             : "must be a string");
     return HS_OK;
 }
 
 static HsStatus read_message(const char *place, const HsJson *node, bool share, Conversation *conversation)
 {
-    static const char *const refused[] = { "tool_calls", "function_call" };
     const char *role_name, *content;
     HsChatRole role = HS_CHAT_USER;
+    bool counted;
     if (!hs_json_is_object(node))
         return hs_fail(HS_EFORMAT, "%s: must be an object such as %s", place,
                        share ? "{\"from\": \"human\", \"value\": \"...\"}"
                              : "{\"role\": \"user\", \"content\": \"...\"}");
-    HS_TRY(need_text(place, node, share ? "from" : "role", share ? "role" : "from", &role_name));
-    HS_TRY(need_text(place, node, share ? "value" : "content", share ? "content" : "value", &content));
-    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
-        if (!is_nothing(hs_json_get(node, refused[i])))
-            return hs_fail(HS_EFORMAT, "%s: `%s`: calls of tools are not supported", place, refused[i]);
+    HS_TRY(hs_chat_refuse_message(place, node));
+    HS_TRY(need_text(place, node, share ? "from" : "role", share ? "role" : "from", NULL, &role_name));
     HS_TRY(find_role(place, role_name, &role));
-    return add_message(conversation, role, content, strlen(content));
+    HS_TRY(need_text(place, node, share ? "value" : "content", share ? "content" : "value", conversation, &content));
+    HS_TRY(hs_chat_read_marks(place, node, role, &counted));
+    return add_message(conversation, role, content, strlen(content), counted);
 }
 
 static HsStatus read_list(const char *place, const char *form, const HsJson *list, Conversation *conversation)
@@ -124,42 +164,64 @@ static HsStatus read_list(const char *place, const char *form, const HsJson *lis
 static HsStatus read_alpaca(const char *place, const HsJson *object, const HsSourceOptions *options,
                             Conversation *conversation)
 {
-    const char *instruction, *output, *input = "";
+    const char *instruction, *output, *input = "", *asked;
     const HsJson *about = hs_json_get(object, "input");
     const bool headings = options->chat_template && strcmp(options->chat_template, "alpaca") == 0;
-    HsBytes *joined = &conversation->joined;
-    HS_TRY(need_text(place, object, "instruction", "instruction", &instruction));
-    HS_TRY(need_text(place, object, "output", "output", &output));
-    if (is_there(about))
-        HS_TRY(need_text(place, object, "input", "input", &input));
-    if (!is_nothing(hs_json_get(object, "history")))
+    const char *const between = headings ? "\n\n### Input:\n" : "\n";
+    HsBytes joined = { 0 };
+    HS_TRY(need_text(place, object, "instruction", "instruction", NULL, &instruction));
+    HS_TRY(need_text(place, object, "output", "output", NULL, &output));
+    if (hs_chat_is_there(about))
+        HS_TRY(need_text(place, object, "input", "input", NULL, &input));
+    if (!hs_chat_is_nothing(hs_json_get(object, "history")))
         return hs_fail(HS_EFORMAT, "%s: `history` is not read: write the conversation as `messages`", place);
-    HS_TRY(hs_bytes_append(joined, instruction, strlen(instruction)));
-    if (input[0]) {
-        const char *const between = headings ? "\n\n### Input:\n" : "\n";
-        HS_TRY(hs_bytes_append(joined, between, strlen(between)));
-        HS_TRY(hs_bytes_append(joined, input, strlen(input)));
+    HsStatus status = hs_bytes_append(&joined, instruction, strlen(instruction));
+    if (status == HS_OK && input[0])
+        status = hs_bytes_append(&joined, between, strlen(between));
+    if (status == HS_OK)
+        status = hs_bytes_append(&joined, input, strlen(input));
+    if (status != HS_OK) {
+        hs_bytes_deinit(&joined);
+        return status;
     }
-    HS_TRY(add_message(conversation, HS_CHAT_USER, joined->items, joined->count));
-    return add_message(conversation, HS_CHAT_ASSISTANT, output, strlen(output));
+    HS_TRY(keep(conversation, &joined, &asked));
+    HS_TRY(add_message(conversation, HS_CHAT_USER, asked, strlen(asked), false));
+    return add_message(conversation, HS_CHAT_ASSISTANT, output, strlen(output), true);
+}
+
+/* The text `system` of the whole, in front of the messages.  Where they begin with a system message too, one of the two
+ * would be lost. */
+static HsStatus check_system(const char *place, const char *form, const Conversation *conversation)
+{
+    if (conversation->count > 1 && conversation->messages[1].role == HS_CHAT_SYSTEM)
+        return hs_fail(HS_EFORMAT, "%s: has `system`, and %s[0] is a system message, too: leave one of them out", place,
+                       form);
+    return HS_OK;
 }
 
 static HsStatus read_conversation(const char *place, const HsJson *object, const HsSourceOptions *options,
                                   Conversation *conversation)
 {
     const char *const form = hs_chat_form(object);
+    const bool has_system = !hs_chat_is_nothing(hs_json_get(object, "system"));
     const char *system;
     bool answered = false;
-    if (strcmp(form, "messages") != 0 && !is_nothing(hs_json_get(object, "system"))) {
-        HS_TRY(need_text(place, object, "system", "system", &system));
-        HS_TRY(add_message(conversation, HS_CHAT_SYSTEM, system, strlen(system)));
+    HS_TRY(hs_chat_refuse_conversation(place, object));
+    if (has_system) {
+        HS_TRY(need_text(place, object, "system", "system", conversation, &system));
+        HS_TRY(add_message(conversation, HS_CHAT_SYSTEM, system, strlen(system), false));
     }
     if (strcmp(form, "instruction") == 0)
         HS_TRY(read_alpaca(place, object, options, conversation));
     else
         HS_TRY(read_list(place, form, hs_json_get(object, form), conversation));
+    if (has_system)
+        HS_TRY(check_system(place, form, conversation));
     for (size_t i = 0; i < conversation->count; i++)
-        answered |= conversation->messages[i].role == HS_CHAT_ASSISTANT;
+        answered |= conversation->messages[i].role == HS_CHAT_ASSISTANT || conversation->messages[i].counted;
+    if (answered && hs_chat_is_preference(object) &&
+        conversation->messages[conversation->count - 1].role != HS_CHAT_ASSISTANT)
+        return hs_chat_refuse_preference(place);
     return answered ? HS_OK
                     : hs_fail(HS_EFORMAT, "%s: no message is the assistant's, so there is nothing to learn", place);
 }
@@ -190,11 +252,11 @@ static HsStatus add_rendered(const char *place, const Conversation *conversation
     if (status != HS_OK)
         status = hs_error_prefix(status, "%s", place);
     size_t at = 0;
-    for (size_t i = 0; status == HS_OK && i < text.answer_count; i++) {
-        status = add_piece(corpus, &text, at, text.answers[i].begin, false, line);
-        at = text.answers[i].end;
+    for (size_t i = 0; status == HS_OK && i < text.counted_count; i++) {
+        status = add_piece(corpus, &text, at, text.counted[i].begin, false, line);
+        at = text.counted[i].end;
         if (status == HS_OK)
-            status = add_piece(corpus, &text, text.answers[i].begin, at, true, line);
+            status = add_piece(corpus, &text, text.counted[i].begin, at, true, line);
     }
     if (status == HS_OK)
         status = add_piece(corpus, &text, at, text.text.count, false, line);
@@ -212,7 +274,9 @@ HsStatus hs_chat_document_add(const char *place, const HsJson *object, int64_t l
                                     line, NAN);
     if (status == HS_OK && !options->contents_only)
         status = add_rendered(place, &conversation, line, options, corpus);
+    for (size_t i = 0; i < conversation.owned_count; i++)
+        free(conversation.owned[i]);
+    free(conversation.owned);
     free(conversation.messages);
-    hs_bytes_deinit(&conversation.joined);
     return status;
 }

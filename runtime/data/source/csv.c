@@ -151,7 +151,10 @@ static HsStatus check_separator(const Reader *reader)
                            "%s:%" PRId64 ": the header is one field, which holds %s: fields are separated by commas in "
                            ".csv, by tabs in .tsv; convert the file, or set the task's format to csv or tsv",
                            reader->name, reader->row_line,
-                           *other == '\t' ? "tabs" : *other == ',' ? "commas" : *other == '|' ? "bars (|)" : "semicolons");
+                           *other == '\t'  ? "tabs"
+                           : *other == ',' ? "commas"
+                           : *other == '|' ? "bars (|)"
+                                           : "semicolons");
     return HS_OK;
 }
 

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "runtime/data/source/chat.h"
+#include "runtime/data/source/chat_marks.h"
 #include "runtime/io/json.h"
 
 HsStatus hs_document_check_fields(const char *place, bool text, bool prompt, bool completion,
@@ -103,7 +104,8 @@ static HsStatus get_field(const char *place, const HsJson *object, const char *k
     if (!node)
         return HS_OK;
     if (!hs_json_is_string(node))
-        return hs_fail(HS_EFORMAT, "%s: `%s` must be a string", place, key);
+        return hs_fail(HS_EFORMAT, "%s: `%s` must be a string%s", place, key,
+                       hs_json_is_array(node) ? "; write a conversation as one list, `messages`" : "");
     *field = (HsField){ hs_json_string(node), strlen(hs_json_string(node)) };
     return HS_OK;
 }
@@ -120,6 +122,9 @@ static HsStatus add_value(const char *place, const HsJson *value, int64_t line, 
     if (!hs_json_is_object(value))
         return hs_fail(HS_EFORMAT, "%s: %s must be %san object such as {\"%s\": \"...\"}", place, kind,
                        strings ? "a string or " : "", options->text_field);
+    if (hs_chat_is_preference(value) && !hs_json_get(value, options->text_field) &&
+        !hs_json_get(value, options->completion_field) && !hs_chat_form(value))
+        return hs_chat_refuse_preference(place);
     HS_TRY(get_field(place, value, options->text_field, &document.text));
     HS_TRY(get_field(place, value, options->prompt_field, &document.prompt));
     HS_TRY(get_field(place, value, options->completion_field, &document.completion));
@@ -144,7 +149,7 @@ HsStatus hs_document_parse_json(const char *place, const char *text, size_t leng
         return hs_fail(HS_EFORMAT, "%s: byte %zu: a zero byte, so this is not JSON", place, (size_t)(zero - text));
     HS_TRY(check_escapes(place, text, length));
     HsJson *value = NULL;
-    HS_TRY(hs_json_parse(place, text, length, &value));
+    HS_TRY(hs_json_parse_python(place, text, length, &value));
     HsStatus status = add_value(place, value, line, kind, strings, options, corpus);
     hs_json_destroy(value);
     return status;

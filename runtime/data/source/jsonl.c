@@ -28,9 +28,7 @@ static size_t blanks(const char *text, size_t length, size_t at)
     return end - at;
 }
 
-/* What is wrong with a line that could not be read, where it does not hold one object; else `status` with its message.
- * last: no more text follows, so that an object that does not end was cut off. */
-static HsStatus explain(HsStatus status, const char *place, const char *text, size_t length, bool last)
+HsStatus hs_jsonl_explain(HsStatus status, const char *place, const char *text, size_t length, bool last)
 {
     const size_t begin = blanks(text, length, 0);
     size_t end = begin;
@@ -57,10 +55,11 @@ static HsStatus explain(HsStatus status, const char *place, const char *text, si
                        "make the file one list ([...]) and set the task's format: json",
                        place, end + 1);
     if (end < length && (text[end] == '{' || text[end] == '['))
-        return hs_fail(HS_EFORMAT,
-                       "%s: column %zu: a second value begins, and a line of JSON Lines holds one object: write each on "
-                       "one line (jq -c . FILE)",
-                       place, end + 1);
+        return hs_fail(
+            HS_EFORMAT,
+            "%s: column %zu: a second value begins, and a line of JSON Lines holds one object: write each on "
+            "one line (jq -c . FILE)",
+            place, end + 1);
     return status;
 }
 
@@ -83,7 +82,7 @@ HsStatus hs_jsonl_parse(const char *name, const char *bytes, size_t size, const 
         HsStatus status = hs_document_parse_json(place, text, length, line, "a line", false, options, corpus);
         if (status == HS_EFORMAT) {
             const bool last = start >= size || start + blanks(bytes, size, start) == size;
-            status = explain(status, place, text, length, last);
+            status = hs_jsonl_explain(status, place, text, length, last);
         }
         HS_TRY(status);
     }

@@ -9,12 +9,13 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <glob.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "kernels/base/log.h"
+#include "runtime/data/source/glob.h"
 #include "runtime/data/synthetic/synthetic.h"
 
 enum { HS_FOLDER_DEPTH = 32 }; /* deeper is most likely a symbolic link that points back up */
@@ -32,13 +33,20 @@ static HsStatus append(HsSourceList *list, const char *name, const HsSourceKind 
     char *copy = strdup(name);
     if (!copy)
         return hs_fail(HS_ENOMEM, "%s: no memory for a list of files", name);
-    list->items[list->count++] = (HsSource){ copy, kind };
+    list->items[list->count++] = (HsSource){ .name = copy, .kind = kind };
     return HS_OK;
 }
 
 static int compare_names(const void *a, const void *b)
 {
     return strcmp(((const HsSource *)a)->name, ((const HsSource *)b)->name);
+}
+
+/* An editor's copy of what a file was: as text for training it would be there twice. */
+static bool is_backup(const char *name)
+{
+    const size_t length = strlen(name);
+    return name[length - 1] == '~' || (length > 2 && name[0] == '#' && name[length - 1] == '#');
 }
 
 static HsStatus add_path(HsSourceList *list, const char *path, const char *format, int depth);
@@ -57,6 +65,10 @@ static HsStatus add_folder(HsSourceList *list, const char *path, const char *for
     while (status == HS_OK && (errno = 0, entry = readdir(folder)) != NULL) {
         if (entry->d_name[0] == '.')
             continue; /* ".", "..", and what editors and desktops hide */
+        if (is_backup(entry->d_name)) {
+            list->backups++;
+            continue;
+        }
         char *inner = NULL;
         bool has_slash = path[strlen(path) - 1] == '/';
         if (asprintf(&inner, "%s%s%s", path, has_slash ? "" : "/", entry->d_name) < 0) {
@@ -86,19 +98,28 @@ static HsStatus add_path(HsSourceList *list, const char *path, const char *forma
     return append(list, path, kind);
 }
 
-static HsStatus add_glob(HsSourceList *list, const char *pattern, const char *format)
+typedef struct Taker {
+    HsSourceList *list;
+    const char *format;
+} Taker;
+
+static HsStatus take_match(void *user, const char *path)
 {
-    glob_t found = { 0 };
-    int code = glob(pattern, GLOB_ERR | GLOB_NOSORT, NULL, &found);
-    HsStatus status = HS_OK;
-    if (code == GLOB_NOMATCH)
-        status = hs_fail(HS_EIO, "%s: no file matches (paths are relative to the working directory)", pattern);
-    else if (code != 0)
-        status = hs_fail(HS_EIO, "%s: a folder on the way cannot be read", pattern);
-    for (size_t i = 0; status == HS_OK && i < found.gl_pathc; i++)
-        status = add_path(list, found.gl_pathv[i], format, 0);
-    globfree(&found);
-    return status;
+    const Taker *taker = user;
+    return add_path(taker->list, path, taker->format, 0);
+}
+
+/* Takes out what a pattern found twice, by way of ** and of a folder, say.  items[first ...] are sorted. */
+static void drop_doubles(HsSourceList *list, int first)
+{
+    int kept = first;
+    for (int i = first; i < list->count; i++) {
+        if (kept > first && strcmp(list->items[kept - 1].name, list->items[i].name) == 0)
+            free(list->items[i].name);
+        else
+            list->items[kept++] = list->items[i];
+    }
+    list->count = kept;
 }
 
 static HsStatus add_synthetic(HsSourceList *list, const char *name)
@@ -127,18 +148,29 @@ HsStatus hs_source_list_add(HsSourceList *list, const char *name, const char *fo
         return hs_fail(HS_ECONFIG, "an empty path; name a file, a folder, a glob or synthetic:NAME");
     if (strncmp(name, HS_SYNTHETIC_PREFIX, strlen(HS_SYNTHETIC_PREFIX)) == 0)
         return add_synthetic(list, name);
-    int before = list->count;
+    const int before = list->count;
+    Taker taker = { list, format };
     struct stat about;
     /* A file whose very name has a bracket or a star in it is taken as it is. */
-    const bool absent = stat(name, &about) != 0 && errno == ENOENT;
-    if (absent && strpbrk(name, "*?["))
-        HS_TRY(add_glob(list, name, format));
-    else
-        HS_TRY(add_path(list, name, format, 0));
+    const bool absent = stat(name, &about) != 0, pattern = absent && hs_glob_is_pattern(name);
+    HS_TRY(pattern ? hs_glob_expand(name, take_match, &taker) : add_path(list, name, format, 0));
     if (list->count == before)
-        return hs_fail(HS_EIO, "%s: the folder holds no files (names that begin with a dot are left out)", name);
+        return hs_fail(HS_EIO,
+                       "%s: the folder holds no files (names that begin with a dot and editors' backups, which end in "
+                       "~, are left out)",
+                       name);
     qsort(list->items + before, (size_t)(list->count - before), sizeof *list->items, compare_names);
+    if (pattern)
+        drop_doubles(list, before);
+    for (int i = before; i < list->count; i++)
+        list->items[i].found = pattern || S_ISDIR(about.st_mode);
     return HS_OK;
+}
+
+void hs_source_list_warn(const HsSourceList *list)
+{
+    if (list->backups > 0)
+        hs_warn("%d editors' backups in folders (names that end in ~) are left out", list->backups);
 }
 
 void hs_source_list_deinit(HsSourceList *list)

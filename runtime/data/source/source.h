@@ -34,17 +34,21 @@ extern const HsSourceKind hs_source_kinds[]; /* the last is text */
 typedef struct HsSource {
     char *name;               /* path, or synthetic:NAME */
     const HsSourceKind *kind; /* NULL: synthetic */
+    bool found;               /* in a folder or by a pattern; false: named */
 } HsSource;
 
 typedef struct HsSourceList {
     HsSource *items;
     int count, capacity;
+    int backups; /* editors' copies that were left out */
 } HsSourceList;
 
-/* Appends what `name` stands for.  Folders are read recursively without dot files; folders and globs are sorted by
- * byte order of the path.  format: the task's; auto chooses for each file by its name.
+/* Appends what `name` stands for.  Folders are read recursively without dot files and editors' backups; patterns are
+ * those of glob.h; what folders and patterns give is sorted by byte order of the path.  format: the task's; auto chooses for each file by its name.
  * errors: HS_EIO, HS_ECONFIG and HS_EFORMAT naming the path */
 HsStatus hs_source_list_add(HsSourceList *list, const char *name, const char *format);
+/* Says what was left out. */
+void hs_source_list_warn(const HsSourceList *list);
 void hs_source_list_deinit(HsSourceList *list);
 /* Appends the standard input, read as `format` says (auto: text).  Only for commands that read their sources once. */
 HsStatus hs_source_list_add_input(HsSourceList *list, const char *format);
@@ -126,6 +130,10 @@ HsStatus hs_token_file_parse(const char *name, const char *bytes, size_t size, c
 /* Moves *end from where an element of JSON begins to past it: a string, what stands between brackets that belong
  * together, or a word.  false: it does not end within the bytes. */
 bool hs_json_element_end(const char *bytes, size_t size, size_t *end);
+
+/* What is wrong with a line of JSON Lines that is not blank and could not be read, where it does not hold one object;
+ * else `status` with its message.  last: no more text follows, so that an object that does not end was cut off. */
+HsStatus hs_jsonl_explain(HsStatus status, const char *place, const char *text, size_t length, bool last);
 
 /* No zero byte, and UTF-8 where the tokenizer needs it.  errors: HS_EFORMAT with the byte's offset */
 HsStatus hs_text_check(const char *name, const char *bytes, size_t size, const HsSourceOptions *options);

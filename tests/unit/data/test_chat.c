@@ -137,7 +137,7 @@ static void check_prompts(const char *name)
         for (const HsJson *m = hs_json_first(hs_json_get(said, "messages")); m; m = hs_json_next(m)) {
             const char *const content = hs_json_string(hs_json_get(m, "content"));
             messages[count++] =
-                (HsChatMessage){ role_of(hs_json_string(hs_json_get(m, "role"))), content, strlen(content) };
+                (HsChatMessage){ role_of(hs_json_string(hs_json_get(m, "role"))), content, strlen(content), false };
         }
         count -= messages[count - 1].role == HS_CHAT_ASSISTANT;
         cr_assert_eq(hs_chat_render(hs_chat_template_get(name), &tokens, messages, count, true, &text), HS_OK);
@@ -202,6 +202,60 @@ Test(chat, every_form_is_known_by_its_fields)
                 "<|begin_of_text|><|start_header_id|>assistant<|end_header_id|>\n\n<|eot_id|>");
 }
 
+/* What the loss counts, pieces with a bar behind each. */
+static void expect_counted(const char *line, const char *made_by, const char *expected)
+{
+    HsCorpus corpus = { 0 };
+    char found[512] = "";
+    cr_assert_eq(parse(line, made_by, false, &corpus), HS_OK, "%s", hs_error_message());
+    for (int64_t i = 0; i < corpus.piece_count; i++)
+        if (corpus.pieces[i].counted)
+            snprintf(found + strlen(found), sizeof found - strlen(found), "%.*s|", (int)corpus.pieces[i].length,
+                     corpus.text + corpus.pieces[i].start);
+    cr_expect_str_eq(found, expected, "%s", line);
+    hs_corpus_deinit(&corpus);
+}
+
+/* OpenAI's and Mistral's weight, axolotl's train: what a loss is that leaves an answer out, tests/cli/test_chat.sh. */
+Test(chat, marks_of_messages_say_what_counts)
+{
+#define TALK(FIRST, ASKED, SECOND)                                                                                 \
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"},{\"role\":\"assistant\",\"content\":\"one\"" FIRST "}," \
+    "{\"role\":\"user\",\"content\":\"hm\"" ASKED "},{\"role\":\"assistant\",\"content\":\"two\"" SECOND "}]}"
+    static const struct {
+        const char *line, *counted;
+    } cases[] = {
+        { TALK("", "", ""), "one<|im_end|>|two<|im_end|>|" },
+        { TALK(",\"weight\":0", "", ",\"weight\":1"), "two<|im_end|>|" },
+        { TALK(",\"weight\":0.0", ",\"weight\":0", ""), "two<|im_end|>|" },
+        { TALK(",\"weight\":null", "", ",\"weight\":0"), "one<|im_end|>|" },
+        { TALK(",\"train\":false", "", ",\"train\":true"), "two<|im_end|>|" },
+        { TALK(",\"training\":false", ",\"train\":true", ",\"loss\":false"), "hm<|im_end|>|" },
+        { TALK(",\"weight\":0", "", ",\"weight\":0"), "" },
+        { "{\"conversations\":[{\"from\":\"human\",\"value\":\"q\",\"weight\":0},{\"from\":\"gpt\",\"value\":\"a\","
+          "\"weight\":0},{\"from\":\"gpt\",\"value\":\"b\",\"weight\":1.0}]}",
+          "b<|im_end|>|" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        expect_counted(cases[i].line, "chatml", cases[i].counted);
+}
+
+Test(chat, contents_may_be_parts_of_text)
+{
+    expect_text(
+        "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":"
+        "\"b\"}]},{\"role\":\"assistant\",\"name\":\"x\",\"content\":[{\"text\":\"c\"}]}],\"tools\":[]}",
+        "chatml", false, "<|im_start|>user\nab<|im_end|>\n<|im_start|>assistant\nc<|im_end|>\n");
+    expect_text(
+        "{\"system\":\"s\",\"messages\":[{\"role\":\"user\",\"content\":\"a\"},{\"role\":\"assistant\",\"content\":"
+        "\"b\"}],\"tools\":\"[]\"}",
+        "chatml", false,
+        "<|im_start|>system\ns<|im_end|>\n<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n");
+    /* The last of doubled keys, as Python has it; a number that JSON has not, where it is not looked at. */
+    expect_text("{\"score\":NaN,\"messages\":[{\"role\":\"assistant\",\"content\":\"a\",\"content\":\"b\"}]}", "chatml",
+                false, "<|im_start|>assistant\nb<|im_end|>\n");
+}
+
 Test(chat, what_cannot_be_rendered_is_an_error_with_its_place)
 {
 #define MESSAGES(M) "{\"messages\":[" M "]}"
@@ -219,11 +273,47 @@ Test(chat, what_cannot_be_rendered_is_an_error_with_its_place)
         { MESSAGES("{\"content\":\"a\"}"), "chatml", "messages[0]: `role` is missing" },
         { MESSAGES("{\"role\":\"user\"}"), "chatml", "messages[0]: `content` is missing" },
         { MESSAGES("{\"role\":3,\"content\":\"a\"}"), "chatml", "messages[0]: `role` must be a string" },
-        { MESSAGES("{\"role\":\"user\",\"content\":null}"), "chatml", "messages[0]: `content` must be a string" },
-        { MESSAGES("{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"}]}"), "chatml",
-          "`content` must be a string; contents of several parts are not supported" },
+        { MESSAGES("{\"role\":\"user\",\"content\":null}"), "chatml", "messages[0]: `content` is null: a message" },
+        { MESSAGES("{\"role\":\"user\",\"content\":7}"), "chatml", "messages[0]: `content` must be a string" },
+        { MESSAGES("{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"image_url\"}]}"),
+          "chatml", "x.jsonl:1: messages[0]: content[1]: a part of type `image_url` is not supported: only text is" },
+        { MESSAGES("{\"role\":\"user\",\"content\":[\"a\"]}"), "chatml",
+          "messages[0]: content[0]: a part of a content" },
         { MESSAGES(USER ",{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{}]}"), "chatml",
-          "messages[1]: `tool_calls`: calls of tools are not supported" },
+          "messages[1]: `tool_calls`: tools are not rendered here: write what they are" },
+        { MESSAGES(USER ",{\"role\":\"assistant\",\"content\":null,\"function_call\":{\"name\":\"f\"}}"), "chatml",
+          "messages[1]: `function_call`: tools are not rendered here" },
+        { MESSAGES(USER ",{\"role\":\"assistant\",\"content\":\"a\",\"reasoning_content\":\"t\"}"), "chatml",
+          "messages[1]: `reasoning_content`: no template here has a place for thoughts" },
+        { "{\"messages\":[" USER "," ANSWER "],\"tools\":[{\"type\":\"function\"}]}", "chatml",
+          "x.jsonl:1: `tools`: tools are not rendered here" },
+        { "{\"messages\":[" USER "," ANSWER "],\"images\":[\"a.png\"]}", "chatml", "x.jsonl:1: `images`: only text" },
+        { MESSAGES("{\"role\":\"developer\",\"content\":\"a\"}," ANSWER), "chatml",
+          "messages[0]: `developer` is no role" },
+        { MESSAGES(USER ",{\"role\":\"assistant\",\"content\":\"a\",\"weight\":0.5}"), "chatml",
+          "x.jsonl:1: messages[1]: `weight` is 0.5: a message is counted whole or not at all: 0 or 1" },
+        { MESSAGES(USER ",{\"role\":\"assistant\",\"content\":\"a\",\"weight\":\"1\"}"), "chatml",
+          "messages[1]: `weight` must be 0 or 1" },
+        { MESSAGES(USER ",{\"role\":\"assistant\",\"content\":\"a\",\"train\":\"yes\"}"), "chatml",
+          "messages[1]: `train` must be true or false" },
+        { MESSAGES(USER ",{\"role\":\"assistant\",\"content\":\"a\",\"train\":false,\"weight\":1}"), "chatml",
+          "messages[1]: `weight` and `train` contradict each other: leave one out" },
+        { MESSAGES("{\"role\":\"user\",\"content\":\"q\",\"weight\":1}," ANSWER), "chatml",
+          "messages[0]: `weight` 1 of a message that is not the assistant's: leave it out, or write `train`: true" },
+        { MESSAGES(USER ",{\"role\":\"assistant\",\"content\":\"a\",\"mask\":true}"), "chatml",
+          "messages[1]: `mask`: is not read" },
+        { MESSAGES(USER ",{\"role\":\"assistant\",\"content\":\"a\",\"train_detail\":[{\"train\":true}]}"), "chatml",
+          "messages[1]: `train_detail`: is not read" },
+        { "{\"system\":\"s\",\"messages\":[{\"role\":\"system\",\"content\":\"t\"}," USER "," ANSWER "]}", "chatml",
+          "x.jsonl:1: has `system`, and messages[0] is a system message, too: leave one of them out" },
+        { "{\"prompt\":\"q\",\"chosen\":\"a\",\"rejected\":\"b\"}", "chatml",
+          "x.jsonl:1: `chosen` and `rejected`: preferences are not learned from" },
+        { "{\"conversations\":[{\"from\":\"human\",\"value\":\"q\"},{\"from\":\"gpt\",\"value\":\"a\"},{\"from\":"
+          "\"human\","
+          "\"value\":\"q\"}],\"chosen\":{},\"rejected\":{}}",
+          "chatml", "x.jsonl:1: `chosen` and `rejected`: preferences are not learned from" },
+        { "{\"prompt\":[" USER "],\"completion\":[" ANSWER "]}", "chatml",
+          "x.jsonl:1: `prompt` must be a string; write a conversation as one list, `messages`" },
         { MESSAGES(USER), "chatml", "x.jsonl:1: no message is the assistant's" },
         { "{\"conversations\":[{\"from\":\"bing\",\"value\":\"\"}]}", "chatml", "conversations[0]: `bing` is no role" },
         { "{\"conversations\":[{\"value\":\"\"}]}", "chatml", "conversations[0]: `from` is missing" },

@@ -332,7 +332,8 @@ Test(formats, what_is_no_text_is_refused_by_name)
         { "x.tar.gz", "task t: train: @/x.tar.gz: is a tar archive by its name" },
         { "x.tgz", "task t: train: @/x.tgz: is a tar archive by its name" },
         { "x.npy", "task t: train: @/x.npy: is NumPy by its name" },
-        { "x.docx", "task t: train: @/x.docx: is a document of an office program by its name, which is not read; save" },
+        { "x.docx",
+          "task t: train: @/x.docx: is a document of an office program by its name, which is not read; save" },
         { "x.xlsx", "task t: train: @/x.xlsx: is a document of an office program by its name" },
         { "x.txz", "task t: train: @/x.txz: is a tar archive by its name" },
         { "x.safetensors", "task t: train: @/x.safetensors: is tensors by its name" },
@@ -396,8 +397,8 @@ Test(formats, notes_that_stand_for_files_are_refused)
     static const char *const names[] = { "x.txt", "x.jsonl", "x.csv", "x.tsv", "x.json", "x.bin", "x.txt.gz", "x" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char expected[128];
-        snprintf(expected, sizeof expected, "@/%s: is a Git LFS pointer, which stands for a file that was not fetched: ",
-                 names[i]);
+        snprintf(expected, sizeof expected,
+                 "@/%s: is a Git LFS pointer, which stands for a file that was not fetched: ", names[i]);
         expect_refused(names[i], "auto", lfs, sizeof lfs - 1, expected);
     }
     expect_refused("x.txt", "auto", annex, sizeof annex - 1, "@/x.txt: is a git-annex pointer");
@@ -469,7 +470,8 @@ Test(formats, wrong_csv)
         const char *text, *message;
     } cases[] = {
         { "body\nabc\n", "@/x.csv:1: the header: " FIELDS },
-        { "\r\n\r\ntext;id\nabc;1\n", "@/x.csv:3: the header is one field, which holds semicolons: fields are separated by commas in .csv, by tabs" },
+        { "\r\n\r\ntext;id\nabc;1\n", "@/x.csv:3: the header is one field, which holds semicolons: fields are "
+                                      "separated by commas in .csv, by tabs" },
         { "a\ttext\n1\tb\n", "@/x.csv:1: the header is one field, which holds tabs: fields are separated by commas" },
         { "text,prompt,completion\na,b,c\n", "@/x.csv:1: the header: has `text` and also `prompt` and `completion`;" },
         { "text,id,text\na,b,c\n", "@/x.csv:1: the header has the column `text` twice; rename one" },

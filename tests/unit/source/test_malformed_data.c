@@ -110,7 +110,9 @@ Test(malformed_data, paths)
         { NULL, NULL, "*.txt",
           "task t: train: @/*.txt: no file matches (paths are relative to the working directory)" },
         { "d/.hidden", "text", "d",
-          "task t: train: @/d: the folder holds no files (names that begin with a dot are left out)" },
+          "task t: train: @/d: the folder holds no files (names that begin with a dot and editors' backups, which end "
+          "in "
+          "~, are left out)" },
     };
     RUN(cases, HS_EIO);
     static const Case wrong_names[] = {
