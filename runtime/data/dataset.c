@@ -258,6 +258,7 @@ static HsStatus finish(HsDatasetBuild *building, HsTokenizer *tokenizer, HsDatas
     warn_long_chats(building);
     warn_cut_rows(building);
     describe_packs(building);
+    HS_TRY(hs_dataset_count_shared(building, &dataset->apart));
     hs_corpus_deinit(&building->corpus);
     HS_TRY(check_length(building, dataset, &dataset->train, "train"));
     return check_length(building, dataset, &dataset->validation, "validation");
@@ -273,6 +274,8 @@ static HsStatus build(HsDatasetBuild *buildings, int count, HsTokenizer **tokeni
 {
     for (int i = 0; i < count; i++) {
         HS_TRY(list_sources(&buildings[i]));
+        HS_TRY(hs_dataset_leave_out(&buildings[i], &datasets[i].apart));
+        hs_source_list_warn(&buildings[i].sources);
         HS_TRY(check_synthetic(&buildings[i]));
     }
     if (!*tokenizer)
@@ -345,12 +348,13 @@ void hs_dataset_deinit(HsDataset *dataset)
     }
     for (int i = 0; i < HS_ITEM_SET_COUNT; i++)
         hs_item_set_deinit(&dataset->items[i]);
+    hs_dataset_apart_deinit(&dataset->apart);
     if (dataset->owns_tokenizer)
         hs_tokenizer_destroy(dataset->tokenizer);
     *dataset = (HsDataset){ 0 };
 }
 
-HsStatus hs_task_data_create(const HsConfig *config, HsTokenizer *tokenizer, HsTaskData *data)
+static HsStatus create_tasks(const HsConfig *config, HsTokenizer *tokenizer, bool keeps_validation, HsTaskData *data)
 {
     int count = config->task_count;
     HsStatus status = HS_OK;
@@ -363,8 +367,10 @@ HsStatus hs_task_data_create(const HsConfig *config, HsTokenizer *tokenizer, HsT
         goto clean_up;
     }
     data->count = count;
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
         begin(config, &config->tasks[i], &buildings[i], &data->tasks[i]);
+        buildings[i].keeps_validation = keeps_validation;
+    }
     status = build(buildings, count, &data->tokenizer, data->tasks);
     for (int i = 0; i < count; i++)
         end(&buildings[i]);
@@ -373,6 +379,16 @@ clean_up:
     if (status != HS_OK)
         hs_task_data_deinit(data);
     return status;
+}
+
+HsStatus hs_task_data_create(const HsConfig *config, HsTokenizer *tokenizer, HsTaskData *data)
+{
+    return create_tasks(config, tokenizer, false, data);
+}
+
+HsStatus hs_task_data_create_whole(const HsConfig *config, HsTokenizer *tokenizer, HsTaskData *data)
+{
+    return create_tasks(config, tokenizer, true, data);
 }
 
 void hs_task_data_deinit(HsTaskData *data)

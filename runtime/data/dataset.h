@@ -61,11 +61,20 @@ typedef struct HsItemSet {
 #define HS_ITEM_SET_ENUM(NAME, name) HS_ITEMS_##NAME,
 enum { HS_ITEM_SETS(HS_ITEM_SET_ENUM) HS_ITEM_SET_COUNT };
 
+/* How far validation is apart from training (dataset_apart.c). */
+typedef struct HsDatasetApart {
+    int left_out, twice; /* files of train: some task's validation, and not read; read more than once */
+    char *first_left_out, *first_twice;
+    int64_t documents, bytes;               /* of validation's files; nothing where validation is a share */
+    int64_t shared_documents, shared_bytes; /* of these, what is also training text */
+} HsDatasetApart;
+
 typedef struct HsDataset {
     HsStreamTokens train, validation;
     /* Documents of prompt and completion, and the lines of synthetic sources that have both (HsSynthetic's separator):
      * each prompt once, at most evaluation.items, spread evenly over the text, none longer than T + 1 tokens. */
     HsItemSet items[HS_ITEM_SET_COUNT];
+    HsDatasetApart apart;
     HsTokenizer *tokenizer;
     bool owns_tokenizer; /* false: HsTaskData's */
     int64_t sequence_length;
@@ -106,6 +115,10 @@ typedef struct HsTaskData {
 } HsTaskData;
 HsStatus hs_task_data_create(const HsConfig *config, HsTokenizer *tokenizer, HsTaskData *data);
 void hs_task_data_deinit(HsTaskData *data);
+/* The same for a run that began before files of validation were left out of training: it keeps them. */
+HsStatus hs_task_data_create_whole(const HsConfig *config, HsTokenizer *tokenizer, HsTaskData *data);
+/* One warning for each way in which a task's validation is not apart from training, or a file is read twice. */
+void hs_task_data_warn_shared(const HsConfig *config, const HsTaskData *data);
 /* Bytes of all sources as they lie in files, or will be made: known without reading them.
  * errors: those of hs_task_data_create that need no reading */
 HsStatus hs_task_data_bytes(const HsConfig *config, size_t *bytes);

@@ -29,8 +29,9 @@ typedef struct HsDatasetBuild {
     uint32_t task_index;    /* keeps the seeds of tasks apart */
     HsTokenizer *tokenizer; /* borrowed; NULL until it is made */
     HsSourceList sources;
-    int train_sources; /* sources[0 .. train_sources) train, the rest validates */
-    double share;      /* percent cut off for validation; 0: validation has its own sources */
+    int train_sources;     /* sources[0 .. train_sources) train, the rest validates */
+    bool keeps_validation; /* files of validation stay in training too, where it has them */
+    double share;          /* percent cut off for validation; 0: validation has its own sources */
     HsCorpus corpus;
     int64_t train_pieces;
     int64_t joined;  /* documents of files in one stream, the most; they run together where no token ends them */
@@ -38,6 +39,12 @@ typedef struct HsDatasetBuild {
     HsChatLengths chats;
     HsRowCounts rows;
 } HsDatasetBuild;
+
+/* Takes files of validation out of the listed sources of training, before anything is read.  errors: HS_ENOMEM */
+HsStatus hs_dataset_leave_out(HsDatasetBuild *building, HsDatasetApart *apart);
+/* From the corpus, with its tokenizer.  errors: HS_ENOMEM */
+HsStatus hs_dataset_count_shared(const HsDatasetBuild *building, HsDatasetApart *apart);
+void hs_dataset_apart_deinit(HsDatasetApart *apart);
 
 /* Puts the piece's file, and line where it has one, before the message; returns `status`. */
 HsStatus hs_dataset_blame(const HsDatasetBuild *building, const HsPiece *piece, HsStatus status);

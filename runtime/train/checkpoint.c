@@ -26,6 +26,9 @@
 #include "runtime/model/coded.h"
 #include "runtime/train/trainer.h"
 
+/* In trainer.json: files of validation were left out of the folders and patterns of training. */
+#define VALIDATION_APART "validation_apart"
+
 /* The tensors a checkpoint names, pointing at the run's memory. */
 typedef struct TensorLists {
     HsWeights model;
@@ -151,6 +154,7 @@ static HsStatus save(HsTrainer *trainer, const char *out_dir, const char *const 
     TensorLists lists = { 0 };
     HsJson *state = hs_trainer_numbers_json(&trainer->state);
     hs_json_set(state, "files", hs_trainer_files_json(trainer));
+    hs_json_set_bool(state, VALIDATION_APART, !trainer->keeps_validation);
     HS_TRY_GOTO(status, hs_trainer_save_continual(trainer, state), done);
     HS_TRY_GOTO(status, list_tensors(trainer, &lists), done);
     HS_TRY_GOTO(status, hs_weights_spell_out(&lists.model), done);
@@ -367,6 +371,15 @@ static HsStatus restore(HsTrainer *trainer, const HsCheckpoint *checkpoint)
 done:
     free_lists(&lists);
     return status;
+}
+
+HsStatus hs_trainer_peek_validation(HsTrainer *trainer, const char *folder)
+{
+    HsCheckpoint checkpoint;
+    HS_TRY(hs_checkpoint_open(folder, false, &checkpoint));
+    trainer->keeps_validation = !hs_json_is_true(hs_json_get(checkpoint.state, VALIDATION_APART));
+    hs_checkpoint_close(&checkpoint);
+    return HS_OK;
 }
 
 HsStatus hs_trainer_peek_micro_batch(HsTrainer *trainer, const char *folder)

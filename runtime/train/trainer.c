@@ -204,8 +204,15 @@ static HsStatus prepare(HsTrainer *trainer, const char *folder)
     HS_TRY(hs_engine_init(&trainer->engine, &engine));
     HsTokenizer *tokenizer;
     HS_TRY(hs_trainer_given_tokenizer(config, folder, &tokenizer));
-    HS_TRY(hs_task_data_create(config, tokenizer, &trainer->data));
+    HsStatus status = folder ? hs_trainer_peek_validation(trainer, folder) : HS_OK;
+    if (status != HS_OK) {
+        hs_tokenizer_destroy(tokenizer);
+        return status;
+    }
+    HS_TRY((trainer->keeps_validation ? hs_task_data_create_whole : hs_task_data_create)(config, tokenizer,
+                                                                                         &trainer->data));
     trainer->has_data = true;
+    hs_task_data_warn_shared(config, &trainer->data);
     HS_TRY(hs_trainer_list_files(trainer));
     HS_TRY(compare_data(trainer));
     trainer->vocabulary = hs_tokenizer_vocabulary(trainer->data.tokenizer);

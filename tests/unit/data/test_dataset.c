@@ -57,6 +57,158 @@ Test(dataset, folders_and_globs_are_sorted_and_documents_end)
     data_fixture_deinit(&fixture);
 }
 
+/* ---- validation apart from training ---- */
+
+/* What is trained on, with files d/1.txt, d/2.txt and d/v.txt, and how many files are left out. */
+static void expect_apart(const char *const *train, const char *validation, const char *expected, int left_out)
+{
+    DataFixture fixture;
+    HsDataset dataset;
+    data_fixture_init(&fixture);
+    data_fixture_write_text(&fixture, "d/1.txt", "one");
+    data_fixture_write_text(&fixture, "d/2.txt", "two");
+    data_fixture_write_text(&fixture, "d/v.txt", "valid");
+    data_fixture_write_text(&fixture, "e/2.txt", "other");
+    for (; *train; train++)
+        data_fixture_train(&fixture, *train);
+    data_fixture_validation(&fixture, validation);
+    create(&fixture, &dataset);
+    expect_text(&dataset.train, expected);
+    cr_expect_eq(dataset.apart.left_out, left_out, "%d files", dataset.apart.left_out);
+    hs_dataset_deinit(&dataset);
+    data_fixture_deinit(&fixture);
+}
+#define TRAIN(...) ((const char *const[]){ __VA_ARGS__, NULL })
+
+Test(dataset, files_of_validation_are_left_out_of_folders_and_patterns)
+{
+    expect_apart(TRAIN("d"), "d/v.txt", "one|two|", 1);
+    expect_apart(TRAIN("d/*"), "d/../d/v.txt", "one|two|", 1);
+    expect_apart(TRAIN("**/*.txt"), "d/[v2].txt", "one|other|", 2);
+    expect_apart(TRAIN("d", "e"), "e", "one|two|valid|", 1);
+    /* Named for training, too; all of it. */
+    expect_apart(TRAIN("d/1.txt", "d/v.txt"), "d/v.txt", "one|valid|", 0);
+    expect_apart(TRAIN("d", "d/v.txt"), "d/v.txt", "one|two|valid|valid|", 0);
+    expect_apart(TRAIN("d"), "d", "one|two|valid|", 0);
+}
+
+Test(dataset, files_of_validation_of_other_tasks_too)
+{
+    DataFixture fixture;
+    HsTaskData data;
+    char second[300];
+    data_fixture_init(&fixture);
+    data_fixture_write_text(&fixture, "d/1.txt", "first");
+    data_fixture_write_text(&fixture, "d/v.txt", "first's");
+    data_fixture_write_text(&fixture, "d/w.txt", "second's");
+    data_fixture_write_text(&fixture, "e.txt", "second");
+    data_fixture_validation(&fixture, "d/v.txt");
+    data_fixture_add_task(&fixture, "a", "d");
+    snprintf(second, sizeof second, "%s/d/w.txt", fixture.folder);
+    data_fixture_add_task(&fixture, "b", "e.txt")->validation = second;
+    cr_assert_eq(hs_task_data_create(&fixture.config, NULL, &data), HS_OK, "%s", hs_error_message());
+    expect_text(&data.tasks[0].train, "first|");
+    expect_text(&data.tasks[1].train, "second|");
+    hs_task_data_deinit(&data);
+    /* A run that began before this was so. */
+    cr_assert_eq(hs_task_data_create_whole(&fixture.config, NULL, &data), HS_OK, "%s", hs_error_message());
+    expect_text(&data.tasks[0].train, "first|first's|second's|");
+    hs_task_data_deinit(&data);
+    data_fixture_deinit(&fixture);
+}
+
+Test(dataset, validation_that_is_also_training_text_is_counted)
+{
+    static const char tokens[] = "a\0b\0c\0d\0e\0f";
+    char longer[256], part[101];
+    memset(part, 'p', 100);
+    part[99] = 'q';
+    part[100] = '\0';
+    snprintf(longer, sizeof longer, "x%sy", part);
+    const struct {
+        const char *name, *bytes;
+        size_t size;
+        const char *other, *other_bytes;
+        size_t other_size;
+        int64_t documents, bytes_shared;
+    } cases[] = {
+        { "t.txt", "hello", 0, "v.txt", "hello", 0, 1, 5 },
+        { "t.txt", "hello", 0, "v.txt", "hello!", 0, 0, 0 },
+        { "t.txt", longer, 0, "v.txt", part, 0, 1, 100 },
+        { "t.jsonl", "{\"text\":\"abc\"}\n{\"text\":\"de\"}\n", 0, "v.jsonl",
+          "{\"text\":\"de\"}\n{\"text\":\"new\"}\n{\"text\":\"abc\"}", 0, 2, 5 },
+        { "t.csv", "text\nabcde\n", 0, "v.jsonl", "{\"text\":\"abcde\"}", 0, 1, 5 },
+        { "t.bin", tokens, 12, "v.bin", tokens, 12, 1, 6 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        DataFixture fixture;
+        HsDataset dataset;
+        data_fixture_init(&fixture);
+        fixture.config.data.token_file = "raw16";
+        /* size 0: a string's */
+        data_fixture_write(&fixture, cases[i].name, cases[i].bytes,
+                           cases[i].size > 0 ? cases[i].size : strlen(cases[i].bytes));
+        data_fixture_write(&fixture, cases[i].other, cases[i].other_bytes,
+                           cases[i].other_size > 0 ? cases[i].other_size : strlen(cases[i].other_bytes));
+        data_fixture_train(&fixture, cases[i].name);
+        data_fixture_validation(&fixture, cases[i].other);
+        create(&fixture, &dataset);
+        cr_expect_eq(dataset.apart.shared_documents, cases[i].documents, "case %zu", i);
+        cr_expect_eq(dataset.apart.shared_bytes, cases[i].bytes_shared, "case %zu", i);
+        hs_dataset_deinit(&dataset);
+        data_fixture_deinit(&fixture);
+    }
+}
+
+/* As bash expands them, with globstar. */
+Test(dataset, patterns_of_any_depth)
+{
+    static const struct {
+        const char *pattern, *expected;
+    } cases[] = {
+        { "p/**/*.txt", "a|b|c|1|2|" }, { "p/**", "a|b|c|no|1|2|" },   { "p/**/t/*", "c|no|" },
+        { "**/c.txt", "c|" },           { "p/{s,u}/*.txt", "b|1|2|" }, { "p/u/n-{09..10}.txt", "1|2|" },
+        { "p/**/**/b*", "b|" },         { "p/**/s", "b|c|no|" },       { "p/{a.txt,s/{b,t/c}.txt}", "a|b|c|" },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        DataFixture fixture;
+        HsDataset dataset;
+        data_fixture_init(&fixture);
+        fixture.config.training.max_length = 1;
+        data_fixture_write_text(&fixture, "p/a.txt", "a");
+        data_fixture_write_text(&fixture, "p/s/b.txt", "b");
+        data_fixture_write_text(&fixture, "p/s/t/c.txt", "c");
+        data_fixture_write_text(&fixture, "p/s/t/d.md", "no");
+        data_fixture_write_text(&fixture, "p/.h/e.txt", "hidden");
+        data_fixture_write_text(&fixture, "p/u/n-09.txt", "1");
+        data_fixture_write_text(&fixture, "p/u/n-10.txt", "2");
+        data_fixture_write_text(&fixture, "v", "validation");
+        data_fixture_train(&fixture, cases[i].pattern);
+        data_fixture_validation(&fixture, "v");
+        cr_assert_eq(data_fixture_create(&fixture, &dataset), HS_OK, "%s: %s", cases[i].pattern, hs_error_message());
+        expect_text(&dataset.train, cases[i].expected);
+        hs_dataset_deinit(&dataset);
+        data_fixture_deinit(&fixture);
+    }
+}
+
+Test(dataset, editors_backups_in_folders_are_left_out)
+{
+    DataFixture fixture;
+    HsDataset dataset;
+    data_fixture_init(&fixture);
+    data_fixture_write_text(&fixture, "d/a.txt", "new text");
+    data_fixture_write_text(&fixture, "d/a.txt~", "old text");
+    data_fixture_write_text(&fixture, "d/#a.txt#", "unsaved text");
+    data_fixture_write_text(&fixture, "v", "validation");
+    data_fixture_train(&fixture, "d");
+    data_fixture_validation(&fixture, "v");
+    create(&fixture, &dataset);
+    expect_text(&dataset.train, "new text|");
+    hs_dataset_deinit(&dataset);
+    data_fixture_deinit(&fixture);
+}
+
 Test(dataset, token_files)
 {
     static const struct {
