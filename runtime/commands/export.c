@@ -235,17 +235,17 @@ static HsStatus write_weights(const HsNamedTensor *items, int count, int64_t mos
     return status;
 }
 
-/* Nothing is overwritten: an earlier model's shards among the new ones would be loaded by nobody and puzzle everybody. */
-static HsStatus make_folder(const char *folder)
+/* Asked before the model is read.  Nothing is overwritten: an earlier model's shards among the new ones would be loaded
+ * by nothing and puzzle its readers. */
+static HsStatus check_output(const Arguments *arguments)
 {
-    HsFolderListing listing = { 0 };
-    HS_TRY(hs_make_directories(folder));
-    HS_TRY(hs_storage_list(folder, &listing));
-    const int count = listing.count;
-    hs_storage_list_free(&listing);
-    if (count > 0)
-        return hs_fail(HS_ECONFIG, "%s is not empty: name a folder that is not there yet, or empty it", folder);
-    return HS_OK;
+    bool exists;
+    if (arguments->kind != TO_GGUF)
+        return hs_check_new_folder(arguments->output);
+    HS_TRY(hs_path_exists(arguments->output, &exists));
+    if (exists)
+        return hs_fail(HS_ECONFIG, "%s is there already: name another file, or remove it", arguments->output);
+    return hs_check_output(arguments->output);
 }
 
 static HsStatus export_folder(const HsExportSource *source, const Arguments *arguments)
@@ -261,7 +261,7 @@ static HsStatus export_folder(const HsExportSource *source, const Arguments *arg
         parameters += hs_tensor_count(&items[i].tensor);
     }
     if (status == HS_OK)
-        status = make_folder(arguments->output);
+        status = hs_make_directories(arguments->output);
     if (status == HS_OK)
         status = write_config(source, format->torch, arguments->output);
     if (status == HS_OK)
@@ -302,7 +302,7 @@ static HsStatus export_adapters(const HsExportSource *source, const Arguments *a
         parameters += hs_tensor_count(&items[i].tensor);
     }
     if (status == HS_OK)
-        status = make_folder(arguments->output);
+        status = hs_make_directories(arguments->output);
     if (status == HS_OK)
         status = write_adapter_config(source, arguments);
     if (status == HS_OK)
@@ -335,15 +335,6 @@ static HsStatus check_adapters(const HsExportSource *source, const Arguments *ar
     return HS_OK;
 }
 
-static HsStatus export_file(const HsExportSource *source, const Arguments *arguments)
-{
-    bool exists;
-    HS_TRY(hs_path_exists(arguments->output, &exists));
-    if (exists)
-        return hs_fail(HS_ECONFIG, "%s is there already: name another file, or remove it", arguments->output);
-    return hs_export_gguf(source, format_of(arguments)->gguf, arguments->output);
-}
-
 const struct argp hs_argp_export = { options, parse, NULL, "A trained model as others read it.", NULL, NULL, NULL };
 
 HsStatus hs_command_export(int argc, char **argv)
@@ -352,13 +343,14 @@ HsStatus hs_command_export(int argc, char **argv)
     HsExportSource source = { 0 };
     char *path = NULL;
     HS_TRY(hs_arguments_parse(&hs_argp_export, argc, argv, &arguments));
+    HS_TRY(check_output(&arguments));
     HS_TRY(hs_argument_checkpoint_path(&arguments.checkpoint, &path));
     HsStatus status = hs_export_source_init(&source, path);
     if (status == HS_OK)
         status = check_adapters(&source, &arguments);
     if (status == HS_OK)
         status = arguments.kind == TO_PEFT   ? export_adapters(&source, &arguments)
-                 : arguments.kind == TO_GGUF ? export_file(&source, &arguments)
+                 : arguments.kind == TO_GGUF ? hs_export_gguf(&source, format_of(&arguments)->gguf, arguments.output)
                                              : export_folder(&source, &arguments);
     hs_export_source_deinit(&source);
     free(path);

@@ -11,6 +11,7 @@
 #include "runtime/commands/arguments.h"
 #include "runtime/commands/command.h"
 #include "runtime/engine/engine.h"
+#include "runtime/io/files.h"
 #include "runtime/selftest/selftest.h"
 #include "runtime/selftest/tune.h"
 #include "runtime/study/planner.h"
@@ -151,6 +152,9 @@ static HsStatus tune_defaults(const Arguments *arguments, HsTuneList *list)
 
 static HsStatus tune(const Arguments *arguments)
 {
+    HS_TRY(hs_check_output(arguments->tune)); /* measuring takes minutes */
+    if (arguments->config_path && hs_same_file(arguments->tune, arguments->config_path))
+        return hs_fail(HS_ECONFIG, "--tune %s is the configuration: write to another file", arguments->tune);
     HsTuneList *list = calloc(1, sizeof *list);
     if (!list)
         return hs_fail(HS_ENOMEM, "no memory for a list of products");

@@ -20,7 +20,9 @@
 #include "runtime/config/chat_template.h"
 #include "runtime/config/table.h"
 #include "runtime/data/dataset.h"
+#include "runtime/data/source/token_file.h"
 #include "runtime/data/tokenizer_train.h"
+#include "runtime/io/files.h"
 
 enum { MAX_FILES = 4096 };
 enum {
@@ -209,6 +211,8 @@ static HsStatus check_output(const char *path)
 {
     const HsSourceKind *kind;
     HS_TRY(hs_source_kind_choose(path, "auto", &kind));
+    HS_TRY(hs_check_output(path));
+    HS_TRY(hs_token_file_check_replaced(path));
     const size_t length = strlen(path);
     if (!kind->makes_tokens || length < 4 || strcasecmp(path + length - 4, ".bin") != 0)
         return hs_fail(HS_ECONFIG, "--output %s: a token file's name must end in .bin, by which training knows it",
@@ -217,8 +221,10 @@ static HsStatus check_output(const char *path)
 }
 
 /* Also where the output of an earlier call lies among the sources: its text would count twice. */
-static HsStatus refuse_tokens(const HsSourceList *sources)
+static HsStatus refuse_tokens(const HsSourceList *sources, const char *output)
 {
+    if (output)
+        HS_TRY(hs_source_list_check_output(sources, output));
     for (int i = 0; i < sources->count; i++)
         if (sources->items[i].kind && sources->items[i].kind->makes_tokens)
             return hs_fail(HS_ECONFIG, "%s: token files (.bin) hold no text to encode: leave it out",
@@ -235,7 +241,10 @@ static HsStatus use_sources(const Arguments *arguments, unsigned action, const H
         status = strcmp(words[i], HS_SOURCE_INPUT) == 0 ? hs_source_list_add_input(&sources, task->format)
                                                         : hs_source_list_add(&sources, words[i], task->format);
     if (status == HS_OK && action == ENCODE)
-        status = refuse_tokens(&sources);
+        status = refuse_tokens(&sources, arguments->output);
+    if (status == HS_OK)
+        status = hs_source_list_check_output(&sources, arguments->output);
+    hs_source_list_warn(&sources);
     if (status == HS_OK && action == COUNT)
         status = hs_tokenizer_print_count(tokenizer, &sources, reading, arguments->json, stdout);
     else if (status == HS_OK && arguments->output)
@@ -257,6 +266,10 @@ static HsStatus use(const Arguments *arguments, unsigned action, const HsConfig 
         return hs_fail(HS_ECONFIG, "--text shows a text's tokens, and --output writes those of files: leave one out");
     if (arguments->output)
         HS_TRY(check_output(arguments->output));
+    for (int i = 0; action == DECODE && i < count; i++)
+        if (hs_writes_into(stdout, words[i]))
+            return hs_fail(HS_ECONFIG, "the standard output is %s, which is to be read: write to another file",
+                           words[i]);
     HsTokenizer *tokenizer;
     HS_TRY(open_tokenizer(arguments, config, &tokenizer));
     const HsTaskConfig task = task_of(arguments, config);

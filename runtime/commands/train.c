@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "kernels/base/log.h"
 #include "runtime/commands/arguments.h"
@@ -62,6 +63,29 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     default:
         return ARGP_ERR_UNKNOWN;
     }
+}
+
+/* A run writes out_dir/config.yaml, from which it can be started again.  A configuration of the user's that lies there,
+ * with its comments, would be replaced by it. */
+static HsStatus check_config_file(const char *given, const HsConfig *config)
+{
+    char path[4096], metrics[4096], *text = NULL, *own = NULL;
+    size_t length = 0;
+    snprintf(path, sizeof path, "%s/config.yaml", config->training.out_dir);
+    snprintf(metrics, sizeof metrics, "%s/metrics.jsonl", config->training.out_dir);
+    if (!hs_same_file(given, path) || access(metrics, F_OK) == 0)
+        return HS_OK; /* a run's */
+    HsStatus status = hs_read_file(path, 0, &text, &length);
+    if (status == HS_OK)
+        status = hs_config_text(config, &own);
+    if (status == HS_OK && strcmp(text, own) != 0)
+        status = hs_fail(HS_ECONFIG,
+                         "%s: the run writes its whole configuration to this very file, in place of yours: rename it, "
+                         "or choose another out_dir",
+                         given);
+    free(text);
+    free(own);
+    return status;
 }
 
 static HsStatus write_run_config(const HsConfig *config)
@@ -146,6 +170,8 @@ HsStatus hs_command_train(int argc, char **argv)
     HS_TRY(hs_config_load(&config, arguments.config_path, arguments.overrides.count, arguments.overrides.items));
     bool starts_others = false;
     HsStatus status = plan_launch(&arguments, &config, &launch, &starts_others);
+    if (status == HS_OK && !arguments.print_config && !hs_launch_is_child())
+        status = check_config_file(arguments.config_path, &config);
     if (arguments.print_config)
         status = hs_config_print(&config, stdout, true);
     else if (status == HS_OK && starts_others)

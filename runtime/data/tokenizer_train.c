@@ -18,6 +18,7 @@
 #include "runtime/data/tokenizer/map.h"
 #include "runtime/data/tokenizer/pretokenize.h"
 #include "runtime/data/tokenizer_train.h"
+#include "runtime/io/files.h"
 
 enum { BPE_LEAST_VOCABULARY = 257, BPE_LEAST_COUNT = 2 }; /* a pair seen once teaches nothing */
 
@@ -103,14 +104,31 @@ static HsStatus count_sources(const HsSourceList *sources, const HsTaskConfig *t
     return status;
 }
 
-static HsStatus count_pieces(const HsTaskConfig *task, HsMap *pieces)
+/* What is at the path of a tokenizer to be is replaced only where it is one: with -o a*.json, say, the first of the
+ * texts would be. */
+static HsStatus check_replaced(const char *path)
+{
+    static const char key[] = "\"version\""; /* comes first in all of them */
+    char start[256];
+    const size_t length = hs_read_start(path, start, sizeof start);
+    if (length == 0 || (start[0] == '{' && memmem(start, length, key, sizeof key - 1)))
+        return HS_OK;
+    return hs_fail(HS_ECONFIG, "%s is there already, and no tokenizer.json: name another file, or remove it", path);
+}
+
+static HsStatus count_pieces(const HsTaskConfig *task, const char *output_path, HsMap *pieces)
 {
     HsSourceList sources = { 0 };
-    HsStatus status = HS_OK;
+    HsStatus status = hs_check_output(output_path);
     for (int i = 0; status == HS_OK && i < task->train.count; i++)
         status = hs_source_list_add(&sources, task->train.items[i], task->format);
     if (status == HS_OK && hs_source_list_has_tokens(&sources))
         status = hs_fail(HS_ECONFIG, "token files (.bin) hold no text to learn from; leave them out");
+    if (status == HS_OK)
+        status = hs_source_list_check_output(&sources, output_path);
+    if (status == HS_OK)
+        status = check_replaced(output_path);
+    hs_source_list_warn(&sources);
     if (status == HS_OK)
         status = count_sources(&sources, task, pieces);
     hs_source_list_deinit(&sources);
@@ -300,8 +318,10 @@ HsStatus hs_tokenizer_train(const HsTaskConfig *task, int64_t vocabulary, const 
     HsStatus status = hs_bpe_learned_init(&trainer.learned);
     trainer.learned.special = special;
     trainer.learned.special_count = special_count;
+    if (status == HS_OK) /* before text is read, and again when it is known which words are tokens */
+        status = hs_bpe_learned_check_special(&trainer.learned);
     if (status == HS_OK)
-        status = count_pieces(task, &trainer.pieces);
+        status = count_pieces(task, output_path, &trainer.pieces);
     if (status == HS_OK)
         status = build_words(&trainer);
     if (status == HS_OK)

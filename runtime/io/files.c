@@ -4,6 +4,7 @@
  */
 #include "runtime/io/files.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -59,15 +60,73 @@ HsStatus hs_check_output(const char *path)
         snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : (int)(slash - path), path);
     if (path[0] == '\0' || (slash && slash[1] == '\0'))
         return hs_fail(HS_EIO, "`%s` names no file to write to", path);
-    if (stat(folder, &about) != 0 && errno == ENOENT)
+    const bool there = stat(folder, &about) == 0;
+    if (!there && errno == ENOENT)
         return hs_fail(HS_EIO, "%s: cannot be written: there is no folder %s; make it first (mkdir -p)", path, folder);
-    if (access(folder, W_OK | X_OK) != 0)
-        return hs_fail(HS_EIO, "%s: cannot be written: %s: %s", path, folder, strerror(errno));
-    if (stat(folder, &about) == 0 && !S_ISDIR(about.st_mode))
+    if (there && !S_ISDIR(about.st_mode))
         return hs_fail(HS_EIO, "%s: cannot be written: %s is not a folder", path, folder);
+    if (access(folder, W_OK | X_OK) != 0)
+        return hs_fail(HS_EIO, "%s: cannot be written in %s: %s", path, folder, strerror(errno));
     if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
         return hs_fail(HS_EIO, "%s: cannot be written: it is a folder; name a file", path);
     return HS_OK;
+}
+
+size_t hs_read_start(const char *path, char *bytes, size_t size)
+{
+    FILE *file = NULL;
+    struct stat about;
+    if (stat(path, &about) != 0 || !S_ISREG(about.st_mode) || hs_open_file(path, &file) != HS_OK)
+        return 0;
+    const size_t count = fread(bytes, 1, size, file);
+    fclose(file);
+    return count;
+}
+
+static HsStatus check_empty(const char *path)
+{
+    DIR *stream = opendir(path);
+    int entries = 0;
+    if (!stream)
+        return hs_fail(HS_EIO, "%s: cannot be opened: %s", path, strerror(errno));
+    while (entries <= 2 && readdir(stream))
+        entries++;
+    closedir(stream);
+    if (entries > 2) /* "." and ".." */
+        return hs_fail(HS_ECONFIG, "%s is not empty: name a folder that is not there yet, or empty it", path);
+    return access(path, W_OK | X_OK) == 0 ? HS_OK : hs_fail(HS_EIO, "%s: cannot be written: %s", path, strerror(errno));
+}
+
+HsStatus hs_check_new_folder(const char *path)
+{
+    char above[4096];
+    struct stat about;
+    size_t length = strlen(path);
+    if (length == 0 || length >= sizeof above)
+        return hs_fail(HS_EIO, "a folder's path must have 1 to %zu characters (got %zu)", sizeof above - 1, length);
+    if (stat(path, &about) == 0)
+        return S_ISDIR(about.st_mode) ? check_empty(path) : hs_fail(HS_EIO, "%s exists and is not a folder", path);
+    memcpy(above, path, length + 1);
+    while (strchr(above, '/')) { /* up to what is there */
+        char *const slash = strrchr(above, '/');
+        slash[slash == above] = '\0';
+        if (stat(above, &about) == 0 || slash == above)
+            break;
+    }
+    if (stat(above, &about) != 0)
+        snprintf(above, sizeof above, ".");
+    else if (!S_ISDIR(about.st_mode))
+        return hs_fail(HS_EIO, "%s: cannot be made: %s is not a folder", path, above);
+    return access(above, W_OK | X_OK) == 0
+               ? HS_OK
+               : hs_fail(HS_EIO, "%s: cannot be made in %s: %s", path, above, strerror(errno));
+}
+
+bool hs_writes_into(FILE *stream, const char *path)
+{
+    struct stat out, in;
+    return fstat(fileno(stream), &out) == 0 && S_ISREG(out.st_mode) && stat(path, &in) == 0 &&
+           out.st_dev == in.st_dev && out.st_ino == in.st_ino;
 }
 
 HsStatus hs_check_fetched(const char *path, const char *bytes, size_t size)

@@ -25,6 +25,17 @@ bool hs_same_file(const char *one, const char *other);
  * To be asked before work whose result goes there.  errors: HS_EIO naming what is wrong, and the mend */
 HsStatus hs_check_output(const char *path);
 
+/* The same of a new folder: it is not there, or is empty, and can be made.  errors: HS_EIO; HS_ECONFIG where something
+ * lies in it */
+HsStatus hs_check_new_folder(const char *path);
+
+/* The first bytes of a file, to see what an output would replace: how many of `size` there are, 0 where it is not there
+ * or no file. */
+size_t hs_read_start(const char *path, char *bytes, size_t size);
+
+/* Whether what is written to the stream goes into the file, as a shell's > and >> have it. */
+bool hs_writes_into(FILE *stream, const char *path);
+
 /* The bytes are the file, not a note that stands for one which was not fetched (Git LFS, git-annex, Xet).  hs_read_file
  * and hs_read_input ask this themselves.  errors: HS_EFORMAT with the command that fetches it */
 HsStatus hs_check_fetched(const char *path, const char *bytes, size_t size);

@@ -145,7 +145,7 @@ mkdir mixed
 cp docs/a.txt mixed
 expect 0 "$trainer" tokenizer encode --tokenizer bpe.json --output mixed/out.bin mixed
 expect 2 "$trainer" tokenizer encode --tokenizer bpe.json --output mixed/out.bin mixed
-says err "mixed/out.bin: token files (.bin) hold no text"
+says err "mixed/out.bin is one of the sources (mixed/out.bin), and would be replaced: write to another file"
 expect 2 "$trainer" tokenizer encode --tokenizer bpe.json --output new.txt docs
 says err "must end in .bin"
 expect 1 "$trainer" tokenizer encode --tokenizer bpe.json --output nowhere/new.bin docs

@@ -17,6 +17,7 @@
 #include "kernels/base/log.h"
 #include "runtime/data/source/glob.h"
 #include "runtime/data/synthetic/synthetic.h"
+#include "runtime/io/files.h"
 
 enum { HS_FOLDER_DEPTH = 32 }; /* deeper is most likely a symbolic link that points back up */
 
@@ -164,6 +165,19 @@ HsStatus hs_source_list_add(HsSourceList *list, const char *name, const char *fo
         drop_doubles(list, before);
     for (int i = before; i < list->count; i++)
         list->items[i].found = pattern || S_ISDIR(about.st_mode);
+    return HS_OK;
+}
+
+HsStatus hs_source_list_check_output(const HsSourceList *list, const char *output)
+{
+    for (int i = 0; i < list->count; i++) {
+        const char *const name = list->items[i].name;
+        if (!list->items[i].kind)
+            continue;
+        if (output ? hs_same_file(name, output) : hs_writes_into(stdout, name))
+            return hs_fail(HS_ECONFIG, "%s is one of the sources (%s), and would be replaced: write to another file",
+                           output ? output : "the standard output", name);
+    }
     return HS_OK;
 }
 

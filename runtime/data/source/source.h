@@ -47,6 +47,9 @@ typedef struct HsSourceList {
  * those of glob.h; what folders and patterns give is sorted by byte order of the path.  format: the task's; auto chooses for each file by its name.
  * errors: HS_EIO, HS_ECONFIG and HS_EFORMAT naming the path */
 HsStatus hs_source_list_add(HsSourceList *list, const char *name, const char *format);
+/* That a command which reads the sources and writes `output` replaces none of them; output NULL: it writes to the
+ * standard output.  errors: HS_ECONFIG */
+HsStatus hs_source_list_check_output(const HsSourceList *list, const char *output);
 /* Says what was left out. */
 void hs_source_list_warn(const HsSourceList *list);
 void hs_source_list_deinit(HsSourceList *list);

@@ -20,6 +20,10 @@ typedef struct HsTokenLayout {
 enum { HS_TOKEN_LAYOUTS = 2 };
 extern const HsTokenLayout hs_token_layouts[HS_TOKEN_LAYOUTS]; /* the narrower first */
 
+/* That what is at the path, if anything, is a file of one of the layouts, which a new one may replace.
+ * errors: HS_ECONFIG */
+HsStatus hs_token_file_check_replaced(const char *path);
+
 /* A file in the making lies beside `path` under another name, and takes its place when it is whole. */
 typedef struct HsTokenWriter {
     const HsTokenLayout *layout;

@@ -14,6 +14,7 @@
 #include <inttypes.h>
 
 #include "runtime/data/source/token_file.h"
+#include "runtime/io/files.h"
 
 const HsTokenLayout hs_token_layouts[HS_TOKEN_LAYOUTS] = { { 20240520, 1, 2 }, { 20240801, 7, 4 } };
 
@@ -24,6 +25,17 @@ static uint32_t little_endian(const char *bytes, size_t count)
     for (size_t i = 0; i < count; i++)
         value |= (uint32_t)(unsigned char)bytes[i] << (8 * i);
     return value;
+}
+
+HsStatus hs_token_file_check_replaced(const char *path)
+{
+    char start[4];
+    const size_t length = hs_read_start(path, start, sizeof start);
+    for (int i = 0; i < HS_TOKEN_LAYOUTS; i++)
+        if (length == 0 || (length == 4 && little_endian(start, 4) == hs_token_layouts[i].magic))
+            return HS_OK;
+    return hs_fail(HS_ECONFIG, "%s is there already, and no token file with a header: name another file, or remove it",
+                   path);
 }
 
 static HsStatus read_header(const char *name, const char *bytes, size_t size, size_t *token_bytes)
