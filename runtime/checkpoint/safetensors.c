@@ -214,8 +214,7 @@ HsStatus hs_safetensors_parse(const char *name, const void *bytes, size_t size, 
     *file = (HsSafetensors){ 0 };
     if (size < LENGTH_BYTES)
         return hs_fail(HS_EFORMAT, "%s: %zu bytes, too short for a safetensors header", name, size);
-    if (hs_is_lfs_pointer(bytes, size))
-        return hs_fail(HS_EFORMAT, "%s: " HS_LFS_POINTER, name);
+    HS_TRY(hs_check_fetched(name, bytes, size));
     uint64_t header = 0;
     memcpy(&header, bytes, LENGTH_BYTES);
     if (header > MAX_HEADER_BYTES)

@@ -227,12 +227,6 @@ HsStatus hs_read_file(const char *path, size_t limit, char **text, size_t *lengt
     return status;
 }
 
-bool hs_is_lfs_pointer(const void *bytes, size_t length)
-{
-    static const char start[] = "version https://git-lfs.github.com/spec/";
-    return length >= sizeof start - 1 && memcmp(bytes, start, sizeof start - 1) == 0;
-}
-
 HsStatus hs_close_text(FILE *stream, char **text)
 {
     const bool whole = stream && !ferror(stream);

@@ -51,10 +51,6 @@ HsStatus hs_read_file(const char *path, size_t limit, char **text, size_t *lengt
 /* The same of "-", which is the standard input. */
 HsStatus hs_read_input(const char *path, size_t limit, char **text, size_t *length);
 
-/* Whether bytes are a pointer of Git's large-file storage in place of the file: what a clone without git-lfs has. */
-bool hs_is_lfs_pointer(const void *bytes, size_t length);
-#define HS_LFS_POINTER "a pointer of Git LFS in place of the file: fetch it with `git lfs pull`"
-
 /* Close what open_memstream opened (`stream` NULL: it could not be) and keep its whole text.  Where memory ran out, the
  * C library may close it without an error and leave a text that is cut off, or none: *text is NULL then.  errors:
  * HS_ENOMEM. */

@@ -84,8 +84,7 @@ static HsStatus parse(const char *name, const char *text, size_t length, bool py
 {
     *root = NULL;
     size_t offset = 0, nonfinite = 0;
-    if (hs_is_lfs_pointer(text, length))
-        return hs_fail(HS_EFORMAT, "%s: " HS_LFS_POINTER, name);
+    HS_TRY(hs_check_fetched(name, text, length));
     const char *wrong = hs_json_scan(text, length, python ? &nonfinite : NULL, &offset);
     if (wrong)
         return hs_fail(HS_EFORMAT, "%s: byte %zu: not JSON: %s", name, offset, wrong);
