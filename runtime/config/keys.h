@@ -108,27 +108,27 @@
       "beside the tokenizer where that is one of these; llama3.1: with its fixed date, 26 Jul 2024")
 
 /* One entry of the list `tasks`. */
-#define HS_KEYS_TASK(X, S)                                                                                           \
-    X(S, STRING, name, "task", 0, 0, NULL, "", "appears in logs and metrics")                                        \
-    X(S, STRINGS, train, "synthetic:mixture", 0, 0, NULL, "",                                                        \
-      "files, folders, globs (.txt .md .jsonl .json .csv .bin ..., also with .gz or .zst) or synthetic:NAME; in "    \
-      "globs **/ stands for folders of any depth, {a,b} and {1..9} for each of them; what is validation's is left "  \
-      "out of folders and globs")                                                                                    \
-    X(S, STRING, validation, "10%", 0, 0, NULL, "",                                                                  \
-      "a share such as 10% cut from the end, or files as in train, or synthetic:NAME")                               \
-    X(S, STRING, format, "auto", 0, 0, "auto|text|jsonl|json|csv|tsv", "",                                           \
-      "how its files are read; auto: each by its name (.jsonl and .ndjson: an object a line; .json: a list of "      \
+#define HS_KEYS_TASK(X, S)                                                                                            \
+    X(S, STRING, name, "task", 0, 0, NULL, "", "appears in logs and metrics")                                         \
+    X(S, STRINGS, train, "synthetic:mixture", 0, 0, NULL, "",                                                         \
+      "files, folders, globs (.txt .md .jsonl .json .csv .bin ..., also with .gz or .zst) or synthetic:NAME; in "     \
+      "globs **/ stands for folders of any depth, {a,b} and {1..9} for each of them; what is validation's is left "   \
+      "out of folders and globs")                                                                                     \
+    X(S, STRING, validation, "10%", 0, 0, NULL, "",                                                                   \
+      "a share such as 10% cut from the end, or files as in train, or synthetic:NAME")                                \
+    X(S, STRING, format, "auto", 0, 0, "auto|text|jsonl|json|csv|tsv", "",                                            \
+      "how its files are read; auto: each by its name (.jsonl and .ndjson: an object a line; .json: a list of "       \
       "objects or strings; .csv: a header line, then rows; .tsv, .tab: the same with tabs; .bin: tokens; else text)") \
-    X(S, STRING, text_field, "text", 0, 0, NULL, "", "JSONL, JSON, CSV, TSV: the field (column) of a document")     \
-    X(S, STRING, prompt_field, "prompt", 0, 0, NULL, "",                                                             \
-      "JSONL, JSON, CSV, TSV: with completion_field: loss on the completion only")                                   \
-    X(S, STRING, completion_field, "completion", 0, 0, NULL, "", "JSONL, JSON, CSV, TSV: see prompt_field")          \
-    X(S, BYTES, synthetic_tokens, 1000000, 1000, HS_NO_BOUND, NULL, "bytes",                                         \
-      "how much text a synthetic source makes for training; a validation source of its own makes one tenth of that") \
-    X(S, INT, steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps", "length of this task; 0: by tokens or epochs")      \
-    X(S, INT, tokens, 0, 0, HS_NO_BOUND, NULL, "tokens", "its length in new training tokens; 0: by epochs")          \
-    X(S, REAL, epochs, 0, 0, HS_NO_BOUND, NULL, "epochs",                                                            \
-      "its length in passes over its training data; 0: max_steps, else max_epochs")                                  \
+    X(S, STRING, text_field, "text", 0, 0, NULL, "", "JSONL, JSON, CSV, TSV: the field (column) of a document")       \
+    X(S, STRING, prompt_field, "prompt", 0, 0, NULL, "",                                                              \
+      "JSONL, JSON, CSV, TSV: with completion_field: loss on the completion only")                                    \
+    X(S, STRING, completion_field, "completion", 0, 0, NULL, "", "JSONL, JSON, CSV, TSV: see prompt_field")           \
+    X(S, BYTES, synthetic_tokens, 1000000, 1000, HS_NO_BOUND, NULL, "bytes",                                          \
+      "how much text a synthetic source makes for training; a validation source of its own makes one tenth of that")  \
+    X(S, INT, steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps", "length of this task; 0: by tokens or epochs")       \
+    X(S, INT, tokens, 0, 0, HS_NO_BOUND, NULL, "tokens", "its length in new training tokens; 0: by epochs")           \
+    X(S, REAL, epochs, 0, 0, HS_NO_BOUND, NULL, "epochs",                                                             \
+      "its length in passes over its training data; 0: max_steps, else max_epochs")                                   \
     X(S, REAL, learning_rate, 0, 0, 1000, NULL, "", "its peak learning rate; 0: the top level's")
 
 #define HS_KEYS_DATA(X, S)                                                                                           \

@@ -181,7 +181,8 @@ Test(task_data, errors_name_task_file_and_offset)
         const char *message;
     } cases[] = {
         { "char", "x.txt", "bad \xff text", "x.txt", HS_EFORMAT, "task b: @/x.txt: byte 4 (0xFF) is not UTF-8" },
-        { "byte", "x.jsonl", "{\"text\":\"fine\"}\n[]\n", "x.jsonl", HS_EFORMAT, "task b: @/x.jsonl:2: a list begins here" },
+        { "byte", "x.jsonl", "{\"text\":\"fine\"}\n[]\n", "x.jsonl", HS_EFORMAT,
+          "task b: @/x.jsonl:2: a list begins here" },
         { "byte", "x.txt", "", "none.txt", HS_EIO, "task b: train: @/none.txt: cannot be read" },
         { "byte", "x.txt", "", "x.txt", HS_ECONFIG, "task b: train holds no text" },
         { "byte", "x.txt", "abc", "x.txt", HS_ECONFIG, "task b: train has 2 tokens, but one window" },

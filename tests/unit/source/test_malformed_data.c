@@ -81,6 +81,7 @@ Test(malformed_data, jsonl)
         { "x.jsonl", "[\n{\"text\":\"a\"}\n]\n", NULL,
           "@/x.jsonl:1: a list begins here, and a line of JSON Lines holds one object: if the file is one list of "
           "documents, set the task's format: json, or name it .json" },
+        { "x.jsonl", "{'text': 'a'}\n", NULL, "@/x.jsonl:1: column 2: a single quote: JSON's are double ones; ..." },
         { "x.jsonl", "17\n", NULL, "@/x.jsonl:1: a line must be an object such as {\"text\": \"...\"}" },
         { "x.jsonl", "{\"text\":\"a\"}\n{\"text\":\"\\\\ud800 \\uDBFF\"}\n", NULL,
           "@/x.jsonl:2: column 18: the escape \\uDBFF is one half of a surrogate pair without the other, which is no "
