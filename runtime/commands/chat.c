@@ -11,6 +11,7 @@
 #include "kernels/base/log.h"
 #include "runtime/config/chat_template.h"
 #include "runtime/data/source/chat.h"
+#include "runtime/io/utf8.h"
 
 /* Of a conversation: what longer ones cost is reading them once more. */
 enum { USUAL_LENGTH = 2048 };
@@ -149,9 +150,11 @@ HsStatus hs_chat_talk(HsChat *chat, FILE *in, FILE *out, bool prompts, uint64_t 
             break;
         while (length > 0 && (line[length - 1] == '\n' || line[length - 1] == '\r'))
             length--;
-        if (length == 0)
+        /* A file that is given as the input may begin with one. */
+        const size_t mark = turn == 0 ? hs_utf8_mark_bytes(line, (size_t)length) : 0;
+        if ((size_t)length == mark)
             continue;
-        status = hs_chat_answer(chat, line, (size_t)length, seed_of(seed, turn++), out, NULL);
+        status = hs_chat_answer(chat, line + mark, (size_t)length - mark, seed_of(seed, turn++), out, NULL);
         fflush(out);
     }
     if (prompts)

@@ -202,6 +202,16 @@ static HsStatus take_character(Numbers *numbers, int character, const HsTokenize
     return HS_OK;
 }
 
+/* Past a byte order mark, which no number begins with. */
+static void skip_mark(FILE *file)
+{
+    const int first = getc(file);
+    if (first != 0xEF)
+        ungetc(first, file);
+    else if (getc(file) != 0xBB || getc(file) != 0xBF)
+        ungetc(first, file); /* is refused */
+}
+
 static HsStatus decode_text(const HsTokenizer *tokenizer, const char *path, FILE *out)
 {
     const bool input = strcmp(path, HS_SOURCE_INPUT) == 0;
@@ -210,6 +220,7 @@ static HsStatus decode_text(const HsTokenizer *tokenizer, const char *path, FILE
     if (!file)
         return hs_fail(HS_EIO, "%s: cannot be opened: %s", path, strerror(errno));
     HsStatus status = HS_OK;
+    skip_mark(file);
     for (int character; status == HS_OK && (character = getc_unlocked(file)) != EOF;)
         status = take_character(&numbers, character, tokenizer, out);
     if (status == HS_OK && ferror(file))

@@ -67,8 +67,9 @@ HsStatus hs_check_output(const char *path)
         return hs_fail(HS_EIO, "%s: cannot be written: %s is not a folder", path, folder);
     if (access(folder, W_OK | X_OK) != 0)
         return hs_fail(HS_EIO, "%s: cannot be written in %s: %s", path, folder, strerror(errno));
-    if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
-        return hs_fail(HS_EIO, "%s: cannot be written: it is a folder; name a file", path);
+    if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) /* a device would be replaced by a file */
+        return hs_fail(HS_EIO, "%s: cannot be written: it is %s; name a file", path,
+                       S_ISDIR(about.st_mode) ? "a folder" : "no regular file");
     return HS_OK;
 }
 
@@ -125,8 +126,9 @@ HsStatus hs_check_new_folder(const char *path)
 bool hs_writes_into(FILE *stream, const char *path)
 {
     struct stat out, in;
-    return fstat(fileno(stream), &out) == 0 && S_ISREG(out.st_mode) && stat(path, &in) == 0 &&
-           out.st_dev == in.st_dev && out.st_ino == in.st_ino;
+    const int code = strcmp(path, "-") == 0 ? fstat(STDIN_FILENO, &in) : stat(path, &in);
+    return code == 0 && fstat(fileno(stream), &out) == 0 && S_ISREG(out.st_mode) && out.st_dev == in.st_dev &&
+           out.st_ino == in.st_ino;
 }
 
 HsStatus hs_check_fetched(const char *path, const char *bytes, size_t size)

@@ -33,7 +33,7 @@ HsStatus hs_check_new_folder(const char *path);
  * or no file. */
 size_t hs_read_start(const char *path, char *bytes, size_t size);
 
-/* Whether what is written to the stream goes into the file, as a shell's > and >> have it. */
+/* Whether what is written to the stream goes into the file ("-": the standard input), as a shell's > and >> have it. */
 bool hs_writes_into(FILE *stream, const char *path);
 
 /* The bytes are the file, not a note that stands for one which was not fetched (Git LFS, git-annex, Xet).  hs_read_file

@@ -45,6 +45,9 @@ static const Refused refused[] = {
     { "a tar archive", TO_FILES, ".tar .tgz .tbz .tbz2 .txz .tzst ", 257, 5, "ustar", true },
     { "bzip2 data", TO_GZIP, ".bz2 ", 4, 6, "1AY&SY", false },
     { "xz data", TO_GZIP, ".xz ", 0, 6, "\3757zXZ\0", false }, /* octal: a digit follows */
+    { "LZMA data", TO_GZIP, ".lzma ", 0, 3, "\x5D\0\0", false },
+    { "brotli data", TO_GZIP, ".br ", 0, 0, NULL, false },
+    { "data of compress", TO_GZIP, ".z ", 0, 2, "\x1F\x9D", false },
     { "lz4 data", TO_GZIP, ".lz4 ", 0, 4, "\4\x22\x4D\x18", false },
     { "PDF", "extract its text (pdftotext)", ".pdf ", 0, 5, "%PDF-", false },
     { "a rar archive", TO_FILES, ".rar ", 0, 6, "Rar!\x1A\7", false },
@@ -77,7 +80,9 @@ typedef struct Packing {
 
 static const Packing packings[] = {
     { "gzip", ".gz", 0, 2, "\x1F\x8B", hs_unpack_gzip },
+    { "gzip", ".gzip", 0, 2, "\x1F\x8B", hs_unpack_gzip },
     { "zstd", ".zst", 0, 4, "\x28\xB5\x2F\xFD", hs_unpack_zstd },
+    { "zstd", ".zstd", 0, 4, "\x28\xB5\x2F\xFD", hs_unpack_zstd },
     { "zstd", ".zst", 1, 3, "\x2A\x4D\x18", hs_unpack_zstd }, /* a frame to be skipped, which pzstd writes first */
 };
 enum { PACKINGS = sizeof packings / sizeof packings[0] };

@@ -37,6 +37,12 @@ HsStatus hs_jsonl_explain(HsStatus status, const char *place, const char *text, 
                        "%s: a list begins here, and a line of JSON Lines holds one object: if the file is one list of "
                        "documents, set the task's format: json, or name it .json",
                        place);
+    if (text[begin] == '<')
+        return hs_fail(
+            HS_EFORMAT,
+            "%s: a page of the web or XML begins here, not JSON: where that came for the file, fetch the file "
+            "itself",
+            place);
     if (text[begin] != '{')
         return status;
     const size_t key = begin + 1 + blanks(text, length, begin + 1);

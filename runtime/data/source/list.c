@@ -88,8 +88,12 @@ static HsStatus add_folder(HsSourceList *list, const char *path, const char *for
 static HsStatus add_path(HsSourceList *list, const char *path, const char *format, int depth)
 {
     struct stat about;
-    if (stat(path, &about) != 0)
-        return hs_fail(HS_EIO, "%s: cannot be read: %s", path, strerror(errno));
+    if (stat(path, &about) != 0) {
+        const int code = errno;
+        const bool link = lstat(path, &about) == 0 && S_ISLNK(about.st_mode);
+        return hs_fail(HS_EIO, "%s: cannot be read: %s%s", path, link ? "what this symbolic link points to: " : "",
+                       strerror(code));
+    }
     if (S_ISDIR(about.st_mode))
         return add_folder(list, path, format, depth);
     if (!S_ISREG(about.st_mode))

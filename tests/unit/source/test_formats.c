@@ -107,7 +107,9 @@ static void expect_refused(const char *name, char *format, const void *bytes, si
 
 Test(formats, ndjson_is_json_lines)
 {
-    expect_text_file("x.ndjson", "auto", "{\"text\":\"abc\"}\n{\"text\":\"def\"}\n", "abc|def|");
+    static const char *const names[] = { "x.ndjson", "x.jsonlines", "x.LDJSON" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        expect_text_file(names[i], "auto", "{\"text\":\"abc\"}\n{\"text\":\"def\"}\n", "abc|def|");
 }
 
 Test(formats, json_lists)
@@ -233,6 +235,8 @@ Test(formats, compressed_files_are_what_their_inner_name_says)
     Bytes gzip = gzipped(text, sizeof text - 1), zstd = zstandard(text, sizeof text - 1);
     expect_file("x.csv.gz", "auto", gzip.bytes, gzip.size, "a\nb|cdef|");
     expect_file("x.csv.zst", "auto", zstd.bytes, zstd.size, "a\nb|cdef|");
+    expect_file("x.csv.gzip", "auto", gzip.bytes, gzip.size, "a\nb|cdef|");
+    expect_file("x.csv.zstd", "auto", zstd.bytes, zstd.size, "a\nb|cdef|");
     /* Without the name the first bytes say it. */
     expect_file("x.csv", "auto", zstd.bytes, zstd.size, "a\nb|cdef|");
     expect_file("x", "auto", gzip.bytes, gzip.size, "text\n\"a\nb\"\ncdef\n|");
@@ -332,6 +336,8 @@ Test(formats, what_is_no_text_is_refused_by_name)
         { "x.tar.gz", "task t: train: @/x.tar.gz: is a tar archive by its name" },
         { "x.tgz", "task t: train: @/x.tgz: is a tar archive by its name" },
         { "x.npy", "task t: train: @/x.npy: is NumPy by its name" },
+        { "x.jsonl.br", "task t: train: @/x.jsonl.br: is brotli data by its name" },
+        { "x.jsonl.lzma", "task t: train: @/x.jsonl.lzma: is LZMA data by its name" },
         { "x.docx",
           "task t: train: @/x.docx: is a document of an office program by its name, which is not read; save" },
         { "x.xlsx", "task t: train: @/x.xlsx: is a document of an office program by its name" },

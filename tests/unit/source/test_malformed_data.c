@@ -82,6 +82,8 @@ Test(malformed_data, jsonl)
           "@/x.jsonl:1: a list begins here, and a line of JSON Lines holds one object: if the file is one list of "
           "documents, set the task's format: json, or name it .json" },
         { "x.jsonl", "{'text': 'a'}\n", NULL, "@/x.jsonl:1: column 2: a single quote: JSON's are double ones; ..." },
+        { "x.jsonl", "<!DOCTYPE html>\n<html>", NULL,
+          "@/x.jsonl:1: a page of the web or XML begins here, not JSON: ..." },
         { "x.jsonl", "17\n", NULL, "@/x.jsonl:1: a line must be an object such as {\"text\": \"...\"}" },
         { "x.jsonl", "{\"text\":\"a\"}\n{\"text\":\"\\\\ud800 \\uDBFF\"}\n", NULL,
           "@/x.jsonl:2: column 18: the escape \\uDBFF is one half of a surrogate pair without the other, which is no "
