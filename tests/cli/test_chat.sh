@@ -59,6 +59,25 @@ says err "conversations are longer than max_length, 64 tokens; the longest has"
 grep -q "no end-of-text" err && fail "a border is asked for that the template has"
 expect 0 "$trainer" eval --checkpoint run
 expect 0 "$trainer" eval --checkpoint run --file talks.jsonl
+# A loss is the mean over the answers that count: of two, the mean of each one's alone, weighted by their tokens.
+talk() {
+    printf '{"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "the cake"%s}, %s, %s]}\n' \
+        "$1" '{"role": "user", "content": "hm"}' "{\"role\": \"assistant\", \"content\": \"seven\"$2}"
+}
+loss() {
+    talk "$1" "$2" >talk.jsonl
+    expect 0 "$trainer" eval --checkpoint run --file talk.jsonl --json data.packing=none
+    grep -o '"val_loss":[0-9.]*' out | cut -d: -f2
+}
+tokens() { "$trainer" tokenizer encode --tokenizer own.json --text "$1<|im_end|>" | wc -l; }
+awk -v both="$(loss '' '')" -v one="$(loss '' ', "weight": 0')" -v two="$(loss ', "train": false' ', "weight": 1')" \
+    -v n="$(tokens 'the cake')" -v m="$(tokens 'seven')" 'BEGIN {
+        off = (n * one + m * two) / (n + m) - both
+        exit !(n != m && one > 0 && two > 0 && one != two && off < 1e-5 && off > -1e-5)
+    }' || fail "losses of answers do not add up"
+talk ', "weight": 0.5' '' >talk.jsonl
+expect 1 "$trainer" eval --checkpoint run --file talk.jsonl
+says err 'talk.jsonl:1: messages[1]: `weight` is 0.5: a message is counted whole or not at all: 0 or 1'
 # Killed and gone on from: the same bits.
 expect 0 "$trainer" --config chat.yaml out_dir=whole
 bits whole >whole.bits
