@@ -83,6 +83,7 @@ static HsStatus check_synthetic(const HsDatasetBuild *building)
 static HsStatus list_sources(HsDatasetBuild *building)
 {
     const HsTaskConfig *task = building->task;
+    HS_TRY(hs_source_list_keep_apart(&building->sources, building->config->training.out_dir));
     for (int i = 0; i < task->train.count; i++) {
         HsStatus status = hs_source_list_add(&building->sources, task->train.items[i], task->format);
         if (status != HS_OK)

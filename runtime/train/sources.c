@@ -48,8 +48,9 @@ static HsStatus add_file(HsReadFiles *files, const char *path, int task)
     return HS_OK;
 }
 
-static HsStatus list_sources(const HsTaskConfig *task, HsSourceList *list)
+static HsStatus list_sources(const HsConfig *config, const HsTaskConfig *task, HsSourceList *list)
 {
+    HS_TRY(hs_source_list_keep_apart(list, config->training.out_dir));
     for (int i = 0; i < task->train.count; i++)
         HS_TRY(hs_source_list_add(list, task->train.items[i], task->format));
     /* A share is no source. */
@@ -61,7 +62,7 @@ static HsStatus list_sources(const HsTaskConfig *task, HsSourceList *list)
 static HsStatus add_task(HsReadFiles *files, const HsConfig *config, int task)
 {
     HsSourceList list = { 0 };
-    HsStatus status = list_sources(&config->tasks[task], &list);
+    HsStatus status = list_sources(config, &config->tasks[task], &list);
     for (int i = 0; status == HS_OK && i < list.count; i++)
         if (list.items[i].kind) /* not synthetic */
             status = add_file(files, list.items[i].name, task);
@@ -88,7 +89,7 @@ HsStatus hs_trainer_check_token_files(const HsTrainer *trainer)
         return HS_OK;
     for (int i = config->task_count - trainer->appended; status == HS_OK && i < config->task_count; i++) {
         HsSourceList list = { 0 };
-        status = list_sources(&config->tasks[i], &list);
+        status = list_sources(config, &config->tasks[i], &list);
         if (status == HS_OK && hs_source_list_has_tokens(&list))
             status = hs_fail(HS_ECONFIG,
                              "tasks.%d.train: task `%.60s` has token files (.bin), and tokenizer.kind: char, which is "

@@ -47,6 +47,7 @@ static inline void data_fixture_init(DataFixture *fixture)
     config->training.seed = 1337;
     config->training.max_length = 4;
     config->training.init_from = "";
+    config->training.out_dir = "none";
     config->tokenizer.kind = "byte";
     config->tokenizer.path = "";
     config->tokenizer.end_of_text = "";

@@ -85,9 +85,22 @@ static HsStatus add_folder(HsSourceList *list, const char *path, const char *for
     return status;
 }
 
+static bool is_apart(HsSourceList *list, const char *path)
+{
+    char *const real = list->apart ? realpath(path, NULL) : NULL;
+    const size_t length = real ? strlen(list->apart) : 0;
+    const bool below = real && strncmp(real, list->apart, length) == 0 && (real[length] == '/' || !real[length]);
+    free(real);
+    list->apart_files += below;
+    return below;
+}
+
+/* depth 0: what was named itself. */
 static HsStatus add_path(HsSourceList *list, const char *path, const char *format, int depth)
 {
     struct stat about;
+    if (depth > 0 && is_apart(list, path))
+        return HS_OK;
     if (stat(path, &about) != 0) {
         const int code = errno;
         const bool link = lstat(path, &about) == 0 && S_ISLNK(about.st_mode);
@@ -111,7 +124,7 @@ typedef struct Taker {
 static HsStatus take_match(void *user, const char *path)
 {
     const Taker *taker = user;
-    return add_path(taker->list, path, taker->format, 0);
+    return add_path(taker->list, path, taker->format, 1);
 }
 
 /* Takes out what a pattern found twice, by way of ** and of a folder, say.  items[first ...] are sorted. */
@@ -185,8 +198,17 @@ HsStatus hs_source_list_check_output(const HsSourceList *list, const char *outpu
     return HS_OK;
 }
 
+HsStatus hs_source_list_keep_apart(HsSourceList *list, const char *folder)
+{
+    free(list->apart);
+    list->apart = realpath(folder, NULL);
+    return list->apart || errno != ENOMEM ? HS_OK : hs_fail(HS_ENOMEM, "no memory for the path %s", folder);
+}
+
 void hs_source_list_warn(const HsSourceList *list)
 {
+    if (list->apart_files > 0)
+        hs_warn("the run's own folder, %s, lies among the texts, and is left out of them", list->apart);
     if (list->backups > 0)
         hs_warn("%d editors' backups in folders (names that end in ~) are left out", list->backups);
 }
@@ -196,6 +218,7 @@ void hs_source_list_deinit(HsSourceList *list)
     for (int i = 0; i < list->count; i++)
         free(list->items[i].name);
     free(list->items);
+    free(list->apart);
     *list = (HsSourceList){ 0 };
 }
 

@@ -41,7 +41,13 @@ typedef struct HsSourceList {
     HsSource *items;
     int count, capacity;
     int backups; /* editors' copies that were left out */
+    char *apart; /* a folder whose files are left out, as a real path; NULL: none is */
+    int apart_files;
 } HsSourceList;
+
+/* What folders and patterns find below `folder` from now on is left out: a run's own out_dir, which may lie among its
+ * texts.  errors: HS_ENOMEM */
+HsStatus hs_source_list_keep_apart(HsSourceList *list, const char *folder);
 
 /* Appends what `name` stands for.  Folders are read recursively without dot files and editors' backups; patterns are
  * those of glob.h; what folders and patterns give is sorted by byte order of the path.  format: the task's; auto chooses for each file by its name.
