@@ -10,68 +10,8 @@
 #include <string.h>
 
 #include "runtime/checkpoint/checkpoint.h"
-#include "runtime/config/table.h"
+#include "runtime/commands/command_line.h"
 #include "runtime/io/byte_size.h"
-
-static bool has_option(const struct argp *argp, const char *name, size_t length)
-{
-    for (const struct argp_option *option = argp->options; option && (option->name || option->key); option++)
-        if (option->name && strlen(option->name) == length && strncmp(option->name, name, length) == 0)
-            return true;
-    return false;
-}
-
-/* getopt takes a beginning of a name for the name; argp has two options of its own. */
-static bool begins_option(const struct argp *argp, const char *name, size_t length)
-{
-    for (const struct argp_option *option = argp->options; option && (option->name || option->key); option++)
-        if (option->name && strncmp(option->name, name, length) == 0)
-            return true;
-    return strncmp("help", name, length) == 0 || strncmp("usage", name, length) == 0;
-}
-
-/* Does this word take the next one as its value?  Then that is no option, whatever it looks like. */
-static bool takes_next(const struct argp *argp, const char *word)
-{
-    for (const struct argp_option *option = argp->options; option && (option->name || option->key); option++) {
-        const bool named = option->name && strncmp(word, "--", 2) == 0 && strcmp(word + 2, option->name) == 0;
-        const bool letter = option->key < 128 && word[0] == '-' && word[1] == option->key && word[2] == '\0';
-        if (option->arg && (named || letter))
-            return true;
-    }
-    return false;
-}
-
-/* The option nearest to an unknown one. */
-static bool suggest_option(const struct argp *argp, const char *name, char near[HS_DOTTED_BYTES])
-{
-    char list[1024] = "help|usage";
-    for (const struct argp_option *option = argp->options; option && (option->name || option->key); option++) {
-        const size_t used = strlen(list);
-        if (option->name)
-            snprintf(list + used, sizeof list - used, "|%s", option->name);
-    }
-    return hs_config_choice_suggest(list, name, near);
-}
-
-/* --learning_rate=1e-4: a key of the configuration, written as an option; --sampels: a slip. */
-static HsStatus check_dashes(const struct argp *argp, int argc, char **argv)
-{
-    char near[HS_DOTTED_BYTES], name[HS_DOTTED_BYTES];
-    for (int i = 1; i < argc; i++) {
-        const size_t length = strncmp(argv[i], "--", 2) == 0 ? strcspn(argv[i] + 2, "=") : 0;
-        if (length == 0 || length >= sizeof name || has_option(argp, argv[i] + 2, length) ||
-            (i > 1 && takes_next(argp, argv[i - 1])))
-            continue;
-        snprintf(name, sizeof name, "%.*s", (int)length, argv[i] + 2);
-        if (hs_config_key_suggest(name, near) && strcmp(name, near) == 0)
-            return hs_fail(HS_ECONFIG, "%s: a key of the configuration has no dashes: %s%s", argv[i], argv[i] + 2,
-                           argv[i][2 + length] == '=' ? "" : "=VALUE");
-        if (!begins_option(argp, name, length) && suggest_option(argp, name, near))
-            return hs_fail(HS_ECONFIG, "--%s is not an option of this command; did you mean --%s?", name, near);
-    }
-    return HS_OK;
-}
 
 /* argp knows --help and -?; people write -h. */
 static void spell_out_help(const struct argp *argp, int argc, char **argv)
@@ -87,7 +27,7 @@ static void spell_out_help(const struct argp *argp, int argc, char **argv)
 
 HsStatus hs_arguments_parse(const struct argp *argp, int argc, char **argv, void *input)
 {
-    HS_TRY(check_dashes(argp, argc, argv));
+    HS_TRY(hs_command_line_check(argp, argc, argv));
     spell_out_help(argp, argc, argv);
     const error_t error = argp_parse(argp, argc, argv, 0, NULL, input);
     if (error == 0)
@@ -143,6 +83,11 @@ void hs_argument_override(struct argp_state *state, HsOverrides *overrides, cons
         argp_error(state, "%s is not of the form section.key=value", word);
     if (overrides->count == HS_MAX_OVERRIDES)
         argp_error(state, "more than %d overrides", HS_MAX_OVERRIDES);
+    const size_t key = strcspn(word, "=") + 1;
+    for (int i = 0; i < overrides->count; i++) /* two words that say the same do no harm */
+        if (strncmp(overrides->items[i], word, key) == 0 && strcmp(overrides->items[i], word) != 0)
+            argp_error(state, "%.*s is set twice: %s and %s: leave one out", (int)key - 1, word,
+                       overrides->items[i] + key, word + key);
     overrides->items[overrides->count++] = word;
 }
 

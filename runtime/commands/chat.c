@@ -91,7 +91,10 @@ static HsStatus encode(HsChat *chat, HsTokens *tokens)
         status = hs_tokenizer_encode(chat->loaded->tokenizer, text.text.items, text.text.count, tokens);
     hs_chat_text_deinit(&text);
     const int64_t positions = chat->loaded->model.max_positions;
-    if (status == HS_OK && positions > 0 && tokens->count + chat->generation.tokens > positions && !chat->warned) {
+    if (status != HS_OK || chat->warned)
+        return status;
+    chat->warned = hs_generate_warn_length(&chat->loaded->model, &chat->loaded->config, tokens->count);
+    if (!chat->warned && positions > 0 && tokens->count + chat->generation.tokens > positions) {
         hs_warn("the conversation and its next answer may be longer than the %lld positions that the model has: the "
                 "earliest is forgotten first",
                 (long long)positions);

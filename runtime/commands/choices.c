@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/log.h"
 #include "runtime/data/source/source.h"
 #include "runtime/data/tokenizer/map.h"
 #include "runtime/io/files.h"
@@ -40,6 +41,7 @@ typedef struct Scorer {
     Question *questions;
     int64_t question_count;
     size_t question_capacity;
+    int64_t cut, longest; /* endings that did not fit into a row with their contexts, and the most tokens of one */
 } Scorer;
 
 static const HsJson *member(const HsJson *object, const char *const *names)
@@ -111,6 +113,8 @@ static HsStatus add_ending(Scorer *scorer, const HsTokens *context, const char *
     if (status == HS_OK)
         status = hs_tokenizer_encode(scorer->tokenizer, text, strlen(text), &all);
     const int64_t first = all.count > length + 1 ? all.count - length - 1 : 0; /* the end of what is too long */
+    scorer->cut += first > 0;
+    scorer->longest = first > 0 && all.count > scorer->longest ? all.count : scorer->longest;
     int64_t targets = 0;
     for (int64_t t = 0; status == HS_OK && t < length; t++) {
         const int64_t at = first + t;
@@ -252,6 +256,10 @@ HsStatus hs_score_choices(const HsEvaluator *evaluator, const HsTokenizer *token
         status = read_questions(&scorer, path, text, size);
     if (status == HS_OK)
         sum_up(&scorer, scores);
+    if (status == HS_OK && scorer.cut > 0)
+        hs_warn("%s: %lld endings with their contexts are longer than max_length %lld (the longest has %lld tokens): "
+                "their beginnings are not seen",
+                path, (long long)scorer.cut, (long long)scorer.length, (long long)scorer.longest);
     free(text);
     free(scorer.rows);
     free(scorer.losses);

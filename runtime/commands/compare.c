@@ -4,6 +4,7 @@
  * trainer compare --config FILE --grid learning_rate=1e-3,3e-4: a search for the best values.
  */
 #include <argp.h>
+#include <string.h>
 
 #include "runtime/commands/arguments.h"
 #include "runtime/commands/command.h"
@@ -44,11 +45,27 @@ static const struct argp_option options[] = {
     { 0 },
 };
 
+/* Every run would have the grid's value, or the strategy's, whatever the command line says besides. */
+static void refuse_fixed_axes(struct argp_state *state, const Arguments *arguments)
+{
+    for (int i = 0; i < arguments->overrides.count; i++) {
+        const char *const word = arguments->overrides.items[i];
+        const size_t key = strcspn(word, "=") + 1;
+        for (int grid = 0; grid < arguments->options.grid_count; grid++)
+            if (strncmp(arguments->grids[grid], word, key) == 0)
+                argp_error(state, "--grid lists values of %.*s, and %s sets one: leave one out", (int)key - 1, word,
+                           word);
+        if (arguments->options.strategies && strncmp(word, "continual.strategy=", key) == 0)
+            argp_error(state, "--strategies lists strategies, and %s sets one: leave one out", word);
+    }
+}
+
 static void finish(struct argp_state *state, Arguments *arguments)
 {
     HsCompareOptions *own = &arguments->options;
     if (!own->config_path)
         argp_error(state, "--config FILE is missing");
+    refuse_fixed_axes(state, arguments);
     const bool search = own->grid_count > 0;
     if (!search && (own->eta > 0 || own->rungs > 0 || arguments->full))
         argp_error(state, "--eta, --rungs and --full are for --grid");

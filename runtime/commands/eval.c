@@ -19,6 +19,7 @@
 #include "runtime/commands/choices.h"
 #include "runtime/commands/command.h"
 #include "runtime/commands/loaded_model.h"
+#include "runtime/config/pretrained.h"
 #include "runtime/train/evaluate.h"
 
 enum { OPTION_JSON = 0x100, OPTION_FILE, OPTION_CHOICES };
@@ -210,8 +211,29 @@ static HsStatus score_choices(HsLoadedModel *loaded, const Arguments *arguments)
     return status == HS_OK ? print_choices(loaded, &scores, arguments->json) : status;
 }
 
+/* A run's checkpoint knows its tasks; a Hugging Face folder knows of no text. */
+static HsStatus check_text(const Arguments *arguments)
+{
+    HsPretrainedKind kind;
+    if (arguments->file || arguments->choices)
+        return HS_OK;
+    for (int i = 0; i < arguments->overrides.count; i++)
+        if (strncmp(arguments->overrides.items[i], "tasks.0.train=", 14) == 0 ||
+            strncmp(arguments->overrides.items[i], "tasks.0.validation=", 19) == 0)
+            return HS_OK;
+    HS_TRY(hs_pretrained_kind(arguments->checkpoint.folder, &kind));
+    if (arguments->checkpoint.best || kind != HS_PRETRAINED_HUGGINGFACE)
+        return HS_OK;
+    return hs_fail(
+        HS_ECONFIG,
+        "%s is a Hugging Face folder, which names no text to evaluate on: say --file FILE, --choices FILE or "
+        "tasks.0.validation=FILE",
+        arguments->checkpoint.folder);
+}
+
 static HsStatus evaluate(HsLoadedModel *loaded, const Arguments *arguments)
 {
+    HS_TRY(check_text(arguments));
     HS_TRY(hs_argument_load_model(&arguments->checkpoint, &arguments->overrides, loaded));
     if (arguments->choices)
         return score_choices(loaded, arguments);

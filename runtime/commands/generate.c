@@ -228,6 +228,14 @@ static HsStatus read_prompt(Arguments *arguments, char **owned)
     return HS_OK;
 }
 
+static HsStatus check_length(const HsLoadedModel *loaded, const HsGeneration *generation)
+{
+    int64_t tokens;
+    HS_TRY(hs_generate_count_prompt(loaded->tokenizer, generation, &tokens));
+    hs_generate_warn_length(&loaded->model, &loaded->config, tokens);
+    return HS_OK;
+}
+
 static HsStatus generate(HsLoadedModel *loaded, Arguments *arguments)
 {
     HsTokens stops = { 0 };
@@ -239,9 +247,12 @@ static HsStatus generate(HsLoadedModel *loaded, Arguments *arguments)
     arguments->generation.ended_by = &arguments->ended_by;
     if (status == HS_OK && arguments->chat)
         status = hs_chat_create(loaded, &arguments->generation, arguments->system, &chat);
-    if (status == HS_OK && chat && !arguments->prompt && !arguments->prompt_file)
+    const bool talks = chat && !arguments->prompt && !arguments->prompt_file;
+    if (status == HS_OK && talks)
         status = hs_chat_talk(chat, stdin, stdout, isatty(STDIN_FILENO) == 1, sample_seed);
-    else if (status == HS_OK)
+    else if (status == HS_OK && !chat)
+        status = check_length(loaded, &arguments->generation);
+    if (status == HS_OK && !talks)
         status = arguments->json ? print_json(loaded, arguments, chat) : print_samples(loaded, arguments, chat);
     hs_chat_destroy(chat);
     hs_tokens_deinit(&stops);

@@ -14,6 +14,7 @@
 
 #include "kernels/base/log.h"
 #include "runtime/commands/command.h"
+#include "runtime/config/aliases.h"
 #include "runtime/config/table.h"
 #include "runtime/launch/launch.h"
 #include "runtime/train/trainer.h"
@@ -61,7 +62,10 @@ static HsStatus unknown_command(const char *word)
                        word);
     for (int i = 0; i < hs_command_count; i++)
         snprintf(list + strlen(list), sizeof list - strlen(list), "%s%s", i > 0 ? "|" : "", hs_commands[i].name);
-    if (hs_config_choice_suggest(list, word, near))
+    const char *const alias = hs_config_alias_choice("commands", list, word);
+    if (alias)
+        snprintf(near, sizeof near, "%s", alias);
+    if (alias || hs_config_choice_suggest(list, word, near))
         return hs_fail(HS_ECONFIG, "%s is not a command; did you mean %s? `trainer --help` lists them", word, near);
     return hs_fail(HS_ECONFIG, "%s is not a command: `trainer --help` lists them", word);
 }

@@ -111,6 +111,9 @@ static HsStatus print_sample(HsTrainer *trainer)
         .tokens = config->evaluation.sample_tokens,
         .sampling = { .temperature = 0.8, .top_p = 1, .seed = (uint64_t)config->training.seed },
     };
+    int64_t tokens;
+    HS_TRY(hs_generate_count_prompt(trainer->data.tokenizer, &generation, &tokens));
+    hs_generate_warn_length(&trainer->model, config, tokens);
     printf("--- a sample of %lld tokens ---\n", (long long)config->evaluation.sample_tokens);
     return hs_generate_text(&trainer->model, &trainer->engine.context, trainer->data.tokenizer, &generation, stdout,
                             NULL);

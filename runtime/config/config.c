@@ -98,6 +98,11 @@ static HsStatus unknown_key(const char *name, const HsYaml *node, const char *do
 {
     char near[HS_DOTTED_BYTES];
     if (hs_config_key_suggest(dotted, near)) {
+        char *const colon = strstr(near, ": ");
+        if (!name && colon) { /* as the command line has it */
+            *colon = '=';
+            memmove(colon + 1, colon + 2, strlen(colon + 2) + 1);
+        }
         if (strcmp(dotted, near) == 0) /* dots are for the command line */
             return hs_yaml_fail(name, node->line, node->column,
                                 "write %.*s: and, indented under it, %s:", (int)strcspn(near, "."), near,
@@ -119,7 +124,10 @@ static HsStatus apply_key(HsConfig *config, const HsConfigKey *row, int task, co
         return hs_yaml_fail(name, node->line, node->column, "%s is given twice; first in line %d",
                             hs_config_key_dotted(key, dotted), origin->key[index].line);
     }
-    HS_TRY(hs_config_value_set(key, name, node, hs_config_key_object(config, key, task)));
+    void *object = hs_config_key_object(config, key, task);
+    HS_TRY(hs_config_value_set(key, name, node, object));
+    if (!name || !origin->saved)
+        HS_TRY(hs_config_value_expand(key, name, node, object));
     origin->key[index].source = name ? HS_SOURCE_FILE : HS_SOURCE_COMMAND_LINE;
     origin->key[index].line = node->line;
     origin->key[index].column = node->column;
@@ -141,6 +149,10 @@ static HsStatus apply_section(HsConfig *config, const char *section, int item, c
         char inner[HS_DOTTED_BYTES * 2];
         snprintf(inner, sizeof inner, "%s.%.96s", section, member->key);
         if (hs_config_section_exists(inner)) {
+            for (const HsYaml *earlier = node->first; earlier != member; earlier = earlier->next)
+                if (strcmp(earlier->key, member->key) == 0)
+                    return hs_yaml_fail(name, member->line, member->column, "%s is given twice; first in line %d",
+                                        inner, earlier->line);
             HS_TRY(strcmp(inner, HS_CONFIG_GROUPS) == 0 ? apply_groups(config, name, member)
                                                         : apply_section(config, inner, 0, name, member));
             continue;
@@ -264,8 +276,9 @@ static HsStatus find_override(const HsConfig *config, const char *dotted, const 
     if (*key && (!last_dot || !hs_config_key_is_top_level(*key)))
         return HS_OK;
     if (strcmp(dotted, "training") != 0 && hs_config_section_exists(dotted))
-        return hs_yaml_fail(NULL, 0, 0, "%s is a section: set its keys one at a time, as %s.key=value", dotted,
-                            strcmp(dotted, "tasks") == 0 ? "tasks.0" : dotted);
+        return hs_yaml_fail(NULL, 0, 0, "%s is a section: set its keys one at a time, as %s.%s=value", dotted,
+                            strcmp(dotted, "tasks") == 0 ? "tasks.0" : dotted,
+                            hs_config_key_find(dotted, "kind") ? "kind" : "key");
     return unknown_key(NULL, &nowhere, dotted);
 }
 
@@ -371,6 +384,7 @@ static HsStatus parse(HsConfig *config, const char *name, const char *text, size
                       const char *const *overrides, bool saved)
 {
     HS_TRY(set_defaults(config));
+    config->origin->saved = saved;
     HsStatus status = parse_into(config, name, text, length, override_count, overrides, saved);
     if (status != HS_OK)
         hs_config_deinit(config);

@@ -18,6 +18,8 @@
 #define HS_RUNTIME_CONFIG_KEYS_H
 
 #define HS_NO_BOUND 9.0e15
+/* The unit of keys that name files and folders: a leading ~ is the home folder there (hs_path_expand). */
+#define HS_UNIT_PATH "path"
 
 #define HS_KEYS_TRAINING(X, S)                                                                                        \
     X(S, STRING, device, "auto", 0, 0, "auto|cpu|cuda|cuda:N|emu|ref", "",                                            \
@@ -26,8 +28,8 @@
     X(S, INT, threads, 0, 0, 1024, NULL, "threads",                                                                   \
       "CPU worker threads; 0: one per core, within the control groups' CPU quota. Results do not depend on it")       \
     X(S, INT, seed, 1337, 0, HS_NO_BOUND, NULL, "", "determines every random number of the run")                      \
-    X(S, STRING, out_dir, "runs/default", 0, 0, NULL, "path", "where the run's files go")                             \
-    X(S, STRING, init_from, "", 0, 0, NULL, "path",                                                                   \
+    X(S, STRING, out_dir, "runs/default", 0, 0, NULL, HS_UNIT_PATH, "where the run's files go")                       \
+    X(S, STRING, init_from, "", 0, 0, NULL, HS_UNIT_PATH,                                                             \
       "weights to start from: a Hugging Face folder (GPT-2, Llama, Mistral, Qwen2, Qwen3), or a run's folder or a "   \
       "checkpoint of Halfstep. Section model and the tokenizer follow from it")                                       \
     X(S, STRING, resume, "auto", 0, 0, "auto|never|require|changed", "",                                              \
@@ -98,7 +100,7 @@
 #define HS_KEYS_TOKENIZER(X, S)                                                                            \
     X(S, STRING, kind, "byte", 0, 0, "byte|char|bpe", "",                                                  \
       "byte: 256 bytes + end-of-text; char: the training text's characters; bpe: the file in path")        \
-    X(S, STRING, path, "", 0, 0, NULL, "path",                                                             \
+    X(S, STRING, path, "", 0, 0, NULL, HS_UNIT_PATH,                                                       \
       "bpe: a Hugging Face tokenizer.json, byte-level or with spaces as U+2581; refused with other kinds") \
     X(S, STRING, end_of_text, "", 0, 0, NULL, "",                                                          \
       "the token that ends a document, as its text, such as <|im_end|>; empty: found by its usual names "  \
@@ -110,11 +112,11 @@
 /* One entry of the list `tasks`. */
 #define HS_KEYS_TASK(X, S)                                                                                            \
     X(S, STRING, name, "task", 0, 0, NULL, "", "appears in logs and metrics")                                         \
-    X(S, STRINGS, train, "synthetic:mixture", 0, 0, NULL, "",                                                         \
+    X(S, STRINGS, train, "synthetic:mixture", 0, 0, NULL, HS_UNIT_PATH,                                               \
       "files, folders, globs (.txt .md .jsonl .json .csv .bin ..., also with .gz or .zst) or synthetic:NAME; in "     \
       "globs **/ stands for folders of any depth, {a,b} and {1..9} for each of them; what is validation's is left "   \
       "out of folders and globs")                                                                                     \
-    X(S, STRING, validation, "10%", 0, 0, NULL, "",                                                                   \
+    X(S, STRING, validation, "10%", 0, 0, NULL, HS_UNIT_PATH,                                                         \
       "a share such as 10% cut from the end, or files as in train, or synthetic:NAME")                                \
     X(S, STRING, format, "auto", 0, 0, "auto|text|jsonl|json|csv|tsv", "",                                            \
       "how its files are read; auto: each by its name (.jsonl and .ndjson: an object a line; .json: a list of "       \
@@ -204,7 +206,7 @@
     X(S, STRING, base, "unchanged", 0, 0, "unchanged|nf4", "",                                                       \
       "how the blocks' frozen matrices are kept; nf4: in 4.13 bits an element, as bitsandbytes quantizes them with " \
       "blocks of 64 and double quantization, decoded inside each product (QLoRA, Dettmers et al. 2023)")             \
-    X(S, STRING, init_from, "", 0, 0, NULL, "path", "a folder of PEFT's format whose adapters are gone on with")
+    X(S, STRING, init_from, "", 0, 0, NULL, HS_UNIT_PATH, "a folder of PEFT's format whose adapters are gone on with")
 
 #define HS_KEYS_OPTIMIZER(X, S)                                                                                     \
     X(S, STRING, kind, "adamw", 0, 0, "adamw|adamw8bit|adamwfp8|sgd|muon", "",                                      \
@@ -265,7 +267,7 @@
     X(S, BYTES, limit, 0, 0, HS_NO_BOUND, NULL, "bytes",                                                              \
       "device memory that this run may count on, such as 10GiB; 0: all. target_gpu_util is a share of this, and no "  \
       "allocation goes beyond it")                                                                                    \
-    X(S, STRING, allocator, "", 0, 0, NULL, "path",                                                                   \
+    X(S, STRING, allocator, "", 0, 0, NULL, HS_UNIT_PATH,                                                             \
       "a shared object whose allocator serves the device's and pinned memory (kernels/base/memory_hooks.h); empty: "  \
       "the device's own. A checkpoint's is not taken for eval and generate: name it again")                           \
     X(S, BOOL, auto_fit, false, 0, 1, NULL, "",                                                                       \
@@ -281,7 +283,7 @@
     X(S, BYTES, cpu, 0, 0, HS_NO_BOUND, NULL, "bytes",                                                                 \
       "the host's memory that a process may take for what is offloaded, on a CPU for all; 0: what can be had. What "   \
       "exceeds it goes to disk")                                                                                       \
-    X(S, STRING, disk, "", 0, 0, NULL, "path",                                                                         \
+    X(S, STRING, disk, "", 0, 0, NULL, HS_UNIT_PATH,                                                                   \
       "a folder on a fast drive. Files without a name hold the moments there, and then the masters, for which "        \
       "place.cpu has no room. Same bits; each step reads and writes them")
 
@@ -317,7 +319,7 @@
 #define HS_KEYS_KERNELS(X, S)                                                                                         \
     X(S, STRING, matmul, "native", 0, 0, "native|cublaslt", "",                                                       \
       "matrix products: this project's, or (cuda) those of cuBLASLt, for comparison")                                 \
-    X(S, STRING, tuning, "", 0, 0, NULL, "path",                                                                      \
+    X(S, STRING, tuning, "", 0, 0, NULL, HS_UNIT_PATH,                                                                \
       "table of the fastest kernel of each product, measured on this GPU by trainer selftest --tune (cuda, emu); "    \
       "empty: a model of the GPU chooses. Another table rounds differently")                                          \
     X(S, STRING, hopper, "all", 0, 0, "all|products|attention|none", "",                                              \
@@ -376,7 +378,7 @@
       "and decay again; single: one schedule over all tasks")                                                         \
     X(S, REAL, rewarm_fraction, 0.01, 0, 1, NULL, "fraction", "rewarm: the part of a later task that warms up")       \
     X(S, STRING, optimizer_state, "reset", 0, 0, "reset|keep", "", "moments at the start of a later task")            \
-    X(S, STRING, joint_run, "", 0, 0, NULL, "path",                                                                   \
+    X(S, STRING, joint_run, "", 0, 0, NULL, HS_UNIT_PATH,                                                             \
       "out_dir of a finished run with strategy joint, to compute the excess loss over joint training")
 
 #define HS_KEYS_REPLAY(X, S)                                                                                           \

@@ -236,6 +236,50 @@ static HsStatus read_huggingface(const char *path, const HsConfig *config, HsAdo
     return take_tokenizer(config, config->training.init_from, adoption);
 }
 
+/* The configuration of the latest checkpoint in out_dir, where the run began with what `key` names now: it has all that a
+ * run which goes on needs, although the folder may be gone.  *file: the caller frees; NULL: there is none. */
+static HsStatus find_own_checkpoint(const HsConfig *config, const char *key, char **file)
+{
+    char *latest = NULL, *found = NULL;
+    bool there = false;
+    *file = NULL;
+    HS_TRY(hs_storage_join(config->training.out_dir, "checkpoints/latest", &latest));
+    HsStatus status = hs_path_exists(latest, &there);
+    if (status == HS_OK && there)
+        status = own_config_path(latest, &found);
+    free(latest);
+    HsConfig saved;
+    if (status != HS_OK || !found || hs_config_load_saved(&saved, found, 0, NULL) != HS_OK) {
+        free(found);
+        return HS_OK; /* what is wrong with the folder is the better message */
+    }
+    const bool adapter = strcmp(key, "adapter.init_from") == 0;
+    const char *const was = adapter ? saved.adapter.init_from : saved.training.init_from;
+    const char *const is = adapter ? config->adapter.init_from : config->training.init_from;
+    if (strcmp(was, is) == 0)
+        *file = found;
+    else
+        free(found);
+    hs_config_deinit(&saved);
+    return HS_OK;
+}
+
+/* The section `adapter` of a checkpoint of the same run. */
+static HsStatus read_own_adapter(const char *file, const HsConfig *config, HsAdoption *adoption)
+{
+    (void)config;
+    HS_TRY(hs_config_load_saved(&adoption->made, file, 0, NULL));
+    for (int i = 0; i < hs_config_key_count; i++) {
+        const HsConfigKey *key = &hs_config_key_table[i];
+        if (strcmp(key->section, "adapter") != 0 || strcmp(key->name, "init_from") == 0)
+            continue;
+        adoption->items[adoption->count].key = key;
+        hs_config_key_dotted(key, adoption->items[adoption->count].from);
+        adoption->count++;
+    }
+    return HS_OK;
+}
+
 HsStatus hs_config_adopt_adapter(HsConfig *config)
 {
     const char *const from = config->adapter.init_from;
@@ -244,6 +288,10 @@ HsStatus hs_config_adopt_adapter(HsConfig *config)
     if (from[0] == '\0')
         return HS_OK;
     HS_TRY(hs_storage_has(from, "adapter_config.json", &there));
+    if (!there)
+        HS_TRY(find_own_checkpoint(config, "adapter.init_from", &path));
+    if (path)
+        return adopt(config, path, "adapter.init_from", read_own_adapter);
     if (!there)
         return hs_config_relation_fail(config, "adapter.init_from", NULL,
                                        "adapter.init_from: %s is no folder with an adapter_config.json", from);
@@ -264,13 +312,16 @@ HsStatus hs_config_adopt(HsConfig *config)
         return HS_OK;
     HS_TRY(hs_pretrained_kind(from, &kind));
     if (kind == HS_PRETRAINED_NONE)
+        HS_TRY(find_own_checkpoint(config, "init_from", &path));
+    if (kind == HS_PRETRAINED_NONE && !path)
         return hs_config_relation_fail(
             config, "init_from", NULL,
             "init_from: %s is neither a Hugging Face folder (config.json) nor a run's folder "
             "or a checkpoint of Halfstep",
             from);
     const bool huggingface = kind == HS_PRETRAINED_HUGGINGFACE;
-    HS_TRY(huggingface ? hs_storage_join(from, "config.json", &path) : own_config_path(from, &path));
+    if (!path)
+        HS_TRY(huggingface ? hs_storage_join(from, "config.json", &path) : own_config_path(from, &path));
     HS_TRY(adopt(config, path, "init_from", huggingface ? read_huggingface : read_own));
     const int64_t positions = config->model.max_positions;
     if (!hs_config_is_set(config, "max_length") && positions > 0 && config->training.max_length > positions)

@@ -4,6 +4,7 @@
  * Nearly: Levenshtein's distance (1966) by one row of dynamic programming; a third of the word may differ.
  */
 #include "runtime/config/table.h"
+#include "runtime/config/aliases.h"
 
 #include <ctype.h>
 #include <stddef.h>
@@ -64,6 +65,11 @@ bool hs_config_key_is_task(const HsConfigKey *key)
 bool hs_config_key_is_group(const HsConfigKey *key)
 {
     return strcmp(key->section, HS_CONFIG_GROUPS) == 0;
+}
+
+bool hs_config_key_is_path(const HsConfigKey *key)
+{
+    return strcmp(key->unit, HS_UNIT_PATH) == 0;
 }
 
 const char *hs_config_key_dotted(const HsConfigKey *key, char *buffer)
@@ -170,6 +176,11 @@ static size_t slip_limit(size_t length)
 
 bool hs_config_key_suggest(const char *unknown, char *buffer)
 {
+    const char *const alias = hs_config_alias_key(unknown);
+    if (alias) {
+        snprintf(buffer, HS_DOTTED_BYTES, "%s", alias);
+        return true;
+    }
     /* The right word in the wrong place comes first: `layers` for model.layers. */
     const char *dot = strrchr(unknown, '.');
     const HsConfigKey *elsewhere = find_anywhere(dot ? dot + 1 : unknown);

@@ -51,6 +51,8 @@ bool hs_config_key_is_group(const HsConfigKey *key);
 
 /* "batch_size", "mer.beta", "tasks.0.train" -> buffer[HS_DOTTED_BYTES]; returns buffer. */
 const char *hs_config_key_dotted(const HsConfigKey *key, char *buffer);
+/* Its values name files and folders. */
+bool hs_config_key_is_path(const HsConfigKey *key);
 
 /* The row of a key within a section; NULL when there is none. */
 const HsConfigKey *hs_config_key_find(const char *section, const char *name);
@@ -68,6 +70,8 @@ bool hs_config_choice_suggest(const char *choices, const char *unknown, char *bu
 
 /* Check type, bounds and choices, then store.  name: the file for messages, NULL for the command line. */
 HsStatus hs_config_value_set(const HsConfigKey *key, const char *name, const HsYaml *node, void *object);
+/* ~ at the beginning of a path is the home folder from here on.  name, node: for messages, as above */
+HsStatus hs_config_value_expand(const HsConfigKey *key, const char *name, const HsYaml *node, void *object);
 HsStatus hs_config_value_set_default(const HsConfigKey *key, void *object);
 void hs_config_value_release(const HsConfigKey *key, void *object);
 bool hs_config_value_equal(const HsConfigKey *key, const void *a, const void *b);
@@ -86,6 +90,7 @@ typedef enum HsKeySource { HS_SOURCE_DEFAULT, HS_SOURCE_FILE, HS_SOURCE_COMMAND_
 
 typedef struct HsConfigOrigin {
     char *name; /* of the file */
+    bool saved; /* a run wrote it: its paths are what they were then */
     struct {
         HsKeySource source;
         int line, column;

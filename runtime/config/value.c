@@ -4,7 +4,9 @@
  * Numbers are read by our own grammar, because YAML 1.1 would call 2e-4 a string and 1_000 a number.
  */
 #include "runtime/config/table.h"
+#include "runtime/config/aliases.h"
 #include "runtime/io/byte_size.h"
+#include "runtime/io/files.h"
 
 #include <errno.h>
 #include <math.h>
@@ -165,6 +167,15 @@ static bool is_choice(const char *choices, const char *text)
     return false;
 }
 
+/* What other programs call one of its choices.  A list's entry has its key's name without a number. */
+static const char *alias_of(const HsConfigKey *key, const char *word)
+{
+    char name[HS_DOTTED_BYTES];
+    const bool top = hs_config_key_is_top_level(key);
+    snprintf(name, sizeof name, "%s%s%s", top ? "" : key->section, top ? "" : ".", key->name);
+    return hs_config_alias_choice(name, key->choices, word);
+}
+
 static HsStatus choice_fail(const HsConfigKey *key, const char *name, const HsYaml *node)
 {
     char list[192], near[HS_DOTTED_BYTES], requirement[sizeof list + sizeof near + 32];
@@ -173,9 +184,13 @@ static HsStatus choice_fail(const HsConfigKey *key, const char *name, const HsYa
         const char *piece = *c != '|' ? NULL : strchr(c + 1, '|') ? ", " : " or ";
         used += (size_t)snprintf(list + used, sizeof list - used, "%.*s", piece ? 4 : 1, piece ? piece : c);
     }
-    bool suggested = hs_config_choice_suggest(key->choices, node->text, near);
-    snprintf(requirement, sizeof requirement, "%s", list);
     char dotted[HS_DOTTED_BYTES], shown[SHOWN_BYTES * 2];
+    const bool scalar = node->kind == HS_YAML_SCALAR;
+    const char *const alias = scalar ? alias_of(key, node->text) : NULL;
+    bool suggested = alias || (scalar && hs_config_choice_suggest(key->choices, node->text, near));
+    if (alias)
+        snprintf(near, sizeof near, "%s", alias);
+    snprintf(requirement, sizeof requirement, "%s", list);
     return hs_yaml_fail(name, node->line, node->column, "%s must be %s (got %s)%s%s%s",
                         hs_config_key_dotted(key, dotted), requirement, show(node, shown, sizeof shown),
                         suggested ? "; did you mean " : "", suggested ? near : "", suggested ? "?" : "");
@@ -375,6 +390,34 @@ HsStatus hs_config_value_set(const HsConfigKey *key, const char *name, const HsY
         return hs_yaml_fail(name, node->line, node->column, "%s has no value; give one or remove the key",
                             hs_config_key_dotted(key, dotted));
     return kinds[key->type].set(key, name, node, field_of(key, object));
+}
+
+static HsStatus expand(const HsConfigKey *key, const char *name, const HsYaml *node, char **text)
+{
+    char dotted[HS_DOTTED_BYTES], why[512], *expanded;
+    if (**text != '~')
+        return HS_OK;
+    const HsStatus status = hs_path_expand(*text, &expanded);
+    if (status == HS_ECONFIG) {
+        snprintf(why, sizeof why, "%.500s", hs_error_message());
+        return hs_yaml_fail(name, node->line, node->column, "%s: %s", hs_config_key_dotted(key, dotted), why);
+    }
+    HS_TRY(status);
+    free(*text);
+    *text = expanded;
+    return HS_OK;
+}
+
+HsStatus hs_config_value_expand(const HsConfigKey *key, const char *name, const HsYaml *node, void *object)
+{
+    if (!hs_config_key_is_path(key))
+        return HS_OK;
+    if (key->type == HS_KEY_STRING)
+        return expand(key, name, node, field_of(key, object));
+    const HsStringList *list = field_of(key, object);
+    for (int i = 0; i < list->count; i++)
+        HS_TRY(expand(key, name, node, &list->items[i]));
+    return HS_OK;
 }
 
 HsStatus hs_config_value_set_default(const HsConfigKey *key, void *object)

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/log.h"
 #include "runtime/engine/generate.h"
 
 /* `tokens` is prompt and continuation so far; the decoder holds `held` of them, from `first` on. */
@@ -166,6 +167,31 @@ static HsStatus encode_prompt(const HsTokenizer *tokenizer, const HsGeneration *
     HS_TRY(hs_tokens_reserve(tokens, 1));
     tokens->items[tokens->count++] = end;
     return HS_OK;
+}
+
+bool hs_generate_warn_length(const HsModel *model, const HsConfig *config, int64_t tokens)
+{
+    const int64_t declared = config->model.max_positions;
+    const int64_t made_for = declared > 0 ? declared : config->training.max_length;
+    const int64_t seen = model->max_positions;
+    if (seen > 0 && tokens > seen)
+        hs_warn("the prompt has %lld tokens, and the model sees %lld at a time: the first %lld are not seen",
+                (long long)tokens, (long long)seen, (long long)(tokens - seen));
+    else if (tokens > made_for)
+        hs_warn(
+            "the prompt has %lld tokens, and the model was made for %lld: the last %lld have positions that it was not "
+            "trained on",
+            (long long)tokens, (long long)made_for, (long long)(tokens - made_for));
+    return (seen > 0 && tokens > seen) || tokens > made_for;
+}
+
+HsStatus hs_generate_count_prompt(const HsTokenizer *tokenizer, const HsGeneration *generation, int64_t *tokens)
+{
+    HsTokens prompt = { 0 };
+    const HsStatus status = encode_prompt(tokenizer, generation, &prompt);
+    *tokens = prompt.count;
+    hs_tokens_deinit(&prompt);
+    return status;
 }
 
 HsStatus hs_generate_text(HsModel *model, HsContext *context, const HsTokenizer *tokenizer,

@@ -7,6 +7,7 @@
 
 #include <stdio.h>
 
+#include "runtime/config/config.h"
 #include "runtime/data/tokenizer/tokenizer.h"
 #include "runtime/engine/decode.h"
 
@@ -37,6 +38,12 @@ HsStatus hs_generator_run(HsGenerator *generator, const HsTokens *prompt, const 
                           HsTokens *added);
 /* Tokens of the last prompt that were there already. */
 int64_t hs_generator_reused(const HsGenerator *generator);
+
+/* One line of warning where a prompt has more tokens than the model sees (learned positions), or was made for (rotary
+ * ones: model.max_positions, else max_length); true: there is one. */
+bool hs_generate_warn_length(const HsModel *model, const HsConfig *config, int64_t tokens);
+/* The tokens of the generation's prompt, as hs_generate_text makes them. */
+HsStatus hs_generate_count_prompt(const HsTokenizer *tokenizer, const HsGeneration *generation, int64_t *tokens);
 
 /* Writes prompt and continuation to `out` (NULL: does not), and appends the continuation's tokens to `added` (may be
  * NULL).  errors: the tokenizer's for the prompt, HS_ENOMEM */

@@ -7,11 +7,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+#include "kernels/base/log.h"
 
 HsStatus hs_make_directories(const char *path)
 {
@@ -152,6 +155,34 @@ HsStatus hs_check_fetched(const char *path, const char *bytes, size_t size)
                            path, notes[i].what, notes[i].mend);
     }
     return HS_OK;
+}
+
+HsStatus hs_path_expand(const char *path, char **expanded)
+{
+    const size_t name = path[0] == '~' ? strcspn(path, "/") : 0;
+    const char *home = "";
+    *expanded = NULL;
+    if (name > 1)
+        return hs_fail(HS_ECONFIG,
+                       "%s: ~ before a name means another user's folder to a shell, which is not looked up here: write "
+                       "the path out; a file that is really called so is written ./%s",
+                       path, path);
+    if (name == 1) {
+        struct stat about;
+        if (stat(path, &about) == 0) /* made by a program that took it for a name */
+            hs_warn("%s: ~ is the home folder; what lies in the folder ~ here is called ./%s", path, path);
+        home = getenv("HOME");
+        const struct passwd *user = home && home[0] ? NULL : getpwuid(getuid());
+        if (user)
+            home = user->pw_dir;
+        if (!home || !home[0])
+            return hs_fail(HS_ECONFIG, "%s: ~ is the home folder, and none is known: set HOME, or write the path out",
+                           path);
+    }
+    if (asprintf(expanded, "%s%s", home, path + name) >= 0)
+        return HS_OK;
+    *expanded = NULL;
+    return hs_fail(HS_ENOMEM, "no memory for the path %s", path);
 }
 
 HsStatus hs_open_file(const char *path, FILE **file)

@@ -40,6 +40,11 @@ bool hs_writes_into(FILE *stream, const char *path);
  * and hs_read_input ask this themselves.  errors: HS_EFORMAT with the command that fetches it */
 HsStatus hs_check_fetched(const char *path, const char *bytes, size_t size);
 
+/* A leading ~ as shells read it, for what no shell has seen: "~" and "~/x" begin with the home folder (HOME, else the
+ * system's entry of this user); all else is copied.  The caller frees.  errors: HS_ECONFIG for "~name", which is another
+ * user's folder to a shell, and where no home folder is known; HS_ENOMEM */
+HsStatus hs_path_expand(const char *path, char **expanded);
+
 /* Open for reading, which never waits: a FIFO without a writer is empty.  errors: HS_EIO, for a folder too. */
 HsStatus hs_open_file(const char *path, FILE **file);
 

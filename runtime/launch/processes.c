@@ -215,7 +215,7 @@ static HsStatus run_once(const HsLaunch *launch, const sigset_t *taken, const si
     return status;
 }
 
-/* The command line again, in its order; `last` behind it, NULL: nothing. */
+/* The command line again, in its order; `last` behind it and in place of words that set the same key, NULL: nothing. */
 static char **make_arguments(const HsLaunch *launch, char *last)
 {
     static char program[] = "trainer", command[] = "train";
@@ -223,9 +223,11 @@ static char **make_arguments(const HsLaunch *launch, char *last)
     if (arguments) {
         arguments[0] = program;
         arguments[1] = command;
+        int count = 2;
         for (int i = 0; i < launch->count; i++)
-            arguments[i + 2] = launch->arguments[i];
-        arguments[launch->count + 2] = last;
+            if (!last || strncmp(launch->arguments[i], last, strcspn(last, "=") + 1) != 0)
+                arguments[count++] = launch->arguments[i];
+        arguments[count] = last;
     }
     return arguments;
 }

@@ -322,6 +322,16 @@ static void wait_for_owner(const char *folder)
         nanosleep(&(struct timespec){ .tv_nsec = PAUSE_NS }, NULL);
 }
 
+/* The last of several values counts. */
+static bool is_set_again(const HsStringList *overrides, int index)
+{
+    const size_t key = strcspn(overrides->items[index], "=") + 1;
+    for (int i = index + 1; i < overrides->count; i++)
+        if (strncmp(overrides->items[i], overrides->items[index], key) == 0)
+            return true;
+    return false;
+}
+
 static HsStatus list_arguments(const HsComparison *comparison, const HsCompareRun *run, HsStringList *list)
 {
     HsStringList overrides = { 0 };
@@ -333,7 +343,8 @@ static HsStatus list_arguments(const HsComparison *comparison, const HsCompareRu
     if (status == HS_OK)
         status = add(list, "%s/config.yaml", comparison->out_dir);
     for (int i = 0; i < overrides.count && status == HS_OK; i++)
-        status = add(list, "%s", overrides.items[i]);
+        if (!is_set_again(&overrides, i)) /* a command line says it once */
+            status = add(list, "%s", overrides.items[i]);
     hs_string_list_deinit(&overrides);
     HS_TRY(status);
     HS_TRY(add(list, "%s", "")); /* its place is that of the list's end */

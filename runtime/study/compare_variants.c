@@ -11,6 +11,8 @@
 #include <xxhash.h>
 
 #include "optim/continual/continual.h"
+#include "runtime/config/aliases.h"
+#include "runtime/config/table.h"
 
 enum { VARIANT_MOST = 4096 };
 
@@ -106,8 +108,18 @@ static HsStatus check_names(const char *names)
         char name[64];
         const size_t length = name_length(names);
         snprintf(name, sizeof name, "%.*s", (int)length, names);
-        if (length >= sizeof name || !hs_strategy_find(name))
-            return hs_fail(HS_ECONFIG, "--strategies: there is no strategy `%.60s`", name);
+        if (length >= sizeof name || !hs_strategy_find(name)) {
+            char near[HS_DOTTED_BYTES];
+            const char *const known = hs_config_key_find("continual", "strategy")->choices;
+            const char *const alias = hs_config_alias_choice("continual.strategy", known, name);
+            const bool suggested = alias || hs_config_choice_suggest(known, name, near);
+            return hs_fail(HS_ECONFIG, "--strategies: there is no strategy `%.60s`%s%s%s", name,
+                           suggested ? "; did you mean " : "",
+                           alias       ? alias
+                           : suggested ? near
+                                       : "",
+                           suggested ? "?" : "");
+        }
         more = names[length] == '+';
         names += length + more;
     }

@@ -155,6 +155,8 @@ static HsStatus save(HsTrainer *trainer, const char *out_dir, const char *const 
     HsJson *state = hs_trainer_numbers_json(&trainer->state);
     hs_json_set(state, "files", hs_trainer_files_json(trainer));
     hs_json_set_bool(state, VALIDATION_APART, !trainer->keeps_validation);
+    if (trainer->origin)
+        hs_json_set(state, "origin", hs_trainer_origin_json(trainer));
     HS_TRY_GOTO(status, hs_trainer_save_continual(trainer, state), done);
     HS_TRY_GOTO(status, list_tensors(trainer, &lists), done);
     HS_TRY_GOTO(status, hs_weights_spell_out(&lists.model), done);
@@ -271,14 +273,8 @@ enum {
 };
 
 /* Of the tasks that both have: hs_trainer_compare_tasks has looked at the list. */
-static HsStatus refuse_differences(const HsConfig *whole, const HsConfig *saved, const char *folder)
+static HsStatus refuse_differences(const HsConfig *config, const HsConfig *saved, const char *folder)
 {
-    HsConfig shorter = *whole;
-    shorter.task_count = saved->task_count;
-    /* Nothing was rendered then. */
-    if (strcmp(saved->tokenizer.chat_template, HS_CHAT_TEMPLATE_AUTO) == 0)
-        shorter.tokenizer.chat_template = saved->tokenizer.chat_template;
-    const HsConfig *config = &shorter;
     const char *allowed[FREE_KEYS + FUTURE_KEYS + 1] = { 0 };
     char differing[1024], untrue[1024];
     memcpy(allowed, free_keys, FREE_KEYS * sizeof *allowed);
@@ -300,6 +296,25 @@ static HsStatus refuse_differences(const HsConfig *whole, const HsConfig *saved,
     return HS_OK;
 }
 
+/* What lies elsewhere by now counts as where it was. */
+static HsStatus compare_known(HsTrainer *trainer, const HsConfig *saved, const char *folder)
+{
+    HsConfig shorter = *trainer->config;
+    shorter.task_count = saved->task_count;
+    shorter.tasks = calloc((size_t)saved->task_count, sizeof *shorter.tasks);
+    if (!shorter.tasks)
+        return hs_fail(HS_ENOMEM, "no memory for %d tasks", saved->task_count);
+    memcpy(shorter.tasks, trainer->config->tasks, (size_t)saved->task_count * sizeof *shorter.tasks);
+    /* Nothing was rendered then. */
+    if (strcmp(saved->tokenizer.chat_template, HS_CHAT_TEMPLATE_AUTO) == 0)
+        shorter.tokenizer.chat_template = saved->tokenizer.chat_template;
+    HsStatus status = hs_trainer_accept_moved(trainer, saved, &shorter);
+    if (status == HS_OK)
+        status = refuse_differences(&shorter, saved, folder);
+    free(shorter.tasks);
+    return status;
+}
+
 static HsStatus compare_config(HsTrainer *trainer, const char *folder)
 {
     char path[4096], longer[128] = "";
@@ -310,8 +325,10 @@ static HsStatus compare_config(HsTrainer *trainer, const char *folder)
     static const char *const without_limit[] = { "memory.limit=0" };
     HS_TRY(hs_config_load_saved(&saved, path, 1, without_limit));
     HsStatus status = hs_trainer_compare_tasks(trainer, &saved, folder);
+    if (status == HS_OK && hs_trainer_records(trainer))
+        status = hs_trainer_read_origin(trainer, folder);
     if (status == HS_OK)
-        status = refuse_differences(config, &saved, folder);
+        status = compare_known(trainer, &saved, folder);
     if (status == HS_OK)
         status = hs_config_changes(&saved, config, future_keys, trainer->changes, sizeof trainer->changes);
     if (status == HS_OK)

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which files a run read: path, size and XXH3-64 of each, kept in its checkpoints.  A run that goes on over other data
- * would be no run that ever was, so that a file which changed, came or went is refused by name.
+ * Which files a run read: task, path, size and XXH3-64 of each, kept in its checkpoints.  A run that goes on over other
+ * data would be no run that ever was, so that a file which changed, came or went is refused by name.  Where the
+ * configuration has other paths (trainer->moved_text), the files at them are compared one by one in their order, with what
+ * each is for.
  *
  * Files are read once more for their checksums.  They have just been read for their text: they are in the page cache.
  */
@@ -16,7 +18,8 @@
 
 typedef struct HsReadFile {
     char *path;
-    int task; /* the first that reads it */
+    int task;
+    bool validates; /* is read for validation, and not for training */
     int64_t bytes;
     char checksum[20]; /* hexadecimal */
 } HsReadFile;
@@ -26,33 +29,40 @@ struct HsReadFiles {
     int count;
 };
 
-/* A file of two tasks is kept once. */
-static HsStatus add_file(HsReadFiles *files, const char *path, int task)
+/* One that several tasks read is listed for each, and read once. */
+static HsStatus add_file(HsReadFiles *files, const char *path, int task, bool validates)
 {
-    uint64_t checksum;
-    for (int i = 0; i < files->count; i++)
+    HsReadFile file = { .task = task, .validates = validates };
+    const HsReadFile *same = NULL;
+    for (int i = 0; i < files->count && !same; i++)
         if (strcmp(files->items[i].path, path) == 0)
-            return HS_OK;
+            same = &files->items[i];
+    if (same) {
+        file.bytes = same->bytes;
+        memcpy(file.checksum, same->checksum, sizeof file.checksum);
+    } else {
+        uint64_t checksum;
+        HS_TRY(hs_storage_checksum(path, &checksum, &file.bytes));
+        snprintf(file.checksum, sizeof file.checksum, "%016" PRIx64, checksum);
+    }
     HsReadFile *items = realloc(files->items, (size_t)(files->count + 1) * sizeof *items);
-    if (!items)
+    file.path = strdup(path);
+    files->items = items ? items : files->items;
+    if (!items || !file.path) {
+        free(file.path);
         return hs_fail(HS_ENOMEM, "no memory to list the files of the training data");
-    files->items = items;
-    HsReadFile *file = &items[files->count];
-    file->task = task;
-    HS_TRY(hs_storage_checksum(path, &checksum, &file->bytes));
-    snprintf(file->checksum, sizeof file->checksum, "%016" PRIx64, checksum);
-    file->path = strdup(path);
-    if (!file->path)
-        return hs_fail(HS_ENOMEM, "no memory to list the files of the training data");
-    files->count++;
+    }
+    items[files->count++] = file;
     return HS_OK;
 }
 
-static HsStatus list_sources(const HsConfig *config, const HsTaskConfig *task, HsSourceList *list)
+/* *trained: how many of them are for training, which come first. */
+static HsStatus list_sources(const HsConfig *config, const HsTaskConfig *task, HsSourceList *list, int *trained)
 {
     HS_TRY(hs_source_list_keep_apart(list, config->training.out_dir));
     for (int i = 0; i < task->train.count; i++)
         HS_TRY(hs_source_list_add(list, task->train.items[i], task->format));
+    *trained = list->count;
     /* A share is no source. */
     const size_t length = strlen(task->validation);
     const bool share = length == 0 || task->validation[length - 1] == '%';
@@ -62,10 +72,11 @@ static HsStatus list_sources(const HsConfig *config, const HsTaskConfig *task, H
 static HsStatus add_task(HsReadFiles *files, const HsConfig *config, int task)
 {
     HsSourceList list = { 0 };
-    HsStatus status = list_sources(config, &config->tasks[task], &list);
+    int trained = 0;
+    HsStatus status = list_sources(config, &config->tasks[task], &list, &trained);
     for (int i = 0; status == HS_OK && i < list.count; i++)
         if (list.items[i].kind) /* not synthetic */
-            status = add_file(files, list.items[i].name, task);
+            status = add_file(files, list.items[i].name, task, i >= trained);
     hs_source_list_deinit(&list);
     return status;
 }
@@ -89,7 +100,8 @@ HsStatus hs_trainer_check_token_files(const HsTrainer *trainer)
         return HS_OK;
     for (int i = config->task_count - trainer->appended; status == HS_OK && i < config->task_count; i++) {
         HsSourceList list = { 0 };
-        status = list_sources(config, &config->tasks[i], &list);
+        int trained;
+        status = list_sources(config, &config->tasks[i], &list, &trained);
         if (status == HS_OK && hs_source_list_has_tokens(&list))
             status = hs_fail(HS_ECONFIG,
                              "tasks.%d.train: task `%.60s` has token files (.bin), and tokenizer.kind: char, which is "
@@ -118,6 +130,8 @@ HsJson *hs_trainer_files_json(const HsTrainer *trainer)
         const HsReadFile *file = &trainer->files->items[i];
         HsJson *row = hs_json_object();
         hs_json_set_string(row, "path", file->path);
+        hs_json_set_integer(row, "task", file->task);
+        hs_json_set_bool(row, "validation", file->validates);
         hs_json_set_integer(row, "bytes", file->bytes);
         hs_json_set_string(row, "xxh3", file->checksum);
         hs_json_append(array, row);
@@ -157,12 +171,104 @@ static HsStatus check_file(const HsReadFiles *files, int known, const char *name
     return changed(folder, path, "was removed");
 }
 
+/* Where rows say no task (an earlier version, which also kept a file once only), their order serves only if all files are
+ * for the same purpose. */
+static HsStatus check_roles(const HsReadFiles *files, int known, const char *folder)
+{
+    const HsReadFile *first = NULL;
+    for (int i = 0; i < files->count; i++) {
+        const HsReadFile *file = &files->items[i];
+        if (file->task >= known)
+            continue;
+        if (first && (first->task != file->task || first->validates != file->validates))
+            return hs_fail(
+                HS_ECONFIG,
+                "%s was saved by an earlier version, which did not keep what each file is for: set the paths "
+                "back, and save once with this version",
+                folder);
+        first = first ? first : file;
+    }
+    return HS_OK;
+}
+
+static bool is_listed_before(const HsReadFiles *files, int index)
+{
+    for (int i = 0; i < index; i++)
+        if (strcmp(files->items[i].path, files->items[index].path) == 0)
+            return true;
+    return false;
+}
+
+/* A file that takes the place of one of the checkpoint's: of the same bytes, for the same, and read in the same way. */
+static HsStatus check_taken(const HsTrainer *trainer, const char *name, const HsJson *row, const HsReadFile *file)
+{
+    const char *path, *checksum, *what = NULL;
+    const char *const format = trainer->config->tasks[file->task].format;
+    int64_t bytes, task = file->task;
+    const HsSourceKind *before = NULL, *now = NULL;
+    HS_TRY(hs_json_need_string(name, row, "path", &path));
+    HS_TRY(hs_json_need_string(name, row, "xxh3", &checksum));
+    HS_TRY(hs_json_need_integer(name, row, "bytes", &bytes));
+    if (hs_json_get(row, "task"))
+        HS_TRY(hs_json_need_integer(name, row, "task", &task));
+    const bool validates = hs_json_is_true(hs_json_get(row, "validation"));
+    const bool known = hs_source_kind_choose(path, format, &before) == HS_OK;
+    HS_TRY(hs_source_kind_choose(file->path, format, &now));
+    if (task != file->task || (hs_json_get(row, "task") && validates != file->validates))
+        what = "is for another task, or for validation in place of training";
+    else if (!known || before != now)
+        what = "is read as another format";
+    else if (file->bytes != bytes || strcmp(file->checksum, checksum) != 0)
+        what = file->bytes != bytes ? "has another size" : "has other bytes";
+    if (!what)
+        return HS_OK;
+    return hs_fail(HS_ECONFIG,
+                   "tasks.%d.%s: %s would take the place of %s, and %s: the run would continue on other data than it "
+                   "began with: set it back, or choose another out_dir",
+                   file->task, file->validates ? "validation" : "train", file->path, path, what);
+}
+
+/* All files at other paths, in their order. */
+static HsStatus check_moved(const HsTrainer *trainer, const char *name, const char *folder, const HsJson *kept)
+{
+    const HsReadFiles *files = trainer->files;
+    const int known = trainer->data.count - trainer->appended;
+    const HsJson *row = hs_json_first(kept);
+    const bool says_task = row && hs_json_get(row, "task");
+    int count = 0;
+    if (!says_task)
+        HS_TRY(check_roles(files, known, folder));
+    for (int i = 0; i < files->count; i++) {
+        const HsReadFile *file = &files->items[i];
+        if (file->task >= known || (!says_task && is_listed_before(files, i)))
+            continue;
+        if (row)
+            HS_TRY(check_taken(trainer, name, row, file));
+        row = row ? hs_json_next(row) : NULL;
+        count++;
+    }
+    if (count == hs_json_count(kept))
+        return HS_OK;
+    return hs_fail(
+        HS_ECONFIG,
+        "the text lies at other paths than in %s, where it was %d files, and there are %d: set the paths back, "
+        "or choose another out_dir",
+        folder, hs_json_count(kept), count);
+}
+
 HsStatus hs_trainer_check_files(const HsTrainer *trainer, const char *name, const char *folder, const HsJson *kept)
 {
     if (!kept) /* of a version that kept none */
-        return HS_OK;
+        return trainer->moved_text
+                   ? hs_fail(HS_ECONFIG,
+                             "%s was saved by an earlier version, which kept no checksums: the text must "
+                             "lie where it was",
+                             folder)
+                   : HS_OK;
     if (!hs_json_is_array(kept))
         return hs_fail(HS_EFORMAT, "%s: member `files` must be a list", name);
+    if (trainer->moved_text)
+        return check_moved(trainer, name, folder, kept);
     const int known = trainer->data.count - trainer->appended;
     for (const HsJson *row = hs_json_first(kept); row; row = hs_json_next(row))
         HS_TRY(check_file(trainer->files, known, name, folder, row));

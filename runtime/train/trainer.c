@@ -195,6 +195,25 @@ static HsStatus compare_data(const HsTrainer *trainer)
     return status;
 }
 
+/* Without a word on what to train on it would be the built-in languages: to try this program out, and hardly what a model
+ * that came from elsewhere is to learn. */
+static HsStatus name_text(const HsConfig *config)
+{
+    for (int i = 0; i < config->task_count; i++) {
+        char key[32];
+        snprintf(key, sizeof key, "tasks.%d.train", i);
+        if (hs_config_is_set(config, key))
+            continue;
+        if (config->training.init_from[0] != '\0')
+            return hs_fail(HS_ECONFIG,
+                           "init_from names a model, and nothing says what to train it on: set %s to files or folders "
+                           "(to the built-in languages: %s)",
+                           key, config->tasks[i].train.items[0]);
+        hs_info("%s is not set: training on the built-in languages, %s", key, config->tasks[i].train.items[0]);
+    }
+    return HS_OK;
+}
+
 /* What must be known before anything is planned: device, data, strategies, lengths. */
 static HsStatus prepare(HsTrainer *trainer, const char *folder)
 {
@@ -203,6 +222,7 @@ static HsStatus prepare(HsTrainer *trainer, const char *folder)
     engine.comm = trainer->engine.comm;
     HS_TRY(hs_engine_init(&trainer->engine, &engine));
     HsTokenizer *tokenizer;
+    HS_TRY(name_text(config));
     HS_TRY(hs_trainer_given_tokenizer(config, folder, &tokenizer));
     HsStatus status = folder ? hs_trainer_peek_validation(trainer, folder) : HS_OK;
     if (status != HS_OK) {
@@ -221,7 +241,9 @@ static HsStatus prepare(HsTrainer *trainer, const char *folder)
     HS_TRY(hs_config_continual(config, &trainer->continual_config));
     HS_TRY(hs_trainer_keep_virtual_ranks(trainer, folder));
     HS_TRY(hs_trainer_divide(trainer));
-    return hs_trainer_count_steps(trainer);
+    HS_TRY(hs_trainer_count_steps(trainer));
+    hs_trainer_warn_settings(trainer);
+    return HS_OK;
 }
 
 /* Resumed runs go on with the micro-batch they had, which memory pressure may have halved: the same bits. */
@@ -260,8 +282,10 @@ static HsStatus create(HsTrainer *trainer, const char *folder)
     HsContext *context = &trainer->engine.context;
     HS_TRY(prepare(trainer, folder));
     HS_TRY(take_memory(trainer, folder));
-    if (!folder) /* else the checkpoint has them */
+    if (!folder) { /* else the checkpoint has them */
         HS_TRY(hs_trainer_start(trainer));
+        HS_TRY(hs_trainer_list_origin(trainer));
+    }
     HS_TRY(hs_trainer_begin_continual(trainer));
     if (folder)
         HS_TRY(hs_trainer_resume(trainer, folder));
@@ -336,6 +360,7 @@ void hs_trainer_destroy(HsTrainer *trainer)
     free(trainer->loss_sums);
     hs_engine_deinit(&trainer->engine);
     hs_trainer_forget_files(trainer);
+    hs_trainer_forget_origin(trainer->origin);
     hs_run_lock_release(trainer->lock);
     memset(trainer, 0, sizeof *trainer);
 }

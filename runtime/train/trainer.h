@@ -88,6 +88,7 @@ typedef struct HsTrainerPressure {
 } HsTrainerPressure;
 
 typedef struct HsReadFiles HsReadFiles;
+typedef struct HsOrigin HsOrigin;
 
 /* New rows, replayed ones, and what comparing logits adds. */
 enum { HS_TRAINER_LOSS_KINDS = 3 };
@@ -106,6 +107,8 @@ typedef struct HsTrainer {
     HsRunLock *lock;           /* of out_dir; NULL until there is a folder */
     HsTaskData data;
     HsReadFiles *files; /* what data came from; NULL: not listed */
+    HsOrigin *origin;   /* what the first weights came from; NULL: not known, or another process records */
+    bool moved_text;    /* the configuration has other paths for it than the checkpoint */
     int64_t vocabulary; /* the tokenizer's */
     bool masked;        /* some task ignores targets */
     HsMemoryPlan planned;
@@ -335,6 +338,11 @@ HsStatus hs_trainer_report_processes(HsTrainer *trainer);
  * reached and no step is under way any more. */
 HsStatus hs_trainer_watch_pressure(HsTrainer *trainer);
 
+/* --- settings.c      --- */
+
+/* Warnings of what cannot take effect in a run of this length, by process 0. */
+void hs_trainer_warn_settings(const HsTrainer *trainer);
+
 /* --- tasks.c         --- */
 
 /* Phases and their lengths, from the tasks' keys and their data. */
@@ -485,6 +493,17 @@ void hs_trainer_forget_files(HsTrainer *trainer);
 HsStatus hs_trainer_check_token_files(const HsTrainer *trainer);
 HsJson *hs_trainer_files_json(const HsTrainer *trainer);
 HsStatus hs_trainer_check_files(const HsTrainer *trainer, const char *name, const char *folder, const HsJson *kept);
+
+/* The files of weights that a run begins with (origin.c): listed at its start, kept in each checkpoint. */
+HsStatus hs_trainer_list_origin(HsTrainer *trainer);
+void hs_trainer_forget_origin(HsOrigin *origin);
+HsJson *hs_trainer_origin_json(const HsTrainer *trainer);
+/* From a checkpoint's trainer.json; a version that kept none leaves NULL. */
+HsStatus hs_trainer_read_origin(HsTrainer *trainer, const char *folder);
+/* Of a run that goes on: paths in `config`, a copy with tasks of its own, become the checkpoint's where they hold the same.
+ * The text is only taken for the same here, and compared by hs_trainer_check_files.  errors: HS_ECONFIG naming the key,
+ * both paths and what differs */
+HsStatus hs_trainer_accept_moved(HsTrainer *trainer, const HsConfig *saved, HsConfig *config);
 
 /* HsTrainerState as members of trainer.json (numbers.c), and back, each member in its range.  errors:
  * HS_EFORMAT naming file and member */

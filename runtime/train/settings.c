@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * Settings that cannot take effect in a run of this length.  None is wrong by itself, so that each is one warning; what
+ * follows from it is said in numbers.
+ *
+ *     steps     0 ........ warmup ........ decay ........ of a task, or (continual.schedule: single) of the run
+ *     every N   once at least within the run, where the user has set it
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/base/log.h"
+#include "optim/schedule.h"
+#include "runtime/train/trainer.h"
+
+static bool is(const char *value, const char *word)
+{
+    return strcmp(value, word) == 0;
+}
+
+/* The schedule over `length` steps; true: there is something to warn of.  what: "the run", "task x" */
+static bool warn_phase(const HsConfig *config, const char *what, int64_t length, double peak)
+{
+    const int64_t warmup = config->schedule.warmup_steps, decay = config->schedule.decay_steps;
+    const double low = config->schedule.min_learning_rate;
+    const bool decays = decay > 0 && !is(config->schedule.kind, "constant");
+    HsSchedule schedule;
+    if (hs_schedule_init(&schedule, config->schedule.kind, peak, low, warmup, decay > 0 ? decay : length,
+                         config->schedule.wsd_decay_fraction) != HS_OK)
+        return false; /* the task's begin says why */
+    const double last = hs_schedule_rate(&schedule, length - 1);
+    if (warmup > length)
+        hs_warn("schedule.warmup_steps is %lld and %s has %lld steps: its learning rate ends at %.3g and never reaches "
+                "%.3g",
+                (long long)warmup, what, (long long)length, last, peak);
+    else if (decays && decay > length)
+        hs_warn("schedule.decay_steps is %lld and %s has %lld steps: its learning rate ends at %.3g, and not at "
+                "schedule.min_learning_rate, %.3g",
+                (long long)decay, what, (long long)length, last, low);
+    else if (decays && decay < length && low == 0)
+        hs_warn("schedule.decay_steps is %lld and %s has %lld steps: the learning rate of the last %lld is 0",
+                (long long)decay, what, (long long)length, (long long)(length - decay));
+    else
+        return false;
+    return true;
+}
+
+/* Of several tasks the first that has something to warn of stands for all. */
+static void warn_schedule(const HsTrainer *trainer)
+{
+    const HsConfig *config = trainer->config;
+    const bool whole = is(config->continual.schedule, "single") || trainer->phase_count == 1;
+    const bool rewarm = is(config->continual.schedule, "rewarm"); /* later tasks have a warm-up of another length */
+    bool warned = whole && warn_phase(config, "the run", trainer->total_steps, config->training.learning_rate);
+    for (int i = 0; !whole && !warned && i < (rewarm ? 1 : trainer->phase_count); i++) {
+        const double own = config->tasks[i].learning_rate;
+        char what[96];
+        snprintf(what, sizeof what, "task %.80s", config->tasks[i].name);
+        warned = warn_phase(config, what, trainer->phase_steps[i], own > 0 ? own : config->training.learning_rate);
+    }
+}
+
+/* Keys that the kind of schedule does not read. */
+static void warn_unread(const HsConfig *config)
+{
+    const bool constant = is(config->schedule.kind, "constant"), wsd = is(config->schedule.kind, "wsd");
+    const struct {
+        const char *key, *needs;
+        bool unread;
+    } rules[] = {
+        { "schedule.decay_steps", "schedule.kind linear, cosine or wsd", constant && config->schedule.decay_steps > 0 },
+        { "schedule.min_learning_rate", "schedule.kind linear, cosine or wsd",
+          constant && config->schedule.min_learning_rate > 0 },
+        { "schedule.wsd_decay_fraction", "schedule.kind wsd", !wsd && config->schedule.wsd_decay_fraction != 0.2 },
+        { "continual.rewarm_fraction", "continual.schedule rewarm",
+          !is(config->continual.schedule, "rewarm") && config->continual.rewarm_fraction != 0.01 },
+        { "early_stop.min_delta", "early_stop.patience above 0",
+          config->early_stop.patience == 0 && config->early_stop.min_delta > 0 },
+    };
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (rules[i].unread)
+            hs_warn("%s has no effect: it needs %s", rules[i].key, rules[i].needs);
+}
+
+/* What happens every so many steps, and would not happen at all. */
+static void warn_never(const HsTrainer *trainer)
+{
+    const HsConfig *config = trainer->config;
+    const int64_t steps = trainer->total_steps;
+    const HsTraceSteps trace = hs_config_trace_steps(config);
+    const struct {
+        const char *key, *instead;
+        int64_t every;
+    } rules[] = {
+        { "checkpoint_freq", "saved at its end only", config->training.checkpoint_freq },
+        { "evaluation.every", "evaluated at its end only", config->evaluation.every },
+        { "evaluation.all_tasks_every", "all tasks are evaluated at boundaries only",
+          config->evaluation.all_tasks_every },
+        { "continual.consolidate_every", "nothing is consolidated, and nothing protects what was learned",
+          trainer->unmarked ? config->continual.consolidate_every : 0 },
+        { "logging.trace", "nothing is traced", trace.first },
+    };
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
+        if (rules[i].every > steps && hs_config_is_set(config, rules[i].key))
+            hs_warn("%s is %lld and the run has %lld steps: %s", rules[i].key, (long long)rules[i].every,
+                    (long long)steps, rules[i].instead);
+    const int64_t patience = config->early_stop.patience, every = config->evaluation.every;
+    if (patience > 0 && every > 0 && patience > steps / every)
+        hs_warn(
+            "early_stop.patience is %lld evaluations, one in %lld steps, and the run has %lld steps: it never stops "
+            "early",
+            (long long)patience, (long long)every, (long long)steps);
+}
+
+void hs_trainer_warn_settings(const HsTrainer *trainer)
+{
+    if (trainer->engine.comm->rank != 0)
+        return;
+    warn_schedule(trainer);
+    warn_unread(trainer->config);
+    warn_never(trainer);
+}
