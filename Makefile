@@ -35,7 +35,7 @@ CUDA_ARCHITECTURES  ?= -gencode arch=compute_80,code=sm_80 -gencode arch=compute
 HOPPER_SOURCES      = $(filter %_hopper.cu,$(call sources,cu)) $(wildcard bench/*_hopper.cu)
 HOPPER_ARCHITECTURE = -gencode arch=compute_90a,code=sm_90a
 
-PACKAGES  = yaml-0.1 libcjson libpcre2-8 libutf8proc libxxhash zlib libzstd
+PACKAGES  = yaml-0.1 libcjson libpcre2-8 libutf8proc libxxhash zlib libzstd libsodium
 # Asked once: before `make packages` these are empty, and the make that it is followed by asks again.
 PACKAGE_CFLAGS := $(shell pkg-config --cflags $(PACKAGES) 2>/dev/null)
 PACKAGE_LIBS   := $(shell pkg-config --libs $(PACKAGES) 2>/dev/null)
@@ -86,6 +86,8 @@ TEST_SUPPORT = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/support/*.c))
 TESTS        = $(TEST_SOURCES:tests/%.c=$(BUILD)/tests/%)
 # The emulator's own tests: kernels, some with planted bugs, compiled as the backend's are.
 EMU_TESTS    = $(patsubst tests/%.cu,$(BUILD)/tests/%,$(wildcard tests/emu/test_*.cu))
+# Programs that scripts of tests/cli run.
+COMM_TESTS   = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/comm/*.c))
 EXAMPLES     = $(patsubst examples/%.c,$(BUILD)/examples/%,$(wildcard examples/*.c))
 BENCHES      = $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/*.c))
 FUZZERS      = $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
@@ -274,13 +276,13 @@ hip: $(HIP_OBJECTS) ## compile for AMD GPUs what needs no tensor cores; untried 
 .PHONY: examples bench-programs test-programs
 examples: $(EXAMPLES)
 bench-programs: $(BENCHES) $(BENCH_PARTS)
-test-programs: $(TESTS) $(EMU_TESTS) $(BUILD)/tests/comm/ranks
+test-programs: $(TESTS) $(EMU_TESTS) $(COMM_TESTS)
 
--include $(patsubst %.o,%.d,$(OBJECTS) $(EMU_OBJECTS) $(STANDIN_OBJECTS) $(CUDA_OBJECTS) $(EMU_FRAGMENTS) $(CUDA_FRAGMENTS)) $(PACKAGE_OBJECTS:.o=.d) $(TEST_SUPPORT:.o=.d) $(MAIN:%.c=$(BUILD)/obj/%.d) $(TESTS:=.d) $(BUILD)/tests/comm/ranks.d $(EMU_TESTS:=.d) $(BENCHES:=.d)
+-include $(patsubst %.o,%.d,$(OBJECTS) $(EMU_OBJECTS) $(STANDIN_OBJECTS) $(CUDA_OBJECTS) $(EMU_FRAGMENTS) $(CUDA_FRAGMENTS)) $(PACKAGE_OBJECTS:.o=.d) $(TEST_SUPPORT:.o=.d) $(MAIN:%.c=$(BUILD)/obj/%.d) $(TESTS:=.d) $(COMM_TESTS:=.d) $(EMU_TESTS:=.d) $(BENCHES:=.d)
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Packages.  Nothing but a C compiler, make and apt is expected of a machine.
-APT_BUILD = gcc g++ libc6-dev make pkg-config libyaml-dev libcjson-dev libpcre2-dev libutf8proc-dev libxxhash-dev zlib1g-dev libzstd-dev
+APT_BUILD = gcc g++ libc6-dev make pkg-config libyaml-dev libcjson-dev libpcre2-dev libutf8proc-dev libxxhash-dev zlib1g-dev libzstd-dev libsodium-dev
 APT_TEST  = libcriterion-dev zstd python3 openmpi-bin libopenmpi-dev
 APT_CHECK = git clang clang-format libclang-rt-14-dev libomp-dev python3-yaml
 # One job a core, unless the caller already said how many.

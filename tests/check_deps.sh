@@ -87,6 +87,7 @@ one_file 'pcre2\.h'
 one_file 'utf8proc\.h'
 one_file 'zlib\.h'
 one_file 'zstd\.h'
+one_file 'sodium\.h'
 # Opened at run time: no header tells, but the functions' names do.
 # names_in PATTERN FILE LIBRARY: only FILE names the library's functions.
 names_in() {

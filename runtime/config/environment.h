@@ -31,6 +31,11 @@
       "device: emu: shared memory of a block, and so which GPU it is: 227 compute capability 9.0, 163 8.0, 99 8.9")    \
     X(HALFSTEP_FAULT, "rank=R,step=S,do=kill, stop, exit or delay:SECONDS", "none",                                    \
       "for tests: what happens to one process of several as it comes to a step")                                       \
+    X(HALFSTEP_SECRET, "16 bytes or more", "none",                                                                     \
+      "where ranks meet over TCP (torchrun, srun, mpirun): what each proves that it knows before anything it sends "   \
+      "is read; the "                                                                                                  \
+      "same for all ranks, and needed where rank 0 is not on the loopback address")                                    \
+    X(HALFSTEP_SECRET_FILE, "a path", "none", "the same from a file, which only its owner may read (chmod 600)")       \
     X(HALFSTEP_RANK, "0 to 1023", "none", "set by --processes for those it starts: which of them this is")             \
     X(HALFSTEP_PROCESSES, "1 to 1024", "none", "set by --processes for those it starts: how many there are")           \
     X(HALFSTEP_SEGMENT, "a descriptor", "none", "set by --processes for those it starts: their shared memory")

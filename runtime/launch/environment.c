@@ -134,7 +134,9 @@ static HsStatus find_address(const char *address, HsLaunched *launched)
     /* The store that torchrun itself keeps has the port that it tells. */
     launched->port = port + (store && strcmp(store, "True") == 0);
     launched->ports = HS_HUB_PORTS;
-    snprintf(launched->addresses, sizeof launched->addresses, "%s", host);
+    const size_t length = strlen(host);
+    const bool brackets = length > 2 && host[0] == '[' && host[length - 1] == ']';
+    snprintf(launched->addresses, sizeof launched->addresses, "%.*s", (int)length - 2 * brackets, host + brackets);
     return HS_OK;
 }
 
@@ -152,6 +154,15 @@ static void name_run(HsLaunched *launched)
     }
     if (used == 0)
         snprintf(launched->run, sizeof launched->run, "run");
+}
+
+/* By what the launcher says: as many processes here as in all, or one host. */
+static bool is_one_host(const HsLaunched *launched)
+{
+    const char *local = getenv("LOCAL_WORLD_SIZE"), *hosts = getenv("SLURM_STEP_NUM_NODES");
+    if (launched->launcher == HS_LAUNCHER_TORCHRUN)
+        return local && strtol(local, NULL, 10) == launched->size;
+    return launched->launcher == HS_LAUNCHER_SLURM && hosts && strcmp(hosts, "1") == 0;
 }
 
 HsStatus hs_launched_find(const char *choice, const char *address, HsLaunched *launched)
@@ -184,6 +195,7 @@ HsStatus hs_launched_find(const char *choice, const char *address, HsLaunched *l
                                                       : choice);
     name_run(launched);
     if (launched->size > 1 && (launched->launcher == HS_LAUNCHER_TORCHRUN || launched->launcher == HS_LAUNCHER_SLURM))
-        return find_address(address, launched);
+        HS_TRY(find_address(address, launched));
+    launched->one_host = is_one_host(launched);
     return HS_OK;
 }

@@ -5,6 +5,8 @@
 #ifndef HS_RUNTIME_LAUNCH_ENVIRONMENT_H
 #define HS_RUNTIME_LAUNCH_ENVIRONMENT_H
 
+#include <stdbool.h>
+
 #include "kernels/base/status.h"
 
 typedef enum HsLauncher {
@@ -21,7 +23,8 @@ typedef struct HsLaunched {
     const char *rank_from; /* the variable */
     char addresses[256];   /* torchrun, Slurm: where rank 0 is */
     int port, ports;
-    char run[64]; /* what distinguishes this run from others */
+    bool one_host; /* the launcher says that all run on this one; false: it does not say */
+    char run[64];  /* what distinguishes this run from others */
 } HsLaunched;
 
 /* choice: distributed.launch; address: distributed.address, "" when unset.

@@ -20,9 +20,8 @@
 #include "kernels/base/clock.h"
 #include "kernels/base/log.h"
 
-enum { NEWCOMERS = 64 };
 /* The layout of what travels is part of it. */
-static const uint64_t hub_magic = 0x4853485542303100u + sizeof(HsHubMember) + (uint64_t)sizeof(HsHubBeat) * 256;
+const uint64_t hs_hub_magic = 0x4853485542303100u + sizeof(HsHubMember) + (uint64_t)sizeof(HsHubBeat) * 256;
 
 static uint64_t fold_bytes(uint64_t hash, const void *bytes, size_t count)
 {
@@ -32,7 +31,7 @@ static uint64_t fold_bytes(uint64_t hash, const void *bytes, size_t count)
 }
 
 /* Processes see each other's descriptors in the same namespace of the same boot. */
-static uint64_t own_machine(void)
+uint64_t hs_hub_machine(void)
 {
     char text[128];
     uint64_t hash = 0xcbf29ce484222325u;
@@ -56,10 +55,10 @@ static uint64_t own_cores(void)
 static void introduce(const HsHubOptions *options, HsHubMember *own)
 {
     memset(own, 0, sizeof *own);
-    own->magic = hub_magic;
+    own->magic = hs_hub_magic;
     own->configuration = options->configuration;
     own->process = getpid();
-    own->machine = own_machine();
+    own->machine = hs_hub_machine();
     own->cores = own_cores();
     own->rank = options->rank;
     own->size = options->size;
@@ -100,6 +99,7 @@ static HsStatus allocate(const HsHubOptions *options, HsHub **allocated)
     }
     hub->rank = options->rank;
     hub->size = options->size;
+    hub->secret = options->secret;
     hub->silence_s = options->silence_s > 0 ? options->silence_s : 6;
     hub->listener = -1;
     for (size_t r = 0; r < size; r++)
@@ -114,7 +114,8 @@ HsStatus hs_hub_listen(const HsHubOptions *options, HsHub **hub, int *port)
 {
     HS_TRY(allocate(options, hub));
     *port = options->port;
-    const HsStatus status = hs_wire_listen(port, options->port > 0 ? options->ports : 1, &(*hub)->listener);
+    const HsStatus status =
+        hs_wire_listen(options->listen_at, port, options->port > 0 ? options->ports : 1, &(*hub)->listener);
     if (status != HS_OK) {
         hs_hub_destroy(*hub);
         *hub = NULL;
@@ -122,126 +123,7 @@ HsStatus hs_hub_listen(const HsHubOptions *options, HsHub **hub, int *port)
     return status;
 }
 
-/* What a newcomer said does not fit this run: why; false: it does. */
-static bool is_wrong(const HsHub *hub, const HsHubMember *member, char *text, size_t bytes)
-{
-    const HsHubMember *own = &hub->members[0];
-    char who[256], other[256];
-    hs_hub_describe(member, NULL, who, sizeof who);
-    if (member->size != own->size)
-        snprintf(text, bytes, "%s belongs to a run of another size: rank 0 counts %d", who, own->size);
-    else if (member->rank <= 0 || member->rank >= own->size)
-        snprintf(text, bytes, "%s: there are ranks 0 to %d, and rank 0 is here already", who, own->size - 1);
-    else if (member->configuration != own->configuration)
-        snprintf(text, bytes, "%s has another configuration than rank 0: all ranks read the same file and command line",
-                 who);
-    else if (hub->links[member->rank].socket >= 0) {
-        hs_hub_describe(&hub->members[member->rank], NULL, other, sizeof other);
-        snprintf(text, bytes, "%s came although %s is here already", who, other);
-    } else
-        return false;
-    return true;
-}
-
-static void refuse(int socket, const char *why)
-{
-    hs_wire_send(socket, HS_FRAME_REFUSED, why, strlen(why) + 1, hs_clock_s() + 1);
-}
-
-/* *stays: the connection is a rank's.  An error ends the run; who is foreign is only sent away. */
-static HsStatus admit(HsHub *hub, int socket, const HsHubMember *member, bool *stays)
-{
-    char why[768];
-    *stays = false;
-    if (member->magic != hub_magic || memchr(member->run, '\0', sizeof member->run) == NULL ||
-        memchr(member->host, '\0', sizeof member->host) == NULL) {
-        hs_warn("somebody who is no rank of a run, or one of another build, connected: sent away");
-        refuse(socket, "rank 0 is of another build");
-        return HS_OK;
-    }
-    if (strcmp(member->run, hub->members[0].run) != 0) {
-        char who[256];
-        hs_hub_describe(member, NULL, who, sizeof who);
-        snprintf(why, sizeof why, "%s of run '%.63s' connected to run '%.63s'", who, member->run, hub->members[0].run);
-        hs_warn("%s: sent away", why);
-        refuse(socket, why);
-        return HS_OK;
-    }
-    if (is_wrong(hub, member, why, sizeof why)) {
-        refuse(socket, why);
-        return hs_fail(HS_ECONFIG, "%s", why);
-    }
-    if (hs_wire_send(socket, HS_FRAME_WELCOME, NULL, 0, hs_clock_s() + 1) != HS_OK)
-        return HS_OK; /* it went away again, and may come back */
-    hub->members[member->rank] = *member;
-    hub->links[member->rank].socket = socket;
-    hub->here++;
-    *stays = true;
-    return HS_OK;
-}
-
-typedef struct Newcomer {
-    int socket;
-    size_t used;
-    struct {
-        HsFrame frame;
-        HsHubMember member;
-    } hello;
-} Newcomer;
-
-/* Reads what is there.  *done: it is a rank now, or gone. */
-static HsStatus hear(HsHub *hub, Newcomer *newcomer, bool *done)
-{
-    unsigned char *to = (unsigned char *)&newcomer->hello + newcomer->used;
-    const ssize_t moved = read(newcomer->socket, to, sizeof newcomer->hello - newcomer->used);
-    bool stays = false;
-    HsStatus status = HS_OK;
-    *done = false;
-    if (moved < 0 && (errno == EAGAIN || errno == EINTR))
-        return HS_OK;
-    if (moved > 0) {
-        newcomer->used += (size_t)moved;
-        const bool foreign = newcomer->used >= sizeof(HsFrame) && (newcomer->hello.frame.kind != HS_FRAME_HELLO ||
-                                                                   newcomer->hello.frame.bytes != sizeof(HsHubMember));
-        if (newcomer->used < sizeof newcomer->hello && !foreign)
-            return HS_OK;
-        if (foreign)
-            newcomer->hello.member.magic = 0;
-        status = admit(hub, newcomer->socket, &newcomer->hello.member, &stays);
-    }
-    if (!stays)
-        close(newcomer->socket);
-    *done = true;
-    return status;
-}
-
-static HsStatus gather(HsHub *hub, Newcomer *newcomers, int *count, double deadline_s)
-{
-    struct pollfd waiting[NEWCOMERS + 1];
-    while (hub->here < hub->size - 1) {
-        const double left_s = deadline_s - hs_clock_s();
-        if (left_s <= 0)
-            return hs_fail(HS_EDEVICE, "absent");
-        for (int i = 0; i < *count; i++)
-            waiting[i] = (struct pollfd){ .fd = newcomers[i].socket, .events = POLLIN };
-        waiting[*count] = (struct pollfd){ .fd = *count < NEWCOMERS ? hub->listener : -1, .events = POLLIN };
-        if (poll(waiting, (nfds_t)*count + 1, left_s < 0.5 ? (int)(left_s * 1e3) + 1 : 500) <= 0)
-            continue;
-        const int socket = waiting[*count].revents ? hs_wire_accept(hub->listener) : -1;
-        for (int i = *count - 1; i >= 0; i--) {
-            bool done = false;
-            const HsStatus status = waiting[i].revents ? hear(hub, &newcomers[i], &done) : HS_OK;
-            if (done)
-                newcomers[i] = newcomers[--*count];
-            HS_TRY(status);
-        }
-        if (socket >= 0)
-            newcomers[(*count)++] = (Newcomer){ .socket = socket };
-    }
-    return HS_OK;
-}
-
-/* Everybody who came is told why it was in vain. */
+/* All that came hear why it was in vain. */
 static HsStatus give_up(HsHub *hub, HsStatus status, double waited_s)
 {
     char why[1024];
@@ -255,7 +137,7 @@ static HsStatus give_up(HsHub *hub, HsStatus status, double waited_s)
         snprintf(why, sizeof why, "%s", hs_error_message());
     for (int r = 1; r < hub->size; r++)
         if (hub->links[r].socket >= 0)
-            refuse(hub->links[r].socket, why);
+            hs_hub_refuse(hub->links[r].socket, why);
     return hs_fail(status, "%s", why);
 }
 
@@ -271,13 +153,9 @@ static HsStatus name_rank(const HsHub *hub, int rank, HsStatus status)
 
 static HsStatus receive_ranks(HsHub *hub, const HsHubOptions *options)
 {
-    Newcomer newcomers[NEWCOMERS];
-    int count = 0;
     const double start_s = hs_clock_s(), deadline_s = start_s + options->join_s;
-    HsStatus status = gather(hub, newcomers, &count, deadline_s);
-    for (int i = 0; i < count; i++)
-        close(newcomers[i].socket);
-    close(hub->listener); /* who comes now is told by nobody being there */
+    const HsStatus status = hs_hub_gather(hub, deadline_s);
+    close(hub->listener); /* what comes now finds nothing there */
     hub->listener = -1;
     if (status != HS_OK)
         return give_up(hub, status, hs_clock_s() - start_s);
@@ -296,9 +174,9 @@ static HsStatus fail_refused(int socket, uint32_t bytes, double deadline_s)
     return hs_fail(HS_ECONFIG, "rank 0 refused: %s", why);
 }
 
-/* *there: somebody of this run answered, whose word counts. */
+/* *there: a hub of this run answered, whose word counts; *is_other: one that has another secret. */
 static HsStatus try_port(HsHub *hub, const HsHubOptions *options, const char *host, int port, double deadline_s,
-                         bool *there)
+                         bool *there, bool *is_other)
 {
     HsFrame frame;
     int socket;
@@ -307,7 +185,9 @@ static HsStatus try_port(HsHub *hub, const HsHubOptions *options, const char *ho
     HS_TRY(hs_wire_connect(host, port, soon_s < deadline_s ? soon_s : deadline_s, &socket));
     if (socket < 0)
         return HS_OK;
-    HsStatus status = hs_wire_send(socket, HS_FRAME_HELLO, &hub->members[hub->rank], sizeof *hub->members, soon_s);
+    HsStatus status = hs_hub_enter(hub, socket, soon_s, is_other);
+    if (status == HS_OK)
+        status = hs_wire_send(socket, HS_FRAME_HELLO, &hub->members[hub->rank], sizeof *hub->members, soon_s);
     if (status == HS_OK)
         status = hs_wire_receive(socket, &frame, hs_clock_s() + 2);
     *there = status == HS_OK && (frame.kind == HS_FRAME_REFUSED || frame.kind == HS_FRAME_WELCOME);
@@ -334,13 +214,14 @@ static HsStatus find_hub(HsHub *hub, const HsHubOptions *options)
     const double deadline_s = hs_clock_s() + options->join_s;
     const struct timespec nap = { .tv_nsec = 100000000 };
     char hosts[512], unknown[256] = "";
+    bool is_other = false;
     do {
         snprintf(hosts, sizeof hosts, "%s", options->addresses);
         char *rest = NULL;
         for (char *host = strtok_r(hosts, ",", &rest); host; host = strtok_r(NULL, ",", &rest))
             for (int i = 0; i < options->ports; i++) {
                 bool there;
-                const HsStatus status = try_port(hub, options, host, options->port + i, deadline_s, &there);
+                const HsStatus status = try_port(hub, options, host, options->port + i, deadline_s, &there, &is_other);
                 if (there)
                     return status;
                 if (status != HS_OK) {
@@ -350,6 +231,11 @@ static HsStatus find_hub(HsHub *hub, const HsHubOptions *options)
             }
         nanosleep(&nap, NULL);
     } while (hs_clock_s() < deadline_s);
+    if (is_other)
+        snprintf(
+            unknown, sizeof unknown,
+            "; one listens there that has another secret: HALFSTEP_SECRET or HALFSTEP_SECRET_FILE is to be the same "
+            "for all ranks");
     return hs_fail(HS_EDEVICE, "rank %d of %d found no rank 0 at %s, port %d%s within %.0f s%s", hub->rank, hub->size,
                    options->addresses, options->port, options->ports > 1 ? " and those after it" : "", options->join_s,
                    unknown);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: MIT
  *
- * Where the ranks of a run find each other: rank 0 listens (TCP), the others connect and say who they are; when all are
- * there, everybody gets the list.  Afterwards the connections carry heartbeats, and the reason why a run ends.
+ * Where the ranks of a run find each other: rank 0 listens (TCP), the others connect, prove that they know the run's
+ * secret, and introduce themselves; when all are there, each gets the list.  Afterwards the connections carry heartbeats,
+ * and the reason why a run ends.  What travels is neither encrypted nor signed: the secret decides which process takes
+ * part, and the network is trusted not to change what it carries.
  *
  * A rank that is absent, comes twice, belongs to another run, was started by another program or reads another
  * configuration is named on both sides.
@@ -10,12 +12,15 @@
 #define HS_RUNTIME_LAUNCH_HUB_H
 
 #include "kernels/base/comm.h"
+#include "runtime/launch/secret.h"
 
 enum { HS_HUB_PORTS = 16 };
 
 typedef struct HsHubOptions {
     int rank, size;
     const char *addresses;  /* of rank 0, names or numbers with commas between; for the others */
+    const char *listen_at;  /* rank 0: the address to listen on (hs_wire_listen); NULL: all */
+    const HsSecret *secret; /* what newcomers prove that they know; NULL: nothing */
     int port, ports;        /* rank 0 takes the first free one of these; the others look through them; port 0: any */
     const char *run;        /* what distinguishes this run from others on the same port, at most 63 characters */
     uint64_t configuration; /* equal on all ranks */
@@ -56,6 +61,8 @@ void hs_hub_late(void *hub, double waited_s);
 /* Leaves in order; NULL is allowed. */
 void hs_hub_destroy(HsHub *hub);
 
+/* Equal where processes can share memory. */
+uint64_t hs_hub_machine(void);
 /* Addresses of this host for HsHubOptions.addresses, loopback last. */
 void hs_hub_own_addresses(char *text, size_t bytes);
 

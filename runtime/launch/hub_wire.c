@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -68,6 +69,11 @@ HsStatus hs_wire_read(int socket, void *content, size_t bytes, double deadline_s
     return HS_OK;
 }
 
+HsStatus hs_wire_write(int socket, const void *content, size_t bytes, double deadline_s)
+{
+    return write_all(socket, content, bytes, deadline_s);
+}
+
 HsStatus hs_wire_send(int socket, HsFrameKind kind, const void *content, size_t bytes, double deadline_s)
 {
     const HsFrame frame = { .kind = (uint32_t)kind, .bytes = (uint32_t)bytes };
@@ -89,29 +95,16 @@ static void prepare(int socket)
     setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-/* IPv6 and IPv4 at once, or the latter alone where the former is switched off. */
-static int listen_on(int port)
+static int listen_at(const struct sockaddr *address, socklen_t length, bool both)
 {
     const int off = 0, on = 1;
-    struct sockaddr_in6 six = { .sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port), .sin6_addr = in6addr_any };
-    struct sockaddr_in four = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
-    int listener = socket(AF_INET6, SOCK_STREAM, 0);
-    if (listener >= 0) {
-        setsockopt(listener, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
-        setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-        if (bind(listener, (struct sockaddr *)&six, sizeof six) == 0 && listen(listener, 1024) == 0)
-            return listener;
-        const int error = errno;
-        close(listener);
-        errno = error;
-        if (error != EADDRNOTAVAIL && error != EAFNOSUPPORT)
-            return -1;
-    }
-    listener = socket(AF_INET, SOCK_STREAM, 0);
+    const int listener = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (listener < 0)
         return -1;
+    if (both)
+        setsockopt(listener, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
     setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(listener, (struct sockaddr *)&four, sizeof four) == 0 && listen(listener, 1024) == 0)
+    if (bind(listener, address, length) == 0 && listen(listener, 1024) == 0)
         return listener;
     const int error = errno;
     close(listener);
@@ -119,15 +112,86 @@ static int listen_on(int port)
     return -1;
 }
 
-HsStatus hs_wire_listen(int *port, int ports, int *listener)
+/* IPv6 and IPv4 at once, or the latter alone where the former is switched off. */
+static int listen_anywhere(int port)
 {
+    const struct sockaddr_in6 six = { .sin6_family = AF_INET6,
+                                      .sin6_port = htons((uint16_t)port),
+                                      .sin6_addr = in6addr_any };
+    const struct sockaddr_in four = { .sin_family = AF_INET, .sin_port = htons((uint16_t)port) };
+    const int listener = listen_at((const struct sockaddr *)&six, sizeof six, true);
+    if (listener >= 0 || (errno != EADDRNOTAVAIL && errno != EAFNOSUPPORT))
+        return listener;
+    return listen_at((const struct sockaddr *)&four, sizeof four, false);
+}
+
+/* The first of the host's addresses that this machine has and on which the port is free. */
+static int listen_on(const struct addrinfo *list, int port)
+{
+    int listener = -1;
+    /* A port that is taken at one address is left to its owner at the others: newcomers would meet that one. */
+    errno = 0;
+    for (const struct addrinfo *one = list; one && listener < 0 && errno != EADDRINUSE; one = one->ai_next) {
+        struct sockaddr_storage address = { 0 };
+        memcpy(&address, one->ai_addr, one->ai_addrlen);
+        if (one->ai_family == AF_INET6)
+            ((struct sockaddr_in6 *)&address)->sin6_port = htons((uint16_t)port);
+        else
+            ((struct sockaddr_in *)&address)->sin_port = htons((uint16_t)port);
+        listener = listen_at((const struct sockaddr *)&address, one->ai_addrlen, false);
+    }
+    return listener;
+}
+
+static HsStatus resolve(const char *host, int flags, struct addrinfo **list)
+{
+    const struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = flags };
+    const int error = getaddrinfo(host, NULL, &hints, list);
+    return error == 0 ? HS_OK : hs_fail(HS_EIO, "the host %s is not known: %s", host, gai_strerror(error));
+}
+
+static bool is_loopback(const struct sockaddr *address)
+{
+    static const unsigned char mapped[12] = { [10] = 0xff, [11] = 0xff }; /* ::ffff:127.0.0.1 */
+    if (address->sa_family == AF_INET)
+        return ntohl(((const struct sockaddr_in *)(const void *)address)->sin_addr.s_addr) >> 24 == 127;
+    const struct in6_addr *six = &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
+    return IN6_IS_ADDR_LOOPBACK(six) || (memcmp(six->s6_addr, mapped, sizeof mapped) == 0 && six->s6_addr[12] == 127);
+}
+
+bool hs_wire_is_loopback(const char *host)
+{
+    struct addrinfo *list = NULL;
+    char own[256] = "";
+    gethostname(own, sizeof own - 1);
+    if (strcasecmp(host, own) == 0 || resolve(host, 0, &list) != HS_OK)
+        return false; /* many systems give their own name a loopback address that no other machine has for it */
+    bool all = list != NULL;
+    for (const struct addrinfo *one = list; one; one = one->ai_next)
+        all = all && is_loopback(one->ai_addr);
+    freeaddrinfo(list);
+    return all;
+}
+
+HsStatus hs_wire_listen(const char *host, int *port, int ports, int *listener)
+{
+    struct addrinfo *list = NULL;
+    /* A name may stand for another address here than elsewhere: such a rank 0 listens on all that it has. */
+    if (host && resolve(host, hs_wire_is_loopback(host) ? 0 : AI_NUMERICHOST, &list) != HS_OK)
+        list = NULL;
     *listener = -1;
     for (int i = 0; i < ports && *listener < 0; i++)
         if (*port + i <= 65535)
-            *listener = listen_on(*port + i);
+            *listener = list ? listen_on(list, *port + i) : listen_anywhere(*port + i);
+    const int error = errno;
+    const bool elsewhere = list && *listener < 0 && error == EADDRNOTAVAIL && !is_loopback(list->ai_addr);
+    if (list)
+        freeaddrinfo(list);
+    if (elsewhere) /* this machine is reached by way of another one's address */
+        return hs_wire_listen(NULL, port, ports, listener);
     if (*listener < 0)
-        return hs_fail(HS_EIO, "no port from %d to %d is free to listen on: %s", *port, *port + ports - 1,
-                       strerror(errno));
+        return hs_fail(HS_EIO, "no port from %d to %d is free to listen on%s%s: %s", *port, *port + ports - 1,
+                       host ? " at " : "", host ? host : "", strerror(error));
     struct sockaddr_in6 own;
     socklen_t length = sizeof own;
     if (getsockname(*listener, (struct sockaddr *)&own, &length) != 0) {

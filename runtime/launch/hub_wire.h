@@ -6,6 +6,7 @@
 #ifndef HS_RUNTIME_LAUNCH_HUB_WIRE_H
 #define HS_RUNTIME_LAUNCH_HUB_WIRE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,15 +28,20 @@ typedef struct HsFrame {
 } HsFrame;
 
 /* deadline_s: by hs_clock_s.  errors: HS_EIO */
+HsStatus hs_wire_write(int socket, const void *content, size_t bytes, double deadline_s);
 HsStatus hs_wire_send(int socket, HsFrameKind kind, const void *content, size_t bytes, double deadline_s);
 /* The frame's header alone, then its content. */
 HsStatus hs_wire_receive(int socket, HsFrame *frame, double deadline_s);
 HsStatus hs_wire_read(int socket, void *content, size_t bytes, double deadline_s);
-/* A socket that listens on the first free port of the range; *port: which.  port 0: any. */
-HsStatus hs_wire_listen(int *port, int ports, int *socket);
-/* *socket is -1 where nobody listens (yet). */
+/* All addresses of the host are the loopback's (127.0.0.1, ::1, localhost); false for this machine's own name, which means
+ * another address to others. */
+bool hs_wire_is_loopback(const char *host);
+/* A socket that listens on the first free port of the range; *port: which.  port 0: any.  host: the address alone where it
+ * is a number, or a loopback address; NULL, a name, or a number that this machine has not: all addresses. */
+HsStatus hs_wire_listen(const char *host, int *port, int ports, int *socket);
+/* *socket is -1 where nothing listens (yet). */
 HsStatus hs_wire_connect(const char *host, int port, double deadline_s, int *socket);
-/* -1: nobody is waiting. */
+/* -1: none is waiting. */
 int hs_wire_accept(int listener);
 
 #endif

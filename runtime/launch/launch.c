@@ -25,6 +25,7 @@
 #include "runtime/launch/comm_hub.h"
 #include "runtime/launch/environment.h"
 #include "runtime/launch/hub.h"
+#include "runtime/launch/hub_wire.h"
 
 /* What lives as long as the communicator. */
 typedef struct Joined {
@@ -172,12 +173,44 @@ static HsStatus use_tcp(const HsConfig *config, const HsHubOptions *met)
     return hs_hub_watch(joined.hub, joined.comm);
 }
 
-static HsStatus use_hub(const HsConfig *config, const HsLaunched *launched)
+/* Off the loopback address any program of the network could come to the hub, and take part. */
+static HsStatus refuse_open(const HsLaunched *launched)
+{
+    static const char *const passes_on[] = {
+        [HS_LAUNCHER_MPI] = "mpirun -x HALFSTEP_SECRET_FILE ... (Hydra: -genvlist HALFSTEP_SECRET_FILE) passes it on",
+        [HS_LAUNCHER_TORCHRUN] = "torchrun passes it on: export it on every host before",
+        [HS_LAUNCHER_SLURM] = "srun passes it on",
+    };
+    return hs_fail(
+        HS_ECONFIG,
+        "these processes would meet at %s, which is not the loopback address, and without a secret whatever reaches it "
+        "could take part.  Make one, in a file that all hosts see:  (umask 077; head -c 32 /dev/urandom | base64 "
+        ">~/halfstep-secret); export HALFSTEP_SECRET_FILE=~/halfstep-secret  and start again: %s.  Processes of one "
+        "host "
+        "need none with %s",
+        launched->addresses[0] ? launched->addresses : "several hosts", passes_on[launched->launcher],
+        launched->launcher == HS_LAUNCHER_MPI ? "mpirun on that host alone" : "MASTER_ADDR=127.0.0.1");
+}
+
+/* Without a secret on the loopback address alone, whatever name the launcher has for this host. */
+static HsStatus choose_address(HsLaunched *launched, const HsSecret *secret)
+{
+    if (secret->known || hs_wire_is_loopback(launched->addresses))
+        return HS_OK;
+    if (!launched->one_host)
+        return refuse_open(launched);
+    snprintf(launched->addresses, sizeof launched->addresses, "127.0.0.1");
+    return HS_OK;
+}
+
+static HsStatus meet(const HsConfig *config, const HsLaunched *launched, const HsSecret *secret)
 {
     const char *transport = config->distributed.transport;
     HsHubOptions options = { .rank = launched->rank,
                              .size = launched->size,
                              .addresses = launched->addresses,
+                             .listen_at = launched->addresses,
+                             .secret = secret,
                              .port = launched->port,
                              .ports = launched->ports,
                              .run = launched->run,
@@ -194,30 +227,75 @@ static HsStatus use_hub(const HsConfig *config, const HsLaunched *launched)
     return share_segment(config, joined.hub, launched->rank, launched->size);
 }
 
-/* Where rank 0 is, which MPI itself tells. */
+static HsStatus use_hub(const HsConfig *config, HsLaunched *launched)
+{
+    HsSecret secret;
+    HsStatus status = hs_secret_read(&secret);
+    if (status == HS_OK)
+        status = choose_address(launched, &secret);
+    if (status == HS_OK)
+        status = meet(config, launched, &secret);
+    hs_secret_forget(&secret);
+    return status;
+}
+
+/* Where rank 0 is, which MPI itself tells; on one host with a secret for this start. */
 typedef struct Meeting {
     int64_t port, number;
+    HsSecret secret;
     char addresses[240];
 } Meeting;
 
-static HsStatus meet_by_mpi(const HsConfig *config)
+/* Whether all ranks run on one machine, as MPI tells them. */
+static HsStatus is_one_machine(HsComm *mpi, bool *one)
+{
+    uint64_t machine[2] = { hs_hub_machine(), 0 }; /* the lowest and the highest of all, by one maximum */
+    int64_t bounds[2] = { (int64_t)(machine[0] >> 1), -(int64_t)(machine[0] >> 1) };
+    HS_TRY(hs_comm_all_reduce(mpi, NULL, bounds, 2, HS_I64, HS_COMM_MAX));
+    *one = bounds[0] == -bounds[1];
+    return HS_OK;
+}
+
+/* Rank 0's part, before the others know of it. */
+static HsStatus open_meeting(HsHubOptions *options, bool one_host, Meeting *meeting)
+{
+    int port = 0;
+    HS_TRY(hs_hub_listen(options, &joined.hub, &port));
+    meeting->port = port;
+    meeting->number = (int64_t)getpid() << 32 ^ (int64_t)time(NULL);
+    if (one_host)
+        snprintf(meeting->addresses, sizeof meeting->addresses, "127.0.0.1");
+    else
+        hs_hub_own_addresses(meeting->addresses, sizeof meeting->addresses);
+    return HS_OK;
+}
+
+static HsStatus meet_by_mpi(const HsConfig *config, HsSecret *secret, const HsLaunched *launched)
 {
     HsComm *mpi = joined.mpi;
     Meeting meeting = { 0 };
-    HsHubOptions options = { .rank = mpi->rank, .size = mpi->size, .ports = 1, .join_s = config->distributed.join };
+    bool one_host;
     char run[64];
+    HS_TRY(is_one_machine(mpi, &one_host));
+    if (!one_host && !secret->known)
+        return refuse_open(launched);
+    const bool make_secret = !secret->known;
+    HsHubOptions options = { .rank = mpi->rank,
+                             .size = mpi->size,
+                             .listen_at = one_host ? "127.0.0.1" : NULL,
+                             .secret = secret,
+                             .ports = 1,
+                             .join_s = config->distributed.join };
     HS_TRY(hash_configuration(config, &options.configuration));
-    HsStatus status = HS_OK;
-    if (mpi->rank == 0) {
-        int port = 0;
-        status = hs_hub_listen(&options, &joined.hub, &port);
-        meeting.port = port;
-        meeting.number = (int64_t)getpid() << 32 ^ (int64_t)time(NULL);
-        hs_hub_own_addresses(meeting.addresses, sizeof meeting.addresses);
-    }
-    const HsStatus told = hs_comm_broadcast(mpi, NULL, &meeting, sizeof meeting, HS_U8, 0);
+    HsStatus status = mpi->rank == 0 && make_secret ? hs_secret_make(&meeting.secret) : HS_OK;
+    if (status == HS_OK && mpi->rank == 0)
+        status = open_meeting(&options, one_host, &meeting);
+    const HsStatus sent = hs_comm_broadcast(mpi, NULL, &meeting, sizeof meeting, HS_U8, 0);
+    if (make_secret)
+        *secret = meeting.secret;
+    hs_secret_forget(&meeting.secret);
     HS_TRY(status);
-    HS_TRY(told);
+    HS_TRY(sent);
     snprintf(run, sizeof run, "mpi.%llx", (unsigned long long)meeting.number);
     if (joined.hub) /* made before its name was known */
         hs_hub_rename(joined.hub, run);
@@ -239,7 +317,12 @@ static HsStatus use_mpi(const HsConfig *config, const HsLaunched *launched)
             "%s makes this process %d of %d, and the MPI that make mpi found %d of %d: it is not the MPI of this "
             "mpirun; build the part with its own mpicc (make mpi MPICC=...)",
             launched->rank_from, launched->rank, launched->size, mpi->rank, mpi->size);
-    HS_TRY(meet_by_mpi(config));
+    HsSecret secret;
+    HsStatus status = hs_secret_read(&secret);
+    if (status == HS_OK)
+        status = meet_by_mpi(config, &secret, launched);
+    hs_secret_forget(&secret);
+    HS_TRY(status);
     const char *transport = config->distributed.transport;
     const bool one_host = on_one_host(joined.hub, mpi->size);
     if (strcmp(transport, "tcp") == 0)
