@@ -98,15 +98,20 @@ static bool suggest_option(const struct argp *argp, const char *name, char near[
 /* --learning_rate=1e-4: a key of the configuration, written as an option; --sampels: a slip. */
 static HsStatus refuse_unknown(const struct argp *argp, const char *word, size_t length)
 {
-    char near[HS_DOTTED_BYTES], name[HS_DOTTED_BYTES];
+    char near[HS_DOTTED_BYTES], name[HS_DOTTED_BYTES], key[HS_DOTTED_BYTES];
     if (length == 0 || length >= sizeof name)
         return HS_OK;
     snprintf(name, sizeof name, "%.*s", (int)length, word + 2);
-    if (hs_config_key_suggest(name, near) && is(name, near))
+    const bool is_option = begins_option(argp, name, length) || suggest_option(argp, name, near);
+    const bool is_section = hs_config_section_exists(name);
+    if (!is_section && hs_config_key_suggest(name, key) && is(name, key))
         return hs_fail(HS_ECONFIG, "%s: a key of the configuration has no dashes: %s%s", word, word + 2,
                        word[2 + length] == '=' ? "" : "=VALUE");
-    if (!begins_option(argp, name, length) && suggest_option(argp, name, near))
+    if (is_option && !begins_option(argp, name, length))
         return hs_fail(HS_ECONFIG, "--%s is not an option of this command; did you mean --%s?", name, near);
+    if (!is_option && hs_config_alias_key(name))
+        return hs_fail(HS_ECONFIG, "--%s is not an option of this command; did you mean the key %s, without dashes?",
+                       name, hs_config_alias_key(name));
     return HS_OK;
 }
 

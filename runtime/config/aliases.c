@@ -10,15 +10,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* A row's aliases stand between spaces, in lower case and with underscores. */
-typedef struct Row {
-    const char *key;   /* of a choice: the key; "*": any; NULL: `meant` is a key itself */
-    const char *meant; /* a key, or a choice; with a phrase around it where the word alone would not do */
-    const char *aliases;
-} Row;
-
-/* Where the meaning is a value as well, both are said. */
-static const Row keys[] = {
+const HsAlias hs_config_key_aliases[] = {
     { NULL, "max_epochs", "num_train_epochs num_epochs n_epochs epochs epoch total_epochs train_epochs" },
     { NULL, "max_steps",
       "max_train_steps total_steps max_iters num_steps train_steps num_iterations iterations iters n_steps "
@@ -153,9 +145,10 @@ static const Row keys[] = {
     { NULL, "der.beta", "der_beta" },
     { NULL, "mer.beta", "mer_beta" },
     { NULL, "mer.gamma", "mer_gamma" },
+    { 0 },
 };
 
-static const Row choices_of[] = {
+const HsAlias hs_config_choice_aliases[] = {
     { "continual.strategy", "der++", "der derpp der_plus_plus dark_experience_replay dark_replay" },
     { "continual.strategy", "er", "replay experience_replay rehearsal naive_replay replay_buffer reservoir" },
     { "continual.strategy", "a-gem", "agem a_gem gem averaged_gem" },
@@ -262,6 +255,7 @@ static const Row choices_of[] = {
     { "*", "false", "no off 0 never" },
     { "*", "none", "off false disabled no null" },
     { "*", "auto", "default automatic" },
+    { 0 },
 };
 
 static char plain(char c)
@@ -286,9 +280,9 @@ static bool has_word(const char *list, const char *word)
 
 static const char *find_key(const char *word)
 {
-    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
-        if (has_word(keys[i].aliases, word))
-            return keys[i].meant;
+    for (const HsAlias *row = hs_config_key_aliases; row->meant; row++)
+        if (has_word(row->words, word))
+            return row->meant;
     return NULL;
 }
 
@@ -313,11 +307,9 @@ static bool is_among(const char *choices, const char *meant)
 
 const char *hs_config_alias_choice(const char *key, const char *choices, const char *word)
 {
-    for (size_t i = 0; i < sizeof choices_of / sizeof *choices_of; i++) {
-        const Row *row = &choices_of[i];
+    for (const HsAlias *row = hs_config_choice_aliases; row->meant; row++)
         if ((strcmp(row->key, key) == 0 || strcmp(row->key, "*") == 0) && is_among(choices, row->meant) &&
-            has_word(row->aliases, word))
+            has_word(row->words, word))
             return row->meant;
-    }
     return NULL;
 }

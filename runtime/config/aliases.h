@@ -6,6 +6,14 @@
 #ifndef HS_RUNTIME_CONFIG_ALIASES_H
 #define HS_RUNTIME_CONFIG_ALIASES_H
 
+typedef struct HsAlias {
+    const char *key;   /* of a choice: its key, without a number in lists; "*": any.  NULL: `meant` is a key itself */
+    const char *meant; /* a key, with its value where both are meant; or a choice, at the beginning of a phrase */
+    const char *words; /* between spaces, in lower case and with underscores */
+} HsAlias;
+/* Each ends with a row without `meant`. */
+extern const HsAlias hs_config_key_aliases[], hs_config_choice_aliases[];
+
 /* Of a key that does not exist, dotted or not: the key that was probably meant, with its value where that is part of the
  * meaning ("precision.mode: fp16"); NULL: none is known.  Upper case and dashes count as lower case and underscores. */
 const char *hs_config_alias_key(const char *unknown);

@@ -12,6 +12,9 @@
  * A proof says that its side knows the run's secret (secret.h), and serves for this connection alone, as the nonces do.
  * Until the newcomer's is right, nothing that it sends is looked at: two fields of fixed size, whatever they hold.  One
  * that sends something else, or does not send it in time, is closed and counted, and one line in the end says how many.
+ * Without a secret the hub is on the loopback address, where the system says whose process a newcomer is: another user's
+ * is closed.
+ *
  * All newcomers are heard at a time, so that one which says nothing keeps no other waiting, and of more than there is room
  * for the one that has been silent for longest goes.
  */
@@ -61,7 +64,7 @@ typedef struct Door {
     HsHub *hub;
     Newcomer newcomers[NEWCOMERS];
     int count;
-    int64_t strangers, silent, crowded; /* connections that were closed */
+    int64_t strangers, users, silent, crowded; /* connections that were closed */
 } Door;
 
 static const HsSecret no_secret;
@@ -161,6 +164,11 @@ static bool make_room(Door *door)
 static HsStatus greet(Door *door, int socket)
 {
     Challenge challenge;
+    if (!secret_of(door->hub)->known && hs_wire_is_other_user(socket)) {
+        close(socket);
+        door->users++;
+        return HS_OK;
+    }
     if (!make_room(door)) {
         close(socket);
         door->crowded++;
@@ -273,11 +281,10 @@ HsStatus hs_hub_gather(HsHub *hub, double deadline_s)
     const HsStatus status = gather(&door, deadline_s);
     for (int i = 0; i < door.count; i++)
         close(door.newcomers[i].socket);
-    if (door.strangers + door.silent + door.crowded > 0)
+    if (door.strangers + door.users + door.silent + door.crowded > 0)
         hs_warn("connections that were closed while ranks came together: %lld did not prove that they know the secret, "
-                "%lld "
-                "were silent, %lld found no room",
-                (long long)door.strangers, (long long)door.silent, (long long)door.crowded);
+                "%lld were another user's, %lld were silent, %lld found no room",
+                (long long)door.strangers, (long long)door.users, (long long)door.silent, (long long)door.crowded);
     return status;
 }
 

@@ -235,6 +235,45 @@ HsStatus hs_wire_connect(const char *host, int port, double deadline_s, int *con
     return HS_OK;
 }
 
+/* As /proc/net/tcp writes it: words of the address as they lie in memory, then the port. */
+static void write_address(const struct sockaddr_storage *address, char *text, size_t bytes)
+{
+    const struct sockaddr_in *four = (const struct sockaddr_in *)(const void *)address;
+    const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)(const void *)address;
+    const bool is_six = address->ss_family == AF_INET6;
+    uint32_t words[4];
+    memcpy(words, is_six ? (const void *)&six->sin6_addr : (const void *)&four->sin_addr, is_six ? 16 : 4);
+    size_t used = 0;
+    for (int i = 0; i < (is_six ? 4 : 1); i++)
+        used += (size_t)snprintf(text + used, bytes - used, "%08X", words[i]);
+    snprintf(text + used, bytes - used, ":%04X", ntohs(is_six ? six->sin6_port : four->sin_port));
+}
+
+bool hs_wire_is_other_user(int socket)
+{
+    struct sockaddr_storage own = { 0 }, other = { 0 };
+    socklen_t own_length = sizeof own, other_length = sizeof other;
+    char ours[48], theirs[48], line[512];
+    if (getsockname(socket, (struct sockaddr *)&own, &own_length) != 0 ||
+        getpeername(socket, (struct sockaddr *)&other, &other_length) != 0)
+        return false;
+    write_address(&own, ours, sizeof ours);
+    write_address(&other, theirs, sizeof theirs);
+    FILE *table = fopen(own.ss_family == AF_INET6 ? "/proc/self/net/tcp6" : "/proc/self/net/tcp", "re");
+    bool is_other = false;
+    while (table && fgets(line, sizeof line, table)) {
+        char local[48], remote[48];
+        unsigned long user;
+        /* number: local remote state queues timer retransmissions user */
+        if (sscanf(line, "%*d: %47s %47s %*s %*s %*s %*s %lu", local, remote, &user) == 3 &&
+            strcmp(local, theirs) == 0 && strcmp(remote, ours) == 0)
+            is_other = user != geteuid();
+    }
+    if (table)
+        fclose(table);
+    return is_other;
+}
+
 int hs_wire_accept(int listener)
 {
     const int one = accept(listener, NULL, NULL);

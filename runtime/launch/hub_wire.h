@@ -41,6 +41,9 @@ bool hs_wire_is_loopback(const char *host);
 HsStatus hs_wire_listen(const char *host, int *port, int ports, int *socket);
 /* *socket is -1 where nothing listens (yet). */
 HsStatus hs_wire_connect(const char *host, int port, double deadline_s, int *socket);
+/* Whether the other end of a connection within this machine belongs to another user, as the kernel's table of sockets says;
+ * false where it does not say. */
+bool hs_wire_is_other_user(int socket);
 /* -1: none is waiting. */
 int hs_wire_accept(int listener);
 

@@ -55,6 +55,21 @@ RANK=0 WORLD_SIZE=2 timeout 60 "$ranks" launched values distributed.address=127.
 expect 0 env RANK=1 WORLD_SIZE=2 "$ranks" launched values distributed.address=127.0.0.1:$port
 wait
 
+# Another user's process: the system says whose it is.
+if [ "$(id -u)" = 0 ] && command -v setpriv >/dev/null; then
+    cp "$intruder" intruder
+    chmod 755 . intruder
+    for address in 127.0.0.1 ::1; do
+        [ $address = 127.0.0.1 ] || grep -qs '^0\{31\}1 ' /proc/net/if_inet6 || continue
+        alone distributed.join=20
+        expect 0 setpriv --reuid=65534 --clear-groups ./intruder $address:$port user
+        expect 0 as 1 2 "$ranks" launched values distributed.join=20
+        wait
+        says err.0 "1 were another user's"
+    done
+    address=127.0.0.1
+fi
+
 # --- no secret off the loopback address ---
 rank=0
 for address in 192.0.2.1 a.host.invalid "$(hostname)" 0.0.0.0; do
@@ -96,10 +111,10 @@ address=127.0.0.1
 # What does not belong there keeps no rank from coming, is closed, and is counted in one line.
 alone distributed.join=50
 for kind in garbage early none wrong replay; do
-    expect 0 "$intruder" "$port" $kind
+    expect 0 "$intruder" "127.0.0.1:$port" $kind
 done
 for kind in slow silent flood; do
-    "$intruder" "$port" $kind >out.$kind 2>&1 &
+    "$intruder" "127.0.0.1:$port" $kind >out.$kind 2>&1 &
     echo $! >pid.$kind
 done
 sleep 1
@@ -109,15 +124,15 @@ for kind in slow silent flood; do
     wait "$(cat pid.$kind)" || fail "$kind: $(cat out.$kind)"
 done
 [ "$(grep -c 'connections that were closed' err.0)" = 1 ] || fail "not one line: $(cat err.0)"
-grep -qE ': [5-9] did not prove that they know the secret, [0-9]+ were silent, [1-9][0-9]+ found no room' err.0 ||
+grep -qE ': [5-9] did not prove that they know the secret, 0 were another user.s, [0-9]+ were silent, [1-9][0-9]+ found no room' err.0 ||
     fail "other counts: $(cat err.0)"
 # One that is silent is closed by itself.
 alone distributed.join=50
-expect 0 "$intruder" "$port" silent
+expect 0 "$intruder" "127.0.0.1:$port" silent
 grep -qE 'closed after (9|1[0-2])\.[0-9] s' out || fail "a silent one: $(cat out)"
 expect 0 as 1 2 "$ranks" launched values distributed.join=50
 wait
-says err.0 "0 did not prove that they know the secret, 1 were silent"
+says err.0 "0 did not prove that they know the secret, 0 were another user's, 1 were silent"
 
 # A rank with another secret, or none, hears why, and rank 0 says how many there were.
 for other in "env HALFSTEP_SECRET=another-secret-of-some-length" "env -u HALFSTEP_SECRET"; do

@@ -2,14 +2,15 @@
  *
  * One that comes to the hub of a run and does not belong there:
  *
- *     intruder PORT garbage    answers the challenge by noise
- *     intruder PORT early      sends a rank's hello at once, without an answer
- *     intruder PORT slow       sends all of an answer but its last byte
- *     intruder PORT silent     sends nothing
- *     intruder PORT none       proves that it knows no secret
- *     intruder PORT wrong      proves that it knows another one
- *     intruder PORT replay     an answer once more that was right on an earlier connection (HALFSTEP_SECRET is the run's)
- *     intruder PORT flood      200 connections at once, which say nothing
+ *     intruder HOST:PORT garbage    answers the challenge by noise
+ *     intruder HOST:PORT early      sends a rank's hello at once, without an answer
+ *     intruder HOST:PORT slow       sends all of an answer but its last byte
+ *     intruder HOST:PORT silent     sends nothing
+ *     intruder HOST:PORT none       proves that it knows no secret
+ *     intruder HOST:PORT user       the same, as a process of another user, who meets a run without a secret
+ *     intruder HOST:PORT wrong      proves that it knows another one
+ *     intruder HOST:PORT replay     an answer once more that was right on an earlier connection (HALFSTEP_SECRET is the run's)
+ *     intruder HOST:PORT flood      200 connections at once, which say nothing
  *
  * Exit code 0 and the seconds that it took: it was closed, and was sent nothing but the challenge.
  */
@@ -23,14 +24,16 @@
 #include "kernels/base/clock.h"
 #include "runtime/launch/hub_internal.h"
 
+static int port;
+
 enum { CHALLENGE = 8 + HS_SECRET_BYTES, ANSWER = 2 * HS_SECRET_BYTES, FLOOD = 200 };
 static const double patience_s = 30;
 
-static int come(int port)
+static int come(const char *host)
 {
     int socket = -1;
     for (int i = 0; i < 100 && socket < 0; i++) {
-        if (hs_wire_connect("127.0.0.1", port, hs_clock_s() + 2, &socket) != HS_OK)
+        if (hs_wire_connect(host, port, hs_clock_s() + 2, &socket) != HS_OK)
             break;
         if (socket < 0)
             usleep(50000);
@@ -60,10 +63,10 @@ static void read_challenge(int socket, unsigned char challenge[CHALLENGE])
     }
 }
 
-static bool send_bytes(int port, const char *kind)
+static bool send_bytes(const char *host, const char *kind)
 {
     unsigned char challenge[CHALLENGE], noise[4096] = { 0 };
-    const int socket = come(port);
+    const int socket = come(host);
     size_t length = 0;
     if (strcmp(kind, "early") == 0) {
         const HsFrame frame = { .kind = HS_FRAME_HELLO, .bytes = sizeof(HsHubMember) };
@@ -80,22 +83,23 @@ static bool send_bytes(int port, const char *kind)
     return hs_wire_write(socket, noise, length, hs_clock_s() + 5) == HS_OK && is_closed(socket);
 }
 
-static bool prove(int port, const char *kind)
+static bool prove(const char *host, const char *kind)
 {
     const HsSecret other = { .known = true, .key = "another secret of 32 bytes....." };
     const HsHub hub = { .secret = strcmp(kind, "wrong") == 0 ? &other : NULL };
     bool is_other = false;
-    const int socket = come(port);
-    return hs_hub_enter(&hub, socket, hs_clock_s() + 5, &is_other) != HS_OK && is_other;
+    const int socket = come(host);
+    const HsStatus status = hs_hub_enter(&hub, socket, hs_clock_s() + 5, &is_other);
+    return status != HS_OK && is_other == (strcmp(kind, "user") != 0); /* a user is not even challenged */
 }
 
-static bool replay(int port)
+static bool replay(const char *host)
 {
     HsSecret secret;
     unsigned char challenge[CHALLENGE], answer[ANSWER], proof[HS_SECRET_BYTES];
     if (hs_secret_read(&secret) != HS_OK || !secret.known || hs_secret_nonce(answer) != HS_OK)
         return false;
-    int socket = come(port);
+    int socket = come(host);
     read_challenge(socket, challenge);
     hs_secret_prove(&secret, HS_SIDE_NEWCOMER, answer, challenge + 8, answer + HS_SECRET_BYTES);
     hs_wire_write(socket, answer, sizeof answer, hs_clock_s() + 5);
@@ -104,18 +108,18 @@ static bool replay(int port)
         return false;
     }
     close(socket);
-    socket = come(port);
+    socket = come(host);
     read_challenge(socket, challenge);
     hs_wire_write(socket, answer, sizeof answer, hs_clock_s() + 5);
     return is_closed(socket);
 }
 
-static bool flood(int port)
+static bool flood(const char *host)
 {
     int sockets[FLOOD], closed = 0;
     unsigned char challenge[CHALLENGE];
     for (int i = 0; i < FLOOD; i++)
-        sockets[i] = come(port);
+        sockets[i] = come(host);
     for (int i = 0; i < FLOOD; i++) /* those that were admitted have a challenge to read first */
         closed += hs_wire_read(sockets[i], challenge, CHALLENGE, hs_clock_s() + 5) != HS_OK || is_closed(sockets[i]);
     return closed == FLOOD;
@@ -125,14 +129,18 @@ int main(int argc, char **argv)
 {
     if (argc != 3)
         return 2;
-    const int port = atoi(argv[1]);
+    char *const colon = strrchr(argv[1], ':'), *const host = argv[1];
+    if (!colon)
+        return 2;
+    *colon = '\0';
+    port = atoi(colon + 1);
     const char *const kind = argv[2];
     const double start_s = hs_clock_s();
-    const bool proves = strcmp(kind, "none") == 0 || strcmp(kind, "wrong") == 0;
-    const bool closed = strcmp(kind, "replay") == 0  ? replay(port)
-                        : strcmp(kind, "flood") == 0 ? flood(port)
-                        : proves                     ? prove(port, kind)
-                                                     : send_bytes(port, kind);
+    const bool proves = strcmp(kind, "none") == 0 || strcmp(kind, "wrong") == 0 || strcmp(kind, "user") == 0;
+    const bool closed = strcmp(kind, "replay") == 0  ? replay(host)
+                        : strcmp(kind, "flood") == 0 ? flood(host)
+                        : proves                     ? prove(host, kind)
+                                                     : send_bytes(host, kind);
     printf("%s after %.1f s\n", closed ? "closed" : "not closed", hs_clock_s() - start_s);
     return !closed;
 }
