@@ -71,7 +71,7 @@ static const struct argp_option *find_letter(const struct argp *argp, char lette
     return NULL;
 }
 
-/* getopt takes a beginning of a name for the name; argp has two options of its own. */
+/* getopt takes a beginning of a name for the name; argp itself has two options. */
 static bool begins_option(const struct argp *argp, const char *name, size_t length)
 {
     for (const struct argp_option *option = argp->options; option && is_row(option); option++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Names of transformers' TrainingArguments and configurations, PEFT, Axolotl, LLaMA-Factory, nanoGPT, llm.c, Megatron,
- * DeepSpeed and Avalanche, beside the keys and words that they stand for here.
+ * DeepSpeed and Avalanche, next to the keys and words that they stand for here.
  */
 #include "runtime/config/aliases.h"
 

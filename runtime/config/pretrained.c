@@ -237,7 +237,7 @@ static HsStatus read_huggingface(const char *path, const HsConfig *config, HsAdo
 }
 
 /* The configuration of the latest checkpoint in out_dir, where the run began with what `key` names now: it has all that a
- * run which goes on needs, although the folder may be gone.  *file: the caller frees; NULL: there is none. */
+ * run which continues needs, although the folder may be gone.  *file: the caller frees; NULL: there is none. */
 static HsStatus find_own_checkpoint(const HsConfig *config, const char *key, char **file)
 {
     char *latest = NULL, *found = NULL;

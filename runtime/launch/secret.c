@@ -44,7 +44,8 @@ static HsStatus check_owner(const char *path, int descriptor)
     if (!S_ISREG(about.st_mode))
         return hs_fail(HS_ECONFIG, "%s: %s is not a file", file_variable, path);
     if (about.st_uid != geteuid() && about.st_uid != 0)
-        return hs_fail(HS_ECONFIG, "%s: %s belongs to another user, who could change it", file_variable, path);
+        return hs_fail(HS_ECONFIG, "%s: %s belongs to another user: it can be changed at any time", file_variable,
+                       path);
     if (about.st_mode & (S_IRWXG | S_IRWXO))
         return hs_fail(HS_ECONFIG, "%s: others may read or change %s (mode %03o): chmod 600 %s", file_variable, path,
                        (unsigned)about.st_mode & 0777u, path);

@@ -21,7 +21,7 @@ typedef struct HsSecret {
 /* From the environment.  errors: HS_ECONFIG for a file that others may read or that is another user's, for both variables
  * at once, and for a secret that is too short to be one; no message has any of it */
 HsStatus hs_secret_read(HsSecret *secret);
-/* One that nobody knows yet, for processes that have another way to tell each other. */
+/* A random one, for processes that have another way to share it. */
 HsStatus hs_secret_make(HsSecret *secret);
 /* Overwrites it. */
 void hs_secret_forget(HsSecret *secret);

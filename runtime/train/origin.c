@@ -2,7 +2,7 @@
  *
  * Where a run began, and what lies elsewhere by now.
  *
- * A checkpoint holds all weights and the tokenizer: a run that goes on needs neither the folder of init_from nor the one
+ * A checkpoint holds all weights and the tokenizer: a run that continues needs neither the folder of init_from nor the one
  * of adapter.init_from.  Which bytes they had is kept with it (name, size and XXH3-64 of each file of weights), as is the
  * text's (sources.c).  A key that names another path than the checkpoint's is then no other run where the bytes there are
  * the same:

@@ -82,7 +82,7 @@ static void warn_unread(const HsConfig *config)
             hs_warn("%s has no effect: it needs %s", rules[i].key, rules[i].needs);
 }
 
-/* What happens every so many steps, and would not happen at all. */
+/* What happens every N steps, and never does where N is more than the run has. */
 static void warn_never(const HsTrainer *trainer)
 {
     const HsConfig *config = trainer->config;

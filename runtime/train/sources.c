@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Which files a run read: task, path, size and XXH3-64 of each, kept in its checkpoints.  A run that goes on over other
+ * Which files a run read: task, path, size and XXH3-64 of each, kept in its checkpoints.  A run that continues over other
  * data would be no run that ever was, so that a file which changed, came or went is refused by name.  Where the
  * configuration has other paths (trainer->moved_text), the files at them are compared one by one in their order, with what
  * each is for.

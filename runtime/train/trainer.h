@@ -500,7 +500,7 @@ void hs_trainer_forget_origin(HsOrigin *origin);
 HsJson *hs_trainer_origin_json(const HsTrainer *trainer);
 /* From a checkpoint's trainer.json; a version that kept none leaves NULL. */
 HsStatus hs_trainer_read_origin(HsTrainer *trainer, const char *folder);
-/* Of a run that goes on: paths in `config`, a copy with tasks of its own, become the checkpoint's where they hold the same.
+/* Of a run that continues: paths in `config`, a copy with its own list of tasks, become the checkpoint's where they hold the same.
  * The text is only taken for the same here, and compared by hs_trainer_check_files.  errors: HS_ECONFIG naming the key,
  * both paths and what differs */
 HsStatus hs_trainer_accept_moved(HsTrainer *trainer, const HsConfig *saved, HsConfig *config);

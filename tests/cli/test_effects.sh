@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# What would have no effect, or another than one thinks, is said in one line: text that nobody named, prompts that are longer
+# What would have no effect, or another than one thinks, is said in one line: text that is not named, prompts that are longer
 # than a model sees, settings that a run of this length never comes to.
 . "$(dirname "$0")/lib.sh"
 models=$root/tests/huggingface/models
@@ -106,7 +106,7 @@ expect 0 "$trainer" --config tiny.yaml max_steps=5 checkpoint_freq=6 evaluation.
 says err "checkpoint_freq is 6 and the run has 5 steps: saved at its end only"
 silent schedule.warmup_steps=5 checkpoint_freq=5 evaluation.every=5
 silent schedule.warmup_steps=2 checkpoint_freq=5 evaluation.every=5 schedule.decay_steps=3 schedule.min_learning_rate=1e-5
-# What nobody set is not said: these are the defaults.
+# Defaults are not warned of.
 grep -vE 'checkpoint_freq|evaluation' tiny.yaml >few.yaml
 rm -rf run
 expect 0 "$trainer" --config few.yaml max_steps=5

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Where a run is: ~ in paths, and folders and texts that lie elsewhere when a run goes on.
+# Where a run is: ~ in paths, and folders and texts that lie elsewhere when a run continues.
 . "$(dirname "$0")/lib.sh"
 models=$root/tests/huggingface/models
 
@@ -47,7 +47,7 @@ expect 0 "$trainer" --config tiny.yaml 'out_dir=~/run' max_steps=2 'tasks.0.trai
 says err "warning: ~/run: ~ is the home folder; what lies in the folder ~ here is called ./~/run"
 (unset HOME && expect 0 "$trainer" --print-config 'out_dir=~/x' && grep -q "^out_dir: \"$(getent passwd "$(id -u)" | cut -d: -f6)/x\"" out) || fail "without HOME"
 
-# --- a run goes on from other places ---
+# --- a run continues from other places ---
 cat >tune.yaml <<'YAML'
 batch_size: 2
 max_length: 16

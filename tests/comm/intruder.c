@@ -7,7 +7,7 @@
  *     intruder HOST:PORT slow       sends all of an answer but its last byte
  *     intruder HOST:PORT silent     sends nothing
  *     intruder HOST:PORT none       proves that it knows no secret
- *     intruder HOST:PORT user       the same, as a process of another user, who meets a run without a secret
+ *     intruder HOST:PORT user       the same, as a process of another user, at a run without a secret
  *     intruder HOST:PORT wrong      proves that it knows another one
  *     intruder HOST:PORT replay     an answer once more that was right on an earlier connection (HALFSTEP_SECRET is the run's)
  *     intruder HOST:PORT flood      200 connections at once, which say nothing
