@@ -171,7 +171,7 @@ static const Case overrides[] = {
     { "sed=1", "command line: unknown key sed; did you mean seed?" },
     { "model.seed=1", "command line: unknown key model.seed; did you mean seed?" },
     { "training.seed=1", "command line: unknown key training.seed; did you mean seed?" },
-    { "model={layers: 2}", "command line: model is a section: set its keys one at a time, as model.key=value" },
+    { "model={layers: 2}", "command line: model is a section: set its keys one at a time, as model.family=value" },
     { "tasks=[]", "command line: tasks is a section: set its keys one at a time, as tasks.0.key=value" },
     { "tasks.train=a", "command line: name the task by its number, as in tasks.0.train" },
     { "tasks.1.train=a",
