@@ -162,6 +162,7 @@ static const struct {
 } known_files[] = {
     { "model.safetensors", true },      { "optimizer.safetensors", true }, { "trainer.json", true },
     { "continual.safetensors", false }, { "tokenizer.json", false },       { "config.yaml", false },
+    { "carried.json", false },
 };
 
 /* A file without a checksum may have any content. */

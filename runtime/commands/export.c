@@ -10,11 +10,11 @@
 #include "kernels/base/log.h"
 #include "runtime/commands/arguments.h"
 #include "runtime/commands/command.h"
+#include "runtime/commands/export_about.h"
 #include "runtime/commands/export_adapter.h"
 #include "runtime/commands/export_gguf.h"
 #include "runtime/config/continual.h"
 #include "runtime/config/huggingface.h"
-#include "runtime/data/source/chat.h"
 #include "runtime/io/files.h"
 #include "runtime/io/storage.h"
 #include "runtime/model/adapter.h"
@@ -114,69 +114,40 @@ static HsStatus write_json(const char *folder, const char *name, HsJson *root)
     return status;
 }
 
-static void set_token(HsJson *object, const char *key, const HsTokenizer *tokenizer, int32_t token)
-{
-    size_t length;
-    const char *const text = hs_tokenizer_bytes(tokenizer, token, &length);
-    if (token >= 0)
-        hs_json_set(object, key, hs_json_new_text(text, length));
-}
-
-/* End-of-text, and what ends an answer where the model answers. */
-static void set_ends(HsJson *generation, const HsTokenizer *tokenizer, const HsChatTemplate *chat)
-{
-    const int32_t end = hs_tokenizer_end_of_text(tokenizer);
-    int32_t answered = -1;
-    if (chat && hs_chat_end_token(chat, tokenizer, &answered) != HS_OK)
-        answered = -1;
-    if (end >= 0 && answered >= 0 && answered != end) {
-        HsJson *ends = hs_json_array();
-        hs_json_append(ends, hs_json_new_integer(answered));
-        hs_json_append(ends, hs_json_new_integer(end));
-        hs_json_set(generation, "eos_token_id", ends);
-    } else if (end >= 0 || answered >= 0)
-        hs_json_set_integer(generation, "eos_token_id", answered >= 0 ? answered : end);
-}
-
-static HsStatus write_tokenizer(const HsExportSource *source, const char *folder)
-{
-    const int32_t end = hs_tokenizer_end_of_text(source->tokenizer);
-    const int32_t begins = hs_tokenizer_begin_of_text(source->tokenizer), begin = begins >= 0 ? begins : end;
-    const HsChatTemplate *chat = hs_chat_template_get(source->config.tokenizer.chat_template);
-    const int64_t positions = source->config.model.max_positions;
-    char *path = NULL;
-    HS_TRY(hs_storage_join(folder, "tokenizer.json", &path));
-    HsStatus status = hs_tokenizer_publish(source->tokenizer, path);
-    free(path);
-    HS_TRY(status);
-    HsJson *about = hs_json_object();
-    hs_json_set_string(about, "tokenizer_class", "PreTrainedTokenizerFast");
-    hs_json_set_integer(about, "model_max_length", positions ? positions : source->config.training.max_length);
-    hs_json_set_bool(about, "clean_up_tokenization_spaces", false);
-    set_token(about, "bos_token", source->tokenizer, begin);
-    set_token(about, "eos_token", source->tokenizer, end);
-    char *program = chat ? hs_chat_program(chat, begins >= 0) : NULL;
-    if (program)
-        hs_json_set_string(about, "chat_template", program);
-    free(program);
-    HS_TRY(write_json(folder, "tokenizer_config.json", about));
-    HsJson *generation = hs_json_object();
-    if (begin >= 0)
-        hs_json_set_integer(generation, "bos_token_id", begin);
-    set_ends(generation, source->tokenizer, chat);
-    return write_json(folder, "generation_config.json", generation);
-}
-
-static HsStatus write_config(const HsExportSource *source, const char *dtype, const char *folder)
+static HsStatus write_config(const HsExportSource *source, const HsExportAbout *about, const char *dtype,
+                             const char *folder)
 {
     const HsPublishedShape shape = { .vocabulary = source->vocabulary,
                                      .mlp_width = hs_export_source_mlp_width(source),
-                                     .end_of_text = hs_tokenizer_end_of_text(source->tokenizer),
                                      .dtype = dtype,
                                      .qwen_tokenizer = source->qwen_tokenizer };
     HsJson *root = NULL;
     HS_TRY(hs_huggingface_config(&source->config, &shape, &root));
+    hs_export_set_tokens(about, root);
     return write_json(folder, "config.json", root);
+}
+
+/* All but the weights. */
+static HsStatus write_texts(const HsExportSource *source, const char *dtype, const char *folder)
+{
+    HsExportAbout about;
+    char *path = NULL;
+    HsStatus status = hs_export_about_init(source, &about);
+    if (status == HS_OK)
+        status = write_config(source, &about, dtype, folder);
+    if (status == HS_OK)
+        status = hs_storage_join(folder, "tokenizer.json", &path);
+    if (status == HS_OK)
+        status = hs_tokenizer_publish(source->tokenizer, path);
+    if (status == HS_OK)
+        status = write_json(folder, "tokenizer_config.json", hs_export_tokenizer_config(&about));
+    if (status == HS_OK)
+        status = write_json(folder, "generation_config.json", hs_export_generation_config(&about));
+    if (status == HS_OK)
+        status = hs_export_write_templates(&about, folder);
+    hs_export_about_deinit(&about);
+    free(path);
+    return status;
 }
 
 static int64_t bytes_of(const HsNamedTensor *item)
@@ -263,9 +234,7 @@ static HsStatus export_folder(const HsExportSource *source, const Arguments *arg
     if (status == HS_OK)
         status = hs_make_directories(arguments->output);
     if (status == HS_OK)
-        status = write_config(source, format->torch, arguments->output);
-    if (status == HS_OK)
-        status = write_tokenizer(source, arguments->output);
+        status = write_texts(source, format->torch, arguments->output);
     if (status == HS_OK)
         status = write_weights(items, count, arguments->shard_bytes, arguments->output);
     free(items);

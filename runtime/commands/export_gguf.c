@@ -203,6 +203,7 @@ HsStatus hs_export_gguf(const HsExportSource *source, HsGgufType type, const cha
 {
     HsGguf file = { 0 };
     const Writer writer = { source, &file, architecture_of(&source->config) };
+    HsExportAbout about = { 0 };
     HsNamedTensor *items = NULL;
     HsGgufTensor *tensors = NULL, rope = { 0 };
     int count = 0;
@@ -214,7 +215,9 @@ HsStatus hs_export_gguf(const HsExportSource *source, HsGgufType type, const cha
     add_sizes(&writer, type);
     add_rope(&writer);
     if (status == HS_OK)
-        status = hs_export_gguf_tokenizer(source, &file);
+        status = hs_export_about_init(source, &about);
+    if (status == HS_OK)
+        status = hs_export_gguf_tokenizer(&about, &file);
     if (status == HS_OK && strcmp(source->config.model.rope_scaling, "llama3") == 0)
         status = make_rope_factors(source, &rope);
     if (status == HS_OK) {
@@ -225,6 +228,7 @@ HsStatus hs_export_gguf(const HsExportSource *source, HsGgufType type, const cha
     }
     if (status == HS_OK)
         hs_info("%s: %d tensors, architecture %s", path, count, writer.architecture);
+    hs_export_about_deinit(&about);
     hs_gguf_deinit(&file);
     free(rope.source.tensor.data);
     free(tensors);

@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: MIT
  *
- * A tokenizer.json as the tables of a GGUF: byte-level BPE (ggml's model `gpt2`), with its merges and ggml's name for the
- * expression that cuts text before merging, of which it knows a few.
+ * A tokenizer.json as the tables of a GGUF: byte-level BPE (ggml's model `gpt2`), with its merges, ggml's name for how
+ * text is cut before merging (export_gguf_cut.c), and what else is known of its tokens.
  */
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/log.h"
 #include "runtime/commands/export_gguf.h"
 
 enum { TOKEN_NORMAL = 1, TOKEN_UNKNOWN, TOKEN_CONTROL, TOKEN_USER, TOKEN_UNUSED }; /* ggml's numbers */
@@ -19,36 +23,6 @@ typedef struct Tables {
     HsBytes merges; /* "left right", each with its NUL */
     uint64_t merge_count;
 } Tables;
-
-/* ggml's name for how the text is cut before merging; NULL: none known. */
-static const char *name_of_cut(const HsJson *root, bool merges)
-{
-    static const struct {
-        const char *name, *expression;
-    } rows[] = {
-        { "qwen2", HS_QWEN_EXPRESSION },
-        { "llama-bpe", "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
-                       "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+" },
-    };
-    const HsJson *first = hs_published_cut(root);
-    const char *const type = hs_json_string(hs_json_get(first, "type"));
-    const char *const expression = hs_published_expression(root);
-    if (!merges) /* nothing to keep apart */
-        return "gpt-2";
-    for (size_t i = 0; expression && i < sizeof rows / sizeof rows[0]; i++)
-        if (strcmp(rows[i].expression, expression) == 0)
-            return rows[i].name;
-    const bool byte_level = type && strcmp(type, "ByteLevel") == 0;
-    const HsJson *regex = hs_json_get(first, "use_regex");
-    return byte_level && (!regex || hs_json_is_true(regex)) ? "gpt-2" : NULL;
-}
-
-static bool is_byte_level(const HsJson *root)
-{
-    const HsJson *decoder = hs_json_get(root, "decoder");
-    const char *const type = hs_json_string(hs_json_get(decoder, "type"));
-    return type && strcmp(type, "ByteLevel") == 0;
-}
 
 static bool in_range(const Tables *tables, double id)
 {
@@ -127,44 +101,190 @@ static HsStatus add_merges(const Tables *tables, HsGguf *file)
     return HS_OK;
 }
 
-static void add_special(const HsExportSource *source, HsGguf *file)
+static void add_token(const HsExportSource *source, const char *key, int32_t token, HsGguf *file)
 {
-    const int32_t end = hs_tokenizer_end_of_text(source->tokenizer);
-    const int32_t begin = hs_tokenizer_begin_of_text(source->tokenizer);
-    if (begin >= 0 || end >= 0)
-        hs_gguf_add_u32(file, "tokenizer.ggml.bos_token_id", (uint32_t)(begin >= 0 ? begin : end));
-    if (end >= 0)
-        hs_gguf_add_u32(file, "tokenizer.ggml.eos_token_id", (uint32_t)end);
-    hs_gguf_add_bool(file, "tokenizer.ggml.add_bos_token", begin >= 0);
-    hs_gguf_add_bool(file, "tokenizer.ggml.add_eos_token", false);
+    if (token >= 0 && token < source->vocabulary)
+        hs_gguf_add_u32(file, key, (uint32_t)token);
 }
 
-static HsStatus add_tables(const HsExportSource *source, const HsJson *root, Tables *tables, HsGguf *file)
+/* The tokens that the file puts around a text: at most one in front and one behind can be said. */
+static HsStatus read_around(const HsExportSource *source, int32_t *begin, int32_t *end)
 {
-    tables->model = hs_json_get(root, "model");
-    HS_TRY(read_vocabulary(root, tables));
-    HS_TRY(read_merges(tables));
-    const char *const cut = name_of_cut(root, tables->merge_count > 0);
-    if (!is_byte_level(root))
+    HsTokens front = { 0 }, whole = { 0 };
+    HsStatus status = hs_tokenizer_append_begin(source->tokenizer, &front);
+    if (status == HS_OK)
+        status = hs_tokenizer_encode_whole(source->tokenizer, "", 0, &whole);
+    const int64_t behind = whole.count - front.count;
+    *begin = front.count > 0 ? front.items[0] : -1;
+    *end = behind > 0 ? whole.items[front.count] : -1;
+    if (status == HS_OK && (front.count > 1 || behind > 1))
+        status = hs_fail(HS_EUNSUPPORTED,
+                         "tokenizer.json: post_processor puts %lld tokens in front of a text and %lld behind it, and a "
+                         "GGUF can say one each: --format hf writes it as it is",
+                         (long long)front.count, (long long)behind);
+    hs_tokens_deinit(&front);
+    hs_tokens_deinit(&whole);
+    return status;
+}
+
+/* What ends a text besides eos has two more keys; programs know some by their texts, too. */
+static void add_ends(const HsExportAbout *about, int32_t eos, HsGguf *file)
+{
+    static const char *const keys[] = { "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id" };
+    int used = 0;
+    for (int64_t i = 0; i < about->ends.count; i++) {
+        size_t length;
+        const int32_t token = about->ends.items[i];
+        const char *const text = hs_tokenizer_bytes(about->source->tokenizer, token, &length);
+        if (token == eos || token >= about->source->vocabulary)
+            continue;
+        if (used < 2)
+            add_token(about->source, keys[used++], token, file);
+        else
+            hs_warn("token %d, `%.*s`, ends a text too, and a GGUF has no further key for it", token, (int)length,
+                    text);
+    }
+}
+
+static HsStatus add_special(const HsExportAbout *about, HsGguf *file)
+{
+    static const struct {
+        const char *kind, *key;
+    } rows[] = {
+        { "unk", "tokenizer.ggml.unknown_token_id" },
+        { "sep", "tokenizer.ggml.seperator_token_id" }, /* ggml's spelling */
+        { "pad", "tokenizer.ggml.padding_token_id" },
+        { "mask", "tokenizer.ggml.mask_token_id" },
+    };
+    const HsExportSource *source = about->source;
+    int32_t begin, behind;
+    HS_TRY(read_around(source, &begin, &behind));
+    const int32_t named = about->begin >= 0 ? about->begin : hs_export_special(about, "bos");
+    const int32_t eos = behind >= 0 ? behind : about->end;
+    /* Always, where there is any: programs take token 11 of a file that has none. */
+    add_token(source, "tokenizer.ggml.bos_token_id", begin >= 0 ? begin : named >= 0 ? named : eos, file);
+    add_token(source, "tokenizer.ggml.eos_token_id", eos, file);
+    add_ends(about, eos, file);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        add_token(source, rows[i].key, hs_export_special(about, rows[i].kind), file);
+    hs_gguf_add_bool(file, "tokenizer.ggml.add_bos_token", begin >= 0);
+    hs_gguf_add_bool(file, "tokenizer.ggml.add_eos_token", behind >= 0);
+    return HS_OK;
+}
+
+enum { TEMPLATES_MOST = 32, TEMPLATE_NAME_BYTES = 128 };
+
+typedef struct TemplateNames {
+    char texts[TEMPLATES_MOST][TEMPLATE_NAME_BYTES];
+    int count;
+} TemplateNames;
+
+/* Of a name the letters and digits are kept, as by ggml's converter.  length: of the name without a file's ending. */
+static HsStatus add_named_template(const char *name, size_t length, const char *text, TemplateNames *names,
+                                   HsGguf *file)
+{
+    char key[TEMPLATE_NAME_BYTES + 32], *const kept = names->texts[names->count];
+    if (length == 0 || length >= TEMPLATE_NAME_BYTES || names->count == TEMPLATES_MOST)
         return hs_fail(HS_EUNSUPPORTED,
-                       "GGUF is written with byte-level tokenizers (this one's decoder is another kind): "
-                       "--format hf");
-    if (!cut)
-        return hs_fail(HS_EUNSUPPORTED, "ggml has no name for the way in which this tokenizer cuts text: --format hf");
+                       "chat template `%.40s`: GGUF is written with %d templates of short names at most", name,
+                       TEMPLATES_MOST);
+    for (size_t i = 0; i < length; i++)
+        kept[i] = (char)((unsigned char)name[i] < 128 && isalnum((unsigned char)name[i]) ? name[i] : '_');
+    kept[length] = '\0';
+    if (strcmp(kept, "default") == 0)
+        return HS_OK;
+    for (int i = 0; i < names->count; i++)
+        if (strcmp(names->texts[i], kept) == 0)
+            return hs_fail(HS_EUNSUPPORTED, "two chat templates would be called `%s` in a GGUF", kept);
+    snprintf(key, sizeof key, "tokenizer.chat_template.%s", kept);
+    hs_gguf_add_text(file, key, text);
+    names->count++;
+    return HS_OK;
+}
+
+/* Files of theirs go before the list of tokenizer_config.json. */
+static HsStatus add_named_templates(const HsExportAbout *about, TemplateNames *names, HsGguf *file)
+{
+    static const char folder[] = HS_CARRIED_TEMPLATES "/", ending[] = ".jinja";
+    const HsJson *files = hs_carried_files(&about->source->carried);
+    const HsJson *list = about->tokenizer ? hs_json_get(about->tokenizer, "chat_template") : NULL;
+    for (const HsJson *item = files ? hs_json_first(files) : NULL; item; item = hs_json_next(item)) {
+        const char *const name = hs_json_key(item) + strlen(folder);
+        if (strncmp(hs_json_key(item), folder, strlen(folder)) == 0 && strlen(name) > strlen(ending))
+            HS_TRY(add_named_template(name, strlen(name) - strlen(ending), hs_json_string(item), names, file));
+    }
+    if (names->count > 0 || !hs_json_is_array(list))
+        return HS_OK;
+    for (const HsJson *item = hs_json_first(list); item; item = hs_json_next(item)) {
+        const char *const name = hs_json_string(hs_json_get(item, "name"));
+        const char *const text = hs_json_string(hs_json_get(item, "template"));
+        if (name && text)
+            HS_TRY(add_named_template(name, strlen(name), text, names, file));
+    }
+    return HS_OK;
+}
+
+/* The template that serves, and those that are asked for by name. */
+static HsStatus add_templates(const HsExportAbout *about, HsGguf *file)
+{
+    const char *list[TEMPLATES_MOST], *const text = hs_export_template(about);
+    TemplateNames *names = calloc(1, sizeof *names);
+    if (text)
+        hs_gguf_add_text(file, "tokenizer.chat_template", text);
+    HsStatus status = names ? HS_OK : hs_fail(HS_ENOMEM, "no memory for names of chat templates");
+    if (status == HS_OK && !about->program)
+        status = add_named_templates(about, names, file);
+    for (int i = 0; names && i < names->count; i++)
+        list[i] = names->texts[i];
+    if (status == HS_OK && names->count > 0)
+        hs_gguf_add_texts(file, "tokenizer.chat_templates", list, (uint64_t)names->count);
+    free(names);
+    return status;
+}
+
+/* Those of generation_config.json that have a key; what has none, sampling programs do not take from such files. */
+static void add_sampling(const HsExportAbout *about, HsGguf *file)
+{
+    static const struct {
+        const char *theirs, *key;
+        bool whole;
+    } rows[] = {
+        { "top_k", "general.sampling.top_k", true },
+        { "top_p", "general.sampling.top_p", false },
+        { "min_p", "general.sampling.min_p", false },
+        { "temperature", "general.sampling.temp", false },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        const HsJson *value = about->generation ? hs_json_get(about->generation, rows[i].theirs) : NULL;
+        const double number = value ? hs_json_number(value) : NAN;
+        if (rows[i].whole && fabs(number) <= INT32_MAX)
+            hs_gguf_add_i32(file, rows[i].key, (int32_t)number);
+        else if (!rows[i].whole && isfinite(number))
+            hs_gguf_add_f32(file, rows[i].key, number);
+    }
+}
+
+static HsStatus add_tables(const HsExportAbout *about, Tables *tables, HsGguf *file)
+{
+    const char *cut;
+    HS_TRY(hs_gguf_cut(about->published, &cut));
+    HS_TRY(hs_gguf_check_tokens(about->published));
+    tables->model = hs_json_get(about->published, "model");
+    HS_TRY(read_vocabulary(about->published, tables));
+    HS_TRY(read_merges(tables));
     hs_gguf_add_text(file, "tokenizer.ggml.model", "gpt2");
     hs_gguf_add_text(file, "tokenizer.ggml.pre", cut);
     hs_gguf_add_texts(file, "tokenizer.ggml.tokens", tables->texts, (uint64_t)tables->count);
     hs_gguf_add_i32s(file, "tokenizer.ggml.token_type", tables->types, (uint64_t)tables->count);
     HS_TRY(add_merges(tables, file));
-    add_special(source, file);
-    return HS_OK;
+    HS_TRY(add_special(about, file));
+    add_sampling(about, file);
+    return add_templates(about, file);
 }
 
-HsStatus hs_export_gguf_tokenizer(const HsExportSource *source, HsGguf *file)
+HsStatus hs_export_gguf_tokenizer(const HsExportAbout *about, HsGguf *file)
 {
-    HsJson *root = NULL;
-    Tables tables = { .count = source->vocabulary };
-    HS_TRY(hs_tokenizer_published(source->tokenizer, &root));
+    Tables tables = { .count = about->source->vocabulary };
     const size_t count = (size_t)tables.count;
     tables.texts = calloc(count, sizeof *tables.texts);
     tables.unused = calloc(count, sizeof *tables.unused);
@@ -173,11 +293,10 @@ HsStatus hs_export_gguf_tokenizer(const HsExportSource *source, HsGguf *file)
                           ? HS_OK
                           : hs_fail(HS_ENOMEM, "no memory for the tables of %zu tokens", count);
     if (status == HS_OK)
-        status = add_tables(source, root, &tables, file);
+        status = add_tables(about, &tables, file);
     hs_bytes_deinit(&tables.merges);
     free(tables.texts);
     free(tables.unused);
     free(tables.types);
-    hs_json_destroy(root);
     return status;
 }

@@ -24,6 +24,8 @@ static HsStatus open_checkpoint(HsExportSource *source, const char *folder)
     if (status == HS_OK)
         status = hs_tokenizer_load(path, &source->tokenizer);
     if (status == HS_OK)
+        status = hs_carried_load(checkpoint.folder, &source->carried);
+    if (status == HS_OK)
         status = hs_pretrained_open(checkpoint.folder, &source->files);
     hs_checkpoint_close(&checkpoint);
     return status;
@@ -37,6 +39,7 @@ static HsStatus open_folder(HsExportSource *source, const char *folder)
     HS_TRY(hs_config_load(&source->config, NULL, 1, overrides));
     source->has_config = true;
     HS_TRY(hs_tokenizer_load(source->config.tokenizer.path, &source->tokenizer));
+    HS_TRY(hs_carried_gather(&source->config, &source->carried));
     return hs_pretrained_open(folder, &source->files);
 }
 
@@ -80,6 +83,7 @@ void hs_export_source_deinit(HsExportSource *source)
     if (source->has_model)
         hs_model_destroy(&source->model);
     hs_pretrained_close(&source->files);
+    hs_carried_deinit(&source->carried);
     hs_tokenizer_destroy(source->tokenizer);
     if (source->has_config)
         hs_config_deinit(&source->config);

@@ -7,6 +7,7 @@
 #define HS_RUNTIME_COMMANDS_EXPORT_SOURCE_H
 
 #include "runtime/checkpoint/pretrained.h"
+#include "runtime/config/carried.h"
 #include "runtime/data/tokenizer/tokenizer.h"
 
 typedef struct HsExportSource {
@@ -14,6 +15,7 @@ typedef struct HsExportSource {
     HsModel model; /* shapes alone */
     HsTokenizer *tokenizer;
     HsPretrained files;
+    HsCarried carried; /* from the folder that it began with */
     HsNaming naming;     /* of the files */
     int64_t vocabulary;  /* rows of the token table that are written: padding of ours is not */
     bool qwen_tokenizer; /* cuts text as Qwen's do */

@@ -49,6 +49,12 @@ void hs_gguf_add_u32(HsGguf *file, const char *key, uint32_t value)
     put(file, &value, sizeof value);
 }
 
+void hs_gguf_add_i32(HsGguf *file, const char *key, int32_t value)
+{
+    put_key(file, key, TYPE_I32);
+    put(file, &value, sizeof value);
+}
+
 void hs_gguf_add_f32(HsGguf *file, const char *key, double value)
 {
     const float rounded = (float)value;

@@ -34,6 +34,7 @@ typedef struct HsGguf {
 
 void hs_gguf_add_text(HsGguf *file, const char *key, const char *text);
 void hs_gguf_add_u32(HsGguf *file, const char *key, uint32_t value);
+void hs_gguf_add_i32(HsGguf *file, const char *key, int32_t value);
 void hs_gguf_add_f32(HsGguf *file, const char *key, double value);
 void hs_gguf_add_bool(HsGguf *file, const char *key, bool value);
 void hs_gguf_add_texts(HsGguf *file, const char *key, const char *const *texts, uint64_t count);

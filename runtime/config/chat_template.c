@@ -69,6 +69,13 @@ static void identify(const char *text, size_t length, Found *found)
         }
 }
 
+const char *hs_chat_template_known(const char *program)
+{
+    Found found = { 0 };
+    identify(program, strlen(program), &found);
+    return found.name;
+}
+
 /* A string, or the one called default of a list of named ones. */
 static const char *template_of(const HsJson *about)
 {

@@ -11,7 +11,6 @@
 /* What is not in the configuration. */
 typedef struct HsPublishedShape {
     int64_t vocabulary, mlp_width;
-    int32_t end_of_text; /* -1: none */
     const char *dtype;   /* "float32", "bfloat16", "float16" */
     /* The tokenizer cuts text as Qwen's do.  The library makes every tokenizer do so that stands beside model_type qwen2;
      * with another one a model with biases of q, k and v is a Llama whose other bias is zero. */

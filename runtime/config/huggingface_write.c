@@ -109,9 +109,5 @@ HsStatus hs_huggingface_config(const HsConfig *config, const HsPublishedShape *s
         set_llama(config, shape->mlp_width, config->model.qkv_bias && strcmp(type, "llama") == 0, *root);
     hs_json_set_real(*root, "initializer_range", config->model.init_std);
     hs_json_set_bool(*root, "use_cache", true);
-    if (shape->end_of_text >= 0) {
-        hs_json_set_integer(*root, "bos_token_id", shape->end_of_text);
-        hs_json_set_integer(*root, "eos_token_id", shape->end_of_text);
-    }
     return HS_OK;
 }

@@ -288,6 +288,11 @@ HsStatus hs_json_need_string(const char *name, const HsJson *object, const char 
 
 /* ---- building ---- */
 
+HsJson *hs_json_copy(const HsJson *node)
+{
+    return (HsJson *)cJSON_Duplicate(view_of(node), 1);
+}
+
 HsJson *hs_json_object(void)
 {
     return (HsJson *)cJSON_CreateObject();

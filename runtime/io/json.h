@@ -57,6 +57,7 @@ void hs_json_replace(HsJson *object, const char *key, HsJson *value);
 HsJson *hs_json_take(HsJson *object, const char *key);
 HsJson *hs_json_member(HsJson *object, const char *key); /* hs_json_get of an object that may be changed */
 void hs_json_append(HsJson *array, HsJson *value);
+HsJson *hs_json_copy(const HsJson *node); /* of the tree below it */
 HsJson *hs_json_new_integer(int64_t value);
 HsJson *hs_json_new_real(double value);
 HsJson *hs_json_new_string(const char *value);

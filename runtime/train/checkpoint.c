@@ -8,6 +8,7 @@
  *   trainer.json           HsTrainerState (numbers.c); the strategies' part (checkpoint_continual.c)
  *   continual.safetensors  the strategies' tensors and the replay buffer
  *   config.yaml, tokenizer.json
+ *   carried.json           where the run began with a folder of Hugging Face: what exports pass on of it
  *
  * Nothing in it depends on the clock, so equal runs have equal checkpoints, byte for byte.
  */
@@ -95,6 +96,7 @@ static HsStatus write_extra(void *user, const char *folder)
     char path[4096];
     snprintf(path, sizeof path, "%s/tokenizer.json", folder);
     HS_TRY(hs_tokenizer_save(trainer->data.tokenizer, path));
+    HS_TRY(hs_carried_write(&trainer->carried, folder));
     snprintf(path, sizeof path, "%s/config.yaml", folder);
     char *text;
     HsStatus status = hs_config_text(trainer->config, &text);

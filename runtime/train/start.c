@@ -29,6 +29,23 @@ HsStatus hs_trainer_given_tokenizer(const HsConfig *config, const char *folder, 
     return status;
 }
 
+HsStatus hs_trainer_carry(const HsConfig *config, const char *folder, HsCarried *carried)
+{
+    HsPretrainedKind kind = HS_PRETRAINED_NONE;
+    HsCheckpoint checkpoint = { 0 };
+    *carried = (HsCarried){ 0 };
+    if (folder)
+        return hs_carried_load(folder, carried);
+    if (config->training.init_from[0] != '\0')
+        HS_TRY(hs_pretrained_kind(config->training.init_from, &kind));
+    if (kind != HS_PRETRAINED_CHECKPOINT)
+        return hs_carried_gather(config, carried);
+    HS_TRY(hs_checkpoint_open(config->training.init_from, false, &checkpoint));
+    HsStatus status = hs_carried_load(checkpoint.folder, carried);
+    hs_checkpoint_close(&checkpoint);
+    return status;
+}
+
 static HsStatus start_from_checkpoint(HsTrainer *trainer, const char *from)
 {
     HsCheckpoint checkpoint;

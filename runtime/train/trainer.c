@@ -233,6 +233,8 @@ static HsStatus prepare(HsTrainer *trainer, const char *folder)
                                                                                          &trainer->data));
     trainer->has_data = true;
     hs_task_data_warn_shared(config, &trainer->data);
+    if (hs_trainer_records(trainer))
+        HS_TRY(hs_trainer_carry(config, folder, &trainer->carried));
     HS_TRY(hs_trainer_list_files(trainer));
     HS_TRY(compare_data(trainer));
     trainer->vocabulary = hs_tokenizer_vocabulary(trainer->data.tokenizer);
@@ -349,6 +351,7 @@ void hs_trainer_destroy(HsTrainer *trainer)
     hs_trainer_trace_destroy(trainer);
     hs_trainer_forget_graph(trainer);
     hs_trainer_release(trainer);
+    hs_carried_deinit(&trainer->carried);
     if (trainer->has_data)
         hs_task_data_deinit(&trainer->data);
     if (trainer->has_matrix)

@@ -32,6 +32,7 @@
 #include "kernels/base/clock.h"
 #include "optim/continual/continual.h"
 #include "runtime/checkpoint/checkpoint.h"
+#include "runtime/config/carried.h"
 #include "runtime/data/stream/stream.h"
 #include "runtime/engine/decode.h"
 #include "runtime/engine/engine.h"
@@ -109,6 +110,7 @@ typedef struct HsTrainer {
     HsReadFiles *files; /* what data came from; NULL: not listed */
     HsOrigin *origin;   /* what the first weights came from; NULL: not known, or another process records */
     bool moved_text;    /* the configuration has other paths for it than the checkpoint */
+    HsCarried carried;  /* what exports pass on; of the process that saves */
     int64_t vocabulary; /* the tokenizer's */
     bool masked;        /* some task ignores targets */
     HsMemoryPlan planned;
@@ -473,6 +475,9 @@ HsStatus hs_trainer_consolidate_stream(HsTrainer *trainer);
 /* The tokenizer that comes with the weights, so that the vocabulary cannot drift: of the checkpoint `folder` to go on
  * from, else of the checkpoint that init_from names; NULL where neither is. */
 HsStatus hs_trainer_given_tokenizer(const HsConfig *config, const char *folder, HsTokenizer **tokenizer);
+/* What exports will pass on (runtime/config/carried.h), from the same places, or from the folders of Hugging Face that
+ * the configuration names. */
+HsStatus hs_trainer_carry(const HsConfig *config, const char *folder, HsCarried *carried);
 /* The weights that a run begins with: from init_from, else drawn.  Whoever reads them by products packs them before. */
 HsStatus hs_trainer_start(HsTrainer *trainer);
 
