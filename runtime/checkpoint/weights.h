@@ -11,6 +11,8 @@
 
 /* What PEFT puts before a module's name. */
 #define HS_PEFT_PREFIX "base_model.model."
+/* What all families call the head where it has a table. */
+#define HS_HEAD_MODULE "lm_head"
 
 typedef enum HsNaming {
     HS_NAMING_OWN,       /* our checkpoints': parts by name, matrices [out, in] */

@@ -5,6 +5,7 @@
  */
 #include "runtime/commands/export_adapter.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -91,30 +92,67 @@ static HsStatus add_targets(const Module *modules, int count, HsAdapterNames *na
     return HS_OK;
 }
 
-static bool is_of(const HsParam *param, const char *module)
-{
-    const size_t length = strlen(module);
-    return strncmp(param->name, module, length) == 0 && param->name[length] == '.' &&
-           !strchr(param->name + length + 1, '.');
-}
+/* A tensor of the base as files have it. */
+typedef struct Tensor {
+    char name[NAME_BYTES], module[NAME_BYTES];
+    bool saved;
+} Tensor;
 
-static HsStatus add_saved(const HsModel *model, HsAdapterNames *names)
+static int list_tensors(const HsModel *model, Tensor *tensors)
 {
+    int count = 0;
     for (int i = 0; i < model->param_count; i++) {
         const HsParam *param = &model->params[i];
-        char module[NAME_BYTES];
-        if (param->role == HS_PARAM_ADAPTER || param->beside_adapters)
+        for (int part = 0; param->role != HS_PARAM_ADAPTER && part < hs_param_stored_parts(param); part++) {
+            Tensor *tensor = &tensors[count++];
+            const char *const name = hs_param_stored_name(param, part), *const dot = strrchr(name, '.');
+            snprintf(tensor->name, sizeof tensor->name, "%s", name);
+            snprintf(tensor->module, sizeof tensor->module, "%.*s", (int)(dot ? dot - name : 0), name);
+            tensor->saved = !param->beside_adapters;
+        }
+    }
+    return count;
+}
+
+/* Are all tensors saved that PEFT would take by this name?  It takes every module whose name ends so, also in the middle
+ * of a part: norm is input_layernorm, too. */
+static bool saves(const Tensor *tensors, int count, const char *end)
+{
+    const size_t tail = strlen(end);
+    for (int i = 0; i < count; i++) {
+        const size_t length = strlen(tensors[i].module);
+        if (!tensors[i].saved && length >= tail && strcmp(tensors[i].module + length - tail, end) == 0)
+            return false;
+    }
+    return true;
+}
+
+static HsStatus add_saved(const Tensor *tensors, int count, HsAdapterNames *names)
+{
+    for (int i = 0; i < count; i++) {
+        const char *const module = tensors[i].module;
+        if (!tensors[i].saved)
             continue;
-        const char *const dot = strrchr(param->name, '.');
-        snprintf(module, sizeof module, "%.*s", (int)(dot ? dot - param->name : 0), param->name);
-        for (int k = 0; k < model->param_count; k++)
-            if (is_of(&model->params[k], module) && model->params[k].beside_adapters)
+        for (int k = 0; k < count; k++)
+            if (!tensors[k].saved && strcmp(tensors[k].module, module) == 0)
                 return hs_fail(HS_EUNSUPPORTED,
                                "%s is trained and %s is not: PEFT saves whole modules; --format hf --merge writes the "
                                "model with all its changes",
-                               param->name, model->params[k].name);
-        HS_TRY(add_name(names->saved, &names->saved_count, last_of(module)));
+                               tensors[i].name, tensors[k].name);
+        HS_TRY(add_name(names->saved, &names->saved_count,
+                        saves(tensors, count, last_of(module))       ? last_of(module)
+                        : saves(tensors, count, last_two_of(module)) ? last_two_of(module)
+                                                                     : module));
     }
+    return HS_OK;
+}
+
+/* PEFT gives the embedding a table of its own and leaves the head the base's: both are named, and both stored. */
+static HsStatus add_head(const HsModel *model, HsAdapterNames *names)
+{
+    for (int i = 0; i < model->param_count; i++)
+        if (model->params[i].tied && !model->params[i].beside_adapters)
+            HS_TRY(add_name(names->saved, &names->saved_count, HS_HEAD_MODULE));
     return HS_OK;
 }
 
@@ -123,13 +161,18 @@ HsStatus hs_adapter_names_init(const HsExportSource *source, HsAdapterNames *nam
     const HsModel *model = &source->model;
     const size_t most = (size_t)model->param_count * HS_PARAM_MOST_PARTS;
     Module *modules = calloc(most, sizeof *modules);
-    *names = (HsAdapterNames){ .targets = calloc(most, sizeof(char *)), .saved = calloc(most, sizeof(char *)) };
-    HsStatus status =
-        modules && names->targets && names->saved ? HS_OK : hs_fail(HS_ENOMEM, "no memory for a list of names");
+    Tensor *tensors = calloc(most, sizeof *tensors);
+    *names = (HsAdapterNames){ .targets = calloc(most, sizeof(char *)), .saved = calloc(most + 1, sizeof(char *)) };
+    HsStatus status = modules && tensors && names->targets && names->saved
+                          ? HS_OK
+                          : hs_fail(HS_ENOMEM, "no memory for a list of names");
     if (status == HS_OK)
         status = add_targets(modules, list_modules(model, modules), names);
     if (status == HS_OK)
-        status = add_saved(model, names);
+        status = add_saved(tensors, list_tensors(model, tensors), names);
+    if (status == HS_OK)
+        status = add_head(model, names);
+    free(tensors);
     free(modules);
     return status;
 }

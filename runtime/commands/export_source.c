@@ -196,11 +196,21 @@ static HsStatus add_param(const HsExportSource *source, const HsParam *param, Hs
     return HS_OK;
 }
 
+/* A tied table that is trained is stored twice, as PEFT has one for the embedding and one for the head. */
+static void add_tied_head(const HsParam *param, HsNamedTensor *items, int *count)
+{
+    if (!param->tied)
+        return;
+    items[*count] = items[*count - 1];
+    snprintf(items[*count].name, sizeof items[0].name, HS_PEFT_PREFIX HS_HEAD_MODULE ".weight");
+    *count += 1;
+}
+
 HsStatus hs_export_source_adapters(const HsExportSource *source, HsNamedTensor **items, int *count)
 {
     const HsModel *model = &source->model;
     *count = 0;
-    *items = calloc((size_t)model->param_count * HS_PARAM_MOST_PARTS, sizeof **items);
+    *items = calloc((size_t)model->param_count * HS_PARAM_MOST_PARTS + 1, sizeof **items);
     if (!*items)
         return hs_fail(HS_ENOMEM, "no memory to list the tensors of %d parameters", model->param_count);
     for (int i = 0; i < model->param_count; i++) {
@@ -214,6 +224,7 @@ HsStatus hs_export_source_adapters(const HsExportSource *source, HsNamedTensor *
                      (*items)[item].name);
             snprintf((*items)[item].name, sizeof name, "%s", name);
         }
+        add_tied_head(&model->params[i], *items, count);
     }
     return HS_OK;
 }

@@ -57,10 +57,13 @@ static HsStatus check_refused(const char *path, const HsJson *root)
         "corda_config",
         "lora_ga_config",
         "megatron_config",
+        "velora_config",
+        "monteclora_config",
+        "kasa_config",
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         const HsJson *value = hs_json_get(root, refused[i]);
-        if (!is_nothing(value))
+        if (!is_nothing(value) || hs_json_is_number(value)) /* layers_to_transform: 0 is a layer */
             return unsupported(path, refused[i], value, "plain LoRA without it");
     }
     const HsJson *type = hs_json_get(root, "peft_type"), *bias = hs_json_get(root, "bias");
@@ -78,17 +81,42 @@ static HsStatus check_refused(const char *path, const HsJson *root)
     return HS_OK;
 }
 
+/* PEFT compares names to the letter; here some are words for many modules, and some letters stand for others. */
+static HsStatus check_name(const char *path, const char *key, const HsJson *item)
+{
+    static const char *const words[] = { "attention", "mlp", "all-linear" };
+    const char *const name = hs_json_string(item);
+    const bool target = strcmp(key, "target_modules") == 0;
+    if (!name || name[0] == '\0' || strlen(name) > 200)
+        return hs_fail(HS_EFORMAT, "%s: %s must be a list of names", path, key);
+    if (strpbrk(name, "*?[]\\"))
+        return unsupported(path, key, item, "names of modules, which PEFT takes to the letter");
+    for (size_t i = 0; target && i < sizeof words / sizeof *words; i++)
+        if (strcmp(words[i], name) == 0)
+            return unsupported(path, key, item, "names of linear layers, such as q_proj");
+    return HS_OK;
+}
+
+static bool is_head(const HsJson *item)
+{
+    const char *const name = hs_json_string(item), *const dot = name ? strrchr(name, '.') : NULL;
+    return name && strcmp(dot ? dot + 1 : name, "lm_head") == 0;
+}
+
 /* Strings -> ["a", "b"], each put into `pattern`. */
 static HsStatus add_list(const char *path, const HsJson *list, const char *name, const char *key, const char *pattern,
-                         HsAdoption *adoption)
+                         bool without_head, HsAdoption *adoption)
 {
     HsJson *out = hs_json_array();
     for (const HsJson *item = hs_json_first(list); item; item = hs_json_next(item)) {
         char text[256];
-        if (!hs_json_string(item) || strlen(hs_json_string(item)) > 200) {
+        const HsStatus status = check_name(path, name, item);
+        if (status != HS_OK) {
             hs_json_destroy(out);
-            return hs_fail(HS_EFORMAT, "%s: %s must be a list of names", path, name);
+            return status;
         }
+        if (without_head && is_head(item))
+            continue;
         snprintf(text, sizeof text, "%s%s%s", pattern[0] == '*' ? "*" : "", hs_json_string(item),
                  pattern[0] == '*' ? ".*" : "");
         hs_json_append(out, hs_json_new_string(text));
@@ -105,14 +133,14 @@ static HsStatus add_targets(const char *path, const HsJson *root, HsAdoption *ad
 {
     const HsJson *targets = hs_json_get(root, "target_modules");
     if (hs_json_is_array(targets) && hs_json_count(targets) > 0)
-        return add_list(path, targets, "target_modules", "targets", "", adoption);
+        return add_list(path, targets, "target_modules", "targets", "", false, adoption);
     if (targets && hs_json_string(targets) && strcmp(hs_json_string(targets), "all-linear") == 0)
         return hs_adoption_add(adoption, "adapter", "targets", "all-linear", "target_modules");
     return targets ? unsupported(path, "target_modules", targets, "a list of names, or all-linear")
                    : hs_fail(HS_EFORMAT, "%s: target_modules is missing", path);
 }
 
-static HsStatus read_values(const char *path, const HsJson *root, HsAdoption *adoption)
+static HsStatus read_values(const char *path, const HsJson *root, bool tied, HsAdoption *adoption)
 {
     char text[TEXT_BYTES];
     int64_t rank;
@@ -133,10 +161,13 @@ static HsStatus read_values(const char *path, const HsJson *root, HsAdoption *ad
         return HS_OK;
     if (!hs_json_is_array(saved))
         return unsupported(path, "modules_to_save", saved, "a list of names");
-    return add_list(path, saved, "modules_to_save", "also_train", "*", adoption);
+    if (tied && hs_json_count(saved) == 1 && is_head(hs_json_first(saved)))
+        return unsupported(path, "modules_to_save", saved,
+                           "the head is the embedding's table here, and PEFT would train one for itself: name both");
+    return add_list(path, saved, "modules_to_save", "also_train", "*", tied && hs_json_count(saved) > 1, adoption);
 }
 
-HsStatus hs_peft_read(const char *path, HsAdoption *adoption)
+HsStatus hs_peft_read(const char *path, bool tied, HsAdoption *adoption)
 {
     char *text = NULL;
     size_t length = 0;
@@ -144,7 +175,7 @@ HsStatus hs_peft_read(const char *path, HsAdoption *adoption)
     HS_TRY(hs_read_file(path, CONFIG_BYTES, &text, &length));
     HsStatus status = hs_json_parse(path, text, length, &root);
     if (status == HS_OK)
-        status = hs_json_is_object(root) ? read_values(path, root, adoption)
+        status = hs_json_is_object(root) ? read_values(path, root, tied, adoption)
                                          : hs_fail(HS_EFORMAT, "%s: not a JSON object", path);
     hs_json_destroy(root);
     free(text);

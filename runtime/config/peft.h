@@ -20,8 +20,9 @@ typedef struct HsPeftNames {
 /* The caller destroys it. */
 HsJson *hs_peft_config(const HsConfig *config, const HsPeftNames *names);
 
-/* adapter_config.json -> adoption.
+/* adapter_config.json -> adoption.  tied: the model's head is its embedding's table, which PEFT trains as two: a list that
+ * names both names the one that is here.
  * errors: HS_EUNSUPPORTED, HS_EFORMAT naming file, key and value, with what is supported */
-HsStatus hs_peft_read(const char *path, struct HsAdoption *adoption);
+HsStatus hs_peft_read(const char *path, bool tied, struct HsAdoption *adoption);
 
 #endif

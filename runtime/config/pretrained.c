@@ -208,9 +208,8 @@ static HsStatus adopt(HsConfig *config, char *path, const char *by, HsPlaceReade
 
 static HsStatus read_peft(const char *path, const HsConfig *config, HsAdoption *adoption)
 {
-    (void)config;
     HS_TRY(hs_config_init(&adoption->made));
-    return hs_peft_read(path, adoption);
+    return hs_peft_read(path, config->model.tie_head, adoption);
 }
 
 /* Adapters that lie with the weights are part of the model that transformers makes of the folder. */

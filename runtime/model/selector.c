@@ -113,6 +113,37 @@ static void list_nearest(const HsModel *model, const char *pattern, char *text, 
     }
 }
 
+/* Of a parameter that files divide (q|k|v, gate|up): which parts a pattern names. */
+static unsigned parts_matched(const HsParam *param, const char *pattern)
+{
+    unsigned parts = 0;
+    for (int part = 0; hs_param_stored_parts(param) > 1 && part < hs_param_stored_parts(param); part++)
+        parts |= fnmatch(pattern, hs_param_stored_name(param, part), 0) == 0 ? 1U << part : 0;
+    return parts;
+}
+
+/* All parts, or none: they are one matrix here. */
+static HsStatus choose_whole(const HsModel *model, const char *key, const HsStringList *patterns, bool *chosen)
+{
+    for (int i = 0; i < model->param_count; i++) {
+        const HsParam *param = &model->params[i];
+        unsigned parts = 0;
+        for (int p = 0; p < patterns->count; p++)
+            parts |= parts_matched(param, patterns->items[p]);
+        if (chosen[i] || parts == 0)
+            continue;
+        for (int part = 0; part < hs_param_stored_parts(param); part++)
+            if (!(parts & 1U << part))
+                return hs_fail(
+                    HS_ECONFIG,
+                    "%s names a part of %s without %s, and these are one matrix here: name all of its parts, or "
+                    "none",
+                    key, param->name, hs_param_stored_name(param, part));
+        chosen[i] = true;
+    }
+    return HS_OK;
+}
+
 HsStatus hs_params_select(const HsModel *model, const char *key, const HsStringList *patterns, bool *chosen)
 {
     for (int p = 0; p < patterns->count; p++) {
@@ -120,7 +151,7 @@ HsStatus hs_params_select(const HsModel *model, const char *key, const HsStringL
         bool matched = false;
         for (int i = 0; i < model->param_count; i++) {
             const bool matches = hs_param_matches(&model->params[i], pattern);
-            matched = matched || matches;
+            matched = matched || matches || parts_matched(&model->params[i], pattern) > 0;
             chosen[i] = chosen[i] || matches;
         }
         if (matched)
@@ -132,5 +163,5 @@ HsStatus hs_params_select(const HsModel *model, const char *key, const HsStringL
                        "head, adapter, norm, bias, or a pattern of names such as *.mlp.*",
                        key, pattern, near);
     }
-    return HS_OK;
+    return choose_whole(model, key, patterns, chosen);
 }

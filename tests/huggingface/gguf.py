@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """gguf.py FOLDER FILE: whether the GGUF holds the weights of the Hugging Face folder, and says its sizes and tokens.
+gguf.py FILE: what it says besides tables and weights, as JSON.
 
 Of the format itself (ggml's specification, version 3), with nothing but the standard library.
 """
@@ -107,6 +108,10 @@ def check_tensor(name, kind, data, numbers):
 
 
 def main():
+    if len(sys.argv) == 2:
+        keys, _ = read_gguf(sys.argv[1])
+        print(json.dumps({key: value for key, value in keys.items() if not isinstance(value, list) or len(value) < 8}))
+        return
     folder, path = sys.argv[1:]
     config = json.load(open(os.path.join(folder, "config.json")))
     keys, tensors = read_gguf(path)
