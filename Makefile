@@ -451,6 +451,12 @@ $(BUILD)/tests/tokenize: tests/tokenizers/tokenize.c $(LIBRARY)
 test-tokenizers: $(BUILD)/trainer $(BUILD)/tests/tokenize ## tokenizers token for token against the `tokenizers` library, which pip brings
 	@BUILD=$(BUILD) tests/tokenizers/run.sh
 
+# Python with transformers, PEFT, gguf and torch; where these are not installed the test is skipped.
+ROUND_TRIPS_PYTHON = python3
+.PHONY: test-round-trips
+test-round-trips: $(BUILD)/trainer $(BUILD)/tests/tokenize $(BUILD)/tests/huggingface/logits ## exports read by transformers, PEFT and llama.cpp, where ROUND_TRIPS_PYTHON has them
+	@RUST_BACKTRACE=0 $(ROUND_TRIPS_PYTHON) tests/huggingface/round_trips/compare_exports.py $(BUILD) $(BUILD)/round_trips
+
 .PHONY: test-gpu-script
 test-gpu-script: $(BUILD)/halfstep-gpu $(BENCH_PARTS) $(STANDIN) ## bench/gpu.sh's three calls on the emulator, and faults that must not hide other results
 	@BUILD=$(BUILD) CXX="$(CXX)" CXXFLAGS="$(CXXFLAGS)" LDFLAGS="$(LDFLAGS)" OBJECTS="$(EMU_OBJECTS) $(EMU_FRAGMENTS)" tests/gpu_faults.sh
@@ -462,7 +468,7 @@ test-agreement: $(BUILD)/bench/agreement $(EMU_PART) ## large products and atten
 	HALFSTEP_MULTIPROCESSORS=4 $(BUILD)/bench/agreement --device emu "products:GELU's derivative"
 
 # What takes too long for every change.
-NIGHTLY = asan ubsan analyze clang-build test-layouts test-tokenizers test-gpu-script test-agreement test-schedules test-planted test-equal faults fuzz
+NIGHTLY = asan ubsan analyze clang-build test-layouts test-tokenizers test-round-trips test-gpu-script test-agreement test-schedules test-planted test-equal faults fuzz
 .PHONY: nightly
 nightly: packages-check ## the long campaigns, one after another (hours); NIGHTLY='faults fuzz' chooses
 	+@failed=; for part in $(NIGHTLY); do echo "== $$part"; $(MAKE) $(JOBS) $$part || failed="$$failed $$part"; done; \

@@ -38,6 +38,17 @@ static int32_t token_of(const HsExportAbout *about, const char *text)
     return id >= 0 && id <= INT32_MAX ? (int32_t)id : -1;
 }
 
+/* Whether texts hold it wherever its letters stand.  A token that is named in tokenizer_config.json becomes one that they
+ * do for transformers, which would cut texts otherwise than the run did where it was none. */
+static bool is_special(const HsExportAbout *about, int32_t token)
+{
+    const HsJson *added = hs_json_get(about->published, "added_tokens");
+    for (const HsJson *entry = hs_json_first(added); entry; entry = hs_json_next(entry))
+        if (hs_json_number(hs_json_get(entry, "id")) == token)
+            return hs_json_is_true(hs_json_get(entry, "special"));
+    return false;
+}
+
 /* What an entry such as eos_token names: a text, or an object with one. */
 static int32_t token_of_entry(const HsExportAbout *about, const char *key)
 {
@@ -161,6 +172,11 @@ static HsStatus choose_template(HsExportAbout *about)
     const char *const theirs = carried_template(about), *const known = theirs ? hs_chat_template_known(theirs) : NULL;
     if (!made_by || (known && strcmp(known, name) == 0))
         return HS_OK;
+    if (writes_own_tokens(name) && about->end >= 0 && !is_special(about, about->end))
+        return hs_fail(HS_EUNSUPPORTED,
+                       "the chat template %s ends answers with end-of-text, token %d, which is no special token of "
+                       "tokenizer.json: the template cannot name it",
+                       name, about->end);
     if (theirs)
         hs_info("the chat template is tokenizer.chat_template's, %s, in place of the folder's own", name);
     about->program = hs_chat_program(made_by, hs_tokenizer_begin_of_text(about->source->tokenizer) >= 0);
@@ -260,10 +276,15 @@ HsJson *hs_export_tokenizer_config(const HsExportAbout *about)
         hs_json_set_integer(root, "model_max_length", positions ? positions : source->config.training.max_length);
     if (!member(about->tokenizer, "clean_up_tokenization_spaces"))
         hs_json_set_bool(root, "clean_up_tokenization_spaces", false);
-    if (token_of_entry(about, "bos_token") != about->begin)
+    if (token_of_entry(about, "bos_token") != about->begin && is_special(about, about->begin))
         set_token(root, "bos_token", source->tokenizer, about->begin);
-    if (about->own_end)
+    if (about->own_end && is_special(about, about->end))
         set_token(root, "eos_token", source->tokenizer, about->end);
+    else if (about->own_end && about->end >= 0)
+        hs_warn("token %d ends a text and is no special token of tokenizer.json: generation_config.json has its "
+                "number, and "
+                "tokenizer_config.json does not name it",
+                about->end);
     if (about->program)
         hs_json_set_string(root, "chat_template", about->program);
     copy_others(about->tokenizer, replaced, kept);

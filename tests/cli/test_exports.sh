@@ -31,12 +31,16 @@ edit() {
 # ---- a folder of Hugging Face
 
 cp -r "$models/llama" folder
+# Three merges less, and three special tokens.
+edit folder/tokenizer.json 't = j["added_tokens"]; v = j["model"]["vocab"]; del j["model"]["merges"][-3:]
+for n, name in enumerate(("<pad>", "<unk>", "<more>")):
+    del v[[k for k in v if v[k] == 269 + n][0]]; v[name] = 269 + n; t.append(dict(t[0], id=269 + n, content=name))'
 cat >folder/tokenizer_config.json <<'JSON'
 {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 48, "padding_side": "left", "add_prefix_space": false,
- "eos_token": {"content": "<|endoftext|>", "lstrip": false}, "pad_token": "ing", "extra_special_tokens": ["and"],
+ "eos_token": {"content": "<|endoftext|>", "lstrip": false}, "pad_token": "<more>", "extra_special_tokens": ["<more>"],
  "chat_template": "{% for m in messages %}[{{ m['role'] }}] {{ m['content'] }}\n{% endfor %}"}
 JSON
-echo '{"pad_token": "on", "unk_token": {"content": "the", "lstrip": false}}' >folder/special_tokens_map.json
+echo '{"pad_token": "<pad>", "unk_token": {"content": "<unk>", "lstrip": false}}' >folder/special_tokens_map.json
 echo '{"eos_token_id": [0, 266], "pad_token_id": 268, "do_sample": true, "temperature": 0.6, "top_k": 20, "_from_model_config": true, "transformers_version": "4.1"}' >folder/generation_config.json
 mkdir folder/additional_chat_templates
 printf 'with tools' >folder/additional_chat_templates/tool_use.jinja
@@ -45,7 +49,7 @@ edit folder/config.json 'j.update(eos_token_id=[0, 266], pad_token_id=268)'
 # carries FOLDER ENDS: what an export must have of the one above
 carries() {
     holds "$1/tokenizer_config.json" "j['chat_template'].startswith('{% for m in messages %}[{{ m')"
-    holds "$1/tokenizer_config.json" "j['pad_token'] == 'on' and j['unk_token']['content'] == 'the' and j['extra_special_tokens'] == ['and']"
+    holds "$1/tokenizer_config.json" "j['pad_token'] == '<pad>' and j['unk_token']['content'] == '<unk>' and j['extra_special_tokens'] == ['<more>']"
     holds "$1/tokenizer_config.json" "j['eos_token']['content'] == '<|endoftext|>' and j['model_max_length'] == 48 and j['padding_side'] == 'left'"
     holds "$1/tokenizer_config.json" "'add_prefix_space' not in j and j['tokenizer_class'] == 'PreTrainedTokenizerFast'"
     holds "$1/generation_config.json" "j['eos_token_id'] == $2 and j['pad_token_id'] == 268 and j['temperature'] == 0.6 and j['top_k'] == 20 and j['do_sample']"
@@ -64,7 +68,7 @@ expect 0 "$trainer" export --checkpoint first --format gguf --output of-run.gguf
 python3 "$root/tests/huggingface/gguf.py" of-run.gguf >keys.json
 holds keys.json "j['tokenizer.chat_template'].startswith('{% for m') and j['tokenizer.chat_templates'] == ['tool_use'] and j['tokenizer.chat_template.tool_use'] == 'with tools'"
 holds keys.json "j['tokenizer.ggml.eos_token_id'] == 0 and j['tokenizer.ggml.eot_token_id'] == 266"
-holds keys.json "j['tokenizer.ggml.padding_token_id'] == 269 and j['tokenizer.ggml.unknown_token_id'] == 258"
+holds keys.json "j['tokenizer.ggml.padding_token_id'] == 269 and j['tokenizer.ggml.unknown_token_id'] == 270"
 holds keys.json "j['general.sampling.top_k'] == 20 and abs(j['general.sampling.temp'] - 0.6) < 1e-7"
 # Another run that begins with that one, and one that continues it.
 expect 0 "$trainer" --config tune.yaml init_from=first out_dir=second
@@ -77,11 +81,17 @@ expect 0 "$trainer" export --checkpoint first --output of-first
 carries of-first "[0, 266]"
 # The template that the run was given by its name goes before the folder's, and ends its answers as the run did.
 mv elsewhere folder
-expect 0 "$trainer" --config tune.yaml init_from=folder out_dir=named tokenizer.chat_template=alpaca tokenizer.end_of_text=ou
+expect 0 "$trainer" --config tune.yaml init_from=folder out_dir=named tokenizer.chat_template=alpaca tokenizer.end_of_text='<more>'
 expect 0 "$trainer" export --checkpoint named --output of-named
 says err "the chat template is tokenizer.chat_template's, alpaca, in place of the folder's own"
-holds of-named/tokenizer_config.json "'### Instruction' in j['chat_template'] and j['eos_token'] == 'ou' and j['pad_token'] == 'on'"
-holds of-named/generation_config.json "j['eos_token_id'] == [261, 0, 266]"
+holds of-named/tokenizer_config.json "'### Instruction' in j['chat_template'] and j['eos_token'] == '<more>' and j['pad_token'] == '<pad>'"
+holds of-named/generation_config.json "j['eos_token_id'] == [271, 0, 266]"
+# A token that is not special is not named: transformers would find it in texts, where the run did not.
+expect 0 "$trainer" --config tune.yaml init_from="$models/llama" out_dir=letters tokenizer.end_of_text=the
+expect 0 "$trainer" export --checkpoint letters --output of-letters
+says err "token 258 ends a text and is no special token"
+holds of-letters/tokenizer_config.json "'eos_token' not in j"
+holds of-letters/generation_config.json "j['eos_token_id'] == [0, 258]"
 [ ! -e of-named/additional_chat_templates ] || fail "a template that was not trained on is exported"
 # chat_template.jinja is the template that transformers takes.
 printf 'from a file' >folder/chat_template.jinja
