@@ -18,6 +18,8 @@ HsStatus hs_export_gguf_tokenizer(const HsExportAbout *about, HsGguf *file);
 
 /* ggml's name for how the tokenizer of a tokenizer.json cuts text.  errors: HS_EUNSUPPORTED naming what has none */
 HsStatus hs_gguf_cut(const HsJson *root, const char **name);
+/* Whether llama.cpp takes a token with this text for the end of a text, whatever the file says. */
+bool hs_gguf_ends_by_name(const char *text, size_t length);
 /* Whether its tokens are found in texts as ggml finds them.  errors: HS_EUNSUPPORTED naming one that is not */
 HsStatus hs_gguf_check_tokens(const HsJson *root);
 

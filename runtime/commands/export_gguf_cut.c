@@ -200,8 +200,43 @@ static HsStatus check_added(const HsJson *added)
     return HS_OK;
 }
 
+bool hs_gguf_ends_by_name(const char *text, size_t length)
+{
+    static const char *const names[] = { "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>",  "<|endoftext|>",
+                                         "<|eom_id|>", "<EOT>",      "_<EOT>",  "<|end_of_text|>" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strlen(names[i]) == length && memcmp(names[i], text, length) == 0)
+            return true;
+    return false;
+}
+
+static bool is_added(const HsJson *added, const char *text)
+{
+    for (const HsJson *token = hs_json_first(added); token; token = hs_json_next(token))
+        if (strcmp(content_of(token), text) == 0)
+            return true;
+    return false;
+}
+
+/* Such a text is a token wherever it stands in a text, for llama.cpp. */
+static HsStatus check_names(const HsJson *vocabulary, const HsJson *added)
+{
+    for (const HsJson *entry = hs_json_first(vocabulary); entry; entry = hs_json_next(entry)) {
+        const char *const text = hs_json_key(entry);
+        if (hs_gguf_ends_by_name(text, strlen(text)) && !is_added(added, text))
+            return hs_fail(
+                HS_EUNSUPPORTED,
+                "tokenizer.json: `%.40s` is a word here and no added token, and llama.cpp takes it for the end of "
+                "a text: " MEND,
+                text);
+    }
+    return HS_OK;
+}
+
 HsStatus hs_gguf_check_tokens(const HsJson *root)
 {
-    HS_TRY(check_bytes(hs_json_get(hs_json_get(root, "model"), "vocab")));
+    const HsJson *vocabulary = hs_json_get(hs_json_get(root, "model"), "vocab");
+    HS_TRY(check_bytes(vocabulary));
+    HS_TRY(check_names(vocabulary, hs_json_get(root, "added_tokens")));
     return check_added(hs_json_get(root, "added_tokens"));
 }

@@ -127,16 +127,18 @@ static HsStatus read_around(const HsExportSource *source, int32_t *begin, int32_
     return status;
 }
 
-/* What ends a text besides eos has two more keys; programs know some by their texts, too. */
+/* What ends a text besides eos: the end of the template's answers, and what programs do not know by its text. */
 static void add_ends(const HsExportAbout *about, int32_t eos, HsGguf *file)
 {
     static const char *const keys[] = { "tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id" };
     int used = 0;
+    if (about->answered >= 0 && about->answered != eos)
+        add_token(about->source, keys[used++], about->answered, file);
     for (int64_t i = 0; i < about->ends.count; i++) {
         size_t length;
         const int32_t token = about->ends.items[i];
         const char *const text = hs_tokenizer_bytes(about->source->tokenizer, token, &length);
-        if (token == eos || token >= about->source->vocabulary)
+        if (token == eos || token == about->answered || hs_gguf_ends_by_name(text, length))
             continue;
         if (used < 2)
             add_token(about->source, keys[used++], token, file);

@@ -15,7 +15,7 @@ typedef struct HsExportSource {
     HsModel model; /* shapes alone */
     HsTokenizer *tokenizer;
     HsPretrained files;
-    HsCarried carried; /* from the folder that it began with */
+    HsCarried carried;   /* from the folder that it began with */
     HsNaming naming;     /* of the files */
     int64_t vocabulary;  /* rows of the token table that are written: padding of ours is not */
     bool qwen_tokenizer; /* cuts text as Qwen's do */

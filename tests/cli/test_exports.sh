@@ -183,10 +183,12 @@ refuses "$(split "$llama3"); j['pre_tokenizer']['pretokenizers'].insert(1, {'typ
 refuses "j['pre_tokenizer'] = {'type': 'Sequence', 'pretokenizers': [{'type': 'Digits', 'individual_digits': False}, $cutting]}" "ggml has no name"
 refuses "j['added_tokens'][0]['lstrip'] = True" "added token \`<|endoftext|>\` has lstrip"
 refuses "j['added_tokens'] += [dict(j['added_tokens'][0], id=j['model']['vocab'][t], content=t) for t in ('ha', 'and')]" "the added tokens \`ha\` and \`and\` overlap in texts"
+refuses "j['model']['vocab']['<|im_end|>'] = j['model']['vocab'].pop('en'); del j['model']['merges'][-1]" "\`<|im_end|>\` is a word here"
 refuses "del j['model']['vocab']['!']" "no token for byte 0x21"
 refuses "j['post_processor'] = {'type': 'TemplateProcessing', 'single': [{'SpecialToken': {'id': 'the', 'type_id': 0}}, {'SpecialToken': {'id': 'an', 'type_id': 0}}, {'Sequence': {'id': 'A', 'type_id': 0}}], 'pair': [], 'special_tokens': {'the': {'id': 'the', 'ids': [258], 'tokens': ['the']}, 'an': {'id': 'an', 'ids': [259], 'tokens': ['an']}}}" "puts 2 tokens in front"
 # What a text begins and ends with.
 cut_as "j['post_processor'] = {'type': 'TemplateProcessing', 'single': [{'SpecialToken': {'id': 'the', 'type_id': 0}}, {'Sequence': {'id': 'A', 'type_id': 0}}, {'SpecialToken': {'id': 'an', 'type_id': 0}}], 'pair': [], 'special_tokens': {'the': {'id': 'the', 'ids': [258], 'tokens': ['the']}, 'an': {'id': 'an', 'ids': [259], 'tokens': ['an']}}}" gpt-2
+holds keys.json "'tokenizer.ggml.eot_token_id' not in j" # <|endoftext|>, which programs know
 holds keys.json "j['tokenizer.ggml.bos_token_id'] == 258 and j['tokenizer.ggml.add_bos_token'] and j['tokenizer.ggml.eos_token_id'] == 259 and j['tokenizer.ggml.add_eos_token']"
 rm -rf folder ./*.gguf
 
