@@ -147,7 +147,7 @@ static HsStatus add_saved(const Tensor *tensors, int count, HsAdapterNames *name
     return HS_OK;
 }
 
-/* PEFT gives the embedding a table of its own and leaves the head the base's: both are named, and both stored. */
+/* PEFT gives the embedding another table and leaves the head the base's: both are named, and both stored. */
 static HsStatus add_head(const HsModel *model, HsAdapterNames *names)
 {
     for (int i = 0; i < model->param_count; i++)
