@@ -9,9 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/log.h"
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/commands/command_line.h"
 #include "runtime/io/byte_size.h"
+#include "runtime/launch/launch.h"
 
 /* argp knows --help and -?; people write -h. */
 static void spell_out_help(const struct argp *argp, int argc, char **argv)
@@ -83,11 +85,15 @@ void hs_argument_override(struct argp_state *state, HsOverrides *overrides, cons
         argp_error(state, "%s is not of the form section.key=value", word);
     if (overrides->count == HS_MAX_OVERRIDES)
         argp_error(state, "more than %d overrides", HS_MAX_OVERRIDES);
+    /* The later one counts, so that a script can end with its caller's words.  Processes that this one starts say nothing. */
     const size_t key = strcspn(word, "=") + 1;
-    for (int i = 0; i < overrides->count; i++) /* two words that say the same do no harm */
-        if (strncmp(overrides->items[i], word, key) == 0 && strcmp(overrides->items[i], word) != 0)
-            argp_error(state, "%.*s is set twice: %s and %s: leave one out", (int)key - 1, word,
-                       overrides->items[i] + key, word + key);
+    for (int i = overrides->count - 1; i >= 0 && !hs_launch_is_child(); i--)
+        if (strncmp(overrides->items[i], word, key) == 0) {
+            if (strcmp(overrides->items[i], word) != 0)
+                hs_warn("%.*s is set twice: %s counts, and %s does not", (int)key - 1, word, word + key,
+                        overrides->items[i] + key);
+            break;
+        }
     overrides->items[overrides->count++] = word;
 }
 

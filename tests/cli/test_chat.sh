@@ -33,7 +33,7 @@ PYTHON
 expect 2 "$trainer" tokenizer train --vocabulary 400 --special a --output x.json "$golden/conversations.jsonl"
 says err 'error: --special `a`: the vocabulary has this token already'
 expect 2 "$trainer" tokenizer train --vocabulary 400 --special X --special X --output x.json "$golden/conversations.jsonl"
-says err 'the vocabulary has this token already'
+says err '--special X is given twice'
 [ -e x.json ] && fail "a tokenizer although it was refused"
 expect 2 "$trainer" tokenizer count --tokenizer own.json "${special[@]}" "$golden/conversations.jsonl"
 says err 'tokenizer count takes no --special'

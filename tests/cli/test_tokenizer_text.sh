@@ -148,8 +148,8 @@ expect 2 "$trainer" tokenizer encode --tokenizer bpe.json --output mixed/out.bin
 says err "mixed/out.bin is one of the sources (mixed/out.bin), and would be replaced: write to another file"
 expect 2 "$trainer" tokenizer encode --tokenizer bpe.json --output new.txt docs
 says err "must end in .bin"
-expect 1 "$trainer" tokenizer encode --tokenizer bpe.json --output nowhere/new.bin docs
-says err "nowhere/new.bin: cannot be written"
+expect 2 "$trainer" tokenizer encode --tokenizer bpe.json --output nowhere/new.bin docs
+says err "nowhere/new.bin: the folder nowhere is not there"
 expect 2 "$trainer" tokenizer encode docs
 says err "--tokenizer FILE and --config FILE"
 expect 2 "$trainer" tokenizer count --tokenizer bpe.json

@@ -31,11 +31,17 @@ expect 0 "$trainer" tokenizer train --vocabulary 262 --special '<x>' --special '
 # What an option takes is no option: a text that looks like one, and words behind --.
 expect 1 "$trainer" generate --checkpoint none --prompt --seed --seed 1
 ! grep -q "given twice" err || fail "a prompt is taken for an option"
-# A key twice; the same value twice does no harm.
-refused "max_steps is set twice: 1 and 2" "$trainer" --config tiny.yaml max_steps=1 max_steps=2
-refused "learning_rate is set twice: 1 and 2" "$trainer" eval --checkpoint none learning_rate=1 seed=3 learning_rate=2
-expect 0 "$trainer" --config tiny.yaml --print-config max_steps=1 max_steps=1
-expect 0 "$trainer" --config tiny.yaml --print-config max_steps=1 tasks.0.steps=2
+# A key twice: the later one counts, and a warning says so before all else; the same value twice does no harm.
+expect 0 "$trainer" --config tiny.yaml --print-config max_steps=1 seed=3 max_steps=2
+says out "max_steps: 2"
+[ "$(cat err)" = "warning: max_steps is set twice: 2 counts, and 1 does not" ] || fail "a key twice: $(cat err)"
+expect 1 "$trainer" eval --checkpoint none learning_rate=1 seed=3 learning_rate=2
+[ "$(head -n 1 err)" = "warning: learning_rate is set twice: 2 counts, and 1 does not" ] || fail "a key twice: $(cat err)"
+expect 0 "$trainer" --config tiny.yaml --print-config max_steps=1 max_steps=1 tasks.0.steps=2
+[ ! -s err ] || fail "a warning for the same: $(cat err)"
+expect 0 "$trainer" --config tiny.yaml --processes 2 max_steps=1 max_steps=2
+[ "$(grep -c "is set twice" err)" = 1 ] || fail "not one of three processes says it: $(cat err)"
+rm -rf run
 # A key twice in a file, at every depth.
 for text in 'seed: 1\nseed: 1\n' 'model: {layers: 2, layers: 2}\n' 'model: {layers: 2}\nmodel: {heads: 2}\n' \
     'precision: {fp8: {margin: 1}, fp8: {history: 2}}\n' 'memory: {place: {cpu: 0}, place: {disk: ""}}\n' \

@@ -51,7 +51,7 @@ static const Case files[] = {
     { "tasks: [{train: []}]\n", "t.yaml:1:10: tasks.0.train must be a text or a list of texts (got a list)" },
     { "tasks: [{train: [a, [b]]}]\n", "t.yaml:1:21: tasks.0.train must be a text or a list of texts (got a list)" },
     /* words */
-    { "device: gpu\n", "t.yaml:1:1: device must be auto, cpu, cuda, cuda:N, emu or ref (got gpu); did you mean cpu?" },
+    { "device: gpu\n", "t.yaml:1:1: device must be auto, cpu, cuda, cuda:N, emu or ref (got gpu); did you mean cuda?" },
     { "schedule: {kind: cosinus}\n",
       "t.yaml:1:12: schedule.kind must be constant, linear, cosine or wsd (got cosinus); "
       "did you mean cosine?" },
