@@ -136,14 +136,24 @@ static HsStatus apply_key(HsConfig *config, const HsConfigKey *row, int task, co
 
 static HsStatus apply_groups(HsConfig *config, const char *name, const HsYaml *node);
 
+/* The key that `precision: bf16` probably means. */
+static const char *main_key(const char *section)
+{
+    static const char *const names[] = { "kind", "mode", "strategy", "family", "matmul" };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (hs_config_key_find(section, names[i]))
+            return names[i];
+    return "key";
+}
+
 /* The members of `model: {...}`, of one task, or of one group. */
 static HsStatus apply_section(HsConfig *config, const char *section, int item, const char *name, const HsYaml *node)
 {
     if (hs_yaml_is_null(node)) /* every key of it commented out */
         return HS_OK;
     if (node->kind != HS_YAML_MAP)
-        return hs_yaml_fail(name, node->line, node->column, "%s is a section: it holds keys, indented under it",
-                            section);
+        return hs_yaml_fail(name, node->line, node->column,
+                            "%s is a section: it holds keys, indented under it (%s: ...)", section, main_key(section));
     for (const HsYaml *member = node->first; member; member = member->next) {
         const HsConfigKey *key = hs_config_key_find(section, member->key);
         char inner[HS_DOTTED_BYTES * 2];
@@ -277,8 +287,7 @@ static HsStatus find_override(const HsConfig *config, const char *dotted, const 
         return HS_OK;
     if (strcmp(dotted, "training") != 0 && hs_config_section_exists(dotted))
         return hs_yaml_fail(NULL, 0, 0, "%s is a section: set its keys one at a time, as %s.%s=value", dotted,
-                            strcmp(dotted, "tasks") == 0 ? "tasks.0" : dotted,
-                            hs_config_key_find(dotted, "kind") ? "kind" : "key");
+                            strcmp(dotted, "tasks") == 0 ? "tasks.0" : dotted, main_key(dotted));
     return unknown_key(NULL, &nowhere, dotted);
 }
 

@@ -74,7 +74,7 @@ static const Case files[] = {
     /* shape of the file */
     { "- a\n- b\n", "t.yaml:1:1: a configuration must be a map of keys (key: value)" },
     { "just text\n", "t.yaml:1:1: a configuration must be a map of keys (key: value)" },
-    { "model: gpt2\n", "t.yaml:1:1: model is a section: it holds keys, indented under it" },
+    { "model: gpt2\n", "t.yaml:1:1: model is a section: it holds keys, indented under it (family: ...)" },
     { "tasks: a\n", "t.yaml:1:1: tasks must be a list of tasks, such as - {name: mine, train: data/mine.txt}" },
     { "tasks: []\n", "t.yaml:1:1: tasks must be a list of tasks, such as - {name: mine, train: data/mine.txt}" },
     { "tasks: [a]\n", "t.yaml:1:9: a task must be a map, such as {name: mine, train: data/mine.txt}" },
