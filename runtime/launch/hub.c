@@ -249,6 +249,8 @@ HsStatus hs_hub_join(const HsHubOptions *options, HsHub **hub)
         status = options->rank == 0 ? hs_hub_listen(options, hub, &port) : allocate(options, hub);
     if (status == HS_OK)
         status = options->rank == 0 ? receive_ranks(*hub, options) : find_hub(*hub, options);
+    if (*hub)
+        (*hub)->secret = NULL; /* the caller's, and not needed any more */
     if (status != HS_OK) {
         hs_hub_destroy(*hub);
         *hub = NULL;

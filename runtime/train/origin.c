@@ -321,6 +321,12 @@ HsStatus hs_trainer_accept_moved(HsTrainer *trainer, const HsConfig *saved, HsCo
         bool there = true;
         if (before[0] != '\0' && !moved)
             HS_TRY(hs_path_exists(before, &there));
+        if (!there && trainer->appended > 0)
+            return hs_fail(
+                HS_ECONFIG,
+                "%s: appended tasks are measured on the weights that the run began with, and %s is not there "
+                "any more: name where it lies now",
+                places[place], before);
         if (!there)
             hs_info("%s: %s is not there any more; the checkpoint has the weights and the tokenizer", places[place],
                     before);

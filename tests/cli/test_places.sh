@@ -108,6 +108,7 @@ says err "init_from: elsewhere holds what base held"
 goes_on "a base that was moved, resume=changed" "${go[@]}" init_from=elsewhere resume=changed
 goes_on "no base any more" "${go[@]}" init_from=base
 says err "init_from: base is not there any more; the checkpoint has the weights and the tokenizer"
+refused "and base is not there any more: name where it lies now" "${go[@]}" init_from=base tasks.1.name=more tasks.1.train=text.txt tasks.1.validation=20%
 # Which a later checkpoint knows, too.
 goes_on "a base that was moved" "${go[@]}" init_from=elsewhere
 expect 0 "${go[@]}" init_from=gone max_steps=5
