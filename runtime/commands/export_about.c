@@ -102,12 +102,16 @@ static HsStatus merge_special_map(const HsExportSource *source, HsJson **about)
         hs_json_destroy(map);
         return status;
     }
-    for (const HsJson *item = hs_json_first(*about); item; item = hs_json_next(item))
-        if (!hs_json_get(map, hs_json_key(item)))
-            hs_json_set(map, hs_json_key(item), hs_json_copy(item));
+    int count = hs_json_count(map);
+    for (const HsJson *item = *about ? hs_json_first(*about) : NULL; item; item = hs_json_next(item)) {
+        if (hs_json_get(map, hs_json_key(item)))
+            continue;
+        hs_json_set(map, hs_json_key(item), hs_json_copy(item));
+        count++;
+    }
     hs_json_destroy(*about);
     *about = map;
-    return HS_OK;
+    return hs_json_count(map) == count ? HS_OK : hs_fail(HS_ENOMEM, "no memory for the keys of tokenizer_config.json");
 }
 
 static HsStatus read_carried(const HsExportSource *source, HsExportAbout *about)
@@ -227,7 +231,7 @@ static void set_token(HsJson *object, const char *key, const HsTokenizer *tokeni
         hs_json_set(object, key, hs_json_new_text(text, length));
 }
 
-/* What is carried of an object, but for keys of the two lists. */
+/* What is carried of an object, but for those keys and what is set already. */
 static void copy_others(const HsJson *from, const char *const *but, HsJson *to)
 {
     for (const HsJson *item = hs_json_first(from); from && item; item = hs_json_next(item)) {
@@ -267,10 +271,9 @@ HsJson *hs_export_tokenizer_config(const HsExportAbout *about)
         "files_loaded",
         NULL,
     };
-    static const char *const template_key[] = { "chat_template", NULL };
     const HsExportSource *source = about->source;
     const int64_t positions = source->config.model.max_positions;
-    HsJson *root = hs_json_object(), *kept = hs_json_object();
+    HsJson *root = hs_json_object();
     hs_json_set_string(root, "tokenizer_class", "PreTrainedTokenizerFast");
     if (!about->tokenizer)
         hs_json_set_integer(root, "model_max_length", positions ? positions : source->config.training.max_length);
@@ -282,14 +285,11 @@ HsJson *hs_export_tokenizer_config(const HsExportAbout *about)
         set_token(root, "eos_token", source->tokenizer, about->end);
     else if (about->own_end && about->end >= 0)
         hs_warn("token %d ends a text and is no special token of tokenizer.json: generation_config.json has its "
-                "number, and "
-                "tokenizer_config.json does not name it",
+                "number, and tokenizer_config.json does not name it",
                 about->end);
     if (about->program)
         hs_json_set_string(root, "chat_template", about->program);
-    copy_others(about->tokenizer, replaced, kept);
-    copy_others(kept, about->program ? template_key : template_key + 1, root);
-    hs_json_destroy(kept);
+    copy_others(about->tokenizer, replaced, root);
     return root;
 }
 
