@@ -138,8 +138,8 @@ static HsStatus choose_ends(HsExportAbout *about)
     HsTokens given = { 0 };
     const HsJson *eos = member(about->generation, "eos_token_id");
     HsStatus status = read_ends(eos ? eos : member(about->config, "eos_token_id"), &given);
-    const bool named =
-        trained && config->tokenizer.end_of_text[0] != '\0' && !has(&given, own) && about->answered != theirs;
+    const bool named = trained && own != theirs && config->tokenizer.end_of_text[0] != '\0' && !has(&given, own) &&
+                       about->answered != theirs;
     about->own_end = theirs < 0 || named || (writes_own_tokens(config->tokenizer.chat_template) && own >= 0);
     about->end = about->own_end && own >= 0 ? own : theirs >= 0 ? theirs : given.count > 0 ? given.items[0] : -1;
     if (status == HS_OK && (trained || given.count == 0))

@@ -167,6 +167,6 @@ HsStatus hs_carried_object(const HsCarried *carried, const char *name, HsJson **
     *object = NULL;
     if (!text)
         return HS_OK;
-    HS_TRY(hs_json_parse(name, text, strlen(text), object));
+    HS_TRY(hs_json_parse_python(name, text, strlen(text), object));
     return hs_json_is_object(*object) ? HS_OK : hs_fail(HS_EFORMAT, "%s: not a JSON object", name);
 }
