@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "kernels/base/log.h"
+#include "runtime/config/carried.h"
 #include "runtime/config/pretrained.h"
 #include "runtime/data/source/chat.h"
 #include "runtime/io/files.h"
@@ -63,24 +64,47 @@ static HsStatus read_config(const char *folder, const char *name, bool may_be_br
     return status;
 }
 
-HsStatus hs_stops_read(const HsLoadedModel *loaded, bool conversation, HsTokens *stops, bool *alone)
+/* Of a Hugging Face folder: generation_config.json, and where that is not there config.json. */
+static HsStatus read_folder(const char *folder, HsTokens *stops)
+{
+    bool there = false;
+    HS_TRY(read_config(folder, "generation_config.json", true, stops, &there));
+    return there ? HS_OK : read_config(folder, "config.json", false, stops, &there);
+}
+
+/* Of a checkpoint: what it carries of the folder that its run began with; those of earlier versions carry nothing, and the
+ * folder is asked while it is there. */
+static HsStatus read_checkpoint(const HsLoadedModel *loaded, HsTokens *stops)
 {
     const char *const tokenizer = loaded->config.tokenizer.path;
-    const HsChatTemplate *made_by = hs_chat_template_get(loaded->config.tokenizer.chat_template);
-    HsPretrainedKind kind;
+    HsCarried carried = { 0 };
+    HsJson *generation = NULL;
     char *folder = NULL;
     bool there = false;
+    HsStatus status = hs_carried_load(loaded->folder, &carried);
+    if (status == HS_OK)
+        status = hs_carried_object(&carried, "generation_config.json", &generation);
+    if (status == HS_OK && generation)
+        status = read_eos("generation_config.json in " HS_CARRIED_FILE, generation, stops);
+    if (status == HS_OK && !carried.root && tokenizer[0] != '\0')
+        status = hs_storage_folder(tokenizer, &folder);
+    if (status == HS_OK && folder)
+        status = read_config(folder, "generation_config.json", false, stops, &there);
+    free(folder);
+    hs_json_destroy(generation);
+    hs_carried_deinit(&carried);
+    return status;
+}
+
+HsStatus hs_stops_read(const HsLoadedModel *loaded, bool conversation, HsTokens *stops, bool *alone)
+{
+    const HsChatTemplate *made_by = hs_chat_template_get(loaded->config.tokenizer.chat_template);
+    HsPretrainedKind kind;
     int32_t end = -1;
     HS_TRY(hs_pretrained_kind(loaded->folder, &kind));
     *alone = kind == HS_PRETRAINED_HUGGINGFACE;
-    if (tokenizer[0] != '\0')
-        HS_TRY(hs_storage_folder(tokenizer, &folder));
-    HsStatus status = folder ? read_config(folder, "generation_config.json", *alone, stops, &there) : HS_OK;
-    free(folder);
-    if (status == HS_OK && *alone && !there)
-        status = read_config(loaded->folder, "config.json", false, stops, &there);
-    if (status == HS_OK && made_by && (conversation || !*alone) &&
-        hs_chat_end_token(made_by, loaded->tokenizer, &end) == HS_OK)
-        status = add(stops, end);
-    return status;
+    HS_TRY(*alone ? read_folder(loaded->folder, stops) : read_checkpoint(loaded, stops));
+    if (made_by && (conversation || !*alone) && hs_chat_end_token(made_by, loaded->tokenizer, &end) == HS_OK)
+        return add(stops, end);
+    return HS_OK;
 }

@@ -77,6 +77,15 @@ says out "with end-of-text"
 expect 0 "$trainer" --config /dev/null init_from=ends 'tasks.0.train=documents.jsonl' max_steps=2 max_length=16 batch_size=2 \
     precision.mode=fp32 out_dir=r
 grep -qE 'end_of_text: "?an"?$' r/config.yaml || fail "the run does not know the folder's end of text"
+echo '{"eos_token_id": [201, 202]}' >ends/generation_config.json
+rm -r r
+expect 0 "$trainer" --config /dev/null init_from=ends 'tasks.0.train=documents.jsonl' max_steps=2 max_length=16 batch_size=2 \
+    precision.mode=fp32 learning_rate=0 out_dir=r
+expect 0 "$trainer" generate --checkpoint r --prompt the --tokens 40 --seed 3 --json
+here=$(cat out)
 mv ends gone
-expect 0 "$trainer" generate --checkpoint r --prompt the --tokens 3
+expect 0 "$trainer" generate --checkpoint r --prompt the --tokens 40 --seed 3 --json
+[ "$(cat out)" = "$here" ] || fail "without its folder a run ends its texts elsewhere"
+sed 's/201, 202/203, 204/' -i gone/generation_config.json
+expect 0 "$trainer" generate --checkpoint r --prompt the --tokens 40 --temperature 0 --json
 finish

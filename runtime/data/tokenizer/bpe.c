@@ -373,6 +373,24 @@ static void take_end_of_text(HsTokenizer *tokenizer, const HsTokenizerFolder *fo
         tokenizer->end_of_text = (int32_t)folder->end_id;
 }
 
+/* Parts that a class makes anew must still be ones that the library knows: it reads them first. */
+static HsStatus check_own_parts(const char *path, const HsJson *root)
+{
+    HsNormalizer *normalizer = NULL;
+    HsPretokenizer *pretokenizer = NULL;
+    HsDetokenizer *detokenizer = NULL;
+    HsStatus status = hs_normalizer_create(path, hs_json_get(root, "normalizer"), &normalizer);
+    if (status == HS_OK)
+        status = hs_pretokenizer_create(path, hs_json_get(root, "pre_tokenizer"), &pretokenizer);
+    if (status == HS_OK)
+        status = hs_detokenizer_create(path, hs_json_get(root, "decoder"), hs_pretokenizer_is_byte_level(pretokenizer),
+                                       &detokenizer);
+    hs_normalizer_destroy(normalizer);
+    hs_pretokenizer_destroy(pretokenizer);
+    hs_detokenizer_destroy(detokenizer);
+    return status;
+}
+
 /* With what stands next to it, where it has the name under which transformers looks for it. */
 HsStatus hs_bpe_parse_in_folder(HsTokenizer *tokenizer, const char *path, HsJson *root, const char *text, size_t length)
 {
@@ -383,7 +401,10 @@ HsStatus hs_bpe_parse_in_folder(HsTokenizer *tokenizer, const char *path, HsJson
     if (strcmp(slash ? slash + 1 : path, file_name) != 0)
         return hs_bpe_parse(tokenizer, path, root, text, length);
     HS_TRY(hs_tokenizer_folder_open(path, text, &folder));
-    HsStatus status = hs_tokenizer_folder_apply(&folder, root, &changed);
+    const bool rebuilt = folder.class != HS_TOKENIZER_AS_WRITTEN && folder.class != HS_TOKENIZER_OTHER;
+    HsStatus status = rebuilt ? check_own_parts(path, root) : HS_OK;
+    if (status == HS_OK)
+        status = hs_tokenizer_folder_apply(&folder, root, &changed);
     char *const made = status == HS_OK && changed ? hs_json_write(root, true) : NULL;
     if (status == HS_OK && changed && !made)
         status = hs_fail(HS_ENOMEM, "%s: out of memory", path);

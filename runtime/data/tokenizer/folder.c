@@ -23,6 +23,7 @@
 typedef struct Token {
     const char *content;
     bool flags[5]; /* single_word, lstrip, rstrip, normalized, special */
+    bool said;     /* normalized is; else it is what special is not */
     int64_t id;    /* as a file orders it, then as the library numbers it */
 } Token;
 
@@ -42,7 +43,8 @@ typedef struct Adding {
     List special; /* those by role and the extra ones, whether added or there before */
     HsJson *kept; /* names that no file has */
     HsMap ids;    /* content -> its place in `added` */
-    HsMap names;  /* contents of `added` and `wanted` */
+    HsMap names;  /* contents of `added`, and of what files want by number: roles do not want these again */
+    HsMap roles;  /* contents of tokens that have one */
     HsMap vocabulary;
     bool changed;
 } Adding;
@@ -66,27 +68,23 @@ static HsStatus read_token(const Adding *adding, const HsJson *node, bool specia
         return HS_OK;
     }
     token->flags[SPECIAL] = special || hs_json_is_true(hs_json_get(node, flag_names[SPECIAL]));
-    for (int i = 0; i < SPECIAL; i++) {
-        const HsJson *const flag = hs_json_get(node, flag_names[i]);
-        token->flags[i] = flag ? hs_json_is_true(flag) : i == NORMALIZED && !token->flags[SPECIAL];
-    }
+    for (int i = 0; i < SPECIAL; i++)
+        token->flags[i] = hs_json_is_true(hs_json_get(node, flag_names[i]));
+    token->said = hs_json_get(node, flag_names[NORMALIZED]) != NULL;
     return HS_OK;
 }
 
-static HsStatus want(Adding *adding, Token token)
-{
-    HS_TRY(hs_map_put(&adding->names, token.content, strlen(token.content), 1));
-    return append(&adding->wanted, token);
-}
-
-/* A role's, or an extra one: only where no file has added it. */
-static HsStatus want_special(Adding *adding, const HsJson *node)
+/* A role's, or an extra one: only where no file has added it.  Of two with the same text the later one's flags stay. */
+static HsStatus want_special(Adding *adding, const HsJson *node, bool role)
 {
     Token token;
     int64_t known;
     HS_TRY(read_token(adding, node, true, &token));
     HS_TRY(append(&adding->special, token));
-    return hs_map_get(&adding->names, token.content, strlen(token.content), &known) ? HS_OK : want(adding, token);
+    if (role)
+        HS_TRY(hs_map_put(&adding->roles, token.content, strlen(token.content), 1));
+    const bool there = hs_map_get(&adding->names, token.content, strlen(token.content), &known);
+    return there ? HS_OK : append(&adding->wanted, token);
 }
 
 static HsStatus want_special_name(Adding *adding, const char *name)
@@ -95,7 +93,7 @@ static HsStatus want_special_name(Adding *adding, const char *name)
     if (!node)
         return hs_fail(HS_ENOMEM, "out of memory for the special token %.40s", name);
     hs_json_append(adding->kept, node);
-    return want_special(adding, node);
+    return want_special(adding, node, true);
 }
 
 static int by_id(const void *a, const void *b)
@@ -115,8 +113,12 @@ static HsStatus want_numbered(Adding *adding, List *numbered)
     if (numbered->count > 0)
         qsort(numbered->items, numbered->count, sizeof *numbered->items, by_id);
     for (size_t i = 0; i < numbered->count && status == HS_OK; i++)
-        if (numbered->items[i].content)
-            status = want(adding, numbered->items[i]);
+        if (numbered->items[i].content) {
+            const char *const content = numbered->items[i].content;
+            status = hs_map_put(&adding->names, content, strlen(content), 1);
+            if (status == HS_OK)
+                status = append(&adding->wanted, numbered->items[i]);
+        }
     free(numbered->items);
     return status;
 }
@@ -138,12 +140,14 @@ static HsStatus read_decoder(const Adding *adding, const HsJson *decoder, List *
     return HS_OK;
 }
 
+/* Of a role in tokenizer_config.json its text alone is compared, not an object's. */
 static bool is_special_name(const Adding *adding, const char *name)
 {
     const char *fallback;
     for (int i = 0; hs_token_roles[i]; i++) {
-        const char *const content =
-            hs_token_content(hs_tokenizer_folder_role(adding->folder, hs_token_roles[i], &fallback));
+        const HsJson *const role = hs_tokenizer_folder_role(adding->folder, hs_token_roles[i], &fallback);
+        const bool object = hs_json_is_object(role) && role == hs_json_get(adding->folder->config, hs_token_roles[i]);
+        const char *const content = object ? NULL : hs_token_content(role);
         if (content && strcmp(content, name) == 0)
             return true;
     }
@@ -158,6 +162,7 @@ static HsStatus read_older(const Adding *adding, List *numbered)
         Token token = { .content = hs_json_key(item), .id = (int64_t)hs_json_number(item) };
         token.flags[NORMALIZED] = !special;
         token.flags[SPECIAL] = special;
+        token.said = true;
         HS_TRY(append(numbered, token));
     }
     for (const HsJson *item = hs_json_first(hs_json_get(adding->root, "added_tokens")); item;
@@ -173,7 +178,7 @@ static HsStatus read_older(const Adding *adding, List *numbered)
 static HsStatus want_extras(Adding *adding, const HsJson *extras)
 {
     for (const HsJson *item = hs_json_first(extras); item; item = hs_json_next(item))
-        HS_TRY(want_special(adding, item));
+        HS_TRY(want_special(adding, item, false));
     return HS_OK;
 }
 
@@ -201,7 +206,7 @@ static HsStatus want_roles(Adding *adding)
         if (!role && pads && strcmp(name, "pad_token") == 0)
             role = pads;
         if (role)
-            HS_TRY(want_special(adding, role));
+            HS_TRY(want_special(adding, role, true));
         else if (fallback)
             HS_TRY(want_special_name(adding, fallback));
     }
@@ -226,7 +231,7 @@ static HsStatus want_roles_of_model(Adding *adding, bool objects)
         const bool named = length > tail && strcmp(key + length - tail, ending) == 0 && !is_role(key);
         const bool token = objects ? hs_json_get(item, "__type") != NULL : hs_json_is_string(item);
         if (named && token && hs_json_is_last(adding->folder->config, item))
-            HS_TRY(want_special(adding, item));
+            HS_TRY(want_special(adding, item, true));
     }
     return HS_OK;
 }
@@ -280,10 +285,13 @@ static int64_t next_id(const Adding *adding, const Token *token)
 
 static HsStatus add(Adding *adding, Token token)
 {
-    int64_t place;
+    int64_t place, role;
     const size_t length = strlen(token.content);
     if (length == 0)
         return HS_OK;
+    token.flags[SPECIAL] = token.flags[SPECIAL] || hs_map_get(&adding->roles, token.content, length, &role);
+    if (!token.said)
+        token.flags[NORMALIZED] = !token.flags[SPECIAL];
     if (hs_map_get(&adding->ids, token.content, length, &place)) {
         Token *const there = &adding->added.items[place];
         adding->changed = adding->changed || memcmp(there->flags, token.flags, sizeof token.flags) != 0;
@@ -305,6 +313,8 @@ static HsStatus keep_own(Adding *adding)
          item = hs_json_next(item)) {
         Token token;
         HS_TRY(read_token(adding, item, false, &token));
+        if (!token.said)
+            token.flags[NORMALIZED] = !token.flags[SPECIAL];
         token.id = (int64_t)hs_json_number(hs_json_get(item, "id"));
         HS_TRY(hs_map_put(&adding->ids, token.content, strlen(token.content), (int64_t)adding->added.count));
         HS_TRY(hs_map_put(&adding->names, token.content, strlen(token.content), 1));
@@ -417,6 +427,10 @@ static void make_llama(const HsTokenizerFolder *folder, HsJson *root)
 static HsStatus apply(Adding *adding)
 {
     const HsTokenizerFolder *folder = adding->folder;
+    const HsJson *const prefix = hs_json_get(folder->config, "add_prefix_space");
+    if (folder->class == HS_TOKENIZER_GPT2 && prefix && hs_json_is_null(prefix))
+        return hs_fail(HS_EFORMAT, "%s: add_prefix_space is null: give true or false, or leave the key out",
+                       folder->config_path);
     if (folder->class == HS_TOKENIZER_GPT2)
         make_gpt2(folder, adding->root);
     else if (folder->class == HS_TOKENIZER_QWEN2)
@@ -454,6 +468,7 @@ HsStatus hs_tokenizer_folder_apply(const HsTokenizerFolder *folder, HsJson *root
     hs_json_destroy(adding.kept);
     hs_map_deinit(&adding.ids);
     hs_map_deinit(&adding.names);
+    hs_map_deinit(&adding.roles);
     hs_map_deinit(&adding.vocabulary);
     return status;
 }
