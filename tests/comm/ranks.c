@@ -340,8 +340,11 @@ static int run_launched(const char *name, int count, char **overrides)
     HsConfig config;
     HsComm *comm;
     HsStatus status = hs_config_load(&config, NULL, count, (const char *const *)overrides);
-    if (status == HS_OK)
+    const bool loaded = status == HS_OK;
+    if (loaded)
         status = hs_launch_join(&config, &comm);
+    if (status != HS_OK && loaded)
+        hs_config_deinit(&config);
     if (status != HS_OK) {
         fprintf(stderr, "error: %s\n", hs_error_message());
         return status == HS_ECONFIG ? 2 : 1;
