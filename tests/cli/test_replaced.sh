@@ -49,6 +49,8 @@ kept 2 "raw.bin is there already, and no token file" tokenizer encode --tokenize
 "$trainer" tokenizer decode --tokenizer made.json ids.bin >>ids.bin 2>err && fail "decoded into what it reads"
 says err "the standard output is ids.bin, which is to be read"
 same ids.bin ids.original
+"$trainer" tokenizer encode --tokenizer made.json --format json - <texts.json >>texts.json 2>err && fail "encoded into its input"
+says err "the standard output is one of the sources"
 "$trainer" tokenizer encode --tokenizer made.json texts.json >>texts.json 2>err && fail "encoded into what it reads"
 says err "the standard output is one of the sources"
 same texts.json original
@@ -64,6 +66,9 @@ done
 expect 2 "$trainer" inspect --checkpoint "run/checkpoints/$step" --html "run/checkpoints/$step/config.yaml"
 same "run/checkpoints/$step/config.yaml" config.original
 expect 1 "$trainer" inspect --checkpoint run --html missing/page.html
+expect 1 "$trainer" inspect --checkpoint run --html /dev/null
+says err "/dev/null: cannot be written: it is no regular file"
+[ -c /dev/null ] || fail "a device became a file"
 expect 0 "$trainer" inspect --checkpoint run --html page.html
 expect 0 "$trainer" inspect --checkpoint run --html page.html
 # Before the model is read: there is none.

@@ -141,6 +141,13 @@ expect 1 "$trainer" tokenizer count --tokenizer bpe.json --format jsonl - <broke
 says err "the standard input:301: has neither"
 expect 2 "$trainer" tokenizer encode --tokenizer bpe.json docs.bin
 says err "docs.bin: token files (.bin) hold no text"
+# A byte order mark before the numbers, as some shells write it.
+printf '104 105\n' >numbers.txt
+printf '\xef\xbb\xbf104 105\n' >marked.txt
+expect 0 "$trainer" tokenizer decode --tokenizer bpe.json numbers.txt
+cp out decoded
+expect 0 "$trainer" tokenizer decode --tokenizer bpe.json marked.txt
+same out decoded
 mkdir mixed
 cp docs/a.txt mixed
 expect 0 "$trainer" tokenizer encode --tokenizer bpe.json --output mixed/out.bin mixed
