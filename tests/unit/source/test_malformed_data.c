@@ -138,6 +138,20 @@ Test(malformed_data, links_that_point_up)
     data_fixture_train(&fixture, "d");
     expect_failure(&fixture, HS_EIO, "task t: train: @/d/up/d/up/d/up/...");
     data_fixture_deinit(&fixture);
+    /* A pattern of any depth follows them as well; what points to nothing is said to be a link. */
+    data_fixture_init(&fixture);
+    data_fixture_write_text(&fixture, "d/x.txt", "text");
+    snprintf(link, sizeof link, "%s/d/up", fixture.folder);
+    cr_assert_eq(symlink("..", link), 0);
+    data_fixture_train(&fixture, "**/x.txt");
+    expect_failure(&fixture, HS_EIO, "task t: train: @/**/x.txt: @/d/up/d/up/...");
+    cr_assert_eq(unlink(link), 0);
+    cr_assert_eq(symlink("nowhere", link), 0);
+    fixture.train[0][strlen(fixture.folder)] = '\0'; /* the folder itself */
+    expect_failure(&fixture, HS_EIO,
+                   "task t: train: @/d/up: cannot be read: what this symbolic link points to: No such file or "
+                   "directory");
+    data_fixture_deinit(&fixture);
 }
 
 Test(malformed_data, too_little)
