@@ -38,7 +38,7 @@ kept 1 "missing/r.json: cannot be written: there is no folder missing; make it f
 kept 1 "folder: cannot be written: it is a folder" "${learn[@]}" --output folder broken.json
 kept 1 "texts.json/r: cannot be written: texts.json is not a folder" "${learn[@]}" --output texts.json/r broken.json
 kept 2 'special `<x>`: the vocabulary has this token already' "${learn[@]}" --special '<x>' --special '<x>' --output r.json broken.json
-kept 1 "missing/r.bin: cannot be written" tokenizer encode --tokenizer made.json --output missing/r.bin broken.json
+kept 2 "missing/r.bin: the folder missing is not there" tokenizer encode --tokenizer made.json --output missing/r.bin broken.json
 [ -e r.json ] && fail "a tokenizer although it was refused"
 
 # Token files, and what a shell sends to a file that is read.
@@ -65,7 +65,7 @@ for page in "run/checkpoints/$step/config.yaml" "run/checkpoints/$step/model.saf
 done
 expect 2 "$trainer" inspect --checkpoint "run/checkpoints/$step" --html "run/checkpoints/$step/config.yaml"
 same "run/checkpoints/$step/config.yaml" config.original
-expect 1 "$trainer" inspect --checkpoint run --html missing/page.html
+expect 2 "$trainer" inspect --checkpoint run --html missing/page.html
 mkfifo pipe.html
 expect 1 "$trainer" inspect --checkpoint run --html pipe.html
 says err "pipe.html: cannot be written: it is no regular file"
@@ -84,8 +84,8 @@ expect 1 "$trainer" export --checkpoint none --format gguf --output missing/m.gg
 says err "there is no folder missing"
 expect 0 "$trainer" export --checkpoint run --output new/deep/folder
 [ -f new/deep/folder/model.safetensors ] || fail "no export in a folder that was not there"
-expect 1 "$trainer" selftest --device cpu --tune missing/table.json
-says err "there is no folder missing"
+expect 2 "$trainer" selftest --device cpu --tune missing/table.json
+says err "the folder missing is not there"
 expect 2 "$trainer" selftest --device cpu --tune tiny.yaml --config tiny.yaml
 says err "is the configuration"
 
