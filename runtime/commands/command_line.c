@@ -16,12 +16,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "runtime/config/aliases.h"
 #include "runtime/config/table.h"
 #include "runtime/io/files.h"
-#include "runtime/io/storage.h"
 
 enum { OPTIONS_MOST = 64, VALUES_MOST = 256 };
 
@@ -118,22 +116,16 @@ static HsStatus refuse_unknown(const struct argp *argp, const char *word, size_t
 /* A file is written at the end of the work: its folder has to be there at the beginning. */
 static HsStatus check_output(const struct argp_option *option, const char *path)
 {
-    struct stat about;
-    char *folder;
     const bool writes = is(option->name, "output") || is(option->name, "html") || is(option->name, "tune");
     if (!writes || !is(option->arg, "FILE"))
         return HS_OK;
     if (path[0] == '\0')
         return hs_fail(HS_ECONFIG, "--%s needs the name of a file", option->name);
-    if (stat(path, &about) == 0 && S_ISDIR(about.st_mode))
-        return hs_fail(HS_ECONFIG, "--%s %s: is a folder: name a file", option->name, path);
-    HS_TRY(hs_storage_folder(path, &folder));
-    const bool there = stat(folder, &about) == 0 && S_ISDIR(about.st_mode);
-    const HsStatus status =
-        there ? HS_OK
-              : hs_fail(HS_ECONFIG, "--%s %s: the folder %s is not there: make it first", option->name, path, folder);
-    free(folder);
-    return status;
+    if (hs_check_output(path) == HS_OK)
+        return HS_OK;
+    char why[1024];
+    snprintf(why, sizeof why, "%s", hs_error_message());
+    return hs_fail(HS_ECONFIG, "--%s %s", option->name, why);
 }
 
 static bool names_path(const struct argp_option *option)

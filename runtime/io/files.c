@@ -65,13 +65,13 @@ HsStatus hs_check_output(const char *path)
         return hs_fail(HS_EIO, "`%s` names no file to write to", path);
     const bool there = stat(folder, &about) == 0;
     if (!there && errno == ENOENT)
-        return hs_fail(HS_EIO, "%s: cannot be written: there is no folder %s; make it first (mkdir -p)", path, folder);
+        return hs_fail(HS_EIO, "%s: the folder %s is not there: make it first", path, folder);
     if (there && !S_ISDIR(about.st_mode))
         return hs_fail(HS_EIO, "%s: cannot be written: %s is not a folder", path, folder);
     if (access(folder, W_OK | X_OK) != 0)
         return hs_fail(HS_EIO, "%s: cannot be written in %s: %s", path, folder, strerror(errno));
     if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) /* a device would be replaced by a file */
-        return hs_fail(HS_EIO, "%s: cannot be written: it is %s; name a file", path,
+        return hs_fail(HS_EIO, "%s: is %s: name a file", path,
                        S_ISDIR(about.st_mode) ? "a folder" : "no regular file");
     return HS_OK;
 }

@@ -34,10 +34,10 @@ expect 0 "$trainer" "${learn[@]}" --output made.json texts.json
 
 # Before any source is read: this one cannot be.
 printf '["broken' >broken.json
-kept 1 "missing/r.json: cannot be written: there is no folder missing; make it first" "${learn[@]}" --output missing/r.json broken.json
-kept 1 "folder: cannot be written: it is a folder" "${learn[@]}" --output folder broken.json
-kept 1 "texts.json/r: cannot be written: texts.json is not a folder" "${learn[@]}" --output texts.json/r broken.json
-kept 2 'special `<x>`: the vocabulary has this token already' "${learn[@]}" --special '<x>' --special '<x>' --output r.json broken.json
+kept 2 "missing/r.json: the folder missing is not there: make it first" "${learn[@]}" --output missing/r.json broken.json
+kept 2 "folder: is a folder: name a file" "${learn[@]}" --output folder broken.json
+kept 2 "texts.json/r: cannot be written: texts.json is not a folder" "${learn[@]}" --output texts.json/r broken.json
+kept 2 '--special <x> is given twice' "${learn[@]}" --special '<x>' --special '<x>' --output r.json broken.json
 kept 2 "missing/r.bin: the folder missing is not there" tokenizer encode --tokenizer made.json --output missing/r.bin broken.json
 [ -e r.json ] && fail "a tokenizer although it was refused"
 
@@ -67,8 +67,8 @@ expect 2 "$trainer" inspect --checkpoint "run/checkpoints/$step" --html "run/che
 same "run/checkpoints/$step/config.yaml" config.original
 expect 2 "$trainer" inspect --checkpoint run --html missing/page.html
 mkfifo pipe.html
-expect 1 "$trainer" inspect --checkpoint run --html pipe.html
-says err "pipe.html: cannot be written: it is no regular file"
+expect 2 "$trainer" inspect --checkpoint run --html pipe.html
+says err "pipe.html: is no regular file"
 [ -p pipe.html ] || fail "a pipe became a file"
 expect 0 "$trainer" inspect --checkpoint run --html page.html
 expect 0 "$trainer" inspect --checkpoint run --html page.html
@@ -81,7 +81,7 @@ says err "texts.json is not a folder"
 expect 2 "$trainer" export --checkpoint none --format gguf --output texts.json
 says err "texts.json is there already"
 expect 1 "$trainer" export --checkpoint none --format gguf --output missing/m.gguf
-says err "there is no folder missing"
+says err "the folder missing is not there"
 expect 0 "$trainer" export --checkpoint run --output new/deep/folder
 [ -f new/deep/folder/model.safetensors ] || fail "no export in a folder that was not there"
 expect 2 "$trainer" selftest --device cpu --tune missing/table.json
