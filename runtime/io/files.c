@@ -71,8 +71,7 @@ HsStatus hs_check_output(const char *path)
     if (access(folder, W_OK | X_OK) != 0)
         return hs_fail(HS_EIO, "%s: cannot be written in %s: %s", path, folder, strerror(errno));
     if (stat(path, &about) == 0 && !S_ISREG(about.st_mode)) /* a device would be replaced by a file */
-        return hs_fail(HS_EIO, "%s: is %s: name a file", path,
-                       S_ISDIR(about.st_mode) ? "a folder" : "no regular file");
+        return hs_fail(HS_EIO, "%s: is %s: name a file", path, S_ISDIR(about.st_mode) ? "a folder" : "no regular file");
     return HS_OK;
 }
 
