@@ -97,8 +97,8 @@ expect 2 "$trainer" selftest --tune table.txt --device emu
 says err "name a tiny model with --config FILE"
 expect 2 "$trainer" selftest --config emu.yaml
 says err "--config is for --tune FILE"
-expect 1 "$trainer" selftest --tune no/such/folder/table.txt --config emu.yaml
-says err "cannot be written"
+expect 2 "$trainer" selftest --tune no/such/folder/table.txt --config emu.yaml
+says err "the folder no/such/folder is not there"
 
 expect 0 "$trainer" reference --predicted
 says out "PREDICTED, NOT MEASURED"
