@@ -452,10 +452,17 @@ test-tokenizers: $(BUILD)/trainer $(BUILD)/tests/tokenize ## tokenizers token fo
 	@BUILD=$(BUILD) tests/tokenizers/run.sh
 
 # Python with transformers, PEFT, gguf and torch; where these are not installed the test is skipped.
-ROUND_TRIPS_PYTHON = python3
+TRANSFORMERS_PYTHON = python3
 .PHONY: test-round-trips
-test-round-trips: $(BUILD)/trainer $(BUILD)/tests/tokenize $(BUILD)/tests/huggingface/logits ## exports read by transformers, PEFT and llama.cpp, where ROUND_TRIPS_PYTHON has them
-	@RUST_BACKTRACE=0 $(ROUND_TRIPS_PYTHON) tests/huggingface/round_trips/compare_exports.py $(BUILD) $(BUILD)/round_trips
+test-round-trips: $(BUILD)/trainer $(BUILD)/tests/tokenize $(BUILD)/tests/huggingface/logits ## exports read by transformers, PEFT and llama.cpp, where TRANSFORMERS_PYTHON has them
+	@RUST_BACKTRACE=0 $(TRANSFORMERS_PYTHON) tests/huggingface/round_trips/compare_exports.py $(BUILD) $(BUILD)/round_trips
+
+# A seed a day; one folder takes a tenth of a second.
+FOLDERS      = 5000
+FOLDERS_SEED = $(shell date +%j)
+.PHONY: test-folders
+test-folders: $(BUILD)/trainer ## models' folders changed at random, read by transformers and by the trainer
+	@$(TRANSFORMERS_PYTHON) tests/huggingface/folders.py $(BUILD)/trainer $(FOLDERS) $(FOLDERS_SEED)
 
 .PHONY: test-gpu-script
 test-gpu-script: $(BUILD)/halfstep-gpu $(BENCH_PARTS) $(STANDIN) ## bench/gpu.sh's three calls on the emulator, and faults that must not hide other results
@@ -468,7 +475,7 @@ test-agreement: $(BUILD)/bench/agreement $(EMU_PART) ## large products and atten
 	HALFSTEP_MULTIPROCESSORS=4 $(BUILD)/bench/agreement --device emu "products:GELU's derivative"
 
 # What takes too long for every change.
-NIGHTLY = asan ubsan analyze clang-build test-layouts test-tokenizers test-round-trips test-gpu-script test-agreement test-schedules test-planted test-equal faults fuzz
+NIGHTLY = asan ubsan analyze clang-build test-layouts test-tokenizers test-round-trips test-folders test-gpu-script test-agreement test-schedules test-planted test-equal faults fuzz
 .PHONY: nightly
 nightly: packages-check ## the long campaigns, one after another (hours); NIGHTLY='faults fuzz' chooses
 	+@failed=; for part in $(NIGHTLY); do echo "== $$part"; $(MAKE) $(JOBS) $$part || failed="$$failed $$part"; done; \
