@@ -302,6 +302,19 @@ HsStatus hs_config_adopt_adapter(HsConfig *config)
     return adopt(config, path, "adapter.init_from", read_peft);
 }
 
+/* What was meant by a place where nothing is that a run can begin with. */
+static const char *advice_for(const char *place)
+{
+    bool cached = false;
+    struct stat about;
+    const char *const slash = strchr(place, '/');
+    if (hs_storage_has(place, "snapshots", &cached) == HS_OK && cached)
+        return "; it is a hub's cache: name the folder in its snapshots";
+    if (stat(place, &about) != 0 && place[0] != '/' && place[0] != '.' && slash && !strchr(slash + 1, '/') && slash[1])
+        return "; nothing is fetched from a hub here: `hf download NAME --local-dir FOLDER`, then name FOLDER";
+    return "";
+}
+
 HsStatus hs_config_adopt(HsConfig *config)
 {
     const char *const from = config->training.init_from;
@@ -316,8 +329,8 @@ HsStatus hs_config_adopt(HsConfig *config)
         return hs_config_relation_fail(
             config, "init_from", NULL,
             "init_from: %s is neither a Hugging Face folder (config.json) nor a run's folder "
-            "or a checkpoint of Halfstep",
-            from);
+            "or a checkpoint of Halfstep%s",
+            from, advice_for(from));
     const bool huggingface = kind == HS_PRETRAINED_HUGGINGFACE;
     if (!path)
         HS_TRY(huggingface ? hs_storage_join(from, "config.json", &path) : own_config_path(from, &path));

@@ -37,7 +37,7 @@ for n, name in enumerate(("<pad>", "<unk>", "<more>")):
     del v[[k for k in v if v[k] == 269 + n][0]]; v[name] = 269 + n; t.append(dict(t[0], id=269 + n, content=name))'
 cat >folder/tokenizer_config.json <<'JSON'
 {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": 48, "padding_side": "left", "add_prefix_space": false,
- "eos_token": {"content": "<|endoftext|>", "lstrip": false}, "pad_token": "<more>", "extra_special_tokens": ["<more>"],
+ "eos_token": {"__type": "AddedToken", "content": "<|endoftext|>", "lstrip": false}, "pad_token": "<more>", "extra_special_tokens": ["<more>"],
  "chat_template": "{% for m in messages %}[{{ m['role'] }}] {{ m['content'] }}\n{% endfor %}"}
 JSON
 echo '{"pad_token": "<pad>", "unk_token": {"content": "<unk>", "lstrip": false}}' >folder/special_tokens_map.json

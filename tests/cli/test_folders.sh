@@ -58,6 +58,11 @@ done
 : >model.gguf
 expect 2 "$trainer" --config /dev/null init_from=model.gguf out_dir=r
 says err "model.gguf: a GGUF is written here and not read"
+expect 2 "$trainer" --config /dev/null init_from=maker/model out_dir=r
+says err "nothing is fetched from a hub here"
+mkdir -p models--maker--model/snapshots/1
+expect 2 "$trainer" --config /dev/null init_from=models--maker--model out_dir=r
+says err "it is a hub's cache: name the folder in its snapshots"
 expect 2 "$trainer" --config /dev/null init_from=folders/adapter-there out_dir=r
 says err "folders/adapter-there holds adapters (adapter_config.json) with its weights"
 
