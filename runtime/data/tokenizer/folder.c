@@ -140,7 +140,24 @@ static HsStatus read_decoder(const Adding *adding, const HsJson *decoder, List *
     return HS_OK;
 }
 
-/* Of a role in tokenizer_config.json its text alone is compared, not an object's. */
+/* tokenizer_config.json's extra special tokens, which have two names. */
+static const HsJson *extras_of(const Adding *adding)
+{
+    const HsJson *const extras = hs_json_get(adding->folder->config, "extra_special_tokens");
+    return hs_json_count(extras) > 0 ? extras : hs_json_get(adding->folder->config, "additional_special_tokens");
+}
+
+static bool has_name(const HsJson *list, const char *name, bool objects)
+{
+    for (const HsJson *item = hs_json_first(list); item; item = hs_json_next(item)) {
+        const char *const content = hs_json_is_object(item) && !objects ? NULL : hs_token_content(item);
+        if (content && strcmp(content, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Of what tokenizer_config.json says texts alone are compared, not objects. */
 static bool is_special_name(const Adding *adding, const char *name)
 {
     const char *fallback;
@@ -151,7 +168,8 @@ static bool is_special_name(const Adding *adding, const char *name)
         if (content && strcmp(content, name) == 0)
             return true;
     }
-    return false;
+    return has_name(extras_of(adding), name, false) ||
+           has_name(hs_json_get(adding->folder->special, "extra_special_tokens"), name, true);
 }
 
 /* added_tokens.json, then tokenizer.json's own. */
@@ -251,10 +269,8 @@ static HsStatus collect(Adding *adding)
     HS_TRY(want_roles(adding));
     HS_TRY(want_roles_of_model(adding, true));
     HS_TRY(want_roles_of_model(adding, false));
-    /* Two names for one list; special_tokens_map.json's counts where added_tokens_decoder is not there. */
-    const HsJson *extras = hs_json_get(folder->config, "extra_special_tokens");
-    if (hs_json_count(extras) == 0)
-        extras = hs_json_get(folder->config, "additional_special_tokens");
+    /* special_tokens_map.json's count where added_tokens_decoder is not there. */
+    const HsJson *const extras = extras_of(adding);
     HS_TRY(want_extras(adding, extras));
     if (decoder)
         return HS_OK;
