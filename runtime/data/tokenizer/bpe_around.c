@@ -58,6 +58,10 @@ static HsStatus load_template(HsBpeLoading *loading, const HsJson *template)
     int count = 0, sequences = 0;
     if (!hs_json_is_array(single))
         return hs_fail(HS_EFORMAT, "%s: post_processor.single must be a list", loading->name);
+    /* Not read, but a file without them is none to the library. */
+    if (!hs_json_is_array(hs_json_get(template, "pair")) || !hs_json_is_object(hs_json_get(template, "special_tokens")))
+        return hs_fail(HS_EFORMAT, "%s: post_processor needs a list `pair` and an object `special_tokens`",
+                       loading->name);
     for (const HsJson *piece = hs_json_first(single); piece; piece = hs_json_next(piece)) {
         const HsJson *special = hs_json_get(piece, "SpecialToken");
         if (!special && !hs_json_get(piece, "Sequence"))
