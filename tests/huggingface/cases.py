@@ -185,7 +185,7 @@ CASES = [
      [PLAIN, sharded(), file("model-00002-of-00002.safetensors", POINTER)]),
     ("weights-pytorch-alone", "llama", "model.safetensors is not there, pytorch_model.bin is PyTorch's own format",
      [PLAIN, without("model.safetensors"), file("pytorch_model.bin", "")]),
-    ("weights-pytorch-beside", "llama", None, [PLAIN, file("pytorch_model.bin", "")]),
+    ("weights-pytorch-too", "llama", None, [PLAIN, file("pytorch_model.bin", "")]),
     ("weights-named-elsewhere", "llama", "transformers_weights is \"other.safetensors\"",
      [PLAIN, config(transformers_weights="other.safetensors")]),
     ("weights-none", "llama", "no weights: neither model.safetensors nor model.safetensors.index.json is there",

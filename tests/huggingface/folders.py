@@ -174,7 +174,7 @@ def noisy(tensors):
 
 def files_change(folder, draw):
     names = sorted(os.listdir(folder))
-    kind = draw.choice(["remove", "empty", "lfs", "stale index", "single beside shards", "shard", "rename", "bin", "junk",
+    kind = draw.choice(["remove", "empty", "lfs", "stale index", "single next to shards", "shard", "rename", "bin", "junk",
                         "doubled tensor", "stray shard", "map less", "map wrong", "folder", "bytes"])
     name = draw.choice(names)
     if kind == "remove":
@@ -211,7 +211,7 @@ def files_change(folder, draw):
             if not single:
                 return None
             shard(folder, noisy(tensors), draw)
-        elif kind == "single beside shards":
+        elif kind == "single next to shards":
             save_file(noisy(tensors), f"{folder}/model.safetensors", metadata={"format": "pt"})
         elif kind == "shard":
             if single:
