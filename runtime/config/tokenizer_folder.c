@@ -107,6 +107,21 @@ static HsStatus check_options(const HsTokenizerFolder *folder)
         return hs_fail(HS_EUNSUPPORTED,
                        "%s: split_special_tokens is true, which is not supported: special tokens are one token each",
                        folder->config_path);
+    /* What the library cannot open at all is no folder to read either. */
+    static const char *const sides[] = { "padding_side", "truncation_side" };
+    for (int i = 0; i < 2; i++) {
+        const HsJson *const side = hs_json_get(folder->config, sides[i]);
+        const char *const name = hs_json_string(side);
+        if (side && !(name && (strcmp(name, "left") == 0 || strcmp(name, "right") == 0)))
+            return hs_fail(HS_EFORMAT, "%s: %s must be left or right", folder->config_path, sides[i]);
+    }
+    const HsJson *const extras = hs_json_get(folder->config, "extra_special_tokens");
+    const HsJson *const longest = hs_json_get(folder->config, "model_max_length");
+    if (extras && !hs_json_is_null(extras) && !hs_json_is_array(extras) && !hs_json_is_object(extras))
+        return hs_fail(HS_EFORMAT, "%s: extra_special_tokens must be a list of tokens, or an object of named ones",
+                       folder->config_path);
+    if (longest && !hs_json_is_null(longest) && !hs_json_is_number(longest))
+        return hs_fail(HS_EFORMAT, "%s: model_max_length must be a number", folder->config_path);
     if (hs_json_get(folder->config, "fast_tokenizer_files"))
         return hs_fail(HS_EUNSUPPORTED,
                        "%s: fast_tokenizer_files names other files by release, which is not supported: keep "
