@@ -365,7 +365,10 @@ HsJson *hs_json_take(HsJson *object, const char *key)
 void hs_json_replace(HsJson *object, const char *key, HsJson *value)
 {
     hs_json_destroy(hs_json_take(object, key));
-    hs_json_set(object, key, value);
+    if (object)
+        hs_json_set(object, key, value);
+    else /* memory ran out before: what it was to be part of remembers */
+        hs_json_destroy(value);
 }
 
 HsJson *hs_json_member(HsJson *object, const char *key)

@@ -401,8 +401,7 @@ HsStatus hs_bpe_parse_in_folder(HsTokenizer *tokenizer, const char *path, HsJson
     if (strcmp(slash ? slash + 1 : path, file_name) != 0)
         return hs_bpe_parse(tokenizer, path, root, text, length);
     HS_TRY(hs_tokenizer_folder_open(path, text, &folder));
-    const bool rebuilt = folder.class != HS_TOKENIZER_AS_WRITTEN && folder.class != HS_TOKENIZER_OTHER;
-    HsStatus status = rebuilt ? check_own_parts(path, root) : HS_OK;
+    HsStatus status = hs_tokenizer_class_rebuilds(folder.class) ? check_own_parts(path, root) : HS_OK;
     if (status == HS_OK)
         status = hs_tokenizer_folder_apply(&folder, root, &changed);
     char *const made = status == HS_OK && changed ? hs_json_write(root, true) : NULL;

@@ -12,4 +12,8 @@
  * errors: HS_EFORMAT, HS_ENOMEM */
 HsStatus hs_tokenizer_folder_apply(const HsTokenizerFolder *folder, HsJson *root, bool *changed);
 
+/* The parts that the class makes itself, and whether there are any (folder_class.c).  errors: HS_EFORMAT */
+HsStatus hs_tokenizer_class_apply(const HsTokenizerFolder *folder, HsJson *root);
+bool hs_tokenizer_class_rebuilds(HsTokenizerClass class);
+
 #endif
