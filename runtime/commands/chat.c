@@ -86,7 +86,8 @@ void hs_chat_destroy(HsChat *chat)
 static HsStatus encode(HsChat *chat, HsTokens *tokens)
 {
     HsChatText text = { 0 };
-    HsStatus status = hs_chat_render(chat->made_by, &chat->tokens, chat->messages, (int64_t)chat->count, true, &text);
+    HsStatus status =
+        hs_chat_render(chat->made_by, &chat->tokens, NULL, chat->messages, (int64_t)chat->count, true, &text);
     if (status == HS_OK)
         status = hs_tokenizer_encode(chat->loaded->tokenizer, text.text.items, text.text.count, tokens);
     hs_chat_text_deinit(&text);

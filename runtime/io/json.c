@@ -142,6 +142,51 @@ void hs_json_destroy(HsJson *root)
     cJSON_Delete(node_of(root));
 }
 
+/* ---- how numbers are written ---- */
+
+/* The next number of a text that is known to be JSON, names of Python's included; *at behind it. */
+static const char *next_number(const char **at, const char *end, size_t *size)
+{
+    const char *next = *at;
+    for (; next < end && !memchr("-0123456789NI", *next, 13); next++)
+        if (*next == '"')
+            for (next++; next < end && *next != '"'; next++)
+                next += *next == '\\';
+    *at = next;
+    while (*at < end && !memchr(",]} \t\r\n", **at, 7))
+        ++*at;
+    *size = (size_t)(*at - next);
+    return next;
+}
+
+/* The tree has its numbers in the text's order.  valuestring is free in a number, and cJSON frees and copies it. */
+static bool keep_spelling(cJSON *node, const char **at, const char *end)
+{
+    if (cJSON_IsNumber(node)) {
+        size_t size;
+        const char *const number = next_number(at, end, &size);
+        free(node->valuestring);
+        node->valuestring = strndup(number, size);
+        return node->valuestring != NULL;
+    }
+    for (cJSON *child = node->child; child; child = child->next)
+        if (!keep_spelling(child, at, end))
+            return false;
+    return true;
+}
+
+HsStatus hs_json_keep_spelling(HsJson *root, const char *text, size_t length)
+{
+    return keep_spelling(node_of(root), &text, text + length)
+               ? HS_OK
+               : hs_fail(HS_ENOMEM, "no memory for the numbers of %zu bytes of JSON", length);
+}
+
+const char *hs_json_spelling(const HsJson *number)
+{
+    return hs_json_is_number(number) ? view_of(number)->valuestring : NULL;
+}
+
 /* ---- reading ---- */
 
 const HsJson *hs_json_get(const HsJson *object, const char *key)

@@ -22,6 +22,10 @@ HsStatus hs_json_parse_python(const char *name, const char *text, size_t length,
 /* A file of at most `limit` bytes so.  errors: also HS_EIO */
 HsStatus hs_json_read_python(const char *path, size_t limit, HsJson **root);
 void hs_json_destroy(HsJson *root);
+/* Each number of a tree keeps how it is written, which 1, 1.0 and 1e0 do not share; text, length: what hs_json_parse or
+ * hs_json_parse_python made the tree of.  errors: HS_ENOMEM */
+HsStatus hs_json_keep_spelling(HsJson *root, const char *text, size_t length);
+const char *hs_json_spelling(const HsJson *number); /* NULL: not kept, or not a number */
 
 HsJson *hs_json_object(void);
 HsJson *hs_json_array(void);

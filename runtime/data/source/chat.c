@@ -44,14 +44,15 @@
     }
 
 static const HsChatTemplate templates[] = {
-    { "chatml", CHATML_TOKENS, "", CHATML_BEFORE, CHATML_END, CHATML_AFTER, NULL, "", false, false },
+    { "chatml", CHATML_TOKENS, "", CHATML_BEFORE, CHATML_END, CHATML_AFTER, NULL, "", false, false, NULL },
     { "qwen2", CHATML_TOKENS, "", CHATML_BEFORE, CHATML_END, CHATML_AFTER, "You are a helpful assistant.", "", false,
-      false },
+      false, NULL },
     { "qwen2.5", CHATML_TOKENS, "", CHATML_BEFORE, CHATML_END, CHATML_AFTER,
-      "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.", "", false, false },
-    { "llama3", LLAMA3_TOKENS, "<|begin_of_text|>", LLAMA3_BEFORE, LLAMA3_END, LLAMA3_AFTER, NULL, "", true, false },
+      "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.", "", false, false, &hs_chat_qwen_tools },
+    { "llama3", LLAMA3_TOKENS, "<|begin_of_text|>", LLAMA3_BEFORE, LLAMA3_END, LLAMA3_AFTER, NULL, "", true, false,
+      NULL },
     { "llama3.1", LLAMA3_TOKENS, "<|begin_of_text|>", LLAMA3_BEFORE, LLAMA3_END, LLAMA3_AFTER, "",
-      "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n", true, false },
+      "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n", true, false, &hs_chat_llama_tools },
     { "alpaca",
       { NULL },
       NULL,
@@ -61,7 +62,8 @@ static const HsChatTemplate templates[] = {
       NULL,
       "",
       true,
-      true },
+      true,
+      NULL },
 };
 
 const HsChatTemplate *hs_chat_template_get(const char *name)
@@ -108,23 +110,106 @@ static HsStatus put(HsChatText *text, const char *more)
     return hs_bytes_append(&text->text, more, strlen(more));
 }
 
-static HsStatus put_message(const HsChatTemplate *made_by, const HsChatTokens *tokens, const HsChatMessage *message,
-                            const char *start, HsChatText *text)
+/* What is rendered, and where to. */
+typedef struct Rendering {
+    const HsChatTemplate *made_by;
+    const HsChatTokens *tokens;
+    const HsChatTools *tools; /* NULL: none are put */
+    HsChatText *text;
+} Rendering;
+
+/* What stands around a message's content, inside of its frame; NULL: nothing. */
+typedef struct Extras {
+    const char *environment, *start;
+    const HsChatToolsText *tools_before, *tools_after;
+} Extras;
+
+static HsStatus count_span(HsChatText *text, size_t begin)
 {
-    const char *content = message->text, *end = made_by->end[message->role];
+    if (text->text.count == begin)
+        return HS_OK;
+    HS_TRY(hs_array_grow(&text->counted, sizeof *text->counted, text->counted_count + 1, &text->counted_capacity));
+    text->counted[text->counted_count++] = (struct HsChatSpan){ begin, text->text.count };
+    return HS_OK;
+}
+
+/* The loss counts no text of tools, so a message that counts does so on both sides of it. */
+static HsStatus put_tools(const Rendering *rendering, const HsChatToolsText *around, bool counted, size_t *begin)
+{
+    HsChatText *const text = rendering->text;
+    if (!around)
+        return HS_OK;
+    if (counted)
+        HS_TRY(count_span(text, *begin));
+    HS_TRY(hs_chat_put_tools(around, rendering->made_by->tools->indent, rendering->tools->list, &text->text));
+    *begin = text->text.count;
+    return HS_OK;
+}
+
+static HsStatus put_content(const Rendering *rendering, const HsChatMessage *message)
+{
+    const HsChatTemplate *const made_by = rendering->made_by;
+    const char *content = message->text;
     size_t length = message->length;
+    if (message->calls)
+        return hs_chat_put_calls(made_by->tools, message, &rendering->text->text);
     if (made_by->trims)
         strip(&content, &length);
+    return hs_bytes_append(&rendering->text->text, content, length);
+}
+
+static HsStatus put_message(const Rendering *rendering, const HsChatMessage *message, const Extras *extras)
+{
+    const HsChatTemplate *const made_by = rendering->made_by;
+    HsChatText *const text = rendering->text;
+    const char *const end = made_by->end[message->role];
     HS_TRY(put(text, made_by->before[message->role]));
-    const size_t begin = text->text.count;
-    HS_TRY(put(text, start));
-    HS_TRY(hs_bytes_append(&text->text, content, length));
-    HS_TRY(put(text, end ? end : tokens->end));
-    if (message->counted) {
-        HS_TRY(hs_array_grow(&text->counted, sizeof *text->counted, text->counted_count + 1, &text->counted_capacity));
-        text->counted[text->counted_count++] = (struct HsChatSpan){ begin, text->text.count };
-    }
+    size_t begin = text->text.count;
+    HS_TRY(put(text, extras->environment ? extras->environment : ""));
+    HS_TRY(put(text, extras->start ? extras->start : ""));
+    HS_TRY(put_tools(rendering, extras->tools_before, message->counted, &begin));
+    HS_TRY(put_content(rendering, message));
+    HS_TRY(put_tools(rendering, extras->tools_after, message->counted, &begin));
+    HS_TRY(put(text, end ? end : rendering->tokens->end));
+    if (message->counted)
+        HS_TRY(count_span(text, begin));
     return put(text, made_by->after[message->role]);
+}
+
+/* Where results follow one another, some templates open and close one frame for all. */
+static HsStatus put_result(const Rendering *rendering, const HsChatMessage *message, bool opens, bool closes)
+{
+    const HsChatToolForm *const form = rendering->made_by->tools;
+    HsChatText *const text = rendering->text;
+    HS_TRY(put(text, opens ? form->result_open : ""));
+    HS_TRY(put(text, form->result_before));
+    const size_t begin = text->text.count;
+    HS_TRY(hs_chat_put_result(form, message, &text->text));
+    HS_TRY(put(text, form->result_after));
+    HS_TRY(put(text, closes ? form->result_close : ""));
+    if (message->counted)
+        HS_TRY(count_span(text, begin));
+    return put(text, closes ? form->result_behind : "");
+}
+
+/* What the first system message has around its content, one that the template adds included. */
+static Extras of_system(const Rendering *rendering)
+{
+    const HsChatToolForm *const form = rendering->tools ? rendering->made_by->tools : NULL;
+    Extras extras = { .start = rendering->made_by->system_start };
+    if (form) {
+        extras.environment = form->environment;
+        extras.tools_before = rendering->tools->in_system ? form->system_start : NULL;
+        extras.tools_after = form->system_end;
+    }
+    return extras;
+}
+
+/* The same of the first message behind it. */
+static Extras of_first(const Rendering *rendering)
+{
+    const bool has_tools = rendering->tools && !rendering->tools->in_system;
+    return (Extras){ .tools_before = has_tools ? rendering->made_by->tools->user_start : NULL };
 }
 
 static HsStatus check_turns(const HsChatTemplate *made_by, const HsChatMessage *messages, int64_t count)
@@ -139,18 +224,45 @@ static HsStatus check_turns(const HsChatTemplate *made_by, const HsChatMessage *
     return HS_OK;
 }
 
-HsStatus hs_chat_render(const HsChatTemplate *made_by, const HsChatTokens *tokens, const HsChatMessage *messages,
-                        int64_t count, bool answer_next, HsChatText *text)
+static HsStatus put_messages(const Rendering *rendering, const HsChatMessage *messages, int64_t count)
 {
+    const HsChatTemplate *const made_by = rendering->made_by;
+    const bool has_system = count > 0 && messages[0].role == HS_CHAT_SYSTEM;
+    const Extras system = of_system(rendering), first = of_first(rendering), none = { 0 };
+    if (!has_system && made_by->system) {
+        const HsChatMessage message = { .role = HS_CHAT_SYSTEM,
+                                        .text = made_by->system,
+                                        .length = strlen(made_by->system) };
+        HS_TRY(put_message(rendering, &message, &system));
+    }
+    if (first.tools_before && (count == has_system || messages[has_system].role != HS_CHAT_USER))
+        return hs_fail(HS_EFORMAT,
+                       "message %d: the template %s puts the tools into the first message, which must be the user's",
+                       has_system + 1, made_by->name);
+    for (int64_t i = 0; i < count; i++) {
+        const bool follows = made_by->tools && made_by->tools->joins_results && i > 0,
+                   leads = made_by->tools && made_by->tools->joins_results && i + 1 < count;
+        if (messages[i].role == HS_CHAT_TOOL)
+            HS_TRY(put_result(rendering, &messages[i], !(follows && messages[i - 1].role == HS_CHAT_TOOL),
+                              !(leads && messages[i + 1].role == HS_CHAT_TOOL)));
+        else
+            HS_TRY(put_message(rendering, &messages[i],
+                               i == 0 && has_system ? &system
+                               : i == has_system    ? &first
+                                                    : &none));
+    }
+    return HS_OK;
+}
+
+HsStatus hs_chat_render(const HsChatTemplate *made_by, const HsChatTokens *tokens, const HsChatTools *tools,
+                        const HsChatMessage *messages, int64_t count, bool answer_next, HsChatText *text)
+{
+    const bool given =
+        tools && tools->list && made_by->tools && (made_by->tools->puts_none || hs_json_count(tools->list) > 0);
+    const Rendering rendering = { made_by, tokens, given ? tools : NULL, text };
     HS_TRY(check_turns(made_by, messages, count));
     HS_TRY(put(text, made_by->begin ? made_by->begin : tokens->begin));
-    const bool has_system = count > 0 && messages[0].role == HS_CHAT_SYSTEM;
-    if (!has_system && made_by->system) {
-        const HsChatMessage message = { HS_CHAT_SYSTEM, made_by->system, strlen(made_by->system), false };
-        HS_TRY(put_message(made_by, tokens, &message, made_by->system_start, text));
-    }
-    for (int64_t i = 0; i < count; i++)
-        HS_TRY(put_message(made_by, tokens, &messages[i], i == 0 && has_system ? made_by->system_start : "", text));
+    HS_TRY(put_messages(&rendering, messages, count));
     return answer_next ? put(text, made_by->before[HS_CHAT_ASSISTANT]) : HS_OK;
 }
 

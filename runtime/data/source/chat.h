@@ -11,6 +11,8 @@
  *     llama3     <|begin_of_text|>, then <|start_header_id|>ROLE<|end_header_id|>\n\nCONTENT<|eot_id|>   content trimmed
  *     llama3.1   the same, with a system message first whatever comes, which begins with two fixed dates
  *     alpaca     SYSTEM\n\n### Instruction:\nUSER\n\n### Response:\nASSISTANT</s>\n\n  content trimmed, roles in turns
+ *
+ * qwen2.5 and llama3.1 render tools, calls of them and their results too: chat_tools.h.
  */
 #ifndef HS_RUNTIME_DATA_SOURCE_CHAT_H
 #define HS_RUNTIME_DATA_SOURCE_CHAT_H
@@ -18,14 +20,30 @@
 #include "runtime/data/source/source.h"
 #include "runtime/data/tokenizer/bytes.h"
 
-typedef enum HsChatRole { HS_CHAT_SYSTEM, HS_CHAT_USER, HS_CHAT_ASSISTANT, HS_CHAT_ROLES } HsChatRole;
+/* Those of every template, and a tool's, whose results stand in frames that the template's form of tools has. */
+typedef enum HsChatRole {
+    HS_CHAT_SYSTEM,
+    HS_CHAT_USER,
+    HS_CHAT_ASSISTANT,
+    HS_CHAT_ROLES,
+    HS_CHAT_TOOL = HS_CHAT_ROLES
+} HsChatRole;
 
 typedef struct HsChatMessage {
     HsChatRole role;
     const char *text;
     size_t length;
     bool counted; /* by the loss */
+    const HsJson *
+        calls; /* of an assistant: one {"name": ..., "arguments": ...} or a list, each also as {"function": it}; NULL: none */
+    const HsJson *value; /* of a tool: a result that is no text; NULL: it is one */
 } HsChatMessage;
+
+/* Tools that a conversation offers. */
+typedef struct HsChatTools {
+    const HsJson *list; /* of objects; NULL: none are given, which an empty list is not */
+    bool in_system; /* where the template would put them into the first message of the user: tools_in_user_message */
+} HsChatTools;
 
 typedef struct HsChatTemplate HsChatTemplate;
 enum { HS_CHAT_TOKEN_BYTES = 128 };
@@ -46,10 +64,11 @@ typedef struct HsChatText {
 } HsChatText;
 void hs_chat_text_deinit(HsChatText *text);
 
-/* Appends to an empty *text.  answer_next: with the frame that an answer comes after (add_generation_prompt).
+/* Appends to an empty *text.  tools NULL: none.  answer_next: with the frame that an answer comes after
+ * (add_generation_prompt).  Tools, calls and results only where the template has a form of them (hs_chat_has_tools).
  * errors: HS_EFORMAT where the template has no such order of roles, HS_ENOMEM */
-HsStatus hs_chat_render(const HsChatTemplate *made_by, const HsChatTokens *tokens, const HsChatMessage *messages,
-                        int64_t count, bool answer_next, HsChatText *text);
+HsStatus hs_chat_render(const HsChatTemplate *made_by, const HsChatTokens *tokens, const HsChatTools *tools,
+                        const HsChatMessage *messages, int64_t count, bool answer_next, HsChatText *text);
 
 /* The token that ends an answer.  errors: HS_ECONFIG naming the template's tokens that the tokenizer lacks, and the
  * mend */

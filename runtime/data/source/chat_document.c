@@ -6,8 +6,9 @@
  *     {"conversations": [{"from": "human", "value": "..."}, {"from": "gpt", "value": "..."}]}    (ShareGPT)
  *     {"instruction": "...", "input": "...", "output": "..."}                                    (Alpaca)
  *
- * Each may have a `system` text.  A content is a string, or a list of parts of text, which are joined.  What cannot be
- * rendered as written (tools, other parts, thoughts, a history beside the instruction) is an error, not left out.
+ * Each may have a `system` text and `tools` (chat_calls.h).  A content is a string, or a list of parts of text, which
+ * are joined.  What cannot be rendered as written (tools where the template has none, other parts, thoughts, a history
+ * next to the instruction) is an error, not left out.
  * Marks on messages (chat_marks.c) say which of them the loss counts; without any it counts the assistant's.
  */
 #include <inttypes.h>
@@ -16,6 +17,8 @@
 
 #include "runtime/config/chat_template.h"
 #include "runtime/data/source/chat.h"
+#include "runtime/data/source/chat_calls.h"
+#include "runtime/data/source/chat_json.h"
 #include "runtime/data/source/chat_marks.h"
 
 typedef struct Conversation {
@@ -23,6 +26,10 @@ typedef struct Conversation {
     size_t count, capacity;
     char **owned; /* texts that are joined from several */
     size_t owned_count, owned_capacity;
+    HsJson **parsed; /* from texts */
+    size_t parsed_count, parsed_capacity;
+    HsChatTools tools;
+    const HsChatTemplate *made_by; /* NULL: not known, or not asked */
 } Conversation;
 
 const char *hs_chat_form(const HsJson *object)
@@ -40,28 +47,42 @@ static HsStatus add_message(Conversation *conversation, HsChatRole role, const c
 {
     HS_TRY(hs_array_grow(&conversation->messages, sizeof *conversation->messages, conversation->count + 1,
                          &conversation->capacity));
-    conversation->messages[conversation->count++] = (HsChatMessage){ role, text, length, counted };
+    conversation->messages[conversation->count++] =
+        (HsChatMessage){ .role = role, .text = text, .length = length, .counted = counted };
     return HS_OK;
 }
 
+static HsStatus keep_parsed(Conversation *conversation, HsJson *parsed)
+{
+    const HsStatus status = parsed ? hs_array_grow(&conversation->parsed, sizeof(HsJson *),
+                                                   conversation->parsed_count + 1, &conversation->parsed_capacity)
+                                   : HS_OK;
+    if (status != HS_OK)
+        hs_json_destroy(parsed);
+    else if (parsed)
+        conversation->parsed[conversation->parsed_count++] = parsed;
+    return status;
+}
+
+/* function_call is ShareGPT's, of an assistant's message whose text is the call, and observation its result. */
 static HsStatus find_role(const char *place, const char *name, HsChatRole *role)
 {
     static const struct {
         const char *name;
         HsChatRole role;
-    } names[] = { { "system", HS_CHAT_SYSTEM },
-                  { "user", HS_CHAT_USER },
-                  { "human", HS_CHAT_USER },
-                  { "gpt", HS_CHAT_ASSISTANT },
-                  { "assistant", HS_CHAT_ASSISTANT } };
+    } names[] = { { "system", HS_CHAT_SYSTEM },       { "user", HS_CHAT_USER },
+                  { "human", HS_CHAT_USER },          { "gpt", HS_CHAT_ASSISTANT },
+                  { "assistant", HS_CHAT_ASSISTANT }, { "function_call", HS_CHAT_ASSISTANT },
+                  { "tool", HS_CHAT_TOOL },           { "ipython", HS_CHAT_TOOL },
+                  { "observation", HS_CHAT_TOOL } };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i].name, name) == 0) {
             *role = names[i].role;
             return HS_OK;
         }
     return hs_fail(HS_EFORMAT,
-                   "%s: `%.40s` is no role that templates have here: system, user (human) or assistant (gpt)", place,
-                   name);
+                   "%s: `%.40s` is no role that templates have here: system, user (human), assistant (gpt) or tool",
+                   place, name);
 }
 
 /* `bytes`, which the conversation owns from here on, as a text that stays where it is. */
@@ -130,21 +151,56 @@ static HsStatus need_text(const char *place, const HsJson *object, const char *k
     return HS_OK;
 }
 
+/* Of a message: its text, its calls, or the JSON that is a tool's result. */
+static HsStatus read_content(const char *place, const HsJson *node, const char *role_name, bool share,
+                             Conversation *conversation, HsChatMessage *message)
+{
+    const char *const key = share ? "value" : "content", *const other = share ? "content" : "value";
+    const HsJson *const content = hs_json_get(node, hs_json_get(node, key) ? key : other);
+    const HsJson *const calls = hs_json_get(node, "tool_calls");
+    const char *text = "";
+    if (message->role == HS_CHAT_TOOL)
+        HS_TRY(hs_chat_check_result(place, role_name, conversation->made_by));
+    if (!hs_chat_is_nothing(calls)) {
+        if (message->role != HS_CHAT_ASSISTANT)
+            return hs_fail(HS_EFORMAT, "%s: `tool_calls` of a message that is not the assistant's: leave it out",
+                           place);
+        HS_TRY(hs_chat_read_calls(place, calls, conversation->made_by));
+        message->calls = calls;
+    }
+    if (message->role == HS_CHAT_TOOL && hs_chat_takes_value(content, conversation->made_by))
+        message->value = content;
+    else if (!message->calls || hs_chat_is_there(content)) /* a result's parts would be written as Python lists them */
+        HS_TRY(need_text(place, node, key, other, message->role == HS_CHAT_TOOL ? NULL : conversation, &text));
+    if (strcmp(role_name, "function_call") == 0) {
+        HsJson *parsed;
+        const HsStatus status = hs_chat_parse_calls(place, text, conversation->made_by, &parsed);
+        HS_TRY(keep_parsed(conversation, parsed));
+        HS_TRY(status);
+        message->calls = parsed;
+        text = "";
+    }
+    message->text = text;
+    message->length = strlen(text);
+    return HS_OK;
+}
+
 static HsStatus read_message(const char *place, const HsJson *node, bool share, Conversation *conversation)
 {
-    const char *role_name, *content;
-    HsChatRole role = HS_CHAT_USER;
-    bool counted;
+    const char *role_name;
+    HsChatMessage message = { 0 };
     if (!hs_json_is_object(node))
         return hs_fail(HS_EFORMAT, "%s: must be an object such as %s", place,
                        share ? "{\"from\": \"human\", \"value\": \"...\"}"
                              : "{\"role\": \"user\", \"content\": \"...\"}");
     HS_TRY(hs_chat_refuse_message(place, node));
     HS_TRY(need_text(place, node, share ? "from" : "role", share ? "role" : "from", NULL, &role_name));
-    HS_TRY(find_role(place, role_name, &role));
-    HS_TRY(need_text(place, node, share ? "value" : "content", share ? "content" : "value", conversation, &content));
-    HS_TRY(hs_chat_read_marks(place, node, role, &counted));
-    return add_message(conversation, role, content, strlen(content), counted);
+    HS_TRY(find_role(place, role_name, &message.role));
+    HS_TRY(read_content(place, node, role_name, share, conversation, &message));
+    HS_TRY(hs_chat_read_marks(place, node, message.role, &message.counted));
+    HS_TRY(add_message(conversation, message.role, message.text, message.length, message.counted));
+    conversation->messages[conversation->count - 1] = message;
+    return HS_OK;
 }
 
 static HsStatus read_list(const char *place, const char *form, const HsJson *list, Conversation *conversation)
@@ -206,7 +262,11 @@ static HsStatus read_conversation(const char *place, const HsJson *object, const
     const bool has_system = !hs_chat_is_nothing(hs_json_get(object, "system"));
     const char *system;
     bool answered = false;
+    HsJson *parsed;
     HS_TRY(hs_chat_refuse_conversation(place, object));
+    const HsStatus status = hs_chat_read_tools(place, object, conversation->made_by, &parsed, &conversation->tools);
+    HS_TRY(keep_parsed(conversation, parsed));
+    HS_TRY(status);
     if (has_system) {
         HS_TRY(need_text(place, object, "system", "system", conversation, &system));
         HS_TRY(add_message(conversation, HS_CHAT_SYSTEM, system, strlen(system), false));
@@ -240,15 +300,15 @@ static HsStatus add_piece(HsCorpus *corpus, const HsChatText *text, size_t begin
 static HsStatus add_rendered(const char *place, const Conversation *conversation, int64_t line,
                              const HsSourceOptions *options, HsCorpus *corpus)
 {
-    const HsChatTemplate *made_by = hs_chat_template_get(options->chat_template);
+    const HsChatTemplate *made_by = conversation->made_by;
     HsChatTokens tokens = { "", "" };
     HsChatText text = { 0 };
     if (!made_by)
         return hs_chat_template_explain(place, options->tokenizer_path ? options->tokenizer_path : "");
     if (options->tokenizer)
         hs_chat_tokens_read(options->tokenizer, &tokens);
-    HsStatus status =
-        hs_chat_render(made_by, &tokens, conversation->messages, (int64_t)conversation->count, false, &text);
+    HsStatus status = hs_chat_render(made_by, &tokens, &conversation->tools, conversation->messages,
+                                     (int64_t)conversation->count, false, &text);
     if (status != HS_OK)
         status = hs_error_prefix(status, "%s", place);
     size_t at = 0;
@@ -264,16 +324,45 @@ static HsStatus add_rendered(const char *place, const Conversation *conversation
     return status;
 }
 
+static HsStatus add_json(const HsJson *node, int64_t line, HsCorpus *corpus)
+{
+    HsBytes json = { 0 };
+    HsStatus status = hs_chat_put_json(node, 0, &json);
+    if (status == HS_OK)
+        status = hs_corpus_add_text(corpus, json.items, json.count, true, true, line, NAN);
+    hs_bytes_deinit(&json);
+    return status;
+}
+
+/* Without a template: texts as they are, and what a template would write as JSON. */
+static HsStatus add_contents(const Conversation *conversation, int64_t line, HsCorpus *corpus)
+{
+    for (const HsJson *tool = hs_json_first(conversation->tools.list); tool; tool = hs_json_next(tool))
+        HS_TRY(add_json(tool, line, corpus));
+    for (size_t i = 0; i < conversation->count; i++) {
+        const HsChatMessage *const message = &conversation->messages[i];
+        if (message->calls)
+            HS_TRY(add_json(message->calls, line, corpus));
+        if (message->value)
+            HS_TRY(add_json(message->value, line, corpus));
+        else if (!message->calls || message->length > 0)
+            HS_TRY(hs_corpus_add_text(corpus, message->text, message->length, true, true, line, NAN));
+    }
+    return HS_OK;
+}
+
 HsStatus hs_chat_document_add(const char *place, const HsJson *object, int64_t line, const HsSourceOptions *options,
                               HsCorpus *corpus)
 {
-    Conversation conversation = { 0 };
+    Conversation conversation = { .made_by =
+                                      options->contents_only ? NULL : hs_chat_template_get(options->chat_template) };
     HsStatus status = read_conversation(place, object, options, &conversation);
-    for (size_t i = 0; status == HS_OK && options->contents_only && i < conversation.count; i++)
-        status = hs_corpus_add_text(corpus, conversation.messages[i].text, conversation.messages[i].length, true, true,
-                                    line, NAN);
-    if (status == HS_OK && !options->contents_only)
-        status = add_rendered(place, &conversation, line, options, corpus);
+    if (status == HS_OK)
+        status = options->contents_only ? add_contents(&conversation, line, corpus)
+                                        : add_rendered(place, &conversation, line, options, corpus);
+    for (size_t i = 0; i < conversation.parsed_count; i++)
+        hs_json_destroy(conversation.parsed[i]);
+    free(conversation.parsed);
     for (size_t i = 0; i < conversation.owned_count; i++)
         free(conversation.owned[i]);
     free(conversation.owned);

@@ -15,23 +15,36 @@ typedef struct Refused {
     const char *key, *why;
 } Refused;
 
-#define NO_TOOLS  "tools are not rendered here: write what they are and what they say into the texts, or leave it out"
+#define OLD_TOOLS "is not read: write it as `tools`: [{\"type\": \"function\", \"function\": {...}}, ...]"
+#define OLD_CALLS "is not read: write it as `tool_calls`: [{\"type\": \"function\", \"function\": {...}}]"
 #define NO_THINKS "no template here has a place for thoughts: write them into the content, or leave them out"
 #define ONLY_TEXT "only text is learned: leave it out"
 #define BY_WEIGHT "is not read: mark whole messages, by `weight` (0 or 1) or `train` (true or false)"
 
 static const Refused of_message[] = {
-    { "tool_calls", NO_TOOLS },       { "function_call", NO_TOOLS }, { "reasoning_content", NO_THINKS },
-    { "reasoning", NO_THINKS },       { "thinking", NO_THINKS },     { "refusal", "write it as the content" },
-    { "images", ONLY_TEXT },          { "image", ONLY_TEXT },        { "audio", ONLY_TEXT },
-    { "audios", ONLY_TEXT },          { "videos", ONLY_TEXT },       { "train_detail", BY_WEIGHT },
-    { "training_detail", BY_WEIGHT }, { "mask", BY_WEIGHT },         { "loss_mask", BY_WEIGHT },
-    { "loss_weight", BY_WEIGHT },     { "loss_scale", BY_WEIGHT },
+    { "function_call", OLD_CALLS },
+    { "reasoning_content", NO_THINKS },
+    { "reasoning", NO_THINKS },
+    { "thinking", NO_THINKS },
+    { "refusal", "write it as the content" },
+    { "images", ONLY_TEXT },
+    { "image", ONLY_TEXT },
+    { "audio", ONLY_TEXT },
+    { "audios", ONLY_TEXT },
+    { "videos", ONLY_TEXT },
+    { "train_detail", BY_WEIGHT },
+    { "training_detail", BY_WEIGHT },
+    { "mask", BY_WEIGHT },
+    { "loss_mask", BY_WEIGHT },
+    { "loss_weight", BY_WEIGHT },
+    { "loss_scale", BY_WEIGHT },
 };
 
 static const Refused of_whole[] = {
-    { "tools", NO_TOOLS },   { "functions", NO_TOOLS }, { "images", ONLY_TEXT },
-    { "videos", ONLY_TEXT }, { "audios", ONLY_TEXT },   { "chat_template_kwargs", "templates take no settings here" },
+    { "functions", OLD_TOOLS },
+    { "images", ONLY_TEXT },
+    { "videos", ONLY_TEXT },
+    { "audios", ONLY_TEXT },
 };
 
 bool hs_chat_is_there(const HsJson *node)

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: MIT
  *
- * A row of the table of chat templates.  Private to chat.c, which renders, and chat_program.c, which writes it for others.
+ * A row of the table of chat templates.  Private to chat.c, which renders, chat_document.c, which asks
+ * what it can, and chat_program.c, which writes it for others.
  */
 #ifndef HS_RUNTIME_DATA_SOURCE_CHAT_TEMPLATE_H
 #define HS_RUNTIME_DATA_SOURCE_CHAT_TEMPLATE_H
 
-#include "runtime/data/source/chat.h"
+#include "runtime/data/source/chat_tools.h"
 
 enum { TEMPLATE_TOKENS = 4 };
 
@@ -20,6 +21,7 @@ struct HsChatTemplate {
     const char *system_start;                /* how the first one's content begins */
     bool trims;                              /* white space around a content, as Python's strip() */
     bool in_turns;                           /* one system message at most, first; then user and assistant in turns */
+    const HsChatToolForm *tools;             /* NULL: it renders none */
 };
 
 #endif

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "runtime/data/source/chat.h"
+#include "runtime/data/source/chat_calls.h"
 #include "runtime/data/source/chat_marks.h"
 #include "runtime/io/json.h"
 
@@ -150,7 +151,9 @@ HsStatus hs_document_parse_json(const char *place, const char *text, size_t leng
     HS_TRY(check_escapes(place, text, length));
     HsJson *value = NULL;
     HS_TRY(hs_json_parse_python(place, text, length, &value));
-    HsStatus status = add_value(place, value, line, kind, strings, options, corpus);
+    HsStatus status = hs_chat_has_json(value) ? hs_json_keep_spelling(value, text, length) : HS_OK;
+    if (status == HS_OK)
+        status = add_value(place, value, line, kind, strings, options, corpus);
     hs_json_destroy(value);
     return status;
 }

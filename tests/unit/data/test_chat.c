@@ -104,6 +104,39 @@ Test(chat, every_template_agrees_with_transformers)
         check_template(names[i], names[i], "tokenizer");
 }
 
+/* Offers of tools, calls and results (tests/chat/make_tools.py): every line has its own row. */
+static void check_tools(const char *made_by)
+{
+    char golden[64];
+    size_t length;
+    int found = 0;
+    HsTokenizer *tokenizer = load("tokenizer");
+    const HsSourceOptions options = options_for(made_by, tokenizer);
+    snprintf(golden, sizeof golden, "tools.%s", made_by);
+    char *lines = read_golden(golden, ".jsonl", &length);
+    for (char *line = lines, *end; *line; line = end + 1, found++) {
+        HsJson *root;
+        HsCorpus corpus = { 0 };
+        end = strchr(line, '\n');
+        cr_assert_eq(hs_json_parse(golden, line, (size_t)(end - line), &root), HS_OK, "%s", hs_error_message());
+        const char *const row = hs_json_string(hs_json_get(root, "row"));
+        cr_assert_eq(hs_jsonl_parse("c.jsonl", row, strlen(row), &options, &corpus), HS_OK, "%s: %s", row,
+                     hs_error_message());
+        check_one(golden, tokenizer, &corpus, corpus.pieces, corpus.piece_count, root);
+        hs_json_destroy(root);
+        hs_corpus_deinit(&corpus);
+    }
+    cr_expect_eq(found, 48);
+    free(lines);
+    hs_tokenizer_destroy(tokenizer);
+}
+
+Test(chat, tools_agree_with_transformers)
+{
+    check_tools("qwen2.5");
+    check_tools("llama3.1");
+}
+
 /* Its normalizer and decoder make other bytes of the text: borders are found by what stands in front of them. */
 Test(chat, answers_are_found_where_the_tokenizer_changes_the_text)
 {
@@ -136,11 +169,12 @@ static void check_prompts(const char *name)
         const char *const prompt = hs_json_string(hs_json_get(expected, "prompt"));
         for (const HsJson *m = hs_json_first(hs_json_get(said, "messages")); m; m = hs_json_next(m)) {
             const char *const content = hs_json_string(hs_json_get(m, "content"));
-            messages[count++] =
-                (HsChatMessage){ role_of(hs_json_string(hs_json_get(m, "role"))), content, strlen(content), false };
+            messages[count++] = (HsChatMessage){ .role = role_of(hs_json_string(hs_json_get(m, "role"))),
+                                                 .text = content,
+                                                 .length = strlen(content) };
         }
         count -= messages[count - 1].role == HS_CHAT_ASSISTANT;
-        cr_assert_eq(hs_chat_render(hs_chat_template_get(name), &tokens, messages, count, true, &text), HS_OK);
+        cr_assert_eq(hs_chat_render(hs_chat_template_get(name), &tokens, NULL, messages, count, true, &text), HS_OK);
         if (prompt) {
             found++;
             cr_expect(text.text.count == strlen(prompt) && memcmp(text.text.items, prompt, text.text.count) == 0,
@@ -256,20 +290,163 @@ Test(chat, contents_may_be_parts_of_text)
                 false, "<|im_start|>assistant\nb<|im_end|>\n");
 }
 
-Test(chat, what_cannot_be_rendered_is_an_error_with_its_place)
+typedef struct RefusedLine {
+    const char *line, *made_by, *message;
+} RefusedLine;
+
+static void expect_refused(const RefusedLine *cases, size_t count)
 {
+    for (size_t i = 0; i < count; i++) {
+        HsCorpus corpus = { 0 };
+        const HsStatus status = parse(cases[i].line, cases[i].made_by, false, &corpus);
+        cr_expect_neq(status, HS_OK, "%s", cases[i].line);
+        cr_expect(status != HS_OK && strstr(hs_error_message(), cases[i].message), "%s: `%s` instead of `%s`",
+                  cases[i].line, hs_error_message(), cases[i].message);
+        hs_corpus_deinit(&corpus);
+    }
+}
+
 #define MESSAGES(M) "{\"messages\":[" M "]}"
 #define USER        "{\"role\":\"user\",\"content\":\"q\"}"
 #define ANSWER      "{\"role\":\"assistant\",\"content\":\"a\"}"
-    static const struct {
-        const char *line, *made_by, *message;
-    } cases[] = {
+#define CALLS(C)    "{\"role\":\"assistant\",\"tool_calls\":[" C "]}"
+#define CALL        "{\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":{\"x\":1.0}}}"
+#define CALLED      "{\"name\": \"f\", \"arguments\": {\"x\": 1.0}}"
+#define RESULT      "{\"role\":\"tool\",\"content\":\"r\"}"
+#define SHARE(M)    "{\"conversations\":[{\"from\":\"human\",\"value\":\"q\"}," M "]}"
+
+static bool contains(const HsCorpus *corpus, const char *text)
+{
+    char *const copy = strndup(corpus->text, corpus->text_length);
+    const bool found = strstr(copy, text) != NULL;
+    free(copy);
+    return found;
+}
+
+/* ShareGPT's names, as the same conversation in messages has them; a list of tools as a string. */
+Test(chat, calls_and_results_of_sharegpt)
+{
+    HsCorpus messages = { 0 }, share = { 0 };
+    static const char tool[] = "{\"name\":\"f\",\"least\":1e2}";
+    char line[2000], quoted[2000];
+    snprintf(line, sizeof line, "{\"tools\":[%s],\"messages\":[%s,%s,%s,%s]}", tool, USER, CALLS(CALL "," CALL), RESULT,
+             ANSWER);
+    snprintf(quoted, sizeof quoted,
+             "{\"tools\":\"[{\\\"name\\\":\\\"f\\\",\\\"least\\\":1e2}]\",\"conversations\":[{\"from\":\"human\","
+             "\"value\":\"q\"},"
+             "{\"from\":\"function_call\",\"value\":\"[%s,%s]\"},{\"from\":\"observation\",\"value\":\"r\"},"
+             "{\"from\":\"gpt\",\"value\":\"a\"}]}",
+             "{\\\"name\\\":\\\"f\\\",\\\"arguments\\\":{\\\"x\\\":1.0}}",
+             "{\\\"name\\\":\\\"f\\\",\\\"arguments\\\":{\\\"x\\\":1.0}}");
+    cr_assert_eq(parse(line, "qwen2.5", false, &messages), HS_OK, "%s", hs_error_message());
+    cr_assert_eq(parse(quoted, "qwen2.5", false, &share), HS_OK, "%s", hs_error_message());
+    cr_expect_eq(messages.text_length, share.text_length);
+    cr_expect(memcmp(messages.text, share.text, share.text_length) == 0, "%.*s", (int)share.text_length, share.text);
+    cr_expect(contains(&share, "\n<tools>\n{\"name\": \"f\", \"least\": 100.0}\n</tools>"));
+    cr_expect(contains(&share, "<|im_start|>assistant\n<tool_call>\n" CALLED "\n</tool_call>\n<tool_call>\n" CALLED
+                               "\n</tool_call><|im_end|>\n"));
+    hs_corpus_deinit(&messages);
+    hs_corpus_deinit(&share);
+}
+
+/* The text of tools does not, on whichever side of a message it stands; a result does where its mark says so. */
+Test(chat, what_counts_next_to_tools)
+{
+#define MARKED(ROLE, TEXT) "{\"role\":\"" ROLE "\",\"content\":\"" TEXT "\",\"train\":true}"
+    expect_counted("{\"tools\":[{}],\"messages\":[" MARKED("system", "s") "," MARKED("user", "q") "," CALLS(
+                       CALL) "," RESULT "," MARKED("tool", "t") "," ANSWER "]}",
+                   "qwen2.5",
+                   "s|<|im_end|>|q<|im_end|>|<tool_call>\n" CALLED
+                   "\n</tool_call><|im_end|>|t\n</tool_response><|im_end|>|a<|im_end|>|");
+    expect_counted(
+        "{\"tools\":[{}],\"messages\":[" MARKED("system", "s") "," MARKED("user", "q") "," CALLS(CALL) "," MARKED(
+            "tool", "t") "," ANSWER "]}",
+        "llama3.1",
+        "Environment: ipython\nCutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\ns<|eot_id|>|"
+        "q<|eot_id|>|{\"name\": \"f\", \"parameters\": {\"x\": 1.0}}<|eot_id|>|\"t\"<|eot_id|>|a<|eot_id|>|");
+    expect_counted(MESSAGES(USER ",{\"role\":\"assistant\",\"weight\":0,\"tool_calls\":[" CALL "]}," RESULT "," ANSWER),
+                   "qwen2.5", "a<|im_end|>|");
+}
+
+/* A dict of Python keeps a doubled key's first place and last value. */
+Test(chat, doubled_keys_of_json)
+{
+    HsCorpus corpus = { 0 };
+    cr_assert_eq(
+        parse("{\"tools\":[{\"a\":1,\"b\":2,\"a\":3}],\"messages\":[" USER "," ANSWER "]}", "qwen2.5", false, &corpus),
+        HS_OK);
+    cr_expect(contains(&corpus, "<tools>\n{\"a\": 3, \"b\": 2}\n</tools>"), "%.*s", (int)corpus.text_length,
+              corpus.text);
+    hs_corpus_deinit(&corpus);
+}
+
+Test(chat, tools_that_cannot_be_rendered_are_an_error_with_its_place)
+{
+#define TOOLS(T, M) "{\"tools\":" T ",\"messages\":[" M "]}"
+#define KNOWS_NONE  "does not render tools: name qwen2.5 or llama3.1 as tokenizer.chat_template"
+    static const RefusedLine cases[] = {
+        { TOOLS("[{}]", USER "," ANSWER), "chatml", "x.jsonl:1: `tools`: the template chatml " KNOWS_NONE },
+        { MESSAGES(USER "," CALLS(CALL)), "qwen2", "messages[1]: `tool_calls`: the template qwen2 " KNOWS_NONE },
+        { MESSAGES(USER "," CALLS("{}")), "llama3", "messages[1]: `tool_calls`: the template llama3 " KNOWS_NONE },
+        { MESSAGES(RESULT "," ANSWER), "alpaca", "messages[0]: role `tool`: the template alpaca " KNOWS_NONE },
+        { SHARE("{\"from\":\"observation\",\"value\":\"r\"}"), "chatml",
+          "conversations[1]: role `observation`: the template chatml " KNOWS_NONE },
+        { SHARE("{\"from\":\"function_call\",\"value\":\"{}\"}"), "chatml",
+          "conversations[1]: `function_call`: the template chatml " KNOWS_NONE },
+        { MESSAGES(USER "," ANSWER ",{\"role\":\"ipython\",\"content\":\"a\"}"), "qwen2.5",
+          "messages[2]: the template qwen2.5 has no role `ipython`: write `tool`" },
+        { TOOLS("{}", USER "," ANSWER), "qwen2.5", "x.jsonl:1: `tools` must be a list of objects" },
+        { TOOLS("[\"f\"]", USER "," ANSWER), "qwen2.5", "x.jsonl:1: tools[0]: must be an object such as" },
+        { TOOLS("\"[{\"", USER "," ANSWER), "qwen2.5", "x.jsonl:1: `tools`: byte 2: not JSON" },
+        { MESSAGES(USER "," CALLS(CALL "," CALL)), "llama3.1",
+          "messages[1]: `tool_calls` has 2 calls: the template llama3.1 renders one a message" },
+        { MESSAGES(USER "," CALLS("{\"name\":\"f\",\"arguments\":{}}")), "llama3.1",
+          "messages[1]: tool_calls[0]: must be an object such as {\"type\": \"function\", \"function\": " },
+        { MESSAGES(USER "," CALLS("{\"function\":null}")), "qwen2.5", "tool_calls[0]: must be an object such as" },
+        { MESSAGES(USER "," CALLS("{\"arguments\":{}}")), "qwen2.5", "tool_calls[0]: `name` must be a string" },
+        { MESSAGES(USER "," CALLS("{\"name\":\"f\"}")), "qwen2.5", "tool_calls[0]: `arguments` is missing: write {}" },
+        { MESSAGES(USER "," CALLS("{\"type\":\"custom\",\"function\":{}}")), "qwen2.5",
+          "tool_calls[0]: a call of type `custom` is not supported" },
+        { MESSAGES("{\"role\":\"user\",\"content\":\"a\",\"tool_calls\":[" CALL "]}"), "qwen2.5",
+          "messages[0]: `tool_calls` of a message that is not the assistant's" },
+        { MESSAGES(USER ",{\"role\":\"assistant\",\"tool_calls\":{\"a\":1}}"), "qwen2.5",
+          "messages[1]: `tool_calls` must be a list" },
+        { MESSAGES(USER ",{\"role\":\"assistant\"}"), "qwen2.5", "messages[1]: `content` is missing" },
+        { MESSAGES(USER "," ANSWER ",{\"role\":\"tool\",\"content\":{\"a\":1}}"), "qwen2.5",
+          "messages[2]: `content` must be a string" },
+        { MESSAGES(USER "," ANSWER ",{\"role\":\"tool\",\"content\":[{\"type\":\"text\",\"text\":\"a\"}]}"), "qwen2.5",
+          "messages[2]: `content` must be a string" },
+        { MESSAGES(USER "," ANSWER ",{\"role\":\"tool\",\"content\":null}"), "llama3.1",
+          "messages[2]: `content` is null" },
+        { MESSAGES(USER "," ANSWER ",{\"role\":\"tool\",\"content\":\"r\",\"weight\":1}"), "qwen2.5",
+          "messages[2]: `weight` 1 of a message that is not the assistant's" },
+        { TOOLS("[]", ANSWER), "llama3.1",
+          "x.jsonl:1: message 1: the template llama3.1 puts the tools into the first message, which must be the "
+          "user's" },
+        { TOOLS("[{}]", "{\"role\":\"system\",\"content\":\"s\"}," CALLS(CALL)), "llama3.1",
+          "x.jsonl:1: message 2: the" },
+        { SHARE("{\"from\":\"function_call\",\"value\":\"f(x)\"}"), "qwen2.5",
+          "conversations[1]: `function_call`: byte 0: not JSON" },
+        { SHARE("{\"from\":\"function_call\",\"value\":\"[]\"}"), "qwen2.5", "`function_call` has no call" },
+        { SHARE("{\"from\":\"function_call\",\"value\":\"[7]\"}"), "qwen2.5", "`function_call`: must be an object" },
+        { "{\"chat_template_kwargs\":{\"date_string\":\"x\"},\"messages\":[" USER "," ANSWER "]}", "llama3.1",
+          "x.jsonl:1: `chat_template_kwargs`: templates take no settings here but tools_in_user_message" },
+        { "{\"chat_template_kwargs\":{\"tools_in_user_message\":1},\"messages\":[" USER "," ANSWER "]}", "llama3.1",
+          "tools_in_user_message must be true or false" },
+        { "{\"chat_template_kwargs\":{\"tools_in_user_message\":true},\"messages\":[" USER "," ANSWER "]}", "qwen2.5",
+          "the template qwen2.5 has no tools_in_user_message: leave it out" },
+    };
+    expect_refused(cases, sizeof cases / sizeof *cases);
+}
+
+Test(chat, what_cannot_be_rendered_is_an_error_with_its_place)
+{
+    static const RefusedLine cases[] = {
         { MESSAGES(""), "chatml", "x.jsonl:1: `messages` must be a list of messages that is not empty" },
         { "{\"messages\":\"hello\"}", "chatml", "x.jsonl:1: `messages` must be a list of messages that is not empty" },
         { MESSAGES("7"), "chatml", "x.jsonl:1: messages[0]: must be an object such as {\"role\": \"user\"" },
         { MESSAGES(USER ",{\"role\":\"robot\",\"content\":\"a\"}"), "chatml",
           "x.jsonl:1: messages[1]: `robot` is no role that templates have here" },
-        { MESSAGES("{\"role\":\"tool\",\"content\":\"a\"}," ANSWER), "chatml", "messages[0]: `tool` is no role" },
         { MESSAGES("{\"content\":\"a\"}"), "chatml", "messages[0]: `role` is missing" },
         { MESSAGES("{\"role\":\"user\"}"), "chatml", "messages[0]: `content` is missing" },
         { MESSAGES("{\"role\":3,\"content\":\"a\"}"), "chatml", "messages[0]: `role` must be a string" },
@@ -279,14 +456,12 @@ Test(chat, what_cannot_be_rendered_is_an_error_with_its_place)
           "chatml", "x.jsonl:1: messages[0]: content[1]: a part of type `image_url` is not supported: only text is" },
         { MESSAGES("{\"role\":\"user\",\"content\":[\"a\"]}"), "chatml",
           "messages[0]: content[0]: a part of a content" },
-        { MESSAGES(USER ",{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{}]}"), "chatml",
-          "messages[1]: `tool_calls`: tools are not rendered here: write what they are" },
         { MESSAGES(USER ",{\"role\":\"assistant\",\"content\":null,\"function_call\":{\"name\":\"f\"}}"), "chatml",
-          "messages[1]: `function_call`: tools are not rendered here" },
+          "messages[1]: `function_call`: is not read: write it as `tool_calls`" },
         { MESSAGES(USER ",{\"role\":\"assistant\",\"content\":\"a\",\"reasoning_content\":\"t\"}"), "chatml",
           "messages[1]: `reasoning_content`: no template here has a place for thoughts" },
-        { "{\"messages\":[" USER "," ANSWER "],\"tools\":[{\"type\":\"function\"}]}", "chatml",
-          "x.jsonl:1: `tools`: tools are not rendered here" },
+        { "{\"messages\":[" USER "," ANSWER "],\"functions\":[{\"name\":\"f\"}]}", "qwen2.5",
+          "x.jsonl:1: `functions`: is not read: write it as `tools`" },
         { "{\"messages\":[" USER "," ANSWER "],\"images\":[\"a.png\"]}", "chatml", "x.jsonl:1: `images`: only text" },
         { MESSAGES("{\"role\":\"developer\",\"content\":\"a\"}," ANSWER), "chatml",
           "messages[0]: `developer` is no role" },
@@ -329,14 +504,7 @@ Test(chat, what_cannot_be_rendered_is_an_error_with_its_place)
           "x.jsonl:1: a conversation, and no chat template is beside the tokenizer: name one as "
           "tokenizer.chat_template" },
     };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        HsCorpus corpus = { 0 };
-        const HsStatus status = parse(cases[i].line, cases[i].made_by, false, &corpus);
-        cr_expect_neq(status, HS_OK, "%s", cases[i].line);
-        cr_expect(status != HS_OK && strstr(hs_error_message(), cases[i].message), "%s: `%s` instead of `%s`",
-                  cases[i].line, hs_error_message(), cases[i].message);
-        hs_corpus_deinit(&corpus);
-    }
+    expect_refused(cases, sizeof cases / sizeof *cases);
 }
 
 Test(chat, a_folder_s_template_is_known_by_its_text)
