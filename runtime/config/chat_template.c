@@ -48,7 +48,9 @@ static const struct {
     { UINT64_C(0x2d603647cf430870), "llama3", NULL },
     { UINT64_C(0x4bf25383512dae8d), "llama3.1", NULL },
     { UINT64_C(0x6aad140bda4570fa), "qwen2", NULL },
-    { UINT64_C(0x634542227e27be50), "qwen2.5", NULL },
+    { UINT64_C(0x634542227e27be50), "qwen2.5", NULL }, /* of versions that rendered no tools, as llama3.1 above */
+    { UINT64_C(0x35c0cd61e786fa05), "qwen2.5", NULL },
+    { UINT64_C(0x893b414fbbe89688), "llama3.1", NULL },
 };
 
 typedef struct Found {

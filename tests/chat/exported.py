@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: MIT
 """exported.py FOLDER NAME: whether transformers renders tests/chat/conversations.jsonl by the template of an exported folder
-as NAME.jsonl has it, and ends a text where an answer ends.  Says "skipped" where there is no transformers."""
+as NAME.jsonl has it, and the rows of tools.NAME.jsonl where that is there, and ends a text where an answer ends.  Says "skipped" where there is no transformers."""
 
+import glob
 import json
 import os
 import sys
@@ -28,6 +29,12 @@ for messages, line in zip(talks, lines, strict=True):
     if "tokens" in line:
         ids = made.apply_chat_template(messages, return_dict=True)["input_ids"]
         assert ids == line["tokens"], (ids, line["tokens"])
+for path in glob.glob(os.path.join(here, f"tools.{name}.jsonl")):
+    for line in map(json.loads, open(path, encoding="utf-8")):
+        row = json.loads(line["row"])
+        text = made.apply_chat_template(row["messages"], tools=row.get("tools"), tokenize=False,
+                                        **row.get("chat_template_kwargs", {}))
+        assert text == line["text"], (text, line["text"])
 ends = GenerationConfig.from_pretrained(folder).eos_token_id
 ends = ends if isinstance(ends, list) else [ends]
 counted = [ids for line in lines if "tokens" in line for ids, mark, after in

@@ -16,11 +16,25 @@ for name in chatml llama3 alpaca; do
     ids $name >expected
     same expected out
 done
+for name in qwen2.5 llama3.1; do
+    python3 - "$golden/tools.$name.jsonl" <<'PYTHON'
+import json, sys
+lines = [line for line in map(json.loads, open(sys.argv[1], encoding="utf-8")) if "tokens" in line]
+open("tools.jsonl", "w", encoding="utf-8").writelines(line["row"] + "\n" for line in lines)
+open("tools.json", "w", encoding="utf-8").write("[" + ",\n".join(line["row"] for line in lines) + "]")
+open("expected", "w").writelines(" ".join(map(str, line["tokens"])) + "\n" for line in lines)
+PYTHON
+    for rows in tools.jsonl tools.json; do
+        expect 0 "$trainer" tokenizer encode --tokenizer "$golden/tokenizer.json" --chat-template $name $rows
+        same expected out
+    done
+done
 expect 0 "$trainer" tokenizer encode --tokenizer "$golden/spaces.json" --chat-template chatml "$golden/conversations.jsonl"
 ids chatml.spaces >expected
 same expected out
 
 # A tokenizer of one's own: words are learned from, special tokens are the last ids.
+expect 0 "$trainer" tokenizer train --vocabulary 320 --output words.json tools.json
 special=(--special '<|im_start|>' --special '<|im_end|>')
 expect 0 "$trainer" tokenizer train --vocabulary 400 "${special[@]}" --output own.json "$golden/conversations.jsonl"
 python3 - <<'PYTHON' || fail "own.json"
