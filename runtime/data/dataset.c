@@ -208,6 +208,19 @@ static void warn_long_chats(const HsDatasetBuild *building)
             lengths->longest, lengths->answers_beyond, building->config->training.max_length);
 }
 
+static void warn_tools(const HsDatasetBuild *building)
+{
+    const char *const name = building->task->name, *const made_by = building->config->tokenizer.chat_template;
+    if (building->corpus.unrendered_contents > 0)
+        hs_warn("task %s: messages that call a tool and have a content too: %" PRId64
+                "; the chat template %s leaves the content out, as published",
+                name, building->corpus.unrendered_contents, made_by);
+    if (building->corpus.quoted_arguments > 0)
+        hs_warn("task %s: calls of tools whose arguments are a string: %" PRId64
+                "; the chat template %s puts it in quotes, as transformers does: write an object if that is not meant",
+                name, building->corpus.quoted_arguments, made_by);
+}
+
 static void describe_packs(const HsDatasetBuild *building)
 {
     const HsRowCounts *rows = &building->rows;
@@ -257,6 +270,7 @@ static HsStatus finish(HsDatasetBuild *building, HsTokenizer *tokenizer, HsDatas
     int64_t validation = count_documents(building, building->train_pieces, building->corpus.piece_count);
     building->joined = train > validation ? train : validation;
     warn_long_chats(building);
+    warn_tools(building);
     warn_cut_rows(building);
     describe_packs(building);
     HS_TRY(hs_dataset_count_shared(building, &dataset->apart));

@@ -92,6 +92,22 @@ awk -v both="$(loss '' '')" -v one="$(loss '' ', "weight": 0')" -v two="$(loss '
 talk ', "weight": 0.5' '' >talk.jsonl
 expect 1 "$trainer" eval --checkpoint run --file talk.jsonl
 says err 'talk.jsonl:1: messages[1]: `weight` is 0.5: a message is counted whole or not at all: 0 or 1'
+# Tools are trained on, and what a template does with a call that may not be meant is said.
+call='{"function": {"name": "f", "arguments": '
+printf '{"tools": [{"name": "f"}], "messages": [{"role": "user", "content": "hi"}, %s, %s]}\n' \
+    "{\"role\": \"assistant\", \"content\": \"so\", \"tool_calls\": [$call\"{}\"}}]}" '{"role": "tool", "content": "cake"}' \
+    "{\"role\": \"assistant\", \"content\": \"so\", \"tool_calls\": [$call{}}}]}" '{"role": "ipython", "content": "cake"}' >calls.jsonl
+sed 's/ipython/tool/; s/"content": "so", //' calls.jsonl >plain.jsonl
+tools=(--config chat.yaml tokenizer.path="$golden/tokenizer.json" max_steps=1 max_length=512 batch_size=1 data.packing=documents)
+expect 0 "$trainer" "${tools[@]}" tasks.0.train=calls.jsonl tokenizer.chat_template=llama3.1 out_dir=called
+says err 'task t: messages that call a tool and have a content too: 2; the chat template llama3.1 leaves the content out'
+says err 'task t: calls of tools whose arguments are a string: 1; the chat template llama3.1 puts it in quotes'
+expect 0 "$trainer" "${tools[@]}" tasks.0.train=plain.jsonl tokenizer.chat_template=qwen2.5 out_dir=plain
+says err 'task t: calls of tools whose arguments are a string: 1; the chat template qwen2.5'
+grep -q "a content too" err && fail "a content is missed that is rendered"
+expect 0 "$trainer" generate --checkpoint plain --chat --prompt tea --tokens 3
+expect 1 "$trainer" "${tools[@]}" tasks.0.train=calls.jsonl tokenizer.chat_template=chatml out_dir=x
+says err 'calls.jsonl:1: `tools`: the template chatml does not render tools: name qwen2.5 or llama3.1 as tokenizer.chat_template'
 # Killed and gone on from: the same bits.
 expect 0 "$trainer" --config chat.yaml out_dir=whole
 bits whole >whole.bits

@@ -20,6 +20,7 @@
 #include "runtime/data/source/chat_calls.h"
 #include "runtime/data/source/chat_json.h"
 #include "runtime/data/source/chat_marks.h"
+#include "runtime/data/source/chat_template.h"
 
 typedef struct Conversation {
     HsChatMessage *messages;
@@ -297,6 +298,17 @@ static HsStatus add_piece(HsCorpus *corpus, const HsChatText *text, size_t begin
     return HS_OK;
 }
 
+static void count_oddities(const Conversation *conversation, HsCorpus *corpus)
+{
+    for (size_t i = 0; i < conversation->count; i++) {
+        const HsChatMessage *const message = &conversation->messages[i];
+        if (!message->calls)
+            continue;
+        corpus->unrendered_contents += message->length > 0 && !conversation->made_by->tools->keeps_content;
+        corpus->quoted_arguments += hs_chat_quoted_arguments(message);
+    }
+}
+
 static HsStatus add_rendered(const char *place, const Conversation *conversation, int64_t line,
                              const HsSourceOptions *options, HsCorpus *corpus)
 {
@@ -321,6 +333,8 @@ static HsStatus add_rendered(const char *place, const Conversation *conversation
     if (status == HS_OK)
         status = add_piece(corpus, &text, at, text.text.count, false, line);
     hs_chat_text_deinit(&text);
+    if (status == HS_OK)
+        count_oddities(conversation, corpus);
     return status;
 }
 

@@ -82,10 +82,34 @@ HsStatus hs_chat_put_tools(const HsChatToolsText *around, int indent, const HsJs
     return put(out, around->tail);
 }
 
-/* The name is put as it is: the templates escape nothing in it. */
-static HsStatus put_call(const HsChatToolForm *form, const HsJson *call, HsBytes *out)
+/* Each call of a list, or the one that is none. */
+static const HsJson *first_call(const HsJson *calls)
 {
-    const HsJson *const wrapped = hs_json_get(call, "function"), *const function = wrapped ? wrapped : call;
+    return hs_json_is_array(calls) ? hs_json_first(calls) : calls;
+}
+
+static const HsJson *next_call(const HsJson *calls, const HsJson *call)
+{
+    return hs_json_is_array(calls) ? hs_json_next(call) : NULL;
+}
+
+static const HsJson *function_of(const HsJson *call)
+{
+    const HsJson *const function = hs_json_get(call, "function");
+    return function ? function : call;
+}
+
+int64_t hs_chat_quoted_arguments(const HsChatMessage *message)
+{
+    int64_t count = 0;
+    for (const HsJson *call = first_call(message->calls); call; call = next_call(message->calls, call))
+        count += hs_json_is_string(hs_json_get(function_of(call), "arguments"));
+    return count;
+}
+
+/* The name is put as it is: the templates escape nothing in it. */
+static HsStatus put_call(const HsChatToolForm *form, const HsJson *function, HsBytes *out)
+{
     HS_TRY(put(out, form->call_before));
     HS_TRY(put(out, hs_json_string(hs_json_get(function, "name"))));
     HS_TRY(put(out, form->call_between));
@@ -96,13 +120,11 @@ static HsStatus put_call(const HsChatToolForm *form, const HsJson *call, HsBytes
 HsStatus hs_chat_put_calls(const HsChatToolForm *form, const HsChatMessage *message, HsBytes *out)
 {
     bool follows = form->keeps_content && message->length > 0;
-    const bool several = hs_json_is_array(message->calls);
     if (follows)
         HS_TRY(hs_bytes_append(out, message->text, message->length));
-    for (const HsJson *call = several ? hs_json_first(message->calls) : message->calls; call;
-         call = several ? hs_json_next(call) : NULL) {
+    for (const HsJson *call = first_call(message->calls); call; call = next_call(message->calls, call)) {
         HS_TRY(put(out, follows ? "\n" : ""));
-        HS_TRY(put_call(form, call, out));
+        HS_TRY(put_call(form, function_of(call), out));
         follows = true;
     }
     return HS_OK;

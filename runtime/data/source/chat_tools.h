@@ -45,6 +45,8 @@ extern const HsChatToolForm hs_chat_qwen_tools, hs_chat_llama_tools;
 
 /* errors: HS_ENOMEM */
 HsStatus hs_chat_put_tools(const HsChatToolsText *around, int indent, const HsJson *list, HsBytes *out);
+/* Calls of one message whose arguments are a string. */
+int64_t hs_chat_quoted_arguments(const HsChatMessage *message);
 HsStatus hs_chat_put_calls(const HsChatToolForm *form, const HsChatMessage *message, HsBytes *out);
 HsStatus hs_chat_put_result(const HsChatToolForm *form, const HsChatMessage *message, HsBytes *out);
 

@@ -90,6 +90,9 @@ typedef struct HsCorpus {
     HsPiece *pieces;
     int64_t piece_count, piece_capacity;
     int source; /* given to the pieces that are added */
+    /* Of calls of tools, what templates do with them that may not be meant: */
+    int64_t unrendered_contents; /* a message's content that stands next to its call, and is left out */
+    int64_t quoted_arguments;    /* arguments that are a string, and are put as one */
 } HsCorpus;
 
 typedef struct HsSourceOptions {
