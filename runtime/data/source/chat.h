@@ -34,8 +34,8 @@ typedef struct HsChatMessage {
     const char *text;
     size_t length;
     bool counted; /* by the loss */
-    const HsJson *
-        calls; /* of an assistant: one {"name": ..., "arguments": ...} or a list, each also as {"function": it}; NULL: none */
+    /* Of an assistant: one {"name": ..., "arguments": ...} or a list, each also as {"function": it}.  NULL: no calls */
+    const HsJson *calls;
     const HsJson *value; /* of a tool: a result that is no text; NULL: it is one */
 } HsChatMessage;
 

@@ -43,10 +43,11 @@ typedef struct HsChatToolForm {
 } HsChatToolForm;
 extern const HsChatToolForm hs_chat_qwen_tools, hs_chat_llama_tools;
 
-/* errors: HS_ENOMEM */
-HsStatus hs_chat_put_tools(const HsChatToolsText *around, int indent, const HsJson *list, HsBytes *out);
-/* Calls of one message whose arguments are a string. */
+/* How many calls of a message have a string as their arguments. */
 int64_t hs_chat_quoted_arguments(const HsChatMessage *message);
+
+/* What is put was read by chat_calls.h.  errors: HS_ENOMEM */
+HsStatus hs_chat_put_tools(const HsChatToolsText *around, int indent, const HsJson *list, HsBytes *out);
 HsStatus hs_chat_put_calls(const HsChatToolForm *form, const HsChatMessage *message, HsBytes *out);
 HsStatus hs_chat_put_result(const HsChatToolForm *form, const HsChatMessage *message, HsBytes *out);
 

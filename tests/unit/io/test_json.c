@@ -136,6 +136,30 @@ Test(json, reads_what_python_writes_where_that_is_asked_for)
     cr_expect(strstr(hs_error_message(), "byte 22: not JSON"), "%s", hs_error_message());
 }
 
+Test(json, numbers_keep_how_they_are_written)
+{
+    static const char text[] =
+        "{\"1\\\"2\": [1.0, -0,1e5 ,true, NaN], \"b\": {\"c\": -Infinity}, \"d\": 12345678901234567890}";
+    static const char *const expected[] = { "1.0", "-0", "1e5", NULL, "NaN" };
+    HsJson *root;
+    cr_assert_eq(hs_json_parse_python("x", text, strlen(text), &root), HS_OK, "%s", hs_error_message());
+    const HsJson *const list = hs_json_first(root);
+    cr_expect_null(hs_json_spelling(hs_json_first(list)));
+    for (int twice = 0; twice < 2; twice++) {
+        int at = 0;
+        cr_assert_eq(hs_json_keep_spelling(root, text, strlen(text)), HS_OK);
+        for (const HsJson *item = hs_json_first(list); item; item = hs_json_next(item), at++)
+            if (expected[at])
+                cr_expect_str_eq(hs_json_spelling(item), expected[at]);
+            else
+                cr_expect_null(hs_json_spelling(item));
+        cr_expect_str_eq(hs_json_spelling(hs_json_get(hs_json_get(root, "b"), "c")), "-Infinity");
+        cr_expect_str_eq(hs_json_spelling(hs_json_get(root, "d")), "12345678901234567890");
+    }
+    cr_expect_eq(hs_json_number(hs_json_first(list)), 1.0);
+    hs_json_destroy(root);
+}
+
 Test(json, needs_name_what_is_wrong)
 {
     HsJson *root = parse("{\"i\":7,\"f\":1.5,\"s\":\"text\",\"big\":9007199254740994,\"far\":1e999,"
