@@ -22,6 +22,7 @@
 #include "kernels/base/log.h"
 #include "runtime/checkpoint/weights.h"
 #include "runtime/config/chat_template.h"
+#include "runtime/config/table.h"
 #include "runtime/config/continual.h"
 #include "runtime/io/storage.h"
 #include "runtime/model/coded.h"
@@ -392,13 +393,37 @@ done:
     return status;
 }
 
-HsStatus hs_trainer_peek_validation(HsTrainer *trainer, const char *folder)
+/* Documents end as they did when the run began: earlier versions did not read a folder's eos_token, and where the
+ * configuration does not set it, it is that now. */
+static HsStatus keep_end_of_text(HsConfig *config, const char *folder)
+{
+    static const char key[] = "tokenizer.end_of_text";
+    static const char *const without_limit[] = { "memory.limit=0" };
+    char empty[] = "";
+    const HsYaml none = { .kind = HS_YAML_SCALAR, .text = empty };
+    char path[4096];
+    HsConfig saved;
+    if (config->tokenizer.end_of_text[0] == '\0' || hs_config_is_set(config, key))
+        return HS_OK;
+    snprintf(path, sizeof path, "%s/config.yaml", folder);
+    HS_TRY(hs_config_load_saved(&saved, path, 1, without_limit));
+    const bool unsaid = saved.tokenizer.end_of_text[0] == '\0';
+    hs_config_deinit(&saved);
+    if (!unsaid)
+        return HS_OK;
+    hs_info("documents end as this run began, by the tokenizer's usual name of an end; a new run takes %s",
+            config->tokenizer.end_of_text);
+    return hs_config_value_set(hs_config_key_find("tokenizer", "end_of_text"), NULL, &none, config);
+}
+
+HsStatus hs_trainer_peek_data(HsTrainer *trainer, const char *folder)
 {
     HsCheckpoint checkpoint;
     HS_TRY(hs_checkpoint_open(folder, false, &checkpoint));
     trainer->keeps_validation = !hs_json_is_true(hs_json_get(checkpoint.state, VALIDATION_APART));
+    const HsStatus status = keep_end_of_text(trainer->config, checkpoint.folder);
     hs_checkpoint_close(&checkpoint);
-    return HS_OK;
+    return status;
 }
 
 HsStatus hs_trainer_peek_micro_batch(HsTrainer *trainer, const char *folder)

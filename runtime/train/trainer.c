@@ -224,7 +224,7 @@ static HsStatus prepare(HsTrainer *trainer, const char *folder)
     HsTokenizer *tokenizer;
     HS_TRY(name_text(config));
     HS_TRY(hs_trainer_given_tokenizer(config, folder, &tokenizer));
-    HsStatus status = folder ? hs_trainer_peek_validation(trainer, folder) : HS_OK;
+    HsStatus status = folder ? hs_trainer_peek_data(trainer, folder) : HS_OK;
     if (status != HS_OK) {
         hs_tokenizer_destroy(tokenizer);
         return status;

@@ -118,7 +118,7 @@ typedef struct HsTrainer {
     size_t free_before;  /* of a GPU's memory, before the run took any; 0: not asked */
     HsModel model;
     HsProgram train_program, evaluation_program;
-    bool keeps_validation; /* hs_trainer_peek_validation */
+    bool keeps_validation; /* hs_trainer_peek_data */
     bool has_data, has_model, has_train_plan, has_evaluation_plan, has_optimizer, has_matrix, has_reservoir;
     HsOptimizer optimizer;
     HsOptimizerGroup groups[HS_CONFIG_MOST_GROUPS];
@@ -525,9 +525,9 @@ HsStatus hs_trainer_save_best(HsTrainer *trainer, int task);
 HsStatus hs_trainer_save_aside(HsTrainer *trainer, const char *out_dir);
 /* Apply `resume`: find, compare configurations, restore tensors and state; trainer->resumed tells. */
 HsStatus hs_trainer_resume(HsTrainer *trainer, const char *folder);
-/* Whether a checkpoint's run trains on files of validation that its folders have, as all did at first:
- * trainer->keeps_validation. */
-HsStatus hs_trainer_peek_validation(HsTrainer *trainer, const char *folder);
+/* What a checkpoint's run does with its data as all did at first: whether it trains on files of validation that its
+ * folders have (trainer->keeps_validation), and which token ends its documents (the configuration). */
+HsStatus hs_trainer_peek_data(HsTrainer *trainer, const char *folder);
 /* state.micro_batch of a checkpoint, before anything is allocated. */
 HsStatus hs_trainer_peek_micro_batch(HsTrainer *trainer, const char *folder);
 /* What `resume` and out_dir's contents say: *folder is the checkpoint to go on from, or NULL.  Caller frees. */

@@ -82,6 +82,16 @@ says out "with end-of-text"
 expect 0 "$trainer" --config /dev/null init_from=ends 'tasks.0.train=documents.jsonl' max_steps=2 max_length=16 batch_size=2 \
     precision.mode=fp32 out_dir=r
 grep -qE 'end_of_text: "?an"?$' r/config.yaml || fail "the run does not know the folder's end of text"
+# A run of an earlier version did not read it, and continues as it began.
+run="--config /dev/null init_from=ends tasks.0.train=documents.jsonl max_steps=4 checkpoint_freq=2 max_length=16
+    batch_size=2 precision.mode=fp32 logging.device_seconds=0"
+# shellcheck disable=SC2086
+{
+    expect 0 "$trainer" $run tokenizer.end_of_text= out_dir=whole
+    bits whole >whole.bits
+    goes_on_from whole/checkpoints/step-00000002 "$trainer" $run out_dir=run
+}
+says err "documents end as this run began"
 echo '{"eos_token_id": [201, 202]}' >ends/generation_config.json
 rm -r r
 expect 0 "$trainer" --config /dev/null init_from=ends 'tasks.0.train=documents.jsonl' max_steps=2 max_length=16 batch_size=2 \
