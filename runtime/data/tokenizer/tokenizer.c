@@ -3,6 +3,7 @@
  * The table of tokenizers and what does not depend on the kind.
  * A file says its kind: ours by the member "halfstep_tokenizer", Hugging Face's by "model".
  */
+#include "runtime/config/tokenizer_folder.h"
 #include "runtime/data/tokenizer/bpe.h"
 #include "runtime/data/tokenizer/kind.h"
 
@@ -174,9 +175,20 @@ HsStatus hs_tokenizer_set_end_of_text(HsTokenizer *tokenizer, const char *text)
                    text, tokenizer->kind->name);
 }
 
+/* By the names alone, as a checkpoint's copy of the file would be read, which has no folder. */
+static void find_usual_end(HsTokenizer *tokenizer)
+{
+    tokenizer->end_of_text = -1;
+    for (int i = 0; hs_usual_ends_of_text[i]; i++)
+        if (hs_tokenizer_set_end_of_text(tokenizer, hs_usual_ends_of_text[i]) == HS_OK)
+            return;
+}
+
 HsStatus hs_tokenizer_settle(HsTokenizer *tokenizer, const HsConfig *config)
 {
     const int64_t rows = config->training.init_from[0] != '\0' ? config->model.vocabulary : 0;
+    if (tokenizer->kind == &hs_tokenizer_bpe && config->tokenizer.end_of_text[0] == '\0')
+        find_usual_end(tokenizer);
     HS_TRY(hs_tokenizer_set_end_of_text(tokenizer, config->tokenizer.end_of_text));
     tokenizer->rows = rows > 0 && rows < tokenizer->vocabulary ? rows : 0;
     if (tokenizer->rows > 0 && tokenizer->end_of_text >= tokenizer->rows) {
