@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "runtime/checkpoint/checkpoint.h"
-#include "runtime/io/files.h"
 #include "runtime/io/json.h"
 #include "runtime/io/storage.h"
 
@@ -28,17 +27,13 @@ static const HsParam *trained_tie(const HsModel *model)
 /* Whether PEFT keeps the two one: it is asked to, and knows the embedding by this name. */
 static HsStatus read_tying(const char *folder, const HsParam *table, bool *one)
 {
-    char *path = NULL, *text = NULL;
-    size_t length = 0;
+    char *path = NULL;
     HsJson *root = NULL;
     HS_TRY(hs_storage_join(folder, "adapter_config.json", &path));
-    HsStatus status = hs_read_file(path, CONFIG_BYTES, &text, &length);
-    if (status == HS_OK)
-        status = hs_json_parse(path, text, length, &root);
+    const HsStatus status = hs_json_read_python(path, CONFIG_BYTES, &root);
     const HsJson *ensured = status == HS_OK ? hs_json_get(root, "ensure_weight_tying") : NULL;
     *one = ensured && hs_json_is_true(ensured) && strstr(table->name, "embed_tokens");
     hs_json_destroy(root);
-    free(text);
     free(path);
     return status;
 }

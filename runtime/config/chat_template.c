@@ -104,7 +104,7 @@ static HsStatus look(const char *folder, const char *name, bool is_json, Found *
     if (status == HS_OK && there)
         status = hs_read_file(path, TEMPLATE_MAX_BYTES, &text, &length);
     if (status == HS_OK && there && is_json)
-        status = hs_json_parse(path, text, length, &about);
+        status = hs_json_parse_python(path, text, length, &about);
     const char *const program = is_json ? template_of(about) : text;
     if (status == HS_OK && program) {
         identify(program, is_json ? strlen(program) : length, found);

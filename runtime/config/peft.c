@@ -11,7 +11,6 @@
 
 #include "runtime/config/pretrained.h"
 #include "runtime/config/table.h"
-#include "runtime/io/files.h"
 
 enum { CONFIG_BYTES = 1 << 22, TEXT_BYTES = 64 };
 
@@ -169,16 +168,11 @@ static HsStatus read_values(const char *path, const HsJson *root, bool tied, HsA
 
 HsStatus hs_peft_read(const char *path, bool tied, HsAdoption *adoption)
 {
-    char *text = NULL;
-    size_t length = 0;
     HsJson *root = NULL;
-    HS_TRY(hs_read_file(path, CONFIG_BYTES, &text, &length));
-    HsStatus status = hs_json_parse(path, text, length, &root);
-    if (status == HS_OK)
-        status = hs_json_is_object(root) ? read_values(path, root, tied, adoption)
-                                         : hs_fail(HS_EFORMAT, "%s: not a JSON object", path);
+    HS_TRY(hs_json_read_python(path, CONFIG_BYTES, &root));
+    const HsStatus status = hs_json_is_object(root) ? read_values(path, root, tied, adoption)
+                                                    : hs_fail(HS_EFORMAT, "%s: not a JSON object", path);
     hs_json_destroy(root);
-    free(text);
     return status;
 }
 

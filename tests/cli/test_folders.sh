@@ -66,6 +66,20 @@ says err "it is a hub's cache: name the folder in its snapshots"
 expect 2 "$trainer" --config /dev/null init_from=folders/adapter-there out_dir=r
 says err "folders/adapter-there holds adapters (adapter_config.json) with its weights"
 
+# Python writes Infinity for a length without end; the template in the same file is found all the same.
+python3 "$cases" make plain talks
+python3 - <<'PY'
+import json
+about = json.load(open("talks/tokenizer_config.json"))
+about["model_max_length"] = float("inf")
+about["chat_template"] = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + "
+                          "'<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}"
+                          "{% endif %}")
+json.dump(about, open("talks/tokenizer_config.json", "w"))
+PY
+expect 0 "$trainer" --config /dev/null init_from=talks --print-config
+grep -qE '^ *chat_template: chatml' out || fail "the folder's template is not found"
+
 # The end of documents is the folder's, also in a run's checkpoint, and there it needs the folder no more.
 python3 "$cases" make plain ends
 python3 - <<'PY'
