@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# Every command that README.md, configs/*.yaml, examples/*.c, examples/strategies.md and five pages of examples/howto show in
-# a line of its own runs, in the order of the page;
+# Every command that README.md, configs/*.yaml, examples/*.c, examples/strategies.md, docs/*.md and five pages of
+# examples/howto show in a line of its own runs, in the order of the page;
 # shortened by keys for a small model and two steps, by another device, or to one operation.  Files that a command needs
 # are made first.  Not run: `make demo` and `make test`, which install packages; examples/lessons has its own test.
 . "$(dirname "$0")/lib.sh"
@@ -87,6 +87,7 @@ run README.md '    '
 for config in configs/*.yaml; do run "$config" '#     '; done
 for example in "$root"/examples/*.c; do run "examples/$(basename "$example")" ' \*     '; done
 run examples/strategies.md '    '
+for page in "$root"/docs/*.md; do run "docs/$(basename "$page")" '    '; done
 run examples/howto/more-tasks.md '    '
 run examples/howto/conversations.md '    '
 ln -s "$root/kernels" kernels # a header
