@@ -173,12 +173,14 @@ def noisy(tensors):
 
 
 def files_change(folder, draw):
-    names = sorted(os.listdir(folder))
+    names = sorted(name for name in os.listdir(folder) if os.path.isfile(f"{folder}/{name}"))
+    if not names:
+        return None
     kind = draw.choice(["remove", "empty", "lfs", "stale index", "single next to shards", "shard", "rename", "bin", "junk",
                         "doubled tensor", "stray shard", "map less", "map wrong", "folder", "bytes"])
     name = draw.choice(names)
     if kind == "remove":
-        os.remove(f"{folder}/{name}") if os.path.isfile(f"{folder}/{name}") else shutil.rmtree(f"{folder}/{name}")
+        os.remove(f"{folder}/{name}")
     elif kind == "empty":
         open(f"{folder}/{name}", "w").close()
     elif kind == "lfs":
