@@ -51,22 +51,35 @@ static HsStatus add_special(HsBpeLoading *loading, const HsJson *template, const
     return HS_OK;
 }
 
+/* Each a token or a text, with the type that the library demands and nothing here reads. */
+static HsStatus check_pieces(const HsBpeLoading *loading, const char *name, const HsJson *list)
+{
+    if (!hs_json_is_array(list))
+        return hs_fail(HS_EFORMAT, "%s: post_processor.%s must be a list", loading->name, name);
+    for (const HsJson *piece = hs_json_first(list); piece; piece = hs_json_next(piece)) {
+        const HsJson *special = hs_json_get(piece, "SpecialToken"), *text = hs_json_get(piece, "Sequence");
+        const HsJson *const about = special ? special : text;
+        if (!about)
+            return hs_fail(HS_EFORMAT, "%s: post_processor.%s: neither a SpecialToken nor a Sequence", loading->name,
+                           name);
+        if (!hs_json_is_string(hs_json_get(about, "id")) || !hs_json_is_number(hs_json_get(about, "type_id")))
+            return hs_fail(HS_EFORMAT, "%s: post_processor.%s: a %s needs `id` and `type_id`", loading->name, name,
+                           special ? "SpecialToken" : "Sequence");
+    }
+    return HS_OK;
+}
+
 static HsStatus load_template(HsBpeLoading *loading, const HsJson *template)
 {
     const HsJson *single = hs_json_get(template, "single");
     const HsJson *before[HS_AROUND_MOST];
     int count = 0, sequences = 0;
-    if (!hs_json_is_array(single))
-        return hs_fail(HS_EFORMAT, "%s: post_processor.single must be a list", loading->name);
-    /* Not read, but a file without them is none to the library. */
-    if (!hs_json_is_array(hs_json_get(template, "pair")) || !hs_json_is_object(hs_json_get(template, "special_tokens")))
-        return hs_fail(HS_EFORMAT, "%s: post_processor needs a list `pair` and an object `special_tokens`",
-                       loading->name);
+    HS_TRY(check_pieces(loading, "single", single));
+    HS_TRY(check_pieces(loading, "pair", hs_json_get(template, "pair"))); /* not read, but the library demands it */
+    if (!hs_json_is_object(hs_json_get(template, "special_tokens")))
+        return hs_fail(HS_EFORMAT, "%s: post_processor.special_tokens must be an object", loading->name);
     for (const HsJson *piece = hs_json_first(single); piece; piece = hs_json_next(piece)) {
         const HsJson *special = hs_json_get(piece, "SpecialToken");
-        if (!special && !hs_json_get(piece, "Sequence"))
-            return hs_fail(HS_EFORMAT, "%s: post_processor.single: neither a SpecialToken nor a Sequence",
-                           loading->name);
         sequences += !special;
         if (special && sequences > 0)
             HS_TRY(add_special(loading, template, special, true));
