@@ -69,6 +69,12 @@ static bool is_file(const char *path)
     return stat(path, &about) == 0 && S_ISREG(about.st_mode);
 }
 
+static bool ends_with(const char *name, const char *ending)
+{
+    const size_t length = strlen(name), tail = strlen(ending);
+    return length >= tail && strcmp(name + length - tail, ending) == 0;
+}
+
 /* What a folder has in place of weights that can be read, as an error with what to do. */
 static HsStatus explain_absence(const char *folder)
 {
@@ -91,8 +97,7 @@ static HsStatus explain_absence(const char *folder)
     HS_TRY(hs_storage_list(folder, &listing));
     for (size_t k = 0; k < sizeof others / sizeof *others && !what; k++)
         for (int i = 0; i < listing.count && !what; i++) {
-            const size_t length = strlen(listing.names[i]), tail = strlen(others[k].ending);
-            if (length < tail || strcmp(listing.names[i] + length - tail, others[k].ending) != 0)
+            if (!ends_with(listing.names[i], others[k].ending))
                 continue;
             what = others[k].what;
             snprintf(found, sizeof found, "%s", listing.names[i]);
@@ -179,12 +184,6 @@ const HsNamedTensor *hs_pretrained_find(const HsPretrained *pretrained, const ch
         }
     }
     return NULL;
-}
-
-static bool ends_with(const char *name, const char *ending)
-{
-    const size_t length = strlen(name), tail = strlen(ending);
-    return length >= tail && strcmp(name + length - tail, ending) == 0;
 }
 
 /* Not parameters: older releases of the library stored them. */

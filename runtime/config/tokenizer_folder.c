@@ -196,20 +196,29 @@ const char *hs_token_content(const HsJson *token)
     return hs_json_string(hs_json_is_object(token) ? hs_json_get(token, "content") : token);
 }
 
+/* The folder with tokenizer.json's text, which the caller frees. */
+static HsStatus open_with_text(const char *tokenizer_json, HsTokenizerFolder *folder, char **text)
+{
+    size_t length = 0;
+    HS_TRY(hs_read_file(tokenizer_json, TOKENIZER_MAX_BYTES, text, &length));
+    const HsStatus status = hs_tokenizer_folder_open(tokenizer_json, *text, folder);
+    if (status != HS_OK)
+        free(*text);
+    return status;
+}
+
 HsStatus hs_tokenizer_folder_check(const char *tokenizer_json)
 {
     HsTokenizerFolder folder;
     char *text = NULL;
-    size_t length = 0;
-    HS_TRY(hs_read_file(tokenizer_json, TOKENIZER_MAX_BYTES, &text, &length));
-    HsStatus status = hs_tokenizer_folder_open(tokenizer_json, text, &folder);
-    if (status == HS_OK && folder.class == HS_TOKENIZER_OTHER)
+    HsStatus status = HS_OK;
+    HS_TRY(open_with_text(tokenizer_json, &folder, &text));
+    if (folder.class == HS_TOKENIZER_OTHER)
         status = hs_fail(HS_EUNSUPPORTED,
                          "%s: tokenizer_class is %s, which makes its tokenizer in a way that is not known here; where "
                          "tokenizer.json is right as it stands, set it to PreTrainedTokenizerFast",
                          folder.config_path, folder.class_name);
-    if (status == HS_OK)
-        hs_tokenizer_folder_close(&folder);
+    hs_tokenizer_folder_close(&folder);
     free(text);
     return status;
 }
@@ -245,15 +254,10 @@ static HsStatus find_end(const char *path, char **end)
 {
     HsTokenizerFolder folder;
     char *text = NULL;
-    size_t length = 0;
     const char *fallback;
+    HsStatus status = HS_OK;
     *end = NULL;
-    HS_TRY(hs_read_file(path, TOKENIZER_MAX_BYTES, &text, &length));
-    HsStatus status = hs_tokenizer_folder_open(path, text, &folder);
-    if (status != HS_OK) {
-        free(text);
-        return status;
-    }
+    HS_TRY(open_with_text(path, &folder, &text));
     const char *content = hs_token_content(hs_tokenizer_folder_role(&folder, "eos_token", &fallback));
     content = content ? content : fallback;
     if (content && !is_usual_end(text, content)) {

@@ -318,15 +318,22 @@ static HsStatus compare_known(HsTrainer *trainer, const HsConfig *saved, const c
     return status;
 }
 
+/* The configuration that a checkpoint was made with.  memory.limit is of no account here, and in MiB in the first
+ * releases' checkpoints, which the check of sizes would refuse. */
+static HsStatus load_config_of(const char *folder, HsConfig *saved)
+{
+    static const char *const without_limit[] = { "memory.limit=0" };
+    char path[4096];
+    snprintf(path, sizeof path, "%s/config.yaml", folder);
+    return hs_config_load_saved(saved, path, 1, without_limit);
+}
+
 static HsStatus compare_config(HsTrainer *trainer, const char *folder)
 {
-    char path[4096], longer[128] = "";
-    snprintf(path, sizeof path, "%s/config.yaml", folder);
+    char longer[128] = "";
     const HsConfig *config = trainer->config;
     HsConfig saved;
-    /* Of no account here, and in MiB in the first releases' checkpoints, which the check of sizes would refuse. */
-    static const char *const without_limit[] = { "memory.limit=0" };
-    HS_TRY(hs_config_load_saved(&saved, path, 1, without_limit));
+    HS_TRY(load_config_of(folder, &saved));
     HsStatus status = hs_trainer_compare_tasks(trainer, &saved, folder);
     if (status == HS_OK && hs_trainer_records(trainer))
         status = hs_trainer_read_origin(trainer, folder);
@@ -398,15 +405,12 @@ done:
 static HsStatus keep_end_of_text(HsConfig *config, const char *folder)
 {
     static const char key[] = "tokenizer.end_of_text";
-    static const char *const without_limit[] = { "memory.limit=0" };
     char empty[] = "";
     const HsYaml none = { .kind = HS_YAML_SCALAR, .text = empty };
-    char path[4096];
     HsConfig saved;
     if (config->tokenizer.end_of_text[0] == '\0' || hs_config_is_set(config, key))
         return HS_OK;
-    snprintf(path, sizeof path, "%s/config.yaml", folder);
-    HS_TRY(hs_config_load_saved(&saved, path, 1, without_limit));
+    HS_TRY(load_config_of(folder, &saved));
     const bool unsaid = saved.tokenizer.end_of_text[0] == '\0';
     hs_config_deinit(&saved);
     if (!unsaid)
