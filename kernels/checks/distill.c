@@ -36,7 +36,10 @@ HsStatus hs_check_match_logits(const HsMatchLogitsArgs *args)
 HsStatus hs_check_distill(const HsDistillArgs *args)
 {
     HS_TRY(hs_check_operands("distill", &hs_operands.distill, args));
-    if (!(args->temperature > 0.0f))
-        return hs_fail(HS_EINVAL, "distill: temperature must be more than 0 (got %g)", (double)args->temperature);
+    const HsTeaching *const rules[] = { &args->fresh, &args->again };
+    for (int i = 0; i < 2; i++)
+        if (rules[i]->weight != 0.0f && !(rules[i]->temperature > 0.0f))
+            return hs_fail(HS_EINVAL, "distill: temperature must be more than 0 (got %g)",
+                           (double)rules[i]->temperature);
     return check_own_gradient("distill", &args->logits, &args->dlogits);
 }

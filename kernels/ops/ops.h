@@ -60,7 +60,8 @@
     X(top_logits, HsTopLogitsArgs, "value[n], index[n]: the K largest logits of row n, in falling order")             \
     X(match_logits, HsMatchLogitsArgs,                                                                                \
       "loss = a/K sum_k (logit[index_k] - value_k)^2; dlogits = b dlogits + gs dloss/dlogits, in replayed rows")      \
-    X(distill, HsDistillArgs, "loss = a KL(softmax(teacher/t), softmax(logits/t)); dlogits += gs dloss/dlogits")      \
+    X(distill, HsDistillArgs,                                                                                         \
+      "loss = a KL(softmax(teacher/t), softmax(logits/t)); dlogits = b dlogits + gs dloss/dlogits")                   \
     X(grad_stats, HsGradStatsArgs, "sum of squares and count of non-finite elements, per tensor")                     \
     X(adamw, HsAdamWArgs, "Loshchilov & Hutter 2019, algorithm 2; one pass with unscale, clip, master, copy")         \
     X(adamw8bit, HsAdamW8bitArgs, "adamw with moments in 8 bits: decode, adamw, encode; kernels/ops/moment_map.h")    \
@@ -391,17 +392,25 @@ typedef struct HsMatchLogitsArgs {
     HsTensor dlogits;            /* [N,V] act, not logits itself */
 } HsMatchLogitsArgs;
 
-/* Knowledge distillation (Hinton et al. 2015; LwF: Li & Hoiem 2016, eq. 2 and 3) in the rows that are not replayed and
- * whose target is not -1.  With p and q the softmax of logits / t and teacher / t, dloss/dlogit = a / t (p - q).  The
- * loss is LwF's cross-entropy of q and p without q's own entropy, a constant: 0 where student and teacher agree. */
+/* How a teacher teaches in rows of a kind: a 0: not at all, and the other two mean nothing. */
+typedef struct HsTeaching {
+    float weight;        /* a */
+    float temperature;   /* t, above 0 */
+    float target_weight; /* b: of what dlogits hold already, the gradient of the loss on the rows' targets */
+} HsTeaching;
+
+/* Knowledge distillation (Hinton et al. 2015; LwF: Li & Hoiem 2016, eq. 2 and 3) in rows whose target is not -1, new and
+ * replayed ones each by their own rule.  With p and q the softmax of logits / t and teacher / t,
+ *     dlogits = b dlogits + gs a / t (p - q)
+ * The loss is LwF's cross-entropy of q and p without q's own entropy, a constant: 0 where student and teacher agree. */
 typedef struct HsDistillArgs {
     HsTensor logits, teacher; /* [N,V] f32 */
     HsTensor targets;         /* [N] i32 */
     HsTensor replayed;        /* [N] i32, optional: none is */
-    float weight;             /* a */
-    float temperature;        /* t, above 0 */
+    HsTeaching fresh, again;  /* of rows that are not, and that are replayed */
     const float *gradient_scale;
-    HsTensor losses;  /* [N] f32; not written in replayed rows */
+    HsTensor
+        losses; /* [N] f32, without a target 0; not written in replayed rows that are not taught, 0 in other such rows */
     HsTensor dlogits; /* [N,V] act, not logits itself */
 } HsDistillArgs;
 

@@ -86,11 +86,18 @@ HsStatus hs_ref_distill(HsContext *context, const HsDistillArgs *args)
     (void)context;
     const int64_t vocabulary = args->logits.shape[1];
     const int32_t *targets = args->targets.data, *replayed = args->replayed.data;
-    const double t = (double)args->temperature, a = (double)args->weight, scale = (double)*args->gradient_scale;
+    const double scale = (double)*args->gradient_scale;
     for (int64_t n = 0; n < args->logits.shape[0]; n++) {
         const int64_t row = n * vocabulary;
-        if (replayed && replayed[n] != 0)
+        const bool again = replayed && replayed[n] != 0;
+        const HsTeaching *teaching = again ? &args->again : &args->fresh;
+        const double t = (double)teaching->temperature, a = (double)teaching->weight;
+        if (a == 0.0 && again)
             continue;
+        if (a == 0.0) {
+            hs_ref_store(&args->losses, n, 0.0);
+            continue;
+        }
         double loss = 0.0;
         const double student_lse = log_sum_exp(&args->logits, row, vocabulary, t);
         const double teacher_lse = log_sum_exp(&args->teacher, row, vocabulary, t);
@@ -99,7 +106,8 @@ HsStatus hs_ref_distill(HsContext *context, const HsDistillArgs *args)
             const double log_q = hs_ref_load(&args->teacher, row + v) / t - teacher_lse;
             loss += a * exp(log_q) * (log_q - log_p);
             hs_ref_store(&args->dlogits, row + v,
-                         hs_ref_load(&args->dlogits, row + v) + scale * a / t * (exp(log_p) - exp(log_q)));
+                         (double)teaching->target_weight * hs_ref_load(&args->dlogits, row + v) +
+                             scale * a / t * (exp(log_p) - exp(log_q)));
         }
         hs_ref_store(&args->losses, n, loss);
     }

@@ -123,11 +123,6 @@ static bool penalizes(const HsStrategy *row)
     return row->role == HS_ROLE_PENALIZES;
 }
 
-static bool compares_logits(const HsStrategy *row)
-{
-    return row->plan_distillation != NULL;
-}
-
 static bool mixes_tasks(const HsStrategy *row)
 {
     return row->mixes_tasks;
@@ -223,7 +218,14 @@ const HsStrategy *hs_continual_penalizes(const HsContinualConfig *config)
 
 const HsStrategy *hs_continual_compares_logits(const HsContinualConfig *config)
 {
-    return first_that(config, compares_logits);
+    for (int i = 0; i < config->strategy_count; i++) {
+        HsDistillation plan = { 0 };
+        if (row_at(config, i)->plan_distillation)
+            row_at(config, i)->plan_distillation(config, &plan);
+        if (plan.kept > 0 || plan.teacher)
+            return row_at(config, i);
+    }
+    return NULL;
 }
 
 const HsStrategy *hs_continual_keeps_state(const HsContinualConfig *config)
@@ -250,6 +252,16 @@ double hs_continual_rate_scale(const HsContinualConfig *config)
             scale *= row->rate_scale(config);
     }
     return scale;
+}
+
+double hs_continual_rate_most(const HsContinualConfig *config)
+{
+    double most = 1.0;
+    for (int i = 0; i < config->strategy_count; i++) {
+        const HsStrategy *row = row_at(config, i);
+        most *= row->rate_most ? row->rate_most(config) : row->rate_scale ? row->rate_scale(config) : 1.0;
+    }
+    return most;
 }
 
 void hs_continual_describe(const HsContinualConfig *config)

@@ -55,8 +55,8 @@ bool hs_continual_word_is(const HsContinualConfig *config, const char *section, 
 typedef struct HsDistillation {
     int64_t kept;                 /* DER++: the largest logits kept beside each replayed token, at most so many */
     double weight, target_weight; /* a and b of kernels/ops/ops.h's match_logits */
-    bool teacher;                 /* LwF: the model as it was before a later task teaches on the task's new text */
-    double teacher_weight, temperature;
+    bool teacher;                 /* the model as it was before a later task teaches: on the task's new text (LwF), */
+    HsTeaching fresh, again;      /* or on what is replayed (generative), or on both */
 } HsDistillation;
 
 typedef enum HsStrategyRole {
@@ -150,6 +150,7 @@ typedef struct HsStrategy {
     void (*plan_distillation)(const HsContinualConfig *config, HsDistillation *plan); /* the same */
     bool (*splits_accumulation)(const HsContinualConfig *config); /* each batch of an accumulation is a step */
     double (*rate_scale)(const HsContinualConfig *config);        /* of the learning rate */
+    double (*rate_most)(const HsContinualConfig *config);         /* more than that: a trial finds it between the two */
 
     bool (*whole_matrices)(const HsContinualConfig *config); /* it works on matrices, not on elements; NULL: never */
 
@@ -195,7 +196,10 @@ HsStatus hs_continual_check(const HsContinualConfig *config);
 bool hs_continual_replays(const HsContinualConfig *config); /* a reservoir */
 bool hs_continual_mixes_tasks(const HsContinualConfig *config);
 bool hs_continual_splits_accumulation(const HsContinualConfig *config);
-double hs_continual_rate_scale(const HsContinualConfig *config); /* a product */
+/* What the learning rate is multiplied by, a product; and at most: where that is more a trial finds the factor between
+ * the two. */
+double hs_continual_rate_scale(const HsContinualConfig *config);
+double hs_continual_rate_most(const HsContinualConfig *config);
 /* The first of them with the property; NULL: none has it. */
 const HsStrategy *hs_continual_needs_fisher(const HsContinualConfig *config);
 /* The one that works on whole matrices, of which no process may have a part alone. */

@@ -27,7 +27,7 @@
 /* Stochastic rounding's draws: sites from here on, apart from the optimizer's, which are the parameters' indices. */
 enum { MER_SITE = 0x4d455200 };
 
-/* The most that mer.compensate_learning_rate multiplies the rate by.
+/* What makes up for interpolation rates that shrink displacements (mer.compensate_learning_rate).
  *
  * A window of rate lr moves theta by about d K lr u, u the mean update direction and d the displacement factor, so
  * rate lr / d undoes the interpolation to first order.  But the K inner steps themselves then go K lr / d away from the
@@ -35,13 +35,15 @@ enum { MER_SITE = 0x4d455200 };
  *   - a quadratic of curvature h is stable under gradient descent for lr h < 2, and rates in use stand within about
  *     one order of magnitude of it;
  *   - AdamW moves every weight by up to its rate in each step, however small the gradient: lr = 1e-3 and d = 0.01 would
- *     move every weight by 0.1 a step, five times the spread (0.02) that weights begin with.
- * Measured (configs/cl-benchmark.yaml's tasks, 4 layers of width 64, fp32, one seed; beta = gamma = 0.1, so d = 0.01;
- * mean loss on each task right after training on it): rate x 1 3.42, x 10 2.93, x 30 2.85, x 100 2.98; with beta 0.1
- * and gamma 1 x 10 gives 2.22, and d = 0.3 without compensation 2.42. So one order of magnitude is given back at most.
- * Where 1/d is larger the run still learns less in a window than plain training does, which is what small interpolation
- * rates ask for. */
-static const double COMPENSATION_LIMIT = 10.0;
+ *     move every weight by 0.1 a step, five times the spread (0.02) that weights begin with.  Muon's steps have a size
+ *     of their own too.
+ * So where even the largest stable rate, times d, is less than the rate that trains best, no learning rate makes up for
+ * d.  Rates that train about equally well span a factor of 3 below the stable ones: LEAST_DISPLACEMENT.  Smaller factors
+ * are raised to it.  What the learning rate was meant for is then unknown, somewhere between lr (it was found with this
+ * d) and lr / d (it was found without): a trial tells (runtime/train/trial.c).
+ * Above PLAIN_DISPLACEMENT a window learns as plain steps do: measured, 0.7 is within 0.01 nats of 1.
+ * `true` is what there was before auto: lr / d, at most COMPENSATION_LIMIT times lr, and d as it is. */
+static const double PLAIN_DISPLACEMENT = 0.7, LEAST_DISPLACEMENT = 0.3, COMPENSATION_LIMIT = 10.0;
 
 typedef enum MerMode { MER_ALGORITHM1, MER_ALGORITHM6, MER_ALGORITHM7, MER_REPTILE, MER_MODES } MerMode;
 
@@ -56,7 +58,8 @@ typedef struct MerSettings {
     MerMode mode;
     double beta, gamma, epsilon;
     int64_t groups, group_steps, interval;
-    bool compensate;
+    double asked; /* the displacement factor of the settings as they were made; that of these may be raised */
+    double least_scale, most_scale; /* of the learning rate; where they differ, a trial tells */
 } MerSettings;
 
 typedef struct MerState {
@@ -76,21 +79,30 @@ static int64_t own_group_steps(const HsContinualConfig *config)
     return alone ? GROUP_STEPS : config->accumulation;
 }
 
-static MerSettings settings_of(const HsContinualConfig *config)
+/* A setting, or what auto stands for. */
+static double number_or(const HsContinualConfig *config, const char *name, double automatic)
+{
+    const double number = hs_continual_number(config, "mer", name);
+    return isnan(number) ? automatic : number;
+}
+
+static MerSettings settings_as_made(const HsContinualConfig *config)
 {
     const int64_t group_steps = (int64_t)hs_continual_number(config, "mer", "group_steps");
     MerSettings settings = {
-        .beta = hs_continual_number(config, "mer", "beta"),
-        .gamma = hs_continual_number(config, "mer", "gamma"),
+        .beta = number_or(config, "beta", 1.0),
         .epsilon = hs_continual_number(config, "mer", "epsilon"),
         .groups = (int64_t)hs_continual_number(config, "mer", "groups"),
         .group_steps = group_steps > 0 ? group_steps : own_group_steps(config),
         .interval = (int64_t)hs_continual_number(config, "mer", "interval"),
-        .compensate = hs_continual_number(config, "mer", "compensate_learning_rate") != 0,
+        .least_scale = 1.0,
+        .most_scale = 1.0,
     };
     for (MerMode mode = MER_ALGORITHM1; mode < MER_MODES; mode++)
         if (hs_continual_word_is(config, "mer", "mode", mode_words[mode]))
             settings.mode = mode;
+    const double inner = settings.mode == MER_ALGORITHM1 ? settings.beta : 1.0; /* the others have no beta */
+    settings.gamma = number_or(config, "gamma", inner > PLAIN_DISPLACEMENT ? PLAIN_DISPLACEMENT / inner : 1.0);
     return settings;
 }
 
@@ -127,14 +139,51 @@ static double displacement_of(const MerSettings *settings)
     return rates.group * rates.window * (has_two_snapshots(settings) ? (double)settings->groups : 1.0);
 }
 
-static double mer_rate_scale(const HsContinualConfig *config)
+/* Rates with which the factor is LEAST_DISPLACEMENT: the outer one is raised first. */
+static void raise_displacement(MerSettings *settings)
 {
-    const MerSettings settings = settings_of(config);
-    if (!settings.compensate)
-        return 1.0;
+    const double missing = LEAST_DISPLACEMENT / displacement_of(settings);
+    if (settings->mode == MER_REPTILE) {
+        settings->epsilon = LEAST_DISPLACEMENT;
+        return;
+    }
+    const double gamma = fmin(settings->gamma * missing, 1.0);
+    if (settings->mode == MER_ALGORITHM1)
+        settings->beta = fmin(settings->beta * missing * settings->gamma / gamma, 1.0);
+    settings->gamma = gamma;
+}
+
+/* A factor of 0 was not meant to learn, and stays. */
+static MerSettings settings_of(const HsContinualConfig *config)
+{
+    MerSettings settings = settings_as_made(config);
+    const double asked = settings.asked = displacement_of(&settings);
+    const bool automatic = hs_continual_word_is(config, "mer", "compensate_learning_rate", "auto");
     /* Many groups may displace more than plain steps do; the rate is raised, never lowered.  d = 0 asks for infinity.
      */
-    return fmax(1.0, fmin(1.0 / displacement_of(&settings), COMPENSATION_LIMIT));
+    if (hs_continual_word_is(config, "mer", "compensate_learning_rate", "true"))
+        settings.least_scale = settings.most_scale = fmax(1.0, fmin(1.0 / asked, COMPENSATION_LIMIT));
+    if (!automatic || asked >= PLAIN_DISPLACEMENT || asked == 0)
+        return settings;
+    if (asked >= LEAST_DISPLACEMENT) {
+        /* Reptile's windows are long, and what it moves within one is not lr times their length. */
+        if (settings.mode != MER_REPTILE)
+            settings.least_scale = settings.most_scale = 1.0 / asked;
+        return settings;
+    }
+    raise_displacement(&settings);
+    settings.most_scale = 1.0 / asked;
+    return settings;
+}
+
+static double mer_rate_scale(const HsContinualConfig *config)
+{
+    return settings_of(config).least_scale;
+}
+
+static double mer_rate_most(const HsContinualConfig *config)
+{
+    return settings_of(config).most_scale;
 }
 
 static void mer_plan_replay(const HsContinualConfig *config, HsReplayPlan *plan)
@@ -160,32 +209,41 @@ static bool mer_splits_accumulation(const HsContinualConfig *config)
     return hs_continual_number(config, "mer", "group_steps") == 0 && settings_of(config).mode != MER_REPTILE;
 }
 
-/* Rates that shrink every displacement, and the lines that mend it. */
+/* What a factor below LEAST_DISPLACEMENT means where nothing makes up for it, and the line that does. */
+static void warn_of_factor(const MerSettings *settings)
+{
+    hs_warn(
+        "mer: each %s moves the model by %.3g of what its steps do, so it learns as with a learning rate %.3g times as "
+        "large, and hardly: set mer.compensate_learning_rate: auto, or %s",
+        settings->mode == MER_REPTILE ? "interval" : "window", settings->asked, settings->asked,
+        settings->mode == MER_REPTILE      ? "mer.epsilon: 0.3"
+        : settings->mode == MER_ALGORITHM1 ? "mer.beta: auto and mer.gamma: auto"
+                                           : "mer.gamma: auto");
+}
+
+/* What a step is, what a window is, and what became of the rates that were asked for. */
 static void mer_describe(const HsContinualConfig *config)
 {
     const MerSettings settings = settings_of(config);
-    const double displacement = displacement_of(&settings), scale = mer_rate_scale(config);
-    const bool reptile = settings.mode == MER_REPTILE, inner = settings.mode == MER_ALGORITHM1;
-    if (reptile)
+    const double displacement = displacement_of(&settings);
+    if (settings.mode == MER_REPTILE)
         hs_info("mer: reptile, epsilon %g every %lld steps", settings.epsilon, (long long)settings.interval);
     else
-        hs_info("mer: groups of %lld steps, displacement factor %g", (long long)settings.group_steps, displacement);
-    if (scale != 1)
-        hs_info("mer: compensate_learning_rate multiplies the learning rate by %g", scale);
-    if (displacement >= 0.1 || scale != 1)
-        return;
-    char product[96] = "";
-    if (inner)
-        snprintf(product, sizeof product, "groups %lld x beta %g x gamma %g = ", (long long)settings.groups,
-                 settings.beta, settings.gamma);
-    hs_warn("mer: %s%g: every displacement is multiplied by this, and the model will hardly learn. Write either\n"
-            "    mer:\n      compensate_learning_rate: true\n"
-            "or, to keep the learning rate,\n"
-            "    mer:\n      %s",
-            product, displacement,
-            reptile ? "epsilon: 0.3"
-            : inner ? "beta: 1.0\n      gamma: 0.3"
-                    : "gamma: 0.3");
+        hs_info("mer: groups of %lld optimizer steps%s, displacement factor %g", (long long)settings.group_steps,
+                mer_splits_accumulation(config) && config->accumulation > 1
+                    ? " on one batch each (mer.group_steps 0: accumulated batches are steps, and not one large batch)"
+                    : "",
+                displacement);
+    if (displacement > settings.asked)
+        hs_info("mer: a factor of %.3g learns with no learning rate; compensated (mer.compensate_learning_rate: auto): "
+                "the factor is %g, and a trial finds the rate, from once to %.3g times the one that is set",
+                settings.asked, displacement, settings.most_scale);
+    else if (settings.least_scale != 1)
+        hs_info("mer: the learning rate is %.3g times as large, to make up for the displacement factor "
+                "(mer.compensate_learning_rate)",
+                settings.least_scale);
+    else if (displacement < LEAST_DISPLACEMENT)
+        warn_of_factor(&settings);
 }
 
 static int mer_tensors(const HsContinualConfig *config)
@@ -412,6 +470,7 @@ const HsStrategy hs_strategy_mer = {
     .plan_replay = mer_plan_replay,
     .splits_accumulation = mer_splits_accumulation,
     .rate_scale = mer_rate_scale,
+    .rate_most = mer_rate_most,
     .state_bytes = sizeof(MerState),
     .create = mer_create,
     .destroy = mer_destroy,

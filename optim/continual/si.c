@@ -53,9 +53,17 @@ static HsStatus si_dry_run(HsContinual *continual, void *state, HsContext *dry)
 static HsStatus si_begin_task(HsContinual *continual, void *state, HsContext *context, int task)
 {
     HsPenalty *penalty = state;
+    HsDevice *device = continual->device;
     (void)task;
-    /* Later tasks begin where consolidation put the anchor. */
-    return penalty->anchored ? HS_OK : hs_tensor_set_copy_parameters(continual, context, &penalty->anchor);
+    /* Later tasks begin where consolidation put the anchor, and with the path that it cleared. */
+    if (penalty->anchored)
+        return HS_OK;
+    for (int i = 0; i < continual->span_count; i++) {
+        const HsTensor *path = &penalty->path.tensors[i];
+        if (hs_tensor_present(path))
+            HS_TRY(device->fill_zero(device, context->stream, path->data, hs_tensor_bytes(path)));
+    }
+    return hs_tensor_set_copy_parameters(continual, context, &penalty->anchor);
 }
 
 static HsStatus si_after_task(HsContinual *continual, void *state, HsContext *context, int task, HsFisherSource *source)

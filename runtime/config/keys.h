@@ -428,23 +428,29 @@
     X(S, REAL, strength, "auto", 0, 1e12, "auto", "", "c of synaptic intelligence (Zenke et al. 2017, eq. 4)") \
     X(S, REAL, damping, 0.001, 1e-30, 1e12, NULL, "", "xi of its eq. 5")
 
-#define HS_KEYS_MER(X, S)                                                                                             \
-    X(S, INT, buffer_size, 5120, 1, HS_NO_BOUND, NULL, "sequences", "replay buffer")                                  \
-    X(S, REAL, beta, 1.0, 0, 1, NULL, "", "within-batch interpolation (Riemer et al. 2019, algorithm 1)")             \
-    X(S, REAL, gamma, 0.7, 0, 1, NULL, "", "across-batch interpolation")                                              \
-    X(S, STRING, mode, "algorithm1", 0, 0, "algorithm1|algorithm6|algorithm7|reptile", "",                            \
-      "algorithm of Riemer et al. 2019: 1: beta and gamma; 6: one big batch, current sequences last, gamma only; 7: " \
-      "as "                                                                                                           \
-      "6, current sequences' rate times groups; reptile: replay in every step, interpolation every interval steps")   \
-    X(S, INT, groups, 1, 1, 1000, NULL, "groups",                                                                     \
-      "s: algorithm1: groups with the same current sequences; algorithm7: the current sequences' rate times this")    \
-    X(S, INT, group_steps, 0, 0, 65536, NULL, "optimizer steps",                                                      \
-      "steps of a group, each on the effective batch; 0: gradient_accumulation_steps steps of one batch each, where " \
-      "that is 1 four steps (algorithm1)")                                                                            \
-    X(S, REAL, epsilon, 0.3, 0, 1, NULL, "", "reptile: interpolation rate")                                           \
-    X(S, INT, interval, 100, 1, HS_NO_BOUND, NULL, "optimizer steps", "reptile: steps between interpolations")        \
-    X(S, BOOL, compensate_learning_rate, false, 0, 1, NULL, "",                                                       \
-      "raise the learning rate, at most tenfold, to make up for small interpolation rates")
+#define HS_KEYS_MER(X, S)                                                                                              \
+    X(S, INT, buffer_size, 5120, 1, HS_NO_BOUND, NULL, "sequences", "replay buffer")                                   \
+    X(S, REAL, beta, "auto", 0, 1, "auto", "",                                                                         \
+      "within-batch interpolation (Riemer et al. 2019, algorithm 1); auto: 1, what a group moved stays")               \
+    X(S, REAL, gamma, "auto", 0, 1, "auto", "", "across-batch interpolation; auto: 0.7 / beta, at most 1")             \
+    X(S, STRING, mode, "algorithm1", 0, 0, "algorithm1|algorithm6|algorithm7|reptile", "",                             \
+      "algorithm of Riemer et al. 2019: 1: beta and gamma; 6: one big batch, current sequences last, gamma only; 7: "  \
+      "as "                                                                                                            \
+      "6, current sequences' rate times groups; reptile: replay in every step, interpolation every interval steps")    \
+    X(S, INT, groups, 1, 1, 1000, NULL, "groups",                                                                      \
+      "s: algorithm1: groups with the same current sequences; algorithm7: the current sequences' rate times this")     \
+    X(S, INT, group_steps, 0, 0, 65536, NULL, "optimizer steps",                                                       \
+      "steps of a group, each on the effective batch; 0: gradient_accumulation_steps steps of one batch each, where "  \
+      "that is 1 four steps (algorithm1)")                                                                             \
+    X(S, REAL, epsilon, 0.3, 0, 1, NULL, "", "reptile: interpolation rate")                                            \
+    X(S, INT, interval, 100, 1, HS_NO_BOUND, NULL, "optimizer steps", "reptile: steps between interpolations")         \
+    X(S, STRING, compensate_learning_rate, "auto", 0, 0, "auto|true|false", "",                                        \
+      "what makes up for interpolation rates that leave little of a window's displacement, s beta gamma, gamma or "    \
+      "epsilon. "                                                                                                      \
+      "auto: below 0.7 the learning rate is divided by it; below 0.3 it is 0.3 instead, and the rate is the best of "  \
+      "a short "                                                                                                       \
+      "trial before the first step. true: the rate is divided by it, and at most ten times as large. false: nothing, " \
+      "both mean what they say")
 
 #define HS_KEYS_AGEM(X, S)                                     \
     X(S, INT, reference_batches, 1, 1, 65536, NULL, "batches", \
@@ -474,7 +480,12 @@
       "sequences that the model writes before a later task, as a share of that task's (gamma of LAMOL, Sun et al. " \
       "2020); at most replay.buffer_size. How much of a batch they are is replay.fraction")                         \
     X(S, REAL, temperature, 1.0, 0.01, 100, NULL, "", "logits are divided by it before a token is drawn")           \
-    X(S, INT, top_k, 20, 0, HS_NO_BOUND, NULL, "tokens", "tokens are drawn from so many of the likeliest; 0: all")
+    X(S, INT, top_k, 0, 0, HS_NO_BOUND, NULL, "tokens", "tokens are drawn from so many of the likeliest; 0: all")   \
+    X(S, REAL, alpha, 1.0, 0, 1e6, NULL, "",                                                                        \
+      "weight of the cross-entropy with what the model that wrote a rehearsal says of it, all of the distribution " \
+      "and not "                                                                                                    \
+      "the token that was drawn; 0: nothing teaches, and no copy of the model is kept")                             \
+    X(S, REAL, beta, 0.0, 0, 1e6, NULL, "", "weight of the loss on the tokens that were drawn; with alpha: 0 it is 1")
 
 /* section, its key table, doc */
 #define HS_CONFIG_SECTIONS(S)                                           \

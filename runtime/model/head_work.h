@@ -3,8 +3,9 @@
  * What the head does beside the loss, for strategies that compare logits: they exist nowhere else.
  *     keeping    the K largest logits of each row are written down, to be matched when the row is replayed (DER++)
  *     matching   replayed rows are pulled towards the logits that were kept of them
- *     a teacher  new rows are pulled towards what another model says of the same text (LwF); its logits are made chunk
- *                by chunk beside the model's own, from the last hidden rows that it left in device memory
+ *     a teacher  new rows (LwF), replayed ones (generative replay) or both are pulled towards what another model says of the
+ *                same text; its logits are made chunk by chunk next to the model's own, from the last hidden rows that
+ *                it left in device memory
  */
 #ifndef HS_RUNTIME_MODEL_HEAD_WORK_H
 #define HS_RUNTIME_MODEL_HEAD_WORK_H
@@ -20,11 +21,10 @@ typedef struct HsHeadWork {
     const int32_t *kept_index;
     float *top_value; /* [N,K] out */
     int32_t *top_index;
-    float teacher_weight, temperature; /* of distill */
-    HsTensor teacher_hidden;           /* [N,C]; absent: there is no teacher */
+    HsTeaching fresh, again; /* of distill */
+    HsTensor teacher_hidden; /* [N,C]; absent: there is no teacher */
     const HsParam *teacher_head;
-    void *
-        terms; /* [N] out, of the losses' dtype: what the two add to the loss; replayed rows have none of the teacher's */
+    void *terms; /* [N] out, of the losses' dtype: what the two add to the loss */
 } HsHeadWork;
 
 /* Before programs are made: room for the gradient of a chunk beside its logits, and for a teacher's logits. */

@@ -218,7 +218,16 @@ static const HsCase distill_cases[] = {
     DISTILL(2, 60001), { HS_F32, HS_BF16, HS_F32, 9, 66, .options = HS_CASE_UNALIGNED },
 };
 
-/* With HS_CASE_RESIDUAL no row is said to be replayed. */
+/* With HS_CASE_RESIDUAL no row is said to be replayed; with HS_CASE_HUGE those that are have a teacher too. */
+static HsTeaching teaching_of(const HsTrial *trial, bool again)
+{
+    if (!again)
+        return (HsTeaching){ .weight = weight, .temperature = temperature, .target_weight = 1.0f };
+    return (HsTeaching){ .weight = hs_case_has(trial, HS_CASE_HUGE) ? 1.25f : 0.0f,
+                         .temperature = 0.75f,
+                         .target_weight = 0.25f };
+}
+
 static void declare_distill(HsTrial *trial)
 {
     declare_common(trial);
@@ -231,13 +240,12 @@ static void declare_distill(HsTrial *trial)
 
 static HsStatus call_distill(HsTrial *trial, HsContext *context, const HsTensor *t)
 {
-    (void)trial;
     return hs_op_distill(context, &(HsDistillArgs){ .logits = t[LOGITS],
                                                     .teacher = t[TEACHER],
                                                     .targets = t[TARGETS],
                                                     .replayed = t[REPLAYED],
-                                                    .weight = weight,
-                                                    .temperature = temperature,
+                                                    .fresh = teaching_of(trial, false),
+                                                    .again = teaching_of(trial, true),
                                                     .gradient_scale = t[SCALE].data,
                                                     .losses = t[LOSSES],
                                                     .dlogits = t[DLOGITS] });
@@ -249,10 +257,9 @@ typedef struct RowScores {
     double lse, error;
 } RowScores;
 
-static RowScores analyse(const double *logits, int64_t count)
+static RowScores analyse(const double *logits, int64_t count, double t)
 {
     double maximum = -INFINITY, largest = 0.0, total = 0.0;
-    const double t = (double)temperature;
     for (int64_t v = 0; v < count; v++) {
         maximum = fmax(maximum, logits[v]);
         largest = fmax(largest, fabs(logits[v]));
@@ -265,12 +272,12 @@ static RowScores analyse(const double *logits, int64_t count)
     return (RowScores){ lse, error };
 }
 
-static void bound_distill_row(HsTrial *trial, int64_t n, double pull)
+static void bound_distill_row(HsTrial *trial, int64_t n, const HsTeaching *teaching, double pull)
 {
     const int64_t columns = trial->config->columns, row = n * columns;
     const double *logits = hs_initial(trial, LOGITS) + row, *teacher = hs_initial(trial, TEACHER) + row;
-    const RowScores student = analyse(logits, columns), taught = analyse(teacher, columns);
-    const double t = (double)temperature;
+    const double t = (double)teaching->temperature;
+    const RowScores student = analyse(logits, columns, t), taught = analyse(teacher, columns, t);
     double loss = 0.0, size = 0.0;
     for (int64_t v = 0; v < columns; v++) {
         const double l = logits[v] / t - student.lse, z = teacher[v] / t - taught.lse, p = exp(l), q = exp(z);
@@ -278,12 +285,13 @@ static void bound_distill_row(HsTrial *trial, int64_t n, double pull)
         const double z_error = taught.error + hs_gamma(4) * (fabs(teacher[v]) / t + fabs(taught.lse));
         const double p_error = p * expm1(l_error + hs_gamma(HS_FUNCTION_ROUNDINGS));
         const double q_error = q * expm1(z_error + hs_gamma(HS_FUNCTION_ROUNDINGS));
-        trial->operands[DLOGITS].error[row + v] = pull * (p_error + q_error + hs_gamma(6) * (p + q)) +
-                                                  hs_gamma(2) * fabs(hs_initial(trial, DLOGITS)[row + v]);
+        trial->operands[DLOGITS].error[row + v] =
+            pull * (p_error + q_error + hs_gamma(6) * (p + q)) +
+            hs_gamma(3) * (double)teaching->target_weight * fabs(hs_initial(trial, DLOGITS)[row + v]);
         loss += q_error * fabs(z - l) + (q + q_error) * (l_error + z_error);
         size += (q + q_error) * (fabs(z - l) + l_error + z_error);
     }
-    trial->operands[LOSSES].error[n] = (double)weight * (loss + hs_gamma(columns + 6) * size);
+    trial->operands[LOSSES].error[n] = (double)teaching->weight * (loss + hs_gamma(columns + 6) * size);
 }
 
 static void bound_distill(HsTrial *trial)
@@ -291,9 +299,11 @@ static void bound_distill(HsTrial *trial)
     const int32_t *targets = trial->operands[TARGETS].exact.data;
     const double scale = (double)*(const float *)trial->operands[SCALE].exact.data;
     const int32_t *replayed = trial->operands[REPLAYED].exact.data;
-    for (int64_t n = 0; n < trial->config->rows; n++)
-        if (targets[n] >= 0 && !(replayed && replayed[n]))
-            bound_distill_row(trial, n, scale * (double)weight / (double)temperature);
+    for (int64_t n = 0; n < trial->config->rows; n++) {
+        const HsTeaching teaching = teaching_of(trial, replayed && replayed[n]);
+        if (targets[n] >= 0 && teaching.weight != 0.0f)
+            bound_distill_row(trial, n, &teaching, scale * (double)teaching.weight / (double)teaching.temperature);
+    }
 }
 
 static const HsCase distill_timed[] = {

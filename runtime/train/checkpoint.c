@@ -400,32 +400,17 @@ done:
     return status;
 }
 
-/* Documents end as they did when the run began: earlier versions did not read a folder's eos_token, and where the
- * configuration does not set it, it is that now. */
-static HsStatus keep_end_of_text(HsConfig *config, const char *folder)
-{
-    static const char key[] = "tokenizer.end_of_text";
-    char empty[] = "";
-    const HsYaml none = { .kind = HS_YAML_SCALAR, .text = empty };
-    HsConfig saved;
-    if (config->tokenizer.end_of_text[0] == '\0' || hs_config_is_set(config, key))
-        return HS_OK;
-    HS_TRY(load_config_of(folder, &saved));
-    const bool unsaid = saved.tokenizer.end_of_text[0] == '\0';
-    hs_config_deinit(&saved);
-    if (!unsaid)
-        return HS_OK;
-    hs_info("documents end as this run began, by the tokenizer's usual name of an end; a new run takes %s",
-            config->tokenizer.end_of_text);
-    return hs_config_value_set(hs_config_key_find("tokenizer", "end_of_text"), NULL, &none, config);
-}
-
 HsStatus hs_trainer_peek_data(HsTrainer *trainer, const char *folder)
 {
     HsCheckpoint checkpoint;
     HS_TRY(hs_checkpoint_open(folder, false, &checkpoint));
     trainer->keeps_validation = !hs_json_is_true(hs_json_get(checkpoint.state, VALIDATION_APART));
-    const HsStatus status = keep_end_of_text(trainer->config, checkpoint.folder);
+    HsConfig saved;
+    HsStatus status = load_config_of(checkpoint.folder, &saved);
+    if (status == HS_OK) {
+        status = hs_trainer_keep_defaults(trainer->config, &saved);
+        hs_config_deinit(&saved);
+    }
     hs_checkpoint_close(&checkpoint);
     return status;
 }

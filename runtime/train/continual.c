@@ -217,7 +217,7 @@ static double next_rate(const HsTrainer *trainer, int task)
 {
     const HsConfig *config = trainer->config;
     double own = !trainer->one_phase && task + 1 < trainer->phase_count ? config->tasks[task + 1].learning_rate : 0;
-    return (own > 0 ? own : config->training.learning_rate) * hs_continual_rate_scale(&trainer->continual_config);
+    return (own > 0 ? own : config->training.learning_rate) * hs_trainer_rate_scale(trainer);
 }
 
 void hs_trainer_warn_appended(const HsTrainer *trainer)

@@ -47,8 +47,8 @@ HsHeadWork hs_trainer_head_work(const HsTrainer *trainer, int64_t row)
     const int64_t token = row * queue->shape.length, entry = token * queue->shape.kept;
     const HsModel *teacher = &trainer->teacher;
     return (HsHeadWork){
-        .teacher_weight = (float)distillation->teacher_weight,
-        .temperature = (float)distillation->temperature,
+        .fresh = distillation->fresh,
+        .again = distillation->again,
         .teacher_hidden = trainer->taught ? hidden_rows(trainer) : (HsTensor){ 0 },
         .teacher_head = trainer->taught ? &teacher->params[teacher->nodes[teacher->loss_node].params[0]] : NULL,
         .kept = queue->shape.kept,

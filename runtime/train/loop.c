@@ -358,6 +358,7 @@ static HsStatus train_tasks(HsTrainer *trainer)
      */
     if (hs_trainer_consolidation_due(trainer))
         HS_TRY(settle_step(trainer));
+    HS_TRY(hs_trainer_try_rates(trainer));
     HS_TRY(hs_trainer_evaluate_owed(trainer));
     while (trainer->state.task < trainer->phase_count)
         HS_TRY(train_task(trainer));

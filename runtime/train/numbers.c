@@ -76,7 +76,8 @@ static const struct {
     INTEGER_ADDED(consolidated_at, HS_COUNT_MOST),
     REAL_ADDED(window_distillation), /* of no meaning where there are no steps of it */
     INTEGER_ADDED(window_distillation_steps, HS_COUNT_MOST),
-    REAL_ADDED(gain_loss), /* of no meaning where since_gain is 0 */
+    REAL_ADDED(rate_found), /* null: no trial was made */
+    REAL_ADDED(gain_loss),  /* of no meaning where since_gain is 0 */
 };
 enum { NUMBERS = sizeof table / sizeof *table };
 

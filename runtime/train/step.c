@@ -234,8 +234,7 @@ static HsStatus enqueue(HsTrainer *trainer, HsStepSlot *slot)
     HsContext *context = &trainer->engine.context;
     HsOptimizer *optimizer = &trainer->optimizer;
     const bool wanted = hs_continual_wants_reference(trainer->continual, (int)trainer->state.task);
-    optimizer->learning_rate_scale =
-        slot->step.learning_rate_scale * hs_continual_rate_scale(&trainer->continual_config);
+    optimizer->learning_rate_scale = slot->step.learning_rate_scale * hs_trainer_rate_scale(trainer);
     HS_TRY(hs_optimizer_announce(optimizer, context, slot->counted, slot->reference_counted, slot->input));
     HS_TRY(hs_step_queue_send(&trainer->queue, slot, optimizer->input));
     /* A recording is replayed as it was made: what changes from step to step cannot be part of its update.  Observed
@@ -296,7 +295,11 @@ static void split_losses(const HsTrainer *trainer, const HsStepSlot *slot, int64
                          int64_t *counts)
 {
     const int64_t length = trainer->config->training.max_length;
-    const bool compared[] = { [NEW_ROWS] = trainer->taught, [REPLAYED_ROWS] = trainer->distillation.kept > 0 };
+    const HsDistillation *distillation = &trainer->distillation;
+    const bool compared[] = {
+        [NEW_ROWS] = trainer->taught && distillation->fresh.weight > 0.0f,
+        [REPLAYED_ROWS] = distillation->kept > 0 || (trainer->taught && distillation->again.weight > 0.0f),
+    };
     for (int64_t row = first_row; row < first_row + trainer->train_program.batch; row++) {
         const int kind = slot->replayed[row] ? REPLAYED_ROWS : NEW_ROWS;
         for (int64_t i = row * length; i < (row + 1) * length; i++) {

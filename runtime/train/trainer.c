@@ -317,7 +317,7 @@ HsStatus hs_trainer_create(HsConfig *config, HsTrainer *trainer, HsComm *comm)
     memset(trainer, 0, sizeof *trainer);
     trainer->config = config;
     trainer->state.evaluated_at = trainer->state.surveyed_at = -1;
-    trainer->state.best_validation = NAN;
+    trainer->state.best_validation = trainer->state.rate_found = NAN;
     trainer->engine.comm = comm ? comm : hs_comm_alone();
     char *folder = NULL;
     HsStatus status = comm || config->distributed.processes <= 1

@@ -13,6 +13,7 @@
  *   tasks.c               one task after another: lengths, schedules, boundaries, the matrix
  *   continual.c           strategies: what they protect, the Fisher, what is shown of them
  *   step.c                one optimizer step: started on the device, its report collected
+ *   trial.c               before the first step: how large a learning rate may be, where a strategy asks
  *   distill.c             logits that a step compares: those kept of replayed sequences, a teacher's
  *   rehearsal.c           generative replay: what the model writes before a later task
  *   trace_steps.c         logging.trace: the timeline of a few steps
@@ -72,6 +73,7 @@ typedef struct HsTrainerState {
     int64_t since_gain;
     double gain_loss;
     int64_t consolidated_at; /* unmarked: task_steps at the latest consolidation; 0: none yet */
+    double rate_found;       /* of a trial, to the strategies' rate scale; NAN: none was made, 1 */
     double window_loss;      /* losses since the latest step record: their mean is what is logged */
     int64_t window_steps;
     double window_replay_loss;
@@ -423,6 +425,14 @@ void hs_trainer_load_logits(const HsTrainer *trainer, HsStepSlot *slot, const Hs
 /* After it: its own, of new sequences that entered the reservoir. */
 HsStatus hs_trainer_keep_logits(HsTrainer *trainer, const HsStepSlot *slot);
 
+/* --- trial.c --- */
+
+/* Before the first step of a run: a strategy whose rate scale is to be found has some tried, a few steps each from the
+ * same beginning, to which all is set back; into state.rate_found.  Nothing where there is nothing to find. */
+HsStatus hs_trainer_try_rates(HsTrainer *trainer);
+/* What strategies multiply the learning rate by. */
+double hs_trainer_rate_scale(const HsTrainer *trainer);
+
 /* --- rehearsal.c     --- */
 
 /* Counts how the windows of the task that ends begin; nothing where no strategy writes. */
@@ -528,6 +538,9 @@ HsStatus hs_trainer_resume(HsTrainer *trainer, const char *folder);
 /* What a checkpoint's run does with its data as all did at first: whether it trains on files of validation that its
  * folders have (trainer->keeps_validation), and which token ends its documents (the configuration). */
 HsStatus hs_trainer_peek_data(HsTrainer *trainer, const char *folder);
+/* earlier_defaults.c.  Keys that the configuration does not set, and that meant something else when the checkpoint's
+ * run began, mean that again. */
+HsStatus hs_trainer_keep_defaults(HsConfig *config, const HsConfig *saved);
 /* state.micro_batch of a checkpoint, before anything is allocated. */
 HsStatus hs_trainer_peek_micro_batch(HsTrainer *trainer, const char *folder);
 /* What `resume` and out_dir's contents say: *folder is the checkpoint to go on from, or NULL.  Caller frees. */

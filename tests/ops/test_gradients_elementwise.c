@@ -210,8 +210,7 @@ static HsDistillArgs distill_of(Distillation *d)
                             .teacher = matrix(d->teacher, WIDTH),
                             .targets = hs_tensor_1d(d->targets, HS_I32, ROWS),
                             .replayed = hs_tensor_1d(d->replayed, HS_I32, ROWS),
-                            .weight = 0.75f,
-                            .temperature = 2.0f,
+                            .fresh = { .weight = 0.75f, .temperature = 2.0f, .target_weight = 1.0f },
                             .gradient_scale = &gradient_scale,
                             .losses = hs_tensor_1d(d->losses, HS_F64, ROWS),
                             .dlogits = matrix(d->dlogits, WIDTH) };
@@ -286,6 +285,40 @@ Test(gradients, distill)
     check(distill_loss, &d, d.logits, gradient, ROWS * WIDTH);
     memcpy(d.teacher, d.logits, sizeof d.teacher);
     cr_expect(fabs(distill_loss(&d)) < 1e-15, "a student that agrees with its teacher has nothing to learn");
+}
+
+static const HsTeaching taught_again = { .weight = 1.5f, .temperature = 0.5f, .target_weight = 0.25f };
+
+static double distill_again_loss(void *user)
+{
+    HsContext context = reference();
+    HsDistillArgs args = distill_of(user);
+    args.fresh.weight = 0.0f;
+    args.again = taught_again;
+    RUN(hs_op_distill(&context, &args));
+    return sum_of(((Distillation *)user)->losses);
+}
+
+/* Rows 0 and 3 are replayed and have targets; what is there already weighs b in them, and 1 in the others. */
+Test(gradients, distill_replayed_rows)
+{
+    static Distillation d, with;
+    static double gradient[ROWS * WIDTH];
+    d = with = distillation();
+    fill(with.dlogits, ROWS * WIDTH, 7);
+    double before[ROWS * WIDTH];
+    memcpy(before, with.dlogits, sizeof before);
+    d.losses[1] = 7.0;
+    (void)distill_again_loss(&d);
+    memcpy(gradient, d.dlogits, sizeof gradient);
+    cr_expect(d.losses[0] > 0 && d.losses[3] > 0 && d.losses[1] == 0 && d.losses[2] == 0);
+    check(distill_again_loss, &d, d.logits, gradient, ROWS * WIDTH);
+    (void)distill_again_loss(&with);
+    for (int i = 0; i < ROWS * WIDTH; i++) {
+        const bool taught = i / WIDTH == 0 || i / WIDTH == 3;
+        const double expected = (taught ? 0.25 : 1.0) * before[i] + gradient[i];
+        cr_expect_float_eq(with.dlogits[i], expected, 4 * DBL_EPSILON * (fabs(before[i]) + fabs(gradient[i])));
+    }
 }
 
 enum { VOCABULARY = 4, LENGTH = 3, POSITIONS = 5 };

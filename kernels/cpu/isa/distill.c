@@ -3,7 +3,7 @@
  * Distillation, one row a task.
  *     top_logits     the kept ones lie sorted; most logits are below the last of them, and are only looked at
  *     match_logits   the row times b, then its K entries, whose gradients were read before
- *     distill        dl_v += gs a/t (p_v - q_v),  loss = a (sum_v q_v (z_v - l_v)/t + lse(l/t) - lse(z/t))
+ *     distill        dl_v = b dl_v + gs a/t (p_v - q_v),  loss = a (sum_v q_v (z_v - l_v)/t + lse(l/t) - lse(z/t))
  */
 #include <math.h>
 
@@ -136,6 +136,7 @@ typedef struct Pair {
     const float *student, *teacher;
     float inverse, student_lse, teacher_lse;
     float pull; /* gs a / t */
+    float held; /* b */
 } Pair;
 
 HS_SIMD void distill_vector(HsDtype dtype, const Pair *pair, void *gradient, HsF32Parts *sum, int64_t i, int64_t left)
@@ -144,7 +145,8 @@ HS_SIMD void distill_vector(HsDtype dtype, const Pair *pair, void *gradient, HsF
     const HsF32x16 z = hs_simd_load_part(HS_F32, pair->teacher, i, left) * pair->inverse - pair->teacher_lse;
     const HsF32x16 p = hs_simd_exp(l), q = hs_simd_exp(z);
     hs_simd_accumulate(sum, hs_simd_keep_first(q * (z - l), left));
-    hs_simd_store_part(dtype, gradient, i, hs_simd_load_part(dtype, gradient, i, left) + pair->pull * (p - q), left);
+    hs_simd_store_part(dtype, gradient, i,
+                       pair->held * hs_simd_load_part(dtype, gradient, i, left) + pair->pull * (p - q), left);
 }
 
 HS_SIMD float distill_typed(HsDtype dtype, const Pair *pair, void *gradient, int64_t count)
@@ -154,13 +156,14 @@ HS_SIMD float distill_typed(HsDtype dtype, const Pair *pair, void *gradient, int
     return hs_simd_sum(sum.whole);
 }
 
-static float distill_row(const HsDistillArgs *args, int64_t row)
+static float distill_row(const HsDistillArgs *args, const HsTeaching *teaching, int64_t row)
 {
     const int64_t count = args->logits.shape[1];
     Pair pair = { .student = row_of(&args->logits, row),
                   .teacher = row_of(&args->teacher, row),
-                  .inverse = 1.0f / args->temperature,
-                  .pull = *args->gradient_scale * args->weight / args->temperature };
+                  .inverse = 1.0f / teaching->temperature,
+                  .pull = *args->gradient_scale * teaching->weight / teaching->temperature,
+                  .held = teaching->target_weight };
     pair.student_lse = log_sum_exp(pair.student, count, pair.inverse);
     pair.teacher_lse = log_sum_exp(pair.teacher, count, pair.inverse);
     void *gradient = row_of(&args->dlogits, row);
@@ -168,7 +171,7 @@ static float distill_row(const HsDistillArgs *args, int64_t row)
     const float divergence = dtype == HS_F32    ? distill_typed(HS_F32, &pair, gradient, count)
                              : dtype == HS_BF16 ? distill_typed(HS_BF16, &pair, gradient, count)
                                                 : distill_typed(HS_F16, &pair, gradient, count);
-    return args->weight * divergence;
+    return teaching->weight * divergence;
 }
 
 HsStatus HS_ISA_NAME(hs_cpu_distill)(HsContext *context, const HsDistillArgs *args)
@@ -177,9 +180,12 @@ HsStatus HS_ISA_NAME(hs_cpu_distill)(HsContext *context, const HsDistillArgs *ar
     const int32_t *targets = args->targets.data, *replayed = args->replayed.data;
 #pragma omp parallel for schedule(static) num_threads(hs_cpu_threads(context, rows))
     for (int64_t row = 0; row < rows; row++) {
-        if (replayed && replayed[row] != 0)
+        const bool again = replayed && replayed[row] != 0;
+        const HsTeaching *teaching = again ? &args->again : &args->fresh;
+        const bool taught = teaching->weight != 0.0f;
+        if (again && !taught)
             continue;
-        ((float *)args->losses.data)[row] = targets[row] >= 0 ? distill_row(args, row) : 0.0f;
+        ((float *)args->losses.data)[row] = taught && targets[row] >= 0 ? distill_row(args, teaching, row) : 0.0f;
     }
     return HS_OK;
 }

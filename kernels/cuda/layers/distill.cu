@@ -121,20 +121,23 @@ HS_DEVICE float log_sum_exp(const float *row, int vocabulary, float inverse, flo
 template <typename Out>
 __global__ void __launch_bounds__(THREADS)
     distill_kernel(const float *logits, const float *teacher, const int32_t *targets, const int32_t *replayed,
-                   float weight, float temperature, const float *gradient_scale, float *losses, Out *dlogits,
+                   HsTeaching fresh, HsTeaching replay, const float *gradient_scale, float *losses, Out *dlogits,
                    int vocabulary)
 {
     HS_SHARED(float, scratch, WARP_SIZE);
     begin_after_kernel_before();
     const int64_t n = blockIdx.x;
-    if (replayed != nullptr && replayed[n] != 0)
+    const bool again = replayed != nullptr && replayed[n] != 0;
+    const HsTeaching teaching = again ? replay : fresh;
+    if (again && teaching.weight == 0.0f)
         return;
-    if (targets[n] < 0) {
+    if (targets[n] < 0 || teaching.weight == 0.0f) {
         if (threadIdx.x == 0)
             losses[n] = 0.0f;
         return;
     }
-    const float inverse = 1.0f / temperature, pull = *gradient_scale * weight / temperature;
+    const float inverse = 1.0f / teaching.temperature;
+    const float pull = *gradient_scale * teaching.weight / teaching.temperature;
     const float *student_row = logits + n * vocabulary, *teacher_row = teacher + n * vocabulary;
     Out *row = dlogits + n * vocabulary;
     const float student_lse = log_sum_exp(student_row, vocabulary, inverse, scratch);
@@ -144,11 +147,11 @@ __global__ void __launch_bounds__(THREADS)
         const float l = student_row[v] * inverse - student_lse, z = teacher_row[v] * inverse - teacher_lse;
         const float p = expf(l), q = expf(z);
         divergence += q * (z - l);
-        round_to(row[v], to_float(row[v]) + pull * (p - q));
+        round_to(row[v], teaching.target_weight * to_float(row[v]) + pull * (p - q));
     }
     divergence = block_reduce<Sum>(divergence, 0.0f, scratch);
     if (threadIdx.x == 0)
-        losses[n] = weight * divergence;
+        losses[n] = teaching.weight * divergence;
 }
 
 HsStatus check_vocabulary(const char *op, int64_t vocabulary)
@@ -195,8 +198,8 @@ HsStatus op::distill(HsContext *context, const HsDistillArgs *args)
             context, HS_KERNEL(distill_kernel<Out>), (unsigned)args->logits.shape[0], (unsigned)THREADS, 0,
             (const float *)data_of<float>(args->logits), (const float *)data_of<float>(args->teacher),
             (const int32_t *)data_of<int32_t>(args->targets), (const int32_t *)optional_data<int32_t>(args->replayed),
-            args->weight, args->temperature, args->gradient_scale, data_of<float>(args->losses),
-            data_of<Out>(args->dlogits), (int)vocabulary);
+            args->fresh, args->again, args->gradient_scale, data_of<float>(args->losses), data_of<Out>(args->dlogits),
+            (int)vocabulary);
     });
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * What strategies ask of the head's chunks beside the loss (head_work.h): the largest logits are kept, replayed rows
- * are pulled towards those that were, new rows towards a teacher's.
+ * are pulled towards those that were, new or replayed ones towards a teacher's.
  */
 #include "runtime/model/layer.h"
 
@@ -50,15 +50,15 @@ static HsStatus learn_from_teacher(const HsLayerCall *call, HsTensor logits, HsT
                                  .teacher = teacher,
                                  .targets = targets,
                                  .replayed = list_of(work->replayed, HS_I32, first, count),
-                                 .weight = work->teacher_weight,
-                                 .temperature = work->temperature,
+                                 .fresh = work->fresh,
+                                 .again = work->again,
                                  .gradient_scale = call->gradient_scale,
                                  .losses = list_of(work->terms, call->outputs[0].dtype, first, count),
                                  .dlogits = dlogits };
     return hs_op_distill(call->context, &args);
 }
 
-/* The teacher comes last: its terms are those of rows that are not replayed, where matching leaves 0. */
+/* The teacher comes last: matching leaves 0 in rows that are not replayed, and where it matches none teaches. */
 HsStatus hs_layer_head_distill(const HsLayerCall *call, HsTensor logits, HsTensor targets, HsTensor dlogits,
                                int64_t first)
 {

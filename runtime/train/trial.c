@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A trial of learning rates before the first step, where a strategy says between which its own lies (MER with tiny
+ * interpolation rates).
+ *
+ *     weights as drawn -> { steps at the strategies' least rate x 10^(i/2) -> loss of the last of them -> set back } ...
+ *
+ * Each rate trains the first task's first windows from the same weights, after a warm-up of a quarter of them and without
+ * a decay.  Rates are tried in rising order until one is clearly worse than the best so far: what is larger still is
+ * worse yet.  The best is what the run takes.  Everything that a step changes is set back: weights, moments, the replay
+ * buffer, counters, the place in the data; so a run that is killed here begins again with the same.
+ */
+#include <math.h>
+
+#include "kernels/base/log.h"
+#include "runtime/train/trainer.h"
+
+/* Of the run's steps one in TRIAL_SHARE for each rate, in whole windows, and within these bounds. */
+enum { TRIAL_SHARE = 64, LEAST_WINDOWS = 8, MOST_STEPS = 400 };
+/* Nats by which a rate is clearly worse; the losses are means over a quarter of a trial. */
+static const double CLEARLY = 0.1;
+
+double hs_trainer_rate_scale(const HsTrainer *trainer)
+{
+    const double found = trainer->state.rate_found;
+    return hs_continual_rate_scale(&trainer->continual_config) * (isnan(found) ? 1.0 : found);
+}
+
+static int64_t trial_steps(const HsTrainer *trainer)
+{
+    const HsReplayPlan plan = hs_continual_replay_plan(&trainer->continual_config, trainer->rows_per_step);
+    const int64_t window = hs_replay_window_steps(&plan), most = trainer->phase_steps[0] / 4;
+    int64_t steps = trainer->total_steps / TRIAL_SHARE;
+    steps = steps < LEAST_WINDOWS * window ? LEAST_WINDOWS * window : steps;
+    steps = steps > MOST_STEPS ? MOST_STEPS : steps;
+    steps = steps > most ? most : steps;
+    return steps < window ? window : steps / window * window;
+}
+
+/* A warm-up and then the peak: what decays is not at its rate for long enough to tell. */
+static HsStatus hold_rate(HsTrainer *trainer, int64_t steps)
+{
+    HsSchedule *schedule = &trainer->optimizer.schedule;
+    return hs_schedule_init(schedule, "constant", schedule->peak, 0, steps / 4, steps, 0);
+}
+
+/* The mean loss of the last quarter; infinite of a rate that diverges. */
+static HsStatus train(HsTrainer *trainer, int64_t steps, double *mean)
+{
+    const int64_t counted = (steps + 3) / 4;
+    double sum = 0;
+    for (int64_t step = 0; step < steps; step++) {
+        double loss;
+        HsStepReport report;
+        if (trainer->engine.comm->size == 1 && hs_trainer_stop_asked())
+            return hs_fail(HS_EINTERRUPTED, "asked to stop");
+        HS_TRY(hs_trainer_start_step(trainer));
+        HS_TRY(hs_trainer_collect_step(trainer, &loss, &report));
+        sum += step >= steps - counted ? loss : 0;
+    }
+    *mean = isfinite(sum) ? sum / (double)counted : INFINITY;
+    return HS_OK;
+}
+
+/* What a trial begins with. */
+typedef struct Beginning {
+    HsTrainerState state;
+    HsStepCounters counters; /* the optimizer's; the state's are of steps that were collected */
+} Beginning;
+
+static HsStatus set_back(HsTrainer *trainer, const Beginning *before)
+{
+    HsContext *context = &trainer->engine.context;
+    hs_stream_settle(trainer->stream);
+    hs_stream_end_task(trainer->stream);
+    hs_trainer_forget_graph(trainer);
+    if (trainer->has_reservoir)
+        hs_reservoir_clear(&trainer->reservoir);
+    HS_TRY(hs_optimizer_reset_state(&trainer->optimizer, context, trainer->spans, trainer->span_count));
+    HS_TRY(hs_trainer_start(trainer));
+    HS_TRY(hs_optimizer_round_weights(&trainer->optimizer, context, trainer->spans, trainer->span_count));
+    HS_TRY(hs_shards_gather_weights(&trainer->shards, context));
+    HS_TRY(hs_model_pack(&trainer->model, context));
+    trainer->state = before->state;
+    trainer->optimizer.counters = before->counters;
+    return HS_OK;
+}
+
+static HsStatus try_rate(HsTrainer *trainer, double factor, int64_t steps, double *loss)
+{
+    const Beginning before = { .state = trainer->state, .counters = trainer->optimizer.counters };
+    *loss = INFINITY;
+    trainer->state.rate_found = factor;
+    HS_TRY(hs_trainer_begin_task(trainer));
+    HS_TRY(hold_rate(trainer, steps));
+    const HsStatus status = train(trainer, steps, loss);
+    if (status != HS_OK && status != HS_ENUMERIC)
+        return status;
+    HS_TRY(set_back(trainer, &before));
+    hs_info("trial: learning rate %.3g: loss %.3f after %lld steps",
+            trainer->config->training.learning_rate * hs_continual_rate_scale(&trainer->continual_config) * factor,
+            *loss, (long long)steps);
+    return HS_OK;
+}
+
+HsStatus hs_trainer_try_rates(HsTrainer *trainer)
+{
+    const HsContinualConfig *config = &trainer->continual_config;
+    const double least = hs_continual_rate_scale(config), most = hs_continual_rate_most(config);
+    const HsTrainerState *state = &trainer->state;
+    if (most <= least || state->task > 0 || state->task_begun)
+        return HS_OK;
+    double best = INFINITY, found = 1;
+    trainer->consolidating = true; /* a signal now: there is nothing to save yet */
+    const int64_t steps = trial_steps(trainer);
+    for (double factor = 1; factor * least <= most * (1 + 1e-9); factor *= sqrt(10.0)) {
+        double loss;
+        HS_TRY(try_rate(trainer, factor, steps, &loss));
+        if (loss < best)
+            found = factor;
+        else if (loss > best + CLEARLY)
+            break;
+        best = fmin(best, loss);
+    }
+    trainer->consolidating = false;
+    if (!isfinite(best))
+        return hs_fail(HS_ENUMERIC, "the trial of learning rates diverges with each of them: lower learning_rate");
+    trainer->state.rate_found = found;
+    hs_info("trial: the learning rate is %.3g, %.3g times the one that is set",
+            trainer->config->training.learning_rate * least * found, least * found);
+    return HS_OK;
+}
