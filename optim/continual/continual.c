@@ -35,6 +35,7 @@ const HsStrategy hs_strategy_er = {
            "2019, On Tiny Episodic Memories in Continual Learning)",
     .role = HS_ROLE_REPLAYS,
     .plain = true,
+    .replay_choice = HS_REPLAY_EARLIER,
     .plan_replay = er_plan_replay,
 };
 
@@ -275,8 +276,15 @@ HsReplayPlan hs_continual_replay_plan(const HsContinualConfig *config, int64_t r
 {
     HsReplayPlan plan = { .rows = rows_per_step, .group_steps = 1, .groups = 1, .current_rate_scale = 1.0 };
     for (int i = 0; i < config->strategy_count; i++)
-        if (row_at(config, i)->plan_replay)
+        if (row_at(config, i)->plan_replay) {
             row_at(config, i)->plan_replay(config, &plan);
+            /* Of an unmarked stream nobody knows which tasks are earlier, or when one ends. */
+            const HsReplayChoice choice = row_at(config, i)->replay_choice;
+            plan.earlier = choice != HS_REPLAY_ANY && !config->unmarked;
+            plan.own_first = choice == HS_REPLAY_OWN_FIRST;
+            plan.late = hs_continual_number(config, "replay", "late_fraction");
+            plan.late_part = config->unmarked ? 0 : hs_continual_number(config, "replay", "late_part");
+        }
     return plan;
 }
 

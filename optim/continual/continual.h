@@ -120,6 +120,13 @@ typedef struct HsContinual HsContinual;
 
 /* --- the table --- */
 
+/* Which sequences are replayed, where tasks are known; else any. */
+typedef enum HsReplayChoice {
+    HS_REPLAY_ANY,
+    HS_REPLAY_EARLIER,  /* of earlier tasks; in the first task none */
+    HS_REPLAY_OWN_FIRST /* of earlier tasks; in the first its own */
+} HsReplayChoice;
+
 /* What a strategy is, what it asks of the training loop, and what it does; all but name and doc may be 0 or NULL.
  * Nothing outside of optim/continual asks for a strategy by its name.
  *
@@ -146,6 +153,7 @@ typedef struct HsStrategy {
     void (*describe)(const HsContinualConfig *config); /* log lines at a run's start: how strong it acts */
     int (*tensors_per_parameter)(const HsContinualConfig *config);
     size_t (*further_bytes)(const HsContinualConfig *config, const HsSpan *spans, int count); /* beside those */
+    HsReplayChoice replay_choice;
     void (*plan_replay)(const HsContinualConfig *config, HsReplayPlan *plan); /* changes what it wants otherwise */
     void (*plan_distillation)(const HsContinualConfig *config, HsDistillation *plan); /* the same */
     bool (*splits_accumulation)(const HsContinualConfig *config); /* each batch of an accumulation is a step */

@@ -33,6 +33,7 @@ const HsStrategy hs_strategy_derpp = {
            "their targets (Buzzega et al. 2020, eq. 6)",
     .role = HS_ROLE_REPLAYS,
     .section = "der",
+    .replay_choice = HS_REPLAY_EARLIER,
     .plan_replay = derpp_plan_replay,
     .plan_distillation = derpp_plan_distillation,
 };

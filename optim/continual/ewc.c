@@ -134,7 +134,7 @@ static void ewc_describe(const HsContinualConfig *config)
             hs_info("ewc.curvature auto: kronecker, in blocks of at most %lld rows", (long long)block_size(config));
     }
     if (!is_automatic(config) && normalization_of(config) == NORMALIZE_MAX)
-        hs_warn(
+        hs_info(
             "ewc.lambda %g with normalize: true is a strength relative to the largest element of each task's Fisher "
             "information, which says little about the others; `ewc: {lambda: auto}`, without normalize, chooses one",
             hs_continual_number(config, "ewc", "lambda"));
@@ -370,7 +370,8 @@ static HsStatus consolidate(HsContinual *continual, const EwcState *ewc, HsConte
 static void warn_strength(const HsContinual *continual, const EwcState *ewc, double count,
                           const HsTensorSetStats *stats)
 {
-    if (ewc->penalty.automatic || ewc->normalize == NORMALIZE_L2) /* each tensor in a unit of its own */
+    /* Once is enough; of tensors that each have their own unit there is nothing to say. */
+    if (ewc->penalty.automatic || ewc->penalty.anchored || ewc->normalize == NORMALIZE_L2)
         return;
     const double chosen = hs_penalty_natural(continual, &ewc->penalty, natural_strength(ewc));
     const double natural = (double)ewc->penalty.settings.strength * count * scale_of(ewc->normalize, count, stats, 0);

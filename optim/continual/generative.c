@@ -43,6 +43,7 @@ const HsStrategy hs_strategy_generative = {
     .section = "generative",
     .writes_rehearsal = true,
     .needs_boundaries = "has the model write when a task begins",
+    .replay_choice = HS_REPLAY_EARLIER,
     .plan_replay = generative_plan_replay,
     .plan_distillation = generative_plan_distillation,
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What a step holds, in closed form.  With F(n) = floor(n R f) the sequences replayed in all steps before step n,
+ * What a step holds, in closed form.  With F(n) = floor(R S(n)) the sequences replayed in all steps before step n,
  *     replayed in steps [a, b) = F(b) - F(a)
  * so that the share is exact over any run of steps (within one sequence), whatever R f is, and nothing is counted
  * along the way.
@@ -13,10 +13,30 @@
 #include <assert.h>
 #include <math.h>
 
+HsReplayPlan hs_replay_plan_of_task(const HsReplayPlan *plan, int task, int64_t steps)
+{
+    HsReplayPlan own = *plan;
+    own.earlier = plan->earlier && task > 0;
+    if (plan->earlier && task == 0 && !plan->own_first)
+        own.fraction = 0;
+    const double most = plan->late_part > 0 ? fmin(own.fraction / plan->late_part, 1.0) : 0;
+    if (isnan(own.late))
+        own.late = fmax((double)task / (double)(task + 1), own.fraction);
+    own.late = fmin(own.late, most);
+    own.steps = plan->late_part > 0 && own.fraction > 0 ? steps : 0;
+    return own;
+}
+
 /* F(n) */
 static int64_t replayed_before(const HsReplayPlan *plan, int64_t n)
 {
-    return (int64_t)floor((double)n * (double)plan->rows * plan->fraction);
+    const double rows = (double)plan->rows, f = plan->fraction;
+    const int64_t late = llround(plan->late_part * (double)plan->steps), early = plan->steps - late;
+    if (plan->steps == 0 || late == 0 || early == 0)
+        return (int64_t)floor((double)n * rows * f);
+    const double before = fmax((f * (double)plan->steps - plan->late * (double)late) / (double)early, 0.0);
+    const double share = n <= early ? before * (double)n : before * (double)early + plan->late * (double)(n - early);
+    return (int64_t)floor(share * rows);
 }
 
 /* Replayed sequences of the first `steps` steps of a group of this window. */

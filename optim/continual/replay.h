@@ -12,7 +12,10 @@
  * algorithm6, 7: s = 1, a group's replayed sequences come first, the current ones last.
  *
  * Exact share f: with n counting steps of K-step rounds (groups of a window share n), step n replays
- *     floor((n + 1) R f) - floor(n R f)   sequences; none while the reservoir is empty at the window's start.
+ *     floor(R S(n + 1)) - floor(R S(n))   sequences; none while the reservoir is empty at the window's start,
+ * S(n) = n f, or with a late part p of a task's N steps, which has the share l,
+ *     S(n) = e min(n, N - L) + l max(0, n - (N - L)),   L = round(p N),  e (N - L) + l L = f N
+ * so that f is the mean over the task all the same.
  */
 #ifndef HS_OPTIM_CONTINUAL_REPLAY_H
 #define HS_OPTIM_CONTINUAL_REPLAY_H
@@ -22,6 +25,10 @@
 
 typedef struct HsReplayPlan {
     double fraction;           /* f; 0: nothing is replayed inside batches */
+    bool earlier;              /* sequences of earlier tasks alone; the first one replays nothing, ... */
+    bool own_first;            /* ... or its own */
+    double late, late_part;    /* l and p; l NAN: chosen for each task; p 0: f throughout */
+    int64_t steps;             /* N, of hs_replay_plan_of_task; 0: no late part */
     int64_t rows;              /* R: sequences of an optimizer step */
     int64_t group_steps;       /* K */
     int64_t groups;            /* s */
@@ -38,6 +45,9 @@ typedef struct HsReplayStep {
     bool closes_group, closes_window;
 } HsReplayStep;
 
+/* A run's plan for a task of so many steps (of K-step rounds; 0: not known).  Where l is to be chosen it is what gives
+ * each task so far the same share of a batch, task / (task + 1), as far as e is not negative, and f at least. */
+HsReplayPlan hs_replay_plan_of_task(const HsReplayPlan *plan, int task, int64_t steps);
 /* Steps of a window: K s. */
 int64_t hs_replay_window_steps(const HsReplayPlan *plan);
 /* New sequences that window `window` of a task needs. */

@@ -386,8 +386,16 @@
       "reservoir of er, der++, mer and a-gem (Vitter 1985, algorithm R), and generative's rehearsal, on the host; 0: " \
       "mer.buffer_size")                                                                                               \
     X(S, REAL, fraction, 0.25, 0, 0.99, NULL, "fraction",                                                              \
-      "er, der++, generative, mer: share of replayed sequences; exact over all steps, and in each step within one "    \
-      "sequence")
+      "er, der++, generative, mer: share of replayed sequences, the mean over a task; exact over all steps, and in "   \
+      "each step "                                                                                                     \
+      "within one sequence. They are of earlier tasks; in the first task mer replays its own, the others nothing")     \
+    X(S, REAL, late_part, 0.0, 0, 0.9, NULL, "fraction",                                                               \
+      "the last part of each later task, in which another share is replayed, late_fraction; before it less, so that "  \
+      "fraction "                                                                                                      \
+      "is the mean. 0: fraction throughout")                                                                           \
+    X(S, REAL, late_fraction, "auto", 0, 0.99, "auto", "fraction",                                                     \
+      "the share in the last part, as far as fraction allows; auto: every task so far has the same, 1/2 in the "       \
+      "second, 2/3 in the third")
 
 #define HS_KEYS_L2(X, S)                            \
     X(S, REAL, lambda, "auto", 0, 1e12, "auto", "", \

@@ -32,7 +32,8 @@ int64_t hs_trainer_task_steps(const HsTrainer *trainer, int task)
 {
     const HsConfig *config = trainer->config;
     const HsTaskConfig *own = &config->tasks[task];
-    HsReplayPlan plan = hs_continual_replay_plan(&trainer->continual_config, trainer->rows_per_step);
+    const HsReplayPlan run = hs_continual_replay_plan(&trainer->continual_config, trainer->rows_per_step);
+    const HsReplayPlan plan = hs_replay_plan_of_task(&run, task, 0);
     double new_rows = hs_replay_new_rows_per_step(&plan);
     if (own->steps > 0)
         return own->steps;

@@ -117,6 +117,7 @@ static HsStatus create_stream_and_records(HsTrainer *trainer)
         .weights = weights,
         .ends = trainer->unmarked ? ends : NULL,
         .plan = hs_continual_replay_plan(&trainer->continual_config, trainer->rows_per_step),
+        .steps = trainer->phase_steps,
         .reservoir = trainer->has_reservoir ? &trainer->reservoir : NULL,
         .rehearses = hs_continual_writes_rehearsal(&trainer->continual_config) != NULL,
         .prefetch = config->data.prefetch,

@@ -7,6 +7,7 @@
 #define HS_TESTS_SUPPORT_STRATEGY_SETTINGS_H
 
 #include <criterion/criterion.h>
+#include <math.h>
 #include <string.h>
 
 #include "optim/continual/continual.h"
@@ -30,6 +31,9 @@ static inline HsContinualConfig strategies_of(const char *first, const char *sec
         .batch_rows = 1,
         .accumulation = 1,
         .settings = { { "replay", "fraction", .number = 0 },
+                      { "replay", "late_part", .number = 0 },
+                      { "replay", "late_fraction", .number = NAN },
+                      { "mer", "compensate_learning_rate", .word = "false" },
                       { "l2", "lambda", .number = 1 },
                       { "ewc", "lambda", .number = 1 },
                       { "ewc", "gamma", .number = 1 },

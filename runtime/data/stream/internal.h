@@ -43,7 +43,7 @@ typedef struct HsStreamSlot {
 /* Makes batches one after another.  Not thread-safe: it belongs to the thread that mixes.
  * Invariant between calls: the window buffer holds the window of the batch that was made last. */
 typedef struct HsMixer {
-    HsReplayPlan plan;
+    HsReplayPlan plan;      /* of the task */
     HsReservoir *reservoir; /* NULL: none */
     bool rehearses;
     bool unmarked;  /* what is referred to is all that was seen: there are no earlier tasks */
@@ -65,7 +65,9 @@ HsStatus hs_mixer_slot_init(const HsMixer *mixer, HsStreamSlot *slot);
 void hs_mixer_slot_deinit(HsStreamSlot *slot);
 
 /* The loader must begin at position->window_first; it is borrowed until hs_mixer_end. */
-void hs_mixer_begin(HsMixer *mixer, int task, HsLoader *loader, const HsStreamPosition *position);
+/* plan: of this task. */
+void hs_mixer_begin(HsMixer *mixer, int task, const HsReplayPlan *plan, HsLoader *loader,
+                    const HsStreamPosition *position);
 /* The next batch.  To be called when the one before has been handed out: a window that ended with it enters the
  * reservoir here.  Allocates nothing. */
 HsStatus hs_mixer_mix(HsMixer *mixer, HsStreamSlot *slot);

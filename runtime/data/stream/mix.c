@@ -77,8 +77,10 @@ void hs_mixer_slot_deinit(HsStreamSlot *slot)
     *slot = (HsStreamSlot){ 0 };
 }
 
-void hs_mixer_begin(HsMixer *mixer, int task, HsLoader *loader, const HsStreamPosition *position)
+void hs_mixer_begin(HsMixer *mixer, int task, const HsReplayPlan *plan, HsLoader *loader,
+                    const HsStreamPosition *position)
 {
+    mixer->plan = *plan;
     mixer->task = task;
     mixer->loader = loader;
     mixer->loaded = NULL;
@@ -96,12 +98,18 @@ static void remember(HsMixer *mixer, int64_t rows)
                                              mixer->targets + row * mixer->length, mixer->task);
 }
 
+/* Which of the reservoir's sequences a task replays: those of earlier tasks, or any. */
+static int drawn_before(const HsMixer *mixer)
+{
+    return mixer->plan.earlier ? mixer->task : HS_RESERVOIR_ANY_TASK;
+}
+
 /* The window's new sequences, out of as many of the loader's batches as they lie in. */
 static HsStatus open_window(HsMixer *mixer)
 {
     int64_t length = mixer->length;
     size_t row_bytes = (size_t)length * sizeof(int32_t);
-    mixer->empty_reservoir = !mixer->reservoir || mixer->reservoir->count == 0;
+    mixer->empty_reservoir = !mixer->reservoir || hs_reservoir_draw(mixer->reservoir, 0, drawn_before(mixer)) < 0;
     mixer->window_rows = hs_replay_window_rows(&mixer->plan, mixer->next.window, mixer->empty_reservoir);
     for (int64_t row = 0; row < mixer->window_rows;) {
         if (!mixer->loaded || mixer->loaded_used == mixer->loaded->rows) {
@@ -157,9 +165,9 @@ static void fill(const HsMixer *mixer, HsStreamSlot *slot)
     memset(slot->slots, 0xff, (size_t)new_rows * sizeof *slot->slots);
     memset(slot->replayed + new_rows, 1, (size_t)batch->step.replay_rows);
     int64_t drawn =
-        replay(mixer, batch->step.replay_rows, batch->step.replay_first_draw, HS_RESERVOIR_ANY_TASK,
+        replay(mixer, batch->step.replay_rows, batch->step.replay_first_draw, drawn_before(mixer),
                batch->tokens + new_rows * length, batch->targets + new_rows * length, slot->slots + new_rows);
-    /* The plan replays nothing while the reservoir is empty, and it is never emptied. */
+    /* The plan replays nothing where the window began with nothing to draw, and until it closes nothing changes. */
     assert(drawn == batch->step.replay_rows);
     (void)drawn;
     batch->counted = count_targets(batch->targets, batch->rows * length);

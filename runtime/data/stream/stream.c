@@ -154,7 +154,8 @@ HsStatus hs_stream_begin_task(HsDataStream *stream, int task, const HsStreamPosi
     stream->position = position ? *position : beginning;
     HS_TRY(hs_loader_create(&sampler, options->plan.rows, stream->position.window_first, options->prefetch,
                             options->workers, &stream->loader));
-    hs_mixer_begin(&stream->mixer, task, stream->loader, &stream->position);
+    const HsReplayPlan plan = hs_replay_plan_of_task(&options->plan, task, options->steps ? options->steps[task] : 0);
+    hs_mixer_begin(&stream->mixer, task, &plan, stream->loader, &stream->position);
     stream->mixed = 0;
     stream->stopping = false;
     stream->failure = HS_OK;

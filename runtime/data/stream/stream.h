@@ -44,6 +44,7 @@ typedef struct HsStreamOptions {
     const int64_t *ends;   /* unmarked: [data->count] how many samples of the stream there are up to a task's end: one
                               stream of all in their order, whose task is 0; NULL: not so */
     HsReplayPlan plan;
+    const int64_t *steps;   /* borrowed: of each task, as begin_task counts them; NULL: not known */
     HsReservoir *reservoir; /* borrowed; NULL: nothing is replayed */
     bool rehearses;         /* what it holds was put there before the task: new sequences do not enter it */
     int64_t prefetch, workers;

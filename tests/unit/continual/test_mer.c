@@ -10,6 +10,7 @@
  * snapshot| <= 2 u M.  Hence gamma(2 steps + 3 interpolations) M.
  */
 #include <criterion/criterion.h>
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -473,9 +474,50 @@ Test(mer, displacement_and_rate_scale)
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
         HsContinualConfig config = config_of(&cases[k].c);
         cr_expect_eq(hs_continual_rate_scale(&config), 1.0);
-        set_number(&config, "mer", "compensate_learning_rate", 1);
+        set_word(&config, "mer", "compensate_learning_rate", "true");
         cr_expect_float_eq(hs_continual_rate_scale(&config), cases[k].scale, 1e-13, "case %zu", k);
         config.strategies[0] = "er";
         cr_expect_eq(hs_continual_rate_scale(&config), 1.0);
+    }
+}
+
+/* compensate_learning_rate: auto, by what a window leaves of a displacement of 1: nothing from 0.7 on, 1/d from 0.3 on,
+ * else 0.3 is left and a trial finds the rate below 1/d. */
+Test(mer, automatic_compensation)
+{
+    const struct {
+        Case c;
+        double least, most, left;
+    } cases[] = {
+        { { .groups = 1, .beta = NAN, .gamma = NAN }, 1, 1, 0.7 },
+        { { .groups = 1, .beta = 0.8, .gamma = NAN }, 1, 1, 0.7 },
+        { { .groups = 1, .beta = 0.5, .gamma = NAN }, 2, 2, 0.5 },
+        { { .groups = 1, .beta = 0.5, .gamma = 0.8 }, 2.5, 2.5, 0.4 },
+        { { .groups = 1, .beta = 0.1, .gamma = 0.1 }, 1, 100, 0.3 },
+        { { .groups = 1, .beta = 0, .gamma = 1 }, 1, 1, 0 }, /* nothing was to be learned */
+        { { .mode = ALGORITHM6, .groups = 1, .beta = NAN, .gamma = NAN }, 1, 1, 0.7 },
+        { { .mode = ALGORITHM6, .groups = 1, .beta = 0.1, .gamma = 0.05 }, 1, 20, 0.3 },
+        { { .mode = REPTILE, .groups = 1, .beta = NAN, .gamma = NAN, .epsilon = 0.5 }, 1, 1, 0.5 },
+        { { .mode = REPTILE, .groups = 1, .beta = NAN, .gamma = NAN, .epsilon = 0.1 }, 1, 10, 0.3 },
+    };
+    for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
+        Case c = cases[k].c;
+        Fixture f;
+        c.group_steps = c.interval = 1;
+        HsContinualConfig config = config_of(&c);
+        set_word(&config, "mer", "compensate_learning_rate", "auto");
+        cr_expect_float_eq(hs_continual_rate_scale(&config), cases[k].least, 1e-13, "case %zu", k);
+        cr_expect_float_eq(hs_continual_rate_most(&config), cases[k].most, 1e-11, "case %zu", k);
+        /* A window that moves a parameter by 1. */
+        set_up(&f, &c);
+        hs_continual_destroy(f.continual);
+        cr_assert_eq(hs_continual_create(&config, &f.context, f.spans, SPANS, &f.continual), HS_OK);
+        cr_assert_eq(hs_continual_begin_task(f.continual, &f.context, 0), HS_OK);
+        const float before = f.weight[0];
+        f.weight[0] += 1;
+        const HsReplayStep step = { .learning_rate_scale = 1, .closes_group = true, .closes_window = true };
+        cr_assert_eq(hs_continual_after_step(f.continual, &f.context, &step, false), HS_OK);
+        cr_expect_float_eq(f.weight[0] - before, cases[k].left, 4 * FLT_EPSILON * (1 + fabs(before)), "case %zu", k);
+        tear_down(&f);
     }
 }

@@ -39,9 +39,14 @@ static HsReplayPlan shape(int i, bool replay_first)
 Test(replay, a_step_holds_exactly_its_rows_and_a_window_its_new_ones)
 {
     for (int i = 0; i < SHAPES; i++)
-        for (int variant = 0; variant < 4; variant++) {
+        for (int variant = 0; variant < 8; variant++) {
             const bool first = variant & 1, empty = variant & 2;
-            const HsReplayPlan plan = shape(i, first);
+            HsReplayPlan plan = shape(i, first);
+            if (variant & 4) {
+                plan.late = NAN;
+                plan.late_part = 0.3;
+                plan = hs_replay_plan_of_task(&plan, 2, WINDOWS * plan.group_steps / 2);
+            }
             cr_expect_eq(hs_replay_window_steps(&plan), plan.group_steps * plan.groups);
             for (int64_t window = 0; window < WINDOWS; window++) {
                 const int64_t wanted = hs_replay_window_rows(&plan, window, empty);
@@ -196,4 +201,47 @@ Test(replay, rows_before_a_window)
             rows += hs_replay_window_rows(&plan, window, window == 0);
         }
     }
+}
+
+/* Each task's share, counted: f over the task, l in its last part, whatever else that leaves for the first. */
+Test(replay, a_late_part_has_its_share_and_the_task_the_mean)
+{
+    enum { STEPS = 1000 };
+    static const struct {
+        double fraction, late, part;
+        int task;
+        double in_late; /* expected */
+    } cases[] = {
+        { 0.25, NAN, 0.2, 1, 0.5 },   { 0.25, NAN, 0.2, 2, 2.0 / 3 }, { 0.25, NAN, 0.2, 9, 0.9 },
+        { 0.25, NAN, 0.4, 9, 0.625 }, /* then nothing is left for the rest */
+        { 0.25, 0.4, 0.2, 1, 0.4 },   { 0.5, NAN, 0.2, 1, 0.5 },      { 0.05, NAN, 0.2, 1, 0.25 },
+        { 0.25, NAN, 0.2, 0, 0.25 },  { 0.25, 0.1, 0.5, 3, 0.1 },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        HsReplayPlan run = plan_of(cases[i].fraction, 16, 1, 1, false);
+        run.late = cases[i].late;
+        run.late_part = cases[i].part;
+        const HsReplayPlan plan = hs_replay_plan_of_task(&run, cases[i].task, STEPS);
+        int64_t all = 0, late = 0;
+        const int64_t last = llround(cases[i].part * STEPS);
+        for (int64_t step = 0; step < STEPS; step++) {
+            const int64_t rows = hs_replay_step(&plan, step, 0, false).replay_rows;
+            all += rows;
+            late += step >= STEPS - last ? rows : 0;
+        }
+        cr_expect(llabs(all - (int64_t)(cases[i].fraction * 16 * STEPS)) <= 1, "case %zu: %lld", i, (long long)all);
+        cr_expect(fabs((double)late - cases[i].in_late * 16 * (double)last) <= 2, "case %zu: %lld", i, (long long)late);
+    }
+}
+
+/* What replays earlier tasks alone has none in the first, whose steps then hold all the more new sequences. */
+Test(replay, the_first_task_has_no_earlier_one)
+{
+    HsReplayPlan run = plan_of(0.25, 16, 1, 1, false);
+    run.earlier = true;
+    const HsReplayPlan first = hs_replay_plan_of_task(&run, 0, 100), second = hs_replay_plan_of_task(&run, 1, 100);
+    cr_expect_eq(hs_replay_new_rows_per_step(&first), 16.0);
+    cr_expect_eq(hs_replay_new_rows_per_step(&second), 12.0);
+    cr_expect_eq(hs_replay_step(&first, 50, 0, false).replay_rows, 0);
+    cr_expect_eq(hs_replay_step(&second, 50, 0, false).replay_rows, 4);
 }

@@ -5,6 +5,7 @@
  * A plain program like test_loader.c, so that ThreadSanitizer can look at it.
  */
 #include <stdio.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,18 +28,40 @@ static void check(bool condition, const char *plan, const char *what, int64_t va
 typedef struct PlanCase {
     const char *name;
     bool remembers, masked;
-    HsReplayPlan plan; /* fraction, R, K, s, replay first, rate, reference rows */
+    HsReplayPlan plan;
 } PlanCase;
 
+/* f, R, K, s, algorithms 6 and 7, algorithm 7's rate, reference rows */
+#define PLAN(f, r, k, s, first, rate, reference)                                                                    \
+    {                                                                                                               \
+        .fraction = f, .rows = r, .group_steps = k, .groups = s, .replay_first = first, .current_rate_scale = rate, \
+        .reference_rows = reference                                                                                 \
+    }
+
 static const PlanCase plan_cases[] = {
-    { "none", false, true, { 0, 4, 1, 1, false, 1, 0 } },
-    { "er", true, false, { 0.25, 8, 1, 1, false, 1, 0 } },
-    { "er, a share between whole numbers", true, true, { 0.3, 4, 1, 1, false, 1, 0 } },
-    { "mer", true, false, { 0.25, 4, 4, 1, false, 1, 0 } },
-    { "mer, three groups", true, true, { 0.25, 4, 4, 3, false, 1, 0 } },
-    { "mer, algorithm 6", true, false, { 0.4, 4, 4, 1, true, 1, 0 } },
-    { "mer, algorithm 7", true, false, { 0.3, 4, 3, 1, true, 3, 0 } },
-    { "a-gem", true, true, { 0, 4, 1, 1, false, 1, REFERENCE_MOST } },
+    { "none", false, true, PLAN(0, 4, 1, 1, false, 1, 0) },
+    { "er", true, false, PLAN(0.25, 8, 1, 1, false, 1, 0) },
+    { "er, a share between whole numbers", true, true, PLAN(0.3, 4, 1, 1, false, 1, 0) },
+    { "mer", true, false, PLAN(0.25, 4, 4, 1, false, 1, 0) },
+    { "mer, three groups", true, true, PLAN(0.25, 4, 4, 3, false, 1, 0) },
+    { "mer, algorithm 6", true, false, PLAN(0.4, 4, 4, 1, true, 1, 0) },
+    { "mer, algorithm 7", true, false, PLAN(0.3, 4, 3, 1, true, 3, 0) },
+    { "a-gem", true, true, PLAN(0, 4, 1, 1, false, 1, REFERENCE_MOST) },
+    { "er, of earlier tasks alone",
+      true,
+      true,
+      { .fraction = 0.25, .earlier = true, .rows = 8, .group_steps = 1, .groups = 1, .current_rate_scale = 1 } },
+    { "er, more of it late",
+      true,
+      false,
+      { .fraction = 0.25,
+        .earlier = true,
+        .late = NAN,
+        .late_part = 0.3,
+        .rows = 8,
+        .group_steps = 1,
+        .groups = 1,
+        .current_rate_scale = 1 } },
 };
 
 /* Every token tells its task and position. */
@@ -207,9 +230,12 @@ static void check_batch(const PlanCase *plan, const HsTaskData *data, int task, 
     }
     check(same, plan->name, "new sequences, in order", step->new_first);
     check(flags, plan->name, "replayed ones are marked and last", step->new_rows);
+    const bool earlier = plan->plan.earlier;
     check(rows_are_draws(expected, before, record->rows + step->new_rows, step->replay_rows, first_draw,
-                         HS_RESERVOIR_ANY_TASK),
+                         earlier ? task : HS_RESERVOIR_ANY_TASK),
           plan->name, "replayed sequences are the plan's draws", task);
+    for (int64_t row = step->new_rows; row < rows && earlier; row++)
+        check(record->rows[row].tokens[0] / STRIDE < task, plan->name, "replayed sequences are of earlier tasks", row);
     check(batch->counted == count_targets(record->rows, rows), plan->name, "counted targets", batch->counted);
     /* The reference: from earlier tasks only, so that the first task has none. */
     int64_t reference_rows = task > 0 ? plan->plan.reference_rows : 0;
@@ -235,6 +261,7 @@ static HsStreamOptions options_of(const PlanCase *plan, const HsTaskData *data, 
     return (HsStreamOptions){
         .data = data,
         .plan = plan->plan,
+        .steps = task_steps,
         .reservoir = plan->remembers ? reservoir : NULL,
         .prefetch = 1 + workers,
         .workers = workers,
