@@ -6,6 +6,7 @@
 #ifndef HS_RUNTIME_PAGES_HTML_H
 #define HS_RUNTIME_PAGES_HTML_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -65,6 +66,33 @@ typedef struct HsChartPoint {
 /* Points with their names beside them, axes from zero. */
 void hs_html_scatter_chart(FILE *stream, const char *title, const char *x_label, const char *y_label,
                            const HsChartPoint *points, int count);
+
+typedef enum HsMarkShape { HS_MARK_CIRCLE, HS_MARK_SQUARE, HS_MARK_DIAMOND } HsMarkShape;
+
+typedef struct HsFrontMark {
+    const char *name;
+    double x, y;               /* a mark with a NAN is left out */
+    double x_spread, y_spread; /* NAN: no whiskers */
+    int colour;                /* index of the chart's series */
+    HsMarkShape shape;
+    bool named; /* its name stands next to it; else it shows under the pointer */
+} HsFrontMark;
+
+typedef struct HsFrontChart {
+    const char *title, *x_label, *y_label;
+    const HsFrontMark *marks;
+    int count;
+    const char *const *series; /* [series_count], for the legend */
+    int series_count;
+    const char *shapes[3]; /* what each shape means; NULL: not in the legend */
+    /* two lines through marks, by index in their order; the second one is dashed */
+    const int *line[2];
+    int line_count[2];
+    const char *line_names[2];
+} HsFrontChart;
+
+/* Marks with whiskers and lines through some of them, axes around the marks and not from zero: pages of fronts. */
+void hs_html_front_chart(FILE *stream, const HsFrontChart *chart);
 
 typedef struct HsStackedBars {
     const char *title, *unit;

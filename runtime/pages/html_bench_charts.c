@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * Charts that compare settings: points with names, and bars made of parts.  Boxes, axes and colours are html_chart.c's.
- *
- * A name stands to the right of its point, or where that is taken to the left, or some rows up or down with a thin line
- * back: the first free place in a fixed order, so that equal figures make equal pages.
+ * Charts that compare settings: points with names, and bars made of parts.  Boxes, axes and colours are html_chart.c's,
+ * places of names html_names.c's.
  */
 #include <math.h>
 #include <string.h>
@@ -12,82 +10,33 @@
 
 enum { WIDTH = HS_CHART_WIDTH, HEIGHT = HS_CHART_HEIGHT, LEFT = HS_CHART_LEFT, RIGHT = HS_CHART_RIGHT };
 enum { TOP = HS_CHART_TOP, BOTTOM = HS_CHART_BOTTOM, COLOURS = HS_CHART_COLOURS };
-enum { POINTS_MOST = 64, POINT_RADIUS = 5, LABEL_HEIGHT = 14, LABEL_MOST = 300 };
+enum { POINTS_MOST = 64 };
 enum { BAR_ROW = 30, BAR_LEFT = 230, BAR_RIGHT = 650 };
 #define CHARACTER 7.0  /* a name cut to its room must fit it, and names have more wide letters than figures */
 #define SLIVER    5e-4 /* a part of less than this of the longest bar cannot be seen */
 
 /* ---- points ---- */
 
-typedef struct Box {
-    double left, right, top, bottom;
-} Box;
-
-/* What is taken: the points from the beginning, names as they are placed. */
-typedef struct Taken {
-    Box boxes[2 * POINTS_MOST];
-    int count;
-} Taken;
-
 static bool is_drawn(const HsChartPoint *point)
 {
     return isfinite(point->x) && isfinite(point->y);
 }
 
-static bool is_free(const Taken *taken, const Box *box)
-{
-    if (box->left < LEFT || box->right > WIDTH - 2 || box->top < 0 || box->bottom > HEIGHT - BOTTOM)
-        return false;
-    for (int i = 0; i < taken->count; i++) {
-        const Box *other = &taken->boxes[i];
-        if (box->left < other->right && other->left < box->right && box->top < other->bottom &&
-            other->top < box->bottom)
-            return false;
-    }
-    return true;
-}
-
-/* A name of `width` units beside (x, y).  Where nothing is free it stands over others, to the right. */
-static Box place_name(Taken *taken, double x, double y, double width)
-{
-    const double right = x + POINT_RADIUS + 5, left = x - POINT_RADIUS - 5 - width;
-    Box box = { 0 };
-    bool placed = false;
-    for (int shift = 0; shift <= HEIGHT && !placed; shift += 2) {
-        for (int side = 0; side < 4 && !placed; side++) {
-            const double at = side % 2 == 0 ? right : left, middle = side < 2 ? y + shift : y - shift;
-            box = (Box){ at, at + width, middle - LABEL_HEIGHT / 2, middle + LABEL_HEIGHT / 2 };
-            placed = is_free(taken, &box);
-        }
-    }
-    if (!placed)
-        box = (Box){ right, right + width, y - LABEL_HEIGHT / 2, y + LABEL_HEIGHT / 2 };
-    taken->boxes[taken->count++] = box;
-    return box;
-}
-
-static void write_point(FILE *stream, const HsChartPoint *point, int index, double x, double y, const Box *name)
+static void write_point(FILE *stream, const HsChartPoint *point, int index, double x, double y, const HsChartBox *name)
 {
     char first[HS_HTML_FIGURE_BYTES], second[HS_HTML_FIGURE_BYTES];
-    const bool left = name->right < x;
-    const double anchor = left ? name->right : name->left, middle = (name->top + name->bottom) / 2;
     fputs("<g><title>", stream);
     hs_html_text(stream, point->name);
     fprintf(stream, ": %s, %s</title>", hs_html_figure(point->x, first), hs_html_figure(point->y, second));
-    if (fabs(middle - y) > LABEL_HEIGHT / 2)
-        fprintf(stream, "<line class=\"axis\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>", x, y,
-                anchor + (left ? 2 : -2), middle);
-    fprintf(stream, "<circle class=\"f%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"%d\"/>", index % COLOURS, x, y, POINT_RADIUS);
-    fprintf(stream, "<text class=\"strong\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">", anchor, middle + 4,
-            left ? "end" : "start");
-    hs_chart_cut(stream, point->name, LABEL_MOST);
-    fputs("</text></g>\n", stream);
+    hs_chart_write_name(stream, name, x, y, point->name);
+    fprintf(stream, "<circle class=\"f%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"%d\"/>", index % COLOURS, x, y, HS_CHART_RADIUS);
+    fputs("</g>\n", stream);
 }
 
 void hs_html_scatter_chart(FILE *stream, const char *title, const char *x_label, const char *y_label,
                            const HsChartPoint *points, int count)
 {
-    Taken taken = { .count = 0 };
+    HsChartTaken taken = { .count = 0 };
     double high_x = 0, high_y = 0;
     count = count < POINTS_MOST ? count : POINTS_MOST;
     for (int i = 0; i < count; i++) {
@@ -103,16 +52,14 @@ void hs_html_scatter_chart(FILE *stream, const char *title, const char *x_label,
         const double at_x = hs_axis_place(&x, points[i].x, LEFT, WIDTH - RIGHT);
         const double at_y = hs_axis_place(&y, points[i].y, HEIGHT - BOTTOM, TOP);
         if (is_drawn(&points[i]))
-            taken.boxes[taken.count++] =
-                (Box){ at_x - POINT_RADIUS, at_x + POINT_RADIUS, at_y - POINT_RADIUS, at_y + POINT_RADIUS };
+            hs_chart_take_point(&taken, at_x, at_y);
     }
     for (int i = 0; i < count; i++) {
         if (!is_drawn(&points[i]))
             continue;
         const double at_x = hs_axis_place(&x, points[i].x, LEFT, WIDTH - RIGHT);
         const double at_y = hs_axis_place(&y, points[i].y, HEIGHT - BOTTOM, TOP);
-        const double width = fmin(CHARACTER * (double)strlen(points[i].name), LABEL_MOST);
-        const Box name = place_name(&taken, at_x, at_y, width);
+        const HsChartBox name = hs_chart_place_name(&taken, at_x, at_y, points[i].name);
         write_point(stream, &points[i], i, at_x, at_y, &name);
     }
     fputs("</svg></div>\n</figure>\n", stream);

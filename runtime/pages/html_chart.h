@@ -28,6 +28,22 @@ const char *hs_axis_text(const HsAxis *axis, double value, char text[HS_HTML_FIG
 /* Both axes of a chart that fills the box, with grid and labels. */
 void hs_axis_write(FILE *stream, const HsAxis *x, const HsAxis *y, const char *x_label, const char *y_label);
 
+/* Where names of points may stand: boxes that are taken, of points from the beginning, of names as they are placed. */
+enum { HS_CHART_BOXES = 512, HS_CHART_RADIUS = 5, HS_CHART_LABEL = 300 };
+typedef struct HsChartBox {
+    double left, right, top, bottom;
+} HsChartBox;
+typedef struct HsChartTaken {
+    HsChartBox boxes[HS_CHART_BOXES];
+    int count;
+} HsChartTaken;
+void hs_chart_take_point(HsChartTaken *taken, double x, double y);
+/* A name next to (x, y): to the right, or where that is taken to the left, or some rows up or down; the first free place
+ * in a fixed order, so that equal figures make equal pages.  Where nothing is free it stands over others. */
+HsChartBox hs_chart_place_name(HsChartTaken *taken, double x, double y, const char *name);
+/* The name in its box, and a thin line to a point that it does not stand next to. */
+void hs_chart_write_name(FILE *stream, const HsChartBox *box, double x, double y, const char *name);
+
 /* Opens figure and svg; `what`: "line chart", for who listens. */
 void hs_chart_begin(FILE *stream, const char *title, double height, const char *what);
 /* At most `width` units of a text, the cut marked. */

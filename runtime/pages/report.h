@@ -14,11 +14,15 @@
  * errors: HS_EIO, HS_EFORMAT naming file and line */
 HsStatus hs_report_write(const char *out_dir);
 
-/* What a run says of itself: its last matrix, losses, tokens a second, memory.  matrix->tasks 0: no matrix. */
+/* What a run says of itself: its last matrix, losses, tokens a second, memory, time.  matrix->tasks 0: no matrix. */
 typedef struct HsRunResult {
     HsMatrix matrix;
     double tokens_per_second; /* median of the step records */
     int64_t memory_bytes;
+    /* of the memory: what a strategy keeps of earlier tasks in numbers: importance, anchors, snapshots, a teacher */
+    int64_t kept_bytes;
+    int64_t parameters; /* all of the model's; 0: the record does not say */
+    double seconds;     /* of training and evaluating, what was done twice after a kill once; NAN: not recorded */
     int64_t steps;
     /* Of a run of one task: the latest evaluation's loss and the lowest; NAN: not measured, or not a number. */
     double validation_loss, best_validation_loss;

@@ -44,6 +44,8 @@ typedef struct HsReport {
     HsReportSeries pressures; /* x: step of a pressure event, y: the micro-batch from there on */
     char changes[1024];       /* "at step N: KEYS; ..." of changed events */
     char stops[1024];         /* "at step N, after ..." of early_stop events */
+    /* by the clock of each line, which begins again where a run is resumed: the sum of the parts before the latest, */
+    double earlier_s, latest_s; /* and the latest */
     int64_t steps;
     char diverged[1024]; /* why the run ended by numbers that were not finite; "" */
     bool finished;
@@ -53,6 +55,7 @@ typedef struct HsReport {
 HsStatus hs_report_read(const char *out_dir, HsReport *report);
 void hs_report_deinit(HsReport *report);
 int64_t hs_report_memory_bytes(const HsReport *report); /* sum of the run event's parts */
+int64_t hs_report_kept_bytes(const HsReport *report);   /* of those that hold what a strategy keeps in numbers */
 
 /* --- report_page.c, for the files that write sections --- */
 

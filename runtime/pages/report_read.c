@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "kernels/base/memory.h"
 #include "runtime/io/files.h"
 #include "runtime/io/storage.h"
 #include "runtime/pages/report.h"
@@ -380,6 +381,16 @@ static const struct {
     { "end", read_end, NOT_KEPT },
 };
 
+/* A resumed run's clock starts at 0 again, and its record was cut back to what the checkpoint knows. */
+static void add_time(HsReport *report, const HsJson *line)
+{
+    const double time_s = hs_json_number(hs_json_get(line, "time_s"));
+    if (!isfinite(time_s) || time_s < 0)
+        return;
+    report->earlier_s += time_s < report->latest_s ? report->latest_s : 0;
+    report->latest_s = time_s;
+}
+
 /* Keeps or destroys `line`. */
 static HsStatus take_line(HsReport *report, const char *name, HsJson *line)
 {
@@ -390,6 +401,7 @@ static HsStatus take_line(HsReport *report, const char *name, HsJson *line)
         if (strcmp(events[i].event, event) != 0)
             continue;
         HS_TRY_GOTO(status, need_count(name, line, "step", INT64_MAX, &report->steps), done);
+        add_time(report, line);
         HS_TRY_GOTO(status, events[i].read(report, name, line), done);
         if (events[i].kept_at != NOT_KEPT) {
             HsJson **place = (HsJson **)(void *)((char *)report + events[i].kept_at);
@@ -490,14 +502,32 @@ void hs_report_deinit(HsReport *report)
     *report = (HsReport){ 0 };
 }
 
-int64_t hs_report_memory_bytes(const HsReport *report)
+/* Of the part `what`, or NULL: of all. */
+static int64_t memory_bytes(const HsReport *report, const char *what)
 {
     int64_t total = 0, bytes = 0;
     const HsJson *part = hs_json_first(hs_json_get(report->run, "memory"));
     for (; part; part = hs_json_next(part)) {
-        if (hs_json_need_integer("memory", part, "bytes", &bytes) == HS_OK) /* read_run checked it */
+        const char *const name = hs_json_string(hs_json_get(part, "what"));
+        const bool counted = !what || (name && strcmp(name, what) == 0);
+        if (counted && hs_json_need_integer("memory", part, "bytes", &bytes) == HS_OK) /* read_run checked it */
             total += bytes;
     }
+    return total;
+}
+
+int64_t hs_report_memory_bytes(const HsReport *report)
+{
+    return memory_bytes(report, NULL);
+}
+
+int64_t hs_report_kept_bytes(const HsReport *report)
+{
+    static const HsMemoryCategory kept[] = { HS_MEMORY_PENALTY, HS_MEMORY_SNAPSHOTS, HS_MEMORY_REFERENCE,
+                                             HS_MEMORY_TEACHER };
+    int64_t total = 0;
+    for (size_t i = 0; i < sizeof kept / sizeof *kept; i++)
+        total += memory_bytes(report, hs_memory_row(kept[i])->name);
     return total;
 }
 
@@ -532,6 +562,12 @@ HsStatus hs_run_result_read(const char *out_dir, HsRunResult *result)
     report.matrix = (HsMatrix){ 0 }; /* moved */
     result->tokens_per_second = median(&report.speed);
     result->memory_bytes = hs_report_memory_bytes(&report);
+    result->kept_bytes = hs_report_kept_bytes(&report);
+    const double parameters = hs_json_number(hs_json_get(report.run, "parameters"));
+    result->parameters = parameters > 0 && parameters < 1e15 ? (int64_t)parameters : 0;
+    result->seconds = report.earlier_s + report.latest_s;
+    if (result->seconds <= 0)
+        result->seconds = NAN;
     result->steps = report.steps;
     result->finished = report.finished;
     result->diverged = report.diverged[0] != '\0';

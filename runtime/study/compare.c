@@ -34,20 +34,30 @@ static HsStatus report(const HsComparison *comparison, const HsCompareRow *rows)
 }
 
 /* Results come in the order of runs (seed by seed), rows want them variant by variant. */
-static HsStatus report_runs(const HsComparison *comparison, const HsCompareRun *runs)
+HsStatus hs_compare_rows(const HsComparison *comparison, const HsCompareRun *runs, HsCompareRow **rows,
+                         HsRunResult **results)
 {
     const int64_t seeds = comparison->options->seeds;
     const int count = comparison->variants.count;
-    HsCompareRow *rows = calloc((size_t)count, sizeof *rows);
-    HsRunResult *results = calloc((size_t)count * (size_t)seeds, sizeof *results);
-    HsStatus status = rows && results ? HS_OK : hs_fail(HS_ENOMEM, "no memory to compare %d strategies", count);
-    for (int i = 0; i < count && status == HS_OK; i++) {
+    *rows = calloc((size_t)count, sizeof **rows);
+    *results = calloc((size_t)count * (size_t)seeds, sizeof **results);
+    if (!*rows || !*results)
+        return hs_fail(HS_ENOMEM, "no memory to compare %d strategies", count);
+    for (int i = 0; i < count; i++) {
         for (int64_t repeat = 0; repeat < seeds; repeat++)
-            results[i * seeds + repeat] = runs[repeat * count + i].result; /* borrows */
-        rows[i] = (HsCompareRow){ .name = comparison->variants.items[i].label,
-                                  .seeds = (int)seeds,
-                                  .results = results + i * seeds };
+            (*results)[i * seeds + repeat] = runs[repeat * count + i].result; /* borrows */
+        (*rows)[i] = (HsCompareRow){ .name = comparison->variants.items[i].label,
+                                     .seeds = (int)seeds,
+                                     .results = *results + i * seeds };
     }
+    return HS_OK;
+}
+
+static HsStatus report_runs(const HsComparison *comparison, const HsCompareRun *runs)
+{
+    HsCompareRow *rows = NULL;
+    HsRunResult *results = NULL;
+    HsStatus status = hs_compare_rows(comparison, runs, &rows, &results);
     if (status == HS_OK)
         status = report(comparison, rows);
     free(rows);
@@ -131,11 +141,14 @@ static HsStatus read_base(HsComparison *comparison)
     const int length =
         snprintf(comparison->out_dir, sizeof comparison->out_dir, "%s%s",
                  options->out_dir ? options->out_dir : config.training.out_dir, options->out_dir ? "" : "-compare");
-    HsStatus status = options->grid_count > 0 ? check_judged(&config) : HS_OK;
+    HsStatus status = options->grid_count > 0 && !options->front ? check_judged(&config) : HS_OK;
     hs_config_deinit(&config);
     HS_TRY(status);
     if (length >= (int)sizeof comparison->out_dir)
         return hs_fail(HS_ECONFIG, "--out: a path of over %zu characters", sizeof comparison->out_dir - 1);
+    if (comparison->tasks < 2 && options->front)
+        return hs_fail(HS_ECONFIG, "%s: a front of learned against forgotten needs at least two tasks",
+                       options->config_path);
     if (comparison->tasks < 2 && options->strategies)
         return hs_fail(HS_ECONFIG, "%s: a comparison of strategies needs at least two tasks", options->config_path);
     return HS_OK;
@@ -145,7 +158,7 @@ static HsStatus read_base(HsComparison *comparison)
 static HsStatus check_variants(const HsComparison *comparison)
 {
     const HsCompareOptions *options = comparison->options;
-    const int rungs = options->grid_count > 0 ? hs_grid_rungs(comparison) : 1;
+    const int rungs = options->grid_count > 0 && !options->front ? hs_grid_rungs(comparison) : 1;
     for (int i = 0; i < comparison->variants.count; i++)
         for (int rung = 0; rung < rungs; rung++) {
             HsConfig config;
@@ -156,20 +169,31 @@ static HsStatus check_variants(const HsComparison *comparison)
     return HS_OK;
 }
 
+/* The variants, each of which can be loaded. */
+static HsStatus list_variants(HsComparison *comparison)
+{
+    const HsCompareOptions *options = comparison->options;
+    const bool named = options->strategies || options->grid_count > 0 || !options->front;
+    if (named)
+        HS_TRY(hs_variants_parse(options->strategies, options->grids, options->grid_count, &comparison->variants));
+    HS_TRY(read_base(comparison));
+    return named ? check_variants(comparison) : hs_front_table(comparison);
+}
+
 static HsStatus compare(HsComparison *comparison)
 {
     const HsCompareOptions *options = comparison->options;
     char copy[HS_COMPARE_PATH_BYTES];
     const double began_s = hs_clock_s();
-    HS_TRY(hs_variants_parse(options->strategies, options->grids, options->grid_count, &comparison->variants));
-    HS_TRY(read_base(comparison));
-    HS_TRY(check_variants(comparison));
+    HS_TRY(list_variants(comparison));
     HS_TRY(hs_compare_settle_jobs(comparison, comparison->variants.count * options->seeds));
     /* What every run is started by, whatever becomes of the file meanwhile. */
     HS_TRY(hs_make_directories(comparison->out_dir));
     snprintf(copy, sizeof copy, "%s/config.yaml", comparison->out_dir);
     HS_TRY(hs_storage_replace_text(copy, comparison->text));
-    HS_TRY(options->grid_count > 0 ? hs_grid_search(comparison) : compare_strategies(comparison));
+    HS_TRY(options->front            ? hs_compare_front(comparison)
+           : options->grid_count > 0 ? hs_grid_search(comparison)
+                                     : compare_strategies(comparison));
     if (comparison->trained > 0)
         hs_info("%d run%s trained in %.0f s, %d at a time; %.0f s of processor time", comparison->trained,
                 comparison->trained == 1 ? "" : "s", hs_clock_s() - began_s, comparison->jobs, comparison->processor_s);
@@ -184,6 +208,7 @@ HsStatus hs_compare(const HsCompareOptions *options)
     comparison->options = options;
     const HsStatus status = compare(comparison);
     hs_variants_deinit(&comparison->variants);
+    free(comparison->table);
     free(comparison->text);
     free(comparison);
     return status;

@@ -10,6 +10,7 @@
  *   halving.c            the arithmetic of rungs
  *   grid.c               the search: rungs of runs, and who goes on
  *   grid_results.c, grid_page.c, grid_print.c: losses by rung, the best combination's lines; the same for eyes, a terminal
+ *   compare_front*.c     strategies and strengths: which points no other one makes needless (compare_front.h)
  *
  * A run of a comparison is an ordinary run with a few overrides: nothing is measured here that a single run would not
  * measure, and every one of them can be looked at by itself afterwards.  Runs lie in out_dir/VARIANT-seedN, shorter ones
@@ -21,6 +22,7 @@
 #ifndef HS_RUNTIME_STUDY_COMPARE_H
 #define HS_RUNTIME_STUDY_COMPARE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "kernels/base/status.h"
@@ -30,6 +32,7 @@ typedef struct HsCompareOptions {
     const char *strategies;   /* comma separated; NULL: the configuration's own, with grids only */
     const char *const *grids; /* "KEY=VALUE,VALUE,..." [grid_count]; 0: strategies side by side */
     int grid_count;
+    bool front;          /* every variant a point, at full length; without strategies and grids the default table */
     int64_t eta;         /* of the search: 1/eta go on */
     int rungs;           /* 0: hs_halving_rungs */
     int64_t seeds;       /* of each variant: the configuration's seed, seed + 1, ... */

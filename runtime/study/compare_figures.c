@@ -120,6 +120,7 @@ static HsStatus mean_matrix(const HsCompareRow *row, int tasks, HsMatrix *mean)
 static HsStatus figures_of_row(const HsCompareRow *row, const HsCompareRow *joint, int tasks, HsCompareFigures *figures)
 {
     Spread members[HS_COMPARE_MEMBERS] = { { 0 } }, speed = { 0 }, memory = { 0 };
+    Spread seconds = { 0 }, kept = { 0 };
     figures->name = row->name;
     figures->runs = row->seeds;
     for (int seed = 0; seed < row->seeds; seed++) {
@@ -129,6 +130,9 @@ static HsStatus figures_of_row(const HsCompareRow *row, const HsCompareRow *join
         figures->finished++;
         spread_add(&speed, result->tokens_per_second);
         spread_add(&memory, result->memory_bytes > 0 ? (double)result->memory_bytes : NAN);
+        spread_add(&seconds, result->seconds > 0 ? result->seconds : (double)NAN);
+        spread_add(&kept, (double)result->kept_bytes);
+        figures->parameters = result->parameters > 0 ? result->parameters : figures->parameters;
         if (!has_matrix(result))
             continue;
         HsMatrix matrix = with_joint(row, seed, joint);
@@ -140,6 +144,8 @@ static HsStatus figures_of_row(const HsCompareRow *row, const HsCompareRow *join
         figures->members[i] = spread_figure(&members[i]);
     figures->tokens_per_second = spread_figure(&speed);
     figures->memory_bytes = spread_figure(&memory);
+    figures->seconds = spread_figure(&seconds);
+    figures->kept_bytes = spread_figure(&kept);
     return mean_matrix(row, tasks, &figures->mean);
 }
 
@@ -199,6 +205,7 @@ static HsJson *run_json(const HsCompareRow *row, int seed, const HsCompareRow *j
     hs_json_set_integer(run, "steps", result->steps);
     hs_json_set_real(run, "tokens_per_second", result->tokens_per_second);
     hs_json_set_integer(run, "memory_bytes", result->memory_bytes);
+    hs_json_set_real(run, "seconds", result->seconds > 0 ? result->seconds : (double)NAN);
     if (has_matrix(result)) {
         HsMatrix matrix = with_joint(row, seed, joint);
         hs_json_set(run, "summary", hs_matrix_summary_json(&matrix));
@@ -216,6 +223,7 @@ static HsJson *row_json(const HsCompareRow *row, const HsCompareRow *joint, cons
         hs_json_set(means, hs_matrix_members[i].name, figure_json(&figures->members[i]));
     hs_json_set(means, "tokens_per_second", figure_json(&figures->tokens_per_second));
     hs_json_set(means, "memory_bytes", figure_json(&figures->memory_bytes));
+    hs_json_set(means, "seconds", figure_json(&figures->seconds));
     hs_json_set(object, "figures", means);
     hs_json_set_real(object, "time_overhead", figures->time_overhead);
     hs_json_set_real(object, "memory_overhead", figures->memory_overhead);
@@ -230,14 +238,20 @@ static HsJson *row_json(const HsCompareRow *row, const HsCompareRow *joint, cons
     return object;
 }
 
-HsStatus hs_compare_write_json(const char *path, const HsCompareRow *rows, int count)
+HsJson *hs_compare_json(const HsCompareRow *rows, const HsCompareFigures *figures, int count)
 {
-    HsCompareFigures *figures = NULL;
-    HS_TRY(hs_compare_figures(rows, count, &figures));
     HsJson *root = hs_json_object(), *strategies = hs_json_array();
     for (int i = 0; i < count; i++)
         hs_json_append(strategies, row_json(&rows[i], find_row(rows, count, "joint"), &figures[i]));
     hs_json_set(root, "strategies", strategies);
+    return root;
+}
+
+HsStatus hs_compare_write_json(const char *path, const HsCompareRow *rows, int count)
+{
+    HsCompareFigures *figures = NULL;
+    HS_TRY(hs_compare_figures(rows, count, &figures));
+    HsJson *root = hs_compare_json(rows, figures, count);
     char *text = hs_json_write(root, true);
     hs_json_destroy(root);
     HsStatus status = hs_storage_replace_text(path, text);

@@ -47,7 +47,7 @@ static void write_figure(FILE *stream, const HsCompareFigure *figure, bool bytes
     fputs("</td>", stream);
 }
 
-static HsStatus write_table(const Page *page, FILE *stream)
+HsStatus hs_compare_write_table(const HsCompareFigures *all, int count, FILE *stream)
 {
     begin_section(stream, "Strategies",
                   "Means over the finished runs, \u00b1 the sample standard deviation over seeds. "
@@ -58,8 +58,8 @@ static HsStatus write_table(const Page *page, FILE *stream)
     for (int i = 0; i < hs_matrix_member_count; i++)
         write_title(stream, hs_matrix_members[i].name);
     fputs("<th scope=\"col\">tokens/s</th><th scope=\"col\">memory</th></tr></thead>\n<tbody>\n", stream);
-    for (int row = 0; row < page->count; row++) {
-        const HsCompareFigures *figures = &page->figures[row];
+    for (int row = 0; row < count; row++) {
+        const HsCompareFigures *figures = &all[row];
         fputs("<tr><th scope=\"row\">", stream);
         hs_html_text(stream, figures->name);
         fprintf(stream, "</th><td>%d of %d</td>", figures->finished, figures->runs);
@@ -262,7 +262,7 @@ static HsStatus write_body(FILE *stream, const void *user)
     fputs("<h1>", stream);
     hs_html_text(stream, page->title);
     fputs("</h1>\n<p class=\"soft\">Continual learning: strategies side by side.</p>\n", stream);
-    HS_TRY(write_table(page, stream));
+    HS_TRY(hs_compare_write_table(page->figures, page->count, stream));
     HS_TRY(write_losses(page, stream));
     HS_TRY(write_costs(page, stream));
     return write_matrices(page, stream);

@@ -12,6 +12,7 @@
 #ifndef HS_RUNTIME_STUDY_COMPARE_PAGE_H
 #define HS_RUNTIME_STUDY_COMPARE_PAGE_H
 
+#include "runtime/io/json.h"
 #include "runtime/pages/report.h"
 
 typedef struct HsCompareRow {
@@ -32,6 +33,8 @@ typedef struct HsCompareFigures {
     int runs, finished;
     HsCompareFigure members[HS_COMPARE_MEMBERS]; /* in the order of hs_matrix_members */
     HsCompareFigure tokens_per_second, memory_bytes;
+    HsCompareFigure seconds, kept_bytes;   /* of a run; of what the strategy keeps in numbers */
+    int64_t parameters;                    /* 0: not known */
     double time_overhead, memory_overhead; /* NAN without a row "none" */
     HsMatrix mean;                         /* of the seeds' losses; tasks 0: no finished run has a matrix */
 } HsCompareFigures;
@@ -46,6 +49,11 @@ static inline bool hs_compare_none(const HsCompareFigures *figures, int member)
 /* One per row, on the heap.  errors: HS_ENOMEM; HS_EINVAL when two runs have different numbers of tasks */
 HsStatus hs_compare_figures(const HsCompareRow *rows, int count, HsCompareFigures **figures);
 void hs_compare_figures_free(HsCompareFigures *figures, int count);
+
+/* For pages and JSON that have more: the page's table, and compare.json as a tree, whose member "strategies" has an
+ * object a row. */
+HsStatus hs_compare_write_table(const HsCompareFigures *figures, int count, FILE *stream);
+HsJson *hs_compare_json(const HsCompareRow *rows, const HsCompareFigures *figures, int count);
 
 /* A page and JSON, each under a temporary name, then renamed; and a table at most `columns` wide (at least 40; spreads
  * are left out, then columns from the right, where room is short).  errors: also HS_EIO */

@@ -15,8 +15,10 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "kernels/base/clock.h"
 #include "kernels/base/log.h"
 #include "runtime/io/files.h"
+#include "runtime/record/progress.h"
 #include "runtime/study/planner.h"
 #include "runtime/study/process_pool.h"
 #include "runtime/train/trainer.h"
@@ -164,6 +166,18 @@ static HsStatus look(const HsComparison *comparison, HsCompareRun *run, const ch
     return HS_OK;
 }
 
+HsStatus hs_compare_find(const HsComparison *comparison, HsCompareRun *runs, int64_t count, int64_t *found)
+{
+    char folder[HS_COMPARE_PATH_BYTES];
+    *found = 0;
+    for (int64_t i = 0; i < count; i++) {
+        folder_of(comparison, &runs[i], folder);
+        HS_TRY(look(comparison, &runs[i], folder, &runs[i].found));
+        *found += runs[i].found;
+    }
+    return HS_OK;
+}
+
 /* --- how many at a time --- */
 
 typedef struct Room {
@@ -270,13 +284,28 @@ typedef struct Training {
     HsStringList *lists; /* [missing]: the jobs' arguments */
     int64_t *run_of;     /* [missing] */
     int missing;
+    double began_s;
 } Training;
+
+/* A front has many runs: each says how long the others will take, by those that this call trained. */
+static void say_time(const Training *training, double seconds, char *text, size_t bytes)
+{
+    const int trained = training->comparison->trained;
+    const int64_t left = training->missing - trained;
+    char rest[32];
+    if (!training->comparison->options->front || trained <= 0 || left <= 0) {
+        snprintf(text, bytes, "%.0f s", seconds);
+        return;
+    }
+    hs_progress_format_time((hs_clock_s() - training->began_s) / trained * (double)left, rest, sizeof rest);
+    snprintf(text, bytes, "%.0f s; about %s left", seconds, rest);
+}
 
 static void report(Training *training, const HsCompareRun *run, double seconds)
 {
     const HsComparison *comparison = training->comparison;
     const char *const label = comparison->variants.items[run->variant].label;
-    char what[128], forgetting[32] = "none", took[48] = "finished before";
+    char what[128], forgetting[32] = "none", took[96] = "finished before";
     const HsMatrixSummary summary = hs_matrix_summary(&run->result.matrix);
     if (!isnan(summary.forgetting)) /* joint training has none */
         snprintf(forgetting, sizeof forgetting, "%.4f", summary.forgetting);
@@ -287,7 +316,7 @@ static void report(Training *training, const HsCompareRun *run, double seconds)
     else
         snprintf(what, sizeof what, "validation loss %.4f", run->loss);
     if (seconds >= 0)
-        snprintf(took, sizeof took, "%.0f s", seconds);
+        say_time(training, seconds, took, sizeof took);
     hs_info("%srun %" PRId64 " of %" PRId64 ": %s, seed %" PRId64 ": %s (%s)", training->where, ++training->finished,
             training->count, label, run->seed, what, took);
 }
@@ -389,8 +418,9 @@ static HsStatus train(Training *training)
     int64_t missing = 0;
     for (int64_t i = 0; i < training->count; i++) {
         folder_of(training->comparison, &training->runs[i], folder);
-        bool done;
-        HS_TRY(look(training->comparison, &training->runs[i], folder, &done));
+        bool done = training->runs[i].found;
+        if (!done)
+            HS_TRY(look(training->comparison, &training->runs[i], folder, &done));
         if (done)
             report(training, &training->runs[i], -1);
         else
@@ -408,7 +438,9 @@ static HsStatus train(Training *training)
 
 HsStatus hs_compare_train(HsComparison *comparison, HsCompareRun *runs, int64_t count, const char *where)
 {
-    Training training = { .comparison = comparison, .runs = runs, .count = count, .where = where };
+    Training training = {
+        .comparison = comparison, .runs = runs, .count = count, .where = where, .began_s = hs_clock_s()
+    };
     const HsStatus status = train(&training);
     for (int i = 0; i < training.missing; i++) {
         hs_string_list_deinit(&training.lists[i]);

@@ -7,13 +7,15 @@
 
 #include "runtime/pages/report.h"
 #include "runtime/study/compare.h"
+#include "runtime/study/compare_page.h"
 #include "runtime/study/compare_variants.h"
 
 enum { HS_COMPARE_PATH_BYTES = 4096 };
 
 typedef struct HsComparison {
     const HsCompareOptions *options;
-    char *text; /* of the configuration's file, as it was when the comparison began */
+    char *table; /* of a front, its default points as --strategies has them; NULL: the options' own */
+    char *text;  /* of the configuration's file, as it was when the comparison began */
     size_t length;
     char out_dir[HS_COMPARE_PATH_BYTES / 2];
     HsVariants variants;
@@ -35,6 +37,7 @@ typedef struct HsCompareRun {
     int64_t seed, divisor; /* of the full length, 1: as configured */
     HsRunResult result;
     double loss; /* lower is better: retained loss, of one task validation loss; INFINITY: diverged */
+    bool found;  /* finished before: hs_compare_find has read it */
 } HsCompareRun;
 
 /* The configuration of one variant's run, as its process will have it. */
@@ -43,8 +46,24 @@ HsStatus hs_compare_load(const HsComparison *comparison, int variant, int64_t se
 void hs_compare_run_name(const HsComparison *comparison, const HsCompareRun *run, char *name, size_t bytes);
 /* Chooses jobs and cores for at most `count` runs at a time. */
 HsStatus hs_compare_settle_jobs(HsComparison *comparison, int64_t count);
+/* Reads those of the runs that are finished; returns how many in `found`. */
+HsStatus hs_compare_find(const HsComparison *comparison, HsCompareRun *runs, int64_t count, int64_t *found);
 /* Trains those of the runs that are not finished, and reads the results of all.  `where` begins progress lines. */
 HsStatus hs_compare_train(HsComparison *comparison, HsCompareRun *runs, int64_t count, const char *where);
+
+/* Results as rows, variant by variant, where the runs' order is seed by seed.  Borrows; the caller frees both. */
+HsStatus hs_compare_rows(const HsComparison *comparison, const HsCompareRun *runs, HsCompareRow **rows,
+                         HsRunResult **results);
+
+/* --- compare_front_table.c --- */
+
+/* The variants of a front without --strategies and --grid: the default table for the configuration, without those that
+ * it refuses, each of which is logged with the reason.  errors: HS_ECONFIG where fewer than two are left */
+HsStatus hs_front_table(HsComparison *comparison);
+
+/* --- compare_front_runs.c --- */
+
+HsStatus hs_compare_front(HsComparison *comparison);
 
 /* --- grid.c --- */
 

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * The runs of a front, and what is written of them.  There is no state beside the runs: the same command reads those
+ * that are finished and trains the others.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "kernels/base/log.h"
+#include "runtime/study/compare_front_plan.h"
+
+static HsStatus write_front(const HsComparison *comparison, const HsFront *front)
+{
+    char html[HS_COMPARE_PATH_BYTES], json[HS_COMPARE_PATH_BYTES];
+    snprintf(html, sizeof html, "%s/compare.html", comparison->out_dir);
+    snprintf(json, sizeof json, "%s/compare.json", comparison->out_dir);
+    HS_TRY(hs_front_write_html(html, front));
+    HS_TRY(hs_front_write_json(json, front));
+    HS_TRY(hs_front_print(front, stdout));
+    printf("page: %s\n", html);
+    return HS_OK;
+}
+
+static HsStatus report(const HsComparison *comparison, const HsCompareRun *runs, const HsFrontPrice *prices,
+                       const HsFrontText *text)
+{
+    HsCompareRow *rows = NULL;
+    HsRunResult *results = NULL;
+    HsFront front = { 0 };
+    HsStatus status = hs_compare_rows(comparison, runs, &rows, &results);
+    if (status == HS_OK)
+        status =
+            hs_front_init(&front, comparison->options->config_path, rows, prices, text, comparison->variants.count);
+    if (status == HS_OK)
+        status = write_front(comparison, &front);
+    hs_front_deinit(&front);
+    free(rows);
+    free(results);
+    return status;
+}
+
+static HsStatus train(HsComparison *comparison, HsCompareRun *runs, int64_t count, HsFrontPrice *prices)
+{
+    HsFrontText text;
+    int64_t found;
+    HS_TRY(hs_front_plan(comparison, prices, &text));
+    HS_TRY(hs_compare_find(comparison, runs, count, &found));
+    hs_front_announce(comparison, runs, count, found, prices);
+    HS_TRY(hs_compare_train(comparison, runs, count, ""));
+    return report(comparison, runs, prices, &text);
+}
+
+HsStatus hs_compare_front(HsComparison *comparison)
+{
+    const int64_t variants = comparison->variants.count, count = variants * comparison->options->seeds;
+    HsCompareRun *runs = calloc((size_t)count, sizeof *runs);
+    HsFrontPrice *prices = calloc((size_t)variants, sizeof *prices);
+    HsStatus status =
+        runs && prices ? HS_OK : hs_fail(HS_ENOMEM, "no memory for the results of %" PRId64 " runs", count);
+    for (int64_t i = 0; i < count && status == HS_OK; i++)
+        runs[i] = (HsCompareRun){ .variant = (int)(i % variants),
+                                  .seed = comparison->first_seed + i / variants,
+                                  .divisor = 1 };
+    if (status == HS_OK && comparison->jobs > 1)
+        hs_info("%d runs at a time: each is slower than it would be alone; --jobs 1 measures speeds", comparison->jobs);
+    if (status == HS_OK)
+        status = train(comparison, runs, count, prices);
+    for (int64_t i = 0; runs && i < count; i++)
+        hs_run_result_deinit(&runs[i].result);
+    free(runs);
+    free(prices);
+    return status;
+}
