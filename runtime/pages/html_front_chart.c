@@ -95,7 +95,7 @@ static void write_line(FILE *stream, const Axes *axes, const HsFrontChart *chart
 {
     if (chart->line_count[line] < 2)
         return;
-    fprintf(stream, "<path class=\"curve s7%s\" d=\"", line > 0 ? " second" : "");
+    fprintf(stream, "<path class=\"curve axis%s\" d=\"", line > 0 ? " second" : "");
     for (int i = 0; i < chart->line_count[line]; i++) {
         const HsFrontMark *mark = &chart->marks[chart->line[line][i]];
         fprintf(stream, "%c%.1f %.1f", i > 0 ? 'L' : 'M', at_x(axes, mark->x), at_y(axes, mark->y));
@@ -127,7 +127,7 @@ static void write_legend(FILE *stream, const HsFrontChart *chart)
             continue;
         fprintf(
             stream,
-            "<li><svg viewBox=\"0 0 22 10\" aria-hidden=\"true\"><path class=\"curve s7%s\" d=\"M0 5L22 5\"/></svg>",
+            "<li><svg viewBox=\"0 0 22 10\" aria-hidden=\"true\"><path class=\"curve axis%s\" d=\"M0 5L22 5\"/></svg>",
             i > 0 ? " second" : "");
         hs_html_text(stream, chart->line_names[i]);
         fputs("</li>\n", stream);
@@ -146,9 +146,10 @@ void hs_html_front_chart(FILE *stream, const HsFrontChart *chart)
     for (int i = 0; i < chart->count; i++)
         if (is_drawn(&chart->marks[i]))
             hs_chart_take_point(&taken, at_x(&axes, chart->marks[i].x), at_y(&axes, chart->marks[i].y));
-    for (int i = 0; i < chart->count; i++)
-        if (is_drawn(&chart->marks[i]))
-            write_mark(stream, &axes, &chart->marks[i], &taken);
+    for (int pass = 0; pass < 2; pass++) /* those with names over the others */
+        for (int i = 0; i < chart->count; i++)
+            if (is_drawn(&chart->marks[i]) && chart->marks[i].named == (pass == 1))
+                write_mark(stream, &axes, &chart->marks[i], &taken);
     fputs("</svg></div>\n", stream);
     write_legend(stream, chart);
     fputs("</figure>\n", stream);

@@ -397,11 +397,11 @@ static HsStatus take_line(HsReport *report, const char *name, HsJson *line)
     const char *event = NULL;
     HsStatus status = HS_OK;
     HS_TRY_GOTO(status, hs_json_need_string(name, line, "event", &event), done);
+    add_time(report, line);
     for (size_t i = 0; i < sizeof events / sizeof *events; i++) {
         if (strcmp(events[i].event, event) != 0)
             continue;
         HS_TRY_GOTO(status, need_count(name, line, "step", INT64_MAX, &report->steps), done);
-        add_time(report, line);
         HS_TRY_GOTO(status, events[i].read(report, name, line), done);
         if (events[i].kept_at != NOT_KEPT) {
             HsJson **place = (HsJson **)(void *)((char *)report + events[i].kept_at);

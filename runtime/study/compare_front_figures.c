@@ -28,7 +28,7 @@ static void find_text(const HsFrontText *text, int64_t steps, HsFrontRow *row)
 {
     const HsFrontPrice *price = &row->price;
     const double seen = (double)steps * (double)price->rows;
-    row->sequences = !price->keeps_text || price->all_text ? 0 : fmin((double)price->buffer, seen);
+    row->sequences = price->all_text ? (double)NAN : !price->keeps_text ? 0 : fmin((double)price->buffer, seen);
     double tokens = text->tokens;
     if (!(tokens > 0))
         tokens = text->bytes / bytes_per_token(&row->figures->mean);

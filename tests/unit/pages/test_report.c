@@ -372,6 +372,31 @@ Test(report, a_run_tells_its_result)
     scratch_remove(&scratch);
 }
 
+/* A record as three processes left it: the clock begins again where a run is resumed, and what a strategy keeps is
+ * counted among the parts of memory. */
+Test(report, time_and_what_is_kept)
+{
+    static const char run[] = "{\"event\":\"run\",\"step\":0,\"parameters\":100,\"total_steps\":4,\"memory\":["
+                              "{\"what\":\"weights\",\"bytes\":400},{\"what\":\"importance and anchor\",\"bytes\":800},"
+                              "{\"what\":\"teacher\",\"bytes\":64}],\"tasks\":[]}";
+    static const char lines[] = "{\"event\":\"step\",\"step\":1,\"time_s\":2.5e+00}\n"
+                                "{\"event\":\"checkpoint\",\"step\":1,\"time_s\":3.0e+00}\n"
+                                "{\"event\":\"step\",\"step\":2,\"time_s\":1.0e+00}\n"
+                                "{\"event\":\"step\",\"step\":3,\"time_s\":0.25}\n"
+                                "{\"event\":\"end\",\"step\":4,\"time_s\":0.5}\n";
+    Scratch scratch = scratch_make();
+    HsRunResult result;
+    scratch_write(scratch_path(&scratch, "run.json"), run, strlen(run));
+    scratch_write(scratch_path(&scratch, "metrics.jsonl"), lines, strlen(lines));
+    cr_assert_eq(hs_run_result_read(scratch.folder, &result), HS_OK, "%s", hs_error_message());
+    cr_expect_eq(result.seconds, 3 + 1 + 0.5);
+    cr_expect_eq(result.kept_bytes, 864);
+    cr_expect_eq(result.memory_bytes, 1264);
+    cr_expect_eq(result.parameters, 100);
+    hs_run_result_deinit(&result);
+    scratch_remove(&scratch);
+}
+
 /* ---- files that are not ours ---- */
 
 static void expect_refused(const char *text, size_t size, const char *message)
