@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: MIT
  *
  * Short names of variants: ewc:ewc.lambda=10:ewc.curvature=kronecker is "ewc 10" where all of ewc's points with
- * settings have the same curvature.  A setting is written with the last part of its key where there are several.  Names
- * that would be alike are written in full.
+ * settings have the same curvature.  A setting is written without its key where it is the only one and a strategy's own,
+ * else with the last part of it; what follows from another one is left out, as an alpha that goes with a rank.  Names that
+ * would be alike are written in full.
  */
 #include <stdio.h>
 #include <string.h>
 
+#include "optim/continual/continual.h"
 #include "runtime/study/compare_front_figures.h"
 
 /* The strategy of "ewc+er:a=1"; of "a=1:b=2", where the configuration's own is meant, nothing. */
@@ -50,6 +52,37 @@ static bool is_common(const char *const *labels, int count, const char *label, c
     return with > 1;
 }
 
+/* Whether key[length] lies in a section that belongs to strategies. */
+static bool is_strategys(const char *key, size_t length)
+{
+    const size_t section = strcspn(key, ".");
+    if (section >= length)
+        return false;
+    for (int i = 0; i < hs_strategy_count; i++) {
+        const char *const own = hs_strategy_table[i]->section;
+        if (own && strlen(own) == section && strncmp(own, key, section) == 0)
+            return true;
+    }
+    return strncmp(key, "replay.", section + 1) == 0;
+}
+
+/* The default table changes some keys together. */
+static bool is_implied(const char *label, const char *setting)
+{
+    static const struct {
+        const char *setting, *by;
+    } pairs[] = { { "adapter.alpha=", ":adapter.rank=" }, { "schedule.min_learning_rate=", ":learning_rate=" } };
+    for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
+        if (strncmp(setting, pairs[i].setting, strlen(pairs[i].setting)) == 0 && strstr(label, pairs[i].by))
+            return true;
+    return false;
+}
+
+static bool is_shown(const char *const *labels, int count, const char *label, const char *setting, size_t length)
+{
+    return !is_common(labels, count, label, setting, length) && !is_implied(label, setting);
+}
+
 static void append(char name[HS_FRONT_NAME_BYTES], const char *text, size_t length)
 {
     const size_t used = strlen(name);
@@ -65,16 +98,16 @@ static void shorten(const char *const *labels, int count, const char *label, cha
     if (strategy > 0)
         append(name, label, strategy);
     for (size_t length; (length = next_setting(&at, &setting)) > 0;)
-        shown += !is_common(labels, count, label, setting, length);
+        shown += is_shown(labels, count, label, setting, length);
     at = label + strategy;
     for (size_t length; (length = next_setting(&at, &setting)) > 0;) {
         const size_t key = strcspn(setting, "=");
-        if (is_common(labels, count, label, setting, length) || key >= length)
+        if (!is_shown(labels, count, label, setting, length) || key >= length)
             continue;
         size_t last = key; /* of the dotted key */
         while (last > 0 && setting[last - 1] != '.')
             last--;
-        if (shown > 1 || strategy == 0)
+        if (shown > 1 || !is_strategys(setting, key))
             append(name, setting + last, key - last);
         append(name, setting + key + 1, length - key - 1);
     }

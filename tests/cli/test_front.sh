@@ -99,7 +99,7 @@ named=(compare --config tasks.yaml --front --strategies none,er:replay.fraction=
     "${quick[@]}" max_steps=12)
 expect 0 "$trainer" "${named[@]}"
 says err "the front: 3 points, 2 seeds: 6 runs"
-grep -qE "^er 1e-7 is dominated by (none|er), which learns [0-9.]+ nats better and forgets [0-9.]+ less" out ||
+grep -qE "^er learning_rate 1e-7 is dominated by (none|er), which learns [0-9.]+ nats better and forgets [0-9.]+ less" out ||
     fail "a rate at which nothing is learned is not dominated: $(tail -n 5 out)"
 check_fronts named/compare.json
 # What was forgotten, by the run's own matrix: the mean over seeds of the first tasks' rises.
@@ -112,7 +112,7 @@ same wanted got
 # Every combination of --strategies and --grid is a point, at full length.
 expect 0 "$trainer" compare --config tasks.yaml --front --strategies none,er --grid learning_rate=1e-3,1e-2 --out product "${quick[@]}"
 says err "the front: 4 points"
-says out "er 1e-2"
+says out "er learning_rate 1e-2"
 
 # --- adapters: their own table, and parameters that are trained ---
 adapters=(adapter.kind=lora adapter.rank=2 adapter.alpha=4)

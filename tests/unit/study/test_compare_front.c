@@ -139,7 +139,9 @@ Test(compare_front, names_are_short_and_differ)
                                           "mer:replay.fraction=0.25:mer.gamma=0.9",
                                           "der++:der.alpha=1",
                                           "der++:der.beta=1",
-                                          "learning_rate=1e-3:weight_decay=0" };
+                                          "learning_rate=1e-3:weight_decay=0",
+                                          "si:adapter.rank=4:adapter.alpha=8",
+                                          "si:learning_rate=1e-3" };
     static const char *const wanted[] = { "none",
                                           "er 0.1",
                                           "er 0.25",
@@ -150,7 +152,9 @@ Test(compare_front, names_are_short_and_differ)
                                           "mer 0.9",
                                           "der++:der.alpha=1",
                                           "der++:der.beta=1",
-                                          "learning_rate 1e-3 weight_decay 0" };
+                                          "learning_rate 1e-3 weight_decay 0",
+                                          "si rank 4",
+                                          "si learning_rate 1e-3" };
     enum { LABELS = sizeof labels / sizeof *labels };
     char names[LABELS][HS_FRONT_NAME_BYTES];
     hs_front_names(labels, LABELS, names);
@@ -292,10 +296,13 @@ Test(compare_front, the_page_is_sound)
     char *page = scratch_read(path, &size);
     page_expect_sound(page);
     static const char *const held[] = {
-        "<h1>a &lt;b&gt;</h1>",        "<title>er 0.5: 0.250, 1.125</title>",
-        "<td>8, 10%</td><td>0.0</td>", "<li>er 0.1 is dominated by er 0.5, which learns",
-        "<td>dominated by ewc</td>",   "the front of what keeps no text</li>",
-        "<th scope=\"row\">l2 1</th>",
+        "<h1>a &lt;b&gt;</h1>",
+        "<title>er 0.5: 0.250, 1.125</title>",
+        "<td>8, 10%</td><td>0.0</td>",
+        "<li>er 0.1 is dominated by er 0.5, which learns",
+        "<td>dominated by ewc</td>",
+        "the front of what keeps no text</li>",
+        "<th scope=\"row\">l2 &lt;b&gt; 1</th>",
     };
     PAGE_EXPECT_HELD(page, held);
     /* two fronts, in the chart and its legend; whiskers of five points in x and y, and joint's */
@@ -340,7 +347,7 @@ Test(compare_front, the_terminal)
     cr_expect_not_null(strstr(text, "\nthe front, from what forgets least to what learns best: er 0.5, none\n"));
     cr_expect_not_null(strstr(text, "\nthe front of what keeps no text: ewc, none\n"));
     cr_expect_not_null(
-        strstr(text, "\nl2 1 is dominated by ewc, which learns 0.750 nats better and forgets 0.750 less\n"));
+        strstr(text, "\nl2 <b> 1 is dominated by ewc, which learns 0.750 nats better and forgets 0.750 less\n"));
     free(text);
     /* No point has figures: no plot, and no crash. */
     for (int i = 0; i < ROWS * SEEDS; i++)
