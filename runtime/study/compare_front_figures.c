@@ -173,6 +173,14 @@ const char *hs_front_sentence(const HsFront *front, int index, char text[HS_FRON
     return text;
 }
 
+static bool all_diverged(const HsCompareRow *row)
+{
+    bool all = row->seeds > 0;
+    for (int seed = 0; seed < row->seeds; seed++)
+        all = all && row->results[seed].diverged;
+    return all;
+}
+
 const char *hs_front_place(const HsFront *front, int index, char text[HS_FRONT_LINE_BYTES])
 {
     const HsFrontPoint *point = &front->points[index];
@@ -183,7 +191,7 @@ const char *hs_front_place(const HsFront *front, int index, char text[HS_FRONT_L
     if (point->on_front_without_text)
         return "front without text";
     if (point->dominated_by < 0)
-        return "no figures";
+        return all_diverged(&front->compared[index]) ? "diverged" : "no figures";
     snprintf(text, HS_FRONT_LINE_BYTES, "dominated by %s", front->rows[point->dominated_by].name);
     return text;
 }

@@ -6,7 +6,8 @@
  *                  joint training
  *     sequences    of earlier text in the sample, at most; text_share: their tokens over those of all training text
  *     numbers      what a strategy keeps of earlier tasks in numbers, 4 bytes each, over the parameters that are trained:
- *                  importance, anchors, snapshots, a reference gradient, a teacher's copy
+ *                  importance, anchors, snapshots, a reference gradient, a teacher's copy.  Logits that are kept with a
+ *                  sample are in the memory alone
  */
 #ifndef HS_RUNTIME_STUDY_COMPARE_FRONT_FIGURES_H
 #define HS_RUNTIME_STUDY_COMPARE_FRONT_FIGURES_H
@@ -61,7 +62,7 @@ void hs_front_names(const char *const *labels, int count, char (*names)[HS_FRONT
 
 /* Why point `index` is dominated, or what keeping text would bring: a sentence of figures; "": neither. */
 const char *hs_front_sentence(const HsFront *front, int index, char text[HS_FRONT_LINE_BYTES]);
-/* Where a point belongs: "front", "front without text", "dominated by er 0.1", "reference", "no figures". */
+/* Where a point belongs: "front", "front without text", "dominated by er 0.1", "reference", "diverged", "no figures". */
 const char *hs_front_place(const HsFront *front, int index, char text[HS_FRONT_LINE_BYTES]);
 /* "none", "all", or "512, 4.2%": sequences of the sample and their share of the text. */
 const char *hs_front_text_kept(const HsFrontRow *row, char text[HS_FRONT_LINE_BYTES]);
