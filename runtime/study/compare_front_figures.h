@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * A front's points with all that a reader wants beside them.  Private to compare_front*.c and its tests.
+ * A front's points with all that is shown of them.  Private to compare_front*.c and its tests.
  *
  *     closed       (none - point) / (none - joint) of the retained losses, where there are rows of these names: 1 is
  *                  joint training

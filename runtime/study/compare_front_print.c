@@ -133,6 +133,12 @@ static void format_memory(const HsFrontRow *row, size_t offset, char cell[CELL_B
     snprintf(cell, CELL_BYTES, "%s", mean > 0 ? hs_html_bytes(mean, bytes) : "-");
 }
 
+static void format_more_memory(const HsFrontRow *row, size_t offset, char cell[CELL_BYTES])
+{
+    (void)offset;
+    format_share(row->figures->memory_overhead, "%+.0f%%", cell);
+}
+
 static void format_time(const HsFrontRow *row, size_t offset, char cell[CELL_BYTES])
 {
     (void)offset;
@@ -187,6 +193,7 @@ static const struct {
     { "text kept", 14, 14, format_text, 0 },
     { "numbers", 9, 9, format_numbers, 0 },
     { "memory", 11, 11, format_memory, 0 },
+    { "+memory", 9, 9, format_more_memory, 0 },
     { "+time", 8, 8, format_time, 0 },
     { "seconds", 9, 9, format_seconds, 0 },
     { "trainable", 11, 11, format_trainable, 0 },
@@ -215,11 +222,11 @@ static void print_table(const HsFront *front, FILE *stream)
         }
         fprintf(stream, "  %s\n", hs_front_place(front, row, place_text));
     }
-    fputs(
-        "\nlearned, forgotten, retained: nats a token, lower is better; closed: share of the distance from none to "
-        "joint\ntext kept: sequences of earlier text at most, and their share of the training text; numbers: kept a "
-        "trained parameter\n+time (a token): against none; seconds of a run; trainable: parameters that are trained\n",
-        stream);
+    fputs("\nlearned, forgotten, retained: nats a token, lower is better; closed: share of the distance from none to "
+          "joint\ntext kept: sequences of earlier text at most, and their share of the training text; numbers: kept a "
+          "trained parameter\n+memory, +time (a token): against none; seconds of a run; trainable: parameters that are "
+          "trained\n",
+          stream);
     if (!spread)
         fputs("one run a point: seeds may differ by more than points that lie close together (--seeds 3)\n", stream);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The runs of a front, and what is written of them.  There is no state beside the runs: the same command reads those
+ * The runs of a front, and what is written of them.  There is no other state than the runs: the same command reads those
  * that are finished and trains the others.
  */
 #include <inttypes.h>
