@@ -85,10 +85,25 @@ static void write_rate(const HsConfig *config, double factor, char text[SETTING_
                  factor * config->schedule.min_learning_rate);
 }
 
+static bool lists(const HsStringList *list, const char *name)
+{
+    for (int i = 0; i < list->count; i++)
+        if (strcmp(list->items[i], name) == 0)
+            return true;
+    return false;
+}
+
+/* Whether the configuration's targets are these: attention and mlp together are all of a block's linear layers. */
+static bool has_targets(const HsStringList *targets, const char *name)
+{
+    if (targets->count == 2 && strcmp(name, "all-linear") == 0)
+        return lists(targets, "attention") && lists(targets, "mlp");
+    return targets->count == 1 && lists(targets, name);
+}
+
 /* The configuration's own values, then one changed at a time. */
 static int list_settings(const HsConfig *config, char settings[SETTINGS_MOST][SETTING_BYTES])
 {
-    const HsStringList *targets = &config->adapter.targets;
     const int64_t rank = config->adapter.rank;
     int count = 0;
     settings[count++][0] = '\0';
@@ -97,7 +112,7 @@ static int list_settings(const HsConfig *config, char settings[SETTINGS_MOST][SE
     if (rank * RANK_FACTOR <= RANK_MOST)
         write_rank(config, rank * RANK_FACTOR, settings[count++]);
     for (int i = 0; i < TARGETS; i++)
-        if (targets->count != 1 || strcmp(targets->items[0], target_names[i]) != 0)
+        if (!has_targets(&config->adapter.targets, target_names[i]))
             snprintf(settings[count++], SETTING_BYTES, ":adapter.targets=%s", target_names[i]);
     write_rate(config, 0.3, settings[count++]);
     write_rate(config, 3, settings[count++]);
