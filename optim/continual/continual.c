@@ -36,6 +36,7 @@ const HsStrategy hs_strategy_er = {
     .role = HS_ROLE_REPLAYS,
     .plain = true,
     .replay_choice = HS_REPLAY_EARLIER,
+    .holds_rate = true,
     .plan_replay = er_plan_replay,
 };
 
@@ -124,6 +125,11 @@ static bool penalizes(const HsStrategy *row)
     return row->role == HS_ROLE_PENALIZES;
 }
 
+static bool holds_rate(const HsStrategy *row)
+{
+    return row->holds_rate;
+}
+
 static bool mixes_tasks(const HsStrategy *row)
 {
     return row->mixes_tasks;
@@ -165,6 +171,11 @@ static const HsStrategy *first_that(const HsContinualConfig *config, bool (*has)
 bool hs_continual_replays(const HsContinualConfig *config)
 {
     return first_that(config, replays) != NULL;
+}
+
+bool hs_continual_holds_rate(const HsContinualConfig *config)
+{
+    return first_that(config, holds_rate) != NULL;
 }
 
 bool hs_continual_mixes_tasks(const HsContinualConfig *config)

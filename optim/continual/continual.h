@@ -154,6 +154,7 @@ typedef struct HsStrategy {
     int (*tensors_per_parameter)(const HsContinualConfig *config);
     size_t (*further_bytes)(const HsContinualConfig *config, const HsSpan *spans, int count); /* beside those */
     HsReplayChoice replay_choice;
+    bool holds_rate; /* it keeps enough of earlier tasks for a learning rate that is held from task to task */
     void (*plan_replay)(const HsContinualConfig *config, HsReplayPlan *plan); /* changes what it wants otherwise */
     void (*plan_distillation)(const HsContinualConfig *config, HsDistillation *plan); /* the same */
     bool (*splits_accumulation)(const HsContinualConfig *config); /* each batch of an accumulation is a step */
@@ -203,6 +204,7 @@ HsStatus hs_continual_check(const HsContinualConfig *config);
 /* What the chosen strategies ask for together; names must be known. */
 bool hs_continual_replays(const HsContinualConfig *config); /* a reservoir */
 bool hs_continual_mixes_tasks(const HsContinualConfig *config);
+bool hs_continual_holds_rate(const HsContinualConfig *config);
 bool hs_continual_splits_accumulation(const HsContinualConfig *config);
 /* What the learning rate is multiplied by, a product; and at most: where that is more a trial finds the factor between
  * the two. */

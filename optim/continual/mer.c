@@ -468,6 +468,7 @@ const HsStrategy hs_strategy_mer = {
     .describe = mer_describe,
     .tensors_per_parameter = mer_tensors,
     .replay_choice = HS_REPLAY_OWN_FIRST, /* the paper's buffer has the current task's, too */
+    .holds_rate = true,
     .plan_replay = mer_plan_replay,
     .splits_accumulation = mer_splits_accumulation,
     .rate_scale = mer_rate_scale,

@@ -98,6 +98,21 @@ HsReplayStep hs_replay_step(const HsReplayPlan *plan, int64_t window, int64_t st
     };
 }
 
+int64_t hs_replay_rows_most(const HsReplayPlan *plan)
+{
+    double share = plan->fraction;
+    if (plan->late_part > 0) {
+        /* One that is chosen is no less than f, and what is before it no more. */
+        const double most_late = fmin(share / plan->late_part, 1.0);
+        const double late = isnan(plan->late) ? most_late : fmin(plan->late, most_late);
+        const double early = (share - plan->late_part * late) / (1 - plan->late_part);
+        share = fmax(fmax(share, late), early);
+    }
+    const int64_t most =
+        (int64_t)ceil((double)plan->rows * share * (double)(plan->replay_first ? plan->group_steps : 1));
+    return most < plan->rows ? most : plan->rows;
+}
+
 double hs_replay_new_rows_per_step(const HsReplayPlan *plan)
 {
     return (double)plan->rows * (1.0 - plan->fraction) / (double)plan->groups;

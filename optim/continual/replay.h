@@ -57,6 +57,8 @@ int64_t hs_replay_rows_before(const HsReplayPlan *plan, int64_t window);
 /* At most, for any window: what a caller must have room for. */
 int64_t hs_replay_window_rows_most(const HsReplayPlan *plan);
 HsReplayStep hs_replay_step(const HsReplayPlan *plan, int64_t window, int64_t step, bool empty_reservoir);
+/* The most sequences that a step of any task replays, which stand last in it. */
+int64_t hs_replay_rows_most(const HsReplayPlan *plan);
 /* Mean new sequences of a step: to turn tokens and epochs into steps.  R (1 - f) / s. */
 double hs_replay_new_rows_per_step(const HsReplayPlan *plan);
 

@@ -373,11 +373,18 @@
     X(S, INT, consolidate_every, 500, 1, HS_NO_BOUND, NULL, "optimizer steps",                                        \
       "boundaries: none: l2, ewc and si move their anchor this often, and measure importance; ewc on the latest "     \
       "ewc.fisher_samples new sequences")                                                                             \
-    X(S, STRING, schedule, "fresh", 0, 0, "fresh|rewarm|single", "",                                                  \
+    X(S, STRING, schedule, "auto", 0, 0, "auto|fresh|rewarm|single|infinite", "",                                     \
       "learning rate over tasks: fresh: the schedule starts again; rewarm: later tasks warm up over rewarm_fraction " \
-      "and decay again; single: one schedule over all tasks")                                                         \
-    X(S, REAL, rewarm_fraction, 0.01, 0, 1, NULL, "fraction", "rewarm: the part of a later task that warms up")       \
-    X(S, STRING, optimizer_state, "reset", 0, 0, "reset|keep", "", "moments at the start of a later task")            \
+      "and "                                                                                                          \
+      "decay again; single: one schedule over all tasks; infinite: held through the ends of tasks, so that no task "  \
+      "is "                                                                                                           \
+      "forgotten while a rate rises again, and let down in the last half of the last one (1 - sqrt, to "              \
+      "schedule.min_learning_rate; schedule.kind has no part in it). auto: infinite under er, mer and der++ where "   \
+      "schedule.kind decays and schedule.decay_steps is 0, else fresh")                                               \
+    X(S, REAL, rewarm_fraction, 0.01, 0, 1, NULL, "fraction",                                                         \
+      "rewarm: the part of a later task that warms up; infinite: of a task that follows on a rate that was let down") \
+    X(S, STRING, optimizer_state, "auto", 0, 0, "auto|reset|keep", "",                                                \
+      "moments at the start of a later task; auto: kept under an infinite schedule, else reset")                      \
     X(S, STRING, joint_run, "", 0, 0, NULL, HS_UNIT_PATH,                                                             \
       "out_dir of a finished run with strategy joint, to compute the excess loss over joint training")
 
@@ -389,7 +396,7 @@
       "er, der++, generative, mer: share of replayed sequences, the mean over a task; exact over all steps, and in "   \
       "each step "                                                                                                     \
       "within one sequence. They are of earlier tasks; in the first task mer replays its own, the others nothing")     \
-    X(S, REAL, late_part, 0.0, 0, 0.9, NULL, "fraction",                                                               \
+    X(S, REAL, late_part, 0.2, 0, 0.9, NULL, "fraction",                                                               \
       "the last part of each later task, in which another share is replayed, late_fraction; before it less, so that "  \
       "fraction "                                                                                                      \
       "is the mean. 0: fraction throughout")                                                                           \

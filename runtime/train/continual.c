@@ -81,6 +81,10 @@ static void describe(const HsTrainer *trainer)
         hs_info("replay buffer: %lld sequences, %.1f MiB on the host", (long long)trainer->reservoir.capacity,
                 (double)hs_trainer_reservoir_bytes(trainer) / (1024.0 * 1024.0));
     hs_continual_describe(config);
+    if (is(trainer->config->continual.schedule, "auto") && is(hs_trainer_schedule(trainer), "infinite"))
+        hs_info(
+            "continual.schedule auto: infinite: the learning rate is held from task to task and let down at the end of "
+            "the last one, where schedule.kind would let it down in each (continual.schedule: fresh)");
 }
 
 static void describe_stream(const HsTrainer *trainer)

@@ -9,10 +9,12 @@
  * (step_queue.c).  Which logits a step sees depends on the order of the data alone, as the reservoir does.
  *
  * A teacher is a second model of which there are weights alone.  It runs on each micro-batch before the training program,
- * in the same arenas, and leaves its last hidden rows; its logits are made in the head, chunk by chunk.
+ * in the same arenas, and leaves its last hidden rows; its logits are made in the head, chunk by chunk.  Where it teaches
+ * on replayed sequences alone, which stand last in a step, it reads no others than the last that may be replayed ones.
  */
 #include <assert.h>
 
+#include "runtime/model/layer.h"
 #include "runtime/model/quantized.h"
 #include "runtime/train/reduce.h"
 #include "runtime/train/trainer.h"
@@ -32,12 +34,31 @@ void hs_trainer_expect_logits(HsTrainer *trainer)
         hs_model_expect_head_work(&trainer->model, distillation->teacher);
 }
 
+/* Of the whole micro-batch: those that the teacher does not read are never looked at. */
 static HsTensor hidden_rows(const HsTrainer *trainer)
 {
     const HsSlot *slot = &trainer->model.slots[trainer->model.hidden_slot];
-    const HsProgram *program = &trainer->teacher_program;
+    const HsProgram *program = &trainer->train_program;
     return hs_tensor_2d(trainer->teacher_hidden.base, slot->dtype, program->batch * program->sequence_length,
                         slot->columns);
+}
+
+/* The last sequences of a step, of which those that are taught are some. */
+static int64_t taught_rows(const HsTrainer *trainer)
+{
+    const int64_t rows = trainer->rows_per_step;
+    if (trainer->distillation.fresh.weight > 0.0f)
+        return rows;
+    const HsReplayPlan plan = hs_continual_replay_plan(&trainer->continual_config, rows);
+    const int64_t most = hs_replay_rows_most(&plan);
+    return most < rows ? most : rows;
+}
+
+/* Of a micro-batch, the last that the teacher reads. */
+static int64_t rows_read(const HsTrainer *trainer)
+{
+    const int64_t batch = trainer->train_program.batch, taught = taught_rows(trainer);
+    return taught > 0 && taught < batch ? taught : batch;
 }
 
 HsHeadWork hs_trainer_head_work(const HsTrainer *trainer, int64_t row)
@@ -125,8 +146,8 @@ HsStatus hs_trainer_plan_teacher(HsTrainer *trainer)
     if (!trainer->has_teacher)
         return HS_OK;
     /* As large as evaluation's, for which there is room. */
-    HS_TRY(hs_program_create(&trainer->teacher, context, trainer->train_program.batch,
-                             trainer->config->training.max_length, false, HS_RECOMPUTE_NONE, 1, program));
+    HS_TRY(hs_program_create(&trainer->teacher, context, rows_read(trainer), trainer->config->training.max_length,
+                             false, HS_RECOMPUTE_NONE, 1, program));
     HS_TRY(hs_program_commit_in(program, context, &trainer->train_program));
     const HsTensor hidden = hidden_rows(trainer);
     hs_arena_init(&trainer->teacher_hidden, context->device, HS_MEMORY_TEACHER);
@@ -172,8 +193,12 @@ HsStatus hs_trainer_take_teacher(HsTrainer *trainer, int task)
 
 HsStatus hs_trainer_ask_teacher(HsTrainer *trainer, int64_t row)
 {
-    if (!trainer->taught)
+    const int64_t length = trainer->queue.shape.length;
+    const int64_t batch = trainer->train_program.batch, read = trainer->teacher_program.batch;
+    if (!trainer->taught || row + batch <= trainer->rows_per_step - taught_rows(trainer))
         return HS_OK;
-    const int32_t *tokens = trainer->queue.batch.tokens + row * trainer->queue.shape.length;
-    return hs_program_encode(&trainer->teacher_program, &trainer->engine.context, tokens, hidden_rows(trainer));
+    const int32_t *tokens = trainer->queue.batch.tokens + (row + batch - read) * length;
+    const HsTensor hidden = hidden_rows(trainer);
+    return hs_program_encode(&trainer->teacher_program, &trainer->engine.context, tokens,
+                             hs_tensor_rows(hidden, (batch - read) * length, read * length));
 }

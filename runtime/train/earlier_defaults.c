@@ -14,8 +14,14 @@
 static const struct {
     const char *section, *name, *earlier;
 } rows[] = {
-    { "mer", "beta", "1" },          { "mer", "gamma", "0.7" },      { "mer", "compensate_learning_rate", "false" },
-    { "generative", "top_k", "20" }, { "generative", "alpha", "0" }, /* since then */
+    { "mer", "beta", "1" },
+    { "mer", "gamma", "0.7" },
+    { "mer", "compensate_learning_rate", "false" },
+    { "replay", "late_part", "0" }, /* since then */
+    { "continual", "schedule", "fresh" },
+    { "continual", "optimizer_state", "reset" },
+    { "generative", "top_k", "20" },
+    { "generative", "alpha", "0" }, /* since then */
 };
 
 static HsStatus set(HsConfig *config, const char *section, const char *name, const char *text)

@@ -72,6 +72,7 @@ static const struct {
     INTEGER_ADDED(micro_batch, HS_COUNT_MOST),
     INTEGER_ADDED(tuning_hash, HASH_MOST),
     INTEGER_ADDED(since_gain, HS_COUNT_MOST),
+    INTEGER_ADDED(rate_let_down, 1),
     { "surveyed_at", NUMBER_INTEGER, offsetof(HsTrainerState, surveyed_at), -1, HS_COUNT_MOST, true },
     INTEGER_ADDED(consolidated_at, HS_COUNT_MOST),
     REAL_ADDED(window_distillation), /* of no meaning where there are no steps of it */

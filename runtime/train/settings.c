@@ -50,7 +50,8 @@ static void warn_schedule(const HsTrainer *trainer)
 {
     const HsConfig *config = trainer->config;
     const bool whole = is(config->continual.schedule, "single") || trainer->phase_count == 1;
-    const bool rewarm = is(config->continual.schedule, "rewarm"); /* later tasks have a warm-up of another length */
+    /* Later tasks have a warm-up of another length, or none. */
+    const bool rewarm = is(hs_trainer_schedule(trainer), "rewarm") || is(hs_trainer_schedule(trainer), "infinite");
     bool warned = whole && warn_phase(config, "the run", trainer->total_steps, config->training.learning_rate);
     for (int i = 0; !whole && !warned && i < (rewarm ? 1 : trainer->phase_count); i++) {
         const double own = config->tasks[i].learning_rate;
@@ -61,8 +62,11 @@ static void warn_schedule(const HsTrainer *trainer)
 }
 
 /* Keys that the kind of schedule does not read. */
-static void warn_unread(const HsConfig *config)
+static void warn_unread(const HsTrainer *trainer)
 {
+    const HsConfig *config = trainer->config;
+    const char *const over_tasks = hs_trainer_schedule(trainer);
+    const bool infinite = is(over_tasks, "infinite");
     const bool constant = is(config->schedule.kind, "constant"), wsd = is(config->schedule.kind, "wsd");
     const struct {
         const char *key, *needs;
@@ -72,8 +76,10 @@ static void warn_unread(const HsConfig *config)
         { "schedule.min_learning_rate", "schedule.kind linear, cosine or wsd",
           constant && config->schedule.min_learning_rate > 0 },
         { "schedule.wsd_decay_fraction", "schedule.kind wsd", !wsd && config->schedule.wsd_decay_fraction != 0.2 },
-        { "continual.rewarm_fraction", "continual.schedule rewarm",
-          !is(config->continual.schedule, "rewarm") && config->continual.rewarm_fraction != 0.01 },
+        { "schedule.decay_steps", "another continual.schedule than infinite",
+          infinite && config->schedule.decay_steps > 0 },
+        { "continual.rewarm_fraction", "continual.schedule rewarm or infinite",
+          !is(over_tasks, "rewarm") && !infinite && config->continual.rewarm_fraction != 0.01 },
         { "early_stop.min_delta", "early_stop.patience above 0",
           config->early_stop.patience == 0 && config->early_stop.min_delta > 0 },
     };
@@ -117,6 +123,6 @@ void hs_trainer_warn_settings(const HsTrainer *trainer)
     if (trainer->engine.comm->rank != 0)
         return;
     warn_schedule(trainer);
-    warn_unread(trainer->config);
+    warn_unread(trainer);
     warn_never(trainer);
 }

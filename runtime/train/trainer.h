@@ -73,6 +73,7 @@ typedef struct HsTrainerState {
     int64_t since_gain;
     double gain_loss;
     int64_t consolidated_at; /* unmarked: task_steps at the latest consolidation; 0: none yet */
+    int64_t rate_let_down;   /* 1: the task before ended with the end of its schedule; 0: with its rate held */
     double rate_found;       /* of a trial, to the strategies' rate scale; NAN: none was made, 1 */
     double window_loss;      /* losses since the latest step record: their mean is what is logged */
     int64_t window_steps;
@@ -349,6 +350,9 @@ void hs_trainer_warn_settings(const HsTrainer *trainer);
 
 /* --- tasks.c         --- */
 
+/* continual.schedule and optimizer_state, with auto resolved: once the phases are counted. */
+const char *hs_trainer_schedule(const HsTrainer *trainer);
+bool hs_trainer_keeps_moments(const HsTrainer *trainer);
 /* Phases and their lengths, from the tasks' keys and their data. */
 HsStatus hs_trainer_count_steps(HsTrainer *trainer);
 /* Applied steps that task `task` has on its own. */

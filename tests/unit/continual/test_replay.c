@@ -226,6 +226,7 @@ Test(replay, a_late_part_has_its_share_and_the_task_the_mean)
         const int64_t last = llround(cases[i].part * STEPS);
         for (int64_t step = 0; step < STEPS; step++) {
             const int64_t rows = hs_replay_step(&plan, step, 0, false).replay_rows;
+            cr_expect_leq(rows, hs_replay_rows_most(&run));
             all += rows;
             late += step >= STEPS - last ? rows : 0;
         }
