@@ -8,6 +8,8 @@
 
 CC       ?= gcc
 BUILD    ?= build
+# Dependencies name objects as they were made: by one name, however BUILD was written.
+override BUILD := $(patsubst $(CURDIR)/%,%,$(BUILD))
 PREFIX   ?= /usr/local
 OPTIMIZE ?= -O2
 SANITIZE ?=

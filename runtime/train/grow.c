@@ -118,6 +118,18 @@ HsStatus hs_trainer_compare_tasks(HsTrainer *trainer, const HsConfig *saved, con
 
 /* --- the state --- */
 
+/* Under an infinite schedule the rate comes down in the last task, which the list now has behind that one. */
+static bool was_let_down(const HsTrainer *trainer)
+{
+    const HsTrainerState *state = &trainer->state;
+    const int known = trainer->config->task_count - trainer->appended;
+    if (strcmp(hs_trainer_schedule(trainer), "infinite") != 0)
+        return false;
+    return state->task >= known ? state->rate_let_down != 0
+                                : state->task == known - 1 &&
+                                      hs_trainer_comes_down(state->task_steps, trainer->phase_steps[state->task]);
+}
+
 /* For the log, and for the record that reports show. */
 static void tell(HsTrainer *trainer)
 {
@@ -130,8 +142,11 @@ static void tell(HsTrainer *trainer)
         used +=
             (size_t)snprintf(names + used, sizeof names - used, "%s%s", i > known ? ", " : "", config->tasks[i].name);
     names[hs_utf8_valid_prefix(names, strlen(names))] = '\0'; /* cut to fit, inside a character perhaps */
-    hs_info("new tasks: %s; the run had %d until here, and goes on as if they had been listed from the start", names,
-            known);
+    hs_info("new tasks: %s; the run had %d until here, and goes on as if they had been listed from the start%s", names,
+            known,
+            was_let_down(trainer)
+                ? ", but for the learning rate: it came down at the end of what was the last task, and rises again"
+                : "");
     used = strlen(trainer->changes);
     snprintf(trainer->changes + used, room - used, "%stasks: %s appended", used > 0 ? ", " : "", names);
     trainer->changes[hs_utf8_valid_prefix(trainer->changes, strlen(trainer->changes))] = '\0';

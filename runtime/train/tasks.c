@@ -105,6 +105,11 @@ bool hs_trainer_keeps_moments(const HsTrainer *trainer)
  * where it is a fifth of the run, or a tenth. */
 static const double LET_DOWN = 0.5;
 
+bool hs_trainer_comes_down(int64_t step, int64_t steps)
+{
+    return (double)step > (1 - LET_DOWN) * (double)steps;
+}
+
 /* A task under an infinite schedule: up where it begins below the peak, held, and in the last one down. */
 static HsStatus set_infinite(HsTrainer *trainer, double peak)
 {

@@ -352,6 +352,8 @@ void hs_trainer_warn_settings(const HsTrainer *trainer);
 
 /* continual.schedule and optimizer_state, with auto resolved: once the phases are counted. */
 const char *hs_trainer_schedule(const HsTrainer *trainer);
+/* Whether an infinite schedule's last task of so many steps has its rate below the peak behind step `step`. */
+bool hs_trainer_comes_down(int64_t step, int64_t steps);
 bool hs_trainer_keeps_moments(const HsTrainer *trainer);
 /* Phases and their lengths, from the tasks' keys and their data. */
 HsStatus hs_trainer_count_steps(HsTrainer *trainer);

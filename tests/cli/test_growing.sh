@@ -51,6 +51,35 @@ equals() {
         fail "the matrix of $2"
 }
 
+# --- a rate that is held from task to task, and comes down in the last one: known only as long as it has not ---
+# rates DIR: step and learning rate of each record.
+rates() {
+    sed -nE 's/^\{"event":"step","step":([0-9]+),.*"learning_rate":([^,]*),.*/\1 \2/p' "$1/metrics.jsonl"
+}
+held="continual.strategy=er continual.schedule=infinite schedule.min_learning_rate=1e-5 logging.every=1"
+# shellcheck disable=SC2086
+expect 0 "$trainer" --config three.yaml out_dir=held $held
+rates held >three.rates
+# shellcheck disable=SC2086
+expect 0 "$trainer" --config four.yaml out_dir=held $held
+says err "as if they had been listed from the start, but for the learning rate: it came down"
+rates held >four.rates
+# shellcheck disable=SC2086
+expect 0 "$trainer" --config four.yaml out_dir=straight $held
+rates straight >straight.rates
+same three.rates <(head -n "$(wc -l <three.rates)" four.rates)
+awk -v half="$(($(wc -l <three.rates) / 3 / 2))" '
+    FILENAME == "three.rates" { third[FNR] = $2; steps = FNR; next }
+    FILENAME == "straight.rates" { straight[FNR] = $2; next }
+    { grown[FNR] = $2; all = FNR }
+    END {
+        for (i = 1; i <= steps - half; i++) if (third[i] != straight[i]) { print "step " i ": " third[i] " and " straight[i]; bad = 1 }
+        if (!(third[steps] < 0.5 * third[steps - half]) || straight[steps] != straight[steps - half]) { print "the third task ends at " third[steps] " and " straight[steps]; bad = 1 }
+        if (!(grown[steps + 1] > third[steps]) || !(grown[all] < 0.5 * 2e-3)) { print "the fourth runs from " grown[steps + 1] " to " grown[all]; bad = 1 }
+        exit bad
+    }' three.rates straight.rates four.rates || fail "the rates of an infinite schedule"
+sed -i 's/^continual: {strategy: none}/continual: {strategy: none, schedule: fresh, optimizer_state: reset}/' tasks.yaml three.yaml four.yaml
+
 # --- every strategy, several modes: finished, then longer ---
 grows() { # OVERRIDES...
     rm -rf whole grown
