@@ -283,6 +283,19 @@ void hs_continual_describe(const HsContinualConfig *config)
             row_at(config, i)->describe(config);
 }
 
+bool hs_continual_retains(const HsContinualConfig *config, int task)
+{
+    return !config->retains || config->retains(config->user, task);
+}
+
+bool hs_continual_retains_all(const HsContinualConfig *config)
+{
+    bool all = true;
+    for (int task = 0; task < config->tasks; task++)
+        all = all && hs_continual_retains(config, task);
+    return all;
+}
+
 HsReplayPlan hs_continual_replay_plan(const HsContinualConfig *config, int64_t rows_per_step)
 {
     HsReplayPlan plan = { .rows = rows_per_step, .group_steps = 1, .groups = 1, .current_rate_scale = 1.0 };

@@ -9,7 +9,7 @@
  *                -> after_task (Fisher) -> next task
  *
  * Memory, f32 elements a parameter: l2 1; ewc 2 (online), 3 (separate), with Kronecker factors 2 a matrix and
- * (rows + columns) block_size for its factors; si 3; mer 1, or 2 with several groups; a-gem 1.
+ * (rows + columns) block_size for its factors; si 3, or 4 where a task is not to be retained; mer 1, or 2 with several groups; a-gem 1.
  * A-GEM keeps its reference gradient, MER its snapshots, in device memory; the reservoir lies on the host.
  */
 #ifndef HS_OPTIM_CONTINUAL_CONTINUAL_H
@@ -35,11 +35,14 @@ typedef struct HsContinualConfig {
     const char *strategies[HS_STRATEGIES_MAX]; /* names of the table; none: count 0 or "none" */
     int strategy_count;
     uint64_t seed;
-    HsOptimizerKind optimizer;           /* of spans without a group */
-    int64_t batch_rows;                  /* sequences of a batch, of which a step takes ... */
-    int tasks;                           /* that the run has */
-    int64_t accumulation;                /* ... this many, unless a strategy splits them */
-    bool unmarked;                       /* nobody says where a task ends: all are one */
+    HsOptimizerKind optimizer; /* of spans without a group */
+    int64_t batch_rows;        /* sequences of a batch, of which a step takes ... */
+    int tasks;                 /* that the run has */
+    int64_t accumulation;      /* ... this many, unless a strategy splits them */
+    bool unmarked;             /* nobody says where a task ends: all are one */
+    /* Whether a task is to be retained; NULL: all are.  `user` is handed to it, both are borrowed. */
+    bool (*retains)(const void *user, int task);
+    const void *user;
     HsSetting settings[HS_SETTINGS_MAX]; /* of the sections that the strategies read; ends with a NULL section */
 } HsContinualConfig;
 
@@ -114,6 +117,8 @@ typedef struct HsStateVisitor {
     HsStatus (*real)(void *user, const char *name, double *value);
     /* element i of a per-parameter family: "ewc.anchor", span index i */
     HsStatus (*tensor)(void *user, const char *family, const char *span, HsTensor *tensor);
+    /* as integer; a checkpoint without it means 0 */
+    HsStatus (*added_integer)(void *user, const char *name, int64_t *value, int64_t most);
 } HsStateVisitor;
 
 typedef struct HsContinual HsContinual;
@@ -176,6 +181,8 @@ typedef struct HsStrategy {
     HsStatus (*after_step)(HsContinual *continual, void *state, HsContext *context, const HsReplayStep *step,
                            bool folded);
     HsStatus (*after_task)(HsContinual *continual, void *state, HsContext *context, int task, HsFisherSource *source);
+    /* In its place, of what penalizes, after a task that is not to be retained; NULL: there is nothing to drop. */
+    HsStatus (*discard_task)(HsContinual *continual, void *state, HsContext *context, int task);
     /* The tensors in which after_task gathers squares and factors; returns how many, at most HS_FISHER_SUMS a span;
      * NULL: it gathers numbers alone. */
     int (*fisher_sums)(const HsContinual *continual, const void *state, HsTensor *tensors);
@@ -227,6 +234,9 @@ void hs_continual_describe(const HsContinualConfig *config);
 /* rows_per_step: sequences of an optimizer step. */
 HsReplayPlan hs_continual_replay_plan(const HsContinualConfig *config, int64_t rows_per_step);
 HsDistillation hs_continual_distillation(const HsContinualConfig *config);
+/* Tasks that are to be forgotten once they have ended: tasks.N.retain. */
+bool hs_continual_retains(const HsContinualConfig *config, int task);
+bool hs_continual_retains_all(const HsContinualConfig *config);
 /* Device memory that create allocates; excluded spans have no penalty tensors. */
 size_t hs_continual_device_bytes(const HsContinualConfig *config, const HsSpan *spans, int count);
 
@@ -278,7 +288,17 @@ void hs_continual_end_fisher(HsContinual *continual);
  * errors: HS_ENUMERIC when no parameter would be protected, or importance overflows; the state is unusable then. */
 HsStatus hs_continual_after_task(HsContinual *continual, HsContext *context, int task, HsFisherSource *source);
 
-/* The same for what penalizes alone, in the middle of an unmarked stream; `round`: how often it was done. */
+/* The same of a task that is not to be retained.  What replays closes what is open.  A penalty stays as it was before
+ * the task, to the bit: it stands for the losses of the tasks that are to be retained,
+ *     sum over these t  (strength/2) F_t (theta - theta_t)^2,
+ * and the task adds no term.  So the anchor stays where the latest of them ended, which is where the sum of their losses
+ * has its minimum as far as the quadratic knows; at this task's end it has none, and an anchor there would hold what is
+ * to be forgotten.  The next task begins away from the anchor, and the penalty pulls it back in the directions that the
+ * retained tasks need, which mends what this task did to them.  Without an earlier task to be retained there is still no
+ * anchor. */
+HsStatus hs_continual_discard_task(HsContinual *continual, HsContext *context, int task);
+
+/* The same as hs_continual_after_task for what penalizes alone, in the middle of an unmarked stream; `round`: how often it was done. */
 HsStatus hs_continual_consolidate(HsContinual *continual, HsContext *context, int round, HsFisherSource *source);
 
 /* A penalty acts: some task has ended. */

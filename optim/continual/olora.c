@@ -154,14 +154,14 @@ static void protect(HsContinual *continual, const OloraState *olora)
     }
 }
 
-/* What the task before has left is what later ones keep away from; the training loop draws a new A after it. */
+/* What the task before has left is what later ones keep away from; the training loop draws a new A after it.  An
+ * adapter of a task that is not to be retained is dropped there: its directions are free again. */
 static HsStatus olora_begin_task(HsContinual *continual, void *state, HsContext *context, int task)
 {
     OloraState *olora = state;
-    if (task == 0)
+    if (task == 0 || !hs_continual_retains(&continual->config, task - 1))
         return HS_OK;
-    olora->count = task;
-    HS_TRY(hs_tensor_set_copy_parameters(continual, context, &olora->kept[task - 1]));
+    HS_TRY(hs_tensor_set_copy_parameters(continual, context, &olora->kept[olora->count++]));
     protect(continual, olora);
     return HS_OK;
 }

@@ -246,6 +246,19 @@ HsStatus hs_continual_after_task(HsContinual *continual, HsContext *context, int
     return HS_OK;
 }
 
+HsStatus hs_continual_discard_task(HsContinual *continual, HsContext *context, int task)
+{
+    for (int i = 0; i < continual->active_count; i++) {
+        const HsStrategy *row = continual->active[i].row;
+        void *const state = continual->active[i].state;
+        if (row->discard_task)
+            HS_TRY(row->discard_task(continual, state, context, task));
+        else if (row->after_task && row->role != HS_ROLE_PENALIZES)
+            HS_TRY(row->after_task(continual, state, context, task, NULL));
+    }
+    return HS_OK;
+}
+
 HsStatus hs_continual_consolidate(HsContinual *continual, HsContext *context, int round, HsFisherSource *source)
 {
     for (int i = 0; i < continual->active_count; i++)

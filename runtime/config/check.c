@@ -372,6 +372,39 @@ static HsStatus check_curvature(const HsConfig *config)
     return HS_OK;
 }
 
+/* A task can be left out of what protects only where that knows where it ends, and when it has ended. */
+static HsStatus check_retain(const HsConfig *config, const HsContinualConfig *strategies)
+{
+    char dotted[HS_DOTTED_BYTES] = "";
+    int retained = 0;
+    for (int task = config->task_count - 1; task >= 0; task--) {
+        retained += config->tasks[task].retain;
+        if (!config->tasks[task].retain)
+            snprintf(dotted, sizeof dotted, "tasks.%d.retain", task);
+    }
+    if (retained == config->task_count)
+        return HS_OK;
+    if (retained == 0)
+        return hs_config_relation_fail(config, dotted, NULL,
+                                       "%s is false, and so it is for every task: no task would be retained, and there "
+                                       "is nothing to measure; set it to true for those that are to stay",
+                                       dotted);
+    if (hs_continual_mixes_tasks(strategies))
+        return hs_config_relation_fail(
+            config, dotted, "continual.strategy",
+            "%s: false contradicts continual.strategy: joint, which trains on every task "
+            "until the end; remove the task from tasks, set retain to true, or choose another "
+            "strategy",
+            dotted);
+    if (strategies->unmarked)
+        return hs_config_relation_fail(
+            config, dotted, "continual.boundaries",
+            "%s: false contradicts continual.boundaries: none, with which strategies are not "
+            "told where a task ends; set boundaries to tasks, or retain to true",
+            dotted);
+    return HS_OK;
+}
+
 /* Strategies: optim/ knows which there are and which go together. */
 static HsStatus check_continual(HsConfig *config)
 {
@@ -384,6 +417,7 @@ static HsStatus check_continual(HsConfig *config)
         snprintf(message, sizeof message, "%.500s", hs_error_message());
         return hs_config_relation_fail(config, "continual.strategy", NULL, "%s", message);
     }
+    HS_TRY(check_retain(config, &strategies));
     const char *normalize = config->ewc.normalize;
     if (isnan(config->ewc.lambda) && !is(normalize, "auto") && !is(normalize, "none") && !is(normalize, "false"))
         return hs_config_relation_fail(

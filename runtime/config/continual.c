@@ -110,12 +110,20 @@ static void add_section(const HsConfig *config, const char *section, HsContinual
     }
 }
 
+static bool retains(const void *user, int task)
+{
+    const HsConfig *config = user;
+    return task >= config->task_count || config->tasks[task].retain;
+}
+
 HsStatus hs_config_continual(const HsConfig *config, HsContinualConfig *continual)
 {
     *continual = (HsContinualConfig){ .seed = (uint64_t)config->training.seed,
                                       .batch_rows = config->training.batch_size,
                                       .tasks = config->task_count,
                                       .unmarked = is(config->continual.boundaries, "none"),
+                                      .retains = retains,
+                                      .user = config,
                                       .accumulation = config->training.gradient_accumulation_steps };
     HS_TRY(hs_optimizer_kind_find(config->optimizer.kind, &continual->optimizer));
     const HsStringList *names = &config->continual.strategy;

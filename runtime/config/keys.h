@@ -131,7 +131,10 @@
     X(S, INT, tokens, 0, 0, HS_NO_BOUND, NULL, "tokens", "its length in new training tokens; 0: by epochs")           \
     X(S, REAL, epochs, 0, 0, HS_NO_BOUND, NULL, "epochs",                                                             \
       "its length in passes over its training data; 0: max_steps, else max_epochs")                                   \
-    X(S, REAL, learning_rate, 0, 0, 1000, NULL, "", "its peak learning rate; 0: the top level's")
+    X(S, REAL, learning_rate, 0, 0, 1000, NULL, "", "its peak learning rate; 0: the top level's")                     \
+    X(S, BOOL, retain, true, 0, 1, NULL, "",                                                                          \
+      "false: it is to be forgotten once it has ended: nothing of it is replayed, no penalty holds it, its adapter "  \
+      "is dropped, and learned, retained and forgetting leave it out; the matrix says how much of it is left")
 
 #define HS_KEYS_DATA(X, S)                                                                                           \
     X(S, STRING, sampling, "epoch", 0, 0, "epoch|random", "",                                                        \

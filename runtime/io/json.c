@@ -444,9 +444,14 @@ void hs_json_set_integer(HsJson *object, const char *key, int64_t value)
     hs_json_set(object, key, hs_json_new_integer(value));
 }
 
+HsJson *hs_json_new_bool(bool value)
+{
+    return (HsJson *)cJSON_CreateBool(value);
+}
+
 void hs_json_set_bool(HsJson *object, const char *key, bool value)
 {
-    hs_json_set(object, key, (HsJson *)cJSON_CreateBool(value));
+    hs_json_set(object, key, hs_json_new_bool(value));
 }
 
 /* ---- writing ---- */

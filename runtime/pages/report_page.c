@@ -176,6 +176,18 @@ static void write_summary(const HsMatrix *matrix, FILE *stream)
         hs_html_text(stream, none ? "trained on all tasks at once" : hs_matrix_members[i].doc);
         fputs("</dd></div>\n", stream);
     }
+    for (int task = 0; task < matrix->tasks; task++) {
+        const double left = hs_matrix_left(matrix, task);
+        if (!matrix->forgets[task] || isnan(left))
+            continue;
+        fputs("<div><dt>left of ", stream);
+        hs_html_text(stream, matrix->names[task]);
+        fprintf(
+            stream,
+            "</dt><dd class=\"value\">%.0f%%</dd><dd>a task that is to be forgotten: 100%% is as well as it was ever "
+            "known, 0%% as the untrained model knows it</dd></div>\n",
+            100 * left);
+    }
     fputs("</dl>\n", stream);
 }
 
@@ -358,7 +370,8 @@ static HsStatus write_forgetting(const HsReport *report, FILE *stream)
     Bars bars;
     HsStatus status = make_bars(&bars, report->matrix.tasks);
     for (int task = 0; task < last && status == HS_OK; task++)
-        add_bar(&bars, report->matrix.names[task], hs_matrix_forgetting(&report->matrix, task));
+        if (!report->matrix.forgets[task])
+            add_bar(&bars, report->matrix.names[task], hs_matrix_forgetting(&report->matrix, task));
     if (status == HS_OK && any_known(bars.values, bars.count)) {
         hs_report_begin_section(
             stream, "Forgetting by task",

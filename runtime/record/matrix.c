@@ -18,10 +18,11 @@
 
 #include "runtime/io/utf8.h"
 
-#define MEMBER(member, doc)                             \
-    {                                                   \
-#member, doc, offsetof(HsMatrixSummary, member) \
+#define MEMBER_OF(member, doc, rare)                          \
+    {                                                         \
+#member, doc, offsetof(HsMatrixSummary, member), rare \
     }
+#define MEMBER(member, doc) MEMBER_OF(member, doc, false)
 const HsMatrixMember hs_matrix_members[] = {
     MEMBER(learned, "mean loss on each task right after training on it; lower is better"),
     MEMBER(retained, "mean loss on all tasks trained so far, after the last of them; lower is better"),
@@ -35,6 +36,10 @@ const HsMatrixMember hs_matrix_members[] = {
     MEMBER(accuracy_seen, "share of exact greedy completions at the end, on prompts of the training text; mean over "
                           "the tasks that have them, higher is better"),
     MEMBER(accuracy_unseen, "the same on prompts that are not in the training text; higher is better"),
+    MEMBER_OF(left,
+              "what is left of the tasks that are not to be retained: 1 is as well as they were ever known, 0 as the "
+              "untrained model knows them; the other figures leave them out",
+              true),
 };
 const int hs_matrix_member_count = sizeof hs_matrix_members / sizeof *hs_matrix_members;
 
@@ -51,10 +56,13 @@ HsStatus hs_matrix_init(HsMatrix *matrix, int tasks)
     /* One block for all figures: loss first, then the four rows, then the accuracies. */
     double *block = malloc(figures * sizeof *block);
     matrix->names = calloc(count, sizeof *matrix->names);
-    if (!block || !matrix->names) {
+    matrix->forgets = calloc(count, sizeof *matrix->forgets);
+    if (!block || !matrix->names || !matrix->forgets) {
         free(block);
         free(matrix->names);
+        free(matrix->forgets);
         matrix->names = NULL;
+        matrix->forgets = NULL;
         return hs_fail(HS_ENOMEM, "no memory for a matrix of %d tasks", tasks);
     }
     for (size_t i = 0; i < figures; i++)
@@ -74,6 +82,7 @@ void hs_matrix_deinit(HsMatrix *matrix)
 {
     free(matrix->loss);
     free(matrix->names);
+    free(matrix->forgets);
     *matrix = (HsMatrix){ 0 };
 }
 
@@ -112,6 +121,24 @@ double hs_matrix_forgetting(const HsMatrix *matrix, int task)
     return *hs_matrix_at(matrix, last, task) - lowest;
 }
 
+bool hs_matrix_forgets(const HsMatrix *matrix)
+{
+    for (int task = 0; task < matrix->tasks; task++)
+        if (matrix->forgets[task])
+            return true;
+    return false;
+}
+
+double hs_matrix_left(const HsMatrix *matrix, int task)
+{
+    const int last = hs_matrix_last_row(matrix);
+    if (last < task)
+        return NAN;
+    const double lost = hs_matrix_forgetting(matrix, task), now = *hs_matrix_at(matrix, last, task);
+    const double learned = matrix->untrained[task] - (now - lost);
+    return learned > 0 ? 1 - lost / learned : NAN;
+}
+
 bool hs_matrix_is_joint(const HsMatrix *matrix)
 {
     return matrix->tasks > 1 && hs_matrix_last_row(matrix) == matrix->tasks - 1 && isnan(*hs_matrix_at(matrix, 0, 0));
@@ -129,7 +156,7 @@ static double mean_accuracy(const HsMatrix *matrix, int set, int last)
     int count = 0;
     for (int task = 0; task <= last; task++) {
         const double accuracy = *hs_matrix_accuracy(matrix, set, last, task);
-        if (isnan(accuracy))
+        if (isnan(accuracy) || matrix->forgets[task])
             continue;
         sum += accuracy;
         count++;
@@ -137,14 +164,24 @@ static double mean_accuracy(const HsMatrix *matrix, int set, int last)
     return mean(sum, count);
 }
 
-HsMatrixSummary hs_matrix_summary(const HsMatrix *matrix)
+/* How many tasks the figures are means over. */
+typedef struct Counts {
+    int retained, before, behind; /* before the last row's; behind the first */
+    int left;
+} Counts;
+
+/* Sums over the tasks so far. */
+static HsMatrixSummary sum_tasks(const HsMatrix *matrix, int last, Counts *counts)
 {
-    int last = hs_matrix_last_row(matrix);
-    if (last < 0)
-        return (HsMatrixSummary){ NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN };
     HsMatrixSummary sum = { 0 };
+    *counts = (Counts){ 0 };
     for (int task = 0; task <= last; task++) {
         double now = *hs_matrix_at(matrix, last, task), own = *hs_matrix_at(matrix, task, task);
+        if (matrix->forgets[task]) {
+            sum.left += hs_matrix_left(matrix, task);
+            counts->left++;
+            continue;
+        }
         sum.learned += own;
         sum.retained += now;
         sum.excess_over_joint += now - matrix->joint[task];
@@ -156,20 +193,34 @@ HsMatrixSummary hs_matrix_summary(const HsMatrix *matrix)
         }
         if (task > 0)
             sum.fwt += matrix->untrained[task] - *hs_matrix_at(matrix, task - 1, task);
+        counts->retained++;
+        counts->before += task < last;
+        counts->behind += task > 0;
     }
-    double excess = mean(sum.excess_over_joint, last + 1);
+    return sum;
+}
+
+HsMatrixSummary hs_matrix_summary(const HsMatrix *matrix)
+{
+    int last = hs_matrix_last_row(matrix);
+    if (last < 0)
+        return (HsMatrixSummary){ NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN };
+    Counts counts;
+    const HsMatrixSummary sum = sum_tasks(matrix, last, &counts);
+    double excess = mean(sum.excess_over_joint, counts.retained);
     return (HsMatrixSummary){
-        .learned = mean(sum.learned, last + 1),
-        .retained = mean(sum.retained, last + 1),
-        .forgetting = mean(sum.forgetting, last),
-        .bwt = mean(sum.bwt, last),
-        .fwt = mean(sum.fwt, last),
+        .learned = mean(sum.learned, counts.retained),
+        .retained = mean(sum.retained, counts.retained),
+        .forgetting = mean(sum.forgetting, counts.before),
+        .bwt = mean(sum.bwt, counts.before),
+        .fwt = mean(sum.fwt, counts.behind),
         .excess_over_joint = excess,
-        .excess_over_floor = mean(sum.excess_over_floor, last + 1),
+        .excess_over_floor = mean(sum.excess_over_floor, counts.retained),
         .perplexity_ratio = exp(excess),
-        .bits_per_byte = mean(sum.bits_per_byte, last + 1),
+        .bits_per_byte = mean(sum.bits_per_byte, counts.retained),
         .accuracy_seen = mean_accuracy(matrix, HS_ITEMS_SEEN, last),
         .accuracy_unseen = mean_accuracy(matrix, HS_ITEMS_UNSEEN, last),
+        .left = mean(sum.left, counts.left),
     };
 }
 

@@ -13,6 +13,10 @@
  *   bits a byte mean_j R[T-1][j] / (ln 2 * bytes of text a token of task j): tokenizers compare
  *   accuracy    mean_j A[T-1][j] over the tasks that have prompts and completions: A is the share of greedy completions
  *               that are exact, on prompts of the training text (seen) and on others (unseen); larger is better
+ *   left        mean_f ( b[f] - R[T-1][f] ) / ( b[f] - min_i R[i][f] )  over the tasks f that are not to be retained:
+ *               1 where such a task's loss is the lowest it ever had, 0 where it is the untrained model's; below 0 past that
+ *
+ * All but `left` are over the tasks that are to be retained (`forgets`); the sums above skip the others.
  *
  * BWT and FWT are equations 3 and 4 of Lopez-Paz & Ranzato 2017 with the sign turned: theirs are accuracies.
  *
@@ -39,12 +43,13 @@ typedef struct HsMatrix {
     double *floor;                       /* [tasks], NAN: unknown */
     double *joint;                       /* [tasks], NAN: unknown */
     double *bytes_per_token;             /* [tasks], NAN: unknown */
+    bool *forgets;                       /* [tasks] tasks.N.retain is false */
     double *accuracy[HS_ITEM_SET_COUNT]; /* [1 + tasks, tasks]: the untrained model's row, then as loss; NAN: unknown */
 } HsMatrix;
 
 typedef struct HsMatrixSummary {
     double learned, retained, forgetting, bwt, fwt, excess_over_joint, excess_over_floor, perplexity_ratio;
-    double bits_per_byte, accuracy_seen, accuracy_unseen;
+    double bits_per_byte, accuracy_seen, accuracy_unseen, left;
 } HsMatrixSummary;
 
 HsStatus hs_matrix_init(HsMatrix *matrix, int tasks); /* everything NAN, names empty */
@@ -69,6 +74,10 @@ HsMatrixSummary hs_matrix_summary(const HsMatrix *matrix);
 int hs_matrix_last_row(const HsMatrix *matrix); /* -1: none */
 /* R[last][task] - min over the rows so far; NAN when one from the task's own on is unknown. */
 double hs_matrix_forgetting(const HsMatrix *matrix, int task);
+/* Some task is not to be retained. */
+bool hs_matrix_forgets(const HsMatrix *matrix);
+/* The share of the task that is left, after the last row; NAN where something that it needs is unknown. */
+double hs_matrix_left(const HsMatrix *matrix, int task);
 /* The table for a terminal: a column a task, a row after each task, floor and joint where known, accuracies in tables
  * of their own where known, the summary below.
  * At most `columns` wide (at least 56): names are cut, many tasks take several blocks. */
@@ -77,6 +86,7 @@ void hs_matrix_print(const HsMatrix *matrix, int columns, FILE *stream);
 typedef struct HsMatrixMember {
     const char *name, *doc;
     size_t offset; /* of the double in HsMatrixSummary */
+    bool rare;     /* shown and written only where it is known */
 } HsMatrixMember;
 extern const HsMatrixMember hs_matrix_members[];
 extern const int hs_matrix_member_count;

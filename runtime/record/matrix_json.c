@@ -28,12 +28,27 @@ static bool known(const double *values, int count)
     return false;
 }
 
+/* Which tasks are to be retained, and how much is left of the others; nothing where all are. */
+static void write_retained(const HsMatrix *matrix, HsJson *object)
+{
+    if (!hs_matrix_forgets(matrix))
+        return;
+    HsJson *retain = hs_json_array(), *left = hs_json_array();
+    for (int task = 0; task < matrix->tasks; task++) {
+        hs_json_append(retain, hs_json_new_bool(!matrix->forgets[task]));
+        hs_json_append(left, hs_json_new_real(matrix->forgets[task] ? hs_matrix_left(matrix, task) : NAN));
+    }
+    hs_json_set(object, "retain", retain);
+    hs_json_set(object, "left", left);
+}
+
 HsJson *hs_matrix_summary_json(const HsMatrix *matrix)
 {
     HsMatrixSummary summary = hs_matrix_summary(matrix);
     HsJson *object = hs_json_object();
     for (int i = 0; i < hs_matrix_member_count; i++)
-        hs_json_set_real(object, hs_matrix_members[i].name, hs_matrix_member_value(&summary, i));
+        if (!hs_matrix_members[i].rare || !isnan(hs_matrix_member_value(&summary, i)))
+            hs_json_set_real(object, hs_matrix_members[i].name, hs_matrix_member_value(&summary, i));
     return object;
 }
 
@@ -54,6 +69,7 @@ void hs_matrix_to_json(const HsMatrix *matrix, int rows, HsJson *object)
     hs_json_set(object, "untrained", reals(matrix->untrained, matrix->tasks));
     hs_json_set(object, "floor", reals(matrix->floor, matrix->tasks));
     hs_json_set(object, "joint", reals(matrix->joint, matrix->tasks));
+    write_retained(matrix, object);
     if (known(matrix->bytes_per_token, matrix->tasks))
         hs_json_set(object, "bytes_per_token", reals(matrix->bytes_per_token, matrix->tasks));
     for (int set = 0; set < HS_ITEM_SET_COUNT; set++) {
@@ -82,10 +98,28 @@ static HsStatus read_reals(const char *name, const char *key, const HsJson *arra
     return HS_OK;
 }
 
+/* One truth value for each of the names; all true where there is no list. */
+static HsStatus read_retained(const char *name, const HsJson *object, HsMatrix *matrix)
+{
+    const HsJson *retain = hs_json_get(object, "retain");
+    if (!retain)
+        return HS_OK;
+    bool fits = hs_json_is_array(retain) && hs_json_count(retain) == matrix->tasks;
+    int task = 0;
+    for (const HsJson *item = hs_json_first(retain); fits && item; item = hs_json_next(item)) {
+        fits = hs_json_is_bool(item);
+        matrix->forgets[task++] = fits && !hs_json_is_true(item);
+    }
+    return fits ? HS_OK
+                : hs_fail(HS_EFORMAT, "%s: `retain` must be an array of %d truth values, one for each of the names",
+                          name, matrix->tasks);
+}
+
 /* Left out where all of it is unknown, as in the first releases' files. */
 static HsStatus read_added(const char *name, const HsJson *object, HsMatrix *matrix)
 {
     const HsJson *bytes = hs_json_get(object, "bytes_per_token");
+    HS_TRY(read_retained(name, object, matrix));
     if (bytes)
         HS_TRY(read_reals(name, "bytes_per_token", bytes, matrix->bytes_per_token, matrix->tasks));
     for (int set = 0; set < HS_ITEM_SET_COUNT; set++) {

@@ -107,6 +107,7 @@ static HsStatus mean_matrix(const HsCompareRow *row, int tasks, HsMatrix *mean)
         return HS_OK;
     HS_TRY(hs_matrix_init(mean, tasks));
     memcpy(mean->names, example->names, count * sizeof *mean->names);
+    memcpy(mean->forgets, example->forgets, count * sizeof *mean->forgets);
     mean_losses(row, offsetof(HsMatrix, loss), count * count, mean);
     mean_losses(row, offsetof(HsMatrix, untrained), count, mean);
     mean_losses(row, offsetof(HsMatrix, floor), count, mean);
@@ -220,7 +221,8 @@ static HsJson *row_json(const HsCompareRow *row, const HsCompareRow *joint, cons
     hs_json_set_integer(object, "runs", figures->runs);
     hs_json_set_integer(object, "finished", figures->finished);
     for (int i = 0; i < HS_COMPARE_MEMBERS; i++)
-        hs_json_set(means, hs_matrix_members[i].name, figure_json(&figures->members[i]));
+        if (!hs_matrix_members[i].rare || !isnan(figures->members[i].mean))
+            hs_json_set(means, hs_matrix_members[i].name, figure_json(&figures->members[i]));
     hs_json_set(means, "tokens_per_second", figure_json(&figures->tokens_per_second));
     hs_json_set(means, "memory_bytes", figure_json(&figures->memory_bytes));
     hs_json_set(means, "seconds", figure_json(&figures->seconds));

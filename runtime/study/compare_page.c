@@ -47,6 +47,15 @@ static void write_figure(FILE *stream, const HsCompareFigure *figure, bool bytes
     fputs("</td>", stream);
 }
 
+/* A rare figure has no column where no run knows it. */
+static bool has_column(const HsCompareFigures *all, int count, int member)
+{
+    bool known = !hs_matrix_members[member].rare;
+    for (int row = 0; row < count; row++)
+        known = known || !isnan(all[row].members[member].mean);
+    return known;
+}
+
 HsStatus hs_compare_write_table(const HsCompareFigures *all, int count, FILE *stream)
 {
     begin_section(stream, "Strategies",
@@ -56,7 +65,8 @@ HsStatus hs_compare_write_table(const HsCompareFigures *all, int count, FILE *st
           "<thead><tr><th scope=\"col\">strategy</th><th scope=\"col\">runs</th>",
           stream);
     for (int i = 0; i < hs_matrix_member_count; i++)
-        write_title(stream, hs_matrix_members[i].name);
+        if (has_column(all, count, i))
+            write_title(stream, hs_matrix_members[i].name);
     fputs("<th scope=\"col\">tokens/s</th><th scope=\"col\">memory</th></tr></thead>\n<tbody>\n", stream);
     for (int row = 0; row < count; row++) {
         const HsCompareFigures *figures = &all[row];
@@ -66,7 +76,7 @@ HsStatus hs_compare_write_table(const HsCompareFigures *all, int count, FILE *st
         for (int i = 0; i < hs_matrix_member_count; i++)
             if (hs_compare_none(figures, i))
                 fputs("<td>none</td>", stream);
-            else
+            else if (has_column(all, count, i))
                 write_figure(stream, &figures->members[i], false);
         write_figure(stream, &figures->tokens_per_second, false);
         write_figure(stream, &figures->memory_bytes, true);
@@ -74,6 +84,8 @@ HsStatus hs_compare_write_table(const HsCompareFigures *all, int count, FILE *st
     }
     fputs("</tbody>\n</table>\n</div>\n<dl class=\"figures\" style=\"margin-top:18px\">\n", stream);
     for (int i = 0; i < hs_matrix_member_count; i++) {
+        if (!has_column(all, count, i))
+            continue;
         fputs("<div><dt>", stream);
         for (const char *at = hs_matrix_members[i].name; *at; at++)
             fputc(*at == '_' ? ' ' : *at, stream);

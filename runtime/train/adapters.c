@@ -2,7 +2,10 @@
  *
  * Between two tasks of a strategy that gives each an adapter of its own: W += s B A, rounded once to the weight's format;
  * then A is drawn anew and B is zero, so the model is the same function but for that rounding.
+ *
+ * An adapter of a task that is not to be retained is dropped instead: the matrices are what they were before the task.
  */
+#include "kernels/base/log.h"
 #include "runtime/model/layers/adapter.h"
 #include "runtime/train/trainer.h"
 
@@ -53,7 +56,10 @@ HsStatus hs_trainer_renew_adapters(HsTrainer *trainer, int task)
     if (task == 0 || !hs_continual_new_adapters(&trainer->continual_config))
         return HS_OK;
     const uint64_t seed = (uint64_t)trainer->config->training.seed + 0x9e3779b97f4a7c15u * (uint64_t)task;
-    HS_TRY(merge(trainer, context));
+    if (hs_continual_retains(&trainer->continual_config, task - 1))
+        HS_TRY(merge(trainer, context));
+    else
+        hs_info("task %s is not to be retained: its adapter is dropped", trainer->config->tasks[task - 1].name);
     HS_TRY(hs_model_initialize_adapters(&trainer->model, context, seed, trainer->spans, trainer->span_count));
     return hs_model_pack(&trainer->model, context);
 }

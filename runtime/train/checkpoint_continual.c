@@ -68,7 +68,7 @@ static HsJson *json_integers(const int64_t *values, int count)
 HsStatus hs_trainer_save_continual(HsTrainer *trainer, HsJson *state)
 {
     HsJson *object = hs_json_object();
-    HsStateVisitor visitor = { object, save_integer, save_real, pass_tensor };
+    HsStateVisitor visitor = { object, save_integer, save_real, pass_tensor, save_integer };
     HsStatus status = hs_continual_visit(trainer->continual, &visitor);
     if (trainer->has_reservoir)
         hs_json_set_integer(object, "replay_seen", trainer->reservoir.seen);
@@ -190,7 +190,7 @@ static HsTensor openings_of(const HsTrainer *trainer)
 HsStatus hs_trainer_write_continual(HsTrainer *trainer, const char *folder)
 {
     TensorList list = { .device = &trainer->engine.context, .shards = &trainer->shards };
-    HsStateVisitor visitor = { &list, pass_integer, pass_real, list_tensor };
+    HsStateVisitor visitor = { &list, pass_integer, pass_real, list_tensor, pass_integer };
     HsStatus status = hs_continual_visit(trainer->continual, &visitor);
     for (int i = 0; trainer->taught && i < trainer->teacher.param_count && status == HS_OK; i++) {
         const HsParam *param = &trainer->teacher.params[i];
@@ -235,6 +235,13 @@ static HsStatus load_integer(void *user, const char *name, int64_t *value, int64
 {
     const Loading *loading = user;
     return hs_json_need_range(loading->json_name, loading->object, name, 0, most, value);
+}
+
+static HsStatus load_added_integer(void *user, const char *name, int64_t *value, int64_t most)
+{
+    const Loading *loading = user;
+    *value = 0;
+    return hs_json_get(loading->object, name) ? load_integer(user, name, value, most) : HS_OK;
 }
 
 static HsStatus load_real(void *user, const char *name, double *value)
@@ -337,6 +344,9 @@ static HsStatus check_replay(const HsTrainer *trainer, const char *file_name)
         double task = hs_dtype_load(reservoir->task.dtype, reservoir->task.data, i);
         if (!(task >= 0 && task < (double)known))
             return hs_fail(HS_EFORMAT, "%s: replay.task names task %.0f of %d", file_name, task, known);
+        if (!hs_continual_retains(&trainer->continual_config, (int)task))
+            return hs_fail(HS_EFORMAT, "%s: replay.task names task %.0f, which tasks.%.0f.retain: false keeps out",
+                           file_name, task, task);
     }
     return HS_OK;
 }
@@ -453,7 +463,7 @@ static HsStatus load_matrix(HsTrainer *trainer, const Loading *loading)
 
 static HsStatus restore(HsTrainer *trainer, Loading *loading)
 {
-    HsStateVisitor visitor = { loading, load_integer, load_real, load_tensor };
+    HsStateVisitor visitor = { loading, load_integer, load_real, load_tensor, load_added_integer };
     HS_TRY(hs_continual_visit(trainer->continual, &visitor));
     if (trainer->unmarked)
         HS_TRY(check_task_ends(trainer, loading));

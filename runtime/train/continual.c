@@ -72,6 +72,10 @@ size_t hs_trainer_reservoir_bytes(const HsTrainer *trainer)
 static void describe(const HsTrainer *trainer)
 {
     const HsContinualConfig *config = &trainer->continual_config;
+    for (int task = 0; task < config->tasks; task++)
+        if (!hs_continual_retains(config, task))
+            hs_info("task %s is to be forgotten once it has ended (tasks.%d.retain: false)",
+                    trainer->config->tasks[task].name, task);
     for (int i = 0; i < config->strategy_count; i++) {
         const HsStrategy *strategy = hs_strategy_find(config->strategies[i]);
         if (!strategy->does_nothing)
@@ -108,6 +112,7 @@ static HsStatus create_matrix(HsTrainer *trainer)
     for (int i = 0; i < matrix->tasks; i++) {
         snprintf(matrix->names[i], sizeof matrix->names[i], "%s", config->tasks[i].name);
         matrix->floor[i] = trainer->data.tasks[i].validation.entropy_floor;
+        matrix->forgets[i] = !hs_continual_retains(&trainer->continual_config, i);
     }
     if (config->continual.joint_run[0] == '\0')
         return HS_OK;
@@ -362,8 +367,22 @@ static int rounds_of(const HsTrainer *trainer)
     return (int)(trainer->state.task_steps / trainer->config->continual.consolidate_every);
 }
 
+/* A task that is not to be retained leaves no trace in what protects; no Fisher is measured. */
+static HsStatus discard(HsTrainer *trainer, int task)
+{
+    HsContext *context = &trainer->engine.context;
+    if (hs_continual_penalizes(&trainer->continual_config))
+        hs_info("task %s is not to be retained: what holds the tasks before it stays as it was",
+                trainer->config->tasks[task].name);
+    HS_TRY(hs_continual_discard_task(trainer->continual, context, task));
+    HS_TRY(hs_shards_gather_weights(&trainer->shards, context));
+    return hs_model_pack(&trainer->model, context);
+}
+
 HsStatus hs_trainer_consolidate(HsTrainer *trainer, int task)
 {
+    if (!hs_continual_retains(&trainer->continual_config, task)) /* refused where tasks are unmarked or mixed */
+        return discard(trainer, task);
     return consolidate(trainer, trainer->unmarked ? rounds_of(trainer) : task, true);
 }
 

@@ -180,6 +180,9 @@ HsStatus hs_trainer_copy_to_teacher(HsTrainer *trainer, int parameter)
 
 HsStatus hs_trainer_take_teacher(HsTrainer *trainer, int task)
 {
+    /* The model knows what is to be forgotten: the one before that task still teaches, where there is one. */
+    if (task > 0 && !hs_continual_retains(&trainer->continual_config, task - 1))
+        return HS_OK;
     trainer->taught = trainer->has_teacher && task > 0;
     if (!trainer->taught)
         return HS_OK;

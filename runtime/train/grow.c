@@ -60,6 +60,21 @@ static HsStatus refuse_list(const HsConfig *config, const HsConfig *saved, int a
                    at, now, was, folder, mend);
 }
 
+/* What a task left in the replay buffer, the importance or the adapters is not told apart any more. */
+static HsStatus check_retained(const HsConfig *config, const HsConfig *saved, const char *folder)
+{
+    for (int i = 0; i < saved->task_count; i++)
+        if (config->tasks[i].retain != saved->tasks[i].retain)
+            return hs_fail(HS_ECONFIG,
+                           "tasks.%d.retain is %s, and was %s in %s: what protects task `%.60s`, or leaves it out, was "
+                           "made so while it was trained. Set it back; appended tasks may have what they like. To have "
+                           "it otherwise, train the tasks from it on in another out_dir, with init_from a checkpoint "
+                           "from before it",
+                           i, config->tasks[i].retain ? "true" : "false", saved->tasks[i].retain ? "true" : "false",
+                           folder, saved->tasks[i].name);
+    return HS_OK;
+}
+
 /* A task that gives no length of its own has the top level's: it would have been another one. */
 static HsStatus check_lengths(const HsConfig *config, const HsConfig *saved, const char *folder)
 {
@@ -90,6 +105,7 @@ HsStatus hs_trainer_compare_tasks(HsTrainer *trainer, const HsConfig *saved, con
     for (int i = 0; i < saved->task_count; i++)
         if (i >= config->task_count || !is(config->tasks[i].name, saved->tasks[i].name))
             return refuse_list(config, saved, i, folder);
+    HS_TRY(check_retained(config, saved, folder));
     trainer->appended = config->task_count - saved->task_count;
     if (trainer->appended == 0)
         return HS_OK;

@@ -175,6 +175,17 @@ static void show_progress(HsTrainer *trainer, double loss)
                         rate > 0 ? left / rate : 0);
 }
 
+static void tell_left(const HsTrainer *trainer)
+{
+    const HsMatrix *matrix = &trainer->matrix;
+    const int last = matrix->tasks - 1;
+    for (int task = 0; task < matrix->tasks; task++)
+        if (matrix->forgets[task])
+            hs_info("left of %s: %.0f%% (its loss is %.4f; the untrained model's was %.4f, its lowest %.4f)",
+                    matrix->names[task], 100 * hs_matrix_left(matrix, task), *hs_matrix_at(matrix, last, task),
+                    matrix->untrained[task], *hs_matrix_at(matrix, last, task) - hs_matrix_forgetting(matrix, task));
+}
+
 static HsStatus finish(HsTrainer *trainer)
 {
     HS_TRY(hs_trainer_report_processes(trainer));
@@ -200,9 +211,11 @@ static HsStatus finish(HsTrainer *trainer)
                 1e-9 * trainer->peak_flops, trainer->precision.name);
     const char *out_dir = trainer->config->training.out_dir;
     if (trainer->has_matrix)
-        hs_info("done: %lld steps (%lld skipped), mean validation loss over all tasks %.4f; outputs in %s",
+        tell_left(trainer);
+    if (trainer->has_matrix)
+        hs_info("done: %lld steps (%lld skipped), mean validation loss over all tasks%s %.4f; outputs in %s",
                 (long long)trainer->state.counters.applied_steps, (long long)trainer->state.counters.skipped_steps,
-                record.val_loss, out_dir);
+                hs_matrix_forgets(&trainer->matrix) ? " to be retained" : "", record.val_loss, out_dir);
     else
         hs_info("done: %lld steps (%lld skipped), best validation loss %.4f at step %lld; outputs in %s",
                 (long long)trainer->state.counters.applied_steps, (long long)trainer->state.counters.skipped_steps,

@@ -3,8 +3,12 @@
  * Generative replay's text (optim/continual/generative.c): before a later task the model writes, HS_ABREAST sequences
  * side by side through the cache of keys and values, and what it wrote is the reservoir while the task trains.
  *
- *     sequence i      of earlier task i mod tasks; its first token is drawn from that task's openings
+ *     sequence i      of earlier task i mod tasks, of those that are to be retained; its first token is drawn from that
+ *                     task's openings
  *     token t + 1     draw (i, t) from the model's distribution, cut to top_k
+ *
+ * Behind a task that is not to be retained nothing is written: the model would put that task's text into the others'.
+ * What was written before the task, by a model that did not know it, stays in the reservoir.
  *
  * All draws are Philox of (seed, task, i, t), so how many are written side by side changes nothing, and a run that was
  * killed while writing begins again with the same.
@@ -27,7 +31,8 @@ typedef struct Writing {
     HsTrainer *trainer;
     HsDecoder *decoder;
     HsSampling sampling;
-    int task; /* that begins */
+    int task;                   /* that begins */
+    int *origins, origin_count; /* the earlier tasks that are to be retained */
     int64_t count, length;
     int32_t *tokens; /* [HS_ABREAST, length + 1] */
     int32_t *column; /* [HS_ABREAST] */
@@ -49,6 +54,8 @@ void hs_trainer_note_openings(HsTrainer *trainer, int task)
         return;
     int32_t *counts = trainer->openings + task * trainer->vocabulary;
     memset(counts, 0, (size_t)trainer->vocabulary * sizeof *counts);
+    if (!hs_continual_retains(&trainer->continual_config, task)) /* not even how its text begins is kept */
+        return;
     for (int64_t i = 0; i < windows && i < OPENINGS_MOST; i++) {
         hs_dataset_sample(dataset, i, trainer->evaluation_tokens, trainer->evaluation_targets);
         counts[trainer->evaluation_tokens[0]]++;
@@ -62,11 +69,16 @@ static uint64_t bits_of(const HsTrainer *trainer, uint32_t site, int task, int64
     return (uint64_t)draw.word[1] << 32 | draw.word[0];
 }
 
+static int origin_of(const Writing *writing, int64_t i)
+{
+    return writing->origins[i % writing->origin_count];
+}
+
 /* The token at which the running count passes a uniform share of all. */
 static int32_t draw_opening(const Writing *writing, int64_t i)
 {
     const HsTrainer *trainer = writing->trainer;
-    const int32_t *counts = trainer->openings + i % writing->task * trainer->vocabulary;
+    const int32_t *counts = trainer->openings + origin_of(writing, i) * trainer->vocabulary;
     uint64_t all = 0;
     for (int64_t v = 0; v < trainer->vocabulary; v++)
         all += (uint64_t)counts[v];
@@ -109,7 +121,7 @@ static void print_text(const HsTokenizer *tokenizer, const int32_t *tokens, int6
 static HsStatus show(const Writing *writing, int64_t i, const int32_t *tokens)
 {
     const HsTrainer *trainer = writing->trainer;
-    const char *const origin = trainer->config->tasks[i % writing->task].name;
+    const char *const origin = trainer->config->tasks[origin_of(writing, i)].name;
     fprintf(writing->file, "%s: ", origin);
     print_text(trainer->data.tokenizer, tokens, writing->length + 1, writing->file);
     fputc('\n', writing->file);
@@ -144,7 +156,7 @@ static HsStatus write_group(Writing *writing, int64_t first, int64_t rows)
     }
     for (int64_t row = 0; row < rows; row++) {
         const int32_t *tokens = writing->tokens + row * stride;
-        hs_reservoir_add(&trainer->reservoir, tokens, tokens + 1, (int)((first + row) % writing->task));
+        hs_reservoir_add(&trainer->reservoir, tokens, tokens + 1, origin_of(writing, first + row));
         HS_TRY(show(writing, first + row, tokens));
     }
     return HS_OK;
@@ -170,6 +182,18 @@ static void end_writing(Writing *writing)
     free(writing->tokens);
     free(writing->column);
     free(writing->scratch);
+    free(writing->origins);
+}
+
+static HsStatus list_origins(Writing *writing)
+{
+    writing->origins = calloc((size_t)writing->task, sizeof *writing->origins);
+    if (!writing->origins)
+        return hs_fail(HS_ENOMEM, "no memory to list %d tasks", writing->task);
+    for (int task = 0; task < writing->task; task++)
+        if (hs_continual_retains(&writing->trainer->continual_config, task))
+            writing->origins[writing->origin_count++] = task;
+    return HS_OK;
 }
 
 static HsStatus begin_writing(Writing *writing)
@@ -212,6 +236,14 @@ HsStatus hs_trainer_write_rehearsal(HsTrainer *trainer, int task)
     const HsContinualConfig *config = &trainer->continual_config;
     if (!writes || task == 0)
         return HS_OK;
+    if (!hs_continual_retains(config, task - 1)) {
+        if (trainer->reservoir.count > 0)
+            hs_info(
+                "rehearsal: task %s is not to be retained, and the model knows it now: what was written before it is "
+                "replayed again",
+                trainer->config->tasks[task - 1].name);
+        return HS_OK;
+    }
     const double began_s = hs_clock_s();
     Writing writing = {
         .trainer = trainer,
@@ -226,7 +258,9 @@ HsStatus hs_trainer_write_rehearsal(HsTrainer *trainer, int task)
     char *path = NULL;
     trainer->consolidating = true; /* a signal now: the checkpoint before it is the one to go on from */
     hs_reservoir_clear(&trainer->reservoir);
-    HsStatus status = hs_trainer_lend_weights(trainer);
+    HsStatus status = list_origins(&writing);
+    if (status == HS_OK)
+        status = hs_trainer_lend_weights(trainer);
     if (status == HS_OK)
         status = begin_writing(&writing);
     if (status == HS_OK)

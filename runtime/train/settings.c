@@ -118,6 +118,16 @@ static void warn_never(const HsTrainer *trainer)
             (long long)patience, (long long)every, (long long)steps);
 }
 
+/* Only later tasks make a model forget. */
+static void warn_retained(const HsTrainer *trainer)
+{
+    const HsConfig *config = trainer->config;
+    const int last = config->task_count - 1;
+    if (!config->tasks[last].retain)
+        hs_warn("tasks.%d.retain is false, and no task comes behind %s, which stays as it was learned: append one",
+                last, config->tasks[last].name);
+}
+
 void hs_trainer_warn_settings(const HsTrainer *trainer)
 {
     if (trainer->engine.comm->rank != 0)
@@ -125,4 +135,5 @@ void hs_trainer_warn_settings(const HsTrainer *trainer)
     warn_schedule(trainer);
     warn_unread(trainer);
     warn_never(trainer);
+    warn_retained(trainer);
 }

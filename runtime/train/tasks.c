@@ -28,12 +28,23 @@ static int64_t whole_steps(double steps)
     return steps <= HS_NO_BOUND ? (int64_t)steps : INT64_MAX;
 }
 
+/* Nothing to be retained has been trained by the task's end: there is nothing to replay in it. */
+static bool replays_nothing(const HsTrainer *trainer, int task)
+{
+    for (int earlier = 0; earlier <= task; earlier++)
+        if (hs_continual_retains(&trainer->continual_config, earlier))
+            return false;
+    return true;
+}
+
 int64_t hs_trainer_task_steps(const HsTrainer *trainer, int task)
 {
     const HsConfig *config = trainer->config;
     const HsTaskConfig *own = &config->tasks[task];
     const HsReplayPlan run = hs_continual_replay_plan(&trainer->continual_config, trainer->rows_per_step);
-    const HsReplayPlan plan = hs_replay_plan_of_task(&run, task, 0);
+    HsReplayPlan plan = hs_replay_plan_of_task(&run, task, 0);
+    if (replays_nothing(trainer, task))
+        plan.fraction = 0;
     double new_rows = hs_replay_new_rows_per_step(&plan);
     if (own->steps > 0)
         return own->steps;
@@ -384,7 +395,9 @@ HsStatus hs_trainer_evaluate_owed(HsTrainer *trainer)
 HsStatus hs_trainer_save_trained(HsTrainer *trainer)
 {
     const bool saved = trainer->saved_at == trainer->state.counters.applied_steps; /* a task has a step at least */
-    const bool measures = hs_continual_needs_fisher(&trainer->continual_config) != NULL;
+    const bool measures =
+        hs_continual_needs_fisher(&trainer->continual_config) != NULL &&
+        (trainer->unmarked || hs_continual_retains(&trainer->continual_config, (int)trainer->state.task));
     return measures && !saved ? hs_trainer_save(trainer) : HS_OK;
 }
 

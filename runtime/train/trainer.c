@@ -120,6 +120,7 @@ static HsStatus create_stream_and_records(HsTrainer *trainer)
         .steps = trainer->phase_steps,
         .reservoir = trainer->has_reservoir ? &trainer->reservoir : NULL,
         .rehearses = hs_continual_writes_rehearsal(&trainer->continual_config) != NULL,
+        .continual = &trainer->continual_config,
         .prefetch = config->data.prefetch,
         .workers = config->data.workers,
     };

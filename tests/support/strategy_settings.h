@@ -97,7 +97,7 @@ static inline HsStatus skip_tensor(void *user, const char *family, const char *s
 static inline int64_t state_integer(HsContinual *continual, const char *name)
 {
     FoundInteger found = { .name = name };
-    const HsStateVisitor visitor = { &found, find_integer, skip_real, skip_tensor };
+    const HsStateVisitor visitor = { &found, find_integer, skip_real, skip_tensor, find_integer };
     cr_assert_eq(hs_continual_visit(continual, &visitor), HS_OK);
     cr_assert(found.found, "no %s", name);
     return found.value;

@@ -46,6 +46,7 @@ typedef struct HsMixer {
     HsReplayPlan plan;      /* of the task */
     HsReservoir *reservoir; /* NULL: none */
     bool rehearses;
+    bool forgets;   /* the task is not to be retained: nothing of it enters the reservoir */
     bool unmarked;  /* what is referred to is all that was seen: there are no earlier tasks */
     int64_t length; /* T */
     int task;

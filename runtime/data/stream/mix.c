@@ -89,13 +89,15 @@ void hs_mixer_begin(HsMixer *mixer, int task, const HsReplayPlan *plan, HsLoader
     mixer->window_open = false;
 }
 
-/* Offers the first `rows` sequences of the window buffer to the reservoir. */
+/* Offers the first `rows` sequences of the window buffer to the reservoir; those of a task that is not to be retained are
+ * never offered, so that the others stay a uniform sample of what is. */
 static void remember(HsMixer *mixer, int64_t rows)
 {
     mixer->taken_count = mixer->reservoir && !mixer->rehearses ? rows : 0;
     for (int64_t row = 0; row < mixer->taken_count; row++)
-        mixer->taken[row] = hs_reservoir_add(mixer->reservoir, mixer->tokens + row * mixer->length,
-                                             mixer->targets + row * mixer->length, mixer->task);
+        mixer->taken[row] = mixer->forgets ? -1
+                                           : hs_reservoir_add(mixer->reservoir, mixer->tokens + row * mixer->length,
+                                                              mixer->targets + row * mixer->length, mixer->task);
 }
 
 /* Which of the reservoir's sequences a task replays: those of earlier tasks, or any. */

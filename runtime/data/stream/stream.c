@@ -155,6 +155,7 @@ HsStatus hs_stream_begin_task(HsDataStream *stream, int task, const HsStreamPosi
     HS_TRY(hs_loader_create(&sampler, options->plan.rows, stream->position.window_first, options->prefetch,
                             options->workers, &stream->loader));
     const HsReplayPlan plan = hs_replay_plan_of_task(&options->plan, task, options->steps ? options->steps[task] : 0);
+    stream->mixer.forgets = options->continual && !hs_continual_retains(options->continual, task);
     hs_mixer_begin(&stream->mixer, task, &plan, stream->loader, &stream->position);
     stream->mixed = 0;
     stream->stopping = false;

@@ -13,6 +13,7 @@
 #ifndef HS_RUNTIME_DATA_STREAM_STREAM_H
 #define HS_RUNTIME_DATA_STREAM_STREAM_H
 
+#include "optim/continual/continual.h"
 #include "optim/continual/replay.h"
 #include "optim/continual/reservoir.h"
 #include "runtime/data/dataset.h"
@@ -47,6 +48,8 @@ typedef struct HsStreamOptions {
     const int64_t *steps;   /* borrowed: of each task, as begin_task counts them; NULL: not known */
     HsReservoir *reservoir; /* borrowed; NULL: nothing is replayed */
     bool rehearses;         /* what it holds was put there before the task: new sequences do not enter it */
+    /* borrowed: says which tasks are to be retained, others never enter the reservoir; NULL: all are */
+    const HsContinualConfig *continual;
     int64_t prefetch, workers;
 } HsStreamOptions;
 

@@ -392,7 +392,7 @@ Test(mer, a_run_resumed_inside_a_group_is_the_same_run)
         train(&whole, &c, 0, 0, cut);
         static Saved saved;
         saved = (Saved){ .load = false };
-        const HsStateVisitor visitor = { &saved, visit_integer, visit_real, visit_tensor };
+        const HsStateVisitor visitor = { &saved, visit_integer, visit_real, visit_tensor, visit_integer };
         cr_assert_eq(hs_continual_visit(whole.continual, &visitor), HS_OK);
         cr_expect_eq(saved.tensors, 2 * SPANS);
         cr_expect_str_eq(saved.family[0], "mer.group_start");

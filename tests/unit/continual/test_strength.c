@@ -258,7 +258,7 @@ Test(strength, is_restored_and_goes_on)
     for (int n = 0; n < 3; n++) {
         const HsContinualConfig config = automatic(names[n], NULL);
         Kept kept = { 0 };
-        const HsStateVisitor visitor = { &kept, keep_integer, keep_real, leave_tensor };
+        const HsStateVisitor visitor = { &kept, keep_integer, keep_real, leave_tensor, keep_integer };
         spans_init(&fixture, &plain_adamw, 0.01, 1);
         spans_init(&other, &plain_adamw, 0.01, 1);
         HsContinual *first = spans_protect(&fixture, &config), *second = spans_protect(&other, &config);

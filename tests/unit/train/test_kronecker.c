@@ -461,7 +461,7 @@ static void factors_of_spec(TinySpec spec, int64_t group, float *scale, Tensors 
     give_workspace(&bench, continual);
     end_task(&bench, continual, &truth, 0, *scale, group);
     kept->count = kept->factors = 0;
-    const HsStateVisitor visitor = { kept, keep_integer, skip_real, keep_tensor };
+    const HsStateVisitor visitor = { kept, keep_integer, skip_real, keep_tensor, keep_integer };
     TINY_OK(hs_continual_visit(continual, &visitor));
     *scale = truth.fisher.loss_scale;
     *restarts = truth.restarts;
