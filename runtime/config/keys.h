@@ -352,6 +352,10 @@
       "prompts of the training text and as many that are not in it; 0: none")                                 \
     X(S, INT, all_tasks_every, 0, 0, HS_NO_BOUND, NULL, "optimizer steps",                                    \
       "evaluate every task this often, for curves of what is forgotten; 0: at the boundaries only")           \
+    X(S, BOOL, watch, true, 0, 1, NULL, "",                                                                   \
+      "runs of several tasks: name in the log an earlier task that has lost a tenth of what it had learned "  \
+      "while another is trained, and again when twice as much is lost; seen when all_tasks_every measures, "  \
+      "else on a few batches, as often as costs 1% of a task's passes (in short tasks not at all)")           \
     X(S, INT, show, -1, -1, 1000, NULL, "prompts",                                                            \
       "of each task, continued greedily at the end, in the log and report.html; -1: 3 in runs of several "    \
       "tasks, else none")                                                                                     \

@@ -43,6 +43,7 @@ typedef struct HsReport {
     HsReportSeries task_ends; /* x: step of a matrix event, y: its task */
     HsReportSeries pressures; /* x: step of a pressure event, y: the micro-batch from there on */
     char changes[1024];       /* "at step N: KEYS; ..." of changed events */
+    char forgotten[1024];     /* "NAME at step N: P% of it was left; ..." of forgetting events */
     char stops[1024];         /* "at step N, after ..." of early_stop events */
     /* by the clock of each line, which begins again where a run is resumed: the sum of the parts before the latest, */
     double earlier_s, latest_s; /* and the latest */

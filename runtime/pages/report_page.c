@@ -149,6 +149,7 @@ static HsStatus write_head(const HsReport *report, FILE *stream)
     if (hs_report_memory_bytes(report) > 0)
         write_fact(stream, "memory", hs_html_bytes((double)hs_report_memory_bytes(report), figure));
     write_fact(stream, "changed on the way", report->changes);
+    write_fact(stream, "was being forgotten", report->forgotten);
     write_fact(stream, "ended early", report->stops);
     write_fact(stream, "diverged", report->diverged);
     fputs("</dl>\n", stream);

@@ -327,6 +327,18 @@ static HsStatus read_changed(HsReport *report, const char *name, HsJson *line)
     return HS_OK;
 }
 
+static HsStatus read_forgetting(HsReport *report, const char *name, HsJson *line)
+{
+    const char *task = NULL;
+    double left;
+    HS_TRY(hs_json_need_string(name, line, "name", &task));
+    HS_TRY(hs_json_need_real(name, line, "left", &left));
+    const size_t used = strlen(report->forgotten);
+    snprintf(report->forgotten + used, sizeof report->forgotten - used, "%s%.60s at step %lld: %.0f%% of it was left",
+             used > 0 ? "; " : "", task, (long long)report->steps, 100 * left);
+    return HS_OK;
+}
+
 static HsStatus read_early_stop(HsReport *report, const char *name, HsJson *line)
 {
     int64_t evaluations, best_step, task = 0;
@@ -376,6 +388,7 @@ static const struct {
     { "importance", read_importance, (int)offsetof(HsReport, importance) },
     { "pressure", read_pressure, NOT_KEPT },
     { "changed", read_changed, NOT_KEPT },
+    { "forgetting", read_forgetting, NOT_KEPT },
     { "early_stop", read_early_stop, NOT_KEPT },
     { "diverged", read_diverged, NOT_KEPT },
     { "end", read_end, NOT_KEPT },

@@ -102,6 +102,15 @@ typedef struct HsMetricsStall {
 } HsMetricsStall;
 /* Event "early_stop": task, evaluations, best_val_loss, best_step. */
 HsStatus hs_metrics_stall(HsMetrics *metrics, const HsMetricsStall *stall);
+/* A task that had ended lost much of what it had learned. */
+typedef struct HsMetricsForgetting {
+    int64_t step;
+    int task;         /* in training */
+    const char *name; /* of the one that is forgotten */
+    double loss, loss_at_end, left;
+} HsMetricsForgetting;
+/* Event "forgetting": task, name, loss, loss_at_end, left. */
+HsStatus hs_metrics_forgetting(HsMetrics *metrics, const HsMetricsForgetting *forgetting);
 /* Event "diverged": the run ends here, by numbers that are not finite; `reason` is the message. */
 HsStatus hs_metrics_diverged(HsMetrics *metrics, int64_t step, const char *reason);
 /* Event "changed": keys of the configuration that are others from this step on, with their values. */

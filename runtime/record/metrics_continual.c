@@ -60,6 +60,16 @@ HsStatus hs_metrics_diverged(HsMetrics *metrics, int64_t step, const char *reaso
     return hs_metrics_append_line(metrics, line);
 }
 
+HsStatus hs_metrics_forgetting(HsMetrics *metrics, const HsMetricsForgetting *forgetting)
+{
+    HsJson *line = hs_metrics_event_line("forgetting", forgetting->step, forgetting->task);
+    hs_json_set(line, "name", hs_json_new_text(forgetting->name, strlen(forgetting->name)));
+    hs_json_set_real(line, "loss", forgetting->loss);
+    hs_json_set_real(line, "loss_at_end", forgetting->loss_at_end);
+    hs_json_set_real(line, "left", forgetting->left);
+    return hs_metrics_append_line(metrics, line);
+}
+
 static HsStatus task_scalars(HsMetrics *metrics, int64_t step, const HsMetricsTask *task)
 {
     const HsMetricsScalar scalars[] = { { "validation", task->loss },

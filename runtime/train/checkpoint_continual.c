@@ -83,6 +83,8 @@ HsStatus hs_trainer_save_continual(HsTrainer *trainer, HsJson *state)
         for (int set = 0; set < HS_ITEM_SET_COUNT; set++)
             hs_json_set(object, accuracy_keys[set],
                         json_reals(matrix->accuracy[set], (matrix->tasks + 1) * matrix->tasks));
+        hs_json_set(object, "watch_at_end", json_reals(trainer->watch.at_end, matrix->tasks));
+        hs_json_set(object, "watch_warned", json_reals(trainer->watch.warned, matrix->tasks));
     }
     hs_json_set(state, "continual", object);
     return status;
@@ -461,6 +463,16 @@ static HsStatus load_matrix(HsTrainer *trainer, const Loading *loading)
     return HS_OK;
 }
 
+/* Not in the first releases' checkpoints: nothing was measured then, and of nothing was warned. */
+static HsStatus load_watch(HsTrainer *trainer, const Loading *loading)
+{
+    const int known = trainer->matrix.tasks - trainer->appended;
+    if (known == 1 || !hs_json_get(loading->object, "watch_at_end"))
+        return HS_OK;
+    HS_TRY(load_reals(loading, "watch_at_end", trainer->watch.at_end, known));
+    return load_reals(loading, "watch_warned", trainer->watch.warned, known);
+}
+
 static HsStatus restore(HsTrainer *trainer, Loading *loading)
 {
     HsStateVisitor visitor = { loading, load_integer, load_real, load_tensor, load_added_integer };
@@ -474,7 +486,8 @@ static HsStatus restore(HsTrainer *trainer, Loading *loading)
         HS_TRY(load_replay(trainer, loading));
     if (!trainer->has_matrix)
         return HS_OK;
-    return load_matrix(trainer, loading);
+    HS_TRY(load_matrix(trainer, loading));
+    return load_watch(trainer, loading);
 }
 
 HsStatus hs_trainer_restore_continual(HsTrainer *trainer, const char *folder, const HsJson *state)

@@ -109,6 +109,7 @@ static HsStatus create_matrix(HsTrainer *trainer)
     HsMatrix *matrix = &trainer->matrix;
     HS_TRY(hs_matrix_init(matrix, trainer->data.count));
     trainer->has_matrix = true;
+    HS_TRY(hs_trainer_create_watch(trainer));
     for (int i = 0; i < matrix->tasks; i++) {
         snprintf(matrix->names[i], sizeof matrix->names[i], "%s", config->tasks[i].name);
         matrix->floor[i] = trainer->data.tasks[i].validation.entropy_floor;

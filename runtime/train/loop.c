@@ -264,6 +264,10 @@ static HsStatus after_step(HsTrainer *trainer, const HsStepReport *report)
         HS_TRY(hs_trainer_survey(trainer));
         start_window(trainer);
     }
+    if (hs_trainer_look_due(trainer)) {
+        HS_TRY(hs_trainer_look(trainer));
+        start_window(trainer);
+    }
     return HS_OK;
 }
 
@@ -306,6 +310,8 @@ static int64_t steps_to_next_event(const HsTrainer *trainer)
         int64_t next = periods[i] > 0 ? periods[i] - state->counters.applied_steps % periods[i] : left;
         left = next < left ? next : left;
     }
+    const int64_t look = hs_trainer_steps_to_look(trainer);
+    left = look < left ? look : left;
     if (trainer->unmarked) {
         const int64_t every = config->continual.consolidate_every, next = every - state->task_steps % every;
         const int64_t end = hs_trainer_steps_to_task_end(trainer);

@@ -74,6 +74,7 @@ static const struct {
     INTEGER_ADDED(since_gain, HS_COUNT_MOST),
     INTEGER_ADDED(rate_let_down, 1),
     { "surveyed_at", NUMBER_INTEGER, offsetof(HsTrainerState, surveyed_at), -1, HS_COUNT_MOST, true },
+    INTEGER_ADDED(looked_at, HS_COUNT_MOST),
     INTEGER_ADDED(consolidated_at, HS_COUNT_MOST),
     REAL_ADDED(window_distillation), /* of no meaning where there are no steps of it */
     INTEGER_ADDED(window_distillation_steps, HS_COUNT_MOST),
@@ -197,6 +198,7 @@ HsStatus hs_trainer_check_numbers(const HsTrainer *trainer, const char *file)
         { "moment_steps", "that is all steps", state->counters.moment_steps, applied },
         { "evaluated_at", "that is all steps", state->evaluated_at, applied },
         { "surveyed_at", "that is all steps", state->surveyed_at, applied },
+        { "looked_at", "that is all steps", state->looked_at, applied },
         { "best_step", "that is all steps", state->best_step, applied },
         { "window_steps", "that is all steps", state->window_steps, applied },
         { "window_replay_steps", "that is all steps", state->window_replay_steps, applied },

@@ -273,6 +273,8 @@ HsStatus hs_trainer_survey(HsTrainer *trainer)
         trainer->state.surveyed_at = trainer->state.counters.applied_steps;
         status = hs_metrics_tasks(trainer->metrics, trainer->state.surveyed_at, tasks, count);
     }
+    for (int i = 0; i < count && status == HS_OK; i++)
+        status = hs_trainer_watch_survey(trainer, i, tasks[i].loss);
     free(tasks);
     return status;
 }
@@ -320,6 +322,8 @@ static HsStatus evaluate_row(HsTrainer *trainer)
         row = matrix->tasks - 1;
     for (int task = 0; task < matrix->tasks; task++)
         HS_TRY(evaluate_cell(trainer, row, task));
+    if (row >= 0)
+        HS_TRY(hs_trainer_look_at_end(trainer, row));
     trainer->state.matrix_rows++;
     trainer->state.evaluated_at = trainer->state.surveyed_at = trainer->state.counters.applied_steps;
     bool print = row >= 0 && !is(trainer->config->logging.progress, "none"), best = false;
@@ -387,7 +391,9 @@ HsStatus hs_trainer_evaluate_owed(HsTrainer *trainer)
         int last = trainer->phase_count - 1;
         HS_TRY(hs_trainer_evaluate_task(trainer, state->task < last ? (int)state->task : last));
     }
-    return survey_due(trainer) ? hs_trainer_survey(trainer) : HS_OK;
+    if (survey_due(trainer))
+        return hs_trainer_survey(trainer);
+    return hs_trainer_look_due(trainer) ? hs_trainer_look(trainer) : HS_OK;
 }
 
 /* Strategies write over their state while they measure a task.  That takes as long as their passes do, so what was

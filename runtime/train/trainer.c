@@ -358,6 +358,7 @@ void hs_trainer_destroy(HsTrainer *trainer)
         hs_task_data_deinit(&trainer->data);
     if (trainer->has_matrix)
         hs_matrix_deinit(&trainer->matrix);
+    hs_trainer_destroy_watch(trainer);
     free(trainer->phase_steps);
     free(trainer->task_ends);
     free(trainer->evaluation_tokens);

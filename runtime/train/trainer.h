@@ -66,6 +66,7 @@ typedef struct HsTrainerState {
     int64_t tokens_seen;
     int64_t evaluated_at;   /* applied step of the latest evaluation, -1 before the first */
     int64_t surveyed_at;    /* the same of the latest evaluation of every task */
+    int64_t looked_at;      /* and of the latest look at the tasks that are over (watch.c) */
     double best_validation; /* NAN before the first */
     int64_t best_step;
     /* early_stop, of the task in training: its evaluations since the latest gain, that one counted in (0: none yet),
@@ -90,6 +91,12 @@ typedef struct HsTrainerPressure {
     bool said;             /* that it cannot be halved any more */
     HsDeviceSample sample; /* that asked */
 } HsTrainerPressure;
+
+/* What watch.c compares with, both [tasks] in one block. */
+typedef struct HsTrainerWatch {
+    double *at_end; /* losses of the looks' windows when a task ended; NAN: not measured */
+    double *warned; /* the rise that was warned of last; 0: none was */
+} HsTrainerWatch;
 
 typedef struct HsReadFiles HsReadFiles;
 typedef struct HsOrigin HsOrigin;
@@ -160,7 +167,8 @@ typedef struct HsTrainer {
     HsMetrics *metrics;
     HsMonitor *monitor;
     HsTrainerPressure pressure;
-    HsMatrix matrix; /* of runs with several tasks */
+    HsMatrix matrix;      /* of runs with several tasks, */
+    HsTrainerWatch watch; /* and this */
     HsTrainerState state;
     bool joint;
     bool unmarked;        /* continual.boundaries: none */
@@ -381,6 +389,22 @@ HsEvaluator hs_trainer_evaluator(HsTrainer *trainer);
 HsStatus hs_trainer_reopen(HsTrainer *trainer);
 /* Device memory by what it is for, into run->memory. */
 void hs_trainer_list_memory(const HsTrainer *trainer, HsMetricsRun *run);
+
+/* --- watch.c --- */
+
+/* Beside the matrix. */
+HsStatus hs_trainer_create_watch(HsTrainer *trainer);
+void hs_trainer_destroy_watch(HsTrainer *trainer);
+/* Task `task` has just ended: what later looks compare with. */
+HsStatus hs_trainer_look_at_end(HsTrainer *trainer, int task);
+/* Whether a look is due after the step that was applied last, and how many applied steps it is to the next one of this
+ * task, INT64_MAX where there is none. */
+bool hs_trainer_look_due(const HsTrainer *trainer);
+int64_t hs_trainer_steps_to_look(const HsTrainer *trainer);
+/* Measures the tasks that are over, and warns of those that are being forgotten. */
+HsStatus hs_trainer_look(HsTrainer *trainer);
+/* The same by the loss that a survey has measured. */
+HsStatus hs_trainer_watch_survey(HsTrainer *trainer, int task, double loss);
 
 /* --- best.c         --- */
 
