@@ -397,11 +397,10 @@ static HsStatus check_retain(const HsConfig *config, const HsContinualConfig *st
             "strategy",
             dotted);
     if (strategies->unmarked)
-        return hs_config_relation_fail(
-            config, dotted, "continual.boundaries",
-            "%s: false contradicts continual.boundaries: none, with which strategies are not "
-            "told where a task ends; set boundaries to tasks, or retain to true",
-            dotted);
+        return hs_config_relation_fail(config, dotted, "continual.boundaries",
+                                       "%s: false contradicts continual.boundaries: none, with which strategies do "
+                                       "not know where a task ends; set boundaries to tasks, or retain to true",
+                                       dotted);
     return HS_OK;
 }
 

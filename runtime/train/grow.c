@@ -60,7 +60,7 @@ static HsStatus refuse_list(const HsConfig *config, const HsConfig *saved, int a
                    at, now, was, folder, mend);
 }
 
-/* What a task left in the replay buffer, the importance or the adapters is not told apart any more. */
+/* What a task left in the replay buffer, the importance or the adapters cannot be separated any more. */
 static HsStatus check_retained(const HsConfig *config, const HsConfig *saved, const char *folder)
 {
     for (int i = 0; i < saved->task_count; i++)

@@ -373,52 +373,113 @@ Test(penalty, separate_ewc_is_the_sum_of_all_tasks_penalties)
     spans_deinit(&fixture);
 }
 
-/* Importance by the paper's equations 3 and 5: gradients without loss scale and clipping, moves of what is stored. */
-Test(penalty, si_against_its_equations)
+/* The task that is not to be retained, of those that ask for it. */
+enum { FORGOTTEN = 1 };
+
+static bool retains(const void *user, int task)
 {
-    const double damping = 0.01, strength = 0.5;
-    const HsContinualConfig config = si_config(strength, damping);
+    (void)user;
+    return task != FORGOTTEN;
+}
+
+static HsContinualConfig forgetting(HsContinualConfig config)
+{
+    config.tasks = TASKS;
+    config.retains = retains;
+    return config;
+}
+
+/* What a span's penalty is made of. */
+typedef struct Held {
+    double importance[SPANS][COUNT], anchor[SPANS][COUNT];
+} Held;
+
+static Held held_by(const ProtectedSpans *spans)
+{
+    Held held = { 0 };
+    for (int s = 0; s < EXCLUDED; s++)
+        for (int i = 0; i < COUNT; i++) {
+            const HsProtection *protection = &spans->spans[s].protection;
+            held.importance[s][i] =
+                hs_tensor_present(&protection->importance) ? spans_load(&protection->importance, i) : 1;
+            held.anchor[s][i] = spans_load(&protection->anchor, i);
+        }
+    return held;
+}
+
+/* One task of si: path [SPANS][COUNT] by eq. 3, of gradients without loss scale and clipping, and moves of what is
+ * stored; size: the sum of the terms' magnitudes; start: where it began.  Returns how many steps were clipped. */
+typedef struct SiTask {
+    double path[SPANS][COUNT], size[SPANS][COUNT], start[SPANS][COUNT];
+} SiTask;
+
+static int train_si(SiTask *task, int index)
+{
+    double g[SPANS][COUNT], before[SPANS][COUNT];
+    int clipped = 0;
+    *task = (SiTask){ 0 };
+    for (int n = 0; n < STEPS; n++) {
+        spans_set_gradients(&fixture, index);
+        for (int s = 0; s < SPANS; s++)
+            for (int i = 0; i < COUNT; i++) {
+                g[s][i] = spans_gradient(&fixture, s, i);
+                before[s][i] = spans_parameter(&fixture, s, i);
+                task->start[s][i] = n == 0 ? before[s][i] : task->start[s][i];
+            }
+        clipped += spans_step(&fixture).clip_coefficient < 1;
+        for (int s = 0; s < SPANS; s++)
+            for (int i = 0; i < COUNT; i++) {
+                const double gain = -g[s][i] * (spans_parameter(&fixture, s, i) - before[s][i]);
+                task->path[s][i] += gain;
+                task->size[s][i] += fabs(gain);
+            }
+    }
+    return clipped;
+}
+
+/* Importance by eq. 5. */
+static void expect_si(const SiTask *task, int index, double damping, double exact[SPANS][COUNT],
+                      double magnitude[SPANS][COUNT])
+{
+    for (int s = 0; s < EXCLUDED; s++)
+        for (int i = 0; i < COUNT; i++) {
+            const double distance = spans_parameter(&fixture, s, i) - task->start[s][i];
+            const double divisor = distance * distance + (double)(float)damping;
+            exact[s][i] = fmax(0, exact[s][i] + task->path[s][i] / divisor);
+            magnitude[s][i] += task->size[s][i] / divisor;
+            const double stored = spans_load(&fixture.spans[s].protection.importance, i);
+            const double bound =
+                hs_tolerance((STEPS + 1) * (index + 1), 0, HS_F32, HS_F32, magnitude[s][i], exact[s][i]);
+            cr_expect(fabs(stored - exact[s][i]) <= bound, "task %d, %s[%d]: %.9g, expected %.9g +- %g", index,
+                      fixture.spans[s].name, i, stored, exact[s][i], bound);
+            cr_expect_eq(spans_load(&fixture.spans[s].protection.anchor, i), spans_parameter(&fixture, s, i));
+        }
+}
+
+static void check_si(HsContinualConfig config, double strength, double damping)
+{
     HsOptimizerConfig optimizer = plain_adamw;
     optimizer.clip_norm = 0.5;
     spans_init(&fixture, &optimizer, 0.01, 64);
     HsContinual *continual = spans_protect(&fixture, &config);
-    static double exact[SPANS][COUNT], magnitude[SPANS][COUNT];
+    double exact[SPANS][COUNT] = { { 0 } }, magnitude[SPANS][COUNT] = { { 0 } };
+    static SiTask trained;
     int clipped = 0;
     for (int task = 0; task < TASKS; task++) {
         SPANS_OK(hs_continual_begin_task(continual, &fixture.context, task));
-        double path[SPANS][COUNT] = { { 0 } }, size[SPANS][COUNT] = { { 0 } }, start[SPANS][COUNT];
-        double g[SPANS][COUNT], before[SPANS][COUNT];
-        for (int n = 0; n < STEPS; n++) {
-            spans_set_gradients(&fixture, task);
-            for (int s = 0; s < SPANS; s++)
-                for (int i = 0; i < COUNT; i++) {
-                    g[s][i] = spans_gradient(&fixture, s, i);
-                    before[s][i] = spans_parameter(&fixture, s, i);
-                    start[s][i] = n == 0 ? before[s][i] : start[s][i];
-                }
-            clipped += spans_step(&fixture).clip_coefficient < 1;
-            for (int s = 0; s < SPANS; s++)
-                for (int i = 0; i < COUNT; i++) {
-                    const double gain = -g[s][i] * (spans_parameter(&fixture, s, i) - before[s][i]);
-                    path[s][i] += gain;
-                    size[s][i] += fabs(gain);
-                }
+        clipped += train_si(&trained, task);
+        if (hs_continual_retains(&config, task)) {
+            SPANS_OK(hs_continual_after_task(continual, &fixture.context, task, NULL));
+            expect_si(&trained, task, damping, exact, magnitude);
+        } else {
+            const Held before = held_by(&fixture);
+            SPANS_OK(hs_continual_discard_task(continual, &fixture.context, task));
+            const Held after = held_by(&fixture);
+            cr_expect_eq(memcmp(&before, &after, sizeof before), 0, "what holds earlier tasks moved");
         }
-        SPANS_OK(hs_continual_after_task(continual, &fixture.context, task, NULL));
         for (int s = 0; s < EXCLUDED; s++)
-            for (int i = 0; i < COUNT; i++) {
-                const double distance = spans_parameter(&fixture, s, i) - start[s][i];
-                const double divisor = distance * distance + (double)(float)damping;
-                exact[s][i] = fmax(0, exact[s][i] + path[s][i] / divisor);
-                magnitude[s][i] += size[s][i] / divisor;
-                const double stored = spans_load(&fixture.spans[s].protection.importance, i);
-                const double bound =
-                    hs_tolerance((STEPS + 1) * (task + 1), 0, HS_F32, HS_F32, magnitude[s][i], exact[s][i]);
-                cr_expect(fabs(stored - exact[s][i]) <= bound, "task %d, %s[%d]: %.9g, expected %.9g +- %g", task,
-                          fixture.spans[s].name, i, stored, exact[s][i], bound);
-                cr_expect_eq(spans_load(&fixture.spans[s].protection.anchor, i), spans_parameter(&fixture, s, i));
+            for (int i = 0; i < COUNT; i++)
                 cr_expect_eq(spans_load(&fixture.spans[s].protection.path, i), 0.0);
-            }
         cr_expect_not(hs_tensor_present(&fixture.spans[EXCLUDED].protection.path));
     }
     cr_expect_gt(clipped, 0, "the case must clip");
@@ -436,6 +497,84 @@ Test(penalty, si_against_its_equations)
     cr_expect_float_eq(spans_penalty(continual, &fixture), value,
                        hs_tolerance(8 * COUNT, 0, HS_F64, HS_F64, value, value));
     cr_expect_eq(hs_continual_importance(continual)->strength, 2 * strength);
+    hs_continual_destroy(continual);
+    spans_deinit(&fixture);
+}
+
+Test(penalty, si_against_its_equations)
+{
+    const double damping = 0.01, strength = 0.5;
+    check_si(si_config(strength, damping), strength, damping);
+}
+
+/* The path of a task that is not to be retained is dropped, the anchor stays, and the next task's displacement is from
+ * where it began. */
+Test(penalty, si_drops_the_path_of_a_task_that_is_not_to_be_retained)
+{
+    const double damping = 0.01, strength = 0.5;
+    check_si(forgetting(si_config(strength, damping)), strength, damping);
+}
+
+/* After `task`, as its retain says: the penalty at the parameters now. */
+static double end_task(HsContinual *continual, const HsContinualConfig *config, ProtectedSpans *spans, int task)
+{
+    if (hs_continual_retains(config, task))
+        SPANS_OK(spans_end_task(continual, spans, fisher_of(spans, task)));
+    else
+        SPANS_OK(hs_continual_discard_task(continual, &spans->context, task));
+    return spans_penalty(continual, spans);
+}
+
+/* A run of tasks 0, 1 and 2 that is not to retain 1, and one that never had it: importance is the same to the bit, and
+ * the anchor is where the latest task that counts has ended.  The scripted Fisher is a function of the task alone. */
+static void expect_no_trace(HsContinualConfig config)
+{
+    config = forgetting(config);
+    spans_init(&fixture, &plain_sgd, 0.05, 64);
+    spans_init(&other, &plain_sgd, 0.05, 64);
+    HsContinual *continual = spans_protect(&fixture, &config), *without = spans_protect(&other, &config);
+    spans_train(&fixture, 0, STEPS);
+    spans_train(&other, 0, STEPS);
+    cr_expect_eq(end_task(continual, &config, &fixture, 0), end_task(without, &config, &other, 0));
+    spans_train(&fixture, FORGOTTEN, STEPS);
+    const double pulled = spans_penalty(continual, &fixture);
+    cr_expect_gt(pulled, 0, "the task must move the parameters");
+    cr_expect_eq(end_task(continual, &config, &fixture, FORGOTTEN), pulled, "the penalty is still of the earlier task");
+    Held held = held_by(&fixture), alone = held_by(&other);
+    cr_expect_eq(memcmp(&held, &alone, sizeof held), 0, "after the task that is not to be retained");
+    for (int s = 0; s < SPANS; s++) /* the next task begins in the same place */
+        for (int i = 0; i < COUNT; i++)
+            spans_set_parameter(&fixture, s, i, spans_parameter(&other, s, i));
+    spans_train(&fixture, 2, STEPS);
+    spans_train(&other, 2, STEPS);
+    cr_expect_eq(end_task(continual, &config, &fixture, 2), end_task(without, &config, &other, 2));
+    held = held_by(&fixture);
+    alone = held_by(&other);
+    cr_expect_eq(memcmp(&held, &alone, sizeof held), 0, "after the task behind it");
+    hs_continual_destroy(continual);
+    hs_continual_destroy(without);
+    spans_deinit(&fixture);
+    spans_deinit(&other);
+}
+
+Test(penalty, a_task_that_is_not_to_be_retained_leaves_no_trace)
+{
+    HsContinualConfig separate = ewc_config(10, MEAN);
+    set_word(&separate, "ewc", "mode", "separate");
+    expect_no_trace(ewc_config(10, MAX));
+    expect_no_trace(separate);
+    expect_no_trace(l2_config(4));
+}
+
+/* With no earlier task there is no anchor yet, and the next one is learned as if it were the first. */
+Test(penalty, nothing_is_anchored_by_a_task_that_is_not_to_be_retained)
+{
+    const HsContinualConfig config = forgetting(ewc_config(10, MAX));
+    spans_init(&fixture, &plain_sgd, 0.05, 64);
+    HsContinual *continual = spans_protect(&fixture, &config);
+    spans_train(&fixture, FORGOTTEN, STEPS);
+    cr_expect_eq(end_task(continual, &config, &fixture, FORGOTTEN), 0);
+    cr_expect_not(hs_continual_anchored(continual));
     hs_continual_destroy(continual);
     spans_deinit(&fixture);
 }

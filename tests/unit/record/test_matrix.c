@@ -7,7 +7,7 @@
  */
 #include <math.h>
 
-#include "runtime/record/matrix.h"
+#include "runtime/record/matrix_json.h"
 #include "tests/support/scratch.h"
 
 static HsMatrix matrix_of(int tasks, const double *losses)
@@ -63,6 +63,44 @@ Test(matrix, closed_forms)
     cr_expect_eq(summary.perplexity_ratio, exp(1));
     cr_expect_eq(hs_matrix_forgetting(&matrix, 0), 2.25);
     cr_expect_eq(hs_matrix_forgetting(&matrix, 2), 0);
+    hs_matrix_deinit(&matrix);
+}
+
+/* Task 0 is to be forgotten: the other figures are those of tasks 1 and 2, and `left` is its share. */
+Test(matrix, a_task_that_is_not_to_be_retained)
+{
+    static const double losses[] = { 1, 4, 6, 0.75, 2, 5, 3, 2.5, 1.5 };
+    HsMatrix matrix = matrix_of(3, losses);
+    for (int task = 0; task < 3; task++)
+        matrix.untrained[task] = 7;
+    matrix.joint[0] = NAN;
+    matrix.joint[1] = matrix.joint[2] = 1;
+    matrix.forgets[0] = true;
+    HsMatrixSummary summary = hs_matrix_summary(&matrix);
+    cr_expect_eq(summary.learned, (2 + 1.5) / 2);
+    cr_expect_eq(summary.retained, (2.5 + 1.5) / 2);
+    cr_expect_eq(summary.forgetting, 2.5 - 2);
+    cr_expect_eq(summary.bwt, 2 - 2.5);
+    cr_expect_eq(summary.fwt, ((7 - 4) + (7 - 5)) / 2.0);
+    cr_expect_eq(summary.excess_over_joint, (1.5 + 0.5) / 2);
+    cr_expect_eq(summary.left, (7 - 3) / (7 - 0.75));
+    cr_expect_eq(hs_matrix_left(&matrix, 0), summary.left);
+    HsJson *json = hs_json_object();
+    HsMatrix again;
+    hs_matrix_to_json(&matrix, 3, json);
+    cr_assert_eq(hs_matrix_from_json("matrix", json, &again), HS_OK, "%s", hs_error_message());
+    cr_expect(again.forgets[0] && !again.forgets[1] && !again.forgets[2]);
+    hs_matrix_deinit(&again);
+    hs_json_replace(json, "retain", hs_json_new_real(1));
+    cr_expect_eq(hs_matrix_from_json("matrix", json, &again), HS_EFORMAT);
+    cr_expect_not_null(strstr(hs_error_message(), "`retain` must be an array of 3 truth values"));
+    hs_json_destroy(json);
+    /* After it alone there is nothing retained yet. */
+    for (int i = 3; i < 9; i++)
+        matrix.loss[i] = NAN;
+    summary = hs_matrix_summary(&matrix);
+    cr_expect(isnan(summary.learned) && isnan(summary.retained) && isnan(summary.perplexity_ratio));
+    cr_expect_eq(summary.left, 1);
     hs_matrix_deinit(&matrix);
 }
 

@@ -175,9 +175,20 @@ typedef struct Expected {
     int64_t draw_count;
 } Expected;
 
+/* The task that is not to be retained; -1: all are. */
+static int forgotten = -1;
+
+static bool retains(const void *user, int task)
+{
+    (void)user;
+    return task != forgotten;
+}
+
+static const HsContinualConfig which = { .tasks = TASKS, .retains = retains };
+
 static void expect_task_end(Expected *expected, int task)
 {
-    for (int64_t i = 0; i < expected->window_rows; i++) {
+    for (int64_t i = 0; task != forgotten && i < expected->window_rows; i++) {
         expected->seen[expected->seen_count].task = task;
         expected->seen[expected->seen_count++].sample = expected->window_first + i;
     }
@@ -237,8 +248,8 @@ static void check_batch(const PlanCase *plan, const HsTaskData *data, int task, 
     for (int64_t row = step->new_rows; row < rows && earlier; row++)
         check(record->rows[row].tokens[0] / STRIDE < task, plan->name, "replayed sequences are of earlier tasks", row);
     check(batch->counted == count_targets(record->rows, rows), plan->name, "counted targets", batch->counted);
-    /* The reference: from earlier tasks only, so that the first task has none. */
-    int64_t reference_rows = task > 0 ? plan->plan.reference_rows : 0;
+    /* The reference: from earlier tasks only, so that the first one that is to be retained has none. */
+    int64_t reference_rows = task > (forgotten == 0) ? plan->plan.reference_rows : 0;
     check(batch->reference_rows == reference_rows, plan->name, "reference rows", batch->reference_rows);
     check(rows_are_draws(expected, before, record->reference, batch->reference_rows, first_draw + (uint64_t)rows, task),
           plan->name, "the reference is drawn", task);
@@ -263,6 +274,7 @@ static HsStreamOptions options_of(const PlanCase *plan, const HsTaskData *data, 
         .plan = plan->plan,
         .steps = task_steps,
         .reservoir = plan->remembers ? reservoir : NULL,
+        .continual = forgotten < 0 ? NULL : &which,
         .prefetch = 1 + workers,
         .workers = workers,
     };
@@ -430,8 +442,10 @@ static void test_shutdown(void)
 
 int main(void)
 {
-    for (size_t i = 0; i < sizeof plan_cases / sizeof plan_cases[0]; i++)
-        test_plan(&plan_cases[i]);
+    for (forgotten = -1; forgotten < TASKS - 1; forgotten++)
+        for (size_t i = 0; i < sizeof plan_cases / sizeof plan_cases[0]; i++)
+            test_plan(&plan_cases[i]);
+    forgotten = -1;
     test_shutdown();
     printf("%d passed, %d failed\n", passed, failed);
     return failed == 0 && passed > 0 ? 0 : 1;
