@@ -5,7 +5,7 @@
  *     Omega = max(0, Omega + omega / ((p_end - p_start)^2 + damping))          (eq. 5, when a task is over)
  * The anchor is where the current task began: for eq. 5 the start, for the penalty the end of the one before.
  * Behind a task that is not to be retained these are two places: the anchor stays at the end of the latest task that is,
- * the task's path is dropped, and p_start, where the next one began, has a tensor of its own (`start`).
+ * the task's path is dropped, and p_start, where the next one began, has another tensor (`start`).
  *
  * g is the task's gradient, unscaled and unclipped, without the penalty.  Moves that are not an optimizer step's (MER's
  * interpolation) belong to no gradient: they enter the denominator only.

@@ -14,6 +14,7 @@
 #include "kernels/base/memory.h"
 #include "runtime/io/files.h"
 #include "runtime/io/storage.h"
+#include "runtime/io/utf8.h"
 #include "runtime/pages/report.h"
 #include "runtime/pages/report_internal.h"
 #include "runtime/record/matrix_json.h"
@@ -334,8 +335,10 @@ static HsStatus read_forgetting(HsReport *report, const char *name, HsJson *line
     HS_TRY(hs_json_need_string(name, line, "name", &task));
     HS_TRY(hs_json_need_real(name, line, "left", &left));
     const size_t used = strlen(report->forgotten);
-    snprintf(report->forgotten + used, sizeof report->forgotten - used, "%s%.60s at step %lld: %.0f%% of it was left",
+    snprintf(report->forgotten + used, sizeof report->forgotten - used, "%s%s at step %lld: %.0f%% of it was left",
              used > 0 ? "; " : "", task, (long long)report->steps, 100 * left);
+    /* many tasks are cut to fit, inside a character perhaps */
+    report->forgotten[hs_utf8_valid_prefix(report->forgotten, strlen(report->forgotten))] = '\0';
     return HS_OK;
 }
 

@@ -392,7 +392,7 @@ void hs_trainer_list_memory(const HsTrainer *trainer, HsMetricsRun *run);
 
 /* --- watch.c --- */
 
-/* Beside the matrix. */
+/* Where there is a matrix. */
 HsStatus hs_trainer_create_watch(HsTrainer *trainer);
 void hs_trainer_destroy_watch(HsTrainer *trainer);
 /* Task `task` has just ended: what later looks compare with. */
