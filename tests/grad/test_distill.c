@@ -10,11 +10,12 @@
 
 enum { BATCH = 3, LENGTH = 4, ROWS = BATCH * LENGTH, WIDTH = 8, VOCABULARY = 11, KEPT = 4 };
 
-static const double alpha = 0.5, beta = 0.25, teacher_weight = 0.75, temperature = 2;
+static const double alpha = 0.5, beta = 0.25, teacher_weight = 0.75, temperature = 2, weight_again = 1.25,
+                    temperature_again = 0.5;
 
 typedef struct Distilled {
     TinyModel tiny;
-    bool matches, taught;
+    bool matches, taught, taught_again;
     int32_t replayed[ROWS], kept_index[ROWS * KEPT], top_index[ROWS * KEPT];
     float kept_value[ROWS * KEPT], top_value[ROWS * KEPT];
     double hidden[ROWS * WIDTH], head[VOCABULARY * WIDTH]; /* the teacher's */
@@ -52,15 +53,22 @@ static double matching(const Distilled *d, int n)
     return alpha * sum / KEPT;
 }
 
+/* Whether a teacher teaches in a row: LwF in new ones, generative replay in replayed ones. */
+static bool is_taught(const Distilled *d, int n)
+{
+    return d->replayed[n] ? d->taught_again : d->taught;
+}
+
 /* The cross-entropy of the teacher's softened answer and the student's, less the teacher's own entropy. */
 static double teaching(const Distilled *d, int n)
 {
     double sum = 0;
+    const double t = d->replayed[n] ? temperature_again : temperature;
     for (int v = 0; v < VOCABULARY; v++) {
-        const double q = log_softmax(d->teacher + n * VOCABULARY, v, temperature);
-        sum += exp(q) * (q - log_softmax(d->logits + n * VOCABULARY, v, temperature));
+        const double q = log_softmax(d->teacher + n * VOCABULARY, v, t);
+        sum += exp(q) * (q - log_softmax(d->logits + n * VOCABULARY, v, t));
     }
-    return teacher_weight * sum;
+    return (d->replayed[n] ? weight_again : teacher_weight) * sum;
 }
 
 static double plain_loss(void *user)
@@ -78,8 +86,9 @@ static double plain_loss(void *user)
             continue;
         const bool matched = d->matches && d->replayed[n];
         const double entropy = -log_softmax(d->logits + n * VOCABULARY, tiny->targets[n], 1);
-        loss += (matched ? beta : 1) * entropy + (matched ? matching(d, n) : 0) +
-                (d->taught && !d->replayed[n] ? teaching(d, n) : 0);
+        const bool again = d->replayed[n] && d->taught_again;
+        loss += (matched || again ? beta : 1) * entropy + (matched ? matching(d, n) : 0) +
+                (is_taught(d, n) ? teaching(d, n) : 0);
     }
     return loss;
 }
@@ -90,20 +99,21 @@ static void train(Distilled *d)
     const HsModel *model = &tiny->model;
     HsParam teacher_head = model->params[model->nodes[model->loss_node].params[0]];
     teacher_head.weight.data = d->head;
-    const HsHeadWork work = { .kept = d->matches ? KEPT : 0,
-                              .weight = (float)alpha,
-                              .target_weight = (float)beta,
-                              .replayed = d->replayed,
-                              .kept_value = d->kept_value,
-                              .kept_index = d->kept_index,
-                              .top_value = d->top_value,
-                              .top_index = d->top_index,
-                              .teacher_weight = (float)teacher_weight,
-                              .temperature = (float)temperature,
-                              .teacher_hidden =
-                                  d->taught ? hs_tensor_2d(d->hidden, HS_F64, ROWS, WIDTH) : (HsTensor){ 0 },
-                              .teacher_head = &teacher_head,
-                              .terms = d->terms };
+    const HsHeadWork work = {
+        .kept = d->matches ? KEPT : 0,
+        .weight = (float)alpha,
+        .target_weight = (float)beta,
+        .replayed = d->replayed,
+        .kept_value = d->kept_value,
+        .kept_index = d->kept_index,
+        .top_value = d->top_value,
+        .top_index = d->top_index,
+        .fresh = { d->taught ? (float)teacher_weight : 0.0f, (float)temperature, 1.0f },
+        .again = { d->taught_again ? (float)weight_again : 0.0f, (float)temperature_again, (float)beta },
+        .teacher_hidden = d->taught || d->taught_again ? hs_tensor_2d(d->hidden, HS_F64, ROWS, WIDTH) : (HsTensor){ 0 },
+        .teacher_head = &teacher_head,
+        .terms = d->terms
+    };
     const float scale = 1.0f;
     const uint32_t step = 0;
     const HsProgramFeed feed = { .tokens = tiny->tokens,
@@ -124,11 +134,12 @@ static double random_number(HsRng *rng)
     return normal[0];
 }
 
-static void create(Distilled *d, bool matches, bool taught)
+static void create(Distilled *d, bool matches, bool taught, bool taught_again)
 {
     memset(d, 0, sizeof *d);
     d->matches = matches;
     d->taught = taught;
+    d->taught_again = taught_again;
     tiny_create(&d->tiny, (TinySpec){ .family = "gpt2",
                                       .mode = "fp64",
                                       .layers = 2,
@@ -169,7 +180,7 @@ static void check_terms(const Distilled *d)
     for (int n = 0; n < ROWS; n++) {
         if (d->tiny.targets[n] < 0)
             continue;
-        const bool matched = d->matches && d->replayed[n], taught = d->taught && !d->replayed[n];
+        const bool matched = d->matches && d->replayed[n], taught = is_taught(d, n);
         const double expected = matched ? matching(d, n) : taught ? teaching(d, n) : 0;
         if (matched || taught)
             cr_expect_float_eq(d->terms[n], expected, 1e-13 * fmax(1, expected), "row %d: %.17g, expected %.17g", n,
@@ -177,10 +188,10 @@ static void check_terms(const Distilled *d)
     }
 }
 
-static void check(bool matches, bool taught)
+static void check(bool matches, bool taught, bool taught_again)
 {
     static Distilled d;
-    create(&d, matches, taught);
+    create(&d, matches, taught, taught_again);
     train(&d);
     plain_loss(&d);
     check_terms(&d);
@@ -190,24 +201,34 @@ static void check(bool matches, bool taught)
 
 Test(distill, derpp_is_its_equation)
 {
-    check(true, false);
+    check(true, false, false);
 }
 
 Test(distill, lwf_is_its_equation)
 {
-    check(false, true);
+    check(false, true, false);
 }
 
 Test(distill, both_at_once)
 {
-    check(true, true);
+    check(true, true, false);
+}
+
+Test(distill, generative_is_its_equation)
+{
+    check(false, false, true);
+}
+
+Test(distill, lwf_and_generative)
+{
+    check(false, true, true);
 }
 
 /* What is kept are the model's own largest logits, in falling order. */
 Test(distill, the_largest_logits_are_kept)
 {
     static Distilled d;
-    create(&d, true, false);
+    create(&d, true, false, false);
     train(&d);
     plain_loss(&d);
     for (int n = 0; n < ROWS; n++) {
