@@ -210,19 +210,49 @@ done:
     return status;
 }
 
-/* Does some `best` name this folder?  One that cannot be read names none: the folder may go then as any other. */
-static bool is_a_best(const char *parent, const HsFolderListing *listing, const char *folder)
+HsStatus hs_checkpoint_go_back(const char *out_dir, bool *done)
+{
+    char *parent = NULL, *path = NULL, name[HS_CHECKPOINT_NAME_BYTES];
+    HsStatus status = HS_OK;
+    *done = false;
+    HS_TRY_GOTO(status, hs_storage_join(out_dir, HS_CHECKPOINTS_FOLDER, &parent), done);
+    HS_TRY_GOTO(status, hs_storage_join(parent, HS_CHECKPOINT_HELD, &path), done);
+    if (access(path, F_OK) != 0)
+        goto done;
+    HS_TRY_GOTO(status, hs_checkpoint_read_name(parent, HS_CHECKPOINT_HELD, name), done);
+    char *folder = NULL;
+    HS_TRY_GOTO(status, hs_storage_join(parent, name, &folder), done);
+    status = hs_checkpoint_verify(folder, true);
+    free(folder);
+    if (status == HS_OK)
+        status = point(parent, "latest", name);
+    if (status == HS_OK && unlink(path) != 0)
+        status = hs_fail(HS_EIO, "cannot remove %s: %s", path, strerror(errno));
+    *done = status == HS_OK;
+done:
+    free(path);
+    free(parent);
+    return status;
+}
+
+static bool is_kept_name(const char *name)
+{
+    return strncmp(name, HS_CHECKPOINT_BEST, strlen(HS_CHECKPOINT_BEST)) == 0 || strcmp(name, HS_CHECKPOINT_HELD) == 0;
+}
+
+/* Does some `best`, or `held`, name this folder?  One that cannot be read names none: the folder may go then as any other. */
+static bool is_kept(const char *parent, const HsFolderListing *listing, const char *folder)
 {
     bool found = false;
     for (int i = 0; i < listing->count && !found; i++) {
         char name[HS_CHECKPOINT_NAME_BYTES];
-        if (strncmp(listing->names[i], HS_CHECKPOINT_BEST, strlen(HS_CHECKPOINT_BEST)) == 0)
+        if (is_kept_name(listing->names[i]))
             found = hs_checkpoint_read_name(parent, listing->names[i], name) == HS_OK && strcmp(name, folder) == 0;
     }
     return found;
 }
 
-/* Older whole checkpoints beyond the newest `keep`, the best left alone.  Damaged ones neither count nor go: somebody
+/* Older whole checkpoints beyond the newest `keep`, those of a name left alone.  Damaged ones neither count nor go: somebody
  * may want to look. */
 static HsStatus remove_old(const char *parent, int64_t newest, int64_t keep)
 {
@@ -248,7 +278,7 @@ static HsStatus remove_old(const char *parent, int64_t newest, int64_t keep)
         HS_TRY_GOTO(status, hs_storage_join(parent, listing.names[best], &path), done);
         bool whole = hs_checkpoint_verify(path, false) == HS_OK;
         free(path);
-        if (!whole || ++kept <= keep || is_a_best(parent, &listing, listing.names[best]))
+        if (!whole || ++kept <= keep || is_kept(parent, &listing, listing.names[best]))
             continue;
         char temporary[80];
         snprintf(temporary, sizeof temporary, HS_CHECKPOINT_TEMPORARY "old-%08" PRId64, best_step);

@@ -8,9 +8,10 @@
  *   out_dir/checkpoints/latest           a text file with the folder's name, replaced by rename
  *   out_dir/checkpoints/best             the same of the checkpoint with the lowest validation loss, where the run
  *                                        keeps one; best-1, best-2, ... of several tasks
+ *   out_dir/checkpoints/held             the same of the one before an infinite schedule let the rate down
  *
  * save: write into ".tmp-step-N", fsync files and folder, rename, fsync parent, replace `best` where the save says so,
- * then `latest`, delete the oldest beyond keep that no `best` names, and stale .tmp-* folders.  A failure leaves the
+ * then `latest`, delete the oldest beyond keep that neither `best` nor `held` names, and stale .tmp-* folders.  A failure leaves the
  * earlier checkpoints as they were. One process saves into a run's folder at a time; any number may read.
  */
 #ifndef HS_RUNTIME_CHECKPOINT_CHECKPOINT_H
@@ -20,6 +21,7 @@
 #include "runtime/io/json.h"
 
 #define HS_CHECKPOINT_BEST "best"
+#define HS_CHECKPOINT_HELD "held"
 
 typedef struct HsCheckpointContent {
     int64_t step;
@@ -50,6 +52,10 @@ HsStatus hs_checkpoint_exists(const char *out_dir, bool *exists);
  * *folder is NULL (and HS_OK) when there is none at all.  Caller frees.  errors: HS_EFORMAT when there are some and
  * none can be used (a warning has named each and why), HS_EIO when the folder cannot be read, HS_ENOMEM */
 HsStatus hs_checkpoint_latest(const char *out_dir, char **folder);
+
+/* `latest` names what `held` does from now on, and `held` is gone; *done: there was one, and it is whole.  Only for the
+ * process that saves. */
+HsStatus hs_checkpoint_go_back(const char *out_dir, bool *done);
 
 /* The path of what names a run's best checkpoint, for hs_checkpoint_open.  Caller frees.  errors: HS_EIO where the run
  * keeps none, HS_ENOMEM */

@@ -32,10 +32,12 @@
     X(S, STRING, init_from, "", 0, 0, NULL, HS_UNIT_PATH,                                                             \
       "weights to start from: a Hugging Face folder (GPT-2, Llama, Mistral, Qwen2, Qwen3), or a run's folder or a "   \
       "checkpoint of Halfstep. Section model and the tokenizer follow from it")                                       \
-    X(S, STRING, resume, "auto", 0, 0, "auto|never|require|changed", "",                                              \
+    X(S, STRING, resume, "auto", 0, 0, "auto|never|require|changed|held", "",                                         \
       "auto: continue from out_dir's latest checkpoint if there is one; never: refuse to start if there is one; "     \
       "require: refuse to start if there is none; changed: as auto, and learning_rate, weight_decay, schedule and "   \
-      "precision.mode may differ from the checkpoint's")                                                              \
+      "precision.mode may differ from the checkpoint's; held: once, from before an infinite schedule let the "        \
+      "learning "                                                                                                     \
+      "rate down (checkpoints/held), so that appended tasks go on as if they had been listed from the start")         \
     X(S, INT, batch_size, 8, 1, 1048576, NULL, "sequences",                                                           \
       "sequences of a batch; an optimizer step trains on gradient_accumulation_steps batches, its effective batch")   \
     X(S, INT, gradient_accumulation_steps, 1, 1, 65536, NULL, "batches",                                              \

@@ -207,6 +207,24 @@ HsStatus hs_trainer_save_best(HsTrainer *trainer, int task)
     return save_in_run(trainer, names, trainer->phase_count > 1 ? 2 : 1);
 }
 
+HsStatus hs_trainer_save_held(HsTrainer *trainer)
+{
+    const char *const names[] = { HS_CHECKPOINT_HELD };
+    return save_in_run(trainer, names, 1);
+}
+
+static HsStatus go_back(const char *out_dir)
+{
+    bool done;
+    HS_TRY(hs_checkpoint_go_back(out_dir, &done));
+    if (done)
+        hs_info("resume held: back to the checkpoint before the learning rate was let down, in %s", out_dir);
+    else
+        hs_info("resume held: %s keeps none of before a learning rate was let down: on from its latest checkpoint",
+                out_dir);
+    return HS_OK;
+}
+
 HsStatus hs_trainer_find_checkpoint(const HsConfig *config, char **folder)
 {
     const char *out_dir = config->training.out_dir;
@@ -219,6 +237,8 @@ HsStatus hs_trainer_find_checkpoint(const HsConfig *config, char **folder)
         return hs_fail(HS_ECONFIG, "%s holds a run already and resume is never: choose another out_dir, or remove it",
                        out_dir);
     }
+    if (strcmp(config->training.resume, "held") == 0)
+        HS_TRY(go_back(out_dir));
     HS_TRY(hs_checkpoint_latest(out_dir, folder));
     if (!*folder && strcmp(config->training.resume, "require") == 0)
         return hs_fail(HS_ECONFIG, "%s holds no checkpoint and resume is require", out_dir);

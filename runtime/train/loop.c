@@ -234,9 +234,12 @@ static HsStatus settle_step(HsTrainer *trainer)
     const bool saves = due(trainer->config->training.checkpoint_freq, trainer->state.counters.applied_steps);
     if (consolidates)
         HS_TRY(hs_trainer_consolidate_stream(trainer));
-    if (saves)
+    const bool held = hs_trainer_steps_to_let_down(trainer) == 0;
+    if (held)
+        HS_TRY(hs_trainer_save_held(trainer));
+    else if (saves)
         HS_TRY(hs_trainer_save(trainer));
-    if (consolidates || saves)
+    if (consolidates || saves || held)
         start_window(trainer);
     return HS_OK;
 }
@@ -310,8 +313,9 @@ static int64_t steps_to_next_event(const HsTrainer *trainer)
         int64_t next = periods[i] > 0 ? periods[i] - state->counters.applied_steps % periods[i] : left;
         left = next < left ? next : left;
     }
-    const int64_t look = hs_trainer_steps_to_look(trainer);
+    const int64_t look = hs_trainer_steps_to_look(trainer), down = hs_trainer_steps_to_let_down(trainer);
     left = look < left ? look : left;
+    left = down > 0 && down < left ? down : left;
     if (trainer->unmarked) {
         const int64_t every = config->continual.consolidate_every, next = every - state->task_steps % every;
         const int64_t end = hs_trainer_steps_to_task_end(trainer);

@@ -121,6 +121,16 @@ bool hs_trainer_comes_down(int64_t step, int64_t steps)
     return (double)step > (1 - LET_DOWN) * (double)steps;
 }
 
+int64_t hs_trainer_steps_to_let_down(const HsTrainer *trainer)
+{
+    const HsTrainerState *state = &trainer->state;
+    const bool last = state->task + 1 == trainer->phase_count;
+    if (!last || trainer->phase_count < 2 || !is(hs_trainer_schedule(trainer), "infinite"))
+        return INT64_MAX;
+    const int64_t at = (int64_t)((1 - LET_DOWN) * (double)trainer->phase_steps[state->task]);
+    return at >= state->task_steps && at > 0 ? at - state->task_steps : INT64_MAX;
+}
+
 /* A task under an infinite schedule: up where it begins below the peak, held, and in the last one down. */
 static HsStatus set_infinite(HsTrainer *trainer, double peak)
 {

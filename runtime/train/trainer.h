@@ -362,6 +362,8 @@ void hs_trainer_warn_settings(const HsTrainer *trainer);
 const char *hs_trainer_schedule(const HsTrainer *trainer);
 /* Whether an infinite schedule's last task of so many steps has its rate below the peak behind step `step`. */
 bool hs_trainer_comes_down(int64_t step, int64_t steps);
+/* Steps of the task in training until it does, 0 at the last one that is held; INT64_MAX: it does not, or has. */
+int64_t hs_trainer_steps_to_let_down(const HsTrainer *trainer);
 bool hs_trainer_keeps_moments(const HsTrainer *trainer);
 /* Phases and their lengths, from the tasks' keys and their data. */
 HsStatus hs_trainer_count_steps(HsTrainer *trainer);
@@ -561,6 +563,8 @@ HsStatus hs_trainer_check_numbers(const HsTrainer *trainer, const char *file);
 HsStatus hs_trainer_save(HsTrainer *trainer);
 /* The same, named the best of its task too (keep_best). */
 HsStatus hs_trainer_save_best(HsTrainer *trainer, int task);
+/* The same, named the one that a learning rate was held until. */
+HsStatus hs_trainer_save_held(HsTrainer *trainer);
 /* The same into another folder: the run's latest checkpoint is unchanged. */
 HsStatus hs_trainer_save_aside(HsTrainer *trainer, const char *out_dir);
 /* Apply `resume`: find, compare configurations, restore tensors and state; trainer->resumed tells. */

@@ -78,6 +78,29 @@ awk -v half="$(($(wc -l <three.rates) / 3 / 2))" '
         if (!(grown[steps + 1] > third[steps]) || !(grown[all] < 0.5 * 2e-3)) { print "the fourth runs from " grown[steps + 1] " to " grown[all]; bad = 1 }
         exit bad
     }' three.rates straight.rates four.rates || fail "the rates of an infinite schedule"
+# From the checkpoint before it came down the run grows to the bit, once.
+rm -rf held straight
+# shellcheck disable=SC2086
+expect 0 "$trainer" --config three.yaml out_dir=held $held
+# shellcheck disable=SC2086
+expect 0 "$trainer" --config four.yaml out_dir=straight $held
+[ -f held/checkpoints/held ] || fail "no checkpoint is held"
+cp -r held again
+# shellcheck disable=SC2086
+expect 0 "$trainer" --config four.yaml out_dir=held $held resume=held
+says err "resume held: back to the checkpoint before the learning rate was let down, in held"
+same <(steps straight) <(steps held)
+same <(state straight) <(state held)
+# The same command again goes back to where the new last task's rate was held until.
+# shellcheck disable=SC2086
+expect 0 "$trainer" --config four.yaml out_dir=again $held resume=held
+# shellcheck disable=SC2086
+expect 0 "$trainer" --config four.yaml out_dir=again $held resume=held
+says err "resume held: back to the checkpoint before the learning rate was let down, in again"
+same <(state straight) <(state again)
+# shellcheck disable=SC2086
+expect 0 "$trainer" --config three.yaml out_dir=plain continual.strategy=none resume=held
+says err "resume held: plain keeps none of before a learning rate was let down"
 sed -i 's/^continual: {strategy: none}/continual: {strategy: none, schedule: fresh, optimizer_state: reset}/' tasks.yaml three.yaml four.yaml
 
 # --- every strategy, several modes: finished, then longer ---
