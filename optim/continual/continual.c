@@ -304,7 +304,8 @@ HsReplayPlan hs_continual_replay_plan(const HsContinualConfig *config, int64_t r
             row_at(config, i)->plan_replay(config, &plan);
             /* Of an unmarked stream nobody knows which tasks are earlier, or when one ends. */
             const HsReplayChoice choice = row_at(config, i)->replay_choice;
-            plan.earlier = choice != HS_REPLAY_ANY && !config->unmarked;
+            plan.earlier =
+                choice != HS_REPLAY_ANY && !config->unmarked && !hs_continual_word_is(config, "replay", "draw", "any");
             plan.own_first = choice == HS_REPLAY_OWN_FIRST;
             plan.late = hs_continual_number(config, "replay", "late_fraction");
             plan.late_part = config->unmarked ? 0 : hs_continual_number(config, "replay", "late_part");

@@ -405,6 +405,8 @@
       "er, der++, generative, mer: share of replayed sequences, the mean over a task; exact over all steps, and in "   \
       "each step "                                                                                                     \
       "within one sequence. They are of earlier tasks; in the first task mer replays its own, the others nothing")     \
+    X(S, STRING, draw, "auto", 0, 0, "auto|any", "",                                                                   \
+      "auto: sequences of earlier tasks; any: of the task in training, too")                                           \
     X(S, REAL, late_part, 0.2, 0, 0.9, NULL, "fraction",                                                               \
       "the last part of each later task, in which another share is replayed, late_fraction; before it less, so that "  \
       "fraction "                                                                                                      \

@@ -345,7 +345,11 @@ static HsStatus load_config_of(const char *folder, HsConfig *saved)
     static const char *const without_limit[] = { "memory.limit=0" };
     char path[4096];
     snprintf(path, sizeof path, "%s/config.yaml", folder);
-    return hs_config_load_saved(saved, path, 1, without_limit);
+    HS_TRY(hs_config_load_saved(saved, path, 1, without_limit));
+    const HsStatus status = hs_trainer_complete_saved(saved);
+    if (status != HS_OK)
+        hs_config_deinit(saved);
+    return status;
 }
 
 static HsStatus compare_config(HsTrainer *trainer, const char *folder)

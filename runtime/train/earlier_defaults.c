@@ -18,6 +18,7 @@ static const struct {
     { "mer", "gamma", "0.7" },
     { "mer", "compensate_learning_rate", "false" },
     { "replay", "late_part", "0" }, /* since then */
+    { "replay", "draw", "any" },    /* since then */
     { "continual", "schedule", "fresh" },
     { "continual", "optimizer_state", "reset" },
     { "generative", "top_k", "20" },
@@ -28,7 +29,7 @@ static HsStatus set(HsConfig *config, const char *section, const char *name, con
 {
     char copy[32];
     snprintf(copy, sizeof copy, "%s", text);
-    const HsYaml value = { .kind = HS_YAML_SCALAR, .text = copy };
+    const HsYaml value = { .kind = HS_YAML_SCALAR, .text = copy, .plain = text[0] != 0 };
     return hs_config_value_set(hs_config_key_find(section, name), NULL, &value, config);
 }
 
@@ -44,20 +45,32 @@ static HsStatus keep_end_of_text(HsConfig *config, const HsConfig *saved)
     return set(config, "tokenizer", "end_of_text", "");
 }
 
-/* The checkpoint's value is the earlier default, or of a version that had no such key. */
-static bool had_earlier(const HsConfig *saved, int row, const char *dotted)
+HsStatus hs_trainer_complete_saved(HsConfig *saved)
+{
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char dotted[64];
+        snprintf(dotted, sizeof dotted, "%s.%s", rows[i].section, rows[i].name);
+        if (!hs_config_is_set(saved, dotted))
+            HS_TRY(set(saved, rows[i].section, rows[i].name, rows[i].earlier));
+    }
+    return HS_OK;
+}
+
+/* The checkpoint's value is the earlier default. */
+static bool had_earlier(const HsConfig *saved, int row)
 {
     const HsConfigKey *key = hs_config_key_find(rows[row].section, rows[row].name);
     char text[64] = "", *end;
-    if (!hs_config_is_set(saved, dotted))
-        return true;
     FILE *stream = fmemopen(text, sizeof text, "w");
     if (!stream)
         return false;
     hs_config_value_print(key, saved, stream);
     fclose(stream);
     const double number = strtod(text, &end);
-    return end > text ? number == strtod(rows[row].earlier, NULL) : strcmp(text, rows[row].earlier) == 0;
+    if (end > text)
+        return number == strtod(rows[row].earlier, NULL);
+    const size_t quote = text[0] == '"', length = strlen(rows[row].earlier); /* words that YAML might take for others */
+    return strncmp(text + quote, rows[row].earlier, length) == 0 && strlen(text) == length + 2 * quote;
 }
 
 HsStatus hs_trainer_keep_defaults(HsConfig *config, const HsConfig *saved)
@@ -65,7 +78,7 @@ HsStatus hs_trainer_keep_defaults(HsConfig *config, const HsConfig *saved)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char dotted[64];
         snprintf(dotted, sizeof dotted, "%s.%s", rows[i].section, rows[i].name);
-        if (hs_config_is_set(config, dotted) || !had_earlier(saved, (int)i, dotted))
+        if (hs_config_is_set(config, dotted) || !had_earlier(saved, (int)i))
             continue;
         HS_TRY(set(config, rows[i].section, rows[i].name, rows[i].earlier));
         hs_info("%s: %s, as this run began; a new run has another default", dotted, rows[i].earlier);

@@ -102,8 +102,10 @@ const char *hs_trainer_schedule(const HsTrainer *trainer)
     const bool decays = !is(config->schedule.kind, "constant") && config->schedule.decay_steps == 0;
     if (!is(config->continual.schedule, "auto"))
         return config->continual.schedule;
-    return decays && trainer->phase_count > 1 && hs_continual_holds_rate(&trainer->continual_config) ? "infinite"
-                                                                                                     : "fresh";
+    /* An adapter that is drawn anew for each task has nothing that a rate or moments could be held for. */
+    const bool holds =
+        hs_continual_holds_rate(&trainer->continual_config) && !hs_continual_new_adapters(&trainer->continual_config);
+    return decays && holds && trainer->phase_count > 1 ? "infinite" : "fresh";
 }
 
 bool hs_trainer_keeps_moments(const HsTrainer *trainer)

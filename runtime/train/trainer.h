@@ -575,6 +575,8 @@ HsStatus hs_trainer_peek_data(HsTrainer *trainer, const char *folder);
 /* earlier_defaults.c.  Keys that the configuration does not set, and that meant something else when the checkpoint's
  * run began, mean that again. */
 HsStatus hs_trainer_keep_defaults(HsConfig *config, const HsConfig *saved);
+/* The same of a checkpoint's configuration: keys that its version did not have mean what that version did. */
+HsStatus hs_trainer_complete_saved(HsConfig *saved);
 /* state.micro_batch of a checkpoint, before anything is allocated. */
 HsStatus hs_trainer_peek_micro_batch(HsTrainer *trainer, const char *folder);
 /* What `resume` and out_dir's contents say: *folder is the checkpoint to go on from, or NULL.  Caller frees. */

@@ -99,4 +99,37 @@ stopped_at err "the stream: Fisher information" 'continual.strategy=[ewc,er]' ew
 stopped_at stopped/metrics.jsonl '"event":"step","step":2,' continual.strategy=er gradient_accumulation_steps=512 max_steps=2 \
     tasks.1.steps=1 tasks.2.steps=1 logging.every=1 schedule.warmup_steps=0
 [ "$where" = 2 ] || fail "the step that was under way was finished first: stopped after step $where"
+# --- keys whose default changed ---
+# Such a checkpoint of an earlier version: the keys that there were not then are not in its configuration, the others have
+# the earlier defaults.  A configuration that says nothing goes on as that run, to the bit.
+earlier_defaults="continual.schedule=fresh continual.optimizer_state=reset replay.draw=any replay.late_part=0 mer.beta=1.0 mer.gamma=0.7 \
+    mer.compensate_learning_rate=false generative.alpha=0 generative.top_k=20"
+sed -i '/^mer:/d' tasks.yaml
+for strategy in er mer generative; do
+    rm -rf whole early
+    # shellcheck disable=SC2086
+    expect 0 "$trainer" --config tasks.yaml out_dir=whole continual.strategy=$strategy $earlier_defaults
+    # shellcheck disable=SC2086
+    HALFSTEP_FAULT=rank=0,step=20,do=kill "$trainer" --config tasks.yaml out_dir=early continual.strategy=$strategy $earlier_defaults \
+        >out 2>err
+    python3 - early <<'PY'
+import json, re, sys
+folder = sys.argv[1] + "/checkpoints/" + open(sys.argv[1] + "/checkpoints/latest").read().strip()
+text = open(folder + "/config.yaml").read()
+for key in ("draw", "late_part", "late_fraction", "alpha"):
+    section = "generative" if key == "alpha" else "replay"
+    begin = text.index("\n" + section + ":")
+    end = re.compile(r"\n\S").search(text, begin + 1).start()
+    part, count = re.subn(r"\n  %s:[^\n]*" % key, "", text[begin:end])
+    assert count == 1, key
+    text = text[:begin] + part + text[end:]
+open(folder + "/config.yaml", "w").write(text)
+sums = json.load(open(folder + "/checksums.json"))
+del sums["files"]["config.yaml"]
+json.dump(sums, open(folder + "/checksums.json", "w"))
+PY
+    expect 0 "$trainer" --config tasks.yaml out_dir=early continual.strategy=$strategy
+    says err "replay.draw: any, as this run began; a new run has another default"
+    same <(tensors whole | grep -v trainer.json) <(tensors early | grep -v trainer.json)
+done
 finish

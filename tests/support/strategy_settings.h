@@ -32,6 +32,7 @@ static inline HsContinualConfig strategies_of(const char *first, const char *sec
         .accumulation = 1,
         .settings = { { "replay", "fraction", .number = 0 },
                       { "replay", "late_part", .number = 0 },
+                      { "replay", "draw", .word = "auto" },
                       { "replay", "late_fraction", .number = NAN },
                       { "mer", "compensate_learning_rate", .word = "false" },
                       { "l2", "lambda", .number = 1 },

@@ -22,6 +22,7 @@ static void load(HsConfig *config, const Scratch *scratch, const char *own)
                                       "continual.strategy=der++",
                                       "der.top_k=5",
                                       "replay.buffer_size=6",
+                                      "replay.draw=any",
                                       "learning_rate=0",
                                       "schedule.min_learning_rate=0",
                                       "batch_size=4",
