@@ -106,7 +106,7 @@ for options in "l2 l2.lambda=0" "ewc ewc.lambda=0" "ewc ewc.lambda=0 ewc.step=pr
     "mer replay.fraction=0 mer.mode=reptile mer.epsilon=1 mer.interval=3" "lwf lwf.alpha=0" "der++ replay.fraction=0"; do
     rm -rf idle
     # shellcheck disable=SC2086
-    train idle continual.strategy=$options
+    train idle continual.schedule=fresh continual.optimizer_state=reset continual.strategy=$options
     losses idle >idle.losses
     same none.losses idle.losses
 done
