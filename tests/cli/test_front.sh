@@ -66,7 +66,7 @@ done
 says err "left out of the front: mer:replay.fraction=0.25:mer.gamma=0.5 is mer:replay.fraction=0.25 in this configuration"
 says err "the front: 36 points, 1 seed: 36 runs, of which 0 are finished and 36 are to be trained"
 says err "by the planner, at the rates that this device measures"
-head -n 4 err | grep -q "run 1 of" && fail "runs and hours were not said first"
+awk '/by the planner, at the rates/ { said = NR } /run 1 of/ && !said { exit 1 }' err || fail "runs and hours were not said first"
 grep -qE "run 3 of 36: .*; about .* left\)" err || fail "a run's end does not say how long the others take"
 expect 0 "$trainer" "${table[@]}"
 grep -qE "of which ([3-9]|[12][0-9]) are finished and" err || fail "what was finished is not said: $(grep 'the front' err)"
