@@ -68,11 +68,14 @@ static HsStatus train_window(Run *run, int64_t window, GradientFunction *gradien
     return HS_OK;
 }
 
-static HsContinualConfig mer(int64_t groups, double beta, double gamma, bool compensate)
+static HsContinualConfig mer(int64_t groups, double beta, double gamma, const char *compensate)
 {
     return (HsContinualConfig){ .strategies = { "mer" },
                                 .strategy_count = 1,
                                 .settings = { { "replay", "fraction", .number = 0 },
+                                              { "replay", "draw", .word = "any" },
+                                              { "replay", "late_part", .number = 0 },
+                                              { "replay", "late_fraction", .number = 0 },
                                               { "mer", "mode", .word = "algorithm1" },
                                               { "mer", "beta", .number = beta },
                                               { "mer", "gamma", .number = gamma },
@@ -80,7 +83,7 @@ static HsContinualConfig mer(int64_t groups, double beta, double gamma, bool com
                                               { "mer", "groups", .number = (double)groups },
                                               { "mer", "group_steps", .number = STEPS },
                                               { "mer", "interval", .number = 1 },
-                                              { "mer", "compensate_learning_rate", .number = compensate } } };
+                                              { "mer", "compensate_learning_rate", .word = compensate } } };
 }
 
 static void slope(const float theta[2], int64_t step, float gradient[2])
@@ -103,9 +106,9 @@ static HsStatus print_displacements(void)
     static const struct {
         int64_t groups;
         double beta, gamma;
-        bool compensate;
-    } rows[] = { { 1, 1, 1, false },     { 1, 1, 0.3, false },   { 3, 1, 0.3, false },
-                 { 1, 0.1, 0.1, false }, { 3, 0.1, 0.1, false }, { 1, 0.1, 0.1, true } };
+        const char *compensate;
+    } rows[] = { { 1, 1, 1, "false" },     { 1, 1, 0.3, "false" },  { 3, 1, 0.3, "false" }, { 1, 0.1, 0.1, "false" },
+                 { 3, 0.1, 0.1, "false" }, { 1, 0.1, 0.1, "true" }, { 1, 1, 0.3, "auto" } };
     enum { BOWL_WINDOWS = 20 };
     HsStatus status = HS_OK;
     printf("1. Displacement of a window of s groups of %d steps, rate %g\n\n", STEPS, RATE);
@@ -133,11 +136,13 @@ static HsStatus print_displacements(void)
         release(&straight);
         release(&curved);
     }
-    printf("\n  Displacement: of one window on a slope, in units of %d plain steps; it is rate times s beta gamma.\n"
-           "  With beta = gamma = 0.1 and one group, 99%% of every window is taken back.  The trainer says so at its\n"
-           "  start; mer.compensate_learning_rate gives at most ten times back, beta = 1 and gamma = 0.3 need "
-           "nothing.\n\n",
-           STEPS);
+    printf(
+        "\n  Displacement: of one window on a slope, in units of %d plain steps; it is rate times s beta gamma.\n"
+        "  With beta = gamma = 0.1 and one group, 99%% of every window is taken back, and the trainer says so at its\n"
+        "  start.  mer.compensate_learning_rate: auto, the last row, divides the rate by s beta gamma down to 0.3, "
+        "and\n"
+        "  leaves no less than 0.3; true divides it by no more than ten.\n\n",
+        STEPS);
     return status;
 }
 
@@ -165,9 +170,9 @@ static HsStatus print_alignment(void)
         double rate;
         GradientFunction *gradient;
     } columns[] = { { "one batch", none, STEPS * RATE, both_together },
-                    { "in sequence", mer(1, 1, 1, false), RATE, one_after_another },
-                    { "gamma 0.25", mer(1, 1, 0.25, false), RATE / 0.25, one_after_another },
-                    { "gamma 0.1", mer(1, 1, 0.1, false), RATE / 0.1, one_after_another } };
+                    { "in sequence", mer(1, 1, 1, "false"), RATE, one_after_another },
+                    { "gamma 0.25", mer(1, 1, 0.25, "false"), RATE / 0.25, one_after_another },
+                    { "gamma 0.1", mer(1, 1, 0.1, "false"), RATE / 0.1, one_after_another } };
     enum { COLUMNS = sizeof columns / sizeof columns[0] };
     Run runs[COLUMNS] = { 0 };
     HsStatus status = HS_OK;

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: MIT
 # growing.sh: runs over two tasks, killed COUNT times in all (360) before drawn system calls, to which a third task is
 # appended: when they are finished, and killed on; or at the moment of a kill.  The end must equal that of the run which
-# had three tasks from the start: checkpoint and record, but for the rows of the matrix.  SEED=N draws other moments.
+# had three tasks from the start (continual.schedule fresh: a held rate comes down in the last task): checkpoint and record, but for the rows of the matrix.  SEED=N draws other moments.
 count=${COUNT:-360}
 RANDOM=${SEED:-1}
 . "$(dirname "$0")/lib.sh"
@@ -56,7 +56,7 @@ killed() {
 
 for row in "${configurations[@]}"; do
     name=${row%%: *}
-    read -ra arguments <<<"keep_best=true checkpoint_freq=1 evaluation.every=2 ${row#*: }"
+    read -ra arguments <<<"keep_best=true checkpoint_freq=1 evaluation.every=2 continual.schedule=fresh ${row#*: }"
     rm -rf run
     LD_PRELOAD=$shim FAULT_KINDS=calls FAULT_REPORT=calls "$trainer" --config three.yaml "${arguments[@]}" >out 2>err ||
         fail "$name: undisturbed: $(tail -n 1 err)"
