@@ -26,6 +26,8 @@ matrix "ewc, separate" "$every" continual.strategy=ewc ewc.curvature=diagonal ew
 matrix "ewc, proximal" "$every" continual.strategy=ewc ewc.curvature=diagonal ewc.step=proximal
 matrix "ewc, kronecker" "2:0 4:0" continual.strategy=ewc ewc.curvature=kronecker
 matrix "mer, groups" "$every" mer.group_steps=2 mer.groups=2 mer.beta=0.5
+matrix "mer, a trial" "$every" continual.strategy=mer mer.beta=0.1 mer.gamma=0.1
+matrix "generative, lwf" "$every" "continual.strategy=[lwf, generative]" replay.buffer_size=16
 matrix "a-gem" "$every" continual.strategy=a-gem replay.buffer_size=16 gradient_accumulation_steps=1
 matrix "a-gem, accumulated" "2:0 4:0 2:1 4:1" continual.strategy=a-gem replay.buffer_size=16 memory.micro_batch=2
 for rule in sgd adamw8bit adamwfp8 muon; do

@@ -81,6 +81,11 @@ mer mer.mode=algorithm6 mer.group_steps=4
 mer mer.mode=algorithm7 mer.group_steps=4 mer.groups=3
 mer mer.mode=reptile mer.interval=5
 mer mer.beta=0.1 mer.gamma=0.1 mer.compensate_learning_rate=true
+mer mer.beta=0.1 mer.gamma=0.1
+[si,mer] mer.gamma=0.01 precision.mode=fp16
+mer replay.draw=any
+er replay.late_part=0.5 replay.late_fraction=0.4
+er continual.schedule=infinite continual.optimizer_state=reset
 a-gem agem.reference_batches=2
 der++
 der++ der.top_k=1 der.beta=0.5 replay.fraction=0.5
@@ -89,6 +94,8 @@ lwf
 [lwf,er]
 [ewc,lwf,er]
 generative
+generative generative.alpha=0 generative.top_k=5
+[lwf,generative] generative.alpha=0.5 generative.beta=0.5
 [ewc,generative] generative.fraction=0.05 generative.top_k=3 replay.buffer_size=7
 [lwf,der++] lwf.alpha=3 lwf.temperature=1
 er continual.optimizer_state=keep continual.schedule=single

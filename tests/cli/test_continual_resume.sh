@@ -61,7 +61,8 @@ stopped_at() {
     [ $? = 143 ] || fail "a stopped run must say so"
     says err "stopped by SIGTERM"
     where=$(sed -nE 's/.*stopped by SIGTERM after step ([0-9]+).*/\1/p' err)
-    cp stopped/checkpoints/"$(cat stopped/checkpoints/latest)"/trainer.json stopped.json
+    rm -f stopped.json # none where nothing was trained yet
+    [ ! -e stopped/checkpoints/latest ] || cp stopped/checkpoints/"$(cat stopped/checkpoints/latest)"/trainer.json stopped.json
     # shellcheck disable=SC2086
     expect 0 "$trainer" --config tasks.yaml $options out_dir=stopped
     # The stopped run has one more checkpoint, so its record is longer by a line.
@@ -80,6 +81,10 @@ grep -oE '"mer.steps_in_interval": *[0-9]+' stopped.json
 # In the evaluation before the first step of all, which is made to take a second.
 stopped_at stopped/config.yaml "seed" continual.strategy=er precision.mode=fp16 evaluation.batches=0 evaluation.every=0 \
     tasks.0.synthetic_tokens=2000000
+[ "$where" = 0 ] || fail "stopped only after step $where"
+# In the trial of learning rates before the first step of all: it is made again.
+stopped_at err "trial: learning rate" continual.strategy=mer mer.group_steps=64 mer.beta=0.1 mer.gamma=0.1 max_steps=1600 tasks.1.steps=6 \
+    tasks.2.steps=1
 [ "$where" = 0 ] || fail "stopped only after step $where"
 # While the Fisher is measured, of a second and more: it is given up, what was trained lies saved before it.
 stopped_at err "task addition: Fisher information" 'continual.strategy=[ewc,er]' ewc.fisher_samples=2000 ewc.estimator=empirical \

@@ -181,11 +181,11 @@ done
 # Appended, it is what it would have been from the start: si has no place for where the next one begins until then.
 for strategy in er si; do
     # shellcheck disable=SC2086
-    train long "continual.strategy=$strategy" tasks.1.retain=true $four tasks.3.retain=false tasks.4.name=last \
+    train long "continual.strategy=$strategy" continual.schedule=fresh tasks.1.retain=true $four tasks.3.retain=false tasks.4.name=last \
         tasks.4.train=synthetic:code tasks.4.synthetic_tokens=9000 tasks.4.steps=8
-    train grown "continual.strategy=$strategy" tasks.1.retain=true
+    train grown "continual.strategy=$strategy" continual.schedule=fresh tasks.1.retain=true
     # shellcheck disable=SC2086
-    train grown "continual.strategy=$strategy" tasks.1.retain=true $four tasks.3.retain=false tasks.4.name=last \
+    train grown "continual.strategy=$strategy" continual.schedule=fresh tasks.1.retain=true $four tasks.3.retain=false tasks.4.name=last \
         tasks.4.train=synthetic:code tasks.4.synthetic_tokens=9000 tasks.4.steps=8
     check "$strategy: appended" <<'PY'
 assert all(tensors("long", 48, file) == tensors("grown", 48, file) for file in ("continual", "model"))

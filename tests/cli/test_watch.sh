@@ -85,8 +85,8 @@ train joint continual.strategy=joint
 warned 0 joint
 train joint-surveys continual.strategy=joint evaluation.all_tasks_every=35
 warned 0 "joint, surveys"
-train er continual.strategy=er replay.fraction=0.5
-warned 0 "half of each batch replayed"
+train er continual.strategy=er replay.fraction=0.75
+warned 0 "three quarters of each batch replayed"
 train retain tasks.0.retain=false
 warned 1 "sums are to be forgotten"
 says err "warning: task facts is being forgotten"
