@@ -302,7 +302,7 @@ HsReplayPlan hs_continual_replay_plan(const HsContinualConfig *config, int64_t r
     for (int i = 0; i < config->strategy_count; i++)
         if (row_at(config, i)->plan_replay) {
             row_at(config, i)->plan_replay(config, &plan);
-            /* Of an unmarked stream nobody knows which tasks are earlier, or when one ends. */
+            /* Of an unmarked stream it is not known which tasks are earlier, or when one ends. */
             const HsReplayChoice choice = row_at(config, i)->replay_choice;
             plan.earlier =
                 choice != HS_REPLAY_ANY && !config->unmarked && !hs_continual_word_is(config, "replay", "draw", "any");

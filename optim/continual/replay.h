@@ -45,7 +45,7 @@ typedef struct HsReplayStep {
     bool closes_group, closes_window;
 } HsReplayStep;
 
-/* A run's plan for a task of so many steps (of K-step rounds; 0: not known).  Where l is to be chosen it is what gives
+/* A run's plan for a task of `steps` steps (of K-step rounds; 0: not known).  Where l is to be chosen it is what gives
  * each task so far the same share of a batch, task / (task + 1), as far as e is not negative, and f at least. */
 HsReplayPlan hs_replay_plan_of_task(const HsReplayPlan *plan, int task, int64_t steps);
 /* Steps of a window: K s. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * Keys whose default changed between versions.  A run that goes on keeps what it began with: where the configuration
+ * Keys whose default changed between versions.  A run that is resumed keeps what it began with: where the configuration
  * does not set such a key, and the checkpoint's run had the earlier default (or is from before there was the key), it is
  * set to that, and said.
  */

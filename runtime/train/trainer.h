@@ -360,7 +360,7 @@ void hs_trainer_warn_settings(const HsTrainer *trainer);
 
 /* continual.schedule and optimizer_state, with auto resolved: once the phases are counted. */
 const char *hs_trainer_schedule(const HsTrainer *trainer);
-/* Whether an infinite schedule's last task of so many steps has its rate below the peak behind step `step`. */
+/* Whether the last task of an infinite schedule, of `steps` steps, has its rate below the peak behind step `step`. */
 bool hs_trainer_comes_down(int64_t step, int64_t steps);
 /* Steps of the task in training until it does, 0 at the last one that is held; INT64_MAX: it does not, or has. */
 int64_t hs_trainer_steps_to_let_down(const HsTrainer *trainer);

@@ -106,7 +106,7 @@ stopped_at stopped/metrics.jsonl '"event":"step","step":2,' continual.strategy=e
 [ "$where" = 2 ] || fail "the step that was under way was finished first: stopped after step $where"
 # --- keys whose default changed ---
 # Such a checkpoint of an earlier version: the keys that there were not then are not in its configuration, the others have
-# the earlier defaults.  A configuration that says nothing goes on as that run, to the bit.
+# the earlier defaults.  A configuration that says nothing continues that run, to the bit.
 earlier_defaults="continual.schedule=fresh continual.optimizer_state=reset replay.draw=any replay.late_part=0 mer.beta=1.0 mer.gamma=0.7 \
     mer.compensate_learning_rate=false generative.alpha=0 generative.top_k=20"
 sed -i '/^mer:/d' tasks.yaml
