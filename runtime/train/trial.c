@@ -94,8 +94,10 @@ static HsStatus try_rate(HsTrainer *trainer, double factor, int64_t steps, doubl
     HS_TRY(hs_trainer_begin_task(trainer));
     HS_TRY(hold_rate(trainer, steps));
     const HsStatus status = train(trainer, steps, loss);
-    if (status != HS_OK && status != HS_ENUMERIC)
+    if (status != HS_OK && status != HS_ENUMERIC) {
+        trainer->state = before.state; /* asked to stop: of the run nothing was trained */
         return status;
+    }
     HS_TRY(set_back(trainer, &before));
     hs_info("trial: learning rate %.3g: loss %.3f after %lld steps",
             trainer->config->training.learning_rate * hs_continual_rate_scale(&trainer->continual_config) * factor,

@@ -83,7 +83,7 @@ stopped_at stopped/config.yaml "seed" continual.strategy=er precision.mode=fp16 
     tasks.0.synthetic_tokens=2000000
 [ "$where" = 0 ] || fail "stopped only after step $where"
 # In the trial of learning rates before the first step of all: it is made again.
-stopped_at err "trial: learning rate" continual.strategy=mer mer.group_steps=64 mer.beta=0.1 mer.gamma=0.1 max_steps=1600 tasks.1.steps=6 \
+stopped_at err "trial: learning rate" continual.strategy=mer batch_size=16 mer.group_steps=64 mer.beta=0.1 mer.gamma=0.1 max_steps=800 tasks.1.steps=6 \
     tasks.2.steps=1
 [ "$where" = 0 ] || fail "stopped only after step $where"
 # While the Fisher is measured, of a second and more: it is given up, what was trained lies saved before it.
