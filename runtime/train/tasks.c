@@ -28,10 +28,10 @@ static int64_t whole_steps(double steps)
     return steps <= HS_NO_BOUND ? (int64_t)steps : INT64_MAX;
 }
 
-/* Nothing to be retained has been trained by the task's end: there is nothing to replay in it. */
-static bool replays_nothing(const HsTrainer *trainer, int task)
+/* Nothing that may be replayed in a task is to be retained: of earlier tasks, or of its own. */
+static bool replays_nothing(const HsTrainer *trainer, const HsReplayPlan *plan, int task)
 {
-    for (int earlier = 0; earlier <= task; earlier++)
+    for (int earlier = 0; earlier < task + !plan->earlier; earlier++)
         if (hs_continual_retains(&trainer->continual_config, earlier))
             return false;
     return true;
@@ -43,7 +43,7 @@ int64_t hs_trainer_task_steps(const HsTrainer *trainer, int task)
     const HsTaskConfig *own = &config->tasks[task];
     const HsReplayPlan run = hs_continual_replay_plan(&trainer->continual_config, trainer->rows_per_step);
     HsReplayPlan plan = hs_replay_plan_of_task(&run, task, 0);
-    if (replays_nothing(trainer, task))
+    if (replays_nothing(trainer, &plan, task))
         plan.fraction = 0;
     double new_rows = hs_replay_new_rows_per_step(&plan);
     if (own->steps > 0)
