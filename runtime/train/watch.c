@@ -142,7 +142,8 @@ static void advise(const HsTrainer *trainer, char *text, size_t size)
         snprintf(text, size, "a larger %s, or er next to %s, with a replay.fraction of the text",
                  penalizes->strength_key, penalizes->name);
     else
-        snprintf(text, size, "continual.strategy er with a replay.fraction of the text, or ewc, which keeps none");
+        snprintf(text, size,
+                 "continual.strategy er with a replay.fraction of the text, or generative, which keeps none");
 }
 
 static HsStatus warn(HsTrainer *trainer, int task, double at_end, double now)
