@@ -118,7 +118,7 @@ done
 # Strategies on adapters; a teacher is a copy, which stays when the run is interrupted.
 for strategy in ewc mer er lwf; do
     rm -rf whole
-    expect 0 "$trainer" --config tune.yaml out_dir=whole continual.strategy=$strategy tasks.1.name=second \
+    expect 0 "$trainer" --config tune.yaml out_dir=whole continual.strategy=$strategy keep_checkpoints=9 tasks.1.name=second \
         tasks.1.train=synthetic:facts tasks.1.synthetic_tokens=4000 max_steps=6 ewc.fisher_samples=8
     bits whole >whole.bits
     goes_on_from whole/checkpoints/step-00000008 "$trainer" --config tune.yaml out_dir=run continual.strategy=$strategy \
