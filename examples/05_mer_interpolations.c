@@ -43,7 +43,7 @@ static HsStatus start(Run *run, double rate, const HsContinualConfig *config)
     HS_TRY(hs_schedule_init(&schedule, "constant", rate, 0, 0, 1, 0));
     HS_TRY(hs_optimizer_init(&run->optimizer, &run->device, &sgd, &schedule, &no_scaling, 1));
     HS_TRY(hs_continual_create(config, &run->context, &run->span, 1, &run->continual));
-    run->optimizer.learning_rate_scale = hs_continual_rate_scale(config);
+    run->optimizer.learning_rate_scale = hs_continual_rate_scale(config).least;
     return HS_OK;
 }
 
@@ -131,7 +131,7 @@ static HsStatus print_displacements(void)
         const double distance = 1 - (double)curved.theta[0];
         if (status == HS_OK)
             printf("  %2d %5g %6g %12g %14g %14.4f %22.6f\n", (int)rows[i].groups, rows[i].beta, rows[i].gamma,
-                   hs_continual_rate_scale(&config), (double)rows[i].groups * rows[i].beta * rows[i].gamma,
+                   hs_continual_rate_scale(&config).least, (double)rows[i].groups * rows[i].beta * rows[i].gamma,
                    (double)straight.theta[0] / (RATE * STEPS), distance * distance / 2);
         release(&straight);
         release(&curved);

@@ -409,8 +409,7 @@ typedef struct HsDistillArgs {
     HsTensor replayed;        /* [N] i32, optional: none is */
     HsTeaching fresh, again;  /* of rows that are not, and that are replayed */
     const float *gradient_scale;
-    HsTensor
-        losses; /* [N] f32, without a target 0; not written in replayed rows that are not taught, 0 in other such rows */
+    HsTensor losses; /* [N] f32; 0 where there is no target or teacher, but replayed rows without one are not written */
     HsTensor dlogits; /* [N,V] act, not logits itself */
 } HsDistillArgs;
 

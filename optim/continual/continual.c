@@ -36,7 +36,6 @@ const HsStrategy hs_strategy_er = {
     .role = HS_ROLE_REPLAYS,
     .plain = true,
     .replay_choice = HS_REPLAY_EARLIER,
-    .holds_rate = true,
     .plan_replay = er_plan_replay,
 };
 
@@ -127,7 +126,7 @@ static bool penalizes(const HsStrategy *row)
 
 static bool holds_rate(const HsStrategy *row)
 {
-    return row->holds_rate;
+    return row->replay_choice != HS_REPLAY_ANY && !row->writes_rehearsal;
 }
 
 static bool mixes_tasks(const HsStrategy *row)
@@ -255,25 +254,16 @@ bool hs_continual_splits_accumulation(const HsContinualConfig *config)
     return false;
 }
 
-double hs_continual_rate_scale(const HsContinualConfig *config)
+HsRateScale hs_continual_rate_scale(const HsContinualConfig *config)
 {
-    double scale = 1.0;
+    HsRateScale scale = { 1.0, 1.0 };
     for (int i = 0; i < config->strategy_count; i++) {
         const HsStrategy *row = row_at(config, i);
-        if (row->rate_scale)
-            scale *= row->rate_scale(config);
+        const HsRateScale own = row->rate_scale ? row->rate_scale(config) : (HsRateScale){ 1.0, 1.0 };
+        scale.least *= own.least;
+        scale.most *= own.most;
     }
     return scale;
-}
-
-double hs_continual_rate_most(const HsContinualConfig *config)
-{
-    double most = 1.0;
-    for (int i = 0; i < config->strategy_count; i++) {
-        const HsStrategy *row = row_at(config, i);
-        most *= row->rate_most ? row->rate_most(config) : row->rate_scale ? row->rate_scale(config) : 1.0;
-    }
-    return most;
 }
 
 void hs_continual_describe(const HsContinualConfig *config)
@@ -303,10 +293,8 @@ HsReplayPlan hs_continual_replay_plan(const HsContinualConfig *config, int64_t r
         if (row_at(config, i)->plan_replay) {
             row_at(config, i)->plan_replay(config, &plan);
             /* Of an unmarked stream it is not known which tasks are earlier, or when one ends. */
-            const HsReplayChoice choice = row_at(config, i)->replay_choice;
-            plan.earlier =
-                choice != HS_REPLAY_ANY && !config->unmarked && !hs_continual_word_is(config, "replay", "draw", "any");
-            plan.own_first = choice == HS_REPLAY_OWN_FIRST;
+            const bool any = config->unmarked || hs_continual_word_is(config, "replay", "draw", "any");
+            plan.choice = any ? HS_REPLAY_ANY : row_at(config, i)->replay_choice;
             plan.late = hs_continual_number(config, "replay", "late_fraction");
             plan.late_part = config->unmarked ? 0 : hs_continual_number(config, "replay", "late_part");
         }

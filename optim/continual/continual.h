@@ -9,7 +9,8 @@
  *                -> after_task (Fisher) -> next task
  *
  * Memory, f32 elements a parameter: l2 1; ewc 2 (online), 3 (separate), with Kronecker factors 2 a matrix and
- * (rows + columns) block_size for its factors; si 3, or 4 where a task is not to be retained; mer 1, or 2 with several groups; a-gem 1.
+ * (rows + columns) block_size for its factors; si 3, or 4 where a task is not to be retained; mer 1, or 2 with several
+ * groups; a-gem 1.
  * A-GEM keeps its reference gradient, MER its snapshots, in device memory; the reservoir lies on the host.
  */
 #ifndef HS_OPTIM_CONTINUAL_CONTINUAL_H
@@ -39,7 +40,7 @@ typedef struct HsContinualConfig {
     int64_t batch_rows;        /* sequences of a batch, of which a step takes ... */
     int tasks;                 /* that the run has */
     int64_t accumulation;      /* ... this many, unless a strategy splits them */
-    bool unmarked;             /* nobody says where a task ends: all are one */
+    bool unmarked;             /* it is not said where a task ends: all are one */
     /* Whether a task is to be retained; NULL: all are.  `user` is handed to it, both are borrowed. */
     bool (*retains)(const void *user, int task);
     const void *user;
@@ -125,12 +126,10 @@ typedef struct HsContinual HsContinual;
 
 /* --- the table --- */
 
-/* Which sequences are replayed, where tasks are known; else any. */
-typedef enum HsReplayChoice {
-    HS_REPLAY_ANY,
-    HS_REPLAY_EARLIER,  /* of earlier tasks; in the first task none */
-    HS_REPLAY_OWN_FIRST /* of earlier tasks; in the first its own */
-} HsReplayChoice;
+/* What the learning rate is multiplied by; where `most` is more a trial finds the factor between the two. */
+typedef struct HsRateScale {
+    double least, most;
+} HsRateScale;
 
 /* What a strategy is, what it asks of the training loop, and what it does; all but name and doc may be 0 or NULL.
  * Nothing outside of optim/continual asks for a strategy by its name.
@@ -158,13 +157,11 @@ typedef struct HsStrategy {
     void (*describe)(const HsContinualConfig *config); /* log lines at a run's start: how strong it acts */
     int (*tensors_per_parameter)(const HsContinualConfig *config);
     size_t (*further_bytes)(const HsContinualConfig *config, const HsSpan *spans, int count); /* beside those */
-    HsReplayChoice replay_choice;
-    bool holds_rate; /* it keeps enough of earlier tasks for a learning rate that is held from task to task */
+    HsReplayChoice replay_choice;                                             /* where tasks are known; else any */
     void (*plan_replay)(const HsContinualConfig *config, HsReplayPlan *plan); /* changes what it wants otherwise */
     void (*plan_distillation)(const HsContinualConfig *config, HsDistillation *plan); /* the same */
     bool (*splits_accumulation)(const HsContinualConfig *config); /* each batch of an accumulation is a step */
-    double (*rate_scale)(const HsContinualConfig *config);        /* of the learning rate */
-    double (*rate_most)(const HsContinualConfig *config);         /* more than that: a trial finds it between the two */
+    HsRateScale (*rate_scale)(const HsContinualConfig *config);
 
     bool (*whole_matrices)(const HsContinualConfig *config); /* it works on matrices, not on elements; NULL: never */
 
@@ -211,12 +208,10 @@ HsStatus hs_continual_check(const HsContinualConfig *config);
 /* What the chosen strategies ask for together; names must be known. */
 bool hs_continual_replays(const HsContinualConfig *config); /* a reservoir */
 bool hs_continual_mixes_tasks(const HsContinualConfig *config);
+/* Text of earlier tasks is kept, and replayed in every batch: enough of it for a rate that is held from task to task. */
 bool hs_continual_holds_rate(const HsContinualConfig *config);
 bool hs_continual_splits_accumulation(const HsContinualConfig *config);
-/* What the learning rate is multiplied by, a product; and at most: where that is more a trial finds the factor between
- * the two. */
-double hs_continual_rate_scale(const HsContinualConfig *config);
-double hs_continual_rate_most(const HsContinualConfig *config);
+HsRateScale hs_continual_rate_scale(const HsContinualConfig *config); /* a product */
 /* The first of them with the property; NULL: none has it. */
 const HsStrategy *hs_continual_needs_fisher(const HsContinualConfig *config);
 /* The one that works on whole matrices, of which no process may have a part alone. */
@@ -298,7 +293,8 @@ HsStatus hs_continual_after_task(HsContinual *continual, HsContext *context, int
  * anchor. */
 HsStatus hs_continual_discard_task(HsContinual *continual, HsContext *context, int task);
 
-/* The same as hs_continual_after_task for what penalizes alone, in the middle of an unmarked stream; `round`: how often it was done. */
+/* The same as hs_continual_after_task for what penalizes alone, in the middle of an unmarked stream; `round`: how often
+ * it was done. */
 HsStatus hs_continual_consolidate(HsContinual *continual, HsContext *context, int round, HsFisherSource *source);
 
 /* A penalty acts: some task has ended. */

@@ -34,7 +34,6 @@ const HsStrategy hs_strategy_derpp = {
     .role = HS_ROLE_REPLAYS,
     .section = "der",
     .replay_choice = HS_REPLAY_EARLIER,
-    .holds_rate = true,
     .plan_replay = derpp_plan_replay,
     .plan_distillation = derpp_plan_distillation,
 };

@@ -60,7 +60,7 @@ typedef struct MerSettings {
     double beta, gamma, epsilon;
     int64_t groups, group_steps, interval;
     double asked; /* the displacement factor of the settings as they were made; that of these may be raised */
-    double least_scale, most_scale; /* of the learning rate; where they differ, a trial tells */
+    HsRateScale scale;
 } MerSettings;
 
 typedef struct MerState {
@@ -96,8 +96,7 @@ static MerSettings settings_as_made(const HsContinualConfig *config)
         .groups = (int64_t)hs_continual_number(config, "mer", "groups"),
         .group_steps = group_steps > 0 ? group_steps : own_group_steps(config),
         .interval = (int64_t)hs_continual_number(config, "mer", "interval"),
-        .least_scale = 1.0,
-        .most_scale = 1.0,
+        .scale = { 1.0, 1.0 },
     };
     for (MerMode mode = MER_ALGORITHM1; mode < MER_MODES; mode++)
         if (hs_continual_word_is(config, "mer", "mode", mode_words[mode]))
@@ -163,28 +162,23 @@ static MerSettings settings_of(const HsContinualConfig *config)
     /* Many groups may displace more than plain steps do; the rate is raised, never lowered.  d = 0 asks for infinity.
      */
     if (hs_continual_word_is(config, "mer", "compensate_learning_rate", "true"))
-        settings.least_scale = settings.most_scale = fmax(1.0, fmin(1.0 / asked, COMPENSATION_LIMIT));
+        settings.scale.least = settings.scale.most = fmax(1.0, fmin(1.0 / asked, COMPENSATION_LIMIT));
     if (!automatic || asked >= PLAIN_DISPLACEMENT || asked == 0)
         return settings;
     if (asked >= LEAST_DISPLACEMENT) {
         /* Reptile's windows are long, and what it moves within one is not lr times their length. */
         if (settings.mode != MER_REPTILE)
-            settings.least_scale = settings.most_scale = 1.0 / asked;
+            settings.scale.least = settings.scale.most = 1.0 / asked;
         return settings;
     }
     raise_displacement(&settings);
-    settings.most_scale = 1.0 / asked;
+    settings.scale.most = 1.0 / asked;
     return settings;
 }
 
-static double mer_rate_scale(const HsContinualConfig *config)
+static HsRateScale mer_rate_scale(const HsContinualConfig *config)
 {
-    return settings_of(config).least_scale;
-}
-
-static double mer_rate_most(const HsContinualConfig *config)
-{
-    return settings_of(config).most_scale;
+    return settings_of(config).scale;
 }
 
 static void mer_plan_replay(const HsContinualConfig *config, HsReplayPlan *plan)
@@ -238,11 +232,11 @@ static void mer_describe(const HsContinualConfig *config)
     if (displacement > settings.asked)
         hs_info("mer: a factor of %.3g learns with no learning rate; compensated (mer.compensate_learning_rate: auto): "
                 "the factor is %g, and a trial finds the rate, from once to %.3g times the one that is set",
-                settings.asked, displacement, settings.most_scale);
-    else if (settings.least_scale != 1)
+                settings.asked, displacement, settings.scale.most);
+    else if (settings.scale.least != 1)
         hs_info("mer: the learning rate is %.3g times as large, to make up for the displacement factor "
                 "(mer.compensate_learning_rate)",
-                settings.least_scale);
+                settings.scale.least);
     else if (displacement < LEAST_DISPLACEMENT)
         warn_of_factor(&settings);
 }
@@ -469,11 +463,9 @@ const HsStrategy hs_strategy_mer = {
     .describe = mer_describe,
     .tensors_per_parameter = mer_tensors,
     .replay_choice = HS_REPLAY_OWN_FIRST, /* the paper's buffer has the current task's, too */
-    .holds_rate = true,
     .plan_replay = mer_plan_replay,
     .splits_accumulation = mer_splits_accumulation,
     .rate_scale = mer_rate_scale,
-    .rate_most = mer_rate_most,
     .state_bytes = sizeof(MerState),
     .create = mer_create,
     .destroy = mer_destroy,

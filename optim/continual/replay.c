@@ -16,9 +16,10 @@
 HsReplayPlan hs_replay_plan_of_task(const HsReplayPlan *plan, int task, int64_t steps)
 {
     HsReplayPlan own = *plan;
-    own.earlier = plan->earlier && task > 0;
-    if (plan->earlier && task == 0 && !plan->own_first)
+    if (plan->choice == HS_REPLAY_EARLIER && task == 0)
         own.fraction = 0;
+    if (plan->choice != HS_REPLAY_ANY)
+        own.choice = task > 0 ? HS_REPLAY_EARLIER : HS_REPLAY_ANY;
     const double most = plan->late_part > 0 ? fmin(own.fraction / plan->late_part, 1.0) : 0;
     if (isnan(own.late))
         own.late = fmax((double)task / (double)(task + 1), own.fraction);

@@ -23,10 +23,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Which sequences are replayed. */
+typedef enum HsReplayChoice {
+    HS_REPLAY_ANY,
+    HS_REPLAY_EARLIER,  /* of earlier tasks; in the first task none */
+    HS_REPLAY_OWN_FIRST /* of earlier tasks; in the first its own */
+} HsReplayChoice;
+
 typedef struct HsReplayPlan {
     double fraction;           /* f; 0: nothing is replayed inside batches */
-    bool earlier;              /* sequences of earlier tasks alone; the first one replays nothing, ... */
-    bool own_first;            /* ... or its own */
+    HsReplayChoice choice;     /* of a task: HS_REPLAY_ANY or HS_REPLAY_EARLIER */
     double late, late_part;    /* l and p; l NAN: chosen for each task; p 0: f throughout */
     int64_t steps;             /* N, of hs_replay_plan_of_task; 0: no late part */
     int64_t rows;              /* R: sequences of an optimizer step */

@@ -252,7 +252,7 @@ static bool is_kept(const char *parent, const HsFolderListing *listing, const ch
     return found;
 }
 
-/* Older whole checkpoints beyond the newest `keep`, those of a name left alone.  Damaged ones neither count nor go: somebody
+/* Older whole checkpoints beyond the newest `keep`, those of a name left alone.  Damaged ones neither count nor go: a user
  * may want to look. */
 static HsStatus remove_old(const char *parent, int64_t newest, int64_t keep)
 {

@@ -506,7 +506,7 @@
       "sequences that the model writes before a later task, as a share of that task's (gamma of LAMOL, Sun et al. " \
       "2020); at most replay.buffer_size. How much of a batch they are is replay.fraction")                         \
     X(S, REAL, temperature, 1.0, 0.01, 100, NULL, "", "logits are divided by it before a token is drawn")           \
-    X(S, INT, top_k, 0, 0, HS_NO_BOUND, NULL, "tokens", "tokens are drawn from so many of the likeliest; 0: all")   \
+    X(S, INT, top_k, 0, 0, HS_NO_BOUND, NULL, "tokens", "how many of the likeliest tokens are drawn from; 0: all")  \
     X(S, REAL, alpha, 1.0, 0, 1e6, NULL, "",                                                                        \
       "weight of the cross-entropy with what the model that wrote a rehearsal says of it, all of the distribution " \
       "and not "                                                                                                    \

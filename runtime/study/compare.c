@@ -65,25 +65,10 @@ static HsStatus report_runs(const HsComparison *comparison, const HsCompareRun *
     return status;
 }
 
-static HsStatus compare_strategies(HsComparison *comparison)
+static HsStatus compare_strategies(HsComparison *comparison, HsCompareRun *runs, int64_t count)
 {
-    const int64_t variants = comparison->variants.count, count = variants * comparison->options->seeds;
-    HsCompareRun *runs = calloc((size_t)count, sizeof *runs);
-    if (!runs)
-        return hs_fail(HS_ENOMEM, "no memory for %" PRId64 " runs' results", count);
-    for (int64_t i = 0; i < count; i++)
-        runs[i] = (HsCompareRun){ .variant = (int)(i % variants),
-                                  .seed = comparison->first_seed + i / variants,
-                                  .divisor = 1 };
-    if (comparison->jobs > 1)
-        hs_info("%d runs at a time: each is slower than it would be alone; --jobs 1 measures speeds", comparison->jobs);
-    HsStatus status = hs_compare_train(comparison, runs, count, "");
-    if (status == HS_OK)
-        status = report_runs(comparison, runs);
-    for (int64_t i = 0; i < count; i++)
-        hs_run_result_deinit(&runs[i].result);
-    free(runs);
-    return status;
+    HS_TRY(hs_compare_train(comparison, runs, count, ""));
+    return report_runs(comparison, runs);
 }
 
 /* --- before the first run --- */
@@ -193,7 +178,7 @@ static HsStatus compare(HsComparison *comparison)
     HS_TRY(hs_storage_replace_text(copy, comparison->text));
     HS_TRY(options->front            ? hs_compare_front(comparison)
            : options->grid_count > 0 ? hs_grid_search(comparison)
-                                     : compare_strategies(comparison));
+                                     : hs_compare_all(comparison, compare_strategies));
     if (comparison->trained > 0)
         hs_info("%d run%s trained in %.0f s, %d at a time; %.0f s of processor time", comparison->trained,
                 comparison->trained == 1 ? "" : "s", hs_clock_s() - began_s, comparison->jobs, comparison->processor_s);

@@ -8,18 +8,15 @@
  */
 #include "runtime/study/compare_front_plan.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "kernels/base/log.h"
 #include "runtime/config/continual.h"
 #include "runtime/record/progress.h"
 #include "runtime/study/planner.h"
+#include "runtime/study/process_apart.h"
 
 /* --- by configurations --- */
 
@@ -90,8 +87,18 @@ static bool plan_variant(const HsTrainer *trainer, const HsComparison *compariso
     return made;
 }
 
-static void make_plans(const HsComparison *comparison, HsFrontText *text, Planned *planned)
+/* What is asked, and the answer. */
+typedef struct Plans {
+    const HsComparison *comparison;
+    HsFrontText text;
+    Planned planned[]; /* of each variant */
+} Plans;
+
+static void make_plans(void *user)
 {
+    Plans *plans = user;
+    const HsComparison *comparison = plans->comparison;
+    HsFrontText *text = &plans->text;
     static HsTrainer trainer;
     HsConfig config;
     HsDeviceRates rates = { .flops = NAN };
@@ -105,47 +112,8 @@ static void make_plans(const HsComparison *comparison, HsFrontText *text, Planne
     if (trainer.has_data)
         text->tokens = tokens_of(&trainer);
     for (int i = 0; i < comparison->variants.count; i++)
-        if (!plan_variant(&trainer, comparison, i, &rates, &planned[i]))
-            planned[i] = (Planned){ 0 };
-}
-
-static bool transfer_all(int file, void *data, size_t bytes, bool writes)
-{
-    char *at = data;
-    while (bytes > 0) {
-        const ssize_t done = writes ? write(file, at, bytes) : read(file, at, bytes);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done <= 0)
-            return false;
-        at += done;
-        bytes -= (size_t)done;
-    }
-    return true;
-}
-
-/* A GPU that a process looked at keeps memory for it, and a plan reads texts: another process makes them. */
-static bool ask_for_plans(const HsComparison *comparison, HsFrontText *text, Planned *planned)
-{
-    const size_t bytes = (size_t)comparison->variants.count * sizeof *planned;
-    int ends[2], code;
-    if (pipe(ends) != 0)
-        return false;
-    const pid_t child = fork();
-    if (child == 0) {
-        hs_log_set_level(HS_LOG_ERROR);
-        make_plans(comparison, text, planned);
-        const bool sent =
-            transfer_all(ends[1], text, sizeof *text, true) && transfer_all(ends[1], planned, bytes, true);
-        _exit(sent ? 0 : 1);
-    }
-    close(ends[1]);
-    const bool got =
-        child > 0 && transfer_all(ends[0], text, sizeof *text, false) && transfer_all(ends[0], planned, bytes, false);
-    close(ends[0]);
-    while (child > 0 && waitpid(child, &code, 0) < 0 && errno == EINTR)
-        continue;
-    return got;
+        if (!plan_variant(&trainer, comparison, i, &rates, &plans->planned[i]))
+            plans->planned[i] = (Planned){ 0 };
 }
 
 HsStatus hs_front_plan(const HsComparison *comparison, HsFrontPrice *prices, HsFrontText *text)
@@ -158,19 +126,18 @@ HsStatus hs_front_plan(const HsComparison *comparison, HsFrontPrice *prices, HsF
         hs_config_deinit(&config);
         HS_TRY(status);
     }
-    *text = (HsFrontText){ NAN, NAN };
-    Planned *planned = calloc((size_t)count, sizeof *planned);
-    if (!planned)
+    const size_t bytes = sizeof(Plans) + (size_t)count * sizeof(Planned);
+    Plans *plans = calloc(1, bytes);
+    if (!plans)
         return hs_fail(HS_ENOMEM, "no memory to plan %d points", count);
-    if (!ask_for_plans(comparison, text, planned)) {
-        *text = (HsFrontText){ NAN, NAN };
-        memset(planned, 0, (size_t)count * sizeof *planned);
-    }
+    *plans = (Plans){ .comparison = comparison, .text = { NAN, NAN } };
+    const bool made = hs_ask_apart(make_plans, plans, plans, bytes);
+    *text = made ? plans->text : (HsFrontText){ NAN, NAN };
     for (int i = 0; i < count; i++) {
-        prices[i].trainable = planned[i].trainable;
-        prices[i].planned_s = planned[i].seconds;
+        prices[i].trainable = made ? plans->planned[i].trainable : 0;
+        prices[i].planned_s = made ? plans->planned[i].seconds : 0;
     }
-    free(planned);
+    free(plans);
     return HS_OK;
 }
 

@@ -50,24 +50,17 @@ static HsStatus train(HsComparison *comparison, HsCompareRun *runs, int64_t coun
     return report(comparison, runs, prices, &text);
 }
 
-HsStatus hs_compare_front(HsComparison *comparison)
+static HsStatus front(HsComparison *comparison, HsCompareRun *runs, int64_t count)
 {
-    const int64_t variants = comparison->variants.count, count = variants * comparison->options->seeds;
-    HsCompareRun *runs = calloc((size_t)count, sizeof *runs);
-    HsFrontPrice *prices = calloc((size_t)variants, sizeof *prices);
-    HsStatus status =
-        runs && prices ? HS_OK : hs_fail(HS_ENOMEM, "no memory for the results of %" PRId64 " runs", count);
-    for (int64_t i = 0; i < count && status == HS_OK; i++)
-        runs[i] = (HsCompareRun){ .variant = (int)(i % variants),
-                                  .seed = comparison->first_seed + i / variants,
-                                  .divisor = 1 };
-    if (status == HS_OK && comparison->jobs > 1)
-        hs_info("%d runs at a time: each is slower than it would be alone; --jobs 1 measures speeds", comparison->jobs);
-    if (status == HS_OK)
-        status = train(comparison, runs, count, prices);
-    for (int64_t i = 0; runs && i < count; i++)
-        hs_run_result_deinit(&runs[i].result);
-    free(runs);
+    HsFrontPrice *prices = calloc((size_t)comparison->variants.count, sizeof *prices);
+    if (!prices)
+        return hs_fail(HS_ENOMEM, "no memory for the prices of %d points", comparison->variants.count);
+    const HsStatus status = train(comparison, runs, count, prices);
     free(prices);
     return status;
+}
+
+HsStatus hs_compare_front(HsComparison *comparison)
+{
+    return hs_compare_all(comparison, front);
 }

@@ -4,22 +4,20 @@
  */
 #include "runtime/study/compare_runs.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <omp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "kernels/base/clock.h"
 #include "kernels/base/log.h"
 #include "runtime/io/files.h"
 #include "runtime/record/progress.h"
 #include "runtime/study/planner.h"
+#include "runtime/study/process_apart.h"
 #include "runtime/study/process_pool.h"
 #include "runtime/train/trainer.h"
 
@@ -178,6 +176,44 @@ HsStatus hs_compare_find(const HsComparison *comparison, HsCompareRun *runs, int
     return HS_OK;
 }
 
+/* --- lists of runs --- */
+
+HsStatus hs_compare_list_runs(const HsComparison *comparison, const int *variants, int variant_count, int64_t divisor,
+                              HsCompareRun **runs, int64_t *count)
+{
+    *count = variant_count * comparison->options->seeds;
+    *runs = calloc((size_t)*count, sizeof **runs);
+    if (!*runs)
+        return hs_fail(HS_ENOMEM, "no memory for %" PRId64 " runs' results", *count);
+    for (int64_t i = 0; i < *count; i++) {
+        const int variant = (int)(i % variant_count);
+        (*runs)[i] = (HsCompareRun){ .variant = variants ? variants[variant] : variant,
+                                     .seed = comparison->first_seed + i / variant_count,
+                                     .divisor = divisor };
+    }
+    return HS_OK;
+}
+
+void hs_compare_free_runs(HsCompareRun *runs, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++)
+        hs_run_result_deinit(&runs[i].result);
+    free(runs);
+}
+
+HsStatus hs_compare_all(HsComparison *comparison,
+                        HsStatus (*work)(HsComparison *comparison, HsCompareRun *runs, int64_t count))
+{
+    HsCompareRun *runs;
+    int64_t count;
+    HS_TRY(hs_compare_list_runs(comparison, NULL, comparison->variants.count, 1, &runs, &count));
+    if (comparison->jobs > 1)
+        hs_info("%d runs at a time: each is slower than it would be alone; --jobs 1 measures speeds", comparison->jobs);
+    const HsStatus status = work(comparison, runs, count);
+    hs_compare_free_runs(runs, count);
+    return status;
+}
+
 /* --- how many at a time --- */
 
 typedef struct Room {
@@ -185,8 +221,17 @@ typedef struct Room {
     size_t most, limit; /* bytes of the largest variant's run, and what all runs together may have */
 } Room;
 
-static void measure_room(const HsComparison *comparison, Room *room)
+/* What is asked, and the answer. */
+typedef struct RoomQuestion {
+    const HsComparison *comparison;
+    Room room;
+} RoomQuestion;
+
+static void measure_room(void *user)
 {
+    RoomQuestion *question = user;
+    const HsComparison *comparison = question->comparison;
+    Room *room = &question->room;
     enum { PLANNED = 256 };
     HsConfig config;
     HsEngine engine;
@@ -217,26 +262,11 @@ static void measure_room(const HsComparison *comparison, Room *room)
     room->memory_known = room->most > 0;
 }
 
-/* In a process of its own: a GPU that was looked at keeps memory for whoever looked, and a plan reads texts. */
 static Room ask_for_room(const HsComparison *comparison)
 {
-    Room room = { 0 };
-    int ends[2], code;
-    if (pipe(ends) != 0)
-        return room;
-    const pid_t child = fork();
-    if (child == 0) {
-        hs_log_set_level(HS_LOG_ERROR);
-        measure_room(comparison, &room);
-        _exit(write(ends[1], &room, sizeof room) == (ssize_t)sizeof room ? 0 : 1);
-    }
-    close(ends[1]);
-    if (child < 0 || read(ends[0], &room, sizeof room) != (ssize_t)sizeof room)
-        room = (Room){ 0 };
-    close(ends[0]);
-    while (child > 0 && waitpid(child, &code, 0) < 0 && errno == EINTR)
-        continue;
-    return room;
+    RoomQuestion question = { .comparison = comparison };
+    const bool answered = hs_ask_apart(measure_room, &question, &question.room, sizeof question.room);
+    return answered ? question.room : (Room){ 0 };
 }
 
 static int64_t least(int64_t a, int64_t b)

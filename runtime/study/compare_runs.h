@@ -40,6 +40,14 @@ typedef struct HsCompareRun {
     bool found;  /* finished before: hs_compare_find has read it */
 } HsCompareRun;
 
+/* The runs of these variants (NULL: of all), seed by seed, in `*count`; hs_compare_free_runs ends them.  errors: HS_ENOMEM */
+HsStatus hs_compare_list_runs(const HsComparison *comparison, const int *variants, int variant_count, int64_t divisor,
+                              HsCompareRun **runs, int64_t *count);
+void hs_compare_free_runs(HsCompareRun *runs, int64_t count);
+/* The same of all variants at full length, which `work` trains and reports; before that, what jobs at a time mean. */
+HsStatus hs_compare_all(HsComparison *comparison,
+                        HsStatus (*work)(HsComparison *comparison, HsCompareRun *runs, int64_t count));
+
 /* The configuration of one variant's run, as its process will have it. */
 HsStatus hs_compare_load(const HsComparison *comparison, int variant, int64_t seed, int64_t divisor, HsConfig *config);
 /* "VARIANT-seedN", below out_dir */

@@ -39,15 +39,10 @@ static HsStatus train_rung(Search *search, int rung)
 {
     HsComparison *comparison = search->comparison;
     const HsGridResults *results = &search->results;
-    const int64_t count = search->left_count * results->seeds;
+    int64_t count;
     char where[64], name[32];
-    HsCompareRun *runs = calloc((size_t)count, sizeof *runs);
-    if (!runs)
-        return hs_fail(HS_ENOMEM, "no memory for %" PRId64 " runs' results", count);
-    for (int64_t i = 0; i < count; i++)
-        runs[i] = (HsCompareRun){ .variant = search->left[i % search->left_count],
-                                  .seed = results->first_seed + i / search->left_count,
-                                  .divisor = results->divisors[rung] };
+    HsCompareRun *runs;
+    HS_TRY(hs_compare_list_runs(comparison, search->left, search->left_count, results->divisors[rung], &runs, &count));
     snprintf(where, sizeof where, "rung %d of %d (%s), ", rung + 1, results->rungs,
              hs_grid_rung_name(results, rung, name));
     HsStatus status = hs_compare_train(comparison, runs, count, where);
@@ -55,9 +50,7 @@ static HsStatus train_rung(Search *search, int rung)
         take_losses(search, rung, runs);
     else if (status == HS_ECONFIG && results->divisors[rung] > 1)
         status = hs_error_prefix(status, "with fewer --rungs or a smaller --eta runs are longer");
-    for (int64_t i = 0; i < count; i++)
-        hs_run_result_deinit(&runs[i].result);
-    free(runs);
+    hs_compare_free_runs(runs, count);
     return status;
 }
 

@@ -50,8 +50,7 @@ static int64_t taught_rows(const HsTrainer *trainer)
     if (trainer->distillation.fresh.weight > 0.0f)
         return rows;
     const HsReplayPlan plan = hs_continual_replay_plan(&trainer->continual_config, rows);
-    const int64_t most = hs_replay_rows_most(&plan);
-    return most < rows ? most : rows;
+    return hs_replay_rows_most(&plan);
 }
 
 /* Of a micro-batch, the last that the teacher reads. */

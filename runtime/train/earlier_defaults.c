@@ -4,7 +4,6 @@
  * does not set such a key, and the checkpoint's run had the earlier default (or is from before there was the key), it is
  * set to that, and said.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/base/log.h"
@@ -56,32 +55,19 @@ HsStatus hs_trainer_complete_saved(HsConfig *saved)
     return HS_OK;
 }
 
-/* The checkpoint's value is the earlier default. */
-static bool had_earlier(const HsConfig *saved, int row)
-{
-    const HsConfigKey *key = hs_config_key_find(rows[row].section, rows[row].name);
-    char text[64] = "", *end;
-    FILE *stream = fmemopen(text, sizeof text, "w");
-    if (!stream)
-        return false;
-    hs_config_value_print(key, saved, stream);
-    fclose(stream);
-    const double number = strtod(text, &end);
-    if (end > text)
-        return number == strtod(rows[row].earlier, NULL);
-    const size_t quote = text[0] == '"', length = strlen(rows[row].earlier); /* words that YAML might take for others */
-    return strncmp(text + quote, rows[row].earlier, length) == 0 && strlen(text) == length + 2 * quote;
-}
-
 HsStatus hs_trainer_keep_defaults(HsConfig *config, const HsConfig *saved)
 {
-    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        char dotted[64];
-        snprintf(dotted, sizeof dotted, "%s.%s", rows[i].section, rows[i].name);
-        if (hs_config_is_set(config, dotted) || !had_earlier(saved, (int)i))
+    HsConfig then;
+    HS_TRY(hs_config_init(&then));
+    HsStatus status = hs_trainer_complete_saved(&then); /* nothing is set in it: all rows have their earlier default */
+    for (size_t i = 0; i < sizeof rows / sizeof *rows && status == HS_OK; i++) {
+        const HsConfigKey *key = hs_config_key_find(rows[i].section, rows[i].name);
+        char dotted[HS_DOTTED_BYTES];
+        if (hs_config_is_set(config, hs_config_key_dotted(key, dotted)) || !hs_config_value_equal(key, &then, saved))
             continue;
-        HS_TRY(set(config, rows[i].section, rows[i].name, rows[i].earlier));
+        status = set(config, rows[i].section, rows[i].name, rows[i].earlier);
         hs_info("%s: %s, as this run began; a new run has another default", dotted, rows[i].earlier);
     }
-    return keep_end_of_text(config, saved);
+    hs_config_deinit(&then);
+    return status == HS_OK ? keep_end_of_text(config, saved) : status;
 }

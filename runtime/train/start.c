@@ -90,3 +90,11 @@ HsStatus hs_trainer_start(HsTrainer *trainer)
     return hs_optimizer_round_weights(&trainer->optimizer, &trainer->engine.context, trainer->spans,
                                       trainer->span_count);
 }
+
+HsStatus hs_trainer_ready_weights(HsTrainer *trainer)
+{
+    HsContext *context = &trainer->engine.context;
+    HS_TRY(hs_optimizer_round_weights(&trainer->optimizer, context, trainer->spans, trainer->span_count));
+    HS_TRY(hs_shards_gather_weights(&trainer->shards, context));
+    return hs_model_pack(&trainer->model, context);
+}

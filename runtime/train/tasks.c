@@ -31,7 +31,7 @@ static int64_t whole_steps(double steps)
 /* Nothing that may be replayed in a task is to be retained: of earlier tasks, or of its own. */
 static bool replays_nothing(const HsTrainer *trainer, const HsReplayPlan *plan, int task)
 {
-    for (int earlier = 0; earlier < task + !plan->earlier; earlier++)
+    for (int earlier = 0; earlier < task + (plan->choice == HS_REPLAY_ANY); earlier++)
         if (hs_continual_retains(&trainer->continual_config, earlier))
             return false;
     return true;
@@ -118,9 +118,15 @@ bool hs_trainer_keeps_moments(const HsTrainer *trainer)
  * where it is a fifth of the run, or a tenth. */
 static const double LET_DOWN = 0.5;
 
+/* The last step that is held. */
+static int64_t held_until(int64_t steps)
+{
+    return (int64_t)((1 - LET_DOWN) * (double)steps);
+}
+
 bool hs_trainer_comes_down(int64_t step, int64_t steps)
 {
-    return (double)step > (1 - LET_DOWN) * (double)steps;
+    return step > held_until(steps);
 }
 
 int64_t hs_trainer_steps_to_let_down(const HsTrainer *trainer)
@@ -129,7 +135,7 @@ int64_t hs_trainer_steps_to_let_down(const HsTrainer *trainer)
     const bool last = state->task + 1 == trainer->phase_count;
     if (!last || trainer->phase_count < 2 || !is(hs_trainer_schedule(trainer), "infinite"))
         return INT64_MAX;
-    const int64_t at = (int64_t)((1 - LET_DOWN) * (double)trainer->phase_steps[state->task]);
+    const int64_t at = held_until(trainer->phase_steps[state->task]);
     return at >= state->task_steps && at > 0 ? at - state->task_steps : INT64_MAX;
 }
 
@@ -316,10 +322,7 @@ static HsStatus evaluate_cell(HsTrainer *trainer, int row, int task)
 
 HsStatus hs_trainer_measure_untrained(HsTrainer *trainer, int first)
 {
-    HsContext *context = &trainer->engine.context;
-    HS_TRY(hs_optimizer_round_weights(&trainer->optimizer, context, trainer->spans, trainer->span_count));
-    HS_TRY(hs_shards_gather_weights(&trainer->shards, context));
-    HS_TRY(hs_model_pack(&trainer->model, context));
+    HS_TRY(hs_trainer_ready_weights(trainer));
     for (int task = first; task < trainer->matrix.tasks; task++)
         HS_TRY(evaluate_cell(trainer, -1, task));
     return HS_OK;

@@ -283,7 +283,6 @@ void hs_trainer_probe_peak(HsTrainer *trainer)
 static HsStatus create(HsTrainer *trainer, const char *folder)
 {
     HsConfig *config = trainer->config;
-    HsContext *context = &trainer->engine.context;
     HS_TRY(prepare(trainer, folder));
     HS_TRY(take_memory(trainer, folder));
     if (!folder) { /* else the checkpoint has them */
@@ -293,9 +292,7 @@ static HsStatus create(HsTrainer *trainer, const char *folder)
     HS_TRY(hs_trainer_begin_continual(trainer));
     if (folder)
         HS_TRY(hs_trainer_resume(trainer, folder));
-    HS_TRY(hs_optimizer_round_weights(&trainer->optimizer, context, trainer->spans, trainer->span_count));
-    HS_TRY(hs_shards_gather_weights(&trainer->shards, context));
-    HS_TRY(hs_model_pack(&trainer->model, context));
+    HS_TRY(hs_trainer_ready_weights(trainer));
     hs_trainer_probe_peak(trainer);
     trainer->flops_per_token = hs_model_flops_per_token(&trainer->model, config->training.max_length);
     describe(trainer);

@@ -522,6 +522,8 @@ HsStatus hs_trainer_given_tokenizer(const HsConfig *config, const char *folder, 
 HsStatus hs_trainer_carry(const HsConfig *config, const char *folder, HsCarried *carried);
 /* The weights that a run begins with: from init_from, else drawn.  Whoever reads them by products packs them before. */
 HsStatus hs_trainer_start(HsTrainer *trainer);
+/* Parameters as the model reads them: rounded from the masters, gathered, packed. */
+HsStatus hs_trainer_ready_weights(HsTrainer *trainer);
 
 /* --- checkpoint.c, checkpoint_continual.c --- */
 

@@ -23,7 +23,7 @@ static const double CLEARLY = 0.1;
 double hs_trainer_rate_scale(const HsTrainer *trainer)
 {
     const double found = trainer->state.rate_found;
-    return hs_continual_rate_scale(&trainer->continual_config) * (isnan(found) ? 1.0 : found);
+    return hs_continual_rate_scale(&trainer->continual_config).least * (isnan(found) ? 1.0 : found);
 }
 
 static int64_t trial_steps(const HsTrainer *trainer)
@@ -78,9 +78,7 @@ static HsStatus set_back(HsTrainer *trainer, const Beginning *before)
         hs_reservoir_clear(&trainer->reservoir);
     HS_TRY(hs_optimizer_reset_state(&trainer->optimizer, context, trainer->spans, trainer->span_count));
     HS_TRY(hs_trainer_start(trainer));
-    HS_TRY(hs_optimizer_round_weights(&trainer->optimizer, context, trainer->spans, trainer->span_count));
-    HS_TRY(hs_shards_gather_weights(&trainer->shards, context));
-    HS_TRY(hs_model_pack(&trainer->model, context));
+    HS_TRY(hs_trainer_ready_weights(trainer));
     trainer->state = before->state;
     trainer->optimizer.counters = before->counters;
     return HS_OK;
@@ -100,22 +98,22 @@ static HsStatus try_rate(HsTrainer *trainer, double factor, int64_t steps, doubl
     }
     HS_TRY(set_back(trainer, &before));
     hs_info("trial: learning rate %.3g: loss %.3f after %lld steps",
-            trainer->config->training.learning_rate * hs_continual_rate_scale(&trainer->continual_config) * factor,
+            trainer->config->training.learning_rate * hs_continual_rate_scale(&trainer->continual_config).least *
+                factor,
             *loss, (long long)steps);
     return HS_OK;
 }
 
 HsStatus hs_trainer_try_rates(HsTrainer *trainer)
 {
-    const HsContinualConfig *config = &trainer->continual_config;
-    const double least = hs_continual_rate_scale(config), most = hs_continual_rate_most(config);
+    const HsRateScale scale = hs_continual_rate_scale(&trainer->continual_config);
     const HsTrainerState *state = &trainer->state;
-    if (most <= least || state->task > 0 || state->task_begun)
+    if (scale.most <= scale.least || state->task > 0 || state->task_begun)
         return HS_OK;
     double best = INFINITY, found = 1;
     trainer->consolidating = true; /* a signal now: there is nothing to save yet */
     const int64_t steps = trial_steps(trainer);
-    for (double factor = 1; factor * least <= most * (1 + 1e-9); factor *= sqrt(10.0)) {
+    for (double factor = 1; factor * scale.least <= scale.most * (1 + 1e-9); factor *= sqrt(10.0)) {
         double loss;
         HS_TRY(try_rate(trainer, factor, steps, &loss));
         if (loss < best)
@@ -129,6 +127,6 @@ HsStatus hs_trainer_try_rates(HsTrainer *trainer)
         return hs_fail(HS_ENUMERIC, "the trial of learning rates diverges with each of them: lower learning_rate");
     trainer->state.rate_found = found;
     hs_info("trial: the learning rate is %.3g, %.3g times the one that is set",
-            trainer->config->training.learning_rate * least * found, least * found);
+            trainer->config->training.learning_rate * scale.least * found, scale.least * found);
     return HS_OK;
 }

@@ -103,7 +103,7 @@ static void remember(HsMixer *mixer, int64_t rows)
 /* Which of the reservoir's sequences a task replays: those of earlier tasks, or any. */
 static int drawn_before(const HsMixer *mixer)
 {
-    return mixer->plan.earlier ? mixer->task : HS_RESERVOIR_ANY_TASK;
+    return mixer->plan.choice == HS_REPLAY_EARLIER ? mixer->task : HS_RESERVOIR_ANY_TASK;
 }
 
 /* The window's new sequences, out of as many of the loader's batches as they lie in. */

@@ -473,11 +473,11 @@ Test(mer, displacement_and_rate_scale)
     };
     for (size_t k = 0; k < sizeof cases / sizeof cases[0]; k++) {
         HsContinualConfig config = config_of(&cases[k].c);
-        cr_expect_eq(hs_continual_rate_scale(&config), 1.0);
+        cr_expect_eq(hs_continual_rate_scale(&config).least, 1.0);
         set_word(&config, "mer", "compensate_learning_rate", "true");
-        cr_expect_float_eq(hs_continual_rate_scale(&config), cases[k].scale, 1e-13, "case %zu", k);
+        cr_expect_float_eq(hs_continual_rate_scale(&config).least, cases[k].scale, 1e-13, "case %zu", k);
         config.strategies[0] = "er";
-        cr_expect_eq(hs_continual_rate_scale(&config), 1.0);
+        cr_expect_eq(hs_continual_rate_scale(&config).least, 1.0);
     }
 }
 
@@ -506,8 +506,8 @@ Test(mer, automatic_compensation)
         c.group_steps = c.interval = 1;
         HsContinualConfig config = config_of(&c);
         set_word(&config, "mer", "compensate_learning_rate", "auto");
-        cr_expect_float_eq(hs_continual_rate_scale(&config), cases[k].least, 1e-13, "case %zu", k);
-        cr_expect_float_eq(hs_continual_rate_most(&config), cases[k].most, 1e-11, "case %zu", k);
+        cr_expect_float_eq(hs_continual_rate_scale(&config).least, cases[k].least, 1e-13, "case %zu", k);
+        cr_expect_float_eq(hs_continual_rate_scale(&config).most, cases[k].most, 1e-11, "case %zu", k);
         /* A window that moves a parameter by 1. */
         set_up(&f, &c);
         hs_continual_destroy(f.continual);

@@ -239,7 +239,7 @@ Test(replay, a_late_part_has_its_share_and_the_task_the_mean)
 Test(replay, the_first_task_has_no_earlier_one)
 {
     HsReplayPlan run = plan_of(0.25, 16, 1, 1, false);
-    run.earlier = true;
+    run.choice = HS_REPLAY_EARLIER;
     const HsReplayPlan first = hs_replay_plan_of_task(&run, 0, 100), second = hs_replay_plan_of_task(&run, 1, 100);
     cr_expect_eq(hs_replay_new_rows_per_step(&first), 16.0);
     cr_expect_eq(hs_replay_new_rows_per_step(&second), 12.0);

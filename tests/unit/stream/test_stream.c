@@ -50,12 +50,17 @@ static const PlanCase plan_cases[] = {
     { "er, of earlier tasks alone",
       true,
       true,
-      { .fraction = 0.25, .earlier = true, .rows = 8, .group_steps = 1, .groups = 1, .current_rate_scale = 1 } },
+      { .fraction = 0.25,
+        .choice = HS_REPLAY_EARLIER,
+        .rows = 8,
+        .group_steps = 1,
+        .groups = 1,
+        .current_rate_scale = 1 } },
     { "er, more of it late",
       true,
       false,
       { .fraction = 0.25,
-        .earlier = true,
+        .choice = HS_REPLAY_EARLIER,
         .late = NAN,
         .late_part = 0.3,
         .rows = 8,
@@ -241,7 +246,7 @@ static void check_batch(const PlanCase *plan, const HsTaskData *data, int task, 
     }
     check(same, plan->name, "new sequences, in order", step->new_first);
     check(flags, plan->name, "replayed ones are marked and last", step->new_rows);
-    const bool earlier = plan->plan.earlier;
+    const bool earlier = plan->plan.choice == HS_REPLAY_EARLIER;
     check(rows_are_draws(expected, before, record->rows + step->new_rows, step->replay_rows, first_draw,
                          earlier ? task : HS_RESERVOIR_ANY_TASK),
           plan->name, "replayed sequences are the plan's draws", task);
