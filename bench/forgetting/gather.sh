@@ -12,6 +12,7 @@ mkdir -p "$1"
 out=$(realpath "$1")
 shift
 bytes=${BYTES:-1600000}
+source "$(dirname "$0")/packages.sh"
 
 # stream task package pattern
 streams() {
@@ -35,30 +36,6 @@ formats   latex    texlive-latex-base  *.sty
 LIST
 }
 
-# fetch PACKAGE: unpacked in packages/PACKAGE
-fetch() {
-    [ -d "$out/packages/$1" ] && return
-    mkdir -p "$out/packages"
-    (cd "$out/packages" && apt-get download -qq "$1")
-    local archive
-    archive=$(ls "$out/packages/$1"_*.deb | tail -n 1)
-    dpkg-deb -x "$archive" "$out/packages/$1.part"
-    dpkg-deb -f "$archive" Version >"$out/packages/$1.part/.version"
-    mv "$out/packages/$1.part" "$out/packages/$1"
-}
-
-# text PACKAGE PATTERN: the files' text, as much of it as is wanted
-text() {
-    (cd "$out/packages/$1" && find . -type f -path "$2" | LC_ALL=C sort) | while read -r file; do
-        printf '%s %s\n' "$(printf %s "$file" | md5sum | cut -c 1-32)" "$file"
-    done | LC_ALL=C sort | cut -d ' ' -f 2- | while read -r file; do
-        case $file in
-        *.gz) zcat "$out/packages/$1/$file" ;;
-        *) if grep -qI . "$out/packages/$1/$file"; then cat "$out/packages/$1/$file"; fi ;;
-        esac
-    done | head -c "$bytes" | iconv -c -f UTF-8 -t UTF-8 || true
-}
-
 previous=
 streams | while read -r stream task package pattern; do
     [ $# -eq 0 ] || [[ " $* " == *" $stream "* ]] || continue
@@ -68,7 +45,7 @@ streams | while read -r stream task package pattern; do
     [ -s "$file" ] && continue
     fetch "$package"
     mkdir -p "$out/$stream"
-    text "$package" "$pattern" >"$file.part"
+    text "$package" "$pattern" "$bytes" >"$file.part"
     mv "$file.part" "$file"
     echo "$number-$task: $package $(cat "$out/packages/$package/.version")" >>"$out/$stream/packages.txt"
     echo "$file: $(stat -c %s "$file") bytes" >&2
