@@ -19,7 +19,7 @@ matrix() {
     rm -rf alone
 }
 
-for strategy in none er l2 ewc si mer der++ lwf generative joint "[ewc, er]" "[si, er]" "[lwf, er]"; do
+for strategy in none er l2 ewc si mer der++ lwf generative merge joint "[ewc, er]" "[si, er]" "[lwf, er]"; do
     matrix "$strategy" "$every" "continual.strategy=$strategy" ewc.curvature=diagonal replay.buffer_size=16
 done
 matrix "ewc, separate" "$every" continual.strategy=ewc ewc.curvature=diagonal ewc.mode=separate

@@ -74,7 +74,8 @@ static HsStatus check_pair(const HsStrategy *first, const HsStrategy *second)
     }
     const HsStrategy *renews = first->new_adapters ? first : second->new_adapters ? second : NULL;
     const HsStrategy *beside = renews == first ? second : first;
-    if (renews && (beside->new_adapters || beside->role == HS_ROLE_PENALIZES))
+    const bool on_parameters = beside->role == HS_ROLE_PENALIZES || beside->role == HS_ROLE_MERGES;
+    if (renews && (beside->new_adapters || on_parameters))
         return hs_fail(HS_ECONFIG,
                        "continual.strategy: %s gives each task a new adapter, and %s acts on adapters too: remove one",
                        renews->name, beside->name);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Continual learning: what is done against forgetting, behind one small interface.  A strategy is a row of a table;
- * a run may combine one that penalizes (l2, ewc, si), one that replays (er, mer, a-gem, der++) and one that teaches (lwf).  A row says what the
+ * a run may combine one that penalizes (l2, ewc, si), one that replays (er, mer, a-gem, der++), one that teaches (lwf) and merge.  A row says what the
  * strategy asks of the training loop, and holds its functions; its state and settings are its file's own business.
  *
  *     begin_task -> { mix (optim/continual/replay.h, host) -> fold -> gradients -> before_update
@@ -10,7 +10,7 @@
  *
  * Memory, f32 elements a parameter: l2 1; ewc 2 (online), 3 (separate), with Kronecker factors 2 a matrix and
  * (rows + columns) block_size for its factors; si 3, or 4 where a task is not to be retained; mer 1, or 2 with several
- * groups; a-gem 1.
+ * groups; a-gem 1; merge 1.
  * A-GEM keeps its reference gradient, MER its snapshots, in device memory; the reservoir lies on the host.
  */
 #ifndef HS_OPTIM_CONTINUAL_CONTINUAL_H
@@ -32,6 +32,9 @@ typedef struct HsSetting {
     const char *word;           /* a choice, borrowed; NULL: the setting is a number */
 } HsSetting;
 
+/* What the first task's model is: drawn at random, trained before, or that with an adapter drawn at random. */
+typedef enum HsBeginning { HS_BEGINS_UNTRAINED = 0, HS_BEGINS_TRAINED, HS_BEGINS_WITH_DRAWN_ADAPTER } HsBeginning;
+
 typedef struct HsContinualConfig {
     const char *strategies[HS_STRATEGIES_MAX]; /* names of the table; none: count 0 or "none" */
     int strategy_count;
@@ -39,8 +42,10 @@ typedef struct HsContinualConfig {
     HsOptimizerKind optimizer; /* of spans without a group */
     int64_t batch_rows;        /* sequences of a batch, of which a step takes ... */
     int tasks;                 /* that the run has */
+    int known;                 /* the first so many of them change nothing: the run begins with what they taught */
     int64_t accumulation;      /* ... this many, unless a strategy splits them */
     bool unmarked;             /* it is not said where a task ends: all are one */
+    HsBeginning beginning;
     /* Whether a task is to be retained; NULL: all are.  `user` is handed to it, both are borrowed. */
     bool (*retains)(const void *user, int task);
     const void *user;
@@ -68,7 +73,8 @@ typedef enum HsStrategyRole {
     HS_ROLE_PENALIZES = 1,
     HS_ROLE_REPLAYS = 2,
     HS_ROLE_TEACHES = 3,
-    HS_ROLE_ADAPTS = 4 /* gives each task an adapter, and no more */
+    HS_ROLE_ADAPTS = 4, /* gives each task an adapter, and no more */
+    HS_ROLE_MERGES = 5
 } HsStrategyRole;
 
 /* One group of tokens for the Fisher, its gradient left in the spans:  F += weight (multiplier grad)^2.  Where a source

@@ -162,7 +162,7 @@ const HsImportance *hs_penalty_importance(const void *state);
 /* --- the table's rows, in its order: hs_strategy_NAME of NAME.c (none, joint, er: continual.c) --- */
 
 #define HS_STRATEGIES(X) \
-    X(none) X(joint) X(er) X(l2) X(ewc) X(si) X(mer) X(agem) X(derpp) X(lwf) X(generative) X(inclora) X(olora)
+    X(none) X(joint) X(er) X(l2) X(ewc) X(si) X(mer) X(agem) X(derpp) X(lwf) X(generative) X(inclora) X(olora) X(merge)
 
 #define HS_DECLARE_STRATEGY(name) extern const HsStrategy hs_strategy_##name;
 HS_STRATEGIES(HS_DECLARE_STRATEGY)

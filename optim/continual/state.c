@@ -2,8 +2,8 @@
  *
  * A run's strategies: made, told where training stands, saved.  Each call goes to every active row that has an answer.
  *
- * Rows that replay come first: at a task's end MER closes its open group, and only then is the place where the task
- * ended known, which a penalty anchors.
+ * Rows that replay come first, then merge: at a task's end MER closes its open group, merge goes back a part of the way,
+ * and only then is the place where the task ended known, which a penalty anchors.
  */
 #include <stdlib.h>
 
@@ -19,8 +19,8 @@ size_t hs_continual_value_bytes(int span_count)
 /* Names may be the caller's; the table's outlive it. */
 static void activate(HsContinual *continual)
 {
-    static const HsStrategyRole order[] = { HS_ROLE_REPLAYS, HS_ROLE_PENALIZES, HS_ROLE_TEACHES, HS_ROLE_ADAPTS,
-                                            HS_ROLE_ALONE };
+    static const HsStrategyRole order[] = { HS_ROLE_REPLAYS, HS_ROLE_MERGES, HS_ROLE_PENALIZES,
+                                            HS_ROLE_TEACHES, HS_ROLE_ADAPTS, HS_ROLE_ALONE };
     HsContinualConfig *config = &continual->config;
     for (int i = 0; i < config->strategy_count; i++)
         config->strategies[i] = hs_strategy_find(config->strategies[i])->name;

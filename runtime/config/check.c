@@ -404,6 +404,45 @@ static HsStatus check_retain(const HsConfig *config, const HsContinualConfig *st
     return HS_OK;
 }
 
+/* What the model knows comes before what it learns. */
+static HsStatus check_known(const HsConfig *config, const HsContinualConfig *strategies)
+{
+    const int first = strategies->known;
+    char dotted[HS_DOTTED_BYTES];
+    for (int task = first; task < config->task_count; task++) {
+        snprintf(dotted, sizeof dotted, "tasks.%d.known", task);
+        if (config->tasks[task].known)
+            return hs_config_relation_fail(config, dotted, NULL,
+                                           "%s is true, and a task that is trained stands before it, %.60s: move the "
+                                           "tasks that the model knows already to the beginning of tasks",
+                                           dotted, config->tasks[first].name);
+    }
+    if (first == 0)
+        return HS_OK;
+    if (config->training.init_from[0] == '\0')
+        return hs_config_relation_fail(config, "tasks.0.known", "init_from",
+                                       "tasks.0.known is true, and the model begins untrained: it knows nothing; set "
+                                       "init_from, or remove known");
+    if (first == config->task_count)
+        return hs_config_relation_fail(config, "tasks.0.known", NULL,
+                                       "tasks.0.known is true, and so it is for every task: there is nothing to train; "
+                                       "append a task, or use trainer eval");
+    if (strategies->unmarked)
+        return hs_config_relation_fail(
+            config, "tasks.0.known", "continual.boundaries",
+            "tasks.0.known: true contradicts continual.boundaries: none, with which there is "
+            "one stream; set boundaries to tasks, or remove known");
+    for (int task = 0; task < first; task++) {
+        snprintf(dotted, sizeof dotted, "tasks.%d.retain", task);
+        if (!config->tasks[task].retain)
+            return hs_config_relation_fail(config, dotted, NULL,
+                                           "%s is false, and the model knows that task already: remove it from tasks, "
+                                           "and nothing of it is protected",
+                                           dotted);
+    }
+    return HS_OK;
+}
+
 /* Strategies: optim/ knows which there are and which go together. */
 static HsStatus check_continual(HsConfig *config)
 {
@@ -417,6 +456,7 @@ static HsStatus check_continual(HsConfig *config)
         return hs_config_relation_fail(config, "continual.strategy", NULL, "%s", message);
     }
     HS_TRY(check_retain(config, &strategies));
+    HS_TRY(check_known(config, &strategies));
     const char *normalize = config->ewc.normalize;
     if (isnan(config->ewc.lambda) && !is(normalize, "auto") && !is(normalize, "none") && !is(normalize, "false"))
         return hs_config_relation_fail(

@@ -28,7 +28,7 @@ static HsStatus fail_many(int count)
 {
     return hs_fail(HS_ECONFIG,
                    "continual.strategy lists %d; at most one of l2, ewc, si, inc-lora, o-lora, one of er, mer, a-gem, "
-                   "der++, generative, and lwf go together",
+                   "der++, generative, lwf, and merge go together",
                    count);
 }
 
@@ -116,11 +116,28 @@ static bool retains(const void *user, int task)
     return task >= config->task_count || config->tasks[task].retain;
 }
 
+static HsBeginning beginning_of(const HsConfig *config)
+{
+    if (!is(config->adapter.kind, "none"))
+        return config->adapter.init_from[0] ? HS_BEGINS_TRAINED : HS_BEGINS_WITH_DRAWN_ADAPTER;
+    return config->training.init_from[0] ? HS_BEGINS_TRAINED : HS_BEGINS_UNTRAINED;
+}
+
+static int known_tasks(const HsConfig *config)
+{
+    int known = 0;
+    while (known < config->task_count && config->tasks[known].known)
+        known++;
+    return known;
+}
+
 HsStatus hs_config_continual(const HsConfig *config, HsContinualConfig *continual)
 {
     *continual = (HsContinualConfig){ .seed = (uint64_t)config->training.seed,
                                       .batch_rows = config->training.batch_size,
                                       .tasks = config->task_count,
+                                      .beginning = beginning_of(config),
+                                      .known = known_tasks(config),
                                       .unmarked = is(config->continual.boundaries, "none"),
                                       .retains = retains,
                                       .user = config,

@@ -134,6 +134,10 @@
     X(S, REAL, epochs, 0, 0, HS_NO_BOUND, NULL, "epochs",                                                             \
       "its length in passes over its training data; 0: max_steps, else max_epochs")                                   \
     X(S, REAL, learning_rate, 0, 0, 1000, NULL, "", "its peak learning rate; 0: the top level's")                     \
+    X(S, BOOL, known, false, 0, 1, NULL, "",                                                                          \
+      "true: the model of init_from has learned it already. Its text is replayed, its Fisher is measured and its "    \
+      "loss followed, and no weight changes in it; its length by default: as many steps as fill the replay buffer. "  \
+      "Such tasks come first; joint trains on them, too")                                                             \
     X(S, BOOL, retain, true, 0, 1, NULL, "",                                                                          \
       "false: it is to be forgotten once it has ended: nothing of it is replayed, no penalty holds it, its adapter "  \
       "is dropped, and learned, retained and forgetting leave it out; the matrix says how much of it is left")
@@ -372,9 +376,10 @@
 
 #define HS_KEYS_CONTINUAL(X, S)                                                                                       \
     X(S, STRINGS, strategy, "auto", 0, 0,                                                                             \
-      "auto|none|joint|er|l2|ewc|mer|a-gem|si|der++|lwf|generative|inc-lora|o-lora", "",                              \
+      "auto|none|joint|er|l2|ewc|mer|a-gem|si|der++|lwf|generative|inc-lora|o-lora|merge", "",                        \
       "against forgetting; a list, or names joined by + (ewc+er), combines one of l2, ewc, si, inc-lora, "            \
-      "o-lora, one of er, mer, a-gem, der++, generative, and lwf; auto: those whose sections the configuration has, " \
+      "o-lora, one of er, mer, a-gem, der++, generative, lwf, and merge; auto: those whose sections the "             \
+      "configuration has, "                                                                                           \
       "else none")                                                                                                    \
     X(S, STRING, boundaries, "tasks", 0, 0, "tasks|none", "",                                                         \
       "none: all tasks are one stream in their order, and strategies are not told where one ends: one schedule, a "   \
@@ -501,6 +506,11 @@
       "weight of the squared overlaps of an adapter's directions with those of earlier tasks (Wang et al. 2023, eq. " \
       "8)")
 
+#define HS_KEYS_MERGE(X, S)                                                                                        \
+    X(S, REAL, share, 0.5, 0, 1, NULL, "",                                                                         \
+      "how much of a task's change stays when it ends: 0 nothing, 1 all of it (alpha of WiSE-FT, Wortsman et al. " \
+      "2022). A run that begins untrained keeps all of its first task's")
+
 #define HS_KEYS_GENERATIVE(X, S)                                                                                    \
     X(S, REAL, fraction, 0.2, 1e-6, 1000, NULL, "fraction",                                                         \
       "sequences that the model writes before a later task, as a share of that task's (gamma of LAMOL, Sun et al. " \
@@ -541,7 +551,8 @@
     S(der, HS_KEYS_DER, "dark experience replay, strategy der++")       \
     S(lwf, HS_KEYS_LWF, "learning without forgetting")                  \
     S(olora, HS_KEYS_OLORA, "orthogonal adapters, strategy o-lora")     \
-    S(generative, HS_KEYS_GENERATIVE, "generative replay")
+    S(generative, HS_KEYS_GENERATIVE, "generative replay")              \
+    S(merge, HS_KEYS_MERGE, "the model before a task and the one after it")
 
 /* Sections within sections: their member of HsConfig, their name, key table, doc */
 #define HS_CONFIG_INNER_SECTIONS(S)                                                            \

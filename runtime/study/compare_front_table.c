@@ -54,12 +54,23 @@ static const char *const whole_points[] = {
     "generative:replay.fraction=0.1",
     "generative:replay.fraction=0.25",
     "generative:replay.fraction=0.5",
+    "merge:merge.share=0.3",
+    "merge:merge.share=0.5",
+    "merge:merge.share=0.7",
 };
 
 /* Adapters: with each setting, and those that stand once. */
 static const char *const adapter_strategies[] = { "none", "er:replay.fraction=0.25", "ewc", "lwf" };
 static const char *const adapter_points[] = {
-    "joint", "er:replay.fraction=0.05", "er:replay.fraction=0.5", "inc-lora", "o-lora",
+    "joint",
+    "er:replay.fraction=0.05",
+    "er:replay.fraction=0.5",
+    "generative",
+    "merge:merge.share=0.3",
+    "merge:merge.share=0.5",
+    "merge:merge.share=0.7",
+    "inc-lora",
+    "o-lora",
 };
 static const char *const target_names[] = { "attention", "mlp", "all-linear" };
 

@@ -75,6 +75,17 @@ static HsStatus check_retained(const HsConfig *config, const HsConfig *saved, co
     return HS_OK;
 }
 
+/* It was trained, or it was not. */
+static HsStatus check_known(const HsConfig *config, const HsConfig *saved, const char *folder)
+{
+    for (int i = 0; i < saved->task_count; i++)
+        if (config->tasks[i].known != saved->tasks[i].known)
+            return hs_fail(HS_ECONFIG, "tasks.%d.known is %s, and was %s in %s: set it back, or choose another out_dir",
+                           i, config->tasks[i].known ? "true" : "false", saved->tasks[i].known ? "true" : "false",
+                           folder);
+    return HS_OK;
+}
+
 /* A task that gives no length of its own has the top level's: it would have been another one. */
 static HsStatus check_lengths(const HsConfig *config, const HsConfig *saved, const char *folder)
 {
@@ -106,6 +117,7 @@ HsStatus hs_trainer_compare_tasks(HsTrainer *trainer, const HsConfig *saved, con
         if (i >= config->task_count || !is(config->tasks[i].name, saved->tasks[i].name))
             return refuse_list(config, saved, i, folder);
     HS_TRY(check_retained(config, saved, folder));
+    HS_TRY(check_known(config, saved, folder));
     trainer->appended = config->task_count - saved->task_count;
     if (trainer->appended == 0)
         return HS_OK;

@@ -37,6 +37,21 @@ static bool replays_nothing(const HsTrainer *trainer, const HsReplayPlan *plan, 
     return true;
 }
 
+/* A task that changes nothing is as long as it takes to see a replay buffer of it, or all of it. */
+static int64_t known_steps(const HsTrainer *trainer, int task, double new_rows)
+{
+    const int64_t windows = hs_dataset_windows(&trainer->data.tasks[task]);
+    const int64_t buffer =
+        hs_continual_replays(&trainer->continual_config) ? hs_config_buffer_size(trainer->config) : 1;
+    const double steps = ceil((double)(buffer < windows ? buffer : windows) / new_rows);
+    return steps > 1 ? (int64_t)steps : 1;
+}
+
+bool hs_trainer_is_known(const HsTrainer *trainer, int task)
+{
+    return !trainer->one_phase && task < trainer->continual_config.known;
+}
+
 int64_t hs_trainer_task_steps(const HsTrainer *trainer, int task)
 {
     const HsConfig *config = trainer->config;
@@ -50,6 +65,8 @@ int64_t hs_trainer_task_steps(const HsTrainer *trainer, int task)
         return own->steps;
     if (own->tokens > 0)
         return whole_steps((double)own->tokens / (new_rows * (double)config->training.max_length));
+    if (own->epochs == 0 && hs_trainer_is_known(trainer, task))
+        return known_steps(trainer, task, new_rows);
     if (own->epochs == 0 && config->training.max_steps > 0)
         return config->training.max_steps;
     double epochs = own->epochs > 0 ? own->epochs : config->training.max_epochs;
@@ -145,14 +162,24 @@ static HsStatus set_infinite(HsTrainer *trainer, double peak)
     const HsConfig *config = trainer->config;
     const int task = (int)trainer->state.task;
     const int64_t length = trainer->phase_steps[task];
-    const bool last = task + 1 == trainer->phase_count, below = trainer->state.rate_let_down != 0;
+    const bool first = task <= trainer->continual_config.known, last = task + 1 == trainer->phase_count;
+    const bool below = !first && trainer->state.rate_let_down != 0;
     const double rewarm = below ? ceil(config->continual.rewarm_fraction * (double)length) : 0;
     HsSchedule *schedule = &trainer->optimizer.schedule;
     HS_TRY(hs_schedule_init(schedule, last ? "wsd" : "constant", peak, config->schedule.min_learning_rate,
-                            task == 0 ? config->schedule.warmup_steps : (int64_t)rewarm, length, LET_DOWN));
+                            first ? config->schedule.warmup_steps : (int64_t)rewarm, length, LET_DOWN));
     if (below)
         schedule->warmup_start = config->schedule.min_learning_rate;
     return HS_OK;
+}
+
+/* Of the tasks that change nothing. */
+static int64_t steps_before_training(const HsTrainer *trainer)
+{
+    int64_t steps = 0;
+    for (int task = 0; hs_trainer_is_known(trainer, task); task++)
+        steps += trainer->phase_steps[task];
+    return steps;
 }
 
 /* continual.schedule: which part of the run one pass of the schedule's shape covers. */
@@ -160,12 +187,14 @@ static HsStatus set_schedule(HsTrainer *trainer)
 {
     const HsConfig *config = trainer->config;
     int task = (int)trainer->state.task;
+    if (hs_trainer_is_known(trainer, task))
+        return hs_schedule_init(&trainer->optimizer.schedule, "constant", 0, 0, 0, trainer->phase_steps[task], 0);
     const char *const over_tasks = hs_trainer_schedule(trainer);
     bool single = is(over_tasks, "single");
-    bool rewarm = is(over_tasks, "rewarm") && task > 0;
+    bool rewarm = is(over_tasks, "rewarm") && task > trainer->continual_config.known;
     double own = trainer->one_phase ? 0 : config->tasks[task].learning_rate;
     double peak = own > 0 ? own : config->training.learning_rate;
-    int64_t length = single ? trainer->total_steps : trainer->phase_steps[task];
+    int64_t length = single ? trainer->total_steps - steps_before_training(trainer) : trainer->phase_steps[task];
     int64_t warmup = config->schedule.warmup_steps;
     if (rewarm)
         warmup = (int64_t)ceil(config->continual.rewarm_fraction * (double)length);
@@ -202,9 +231,10 @@ HsStatus hs_trainer_begin_task(HsTrainer *trainer)
         state->position = (HsStreamPosition){ 0 };
         if (task > 0) {
             state->best_validation = NAN;
-            if (!is(hs_trainer_schedule(trainer), "single"))
+            const bool first = task == trainer->continual_config.known; /* that changes the model */
+            if (first || !is(hs_trainer_schedule(trainer), "single"))
                 trainer->optimizer.counters.schedule_steps = 0;
-            if (!hs_trainer_keeps_moments(trainer))
+            if (first || !hs_trainer_keeps_moments(trainer))
                 HS_TRY(hs_optimizer_reset_state(&trainer->optimizer, context, trainer->spans, trainer->span_count));
         }
         HS_TRY(hs_trainer_meet_task(trainer, task));
@@ -214,8 +244,9 @@ HsStatus hs_trainer_begin_task(HsTrainer *trainer)
         HS_TRY(hs_trainer_write_rehearsal(trainer, task));
     }
     if (trainer->phase_count > 1)
-        hs_info("task %d of %d: %s, %lld steps", task + 1, trainer->phase_count, config->tasks[task].name,
-                (long long)trainer->phase_steps[task]);
+        hs_info("task %d of %d: %s, %lld steps%s", task + 1, trainer->phase_count, config->tasks[task].name,
+                (long long)trainer->phase_steps[task],
+                hs_trainer_is_known(trainer, task) ? ", known already: no weight changes" : "");
     return hs_stream_begin_task(trainer->stream, task, &state->position);
 }
 

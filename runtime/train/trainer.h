@@ -369,6 +369,8 @@ bool hs_trainer_keeps_moments(const HsTrainer *trainer);
 HsStatus hs_trainer_count_steps(HsTrainer *trainer);
 /* Applied steps that task `task` has on its own. */
 int64_t hs_trainer_task_steps(const HsTrainer *trainer, int task);
+/* tasks.N.known: its steps change no weight. */
+bool hs_trainer_is_known(const HsTrainer *trainer, int task);
 /* Schedule, moments and strategies for the task in state.task (unless it is begun already), then its stream. */
 HsStatus hs_trainer_begin_task(HsTrainer *trainer);
 /* The task's last step was applied: strategies look at it, a checkpoint is saved, every task is evaluated. */

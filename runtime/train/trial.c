@@ -5,7 +5,7 @@
  *
  *     weights as drawn -> { steps at the strategies' least rate x 10^(i/2) -> loss of the last of them -> set back } ...
  *
- * Each rate trains the first task's first windows from the same weights, after a warm-up of a quarter of them and without
+ * Each rate trains the first windows of the first task that changes the model from the same weights, after a warm-up of a quarter of them and without
  * a decay.  Rates are tried in rising order until one is clearly worse than the best so far: what is larger still is
  * worse yet.  The best is what the run takes.  Everything that a step changes is set back: weights, moments, the replay
  * buffer, counters, the place in the data; so a run that is killed here begins again with the same.
@@ -29,7 +29,8 @@ double hs_trainer_rate_scale(const HsTrainer *trainer)
 static int64_t trial_steps(const HsTrainer *trainer)
 {
     const HsReplayPlan plan = hs_continual_replay_plan(&trainer->continual_config, trainer->rows_per_step);
-    const int64_t window = hs_replay_window_steps(&plan), most = trainer->phase_steps[0] / 4;
+    const int64_t window = hs_replay_window_steps(&plan),
+                  most = trainer->phase_steps[trainer->continual_config.known] / 4;
     int64_t steps = trainer->total_steps / TRIAL_SHARE;
     steps = steps < LEAST_WINDOWS * window ? LEAST_WINDOWS * window : steps;
     steps = steps > MOST_STEPS ? MOST_STEPS : steps;
@@ -89,6 +90,7 @@ static HsStatus try_rate(HsTrainer *trainer, double factor, int64_t steps, doubl
     const Beginning before = { .state = trainer->state, .counters = trainer->optimizer.counters };
     *loss = INFINITY;
     trainer->state.rate_found = factor;
+    trainer->state.task = trainer->continual_config.known;
     HS_TRY(hs_trainer_begin_task(trainer));
     HS_TRY(hold_rate(trainer, steps));
     const HsStatus status = train(trainer, steps, loss);

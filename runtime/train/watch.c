@@ -146,12 +146,19 @@ static void advise(const HsTrainer *trainer, char *text, size_t size)
                  "continual.strategy er with a replay.fraction of the text, or generative, which keeps none");
 }
 
+/* The loss from which a task was learned.  What the model knew before the run it learned from nothing. */
+static double loss_before(const HsTrainer *trainer, int task)
+{
+    return hs_trainer_is_known(trainer, task) ? log((double)trainer->model.vocabulary)
+                                              : trainer->matrix.untrained[task];
+}
+
 static HsStatus warn(HsTrainer *trainer, int task, double at_end, double now)
 {
     const HsTrainerState *state = &trainer->state;
     const char *const name = trainer->config->tasks[task].name;
     const Place place = place_of(trainer);
-    const double left = 1 - (now - at_end) / (trainer->matrix.untrained[task] - at_end);
+    const double left = 1 - (now - at_end) / (loss_before(trainer, task) - at_end);
     char advice[256];
     advise(trainer, advice, sizeof advice);
     hs_warn("task %s is being forgotten: its loss is %.4f at step %lld, after %lld steps of %s, and was %.4f when it "
@@ -170,7 +177,7 @@ static HsStatus warn(HsTrainer *trainer, int task, double at_end, double now)
 static HsStatus judge(HsTrainer *trainer, int task, double at_end, double now)
 {
     double *const warned = &trainer->watch.warned[task];
-    const double learned = trainer->matrix.untrained[task] - at_end, rise = now - at_end;
+    const double learned = loss_before(trainer, task) - at_end, rise = now - at_end;
     if (!is_watched(trainer, task) || !(learned > 0) || !(rise > TENTH * learned) || rise < 2 * *warned)
         return HS_OK;
     *warned = rise;

@@ -142,7 +142,7 @@ for family in gpt2 llama; do
 done
 
 # What protects parameters protects those of adapters.
-for strategy in ewc si l2 mer a-gem er; do
+for strategy in ewc si l2 mer a-gem er merge; do
     rm -rf run
     expect 0 "$trainer" --config tune.yaml out_dir=run continual.strategy=$strategy tasks.1.name=second \
         tasks.1.train=synthetic:facts tasks.1.synthetic_tokens=4000 max_steps=6 ewc.fisher_samples=8

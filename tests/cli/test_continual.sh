@@ -100,6 +100,9 @@ generative generative.alpha=0 generative.top_k=5
 [lwf,der++] lwf.alpha=3 lwf.temperature=1
 er continual.optimizer_state=keep continual.schedule=single
 er continual.schedule=rewarm continual.rewarm_fraction=0.25
+merge
+[merge,ewc,mer] merge.share=0.8
+[er,merge] precision.mode=bf16 precision.master_weights=false
 FORMS
 train joint continual.strategy=joint
 rows joint 2
@@ -110,7 +113,7 @@ losses joint | head -n 2 | grep -q '^\[null,null,null\]$' || fail "joint trainin
 for options in "l2 l2.lambda=0" "ewc ewc.lambda=0" "ewc ewc.lambda=0 ewc.step=proximal" \
     "ewc ewc.lambda=0 ewc.curvature=kronecker" "si si.strength=0" \
     "er replay.fraction=0" "mer replay.fraction=0 mer.beta=1 mer.gamma=1 mer.group_steps=4" \
-    "mer replay.fraction=0 mer.mode=reptile mer.epsilon=1 mer.interval=3" "lwf lwf.alpha=0" "der++ replay.fraction=0"; do
+    "mer replay.fraction=0 mer.mode=reptile mer.epsilon=1 mer.interval=3" "merge merge.share=1" "lwf lwf.alpha=0" "der++ replay.fraction=0"; do
     rm -rf idle
     # shellcheck disable=SC2086
     train idle continual.schedule=fresh continual.optimizer_state=reset continual.strategy=$options
@@ -125,7 +128,7 @@ losses unmatched >unmatched.losses
 same replayed.losses unmatched.losses
 # Before the first task's end there is nothing to protect and nothing of earlier tasks to replay.
 losses none 1 >none.first
-for strategy in l2 ewc si a-gem lwf generative; do
+for strategy in l2 ewc si a-gem lwf generative merge; do
     rm -rf first
     train first continual.strategy=$strategy
     losses first 1 >first.first

@@ -26,6 +26,7 @@ resume_everywhere 'continual.strategy=[si,er]' precision.mode=fp16 precision.ini
 resume_everywhere 'continual.strategy=[ewc,a-gem]' ewc.mode=separate ewc.step=proximal gradient_accumulation_steps=2
 resume_everywhere 'continual.strategy=[ewc,der++]' replay.buffer_size=8 der.top_k=5 precision.mode=bf16
 resume_everywhere continual.strategy=der++ precision.mode=fp16 precision.init_scale=1e13 gradient_accumulation_steps=2
+resume_everywhere 'continual.strategy=[ewc,mer,merge]' merge.share=0.6 precision.mode=bf16 precision.master_weights=false
 resume_everywhere continual.strategy=lwf precision.mode=bf16 memory.micro_batch=2
 resume_everywhere 'continual.strategy=[lwf,der++]' precision.mode=fp16 precision.init_scale=1e13 memory.recompute=block
 resume_everywhere continual.strategy=generative replay.buffer_size=6 generative.fraction=1 precision.mode=fp16

@@ -58,6 +58,7 @@ static inline HsContinualConfig strategies_of(const char *first, const char *sec
                       { "der", "beta", .number = 1 },
                       { "der", "top_k", .number = 4 },
                       { "lwf", "alpha", .number = 1 },
+                      { "merge", "share", .number = 0.5 },
                       { "lwf", "temperature", .number = 2 },
                       { "generative", "fraction", .number = 1 },
                       { "generative", "temperature", .number = 1 },

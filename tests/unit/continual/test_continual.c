@@ -34,8 +34,8 @@ static HsContinualConfig config_of(const char *first, const char *second)
 
 Test(continual, the_table)
 {
-    static const char *const names[] = { "none",  "joint", "er",  "l2",         "ewc",      "si",    "mer",
-                                         "a-gem", "der++", "lwf", "generative", "inc-lora", "o-lora" };
+    static const char *const names[] = { "none",  "joint", "er",  "l2",         "ewc",      "si",     "mer",
+                                         "a-gem", "der++", "lwf", "generative", "inc-lora", "o-lora", "merge" };
     cr_assert_eq(hs_strategy_count, (int)(sizeof names / sizeof names[0]));
     for (int i = 0; i < hs_strategy_count; i++) {
         cr_expect_str_eq(hs_strategy_table[i]->name, names[i]);
@@ -57,14 +57,15 @@ Test(continual, combinations)
     static const char *const allowed[][2] = { { "none", NULL },   { "joint", NULL },     { "ewc", NULL },
                                               { "ewc", "er" },    { "a-gem", "l2" },     { "mer", "ewc" },
                                               { "o-lora", "er" }, { "lwf", "inc-lora" }, { "si", "a-gem" },
-                                              { "lwf", "ewc" },   { "lwf", "der++" } };
+                                              { "lwf", "ewc" },   { "lwf", "der++" },    { "merge", "ewc" },
+                                              { "er", "merge" } };
     for (size_t i = 0; i < sizeof allowed / sizeof allowed[0]; i++) {
         const HsContinualConfig config = config_of(allowed[i][0], allowed[i][1]);
         cr_expect_eq(hs_continual_check(&config), HS_OK, "%s", hs_error_message());
     }
     expect_refused("ewk", NULL,
                    "continual.strategy: there is no \"ewk\": choose one of none, joint, er, l2, ewc, si, mer, a-gem, "
-                   "der++, lwf, generative, inc-lora, o-lora");
+                   "der++, lwf, generative, inc-lora, o-lora, merge");
     expect_refused("ewc", "ewc", "continual.strategy: ewc is listed twice: remove one");
     expect_refused("joint", "ewc", "continual.strategy: joint stands alone: remove joint, or ewc");
     expect_refused("er", "none", "continual.strategy: none stands alone: remove none, or er");
@@ -85,6 +86,9 @@ Test(continual, combinations)
     expect_refused(
         "inc-lora", "si",
         "continual.strategy: inc-lora gives each task a new adapter, and si acts on adapters too: remove one");
+    expect_refused(
+        "merge", "o-lora",
+        "continual.strategy: o-lora gives each task a new adapter, and merge acts on adapters too: remove one");
 
     HsContinual *continual = NULL;
     const HsContinualConfig wrong = config_of("l2", "si");
