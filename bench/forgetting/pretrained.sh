@@ -6,7 +6,7 @@
 # Does what is missing and no more: fetches the text, learns a tokenizer, and trains for MINUTES (55); called again, it goes
 # on from there.  FOLDER/pretrain.yaml is the run's configuration, FOLDER/text/packages.txt says which versions the text
 # came from; FOLDER/heldout.txt is text of the same kinds that the model never sees, for what is forgotten of it.
-# TRAINER: build/trainer.  FOLDER/then/ has what streams.sh makes of it.
+# TRAINER: build/trainer.  then.sh makes of it what comes next.
 set -euo pipefail
 [ $# -gt 0 ] || { sed -n '3,10s/^# \?//p' "$0" >&2; exit 2; }
 mkdir -p "$1"

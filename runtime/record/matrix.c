@@ -166,7 +166,7 @@ static double mean_accuracy(const HsMatrix *matrix, int set, int last)
 
 /* How many tasks the figures are means over. */
 typedef struct Counts {
-    int retained, before, behind; /* before the last row's; behind the first */
+    int retained, trained, before, behind; /* before the last row's; behind the first */
     int left;
 } Counts;
 
@@ -182,7 +182,7 @@ static HsMatrixSummary sum_tasks(const HsMatrix *matrix, int last, Counts *count
             counts->left++;
             continue;
         }
-        sum.learned += own;
+        sum.learned += task < matrix->known ? 0 : own;
         sum.retained += now;
         sum.excess_over_joint += now - matrix->joint[task];
         sum.excess_over_floor += now - matrix->floor[task];
@@ -194,6 +194,7 @@ static HsMatrixSummary sum_tasks(const HsMatrix *matrix, int last, Counts *count
         if (task > 0)
             sum.fwt += matrix->untrained[task] - *hs_matrix_at(matrix, task - 1, task);
         counts->retained++;
+        counts->trained += task >= matrix->known;
         counts->before += task < last;
         counts->behind += task > 0;
     }
@@ -209,7 +210,7 @@ HsMatrixSummary hs_matrix_summary(const HsMatrix *matrix)
     const HsMatrixSummary sum = sum_tasks(matrix, last, &counts);
     double excess = mean(sum.excess_over_joint, counts.retained);
     return (HsMatrixSummary){
-        .learned = mean(sum.learned, counts.retained),
+        .learned = mean(sum.learned, counts.trained),
         .retained = mean(sum.retained, counts.retained),
         .forgetting = mean(sum.forgetting, counts.before),
         .bwt = mean(sum.bwt, counts.before),

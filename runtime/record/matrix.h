@@ -3,7 +3,7 @@
  * What was learned and what was forgotten.  R[i][j] is the held-out loss (nats a token) on task j after training task i
  * (counting from 0); T tasks; b[j] is the loss of the untrained model.  Losses: smaller is better.
  *
- *   learned     mean_j R[j][j]
+ *   learned     mean_j R[j][j]  over the tasks that were trained: not over the first `known`, which change nothing
  *   retained    mean_j R[T-1][j]
  *   forgetting  mean_{j < T-1} ( R[T-1][j] - min_i R[i][j] )
  *   BWT         mean_{j < T-1} ( R[j][j] - R[T-1][j] )      below 0 is forgetting
@@ -37,6 +37,7 @@
 
 typedef struct HsMatrix {
     int tasks;
+    int known; /* the first so many of them were learned before the run */
     char (*names)[64];
     double *loss;                        /* [tasks, tasks], NAN where not measured */
     double *untrained;                   /* b [tasks] */

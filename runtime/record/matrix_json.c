@@ -70,6 +70,8 @@ void hs_matrix_to_json(const HsMatrix *matrix, int rows, HsJson *object)
     hs_json_set(object, "floor", reals(matrix->floor, matrix->tasks));
     hs_json_set(object, "joint", reals(matrix->joint, matrix->tasks));
     write_retained(matrix, object);
+    if (matrix->known > 0)
+        hs_json_set_integer(object, "known", matrix->known);
     if (known(matrix->bytes_per_token, matrix->tasks))
         hs_json_set(object, "bytes_per_token", reals(matrix->bytes_per_token, matrix->tasks));
     for (int set = 0; set < HS_ITEM_SET_COUNT; set++) {
@@ -115,11 +117,23 @@ static HsStatus read_retained(const char *name, const HsJson *object, HsMatrix *
                           name, matrix->tasks);
 }
 
+/* How many of the names were learned before the run; 0 where there is none. */
+static HsStatus read_known(const char *name, const HsJson *object, HsMatrix *matrix)
+{
+    const HsJson *known = hs_json_get(object, "known");
+    const double count = known ? hs_json_number(known) : 0;
+    if (!(count >= 0 && count <= matrix->tasks && count == floor(count)))
+        return hs_fail(HS_EFORMAT, "%s: `known` must be a number of names, 0 to %d", name, matrix->tasks);
+    matrix->known = (int)count;
+    return HS_OK;
+}
+
 /* Left out where all of it is unknown, as in the first releases' files. */
 static HsStatus read_added(const char *name, const HsJson *object, HsMatrix *matrix)
 {
     const HsJson *bytes = hs_json_get(object, "bytes_per_token");
     HS_TRY(read_retained(name, object, matrix));
+    HS_TRY(read_known(name, object, matrix));
     if (bytes)
         HS_TRY(read_reals(name, "bytes_per_token", bytes, matrix->bytes_per_token, matrix->tasks));
     for (int set = 0; set < HS_ITEM_SET_COUNT; set++) {

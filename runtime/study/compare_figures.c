@@ -107,6 +107,7 @@ static HsStatus mean_matrix(const HsCompareRow *row, int tasks, HsMatrix *mean)
         return HS_OK;
     HS_TRY(hs_matrix_init(mean, tasks));
     memcpy(mean->names, example->names, count * sizeof *mean->names);
+    mean->known = example->known;
     memcpy(mean->forgets, example->forgets, count * sizeof *mean->forgets);
     mean_losses(row, offsetof(HsMatrix, loss), count * count, mean);
     mean_losses(row, offsetof(HsMatrix, untrained), count, mean);

@@ -114,6 +114,7 @@ static HsStatus create_matrix(HsTrainer *trainer)
         snprintf(matrix->names[i], sizeof matrix->names[i], "%s", config->tasks[i].name);
         matrix->floor[i] = trainer->data.tasks[i].validation.entropy_floor;
         matrix->forgets[i] = !hs_continual_retains(&trainer->continual_config, i);
+        matrix->known += hs_trainer_is_known(trainer, i);
     }
     if (config->continual.joint_run[0] == '\0')
         return HS_OK;

@@ -104,6 +104,40 @@ Test(matrix, a_task_that_is_not_to_be_retained)
     hs_matrix_deinit(&matrix);
 }
 
+/* Task 0 was learned before the run: what was learned in it is of the others, all else is as it was. */
+Test(matrix, a_task_that_is_known)
+{
+    static const double losses[] = { 1, 4, 6, 1.5, 2, 5, 3, 2.5, 1.5 };
+    HsMatrix matrix = matrix_of(3, losses);
+    const HsMatrixSummary without = hs_matrix_summary(&matrix);
+    matrix.known = 1;
+    HsMatrixSummary summary = hs_matrix_summary(&matrix);
+    cr_expect_eq(summary.learned, (2 + 1.5) / 2);
+    cr_expect_eq(summary.retained, without.retained);
+    cr_expect_eq(summary.forgetting, without.forgetting);
+    cr_expect_eq(summary.bwt, without.bwt);
+    HsJson *json = hs_json_object();
+    HsMatrix again;
+    hs_matrix_to_json(&matrix, 3, json);
+    cr_assert_eq(hs_matrix_from_json("matrix", json, &again), HS_OK, "%s", hs_error_message());
+    cr_expect_eq(again.known, 1);
+    hs_matrix_deinit(&again);
+    for (int wrong = 0; wrong < 3; wrong++) {
+        const double values[] = { 4, -1, 0.5 };
+        hs_json_replace(json, "known", hs_json_new_real(values[wrong]));
+        cr_expect_eq(hs_matrix_from_json("matrix", json, &again), HS_EFORMAT);
+        cr_expect_not_null(strstr(hs_error_message(), "`known` must be a number of names, 0 to 3"));
+    }
+    hs_json_destroy(json);
+    /* After it alone nothing has been learned. */
+    for (int i = 3; i < 9; i++)
+        matrix.loss[i] = NAN;
+    summary = hs_matrix_summary(&matrix);
+    cr_expect(isnan(summary.learned));
+    cr_expect_eq(summary.retained, 1);
+    hs_matrix_deinit(&matrix);
+}
+
 Test(matrix, a_run_in_its_middle_counts_the_tasks_so_far)
 {
     static const double losses[] = { 1, 4, 6, 2, 2, 5, NAN, NAN, NAN };
