@@ -63,7 +63,7 @@ if [ ! -s "$out/then/hundred/99.txt" ]; then
     done < <(files perl-modules-5.36 '*.pm' 2>/dev/null)
 fi
 
-# configuration NAME STEPS: what all have; the tasks behind the known one come from the standard input
+# configuration NAME STEPS [MATRIX]: what all have; the tasks behind the known one come from the standard input
 configuration() {
     cat <<YAML
 out_dir: $out/then/runs/$1
@@ -81,7 +81,7 @@ schedule: {kind: cosine, warmup_steps: 20, min_learning_rate: 5e-5}
 precision: {mode: bf16}
 replay: {buffer_size: 800}
 checkpoint_freq: 0
-evaluation: {every: 0, batches: 24, items: 0, show: 0}
+evaluation: {every: 0, batches: 24, items: 0, show: 0, matrix: ${3:-all}}
 logging: {every: 50, tensorboard: false}
 YAML
 }
@@ -98,4 +98,4 @@ tokenizer: {chat_template: alpaca}
 YAML
 for number in $(seq -w 0 99); do
     echo "  - {name: module-$number, train: $out/then/hundred/$number.txt, validation: 10%}"
-done | configuration hundred 10 >"$out/then/hundred.yaml"
+done | configuration hundred 10 own >"$out/then/hundred.yaml"

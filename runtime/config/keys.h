@@ -350,22 +350,25 @@
       "sample the device's and the process's memory, utilisation, power and temperature this often, for "          \
       "device.jsonl and memory.pressure; 0: never")
 
-#define HS_KEYS_EVALUATION(X, S)                                                                              \
-    X(S, INT, every, 200, 0, HS_NO_BOUND, NULL, "optimizer steps", "evaluate this often; 0: only at the end") \
-    X(S, INT, batches, 20, 0, HS_NO_BOUND, NULL, "batches", "validation batches per evaluation; 0: all")      \
-    X(S, INT, items, 200, 0, 1000000, NULL, "items",                                                          \
-      "of each task with prompts and completions: exact-match accuracy of greedy completions, on so many "    \
-      "prompts of the training text and as many that are not in it; 0: none")                                 \
-    X(S, INT, all_tasks_every, 0, 0, HS_NO_BOUND, NULL, "optimizer steps",                                    \
-      "evaluate every task this often, for curves of what is forgotten; 0: at the boundaries only")           \
-    X(S, BOOL, watch, true, 0, 1, NULL, "",                                                                   \
-      "runs of several tasks: name in the log an earlier task that has lost a tenth of what it had learned "  \
-      "while another is trained, and again when twice as much is lost; seen when all_tasks_every measures, "  \
-      "else on a few batches, as often as costs 1% of a task's passes (in short tasks not at all)")           \
-    X(S, INT, show, -1, -1, 1000, NULL, "prompts",                                                            \
-      "of each task, continued greedily at the end, in the log and report.html; -1: 3 in runs of several "    \
-      "tasks, else none")                                                                                     \
-    X(S, INT, sample_tokens, 0, 0, 1048576, NULL, "tokens", "generate a sample of this length at the end")    \
+#define HS_KEYS_EVALUATION(X, S)                                                                               \
+    X(S, INT, every, 200, 0, HS_NO_BOUND, NULL, "optimizer steps", "evaluate this often; 0: only at the end")  \
+    X(S, INT, batches, 20, 0, HS_NO_BOUND, NULL, "batches", "validation batches per evaluation; 0: all")       \
+    X(S, INT, items, 200, 0, 1000000, NULL, "items",                                                           \
+      "of each task with prompts and completions: exact-match accuracy of greedy completions, on so many "     \
+      "prompts of the training text and as many that are not in it; 0: none")                                  \
+    X(S, STRING, matrix, "all", 0, 0, "all|own", "",                                                           \
+      "what is evaluated when a task has ended; all: every task; own: that task alone, and every task at the " \
+      "end of the last one, which is what a hundred tasks have time for")                                      \
+    X(S, INT, all_tasks_every, 0, 0, HS_NO_BOUND, NULL, "optimizer steps",                                     \
+      "evaluate every task this often, for curves of what is forgotten; 0: at the boundaries only")            \
+    X(S, BOOL, watch, true, 0, 1, NULL, "",                                                                    \
+      "runs of several tasks: name in the log an earlier task that has lost a tenth of what it had learned "   \
+      "while another is trained, and again when twice as much is lost; seen when all_tasks_every measures, "   \
+      "else on a few batches, as often as costs 1% of a task's passes (in short tasks not at all)")            \
+    X(S, INT, show, -1, -1, 1000, NULL, "prompts",                                                             \
+      "of each task, continued greedily at the end, in the log and report.html; -1: 3 in runs of several "     \
+      "tasks, else none")                                                                                      \
+    X(S, INT, sample_tokens, 0, 0, 1048576, NULL, "tokens", "generate a sample of this length at the end")     \
     X(S, STRING, sample_prompt, "", 0, 0, NULL, "", "text that the sample continues")
 
 #define HS_KEYS_EARLY_STOP(X, S)                                                                        \

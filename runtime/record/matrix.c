@@ -114,7 +114,7 @@ double hs_matrix_forgetting(const HsMatrix *matrix, int task)
     double lowest = INFINITY;
     for (int row = 0; row <= last; row++) {
         double loss = *hs_matrix_at(matrix, row, task);
-        if (isnan(loss) && row >= task)
+        if (isnan(loss) && row >= task && isnan(*hs_matrix_at(matrix, row, row)))
             return NAN;              /* the lowest may be the unmeasured one */
         lowest = fmin(lowest, loss); /* of NAN and a number: the number */
     }

@@ -73,7 +73,8 @@ void hs_matrix_set_name(HsMatrix *matrix, int task, const char *name);
 /* Rows filled so far decide: "last row" is the highest row that knows the tasks trained up to it, and T that row + 1. */
 HsMatrixSummary hs_matrix_summary(const HsMatrix *matrix);
 int hs_matrix_last_row(const HsMatrix *matrix); /* -1: none */
-/* R[last][task] - min over the rows so far; NAN when one from the task's own on is unknown. */
+/* R[last][task] - min over the rows so far; NAN when one from the task's own on is unknown.  Rows in which but their own
+ * task was measured (evaluation.matrix: own) count for that one. */
 double hs_matrix_forgetting(const HsMatrix *matrix, int task);
 /* Some task is not to be retained. */
 bool hs_matrix_forgets(const HsMatrix *matrix);

@@ -366,7 +366,8 @@ static HsStatus evaluate_row(HsTrainer *trainer)
     int row = (int)trainer->state.matrix_rows - 1;
     if (trainer->joint && row >= 0)
         row = matrix->tasks - 1;
-    for (int task = 0; task < matrix->tasks; task++)
+    const bool own = is(trainer->config->evaluation.matrix, "own") && row >= 0 && row + 1 < matrix->tasks;
+    for (int task = own ? row : 0; task < (own ? row + 1 : matrix->tasks); task++)
         HS_TRY(evaluate_cell(trainer, row, task));
     if (row >= 0)
         HS_TRY(hs_trainer_look_at_end(trainer, row));

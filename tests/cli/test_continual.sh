@@ -108,6 +108,15 @@ train joint continual.strategy=joint
 rows joint 2
 losses joint | head -n 2 | grep -q '^\[null,null,null\]$' || fail "joint training has only a last row"
 
+# Each task's own loss when it ends and all of them at the end: the numbers that all of them have there.
+train sparse evaluation.matrix=own
+rows sparse 4
+[ "$(losses none 3)" = "$(losses sparse 3)" ] || fail "evaluation.matrix: own: another last row"
+[ "$(losses sparse 1)" = "[$(losses none 1 | tr -d '[]' | cut -d, -f 1),null,null]" ] || fail "own: more than the first task's loss"
+[ "$(losses sparse 2)" = "[null,$(losses none 2 | tr -d '[]' | cut -d, -f 2),null]" ] || fail "own: more than the second task's loss"
+[ "$(member none learned)" = "$(member sparse learned)" ] || fail "own: learned differs"
+[ "$(member none bwt)" = "$(member sparse bwt)" ] || fail "own: bwt differs"
+
 # --- what must do nothing ---
 # Penalties of strength 0, replay of nothing, interpolation to where one is: not a bit of difference.
 for options in "l2 l2.lambda=0" "ewc ewc.lambda=0" "ewc ewc.lambda=0 ewc.step=proximal" \

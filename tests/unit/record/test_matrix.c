@@ -138,6 +138,22 @@ Test(matrix, a_task_that_is_known)
     hs_matrix_deinit(&matrix);
 }
 
+/* Of rows 0 and 1 each task's own loss alone: no figure that needs the others. */
+Test(matrix, rows_of_their_own_task_alone)
+{
+    static const double losses[] = { 1, NAN, NAN, NAN, 2, NAN, 3, 2.5, 1.5 };
+    HsMatrix matrix = matrix_of(3, losses);
+    HsMatrixSummary summary = hs_matrix_summary(&matrix);
+    cr_expect_eq(summary.learned, (1 + 2 + 1.5) / 3);
+    cr_expect_eq(summary.retained, (3 + 2.5 + 1.5) / 3);
+    cr_expect_eq(summary.forgetting, ((3 - 1) + (2.5 - 2)) / 2);
+    cr_expect_eq(summary.bwt, -summary.forgetting);
+    cr_expect(isnan(summary.fwt));
+    *hs_matrix_at(&matrix, 1, 1) = NAN; /* a row that was not measured at all */
+    cr_expect(isnan(hs_matrix_forgetting(&matrix, 0)));
+    hs_matrix_deinit(&matrix);
+}
+
 Test(matrix, a_run_in_its_middle_counts_the_tasks_so_far)
 {
     static const double losses[] = { 1, 4, 6, 2, 2, 5, NAN, NAN, NAN };
