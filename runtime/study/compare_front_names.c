@@ -36,22 +36,6 @@ static bool has_setting(const char *label, const char *setting, size_t length)
     return false;
 }
 
-/* Whether two or more points of the strategy have settings, and all of those have this one. */
-static bool is_common(const char *const *labels, int count, const char *label, const char *setting, size_t length)
-{
-    const size_t own = strategy_length(label);
-    int with = 0;
-    for (int i = 0; i < count; i++) {
-        const size_t other = strategy_length(labels[i]);
-        if (other != own || strncmp(labels[i], label, own) != 0 || labels[i][other] == '\0')
-            continue;
-        if (!has_setting(labels[i], setting, length))
-            return false;
-        with++;
-    }
-    return with > 1;
-}
-
 /* Whether key[length] lies in a section that belongs to strategies. */
 static bool is_strategys(const char *key, size_t length)
 {
@@ -66,12 +50,32 @@ static bool is_strategys(const char *key, size_t length)
     return strncmp(key, "replay.", section + 1) == 0;
 }
 
+/* Whether two or more points of the strategy have settings, and all of those have this one.  A point without settings has
+ * a strategy's own keys at their defaults, which is another strength and no other kind of run; of other keys it has others. */
+static bool is_common(const char *const *labels, int count, const char *label, const char *setting, size_t length)
+{
+    const size_t own = strategy_length(label);
+    const bool of_strategy = is_strategys(setting, strcspn(setting, "="));
+    int with = 0;
+    for (int i = 0; i < count; i++) {
+        const size_t other = strategy_length(labels[i]);
+        if (other != own || strncmp(labels[i], label, own) != 0 || (labels[i][other] == '\0' && of_strategy))
+            continue;
+        if (!has_setting(labels[i], setting, length))
+            return false;
+        with++;
+    }
+    return with > 1;
+}
+
 /* The default table changes some keys together. */
 static bool is_implied(const char *label, const char *setting)
 {
     static const struct {
         const char *setting, *by;
-    } pairs[] = { { "adapter.alpha=", ":adapter.rank=" }, { "schedule.min_learning_rate=", ":learning_rate=" } };
+    } pairs[] = { { "adapter.alpha=", ":adapter.rank=" },
+                  { "adapter.kind=lora", ":adapter.rank=" },
+                  { "schedule.min_learning_rate=", ":learning_rate=" } };
     for (size_t i = 0; i < sizeof pairs / sizeof *pairs; i++)
         if (strncmp(setting, pairs[i].setting, strlen(pairs[i].setting)) == 0 && strstr(label, pairs[i].by))
             return true;

@@ -34,15 +34,26 @@ static void free_drawing(Drawing *drawing)
     free(drawing->orders[1]);
 }
 
+/* The mean loss at the end on the tasks that `learned` is a mean over; NAN without a matrix. */
+static double loss_of_trained(const HsMatrix *matrix)
+{
+    double sum = 0;
+    for (int task = matrix->known; task < matrix->tasks; task++)
+        sum += *hs_matrix_at(matrix, matrix->tasks - 1, task);
+    return matrix->tasks > matrix->known ? sum / (matrix->tasks - matrix->known) : (double)NAN;
+}
+
 /* Joint training has learned nothing in an order and forgets nothing: it stands where its loss is, at forgetting 0. */
 static HsFrontMark mark_of(const HsFront *front, int index)
 {
     const HsFrontPoint *point = &front->points[index];
     const HsFrontRow *row = &front->rows[index];
+    const HsMatrix *matrix = &row->figures->mean;
     const HsCompareFigure *retained = &row->figures->members[offsetof(HsMatrixSummary, retained) / sizeof(double)];
+    const double spread = matrix->known > 0 ? (double)NAN : retained->spread; /* that is of all tasks */
     const bool none = strcmp(row->figures->name, "none") == 0;
     if (point->reference)
-        return (HsFrontMark){ row->name, 0, retained->mean, NAN, retained->spread, row->colour, HS_MARK_DIAMOND, true };
+        return (HsFrontMark){ row->name, 0, loss_of_trained(matrix), NAN, spread, row->colour, HS_MARK_DIAMOND, true };
     return (HsFrontMark){ row->name,
                           point->forgotten,
                           point->learned,

@@ -110,11 +110,11 @@ static HsStatus create_matrix(HsTrainer *trainer)
     HS_TRY(hs_matrix_init(matrix, trainer->data.count));
     trainer->has_matrix = true;
     HS_TRY(hs_trainer_create_watch(trainer));
+    matrix->known = trainer->continual_config.known;
     for (int i = 0; i < matrix->tasks; i++) {
         snprintf(matrix->names[i], sizeof matrix->names[i], "%s", config->tasks[i].name);
         matrix->floor[i] = trainer->data.tasks[i].validation.entropy_floor;
         matrix->forgets[i] = !hs_continual_retains(&trainer->continual_config, i);
-        matrix->known += hs_trainer_is_known(trainer, i);
     }
     if (config->continual.joint_run[0] == '\0')
         return HS_OK;

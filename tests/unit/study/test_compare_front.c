@@ -141,7 +141,10 @@ Test(compare_front, names_are_short_and_differ)
                                           "der++:der.beta=1",
                                           "learning_rate=1e-3:weight_decay=0",
                                           "si:adapter.rank=4:adapter.alpha=8",
-                                          "si:learning_rate=1e-3" };
+                                          "si:learning_rate=1e-3",
+                                          "lwf",
+                                          "lwf:adapter.kind=lora:adapter.rank=32:adapter.alpha=64:lwf.alpha=1",
+                                          "lwf:adapter.kind=lora:adapter.rank=32:adapter.alpha=64:lwf.alpha=3" };
     static const char *const wanted[] = { "none",
                                           "er 0.1",
                                           "er 0.25",
@@ -154,7 +157,10 @@ Test(compare_front, names_are_short_and_differ)
                                           "der++:der.beta=1",
                                           "learning_rate 1e-3 weight_decay 0",
                                           "si rank 4",
-                                          "si learning_rate 1e-3" };
+                                          "si learning_rate 1e-3",
+                                          "lwf",
+                                          "lwf rank 32 alpha 1",
+                                          "lwf rank 32 alpha 3" };
     enum { LABELS = sizeof labels / sizeof *labels };
     char names[LABELS][HS_FRONT_NAME_BYTES];
     hs_front_names(labels, LABELS, names);
