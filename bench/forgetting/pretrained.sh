@@ -69,7 +69,7 @@ model: {family: llama, layers: 7, heads: 5, width: 320}
 data: {sampling: random}
 batch_size: 16
 max_length: 256
-max_steps: ${STEPS:-6000}
+max_steps: ${STEPS:-3500}
 learning_rate: 3e-3
 weight_decay: 0.1
 optimizer: {kind: muon}
