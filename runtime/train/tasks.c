@@ -122,7 +122,8 @@ const char *hs_trainer_schedule(const HsTrainer *trainer)
     /* An adapter that is drawn anew for each task has nothing that a rate or moments could be held for. */
     const bool holds =
         hs_continual_holds_rate(&trainer->continual_config) && !hs_continual_new_adapters(&trainer->continual_config);
-    return decays && holds && trainer->phase_count > 1 ? "infinite" : "fresh";
+    const int trained = trainer->phase_count - trainer->continual_config.known;
+    return decays && holds && trained > 1 ? "infinite" : "fresh";
 }
 
 bool hs_trainer_keeps_moments(const HsTrainer *trainer)

@@ -56,6 +56,15 @@ for schedule in fresh single infinite rewarm; do
     tail -n +4 run.rates | cmp - alone.rates || fail "$schedule: other rates than without the known task"
 done
 
+# One task that is trained has the schedule that is set: no rate could be held from one to the next.
+rm -rf run
+expect 0 "$trainer" --config after.yaml continual.strategy=er tasks.2.steps=2
+says err "continual.schedule auto: infinite"
+rm -rf run
+sed '/name: reversal/d' after.yaml >one.yaml
+expect 0 "$trainer" --config one.yaml continual.strategy=er
+! grep -q "continual.schedule auto" err || fail "er holds a rate for one task"
+
 # What protects it: replayed from the first trained task on, and less of it lost.
 rm -rf run
 expect 0 "$trainer" --config after.yaml continual.strategy=none
