@@ -42,7 +42,7 @@ typedef struct HsContinualConfig {
     HsOptimizerKind optimizer; /* of spans without a group */
     int64_t batch_rows;        /* sequences of a batch, of which a step takes ... */
     int tasks;                 /* that the run has */
-    int known;                 /* the first so many of them change nothing: the run begins with what they taught */
+    int known;                 /* the first n of them change nothing: the run begins with what they taught */
     int64_t accumulation;      /* ... this many, unless a strategy splits them */
     bool unmarked;             /* it is not said where a task ends: all are one */
     HsBeginning beginning;

@@ -37,7 +37,7 @@
 
 typedef struct HsMatrix {
     int tasks;
-    int known; /* the first so many of them were learned before the run */
+    int known; /* the first n of them were learned before the run */
     char (*names)[64];
     double *loss;                        /* [tasks, tasks], NAN where not measured */
     double *untrained;                   /* b [tasks] */
