@@ -56,6 +56,12 @@ void hs_tensor_set_destroy(HsContinual *continual, HsTensorSet *set);
 HsStatus hs_tensor_set_visit(HsContinual *continual, HsTensorSet *set, const char *name, const HsStateVisitor *visitor);
 /* Copies the parameters (master where there is one, else weight) into a family. */
 HsStatus hs_tensor_set_copy_parameters(HsContinual *continual, HsContext *context, HsTensorSet *set);
+/* The rounding of a bf16 weight without a master, at `site` of this span. */
+HsRng hs_span_draws(const HsContinual *continual, int span, uint32_t site, uint32_t step);
+/* Span `span` back towards the set:  p = anchor + rate (p - anchor); and, in a dry run, both this and the copy of all. */
+HsStatus hs_tensor_set_interpolate(HsContinual *continual, HsContext *context, const HsTensorSet *set, int span,
+                                   double rate, HsRng rng);
+HsStatus hs_tensor_set_dry_interpolate(HsContinual *continual, HsContext *dry);
 /* The f32 master, or the weight that stands for it. */
 HsTensor hs_span_parameter(const HsSpan *span);
 

@@ -267,15 +267,7 @@ static void mer_destroy(HsContinual *continual, void *state)
 static HsStatus mer_dry_run(HsContinual *continual, void *state, HsContext *dry)
 {
     (void)state;
-    for (int i = 0; i < continual->span_count; i++) {
-        const HsSpan *span = &continual->spans[i];
-        const HsTensor wide = hs_span_wide(span);
-        const HsInterpolateArgs interpolate = { .anchor = wide, .master = span->master, .weight = span->weight };
-        const HsConvertArgs copy = { .x = hs_span_parameter(span), .y = wide };
-        HS_TRY(hs_op_interpolate(dry, &interpolate));
-        HS_TRY(hs_op_convert(dry, &copy));
-    }
-    return HS_OK;
+    return hs_tensor_set_dry_interpolate(continual, dry);
 }
 
 /* A0; with one group it lives where W0 does. */
@@ -364,27 +356,17 @@ static Closing closing_of(MerState *mer, const HsReplayStep *step)
 /* Of step back `index` of a closing, on span `span`. */
 static HsRng draws_of(const HsContinual *continual, const MerState *mer, int index, int span)
 {
-    return (HsRng){ .seed = continual->config.seed,
-                    .step = (uint32_t)(mer->interpolations + index),
-                    .site = (uint32_t)(MER_SITE + continual->spans[span].parameter),
-                    .row_offset = continual->spans[span].first };
+    return hs_span_draws(continual, span, MER_SITE, (uint32_t)(mer->interpolations + index));
 }
 
 static HsStatus apply(HsContinual *continual, const MerState *mer, HsContext *context, const Closing *closing)
 {
     for (int k = 0; k < closing->back_count; k++)
         for (int i = 0; i < continual->span_count; i++) {
-            const HsSpan *span = &continual->spans[i];
-            const HsInterpolateArgs args = {
-                .anchor = closing->from[k]->tensors[i],
-                .master = span->master,
-                .weight = span->weight,
-                .rate = (float)closing->rates[k],
-                .rng = draws_of(continual, mer, k, i),
-            };
-            HsStatus status = hs_op_interpolate(context, &args);
+            HsStatus status = hs_tensor_set_interpolate(continual, context, closing->from[k], i, closing->rates[k],
+                                                        draws_of(continual, mer, k, i));
             if (status != HS_OK)
-                return hs_error_prefix(status, "mer, tensor %s", span->name);
+                return hs_error_prefix(status, "mer, tensor %s", continual->spans[i].name);
         }
     for (int k = 0; k < closing->taken_count; k++)
         HS_TRY(hs_tensor_set_copy_parameters(continual, context, closing->taken[k]));

@@ -43,15 +43,7 @@ static void merge_destroy(HsContinual *continual, void *state)
 static HsStatus merge_dry_run(HsContinual *continual, void *state, HsContext *dry)
 {
     (void)state;
-    for (int i = 0; i < continual->span_count; i++) {
-        const HsSpan *span = &continual->spans[i];
-        const HsTensor wide = hs_span_wide(span);
-        const HsInterpolateArgs interpolate = { .anchor = wide, .master = span->master, .weight = span->weight };
-        const HsConvertArgs copy = { .x = hs_span_parameter(span), .y = wide };
-        HS_TRY(hs_op_interpolate(dry, &interpolate));
-        HS_TRY(hs_op_convert(dry, &copy));
-    }
-    return HS_OK;
+    return hs_tensor_set_dry_interpolate(continual, dry);
 }
 
 static HsStatus merge_begin_task(HsContinual *continual, void *state, HsContext *context, int task)
@@ -76,19 +68,10 @@ static HsStatus merge_after_task(HsContinual *continual, void *state, HsContext 
         return HS_OK;
     for (int i = 0; i < continual->span_count; i++) {
         const HsSpan *span = &continual->spans[i];
-        const HsInterpolateArgs args = {
-            .anchor = merge->before.tensors[i],
-            .master = span->master,
-            .weight = span->weight,
-            .rate = (float)merge->share,
-            .rng = { .seed = continual->config.seed,
-                     .step = (uint32_t)task,
-                     .site = (uint32_t)(MERGE_SITE + span->parameter),
-                     .row_offset = span->first },
-        };
         if (span->adapts && is_drawn(continual, task))
             continue;
-        HsStatus status = hs_op_interpolate(context, &args);
+        HsStatus status = hs_tensor_set_interpolate(continual, context, &merge->before, i, merge->share,
+                                                    hs_span_draws(continual, i, MERGE_SITE, (uint32_t)task));
         if (status != HS_OK)
             return hs_error_prefix(status, "merge, tensor %s", span->name);
     }

@@ -172,3 +172,34 @@ HsStatus hs_tensor_set_copy_parameters(HsContinual *continual, HsContext *contex
     }
     return HS_OK;
 }
+
+HsRng hs_span_draws(const HsContinual *continual, int span, uint32_t site, uint32_t step)
+{
+    return (HsRng){ .seed = continual->config.seed,
+                    .step = step,
+                    .site = site + (uint32_t)continual->spans[span].parameter,
+                    .row_offset = continual->spans[span].first };
+}
+
+HsStatus hs_tensor_set_interpolate(HsContinual *continual, HsContext *context, const HsTensorSet *set, int span,
+                                   double rate, HsRng rng)
+{
+    const HsSpan *at = &continual->spans[span];
+    const HsInterpolateArgs args = {
+        .anchor = set->tensors[span], .master = at->master, .weight = at->weight, .rate = (float)rate, .rng = rng
+    };
+    return hs_op_interpolate(context, &args);
+}
+
+HsStatus hs_tensor_set_dry_interpolate(HsContinual *continual, HsContext *dry)
+{
+    for (int i = 0; i < continual->span_count; i++) {
+        const HsSpan *span = &continual->spans[i];
+        const HsTensor wide = hs_span_wide(span);
+        const HsInterpolateArgs interpolate = { .anchor = wide, .master = span->master, .weight = span->weight };
+        const HsConvertArgs copy = { .x = hs_span_parameter(span), .y = wide };
+        HS_TRY(hs_op_interpolate(dry, &interpolate));
+        HS_TRY(hs_op_convert(dry, &copy));
+    }
+    return HS_OK;
+}
