@@ -49,9 +49,10 @@ texts | while read -r name package pattern megabytes words; do
     else
         text "$package" "$pattern" $((megabytes * 1000000)) >"$file.part"
     fi
-    # The last hundredth is held out.
+    # The last hundredth is held out; in a file for each text, so that an interrupted call leaves no text twice.
     size=$(stat -c %s "$file.part")
-    tail -c $((size / 100)) "$file.part" >>"$out/heldout.txt"
+    mkdir -p "$out/heldout"
+    tail -c $((size / 100)) "$file.part" >"$out/heldout/$name.txt"
     head -c $((size - size / 100)) "$file.part" | iconv -c -f UTF-8 -t UTF-8 >"$file.cut" || true
     rm "$file.part"
     mv "$file.cut" "$file"
@@ -59,6 +60,7 @@ texts | while read -r name package pattern megabytes words; do
     echo "$file: $(stat -c %s "$file") bytes" >&2
 done
 
+texts | while read -r name _; do cat "$out/heldout/$name.txt"; done >"$out/heldout.txt"
 [ -s "$out/tokenizer.json" ] || "$trainer" tokenizer train --vocabulary 8192 -o "$out/tokenizer.json" "$out"/text
 cat >"$out/pretrain.yaml" <<YAML
 out_dir: $out/model

@@ -354,7 +354,7 @@
     X(S, INT, every, 200, 0, HS_NO_BOUND, NULL, "optimizer steps", "evaluate this often; 0: only at the end")  \
     X(S, INT, batches, 20, 0, HS_NO_BOUND, NULL, "batches", "validation batches per evaluation; 0: all")       \
     X(S, INT, items, 200, 0, 1000000, NULL, "items",                                                           \
-      "of each task with prompts and completions: exact-match accuracy of greedy completions, on so many "     \
+      "of each task with prompts and completions: exact-match accuracy of greedy completions, on this many "   \
       "prompts of the training text and as many that are not in it; 0: none")                                  \
     X(S, STRING, matrix, "all", 0, 0, "all|own", "",                                                           \
       "what is evaluated when a task has ended; all: every task; own: that task alone, and every task at the " \

@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# tasks.N.known: what the model has learned before the run is protected and followed, and changes no weight; a run whose only
-# strategy is none trains the rest as if the known task were not there.
+# tasks.N.known: what the model has learned before the run is protected and followed, and changes no weight; the rest has
+# the learning rates of a run without it.
 . "$(dirname "$0")/lib.sh"
 tiny_tasks
 sed -i 's/dropout: 0.1/dropout: 0/' tasks.yaml
@@ -44,7 +44,7 @@ for expected in "3 er replay.buffer_size=12" "6 er" "1 ewc" "1 none" "5 er tasks
     says err "addition, $1 steps"
 done
 
-# Without a strategy the rest is trained as without the task: its schedule and its moments begin there.
+# The schedule begins where training does: the rates of a run without the task.
 for schedule in fresh single infinite rewarm; do
     rm -rf run alone
     expect 0 "$trainer" --config after.yaml continual.schedule=$schedule continual.optimizer_state=keep tasks.0.steps=3 logging.every=1
