@@ -20,14 +20,14 @@ typedef struct HsStringList {
 /* Items and list were on the heap; empty afterwards. */
 void hs_string_list_deinit(HsStringList *list);
 
-#define HS_FIELD_INT(key)                                                     int64_t key;
-#define HS_FIELD_BYTES(key)                                                   int64_t key;
-#define HS_FIELD_REAL(key)                                                    double key;
-#define HS_FIELD_BOOL(key)                                                    bool key;
-#define HS_FIELD_STRING(key)                                                  char *key;
-#define HS_FIELD_REALS2(key)                                                  double key[2];
-#define HS_FIELD_STRINGS(key)                                                 HsStringList key;
-#define HS_FIELD(section, type, key, fallback, low, high, choices, unit, doc) HS_FIELD_##type(key)
+#define HS_FIELD_INT(key)                                                             int64_t key;
+#define HS_FIELD_BYTES(key)                                                           int64_t key;
+#define HS_FIELD_REAL(key)                                                            double key;
+#define HS_FIELD_BOOL(key)                                                            bool key;
+#define HS_FIELD_STRING(key)                                                          char *key;
+#define HS_FIELD_REALS2(key)                                                          double key[2];
+#define HS_FIELD_STRINGS(key)                                                         HsStringList key;
+#define HS_FIELD(section, type, resume, key, fallback, low, high, choices, unit, doc) HS_FIELD_##type(key)
 
 typedef struct HsTaskConfig {
     HS_KEYS_TASK(HS_FIELD, tasks)
@@ -95,12 +95,22 @@ HsStatus hs_config_text(const HsConfig *config, char **text);
  * an entry stands for itself only with all its keys. */
 HsStatus hs_config_print_keys(const HsConfig *config, const char *const *keys, FILE *stream);
 
-/* The dotted keys whose values differ (at most `limit`, comma separated) -> message; returns how many differ.
- * `ignored` is a NULL-terminated list of dotted keys or "section." prefixes that need not match. */
-int hs_config_differences(const HsConfig *a, const HsConfig *b, const char *const *ignored, char *buffer, size_t size);
-/* "learning_rate 0.0002 -> 0.0001, ..." of the keys of `listed` (as `ignored` above) that differ from `before`. */
-HsStatus hs_config_changes(const HsConfig *before, const HsConfig *now, const char *const *listed, char *buffer,
-                           size_t size);
+/* Whether a run may go on with another value of a key: the column `resume` of keys.h. */
+typedef enum HsKeyResume {
+    HS_RESUME_FIXED = 1,
+    HS_RESUME_LENGTH = 2,
+    HS_RESUME_FUTURE = 4,
+    HS_RESUME_FREE = 8,
+    HS_RESUME_ANY = 15
+} HsKeyResume;
+
+/* The dotted keys whose values differ (the first eight, comma separated) -> buffer; returns how many differ.  Of the keys
+ * with one of `classes` (a sum of HsKeyResume), without those of `ignored`: a NULL-terminated list of dotted keys or
+ * "section." prefixes that need not match, or NULL. */
+int hs_config_differences(const HsConfig *a, const HsConfig *b, unsigned classes, const char *const *ignored,
+                          char *buffer, size_t size);
+/* "learning_rate 0.0002 -> 0.0001, ..." of the keys with one of `classes` that differ from `before`. */
+HsStatus hs_config_changes(const HsConfig *before, const HsConfig *now, unsigned classes, char *buffer, size_t size);
 
 /* logging.trace as step numbers, counted from 1; first is 0 when nothing is traced. */
 typedef struct HsTraceSteps {

@@ -3,7 +3,7 @@
  * The one table of configuration keys.  From it come the struct (config.h), the YAML parser and its checks with line
  * numbers, command-line overrides (section.key=value), --print-config, --help and docs: configs/REFERENCE.md.
  *
- * X(section, type, key, default, minimum, maximum, choices, unit, doc); S hands a table the section it is read for
+ * X(section, type, resume, key, default, minimum, maximum, choices, unit, doc); S hands a table the section it is read for
  *   INT    int64_t          bounds inclusive
  *   BYTES  int64_t          a size such as 12GiB (byte_size.h); bounds in bytes, inclusive
  *   REAL   double           bounds inclusive; with `choices` that word may stand instead, stored as NAN
@@ -11,6 +11,11 @@
  *   STRING char *           "" when unset; `choices` is "a|b|c" for an enumeration, NULL for free text
  *   REALS2 double[2]        a list of two numbers, each within the bounds; default as text "[a, b]"
  *   STRINGS HsStringList    a string or a list of strings; default as one string.  With `choices`, a+b is [a, b]
+ * `resume` says whether a run may go on with another value than it was begun with:
+ *   FIXED   no: it decides what has been computed
+ *   LENGTH  yes: how far the run goes
+ *   FUTURE  with resume: changed, as it decides only what is to come
+ *   FREE    yes: it does not touch what is computed
  * Keys of the section `training` stand at the file's top level.  A choice is looked up by name in the table of what it
  * names (precision modes, schedules, tokenizers): no enumeration is written twice.
  */
@@ -22,375 +27,385 @@
 #define HS_UNIT_PATH "path"
 
 #define HS_KEYS_TRAINING(X, S)                                                                                        \
-    X(S, STRING, device, "auto", 0, 0, "auto|cpu|cuda|cuda:N|emu|ref", "",                                            \
+    X(S, STRING, FIXED, device, "auto", 0, 0, "auto|cpu|cuda|cuda:N|emu|ref", "",                                     \
       "where to train; auto takes a GPU if there is one, else the CPU, and says why; cuda:1 is the second GPU; emu "  \
       "runs the CUDA kernels on the CPU, for tests")                                                                  \
-    X(S, INT, threads, 0, 0, 1024, NULL, "threads",                                                                   \
+    X(S, INT, FREE, threads, 0, 0, 1024, NULL, "threads",                                                             \
       "CPU worker threads; 0: one per core, within the control groups' CPU quota. Results do not depend on it")       \
-    X(S, INT, seed, 1337, 0, HS_NO_BOUND, NULL, "", "determines every random number of the run")                      \
-    X(S, STRING, out_dir, "runs/default", 0, 0, NULL, HS_UNIT_PATH, "where the run's files go")                       \
-    X(S, STRING, init_from, "", 0, 0, NULL, HS_UNIT_PATH,                                                             \
+    X(S, INT, FIXED, seed, 1337, 0, HS_NO_BOUND, NULL, "", "determines every random number of the run")               \
+    X(S, STRING, FREE, out_dir, "runs/default", 0, 0, NULL, HS_UNIT_PATH, "where the run's files go")                 \
+    X(S, STRING, FIXED, init_from, "", 0, 0, NULL, HS_UNIT_PATH,                                                      \
       "weights to start from: a Hugging Face folder (GPT-2, Llama, Mistral, Qwen2, Qwen3), or a run's folder or a "   \
       "checkpoint of Halfstep. Section model and the tokenizer follow from it")                                       \
-    X(S, STRING, resume, "auto", 0, 0, "auto|never|require|changed|held", "",                                         \
+    X(S, STRING, FREE, resume, "auto", 0, 0, "auto|never|require|changed|held", "",                                   \
       "auto: continue from out_dir's latest checkpoint if there is one; never: refuse to start if there is one; "     \
       "require: refuse to start if there is none; changed: as auto, and learning_rate, weight_decay, schedule and "   \
       "precision.mode may differ from the checkpoint's; held: once, from before an infinite schedule let the "        \
       "learning "                                                                                                     \
       "rate down (checkpoints/held), so that appended tasks go on as if they had been listed from the start")         \
-    X(S, INT, batch_size, 8, 1, 1048576, NULL, "sequences",                                                           \
+    X(S, INT, FIXED, batch_size, 8, 1, 1048576, NULL, "sequences",                                                    \
       "sequences of a batch; an optimizer step trains on gradient_accumulation_steps batches, its effective batch")   \
-    X(S, INT, gradient_accumulation_steps, 1, 1, 65536, NULL, "batches",                                              \
+    X(S, INT, FIXED, gradient_accumulation_steps, 1, 1, 65536, NULL, "batches",                                       \
       "batches whose gradients add up to one optimizer step; under strategy mer with mer.group_steps: 0 (but not in " \
       "mode reptile) each batch is an optimizer step of its own instead, and this many of them are a group")          \
-    X(S, INT, max_length, 256, 1, 1048576, NULL, "tokens", "sequence length T")                                       \
-    X(S, BOOL, use_amp, true, 0, 1, NULL, "",                                                                         \
+    X(S, INT, FIXED, max_length, 256, 1, 1048576, NULL, "tokens", "sequence length T")                                \
+    X(S, BOOL, FIXED, use_amp, true, 0, 1, NULL, "",                                                                  \
       "precision.mode auto picks bf16 where the hardware multiplies it, else fp16 where it multiplies that, else "    \
       "fp32, which is faster there; false: fp32")                                                                     \
-    X(S, BOOL, use_gradient_checkpointing, false, 0, 1, NULL, "", "short for memory.recompute: block")                \
-    X(S, REAL, target_gpu_util, 0.8, 0.01, 1.0, NULL, "fraction",                                                     \
+    X(S, BOOL, FREE, use_gradient_checkpointing, false, 0, 1, NULL, "", "short for memory.recompute: block")          \
+    X(S, REAL, FREE, target_gpu_util, 0.8, 0.01, 1.0, NULL, "fraction",                                               \
       "share of the device's memory that the memory plan may use")                                                    \
-    X(S, INT, checkpoint_freq, 200, 0, HS_NO_BOUND, NULL, "optimizer steps",                                          \
+    X(S, INT, FREE, checkpoint_freq, 200, 0, HS_NO_BOUND, NULL, "optimizer steps",                                    \
       "save every so many steps; 0: only at the end")                                                                 \
-    X(S, INT, keep_checkpoints, 2, 1, 100000, NULL, "checkpoints", "how many of the latest to keep")                  \
-    X(S, BOOL, keep_best, false, 0, 1, NULL, "",                                                                      \
+    X(S, INT, FREE, keep_checkpoints, 2, 1, 100000, NULL, "checkpoints", "how many of the latest to keep")            \
+    X(S, BOOL, FREE, keep_best, false, 0, 1, NULL, "",                                                                \
       "also keep the checkpoint of the lowest validation loss, saved at the evaluation that found it; "               \
       "checkpoints/best names it, and with several tasks best-1, best-2, ... name one for each")                      \
-    X(S, REAL, max_epochs, 1, 0, HS_NO_BOUND, NULL, "epochs",                                                         \
+    X(S, REAL, LENGTH, max_epochs, 1, 0, HS_NO_BOUND, NULL, "epochs",                                                 \
       "passes over the training data; ignored when max_steps is set")                                                 \
-    X(S, INT, max_steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps",                                                  \
+    X(S, INT, LENGTH, max_steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps",                                          \
       "stop after so many applied steps; 0: by max_epochs")                                                           \
-    X(S, REAL, learning_rate, 3e-4, 0, 1000, NULL, "", "peak learning rate")                                          \
-    X(S, REAL, weight_decay, 0.1, 0, 1000, NULL, "", "decoupled weight decay, on tensors of two dimensions only")
+    X(S, REAL, FUTURE, learning_rate, 3e-4, 0, 1000, NULL, "", "peak learning rate")                                  \
+    X(S, REAL, FUTURE, weight_decay, 0.1, 0, 1000, NULL, "",                                                          \
+      "decoupled weight decay, on tensors of two dimensions only")
 
-#define HS_KEYS_MODEL(X, S)                                                                                            \
-    X(S, STRING, family, "gpt2", 0, 0, "gpt2|llama", "", "gpt2, or llama (which also makes Qwen2 and Qwen3)")          \
-    X(S, INT, layers, 4, 1, 1024, NULL, "blocks", "transformer blocks")                                                \
-    X(S, INT, heads, 4, 1, 1024, NULL, "heads", "query heads")                                                         \
-    X(S, INT, kv_heads, 0, 0, 1024, NULL, "heads", "key/value heads (llama); 0: as many as heads")                     \
-    X(S, INT, width, 128, 1, 1048576, NULL, "features", "embedding size C")                                            \
-    X(S, INT, head_dim, 0, 0, 256, NULL, "features", "size of a head (llama); 0: width / heads")                       \
-    X(S, INT, mlp_width, 0, 0, 4194304, NULL, "features",                                                              \
-      "hidden size F; 0: 4 C for gpt2, 8/3 C rounded up to 64 for llama")                                              \
-    X(S, INT, vocabulary, 0, 0, 16777216, NULL, "tokens",                                                              \
-      "rows of the embedding; 0: the tokenizer's tokens. More add unused rows, fewer are refused")                     \
-    X(S, INT, max_positions, 0, 0, 16777216, NULL, "tokens",                                                           \
-      "gpt2: learned positions; llama: length that an export declares; 0: max_length")                                 \
-    X(S, BOOL, bias, false, 0, 1, NULL, "", "biases in linear layers and layer norms (gpt2)")                          \
-    X(S, BOOL, qkv_bias, false, 0, 1, NULL, "", "biases of the q, k and v projections (llama; Qwen2)")                 \
-    X(S, BOOL, qk_norm, false, 0, 1, NULL, "", "RMS norm of each query and key head (llama; Qwen3)")                   \
-    X(S, BOOL, tie_head, true, 0, 1, NULL, "", "the head shares the embedding's weights")                              \
-    X(S, REAL, dropout, 0.0, 0, 0.99, NULL, "probability", "on embeddings, attention probabilities and both branches") \
-    X(S, REAL, norm_epsilon, 1e-5, 1e-12, 1, NULL, "", "added to the variance, under the square root")                 \
-    X(S, REAL, rope_theta, 10000, 1, 1e15, NULL, "", "base of the rotary frequencies (llama)")                         \
-    X(S, STRING, rope_scaling, "none", 0, 0, "none|linear|llama3|yarn", "",                                            \
-      "how the rotary frequencies of a model that was made longer were changed (llama): linear divides all by "        \
-      "rope_factor; llama3 and yarn divide the slow ones, by bounds in turns within rope_original_positions")          \
-    X(S, REAL, rope_factor, 1, 1, 1e6, NULL, "", "how many times longer it was made; read where there is scaling")     \
-    X(S, INT, rope_original_positions, 0, 0, 16777216, NULL, "tokens",                                                 \
-      "length that it was first trained for; read by llama3 and yarn")                                                 \
-    X(S, REAL, rope_low_freq_factor, 1, 1e-6, 1e6, NULL, "turns", "llama3: frequencies below it are divided")          \
-    X(S, REAL, rope_high_freq_factor, 4, 1e-6, 1e6, NULL, "turns", "llama3: frequencies above it stay")                \
-    X(S, REAL, rope_beta_slow, 1, 1e-6, 1e6, NULL, "turns", "yarn: frequencies below it are divided")                  \
-    X(S, REAL, rope_beta_fast, 32, 1e-6, 1e6, NULL, "turns", "yarn: frequencies above it stay")                        \
-    X(S, REAL, rope_attention_factor, 0, 0, 1000, NULL, "",                                                            \
-      "yarn: factor of cosines and sines; 0: 0.1 ln(rope_factor) + 1")                                                 \
-    X(S, REAL, init_std, 0.02, 0, 10, NULL, "",                                                                        \
-      "standard deviation of initial weights; residual projections / sqrt(2 layers)")                                  \
-    X(S, REAL, z_loss, 0.0, 0, 1, NULL, "", "coefficient of log(Z)^2 added to the loss")
+#define HS_KEYS_MODEL(X, S)                                                                                          \
+    X(S, STRING, FIXED, family, "gpt2", 0, 0, "gpt2|llama", "", "gpt2, or llama (which also makes Qwen2 and Qwen3)") \
+    X(S, INT, FIXED, layers, 4, 1, 1024, NULL, "blocks", "transformer blocks")                                       \
+    X(S, INT, FIXED, heads, 4, 1, 1024, NULL, "heads", "query heads")                                                \
+    X(S, INT, FIXED, kv_heads, 0, 0, 1024, NULL, "heads", "key/value heads (llama); 0: as many as heads")            \
+    X(S, INT, FIXED, width, 128, 1, 1048576, NULL, "features", "embedding size C")                                   \
+    X(S, INT, FIXED, head_dim, 0, 0, 256, NULL, "features", "size of a head (llama); 0: width / heads")              \
+    X(S, INT, FIXED, mlp_width, 0, 0, 4194304, NULL, "features",                                                     \
+      "hidden size F; 0: 4 C for gpt2, 8/3 C rounded up to 64 for llama")                                            \
+    X(S, INT, FIXED, vocabulary, 0, 0, 16777216, NULL, "tokens",                                                     \
+      "rows of the embedding; 0: the tokenizer's tokens. More add unused rows, fewer are refused")                   \
+    X(S, INT, FIXED, max_positions, 0, 0, 16777216, NULL, "tokens",                                                  \
+      "gpt2: learned positions; llama: length that an export declares; 0: max_length")                               \
+    X(S, BOOL, FIXED, bias, false, 0, 1, NULL, "", "biases in linear layers and layer norms (gpt2)")                 \
+    X(S, BOOL, FIXED, qkv_bias, false, 0, 1, NULL, "", "biases of the q, k and v projections (llama; Qwen2)")        \
+    X(S, BOOL, FIXED, qk_norm, false, 0, 1, NULL, "", "RMS norm of each query and key head (llama; Qwen3)")          \
+    X(S, BOOL, FIXED, tie_head, true, 0, 1, NULL, "", "the head shares the embedding's weights")                     \
+    X(S, REAL, FIXED, dropout, 0.0, 0, 0.99, NULL, "probability",                                                    \
+      "on embeddings, attention probabilities and both branches")                                                    \
+    X(S, REAL, FIXED, norm_epsilon, 1e-5, 1e-12, 1, NULL, "", "added to the variance, under the square root")        \
+    X(S, REAL, FIXED, rope_theta, 10000, 1, 1e15, NULL, "", "base of the rotary frequencies (llama)")                \
+    X(S, STRING, FIXED, rope_scaling, "none", 0, 0, "none|linear|llama3|yarn", "",                                   \
+      "how the rotary frequencies of a model that was made longer were changed (llama): linear divides all by "      \
+      "rope_factor; llama3 and yarn divide the slow ones, by bounds in turns within rope_original_positions")        \
+    X(S, REAL, FIXED, rope_factor, 1, 1, 1e6, NULL, "",                                                              \
+      "how many times longer it was made; read where there is scaling")                                              \
+    X(S, INT, FIXED, rope_original_positions, 0, 0, 16777216, NULL, "tokens",                                        \
+      "length that it was first trained for; read by llama3 and yarn")                                               \
+    X(S, REAL, FIXED, rope_low_freq_factor, 1, 1e-6, 1e6, NULL, "turns", "llama3: frequencies below it are divided") \
+    X(S, REAL, FIXED, rope_high_freq_factor, 4, 1e-6, 1e6, NULL, "turns", "llama3: frequencies above it stay")       \
+    X(S, REAL, FIXED, rope_beta_slow, 1, 1e-6, 1e6, NULL, "turns", "yarn: frequencies below it are divided")         \
+    X(S, REAL, FIXED, rope_beta_fast, 32, 1e-6, 1e6, NULL, "turns", "yarn: frequencies above it stay")               \
+    X(S, REAL, FIXED, rope_attention_factor, 0, 0, 1000, NULL, "",                                                   \
+      "yarn: factor of cosines and sines; 0: 0.1 ln(rope_factor) + 1")                                               \
+    X(S, REAL, FIXED, init_std, 0.02, 0, 10, NULL, "",                                                               \
+      "standard deviation of initial weights; residual projections / sqrt(2 layers)")                                \
+    X(S, REAL, FIXED, z_loss, 0.0, 0, 1, NULL, "", "coefficient of log(Z)^2 added to the loss")
 
-#define HS_KEYS_TOKENIZER(X, S)                                                                            \
-    X(S, STRING, kind, "byte", 0, 0, "byte|char|bpe", "",                                                  \
-      "byte: 256 bytes + end-of-text; char: the training text's characters; bpe: the file in path")        \
-    X(S, STRING, path, "", 0, 0, NULL, HS_UNIT_PATH,                                                       \
-      "bpe: a Hugging Face tokenizer.json, byte-level or with spaces as U+2581; refused with other kinds") \
-    X(S, STRING, end_of_text, "", 0, 0, NULL, "",                                                          \
-      "the token that ends a document, as its text, such as <|im_end|>; empty: found by its usual names "  \
-      "(<|endoftext|>, <|end_of_text|>, </s>, <eos>)")                                                     \
-    X(S, STRING, chat_template, "auto", 0, 0, "auto|chatml|qwen2|qwen2.5|llama3|llama3.1|alpaca", "",      \
-      "how conversations become text, in training and for generate --chat; auto: by the chat template "    \
+#define HS_KEYS_TOKENIZER(X, S)                                                                              \
+    X(S, STRING, FIXED, kind, "byte", 0, 0, "byte|char|bpe", "",                                             \
+      "byte: 256 bytes + end-of-text; char: the training text's characters; bpe: the file in path")          \
+    X(S, STRING, FIXED, path, "", 0, 0, NULL, HS_UNIT_PATH,                                                  \
+      "bpe: a Hugging Face tokenizer.json, byte-level or with spaces as U+2581; refused with other kinds")   \
+    X(S, STRING, FIXED, end_of_text, "", 0, 0, NULL, "",                                                     \
+      "the token that ends a document, as its text, such as <|im_end|>; empty: found by its usual names "    \
+      "(<|endoftext|>, <|end_of_text|>, </s>, <eos>)")                                                       \
+    X(S, STRING, FIXED, chat_template, "auto", 0, 0, "auto|chatml|qwen2|qwen2.5|llama3|llama3.1|alpaca", "", \
+      "how conversations become text, in training and for generate --chat; auto: by the chat template "      \
       "beside the tokenizer where that is one of these; llama3.1: with its fixed date, 26 Jul 2024")
 
 /* One entry of the list `tasks`. */
-#define HS_KEYS_TASK(X, S)                                                                                            \
-    X(S, STRING, name, "task", 0, 0, NULL, "", "appears in logs and metrics")                                         \
-    X(S, STRINGS, train, "synthetic:mixture", 0, 0, NULL, HS_UNIT_PATH,                                               \
-      "files, folders, globs (.txt .md .jsonl .json .csv .bin ..., also with .gz or .zst) or synthetic:NAME; in "     \
-      "globs **/ stands for folders of any depth, {a,b} and {1..9} for each of them; what is validation's is left "   \
-      "out of folders and globs")                                                                                     \
-    X(S, STRING, validation, "10%", 0, 0, NULL, HS_UNIT_PATH,                                                         \
-      "a share such as 10% cut from the end, or files as in train, or synthetic:NAME")                                \
-    X(S, STRING, format, "auto", 0, 0, "auto|text|jsonl|json|csv|tsv", "",                                            \
-      "how its files are read; auto: each by its name (.jsonl and .ndjson: an object a line; .json: a list of "       \
-      "objects or strings; .csv: a header line, then rows; .tsv, .tab: the same with tabs; .bin: tokens; else text)") \
-    X(S, STRING, text_field, "text", 0, 0, NULL, "", "JSONL, JSON, CSV, TSV: the field (column) of a document")       \
-    X(S, STRING, prompt_field, "prompt", 0, 0, NULL, "",                                                              \
-      "JSONL, JSON, CSV, TSV: with completion_field: loss on the completion only")                                    \
-    X(S, STRING, completion_field, "completion", 0, 0, NULL, "", "JSONL, JSON, CSV, TSV: see prompt_field")           \
-    X(S, BYTES, synthetic_tokens, 1000000, 1000, HS_NO_BOUND, NULL, "bytes",                                          \
-      "how much text a synthetic source makes for training; a validation source of its own makes one tenth of that")  \
-    X(S, INT, steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps", "length of this task; 0: by tokens or epochs")       \
-    X(S, INT, tokens, 0, 0, HS_NO_BOUND, NULL, "tokens", "its length in new training tokens; 0: by epochs")           \
-    X(S, REAL, epochs, 0, 0, HS_NO_BOUND, NULL, "epochs",                                                             \
-      "its length in passes over its training data; 0: max_steps, else max_epochs")                                   \
-    X(S, REAL, learning_rate, 0, 0, 1000, NULL, "", "its peak learning rate; 0: the top level's")                     \
-    X(S, BOOL, known, false, 0, 1, NULL, "",                                                                          \
-      "true: the model of init_from has learned it already. Its text is replayed, its Fisher is measured and its "    \
-      "loss followed, and no weight changes in it; its length by default: as many steps as fill the replay buffer. "  \
-      "Such tasks come first; joint trains on them, too")                                                             \
-    X(S, BOOL, retain, true, 0, 1, NULL, "",                                                                          \
-      "false: it is to be forgotten once it has ended: nothing of it is replayed, no penalty holds it, its adapter "  \
+#define HS_KEYS_TASK(X, S)                                                                                             \
+    X(S, STRING, FIXED, name, "task", 0, 0, NULL, "", "appears in logs and metrics")                                   \
+    X(S, STRINGS, FIXED, train, "synthetic:mixture", 0, 0, NULL, HS_UNIT_PATH,                                         \
+      "files, folders, globs (.txt .md .jsonl .json .csv .bin ..., also with .gz or .zst) or synthetic:NAME; in "      \
+      "globs **/ stands for folders of any depth, {a,b} and {1..9} for each of them; what is validation's is left "    \
+      "out of folders and globs")                                                                                      \
+    X(S, STRING, FIXED, validation, "10%", 0, 0, NULL, HS_UNIT_PATH,                                                   \
+      "a share such as 10% cut from the end, or files as in train, or synthetic:NAME")                                 \
+    X(S, STRING, FIXED, format, "auto", 0, 0, "auto|text|jsonl|json|csv|tsv", "",                                      \
+      "how its files are read; auto: each by its name (.jsonl and .ndjson: an object a line; .json: a list of "        \
+      "objects or strings; .csv: a header line, then rows; .tsv, .tab: the same with tabs; .bin: tokens; else text)")  \
+    X(S, STRING, FIXED, text_field, "text", 0, 0, NULL, "", "JSONL, JSON, CSV, TSV: the field (column) of a document") \
+    X(S, STRING, FIXED, prompt_field, "prompt", 0, 0, NULL, "",                                                        \
+      "JSONL, JSON, CSV, TSV: with completion_field: loss on the completion only")                                     \
+    X(S, STRING, FIXED, completion_field, "completion", 0, 0, NULL, "", "JSONL, JSON, CSV, TSV: see prompt_field")     \
+    X(S, BYTES, FIXED, synthetic_tokens, 1000000, 1000, HS_NO_BOUND, NULL, "bytes",                                    \
+      "how much text a synthetic source makes for training; a validation source of its own makes one tenth of that")   \
+    X(S, INT, FIXED, steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps", "length of this task; 0: by tokens or epochs") \
+    X(S, INT, FIXED, tokens, 0, 0, HS_NO_BOUND, NULL, "tokens", "its length in new training tokens; 0: by epochs")     \
+    X(S, REAL, FIXED, epochs, 0, 0, HS_NO_BOUND, NULL, "epochs",                                                       \
+      "its length in passes over its training data; 0: max_steps, else max_epochs")                                    \
+    X(S, REAL, FIXED, learning_rate, 0, 0, 1000, NULL, "", "its peak learning rate; 0: the top level's")               \
+    X(S, BOOL, FIXED, known, false, 0, 1, NULL, "",                                                                    \
+      "true: the model of init_from has learned it already. Its text is replayed, its Fisher is measured and its "     \
+      "loss followed, and no weight changes in it; its length by default: as many steps as fill the replay buffer. "   \
+      "Such tasks come first; joint trains on them, too")                                                              \
+    X(S, BOOL, FIXED, retain, true, 0, 1, NULL, "",                                                                    \
+      "false: it is to be forgotten once it has ended: nothing of it is replayed, no penalty holds it, its adapter "   \
       "is dropped, and learned, retained and forgetting leave it out; the matrix says how much of it is left")
 
 #define HS_KEYS_DATA(X, S)                                                                                           \
-    X(S, STRING, sampling, "epoch", 0, 0, "epoch|random", "",                                                        \
+    X(S, STRING, FIXED, sampling, "epoch", 0, 0, "epoch|random", "",                                                 \
       "epoch: every window once, shuffled; random: windows at random offsets, as nanoGPT")                           \
-    X(S, STRING, packing, "stream", 0, 0, "stream|documents|none", "",                                               \
+    X(S, STRING, FIXED, packing, "stream", 0, 0, "stream|documents|none", "",                                        \
       "stream: documents one behind the other, cut into windows of max_length; documents: whole documents, as many " \
       "as a row has room for; none attends to another, and positions start anew in each; none: each document in a "  \
       "row of its own, and padding behind it; with both a longer document is cut at max_length, and the loss "       \
       "counts no padding")                                                                                           \
-    X(S, INT, prefetch, 4, 1, 1024, NULL, "batches", "effective batches prepared ahead")                             \
-    X(S, INT, workers, 1, 1, 64, NULL, "threads", "prefetching threads")                                             \
-    X(S, STRING, token_file, "auto", 0, 0, "auto|raw16", "",                                                         \
+    X(S, INT, FREE, prefetch, 4, 1, 1024, NULL, "batches", "effective batches prepared ahead")                       \
+    X(S, INT, FREE, workers, 1, 1, 64, NULL, "threads", "prefetching threads")                                       \
+    X(S, STRING, FIXED, token_file, "auto", 0, 0, "auto|raw16", "",                                                  \
       ".bin files: auto: llm.c header required; raw16: nanoGPT's headerless u16")
 
 #define HS_KEYS_PRECISION(X, S)                                                                                      \
-    X(S, STRING, mode, "auto", 0, 0, "auto|fp32|tf32|bf16|fp16|fp8", "",                                             \
+    X(S, STRING, FUTURE, mode, "auto", 0, 0, "auto|fp32|tf32|bf16|fp16|fp8", "",                                     \
       "auto follows use_amp; tf32 is fp32 with products on a GPU's tensor cores; fp8 is bf16 with the blocks' "      \
       "products in codes below 16 bits (precision.fp8), whose numbers are the same on every device")                 \
-    X(S, BOOL, master_weights, true, 0, 1, NULL, "",                                                                 \
+    X(S, BOOL, FIXED, master_weights, true, 0, 1, NULL, "",                                                          \
       "keep FP32 masters of 16-bit weights; false: bf16 only, stochastic rounding")                                  \
-    X(S, STRING, gradients, "fp32", 0, 0, "fp32|compute", "",                                                        \
+    X(S, STRING, FIXED, gradients, "fp32", 0, 0, "fp32|compute", "",                                                 \
       "weight gradients accumulate in fp32, or in the mode's 16-bit format")                                         \
-    X(S, STRING, logits, "f32", 0, 0, "f32|compute", "",                                                             \
+    X(S, STRING, FIXED, logits, "f32", 0, 0, "f32|compute", "",                                                      \
       "training's logits as the head's product stores them; compute: in the mode's 16-bit format, so that 6 bytes "  \
       "of each move in place of 10 and its gradient takes its memory (2 bytes in place of 6); softmax and loss are " \
       "computed in f32 from them. Evaluation and generation have f32 logits. Not with der++ and lwf, which compare " \
       "logits")                                                                                                      \
-    X(S, STRING, loss_scale, "auto", 0, 0, "auto|dynamic|static|none", "", "auto: dynamic in fp16, none otherwise")  \
-    X(S, REAL, init_scale, 65536, 1e-30, 1e30, NULL, "", "first loss scale, and the static one")                     \
-    X(S, REAL, growth_factor, 2.0, 1.0000001, 1e6, NULL, "",                                                         \
+    X(S, STRING, FIXED, loss_scale, "auto", 0, 0, "auto|dynamic|static|none", "",                                    \
+      "auto: dynamic in fp16, none otherwise")                                                                       \
+    X(S, REAL, FIXED, init_scale, 65536, 1e-30, 1e30, NULL, "", "first loss scale, and the static one")              \
+    X(S, REAL, FIXED, growth_factor, 2.0, 1.0000001, 1e6, NULL, "",                                                  \
       "scale factor after growth_interval steps without overflow")                                                   \
-    X(S, REAL, backoff_factor, 0.5, 1e-6, 0.9999999, NULL, "", "scale factor after an overflow")                     \
-    X(S, INT, growth_interval, 2000, 1, HS_NO_BOUND, NULL, "optimizer steps",                                        \
+    X(S, REAL, FIXED, backoff_factor, 0.5, 1e-6, 0.9999999, NULL, "", "scale factor after an overflow")              \
+    X(S, INT, FIXED, growth_interval, 2000, 1, HS_NO_BOUND, NULL, "optimizer steps",                                 \
       "steps without overflow before it grows")                                                                      \
-    X(S, INT, hysteresis, 1, 1, 1000, NULL, "overflows", "overflows before the scale falls; refilled when it grows") \
-    X(S, REAL, min_scale, 1.0, 1e-30, 1e30, NULL, "", "lower bound of the scale; an overflow there stops the run")   \
-    X(S, REAL, max_scale, 1e30, 1e-30, 3e38, NULL, "", "upper bound of the scale")
+    X(S, INT, FIXED, hysteresis, 1, 1, 1000, NULL, "overflows",                                                      \
+      "overflows before the scale falls; refilled when it grows")                                                    \
+    X(S, REAL, FIXED, min_scale, 1.0, 1e-30, 1e30, NULL, "",                                                         \
+      "lower bound of the scale; an overflow there stops the run")                                                   \
+    X(S, REAL, FIXED, max_scale, 1e30, 1e-30, 3e38, NULL, "", "upper bound of the scale")
 
 #define HS_KEYS_FP8(X, S)                                                                                             \
-    X(S, STRING, recipe, "current", 0, 0, "current|delayed|block|mxfp8|nvfp4", "",                                    \
+    X(S, STRING, FUTURE, recipe, "current", 0, 0, "current|delayed|block|mxfp8|nvfp4", "",                            \
       "precision.mode fp8: how numbers are scaled before they are cast. current: a tensor by its own largest "        \
       "magnitude; delayed: by those of earlier steps; block: 128 neighbours, of weights 128 x 128; mxfp8: 32 "        \
       "neighbours; nvfp4: 4 bits, 16 neighbours and the tensor, gradients rounded stochastically")                    \
-    X(S, STRING, format, "hybrid", 0, 0, "hybrid|e4m3", "",                                                           \
+    X(S, STRING, FUTURE, format, "hybrid", 0, 0, "hybrid|e4m3", "",                                                   \
       "current, delayed: hybrid: gradients in E5M2, the rest in E4M3; e4m3: all in E4M3, as block and mxfp8 have it") \
-    X(S, BOOL, power_of_two, false, 0, 1, NULL, "", "current: scales are powers of two")                              \
-    X(S, INT, history, 1024, 1, 65536, NULL, "optimizer steps", "delayed: whose largest magnitudes are kept")         \
-    X(S, STRING, amax, "max", 0, 0, "max|most_recent", "", "delayed: which of them a scale follows from")             \
-    X(S, REAL, margin, 0, 0, 16, NULL, "powers of two", "delayed: room above it: scales are divided by 2^margin")     \
-    X(S, STRINGS, keep, "auto", 0, 0, NULL, "",                                                                       \
+    X(S, BOOL, FUTURE, power_of_two, false, 0, 1, NULL, "", "current: scales are powers of two")                      \
+    X(S, INT, FUTURE, history, 1024, 1, 65536, NULL, "optimizer steps", "delayed: whose largest magnitudes are kept") \
+    X(S, STRING, FUTURE, amax, "max", 0, 0, "max|most_recent", "", "delayed: which of them a scale follows from")     \
+    X(S, REAL, FUTURE, margin, 0, 0, 16, NULL, "powers of two",                                                       \
+      "delayed: room above it: scales are divided by 2^margin")                                                       \
+    X(S, STRINGS, FUTURE, keep, "auto", 0, 0, NULL, "",                                                               \
       "linear layers whose products stay in 16 bits: first or last (all of that block), or patterns of the weights' " \
       "names such as *.mlp.*; auto: of nvfp4 the first 2 and last 8 of 62 blocks, or such a share, else none; none. " \
       "Embedding, norms, attention and head always do")
 
 #define HS_KEYS_TRAIN(X, S)                                                                                            \
-    X(S, STRINGS, freeze, "", 0, 0, NULL, "",                                                                          \
+    X(S, STRINGS, FIXED, freeze, "", 0, 0, NULL, "",                                                                   \
       "parameters that stay as they are, without gradient, moments or their memory: matrix, vector, embedding, head, " \
       "norm, bias, or patterns of names such as transformer.h.[0-3].*")
 
 #define HS_KEYS_ADAPTER(X, S)                                                                                        \
-    X(S, STRING, kind, "none", 0, 0, "none|lora", "",                                                                \
+    X(S, STRING, FIXED, kind, "none", 0, 0, "none|lora", "",                                                         \
       "lora: the model stays as it is, and beside its matrices low-rank changes are trained (Hu et al. 2021)")       \
-    X(S, INT, rank, 16, 1, 4096, NULL, "", "r: columns of A^T and B")                                                \
-    X(S, REAL, alpha, 32, 1e-6, 1e6, NULL, "", "the change is alpha/rank B A")                                       \
-    X(S, BOOL, rank_stabilized, false, 0, 1, NULL, "", "alpha/sqrt(rank) instead (Kalajdzievski 2023)")              \
-    X(S, REAL, dropout, 0, 0, 0.99, NULL, "probability", "on the input of A")                                        \
-    X(S, STRINGS, targets, "all-linear", 0, 0, NULL, "",                                                             \
+    X(S, INT, FIXED, rank, 16, 1, 4096, NULL, "", "r: columns of A^T and B")                                         \
+    X(S, REAL, FIXED, alpha, 32, 1e-6, 1e6, NULL, "", "the change is alpha/rank B A")                                \
+    X(S, BOOL, FIXED, rank_stabilized, false, 0, 1, NULL, "", "alpha/sqrt(rank) instead (Kalajdzievski 2023)")       \
+    X(S, REAL, FIXED, dropout, 0, 0, 0.99, NULL, "probability", "on the input of A")                                 \
+    X(S, STRINGS, FIXED, targets, "all-linear", 0, 0, NULL, "",                                                      \
       "matrices that are adapted: attention, mlp, all-linear (of the blocks), names such as q_proj or c_attn, or "   \
       "patterns of whole names")                                                                                     \
-    X(S, STRINGS, also_train, "", 0, 0, NULL, "",                                                                    \
+    X(S, STRINGS, FIXED, also_train, "", 0, 0, NULL, "",                                                             \
       "parameters that are trained whole beside them, by roles or patterns as in train.freeze")                      \
-    X(S, STRING, base, "unchanged", 0, 0, "unchanged|nf4", "",                                                       \
+    X(S, STRING, FIXED, base, "unchanged", 0, 0, "unchanged|nf4", "",                                                \
       "how the blocks' frozen matrices are kept; nf4: in 4.13 bits an element, as bitsandbytes quantizes them with " \
       "blocks of 64 and double quantization, decoded inside each product (QLoRA, Dettmers et al. 2023)")             \
-    X(S, STRING, init_from, "", 0, 0, NULL, HS_UNIT_PATH, "a folder of PEFT's format whose adapters are gone on with")
+    X(S, STRING, FIXED, init_from, "", 0, 0, NULL, HS_UNIT_PATH,                                                     \
+      "a folder of PEFT's format whose adapters are gone on with")
 
 #define HS_KEYS_OPTIMIZER(X, S)                                                                                     \
-    X(S, STRING, kind, "adamw", 0, 0, "adamw|adamw8bit|adamwfp8|sgd|muon", "",                                      \
+    X(S, STRING, FIXED, kind, "adamw", 0, 0, "adamw|adamw8bit|adamwfp8|sgd|muon", "",                               \
       "update rule; adamw8bit: AdamW with moments of 2.03 bytes a parameter in place of 8 (codes of 8 bits, one "   \
       "absmax for 256 of them), those of embeddings and of parameters under 4096 elements in f32; adamwfp8: the "   \
       "same with fp8 numbers as codes, rounded stochastically, m in E4M3 and v in E5M2, coarser near a block's "    \
       "largest; muon: matrices of the blocks by Muon (section muon), all else by AdamW; its step has the size "     \
       "of AdamW's, 0.2 sqrt(max(rows, columns)) times the orthogonal matrix, so that AdamW's learning rate serves") \
-    X(S, STRING, moments, "f32", 0, 0, "f32|bf16", "",                                                              \
+    X(S, STRING, FIXED, moments, "f32", 0, 0, "f32|bf16", "",                                                       \
       "format of AdamW's two moments; bf16: 4 bytes a parameter in place of 8, rounded stochastically; it serves "  \
       "what adamw updates, beside adamw8bit, adamwfp8 and muon what those leave to it; SGD's and Muon's momentum "  \
       "stay f32")                                                                                                   \
-    X(S, REALS2, betas, "[0.9, 0.95]", 0, 0.9999999, NULL, "", "AdamW's decay rates of the two moments")            \
-    X(S, REAL, epsilon, 1e-8, 1e-30, 1, NULL, "", "AdamW: added after the bias correction")                         \
-    X(S, REAL, momentum, 0.9, 0, 0.9999999, NULL, "", "SGD")                                                        \
-    X(S, BOOL, nesterov, false, 0, 1, NULL, "", "SGD")                                                              \
-    X(S, REAL, clip_norm, 1.0, 0, HS_NO_BOUND, NULL, "", "largest global gradient norm; 0: no clipping")
+    X(S, REALS2, FIXED, betas, "[0.9, 0.95]", 0, 0.9999999, NULL, "", "AdamW's decay rates of the two moments")     \
+    X(S, REAL, FIXED, epsilon, 1e-8, 1e-30, 1, NULL, "", "AdamW: added after the bias correction")                  \
+    X(S, REAL, FIXED, momentum, 0.9, 0, 0.9999999, NULL, "", "SGD")                                                 \
+    X(S, BOOL, FIXED, nesterov, false, 0, 1, NULL, "", "SGD")                                                       \
+    X(S, REAL, FIXED, clip_norm, 1.0, 0, HS_NO_BOUND, NULL, "", "largest global gradient norm; 0: no clipping")
 
 /* Jordan et al. 2024 (kellerjordan.github.io/posts/muon); the step's size: Liu et al. 2025, "Muon is scalable for LLM
  * training", eq. 4. */
-#define HS_KEYS_MUON(X, S)                                                               \
-    X(S, REAL, momentum, 0.95, 0, 0.9999999, NULL, "", "of the gradients' running mean") \
-    X(S, BOOL, nesterov, true, 0, 1, NULL, "", "mix the newest gradient in once more")   \
-    X(S, INT, steps, 5, 1, 50, NULL, "iterations", "Newton-Schulz iterations that make the momentum orthogonal")
+#define HS_KEYS_MUON(X, S)                                                                      \
+    X(S, REAL, FIXED, momentum, 0.95, 0, 0.9999999, NULL, "", "of the gradients' running mean") \
+    X(S, BOOL, FIXED, nesterov, true, 0, 1, NULL, "", "mix the newest gradient in once more")   \
+    X(S, INT, FIXED, steps, 5, 1, 50, NULL, "iterations", "Newton-Schulz iterations that make the momentum orthogonal")
 
 /* One entry of optimizer.groups. */
 #define HS_KEYS_GROUP(X, S)                                                                                        \
-    X(S, STRINGS, match, "", 0, 0, NULL, "",                                                                       \
+    X(S, STRINGS, FIXED, match, "", 0, 0, NULL, "",                                                                \
       "its parameters, by roles or patterns as in train.freeze; of several groups the first that matches")         \
-    X(S, REAL, learning_rate, 0, 0, 1000, NULL, "",                                                                \
+    X(S, REAL, FIXED, learning_rate, 0, 0, 1000, NULL, "",                                                         \
       "its own peak: its rate is this over the top level's learning_rate times the schedule's, warm-up and decay " \
       "alike; 0: the top level's")                                                                                 \
-    X(S, REAL, weight_decay, -1, -1, 1000, NULL, "", "its own weight decay; -1: the top level's")                  \
-    X(S, STRING, kind, "inherit", 0, 0, "inherit|adamw|adamw8bit|adamwfp8|sgd|muon", "",                           \
+    X(S, REAL, FIXED, weight_decay, -1, -1, 1000, NULL, "", "its own weight decay; -1: the top level's")           \
+    X(S, STRING, FIXED, kind, "inherit", 0, 0, "inherit|adamw|adamw8bit|adamwfp8|sgd|muon", "",                    \
       "its own update rule; inherit: optimizer.kind")
 
-#define HS_KEYS_SCHEDULE(X, S)                                                                                      \
-    X(S, STRING, kind, "cosine", 0, 0, "constant|linear|cosine|wsd", "", "shape after the warm-up")                 \
-    X(S, INT, warmup_steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps", "linear from 0")                            \
-    X(S, INT, decay_steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps", "where the decay ends; 0: at the last step") \
-    X(S, REAL, min_learning_rate, 0, 0, 1000, NULL, "", "where the decay ends")                                     \
-    X(S, REAL, wsd_decay_fraction, 0.2, 0, 1, NULL, "fraction", "wsd: the last part, in which the rate falls")
+#define HS_KEYS_SCHEDULE(X, S)                                                                              \
+    X(S, STRING, FUTURE, kind, "cosine", 0, 0, "constant|linear|cosine|wsd", "", "shape after the warm-up") \
+    X(S, INT, FUTURE, warmup_steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps", "linear from 0")            \
+    X(S, INT, FUTURE, decay_steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps",                              \
+      "where the decay ends; 0: at the last step")                                                          \
+    X(S, REAL, FUTURE, min_learning_rate, 0, 0, 1000, NULL, "", "where the decay ends")                     \
+    X(S, REAL, FUTURE, wsd_decay_fraction, 0.2, 0, 1, NULL, "fraction", "wsd: the last part, in which the rate falls")
 
 #define HS_KEYS_MEMORY(X, S)                                                                                          \
-    X(S, STRING, recompute, "none", 0, 0, "none|attention|mlp|block", "",                                             \
+    X(S, STRING, FREE, recompute, "none", 0, 0, "none|attention|mlp|block", "",                                       \
       "which activations backward computes again instead of keeping them")                                            \
-    X(S, INT, recompute_every, 1, 1, 1024, NULL, "blocks", "apply the policy to every N-th block")                    \
-    X(S, INT, head_chunk, 0, 0, 1048576, NULL, "tokens",                                                              \
+    X(S, INT, FREE, recompute_every, 1, 1, 1024, NULL, "blocks", "apply the policy to every N-th block")              \
+    X(S, INT, FIXED, head_chunk, 0, 0, 1048576, NULL, "tokens",                                                       \
       "rows of logits that are in memory at a time; 0: 256 on the CPU, whose caches hold them, and on a GPU as many " \
       "as a thirty-second of its memory holds, from 256 to 8192 (each chunk reads and writes the head's gradient)")   \
-    X(S, INT, micro_batch, 0, 0, 1048576, NULL, "sequences",                                                          \
+    X(S, INT, FREE, micro_batch, 0, 0, 1048576, NULL, "sequences",                                                    \
       "how many of the batch_size sequences go through the model at a time, a divisor of it; 0: all. Fewer need "     \
       "less memory for activations and change roundings only: optimizer steps and the order of the data stay")        \
-    X(S, STRING, offload, "none", 0, 0, "none|optimizer|gradients|weights", "",                                       \
+    X(S, STRING, FREE, offload, "none", 0, 0, "none|optimizer|gradients|weights", "",                                 \
       "what lies in the host's pinned memory, with the bits that it has on the device; for devices with memory of "   \
       "their own. optimizer: masters, moments and what strategies keep, which the host updates; gradients: also "     \
       "their sums, block by block; weights: also what forward and backward read, which comes block by block")         \
-    X(S, BYTES, limit, 0, 0, HS_NO_BOUND, NULL, "bytes",                                                              \
+    X(S, BYTES, FREE, limit, 0, 0, HS_NO_BOUND, NULL, "bytes",                                                        \
       "device memory that this run may count on, such as 10GiB; 0: all. target_gpu_util is a share of this, and no "  \
       "allocation goes beyond it")                                                                                    \
-    X(S, STRING, allocator, "", 0, 0, NULL, HS_UNIT_PATH,                                                             \
+    X(S, STRING, FREE, allocator, "", 0, 0, NULL, HS_UNIT_PATH,                                                       \
       "a shared object whose allocator serves the device's and pinned memory (kernels/base/memory_hooks.h); empty: "  \
       "the device's own. A checkpoint's is not taken for eval and generate: name it again")                           \
-    X(S, BOOL, auto_fit, false, 0, 1, NULL, "",                                                                       \
+    X(S, BOOL, FREE, auto_fit, false, 0, 1, NULL, "",                                                                 \
       "if the plan exceeds target_gpu_util, take the fastest micro_batch, recompute and gradients that fit")          \
-    X(S, REAL, pressure, 0.97, 0, 1, NULL, "fraction",                                                                \
+    X(S, REAL, FREE, pressure, 0.97, 0, 1, NULL, "fraction",                                                          \
       "when all processes together use this share of the device's memory, micro_batch is halved at the next step; "   \
       "0: never")
 
 #define HS_KEYS_MEMORY_PLACE(X, S)                                                                                     \
-    X(S, BYTES, gpu, 0, 0, HS_NO_BOUND, NULL, "bytes",                                                                 \
+    X(S, BYTES, FREE, gpu, 0, 0, HS_NO_BOUND, NULL, "bytes",                                                           \
       "device memory that a process may count on, like memory.limit; and if the plan exceeds it, memory.offload goes " \
       "on to the first level that fits; 0: nothing of both. A CPU has no such place")                                  \
-    X(S, BYTES, cpu, 0, 0, HS_NO_BOUND, NULL, "bytes",                                                                 \
+    X(S, BYTES, FREE, cpu, 0, 0, HS_NO_BOUND, NULL, "bytes",                                                           \
       "the host's memory that a process may take for what is offloaded, on a CPU for all; 0: what can be had. What "   \
       "exceeds it goes to disk")                                                                                       \
-    X(S, STRING, disk, "", 0, 0, NULL, HS_UNIT_PATH,                                                                   \
+    X(S, STRING, FREE, disk, "", 0, 0, NULL, HS_UNIT_PATH,                                                             \
       "a folder on a fast drive. Files without a name hold the moments there, and then the masters, for which "        \
       "place.cpu has no room. Same bits; each step reads and writes them")
 
 #define HS_KEYS_DISTRIBUTED(X, S)                                                                                    \
-    X(S, INT, processes, 0, 0, 1024, NULL, "processes",                                                              \
+    X(S, INT, FREE, processes, 0, 0, 1024, NULL, "processes",                                                        \
       "start so many processes on this host, which train one model together; --processes N wins; 0: this process "   \
       "alone, or those that a launcher (mpirun, torchrun, srun) started")                                            \
-    X(S, STRING, launch, "auto", 0, 0, "auto|none|mpi|torchrun|slurm", "",                                           \
+    X(S, STRING, FREE, launch, "auto", 0, 0, "auto|none|mpi|torchrun|slurm", "",                                     \
       "whose environment says which of several processes this is: auto: mpirun's, or torchrun's; slurm: srun's "     \
       "(batch shells have the same variables, so it has to be asked for); none: this process trains alone")          \
-    X(S, STRING, address, "", 0, 0, NULL, "host:port",                                                               \
+    X(S, STRING, FREE, address, "", 0, 0, NULL, "host:port",                                                         \
       "torchrun, slurm: where process 0 waits for the others, on this port or one of the 15 after it; default: "     \
       "MASTER_ADDR, and MASTER_PORT plus 1 where torchrun's own store is there; under Slurm without those the "      \
       "job's first host, port 20000 plus the job's number modulo 20000")                                             \
-    X(S, STRING, transport, "auto", 0, 0, "auto|shared|mpi|tcp", "",                                                 \
+    X(S, STRING, FREE, transport, "auto", 0, 0, "auto|shared|mpi|tcp", "",                                           \
       "auto: shared memory where all processes run on one host, else MPI where mpirun started them, else tcp: "      \
       "through process 0, slow for gradients")                                                                       \
-    X(S, REAL, join, 120, 1, 1e6, NULL, "seconds", "how long processes wait for each other at the start")            \
-    X(S, REAL, timeout, 1800, 0, 1e6, NULL, "seconds",                                                               \
+    X(S, REAL, FREE, join, 120, 1, 1e6, NULL, "seconds", "how long processes wait for each other at the start")      \
+    X(S, REAL, FREE, timeout, 1800, 0, 1e6, NULL, "seconds",                                                         \
       "a process whose heartbeat goes on, and which the others have waited for so long, ends the run; 0: they wait " \
       "for ever. One that died, was stopped or has no heartbeat ends it within seconds")                             \
-    X(S, INT, virtual_ranks, 0, 0, 65536, NULL, "parts",                                                             \
+    X(S, INT, FUTURE, virtual_ranks, 0, 0, 65536, NULL, "parts",                                                     \
       "parts of an effective batch whose gradients are summed by themselves, then along one tree: with the same "    \
       "number, any number of processes that divides it into powers of two gives the same bits, one process included" \
       "; 0: one a process. A run that goes on keeps its own")                                                        \
-    X(S, INT, zero, 0, 0, 3, NULL, "",                                                                               \
+    X(S, INT, FREE, zero, 0, 0, 3, NULL, "",                                                                         \
       "what processes share instead of each having all of it (ZeRO): 0: nothing; 1: masters, moments and the "       \
       "strategies' tensors; 2: gradients, too; 3: weights, too. Same bits")                                          \
-    X(S, BOOL, exact, true, 0, 1, NULL, "",                                                                          \
+    X(S, BOOL, FUTURE, exact, true, 0, 1, NULL, "",                                                                  \
       "sum along that tree; false: each process adds up its part in one, and processes in the order of the "         \
       "communication library, which may depend on their number and place")
 
-#define HS_KEYS_KERNELS(X, S)                                                                                         \
-    X(S, STRING, matmul, "native", 0, 0, "native|cublaslt", "",                                                       \
-      "matrix products: this project's, or (cuda) those of cuBLASLt, for comparison")                                 \
-    X(S, STRING, tuning, "", 0, 0, NULL, HS_UNIT_PATH,                                                                \
-      "table of the fastest kernel of each product, measured on this GPU by trainer selftest --tune (cuda, emu); "    \
-      "empty: a model of the GPU chooses. Another table rounds differently")                                          \
-    X(S, STRING, hopper, "all", 0, 0, "all|products|attention|none", "",                                              \
-      "which operations use the kernels for compute capability 9.0 (wgmma, tensor copies) on such a GPU; the "        \
-      "others use the kernels for all GPUs (cuda, emu). They round differently")                                      \
-    X(S, BOOL, sync_launch, false, 0, 1, NULL, "", "wait after every kernel, so that an error names the kernel")      \
-    X(S, STRING, cuda_graph, "auto", 0, 0, "auto|true|false", "",                                                     \
-      "record an optimizer step once, then replay it (cuda, emu), which costs the host one launch; same bits. auto: " \
+#define HS_KEYS_KERNELS(X, S)                                                                                          \
+    X(S, STRING, FIXED, matmul, "native", 0, 0, "native|cublaslt", "",                                                 \
+      "matrix products: this project's, or (cuda) those of cuBLASLt, for comparison")                                  \
+    X(S, STRING, FREE, tuning, "", 0, 0, NULL, HS_UNIT_PATH,                                                           \
+      "table of the fastest kernel of each product, measured on this GPU by trainer selftest --tune (cuda, emu); "     \
+      "empty: a model of the GPU chooses. Another table rounds differently")                                           \
+    X(S, STRING, FIXED, hopper, "all", 0, 0, "all|products|attention|none", "",                                        \
+      "which operations use the kernels for compute capability 9.0 (wgmma, tensor copies) on such a GPU; the "         \
+      "others use the kernels for all GPUs (cuda, emu). They round differently")                                       \
+    X(S, BOOL, FREE, sync_launch, false, 0, 1, NULL, "", "wait after every kernel, so that an error names the kernel") \
+    X(S, STRING, FREE, cuda_graph, "auto", 0, 0, "auto|true|false", "",                                                \
+      "record an optimizer step once, then replay it (cuda, emu), which costs the host one launch; same bits. auto: "  \
       "where it can be: one process, and no host that works in the middle of a step")
 
 #define HS_KEYS_LOGGING(X, S)                                                                                      \
-    X(S, INT, every, 10, 1, HS_NO_BOUND, NULL, "optimizer steps", "print and record a step line this often")       \
-    X(S, BOOL, tensorboard, true, 0, 1, NULL, "", "write TensorBoard event files")                                 \
-    X(S, STRING, progress, "auto", 0, 0, "auto|bar|lines|none", "", "auto: a bar on a terminal, lines elsewhere")  \
-    X(S, STRING, trace, "", 0, 0, NULL, "optimizer steps",                                                         \
+    X(S, INT, FREE, every, 10, 1, HS_NO_BOUND, NULL, "optimizer steps", "print and record a step line this often") \
+    X(S, BOOL, FREE, tensorboard, true, 0, 1, NULL, "", "write TensorBoard event files")                           \
+    X(S, STRING, FREE, progress, "auto", 0, 0, "auto|bar|lines|none", "",                                          \
+      "auto: a bar on a terminal, lines elsewhere")                                                                \
+    X(S, STRING, FREE, trace, "", 0, 0, NULL, "optimizer steps",                                                   \
       "10-12: write operations and memory of these steps (counted as they start, from 1 on, skipped ones too) to " \
       "trace.json, which chrome://tracing and Perfetto show")                                                      \
-    X(S, REAL, device_seconds, 1, 0, 86400, NULL, "seconds",                                                       \
+    X(S, REAL, FREE, device_seconds, 1, 0, 86400, NULL, "seconds",                                                 \
       "sample the device's and the process's memory, utilisation, power and temperature this often, for "          \
       "device.jsonl and memory.pressure; 0: never")
 
-#define HS_KEYS_EVALUATION(X, S)                                                                               \
-    X(S, INT, every, 200, 0, HS_NO_BOUND, NULL, "optimizer steps", "evaluate this often; 0: only at the end")  \
-    X(S, INT, batches, 20, 0, HS_NO_BOUND, NULL, "batches", "validation batches per evaluation; 0: all")       \
-    X(S, INT, items, 200, 0, 1000000, NULL, "items",                                                           \
-      "of each task with prompts and completions: exact-match accuracy of greedy completions, on this many "   \
-      "prompts of the training text and as many that are not in it; 0: none")                                  \
-    X(S, STRING, matrix, "all", 0, 0, "all|own", "",                                                           \
-      "what is evaluated when a task has ended; all: every task; own: that task alone, and every task at the " \
-      "end of the last one, which is what a hundred tasks have time for")                                      \
-    X(S, INT, all_tasks_every, 0, 0, HS_NO_BOUND, NULL, "optimizer steps",                                     \
-      "evaluate every task this often, for curves of what is forgotten; 0: at the boundaries only")            \
-    X(S, BOOL, watch, true, 0, 1, NULL, "",                                                                    \
-      "runs of several tasks: name in the log an earlier task that has lost a tenth of what it had learned "   \
-      "while another is trained, and again when twice as much is lost; seen when all_tasks_every measures, "   \
-      "else on a few batches, as often as costs 1% of a task's passes (in short tasks not at all)")            \
-    X(S, INT, show, -1, -1, 1000, NULL, "prompts",                                                             \
-      "of each task, continued greedily at the end, in the log and report.html; -1: 3 in runs of several "     \
-      "tasks, else none")                                                                                      \
-    X(S, INT, sample_tokens, 0, 0, 1048576, NULL, "tokens", "generate a sample of this length at the end")     \
-    X(S, STRING, sample_prompt, "", 0, 0, NULL, "", "text that the sample continues")
+#define HS_KEYS_EVALUATION(X, S)                                                                                    \
+    X(S, INT, FREE, every, 200, 0, HS_NO_BOUND, NULL, "optimizer steps", "evaluate this often; 0: only at the end") \
+    X(S, INT, FREE, batches, 20, 0, HS_NO_BOUND, NULL, "batches", "validation batches per evaluation; 0: all")      \
+    X(S, INT, FREE, items, 200, 0, 1000000, NULL, "items",                                                          \
+      "of each task with prompts and completions: exact-match accuracy of greedy completions, on this many "        \
+      "prompts of the training text and as many that are not in it; 0: none")                                       \
+    X(S, STRING, FREE, matrix, "all", 0, 0, "all|own", "",                                                          \
+      "what is evaluated when a task has ended; all: every task; own: that task alone, and every task at the "      \
+      "end of the last one, which is what a hundred tasks have time for")                                           \
+    X(S, INT, FREE, all_tasks_every, 0, 0, HS_NO_BOUND, NULL, "optimizer steps",                                    \
+      "evaluate every task this often, for curves of what is forgotten; 0: at the boundaries only")                 \
+    X(S, BOOL, FREE, watch, true, 0, 1, NULL, "",                                                                   \
+      "runs of several tasks: name in the log an earlier task that has lost a tenth of what it had learned "        \
+      "while another is trained, and again when twice as much is lost; seen when all_tasks_every measures, "        \
+      "else on a few batches, as often as costs 1% of a task's passes (in short tasks not at all)")                 \
+    X(S, INT, FREE, show, -1, -1, 1000, NULL, "prompts",                                                            \
+      "of each task, continued greedily at the end, in the log and report.html; -1: 3 in runs of several "          \
+      "tasks, else none")                                                                                           \
+    X(S, INT, FREE, sample_tokens, 0, 0, 1048576, NULL, "tokens", "generate a sample of this length at the end")    \
+    X(S, STRING, FREE, sample_prompt, "", 0, 0, NULL, "", "text that the sample continues")
 
 #define HS_KEYS_EARLY_STOP(X, S)                                                                        \
-    X(S, INT, patience, 0, 0, HS_NO_BOUND, NULL, "evaluations",                                         \
+    X(S, INT, FREE, patience, 0, 0, HS_NO_BOUND, NULL, "evaluations",                                   \
       "end a task after so many evaluations in a row without a gain, and start the next one; 0: never") \
-    X(S, REAL, min_delta, 0, 0, HS_NO_BOUND, NULL, "nats a token",                                      \
+    X(S, REAL, FREE, min_delta, 0, 0, HS_NO_BOUND, NULL, "nats a token",                                \
       "a gain is a validation loss below that of the latest gain by more than this")
 
 #define HS_KEYS_CONTINUAL(X, S)                                                                                       \
-    X(S, STRINGS, strategy, "auto", 0, 0,                                                                             \
+    X(S, STRINGS, FIXED, strategy, "auto", 0, 0,                                                                      \
       "auto|none|joint|er|l2|ewc|mer|a-gem|si|der++|lwf|generative|inc-lora|o-lora|merge", "",                        \
       "against forgetting; a list, or names joined by + (ewc+er), combines one of l2, ewc, si, inc-lora, "            \
       "o-lora, one of er, mer, a-gem, der++, generative, lwf, and merge; auto: those whose sections the "             \
       "configuration has, "                                                                                           \
       "else none")                                                                                                    \
-    X(S, STRING, boundaries, "tasks", 0, 0, "tasks|none", "",                                                         \
+    X(S, STRING, FIXED, boundaries, "tasks", 0, 0, "tasks|none", "",                                                  \
       "none: all tasks are one stream in their order, and strategies are not told where one ends: one schedule, a "   \
       "reservoir without marks, a penalty that consolidates every consolidate_every steps. Evaluation still knows")   \
-    X(S, INT, consolidate_every, 500, 1, HS_NO_BOUND, NULL, "optimizer steps",                                        \
+    X(S, INT, FIXED, consolidate_every, 500, 1, HS_NO_BOUND, NULL, "optimizer steps",                                 \
       "boundaries: none: l2, ewc and si move their anchor this often, and measure importance; ewc on the latest "     \
       "ewc.fisher_samples new sequences")                                                                             \
-    X(S, STRING, schedule, "auto", 0, 0, "auto|fresh|rewarm|single|infinite", "",                                     \
+    X(S, STRING, FIXED, schedule, "auto", 0, 0, "auto|fresh|rewarm|single|infinite", "",                              \
       "learning rate over tasks: fresh: the schedule starts again; rewarm: later tasks warm up over rewarm_fraction " \
       "and "                                                                                                          \
       "decay again; single: one schedule over all tasks; infinite: held through the ends of tasks, so that no task "  \
@@ -398,87 +413,87 @@
       "forgotten while a rate rises again, and let down in the last half of the last one (1 - sqrt, to "              \
       "schedule.min_learning_rate; schedule.kind has no part in it). auto: infinite under er, mer and der++ where "   \
       "schedule.kind decays and schedule.decay_steps is 0, else fresh")                                               \
-    X(S, REAL, rewarm_fraction, 0.01, 0, 1, NULL, "fraction",                                                         \
+    X(S, REAL, FIXED, rewarm_fraction, 0.01, 0, 1, NULL, "fraction",                                                  \
       "rewarm: the part of a later task that warms up; infinite: of a task that follows on a rate that was let down") \
-    X(S, STRING, optimizer_state, "auto", 0, 0, "auto|reset|keep", "",                                                \
+    X(S, STRING, FIXED, optimizer_state, "auto", 0, 0, "auto|reset|keep", "",                                         \
       "moments at the start of a later task; auto: kept under an infinite schedule, else reset")                      \
-    X(S, STRING, joint_run, "", 0, 0, NULL, HS_UNIT_PATH,                                                             \
+    X(S, STRING, FREE, joint_run, "", 0, 0, NULL, HS_UNIT_PATH,                                                       \
       "out_dir of a finished run with strategy joint, to compute the excess loss over joint training")
 
 #define HS_KEYS_REPLAY(X, S)                                                                                           \
-    X(S, INT, buffer_size, 0, 0, HS_NO_BOUND, NULL, "sequences",                                                       \
+    X(S, INT, FIXED, buffer_size, 0, 0, HS_NO_BOUND, NULL, "sequences",                                                \
       "reservoir of er, der++, mer and a-gem (Vitter 1985, algorithm R), and generative's rehearsal, on the host; 0: " \
       "mer.buffer_size")                                                                                               \
-    X(S, REAL, fraction, 0.25, 0, 0.99, NULL, "fraction",                                                              \
+    X(S, REAL, FIXED, fraction, 0.25, 0, 0.99, NULL, "fraction",                                                       \
       "er, der++, generative, mer: share of replayed sequences, the mean over a task; exact over all steps, and in "   \
       "each step "                                                                                                     \
       "within one sequence. They are of earlier tasks; in the first task mer replays its own, the others nothing")     \
-    X(S, STRING, draw, "auto", 0, 0, "auto|any", "",                                                                   \
+    X(S, STRING, FIXED, draw, "auto", 0, 0, "auto|any", "",                                                            \
       "auto: sequences of earlier tasks; any: of the task in training, too")                                           \
-    X(S, REAL, late_part, 0.2, 0, 0.9, NULL, "fraction",                                                               \
+    X(S, REAL, FIXED, late_part, 0.2, 0, 0.9, NULL, "fraction",                                                        \
       "the last part of each later task, in which another share is replayed, late_fraction; before it less, so that "  \
       "fraction "                                                                                                      \
       "is the mean. 0: fraction throughout")                                                                           \
-    X(S, REAL, late_fraction, "auto", 0, 0.99, "auto", "fraction",                                                     \
+    X(S, REAL, FIXED, late_fraction, "auto", 0, 0.99, "auto", "fraction",                                              \
       "the share in the last part, as far as fraction allows; auto: every task so far has the same, 1/2 in the "       \
       "second, 2/3 in the third")
 
-#define HS_KEYS_L2(X, S)                            \
-    X(S, REAL, lambda, "auto", 0, 1e12, "auto", "", \
+#define HS_KEYS_L2(X, S)                                   \
+    X(S, REAL, FIXED, lambda, "auto", 0, 1e12, "auto", "", \
       "penalty (lambda/2) |theta - theta*|^2 towards the latest task's end; auto: from the Fisher information's mean")
 
 #define HS_KEYS_EWC(X, S)                                                                                              \
-    X(S, REAL, lambda, "auto", 0, 1e12, "auto", "",                                                                    \
+    X(S, REAL, FIXED, lambda, "auto", 0, 1e12, "auto", "",                                                             \
       "penalty strength (Kirkpatrick et al. 2017, eq. 3, with its 1/2; libraries without the 1/2 mean twice as "       \
       "much); "                                                                                                        \
       "auto: chosen, and told with its reason, in units of the Fisher information itself")                             \
-    X(S, STRING, normalize, "auto", 0, 0, "auto|true|false|max|mean|l2|none", "",                                      \
+    X(S, STRING, FIXED, normalize, "auto", 0, 0, "auto|true|false|max|mean|l2|none", "",                               \
       "divide each task's Fisher by its maximum (true, max), its mean, or each tensor's by its norm (l2); auto: none " \
       "with lambda: auto, else max")                                                                                   \
-    X(S, STRING, mode, "online", 0, 0, "online|separate", "",                                                          \
+    X(S, STRING, FIXED, mode, "online", 0, 0, "online|separate", "",                                                   \
       "online: one decaying Fisher, anchored at the latest task's end (Schwarz et al. 2018); separate: every task "    \
       "keeps its own anchor, merged exactly into one quadratic")                                                       \
-    X(S, REAL, gamma, 1.0, 0, 1, NULL, "", "online: decay of the earlier tasks' Fisher")                               \
-    X(S, STRING, curvature, "auto", 0, 0, "auto|diagonal|kronecker", "",                                               \
+    X(S, REAL, FIXED, gamma, 1.0, 0, 1, NULL, "", "online: decay of the earlier tasks' Fisher")                        \
+    X(S, STRING, FIXED, curvature, "auto", 0, 0, "auto|diagonal|kronecker", "",                                        \
       "diagonal: each parameter by itself; kronecker: each matrix by two factors (Martens & Grosse 2015; Ritter et "   \
       "al. 2018), which know how its parameters act together: forgets less, for two products a matrix and step; "      \
       "auto: kronecker with lambda: auto and no replay, where the other keys allow it, else diagonal")                 \
-    X(S, INT, block_size, 256, 2, 65536, NULL, "",                                                                     \
+    X(S, INT, FIXED, block_size, 256, 2, 65536, NULL, "",                                                              \
       "kronecker: factors are kept in diagonal blocks of at most this many rows")                                      \
-    X(S, STRING, estimator, "sampled", 0, 0, "sampled|exact|empirical|batched", "",                                    \
+    X(S, STRING, FIXED, estimator, "sampled", 0, 0, "sampled|exact|empirical|batched", "",                             \
       "sampled: labels drawn from the model; exact: sum over labels, tiny models only; empirical: true labels, a "     \
       "sequence at a time; batched: square of the batch mean, biased low")                                             \
-    X(S, INT, fisher_samples, 256, 1, HS_NO_BOUND, NULL, "sequences",                                                  \
+    X(S, INT, FIXED, fisher_samples, 256, 1, HS_NO_BOUND, NULL, "sequences",                                           \
       "training sequences that a Fisher is computed from")                                                             \
-    X(S, STRING, step, "auto", 0, 0, "auto|gradient|proximal", "",                                                     \
+    X(S, STRING, FIXED, step, "auto", 0, 0, "auto|gradient|proximal", "",                                              \
       "gradient: added to the clipped gradient; proximal: a step of its own after the update, stable for any lambda; " \
       "auto: proximal under sgd, whose steps nothing bounds, else gradient")                                           \
-    X(S, STRINGS, exclude, "", 0, 0, NULL, "",                                                                         \
+    X(S, STRINGS, FIXED, exclude, "", 0, 0, NULL, "",                                                                  \
       "parameters excluded from the penalty: matrix, vector, embedding, head, norm, bias, or patterns of names such "  \
       "as "                                                                                                            \
       "*.mlp.*")
 
-#define HS_KEYS_SI(X, S)                                                                                       \
-    X(S, REAL, strength, "auto", 0, 1e12, "auto", "", "c of synaptic intelligence (Zenke et al. 2017, eq. 4)") \
-    X(S, REAL, damping, 0.001, 1e-30, 1e12, NULL, "", "xi of its eq. 5")
+#define HS_KEYS_SI(X, S)                                                                                              \
+    X(S, REAL, FIXED, strength, "auto", 0, 1e12, "auto", "", "c of synaptic intelligence (Zenke et al. 2017, eq. 4)") \
+    X(S, REAL, FIXED, damping, 0.001, 1e-30, 1e12, NULL, "", "xi of its eq. 5")
 
 #define HS_KEYS_MER(X, S)                                                                                              \
-    X(S, INT, buffer_size, 5120, 1, HS_NO_BOUND, NULL, "sequences", "replay buffer")                                   \
-    X(S, REAL, beta, "auto", 0, 1, "auto", "",                                                                         \
+    X(S, INT, FIXED, buffer_size, 5120, 1, HS_NO_BOUND, NULL, "sequences", "replay buffer")                            \
+    X(S, REAL, FIXED, beta, "auto", 0, 1, "auto", "",                                                                  \
       "within-batch interpolation (Riemer et al. 2019, algorithm 1); auto: 1, what a group moved stays")               \
-    X(S, REAL, gamma, "auto", 0, 1, "auto", "", "across-batch interpolation; auto: 0.7 / beta, at most 1")             \
-    X(S, STRING, mode, "algorithm1", 0, 0, "algorithm1|algorithm6|algorithm7|reptile", "",                             \
+    X(S, REAL, FIXED, gamma, "auto", 0, 1, "auto", "", "across-batch interpolation; auto: 0.7 / beta, at most 1")      \
+    X(S, STRING, FIXED, mode, "algorithm1", 0, 0, "algorithm1|algorithm6|algorithm7|reptile", "",                      \
       "algorithm of Riemer et al. 2019: 1: beta and gamma; 6: one big batch, current sequences last, gamma only; 7: "  \
       "as "                                                                                                            \
       "6, current sequences' rate times groups; reptile: replay in every step, interpolation every interval steps")    \
-    X(S, INT, groups, 1, 1, 1000, NULL, "groups",                                                                      \
+    X(S, INT, FIXED, groups, 1, 1, 1000, NULL, "groups",                                                               \
       "s: algorithm1: groups with the same current sequences; algorithm7: the current sequences' rate times this")     \
-    X(S, INT, group_steps, 0, 0, 65536, NULL, "optimizer steps",                                                       \
+    X(S, INT, FIXED, group_steps, 0, 0, 65536, NULL, "optimizer steps",                                                \
       "steps of a group, each on the effective batch; 0: gradient_accumulation_steps steps of one batch each, where "  \
       "that is 1 four steps (algorithm1)")                                                                             \
-    X(S, REAL, epsilon, 0.3, 0, 1, NULL, "", "reptile: interpolation rate")                                            \
-    X(S, INT, interval, 100, 1, HS_NO_BOUND, NULL, "optimizer steps", "reptile: steps between interpolations")         \
-    X(S, STRING, compensate_learning_rate, "auto", 0, 0, "auto|true|false", "",                                        \
+    X(S, REAL, FIXED, epsilon, 0.3, 0, 1, NULL, "", "reptile: interpolation rate")                                     \
+    X(S, INT, FIXED, interval, 100, 1, HS_NO_BOUND, NULL, "optimizer steps", "reptile: steps between interpolations")  \
+    X(S, STRING, FIXED, compensate_learning_rate, "auto", 0, 0, "auto|true|false", "",                                 \
       "what makes up for interpolation rates that leave little of a window's displacement, s beta gamma, gamma or "    \
       "epsilon. "                                                                                                      \
       "auto: below 0.7 the learning rate is divided by it; below 0.3 it is 0.3 instead, and the rate is the best of "  \
@@ -486,45 +501,47 @@
       "trial before the first step. true: the rate is divided by it, and at most ten times as large. false: nothing, " \
       "both mean what they say")
 
-#define HS_KEYS_AGEM(X, S)                                     \
-    X(S, INT, reference_batches, 1, 1, 65536, NULL, "batches", \
+#define HS_KEYS_AGEM(X, S)                                            \
+    X(S, INT, FIXED, reference_batches, 1, 1, 65536, NULL, "batches", \
       "replayed batches for the reference gradient (Chaudhry et al. 2019)")
 
 #define HS_KEYS_DER(X, S)                                                                                             \
-    X(S, REAL, alpha, 0.2, 0, 1e6, NULL, "",                                                                          \
+    X(S, REAL, FIXED, alpha, 0.2, 0, 1e6, NULL, "",                                                                   \
       "weight of the squared distance to the logits that were kept, the mean over them (Buzzega et al. 2020, eq. 6)") \
-    X(S, REAL, beta, 1.0, 0, 1e6, NULL, "", "weight of the loss on replayed targets")                                 \
-    X(S, INT, top_k, 16, 1, 256, NULL, "logits",                                                                      \
+    X(S, REAL, FIXED, beta, 1.0, 0, 1e6, NULL, "", "weight of the loss on replayed targets")                          \
+    X(S, INT, FIXED, top_k, 16, 1, 256, NULL, "logits",                                                               \
       "the largest logits that are kept beside each token of the replay buffer, 4 bytes each (6 where the "           \
       "vocabulary is above 65534)")
 
 #define HS_KEYS_LWF(X, S)                                                                                              \
-    X(S, REAL, alpha, 3.0, 0, 1e6, NULL, "",                                                                           \
+    X(S, REAL, FIXED, alpha, 3.0, 0, 1e6, NULL, "",                                                                    \
       "weight of the cross-entropy with what the model before the task says of the new text (Li & Hoiem 2016, eq. 2; " \
       "their lambda_o, 1)")                                                                                            \
-    X(S, REAL, temperature, 2.0, 0.01, 1000, NULL, "", "T of its eq. 3: both sides' logits are divided by it")
+    X(S, REAL, FIXED, temperature, 2.0, 0.01, 1000, NULL, "", "T of its eq. 3: both sides' logits are divided by it")
 
 #define HS_KEYS_OLORA(X, S)                                                                                           \
-    X(S, REAL, lambda, 0.5, 0, 1e9, NULL, "",                                                                         \
+    X(S, REAL, FIXED, lambda, 0.5, 0, 1e9, NULL, "",                                                                  \
       "weight of the squared overlaps of an adapter's directions with those of earlier tasks (Wang et al. 2023, eq. " \
       "8)")
 
 #define HS_KEYS_MERGE(X, S)                                                                                        \
-    X(S, REAL, share, 0.5, 0, 1, NULL, "",                                                                         \
+    X(S, REAL, FIXED, share, 0.5, 0, 1, NULL, "",                                                                  \
       "how much of a task's change stays when it ends: 0 nothing, 1 all of it (alpha of WiSE-FT, Wortsman et al. " \
       "2022). A run that begins untrained keeps all of its first task's")
 
 #define HS_KEYS_GENERATIVE(X, S)                                                                                    \
-    X(S, REAL, fraction, 0.2, 1e-6, 1000, NULL, "fraction",                                                         \
+    X(S, REAL, FIXED, fraction, 0.2, 1e-6, 1000, NULL, "fraction",                                                  \
       "sequences that the model writes before a later task, as a share of that task's (gamma of LAMOL, Sun et al. " \
       "2020); at most replay.buffer_size. How much of a batch they are is replay.fraction")                         \
-    X(S, REAL, temperature, 1.0, 0.01, 100, NULL, "", "logits are divided by it before a token is drawn")           \
-    X(S, INT, top_k, 0, 0, HS_NO_BOUND, NULL, "tokens", "how many of the likeliest tokens are drawn from; 0: all")  \
-    X(S, REAL, alpha, 1.0, 0, 1e6, NULL, "",                                                                        \
+    X(S, REAL, FIXED, temperature, 1.0, 0.01, 100, NULL, "", "logits are divided by it before a token is drawn")    \
+    X(S, INT, FIXED, top_k, 0, 0, HS_NO_BOUND, NULL, "tokens",                                                      \
+      "how many of the likeliest tokens are drawn from; 0: all")                                                    \
+    X(S, REAL, FIXED, alpha, 1.0, 0, 1e6, NULL, "",                                                                 \
       "weight of the cross-entropy with what the model that wrote a rehearsal says of it, all of the distribution " \
       "and not "                                                                                                    \
       "the token that was drawn; 0: nothing teaches, and no copy of the model is kept")                             \
-    X(S, REAL, beta, 0.0, 0, 1e6, NULL, "", "weight of the loss on the tokens that were drawn; with alpha: 0 it is 1")
+    X(S, REAL, FIXED, beta, 0.0, 0, 1e6, NULL, "",                                                                  \
+      "weight of the loss on the tokens that were drawn; with alpha: 0 it is 1")
 
 /* section, its key table, doc */
 #define HS_CONFIG_SECTIONS(S)                                           \

@@ -246,9 +246,9 @@ static bool places_equal(const HsConfigKey *key, const HsConfig *a, const HsConf
 
 typedef struct Differences {
     const HsConfig *a, *b;
-    const char *const *keys; /* dotted keys and "section." prefixes */
-    bool listed;             /* of these keys only; else of all others */
-    int key, task;           /* where the walk is: start with task -1 */
+    unsigned classes;           /* of HsKeyResume */
+    const char *const *ignored; /* dotted keys and "section." prefixes */
+    int key, task;              /* where the walk is: start with task -1 */
 } Differences;
 
 /* The next key whose values differ; NULL: no more.  dotted: its name, with its task. */
@@ -257,20 +257,23 @@ static const HsConfigKey *next_difference(Differences *walk, char dotted[HS_DOTT
     for (; walk->key < hs_config_key_count; walk->key++, walk->task = -1) {
         const HsConfigKey *row = &hs_config_key_table[walk->key];
         const int places = hs_config_key_places(walk->a, row), others = hs_config_key_places(walk->b, row);
+        if (!(row->resume & walk->classes))
+            continue;
         while (++walk->task < (places > others ? places : others)) {
             const HsConfigKey key = hs_config_key_of_item(row, walk->task);
             hs_config_key_dotted(&key, dotted);
-            if (is_among(dotted, walk->keys) == walk->listed && !places_equal(row, walk->a, walk->b, walk->task))
+            if (!is_among(dotted, walk->ignored) && !places_equal(row, walk->a, walk->b, walk->task))
                 return row;
         }
     }
     return NULL;
 }
 
-int hs_config_differences(const HsConfig *a, const HsConfig *b, const char *const *ignored, char *buffer, size_t size)
+int hs_config_differences(const HsConfig *a, const HsConfig *b, unsigned classes, const char *const *ignored,
+                          char *buffer, size_t size)
 {
     enum { NAMED = 8 }; /* more would bury the message */
-    Differences walk = { .a = a, .b = b, .keys = ignored, .listed = false, .task = -1 };
+    Differences walk = { .a = a, .b = b, .classes = classes, .ignored = ignored, .task = -1 };
     char dotted[HS_DOTTED_BYTES];
     int count = 0;
     size_t used = 0;
@@ -296,10 +299,9 @@ static void print_place(const HsConfig *config, const HsConfigKey *row, int task
         fputs("none", stream);
 }
 
-HsStatus hs_config_changes(const HsConfig *before, const HsConfig *now, const char *const *listed, char *buffer,
-                           size_t size)
+HsStatus hs_config_changes(const HsConfig *before, const HsConfig *now, unsigned classes, char *buffer, size_t size)
 {
-    Differences walk = { .a = before, .b = now, .keys = listed, .listed = true, .task = -1 };
+    Differences walk = { .a = before, .b = now, .classes = classes, .task = -1 };
     char dotted[HS_DOTTED_BYTES];
     FILE *stream = fmemopen(buffer, size, "w");
     if (!stream)

@@ -11,31 +11,22 @@
 #include <stdio.h>
 #include <string.h>
 
-#define GROUP_ROW(section, type, key, fallback, low, high, choices, unit, doc)                                           \
-    {                                                                                                                    \
-        HS_KEY_##type, HS_CONFIG_GROUPS, #key, #fallback, low, high, choices, unit, doc, offsetof(HsGroupConfig, key), 0 \
-    },
-#define TASK_ROW(section, type, key, fallback, low, high, choices, unit, doc) \
-    { HS_KEY_##type, #section, #key, #fallback, low, high, choices, unit, doc, offsetof(HsTaskConfig, key), 0 },
-/* #fallback is taken at this level, before any further macro could expand it: `true` must stay the word. */
-#define ROW(section, type, key, fallback, low, high, choices, unit, doc) \
-    { HS_KEY_##type, #section, #key, #fallback, low, high, choices, unit, doc, offsetof(HsConfig, section.key), 0 },
+#define FILLED(type, resume, section, key, fallback, low, high, choices, unit, doc, offset) \
+    { HS_KEY_##type, HS_RESUME_##resume, section, key, fallback, low, high, choices, unit, doc, offset, 0 },
+/* #fallback is taken here, before any further macro could expand it: `true` must stay the word. */
+#define ROW(section, type, resume, key, fallback, low, high, choices, unit, doc) \
+    FILLED(type, resume, #section, #key, #fallback, low, high, choices, unit, doc, offsetof(HsConfig, section.key))
+#define GROUP_ROW(section, type, resume, key, fallback, low, high, choices, unit, doc) \
+    FILLED(type, resume, HS_CONFIG_GROUPS, #key, #fallback, low, high, choices, unit, doc, offsetof(HsGroupConfig, key))
+#define TASK_ROW(section, type, resume, key, fallback, low, high, choices, unit, doc) \
+    FILLED(type, resume, #section, #key, #fallback, low, high, choices, unit, doc, offsetof(HsTaskConfig, key))
 #define ROWS(section, KEYS, doc) KEYS(ROW, section)
 /* Their `section` is (member of HsConfig, name). */
 #define INNER_MEMBER(member, name) member
 #define INNER_NAME(member, name)   name
-#define INNER_ROW(section, type, key, fallback, low, high, choices, unit, doc) \
-    { HS_KEY_##type,                                                           \
-      INNER_NAME section,                                                      \
-      #key,                                                                    \
-      #fallback,                                                               \
-      low,                                                                     \
-      high,                                                                    \
-      choices,                                                                 \
-      unit,                                                                    \
-      doc,                                                                     \
-      offsetof(HsConfig, INNER_MEMBER section.key),                            \
-      0 },
+#define INNER_ROW(section, type, resume, key, fallback, low, high, choices, unit, doc)       \
+    FILLED(type, resume, INNER_NAME section, #key, #fallback, low, high, choices, unit, doc, \
+           offsetof(HsConfig, INNER_MEMBER section.key))
 #define INNER_ROWS(member, name, KEYS, doc) KEYS(INNER_ROW, (member, name))
 
 const HsConfigKey hs_config_key_table[] = { HS_CONFIG_SECTIONS(ROWS) HS_CONFIG_INNER_SECTIONS(INNER_ROWS)

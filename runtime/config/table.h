@@ -21,6 +21,7 @@ typedef enum HsKeyType {
 
 typedef struct HsConfigKey {
     HsKeyType type;
+    HsKeyResume resume;
     const char *section; /* "training": top level; "memory.place": within section memory; "tasks", "optimizer.groups":
                             one entry of the list */
     const char *name;

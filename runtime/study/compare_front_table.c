@@ -152,7 +152,7 @@ static int find_equal(const HsConfig *config, const HsConfig *kept, const int *v
     static const char *const ignored[] = { "out_dir", NULL };
     char keys[64];
     for (int i = 0; i < count; i++)
-        if (hs_config_differences(config, &kept[i], ignored, keys, sizeof keys) == 0)
+        if (hs_config_differences(config, &kept[i], HS_RESUME_ANY, ignored, keys, sizeof keys) == 0)
             return variants[i];
     return -1;
 }

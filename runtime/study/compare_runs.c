@@ -148,7 +148,7 @@ static HsStatus look(const HsComparison *comparison, HsCompareRun *run, const ch
     bool same = false;
     if (status == HS_OK) {
         status = check_length(comparison, &made, &wanted, folder);
-        same = hs_config_differences(&made, &wanted, ignored, differing, sizeof differing) == 0;
+        same = hs_config_differences(&made, &wanted, HS_RESUME_ANY, ignored, differing, sizeof differing) == 0;
         hs_config_deinit(&made);
     } else if (status == HS_ECONFIG) {
         status = HS_OK;

@@ -245,66 +245,14 @@ HsStatus hs_trainer_find_checkpoint(const HsConfig *config, char **folder)
     return HS_OK;
 }
 
-/* Keys that may change between a run and its resumption: they do not touch what is computed. */
-static const char *const free_keys[] = { "threads",
-                                         "out_dir",
-                                         "resume",
-                                         "max_steps",
-                                         "max_epochs",
-                                         "checkpoint_freq",
-                                         "keep_checkpoints",
-                                         "keep_best",
-                                         "early_stop.",
-                                         "target_gpu_util",
-                                         "use_gradient_checkpointing",
-                                         "memory.micro_batch",
-                                         "memory.recompute",
-                                         "memory.recompute_every",
-                                         "memory.offload",
-                                         "memory.limit",
-                                         "memory.allocator",
-                                         "memory.auto_fit",
-                                         "memory.place.",
-                                         "memory.pressure",
-                                         "logging.",
-                                         "evaluation.",
-                                         "data.prefetch",
-                                         "data.workers",
-                                         "distributed.processes",
-                                         "distributed.launch",
-                                         "distributed.address",
-                                         "distributed.transport",
-                                         "distributed.join",
-                                         "distributed.timeout",
-                                         "distributed.zero",
-                                         "kernels.sync_launch",
-                                         "kernels.cuda_graph",
-                                         "kernels.tuning",      /* its content counts: tuning_hash */
-                                         "continual.joint_run", /* what a table is compared with */
-                                         NULL };
-
-/* Keys that change only what is to come: they may differ where resume: changed says so. */
-static const char *const future_keys[] = { "learning_rate",     "weight_decay",
-                                           "schedule.",         "precision.mode",
-                                           "precision.fp8.",    "distributed.virtual_ranks",
-                                           "distributed.exact", NULL };
-/* How far the run goes may change without a word, but not what that does to the learning rate. */
-static const char *const length_keys[] = { "max_steps", "max_epochs", NULL };
-enum {
-    FUTURE_KEYS = sizeof future_keys / sizeof *future_keys - 1,
-    FREE_KEYS = sizeof free_keys / sizeof *free_keys - 1
-};
-
 /* Of the tasks that both have: hs_trainer_compare_tasks has looked at the list. */
 static HsStatus refuse_differences(const HsConfig *config, const HsConfig *saved, const char *folder)
 {
-    const char *allowed[FREE_KEYS + FUTURE_KEYS + 1] = { 0 };
     char differing[1024], untrue[1024];
-    memcpy(allowed, free_keys, FREE_KEYS * sizeof *allowed);
-    memcpy(allowed + FREE_KEYS, future_keys, FUTURE_KEYS * sizeof *allowed);
     const bool may_change = strcmp(config->training.resume, "changed") == 0;
-    const int future = hs_config_differences(config, saved, free_keys, differing, sizeof differing);
-    const int past = hs_config_differences(config, saved, allowed, untrue, sizeof untrue);
+    const int future =
+        hs_config_differences(config, saved, HS_RESUME_FIXED | HS_RESUME_FUTURE, NULL, differing, sizeof differing);
+    const int past = hs_config_differences(config, saved, HS_RESUME_FIXED, NULL, untrue, sizeof untrue);
     if (past > 0)
         return hs_fail(
             HS_ECONFIG,
@@ -364,9 +312,9 @@ static HsStatus compare_config(HsTrainer *trainer, const char *folder)
     if (status == HS_OK)
         status = compare_known(trainer, &saved, folder);
     if (status == HS_OK)
-        status = hs_config_changes(&saved, config, future_keys, trainer->changes, sizeof trainer->changes);
+        status = hs_config_changes(&saved, config, HS_RESUME_FUTURE, trainer->changes, sizeof trainer->changes);
     if (status == HS_OK)
-        status = hs_config_changes(&saved, config, length_keys, longer, sizeof longer);
+        status = hs_config_changes(&saved, config, HS_RESUME_LENGTH, longer, sizeof longer);
     if (status == HS_OK && trainer->changes[0])
         hs_info("changed from here on: %s", trainer->changes);
     trainer->new_mode = strcmp(config->precision.mode, saved.precision.mode) != 0 ||

@@ -25,7 +25,8 @@ static void expect_prints_back(const HsConfig *config, bool with_docs)
     fclose(stream);
     HsConfig again;
     cr_assert_eq(hs_config_parse(&again, "printed", text, length, 0, NULL), HS_OK, "%s\n%s", hs_error_message(), text);
-    cr_expect_eq(hs_config_differences(config, &again, NULL, differing, sizeof differing), 0, "%s", differing);
+    cr_expect_eq(hs_config_differences(config, &again, HS_RESUME_ANY, NULL, differing, sizeof differing), 0, "%s",
+                 differing);
     hs_config_deinit(&again);
     free(text);
 }
@@ -81,7 +82,8 @@ Test(config, an_empty_file_gives_the_defaults)
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         char differing[256];
         load(&config, texts[i], 0, NULL);
-        cr_expect_eq(hs_config_differences(&defaults, &config, NULL, differing, sizeof differing), 0, "%s", differing);
+        cr_expect_eq(hs_config_differences(&defaults, &config, HS_RESUME_ANY, NULL, differing, sizeof differing), 0,
+                     "%s", differing);
         hs_config_deinit(&config);
     }
     cr_expect_eq(defaults.training.learning_rate, 3e-4);
@@ -243,13 +245,39 @@ Test(config, differences_are_named_and_can_be_ignored)
     char text[256];
     load(&a, NULL, 4, left);
     load(&b, NULL, 0, NULL);
-    cr_expect_eq(hs_config_differences(&a, &b, NULL, text, sizeof text), 4);
+    cr_expect_eq(hs_config_differences(&a, &b, HS_RESUME_ANY, NULL, text, sizeof text), 4);
     cr_expect_str_eq(text, "seed, model.layers, logging.every, logging.tensorboard");
-    cr_expect_eq(hs_config_differences(&a, &b, ignored, text, sizeof text), 1);
+    cr_expect_eq(hs_config_differences(&a, &b, HS_RESUME_ANY, ignored, text, sizeof text), 1);
     cr_expect_str_eq(text, "model.layers");
     char small[8];
-    cr_expect_eq(hs_config_differences(&a, &b, NULL, small, sizeof small), 4);
+    cr_expect_eq(hs_config_differences(&a, &b, HS_RESUME_ANY, NULL, small, sizeof small), 4);
     cr_expect_lt(strlen(small), sizeof small);
+    hs_config_deinit(&a);
+    hs_config_deinit(&b);
+}
+
+/* One key of each class, as a run that goes on asks for them. */
+Test(config, a_key_says_whether_a_run_may_go_on_with_another_value)
+{
+    static const char *const left[] = { "seed=1", "max_steps=7", "schedule.warmup_steps=3", "logging.every=7" };
+    HsConfig a, b;
+    char text[256];
+    load(&a, NULL, 4, left);
+    load(&b, NULL, 0, NULL);
+    const struct {
+        unsigned classes;
+        const char *keys;
+    } cases[] = { { HS_RESUME_FIXED, "seed" },
+                  { HS_RESUME_LENGTH, "max_steps" },
+                  { HS_RESUME_FUTURE, "schedule.warmup_steps" },
+                  { HS_RESUME_FREE, "logging.every" },
+                  { HS_RESUME_FIXED | HS_RESUME_FUTURE, "seed, schedule.warmup_steps" } };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        hs_config_differences(&a, &b, cases[i].classes, NULL, text, sizeof text);
+        cr_expect_str_eq(text, cases[i].keys);
+    }
+    cr_expect_eq(hs_config_changes(&b, &a, HS_RESUME_FUTURE, text, sizeof text), HS_OK);
+    cr_expect_str_eq(text, "schedule.warmup_steps 0 -> 3");
     hs_config_deinit(&a);
     hs_config_deinit(&b);
 }
