@@ -36,9 +36,9 @@ static const struct {
 /* Of an automatic strength.  1 would weigh the earlier tasks' quadratics as their losses, each task like the new one
  * (Laplace's approximation; Huszar 2018).  A diagonal leaves out how parameters act together, along which a task moves
  * far more than one parameter at a time, so it holds too little.  */
-static const double NATURAL_STRENGTH = 20.0;
+static const double NATURAL_STRENGTH = 7.2;
 /* Factors know how the parameters of a matrix act together. */
-static const double NATURAL_KRONECKER_STRENGTH = 13.0;
+static const double NATURAL_KRONECKER_STRENGTH = 4.7;
 
 /* What tasks that have more or less in common than most ask for differs by less. */
 static const double FAR_OFF = 30.0;

@@ -135,8 +135,8 @@ typedef struct HsPenalty {
     bool proximal_descent;  /* spans whose rule bounds no step take the proximal one */
     HsKronecker *kronecker; /* matrices have this curvature, and no importance; NULL: theirs is diagonal too */
     HsTensorSet importance, anchor, path;
-    int64_t met;        /* 1: hs_continual_meet_task told of a task, */
-    double foreignness; /* and this is the largest that it told; before that a typical one */
+    int64_t met;        /* tasks whose foreignness is in ... */
+    double foreignness; /* ... the geometric mean of theirs and of a typical one */
     double parameters;  /* how many are protected */
     double offset;      /* a constant that the value adds, without strength */
     int64_t anchored;   /* 1: an anchor exists and the penalty acts */

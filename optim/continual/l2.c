@@ -16,7 +16,7 @@ typedef struct L2State {
 } L2State;
 
 /* Of an automatic strength, in that unit. */
-static const double L2_NATURAL = 1.3;
+static const double L2_NATURAL = 0.48;
 
 static bool l2_needs_fisher(const HsContinualConfig *config)
 {

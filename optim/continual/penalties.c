@@ -17,17 +17,31 @@
 
 /* Beside replay the share of an automatic strength that is left.  Replayed sequences have the earlier tasks' loss itself
  * in every batch; the quadratic, an approximation of it, mostly takes from what the new task can learn. */
-static const double SHARE_BESIDE_REPLAY = 0.015;
+static const double SHARE_BESIDE_REPLAY = 0.0415;
 /* The quadratic is true near its anchor: the further a new task moves the parameters, the more the earlier tasks' true
- * losses grow beyond it.  A more foreign task moves them further, and so does a larger model, whose steps are as large in
+ * losses grow beyond it.  More foreign tasks move them further, and so does a larger model, whose steps are as large in
  * each of more parameters.  The exponents are those that follow the best of grids of strengths (bench/strength.sh) on real
- * text and made languages, for models between the least and the most; the strengths alone are right for the typical task
- * and model. */
-static const double TYPICAL_FOREIGNNESS = 16.0, FOREIGNNESS_EXPONENT = 0.7;
-static const double TYPICAL_PARAMETERS = 0.2e6, PARAMETERS_EXPONENT = 0.9;
+ * text and made languages; the strengths alone are right for typical tasks and a typical model. */
+static const double TYPICAL_FOREIGNNESS = 3.0, TYPICAL_PARAMETERS = 0.2e6;
 static const double PARAMETERS_LEAST = 0.1e6, PARAMETERS_MOST = 1e7;
-/* e^7: a task that is more foreign than that is no more foreign than random tokens. */
-static const double FOREIGNNESS_MOST = 1100.0;
+/* Of one task, e^7: beyond that it is no more foreign than random tokens.  Of all: none of the grids asked for more. */
+static const double TASK_FOREIGNNESS_MOST = 1100.0, FOREIGNNESS_MOST = 80.0;
+
+/* How a strength grows with the tasks' foreignness and the parameters, as powers. */
+typedef struct Growth {
+    double foreignness, parameters;
+} Growth;
+
+static const Growth *growth_of(const HsPenalty *penalty)
+{
+    static const Growth diagonal = { 1.2, 0.9 }, kronecker = { 1.4, 0.8 };
+    return penalty->kronecker ? &kronecker : &diagonal;
+}
+
+static double for_foreignness(const HsPenalty *penalty, double foreignness)
+{
+    return pow(fmin(foreignness, FOREIGNNESS_MOST) / TYPICAL_FOREIGNNESS, growth_of(penalty)->foreignness);
+}
 
 /* A span's tensor, absent where the family or the span's share of it is. */
 static HsTensor tensor_of(const HsTensorSet *set, int span)
@@ -214,8 +228,8 @@ double hs_penalty_natural(const HsContinual *continual, const HsPenalty *penalty
     if (hs_continual_replays(&continual->config))
         return SHARE_BESIDE_REPLAY * alone;
     const double parameters = fmin(fmax(penalty->parameters, PARAMETERS_LEAST), PARAMETERS_MOST);
-    return alone * pow(penalty->foreignness / TYPICAL_FOREIGNNESS, FOREIGNNESS_EXPONENT) *
-           pow(parameters / TYPICAL_PARAMETERS, PARAMETERS_EXPONENT);
+    return alone * for_foreignness(penalty, penalty->foreignness) *
+           pow(parameters / TYPICAL_PARAMETERS, growth_of(penalty)->parameters);
 }
 
 void hs_penalty_choose(const HsContinual *continual, HsPenalty *penalty, double alone, double unit)
@@ -239,13 +253,14 @@ HsStatus hs_penalty_meet_task(HsContinual *continual, void *state, double foreig
 {
     HsPenalty *penalty = state;
     assert(penalty->automatic && !hs_continual_replays(&continual->config) && "asked for");
-    const double before = penalty->met ? penalty->foreignness : 0;
-    if (!penalty->anchored || !(foreignness > before))
+    if (!penalty->anchored || isnan(foreignness))
         return HS_OK;
-    const double now = fmin(fmax(foreignness, 1.0), FOREIGNNESS_MOST);
-    penalty->settings.strength *= (float)pow(now / penalty->foreignness, FOREIGNNESS_EXPONENT);
-    penalty->foreignness = now;
-    penalty->met = 1;
+    /* One task says little of those to come: a typical one is counted in. */
+    const double task = fmin(fmax(foreignness, 1.0), TASK_FOREIGNNESS_MOST), before = penalty->foreignness;
+    const double counted = (double)++penalty->met;
+    penalty->foreignness = exp((counted * log(before) + log(task)) / (counted + 1));
+    penalty->settings.strength *=
+        (float)(for_foreignness(penalty, penalty->foreignness) / for_foreignness(penalty, before));
     penalty->stats.strength = (double)penalty->settings.strength;
     protect(continual, penalty);
     hs_info("%s: strength auto: %.4g, as the new task's text is %.3g times as perplexing as the one before's",
@@ -330,7 +345,7 @@ HsStatus hs_penalty_visit(HsContinual *continual, void *state, const HsStateVisi
     HS_TRY(visitor->integer(visitor->user, "penalty.anchored", &penalty->anchored, 1));
     HS_TRY(visitor->real(visitor->user, "penalty.offset", &penalty->offset));
     if (penalty->automatic) { /* else the configuration has it */
-        HS_TRY(visitor->integer(visitor->user, "penalty.met", &penalty->met, 1));
+        HS_TRY(visitor->integer(visitor->user, "penalty.met", &penalty->met, INT32_MAX));
         HS_TRY(visitor->real(visitor->user, "penalty.foreignness", &penalty->foreignness));
         double strength = (double)penalty->settings.strength;
         HS_TRY(visitor->real(visitor->user, "penalty.strength", &strength));

@@ -25,7 +25,7 @@ static int si_tensors(const HsContinualConfig *config)
 }
 
 /* An automatic c.  1 lets a path's own loss change weigh as a task's (Zenke et al. 2017, after eq. 5). */
-static const double NATURAL_STRENGTH = 1.3;
+static const double NATURAL_STRENGTH = 0.48;
 
 /* Zenke et al. 2017, eq. 4, is  c sum Omega (theta - theta*)^2, without a 1/2. */
 static HsStatus si_create(HsContinual *continual, void *state)

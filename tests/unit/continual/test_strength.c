@@ -80,17 +80,23 @@ Test(strength, ewc_is_in_the_fishers_own_units)
     spans_deinit(&fixture);
 }
 
-/* How a strength grows with a task's foreignness. */
-static double grown(double foreignness)
+/* How a strength grows with the foreignness of the tasks so far: their geometric mean, a typical one counted in.
+ * The fixture has no matrices, so that ewc is a diagonal too. */
+static double grown(const double *told, int count)
 {
-    return pow(foreignness, 0.7);
+    const double typical = 3, most = 80;
+    double product = typical;
+    for (int i = 0; i < count; i++)
+        product *= fmin(fmax(told[i], 1), 1100);
+    return pow(fmin(pow(product, 1.0 / (count + 1)), most) / typical, 1.2);
 }
 
-/* The most foreign task so far decides; before the first anchor and beside replay it is not asked for. */
-Test(strength, follows_the_most_foreign_task)
+/* All tasks so far decide; before the first anchor and beside replay none is asked for. */
+Test(strength, follows_the_mean_foreignness)
 {
     static const char *const names[] = { "ewc", "l2", "si" };
-    const double told[] = { 32, 8, 64, 0.5 }, most[] = { 32, 32, 64, 64 };
+    const double told[] = { 32, 8, 5000, 5000, 5000, 0.5 }; /* the mean of five is beyond the bound */
+    enum { TOLD = sizeof told / sizeof *told };
     for (int n = 0; n < 3; n++) {
         const HsContinualConfig config = automatic(names[n], NULL);
         spans_init(&fixture, &plain_adamw, 0.01, 64);
@@ -100,20 +106,22 @@ Test(strength, follows_the_most_foreign_task)
         spans_train(&fixture, 0, STEPS);
         SPANS_OK(spans_end_task(continual, &fixture, fisher_of(&fixture, 0)));
         cr_expect(hs_continual_wants_foreignness(continual, 1));
-        double before = (double)fixture.spans[0].protection.strength, unit = 0;
-        for (int i = 0; i < 4; i++) {
+        const double unit = (double)fixture.spans[0].protection.strength; /* of a typical task */
+        for (int i = 0; i < TOLD; i++) {
             SPANS_OK(hs_continual_meet_task(continual, told[i]));
             const double now = (double)fixture.spans[0].protection.strength;
-            unit = i == 0 ? now / grown(told[0]) : unit;
-            cr_expect_float_eq(now, unit * grown(most[i]), hs_tolerance(4, 0, HS_F32, HS_F32, now, now), "%s, %d",
-                               names[n], i);
+            /* each task's factor is rounded to f32, and so is their product */
+            cr_expect_float_eq(now, unit * grown(told, i + 1), hs_tolerance(2 * i + 4, 0, HS_F32, HS_F32, now, now),
+                               "%s, %d", names[n], i);
             cr_expect_eq(fixture.spans[1].protection.strength, fixture.spans[0].protection.strength);
         }
-        cr_expect_gt(unit * grown(most[3]), before, "a typical task was expected, and it is more foreign than that");
+        SPANS_OK(hs_continual_meet_task(continual, (double)NAN)); /* says nothing */
+        cr_expect_float_eq((double)fixture.spans[0].protection.strength, unit * grown(told, TOLD),
+                           hs_tolerance(2 * TOLD + 4, 0, HS_F32, HS_F32, unit * grown(told, TOLD), 0));
         SPANS_OK(spans_end_task(continual, &fixture, fisher_of(&fixture, 1)));
         if (n != 1) /* l2's unit grows with the tasks */
-            cr_expect_float_eq((double)fixture.spans[0].protection.strength, unit * grown(most[3]),
-                               hs_tolerance(4, 0, HS_F32, HS_F32, unit * grown(most[3]), unit * grown(most[3])), "%s",
+            cr_expect_float_eq((double)fixture.spans[0].protection.strength, unit * grown(told, TOLD),
+                               hs_tolerance(2 * TOLD + 4, 0, HS_F32, HS_F32, unit * grown(told, TOLD), 0), "%s",
                                names[n]);
         hs_continual_destroy(continual);
         spans_deinit(&fixture);
