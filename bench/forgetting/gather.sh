@@ -33,6 +33,14 @@ formats   xml      docbook-xsl         *.xsl
 formats   html     postgresql-doc-15   *.html
 formats   json     iso-codes           *.json
 formats   latex    texlive-latex-base  *.sty
+programs  go       golang-1.19-src     *.go
+programs  ruby     libruby3.1          *.rb
+programs  erlang   erlang-src          *.erl
+programs  octave   octave-common       *.m
+tongues   italian  manpages-it         *.gz
+tongues   dutch    manpages-nl         *.gz
+tongues   brazilian manpages-pt-br     *.gz
+tongues   russian  manpages-ru         *.gz
 LIST
 }
 
