@@ -129,9 +129,8 @@ static void sgd_append(HsOptimizer *optimizer, const HsSpan *span, const HsUpdat
 }
 
 /* AdamW with moments in 8 bits by either map. */
-#define ADAMW_OF_CODES(rule_name)                                                                            \
+#define ADAMW_OF_CODES                                                                                       \
     {                                                                                                        \
-        .name = rule_name,                                                                                   \
         .states = { { "m", HS_U8, false, shape_of_weight, NULL },                                            \
                     { "v", HS_U8, false, shape_of_weight, NULL },                                            \
                     { "m_absmax", HS_F32, false, shape_of_absmax, NULL },                                    \
@@ -141,27 +140,27 @@ static void sgd_append(HsOptimizer *optimizer, const HsSpan *span, const HsUpdat
     }
 
 static const HsUpdateRule rules[HS_OPTIMIZER_KINDS] = {
-    [HS_OPTIMIZER_ADAMW] = { .name = "adamw",
-                             .states = { { "m", HS_F32, true, shape_of_weight, NULL },
+    [HS_OPTIMIZER_ADAMW] = { .states = { { "m", HS_F32, true, shape_of_weight, NULL },
                                          { "v", HS_F32, true, shape_of_weight, NULL } },
                              .check = adamw_check,
                              .apply = adamw_apply,
                              .append = adamw_append },
-    [HS_OPTIMIZER_SGD] = { .name = "sgd",
-                           .states = { { "momentum", HS_F32, false, shape_of_weight, sgd_has_momentum } },
+    [HS_OPTIMIZER_SGD] = { .states = { { "momentum", HS_F32, false, shape_of_weight, sgd_has_momentum } },
                            .check = sgd_check,
                            .apply = sgd_apply,
                            .append = sgd_append },
-    [HS_OPTIMIZER_MUON] = { .name = "muon",
-                            .states = { { "momentum", HS_F32, false, shape_of_weight, NULL } },
+    [HS_OPTIMIZER_MUON] = { .states = { { "momentum", HS_F32, false, shape_of_weight, NULL } },
                             .serves = hs_muon_serves,
                             .served = "matrices of the blocks",
                             .check = hs_muon_check,
                             .scratch_bytes = hs_muon_scratch_bytes,
                             .apply = hs_muon_apply },
-    [HS_OPTIMIZER_ADAMW8BIT] = ADAMW_OF_CODES("adamw8bit"),
-    [HS_OPTIMIZER_ADAMWFP8] = ADAMW_OF_CODES("adamwfp8"),
+    [HS_OPTIMIZER_ADAMW8BIT] = ADAMW_OF_CODES,
+    [HS_OPTIMIZER_ADAMWFP8] = ADAMW_OF_CODES,
 };
+
+#define NAME(identifier, word) word,
+static const char *const names[] = { HS_OPTIMIZERS(NAME) };
 
 const HsUpdateRule *hs_rule_get(HsOptimizerKind kind)
 {
@@ -171,7 +170,7 @@ const HsUpdateRule *hs_rule_get(HsOptimizerKind kind)
 HsStatus hs_optimizer_kind_find(const char *name, HsOptimizerKind *kind)
 {
     for (int i = 0; i < HS_OPTIMIZER_KINDS; i++) {
-        if (strcmp(rules[i].name, name) == 0) {
+        if (strcmp(names[i], name) == 0) {
             *kind = (HsOptimizerKind)i;
             return HS_OK;
         }
@@ -181,7 +180,7 @@ HsStatus hs_optimizer_kind_find(const char *name, HsOptimizerKind *kind)
 
 const char *hs_optimizer_kind_name(HsOptimizerKind kind)
 {
-    return rules[kind].name;
+    return names[kind];
 }
 
 const char *hs_optimizer_kind_serves(HsOptimizerKind kind)

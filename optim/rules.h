@@ -19,7 +19,6 @@ typedef struct HsRuleState {
 } HsRuleState;
 
 typedef struct HsUpdateRule {
-    const char *name;
     HsRuleState states[HS_SPAN_STATES]; /* without a name: no more */
     bool (*serves)(const HsSpan *span); /* NULL: everything */
     const char *served;                 /* that in words */

@@ -5,6 +5,7 @@
  * Nothing is remembered between calls, so a resumed run needs only its count of applied steps.
  */
 #include "optim/schedule.h"
+#include "optim/kinds.h"
 
 #include <math.h>
 #include <string.h>
@@ -38,15 +39,11 @@ static double wsd_shape(double progress, double wsd_decay_fraction)
     return wsd_decay_fraction > 0 ? 1.0 - sqrt((progress - start) / wsd_decay_fraction) : 0.0;
 }
 
+#define ROW(identifier, word) { word, identifier##_shape },
 static const struct {
     const char *kind;
     double (*shape)(double progress, double wsd_decay_fraction);
-} rows[] = {
-    { "constant", constant_shape },
-    { "linear", linear_shape },
-    { "cosine", cosine_shape },
-    { "wsd", wsd_shape },
-};
+} rows[] = { HS_SCHEDULES(ROW) };
 
 HsStatus hs_schedule_init(HsSchedule *schedule, const char *kind, double peak, double minimum, int64_t warmup_steps,
                           int64_t decay_steps, double wsd_decay_fraction)
@@ -60,7 +57,7 @@ HsStatus hs_schedule_init(HsSchedule *schedule, const char *kind, double peak, d
         if (strcmp(kind, rows[i].kind) == 0)
             schedule->shape = rows[i].shape;
     if (!schedule->shape)
-        return hs_fail(HS_ECONFIG, "schedule.kind must be constant, linear, cosine or wsd (got %s)", kind);
+        return hs_fail(HS_ECONFIG, "schedule.kind must be one of %s (got %s)", HS_WORDS(HS_SCHEDULES), kind);
     if (!(minimum >= 0 && minimum <= peak))
         return hs_fail(HS_ECONFIG, "schedule: need 0 <= min_learning_rate <= learning_rate (got %g and %g)", minimum,
                        peak);

@@ -19,17 +19,12 @@
 #include "kernels/base/arena.h"
 #include "kernels/base/comm.h"
 #include "kernels/ops/backend.h"
+#include "optim/kinds.h"
 #include "optim/scaler.h"
 #include "optim/schedule.h"
 
-typedef enum HsOptimizerKind {
-    HS_OPTIMIZER_ADAMW,
-    HS_OPTIMIZER_SGD,
-    HS_OPTIMIZER_MUON,
-    HS_OPTIMIZER_ADAMW8BIT,
-    HS_OPTIMIZER_ADAMWFP8,
-    HS_OPTIMIZER_KINDS
-} HsOptimizerKind;
+#define HS_OPTIMIZER_KIND(identifier, word) HS_OPTIMIZER_##identifier,
+typedef enum HsOptimizerKind { HS_OPTIMIZERS(HS_OPTIMIZER_KIND) HS_OPTIMIZER_KINDS } HsOptimizerKind;
 
 /* What lies in the host's memory and not in the device's; each level has what those before it have.
  *   optimizer: masters and states, and what strategies keep of each parameter; gradients: also the sums of gradients;

@@ -22,10 +22,10 @@ data: {sampling: random}
 batch_size: 16
 max_length: 128
 max_steps: 500
-learning_rate: 2e-3
+learning_rate: 1.4e-3
 weight_decay: 0.1
 optimizer: {betas: [0.9, 0.99]}
-schedule: {kind: cosine, warmup_steps: 50, min_learning_rate: 2e-4}
+schedule: {kind: cosine, warmup_steps: 50, min_learning_rate: 1.4e-4}
 precision: {mode: bf16}
 replay: {buffer_size: ${2:-2700}}
 generative: {fraction: 0.5}

@@ -39,7 +39,7 @@ const HsStrategy hs_strategy_er = {
     .plan_replay = er_plan_replay,
 };
 
-#define HS_STRATEGY_ROW(name) &hs_strategy_##name,
+#define HS_STRATEGY_ROW(identifier, word) &hs_strategy_##identifier,
 const HsStrategy *const hs_strategy_table[] = { HS_STRATEGIES(HS_STRATEGY_ROW) };
 const int hs_strategy_count = (int)(sizeof hs_strategy_table / sizeof hs_strategy_table[0]);
 

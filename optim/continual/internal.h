@@ -7,6 +7,7 @@
 #define HS_OPTIM_CONTINUAL_INTERNAL_H
 
 #include "optim/continual/continual.h"
+#include "optim/kinds.h"
 
 /* One f32 tensor a parameter (data NULL for spans without one), in one block of the device's memory, or of the host's
  * where the share says so: then it counts as offloaded. */
@@ -165,12 +166,9 @@ HsStatus hs_penalty_meet_task(HsContinual *continual, void *state, double foreig
 HsStatus hs_penalty_value(HsContinual *continual, void *state, HsContext *context, double *value);
 const HsImportance *hs_penalty_importance(const void *state);
 
-/* --- the table's rows, in its order: hs_strategy_NAME of NAME.c (none, joint, er: continual.c) --- */
+/* --- the table's rows --- */
 
-#define HS_STRATEGIES(X) \
-    X(none) X(joint) X(er) X(l2) X(ewc) X(si) X(mer) X(agem) X(derpp) X(lwf) X(generative) X(inclora) X(olora) X(merge)
-
-#define HS_DECLARE_STRATEGY(name) extern const HsStrategy hs_strategy_##name;
+#define HS_DECLARE_STRATEGY(identifier, word) extern const HsStrategy hs_strategy_##identifier;
 HS_STRATEGIES(HS_DECLARE_STRATEGY)
 
 #endif

@@ -22,6 +22,8 @@
 #ifndef HS_RUNTIME_CONFIG_KEYS_H
 #define HS_RUNTIME_CONFIG_KEYS_H
 
+#include "optim/kinds.h"
+
 #define HS_NO_BOUND 9.0e15
 /* The unit of keys that name files and folders: a leading ~ is the home folder there (hs_path_expand). */
 #define HS_UNIT_PATH "path"
@@ -231,7 +233,7 @@
       "a folder of PEFT's format whose adapters are gone on with")
 
 #define HS_KEYS_OPTIMIZER(X, S)                                                                                     \
-    X(S, STRING, FIXED, kind, "adamw", 0, 0, "adamw|adamw8bit|adamwfp8|sgd|muon", "",                               \
+    X(S, STRING, FIXED, kind, "adamw", 0, 0, HS_WORDS(HS_OPTIMIZERS), "",                                           \
       "update rule; adamw8bit: AdamW with moments of 2.03 bytes a parameter in place of 8 (codes of 8 bits, one "   \
       "absmax for 256 of them), those of embeddings and of parameters under 4096 elements in f32; adamwfp8: the "   \
       "same with fp8 numbers as codes, rounded stochastically, m in E4M3 and v in E5M2, coarser near a block's "    \
@@ -262,15 +264,15 @@
       "its own peak: its rate is this over the top level's learning_rate times the schedule's, warm-up and decay " \
       "alike; 0: the top level's")                                                                                 \
     X(S, REAL, FIXED, weight_decay, -1, -1, 1000, NULL, "", "its own weight decay; -1: the top level's")           \
-    X(S, STRING, FIXED, kind, "inherit", 0, 0, "inherit|adamw|adamw8bit|adamwfp8|sgd|muon", "",                    \
+    X(S, STRING, FIXED, kind, "inherit", 0, 0, "inherit" HS_WORDS_AFTER(HS_OPTIMIZERS), "",                        \
       "its own update rule; inherit: optimizer.kind")
 
-#define HS_KEYS_SCHEDULE(X, S)                                                                              \
-    X(S, STRING, FUTURE, kind, "cosine", 0, 0, "constant|linear|cosine|wsd", "", "shape after the warm-up") \
-    X(S, INT, FUTURE, warmup_steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps", "linear from 0")            \
-    X(S, INT, FUTURE, decay_steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps",                              \
-      "where the decay ends; 0: at the last step")                                                          \
-    X(S, REAL, FUTURE, min_learning_rate, 0, 0, 1000, NULL, "", "where the decay ends")                     \
+#define HS_KEYS_SCHEDULE(X, S)                                                                        \
+    X(S, STRING, FUTURE, kind, "cosine", 0, 0, HS_WORDS(HS_SCHEDULES), "", "shape after the warm-up") \
+    X(S, INT, FUTURE, warmup_steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps", "linear from 0")      \
+    X(S, INT, FUTURE, decay_steps, 0, 0, HS_NO_BOUND, NULL, "optimizer steps",                        \
+      "where the decay ends; 0: at the last step")                                                    \
+    X(S, REAL, FUTURE, min_learning_rate, 0, 0, 1000, NULL, "", "where the decay ends")               \
     X(S, REAL, FUTURE, wsd_decay_fraction, 0.2, 0, 1, NULL, "fraction", "wsd: the last part, in which the rate falls")
 
 #define HS_KEYS_MEMORY(X, S)                                                                                          \
@@ -393,8 +395,7 @@
       "a gain is a validation loss below that of the latest gain by more than this")
 
 #define HS_KEYS_CONTINUAL(X, S)                                                                                       \
-    X(S, STRINGS, FIXED, strategy, "auto", 0, 0,                                                                      \
-      "auto|none|joint|er|l2|ewc|mer|a-gem|si|der++|lwf|generative|inc-lora|o-lora|merge", "",                        \
+    X(S, STRINGS, FIXED, strategy, "auto", 0, 0, "auto" HS_WORDS_AFTER(HS_STRATEGIES), "",                            \
       "against forgetting; a list, or names joined by + (ewc+er), combines one of l2, ewc, si, inc-lora, "            \
       "o-lora, one of er, mer, a-gem, der++, generative, lwf, and merge; auto: those whose sections the "             \
       "configuration has, "                                                                                           \

@@ -3,6 +3,7 @@
  * Strategies as a run uses them: the table, combinations, replay plans, memory, hooks in their order, and state that is
  * saved by one run and continued, bit for bit, by another.
  */
+#include "optim/kinds.h"
 #include "tests/support/protected_spans.h"
 #include "tests/support/strategy_settings.h"
 
@@ -32,10 +33,11 @@ static HsContinualConfig config_of(const char *first, const char *second)
     return config;
 }
 
+#define WORD(identifier, word) word,
+/* The words that the configuration takes are those of the rows. */
 Test(continual, the_table)
 {
-    static const char *const names[] = { "none",  "joint", "er",  "l2",         "ewc",      "si",     "mer",
-                                         "a-gem", "der++", "lwf", "generative", "inc-lora", "o-lora", "merge" };
+    static const char *const names[] = { HS_STRATEGIES(WORD) };
     cr_assert_eq(hs_strategy_count, (int)(sizeof names / sizeof names[0]));
     for (int i = 0; i < hs_strategy_count; i++) {
         cr_expect_str_eq(hs_strategy_table[i]->name, names[i]);

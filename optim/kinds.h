@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What this folder offers by name, each list once: X(identifier, word).  Enumerations and tables are made from them, and
+ * so are the words that the configuration takes.
+ */
+#ifndef HS_OPTIM_KINDS_H
+#define HS_OPTIM_KINDS_H
+
+/* A list's words as "|a|b|c", to follow another word, and as "a|b|c". */
+#define HS_WORD(identifier, word) "|" word
+#define HS_WORDS_AFTER(LIST)      LIST(HS_WORD)
+#define HS_WORDS(LIST)            (&(LIST(HS_WORD))[1])
+
+/* optimizer.kind: HS_OPTIMIZER_identifier (update.h), rows in rules.c */
+#define HS_OPTIMIZERS(X) \
+    X(ADAMW, "adamw") X(ADAMW8BIT, "adamw8bit") X(ADAMWFP8, "adamwfp8") X(SGD, "sgd") X(MUON, "muon")
+
+/* schedule.kind: identifier_shape in schedule.c */
+#define HS_SCHEDULES(X) X(constant, "constant") X(linear, "linear") X(cosine, "cosine") X(wsd, "wsd")
+
+/* continual.strategy: hs_strategy_identifier in a file of continual/ (none, joint, er: continual.c), in the order in which
+ * those of a run act */
+#define HS_STRATEGIES(X)                                                                                      \
+    X(none, "none")                                                                                           \
+    X(joint, "joint") X(er, "er") X(l2, "l2") X(ewc, "ewc") X(si, "si") X(mer, "mer") X(agem, "a-gem")        \
+        X(derpp, "der++") X(lwf, "lwf") X(generative, "generative") X(inclora, "inc-lora") X(olora, "o-lora") \
+            X(merge, "merge")
+
+#endif
