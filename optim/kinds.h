@@ -20,10 +20,11 @@
 
 /* continual.strategy: hs_strategy_identifier in a file of continual/ (none, joint, er: continual.c), in the order in which
  * those of a run act */
-#define HS_STRATEGIES(X)                                                                                      \
-    X(none, "none")                                                                                           \
-    X(joint, "joint") X(er, "er") X(l2, "l2") X(ewc, "ewc") X(si, "si") X(mer, "mer") X(agem, "a-gem")        \
-        X(derpp, "der++") X(lwf, "lwf") X(generative, "generative") X(inclora, "inc-lora") X(olora, "o-lora") \
-            X(merge, "merge")
+/* clang-format off */
+#define HS_STRATEGIES(X) \
+    X(none, "none") X(joint, "joint") X(er, "er") X(l2, "l2") X(ewc, "ewc") X(si, "si") X(mer, "mer") \
+    X(agem, "a-gem") X(derpp, "der++") X(lwf, "lwf") X(generative, "generative") X(inclora, "inc-lora") \
+    X(olora, "o-lora") X(merge, "merge")
+/* clang-format on */
 
 #endif
