@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: MIT
  *
- * What this folder offers by name, each list once: X(identifier, word).  Enumerations and tables are made from them, and
- * so are the words that the configuration takes.
+ * What this folder offers by name (kernels/base/words.h).
  */
 #ifndef HS_OPTIM_KINDS_H
 #define HS_OPTIM_KINDS_H
 
-/* A list's words as "|a|b|c", to follow another word, and as "a|b|c". */
-#define HS_WORD(identifier, word) "|" word
-#define HS_WORDS_AFTER(LIST)      LIST(HS_WORD)
-#define HS_WORDS(LIST)            (&(LIST(HS_WORD))[1])
+#include "kernels/base/words.h"
 
 /* optimizer.kind: HS_OPTIMIZER_identifier (update.h), rows in rules.c */
 #define HS_OPTIMIZERS(X) \
     X(ADAMW, "adamw") X(ADAMW8BIT, "adamw8bit") X(ADAMWFP8, "adamwfp8") X(SGD, "sgd") X(MUON, "muon")
+
+/* memory.offload: HS_OFFLOAD_identifier (update.h) */
+#define HS_OFFLOAD_LEVELS(X) X(NONE, "none") X(OPTIMIZER, "optimizer") X(GRADIENTS, "gradients") X(WEIGHTS, "weights")
 
 /* schedule.kind: identifier_shape in schedule.c */
 #define HS_SCHEDULES(X) X(constant, "constant") X(linear, "linear") X(cosine, "cosine") X(wsd, "wsd")

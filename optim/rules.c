@@ -159,8 +159,7 @@ static const HsUpdateRule rules[HS_OPTIMIZER_KINDS] = {
     [HS_OPTIMIZER_ADAMWFP8] = ADAMW_OF_CODES,
 };
 
-#define NAME(identifier, word) word,
-static const char *const names[] = { HS_OPTIMIZERS(NAME) };
+static const char *const names[] = HS_WORD_ARRAY(HS_OPTIMIZERS);
 
 const HsUpdateRule *hs_rule_get(HsOptimizerKind kind)
 {

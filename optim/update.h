@@ -29,12 +29,8 @@ typedef enum HsOptimizerKind { HS_OPTIMIZERS(HS_OPTIMIZER_KIND) HS_OPTIMIZER_KIN
 /* What lies in the host's memory and not in the device's; each level has what those before it have.
  *   optimizer: masters and states, and what strategies keep of each parameter; gradients: also the sums of gradients;
  *   weights: also what forward reads */
-typedef enum HsOffloadLevel {
-    HS_OFFLOAD_NONE,
-    HS_OFFLOAD_OPTIMIZER,
-    HS_OFFLOAD_GRADIENTS,
-    HS_OFFLOAD_WEIGHTS
-} HsOffloadLevel;
+#define HS_OFFLOAD_LEVEL(identifier, word) HS_OFFLOAD_##identifier,
+typedef enum HsOffloadLevel { HS_OFFLOAD_LEVELS(HS_OFFLOAD_LEVEL) } HsOffloadLevel;
 
 /* What a group of parameters has of its own. */
 typedef struct HsOptimizerGroup {

@@ -16,7 +16,9 @@
 #include <math.h>
 #include <stdint.h>
 
-typedef enum HsRopeScaling { HS_ROPE_NONE = 0, HS_ROPE_LINEAR, HS_ROPE_LLAMA3, HS_ROPE_YARN } HsRopeScaling;
+#define HS_ROPE_SCALINGS(X)               X(NONE, "none") X(LINEAR, "linear") X(LLAMA3, "llama3") X(YARN, "yarn")
+#define HS_ROPE_SCALING(identifier, word) HS_ROPE_##identifier,
+typedef enum HsRopeScaling { HS_ROPE_SCALINGS(HS_ROPE_SCALING) } HsRopeScaling;
 
 typedef struct HsRopeRule {
     double theta;

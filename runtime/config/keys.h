@@ -22,7 +22,9 @@
 #ifndef HS_RUNTIME_CONFIG_KEYS_H
 #define HS_RUNTIME_CONFIG_KEYS_H
 
+#include "kernels/ops/rope_rule.h"
 #include "optim/kinds.h"
+#include "runtime/config/kinds.h"
 
 #define HS_NO_BOUND 9.0e15
 /* The unit of keys that name files and folders: a leading ~ is the home folder there (hs_path_expand). */
@@ -72,7 +74,8 @@
       "decoupled weight decay, on tensors of two dimensions only")
 
 #define HS_KEYS_MODEL(X, S)                                                                                          \
-    X(S, STRING, FIXED, family, "gpt2", 0, 0, "gpt2|llama", "", "gpt2, or llama (which also makes Qwen2 and Qwen3)") \
+    X(S, STRING, FIXED, family, "gpt2", 0, 0, HS_WORDS(HS_FAMILIES), "",                                             \
+      "gpt2, or llama (which also makes Qwen2 and Qwen3)")                                                           \
     X(S, INT, FIXED, layers, 4, 1, 1024, NULL, "blocks", "transformer blocks")                                       \
     X(S, INT, FIXED, heads, 4, 1, 1024, NULL, "heads", "query heads")                                                \
     X(S, INT, FIXED, kv_heads, 0, 0, 1024, NULL, "heads", "key/value heads (llama); 0: as many as heads")            \
@@ -92,7 +95,7 @@
       "on embeddings, attention probabilities and both branches")                                                    \
     X(S, REAL, FIXED, norm_epsilon, 1e-5, 1e-12, 1, NULL, "", "added to the variance, under the square root")        \
     X(S, REAL, FIXED, rope_theta, 10000, 1, 1e15, NULL, "", "base of the rotary frequencies (llama)")                \
-    X(S, STRING, FIXED, rope_scaling, "none", 0, 0, "none|linear|llama3|yarn", "",                                   \
+    X(S, STRING, FIXED, rope_scaling, "none", 0, 0, HS_WORDS(HS_ROPE_SCALINGS), "",                                  \
       "how the rotary frequencies of a model that was made longer were changed (llama): linear divides all by "      \
       "rope_factor; llama3 and yarn divide the slow ones, by bounds in turns within rope_original_positions")        \
     X(S, REAL, FIXED, rope_factor, 1, 1, 1e6, NULL, "",                                                              \
@@ -166,7 +169,7 @@
       ".bin files: auto: llm.c header required; raw16: nanoGPT's headerless u16")
 
 #define HS_KEYS_PRECISION(X, S)                                                                                      \
-    X(S, STRING, FUTURE, mode, "auto", 0, 0, "auto|fp32|tf32|bf16|fp16|fp8", "",                                     \
+    X(S, STRING, FUTURE, mode, "auto", 0, 0, "auto" HS_WORDS_AFTER(HS_PRECISION_MODES), "",                          \
       "auto follows use_amp; tf32 is fp32 with products on a GPU's tensor cores; fp8 is bf16 with the blocks' "      \
       "products in codes below 16 bits (precision.fp8), whose numbers are the same on every device")                 \
     X(S, BOOL, FIXED, master_weights, true, 0, 1, NULL, "",                                                          \
@@ -193,7 +196,7 @@
     X(S, REAL, FIXED, max_scale, 1e30, 1e-30, 3e38, NULL, "", "upper bound of the scale")
 
 #define HS_KEYS_FP8(X, S)                                                                                             \
-    X(S, STRING, FUTURE, recipe, "current", 0, 0, "current|delayed|block|mxfp8|nvfp4", "",                            \
+    X(S, STRING, FUTURE, recipe, "current", 0, 0, HS_WORDS(HS_FP8_RECIPES), "",                                       \
       "precision.mode fp8: how numbers are scaled before they are cast. current: a tensor by its own largest "        \
       "magnitude; delayed: by those of earlier steps; block: 128 neighbours, of weights 128 x 128; mxfp8: 32 "        \
       "neighbours; nvfp4: 4 bits, 16 neighbours and the tensor, gradients rounded stochastically")                    \
@@ -276,7 +279,7 @@
     X(S, REAL, FUTURE, wsd_decay_fraction, 0.2, 0, 1, NULL, "fraction", "wsd: the last part, in which the rate falls")
 
 #define HS_KEYS_MEMORY(X, S)                                                                                          \
-    X(S, STRING, FREE, recompute, "none", 0, 0, "none|attention|mlp|block", "",                                       \
+    X(S, STRING, FREE, recompute, "none", 0, 0, HS_WORDS(HS_RECOMPUTE_POLICIES), "",                                  \
       "which activations backward computes again instead of keeping them")                                            \
     X(S, INT, FREE, recompute_every, 1, 1, 1024, NULL, "blocks", "apply the policy to every N-th block")              \
     X(S, INT, FIXED, head_chunk, 0, 0, 1048576, NULL, "tokens",                                                       \
@@ -285,7 +288,7 @@
     X(S, INT, FREE, micro_batch, 0, 0, 1048576, NULL, "sequences",                                                    \
       "how many of the batch_size sequences go through the model at a time, a divisor of it; 0: all. Fewer need "     \
       "less memory for activations and change roundings only: optimizer steps and the order of the data stay")        \
-    X(S, STRING, FREE, offload, "none", 0, 0, "none|optimizer|gradients|weights", "",                                 \
+    X(S, STRING, FREE, offload, "none", 0, 0, HS_WORDS(HS_OFFLOAD_LEVELS), "",                                        \
       "what lies in the host's pinned memory, with the bits that it has on the device; for devices with memory of "   \
       "their own. optimizer: masters, moments and what strategies keep, which the host updates; gradients: also "     \
       "their sums, block by block; weights: also what forward and backward read, which comes block by block")         \

@@ -11,14 +11,11 @@
 #ifndef HS_RUNTIME_ENGINE_PROGRAM_H
 #define HS_RUNTIME_ENGINE_PROGRAM_H
 
+#include "runtime/config/kinds.h"
 #include "runtime/model/head_work.h"
 
-typedef enum HsRecompute {
-    HS_RECOMPUTE_NONE,
-    HS_RECOMPUTE_ATTENTION,
-    HS_RECOMPUTE_MLP,
-    HS_RECOMPUTE_BLOCK
-} HsRecompute;
+#define HS_RECOMPUTE(identifier, word) HS_RECOMPUTE_##identifier,
+typedef enum HsRecompute { HS_RECOMPUTE_POLICIES(HS_RECOMPUTE) } HsRecompute;
 
 typedef enum HsActionKind { HS_ACTION_FORWARD, HS_ACTION_RECOMPUTE, HS_ACTION_BACKWARD } HsActionKind;
 
@@ -149,5 +146,6 @@ HsStatus hs_program_find_nonfinite(HsProgram *program, HsContext *context, const
                                    float gradient_scale, char *where, size_t where_size);
 
 HsStatus hs_recompute_find(const char *name, HsRecompute *policy);
+const char *hs_recompute_name(HsRecompute policy);
 
 #endif

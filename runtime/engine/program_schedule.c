@@ -12,26 +12,29 @@
 
 #include "runtime/engine/program_internal.h"
 
-/* One row per policy; its index is HsRecompute. */
-static const struct {
-    const char *name;
-    unsigned group;
-} policies[] = {
-    [HS_RECOMPUTE_NONE] = { "none", 0 },
-    [HS_RECOMPUTE_ATTENTION] = { "attention", HS_GROUP_ATTENTION },
-    [HS_RECOMPUTE_MLP] = { "mlp", HS_GROUP_MLP },
-    [HS_RECOMPUTE_BLOCK] = { "block", HS_GROUP_BLOCK },
+static const char *const policy_names[] = HS_WORD_ARRAY(HS_RECOMPUTE_POLICIES);
+static const unsigned policy_groups[] = {
+    [HS_RECOMPUTE_NONE] = 0,
+    [HS_RECOMPUTE_ATTENTION] = HS_GROUP_ATTENTION,
+    [HS_RECOMPUTE_MLP] = HS_GROUP_MLP,
+    [HS_RECOMPUTE_BLOCK] = HS_GROUP_BLOCK,
 };
 
 HsStatus hs_recompute_find(const char *name, HsRecompute *policy)
 {
-    for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++) {
-        if (strcmp(policies[i].name, name) == 0) {
+    for (size_t i = 0; i < sizeof policy_names / sizeof *policy_names; i++) {
+        if (strcmp(policy_names[i], name) == 0) {
             *policy = (HsRecompute)i;
             return HS_OK;
         }
     }
-    return hs_fail(HS_ECONFIG, "memory.recompute: there is no policy %s; take none, attention, mlp or block", name);
+    return hs_fail(HS_ECONFIG, "memory.recompute: there is no policy %s; take one of %s", name,
+                   HS_WORDS(HS_RECOMPUTE_POLICIES));
+}
+
+const char *hs_recompute_name(HsRecompute policy)
+{
+    return policy_names[policy];
 }
 
 static int append_read(const int *places, int count, unsigned read, int *slots, int used)
@@ -215,7 +218,7 @@ HsStatus hs_program_schedule(HsProgram *program, HsRecompute policy, int64_t rec
     }
     *turn = program->action_count;
     if (program->training)
-        mark_dropped(&schedule, policies[policy].group, recompute_every);
+        mark_dropped(&schedule, policy_groups[policy], recompute_every);
     choose_codes(&schedule, readers);
     if (program->training) {
         mark_needed(&schedule);

@@ -289,9 +289,7 @@ int hs_builder_head_norm(HsBuilder *builder, int qkv, int q_weight, int k_weight
 
 static HsRopeRule rope_rule(const HsConfig *config)
 {
-    static const char *const names[] = {
-        [HS_ROPE_NONE] = "none", [HS_ROPE_LINEAR] = "linear", [HS_ROPE_LLAMA3] = "llama3", [HS_ROPE_YARN] = "yarn"
-    };
+    static const char *const names[] = HS_WORD_ARRAY(HS_ROPE_SCALINGS);
     HsRopeRule rule = { .theta = config->model.rope_theta };
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(names[i], config->model.rope_scaling) == 0)

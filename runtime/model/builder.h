@@ -7,6 +7,7 @@
 #ifndef HS_RUNTIME_MODEL_BUILDER_H
 #define HS_RUNTIME_MODEL_BUILDER_H
 
+#include "runtime/config/kinds.h"
 #include "runtime/model/layer.h"
 
 typedef struct HsBuilder {
@@ -64,8 +65,15 @@ int hs_builder_rope(HsBuilder *builder, int qkv);
 int hs_builder_attention(HsBuilder *builder, int qkv);
 void hs_builder_head(HsBuilder *builder, int hidden, int weight);
 
-/* The families. */
-void hs_model_build_gpt2(HsBuilder *builder);
-void hs_model_build_llama(HsBuilder *builder);
+/* A family of models; each has a file with its row, hs_family_identifier. */
+typedef struct HsFamily {
+    bool learned_positions; /* a table of them */
+    bool rotary;            /* heads have an even size */
+    bool free_head_dim;     /* heads * head_dim need not be the width */
+    void (*build)(HsBuilder *builder);
+} HsFamily;
+
+#define HS_DECLARE_FAMILY(identifier, word) extern const HsFamily hs_family_##identifier;
+HS_FAMILIES(HS_DECLARE_FAMILY)
 
 #endif

@@ -79,7 +79,7 @@ static int gpt2_mlp_branch(HsBuilder *builder, const char *prefix, int x)
     return hs_builder_branch_end(builder, down, x);
 }
 
-void hs_model_build_gpt2(HsBuilder *builder)
+static void gpt2_build(HsBuilder *builder)
 {
     HsModel *model = builder->model;
     int tokens = hs_builder_inputs(builder);
@@ -99,3 +99,5 @@ void hs_model_build_gpt2(HsBuilder *builder)
     x = gpt2_norm(builder, "final_norm", "transformer.", "ln_f", x);
     hs_builder_head(builder, x, hs_builder_head_table(builder, token_table));
 }
+
+const HsFamily hs_family_gpt2 = { .learned_positions = true, .build = gpt2_build };

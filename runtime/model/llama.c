@@ -91,7 +91,7 @@ static int llama_mlp_branch(HsBuilder *builder, const char *prefix, int x)
     return hs_builder_branch_end(builder, down, x);
 }
 
-void hs_model_build_llama(HsBuilder *builder)
+static void llama_build(HsBuilder *builder)
 {
     HsModel *model = builder->model;
     int tokens = hs_builder_inputs(builder);
@@ -109,3 +109,5 @@ void hs_model_build_llama(HsBuilder *builder)
     x = llama_norm(builder, "final_norm", "model.", "norm.weight", x);
     hs_builder_head(builder, x, hs_builder_head_table(builder, token_table));
 }
+
+const HsFamily hs_family_llama = { .rotary = true, .free_head_dim = true, .build = llama_build };

@@ -18,24 +18,23 @@
 
 enum { LARGEST_HEAD = 256 };
 
-typedef struct HsFamily {
+#define FAMILY(identifier, word) { word, &hs_family_##identifier },
+static const struct {
     const char *name;
-    bool learned_positions, rotary, free_head_dim;
-    void (*build)(HsBuilder *builder);
-} HsFamily;
+    const HsFamily *family;
+} families[] = { HS_FAMILIES(FAMILY) };
 
-static const HsFamily families[] = {
-    { .name = "gpt2", .learned_positions = true, .build = hs_model_build_gpt2 },
-    { .name = "llama", .rotary = true, .free_head_dim = true, .build = hs_model_build_llama },
-};
-
-static const HsFamily *family_find(const char *name)
+/* -> its row and its name as the table has it */
+static HsStatus find_family(const char *name, const HsFamily **family, const char **own_name)
 {
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
-        if (strcmp(families[i].name, name) == 0)
-            return &families[i];
+        if (strcmp(families[i].name, name) == 0) {
+            *family = families[i].family;
+            *own_name = families[i].name;
+            return HS_OK;
+        }
     }
-    return NULL;
+    return hs_fail(HS_ECONFIG, "model.family: there is no family %s", name);
 }
 
 static HsStatus settle_heads(const HsConfig *config, const HsFamily *family, HsModel *model)
@@ -241,10 +240,8 @@ HsStatus hs_model_create(const HsConfig *config, const HsPrecision *precision, i
 {
     const char *const packing = config->data.packing;
     *model = (HsModel){ .precision = *precision, .documents = packing && strcmp(packing, "documents") == 0 };
-    const HsFamily *family = family_find(config->model.family);
-    if (family == NULL)
-        return hs_fail(HS_ECONFIG, "model.family: there is no family %s", config->model.family);
-    model->family = family->name;
+    const HsFamily *family = NULL;
+    HS_TRY(find_family(config->model.family, &family, &model->family));
     HS_TRY(settle_sizes(config, family, vocabulary, model));
 
     HS_TRY(check_parameters(config, model));

@@ -556,10 +556,6 @@ static HsStatus find_fullest(HsComm *comm, int64_t excess, int *fullest)
  * excess: bytes of the configuration beyond the limit, before anything was changed. */
 static HsStatus agree(HsTrainer *trainer, int64_t excess)
 {
-    static const char *const recompute[] = { [HS_RECOMPUTE_NONE] = "none",
-                                             [HS_RECOMPUTE_ATTENTION] = "attention",
-                                             [HS_RECOMPUTE_MLP] = "mlp",
-                                             [HS_RECOMPUTE_BLOCK] = "block" };
     HsComm *comm = trainer->engine.comm;
     HsFit fit = hs_fit_of(trainer->config);
     int fullest;
@@ -571,7 +567,7 @@ static HsStatus agree(HsTrainer *trainer, int64_t excess)
     HS_TRY(find_fullest(comm, excess, &fullest));
     HS_TRY(hs_comm_broadcast(comm, NULL, choice, sizeof choice / sizeof *choice, HS_I64, fullest));
     fit = (HsFit){ .micro_batch = choice[0],
-                   .recompute = recompute[choice[1]],
+                   .recompute = hs_recompute_name((HsRecompute)choice[1]),
                    .recompute_every = choice[2],
                    .offload = hs_offload_name((HsOffloadLevel)choice[3]),
                    .narrow_gradients = choice[4] != 0 };

@@ -7,7 +7,7 @@
 
 #include "runtime/train/trainer.h"
 
-static const char *const names[] = { "none", "optimizer", "gradients", "weights" };
+static const char *const names[] = HS_WORD_ARRAY(HS_OFFLOAD_LEVELS);
 
 const char *hs_offload_name(HsOffloadLevel level)
 {

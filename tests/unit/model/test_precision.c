@@ -56,6 +56,28 @@ Test(precision, rows_follow_the_configuration)
     }
 }
 
+/* The words that the configuration takes have rows. */
+Test(precision, every_word_has_a_row)
+{
+    static const char *const modes[] = HS_WORD_ARRAY(HS_PRECISION_MODES);
+    static char *const recipes[] = HS_WORD_ARRAY(HS_FP8_RECIPES);
+    const HsProducts gpu = { .bf16 = true, .rounds_to[HS_OPERAND_TF32] = true };
+    HsPrecision precision;
+    char why[128];
+    for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)
+        cr_expect_not_null(hs_precision_find(modes[i]), "%s", modes[i]);
+    for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
+        HsConfig config = make_config("fp8", true, "fp32", true);
+        config.precision_fp8.recipe = recipes[i];
+        config.precision_fp8.format = config.precision_fp8.amax = config.kernels.matmul = recipes[i];
+        HsProducts products = gpu;
+        for (size_t o = 0; o < sizeof products.rounds_to / sizeof *products.rounds_to; o++)
+            products.rounds_to[o] = true;
+        cr_expect_eq(hs_precision_resolve(&config, products, &precision, why, sizeof why), HS_OK, "%s: %s", recipes[i],
+                     hs_error_message());
+    }
+}
+
 Test(precision, impossible_combinations_are_refused)
 {
     const HsConfig cases[] = {
