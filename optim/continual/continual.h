@@ -170,6 +170,7 @@ typedef struct HsStrategy {
     HsRateScale (*rate_scale)(const HsContinualConfig *config);
 
     bool (*whole_matrices)(const HsContinualConfig *config); /* it works on matrices, not on elements; NULL: never */
+    const char *by_element; /* the setting with which it would not; NULL: there is none */
 
     size_t state_bytes;
     HsStatus (*create)(HsContinual *continual, void *state);

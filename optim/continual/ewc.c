@@ -525,6 +525,7 @@ const HsStrategy hs_strategy_ewc = {
     .before_update = ewc_before_update,
     .after_task = ewc_after_task,
     .whole_matrices = is_kronecker,
+    .by_element = "ewc.curvature: diagonal",
     .fisher_sums = ewc_fisher_sums,
     .begin_fisher = ewc_begin_fisher,
     .end_fisher = ewc_end_fisher,

@@ -63,9 +63,9 @@ static HsStatus divide_states(HsTrainer *trainer, const HsOptimizerConfig *rules
     if (shared && matrices)
         return hs_fail(HS_ECONFIG,
                        "distributed.zero: %lld divides parameters among processes, and strategy %s works on whole "
-                       "matrices: set zero to 0%s",
+                       "matrices: set zero to 0%s%s",
                        (long long)trainer->config->distributed.zero, matrices->name,
-                       strcmp(matrices->name, "ewc") == 0 ? ", or ewc.curvature: diagonal" : "");
+                       matrices->by_element ? ", or " : "", matrices->by_element ? matrices->by_element : "");
     HsSpan *whole = calloc((size_t)trainer->model.param_count + 1, sizeof *whole);
     if (!whole)
         return hs_fail(HS_ENOMEM, "no memory for %d parameter spans", trainer->model.param_count);

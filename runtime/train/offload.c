@@ -46,9 +46,9 @@ HsStatus hs_trainer_check_offload(const HsTrainer *trainer)
     if (matrices)
         return hs_fail(HS_ECONFIG,
                        "memory.offload: %s leaves the device no whole matrices, and strategy %s works on them: set it "
-                       "to none%s",
-                       names[level], matrices->name,
-                       strcmp(matrices->name, "ewc") == 0 ? ", or ewc.curvature: diagonal" : "");
+                       "to none%s%s",
+                       names[level], matrices->name, matrices->by_element ? ", or " : "",
+                       matrices->by_element ? matrices->by_element : "");
     if (level > most_of_processes(trainer))
         return hs_fail(
             HS_ECONFIG,
