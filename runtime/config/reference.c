@@ -61,7 +61,9 @@ HsStatus hs_config_write_reference(FILE *stream)
           "keys of a task as `tasks.0.key=value` (counting from 0); `tasks.N.name=NAME` behind a list of N\n"
           "tasks appends one. Relative paths are relative to the working directory.\n"
           "A size is in bytes, or has a unit, as in `12GiB`, `1.5 GiB`, `500MB`: KiB, MiB, GiB, TiB (also K, M, G, T)\n"
-          "are powers of 1024; kB, MB, GB, TB are powers of 1000.\n",
+          "are powers of 1024; kB, MB, GB, TB are powers of 1000.\n"
+          "A run that goes on (`resume`) may have other values of the keys marked *free*, and with\n"
+          "`resume: changed` of those marked *changed*; all other keys are what they were.\n",
           stream);
     for (int s = 0; s < hs_config_section_count; s++) {
         const HsConfigSection *section = &hs_config_section_table[s];
@@ -70,7 +72,7 @@ HsStatus hs_config_write_reference(FILE *stream)
         if (!top)
             fprintf(stream, "%c%s.\n\n", section->doc[0] - ('a' <= section->doc[0] && section->doc[0] <= 'z' ? 32 : 0),
                     section->doc + 1);
-        fputs("| key | type | default | values | unit | meaning |\n|---|---|---|---|---|---|\n", stream);
+        fputs("| key | type | default | values | unit | resumed | meaning |\n|---|---|---|---|---|---|---|\n", stream);
         for (int i = 0; i < hs_config_key_count; i++) {
             const HsConfigKey *key = &hs_config_key_table[i];
             if (strcmp(key->section, section->name) != 0)
@@ -79,7 +81,10 @@ HsStatus hs_config_write_reference(FILE *stream)
             write_fallback(key, stream);
             fputs("` | ", stream);
             write_range(key, stream);
-            fprintf(stream, " | %s | ", key->unit);
+            fprintf(stream, " | %s | %s | ", key->unit,
+                    key->resume == HS_RESUME_FIXED    ? ""
+                    : key->resume == HS_RESUME_FUTURE ? "changed"
+                                                      : "free");
             write_cell(key->doc, stream);
             fputs(" |\n", stream);
         }
