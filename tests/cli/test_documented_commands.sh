@@ -8,7 +8,7 @@
 ln -s "$root/configs" configs
 ln -s "$(dirname "$trainer")" build
 mkdir models
-cp -r "$root/tests/huggingface/models/gpt2" models/base
+cp -rL "$root/tests/huggingface/models/gpt2" models/base
 mkdir -p data/first data/second data/third data/gpt2 WHERE_YOU_HAVE_IT
 for i in $(seq 400); do
     echo "line $i of a text with some words, and more of them"
@@ -101,7 +101,7 @@ for other in one two four zero restart mpi torchrun slurm; do
     [ "$(wc -l <$other.sums)" = 3 ] && cmp -s one.sums $other.sums || fail "examples/howto/processes.md: $other ends otherwise"
 done
 # The page's own model needs transformers; where it is missing, one that it made stands for it.
-python3 "$root/examples/howto/pretrained.py" make models/story >out 2>err || cp -r "$root/tests/huggingface/models/llama" models/story
+python3 "$root/examples/howto/pretrained.py" make models/story >out 2>err || cp -rL "$root/tests/huggingface/models/llama" models/story
 run examples/howto/pretrained.md '    '
 python3 "$root/examples/howto/pretrained.py" check models/story models/story-adapter models/story-merged runs/story >out 2>err
 code=$?

@@ -30,7 +30,7 @@ edit() {
 
 # ---- a folder of Hugging Face
 
-cp -r "$models/llama" folder
+cp -rL "$models/llama" folder
 # Three merges less, and three special tokens.
 edit folder/tokenizer.json 't = j["added_tokens"]; v = j["model"]["vocab"]; del j["model"]["merges"][-3:]
 for n, name in enumerate(("<pad>", "<unk>", "<more>")):
@@ -116,7 +116,7 @@ says err "tokenizer_config.json: byte"
 rm -rf folder
 
 # The end of text by any name reaches all three files.
-cp -r "$models/llama" folder
+cp -rL "$models/llama" folder
 edit folder/tokenizer.json 'v = j["model"]["vocab"]; del v["<|endoftext|>"]; v["[EOS]"] = 0; j["added_tokens"][0]["content"] = "[EOS]"'
 echo '{"eos_token": "[EOS]"}' >folder/tokenizer_config.json
 echo '{"eos_token_id": 0}' >folder/generation_config.json
@@ -131,7 +131,7 @@ rm -rf folder
 # refuses STATEMENT TEXT: a tokenizer.json changed by the statement cannot be said, and TEXT is why
 refuses() {
     rm -rf folder
-    cp -r "$models/llama" folder
+    cp -rL "$models/llama" folder
     edit folder/tokenizer.json "$1"
     expect 1 "$trainer" export --checkpoint folder --format gguf --output refused.gguf
     says err "$2"
@@ -140,7 +140,7 @@ refuses() {
 # cut_as STATEMENT NAME: ggml's name for its way to cut text
 cut_as() {
     rm -rf folder cut.gguf
-    cp -r "$models/llama" folder
+    cp -rL "$models/llama" folder
     edit folder/tokenizer.json "$1"
     expect 0 "$trainer" export --checkpoint folder --format gguf --output cut.gguf
     python3 "$root/tests/huggingface/gguf.py" cut.gguf >keys.json

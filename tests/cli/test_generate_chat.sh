@@ -80,7 +80,7 @@ expect 2 "$trainer" "${greedy[@]}" --chat --prompt hello tokenizer.chat_template
 says err "name one as tokenizer.chat_template"
 
 # generation_config.json: any of its tokens ends a text, and is no part of it.
-cp -r "$root/tests/huggingface/models/llama" folder
+cp -rL "$root/tests/huggingface/models/llama" folder
 first=(generate --checkpoint folder --temperature 0 --tokens 16 --prompt 'the hand' --json)
 expect 0 "$trainer" "${first[@]}"
 tokens() { python3 -c 'import json, sys; print(*json.load(open(sys.argv[1]))["samples"][0]["tokens"])' "$1"; }

@@ -94,7 +94,7 @@ refused() {
     says err "$text"
 }
 go=("$trainer" --config tune.yaml out_dir=run)
-cp -r "$models/llama" base
+cp -rL "$models/llama" base
 expect 0 "$trainer" --config tune.yaml init_from=base out_dir=whole
 weights whole >whole.bits
 grep -q '"key": *"init_from"' whole/checkpoints/step-00000002/trainer.json || fail "the base's checksum is not kept"

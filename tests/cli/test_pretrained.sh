@@ -25,7 +25,7 @@ loss() {
 
 for name in gpt2 qwen2; do
     # Every part of the first weights counts: the run's untrained loss is the folder's.
-    cp -r "$models/$name" folder
+    cp -rL "$models/$name" folder
     expect 0 "$trainer" --config tune.yaml init_from=folder out_dir=whole
     says err "weights: folder"
     bits whole >whole.bits
@@ -109,7 +109,7 @@ says err "wrong.jsonl: no question in it"
 expect 2 "$trainer" eval --checkpoint "$models/llama" --choices wrong.jsonl --file text.txt
 
 # Folders that hold something else than config.json says.
-cp -r "$models/llama" folder
+cp -rL "$models/llama" folder
 expect 2 "$trainer" --config tune.yaml init_from=folder out_dir=other model.layers=3
 says err "model.layers: 3 contradicts folder/config.json, where num_hidden_layers is 2; leave the key out"
 sed -i 's/"num_hidden_layers": 2/"num_hidden_layers": 3/' folder/config.json

@@ -138,7 +138,7 @@ expect 2 "$trainer" --config emu.yaml out_dir=other model.width=20
 says err "adapter.base: nf4 cuts each matrix into blocks of 64 elements"
 damaged() { # KEY VALUE: of quantization_config
     rm -rf damaged
-    cp -r "$quantized/llama" damaged
+    cp -rL "$quantized/llama" damaged
     sed -i -E "s/(\"$1\": )[^,}]*/\1$2/" damaged/config.json
     expect 1 "$trainer" --config theirs.yaml out_dir=other init_from=damaged adapter.init_from= adapter.kind=lora
     says err "damaged/config.json: quantization_config is"
@@ -150,7 +150,7 @@ damaged quant_method '"gptq"'
 # Bytes of the header are as many as before, so that only what they say differs.
 broken() { # FROM TO MESSAGE
     rm -rf damaged
-    cp -r "$quantized/llama" damaged
+    cp -rL "$quantized/llama" damaged
     sed -i "s/$1/$2/" damaged/model.safetensors
     expect 1 "$trainer" --config theirs.yaml out_dir=other init_from=damaged adapter.init_from= adapter.kind=lora
     says err "$3"

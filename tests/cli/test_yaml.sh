@@ -26,7 +26,7 @@ print(json.dumps(yaml.safe_load(open(sys.argv[1])), ensure_ascii=False))
 PY
 }
 mkdir models # what configs/finetune.yaml, lora.yaml and cl-adapters.yaml begin with
-cp -r "$root/tests/huggingface/models/gpt2" models/base
+cp -rL "$root/tests/huggingface/models/gpt2" models/base
 for config in "$root"/configs/*.yaml words.yaml; do
     expect 0 "$trainer" --config "$config" --print-config
     cp out first.yaml
