@@ -17,6 +17,7 @@
 
 #include "bench/bench.h"
 #include "bench/fragment_inputs.h"
+#include "kernels/base/hash.h"
 
 static bool agree(const Experiment *experiment, uint32_t found, uint32_t expected)
 {
@@ -92,12 +93,11 @@ done:
     return status;
 }
 
-/* Fowler, Noll and Vo's hash (FNV-1a). */
 static uint64_t digest(const uint32_t *words, int count)
 {
-    uint64_t hash = 0xcbf29ce484222325u;
+    uint64_t hash = HS_HASH_START;
     for (int i = 0; i < 4 * count; i++)
-        hash = (hash ^ (words[i / 4] >> (8 * (i % 4)) & 0xffu)) * 0x100000001b3u;
+        hash = hs_hash_number(hash, words[i / 4] >> (8 * (i % 4)) & 0xffu);
     return hash;
 }
 

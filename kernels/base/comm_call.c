@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "kernels/base/hash.h"
+
 HsCommCall hs_comm_call(const char *operation, size_t count, HsDtype dtype, int attribute)
 {
     HsCommCall call = { .count = count, .dtype = (int32_t)dtype, .attribute = attribute };
@@ -17,9 +19,9 @@ HsCommCall hs_comm_call(const char *operation, size_t count, HsDtype dtype, int 
 HsCommCall hs_comm_call_ranges(const char *operation, const size_t *starts, int size, HsDtype dtype)
 {
     HsCommCall call = hs_comm_call(operation, starts[size] - starts[0], dtype, 0);
-    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
+    uint64_t hash = HS_HASH_START;
     for (int r = 0; r <= size; r++)
-        hash = (hash ^ starts[r]) * 0x100000001b3u;
+        hash = hs_hash_number(hash, starts[r]);
     call.ranges = hash | 1;
     return call;
 }

@@ -25,6 +25,7 @@
 #include "kernels/base/clock.h"
 #include "kernels/base/comm_fold.h"
 #include "kernels/base/comm_segment.h"
+#include "kernels/base/hash.h"
 
 enum { SMALL_BYTES = 4096 };
 
@@ -317,12 +318,12 @@ static int usable_cores(void)
 static uint64_t own_cores(void)
 {
     cpu_set_t cores;
-    uint64_t hash = 0xcbf29ce484222325u; /* FNV-1a */
+    uint64_t hash = HS_HASH_START;
     if (sched_getaffinity(0, sizeof cores, &cores) != 0)
         return 0;
     for (size_t i = 0; i < CPU_SETSIZE; i++)
         if (CPU_ISSET(i, &cores))
-            hash = (hash ^ i) * 0x100000001b3u;
+            hash = hs_hash_number(hash, i);
     return hash;
 }
 

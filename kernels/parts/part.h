@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "kernels/base/comm_nccl.h"
+#include "kernels/base/hash.h"
 #include "kernels/ops/backend.h"
 #include "kernels/tuning/tuning.h"
 
@@ -41,34 +42,29 @@ typedef struct HsBackendPart {
 /* Raised when a member changes its meaning but not its size. */
 enum { HS_PART_VERSION = 3 };
 
-static inline uint64_t hs_part_fold(uint64_t layout, size_t bytes)
-{
-    return (layout ^ bytes) * 0x100000001b3u; /* FNV's prime */
-}
-
 /* What program and part have to agree on: the sizes of what passes between them, in a fixed order. */
 static inline uint64_t hs_part_layout(void)
 {
-    uint64_t layout = hs_part_fold(0xcbf29ce484222325u, HS_PART_VERSION);
-    layout = hs_part_fold(layout, sizeof(HsBackendPart));
-    layout = hs_part_fold(layout, sizeof(HsBackend));
-    layout = hs_part_fold(layout, sizeof(HsDevice));
-    layout = hs_part_fold(layout, sizeof(HsContext));
-    layout = hs_part_fold(layout, sizeof(HsTensor));
-    layout = hs_part_fold(layout, sizeof(HsCudaOptions));
-    layout = hs_part_fold(layout, sizeof(HsComm));
-    layout = hs_part_fold(layout, sizeof(HsCommOperations));
-    layout = hs_part_fold(layout, sizeof(HsCommNcclOptions));
-    layout = hs_part_fold(layout, sizeof(HsTuner));
-    layout = hs_part_fold(layout, sizeof(HsTuningTable));
-    layout = hs_part_fold(layout, sizeof(HsTuningRow));
+    uint64_t layout = hs_hash_number(HS_HASH_START, HS_PART_VERSION);
+    layout = hs_hash_number(layout, sizeof(HsBackendPart));
+    layout = hs_hash_number(layout, sizeof(HsBackend));
+    layout = hs_hash_number(layout, sizeof(HsDevice));
+    layout = hs_hash_number(layout, sizeof(HsContext));
+    layout = hs_hash_number(layout, sizeof(HsTensor));
+    layout = hs_hash_number(layout, sizeof(HsCudaOptions));
+    layout = hs_hash_number(layout, sizeof(HsComm));
+    layout = hs_hash_number(layout, sizeof(HsCommOperations));
+    layout = hs_hash_number(layout, sizeof(HsCommNcclOptions));
+    layout = hs_hash_number(layout, sizeof(HsTuner));
+    layout = hs_hash_number(layout, sizeof(HsTuningTable));
+    layout = hs_hash_number(layout, sizeof(HsTuningRow));
     /* What arguments only point to. */
-    layout = hs_part_fold(layout, sizeof(HsPacked));
-    layout = hs_part_fold(layout, sizeof(HsStepInput));
-    layout = hs_part_fold(layout, sizeof(HsStepState));
-    layout = hs_part_fold(layout, sizeof(HsStepScalars));
-    layout = hs_part_fold(layout, sizeof(HsStepOutcome));
-#define HS_PART_ARGS(name, Args, formula) layout = hs_part_fold(hs_part_fold(layout, sizeof #name), sizeof(Args));
+    layout = hs_hash_number(layout, sizeof(HsPacked));
+    layout = hs_hash_number(layout, sizeof(HsStepInput));
+    layout = hs_hash_number(layout, sizeof(HsStepState));
+    layout = hs_hash_number(layout, sizeof(HsStepScalars));
+    layout = hs_hash_number(layout, sizeof(HsStepOutcome));
+#define HS_PART_ARGS(name, Args, formula) layout = hs_hash_number(hs_hash_number(layout, sizeof #name), sizeof(Args));
     HS_OPS(HS_PART_ARGS)
 #undef HS_PART_ARGS
     return layout;

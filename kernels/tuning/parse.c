@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "kernels/base/hash.h"
 #include "kernels/tuning/tuning.h"
 
 enum { COLUMNS = 8, LONGEST_LINE = 256, HEADER_LINES = 5 };
@@ -226,12 +227,10 @@ static HsStatus check_twins(const char *name, const HsTuningTable *table)
     return HS_OK;
 }
 
-/* FNV-1a (Fowler, Noll & Vo), folded to 48 bits so that a checkpoint's numbers hold it exactly. */
+/* Folded to 48 bits so that a checkpoint's numbers hold it exactly. */
 static uint64_t hash_of(const char *text, size_t length)
 {
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < length; i++)
-        hash = (hash ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
+    uint64_t hash = hs_hash_bytes(HS_HASH_START, text, length);
     hash = (hash >> 48 ^ hash) & ((UINT64_C(1) << 48) - 1);
     return hash > 0 ? hash : 1;
 }

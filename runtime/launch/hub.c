@@ -18,38 +18,32 @@
 #include <unistd.h>
 
 #include "kernels/base/clock.h"
+#include "kernels/base/hash.h"
 #include "kernels/base/log.h"
 
 /* The layout of what travels is part of it. */
 const uint64_t hs_hub_magic = 0x4853485542303100u + sizeof(HsHubMember) + (uint64_t)sizeof(HsHubBeat) * 256;
 
-static uint64_t fold_bytes(uint64_t hash, const void *bytes, size_t count)
-{
-    for (size_t i = 0; i < count; i++)
-        hash = (hash ^ ((const unsigned char *)bytes)[i]) * 0x100000001b3u; /* FNV-1a */
-    return hash;
-}
-
 /* Processes see each other's descriptors in the same namespace of the same boot. */
 uint64_t hs_hub_machine(void)
 {
     char text[128];
-    uint64_t hash = 0xcbf29ce484222325u;
+    uint64_t hash = HS_HASH_START;
     FILE *boot = fopen("/proc/sys/kernel/random/boot_id", "r");
     if (boot) {
-        hash = fold_bytes(hash, text, fread(text, 1, sizeof text, boot));
+        hash = hs_hash_bytes(hash, text, fread(text, 1, sizeof text, boot));
         fclose(boot);
     }
     const ssize_t length = readlink("/proc/self/ns/pid", text, sizeof text);
-    hash = fold_bytes(hash, text, length > 0 ? (size_t)length : 0);
+    hash = hs_hash_bytes(hash, text, length > 0 ? (size_t)length : 0);
     gethostname(text, sizeof text - 1);
-    return fold_bytes(hash, text, strnlen(text, sizeof text));
+    return hs_hash_bytes(hash, text, strnlen(text, sizeof text));
 }
 
 static uint64_t own_cores(void)
 {
     cpu_set_t cores;
-    return sched_getaffinity(0, sizeof cores, &cores) == 0 ? fold_bytes(0xcbf29ce484222325u, &cores, sizeof cores) : 0;
+    return sched_getaffinity(0, sizeof cores, &cores) == 0 ? hs_hash_bytes(HS_HASH_START, &cores, sizeof cores) : 0;
 }
 
 static void introduce(const HsHubOptions *options, HsHubMember *own)

@@ -20,6 +20,7 @@
 
 #include "kernels/base/comm_fault.h"
 #include "kernels/base/comm_shared.h"
+#include "kernels/base/hash.h"
 #include "kernels/base/log.h"
 #include "kernels/parts/mpi.h"
 #include "runtime/launch/comm_hub.h"
@@ -79,9 +80,7 @@ static HsStatus hash_configuration(const HsConfig *config, uint64_t *hash)
 {
     char *text;
     HS_TRY(hs_config_text(config, &text));
-    *hash = 0xcbf29ce484222325u; /* FNV-1a */
-    for (const char *at = text; *at; at++)
-        *hash = (*hash ^ (unsigned char)*at) * 0x100000001b3u;
+    *hash = hs_hash_bytes(HS_HASH_START, text, strlen(text));
     free(text);
     return HS_OK;
 }

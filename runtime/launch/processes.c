@@ -23,6 +23,7 @@
 #include "kernels/base/clock.h"
 #include "kernels/base/comm_shared.h"
 #include "kernels/base/log.h"
+#include "kernels/base/stop_signals.h"
 #include "runtime/launch/launch.h"
 
 /* After the first failure the others leave by themselves; there is nothing that they would save.  Who is stopped, or in
@@ -90,7 +91,7 @@ static void describe_end(int status, char *text, size_t bytes)
 /* By a signal after which all save and leave, whoever had it; 0: it ended otherwise. */
 static int left_by(int status)
 {
-    static const int signals[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1 };
+    static const int signals[] = { HS_STOP_SIGNAL_NUMBERS };
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
         if (WIFEXITED(status) && WEXITSTATUS(status) == 128 + signals[i])
             return signals[i];
@@ -235,7 +236,7 @@ static char **make_arguments(const HsLaunch *launch, char *last)
 HsStatus hs_launch_processes(const HsConfig *config, const HsLaunch *launch)
 {
     static char go_on[] = "resume=auto";
-    static const int held[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGTSTP, SIGCHLD };
+    static const int held[] = { HS_STOP_SIGNAL_NUMBERS SIGTSTP, SIGCHLD };
     sigset_t taken, before;
     HsStatus status;
     sigemptyset(&taken);

@@ -18,11 +18,12 @@
 #include <unistd.h>
 
 #include "kernels/base/clock.h"
+#include "kernels/base/stop_signals.h"
 #include "runtime/train/trainer.h"
 
 enum { PATH_BYTES = 4096, NOT_STARTED = 127, POLL_NS = 5000000, TAIL_BYTES = 16384 };
 
-static const int stops[] = { SIGINT, SIGTERM, SIGHUP, SIGUSR1 };
+static const int stops[] = { HS_STOP_SIGNAL_NUMBERS };
 enum { STOPS = sizeof stops / sizeof *stops };
 
 typedef struct Pool {

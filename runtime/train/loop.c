@@ -16,13 +16,15 @@
 #include <unistd.h>
 
 #include "kernels/base/log.h"
+#include "kernels/base/stop_signals.h"
 #include "runtime/pages/report.h"
 #include "runtime/train/trainer.h"
 
+#define STOP_SIGNAL(number) { number, #number },
 static const struct {
     int number;
     const char *name;
-} stop_signals[] = { { SIGINT, "SIGINT" }, { SIGTERM, "SIGTERM" }, { SIGHUP, "SIGHUP" }, { SIGUSR1, "SIGUSR1" } };
+} stop_signals[] = { HS_STOP_SIGNALS(STOP_SIGNAL) };
 enum { STOP_SIGNALS = sizeof stop_signals / sizeof *stop_signals };
 
 static volatile sig_atomic_t stop_signal;
