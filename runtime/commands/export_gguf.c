@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "kernels/base/log.h"
+#include "runtime/config/model_types.h"
 
 typedef struct Naming {
     const char *theirs, *ours; /* ours: Hugging Face's, behind "model.layers.N." in blocks */
@@ -58,11 +59,6 @@ static bool name_of(const char *ours, char *name, size_t size)
         }
     }
     return false;
-}
-
-static const char *architecture_of(const HsConfig *config)
-{
-    return config->model.qk_norm ? "qwen3" : config->model.qkv_bias ? "qwen2" : "llama";
 }
 
 typedef struct Writer {
@@ -189,10 +185,11 @@ static int list_tensors(const Writer *writer, const HsNamedTensor *items, int co
 
 static HsStatus check(const HsConfig *config)
 {
-    if (strcmp(config->model.family, "llama") != 0)
+    const HsModelType *type = hs_model_type_of(config);
+    if (type && !type->gguf)
         return hs_fail(HS_EUNSUPPORTED, "GGUF is written for Llama and Qwen models (model.family is %s): --format hf",
                        config->model.family);
-    if (config->model.qk_norm && config->model.qkv_bias)
+    if (!type)
         return hs_fail(HS_EUNSUPPORTED, "ggml has no architecture with both model.qkv_bias and model.qk_norm");
     if (strcmp(config->model.rope_scaling, "yarn") == 0 && config->model.rope_attention_factor > 0)
         return hs_fail(HS_EUNSUPPORTED, "GGUF has no place for model.rope_attention_factor: --format hf");
@@ -202,7 +199,7 @@ static HsStatus check(const HsConfig *config)
 HsStatus hs_export_gguf(const HsExportSource *source, HsGgufType type, const char *path)
 {
     HsGguf file = { 0 };
-    const Writer writer = { source, &file, architecture_of(&source->config) };
+    const Writer writer = { source, &file, hs_model_type_of(&source->config)->gguf };
     HsExportAbout about = { 0 };
     HsNamedTensor *items = NULL;
     HsGgufTensor *tensors = NULL, rope = { 0 };

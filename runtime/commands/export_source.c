@@ -10,6 +10,7 @@
 
 #include "runtime/checkpoint/adapter_file.h"
 #include "runtime/checkpoint/checkpoint.h"
+#include "runtime/config/model_types.h"
 #include "runtime/config/pretrained.h"
 
 static HsStatus open_checkpoint(HsExportSource *source, const char *folder)
@@ -253,7 +254,7 @@ static void add_zero_output_bias(const HsParam *param, HsNamedTensor *items, int
 HsStatus hs_export_source_tensors(const HsExportSource *source, HsNamedTensor **items, int *count)
 {
     const HsModel *model = &source->model;
-    const bool biases = strcmp(model->family, "gpt2") == 0 && !source->config.model.bias;
+    const bool biases = hs_family_files(&source->config)->biases && !source->config.model.bias;
     *count = 0;
     *items = calloc((size_t)model->param_count * (HS_PARAM_MOST_PARTS + 1), sizeof **items);
     if (!*items)

@@ -5,6 +5,7 @@
  * and must load again.
  */
 #include "runtime/config/continual.h"
+#include "runtime/config/model_types.h"
 #include "runtime/config/table.h"
 #include "runtime/io/byte_size.h"
 
@@ -201,21 +202,25 @@ static HsStatus check_observation(const HsConfig *config)
 /* Keys that one family reads and the other would pass over in silence: a run must not differ from what its file says. */
 static HsStatus check_family(const HsConfig *config)
 {
+    enum { GPT2 = HS_FAMILY_BIT(gpt2), LLAMA = HS_FAMILY_BIT(llama) };
     const struct {
-        const char *key, *family;
+        const char *key;
+        unsigned families; /* that read it */
         bool used;
     } rules[] = {
-        { "model.kv_heads", "llama", config->model.kv_heads != 0 },
-        { "model.head_dim", "llama", config->model.head_dim != 0 },
-        { "model.qkv_bias", "llama", config->model.qkv_bias },
-        { "model.qk_norm", "llama", config->model.qk_norm },
-        { "model.rope_scaling", "llama", !is(config->model.rope_scaling, "none") },
-        { "model.bias", "gpt2", config->model.bias },
+        { "model.kv_heads", LLAMA, config->model.kv_heads != 0 },
+        { "model.head_dim", LLAMA, config->model.head_dim != 0 },
+        { "model.qkv_bias", LLAMA, config->model.qkv_bias },
+        { "model.qk_norm", LLAMA, config->model.qk_norm },
+        { "model.rope_scaling", LLAMA, !is(config->model.rope_scaling, "none") },
+        { "model.bias", GPT2, config->model.bias },
     };
+    char names[128];
     for (size_t i = 0; i < sizeof rules / sizeof rules[0]; i++)
-        if (rules[i].used && !is(rules[i].family, config->model.family))
+        if (rules[i].used && !hs_family_is_in(config, rules[i].families))
             return hs_config_relation_fail(config, rules[i].key, "model.family", "%s needs model.family %s (it is %s)",
-                                           rules[i].key, rules[i].family, config->model.family);
+                                           rules[i].key, hs_family_names(rules[i].families, names, sizeof names),
+                                           config->model.family);
     return HS_OK;
 }
 

@@ -15,87 +15,6 @@
 
 enum { CONFIG_JSON_BYTES = 1 << 24 };
 
-/* The older names are attributes of the class, the newer ones are set over them. */
-static const HsModelRow gpt2_rows[] = {
-    { "width", { "hidden_size", "n_embd" }, HS_ROW_WHOLE, "768", false },
-    { "layers", { "num_hidden_layers", "n_layer" }, HS_ROW_WHOLE, "12", false },
-    { "heads", { "num_attention_heads", "n_head" }, HS_ROW_WHOLE, "12", false },
-    { "max_positions", { "max_position_embeddings", "n_positions" }, HS_ROW_WHOLE, "1024", false },
-    { "mlp_width", { "n_inner" }, HS_ROW_WHOLE, "", true },
-    { "vocabulary", { "vocab_size" }, HS_ROW_WHOLE, "50257", false },
-    { "norm_epsilon", { "layer_norm_epsilon" }, HS_ROW_REAL, "1e-5", false },
-    { "tie_head", { "tie_word_embeddings" }, HS_ROW_YES_NO, "true", false },
-    { 0 },
-};
-
-#define LLAMA_ROWS(mlp_width_missing, positions_missing, vocabulary_missing)                            \
-    {                                                                                                   \
-        { "width", { "hidden_size" }, HS_ROW_WHOLE, "4096", false },                                    \
-            { "layers", { "num_hidden_layers" }, HS_ROW_WHOLE, "32", false },                           \
-            { "heads", { "num_attention_heads" }, HS_ROW_WHOLE, "32", false },                          \
-            { "mlp_width", { "intermediate_size" }, HS_ROW_WHOLE, mlp_width_missing, false },           \
-            { "max_positions", { "max_position_embeddings" }, HS_ROW_WHOLE, positions_missing, false }, \
-            { "vocabulary", { "vocab_size" }, HS_ROW_WHOLE, vocabulary_missing, false },                \
-            { "norm_epsilon", { "rms_norm_eps" }, HS_ROW_REAL, "1e-6", false },                         \
-            { "tie_head", { "tie_word_embeddings" }, HS_ROW_YES_NO, "false", false }, { 0 },            \
-    }
-
-static const HsModelRow llama_rows[] = LLAMA_ROWS("11008", "2048", "32000");
-static const HsModelRow mistral_rows[] = LLAMA_ROWS("14336", "131072", "32000");
-static const HsModelRow qwen_rows[] = LLAMA_ROWS("22016", "32768", "151936");
-
-typedef struct HsModelType {
-    const char *name; /* model_type */
-    const char *family;
-    const HsModelRow *rows;
-    const char *kv_heads, *head_dim;   /* where the file does not say; "": all heads; width / heads */
-    bool null_kv_heads, null_head_dim; /* may be null, which says the same as "" */
-    bool qkv_bias, qk_norm;
-    bool biases;          /* reads attention_bias */
-    bool mlp_biases;      /* reads mlp_bias */
-    bool window;          /* reads sliding_window, 4096 where the file does not say */
-    bool window_by_layer; /* only where use_sliding_window says so, in the layers of layer_types or max_window_layers */
-} HsModelType;
-
-static const HsModelType types[] = {
-    { .name = "gpt2", .family = "gpt2", .rows = gpt2_rows },
-    { .name = "llama",
-      .family = "llama",
-      .rows = llama_rows,
-      .kv_heads = "",
-      .head_dim = "",
-      .null_kv_heads = true,
-      .null_head_dim = true,
-      .biases = true,
-      .mlp_biases = true },
-    { .name = "mistral",
-      .family = "llama",
-      .rows = mistral_rows,
-      .kv_heads = "8",
-      .head_dim = "",
-      .null_head_dim = true,
-      .window = true },
-    { .name = "qwen2",
-      .family = "llama",
-      .rows = qwen_rows,
-      .kv_heads = "32",
-      .head_dim = "",
-      .null_kv_heads = true,
-      .qkv_bias = true,
-      .window = true,
-      .window_by_layer = true },
-    { .name = "qwen3",
-      .family = "llama",
-      .rows = qwen_rows,
-      .kv_heads = "32",
-      .head_dim = "128",
-      .null_kv_heads = true,
-      .qk_norm = true,
-      .biases = true,
-      .window = true,
-      .window_by_layer = true },
-};
-
 /* Matrices in four bits are read as bitsandbytes writes them for QLoRA. */
 static HsStatus check_quantization(const HsModelReader *reader)
 {
@@ -114,28 +33,34 @@ static HsStatus check_quantization(const HsModelReader *reader)
         "bnb_4bit_use_double_quant");
 }
 
+enum { GPT2 = HS_FAMILY_BIT(gpt2), LLAMA = HS_FAMILY_BIT(llama), ALL = HS_FAMILY_ALL };
+
+static bool looks_at(const HsModelReader *reader, unsigned families)
+{
+    return families >> reader->type->family & 1u;
+}
+
 /* Keys that only one value of is served; absent is that value.  A type does not look at the others' keys. */
 static HsStatus check_fixed(const HsModelReader *reader)
 {
     static const struct {
         const char *key, *value;
-        bool gpt2, llama; /* which families look at it */
+        unsigned families; /* that look at it */
         const char *supported;
     } rows[] = {
-        { "scale_attn_weights", "true", true, false, "scores divided by the root of the head's size" },
-        { "scale_attn_by_inverse_layer_idx", "false", true, false, "false" },
-        { "add_cross_attention", "false", true, false, "decoders alone" },
-        { "attn_logit_softcapping", "null", true, true, "none" },
-        { "final_logit_softcapping", "null", true, true, "none" },
-        { "num_experts", "null", true, true, "a dense model" },
-        { "num_local_experts", "null", true, true, "a dense model" },
-        { "per_layer_config", "null", true, true, "one shape for all layers" },
+        { "scale_attn_weights", "true", GPT2, "scores divided by the root of the head's size" },
+        { "scale_attn_by_inverse_layer_idx", "false", GPT2, "false" },
+        { "add_cross_attention", "false", GPT2, "decoders alone" },
+        { "attn_logit_softcapping", "null", ALL, "none" },
+        { "final_logit_softcapping", "null", ALL, "none" },
+        { "num_experts", "null", ALL, "a dense model" },
+        { "num_local_experts", "null", ALL, "a dense model" },
+        { "per_layer_config", "null", ALL, "one shape for all layers" },
     };
     char text[HS_MODEL_TEXT_BYTES];
-    const bool gpt2 = strcmp(reader->type->family, "gpt2") == 0;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const HsJson *value = hs_json_get(reader->root, rows[i].key);
-        if (value && (gpt2 ? rows[i].gpt2 : rows[i].llama) &&
+        if (value && looks_at(reader, rows[i].families) &&
             strcmp(hs_model_show(value, text, sizeof text), rows[i].value) != 0)
             return hs_model_unsupported(reader, rows[i].key, value, rows[i].supported);
     }
@@ -169,28 +94,27 @@ static HsStatus check_unread(const HsModelReader *reader)
         const char *key;
         HsRowKind kind;
         bool may_be_null;
-        bool gpt2, llama;
+        unsigned families;
     } rows[] = {
-        { "use_cache", HS_ROW_YES_NO, false, true, true },
-        { "initializer_range", HS_ROW_REAL, false, true, true },
-        { "attention_dropout", HS_ROW_REAL, false, false, true },
-        { "pretraining_tp", HS_ROW_WHOLE, true, false, true },
-        { "summary_type", HS_ROW_TEXT, false, true, false },
-        { "bos_token_id", HS_ROW_WHOLE, true, true, true },
-        { "pad_token_id", HS_ROW_WHOLE, true, true, true },
-        { "resid_pdrop", HS_ROW_REAL, false, true, false },
-        { "embd_pdrop", HS_ROW_REAL, false, true, false },
-        { "attn_pdrop", HS_ROW_REAL, false, true, false },
-        { "summary_first_dropout", HS_ROW_REAL, false, true, false },
-        { "summary_use_proj", HS_ROW_YES_NO, false, true, false },
-        { "summary_proj_to_labels", HS_ROW_YES_NO, false, true, false },
-        { "reorder_and_upcast_attn", HS_ROW_YES_NO, false, true, false },
+        { "use_cache", HS_ROW_YES_NO, false, ALL },
+        { "initializer_range", HS_ROW_REAL, false, ALL },
+        { "attention_dropout", HS_ROW_REAL, false, LLAMA },
+        { "pretraining_tp", HS_ROW_WHOLE, true, LLAMA },
+        { "summary_type", HS_ROW_TEXT, false, GPT2 },
+        { "bos_token_id", HS_ROW_WHOLE, true, ALL },
+        { "pad_token_id", HS_ROW_WHOLE, true, ALL },
+        { "resid_pdrop", HS_ROW_REAL, false, GPT2 },
+        { "embd_pdrop", HS_ROW_REAL, false, GPT2 },
+        { "attn_pdrop", HS_ROW_REAL, false, GPT2 },
+        { "summary_first_dropout", HS_ROW_REAL, false, GPT2 },
+        { "summary_use_proj", HS_ROW_YES_NO, false, GPT2 },
+        { "summary_proj_to_labels", HS_ROW_YES_NO, false, GPT2 },
+        { "reorder_and_upcast_attn", HS_ROW_YES_NO, false, GPT2 },
     };
-    const bool gpt2 = strcmp(reader->type->family, "gpt2") == 0;
     char text[HS_MODEL_TEXT_BYTES];
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         const HsJson *value = hs_json_get(reader->root, rows[i].key);
-        if (!value || !(gpt2 ? rows[i].gpt2 : rows[i].llama))
+        if (!value || !looks_at(reader, rows[i].families))
             continue;
         const bool llamas = strcmp(rows[i].key, "attention_dropout") == 0 && strcmp(reader->type->name, "llama") == 0;
         if (hs_json_is_null(value) && !rows[i].may_be_null && !llamas)
@@ -201,20 +125,15 @@ static HsStatus check_unread(const HsModelReader *reader)
     return HS_OK;
 }
 
-/* Several names are one function. */
 static HsStatus check_activation(const HsModelReader *reader)
 {
-    static const char *const tanh_gelu[] = { "gelu_new",  "gelu_pytorch_tanh", "gelu_python_tanh",
-                                             "gelu_fast", "gelu_accurate",     NULL };
-    static const char *const silu[] = { "silu", "swish", NULL };
-    const bool gpt2 = strcmp(reader->type->family, "gpt2") == 0;
-    const char *const key = gpt2 ? "activation_function" : "hidden_act";
-    const HsJson *activation = hs_json_get(reader->root, key);
+    const HsFamilyFiles *const family = hs_family_files_of(reader->type->family);
+    const HsJson *activation = hs_json_get(reader->root, family->activation);
     const char *const name = hs_json_string(activation);
-    for (const char *const *known = gpt2 ? tanh_gelu : silu; name && *known; known++)
+    for (const char *const *known = family->activations; name && *known; known++)
         if (strcmp(name, *known) == 0)
             return HS_OK;
-    return activation ? hs_model_unsupported(reader, key, activation, gpt2 ? "gelu_new" : "silu") : HS_OK;
+    return activation ? hs_model_unsupported(reader, family->activation, activation, family->activations[0]) : HS_OK;
 }
 
 /* Whether some layer has the window, where layers may differ. */
@@ -284,7 +203,7 @@ static HsStatus check_window(const HsModelReader *reader, int64_t max_length)
                    reader->path, width, (long long)max_length);
 }
 
-static HsStatus add_llama(const HsModelReader *reader)
+HsStatus hs_model_read_llama(const HsModelReader *reader)
 {
     const HsModelType *type = reader->type;
     const HsModelRow head_dim = { "head_dim", { "head_dim" }, HS_ROW_WHOLE, type->head_dim, type->null_head_dim };
@@ -308,17 +227,26 @@ static HsStatus add_llama(const HsModelReader *reader)
     return hs_model_add_positions(reader);
 }
 
+HsStatus hs_model_read_gpt2(const HsModelReader *reader)
+{
+    for (int i = 0; i < 2; i++)
+        if (hs_json_count(hs_json_get(reader->root, hs_model_rope_sections[i])) > 0)
+            return hs_model_unsupported(reader, hs_model_rope_sections[i],
+                                        hs_json_get(reader->root, hs_model_rope_sections[i]),
+                                        "none: GPT-2 has learned positions");
+    return hs_model_add(reader, "bias", "true", "model_type");
+}
+
 static HsStatus find_type(HsModelReader *reader)
 {
     const HsJson *value = hs_model_member(reader->root, "model_type");
     const char *const name = hs_json_string(value);
     if (!name)
         return hs_fail(HS_EFORMAT, "%s: model_type is missing", reader->path);
-    for (size_t i = 0; i < sizeof types / sizeof types[0] && !reader->type; i++)
-        if (strcmp(types[i].name, name) == 0)
-            reader->type = &types[i];
+    char known[256];
+    reader->type = hs_model_type_find(name);
     return reader->type ? HS_OK
-                        : hs_model_unsupported(reader, "model_type", value, "gpt2, llama, mistral, qwen2, qwen3");
+                        : hs_model_unsupported(reader, "model_type", value, hs_model_type_names(known, sizeof known));
 }
 
 static HsStatus read_model(HsModelReader *reader, int64_t max_length)
@@ -331,18 +259,10 @@ static HsStatus read_model(HsModelReader *reader, int64_t max_length)
     HS_TRY(check_activation(reader));
     HS_TRY(check_quantization(reader));
     HS_TRY(check_window(reader, max_length));
-    HS_TRY(hs_model_add(reader, "family", reader->type->family, "model_type"));
+    HS_TRY(hs_model_add(reader, "family", hs_family_files_of(reader->type->family)->name, "model_type"));
     for (const HsModelRow *row = reader->type->rows; row->key; row++)
         HS_TRY(hs_model_add_member(reader, reader->root, row));
-    if (strcmp(reader->type->family, "gpt2") == 0) {
-        for (int i = 0; i < 2; i++)
-            if (hs_json_count(hs_json_get(reader->root, hs_model_rope_sections[i])) > 0)
-                return hs_model_unsupported(reader, hs_model_rope_sections[i],
-                                            hs_json_get(reader->root, hs_model_rope_sections[i]),
-                                            "none: GPT-2 has learned positions");
-        return hs_model_add(reader, "bias", "true", "model_type");
-    }
-    return add_llama(reader);
+    return hs_family_files_of(reader->type->family)->read(reader);
 }
 
 HsStatus hs_huggingface_read(const char *path, int64_t max_length, bool is_set, HsAdoption *adoption)

@@ -5,6 +5,7 @@
 #ifndef HS_RUNTIME_CONFIG_HUGGINGFACE_READER_H
 #define HS_RUNTIME_CONFIG_HUGGINGFACE_READER_H
 
+#include "runtime/config/model_types.h"
 #include "runtime/config/pretrained.h"
 #include "runtime/io/json.h"
 
@@ -25,7 +26,7 @@ typedef struct HsModelRow {
 typedef struct HsModelReader {
     const char *path;
     const HsJson *root;
-    const struct HsModelType *type; /* huggingface.c */
+    const HsModelType *type;
     HsAdoption *adoption;
 } HsModelReader;
 
@@ -47,5 +48,11 @@ HsStatus hs_model_add_member(const HsModelReader *reader, const HsJson *object, 
 /* huggingface_positions.c: how positions rotate; the sections that say it, by precedence. */
 extern const char *const hs_model_rope_sections[2];
 HsStatus hs_model_add_positions(const HsModelReader *reader);
+
+/* huggingface.c, huggingface_write.c: the families' own keys. */
+HsStatus hs_model_read_gpt2(const HsModelReader *reader);
+HsStatus hs_model_read_llama(const HsModelReader *reader);
+void hs_model_write_gpt2(const HsConfig *config, int64_t mlp_width, bool biases, HsJson *root);
+void hs_model_write_llama(const HsConfig *config, int64_t mlp_width, bool biases, HsJson *root);
 
 #endif

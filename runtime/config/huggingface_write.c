@@ -6,33 +6,12 @@
 #include <string.h>
 
 #include "runtime/config/huggingface.h"
+#include "runtime/config/huggingface_reader.h"
 
-static HsStatus choose_type(const HsConfig *config, bool qwen_tokenizer, const char **type, const char **class)
+void hs_model_write_gpt2(const HsConfig *config, int64_t mlp_width, bool biases, HsJson *root)
 {
-    static const struct {
-        const char *type, *class;
-        bool gpt2, qkv_bias, qk_norm;
-    } rows[] = {
-        { "gpt2", "GPT2LMHeadModel", .gpt2 = true },
-        { "llama", "LlamaForCausalLM", .gpt2 = false },
-        { "qwen2", "Qwen2ForCausalLM", .qkv_bias = true },
-        { "qwen3", "Qwen3ForCausalLM", .qk_norm = true },
-    };
-    const bool gpt2 = strcmp(config->model.family, "gpt2") == 0;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        if (rows[i].gpt2 != gpt2 || rows[i].qkv_bias != config->model.qkv_bias ||
-            rows[i].qk_norm != config->model.qk_norm)
-            continue;
-        const int row = rows[i].qkv_bias && !qwen_tokenizer ? 1 : (int)i;
-        *type = rows[row].type;
-        *class = rows[row].class;
-        return HS_OK;
-    }
-    return hs_fail(HS_EUNSUPPORTED, "no model type of Hugging Face has both model.qkv_bias and model.qk_norm");
-}
-
-static void set_gpt2(const HsConfig *config, HsJson *root)
-{
+    (void)mlp_width;
+    (void)biases;
     static const char *const drops[] = { "resid_pdrop", "embd_pdrop", "attn_pdrop" };
     const int64_t positions = config->model.max_positions;
     hs_json_set_string(root, "activation_function", "gelu_new");
@@ -71,7 +50,7 @@ static void set_rope(const HsConfig *config, HsJson *root)
     hs_json_set(root, "rope_scaling", rope);
 }
 
-static void set_llama(const HsConfig *config, int64_t mlp_width, bool biases, HsJson *root)
+void hs_model_write_llama(const HsConfig *config, int64_t mlp_width, bool biases, HsJson *root)
 {
     const int64_t heads = config->model.heads, positions = config->model.max_positions;
     hs_json_set_string(root, "hidden_act", "silu");
@@ -93,20 +72,22 @@ static void set_llama(const HsConfig *config, int64_t mlp_width, bool biases, Hs
 
 HsStatus hs_huggingface_config(const HsConfig *config, const HsPublishedShape *shape, HsJson **root)
 {
-    const char *type = NULL, *class = NULL;
-    HS_TRY(choose_type(config, shape->qwen_tokenizer, &type, &class));
+    const HsModelType *type = hs_model_type_of(config);
+    if (!type)
+        return hs_fail(HS_EUNSUPPORTED, "no model type of Hugging Face has both model.qkv_bias and model.qk_norm");
+    /* a Llama whose other bias is zero: HsPublishedShape */
+    const bool as_llama = type->qkv_bias && !shape->qwen_tokenizer;
+    if (as_llama)
+        type = hs_model_type_find("llama");
     HsJson *names = hs_json_array();
     *root = hs_json_object();
-    hs_json_append(names, hs_json_new_string(class));
+    hs_json_append(names, hs_json_new_string(type->class));
     hs_json_set(*root, "architectures", names);
-    hs_json_set_string(*root, "model_type", type);
+    hs_json_set_string(*root, "model_type", type->name);
     hs_json_set_string(*root, "torch_dtype", shape->dtype);
     hs_json_set_integer(*root, "vocab_size", shape->vocabulary);
     hs_json_set_bool(*root, "tie_word_embeddings", config->model.tie_head);
-    if (strcmp(type, "gpt2") == 0)
-        set_gpt2(config, *root);
-    else
-        set_llama(config, shape->mlp_width, config->model.qkv_bias && strcmp(type, "llama") == 0, *root);
+    hs_family_files(config)->write(config, shape->mlp_width, as_llama, *root);
     hs_json_set_real(*root, "initializer_range", config->model.init_std);
     hs_json_set_bool(*root, "use_cache", true);
     return HS_OK;

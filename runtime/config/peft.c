@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "runtime/config/model_types.h"
 #include "runtime/config/pretrained.h"
 #include "runtime/config/table.h"
 
@@ -195,7 +196,7 @@ HsJson *hs_peft_config(const HsConfig *config, const HsPeftNames *names)
         hs_json_set(root, "modules_to_save", saved);
     else
         hs_json_destroy(saved);
-    hs_json_set_bool(root, "fan_in_fan_out", strcmp(config->model.family, "gpt2") == 0);
+    hs_json_set_bool(root, "fan_in_fan_out", hs_family_files(config)->input_rows);
     hs_json_set_string(root, "bias", "none");
     hs_json_set_bool(root, "init_lora_weights", true);
     hs_json_set_bool(root, "inference_mode", true);

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "runtime/config/model_types.h"
 #include "runtime/config/peft.h"
 #include "runtime/config/table.h"
 #include "runtime/config/tokenizer_folder.h"
@@ -145,7 +146,7 @@ static HsStatus read_own(const char *file, const HsConfig *config, HsAdoption *a
     const bool own_template = hs_config_is_set(config, "tokenizer.chat_template");
     HS_TRY(hs_config_load_saved(&adoption->made, file, 0, NULL));
     HsConfig *made = &adoption->made;
-    if (made->model.max_positions == 0 && strcmp(made->model.family, "gpt2") == 0)
+    if (made->model.max_positions == 0 && hs_family_files(made)->ends)
         made->model.max_positions = made->training.max_length;
     for (int i = 0; i < hs_config_key_count; i++) {
         const HsConfigKey *key = &hs_config_key_table[i];
