@@ -85,7 +85,13 @@ STANDIN_OBJECTS = $(patsubst %.cpp,$(BUILD)/obj/%.emu.o,$(wildcard tests/nccl/*.
 
 TEST_SOURCES := $(sort $(shell find tests -name 'test_*.c'))
 TEST_SUPPORT = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/support/*.c))
-TESTS        = $(TEST_SOURCES:tests/%.c=$(BUILD)/tests/%)
+# A program a folder: build/tests/room/NAME; --filter 'suite/*' chooses among its tests.  Those of tests/plain are programs
+# without the framework: they count allocations, or are there for ThreadSanitizer.
+PLAIN_TESTS  = $(patsubst %.c,$(BUILD)/%,$(wildcard tests/plain/test_*.c))
+ROOM_SOURCES = $(filter-out tests/plain/%,$(TEST_SOURCES))
+TEST_FOLDERS = $(sort $(patsubst %/,%,$(dir $(ROOM_SOURCES))))
+TEST_OBJECTS = $(ROOM_SOURCES:%.c=$(BUILD)/obj/%.o)
+TESTS        = $(patsubst %,$(BUILD)/tests/room/%,$(notdir $(TEST_FOLDERS))) $(PLAIN_TESTS)
 # The emulator's own tests: kernels, some with planted bugs, compiled as the backend's are.
 EMU_TESTS    = $(patsubst tests/%.cu,$(BUILD)/tests/%,$(wildcard tests/emu/test_*.cu))
 # Programs that scripts of tests/cli run.
@@ -186,8 +192,15 @@ $(foreach i,$(ISAS),$(eval $(call isa_rule,$(i))))
 # The chooser lists the instruction sets of this build.
 $(BUILD)/obj/kernels/cpu/cpu.o: CFLAGS += $(ISAS:%=-DHS_HAS_ISA_%=1)
 
-.SECONDARY: $(TEST_SUPPORT)
-$(BUILD)/tests/%: tests/%.c $(TEST_SUPPORT) $(LIBRARY)
+define room_rule
+$(BUILD)/tests/room/$(notdir $(1)): $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard $(1)/test_*.c)) $(TEST_SUPPORT) $(LIBRARY)
+	@mkdir -p $$(@D)
+	@echo "  CC $$@"
+	$$(Q)$$(CC) $$(LDFLAGS) -o $$@ $$(filter-out $(LIBRARY),$$^) $$(LINK_HERE) $$(LDLIBS) -lcriterion
+endef
+$(foreach folder,$(TEST_FOLDERS),$(eval $(call room_rule,$(folder))))
+
+$(COMM_TESTS) $(PLAIN_TESTS): $(BUILD)/%: %.c $(TEST_SUPPORT) $(LIBRARY)
 	@mkdir -p $(@D)
 	@echo "  CC $@"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -MMD -MP -MF $@.d -o $@ $< $(TEST_SUPPORT) $(LINK_HERE) $(LDLIBS) -lcriterion
@@ -280,7 +293,7 @@ examples: $(EXAMPLES)
 bench-programs: $(BENCHES) $(BENCH_PARTS)
 test-programs: $(TESTS) $(EMU_TESTS) $(COMM_TESTS)
 
--include $(patsubst %.o,%.d,$(OBJECTS) $(EMU_OBJECTS) $(STANDIN_OBJECTS) $(CUDA_OBJECTS) $(EMU_FRAGMENTS) $(CUDA_FRAGMENTS)) $(PACKAGE_OBJECTS:.o=.d) $(TEST_SUPPORT:.o=.d) $(MAIN:%.c=$(BUILD)/obj/%.d) $(TESTS:=.d) $(COMM_TESTS:=.d) $(EMU_TESTS:=.d) $(BENCHES:=.d)
+-include $(patsubst %.o,%.d,$(OBJECTS) $(EMU_OBJECTS) $(STANDIN_OBJECTS) $(CUDA_OBJECTS) $(EMU_FRAGMENTS) $(CUDA_FRAGMENTS)) $(PACKAGE_OBJECTS:.o=.d) $(TEST_SUPPORT:.o=.d) $(TEST_OBJECTS:.o=.d) $(MAIN:%.c=$(BUILD)/obj/%.d) $(COMM_TESTS:=.d) $(PLAIN_TESTS:=.d) $(EMU_TESTS:=.d) $(BENCHES:=.d)
 
 # ---------------------------------------------------------------------------------------------------------------------
 # Packages.  Nothing but a C compiler, make and apt is expected of a machine.
@@ -419,11 +432,11 @@ faults: $(BUILD)/trainer $(EMU_PART) $(BUILD)/faults/shim.so ## allocations, sys
 	@BUILD=$(BUILD) tests/faults/run.sh
 
 .PHONY: test-schedules
-test-schedules: $(BUILD)/trainer $(EMU_PART) $(BUILD)/tests/ops/test_matmul_tiles $(BUILD)/tests/ops/test_fp8_products $(BUILD)/bench/agreement ## kernels with roles and rings on the emulator, in 16 orders of events
+test-schedules: $(BUILD)/trainer $(EMU_PART) $(BUILD)/tests/room/ops $(BUILD)/bench/agreement ## kernels with roles and rings on the emulator, in 16 orders of events
 	BUILD=$(BUILD) tests/schedules.sh
 
 .PHONY: test-planted
-test-planted: $(BUILD)/trainer $(EMU_PART) $(BUILD)/tests/ops/test_matmul_tiles $(BUILD)/tests/ops/test_fp8_products $(BUILD)/bench/agreement ## mistakes planted into the Hopper kernels, each of which the emulator has to find
+test-planted: $(BUILD)/trainer $(EMU_PART) $(BUILD)/tests/room/ops $(BUILD)/bench/agreement ## mistakes planted into the Hopper kernels, each of which the emulator has to find
 	@BUILD=$(BUILD) CXX="$(CXX)" CXXFLAGS="$(CXXFLAGS)" LDFLAGS="$(LDFLAGS)" OBJECTS="$(EMU_OBJECTS)" \
 	    tests/planted.sh $(if $(PLANTED),'$(PLANTED)')
 

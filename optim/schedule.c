@@ -57,7 +57,7 @@ HsStatus hs_schedule_init(HsSchedule *schedule, const char *kind, double peak, d
         if (strcmp(kind, rows[i].kind) == 0)
             schedule->shape = rows[i].shape;
     if (!schedule->shape)
-        return hs_fail(HS_ECONFIG, "schedule.kind must be one of %s (got %s)", HS_WORDS(HS_SCHEDULES), kind);
+        return hs_fail(HS_ECONFIG, "schedule.kind must be one of %s (got %s)", HS_WORDS_LISTED(HS_SCHEDULES), kind);
     if (!(minimum >= 0 && minimum <= peak))
         return hs_fail(HS_ECONFIG, "schedule: need 0 <= min_learning_rate <= learning_rate (got %g and %g)", minimum,
                        peak);

@@ -15,7 +15,7 @@ settings=('1 pct late 1' '2 random late 1' '3 pct early 2' '4 random late 2' '5 
 
 # Programs that find mistakes: the self-test of an operation, or of products by each of Hopper's tiles, or exact sums of
 # products of codes, or the agreement of products or attention at sizes at which blocks go round.  Copies take the emulator that lies beside them.
-cp "$build/trainer" "$build/tests/ops/test_matmul_tiles" "$build/tests/ops/test_fp8_products" "$build/bench/agreement" "$work" || exit 2
+cp "$build/trainer" "$build/tests/room/ops" "$build/bench/agreement" "$work" || exit 2
 
 # How long a program of `op` may take: ten times what it takes without a mistake, so that a busy machine is no finding.
 declare -A limits
@@ -35,17 +35,17 @@ link() {
         [ "$object" = "$source" ] || objects+=("$object")
     done
     if [ "$op" = tiles ]; then
-        program=("$work/test_matmul_tiles" --filter 'matmul_tiles/hopper*')
+        program=("$work/ops" --filter 'matmul_tiles/hopper*')
     elif [ "$op" = codes ]; then
-        program=("$work/test_fp8_products")
+        program=("$work/ops" --filter 'fp8_products/*')
     elif [ "$op" = agreement ]; then
         program=("$work/agreement" --device emu --tiny products)
     elif [ "$op" = agreement_attention ]; then
         program=("$work/agreement" --device emu --tiny attention)
     elif [ "$op" = tiles_joint ]; then
-        program=("$work/test_matmul_tiles" --filter 'matmul_tiles/hopper_joint_wide')
+        program=("$work/ops" --filter 'matmul_tiles/hopper_joint_wide')
     elif [ "$op" = joint_bits ]; then
-        program=("$work/test_matmul_tiles" --filter 'matmul_tiles/joint*')
+        program=("$work/ops" --filter 'matmul_tiles/joint*')
     elif [ "$op" = agreement_joint ]; then
         program=(env HALFSTEP_MULTIPROCESSORS=10 "$work/agreement" --device emu --tiny products:plain)
     else

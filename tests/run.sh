@@ -38,7 +38,7 @@ export WORKERS=${WORKERS:-$(nproc)} BUILD
 results=$(mktemp)
 trap 'rm -f "$results"' EXIT
 # The longest first, so that none is left alone at the end.
-long=(tests/cli/test_emu.sh tests/cli/test_emu_kernels.sh "$BUILD/tests/ops/test_ops" tests/cli/test_gpu_script.sh
+long=(tests/cli/test_emu.sh tests/cli/test_emu_kernels.sh "$BUILD/tests/room/ops" tests/cli/test_gpu_script.sh
     tests/cli/test_offload.sh)
 for test in "${long[@]}" "$@" tests/cli/test_*.sh; do
     printf '%s\n' "$test"

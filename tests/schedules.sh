@@ -37,8 +37,8 @@ for ((seed = first; seed <= last; seed++)); do
         [ $((seed % 4)) -ne 1 ] || expect_right "$op, 100 KiB" env HALFSTEP_EMU_SHARED=99 \
             "$build/trainer" selftest --device emu --no-speed --op $op
     done
-    expect_right products "$build/tests/ops/test_matmul_tiles" --filter 'matmul_tiles/hopper*'
-    expect_right 'products of codes' "$build/tests/ops/test_fp8_products"
+    expect_right products "$build/tests/room/ops" --filter 'matmul_tiles/hopper*'
+    expect_right 'products of codes' "$build/tests/room/ops" --filter 'fp8_products/*'
     expect_right agreement "$build/bench/agreement" --device emu --tiny
     expect_right 'joint tiles' env HALFSTEP_MULTIPROCESSORS=10 "$build/bench/agreement" --device emu --tiny products:plain
     echo "done  $settings"

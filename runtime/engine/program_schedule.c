@@ -29,7 +29,7 @@ HsStatus hs_recompute_find(const char *name, HsRecompute *policy)
         }
     }
     return hs_fail(HS_ECONFIG, "memory.recompute: there is no policy %s; take one of %s", name,
-                   HS_WORDS(HS_RECOMPUTE_POLICIES));
+                   HS_WORDS_LISTED(HS_RECOMPUTE_POLICIES));
 }
 
 const char *hs_recompute_name(HsRecompute policy)

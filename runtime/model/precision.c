@@ -122,8 +122,8 @@ HsStatus hs_precision_resolve(const HsConfig *config, HsProducts products, HsPre
     }
     const HsPrecision *row = hs_precision_find(mode);
     if (row == NULL)
-        return hs_fail(HS_ECONFIG, "precision.mode: there is no mode %s; take one of %s", mode,
-                       "auto" HS_WORDS_AFTER(HS_PRECISION_MODES));
+        return hs_fail(HS_ECONFIG, "precision.mode: there is no mode %s; take one of auto, %s", mode,
+                       HS_WORDS_LISTED(HS_PRECISION_MODES));
     bool mixed = hs_dtype_bytes(row->weight) < hs_dtype_bytes(row->master);
     if (mixed && !config->training.use_amp)
         return hs_fail(HS_ECONFIG, "precision.mode is %s but use_amp is false: remove one of the two", mode);

@@ -76,7 +76,7 @@ Test(schedule, mistakes_are_refused)
 {
     HsSchedule schedule;
     cr_expect_eq(hs_schedule_init(&schedule, "cosinus", 1, 0, 0, 1, 0.2), HS_ECONFIG);
-    cr_expect_str_eq(hs_error_message(), "schedule.kind must be constant, linear, cosine or wsd (got cosinus)");
+    cr_expect_str_eq(hs_error_message(), "schedule.kind must be one of constant, linear, cosine, wsd (got cosinus)");
     cr_expect_eq(hs_schedule_init(&schedule, "linear", 1, 2, 0, 1, 0.2), HS_ECONFIG);
     cr_expect_eq(hs_schedule_init(&schedule, "linear", 1, 0, -1, 1, 0.2), HS_ECONFIG);
     cr_expect_eq(hs_schedule_init(&schedule, "wsd", 1, 0, 0, 1, 1.5), HS_ECONFIG);
