@@ -62,7 +62,7 @@ HsStatus hs_config_write_reference(FILE *stream)
           "tasks appends one. Relative paths are relative to the working directory.\n"
           "A size is in bytes, or has a unit, as in `12GiB`, `1.5 GiB`, `500MB`: KiB, MiB, GiB, TiB (also K, M, G, T)\n"
           "are powers of 1024; kB, MB, GB, TB are powers of 1000.\n"
-          "A run that goes on (`resume`) may have other values of the keys marked *free*, and with\n"
+          "A resumed run (`resume`) may have other values of the keys marked *free*, and with\n"
           "`resume: changed` of those marked *changed*; all other keys are what they were.\n",
           stream);
     for (int s = 0; s < hs_config_section_count; s++) {
