@@ -153,9 +153,10 @@ const char *hs_model_type_names(char *text, size_t size)
 
 const HsModelType *hs_model_type_of(const HsConfig *config)
 {
+    const HsFamilyFiles *family = hs_family_files(config);
     for (int i = 0; i < TYPES; i++)
-        if (types[i].class && hs_family_is_in(config, 1u << types[i].family) &&
-            types[i].qkv_bias == config->model.qkv_bias && types[i].qk_norm == config->model.qk_norm)
+        if (types[i].class && &families[types[i].family] == family && types[i].qkv_bias == config->model.qkv_bias &&
+            types[i].qk_norm == config->model.qk_norm)
             return &types[i];
     return NULL;
 }

@@ -82,12 +82,12 @@ Test(strength, ewc_is_in_the_fishers_own_units)
 
 /* How a strength grows with the foreignness of the tasks so far: their geometric mean, a typical one counted in.
  * The fixture has no matrices, so that ewc is a diagonal too. */
-static double grown(const double *told, int count)
+static double grown(const double *ratios, int count)
 {
     const double typical = 3, most = 80;
     double product = typical;
     for (int i = 0; i < count; i++)
-        product *= fmin(fmax(told[i], 1), 1100);
+        product *= fmin(fmax(ratios[i], 1), 1100);
     return pow(fmin(pow(product, 1.0 / (count + 1)), most) / typical, 1.2);
 }
 
@@ -95,8 +95,8 @@ static double grown(const double *told, int count)
 Test(strength, follows_the_mean_foreignness)
 {
     static const char *const names[] = { "ewc", "l2", "si" };
-    const double told[] = { 32, 8, 5000, 5000, 5000, 0.5 }; /* the mean of five is beyond the bound */
-    enum { TOLD = sizeof told / sizeof *told };
+    const double ratios[] = { 32, 8, 5000, 5000, 5000, 0.5 }; /* the mean of five is beyond the bound */
+    enum { RATIOS = sizeof ratios / sizeof *ratios };
     for (int n = 0; n < 3; n++) {
         const HsContinualConfig config = automatic(names[n], NULL);
         spans_init(&fixture, &plain_adamw, 0.01, 64);
@@ -107,21 +107,21 @@ Test(strength, follows_the_mean_foreignness)
         SPANS_OK(spans_end_task(continual, &fixture, fisher_of(&fixture, 0)));
         cr_expect(hs_continual_wants_foreignness(continual, 1));
         const double unit = (double)fixture.spans[0].protection.strength; /* of a typical task */
-        for (int i = 0; i < TOLD; i++) {
-            SPANS_OK(hs_continual_meet_task(continual, told[i]));
+        for (int i = 0; i < RATIOS; i++) {
+            SPANS_OK(hs_continual_meet_task(continual, ratios[i]));
             const double now = (double)fixture.spans[0].protection.strength;
             /* each task's factor is rounded to f32, and so is their product */
-            cr_expect_float_eq(now, unit * grown(told, i + 1), hs_tolerance(2 * i + 4, 0, HS_F32, HS_F32, now, now),
+            cr_expect_float_eq(now, unit * grown(ratios, i + 1), hs_tolerance(2 * i + 4, 0, HS_F32, HS_F32, now, now),
                                "%s, %d", names[n], i);
             cr_expect_eq(fixture.spans[1].protection.strength, fixture.spans[0].protection.strength);
         }
         SPANS_OK(hs_continual_meet_task(continual, (double)NAN)); /* says nothing */
-        cr_expect_float_eq((double)fixture.spans[0].protection.strength, unit * grown(told, TOLD),
-                           hs_tolerance(2 * TOLD + 4, 0, HS_F32, HS_F32, unit * grown(told, TOLD), 0));
+        cr_expect_float_eq((double)fixture.spans[0].protection.strength, unit * grown(ratios, RATIOS),
+                           hs_tolerance(2 * RATIOS + 4, 0, HS_F32, HS_F32, unit * grown(ratios, RATIOS), 0));
         SPANS_OK(spans_end_task(continual, &fixture, fisher_of(&fixture, 1)));
         if (n != 1) /* l2's unit grows with the tasks */
-            cr_expect_float_eq((double)fixture.spans[0].protection.strength, unit * grown(told, TOLD),
-                               hs_tolerance(2 * TOLD + 4, 0, HS_F32, HS_F32, unit * grown(told, TOLD), 0), "%s",
+            cr_expect_float_eq((double)fixture.spans[0].protection.strength, unit * grown(ratios, RATIOS),
+                               hs_tolerance(2 * RATIOS + 4, 0, HS_F32, HS_F32, unit * grown(ratios, RATIOS), 0), "%s",
                                names[n]);
         hs_continual_destroy(continual);
         spans_deinit(&fixture);
