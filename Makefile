@@ -340,11 +340,16 @@ uninstall: ## remove what install put there
 	@for folder in lib include; do [ ! -d $(ROOT)/$$folder/halfstep ] || rmdir --ignore-fail-on-non-empty $(ROOT)/$$folder/halfstep; done
 
 # ---------------------------------------------------------------------------------------------------------------------
-.PHONY: test run-tests
-test: packages-test ## every test, under ten minutes on two cores
+.PHONY: test test-quick test-whole run-tests
+TIER = test
+test: packages-test ## every test
 	+$(MAKE) $(JOBS) run-tests
+test-quick: packages-test ## those of at most five seconds that need no emulator
+	+$(MAKE) $(JOBS) run-tests TIER=quick
+test-whole: packages-test ## every test, with whole products of choices in place of pairwise coverings
+	+$(MAKE) $(JOBS) run-tests TIER=nightly
 run-tests: $(BUILD)/trainer $(EMU_PART) $(STANDIN) $(if $(MPICC),$(MPI_PART)) $(BUILD)/faults/shim.so test-programs examples $(BUILD)/bench/profile $(BUILD)/bench/fragments $(BUILD)/halfstep-gpu
-	@BUILD=$(BUILD) tests/run.sh $(TESTS) $(EMU_TESTS)
+	@BUILD=$(BUILD) TIER=$(TIER) BUDGET=$(if $(SANITIZE),no,yes) tests/run.sh $(TESTS) $(EMU_TESTS)
 
 # gcc's analyzer looks at every path through the C sources.  Three of its questions it cannot answer here: who owns what was put
 # into an array (the sanitizers' leaks and `make faults` know), whether a loop filled one, and whether a table has the
@@ -371,8 +376,9 @@ check-format:
 	@clang-format --dry-run -Werror $(C_FILES)
 check-deps: ## arrows between folders point one way; each outside library lives in one file
 	@tests/check_deps.sh
-check-size: ## no function over 80 lines, no CUDA kernel over 120
+check-size: ## no function over 80 lines, no CUDA kernel over 120; tests within their budget of time
 	@tests/check_size.sh $(C_FILES)
+	@tests/check_durations.sh
 # In a folder of its own, unless this build has no warnings already.
 .PHONY: check-warnings
 check-warnings: ## no file, tests included, compiles with a warning
@@ -490,7 +496,7 @@ test-agreement: $(BUILD)/bench/agreement $(EMU_PART) ## large products and atten
 	HALFSTEP_MULTIPROCESSORS=4 $(BUILD)/bench/agreement --device emu "products:GELU's derivative"
 
 # What takes too long for every change.
-NIGHTLY = asan ubsan analyze clang-build test-layouts test-tokenizers test-round-trips test-folders test-gpu-script test-agreement test-schedules test-planted test-equal faults fuzz
+NIGHTLY = test-whole asan ubsan analyze clang-build test-layouts test-tokenizers test-round-trips test-folders test-gpu-script test-agreement test-schedules test-planted test-equal faults fuzz
 .PHONY: nightly
 nightly: packages-check ## the long campaigns, one after another (hours); NIGHTLY='faults fuzz' chooses
 	+@failed=; for part in $(NIGHTLY); do echo "== $$part"; $(MAKE) $(JOBS) $$part || failed="$$failed $$part"; done; \

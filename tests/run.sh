@@ -1,10 +1,15 @@
 #!/bin/bash
 # SPDX-License-Identifier: MIT
-# run.sh PROGRAM...: run test programs and then the command-line scripts; a line each as they end, totals last.
+# run.sh PROGRAM...: run test programs and then the command-line scripts; a line each as they end, then totals, the ten
+# slowest, and whether all of them together are within the budget of tests/durations.
 # A program fails by its exit code, and also when LeakSanitizer reports (under Criterion that still exits 0).
 #
+# TIER says how much: `quick` the tests of at most 5 seconds that need no emulator; `test` (the default) all tests, which do
+# a pairwise covering of their products of choices; `nightly` all, with whole products.
+#
 # As many at a time as there are cores, each on a core of its own: a program whose threads have to share their cores with
-# another's waits at every barrier.  WORKERS=1 runs one after another, with all cores.
+# another's waits at every barrier.  WORKERS=1 runs one after another, with all cores.  DURATIONS=FILE writes what each took,
+# BUDGET=no leaves the budget out.  FAIL_FAST=yes begins with the shortest and ends after the first that fails.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
@@ -30,19 +35,38 @@ if [ "${1:-}" = --one ]; then
         printf 'ok    %s (%d s)\n' "$name" $((SECONDS - start))
     else
         printf 'FAIL  %s\n%s\n' "$name" "$(tail -n 60 "$log")"
+        [ -z "${FAIL_FAST:-}" ] || exit 255 # xargs starts no other one
     fi
     exit 0
 fi
 
-export WORKERS=${WORKERS:-$(nproc)} BUILD
+export WORKERS=${WORKERS:-$(nproc)} BUILD TIER=${TIER:-test}
+case $TIER in
+quick | test | nightly) ;;
+*)
+    echo "TIER=$TIER: give one of quick test nightly" >&2
+    exit 2
+    ;;
+esac
 results=$(mktemp)
 trap 'rm -f "$results"' EXIT
-# The longest first, so that none is left alone at the end.
-long=(tests/cli/test_emu.sh tests/cli/test_emu_kernels.sh "$BUILD/tests/room/ops" tests/cli/test_gpu_script.sh
-    tests/cli/test_offload.sh)
-for test in "${long[@]}" "$@" tests/cli/test_*.sh; do
+# The longest first, so that none is left alone at the end; a test without a duration is new, and may be long.
+order=-rn
+[ -z "${FAIL_FAST:-}" ] || order=-n
+for test in "$@" tests/cli/test_*.sh; do
     printf '%s\n' "$test"
-done | awk '!seen[$0]++' | xargs -P "$WORKERS" -n 1 --process-slot-var=SLOT "$0" --one | tee "$results"
+done | awk -v build="$BUILD/" -v tier="$TIER" '
+    FNR == NR { if ($1 ~ /^[0-9]+$/) seconds[$2] = $1; next }
+    {
+        name = index($1, build) == 1 ? substr($1, length(build) + 1) : $1
+        long = name in seconds ? seconds[name] : 60
+        if (tier != "quick" || (long <= 5 && name !~ /emu|nccl/)) print long, $1
+    }' tests/durations - | sort $order | cut -d' ' -f2 | xargs -P "$WORKERS" -n 1 --process-slot-var=SLOT "$0" --one | tee "$results"
 passed=$(grep -c '^ok  ' "$results") failed=$(grep -c '^FAIL  ' "$results")
 echo "$passed passed, $failed failed"
-[ "$failed" = 0 ] && [ "$passed" -gt 0 ]
+taken=$(sed -nE 's/^ok    (.*) \(([0-9]+) s\)$/\2 \1/p' "$results" | sort -k1,1rn -k2)
+[ -z "${DURATIONS:-}" ] || { sed -n '/^#/p; /^budget/p' tests/durations && printf '%s\n' "$taken"; } >"$DURATIONS"
+printf 'The slowest, in seconds:\n%s\n' "$(head -n 10 <<<"$taken" | sed 's/^/  /')"
+within=0
+[ "$TIER ${BUDGET:-yes} $failed" != "test yes 0" ] || tests/check_durations.sh <(printf '%s\n' "$taken") || within=1
+[ "$failed" = 0 ] && [ "$passed" -gt 0 ] && [ $within = 0 ]

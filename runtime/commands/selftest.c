@@ -23,14 +23,15 @@ enum {
     OPTION_FORCE_TILE,
     OPTION_SLICES,
     OPTION_LIST,
-    OPTION_MATCH
+    OPTION_MATCH,
+    OPTION_PAIRS
 };
 
 typedef struct Arguments {
     const char *device, *op, *match, *tune, *config_path; /* device NULL: not said */
     const char *forced;                                   /* kernels of products */
     int64_t threads, slices;
-    bool with_speed, cublaslt, list;
+    bool with_speed, cublaslt, list, pairs;
     HsOverrides overrides;
 } Arguments;
 
@@ -38,6 +39,10 @@ static const struct argp_option options[] = {
     { "device", 'd', "auto|cpu|cuda|emu|ref", 0, "one of these, or cuda:N (cpu)", 0 },
     { "op", 'o', "NAME", 0, "this operation only", 0 },
     { "match", OPTION_MATCH, "TEXT", 0, "only cases with TEXT in their description, as failures print it", 0 },
+    { "pairs", OPTION_PAIRS, NULL, 0,
+      "a pairwise covering of the cases: few of them, in which any two dtypes, sizes or options that occur together in "
+      "some case still do",
+      0 },
     { "list", OPTION_LIST, NULL, 0, "print the operations' names and test nothing", 0 },
     { "threads", 't', "N", 0, "worker threads; 0: one a core (0)", 0 },
     { "cublaslt", OPTION_CUBLASLT, NULL, 0, "matrix products by cuBLASLt (cuda)", 0 },
@@ -68,6 +73,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case OPTION_MATCH:
         arguments->match = argument;
+        return 0;
+    case OPTION_PAIRS:
+        arguments->pairs = true;
         return 0;
     case 't':
         arguments->threads = hs_argument_integer(state, "--threads", argument, 0, 1024);
@@ -191,6 +199,7 @@ static HsStatus test(const Arguments *arguments)
     printf("device: %s\n", engine.why);
     int failures = 0;
     const HsSelftestOptions wanted = { .op = arguments->op,
+                                       .pairs = arguments->pairs,
                                        .match = arguments->match,
                                        .with_speed = arguments->with_speed && !engine.emulated };
     HsStatus status = force_products(arguments, &engine);

@@ -4,8 +4,10 @@
  */
 #include <assert.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "runtime/selftest/pairs.h"
 #include "runtime/selftest/selftest.h"
 
 #define OP_ROW(name, Args, formula) { #name, &hs_op_test_##name },
@@ -109,16 +111,24 @@ static bool is_wanted(const HsCaseChoice *choice, const HsCase *config)
     return choice->wanted == NULL || choice->wanted(config);
 }
 
+/* keep [case_count] */
+static HsStatus choose_cases(const HsOpTest *test, const HsCaseChoice *choice, bool *keep)
+{
+    for (int i = 0; i < test->case_count; i++)
+        keep[i] = is_wanted(choice, &test->cases[i]);
+    return choice->pairs ? hs_pairs_cover(test->cases, test->case_count, keep) : HS_OK;
+}
+
 HsStatus hs_selftest_check_all(HsContext *contexts, int count, int op, HsCaseChoice choice, HsOpReport *reports)
 {
     const HsOpTest *const test = op_rows[op].test;
     for (int i = 0; i < count; i++)
         reports[i] = (HsOpReport){ .name = op_rows[op].name };
-    HsStatus status = HS_OK;
-    int wanted = 0;
+    bool *const keep = calloc((size_t)test->case_count + 1, sizeof *keep);
+    HsStatus status = keep ? choose_cases(test, &choice, keep) : hs_fail(HS_ENOMEM, "selftest: no memory");
     for (int index = 0; index < test->case_count && status == HS_OK; index++) {
         HsTrial trial;
-        if (!is_wanted(&choice, &test->cases[index]) || wanted++ % choice.stride != 0)
+        if (!keep[index])
             continue;
         status = hs_trial_create(&trial, op_rows[op].name, test, &test->cases[index], seed_of(op, index),
                                  contexts->device, false);
@@ -126,12 +136,8 @@ HsStatus hs_selftest_check_all(HsContext *contexts, int count, int op, HsCaseCho
             status = run_case(&trial, &contexts[i], &reports[i]);
         hs_trial_destroy(&trial, contexts);
     }
+    free(keep);
     return status;
-}
-
-HsStatus hs_selftest_check(HsContext *context, int op, int stride, HsOpReport *report)
-{
-    return hs_selftest_check_all(context, 1, op, (HsCaseChoice){ .stride = stride }, report);
 }
 
 static HsStatus time_case(HsContext *given, int op, const HsRoofline *roofline, double seconds, HsOpTiming *timing)

@@ -34,7 +34,7 @@ static void print_report(const HsOpReport *report, FILE *out)
 
 HsStatus hs_selftest_run(HsContext *context, const HsSelftestOptions *options, FILE *out, int *failures)
 {
-    const HsCaseChoice choice = { .stride = 1, .match = options->match };
+    const HsCaseChoice choice = { .pairs = options->pairs, .match = options->match };
     int first = 0, end = hs_selftest_count(), cases = 0;
     *failures = 0;
     if (options->op) {

@@ -29,9 +29,10 @@ typedef struct HsOpReport {
     int timing_count;
 } HsOpReport;
 
-/* Of an operation's cases every stride-th of those that are wanted, and whose description has a text in it; NULL: all. */
+/* Which of an operation's cases: those that are wanted, whose description has a text in it (NULL: all), and of these, with
+ * `pairs`, a pairwise covering (pairs.h). */
 typedef struct HsCaseChoice {
-    int stride;
+    bool pairs;
     bool (*wanted)(const HsCase *config);
     const char *match;
 } HsCaseChoice;
@@ -43,9 +44,8 @@ const char *hs_selftest_name(int op);
 HsStatus hs_selftest_find(const char *name, int *op);
 
 /* Starts a report: cases run and compared.  context->threads > 1: each case also runs with one thread and must give the
- * same bits.  Every stride-th case (1: all).  errors are about the run itself: HS_ENOMEM */
-HsStatus hs_selftest_check(HsContext *context, int op, int stride, HsOpReport *report);
-/* The same on several backends of one device: what a case expects, which takes longer than most operations, is found once. */
+ * same bits.  On several backends of one device, reports [count]: what a case expects, which takes longer than most
+ * operations, is found once.  Errors are about the run itself: HS_ENOMEM. */
 HsStatus hs_selftest_check_all(HsContext *contexts, int count, int op, HsCaseChoice choice, HsOpReport *reports);
 /* Adds timings: of at most `most` of the operation's timed cases. */
 HsStatus hs_selftest_time(HsContext *context, int op, const HsRoofline *roofline, const HsSpeedPlan *plan, int most,
@@ -53,6 +53,7 @@ HsStatus hs_selftest_time(HsContext *context, int op, const HsRoofline *roofline
 
 typedef struct HsSelftestOptions {
     const char *op, *match; /* the cases of one operation, those whose description has `match`; NULL: all */
+    bool pairs;             /* of the cases a pairwise covering */
     bool with_speed;
 } HsSelftestOptions;
 

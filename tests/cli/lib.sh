@@ -28,6 +28,16 @@ expect() {
     fi
 }
 
+# in_tier SUM MODULUS: whether a combination of a product is run.  `make nightly` runs all, other tests those whose indices
+# add up to a multiple of MODULUS: of two loops each turn remains with one of the other's, any two of three loops keep all
+# pairs, where the third has at least MODULUS turns.
+in_tier() {
+    [ "${TIER:-test}" = nightly ] || [ $(($1 % $2)) = 0 ]
+}
+# Of the selftest: `make nightly` runs all cases, other tests a pairwise covering.
+pairs=()
+[ "${TIER:-test}" = nightly ] || pairs=(--pairs)
+
 # says FILE TEXT: the file holds the text.
 says() {
     grep -qF -- "$2" "$1" || { fail "$1 does not say: $2"; tail -n 5 "$1"; }

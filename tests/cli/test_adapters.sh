@@ -132,8 +132,10 @@ tasks: [{name: addition, train: "synthetic:addition", synthetic_tokens: 8000}]
 evaluation: {every: 0, batches: 1, items: 2}
 logging: {every: 1}
 YAML
+turn=0
 for family in gpt2 llama; do
     for mode in fp32 bf16 fp16; do
+        in_tier $((turn++)) 2 || continue
         rm -rf cpu emu
         expect 0 "$trainer" --config emu.yaml out_dir=cpu device=cpu precision.mode=$mode model.family=$family
         expect 0 "$trainer" --config emu.yaml out_dir=emu device=emu precision.mode=$mode model.family=$family

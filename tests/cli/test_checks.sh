@@ -39,4 +39,27 @@ expect 0 "$root/tests/check_size.sh" long.c
 { echo '__global__ void long_kernel(int count)' && echo '{' && yes '    call();' | head -n 100 && echo '}'; } >long.cu
 expect 0 "$root/tests/check_size.sh" long.cu
 
+# Durations: within the budget, on a machine of half the speed too; over it with a test that is not listed, or that takes
+# longer than it is listed with.
+expect 0 "$root/tests/check_durations.sh"
+printf '# seconds\nbudget 60\n20 a\n15 b\n10 c\n2 d\n' >"$tree/tests/durations"
+within() { # CODE TAKEN...
+    local code=$1
+    shift
+    printf '%s\n' "$@" >taken
+    expect "$code" "$tree/tests/check_durations.sh" taken
+}
+expect 0 "$tree/tests/check_durations.sh"
+says out "47 s of one core, of a budget of 60 s"
+within 0 '40 a' '30 b' '20 c' '4 d'
+says out "2.00 times the listed durations"
+within 1 '20 a' '15 b' '10 c' '2 d' '20 new'
+says out "new took 20 s, of which tests/durations knows 0"
+within 1 '40 a' '30 b' '20 c' '50 d'
+says out "d took 25 s, of which tests/durations knows 2"
+sed -i 's/budget 60/budget 40/' "$tree/tests/durations"
+expect 1 "$tree/tests/check_durations.sh"
+expect 2 env TIER=all "$root/tests/run.sh"
+says err "TIER=all: give one of quick test nightly"
+
 finish

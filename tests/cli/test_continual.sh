@@ -156,9 +156,11 @@ expect 0 "$trainer" --config one.yaml out_dir=one 'continual.strategy=[ewc,er]'
 [ "$(grep -c '"event":"matrix"' one/metrics.jsonl)" = 0 ] || fail "a matrix of one task"
 
 # --- 16-bit modes, with accumulation and recomputation ---
+turn=0
 for mode in bf16 fp16; do
     for options in er "[ewc,mer] mer.groups=2" a-gem "si precision.gradients=compute" "[ewc,er] ewc.mode=separate" der++ "[lwf,er]" generative \
         "ewc ewc.curvature=kronecker ewc.block_size=24"; do
+        in_tier $((turn++)) 2 || continue
         rm -rf half
         # shellcheck disable=SC2086
         train half precision.mode=$mode gradient_accumulation_steps=2 batch_size=2 memory.recompute=block \
@@ -261,6 +263,7 @@ for row, line in zip(rows, lines):
 PY
 
 # --- what changes no bit ---
+turn=0
 for options in er "[ewc,mer] mer.groups=2 mer.group_steps=3" a-gem "joint gradient_accumulation_steps=2" \
     "[lwf,der++]" generative "ewc ewc.curvature=kronecker ewc.block_size=24"; do
     rm -rf base
@@ -269,6 +272,7 @@ for options in er "[ewc,mer] mer.groups=2 mer.group_steps=3" a-gem "joint gradie
     bits base >base.bits
     for variant in threads=2 memory.recompute=attention memory.recompute=block "data.workers=3 data.prefetch=1" \
         data.prefetch=16; do
+        in_tier $((turn++)) 3 || continue
         rm -rf variant
         # shellcheck disable=SC2086
         train variant precision.mode=bf16 continual.strategy=$options $variant

@@ -8,7 +8,7 @@
 
 # kernels SETTING...: each an environment variable without its prefix HALFSTEP_EMU_.
 kernels() {
-    expect 0 env "${@/#/HALFSTEP_EMU_}" "$trainer" selftest --device emu --no-speed
+    expect 0 env "${@/#/HALFSTEP_EMU_}" "$trainer" selftest "${pairs[@]}" --device emu --no-speed
     [ "$(grep -c ' ok ' out)" -ge 40 ] || fail "fewer operations than there are: $(cat out)"
 }
 export HALFSTEP_MULTIPROCESSORS=132
@@ -18,11 +18,11 @@ export HALFSTEP_MULTIPROCESSORS=4
 # at night.
 for op in matmul attention_forward attention_backward; do
     expect 0 env HALFSTEP_EMU_SCHEDULE=pct HALFSTEP_EMU_SEED=2 HALFSTEP_EMU_COPIES=early HALFSTEP_EMU_STREAMS=early \
-        HALFSTEP_EMU_SHARED=99 HALFSTEP_EMU_APPROXIMATE=above HALFSTEP_EMU_SUMS=truncate "$trainer" selftest --device emu --no-speed --op $op
+        HALFSTEP_EMU_SHARED=99 HALFSTEP_EMU_APPROXIMATE=above HALFSTEP_EMU_SUMS=truncate "$trainer" selftest "${pairs[@]}" --device emu --no-speed --op $op
 done
-expect 0 env HALFSTEP_EMU_SHARED=163 HALFSTEP_EMU_SCHEDULE=reverse "$trainer" selftest --device emu --no-speed --op matmul
-expect 0 env HALFSTEP_EMU_SUMS=truncate "$trainer" selftest --device emu --no-speed --op matmul --force-tile wgmma-256x128 --match 'bf16 ->'
-expect 0 env HALFSTEP_EMU_SUMS=truncate "$trainer" selftest --device emu --no-speed --op matmul --force-tile wgmma-fp8-256x256 --match ' x e4m3'
-expect 2 env HALFSTEP_EMU_SUMS=rounded "$trainer" selftest --device emu --no-speed --op combine
+expect 0 env HALFSTEP_EMU_SHARED=163 HALFSTEP_EMU_SCHEDULE=reverse "$trainer" selftest "${pairs[@]}" --device emu --no-speed --op matmul
+expect 0 env HALFSTEP_EMU_SUMS=truncate "$trainer" selftest "${pairs[@]}" --device emu --no-speed --op matmul --force-tile wgmma-256x128 --match 'bf16 ->'
+expect 0 env HALFSTEP_EMU_SUMS=truncate "$trainer" selftest "${pairs[@]}" --device emu --no-speed --op matmul --force-tile wgmma-fp8-256x256 --match ' x e4m3'
+expect 2 env HALFSTEP_EMU_SUMS=rounded "$trainer" selftest "${pairs[@]}" --device emu --no-speed --op combine
 says err "HALFSTEP_EMU_SUMS=rounded: give one of exact truncate"
 finish

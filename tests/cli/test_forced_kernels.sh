@@ -3,7 +3,7 @@
 # Which kernels serve: selftest --force-tile and --slices, kernels.hopper, HALFSTEP_MULTIPROCESSORS, and what is refused.
 . "$(dirname "$0")/lib.sh"
 
-expect 0 "$trainer" selftest --device emu --no-speed --op matmul --force-tile wgmma-256x128,mma-64x64 --slices 2
+expect 0 "$trainer" selftest "${pairs[@]}" --device emu --no-speed --op matmul --force-tile wgmma-256x128,mma-64x64 --slices 2
 says out "products: forced to wgmma-256x128,mma-64x64, slices: 2"
 says out "matmul"
 expect 2 "$trainer" selftest --device emu --op matmul --force-tile wgmma-256x128,wgmma-1x1

@@ -55,11 +55,18 @@ resumes_tasks() {
     done
     rm -rf run
 }
+turn=0
 for what in optimizer.kind=muon "$eight" "$fp8" train.freeze=matrix; do
-    resumes_tasks "$what" 'continual.strategy=[ewc,mer]' mer.group_steps=3 mer.groups=2 mer.beta=0.5 precision.mode=bf16
-    resumes_tasks "$what" 'continual.strategy=[si,er]' precision.mode=fp16 precision.init_scale=1e13
-    resumes_tasks "$what" 'continual.strategy=[ewc,a-gem]' ewc.mode=separate ewc.step=proximal
-    resumes_tasks "$what" continual.strategy=l2 precision.mode=fp32
+    while read -r settings; do
+        # shellcheck disable=SC2086
+        ! in_tier $((turn++)) 2 || resumes_tasks "$what" $settings
+    done <<'SETTINGS'
+continual.strategy=[ewc,mer] mer.group_steps=3 mer.groups=2 mer.beta=0.5 precision.mode=bf16
+continual.strategy=[si,er] precision.mode=fp16 precision.init_scale=1e13
+continual.strategy=[ewc,a-gem] ewc.mode=separate ewc.step=proximal
+continual.strategy=l2 precision.mode=fp32
+SETTINGS
+    turn=$((turn + 1))
 done
 
 # What is frozen stays, bit for bit, and has neither moments nor a penalty.

@@ -63,7 +63,7 @@ expect 0 "${several[@]}" --processes 2
 bits run >run.bits
 same whole.bits run.bits
 rm -rf run
-HALFSTEP_FAULT="rank=0,step=15,do=delay:8" within 30 1 "${several[@]}" --processes 2 distributed.timeout=2
+HALFSTEP_FAULT="rank=0,step=15,do=delay:5" within 30 1 "${several[@]}" --processes 2 distributed.timeout=2
 says err "has not come for 2 s (distributed.timeout)"
 grep -q "rank 0 of 2 (host .*, step 15, .*is alive" err || fail "the late rank is not named: $(cat err)"
 rm -rf run

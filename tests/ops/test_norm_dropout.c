@@ -10,6 +10,7 @@
 
 #include "kernels/cpu/cpu.h"
 #include "tests/support/emulator.h"
+#include "tests/support/tier.h"
 
 #define RUN(call) cr_assert_eq((call), HS_OK, "%s", hs_error_message())
 
@@ -198,6 +199,8 @@ static void compare_all(Bench *bench)
     for (size_t f = 0; f < sizeof formats / sizeof *formats; f++)
         for (int variant = f < MODES ? 0 : 2; variant < 6; variant += f < MODES ? 1 : 3) {
             for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+                if (!is_in_tier(f + (size_t)variant + s, 3))
+                    continue;
                 compare(bench, forward, &formats[f], sizes[s], variant);
                 compare(bench, backward, &formats[f], sizes[s], variant);
             }
