@@ -291,21 +291,6 @@ static HsStatus check_batches(const HsTrainer *trainer)
                    shape.reference_rows > 0 ? ", agem.reference_batches" : "", (long long)shape.length, bytes / 0x1p30);
 }
 
-/* The head's gradient [V,C] is read and written once a chunk: on a GPU, where no cache holds a chunk anyway, few large
- * ones are faster.  From the device's memory alone, so that no limit changes a sum's order. */
-void hs_trainer_choose_head_chunk(const HsTrainer *trainer, HsModel *model)
-{
-    const HsDevice *device = &trainer->engine.device;
-    HsAttributes *head = &model->nodes[model->loss_node].attributes;
-    if (trainer->config->memory.head_chunk > 0 || device->host_accessible)
-        return;
-    const size_t row_bytes =
-        (size_t)head->vocabulary * (hs_dtype_bytes(head->logit) + hs_dtype_bytes(head->logit_gradient));
-    while (head->head_chunk < HS_MOST_HEAD_CHUNK &&
-           (size_t)head->head_chunk * 2 * row_bytes <= device->memory_bytes / 32)
-        head->head_chunk *= 2;
-}
-
 HsStatus hs_trainer_allocate(HsTrainer *trainer)
 {
     const HsConfig *config = trainer->config;
@@ -355,14 +340,6 @@ void hs_trainer_release(HsTrainer *trainer)
     hs_trainer_destroy_exchange(trainer);
     hs_shards_destroy(&trainer->shards);
     trainer->spans = NULL;
-}
-
-int64_t hs_trainer_micro_batch(const HsTrainer *trainer)
-{
-    const HsConfig *config = trainer->config;
-    if (trainer->state.micro_batch > 0)
-        return trainer->state.micro_batch;
-    return hs_config_micro_batch(config);
 }
 
 HsStatus hs_trainer_set_micro_batch(HsTrainer *trainer, int64_t micro_batch)

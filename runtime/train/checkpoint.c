@@ -300,7 +300,7 @@ static HsStatus load_config_of(const char *folder, HsConfig *saved)
     return status;
 }
 
-static HsStatus compare_config(HsTrainer *trainer, const char *folder)
+HsStatus hs_trainer_compare_config(HsTrainer *trainer, const char *folder)
 {
     char longer[128] = "";
     const HsConfig *config = trainer->config;
@@ -412,14 +412,8 @@ HsStatus hs_trainer_peek_micro_batch(HsTrainer *trainer, const char *folder)
     return status;
 }
 
-HsStatus hs_trainer_resume(HsTrainer *trainer, const char *folder)
+HsStatus hs_trainer_restore(HsTrainer *trainer, const char *folder)
 {
-    HS_TRY(compare_config(trainer, folder));
-    const int known = trainer->data.count - trainer->appended;
-    if (trainer->appended > 0) { /* by the weights that the run began with; a run of one task has no matrix yet */
-        HS_TRY(hs_trainer_start(trainer));
-        HS_TRY(hs_trainer_measure_untrained(trainer, known > 1 ? known : 0));
-    }
     HsCheckpoint checkpoint;
     HS_TRY(hs_checkpoint_open(folder, true, &checkpoint));
     HsStatus status = restore(trainer, &checkpoint);
@@ -427,8 +421,5 @@ HsStatus hs_trainer_resume(HsTrainer *trainer, const char *folder)
     HS_TRY(status);
     trainer->resumed = true;
     trainer->saved_at = trainer->state.counters.applied_steps;
-    HS_TRY(hs_trainer_grow_state(trainer));
-    HS_TRY(hs_trainer_reopen(trainer));
-    hs_info("going on from %s (step %lld)", folder, (long long)trainer->state.counters.applied_steps);
-    return HS_OK;
+    return hs_trainer_grow_state(trainer);
 }

@@ -399,7 +399,6 @@ bool hs_trainer_consolidation_due(const HsTrainer *trainer)
 
 HsStatus hs_trainer_consolidate_stream(HsTrainer *trainer)
 {
-    HS_TRY(hs_trainer_save_trained(trainer));
     trainer->consolidating = true;
     hs_trainer_forget_graph(trainer);
     HS_TRY(consolidate(trainer, rounds_of(trainer) - 1, false));

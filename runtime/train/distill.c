@@ -16,7 +16,7 @@
 
 #include "runtime/model/layer.h"
 #include "runtime/model/quantized.h"
-#include "runtime/train/reduce.h"
+#include "runtime/exchange/reduce.h"
 #include "runtime/train/trainer.h"
 
 bool hs_trainer_compares_logits(const HsTrainer *trainer)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * How an optimizer step is divided: its sequences into virtual ranks (virtual_ranks.h), those among processes, each
- * into micro-batches.
+ * into micro-batches, and a micro-batch's rows into chunks of the head.
  */
 #include <stdio.h>
 #include <string.h>
@@ -121,4 +121,34 @@ HsStatus hs_trainer_keep_virtual_ranks(HsTrainer *trainer, const char *folder)
         "%s was made by one process whose batches are one piece (distributed.virtual_ranks: 1). To go on with "
         "%d processes, whose sums are rounded elsewhere: resume=changed",
         folder, trainer->engine.comm->size);
+}
+
+int64_t hs_trainer_micro_batch(const HsTrainer *trainer)
+{
+    const HsConfig *config = trainer->config;
+    if (trainer->state.micro_batch > 0)
+        return trainer->state.micro_batch;
+    return hs_config_micro_batch(config);
+}
+
+/* The head's gradient [V,C] is read and written once a chunk: on a GPU, where no cache holds a chunk anyway, few large
+ * ones are faster.  From the device's memory alone, so that no limit changes a sum's order. */
+void hs_trainer_choose_head_chunk(const HsTrainer *trainer, HsModel *model)
+{
+    const HsDevice *device = &trainer->engine.device;
+    HsAttributes *head = &model->nodes[model->loss_node].attributes;
+    if (trainer->config->memory.head_chunk > 0 || device->host_accessible)
+        return;
+    const size_t row_bytes =
+        (size_t)head->vocabulary * (hs_dtype_bytes(head->logit) + hs_dtype_bytes(head->logit_gradient));
+    while (head->head_chunk < HS_MOST_HEAD_CHUNK &&
+           (size_t)head->head_chunk * 2 * row_bytes <= device->memory_bytes / 32)
+        head->head_chunk *= 2;
+}
+
+int64_t hs_trainer_samples_wanted(const HsTrainer *trainer)
+{
+    enum { TASK_PROMPTS = 3 };
+    const int64_t asked = trainer->config->evaluation.show;
+    return asked >= 0 ? asked : trainer->config->task_count > 1 ? TASK_PROMPTS : 0;
 }

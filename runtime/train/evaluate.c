@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/train/reduce.h"
+#include "runtime/exchange/reduce.h"
+#include "runtime/train/trainer.h"
 
 /* What end-of-text ends is in no text: it has no bytes. */
 static size_t bytes_of(const HsTokenizer *tokenizer, int32_t token)
@@ -167,4 +168,15 @@ HsStatus hs_evaluate_items(const HsEvaluator *evaluator, const HsDataset *datase
     HS_TRY(hs_comm_all_reduce(comm, evaluator->context->stream, &right, 1, HS_I64, HS_COMM_SUM));
     *accuracy = (double)right / (double)set->count;
     return HS_OK;
+}
+
+HsEvaluator hs_trainer_evaluator(HsTrainer *trainer)
+{
+    hs_trainer_exchange(trainer);
+    return (HsEvaluator){ .program = &trainer->evaluation_program,
+                          .context = &trainer->engine.context,
+                          .comm = trainer->engine.comm,
+                          .in_step = trainer->evaluation_program.exchange != NULL,
+                          .tokens = trainer->evaluation_tokens,
+                          .targets = trainer->evaluation_targets };
 }

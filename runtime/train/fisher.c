@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "kernels/base/rng.h"
-#include "runtime/train/reduce.h"
+#include "runtime/exchange/reduce.h"
 
 /* The draws' purpose, in the last counter word as elsewhere. */
 enum { SITE_FISHER = 0x46495348 };

@@ -20,7 +20,7 @@
 #include "runtime/data/dataset.h"
 #include "runtime/engine/program.h"
 #include "runtime/model/layer.h"
-#include "runtime/train/virtual_ranks.h"
+#include "runtime/exchange/virtual_ranks.h"
 
 typedef enum HsFisherEstimator {
     HS_FISHER_SAMPLED,

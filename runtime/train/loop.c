@@ -11,111 +11,11 @@
  * micro-batch runs, so that N micro-batches weigh their targets exactly as one batch would.
  */
 #include <math.h>
-#include <signal.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "kernels/base/log.h"
-#include "kernels/base/stop_signals.h"
 #include "runtime/pages/report.h"
 #include "runtime/train/trainer.h"
-
-#define STOP_SIGNAL(number) { number, #number },
-static const struct {
-    int number;
-    const char *name;
-} stop_signals[] = { HS_STOP_SIGNALS(STOP_SIGNAL) };
-enum { STOP_SIGNALS = sizeof stop_signals / sizeof *stop_signals };
-
-static volatile sig_atomic_t stop_signal;
-/* This process had one itself: stop_signal may be another's, of the same run, and its own may come later. */
-static volatile sig_atomic_t received;
-/* Whether there is something to save: before, and the second time, a signal ends the process as it does by default. */
-static volatile sig_atomic_t stops_in_order;
-
-static const char *signal_name(int number)
-{
-    for (int i = 0; i < STOP_SIGNALS; i++)
-        if (stop_signals[i].number == number)
-            return stop_signals[i].name;
-    return "a signal";
-}
-
-/* Only what may be called in a signal's handler. */
-static void say(const char *text)
-{
-    (void)!write(STDERR_FILENO, text, strlen(text));
-}
-
-static void on_signal(int number)
-{
-    const bool known = stop_signal != 0;
-    if (received || !stops_in_order) {
-        signal(number, SIG_DFL);
-        raise(number);
-        return;
-    }
-    received = 1;
-    if (!known)
-        stop_signal = number;
-    if (known || !hs_log_shows(HS_LOG_INFO)) /* the other processes of a run leave the talking to the first */
-        return;
-    say("\n");
-    say(signal_name(number));
-    say(": saving, then leaving; once more: leaving at once\n");
-}
-
-void hs_trainer_install_signals(bool from_the_start)
-{
-    struct sigaction action;
-    memset(&action, 0, sizeof action);
-    action.sa_handler = on_signal;
-    stops_in_order = from_the_start;
-    for (int i = 0; i < STOP_SIGNALS; i++)
-        sigaction(stop_signals[i].number, &action, NULL);
-    /* The reader of the log has gone: that is no reason to stop training. */
-    action.sa_handler = SIG_IGN;
-    sigaction(SIGPIPE, &action, NULL);
-}
-
-int hs_trainer_stop_signal(void)
-{
-    return (int)stop_signal;
-}
-
-const char *hs_trainer_stop_name(void)
-{
-    return signal_name((int)stop_signal);
-}
-
-bool hs_trainer_stop_asked(void)
-{
-    return stop_signal != 0;
-}
-
-HsMetricsRecord hs_trainer_record(const HsTrainer *trainer, const char *event)
-{
-    return (HsMetricsRecord){
-        .event = event,
-        .step = trainer->state.counters.applied_steps,
-        .loss = NAN,
-        .val_loss = NAN,
-        .learning_rate = NAN,
-        .grad_norm = NAN,
-        .loss_scale = NAN,
-        .skipped_steps = trainer->state.counters.skipped_steps,
-        .tokens_per_second = NAN,
-        .time_s = hs_clock_s() - trainer->start_s,
-        .entropy_floor = NAN,
-        .bits_per_byte = NAN,
-        .accuracy_seen = NAN,
-        .accuracy_unseen = NAN,
-        .task = trainer->phase_count > 1 && trainer->state.task_begun ? trainer->state.task : -1,
-        .penalty = NAN,
-        .replay_loss = NAN,
-        .distillation = NAN,
-    };
-}
 
 static double window_rate(const HsTrainer *trainer)
 {
@@ -127,12 +27,6 @@ static void start_window(HsTrainer *trainer)
 {
     trainer->window_start_s = hs_clock_s();
     trainer->window_tokens = 0;
-}
-
-void hs_trainer_start_losses(HsTrainerState *state)
-{
-    state->window_loss = state->window_replay_loss = state->window_distillation = 0;
-    state->window_steps = state->window_replay_steps = state->window_distillation_steps = 0;
 }
 
 static HsStatus record_step(HsTrainer *trainer, const HsStepReport *report)
@@ -229,13 +123,26 @@ static HsStatus finish(HsTrainer *trainer)
     return HS_OK;
 }
 
+/* Strategies write over their state while they measure a task.  That takes as long as their passes do, so what was
+ * trained is saved before, unless it just was. */
+static HsStatus save_trained(HsTrainer *trainer)
+{
+    const bool saved = trainer->saved_at == trainer->state.counters.applied_steps; /* a task has a step at least */
+    const bool measures =
+        hs_continual_needs_fisher(&trainer->continual_config) != NULL &&
+        (trainer->unmarked || hs_continual_retains(&trainer->continual_config, (int)trainer->state.task));
+    return measures && !saved ? hs_trainer_save(trainer) : HS_OK;
+}
+
 /* What is done with an applied step before anything is measured: an unmarked stream's consolidation, a checkpoint. */
 static HsStatus settle_step(HsTrainer *trainer)
 {
     const bool consolidates = hs_trainer_consolidation_due(trainer);
     const bool saves = due(trainer->config->training.checkpoint_freq, trainer->state.counters.applied_steps);
-    if (consolidates)
+    if (consolidates) {
+        HS_TRY(save_trained(trainer));
         HS_TRY(hs_trainer_consolidate_stream(trainer));
+    }
     const bool held = hs_trainer_steps_to_let_down(trainer) == 0;
     if (held)
         HS_TRY(hs_trainer_save_held(trainer));
@@ -281,14 +188,12 @@ static HsStatus after_step(HsTrainer *trainer, const HsStepReport *report)
 static HsStatus agree(HsTrainer *trainer, bool *stop, bool *hold)
 {
     hs_comm_note_step(trainer->engine.comm, trainer->state.counters.applied_steps + 1);
-    int64_t flags[] = { stop_signal, trainer->pressure.halving };
+    int64_t flags[] = { hs_trainer_stop_signal(), trainer->pressure.halving };
     HS_TRY(hs_comm_all_reduce(trainer->engine.comm, trainer->engine.context.stream, flags, sizeof flags / sizeof *flags,
                               HS_I64, HS_COMM_MAX));
     *stop = flags[0] != 0;
-    if (*stop && !stop_signal) {
-        stop_signal = (sig_atomic_t)flags[0];
-        hs_info("%s to another process of this run: saving, then leaving", signal_name((int)stop_signal));
-    }
+    if (*stop)
+        hs_trainer_stop_by((int)flags[0]);
     trainer->pressure.halving = *hold = flags[1] != 0;
     return HS_OK;
 }
@@ -359,7 +264,8 @@ static HsStatus train_task(HsTrainer *trainer)
         HS_TRY(start_steps(trainer));
         if (trainer->queue.count == 0) /* the signal came just now, or during the step */
             continue;
-        HS_TRY(hs_trainer_collect_step(trainer, &loss, &report));
+        const HsStatus collected = hs_trainer_collect_step(trainer, &loss, &report);
+        HS_TRY(collected == HS_ENUMERIC ? hs_trainer_diagnose(trainer, &report) : collected);
         HS_TRY(hs_trainer_trace_end(trainer));
         trainer->trained_s += hs_clock_s() - began_s;
         trainer->exchanged_s += comm->exchange_s - exchanged_s;
@@ -371,7 +277,7 @@ static HsStatus train_task(HsTrainer *trainer)
         HS_TRY(hs_trainer_watch_pressure(trainer));
     }
     HS_TRY(stop_if_asked(trainer));
-    HS_TRY(hs_trainer_save_trained(trainer));
+    HS_TRY(save_trained(trainer));
     if (hs_trainer_stalled(trainer)) /* behind what may be gone on from: a resumed run says the same, once */
         HS_TRY(hs_trainer_record_stall(trainer));
     return hs_trainer_finish_task(trainer);
@@ -395,7 +301,7 @@ static HsStatus save_and_leave(HsTrainer *trainer)
     if (!trainer->consolidating) /* else the checkpoint before it says all, and the state since then is half done */
         HS_TRY(hs_trainer_save(trainer));
     return hs_fail(HS_EINTERRUPTED, "stopped by %s after step %lld; saved: the same command goes on from here",
-                   signal_name((int)stop_signal), (long long)trainer->state.counters.applied_steps);
+                   hs_trainer_stop_name(), (long long)trainer->state.counters.applied_steps);
 }
 
 /* Whoever looks at the record later, a comparison for one, tells such an end from an accident.  It lies behind what the
@@ -413,7 +319,7 @@ static HsStatus record_divergence(HsTrainer *trainer)
 HsStatus hs_trainer_run(HsTrainer *trainer)
 {
     trainer->start_s = hs_clock_s();
-    stops_in_order = 1;
+    hs_trainer_stop_in_order();
     /* In the middle of a pass a rank cannot leave without the others, who would wait for it: they agree between steps. */
     trainer->engine.context.stop_asked = trainer->engine.comm->size == 1 ? hs_trainer_stop_asked : NULL;
     HsStatus status = train_tasks(trainer);

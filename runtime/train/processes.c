@@ -5,7 +5,7 @@
 #include <stdlib.h>
 
 #include "kernels/base/log.h"
-#include "runtime/train/reduce.h"
+#include "runtime/exchange/reduce.h"
 #include "runtime/train/trainer.h"
 
 /* Of one process; as many numbers as a row has. */

@@ -20,7 +20,6 @@ enum {
     PROMPT_BYTES = 32,
     NEW_TOKENS = 48, /* of plain text */
     NEW_LINES = 2,
-    TASK_PROMPTS = 3,
     MOST_ROWS = 16, /* at a time */
     SHOWN_BYTES = 120
 };
@@ -279,12 +278,6 @@ static HsStatus show(const Samples *samples)
     }
     free(shown);
     return status;
-}
-
-int64_t hs_trainer_samples_wanted(const HsTrainer *trainer)
-{
-    const int64_t asked = trainer->config->evaluation.show;
-    return asked >= 0 ? asked : trainer->config->task_count > 1 ? TASK_PROMPTS : 0;
 }
 
 HsStatus hs_trainer_show_samples(HsTrainer *trainer)

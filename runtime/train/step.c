@@ -8,7 +8,7 @@
  *
  * Gradients are scaled by  loss scale / counted targets of the whole effective batch,  the latter known before the
  * first micro-batch runs, so that N micro-batches weigh their targets exactly as one batch would.  So do N ranks
- * (runtime/train/reduce.h): the effective batch is that of all of them.
+ * (runtime/exchange/reduce.h): the effective batch is that of all of them.
  *
  * With kernels.cuda_graph what stands in brackets is recorded once in a task and then replayed: it reads everything
  * that changes from device memory.  The first step of a task runs as it is: whatever is made at a first use is made
@@ -19,7 +19,7 @@
 #include <string.h>
 
 #include "kernels/base/log.h"
-#include "runtime/train/reduce.h"
+#include "runtime/exchange/reduce.h"
 #include "runtime/train/trainer.h"
 
 /* --- on the device --- */
@@ -161,39 +161,6 @@ HsStatus hs_trainer_publish_weights(HsTrainer *trainer)
 
 /* --- recorded steps --- */
 
-/* A host that works in the middle of a step is no part of a recording. */
-static bool can_record(const HsTrainer *trainer)
-{
-    return trainer->engine.cuda_graph && !hs_continual_host_work(&trainer->continual_config) &&
-           !trainer->optimizer.config.offload;
-}
-
-void hs_trainer_describe_graph(const HsTrainer *trainer)
-{
-    if (!trainer->engine.cuda_graph)
-        return;
-    const HsStrategy *host = hs_continual_host_work(&trainer->continual_config);
-    const HsStrategy *beside = hs_continual_beside_step(&trainer->continual_config);
-    char also[96] = "";
-    if (beside)
-        snprintf(also, sizeof also, "; %s's %s run beside it", beside->name, beside->beside_step);
-    if (trainer->optimizer.config.offload)
-        hs_info("cuda_graph: no step is recorded, as the host updates the states (memory.offload)");
-    else if (host)
-        hs_info("cuda_graph: no step is recorded, as %s %s", host->name, host->host_work);
-    else
-        hs_info("cuda_graph: from a task's second step on, steps are replays of one recording%s", also);
-}
-
-void hs_trainer_forget_graph(HsTrainer *trainer)
-{
-    HsDevice *device = &trainer->engine.device;
-    if (trainer->graph)
-        device->graph_destroy(device, trainer->graph);
-    trainer->graph = NULL;
-    trainer->graph_warm = false;
-}
-
 static HsStatus record(HsTrainer *trainer)
 {
     HsDevice *device = &trainer->engine.device;
@@ -240,7 +207,7 @@ static HsStatus enqueue(HsTrainer *trainer, HsStepSlot *slot)
     /* A recording is replayed as it was made: what changes from step to step cannot be part of its update.  Observed
      * steps run eagerly, as a recording has no ranges, and fold no more than the others, so that the bits are the
      * same. */
-    const bool recordable = can_record(trainer), folded = !recordable;
+    const bool recordable = hs_trainer_can_record(trainer), folded = !recordable;
     if (folded)
         hs_continual_fold(trainer->continual, &slot->step);
     if (recordable && !context->observer)
@@ -365,11 +332,6 @@ static void count_losses(HsTrainerState *state, const StepLoss *loss)
     }
 }
 
-void hs_trainer_copy_optimizer_state(HsTrainer *trainer)
-{
-    trainer->state.counters = trainer->optimizer.counters;
-}
-
 /* The oldest step under way, in the books. */
 static HsStatus take_report(HsTrainer *trainer, HsStepSlot **slot, HsStepReport *report)
 {
@@ -379,57 +341,6 @@ static HsStatus take_report(HsTrainer *trainer, HsStepSlot **slot, HsStepReport 
     trainer->state.tokens_seen += (*slot)->counted;
     trainer->window_tokens += trainer->rows_per_step * trainer->config->training.max_length;
     return HS_OK;
-}
-
-/* Says what happened, and a command that goes on: from the last checkpoint, with a lower learning rate. */
-static HsStatus explain(const HsTrainer *trainer, const HsStepReport *report, const char *where, const char *kept)
-{
-    const HsConfig *config = trainer->config;
-    const char *const out_dir = config->training.out_dir;
-    const char *const wider = strcmp(trainer->precision.name, "fp16") == 0   ? " precision.mode=bf16, or"
-                              : hs_precision_codes(&trainer->precision)      ? " precision.mode=bf16, or"
-                              : strcmp(trainer->precision.name, "bf16") == 0 ? " precision.mode=fp32, or"
-                                                                             : "";
-    bool saved;
-    return hs_fail(
-        HS_ENUMERIC,
-        "gradients are not finite at step %lld with loss scale %g, the smallest allowed; first non-finite value: "
-        "%s. The state is kept for inspection in %s; the last checkpoint is unchanged. To go on %s with%s "
-        "a lower learning rate: trainer --config %s/config.yaml resume=changed learning_rate=%.2g",
-        (long long)trainer->state.counters.applied_steps, (double)report->loss_scale, where, kept,
-        hs_checkpoint_exists(out_dir, &saved) == HS_OK && saved ? "from it" : "from the start", wider, out_dir,
-        config->training.learning_rate / 3);
-}
-
-/* Gradients that are not finite at the smallest loss scale: find the first bad tensor, keep the state, and stop.  Steps
- * that were started after it have changed nothing and count as skipped. */
-static HsStatus diagnose(HsTrainer *trainer, const HsStepSlot *slot, const HsStepReport *report)
-{
-    const HsConfig *config = trainer->config;
-    const int64_t counted = slot->counted > 0 ? slot->counted : 1;
-    char where[192] = "", kept[4096];
-    while (trainer->queue.count > 0) {
-        HsStepSlot *later;
-        HsStepReport ignored;
-        HS_TRY(take_report(trainer, &later, &ignored));
-    }
-    /* A step's worth of work, and the reason why the run ends: a signal waits for it. */
-    HsContext undisturbed = trainer->engine.context;
-    undisturbed.stop_asked = NULL;
-    HS_TRY(hs_trainer_lend_gradients(trainer));
-    HS_TRY(hs_trainer_lend_weights(trainer));
-    for (int64_t row = 0; row < trainer->queue.shape.rows && where[0] == '\0'; row += trainer->train_program.batch) {
-        const int64_t offset = row * config->training.max_length;
-        HS_TRY(hs_program_find_nonfinite(&trainer->train_program, &undisturbed, slot->batch.tokens + offset,
-                                         slot->batch.targets + offset, (uint64_t)config->training.seed, slot->attempt,
-                                         offset, report->loss_scale / (float)counted, where, sizeof where));
-    }
-    if (where[0] == '\0')
-        snprintf(where, sizeof where, "the gradient of %s, in its accumulation",
-                 report->first_nonfinite >= 0 ? trainer->share.all[report->first_nonfinite].name : "a parameter");
-    snprintf(kept, sizeof kept, "%s/diverged", config->training.out_dir);
-    HS_TRY(hs_trainer_save_aside(trainer, kept));
-    return explain(trainer, report, where, kept);
 }
 
 HsStatus hs_trainer_collect_step(HsTrainer *trainer, double *mean_loss, HsStepReport *report)
@@ -442,7 +353,8 @@ HsStatus hs_trainer_collect_step(HsTrainer *trainer, double *mean_loss, HsStepRe
     HS_TRY(sum_losses(trainer, slot, &loss));
     *mean_loss = mean_of(&loss, NEW_ROWS);
     if (report->verdict == HS_SCALER_HOPELESS)
-        return diagnose(trainer, slot, report);
+        return hs_fail(HS_ENUMERIC, "gradients are not finite at step %lld with loss scale %g, the smallest allowed",
+                       (long long)state->counters.applied_steps, (double)report->loss_scale);
     if (report->verdict == HS_SCALER_SKIP) {
         hs_info("step %lld skipped: gradients overflow at loss scale %g; the scale is now %g (%lld skipped so far)",
                 (long long)state->counters.applied_steps, (double)report->loss_scale,
@@ -459,4 +371,14 @@ HsStatus hs_trainer_step(HsTrainer *trainer, double *mean_loss, HsStepReport *re
     assert(trainer->queue.count == 0);
     HS_TRY(hs_trainer_start_step(trainer));
     return hs_trainer_collect_step(trainer, mean_loss, report);
+}
+
+HsStatus hs_trainer_drop_steps(HsTrainer *trainer)
+{
+    while (trainer->queue.count > 0) {
+        HsStepSlot *later;
+        HsStepReport ignored;
+        HS_TRY(take_report(trainer, &later, &ignored));
+    }
+    return HS_OK;
 }

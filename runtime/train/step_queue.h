@@ -87,5 +87,10 @@ HsStatus hs_step_queue_send(HsStepQueue *queue, HsStepSlot *slot, HsStepInput *d
 HsStatus hs_step_queue_receive(HsStepQueue *queue, HsStepSlot *slot, const HsStepOutcome *device_outcome);
 /* Waits for the oldest step and frees its slot, which stays readable until the next fill. */
 HsStatus hs_step_queue_wait(HsStepQueue *queue, HsStepSlot **slot);
+/* The slot that was waited for last. */
+static inline const HsStepSlot *hs_step_queue_latest(const HsStepQueue *queue)
+{
+    return &queue->slots[(queue->first + queue->capacity - 1) % queue->capacity];
+}
 
 #endif

@@ -22,202 +22,6 @@ static bool is(const char *value, const char *word)
     return strcmp(value, word) == 0;
 }
 
-/* More than a counter of steps holds is no number of steps: hs_trainer_count_steps refuses it. */
-static int64_t whole_steps(double steps)
-{
-    return steps <= HS_NO_BOUND ? (int64_t)steps : INT64_MAX;
-}
-
-/* Nothing that may be replayed in a task is to be retained: of earlier tasks, or of its own. */
-static bool replays_nothing(const HsTrainer *trainer, const HsReplayPlan *plan, int task)
-{
-    for (int earlier = 0; earlier < task + (plan->choice == HS_REPLAY_ANY); earlier++)
-        if (hs_continual_retains(&trainer->continual_config, earlier))
-            return false;
-    return true;
-}
-
-/* A task that changes nothing is as long as it takes to see a replay buffer of it, or all of it. */
-static int64_t known_steps(const HsTrainer *trainer, int task, double new_rows)
-{
-    const int64_t windows = hs_dataset_windows(&trainer->data.tasks[task]);
-    const int64_t buffer =
-        hs_continual_replays(&trainer->continual_config) ? hs_config_buffer_size(trainer->config) : 1;
-    const double steps = ceil((double)(buffer < windows ? buffer : windows) / new_rows);
-    return steps > 1 ? (int64_t)steps : 1;
-}
-
-bool hs_trainer_is_known(const HsTrainer *trainer, int task)
-{
-    return !trainer->one_phase && task < trainer->continual_config.known;
-}
-
-int64_t hs_trainer_task_steps(const HsTrainer *trainer, int task)
-{
-    const HsConfig *config = trainer->config;
-    const HsTaskConfig *own = &config->tasks[task];
-    const HsReplayPlan run = hs_continual_replay_plan(&trainer->continual_config, trainer->rows_per_step);
-    HsReplayPlan plan = hs_replay_plan_of_task(&run, task, 0);
-    if (replays_nothing(trainer, &plan, task))
-        plan.fraction = 0;
-    double new_rows = hs_replay_new_rows_per_step(&plan);
-    if (own->steps > 0)
-        return own->steps;
-    if (own->tokens > 0)
-        return whole_steps((double)own->tokens / (new_rows * (double)config->training.max_length));
-    if (own->epochs == 0 && hs_trainer_is_known(trainer, task))
-        return known_steps(trainer, task, new_rows);
-    if (own->epochs == 0 && config->training.max_steps > 0)
-        return config->training.max_steps;
-    double epochs = own->epochs > 0 ? own->epochs : config->training.max_epochs;
-    return whole_steps(epochs * (double)hs_dataset_windows(&trainer->data.tasks[task]) / new_rows);
-}
-
-static HsStatus fail_short(const HsTrainer *trainer, int task)
-{
-    char held[64] = "";
-    if (trainer->has_data)
-        snprintf(held, sizeof held, " (the data hold %lld)", (long long)hs_dataset_windows(&trainer->data.tasks[task]));
-    return hs_fail(HS_ECONFIG,
-                   "task %s: its length is less than one step of %lld sequences%s: lower batch_size, raise max_epochs "
-                   "or the task's epochs or tokens, or set max_steps or the task's steps",
-                   trainer->config->tasks[task].name, (long long)trainer->rows_per_step, held);
-}
-
-HsStatus hs_trainer_count_steps(HsTrainer *trainer)
-{
-    const HsConfig *config = trainer->config;
-    trainer->joint = hs_continual_mixes_tasks(&trainer->continual_config);
-    trainer->unmarked = trainer->continual_config.unmarked;
-    trainer->one_phase = trainer->joint || trainer->unmarked;
-    trainer->phase_count = trainer->one_phase ? 1 : config->task_count;
-    trainer->phase_steps = calloc((size_t)trainer->phase_count, sizeof *trainer->phase_steps);
-    trainer->task_ends = calloc((size_t)config->task_count, sizeof *trainer->task_ends);
-    if (!trainer->phase_steps || !trainer->task_ends)
-        return hs_fail(HS_ENOMEM, "no memory for %d tasks", trainer->phase_count);
-    for (int task = 0; task < config->task_count; task++) {
-        int64_t steps = hs_trainer_task_steps(trainer, task);
-        if (steps < 1)
-            return fail_short(trainer, task);
-        const double all = (double)trainer->total_steps + (double)steps;
-        if (all > HS_NO_BOUND)
-            return hs_fail(
-                HS_ECONFIG,
-                "task %s: with it the run has %.3g steps, more than can be counted: lower max_epochs, or the "
-                "task's epochs or steps, or set max_steps",
-                config->tasks[task].name, all);
-        trainer->phase_steps[trainer->one_phase ? 0 : task] += steps;
-        trainer->total_steps += steps;
-        trainer->task_ends[task] = trainer->total_steps;
-    }
-    return HS_OK;
-}
-
-const char *hs_trainer_schedule(const HsTrainer *trainer)
-{
-    const HsConfig *config = trainer->config;
-    const bool decays = !is(config->schedule.kind, "constant") && config->schedule.decay_steps == 0;
-    if (!is(config->continual.schedule, "auto"))
-        return config->continual.schedule;
-    /* An adapter that is drawn anew for each task has nothing that a rate or moments could be held for. */
-    const bool holds =
-        hs_continual_holds_rate(&trainer->continual_config) && !hs_continual_new_adapters(&trainer->continual_config);
-    const int trained = trainer->phase_count - trainer->continual_config.known;
-    return decays && holds && trained > 1 ? "infinite" : "fresh";
-}
-
-bool hs_trainer_keeps_moments(const HsTrainer *trainer)
-{
-    const char *const word = trainer->config->continual.optimizer_state;
-    return is(word, "auto") ? is(hs_trainer_schedule(trainer), "infinite") : is(word, "keep");
-}
-
-/* The part of the last task in which an infinite schedule's rate is let down.  Four domains of real text lose 0.002 nats
- * where it is a fifth of the run, or a tenth. */
-static const double LET_DOWN = 0.5;
-
-/* The last step that is held. */
-static int64_t held_until(int64_t steps)
-{
-    return (int64_t)((1 - LET_DOWN) * (double)steps);
-}
-
-bool hs_trainer_comes_down(int64_t step, int64_t steps)
-{
-    return step > held_until(steps);
-}
-
-int64_t hs_trainer_steps_to_let_down(const HsTrainer *trainer)
-{
-    const HsTrainerState *state = &trainer->state;
-    const bool last = state->task + 1 == trainer->phase_count;
-    if (!last || trainer->phase_count < 2 || !is(hs_trainer_schedule(trainer), "infinite"))
-        return INT64_MAX;
-    const int64_t at = held_until(trainer->phase_steps[state->task]);
-    return at >= state->task_steps && at > 0 ? at - state->task_steps : INT64_MAX;
-}
-
-/* A task under an infinite schedule: up where it begins below the peak, held, and in the last one down. */
-static HsStatus set_infinite(HsTrainer *trainer, double peak)
-{
-    const HsConfig *config = trainer->config;
-    const int task = (int)trainer->state.task;
-    const int64_t length = trainer->phase_steps[task];
-    const bool first = task <= trainer->continual_config.known, last = task + 1 == trainer->phase_count;
-    const bool below = !first && trainer->state.rate_let_down != 0;
-    const double rewarm = below ? ceil(config->continual.rewarm_fraction * (double)length) : 0;
-    HsSchedule *schedule = &trainer->optimizer.schedule;
-    HS_TRY(hs_schedule_init(schedule, last ? "wsd" : "constant", peak, config->schedule.min_learning_rate,
-                            first ? config->schedule.warmup_steps : (int64_t)rewarm, length, LET_DOWN));
-    if (below)
-        schedule->warmup_start = config->schedule.min_learning_rate;
-    return HS_OK;
-}
-
-/* Of the tasks that change nothing. */
-static int64_t steps_before_training(const HsTrainer *trainer)
-{
-    int64_t steps = 0;
-    for (int task = 0; hs_trainer_is_known(trainer, task); task++)
-        steps += trainer->phase_steps[task];
-    return steps;
-}
-
-/* continual.schedule: which part of the run one pass of the schedule's shape covers. */
-static HsStatus set_schedule(HsTrainer *trainer)
-{
-    const HsConfig *config = trainer->config;
-    int task = (int)trainer->state.task;
-    if (hs_trainer_is_known(trainer, task))
-        return hs_schedule_init(&trainer->optimizer.schedule, "constant", 0, 0, 0, trainer->phase_steps[task], 0);
-    const char *const over_tasks = hs_trainer_schedule(trainer);
-    bool single = is(over_tasks, "single");
-    bool rewarm = is(over_tasks, "rewarm") && task > trainer->continual_config.known;
-    double own = trainer->one_phase ? 0 : config->tasks[task].learning_rate;
-    double peak = own > 0 ? own : config->training.learning_rate;
-    int64_t length = single ? trainer->total_steps - steps_before_training(trainer) : trainer->phase_steps[task];
-    int64_t warmup = config->schedule.warmup_steps;
-    if (rewarm)
-        warmup = (int64_t)ceil(config->continual.rewarm_fraction * (double)length);
-    int64_t decay = config->schedule.decay_steps > 0 ? config->schedule.decay_steps : length;
-    HsSchedule *schedule = &trainer->optimizer.schedule;
-    if (is(over_tasks, "infinite"))
-        HS_TRY(set_infinite(trainer, peak));
-    else
-        HS_TRY(hs_schedule_init(schedule, config->schedule.kind, peak, config->schedule.min_learning_rate, warmup,
-                                decay, config->schedule.wsd_decay_fraction));
-    if (trainer->new_length) {
-        const int64_t now = trainer->optimizer.counters.schedule_steps;
-        hs_info(
-            "the run's length changed, and schedule.kind %s follows it: the learning rate is %.3g now and ends at %.3g",
-            config->schedule.kind, hs_schedule_rate(schedule, now), hs_schedule_rate(schedule, decay));
-        trainer->new_length = false;
-    }
-    if (rewarm) /* from where the last task's decay ended */
-        schedule->warmup_start = config->schedule.min_learning_rate;
-    return HS_OK;
-}
-
 HsStatus hs_trainer_begin_task(HsTrainer *trainer)
 {
     const HsConfig *config = trainer->config;
@@ -225,7 +29,7 @@ HsStatus hs_trainer_begin_task(HsTrainer *trainer)
     HsContext *context = &trainer->engine.context;
     int task = (int)state->task;
     hs_trainer_forget_graph(trainer);
-    HS_TRY(set_schedule(trainer));
+    HS_TRY(hs_trainer_set_schedule(trainer));
     if (!state->task_begun) {
         state->task_begun = 1;
         state->task_steps = state->since_gain = 0;
@@ -249,17 +53,6 @@ HsStatus hs_trainer_begin_task(HsTrainer *trainer)
                 (long long)trainer->phase_steps[task],
                 hs_trainer_is_known(trainer, task) ? ", known already: no weight changes" : "");
     return hs_stream_begin_task(trainer->stream, task, &state->position);
-}
-
-HsEvaluator hs_trainer_evaluator(HsTrainer *trainer)
-{
-    hs_trainer_exchange(trainer);
-    return (HsEvaluator){ .program = &trainer->evaluation_program,
-                          .context = &trainer->engine.context,
-                          .comm = trainer->engine.comm,
-                          .in_step = trainer->evaluation_program.exchange != NULL,
-                          .tokens = trainer->evaluation_tokens,
-                          .targets = trainer->evaluation_targets };
 }
 
 static HsStatus evaluate(HsTrainer *trainer, int task, HsEvaluation *evaluation)
@@ -402,22 +195,6 @@ static bool survey_due(const HsTrainer *trainer)
     return state->task_steps < trainer->phase_steps[state->task];
 }
 
-int64_t hs_trainer_steps_to_task_end(const HsTrainer *trainer)
-{
-    for (int task = 0; trainer->unmarked && task + 1 < trainer->data.count; task++)
-        if (trainer->task_ends[task] > trainer->state.task_steps)
-            return trainer->task_ends[task] - trainer->state.task_steps;
-    return INT64_MAX;
-}
-
-bool hs_trainer_at_task_end(const HsTrainer *trainer)
-{
-    for (int task = 0; trainer->unmarked && task + 1 < trainer->data.count; task++)
-        if (trainer->task_ends[task] == trainer->state.task_steps)
-            return true;
-    return false;
-}
-
 /* Rows that are due by now, the untrained model's counted in. */
 static int64_t rows_due(const HsTrainer *trainer)
 {
@@ -442,17 +219,6 @@ HsStatus hs_trainer_evaluate_owed(HsTrainer *trainer)
     if (survey_due(trainer))
         return hs_trainer_survey(trainer);
     return hs_trainer_look_due(trainer) ? hs_trainer_look(trainer) : HS_OK;
-}
-
-/* Strategies write over their state while they measure a task.  That takes as long as their passes do, so what was
- * trained is saved before, unless it just was. */
-HsStatus hs_trainer_save_trained(HsTrainer *trainer)
-{
-    const bool saved = trainer->saved_at == trainer->state.counters.applied_steps; /* a task has a step at least */
-    const bool measures =
-        hs_continual_needs_fisher(&trainer->continual_config) != NULL &&
-        (trainer->unmarked || hs_continual_retains(&trainer->continual_config, (int)trainer->state.task));
-    return measures && !saved ? hs_trainer_save(trainer) : HS_OK;
 }
 
 HsStatus hs_trainer_finish_task(HsTrainer *trainer)
@@ -499,15 +265,4 @@ HsStatus hs_trainer_reopen(HsTrainer *trainer)
     if (state->matrix_rows > rows)
         state->matrix_rows = rows;
     return HS_OK;
-}
-
-void hs_trainer_list_memory(const HsTrainer *trainer, HsMetricsRun *run)
-{
-    run->memory_count = 0;
-    for (int i = 0; i < HS_MEMORY_COUNT; i++) {
-        if (trainer->planned.bytes[i] == 0)
-            continue;
-        run->memory[run->memory_count].what = hs_memory_row((HsMemoryCategory)i)->name;
-        run->memory[run->memory_count++].bytes = (int64_t)trainer->planned.bytes[i];
-    }
 }

@@ -12,7 +12,7 @@
 #include "kernels/base/log.h"
 #include "runtime/config/continual.h"
 #include "runtime/io/files.h"
-#include "runtime/train/reduce.h"
+#include "runtime/exchange/reduce.h"
 
 static void log_line(void *user, const char *text)
 {
@@ -45,43 +45,6 @@ static void describe(const HsTrainer *trainer)
                                  run.memory[i].what, hs_mebibytes((double)run.memory[i].bytes));
     hs_info("memory (MiB): %s", memory);
     hs_trainer_describe_graph(trainer);
-}
-
-HsStatus hs_trainer_write_run_info(const HsTrainer *trainer, const char *processes)
-{
-    const HsConfig *config = trainer->config;
-    char strategy[128] = "", model[160];
-    if (!hs_trainer_records(trainer))
-        return HS_OK;
-    size_t used = 0;
-    const HsContinualConfig *continual = &trainer->continual_config;
-    for (int i = 0; i < continual->strategy_count && used < sizeof strategy; i++)
-        used += (size_t)snprintf(strategy + used, sizeof strategy - used, "%s%s", i > 0 ? " + " : "",
-                                 continual->strategies[i]);
-    snprintf(model, sizeof model, "%.40s, %lld layers, width %lld", trainer->model.family,
-             (long long)trainer->model.layers, (long long)trainer->model.width);
-    const char **names = calloc((size_t)trainer->phase_count, sizeof *names);
-    if (!names)
-        return hs_fail(HS_ENOMEM, "no memory for %d task names", trainer->phase_count);
-    for (int i = 0; i < trainer->phase_count; i++)
-        names[i] = trainer->one_phase ? "all tasks" : config->tasks[i].name;
-    HsMetricsRun run = {
-        .name = config->training.out_dir,
-        .device = trainer->engine.device.description,
-        .precision = trainer->precision.name,
-        .strategy = strategy,
-        .processes = processes,
-        .model = model,
-        .parameters = hs_model_parameter_count(&trainer->model),
-        .total_steps = trainer->total_steps,
-        .task_count = trainer->phase_count,
-        .task_names = names,
-        .task_steps = trainer->phase_steps,
-    };
-    hs_trainer_list_memory(trainer, &run);
-    HsStatus status = hs_metrics_run(config->training.out_dir, &run);
-    free(names);
-    return status;
 }
 
 /* Before the first file is written.  A folder that was not there when checkpoints were looked for may have been made,
@@ -271,13 +234,18 @@ static HsStatus take_memory(HsTrainer *trainer, const char *folder)
     return HS_OK;
 }
 
-void hs_trainer_probe_peak(HsTrainer *trainer)
+static HsStatus resume(HsTrainer *trainer, const char *folder)
 {
-    const HsContext *context = &trainer->engine.context;
-    const HsPrecision *precision = &trainer->precision;
-    if (context->backend->peak_flops)
-        trainer->peak_flops =
-            fmax(trainer->peak_flops, context->backend->peak_flops(context, precision->weight, precision->forward));
+    HS_TRY(hs_trainer_compare_config(trainer, folder));
+    const int known = trainer->data.count - trainer->appended;
+    if (trainer->appended > 0) { /* by the weights that the run began with; a run of one task has no matrix yet */
+        HS_TRY(hs_trainer_start(trainer));
+        HS_TRY(hs_trainer_measure_untrained(trainer, known > 1 ? known : 0));
+    }
+    HS_TRY(hs_trainer_restore(trainer, folder));
+    HS_TRY(hs_trainer_reopen(trainer));
+    hs_info("going on from %s (step %lld)", folder, (long long)trainer->state.counters.applied_steps);
+    return HS_OK;
 }
 
 static HsStatus create(HsTrainer *trainer, const char *folder)
@@ -291,7 +259,7 @@ static HsStatus create(HsTrainer *trainer, const char *folder)
     }
     HS_TRY(hs_trainer_begin_continual(trainer));
     if (folder)
-        HS_TRY(hs_trainer_resume(trainer, folder));
+        HS_TRY(resume(trainer, folder));
     HS_TRY(hs_trainer_ready_weights(trainer));
     hs_trainer_probe_peak(trainer);
     trainer->flops_per_token = hs_model_flops_per_token(&trainer->model, config->training.max_length);

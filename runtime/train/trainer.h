@@ -10,14 +10,18 @@
  *   offload.c             states on the host
  *   allocate.c            what is allocated: model, programs, optimizer, strategies; the same on paper
  *   groups.c              optimizer.groups: rule, rate and decay of each parameter
- *   tasks.c               one task after another: lengths, schedules, boundaries, the matrix
+ *   lengths.c, rates.c    how many steps each task has, and with which learning rate
+ *   tasks.c               one task after another: boundaries, evaluations, the matrix
  *   continual.c           strategies: what they protect, the Fisher, what is shown of them
  *   step.c                one optimizer step: started on the device, its report collected
+ *   step_graph.c          recorded steps
+ *   diagnose.c            gradients that are not finite: where the first such value is
  *   trial.c               before the first step: how large a learning rate may be, where a strategy asks
  *   distill.c             logits that a step compares: those kept of replayed sequences, a teacher's
  *   rehearsal.c           generative replay: what the model writes before a later task
  *   trace_steps.c         logging.trace: the timeline of a few steps
- *   loop.c                one optimizer step after another; logging, evaluation, saving, signals
+ *   loop.c, signals.c     one optimizer step after another; logging, evaluation, saving; what stops it
+ *   records.c             what is recorded of a run
  *   processes.c           what the processes of a run did, side by side
  *   pressure.c            a smaller micro-batch in mid-run, when the device's memory fills up
  *   checkpoint.c          save and restore; numbers.c, checkpoint_continual.c: the run's numbers, the strategies' part
@@ -42,14 +46,14 @@
 #include "runtime/record/metrics.h"
 #include "runtime/record/monitor.h"
 #include "runtime/train/evaluate.h"
-#include "runtime/train/buckets.h"
+#include "runtime/exchange/buckets.h"
 #include "runtime/train/memory_plan.h"
-#include "runtime/train/passing.h"
+#include "runtime/exchange/passing.h"
 #include "runtime/train/run_lock.h"
-#include "runtime/train/shards.h"
+#include "runtime/exchange/shards.h"
 #include "runtime/train/step_queue.h"
-#include "runtime/train/virtual_ranks.h"
-#include "runtime/train/weight_stream.h"
+#include "runtime/exchange/virtual_ranks.h"
+#include "runtime/exchange/weight_stream.h"
 
 typedef struct HsTrainerTrace HsTrainerTrace; /* trace_steps.c   */
 
@@ -220,13 +224,9 @@ void hs_trainer_destroy(HsTrainer *trainer);
  * come first.  Release is safe after a failure, and on what never allocated. */
 HsStatus hs_trainer_allocate(HsTrainer *trainer);
 void hs_trainer_release(HsTrainer *trainer);
-/* memory.head_chunk, where it is left to the device. */
-void hs_trainer_choose_head_chunk(const HsTrainer *trainer, HsModel *model);
 /* A run with another configuration on this one's device, allocated on paper: draft->engine.device.account says what it
  * would take, its model and programs are there.  Borrows from `trainer`; hs_trainer_release ends it. */
 HsStatus hs_trainer_draft(const HsTrainer *trainer, const HsConfig *config, HsTrainer *draft);
-/* Sequences that go through the model at a time. */
-int64_t hs_trainer_micro_batch(const HsTrainer *trainer);
 /* From the next step on, which must be none under way; a divisor of batch_size.  The effective batch and the order of
  * the data stay, sums are rounded in other places. */
 HsStatus hs_trainer_set_micro_batch(HsTrainer *trainer, int64_t micro_batch);
@@ -250,6 +250,12 @@ const char *hs_offload_name(HsOffloadLevel level);
 HsStatus hs_trainer_divide(HsTrainer *trainer);
 /* Before: those of the checkpoint (folder; NULL: none) where the configuration does not say any. */
 HsStatus hs_trainer_keep_virtual_ranks(HsTrainer *trainer, const char *folder);
+/* Sequences that go through the model at a time. */
+int64_t hs_trainer_micro_batch(const HsTrainer *trainer);
+/* memory.head_chunk, where it is left to the device. */
+void hs_trainer_choose_head_chunk(const HsTrainer *trainer, HsModel *model);
+/* Prompts of each task that the end shows; 0: none. */
+int64_t hs_trainer_samples_wanted(const HsTrainer *trainer);
 
 /* --- fit.c: nothing is allocated --- */
 
@@ -286,12 +292,25 @@ HsStatus hs_trainer_step(HsTrainer *trainer, double *loss, HsStepReport *report)
 /* The same in two halves; between them up to queue.capacity steps are under way, oldest first.
  * errors of starting: HS_EINTERRUPTED when the context's stop_asked said so before the gradients were there: the step
  * was abandoned, and a checkpoint saved now holds the state before it.
- * errors of collecting: HS_ENUMERIC for gradients that are not finite at the smallest loss scale, after saving */
+ * errors of collecting: HS_ENUMERIC for gradients that are not finite at the smallest loss scale */
 HsStatus hs_trainer_start_step(HsTrainer *trainer);
 HsStatus hs_trainer_collect_step(HsTrainer *trainer, double *loss, HsStepReport *report);
 /* Calls everything that a step calls, on a draft whose context was told to run: its device only counts, and whoever
  * observes sees what a step consists of. */
 HsStatus hs_trainer_walk_step(HsTrainer *draft);
+/* Waits for the steps under way and counts them; nothing else is done with their reports. */
+HsStatus hs_trainer_drop_steps(HsTrainer *trainer);
+
+/* --- diagnose.c --- */
+
+/* After HS_ENUMERIC of a step that was collected: finds the first bad tensor, keeps the state in out_dir/diverged, and says
+ * what to do.  Steps that were started after it have changed nothing and count as skipped.  Returns HS_ENUMERIC. */
+HsStatus hs_trainer_diagnose(HsTrainer *trainer, const HsStepReport *report);
+
+/* --- step_graph.c --- */
+
+/* Whether steps are recorded at all. */
+bool hs_trainer_can_record(const HsTrainer *trainer);
 /* Says which steps will be recorded, where kernels.cuda_graph asks for it. */
 void hs_trainer_describe_graph(const HsTrainer *trainer);
 /* What steps do is about to change (a task begins or ends): a recorded one is not theirs any more. */
@@ -314,6 +333,8 @@ void hs_trainer_take_back_weights(HsTrainer *trainer);
 /* After own spans' weights changed by other ways than a whole parameter's update: all processes have them, packed. */
 HsStatus hs_trainer_publish_weights(HsTrainer *trainer);
 
+/* --- signals.c --- */
+
 /* From now on SIGINT, SIGTERM, SIGHUP and SIGUSR1 ask the loop to save and stop, within a step; a line on the standard
  * error says so at once.  A second one ends the process at once, and so does the first before hs_trainer_run, when
  * there is nothing to save yet, unless `from_the_start`: then the caller looks after all of them.  SIGPIPE is ignored.
@@ -323,6 +344,12 @@ bool hs_trainer_stop_asked(void);
 /* Which signal asked; 0: none. */
 int hs_trainer_stop_signal(void);
 const char *hs_trainer_stop_name(void); /* "SIGTERM" */
+/* From now on there is something to save: the first signal asks. */
+void hs_trainer_stop_in_order(void);
+/* Another process of the run was asked by this signal; nothing where this one was, too. */
+void hs_trainer_stop_by(int number);
+
+/* --- records.c --- */
 
 /* Measures the peak of products, and keeps the best: other users of the machine make a probe slower, never faster,
  * so a run probes at its beginning and at its end. */
@@ -340,6 +367,9 @@ void hs_trainer_copy_optimizer_state(HsTrainer *trainer);
 /* run.json, by the process that records; processes: NULL: this one alone. */
 HsStatus hs_trainer_write_run_info(const HsTrainer *trainer, const char *processes);
 
+/* Device memory by what it is for, into run->memory. */
+void hs_trainer_list_memory(const HsTrainer *trainer, HsMetricsRun *run);
+
 /* --- processes.c --- */
 
 /* At the end of a run of several processes: what each did, told and into run.json. */
@@ -356,7 +386,20 @@ HsStatus hs_trainer_watch_pressure(HsTrainer *trainer);
 /* Warnings of what cannot take effect in a run of this length, by process 0. */
 void hs_trainer_warn_settings(const HsTrainer *trainer);
 
-/* --- tasks.c         --- */
+/* --- lengths.c --- */
+
+/* Phases and their lengths, from the tasks' keys and their data. */
+HsStatus hs_trainer_count_steps(HsTrainer *trainer);
+/* Applied steps that task `task` has on its own. */
+int64_t hs_trainer_task_steps(const HsTrainer *trainer, int task);
+/* tasks.N.known: its steps change no weight. */
+bool hs_trainer_is_known(const HsTrainer *trainer, int task);
+/* Unmarked: whether the step that was applied last ends a task; applied steps to the next one that does, INT64_MAX
+ * behind the last but one. */
+bool hs_trainer_at_task_end(const HsTrainer *trainer);
+int64_t hs_trainer_steps_to_task_end(const HsTrainer *trainer);
+
+/* --- rates.c --- */
 
 /* continual.schedule and optimizer_state, with auto resolved: once the phases are counted. */
 const char *hs_trainer_schedule(const HsTrainer *trainer);
@@ -365,12 +408,18 @@ bool hs_trainer_comes_down(int64_t step, int64_t steps);
 /* Steps of the task in training until it does, 0 at the last one that is held; INT64_MAX: it does not, or has. */
 int64_t hs_trainer_steps_to_let_down(const HsTrainer *trainer);
 bool hs_trainer_keeps_moments(const HsTrainer *trainer);
-/* Phases and their lengths, from the tasks' keys and their data. */
-HsStatus hs_trainer_count_steps(HsTrainer *trainer);
-/* Applied steps that task `task` has on its own. */
-int64_t hs_trainer_task_steps(const HsTrainer *trainer, int task);
-/* tasks.N.known: its steps change no weight. */
-bool hs_trainer_is_known(const HsTrainer *trainer, int task);
+/* The optimizer's schedule for the task in training. */
+HsStatus hs_trainer_set_schedule(HsTrainer *trainer);
+/* What strategies multiply the learning rate by. */
+double hs_trainer_rate_scale(const HsTrainer *trainer);
+
+/* --- evaluate.c --- */
+
+/* By the run's evaluation program. */
+HsEvaluator hs_trainer_evaluator(HsTrainer *trainer);
+
+/* --- tasks.c --- */
+
 /* Schedule, moments and strategies for the task in state.task (unless it is begun already), then its stream. */
 HsStatus hs_trainer_begin_task(HsTrainer *trainer);
 /* The task's last step was applied: strategies look at it, a checkpoint is saved, every task is evaluated. */
@@ -380,19 +429,12 @@ HsStatus hs_trainer_evaluate_owed(HsTrainer *trainer);
 /* The untrained model's losses on tasks `first` and later into the matrix: before a checkpoint's weights are restored.
  */
 HsStatus hs_trainer_measure_untrained(HsTrainer *trainer, int first);
-/* Unmarked: whether the step that was applied last ends a task; applied steps to the next one that does, INT64_MAX
- * behind the last but one. */
-bool hs_trainer_at_task_end(const HsTrainer *trainer);
-int64_t hs_trainer_steps_to_task_end(const HsTrainer *trainer);
 /* Validation loss of the task in training, as an "eval" record. */
 HsStatus hs_trainer_evaluate_task(HsTrainer *trainer, int task);
 /* Every task, as a "tasks" record: evaluation.all_tasks_every. */
 HsStatus hs_trainer_survey(HsTrainer *trainer);
-HsEvaluator hs_trainer_evaluator(HsTrainer *trainer);
 /* A finished run goes on because its last task became longer. */
 HsStatus hs_trainer_reopen(HsTrainer *trainer);
-/* Device memory by what it is for, into run->memory. */
-void hs_trainer_list_memory(const HsTrainer *trainer, HsMetricsRun *run);
 
 /* --- watch.c --- */
 
@@ -424,8 +466,6 @@ HsStatus hs_trainer_record_stall(HsTrainer *trainer);
 
 /* --- samples.c         --- */
 
-/* Of each task; 0: none. */
-int64_t hs_trainer_samples_wanted(const HsTrainer *trainer);
 /* evaluation.show prompts of each task with greedy continuations: a "samples" record, and lines of the log. */
 HsStatus hs_trainer_show_samples(HsTrainer *trainer);
 
@@ -464,8 +504,6 @@ HsStatus hs_trainer_keep_logits(HsTrainer *trainer, const HsStepSlot *slot);
 /* Before the first step of a run: a strategy whose rate scale is to be found has some tried, a few steps each from the
  * same beginning, to which all is set back; into state.rate_found.  Nothing where there is nothing to find. */
 HsStatus hs_trainer_try_rates(HsTrainer *trainer);
-/* What strategies multiply the learning rate by. */
-double hs_trainer_rate_scale(const HsTrainer *trainer);
 
 /* --- rehearsal.c     --- */
 
@@ -506,8 +544,6 @@ size_t hs_trainer_reservoir_bytes(const HsTrainer *trainer);
 void hs_trainer_warn_appended(const HsTrainer *trainer);
 /* Task `task` begins: how foreign its text is decides an automatic strength of a penalty; nothing where there is none. */
 HsStatus hs_trainer_meet_task(HsTrainer *trainer, int task);
-/* Before a task ends: a checkpoint, where what follows takes long and writes over its own state. */
-HsStatus hs_trainer_save_trained(HsTrainer *trainer);
 /* The end of a task for the strategies, the Fisher's passes included. */
 HsStatus hs_trainer_consolidate(HsTrainer *trainer, int task);
 /* Unmarked: whether a consolidation is due after the step that was applied last; and doing it. */
@@ -571,8 +607,10 @@ HsStatus hs_trainer_save_best(HsTrainer *trainer, int task);
 HsStatus hs_trainer_save_held(HsTrainer *trainer);
 /* The same into another folder: the run's latest checkpoint is unchanged. */
 HsStatus hs_trainer_save_aside(HsTrainer *trainer, const char *out_dir);
-/* Apply `resume`: find, compare configurations, restore tensors and state; trainer->resumed tells. */
-HsStatus hs_trainer_resume(HsTrainer *trainer, const char *folder);
+/* The configuration against the one that the checkpoint was made with: notes what changed. */
+HsStatus hs_trainer_compare_config(HsTrainer *trainer, const char *folder);
+/* After it: tensors and state of the checkpoint; trainer->resumed tells. */
+HsStatus hs_trainer_restore(HsTrainer *trainer, const char *folder);
 /* What a checkpoint's run does with its data as all did at first: whether it trains on files of validation that its
  * folders have (trainer->keeps_validation), and which token ends its documents (the configuration). */
 HsStatus hs_trainer_peek_data(HsTrainer *trainer, const char *folder);

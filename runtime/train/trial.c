@@ -20,12 +20,6 @@ enum { TRIAL_SHARE = 64, LEAST_WINDOWS = 8, MOST_STEPS = 400 };
 /* Nats by which a rate is clearly worse; the losses are means over a quarter of a trial. */
 static const double CLEARLY = 0.1;
 
-double hs_trainer_rate_scale(const HsTrainer *trainer)
-{
-    const double found = trainer->state.rate_found;
-    return hs_continual_rate_scale(&trainer->continual_config).least * (isnan(found) ? 1.0 : found);
-}
-
 static int64_t trial_steps(const HsTrainer *trainer)
 {
     const HsReplayPlan plan = hs_continual_replay_plan(&trainer->continual_config, trainer->rows_per_step);

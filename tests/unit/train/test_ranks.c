@@ -11,7 +11,7 @@
 
 #include "kernels/base/comm_threads.h"
 #include "kernels/base/tolerance.h"
-#include "runtime/train/reduce.h"
+#include "runtime/exchange/reduce.h"
 #include "tests/support/tiny_model.h"
 
 enum { BATCH = 4, LENGTH = 5, RANKS_MOST = 4, STEPS = 2, PARAMS_MOST = 64 };

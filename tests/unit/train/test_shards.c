@@ -9,8 +9,8 @@
 
 #include "kernels/base/rng.h"
 #include "runtime/model/layer.h"
-#include "runtime/train/passing.h"
-#include "runtime/train/weight_stream.h"
+#include "runtime/exchange/passing.h"
+#include "runtime/exchange/weight_stream.h"
 #include "tests/support/tiny_model.h"
 
 enum { MOST = 64, GRAIN = 4096, PROCESSES = 9 };

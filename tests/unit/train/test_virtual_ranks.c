@@ -10,7 +10,7 @@
 
 #include "kernels/base/comm_fold.h"
 #include "kernels/base/rng.h"
-#include "runtime/train/virtual_ranks.h"
+#include "runtime/exchange/virtual_ranks.h"
 
 enum { TENSORS = 4, PARTS_MOST = 9, ELEMENTS = 1301 };
 static const int64_t sizes[TENSORS] = { 1000, 7, 1, 293 };

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "runtime/train/virtual_ranks.h"
+#include "runtime/exchange/virtual_ranks.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -10,10 +10,10 @@
  * What is summed to this process goes to the gradients of its own spans, which stay: on the device, or with
  * memory.offload: gradients in the host's memory, to which the device adds.
  */
-#ifndef HS_RUNTIME_TRAIN_PASSING_H
-#define HS_RUNTIME_TRAIN_PASSING_H
+#ifndef HS_RUNTIME_EXCHANGE_PASSING_H
+#define HS_RUNTIME_EXCHANGE_PASSING_H
 
-#include "runtime/train/param_groups.h"
+#include "runtime/exchange/param_groups.h"
 
 typedef struct HsPassing {
     HsModel *model; /* borrowed, as the share */

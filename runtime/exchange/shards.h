@@ -12,8 +12,8 @@
  *     zero: 2   the same, block by block: nobody has all gradients (passing.h)
  *     zero: 3   weights, too, are where the states are, and come when they are needed (weight_stream.h)
  */
-#ifndef HS_RUNTIME_TRAIN_SHARDS_H
-#define HS_RUNTIME_TRAIN_SHARDS_H
+#ifndef HS_RUNTIME_EXCHANGE_SHARDS_H
+#define HS_RUNTIME_EXCHANGE_SHARDS_H
 
 #include "optim/update.h"
 

@@ -9,11 +9,11 @@
  * Only in the last micro-batch of a process's last virtual rank: nothing is summed before.  On the host's own memory both
  * streams are one, and sums are made between blocks.
  */
-#ifndef HS_RUNTIME_TRAIN_BUCKETS_H
-#define HS_RUNTIME_TRAIN_BUCKETS_H
+#ifndef HS_RUNTIME_EXCHANGE_BUCKETS_H
+#define HS_RUNTIME_EXCHANGE_BUCKETS_H
 
-#include "runtime/train/param_groups.h"
-#include "runtime/train/virtual_ranks.h"
+#include "runtime/exchange/param_groups.h"
+#include "runtime/exchange/virtual_ranks.h"
 
 typedef struct HsBucket {
     int first, count; /* of shards->whole */

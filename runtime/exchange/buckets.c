@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "runtime/train/buckets.h"
+#include "runtime/exchange/buckets.h"
 
 #include <stdlib.h>
 

@@ -10,10 +10,10 @@
  * A group (param_groups.h) has memory from the first action that reads one of its weights to the last, once on the way
  * forward and once on the way back.  Processes run the same actions at the same time.
  */
-#ifndef HS_RUNTIME_TRAIN_WEIGHT_STREAM_H
-#define HS_RUNTIME_TRAIN_WEIGHT_STREAM_H
+#ifndef HS_RUNTIME_EXCHANGE_WEIGHT_STREAM_H
+#define HS_RUNTIME_EXCHANGE_WEIGHT_STREAM_H
 
-#include "runtime/train/param_groups.h"
+#include "runtime/exchange/param_groups.h"
 
 typedef struct HsWeightStream {
     HsModel *model; /* borrowed, as the share */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "runtime/train/weight_stream.h"
+#include "runtime/exchange/weight_stream.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "runtime/train/param_groups.h"
+#include "runtime/exchange/param_groups.h"
 
 #include <stdlib.h>
 

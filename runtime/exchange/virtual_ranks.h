@@ -14,8 +14,8 @@
  * with all G.  It holds the partial sums of a binary counter meanwhile: log2(G/N) copies of what is summed (one more
  * where G of a single process is no power of two).
  */
-#ifndef HS_RUNTIME_TRAIN_VIRTUAL_RANKS_H
-#define HS_RUNTIME_TRAIN_VIRTUAL_RANKS_H
+#ifndef HS_RUNTIME_EXCHANGE_VIRTUAL_RANKS_H
+#define HS_RUNTIME_EXCHANGE_VIRTUAL_RANKS_H
 
 #include "kernels/base/arena.h"
 #include "kernels/base/comm.h"

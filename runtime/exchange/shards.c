@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-#include "runtime/train/shards.h"
+#include "runtime/exchange/shards.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "runtime/train/reduce.h"
-#include "runtime/train/virtual_ranks.h"
+#include "runtime/exchange/reduce.h"
+#include "runtime/exchange/virtual_ranks.h"
 
 /* A span has at most 1/PARTS of all elements, and at least LEAST_ELEMENTS where it is a part: launches are few, and
  * shares are within 1/PARTS of each other.  GRAIN: of offsets, so that every tensor of a part is aligned. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-#include "runtime/train/reduce.h"
+#include "runtime/exchange/reduce.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/io/storage.h"
-#include "runtime/train/virtual_ranks.h"
+#include "runtime/exchange/virtual_ranks.h"
 
 enum { PROCESSES_MOST = 1024 };
 

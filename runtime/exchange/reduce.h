@@ -12,8 +12,8 @@
  * Nobody branches on a process's own gradients.  A NaN or an infinity of one is in everybody's sum, in the same
  * element, so all of them count the same non-finite elements, come to the same verdict and lower the same loss scale.
  */
-#ifndef HS_RUNTIME_TRAIN_REDUCE_H
-#define HS_RUNTIME_TRAIN_REDUCE_H
+#ifndef HS_RUNTIME_EXCHANGE_REDUCE_H
+#define HS_RUNTIME_EXCHANGE_REDUCE_H
 
 #include "kernels/base/comm.h"
 #include "optim/update.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-#include "runtime/train/passing.h"
+#include "runtime/exchange/passing.h"
 
 #include <stdlib.h>
 

@@ -6,11 +6,11 @@
  *     visit     the actions of a program from the first to the last in which a group has to be there
  *     place     groups whose visits do not overlap share memory
  */
-#ifndef HS_RUNTIME_TRAIN_PARAM_GROUPS_H
-#define HS_RUNTIME_TRAIN_PARAM_GROUPS_H
+#ifndef HS_RUNTIME_EXCHANGE_PARAM_GROUPS_H
+#define HS_RUNTIME_EXCHANGE_PARAM_GROUPS_H
 
 #include "runtime/engine/program.h"
-#include "runtime/train/shards.h"
+#include "runtime/exchange/shards.h"
 
 typedef struct HsParamGroup {
     int block, parameter; /* parameter: outside blocks; else -1 */
