@@ -7,13 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-HsStatus hs_rule_check_setting(const char *name, double value, double limit)
-{
-    if (value >= 0 && value < limit)
-        return HS_OK;
-    return hs_fail(HS_ECONFIG, "optimizer: %s must be at least 0 and less than %g (got %g)", name, limit, value);
-}
-
 static HsTensor shape_of_weight(const HsSpan *span)
 {
     return span->weight;

@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: MIT
 # The law of rooms: a source includes headers of its own room and of rooms further down the list in ARCHITECTURE.md
 # (between `rooms` and `end of rooms`), and each outside library lives in one file.
+# No files of a room call each other in a circle (check_circles.py).
 # check_deps.sh --report prints the rooms with their sizes.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -105,4 +106,6 @@ names_in '\bnccl[A-Z]' kernels/cuda/comm/library.cu NCCL
 names_in '\bdnnl_' bench/onednn.h oneDNN
 names_in '\b(cblas|openblas_set)_' bench/openblas.h OpenBLAS
 names_in '\bMPI_[A-Z][a-z]+[a-z_]*\(' kernels/mpi/comm_mpi.c MPI
+# Circles of files within a room.
+python3 tests/check_circles.py || status=1
 exit $status

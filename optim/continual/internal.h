@@ -41,7 +41,11 @@ struct HsContinual {
 /* Device bytes of a family.  excludable: spans marked excluded get none. */
 size_t hs_tensor_set_bytes(const HsSpan *spans, int count, bool excludable);
 /* Bytes of device_values. */
-size_t hs_continual_value_bytes(int span_count);
+static inline size_t hs_continual_value_bytes(int span_count)
+{
+    enum { VALUES_PER_SPAN = 4 };
+    return (size_t)span_count * VALUES_PER_SPAN * sizeof(double);
+}
 /* Filled with zeros.  Spans marked excluded get none of HS_MEMORY_PENALTY. */
 HsStatus hs_tensor_set_create(HsContinual *continual, HsMemoryCategory category, const char *what, HsTensorSet *set);
 /* The same for those spans alone that `has` says; NULL: all. */

@@ -9,12 +9,7 @@
 
 #include "optim/continual/internal.h"
 
-enum { VALUES_PER_SPAN = 4, LISTS = 3 };
-
-size_t hs_continual_value_bytes(int span_count)
-{
-    return (size_t)span_count * VALUES_PER_SPAN * sizeof(double);
-}
+enum { LISTS = 3 };
 
 /* Names may be the caller's; the table's outlive it. */
 static void activate(HsContinual *continual)

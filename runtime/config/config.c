@@ -3,10 +3,7 @@
  * Loading a configuration: defaults, then the file, then the command line, then relations between keys.
  * Each key remembers where its value came from, so that a relation found broken at the end can point at a line.
  */
-#include "runtime/config/chat_template.h"
-#include "runtime/config/pretrained.h"
 #include "runtime/config/table.h"
-#include "runtime/config/tokenizer_folder.h"
 #include "runtime/io/files.h"
 #include "runtime/io/utf8.h"
 
@@ -56,20 +53,6 @@ void hs_config_deinit(HsConfig *config)
     free(config->origin);
     free(config->tasks);
     *config = (HsConfig){ 0 };
-}
-
-bool hs_config_is_set(const HsConfig *config, const char *dotted_key)
-{
-    for (int i = 0; i < hs_config_key_count; i++) {
-        const HsConfigKey *key = &hs_config_key_table[i];
-        for (int task = 0; task < hs_config_key_places(config, key); task++) {
-            char dotted[HS_DOTTED_BYTES];
-            const HsConfigKey placed = hs_config_key_of_item(key, task);
-            if (strcmp(hs_config_key_dotted(&placed, dotted), dotted_key) == 0)
-                return config->origin->key[hs_config_origin_index(key, task)].source != HS_SOURCE_DEFAULT;
-        }
-    }
-    return false;
 }
 
 /* Room for `count` tasks, the new ones with their defaults. */
@@ -362,51 +345,42 @@ static HsStatus check_utf8(const char *name, const char *text, size_t length)
                         (unsigned char)text[valid]);
 }
 
-static HsStatus parse_into(HsConfig *config, const char *name, const char *text, size_t length, int override_count,
-                           const char *const *overrides, bool saved)
+static HsStatus apply_all(HsConfig *config, const HsConfigText *given)
 {
-    if (name) {
-        if (length > CONFIG_MAX_BYTES)
-            return hs_fail(HS_ECONFIG, "%s: over 1 MiB, which no configuration is", name);
-        config->origin->name = strdup(name);
+    if (given->name) {
+        if (given->length > CONFIG_MAX_BYTES)
+            return hs_fail(HS_ECONFIG, "%s: over 1 MiB, which no configuration is", given->name);
+        config->origin->name = strdup(given->name);
         if (!config->origin->name)
-            return hs_fail(HS_ENOMEM, "out of memory while reading %s", name);
-        HS_TRY(check_utf8(name, text, length));
+            return hs_fail(HS_ENOMEM, "out of memory while reading %s", given->name);
+        HS_TRY(check_utf8(given->name, given->text, given->length));
         HsYaml *root;
-        HS_TRY(hs_yaml_parse(name, text, length, &root));
-        HsStatus status = apply_file(config, name, root);
+        HS_TRY(hs_yaml_parse(given->name, given->text, given->length, &root));
+        HsStatus status = apply_file(config, given->name, root);
         hs_yaml_destroy(root);
         HS_TRY(status);
     }
-    for (int i = 0; i < override_count; i++)
-        HS_TRY(hs_config_override(config, overrides[i]));
-    if (!saved) {
-        HS_TRY(hs_config_adopt(config));
-        HS_TRY(hs_config_adopt_adapter(config));
-        HS_TRY(hs_config_adopt_chat_template(config));
-        HS_TRY(hs_config_adopt_end_of_text(config));
-    }
-    return hs_config_check(config);
+    for (int i = 0; i < given->override_count; i++)
+        HS_TRY(hs_config_override(config, given->overrides[i]));
+    return HS_OK;
 }
 
-static HsStatus parse(HsConfig *config, const char *name, const char *text, size_t length, int override_count,
-                      const char *const *overrides, bool saved)
+HsStatus hs_config_read_text(HsConfig *config, const HsConfigText *given, HsStatus (*adopt)(HsConfig *config))
 {
     HS_TRY(set_defaults(config));
-    config->origin->saved = saved;
-    HsStatus status = parse_into(config, name, text, length, override_count, overrides, saved);
+    config->origin->saved = adopt == NULL;
+    HsStatus status = apply_all(config, given);
+    if (status == HS_OK && adopt)
+        status = adopt(config);
+    if (status == HS_OK)
+        status = hs_config_check(config);
     if (status != HS_OK)
         hs_config_deinit(config);
     return status;
 }
 
-HsStatus hs_config_parse(HsConfig *config, const char *name, const char *text, size_t length, int override_count,
-                         const char *const *overrides)
-{
-    return parse(config, name, text, length, override_count, overrides, false);
-}
-
-static HsStatus load(HsConfig *config, const char *path, int override_count, const char *const *overrides, bool saved)
+HsStatus hs_config_read_file(HsConfig *config, const char *path, int override_count, const char *const *overrides,
+                             HsStatus (*adopt)(HsConfig *config))
 {
     *config = (HsConfig){ 0 };
     FILE *file;
@@ -422,19 +396,12 @@ static HsStatus load(HsConfig *config, const char *path, int override_count, con
         status = hs_fail(HS_ECONFIG, "cannot read %s: %s", path, strerror(errno));
     fclose(file);
     if (status == HS_OK)
-        status = parse(config, path, text, length, override_count, overrides, saved);
+        status = hs_config_read_text(config, &(HsConfigText){ path, text, length, override_count, overrides }, adopt);
     free(text);
     return status;
 }
 
-HsStatus hs_config_load(HsConfig *config, const char *path, int override_count, const char *const *overrides)
-{
-    if (!path)
-        return parse(config, NULL, NULL, 0, override_count, overrides, false);
-    return load(config, path, override_count, overrides, false);
-}
-
 HsStatus hs_config_load_saved(HsConfig *config, const char *path, int override_count, const char *const *overrides)
 {
-    return load(config, path, override_count, overrides, true);
+    return hs_config_read_file(config, path, override_count, overrides, NULL);
 }

@@ -5,7 +5,6 @@
  * there is refused with file, key and value: a model that is nearly the same would be wrong without a word.
  */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "kernels/base/log.h"
@@ -201,40 +200,6 @@ static HsStatus check_window(const HsModelReader *reader, int64_t max_length)
                    "%s: sliding_window is %.0f, less than max_length (%lld), and attention within a window is not "
                    "supported: lower max_length",
                    reader->path, width, (long long)max_length);
-}
-
-HsStatus hs_model_read_llama(const HsModelReader *reader)
-{
-    const HsModelType *type = reader->type;
-    const HsModelRow head_dim = { "head_dim", { "head_dim" }, HS_ROW_WHOLE, type->head_dim, type->null_head_dim };
-    const HsJson *kv_heads = hs_json_get(reader->root, "num_key_value_heads");
-    const HsJson *all = hs_json_get(reader->root, "num_attention_heads");
-    char heads[HS_MODEL_TEXT_BYTES] = "32"; /* the missing one's */
-    if (all)
-        HS_TRY(hs_model_value_text(reader, "num_attention_heads", all, HS_ROW_WHOLE, heads));
-    /* null, and absent in a Llama's file: as many as query heads */
-    const bool as_many = kv_heads ? hs_json_is_null(kv_heads) : type->kv_heads[0] == '\0';
-    const HsModelRow groups = {
-        "kv_heads", { "num_key_value_heads" }, HS_ROW_WHOLE, as_many ? heads : type->kv_heads, type->null_kv_heads
-    };
-    HS_TRY(hs_model_add_member(reader, reader->root, &groups));
-    HS_TRY(hs_model_add_member(reader, reader->root, &head_dim));
-    const HsJson *asked = hs_json_get(reader->root, "attention_bias"); /* o_proj's must be zero: pretrained.c */
-    const bool biases = type->qkv_bias || (type->biases && asked && hs_json_is_true(asked));
-    HS_TRY(
-        hs_model_add(reader, "qkv_bias", biases ? "true" : "false", type->qkv_bias ? "model_type" : "attention_bias"));
-    HS_TRY(hs_model_add(reader, "qk_norm", type->qk_norm ? "true" : "false", "model_type"));
-    return hs_model_add_positions(reader);
-}
-
-HsStatus hs_model_read_gpt2(const HsModelReader *reader)
-{
-    for (int i = 0; i < 2; i++)
-        if (hs_json_count(hs_json_get(reader->root, hs_model_rope_sections[i])) > 0)
-            return hs_model_unsupported(reader, hs_model_rope_sections[i],
-                                        hs_json_get(reader->root, hs_model_rope_sections[i]),
-                                        "none: GPT-2 has learned positions");
-    return hs_model_add(reader, "bias", "true", "model_type");
 }
 
 static HsStatus find_type(HsModelReader *reader)

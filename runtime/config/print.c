@@ -11,29 +11,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
-
-const char *hs_config_real_text(double value, char *buffer)
-{
-    char digits[32] = "";
-    for (int count = 1; count <= 17 && strtod(digits, NULL) != value; count++)
-        snprintf(digits, sizeof digits, "%.*g", count, value);
-    char *exponent = strchr(digits, 'e');
-    if (value == 0 && signbit(value))
-        return strcpy(buffer, "-0.0"); /* -0 is a whole number, which has no sign */
-    /* 1e06 reads worse than 1000000; whole numbers below 2^53 are written out. */
-    if (value > -1e16 && value < 1e16 && value == (double)(int64_t)value)
-        snprintf(buffer, 32, "%" PRId64, (int64_t)value);
-    else if (!exponent)
-        snprintf(buffer, 32, "%s", digits);
-    else { /* 1e-05 -> 1.0e-5: YAML 1.1 takes what has no point, or no sign in its exponent, for a text */
-        *exponent++ = '\0';
-        snprintf(buffer, 32, "%.22s%se%c%.3s", digits, strchr(digits, '.') ? "" : ".0", *exponent,
-                 exponent + strcspn(exponent, "123456789"));
-    }
-    return buffer;
-}
 
 /* Words that need no quotes in YAML, 1.1 and 1.2, whatever stands around them; anything else is quoted.  Numbers, dates
  * and times begin with no letter. */

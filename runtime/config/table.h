@@ -125,6 +125,20 @@ static inline int hs_config_key_places(const HsConfig *config, const HsConfigKey
     return hs_config_key_is_task(key) ? config->task_count : hs_config_key_is_group(key) ? config->group_count : 1;
 }
 
+/* What a configuration is read from: the text of a file (name: for messages; NULL: none), then the command line. */
+typedef struct HsConfigText {
+    const char *name, *text;
+    size_t length;
+    int override_count;
+    const char *const *overrides; /* "section.key=value" */
+} HsConfigText;
+
+/* config.c: defaults, the text, and relations between keys.  adopt: in between takes what the weights decide that the
+ * configuration names (load.c); NULL: it is one that was saved, and has that already.  errors: HS_ECONFIG, HS_ENOMEM */
+HsStatus hs_config_read_text(HsConfig *config, const HsConfigText *given, HsStatus (*adopt)(HsConfig *config));
+HsStatus hs_config_read_file(HsConfig *config, const char *path, int override_count, const char *const *overrides,
+                             HsStatus (*adopt)(HsConfig *config));
+
 /* Relations between keys (check.c); also settles memory.recompute from use_gradient_checkpointing. */
 HsStatus hs_config_check(HsConfig *config);
 /* HS_ECONFIG at the first of two keys that the user set (the second may be NULL); defaults have no line. */

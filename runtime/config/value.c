@@ -9,6 +9,7 @@
 #include "runtime/io/files.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -444,4 +445,39 @@ void hs_config_value_release(const HsConfigKey *key, void *object)
 bool hs_config_value_equal(const HsConfigKey *key, const void *a, const void *b)
 {
     return kinds[key->type].equal((const char *)a + key->offset, (const char *)b + key->offset);
+}
+
+const char *hs_config_real_text(double value, char *buffer)
+{
+    char digits[32] = "";
+    for (int count = 1; count <= 17 && strtod(digits, NULL) != value; count++)
+        snprintf(digits, sizeof digits, "%.*g", count, value);
+    char *exponent = strchr(digits, 'e');
+    if (value == 0 && signbit(value))
+        return strcpy(buffer, "-0.0"); /* -0 is a whole number, which has no sign */
+    /* 1e06 reads worse than 1000000; whole numbers below 2^53 are written out. */
+    if (value > -1e16 && value < 1e16 && value == (double)(int64_t)value)
+        snprintf(buffer, 32, "%" PRId64, (int64_t)value);
+    else if (!exponent)
+        snprintf(buffer, 32, "%s", digits);
+    else { /* 1e-05 -> 1.0e-5: YAML 1.1 takes what has no point, or no sign in its exponent, for a text */
+        *exponent++ = '\0';
+        snprintf(buffer, 32, "%.22s%se%c%.3s", digits, strchr(digits, '.') ? "" : ".0", *exponent,
+                 exponent + strcspn(exponent, "123456789"));
+    }
+    return buffer;
+}
+
+bool hs_config_is_set(const HsConfig *config, const char *dotted_key)
+{
+    for (int i = 0; i < hs_config_key_count; i++) {
+        const HsConfigKey *key = &hs_config_key_table[i];
+        for (int task = 0; task < hs_config_key_places(config, key); task++) {
+            char dotted[HS_DOTTED_BYTES];
+            const HsConfigKey placed = hs_config_key_of_item(key, task);
+            if (strcmp(hs_config_key_dotted(&placed, dotted), dotted_key) == 0)
+                return config->origin->key[hs_config_origin_index(key, task)].source != HS_SOURCE_DEFAULT;
+        }
+    }
+    return false;
 }

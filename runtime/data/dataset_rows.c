@@ -89,3 +89,11 @@ HsStatus hs_dataset_make_rows(HsDatasetBuild *building, const HsPiece *pieces, i
         counts->kept += stream->rows[i].count;
     return HS_OK;
 }
+
+HsStatus hs_dataset_blame(const HsDatasetBuild *building, const HsPiece *piece, HsStatus status)
+{
+    const char *name = building->sources.items[piece->source].name;
+    if (piece->line > 0)
+        return hs_error_prefix(status, "%s:%" PRId64, name, piece->line);
+    return hs_error_prefix(status, "%s", name);
+}

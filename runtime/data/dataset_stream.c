@@ -14,14 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-HsStatus hs_dataset_blame(const HsDatasetBuild *building, const HsPiece *piece, HsStatus status)
-{
-    const char *name = building->sources.items[piece->source].name;
-    if (piece->line > 0)
-        return hs_error_prefix(status, "%s:%" PRId64, name, piece->line);
-    return hs_error_prefix(status, "%s", name);
-}
-
 HsStatus hs_dataset_blame_task(const HsDatasetBuild *building, HsStatus status)
 {
     if (status == HS_OK || building->config->task_count < 2)

@@ -5,7 +5,6 @@
  */
 #include "runtime/launch/hub_internal.h"
 
-#include <errno.h>
 #include <ifaddrs.h>
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -19,7 +18,6 @@
 
 #include "kernels/base/clock.h"
 #include "kernels/base/hash.h"
-#include "kernels/base/log.h"
 
 /* The layout of what travels is part of it. */
 const uint64_t hs_hub_magic = 0x4853485542303100u + sizeof(HsHubMember) + (uint64_t)sizeof(HsHubBeat) * 256;
@@ -58,18 +56,6 @@ static void introduce(const HsHubOptions *options, HsHubMember *own)
     own->size = options->size;
     gethostname(own->host, sizeof own->host - 1);
     snprintf(own->run, sizeof own->run, "%s", options->run ? options->run : "");
-}
-
-void hs_hub_describe(const HsHubMember *member, const HsHubBeat *beat, char *text, size_t bytes)
-{
-    const HsCommPlace place = { .rank = member->rank,
-                                .size = member->size,
-                                .host = member->host,
-                                .process = member->process,
-                                .step = beat ? beat->step : -1,
-                                .operation = beat ? beat->operation : NULL,
-                                .sequence = beat ? beat->sequence : 0 };
-    hs_comm_describe(&place, text, bytes);
 }
 
 static HsStatus allocate(const HsHubOptions *options, HsHub **allocated)

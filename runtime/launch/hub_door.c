@@ -306,3 +306,15 @@ HsStatus hs_hub_enter(const HsHub *hub, int socket, double deadline_s, bool *is_
     *is_other |= status != HS_OK;
     return status;
 }
+
+void hs_hub_describe(const HsHubMember *member, const HsHubBeat *beat, char *text, size_t bytes)
+{
+    const HsCommPlace place = { .rank = member->rank,
+                                .size = member->size,
+                                .host = member->host,
+                                .process = member->process,
+                                .step = beat ? beat->step : -1,
+                                .operation = beat ? beat->operation : NULL,
+                                .sequence = beat ? beat->sequence : 0 };
+    hs_comm_describe(&place, text, bytes);
+}

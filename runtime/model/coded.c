@@ -371,3 +371,15 @@ void hs_delayed_scales_free(HsDelayedScales *scales)
     free(scales->recorded);
     *scales = (HsDelayedScales){ 0 };
 }
+
+HsReaders hs_model_readers(const HsModel *model, int slot)
+{
+    HsReaders readers = { .node = HS_NONE };
+    for (int n = 0; n < model->node_count; n++)
+        for (int i = 0; i < HS_NODE_INPUTS; i++)
+            if (model->nodes[n].inputs[i] == slot && readers.count++ == 0) {
+                readers.node = n;
+                readers.input = i;
+            }
+    return readers;
+}

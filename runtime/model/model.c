@@ -151,18 +151,6 @@ static void derive_backward(HsModel *model)
     }
 }
 
-HsReaders hs_model_readers(const HsModel *model, int slot)
-{
-    HsReaders readers = { .node = HS_NONE };
-    for (int n = 0; n < model->node_count; n++)
-        for (int i = 0; i < HS_NODE_INPUTS; i++)
-            if (model->nodes[n].inputs[i] == slot && readers.count++ == 0) {
-                readers.node = n;
-                readers.input = i;
-            }
-    return readers;
-}
-
 /* Where a norm reads the sum that a linear layer has made, the stream's gradient is whole behind the norm's backward,
  * and that layer is the next to read it: the norm rounds it for the products, and sums it for the bias, on the way. */
 static void derive_rounding(HsModel *model)

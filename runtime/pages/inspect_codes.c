@@ -67,3 +67,15 @@ const char *hs_inspect_cast(const HsCastLoss *loss, char text[HS_INSPECT_TEXT_BY
              hs_inspect_share(loss->zeroed, loss->elements, zeroed));
     return text;
 }
+
+const char *hs_inspect_share(int64_t part, int64_t whole, char text[HS_INSPECT_TEXT_BYTES])
+{
+    double percent = whole > 0 ? 100.0 * (double)part / (double)whole : 0;
+    if (part == 0)
+        snprintf(text, HS_INSPECT_TEXT_BYTES, "0");
+    else if (percent < 0.01)
+        snprintf(text, HS_INSPECT_TEXT_BYTES, "<0.01%%");
+    else
+        snprintf(text, HS_INSPECT_TEXT_BYTES, "%.2f%%", percent);
+    return text;
+}

@@ -14,18 +14,6 @@ enum { BAR_WIDTH = 40, PAIRS = HS_HISTOGRAM_GROUPS / 2 };
 _Static_assert(HS_HISTOGRAM_BINADES == 1 && HS_HISTOGRAM_LOWEST % 2 == 0 && HS_HISTOGRAM_GROUPS % 2 == 0,
                "pairs of binades start at even exponents");
 
-const char *hs_inspect_share(int64_t part, int64_t whole, char text[HS_INSPECT_TEXT_BYTES])
-{
-    double percent = whole > 0 ? 100.0 * (double)part / (double)whole : 0;
-    if (part == 0)
-        snprintf(text, HS_INSPECT_TEXT_BYTES, "0");
-    else if (percent < 0.01)
-        snprintf(text, HS_INSPECT_TEXT_BYTES, "<0.01%%");
-    else
-        snprintf(text, HS_INSPECT_TEXT_BYTES, "%.2f%%", percent);
-    return text;
-}
-
 const char *hs_inspect_shape(const HsTensor *tensor, char text[HS_INSPECT_TEXT_BYTES])
 {
     const size_t size = HS_INSPECT_TEXT_BYTES;

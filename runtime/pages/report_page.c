@@ -15,16 +15,6 @@
 
 enum { NAME_BYTES = HS_REPORT_NAME_BYTES, TENSORS_SHOWN = 20 };
 
-void hs_report_begin_section(FILE *stream, const char *title, const char *text)
-{
-    fprintf(stream, "<section>\n<h2>%s</h2>\n<p class=\"soft\">%s</p>\n", title, text);
-}
-
-void hs_report_end_section(FILE *stream)
-{
-    fputs("</section>\n", stream);
-}
-
 /* --- tasks: their names and where each begins --- */
 
 static int task_count(const HsReport *report)
@@ -32,52 +22,6 @@ static int task_count(const HsReport *report)
     int named = hs_json_count(hs_json_get(report->run, "tasks"));
     int count = report->matrix.tasks > named ? report->matrix.tasks : named;
     return report->task_count > count ? report->task_count : count;
-}
-
-/* From the matrix, else the run event, else a number.  (A joint run's event has one "task" for all of them.) */
-void hs_report_task_name(const HsReport *report, int task, char name[NAME_BYTES])
-{
-    const HsJson *item = hs_json_first(hs_json_get(report->run, "tasks"));
-    for (int i = 0; item && i < task; i++)
-        item = hs_json_next(item);
-    const char *known =
-        task < report->matrix.tasks ? report->matrix.names[task] : hs_json_string(hs_json_get(item, "name"));
-    if (known && known[0])
-        snprintf(name, NAME_BYTES, "%.79s", known);
-    else
-        snprintf(name, NAME_BYTES, "task %d", task + 1);
-}
-
-/* Where tasks begin, as marks of at most `room`: by the run event's steps, else after each matrix event; none for a run
- * of one task.  Labels point into `names`. */
-int hs_report_task_marks(const HsReport *report, HsChartMark *marks, char (*names)[NAME_BYTES], int room)
-{
-    const HsJson *item = hs_json_first(hs_json_get(report->run, "tasks"));
-    int count = 0;
-    double start = 0;
-    if (room < 2)
-        return 0;
-    if (item && hs_json_count(hs_json_get(report->run, "tasks")) > 1) {
-        for (; item && count < room && start <= (double)report->steps; item = hs_json_next(item)) {
-            int64_t steps = 0;
-            hs_report_task_name(report, count, names[count]);
-            marks[count] = (HsChartMark){ start, names[count] };
-            count++;
-            if (hs_json_need_integer("tasks", item, "steps", &steps) == HS_OK) /* report_read.c checked it */
-                start += (double)steps;
-        }
-        return count;
-    }
-    /* Task k + 1 begins where task k's matrix was measured; the first at 0. */
-    for (int64_t i = -1; i < report->task_ends.count && count < room; i++) {
-        int task = i < 0 ? 0 : (int)report->task_ends.y[i] + 1;
-        if (task >= report->matrix.tasks || report->matrix.tasks < 2)
-            continue;
-        hs_report_task_name(report, task, names[count]);
-        marks[count] = (HsChartMark){ i < 0 ? 0 : report->task_ends.x[i], names[count] };
-        count++;
-    }
-    return count > 1 ? count : 0;
 }
 
 /* Where memory pressure halved the micro-batch, among the `count` marks there are, in the order of steps: a label ends

@@ -33,26 +33,6 @@ static HsStatus report(const HsComparison *comparison, const HsCompareRow *rows)
     return HS_OK;
 }
 
-/* Results come in the order of runs (seed by seed), rows want them variant by variant. */
-HsStatus hs_compare_rows(const HsComparison *comparison, const HsCompareRun *runs, HsCompareRow **rows,
-                         HsRunResult **results)
-{
-    const int64_t seeds = comparison->options->seeds;
-    const int count = comparison->variants.count;
-    *rows = calloc((size_t)count, sizeof **rows);
-    *results = calloc((size_t)count * (size_t)seeds, sizeof **results);
-    if (!*rows || !*results)
-        return hs_fail(HS_ENOMEM, "no memory to compare %d strategies", count);
-    for (int i = 0; i < count; i++) {
-        for (int64_t repeat = 0; repeat < seeds; repeat++)
-            (*results)[i * seeds + repeat] = runs[repeat * count + i].result; /* borrows */
-        (*rows)[i] = (HsCompareRow){ .name = comparison->variants.items[i].label,
-                                     .seeds = (int)seeds,
-                                     .results = *results + i * seeds };
-    }
-    return HS_OK;
-}
-
 static HsStatus report_runs(const HsComparison *comparison, const HsCompareRun *runs)
 {
     HsCompareRow *rows = NULL;

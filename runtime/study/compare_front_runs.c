@@ -3,10 +3,8 @@
  * The runs of a front, and what is written of them.  There is no other state than the runs: the same command reads those
  * that are finished and trains the others.
  */
-#include <inttypes.h>
 #include <stdlib.h>
 
-#include "kernels/base/log.h"
 #include "runtime/study/compare_front_plan.h"
 
 static HsStatus write_front(const HsComparison *comparison, const HsFront *front)
@@ -63,4 +61,24 @@ static HsStatus front(HsComparison *comparison, HsCompareRun *runs, int64_t coun
 HsStatus hs_compare_front(HsComparison *comparison)
 {
     return hs_compare_all(comparison, front);
+}
+
+/* Results come in the order of runs (seed by seed), rows want them variant by variant. */
+HsStatus hs_compare_rows(const HsComparison *comparison, const HsCompareRun *runs, HsCompareRow **rows,
+                         HsRunResult **results)
+{
+    const int64_t seeds = comparison->options->seeds;
+    const int count = comparison->variants.count;
+    *rows = calloc((size_t)count, sizeof **rows);
+    *results = calloc((size_t)count * (size_t)seeds, sizeof **results);
+    if (!*rows || !*results)
+        return hs_fail(HS_ENOMEM, "no memory to compare %d strategies", count);
+    for (int i = 0; i < count; i++) {
+        for (int64_t repeat = 0; repeat < seeds; repeat++)
+            (*results)[i * seeds + repeat] = runs[repeat * count + i].result; /* borrows */
+        (*rows)[i] = (HsCompareRow){ .name = comparison->variants.items[i].label,
+                                     .seeds = (int)seeds,
+                                     .results = *results + i * seeds };
+    }
+    return HS_OK;
 }

@@ -13,17 +13,15 @@
  * Nothing in it depends on the clock, so equal runs have equal checkpoints, byte for byte.
  */
 #include <assert.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "kernels/base/log.h"
+#include "runtime/config/continual.h"
 #include "runtime/checkpoint/weights.h"
 #include "runtime/config/chat_template.h"
 #include "runtime/config/table.h"
-#include "runtime/config/continual.h"
 #include "runtime/io/storage.h"
 #include "runtime/model/coded.h"
 #include "runtime/train/trainer.h"

@@ -11,7 +11,6 @@
  * micro-batch runs, so that N micro-batches weigh their targets exactly as one batch would.
  */
 #include <math.h>
-#include <string.h>
 
 #include "kernels/base/log.h"
 #include "runtime/pages/report.h"

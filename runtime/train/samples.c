@@ -8,7 +8,6 @@
  * All continuations grow together, a token a pass of the evaluation program, in its memory: nothing is allocated on the
  * device, and every precision mode and device can do it.
  */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "kernels/base/log.h"
-#include "runtime/config/continual.h"
 #include "runtime/train/evaluate.h"
 #include "runtime/train/trainer.h"
 

@@ -9,35 +9,7 @@
 
 #include "runtime/data/tokenizer/members.h"
 
-enum { BPE_MAX_VOCABULARY = 1 << 24, CHARACTERS = 0x110000 };
-
-HsStatus hs_bpe_read_id(const HsBpeLoading *loading, const HsJson *node, const char *token, int32_t *id)
-{
-    double value = hs_json_number(node);
-    if (!(value >= 0 && value < BPE_MAX_VOCABULARY) || value != (double)(int32_t)value)
-        return hs_fail(HS_EFORMAT, "%s: the id of token \"%.60s\" must be a whole number below %d", loading->name,
-                       token, BPE_MAX_VOCABULARY);
-    *id = (int32_t)value;
-    return HS_OK;
-}
-
-/* Its bytes in the middle of a text are read from the decoder once all tokens are there (decode_tokens). */
-HsStatus hs_bpe_set_token(HsBpeLoading *loading, int32_t id, const char *written, size_t length)
-{
-    HsBpe *bpe = loading->bpe;
-    size_t before = bpe->token_capacity;
-    HS_TRY(hs_array_grow(&bpe->tokens, sizeof *bpe->tokens, (size_t)id + 1, &bpe->token_capacity));
-    memset(bpe->tokens + before, 0, (bpe->token_capacity - before) * sizeof *bpe->tokens);
-    if (bpe->tokens[id].used)
-        return hs_fail(HS_EFORMAT, "%s: id %d belongs to two tokens", loading->name, id);
-    HS_TRY(hs_array_grow(&bpe->pool, 1, bpe->pool_used + length + 1, &bpe->pool_capacity));
-    memcpy(bpe->pool + bpe->pool_used, written, length);
-    bpe->tokens[id] = (HsBpeToken){ bpe->pool_used, length, bpe->pool_used, length, true, false };
-    bpe->pool_used += length;
-    if (id >= loading->tokenizer->vocabulary)
-        loading->tokenizer->vocabulary = id + 1;
-    return HS_OK;
-}
+enum { CHARACTERS = 0x110000 };
 
 /* A token as written, in units: -1 when the byte map has no byte for some character, so that no text makes it.
  * `units` has room for the token. */

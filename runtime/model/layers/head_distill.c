@@ -68,3 +68,18 @@ HsStatus hs_layer_head_distill(const HsLayerCall *call, HsTensor logits, HsTenso
         HS_TRY(learn_from_teacher(call, logits, targets, dlogits, first));
     return HS_OK;
 }
+
+HsStatus hs_layer_head_logits(HsContext *context, const HsPrecision *precision, const HsParam *weight, HsTensor hidden,
+                              HsTensor logits)
+{
+    HsMatmulArgs args = {
+        .a = hidden,
+        .b = weight->weight,
+        .transpose_b = true,
+        .b_packed = weight->packed_forward.data ? &weight->packed_forward : NULL,
+        .policy = precision->forward,
+        .alpha = 1.0f,
+        .c = logits,
+    };
+    return hs_op_matmul(context, &args);
+}

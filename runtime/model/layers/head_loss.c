@@ -44,21 +44,6 @@ static void head_loss_scratch(const HsNode *node, const HsTensor *outputs, bool 
         scratch[2] = hs_tensor_2d(NULL, attributes->logit, rows, attributes->vocabulary);
 }
 
-HsStatus hs_layer_head_logits(HsContext *context, const HsPrecision *precision, const HsParam *weight, HsTensor hidden,
-                              HsTensor logits)
-{
-    HsMatmulArgs args = {
-        .a = hidden,
-        .b = weight->weight,
-        .transpose_b = true,
-        .b_packed = weight->packed_forward.data ? &weight->packed_forward : NULL,
-        .policy = precision->forward,
-        .alpha = 1.0f,
-        .c = logits,
-    };
-    return hs_op_matmul(context, &args);
-}
-
 /* Both gradients of one chunk's product. */
 static HsStatus chunk_backward(const HsLayerCall *call, HsTensor hidden, HsTensor dlogits, HsTensor dhidden)
 {

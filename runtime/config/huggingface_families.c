@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * What a family has of its own in config.json, read and written.
+ */
+#include <string.h>
+
+#include "runtime/config/huggingface.h"
+#include "runtime/config/huggingface_reader.h"
+
+HsStatus hs_model_read_llama(const HsModelReader *reader)
+{
+    const HsModelType *type = reader->type;
+    const HsModelRow head_dim = { "head_dim", { "head_dim" }, HS_ROW_WHOLE, type->head_dim, type->null_head_dim };
+    const HsJson *kv_heads = hs_json_get(reader->root, "num_key_value_heads");
+    const HsJson *all = hs_json_get(reader->root, "num_attention_heads");
+    char heads[HS_MODEL_TEXT_BYTES] = "32"; /* the missing one's */
+    if (all)
+        HS_TRY(hs_model_value_text(reader, "num_attention_heads", all, HS_ROW_WHOLE, heads));
+    /* null, and absent in a Llama's file: as many as query heads */
+    const bool as_many = kv_heads ? hs_json_is_null(kv_heads) : type->kv_heads[0] == '\0';
+    const HsModelRow groups = {
+        "kv_heads", { "num_key_value_heads" }, HS_ROW_WHOLE, as_many ? heads : type->kv_heads, type->null_kv_heads
+    };
+    HS_TRY(hs_model_add_member(reader, reader->root, &groups));
+    HS_TRY(hs_model_add_member(reader, reader->root, &head_dim));
+    const HsJson *asked = hs_json_get(reader->root, "attention_bias"); /* o_proj's must be zero: pretrained.c */
+    const bool biases = type->qkv_bias || (type->biases && asked && hs_json_is_true(asked));
+    HS_TRY(
+        hs_model_add(reader, "qkv_bias", biases ? "true" : "false", type->qkv_bias ? "model_type" : "attention_bias"));
+    HS_TRY(hs_model_add(reader, "qk_norm", type->qk_norm ? "true" : "false", "model_type"));
+    return hs_model_add_positions(reader);
+}
+
+HsStatus hs_model_read_gpt2(const HsModelReader *reader)
+{
+    for (int i = 0; i < 2; i++)
+        if (hs_json_count(hs_json_get(reader->root, hs_model_rope_sections[i])) > 0)
+            return hs_model_unsupported(reader, hs_model_rope_sections[i],
+                                        hs_json_get(reader->root, hs_model_rope_sections[i]),
+                                        "none: GPT-2 has learned positions");
+    return hs_model_add(reader, "bias", "true", "model_type");
+}
+
+void hs_model_write_gpt2(const HsConfig *config, int64_t mlp_width, bool biases, HsJson *root)
+{
+    (void)mlp_width;
+    (void)biases;
+    static const char *const drops[] = { "resid_pdrop", "embd_pdrop", "attn_pdrop" };
+    const int64_t positions = config->model.max_positions;
+    hs_json_set_string(root, "activation_function", "gelu_new");
+    hs_json_set_integer(root, "n_embd", config->model.width);
+    hs_json_set_integer(root, "n_layer", config->model.layers);
+    hs_json_set_integer(root, "n_head", config->model.heads);
+    hs_json_set_integer(root, "n_inner", config->model.mlp_width ? config->model.mlp_width : 4 * config->model.width);
+    hs_json_set_integer(root, "n_positions", positions ? positions : config->training.max_length);
+    hs_json_set_real(root, "layer_norm_epsilon", config->model.norm_epsilon);
+    for (int i = 0; i < 3; i++)
+        hs_json_set_real(root, drops[i], config->model.dropout);
+    hs_json_set_bool(root, "scale_attn_weights", true);
+}
+
+static void set_rope(const HsConfig *config, HsJson *root)
+{
+    const char *const kind = config->model.rope_scaling;
+    hs_json_set_real(root, "rope_theta", config->model.rope_theta);
+    if (strcmp(kind, "none") == 0)
+        return;
+    HsJson *rope = hs_json_object();
+    hs_json_set_string(rope, "rope_type", kind);
+    hs_json_set_real(rope, "factor", config->model.rope_factor);
+    if (strcmp(kind, "linear") != 0)
+        hs_json_set_integer(rope, "original_max_position_embeddings", config->model.rope_original_positions);
+    if (strcmp(kind, "llama3") == 0) {
+        hs_json_set_real(rope, "low_freq_factor", config->model.rope_low_freq_factor);
+        hs_json_set_real(rope, "high_freq_factor", config->model.rope_high_freq_factor);
+    }
+    if (strcmp(kind, "yarn") == 0) {
+        hs_json_set_real(rope, "beta_fast", config->model.rope_beta_fast);
+        hs_json_set_real(rope, "beta_slow", config->model.rope_beta_slow);
+        if (config->model.rope_attention_factor > 0)
+            hs_json_set_real(rope, "attention_factor", config->model.rope_attention_factor);
+    }
+    hs_json_set(root, "rope_scaling", rope);
+}
+
+void hs_model_write_llama(const HsConfig *config, int64_t mlp_width, bool biases, HsJson *root)
+{
+    const int64_t heads = config->model.heads, positions = config->model.max_positions;
+    hs_json_set_string(root, "hidden_act", "silu");
+    hs_json_set_integer(root, "hidden_size", config->model.width);
+    hs_json_set_integer(root, "intermediate_size", mlp_width);
+    hs_json_set_integer(root, "num_hidden_layers", config->model.layers);
+    hs_json_set_integer(root, "num_attention_heads", heads);
+    hs_json_set_integer(root, "num_key_value_heads", config->model.kv_heads ? config->model.kv_heads : heads);
+    hs_json_set_integer(root, "head_dim",
+                        config->model.head_dim ? config->model.head_dim : config->model.width / heads);
+    hs_json_set_integer(root, "max_position_embeddings", positions ? positions : config->training.max_length);
+    hs_json_set_real(root, "rms_norm_eps", config->model.norm_epsilon);
+    hs_json_set_real(root, "attention_dropout", 0);
+    hs_json_set_bool(root, "attention_bias", biases);
+    hs_json_set_bool(root, "mlp_bias", false);
+    hs_json_set_bool(root, "use_sliding_window", false);
+    set_rope(config, root);
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: MIT
+ *
+ * A corpus that is being read: text, or tokens, in pieces that remember where they came from.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime/data/source/source.h"
+#include "runtime/io/utf8.h"
+
+/* Doubles a capacity until `needed` fits; shared by both arrays.  Keeps the old array when it fails. */
+static HsStatus grow(void **array, size_t *capacity, size_t needed, size_t element_bytes)
+{
+    if (needed <= *capacity)
+        return HS_OK;
+    size_t wanted = *capacity > 0 ? *capacity : 256;
+    while (wanted < needed) {
+        if (wanted > SIZE_MAX / 2 / element_bytes)
+            return hs_fail(HS_ENOMEM, "the training data does not fit into memory (%zu items of %zu bytes)", needed,
+                           element_bytes);
+        wanted *= 2;
+    }
+    void *grown = realloc(*array, wanted * element_bytes);
+    if (!grown)
+        return hs_fail(HS_ENOMEM, "the training data does not fit into memory (%zu bytes more were asked for)",
+                       wanted * element_bytes);
+    *array = grown;
+    *capacity = wanted;
+    return HS_OK;
+}
+
+static HsStatus add_piece(HsCorpus *corpus, const HsPiece *piece)
+{
+    size_t capacity = (size_t)corpus->piece_capacity;
+    void *pieces = corpus->pieces;
+    HS_TRY(grow(&pieces, &capacity, (size_t)corpus->piece_count + 1, sizeof *corpus->pieces));
+    corpus->pieces = pieces;
+    corpus->piece_capacity = (int64_t)capacity;
+    corpus->pieces[corpus->piece_count++] = *piece;
+    return HS_OK;
+}
+
+HsStatus hs_corpus_add_text(HsCorpus *corpus, const char *text, size_t length, bool counted, bool ends_document,
+                            int64_t line, double nats)
+{
+    void *bytes = corpus->text;
+    HS_TRY(grow(&bytes, &corpus->text_capacity, corpus->text_length + length, 1));
+    corpus->text = bytes;
+    HsPiece piece = { .start = corpus->text_length,
+                      .length = length,
+                      .nats = nats,
+                      .source = corpus->source,
+                      .line = line,
+                      .counted = counted,
+                      .ends_document = ends_document };
+    HS_TRY(add_piece(corpus, &piece));
+    if (length > 0)
+        memcpy(corpus->text + corpus->text_length, text, length);
+    corpus->text_length += length;
+    return HS_OK;
+}
+
+HsStatus hs_corpus_add_tokens(HsCorpus *corpus, int64_t first)
+{
+    /* No end-of-text token is added: a token file brings its own. */
+    HsPiece piece = { .start = (size_t)first,
+                      .length = (size_t)(corpus->tokens.count - first),
+                      .nats = NAN,
+                      .source = corpus->source,
+                      .is_tokens = true,
+                      .counted = true,
+                      .ends_document = false };
+    return add_piece(corpus, &piece);
+}
+
+void hs_corpus_deinit(HsCorpus *corpus)
+{
+    free(corpus->text);
+    free(corpus->pieces);
+    hs_tokens_deinit(&corpus->tokens);
+    *corpus = (HsCorpus){ 0 };
+}
+
+HsStatus hs_text_check(const char *name, const char *bytes, size_t size, const HsSourceOptions *options)
+{
+    /* Any bytes but zero are text to the byte tokenizer; the others read characters. */
+    const char *zero = size > 0 ? memchr(bytes, 0, size) : NULL;
+    if (zero)
+        return hs_fail(HS_EFORMAT,
+                       "%s: byte %zu: a zero byte, so this is not text (token files must be named .bin); leave the "
+                       "file out or convert it",
+                       name, (size_t)(zero - bytes));
+    size_t valid = options->needs_utf8 && size > 0 ? hs_utf8_valid_prefix(bytes, size) : size;
+    if (valid < size)
+        return hs_fail(HS_EFORMAT,
+                       "%s: byte %zu (0x%02X) is not UTF-8; convert the file (iconv -f ENCODING -t UTF-8) or leave it "
+                       "out; tokenizer.kind: byte takes anything",
+                       name, valid, (unsigned char)bytes[valid]);
+    return HS_OK;
+}
