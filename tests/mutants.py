@@ -31,7 +31,7 @@ GROUPS = {
     "optimizer and schedule": ["optim"],
     "strategies": ["optim/continual"],
     "model and engine": ["runtime/model", "runtime/engine"],
-    "training, resume, processes": ["runtime/train", "runtime/launch"],
+    "training, resume, processes": ["runtime/train", "runtime/exchange", "runtime/launch"],
     "checkpoints and files": ["runtime/checkpoint", "runtime/io"],
     "data and text": ["runtime/data"],
     "configuration": ["runtime/config"],
