@@ -24,6 +24,7 @@ enum {
     OPTION_SLICES,
     OPTION_LIST,
     OPTION_MATCH,
+    OPTION_HASHES,
     OPTION_PAIRS
 };
 
@@ -31,7 +32,7 @@ typedef struct Arguments {
     const char *device, *op, *match, *tune, *config_path; /* device NULL: not said */
     const char *forced;                                   /* kernels of products */
     int64_t threads, slices;
-    bool with_speed, cublaslt, list, pairs;
+    bool with_speed, cublaslt, list, pairs, hashes;
     HsOverrides overrides;
 } Arguments;
 
@@ -43,6 +44,8 @@ static const struct argp_option options[] = {
       "a pairwise covering of the cases: few of them, in which any two dtypes, sizes or options that occur together in "
       "some case still do",
       0 },
+    { "hashes", OPTION_HASHES, NULL, 0,
+      "print a hash of what each operation wrote: two builds or machines with the same have the same bits", 0 },
     { "list", OPTION_LIST, NULL, 0, "print the operations' names and test nothing", 0 },
     { "threads", 't', "N", 0, "worker threads; 0: one a core (0)", 0 },
     { "cublaslt", OPTION_CUBLASLT, NULL, 0, "matrix products by cuBLASLt (cuda)", 0 },
@@ -73,6 +76,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case OPTION_MATCH:
         arguments->match = argument;
+        return 0;
+    case OPTION_HASHES:
+        arguments->hashes = true;
         return 0;
     case OPTION_PAIRS:
         arguments->pairs = true;
@@ -200,6 +206,7 @@ static HsStatus test(const Arguments *arguments)
     int failures = 0;
     const HsSelftestOptions wanted = { .op = arguments->op,
                                        .pairs = arguments->pairs,
+                                       .hashes = arguments->hashes,
                                        .match = arguments->match,
                                        .with_speed = arguments->with_speed && !engine.emulated };
     HsStatus status = force_products(arguments, &engine);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/hash.h"
 #include "runtime/selftest/pairs.h"
 #include "runtime/selftest/selftest.h"
 
@@ -70,6 +71,7 @@ static uint64_t seed_of(int op, int index)
 static void count_case(const HsTrial *trial, HsOpReport *report)
 {
     report->cases++;
+    report->hash = trial->hash;
     if (trial->worst > report->worst)
         report->worst = trial->worst;
     if (trial->complaint[0] == 0)
@@ -90,6 +92,7 @@ static HsStatus run_case(HsTrial *trial, HsContext *given, HsOpReport *report)
     HsStatus status = context_for(trial, given, &context, false);
     hs_trial_begin(trial, &context);
     if (status == HS_OK) {
+        trial->hash = report->hash;
         const HsStatus compared = hs_trial_compare(trial, &context);
         if (compared == HS_ENOMEM)
             status = compared;
@@ -123,7 +126,7 @@ HsStatus hs_selftest_check_all(HsContext *contexts, int count, int op, HsCaseCho
 {
     const HsOpTest *const test = op_rows[op].test;
     for (int i = 0; i < count; i++)
-        reports[i] = (HsOpReport){ .name = op_rows[op].name };
+        reports[i] = (HsOpReport){ .name = op_rows[op].name, .hash = HS_HASH_START };
     bool *const keep = calloc((size_t)test->case_count + 1, sizeof *keep);
     HsStatus status = keep ? choose_cases(test, &choice, keep) : hs_fail(HS_ENOMEM, "selftest: no memory");
     for (int index = 0; index < test->case_count && status == HS_OK; index++) {

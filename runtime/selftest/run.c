@@ -2,6 +2,8 @@
  *
  * Every case of every operation on one backend, and a line of print each.
  */
+#include <inttypes.h>
+
 #include "runtime/selftest/selftest.h"
 
 /* The rate, and its share of what the device can do. */
@@ -16,11 +18,13 @@ static void print_timing(const HsOpTiming *timing, FILE *out)
         fprintf(out, "  %3.0f%% of %.0f", 100.0 * timing->rate / timing->limit, timing->limit * 1e-9);
 }
 
-static void print_report(const HsOpReport *report, FILE *out)
+static void print_report(const HsOpReport *report, bool hashes, FILE *out)
 {
     char described[HS_COMPLAINT_BYTES];
     fprintf(out, "%-20s %4d cases  worst error %8.3g of tolerance  %s", report->name, report->cases, report->worst,
             report->failures ? "FAILED" : "ok    ");
+    if (hashes)
+        fprintf(out, "  %016" PRIx64, report->hash);
     for (int i = 0; i < report->timing_count; i++)
         print_timing(&report->timings[i], out);
     fprintf(out, "\n");
@@ -53,7 +57,7 @@ HsStatus hs_selftest_run(HsContext *context, const HsSelftestOptions *options, F
         cases += report.cases;
         if (options->with_speed)
             HS_TRY(hs_selftest_time(context, op, &roofline, &plan, 1, &report));
-        print_report(&report, out);
+        print_report(&report, options->hashes, out);
         *failures += report.failures;
     }
     if (cases == 0)

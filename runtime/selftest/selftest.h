@@ -23,7 +23,8 @@ typedef struct HsComplaint {
 typedef struct HsOpReport {
     const char *name;
     int cases, failures;
-    double worst; /* error as a fraction of its tolerance, over all cases; infinite where one was refused */
+    uint64_t hash; /* of everything that the cases wrote, in order: equal where the bits are */
+    double worst;  /* error as a fraction of its tolerance, over all cases; infinite where one was refused */
     HsComplaint complaints[HS_COMPLAINTS_KEPT]; /* the first failures */
     HsOpTiming timings[HS_OP_TIMINGS];
     int timing_count;
@@ -54,6 +55,7 @@ HsStatus hs_selftest_time(HsContext *context, int op, const HsRoofline *roofline
 typedef struct HsSelftestOptions {
     const char *op, *match; /* the cases of one operation, those whose description has `match`; NULL: all */
     bool pairs;             /* of the cases a pairwise covering */
+    bool hashes;            /* a hash of what was written in each line */
     bool with_speed;
 } HsSelftestOptions;
 

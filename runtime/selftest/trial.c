@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/base/hash.h"
 #include "kernels/checks/checks.h"
 
 static const char *const option_names[] = {
@@ -420,6 +421,8 @@ HsStatus hs_trial_compare(HsTrial *trial, HsContext *context)
             continue;
         HS_TRY_GOTO(status, download(trial, context, &trial->operands[i], &found[i]), done);
         const HsOperand *const operand = &trial->operands[i];
+        if (operand->role != HS_ROLE_INPUT)
+            trial->hash = hs_hash_bytes(trial->hash, found[i], hs_tensor_bytes(&operand->tensor));
         if (operand->amax_of > 0)
             compare_amax(trial, operand, &trial->operands[operand->amax_of - 1], found[i], found[operand->amax_of - 1]);
         else

@@ -147,6 +147,7 @@ struct HsTrial {
     void *quantized_memory, *quantized_image;
     void *coded_memory, *coded_image; /* both operands of a product in codes (coded.h), likewise */
     double worst;                     /* largest |difference| / tolerance */
+    uint64_t hash;                    /* of what the backend wrote, and of all trials before (kernels/base/hash.h) */
     char complaint[256];              /* empty: passed */
 };
 
