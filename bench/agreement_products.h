@@ -110,8 +110,8 @@ typedef struct AgreementPass {
 
 static inline HsMatmulArgs agreement_args(const AgreementPass *pass)
 {
-    return (HsMatmulArgs){ .a = pass->a.tensor,
-                           .b = pass->b.tensor,
+    return (HsMatmulArgs){ .a.values = pass->a.tensor,
+                           .b.values = pass->b.tensor,
                            .transpose_a = pass->pass == AGREEMENT_WGRAD,
                            .transpose_b = pass->pass == AGREEMENT_FORWARD,
                            .alpha = 1.0f };
@@ -340,7 +340,7 @@ static inline HsStatus agreement_run(Bench *bench, const ProductCase *config, co
     const bool reads_c = in_place || agreement_has(config, HS_CASE_ACCUMULATE);
     const int64_t count = pass->m * made->columns;
     if (config->odd)
-        args.b.shape[0] = made->columns; /* fewer rows of w */
+        args.b.values.shape[0] = made->columns; /* fewer rows of w */
     args.c = made->c.tensor;
     args.accumulate = agreement_has(config, HS_CASE_ACCUMULATE);
     if (agreement_has(config, HS_CASE_BIAS))

@@ -105,9 +105,9 @@ static int whole_number(uint64_t index, uint64_t operand)
     return (int)(mixed(index, operand) % 5) - 2;
 }
 
-static unsigned char code_of(int number, HsOperandFormat format)
+static unsigned char code_of(int number, HsDtype format)
 {
-    const unsigned one = format == HS_OPERAND_E4M3 ? 0x38u : 0x3Cu;
+    const unsigned one = format == HS_E4M3 ? 0x38u : 0x3Cu;
     const int size = number < 0 ? -number : number;
     return (unsigned char)((number < 0 ? 0x80u : 0u) | (size == 0 ? 0u : size == 1 ? one : 0x40u));
 }
@@ -146,28 +146,26 @@ static HsStatus open_product(Bench *bench, Product *product, const Layer *layer,
 {
     const int64_t m = pass == WGRAD ? layer->out : layer->rows, n = pass == FORWARD ? layer->out : layer->in;
     const int64_t k = pass == FORWARD ? layer->in : pass == DGRAD ? layer->out : layer->rows;
-    const HsOperandFormat format = pass == FORWARD ? HS_OPERAND_E4M3 : HS_OPERAND_E5M2;
+    const HsDtype format = pass == FORWARD ? HS_E4M3 : HS_E5M2;
     *product = (Product){ .layer = layer, .pass = pass };
     product->a = (HsCodes){ format, HS_SCALE_TENSOR, m, k, NULL, NULL, NULL };
-    product->b = (HsCodes){ HS_OPERAND_E4M3, HS_SCALE_TENSOR, n, k, NULL, NULL, NULL };
+    product->b = (HsCodes){ HS_E4M3, HS_SCALE_TENSOR, n, k, NULL, NULL, NULL };
     product->plain_a = hs_tensor_2d(NULL, HS_BF16, m, k);
     product->plain_b = hs_tensor_2d(NULL, HS_BF16, n, k);
     product->c = hs_tensor_2d(NULL, pass == WGRAD ? HS_F32 : HS_BF16, m, n);
-    product->args = (HsMatmulArgs){ .a = product->plain_a,
-                                    .b = product->plain_b,
-                                    .transpose_b = true,
-                                    .a_codes = &product->a,
-                                    .b_codes = &product->b,
-                                    .policy = { format, HS_OPERAND_E4M3, HS_SCALE_TENSOR },
-                                    .alpha = 1.0f };
     for (int operand = 0; operand < 2; operand++)
         HS_TRY(open_codes(bench, product, operand));
+    product->args = (HsMatmulArgs){ .a = hs_operand_codes(product->a),
+                                    .b = hs_operand_codes(product->b),
+                                    .transpose_b = true,
+                                    .policy = { format, HS_E4M3, HS_SCALE_TENSOR },
+                                    .alpha = 1.0f };
     HS_TRY(bench_normal(bench, &product->plain_a, 0.5));
     HS_TRY(bench_normal(bench, &product->plain_b, 0.5));
     HS_TRY(bench->device.alloc(&bench->device, hs_tensor_bytes(&product->c), &product->c.data));
     product->args.c = product->c;
-    product->plain = (HsMatmulArgs){ .a = product->plain_a,
-                                     .b = product->plain_b,
+    product->plain = (HsMatmulArgs){ .a.values = product->plain_a,
+                                     .b.values = product->plain_b,
                                      .transpose_b = true,
                                      .alpha = 1.0f,
                                      .accumulate = pass == WGRAD,

@@ -57,9 +57,13 @@ static HsStatus bench_shape(HsContext *context, HsDtype dtype, const int64_t sha
     HsStatus status = pack(context, w, true, &forward_w);
     if (status == HS_OK)
         status = pack(context, w, false, &dgrad_w);
-    const HsMatmulArgs forward = { .a = x, .b = w, .transpose_b = true, .b_packed = &forward_w, .alpha = 1.0f, .c = y };
-    const HsMatmulArgs dgrad = { .a = y, .b = w, .b_packed = &dgrad_w, .alpha = 1.0f, .c = x };
-    const HsMatmulArgs wgrad = { .a = y, .b = x, .transpose_a = true, .accumulate = true, .alpha = 1.0f, .c = dw };
+    const HsMatmulArgs forward = {
+        .a.values = x, .b = hs_operand_packed(w, &forward_w), .transpose_b = true, .alpha = 1.0f, .c = y
+    };
+    const HsMatmulArgs dgrad = { .a.values = y, .b = hs_operand_packed(w, &dgrad_w), .alpha = 1.0f, .c = x };
+    const HsMatmulArgs wgrad = {
+        .a.values = y, .b.values = x, .transpose_a = true, .accumulate = true, .alpha = 1.0f, .c = dw
+    };
     printf("%" PRId64 " x %" PRId64 " x %" PRId64 ", %s, threads %d\n", m, n, k, hs_dtype_name(dtype),
            context->threads);
     /* wgrad first: the others overwrite its operands */

@@ -230,8 +230,8 @@ static inline HsStatus onednn_make(const OneDnn *dnn, const HsMatmulArgs *args, 
 {
     HS_TRY(onednn_plan(dnn, a, b, c, attributes, product));
     ONEDNN_TRY(dnn, primitive_create, &product->primitive, product->plan);
-    ONEDNN_TRY(dnn, memory_create, &product->a, a->handle, dnn->engine, args->a.data);
-    ONEDNN_TRY(dnn, memory_create, &product->b_plain, plain->handle, dnn->engine, args->b.data);
+    ONEDNN_TRY(dnn, memory_create, &product->a, a->handle, dnn->engine, args->a.values.data);
+    ONEDNN_TRY(dnn, memory_create, &product->b_plain, plain->handle, dnn->engine, args->b.values.data);
     ONEDNN_TRY(dnn, memory_create, &product->c, c->handle, dnn->engine, args->c.data);
     if (reorder)
         return onednn_reorder(dnn, plain, product);
@@ -268,7 +268,7 @@ static inline void onednn_free(const OneDnn *dnn, OneDnnProduct *product)
 static inline HsStatus onednn_prepare(const OneDnn *dnn, const HsMatmulArgs *args, bool reorder, OneDnnProduct *product)
 {
     OneDnnMatrix matrices[4] = { { .handle = NULL } }; /* a, b as the product takes it, b as it is, c */
-    const HsTensor *const tensors[4] = { &args->a, &args->b, &args->b, &args->c };
+    const HsTensor *const tensors[4] = { &args->a.values, &args->b.values, &args->b.values, &args->c };
     const bool transposed[4] = { args->transpose_a, args->transpose_b, args->transpose_b, false };
     void *attributes = NULL, *post = NULL;
     *product = (OneDnnProduct){ .plan = NULL };

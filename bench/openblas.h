@@ -78,11 +78,11 @@ static inline void openblas_threads(const OpenBlas *blas, int threads)
 static inline void openblas_product(const OpenBlas *blas, const HsMatmulArgs *args)
 {
     const int m = (int)args->c.shape[0], n = (int)args->c.shape[1];
-    const int k = (int)args->a.shape[args->transpose_a ? 0 : 1];
+    const int k = (int)args->a.values.shape[args->transpose_a ? 0 : 1];
     blas->cblas_sgemm(OPENBLAS_ROW_MAJOR, args->transpose_a ? OPENBLAS_TRANSPOSED : OPENBLAS_PLAIN,
-                      args->transpose_b ? OPENBLAS_TRANSPOSED : OPENBLAS_PLAIN, m, n, k, 1.0f, args->a.data,
-                      (int)args->a.shape[1], args->b.data, (int)args->b.shape[1], args->accumulate ? 1.0f : 0.0f,
-                      args->c.data, n);
+                      args->transpose_b ? OPENBLAS_TRANSPOSED : OPENBLAS_PLAIN, m, n, k, 1.0f, args->a.values.data,
+                      (int)args->a.values.shape[1], args->b.values.data, (int)args->b.values.shape[1],
+                      args->accumulate ? 1.0f : 0.0f, args->c.data, n);
 }
 
 #endif

@@ -90,11 +90,13 @@ static HsMatmulArgs product_of(Pass pass, HsTensor x, HsTensor w, HsTensor y, Hs
 {
     switch (pass) {
     case FORWARD:
-        return (HsMatmulArgs){ .a = x, .b = w, .transpose_b = true, .alpha = 1.0f, .c = y };
+        return (HsMatmulArgs){ .a.values = x, .b.values = w, .transpose_b = true, .alpha = 1.0f, .c = y };
     case DGRAD:
-        return (HsMatmulArgs){ .a = dy, .b = w, .alpha = 1.0f, .c = x };
+        return (HsMatmulArgs){ .a.values = dy, .b.values = w, .alpha = 1.0f, .c = x };
     default:
-        return (HsMatmulArgs){ .a = dy, .b = x, .transpose_a = true, .accumulate = true, .alpha = 1.0f, .c = dw };
+        return (HsMatmulArgs){
+            .a.values = dy, .b.values = x, .transpose_a = true, .accumulate = true, .alpha = 1.0f, .c = dw
+        };
     }
 }
 
@@ -249,7 +251,7 @@ static HsStatus open_rival(Bench *bench, Rival *rival)
     HsTensor x = hs_tensor_2d(NULL, HS_BF16, 64, 64), y = x;
     HS_TRY(bench_normal(bench, &x, 0.5));
     HsStatus status = bench_normal(bench, &y, 0.5);
-    const HsMatmulArgs args = { .a = x, .b = x, .transpose_b = true, .alpha = 1.0f, .c = y };
+    const HsMatmulArgs args = { .a.values = x, .b.values = x, .transpose_b = true, .alpha = 1.0f, .c = y };
     BenchContender contender = { .context = &rival->context, .call = call_matmul, .arguments = &args };
     if (status == HS_OK)
         status = bench_contend(bench, &contender, 1);

@@ -100,14 +100,15 @@ static HsStatus run(Rivals *rivals, const Product *product, Who who)
 /* Element (row, column) of the exact op(a) op(b), and the sum of its terms' absolute values. */
 static double exact(const HsMatmulArgs *args, int64_t row, int64_t column, double *magnitude)
 {
-    const int64_t terms = args->a.shape[args->transpose_a ? 0 : 1];
+    const int64_t terms = args->a.values.shape[args->transpose_a ? 0 : 1];
     double sum = 0.0;
     *magnitude = 0.0;
     for (int64_t i = 0; i < terms; i++) {
-        const int64_t a = args->transpose_a ? i * args->a.shape[1] + row : row * args->a.shape[1] + i;
-        const int64_t b = args->transpose_b ? column * args->b.shape[1] + i : i * args->b.shape[1] + column;
-        const double term =
-            hs_dtype_load(args->a.dtype, args->a.data, a) * hs_dtype_load(args->b.dtype, args->b.data, b);
+        const int64_t a = args->transpose_a ? i * args->a.values.shape[1] + row : row * args->a.values.shape[1] + i;
+        const int64_t b =
+            args->transpose_b ? column * args->b.values.shape[1] + i : i * args->b.values.shape[1] + column;
+        const double term = hs_dtype_load(args->a.values.dtype, args->a.values.data, a) *
+                            hs_dtype_load(args->b.values.dtype, args->b.values.data, b);
         sum += term;
         *magnitude += fabs(term);
     }
@@ -119,7 +120,7 @@ static HsStatus verify(Rivals *rivals, const Product *product, Who who)
 {
     enum { BETWEEN = 100 };
     const HsTensor *c = &product->args.c;
-    const int64_t count = hs_tensor_count(c), terms = product->args.a.shape[product->args.transpose_a ? 0 : 1];
+    const int64_t count = hs_tensor_count(c), terms = product->args.a.values.shape[product->args.transpose_a ? 0 : 1];
     memset(c->data, 0, hs_tensor_bytes(c));
     HS_TRY(run(rivals, product, who));
     for (int64_t i = 0; i <= BETWEEN; i++) {
@@ -196,7 +197,7 @@ static void report(Rivals *rivals, const Product *product)
 {
     const Layer *layer = product->layer;
     const double flops = 2e-9 * (double)layer->rows * (double)layer->in * (double)layer->out;
-    const char *dtype = hs_dtype_name(product->args.a.dtype);
+    const char *dtype = hs_dtype_name(product->args.a.values.dtype);
     printf("| %s | %s | %" PRId64 " x %" PRId64 " x %" PRId64 " | %s |", layer->model, layer->name, layer->rows,
            layer->in, layer->out, pass_names[product->pass]);
     for (int who = 0; who < CONTENDERS; who++) {
@@ -237,11 +238,11 @@ static HsStatus bench_pass(Rivals *rivals, const Layer *layer, Pass pass, const 
     const bool weight = pass != WGRAD;
     HsStatus status = HS_OK;
     product.enters[OURS] = true;
-    product.enters[OPENBLAS] = rivals->openblas.library && args->a.dtype == HS_F32 && args->c.dtype == HS_F32;
+    product.enters[OPENBLAS] = rivals->openblas.library && args->a.values.dtype == HS_F32 && args->c.dtype == HS_F32;
     product.enters[ONEDNN] = rivals->onednn.library != NULL;
     if (weight) {
-        product.args.b_packed = &packed;
-        status = pack(context, args->b, args->transpose_b, &packed);
+        status = pack(context, args->b.values, args->transpose_b, &packed);
+        product.args.b = hs_operand_packed(args->b.values, &packed);
     }
     context->workspace_bytes = context->backend->workspace.matmul(context, &product.args);
     context->workspace = allocate(context->workspace_bytes);
@@ -265,9 +266,9 @@ static HsStatus bench_layer(Rivals *rivals, const Layer *layer, HsDtype dtype)
     HsTensor dy = random_matrix(dtype, layer->rows, layer->out), dx = random_matrix(dtype, layer->rows, layer->in);
     HsTensor dw = random_matrix(HS_F32, layer->out, layer->in);
     const HsMatmulArgs args[PASSES] = {
-        [FORWARD] = { .a = x, .b = w, .transpose_b = true, .alpha = 1.0f, .c = y },
-        [DGRAD] = { .a = dy, .b = w, .alpha = 1.0f, .c = dx },
-        [WGRAD] = { .a = dy, .b = x, .transpose_a = true, .accumulate = true, .alpha = 1.0f, .c = dw },
+        [FORWARD] = { .a.values = x, .b.values = w, .transpose_b = true, .alpha = 1.0f, .c = y },
+        [DGRAD] = { .a.values = dy, .b.values = w, .alpha = 1.0f, .c = dx },
+        [WGRAD] = { .a.values = dy, .b.values = x, .transpose_a = true, .accumulate = true, .alpha = 1.0f, .c = dw },
     };
     HsStatus status = HS_OK;
     rivals->peak = fmax(rivals->peak, 1e-9 * hs_cpu_peak_flops(&rivals->context, dtype, (HsProductPolicy){ 0 }));

@@ -67,13 +67,19 @@ static void fill(const HsTensor *tensor, uint32_t site, double scale)
 
 static HsStatus forward_and_backward(HsContext *context, Layer *layer)
 {
-    const HsMatmulArgs forward = {
-        .a = layer->x, .b = layer->w, .transpose_b = true, .bias = layer->bias, .alpha = 1.0f, .c = layer->y
-    };
-    const HsMatmulArgs input_gradient = { .a = layer->dy, .b = layer->w, .alpha = 1.0f, .c = layer->dx };
-    const HsMatmulArgs weight_gradient = {
-        .a = layer->dy, .b = layer->x, .transpose_a = true, .accumulate = true, .alpha = 1.0f, .c = layer->dw
-    };
+    const HsMatmulArgs forward = { .a.values = layer->x,
+                                   .b.values = layer->w,
+                                   .transpose_b = true,
+                                   .bias = layer->bias,
+                                   .alpha = 1.0f,
+                                   .c = layer->y };
+    const HsMatmulArgs input_gradient = { .a.values = layer->dy, .b.values = layer->w, .alpha = 1.0f, .c = layer->dx };
+    const HsMatmulArgs weight_gradient = { .a.values = layer->dy,
+                                           .b.values = layer->x,
+                                           .transpose_a = true,
+                                           .accumulate = true,
+                                           .alpha = 1.0f,
+                                           .c = layer->dw };
     const HsBiasBackwardArgs bias_gradient = { .dy = layer->dy, .dbias = layer->dbias };
     HS_TRY(hs_op_matmul(context, &forward));
     HS_TRY(hs_op_matmul(context, &input_gradient));

@@ -24,18 +24,18 @@ static void show_formats(void)
 {
     static const struct {
         const char *name;
-        HsOperandFormat format;
+        HsDtype format;
         const char *use;
-    } formats[] = { { "E4M3", HS_OPERAND_E4M3, "weights, activations" },
-                    { "E5M2", HS_OPERAND_E5M2, "gradients" },
-                    { "E2M1", HS_OPERAND_E2M1, "everything, in blocks of 16" } };
+    } formats[] = { { "E4M3", HS_E4M3, "weights, activations" },
+                    { "E5M2", HS_E5M2, "gradients" },
+                    { "E2M1", HS_E2M1, "everything, in blocks of 16" } };
     printf("1. formats\n\n  %-6s %10s %12s %22s   %s\n", "", "largest", "smallest", "numbers in a binade", "used for");
     for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
         printf("  %-6s %10g %12g %22d   %s\n", formats[i].name, (double)hs_code_largest(formats[i].format),
                (double)hs_code_decode(formats[i].format, 1), 1 << hs_code_mantissa(formats[i].format), formats[i].use);
     printf("\n  all of E2M1:");
     for (uint8_t code = 0; code < 8; code++)
-        printf(" %g", (double)hs_code_decode(HS_OPERAND_E2M1, code));
+        printf(" %g", (double)hs_code_decode(HS_E2M1, code));
     printf("\n\n");
 }
 
@@ -71,10 +71,10 @@ static void show_outlier(void)
     static const struct {
         const char *name;
         HsCastRule rule;
-    } rules[] = { { "E4M3, one scale", { HS_OPERAND_E4M3, HS_SCALE_TENSOR, false } },
-                  { "E4M3, blocks of 128", { HS_OPERAND_E4M3, HS_SCALE_BLOCK, false } },
-                  { "E4M3, blocks of 32", { HS_OPERAND_E4M3, HS_SCALE_MX, false } },
-                  { "E2M1, blocks of 16", { HS_OPERAND_E2M1, HS_SCALE_NV, false } } };
+    } rules[] = { { "E4M3, one scale", { HS_E4M3, HS_SCALE_TENSOR, false } },
+                  { "E4M3, blocks of 128", { HS_E4M3, HS_SCALE_BLOCK, false } },
+                  { "E4M3, blocks of 32", { HS_E4M3, HS_SCALE_MX, false } },
+                  { "E2M1, blocks of 16", { HS_E2M1, HS_SCALE_NV, false } } };
     static const float outliers[] = { 0x1p4f, 0x1p10f, 0x1p14f, 0x1p18f };
     enum { OUTLIERS = sizeof outliers / sizeof *outliers };
     printf("2. %d normal numbers and one outlier: error of the others, and those that become 0\n\n  %-20s", COUNT - 1,
@@ -107,7 +107,7 @@ static void show_delay(void)
            "  %6s %12s %12s %24s\n",
            HISTORY, "step", "largest", "scale", "largest becomes");
     for (int step = 0; step < STEPS; step++) {
-        const float cast = hs_code_decode(HS_OPERAND_E4M3, hs_code_encode(HS_OPERAND_E4M3, amax[step] * scaling.kept));
+        const float cast = hs_code_decode(HS_E4M3, hs_code_encode(HS_E4M3, amax[step] * scaling.kept));
         const float back = cast / scaling.kept;
         printf("  %6d %12g %12g %24.3f%s\n", step + 1, (double)amax[step], (double)scaling.kept, (double)back,
                amax[step] * scaling.kept > 464 ? "   saturated" : "");

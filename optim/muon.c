@@ -115,24 +115,26 @@ static HsStatus iterate(HsContext *context, const HsMuonConfig *muon, const Scra
     HsTensor gram = scratch->gram, polynomial = scratch->polynomial;
     gram.shape[0] = gram.shape[1] = polynomial.shape[0] = polynomial.shape[1] = side;
     /* G = c1 A, so that c1 A + c2 A A = G + (c2 / c1^2) G G. */
-    const HsMatmulArgs gram_of = { .a = *x,
-                                   .b = *x,
+    const HsMatmulArgs gram_of = { .a.values = *x,
+                                   .b.values = *x,
                                    .transpose_a = tall,
                                    .transpose_b = !tall,
                                    .alpha = (float)coefficients[1],
                                    .policy = muon->policy,
                                    .c = gram };
     HS_TRY(hs_op_matmul(context, &gram_of));
-    const HsMatmulArgs square = { .a = gram,
-                                  .b = gram,
+    const HsMatmulArgs square = { .a.values = gram,
+                                  .b.values = gram,
                                   .alpha = (float)(coefficients[2] / (coefficients[1] * coefficients[1])),
                                   .policy = muon->policy,
                                   .addend = gram,
                                   .c = polynomial };
     HS_TRY(hs_op_matmul(context, &square));
-    const HsMatmulArgs apply = {
-        .a = tall ? *x : polynomial, .b = tall ? polynomial : *x, .alpha = 1.0f, .policy = muon->policy, .c = *next
-    };
+    const HsMatmulArgs apply = { .a.values = tall ? *x : polynomial,
+                                 .b.values = tall ? polynomial : *x,
+                                 .alpha = 1.0f,
+                                 .policy = muon->policy,
+                                 .c = *next };
     HS_TRY(hs_op_matmul(context, &apply));
     return hs_op_combine(
         context,

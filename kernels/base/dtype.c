@@ -228,7 +228,7 @@ typedef struct Row {
 
 /* name, safetensors name, bytes, float?, exponent bits, mantissa bits, max, smallest normal, smallest subnormal,
  * epsilon, infinity? */
-static const Row rows[HS_DTYPE_COUNT] = {
+static const Row rows[HS_FORMAT_COUNT] = {
     [HS_F32] = { { "f32", "F32", 4, true, 8, 23, FLT_MAX, 0x1p-126, 0x1p-149, 0x1p-23, true }, store_f32, load_f32 },
     [HS_F16] = { { "f16", "F16", 2, true, 5, 10, 65504, 0x1p-14, 0x1p-24, 0x1p-10, true }, store_f16, load_f16 },
     [HS_BF16] = { { "bf16", "BF16", 2, true, 8, 7, 0x1.FEp127, 0x1p-126, 0x1p-133, 0x1p-7, true },
@@ -241,11 +241,13 @@ static const Row rows[HS_DTYPE_COUNT] = {
     [HS_U16] = { { "u16", "U16", 2, false, 0, 16, UINT16_MAX, 1, 1, 1, false }, store_u16, load_u16 },
     [HS_U8] = { { "u8", "U8", 1, false, 0, 8, UINT8_MAX, 1, 1, 1, false }, store_u8, load_u8 },
     [HS_I64] = { { "i64", "I64", 8, false, 0, 63, 0x1p63, 1, 1, 1, false }, store_i64, load_i64 },
+    [HS_TF32] = { { "tf32", NULL, 4, true, 8, 10, 0x1.FFCp127, 0x1p-126, 0x1p-136, 0x1p-10, true }, NULL, NULL },
+    [HS_E2M1] = { { "e2m1", NULL, 0, true, 2, 1, 6, 1, 0.5, 0.5, false }, NULL, NULL },
 };
 
 const HsDtypeInfo *hs_dtype_info(HsDtype dtype)
 {
-    assert((unsigned)dtype < HS_DTYPE_COUNT);
+    assert((unsigned)dtype < HS_FORMAT_COUNT);
     return &rows[dtype].info;
 }
 

@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Number formats. */
 typedef enum HsDtype {
     HS_F32 = 0,
     HS_F16,
@@ -25,13 +26,17 @@ typedef enum HsDtype {
     HS_U16,
     HS_U8,
     HS_I64,
-    HS_DTYPE_COUNT
+    HS_DTYPE_COUNT, /* those of tensors, whose elements are whole bytes */
+    /* what else numbers are rounded to: */
+    HS_TF32 = HS_DTYPE_COUNT, /* lies in f32 */
+    HS_E2M1,                  /* two in a byte (kernels/ops/codes.h) */
+    HS_FORMAT_COUNT
 } HsDtype;
 
 typedef struct HsDtypeInfo {
     const char *name;             /* "bf16": configuration, messages, tables */
-    const char *safetensors_name; /* "BF16" */
-    size_t bytes;
+    const char *safetensors_name; /* "BF16"; NULL: files have none */
+    size_t bytes;                 /* 0: half a byte */
     bool is_float;
     int exponent_bits;
     int mantissa_bits; /* stored bits, the implicit one not counted */
@@ -47,7 +52,7 @@ const HsDtypeInfo *hs_dtype_info(HsDtype dtype);
 #define hs_dtype_bytes(dtype) (hs_dtype_info(dtype)->bytes)
 #define hs_dtype_name(dtype)  (hs_dtype_info(dtype)->name)
 
-/* Look a format up by `name` or `safetensors_name`; returns false when there is none. */
+/* Look a tensor's format up by `name` or `safetensors_name`; returns false when there is none. */
 bool hs_dtype_find(const char *name, HsDtype *dtype);
 
 /* Scalar encode (round to nearest even) and decode.  Overflow: f16, bf16, e5m2 to infinity; e4m3 to NaN.
@@ -64,7 +69,7 @@ uint8_t hs_e5m2_encode(float value);
 uint8_t hs_e5m2_encode_saturate(float value);
 float hs_e5m2_decode(uint8_t bits);
 
-/* Round a double straight to the format, one rounding only (no detour through float, which could round twice),
+/* Round a double straight to a tensor's format, one rounding only (no detour through float, which could round twice),
  * and store it at element `index` of an array of that format.  Integer formats round to nearest even and clamp. */
 void hs_dtype_store(HsDtype dtype, void *array, int64_t index, double value);
 

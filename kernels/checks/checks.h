@@ -41,7 +41,7 @@ HsStatus hs_rule_parameter(const char *op, const HsTensor *master, const HsTenso
 HsStatus hs_rule_probability(const char *op, float probability);
 
 /* For messages. */
-extern const char *const hs_operand_format_names[HS_OPERAND_FORMATS], *const hs_scale_names[HS_SCALE_GRANULARITIES];
+extern const char *const hs_scale_names[HS_SCALE_GRANULARITIES];
 
 /* For a backend's refusals of matmul.  Of the first: every policy but as it is and tf32.  Of the second: operands of two
  * dtypes as well. */

@@ -12,9 +12,9 @@
 
 static double flops_of_matmul(const HsMatmulArgs *args)
 {
-    const int64_t k = args->a.shape[args->transpose_a ? 0 : 1];
-    return 2.0 * (double)args->a.shape[args->transpose_a ? 1 : 0] * (double)args->b.shape[args->transpose_b ? 0 : 1] *
-           (double)k;
+    const int64_t k = args->a.values.shape[args->transpose_a ? 0 : 1];
+    return 2.0 * (double)args->a.values.shape[args->transpose_a ? 1 : 0] *
+           (double)args->b.values.shape[args->transpose_b ? 0 : 1] * (double)k;
 }
 
 /* Two products of T x T x D per head, half of each masked away: 2 * 2 N T H D / 2.  So it is with several documents in a
@@ -259,7 +259,7 @@ static double bytes_of_operands(const HsOperandTable *table, const void *args)
 static void describe_matmul(const HsMatmulArgs *args, HsOpCost *cost)
 {
     static const char *const transposes[2][2] = { { "nn", "nt" }, { "tn", "tt" } };
-    cost->dtype = args->a.dtype;
+    cost->dtype = args->a.values.dtype;
     cost->policy = args->policy;
     cost->transposes = transposes[args->transpose_a][args->transpose_b];
 }

@@ -7,34 +7,31 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* A packed operand replaces b's bytes, so it must have been made from the same op(b). */
+/* A packed operand must have been made from the same op(b). */
 static HsStatus check_packed(const HsMatmulArgs *args, int64_t k, int64_t n)
 {
-    const HsPacked *packed = args->b_packed;
-    if (packed == NULL || packed->data == NULL)
+    const HsPacked *const packed = hs_packed_of(&args->b);
+    const HsDtype dtype = args->b.values.dtype;
+    if (packed == NULL || (packed->k == k && packed->n == n && packed->dtype == dtype))
         return HS_OK;
-    if (packed->k != k || packed->n != n || packed->dtype != args->b.dtype)
-        return hs_fail(HS_ESHAPE,
-                       "matmul: b_packed is [%" PRId64 ",%" PRId64 "] %s, expected [%" PRId64 ",%" PRId64 "] %s",
-                       packed->k, packed->n, hs_dtype_name(packed->dtype), k, n, hs_dtype_name(args->b.dtype));
-    return HS_OK;
+    return hs_fail(HS_ESHAPE,
+                   "matmul: b is packed as [%" PRId64 ",%" PRId64 "] %s, expected [%" PRId64 ",%" PRId64 "] %s",
+                   packed->k, packed->n, hs_dtype_name(packed->dtype), k, n, hs_dtype_name(dtype));
 }
 
-static HsStatus check_quantized(const HsMatmulArgs *args)
+static HsStatus check_nf4(const HsMatmulArgs *args)
 {
-    const HsQuantized *quantized = args->b_quantized;
-    if (quantized == NULL)
+    const HsTensor *const b = &args->b.values;
+    if (args->b.layout != HS_LAYOUT_NF4)
         return HS_OK;
-    if (quantized->count != hs_tensor_count(&args->b))
-        return hs_fail(HS_ESHAPE, "matmul: b_quantized has %" PRId64 " elements, b is [%" PRId64 ",%" PRId64 "]",
-                       quantized->count, args->b.shape[0], args->b.shape[1]);
+    if (args->b.nf4.count != hs_tensor_count(b))
+        return hs_fail(HS_ESHAPE, "matmul: b has %" PRId64 " elements in four bits, and is [%" PRId64 ",%" PRId64 "]",
+                       args->b.nf4.count, b->shape[0], b->shape[1]);
     if (args->transpose_a)
-        return hs_fail(HS_EINVAL, "matmul: a transposed a is not multiplied with a quantized b");
-    if (args->b.shape[1] % HS_NF4_RUN != 0)
-        return hs_fail(HS_ESHAPE, "matmul: rows of a quantized b are multiples of %d elements (got %" PRId64 ")",
-                       HS_NF4_RUN, args->b.shape[1]);
-    if (args->b.data != NULL || (args->b_packed != NULL && args->b_packed->data != NULL))
-        return hs_fail(HS_EINVAL, "matmul: b is given twice: quantized, and as it is");
+        return hs_fail(HS_EINVAL, "matmul: a transposed a is not multiplied with a b in four bits");
+    if (b->shape[1] % HS_NF4_RUN != 0)
+        return hs_fail(HS_ESHAPE, "matmul: rows of a b in four bits are multiples of %d elements (got %" PRId64 ")",
+                       HS_NF4_RUN, b->shape[1]);
     return HS_OK;
 }
 
@@ -54,37 +51,39 @@ static HsStatus check_row_sums(const HsMatmulArgs *args)
     return HS_OK;
 }
 
-/* Codes stand for the operand, and are what the policy says. */
-static HsStatus check_codes_of(const char *name, const HsCodes *codes, const HsTensor *x, HsOperandFormat format,
+/* Codes are what the policy says. */
+static HsStatus check_codes_of(const char *name, const HsOperand *operand, HsDtype format,
                                HsScaleGranularity granularity)
 {
+    const HsCodes *const codes = &operand->codes;
+    const HsTensor *const x = &operand->values;
     if (codes->rows != x->shape[0] || codes->depth != x->shape[1])
-        return hs_fail(HS_ESHAPE, "matmul: %s_codes is [%" PRId64 ",%" PRId64 "], %s is [%" PRId64 ",%" PRId64 "]",
-                       name, codes->rows, codes->depth, name, x->shape[0], x->shape[1]);
+        return hs_fail(HS_ESHAPE, "matmul: %s is [%" PRId64 ",%" PRId64 "] in codes, and [%" PRId64 ",%" PRId64 "]",
+                       name, codes->rows, codes->depth, x->shape[0], x->shape[1]);
     if (codes->format != format || codes->granularity != granularity)
-        return hs_fail(HS_EINVAL, "matmul: %s_codes is %s with %s, the policy says %s with %s", name,
-                       hs_operand_format_names[codes->format], hs_scale_names[codes->granularity],
-                       hs_operand_format_names[format], hs_scale_names[granularity]);
-    if (x->data != NULL)
-        return hs_fail(HS_EINVAL, "matmul: %s is given twice: in codes, and as it is", name);
+        return hs_fail(HS_EINVAL, "matmul: %s is %s with %s, the policy says %s with %s", name,
+                       hs_dtype_name(codes->format), hs_scale_names[codes->granularity], hs_dtype_name(format),
+                       hs_scale_names[granularity]);
     return HS_OK;
 }
 
 static HsStatus check_codes(const HsMatmulArgs *args)
 {
     const HsProductPolicy policy = args->policy;
-    if (args->a_codes == NULL && args->b_codes == NULL)
+    const bool a = args->a.layout == HS_LAYOUT_CODES, b = args->b.layout == HS_LAYOUT_CODES;
+    if (!a && args->a.layout != HS_LAYOUT_ROWS)
+        return hs_fail(HS_EINVAL, "matmul: a is neither packed nor in four bits");
+    if (!a && !b)
         return HS_OK;
-    if (args->a_codes == NULL || args->b_codes == NULL)
-        return hs_fail(HS_EINVAL, "matmul: %s is in codes, the other operand is not", args->a_codes ? "a" : "b");
-    if (args->transpose_a || !args->transpose_b || args->b_quantized != NULL || args->b_packed != NULL)
-        return hs_fail(HS_EINVAL, "matmul: codes are of a as it is and of a transposed b, neither packed nor in four "
-                                  "bits");
-    if (args->a.dtype != HS_BF16 || args->b.dtype != HS_BF16)
-        return hs_fail(HS_ESHAPE, "matmul: operands in codes are bf16, not %s and %s", hs_dtype_name(args->a.dtype),
-                       hs_dtype_name(args->b.dtype));
-    HS_TRY(check_codes_of("a", args->a_codes, &args->a, policy.a, policy.granularity));
-    return check_codes_of("b", args->b_codes, &args->b, policy.b, policy.granularity);
+    if (!a || !b)
+        return hs_fail(HS_EINVAL, "matmul: %s is in codes, the other operand is not", a ? "a" : "b");
+    if (args->transpose_a || !args->transpose_b)
+        return hs_fail(HS_EINVAL, "matmul: codes are of a as it is and of a transposed b");
+    if (args->a.values.dtype != HS_BF16 || args->b.values.dtype != HS_BF16)
+        return hs_fail(HS_ESHAPE, "matmul: operands in codes are bf16, not %s and %s",
+                       hs_dtype_name(args->a.values.dtype), hs_dtype_name(args->b.values.dtype));
+    HS_TRY(check_codes_of("a", &args->a, policy.a, policy.granularity));
+    return check_codes_of("b", &args->b, policy.b, policy.granularity);
 }
 
 HsStatus hs_check_matmul(const HsMatmulArgs *args)
@@ -97,12 +96,13 @@ HsStatus hs_check_matmul(const HsMatmulArgs *args)
     if (args->accumulate && hs_tensor_present(&args->amax))
         return hs_fail(HS_EINVAL, "matmul: amax is that of a c that is written, not of one that accumulates");
     HS_TRY(hs_check_operands("matmul", &hs_operands.matmul, args));
-    const int64_t k = args->a.shape[args->transpose_a ? 0 : 1], n = args->b.shape[args->transpose_b ? 0 : 1];
+    const int64_t k = args->a.values.shape[args->transpose_a ? 0 : 1],
+                  n = args->b.values.shape[args->transpose_b ? 0 : 1];
     if (args->epilogue == HS_EPILOGUE_SWIGLU && n % 2 != 0)
         return hs_fail(HS_ESHAPE, "matmul: SwiGLU halves its columns, which are %" PRId64, n);
     if (args->epilogue == HS_EPILOGUE_NONE && hs_tensor_present(&args->pre))
         return hs_fail(HS_EINVAL, "matmul: pre is given, but no epilogue uses it");
-    HS_TRY(check_quantized(args));
+    HS_TRY(check_nf4(args));
     HS_TRY(check_codes(args));
     HS_TRY(check_row_sums(args));
     return check_packed(args, k, n);
@@ -112,22 +112,22 @@ HsStatus hs_refuse_policy(const HsContext *context, const HsMatmulArgs *args)
 {
     const HsProductPolicy policy = args->policy;
     const bool as_is = !hs_policy_rounds(policy) && policy.granularity == HS_SCALE_NONE;
-    if (as_is || hs_policy_is_tf32(policy) || args->a_codes != NULL)
+    if (as_is || hs_policy_is_tf32(policy) || args->a.layout == HS_LAYOUT_CODES)
         return HS_OK;
     return hs_fail(HS_EUNSUPPORTED,
                    "matmul: the %s backend has no products of a %s and b %s with %s; it has operands as they are, "
                    "both in tf32 without scales, or both in codes",
-                   context->backend->name, hs_operand_format_names[policy.a], hs_operand_format_names[policy.b],
+                   context->backend->name, hs_dtype_name(policy.a), hs_dtype_name(policy.b),
                    hs_scale_names[policy.granularity]);
 }
 
 HsStatus hs_refuse_mixed_product(const HsContext *context, const HsMatmulArgs *args)
 {
     HS_TRY(hs_refuse_policy(context, args));
-    if (args->a.dtype == args->b.dtype)
+    if (args->a.values.dtype == args->b.values.dtype)
         return HS_OK;
     return hs_fail(HS_EUNSUPPORTED, "matmul: the %s backend multiplies operands of one dtype (a is %s, b %s)",
-                   context->backend->name, hs_dtype_name(args->a.dtype), hs_dtype_name(args->b.dtype));
+                   context->backend->name, hs_dtype_name(args->a.values.dtype), hs_dtype_name(args->b.values.dtype));
 }
 
 HsStatus hs_check_pack_weight(const HsPackWeightArgs *args)

@@ -7,24 +7,23 @@
 
 #include "kernels/checks/checks.h"
 
-const char *const hs_operand_format_names[HS_OPERAND_FORMATS] = { "as it is", "tf32", "e4m3", "e5m2", "e2m1" };
 const char *const hs_scale_names[HS_SCALE_GRANULARITIES] = { "no scales", "a scale a tensor", "a scale a block",
                                                              "a scale for 32 neighbours", "a scale for 16 neighbours" };
 
 static HsStatus check_side(const HsQuantizeArgs *args, const char *name, const HsCodes *codes, int64_t rows,
                            int64_t depth)
 {
-    const bool four = codes->format == HS_OPERAND_E2M1, nv = codes->granularity == HS_SCALE_NV;
+    const bool four = codes->format == HS_E2M1, nv = codes->granularity == HS_SCALE_NV;
     if (!hs_codes_present(codes))
         return HS_OK;
     if (codes->rows != rows || codes->depth != depth)
         return hs_fail(HS_ESHAPE, "quantize: %s is [%" PRId64 ",%" PRId64 "], expected [%" PRId64 ",%" PRId64 "]", name,
                        codes->rows, codes->depth, rows, depth);
-    if (codes->format == HS_OPERAND_TF32 || four != nv || codes->granularity == HS_SCALE_NONE)
+    if (codes->format == HS_TF32 || four != nv || codes->granularity == HS_SCALE_NONE)
         return hs_fail(HS_EINVAL,
                        "quantize: %s is %s with %s: e4m3 and e5m2 have a scale a tensor, a block or 32 "
                        "neighbours, e2m1 one for 16 neighbours",
-                       name, hs_operand_format_names[codes->format], hs_scale_names[codes->granularity]);
+                       name, hs_dtype_name(codes->format), hs_scale_names[codes->granularity]);
     if (args->source == HS_SCALE_KEPT && codes->granularity != HS_SCALE_TENSOR)
         return hs_fail(HS_EINVAL, "quantize: only a scale a tensor is kept from step to step");
     return HS_OK;

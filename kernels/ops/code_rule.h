@@ -47,39 +47,39 @@ HS_CODE_FUNCTION float hs_code_product(float a, float b)
 
 /* A format as numbers that become constants where it is known: bits of its mantissa, bias of its exponent, its largest
  * magnitude as a code. */
-HS_CODE_FUNCTION int hs_code_mantissa(HsOperandFormat format)
+HS_CODE_FUNCTION int hs_code_mantissa(HsDtype format)
 {
-    return format == HS_OPERAND_E4M3 ? 3 : format == HS_OPERAND_E5M2 ? 2 : 1;
+    return format == HS_E4M3 ? 3 : format == HS_E5M2 ? 2 : 1;
 }
 
-HS_CODE_FUNCTION int hs_code_bias(HsOperandFormat format)
+HS_CODE_FUNCTION int hs_code_bias(HsDtype format)
 {
-    return format == HS_OPERAND_E4M3 ? 7 : format == HS_OPERAND_E5M2 ? 15 : 1;
+    return format == HS_E4M3 ? 7 : format == HS_E5M2 ? 15 : 1;
 }
 
-HS_CODE_FUNCTION uint32_t hs_code_top(HsOperandFormat format)
+HS_CODE_FUNCTION uint32_t hs_code_top(HsDtype format)
 {
-    return format == HS_OPERAND_E4M3 ? 0x7Eu : format == HS_OPERAND_E5M2 ? 0x7Bu : 7u;
+    return format == HS_E4M3 ? 0x7Eu : format == HS_E5M2 ? 0x7Bu : 7u;
 }
 
-HS_CODE_FUNCTION float hs_code_largest(HsOperandFormat format)
+HS_CODE_FUNCTION float hs_code_largest(HsDtype format)
 {
-    return format == HS_OPERAND_E4M3 ? 448.0f : format == HS_OPERAND_E5M2 ? 57344.0f : 6.0f;
+    return format == HS_E4M3 ? 448.0f : format == HS_E5M2 ? 57344.0f : 6.0f;
 }
 
 /* The code of a NaN: E2M1 has none. */
-HS_CODE_FUNCTION uint32_t hs_code_nan(HsOperandFormat format)
+HS_CODE_FUNCTION uint32_t hs_code_nan(HsDtype format)
 {
-    return format == HS_OPERAND_E2M1 ? 7u : 0x7Fu;
+    return format == HS_E2M1 ? 7u : 0x7Fu;
 }
 
-HS_CODE_FUNCTION int hs_code_sign_shift(HsOperandFormat format)
+HS_CODE_FUNCTION int hs_code_sign_shift(HsDtype format)
 {
-    return format == HS_OPERAND_E2M1 ? 3 : 7;
+    return format == HS_E2M1 ? 3 : 7;
 }
 
 /* Magnitude's bits of a magnitude's bits: nearest, ties to even, saturating; not of NaN. */
-HS_CODE_FUNCTION uint32_t hs_code_nearest(HsOperandFormat format, uint32_t magnitude)
+HS_CODE_FUNCTION uint32_t hs_code_nearest(HsDtype format, uint32_t magnitude)
 {
     const int mantissa = hs_code_mantissa(format), bias = hs_code_bias(format), dropped = 23 - mantissa;
     const uint32_t rounded = magnitude + ((1u << (dropped - 1)) - 1) + ((magnitude >> dropped) & 1u);
@@ -94,7 +94,7 @@ HS_CODE_FUNCTION uint32_t hs_code_nearest(HsOperandFormat format, uint32_t magni
 }
 
 /* Likewise by random bits: up where `random` is below what was cut off, in units of 2^-32 of the last place. */
-HS_CODE_FUNCTION uint32_t hs_code_stochastic(HsOperandFormat format, uint32_t magnitude, uint32_t random)
+HS_CODE_FUNCTION uint32_t hs_code_stochastic(HsDtype format, uint32_t magnitude, uint32_t random)
 {
     const int mantissa = hs_code_mantissa(format), bias = hs_code_bias(format);
     const uint32_t top = hs_code_top(format), exponent = magnitude >> 23;
@@ -115,14 +115,14 @@ HS_CODE_FUNCTION uint32_t hs_code_stochastic(HsOperandFormat format, uint32_t ma
 }
 
 /* A value's code, with its sign. */
-HS_CODE_FUNCTION uint8_t hs_code_encode(HsOperandFormat format, float value)
+HS_CODE_FUNCTION uint8_t hs_code_encode(HsDtype format, float value)
 {
     const uint32_t bits = hs_code_bits(value), magnitude = bits & 0x7FFFFFFFu;
     const uint32_t code = hs_code_nearest(format, magnitude) | bits >> 31 << hs_code_sign_shift(format);
     return (uint8_t)(magnitude > 0x7F800000u ? hs_code_nan(format) : code);
 }
 
-HS_CODE_FUNCTION uint8_t hs_code_encode_stochastic(HsOperandFormat format, float value, uint32_t random)
+HS_CODE_FUNCTION uint8_t hs_code_encode_stochastic(HsDtype format, float value, uint32_t random)
 {
     const uint32_t bits = hs_code_bits(value), magnitude = bits & 0x7FFFFFFFu;
     if (magnitude > 0x7F800000u)
@@ -130,23 +130,23 @@ HS_CODE_FUNCTION uint8_t hs_code_encode_stochastic(HsOperandFormat format, float
     return (uint8_t)(hs_code_stochastic(format, magnitude, random) | bits >> 31 << hs_code_sign_shift(format));
 }
 
-HS_CODE_FUNCTION float hs_code_decode(HsOperandFormat format, uint8_t code)
+HS_CODE_FUNCTION float hs_code_decode(HsDtype format, uint8_t code)
 {
     const int mantissa = hs_code_mantissa(format), bias = hs_code_bias(format), sign_shift = hs_code_sign_shift(format);
     const uint32_t magnitude = code & ((1u << sign_shift) - 1), sign = (uint32_t)(code >> sign_shift & 1) << 31;
     const uint32_t normal = (magnitude << (23 - mantissa)) + ((uint32_t)(127 - bias) << 23);
     const float unit = hs_code_float((uint32_t)(127 - bias + 1 - mantissa) << 23);
     uint32_t bits = magnitude < 1u << mantissa ? hs_code_bits((float)(int32_t)magnitude * unit) : normal;
-    if (format == HS_OPERAND_E4M3)
+    if (format == HS_E4M3)
         bits = magnitude == 0x7Fu ? 0x7FC00000u : bits;
-    if (format == HS_OPERAND_E5M2)
+    if (format == HS_E5M2)
         bits = magnitude >= 0x7Cu ? 0x7F800000u | magnitude << 21 : bits;
     return hs_code_float(bits | sign);
 }
 
 /* E8M0 of a block, from the bits of its largest magnitude: the exponent of amax / largest, rounded up; NaN where a number
  * of the block is not finite. */
-HS_CODE_FUNCTION uint32_t hs_code_block_exponent(HsOperandFormat format, uint32_t amax_bits)
+HS_CODE_FUNCTION uint32_t hs_code_block_exponent(HsDtype format, uint32_t amax_bits)
 {
     if (amax_bits >= 0x7F800000u)
         return 255u;
@@ -169,7 +169,7 @@ HS_CODE_FUNCTION float hs_code_inverse_power(uint32_t code)
 }
 
 /* A tensor's scale from the bits of its largest magnitude. */
-HS_CODE_FUNCTION float hs_code_tensor_scale(HsOperandFormat format, uint32_t amax_bits, bool power_of_two)
+HS_CODE_FUNCTION float hs_code_tensor_scale(HsDtype format, uint32_t amax_bits, bool power_of_two)
 {
     if (amax_bits == 0 || amax_bits >= 0x7F800000u)
         return 1.0f;
@@ -190,13 +190,13 @@ HS_CODE_FUNCTION float hs_code_nv_inverse(uint32_t amax_bits)
 /* E4M3 of a block of E2M1. */
 HS_CODE_FUNCTION uint8_t hs_code_nv_block(uint32_t amax_bits, float inverse)
 {
-    return hs_code_encode(HS_OPERAND_E4M3, hs_code_float(amax_bits) / hs_code_product(6.0f, inverse));
+    return hs_code_encode(HS_E4M3, hs_code_float(amax_bits) / hs_code_product(6.0f, inverse));
 }
 
 /* What a block's 1 is worth in the tensor: elements are divided by it before the cast, all to 0 where it is 0. */
 HS_CODE_FUNCTION float hs_code_nv_worth(uint8_t block, float inverse)
 {
-    return hs_code_product(hs_code_decode(HS_OPERAND_E4M3, block), inverse);
+    return hs_code_product(hs_code_decode(HS_E4M3, block), inverse);
 }
 
 /* factor: what nv divides by (hs_code_nv_worth), what the others multiply by. */
@@ -210,7 +210,7 @@ HS_CODE_FUNCTION float hs_code_scaled(HsScaleGranularity granularity, float x, f
 /* What a block scale multiplies a code's number by. */
 HS_CODE_FUNCTION float hs_code_block_worth(HsScaleGranularity granularity, uint8_t block)
 {
-    return granularity == HS_SCALE_NV ? hs_code_decode(HS_OPERAND_E4M3, block) : hs_code_power(block);
+    return granularity == HS_SCALE_NV ? hs_code_decode(HS_E4M3, block) : hs_code_power(block);
 }
 
 /* Sixteen neighbours times H diag(signs) / 4, H the Hadamard matrix of order 16 in natural order: its own transpose, and

@@ -59,7 +59,7 @@ typedef struct HsScaling {
 #define HS_SCALING_FACTOR(scaling) ((scaling)->inverse + ((scaling)->amax - (scaling)->amax))
 
 typedef struct HsCodes {
-    HsOperandFormat format; /* AS_IS: there are none */
+    HsDtype format; /* f32: there are none */
     HsScaleGranularity granularity;
     int64_t rows, depth;
     unsigned char *data; /* [rows, depth], a byte each; E2M1: [rows, ceil(depth / 2)], the first in the low nibble */
@@ -91,7 +91,7 @@ HS_CODE_FUNCTION int64_t hs_codes_blocks(const HsCodes *codes)
 /* Bytes of a row's codes. */
 HS_CODE_FUNCTION int64_t hs_codes_row_bytes(const HsCodes *codes)
 {
-    return codes->format == HS_OPERAND_E2M1 ? (codes->depth + 1) / 2 : codes->depth;
+    return codes->format == HS_E2M1 ? (codes->depth + 1) / 2 : codes->depth;
 }
 
 /* Bytes of codes alone, and of both arrays in one piece of memory. */
@@ -116,7 +116,7 @@ HS_CODE_FUNCTION void hs_codes_place(HsCodes *codes, void *memory)
 
 HS_CODE_FUNCTION bool hs_codes_present(const HsCodes *codes)
 {
-    return codes->format != HS_OPERAND_AS_IS;
+    return codes->format != HS_F32;
 }
 
 #endif

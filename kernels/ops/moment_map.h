@@ -31,9 +31,9 @@
 #include "kernels/ops/code_rule.h"
 #include "kernels/ops/ops.h"
 
-HS_CODE_FUNCTION HsOperandFormat hs_moment_format(bool is_signed)
+HS_CODE_FUNCTION HsDtype hs_moment_format(bool is_signed)
 {
-    return is_signed ? HS_OPERAND_E4M3 : HS_OPERAND_E5M2;
+    return is_signed ? HS_E4M3 : HS_E5M2;
 }
 
 HS_CODE_FUNCTION float hs_moment_largest(HsMomentMap map, bool is_signed)
@@ -56,7 +56,7 @@ HS_CODE_FUNCTION float hs_moment_factor(HsMomentMap map, bool is_signed, float a
 
 /* The code of a magnitude's bits, not of NaN: the one below, or the one above where what is missing to it is no more than
  * `random`, both in 2^-16 of the two codes' distance.  No more than the largest.  Without branches, for vectors. */
-HS_CODE_FUNCTION uint32_t hs_moment_stochastic(HsOperandFormat format, uint32_t magnitude, uint32_t random)
+HS_CODE_FUNCTION uint32_t hs_moment_stochastic(HsDtype format, uint32_t magnitude, uint32_t random)
 {
     const int mantissa = hs_code_mantissa(format), bias = hs_code_bias(format), dropped = 23 - mantissa;
     const uint32_t normal =
@@ -79,7 +79,7 @@ HS_CODE_FUNCTION uint32_t hs_moment_random(bool is_signed, uint32_t word)
 /* The fp8 code of a moment, by its element's word. */
 HS_CODE_FUNCTION uint8_t hs_moment_encode_fp8(bool is_signed, float moment, float factor, uint32_t word)
 {
-    const HsOperandFormat format = hs_moment_format(is_signed);
+    const HsDtype format = hs_moment_format(is_signed);
     const uint32_t bits = hs_code_bits(hs_code_product(moment, factor)), magnitude = bits & 0x7FFFFFFFu;
     uint32_t code = hs_moment_stochastic(format, magnitude, hs_moment_random(is_signed, word));
     code = !is_signed && moment > 0.0f && code == 0 ? 1u : code;

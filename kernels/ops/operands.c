@@ -24,7 +24,7 @@ static void adapt_b(const void *arguments, HsOperandRow *b)
 {
     const HsMatmulArgs *args = arguments;
     b->shape = args->transpose_b ? "N K" : "K N";
-    if (args->policy.a != HS_OPERAND_AS_IS && args->policy.b != HS_OPERAND_AS_IS)
+    if (hs_format_rounds(args->policy.a) && hs_format_rounds(args->policy.b))
         b->like = NULL;
 }
 
@@ -36,15 +36,15 @@ static double bytes_of_codes(const HsCodes *codes)
 static double bytes_a(const void *arguments, const HsTensor *a)
 {
     const HsMatmulArgs *args = arguments;
-    return args->a_codes ? bytes_of_codes(args->a_codes) : bytes_of(a);
+    return args->a.layout == HS_LAYOUT_CODES ? bytes_of_codes(&args->a.codes) : bytes_of(a);
 }
 
 static double bytes_b(const void *arguments, const HsTensor *b)
 {
     const HsMatmulArgs *args = arguments;
-    return args->b_codes       ? bytes_of_codes(args->b_codes)
-           : args->b_quantized ? (double)hs_nf4_bytes(args->b_quantized)
-                               : bytes_of(b);
+    return args->b.layout == HS_LAYOUT_CODES ? bytes_of_codes(&args->b.codes)
+           : args->b.layout == HS_LAYOUT_NF4 ? (double)hs_nf4_bytes(&args->b.nf4)
+                                             : bytes_of(b);
 }
 
 /* Read once for the largest magnitude that a scale of its own follows from, where nobody has found it and for what is
@@ -74,13 +74,13 @@ static void adapt_pre(const void *arguments, HsOperandRow *pre)
     pre->use = swiglu || args->epilogue == HS_EPILOGUE_GELU ? HS_WRITTEN : HS_READ;
     pre->shape = backward ? "M 2N" : "M N";
     if (swiglu || backward)
-        pre->dtypes = HS_DTYPES_WIDE | HS_DTYPE_BIT(args->a.dtype);
+        pre->dtypes = HS_DTYPES_WIDE | HS_DTYPE_BIT(args->a.values.dtype);
 }
 
 static void adapt_c(const void *arguments, HsOperandRow *c)
 {
     const HsMatmulArgs *args = arguments;
-    c->dtypes = HS_DTYPES_WIDE | HS_DTYPE_BIT(args->a.dtype);
+    c->dtypes = HS_DTYPES_WIDE | HS_DTYPE_BIT(args->a.values.dtype);
     c->use = args->accumulate ? HS_UPDATED : HS_WRITTEN;
     c->shape = args->epilogue == HS_EPILOGUE_SWIGLU            ? "M N/2"
                : args->epilogue == HS_EPILOGUE_SWIGLU_BACKWARD ? "M 2N"

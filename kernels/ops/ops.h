@@ -24,6 +24,7 @@
 #include "kernels/ops/codes.h"
 #include "kernels/ops/dynamic_map.h"
 #include "kernels/ops/nf4.h"
+#include "kernels/ops/operand.h"
 #include "kernels/ops/product_policy.h"
 #include "kernels/ops/rope_rule.h"
 #include "kernels/ops/step.h"
@@ -98,14 +99,6 @@ typedef enum HsEpilogue {
     HS_EPILOGUE_SWIGLU_BACKWARD
 } HsEpilogue;
 
-/* A weight in the backend's own layout, made by pack_weight; which product it serves is fixed by k, n and transposed.
- */
-typedef struct HsPacked {
-    void *data;    /* hs_backend packed_bytes() bytes, 64-byte aligned; NULL: not packed */
-    HsDtype dtype; /* of the source weight */
-    int64_t k, n;
-} HsPacked;
-
 /* op(a) [M,K], op(b) [K,N], c [M,N] but for SwiGLU.  a and b: both act, same dtype unless the policy rounds both.
  * c: f32 or a's 16-bit dtype; it overlaps no operand but as said here.
  * transpose_a: a is stored [K,M];  transpose_b: b is stored [N,K].
@@ -116,20 +109,15 @@ typedef struct HsPacked {
  * amax: of c, which does not accumulate then.
  * row_sums [M] f32, optional, accumulated: row_sums[m] += sum over k of op(a)[m,k], of a as it is stored, whatever alpha
  * and policy say.  With transpose_a only, and not with SwiGLU: it is the bias's gradient beside the weight's.
- * b_packed replaces b's bytes (b keeps its shape).  b_quantized too: b has no data, its dtype, a's, is what each decoded
- * element is rounded to; b's columns as stored are a multiple of HS_NF4_RUN, nothing is packed, a is not transposed.
- * a_codes and b_codes, both or none, replace the bytes of a, which is not transposed, and of b, which is: a and b have no
- * data and the dtype bf16, in which code times block scale is exact; alpha is also multiplied by both scalings' factors,
- * alpha * (a's * b's) in f32.
- * policy: the formats of a_codes and b_codes, or tf32, to which operands may be rounded: ref and cpu compute in full
+ * b may be packed, or in four bits: its columns as stored are a multiple of HS_NF4_RUN then, and a is not transposed.
+ * Both in codes, or neither: of a, which is not transposed, and of b, which is; alpha is also multiplied by both scalings'
+ * factors, alpha * (a's * b's) in f32.
+ * policy: the formats of codes, or tf32, to which operands may be rounded: ref and cpu compute in full
  * precision then.  Sums stay f32.  errors: HS_EUNSUPPORTED for a policy that the backend does not have.
  */
 typedef struct HsMatmulArgs {
-    HsTensor a, b;
+    HsOperand a, b;
     bool transpose_a, transpose_b;
-    const HsPacked *b_packed;
-    const HsQuantized *b_quantized;
-    const HsCodes *a_codes, *b_codes;
     HsProductPolicy policy;
     float alpha;
     HsTensor addend, bias, residual, pre;

@@ -9,14 +9,7 @@
 
 #include <stdbool.h>
 
-typedef enum HsOperandFormat {
-    HS_OPERAND_AS_IS = 0, /* the tensor's own dtype */
-    HS_OPERAND_TF32,      /* f32 with 10 bits of mantissa */
-    HS_OPERAND_E4M3,
-    HS_OPERAND_E5M2,
-    HS_OPERAND_E2M1,
-    HS_OPERAND_FORMATS
-} HsOperandFormat;
+#include "kernels/base/dtype.h"
 
 /* One scale for how many elements of an operand (kernels/ops/codes.h). */
 typedef enum HsScaleGranularity {
@@ -28,30 +21,35 @@ typedef enum HsScaleGranularity {
     HS_SCALE_GRANULARITIES
 } HsScaleGranularity;
 
-/* All zero: operands are multiplied as they are. */
+/* What each operand is rounded to.  f32, the widest and 0, leaves it as it is: all zero, both are multiplied as they are. */
 typedef struct HsProductPolicy {
-    HsOperandFormat a, b;
+    HsDtype a, b;
     HsScaleGranularity granularity;
 } HsProductPolicy;
 
 /* Initializers. */
-#define HS_POLICY_AS_IS                                   \
-    {                                                     \
-        HS_OPERAND_AS_IS, HS_OPERAND_AS_IS, HS_SCALE_NONE \
+#define HS_POLICY_AS_IS               \
+    {                                 \
+        HS_F32, HS_F32, HS_SCALE_NONE \
     }
-#define HS_POLICY_TF32                                  \
-    {                                                   \
-        HS_OPERAND_TF32, HS_OPERAND_TF32, HS_SCALE_NONE \
+#define HS_POLICY_TF32                  \
+    {                                   \
+        HS_TF32, HS_TF32, HS_SCALE_NONE \
     }
+
+static inline bool hs_format_rounds(HsDtype format)
+{
+    return format != HS_F32;
+}
 
 static inline bool hs_policy_rounds(HsProductPolicy policy)
 {
-    return policy.a != HS_OPERAND_AS_IS || policy.b != HS_OPERAND_AS_IS;
+    return hs_format_rounds(policy.a) || hs_format_rounds(policy.b);
 }
 
 static inline bool hs_policy_is_tf32(HsProductPolicy policy)
 {
-    return policy.a == HS_OPERAND_TF32 && policy.b == HS_OPERAND_TF32 && policy.granularity == HS_SCALE_NONE;
+    return policy.a == HS_TF32 && policy.b == HS_TF32 && policy.granularity == HS_SCALE_NONE;
 }
 
 #endif

@@ -38,10 +38,10 @@ static double load_code(const HsCodes *codes, int64_t index)
     const unsigned char *const line = codes->data + row * hs_codes_row_bytes(codes);
     const int size = hs_scale_block(codes->granularity);
     double number = 0.0, worth = 1.0;
-    if (codes->format == HS_OPERAND_E2M1)
+    if (codes->format == HS_E2M1)
         number = (double)hs_e2m1_decode((uint8_t)(k % 2 == 0 ? line[k / 2] & 15 : line[k / 2] >> 4));
     else
-        number = hs_dtype_load(codes->format == HS_OPERAND_E4M3 ? HS_E4M3 : HS_E5M2, line, k);
+        number = hs_dtype_load(codes->format, line, k);
     if (size > 0) {
         const uint8_t block = codes->block_scales[row * hs_codes_blocks(codes) + k / size];
         worth = (double)(codes->granularity == HS_SCALE_NV ? hs_e4m3_decode(block) : hs_e8m0_decode(block));
@@ -122,8 +122,8 @@ static void finish_element(const HsMatmulArgs *args, int64_t row, int64_t column
 static HsMatmulArgs with_scales(const HsMatmulArgs *args)
 {
     HsMatmulArgs scaled = *args;
-    if (args->a_codes)
-        scaled.alpha *= HS_SCALING_FACTOR(args->a_codes->scaling) * HS_SCALING_FACTOR(args->b_codes->scaling);
+    if (args->a.layout == HS_LAYOUT_CODES)
+        scaled.alpha *= HS_SCALING_FACTOR(args->a.codes.scaling) * HS_SCALING_FACTOR(args->b.codes.scaling);
     return scaled;
 }
 
@@ -143,9 +143,10 @@ HsStatus hs_ref_matmul(HsContext *context, const HsMatmulArgs *given)
         hs_ref_find_amax(&args->c, &args->amax);
         return HS_OK;
     }
-    const int64_t rows = args->c.shape[0], columns = args->b.shape[args->transpose_b ? 0 : 1];
-    const int64_t depth = args->a.shape[args->transpose_a ? 0 : 1];
-    const HsSource from_a = { &args->a, NULL, args->a_codes }, from_b = { &args->b, args->b_quantized, args->b_codes };
+    const int64_t rows = args->c.shape[0], columns = args->b.values.shape[args->transpose_b ? 0 : 1];
+    const int64_t depth = args->a.values.shape[args->transpose_a ? 0 : 1];
+    const HsSource from_a = { &args->a.values, NULL, hs_codes_of(&args->a) },
+                   from_b = { &args->b.values, hs_nf4_of(&args->b), hs_codes_of(&args->b) };
     HsSumTile a, b, sum;
     for (int64_t row = 0; row < rows; row += TILE) {
         for (int64_t column = 0; column < columns; column += TILE) {
@@ -165,7 +166,7 @@ HsStatus hs_ref_matmul(HsContext *context, const HsMatmulArgs *given)
     hs_ref_find_amax(&args->c, &args->amax);
     if (!hs_tensor_present(&args->row_sums))
         return HS_OK;
-    const HsBiasBackwardArgs sums = { .dy = args->a, .dbias = args->row_sums };
+    const HsBiasBackwardArgs sums = { .dy = args->a.values, .dbias = args->row_sums };
     return hs_ref_bias_backward(context, &sums);
 }
 

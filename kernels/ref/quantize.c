@@ -11,21 +11,17 @@
 #include "kernels/ops/code_rule.h"
 #include "kernels/ref/ref.h"
 
-static const float largest_numbers[HS_OPERAND_FORMATS] = {
-    [HS_OPERAND_E4M3] = 448.0f, [HS_OPERAND_E5M2] = 57344.0f, [HS_OPERAND_E2M1] = 6.0f
-};
-
-static uint8_t encode(const HsQuantizeArgs *args, HsOperandFormat format, float value, int64_t element)
+static uint8_t encode(const HsQuantizeArgs *args, HsDtype format, float value, int64_t element)
 {
     if (!args->stochastic)
-        return format == HS_OPERAND_E4M3   ? hs_e4m3_encode_saturate(value)
-               : format == HS_OPERAND_E5M2 ? hs_e5m2_encode_saturate(value)
-                                           : hs_e2m1_encode(value);
+        return format == HS_E4M3   ? hs_e4m3_encode_saturate(value)
+               : format == HS_E5M2 ? hs_e5m2_encode_saturate(value)
+                                   : hs_e2m1_encode(value);
     const uint64_t at = (uint64_t)(args->rng.row_offset * args->x.shape[1] + element);
     const uint32_t random = hs_rng_draw(&args->rng, at / 4).word[at % 4];
-    return format == HS_OPERAND_E4M3   ? hs_e4m3_encode_stochastic(value, random)
-           : format == HS_OPERAND_E5M2 ? hs_e5m2_encode_stochastic(value, random)
-                                       : hs_e2m1_encode_stochastic(value, random);
+    return format == HS_E4M3   ? hs_e4m3_encode_stochastic(value, random)
+           : format == HS_E5M2 ? hs_e5m2_encode_stochastic(value, random)
+                               : hs_e2m1_encode_stochastic(value, random);
 }
 
 static float larger(float a, float b)
@@ -78,7 +74,7 @@ static void choose_scale(const HsQuantizeArgs *args, const HsCodes *codes, float
     }
     scaling->scale = scaling->inverse = 1.0f;
     if (codes->granularity == HS_SCALE_TENSOR) {
-        scaling->scale = hs_tensor_scale(amax, largest_numbers[codes->format], args->power_of_two);
+        scaling->scale = hs_tensor_scale(amax, (float)hs_dtype_info(codes->format)->max, args->power_of_two);
         scaling->inverse = 1.0f / scaling->scale;
     } else if (codes->granularity == HS_SCALE_NV && usable && amax / 2688.0f > 0.0f) {
         scaling->inverse = amax / 2688.0f;
@@ -105,7 +101,7 @@ static float block_amax(const HsQuantizeArgs *args, const HsCodes *codes, const 
 static uint8_t block_scale(const HsCodes *codes, float amax)
 {
     if (codes->granularity != HS_SCALE_NV)
-        return hs_e8m0_scale_up(amax, largest_numbers[codes->format]);
+        return hs_e8m0_scale_up(amax, (float)hs_dtype_info(codes->format)->max);
     return hs_e4m3_encode_saturate(amax / (6.0f * codes->scaling->inverse));
 }
 
@@ -123,7 +119,7 @@ static float scaled(const HsCodes *codes, float value, uint8_t block)
 static void store_code(const HsCodes *codes, int64_t row, int64_t k, uint8_t code)
 {
     unsigned char *const out = codes->data + row * hs_codes_row_bytes(codes);
-    if (codes->format != HS_OPERAND_E2M1)
+    if (codes->format != HS_E2M1)
         out[k] = code;
     else if (k % 2 == 0)
         out[k / 2] = code;
@@ -136,8 +132,8 @@ static void cast(const HsQuantizeArgs *args, const HsCodes *codes, bool transpos
 {
     const int64_t size = hs_scale_block(codes->granularity), blocks = hs_codes_blocks(codes);
     const int64_t columns = args->x.shape[1];
-    const float largest = largest_numbers[codes->format];
-    const uint8_t magnitude = codes->format == HS_OPERAND_E2M1 ? 7 : 0x7F;
+    const float largest = (float)hs_dtype_info(codes->format)->max;
+    const uint8_t magnitude = codes->format == HS_E2M1 ? 7 : 0x7F;
     for (int64_t row = 0; row < codes->rows; row++) {
         for (int64_t block = 0; block < blocks; block++)
             codes->block_scales[row * blocks + block] = block_scale(codes, block_amax(args, codes, values, row, block));

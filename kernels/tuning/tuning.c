@@ -28,9 +28,9 @@ const char *hs_product_layout_name(const HsProductKey *key)
 static HsProductFormat format_of_codes(const HsMatmulArgs *args)
 {
     enum { ROW_BYTES = 16, STRAIGHT_DEPTH = 2048 };
-    const HsCodes *const a = args->a_codes, *const b = args->b_codes;
-    const bool e5m2 = a->format == HS_OPERAND_E5M2;
-    if ((!e5m2 && a->format != HS_OPERAND_E4M3) || b->format != HS_OPERAND_E4M3 || a->depth % ROW_BYTES != 0)
+    const HsCodes *const a = hs_codes_of(&args->a), *const b = hs_codes_of(&args->b);
+    const bool e5m2 = a->format == HS_E5M2;
+    if ((!e5m2 && a->format != HS_E4M3) || b->format != HS_E4M3 || a->depth % ROW_BYTES != 0)
         return HS_PRODUCT_16BIT;
     if (a->granularity == HS_SCALE_BLOCK)
         return HS_PRODUCT_FP8_BLOCKS;
@@ -44,13 +44,13 @@ static HsProductFormat format_of_codes(const HsMatmulArgs *args)
 HsProductKey hs_product_key(const HsMatmulArgs *args)
 {
     return (HsProductKey){
-        .m = args->a.shape[args->transpose_a ? 1 : 0],
-        .n = args->b.shape[args->transpose_b ? 0 : 1],
-        .k = args->a.shape[args->transpose_a ? 0 : 1],
+        .m = args->a.values.shape[args->transpose_a ? 1 : 0],
+        .n = args->b.values.shape[args->transpose_b ? 0 : 1],
+        .k = args->a.values.shape[args->transpose_a ? 0 : 1],
         .transpose_a = args->transpose_a,
         .transpose_b = args->transpose_b,
-        .format = args->a_codes                     ? format_of_codes(args)
-                  : args->a.dtype != HS_F32         ? HS_PRODUCT_16BIT
+        .format = args->a.layout == HS_LAYOUT_CODES ? format_of_codes(args)
+                  : args->a.values.dtype != HS_F32  ? HS_PRODUCT_16BIT
                   : hs_policy_is_tf32(args->policy) ? HS_PRODUCT_TF32
                                                     : HS_PRODUCT_F32,
     };
@@ -171,12 +171,17 @@ HsMatmulArgs hs_training_product(const HsTrainingLayer *layer, HsTrainingPass pa
     const HsTensor dw = hs_tensor_2d(NULL, HS_F32, layer->out, layer->in);
     switch (pass) {
     case HS_PASS_FORWARD:
-        return (HsMatmulArgs){ .a = x, .b = w, .transpose_b = true, .policy = policy, .alpha = 1.0f, .c = y };
+        return (
+            HsMatmulArgs){ .a.values = x, .b.values = w, .transpose_b = true, .policy = policy, .alpha = 1.0f, .c = y };
     case HS_PASS_DGRAD:
-        return (HsMatmulArgs){ .a = dy, .b = w, .policy = policy, .alpha = 1.0f, .c = x };
+        return (HsMatmulArgs){ .a.values = dy, .b.values = w, .policy = policy, .alpha = 1.0f, .c = x };
     default:
-        return (HsMatmulArgs){
-            .a = dy, .b = x, .transpose_a = true, .policy = policy, .alpha = 1.0f, .accumulate = true, .c = dw
-        };
+        return (HsMatmulArgs){ .a.values = dy,
+                               .b.values = x,
+                               .transpose_a = true,
+                               .policy = policy,
+                               .alpha = 1.0f,
+                               .accumulate = true,
+                               .c = dw };
     }
 }

@@ -319,8 +319,8 @@ static HsStatus weigh_rows(const HsKronecker *kronecker, HsContext *context, con
     *weighed = scratch_of(kronecker, 1, piece);
     for (int64_t first = 0; first < piece->rows; first += left->block) {
         const HsTensor block = hs_factor_at(left, piece->row + first);
-        const HsMatmulArgs product = { .a = block,
-                                       .b = rows_of(distance, first, block.shape[0]),
+        const HsMatmulArgs product = { .a.values = block,
+                                       .b.values = rows_of(distance, first, block.shape[0]),
                                        .alpha = 1.0f,
                                        .c = rows_of(*weighed, first, block.shape[0]) };
         HS_TRY(hs_op_matmul(context, &product));
@@ -335,8 +335,8 @@ static HsStatus weigh_columns(const HsKronecker *kronecker, HsContext *context, 
     const bool whole = piece->columns == right->size;
     const int other = weighed->data == scratch_of(kronecker, 0, piece).data ? 1 : 0;
     const HsTensor target = rows_of(pull, piece->row, piece->rows);
-    HsMatmulArgs product = { .a = *weighed,
-                             .b = hs_factor_at(right, piece->column),
+    HsMatmulArgs product = { .a.values = *weighed,
+                             .b.values = hs_factor_at(right, piece->column),
                              .accumulate = add,
                              .alpha = 1.0f,
                              .c = whole ? target : scratch_of(kronecker, other, piece) };

@@ -101,8 +101,8 @@ static HsTensor part_rows(HsTensor tensor, int64_t rows, int part)
 /* P = A K^T of one part, and pull = P K, or pull += where others came before. */
 static HsStatus add_pull(HsContext *context, HsTensor now, HsTensor kept, HsTensor product, HsTensor pull, bool add)
 {
-    const HsMatmulArgs overlap = { .a = now, .b = kept, .transpose_b = true, .alpha = 1, .c = product };
-    const HsMatmulArgs back = { .a = product, .b = kept, .alpha = 1, .accumulate = add, .c = pull };
+    const HsMatmulArgs overlap = { .a.values = now, .b.values = kept, .transpose_b = true, .alpha = 1, .c = product };
+    const HsMatmulArgs back = { .a.values = product, .b.values = kept, .alpha = 1, .accumulate = add, .c = pull };
     HS_TRY(hs_op_matmul(context, &overlap));
     return hs_op_matmul(context, &back);
 }

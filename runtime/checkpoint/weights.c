@@ -24,7 +24,7 @@ static void *own_part(const HsTensor *part, const HsTensorShare *share, void *ow
 static void add_parts(const HsParam *param, HsTensor tensor, const HsTensorShare *share, HsContext *context,
                       HsNaming naming, HsWeights *weights)
 {
-    const bool quantized = param->quantized.count > 0;
+    const bool quantized = param->stored.layout == HS_LAYOUT_NF4;
     const bool stacked = naming == HS_NAMING_STACKED && !quantized; /* those files are older than such matrices */
     int64_t first = 0;
     for (int part = 0; part < (stacked ? 1 : hs_param_stored_parts(param)); part++) {
@@ -39,7 +39,7 @@ static void add_parts(const HsParam *param, HsTensor tensor, const HsTensorShare
             item->tensor.data = own_part(&item->tensor, &item->share, tensor.data);
         }
         item->context = context;
-        item->quantized = quantized ? &param->quantized : NULL;
+        item->quantized = quantized ? &param->stored.nf4 : NULL;
         item->first = quantized ? first * param->shape[1] : 0;
         item->transposed = naming >= HS_NAMING_PUBLISHED && param->published_transposed;
         first += rows;
@@ -64,7 +64,7 @@ HsStatus hs_weights_list(const HsModel *model, const HsSpan *spans, int span_cou
         add_parts(&model->params[i],
                   mastered   ? spans[span].master
                   : streamed ? spans[span].weight
-                             : model->params[i].weight,
+                             : model->params[i].stored.values,
                   mastered || streamed ? &spans[span].share : NULL, context, naming, weights);
     }
     return HS_OK;

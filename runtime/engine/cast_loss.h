@@ -16,7 +16,7 @@ typedef struct HsCastLoss {
 
 /* How weights are cast by a recipe: format, and what has a scale of its own. */
 typedef struct HsCastRule {
-    HsOperandFormat format;
+    HsDtype format;
     HsScaleGranularity granularity;
     bool squares; /* blocks are squares, as many rows as columns */
 } HsCastRule;

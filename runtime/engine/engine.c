@@ -115,7 +115,7 @@ static HsStatus open_part(HsEngine *engine, const char *name, const HsEngineOpti
     engine->tuner = part->tuner;
     engine->context.backend = part->backend;
     engine->context.threads = 1;
-    engine->products = (HsProducts){ .bf16 = true, .f16 = true, .rounds_to[HS_OPERAND_TF32] = true };
+    engine->products = (HsProducts){ .bf16 = true, .f16 = true, .rounds_to[HS_TF32] = true };
     return engine->device.stream_create(&engine->device, &engine->context.stream);
 }
 

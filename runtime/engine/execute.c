@@ -15,8 +15,7 @@ HsTensor hs_program_tensor(const HsProgram *program, int buffer, int64_t rows)
     HsTensor tensor = program->buffers[buffer].tensor;
     tensor.data = hs_arena_at(&program->activations, program->buffers[buffer].offset);
     const int slot = program->buffers[buffer].slot;
-    if (slot != HS_NONE &&
-        (program->model->slots[slot].format == HS_OPERAND_AS_IS || program->buffers[buffer].gradient))
+    if (slot != HS_NONE && (!hs_format_rounds(program->model->slots[slot].format) || program->buffers[buffer].gradient))
         tensor.shape[0] = rows;
     return tensor;
 }

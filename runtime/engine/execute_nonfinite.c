@@ -44,7 +44,7 @@ static HsStatus look_at_buffer(Hunt *hunt, const HsAction *action, int maker, in
     if (buffer == HS_NONE || hunt->found)
         return HS_OK;
     const HsModel *model = hunt->program->model;
-    if (!gradient && model->slots[slot].format != HS_OPERAND_AS_IS) /* codes of what was looked at */
+    if (!gradient && hs_format_rounds(model->slots[slot].format)) /* codes of what was looked at */
         return HS_OK;
     bool finite = true;
     int64_t rows = hunt->program->batch * hunt->program->sequence_length;
@@ -114,8 +114,8 @@ static HsStatus look_at_weights(Hunt *hunt)
 {
     const HsModel *model = hunt->program->model;
     for (int i = 0; i < model->param_count; i++)
-        if (model->params[i].quantized.count == 0) /* four bits hold no such number */
-            HS_TRY(look_at_param(hunt, &model->params[i], &model->params[i].weight, "weight"));
+        if (model->params[i].stored.layout != HS_LAYOUT_NF4) /* four bits hold no such number */
+            HS_TRY(look_at_param(hunt, &model->params[i], &model->params[i].stored.values, "weight"));
     return HS_OK;
 }
 

@@ -51,7 +51,7 @@ static HsTensor slot_tensor(const HsProgram *program, int slot)
 {
     const HsSlot *info = &program->model->slots[slot];
     int64_t rows = program->batch * program->sequence_length;
-    if (info->format != HS_OPERAND_AS_IS) {
+    if (hs_format_rounds(info->format)) {
         const HsCodes codes = { info->format, info->granularity, info->columns, rows, NULL, NULL, NULL };
         return hs_tensor_1d(NULL, HS_U8, (int64_t)hs_codes_bytes(&codes));
     }

@@ -58,7 +58,7 @@ unsigned hs_node_reads_inputs(const HsModel *model, const HsNode *node)
 bool hs_node_saves(const HsModel *model, const HsNode *node, int i)
 {
     const int slot = node->saved[i];
-    return slot != HS_NONE && (model->slots[slot].format == HS_OPERAND_AS_IS || node->keeps_codes);
+    return slot != HS_NONE && (!hs_format_rounds(model->slots[slot].format) || node->keeps_codes);
 }
 
 int hs_node_backward_slots(const HsModel *model, const HsNode *node, int slots[HS_NODE_SLOTS])

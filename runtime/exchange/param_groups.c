@@ -8,7 +8,7 @@
 HsTensor hs_param_groups_tensor(const HsParamGroups *groups, int parameter)
 {
     const HsParam *param = &groups->model->params[parameter];
-    return groups->which == HS_SPAN_GRADIENT ? param->gradient : param->weight;
+    return groups->which == HS_SPAN_GRADIENT ? param->gradient : param->stored.values;
 }
 
 int hs_param_block(const HsModel *model, int parameter)

@@ -95,7 +95,7 @@ static void point_to(const HsWeightStream *stream, int group, unsigned char *mem
 {
     for (int p = 0; p < stream->model->param_count; p++)
         if (stream->groups.group_of[p] == group)
-            stream->model->params[p].weight.data = memory + stream->groups.offset_of[p];
+            stream->model->params[p].stored.values.data = memory + stream->groups.offset_of[p];
 }
 
 static HsStatus bring(const HsWeightStream *stream, HsContext *context, int group, unsigned char *memory)
@@ -147,7 +147,7 @@ static void forget(const HsWeightStream *stream)
 {
     for (int p = 0; p < stream->model->param_count; p++)
         if (stream->groups.group_of[p] >= 0)
-            stream->model->params[p].weight.data = NULL;
+            stream->model->params[p].stored.values.data = NULL;
 }
 
 HsStatus hs_weight_stream_create(HsModel *model, const HsShards *shards, const HsSpanShare *share,
@@ -193,7 +193,7 @@ static void point_to_own(const HsWeightStream *stream)
     for (int i = 0; i < stream->share->all_count; i++) {
         const HsSpan *span = &stream->share->all[i];
         if (span->first == 0)
-            stream->model->params[span->parameter].weight.data = span->weight.data;
+            stream->model->params[span->parameter].stored.values.data = span->weight.data;
     }
 }
 

@@ -134,17 +134,18 @@ HsStatus hs_model_mark_coded(HsBuilder *builder)
     scalings->per_node = recipe->rotates ? HS_SCALING_ROLES : HS_SCALING_X_TURNED;
     for (int n = 0; n < model->node_count; n++) {
         HsNode *const node = &model->nodes[n];
-        if (!is_linear(node) || is_kept(model, node, keep) || model->params[node->params[0]].quantized.count > 0)
+        if (!is_linear(node) || is_kept(model, node, keep) ||
+            model->params[node->params[0]].stored.layout == HS_LAYOUT_NF4)
             continue;
         HsParam *const param = &model->params[node->params[0]];
         const HsProductPolicy forward = recipe->forward, dgrad = recipe->dgrad;
         node->attributes.code_policy = forward;
         node->attributes.scaling = scalings->count;
         scalings->count += scalings->per_node;
-        param->codes_forward =
-            (HsCodes){ forward.b, forward.granularity, param->shape[0], param->shape[1], NULL, NULL, NULL };
-        param->codes_backward =
-            (HsCodes){ dgrad.b, dgrad.granularity, param->shape[1], param->shape[0], NULL, NULL, NULL };
+        param->forward = hs_operand_codes(
+            (HsCodes){ forward.b, forward.granularity, param->shape[0], param->shape[1], NULL, NULL, NULL });
+        param->backward = hs_operand_codes(
+            (HsCodes){ dgrad.b, dgrad.granularity, param->shape[1], param->shape[0], NULL, NULL, NULL });
         hs_builder_codes(builder, n);
     }
     if (builder->status == HS_OK)
@@ -158,7 +159,7 @@ HsStatus hs_model_mark_coded(HsBuilder *builder)
 
 bool hs_param_coded(const HsParam *param)
 {
-    return hs_codes_present(&param->codes_forward);
+    return param->forward.layout == HS_LAYOUT_CODES;
 }
 
 /* The transpose is read backward, where dy w is computed. */
@@ -190,9 +191,9 @@ void hs_coded_reserve(HsModel *model, bool training)
         HsParam *const param = &model->params[i];
         if (!hs_param_coded(param))
             continue;
-        param->offset_codes[0] = hs_arena_reserve(&model->packed, hs_codes_bytes(&param->codes_forward));
+        param->offset_forward = hs_arena_reserve(&model->packed, hs_codes_bytes(&param->forward.codes));
         if (has_backward(param, training))
-            param->offset_codes[1] = hs_arena_reserve(&model->packed, hs_codes_bytes(&param->codes_backward));
+            param->offset_backward = hs_arena_reserve(&model->packed, hs_codes_bytes(&param->backward.codes));
     }
 }
 
@@ -215,15 +216,15 @@ void hs_coded_place(HsModel *model, bool training)
         if (!hs_node_coded(node))
             continue;
         HsParam *const param = &model->params[node->params[0]];
-        param->codes_forward.scaling = param->codes_backward.scaling = hs_model_scaling(model, node, HS_SCALING_WEIGHT);
-        hs_codes_place(&param->codes_forward, hs_arena_at(&model->packed, param->offset_codes[0]));
+        param->forward.codes.scaling = param->backward.codes.scaling = hs_model_scaling(model, node, HS_SCALING_WEIGHT);
+        hs_codes_place(&param->forward.codes, hs_arena_at(&model->packed, param->offset_forward));
         if (has_backward(param, training))
-            hs_codes_place(&param->codes_backward, hs_arena_at(&model->packed, param->offset_codes[1]));
+            hs_codes_place(&param->backward.codes, hs_arena_at(&model->packed, param->offset_backward));
     }
 }
 
 /* The format that a role's scale is for. */
-static HsOperandFormat format_of(const HsScalingRecipe *recipe, int role)
+static HsDtype format_of(const HsScalingRecipe *recipe, int role)
 {
     return role == HS_SCALING_DY || role == HS_SCALING_DY_TURNED ? recipe->dgrad.a : recipe->forward.a;
 }
@@ -272,14 +273,14 @@ HsStatus hs_model_cast(HsModel *model, HsContext *context, bool training)
         const HsParam *const param = &model->params[i];
         if (!hs_param_coded(param))
             continue;
-        HsQuantizeArgs args = { .x = param->weight,
-                                .along = param->codes_forward,
+        HsQuantizeArgs args = { .x = param->stored.values,
+                                .along = param->forward.codes,
                                 .squares = recipe->square_weights,
                                 .source = hs_model_scale_source(model, training),
                                 .power_of_two = recipe->power_of_two,
                                 .records = training };
-        if (param->codes_backward.data)
-            args.across = param->codes_backward;
+        if (param->backward.codes.data)
+            args.across = param->backward.codes;
         HS_TRY(hs_op_quantize(context, &args));
     }
     if (!context->dry_run)

@@ -112,19 +112,7 @@ static inline HsTensor hs_tensor_rows(HsTensor tensor, int64_t first, int64_t co
 
 static inline HsTensor hs_run_weight(const HsLayerCall *call, int index)
 {
-    return call->params[index] ? call->params[index]->weight : (HsTensor){ 0 };
-}
-
-/* The backend's own layout of a weight, when there is one. */
-static inline const HsPacked *hs_run_packed(const HsPacked *packed)
-{
-    return packed->data ? packed : NULL;
-}
-
-/* The weight in four bits, where that is what there is. */
-static inline const HsQuantized *hs_run_quantized(const HsLayerCall *call, int index)
-{
-    return call->params[index] && call->params[index]->quantized.count > 0 ? &call->params[index]->quantized : NULL;
+    return call->params[index] ? call->params[index]->stored.values : (HsTensor){ 0 };
 }
 
 /* Absent where the parameter is frozen: backward leaves that gradient out. */

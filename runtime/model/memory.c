@@ -28,11 +28,12 @@ static void fill_uniform(const HsTensor *tensor, uint64_t seed, uint32_t site, d
 
 /* Bytes of a packed copy; 0 when this parameter has none.  Beside adapters the model has none in training: it would
  * stand in memory three times, and to pack it anew for each product takes one part in as many as a product has rows. */
-static size_t packed_bytes(const HsContext *context, const HsParam *param, const HsPacked *packed, bool training)
+static size_t packed_bytes(const HsContext *context, const HsParam *param, const HsOperand *copy, bool training)
 {
     const bool stays = training && (param->beside_adapters || (param->streams && param->trainable));
-    const bool quantized = param->quantized.count > 0 || hs_param_coded(param);
-    if (!hs_param_multiplies(param) || stays || quantized || context->backend->packed_bytes == NULL)
+    const HsPacked *const packed = hs_packed_of(copy);
+    if (!hs_param_multiplies(param) || stays || param->stored.layout != HS_LAYOUT_ROWS || packed == NULL ||
+        context->backend->packed_bytes == NULL)
         return 0;
     return context->backend->packed_bytes(context, packed->dtype, packed->k, packed->n);
 }
@@ -40,7 +41,7 @@ static size_t packed_bytes(const HsContext *context, const HsParam *param, const
 /* The same of the copy for dy w, which only training reads, and only where it is computed. */
 static size_t packed_backward_bytes(const HsContext *context, const HsParam *param, bool training)
 {
-    return training && param->passes_gradient ? packed_bytes(context, param, &param->packed_backward, training) : 0;
+    return training && param->passes_gradient ? packed_bytes(context, param, &param->backward, training) : 0;
 }
 
 static bool comes_later(const HsModel *model, const HsParam *param, bool training)
@@ -52,13 +53,13 @@ static void reserve_param(HsModel *model, const HsContext *context, HsParam *par
 {
     param->streams = model->streams;
     if (!comes_later(model, param, training))
-        param->offset_weight = hs_arena_reserve(&model->weights, hs_param_weight_bytes(param));
-    size_t forward = packed_bytes(context, param, &param->packed_forward, training);
+        param->offset_stored = hs_arena_reserve(&model->weights, hs_param_weight_bytes(param));
+    size_t forward = packed_bytes(context, param, &param->forward, training);
     size_t backward = packed_backward_bytes(context, param, training);
     if (forward > 0)
-        param->offset_packed[0] = hs_arena_reserve(&model->packed, forward);
+        param->offset_forward = hs_arena_reserve(&model->packed, forward);
     if (backward > 0)
-        param->offset_packed[1] = hs_arena_reserve(&model->packed, backward);
+        param->offset_backward = hs_arena_reserve(&model->packed, backward);
     if (training && param->trainable && !model->passing)
         param->offset_gradient = hs_arena_reserve(&model->gradients, hs_tensor_bytes(&param->gradient));
 }
@@ -67,15 +68,15 @@ static void reserve_param(HsModel *model, const HsContext *context, HsParam *par
 static void place_param(HsModel *model, const HsContext *context, HsParam *param, bool training)
 {
     void *const weight =
-        comes_later(model, param, training) ? NULL : hs_arena_at(&model->weights, param->offset_weight);
-    if (param->quantized.count == 0)
-        param->weight.data = weight;
+        comes_later(model, param, training) ? NULL : hs_arena_at(&model->weights, param->offset_stored);
+    if (param->stored.layout != HS_LAYOUT_NF4)
+        param->stored.values.data = weight;
     else if (weight)
-        hs_nf4_place(&param->quantized, weight);
-    if (packed_bytes(context, param, &param->packed_forward, training) > 0)
-        param->packed_forward.data = hs_arena_at(&model->packed, param->offset_packed[0]);
+        hs_nf4_place(&param->stored.nf4, weight);
+    if (packed_bytes(context, param, &param->forward, training) > 0)
+        param->forward.packed.data = hs_arena_at(&model->packed, param->offset_forward);
     if (packed_backward_bytes(context, param, training) > 0)
-        param->packed_backward.data = hs_arena_at(&model->packed, param->offset_packed[1]);
+        param->backward.packed.data = hs_arena_at(&model->packed, param->offset_backward);
     if (training && param->trainable && !model->passing)
         param->gradient.data = hs_arena_at(&model->gradients, param->offset_gradient);
 }
@@ -163,7 +164,7 @@ static HsStatus quantize(HsContext *context, const HsParam *param, const HsTenso
     }
     for (int part = 0; part < hs_param_stored_parts(param); part++) {
         const int64_t count = hs_param_stored_rows(param, part) * param->shape[1];
-        HS_TRY(hs_quantized_set(&param->quantized, first, count, wide + first, context));
+        HS_TRY(hs_quantized_set(&param->stored.nf4, first, count, wide + first, context));
         first += count;
     }
     return HS_OK;
@@ -182,7 +183,7 @@ static HsStatus draw(HsModel *model, HsContext *context, uint64_t seed, double i
     int64_t largest = 0;
     for (int i = 0; i < model->param_count; i++) {
         const bool drawn = !adapters_only || model->params[i].role == HS_PARAM_ADAPTER;
-        const int64_t count = drawn ? hs_tensor_count(&model->params[i].weight) : 0;
+        const int64_t count = drawn ? hs_tensor_count(&model->params[i].stored.values) : 0;
         largest = count > largest ? count : largest;
     }
     if (largest == 0)
@@ -191,7 +192,7 @@ static HsStatus draw(HsModel *model, HsContext *context, uint64_t seed, double i
     if (staging == NULL)
         return hs_fail(HS_ENOMEM, "model: no memory for the initial values of %lld numbers", (long long)largest);
     for (int i = 0, span = 0; i < model->param_count; i++) {
-        const HsTensor *weight = &model->params[i].weight;
+        const HsTensor *weight = &model->params[i].stored.values;
         HsTensor values = *weight, rounded = *weight;
         if (adapters_only && model->params[i].role != HS_PARAM_ADAPTER)
             continue;
@@ -207,7 +208,7 @@ static HsStatus draw(HsModel *model, HsContext *context, uint64_t seed, double i
                             send(context, &spans[span].master,
                                  (unsigned char *)staging + (size_t)spans[span].first * hs_dtype_bytes(values.dtype)),
                             done);
-        if (model->params[i].quantized.count > 0) {
+        if (model->params[i].stored.layout == HS_LAYOUT_NF4) {
             HS_TRY_GOTO(status, quantize(context, &model->params[i], &values), done);
             continue;
         }
@@ -239,11 +240,11 @@ HsStatus hs_model_initialize_adapters(HsModel *model, HsContext *context, uint64
     return draw(model, context, seed, 0, spans, span_count, true);
 }
 
-static HsStatus pack(HsContext *context, HsParam *param, HsPacked *packed, bool transposed)
+static HsStatus pack(HsContext *context, const HsParam *param, HsOperand *copy, bool transposed)
 {
-    if (packed->data == NULL)
+    if (copy->layout != HS_LAYOUT_PACKED || copy->packed.data == NULL)
         return HS_OK;
-    HsPackWeightArgs args = { .w = param->weight, .transposed = transposed, .packed = packed };
+    HsPackWeightArgs args = { .w = param->stored.values, .transposed = transposed, .packed = &copy->packed };
     return hs_op_pack_weight(context, &args);
 }
 
@@ -251,8 +252,8 @@ HsStatus hs_model_pack(HsModel *model, HsContext *context)
 {
     for (int i = 0; i < model->param_count; i++) {
         HsParam *param = &model->params[i];
-        HS_TRY(pack(context, param, &param->packed_forward, true));
-        HS_TRY(pack(context, param, &param->packed_backward, false));
+        HS_TRY(pack(context, param, &param->forward, true));
+        HS_TRY(pack(context, param, &param->backward, false));
     }
     model->scalings.stale = true;
     return HS_OK;
@@ -267,6 +268,11 @@ static unsigned uses_of(const HsParam *param)
     return uses[param->role] | (param->tied ? HS_SPAN_MAKES_LOGITS : 0u);
 }
 
+static HsPacked *packed_in(HsOperand *copy)
+{
+    return copy->layout == HS_LAYOUT_PACKED ? &copy->packed : NULL;
+}
+
 int hs_model_spans(HsModel *model, HsSpan *spans)
 {
     int count = 0;
@@ -277,16 +283,16 @@ int hs_model_spans(HsModel *model, HsSpan *spans)
         spans[count++] = (HsSpan){
             .name = param->name,
             .parameter = i,
-            .count = hs_tensor_count(&param->weight),
+            .count = hs_tensor_count(&param->stored.values),
             .part_count = param->role == HS_PARAM_MATRIX || param->role == HS_PARAM_ADAPTER ? param->part_count : 0,
             .part_rows = param->part_rows,
             .adapts = param->start == HS_START_UNIFORM,
             .uses = uses_of(param),
             .decay = param->rank == 2, /* gains and biases are not shrunk (GPT-2's recipe) */
             .learning_rate_scale = 1.0f,
-            .weight = param->weight,
+            .weight = param->stored.values,
             .gradient = param->gradient,
-            .epilogue = { .packed_transposed = &param->packed_forward, .packed = &param->packed_backward },
+            .epilogue = { .packed_transposed = packed_in(&param->forward), .packed = packed_in(&param->backward) },
         };
     }
     return count;

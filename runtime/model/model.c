@@ -272,7 +272,7 @@ int64_t hs_model_parameter_count(const HsModel *model)
 {
     int64_t count = 0;
     for (int i = 0; i < model->param_count; i++)
-        count += hs_tensor_count(&model->params[i].weight);
+        count += hs_tensor_count(&model->params[i].stored.values);
     return count;
 }
 
@@ -280,7 +280,7 @@ int64_t hs_model_trainable_count(const HsModel *model)
 {
     int64_t count = 0;
     for (int i = 0; i < model->param_count; i++)
-        count += model->params[i].trainable ? hs_tensor_count(&model->params[i].weight) : 0;
+        count += model->params[i].trainable ? hs_tensor_count(&model->params[i].stored.values) : 0;
     return count;
 }
 
@@ -296,9 +296,10 @@ double hs_model_flops_per_token(const HsModel *model, int64_t sequence_length)
         if (node->layer != &hs_layer_linear && node->layer != &hs_layer_head_loss)
             continue;
         const HsParam *matrix = &model->params[node->params[0]];
-        flops += (2.0 + 2.0 * inputs + (matrix->trainable ? 2.0 : 0.0)) * (double)hs_tensor_count(&matrix->weight);
+        flops +=
+            (2.0 + 2.0 * inputs + (matrix->trainable ? 2.0 : 0.0)) * (double)hs_tensor_count(&matrix->stored.values);
         for (int i = 2; i < HS_NODE_PARAMS && node->params[i] != HS_NONE; i++)
-            flops += 6.0 * (double)hs_tensor_count(&model->params[node->params[i]].weight);
+            flops += 6.0 * (double)hs_tensor_count(&model->params[node->params[i]].stored.values);
     }
     return flops;
 }

@@ -70,12 +70,22 @@ typedef struct HsParam {
     bool streams;         /* the model's; no copy is kept packed */
     bool passes_gradient; /* something that it multiplies has a gradient: dy w is computed */
     /* shapes from the start (for dry runs), pointers when the memory is committed; absent ones have rank 0 */
-    HsTensor weight, gradient;                /* no gradient where it is frozen */
-    HsQuantized quantized;                    /* the weight in four bits, which then has no data (quantized.h) */
-    HsPacked packed_forward, packed_backward; /* x w^T and dy w */
-    HsCodes codes_forward, codes_backward;    /* the same where the products are of codes: w, and its transpose */
-    size_t offset_weight, offset_gradient, offset_packed[2], offset_codes[2];
+    HsOperand stored; /* the weight: rows, or four bits (quantized.h) */
+    HsOperand forward,
+        backward;      /* copies that x w^T and dy w read: packed, where they have data, or codes of w and w^T */
+    HsTensor gradient; /* no gradient where it is frozen */
+    size_t offset_stored, offset_forward, offset_backward, offset_gradient;
 } HsParam;
+
+/* The right operand of x w^T, or of dy w. */
+static inline HsOperand hs_param_operand(const HsParam *param, bool backward)
+{
+    const HsOperand *const copy = backward ? &param->backward : &param->forward;
+    if (copy->layout == HS_LAYOUT_CODES)
+        return *copy;
+    return param->stored.layout == HS_LAYOUT_ROWS ? hs_operand_packed(param->stored.values, hs_packed_of(copy))
+                                                  : param->stored;
+}
 
 /* The right operand of products: packed after every update. */
 static inline bool hs_param_multiplies(const HsParam *param)
@@ -108,7 +118,7 @@ typedef struct HsSlot {
     int producer;        /* node, or HS_NONE for tokens and targets */
     bool needs_gradient; /* backward makes a gradient of the same shape and dtype: something trainable lies below */
     /* Codes of another slot's transpose, [columns, rows], which backward multiplies: bytes, as many as they are. */
-    HsOperandFormat format;
+    HsDtype format;
     HsScaleGranularity granularity;
     bool amax, gradient_amax; /* the largest magnitude of it, of its gradient, is found by what makes it (coded.h) */
 } HsSlot;

@@ -46,12 +46,12 @@ static const HsPrecision modes[] = {
     HALF_MODE("fp16", HS_F16, true),
     /* precision.mode fp8, by recipe: Micikevicius et al. 2022 (the first two), DeepSeek-AI 2024, section 3.3, OCP
      * Microscaling Formats 1.0, NVIDIA 2025, "Pretraining Large Language Models with NVFP4", section 4. */
-    CODE_MODE("fp8", "current", HS_OPERAND_E4M3, HS_OPERAND_E5M2, HS_SCALE_TENSOR, .delayed = false),
-    CODE_MODE("fp8-delayed", "delayed", HS_OPERAND_E4M3, HS_OPERAND_E5M2, HS_SCALE_TENSOR, .delayed = true),
-    CODE_MODE("fp8-block", "block", HS_OPERAND_E4M3, HS_OPERAND_E4M3, HS_SCALE_BLOCK, .square_weights = true),
-    CODE_MODE("mxfp8", "mxfp8", HS_OPERAND_E4M3, HS_OPERAND_E4M3, HS_SCALE_MX, .delayed = false),
-    CODE_MODE("nvfp4", "nvfp4", HS_OPERAND_E2M1, HS_OPERAND_E2M1, HS_SCALE_NV, .square_weights = true,
-              .stochastic_gradients = true, .rotates = true),
+    CODE_MODE("fp8", "current", HS_E4M3, HS_E5M2, HS_SCALE_TENSOR, .delayed = false),
+    CODE_MODE("fp8-delayed", "delayed", HS_E4M3, HS_E5M2, HS_SCALE_TENSOR, .delayed = true),
+    CODE_MODE("fp8-block", "block", HS_E4M3, HS_E4M3, HS_SCALE_BLOCK, .square_weights = true),
+    CODE_MODE("mxfp8", "mxfp8", HS_E4M3, HS_E4M3, HS_SCALE_MX, .delayed = false),
+    CODE_MODE("nvfp4", "nvfp4", HS_E2M1, HS_E2M1, HS_SCALE_NV, .square_weights = true, .stochastic_gradients = true,
+              .rotates = true),
     /* Gradient checks only: the ref backend computes it, no configuration can choose it. */
     UNIFORM_MODE("fp64", HS_F64, HS_POLICY_AS_IS),
 };
@@ -94,14 +94,14 @@ static HsStatus resolve_codes(const HsConfig *config, HsPrecision *precision)
     scaling->most_recent = strcmp(config->precision_fp8.amax, "most_recent") == 0;
     scaling->margin = (float)config->precision_fp8.margin;
     if (of_tensor && strcmp(config->precision_fp8.format, "e4m3") == 0)
-        scaling->dgrad.a = scaling->wgrad.a = HS_OPERAND_E4M3;
+        scaling->dgrad.a = scaling->wgrad.a = HS_E4M3;
     return HS_OK;
 }
 
 static bool can_multiply(const HsProducts *products, HsProductPolicy policy)
 {
-    return (policy.a == HS_OPERAND_AS_IS || products->rounds_to[policy.a]) &&
-           (policy.b == HS_OPERAND_AS_IS || products->rounds_to[policy.b]);
+    return (!hs_format_rounds(policy.a) || products->rounds_to[policy.a]) &&
+           (!hs_format_rounds(policy.b) || products->rounds_to[policy.b]);
 }
 
 HsStatus hs_precision_resolve(const HsConfig *config, HsProducts products, HsPrecision *precision, char *why,

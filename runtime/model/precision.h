@@ -14,7 +14,7 @@
 /* What a device multiplies in hardware beside f32: dtypes, and formats to which it rounds operands. */
 typedef struct HsProducts {
     bool bf16, f16;
-    bool rounds_to[HS_OPERAND_FORMATS];
+    bool rounds_to[HS_FORMAT_COUNT];
 } HsProducts;
 
 /* Linear layers of the blocks in codes (kernels/ops/codes.h): what their products multiply, and how it is scaled. */

@@ -15,8 +15,9 @@ HsStatus hs_model_quantize_base(HsModel *model)
         int64_t counts[HS_PARAM_MOST_PARTS];
         for (int part = 0; part < hs_param_stored_parts(param); part++)
             counts[part] = hs_param_stored_rows(param, part) * columns;
-        param->quantized = hs_nf4_shape(counts, hs_param_stored_parts(param));
-        if (param->quantized.count == 0 || columns % HS_NF4_RUN != 0)
+        param->stored.layout = HS_LAYOUT_NF4;
+        param->stored.nf4 = hs_nf4_shape(counts, hs_param_stored_parts(param));
+        if (param->stored.nf4.count == 0 || columns % HS_NF4_RUN != 0)
             return hs_fail(
                 HS_ECONFIG,
                 "adapter.base: nf4 cuts each matrix into blocks of %d elements, and rows into runs of %d; %s "
@@ -83,10 +84,12 @@ HsStatus hs_quantized_scales(const HsQuantized *from, const HsContext *context, 
 
 size_t hs_param_weight_bytes(const HsParam *param)
 {
-    return param->quantized.count > 0 ? hs_nf4_bytes(&param->quantized) : hs_tensor_bytes(&param->weight);
+    const HsQuantized *const nf4 = hs_nf4_of(&param->stored);
+    return nf4 ? hs_nf4_bytes(nf4) : hs_tensor_bytes(&param->stored.values);
 }
 
 void *hs_param_weight_memory(const HsParam *param)
 {
-    return param->quantized.count > 0 ? param->quantized.codes : param->weight.data;
+    const HsQuantized *const nf4 = hs_nf4_of(&param->stored);
+    return nf4 ? nf4->codes : param->stored.values.data;
 }

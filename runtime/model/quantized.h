@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
  * Frozen matrices in four bits beside adapters (adapter.base: nf4; Dettmers et al. 2023, "QLoRA").  A parameter's
- * weight keeps its shape and the format that products decode it to, and has no data; HsParam.quantized has it.
+ * weight keeps its shape and the format that products decode it to, and has no data; HsParam.stored.nf4 has it.
  */
 #ifndef HS_RUNTIME_MODEL_QUANTIZED_H
 #define HS_RUNTIME_MODEL_QUANTIZED_H

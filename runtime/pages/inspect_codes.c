@@ -10,10 +10,10 @@
 #include "runtime/pages/inspect_internal.h"
 
 const HsInspectedRule hs_inspect_rules[HS_INSPECT_RULES] = {
-    { "e4m3, tensor", { HS_OPERAND_E4M3, HS_SCALE_TENSOR, false } },
-    { "e4m3, 128x128", { HS_OPERAND_E4M3, HS_SCALE_BLOCK, true } },
-    { "mxfp8", { HS_OPERAND_E4M3, HS_SCALE_MX, false } },
-    { "nvfp4, 16x16", { HS_OPERAND_E2M1, HS_SCALE_NV, true } },
+    { "e4m3, tensor", { HS_E4M3, HS_SCALE_TENSOR, false } },
+    { "e4m3, 128x128", { HS_E4M3, HS_SCALE_BLOCK, true } },
+    { "mxfp8", { HS_E4M3, HS_SCALE_MX, false } },
+    { "nvfp4, 16x16", { HS_E2M1, HS_SCALE_NV, true } },
 };
 
 enum { BAND_ROWS = HS_SCALE_BLOCK_ELEMENTS };

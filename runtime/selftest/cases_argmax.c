@@ -35,7 +35,7 @@ enum { LOGITS, INDEX };
 static void declare(HsTrial *trial)
 {
     const HsCase *config = trial->config;
-    HsOperand *operands = trial->operands;
+    HsTrialOperand *operands = trial->operands;
     operands[LOGITS] = hs_input("logits", 3.0, hs_tensor_2d(NULL, HS_F32, config->rows, config->columns));
     if (config->depth > 0)
         operands[LOGITS] = hs_filled(hs_input("logits", (double)config->depth, operands[LOGITS].tensor), HS_FILL_INDEX);

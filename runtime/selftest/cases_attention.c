@@ -69,11 +69,11 @@ static float scale_of(const HsTrial *trial)
 }
 
 /* The optimizer step, of which masks are drawn, is counted in the device's memory. */
-static HsOperand step_operand(const HsTrial *trial)
+static HsTrialOperand step_operand(const HsTrial *trial)
 {
     if (trial->config->dropout == 0.0f)
-        return (HsOperand){ 0 };
-    HsOperand step = hs_filled(hs_input("step", 1000.0, hs_tensor_1d(NULL, HS_I32, 1)), HS_FILL_INDEX);
+        return (HsTrialOperand){ 0 };
+    HsTrialOperand step = hs_filled(hs_input("step", 1000.0, hs_tensor_1d(NULL, HS_I32, 1)), HS_FILL_INDEX);
     step.parameter = true;
     return step;
 }
@@ -137,7 +137,7 @@ static void declare_forward(HsTrial *trial)
 static void raise_last_value(HsTrial *trial)
 {
     const HsHeads *const heads = &trial->config->heads;
-    const HsOperand *const qkv = &trial->operands[QKV];
+    const HsTrialOperand *const qkv = &trial->operands[QKV];
     const int64_t values = heads->kv_heads * heads->head_dim, end = hs_tensor_count(&qkv->tensor);
     for (int64_t i = end - values; i < end; i++)
         hs_dtype_store(qkv->tensor.dtype, qkv->image, i, 64.0 * hs_dtype_load(qkv->tensor.dtype, qkv->image, i));

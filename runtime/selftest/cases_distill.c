@@ -44,7 +44,7 @@ enum { TOP_LOGITS, TOP_VALUE, TOP_INDEX };
 
 static void declare_top(HsTrial *trial)
 {
-    HsOperand *operands = trial->operands;
+    HsTrialOperand *operands = trial->operands;
     operands[TOP_LOGITS] = hs_input("logits", 3.0, matrix(trial, HS_F32));
     if (hs_case_has(trial, HS_CASE_NONFINITE))
         operands[TOP_LOGITS] = hs_filled(operands[TOP_LOGITS], HS_FILL_BROKEN);
@@ -108,7 +108,7 @@ enum { LOGITS, TARGETS, REPLAYED, SCALE, LOSSES, DLOGITS, VALUE, INDEX, TEACHER 
 static void declare_common(HsTrial *trial)
 {
     const HsCase *config = trial->config;
-    HsOperand *operands = trial->operands;
+    HsTrialOperand *operands = trial->operands;
     operands[LOGITS] = hs_input("logits", spread(trial), matrix(trial, HS_F32));
     operands[TARGETS] = hs_filled(hs_input("targets", (double)config->columns, marks(trial)), HS_FILL_TARGET);
     operands[REPLAYED] = hs_filled(hs_input("replayed", 2.0, marks(trial)), HS_FILL_INDEX);
@@ -177,7 +177,7 @@ static void bound_match(HsTrial *trial)
  * targets weigh 1. */
 static double bytes_of_match(const HsTrial *trial, const HsContext *context)
 {
-    const HsOperand *operands = trial->operands;
+    const HsTrialOperand *operands = trial->operands;
     const double entries = (double)(trial->config->rows * trial->config->depth);
     const double whole = hs_operand_bytes(&operands[LOGITS]) + hs_operand_bytes(&operands[DLOGITS]);
     const double gradient = 2.0 * entries * (double)hs_dtype_bytes(trial->config->out);
@@ -232,7 +232,7 @@ static void declare_distill(HsTrial *trial)
 {
     declare_common(trial);
     if (hs_case_has(trial, HS_CASE_RESIDUAL))
-        trial->operands[REPLAYED] = (HsOperand){ 0 };
+        trial->operands[REPLAYED] = (HsTrialOperand){ 0 };
     trial->operands[TEACHER] = hs_input("teacher", spread(trial), matrix(trial, HS_F32));
     trial->operands[LOSSES].role = HS_ROLE_BOTH; /* replayed rows keep what they have */
     trial->operands[LOSSES].overwritten = true;

@@ -58,10 +58,10 @@ const HsOpTest hs_op_test_document_starts = {
     .call = call,
 };
 
-HsOperand hs_starts_operand(const HsTrial *trial, int64_t rows)
+HsTrialOperand hs_starts_operand(const HsTrial *trial, int64_t rows)
 {
     if (!trial->config->documents)
-        return (HsOperand){ 0 };
+        return (HsTrialOperand){ 0 };
     return hs_filled(hs_input("starts", 1000.0, indices(rows)), HS_FILL_INDEX);
 }
 

@@ -60,7 +60,7 @@ static void declare_forward(HsTrial *trial)
 {
     const HsCase *config = trial->config;
     const int64_t positions = config->start + config->heads.sequence_length + EXTRA_POSITIONS;
-    HsOperand *operands = trial->operands;
+    HsTrialOperand *operands = trial->operands;
     operands[TOKENS] =
         hs_filled(hs_input("tokens", (double)config->depth, hs_tensor_1d(NULL, HS_I32, config->rows)), HS_FILL_INDEX);
     operands[TOKEN_TABLE] =
@@ -159,7 +159,7 @@ static void declare_backward(HsTrial *trial)
 {
     const HsCase *config = trial->config;
     const int64_t positions = config->heads.sequence_length + EXTRA_POSITIONS;
-    HsOperand *operands = trial->operands;
+    HsTrialOperand *operands = trial->operands;
     operands[BACKWARD_TOKENS] =
         hs_filled(hs_input("tokens", (double)config->depth, hs_tensor_1d(NULL, HS_I32, config->rows)), HS_FILL_INDEX);
     operands[DY] = hs_input("dy", 1.0, hs_tensor_2d(NULL, config->dtype, config->rows, config->columns));
@@ -196,7 +196,7 @@ static void bound_backward(HsTrial *trial)
     const HsCase *config = trial->config;
     const HsTensor tokens = trial->operands[BACKWARD_TOKENS].exact, starts = trial->operands[BACKWARD_STARTS].exact;
     for (int which = DTOKEN_TABLE; which <= DPOSITION_TABLE; which++) {
-        HsOperand *table = &trial->operands[which];
+        HsTrialOperand *table = &trial->operands[which];
         if (!hs_operand_present(trial, which))
             continue;
         for (int64_t i = 0; i < hs_tensor_count(&table->tensor); i++)

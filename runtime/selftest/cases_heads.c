@@ -103,7 +103,7 @@ enum { B_DY, B_X, B_Q_WEIGHT, B_K_WEIGHT, B_RSTD, B_DX, B_DQ_WEIGHT, B_DK_WEIGHT
 static void declare_backward(HsTrial *trial)
 {
     const HsTensor weight = hs_tensor_1d(NULL, HS_F32, trial->config->heads.head_dim);
-    HsOperand *operands = trial->operands;
+    HsTrialOperand *operands = trial->operands;
     operands[B_DY] = hs_input("dy", 1.0, projection(trial, trial->config->other));
     operands[B_X] = hs_input("x", 2.0, projection(trial, trial->config->dtype));
     operands[B_Q_WEIGHT] = hs_input("q_weight", 1.0, weight);
@@ -267,7 +267,7 @@ static HsStatus call_rope(HsTrial *trial, HsContext *context, const HsTensor *t)
 static void bound_rope(HsTrial *trial)
 {
     const int64_t width = trial->config->heads.head_dim;
-    HsOperand *y = &trial->operands[hs_case_has(trial, HS_CASE_IN_PLACE) ? X : Y];
+    HsTrialOperand *y = &trial->operands[hs_case_has(trial, HS_CASE_IN_PLACE) ? X : Y];
     const HsRopeRule rule = rule_of(trial);
     const int roundings = HS_FUNCTION_ROUNDINGS + (rule.scaling == HS_ROPE_YARN ? 4 : 2);
     for (int64_t n = 0; n < hs_heads_rows(&trial->config->heads); n++) {

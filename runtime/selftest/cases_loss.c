@@ -79,7 +79,7 @@ static void declare(HsTrial *trial)
     const bool wants = hs_case_has(trial, HS_CASE_GRADIENT), in_place = hs_case_has(trial, HS_CASE_IN_PLACE);
     const HsTensor logits = hs_tensor_2d(NULL, config->dtype, config->rows, config->columns);
     const double spread = hs_case_has(trial, HS_CASE_HUGE) ? 200.0 : 3.0;
-    HsOperand *operands = trial->operands;
+    HsTrialOperand *operands = trial->operands;
     operands[LOGITS] = in_place ? hs_updated("logits", spread, logits) : hs_input("logits", spread, logits);
     operands[TARGETS] = hs_filled(
         hs_input("targets", (double)config->columns, hs_tensor_1d(NULL, HS_I32, config->rows)), HS_FILL_TARGET);

@@ -180,12 +180,10 @@ enum { A, B, ADDEND, BIAS, RESIDUAL, PRE, C, ROW_SUMS };
         HS_BF16, HS_BF16, HS_BF16, m, n, k, .policy = { a, b, scale },                                             \
                                             .options = HS_CASE_TRANSPOSE_B | HS_CASE_SWIGLU_BACKWARD | HS_CASE_PRE \
     }
-#define CODED_SIZES(m, n, k)                                               \
-    CODED(m, n, k, HS_OPERAND_E4M3, HS_OPERAND_E4M3, HS_SCALE_TENSOR),     \
-        CODED(m, n, k, HS_OPERAND_E5M2, HS_OPERAND_E4M3, HS_SCALE_TENSOR), \
-        CODED(m, n, k, HS_OPERAND_E4M3, HS_OPERAND_E4M3, HS_SCALE_BLOCK),  \
-        CODED(m, n, k, HS_OPERAND_E4M3, HS_OPERAND_E4M3, HS_SCALE_MX),     \
-        CODED(m, n, k, HS_OPERAND_E2M1, HS_OPERAND_E2M1, HS_SCALE_NV)
+#define CODED_SIZES(m, n, k)                                                                              \
+    CODED(m, n, k, HS_E4M3, HS_E4M3, HS_SCALE_TENSOR), CODED(m, n, k, HS_E5M2, HS_E4M3, HS_SCALE_TENSOR), \
+        CODED(m, n, k, HS_E4M3, HS_E4M3, HS_SCALE_BLOCK), CODED(m, n, k, HS_E4M3, HS_E4M3, HS_SCALE_MX),  \
+        CODED(m, n, k, HS_E2M1, HS_E2M1, HS_SCALE_NV)
 
 static const HsCase matmul_cases[] = {
     DTYPES(1, 1, 1),
@@ -291,7 +289,7 @@ static void declare(HsTrial *trial)
     const HsCase *config = trial->config;
     const int64_t m = config->rows, n = config->columns, k = config->depth;
     const bool ta = hs_case_has(trial, HS_CASE_TRANSPOSE_A), tb = hs_case_has(trial, HS_CASE_TRANSPOSE_B);
-    HsOperand *operands = trial->operands;
+    HsTrialOperand *operands = trial->operands;
     operands[A] = hs_input("a", 1.0, hs_tensor_2d(NULL, config->dtype, ta ? k : m, ta ? m : k));
     operands[B] = hs_input("b", 1.0, hs_tensor_2d(NULL, config->dtype, tb ? n : k, tb ? k : n));
     if (hs_case_has(trial, HS_CASE_ADDEND))
@@ -332,7 +330,7 @@ static HsStatus prepare(HsTrial *trial, HsContext *reference)
 {
     if (hs_case_coded(trial->config))
         return hs_trial_encode(trial, reference, &trial->operands[A], &trial->operands[B]);
-    const HsOperand *b = &trial->operands[B];
+    const HsTrialOperand *b = &trial->operands[B];
     HsQuantized *quantized = &trial->quantized;
     int64_t counts[MOST_PARTS], first = 0;
     const int parts = counts_of_parts(trial, counts);
@@ -435,15 +433,14 @@ static HsStatus call(HsTrial *trial, HsContext *context, const HsTensor *t)
     const bool coded = hs_case_coded(trial->config), decoded = coded && a.dtype == HS_F64;
     if (coded && !decoded)
         HS_TRY(hs_trial_upload_codes(trial, context, &a, &b, codes));
+    HsOperand right = packed ? hs_operand_packed(b, &trial->packed) : hs_operand(b);
+    if (quantized)
+        right = hs_operand_nf4(b, trial->quantized);
     return hs_op_matmul(context,
-                        &(HsMatmulArgs){ .a = a,
-                                         .b = b,
+                        &(HsMatmulArgs){ .a = coded && !decoded ? hs_operand_codes(codes[0]) : hs_operand(a),
+                                         .b = coded && !decoded ? hs_operand_codes(codes[1]) : right,
                                          .transpose_a = hs_case_has(trial, HS_CASE_TRANSPOSE_A),
                                          .transpose_b = hs_case_has(trial, HS_CASE_TRANSPOSE_B),
-                                         .b_packed = packed ? &trial->packed : NULL,
-                                         .b_quantized = quantized ? &trial->quantized : NULL,
-                                         .a_codes = coded && !decoded ? &codes[0] : NULL,
-                                         .b_codes = coded && !decoded ? &codes[1] : NULL,
                                          .policy = decoded ? as_is : trial->config->policy,
                                          .alpha = alpha_of(trial) * (decoded ? hs_trial_coded_factor(trial) : 1.0f),
                                          .addend = t[ADDEND],
@@ -479,7 +476,7 @@ static const double tf32_product_error = 2 * 0x1p-11 + 0x1p-22;
 static double fp8_sum_error(const HsTrial *trial)
 {
     const HsProductPolicy policy = trial->config->policy;
-    const bool tensor = policy.granularity == HS_SCALE_TENSOR, straight = tensor && policy.a == HS_OPERAND_E4M3;
+    const bool tensor = policy.granularity == HS_SCALE_TENSOR, straight = tensor && policy.a == HS_E4M3;
     if (!trial->on_gpu || (!tensor && policy.granularity != HS_SCALE_BLOCK))
         return 0.0;
     const int64_t instructions = (trial->config->depth + 31) / 32;
@@ -492,7 +489,7 @@ static double fp8_sum_error(const HsTrial *trial)
 static void bound_swiglu(HsTrial *trial, int64_t row, int64_t column)
 {
     const int64_t width = trial->config->columns / 2, gate_at = row * 2 * width + column, up_at = gate_at + width;
-    const HsOperand *pre = &trial->operands[PRE];
+    const HsTrialOperand *pre = &trial->operands[PRE];
     const double gate = fabs(hs_exact(trial, PRE)[gate_at]), up = fabs(hs_exact(trial, PRE)[up_at]);
     const double gate_error =
         pre->error[gate_at] + hs_tolerance(0, 0, HS_F32, pre->tensor.dtype, 0.0, gate + pre->error[gate_at]);
@@ -508,7 +505,7 @@ static void bound_swiglu_backward(HsTrial *trial, int64_t row, int64_t column, d
     const int64_t width = trial->config->columns, gate_at = row * 2 * width + column, up_at = gate_at + width;
     const double gate = hs_initial(trial, PRE)[gate_at], up = fabs(hs_initial(trial, PRE)[up_at]);
     const double s = 1.0 / (1.0 + exp(-gate)), unit = hs_gamma(HS_FUNCTION_ROUNDINGS + 8);
-    HsOperand *c = &trial->operands[C];
+    HsTrialOperand *c = &trial->operands[C];
     error += hs_tolerance(0, 0, HS_F32, c->tensor.dtype, 0.0, magnitude + error);
     magnitude += error;
     c->error[gate_at] = 1.1 * error * up + unit * magnitude * up * s * (1.0 + fabs(gate) * (1.0 + s));
@@ -532,7 +529,7 @@ static void bound_row_sums(HsTrial *trial)
 static void bound(HsTrial *trial)
 {
     const int64_t columns = trial->config->columns, count = trial->config->rows * columns;
-    HsOperand *pre = &trial->operands[PRE];
+    HsTrialOperand *pre = &trial->operands[PRE];
     bound_row_sums(trial);
     for (int64_t i = 0; i < count; i++) {
         const double factor = fabs((double)(alpha_of(trial) * hs_trial_coded_factor(trial)));
@@ -590,13 +587,13 @@ static const HsCase matmul_timed[] = {
     { HS_BF16, HS_F32, HS_BF16, 3072, 768, 4096, .sums = true, .options = HS_CASE_TRANSPOSE_A | HS_CASE_ACCUMULATE },
     { HS_BF16, HS_BF16, HS_BF16, 4096, 3072, 768, .quantized = 1, .options = HS_CASE_TRANSPOSE_B },
     { HS_BF16, HS_BF16, HS_BF16, 4096, 768, 3072, .quantized = 1 },
-    { HS_BF16, HS_BF16, HS_BF16, 4096, 3072, 768, .policy = { HS_OPERAND_E4M3, HS_OPERAND_E4M3, HS_SCALE_TENSOR },
+    { HS_BF16, HS_BF16, HS_BF16, 4096, 3072, 768, .policy = { HS_E4M3, HS_E4M3, HS_SCALE_TENSOR },
       .options = HS_CASE_TRANSPOSE_B },
-    { HS_BF16, HS_BF16, HS_BF16, 4096, 768, 3072, .policy = { HS_OPERAND_E5M2, HS_OPERAND_E4M3, HS_SCALE_TENSOR },
+    { HS_BF16, HS_BF16, HS_BF16, 4096, 768, 3072, .policy = { HS_E5M2, HS_E4M3, HS_SCALE_TENSOR },
       .options = HS_CASE_TRANSPOSE_B },
-    { HS_BF16, HS_F32, HS_BF16, 3072, 768, 4096, .policy = { HS_OPERAND_E5M2, HS_OPERAND_E4M3, HS_SCALE_TENSOR },
+    { HS_BF16, HS_F32, HS_BF16, 3072, 768, 4096, .policy = { HS_E5M2, HS_E4M3, HS_SCALE_TENSOR },
       .options = HS_CASE_TRANSPOSE_B | HS_CASE_ACCUMULATE },
-    { HS_BF16, HS_BF16, HS_BF16, 4096, 3072, 768, .policy = { HS_OPERAND_E4M3, HS_OPERAND_E4M3, HS_SCALE_BLOCK },
+    { HS_BF16, HS_BF16, HS_BF16, 4096, 3072, 768, .policy = { HS_E4M3, HS_E4M3, HS_SCALE_BLOCK },
       .options = HS_CASE_TRANSPOSE_B },
 };
 

@@ -71,7 +71,7 @@ static void declare_forward(HsTrial *trial)
     const HsCase *config = trial->config;
     const HsTensor rows = hs_tensor_1d(NULL, HS_F32, config->rows);
     const HsTensor columns = hs_tensor_1d(NULL, HS_F32, config->columns);
-    HsOperand *operands = trial->operands;
+    HsTrialOperand *operands = trial->operands;
     const HsTensor x = hs_tensor_2d(NULL, config->dtype, config->rows, config->columns);
     const bool summed = hs_case_has(trial, HS_CASE_RESIDUAL), in_place = hs_case_has(trial, HS_CASE_IN_PLACE);
     operands[X] = in_place ? hs_updated("x", 2.0, x) : summed ? hs_output("x", x) : hs_input("x", 2.0, x);
@@ -155,7 +155,7 @@ static HsRowStatistics analyse_row(const double *x, const double *e, int64_t cou
 static void bound_sum(HsTrial *trial, double *stored)
 {
     const double factor = 1.0 / (1.0 - (double)trial->config->dropout);
-    HsOperand *x = &trial->operands[X];
+    HsTrialOperand *x = &trial->operands[X];
     for (int64_t i = 0; hs_case_has(trial, HS_CASE_RESIDUAL) && i < hs_tensor_count(&x->tensor); i++) {
         x->error[i] = hs_gamma(4) *
                       (factor * fabs(hs_initial(trial, BRANCH)[i]) + fabs(hs_initial(trial, residual_of(trial))[i]));
@@ -168,7 +168,7 @@ static void bound_forward(HsTrial *trial)
 {
     const int64_t columns = trial->config->columns;
     const bool layer = hs_case_has(trial, HS_CASE_LAYER), summed = hs_case_has(trial, HS_CASE_RESIDUAL);
-    HsOperand *y = &trial->operands[output_of(trial)];
+    HsTrialOperand *y = &trial->operands[output_of(trial)];
     double *stored = calloc((size_t)hs_tensor_count(&trial->operands[X].tensor), sizeof *stored);
     if (stored == NULL)
         return; /* bounds of 0: the case fails */
@@ -262,7 +262,7 @@ static void declare_backward(HsTrial *trial)
     const HsCase *config = trial->config;
     const HsTensor rows = hs_tensor_1d(NULL, HS_F32, config->rows);
     const HsTensor columns = hs_tensor_1d(NULL, HS_F32, config->columns);
-    HsOperand *operands = trial->operands;
+    HsTrialOperand *operands = trial->operands;
     operands[B_DY] = hs_input("dy", 1.0, hs_tensor_2d(NULL, config->other, config->rows, config->columns));
     operands[B_X] = hs_input("x", 2.0, hs_tensor_2d(NULL, config->dtype, config->rows, config->columns));
     operands[B_WEIGHT] = hs_input("weight", 1.0, columns);
@@ -319,7 +319,7 @@ static double spread_of(const HsTrial *trial, int64_t row, int64_t column)
 static void bound_finished(HsTrial *trial)
 {
     const int64_t rows = trial->config->rows, columns = trial->config->columns;
-    const HsOperand *dx = &trial->operands[B_DX];
+    const HsTrialOperand *dx = &trial->operands[B_DX];
     for (int64_t c = 0; trial->config->sums && c < columns; c++) {
         double magnitude = fabs(hs_initial(trial, B_DX_SUMS)[c]), passed_on = 0.0;
         for (int64_t n = 0; n < rows; n++) {
@@ -337,7 +337,7 @@ static void bound_finished(HsTrial *trial)
 /* dx as it is stored, times 1 / (1 - p) or 0: three roundings more. */
 static void bound_masked(HsTrial *trial)
 {
-    const HsOperand *dx = &trial->operands[B_DX];
+    const HsTrialOperand *dx = &trial->operands[B_DX];
     const double factor = 1.0 / (1.0 - (double)trial->config->dropout);
     for (int64_t i = 0; hs_operand_present(trial, B_DX_MASKED) && i < hs_tensor_count(&dx->tensor); i++) {
         const double exact = fabs(hs_exact(trial, B_DX)[i]);
@@ -351,7 +351,7 @@ static void bound_backward(HsTrial *trial)
 {
     const int64_t rows = trial->config->rows, columns = trial->config->columns;
     const double *dy = hs_initial(trial, B_DY), *weight = hs_initial(trial, B_WEIGHT);
-    HsOperand *dx = &trial->operands[B_DX];
+    HsTrialOperand *dx = &trial->operands[B_DX];
     for (int64_t n = 0; n < rows; n++) {
         double mean_g = 0.0, mean_g_xhat = 0.0;
         for (int64_t c = 0; c < columns; c++) {

@@ -27,33 +27,33 @@ enum {
     {                                                                                               \
         type, type, type, m, n, 0, .start = 5, .policy = { format, format, scale }, .options = more \
     }
-#define TENSOR(m, n)                                                                                        \
-    CAST(HS_BF16, m, n, HS_OPERAND_E4M3, HS_SCALE_TENSOR, BOTH | RECORDED),                                 \
-        CAST(HS_BF16, m, n, HS_OPERAND_E5M2, HS_SCALE_TENSOR, BOTH | RECORDED),                             \
-        CAST(HS_F32, m, n, HS_OPERAND_E4M3, HS_SCALE_TENSOR, IS_ALONG | POWER_OF_TWO),                      \
-        CAST(HS_F16, m, n, HS_OPERAND_E5M2, HS_SCALE_TENSOR, IS_ACROSS | RECORDED),                         \
-        CAST(HS_BF16, m, n, HS_OPERAND_E4M3, HS_SCALE_TENSOR, BOTH | RECORDED | KEPT),                      \
-        CAST(HS_BF16, m, n, HS_OPERAND_E4M3, HS_SCALE_TENSOR, IS_ACROSS | LATEST),                          \
-        CAST(HS_BF16, m, n, HS_OPERAND_E4M3, HS_SCALE_TENSOR, BOTH | RECORDED | HS_CASE_NONFINITE),         \
-        CAST(HS_BF16, m, n, HS_OPERAND_E5M2, HS_SCALE_TENSOR, BOTH | RECORDED | HS_CASE_STOCHASTIC),        \
-        CAST(HS_BF16, m, n, HS_OPERAND_E4M3, HS_SCALE_TENSOR, BOTH | RECORDED | FOUND),                     \
-        CAST(HS_F16, m, n, HS_OPERAND_E5M2, HS_SCALE_TENSOR, IS_ACROSS | FOUND | POWER_OF_TWO),             \
-        CAST(HS_BF16, m, n, HS_OPERAND_E4M3, HS_SCALE_TENSOR, BOTH | RECORDED | FOUND | HS_CASE_NONFINITE), \
-        CAST(HS_BF16, m, n, HS_OPERAND_E4M3, HS_SCALE_TENSOR, IS_ALONG | RECORDED | HS_CASE_UNALIGNED)
-#define BLOCKS(m, n, scale)                                                                                         \
-    CAST(HS_BF16, m, n, HS_OPERAND_E4M3, scale, BOTH | RECORDED), CAST(HS_F32, m, n, HS_OPERAND_E5M2, scale, BOTH), \
-        CAST(HS_BF16, m, n, HS_OPERAND_E4M3, scale, BOTH | IN_SQUARES | RECORDED),                                  \
-        CAST(HS_F16, m, n, HS_OPERAND_E4M3, scale, IS_ACROSS | RECORDED),                                           \
-        CAST(HS_BF16, m, n, HS_OPERAND_E4M3, scale, BOTH | RECORDED | HS_CASE_NONFINITE)
-#define NV(m, n)                                                                                           \
-    CAST(HS_BF16, m, n, HS_OPERAND_E2M1, HS_SCALE_NV, BOTH | RECORDED),                                    \
-        CAST(HS_F32, m, n, HS_OPERAND_E2M1, HS_SCALE_NV, BOTH | IN_SQUARES),                               \
-        CAST(HS_BF16, m, n, HS_OPERAND_E2M1, HS_SCALE_NV, BOTH | RECORDED | ROTATED | HS_CASE_STOCHASTIC), \
-        CAST(HS_BF16, m, n, HS_OPERAND_E2M1, HS_SCALE_NV, IS_ACROSS | ROTATED),                            \
-        CAST(HS_BF16, m, n, HS_OPERAND_E2M1, HS_SCALE_NV, BOTH | RECORDED | ROTATED | FOUND),              \
-        CAST(HS_BF16, m, n, HS_OPERAND_E2M1, HS_SCALE_NV, IS_ACROSS | ROTATED | FOUND),                    \
-        CAST(HS_F32, m, n, HS_OPERAND_E2M1, HS_SCALE_NV, BOTH | IN_SQUARES | FOUND),                       \
-        CAST(HS_BF16, m, n, HS_OPERAND_E2M1, HS_SCALE_NV, BOTH | RECORDED | HS_CASE_NONFINITE)
+#define TENSOR(m, n)                                                                                \
+    CAST(HS_BF16, m, n, HS_E4M3, HS_SCALE_TENSOR, BOTH | RECORDED),                                 \
+        CAST(HS_BF16, m, n, HS_E5M2, HS_SCALE_TENSOR, BOTH | RECORDED),                             \
+        CAST(HS_F32, m, n, HS_E4M3, HS_SCALE_TENSOR, IS_ALONG | POWER_OF_TWO),                      \
+        CAST(HS_F16, m, n, HS_E5M2, HS_SCALE_TENSOR, IS_ACROSS | RECORDED),                         \
+        CAST(HS_BF16, m, n, HS_E4M3, HS_SCALE_TENSOR, BOTH | RECORDED | KEPT),                      \
+        CAST(HS_BF16, m, n, HS_E4M3, HS_SCALE_TENSOR, IS_ACROSS | LATEST),                          \
+        CAST(HS_BF16, m, n, HS_E4M3, HS_SCALE_TENSOR, BOTH | RECORDED | HS_CASE_NONFINITE),         \
+        CAST(HS_BF16, m, n, HS_E5M2, HS_SCALE_TENSOR, BOTH | RECORDED | HS_CASE_STOCHASTIC),        \
+        CAST(HS_BF16, m, n, HS_E4M3, HS_SCALE_TENSOR, BOTH | RECORDED | FOUND),                     \
+        CAST(HS_F16, m, n, HS_E5M2, HS_SCALE_TENSOR, IS_ACROSS | FOUND | POWER_OF_TWO),             \
+        CAST(HS_BF16, m, n, HS_E4M3, HS_SCALE_TENSOR, BOTH | RECORDED | FOUND | HS_CASE_NONFINITE), \
+        CAST(HS_BF16, m, n, HS_E4M3, HS_SCALE_TENSOR, IS_ALONG | RECORDED | HS_CASE_UNALIGNED)
+#define BLOCKS(m, n, scale)                                                                         \
+    CAST(HS_BF16, m, n, HS_E4M3, scale, BOTH | RECORDED), CAST(HS_F32, m, n, HS_E5M2, scale, BOTH), \
+        CAST(HS_BF16, m, n, HS_E4M3, scale, BOTH | IN_SQUARES | RECORDED),                          \
+        CAST(HS_F16, m, n, HS_E4M3, scale, IS_ACROSS | RECORDED),                                   \
+        CAST(HS_BF16, m, n, HS_E4M3, scale, BOTH | RECORDED | HS_CASE_NONFINITE)
+#define NV(m, n)                                                                                   \
+    CAST(HS_BF16, m, n, HS_E2M1, HS_SCALE_NV, BOTH | RECORDED),                                    \
+        CAST(HS_F32, m, n, HS_E2M1, HS_SCALE_NV, BOTH | IN_SQUARES),                               \
+        CAST(HS_BF16, m, n, HS_E2M1, HS_SCALE_NV, BOTH | RECORDED | ROTATED | HS_CASE_STOCHASTIC), \
+        CAST(HS_BF16, m, n, HS_E2M1, HS_SCALE_NV, IS_ACROSS | ROTATED),                            \
+        CAST(HS_BF16, m, n, HS_E2M1, HS_SCALE_NV, BOTH | RECORDED | ROTATED | FOUND),              \
+        CAST(HS_BF16, m, n, HS_E2M1, HS_SCALE_NV, IS_ACROSS | ROTATED | FOUND),                    \
+        CAST(HS_F32, m, n, HS_E2M1, HS_SCALE_NV, BOTH | IN_SQUARES | FOUND),                       \
+        CAST(HS_BF16, m, n, HS_E2M1, HS_SCALE_NV, BOTH | RECORDED | HS_CASE_NONFINITE)
 #define SIZES(m, n) TENSOR(m, n), BLOCKS(m, n, HS_SCALE_BLOCK), BLOCKS(m, n, HS_SCALE_MX), NV(m, n)
 
 static const HsCase quantize_cases[] = {
@@ -73,7 +73,7 @@ static void declare_side(HsTrial *trial, bool across)
 {
     const HsCodes codes = shape_of(trial, across);
     const int64_t blocks = codes.rows * hs_codes_blocks(&codes);
-    HsOperand *const operands = trial->operands + (across ? ACROSS : ALONG);
+    HsTrialOperand *const operands = trial->operands + (across ? ACROSS : ALONG);
     operands[0] =
         hs_output(across ? "across" : "along", hs_tensor_1d(NULL, HS_U8, codes.rows * hs_codes_row_bytes(&codes)));
     if (blocks > 0)
@@ -83,7 +83,7 @@ static void declare_side(HsTrial *trial, bool across)
 static void declare(HsTrial *trial)
 {
     const HsCase *config = trial->config;
-    HsOperand *const operands = trial->operands;
+    HsTrialOperand *const operands = trial->operands;
     operands[X] =
         hs_input("x", config->rows % 2 ? 1.0 : 3e-4, hs_tensor_2d(NULL, config->dtype, config->rows, config->columns));
     operands[X].as_is = true;
@@ -169,12 +169,12 @@ static double bytes(const HsTrial *trial, const HsContext *context)
 }
 
 static const HsCase quantize_timed[] = {
-    CAST(HS_BF16, 4096, 768, HS_OPERAND_E4M3, HS_SCALE_TENSOR, BOTH | RECORDED),
-    CAST(HS_BF16, 4096, 3072, HS_OPERAND_E5M2, HS_SCALE_TENSOR, BOTH | RECORDED | KEPT),
-    CAST(HS_BF16, 4096, 3072, HS_OPERAND_E4M3, HS_SCALE_TENSOR, BOTH | RECORDED | FOUND),
-    CAST(HS_BF16, 4096, 3072, HS_OPERAND_E4M3, HS_SCALE_BLOCK, BOTH | RECORDED),
-    CAST(HS_BF16, 4096, 3072, HS_OPERAND_E4M3, HS_SCALE_MX, BOTH | RECORDED),
-    CAST(HS_BF16, 4096, 3072, HS_OPERAND_E2M1, HS_SCALE_NV, BOTH | RECORDED),
+    CAST(HS_BF16, 4096, 768, HS_E4M3, HS_SCALE_TENSOR, BOTH | RECORDED),
+    CAST(HS_BF16, 4096, 3072, HS_E5M2, HS_SCALE_TENSOR, BOTH | RECORDED | KEPT),
+    CAST(HS_BF16, 4096, 3072, HS_E4M3, HS_SCALE_TENSOR, BOTH | RECORDED | FOUND),
+    CAST(HS_BF16, 4096, 3072, HS_E4M3, HS_SCALE_BLOCK, BOTH | RECORDED),
+    CAST(HS_BF16, 4096, 3072, HS_E4M3, HS_SCALE_MX, BOTH | RECORDED),
+    CAST(HS_BF16, 4096, 3072, HS_E2M1, HS_SCALE_NV, BOTH | RECORDED),
 };
 
 const HsOpTest hs_op_test_quantize = {

@@ -31,7 +31,7 @@ enum { FIRST, SECOND, THIRD, SUM_SQUARES, NONFINITE, TENSOR_COUNT = 3 };
 static void declare_stats(HsTrial *trial)
 {
     const HsCase *config = trial->config;
-    HsOperand *operands = trial->operands;
+    HsTrialOperand *operands = trial->operands;
     operands[FIRST] = hs_input("first", 1.0, hs_tensor_1d(NULL, config->dtype, config->columns));
     operands[SECOND] = hs_input("second", 1.0, hs_tensor_1d(NULL, config->out, config->columns + 1));
     operands[THIRD] = hs_input("third", 1.0, hs_tensor_2d(NULL, config->other, 2, config->columns));

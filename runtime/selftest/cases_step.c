@@ -35,7 +35,7 @@ static HsTensor words(size_t bytes)
 
 static void declare_records(HsTrial *trial)
 {
-    HsOperand *operands = trial->operands;
+    HsTrialOperand *operands = trial->operands;
     operands[INPUT] = hs_filled(hs_input("input", 0.0, words(sizeof(HsStepInput))), HS_FILL_ZERO);
     operands[STATE] = hs_filled(hs_updated("state", 0.0, words(sizeof(HsStepState))), HS_FILL_ZERO);
 }
@@ -43,7 +43,7 @@ static void declare_records(HsTrial *trial)
 static void declare_prepare(HsTrial *trial)
 {
     const int64_t tensors = trial->config->rows;
-    HsOperand *operands = trial->operands;
+    HsTrialOperand *operands = trial->operands;
     declare_records(trial);
     operands[SUM_SQUARES] =
         hs_filled(hs_input("sum_squares", 1e6, hs_tensor_1d(NULL, HS_F64, tensors)), HS_FILL_POSITIVE);

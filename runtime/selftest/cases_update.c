@@ -125,7 +125,7 @@ static const float strength = 300.0f;
 static void declare_parameter(HsTrial *trial)
 {
     const HsCase *config = trial->config;
-    HsOperand *operands = trial->operands;
+    HsTrialOperand *operands = trial->operands;
     operands[SCALARS] =
         hs_filled(hs_input("scalars", 0.0, hs_tensor_1d(NULL, HS_U8, sizeof step_scalars)), HS_FILL_ZERO);
     operands[GRAD] = hs_updated("grad", 1.0, hs_tensor_1d(NULL, config->other, config->columns));
@@ -252,7 +252,7 @@ static void bound_finish(HsTrial *trial, int64_t i, double error)
     hs_bound_parameter(trial, WEIGHT, MASTER, i, error);
     if (!hs_operand_present(trial, PATH))
         return;
-    const HsOperand *operand = &trial->operands[kept];
+    const HsTrialOperand *operand = &trial->operands[kept];
     const double rounding = hs_tolerance(0, 0, HS_F32, operand->tensor.dtype, 0.0, fabs(p) + error);
     const double stored = error + rounding * (operand->one_sided ? 2.0 : 1.0);
     const double g = fabs(hs_initial(trial, GRAD)[i] * (double)step_scalars.unscale);
@@ -640,11 +640,11 @@ static void declare_momentum(HsTrial *trial)
     const HsTensor state = hs_tensor_1d(NULL, HS_F32, trial->config->columns);
     declare_parameter(trial);
     for (int i = GRAD; i <= MASTER; i++) {
-        HsOperand *operand = &trial->operands[i];
+        HsTrialOperand *operand = &trial->operands[i];
         if (hs_operand_present(trial, i))
             *operand = hs_input(operand->name, operand->scale, operand->tensor);
     }
-    trial->operands[PATH] = (HsOperand){ 0 };
+    trial->operands[PATH] = (HsTrialOperand){ 0 };
     trial->operands[M] = hs_updated("m", 1.0, state);
     trial->operands[DIRECTION] = hs_output("direction", state);
 }

@@ -27,13 +27,13 @@ static void shape_codes(const HsTrial *trial, HsCodes codes[2])
 }
 
 /* Number times block scale of every element: the product with an identity, to the reference. */
-static HsStatus decode(HsContext *reference, const HsCodes *codes, const HsOperand *operand)
+static HsStatus decode(HsContext *reference, const HsCodes *codes, const HsTrialOperand *operand)
 {
     const int64_t depth = codes->depth;
     HsScaling unit = { .scale = 1.0f, .inverse = 1.0f };
-    HsCodes numbers = *codes, identity = { HS_OPERAND_E4M3, codes->granularity, depth, depth, NULL, NULL, &unit };
-    if (codes->format == HS_OPERAND_E2M1)
-        identity.format = HS_OPERAND_E2M1;
+    HsCodes numbers = *codes, identity = { HS_E4M3, codes->granularity, depth, depth, NULL, NULL, &unit };
+    if (codes->format == HS_E2M1)
+        identity.format = HS_E2M1;
     void *memory = calloc(1, hs_codes_bytes(&identity));
     float *const ones = calloc((size_t)(depth * depth), sizeof *ones);
     HsStatus status = memory && ones ? HS_OK : hs_fail(HS_ENOMEM, "selftest: no memory for an identity");
@@ -47,11 +47,9 @@ static HsStatus decode(HsContext *reference, const HsCodes *codes, const HsOpera
     const float factor = unit.inverse;
     unit = (HsScaling){ .scale = 1.0f, .inverse = 1.0f };
     const HsMatmulArgs product = {
-        .a = hs_tensor_2d(NULL, HS_BF16, codes->rows, depth),
-        .b = hs_tensor_2d(NULL, HS_BF16, depth, depth),
+        .a = hs_operand_codes(numbers),
+        .b = hs_operand_codes(identity),
         .transpose_b = true,
-        .a_codes = &numbers,
-        .b_codes = &identity,
         .policy = { codes->format, identity.format, codes->granularity },
         .alpha = factor,
         .c = hs_tensor_2d(operand->image, HS_BF16, codes->rows, depth),
@@ -77,9 +75,9 @@ static void fill_codes(HsCodes codes[2])
     }
 }
 
-HsStatus hs_trial_encode(HsTrial *trial, HsContext *reference, HsOperand *a, HsOperand *b)
+HsStatus hs_trial_encode(HsTrial *trial, HsContext *reference, HsTrialOperand *a, HsTrialOperand *b)
 {
-    const HsOperand *const operands[] = { a, b };
+    const HsTrialOperand *const operands[] = { a, b };
     HsCodes codes[2];
     shape_codes(trial, codes);
     trial->coded_image = calloc(1, place_codes(codes, NULL));

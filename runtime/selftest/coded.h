@@ -15,7 +15,7 @@ static inline bool hs_case_coded(const HsCase *config)
 
 /* The images of operands `a` and `b` become exact numbers, and trial->codes what they are in codes.  reference: NULL for
  * timing, when any codes will do.  errors: HS_ENOMEM */
-HsStatus hs_trial_encode(HsTrial *trial, HsContext *reference, HsOperand *a, HsOperand *b);
+HsStatus hs_trial_encode(HsTrial *trial, HsContext *reference, HsTrialOperand *a, HsTrialOperand *b);
 /* The codes on the device, once a trial, with a's and b's own bytes withheld; in a dry run their shapes. */
 HsStatus hs_trial_upload_codes(HsTrial *trial, HsContext *context, HsTensor *a, HsTensor *b, HsCodes codes[2]);
 /* What the tensors' scales multiply the product by. */

@@ -52,9 +52,8 @@ const char *hs_case_describe(const HsCase *config, char *text, size_t bytes)
     if (hs_policy_is_tf32(config->policy) && length < (int)bytes)
         length += snprintf(text + length, bytes - (size_t)length, ", tf32");
     if (config->policy.granularity != HS_SCALE_NONE && length < (int)bytes)
-        length +=
-            snprintf(text + length, bytes - (size_t)length, ", %s x %s, %s", hs_operand_format_names[config->policy.a],
-                     hs_operand_format_names[config->policy.b], scale_names[config->policy.granularity]);
+        length += snprintf(text + length, bytes - (size_t)length, ", %s x %s, %s", hs_dtype_name(config->policy.a),
+                           hs_dtype_name(config->policy.b), scale_names[config->policy.granularity]);
     if (config->quantized > 0 && length < (int)bytes)
         length += snprintf(text + length, bytes - (size_t)length, ", nf4 of %d", config->quantized);
     if (config->alpha != 0.0f && length < (int)bytes)
@@ -66,7 +65,7 @@ const char *hs_case_describe(const HsCase *config, char *text, size_t bytes)
     return text;
 }
 
-static double random_value(const HsOperand *operand, const HsRng *rng, int64_t index)
+static double random_value(const HsTrialOperand *operand, const HsRng *rng, int64_t index)
 {
     const HsPhilox draw = hs_rng_draw(rng, (uint64_t)index);
     const double uniform = (double)hs_rng_uniform(draw.word[2]);
@@ -91,7 +90,7 @@ static double random_value(const HsOperand *operand, const HsRng *rng, int64_t i
     return operand->scale * normal[0];
 }
 
-static bool widened(const HsOperand *operand)
+static bool widened(const HsTrialOperand *operand)
 {
     return !operand->as_is && hs_dtype_info(operand->tensor.dtype)->is_float;
 }
@@ -111,14 +110,14 @@ static HsStatus out_of_memory(const HsTrial *trial, size_t bytes)
 }
 
 /* Bytes between an operand's allocation, which is aligned, and its first element. */
-static size_t offset_of(const HsTrial *trial, const HsOperand *operand)
+static size_t offset_of(const HsTrial *trial, const HsTrialOperand *operand)
 {
     const HsDtypeInfo *info = hs_dtype_info(operand->tensor.dtype);
     return hs_case_has(trial, HS_CASE_UNALIGNED) && info->is_float ? info->bytes : 0;
 }
 
 /* Four of a draw: they cost more than most operations. */
-static void fill_normal(const HsOperand *operand, const HsRng *rng, int64_t count)
+static void fill_normal(const HsTrialOperand *operand, const HsRng *rng, int64_t count)
 {
     for (int64_t first = 0; first < count; first += 4) {
         const HsPhilox draw = hs_rng_draw(rng, (uint64_t)first / 4);
@@ -134,7 +133,7 @@ static void fill_normal(const HsOperand *operand, const HsRng *rng, int64_t coun
 static void fill_image(const HsTrial *trial, int index, bool for_timing)
 {
     enum { BLOCK = 1 << 16 };
-    const HsOperand *operand = &trial->operands[index];
+    const HsTrialOperand *operand = &trial->operands[index];
     const int64_t count = hs_tensor_count(&operand->tensor);
     const int64_t drawn = for_timing && count > BLOCK ? BLOCK : count;
     const HsRng rng = { .seed = trial->seed, .site = (uint32_t)index };
@@ -151,7 +150,7 @@ static void fill_image(const HsTrial *trial, int index, bool for_timing)
 
 static HsStatus fill_operand(HsTrial *trial, int index, HsDevice *device, bool for_timing)
 {
-    HsOperand *operand = &trial->operands[index];
+    HsTrialOperand *operand = &trial->operands[index];
     const size_t bytes = hs_tensor_bytes(&operand->tensor);
     operand->image = calloc(1, bytes);
     if (operand->image == NULL)
@@ -172,14 +171,14 @@ void hs_trial_ask_amax(HsTrial *trial, int of)
         index++;
     if (index == test->case_count || index % 5 == 0)
         return;
-    const HsOperand amax = hs_updated("amax", index % 7 == 0 ? 1e9 : 1e-9, hs_tensor_1d(NULL, HS_F32, 1));
+    const HsTrialOperand amax = hs_updated("amax", index % 7 == 0 ? 1e9 : 1e-9, hs_tensor_1d(NULL, HS_F32, 1));
     trial->operands[HS_TRIAL_AMAX] = hs_filled(amax, HS_FILL_POSITIVE);
     trial->operands[HS_TRIAL_AMAX].as_is = true;
     trial->operands[HS_TRIAL_AMAX].amax_of = of + 1;
 }
 
 /* What the reference works on: f64 copies, or the bytes themselves. */
-static HsStatus make_exact_operand(HsTrial *trial, HsOperand *operand)
+static HsStatus make_exact_operand(HsTrial *trial, HsTrialOperand *operand)
 {
     const size_t bytes = hs_tensor_bytes(&operand->tensor);
     const size_t count = (size_t)hs_tensor_count(&operand->tensor);
@@ -246,7 +245,7 @@ void hs_trial_destroy(HsTrial *trial, HsContext *context)
 {
     hs_trial_begin(trial, context);
     for (int i = 0; i < HS_TRIAL_OPERANDS; i++) {
-        HsOperand *operand = &trial->operands[i];
+        HsTrialOperand *operand = &trial->operands[i];
         if (operand->tensor.data)
             context->device->release(context->device,
                                      (unsigned char *)operand->tensor.data - offset_of(trial, operand));
@@ -264,7 +263,7 @@ void hs_trial_destroy(HsTrial *trial, HsContext *context)
     free(trial->coded_image);
 }
 
-double hs_operand_bytes(const HsOperand *operand)
+double hs_operand_bytes(const HsTrialOperand *operand)
 {
     const bool twice = operand->role == HS_ROLE_BOTH && !operand->overwritten;
     return (twice ? 2.0 : 1.0) * (double)hs_tensor_bytes(&operand->tensor);
@@ -283,7 +282,7 @@ double hs_trial_bytes(const HsTrial *trial)
 HsStatus hs_trial_upload(HsTrial *trial, HsContext *context)
 {
     for (int i = 0; i < HS_TRIAL_OPERANDS; i++) {
-        const HsOperand *operand = &trial->operands[i];
+        const HsTrialOperand *operand = &trial->operands[i];
         if (hs_operand_present(trial, i))
             HS_TRY(context->device->copy(context->device, context->stream, operand->tensor.data, operand->image,
                                          hs_tensor_bytes(&operand->tensor)));
@@ -301,7 +300,7 @@ HsStatus hs_trial_call(HsTrial *trial, HsContext *context)
 }
 
 /* The operand as the backend left it, in host memory that the caller frees. */
-static HsStatus download(HsTrial *trial, HsContext *context, const HsOperand *operand, void **bytes)
+static HsStatus download(HsTrial *trial, HsContext *context, const HsTrialOperand *operand, void **bytes)
 {
     const size_t size = hs_tensor_bytes(&operand->tensor);
     *bytes = malloc(size);
@@ -312,7 +311,7 @@ static HsStatus download(HsTrial *trial, HsContext *context, const HsOperand *op
 }
 
 /* How far element i may be off: the chain's error, then the rounding of what the chain can have produced. */
-static double tolerance_of(const HsOperand *operand, int64_t i, double exact)
+static double tolerance_of(const HsTrialOperand *operand, int64_t i, double exact)
 {
     if (!hs_dtype_info(operand->tensor.dtype)->is_float)
         return 0.0;
@@ -322,13 +321,13 @@ static double tolerance_of(const HsOperand *operand, int64_t i, double exact)
 }
 
 /* Whether a choice that is not the reference's may be one all the same. */
-static bool accepted(const HsTrial *trial, const HsOperand *operand, int64_t i, double value)
+static bool accepted(const HsTrial *trial, const HsTrialOperand *operand, int64_t i, double value)
 {
     return trial->test->accepts && operand->role != HS_ROLE_INPUT && !hs_dtype_info(operand->tensor.dtype)->is_float &&
            trial->test->accepts(trial, (int)(operand - trial->operands), i, value);
 }
 
-static void compare_operand(HsTrial *trial, const HsOperand *operand, const void *found)
+static void compare_operand(HsTrial *trial, const HsTrialOperand *operand, const void *found)
 {
     const HsDtype dtype = operand->tensor.dtype;
     for (int64_t i = 0; i < hs_tensor_count(&operand->tensor); i++) {
@@ -374,7 +373,7 @@ float hs_largest_magnitude(const HsTensor *tensor, const void *bytes, float leas
 }
 
 /* Of what this backend has stored, however it differs from the reference's: no bit of it may be missed. */
-static void compare_amax(HsTrial *trial, const HsOperand *amax, const HsOperand *of, const float *found,
+static void compare_amax(HsTrial *trial, const HsTrialOperand *amax, const HsTrialOperand *of, const float *found,
                          const void *stored)
 {
     const float expected = hs_largest_magnitude(&of->tensor, stored, *(const float *)amax->image);
@@ -394,7 +393,7 @@ static HsStatus compare_threads(HsTrial *trial, HsContext *context, void **befor
     HS_TRY(hs_trial_upload(trial, &single));
     HS_TRY(hs_trial_call(trial, &single));
     for (int i = 0; i < HS_TRIAL_OPERANDS; i++) {
-        const HsOperand *operand = &trial->operands[i];
+        const HsTrialOperand *operand = &trial->operands[i];
         if (before[i] == NULL)
             continue;
         void *now = NULL;
@@ -420,7 +419,7 @@ HsStatus hs_trial_compare(HsTrial *trial, HsContext *context)
         if (!hs_operand_present(trial, i))
             continue;
         HS_TRY_GOTO(status, download(trial, context, &trial->operands[i], &found[i]), done);
-        const HsOperand *const operand = &trial->operands[i];
+        const HsTrialOperand *const operand = &trial->operands[i];
         if (operand->role != HS_ROLE_INPUT)
             trial->hash = hs_hash_bytes(trial->hash, found[i], hs_tensor_bytes(&operand->tensor));
         if (operand->amax_of > 0)

@@ -83,7 +83,7 @@ typedef enum HsFill {
     HS_FILL_BROKEN    /* N(0,1) with infinities and NaNs here and there */
 } HsFill;
 
-typedef struct HsOperand {
+typedef struct HsTrialOperand {
     const char *name;
     HsRole role;
     HsFill fill;
@@ -100,7 +100,7 @@ typedef struct HsOperand {
     HsTensor exact;  /* what the reference reads and writes: f64 where `tensor` is floating-point */
     double *initial; /* the operand before the operation, exactly; NULL unless floating-point */
     double *error;   /* outputs: bound on |unrounded - exact|, from `bound` */
-} HsOperand;
+} HsTrialOperand;
 
 /* HS_TRIAL_AMAX: where amax is, of operations that have it. */
 enum { HS_TRIAL_OPERANDS = 12, HS_TRIAL_AMAX = HS_TRIAL_OPERANDS - 1 };
@@ -141,7 +141,7 @@ struct HsTrial {
     const HsCase *config; /* the case */
     uint64_t seed;
     bool on_gpu; /* a bound may know what tensor cores do */
-    HsOperand operands[HS_TRIAL_OPERANDS];
+    HsTrialOperand operands[HS_TRIAL_OPERANDS];
     HsPacked packed;       /* of a product's right operand, by the backend under test */
     HsQuantized quantized; /* the same in four bits, on the device; its bytes there and here */
     void *quantized_memory, *quantized_image;
@@ -164,7 +164,7 @@ HsStatus hs_trial_compare(HsTrial *trial, HsContext *context);
 /* One run, not compared. */
 HsStatus hs_trial_call(HsTrial *trial, HsContext *context);
 /* Bytes of an operand that an operation must move: once, or twice if it is updated. */
-double hs_operand_bytes(const HsOperand *operand);
+double hs_operand_bytes(const HsTrialOperand *operand);
 /* Of all operands. */
 double hs_trial_bytes(const HsTrial *trial);
 /* In `declare`: most cases, none that is timed, ask for amax, of operand `of`. */
@@ -172,7 +172,7 @@ void hs_trial_ask_amax(HsTrial *trial, int of);
 /* The largest magnitude, by its bits, of which a NaN's are the largest, and of `least`; bytes: the tensor's, on the host. */
 float hs_largest_magnitude(const HsTensor *tensor, const void *bytes, float least);
 /* Of a case with documents: random numbers become where they start, a few long ones before many short ones. */
-HsOperand hs_starts_operand(const HsTrial *trial, int64_t rows);
+HsTrialOperand hs_starts_operand(const HsTrial *trial, int64_t rows);
 void hs_trial_draw_starts(HsTrial *trial, int operand);
 /* "bf16 -> f32, 17 x 64 x 129, transpose_b" */
 const char *hs_case_describe(const HsCase *config, char *text, size_t bytes);
@@ -183,23 +183,27 @@ static inline bool hs_case_has(const HsTrial *trial, unsigned option)
 }
 
 /* Operands in the making: normal numbers, unless `fill` is changed afterwards. */
-static inline HsOperand hs_input(const char *name, double scale, HsTensor tensor)
+static inline HsTrialOperand hs_input(const char *name, double scale, HsTensor tensor)
 {
-    return (HsOperand){ .name = name, .role = HS_ROLE_INPUT, .fill = HS_FILL_NORMAL, .scale = scale, .tensor = tensor };
+    return (HsTrialOperand){
+        .name = name, .role = HS_ROLE_INPUT, .fill = HS_FILL_NORMAL, .scale = scale, .tensor = tensor
+    };
 }
 
 /* Outputs start as noise: one that is not written is found out. */
-static inline HsOperand hs_output(const char *name, HsTensor tensor)
+static inline HsTrialOperand hs_output(const char *name, HsTensor tensor)
 {
-    return (HsOperand){ .name = name, .role = HS_ROLE_OUTPUT, .fill = HS_FILL_NORMAL, .scale = 1.0, .tensor = tensor };
+    return (
+        HsTrialOperand){ .name = name, .role = HS_ROLE_OUTPUT, .fill = HS_FILL_NORMAL, .scale = 1.0, .tensor = tensor };
 }
 
-static inline HsOperand hs_updated(const char *name, double scale, HsTensor tensor)
+static inline HsTrialOperand hs_updated(const char *name, double scale, HsTensor tensor)
 {
-    return (HsOperand){ .name = name, .role = HS_ROLE_BOTH, .fill = HS_FILL_NORMAL, .scale = scale, .tensor = tensor };
+    return (
+        HsTrialOperand){ .name = name, .role = HS_ROLE_BOTH, .fill = HS_FILL_NORMAL, .scale = scale, .tensor = tensor };
 }
 
-static inline HsOperand hs_filled(HsOperand operand, HsFill fill)
+static inline HsTrialOperand hs_filled(HsTrialOperand operand, HsFill fill)
 {
     operand.fill = fill;
     return operand;

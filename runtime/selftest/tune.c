@@ -37,7 +37,6 @@ typedef struct Tuning {
     HsEngine *engine;
     HsTuningDevice device;
     HsMatmulArgs sets[MOST_SETS];
-    HsCodes codes[MOST_SETS][2]; /* of a and b, where the product has such */
     int set_count, next_set;
     Candidate candidates[MOST_CHOICES];
     int count;
@@ -58,13 +57,15 @@ static HsTensor *tensor_of(HsMatmulArgs *args, const HsOperandRow *row)
 static bool has_numbers(HsMatmulArgs *args, const HsOperandRow *row)
 {
     const HsTensor *const tensor = tensor_of(args, row);
-    return hs_tensor_present(tensor) && !(args->a_codes && (tensor == &args->a || tensor == &args->b));
+    return hs_tensor_present(tensor) &&
+           !(args->a.layout == HS_LAYOUT_CODES && (tensor == &args->a.values || tensor == &args->b.values));
 }
 
 static size_t operand_bytes(const HsMatmulArgs *args)
 {
     HsMatmulArgs copy = *args;
-    size_t bytes = args->a_codes ? hs_codes_bytes(args->a_codes) + hs_codes_bytes(args->b_codes) : 0;
+    size_t bytes =
+        args->a.layout == HS_LAYOUT_CODES ? hs_codes_bytes(&args->a.codes) + hs_codes_bytes(&args->b.codes) : 0;
     FOR_OPERANDS(row)
     bytes += has_numbers(&copy, row) ? hs_tensor_bytes(tensor_of(&copy, row)) : 0;
     return bytes;
@@ -135,16 +136,9 @@ static HsStatus make_sets(Tuning *tuning, const HsMatmulArgs *args)
     tuning->next_set = 0;
     for (int set = 0; set < tuning->set_count; set++) {
         HsMatmulArgs *const own = &tuning->sets[set];
-        HsCodes *const codes = tuning->codes[set];
         *own = *args;
         FOR_OPERANDS(row)
         tensor_of(own, row)->data = NULL; /* a dry run's are places that are not there */
-        if (args->a_codes) {
-            codes[0] = *args->a_codes;
-            codes[1] = *args->b_codes;
-            own->a_codes = &codes[0];
-            own->b_codes = &codes[1];
-        }
     }
     for (int set = 0; set < tuning->set_count; set++) {
         HsContext *const context = &tuning->engine->context;
@@ -152,8 +146,10 @@ static HsStatus make_sets(Tuning *tuning, const HsMatmulArgs *args)
         FOR_OPERANDS(row)
         if (has_numbers(&tuning->sets[set], row))
             HS_TRY(fill(context, tensor_of(&tuning->sets[set], row), site++));
-        for (int i = 0; args->a_codes && i < 2; i++)
-            HS_TRY(fill_codes(context, &tuning->codes[set][i], site++));
+        HsOperand *const operands[] = { &tuning->sets[set].a, &tuning->sets[set].b };
+        for (int i = 0; i < 2; i++)
+            if (operands[i]->layout == HS_LAYOUT_CODES)
+                HS_TRY(fill_codes(context, &operands[i]->codes, site++));
     }
     return HS_OK;
 }
@@ -168,11 +164,12 @@ static void release_sets(Tuning *tuning)
             if (hs_tensor_present(tensor) && tensor->data)
                 device->release(device, tensor->data);
         }
-        for (int i = 0; tuning->sets[set].a_codes && i < 2; i++) {
-            HsCodes *const codes = &tuning->codes[set][i];
-            if (codes->data)
+        const HsOperand *const operands[] = { &tuning->sets[set].a, &tuning->sets[set].b };
+        for (int i = 0; i < 2; i++) {
+            const HsCodes *const codes = hs_codes_of(operands[i]);
+            if (codes && codes->data)
                 device->release(device, codes->data);
-            if (codes->scaling)
+            if (codes && codes->scaling)
                 device->release(device, codes->scaling);
         }
     }

@@ -11,11 +11,10 @@
 
 enum { HS_TUNE_MOST_PRODUCTS = 512 };
 
-/* Calls whose tensors have no data, no two of the same product.  Not to be copied: calls point to their codes. */
+/* Calls whose tensors have no data, no two of the same product. */
 typedef struct HsTuneList {
     HsMatmulArgs products[HS_TUNE_MOST_PRODUCTS];
-    HsCodes codes[HS_TUNE_MOST_PRODUCTS][2]; /* of a and b, where there are such */
-    int count, left_out;                     /* left_out: found no room */
+    int count, left_out; /* left_out: found no room */
 } HsTuneList;
 
 /* Add a call, unless its product is listed already. */

@@ -11,7 +11,8 @@
 static HsMatmulArgs without_swiglu(const HsMatmulArgs *args)
 {
     HsMatmulArgs product = *args;
-    product.b_packed = NULL;
+    if (product.b.layout == HS_LAYOUT_PACKED)
+        product.b.layout = HS_LAYOUT_ROWS;
     if (args->epilogue != HS_EPILOGUE_SWIGLU && args->epilogue != HS_EPILOGUE_SWIGLU_BACKWARD)
         return product;
     const HsProductKey key = hs_product_key(args);
@@ -33,13 +34,10 @@ static HsCodes without_memory(const HsCodes *codes)
 static void append(HsTuneList *list, const HsMatmulArgs *args)
 {
     HsMatmulArgs *const product = &list->products[list->count];
-    HsCodes *const codes = list->codes[list->count];
     *product = without_swiglu(args);
-    if (args->a_codes) {
-        codes[0] = without_memory(args->a_codes);
-        codes[1] = without_memory(args->b_codes);
-        product->a_codes = &codes[0];
-        product->b_codes = &codes[1];
+    if (args->a.layout == HS_LAYOUT_CODES) {
+        product->a.codes = without_memory(&args->a.codes);
+        product->b.codes = without_memory(&args->b.codes);
     }
     list->count++;
 }

@@ -49,7 +49,7 @@ static void count_parameters(const HsTrainer *draft, LayerRow *rows)
     for (int i = 0; i < model->param_count; i++) {
         const HsParam *param = &model->params[i];
         LayerRow *row = &rows[parameter_row(model, i)];
-        row->parameters += hs_tensor_count(&param->weight);
+        row->parameters += hs_tensor_count(&param->stored.values);
         row->parameter_bytes += hs_param_weight_bytes(param);
         count_tensor(row, &param->gradient);
     }

@@ -16,14 +16,16 @@ static HsStatus merge_node(HsModel *model, const HsNode *node, HsContext *contex
 {
     const HsAdapterShape *shape = &node->attributes.adapter;
     HsParam *w = &model->params[node->params[0]];
-    const HsTensor a = model->params[node->params[2]].weight, b = model->params[node->params[3]].weight;
-    HsMatmulArgs product = { .a = b, .b = a, .alpha = shape->scale, .accumulate = true, .c = w->weight };
+    const HsTensor a = model->params[node->params[2]].stored.values, b = model->params[node->params[3]].stored.values;
+    HsMatmulArgs product = {
+        .a.values = b, .b.values = a, .alpha = shape->scale, .accumulate = true, .c = w->stored.values
+    };
     HsContext inner = *context;
     size_t ahead = 0;
     if (shape->spread) {
-        product.a = hs_tensor_2d(context->workspace, b.dtype, shape->outputs, shape->blocks * shape->rank);
-        ahead = (hs_tensor_bytes(&product.a) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-        HS_TRY(hs_adapter_spread(context, shape, b, product.a));
+        product.a.values = hs_tensor_2d(context->workspace, b.dtype, shape->outputs, shape->blocks * shape->rank);
+        ahead = (hs_tensor_bytes(&product.a.values) + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        HS_TRY(hs_adapter_spread(context, shape, b, product.a.values));
     }
     if (!context->dry_run) {
         inner.workspace = (unsigned char *)context->workspace + ahead;

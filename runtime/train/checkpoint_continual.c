@@ -196,8 +196,8 @@ HsStatus hs_trainer_write_continual(HsTrainer *trainer, const char *folder)
     HsStatus status = hs_continual_visit(trainer->continual, &visitor);
     for (int i = 0; trainer->taught && i < trainer->teacher.param_count && status == HS_OK; i++) {
         const HsParam *param = &trainer->teacher.params[i];
-        if (param->quantized.count == 0) /* else it never changes: the model has it */
-            status = add_tensor(&list, "teacher", param->name, &param->weight, list.device);
+        if (param->stored.layout != HS_LAYOUT_NF4) /* else it never changes: the model has it */
+            status = add_tensor(&list, "teacher", param->name, &param->stored.values, list.device);
     }
     const HsTensor openings = openings_of(trainer);
     if (status == HS_OK && hs_tensor_present(&openings))
@@ -394,8 +394,8 @@ static HsStatus load_teacher(HsTrainer *trainer, const Loading *loading)
     trainer->taught = taught != 0;
     for (int i = 0; trainer->taught && i < trainer->teacher.param_count; i++) {
         HsParam *param = &trainer->teacher.params[i];
-        if (param->quantized.count == 0)
-            HS_TRY(load_tensor((void *)(uintptr_t)loading, "teacher", param->name, &param->weight));
+        if (param->stored.layout != HS_LAYOUT_NF4)
+            HS_TRY(load_tensor((void *)(uintptr_t)loading, "teacher", param->name, &param->stored.values));
         else
             HS_TRY(hs_trainer_copy_to_teacher(trainer, i));
     }

@@ -325,8 +325,8 @@ int hs_trainer_list_largest(const HsTrainer *trainer, HsTensorUse *uses, int cou
     memset(uses, 0, (size_t)count * sizeof *uses);
     for (int i = 0; i < model->param_count; i++) {
         const HsParam *param = &model->params[i];
-        HsTensor weight = param->weight;
-        if (param->quantized.count > 0)
+        HsTensor weight = param->stored.values;
+        if (param->stored.layout == HS_LAYOUT_NF4)
             weight = hs_tensor_1d(NULL, HS_U8, (int64_t)hs_param_weight_bytes(param));
         offer_tensor(uses, count, HS_MEMORY_WEIGHTS, param->name, &weight);
         offer_tensor(uses, count, HS_MEMORY_GRADIENTS, param->name, &param->gradient);

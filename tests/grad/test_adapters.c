@@ -48,8 +48,8 @@ static void fill_adapters(TinyModel *tiny)
     for (int p = 0; p < tiny->model.param_count; p++) {
         const HsParam *param = &tiny->model.params[p];
         rng.step = (uint32_t)p;
-        for (int64_t i = 0; param->role == HS_PARAM_ADAPTER && i < hs_tensor_count(&param->weight); i++)
-            hs_dtype_store(param->weight.dtype, param->weight.data, i,
+        for (int64_t i = 0; param->role == HS_PARAM_ADAPTER && i < hs_tensor_count(&param->stored.values); i++)
+            hs_dtype_store(param->stored.values.dtype, param->stored.values.data, i,
                            (double)hs_rng_uniform(hs_rng_draw(&rng, (uint64_t)i).word[0]) - 0.5);
     }
 }
@@ -92,16 +92,16 @@ Test(adapters, gradients)
 static void merge(const TinyModel *from, TinyModel *to)
 {
     for (int p = 0; p < to->model.param_count; p++)
-        memcpy(to->model.params[p].weight.data, from->model.params[p].weight.data,
-               hs_tensor_bytes(&to->model.params[p].weight));
+        memcpy(to->model.params[p].stored.values.data, from->model.params[p].stored.values.data,
+               hs_tensor_bytes(&to->model.params[p].stored.values));
     for (int n = 0; n < from->model.node_count; n++) {
         const HsNode *node = &from->model.nodes[n];
         const HsAdapterShape *shape = &node->attributes.adapter;
         if (shape->rank == 0)
             continue;
-        double *w = to->model.params[node->params[0]].weight.data;
-        const double *a = from->model.params[node->params[2]].weight.data;
-        const double *b = from->model.params[node->params[3]].weight.data;
+        double *w = to->model.params[node->params[0]].stored.values.data;
+        const double *a = from->model.params[node->params[2]].stored.values.data;
+        const double *b = from->model.params[node->params[3]].stored.values.data;
         int64_t stored = 0;
         for (int block = 0; block < shape->blocks; block++)
             for (int64_t row = 0; row < shape->rows[block]; row++, stored++)

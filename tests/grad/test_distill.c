@@ -80,7 +80,7 @@ static double plain_loss(void *user)
     const HsAction *head = &tiny->evaluate.actions[tiny->evaluate.action_count - 1];
     const HsModel *model = &tiny->model;
     multiply(hs_program_tensor(&tiny->evaluate, head->inputs[0], ROWS).data,
-             model->params[model->nodes[model->loss_node].params[0]].weight.data, d->logits);
+             model->params[model->nodes[model->loss_node].params[0]].stored.values.data, d->logits);
     for (int n = 0; n < ROWS; n++) {
         if (tiny->targets[n] < 0)
             continue;
@@ -98,7 +98,7 @@ static void train(Distilled *d)
     TinyModel *tiny = &d->tiny;
     const HsModel *model = &tiny->model;
     HsParam teacher_head = model->params[model->nodes[model->loss_node].params[0]];
-    teacher_head.weight.data = d->head;
+    teacher_head.stored.values.data = d->head;
     const HsHeadWork work = {
         .kept = d->matches ? KEPT : 0,
         .weight = (float)alpha,

@@ -86,7 +86,7 @@ static void finish(Bench *bench)
 
 static void add_param(Bench *bench, int index, int rank, int64_t rows, int64_t columns)
 {
-    bench->params[index].weight = make_random(bench, rank, rows, columns);
+    bench->params[index].stored.values = make_random(bench, rank, rows, columns);
     bench->params[index].gradient = make_random(bench, rank, rows, columns);
     bench->call.params[index] = &bench->params[index];
 }
@@ -164,7 +164,7 @@ static void check(Bench *bench)
     for (int i = 0; i < HS_NODE_PARAMS; i++) {
         char what[] = { 'p', 'a', 'r', 'a', 'm', ' ', (char)('0' + i), '\0' };
         if (held_params[i])
-            check_tensor(bench, what, &bench->params[i].weight, &bench->params[i].gradient, held_params[i]);
+            check_tensor(bench, what, &bench->params[i].stored.values, &bench->params[i].gradient, held_params[i]);
     }
     finish(bench);
 }
@@ -409,7 +409,7 @@ Test(layers, embedding)
 /* z times the sum of squared log-sum-exps of the counted rows, which the losses leave out. */
 static double z_term(Bench *bench)
 {
-    const double *hidden = bench->call.inputs[0].data, *weight = bench->params[0].weight.data;
+    const double *hidden = bench->call.inputs[0].data, *weight = bench->params[0].stored.values.data;
     const int32_t *targets = bench->call.inputs[1].data;
     double sum = 0;
     for (int row = 0; row < N; row++) {

@@ -109,7 +109,7 @@ static double z_term(const TinyModel *tiny)
     const HsModel *model = &tiny->model;
     const HsAction *head = &tiny->evaluate.actions[tiny->evaluate.action_count - 1];
     const double *hidden = hs_program_tensor(&tiny->evaluate, head->inputs[0], tiny->rows).data;
-    const double *weight = model->params[model->nodes[model->loss_node].params[0]].weight.data;
+    const double *weight = model->params[model->nodes[model->loss_node].params[0]].stored.values.data;
     double sum = 0;
     for (int64_t row = 0; row < tiny->rows; row++) {
         double total = 0;

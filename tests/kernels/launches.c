@@ -84,10 +84,12 @@ static HsStatus launch_layer(HsContext *context, HsDtype dtype, HsProductPolicy 
                              int64_t out)
 {
     const HsTensor x = matrix(dtype, rows, in), y = matrix(dtype, rows, out), w = matrix(dtype, out, in);
-    const HsMatmulArgs forward = { .a = x, .b = w, .transpose_b = true, .policy = policy, .alpha = 1.0f, .c = y };
-    const HsMatmulArgs dgrad = { .a = y, .b = w, .policy = policy, .alpha = 1.0f, .c = x };
-    const HsMatmulArgs wgrad = { .a = y,
-                                 .b = x,
+    const HsMatmulArgs forward = {
+        .a.values = x, .b.values = w, .transpose_b = true, .policy = policy, .alpha = 1.0f, .c = y
+    };
+    const HsMatmulArgs dgrad = { .a.values = y, .b.values = w, .policy = policy, .alpha = 1.0f, .c = x };
+    const HsMatmulArgs wgrad = { .a.values = y,
+                                 .b.values = x,
                                  .transpose_a = true,
                                  .policy = policy,
                                  .accumulate = true,

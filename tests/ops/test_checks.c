@@ -38,7 +38,9 @@ static HsContext dry(void)
 
 static HsMatmulArgs product(void)
 {
-    return (HsMatmulArgs){ .a = f32(8, 16), .b = f32(16, 256), .bias = f32_1d(256), .alpha = 1.0f, .c = f32(8, 256) };
+    return (HsMatmulArgs){
+        .a.values = f32(8, 16), .b.values = f32(16, 256), .bias = f32_1d(256), .alpha = 1.0f, .c = f32(8, 256)
+    };
 }
 
 Test(checks, matmul)
@@ -47,7 +49,7 @@ Test(checks, matmul)
     args.bias = f32_1d(128);
     EXPECT_REFUSED(HS_ESHAPE, "matmul: bias is [128], expected [256]", hs_op_matmul(&context, &args));
     args = product();
-    args.b = f32(17, 256);
+    args.b.values = f32(17, 256);
     EXPECT_REFUSED(HS_ESHAPE, "matmul: b is [17,256], expected [16,any]", hs_op_matmul(&context, &args));
     args = product();
     args.transpose_b = true;
@@ -56,7 +58,7 @@ Test(checks, matmul)
     args.c = f32(256, 8);
     EXPECT_REFUSED(HS_ESHAPE, "matmul: c is [256,8], expected [8,256]", hs_op_matmul(&context, &args));
     args = product();
-    args.b = bf16(16, 256);
+    args.b.values = bf16(16, 256);
     EXPECT_REFUSED(HS_ESHAPE, "matmul: b is bf16, expected f32 like a", hs_op_matmul(&context, &args));
     args = product();
     args.c = bf16(8, 256);
@@ -78,7 +80,7 @@ Test(checks, matmul)
     args.addend = f32(8, 128);
     EXPECT_REFUSED(HS_ESHAPE, "matmul: addend is [8,128], expected [8,256]", hs_op_matmul(&context, &args));
     args = product();
-    args.a = f32(0, 16);
+    args.a.values = f32(0, 16);
     EXPECT_REFUSED(HS_ESHAPE, "matmul: a is [0,16], expected [any,any]", hs_op_matmul(&context, &args));
 }
 
@@ -87,7 +89,7 @@ Test(checks, row_sums_of_products)
 {
     HsContext ref = dry();
     HsMatmulArgs args = product();
-    args.a = f32(16, 8);
+    args.a.values = f32(16, 8);
     args.transpose_a = true;
     args.row_sums = f32_1d(8);
     cr_expect_eq(hs_op_matmul(&ref, &args), HS_OK, "%s", hs_error_message());
@@ -114,11 +116,11 @@ Test(checks, policies_of_products)
     HsMatmulArgs args = product();
     args.policy = (HsProductPolicy)HS_POLICY_TF32;
     cr_expect_eq(hs_op_matmul(&ref, &args), HS_OK, "%s", hs_error_message());
-    args.b = bf16(16, 256);
+    args.b.values = bf16(16, 256);
     cr_expect_eq(hs_op_matmul(&ref, &args), HS_OK, "%s", hs_error_message());
-    args.policy.a = HS_OPERAND_AS_IS;
+    args.policy.a = HS_F32;
     EXPECT_REFUSED(HS_ESHAPE, "matmul: b is bf16, expected f32 like a", hs_op_matmul(&context, &args));
-    args.policy = (HsProductPolicy){ HS_OPERAND_E5M2, HS_OPERAND_E4M3, HS_SCALE_TENSOR };
+    args.policy = (HsProductPolicy){ HS_E5M2, HS_E4M3, HS_SCALE_TENSOR };
     EXPECT_REFUSED(
         HS_EUNSUPPORTED,
         "matmul: the ref backend has no products of a e5m2 and b e4m3 with a scale a tensor; it has operands "
@@ -136,8 +138,9 @@ Test(checks, packed_weights)
     char bytes[64];
     HsPacked packed = { bytes, HS_F32, 256, 16 };
     HsMatmulArgs args = product();
-    args.b_packed = &packed;
-    EXPECT_REFUSED(HS_ESHAPE, "matmul: b_packed is [256,16] f32, expected [16,256] f32", hs_op_matmul(&context, &args));
+    args.b = hs_operand_packed(args.b.values, &packed);
+    EXPECT_REFUSED(HS_ESHAPE, "matmul: b is packed as [256,16] f32, expected [16,256] f32",
+                   hs_op_matmul(&context, &args));
     EXPECT_REFUSED(HS_ESHAPE, "pack_weight: packed is [256,16], expected [16,256]",
                    hs_op_pack_weight(&context, &(HsPackWeightArgs){ f32(16, 256), false, &packed }));
     EXPECT_REFUSED(HS_EINVAL, "pack_weight: packed is missing",
@@ -307,7 +310,7 @@ Test(checks, largest_magnitudes)
     unsigned char code[64];
     HsScaling scaling = { .scale = 1.0f };
     HsQuantizeArgs cast = { .x = bf16(4, 8), .source = HS_SCALE_FOUND };
-    cast.along = (HsCodes){ HS_OPERAND_E4M3, HS_SCALE_TENSOR, 4, 8, code, NULL, &scaling };
+    cast.along = (HsCodes){ HS_E4M3, HS_SCALE_TENSOR, 4, 8, code, NULL, &scaling };
     EXPECT_REFUSED(HS_ESHAPE, "quantize: amax is missing, expected [1]", hs_op_quantize(&context, &cast));
     cast.amax = f32_1d(2);
     EXPECT_REFUSED(HS_ESHAPE, "quantize: amax is [2], expected [1]", hs_op_quantize(&context, &cast));
@@ -315,7 +318,9 @@ Test(checks, largest_magnitudes)
     cast.source = HS_SCALE_OWN;
     EXPECT_REFUSED(HS_EINVAL, "quantize: amax is given, but the scales do not follow from it",
                    hs_op_quantize(&context, &cast));
-    HsMatmulArgs product = { .a = bf16(4, 8), .b = bf16(8, 3), .alpha = 1, .c = f32(4, 3), .accumulate = true };
+    HsMatmulArgs product = {
+        .a.values = bf16(4, 8), .b.values = bf16(8, 3), .alpha = 1, .c = f32(4, 3), .accumulate = true
+    };
     product.amax = f32_1d(1);
     EXPECT_REFUSED(HS_EINVAL, "matmul: amax is that of a c that is written, not of one that accumulates",
                    hs_op_matmul(&context, &product));

@@ -26,8 +26,8 @@ static HsTensor vector(HsDtype dtype, int64_t count)
 /* x [10,32] w [48,32]^T -> y [10,48]: 10 * 48 sums of 32 multiply-adds. */
 Test(cost, product_forward)
 {
-    HsMatmulArgs args = { .a = tensor(HS_BF16, 10, 32),
-                          .b = tensor(HS_BF16, 48, 32),
+    HsMatmulArgs args = { .a.values = tensor(HS_BF16, 10, 32),
+                          .b.values = tensor(HS_BF16, 48, 32),
                           .transpose_b = true,
                           .alpha = 1.0f,
                           .c = tensor(HS_BF16, 10, 48) };
@@ -39,20 +39,22 @@ Test(cost, product_forward)
     args.pre = tensor(HS_BF16, 10, 48);
     args.epilogue = HS_EPILOGUE_GELU;
     EXPECT_COST(hs_cost_matmul(&args), 30720.0, 2.0 * (320 + 1536 + 2 * 480) + 4.0 * 48);
-    args = (HsMatmulArgs){ .a = args.a, .b = args.b, .transpose_b = true };
+    args = (HsMatmulArgs){ .a.values = args.a.values, .b.values = args.b.values, .transpose_b = true };
     args.residual = args.c = tensor(HS_F32, 10, 48);
     EXPECT_COST(hs_cost_matmul(&args), 30720.0, 2.0 * (320 + 1536) + 4.0 * 2 * 480);
     /* The packed copy of b stands for b. */
     const HsPacked packed = { .dtype = HS_BF16, .k = 32, .n = 48 };
-    args.b_packed = &packed;
+    args.b = hs_operand_packed(args.b.values, &packed);
     EXPECT_COST(hs_cost_matmul(&args), 30720.0, 2.0 * (320 + 1536) + 4.0 * 2 * 480);
 }
 
 Test(cost, product_gradients)
 {
     const HsTensor dy = tensor(HS_F32, 10, 48), x = tensor(HS_F32, 10, 32), w = tensor(HS_F32, 48, 32);
-    const HsMatmulArgs dgrad = { .a = dy, .b = w, .policy = HS_POLICY_TF32, .alpha = 1.0f, .c = x };
-    const HsMatmulArgs wgrad = { .a = dy, .b = x, .transpose_a = true, .accumulate = true, .alpha = 1.0f, .c = w };
+    const HsMatmulArgs dgrad = { .a.values = dy, .b.values = w, .policy = HS_POLICY_TF32, .alpha = 1.0f, .c = x };
+    const HsMatmulArgs wgrad = {
+        .a.values = dy, .b.values = x, .transpose_a = true, .accumulate = true, .alpha = 1.0f, .c = w
+    };
     EXPECT_COST(hs_cost_matmul(&dgrad), 30720.0, 4.0 * (480 + 1536 + 320));
     EXPECT_COST(hs_cost_matmul(&wgrad), 30720.0, 4.0 * (480 + 320 + 2 * 1536));
     HsMatmulArgs both = wgrad; /* the bias's gradient: 48 numbers, read and written */
@@ -163,9 +165,10 @@ Test(cost, update)
 Test(cost, dry_runs_add_up_the_same_flops)
 {
     HsContext context = { .backend = hs_backend_ref(), .threads = 1, .dry_run = true };
-    const HsMatmulArgs args = {
-        .a = tensor(HS_F32, 10, 32), .b = tensor(HS_F32, 32, 48), .alpha = 1.0f, .c = tensor(HS_F32, 10, 48)
-    };
+    const HsMatmulArgs args = { .a.values = tensor(HS_F32, 10, 32),
+                                .b.values = tensor(HS_F32, 32, 48),
+                                .alpha = 1.0f,
+                                .c = tensor(HS_F32, 10, 48) };
     cr_assert_eq(hs_op_matmul(&context, &args), HS_OK, "%s", hs_error_message());
     cr_expect_eq(context.flops, hs_cost_matmul(&args).flops);
 }

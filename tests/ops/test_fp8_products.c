@@ -45,8 +45,8 @@ static void *on_device(const void *image, size_t bytes)
 }
 
 /* most: magnitudes of codes below it; signs: both. */
-static void make_operand(Operand *operand, HsOperandFormat format, HsScaleGranularity granularity, int64_t rows,
-                         int most, bool signs, uint64_t seed)
+static void make_operand(Operand *operand, HsDtype format, HsScaleGranularity granularity, int64_t rows, int most,
+                         bool signs, uint64_t seed)
 {
     const HsRng rng = { .seed = seed };
     operand->codes = (HsCodes){ format, granularity, rows, product.k, NULL, NULL, NULL };
@@ -66,7 +66,7 @@ static double number_of(const Operand *operand, int64_t row, int64_t k)
 {
     const HsCodes *const codes = &operand->codes;
     const uint8_t code = operand->image[row * product.k + k];
-    const double number = (double)(codes->format == HS_OPERAND_E4M3 ? hs_e4m3_decode(code) : hs_e5m2_decode(code));
+    const double number = (double)(codes->format == HS_E4M3 ? hs_e4m3_decode(code) : hs_e5m2_decode(code));
     if (codes->granularity != HS_SCALE_BLOCK)
         return number;
     const unsigned char *const scales = operand->image + hs_codes_data_bytes(codes);
@@ -78,7 +78,7 @@ static void take_sums(void)
 {
     double *const a = malloc((size_t)(M * product.k) * sizeof *a), *const b =
                                                                        malloc((size_t)(N * product.k) * sizeof *b);
-    const int unit_a = product.a.codes.format == HS_OPERAND_E4M3 ? 10 : 17; /* a block scale may halve */
+    const int unit_a = product.a.codes.format == HS_E4M3 ? 10 : 17; /* a block scale may halve */
     for (int64_t i = 0; i < M * product.k; i++)
         a[i] = ldexp(number_of(&product.a, i / product.k, i % product.k), unit_a);
     for (int64_t i = 0; i < N * product.k; i++)
@@ -118,7 +118,7 @@ static void close_product(void)
     product.device.deinit(&product.device);
 }
 
-static void open_product(HsOperandFormat a, HsScaleGranularity granularity, int64_t k, bool small, bool signs)
+static void open_product(HsDtype a, HsScaleGranularity granularity, int64_t k, bool small, bool signs)
 {
     const HsCudaOptions options = { 0 };
     cr_assert_eq(emulator()->device_init(&product.device, &options), HS_OK, "%s", hs_error_message());
@@ -126,12 +126,8 @@ static void open_product(HsOperandFormat a, HsScaleGranularity granularity, int6
     product.sums = malloc(M * N * sizeof(double));
     product.sizes = malloc(M * N * sizeof(double));
     product.found = malloc(M * N * sizeof(float));
-    make_operand(&product.a, a, granularity, M,
-                 !small                 ? FINITE
-                 : a == HS_OPERAND_E4M3 ? SMALL_E4M3
-                                        : SMALL_E5M2,
-                 signs, 11);
-    make_operand(&product.b, HS_OPERAND_E4M3, granularity, N, small ? SMALL_E4M3 : FINITE, signs, 12);
+    make_operand(&product.a, a, granularity, M, !small ? FINITE : a == HS_E4M3 ? SMALL_E4M3 : SMALL_E5M2, signs, 11);
+    make_operand(&product.b, HS_E4M3, granularity, N, small ? SMALL_E4M3 : FINITE, signs, 12);
     take_sums();
     upload(&product.a);
     upload(&product.b);
@@ -140,7 +136,7 @@ static void open_product(HsOperandFormat a, HsScaleGranularity granularity, int6
 /* What c begins as where it accumulates: so small a multiple of the sums' unit that additions to it are exact too. */
 static double beginning(void)
 {
-    return ldexp(1.0, product.a.codes.format == HS_OPERAND_E4M3 ? -10 : -17);
+    return ldexp(1.0, product.a.codes.format == HS_E4M3 ? -10 : -17);
 }
 
 /* c [M,N] of dtype by the first of `kernels`. */
@@ -153,11 +149,9 @@ static void multiply(const char *kernels, int slices, HsDtype dtype, bool accumu
     for (int64_t i = 0; i < M * N; i++)
         hs_dtype_store(dtype, words, i, accumulate ? beginning() : (double)NAN);
     const HsTensor c = hs_tensor_2d(on_device(words, M * N * hs_dtype_bytes(dtype)), dtype, M, N);
-    const HsMatmulArgs args = { .a = hs_tensor_2d(NULL, HS_BF16, M, product.k),
-                                .b = hs_tensor_2d(NULL, HS_BF16, N, product.k),
+    const HsMatmulArgs args = { .a = hs_operand_codes(*a),
+                                .b = hs_operand_codes(*b),
                                 .transpose_b = true,
-                                .a_codes = a,
-                                .b_codes = b,
                                 .policy = { a->format, b->format, a->granularity },
                                 .alpha = 2.0f,
                                 .c = c,
@@ -207,7 +201,7 @@ static double worst_error(const char *kernels, int slices)
 
 Test(fp8_products, forward)
 {
-    open_product(HS_OPERAND_E4M3, HS_SCALE_TENSOR, 656, true, true);
+    open_product(HS_E4M3, HS_SCALE_TENSOR, 656, true, true);
     expect_exact("wgmma-fp8-256x256", 1, HS_BF16, false);
     expect_exact("wgmma-fp8-256x128", 1, HS_BF16, false);
     expect_exact("wgmma-fp8-256x128", 3, HS_BF16, false);
@@ -217,7 +211,7 @@ Test(fp8_products, forward)
 
 Test(fp8_products, gradient_of_an_input)
 {
-    open_product(HS_OPERAND_E5M2, HS_SCALE_TENSOR, 272, true, true);
+    open_product(HS_E5M2, HS_SCALE_TENSOR, 272, true, true);
     expect_exact("wgmma-fp8-256x128", 1, HS_BF16, false);
     expect_exact("wgmma-fp8-256x128", 2, HS_F32, false);
     close_product();
@@ -225,7 +219,7 @@ Test(fp8_products, gradient_of_an_input)
 
 Test(fp8_products, gradient_of_a_weight)
 {
-    open_product(HS_OPERAND_E5M2, HS_SCALE_TENSOR, 400, true, true);
+    open_product(HS_E5M2, HS_SCALE_TENSOR, 400, true, true);
     expect_exact("wgmma-fp8-256x128", 1, HS_F32, true);
     expect_exact("wgmma-fp8-256x128", 3, HS_F32, true);
     expect_exact("wgmma-fp8-256x128-joint", 0, HS_F32, true);
@@ -234,7 +228,7 @@ Test(fp8_products, gradient_of_a_weight)
 
 Test(fp8_products, blocks)
 {
-    open_product(HS_OPERAND_E4M3, HS_SCALE_BLOCK, 656, true, true);
+    open_product(HS_E4M3, HS_SCALE_BLOCK, 656, true, true);
     expect_exact("wgmma-fp8-256x128", 1, HS_BF16, false);
     expect_exact("wgmma-fp8-256x128", 3, HS_F32, true);
     expect_exact("wgmma-fp8-256x128-joint", 0, HS_F32, true);
@@ -243,7 +237,7 @@ Test(fp8_products, blocks)
 
 Test(fp8_products, blocks_of_gradients)
 {
-    open_product(HS_OPERAND_E5M2, HS_SCALE_BLOCK, 144, true, true);
+    open_product(HS_E5M2, HS_SCALE_BLOCK, 144, true, true);
     expect_exact("wgmma-fp8-256x128", 1, HS_F32, false);
     close_product();
 }
@@ -251,13 +245,13 @@ Test(fp8_products, blocks_of_gradients)
 /* More steps than the rings have stages, less than one, and rows that no tensor copy takes, which are decoded. */
 Test(fp8_products, other_depths)
 {
-    open_product(HS_OPERAND_E4M3, HS_SCALE_TENSOR, 1040, true, true);
+    open_product(HS_E4M3, HS_SCALE_TENSOR, 1040, true, true);
     expect_exact("wgmma-fp8-256x256", 1, HS_F32, false);
     close_product();
-    open_product(HS_OPERAND_E4M3, HS_SCALE_BLOCK, 16, true, true);
+    open_product(HS_E4M3, HS_SCALE_BLOCK, 16, true, true);
     expect_exact("wgmma-fp8-256x128", 1, HS_F32, false);
     close_product();
-    open_product(HS_OPERAND_E4M3, HS_SCALE_TENSOR, 73, true, true);
+    open_product(HS_E4M3, HS_SCALE_TENSOR, 73, true, true);
     expect_exact("", 0, HS_F32, false);
     close_product();
 }
@@ -265,15 +259,15 @@ Test(fp8_products, other_depths)
 /* The same codes decoded, which is one more way to choose: k in whole steps of those kernels, and not. */
 Test(fp8_products, decoded)
 {
-    open_product(HS_OPERAND_E4M3, HS_SCALE_TENSOR, 656, true, true);
+    open_product(HS_E4M3, HS_SCALE_TENSOR, 656, true, true);
     expect_exact("bf16-wgmma-256x256", 1, HS_BF16, false);
     expect_exact("bf16-mma-128x128", 3, HS_F32, true);
     close_product();
-    open_product(HS_OPERAND_E5M2, HS_SCALE_TENSOR, 400, true, true);
+    open_product(HS_E5M2, HS_SCALE_TENSOR, 400, true, true);
     expect_exact("bf16-wgmma-256x128-joint", 0, HS_F32, true);
     expect_exact("bf16-wgmma-256x128", 2, HS_F32, true);
     close_product();
-    open_product(HS_OPERAND_E4M3, HS_SCALE_BLOCK, 144, true, true);
+    open_product(HS_E4M3, HS_SCALE_BLOCK, 144, true, true);
     expect_exact("bf16-wgmma-128x256", 1, HS_BF16, false);
     close_product();
 }
@@ -281,7 +275,7 @@ Test(fp8_products, decoded)
 /* A scaling that says of its tensor that not all was finite. */
 Test(fp8_products, not_finite)
 {
-    open_product(HS_OPERAND_E4M3, HS_SCALE_TENSOR, 32, true, true);
+    open_product(HS_E4M3, HS_SCALE_TENSOR, 32, true, true);
     product.b.scaling.amax = INFINITY;
     product.device.release(&product.device, product.b.codes.scaling);
     product.b.codes.scaling = on_device(&product.b.scaling, sizeof product.b.scaling);
@@ -295,14 +289,14 @@ Test(fp8_products, not_finite)
 Test(fp8_products, by_mma)
 {
     setenv("HALFSTEP_EMU_SHARED", "99", 1);
-    open_product(HS_OPERAND_E4M3, HS_SCALE_TENSOR, 656, true, true);
+    open_product(HS_E4M3, HS_SCALE_TENSOR, 656, true, true);
     expect_exact("mma-fp8-128x128", 1, HS_BF16, false);
     expect_exact("mma-fp8-128x128", 3, HS_F32, true);
     close_product();
-    open_product(HS_OPERAND_E5M2, HS_SCALE_TENSOR, 272, true, true);
+    open_product(HS_E5M2, HS_SCALE_TENSOR, 272, true, true);
     expect_exact("mma-fp8-128x128", 1, HS_F32, true);
     close_product();
-    open_product(HS_OPERAND_E4M3, HS_SCALE_BLOCK, 400, true, true);
+    open_product(HS_E4M3, HS_SCALE_BLOCK, 400, true, true);
     expect_exact("mma-fp8-128x128", 1, HS_F32, true);
     expect_exact("mma-fp8-128x128", 2, HS_BF16, false);
     close_product();
@@ -311,10 +305,10 @@ Test(fp8_products, by_mma)
 /* Sums of f32 additions: gamma of k and two factors. */
 Test(fp8_products, all_codes)
 {
-    open_product(HS_OPERAND_E5M2, HS_SCALE_TENSOR, 656, false, true);
+    open_product(HS_E5M2, HS_SCALE_TENSOR, 656, false, true);
     cr_expect_leq(worst_error("wgmma-fp8-256x128", 1), (656 + 4) * 0x1p-24);
     close_product();
-    open_product(HS_OPERAND_E4M3, HS_SCALE_BLOCK, 656, false, true);
+    open_product(HS_E4M3, HS_SCALE_BLOCK, 656, false, true);
     cr_expect_leq(worst_error("wgmma-fp8-256x128", 1), (656 + 4) * 0x1p-24);
     close_product();
 }
@@ -324,10 +318,10 @@ Test(fp8_products, all_codes)
 Test(fp8_products, fourteen_bits)
 {
     setenv("HALFSTEP_EMU_SUMS", "truncate", 1);
-    open_product(HS_OPERAND_E4M3, HS_SCALE_BLOCK, 2048, false, false);
+    open_product(HS_E4M3, HS_SCALE_BLOCK, 2048, false, false);
     const double blocks = worst_error("wgmma-fp8-256x128", 1);
     close_product();
-    open_product(HS_OPERAND_E5M2, HS_SCALE_TENSOR, 2048, false, false);
+    open_product(HS_E5M2, HS_SCALE_TENSOR, 2048, false, false);
     const double promoted = worst_error("wgmma-fp8-256x128", 1);
     printf("2048 terms of one sign with 14 bits: blocks %.3g, promoted %.3g of the terms' sizes\n", blocks, promoted);
     cr_expect_leq(blocks, 136 * 0x1p-13);

@@ -79,16 +79,16 @@ static double block_loss(void *user)
 {
     Block *b = user;
     HsContext context = reference();
-    RUN(hs_op_matmul(&context, &(HsMatmulArgs){ .a = matrix(b->x, ROWS, WIDTH),
-                                                .b = matrix(b->w1, HIDDEN, WIDTH),
+    RUN(hs_op_matmul(&context, &(HsMatmulArgs){ .a.values = matrix(b->x, ROWS, WIDTH),
+                                                .b.values = matrix(b->w1, HIDDEN, WIDTH),
                                                 .transpose_b = true,
                                                 .bias = vector(b->b1, HIDDEN),
                                                 .pre = matrix(b->pre, ROWS, HIDDEN),
                                                 .epilogue = HS_EPILOGUE_GELU,
                                                 .alpha = 1.0f,
                                                 .c = matrix(b->h, ROWS, HIDDEN) }));
-    RUN(hs_op_matmul(&context, &(HsMatmulArgs){ .a = matrix(b->h, ROWS, HIDDEN),
-                                                .b = matrix(b->w2, WIDTH, HIDDEN),
+    RUN(hs_op_matmul(&context, &(HsMatmulArgs){ .a.values = matrix(b->h, ROWS, HIDDEN),
+                                                .b.values = matrix(b->w2, WIDTH, HIDDEN),
                                                 .transpose_b = true,
                                                 .bias = vector(b->b2, WIDTH),
                                                 .residual = matrix(b->x, ROWS, WIDTH),
@@ -108,29 +108,29 @@ Test(gradients, matmul_with_epilogues)
 
     HsContext context = reference();
     const HsTensor dy = matrix(b.r, ROWS, WIDTH), hidden_gradient = matrix(dpre, ROWS, HIDDEN);
-    RUN(hs_op_matmul(&context, &(HsMatmulArgs){ .a = dy,
-                                                .b = matrix(b.w2, WIDTH, HIDDEN),
+    RUN(hs_op_matmul(&context, &(HsMatmulArgs){ .a.values = dy,
+                                                .b.values = matrix(b.w2, WIDTH, HIDDEN),
                                                 .pre = matrix(b.pre, ROWS, HIDDEN),
                                                 .epilogue = HS_EPILOGUE_GELU_BACKWARD,
                                                 .alpha = 1.0f,
                                                 .c = hidden_gradient }));
-    RUN(hs_op_matmul(&context, &(HsMatmulArgs){ .a = dy,
-                                                .b = matrix(b.h, ROWS, HIDDEN),
+    RUN(hs_op_matmul(&context, &(HsMatmulArgs){ .a.values = dy,
+                                                .b.values = matrix(b.h, ROWS, HIDDEN),
                                                 .transpose_a = true,
                                                 .accumulate = true,
                                                 .alpha = 1.0f,
                                                 .c = matrix(dw2, WIDTH, HIDDEN),
                                                 .row_sums = vector(db2, WIDTH) }));
-    RUN(hs_op_matmul(&context, &(HsMatmulArgs){ .a = hidden_gradient,
-                                                .b = matrix(b.x, ROWS, WIDTH),
+    RUN(hs_op_matmul(&context, &(HsMatmulArgs){ .a.values = hidden_gradient,
+                                                .b.values = matrix(b.x, ROWS, WIDTH),
                                                 .transpose_a = true,
                                                 .accumulate = true,
                                                 .alpha = 1.0f,
                                                 .c = matrix(dw1, HIDDEN, WIDTH) }));
     RUN(hs_op_bias_backward(&context, &(HsBiasBackwardArgs){ hidden_gradient, vector(db1, HIDDEN) }));
     memcpy(dx, b.r, sizeof dx); /* the residual's share */
-    RUN(hs_op_matmul(&context, &(HsMatmulArgs){ .a = hidden_gradient,
-                                                .b = matrix(b.w1, HIDDEN, WIDTH),
+    RUN(hs_op_matmul(&context, &(HsMatmulArgs){ .a.values = hidden_gradient,
+                                                .b.values = matrix(b.w1, HIDDEN, WIDTH),
                                                 .accumulate = true,
                                                 .alpha = 1.0f,
                                                 .c = matrix(dx, ROWS, WIDTH) }));

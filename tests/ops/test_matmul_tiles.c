@@ -46,7 +46,7 @@ Test(matmul_tiles, second)
 
 static bool by_tensor_cores(const HsCase *config)
 {
-    return config->dtype != HS_F32 || config->policy.a == HS_OPERAND_TF32;
+    return config->dtype != HS_F32 || config->policy.a == HS_TF32;
 }
 
 static bool in_16_bits(const HsCase *config)
@@ -162,7 +162,9 @@ static void close_joint(void)
 static HsStatus multiply_joint(HsStream *stream)
 {
     HsContext context = { .backend = emulator()->backend, .device = &joint.device, .threads = 1, .stream = stream };
-    const HsMatmulArgs args = { .a = joint.a, .b = joint.b, .c = joint.c, .transpose_a = true, .alpha = 1.0f };
+    const HsMatmulArgs args = {
+        .a.values = joint.a, .b.values = joint.b, .c = joint.c, .transpose_a = true, .alpha = 1.0f
+    };
     return hs_op_matmul(&context, &args);
 }
 

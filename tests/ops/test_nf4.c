@@ -159,9 +159,8 @@ static void check_product(const HsBackend *backend, const char *name, const HsQu
     cr_assert(identity && c);
     for (int64_t i = 0; i < k; i++)
         hs_dtype_store(HS_BF16, identity, i * k + i, 1.0);
-    const HsMatmulArgs args = { .a = hs_tensor_2d(identity, HS_BF16, k, k),
-                                .b = hs_tensor_2d(NULL, HS_BF16, rows, columns),
-                                .b_quantized = q,
+    const HsMatmulArgs args = { .a.values = hs_tensor_2d(identity, HS_BF16, k, k),
+                                .b = hs_operand_nf4(hs_tensor_2d(NULL, HS_BF16, rows, columns), *q),
                                 .transpose_b = transposed,
                                 .alpha = 1,
                                 .c = hs_tensor_2d(c, HS_F32, k, n) };

@@ -17,28 +17,26 @@
 
 #define RUN(call) cr_assert_eq((call), HS_OK, "%s", hs_error_message())
 
-static uint8_t defined(HsOperandFormat format, float value)
+static uint8_t defined(HsDtype format, float value)
 {
-    return format == HS_OPERAND_E4M3   ? hs_e4m3_encode_saturate(value)
-           : format == HS_OPERAND_E5M2 ? hs_e5m2_encode_saturate(value)
-                                       : hs_e2m1_encode(value);
+    return format == HS_E4M3   ? hs_e4m3_encode_saturate(value)
+           : format == HS_E5M2 ? hs_e5m2_encode_saturate(value)
+                               : hs_e2m1_encode(value);
 }
 
-static uint8_t defined_stochastic(HsOperandFormat format, float value, uint32_t random)
+static uint8_t defined_stochastic(HsDtype format, float value, uint32_t random)
 {
-    return format == HS_OPERAND_E4M3   ? hs_e4m3_encode_stochastic(value, random)
-           : format == HS_OPERAND_E5M2 ? hs_e5m2_encode_stochastic(value, random)
-                                       : hs_e2m1_encode_stochastic(value, random);
+    return format == HS_E4M3   ? hs_e4m3_encode_stochastic(value, random)
+           : format == HS_E5M2 ? hs_e5m2_encode_stochastic(value, random)
+                               : hs_e2m1_encode_stochastic(value, random);
 }
 
-static float number_of(HsOperandFormat format, uint8_t code)
+static float number_of(HsDtype format, uint8_t code)
 {
-    return format == HS_OPERAND_E4M3   ? hs_e4m3_decode(code)
-           : format == HS_OPERAND_E5M2 ? hs_e5m2_decode(code)
-                                       : hs_e2m1_decode(code);
+    return format == HS_E4M3 ? hs_e4m3_decode(code) : format == HS_E5M2 ? hs_e5m2_decode(code) : hs_e2m1_decode(code);
 }
 
-static void expect_code(HsOperandFormat format, float value)
+static void expect_code(HsDtype format, float value)
 {
     const uint8_t expected = defined(format, value), got = hs_code_encode(format, value);
     cr_assert_eq(got, expected, "format %d: %a is %02x, expected %02x", (int)format, (double)value, got, expected);
@@ -50,10 +48,12 @@ static void expect_code(HsOperandFormat format, float value)
 
 Test(quantize, shared_arithmetic_is_the_definition)
 {
-    for (HsOperandFormat format = HS_OPERAND_E4M3; format <= HS_OPERAND_E2M1; format++) {
+    static const HsDtype formats[] = { HS_E4M3, HS_E5M2, HS_E2M1 };
+    for (size_t f = 0; f < sizeof formats / sizeof *formats; f++) {
+        const HsDtype format = formats[f];
         for (uint32_t bits = 0; bits < 65536; bits++) /* every bf16 number */
             expect_code(format, hs_code_float(bits << 16));
-        const int codes = format == HS_OPERAND_E2M1 ? 16 : 256;
+        const int codes = format == HS_E2M1 ? 16 : 256;
         for (int code = 0; code < codes; code++) {
             const float number = number_of(format, (uint8_t)code), again = hs_code_decode(format, (uint8_t)code);
             cr_assert(isnan(number) ? isnan(again) : memcmp(&number, &again, sizeof number) == 0, "code %02x", code);
@@ -72,7 +72,7 @@ Test(quantize, shared_scales_are_the_definition)
 {
     for (uint32_t bits = 0; bits < 0x7F800000u; bits += 3000017u) {
         const float amax = hs_code_float(bits);
-        for (HsOperandFormat format = HS_OPERAND_E4M3; format <= HS_OPERAND_E5M2; format++) {
+        for (HsDtype format = HS_E4M3; format <= HS_E5M2; format++) {
             const float largest = hs_code_largest(format);
             cr_assert_eq(hs_code_block_exponent(format, bits), hs_e8m0_scale_up(amax, largest), "%a", (double)amax);
             for (int power = 0; power < 2; power++)
@@ -115,7 +115,7 @@ typedef struct Codes {
     unsigned char bytes[ROWS * 2 * DEPTH];
 } Codes;
 
-static void random_codes(Codes *to, HsOperandFormat format, int64_t rows, uint32_t seed)
+static void random_codes(Codes *to, HsDtype format, int64_t rows, uint32_t seed)
 {
     to->scaling = (HsScaling){ .scale = 1.0f, .inverse = 1.0f };
     to->codes = (HsCodes){ format, HS_SCALE_TENSOR, rows, DEPTH, to->bytes, NULL, &to->scaling };
@@ -128,29 +128,27 @@ static void random_codes(Codes *to, HsOperandFormat format, int64_t rows, uint32
 }
 
 /* Numbers as integers: E4M3 in units of 2^-9, E5M2 of 2^-16 (OCP 8-bit floating point, table 1). */
-static int64_t integer_of(HsOperandFormat format, uint8_t code)
+static int64_t integer_of(HsDtype format, uint8_t code)
 {
-    return (int64_t)ldexp((double)number_of(format, code), format == HS_OPERAND_E4M3 ? 9 : 16);
+    return (int64_t)ldexp((double)number_of(format, code), format == HS_E4M3 ? 9 : 16);
 }
 
-static void compare_with_integers(const HsBackend *backend, HsOperandFormat left, double relative)
+static void compare_with_integers(const HsBackend *backend, HsDtype left, double relative)
 {
     static Codes a, b;
     static float c[ROWS * COLUMNS];
     static _Alignas(64) unsigned char workspace[1 << 22];
     random_codes(&a, left, ROWS, 1);
-    random_codes(&b, HS_OPERAND_E4M3, COLUMNS, 2);
+    random_codes(&b, HS_E4M3, COLUMNS, 2);
     HsDevice device;
     RUN(hs_device_host_init(&device));
     HsContext context = {
         .backend = backend, .device = &device, .threads = 2, .workspace = workspace, .workspace_bytes = sizeof workspace
     };
-    const HsMatmulArgs args = { .a = hs_tensor_2d(NULL, HS_BF16, ROWS, DEPTH),
-                                .b = hs_tensor_2d(NULL, HS_BF16, COLUMNS, DEPTH),
+    const HsMatmulArgs args = { .a = hs_operand_codes(a.codes),
+                                .b = hs_operand_codes(b.codes),
                                 .transpose_b = true,
-                                .a_codes = &a.codes,
-                                .b_codes = &b.codes,
-                                .policy = { left, HS_OPERAND_E4M3, HS_SCALE_TENSOR },
+                                .policy = { left, HS_E4M3, HS_SCALE_TENSOR },
                                 .alpha = 1.0f,
                                 .c = hs_tensor_2d(c, HS_F32, ROWS, COLUMNS) };
     RUN(hs_op_matmul(&context, &args));
@@ -158,12 +156,12 @@ static void compare_with_integers(const HsBackend *backend, HsOperandFormat left
         for (int64_t column = 0; column < COLUMNS; column++) {
             int64_t sum = 0, magnitude = 0;
             for (int64_t k = 0; k < DEPTH; k++) {
-                const int64_t product = integer_of(left, a.bytes[row * DEPTH + k]) *
-                                        integer_of(HS_OPERAND_E4M3, b.bytes[column * DEPTH + k]);
+                const int64_t product =
+                    integer_of(left, a.bytes[row * DEPTH + k]) * integer_of(HS_E4M3, b.bytes[column * DEPTH + k]);
                 sum += product;
                 magnitude += product < 0 ? -product : product;
             }
-            const int exponent = left == HS_OPERAND_E4M3 ? -18 : -25;
+            const int exponent = left == HS_E4M3 ? -18 : -25;
             const double expected = ldexp((double)sum, exponent), bound = ldexp((double)magnitude, exponent) * relative;
             const double got = (double)c[row * COLUMNS + column];
             cr_assert(fabs(got - expected) <= bound + fabs(expected) * 0x1p-24, "%g, expected %g", got, expected);
@@ -176,7 +174,7 @@ Test(quantize, products_are_those_of_integers)
 {
     const HsBackend *cpu;
     RUN(hs_backend_cpu(&cpu));
-    for (HsOperandFormat left = HS_OPERAND_E4M3; left <= HS_OPERAND_E5M2; left++) {
+    for (HsDtype left = HS_E4M3; left <= HS_E5M2; left++) {
         compare_with_integers(hs_backend_ref(), left, 0.0);
         compare_with_integers(cpu, left, DEPTH * 0x1p-24);
     }
@@ -203,7 +201,7 @@ Test(quantize, what_is_not_finite_stays_visible)
         x[9] = broken[i / 2];
         x[10] = 3.0f;
         HsQuantizeArgs args = { .x = hs_tensor_2d(x, HS_F32, 4, 16),
-                                .along = { HS_OPERAND_E4M3, HS_SCALE_TENSOR, 4, 16, bytes, NULL, &scaling },
+                                .along = { HS_E4M3, HS_SCALE_TENSOR, 4, 16, bytes, NULL, &scaling },
                                 .records = true };
         RUN(hs_op_quantize(&context, &args));
         cr_expect(isnan(HS_SCALING_FACTOR(&scaling)));

@@ -43,12 +43,13 @@ Test(ref, matmul_layouts)
     for (int layout = 0; layout < 4; layout++) {
         const bool ta = layout & 1, tb = layout & 2;
         float c[4] = { 0 };
-        RUN(hs_op_matmul(&context, &(HsMatmulArgs){ .a = ta ? f32_matrix(a_transposed, 3, 2) : f32_matrix(a, 2, 3),
-                                                    .b = tb ? f32_matrix(b_transposed, 2, 3) : f32_matrix(b, 3, 2),
-                                                    .transpose_a = ta,
-                                                    .transpose_b = tb,
-                                                    .alpha = 1.0f,
-                                                    .c = f32_matrix(c, 2, 2) }));
+        RUN(hs_op_matmul(&context,
+                         &(HsMatmulArgs){ .a.values = ta ? f32_matrix(a_transposed, 3, 2) : f32_matrix(a, 2, 3),
+                                          .b.values = tb ? f32_matrix(b_transposed, 2, 3) : f32_matrix(b, 3, 2),
+                                          .transpose_a = ta,
+                                          .transpose_b = tb,
+                                          .alpha = 1.0f,
+                                          .c = f32_matrix(c, 2, 2) }));
         cr_expect_arr_eq(c, expected, sizeof c, "layout %d", layout);
     }
 }
@@ -58,8 +59,8 @@ Test(ref, matmul_adds_the_sums_of_a_as_it_is_stored)
     float a[] = { 1, 2, 3, 4, 5, 6 }, b[] = { 1, 1 }, c[3], row_sums[] = { 100, 200, 300 };
     const float expected[] = { 105, 207, 309 }, products[] = { -10, -14, -18 };
     HsContext context = reference();
-    RUN(hs_op_matmul(&context, &(HsMatmulArgs){ .a = f32_matrix(a, 2, 3),
-                                                .b = f32_matrix(b, 2, 1),
+    RUN(hs_op_matmul(&context, &(HsMatmulArgs){ .a.values = f32_matrix(a, 2, 3),
+                                                .b.values = f32_matrix(b, 2, 1),
                                                 .transpose_a = true,
                                                 .alpha = -2.0f,
                                                 .c = f32_matrix(c, 3, 1),
@@ -72,8 +73,8 @@ Test(ref, matmul_bias_residual_accumulate_in_place)
 {
     float a[] = { 2 }, b[] = { 3, 5 }, bias[] = { 100, 200 }, c[] = { 1000, 2000 };
     HsContext context = reference();
-    RUN(hs_op_matmul(&context, &(HsMatmulArgs){ .a = f32_matrix(a, 1, 1),
-                                                .b = f32_matrix(b, 1, 2),
+    RUN(hs_op_matmul(&context, &(HsMatmulArgs){ .a.values = f32_matrix(a, 1, 1),
+                                                .b.values = f32_matrix(b, 1, 2),
                                                 .bias = f32_vector(bias, 2),
                                                 .residual = f32_matrix(c, 1, 2),
                                                 .accumulate = true,
@@ -89,8 +90,8 @@ Test(ref, matmul_scales_its_sum_and_adds_before_the_epilogue)
     float a[] = { 2 }, b[] = { 3, 4 }, addend[] = { 10, 20 }, bias[] = { 100, 200 }, c[2], pre[2];
     float gates[] = { 30 - 3, 3 - 4 };
     HsContext context = reference();
-    HsMatmulArgs args = { .a = f32_matrix(a, 1, 1),
-                          .b = f32_matrix(b, 1, 2),
+    HsMatmulArgs args = { .a.values = f32_matrix(a, 1, 1),
+                          .b.values = f32_matrix(b, 1, 2),
                           .alpha = 0.5f,
                           .addend = f32_matrix(addend, 1, 2),
                           .bias = f32_vector(bias, 2),
@@ -114,8 +115,8 @@ Test(ref, matmul_gelu_reads_pre_as_it_is_stored)
     float a[] = { 1.00390625f }, b[] = { 1 }, c[1];
     uint16_t pre[1];
     HsContext context = reference();
-    RUN(hs_op_matmul(&context, &(HsMatmulArgs){ .a = f32_matrix(a, 1, 1),
-                                                .b = f32_matrix(b, 1, 1),
+    RUN(hs_op_matmul(&context, &(HsMatmulArgs){ .a.values = f32_matrix(a, 1, 1),
+                                                .b.values = f32_matrix(b, 1, 1),
                                                 .epilogue = HS_EPILOGUE_GELU,
                                                 .pre = hs_tensor_2d(pre, HS_BF16, 1, 1),
                                                 .alpha = 1.0f,

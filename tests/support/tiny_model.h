@@ -88,10 +88,10 @@ static inline void tiny_perturb_vectors(TinyModel *tiny)
         if (param->rank == 2)
             continue;
         rng.step = (uint32_t)p;
-        for (int64_t i = 0; i < hs_tensor_count(&param->weight); i++) {
-            double old = hs_dtype_load(param->weight.dtype, param->weight.data, i);
+        for (int64_t i = 0; i < hs_tensor_count(&param->stored.values); i++) {
+            double old = hs_dtype_load(param->stored.values.dtype, param->stored.values.data, i);
             double shift = 0.4 * (double)hs_rng_uniform(hs_rng_draw(&rng, (uint64_t)i).word[0]) - 0.2;
-            hs_dtype_store(param->weight.dtype, param->weight.data, i, old + shift);
+            hs_dtype_store(param->stored.values.dtype, param->stored.values.data, i, old + shift);
         }
     }
 }
@@ -159,8 +159,8 @@ static inline void tiny_check_gradient(double (*loss)(void *), void *user, const
                                        double rounding)
 {
     enum { SAMPLES = 16 };
-    double *weight = param->weight.data, largest = 0, largest_tolerance = 0;
-    const int64_t count = hs_tensor_count(&param->weight), stride = count > SAMPLES ? count / SAMPLES : 1;
+    double *weight = param->stored.values.data, largest = 0, largest_tolerance = 0;
+    const int64_t count = hs_tensor_count(&param->stored.values), stride = count > SAMPLES ? count / SAMPLES : 1;
     for (int64_t i = 0; i < count; i += stride) {
         const Difference numeric = central_difference(loss, user, &weight[i], rounding);
         cr_assert(fabs(analytic[i] - numeric.derivative) <= numeric.tolerance,

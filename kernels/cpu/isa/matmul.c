@@ -147,15 +147,17 @@ static void cut_tasks(HsMatmulPlan *plan)
 
 static HsMatmulPlan make_plan(const HsMatmulArgs *args, int threads)
 {
-    const int64_t k = args->a.shape[args->transpose_a ? 0 : 1];
-    const HsPanelFormat format = hs_panel_format(args->a.dtype);
-    HsMatmulPlan plan = { .m = args->c.shape[0], .n = args->b.shape[args->transpose_b ? 0 : 1], .format = format };
+    const int64_t k = args->a.values.shape[args->transpose_a ? 0 : 1];
+    const HsPanelFormat format = hs_panel_format(args->a.values.dtype);
+    HsMatmulPlan plan = { .m = args->c.shape[0],
+                          .n = args->b.values.shape[args->transpose_b ? 0 : 1],
+                          .format = format };
     plan.depth = hs_panel_depth(format, k);
     plan.split = plan.depth > BLOCK_DEPTH;
     plan.block_depth = hs_cpu_block_count(plan.depth, hs_cpu_block_count(plan.depth, BLOCK_DEPTH)); /* equal blocks */
     plan.block_depth = hs_cpu_block_count(plan.block_depth, HS_DEPTH_STEP) * HS_DEPTH_STEP;
 
-    const bool whole_words = format == HS_PANEL_BF16_PAIRS ? k % 2 == 0 : args->a.dtype == HS_F32;
+    const bool whole_words = format == HS_PANEL_BF16_PAIRS ? k % 2 == 0 : args->a.values.dtype == HS_F32;
     plan.pack_a = args->transpose_a || !whole_words;
     plan.a_width = args->transpose_a && !hs_panel_by_rows(format) ? HS_GROUP_ROWS : 1;
     plan.a_panel_words = plan.pack_a ? plan.depth * plan.a_width + PANEL_GAP : plan.depth;
@@ -166,7 +168,7 @@ static HsMatmulPlan make_plan(const HsMatmulArgs *args, int threads)
     else if (plan.pack_a)
         plan.a_panel_words = plan.block_depth * plan.a_width + PANEL_GAP;
 
-    plan.pack_b = !(args->b_packed && args->b_packed->data);
+    plan.pack_b = args->b.layout != HS_LAYOUT_PACKED;
     plan.b_panel_words = plan.depth * HS_TILE_COLUMNS;
     plan.chunk_panels = hs_cpu_block_count(plan.n, HS_TILE_COLUMNS);
     if (plan.pack_b) {
@@ -200,7 +202,8 @@ static size_t decoded_bytes(const HsCodes *codes)
 static HsMatmulArgs without_codes(const HsMatmulArgs *args)
 {
     HsMatmulArgs product = *args;
-    product.a_codes = product.b_codes = NULL;
+    if (args->a.layout == HS_LAYOUT_CODES)
+        product.a.layout = product.b.layout = HS_LAYOUT_ROWS;
     return product;
 }
 
@@ -211,7 +214,7 @@ static size_t product_workspace(const HsContext *context, const HsMatmulArgs *ar
         (size_t)hs_cpu_thread_slots(context) * plan.slot_bytes + plan.shared_a_bytes + plan.chunk_b_bytes;
     if (!hs_tensor_present(&args->row_sums))
         return product;
-    const HsBiasBackwardArgs sums = { .dy = args->a, .dbias = args->row_sums }; /* once the product is done */
+    const HsBiasBackwardArgs sums = { .dy = args->a.values, .dbias = args->row_sums }; /* once the product is done */
     const size_t after = HS_ISA_NAME(hs_cpu_bias_backward_workspace)(context, &sums);
     return after > product ? after : product;
 }
@@ -219,7 +222,8 @@ static size_t product_workspace(const HsContext *context, const HsMatmulArgs *ar
 size_t matmul_workspace(const HsContext *context, const HsMatmulArgs *args)
 {
     const HsMatmulArgs product = without_codes(args);
-    return decoded_bytes(args->a_codes) + decoded_bytes(args->b_codes) + product_workspace(context, &product);
+    return decoded_bytes(hs_codes_of(&args->a)) + decoded_bytes(hs_codes_of(&args->b)) +
+           product_workspace(context, &product);
 }
 
 /* Packing is cut in pieces of PACK_DEPTH words. */
@@ -250,7 +254,7 @@ static HsMatmulOperand decode_piece(const HsMatmulRun *run, HsRowBlock lanes, Hs
     const int64_t column = across ? lanes.begin : first, element_bytes = piece.dtype == HS_F32 ? 4 : 2;
     piece.stride = across ? width : piece.k;
     for (int64_t i = 0; i < rows; i++)
-        nf4_decode(run->args->b_quantized, (row + i) * run->b.stride + column, piece.stride, piece.dtype,
+        nf4_decode(hs_nf4_of(&run->args->b), (row + i) * run->b.stride + column, piece.stride, piece.dtype,
                    (unsigned char *)buffer + i * piece.stride * element_bytes);
     return piece;
 }
@@ -264,7 +268,7 @@ static void pack_b_piece(const HsMatmulRun *run, int64_t first_panel, int64_t pa
     const HsRowBlock words = hs_cpu_block(plan->depth, PACK_DEPTH, piece / panels);
     const int64_t lanes = columns.end - columns.begin;
     uint32_t *const out = run->chunk_b + panel * plan->b_panel_words + words.begin * HS_TILE_COLUMNS;
-    if (run->args->b_quantized) {
+    if (run->args->b.layout == HS_LAYOUT_NF4) {
         _Alignas(64) uint32_t decoded[PACK_DEPTH * HS_TILE_COLUMNS]; /* a word holds one element, or a pair */
         const HsMatmulOperand b = decode_piece(run, columns, words, decoded);
         panel_pack(&b, 0, lanes, 0, words.end - words.begin, HS_TILE_COLUMNS, plan->b_panel_words, out);
@@ -486,7 +490,7 @@ static void multiply(const HsMatmulRun *run)
             for (int64_t piece = 0; piece < panels * depth_pieces(plan); piece++)
                 pack_b_piece(run, first, panels, piece);
         } else {
-            b = run->args->b_packed->data; /* one chunk: all of it */
+            b = run->args->b.packed.data; /* one chunk: all of it */
         }
         const int64_t row_blocks = hs_cpu_block_count(row_tiles(plan), plan->block_tiles);
         const int64_t column_blocks = hs_cpu_block_count(panels, plan->block_panels);
@@ -505,7 +509,7 @@ static void multiply(const HsMatmulRun *run)
 
 static HsStatus multiply_operands(HsContext *context, const HsMatmulArgs *args)
 {
-    if (args->a.dtype == HS_F64)
+    if (args->a.values.dtype == HS_F64)
         return hs_fail(HS_EUNSUPPORTED, "matmul: the cpu backend has no f64 products; use the ref backend");
     assert(context->workspace_bytes >= product_workspace(context, args));
     HsMatmulRun run = { .args = args,
@@ -521,7 +525,7 @@ static HsStatus multiply_operands(HsContext *context, const HsMatmulArgs *args)
         run.args = &apart;
         run.plan.paired = false;
     }
-    const HsTensor *a = &args->a, *b = &args->b;
+    const HsTensor *a = &args->a.values, *b = &args->b.values;
     const int64_t k = a->shape[args->transpose_a ? 0 : 1];
     run.a = (HsMatmulOperand){ a->data, a->dtype, plan->format, args->transpose_a, a->shape[1], k, false };
     run.b = (HsMatmulOperand){ b->data, b->dtype, plan->format, !args->transpose_b, b->shape[1], k, false };
@@ -535,7 +539,7 @@ static HsStatus multiply_operands(HsContext *context, const HsMatmulArgs *args)
 #pragma omp parallel num_threads(serial ? 1 : hs_cpu_threads(context, tasks))
     multiply(&run);
     if (hs_tensor_present(&args->row_sums)) {
-        const HsBiasBackwardArgs sums = { .dy = args->a, .dbias = args->row_sums };
+        const HsBiasBackwardArgs sums = { .dy = args->a.values, .dbias = args->row_sums };
         return HS_ISA_NAME(hs_cpu_bias_backward)(context, &sums);
     }
     if (run.args == args)
@@ -548,20 +552,20 @@ static HsStatus multiply_codes(HsContext *context, const HsMatmulArgs *args)
 {
     HsContext inner = *context;
     HsMatmulArgs product = without_codes(args);
-    const size_t a_bytes = decoded_bytes(args->a_codes), b_bytes = decoded_bytes(args->b_codes);
-    product.a.data = context->workspace;
-    product.b.data = (unsigned char *)context->workspace + a_bytes;
-    inner.workspace = (unsigned char *)product.b.data + b_bytes;
+    const size_t a_bytes = decoded_bytes(hs_codes_of(&args->a)), b_bytes = decoded_bytes(hs_codes_of(&args->b));
+    product.a.values.data = context->workspace;
+    product.b.values.data = (unsigned char *)context->workspace + a_bytes;
+    inner.workspace = (unsigned char *)product.b.values.data + b_bytes;
     inner.workspace_bytes -= a_bytes + b_bytes;
-    HS_ISA_NAME(hs_codes_decode)(context, args->a_codes, product.a.data);
-    HS_ISA_NAME(hs_codes_decode)(context, args->b_codes, product.b.data);
-    product.alpha *= HS_SCALING_FACTOR(args->a_codes->scaling) * HS_SCALING_FACTOR(args->b_codes->scaling);
+    HS_ISA_NAME(hs_codes_decode)(context, hs_codes_of(&args->a), product.a.values.data);
+    HS_ISA_NAME(hs_codes_decode)(context, hs_codes_of(&args->b), product.b.values.data);
+    product.alpha *= HS_SCALING_FACTOR(args->a.codes.scaling) * HS_SCALING_FACTOR(args->b.codes.scaling);
     return multiply_operands(&inner, &product);
 }
 
 HsStatus HS_ISA_NAME(hs_cpu_matmul)(HsContext *context, const HsMatmulArgs *args)
 {
-    HS_TRY(args->a_codes ? multiply_codes(context, args) : multiply_operands(context, args));
+    HS_TRY(args->a.layout == HS_LAYOUT_CODES ? multiply_codes(context, args) : multiply_operands(context, args));
     HS_ISA_NAME(hs_cpu_find_amax)(context, &args->c, &args->amax);
     return HS_OK;
 }

@@ -109,7 +109,7 @@ void HS_ISA_NAME(hs_tile_finish)(const HsMatmulArgs *args, const float *sums, in
     }
     const HsTensor *c = &args->c;
     const int64_t index = row * c->shape[1] + column;
-    const HsPanelFormat format = hs_panel_format(args->a.dtype);
+    const HsPanelFormat format = hs_panel_format(args->a.values.dtype);
     if (is_bare(args)) {
         if (c->dtype == HS_F32)
             finish_bare_of(HS_F32, format, args, sums, index, rows, columns);

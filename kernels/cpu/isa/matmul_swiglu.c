@@ -62,7 +62,7 @@ HS_SIMD void finish_vector(const HsMatmulArgs *args, HsPanelFormat format, HsF32
 void HS_ISA_NAME(hs_tile_finish_swiglu)(const HsMatmulArgs *args, const float *sums, int64_t row, int rows,
                                         int64_t column, int columns)
 {
-    const HsPanelFormat format = hs_panel_format(args->a.dtype);
+    const HsPanelFormat format = hs_panel_format(args->a.values.dtype);
     for (int i = 0; i < rows; i++, sums += HS_TILE_COLUMNS) {
         int j = 0;
         for (; j + HS_LANES <= columns; j += HS_LANES)

@@ -159,7 +159,7 @@ static void draw_tile(const HsQuantizeArgs *args, Tile *tile)
 }
 
 /* Codes of a row of the tile; factors: one for each column, or one for all. */
-INLINE void cast_row(HsOperandFormat format, HsScaleGranularity granularity, bool stochastic, const float *x,
+INLINE void cast_row(HsDtype format, HsScaleGranularity granularity, bool stochastic, const float *x,
                      const float *factors, bool one_factor, const uint32_t *random, int64_t count, uint8_t *codes)
 {
     const float only = factors[0];
@@ -169,11 +169,11 @@ INLINE void cast_row(HsOperandFormat format, HsScaleGranularity granularity, boo
     }
 }
 
-INLINE void count_row(HsOperandFormat format, HsScaleGranularity granularity, const float *x, const float *factors,
+INLINE void count_row(HsDtype format, HsScaleGranularity granularity, const float *x, const float *factors,
                       bool one_factor, const uint8_t *codes, int64_t count, Tile *tile)
 {
     const float largest = hs_code_largest(format), only = factors[0];
-    const uint8_t magnitude = format == HS_OPERAND_E2M1 ? 7 : 0x7F;
+    const uint8_t magnitude = format == HS_E2M1 ? 7 : 0x7F;
     uint32_t saturated = 0, zeroed = 0;
     for (int64_t c = 0; c < count; c++) {
         const float scaled = hs_code_scaled(granularity, x[c], one_factor ? only : factors[c]);
@@ -184,7 +184,7 @@ INLINE void count_row(HsOperandFormat format, HsScaleGranularity granularity, co
     tile->zeroed += zeroed;
 }
 
-INLINE void cast_and_count(HsOperandFormat format, HsScaleGranularity granularity, bool stochastic, bool records,
+INLINE void cast_and_count(HsDtype format, HsScaleGranularity granularity, bool stochastic, bool records,
                            const float *x, const float *factors, bool one_factor, const uint32_t *random, int64_t count,
                            uint8_t *codes, Tile *tile)
 {
@@ -207,12 +207,12 @@ static void cast_line(const HsQuantizeArgs *args, const HsCodes *codes, bool rec
         else                                                                                                      \
             cast_and_count(format, granularity, false, false, x, factors, one_factor, NULL, count, out, tile);    \
     } while (0)
-    if (codes->format == HS_OPERAND_E4M3)
-        CAST(HS_OPERAND_E4M3, HS_SCALE_TENSOR);
-    else if (codes->format == HS_OPERAND_E5M2)
-        CAST(HS_OPERAND_E5M2, HS_SCALE_TENSOR);
+    if (codes->format == HS_E4M3)
+        CAST(HS_E4M3, HS_SCALE_TENSOR);
+    else if (codes->format == HS_E5M2)
+        CAST(HS_E5M2, HS_SCALE_TENSOR);
     else
-        CAST(HS_OPERAND_E2M1, HS_SCALE_NV);
+        CAST(HS_E2M1, HS_SCALE_NV);
 #undef CAST
 }
 
@@ -232,7 +232,7 @@ INLINE uint8_t block_scale(const HsCodes *codes, uint32_t amax, float *factor)
 static void store_line(const HsCodes *codes, int64_t row, int64_t k, const uint8_t *line, int64_t count)
 {
     unsigned char *const out = codes->data + row * hs_codes_row_bytes(codes);
-    if (codes->format != HS_OPERAND_E2M1) {
+    if (codes->format != HS_E2M1) {
         memcpy(out + k, line, (size_t)count);
         return;
     }
@@ -543,7 +543,7 @@ INLINE uint16_t to_bf16(float value)
     return (uint16_t)((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
 }
 
-INLINE void decode_bytes(HsOperandFormat format, const unsigned char *codes, float worth, int64_t count, uint16_t *out)
+INLINE void decode_bytes(HsDtype format, const unsigned char *codes, float worth, int64_t count, uint16_t *out)
 {
     for (int64_t i = 0; i < count; i++)
         out[i] = to_bf16(hs_code_decode(format, codes[i]) * worth);
@@ -561,7 +561,7 @@ INLINE void spread_nibbles(const unsigned char *codes, int64_t count, unsigned c
 }
 
 /* Blocks of `size`, a constant. */
-INLINE void decode_blocks(HsOperandFormat format, HsScaleGranularity granularity, const unsigned char *codes,
+INLINE void decode_blocks(HsDtype format, HsScaleGranularity granularity, const unsigned char *codes,
                           const unsigned char *scales, int64_t size, int64_t count, uint16_t *out)
 {
     const int64_t whole = count / size;
@@ -574,8 +574,8 @@ INLINE void decode_blocks(HsOperandFormat format, HsScaleGranularity granularity
 }
 
 /* Bytes of a row, each with its own constants. */
-INLINE void decode_eights(HsOperandFormat format, const HsCodes *codes, const unsigned char *line,
-                          const unsigned char *scales, uint16_t *out)
+INLINE void decode_eights(HsDtype format, const HsCodes *codes, const unsigned char *line, const unsigned char *scales,
+                          uint16_t *out)
 {
     if (codes->granularity == HS_SCALE_MX)
         decode_blocks(format, HS_SCALE_MX, line, scales, HS_SCALE_MX_ELEMENTS, codes->depth, out);
@@ -591,8 +591,8 @@ static void decode_fours(const HsCodes *codes, const unsigned char *line, const 
         unsigned char spread[SEGMENT];
         const int64_t count = least(SEGMENT, codes->depth - k);
         spread_nibbles(line + k / 2, count, spread);
-        decode_blocks(HS_OPERAND_E2M1, HS_SCALE_NV, spread, scales + k / HS_SCALE_NV_ELEMENTS, HS_SCALE_NV_ELEMENTS,
-                      count, out + k);
+        decode_blocks(HS_E2M1, HS_SCALE_NV, spread, scales + k / HS_SCALE_NV_ELEMENTS, HS_SCALE_NV_ELEMENTS, count,
+                      out + k);
     }
 }
 
@@ -601,12 +601,12 @@ static void decode_row(const HsCodes *codes, int64_t row, uint16_t *out)
     const unsigned char *const line = codes->data + row * hs_codes_row_bytes(codes);
     const int64_t blocks = hs_codes_blocks(codes);
     const unsigned char *const scales = blocks > 0 ? codes->block_scales + row * blocks : NULL;
-    if (codes->format == HS_OPERAND_E2M1)
+    if (codes->format == HS_E2M1)
         decode_fours(codes, line, scales, out);
-    else if (codes->format == HS_OPERAND_E4M3)
-        decode_eights(HS_OPERAND_E4M3, codes, line, scales, out);
+    else if (codes->format == HS_E4M3)
+        decode_eights(HS_E4M3, codes, line, scales, out);
     else
-        decode_eights(HS_OPERAND_E5M2, codes, line, scales, out);
+        decode_eights(HS_E5M2, codes, line, scales, out);
 }
 
 void HS_ISA_NAME(hs_codes_decode)(const HsContext *context, const HsCodes *codes, uint16_t *out)

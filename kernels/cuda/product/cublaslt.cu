@@ -252,7 +252,7 @@ HsStatus find_plan(const Key &key, const Pointers &pointers, Plan **found)
 
 int type_of(const HsTensor &tensor, const HsCodes *codes)
 {
-    return codes == nullptr ? type_of(tensor.dtype) : codes->format == HS_OPERAND_E4M3 ? LT_E4M3 : LT_E5M2;
+    return codes == nullptr ? type_of(tensor.dtype) : codes->format == HS_E4M3 ? LT_E4M3 : LT_E5M2;
 }
 
 /* c = alpha op(a) op(b) + bias + added, c and what is added of one format. */
@@ -260,17 +260,17 @@ HsStatus multiply(HsContext *context, const HsMatmulArgs *args, float alpha, voi
                   const Pointers &pointers, const void *added)
 {
     Key key;
-    const void *const a = args->a_codes ? args->a_codes->data : args->a.data;
-    const void *const b = args->b_codes ? args->b_codes->data : args->b.data;
+    const void *const a = args->a.layout == HS_LAYOUT_CODES ? args->a.codes.data : args->a.values.data;
+    const void *const b = args->b.layout == HS_LAYOUT_CODES ? args->b.codes.data : args->b.values.data;
     memset(&key, 0, sizeof key); /* compared as bytes */
     key.m = args->c.shape[0];
     key.n = args->c.shape[1];
-    key.k = args->a.shape[args->transpose_a ? 0 : 1];
-    key.type_a = type_of(args->a, args->a_codes);
-    key.type_b = type_of(args->b, args->b_codes);
+    key.k = args->a.values.shape[args->transpose_a ? 0 : 1];
+    key.type_a = type_of(args->a.values, hs_codes_of(&args->a));
+    key.type_b = type_of(args->b.values, hs_codes_of(&args->b));
     key.fast_sums = hs_product_key(args).format == HS_PRODUCT_FP8;
     key.output_type = type_of(dtype);
-    key.compute = args->a.dtype == HS_F32 && hs_policy_is_tf32(args->policy) ? LT_COMPUTE_TF32 : LT_COMPUTE_F32;
+    key.compute = args->a.values.dtype == HS_F32 && hs_policy_is_tf32(args->policy) ? LT_COMPUTE_TF32 : LT_COMPUTE_F32;
     key.transposed_a = args->transpose_a;
     key.transposed_b = args->transpose_b;
     key.with_bias = pointers.bias != nullptr;
@@ -296,7 +296,7 @@ bool is_whole(const HsMatmulArgs *args)
     const bool addend = hs_tensor_present(&args->addend), residual = hs_tensor_present(&args->residual);
     return args->epilogue == HS_EPILOGUE_NONE && (int)addend + (int)residual + (int)args->accumulate <= 1 &&
            (!addend || args->addend.dtype == args->c.dtype) && (!residual || args->residual.dtype == args->c.dtype) &&
-           (!hs_tensor_present(&args->bias) || (args->c.dtype == HS_F32 && args->a_codes == nullptr));
+           (!hs_tensor_present(&args->bias) || (args->c.dtype == HS_F32 && args->a.layout != HS_LAYOUT_CODES));
 }
 
 } // namespace
@@ -334,8 +334,8 @@ HsStatus cublaslt_matmul(HsContext *context, const HsMatmulArgs *args)
                                   : hs_tensor_present(&args->residual) ? args->residual.data
                                                                        : nullptr;
         const Pointers pointers = { hs_tensor_present(&args->bias) ? data_of<const float>(args->bias) : nullptr,
-                                    args->a_codes ? &args->a_codes->scaling->inverse : nullptr,
-                                    args->b_codes ? &args->b_codes->scaling->inverse : nullptr };
+                                    args->a.layout == HS_LAYOUT_CODES ? &args->a.codes.scaling->inverse : nullptr,
+                                    args->b.layout == HS_LAYOUT_CODES ? &args->b.codes.scaling->inverse : nullptr };
         return multiply(context, args, args->alpha, args->c.data, args->c.dtype, pointers, added);
     }
     float *const product =

@@ -169,7 +169,7 @@ HsMatmulArgs without_swiglu(const HsMatmulArgs *args, void *value)
  * themselves. */
 bool is_finished_apart(const HsMatmulArgs *args, const MatmulShape &shape, int slices)
 {
-    const bool factor = args->alpha != 1.0f || args->a_codes != NULL;
+    const bool factor = args->alpha != 1.0f || args->a.layout == HS_LAYOUT_CODES;
     return slices > 1 || hs_tensor_present(&args->addend) || (factor && shape.family != MATMUL_FP8);
 }
 
@@ -178,7 +178,7 @@ bool takes_any_layout(const MatmulShape &shape, const HsMatmulArgs *args)
 {
     if (shape.family == MATMUL_FP8)
         return false;
-    return shape.any_layout || access_of(args->a) < 16 || (!shape.quantized && access_of(args->b) < 16);
+    return shape.any_layout || access_of(args->a.values) < 16 || (!shape.quantized && access_of(args->b.values) < 16);
 }
 
 /* Whether the kernel that multiplies sums the rows of a too.  As it is stored a is not what tf32 multiplies, the kernel
@@ -198,7 +198,7 @@ size_t sums_bytes(const HsMatmulArgs *args, const MatmulShape &shape, const Matm
 
 HsBiasBackwardArgs row_sums_apart(const HsMatmulArgs *args)
 {
-    return HsBiasBackwardArgs{ args->a, args->row_sums };
+    return HsBiasBackwardArgs{ args->a.values, args->row_sums };
 }
 
 } // namespace
@@ -231,8 +231,9 @@ MatmulOutput matmul_output_of(const HsMatmulArgs *args)
 
 MatmulPrologue matmul_prologue_of(const HsMatmulArgs *args)
 {
-    return MatmulPrologue{ args->alpha, view_of(args->addend), args->a_codes ? args->a_codes->scaling : NULL,
-                           args->b_codes ? args->b_codes->scaling : NULL };
+    return MatmulPrologue{ args->alpha, view_of(args->addend),
+                           args->a.layout == HS_LAYOUT_CODES ? args->a.codes.scaling : NULL,
+                           args->b.layout == HS_LAYOUT_CODES ? args->b.codes.scaling : NULL };
 }
 
 HsStatus launch_matmul_finish(HsContext *context, const float *sums, int slices, const MatmulPrologue &prologue,
@@ -247,12 +248,12 @@ HsStatus refuse_matmul(const HsContext *context, const HsMatmulArgs *args)
 {
     HS_TRY(hs_refuse_mixed_product(context, args));
     const HsProductFormat format = hs_product_key(args).format;
-    if (args->a_codes != NULL && options_of(context).cublaslt && format != HS_PRODUCT_FP8 &&
+    if (args->a.layout == HS_LAYOUT_CODES && options_of(context).cublaslt && format != HS_PRODUCT_FP8 &&
         format != HS_PRODUCT_FP8_PROMOTED)
         return hs_fail(HS_EUNSUPPORTED,
                        "matmul: of operands in codes, cuBLASLt is asked for FP8 with one scale a tensor "
                        "and rows of multiples of 16 alone: kernels.matmul: native");
-    if (args->b_quantized == NULL || !options_of(context).cublaslt)
+    if (args->b.layout != HS_LAYOUT_NF4 || !options_of(context).cublaslt)
         return HS_OK;
     return hs_fail(HS_EUNSUPPORTED, "matmul: cuBLASLt has no products of four-bit weights: kernels.matmul: native");
 }
@@ -273,8 +274,8 @@ static size_t product_workspace(const HsContext *context, const HsMatmulArgs *ar
 {
     if (options_of(context).cublaslt)
         return cublaslt_workspace(args);
-    if (args->b_quantized != NULL)
-        return absmax_offset(context, args) + (size_t)hs_nf4_blocks(args->b_quantized->count) * sizeof(float);
+    if (args->b.layout == HS_LAYOUT_NF4)
+        return absmax_offset(context, args) + (size_t)hs_nf4_blocks(args->b.nf4.count) * sizeof(float);
     const ChosenProduct product = choose(context, args);
     return sums_bytes(args, product.shape, product.choice);
 }
@@ -301,7 +302,7 @@ static size_t decoded_bytes(const HsCodes *codes)
 
 static bool is_decoded(const HsContext *context, const HsMatmulArgs *args)
 {
-    if (args->a_codes == NULL || options_of(context).cublaslt)
+    if (args->a.layout != HS_LAYOUT_CODES || options_of(context).cublaslt)
         return false;
     const HsMatmulArgs product = is_swiglu(args) ? without_swiglu(args, NULL) : *args;
     return choose(context, &product).shape.family != MATMUL_FP8;
@@ -321,7 +322,8 @@ size_t workspace::matmul(const HsContext *context, const HsMatmulArgs *args)
 {
     if (!is_decoded(context, args))
         return product_and_swiglu_workspace(context, args);
-    return decoded_bytes(args->a_codes) + decoded_bytes(args->b_codes) + product_and_swiglu_workspace(context, args);
+    return decoded_bytes(hs_codes_of(&args->a)) + decoded_bytes(hs_codes_of(&args->b)) +
+           product_and_swiglu_workspace(context, args);
 }
 
 static HsStatus multiply(HsContext *context, const HsMatmulArgs *args);
@@ -342,14 +344,14 @@ static HsStatus matmul_and_swiglu(HsContext *context, const HsMatmulArgs *args)
 
 static HsStatus prepare_quantized(HsContext *context, const HsMatmulArgs *args, MatmulParameters *parameters)
 {
-    if (args->b_quantized->count > (int64_t)1 << 34) /* chunks of four elements are counted in 32 bits */
+    if (args->b.nf4.count > (int64_t)1 << 34) /* chunks of four elements are counted in 32 bits */
         return hs_fail(HS_EUNSUPPORTED,
                        "matmul: a four-bit matrix of %lld elements: the CUDA backend's have up to 2^34",
-                       (long long)args->b_quantized->count);
+                       (long long)args->b.nf4.count);
     unsigned char *const place = static_cast<unsigned char *>(context->workspace) + absmax_offset(context, args);
     float *const absmax = reinterpret_cast<float *>(place);
-    parameters->quantized = MatmulQuantized{ args->b_quantized->codes, absmax };
-    return launch_nf4_absmax(context, *args->b_quantized, absmax);
+    parameters->quantized = MatmulQuantized{ args->b.nf4.codes, absmax };
+    return launch_nf4_absmax(context, args->b.nf4, absmax);
 }
 
 static HsStatus launch_codes(HsContext *context, const HsMatmulArgs *args, MatmulParameters &parameters,
@@ -372,8 +374,8 @@ static HsStatus native_matmul(HsContext *context, const HsMatmulArgs *args)
 
     MatmulParameters parameters;
     const bool fp8 = shape.family == MATMUL_FP8;
-    parameters.a = fp8 ? fp8_operand_of(*args->a_codes) : operand_of(args->a, !args->transpose_a);
-    parameters.b = fp8 ? fp8_operand_of(*args->b_codes) : operand_of(args->b, args->transpose_b);
+    parameters.a = fp8 ? fp8_operand_of(args->a.codes) : operand_of(args->a.values, !args->transpose_a);
+    parameters.b = fp8 ? fp8_operand_of(args->b.codes) : operand_of(args->b.values, args->transpose_b);
     parameters.output = output;
     parameters.depth = (int)shape.k;
     const int64_t units = (shape.k + MATMUL_SLICE_UNIT - 1) / MATMUL_SLICE_UNIT;
@@ -405,14 +407,14 @@ static HsStatus native_matmul(HsContext *context, const HsMatmulArgs *args)
     if (fp8)
         HS_TRY(launch_codes(context, args, parameters, choice));
     else if (shape.quantized && shape.family != MATMUL_F32)
-        HS_TRY(launch_matmul_nf4(context, parameters, args->a.dtype, choice, any_layout));
+        HS_TRY(launch_matmul_nf4(context, parameters, args->a.values.dtype, choice, any_layout));
     else if (choice.hopper && !misaligned)
-        HS_TRY(launch_matmul_hopper(context, parameters, args->a.dtype, choice));
+        HS_TRY(launch_matmul_hopper(context, parameters, args->a.values.dtype, choice));
     else if (shape.family == MATMUL_F32)
         HS_TRY(launch_matmul_f32(context, parameters, choice, any_layout));
     else if (shape.family == MATMUL_TF32)
         HS_TRY(launch_matmul_tf32(context, parameters, choice, any_layout));
-    else if (args->a.dtype == HS_BF16)
+    else if (args->a.values.dtype == HS_BF16)
         HS_TRY(launch_matmul_bf16(context, parameters, choice, any_layout));
     else
         HS_TRY(launch_matmul_f16(context, parameters, choice, any_layout));
@@ -446,13 +448,13 @@ HsStatus op::matmul(HsContext *context, const HsMatmulArgs *args)
         return multiply(context, args);
     HsContext inner = *context;
     HsMatmulArgs product = *args;
-    const size_t a_bytes = decoded_bytes(args->a_codes), b_bytes = decoded_bytes(args->b_codes);
-    product.a.data = context->workspace;
-    product.b.data = static_cast<unsigned char *>(context->workspace) + a_bytes;
-    inner.workspace = static_cast<unsigned char *>(product.b.data) + b_bytes;
+    const size_t a_bytes = decoded_bytes(hs_codes_of(&args->a)), b_bytes = decoded_bytes(hs_codes_of(&args->b));
+    product.a.values.data = context->workspace;
+    product.b.values.data = static_cast<unsigned char *>(context->workspace) + a_bytes;
+    inner.workspace = static_cast<unsigned char *>(product.b.values.data) + b_bytes;
     inner.workspace_bytes -= a_bytes + b_bytes;
-    HS_TRY(launch_decode_codes(context, *args->a_codes, product.a.data));
-    HS_TRY(launch_decode_codes(context, *args->b_codes, product.b.data));
+    HS_TRY(launch_decode_codes(context, args->a.codes, product.a.values.data));
+    HS_TRY(launch_decode_codes(context, args->b.codes, product.b.values.data));
     return multiply(&inner, &product);
 }
 

@@ -77,7 +77,7 @@ MatmulShape matmul_shape(const HsMatmulArgs *args, const DeviceLimits &limits)
 {
     MatmulShape shape = matmul_shape(hs_product_key(args), limits);
     const bool gelu = args->epilogue == HS_EPILOGUE_GELU, derivative = args->epilogue == HS_EPILOGUE_GELU_BACKWARD;
-    shape.quantized = args->b_quantized != nullptr;
+    shape.quantized = args->b.layout == HS_LAYOUT_NF4;
     shape.hopper = shape.hopper && !shape.quantized;
     shape.joint = shape.hopper && is_plain_sum(args, shape.family == MATMUL_FP8);
     shape.work.function = gelu || derivative ? args->epilogue : HS_EPILOGUE_NONE;

@@ -182,10 +182,10 @@ bool has_fp8_products(const DeviceLimits &limits)
 
 Fp8Product fp8_product_of(const HsMatmulArgs *args)
 {
-    const HsCodes &a = *args->a_codes, &b = *args->b_codes;
+    const HsCodes &a = args->a.codes, &b = args->b.codes;
     const HsProductFormat format = hs_product_key(args).format;
     Fp8Product product;
-    product.a_e5m2 = a.format == HS_OPERAND_E5M2;
+    product.a_e5m2 = a.format == HS_E5M2;
     product.sum = format == HS_PRODUCT_FP8_BLOCKS ? FP8_BLOCKS : format == HS_PRODUCT_FP8 ? FP8_STRAIGHT : FP8_PROMOTED;
     product.scales =
         Fp8Scales{ a.scaling, b.scaling, a.block_scales, b.block_scales, (int)hs_codes_blocks(&a), args->alpha };

@@ -38,32 +38,29 @@ double chosen_seconds(const HsMatmulArgs &args, const DeviceLimits &limits)
 const struct Recipe {
     const char *name, *what;
     HsScaleGranularity granularity;
-    HsOperandFormat gradient;
+    HsDtype gradient;
     double weight_bytes; /* of its cast, an element: read once more where nobody has found its largest magnitude */
     int weight_kernels;
 } recipes[] = {
-    { "current", "scales of each tensor's own", HS_SCALE_TENSOR, HS_OPERAND_E5M2, 6.0, 2 },
-    { "delayed", "delayed scales", HS_SCALE_TENSOR, HS_OPERAND_E5M2, 4.0, 1 },
-    { "block", "scales of blocks", HS_SCALE_BLOCK, HS_OPERAND_E4M3, 4.0, 1 },
+    { "current", "scales of each tensor's own", HS_SCALE_TENSOR, HS_E5M2, 6.0, 2 },
+    { "delayed", "delayed scales", HS_SCALE_TENSOR, HS_E5M2, 4.0, 1 },
+    { "block", "scales of blocks", HS_SCALE_BLOCK, HS_E4M3, 4.0, 1 },
 };
 
 /* Of x and dY an element: 16 bits read, a code written along and one across. */
 const double CAST_BYTES = 4.0;
 
 /* The same product of codes, along k both. */
-double seconds_in_codes(const HsMatmulArgs &given, HsOperandFormat format, const Recipe &recipe,
-                        const DeviceLimits &limits)
+double seconds_in_codes(const HsMatmulArgs &given, HsDtype format, const Recipe &recipe, const DeviceLimits &limits)
 {
-    const int64_t m = given.c.shape[0], n = given.c.shape[1], k = given.a.shape[given.transpose_a ? 0 : 1];
+    const int64_t m = given.c.shape[0], n = given.c.shape[1], k = given.a.values.shape[given.transpose_a ? 0 : 1];
     const HsCodes a = { format, recipe.granularity, m, k, NULL, NULL, NULL };
-    const HsCodes b = { HS_OPERAND_E4M3, recipe.granularity, n, k, NULL, NULL, NULL };
+    const HsCodes b = { HS_E4M3, recipe.granularity, n, k, NULL, NULL, NULL };
     HsMatmulArgs args = given;
-    args.a = hs_tensor_2d(NULL, HS_BF16, m, k);
-    args.b = hs_tensor_2d(NULL, HS_BF16, n, k);
+    args.a = hs_operand_codes(a);
+    args.b = hs_operand_codes(b);
     args.transpose_a = false;
     args.transpose_b = true;
-    args.a_codes = &a;
-    args.b_codes = &b;
     args.policy = HsProductPolicy{ a.format, b.format, recipe.granularity };
     return chosen_seconds(args, limits);
 }
@@ -83,7 +80,7 @@ LayerSeconds layer_seconds(int64_t width, const Recipe *recipe, const DeviceLimi
         seconds.pass[pass] =
             recipe == NULL
                 ? chosen_seconds(args, limits)
-                : seconds_in_codes(args, pass == HS_PASS_FORWARD ? HS_OPERAND_E4M3 : recipe->gradient, *recipe, limits);
+                : seconds_in_codes(args, pass == HS_PASS_FORWARD ? HS_E4M3 : recipe->gradient, *recipe, limits);
         seconds.all += seconds.pass[pass];
     }
     if (recipe == NULL)

@@ -38,11 +38,11 @@ double predicted::matmul(const HsContext *context, const HsMatmulArgs *args)
     const MatmulChoice choice = choose_matmul(shape, context->device);
     const double bytes = hs_cost_matmul(args).bytes;
     double seconds = product_seconds(shape, limits, kernel_of(shape, choice), choice.slices, bytes);
-    const HsCodes *const a = args->a_codes, *const b = args->b_codes;
+    const HsCodes *const a = hs_codes_of(&args->a), *const b = hs_codes_of(&args->b);
     if (a != NULL && shape.family != MATMUL_FP8 && limits.bytes_per_second > 0.0) /* decoded to bf16, and read so */
         seconds += (double)(a->rows * a->depth + b->rows * b->depth) * 2.0 * sizeof(uint16_t) / limits.bytes_per_second;
     if (are_rows_summed_apart(context, args) && limits.bytes_per_second > 0.0)
-        seconds += (double)hs_tensor_bytes(&args->a) / limits.bytes_per_second;
+        seconds += (double)hs_tensor_bytes(&args->a.values) / limits.bytes_per_second;
     const bool swiglu = args->epilogue == HS_EPILOGUE_SWIGLU || args->epilogue == HS_EPILOGUE_SWIGLU_BACKWARD;
     if (!swiglu || limits.bytes_per_second <= 0.0)
         return seconds;

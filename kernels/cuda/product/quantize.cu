@@ -114,7 +114,7 @@ struct CastScale {
     float scale, inverse;
 };
 
-template <HsOperandFormat format, HsScaleGranularity granularity>
+template <HsDtype format, HsScaleGranularity granularity>
 HS_DEVICE CastScale own_scale(uint32_t amax, bool power_of_two)
 {
     CastScale own = { 1.0f, 1.0f };
@@ -129,7 +129,7 @@ HS_DEVICE CastScale own_scale(uint32_t amax, bool power_of_two)
 }
 
 /* Every thread calls; the first block leaves it for the products. */
-template <HsOperandFormat format, HsScaleGranularity granularity>
+template <HsDtype format, HsScaleGranularity granularity>
 HS_DEVICE CastScale find_scale(const CodesOut &out, HsScaleSource source, bool power_of_two, uint32_t *scratch)
 {
     if (source == HS_SCALE_LATEST)
@@ -169,10 +169,9 @@ struct RunPlace {
     int count;      /* elements that there are: up to RUN, 0 outside */
 };
 
-template <HsOperandFormat format>
-HS_DEVICE void store_run(const CodesOut &out, const RunPlace &place, const RunCodes &codes)
+template <HsDtype format> HS_DEVICE void store_run(const CodesOut &out, const RunPlace &place, const RunCodes &codes)
 {
-    if constexpr (format == HS_OPERAND_E2M1) {
+    if constexpr (format == HS_E2M1) {
         unsigned char *const to = out.data + place.row * out.row_bytes + place.k / 2;
 #pragma unroll
         for (int i = 0; i < RUN; i += 2)
@@ -196,12 +195,12 @@ struct RunCounts {
 };
 
 /* first: the element of the tensor that x[0] is; stride: from one to the next. */
-template <HsOperandFormat format, HsScaleGranularity granularity>
+template <HsDtype format, HsScaleGranularity granularity>
 HS_DEVICE RunCodes cast_run(const float (&x)[RUN], float factor, const HsRng *rng, int64_t first, int64_t stride,
                             int count, RunCounts &counts)
 {
     RunCodes codes = {};
-    constexpr uint8_t magnitude = format == HS_OPERAND_E2M1 ? 7 : 0x7F;
+    constexpr uint8_t magnitude = format == HS_E2M1 ? 7 : 0x7F;
 #pragma unroll
     for (int i = 0; i < RUN; i++) {
         const float scaled = hs_code_scaled(granularity, x[i], factor);
@@ -220,7 +219,7 @@ HS_DEVICE RunCodes cast_run(const float (&x)[RUN], float factor, const HsRng *rn
 }
 
 /* The scale of a block with this largest magnitude, and what its elements are multiplied (nv: divided) by. */
-template <HsOperandFormat format, HsScaleGranularity granularity>
+template <HsDtype format, HsScaleGranularity granularity>
 HS_DEVICE float block_factor(uint32_t amax, const CastScale &scale, uint8_t *block)
 {
     if constexpr (granularity == HS_SCALE_TENSOR)
@@ -294,7 +293,7 @@ template <HsScaleGranularity granularity> HS_DEVICE uint32_t block_amax(const fl
 }
 
 /* All codes of one direction of a tile.  Consecutive threads have consecutive runs of a row of codes. */
-template <HsOperandFormat format, HsScaleGranularity granularity, int side, bool turned, typename X>
+template <HsDtype format, HsScaleGranularity granularity, int side, bool turned, typename X>
 HS_DEVICE void cast_side(const QuantizeParameters<X> &parameters, const CodesOut &out, const CastScale &scale,
                          int64_t top, int64_t left, CastTile<side> tile, RunCounts &counts)
 {
@@ -368,7 +367,7 @@ HS_DEVICE void record(HsScaling *scaling, uint32_t amax, const RunCounts &counts
         atomicAdd(reinterpret_cast<unsigned long long *>(&scaling->zeroed), (unsigned long long)zeroed);
 }
 
-template <HsOperandFormat format, HsScaleGranularity granularity, int side, typename X>
+template <HsDtype format, HsScaleGranularity granularity, int side, typename X>
 __global__ void __launch_bounds__(THREADS) quantize_kernel(const QuantizeParameters<X> parameters)
 {
     HS_DYNAMIC_SHARED(float, shared);
@@ -452,7 +451,7 @@ HsStatus launch_amax_pass(const HsContext *context, const HsTensor &x, uint32_t 
     });
 }
 
-template <HsOperandFormat format, HsScaleGranularity granularity, typename X>
+template <HsDtype format, HsScaleGranularity granularity, typename X>
 HsStatus launch_cast(HsContext *context, const QuantizeParameters<X> &parameters)
 {
     constexpr int side = granularity == HS_SCALE_BLOCK ? 128 : 64;
@@ -464,17 +463,17 @@ HsStatus launch_cast(HsContext *context, const QuantizeParameters<X> &parameters
 template <typename X>
 HsStatus dispatch_cast(HsContext *context, const HsCodes &one, const QuantizeParameters<X> &parameters)
 {
-    const bool e4m3 = one.format == HS_OPERAND_E4M3;
+    const bool e4m3 = one.format == HS_E4M3;
     if (one.granularity == HS_SCALE_NV)
-        return launch_cast<HS_OPERAND_E2M1, HS_SCALE_NV>(context, parameters);
+        return launch_cast<HS_E2M1, HS_SCALE_NV>(context, parameters);
     if (one.granularity == HS_SCALE_TENSOR)
-        return e4m3 ? launch_cast<HS_OPERAND_E4M3, HS_SCALE_TENSOR>(context, parameters)
-                    : launch_cast<HS_OPERAND_E5M2, HS_SCALE_TENSOR>(context, parameters);
+        return e4m3 ? launch_cast<HS_E4M3, HS_SCALE_TENSOR>(context, parameters)
+                    : launch_cast<HS_E5M2, HS_SCALE_TENSOR>(context, parameters);
     if (one.granularity == HS_SCALE_BLOCK)
-        return e4m3 ? launch_cast<HS_OPERAND_E4M3, HS_SCALE_BLOCK>(context, parameters)
-                    : launch_cast<HS_OPERAND_E5M2, HS_SCALE_BLOCK>(context, parameters);
-    return e4m3 ? launch_cast<HS_OPERAND_E4M3, HS_SCALE_MX>(context, parameters)
-                : launch_cast<HS_OPERAND_E5M2, HS_SCALE_MX>(context, parameters);
+        return e4m3 ? launch_cast<HS_E4M3, HS_SCALE_BLOCK>(context, parameters)
+                    : launch_cast<HS_E5M2, HS_SCALE_BLOCK>(context, parameters);
+    return e4m3 ? launch_cast<HS_E4M3, HS_SCALE_MX>(context, parameters)
+                : launch_cast<HS_E5M2, HS_SCALE_MX>(context, parameters);
 }
 
 template <typename X>
@@ -592,8 +591,7 @@ HsStatus op::roll_scales(HsContext *context, const HsRollScalesArgs *args)
 namespace
 {
 
-template <HsOperandFormat format>
-__global__ void __launch_bounds__(THREADS) decode_codes_kernel(const HsCodes codes, Bf16 *out)
+template <HsDtype format> __global__ void __launch_bounds__(THREADS) decode_codes_kernel(const HsCodes codes, Bf16 *out)
 {
     begin_after_kernel_before();
     const int64_t row_bytes = hs_codes_row_bytes(&codes), blocks = hs_codes_blocks(&codes);
@@ -609,7 +607,7 @@ __global__ void __launch_bounds__(THREADS) decode_codes_kernel(const HsCodes cod
     const int count = codes.depth - k < RUN ? (int)(codes.depth - k) : (int)RUN;
     for (int i = 0; i < count; i++) {
         uint8_t code;
-        if constexpr (format == HS_OPERAND_E2M1)
+        if constexpr (format == HS_E2M1)
             code = (k + i) % 2 == 0 ? line[(k + i) / 2] & 15 : line[(k + i) / 2] >> 4;
         else
             code = line[k + i];
@@ -624,13 +622,11 @@ HsStatus launch_decode_codes(HsContext *context, const HsCodes &codes, void *out
     const int64_t runs = codes.rows * ((codes.depth + RUN - 1) / RUN);
     const dim3 grid(blocks_for(runs, THREADS));
     Bf16 *const to = static_cast<Bf16 *>(out);
-    if (codes.format == HS_OPERAND_E4M3)
-        return hs_launch_after(context, HS_KERNEL(decode_codes_kernel<HS_OPERAND_E4M3>), grid, dim3(THREADS), 0, codes,
-                               to);
-    if (codes.format == HS_OPERAND_E5M2)
-        return hs_launch_after(context, HS_KERNEL(decode_codes_kernel<HS_OPERAND_E5M2>), grid, dim3(THREADS), 0, codes,
-                               to);
-    return hs_launch_after(context, HS_KERNEL(decode_codes_kernel<HS_OPERAND_E2M1>), grid, dim3(THREADS), 0, codes, to);
+    if (codes.format == HS_E4M3)
+        return hs_launch_after(context, HS_KERNEL(decode_codes_kernel<HS_E4M3>), grid, dim3(THREADS), 0, codes, to);
+    if (codes.format == HS_E5M2)
+        return hs_launch_after(context, HS_KERNEL(decode_codes_kernel<HS_E5M2>), grid, dim3(THREADS), 0, codes, to);
+    return hs_launch_after(context, HS_KERNEL(decode_codes_kernel<HS_E2M1>), grid, dim3(THREADS), 0, codes, to);
 }
 
 } // namespace HS_CUDA_NAMESPACE

@@ -75,7 +75,7 @@ HsStatus hs_adapter_spread(HsContext *context, const HsAdapterShape *shape, HsTe
 static HsStatus second_factor(const HsLayerCall *call, const HsNode *node, HsTensor *b)
 {
     const HsAdapterShape *shape = &node->attributes.adapter;
-    *b = call->params[PARAM_B]->weight;
+    *b = call->params[PARAM_B]->stored.values;
     if (!shape->spread)
         return HS_OK;
     const HsTensor stored = *b;
@@ -89,19 +89,17 @@ HsStatus hs_adapter_forward(const HsLayerCall *call, const HsNode *node, HsTenso
     HsTensor x, b;
     HS_TRY(drop(call, node, &x));
     HS_TRY(second_factor(call, node, &b));
-    HsMatmulArgs down = { .a = x,
-                          .b = hs_run_weight(call, PARAM_A),
+    HsMatmulArgs down = { .a.values = x,
+                          .b = hs_param_operand(call->params[PARAM_A], false),
                           .transpose_b = true,
-                          .b_packed = hs_run_packed(&call->params[PARAM_A]->packed_forward),
                           .policy = call->precision->forward,
                           .alpha = node->attributes.adapter.scale,
                           .c = call->saved[0] };
     HS_TRY(hs_op_matmul(call->context, &down));
     *branch = scratch_rows(call, HS_SCRATCH_BRANCH, rows);
-    HsMatmulArgs up = { .a = call->saved[0],
-                        .b = b,
+    HsMatmulArgs up = { .a.values = call->saved[0],
+                        .b = hs_operand_packed(b, hs_packed_of(&call->params[PARAM_B]->forward)),
                         .transpose_b = true,
-                        .b_packed = hs_run_packed(&call->params[PARAM_B]->packed_forward),
                         .policy = call->precision->forward,
                         .alpha = 1.0f,
                         .c = *branch };
@@ -115,8 +113,8 @@ static HsStatus second_gradient(const HsLayerCall *call, const HsNode *node, HsT
     const HsTensor gradient = hs_run_gradient(call, PARAM_B);
     if (!hs_tensor_present(&gradient))
         return HS_OK;
-    HsMatmulArgs product = { .a = dy,
-                             .b = call->saved[0],
+    HsMatmulArgs product = { .a.values = dy,
+                             .b.values = call->saved[0],
                              .transpose_a = true,
                              .accumulate = !shape->spread,
                              .policy = call->precision->wgrad,
@@ -147,29 +145,27 @@ HsStatus hs_adapter_backward(const HsLayerCall *call, const HsNode *node, HsTens
     *branch = (HsTensor){ 0 };
     HS_TRY(second_gradient(call, node, dy));
     HS_TRY(second_factor(call, node, &b));
-    HsMatmulArgs back = { .a = dy,
-                          .b = b,
-                          .b_packed = hs_run_packed(&call->params[PARAM_B]->packed_backward),
+    HsMatmulArgs back = { .a.values = dy,
+                          .b = hs_operand_packed(b, hs_packed_of(&call->params[PARAM_B]->backward)),
                           .policy = call->precision->dgrad,
                           .alpha = node->attributes.adapter.scale,
                           .c = scratch_rows(call, HS_SCRATCH_P, rows) };
     HS_TRY(hs_op_matmul(call->context, &back));
     if (hs_tensor_present(&gradient)) {
-        HsMatmulArgs product = { .a = back.c,
+        HsMatmulArgs product = { .a.values = back.c,
                                  .transpose_a = true,
                                  .accumulate = true,
                                  .policy = call->precision->wgrad,
                                  .alpha = 1.0f,
                                  .c = gradient };
-        HS_TRY(drop(call, node, &product.b));
+        HS_TRY(drop(call, node, &product.b.values));
         HS_TRY(hs_op_matmul(call->context, &product));
     }
     if (!wanted)
         return HS_OK;
     *branch = scratch_rows(call, HS_SCRATCH_BRANCH, rows);
-    HsMatmulArgs out = { .a = back.c,
-                         .b = hs_run_weight(call, PARAM_A),
-                         .b_packed = hs_run_packed(&call->params[PARAM_A]->packed_backward),
+    HsMatmulArgs out = { .a.values = back.c,
+                         .b = hs_param_operand(call->params[PARAM_A], true),
                          .policy = call->precision->dgrad,
                          .alpha = 1.0f,
                          .c = *branch };

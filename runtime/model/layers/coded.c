@@ -4,7 +4,7 @@
 /* Sites of stochastic rounding, apart from those of dropout masks and initial weights. */
 #define ROUNDING_SITE 0x40000000u
 
-static HsCodes shape_of(HsOperandFormat format, HsScaleGranularity granularity, int64_t rows, int64_t depth)
+static HsCodes shape_of(HsDtype format, HsScaleGranularity granularity, int64_t rows, int64_t depth)
 {
     return (HsCodes){ format, granularity, rows, depth, NULL, NULL, NULL };
 }
@@ -18,7 +18,7 @@ static HsTensor bytes_of(HsCodes codes)
 void hs_coded_scratch(const HsNode *node, int64_t rows, int64_t columns, bool backward,
                       HsTensor scratch[HS_NODE_SCRATCH])
 {
-    const HsOperandFormat format = node->attributes.code_policy.a;
+    const HsDtype format = node->attributes.code_policy.a;
     const HsScaleGranularity granularity = node->attributes.code_policy.granularity;
     const int64_t inputs = node->attributes.inputs;
     scratch[HS_SCRATCH_ALONG] = bytes_of(shape_of(format, granularity, rows, backward ? columns : inputs));
@@ -29,7 +29,7 @@ void hs_coded_scratch(const HsNode *node, int64_t rows, int64_t columns, bool ba
         scratch[HS_SCRATCH_X_ACROSS] = bytes_of(shape_of(format, granularity, inputs, rows));
 }
 
-static HsCodes codes_in(HsOperandFormat format, HsScaleGranularity granularity, int64_t rows, int64_t depth,
+static HsCodes codes_in(HsDtype format, HsScaleGranularity granularity, int64_t rows, int64_t depth,
                         const HsTensor *memory, HsScaling *scaling)
 {
     HsCodes codes = shape_of(format, granularity, rows, depth);
@@ -61,29 +61,22 @@ static HsQuantizeArgs cast_of(const HsLayerCall *call, HsTensor x, HsTensor amax
                              .rotates = recipe->rotates };
 }
 
-static HsTensor without_data(HsTensor tensor, int64_t rows, int64_t columns)
-{
-    return hs_tensor_2d(NULL, tensor.dtype, rows, columns);
-}
-
-HsStatus hs_coded_forward(const HsLayerCall *call, const HsNode *node, HsMatmulArgs *product, HsCodes *x)
+HsStatus hs_coded_forward(const HsLayerCall *call, const HsNode *node, HsMatmulArgs *product)
 {
     const HsProductPolicy policy = call->precision->scaling.forward, later = call->precision->scaling.wgrad;
-    const int64_t rows = product->a.shape[0], columns = product->a.shape[1];
+    const int64_t rows = product->a.values.shape[0], columns = product->a.values.shape[1];
     const HsTensor *const kept = &call->saved[HS_SAVED_CODES];
-    HsQuantizeArgs cast = cast_of(call, product->a, call->x_amax);
-    *x = codes_in(policy.a, policy.granularity, rows, columns, &call->scratch[HS_SCRATCH_ALONG],
-                  scaling_of(call, node, HS_SCALING_X, false));
-    cast.along = *x;
+    HsQuantizeArgs cast = cast_of(call, product->a.values, call->x_amax);
+    const HsCodes x = codes_in(policy.a, policy.granularity, rows, columns, &call->scratch[HS_SCRATCH_ALONG],
+                               scaling_of(call, node, HS_SCALING_X, false));
+    cast.along = x;
     if (hs_tensor_present(kept))
         cast.across =
             codes_in(later.b, later.granularity, columns, rows, kept, scaling_of(call, node, HS_SCALING_X, true));
     cast.rotates = cast.rotates && hs_codes_present(&cast.across);
     HS_TRY(hs_op_quantize(call->context, &cast));
-    product->a = without_data(product->a, rows, columns);
-    product->b = without_data(product->b, product->b.shape[0], product->b.shape[1]);
-    product->a_codes = x;
-    product->b_codes = &call->params[0]->codes_forward;
+    product->a = hs_operand_codes(x);
+    product->b = call->params[0]->forward;
     product->policy = policy;
     return HS_OK;
 }
@@ -133,23 +126,17 @@ HsStatus hs_coded_backward(const HsLayerCall *call, const HsNode *node, HsTensor
 
 void hs_coded_weight_gradient(const HsLayerCall *call, const HsCodedGradient *codes, HsMatmulArgs *product)
 {
-    product->a = without_data(product->a, codes->dy_across.rows, codes->dy_across.depth);
-    product->b = hs_tensor_2d(NULL, product->a.dtype, codes->x_across.rows, codes->x_across.depth);
+    product->a = hs_operand_codes(codes->dy_across);
+    product->b = hs_operand_codes(codes->x_across);
     product->transpose_a = false;
     product->transpose_b = true;
-    product->a_codes = &codes->dy_across;
-    product->b_codes = &codes->x_across;
     product->policy = call->precision->scaling.wgrad;
 }
 
 void hs_coded_data_gradient(const HsLayerCall *call, const HsCodedGradient *codes, HsMatmulArgs *product)
 {
-    const HsCodes *const w = &call->params[0]->codes_backward;
-    product->a = without_data(product->a, codes->dy.rows, codes->dy.depth);
-    product->b = hs_tensor_2d(NULL, product->a.dtype, w->rows, w->depth);
+    product->a = hs_operand_codes(codes->dy);
+    product->b = call->params[0]->backward;
     product->transpose_b = true;
-    product->b_packed = NULL;
-    product->a_codes = &codes->dy;
-    product->b_codes = w;
     product->policy = call->precision->scaling.dgrad;
 }

@@ -11,9 +11,9 @@
 void hs_coded_scratch(const HsNode *node, int64_t rows, int64_t columns, bool backward,
                       HsTensor scratch[HS_NODE_SCRATCH]);
 
-/* Casts x, and its transpose where the program keeps that for backward; the product becomes one of codes.  *x: scratch for
- * what the product points at. */
-HsStatus hs_coded_forward(const HsLayerCall *call, const HsNode *node, HsMatmulArgs *product, HsCodes *x);
+/* Casts x, and its transpose where the program keeps that for backward; the product becomes one of codes.
+ */
+HsStatus hs_coded_forward(const HsLayerCall *call, const HsNode *node, HsMatmulArgs *product);
 
 typedef struct HsCodedGradient {
     HsCodes dy, dy_across, x_across;

@@ -85,8 +85,8 @@ static HsStatus add_block(const HsLayerCall *call, const HsFactor *factor, HsTen
         const HsCopyColumnsArgs copy = { .x = x, .from = first, .columns = width, .y = columns };
         HS_TRY(hs_op_copy_columns(call->context, &copy));
     }
-    const HsMatmulArgs product = { .a = columns,
-                                   .b = columns,
+    const HsMatmulArgs product = { .a.values = columns,
+                                   .b.values = columns,
                                    .transpose_a = true,
                                    .accumulate = true,
                                    .alpha = 1.0f,

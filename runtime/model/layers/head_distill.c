@@ -73,10 +73,9 @@ HsStatus hs_layer_head_logits(HsContext *context, const HsPrecision *precision, 
                               HsTensor logits)
 {
     HsMatmulArgs args = {
-        .a = hidden,
-        .b = weight->weight,
+        .a.values = hidden,
+        .b = hs_param_operand(weight, false),
         .transpose_b = true,
-        .b_packed = weight->packed_forward.data ? &weight->packed_forward : NULL,
         .policy = precision->forward,
         .alpha = 1.0f,
         .c = logits,

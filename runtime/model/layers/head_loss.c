@@ -49,9 +49,8 @@ static HsStatus chunk_backward(const HsLayerCall *call, HsTensor hidden, HsTenso
 {
     const HsParam *weight = call->params[0];
     HsMatmulArgs data_gradient = {
-        .a = dlogits,
-        .b = weight->weight,
-        .b_packed = weight->packed_backward.data ? &weight->packed_backward : NULL,
+        .a.values = dlogits,
+        .b = hs_param_operand(weight, true),
         .accumulate = call->accumulate[0],
         .policy = call->precision->dgrad,
         .alpha = 1.0f,
@@ -60,8 +59,8 @@ static HsStatus chunk_backward(const HsLayerCall *call, HsTensor hidden, HsTenso
     if (hs_tensor_present(&dhidden))
         HS_TRY(hs_op_matmul(call->context, &data_gradient));
     HsMatmulArgs weight_gradient = {
-        .a = dlogits,
-        .b = hidden,
+        .a.values = dlogits,
+        .b.values = hidden,
         .transpose_a = true,
         .accumulate = true,
         .policy = call->precision->wgrad,

@@ -46,11 +46,9 @@ static HsStatus linear_forward(const HsLayerCall *call, const HsNode *node)
     if (node->attributes.adapter.rank > 0)
         HS_TRY(hs_adapter_forward(call, node, &branch));
     HsMatmulArgs args = {
-        .a = call->inputs[INPUT_X],
-        .b = hs_run_weight(call, 0),
+        .a.values = call->inputs[INPUT_X],
+        .b = hs_param_operand(call->params[0], false),
         .transpose_b = true,
-        .b_packed = hs_run_packed(&call->params[0]->packed_forward),
-        .b_quantized = hs_run_quantized(call, 0),
         .addend = branch,
         .bias = hs_run_weight(call, 1),
         .residual = call->inputs[INPUT_RESIDUAL],
@@ -61,9 +59,8 @@ static HsStatus linear_forward(const HsLayerCall *call, const HsNode *node)
         .c = call->outputs[OUTPUT_Y],
         .amax = call->y_amax,
     };
-    HsCodes x;
     if (hs_node_coded(node))
-        HS_TRY(hs_coded_forward(call, node, &args, &x));
+        HS_TRY(hs_coded_forward(call, node, &args));
     return hs_op_matmul(call->context, &args);
 }
 
@@ -104,8 +101,8 @@ static HsStatus linear_backward(const HsLayerCall *call, const HsNode *node)
         HS_TRY(hs_layer_add_moment(call, &pair->right, call->inputs[INPUT_X]));
     }
     HsMatmulArgs weight_gradient = {
-        .a = dy,
-        .b = call->inputs[INPUT_X],
+        .a.values = dy,
+        .b.values = call->inputs[INPUT_X],
         .transpose_a = true,
         .accumulate = true,
         .policy = call->precision->wgrad,
@@ -127,10 +124,8 @@ static HsStatus linear_backward(const HsLayerCall *call, const HsNode *node)
     if (node->attributes.adapter.rank > 0)
         HS_TRY(hs_adapter_backward(call, node, dy, wanted, &branch));
     HsMatmulArgs data_gradient = {
-        .a = dy,
-        .b = hs_run_weight(call, 0),
-        .b_packed = hs_run_packed(&call->params[0]->packed_backward),
-        .b_quantized = hs_run_quantized(call, 0),
+        .a.values = dy,
+        .b = hs_param_operand(call->params[0], true),
         .addend = branch,
         .pre = call->inputs[INPUT_PRE],
         .epilogue = node->attributes.backward_epilogue,

@@ -226,8 +226,8 @@ static void run_gelu(const HsBackend *backend, HsEpilogue epilogue, const float 
     cr_assert_eq(hs_device_host_init(&device), HS_OK);
     HsContext context = { .backend = backend, .device = &device, .threads = 1, .dry_run = true };
     float one = 1.0f;
-    HsMatmulArgs args = { .a = hs_tensor_2d((void *)(uintptr_t)value, HS_F32, count, 1),
-                          .b = hs_tensor_2d(&one, HS_F32, 1, 1),
+    HsMatmulArgs args = { .a.values = hs_tensor_2d((void *)(uintptr_t)value, HS_F32, count, 1),
+                          .b.values = hs_tensor_2d(&one, HS_F32, 1, 1),
                           .epilogue = epilogue,
                           .alpha = 1.0f,
                           .c = hs_tensor_2d(result, HS_F32, count, 1) };

@@ -33,7 +33,7 @@ static double number_of(const HsCodes *codes, int64_t row, int64_t k)
 {
     const int64_t blocks = hs_codes_blocks(codes);
     const unsigned char *const line = codes->data + row * hs_codes_row_bytes(codes);
-    const bool four = codes->format == HS_OPERAND_E2M1;
+    const bool four = codes->format == HS_E2M1;
     const uint8_t block = blocks > 0 ? codes->block_scales[row * blocks + k / hs_scale_block(codes->granularity)] : 0;
     const double worth = blocks == 0 ? 1 : four ? (double)hs_e4m3_decode(block) : (double)hs_e8m0_decode(block);
     const double number =
@@ -74,9 +74,8 @@ static void compare(const HsCastRule *rule)
 Test(cast_loss, is_what_the_reference_loses)
 {
     static const HsCastRule rules[] = {
-        { HS_OPERAND_E4M3, HS_SCALE_TENSOR, false }, { HS_OPERAND_E4M3, HS_SCALE_BLOCK, false },
-        { HS_OPERAND_E4M3, HS_SCALE_BLOCK, true },   { HS_OPERAND_E4M3, HS_SCALE_MX, false },
-        { HS_OPERAND_E2M1, HS_SCALE_NV, false },     { HS_OPERAND_E2M1, HS_SCALE_NV, true },
+        { HS_E4M3, HS_SCALE_TENSOR, false }, { HS_E4M3, HS_SCALE_BLOCK, false }, { HS_E4M3, HS_SCALE_BLOCK, true },
+        { HS_E4M3, HS_SCALE_MX, false },     { HS_E2M1, HS_SCALE_NV, false },    { HS_E2M1, HS_SCALE_NV, true },
     };
     fill();
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
@@ -85,7 +84,7 @@ Test(cast_loss, is_what_the_reference_loses)
 
 Test(cast_loss, zeros_lose_nothing)
 {
-    const HsCastRule rule = { HS_OPERAND_E2M1, HS_SCALE_NV, true };
+    const HsCastRule rule = { HS_E2M1, HS_SCALE_NV, true };
     const float zeros[32] = { 0 };
     HsCastLoss loss = { 0 };
     hs_cast_loss_add(&rule, zeros, 2, 16, 0, &loss);

@@ -43,7 +43,7 @@ static double full_logit(const TinyModel *tiny, int64_t row, int64_t v)
     const HsModel *model = &tiny->model;
     const HsAction *head = &tiny->evaluate.actions[tiny->evaluate.action_count - 1];
     const double *hidden = hs_program_tensor(&tiny->evaluate, head->inputs[0], tiny->rows).data;
-    const double *weight = model->params[model->nodes[model->loss_node].params[0]].weight.data;
+    const double *weight = model->params[model->nodes[model->loss_node].params[0]].stored.values.data;
     double logit = 0;
     for (int64_t c = 0; c < model->width; c++)
         logit += hidden[row * model->width + c] * weight[v * model->width + c];

@@ -26,7 +26,7 @@ Test(engine, each_name_opens_its_device)
         cr_expect_not_null(strstr(engine.why, ": as configured"), "%s", engine.why);
         cr_expect_eq(engine.device.host_accessible, cases[i].host_accessible);
         cr_expect_eq(engine.context.threads, cases[i].threads);
-        cr_expect_eq(engine.products.rounds_to[HS_OPERAND_TF32], cases[i].tf32);
+        cr_expect_eq(engine.products.rounds_to[HS_TF32], cases[i].tf32);
         cr_expect_eq(engine.context.device, &engine.device);
         hs_engine_deinit(&engine);
         hs_engine_deinit(&engine); /* twice does no harm */

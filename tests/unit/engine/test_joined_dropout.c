@@ -142,7 +142,7 @@ Test(joined_dropout, is_named_where_it_overflows)
     for (int p = 0; p < tiny.model.param_count; p++) {
         HsParam *param = &tiny.model.params[p];
         if (strcmp(param->name, "transformer.h.1.mlp.c_proj.bias") == 0)
-            ((float *)param->weight.data)[3] = 3e38f;
+            ((float *)param->stored.values.data)[3] = 3e38f;
     }
     TINY_OK(hs_program_find_nonfinite(&tiny.train, &tiny.context, tiny.tokens, tiny.targets, 11, 3, 0, 1, where,
                                       sizeof where));

@@ -400,11 +400,11 @@ Test(plan, first_nonfinite_value_is_named)
             gate_up = &tiny.model.params[p];
     }
     cr_assert(gate_up);
-    for (int64_t i = 0; i < hs_tensor_count(&gate_up->weight); i++)
-        hs_dtype_store(HS_F16, gate_up->weight.data, i, i % 2 ? 60000 : -60000);
+    for (int64_t i = 0; i < hs_tensor_count(&gate_up->stored.values); i++)
+        hs_dtype_store(HS_F16, gate_up->stored.values.data, i, i % 2 ? 60000 : -60000);
     cr_assert_str_eq(hunt(&tiny, 1.0f, where), "block.1.mlp.gate_up.pre (forward, linear)");
 
-    hs_dtype_store(HS_F16, gate_up->weight.data, 3, NAN);
+    hs_dtype_store(HS_F16, gate_up->stored.values.data, 3, NAN);
     cr_assert_str_eq(hunt(&tiny, 1.0f, where), "model.layers.1.mlp.gate_up_proj.weight (weight)");
     for (size_t i = 0; i < tiny.model.gradients.capacity; i++)
         cr_assert_eq(tiny.model.gradients.base[i], 0);

@@ -99,8 +99,8 @@ static void check_element(const char *isa, const MatmulCase *test, const HsMatmu
     const int64_t m = test->m, n = test->n, k = test->k, index = row * n + column;
     double sum = 0, magnitude = 0;
     for (int64_t p = 0; p < k; p++) {
-        double product = load(&args->a, test->transpose_a ? p * m + row : row * k + p) *
-                         load(&args->b, test->transpose_b ? column * k + p : p * n + column);
+        double product = load(&args->a.values, test->transpose_a ? p * m + row : row * k + p) *
+                         load(&args->b.values, test->transpose_b ? column * k + p : p * n + column);
         sum += product;
         magnitude += fabs(product);
     }
@@ -153,8 +153,8 @@ static void check_case(const char *isa, const HsBackend *backend, const MatmulCa
                           .transpose_b = test->transpose_b,
                           .accumulate = test->accumulate,
                           .epilogue = test->epilogue };
-    args.a = test->transpose_a ? make_tensor(test->dtype, k, m, 1) : make_tensor(test->dtype, m, k, 1);
-    args.b = test->transpose_b ? make_tensor(test->dtype, n, k, 2) : make_tensor(test->dtype, k, n, 2);
+    args.a.values = test->transpose_a ? make_tensor(test->dtype, k, m, 1) : make_tensor(test->dtype, m, k, 1);
+    args.b.values = test->transpose_b ? make_tensor(test->dtype, n, k, 2) : make_tensor(test->dtype, k, n, 2);
     const HsTensor old_c = make_tensor(test->c_dtype, m, n, 3);
     if (test->bias) {
         args.bias = make_tensor(HS_F32, 1, n, 4);
@@ -165,11 +165,11 @@ static void check_case(const char *isa, const HsBackend *backend, const MatmulCa
     if (test->epilogue != HS_EPILOGUE_NONE)
         args.pre = make_tensor(test->pre_dtype, m, n, 6);
     HsPacked packed = { 0 };
-    HsTensor b = args.b;
+    HsTensor b = args.b.values;
     if (test->packed) {
-        packed = pack(backend, &args.b, test->transpose_b);
-        args.b_packed = &packed;
-        args.b.data = NULL; /* must not be touched */
+        packed = pack(backend, &args.b.values, test->transpose_b);
+        args.b = hs_operand_packed(b, &packed);
+        args.b.values.data = NULL; /* must not be touched */
     }
 
     HsTensor results[3];
@@ -182,7 +182,7 @@ static void check_case(const char *isa, const HsBackend *backend, const MatmulCa
         cr_assert_eq(memcmp(results[t].data, results[0].data, hs_tensor_bytes(&old_c)), 0,
                      "%s %ldx%ldx%ld: %d threads give other bits than 1", isa, (long)m, (long)n, (long)k, t + 1);
     }
-    args.b = b;
+    args.b.values = b;
     const int64_t stride = m * n <= 4096 ? 1 : m * n / 997;
     for (int64_t index = 0; index < m * n; index += stride)
         check_element(isa, test, &args, &old_c, index / n, index % n);
@@ -190,7 +190,7 @@ static void check_case(const char *isa, const HsBackend *backend, const MatmulCa
 
     for (int t = 0; t < 3; t++)
         free(results[t].data);
-    free(args.a.data), free(args.b.data), free(old_c.data), free(args.bias.data), free(args.pre.data);
+    free(args.a.values.data), free(args.b.values.data), free(old_c.data), free(args.bias.data), free(args.pre.data);
     free(packed.data);
     if (test->residual == 1)
         free(args.residual.data);
@@ -288,8 +288,8 @@ static void check_row_sums(const HsBackend *backend, HsDtype dtype, int64_t m, i
 {
     const HsTensor first = make_tensor(HS_F32, 1, m, 3), c = make_tensor(HS_F32, m, n, 4);
     const HsTensor expected = copy_tensor(&first), sums = copy_tensor(&first), with_sums = copy_tensor(&c);
-    HsMatmulArgs args = { .a = make_tensor(dtype, k, m, 1),
-                          .b = make_tensor(dtype, k, n, 2),
+    HsMatmulArgs args = { .a.values = make_tensor(dtype, k, m, 1),
+                          .b.values = make_tensor(dtype, k, n, 2),
                           .transpose_a = true,
                           .alpha = 1.0f,
                           .accumulate = true,
@@ -300,7 +300,7 @@ static void check_row_sums(const HsBackend *backend, HsDtype dtype, int64_t m, i
     run(backend, 2, &args);
     cr_expect_eq(memcmp(with_sums.data, c.data, hs_tensor_bytes(&c)), 0);
 
-    const HsBiasBackwardArgs bias = { .dy = args.a, .dbias = hs_tensor_1d(expected.data, HS_F32, m) };
+    const HsBiasBackwardArgs bias = { .dy = args.a.values, .dbias = hs_tensor_1d(expected.data, HS_F32, m) };
     HsContext context = { .backend = backend, .threads = 2 };
     context.workspace_bytes = backend->workspace.bias_backward(&context, &bias);
     context.workspace = aligned_alloc(64, hs_cpu_align(context.workspace_bytes));
@@ -308,7 +308,7 @@ static void check_row_sums(const HsBackend *backend, HsDtype dtype, int64_t m, i
     cr_assert_eq(backend->bias_backward(&context, &bias), HS_OK, "%s", hs_error_message());
     cr_expect_eq(memcmp(sums.data, expected.data, hs_tensor_bytes(&first)), 0, "%s, %ld x %ld x %ld",
                  hs_dtype_name(dtype), (long)m, (long)n, (long)k);
-    free(context.workspace), free(args.a.data), free(args.b.data), free(first.data), free(c.data);
+    free(context.workspace), free(args.a.values.data), free(args.b.values.data), free(first.data), free(c.data);
     free(expected.data), free(sums.data), free(with_sums.data);
 }
 
@@ -338,14 +338,15 @@ Test(matmul, nan_and_infinity)
         for (int d = 0; d < 3; d++)
             for (int transpose = 0; transpose < 2; transpose++) {
                 const int64_t m = 8, n = 67, k = 35;
-                HsMatmulArgs args = { .a = make_tensor(act[d], transpose ? k : m, transpose ? m : k, 1),
-                                      .b = make_tensor(act[d], transpose ? n : k, transpose ? k : n, 2),
+                HsMatmulArgs args = { .a.values = make_tensor(act[d], transpose ? k : m, transpose ? m : k, 1),
+                                      .b.values = make_tensor(act[d], transpose ? n : k, transpose ? k : n, 2),
                                       .transpose_a = transpose,
                                       .transpose_b = transpose,
                                       .alpha = 1.0f,
                                       .c = make_tensor(act[d], m, n, 3) };
-                hs_dtype_store(act[d], args.a.data, transpose ? (k - 1) * m + 7 : 7 * k + k - 1, (double)INFINITY);
-                hs_dtype_store(act[d], args.b.data, transpose ? 66 * k : 66, (double)NAN);
+                hs_dtype_store(act[d], args.a.values.data, transpose ? (k - 1) * m + 7 : 7 * k + k - 1,
+                               (double)INFINITY);
+                hs_dtype_store(act[d], args.b.values.data, transpose ? 66 * k : 66, (double)NAN);
                 run(backend, 2, &args);
                 for (int64_t index = 0; index < m * n; index++) {
                     double value = load(&args.c, index);
@@ -356,7 +357,7 @@ Test(matmul, nan_and_infinity)
                     else
                         cr_assert(isfinite(value), "%s: c[%ld] = %g", isa, (long)index, value);
                 }
-                free(args.a.data), free(args.b.data), free(args.c.data);
+                free(args.a.values.data), free(args.b.values.data), free(args.c.data);
             }
     }
 }

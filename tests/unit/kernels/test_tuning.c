@@ -132,8 +132,8 @@ static void open_fixture(Fixture *fixture)
     cr_assert_eq(emulator()->device_init(&fixture->device, &options), HS_OK, "%s", hs_error_message());
     fixture->context =
         (HsContext){ .backend = emulator()->backend, .device = &fixture->device, .threads = 1, .dry_run = true };
-    fixture->args = (HsMatmulArgs){ .a = hs_tensor_2d(NULL, HS_BF16, 64, 128),
-                                    .b = hs_tensor_2d(NULL, HS_BF16, 96, 128),
+    fixture->args = (HsMatmulArgs){ .a.values = hs_tensor_2d(NULL, HS_BF16, 64, 128),
+                                    .b.values = hs_tensor_2d(NULL, HS_BF16, 96, 128),
                                     .transpose_b = true,
                                     .alpha = 1.0f,
                                     .c = hs_tensor_2d(NULL, HS_BF16, 64, 96) };
@@ -165,7 +165,8 @@ Test(tuning, a_row_decides_for_its_product_alone)
     cr_assert_neq(by_model, two_slices);
     cr_assert_eq(use(&fixture, "64 96 128 nt 16bit mma-64x64 2 1\n"), HS_OK, "%s", hs_error_message());
     cr_expect_eq(workspace(&fixture), two_slices);
-    fixture.args.a.dtype = fixture.args.b.dtype = fixture.args.c.dtype = HS_F16; /* as fast, and so the same row */
+    fixture.args.a.values.dtype = fixture.args.b.values.dtype = fixture.args.c.dtype =
+        HS_F16; /* as fast, and so the same row */
     cr_expect_eq(workspace(&fixture), two_slices);
     cr_assert_eq(use(&fixture, "64 96 128 nn 16bit mma-64x64 2 1\n64 96 128 nt f32 ffma-64x64 2 1\n"), HS_OK, "%s",
                  hs_error_message());

@@ -22,8 +22,8 @@ static HsConfig make_config(const char *mode, bool use_amp, const char *gradient
 Test(precision, rows_follow_the_configuration)
 {
     const HsProducts none = { .bf16 = false }, only_f16 = { .f16 = true };
-    const HsProducts gpu = { .bf16 = true, .rounds_to[HS_OPERAND_TF32] = true };
-    const HsProducts only_tf32 = { .rounds_to[HS_OPERAND_TF32] = true };
+    const HsProducts gpu = { .bf16 = true, .rounds_to[HS_TF32] = true };
+    const HsProducts only_tf32 = { .rounds_to[HS_TF32] = true };
     const struct {
         const char *mode;
         bool use_amp;
@@ -61,7 +61,7 @@ Test(precision, every_word_has_a_row)
 {
     static const char *const modes[] = HS_WORD_ARRAY(HS_PRECISION_MODES);
     static char *const recipes[] = HS_WORD_ARRAY(HS_FP8_RECIPES);
-    const HsProducts gpu = { .bf16 = true, .rounds_to[HS_OPERAND_TF32] = true };
+    const HsProducts gpu = { .bf16 = true, .rounds_to[HS_TF32] = true };
     HsPrecision precision;
     char why[128];
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++)

@@ -288,8 +288,8 @@ Test(trace, operations_are_noted_with_their_cost)
     const HsCombineArgs add = {
         .x = hs_tensor_1d(x, HS_F32, 6), .y = hs_tensor_1d(y, HS_F32, 6), .alpha = 1.0f, .beta = 1.0f
     };
-    const HsMatmulArgs product = { .a = hs_tensor_2d(x, HS_F32, 2, 3),
-                                   .b = hs_tensor_2d(x, HS_F32, 2, 3),
+    const HsMatmulArgs product = { .a.values = hs_tensor_2d(x, HS_F32, 2, 3),
+                                   .b.values = hs_tensor_2d(x, HS_F32, 2, 3),
                                    .transpose_b = true,
                                    .alpha = 1.0f,
                                    .c = hs_tensor_2d(y, HS_F32, 2, 2) };

@@ -100,7 +100,7 @@ static HsStatus look(void *user, int index, bool *enough)
         Dense *sums = &truth->sums[span_of(truth->twin, node->params[0])];
         const HsTensor targets = hs_program_tensor(program, action->inputs[1], rows);
         add_outer(sums->side[HS_FACTOR_PRODUCT][1], &x);
-        add_logits(truth, sums, &x, &targets, &program->model->params[node->params[0]].weight);
+        add_logits(truth, sums, &x, &targets, &program->model->params[node->params[0]].stored.values);
     }
     return HS_OK;
 }

@@ -175,7 +175,7 @@ Test(memory_plan, bytes_a_parameter)
         /* Gains of norms, f32 in every mode, have neither a narrow weight nor a master; arenas round each tensor up. */
         size_t matrix = 0, vector = 0, tensors = (size_t)trainer.model.param_count;
         for (int i = 0; i < trainer.model.param_count; i++) {
-            const HsTensor *weight = &trainer.model.params[i].weight;
+            const HsTensor *weight = &trainer.model.params[i].stored.values;
             *(weight->rank == 2 ? &matrix : &vector) += (size_t)hs_tensor_count(weight);
         }
         const size_t expected[] = { matrix * rows[r].weight + vector * 4, matrix * rows[r].master,
