@@ -376,9 +376,10 @@ check-format:
 	@clang-format --dry-run -Werror $(C_FILES)
 check-deps: ## arrows between folders point one way; each outside library lives in one file
 	@tests/check_deps.sh
-check-size: ## no function over 80 lines, no CUDA kernel over 120; tests within their budget of time
+check-size: ## no function over 80 lines, no CUDA kernel over 120; rooms and tests within their budgets of lines and time
 	@tests/check_size.sh $(C_FILES)
 	@tests/check_durations.sh
+	@tests/check_lines.sh
 # In a folder of its own, unless this build has no warnings already.
 .PHONY: check-warnings
 check-warnings: ## no file, tests included, compiles with a warning

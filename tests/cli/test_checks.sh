@@ -5,7 +5,7 @@
 
 tree=$scratch/tree
 mkdir "$tree"
-cp -r "$root/kernels" "$root/optim" "$root/runtime" "$root/bench" "$root/tests" "$root/ARCHITECTURE.md" "$tree"
+cp -r "$root/kernels" "$root/optim" "$root/runtime" "$root/bench" "$root/examples" "$root/tests" "$root/ARCHITECTURE.md" "$tree"
 expect 0 bash "$tree/tests/check_deps.sh"
 
 # planted FILE LINE TEXT: with LINE at its end, FILE is complained about, in words that hold TEXT.
@@ -44,6 +44,15 @@ sed -i 3d long.c
 expect 0 "$root/tests/check_size.sh" long.c
 { echo '__global__ void long_kernel(int count)' && echo '{' && yes '    call();' | head -n 100 && echo '}'; } >long.cu
 expect 0 "$root/tests/check_size.sh" long.cu
+
+# Lines: a room that grew is named, and one that is not listed.
+expect 0 "$tree/tests/check_lines.sh"
+yes '/* more */' | head -n 60 >>"$tree/runtime/io/files.c"
+expect 1 "$tree/tests/check_lines.sh"
+says out "runtime/io has"
+sed -i '/^runtime\/io /d' "$tree/tests/lines"
+expect 1 "$tree/tests/check_lines.sh"
+says out "no number for runtime/io"
 
 # Durations: within the budget, on a machine of half the speed too; over it with a test that is not listed, or that takes
 # longer than it is listed with.
