@@ -224,7 +224,7 @@ typedef struct HsModel {
     bool documents;       /* data.packing: documents: tokens come with marks (hs_op_document_starts) */
     bool teacher;         /* a copy of another model that only teaches: its memory is accounted apart */
     bool streams;         /* weights of what is trained, too, in training (runtime/exchange/weight_stream.h) */
-    bool passing;         /* gradients are given their memory by who passes them on (runtime/exchange/passing.h) */
+    bool passing;         /* gradients have their memory from what passes them on (runtime/exchange/passing.h) */
     bool looks_at_inputs; /* something beside the layers reads x of linear layers backward: it is kept as it is */
     HsModelScalings scalings;
     /* memory */

@@ -7,7 +7,7 @@
 
 #include "runtime/train/trainer.h"
 
-/* Says what happened, and a command that goes on: from the last checkpoint, with a lower learning rate. */
+/* Says what happened, and a command that continues: from the last checkpoint, with a lower learning rate. */
 static HsStatus explain(const HsTrainer *trainer, const HsStepReport *report, const char *where, const char *kept)
 {
     const HsConfig *config = trainer->config;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * What is recorded of a run, the fields that all records share, the page on the run, its figures.
+ * What is recorded of a run: the fields that all records share, the run's page and its figures.
  */
 #include <math.h>
 #include <stdlib.h>
