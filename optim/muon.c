@@ -184,10 +184,3 @@ HsStatus hs_muon_apply(const HsOptimizer *optimizer, HsContext *context, const H
     HS_TRY(orthogonalize(context, muon, span, &scratch));
     return hs_op_descend(context, &(HsDescendArgs){ .update = *update, .direction = scratch.x[muon->steps % 2] });
 }
-
-HsStatus hs_rule_check_setting(const char *name, double value, double limit)
-{
-    if (value >= 0 && value < limit)
-        return HS_OK;
-    return hs_fail(HS_ECONFIG, "optimizer: %s must be at least 0 and less than %g (got %g)", name, limit, value);
-}

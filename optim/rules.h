@@ -35,7 +35,12 @@ const HsUpdateRule *hs_rule_get(HsOptimizerKind kind);
 HsUpdateArgs hs_rule_update(const HsOptimizer *optimizer, const HsSpan *span);
 
 /* 0 <= value < limit, of a setting called `name`.  errors: HS_ECONFIG */
-HsStatus hs_rule_check_setting(const char *name, double value, double limit);
+static inline HsStatus hs_rule_check_setting(const char *name, double value, double limit)
+{
+    if (value >= 0 && value < limit)
+        return HS_OK;
+    return hs_fail(HS_ECONFIG, "optimizer: %s must be at least 0 and less than %g (got %g)", name, limit, value);
+}
 
 /* muon.c */
 bool hs_muon_serves(const HsSpan *span);

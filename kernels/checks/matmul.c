@@ -72,7 +72,7 @@ static HsStatus check_codes(const HsMatmulArgs *args)
     const HsProductPolicy policy = args->policy;
     const bool a = args->a.layout == HS_LAYOUT_CODES, b = args->b.layout == HS_LAYOUT_CODES;
     if (!a && args->a.layout != HS_LAYOUT_ROWS)
-        return hs_fail(HS_EINVAL, "matmul: a is neither packed nor in four bits");
+        return hs_fail(HS_EINVAL, "matmul: a is packed or in four bits, as only b may be");
     if (!a && !b)
         return HS_OK;
     if (!a || !b)

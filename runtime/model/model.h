@@ -71,8 +71,8 @@ typedef struct HsParam {
     bool passes_gradient; /* something that it multiplies has a gradient: dy w is computed */
     /* shapes from the start (for dry runs), pointers when the memory is committed; absent ones have rank 0 */
     HsOperand stored; /* the weight: rows, or four bits (quantized.h) */
-    HsOperand forward,
-        backward;      /* copies that x w^T and dy w read: packed, where they have data, or codes of w and w^T */
+    /* copies that x w^T and dy w read: packed, where they have data, or codes of w and of w^T */
+    HsOperand forward, backward;
     HsTensor gradient; /* no gradient where it is frozen */
     size_t offset_stored, offset_forward, offset_backward, offset_gradient;
 } HsParam;

@@ -11,8 +11,7 @@
 void hs_coded_scratch(const HsNode *node, int64_t rows, int64_t columns, bool backward,
                       HsTensor scratch[HS_NODE_SCRATCH]);
 
-/* Casts x, and its transpose where the program keeps that for backward; the product becomes one of codes.
- */
+/* Casts x, and its transpose where the program keeps that for backward; the product is of codes then. */
 HsStatus hs_coded_forward(const HsLayerCall *call, const HsNode *node, HsMatmulArgs *product);
 
 typedef struct HsCodedGradient {
