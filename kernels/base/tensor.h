@@ -16,16 +16,22 @@ typedef struct HsTensor {
     HsDtype dtype;
     int rank;
     int64_t shape[HS_MAX_RANK];
+    float *amax; /* where the largest magnitude of its numbers is found (kernels/ops/ops.h); NULL: nowhere */
 } HsTensor;
 
 static inline HsTensor hs_tensor_1d(void *data, HsDtype dtype, int64_t n)
 {
-    return (HsTensor){ data, dtype, 1, { n, 1, 1, 1 } };
+    return (HsTensor){ data, dtype, 1, { n, 1, 1, 1 }, NULL };
 }
 
 static inline HsTensor hs_tensor_2d(void *data, HsDtype dtype, int64_t rows, int64_t columns)
 {
-    return (HsTensor){ data, dtype, 2, { rows, columns, 1, 1 } };
+    return (HsTensor){ data, dtype, 2, { rows, columns, 1, 1 }, NULL };
+}
+
+static inline HsTensor hs_tensor_3d(void *data, HsDtype dtype, int64_t a, int64_t b, int64_t c)
+{
+    return (HsTensor){ data, dtype, 3, { a, b, c, 1 }, NULL };
 }
 
 /* Elements; INT64_MAX where they are more. */

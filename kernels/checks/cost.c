@@ -247,8 +247,10 @@ static double bytes_of_operands(const HsOperandTable *table, const void *args)
             row.adapt(args, &row);
         for (int i = 0; i < count; i++) {
             const HsTensor *tensor = hs_operand_of(table, given, args, i);
-            if (hs_tensor_present(tensor))
-                bytes += row.bytes ? row.bytes(args, tensor) : row.use == HS_UPDATED ? twice(tensor) : once(tensor);
+            if (!hs_tensor_present(tensor))
+                continue;
+            bytes += row.bytes ? row.bytes(args, tensor) : row.use == HS_UPDATED ? twice(tensor) : once(tensor);
+            bytes += row.use != HS_READ && tensor->amax ? 2.0 * sizeof *tensor->amax : 0.0;
         }
     }
     return bytes;

@@ -93,8 +93,9 @@ HsStatus hs_check_matmul(const HsMatmulArgs *args)
                        (double)args->alpha);
     if (is_swiglu(args->epilogue) && (hs_tensor_present(&args->residual) || args->accumulate))
         return hs_fail(HS_EINVAL, "matmul: nothing is added behind SwiGLU");
-    if (args->accumulate && hs_tensor_present(&args->amax))
-        return hs_fail(HS_EINVAL, "matmul: amax is that of a c that is written, not of one that accumulates");
+    if (args->accumulate && args->c.amax)
+        return hs_fail(HS_EINVAL, "matmul: the largest magnitude is found of a c that is written, not of one that "
+                                  "accumulates");
     HS_TRY(hs_check_operands("matmul", &hs_operands.matmul, args));
     const int64_t k = args->a.values.shape[args->transpose_a ? 0 : 1],
                   n = args->b.values.shape[args->transpose_b ? 0 : 1];

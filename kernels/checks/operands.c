@@ -130,6 +130,8 @@ HsStatus hs_check_operands(const char *op, const HsOperandTable *table, const vo
                 continue;
             HS_TRY(check_shape(op, name_of(table, &row, i, text), &row, tensor, &dimensions));
             HS_TRY(check_like(op, table, &row, args, tensor));
+            if (row.use != HS_READ && !row.finds && tensor->amax)
+                return hs_fail(HS_EINVAL, "%s: does not find the largest magnitude of %s", op, row.name);
         }
     }
     return HS_OK;
@@ -175,6 +177,11 @@ HsStatus hs_check_norm_backward(const HsNormBackwardArgs *args)
         return hs_fail(HS_EINVAL,
                        "norm_backward: dx_masked is for a branch with dropout, dx_rounded and dx_sums for one "
                        "without: leave out the one or the others");
+    const HsTensor *const handed_on = hs_norm_handed_on(args), *const all[] = { &args->dx, &args->dx_rounded };
+    for (int i = 0; i < 2; i++)
+        if (all[i] != handed_on && all[i]->amax)
+            return hs_fail(HS_EINVAL, "norm_backward: the largest magnitude is found of what goes on, which is not dx "
+                                      "beside dx_rounded or dx_masked");
     if (hs_tensor_present(&args->dx_masked))
         return hs_rule_probability("norm_backward", args->probability);
     return HS_OK;

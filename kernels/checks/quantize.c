@@ -43,8 +43,6 @@ HsStatus hs_check_quantize(const HsQuantizeArgs *args)
         return hs_fail(HS_EINVAL, "quantize: along and across are of one format and granularity");
     if (args->rotates && (args->squares || across->granularity != HS_SCALE_NV))
         return hs_fail(HS_EINVAL, "quantize: what is rotated is across, with a scale for 16 neighbours in a row");
-    if (args->source != HS_SCALE_FOUND && hs_tensor_present(&args->amax))
-        return hs_fail(HS_EINVAL, "quantize: amax is given, but the scales do not follow from it");
     return HS_OK;
 }
 

@@ -124,7 +124,7 @@ void HS_ISA_NAME(hs_cpu_dropout_elements)(const HsDropoutArgs *args, HsRowBlock 
 
 /* amax, where there is one, of a tensor as it is stored (isa/quantize.c): a pass of its own, which is what the cast that
  * follows is spared. */
-void HS_ISA_NAME(hs_cpu_find_amax)(const HsContext *context, const HsTensor *tensor, const HsTensor *amax);
+void HS_ISA_NAME(hs_cpu_find_amax)(const HsContext *context, const HsTensor *tensor);
 
 /* Bytes of a weight packed by pack_weight (isa/pack.c). */
 size_t HS_ISA_NAME(hs_cpu_packed_bytes)(const HsContext *context, HsDtype dtype, int64_t k, int64_t n);

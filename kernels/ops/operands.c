@@ -47,22 +47,17 @@ static double bytes_b(const void *arguments, const HsTensor *b)
                                              : bytes_of(b);
 }
 
-/* Read once for the largest magnitude that a scale of its own follows from, where nobody has found it and for what is
+/* Read once for the largest magnitude that a scale of its own follows from, where it is not found yet and for what is
  * rotated, and once for the codes; these are written. */
 static double bytes_quantized(const void *arguments, const HsTensor *x)
 {
     const HsQuantizeArgs *args = arguments;
     const HsCodes *const one = hs_codes_present(&args->along) ? &args->along : &args->across;
     const bool rotates = args->rotates && hs_codes_present(&args->across);
-    const bool twice = hs_scale_is_of_tensor(one->granularity) &&
-                       (args->source == HS_SCALE_OWN || (args->source == HS_SCALE_FOUND && rotates));
-    return (twice ? 2.0 : 1.0) * bytes_of(x) + bytes_of_codes(&args->along) + bytes_of_codes(&args->across);
-}
-
-static void adapt_found(const void *arguments, HsOperandRow *amax)
-{
-    const HsQuantizeArgs *args = arguments;
-    amax->optional = args->source != HS_SCALE_FOUND;
+    const bool twice =
+        hs_scale_is_of_tensor(one->granularity) && args->source == HS_SCALE_OWN && (x->amax == NULL || rotates);
+    return (twice ? 2.0 : 1.0) * bytes_of(x) + (x->amax ? (double)sizeof *x->amax : 0.0) +
+           bytes_of_codes(&args->along) + bytes_of_codes(&args->across);
 }
 
 /* pre is a result of a product that an activation follows, and an operand where it is gone back through. */
@@ -177,13 +172,13 @@ static void adapt_norm_dx(const void *arguments, HsOperandRow *dx)
     dx->use = args->accumulate ? HS_UPDATED : HS_WRITTEN;
 }
 
-/* In place the value heads stay where they are, unless they are looked at for amax. */
+/* In place the value heads stay where they are, unless they are looked at for y's amax. */
 static double bytes_rope(const void *arguments, const HsTensor *tensor)
 {
     const HsRopeArgs *args = arguments;
     const double turned = (double)(args->heads.heads + args->heads.kv_heads);
     const double all = turned + (double)args->heads.kv_heads;
-    const bool stay = args->x.data && args->x.data == args->y.data && !hs_tensor_present(&args->amax);
+    const bool stay = args->x.data && args->x.data == args->y.data && args->y.amax == NULL;
     return (stay ? turned / all : 1.0) * bytes_of(tensor);
 }
 
@@ -286,24 +281,20 @@ _Static_assert(offsetof(HsHeadNormArgs, heads) == 0 && offsetof(HsHeadNormBackwa
         .name = #member, .at = offsetof(A, member), .use = used, .dtypes = formats, .shape = __VA_ARGS__ \
     }
 
-/* What every operation that takes it means by it (ops.h). */
-#define AMAX ROW(amax, UPDATE, WIDE, "1", .optional = true)
-
 const HsOperands hs_operands = {
 #define A HsMatmulArgs
     .matmul.rows = { ROW(a, READ, ACT, "M K", .adapt = adapt_a, .bytes = bytes_a),
                      ROW(b, READ, ACT, "K N", .like = "a", .adapt = adapt_b, .bytes = bytes_b),
                      ROW(addend, READ, ACT, "M N", .optional = true), ROW(bias, READ, WIDE, "N", .optional = true),
-                     ROW(c, WRITE, ACT, "M N", .adapt = adapt_c), ROW(residual, READ, ACT, "M N", .optional = true),
-                     ROW(pre, WRITE, ACT, "M N", .adapt = adapt_pre),
-                     ROW(row_sums, UPDATE, WIDE, "M", .optional = true), AMAX },
+                     ROW(c, WRITE, ACT, "M N", .finds = true, .adapt = adapt_c),
+                     ROW(residual, READ, ACT, "M N", .optional = true), ROW(pre, WRITE, ACT, "M N", .adapt = adapt_pre),
+                     ROW(row_sums, UPDATE, WIDE, "M", .optional = true) },
 #undef A
 #define A HsPackWeightArgs
     .pack_weight.rows = { ROW(w, READ, ACT, "X Y", .bytes = bytes_packed) },
 #undef A
 #define A HsQuantizeArgs
-    .quantize.rows = { ROW(x, READ, ACT, "N C", .bytes = bytes_quantized),
-                       ROW(amax, READ, WIDE, "1", .adapt = adapt_found) },
+    .quantize.rows = { ROW(x, READ, ACT, "N C", .bytes = bytes_quantized) },
 #undef A
 #define A HsRollScalesArgs
     .roll_scales.rows = { ROW(history, UPDATE, WIDE, "X Y", .optional = true),
@@ -331,20 +322,20 @@ const HsOperands hs_operands = {
 #undef A
 #define A HsNormArgs
     .norm_forward.rows = { ROW(x, READ, ACT, "N C", .adapt = adapt_norm_x), ROW(weight, READ, WIDE, "C"),
-                           ROW(bias, READ, WIDE, "C", .optional = true), ROW(y, WRITE, ACT, "N C"),
+                           ROW(bias, READ, WIDE, "C", .optional = true), ROW(y, WRITE, ACT, "N C", .finds = true),
                            ROW(mean, WRITE, WIDE, "N", .adapt = adapt_mean), ROW(rstd, WRITE, WIDE, "N"),
                            ROW(branch, READ, ACT, "N C", .optional = true),
-                           ROW(residual, READ, ACT, "N C", .adapt = adapt_norm_residual), AMAX },
+                           ROW(residual, READ, ACT, "N C", .adapt = adapt_norm_residual) },
 #undef A
 #define A HsNormBackwardArgs
     .norm_backward.rows = { ROW(x, READ, ACT, "N C"), ROW(dy, READ, ACT, "N C"), ROW(weight, READ, WIDE, "C"),
                             ROW(mean, READ, WIDE, "N", .adapt = adapt_backward_mean), ROW(rstd, READ, WIDE, "N"),
-                            ROW(dx, WRITE, ACT, "N C", .adapt = adapt_norm_dx),
+                            ROW(dx, WRITE, ACT, "N C", .finds = true, .adapt = adapt_norm_dx),
                             ROW(dweight, UPDATE, WIDE, "C", .optional = true),
                             ROW(dbias, UPDATE, WIDE, "C", .optional = true),
-                            ROW(dx_rounded, WRITE, HS_DTYPES_16, "N C", .optional = true),
+                            ROW(dx_rounded, WRITE, HS_DTYPES_16, "N C", .optional = true, .finds = true),
                             ROW(dx_sums, UPDATE, WIDE, "C", .optional = true),
-                            ROW(dx_masked, WRITE, ACT, "N C", .optional = true), AMAX },
+                            ROW(dx_masked, WRITE, ACT, "N C", .optional = true, .finds = true) },
 #undef A
 #define A HsHeadNormArgs
     .head_norm_forward = { .heads = true,
@@ -356,43 +347,44 @@ const HsOperands hs_operands = {
     .head_norm_backward = { .heads = true,
                             .rows = { ROW(dy, READ, ACT, "R W"), ROW(x, READ, ACT, "R W"),
                                       ROW(q_weight, READ, WIDE, "D"), ROW(k_weight, READ, WIDE, "D"),
-                                      ROW(rstd, READ, WIDE, "R S"), ROW(dx, WRITE, ACT, "R W"),
+                                      ROW(rstd, READ, WIDE, "R S"), ROW(dx, WRITE, ACT, "R W", .finds = true),
                                       ROW(dq_weight, UPDATE, WIDE, "D", .optional = true),
-                                      ROW(dk_weight, UPDATE, WIDE, "D", .optional = true), AMAX } },
+                                      ROW(dk_weight, UPDATE, WIDE, "D", .optional = true) } },
 #undef A
 #define A HsRopeArgs
     .rope = { .heads = true,
               .rows = { ROW(starts, READ, INDEX, "R", .optional = true), ROW(x, READ, ACT, "R W", .bytes = bytes_rope),
-                        ROW(y, WRITE, ACT, "R W", .like = "x", .bytes = bytes_rope), AMAX } },
+                        ROW(y, WRITE, ACT, "R W", .like = "x", .finds = true, .bytes = bytes_rope) } },
 #undef A
 #define A HsAttentionArgs
     .attention_forward = { .heads = true,
                            .rows = { ROW(starts, READ, INDEX, "R", .optional = true), ROW(qkv, READ, ACT, "R W"),
-                                     ROW(out, WRITE, ACT, "R O"), ROW(lse, WRITE, WIDE, "R H"), AMAX } },
+                                     ROW(out, WRITE, ACT, "R O", .finds = true), ROW(lse, WRITE, WIDE, "R H") } },
 #undef A
 #define A HsAttentionBackwardArgs
     .attention_backward = { .heads = true,
                             .rows = { ROW(starts, READ, INDEX, "R", .optional = true), ROW(dout, READ, ACT, "R O"),
                                       ROW(qkv, READ, ACT, "R W"), ROW(out, READ, ACT, "R O"),
-                                      ROW(lse, READ, WIDE, "R H"), ROW(dqkv, WRITE, ACT, "R W"), AMAX } },
+                                      ROW(lse, READ, WIDE, "R H"), ROW(dqkv, WRITE, ACT, "R W", .finds = true) } },
 #undef A
 #define A HsAttentionCachedArgs
     .attention_cached = { .heads = true,
                           .rows = { ROW(qkv, READ, ACT, "R W"),
                                     ROW(k_cache, UPDATE, ACT, "B C K", .like = "qkv", .bytes = bytes_cache),
                                     ROW(v_cache, UPDATE, ACT, "B C K", .like = "qkv", .bytes = bytes_cache),
-                                    ROW(out, WRITE, ACT, "R O"), AMAX } },
+                                    ROW(out, WRITE, ACT, "R O", .finds = true) } },
 #undef A
 #define A HsUnaryArgs
-    .swiglu_forward.rows = { ROW(y, WRITE, ACT, "N F"), ROW(x, READ, ACT, "N 2F") },
+    .swiglu_forward.rows = { ROW(y, WRITE, ACT, "N F", .finds = true), ROW(x, READ, ACT, "N 2F") },
 #undef A
 #define A HsUnaryBackwardArgs
-    .swiglu_backward.rows = { ROW(dy, READ, ACT, "N F"), ROW(x, READ, ACT, "N 2F"), ROW(dx, WRITE, ACT, "N 2F") },
+    .swiglu_backward.rows = { ROW(dy, READ, ACT, "N F"), ROW(x, READ, ACT, "N 2F"),
+                              ROW(dx, WRITE, ACT, "N 2F", .finds = true) },
 #undef A
 #define A HsDropoutArgs
-    .dropout_forward.rows = { ROW(x, READ, ACT, "N C"), ROW(y, WRITE, ACT, "N C"),
-                              ROW(residual, READ, ACT, "N C", .optional = true), AMAX },
-    .dropout_backward.rows = { ROW(x, READ, ACT, "N C"), ROW(y, WRITE, ACT, "N C"), AMAX },
+    .dropout_forward.rows = { ROW(x, READ, ACT, "N C"), ROW(y, WRITE, ACT, "N C", .finds = true),
+                              ROW(residual, READ, ACT, "N C", .optional = true) },
+    .dropout_backward.rows = { ROW(x, READ, ACT, "N C"), ROW(y, WRITE, ACT, "N C", .finds = true) },
 #undef A
 #define A HsCrossEntropyArgs
     .cross_entropy.rows = { ROW(logits, READ, ACT, "N V"), ROW(targets, READ, INDEX, "N"),

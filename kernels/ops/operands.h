@@ -41,6 +41,7 @@ struct HsOperandRow {
     unsigned dtypes;
     const char *shape;
     bool optional;    /* absent where its rank is 0 */
+    bool finds;       /* what is stored is looked at for the tensor's amax, where that is asked for */
     const char *like; /* an operand above, whose dtype this one has; NULL: any of dtypes */
     /* The row as these arguments want it; NULL: as it is. */
     void (*adapt)(const void *args, HsOperandRow *row);

@@ -11,9 +11,9 @@
  * Every kernel computes in f32 (ref: in double) and rounds once, to nearest even, at each output's dtype.  Optional
  * tensors are absent when their rank is 0.  Outputs may alias inputs only where stated.  An `accumulate` output is
  * read, added to in f32, rounded once.  Weight and bias gradients always accumulate.
- * amax [1] f32, optional, wherever there is one: the largest magnitude among the numbers of the tensor that is named, as
- * they are stored, if that is larger than what stands there.  A NaN is larger than infinity.  A cast whose scale follows
- * from it (quantize) then need not read the tensor for it.
+ * An output's `amax`, where it has one, becomes the largest magnitude of what is stored, if that is larger than what
+ * stands there; a NaN is larger than infinity.  The operations that find it are those whose rows in operands.c say so,
+ * the others refuse it.  A cast whose scale follows from it (quantize) need not read its operand for it then.
  * Errors: HS_ESHAPE from the checks, HS_EUNSUPPORTED from a backend.
  */
 #ifndef HS_KERNELS_OPS_OPS_H
@@ -106,7 +106,7 @@ typedef enum HsEpilogue {
  *   wgrad    dw[out,in] += dy^T x           : transpose_a, accumulate
  * alpha: a factor of the sum, not 0.  addend [M,N] act, optional, added before the epilogue.  bias [N] f32.
  * residual [M,N] act, may be c itself.  pre [M,N] act.  SwiGLU takes neither residual nor accumulate.
- * amax: of c, which does not accumulate then.
+ * c does not accumulate where its amax is asked for.
  * row_sums [M] f32, optional, accumulated: row_sums[m] += sum over k of op(a)[m,k], of a as it is stored, whatever alpha
  * and policy say.  With transpose_a only, and not with SwiGLU: it is the bias's gradient beside the weight's.
  * b may be packed, or in four bits: its columns as stored are a multiple of HS_NF4_RUN then, and a is not transposed.
@@ -123,7 +123,7 @@ typedef struct HsMatmulArgs {
     HsTensor addend, bias, residual, pre;
     HsEpilogue epilogue;
     bool accumulate;
-    HsTensor c, row_sums, amax;
+    HsTensor c, row_sums;
 } HsMatmulArgs;
 
 /* w act [rows, columns]; transposed: op(b) = w^T, so k = columns, n = rows; else k = rows, n = columns. */
@@ -135,8 +135,7 @@ typedef struct HsPackWeightArgs {
 
 /* From which magnitudes a tensor's scale follows. */
 typedef enum HsScaleSource {
-    HS_SCALE_OWN,   /* x's own: current scaling */
-    HS_SCALE_FOUND, /* x's own, which `amax` says; what is rotated is read for its own all the same */
+    HS_SCALE_OWN,   /* x's own: current scaling.  From x.amax, where that is; what is rotated is read for its own */
     HS_SCALE_KEPT,  /* scaling->kept: delayed scaling; of granularity tensor alone */
     HS_SCALE_LATEST /* the scale of the cast before, of the same numbers */
 } HsScaleSource;
@@ -150,7 +149,6 @@ typedef struct HsQuantizeArgs {
         across;   /* [N,C], [C,N]; each optional; of one format and granularity, and one scaling unless rotated */
     bool squares; /* a block scale serves a square: as many rows as it has elements */
     HsScaleSource source;
-    HsTensor amax;     /* [1] f32, read; with HS_SCALE_FOUND alone: what made x has left it there */
     bool power_of_two; /* granularity tensor: the scale's mantissa is cleared */
     bool records;      /* adds to the scaling's amax and counts: along's, or across's where it is alone */
     bool rotates; /* across, of granularity nv: runs of HS_CODES_RUN along N are rotated first (code_rule.h), but not
@@ -226,7 +224,6 @@ typedef struct HsNormArgs {
     HsTensor branch, residual; /* [N,C] act, both or none */
     float probability;
     HsRng rng;
-    HsTensor amax; /* of y */
 } HsNormArgs;
 
 typedef struct HsNormBackwardArgs {
@@ -244,10 +241,9 @@ typedef struct HsNormBackwardArgs {
     HsTensor dx_masked; /* [N,C] act */
     float probability;
     HsRng rng;
-    HsTensor amax; /* of dx_masked, else of dx_rounded, else of dx: of what goes to a linear layer below */
 } HsNormBackwardArgs;
 
-/* What amax is of. */
+/* What goes to a linear layer below: the one of the three that may ask for its amax. */
 static inline const HsTensor *hs_norm_handed_on(const HsNormBackwardArgs *args)
 {
     return hs_tensor_present(&args->dx_masked)    ? &args->dx_masked
@@ -275,7 +271,6 @@ typedef struct HsHeadNormBackwardArgs {
     HsTensor dy, x, q_weight, k_weight, rstd;
     HsTensor dx;
     HsTensor dq_weight, dk_weight; /* [D] f32, accumulated; each optional */
-    HsTensor amax;                 /* of dx */
 } HsHeadNormBackwardArgs;
 
 /* Rotary embedding (Su et al. 2021, eq. 34) in the halves layout of Llama: pairs (i, i + D/2).  y may be x.  What is
@@ -287,7 +282,6 @@ typedef struct HsRopeArgs {
     bool inverse;    /* backward: rotate by the negative angle */
     HsTensor starts; /* [N] i32, optional: positions as the embedding's */
     HsTensor x, y;   /* [N,(H+2G)D] act, same dtype; v heads are copied */
-    HsTensor amax;   /* of y */
 } HsRopeArgs;
 
 /* Causal attention with grouped queries (query head h reads kv head h / (H/G)), by tiles with the online softmax
@@ -303,7 +297,6 @@ typedef struct HsAttentionArgs {
     HsTensor qkv;    /* [N,(H+2G)D] act */
     HsTensor out;    /* [N,H*D] act */
     HsTensor lse;    /* [N,H] f32 */
-    HsTensor amax;   /* of out */
 } HsAttentionArgs;
 
 typedef struct HsAttentionBackwardArgs {
@@ -314,7 +307,6 @@ typedef struct HsAttentionBackwardArgs {
     HsTensor starts; /* as in forward */
     HsTensor dout, qkv, out, lse;
     HsTensor dqkv;
-    HsTensor amax; /* of dqkv */
 } HsAttentionBackwardArgs;
 
 /* Generation: sequence_length new rows per sequence at positions position_start..., attending to all before them. */
@@ -325,7 +317,6 @@ typedef struct HsAttentionCachedArgs {
     HsTensor qkv;              /* [B*Tnew,(H+2G)D] */
     HsTensor k_cache, v_cache; /* [B, Tmax, G*D] act, same dtype as qkv */
     HsTensor out;              /* [B*Tnew,H*D] */
-    HsTensor amax;             /* of out */
 } HsAttentionCachedArgs;
 
 /* x [N,2F] = [gate|up], y [N,F], both act */
@@ -344,7 +335,6 @@ typedef struct HsDropoutArgs {
     HsTensor x;        /* [N,C] act */
     HsTensor residual; /* [N,C] act, optional; forward only */
     HsTensor y;        /* [N,C] act; may be x or residual when dtypes agree */
-    HsTensor amax;     /* of y */
 } HsDropoutArgs;
 
 /* Softmax cross-entropy over rows, loss in nats, with the gradient in the same pass.  A target of -1 is ignored: loss

@@ -113,7 +113,7 @@ HsStatus hs_ref_attention_forward(HsContext *context, const HsAttentionArgs *arg
             hs_ref_store(&args->lse, row * heads->heads + h, online.maximum + log(online.total));
         }
     }
-    hs_ref_find_amax(&args->out, &args->amax);
+    hs_ref_find_amax(&args->out);
     return HS_OK;
 }
 
@@ -187,7 +187,7 @@ HsStatus hs_ref_attention_backward(HsContext *context, const HsAttentionBackward
         for (int64_t g = 0; g < args->heads.kv_heads; g++)
             key_value_gradient(args, row, g);
     }
-    hs_ref_find_amax(&args->dqkv, &args->amax);
+    hs_ref_find_amax(&args->dqkv);
     return HS_OK;
 }
 
@@ -219,6 +219,6 @@ HsStatus hs_ref_attention_cached(HsContext *context, const HsAttentionCachedArgs
             store_vector(&args->out, (row * heads->heads + h) * width, width, 1.0 / online.total, online.sum);
         }
     }
-    hs_ref_find_amax(&args->out, &args->amax);
+    hs_ref_find_amax(&args->out);
     return HS_OK;
 }

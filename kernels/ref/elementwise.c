@@ -36,6 +36,7 @@ HsStatus hs_ref_swiglu_forward(HsContext *context, const HsUnaryArgs *args)
             hs_ref_store(&args->y, n * width + c, gate * sigmoid(gate) * up);
         }
     }
+    hs_ref_find_amax(&args->y);
     return HS_OK;
 }
 
@@ -55,6 +56,7 @@ HsStatus hs_ref_swiglu_backward(HsContext *context, const HsUnaryBackwardArgs *a
     for (int64_t n = 0; n < args->dy.shape[0]; n++)
         for (int64_t c = 0; c < width; c++)
             hs_ref_swiglu_gradient(&args->x, &args->dx, n, c, hs_ref_load(&args->dy, n * width + c));
+    hs_ref_find_amax(&args->dx);
     return HS_OK;
 }
 
@@ -71,7 +73,7 @@ static void dropout(const HsDropoutArgs *args)
             value += hs_ref_load(&args->residual, i);
         hs_ref_store(&args->y, i, value);
     }
-    hs_ref_find_amax(&args->y, &args->amax);
+    hs_ref_find_amax(&args->y);
 }
 
 HsStatus hs_ref_dropout_forward(HsContext *context, const HsDropoutArgs *args)

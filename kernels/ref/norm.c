@@ -64,7 +64,7 @@ HsStatus hs_ref_norm_forward(HsContext *context, const HsNormArgs *args)
             hs_ref_store(&args->mean, n, mean);
         hs_ref_store(&args->rstd, n, rstd);
     }
-    hs_ref_find_amax(&args->y, &args->amax);
+    hs_ref_find_amax(&args->y);
     return HS_OK;
 }
 
@@ -123,7 +123,7 @@ HsStatus hs_ref_norm_backward(HsContext *context, const HsNormBackwardArgs *args
         HS_TRY(hs_ref_dropout_backward(context, &mask));
     for (int64_t i = 0; hs_tensor_present(&args->dx_rounded) && i < rows * columns; i++)
         hs_ref_store(&args->dx_rounded, i, hs_ref_load(&args->dx, i));
-    hs_ref_find_amax(hs_norm_handed_on(args), &args->amax);
+    hs_ref_find_amax(hs_norm_handed_on(args));
     const HsBiasBackwardArgs sums = { .dy = args->dx, .dbias = args->dx_sums };
     return hs_tensor_present(&args->dx_sums) ? hs_ref_bias_backward(context, &sums) : HS_OK;
 }
@@ -195,6 +195,6 @@ HsStatus hs_ref_head_norm_backward(HsContext *context, const HsHeadNormBackwardA
         for (int64_t h = normed; h < normed + heads->kv_heads; h++)
             copy_stretch(&args->dy, head_of(heads, n, h), &args->dx);
     }
-    hs_ref_find_amax(&args->dx, &args->amax);
+    hs_ref_find_amax(&args->dx);
     return HS_OK;
 }

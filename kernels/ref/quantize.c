@@ -50,14 +50,12 @@ static void gather(const HsQuantizeArgs *args, const HsCodes *codes, bool transp
     }
 }
 
-void hs_ref_find_amax(const HsTensor *tensor, const HsTensor *amax)
+void hs_ref_find_amax(const HsTensor *tensor)
 {
-    if (!hs_tensor_present(amax))
+    if (tensor->amax == NULL)
         return;
-    float most = (float)hs_ref_load(amax, 0);
     for (int64_t i = 0; i < hs_tensor_count(tensor); i++)
-        most = larger(most, fabsf((float)hs_ref_load(tensor, i)));
-    hs_ref_store(amax, 0, (double)most);
+        *tensor->amax = larger(*tensor->amax, fabsf((float)hs_ref_load(tensor, i)));
 }
 
 /* The scaling of a cast of values whose largest magnitude is `amax`. */
@@ -163,9 +161,9 @@ static HsStatus quantize_side(const HsQuantizeArgs *args, const HsCodes *codes, 
         return hs_fail(HS_ENOMEM, "quantize: no memory for %lld values", (long long)(codes->rows * codes->depth));
     gather(args, codes, transposed, values);
     const float amax = largest_of(values, codes->rows * codes->depth);
-    const bool found = args->source == HS_SCALE_FOUND && !(transposed && args->rotates);
+    const bool found = args->x.amax && !(transposed && args->rotates);
     if (chooses)
-        choose_scale(args, codes, found ? (float)hs_ref_load(&args->amax, 0) : amax);
+        choose_scale(args, codes, found ? *args->x.amax : amax);
     if (records)
         codes->scaling->amax = larger(codes->scaling->amax, amax);
     cast(args, codes, transposed, values, records);

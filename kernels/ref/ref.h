@@ -70,8 +70,8 @@ static inline uint16_t hs_ref_random_lower_bits(const HsRng *rng, uint64_t eleme
     return (uint16_t)hs_rng_draw(rng, element / 4).word[element % 4];
 }
 
-/* amax, where there is one, of a tensor as it is stored (ops.h). */
-void hs_ref_find_amax(const HsTensor *tensor, const HsTensor *amax);
+/* The amax that the tensor has, if any, of its numbers as they are stored (ops.h). */
+void hs_ref_find_amax(const HsTensor *tensor);
 
 /* A parameter is its master where there is one, else its weight. */
 static inline double hs_ref_load_parameter(const HsTensor *master, const HsTensor *weight, int64_t index)

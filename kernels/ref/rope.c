@@ -33,6 +33,6 @@ HsStatus hs_ref_rope(HsContext *context, const HsRopeArgs *args)
         for (int64_t c = rotated * width; c < per_row * width; c++)
             hs_ref_store(&args->y, n * per_row * width + c, hs_ref_load(&args->x, n * per_row * width + c));
     }
-    hs_ref_find_amax(&args->y, &args->amax);
+    hs_ref_find_amax(&args->y);
     return HS_OK;
 }

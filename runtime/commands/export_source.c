@@ -239,7 +239,7 @@ static void add_zero_bias(const HsParam *param, HsNamedTensor *items, int *count
         return;
     HsNamedTensor *item = &items[(*count)++];
     snprintf(item->name, sizeof item->name, "%.*sbias", (int)length - 6, param->name);
-    item->tensor = (HsTensor){ NULL, HS_F32, 1, { param->shape[0], 1, 1, 1 } };
+    item->tensor = hs_tensor_1d(NULL, HS_F32, param->shape[0]);
 }
 
 /* The bias of o_proj, which a Llama with biases has and ours has not. */

@@ -34,10 +34,8 @@ struct HsDecoder {
 static HsStatus place_caches(HsDecoder *decoder, HsContext *context)
 {
     const HsModel *model = decoder->model;
-    HsTensor cache = { NULL,
-                       model->precision.activation,
-                       3,
-                       { decoder->batch, decoder->max_tokens, model->kv_heads * model->head_dim, 1 } };
+    HsTensor cache = hs_tensor_3d(NULL, model->precision.activation, decoder->batch, decoder->max_tokens,
+                                  model->kv_heads * model->head_dim);
     size_t bytes = hs_tensor_bytes(&cache);
     hs_arena_init(&decoder->caches, context->device, HS_MEMORY_CACHES);
     size_t logits_offset = hs_arena_reserve(&decoder->caches, hs_tensor_bytes(&decoder->device_logits));

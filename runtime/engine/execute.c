@@ -36,21 +36,39 @@ static void bind_rounded(const HsProgram *program, const HsAction *action, int64
         call->d_sums = model->params[bias].gradient;
 }
 
-/* Which gradient a node's backward completes follows from its layer. */
-static void bind_amaxes(const HsProgram *program, const HsAction *action, HsLayerCall *call)
+static void bind_amaxes(const HsModel *model, const int *slots, int count, bool gradient, bool training,
+                        HsTensor *tensors)
 {
-    const HsModel *const model = program->model;
-    const HsNode *const node = &model->nodes[action->node], *const last = call->joined ? call->joined : node;
+    for (int i = 0; i < count; i++)
+        tensors[i].amax = hs_model_amax(model, slots[i], gradient, training);
+}
+
+/* Where a node's backward is not the last to add to an input's gradient, it does not look at it. */
+static void bind_completed(const HsNode *node, const HsLayerCall *call, HsTensor *d_inputs)
+{
+    for (int i = 0; i < HS_NODE_INPUTS; i++)
+        if (node->layer->finds_gradient_amax >> i & 1u)
+            d_inputs[i].amax = hs_model_amax(call->model, node->inputs[i], true, call->training);
+}
+
+/* The largest magnitudes that what this action makes is looked at for, and those that are known of what it reads: in
+ * backward of gradients alone. */
+static void bind_all_amaxes(const HsAction *action, const HsNode *node, HsLayerCall *call)
+{
     if (action->kind != HS_ACTION_BACKWARD) {
-        call->x_amax = hs_model_amax(model, node->inputs[0], false, call->training);
-        call->y_amax = hs_model_amax(model, node->outputs[0], false, call->training);
+        bind_amaxes(call->model, node->inputs, HS_NODE_INPUTS, false, call->training, call->inputs);
+        bind_amaxes(call->model, node->outputs, HS_NODE_OUTPUTS, false, call->training, call->outputs);
         return;
     }
-    for (int i = 0; i < HS_NODE_INPUTS; i++)
-        if (last->layer->finds_gradient_amax >> i & 1u)
-            call->dx_amax = hs_model_amax(model, last->inputs[i], true, call->training);
-    const bool activated = node->attributes.epilogue != HS_EPILOGUE_NONE;
-    call->dy_amax = hs_model_amax(model, node->outputs[activated ? 1 : 0], true, call->training);
+    bind_amaxes(call->model, node->outputs, HS_NODE_OUTPUTS, true, call->training, call->d_outputs);
+    bind_completed(node, call, call->d_inputs);
+    if (call->joined)
+        bind_completed(call->joined, call, call->joined_d_inputs);
+    if (action->d_rounded != HS_NONE) { /* what is multiplied is the copy, not the stream's gradient */
+        HsTensor *const whole = node->layer->rounds_gradient ? &call->d_inputs[0] : &call->d_outputs[0];
+        call->d_rounded.amax = whole->amax;
+        whole->amax = NULL;
+    }
 }
 
 static HsLayerCall make_run(const HsProgram *program, HsContext *context, const HsAction *action,
@@ -100,7 +118,7 @@ static HsLayerCall make_run(const HsProgram *program, HsContext *context, const 
         call.starts.shape[0] = rows;
     }
     bind_rounded(program, action, rows, &call);
-    bind_amaxes(program, action, &call);
+    bind_all_amaxes(action, node, &call);
     call.pass = program->factors;
     for (int i = 0; i < HS_NODE_PARAMS; i++) {
         const int param = node->params[i];

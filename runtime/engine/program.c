@@ -55,7 +55,7 @@ static HsTensor slot_tensor(const HsProgram *program, int slot)
         const HsCodes codes = { info->format, info->granularity, info->columns, rows, NULL, NULL, NULL };
         return hs_tensor_1d(NULL, HS_U8, (int64_t)hs_codes_bytes(&codes));
     }
-    return (HsTensor){ NULL, info->dtype, info->rank, { rows, info->columns, 1, 1 } };
+    return (HsTensor){ .dtype = info->dtype, .rank = info->rank, .shape = { rows, info->columns, 1, 1 } };
 }
 
 static int read_value(Walk *walk, int slot)

@@ -54,8 +54,8 @@ static int add_param(HsBuilder *builder, const char *prefix, const char *suffix,
     param->shape[1] = columns;
     param->dtype = rank == 2 ? precision->weight : precision->vector;
     HsDtype gradient = rank == 2 ? precision->gradient : precision->vector;
-    param->stored.values = (HsTensor){ NULL, param->dtype, rank, { rows, columns, 1, 1 } };
-    param->gradient = (HsTensor){ NULL, gradient, rank, { rows, columns, 1, 1 } };
+    param->stored.values = (HsTensor){ .dtype = param->dtype, .rank = rank, .shape = { rows, columns, 1, 1 } };
+    param->gradient = (HsTensor){ .dtype = gradient, .rank = rank, .shape = { rows, columns, 1, 1 } };
     param->forward = (HsOperand){ .layout = HS_LAYOUT_PACKED, .packed = { NULL, param->dtype, columns, rows } };
     param->backward = (HsOperand){ .layout = HS_LAYOUT_PACKED, .packed = { NULL, param->dtype, rows, columns } };
     return model->param_count - 1;

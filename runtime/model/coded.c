@@ -104,14 +104,15 @@ static void ask_for_amaxes(HsModel *model)
     scalings->found = hs_tensor_2d(NULL, HS_F32, 2, model->slot_count);
 }
 
-HsTensor hs_model_amax(const HsModel *model, int slot, bool gradient, bool training)
+float *hs_model_amax(const HsModel *model, int slot, bool gradient, bool training)
 {
+    static float planned; /* dry runs have no memory, and look at nothing but whether there is a place */
     const HsTensor *const found = &model->scalings.found;
     if (slot == HS_NONE || !hs_tensor_present(found) || hs_model_scale_source(model, training) != HS_SCALE_OWN ||
         !(gradient ? model->slots[slot].gradient_amax : model->slots[slot].amax))
-        return (HsTensor){ 0 };
+        return NULL;
     float *const all = found->data;
-    return hs_tensor_1d(all ? all + (gradient ? model->slot_count : 0) + slot : NULL, HS_F32, 1);
+    return all ? all + (gradient ? model->slot_count : 0) + slot : &planned;
 }
 
 HsStatus hs_model_forget_amax(const HsModel *model, HsContext *context, bool training)

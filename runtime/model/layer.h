@@ -47,10 +47,7 @@ typedef struct HsLayerCall {
      * to memory of their own, which the norm clears and the linear layer adds to its bias's gradient. */
     HsTensor d_rounded, d_sums;
     bool sums_apart;
-    bool accumulate[HS_NODE_INPUTS]; /* add to d_inputs[i] instead of writing it */
-    /* Largest magnitudes, [1] f32: what the call is to find, of outputs[0] and of the gradient that it makes; what was found
-     * by those that made inputs[0] and the gradient of the result.  Absent: not asked for, not found. */
-    HsTensor y_amax, dx_amax, x_amax, dy_amax;
+    bool accumulate[HS_NODE_INPUTS];       /* add to d_inputs[i] instead of writing it */
     const HsParam *params[HS_NODE_PARAMS]; /* NULL: absent */
     HsTensor k_cache, v_cache;             /* decoding only */
     const HsHeadWork *head_work;           /* NULL: the loss alone */
@@ -73,8 +70,8 @@ struct HsLayer {
     bool in_place;                /* output 0 may overwrite input 0, and in backward the other way round */
     bool accumulates;             /* backward obeys `accumulate` */
     bool rounds_gradient;         /* backward makes d_rounded and d_sums where they are asked for */
-    bool finds_amax;              /* forward finds y_amax where it is asked for */
-    unsigned finds_gradient_amax; /* bit i: backward dx_amax, of inputs[i]'s gradient, which it is the last to write */
+    bool finds_amax;              /* of outputs[0], forward */
+    unsigned finds_gradient_amax; /* bit i: of inputs[i]'s gradient, which backward is the last to write */
     int bias;       /* of a layer whose gradient may be converted: params[bias]'s gradient is the sum of dy's rows */
     bool joins_sum; /* does the work of call->joined, too, where there is one */
     bool is_joined; /* ... and that can be this layer's */

@@ -268,8 +268,8 @@ typedef struct HsReaders {
 } HsReaders;
 HsReaders hs_model_readers(const HsModel *model, int slot);
 
-/* Where the largest magnitude of a slot's value, or of its gradient, is found in this pass; absent: it is not. */
-HsTensor hs_model_amax(const HsModel *model, int slot, bool gradient, bool training);
+/* Where the largest magnitude of a slot's value, or of its gradient, is found in this pass; NULL: it is not. */
+float *hs_model_amax(const HsModel *model, int slot, bool gradient, bool training);
 /* Before a pass: none is found yet.  errors: the device's */
 HsStatus hs_model_forget_amax(const HsModel *model, HsContext *context, bool training);
 /* A node's scaling. */

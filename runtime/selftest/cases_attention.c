@@ -160,8 +160,7 @@ static HsStatus call_forward(HsTrial *trial, HsContext *context, const HsTensor 
                                                                 .starts = t[STARTS],
                                                                 .qkv = t[QKV],
                                                                 .out = t[OUT],
-                                                                .lse = t[LSE],
-                                                                .amax = t[HS_TRIAL_AMAX] });
+                                                                .lse = t[LSE] });
 }
 
 static void bound_forward(HsTrial *trial)
@@ -254,8 +253,7 @@ static HsStatus call_backward(HsTrial *trial, HsContext *context, const HsTensor
                                                                          .qkv = t[B_QKV],
                                                                          .out = t[B_OUT],
                                                                          .lse = t[B_LSE],
-                                                                         .dqkv = t[B_DQKV],
-                                                                         .amax = t[HS_TRIAL_AMAX] });
+                                                                         .dqkv = t[B_DQKV] });
 }
 
 static void bound_backward(HsTrial *trial)
@@ -304,11 +302,8 @@ enum { C_QKV, C_K_CACHE, C_V_CACHE, C_OUT };
 static void declare_cached(HsTrial *trial)
 {
     const HsCase *config = trial->config;
-    const HsTensor cache = { NULL,
-                             config->dtype,
-                             3,
-                             { config->heads.batch, config->depth, config->heads.kv_heads * config->heads.head_dim,
-                               1 } };
+    const HsTensor cache = hs_tensor_3d(NULL, config->dtype, config->heads.batch, config->depth,
+                                        config->heads.kv_heads * config->heads.head_dim);
     trial->operands[C_QKV] = hs_input("qkv", spread_of(trial), projection(trial, config->dtype));
     trial->operands[C_K_CACHE] = hs_updated("k_cache", spread_of(trial), cache);
     trial->operands[C_V_CACHE] = hs_updated("v_cache", 1.0, cache);
@@ -324,8 +319,7 @@ static HsStatus call_cached(HsTrial *trial, HsContext *context, const HsTensor *
                                                                      .qkv = t[C_QKV],
                                                                      .k_cache = t[C_K_CACHE],
                                                                      .v_cache = t[C_V_CACHE],
-                                                                     .out = t[C_OUT],
-                                                                     .amax = t[HS_TRIAL_AMAX] });
+                                                                     .out = t[C_OUT] });
 }
 
 static void bound_cached(HsTrial *trial)

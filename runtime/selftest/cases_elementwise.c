@@ -37,6 +37,7 @@ static void declare_swiglu(HsTrial *trial)
 {
     trial->operands[X] = hs_input("x", 2.0, matrix(trial, trial->config->dtype, 2));
     trial->operands[Y] = hs_output("y", matrix(trial, trial->config->out, 1));
+    hs_trial_ask_amax(trial, Y);
 }
 
 static HsStatus call_swiglu(HsTrial *trial, HsContext *context, const HsTensor *t)
@@ -69,6 +70,7 @@ static void declare_swiglu_backward(HsTrial *trial)
     trial->operands[B_DY] = hs_input("dy", 1.0, matrix(trial, trial->config->other, 1));
     trial->operands[B_X] = hs_input("x", 2.0, matrix(trial, trial->config->dtype, 2));
     trial->operands[B_DX] = hs_output("dx", matrix(trial, trial->config->out, 2));
+    hs_trial_ask_amax(trial, B_DX);
 }
 
 /* silu' = s (1 + g (1 - s)): 1 - s cancels for large g, where |g| times a rounding of 1 is what is left. */
@@ -149,8 +151,7 @@ static HsDropoutArgs dropout_args(const HsTrial *trial, const HsTensor *t)
                             .rng = { trial->seed, 11, 5, trial->config->start, NULL },
                             .x = t[D_X],
                             .residual = t[D_RESIDUAL],
-                            .y = t[dropout_output(trial)],
-                            .amax = t[HS_TRIAL_AMAX] };
+                            .y = t[dropout_output(trial)] };
 }
 
 static HsStatus call_dropout(HsTrial *trial, HsContext *context, const HsTensor *t)

@@ -125,8 +125,7 @@ static HsStatus call_backward(HsTrial *trial, HsContext *context, const HsTensor
                                                                         .rstd = t[B_RSTD],
                                                                         .dx = t[B_DX],
                                                                         .dq_weight = t[B_DQ_WEIGHT],
-                                                                        .dk_weight = t[B_DK_WEIGHT],
-                                                                        .amax = t[HS_TRIAL_AMAX] });
+                                                                        .dk_weight = t[B_DK_WEIGHT] });
 }
 
 /* As norm_backward without the mean: gamma(D + 10) on dx's terms, gamma(rows * heads + 5) on the weights' sums. */
@@ -258,8 +257,7 @@ static HsStatus call_rope(HsTrial *trial, HsContext *context, const HsTensor *t)
                                               .inverse = hs_case_has(trial, HS_CASE_INVERSE),
                                               .starts = t[STARTS],
                                               .x = t[X],
-                                              .y = t[hs_case_has(trial, HS_CASE_IN_PLACE) ? X : Y],
-                                              .amax = t[HS_TRIAL_AMAX] });
+                                              .y = t[hs_case_has(trial, HS_CASE_IN_PLACE) ? X : Y] });
 }
 
 /* a cos - b sin: cosine and sine good to a function's roundings at any position, a product, an addition; where there is

@@ -450,8 +450,7 @@ static HsStatus call(HsTrial *trial, HsContext *context, const HsTensor *t)
                                          .epilogue = epilogue_of(trial),
                                          .accumulate = hs_case_has(trial, HS_CASE_ACCUMULATE),
                                          .c = t[C],
-                                         .row_sums = t[ROW_SUMS],
-                                         .amax = t[HS_TRIAL_AMAX] });
+                                         .row_sums = t[ROW_SUMS] });
 }
 
 /* sum_k |a| |b| of one element: what the rounding errors of its sum scale with. */

@@ -104,8 +104,7 @@ static HsStatus call_forward(HsTrial *trial, HsContext *context, const HsTensor 
                         .bias = t[BIAS],
                         .y = t[output_of(trial)],
                         .mean = t[MEAN],
-                        .rstd = t[RSTD],
-                        .amax = t[HS_TRIAL_AMAX] };
+                        .rstd = t[RSTD] };
     if (hs_case_has(trial, HS_CASE_RESIDUAL)) {
         args.branch = t[BRANCH];
         args.residual = t[residual_of(trial)];
@@ -303,8 +302,7 @@ static HsStatus call_backward(HsTrial *trial, HsContext *context, const HsTensor
                                                       .dx_sums = t[B_DX_SUMS],
                                                       .dx_masked = t[B_DX_MASKED],
                                                       .probability = trial->config->dropout,
-                                                      .rng = { trial->seed, 11, 5, trial->config->start, NULL },
-                                                      .amax = t[HS_TRIAL_AMAX] });
+                                                      .rng = { trial->seed, 11, 5, trial->config->start, NULL } });
 }
 
 /* |xhat| without cancellation. */

@@ -142,15 +142,14 @@ static HsStatus call(HsTrial *trial, HsContext *context, const HsTensor *t)
         .squares = hs_case_has(trial, IN_SQUARES),
         .source = hs_case_has(trial, KEPT)     ? HS_SCALE_KEPT
                   : hs_case_has(trial, LATEST) ? HS_SCALE_LATEST
-                  : hs_case_has(trial, FOUND)  ? HS_SCALE_FOUND
                                                : HS_SCALE_OWN,
-        .amax = t[AMAX],
         .power_of_two = hs_case_has(trial, POWER_OF_TWO),
         .records = hs_case_has(trial, RECORDED),
         .rotates = hs_case_has(trial, ROTATED),
         .stochastic = hs_case_has(trial, HS_CASE_STOCHASTIC),
         .rng = { .seed = trial->seed, .step = 2, .site = 9, .row_offset = trial->config->start },
     };
+    args.x.amax = t[AMAX].data;
     if (hs_case_has(trial, IS_ALONG))
         args.along = side_of(trial, t, false);
     if (hs_case_has(trial, IS_ACROSS))

@@ -33,7 +33,7 @@ typedef struct Bench {
 
 static HsTensor make(Bench *bench, HsDtype dtype, int rank, int64_t rows, int64_t columns)
 {
-    HsTensor tensor = { NULL, dtype, rank, { rows, columns, 1, 1 } };
+    HsTensor tensor = { .dtype = dtype, .rank = rank, .shape = { rows, columns, 1, 1 } };
     tensor.data = calloc(1, hs_tensor_bytes(&tensor));
     cr_assert(tensor.data && bench->owned_count < MAX_TENSORS);
     bench->owned[bench->owned_count++] = tensor.data;

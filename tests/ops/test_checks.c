@@ -235,7 +235,7 @@ Test(checks, attention)
     EXPECT_REFUSED(HS_ESHAPE, "attention_forward: lse is [8,2], expected [8,4]",
                    hs_op_attention_forward(&context, &args));
 
-    const HsTensor cache = { NULL, HS_BF16, 3, { 2, 16, 16, 1 } };
+    const HsTensor cache = hs_tensor_3d(NULL, HS_BF16, 2, 16, 16);
     HsAttentionCachedArgs cached = { .heads = { 2, 4, 4, 2, 8 },
                                      .position_start = 13,
                                      .qkv = bf16(8, 64),
@@ -304,29 +304,33 @@ Test(checks, elementwise_and_updates)
     EXPECT_REFUSED(HS_ESHAPE, "sgd: buffer is missing, expected 8 elements", hs_op_sgd(&context, &sgd));
 }
 
-/* Where the largest magnitude of what is made goes: one number, and none of a sum that grows. */
+/* The largest magnitude is found of what operations say they look at, and of no sum that grows. */
 Test(checks, largest_magnitudes)
 {
-    unsigned char code[64];
-    HsScaling scaling = { .scale = 1.0f };
-    HsQuantizeArgs cast = { .x = bf16(4, 8), .source = HS_SCALE_FOUND };
-    cast.along = (HsCodes){ HS_E4M3, HS_SCALE_TENSOR, 4, 8, code, NULL, &scaling };
-    EXPECT_REFUSED(HS_ESHAPE, "quantize: amax is missing, expected [1]", hs_op_quantize(&context, &cast));
-    cast.amax = f32_1d(2);
-    EXPECT_REFUSED(HS_ESHAPE, "quantize: amax is [2], expected [1]", hs_op_quantize(&context, &cast));
-    cast.amax = f32_1d(1);
-    cast.source = HS_SCALE_OWN;
-    EXPECT_REFUSED(HS_EINVAL, "quantize: amax is given, but the scales do not follow from it",
-                   hs_op_quantize(&context, &cast));
+    float largest = 0;
     HsMatmulArgs product = {
         .a.values = bf16(4, 8), .b.values = bf16(8, 3), .alpha = 1, .c = f32(4, 3), .accumulate = true
     };
-    product.amax = f32_1d(1);
-    EXPECT_REFUSED(HS_EINVAL, "matmul: amax is that of a c that is written, not of one that accumulates",
+    product.c.amax = &largest;
+    EXPECT_REFUSED(HS_EINVAL,
+                   "matmul: the largest magnitude is found of a c that is written, not of one that "
+                   "accumulates",
                    hs_op_matmul(&context, &product));
-    product.accumulate = false;
-    product.amax = hs_tensor_1d(NULL, HS_BF16, 1);
-    EXPECT_REFUSED(HS_ESHAPE, "matmul: amax is bf16, expected f32", hs_op_matmul(&context, &product));
+    HsConvertArgs convert = { .x = f32(4, 3), .y = bf16(4, 3) };
+    convert.y.amax = &largest;
+    EXPECT_REFUSED(HS_EINVAL, "convert: does not find the largest magnitude of y", hs_op_convert(&context, &convert));
+    HsNormBackwardArgs norm = { .kind = HS_NORM_RMS,
+                                .dy = bf16(4, 8),
+                                .x = f32(4, 8),
+                                .weight = f32_1d(8),
+                                .rstd = f32_1d(4),
+                                .dx = f32(4, 8),
+                                .dx_rounded = bf16(4, 8) };
+    norm.dx.amax = &largest;
+    EXPECT_REFUSED(HS_EINVAL,
+                   "norm_backward: the largest magnitude is found of what goes on, which is not dx beside "
+                   "dx_rounded or dx_masked",
+                   hs_op_norm_backward(&context, &norm));
 }
 
 Test(checks, protection)

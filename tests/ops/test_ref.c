@@ -260,7 +260,7 @@ Test(ref, attention_cached_equals_attention_forward)
                                                               .qkv = f32_matrix(qkv, B * T, COLUMNS),
                                                               .out = f32_matrix(out, B * T, H * D),
                                                               .lse = f32_matrix(lse, B * T, H) }));
-    const HsTensor k_cache = { k, HS_F32, 3, { B, ROOM, G * D, 1 } }, v_cache = { v, HS_F32, 3, { B, ROOM, G * D, 1 } };
+    const HsTensor k_cache = hs_tensor_3d(k, HS_F32, B, ROOM, G * D), v_cache = hs_tensor_3d(v, HS_F32, B, ROOM, G * D);
     /* a prompt of five, then pieces of one, two and one */
     const int pieces[] = { 5, 1, 2, 1 };
     int start = 0;

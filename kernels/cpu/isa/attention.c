@@ -262,6 +262,6 @@ HsStatus HS_ISA_NAME(hs_cpu_attention_forward)(HsContext *context, const HsAtten
             query_tile(args, place, &scratch);
         }
     }
-    HS_ISA_NAME(hs_cpu_find_amax)(context, &args->out, &args->amax);
+    HS_ISA_NAME(hs_cpu_find_amax)(context, &args->out);
     return HS_OK;
 }

@@ -319,6 +319,6 @@ HsStatus HS_ISA_NAME(hs_cpu_attention_backward)(HsContext *context, const HsAtte
         HS_ISA_NAME(hs_attention_store_rows)(scratch.dkey, args->scale, &dkeys);
         HS_ISA_NAME(hs_attention_store_rows)(scratch.dvalue, 1.0f, &dvalues);
     }
-    HS_ISA_NAME(hs_cpu_find_amax)(context, &args->dqkv, &args->amax);
+    HS_ISA_NAME(hs_cpu_find_amax)(context, &args->dqkv);
     return HS_OK;
 }

@@ -101,6 +101,6 @@ HsStatus HS_ISA_NAME(hs_cpu_attention_cached)(HsContext *context, const HsAttent
 #pragma omp parallel for num_threads(hs_cpu_threads(context, tasks)) schedule(static)
     for (int64_t task = 0; task < tasks; task++)
         attend_row(args, task / heads, task % heads);
-    HS_ISA_NAME(hs_cpu_find_amax)(context, &args->out, &args->amax);
+    HS_ISA_NAME(hs_cpu_find_amax)(context, &args->out);
     return HS_OK;
 }

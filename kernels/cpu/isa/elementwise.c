@@ -48,6 +48,7 @@ HsStatus HS_ISA_NAME(hs_cpu_swiglu_forward)(HsContext *context, const HsUnaryArg
 #pragma omp parallel for schedule(static) num_threads(threads_for(context, rows *width))
     for (int64_t row = 0; row < rows; row++)
         swiglu_row(args, width, row);
+    HS_ISA_NAME(hs_cpu_find_amax)(context, &args->y);
     return HS_OK;
 }
 
@@ -87,6 +88,7 @@ HsStatus HS_ISA_NAME(hs_cpu_swiglu_backward)(HsContext *context, const HsUnaryBa
 #pragma omp parallel for schedule(static) num_threads(threads_for(context, rows *width))
     for (int64_t row = 0; row < rows; row++)
         swiglu_backward_row(args, width, row);
+    HS_ISA_NAME(hs_cpu_find_amax)(context, &args->dx);
     return HS_OK;
 }
 
@@ -146,7 +148,7 @@ HsStatus HS_ISA_NAME(hs_cpu_dropout_forward)(HsContext *context, const HsDropout
 #pragma omp parallel for schedule(static) num_threads(threads_for(context, count))
     for (int64_t block = 0; block < hs_cpu_block_count(count, CHUNK); block++)
         HS_ISA_NAME(hs_cpu_dropout_elements)(args, hs_cpu_block(count, CHUNK, block));
-    HS_ISA_NAME(hs_cpu_find_amax)(context, &args->y, &args->amax);
+    HS_ISA_NAME(hs_cpu_find_amax)(context, &args->y);
     return HS_OK;
 }
 

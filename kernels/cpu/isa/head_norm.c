@@ -167,6 +167,6 @@ HsStatus HS_ISA_NAME(hs_cpu_head_norm_backward)(HsContext *context, const HsHead
             hs_simd_store_part(HS_F32, dweights[i]->data, d, sum, width - d);
         }
     }
-    HS_ISA_NAME(hs_cpu_find_amax)(context, &args->dx, &args->amax);
+    HS_ISA_NAME(hs_cpu_find_amax)(context, &args->dx);
     return HS_OK;
 }

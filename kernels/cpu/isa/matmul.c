@@ -544,7 +544,8 @@ static HsStatus multiply_operands(HsContext *context, const HsMatmulArgs *args)
     }
     if (run.args == args)
         return HS_OK;
-    const HsUnaryArgs swiglu = { .x = args->pre, .y = args->c };
+    HsUnaryArgs swiglu = { .x = args->pre, .y = args->c };
+    swiglu.y.amax = NULL; /* found behind all products */
     return HS_ISA_NAME(hs_cpu_swiglu_forward)(context, &swiglu);
 }
 
@@ -566,6 +567,6 @@ static HsStatus multiply_codes(HsContext *context, const HsMatmulArgs *args)
 HsStatus HS_ISA_NAME(hs_cpu_matmul)(HsContext *context, const HsMatmulArgs *args)
 {
     HS_TRY(args->a.layout == HS_LAYOUT_CODES ? multiply_codes(context, args) : multiply_operands(context, args));
-    HS_ISA_NAME(hs_cpu_find_amax)(context, &args->c, &args->amax);
+    HS_ISA_NAME(hs_cpu_find_amax)(context, &args->c);
     return HS_OK;
 }

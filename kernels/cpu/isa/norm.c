@@ -80,7 +80,7 @@ HsStatus HS_ISA_NAME(hs_cpu_norm_forward)(HsContext *context, const HsNormArgs *
 #undef FORWARD
         }
     }
-    HS_ISA_NAME(hs_cpu_find_amax)(context, &args->y, &args->amax);
+    HS_ISA_NAME(hs_cpu_find_amax)(context, &args->y);
     return HS_OK;
 }
 
@@ -221,7 +221,7 @@ HsStatus HS_ISA_NAME(hs_cpu_norm_backward)(HsContext *context, const HsNormBackw
         add_partials(context->workspace, blocks, 1, width, &args->dbias);
     if (hs_tensor_present(&args->dx_sums))
         add_partials(context->workspace, blocks, 2, width, &args->dx_sums);
-    HS_ISA_NAME(hs_cpu_find_amax)(context, hs_norm_handed_on(args), &args->amax);
+    HS_ISA_NAME(hs_cpu_find_amax)(context, hs_norm_handed_on(args));
     return HS_OK;
 }
 

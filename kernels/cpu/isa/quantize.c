@@ -82,14 +82,13 @@ static uint32_t amax_of(const HsContext *context, const HsTensor *x)
     return most;
 }
 
-void HS_ISA_NAME(hs_cpu_find_amax)(const HsContext *context, const HsTensor *tensor, const HsTensor *amax)
+void HS_ISA_NAME(hs_cpu_find_amax)(const HsContext *context, const HsTensor *tensor)
 {
-    if (!hs_tensor_present(amax))
+    if (tensor->amax == NULL)
         return;
-    float *const kept = amax->data;
     const uint32_t found = amax_of(context, tensor);
-    if (found > hs_code_bits(*kept))
-        *kept = hs_code_float(found);
+    if (found > hs_code_bits(*tensor->amax))
+        *tensor->amax = hs_code_float(found);
 }
 
 /* --- tiles --- */
@@ -475,9 +474,9 @@ HsStatus HS_ISA_NAME(hs_cpu_quantize)(HsContext *context, const HsQuantizeArgs *
     const int64_t tiles_there = tile_count(&args->x);
     uint64_t saturated = 0, zeroed = 0;
     /* A pass of its own where the scale follows from it and nobody has found it; else the tiles do on the way. */
-    const bool reads = args->source == HS_SCALE_OWN && hs_scale_is_of_tensor(one->granularity);
-    const bool found_before = args->source == HS_SCALE_FOUND && hs_scale_is_of_tensor(one->granularity);
-    uint32_t amax = reads ? amax_of(context, &args->x) : found_before ? magnitude_of(*(float *)args->amax.data) : 0;
+    const bool own = args->source == HS_SCALE_OWN && hs_scale_is_of_tensor(one->granularity);
+    const bool reads = own && args->x.amax == NULL, found_before = own && args->x.amax;
+    uint32_t amax = reads ? amax_of(context, &args->x) : found_before ? magnitude_of(*args->x.amax) : 0;
     choose_scale(args, one, amax);
     if (args->rotates && hs_codes_present(&args->across))
         choose_scale(args, &args->across, amax_rotated(context, args, tiles));

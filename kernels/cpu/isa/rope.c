@@ -91,6 +91,6 @@ HsStatus HS_ISA_NAME(hs_cpu_rope)(HsContext *context, const HsRopeArgs *args)
         for (int64_t row = documents ? first[t] : -1; row >= 0; row = next[row])
             rotate_row(args, row, &angles);
     }
-    HS_ISA_NAME(hs_cpu_find_amax)(context, &args->y, &args->amax);
+    HS_ISA_NAME(hs_cpu_find_amax)(context, &args->y);
     return HS_OK;
 }

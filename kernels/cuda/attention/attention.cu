@@ -134,9 +134,9 @@ HsStatus attention_forward(HsContext *context, const HsAttentionArgs *args)
     HS_TRY(refuse_f64("attention_forward", tensors, 2));
     if (!fits_mma(attention, tensors, 2)) {
         HS_TRY(attention_forward_exact(context, attention, args));
-        return launch_amax(context, args->out, args->amax);
+        return launch_amax(context, args->out);
     }
-    attention.amax = amax_out(args->amax, args->out);
+    attention.amax = amax_out(args->out);
     if (serves_hopper(context, attention))
         return attention_forward_hopper(context, attention, args);
     return attention_forward_mma(context, attention, args);
@@ -163,9 +163,9 @@ HsStatus attention_backward(HsContext *context, const HsAttentionBackwardArgs *a
     if (!mma) {
         HS_TRY(attention_backward_query_exact(context, attention, backward));
         HS_TRY(attention_backward_key_value_exact(context, attention, backward));
-        return launch_amax(context, args->dqkv, args->amax);
+        return launch_amax(context, args->dqkv);
     }
-    attention.amax = amax_out(args->amax, args->dqkv);
+    attention.amax = amax_out(args->dqkv);
     if (hopper)
         return attention_backward_hopper(context, attention, backward);
     HS_TRY(attention_backward_query_mma(context, attention, backward));

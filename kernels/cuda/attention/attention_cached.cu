@@ -308,7 +308,7 @@ HsStatus attention_cached(HsContext *context, const HsAttentionCachedArgs *args)
     if (call.splits > 1)
         HS_TRY(hs_launch_after(context, HS_KERNEL(attention_cached_join_kernel), (unsigned)heads, CACHED_THREADS, 0,
                                call));
-    return launch_amax(context, args->out, args->amax);
+    return launch_amax(context, args->out);
 }
 
 } // namespace op

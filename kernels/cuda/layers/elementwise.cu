@@ -114,7 +114,7 @@ static HsStatus run_dropout(HsContext *context, const HsDropoutArgs *args, const
 {
     const DropoutRule rule = dropout_rule(args->rng, args->probability, args->x.shape[1]);
     HS_TRY(run_elementwise(context, rule, args->x, residual, args->y));
-    return launch_amax(context, args->y, args->amax);
+    return launch_amax(context, args->y);
 }
 
 HsStatus op::dropout_forward(HsContext *context, const HsDropoutArgs *args)

@@ -247,7 +247,7 @@ static HsStatus launch_backward(const HsContext *context, const HsHeadNormBackwa
                         data_of<float>(args->rstd),
                         static_cast<float *>(context->workspace),
                         sums.rows,
-                        amax_out(args->amax, args->dx) };
+                        amax_out(args->dx) };
     return hs_launch_after(context, HS_KERNEL((head_norm_backward_kernel<width, Task>)), (unsigned)sums.blocks, THREADS,
                            0, task);
 }

@@ -240,7 +240,7 @@ template <typename X, typename Y> static NormForward<X, Y> forward_task(const Hs
              (int)args->x.shape[1],
              args->epsilon,
              args->kind == HS_NORM_LAYER,
-             amax_out(args->amax, args->y) };
+             amax_out(args->y) };
 }
 
 /* The layout, and with it the order of sums, is the same with a branch and without. */
@@ -300,7 +300,7 @@ static HsStatus run_forward(HsContext *context, const HsNormArgs *args)
     if (hs_tensor_present(&args->branch)) {
         if (sums_in_one_pass(args))
             return launch_with_sum(context, args);
-        const HsDropoutArgs sum = { args->probability, args->rng, args->branch, args->residual, args->x, {} };
+        const HsDropoutArgs sum = { args->probability, args->rng, args->branch, args->residual, args->x };
         HS_TRY(op::dropout_forward(context, &sum));
     }
     if (!is_packed(args))
@@ -318,7 +318,7 @@ HsStatus op::norm_forward(HsContext *context, const HsNormArgs *args)
 {
     HS_TRY(run_forward(context, args));
     const bool one_pass = hs_tensor_present(&args->branch) && sums_in_one_pass(args);
-    return args->y.dtype != HS_F32 && (one_pass || is_packed(args)) ? HS_OK : launch_amax(context, args->y, args->amax);
+    return args->y.dtype != HS_F32 && (one_pass || is_packed(args)) ? HS_OK : launch_amax(context, args->y);
 }
 
 } // namespace HS_CUDA_NAMESPACE

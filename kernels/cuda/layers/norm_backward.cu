@@ -484,7 +484,7 @@ static HsStatus launch_backward(const HsContext *context, const HsNormBackwardAr
                   args->accumulate,
                   Beside::of(args) };
     if constexpr (Task::looks)
-        task.amax = amax_out(looks_on_the_way(args) ? args->amax : HsTensor{}, *hs_norm_handed_on(args));
+        task.amax = looks_on_the_way(args) ? amax_out(*hs_norm_handed_on(args)) : AmaxOut{};
     const dim3 blocks((unsigned)sums.blocks), block = layout.block();
     const size_t shared_bytes = (size_t)layout.rows_at_once * (size_t)task.columns * sizeof(float);
     /* Single elements' addresses leave no registers for 16 of them, and none for 8 beside the sums of dx. */
@@ -544,8 +544,8 @@ HsStatus op::norm_backward(HsContext *context, const HsNormBackwardArgs *args)
     const PartialSums sums = partial_sums(args->x.shape[0], backward_layout(args).rows_at_once);
     HS_TRY(add_partial_sums(context, sums, totals_of(args), args->x.shape[1]));
     if (!hs_tensor_present(&args->dx_masked) || masks_in_one_pass(args))
-        return looks_on_the_way(args) ? HS_OK : launch_amax(context, *hs_norm_handed_on(args), args->amax);
-    const HsDropoutArgs mask = { args->probability, args->rng, args->dx, {}, args->dx_masked, args->amax };
+        return looks_on_the_way(args) ? HS_OK : launch_amax(context, *hs_norm_handed_on(args));
+    const HsDropoutArgs mask = { args->probability, args->rng, args->dx, {}, args->dx_masked };
     return op::dropout_backward(context, &mask);
 }
 

@@ -131,8 +131,8 @@ HsStatus op::rope(HsContext *context, const HsRopeArgs *args)
                                pairs,
                                rotated,
                                rotated + (int)heads.kv_heads,
-                               args->x.data != args->y.data || hs_tensor_present(&args->amax),
-                               amax_out(args->amax, args->y) };
+                               args->x.data != args->y.data || args->y.amax != NULL,
+                               amax_out(args->y) };
         const dim3 blocks((unsigned)args->x.shape[0]);
         constexpr int width = access_width<T>;
         return dispatch_documents(task.starts != nullptr, [&](auto kind) {

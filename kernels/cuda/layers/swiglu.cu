@@ -7,7 +7,6 @@
  * Bound by memory: 3 values move for each y forward, 5 backward.  A thread takes a pack of y and the two packs of x
  * that belong to it; threads count through all packs of the matrix, so that no row's end leaves lanes idle.
  */
-#include "kernels/cuda/layers/swiglu.cuh"
 #include "kernels/cuda/toolbox/activation.cuh"
 #include "kernels/cuda/toolbox/amax.cuh"
 #include "kernels/cuda/toolbox/launch.cuh"
@@ -93,59 +92,47 @@ template <int width, typename Task> __global__ void __launch_bounds__(THREADS) s
 }
 
 template <int width, typename X, typename Y>
-static HsStatus launch_forward(const HsContext *context, const HsUnaryArgs *args, const HsTensor &amax, X x, Y y)
+static HsStatus launch_forward(const HsContext *context, const HsUnaryArgs *args, X x, Y y)
 {
     using Task = SwigluForward<X, Y>;
     const Task task = { x, y, hs_tensor_count(&args->y) / width, (uint32_t)(args->y.shape[1] / width),
-                        amax_out(amax, args->y) };
+                        amax_out(args->y) };
     return hs_launch_after(context, HS_KERNEL((swiglu_forward_kernel<width, Task>)), blocks_for(task.packs, THREADS),
                            THREADS, 0, task);
 }
 
 template <int width, typename Gradient, typename X>
-static HsStatus launch_backward(const HsContext *context, const HsUnaryBackwardArgs *args, const HsTensor &amax,
-                                Gradient dy, X x, X dx)
+static HsStatus launch_backward(const HsContext *context, const HsUnaryBackwardArgs *args, Gradient dy, X x, X dx)
 {
     using Task = SwigluBackward<Gradient, X>;
     const Task task = {
-        dy, x, dx, hs_tensor_count(&args->dy) / width, (uint32_t)(args->dy.shape[1] / width), amax_out(amax, args->dx)
+        dy, x, dx, hs_tensor_count(&args->dy) / width, (uint32_t)(args->dy.shape[1] / width), amax_out(args->dx)
     };
     return hs_launch_after(context, HS_KERNEL((swiglu_backward_kernel<width, Task>)), blocks_for(task.packs, THREADS),
                            THREADS, 0, task);
 }
 
 /* The precision modes give every operand one dtype. */
-HsStatus swiglu_forward_with_amax(HsContext *context, const HsUnaryArgs *args, const HsTensor &amax)
-{
-    if (args->x.dtype != args->y.dtype || !packs_fit(args->y.shape[1], args->x, args->y))
-        return launch_forward<1>(context, args, amax, any_view_of(args->x), any_view_of(args->y));
-    return dispatch_act(args->x.dtype, [&](auto element) {
-        using T = decltype(element);
-        return launch_forward<access_width<T>>(context, args, amax, view_of<T>(args->x), view_of<T>(args->y));
-    });
-}
-
-HsStatus swiglu_backward_with_amax(HsContext *context, const HsUnaryBackwardArgs *args, const HsTensor &amax)
-{
-    const bool one_dtype = args->dy.dtype == args->x.dtype && args->x.dtype == args->dx.dtype;
-    if (!one_dtype || !packs_fit(args->dy.shape[1], args->dy, args->x, args->dx))
-        return launch_backward<1>(context, args, amax, any_view_of(args->dy), any_view_of(args->x),
-                                  any_view_of(args->dx));
-    return dispatch_act(args->x.dtype, [&](auto element) {
-        using T = decltype(element);
-        return launch_backward<access_width<T>>(context, args, amax, view_of<T>(args->dy), view_of<T>(args->x),
-                                                view_of<T>(args->dx));
-    });
-}
-
 HsStatus op::swiglu_forward(HsContext *context, const HsUnaryArgs *args)
 {
-    return swiglu_forward_with_amax(context, args, HsTensor{});
+    if (args->x.dtype != args->y.dtype || !packs_fit(args->y.shape[1], args->x, args->y))
+        return launch_forward<1>(context, args, any_view_of(args->x), any_view_of(args->y));
+    return dispatch_act(args->x.dtype, [&](auto element) {
+        using T = decltype(element);
+        return launch_forward<access_width<T>>(context, args, view_of<T>(args->x), view_of<T>(args->y));
+    });
 }
 
 HsStatus op::swiglu_backward(HsContext *context, const HsUnaryBackwardArgs *args)
 {
-    return swiglu_backward_with_amax(context, args, HsTensor{});
+    const bool one_dtype = args->dy.dtype == args->x.dtype && args->x.dtype == args->dx.dtype;
+    if (!one_dtype || !packs_fit(args->dy.shape[1], args->dy, args->x, args->dx))
+        return launch_backward<1>(context, args, any_view_of(args->dy), any_view_of(args->x), any_view_of(args->dx));
+    return dispatch_act(args->x.dtype, [&](auto element) {
+        using T = decltype(element);
+        return launch_backward<access_width<T>>(context, args, view_of<T>(args->dy), view_of<T>(args->x),
+                                                view_of<T>(args->dx));
+    });
 }
 
 } // namespace HS_CUDA_NAMESPACE

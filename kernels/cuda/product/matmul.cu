@@ -10,7 +10,6 @@
 #include "kernels/cuda/product/matmul.cuh"
 
 #include "kernels/cuda/device/device.cuh"
-#include "kernels/cuda/layers/swiglu.cuh"
 #include "kernels/cuda/product/codes.cuh"
 #include "kernels/cuda/product/cublaslt.cuh"
 #include "kernels/cuda/product/matmul_epilogue.cuh"
@@ -158,7 +157,7 @@ HsMatmulArgs without_swiglu(const HsMatmulArgs *args, void *value)
 {
     HsMatmulArgs product = *args;
     product.epilogue = HS_EPILOGUE_NONE;
-    product.pre.rank = product.amax.rank = 0;
+    product.pre.rank = 0;
     product.c = args->epilogue == HS_EPILOGUE_SWIGLU
                     ? args->pre
                     : hs_tensor_2d(value, args->c.dtype, args->c.shape[0], args->c.shape[1] / 2);
@@ -223,7 +222,7 @@ MatmulOutput matmul_output_of(const HsMatmulArgs *args)
     output.epilogue = args->epilogue;
     output.accumulate = args->accumulate;
     output.row_sums = NULL;
-    output.amax = amax_out(args->amax, args->c);
+    output.amax = amax_out(args->c);
     output.vector = output.columns % 4 == 0 && fours_aligned(args->c) && fours_aligned(args->addend) &&
                     fours_aligned(args->residual) && fours_aligned(args->pre) && fours_aligned(args->bias);
     return output;
@@ -334,12 +333,12 @@ static HsStatus matmul_and_swiglu(HsContext *context, const HsMatmulArgs *args)
     if (args->epilogue == HS_EPILOGUE_SWIGLU) {
         const HsUnaryArgs swiglu = { args->pre, args->c };
         HS_TRY(multiply(context, &product));
-        return swiglu_forward_with_amax(context, &swiglu, args->amax);
+        return op::swiglu_forward(context, &swiglu);
     }
     product.c.data = static_cast<unsigned char *>(context->workspace) + value_offset(context, &product);
     const HsUnaryBackwardArgs swiglu = { product.c, args->pre, args->c };
     HS_TRY(multiply(context, &product));
-    return swiglu_backward_with_amax(context, &swiglu, args->amax);
+    return op::swiglu_backward(context, &swiglu);
 }
 
 static HsStatus prepare_quantized(HsContext *context, const HsMatmulArgs *args, MatmulParameters *parameters)
@@ -419,7 +418,7 @@ static HsStatus native_matmul(HsContext *context, const HsMatmulArgs *args)
     else
         HS_TRY(launch_matmul_f16(context, parameters, choice, any_layout));
     if (!apart)
-        return shape.family == MATMUL_F32 ? launch_amax(context, args->c, args->amax) : HS_OK;
+        return shape.family == MATMUL_F32 ? launch_amax(context, args->c) : HS_OK;
     MatmulPrologue prologue = matmul_prologue_of(args);
     if (fp8) /* the kernel has applied them */
         prologue = MatmulPrologue{ 1.0f, prologue.addend, NULL, NULL };
@@ -432,7 +431,7 @@ static HsStatus multiply(HsContext *context, const HsMatmulArgs *args)
         return matmul_and_swiglu(context, args);
     if (options_of(context).cublaslt) {
         HS_TRY(cublaslt_matmul(context, args));
-        HS_TRY(launch_amax(context, args->c, args->amax));
+        HS_TRY(launch_amax(context, args->c));
     } else {
         HS_TRY(native_matmul(context, args));
     }

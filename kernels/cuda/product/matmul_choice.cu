@@ -70,7 +70,7 @@ static bool is_plain_sum(const HsMatmulArgs *args, bool factor_is_free)
 {
     return args->c.dtype == HS_F32 && args->c.shape[1] % 4 == 0 && args->epilogue == HS_EPILOGUE_NONE &&
            (factor_is_free || args->alpha == 1.0f) && !hs_tensor_present(&args->addend) &&
-           !hs_tensor_present(&args->bias) && !hs_tensor_present(&args->residual) && !hs_tensor_present(&args->amax);
+           !hs_tensor_present(&args->bias) && !hs_tensor_present(&args->residual) && args->c.amax == NULL;
 }
 
 MatmulShape matmul_shape(const HsMatmulArgs *args, const DeviceLimits &limits)

@@ -421,12 +421,12 @@ bool reads_amax(const HsQuantizeArgs *args)
 {
     const HsCodes &one = hs_codes_present(&args->along) ? args->along : args->across;
     const bool as_it_is = hs_codes_present(&args->along) || !args->rotates;
-    return args->source == HS_SCALE_OWN && as_it_is && hs_scale_is_of_tensor(one.granularity);
+    return args->source == HS_SCALE_OWN && args->x.amax == NULL && as_it_is && hs_scale_is_of_tensor(one.granularity);
 }
 
 bool reads_rotated(const HsQuantizeArgs *args)
 {
-    return turns_apart(args) && (args->source == HS_SCALE_OWN || args->source == HS_SCALE_FOUND);
+    return turns_apart(args) && args->source == HS_SCALE_OWN;
 }
 
 CodesOut codes_out(const HsCodes &codes, const uint32_t *amax, unsigned amax_count)
@@ -480,8 +480,8 @@ template <typename X>
 HsStatus run_cast(HsContext *context, const HsQuantizeArgs *args, X x, bool vector, const uint32_t *amax)
 {
     const unsigned count = amax_blocks(hs_tensor_count(&args->x));
-    const bool found = args->source == HS_SCALE_FOUND, apart = turns_apart(args);
-    const uint32_t *const own = found ? data_of<const uint32_t>(args->amax) : amax;
+    const bool found = args->x.amax != NULL, apart = turns_apart(args);
+    const uint32_t *const own = found ? reinterpret_cast<const uint32_t *>(args->x.amax) : amax;
     const unsigned own_count = found ? 1 : count;
     QuantizeParameters<X> parameters = {};
     parameters.x = x;
@@ -489,7 +489,7 @@ HsStatus run_cast(HsContext *context, const HsQuantizeArgs *args, X x, bool vect
     parameters.columns = args->x.shape[1];
     parameters.along = codes_out(args->along, own, own_count);
     parameters.across = codes_out(args->across, apart ? amax + AMAX_BLOCKS : own, apart ? count : own_count);
-    parameters.source = found ? HS_SCALE_OWN : args->source; /* the kernel reads it either way */
+    parameters.source = args->source;
     parameters.squares = args->squares;
     parameters.power_of_two = args->power_of_two;
     parameters.records = args->records;
@@ -502,9 +502,10 @@ HsStatus run_cast(HsContext *context, const HsQuantizeArgs *args, X x, bool vect
 
 } // namespace
 
-HsStatus launch_amax(const HsContext *context, const HsTensor &tensor, const HsTensor &amax)
+HsStatus launch_amax(const HsContext *context, const HsTensor &tensor)
 {
-    return hs_tensor_present(&amax) ? launch_amax_pass(context, tensor, data_of<uint32_t>(amax), true) : HS_OK;
+    uint32_t *const amax = reinterpret_cast<uint32_t *>(tensor.amax);
+    return amax ? launch_amax_pass(context, tensor, amax, true) : HS_OK;
 }
 
 size_t workspace::quantize(const HsContext *, const HsQuantizeArgs *args)

@@ -34,15 +34,15 @@ template <int width> HS_DEVICE uint32_t largest_of(const float (&values)[width],
     return before;
 }
 
-/* Where it goes: [1] f32, NULL where nobody asks; dtype: of what is stored. */
+/* Where it goes: a float's bits, NULL where it is not asked for; dtype: of what is stored. */
 struct AmaxOut {
     unsigned *to;
     HsDtype dtype;
 };
 
-static inline AmaxOut amax_out(const HsTensor &amax, const HsTensor &stored)
+static inline AmaxOut amax_out(const HsTensor &stored)
 {
-    return AmaxOut{ hs_tensor_present(&amax) ? data_of<unsigned>(amax) : nullptr, stored.dtype };
+    return AmaxOut{ reinterpret_cast<unsigned *>(stored.amax), stored.dtype };
 }
 
 /* A magnitude's bits as it is stored. */
@@ -65,7 +65,7 @@ HS_DEVICE void leave_amax(const AmaxOut &out, uint32_t most)
 }
 
 /* Of a tensor, by a pass over it: for kernels that do not look at what they store.  In product/quantize.cu. */
-HsStatus launch_amax(const HsContext *context, const HsTensor &tensor, const HsTensor &amax);
+HsStatus launch_amax(const HsContext *context, const HsTensor &tensor);
 
 } // namespace HS_CUDA_NAMESPACE
 

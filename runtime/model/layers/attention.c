@@ -22,7 +22,6 @@ static HsStatus attention_cached(const HsLayerCall *call, const HsNode *node)
         .k_cache = call->k_cache,
         .v_cache = call->v_cache,
         .out = call->outputs[0],
-        .amax = call->y_amax,
     };
     return hs_op_attention_cached(call->context, &args);
 }
@@ -40,7 +39,6 @@ static HsStatus attention_forward(const HsLayerCall *call, const HsNode *node)
         .qkv = call->inputs[0],
         .out = call->outputs[0],
         .lse = call->saved[0],
-        .amax = call->y_amax,
     };
     return hs_op_attention_forward(call->context, &args);
 }
@@ -58,7 +56,6 @@ static HsStatus attention_backward(const HsLayerCall *call, const HsNode *node)
         .out = call->outputs[0],
         .lse = call->saved[0],
         .dqkv = call->d_inputs[0],
-        .amax = call->dx_amax,
     };
     return hs_op_attention_backward(call->context, &args);
 }

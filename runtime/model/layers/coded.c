@@ -48,14 +48,11 @@ static HsScaling *scaling_of(const HsLayerCall *call, const HsNode *node, HsScal
                                                    : HS_SCALING_DY_TURNED);
 }
 
-/* amax: of x, where it was found. */
-static HsQuantizeArgs cast_of(const HsLayerCall *call, HsTensor x, HsTensor amax)
+static HsQuantizeArgs cast_of(const HsLayerCall *call, HsTensor x)
 {
     const HsScalingRecipe *const recipe = &call->precision->scaling;
-    const bool found = hs_tensor_present(&amax);
     return (HsQuantizeArgs){ .x = x,
-                             .source = found ? HS_SCALE_FOUND : hs_model_scale_source(call->model, call->training),
-                             .amax = amax,
+                             .source = hs_model_scale_source(call->model, call->training),
                              .power_of_two = recipe->power_of_two,
                              .records = call->training && !call->again,
                              .rotates = recipe->rotates };
@@ -66,7 +63,7 @@ HsStatus hs_coded_forward(const HsLayerCall *call, const HsNode *node, HsMatmulA
     const HsProductPolicy policy = call->precision->scaling.forward, later = call->precision->scaling.wgrad;
     const int64_t rows = product->a.values.shape[0], columns = product->a.values.shape[1];
     const HsTensor *const kept = &call->saved[HS_SAVED_CODES];
-    HsQuantizeArgs cast = cast_of(call, product->a.values, call->x_amax);
+    HsQuantizeArgs cast = cast_of(call, product->a.values);
     const HsCodes x = codes_in(policy.a, policy.granularity, rows, columns, &call->scratch[HS_SCRATCH_ALONG],
                                scaling_of(call, node, HS_SCALING_X, false));
     cast.along = x;
@@ -93,7 +90,7 @@ static HsStatus cast_x(const HsLayerCall *call, const HsNode *node, HsCodes *acr
                  scaling_of(call, node, HS_SCALING_X, true));
     if (present)
         return HS_OK;
-    HsQuantizeArgs cast = cast_of(call, call->inputs[0], (HsTensor){ 0 });
+    HsQuantizeArgs cast = cast_of(call, call->inputs[0]);
     cast.across = *across;
     cast.records = false;
     if (!cast.rotates) /* a scale of what is rotated was not needed before */
@@ -106,7 +103,7 @@ HsStatus hs_coded_backward(const HsLayerCall *call, const HsNode *node, HsTensor
 {
     const HsProductPolicy to_data = call->precision->scaling.dgrad, to_weight = call->precision->scaling.wgrad;
     const int64_t rows = dy.shape[0], columns = dy.shape[1];
-    HsQuantizeArgs cast = cast_of(call, dy, call->dy_amax);
+    HsQuantizeArgs cast = cast_of(call, dy);
     codes->dy = codes_in(to_data.a, to_data.granularity, rows, columns, &call->scratch[HS_SCRATCH_ALONG],
                          scaling_of(call, node, HS_SCALING_DY, false));
     codes->dy_across = codes_in(to_weight.a, to_weight.granularity, columns, rows, &call->scratch[HS_SCRATCH_ACROSS],

@@ -27,7 +27,6 @@ static HsStatus dropout_residual_backward(const HsLayerCall *call, const HsNode 
         .rng = call->rng,
         .x = call->d_outputs[0],
         .y = call->d_inputs[0],
-        .amax = call->dx_amax,
     };
     return hs_op_dropout_backward(call->context, &args);
 }

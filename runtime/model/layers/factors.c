@@ -61,6 +61,7 @@ static HsStatus add_squares(const HsLayerCall *call, const HsFactor *factor, HsT
 {
     HsContext *context = call->context;
     HsDevice *device = context->device;
+    x.amax = NULL; /* of what is overwritten */
     for (int64_t row = 0; row < x.shape[0]; row += SQUARED_ROWS) {
         const int64_t rows = x.shape[0] - row < SQUARED_ROWS ? x.shape[0] - row : SQUARED_ROWS;
         const HsTensor squares = hs_tensor_2d(call->pass->scratch, HS_F32, rows, factor->size);

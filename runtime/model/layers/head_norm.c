@@ -33,7 +33,6 @@ static HsStatus head_norm_backward(const HsLayerCall *call, const HsNode *node)
         .dx = call->d_inputs[0],
         .dq_weight = hs_run_gradient(call, 0),
         .dk_weight = hs_run_gradient(call, 1),
-        .amax = call->dx_amax,
     };
     return hs_op_head_norm_backward(call->context, &args);
 }

@@ -57,7 +57,6 @@ static HsStatus linear_forward(const HsLayerCall *call, const HsNode *node)
         .policy = call->precision->forward,
         .alpha = 1.0f,
         .c = call->outputs[OUTPUT_Y],
-        .amax = call->y_amax,
     };
     if (hs_node_coded(node))
         HS_TRY(hs_coded_forward(call, node, &args));
@@ -133,7 +132,6 @@ static HsStatus linear_backward(const HsLayerCall *call, const HsNode *node)
         .policy = call->precision->dgrad,
         .alpha = 1.0f,
         .c = call->d_inputs[target],
-        .amax = call->dx_amax,
     };
     if (coded)
         hs_coded_data_gradient(call, &codes, &data_gradient);

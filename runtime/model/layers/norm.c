@@ -31,7 +31,6 @@ static HsStatus norm_forward(const HsLayerCall *call, const HsNode *node)
         .y = call->outputs[0],
         .rstd = call->saved[0],
         .mean = call->saved[1],
-        .amax = call->y_amax,
     };
     if (call->joined) { /* x is made first */
         args.branch = call->joined_inputs[0];
@@ -61,7 +60,6 @@ static HsStatus norm_backward(const HsLayerCall *call, const HsNode *node)
         .dbias = hs_run_gradient(call, 1),
         .dx_rounded = call->d_rounded,
         .dx_sums = call->d_sums,
-        .amax = call->dx_amax,
     };
     if (call->joined) { /* dx, whole by now, goes on to the branch */
         args.dx_masked = call->joined_d_inputs[0];

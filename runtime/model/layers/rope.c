@@ -7,7 +7,7 @@
  */
 #include "runtime/model/layer.h"
 
-static HsStatus rotate(const HsLayerCall *call, const HsNode *node, bool inverse, HsTensor x, HsTensor y, HsTensor amax)
+static HsStatus rotate(const HsLayerCall *call, const HsNode *node, bool inverse, HsTensor x, HsTensor y)
 {
     HsRopeArgs args = {
         .heads = hs_run_heads(call, node),
@@ -17,19 +17,18 @@ static HsStatus rotate(const HsLayerCall *call, const HsNode *node, bool inverse
         .starts = call->starts,
         .x = x,
         .y = y,
-        .amax = amax,
     };
     return hs_op_rope(call->context, &args);
 }
 
 static HsStatus rope_forward(const HsLayerCall *call, const HsNode *node)
 {
-    return rotate(call, node, false, call->inputs[0], call->outputs[0], (HsTensor){ 0 });
+    return rotate(call, node, false, call->inputs[0], call->outputs[0]);
 }
 
 static HsStatus rope_backward(const HsLayerCall *call, const HsNode *node)
 {
-    return rotate(call, node, true, call->d_outputs[0], call->d_inputs[0], call->dx_amax);
+    return rotate(call, node, true, call->d_outputs[0], call->d_inputs[0]);
 }
 
 const HsLayer hs_layer_rope = {

@@ -504,7 +504,9 @@ Test(restore, refuses_what_does_not_fit_and_says_so)
         float first[2] = { 7, 7 }, second[4];
         HsNamedTensor to[2] = { { .name = "good", .tensor = hs_tensor_1d(first, HS_F32, 2) } };
         strcpy(to[1].name, cases[i].name);
-        to[1].tensor = (HsTensor){ second, cases[i].dtype, cases[i].rank, { cases[i].rows, 1, 1, 1 } };
+        to[1].tensor = (HsTensor){
+            .data = second, .dtype = cases[i].dtype, .rank = cases[i].rank, .shape = { cases[i].rows, 1, 1, 1 }
+        };
         cr_expect_eq(hs_checkpoint_restore("f", &file, to, 2), cases[i].status);
         cr_expect_str_eq(hs_error_message(), cases[i].message);
         /* Names and shapes are looked at before anything is written. */

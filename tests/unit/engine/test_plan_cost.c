@@ -34,13 +34,13 @@ Test(plan_cost, sizes_saturate)
         const Wide up = ((Wide)values[i] + 63) / 64 * 64;
         cr_expect_eq(hs_size_align(values[i], 64), up > most ? SIZE_MAX : (size_t)up, "%zu", values[i]);
     }
-    const HsTensor huge = { NULL, HS_F32, 3, { 1ll << 40, 1ll << 23, 1ll << 20, 1 } };
+    const HsTensor huge = hs_tensor_3d(NULL, HS_F32, 1ll << 40, 1ll << 23, 1ll << 20);
     cr_expect_eq(hs_tensor_count(&huge), INT64_MAX);
     cr_expect_gt(hs_tensor_bytes(&huge), HS_SIZE_MOST);
-    const HsTensor large = { NULL, HS_F32, 2, { 1ll << 40, 1ll << 22, 1, 1 } };
+    const HsTensor large = hs_tensor_2d(NULL, HS_F32, 1ll << 40, 1ll << 22);
     cr_expect_eq(hs_tensor_count(&large), 1ll << 62);
     cr_expect_eq(hs_tensor_bytes(&large), SIZE_MAX);
-    const HsTensor none = { NULL, HS_F32, 2, { 0, 1ll << 22, 1, 1 } };
+    const HsTensor none = hs_tensor_2d(NULL, HS_F32, 0, 1ll << 22);
     cr_expect_eq(hs_tensor_bytes(&none), 0);
 }
 
