@@ -15,25 +15,24 @@ HsTensor hs_program_tensor(const HsProgram *program, int buffer, int64_t rows)
     HsTensor tensor = program->buffers[buffer].tensor;
     tensor.data = hs_arena_at(&program->activations, program->buffers[buffer].offset);
     const int slot = program->buffers[buffer].slot;
-    if (slot != HS_NONE && (!hs_format_rounds(program->model->slots[slot].format) || program->buffers[buffer].gradient))
+    const HsSlot *info = slot == HS_NONE ? NULL : &program->model->slots[slot];
+    if (info && info->rows == 0 && (!hs_format_rounds(info->format) || program->buffers[buffer].gradient))
         tensor.shape[0] = rows;
     return tensor;
 }
 
-/* A norm's sums go to the bias's gradient of the layer below, unless they wait in memory of their own. */
-static void bind_rounded(const HsProgram *program, const HsAction *action, int64_t rows, HsLayerCall *call)
+/* A share of a parameter's gradient without a buffer goes there at once. */
+static void bind_made(const HsProgram *program, const HsAction *action, int64_t rows, HsLayerCall *call)
 {
     const HsModel *model = program->model;
     const HsNode *node = &model->nodes[action->node];
-    call->d_rounded = hs_program_tensor(program, action->d_rounded, rows);
-    call->d_sums = hs_program_tensor(program, action->d_sums, rows);
-    call->sums_apart = action->d_sums != HS_NONE;
-    if (call->sums_apart || action->d_rounded == HS_NONE || node->rounds_for == HS_NONE)
-        return;
-    const HsNode *below = &model->nodes[node->rounds_for];
-    const int bias = below->params[below->layer->bias];
-    if (bias != HS_NONE)
-        call->d_sums = model->params[bias].gradient;
+    for (int i = 0; i < HS_NODE_MADE; i++) {
+        call->taken[i] = hs_program_tensor(program, action->taken[i], rows);
+        call->made[i] = hs_program_tensor(program, action->made[i], rows);
+        const int share_of = node->made[i] == HS_NONE ? HS_NONE : model->slots[node->made[i]].share_of;
+        if (share_of != HS_NONE && action->kind == HS_ACTION_BACKWARD && action->made[i] == HS_NONE)
+            call->made[i] = model->params[share_of].gradient;
+    }
 }
 
 static void bind_amaxes(const HsModel *model, const int *slots, int count, bool gradient, bool training,
@@ -62,13 +61,8 @@ static void bind_all_amaxes(const HsAction *action, const HsNode *node, HsLayerC
     }
     bind_amaxes(call->model, node->outputs, HS_NODE_OUTPUTS, true, call->training, call->d_outputs);
     bind_completed(node, call, call->d_inputs);
-    if (call->joined)
-        bind_completed(call->joined, call, call->joined_d_inputs);
-    if (action->d_rounded != HS_NONE) { /* what is multiplied is the copy, not the stream's gradient */
-        HsTensor *const whole = node->layer->rounds_gradient ? &call->d_inputs[0] : &call->d_outputs[0];
-        call->d_rounded.amax = whole->amax;
-        whole->amax = NULL;
-    }
+    bind_amaxes(call->model, node->made, HS_NODE_MADE, false, call->training, call->made);
+    bind_amaxes(call->model, node->taken, HS_NODE_MADE, false, call->training, call->taken);
 }
 
 static HsLayerCall make_run(const HsProgram *program, HsContext *context, const HsAction *action,
@@ -100,11 +94,9 @@ static HsLayerCall make_run(const HsProgram *program, HsContext *context, const 
     for (int i = 0; i < HS_NODE_INPUTS; i++) {
         call.inputs[i] = hs_program_tensor(program, action->inputs[i], rows);
         call.d_inputs[i] = hs_program_tensor(program, action->d_inputs[i], rows);
-        call.joined_inputs[i] = hs_program_tensor(program, action->joined_inputs[i], rows);
-        call.joined_d_inputs[i] = hs_program_tensor(program, action->joined_d_inputs[i], rows);
         call.accumulate[i] = action->accumulate[i];
     }
-    call.joined = action->joined == HS_NONE ? NULL : &model->nodes[action->joined];
+    call.accumulate_sum = action->accumulate_sum;
     for (int i = 0; i < HS_NODE_OUTPUTS; i++) {
         call.outputs[i] = hs_program_tensor(program, action->outputs[i], rows);
         call.d_outputs[i] = hs_program_tensor(program, action->d_outputs[i], rows);
@@ -117,7 +109,7 @@ static HsLayerCall make_run(const HsProgram *program, HsContext *context, const 
         call.starts = hs_program_tensor(program, program->starts_buffer, rows);
         call.starts.shape[0] = rows;
     }
-    bind_rounded(program, action, rows, &call);
+    bind_made(program, action, rows, &call);
     bind_all_amaxes(action, node, &call);
     call.pass = program->factors;
     for (int i = 0; i < HS_NODE_PARAMS; i++) {
@@ -132,6 +124,18 @@ static HsLayerCall make_run(const HsProgram *program, HsContext *context, const 
     return call;
 }
 
+/* A share in a buffer begins with nothing. */
+static HsStatus clear_shares(const HsProgram *program, HsContext *context, const HsAction *action,
+                             const HsLayerCall *call)
+{
+    for (int i = 0; i < HS_NODE_MADE && !context->dry_run; i++)
+        if (action->made[i] != HS_NONE &&
+            program->model->slots[program->buffers[action->made[i]].slot].share_of != HS_NONE)
+            HS_TRY(context->device->fill_zero(context->device, context->stream, call->made[i].data,
+                                              hs_tensor_bytes(&call->made[i])));
+    return HS_OK;
+}
+
 HsStatus hs_execute_action(const HsProgram *program, HsContext *context, const HsAction *action,
                            const HsExecution *execution)
 {
@@ -139,6 +143,7 @@ HsStatus hs_execute_action(const HsProgram *program, HsContext *context, const H
         return hs_execute_forward(program, context, action, execution);
     const HsNode *node = &program->model->nodes[action->node];
     HsLayerCall call = make_run(program, context, action, execution);
+    HS_TRY(clear_shares(program, context, action, &call));
     return node->layer->backward(&call, node);
 }
 

@@ -38,8 +38,7 @@ typedef struct Hunt {
     bool found;
 } Hunt;
 
-/* maker: the node whose work wrote it. */
-static HsStatus look_at_buffer(Hunt *hunt, const HsAction *action, int maker, int slot, int buffer, bool gradient)
+static HsStatus look_at_buffer(Hunt *hunt, const HsAction *action, int slot, int buffer, bool gradient)
 {
     if (buffer == HS_NONE || hunt->found)
         return HS_OK;
@@ -53,7 +52,7 @@ static HsStatus look_at_buffer(Hunt *hunt, const HsAction *action, int maker, in
         return HS_OK;
     hunt->found = true;
     snprintf(hunt->where, hunt->where_size, "%s%s (%s, %s)", gradient ? "gradient of " : "", model->slots[slot].name,
-             kind_names[action->kind], model->nodes[maker].layer->name);
+             kind_names[action->kind], model->nodes[action->node].layer->name);
     return HS_OK;
 }
 
@@ -73,21 +72,21 @@ static HsStatus look_at_results(Hunt *hunt, const HsAction *action)
 {
     const HsModel *model = hunt->program->model;
     const HsNode *node = &model->nodes[action->node];
-    const int maker = action->node, joined = action->joined;
-    if (joined != HS_NONE && action->kind != HS_ACTION_BACKWARD)
-        HS_TRY(look_at_buffer(hunt, action, joined, node->inputs[0], action->inputs[0], false));
-    if (action->kind != HS_ACTION_BACKWARD || node->layer->turns) {
+    const bool backward = action->kind == HS_ACTION_BACKWARD, sums = node->layer->carries_sum;
+    if (sums && !backward)
+        HS_TRY(look_at_buffer(hunt, action, node->outputs[0], action->outputs[0], false));
+    if (!backward || node->layer->turns) {
         for (int i = 0; i < HS_NODE_SAVED; i++)
-            HS_TRY(look_at_buffer(hunt, action, maker, node->saved[i], action->saved[i], false));
+            HS_TRY(look_at_buffer(hunt, action, node->saved[i], action->saved[i], false));
         for (int i = HS_NODE_OUTPUTS - 1; i >= 0; i--) /* the value before a GELU comes first */
-            HS_TRY(look_at_buffer(hunt, action, maker, node->outputs[i], action->outputs[i], false));
+            HS_TRY(look_at_buffer(hunt, action, node->outputs[i], action->outputs[i], false));
     }
-    if (action->kind != HS_ACTION_BACKWARD)
+    if (!backward)
         return HS_OK;
+    if (sums)
+        HS_TRY(look_at_buffer(hunt, action, node->outputs[0], action->d_outputs[0], true));
     for (int i = 0; i < HS_NODE_INPUTS; i++)
-        HS_TRY(look_at_buffer(hunt, action, maker, node->inputs[i], action->d_inputs[i], true));
-    for (int i = 0; i < HS_NODE_INPUTS && joined != HS_NONE; i++)
-        HS_TRY(look_at_buffer(hunt, action, joined, model->nodes[joined].inputs[i], action->joined_d_inputs[i], true));
+        HS_TRY(look_at_buffer(hunt, action, node->inputs[i], action->d_inputs[i], true));
     for (int i = 0; i < HS_NODE_PARAMS; i++) {
         if (node->params[i] == HS_NONE)
             continue;

@@ -73,12 +73,11 @@ static void find_last_writers(Walk *walk)
         const HsNode *node = &model->nodes[action->node];
         if (action->kind != HS_ACTION_BACKWARD)
             continue;
-        for (int i = 0; i < HS_NODE_INPUTS; i++) {
+        if (node->layer->carries_sum)
+            walk->last_writer[node->outputs[0]] = a;
+        for (int i = 0; i < HS_NODE_INPUTS; i++)
             if (action->d_inputs[i] != HS_NONE)
                 walk->last_writer[node->inputs[i]] = a;
-            if (action->joined_d_inputs[i] != HS_NONE)
-                walk->last_writer[model->nodes[action->joined].inputs[i]] = a;
-        }
         for (int i = 0; i < HS_NODE_PARAMS; i++) {
             if (node->params[i] != HS_NONE)
                 walk->row_of_param[node->params[i]] = walk->row_of_step[action->node];
@@ -103,27 +102,26 @@ static HsStatus count_tensor(HsContext *context, HsTensor tensor, HsHistogram *h
     return HS_OK;
 }
 
-/* The gradients of a node's inputs, in the buffers `d_inputs`, that action a has completed. */
-static HsStatus count_inputs(Walk *walk, int a, int step, const int d_inputs[HS_NODE_INPUTS])
+/* A slot's gradient, where action a has completed it. */
+static HsStatus count_slot(Walk *walk, int a, int slot, int buffer)
 {
     const HsProgram *program = walk->program;
-    const HsNode *node = &program->model->nodes[step];
-    HsSurveyRow *row = &walk->survey->rows[walk->row_of_step[step]];
-    for (int i = 0; i < HS_NODE_INPUTS; i++) {
-        if (d_inputs[i] == HS_NONE || walk->last_writer[node->inputs[i]] != a)
-            continue;
-        HsTensor tensor = hs_program_tensor(program, d_inputs[i], program->batch * program->sequence_length);
-        HS_TRY(count_tensor(walk->context, tensor, &row->activations));
-        walk->by_format[tensor.dtype] += hs_tensor_count(&tensor);
-    }
+    HsSurveyRow *row = &walk->survey->rows[walk->row_of_step[program->actions[a].node]];
+    if (buffer == HS_NONE || walk->last_writer[slot] != a)
+        return HS_OK;
+    HsTensor tensor = hs_program_tensor(program, buffer, program->batch * program->sequence_length);
+    HS_TRY(count_tensor(walk->context, tensor, &row->activations));
+    walk->by_format[tensor.dtype] += hs_tensor_count(&tensor);
     return HS_OK;
 }
 
 static HsStatus count_activations(Walk *walk, int a)
 {
     const HsAction *action = &walk->program->actions[a];
-    HS_TRY(count_inputs(walk, a, action->node, action->d_inputs));
-    return action->joined == HS_NONE ? HS_OK : count_inputs(walk, a, action->joined, action->joined_d_inputs);
+    const HsNode *node = &walk->program->model->nodes[action->node];
+    for (int i = 0; i < HS_NODE_INPUTS; i++)
+        HS_TRY(count_slot(walk, a, node->inputs[i], action->d_inputs[i]));
+    return node->layer->carries_sum ? count_slot(walk, a, node->outputs[0], action->d_outputs[0]) : HS_OK;
 }
 
 static HsStatus count_weights(Walk *walk)

@@ -5,9 +5,9 @@
  *
  * Gradients: the first backward action that reaches a slot makes the gradient's buffer and writes it, later ones add.
  * The gradient of a sum's residual input is the sum's own, so the table just gets a second name for the buffer.
- * A norm that completes the gradient of a sum leaves a rounded copy of it to the linear layer that made the sum, and adds
- * its rows to the bias's gradient: where gradients pass, which has memory then for the time of its own layer alone, the
- * sums wait in a buffer.
+ * A layer that carries a sum completes the sum's gradient before it hands that on.  What backward makes for a node below
+ * is a value like others; a share of a parameter's gradient has a buffer only where gradients pass: these have memory then
+ * for the time of the parameter's own node alone.
  */
 #include "runtime/engine/program.h"
 
@@ -22,7 +22,6 @@ typedef struct Walk {
     int action;    /* now */
     int *value;    /* per slot */
     int *gradient; /* per slot */
-    int *rounded;  /* per slot: the gradient's copy in the products' format, and behind these its sums */
     int *readers;  /* per slot: nodes that read it forward; more than one when backward does */
 } Walk;
 
@@ -50,7 +49,7 @@ static int touch(Walk *walk, int buffer)
 static HsTensor slot_tensor(const HsProgram *program, int slot)
 {
     const HsSlot *info = &program->model->slots[slot];
-    int64_t rows = program->batch * program->sequence_length;
+    const int64_t rows = info->rows > 0 ? info->rows : program->batch * program->sequence_length;
     if (hs_format_rounds(info->format)) {
         const HsCodes codes = { info->format, info->granularity, info->columns, rows, NULL, NULL, NULL };
         return hs_tensor_1d(NULL, HS_U8, (int64_t)hs_codes_bytes(&codes));
@@ -101,7 +100,8 @@ static void bind_results(Walk *walk, HsAction *action)
         action->outputs[0] = touch(walk, walk->value[node->inputs[0]]);
     } else {
         for (int i = 0; i < HS_NODE_OUTPUTS; i++)
-            action->outputs[i] = write_value(walk, node->outputs[i]);
+            action->outputs[i] =
+                i == 0 && action->has_sum ? read_value(walk, node->outputs[i]) : write_value(walk, node->outputs[i]);
     }
     for (int i = 0; i < HS_NODE_SAVED; i++)
         action->saved[i] = hs_node_saves(model, node, i) ? write_value(walk, node->saved[i]) : HS_NONE;
@@ -121,49 +121,30 @@ static void bind_scratch(Walk *walk, HsAction *action, bool backward)
         action->scratch[i] = hs_tensor_present(&scratch[i]) ? new_buffer(walk, HS_NONE, false, scratch[i]) : HS_NONE;
 }
 
-/* A norm makes what the linear layer below it takes. */
-static void bind_rounded(Walk *walk, HsAction *action)
+/* What this backward makes for a node below, and what it takes of nodes above. */
+static void bind_made(Walk *walk, HsAction *action)
 {
     const HsModel *model = walk->program->model;
     const HsNode *node = &model->nodes[action->node];
-    if (node->attributes.rounded_above) {
-        action->d_rounded = touch(walk, walk->rounded[node->outputs[0]]);
-        action->d_sums = touch(walk, walk->rounded[model->slot_count + node->outputs[0]]);
-    } else if (node->rounds_for != HS_NONE) {
-        const HsNode *below = &model->nodes[node->rounds_for];
-        const int slot = node->inputs[0], bias = below->params[below->layer->bias];
-        HsTensor copy = slot_tensor(walk->program, slot);
-        copy.dtype = below->attributes.operand;
-        action->d_rounded = walk->rounded[slot] = new_buffer(walk, slot, true, copy);
-        if (model->passing && bias != HS_NONE && hs_tensor_present(&model->params[bias].gradient)) {
-            const HsTensor sums = model->params[bias].gradient;
-            action->d_sums = new_buffer(walk, HS_NONE, false, hs_tensor_1d(NULL, sums.dtype, sums.shape[0]));
-        }
-        walk->rounded[model->slot_count + slot] = action->d_sums;
+    for (int i = 0; i < HS_NODE_MADE; i++) {
+        const int slot = node->made[i];
+        const bool buffered = slot != HS_NONE && (model->slots[slot].share_of == HS_NONE || model->passing);
+        action->made[i] = buffered ? write_value(walk, slot) : HS_NONE;
+        action->taken[i] = node->taken[i] == HS_NONE ? HS_NONE : touch(walk, walk->value[node->taken[i]]);
     }
-}
-
-/* The joined sum first: its result is what the node reads. */
-static void bind_joined_forward(Walk *walk, HsAction *action)
-{
-    if (action->joined == HS_NONE)
-        return;
-    const HsNode *sum = &walk->program->model->nodes[action->joined];
-    for (int i = 0; i < HS_NODE_INPUTS; i++)
-        action->joined_inputs[i] = read_value(walk, sum->inputs[i]);
-    write_value(walk, sum->outputs[0]);
 }
 
 static void bind_forward(Walk *walk, HsAction *action)
 {
     const HsNode *node = &walk->program->model->nodes[action->node];
-    bind_joined_forward(walk, action);
     for (int i = 0; i < HS_NODE_INPUTS; i++) {
-        action->inputs[i] = read_value(walk, node->inputs[i]);
+        action->inputs[i] = action->has_sum ? HS_NONE : read_value(walk, node->inputs[i]);
         action->d_inputs[i] = HS_NONE;
     }
     for (int i = 0; i < HS_NODE_OUTPUTS; i++)
         action->d_outputs[i] = HS_NONE;
+    for (int i = 0; i < HS_NODE_MADE; i++)
+        action->made[i] = action->taken[i] = HS_NONE;
     bind_results(walk, action);
     bind_scratch(walk, action, false);
 }
@@ -191,15 +172,14 @@ static int bind_input_gradient(Walk *walk, const HsNode *node, int i, bool *accu
     return touch(walk, walk->gradient[slot]);
 }
 
-/* The node's backward completes the gradient of the joined sum. */
-static void bind_joined_backward(Walk *walk, HsAction *action)
+/* A carried sum's gradient, which others may have begun. */
+static void bind_sum_gradient(Walk *walk, HsAction *action)
 {
-    if (action->joined == HS_NONE)
-        return;
-    const HsNode *sum = &walk->program->model->nodes[action->joined];
-    bool accumulate;
-    for (int i = 0; i < HS_NODE_INPUTS; i++)
-        action->joined_d_inputs[i] = bind_input_gradient(walk, sum, i, &accumulate);
+    const HsNode *node = &walk->program->model->nodes[action->node];
+    int *const gradient = &walk->gradient[node->outputs[0]];
+    action->accumulate_sum = *gradient != HS_NONE;
+    if (*gradient == HS_NONE)
+        *gradient = new_buffer(walk, node->outputs[0], true, slot_tensor(walk->program, node->outputs[0]));
 }
 
 static void bind_backward(Walk *walk, HsAction *action)
@@ -220,12 +200,13 @@ static void bind_backward(Walk *walk, HsAction *action)
                                    ? read_value(walk, node->saved[i])
                                    : HS_NONE;
     }
+    if (layer->carries_sum)
+        bind_sum_gradient(walk, action);
     for (int i = 0; i < HS_NODE_OUTPUTS; i++)
         action->d_outputs[i] = node->outputs[i] == HS_NONE ? HS_NONE : touch(walk, walk->gradient[node->outputs[i]]);
     for (int i = 0; i < HS_NODE_INPUTS; i++)
         action->d_inputs[i] = bind_input_gradient(walk, node, i, &action->accumulate[i]);
-    bind_joined_backward(walk, action);
-    bind_rounded(walk, action);
+    bind_made(walk, action);
     bind_scratch(walk, action, true);
 }
 
@@ -234,21 +215,18 @@ static HsStatus bind_all(HsProgram *program)
 {
     const HsModel *model = program->model;
     size_t slots = (size_t)model->slot_count;
-    const size_t most =
-        (size_t)program->action_count * (HS_NODE_INPUTS + HS_NODE_OUTPUTS + HS_NODE_SAVED + HS_NODE_SCRATCH + 2) + 4;
-    int *tables = malloc(5 * slots * sizeof *tables);
+    const size_t most = (size_t)program->action_count *
+                            (HS_NODE_INPUTS + HS_NODE_OUTPUTS + HS_NODE_SAVED + HS_NODE_SCRATCH + HS_NODE_MADE) +
+                        4;
+    int *tables = malloc(3 * slots * sizeof *tables);
     program->buffers = calloc(most, sizeof *program->buffers);
     if (tables == NULL || program->buffers == NULL) {
         free(tables);
         return hs_fail(HS_ENOMEM, "program: no memory for %zu buffers", most);
     }
-    for (size_t i = 0; i < 4 * slots; i++)
+    for (size_t i = 0; i < 2 * slots; i++)
         tables[i] = HS_NONE;
-    Walk walk = { .program = program,
-                  .value = tables,
-                  .gradient = tables + slots,
-                  .rounded = tables + 2 * slots,
-                  .readers = tables + 4 * slots };
+    Walk walk = { .program = program, .value = tables, .gradient = tables + slots, .readers = tables + 2 * slots };
     count_readers(model, walk.readers);
     /* Inputs are there before the first action. */
     program->tokens_buffer = write_value(&walk, model->tokens_slot);
@@ -258,9 +236,6 @@ static HsStatus bind_all(HsProgram *program)
     program->scale_buffer = new_buffer(&walk, HS_NONE, false, hs_tensor_1d(NULL, HS_F32, 1));
     for (; walk.action < program->action_count; walk.action++) {
         HsAction *action = &program->actions[walk.action];
-        action->d_rounded = action->d_sums = HS_NONE;
-        for (int i = 0; i < HS_NODE_INPUTS; i++)
-            action->joined_inputs[i] = action->joined_d_inputs[i] = HS_NONE;
         if (action->kind == HS_ACTION_BACKWARD)
             bind_backward(&walk, action);
         else

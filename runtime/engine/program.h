@@ -19,24 +19,23 @@ typedef enum HsRecompute { HS_RECOMPUTE_POLICIES(HS_RECOMPUTE) } HsRecompute;
 
 typedef enum HsActionKind { HS_ACTION_FORWARD, HS_ACTION_RECOMPUTE, HS_ACTION_BACKWARD } HsActionKind;
 
-/* One call of a layer, perhaps with the work of the layer before it (HsNode.joins), with the buffer (index into
- * program->buffers) of everything it touches; HS_NONE: not touched.
+/* One call of a layer, with the buffer (index into program->buffers) of everything it touches; HS_NONE: not touched.
  * Backward sees only those values that its layer declares, so that lifetimes cannot be wrong unnoticed. */
 typedef struct HsAction {
     HsActionKind kind;
     int node;
     int inputs[HS_NODE_INPUTS], outputs[HS_NODE_OUTPUTS], saved[HS_NODE_SAVED], scratch[HS_NODE_SCRATCH];
     int d_inputs[HS_NODE_INPUTS], d_outputs[HS_NODE_OUTPUTS];
+    int made[HS_NODE_MADE], taken[HS_NODE_MADE];
     bool accumulate[HS_NODE_INPUTS]; /* d_inputs[i] holds another consumer's share already */
-    int joined; /* the node before, whose result is inputs[0] and whose work the same call does, too; HS_NONE */
-    int joined_inputs[HS_NODE_INPUTS], joined_d_inputs[HS_NODE_INPUTS];
-    int d_rounded, d_sums; /* of a norm and of the linear layer below it (runtime/model/layer.h) */
+    bool accumulate_sum;             /* ... d_outputs[0] of a layer that carries a sum */
+    bool has_sum;                    /* such a layer's forward again: outputs[0] is there, inputs are not read */
     double flops;
 } HsAction;
 
 typedef struct HsBuffer {
     int slot;                      /* HS_NONE: scratch of one action, or sums that one leaves to another */
-    bool gradient;                 /* the slot's, or its copy in the products' format */
+    bool gradient;                 /* the slot's */
     int first_action, last_action; /* lifetime, inclusive */
     HsTensor tensor;               /* shape and dtype; data stays NULL */
     size_t bytes, offset;

@@ -91,32 +91,26 @@ typedef struct Schedule {
     bool *again;   /* per node: run again */
 } Schedule;
 
-/* A norm and the sum that it joins are one action where they follow each other: both forward, both again or, the other
- * way round, both backward. */
-static void append(HsProgram *program, HsActionKind kind, int step)
+static HsAction *append(HsProgram *program, HsActionKind kind, int step)
 {
-    const HsNode *nodes = program->model->nodes;
-    HsAction *last = program->action_count > 0 ? &program->actions[program->action_count - 1] : NULL;
-    if (last == NULL || last->kind != kind || last->joined != HS_NONE)
-        last = NULL;
-    if (last && kind != HS_ACTION_BACKWARD && nodes[step].joins == last->node)
-        *last = (HsAction){ .kind = kind, .node = step, .joined = last->node };
-    else if (last && kind == HS_ACTION_BACKWARD && nodes[last->node].joins == step)
-        last->joined = step;
-    else
-        program->actions[program->action_count++] = (HsAction){ .kind = kind, .node = step, .joined = HS_NONE };
+    HsAction *action = &program->actions[program->action_count++];
+    *action = (HsAction){ .kind = kind, .node = step };
+    return action;
 }
 
 static void mark_dropped(Schedule *schedule, unsigned group, int64_t every)
 {
     const HsModel *model = schedule->program->model;
     for (int slot = 0; slot < model->slot_count; slot++) {
-        int producer = model->slots[slot].producer;
-        if (producer == HS_NONE)
-            continue;
-        const HsNode *node = &model->nodes[producer];
-        schedule->dropped[slot] = (node->recompute_group & group) && node->block >= 0 && node->block % every == 0;
+        const HsSlot *info = &model->slots[slot];
+        schedule->dropped[slot] = (info->group & group) && info->block >= 0 && info->block % every == 0;
     }
+}
+
+/* A sum that was not dropped: what else the node makes is made of it. */
+static bool has_sum(const Schedule *schedule, const HsNode *node)
+{
+    return node->layer->carries_sum && !schedule->needed[node->outputs[0]];
 }
 
 /* Backward's reads, closed under the inputs of the nodes that make them. */
@@ -131,7 +125,9 @@ static void mark_needed(Schedule *schedule)
     for (int s = model->node_count - 1; s >= 0; s--) {
         const HsNode *node = &model->nodes[s];
         schedule->again[s] = step_makes(node, schedule->needed);
-        for (int i = 0; schedule->again[s] && i < HS_NODE_INPUTS; i++) {
+        if (schedule->again[s] && node->layer->carries_sum && schedule->dropped[node->outputs[0]])
+            schedule->needed[node->outputs[0]] = true;
+        for (int i = 0; schedule->again[s] && !has_sum(schedule, node) && i < HS_NODE_INPUTS; i++) {
             if (node->inputs[i] != HS_NONE && schedule->dropped[node->inputs[i]])
                 schedule->needed[node->inputs[i]] = true;
         }
@@ -158,7 +154,7 @@ static void append_again(Schedule *schedule, int step)
         first--;
     for (int s = first; s < model->node_count && model->nodes[s].block == block; s++)
         if (schedule->again[s])
-            append(schedule->program, HS_ACTION_RECOMPUTE, s);
+            append(schedule->program, HS_ACTION_RECOMPUTE, s)->has_sum = has_sum(schedule, &model->nodes[s]);
 }
 
 static void append_backward(Schedule *schedule)

@@ -117,7 +117,7 @@ static int add_slot(HsBuilder *builder, const char *name, int rank, int64_t colu
     slot->rank = rank;
     slot->columns = columns;
     slot->dtype = dtype;
-    slot->producer = HS_NONE;
+    slot->producer = slot->block = slot->share_of = HS_NONE;
     slot->needs_gradient = needs_gradient;
     return model->slot_count - 1;
 }
@@ -135,18 +135,17 @@ static HsNode *add_step(HsBuilder *builder, const HsLayer *layer, const char *na
     node->layer = layer;
     name_in_block(builder, node->name, sizeof node->name, name);
     node->block = builder->block;
-    node->recompute_group = builder->group;
     for (int i = 0; i < HS_NODE_INPUTS; i++)
         node->inputs[i] = HS_NONE;
     for (int i = 0; i < HS_NODE_OUTPUTS; i++)
         node->outputs[i] = HS_NONE;
     for (int i = 0; i < HS_NODE_SAVED; i++)
         node->saved[i] = HS_NONE;
+    for (int i = 0; i < HS_NODE_MADE; i++)
+        node->made[i] = node->taken[i] = HS_NONE;
     for (int i = 0; i < HS_NODE_PARAMS; i++)
         node->params[i] = HS_NONE;
     node->inputs[0] = input;
-    node->rounds_for = HS_NONE;
-    node->joins = HS_NONE;
     node->attributes.heads = (HsHeads){ 0, 0, model->heads, model->kv_heads, model->head_dim };
     node->attributes.epsilon = (float)builder->config->model.norm_epsilon;
     node->attributes.dropout = (float)builder->config->model.dropout;
@@ -154,9 +153,9 @@ static HsNode *add_step(HsBuilder *builder, const HsLayer *layer, const char *na
     return node;
 }
 
-/* Give a node an output or a saved slot. */
-static int add_result_of(HsBuilder *builder, int node, int *place, const char *suffix, int rank, int64_t columns,
-                         HsDtype dtype, bool needs_gradient)
+/* Give a node a slot that it writes. */
+static int add_result_of(HsBuilder *builder, int node, unsigned group, int *place, const char *suffix, int rank,
+                         int64_t columns, HsDtype dtype, bool needs_gradient)
 {
     HsModel *model = builder->model;
     char name[64];
@@ -165,8 +164,11 @@ static int add_result_of(HsBuilder *builder, int node, int *place, const char *s
     builder->block = HS_NONE; /* the node's name has the block already */
     *place = add_slot(builder, name, rank, columns, dtype, needs_gradient);
     builder->block = block;
-    if (*place != HS_NONE)
-        model->slots[*place].producer = node;
+    if (*place == HS_NONE)
+        return HS_NONE;
+    model->slots[*place].producer = node;
+    model->slots[*place].block = model->nodes[node].block;
+    model->slots[*place].group = group;
     return *place;
 }
 
@@ -174,26 +176,45 @@ static int add_result_of(HsBuilder *builder, int node, int *place, const char *s
 static int add_result(HsBuilder *builder, int *place, const char *suffix, int rank, int64_t columns, HsDtype dtype,
                       bool needs_gradient)
 {
-    return add_result_of(builder, builder->model->node_count - 1, place, suffix, rank, columns, dtype, needs_gradient);
+    return add_result_of(builder, builder->model->node_count - 1, builder->group, place, suffix, rank, columns, dtype,
+                         needs_gradient);
+}
+
+/* What is dropped with the node's first output. */
+static unsigned group_of(const HsModel *model, int node)
+{
+    return model->slots[model->nodes[node].outputs[0]].group;
 }
 
 int hs_builder_saved(HsBuilder *builder, int node, const char *suffix, int64_t columns)
 {
     HsModel *model = builder->model;
-    return add_result_of(builder, node, &model->nodes[node].saved[0], suffix, 2, columns, model->precision.activation,
-                         false);
+    return add_result_of(builder, node, group_of(model, node), &model->nodes[node].saved[0], suffix, 2, columns,
+                         model->precision.activation, false);
 }
 
 void hs_builder_codes(HsBuilder *builder, int node)
 {
     HsModel *model = builder->model;
     const HsProductPolicy policy = model->precision.scaling.wgrad;
-    const int slot = add_result_of(builder, node, &model->nodes[node].saved[HS_SAVED_CODES], ".x_codes", 2,
-                                   model->nodes[node].attributes.inputs, HS_U8, false);
+    const int slot = add_result_of(builder, node, group_of(model, node), &model->nodes[node].saved[HS_SAVED_CODES],
+                                   ".x_codes", 2, model->nodes[node].attributes.inputs, HS_U8, false);
     if (slot == HS_NONE)
         return;
     model->slots[slot].format = policy.b;
     model->slots[slot].granularity = policy.granularity;
+}
+
+int hs_builder_made(HsBuilder *builder, int node, int index, const char *suffix, HsSlot shape)
+{
+    HsModel *model = builder->model;
+    const int slot = add_result_of(builder, node, 0, &model->nodes[node].made[index], suffix, shape.rank, shape.columns,
+                                   shape.dtype, false);
+    if (slot == HS_NONE)
+        return HS_NONE;
+    model->slots[slot].rows = shape.rows;
+    model->slots[slot].share_of = shape.share_of;
+    return slot;
 }
 
 int hs_builder_inputs(HsBuilder *builder)

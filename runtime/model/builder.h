@@ -50,6 +50,10 @@ void hs_builder_stack(HsBuilder *builder, int param, const char *prefix, int cou
 /* An activation that an earlier node keeps for its backward, its saved[0]. */
 int hs_builder_saved(HsBuilder *builder, int node, const char *suffix, int64_t columns);
 
+/* What an earlier node's backward makes for a node below, its made[index]; of the shape: rows, columns, rank, dtype and
+ * share_of. */
+int hs_builder_made(HsBuilder *builder, int node, int index, const char *suffix, HsSlot shape);
+
 /* A linear node's place for the codes of x that backward multiplies. */
 void hs_builder_codes(HsBuilder *builder, int node);
 

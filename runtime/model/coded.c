@@ -65,9 +65,9 @@ static bool is_kept(const HsModel *model, const HsNode *node, const HsStringList
 static void ask_for_value(HsModel *model, int slot)
 {
     const int producer = model->slots[slot].producer;
-    if (producer == HS_NONE || model->nodes[producer].outputs[0] != slot)
-        return;
-    model->slots[slot].amax = model->nodes[producer].layer->finds_amax;
+    for (int i = 0; producer != HS_NONE && i < HS_NODE_OUTPUTS; i++)
+        if (model->nodes[producer].outputs[i] == slot)
+            model->slots[slot].amax = (model->nodes[producer].layer->finds_amax >> i & 1u) != 0;
 }
 
 /* The gradient of a linear layer's result.  The first of the result's readers is the last to add to it; a product does not
@@ -75,15 +75,19 @@ static void ask_for_value(HsModel *model, int slot)
 static void ask_for_gradient(HsModel *model, const HsNode *node)
 {
     const int slot = node->outputs[node->attributes.epilogue == HS_EPILOGUE_NONE ? 0 : 1];
+    const int rounded = node->taken[HS_MADE_ROUNDED]; /* by a norm, which finds this, too */
     const HsReaders readers = hs_model_readers(model, slot);
     const HsNode *const first = readers.node == HS_NONE ? NULL : &model->nodes[readers.node];
     const HsParam *const w = &model->params[node->params[0]];
     const bool cast = w->trainable || w->passes_gradient; /* dy is an operand of some product */
-    const bool converted = node->attributes.convert_gradient && !node->attributes.rounded_above;
+    const bool converted = node->attributes.convert_gradient && rounded == HS_NONE;
     if (first == NULL || !cast || converted || !first->trains ||
         (first->layer == &hs_layer_linear && readers.count > 1))
         return;
-    model->slots[slot].gradient_amax = (first->layer->finds_gradient_amax >> readers.input & 1u) != 0;
+    if (rounded != HS_NONE)
+        model->slots[rounded].amax = true;
+    else
+        model->slots[slot].gradient_amax = (first->layer->finds_gradient_amax >> readers.input & 1u) != 0;
 }
 
 static void ask_for_amaxes(HsModel *model)

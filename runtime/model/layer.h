@@ -38,22 +38,21 @@ typedef struct HsLayerCall {
     HsTensor inputs[HS_NODE_INPUTS], outputs[HS_NODE_OUTPUTS], saved[HS_NODE_SAVED], scratch[HS_NODE_SCRATCH];
     HsTensor d_inputs[HS_NODE_INPUTS]; /* absent: not needed, or it is the output's gradient itself */
     HsTensor d_outputs[HS_NODE_OUTPUTS];
-    /* The node before, whose work this call does, too: forward it makes inputs[0] first, backward the gradients of that
-     * node's inputs of d_inputs[0].  NULL: there is none. */
-    const HsNode *joined;
-    HsTensor joined_inputs[HS_NODE_INPUTS], joined_d_inputs[HS_NODE_INPUTS];
-    /* Of a norm's backward: what it makes of d_inputs[0] for the linear layer below, a copy rounded to the products'
-     * format and its sums over rows, added to the bias's gradient.  Of that layer's: the copy.  sums_apart: the sums go
-     * to memory of their own, which the norm clears and the linear layer adds to its bias's gradient. */
-    HsTensor d_rounded, d_sums;
-    bool sums_apart;
+    /* Backward: what it makes for a node below, and what a node above has made for it (HsNode).  A share of a parameter's
+     * gradient is added to. */
+    HsTensor made[HS_NODE_MADE], taken[HS_NODE_MADE];
     bool accumulate[HS_NODE_INPUTS];       /* add to d_inputs[i] instead of writing it */
+    bool accumulate_sum;                   /* ... of a layer that carries a sum, to d_outputs[0] */
     const HsParam *params[HS_NODE_PARAMS]; /* NULL: absent */
     HsTensor k_cache, v_cache;             /* decoding only */
     const HsHeadWork *head_work;           /* NULL: the loss alone */
     const HsFactorPass *pass;              /* NULL: backward adds no factors */
     const HsSpanFactors *factors[HS_NODE_PARAMS];
 } HsLayerCall;
+
+/* What a norm makes of a sum's gradient for the linear layer that made the sum (runtime/model/fuse.c): a copy in the format
+ * of its products, and the sums over its rows, a share of the bias's gradient. */
+enum { HS_MADE_ROUNDED, HS_MADE_SUMS };
 
 struct HsLayer {
     const char *name;
@@ -69,18 +68,17 @@ struct HsLayer {
     int passes_gradient;
     bool in_place;                /* output 0 may overwrite input 0, and in backward the other way round */
     bool accumulates;             /* backward obeys `accumulate` */
-    bool rounds_gradient;         /* backward makes d_rounded and d_sums where they are asked for */
-    bool finds_amax;              /* of outputs[0], forward */
+    unsigned finds_amax;          /* bit i: of outputs[i], forward */
     unsigned finds_gradient_amax; /* bit i: of inputs[i]'s gradient, which backward is the last to write */
-    int bias;       /* of a layer whose gradient may be converted: params[bias]'s gradient is the sum of dy's rows */
-    bool joins_sum; /* does the work of call->joined, too, where there is one */
-    bool is_joined; /* ... and that can be this layer's */
-    bool joint;     /* backward makes the gradients of input 0 and of the weights in one pass, never one alone */
-    bool turns;     /* training calls backward only, which does the work of forward too */
+    bool joint; /* backward makes the gradients of input 0 and of the weights in one pass, never one alone */
+    bool turns; /* training calls backward only, which does the work of forward too */
+    /* Output 0 is a sum that later nodes read, too.  Forward makes the other outputs of it alone where inputs are absent;
+     * backward completes its gradient, d_outputs[0], before it makes those of inputs. */
+    bool carries_sum;
 };
 
 extern const HsLayer hs_layer_embedding, hs_layer_norm, hs_layer_linear, hs_layer_head_norm, hs_layer_rope,
-    hs_layer_attention, hs_layer_dropout_residual, hs_layer_head_loss;
+    hs_layer_attention, hs_layer_dropout_residual, hs_layer_dropout_norm, hs_layer_head_loss;
 
 /* logits [rows, V] = hidden w^T: the head alone, for decoding. */
 HsStatus hs_layer_head_logits(HsContext *context, const HsPrecision *precision, const HsParam *weight, HsTensor hidden,

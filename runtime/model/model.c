@@ -12,6 +12,7 @@
 #include "runtime/model/adapter.h"
 #include "runtime/model/builder.h"
 #include "runtime/model/coded.h"
+#include "runtime/model/fuse.h"
 #include "runtime/model/head_work.h"
 #include "runtime/model/quantized.h"
 #include "runtime/model/selector.h"
@@ -151,37 +152,6 @@ static void derive_backward(HsModel *model)
     }
 }
 
-/* Where a norm reads the sum that a linear layer has made, the stream's gradient is whole behind the norm's backward,
- * and that layer is the next to read it: the norm rounds it for the products, and sums it for the bias, on the way. */
-static void derive_rounding(HsModel *model)
-{
-    for (int n = 0; n < model->node_count; n++) {
-        HsNode *node = &model->nodes[n];
-        const int slot = node->inputs[0], producer = slot == HS_NONE ? HS_NONE : model->slots[slot].producer;
-        if (!node->layer->rounds_gradient || !node->trains || producer == HS_NONE ||
-            hs_model_readers(model, slot).node != n)
-            continue;
-        HsNode *below = &model->nodes[producer];
-        if (!below->trains || !below->attributes.convert_gradient ||
-            below->attributes.epilogue != HS_EPILOGUE_NONE) /* then dy is that of the value before it */
-            continue;
-        node->rounds_for = producer;
-        below->attributes.rounded_above = true;
-    }
-}
-
-/* A norm right behind the sum that it reads does that sum's work in its own pass.  Nobody reads it before the norm, so
- * that its gradient is whole behind the norm's backward. */
-static void derive_joins(HsModel *model)
-{
-    for (int n = 1; n < model->node_count; n++) {
-        HsNode *node = &model->nodes[n];
-        const HsNode *before = &model->nodes[n - 1];
-        if (node->layer->joins_sum && before->layer->is_joined && node->inputs[0] == before->outputs[0])
-            node->joins = n - 1;
-    }
-}
-
 /* What an adapter changes stays as it is, and so does all else that adapter.also_train does not name. */
 static HsStatus freeze_base(HsModel *model, const HsConfig *config, bool *frozen)
 {
@@ -219,12 +189,11 @@ static HsStatus freeze(HsModel *model, const HsConfig *config)
     if (hs_model_trainable_count(model) == 0)
         return hs_fail(HS_ECONFIG, "train.freeze names every parameter: nothing would be trained; shorten it");
     derive_backward(model);
-    derive_rounding(model);
-    derive_joins(model);
     return HS_OK;
 }
 
-HsStatus hs_model_create(const HsConfig *config, const HsPrecision *precision, int64_t vocabulary, HsModel *model)
+static HsStatus create(const HsConfig *config, const HsPrecision *precision, int64_t vocabulary, bool fused,
+                       HsModel *model)
 {
     const char *const packing = config->data.packing;
     *model = (HsModel){ .precision = *precision, .documents = packing && strcmp(packing, "documents") == 0 };
@@ -241,11 +210,24 @@ HsStatus hs_model_create(const HsConfig *config, const HsPrecision *precision, i
         status = hs_model_add_adapters(&builder);
     if (status == HS_OK)
         status = freeze(model, config);
+    if (status == HS_OK && fused)
+        status = hs_model_fuse(&builder);
     if (status == HS_OK)
         status = hs_model_mark_coded(&builder);
     if (status != HS_OK)
         hs_model_destroy(model);
     return status;
+}
+
+HsStatus hs_model_create(const HsConfig *config, const HsPrecision *precision, int64_t vocabulary, HsModel *model)
+{
+    return create(config, precision, vocabulary, true, model);
+}
+
+HsStatus hs_model_create_unfused(const HsConfig *config, const HsPrecision *precision, int64_t vocabulary,
+                                 HsModel *model)
+{
+    return create(config, precision, vocabulary, false, model);
 }
 
 void hs_model_expect_head_work(HsModel *model, bool teacher)

@@ -3,7 +3,8 @@
  * A model is a table of nodes.  Forward reads it down, backward reads it up; the memory plan, recomputation, traces and
  * parameter names come from the same table.
  *
- *   slot   a value: one row per token, `columns` wide, of one dtype; written by exactly one node (inputs: by none)
+ *   slot   a value: `columns` wide, of one dtype, one row a token where it does not say how many; written by exactly one
+ *          node (inputs: by none), by its forward or, for a node below, by its backward
  *   node   layer + attributes + slots in and out + parameters + saved slots (statistics for backward)
  *   param  name, shape, dtype, role, offset
  *
@@ -20,10 +21,11 @@
 
 enum {
     HS_NODE_INPUTS = 3,
-    HS_NODE_OUTPUTS = 2,
+    HS_NODE_OUTPUTS = 4,
     HS_NODE_SAVED = 2,
     HS_SAVED_CODES = 1, /* of a linear layer; the other one is its adapter's */
-    HS_NODE_PARAMS = 4,
+    HS_NODE_PARAMS = 8,
+    HS_NODE_MADE = 2,
     HS_NODE_SCRATCH = 10,
     HS_NONE = -1
 };
@@ -112,10 +114,16 @@ static inline int64_t hs_param_stored_rows(const HsParam *param, int part)
 
 typedef struct HsSlot {
     char name[64]; /* "block.3.attention.out" */
+    int64_t rows;  /* 0: one a token */
     int64_t columns;
     int rank; /* 2: [rows, columns]; 1: [rows], columns is 1 */
     HsDtype dtype;
-    int producer;        /* node, or HS_NONE for tokens and targets */
+    int producer;   /* node, or HS_NONE for tokens and targets */
+    int block;      /* -1 outside blocks */
+    unsigned group; /* HS_GROUP_* bits: which policies drop it */
+    /* The parameter whose gradient this is a share of, made by another node than the parameter's: added to the gradient
+     * straight away, or, where gradients pass (HsModel.passing), left to the parameter's node.  HS_NONE: of none. */
+    int share_of;
     bool needs_gradient; /* backward makes a gradient of the same shape and dtype: something trainable lies below */
     /* Codes of another slot's transpose, [columns, rows], which backward multiplies: bytes, as many as they are. */
     HsDtype format;
@@ -169,7 +177,6 @@ typedef struct HsAttributes {
     HsRopeRule rope;
     HsEpilogue epilogue, backward_epilogue; /* of a linear layer: its own activation; its input's, backward */
     bool convert_gradient; /* the output's gradient must be rounded to the product's operand format first */
-    bool rounded_above;    /* ... and is, by the norm that makes it (HsNode.rounds_for), which makes its sums too */
     HsDtype operand;       /* that format */
     uint32_t site;         /* RNG site, unique in the model */
     int64_t vocabulary, head_chunk;
@@ -189,14 +196,10 @@ typedef struct HsNode {
     int inputs[HS_NODE_INPUTS];
     int outputs[HS_NODE_OUTPUTS];
     int saved[HS_NODE_SAVED]; /* slots written by forward for backward only */
+    int made[HS_NODE_MADE];   /* what backward writes for the backward of a node below, besides gradients */
+    int taken[HS_NODE_MADE];  /* slots that a node above has made for this one's backward */
     int params[HS_NODE_PARAMS];
-    unsigned recompute_group; /* HS_GROUP_* bits: which policies drop what this node makes */
     bool trains; /* a parameter of this node, or of one that it reads from, is trainable: it has a backward */
-    /* Of a norm: the linear layer whose dy its backward completes, and makes as the products want it; HS_NONE: none. */
-    int rounds_for;
-    /* Of a norm: the sum with dropout right before it in the table, whose result it reads.  Where one runs right after the
-     * other, forward, again or backward, the norm's call does the work of both. */
-    int joins;
     /* Of a linear layer in codes, for the program that is being made: forward keeps those of x for the weight's gradient
      * (saved[HS_SAVED_CODES]), so that x is not kept for it; else backward makes them again from x. */
     bool keeps_codes;

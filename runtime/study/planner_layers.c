@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT
  *
- * The plan, block by block.  A value belongs to the block whose node makes it; bytes of values that are alive at the
+ * The plan, block by block.  A value belongs to the block in which the family's table makes it; bytes of values that are alive at the
  * turn from forward to backward are kept, the others pass.  Passing values share their places in the arena, so their
  * column adds up to more than the arena has.
  */
@@ -20,12 +20,16 @@ typedef struct LayerRow {
 } LayerRow;
 
 /* Row 0 is what comes before the blocks, the last what comes after them. */
-static int row_of(const HsModel *model, int step)
+static int row_of_block(const HsModel *model, int block, int step)
 {
-    const int block = model->nodes[step].block;
     if (block >= 0)
         return block + 1;
     return step < model->node_count / 2 ? 0 : (int)model->layers + 1;
+}
+
+static int row_of(const HsModel *model, int step)
+{
+    return row_of_block(model, model->nodes[step].block, step);
 }
 
 static int64_t parameter_row(const HsModel *model, int param)
@@ -76,9 +80,11 @@ static void count_buffers(const HsProgram *program, LayerRow *rows)
     const int turn = turn_of(program);
     for (int i = 0; i < program->buffer_count; i++) {
         const HsBuffer *buffer = &program->buffers[i];
-        const int producer = buffer->slot == HS_NONE ? HS_NONE : program->model->slots[buffer->slot].producer;
-        const int step = producer != HS_NONE ? producer : program->actions[buffer->first_action].node;
-        LayerRow *row = &rows[row_of(program->model, step)];
+        const HsModel *model = program->model;
+        const HsSlot *slot = buffer->slot == HS_NONE ? NULL : &model->slots[buffer->slot];
+        const bool made = slot && slot->producer != HS_NONE;
+        const int step = made ? slot->producer : program->actions[buffer->first_action].node;
+        LayerRow *row = &rows[row_of_block(model, made ? slot->block : model->nodes[step].block, step)];
         const bool kept = buffer->first_action < turn && buffer->last_action > turn;
         *(kept ? &row->kept_bytes : &row->passing_bytes) += buffer->bytes;
     }

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "runtime/engine/program.h"
+#include "runtime/model/fuse.h"
 #include "tests/support/differences.h"
 
 typedef struct TinySpec {
@@ -25,6 +26,7 @@ typedef struct TinySpec {
     bool gradients_in_16_bits;
     HsStringList freeze;
     bool head_work; /* the head expects it, a teacher's included */
+    bool unfused;
     struct {
         int64_t rank; /* 0: no adapters */
         double alpha, dropout;
@@ -108,7 +110,8 @@ static inline void tiny_create(TinyModel *tiny, TinySpec spec)
     HsPrecision precision = *hs_precision_find(spec.mode);
     if (spec.gradients_in_16_bits)
         precision.gradient = precision.weight;
-    TINY_OK(hs_model_create(&tiny->config, &precision, spec.vocabulary, &tiny->model));
+    TINY_OK((spec.unfused ? hs_model_create_unfused : hs_model_create)(&tiny->config, &precision, spec.vocabulary,
+                                                                       &tiny->model));
     if (spec.head_work)
         hs_model_expect_head_work(&tiny->model, true);
     int64_t every = spec.recompute_every ? spec.recompute_every : 1;

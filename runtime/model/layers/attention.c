@@ -68,6 +68,6 @@ const HsLayer hs_layer_attention = {
     .reads_outputs = 1u,
     .reads_saved = 1u,
     .passes_gradient = HS_NONE,
-    .finds_amax = true,
+    .finds_amax = 1u,
     .finds_gradient_amax = 1u,
 };

@@ -4,7 +4,7 @@
  *   inputs {branch [N,C], residual [N,C]}   outputs {y [N,C] = residual + mask(branch) / (1 - p)}
  * dbranch = mask(dy) / (1 - p), with the mask drawn again from its key
  * dresidual = dy (the program passes the buffer on)
- * Where a norm of y follows, its calls do all of this in the same pass (norm.c), and these functions are not called.
+ * Where a norm of y follows, both become one node (runtime/model/fuse.c; dropout_norm in norm.c).
  */
 #include "runtime/model/layer.h"
 
@@ -36,6 +36,5 @@ const HsLayer hs_layer_dropout_residual = {
     .forward = dropout_residual_forward,
     .backward = dropout_residual_backward,
     .passes_gradient = 1,
-    .is_joined = true,
     .finds_gradient_amax = 1u,
 };

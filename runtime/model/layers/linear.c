@@ -31,7 +31,7 @@ static void linear_scratch(const HsNode *node, const HsTensor *outputs, bool bac
 {
     const HsAttributes *attributes = &node->attributes;
     const int64_t rows = outputs[0].shape[0];
-    if (backward && attributes->convert_gradient && !attributes->rounded_above)
+    if (backward && attributes->convert_gradient && node->taken[HS_MADE_ROUNDED] == HS_NONE)
         scratch[HS_SCRATCH_DY] = hs_tensor_2d(NULL, attributes->operand, rows, outputs[0].shape[1]);
     if (attributes->adapter.rank > 0)
         hs_adapter_scratch(node, rows, attributes->operand, backward, scratch);
@@ -69,10 +69,10 @@ static HsStatus take_gradient(const HsLayerCall *call, bool weighted, HsTensor *
     const HsTensor whole = *dy, dbias = hs_run_gradient(call, PARAM_BIAS);
     const bool biased = hs_tensor_present(&dbias);
     *row_sums = (HsTensor){ 0 };
-    if (hs_tensor_present(&call->d_rounded)) {
-        const HsCombineArgs add = { .x = call->d_sums, .y = dbias, .alpha = 1.0f, .beta = 1.0f };
-        *dy = call->d_rounded;
-        return biased && call->sums_apart ? hs_op_combine(call->context, &add) : HS_OK;
+    if (hs_tensor_present(&call->taken[HS_MADE_ROUNDED])) {
+        const HsCombineArgs add = { .x = call->taken[HS_MADE_SUMS], .y = dbias, .alpha = 1.0f, .beta = 1.0f };
+        *dy = call->taken[HS_MADE_ROUNDED];
+        return hs_tensor_present(&add.x) ? hs_op_combine(call->context, &add) : HS_OK;
     }
     const HsTensor converted = call->scratch[HS_SCRATCH_DY];
     const HsBiasBackwardArgs bias = { .dy = whole, .dbias = dbias };
@@ -148,8 +148,7 @@ const HsLayer hs_layer_linear = {
     .reads_for_weight = 1u << INPUT_X,
     .weights = 1u << 0 | 1u << 2,
     .passes_gradient = INPUT_RESIDUAL,
-    .finds_amax = true,
+    .finds_amax = 1u << OUTPUT_Y,
     .finds_gradient_amax = 1u << INPUT_PRE,
-    .bias = PARAM_BIAS,
     .accumulates = true,
 };

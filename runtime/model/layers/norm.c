@@ -8,65 +8,54 @@
  *   dgain += sum over rows of dy xhat;  dbias += sum over rows of dy.
  * x is the residual stream, whose other consumer is the sum after the branch: dx adds to what that one left.  Whole by
  * now, it is the dy of the linear layer that made x, and goes there rounded to the products' format, too, and summed.
- * Where dropout made x (dropout_residual.c), its work is done here both ways: x is made on the way in, dbranch of dx.
+ *
+ * dropout_norm makes x itself, as dropout_residual.c does, and the branch's gradient in the same pass:
+ *   inputs {branch [N,C], residual [N,C]}   outputs {x [N,C], y [N,C]}   the rest as above
  */
 #include "runtime/model/layer.h"
 
-/* The random numbers of the joined sum with dropout (dropout_residual.c). */
-static HsRng joined_rng(const HsLayerCall *call)
+static HsNormArgs forward_of(const HsLayerCall *call, const HsNode *node, HsTensor x, HsTensor y)
 {
-    HsRng rng = call->rng;
-    rng.site = call->joined->attributes.site;
-    return rng;
+    return (HsNormArgs){
+        .kind = node->attributes.norm,
+        .epsilon = node->attributes.epsilon,
+        .x = x,
+        .weight = hs_run_weight(call, 0),
+        .bias = hs_run_weight(call, 1),
+        .y = y,
+        .rstd = call->saved[0],
+        .mean = call->saved[1],
+    };
+}
+
+static HsNormBackwardArgs backward_of(const HsLayerCall *call, const HsNode *node, HsTensor x, HsTensor dy)
+{
+    return (HsNormBackwardArgs){
+        .kind = node->attributes.norm,
+        .dy = dy,
+        .x = x,
+        .weight = hs_run_weight(call, 0),
+        .rstd = call->saved[0],
+        .mean = call->saved[1],
+        .dweight = hs_run_gradient(call, 0),
+        .dbias = hs_run_gradient(call, 1),
+    };
 }
 
 static HsStatus norm_forward(const HsLayerCall *call, const HsNode *node)
 {
-    HsNormArgs args = {
-        .kind = node->attributes.norm,
-        .epsilon = node->attributes.epsilon,
-        .x = call->inputs[0],
-        .weight = hs_run_weight(call, 0),
-        .bias = hs_run_weight(call, 1),
-        .y = call->outputs[0],
-        .rstd = call->saved[0],
-        .mean = call->saved[1],
-    };
-    if (call->joined) { /* x is made first */
-        args.branch = call->joined_inputs[0];
-        args.residual = call->joined_inputs[1];
-        args.probability = hs_run_dropout(call, call->joined);
-        args.rng = joined_rng(call);
-    }
+    const HsNormArgs args = forward_of(call, node, call->inputs[0], call->outputs[0]);
     return hs_op_norm_forward(call->context, &args);
 }
 
 static HsStatus norm_backward(const HsLayerCall *call, const HsNode *node)
 {
-    HsContext *context = call->context;
-    HsDevice *device = context->device;
-    if (call->sums_apart && hs_tensor_present(&call->d_sums) && !context->dry_run)
-        HS_TRY(device->fill_zero(device, context->stream, call->d_sums.data, hs_tensor_bytes(&call->d_sums)));
-    HsNormBackwardArgs args = {
-        .kind = node->attributes.norm,
-        .dy = call->d_outputs[0],
-        .x = call->inputs[0],
-        .weight = hs_run_weight(call, 0),
-        .rstd = call->saved[0],
-        .mean = call->saved[1],
-        .accumulate = call->accumulate[0],
-        .dx = call->d_inputs[0],
-        .dweight = hs_run_gradient(call, 0),
-        .dbias = hs_run_gradient(call, 1),
-        .dx_rounded = call->d_rounded,
-        .dx_sums = call->d_sums,
-    };
-    if (call->joined) { /* dx, whole by now, goes on to the branch */
-        args.dx_masked = call->joined_d_inputs[0];
-        args.probability = hs_run_dropout(call, call->joined);
-        args.rng = joined_rng(call);
-    }
-    return hs_op_norm_backward(context, &args);
+    HsNormBackwardArgs args = backward_of(call, node, call->inputs[0], call->d_outputs[0]);
+    args.accumulate = call->accumulate[0];
+    args.dx = call->d_inputs[0];
+    args.dx_rounded = call->made[HS_MADE_ROUNDED];
+    args.dx_sums = call->made[HS_MADE_SUMS];
+    return hs_op_norm_backward(call->context, &args);
 }
 
 const HsLayer hs_layer_norm = {
@@ -77,9 +66,42 @@ const HsLayer hs_layer_norm = {
     .reads_saved = 3u,
     .passes_gradient = HS_NONE,
     .accumulates = true,
-    .rounds_gradient = true,
-    .finds_amax = true,
+    .finds_amax = 1u,
     .finds_gradient_amax = 1u,
-    .joins_sum = true,
     .joint = true,
+};
+
+enum { OUTPUT_X, OUTPUT_Y };
+
+static HsStatus dropout_norm_forward(const HsLayerCall *call, const HsNode *node)
+{
+    HsNormArgs args = forward_of(call, node, call->outputs[OUTPUT_X], call->outputs[OUTPUT_Y]);
+    args.branch = call->inputs[0]; /* absent: x is there */
+    args.residual = call->inputs[1];
+    args.probability = hs_run_dropout(call, node);
+    args.rng = call->rng;
+    return hs_op_norm_forward(call->context, &args);
+}
+
+static HsStatus dropout_norm_backward(const HsLayerCall *call, const HsNode *node)
+{
+    HsNormBackwardArgs args = backward_of(call, node, call->outputs[OUTPUT_X], call->d_outputs[OUTPUT_Y]);
+    args.accumulate = call->accumulate_sum;
+    args.dx = call->d_outputs[OUTPUT_X];
+    args.dx_masked = call->d_inputs[0];
+    args.probability = hs_run_dropout(call, node);
+    args.rng = call->rng;
+    return hs_op_norm_backward(call->context, &args);
+}
+
+const HsLayer hs_layer_dropout_norm = {
+    .name = "dropout_norm",
+    .forward = dropout_norm_forward,
+    .backward = dropout_norm_backward,
+    .reads_outputs = 1u << OUTPUT_X,
+    .reads_saved = 3u,
+    .passes_gradient = 1,
+    .finds_amax = 1u << OUTPUT_Y,
+    .finds_gradient_amax = 1u,
+    .carries_sum = true,
 };

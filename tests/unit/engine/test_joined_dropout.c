@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT
  *
- * A norm does the work of the sum with dropout right before it (HsNode.joins).  On ref and cpu the loss and every
- * gradient have the very bits that they have where both are actions of their own: forward, again and backward, whatever
+ * A norm and the sum with dropout right before it are one node (runtime/model/fuse.c).  On ref and cpu the loss and every
+ * gradient have the very bits that they have where both are nodes of their own: forward, again and backward, whatever
  * is recomputed, frozen or adapted, and when micro-batches add up.
  */
 #include "tests/support/tiny_model.h"
@@ -26,27 +26,15 @@ static TinySpec spec_of(const char *family, const char *mode, HsRecompute policy
                        .freeze = { .count = frozen ? 1 : 0, .items = patterns } };
 }
 
-/* Both programs anew, for a model in which nothing is joined. */
-static void take_apart(TinyModel *tiny)
-{
-    HsModel *model = &tiny->model;
-    hs_program_destroy(&tiny->train);
-    hs_program_destroy(&tiny->evaluate);
-    for (int n = 0; n < model->node_count; n++)
-        model->nodes[n].joins = HS_NONE;
-    TINY_OK(hs_program_create(model, &tiny->context, tiny->spec.batch, tiny->spec.length, true, tiny->spec.policy, 1,
-                              &tiny->train));
-    TINY_OK(hs_program_create(model, &tiny->context, tiny->spec.batch, tiny->spec.length, false, HS_RECOMPUTE_NONE, 1,
-                              &tiny->evaluate));
-    TINY_OK(hs_program_commit(&tiny->train, &tiny->context));
-    TINY_OK(hs_program_commit(&tiny->evaluate, &tiny->context));
-}
-
+/* Calls that make a sum and its norm. */
 static int count_joined(const HsProgram *program, HsActionKind kind)
 {
     int joined = 0;
-    for (int a = 0; a < program->action_count; a++)
-        joined += program->actions[a].kind == kind && program->actions[a].joined != HS_NONE;
+    for (int a = 0; a < program->action_count; a++) {
+        const HsAction *action = &program->actions[a];
+        joined += action->kind == kind && !action->has_sum &&
+                  program->model->nodes[action->node].layer == &hs_layer_dropout_norm;
+    }
     return joined;
 }
 
@@ -54,12 +42,14 @@ static void compare_ways(TinySpec spec, const char *what)
 {
     TinyModel joined, apart;
     tiny_create(&joined, spec);
+    spec.unfused = true;
     tiny_create(&apart, spec);
-    take_apart(&apart);
     cr_expect_eq(count_joined(&apart.train, HS_ACTION_FORWARD), 0);
+    cr_expect_eq(joined.model.node_count, apart.model.node_count - 2 * 3);
     cr_expect_eq(count_joined(&joined.train, HS_ACTION_FORWARD), 2 * 3, "the sums of three blocks");
     cr_expect_eq(count_joined(&joined.train, HS_ACTION_RECOMPUTE), spec.policy == HS_RECOMPUTE_BLOCK ? 3 : 0,
                  "%s: of a block that is made again the first sum; the second is kept", what);
+    cr_expect_eq(joined.train.kept_bytes, apart.train.kept_bytes, "%s", what);
     cr_expect_eq(tiny_train(&joined, 0.5f), tiny_train(&apart, 0.5f), "%s", what);
     tiny_expect_equal_gradients(&joined, &apart, what);
     cr_expect_eq(tiny_train_more(&joined), tiny_train_more(&apart), "%s", what);
@@ -146,6 +136,6 @@ Test(joined_dropout, is_named_where_it_overflows)
     }
     TINY_OK(hs_program_find_nonfinite(&tiny.train, &tiny.context, tiny.tokens, tiny.targets, 11, 3, 0, 1, where,
                                       sizeof where));
-    cr_expect_str_eq(where, "block.1.mlp.down.dropout.out (forward, dropout_residual)");
+    cr_expect_str_eq(where, "block.1.mlp.down.dropout.out (forward, dropout_norm)");
     tiny_destroy(&tiny);
 }

@@ -89,8 +89,8 @@ static void assert_sound(const HsProgram *program)
         assert_lifetimes_cover(program, a, action->scratch, HS_NODE_SCRATCH);
         assert_lifetimes_cover(program, a, action->d_inputs, HS_NODE_INPUTS);
         assert_lifetimes_cover(program, a, action->d_outputs, HS_NODE_OUTPUTS);
-        assert_lifetimes_cover(program, a, &action->d_rounded, 1);
-        assert_lifetimes_cover(program, a, &action->d_sums, 1);
+        assert_lifetimes_cover(program, a, action->made, HS_NODE_MADE);
+        assert_lifetimes_cover(program, a, action->taken, HS_NODE_MADE);
     }
     for (int i = 0; i < program->buffer_count; i++) {
         const HsBuffer *a = &program->buffers[i];

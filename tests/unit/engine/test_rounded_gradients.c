@@ -40,18 +40,17 @@ static TinySpec spec_of(const char *family, const char *mode, HsRecompute policy
     return spec;
 }
 
-/* The training program anew, for a model that leaves the work to others. */
-static void take_way(TinyModel *tiny, Way way)
+/* A model that leaves the work to others. */
+static void create(TinyModel *tiny, TinySpec spec, Way way)
 {
-    HsModel *model = &tiny->model;
+    spec.unfused = way == ITSELF;
+    tiny_create(tiny, spec);
+    if (way != APART)
+        return;
     hs_program_destroy(&tiny->train);
-    model->passing = way == APART;
-    for (int n = 0; way == ITSELF && n < model->node_count; n++) {
-        model->nodes[n].rounds_for = HS_NONE;
-        model->nodes[n].attributes.rounded_above = false;
-    }
-    TINY_OK(hs_program_create(model, &tiny->context, tiny->spec.batch, tiny->spec.length, true, tiny->spec.policy, 1,
-                              &tiny->train));
+    tiny->model.passing = true;
+    TINY_OK(
+        hs_program_create(&tiny->model, &tiny->context, spec.batch, spec.length, true, spec.policy, 1, &tiny->train));
     TINY_OK(hs_program_commit(&tiny->train, &tiny->context));
 }
 
@@ -59,8 +58,7 @@ static void compare_ways(TinySpec spec, const char *what)
 {
     TinyModel tiny[3];
     for (int way = ITSELF; way <= APART; way++) {
-        tiny_create(&tiny[way], spec);
-        take_way(&tiny[way], (Way)way);
+        create(&tiny[way], spec, (Way)way);
         tiny_train(&tiny[way], 0.5f);
     }
     tiny_expect_equal_gradients(&tiny[ITSELF], &tiny[ABOVE], what);
@@ -116,8 +114,7 @@ static int count_passes(double dropout, Way way)
     Counter counter = { .observer = { count, ignore } };
     TinySpec spec = spec_of("gpt2", "bf16", HS_RECOMPUTE_NONE, NULL, 0);
     spec.dropout = dropout;
-    tiny_create(&tiny, spec);
-    take_way(&tiny, way);
+    create(&tiny, spec, way);
     tiny.context.observer = &counter.observer;
     tiny_train(&tiny, 1);
     tiny_destroy(&tiny);

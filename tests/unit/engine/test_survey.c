@@ -87,16 +87,16 @@ static struct {
 
 static HsStatus watched_backward(const HsLayerCall *call, const HsNode *node)
 {
-    for (int i = 0; i < HS_NODE_OUTPUTS; i++) {
+    const HsLayer *layer = witness.layers[node - witness.model->nodes];
+    HsStatus status = HS_OK;
+    for (int i = HS_NODE_OUTPUTS - 1; i >= 0; i--) { /* a sum that the layer carries is whole behind its backward */
         const HsTensor *gradient = &call->d_outputs[i];
+        if (i == 0 && layer->carries_sum)
+            status = layer->backward(call, node);
         if (hs_tensor_present(gradient))
             hs_histogram_add(&witness.seen, gradient->dtype, gradient->data, hs_tensor_count(gradient));
     }
-    const HsStatus status = witness.layers[node - witness.model->nodes]->backward(call, node);
-    const HsTensor *sum = &call->d_inputs[0]; /* of a joined sum, whose backward is not called; whole now */
-    if (call->joined)
-        hs_histogram_add(&witness.seen, sum->dtype, sum->data, hs_tensor_count(sum));
-    return status;
+    return layer->carries_sum ? status : layer->backward(call, node);
 }
 
 static void watch(TinyModel *tiny)
